@@ -78,6 +78,9 @@ pub struct MachineArgs {
     /// Parameters for amdgpu, such as "dpm=1 fw_load_type=0". Implies --cold.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub amdgpu_args: String,
+    /// More arguments for QEMU, split at blanks, such as "-s" for a debugger. Implies --cold.
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    pub qemu_args: String,
     /// Say what is done and when; given twice, also the kernel's messages.
     #[arg(long, short, action = ArgAction::Count)]
     pub verbose: u8,
@@ -150,6 +153,7 @@ impl MachineArgs {
             (self.icount, "--icount"),
             (!self.append.is_empty(), "--append"),
             (!self.amdgpu_args.is_empty(), "--amdgpu-args"),
+            (!self.qemu_args.is_empty(), "--qemu-args"),
             (self.kfd == Kfd::None, "--kfd none"),
         ];
         reasons

@@ -44,6 +44,7 @@ impl Machine<'_> {
         arguments.extend(self.disks());
         arguments.extend(channels(wiring));
         arguments.extend(ports());
+        arguments.extend(words(&self.args.qemu_args));
         arguments
     }
 
