@@ -6,18 +6,25 @@
 //!
 //! - [`preset`]: what GPU this is, as data; [`discovery`]: the same told to the driver
 //! - [`chip`]: what blocks share; [`bus`]: registers by address, and the list of unmodelled ones; [`regs`]: how they are declared
-//! - [`nbio`], [`gmc`], [`ih`]: the blocks; [`plain`]: those that only remember what was written
+//! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`]: blocks; [`misc`] and [`plain`]: those that only
+//!   remember what was written; [`firmware`]: the files the driver loads
 //! - [`engine`]: what works on its own (command processor, SDMA) and the thread it runs on
 
 pub mod bus;
 pub mod chip;
 pub mod discovery;
 pub mod engine;
+pub mod firmware;
+pub mod gc;
 pub mod gmc;
 pub mod ih;
 pub mod memory;
+pub mod misc;
 pub mod model;
 pub mod nbio;
+pub mod pci;
 pub mod plain;
 pub mod preset;
+pub mod psp;
 pub mod regs;
+pub mod smu;
