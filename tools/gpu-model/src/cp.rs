@@ -12,6 +12,7 @@
 pub mod aql;
 pub mod atomic;
 pub mod bus;
+pub mod device;
 pub mod engine;
 pub mod launch;
 pub mod mqd;
@@ -148,8 +149,14 @@ impl Cp {
         xccs: u8,
     ) -> Self {
         let banks = (0..xccs).map(|_| Bank::default()).collect();
-        let int_cntl = (0..usize::from(xccs) * 16).map(|_| AtomicU32::new(0)).collect();
-        let state = State { banks, mapped: HashMap::new(), doorbells: HashMap::new() };
+        let int_cntl = (0..usize::from(xccs) * 16)
+            .map(|_| AtomicU32::new(0))
+            .collect();
+        let state = State {
+            banks,
+            mapped: HashMap::new(),
+            doorbells: HashMap::new(),
+        };
         let shared = Shared {
             bus,
             stats,
@@ -162,7 +169,9 @@ impl Cp {
             state: Mutex::new(state),
             int_cntl,
         };
-        Cp { shared: Arc::new(shared) }
+        Cp {
+            shared: Arc::new(shared),
+        }
     }
 
     /// A write of `value` to the doorbell aperture at `offset` bytes; `bytes` is 4 or 8. False if no queue listens.
@@ -172,7 +181,11 @@ impl Cp {
         let found = !listeners.is_empty();
         // The master XCC comes last: when it writes a fence, the others have done their part.
         for Mapped { queue, task } in listeners.into_iter().rev() {
-            let value = if bytes == 4 { queue.wptr() & !0xffff_ffff | value } else { value };
+            let value = if bytes == 4 {
+                queue.wptr() & !0xffff_ffff | value
+            } else {
+                value
+            };
             queue.ring(value);
             match queue.kind {
                 Kind::Kiq | Kind::Hiq => self.run_now(&queue, &task),
@@ -211,8 +224,14 @@ impl Cp {
         }
         *lock(&self.shared.hws) = Hws::new(self.shared.xccs);
         *lock(&self.shared.saved) = Saved::default();
-        lock(&self.shared.state).banks.iter_mut().for_each(|bank| *bank = Bank::default());
-        self.shared.int_cntl.iter().for_each(|cntl| cntl.store(0, Ordering::Relaxed));
+        lock(&self.shared.state)
+            .banks
+            .iter_mut()
+            .for_each(|bank| *bank = Bank::default());
+        self.shared
+            .int_cntl
+            .iter()
+            .for_each(|cntl| cntl.store(0, Ordering::Relaxed));
     }
 
     /// Translations changed: decoded code of that VMID (None: of all) is stale.
@@ -231,7 +250,13 @@ impl Drop for Cp {
 impl Shared {
     /// The kernel's address space of an XCC.
     pub fn kernel_view(&self, xcc: u8) -> View<'_> {
-        View { bus: &*self.bus, space: Space { hub: Hub::Gfx(xcc), vmid: 0 } }
+        View {
+            bus: &*self.bus,
+            space: Space {
+                hub: Hub::Gfx(xcc),
+                vmid: 0,
+            },
+        }
     }
 
     /// Taken before the body of a KIQ or HIQ: one scheduling packet at a time.
@@ -242,13 +267,20 @@ impl Shared {
     fn at_doorbell(&self, dword: u32) -> Vec<Mapped> {
         let state = lock(&self.state);
         let slots = state.doorbells.get(&dword).map_or(&[][..], Vec::as_slice);
-        slots.iter().filter_map(|slot| state.mapped.get(slot).cloned()).collect()
+        slots
+            .iter()
+            .filter_map(|slot| state.mapped.get(slot).cloned())
+            .collect()
     }
 
     fn mapped_slots(&self, wanted: impl Fn(&Queue) -> bool) -> Vec<SlotId> {
         let state = lock(&self.state);
-        let mut slots: Vec<SlotId> =
-            state.mapped.values().filter(|at| wanted(&at.queue)).map(|at| at.queue.slot).collect();
+        let mut slots: Vec<SlotId> = state
+            .mapped
+            .values()
+            .filter(|at| wanted(&at.queue))
+            .map(|at| at.queue.slot)
+            .collect();
         slots.sort();
         slots
     }
@@ -259,11 +291,17 @@ impl Shared {
 
     /// Puts a queue into its slot and lets it run.
     fn insert(self: &Arc<Self>, queue: Arc<Queue>) {
-        let mapped = Mapped { task: queue.task(), queue };
+        let mapped = Mapped {
+            task: queue.task(),
+            queue,
+        };
         let slot = mapped.queue.slot;
         {
             let mut state = lock(&self.state);
-            let slots = state.doorbells.entry(mapped.queue.hqd.doorbell()).or_default();
+            let slots = state
+                .doorbells
+                .entry(mapped.queue.hqd.doorbell())
+                .or_default();
             slots.push(slot);
             slots.sort();
             *state.banks[usize::from(slot.xcc)].hqd_mut(slot) = mapped.queue.hqd;
@@ -338,7 +376,8 @@ impl Shared {
     /// The end-of-pipe interrupt, if the queue's pipe has it enabled (TIME_STAMP_INT_ENABLE).
     pub fn end_of_pipe(&self, queue: &Queue, source_id: u8, context: u32) {
         if self.enabled(queue.slot, 26) {
-            self.bus.interrupt(queue.interrupt(source_id, [context, 0, 0, 0]));
+            self.bus
+                .interrupt(queue.interrupt(source_id, [context, 0, 0, 0]));
         } else {
             self.stats.count("end-of-pipe interrupt while disabled");
         }
@@ -348,7 +387,8 @@ impl Shared {
     pub fn raise_error(&self, queue: &Queue, source_id: u8, context: u32) {
         let bit = if source_id == SOURCE_PRIV_REG { 23 } else { 24 };
         if self.enabled(queue.slot, bit) {
-            self.bus.interrupt(queue.interrupt(source_id, [context, 0, 0, 0]));
+            self.bus
+                .interrupt(queue.interrupt(source_id, [context, 0, 0, 0]));
         }
     }
 
@@ -358,9 +398,14 @@ impl Shared {
             SqInterrupt::Wave { privileged } => (1, privileged),
             SqInterrupt::Error => (2, false),
         };
-        let low = data & 0xfff | u32::from(privileged) << 13 | encoding << 26 | (data >> 12 & 0xf) << 28;
+        let low =
+            data & 0xfff | u32::from(privileged) << 13 | encoding << 26 | (data >> 12 & 0xf) << 28;
         let context = [low, data >> 16 & 0xff, 0, 0];
         let interrupt = queue.interrupt(SOURCE_SQ, context);
-        self.bus.interrupt(Interrupt { client_id: CLIENT_SE0SH, ring_id: 0, ..interrupt });
+        self.bus.interrupt(Interrupt {
+            client_id: CLIENT_SE0SH,
+            ring_id: 0,
+            ..interrupt
+        });
     }
 }

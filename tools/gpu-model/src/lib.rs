@@ -7,10 +7,11 @@
 //! - [`preset`]: what GPU this is, as data; [`discovery`]: the same told to the driver
 //! - [`chip`]: what blocks share; [`bus`]: registers by address, and the list of unmodelled ones; [`regs`]: how they are declared
 //! - [`nbio`], [`gmc`], [`ih`]: the blocks; [`plain`]: those that only remember what was written
-//! - [`engine`]: what works on its own (command processor, SDMA) and the thread it runs on
+//! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command processor and the copy engines
 
 pub mod bus;
 pub mod chip;
+pub mod cp;
 pub mod discovery;
 pub mod engine;
 pub mod gmc;
@@ -21,3 +22,4 @@ pub mod nbio;
 pub mod plain;
 pub mod preset;
 pub mod regs;
+pub mod sdma;

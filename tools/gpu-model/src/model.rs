@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::bus::{Block, Bus};
 use crate::chip::{Chip, Clock, InterruptLine};
+use crate::cp::device::{self, Processors};
 use crate::discovery;
 use crate::engine::{step_all, DoorbellIndex, Engine, EngineThread, Progress, Wake};
 use crate::gmc::Gmc;
@@ -61,8 +62,8 @@ impl GpuModel {
         }
         let gmc = Arc::new(Gmc::new(&preset, vram_size));
         let ih = Arc::new(Ih::new(&preset));
-        let (engine_blocks, engines) = make_engines(&preset);
-        let mut blocks: Vec<Arc<dyn Block>> = engine_blocks;
+        let sockets = device::sockets(&preset);
+        let mut blocks: Vec<Arc<dyn Block>> = sockets.blocks.clone();
         blocks.extend(gmc.blocks().map(|b| b as Arc<dyn Block>));
         blocks.push(ih.clone());
         blocks.push(Arc::new(Nbio::new(&preset, vram_size)));
@@ -83,6 +84,8 @@ impl GpuModel {
             preset,
         });
         put_discovery(&chip)?;
+        let engines: Vec<Arc<dyn Engine>> =
+            vec![Processors::start(chip.clone(), &sockets, synchronous)];
         let thread = EngineThread::spawn(chip.clone(), engines.clone())?;
         Ok(Self {
             _thread: thread,
@@ -167,11 +170,6 @@ impl GpuModel {
             tracing::error!("cannot restore the discovery table: {error}");
         }
     }
-}
-
-/// The blocks that belong to engines, and the engines.
-fn make_engines(_preset: &Preset) -> (Vec<Arc<dyn Block>>, Vec<Arc<dyn Engine>>) {
-    (Vec::new(), Vec::new())
 }
 
 fn put_discovery(chip: &Chip) -> Result<(), BusError> {

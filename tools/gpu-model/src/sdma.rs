@@ -105,7 +105,13 @@ impl Sdma {
     pub fn new(bus: Arc<dyn Bus>, engine: Arc<Engine>, stats: Arc<Stats>, count: u8) -> Self {
         let common = Arc::new(Common { bus, stats });
         let units = (0..count).map(|index| Unit::new(&common, index)).collect();
-        Sdma { common, engine, units, saved: Mutex::default(), serial: Mutex::default() }
+        Sdma {
+            common,
+            engine,
+            units,
+            saved: Mutex::default(),
+            serial: Mutex::default(),
+        }
     }
 
     fn unit(&self, engine: u8) -> Option<&Arc<Unit>> {
@@ -113,7 +119,13 @@ impl Sdma {
     }
 
     fn kernel_view(&self) -> View<'_> {
-        View { bus: &*self.common.bus, space: Space { hub: Hub::Mm, vmid: 0 } }
+        View {
+            bus: &*self.common.bus,
+            space: Space {
+                hub: Hub::Mm,
+                vmid: 0,
+            },
+        }
     }
 
     /// A register of an engine; `offset` in dwords from its base.
@@ -147,7 +159,10 @@ impl Sdma {
             None => false,
         };
         match offset {
-            reg::CNTL => unit.rings.iter().for_each(|(ring, _)| ring.enable_traps(value & 1 != 0)),
+            reg::CNTL => unit
+                .rings
+                .iter()
+                .for_each(|(ring, _)| ring.enable_traps(value & 1 != 0)),
             // HALT
             reg::F32_CNTL => {
                 for (ring, task) in &unit.rings {
@@ -173,7 +188,11 @@ impl Sdma {
         for (ring, task) in self.units.iter().flat_map(|unit| &unit.rings) {
             if ring.listens(dword) {
                 found = true;
-                ring.ring(if bytes == 4 { ring.wptr() & !0xffff_ffff | value } else { value });
+                ring.ring(if bytes == 4 {
+                    ring.wptr() & !0xffff_ffff | value
+                } else {
+                    value
+                });
                 self.engine.wake(task);
             }
         }
@@ -184,11 +203,15 @@ impl Sdma {
     pub fn map(&self, engine: u8, queue: RlcQueue) -> Result<bool, Fault> {
         let _serial = lock(&self.serial);
         let Some(unit) = self.unit(engine) else {
-            self.common.stats.count("MAP_QUEUES to an SDMA engine that is not there");
+            self.common
+                .stats
+                .count("MAP_QUEUES to an SDMA engine that is not there");
             tracing::warn!(engine, "no such SDMA engine");
             return Ok(true);
         };
-        let free = unit.rings[FIRST_RLC..].iter().find(|(ring, _)| !ring.is_enabled());
+        let free = unit.rings[FIRST_RLC..]
+            .iter()
+            .find(|(ring, _)| !ring.is_enabled());
         let Some((ring, task)) = free else {
             return Ok(false);
         };
@@ -196,7 +219,8 @@ impl Sdma {
         let token = mqd[MQD_SAVED_TOKEN as usize];
         let flight = lock(&self.saved).take(queue.mqd, token);
         if token != 0 {
-            self.kernel_view().write32(queue.mqd + 4 * MQD_SAVED_TOKEN, 0)?;
+            self.kernel_view()
+                .write32(queue.mqd + 4 * MQD_SAVED_TOKEN, 0)?;
         }
         ring.load(&queue, &mqd[..MQD_DWORDS], flight);
         if queue.wptr != 0 {
@@ -255,7 +279,10 @@ impl Unit {
                 (ring.clone(), Task::new(ring))
             })
             .collect();
-        Arc::new(Unit { registers: Mutex::new(vec![0; ENGINE_DWORDS as usize]), rings })
+        Arc::new(Unit {
+            registers: Mutex::new(vec![0; ENGINE_DWORDS as usize]),
+            rings,
+        })
     }
 
     /// The ring that a register belongs to, and its place among the ring's.
@@ -268,7 +295,9 @@ impl Unit {
                 (FIRST_RLC as u32 + from / CONTEXT, from % CONTEXT)
             }
         };
-        self.rings.get(number as usize).map(|(ring, _)| (ring, at as usize))
+        self.rings
+            .get(number as usize)
+            .map(|(ring, _)| (ring, at as usize))
     }
 
     fn is_idle(&self) -> bool {

@@ -89,7 +89,9 @@ fn step_packet(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault
     if body.rptr >= queue.wptr() {
         return Ok(Some(Progress::Idle));
     }
-    let packet = queue.view().dwords(address(queue, body.rptr), PACKET_DWORDS as usize)?;
+    let packet = queue
+        .view()
+        .dwords(address(queue, body.rptr), PACKET_DWORDS as usize)?;
     let pending = Pending {
         signal: Signal::of(wide(packet[14], packet[15])),
         start: queue.shared.bus.realtime(),
@@ -115,7 +117,11 @@ fn address(queue: &Queue, index: u64) -> u64 {
 }
 
 /// Begins the packet at the read index.
-fn begin(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Result<Action, PacketError>, Fault> {
+fn begin(
+    queue: &Queue,
+    body: &mut Body,
+    packet: &[u32],
+) -> Result<Result<Action, PacketError>, Fault> {
     let header = packet[0];
     if header & 0xff != kind::INVALID && field(header, 9, 2) != 0 {
         // SCACQUIRE: agent or system scope invalidates the instruction cache.
@@ -140,7 +146,9 @@ fn begin(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Result<Action
 
 /// BARRIER_AND waits for all of its five signals to be 0, BARRIER_OR for one of them.
 fn barrier(queue: &Queue, packet: &[u32], all: bool) -> Result<Action, Fault> {
-    let signals = packet[2..12].chunks_exact(2).filter_map(|at| Signal::of(wide(at[0], at[1])));
+    let signals = packet[2..12]
+        .chunks_exact(2)
+        .filter_map(|at| Signal::of(wide(at[0], at[1])));
     let mut any = false;
     for signal in signals {
         any = true;
@@ -149,11 +157,19 @@ fn barrier(queue: &Queue, packet: &[u32], all: bool) -> Result<Action, Fault> {
             return Ok(if all { Action::Wait } else { Action::Complete });
         }
     }
-    Ok(if all || !any { Action::Complete } else { Action::Wait })
+    Ok(if all || !any {
+        Action::Complete
+    } else {
+        Action::Wait
+    })
 }
 
 /// AMD's packets: format 1 is a jump to PM4 packets, 2 a barrier on a signal's value.
-fn vendor(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Result<Action, PacketError>, Fault> {
+fn vendor(
+    queue: &Queue,
+    body: &mut Body,
+    packet: &[u32],
+) -> Result<Result<Action, PacketError>, Fault> {
     match field(packet[0], 16, 8) {
         1 => Ok(pm4_ib(queue, body, packet)),
         2 => {
@@ -169,7 +185,11 @@ fn vendor(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Result<Actio
                 1 | 5 => compare(function, flip(value), flip(reference)),
                 _ => compare(function, value, reference),
             };
-            Ok(Ok(if holds { Action::Complete } else { Action::Wait }))
+            Ok(Ok(if holds {
+                Action::Complete
+            } else {
+                Action::Wait
+            }))
         }
         _ => Ok(Err(PacketError::VendorUnsupported)),
     }
@@ -177,7 +197,10 @@ fn vendor(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Result<Actio
 
 /// The packet's dwords 1 to 4 are an INDIRECT_BUFFER packet.
 fn pm4_ib(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Action, PacketError> {
-    let jump = Header::Type3 { op: super::packet::op::INDIRECT_BUFFER, body: 3 };
+    let jump = Header::Type3 {
+        op: super::packet::op::INDIRECT_BUFFER,
+        body: 3,
+    };
     if Header::decode(packet[1]) != jump {
         return Err(PacketError::VendorUnsupported);
     }
@@ -196,7 +219,8 @@ fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Faul
     body.flight.aql = None;
     let view = queue.view();
     let header = (kind::INVALID as u16).to_le_bytes();
-    view.bus.write(view.space, address(queue, body.rptr), &header)?;
+    view.bus
+        .write(view.space, address(queue, body.rptr), &header)?;
     let next = body.rptr + 1;
     queue.advance(body, next);
     queue.report_rptr(body);

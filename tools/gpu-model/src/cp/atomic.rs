@@ -28,11 +28,14 @@ impl Atomic {
         let (source, compare) = (self.source, self.compare);
         let old = if is_wide {
             let mut update = |old| operation(old, source, compare, 64);
-            view.bus.update64(view.space, self.address & !7, &mut update)?
+            view.bus
+                .update64(view.space, self.address & !7, &mut update)?
         } else {
             let (source, compare) = (source & 0xffff_ffff, compare & 0xffff_ffff);
             let mut update = |old: u32| operation(old.into(), source, compare, 32) as u32;
-            view.bus.update32(view.space, self.address & !3, &mut update)?.into()
+            view.bus
+                .update32(view.space, self.address & !3, &mut update)?
+                .into()
         };
         Ok(Some(old))
     }
@@ -47,15 +50,33 @@ fn operation(code: u32) -> Option<Operation> {
         8 => |old, source, compare, _| if old == compare { source } else { old },
         15 => |old, source, _, _| old.wrapping_add(source),
         16 => |old, source, _, _| old.wrapping_sub(source),
-        17 => |old, source, _, bits| if signed(source, bits) < signed(old, bits) { source } else { old },
+        17 => |old, source, _, bits| {
+            if signed(source, bits) < signed(old, bits) {
+                source
+            } else {
+                old
+            }
+        },
         18 => |old, source, _, _| old.min(source),
-        19 => |old, source, _, bits| if signed(source, bits) > signed(old, bits) { source } else { old },
+        19 => |old, source, _, bits| {
+            if signed(source, bits) > signed(old, bits) {
+                source
+            } else {
+                old
+            }
+        },
         20 => |old, source, _, _| old.max(source),
         21 => |old, source, _, _| old & source,
         22 => |old, source, _, _| old | source,
         23 => |old, source, _, _| old ^ source,
         24 => |old, source, _, _| if old >= source { 0 } else { old + 1 },
-        25 => |old, source, _, _| if old == 0 || old > source { source } else { old - 1 },
+        25 => |old, source, _, _| {
+            if old == 0 || old > source {
+                source
+            } else {
+                old - 1
+            }
+        },
         _ => return None,
     })
 }

@@ -159,14 +159,20 @@ impl View<'_> {
 
     /// Writes dwords.
     pub fn write_dwords(&self, address: u64, dwords: &[u32]) -> Result<(), Fault> {
-        let bytes: Vec<u8> = dwords.iter().flat_map(|dword| dword.to_le_bytes()).collect();
+        let bytes: Vec<u8> = dwords
+            .iter()
+            .flat_map(|dword| dword.to_le_bytes())
+            .collect();
         self.bus.write(self.space, address, &bytes)
     }
 }
 
 /// Little-endian bytes as dwords; a rest of less than four bytes is left out.
 pub fn to_dwords(bytes: &[u8]) -> Vec<u32> {
-    bytes.chunks_exact(4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+    bytes
+        .chunks_exact(4)
+        .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        .collect()
 }
 
 /// Two dwords as one address or value.
@@ -177,7 +183,10 @@ pub const fn wide(low: u32, high: u32) -> u64 {
 /// How a wave of [`gcn`] sees a [`View`].
 impl gcn::Memory for View<'_> {
     fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let refused = |fault| Fault { access: Access::Fetch, ..fault };
+        let refused = |fault| Fault {
+            access: Access::Fetch,
+            ..fault
+        };
         self.bus.read(self.space, address, bytes).map_err(refused)
     }
 

@@ -57,7 +57,10 @@ pub struct Task {
 impl Task {
     /// Wraps a job.
     pub fn new(job: Arc<dyn Job>) -> Arc<Self> {
-        Arc::new(Task { job, state: AtomicU8::new(IDLE) })
+        Arc::new(Task {
+            job,
+            state: AtomicU8::new(IDLE),
+        })
     }
 }
 
@@ -99,7 +102,7 @@ struct Inner {
 pub struct Engine {
     inner: Arc<Inner>,
     mode: Mode,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Engine {
@@ -110,14 +113,21 @@ impl Engine {
             Mode::Sync => 0,
             Mode::Threads(count) => count.max(1),
         };
-        let threads = (0..count)
+        let threads: Vec<_> = (0..count)
             .filter_map(|index| {
                 let inner = inner.clone();
                 let name = format!("gpu-engine-{index}");
-                std::thread::Builder::new().name(name).spawn(move || inner.run()).ok()
+                std::thread::Builder::new()
+                    .name(name)
+                    .spawn(move || inner.run())
+                    .ok()
             })
             .collect();
-        Engine { inner, mode, threads }
+        Engine {
+            inner,
+            mode,
+            threads: Mutex::new(threads),
+        }
     }
 
     /// Makes sure that `task` is stepped (again). In synchronous mode it runs before this returns.
@@ -142,6 +152,24 @@ impl Engine {
         }
     }
 
+    /// Whether the caller runs the jobs.
+    pub fn is_synchronous(&self) -> bool {
+        self.mode == Mode::Sync
+    }
+
+    /// Ends the threads after the slices they run.
+    pub fn stop(&self) {
+        self.inner.lock().stop = true;
+        self.inner.wake.notify_all();
+        for thread in super::lock(&self.threads).drain(..) {
+            let _ = thread.join();
+        }
+        // Jobs hold what they run on: part them.
+        let lists = std::mem::take(&mut *self.inner.lock());
+        self.inner.lock().stop = true;
+        drop(lists);
+    }
+
     /// Whether nothing is queued or paused.
     pub fn is_idle(&self) -> bool {
         let lists = self.inner.lock();
@@ -151,17 +179,15 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        self.inner.lock().stop = true;
-        self.inner.wake.notify_all();
-        for thread in self.threads.drain(..) {
-            let _ = thread.join();
-        }
+        self.stop();
     }
 }
 
 impl Inner {
     fn lock(&self) -> MutexGuard<'_, Lists> {
-        self.lists.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.lists
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
     }
 
     fn enqueue(&self, task: &Arc<Task>) {
@@ -247,7 +273,10 @@ mod tests {
         fn step(&self) -> Progress {
             self.steps.fetch_add(1, Ordering::SeqCst);
             let more = |left: usize| left.checked_sub(1);
-            match self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more) {
+            match self
+                .left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
+            {
                 Ok(left) if left % 2 == 0 => Progress::Busy,
                 Ok(_) => Progress::Blocked,
                 Err(_) => Progress::Idle,
@@ -256,7 +285,10 @@ mod tests {
     }
 
     fn count(left: usize) -> (Arc<Count>, Arc<Task>) {
-        let job = Arc::new(Count { left: left.into(), steps: 0.into() });
+        let job = Arc::new(Count {
+            left: left.into(),
+            steps: 0.into(),
+        });
         (job.clone(), Task::new(job))
     }
 

@@ -47,7 +47,9 @@ impl Shape {
 
     /// How many groups there are.
     pub fn groups(&self) -> u64 {
-        (0..3).map(|d| u64::from(self.end[d].saturating_sub(self.start[d]))).product()
+        (0..3)
+            .map(|d| u64::from(self.end[d].saturating_sub(self.start[d])))
+            .product()
     }
 
     /// Id and size of the `index`-th group, x fastest.
@@ -108,10 +110,21 @@ impl Launch {
     /// Prepares to run `dispatch` over `shape`.
     pub fn new(dispatch: Dispatch, shape: Shape, scratch: ScratchRing) -> Self {
         let waves = dispatch.waves().max(1);
-        let room = if scratch.waves == 0 { MAX_WAVES } else { scratch.waves.min(MAX_WAVES) };
+        let room = if scratch.waves == 0 {
+            MAX_WAVES
+        } else {
+            scratch.waves.min(MAX_WAVES)
+        };
         let slots = (room / waves).max(1);
         let free = (0..slots).rev().collect();
-        Launch { dispatch, shape, scratch, started: 0, live: VecDeque::new(), free }
+        Launch {
+            dispatch,
+            shape,
+            scratch,
+            started: 0,
+            live: VecDeque::new(),
+            free,
+        }
     }
 
     /// Runs a slice.
@@ -194,11 +207,17 @@ fn settle(queue: &Queue, group: &mut Workgroup, outcome: Outcome) -> Result<bool
         }
         Outcome::Fault { pc, fault, .. } => {
             tracing::warn!(slot = ?queue.slot, pc, %fault, "wave stopped");
-            queue.shared.bus.fault(queue.space, queue.process.pasid, fault);
+            queue
+                .shared
+                .bus
+                .fault(queue.space, queue.process.pasid, fault);
             return Err(fault.to_string());
         }
         Outcome::Error { wave, pc, error } => {
-            queue.shared.stats.count("illegal or unmodelled instruction");
+            queue
+                .shared
+                .stats
+                .count("illegal or unmodelled instruction");
             tracing::error!(slot = ?queue.slot, pc, %error, "wave stopped");
             return illegal_instruction(queue, group, wave).ok_or_else(|| error.to_string());
         }
@@ -210,7 +229,9 @@ fn message_of(queue: &Queue, group: &mut Workgroup, wave: usize, message: u16, m
     match message & 0xf {
         MSG_INTERRUPT => {
             let privileged = group.waves[wave].status & gcn::wave::status::PRIV != 0;
-            queue.shared.sq_interrupt(queue, super::SqInterrupt::Wave { privileged }, m0);
+            queue
+                .shared
+                .sq_interrupt(queue, super::SqInterrupt::Wave { privileged }, m0);
         }
         // The answer comes in EXEC_LO, bit 31 clear: trap handlers wait for that.
         MSG_GET_DOORBELL => {
@@ -232,7 +253,9 @@ fn illegal_instruction(queue: &Queue, group: &mut Workgroup, wave: usize) -> Opt
         return Some(false);
     }
     const ILLEGAL_INST: u32 = 1;
-    queue.shared.sq_interrupt(queue, super::SqInterrupt::Error, ILLEGAL_INST << 20);
+    queue
+        .shared
+        .sq_interrupt(queue, super::SqInterrupt::Error, ILLEGAL_INST << 20);
     None
 }
 

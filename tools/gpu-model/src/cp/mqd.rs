@@ -153,7 +153,8 @@ impl Mqd {
     /// Its HQD image.
     pub fn hqd(&self) -> Hqd {
         let mut hqd = Hqd::default();
-        hqd.0.copy_from_slice(&self.0[HQD_FIRST..HQD_FIRST + HQD_DWORDS]);
+        hqd.0
+            .copy_from_slice(&self.0[HQD_FIRST..HQD_FIRST + HQD_DWORDS]);
         hqd
     }
 
@@ -172,7 +173,9 @@ impl Mqd {
 
 /// Writes back single dwords of an MQD.
 pub fn save(view: View<'_>, address: u64, dwords: &[(usize, u32)]) -> Result<(), Fault> {
-    dwords.iter().try_for_each(|(dword, value)| view.write32(address + 4 * *dword as u64, *value))
+    dwords
+        .iter()
+        .try_for_each(|(dword, value)| view.write32(address + 4 * *dword as u64, *value))
 }
 
 #[cfg(test)]

@@ -25,8 +25,15 @@ impl Header {
         match dword >> 30 {
             3 => {
                 let count = (dword >> 16) & 0x3fff;
-                let body = if count == 0x3fff { 0 } else { count as usize + 1 };
-                Header::Type3 { op: (dword >> 8) as u8, body }
+                let body = if count == 0x3fff {
+                    0
+                } else {
+                    count as usize + 1
+                };
+                Header::Type3 {
+                    op: (dword >> 8) as u8,
+                    body,
+                }
             }
             2 => Header::Type2,
             _ => Header::Other(dword),
@@ -126,7 +133,10 @@ const NAMES: &[(u8, &str)] = &[
 
 /// Name of a type 3 opcode, if hardware has it.
 pub fn name(op: u8) -> Option<&'static str> {
-    NAMES.iter().find(|(known, _)| *known == op).map(|(_, name)| *name)
+    NAMES
+        .iter()
+        .find(|(known, _)| *known == op)
+        .map(|(_, name)| *name)
 }
 
 /// A field of a packet dword: `width` bits from `shift` on.
@@ -153,8 +163,20 @@ mod tests {
 
     #[test]
     fn headers_decode_and_the_padding_nop_has_no_body() {
-        assert_eq!(Header::decode(0xffff_1000), Header::Type3 { op: op::NOP, body: 0 });
-        assert_eq!(Header::decode(0xc003_3700), Header::Type3 { op: op::WRITE_DATA, body: 4 });
+        assert_eq!(
+            Header::decode(0xffff_1000),
+            Header::Type3 {
+                op: op::NOP,
+                body: 0
+            }
+        );
+        assert_eq!(
+            Header::decode(0xc003_3700),
+            Header::Type3 {
+                op: op::WRITE_DATA,
+                body: 4
+            }
+        );
         assert_eq!(Header::decode(0x8000_0000), Header::Type2);
         assert_eq!(Header::decode(0x0001_0000), Header::Other(0x0001_0000));
     }
@@ -162,7 +184,10 @@ mod tests {
     #[test]
     fn no_opcode_is_named_twice() {
         for (at, (opcode, _)) in NAMES.iter().enumerate() {
-            assert!(NAMES[at + 1..].iter().all(|(other, _)| other != opcode), "{opcode:#x}");
+            assert!(
+                NAMES[at + 1..].iter().all(|(other, _)| other != opcode),
+                "{opcode:#x}"
+            );
         }
     }
 }

@@ -65,7 +65,10 @@ pub struct Cx<'a> {
 impl Cx<'_> {
     /// The memory that the packet's addresses mean.
     pub fn view(&self) -> View<'_> {
-        View { bus: &*self.queue.shared.bus, space: self.source.space }
+        View {
+            bus: &*self.queue.shared.bus,
+            space: self.source.space,
+        }
     }
 
     fn reg_read(&self, offset: u32) -> u32 {
@@ -79,7 +82,9 @@ impl Cx<'_> {
         } else {
             self.queue.shared.stats.count("CP_PRIV_REG_FAULT");
             tracing::warn!(slot = ?self.queue.slot, offset, value, "register write refused");
-            self.queue.shared.raise_error(self.queue, super::SOURCE_PRIV_REG, 0);
+            self.queue
+                .shared
+                .raise_error(self.queue, super::SOURCE_PRIV_REG, 0);
         }
     }
 }
@@ -152,7 +157,11 @@ fn step_launch(queue: &Queue, body: &mut Body) -> Option<Progress> {
         State::Running => {}
     }
     body.flight.launch = Some(launch);
-    Some(if body.flight.hung.is_some() { Progress::Idle } else { Progress::Busy })
+    Some(if body.flight.hung.is_some() {
+        Progress::Idle
+    } else {
+        Progress::Busy
+    })
 }
 
 /// Executes the ring's next packet. None: the ring is empty. False: it waits.
@@ -171,12 +180,21 @@ fn ring_packet(queue: &Queue, body: &mut Body) -> Result<Option<bool>, Fault> {
     let (take, dwords) = match Header::decode(header) {
         // A packet beyond the write pointer is not complete yet.
         Header::Type3 { body: count, .. } if count as u64 >= pending => return Ok(None),
-        Header::Type3 { body: count, .. } => {
-            (1 + count as u64, ring_dwords(queue, body.rptr + 1, count as u64)?)
-        }
+        Header::Type3 { body: count, .. } => (
+            1 + count as u64,
+            ring_dwords(queue, body.rptr + 1, count as u64)?,
+        ),
         _ => (1, Vec::new()),
     };
-    let flow = execute(Cx { queue, body, source }, header, &dwords)?;
+    let flow = execute(
+        Cx {
+            queue,
+            body,
+            source,
+        },
+        header,
+        &dwords,
+    )?;
     let skip = |more: u64| (take + more).min(pending);
     body.flight.advance = match flow {
         Flow::Wait => return Ok(Some(false)),
@@ -201,7 +219,10 @@ fn ring_dwords(queue: &Queue, from: u64, count: u64) -> Result<Vec<u32>, Fault> 
 
 /// Executes the next packet of the innermost indirect buffer. False: it waits.
 fn ib_packet(queue: &Queue, body: &mut Body, ib: Ib) -> Result<bool, Fault> {
-    let view = View { bus: &*queue.shared.bus, space: ib.space };
+    let view = View {
+        bus: &*queue.shared.bus,
+        space: ib.space,
+    };
     let at = |dword: u64| ib.address + 4 * dword;
     let header = view.read32(at(ib.at))?;
     let left = ib.dwords - ib.at - 1;
@@ -210,12 +231,26 @@ fn ib_packet(queue: &Queue, body: &mut Body, ib: Ib) -> Result<bool, Fault> {
         _ => 0,
     };
     if count > left {
-        body.flight.hung = Some(format!("packet {header:#x} reaches beyond its indirect buffer"));
+        body.flight.hung = Some(format!(
+            "packet {header:#x} reaches beyond its indirect buffer"
+        ));
         return Ok(true);
     }
     let dwords = view.dwords(at(ib.at + 1), count as usize)?;
-    let source = Source { space: ib.space, privileged: ib.privileged, in_ib: true };
-    let flow = execute(Cx { queue, body, source }, header, &dwords)?;
+    let source = Source {
+        space: ib.space,
+        privileged: ib.privileged,
+        in_ib: true,
+    };
+    let flow = execute(
+        Cx {
+            queue,
+            body,
+            source,
+        },
+        header,
+        &dwords,
+    )?;
     let more = match flow {
         Flow::Wait => return Ok(false),
         Flow::Skip(more) => more,
@@ -316,16 +351,27 @@ impl Operands {
 
 fn bad_opcode(cx: &Cx<'_>, header: u32) -> Flow {
     let opcode = (header >> 8) as u8;
-    let known = if header >> 30 == 3 { packet::name(opcode) } else { None };
+    let known = if header >> 30 == 3 {
+        packet::name(opcode)
+    } else {
+        None
+    };
     match known {
         Some(name) => tracing::warn!(slot = ?cx.queue.slot, name, "PM4 packet not modelled"),
         None => tracing::warn!(slot = ?cx.queue.slot, header, "illegal PM4 packet"),
     }
-    cx.queue.shared.stats.count(known.unwrap_or("illegal PM4 opcode"));
+    cx.queue
+        .shared
+        .stats
+        .count(known.unwrap_or("illegal PM4 opcode"));
     if known.is_some() {
         return Flow::Next;
     }
-    cx.queue.shared.raise_error(cx.queue, super::SOURCE_BAD_OPCODE, cx.queue.hqd.doorbell() & 0x3ff);
+    cx.queue.shared.raise_error(
+        cx.queue,
+        super::SOURCE_BAD_OPCODE,
+        cx.queue.hqd.doorbell() & 0x3ff,
+    );
     Flow::Next
 }
 
@@ -335,7 +381,14 @@ fn indirect_buffer(cx: &Cx<'_>, body: &[u32]) -> Flow {
     let vmid = field(control, 24, 4) as u8;
     // The kernel's rings choose the VMID of each buffer; a user's queue has its own only.
     let chooses = cx.source.privileged && !cx.source.in_ib && vmid != 0;
-    let space = if chooses { Space { vmid, ..cx.source.space } } else { cx.source.space };
+    let space = if chooses {
+        Space {
+            vmid,
+            ..cx.source.space
+        }
+    } else {
+        cx.source.space
+    };
     let ib = Ib {
         space,
         address: super::bus::wide(body[0], body[1]) & !3,
@@ -361,7 +414,11 @@ fn pred_exec(cx: &Cx<'_>, body: &[u32]) -> Flow {
 
 fn set_registers(cx: &Cx<'_>, base: u32, body: &[u32]) -> Flow {
     let offset = body[0] & 0xffff;
-    let first = if base == 0x2000 && offset >= base { offset } else { base + offset };
+    let first = if base == 0x2000 && offset >= base {
+        offset
+    } else {
+        base + offset
+    };
     for (register, value) in (first..).zip(&body[1..]) {
         cx.reg_write(register, *value);
     }
@@ -376,9 +433,14 @@ fn scheduler(cx: &mut Cx<'_>, op: u8, body: &[u32]) -> Outcome {
             // Clears LDS and registers: the model's waves find theirs cleared.
             return Ok(Flow::Next);
         }
-        cx.queue.shared.stats.count("scheduler packet outside KIQ and HIQ");
+        cx.queue
+            .shared
+            .stats
+            .count("scheduler packet outside KIQ and HIQ");
         tracing::warn!(slot = ?cx.queue.slot, name, "scheduler packet refused");
-        cx.queue.shared.raise_error(cx.queue, super::SOURCE_BAD_OPCODE, 0);
+        cx.queue
+            .shared
+            .raise_error(cx.queue, super::SOURCE_BAD_OPCODE, 0);
         return Ok(Flow::Next);
     }
     sched::execute(cx, op, body)

@@ -83,7 +83,13 @@ pub struct Flight {
 impl Flight {
     /// Whether there is nothing worth keeping.
     pub fn is_empty(&self) -> bool {
-        let Flight { ibs, launch, aql, hung, .. } = self;
+        let Flight {
+            ibs,
+            launch,
+            aql,
+            hung,
+            ..
+        } = self;
         ibs.is_empty() && launch.is_none() && aql.is_none() && hung.is_none()
     }
 }
@@ -162,20 +168,43 @@ pub struct Config {
 impl Queue {
     /// Makes a mapped queue. Its write pointer is what the HQD says until a doorbell or [`Queue::poll_wptr`].
     pub fn new(shared: Arc<Shared>, config: Config) -> Arc<Self> {
-        let Config { slot, kind, hqd, mqd, sh, process, vmid, is_static, by_hiq, flight } = config;
+        let Config {
+            slot,
+            kind,
+            hqd,
+            mqd,
+            sh,
+            process,
+            vmid,
+            is_static,
+            by_hiq,
+            flight,
+        } = config;
         let (rptr, wptr) = match kind {
             Kind::Aql => (hqd.dispatch_id(), hqd.wptr() / aql::PACKET_DWORDS),
-            _ => (u64::from(hqd.get(dw::CP_HQD_PQ_RPTR)) % hqd.ring_dwords(), hqd.wptr()),
+            _ => (
+                u64::from(hqd.get(dw::CP_HQD_PQ_RPTR)) % hqd.ring_dwords(),
+                hqd.wptr(),
+            ),
         };
         let sh = Box::new(sh);
-        let body = Body { rptr, flight, sh, code: gcn::CodeCache::new(), reported: None };
+        let body = Body {
+            rptr,
+            flight,
+            sh,
+            code: gcn::CodeCache::new(),
+            reported: None,
+        };
         Arc::new(Queue {
             shared,
             slot,
             kind,
             hqd,
             mqd,
-            space: Space { hub: Hub::Gfx(slot.xcc), vmid },
+            space: Space {
+                hub: Hub::Gfx(slot.xcc),
+                vmid,
+            },
             process,
             is_static,
             by_hiq,
@@ -190,12 +219,17 @@ impl Queue {
 
     /// Locks the body; the holder of the lock runs the queue.
     pub fn body(&self) -> MutexGuard<'_, Body> {
-        self.body.lock().unwrap_or_else(|poison| poison.into_inner())
+        self.body
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
     }
 
     /// Its memory.
     pub fn view(&self) -> View<'_> {
-        View { bus: &*self.shared.bus, space: self.space }
+        View {
+            bus: &*self.shared.bus,
+            space: self.space,
+        }
     }
 
     /// The kernel's memory of its XCC: where MQDs are.
@@ -325,7 +359,8 @@ impl Queue {
         }
         if self.kind == Kind::Pm4 {
             // MQD dword n is register n - 1; the scheduler keeps the first 80.
-            self.kernel_view().write_dwords(self.mqd + 4, &body.sh[..mqd::SH_SAVED])?;
+            self.kernel_view()
+                .write_dwords(self.mqd + 4, &body.sh[..mqd::SH_SAVED])?;
         }
         mqd::save(self.kernel_view(), self.mqd, &dwords)
     }
@@ -360,7 +395,11 @@ impl Job for Queue {
 /// The read pointers of a loaded MQD, for a queue that has never run.
 pub fn kind_of(mqd: &Mqd, xcc_in_partition: u8) -> Kind {
     if mqd.hqd().is_aql() {
-        return if xcc_in_partition == 0 { Kind::Aql } else { Kind::Follower };
+        return if xcc_in_partition == 0 {
+            Kind::Aql
+        } else {
+            Kind::Follower
+        };
     }
     if mqd.get(dw::PM4_TARGET_XCC_IN_XCP) == u32::from(xcc_in_partition) {
         Kind::Pm4

@@ -6,11 +6,15 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::bus::{wide, Binding};
+use super::device::CpRegister;
 use super::mqd::{dw, Hqd, Mqd, HQD_FIRST};
 use super::packet::field;
 use super::queue::{self, Kind, Queue, SlotId};
 use super::sched::Keep;
 use super::{lock, reg, saved, Mapped, Shared};
+
+/// Registers that are only stored and are not 0 after power-on.
+pub const STORED_POWER_ON: &[(CpRegister, u32)] = &[];
 
 const MES: usize = 3;
 const PIPES: usize = 4;
@@ -82,13 +86,18 @@ impl Bank {
 
     /// Whether RLC_CP_SCHEDULERS names the slot as the KIQ (scheduler0: valid 7, me 6:5, pipe 4:3, queue 2:0).
     fn is_kiq(&self, slot: SlotId) -> bool {
-        let name = 0x80 | u32::from(slot.me) << 5 | u32::from(slot.pipe) << 3 | u32::from(slot.queue);
+        let name =
+            0x80 | u32::from(slot.me) << 5 | u32::from(slot.pipe) << 3 | u32::from(slot.queue);
         self.rlc_cp_schedulers & 0xff == name
     }
 
     /// What the per-VMID registers say of a process.
     fn binding(&self, vmid: u8) -> Binding {
-        let VmidRegisters { sh_mem_bases, sh_mem_config, traps } = self.vmids[usize::from(vmid & 15)];
+        let VmidRegisters {
+            sh_mem_bases,
+            sh_mem_config,
+            traps,
+        } = self.vmids[usize::from(vmid & 15)];
         Binding {
             pasid: 0,
             page_table_base: 0,
@@ -105,7 +114,12 @@ impl Bank {
         self.vmids[usize::from(vmid & 15)] = VmidRegisters {
             sh_mem_bases: process.sh_mem_bases,
             sh_mem_config: process.sh_mem_config,
-            traps: [tba as u32, (tba >> 32) as u32, tma as u32, (tma >> 32) as u32],
+            traps: [
+                tba as u32,
+                (tba >> 32) as u32,
+                tma as u32,
+                (tma >> 32) as u32,
+            ],
         };
     }
 }
@@ -140,7 +154,13 @@ pub fn read(shared: &Shared, xcc: u8, offset: u32) -> Option<u32> {
         }
         reg::CP_ME1_PIPE0_INT_CNTL..=reg::CP_ME1_PIPE3_INT_CNTL => {
             let pipe = (offset - reg::CP_ME1_PIPE0_INT_CNTL) as u8;
-            shared.int_cntl(SlotId { me: 1, pipe, ..slot }).load(Ordering::Relaxed)
+            shared
+                .int_cntl(SlotId {
+                    me: 1,
+                    pipe,
+                    ..slot
+                })
+                .load(Ordering::Relaxed)
         }
         reg::CPC_INT_CNTL => shared.int_cntl(slot).load(Ordering::Relaxed),
         reg::CPC_INT_STATUS | reg::SPI_COMPUTE_QUEUE_RESET | reg::CP_PQ_WPTR_POLL_CNTL1 => 0,
@@ -173,7 +193,13 @@ pub fn write(shared: &Arc<Shared>, xcc: u8, offset: u32, value: u32) -> bool {
         }
         reg::CP_ME1_PIPE0_INT_CNTL..=reg::CP_ME1_PIPE3_INT_CNTL => {
             let pipe = (offset - reg::CP_ME1_PIPE0_INT_CNTL) as u8;
-            shared.int_cntl(SlotId { me: 1, pipe, ..slot }).store(value, Ordering::Relaxed);
+            shared
+                .int_cntl(SlotId {
+                    me: 1,
+                    pipe,
+                    ..slot
+                })
+                .store(value, Ordering::Relaxed);
         }
         reg::CPC_INT_CNTL => shared.int_cntl(slot).store(value, Ordering::Relaxed),
         reg::CPC_INT_STATUS => {}
@@ -207,7 +233,9 @@ fn reset_pipes(shared: &Arc<Shared>, xcc: u8, rose: u32) {
     let slots = shared.mapped_slots(|queue| {
         queue.slot.xcc == xcc && queue.slot.me == 1 && is_reset(queue.slot.pipe & 3)
     });
-    slots.into_iter().for_each(|slot| shared.unmap(slot, Keep::Nothing));
+    slots
+        .into_iter()
+        .for_each(|slot| shared.unmap(slot, Keep::Nothing));
 }
 
 /// A queue slot's register was written.
@@ -219,7 +247,11 @@ fn written(shared: &Arc<Shared>, slot: SlotId, dword: usize, value: u32) {
         // DEQUEUE_REQ: 1 drain the pipe, 2 reset the waves, 3 save them. A drain keeps them, too: the model
         // does not make the driver wait for a kernel that may never end.
         (dw::CP_HQD_DEQUEUE_REQUEST, Some(_)) if value & 0xf != 0 => {
-            let keep = if value & 0xf == 2 { Keep::Nothing } else { Keep::Flight };
+            let keep = if value & 0xf == 2 {
+                Keep::Nothing
+            } else {
+                Keep::Flight
+            };
             shared.unmap(slot, keep);
         }
         (dw::CP_HQD_PQ_WPTR_LO, Some(Mapped { queue, task })) => {
@@ -244,12 +276,18 @@ fn activate(shared: &Arc<Shared>, slot: SlotId) {
         Ok(mqd) => mqd,
         Err(fault) => {
             tracing::warn!(?slot, %fault, "queue without an MQD not mapped");
-            return shared.bus.fault(shared.kernel_view(slot.xcc).space, 0, fault);
+            return shared
+                .bus
+                .fault(shared.kernel_view(slot.xcc).space, 0, fault);
         }
     };
     // The kernel's own rings are each of one XCC; a user's queue has a copy in every XCC.
     let copy = if hqd.vmid() == 0 { 0 } else { slot.xcc };
-    let kind = if is_kiq { Kind::Kiq } else { queue::kind_of(&mqd, copy) };
+    let kind = if is_kiq {
+        Kind::Kiq
+    } else {
+        queue::kind_of(&mqd, copy)
+    };
     let queue = Queue::new(
         shared.clone(),
         queue::Config {
@@ -270,6 +308,11 @@ fn activate(shared: &Arc<Shared>, slot: SlotId) {
             tracing::warn!(?slot, %fault, "write pointer not readable");
         }
     }
-    tracing::debug!(?slot, ?kind, doorbell = hqd.doorbell(), "queue mapped by registers");
+    tracing::debug!(
+        ?slot,
+        ?kind,
+        doorbell = hqd.doorbell(),
+        "queue mapped by registers"
+    );
     shared.insert(queue);
 }

@@ -22,7 +22,10 @@ pub struct Saved<F> {
 
 impl<F> Default for Saved<F> {
     fn default() -> Self {
-        Saved { last: 0, kept: HashMap::new() }
+        Saved {
+            last: 0,
+            kept: HashMap::new(),
+        }
     }
 }
 
@@ -31,7 +34,11 @@ impl<F: Default> Saved<F> {
     pub fn put(&mut self, mqd: u64, flight: F) -> u32 {
         self.kept.retain(|_, (of, _)| *of != mqd);
         if self.kept.len() >= MAX_KEPT {
-            let oldest = self.kept.keys().min_by_key(|token| token.wrapping_sub(self.last)).copied();
+            let oldest = self
+                .kept
+                .keys()
+                .min_by_key(|token| token.wrapping_sub(self.last))
+                .copied();
             oldest.and_then(|token| self.kept.remove(&token));
         }
         self.last = self.last.wrapping_add(1).max(1);
@@ -42,7 +49,11 @@ impl<F: Default> Saved<F> {
     /// Gives it back, if it is this queue's; forgets whatever else is kept for this MQD address.
     pub fn take(&mut self, mqd: u64, token: u32) -> F {
         let is_ours = self.kept.get(&token).is_some_and(|(of, _)| *of == mqd);
-        let flight = if is_ours { self.kept.remove(&token) } else { None };
+        let flight = if is_ours {
+            self.kept.remove(&token)
+        } else {
+            None
+        };
         self.kept.retain(|_, (of, _)| *of != mqd);
         flight.map(|(_, flight)| flight).unwrap_or_default()
     }
@@ -79,7 +90,10 @@ mod tests {
 
     #[test]
     fn a_flight_comes_back_once_and_only_to_its_queue() {
-        let hung = || Flight { hung: Some("test".into()), ..Flight::default() };
+        let hung = || Flight {
+            hung: Some("test".into()),
+            ..Flight::default()
+        };
         let mut saved = Saved::<Flight>::default();
         let token = saved.put(0x1000, hung());
         assert!(saved.take(0x2000, token).is_empty());

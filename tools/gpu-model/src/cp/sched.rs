@@ -17,8 +17,8 @@ use super::pm4::{Cx, Flow, Outcome};
 use super::queue::{self, Kind, Queue, SlotId};
 use super::{lock, saved, Shared, SOURCE_QUERY_STATUS};
 use crate::sdma::{self, RlcQueue};
-use runlist::Runlist;
 pub use runlist::Rotate;
+use runlist::Runlist;
 
 /// What becomes of the waves of a queue that is unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,8 +69,15 @@ impl Hws {
         let at = find(&|vmid| vmid.pasid == Some(pasid))
             .or_else(|| find(&|vmid| vmid.pasid.is_none()))
             .or_else(|| find(&|vmid| vmid.users == 0))?;
-        let users = if self.vmids[at].pasid == Some(pasid) { self.vmids[at].users } else { 0 };
-        self.vmids[at] = Vmid { pasid: Some(pasid), users: users | 1 << xcc };
+        let users = if self.vmids[at].pasid == Some(pasid) {
+            self.vmids[at].users
+        } else {
+            0
+        };
+        self.vmids[at] = Vmid {
+            pasid: Some(pasid),
+            users: users | 1 << xcc,
+        };
         Some(at as u8)
     }
 
@@ -83,7 +90,10 @@ impl Hws {
     }
 
     fn vmid_of(&self, pasid: u16) -> Option<u8> {
-        self.vmids.iter().position(|vmid| vmid.pasid == Some(pasid)).map(|at| at as u8)
+        self.vmids
+            .iter()
+            .position(|vmid| vmid.pasid == Some(pasid))
+            .map(|at| at as u8)
     }
 }
 
@@ -169,7 +179,12 @@ fn map_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
     let map = MapQueue::decode(body);
     let xcc = cx.queue.slot.xcc;
     let (me, pipe, queue) = map.slot;
-    let slot = SlotId { xcc, me, pipe, queue };
+    let slot = SlotId {
+        xcc,
+        me,
+        pipe,
+        queue,
+    };
     if cx.queue.kind == Kind::Hiq || me > 2 || map.engine == EngineSel::Gfx {
         shared.stats.count("MAP_QUEUES of an unknown kind");
         tracing::warn!(?slot, ?map, "queue not mapped");
@@ -177,7 +192,11 @@ fn map_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
     }
     let is_hiq = map.engine == EngineSel::Hiq;
     let mapped = map_compute(shared, slot, &map, map.mqd, |mqd, config| {
-        config.kind = if is_hiq { Kind::Hiq } else { queue::kind_of(mqd, 0) };
+        config.kind = if is_hiq {
+            Kind::Hiq
+        } else {
+            queue::kind_of(mqd, 0)
+        };
         config.vmid = mqd.hqd().vmid();
         config.is_static = true;
     });
@@ -214,7 +233,10 @@ fn map_compute(
     hqd.set(dw::CP_HQD_ACTIVE, 1);
     hqd.set(dw::CP_HQD_VMID, config.vmid.into());
     let control = hqd.get(dw::CP_HQD_PQ_DOORBELL_CONTROL) & !(0x3ff_ffff << 2);
-    hqd.set(dw::CP_HQD_PQ_DOORBELL_CONTROL, control | DOORBELL_EN | map.doorbell << 2);
+    hqd.set(
+        dw::CP_HQD_PQ_DOORBELL_CONTROL,
+        control | DOORBELL_EN | map.doorbell << 2,
+    );
     tracing::debug!(?slot, kind = ?config.kind, doorbell = map.doorbell, vmid = config.vmid, "queue mapped");
     let queue = Queue::new(shared.clone(), config);
     if map.wptr != 0 && queue.kind != Kind::Follower {
@@ -242,7 +264,9 @@ fn unmap_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
             let doorbells: Vec<u32> = body[1..=count].iter().map(|at| field(*at, 2, 26)).collect();
             let me = cx.queue.slot;
             let wanted = |queue: &Queue| {
-                queue.slot != me && queue.slot.xcc == xcc && doorbells.contains(&queue.hqd.doorbell())
+                queue.slot != me
+                    && queue.slot.xcc == xcc
+                    && doorbells.contains(&queue.hqd.doorbell())
             };
             let slots = shared.mapped_slots(|queue| wanted(queue) && (by_kiq || queue.by_hiq));
             slots.into_iter().for_each(|slot| shared.unmap(slot, keep));
@@ -252,7 +276,9 @@ fn unmap_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
         }
         1 => {
             let pasid = field(body[1], 0, 16) as u16;
-            unmap_where(shared, xcc, keep, Some(pasid), |queue| queue.process.pasid == pasid);
+            unmap_where(shared, xcc, keep, Some(pasid), |queue| {
+                queue.process.pasid == pasid
+            });
         }
         2 => unmap_where(shared, xcc, keep, None, |_| true),
         _ => unmap_where(shared, xcc, keep, None, |queue| !queue.is_static),
@@ -268,8 +294,16 @@ fn unmap_where(
     wanted: impl Fn(&Queue) -> bool,
 ) {
     let wanted = |queue: &Queue| queue.by_hiq && queue.slot.xcc == xcc && wanted(queue);
-    shared.mapped_slots(wanted).into_iter().for_each(|slot| shared.unmap(slot, keep));
-    unmap_sdma(shared, xcc, keep, pasid.map_or(sdma::Filter::All, sdma::Filter::Pasid));
+    shared
+        .mapped_slots(wanted)
+        .into_iter()
+        .for_each(|slot| shared.unmap(slot, keep));
+    unmap_sdma(
+        shared,
+        xcc,
+        keep,
+        pasid.map_or(sdma::Filter::All, sdma::Filter::Pasid),
+    );
     let mut hws = lock(&shared.hws);
     hws.release(xcc, pasid);
     let runlist = &mut hws.runlists[usize::from(xcc)];
@@ -290,7 +324,8 @@ fn unmap_sdma(shared: &Shared, xcc: u8, keep: Keep, filter: sdma::Filter) {
 fn query_status(cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
     let command = field(body[0], 30, 2);
     if command != 0 {
-        cx.view().write64(wide(body[2], body[3]) & !7, wide(body[4], body[5]))?;
+        cx.view()
+            .write64(wide(body[2], body[3]) & !7, wide(body[4], body[5]))?;
     }
     if matches!(command, 0 | 3) {
         let context = field(body[0], 0, 28);
@@ -331,7 +366,9 @@ impl Shared {
     fn rank(&self, hiq: &Queue) -> u8 {
         let state = lock(&self.state);
         let slots = state.doorbells.get(&hiq.hqd.doorbell());
-        slots.and_then(|slots| slots.iter().position(|slot| *slot == hiq.slot)).unwrap_or(0) as u8
+        slots
+            .and_then(|slots| slots.iter().position(|slot| *slot == hiq.slot))
+            .unwrap_or(0) as u8
     }
 
     /// A free slot among those that SET_RESOURCES gave to the scheduler.
@@ -339,7 +376,12 @@ impl Shared {
         let state = lock(&self.state);
         (0..64)
             .filter(|bit| mask >> bit & 1 != 0)
-            .map(|bit: u8| SlotId { xcc, me: bit / 32 + 1, pipe: bit / 8 % 4, queue: bit % 8 })
+            .map(|bit: u8| SlotId {
+                xcc,
+                me: bit / 32 + 1,
+                pipe: bit / 8 % 4,
+                queue: bit % 8,
+            })
             .find(|slot| !state.mapped.contains_key(slot))
     }
 

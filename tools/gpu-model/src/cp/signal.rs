@@ -32,12 +32,16 @@ impl Signal {
 
     /// Stores a value.
     pub fn store(self, view: View<'_>, value: i64) -> Result<(), Fault> {
-        view.bus.update64(view.space, self.0 + VALUE, &mut |_| value as u64).map(drop)
+        view.bus
+            .update64(view.space, self.0 + VALUE, &mut |_| value as u64)
+            .map(drop)
     }
 
     /// Takes one off its value.
     pub fn decrement(self, view: View<'_>) -> Result<(), Fault> {
-        view.bus.update64(view.space, self.0 + VALUE, &mut |old| old.wrapping_sub(1)).map(drop)
+        view.bus
+            .update64(view.space, self.0 + VALUE, &mut |old| old.wrapping_sub(1))
+            .map(drop)
     }
 
     /// Writes when the work that it stands for began and ended.

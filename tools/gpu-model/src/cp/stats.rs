@@ -16,7 +16,10 @@ impl Stats {
 
     /// All counts.
     pub fn all(&self) -> Vec<(&'static str, u64)> {
-        super::lock(&self.0).iter().map(|(name, count)| (*name, *count)).collect()
+        super::lock(&self.0)
+            .iter()
+            .map(|(name, count)| (*name, *count))
+            .collect()
     }
 
     /// One count.

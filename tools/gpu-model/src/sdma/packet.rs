@@ -52,7 +52,13 @@ pub fn dwords(head: &[u32]) -> Option<u64> {
     let sub = field(header, 8, 8);
     Some(match (header & 0xff, sub) {
         (op::NOP, _) => 1 + u64::from(field(header, 16, 14)),
-        (op::COPY, 0) => if field(header, 27, 1) != 0 { 9 } else { 7 },
+        (op::COPY, 0) => {
+            if field(header, 27, 1) != 0 {
+                9
+            } else {
+                7
+            }
+        }
         (op::COPY, SUB_WINDOW) => 13,
         (op::WRITE, 0) => match head.get(3) {
             Some(count) => 5 + u64::from(field(*count, 0, 20)),
@@ -95,7 +101,10 @@ pub struct Cx<'a> {
 
 impl Cx<'_> {
     fn view(&self) -> View<'_> {
-        View { bus: self.bus, space: self.space }
+        View {
+            bus: self.bus,
+            space: self.space,
+        }
     }
 
     /// Executes a whole packet.
@@ -116,13 +125,19 @@ impl Cx<'_> {
             (op::COND_EXE, _) => {
                 let condition = self.view().read32(wide(p[1], p[2]) & !3)?;
                 let skips = condition != p[3];
-                return Ok(if skips { Flow::Skip(field(p[4], 0, 14).into()) } else { Flow::Next });
+                return Ok(if skips {
+                    Flow::Skip(field(p[4], 0, 14).into())
+                } else {
+                    Flow::Next
+                });
             }
             (op::ATOMIC, _) => return self.atomic(p),
             (op::PTEPDE, 0) => self.generate_entries(p)?,
             (op::PTEPDE, _) => self.copy_entries(p)?,
             (op::TIMESTAMP, 0) => self.stats.count("SDMA TIMESTAMP.SET"),
-            (op::TIMESTAMP, _) => self.view().write64(wide(p[1], p[2]) & !7, self.bus.realtime())?,
+            (op::TIMESTAMP, _) => self
+                .view()
+                .write64(wide(p[1], p[2]) & !7, self.bus.realtime())?,
             (op::SRBM_WRITE, _) => self.write_register(p),
             // PRE_EXE: the next packets are for the engines that DEV_SEL names; there is one.
             _ => {}
@@ -134,12 +149,16 @@ impl Cx<'_> {
     fn copy_linear(&self, p: &[u32]) -> Result<Flow, Fault> {
         let total = u64::from(field(p[1], 0, 30)) + 1;
         let source = wide(p[3], p[4]);
-        let destinations: Vec<u64> = p[5..].chunks_exact(2).map(|at| wide(at[0], at[1])).collect();
+        let destinations: Vec<u64> = p[5..]
+            .chunks_exact(2)
+            .map(|at| wide(at[0], at[1]))
+            .collect();
         let count = CHUNK.min(total - self.moved.min(total));
         let mut bytes = vec![0; count as usize];
         self.bus.read(self.space, source + self.moved, &mut bytes)?;
         for destination in destinations {
-            self.bus.write(self.space, destination + self.moved, &bytes)?;
+            self.bus
+                .write(self.space, destination + self.moved, &bytes)?;
         }
         Ok(self.progress(total, count))
     }
@@ -156,12 +175,17 @@ impl Cx<'_> {
     /// CONST_FILL: destination, data, count - 1 in bytes; FILLSIZE 2 counts whole dwords.
     fn fill(&self, p: &[u32]) -> Result<Flow, Fault> {
         let count = u64::from(field(p[4], 0, 30));
-        let total = if field(p[0], 30, 2) == 2 { (count & !3) + 4 } else { count + 1 };
+        let total = if field(p[0], 30, 2) == 2 {
+            (count & !3) + 4
+        } else {
+            count + 1
+        };
         let destination = wide(p[1], p[2]);
         let chunk = CHUNK.min(total - self.moved.min(total));
         let pattern = p[3].to_le_bytes();
         let bytes: Vec<u8> = pattern.into_iter().cycle().take(chunk as usize).collect();
-        self.bus.write(self.space, destination + self.moved, &bytes)?;
+        self.bus
+            .write(self.space, destination + self.moved, &bytes)?;
         Ok(self.progress(total, chunk))
     }
 
@@ -185,8 +209,13 @@ impl Cx<'_> {
         let last = total.min(first + (CHUNK / width).max(1));
         for row in first..last {
             let (y, z) = (row % rows, row / rows);
-            self.bus.read(self.space, from + y * from_pitch + z * from_slice, &mut bytes)?;
-            self.bus.write(self.space, to + y * to_pitch + z * to_slice, &bytes)?;
+            self.bus.read(
+                self.space,
+                from + y * from_pitch + z * from_slice,
+                &mut bytes,
+            )?;
+            self.bus
+                .write(self.space, to + y * to_pitch + z * to_slice, &bytes)?;
         }
         Ok(self.progress(total, last - first))
     }
@@ -194,7 +223,11 @@ impl Cx<'_> {
     /// INDIRECT: VMID 19:16, base, size. The kernel's rings choose the VMID, a user's has its own.
     fn indirect(&self, p: &[u32]) -> Flow {
         let vmid = field(p[0], 16, 4) as u8;
-        let space = if self.privileged { Space { vmid, ..self.space } } else { self.space };
+        let space = if self.privileged {
+            Space { vmid, ..self.space }
+        } else {
+            self.space
+        };
         Flow::Call(Ib {
             space,
             address: wide(p[1], p[2]) & !0x1f,
@@ -252,9 +285,13 @@ impl Cx<'_> {
         let mask = wide(p[5], p[6]).to_le_bytes();
         let count = field(p[7], 0, 19) as usize + 1;
         let mut bytes = vec![0; count * 8];
-        self.bus.read(self.space, wide(p[1], p[2]) & !7, &mut bytes)?;
+        self.bus
+            .read(self.space, wide(p[1], p[2]) & !7, &mut bytes)?;
         for entry in bytes.chunks_exact_mut(8) {
-            entry.iter_mut().zip(mask).for_each(|(byte, mask)| *byte |= mask);
+            entry
+                .iter_mut()
+                .zip(mask)
+                .for_each(|(byte, mask)| *byte |= mask);
         }
         self.bus.write(self.space, wide(p[3], p[4]) & !7, &bytes)
     }
@@ -269,7 +306,11 @@ impl Cx<'_> {
         }
         let lanes = (0..4).filter(|lane| field(p[0], 28, 4) >> lane & 1 != 0);
         let mask = lanes.fold(0u32, |mask, lane| mask | 0xff << (8 * lane));
-        let old = if mask == u32::MAX { 0 } else { self.bus.reg_read(0, offset) };
+        let old = if mask == u32::MAX {
+            0
+        } else {
+            self.bus.reg_read(0, offset)
+        };
         self.bus.reg_write(0, offset, old & !mask | p[2] & mask);
     }
 }

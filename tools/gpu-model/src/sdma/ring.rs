@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::packet::{self, Flow};
-use super::{context_of_mqd, Common, Filter, RlcQueue, CONTEXT, FIRST_RLC};
+use super::{context_of_mqd, Common, Filter, RlcQueue, CONTEXT};
 use crate::cp::bus::{wide, Fault, Hub, Interrupt, Space, View};
 use crate::cp::engine::{Job, Progress};
 use crate::cp::lock;
@@ -122,7 +122,10 @@ pub struct Setup {
 
 impl Ring {
     pub(super) fn new(common: Arc<Common>, engine: u8, number: u8) -> Self {
-        let registers = Registers { context: [0; CONTEXT as usize], owner: Owner::default() };
+        let registers = Registers {
+            context: [0; CONTEXT as usize],
+            owner: Owner::default(),
+        };
         Ring {
             common,
             engine,
@@ -247,17 +250,29 @@ impl Ring {
             context[context::DOORBELL] = DOORBELL_ENABLE;
             context[context::DOORBELL_OFFSET] = queue.doorbell << 2;
             let pair = |at: usize| wide(mqd[at], mqd[at + 1]);
-            self.rptr.store(pair(context::RB_RPTR) & !3, Ordering::Release);
-            self.wptr.store(pair(context::RB_WPTR) & !3, Ordering::Release);
-            registers.owner = Owner { mqd: queue.mqd, pasid: queue.pasid, by_scheduler: true };
-            *exec = Exec { flight, reported: None };
+            self.rptr
+                .store(pair(context::RB_RPTR) & !3, Ordering::Release);
+            self.wptr
+                .store(pair(context::RB_WPTR) & !3, Ordering::Release);
+            registers.owner = Owner {
+                mqd: queue.mqd,
+                pasid: queue.pasid,
+                by_scheduler: true,
+            };
+            *exec = Exec {
+                flight,
+                reported: None,
+            };
         });
     }
 
     /// Reads the write pointer from memory: rings that were missed.
     pub fn poll_wptr(&self, address: u64) {
         let setup = self.setup();
-        let view = View { bus: &*self.common.bus, space: setup.space };
+        let view = View {
+            bus: &*self.common.bus,
+            space: setup.space,
+        };
         match view.read64(address) {
             Ok(wptr) => self.ring(wptr),
             Err(fault) => self.fault(&mut lock(&self.exec), &setup, fault),
@@ -299,11 +314,17 @@ impl Ring {
     fn setup(&self) -> Setup {
         let Registers { context, owner } = &*lock(&self.registers);
         let cntl = context[context::RB_CNTL];
-        let report = wide(context[context::RB_RPTR_ADDR_LO] & !3, context[context::RB_RPTR_ADDR_HI]);
+        let report = wide(
+            context[context::RB_RPTR_ADDR_LO] & !3,
+            context[context::RB_RPTR_ADDR_HI],
+        );
         Setup {
             base: wide(context[context::RB_BASE], context[context::RB_BASE + 1]) << 8,
             bytes: 4 << field(cntl, 1, 6).min(30),
-            space: Space { hub: Hub::Mm, vmid: field(cntl, 24, 4) as u8 },
+            space: Space {
+                hub: Hub::Mm,
+                vmid: field(cntl, 24, 4) as u8,
+            },
             pasid: owner.pasid,
             report: (cntl & RPTR_WRITEBACK_ENABLE != 0 && report != 0).then_some(report),
         }
@@ -314,7 +335,10 @@ impl Ring {
         let Some(address) = setup.report.filter(|_| exec.reported != Some(rptr)) else {
             return;
         };
-        let view = View { bus: &*self.common.bus, space: setup.space };
+        let view = View {
+            bus: &*self.common.bus,
+            space: setup.space,
+        };
         match view.write64(address, rptr) {
             Ok(()) => exec.reported = Some(rptr),
             Err(fault) => self.fault(exec, setup, fault),
@@ -348,7 +372,10 @@ impl Ring {
     }
 
     fn dwords(&self, setup: &Setup, from: u64, count: u64) -> Result<Vec<u32>, Fault> {
-        let view = View { bus: &*self.common.bus, space: setup.space };
+        let view = View {
+            bus: &*self.common.bus,
+            space: setup.space,
+        };
         let from = from % setup.bytes;
         let first = count.min((setup.bytes - from) / 4);
         let mut dwords = view.dwords(setup.base + from, first as usize)?;
@@ -370,7 +397,11 @@ impl Ring {
         self.rptr.fetch_add(advance, Ordering::AcqRel);
         let pending = self.wptr().wrapping_sub(self.rptr());
         // A write pointer from nowhere says at most a full ring.
-        let pending = if pending > setup.bytes { pending % setup.bytes } else { pending } / 4;
+        let pending = if pending > setup.bytes {
+            pending % setup.bytes
+        } else {
+            pending
+        } / 4;
         if pending == 0 {
             return Ok(Some(Progress::Idle));
         }
@@ -397,9 +428,13 @@ impl Ring {
     }
 
     fn ib_packet(&self, exec: &mut Exec, setup: &Setup, ib: Ib) -> Result<Option<Progress>, Fault> {
-        let view = View { bus: &*self.common.bus, space: ib.space };
+        let view = View {
+            bus: &*self.common.bus,
+            space: ib.space,
+        };
         let left = ib.dwords - ib.at;
-        let fetch = |from: u64, count: u64| view.dwords(ib.address + 4 * (ib.at + from), count as usize);
+        let fetch =
+            |from: u64, count: u64| view.dwords(ib.address + 4 * (ib.at + from), count as usize);
         let Some((dwords, flow)) = self.execute(exec, setup, ib.space, left, fetch)? else {
             exec.flight.hung = Some("SDMA packet reaches beyond its indirect buffer".into());
             return Ok(None);
@@ -418,7 +453,10 @@ impl Ring {
             Flow::Next => dwords,
         };
         exec.flight.moved = 0;
-        exec.flight.ib = Some(Ib { at: (ib.at + done).min(ib.dwords), ..ib });
+        exec.flight.ib = Some(Ib {
+            at: (ib.at + done).min(ib.dwords),
+            ..ib
+        });
         Ok(None)
     }
 
@@ -434,7 +472,12 @@ impl Ring {
         let head = fetch(0, left.min(4))?;
         let Some(dwords) = packet::dwords(&head) else {
             exec.flight.hung = Some(format!("SDMA packet {:#x} unknown", head[0]));
-            tracing::error!(engine = self.engine, ring = self.number, header = head[0], "illegal SDMA packet");
+            tracing::error!(
+                engine = self.engine,
+                ring = self.number,
+                header = head[0],
+                "illegal SDMA packet"
+            );
             self.common.stats.count("illegal SDMA packet");
             return Ok(Some((1, Flow::Wait)));
         };
@@ -452,11 +495,6 @@ impl Ring {
             moved: exec.flight.moved,
         };
         Ok(Some((dwords, cx.execute(&packet)?)))
-    }
-
-    /// Whether it is a user's.
-    pub fn is_rlc(&self) -> bool {
-        usize::from(self.number) >= FIRST_RLC
     }
 }
 

@@ -38,7 +38,10 @@ impl AmdQueue {
         let address = report - Self::READ_DISPATCH_ID;
         let mut bytes = [0; Self::BYTES];
         queue.shared.bus.read(queue.space, address, &mut bytes)?;
-        Ok(Some(AmdQueue { address, dwords: to_dwords(&bytes) }))
+        Ok(Some(AmdQueue {
+            address,
+            dwords: to_dwords(&bytes),
+        }))
     }
 
     fn at(&self, offset: usize) -> u32 {
@@ -171,9 +174,20 @@ pub fn launch(
             Err(error) => return Ok(Err(error)),
         },
     };
-    let sgprs = UserSgprs { queue, body, address, packet: &packet, amd: amd.as_ref(), private_bytes };
+    let sgprs = UserSgprs {
+        queue,
+        body,
+        address,
+        packet: &packet,
+        amd: amd.as_ref(),
+        private_bytes,
+    };
     let user_sgprs = sgprs.build(&descriptor)?;
-    let prologue = if descriptor.preload().0 != 0 { PRELOAD_PROLOGUE } else { 0 };
+    let prologue = if descriptor.preload().0 != 0 {
+        PRELOAD_PROLOGUE
+    } else {
+        0
+    };
     let process = &queue.process;
     // The driver says by TRAP_PRESENT in the MQD that the process has a trap handler.
     let traps = field(body.sh[0x13], 6, 1) != 0;

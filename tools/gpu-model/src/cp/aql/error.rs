@@ -70,7 +70,11 @@ impl PacketError {
         };
         signal.store(queue.view(), self.signal_value())?;
         notify(queue, signal)?;
-        body.flight.aql = Some(Pending { signal: None, start: 0, inactive: Some(signal) });
+        body.flight.aql = Some(Pending {
+            signal: None,
+            start: 0,
+            inactive: Some(signal),
+        });
         Ok(())
     }
 }

@@ -23,7 +23,8 @@ pub fn write_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
         1 | 2 | 5 => {
             let first = wide(body[1], body[2]) & !3;
             if one_address {
-                data.iter().try_for_each(|value| cx.view().write32(first, *value))?;
+                data.iter()
+                    .try_for_each(|value| cx.view().write32(first, *value))?;
             } else if let [value] = data {
                 cx.view().write32(first, *value)?;
             } else {
@@ -43,7 +44,11 @@ pub fn copy_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
         // mem_mapped_register, perfcounters
         0 | 4 => {
             let register = body[1] & 0x3ffff;
-            let high = if is_wide { cx.reg_read(register + 1) } else { 0 };
+            let high = if is_wide {
+                cx.reg_read(register + 1)
+            } else {
+                0
+            };
             wide(cx.reg_read(register), high)
         }
         1 | 2 if is_wide => cx.view().read64(source & !7)?,
@@ -94,7 +99,11 @@ pub fn wait_reg_mem(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
     } else {
         cx.reg_read(body[1] & 0x3ffff).into()
     };
-    Ok(if compare(field(body[0], 0, 3), polled & mask, reference) { Flow::Next } else { Flow::Wait })
+    Ok(if compare(field(body[0], 0, 3), polled & mask, reference) {
+        Flow::Next
+    } else {
+        Flow::Wait
+    })
 }
 
 /// RELEASE_MEM: event, control (DST_SEL 17:16, INT_SEL 26:24, DATA_SEL 31:29), address, data, INT_CTXID.
@@ -105,7 +114,9 @@ pub fn release_mem(cx: &Cx<'_>, body: &[u32]) -> Outcome {
         1 => cx.view().write32(address & !3, body[4])?,
         2 => cx.view().write64(address & !7, wide(body[4], body[5]))?,
         // GPU clock counter, CP performance counter
-        3 | 4 => cx.view().write64(address & !7, cx.queue.shared.bus.realtime())?,
+        3 | 4 => cx
+            .view()
+            .write64(address & !7, cx.queue.shared.bus.realtime())?,
         other => unmodelled(cx, "RELEASE_MEM.DATA_SEL", other),
     }
     let data = wide(body[4], body[5]);
@@ -118,7 +129,9 @@ pub fn release_mem(cx: &Cx<'_>, body: &[u32]) -> Outcome {
     };
     if send {
         let context = body.get(6).copied().unwrap_or(0);
-        cx.queue.shared.end_of_pipe(cx.queue, SOURCE_END_OF_PIPE, context);
+        cx.queue
+            .shared
+            .end_of_pipe(cx.queue, SOURCE_END_OF_PIPE, context);
     }
     Ok(Flow::Next)
 }
@@ -164,7 +177,11 @@ pub fn dma_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
 pub fn cond_exec(cx: &Cx<'_>, body: &[u32]) -> Outcome {
     let condition = cx.view().read32(wide(body[0], body[1]) & !3)?;
     let count = u64::from(field(body[3], 0, 14));
-    Ok(if condition == 0 { Flow::Skip(count) } else { Flow::Next })
+    Ok(if condition == 0 {
+        Flow::Skip(count)
+    } else {
+        Flow::Next
+    })
 }
 
 fn unmodelled(cx: &Cx<'_>, what: &'static str, value: u32) {

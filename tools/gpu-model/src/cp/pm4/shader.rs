@@ -29,9 +29,16 @@ const USE_THREAD_DIMENSIONS: u32 = 1 << 5;
 pub fn set_sh_reg(cx: &mut Cx<'_>, body: &[u32]) -> Flow {
     let first = (body[0] & 0xffff) as usize;
     for (offset, value) in (first..).zip(&body[1..]) {
-        match offset.checked_sub(0x200).and_then(|at| cx.body.sh.get_mut(at)) {
+        match offset
+            .checked_sub(0x200)
+            .and_then(|at| cx.body.sh.get_mut(at))
+        {
             Some(register) => *register = *value,
-            None => cx.queue.shared.stats.count("SET_SH_REG of a graphics register"),
+            None => cx
+                .queue
+                .shared
+                .stats
+                .count("SET_SH_REG of a graphics register"),
         }
     }
     Flow::Next
@@ -106,7 +113,11 @@ fn shape(sh: &[u32], dim: [u32; 3], initiator: u32) -> Shape {
         _ => size[d],
     };
     let start = |d: usize| {
-        if initiator & FORCE_START_AT_000 != 0 { 0 } else { sh[compute::START_X + d] }
+        if initiator & FORCE_START_AT_000 != 0 {
+            0
+        } else {
+            sh[compute::START_X + d]
+        }
     };
     Shape {
         start: [0, 1, 2].map(start),

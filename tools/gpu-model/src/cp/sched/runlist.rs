@@ -45,7 +45,10 @@ impl Runlist {
     /// Reads the run list that the RUN_LIST packet `body` names.
     pub fn load(shared: &Shared, view: View<'_>, copy: u8, body: &[u32]) -> Result<Self, Fault> {
         let mut processes = Vec::new();
-        let mut next = Some((wide(body[0], body[1]) & !3, u64::from(field(body[2], 0, 20))));
+        let mut next = Some((
+            wide(body[0], body[1]) & !3,
+            u64::from(field(body[2], 0, 20)),
+        ));
         let start = next;
         let mut total = 0;
         while let Some((address, dwords)) = next.take() {
@@ -69,7 +72,8 @@ impl Runlist {
 
     /// Drops a process.
     pub fn forget(&mut self, pasid: u16) {
-        self.processes.retain(|process| process.binding.pasid != pasid);
+        self.processes
+            .retain(|process| process.binding.pasid != pasid);
         (self.first, self.first_queue) = (0, 0);
     }
 
@@ -115,14 +119,20 @@ fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u
         rest = next;
         match (op, processes.last_mut()) {
             (op::MAP_PROCESS, _) if count >= 13 => {
-                processes.push(Process { binding: binding(body), queues: Vec::new() });
+                processes.push(Process {
+                    binding: binding(body),
+                    queues: Vec::new(),
+                });
             }
             (op::MAP_QUEUES, Some(process)) if count >= 6 => {
                 process.queues.push(MapQueue::decode(body));
             }
             (op::RUN_LIST, _) if count >= 3 => {
                 let valid = field(body[2], 23, 1) != 0;
-                let chained = (wide(body[0], body[1]) & !3, u64::from(field(body[2], 0, 20)));
+                let chained = (
+                    wide(body[0], body[1]) & !3,
+                    u64::from(field(body[2], 0, 20)),
+                );
                 return valid.then_some(chained);
             }
             (op::NOP, _) => {}
@@ -171,7 +181,9 @@ pub fn map(shared: &Arc<Shared>, hws: &mut Hws, xcc: u8) {
     }
     if partial && !hws.rotating {
         hws.rotating = true;
-        shared.engine.wake(&Task::new(Arc::new(Rotate { shared: shared.clone() })));
+        shared.engine.wake(&Task::new(Arc::new(Rotate {
+            shared: shared.clone(),
+        })));
     }
 }
 
@@ -194,8 +206,19 @@ fn map_queue(
         }
     };
     if let Some(engine) = engine {
-        let MapQueue { doorbell, mqd, wptr, .. } = *map;
-        let queue = RlcQueue { mqd, wptr, doorbell, vmid, pasid: process.pasid };
+        let MapQueue {
+            doorbell,
+            mqd,
+            wptr,
+            ..
+        } = *map;
+        let queue = RlcQueue {
+            mqd,
+            wptr,
+            doorbell,
+            vmid,
+            pasid: process.pasid,
+        };
         // One of the partition's schedulers is enough.
         return copy != 0 || shared.map_sdma(engine, queue);
     }
