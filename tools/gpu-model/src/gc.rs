@@ -56,8 +56,6 @@ registers! {
         RLC_CSIB_ADDR_LO = 1 @ 0x4ca2;
         RLC_CSIB_ADDR_HI = 1 @ 0x4ca3;
         RLC_CSIB_LENGTH = 1 @ 0x4ca4;
-        /// Which queue the hardware scheduler's own is.
-        RLC_CP_SCHEDULERS = 1 @ 0x4caa;
         RLC_GPM_UCODE_ADDR = 1 @ 0x583c;
         RLC_GPM_UCODE_DATA = 1 @ 0x583d;
     }

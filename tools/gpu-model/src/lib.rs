@@ -8,10 +8,11 @@
 //! - [`chip`]: what blocks share; [`bus`]: registers by address, and the list of unmodelled ones; [`regs`]: how they are declared
 //! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`]: blocks; [`misc`] and [`plain`]: those that only
 //!   remember what was written; [`firmware`]: the files the driver loads
-//! - [`engine`]: what works on its own (command processor, SDMA) and the thread it runs on
+//! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command processor and the copy engines
 
 pub mod bus;
 pub mod chip;
+pub mod cp;
 pub mod discovery;
 pub mod engine;
 pub mod firmware;
@@ -27,4 +28,5 @@ pub mod plain;
 pub mod preset;
 pub mod psp;
 pub mod regs;
+pub mod sdma;
 pub mod smu;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::bus::{Block, Bus};
 use crate::chip::{Chip, Clock, Host};
+use crate::cp::device::{self, Processors};
 use crate::discovery;
 use crate::engine::{step_all, DoorbellIndex, Engine, EngineThread, Progress};
 use crate::gc::Gc;
@@ -61,7 +62,8 @@ impl GpuModel {
         let config_space = ConfigSpace::new(&preset, vram_size);
         let gmc = Arc::new(Gmc::new(&preset, vram_size));
         let ih = Arc::new(Ih::new(&preset));
-        let (mut blocks, engines) = make_engines(&preset);
+        let sockets = device::sockets(&preset);
+        let mut blocks: Vec<Arc<dyn Block>> = sockets.blocks.clone();
         blocks.extend(gmc.blocks().map(|b| b as Arc<dyn Block>));
         blocks
             .extend((0..preset.xccs).map(|xcc| Arc::new(Gc::new(&preset, xcc)) as Arc<dyn Block>));
@@ -78,6 +80,8 @@ impl GpuModel {
         let chip = Chip::new(preset, vram_size, host, clock, (gmc, ih), Bus::new(blocks));
         let chip = Arc::new(chip);
         put_discovery(&chip)?;
+        let engines: Vec<Arc<dyn Engine>> =
+            vec![Processors::start(chip.clone(), &sockets, synchronous)];
         let thread = EngineThread::spawn(chip.clone(), engines.clone())?;
         Ok(Self {
             _thread: thread,
@@ -188,11 +192,6 @@ impl GpuModel {
             tracing::error!("cannot restore the discovery table: {error}");
         }
     }
-}
-
-/// The blocks that belong to engines, and the engines.
-fn make_engines(_preset: &Preset) -> (Vec<Arc<dyn Block>>, Vec<Arc<dyn Engine>>) {
-    (Vec::new(), Vec::new())
 }
 
 fn put_discovery(chip: &Chip) -> Result<(), BusError> {
