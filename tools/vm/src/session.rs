@@ -29,7 +29,7 @@ const QUIT: Duration = Duration::from_secs(5);
 const LISTEN: Duration = Duration::from_secs(60);
 /// How soon a signal to this process is noticed.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
-/// How long the kernel takes to print the stacks of blocked tasks.
+/// How long the kernel takes to print stacks.
 const DUMP: Duration = Duration::from_secs(1);
 const TAIL_LINES: usize = 60;
 
@@ -239,12 +239,14 @@ impl Session {
         }
     }
 
-    /// Has the kernel print the stacks of tasks that wait: SysRq-w, a break and a letter.
-    fn blocked_tasks(&mut self) -> String {
-        let console = json!({ "id": "console" });
-        let broken = self.monitor.execute("chardev-send-break", console);
-        if broken.is_ok() && self.console.type_in(b"w").is_ok() {
-            std::thread::sleep(DUMP);
+    /// Has the kernel print what waits (SysRq-w) and what runs (SysRq-l): a break and a letter.
+    fn stacks(&mut self) -> String {
+        for letter in [b"w", b"l"] {
+            let console = json!({ "id": "console" });
+            let broken = self.monitor.execute("chardev-send-break", console);
+            if broken.is_ok() && self.console.type_in(letter).is_ok() {
+                std::thread::sleep(DUMP);
+            }
         }
         self.console.tail(TAIL_LINES)
     }
@@ -255,7 +257,7 @@ impl Session {
             Request::Hello => "the boot".into(),
             other => format!("{other:?}"),
         };
-        let tail = self.blocked_tasks();
+        let tail = self.stacks();
         Failure::Timeout(format!(
             "{what} took longer than {} s; the console:\n{tail}",
             limit.as_secs_f32()
