@@ -3,7 +3,7 @@
 
 use anyhow::{bail, Context, Result};
 use rustix::io::{fcntl_setfd, FdFlags};
-use rustix::process::{set_parent_process_death_signal, Signal};
+use rustix::process::{kill_process, set_parent_process_death_signal, Pid, Signal};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
@@ -42,6 +42,12 @@ pub struct Reaped(Child);
 impl Reaped {
     pub fn new(child: Child) -> Self {
         Self(child)
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        // It fails only for a child that has ended meanwhile.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
     }
 
     /// Waits for it to end by itself.

@@ -5,18 +5,24 @@ use crate::args::RunArgs;
 use crate::assets::project;
 use crate::child::{self, Reaped};
 use anyhow::{anyhow, bail, Context, Result};
+use signal_hook::consts::SIGTERM;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Sender};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 const PACKAGE: &str = "gpu-model-server";
 /// TIMEOUT: a server only makes its memory and socket before it says so.
 const START: Duration = Duration::from_secs(30);
-/// TIMEOUT: how long a server may take to write its report after QEMU has left.
+/// TIMEOUT: a server ends when QEMU has left; one that serves the next client has to be told to.
+const LEAVE: Duration = Duration::from_secs(3);
+/// TIMEOUT: how long it may take to write its report then.
 const REPORT: Duration = Duration::from_secs(10);
 
 /// The server's path: the one given, or the project's own, built when its source is there.
@@ -71,8 +77,10 @@ pub fn firmware(server: &Path, scratch: &Path) -> Result<Vec<(String, Vec<u8>)>>
 
 /// A running model. Killed when dropped.
 pub struct Gpu {
+    number: usize,
     pub socket: PathBuf,
     pub log: PathBuf,
+    pub ended: Ended,
     process: Reaped,
 }
 
@@ -103,20 +111,20 @@ impl Gpu {
             .stderr(file.try_clone()?);
         let mut process = command.spawn().context("starting the GPU model")?;
         let stdout = process.stdout.take().ok_or_else(|| anyhow!("no pipe"))?;
+        let ended = Ended::default();
+        let process = Reaped::new(process);
         let gpu = Self {
+            number,
             socket,
             log,
-            process: Reaped::new(process),
+            ended: ended.clone(),
+            process,
         };
-        gpu.await_socket(stdout, file)?;
-        Ok(gpu)
-    }
-
-    fn await_socket(&self, stdout: ChildStdout, log: File) -> Result<()> {
         let (sender, listening) = channel();
-        thread::spawn(move || copy_output(stdout, log, sender));
+        thread::spawn(move || copy_output(stdout, file, sender, &ended));
         let heard = listening.recv_timeout(START);
-        heard.map_err(|_| anyhow!("the GPU model did not start: {}", self.last_words()))
+        heard.map_err(|_| anyhow!("the GPU model did not start: {}", gpu.last_words()))?;
+        Ok(gpu)
     }
 
     /// The end of what the model said, for an error message.
@@ -127,22 +135,38 @@ impl Gpu {
         lines[lines.len().saturating_sub(5)..].join("\n")
     }
 
-    /// After QEMU has gone: lets the model finish its report, and says how it ended.
+    /// After QEMU has gone: lets the model finish its report, and says when it did not end well.
     pub fn finish(mut self) -> Result<()> {
-        match self.process.wait_for(REPORT) {
-            None => bail!("the GPU model did not end with QEMU"),
-            Some(status) if status.success() => Ok(()),
-            Some(status) => bail!("the GPU model ended with {status}: {}", self.last_words()),
+        let ended = self.process.wait_for(LEAVE).or_else(|| {
+            self.process.terminate();
+            self.process.wait_for(REPORT)
+        });
+        let name = format!("the model of GPU {}", self.number);
+        match ended {
+            Some(status) if status.success() || status.signal() == Some(SIGTERM) => Ok(()),
+            Some(status) => bail!("{name} ended with {status}: {}", self.last_words()),
+            None => bail!("{name} does not end"),
         }
     }
 }
 
+/// Set when a server has ended.
+#[derive(Debug, Clone, Default)]
+pub struct Ended(Arc<AtomicBool>);
+
+impl Ended {
+    pub fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// Everything goes to the log; the line that names the socket is also news.
-fn copy_output(stdout: ChildStdout, mut log: File, listening: Sender<()>) {
+fn copy_output(stdout: ChildStdout, mut log: File, listening: Sender<()>, ended: &Ended) {
     for line in BufReader::new(stdout).lines().map_while(Result::ok) {
         if line.starts_with("listening ") {
             let _ = listening.send(());
         }
         let _ = writeln!(log, "{line}");
     }
+    ended.0.store(true, Ordering::Relaxed);
 }

@@ -4,7 +4,7 @@
 use kfd_vm_protocol::Frame;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,29 +37,52 @@ pub fn read_frames(stream: UnixStream, news: Sender<News>) {
 }
 
 /// The last of what the console said.
-#[derive(Clone, Default)]
-pub struct Console(Arc<Mutex<VecDeque<u8>>>);
+pub struct Console {
+    kept: Arc<Kept>,
+    input: UnixStream,
+}
+
+#[derive(Default)]
+struct Kept(Mutex<VecDeque<u8>>);
 
 const KEPT: usize = 64 << 10;
 
 impl Console {
     /// Reads the console to its end, also into a file.
-    pub fn read(mut stream: UnixStream, mut copy: Option<File>) -> Self {
-        let console = Self::default();
-        let tail = console.clone();
+    pub fn read(mut stream: UnixStream, mut copy: Option<File>) -> io::Result<Self> {
+        let kept = Arc::new(Kept::default());
+        let console = Self {
+            kept: kept.clone(),
+            input: stream.try_clone()?,
+        };
         thread::spawn(move || {
             let mut buffer = [0; 4096];
             while let Ok(count @ 1..) = stream.read(&mut buffer) {
-                tail.push(&buffer[..count]);
+                kept.push(&buffer[..count]);
                 if let Some(file) = &mut copy {
                     // The log is a by-product: a full disk must not end the run.
                     let _ = file.write_all(&buffer[..count]);
                 }
             }
         });
-        console
+        Ok(console)
     }
 
+    pub fn type_in(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.input.write_all(bytes)
+    }
+
+    /// The last `count` lines; after a crash, from its first line on.
+    pub fn tail(&self, count: usize) -> String {
+        self.kept.tail(count)
+    }
+
+    pub fn has_crash(&self) -> bool {
+        self.kept.tail(usize::MAX).lines().any(is_crash)
+    }
+}
+
+impl Kept {
     fn push(&self, bytes: &[u8]) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.extend(bytes);
@@ -67,8 +90,7 @@ impl Console {
         kept.drain(..excess);
     }
 
-    /// The last `count` lines; after a panic, from the panic's first line on.
-    pub fn tail(&self, count: usize) -> String {
+    fn tail(&self, count: usize) -> String {
         let bytes: Vec<u8> = self
             .0
             .lock()
@@ -83,10 +105,6 @@ impl Console {
             .position(|line| is_crash(line))
             .unwrap_or(lines.len());
         lines[crash.min(lines.len().saturating_sub(count))..].join("\n")
-    }
-
-    pub fn has_crash(&self) -> bool {
-        self.tail(usize::MAX).lines().any(is_crash)
     }
 }
 
@@ -107,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_tail_starts_at_a_crash() {
-        let console = Console::default();
+        let console = Kept::default();
         console.push(b"boot\r\nBUG: kernel NULL pointer\r\n");
         for line in 0..100 {
             console.push(format!("trace {line}\n").as_bytes());
@@ -115,15 +133,13 @@ mod tests {
         assert!(console
             .tail(5)
             .starts_with("BUG: kernel NULL pointer\ntrace 0\n"));
-        assert!(console.has_crash());
     }
 
     #[test]
     fn only_the_last_lines_are_shown() {
-        let console = Console::default();
+        let console = Kept::default();
         console.push(&b"line\n".repeat(20_000));
         assert_eq!(console.tail(3), "line\nline\nline");
-        assert!(!console.has_crash());
     }
 
     #[test]

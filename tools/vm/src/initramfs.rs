@@ -71,7 +71,6 @@ fn build_agent() -> Result<PathBuf> {
     cargo.args([
         "build",
         "--quiet",
-        "--locked",
         "--package",
         "kfd-vm-agent",
         "--target",

@@ -95,7 +95,17 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         .map_err(|error| with_models(error, &gpus))?;
     run.scratch.note("the command ended");
     session.quit();
-    gpus.into_iter().try_for_each(Gpu::finish)?;
+    run.scratch.note("the machine is off");
+    finish(gpus, status)
+}
+
+/// The command's status, unless it is good and a model ended badly.
+fn finish(gpus: Vec<Gpu>, status: u8) -> Result<u8> {
+    let ends: Vec<_> = gpus.into_iter().map(Gpu::finish).collect();
+    match ends.into_iter().collect::<Result<Vec<()>>>() {
+        Err(error) if status != 0 => eprintln!("kfd-vm: {error:#}"),
+        end => drop(end?),
+    }
     Ok(status)
 }
 
@@ -161,8 +171,9 @@ impl<'a> Run<'a> {
     }
 
     fn cold(&self, machine: &Machine<'_>, gpus: &[Gpu]) -> Result<Session> {
-        let devices = self.devices(gpus);
-        let mut session = Session::start(self.start(machine, devices, false)?)?;
+        let mut start = self.start(machine, gpus)?;
+        start.devices = self.devices(gpus);
+        let mut session = Session::start(start)?;
         let release = session.hello()?;
         self.scratch.note(&format!("booted {release}"));
         self.equip(&mut session)?;
@@ -181,7 +192,7 @@ impl<'a> Run<'a> {
 
     fn warm(&self, machine: &Machine<'_>, gpus: &[Gpu]) -> Result<Session> {
         let snapshot = snapshot::obtain(machine, &self.scratch)?;
-        let mut session = match self.restore(machine, &snapshot) {
+        let mut session = match self.restore(machine, gpus, &snapshot) {
             Ok(session) => session,
             Err(error) => {
                 self.scratch.interrupt.check()?;
@@ -204,9 +215,11 @@ impl<'a> Run<'a> {
         Ok(session)
     }
 
-    fn restore(&self, machine: &Machine<'_>, snapshot: &Snapshot) -> Result<Session> {
-        let mut session = Session::start(self.start(machine, Vec::new(), true)?)?;
-        snapshot.restore(&mut session)?;
+    fn restore(&self, machine: &Machine<'_>, gpus: &[Gpu], from: &Snapshot) -> Result<Session> {
+        let mut start = self.start(machine, gpus)?;
+        start.incoming = true;
+        let mut session = Session::start(start)?;
+        from.restore(&mut session)?;
         self.scratch.note("restored");
         Ok(session)
     }
@@ -218,12 +231,7 @@ impl<'a> Run<'a> {
         gpus.iter().enumerate().map(device).collect()
     }
 
-    fn start<'m>(
-        &self,
-        machine: &'m Machine<'m>,
-        devices: Vec<serde_json::Value>,
-        incoming: bool,
-    ) -> Result<Start<'m>> {
+    fn start<'m>(&self, machine: &'m Machine<'m>, gpus: &[Gpu]) -> Result<Start<'m>> {
         let log = |suffix: &str| {
             let path = self
                 .args
@@ -240,8 +248,7 @@ impl<'a> Run<'a> {
         };
         let mut start = Start::new(machine, &self.scratch)?;
         start.share = self.share.clone().unwrap_or(start.share);
-        start.devices = devices;
-        start.incoming = incoming;
+        start.models = gpus.iter().map(|gpu| gpu.ended.clone()).collect();
         start.console_log = log(".console")?;
         start.kernel_log = kernel_log;
         Ok(start)
@@ -323,6 +330,7 @@ impl<'a> Run<'a> {
         };
         let here = std::env::current_dir().context("the working directory")?;
         Ok(match here.strip_prefix(share) {
+            Ok(below) if below.as_os_str().is_empty() => SHARE.into(),
             Ok(below) => Path::new(SHARE).join(below).display().to_string(),
             Err(_) => SHARE.into(),
         })

@@ -2,13 +2,14 @@
 //! One running machine: QEMU, the three sockets to it, and the conversation with its agent.
 
 use crate::child::{self, Reaped};
+use crate::gpus::Ended;
 use crate::guest::{read_frames, Console, News};
 use crate::machine::{Machine, Wiring};
 use crate::qmp::Monitor;
 use crate::run::{Scratch, BOOT};
 use anyhow::{bail, Context, Result};
 use kfd_vm_protocol::{Frame, Reply, Request, MAX_PAYLOAD};
-use serde_json::Value;
+use serde_json::{json, Value};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt;
 use std::fs::{self, File};
@@ -28,7 +29,9 @@ const QUIT: Duration = Duration::from_secs(5);
 const LISTEN: Duration = Duration::from_secs(60);
 /// How soon a signal to this process is noticed.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
-const TAIL_LINES: usize = 25;
+/// How long the kernel takes to print stacks.
+const DUMP: Duration = Duration::from_secs(1);
+const TAIL_LINES: usize = 60;
 
 /// Why a machine, not its command, failed.
 #[derive(Debug)]
@@ -70,6 +73,7 @@ pub struct Start<'a> {
     pub messages: File,
     pub messages_path: PathBuf,
     pub interrupt: Interrupt,
+    pub models: Vec<Ended>,
 }
 
 impl<'a> Start<'a> {
@@ -88,6 +92,7 @@ impl<'a> Start<'a> {
             messages: File::create(&messages_path)?,
             messages_path,
             interrupt: scratch.interrupt.clone(),
+            models: Vec::new(),
         })
     }
 }
@@ -100,6 +105,7 @@ pub struct Session {
     kernel_log: Option<Box<dyn Write>>,
     messages_path: PathBuf,
     interrupt: Interrupt,
+    models: Vec<Ended>,
     qemu: Reaped,
 }
 
@@ -120,7 +126,7 @@ impl Session {
         agent.set_write_timeout(Some(LISTEN))?;
         let (sender, news) = channel();
         read_frames(agent.try_clone()?, sender);
-        let console = Console::read(console, start.console_log);
+        let console = Console::read(console, start.console_log)?;
         let monitor = Monitor::connect(monitor).map_err(|error| {
             error.context(format!(
                 "QEMU did not start: {}",
@@ -128,7 +134,7 @@ impl Session {
             ))
         })?;
         let (kernel_log, messages_path) = (start.kernel_log, start.messages_path);
-        let interrupt = start.interrupt;
+        let (interrupt, models) = (start.interrupt, start.models);
         Ok(Self {
             monitor,
             agent,
@@ -137,6 +143,7 @@ impl Session {
             kernel_log,
             messages_path,
             interrupt,
+            models,
             qemu,
         })
     }
@@ -168,6 +175,7 @@ impl Session {
         let deadline = Instant::now() + limit;
         loop {
             self.interrupt.check()?;
+            self.check_models()?;
             let left = deadline.saturating_duration_since(Instant::now());
             match self.news.recv_timeout(left.min(SIGNAL_POLL)) {
                 Ok(News::Frame(frame)) => {
@@ -220,13 +228,36 @@ impl Session {
         Failure::Crash(format!("{what}; its last words:\n{}", words.trim())).into()
     }
 
+    /// A model that ended leaves a guest that waits for ever.
+    fn check_models(&self) -> Result<()> {
+        match self.models.iter().position(Ended::is_set) {
+            Some(number) => {
+                let what = format!("the model of GPU {number} ended while the machine ran");
+                Err(Failure::Crash(what).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Has the kernel print what waits (SysRq-w) and what runs (SysRq-l): a break and a letter.
+    fn stacks(&mut self) -> String {
+        for letter in [b"w", b"l"] {
+            let console = json!({ "id": "console" });
+            let broken = self.monitor.execute("chardev-send-break", console);
+            if broken.is_ok() && self.console.type_in(letter).is_ok() {
+                std::thread::sleep(DUMP);
+            }
+        }
+        self.console.tail(TAIL_LINES)
+    }
+
     fn timeout(&mut self, request: &Request, limit: Duration) -> anyhow::Error {
         let what = match request {
             Request::Run { argv, .. } => format!("`{}`", argv.join(" ")),
             Request::Hello => "the boot".into(),
             other => format!("{other:?}"),
         };
-        let tail = self.console.tail(TAIL_LINES);
+        let tail = self.stacks();
         Failure::Timeout(format!(
             "{what} took longer than {} s; the console:\n{tail}",
             limit.as_secs_f32()
@@ -295,7 +326,7 @@ impl Session {
 
     /// Switches the machine off; nothing of it has to be kept.
     pub fn quit(mut self) {
-        let _ = self.monitor.execute("quit", serde_json::json!({}));
+        let _ = self.monitor.execute("quit", json!({}));
         self.qemu.wait_for(QUIT);
     }
 }
@@ -362,7 +393,11 @@ fn spawn(start: &Start<'_>, wiring: &Wiring, theirs: &[UnixStream]) -> Result<Re
 fn last_lines(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     let text = String::from_utf8_lossy(&bytes);
-    let lines: Vec<_> = text.lines().collect();
+    // QEMU 11.1 wants a newer option, which 10.1 does not have.
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.contains("is deprecated"))
+        .collect();
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
