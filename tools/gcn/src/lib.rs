@@ -13,8 +13,11 @@
 #![forbid(unsafe_code)]
 
 pub mod code;
+pub mod decode;
 pub mod dispatch;
+pub mod inst;
 pub mod memory;
+pub mod op;
 pub mod wave;
 pub mod workgroup;
 
