@@ -15,6 +15,7 @@
 pub mod code;
 pub mod decode;
 pub mod dispatch;
+pub mod float;
 pub mod inst;
 pub mod memory;
 pub mod op;
