@@ -14,7 +14,9 @@
 
 pub mod code;
 pub mod decode;
+pub mod disasm;
 pub mod dispatch;
+mod exec;
 pub mod float;
 pub mod inst;
 pub mod memory;

@@ -46,6 +46,7 @@ pub(super) fn short(word: u32, reader: &mut Reader) -> Result<Body> {
     }
     third_source(&mut valu, reader)?;
     accumulators(&mut valu);
+    accumulate(&mut valu);
     Ok(Body::Valu(valu))
 }
 
@@ -217,7 +218,7 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
         omod: (second >> 27 & 3) as u8,
         clamp: word >> 15 & 1 != 0,
     };
-    Ok(Body::Valu(Valu {
+    let mut valu = Valu {
         op,
         form: Form::E64,
         types,
@@ -231,7 +232,31 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
         mods,
         sdwa: None,
         dpp: None,
-    }))
+    };
+    accumulate(&mut valu);
+    Ok(Body::Valu(valu))
+}
+
+/// Some VOP2 add to their destination: it becomes source 2.
+fn accumulate(valu: &mut Valu) {
+    use Vop2::*;
+    let accumulates = matches!(
+        valu.op,
+        ValuOp::Two(
+            v_fmac_f32
+                | v_fmac_f64
+                | v_mac_f16
+                | v_pk_fmac_f16
+                | v_dot2c_f32_f16
+                | v_dot2c_i32_i16
+                | v_dot4c_i32_i8
+                | v_dot8c_i32_i4
+        )
+    );
+    if let (true, Dst::Vgpr(number)) = (accumulates, valu.dst) {
+        valu.src[2] = Src::Vgpr(number);
+        valu.types[3] = valu.types[0];
+    }
 }
 
 /// VOP3 takes no literal on gfx9.
