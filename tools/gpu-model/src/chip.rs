@@ -5,7 +5,7 @@
 //! `&Chip`. All of it is usable from the MMIO thread and the engine thread at once: registers are atomics,
 //! the interrupt ring has its own small lock, and no call here holds a lock while it calls a block.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -19,6 +19,15 @@ use crate::preset::Preset;
 /// Raises the one message-signalled interrupt of the device.
 pub trait InterruptLine: Send + Sync {
     fn trigger(&self);
+}
+
+/// What the host of a model gives it.
+pub struct Host {
+    /// Local memory, of the configured size.
+    pub vram: Arc<dyn PhysicalMemory>,
+    /// The guest's memory.
+    pub system: Arc<dyn PhysicalMemory>,
+    pub interrupt: Arc<dyn InterruptLine>,
 }
 
 /// How time passes for the GPU.
@@ -69,9 +78,51 @@ pub struct Chip {
     pub bus: Bus,
     /// Rouses the engine thread.
     pub wake: Wake,
+    /// A block asked for a reset of the whole chip; done after the access that asked.
+    reset_wanted: AtomicBool,
 }
 
 impl Chip {
+    pub fn new(
+        preset: Preset,
+        vram_size: u64,
+        host: Host,
+        clock: Clock,
+        shared: (Arc<Gmc>, Arc<Ih>),
+        bus: Bus,
+    ) -> Self {
+        let Host {
+            vram,
+            system,
+            interrupt,
+        } = host;
+        let (gmc, ih) = shared;
+        let (wake, reset_wanted) = (Wake::default(), AtomicBool::new(false));
+        Self {
+            preset,
+            clock,
+            vram,
+            vram_size,
+            system,
+            interrupt,
+            gmc,
+            ih,
+            bus,
+            wake,
+            reset_wanted,
+        }
+    }
+
+    /// Wants the whole chip reset (a mode 1 reset) once the present access is over.
+    pub fn request_reset(&self) {
+        self.reset_wanted.store(true, Ordering::Release);
+    }
+
+    /// Whether a reset was asked for since the last call.
+    pub fn take_reset_request(&self) -> bool {
+        self.reset_wanted.swap(false, Ordering::AcqRel)
+    }
+
     /// The physical memory of an address space.
     pub fn memory(&self, space: Space) -> &dyn PhysicalMemory {
         match space {

@@ -199,7 +199,7 @@ impl Ih {
         }
         let at = wptr & (size - 1) & !(Interrupt::SIZE - 1);
         let ring = self.registers.pair(IH_RB_BASE, IH_RB_BASE_HI, 0) << 8;
-        self.write_memory(chip, control, ring + u64::from(at), entry);
+        self.write_memory(chip, control, ring.wrapping_add(at.into()), entry);
         let mut next = (at + Interrupt::SIZE) & (size - 1);
         let full = next == self.registers.get(IH_RB_RPTR) & (size - 1);
         if (full && control & WPTR_OVERFLOW_ENABLE != 0) || wptr & RB_OVERFLOW != 0 {

@@ -6,7 +6,8 @@
 //!
 //! - [`preset`]: what GPU this is, as data; [`discovery`]: the same told to the driver
 //! - [`chip`]: what blocks share; [`bus`]: registers by address, and the list of unmodelled ones; [`regs`]: how they are declared
-//! - [`nbio`], [`gmc`], [`ih`]: the blocks; [`plain`]: those that only remember what was written
+//! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`]: blocks; [`misc`] and [`plain`]: those that only
+//!   remember what was written; [`firmware`]: the files the driver loads
 //! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command processor and the copy engines
 
 pub mod bus;
@@ -14,12 +15,18 @@ pub mod chip;
 pub mod cp;
 pub mod discovery;
 pub mod engine;
+pub mod firmware;
+pub mod gc;
 pub mod gmc;
 pub mod ih;
 pub mod memory;
+pub mod misc;
 pub mod model;
 pub mod nbio;
+pub mod pci;
 pub mod plain;
 pub mod preset;
+pub mod psp;
 pub mod regs;
 pub mod sdma;
+pub mod smu;

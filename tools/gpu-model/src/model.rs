@@ -4,15 +4,20 @@
 use std::sync::Arc;
 
 use crate::bus::{Block, Bus};
-use crate::chip::{Chip, Clock, InterruptLine};
+use crate::chip::{Chip, Clock, Host};
 use crate::cp::device::{self, Processors};
 use crate::discovery;
-use crate::engine::{step_all, DoorbellIndex, Engine, EngineThread, Progress, Wake};
+use crate::engine::{step_all, DoorbellIndex, Engine, EngineThread, Progress};
+use crate::gc::Gc;
 use crate::gmc::Gmc;
 use crate::ih::Ih;
-use crate::memory::{BusError, PhysicalMemory};
+use crate::memory::BusError;
+use crate::misc;
 use crate::nbio::Nbio;
+use crate::pci::{self, ConfigSpace};
 use crate::preset::Preset;
+use crate::psp::Psp;
+use crate::smu::Smu;
 
 /// What the host chooses about a GPU.
 pub struct Config {
@@ -21,13 +26,6 @@ pub struct Config {
     pub vram_size: u64,
     /// Engines run on the accessing thread and time is counted: runs are reproducible.
     pub synchronous: bool,
-}
-
-/// The host's side of the device.
-pub struct Host {
-    pub vram: Arc<dyn PhysicalMemory>,
-    pub system: Arc<dyn PhysicalMemory>,
-    pub interrupt: Arc<dyn InterruptLine>,
 }
 
 /// Why a model cannot be made.
@@ -46,6 +44,7 @@ pub struct GpuModel {
     /// Stops before anything it uses goes.
     _thread: EngineThread,
     chip: Arc<Chip>,
+    config_space: ConfigSpace,
     engines: Vec<Arc<dyn Engine>>,
     synchronous: bool,
 }
@@ -60,29 +59,26 @@ impl GpuModel {
         if !vram_size.is_power_of_two() || vram_size < 256 << 20 {
             return Err(NewError::VramSize(vram_size));
         }
+        let config_space = ConfigSpace::new(&preset, vram_size);
         let gmc = Arc::new(Gmc::new(&preset, vram_size));
         let ih = Arc::new(Ih::new(&preset));
         let sockets = device::sockets(&preset);
         let mut blocks: Vec<Arc<dyn Block>> = sockets.blocks.clone();
         blocks.extend(gmc.blocks().map(|b| b as Arc<dyn Block>));
+        blocks
+            .extend((0..preset.xccs).map(|xcc| Arc::new(Gc::new(&preset, xcc)) as Arc<dyn Block>));
+        blocks.extend(misc::blocks(&preset));
         blocks.push(ih.clone());
         blocks.push(Arc::new(Nbio::new(&preset, vram_size)));
-        let chip = Arc::new(Chip {
-            clock: if synchronous {
-                Clock::counted()
-            } else {
-                Clock::host()
-            },
-            vram: host.vram,
-            vram_size,
-            system: host.system,
-            interrupt: host.interrupt,
-            gmc,
-            ih,
-            bus: Bus::new(blocks),
-            wake: Wake::default(),
-            preset,
-        });
+        blocks.push(Arc::new(Psp::new(&preset)));
+        blocks.push(Arc::new(Smu::new(&preset)));
+        let clock = if synchronous {
+            Clock::counted()
+        } else {
+            Clock::host()
+        };
+        let chip = Chip::new(preset, vram_size, host, clock, (gmc, ih), Bus::new(blocks));
+        let chip = Arc::new(chip);
         put_discovery(&chip)?;
         let engines: Vec<Arc<dyn Engine>> =
             vec![Processors::start(chip.clone(), &sockets, synchronous)];
@@ -90,6 +86,7 @@ impl GpuModel {
         Ok(Self {
             _thread: thread,
             chip,
+            config_space,
             engines,
             synchronous,
         })
@@ -97,6 +94,21 @@ impl GpuModel {
 
     pub fn chip(&self) -> &Chip {
         &self.chip
+    }
+
+    /// Bytes of BAR5.
+    pub fn mmio_size(&self) -> u64 {
+        pci::mmio_size(&self.chip.preset)
+    }
+
+    pub fn config_read(&self, offset: u64, out: &mut [u8]) {
+        self.config_space.read(offset, out);
+    }
+
+    pub fn config_write(&self, offset: u64, data: &[u8]) {
+        if self.config_space.write(offset, data) == pci::Effect::FunctionReset {
+            self.reset_chip();
+        }
     }
 
     /// A read of BAR5 (registers). Accesses are dwords; others are cut out of or merged into dwords.
@@ -128,6 +140,9 @@ impl GpuModel {
                 .write(&self.chip, offset / 4 + i as u64, value);
         }
         self.settle();
+        if self.chip.take_reset_request() {
+            self.reset_chip();
+        }
     }
 
     /// A write of BAR2.
@@ -160,8 +175,15 @@ impl GpuModel {
         }
     }
 
-    /// Function-level or bus reset: everything as after power-on, local memory kept but for the discovery table.
+    /// A reset from outside (bus or hot plug): everything as after power-on, except what local memory holds.
     pub fn reset(&self) {
+        self.config_space.reset();
+        self.reset_chip();
+    }
+
+    /// A reset from inside (function-level, mode 1): configuration space stays.
+    fn reset_chip(&self) {
+        tracing::info!("reset");
         for engine in &self.engines {
             engine.reset(&self.chip);
         }

@@ -97,7 +97,7 @@ impl<'a> Vm<'a> {
             let (now, rest) = left.split_at_mut(left.len().min(page.length as usize));
             let bus = |_: BusError| self.fault(va, access, FaultReason::Bus);
             self.chip.read(page.at, now).map_err(bus)?;
-            va += now.len() as u64;
+            va = va.wrapping_add(now.len() as u64);
             left = rest;
         }
         Ok(())
@@ -115,7 +115,7 @@ impl<'a> Vm<'a> {
             let (now, rest) = left.split_at(left.len().min(page.length as usize));
             let bus = |_: BusError| self.fault(va, Access::Write, FaultReason::Bus);
             self.chip.write(page.at, now).map_err(bus)?;
-            va += now.len() as u64;
+            va = va.wrapping_add(now.len() as u64);
             left = rest;
         }
         Ok(())
