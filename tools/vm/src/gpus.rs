@@ -93,7 +93,7 @@ impl Gpu {
             None => dir.join(format!("gpu{number}.log")),
         };
         let file = File::create(&log).with_context(|| log.display().to_string())?;
-        let mut command = child::command(server)?;
+        let mut command = child::command(server);
         command
             .arg("serve")
             .arg("--socket")
