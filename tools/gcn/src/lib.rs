@@ -13,8 +13,14 @@
 #![forbid(unsafe_code)]
 
 pub mod code;
+pub mod decode;
+pub mod disasm;
 pub mod dispatch;
+mod exec;
+pub mod float;
+pub mod inst;
 pub mod memory;
+pub mod op;
 pub mod wave;
 pub mod workgroup;
 

@@ -169,6 +169,11 @@ impl Wave {
         self.scalar64(sreg::FLAT_SCRATCH)
     }
 
+    /// Whether it has something to execute now.
+    pub fn can_issue(&self) -> bool {
+        self.state == WaveState::Ready && self.status & status::HALT == 0
+    }
+
     /// Enters the trap handler, as the hardware does for `s_trap` and exceptions: TTMP1:TTMP0 take the PC and
     /// `trap_id`; `host` marks a trap the host asked for (e.g. a context save, with TRAPSTS.SAVECTX set).
     /// False if there is no handler.

@@ -3,8 +3,10 @@
 //!
 //! The dispatcher owns one [`Workgroup`] for each work-group in flight.
 
-use crate::code::CodeCache;
+use crate::code::{Block, CodeCache, CodeError};
 use crate::dispatch::Apertures;
+use crate::exec::{Flow, Machine, Stop};
+use crate::inst::Inst;
 use crate::memory::{Fault, Memory};
 use crate::wave::{Wave, WaveState};
 
@@ -133,6 +135,44 @@ pub struct Workgroup {
     pub apertures: Apertures,
     /// Instructions executed so far, all waves.
     pub executed: u64,
+    /// Whose turn it is.
+    turn: usize,
+}
+
+/// Instructions that a wave executes before the next one gets its turn.
+const SLICE: u64 = 1024;
+
+/// How a block ended.
+enum Ended {
+    /// The wave's PC is where it goes on.
+    Jumped,
+    /// The same, but others may go first.
+    Yielded,
+    /// The same, but code may have changed.
+    Refetch,
+    /// The wave stopped.
+    Stopped(Stop),
+}
+
+impl Stop {
+    /// Whether the instruction was executed.
+    fn is_past(&self) -> bool {
+        !matches!(self, Stop::Gws(_) | Stop::Fault(_) | Stop::Error(_))
+    }
+}
+
+fn lacks_registers(wave: &Wave, block: &Block) -> Option<ExecError> {
+    let (vgprs, accs) = (wave.vgpr.len(), wave.acc.len());
+    if block.vgprs <= vgprs && block.accs <= accs {
+        return None;
+    }
+    let lacking = |inst: &&Inst| usize::from(inst.vgprs) > vgprs || usize::from(inst.accs) > accs;
+    let text = block
+        .insts
+        .iter()
+        .find(lacking)
+        .map_or_else(String::new, Inst::to_string);
+    Some(ExecError::Register { text, vgprs, accs })
 }
 
 impl Workgroup {
@@ -143,44 +183,195 @@ impl Workgroup {
             lds: vec![0; lds_bytes],
             apertures,
             executed: 0,
+            turn: 0,
         }
     }
 
     /// Runs until something concerns the caller, or about `budget` instructions of all waves together.
-    pub fn run<M: Memory + ?Sized>(
-        &mut self,
-        memory: &mut M,
-        code: &mut CodeCache,
-        budget: u64,
-    ) -> Outcome {
-        let _ = (code, budget);
-        let Some(wave) = self
-            .waves
-            .iter()
-            .position(|wave| wave.state == WaveState::Ready)
-        else {
-            return Outcome::Done;
-        };
-        let pc = self.waves[wave].pc;
-        let mut dword = [0; 4];
-        match memory.fetch(pc, &mut dword) {
-            Err(fault) => Outcome::Fault { wave, pc, fault },
-            Ok(()) => Outcome::Error {
-                wave,
-                pc,
-                error: ExecError::Unknown {
-                    encoding: "any",
-                    dwords: vec![u32::from_le_bytes(dword)],
-                },
-            },
+    ///
+    /// Waves take turns, so that one can wait for another in a loop.
+    pub fn run(&mut self, memory: &mut dyn Memory, code: &mut CodeCache, budget: u64) -> Outcome {
+        let end = self.executed.saturating_add(budget);
+        loop {
+            self.release_barrier();
+            let Some(wave) = self.next_wave() else {
+                return if self.is_done() {
+                    Outcome::Done
+                } else {
+                    Outcome::Halted
+                };
+            };
+            if self.executed >= end {
+                return Outcome::Budget;
+            }
+            let slice = SLICE.min(end - self.executed);
+            if let Some(outcome) = self.run_wave(wave, memory, code, slice) {
+                return outcome;
+            }
         }
     }
 
-    /// Steps `wave` over the instruction at its PC: a GWS request was granted, or a fault is to be skipped.
-    pub fn retire(&mut self, wave: usize) {
-        self.waves[wave].pc += 8;
+    /// The next wave, in turn, that can issue.
+    fn next_wave(&mut self) -> Option<usize> {
+        let count = self.waves.len();
+        let found = (0..count)
+            .map(|step| (self.turn + step) % count)
+            .find(|index| self.waves[*index].can_issue())?;
+        self.turn = (found + 1) % count;
+        Some(found)
     }
 
+    /// Lets the waves go on once all that have not ended are at the barrier.
+    fn release_barrier(&mut self) {
+        let alive = |wave: &&mut Wave| wave.state != WaveState::Ended;
+        if self
+            .waves
+            .iter_mut()
+            .filter(alive)
+            .all(|wave| wave.state == WaveState::Barrier)
+        {
+            for wave in self.waves.iter_mut().filter(alive) {
+                wave.state = WaveState::Ready;
+            }
+        }
+    }
+
+    /// Runs one wave for at most about `slice` instructions.
+    fn run_wave(
+        &mut self,
+        index: usize,
+        memory: &mut dyn Memory,
+        code: &mut CodeCache,
+        slice: u64,
+    ) -> Option<Outcome> {
+        let end = self.executed + slice;
+        while self.executed < end {
+            let pc = self.waves[index].pc;
+            let block = match code.block(pc, memory) {
+                Ok(block) => block,
+                Err(CodeError::Fault(fault)) => {
+                    return Some(Outcome::Fault {
+                        wave: index,
+                        pc,
+                        fault,
+                    })
+                }
+                Err(CodeError::Error(error)) => {
+                    return Some(Outcome::Error {
+                        wave: index,
+                        pc,
+                        error,
+                    })
+                }
+            };
+            match self.run_block(index, memory, block) {
+                Ended::Jumped => {}
+                Ended::Yielded => return None,
+                Ended::Refetch => code.invalidate(),
+                Ended::Stopped(stop) => return self.stopped(index, stop),
+            }
+        }
+        None
+    }
+
+    fn run_block(&mut self, index: usize, memory: &mut dyn Memory, block: &Block) -> Ended {
+        let wave = &mut self.waves[index];
+        if let Some(error) = lacks_registers(wave, block) {
+            return Ended::Stopped(Stop::Error(error));
+        }
+        let (lds, apertures) = (self.lds.as_mut_slice(), self.apertures);
+        let mut machine = Machine {
+            wave,
+            lds,
+            apertures,
+            memory,
+        };
+        for inst in &block.insts {
+            machine.wave.pc = inst.pc;
+            let flow = machine.step(inst);
+            self.executed += 1;
+            match flow {
+                Flow::Next => machine.wave.pc = inst.next(),
+                Flow::Jump(pc) => {
+                    machine.wave.pc = pc;
+                    return Ended::Jumped;
+                }
+                Flow::Yield => {
+                    machine.wave.pc = inst.next();
+                    return Ended::Yielded;
+                }
+                Flow::Refetch => {
+                    machine.wave.pc = inst.next();
+                    return Ended::Refetch;
+                }
+                Flow::Stop(stop) => {
+                    if stop.is_past() {
+                        machine.wave.pc = inst.next();
+                    }
+                    return Ended::Stopped(stop);
+                }
+            }
+        }
+        Ended::Jumped
+    }
+
+    /// What a stop means for the wave, and whether it concerns the caller.
+    fn stopped(&mut self, index: usize, stop: Stop) -> Option<Outcome> {
+        let wave = &mut self.waves[index];
+        let pc = wave.pc;
+        match stop {
+            Stop::Ended => wave.state = WaveState::Ended,
+            Stop::Barrier => wave.state = WaveState::Barrier,
+            Stop::Halted => {}
+            Stop::Message(message) => {
+                return Some(Outcome::Message {
+                    wave: index,
+                    message,
+                    m0: wave.m0(),
+                });
+            }
+            Stop::Trap(id) => {
+                return Some(Outcome::Trap {
+                    wave: index,
+                    id,
+                    pc: pc.wrapping_sub(4),
+                })
+            }
+            Stop::Gws(request) => {
+                return Some(Outcome::Gws {
+                    wave: index,
+                    request,
+                })
+            }
+            Stop::Fault(fault) => {
+                return Some(Outcome::Fault {
+                    wave: index,
+                    pc,
+                    fault,
+                })
+            }
+            Stop::Error(error) => {
+                return Some(Outcome::Error {
+                    wave: index,
+                    pc,
+                    error,
+                })
+            }
+        }
+        None
+    }
+
+    /// Steps `wave` over the instruction at its PC: a GWS request was granted, or a fault is to be skipped. False if there
+    /// is no instruction to step over.
+    pub fn retire(&mut self, wave: usize, memory: &mut dyn Memory, code: &mut CodeCache) -> bool {
+        match code.block(self.waves[wave].pc, memory) {
+            Ok(block) => {
+                self.waves[wave].pc = block.insts[0].next();
+                true
+            }
+            Err(_) => false,
+        }
+    }
     /// Whether all waves have ended.
     pub fn is_done(&self) -> bool {
         self.waves.iter().all(|wave| wave.state == WaveState::Ended)

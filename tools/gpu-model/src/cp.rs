@@ -192,6 +192,7 @@ impl Cp {
                 _ => self.shared.engine.wake(&task),
             }
         }
+        self.shared.engine.poll();
         found
     }
 

@@ -7,8 +7,6 @@
 
 mod packet;
 mod ring;
-#[cfg(test)]
-mod tests;
 
 use std::sync::{Arc, Mutex};
 
@@ -195,6 +193,9 @@ impl Sdma {
                 });
                 self.engine.wake(task);
             }
+        }
+        if found {
+            self.engine.poll();
         }
         found
     }

@@ -30,13 +30,13 @@ pub trait Job: Send + Sync {
 /// How jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// On the thread that wakes them or calls [`Engine::poll`].
+    /// On the thread that calls [`Engine::poll`].
     Sync,
     /// On this many host threads.
     Threads(usize),
 }
 
-/// Steps that one wake-up or poll may take in synchronous mode before it returns.
+/// Steps that one poll may take in synchronous mode before it returns.
 const SYNC_STEPS: usize = 256;
 /// First and longest pause of a blocked job.
 const POLL_MIN: Duration = Duration::from_micros(20);
@@ -130,12 +130,10 @@ impl Engine {
         }
     }
 
-    /// Makes sure that `task` is stepped (again). In synchronous mode it runs before this returns.
+    /// Makes sure that `task` is stepped (again). In synchronous mode somebody must call [`Engine::poll`], who holds
+    /// no lock: a job may want any.
     pub fn wake(&self, task: &Arc<Task>) {
         self.inner.enqueue(task);
-        if self.mode == Mode::Sync {
-            self.poll();
-        }
     }
 
     /// Synchronous mode: steps what can run, until nothing can or a limit is reached.
@@ -305,10 +303,11 @@ mod tests {
     }
 
     #[test]
-    fn synchronous_mode_runs_in_wake_and_polls_the_blocked() {
+    fn synchronous_mode_runs_in_poll_and_looks_at_the_blocked() {
         let engine = Engine::new(Mode::Sync);
         let (job, task) = count(2);
         engine.wake(&task);
+        engine.poll();
         assert_eq!(job.steps.load(Ordering::SeqCst), 2);
         assert!(!engine.is_idle());
         engine.poll();
