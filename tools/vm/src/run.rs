@@ -294,6 +294,7 @@ impl<'a> Run<'a> {
         if let Some(module) = &self.module {
             session.write_file(MODULE, 0o644, module, BOOT)?;
         }
+        self.scratch.note("share, firmware and module are there");
         Ok(())
     }
 
