@@ -138,7 +138,9 @@ fn gfx942_ips(xccs: u8) -> Vec<IpBlock> {
             version: (9, 4, 3),
             instances: (0..xccs).map(xcc_bases).collect(),
         },
-        one(ip::MMHUB, (1, 8, 0), &[0x1_a000, 0x240_8800]),
+        // Anywhere whose low half is not an XCC's: the driver strips high halves from XCC registers in packets, and knows
+        // them by the low half alone (`gfx_v9_4_3_normalize_xcc_reg_offset`).
+        one(ip::MMHUB, (1, 8, 0), &[0x1_8000, 0x240_8800]),
         one(ip::ATHUB, (1, 8, 0), &[0xc20, 0x240_8c00]),
         one(ip::OSSSYS, (4, 4, 2), &[0x10a0, 0x240_a000]),
         one(ip::HDP, (4, 4, 2), &[0xf20, 0x240_a400]),
@@ -173,6 +175,14 @@ mod tests {
             assert_eq!(Preset::by_name(name).map(|p| p.name), Some(*name));
         }
         assert!(Preset::by_name("mi999").is_none());
+    }
+
+    #[test]
+    fn no_other_block_looks_like_an_xcc_register() {
+        let low_half = Preset::mi300x().base(ip::MMHUB, 0, 0) & 0xffff;
+        for range in [0x2000..0x3400, 0xa000..0x1_0000] {
+            assert!(!range.contains(&low_half) && !range.contains(&(low_half + 0xfff)));
+        }
     }
 
     #[test]

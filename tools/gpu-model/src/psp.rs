@@ -61,6 +61,8 @@ const VERSION: u32 = 0x0036_0082;
 const FRAME_DWORDS: u32 = 16;
 /// `offsetof(struct psp_gfx_cmd_resp, cmd_id)`.
 const COMMAND_ID: u64 = 8;
+/// `offsetof(struct psp_gfx_cmd_resp, cmd)`.
+const COMMAND_DATA: u64 = 28;
 /// `offsetof(struct psp_gfx_cmd_resp, resp)`; its first dword is the status.
 const RESPONSE: u64 = 864;
 /// `TEE_SUCCESS` and `TEE_ERROR_NOT_SUPPORTED`.
@@ -76,6 +78,9 @@ const ACCEPTED: &[u32] = &[
     0x20, // LOAD_TOC
     0x21, // AUTOLOAD_RLC
 ];
+
+/// `GFX_CMD_ID_SRIOV_SPATIAL_PART`: into how many partitions to split the GPU.
+const SPATIAL_PARTITION: u32 = 0x27;
 
 /// Where the secure OS is.
 mod os {
@@ -186,11 +191,10 @@ impl Psp {
     fn frame(vm: &mut Vm<'_>, frame: u64) -> Result<(), Fault> {
         let command = vm.read_u64(frame)?;
         let id = vm.read_u32(command.wrapping_add(COMMAND_ID))?;
-        let status = if ACCEPTED.contains(&id) {
-            SUCCESS
-        } else {
-            NOT_SUPPORTED
-        };
+        let argument = vm.read_u32(command.wrapping_add(COMMAND_DATA))?;
+        // One partition is all the model has.
+        let fine = ACCEPTED.contains(&id) || (id, argument) == (SPATIAL_PARTITION, 1);
+        let status = if fine { SUCCESS } else { NOT_SUPPORTED };
         tracing::debug!(target: "psp", "ring command {id:#x}: status {status:#x}");
         vm.write_u32(command.wrapping_add(RESPONSE), status)?;
         let fence = vm.read_u64(frame.wrapping_add(12))?;

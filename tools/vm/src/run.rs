@@ -7,7 +7,7 @@ use crate::gpus::{self, Gpu};
 use crate::initramfs;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
-use crate::session::{Interrupt, Session, Sink, Start};
+use crate::session::{Failure, Interrupt, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
 use crate::STATUS_FAILED;
 use anyhow::{anyhow, bail, Context, Result};
@@ -126,6 +126,9 @@ fn finish(gpus: Vec<Gpu>, status: u8, findings: Vec<String>) -> Result<u8> {
 
 /// A machine that failed may have failed because of its GPU.
 fn with_models(error: anyhow::Error, gpus: &[Gpu]) -> anyhow::Error {
+    if let Some(Failure::Signal(_)) = error.downcast_ref() {
+        return error;
+    }
     for (number, gpu) in gpus.iter().enumerate() {
         let words = gpu.last_words();
         if !words.is_empty() {
@@ -291,6 +294,7 @@ impl<'a> Run<'a> {
         if let Some(module) = &self.module {
             session.write_file(MODULE, 0o644, module, BOOT)?;
         }
+        self.scratch.note("share, firmware and module are there");
         Ok(())
     }
 

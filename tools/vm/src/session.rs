@@ -369,7 +369,7 @@ impl Interrupt {
 
 fn spawn(start: &Start<'_>, wiring: &Wiring, theirs: &[UnixStream]) -> Result<Reaped> {
     let (loader, words, (name, value)) = start.machine.assets.qemu.command_line();
-    let mut command = child::command(loader)?;
+    let mut command = child::command(loader);
     command
         .args(words)
         .args(start.machine.arguments(wiring))
