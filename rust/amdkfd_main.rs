@@ -5,10 +5,12 @@
 
 use kernel::prelude::*;
 
+mod gfx;
 mod gpu;
 mod ids;
 mod kgd;
 mod oracle;
+mod sched;
 mod uapi_bindings;
 
 module! {

@@ -106,8 +106,8 @@ pub(crate) struct ContextSave {
     pub(crate) hardware_register_bytes_per_cu: u32,
     pub(crate) control_stack_bytes_per_wave: u32,
     pub(crate) waves_per_cu: u32,
-    /// An upper bound for the waves of one shader array, beside that of its CUs.
-    pub(crate) waves_per_array: u32,
+    /// An upper bound for the waves of one shader engine, beside that of its CUs.
+    pub(crate) waves_per_engine: u32,
     pub(crate) debugger_bytes_per_wave: u32,
 }
 
@@ -130,9 +130,9 @@ const SAVE_AREA_HEADER_BYTES: u32 = 40;
 pub(crate) const PAGE_BYTES: u32 = 4096;
 
 impl ContextSave {
-    /// The sizes for `cus` compute units in `arrays` shader arrays, both of one XCC.
-    pub(crate) fn sizes(&self, cus: u32, arrays: u32) -> ContextSaveSizes {
-        let waves = (cus * self.waves_per_cu).min(arrays * self.waves_per_array);
+    /// The sizes for `cus` compute units in `engines` shader engines, both of one XCC.
+    pub(crate) fn sizes(&self, cus: u32, engines: u32) -> ContextSaveSizes {
+        let waves = (cus * self.waves_per_cu).min(engines * self.waves_per_engine);
         let per_cu = self.vgpr_bytes_per_cu
             + self.sgpr_bytes_per_cu
             + self.lds_bytes_per_cu
@@ -153,6 +153,12 @@ pub(crate) trait Words {
     fn get(&self, dword: usize) -> u32;
     /// Sets the word at index `dword`.
     fn set(&self, dword: usize, value: u32);
+    /// Sets a row of words from index `dword` on.
+    fn set_row(&self, dword: usize, row: &[u32]) {
+        for (index, &value) in row.iter().enumerate() {
+            self.set(dword + index, value);
+        }
+    }
 }
 
 /// How the commands of a compute queue are written.
@@ -315,8 +321,8 @@ pub(crate) struct MapProcess {
     pub(crate) pasid: Pasid,
     pub(crate) page_table_base: u64,
     pub(crate) sh_mem: ShMem,
-    /// Trap handler and its memory (TBA and TMA).
-    pub(crate) trap: Option<(GpuVa, GpuVa)>,
+    /// Trap handler and its memory (TBA and TMA); not sign-extended, as the shader wants them.
+    pub(crate) trap: Option<(u64, u64)>,
     /// Queues that follow, or could.
     pub(crate) queues: u32,
 }
@@ -411,7 +417,7 @@ pub(crate) enum Interrupt {
     },
     /// Data that memory had marked as lost was consumed by `client`.
     Poison { pasid: Pasid, client: u8 },
-    /// The shader engine reports about itself (overflows, thread trace); nobody waits for it.
+    /// A shader engine reports about itself (overflows, thread trace).
     SqAuto { pasid: Pasid, status: u32, data: u32 },
     /// The entry that a driver puts into the ring to see all before it delivered.
     Fence { pasid: Pasid },

@@ -202,7 +202,7 @@ impl RunlistFormat for Pm4 {
         use map_process::*;
 
         let (tba, tma) = match process.trap {
-            Some((tba, tma)) => (tba.raw() >> 8, tma.raw() >> 8),
+            Some((tba, tma)) => (tba >> 8, tma >> 8),
             None => (0, 0),
         };
         let mut words = [0; 21];

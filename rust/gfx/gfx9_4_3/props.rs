@@ -31,7 +31,7 @@ pub(super) const FEATURES: Features = Features {
         hardware_register_bytes_per_cu: 0x1000,
         control_stack_bytes_per_wave: 8,
         waves_per_cu: 40,
-        waves_per_array: 512,
+        waves_per_engine: 512,
         debugger_bytes_per_wave: 32,
     },
 };
