@@ -34,20 +34,26 @@ pub(crate) enum MmapTarget {
     Doorbell(GpuId),
 }
 
-/// The cookie is of a type that is no longer supported.
+/// Why a cookie stands for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unsupported;
+pub(crate) enum BadCookie {
+    /// It is of a type that is no longer supported.
+    Unsupported,
+    /// It names no GPU, and its type needs one.
+    NoGpu,
+}
 
 impl MmapTarget {
-    /// What `offset`, in bytes, stands for. A gpu_id that no GPU has is the caller's to refuse.
-    pub(crate) const fn from_offset(offset: u64) -> Result<Self, Unsupported> {
+    /// What `offset`, in bytes, stands for.
+    pub(crate) const fn from_offset(offset: u64) -> Result<Self, BadCookie> {
         // CAST: 16 bits.
         let gpu = GpuId::new(((offset >> GPU_ID_SHIFT) & GPU_ID_MASK) as u32);
-        match offset >> TYPE_SHIFT {
-            MMIO => Ok(Self::Mmio(gpu)),
-            RESERVED_MEMORY => Err(Unsupported),
-            EVENTS => Ok(Self::Events),
-            _ => Ok(Self::Doorbell(gpu)),
+        match (offset >> TYPE_SHIFT, gpu) {
+            (RESERVED_MEMORY, _) => Err(BadCookie::Unsupported),
+            (EVENTS, _) => Ok(Self::Events),
+            (_, None) => Err(BadCookie::NoGpu),
+            (MMIO, Some(gpu)) => Ok(Self::Mmio(gpu)),
+            (_, Some(gpu)) => Ok(Self::Doorbell(gpu)),
         }
     }
 
@@ -70,40 +76,43 @@ impl MmapTarget {
 mod tests {
     use super::*;
 
+    fn targets(gpu: u32) -> Option<[MmapTarget; 3]> {
+        let gpu = GpuId::new(gpu)?;
+        Some([MmapTarget::Mmio(gpu), MmapTarget::Events, MmapTarget::Doorbell(gpu)])
+    }
+
     #[test]
     fn cookies_survive_the_round_trip() {
-        let gpu = GpuId::new(35969);
-        for target in [MmapTarget::Mmio(gpu), MmapTarget::Events, MmapTarget::Doorbell(gpu)] {
+        for target in [1, 35969, 0xffff].into_iter().filter_map(targets).flatten() {
             assert_eq!(MmapTarget::from_offset(target.to_offset()), Ok(target));
         }
     }
 
     #[test]
     fn the_types_are_those_of_the_abi() {
-        let gpu = GpuId::new(1);
-        assert_eq!(MmapTarget::Mmio(gpu).to_offset(), 0x0000_4000_0000_0000);
-        assert_eq!(MmapTarget::Events.to_offset(), 0x8000_0000_0000_0000);
-        assert_eq!(MmapTarget::Doorbell(gpu).to_offset(), 0xc000_4000_0000_0000);
+        let cookies = targets(1).map(|targets| targets.map(MmapTarget::to_offset));
+        let expected = [0x0000_4000_0000_0000, 0x8000_0000_0000_0000, 0xc000_4000_0000_0000];
+        assert_eq!(cookies, Some(expected));
     }
 
     #[test]
     fn reserved_memory_is_refused_whatever_its_gpu() {
-        assert_eq!(MmapTarget::from_offset(1 << 62), Err(Unsupported));
-        assert_eq!(MmapTarget::from_offset(1 << 62 | 7 << 46), Err(Unsupported));
+        assert_eq!(MmapTarget::from_offset(1 << 62), Err(BadCookie::Unsupported));
+        assert_eq!(MmapTarget::from_offset(1 << 62 | 7 << 46), Err(BadCookie::Unsupported));
     }
 
     #[test]
     fn the_offset_within_a_target_is_ignored() {
-        let cookie = MmapTarget::Doorbell(GpuId::new(0xffff)).to_offset();
-        assert_eq!(
-            MmapTarget::from_offset(cookie | 0x3fff_ffff_f000),
-            Ok(MmapTarget::Doorbell(GpuId::new(0xffff)))
-        );
+        for target in targets(0xffff).into_iter().flatten() {
+            let inside = target.to_offset() | 0x3fff_ffff_f000;
+            assert_eq!(MmapTarget::from_offset(inside), Ok(target));
+        }
     }
 
     #[test]
-    fn a_cookie_without_gpu_names_gpu_zero() {
-        assert_eq!(MmapTarget::from_offset(3 << 62), Ok(MmapTarget::Doorbell(GpuId::new(0))));
-        assert_eq!(MmapTarget::from_offset(0), Ok(MmapTarget::Mmio(GpuId::new(0))));
+    fn a_cookie_that_needs_a_gpu_must_name_one() {
+        assert_eq!(MmapTarget::from_offset(3 << 62), Err(BadCookie::NoGpu));
+        assert_eq!(MmapTarget::from_offset(0), Err(BadCookie::NoGpu));
+        assert_eq!(MmapTarget::from_offset(2 << 62), Ok(MmapTarget::Events));
     }
 }
