@@ -5,10 +5,14 @@
 
 use kernel::prelude::*;
 
+mod event;
 mod gpu;
 mod ids;
 mod kgd;
+mod linux;
+mod mmap;
 mod oracle;
+mod uapi;
 mod uapi_bindings;
 
 module! {

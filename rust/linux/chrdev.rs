@@ -8,14 +8,15 @@
 //! Open files stay: the [`FileOperations`] they use are `'static`, and they pin the module.
 
 use super::{
-    class::Class,
-    mapping::Mapping,
+    class::{
+        Class,
+        Device, //
+    },
     mmap::Vma, //
 };
 use core::marker::PhantomData;
 use kernel::{
     bindings,
-    error::to_result,
     prelude::*,
     sync::Arc,
     types::ForeignOwnable, //
@@ -60,7 +61,7 @@ impl<T: CharDevice> FileOperations<T> {
             open: Some(Self::open),
             release: Some(Self::release),
             unlocked_ioctl: Some(Self::ioctl),
-            compat_ioctl: Some(bindings::compat_ptr_ioctl),
+            compat_ioctl: bindings::compat_ptr_ioctl,
             mmap: Some(Self::mmap),
             ..pin_init::zeroed()
         };
@@ -133,7 +134,7 @@ impl Major {
     fn new<T: CharDevice>(name: &'static CStr, fops: &'static FileOperations<T>) -> Result<Self> {
         // SAFETY: Name and table live for ever.
         let number = unsafe {
-            bindings::__register_chrdev(0, 0, Self::MINORS, name.as_ptr(), &fops.raw)
+            bindings::__register_chrdev(0, 0, Self::MINORS, name.as_char_ptr(), &fops.raw)
         };
         match u32::try_from(number) {
             Ok(number) => Ok(Self { number, name }),
@@ -150,14 +151,14 @@ impl Drop for Major {
     fn drop(&mut self) {
         // SAFETY: The number was registered by `new` with this very range and name.
         unsafe {
-            bindings::__unregister_chrdev(self.number, 0, Self::MINORS, self.name.as_ptr())
+            bindings::__unregister_chrdev(self.number, 0, Self::MINORS, self.name.as_char_ptr())
         };
     }
 }
 
 /// A device node that users can open. Fields are in the order of teardown.
 pub(crate) struct Registration {
-    node: super::class::Device,
+    node: Device,
     _class: Arc<Class>,
     _major: Major,
 }

@@ -29,7 +29,7 @@ unsafe impl Sync for Class {}
 impl Class {
     /// Registers class `name`.
     pub(crate) fn new(name: &'static CStr) -> Result<Arc<Self>> {
-        let raw = bindings::class { name: name.as_ptr(), ..pin_init::zeroed() };
+        let raw = bindings::class { name: name.as_char_ptr(), ..pin_init::zeroed() };
         let raw = KBox::new(raw, GFP_KERNEL)?;
         // SAFETY: The box keeps the class in place until `drop` has unregistered it.
         to_result(unsafe { bindings::class_register(&*raw) })?;
@@ -52,7 +52,7 @@ impl Class {
                 number,
                 core::ptr::null_mut(),
                 c"%s".as_ptr().cast(),
-                name.as_ptr(),
+                name.as_char_ptr(),
             )
         })?;
         let raw = NonNull::new(raw).ok_or(ENODEV)?;

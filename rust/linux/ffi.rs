@@ -16,5 +16,4 @@ unsafe extern "C" {
     pub(super) fn amdkfd_in_compat_syscall() -> bool;
     pub(super) fn amdkfd_jiffies_to_msecs(jiffies: c_ulong) -> c_uint;
     pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;
-    pub(super) fn amdkfd_devcgroup_check_render(minor: c_uint) -> c_int;
 }

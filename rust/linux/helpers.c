@@ -4,12 +4,9 @@
  * line each; anything longer belongs in Rust.
  */
 
-#include <linux/anon_inodes.h>
 #include <linux/compat.h>
-#include <linux/device_cgroup.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
-#include <linux/major.h>
 #include <linux/mm.h>
 #include <linux/ptrace.h>
 #include <linux/rcupdate.h>
@@ -42,10 +39,4 @@ bool amdkfd_current_traces(struct task_struct *task)
 {
 	guard(rcu)();
 	return ptrace_parent(task) == current;
-}
-
-int amdkfd_devcgroup_check_render(unsigned int minor)
-{
-	return devcgroup_check_permission(DEVCG_DEV_CHAR, DRM_MAJOR, minor,
-					  DEVCG_ACC_WRITE | DEVCG_ACC_READ);
 }

@@ -16,7 +16,5 @@ bool amdkfd_in_compat_syscall(void);
 unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies);
 /* Whether @task is traced by the current task. */
 bool amdkfd_current_traces(struct task_struct *task);
-/* 0 if the current task's control group may use render node @minor. */
-int amdkfd_devcgroup_check_render(unsigned int minor);
 
 #endif

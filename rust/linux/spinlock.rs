@@ -38,16 +38,10 @@ pub(crate) use new_irq_spinlock;
 /// The `spin_lock_irqsave` flavour of a spinlock.
 pub(crate) struct IrqSave;
 
-/// The raw lock inside a `spinlock_t`, which is what the exported functions take.
-///
-/// # Safety
-///
-/// `lock` must point to a `spinlock_t`.
-#[inline]
-unsafe fn raw(lock: *mut bindings::spinlock_t) -> *mut bindings::raw_spinlock_t {
-    // SAFETY: By this function's contract the projection stays inside one object. `rlock` is the
-    // first union member and begins at the lock's own address (`spinlock_check()` in spinlock.h).
-    unsafe { &raw mut (*lock).__bindgen_anon_1.rlock }
+/// The raw lock inside a `spinlock_t`, which is what the exported functions take. It lies at the
+/// very beginning (`spinlock_check()` in spinlock.h).
+fn raw(lock: *mut bindings::spinlock_t) -> *mut bindings::raw_spinlock_t {
+    lock.cast()
 }
 
 // SAFETY: `lock` returns only when the spinlock is owned by this CPU, `unlock` releases it, and the

@@ -40,9 +40,9 @@ impl Timeout {
 
     /// The milliseconds left, without the tick that [`Timeout::from_millis`] added.
     pub(crate) fn to_millis(self) -> u32 {
-        const HZ: u64 = bindings::HZ as u64;
-        let jiffies = u64::try_from(self.0.saturating_sub(1)).unwrap_or(0);
-        u32::try_from(jiffies.saturating_mul(1000).div_ceil(HZ)).unwrap_or(u32::MAX)
+        let jiffies = c_ulong::try_from(self.0.saturating_sub(1)).unwrap_or(0);
+        // SAFETY: A pure function of its argument.
+        unsafe { super::ffi::amdkfd_jiffies_to_msecs(jiffies) }
     }
 
     /// Whether no time is left.

@@ -46,7 +46,7 @@ impl OwnedQueue {
                 c"%s".as_ptr().cast(),
                 flags,
                 max_active,
-                name.as_ptr(),
+                name.as_char_ptr(),
             )
         };
         NonNull::new(queue).map(Self).ok_or(ENOMEM)
