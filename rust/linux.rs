@@ -8,6 +8,8 @@ pub(crate) mod class;
 mod ffi;
 pub(crate) mod mmap;
 pub(crate) mod mmu_notifier;
+pub(crate) mod module;
+pub(crate) mod rcu_table;
 pub(crate) mod shared_pages;
 pub(crate) mod spinlock;
 pub(crate) mod wait;

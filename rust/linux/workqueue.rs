@@ -7,13 +7,20 @@
 //! queued and then destroys the queue.
 
 use core::{
+    mem::ManuallyDrop,
     ops::Deref,
     ptr::NonNull, //
 };
 use kernel::{
     bindings,
+    new_work,
     prelude::*,
-    workqueue::Queue, //
+    workqueue::{
+        impl_has_work,
+        Queue,
+        Work,
+        WorkItem, //
+    },
 };
 
 /// A queue that finishes its work before it goes.
@@ -72,5 +79,66 @@ impl Drop for OwnedQueue {
     fn drop(&mut self) {
         // SAFETY: This is the only owner; nobody can queue any more.
         unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
+    }
+}
+
+/// A value whose drop runs on a workqueue, so that its last owner may let it go in any context.
+pub(crate) struct Deferred<T: Send + Sync + 'static> {
+    body: ManuallyDrop<Pin<KBox<Body<T>>>>,
+    queue: &'static OwnedQueue,
+}
+
+/// What is queued in the end.
+#[pin_data]
+struct Body<T> {
+    #[pin]
+    work: Work<Body<T>>,
+    #[pin]
+    value: T,
+}
+
+impl_has_work! {
+    impl{T} HasWork<Self> for Body<T> { self.work }
+}
+
+impl<T: Send + Sync + 'static> WorkItem for Body<T> {
+    type Pointer = Pin<KBox<Self>>;
+
+    fn run(this: Self::Pointer) {
+        drop(this);
+    }
+}
+
+impl<T: Send + Sync + 'static> Deferred<T> {
+    /// A value that will be dropped on `queue`.
+    pub(crate) fn new<E>(queue: &'static OwnedQueue, value: impl PinInit<T, E>) -> Result<Self>
+    where
+        Error: From<E>,
+    {
+        let body = KBox::try_pin_init(
+            try_pin_init!(Body {
+                work <- new_work!("amdkfd::Deferred"),
+                value <- value,
+            }? Error),
+            GFP_KERNEL,
+        )?;
+        Ok(Self { body: ManuallyDrop::new(body), queue })
+    }
+}
+
+impl<T: Send + Sync + 'static> Deref for Deferred<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.body.value
+    }
+}
+
+impl<T: Send + Sync + 'static> Drop for Deferred<T> {
+    fn drop(&mut self) {
+        // SAFETY: The body is taken here only, and nobody uses `self` after its drop.
+        let body = unsafe { ManuallyDrop::take(&mut self.body) };
+        self.queue.enqueue(body);
     }
 }
