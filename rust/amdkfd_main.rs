@@ -5,12 +5,16 @@
 
 use kernel::prelude::*;
 
+mod event;
 mod gfx;
 mod gpu;
 mod ids;
 mod kgd;
+mod linux;
+mod mmap;
 mod oracle;
 mod sched;
+mod uapi;
 mod uapi_bindings;
 
 module! {
