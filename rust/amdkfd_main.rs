@@ -8,6 +8,7 @@ use kernel::prelude::*;
 mod gpu;
 mod ids;
 mod kgd;
+mod kgd2kfd;
 mod oracle;
 mod uapi_bindings;
 
@@ -20,12 +21,18 @@ module! {
 }
 
 /// The module. Fields are made from top to bottom and dropped in the same order.
-struct Amdkfd;
+struct Amdkfd {
+    _attachment: kgd2kfd::Attachment,
+}
 
 impl kernel::Module for Amdkfd {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: first of all, and once: the module is initialised once.
         unsafe { gpu::init() };
-        Ok(Amdkfd)
+        // SAFETY: as above.
+        unsafe { kgd2kfd::init() };
+        Ok(Amdkfd {
+            _attachment: kgd2kfd::Attachment::new()?,
+        })
     }
 }

@@ -19,6 +19,7 @@
 extern const char *amdgpu_asic_name[];
 extern const struct kfd2kgd_calls gc_9_4_3_kfd2kgd;
 extern struct pci_driver amdgpu_kms_pci_driver;
+extern struct workqueue_struct *kfd_process_wq;
 
 #define FUNCTION(name) DECLARE_STATIC_CALL(bound_##name, name);
 #define OBJECT(name) extern typeof(name) *bound_##name;
