@@ -9,11 +9,13 @@ mod event;
 mod gfx;
 mod gpu;
 mod ids;
+mod kgd2kfd;
 mod kgd;
 mod linux;
 mod mmap;
 mod oracle;
 mod sched;
+mod topology;
 mod uapi;
 mod uapi_bindings;
 
@@ -26,12 +28,18 @@ module! {
 }
 
 /// The module. Fields are made from top to bottom and dropped in the same order.
-struct Amdkfd;
+struct Amdkfd {
+    _attachment: kgd2kfd::Attachment,
+}
 
 impl kernel::Module for Amdkfd {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: first of all, and once: the module is initialised once.
         unsafe { gpu::init() };
-        Ok(Amdkfd)
+        // SAFETY: as above.
+        unsafe { kgd2kfd::init() };
+        Ok(Amdkfd {
+            _attachment: kgd2kfd::Attachment::new()?,
+        })
     }
 }
