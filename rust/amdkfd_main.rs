@@ -5,13 +5,23 @@
 
 use kernel::prelude::*;
 
+mod doorbell;
 mod event;
+mod file;
+mod gfx;
 mod gpu;
 mod ids;
+mod interrupt;
+mod ioctl;
 mod kgd;
 mod linux;
+mod memory;
 mod mmap;
 mod oracle;
+mod process;
+mod queue;
+mod sched;
+mod topology;
 mod uapi;
 mod uapi_bindings;
 

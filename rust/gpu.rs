@@ -8,6 +8,7 @@
 
 use crate::{
     ids::GpuId,
+    interrupt::Interrupts,
     kgd::{
         DeviceHandle,
         GpuFacts,
@@ -53,6 +54,7 @@ pub(crate) struct Node {
     partition: Partition,
     index: u32,
     local_memory: LocalMemory,
+    interrupts: Interrupts,
 }
 
 impl Node {
@@ -66,6 +68,7 @@ impl Node {
             partition,
             index,
             local_memory,
+            interrupts: Interrupts::new(id)?,
         };
         Ok(Arc::new(node, GFP_KERNEL)?)
     }
@@ -108,6 +111,11 @@ impl Node {
     /// How many there are.
     pub(crate) fn num_xcc(&self) -> u32 {
         self.partition.xcc_mask.count_ones()
+    }
+
+    /// Who is interrupted by it.
+    pub(crate) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
     }
 
     /// The sizes of its memory.
