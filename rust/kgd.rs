@@ -20,7 +20,9 @@ use kernel::prelude::*;
 
 pub(crate) mod amdgpu;
 mod bindings;
+mod mapping;
 mod owned;
+mod trap_handler;
 
 pub(crate) use bindings::{
     bridge_dmabuf_info as RawDmabufInfo,
@@ -29,6 +31,7 @@ pub(crate) use bindings::{
     bridge_partition as Partition,
     bridge_tile_config as TileConfig, //
 };
+pub(crate) use mapping::KernelMapping;
 pub(crate) use owned::{
     Doorbells,
     KernelBo,
@@ -40,6 +43,8 @@ pub(crate) use owned::{
     ResetGuard,
     Vm, //
 };
+
+pub(crate) use trap_handler::trap_handler;
 
 /// Which device: amdgpu's pointer, for identity only. Two handles are equal if the devices are.
 #[derive(Clone, Copy, PartialEq, Eq)]
