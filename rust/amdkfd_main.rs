@@ -5,12 +5,19 @@
 
 use kernel::prelude::*;
 
+mod doorbell;
+mod event;
 mod gfx;
 mod gpu;
 mod ids;
 mod kgd;
+mod linux;
+mod mmap;
 mod oracle;
+mod process;
+mod queue;
 mod sched;
+mod uapi;
 mod uapi_bindings;
 
 module! {

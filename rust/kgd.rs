@@ -20,6 +20,7 @@ use kernel::prelude::*;
 
 pub(crate) mod amdgpu;
 mod bindings;
+mod mapping;
 mod owned;
 
 pub(crate) use bindings::{
@@ -30,6 +31,7 @@ pub(crate) use bindings::{
     bridge_tile_config as TileConfig,
     bridge_vm_fault as VmFault, //
 };
+pub(crate) use mapping::KernelMapping;
 pub(crate) use owned::{
     Doorbells,
     KernelBo,
