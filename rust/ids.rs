@@ -143,7 +143,11 @@ impl IpVersion {
 
     /// From amdgpu's packed form, `IP_VERSION(major, minor, revision)`; variant bits are dropped.
     pub(crate) const fn from_packed(packed: u32) -> Self {
-        Self::new((packed >> 24) as u8, (packed >> 16) as u8, (packed >> 8) as u8)
+        Self::new(
+            (packed >> 24) as u8,
+            (packed >> 16) as u8,
+            (packed >> 8) as u8,
+        )
     }
 }
 

@@ -28,6 +28,11 @@ use crate::{
         ProcessDoorbells, //
     },
     gfx::{
+        cu_mask::{
+            self,
+            ShaderEngines,
+            Share, //
+        },
         ComputeFormat,
         ComputeQueue,
         CuMask,
@@ -41,8 +46,7 @@ use crate::{
     ids::{
         DoorbellIndex,
         GpuVa,
-        QueueId,
-        UserVa, //
+        QueueId, //
     },
     kgd::{
         QueueBuffer,
@@ -59,7 +63,8 @@ use crate::{
         },
         Key,
         NewEntry,
-        NewSeat, //
+        NewSeat,
+        Scheduler, //
     },
 };
 use kernel::{
@@ -67,7 +72,7 @@ use kernel::{
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNode, //
+        RBTreeNodeReservation, //
     },
     sync::{
         Arc,
@@ -141,6 +146,16 @@ pub(crate) struct Created {
 }
 
 impl Queue {
+    /// Takes what UPDATE_QUEUE set.
+    fn set_drive(&mut self, drive: Drive) {
+        self.properties.set_drive(drive);
+        if let (Place::Compute { format, .. }, Some(new)) =
+            (&mut self.place, self.properties.compute_format())
+        {
+            *format = new;
+        }
+    }
+
     fn id(&self) -> Result<QueueId> {
         // CAST: less than `MAX_IDS`.
         QueueId::new(self.id.index() as u32).ok_or(EINVAL)
@@ -291,6 +306,11 @@ impl Queues {
         })
     }
 
+    /// How many queues the process has here.
+    fn count(&self) -> usize {
+        self.inner.lock().queues.keys().count()
+    }
+
     /// Whether the process has no queue here.
     pub(crate) fn is_empty(&self) -> bool {
         self.inner.lock().queues.is_empty()
@@ -353,20 +373,294 @@ impl Queues {
         }
     }
 
-    /// Hands a queue to the scheduler. The first one brings the process's seat.
+    /// Hands a queue to the scheduler; the process's first one brings its seat.
     fn insert(&self, new: New) -> Result {
-        let New { seat, entry, node, queue } = new;
-        let station = queue.node.clone();
+        let New { seat, entry, id, queue, room } = new;
+        let node = queue.node.clone();
+        let scheduler = node.scheduler();
         let mut inner = self.inner.lock();
         if inner.closed {
             return Err(ESRCH);
         }
-        let scheduler = station.scheduler();
-        if inner.seat.is_none() {
-            let (seat, active) = seat.ok_or(EAGAIN)?;
-            seat.set_evicted(inner.evicted > 0);
-            inner.seat = Some((scheduler.add(seat), active));
+        let key = match (&inner.seat, seat) {
+            (Some((key, _)), _) => *key,
+            (None, Some((seat, active))) => {
+                let key = scheduler.add(seat.evicted(inner.evicted > 0));
+                inner.seat = Some((key, active));
+                key
+            }
+            // Nobody else ends the process's last queue while this one is made.
+            (None, None) => return Err(EAGAIN),
+        };
+        match scheduler.map(key, entry) {
+            Ok(key) => {
+                inner.queues.insert(room.into_node(id, Scheduled { key, queue }));
+                Ok(())
+            }
+            Err(error) => {
+                let seat = inner.give_up_seat(scheduler);
+                drop(inner);
+                drop((seat, queue));
+                Err(error)
+            }
         }
-        Ok(())
     }
+
+    /// Takes a queue from the scheduler and gives back all that it had. `EINVAL`: there is no such
+    /// queue here. Any other error: it is gone nevertheless.
+    fn destroy(&self, id: QueueId) -> Result {
+        let mut inner = self.inner.lock();
+        let gone = inner.queues.remove_node(&id).ok_or(EINVAL)?;
+        let (_, Scheduled { key, queue }) = gone.to_key_value();
+        let scheduler = queue.node.scheduler();
+        let result = match &inner.seat {
+            Some((seat, _)) => scheduler.unmap(*seat, key),
+            None => Ok(()),
+        };
+        let seat = inner.give_up_seat(scheduler);
+        drop(inner);
+        drop(seat);
+        result
+    }
+
+    fn has(&self, id: QueueId) -> bool {
+        self.inner.lock().queues.get(&id).is_some()
+    }
+
+    /// What a queue is. `EFAULT`: there is no such queue here.
+    fn properties(&self, id: QueueId) -> Result<Properties> {
+        let inner = self.inner.lock();
+        let scheduled = inner.queues.get(&id).ok_or(EFAULT)?;
+        Ok(scheduled.queue.properties)
+    }
+
+    /// Changes a queue with `change`, and its descriptor while it is off the hardware.
+    fn rewrite<T>(&self, id: QueueId, change: impl FnOnce(&mut Queue) -> T) -> Result<T> {
+        let mut inner = self.inner.lock();
+        let Inner { seat, queues, .. } = &mut *inner;
+        let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
+        let (seat, _) = seat.as_ref().ok_or(EFAULT)?;
+        let changed = change(queue);
+        let runs = queue.properties.drive().runs();
+        let rewrite = || {
+            if let Err(error) = queue.write_changes() {
+                pr_err!("a queue's descriptor is incomplete: {:?}\n", error);
+            }
+        };
+        queue.node.scheduler().rewrite(*seat, *key, runs, &rewrite)?;
+        Ok(changed)
+    }
+}
+
+impl Inner {
+    /// Gives up the process's seat after its last queue. What is returned is to be dropped when
+    /// nothing is locked.
+    fn give_up_seat(&mut self, scheduler: &dyn Scheduler) -> Option<Active> {
+        if !self.queues.is_empty() {
+            return None;
+        }
+        let (key, active) = self.seat.take()?;
+        // There is nothing on the hardware to take off, hence nothing that can fail.
+        let _ = scheduler.remove(key);
+        Some(active)
+    }
+}
+
+/// All that a new queue needs from the scheduler's side, allocated before anything is locked.
+struct New {
+    /// For the process's first queue.
+    seat: Option<(NewSeat, Active)>,
+    entry: NewEntry,
+    room: RBTreeNodeReservation<QueueId, Scheduled>,
+    id: QueueId,
+    queue: Queue,
+}
+
+/// CREATE_QUEUE on the GPU `gpu_id`.
+///
+/// The errors are those of the ABI, and so is their order.
+pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> Result<Created> {
+    let _turn = process.lock_memory();
+    let device = process.device(gpu_id)?;
+    device.vm().map_err(|_| ESRCH)?;
+    let node = device.node().queues();
+    if let Kind::Sdma(SdmaChoice::Engine(engine)) = properties.kind() {
+        if !node.has_engine(engine) {
+            pr_err!("there is no copy engine {}\n", engine);
+            return Err(EINVAL);
+        }
+    }
+    let queue = make(process, device, properties)?;
+    queue.write_new()?;
+    let created = Created {
+        id: queue.id()?,
+        doorbell_offset: device.queues().doorbells(device)?.offset(queue.doorbell_id()),
+    };
+    let first = device.queues().is_empty();
+    let seat = if first { Some(seat(process, device)?) } else { None };
+    let new = New {
+        seat,
+        entry: NewEntry::new(queue.map_queue()?, properties.drive().runs())?,
+        room: RBTreeNodeReservation::new(GFP_KERNEL)?,
+        id: created.id,
+        queue,
+    };
+    let _alive = process.alive()?;
+    device.queues().insert(new)?;
+    Ok(created)
+}
+
+/// A queue with all that it needs to have taken.
+fn make(process: &Process, device: &ProcessDevice, properties: Properties) -> Result<Queue> {
+    let node = device.node().queues().clone();
+    let doorbells = device.queues().doorbells(device)?;
+    let (ring, buffers) = pin(device, &node, &properties)?;
+    let features = &node.generation().features;
+    if device.queues().count() >= features.queues_per_process {
+        return Err(ENOSPC);
+    }
+    let id = Slots::take(process.queue_ids().clone()).ok_or(ENOMEM)?;
+    let counted = node.count()?;
+    let place = match (properties.kind(), properties.compute_format()) {
+        (Kind::Sdma(choice), _) => {
+            let slot = node.take_sdma(choice)?;
+            let base = node.sdma_doorbells(slot.place().engine)?;
+            let (doorbell_id, doorbell) = doorbells.sdma(base, slot.place(), features)?;
+            Place::Sdma { slot, doorbell, doorbell_id }
+        }
+        (_, format) => Place::Compute {
+            format: format.ok_or(EINVAL)?,
+            doorbell: doorbells.take()?,
+            mqd: node.mqds().take()?,
+            cu_masks: None,
+        },
+    };
+    Ok(Queue {
+        trap_handler: device.trap_handler().tba != 0,
+        node,
+        properties,
+        place,
+        ring,
+        _buffers: buffers,
+        _counted: counted,
+        id,
+    })
+}
+
+fn wanted(extent: Extent) -> Result<QueueBuffer> {
+    Ok(QueueBuffer {
+        address: GpuVa::new(extent.address).ok_or(EINVAL)?,
+        size: extent.bytes,
+    })
+}
+
+/// Keeps the user's buffers of a queue where they are: its ring, and all others.
+fn pin(
+    device: &ProcessDevice,
+    node: &NodeQueues,
+    properties: &Properties,
+) -> Result<(QueueBuffers, QueueBuffers)> {
+    let eop = node.generation().features.eop_buffer_bytes;
+    let buffers = properties.buffers(node.save_sizes(), node.xccs(), eop);
+    let buffers = buffers.ok_or(EINVAL)?;
+    let mut others = KVec::with_capacity(4, GFP_KERNEL)?;
+    let fixed = [Some(buffers.write_pointer), Some(buffers.read_pointer)];
+    for extent in fixed.into_iter().chain([buffers.eop, buffers.save_area]).flatten() {
+        others.push(wanted(extent)?, GFP_KERNEL)?;
+    }
+    let vm = device.vm()?;
+    Ok((
+        QueueBuffers::get(vm.clone(), &[wanted(buffers.ring)?])?,
+        QueueBuffers::get(vm.clone(), &others)?,
+    ))
+}
+
+/// The process's seat at the scheduler of `device`'s node.
+fn seat(process: &Process, device: &ProcessDevice) -> Result<(NewSeat, Active)> {
+    let (vm, node) = (device.vm()?, device.node().queues());
+    let apertures = device.apertures();
+    let xnack = process.xnack();
+    let trap = device.trap_handler();
+    let options = ShMemOptions {
+        lds_base: apertures.lds.base,
+        scratch_base: apertures.scratch.base,
+        xnack,
+    };
+    let map_process = MapProcess {
+        pasid: vm.pasid(),
+        page_table_base: vm.page_directory(),
+        sh_mem: node.generation().runlist.sh_mem(options),
+        trap: (trap.tba != 0).then_some((trap.tba, trap.tma)),
+        queues: 0,
+    };
+    Ok((NewSeat::new(map_process, xnack)?, node.activate()))
+}
+
+/// The device on which the process has queue `id`.
+fn device_with(process: &Process, id: QueueId) -> Option<&Arc<ProcessDevice>> {
+    process.devices().iter().find(|device| device.queues().has(id))
+}
+
+/// DESTROY_QUEUE. `EINVAL`: the process has no such queue. After any other error it is gone all the
+/// same, but the hardware did not confirm that it has let go.
+pub(crate) fn destroy(process: &Process, id: u32) -> Result {
+    let _turn = process.lock_memory();
+    let id = QueueId::new(id).ok_or(EINVAL)?;
+    let device = device_with(process, id).ok_or(EINVAL)?;
+    device.queues().destroy(id)
+}
+
+/// UPDATE_QUEUE. `EFAULT`: the process has no such queue, or the new ring is not mapped.
+pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
+    let _turn = process.lock_memory();
+    let id = QueueId::new(id).ok_or(EFAULT)?;
+    let device = device_with(process, id).ok_or(EFAULT)?;
+    let before = device.queues().properties(id)?;
+    let ring = match drive.ring().raw() {
+        // A queue without a ring stops; it keeps the buffer of the one it had.
+        0 => None,
+        _ => {
+            let ring = [wanted(before.ring(&drive)).map_err(|_| EFAULT)?];
+            let vm = device.vm()?.clone();
+            Some(QueueBuffers::get(vm, &ring).map_err(|_| EFAULT)?)
+        }
+    };
+    if drive.is_like(before.drive()) {
+        return Ok(());
+    }
+    let old = device.queues().rewrite(id, |queue| {
+        queue.set_drive(drive);
+        ring.map(|ring| core::mem::replace(&mut queue.ring, ring))
+    })?;
+    drop(old);
+    Ok(())
+}
+
+/// SET_CU_MASK: one mask for each XCC of a compute queue; for a copy queue they mean nothing.
+/// `EFAULT`: the process has no such queue.
+pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
+    let _turn = process.lock_memory();
+    let id = QueueId::new(id).ok_or(EFAULT)?;
+    let device = device_with(process, id).ok_or(EFAULT)?;
+    let node = device.node();
+    let facts = node.facts();
+    let engines = ShaderEngines {
+        count: facts.max_shader_engines,
+        arrays: facts.max_sh_per_se,
+    };
+    let cus = facts.cu_count / facts.num_partitions.max(1);
+    let first = node.xcc_mask().trailing_zeros();
+    let mut masks = KVec::with_capacity(node.num_xcc() as usize, GFP_KERNEL)?;
+    for xcc in 0..node.num_xcc() {
+        let share = Share { xcc, xccs: node.num_xcc(), cus };
+        let bitmap = facts.cu_bitmap.get((first + xcc) as usize).ok_or(EINVAL)?;
+        masks.push(cu_mask::spread(user, bitmap, engines, share), GFP_KERNEL)?;
+    }
+    let mut masks = Some(masks);
+    let old = device.queues().rewrite(id, |queue| match &mut queue.place {
+        Place::Compute { cu_masks, .. } => core::mem::replace(cu_masks, masks.take()),
+        Place::Sdma { .. } => None,
+    })?;
+    drop((old, masks));
+    Ok(())
 }
