@@ -45,6 +45,7 @@ use crate::{
     },
     ids::{
         DoorbellIndex,
+        GpuId,
         GpuVa,
         QueueId, //
     },
@@ -140,6 +141,7 @@ struct Scheduled {
 /// What CREATE_QUEUE tells user space.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Created {
+    pub(crate) gpu: GpuId,
     pub(crate) id: QueueId,
     /// Bytes from the start of the process's doorbell mapping to the queue's doorbell.
     pub(crate) doorbell_offset: u64,
@@ -493,6 +495,7 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> 
     let queue = make(process, device, properties)?;
     queue.write_new()?;
     let created = Created {
+        gpu: device.gpu_id(),
         id: queue.id()?,
         doorbell_offset: device.queues().doorbells(device)?.offset(queue.doorbell_id()),
     };
@@ -563,15 +566,20 @@ fn pin(
     let eop = node.generation().features.eop_buffer_bytes;
     let buffers = properties.buffers(node.save_sizes(), node.xccs(), eop);
     let buffers = buffers.ok_or(EINVAL)?;
-    let mut others = KVec::with_capacity(4, GFP_KERNEL)?;
-    let fixed = [Some(buffers.write_pointer), Some(buffers.read_pointer)];
-    for extent in fixed.into_iter().chain([buffers.eop, buffers.save_area]).flatten() {
-        others.push(wanted(extent)?, GFP_KERNEL)?;
+    let others = [
+        Some(buffers.write_pointer),
+        Some(buffers.read_pointer),
+        buffers.eop,
+        buffers.save_area,
+    ];
+    let mut pinned = KVec::with_capacity(others.len(), GFP_KERNEL)?;
+    for extent in others.into_iter().flatten() {
+        pinned.push(wanted(extent)?, GFP_KERNEL)?;
     }
     let vm = device.vm()?;
     Ok((
         QueueBuffers::get(vm.clone(), &[wanted(buffers.ring)?])?,
-        QueueBuffers::get(vm.clone(), &others)?,
+        QueueBuffers::get(vm.clone(), &pinned)?,
     ))
 }
 
