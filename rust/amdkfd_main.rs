@@ -5,15 +5,22 @@
 
 use kernel::prelude::*;
 
+mod doorbell;
 mod event;
+mod file;
 mod gfx;
 mod gpu;
 mod ids;
-mod kgd2kfd;
+mod interrupt;
+mod ioctl;
 mod kgd;
+mod kgd2kfd;
 mod linux;
+mod memory;
 mod mmap;
 mod oracle;
+mod process;
+mod queue;
 mod sched;
 mod topology;
 mod uapi;

@@ -8,6 +8,7 @@
 //! from an IP version to it: [`Generation::of`]. Formats are pure: they turn values into words and
 //! words into values, and touch neither registers nor memory of their own.
 
+pub(crate) mod cu_mask;
 pub(crate) mod field;
 mod gfx9_4_3;
 

@@ -11,6 +11,7 @@ use crate::{
         GpuId,
         IpVersion, //
     },
+    interrupt::Interrupts,
     kgd::{
         DeviceHandle,
         GpuFacts,
@@ -56,6 +57,7 @@ pub(crate) struct Node {
     partition: Partition,
     index: u32,
     local_memory: LocalMemory,
+    interrupts: Interrupts,
 }
 
 impl Node {
@@ -69,6 +71,7 @@ impl Node {
             partition,
             index,
             local_memory,
+            interrupts: Interrupts::new(id)?,
         };
         Ok(Arc::new(node, GFP_KERNEL)?)
     }
@@ -111,6 +114,11 @@ impl Node {
     /// How many there are.
     pub(crate) fn num_xcc(&self) -> u32 {
         self.partition.xcc_mask.count_ones()
+    }
+
+    /// Who is interrupted by it.
+    pub(crate) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
     }
 
     /// The sizes of its memory.

@@ -18,5 +18,7 @@ mod queue {
 }
 
 mod sched {
+    pub(crate) mod image;
+    pub(crate) mod ring;
     pub(crate) mod slots;
 }

@@ -15,5 +15,7 @@ pub(crate) mod platform;
 pub(crate) mod rcu_table;
 pub(crate) mod shared_pages;
 pub(crate) mod spinlock;
+pub(crate) mod task;
+pub(crate) mod timekeeping;
 pub(crate) mod wait;
 pub(crate) mod workqueue;

@@ -202,6 +202,16 @@ impl Drive {
         self.target_xcc
     }
 
+    /// Whether the hardware could not tell this from `other`.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let percentage = |share| if share == 0 { 0 } else { MAX_PERCENTAGE as u8 };
+        let all_alike = |drive: &Self| Self {
+            percentage: percentage(drive.percentage),
+            ..*drive
+        };
+        all_alike(self) == all_alike(other)
+    }
+
     /// Whether the queue is to be on the hardware at all.
     pub(crate) fn runs(&self) -> bool {
         self.ring.raw() != 0 && self.percentage > 0
