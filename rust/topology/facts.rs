@@ -45,10 +45,6 @@ const DRIVER: Driver = Driver {
     global_wave_sync: 0,
 };
 
-/// Bits of `ras_enabled`: `AMDGPU_RAS_BLOCK__UMC` and `AMDGPU_RAS_BLOCK__GFX`.
-const RAS_MEMORY: u32 = 1 << 0;
-const RAS_GRAPHICS: u32 = 1 << 2;
-
 /// What the `gpu_id` of a partition is made of.
 pub(super) fn identity(
     facts: &GpuFacts,
@@ -130,7 +126,7 @@ fn cache_sizes(facts: &GpuFacts) -> CacheSizes {
         second: facts.gc_tcc_size,
         // CAST: KiB of a cache.
         last: (facts.mall_size / 1024) as u32,
-        memory_partitions: facts.memory_partitions,
+        memory_partitions: facts.memory_partition_mode,
     }
 }
 
@@ -147,8 +143,8 @@ fn local_memory(facts: &GpuFacts, memory: &kgd::LocalMemory) -> LocalMemory {
 
 fn errors(facts: &GpuFacts) -> ErrorCorrection {
     ErrorCorrection {
-        graphics: facts.ras_enabled & RAS_GRAPHICS != 0,
-        memory: facts.ras_enabled & RAS_MEMORY != 0,
+        graphics: facts.ras_gfx,
+        memory: facts.ras_umc,
         events: facts.ras_enabled != 0,
     }
 }
