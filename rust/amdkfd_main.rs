@@ -14,6 +14,7 @@ mod ids;
 mod interrupt;
 mod ioctl;
 mod kgd;
+mod kgd2kfd;
 mod linux;
 mod memory;
 mod mmap;
@@ -34,12 +35,22 @@ module! {
 }
 
 /// The module. Fields are made from top to bottom and dropped in the same order.
-struct Amdkfd;
+struct Amdkfd {
+    _attachment: kgd2kfd::Attachment,
+    _processes: process::Processes,
+}
 
 impl kernel::Module for Amdkfd {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: first of all, and once: the module is initialised once.
         unsafe { gpu::init() };
-        Ok(Amdkfd)
+        // SAFETY: as above.
+        unsafe { kgd2kfd::init() };
+        // SAFETY: as above; it is dropped after the attachment, and a process pins the module.
+        let processes = unsafe { process::Processes::new() }?;
+        Ok(Amdkfd {
+            _attachment: kgd2kfd::Attachment::new()?,
+            _processes: processes,
+        })
     }
 }

@@ -143,13 +143,24 @@ impl IpVersion {
 
     /// From amdgpu's packed form, `IP_VERSION(major, minor, revision)`; variant bits are dropped.
     pub(crate) const fn from_packed(packed: u32) -> Self {
-        Self::new((packed >> 24) as u8, (packed >> 16) as u8, (packed >> 8) as u8)
+        Self::new(
+            (packed >> 24) as u8,
+            (packed >> 16) as u8,
+            (packed >> 8) as u8,
+        )
     }
 }
 
 impl core::fmt::Display for IpVersion {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(f, "{}.{}.{}", self.major, self.minor, self.revision)
+    }
+}
+
+#[cfg(CONFIG_RUST)]
+impl kernel::fmt::Display for IpVersion {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

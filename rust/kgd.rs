@@ -20,7 +20,6 @@ use kernel::prelude::*;
 
 pub(crate) mod amdgpu;
 mod bindings;
-mod mapping;
 mod owned;
 mod trap_handler;
 
@@ -29,13 +28,12 @@ pub(crate) use bindings::{
     bridge_facts as GpuFacts,
     bridge_local_memory as LocalMemory,
     bridge_partition as Partition,
-    bridge_tile_config as TileConfig,
-    bridge_vm_fault as VmFault, //
+    bridge_tile_config as TileConfig, //
 };
-pub(crate) use mapping::KernelMapping;
 pub(crate) use owned::{
     Doorbells,
     KernelBo,
+    KernelMapping,
     Memory,
     MemoryContext,
     PowerGuard,

@@ -62,10 +62,7 @@ impl Amdgpu {
     ///
     /// `adev` is a `struct amdgpu_device` that stays valid until the result and everything made
     /// through it is dropped. `resources` is null or a valid `struct kgd2kfd_shared_resources`.
-    pub(crate) unsafe fn new(
-        adev: NonNull<c_void>,
-        resources: *const c_void,
-    ) -> Result<Arc<Self>> {
+    pub(crate) unsafe fn new(adev: NonNull<c_void>, resources: *const c_void) -> Result<Arc<Self>> {
         let mut facts = GpuFacts::default();
         // SAFETY: `adev` and `resources` by this function's contract; `facts` is ours.
         to_result(unsafe { c::bridge_facts(adev.as_ptr().cast(), resources.cast(), &mut facts) })?;
@@ -144,9 +141,7 @@ impl KernelMemory for Amdgpu {
         let mut out = c::bridge_kernel_bo::default();
         let size = size as u64;
         // SAFETY: the device is valid, `out` is ours.
-        to_result(unsafe {
-            c::bridge_kernel_bo_alloc(self.adev(), size, domain, mqd, &mut out)
-        })?;
+        to_result(unsafe { c::bridge_kernel_bo_alloc(self.adev(), size, domain, mqd, &mut out) })?;
         let bo = BoHandle(NonNull::new(out.bo.cast()).ok_or(ENOMEM)?);
         match (GpuVa::new(out.gpu_addr), NonNull::new(out.cpu.cast())) {
             (Some(gpu_va), Some(cpu)) => Ok(RawKernelBo { bo, gpu_va, cpu }),
@@ -280,7 +275,11 @@ impl Vms for Amdgpu {
         unsafe { c::bridge_vm_flush_tlb(self.adev(), vm(handle), flush, xcc_mask) };
     }
 
-    fn get_queue_buffers(&self, handle: &VmHandle, wanted: &[QueueBuffer]) -> Result<KVec<BoHandle>> {
+    fn get_queue_buffers(
+        &self,
+        handle: &VmHandle,
+        wanted: &[QueueBuffer],
+    ) -> Result<KVec<BoHandle>> {
         let mut raw = KVec::with_capacity(wanted.len(), GFP_KERNEL)?;
         let mut buffers = KVec::with_capacity(wanted.len(), GFP_KERNEL)?;
         for buffer in wanted {
@@ -431,9 +430,7 @@ impl Hardware for Amdgpu {
         // SAFETY: the owner of `mqd` checked that `offset` lies inside.
         let mqd = unsafe { mqd.cpu.add(offset) }.as_ptr().cast();
         // SAFETY: the device is valid; `mqd` is an MQD of the device's generation (trait).
-        to_result(unsafe {
-            c::bridge_hiq_load(self.adev(), mqd, pipe, queue, doorbell.raw(), xcc)
-        })
+        to_result(unsafe { c::bridge_hiq_load(self.adev(), mqd, pipe, queue, doorbell.raw(), xcc) })
     }
 
     fn unmap_hiq(&self, doorbell: DoorbellIndex, xcc: u32) -> Result {
@@ -447,7 +444,10 @@ impl Hardware for Amdgpu {
     }
 
     fn dequeue_wait_counts(&self, wait_times: u32, sch_wave: u32, que_sleep: u32) -> RegisterWrite {
-        let mut write = RegisterWrite { offset: 0, value: 0 };
+        let mut write = RegisterWrite {
+            offset: 0,
+            value: 0,
+        };
         let (offset, value) = (&mut write.offset, &mut write.value);
         // SAFETY: the device is valid, the out pointers are ours.
         unsafe {

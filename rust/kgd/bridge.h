@@ -15,8 +15,6 @@ struct amdgpu_device;			/* amdgpu's device; opaque here */
 struct amdgpu_bo;			/* a buffer object of amdgpu's; opaque here */
 struct kgd_mem;				/* a buffer of a compute process; opaque here */
 struct kgd2kfd_shared_resources;	/* what amdgpu leaves to compute; opaque here */
-struct dma_fence;
-struct mm_struct;
 struct bridge_process;			/* what a process's VMs share: process info, eviction fence */
 struct bridge_vm;			/* one DRM file's VM, turned into a compute VM */
 
@@ -63,8 +61,9 @@ struct bridge_facts {
 	bool connected_to_cpu;
 	bool atomics;		/* PCIe AtomicOps may reach system memory */
 	bool large_bar_debug;	/* amdgpu.debug_mask forces a large BAR */
-	bool ras_enabled;
 	bool enable_mes;
+	u32 ras_enabled;	/* AMDGPU_RAS_BLOCK__* bits */
+	u32 aid_mask;		/* active interposer dies */
 
 	/* firmware */
 	u32 mec_fw_version;
@@ -191,19 +190,6 @@ int bridge_xgmi_bandwidth(struct amdgpu_device *adev, struct amdgpu_device *peer
 			  u32 *max_mbs);
 int bridge_pcie_bandwidth(struct amdgpu_device *adev, u32 *min_mbs, u32 *max_mbs);
 
-/* The last VM fault that the gfxhub latched; -ENOENT when there is none. */
-struct bridge_vm_fault {
-	u64 page_addr;
-	u32 vmid;
-	u32 mc_id;
-	u32 status;
-	bool prot_valid;
-	bool prot_read;
-	bool prot_write;
-	bool prot_exec;
-};
-int bridge_vm_fault(struct amdgpu_device *adev, struct bridge_vm_fault *out);
-
 /* Kernel buffers: pinned, mapped for the GPU (VMID 0) and for the CPU. */
 #define BRIDGE_DOMAIN_GTT	2	/* AMDGPU_GEM_DOMAIN_GTT */
 #define BRIDGE_DOMAIN_VRAM	4	/* AMDGPU_GEM_DOMAIN_VRAM */
@@ -236,8 +222,6 @@ int bridge_process_create(u16 context_id, struct bridge_process **out);
 void bridge_process_destroy(struct bridge_process *process);
 /* Signals the eviction fence: its buffers may move, or go. Returns true if it was signaled before. */
 bool bridge_process_signal_eviction_fence(struct bridge_process *process);
-/* Is it this process's current eviction fence? Never sleeps. */
-bool bridge_process_owns_fence(struct bridge_process *process, const struct dma_fence *fence);
 /* Brings evicted buffers back and arms a new eviction fence. */
 int bridge_process_restore(struct bridge_process *process);
 

@@ -24,6 +24,7 @@ use crate::ids::{
     Pasid, //
 };
 use core::{
+    marker::PhantomData,
     mem::ManuallyDrop,
     ptr::NonNull, //
 };
@@ -32,9 +33,145 @@ use kernel::{
     sync::Arc, //
 };
 
+/// Memory that the GPU reads and writes at the same time: `size` bytes that are accessed volatile only.
+struct Window<'a> {
+    cpu: NonNull<u8>,
+    size: usize,
+    owner: PhantomData<&'a ()>,
+}
+
+impl Window<'_> {
+    /// # Safety
+    ///
+    /// `size` bytes at `cpu`, page-aligned, must be readable and writable while the window lives, and
+    /// no reference may point into them.
+    unsafe fn new(cpu: NonNull<u8>, size: usize) -> Self {
+        Self {
+            cpu,
+            size,
+            owner: PhantomData,
+        }
+    }
+
+    /// Checks that `len` bytes at `offset` lie inside, and returns where.
+    fn range(&self, offset: usize, len: usize) -> Result<NonNull<u8>> {
+        let end = offset.checked_add(len).ok_or(EINVAL)?;
+        if end > self.size {
+            return Err(EINVAL);
+        }
+        // SAFETY: the memory is `size` bytes long (`new`), and `offset <= end <= size`.
+        Ok(unsafe { self.cpu.add(offset) })
+    }
+
+    /// As `range`, for a `T` that must be aligned there.
+    fn typed<T>(&self, offset: usize) -> Result<NonNull<T>> {
+        if offset % align_of::<T>() != 0 {
+            return Err(EINVAL);
+        }
+        Ok(self.range(offset, size_of::<T>())?.cast())
+    }
+
+    /// Reads a dword.
+    fn read_u32(&self, offset: usize) -> Result<u32> {
+        let at = self.typed::<u32>(offset)?;
+        // SAFETY: in range and aligned (`typed`); the memory is there (`new`); any bits are a `u32`.
+        Ok(unsafe { at.read_volatile() })
+    }
+
+    /// Reads a quadword.
+    fn read_u64(&self, offset: usize) -> Result<u64> {
+        let at = self.typed::<u64>(offset)?;
+        // SAFETY: as in `read_u32`.
+        Ok(unsafe { at.read_volatile() })
+    }
+
+    /// Writes a dword.
+    fn write_u32(&self, offset: usize, value: u32) -> Result {
+        let at = self.typed::<u32>(offset)?;
+        // SAFETY: in range and aligned (`typed`); the memory is there, and only accessed
+        // volatile (`new`).
+        unsafe { at.write_volatile(value) };
+        Ok(())
+    }
+
+    /// Writes a quadword.
+    fn write_u64(&self, offset: usize, value: u64) -> Result {
+        let at = self.typed::<u64>(offset)?;
+        // SAFETY: as in `write_u32`.
+        unsafe { at.write_volatile(value) };
+        Ok(())
+    }
+
+    /// Writes dwords one after another.
+    fn write_dwords(&self, offset: usize, dwords: &[u32]) -> Result {
+        for (index, &dword) in dwords.iter().enumerate() {
+            self.write_u32(offset + index * size_of::<u32>(), dword)?;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes one after another.
+    fn write_bytes(&self, offset: usize, bytes: &[u8]) -> Result {
+        let start = self.range(offset, bytes.len())?;
+        for (index, &byte) in bytes.iter().enumerate() {
+            // SAFETY: `range` checked the whole of it; volatile as in `write_u32`.
+            unsafe { start.add(index).write_volatile(byte) };
+        }
+        Ok(())
+    }
+
+    /// Sets `len` bytes to `byte`.
+    fn fill(&self, offset: usize, len: usize, byte: u8) -> Result {
+        let start = self.range(offset, len)?;
+        // SAFETY: `range` checked it. No reference into the buffer exists.
+        unsafe { start.write_bytes(byte, len) };
+        Ok(())
+    }
+}
+
+/// Gives an owner that has `fn window(&self) -> Window` the window's accesses.
+macro_rules! accessors {
+    ($owner:ident) => {
+        impl $owner {
+            /// Reads a dword. `EINVAL`, here and below: not aligned, or not inside.
+            pub(crate) fn read_u32(&self, offset: usize) -> Result<u32> {
+                self.window().read_u32(offset)
+            }
+
+            /// Reads a quadword.
+            pub(crate) fn read_u64(&self, offset: usize) -> Result<u64> {
+                self.window().read_u64(offset)
+            }
+
+            /// Writes a dword.
+            pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
+                self.window().write_u32(offset, value)
+            }
+
+            /// Writes a quadword.
+            pub(crate) fn write_u64(&self, offset: usize, value: u64) -> Result {
+                self.window().write_u64(offset, value)
+            }
+
+            /// Writes dwords one after another.
+            pub(crate) fn write_dwords(&self, offset: usize, dwords: &[u32]) -> Result {
+                self.window().write_dwords(offset, dwords)
+            }
+
+            /// Writes bytes one after another.
+            pub(crate) fn write_bytes(&self, offset: usize, bytes: &[u8]) -> Result {
+                self.window().write_bytes(offset, bytes)
+            }
+
+            /// Sets `len` bytes to `byte`.
+            pub(crate) fn fill(&self, offset: usize, len: usize, byte: u8) -> Result {
+                self.window().fill(offset, len, byte)
+            }
+        }
+    };
+}
+
 /// A kernel buffer: pinned, with an address for the GPU and one for the CPU.
-///
-/// All CPU access is volatile: the GPU reads and writes at the same time.
 pub(crate) struct KernelBo {
     kgd: Arc<dyn Kgd>,
     raw: ManuallyDrop<RawKernelBo>,
@@ -72,86 +209,18 @@ impl KernelBo {
         doorbell: DoorbellIndex,
         xcc: u32,
     ) -> Result {
-        self.range(offset, 1)?;
-        self.kgd.load_hiq(&self.raw, offset, position, doorbell, xcc)
+        self.window().range(offset, 1)?;
+        self.kgd
+            .load_hiq(&self.raw, offset, position, doorbell, xcc)
     }
 
-    /// Checks that `len` bytes at `offset` lie inside, and returns where.
-    fn range(&self, offset: usize, len: usize) -> Result<NonNull<u8>> {
-        let end = offset.checked_add(len).ok_or(EINVAL)?;
-        if end > self.size {
-            return Err(EINVAL);
-        }
-        // SAFETY: the mapping is `size` bytes long, and `offset <= end <= size`.
-        Ok(unsafe { self.raw.cpu.add(offset) })
-    }
-
-    /// As `range`, for a `T` that must be aligned there.
-    fn typed<T>(&self, offset: usize) -> Result<NonNull<T>> {
-        if offset % align_of::<T>() != 0 {
-            return Err(EINVAL);
-        }
-        Ok(self.range(offset, size_of::<T>())?.cast())
-    }
-
-    /// Reads a dword.
-    pub(crate) fn read_u32(&self, offset: usize) -> Result<u32> {
-        let at = self.typed::<u32>(offset)?;
-        // SAFETY: in range and aligned (`typed`); the mapping is page-aligned and lives as long as
-        // `self`; every bit pattern is a `u32`.
-        Ok(unsafe { at.read_volatile() })
-    }
-
-    /// Reads a quadword.
-    pub(crate) fn read_u64(&self, offset: usize) -> Result<u64> {
-        let at = self.typed::<u64>(offset)?;
-        // SAFETY: as in `read_u32`.
-        Ok(unsafe { at.read_volatile() })
-    }
-
-    /// Writes a dword.
-    pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
-        let at = self.typed::<u32>(offset)?;
-        // SAFETY: in range and aligned (`typed`); the mapping is writable and lives as long as
-        // `self`; no reference to it exists, only volatile accesses.
-        unsafe { at.write_volatile(value) };
-        Ok(())
-    }
-
-    /// Writes a quadword.
-    pub(crate) fn write_u64(&self, offset: usize, value: u64) -> Result {
-        let at = self.typed::<u64>(offset)?;
-        // SAFETY: as in `write_u32`.
-        unsafe { at.write_volatile(value) };
-        Ok(())
-    }
-
-    /// Writes dwords one after another.
-    pub(crate) fn write_dwords(&self, offset: usize, dwords: &[u32]) -> Result {
-        for (index, &dword) in dwords.iter().enumerate() {
-            self.write_u32(offset + index * size_of::<u32>(), dword)?;
-        }
-        Ok(())
-    }
-
-    /// Writes bytes one after another.
-    pub(crate) fn write_bytes(&self, offset: usize, bytes: &[u8]) -> Result {
-        let start = self.range(offset, bytes.len())?;
-        for (index, &byte) in bytes.iter().enumerate() {
-            // SAFETY: `range` checked the whole of it; volatile as in `write_u32`.
-            unsafe { start.add(index).write_volatile(byte) };
-        }
-        Ok(())
-    }
-
-    /// Sets `len` bytes to `byte`.
-    pub(crate) fn fill(&self, offset: usize, len: usize, byte: u8) -> Result {
-        let start = self.range(offset, len)?;
-        // SAFETY: `range` checked it. No reference into the buffer exists.
-        unsafe { start.write_bytes(byte, len) };
-        Ok(())
+    fn window(&self) -> Window<'_> {
+        // SAFETY: the mapping is `size` bytes long and lives as long as `self`.
+        unsafe { Window::new(self.raw.cpu, self.size) }
     }
 }
+
+accessors!(KernelBo);
 
 impl Drop for KernelBo {
     fn drop(&mut self) {
@@ -395,16 +464,6 @@ impl Memory {
         self.vm.kgd.sync_memory(&self.raw, interruptible)
     }
 
-    /// Maps a buffer in system memory for the kernel.
-    pub(crate) fn map_kernel(&self) -> Result<(NonNull<u8>, usize)> {
-        self.vm.kgd.map_kernel(&self.raw)
-    }
-
-    /// Ends that.
-    pub(crate) fn unmap_kernel(&self) {
-        self.vm.kgd.unmap_kernel(&self.raw);
-    }
-
     /// Returns a file descriptor of the current process.
     pub(crate) fn export_dmabuf(&self, flags: u32) -> Result<i32> {
         self.vm.kgd.export_dmabuf(&self.raw, flags)
@@ -420,6 +479,49 @@ impl Drop for Memory {
                 error
             );
         }
+    }
+}
+
+/// A process's buffer in system memory, mapped for the kernel too.
+pub(crate) struct KernelMapping {
+    memory: Arc<Memory>,
+    cpu: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: the mapping belongs to the buffer, which any thread may use.
+unsafe impl Send for KernelMapping {}
+// SAFETY: as above; all access is volatile (`Window`).
+unsafe impl Sync for KernelMapping {}
+
+impl KernelMapping {
+    /// Maps the whole of it.
+    pub(crate) fn new(memory: Arc<Memory>) -> Result<Self> {
+        let (cpu, size) = memory.vm.kgd.map_kernel(&memory.raw)?;
+        Ok(Self { memory, cpu, size })
+    }
+
+    /// Bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The buffer.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    fn window(&self) -> Window<'_> {
+        // SAFETY: the mapping is `size` bytes long and lives as long as `self`.
+        unsafe { Window::new(self.cpu, self.size) }
+    }
+}
+
+accessors!(KernelMapping);
+
+impl Drop for KernelMapping {
+    fn drop(&mut self) {
+        self.memory.vm.kgd.unmap_kernel(&self.memory.raw);
     }
 }
 
