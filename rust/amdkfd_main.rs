@@ -7,16 +7,22 @@ use kernel::prelude::*;
 
 mod doorbell;
 mod event;
+mod file;
 mod gfx;
 mod gpu;
 mod ids;
+mod interrupt;
+mod ioctl;
 mod kgd;
+mod kgd2kfd;
 mod linux;
+mod memory;
 mod mmap;
 mod oracle;
 mod process;
 mod queue;
 mod sched;
+mod topology;
 mod uapi;
 mod uapi_bindings;
 
@@ -29,12 +35,18 @@ module! {
 }
 
 /// The module. Fields are made from top to bottom and dropped in the same order.
-struct Amdkfd;
+struct Amdkfd {
+    _attachment: kgd2kfd::Attachment,
+}
 
 impl kernel::Module for Amdkfd {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: first of all, and once: the module is initialised once.
         unsafe { gpu::init() };
-        Ok(Amdkfd)
+        // SAFETY: as above.
+        unsafe { kgd2kfd::init() };
+        Ok(Amdkfd {
+            _attachment: kgd2kfd::Attachment::new()?,
+        })
     }
 }

@@ -70,8 +70,8 @@ const _: () = assert!(page::SLOTS == crate::uapi::KFD_SIGNAL_EVENT_LIMIT);
 pub(crate) enum SignalPage {
     /// Ours; user space maps it through /dev/kfd.
     Own(SharedPages),
-    /// A buffer that user space made and handed over, by the handle it named.
-    Buffer { mapping: KernelMapping, handle: u64 },
+    /// A buffer that user space made and handed over.
+    Buffer(KernelMapping),
 }
 
 impl SignalPage {
@@ -83,11 +83,11 @@ impl SignalPage {
     }
 
     /// A buffer of the user's. `EINVAL` if it is too small.
-    pub(crate) fn buffer(mapping: KernelMapping, handle: u64) -> Result<Self> {
+    pub(crate) fn buffer(mapping: KernelMapping) -> Result<Self> {
         if mapping.size() < page::PAGE_BYTES {
             return Err(EINVAL);
         }
-        let page = Self::Buffer { mapping, handle };
+        let page = Self::Buffer(mapping);
         page.clear();
         Ok(page)
     }
@@ -102,7 +102,7 @@ impl SignalPage {
     fn is_signalled(&self, id: u32) -> bool {
         let slot = match self {
             Self::Own(pages) => pages.read(id as usize),
-            Self::Buffer { mapping, .. } => mapping.read_u64(id as usize * 8).ok(),
+            Self::Buffer(mapping) => mapping.read_u64(id as usize * 8).ok(),
         };
         slot.is_some_and(|slot| slot != page::UNSIGNALLED)
     }
@@ -112,7 +112,7 @@ impl SignalPage {
         match self {
             Self::Own(pages) => pages.write(id as usize, page::UNSIGNALLED),
             // Cannot fail: `buffer` checked the size.
-            Self::Buffer { mapping, .. } => {
+            Self::Buffer(mapping) => {
                 let _ = mapping.write_u64(id as usize * 8, page::UNSIGNALLED);
             }
         }
@@ -122,7 +122,7 @@ impl SignalPage {
     fn slots(&self) -> u32 {
         match self {
             Self::Own(_) => (page::DEFAULT_MAPPED_BYTES / 8) as u32,
-            Self::Buffer { mapping, .. } => page::SLOTS.min((mapping.size() / 8) as u32),
+            Self::Buffer(mapping) => page::SLOTS.min((mapping.size() / 8) as u32),
         }
     }
 }
@@ -205,10 +205,7 @@ impl Events {
 
     /// DESTROY_EVENT: those who wait for it fail. `EINVAL` if there is no such event.
     pub(crate) fn destroy(&self, id: u32) -> Result {
-        let mut inner = self.inner.lock();
-        let Inner { waits, .. } = &mut *inner;
-        let _ = waits;
-        inner.remove(id).ok_or(EINVAL)
+        self.inner.lock().remove(id).ok_or(EINVAL)
     }
 
     /// SET_EVENT. `EINVAL` if there is no such event, or user space must not signal it.
@@ -242,14 +239,6 @@ impl Events {
         self.inner.lock().page.is_some()
     }
 
-    /// Whether the buffer with this handle is the signal page, and so must not be freed.
-    pub(crate) fn is_page(&self, wanted: u64) -> bool {
-        matches!(
-            self.inner.lock().page,
-            Some(SignalPage::Buffer { handle, .. }) if handle == wanted
-        )
-    }
-
     /// Takes the signal page away, when nobody signals any more.
     pub(crate) fn take_page(&self) -> Option<SignalPage> {
         self.inner.lock().page.take()
@@ -262,7 +251,7 @@ impl Events {
         }
         let address = match &self.inner.lock().page {
             Some(SignalPage::Own(pages)) => pages.physical_address(),
-            Some(SignalPage::Buffer { .. }) | None => return Err(EINVAL),
+            Some(SignalPage::Buffer(_)) | None => return Err(EINVAL),
         };
         vma.map_memory(address)?;
         // CAST: At most 4096.
@@ -483,6 +472,22 @@ impl News {
 
 const _: () = assert!(offset_of!(crate::uapi::kfd_event_data, __bindgen_anon_1) == 0);
 
+/// For tests, which have no GPU that signals and no user that waits.
+#[cfg(CONFIG_KUNIT = "y")]
+impl Events {
+    /// How often an event was signalled, plus one.
+    pub(crate) fn age(&self, id: u32) -> Option<u64> {
+        self.inner.lock().table_with(id).get_mut(id).map(|event| event.latch.age())
+    }
+
+    /// Writes to the slot of an event as a GPU does.
+    pub(crate) fn write_slot(&self, id: u32, value: u64) {
+        if let Some(SignalPage::Own(pages)) = &self.inner.lock().page {
+            pages.write(id as usize, value);
+        }
+    }
+}
+
 /// WAIT_EVENTS.
 impl Events {
     /// Waits. `timeout` is what is left of the time when a signal interrupts the wait.
@@ -641,5 +646,89 @@ impl Events {
                 inner.signal(link.event);
             }
         }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_events)]
+mod tests {
+    use super::*;
+    use crate::uapi::{
+        KFD_IOC_EVENT_HW_EXCEPTION,
+        KFD_IOC_EVENT_MEMORY,
+        KFD_IOC_EVENT_SIGNAL, //
+    };
+
+    fn signal_event(events: &Events) -> u32 {
+        events.create(KFD_IOC_EVENT_SIGNAL, Mode::Manual).unwrap().id
+    }
+
+    #[test]
+    fn signal_events_have_slots_and_others_do_not() {
+        let events = Events::new().unwrap();
+        let signal = events.create(KFD_IOC_EVENT_SIGNAL, Mode::Auto).unwrap();
+        let memory = events.create(KFD_IOC_EVENT_MEMORY, Mode::Auto).unwrap();
+        assert!(signal.has_slot && signal.id == 1);
+        assert!(!memory.has_slot && memory.id == table::FIRST_OTHER_ID);
+    }
+
+    #[test]
+    fn user_space_signals_signal_events_only() {
+        let events = Events::new().unwrap();
+        let signal = signal_event(&events);
+        let memory = events.create(KFD_IOC_EVENT_MEMORY, Mode::Auto).unwrap().id;
+        assert!(events.set(signal).is_ok() && events.reset(signal).is_ok());
+        assert_eq!(events.set(memory), Err(EINVAL));
+        assert_eq!(events.reset(memory), Err(EINVAL));
+        assert_eq!(events.set(0), Err(EINVAL));
+        assert_eq!(events.set(77), Err(EINVAL));
+    }
+
+    #[test]
+    fn a_destroyed_event_is_gone() {
+        let events = Events::new().unwrap();
+        let id = signal_event(&events);
+        assert!(events.destroy(id).is_ok());
+        assert_eq!(events.destroy(id), Err(EINVAL));
+        assert_eq!(events.set(id), Err(EINVAL));
+    }
+
+    #[test]
+    fn the_oldest_user_space_has_255_signal_events() {
+        let events = Events::new().unwrap();
+        for id in 1..256 {
+            assert_eq!(signal_event(&events), id);
+        }
+        let full = events.create(KFD_IOC_EVENT_SIGNAL, Mode::Auto);
+        assert_eq!(full.err(), Some(ENOSPC));
+    }
+
+    #[test]
+    fn a_useless_hint_finds_every_signalled_slot() {
+        let events = Events::new().unwrap();
+        let ids = [(); 3].map(|()| signal_event(&events));
+        events.write_slot(ids[0], 1);
+        events.write_slot(ids[2], 1);
+        events.signal_hinted(Hint::new(4000, 32));
+        assert_eq!(ids.map(|id| events.age(id)), [Some(2), Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn exceptions_reach_the_events_of_their_kind() {
+        let events = Events::new().unwrap();
+        let memory = events.create(KFD_IOC_EVENT_MEMORY, Mode::Auto).unwrap().id;
+        let reset = events.create(KFD_IOC_EVENT_HW_EXCEPTION, Mode::Auto).unwrap().id;
+        events.memory_exception(MemoryException { va: 0x1000, ..MemoryException::default() });
+        assert_eq!((events.age(memory), events.age(reset)), (Some(2), Some(1)));
+        events.hw_exception(HwException::default());
+        assert_eq!((events.age(memory), events.age(reset)), (Some(2), Some(2)));
+    }
+
+    #[test]
+    fn waits_that_need_not_sleep_end_at_once() {
+        let events = Events::new().unwrap();
+        let nothing = WaitRequest { records: 0, count: 0, all: true };
+        assert_eq!(events.wait(nothing, &mut { Timeout::NONE }), Ok(Outcome::Complete));
+        let too_many = WaitRequest { count: page::SLOTS + 1, ..nothing };
+        assert_eq!(events.wait(too_many, &mut { Timeout::NONE }), Err(ENOMEM));
     }
 }

@@ -7,7 +7,11 @@
 //! amdgpu takes the device away, which is after the last process has let go of them.
 
 use crate::{
-    ids::GpuId,
+    ids::{
+        GpuId,
+        IpVersion, //
+    },
+    interrupt::Interrupts,
     kgd::{
         DeviceHandle,
         GpuFacts,
@@ -53,6 +57,7 @@ pub(crate) struct Node {
     partition: Partition,
     index: u32,
     local_memory: LocalMemory,
+    interrupts: Interrupts,
 }
 
 impl Node {
@@ -66,6 +71,7 @@ impl Node {
             partition,
             index,
             local_memory,
+            interrupts: Interrupts::new(id)?,
         };
         Ok(Arc::new(node, GFP_KERNEL)?)
     }
@@ -110,9 +116,45 @@ impl Node {
         self.partition.xcc_mask.count_ones()
     }
 
+    /// Who is interrupted by it.
+    pub(crate) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+
     /// The sizes of its memory.
     pub(crate) fn local_memory(&self) -> &LocalMemory {
         &self.local_memory
+    }
+}
+
+/// Do we drive this generation, natively or (not yet at all) as a virtual function?
+pub(crate) fn supports(version: IpVersion, virtual_function: bool) -> bool {
+    version == IpVersion::new(9, 4, 3) && !virtual_function
+}
+
+/// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again.
+pub(crate) struct Served {
+    gpu: Arc<Gpu>,
+    nodes: KVec<Arc<Node>>,
+}
+
+impl Served {
+    /// Brings a device up, and makes its nodes known.
+    pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
+        let gpu = Gpu::new(kgd)?;
+        Ok(Self {
+            gpu,
+            nodes: KVec::new(),
+        })
+    }
+
+    /// An entry of the interrupt ring. Hard IRQ.
+    pub(crate) fn interrupt(&self, _entry: &[u32; 8]) {}
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        unregister(self.gpu.kgd.handle());
     }
 }
 

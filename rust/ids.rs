@@ -157,6 +157,13 @@ impl core::fmt::Display for IpVersion {
     }
 }
 
+#[cfg(CONFIG_RUST)]
+impl kernel::fmt::Display for IpVersion {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
 #[cfg_attr(CONFIG_RUST, kernel::prelude::kunit_tests(amdkfd_ids))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {

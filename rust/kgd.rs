@@ -22,6 +22,7 @@ pub(crate) mod amdgpu;
 mod bindings;
 mod mapping;
 mod owned;
+mod trap_handler;
 
 pub(crate) use bindings::{
     bridge_dmabuf_info as RawDmabufInfo,
@@ -42,6 +43,8 @@ pub(crate) use owned::{
     ResetGuard,
     Vm, //
 };
+
+pub(crate) use trap_handler::trap_handler;
 
 /// Which device: amdgpu's pointer, for identity only. Two handles are equal if the devices are.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -128,6 +131,8 @@ pub(crate) struct Bandwidth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XgmiLink {
     pub(crate) hops: u32,
+    /// The firmware lets the two reach each other's memory.
+    pub(crate) sharing: bool,
     pub(crate) bandwidth: Bandwidth,
 }
 

@@ -10,6 +10,7 @@
 
 mod gfx;
 mod ids;
+mod topology;
 
 
 mod queue {

@@ -24,11 +24,13 @@ pub(crate) use registry::{
     open,
     restore_mm,
     shut_down,
-    with_pasid, //
+    with_pasid,
+    work_queue, //
 };
 
 use crate::{
     event::Events,
+    gfx::Generation,
     gpu::{
         self,
         Node, //
@@ -42,6 +44,10 @@ use crate::{
         mmu_notifier::AddressSpaceUser,
         module::ModuleRef,
         workqueue::Deferred, //
+    },
+    queue::{
+        QueueIds,
+        MAX_IDS, //
     },
 };
 use kernel::{
@@ -119,6 +125,7 @@ impl MemoryState {
 pub(crate) struct Process {
     devices: KVec<Arc<ProcessDevice>>,
     events: Arc<Events>,
+    queue_ids: Arc<QueueIds>,
     #[pin]
     memory: Mutex<MemoryState>,
     #[pin]
@@ -150,6 +157,7 @@ impl Process {
         let process = try_pin_init!(Self {
             devices,
             events,
+            queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL)?,
             memory <- new_mutex!(MemoryState { context: None }, "amdkfd::Process::memory"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
             mm,
@@ -186,6 +194,11 @@ impl Process {
         &self.events
     }
 
+    /// The names of the process's queues, over all GPUs.
+    pub(crate) fn queue_ids(&self) -> &Arc<QueueIds> {
+        &self.queue_ids
+    }
+
     /// The leader of the thread group that opened /dev/kfd.
     pub(crate) fn lead(&self) -> &Task {
         &self.lead
@@ -193,12 +206,11 @@ impl Process {
 
     /// Whether the current task belongs to the thread group that opened /dev/kfd.
     pub(crate) fn is_current(&self) -> bool {
-        let leader: &Task = kernel::current!().group_leader();
-        core::ptr::eq(leader, &*self.lead)
+        core::ptr::eq::<Task>(kernel::current!().group_leader(), &*self.lead)
     }
 
     /// The lock of ioctls that change the process's memory.
-    pub(crate) fn lock_memory(&self) -> MutexGuard<'_, MemoryState> {
+    pub(crate) fn memory_lock(&self) -> MutexGuard<'_, MemoryState> {
         self.memory.lock()
     }
 
@@ -255,19 +267,19 @@ impl Process {
             return;
         }
         for device in &self.devices {
-            device.queues().quiesce(self, device);
+            device.queues().quiesce(device);
         }
         self.events.shut_down();
     }
 
     /// Takes the process's queues off all GPUs until as many calls of [`Process::restore`] follow.
-    /// If one GPU fails, the others have theirs back.
+    /// All or none: if one GPU does not obey, the queues are restored.
     pub(crate) fn evict(&self) -> Result {
         for (index, device) in self.devices.iter().enumerate() {
-            if let Err(error) = device.queues().evict(self, device) {
-                for device in self.devices.iter().take(index) {
-                    // The queues stay evicted, and the GPU is being reset: nothing to add.
-                    let _ = device.queues().restore(self, device);
+            if let Err(error) = device.queues().evict(device) {
+                for device in self.devices.iter().take(index + 1) {
+                    // The scheduler has said what is wrong with the GPU.
+                    let _ = device.queues().restore(device);
                 }
                 return Err(error);
             }
@@ -279,7 +291,7 @@ impl Process {
     pub(crate) fn restore(&self) -> Result {
         let mut result = Ok(());
         for device in &self.devices {
-            result = result.and(device.queues().restore(self, device));
+            result = result.and(device.queues().restore(device));
         }
         result
     }
@@ -303,14 +315,14 @@ impl PinnedDrop for Process {
         // The signal page is the mapping of a buffer.
         drop(self.events.take_page());
         for device in &self.devices {
-            device.buffers().clear(&self, device);
+            device.buffers().clear(&self);
         }
     }
 }
 
 /// Whether a new process retries faulting accesses: if all its GPUs were set up for that at boot.
 fn xnack_by_default(devices: &[Arc<ProcessDevice>]) -> bool {
-    devices.iter().all(|device| device.node().facts().noretry == 0)
+    devices.iter().all(|device| !device.node().facts().noretry)
 }
 
 /// The process is alive and stays so.
@@ -335,5 +347,6 @@ impl Alive<'_> {
 
 /// Whether `node` can run processes with and without retry side by side.
 pub(crate) fn xnack_is_a_choice(node: &Node) -> bool {
-    node.generation().features.xnack_per_process && node.facts().is_vf == 0
+    let generation = Generation::of(node.facts().gc());
+    generation.is_ok_and(|known| known.features.xnack_per_process) && !node.facts().is_vf
 }

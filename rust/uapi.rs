@@ -88,6 +88,11 @@ user_structs! {
     kfd_process_device_apertures
 }
 
+const _: () = assert!(size_of::<kfd_process_device_apertures>() == 7 * size_of::<u64>());
+
+// SAFETY: Six 64-bit integers and two 32-bit ones: there is no padding (see the size above).
+unsafe impl AsBytes for kfd_process_device_apertures {}
+
 // SAFETY: For the ioctl without arguments.
 unsafe impl UserStruct for () {}
 
@@ -126,6 +131,8 @@ const _: () = {
 
 // SAFETY: Integers without padding.
 unsafe impl FromBytes for EventRecord {}
+// SAFETY: As above.
+unsafe impl AsBytes for EventRecord {}
 
 impl EventRecord {
     /// Which event.
@@ -140,10 +147,7 @@ impl EventRecord {
 
     /// Reads as many records as `records` has.
     pub(crate) fn read(from: &mut UserSliceReader, records: &mut [Self]) -> Result {
-        let len = size_of_val(records);
-        // SAFETY: The bytes of `records`, all of them initialised, and any bytes are valid records.
-        let bytes = unsafe { core::slice::from_raw_parts_mut(records.as_mut_ptr().cast(), len) };
-        from.read_slice(bytes)
+        from.read_slice(records.as_bytes_mut())
     }
 }
 

@@ -15,10 +15,15 @@
 #include "amdgpu_xgmi.h"
 #include "kfd_priv.h"
 
+/* amdgpu.h names amdgpu. */
+#undef pr_fmt
+#define pr_fmt(fmt) "amdkfd: " fmt
+
 /* Declared in the C files of amdgpu that use them. */
 extern const char *amdgpu_asic_name[];
 extern const struct kfd2kgd_calls gc_9_4_3_kfd2kgd;
 extern struct pci_driver amdgpu_kms_pci_driver;
+extern struct workqueue_struct *kfd_process_wq;
 
 #define FUNCTION(name) DECLARE_STATIC_CALL(bound_##name, name);
 #define OBJECT(name) extern typeof(name) *bound_##name;

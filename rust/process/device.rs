@@ -81,12 +81,12 @@ pub(crate) struct ProcessDevice {
 impl ProcessDevice {
     /// A process on `node`, without a VM.
     pub(super) fn new(node: Arc<Node>) -> Result<Arc<Self>> {
-        let facts = node.facts();
+        let apertures = Apertures::gfx9(node.facts().gpuvm_size, node.facts().max_pfn);
         let device = try_pin_init!(Self {
             queues <- Queues::new(),
             buffers <- Buffers::new(),
             vm: SetOnce::new(),
-            apertures: Apertures::gfx9(facts.gpuvm_size, facts.max_pfn),
+            apertures,
             policy: Atomic::new(0),
             scratch_backing: Atomic::new(0),
             user_tba: Atomic::new(0),
@@ -138,9 +138,9 @@ impl ProcessDevice {
         let power = PowerGuard::new(kgd.clone())?;
         let vm = Arc::new(Vm::acquire(kgd.clone(), context, drm_fd)?, GFP_KERNEL)?;
         let facts = self.node.facts();
-        let code = trap_handler(facts.gc()).filter(|_| facts.cwsr_enable != 0);
+        let code = trap_handler(facts.gc()).filter(|_| facts.cwsr_enable);
         let trap = code.map(|code| TrapMemory::new(&vm, self.apertures.trap, code)).transpose()?;
-        let interrupts = self.node.events().insert(vm.pasid().raw(), events.clone())?;
+        let interrupts = self.node.interrupts().register(vm.pasid(), events.clone())?;
         self.vm.populate(DeviceVm { interrupts, trap, vm, power });
         Ok(())
     }

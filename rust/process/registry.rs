@@ -118,6 +118,12 @@ pub(crate) unsafe fn shut_down() {
     unsafe { REGISTRY.exit() };
 }
 
+/// Where work for processes is done that must not be done on the spot; it is finished before the
+/// module goes.
+pub(crate) fn work_queue() -> Option<&'static OwnedQueue> {
+    Some(&REGISTRY.get()?.teardown)
+}
+
 /// How many processes there are, those included whose memory is still being given back.
 pub(crate) fn live() -> u32 {
     REGISTRY.get().map_or(0, |registry| registry.live.load(Relaxed))
