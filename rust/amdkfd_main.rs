@@ -37,6 +37,7 @@ module! {
 /// The module. Fields are made from top to bottom and dropped in the same order.
 struct Amdkfd {
     _attachment: kgd2kfd::Attachment,
+    _processes: process::Processes,
 }
 
 impl kernel::Module for Amdkfd {
@@ -45,8 +46,11 @@ impl kernel::Module for Amdkfd {
         unsafe { gpu::init() };
         // SAFETY: as above.
         unsafe { kgd2kfd::init() };
+        // SAFETY: as above; it is dropped after the attachment, and a process pins the module.
+        let processes = unsafe { process::Processes::new() }?;
         Ok(Amdkfd {
             _attachment: kgd2kfd::Attachment::new()?,
+            _processes: processes,
         })
     }
 }

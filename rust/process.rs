@@ -13,19 +13,20 @@
 
 pub(crate) mod apertures;
 pub(crate) mod device;
+mod eviction;
 mod registry;
 mod trap;
 
 pub(crate) use device::ProcessDevice;
 pub(crate) use registry::{
     evict_mm,
-    init,
     live,
     open,
     restore_mm,
-    shut_down,
+    schedule_eviction,
     with_pasid,
-    work_queue, //
+    work_queue,
+    Processes, //
 };
 
 use crate::{
@@ -50,6 +51,7 @@ use crate::{
         MAX_IDS, //
     },
 };
+use eviction::Evictor;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -113,13 +115,6 @@ pub(crate) struct MemoryState {
     context: Option<Arc<MemoryContext>>,
 }
 
-impl MemoryState {
-    /// The context, if there is a VM.
-    pub(crate) fn context(&self) -> Option<&Arc<MemoryContext>> {
-        self.context.as_ref()
-    }
-}
-
 /// A process. Fields are dropped from top to bottom, after `drop` has emptied them.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Process {
@@ -130,6 +125,7 @@ pub(crate) struct Process {
     memory: Mutex<MemoryState>,
     #[pin]
     inner: Mutex<Inner>,
+    evictor: Arc<Evictor>,
     mm: MmId,
     lead: ARef<Task>,
     context: u16,
@@ -160,6 +156,7 @@ impl Process {
             queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL)?,
             memory <- new_mutex!(MemoryState { context: None }, "amdkfd::Process::memory"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
+            evictor: Evictor::new(mm)?,
             mm,
             lead,
             context: PRIMARY_CONTEXT,
@@ -285,6 +282,16 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is alive at the moment.
+    fn is_alive(&self) -> bool {
+        self.inner.lock().lifecycle == Lifecycle::Alive
+    }
+
+    /// What the VMs of the process share, if it has one.
+    fn context(&self) -> Option<Arc<MemoryContext>> {
+        self.memory.lock().context.clone()
     }
 
     /// Undoes [`Process::evict`]. Tries all GPUs, and returns the first error.

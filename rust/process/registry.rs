@@ -97,25 +97,30 @@ pub(super) fn get() -> Result<&'static Registry> {
     REGISTRY.get().ok_or(ENODEV)
 }
 
-/// Makes the registry.
-///
-/// # Safety
-///
-/// Once, before anything else in this room, and never at the same time as `shut_down`.
-pub(crate) unsafe fn init() -> Result {
-    // SAFETY: By this function's own contract.
-    unsafe { REGISTRY.init(Registry::new()) }
+/// The registry, as long as this lives. Dropping it waits for the processes that are on their way
+/// out.
+pub(crate) struct Processes(());
+
+impl Processes {
+    /// Makes the registry.
+    ///
+    /// # Safety
+    ///
+    /// Once. It is dropped when /dev/kfd is gone, no process is in the registry, and nobody calls
+    /// into this room any more.
+    pub(crate) unsafe fn new() -> Result<Self> {
+        // SAFETY: By this function's own contract.
+        unsafe { REGISTRY.init(Registry::new()) }?;
+        Ok(Self(()))
+    }
 }
 
-/// Ends the registry: waits until the processes that are on their way out are gone.
-///
-/// # Safety
-///
-/// /dev/kfd is gone, no process is in the table, and nobody calls into this room any more.
-pub(crate) unsafe fn shut_down() {
-    mmu_notifier::synchronize();
-    // SAFETY: By this function's own contract. Dropping the queue runs what is left on it.
-    unsafe { REGISTRY.exit() };
+impl Drop for Processes {
+    fn drop(&mut self) {
+        mmu_notifier::synchronize();
+        // SAFETY: By the contract of `new`. Dropping the queue runs what is left on it.
+        unsafe { REGISTRY.exit() };
+    }
 }
 
 /// Where work for processes is done that must not be done on the spot; it is finished before the
@@ -181,6 +186,14 @@ pub(crate) fn of_mm(mm: MmId) -> Option<ProcessRef> {
 /// address space has no process. May run under reclaim.
 pub(crate) fn evict_mm(mm: MmId) -> Result {
     of_mm(mm).ok_or(ESRCH)?.evict()
+}
+
+/// amdgpu wants to move buffers of the process, and waits until its eviction fence is signalled:
+/// that is left to a worker. `ESRCH` if there is no such process. Legal in any context.
+pub(crate) fn schedule_eviction(mm: MmId, context: u16, fence: u64) -> Result {
+    let process = of_mm(mm).filter(|process| process.context == context).ok_or(ESRCH)?;
+    process.evictor.request(fence);
+    Ok(())
 }
 
 /// Undoes [`evict_mm`].
