@@ -20,7 +20,6 @@ use kernel::prelude::*;
 
 pub(crate) mod amdgpu;
 mod bindings;
-mod mapping;
 mod owned;
 mod trap_handler;
 
@@ -31,7 +30,6 @@ pub(crate) use bindings::{
     bridge_partition as Partition,
     bridge_tile_config as TileConfig, //
 };
-pub(crate) use mapping::KernelMapping;
 pub(crate) use owned::{
     Doorbells,
     KernelBo,
