@@ -128,10 +128,15 @@ unsafe impl<T: Send + Sync> Sync for Directory<T> {}
 
 impl<T: Show> Directory<T> {
     /// A directory below that of a device, which the caller keeps until this one is dropped.
-    pub(crate) fn below_device(device: &Device, name: fmt::Arguments<'_>) -> Result<Self> {
-        let device = device.as_raw();
+    pub(crate) fn below_device(
+        device: &Device,
+        name: fmt::Arguments<'_>,
+        files: Files<T>,
+    ) -> Result<Self> {
+        // CAST: `Device` is a transparent wrapper of a `struct device` that C may change.
+        let device = (&raw const *device).cast_mut().cast::<bindings::device>();
         // SAFETY: The device is valid, and so is the kobject in it.
-        Self::below(unsafe { &raw mut (*device).kobj }, name, Files::new())
+        Self::below(unsafe { &raw mut (*device).kobj }, name, files)
     }
 
     /// A directory in this one.

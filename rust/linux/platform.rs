@@ -92,5 +92,6 @@ pub(crate) fn memory_modules() -> (u32, u32) {
 /// The highest clock of the first CPU in MHz; 0 without frequency scaling.
 pub(crate) fn cpu_max_mhz() -> u32 {
     // SAFETY: CPU 0 is there.
-    unsafe { bindings::cpufreq_quick_get_max(0) } / 1000
+    let khz = unsafe { bindings::cpufreq_quick_get_max(0) };
+    khz / 1000
 }

@@ -71,17 +71,49 @@ pub(crate) fn link(node_from: u32, node_to: u32, distance: u32, amd: bool) -> Li
     }
 }
 
-/// The machine's maker, from the header of the ACPI table `DSDT`.
-pub(crate) fn system(oem: [u8; 6], table: [u8; 8], revision: u8) -> System {
-    let mut id = [0; 8];
-    for (to, from) in id.iter_mut().zip(oem) {
+/// Some bytes of a table.
+fn field<const N: usize>(table: &[u8], offset: usize) -> Option<[u8; N]> {
+    table.get(offset..)?.first_chunk().copied()
+}
+
+/// The machine's maker, from the header of the ACPI table `DSDT`. `None`: that is cut short.
+pub(crate) fn system(table: &[u8]) -> Option<System> {
+    let [revision] = field(table, 8)?;
+    let maker: [u8; 6] = field(table, 10)?;
+    let mut platform_id = [0; 8];
+    for (to, from) in platform_id.iter_mut().zip(maker) {
         *to = from;
     }
-    System {
-        platform_oem: u64::from_le_bytes(table),
-        platform_id: u64::from_le_bytes(id),
+    Some(System {
+        platform_oem: u64::from_le_bytes(field(table, 16)?),
+        platform_id: u64::from_le_bytes(platform_id),
         platform_rev: revision.into(),
+    })
+}
+
+/// The proximity domain of a PCI device in the ACPI table `SRAT`: that of its Generic Initiator
+/// structure. `slot` is bus, device and function.
+pub(crate) fn affinity(table: &[u8], segment: u32, slot: u32) -> Option<u32> {
+    /// Bytes before the first structure.
+    const HEADER: usize = 48;
+    /// Type of the structure, and of a device handle that names a PCI device.
+    const GENERIC_INITIATOR: u8 = 5;
+    const PCI_HANDLE: u8 = 1;
+
+    let mut rest = table.get(HEADER..)?;
+    while let [kind, length, ..] = *rest {
+        let structure = rest.get(..usize::from(length))?;
+        if kind == GENERIC_INITIATOR && field(structure, 3)? == [PCI_HANDLE] {
+            let found = (field(structure, 8)?, field(structure, 10)?);
+            let found = (u16::from_le_bytes(found.0), u16::from_le_bytes(found.1));
+            if (u32::from(found.0), u32::from(found.1)) == (segment, slot) {
+                return Some(u32::from_le_bytes(field(structure, 4)?));
+            }
+        }
+        // A structure has a length, or the table is broken.
+        rest = rest.get(usize::from(length).max(2)..)?;
     }
+    None
 }
 
 #[cfg_attr(CONFIG_RUST, kernel::prelude::kunit_tests(amdkfd_topology_cpu))]
@@ -92,10 +124,39 @@ mod tests {
 
     #[test]
     fn the_maker_reads_as_numbers() {
-        let system = system(*b"BOCHS ", *b"BXPC    ", 1);
+        let header = *b"DSDT\x24\0\0\0\x01\0BOCHS BXPC    \x01\0\0\0BXPC\x01\0\0\0";
+        let system = system(&header).unwrap();
         assert_eq!(system.platform_id, 0x2053_4843_4f42);
         assert_eq!(system.platform_oem, 0x2020_2020_4350_5842);
         assert_eq!(system.platform_rev, 1);
+        assert_eq!(super::system(&header[..20]), None);
+    }
+
+    /// An affinity table with one structure of another kind before the device's.
+    fn affinities() -> [u8; 48 + 16 + 32] {
+        let mut table = [0; 48 + 16 + 32];
+        table[48] = 0;
+        table[49] = 16;
+        let structure = [5, 32, 0, 1, 3, 0, 0, 0, 0, 0, 0x08, 0x43];
+        table[64..64 + structure.len()].copy_from_slice(&structure);
+        table
+    }
+
+    #[test]
+    fn a_device_is_found_in_the_table_of_affinities() {
+        assert_eq!(affinity(&affinities(), 0, 0x4308), Some(3));
+        assert_eq!(affinity(&affinities(), 0, 0x4300), None);
+        assert_eq!(affinity(&affinities(), 1, 0x4308), None);
+    }
+
+    #[test]
+    fn a_broken_table_of_affinities_names_nothing() {
+        let mut table = affinities();
+        table[49] = 0;
+        assert_eq!(affinity(&table, 0, 0x1234), None);
+        table[49] = 255;
+        assert_eq!(affinity(&table, 0, 0x4308), None);
+        assert_eq!(affinity(&table[..40], 0, 0x4308), None);
     }
 
     #[test]

@@ -135,6 +135,8 @@ pub(crate) struct Links {
     pub(crate) numa: Option<u32>,
     /// How GPU and CPU are connected.
     pub(crate) host: HostLink,
+    /// The CPU's caches see what the GPU does.
+    pub(crate) coherent: bool,
     /// The GPU may make atomic accesses to the CPU's memory.
     pub(crate) atomics: bool,
     /// Others may make atomic accesses to the GPU's memory (PCIe AtomicOp completer).
@@ -149,9 +151,7 @@ pub(crate) struct Links {
 pub(crate) enum HostLink {
     /// Least and most MB/s.
     PciExpress { bandwidth: (u32, u32) },
-    /// xGMI between packages.
-    Xgmi { bandwidth: (u32, u32) },
-    /// Both are on one package.
+    /// Both are on one package. (gfx9.4.3 has no other link to a CPU but these two.)
     Package,
 }
 
@@ -298,24 +298,20 @@ impl Description<'_> {
     pub(crate) fn hive(&self) -> u64 {
         match self.links.host {
             HostLink::PciExpress { .. } => self.links.hive,
-            HostLink::Xgmi { .. } | HostLink::Package if self.links.hive != 0 => self.links.hive,
-            HostLink::Xgmi { .. } | HostLink::Package => {
-                u64::from(self.identity.bus << 8 | self.identity.devfn)
-            }
+            HostLink::Package if self.links.hive != 0 => self.links.hive,
+            HostLink::Package => u64::from(self.identity.bus << 8 | self.identity.devfn),
         }
     }
 
     fn capability(&self) -> u32 {
         let errors = self.errors;
-        let coherent = self.memory.shared_with_cpu
-            || matches!(self.links.host, HostLink::Xgmi { .. });
         let reset = self.driver.queue_reset && self.features.per_queue_reset;
         cap::DOORBELL_TYPE_2_0 << cap::DOORBELL_TYPE_TOTALBITS_SHIFT
             | self.asic_revision << cap::ASIC_REVISION_SHIFT & cap::ASIC_REVISION_MASK
             | when(errors.graphics, cap::SRAM_EDCSUPPORTED)
             | when(errors.memory, cap::MEM_EDCSUPPORTED)
             | when(errors.events, cap::RASEVENTNOTIFY)
-            | when(coherent, cap::FLAGS_COHERENTHOSTACCESS)
+            | when(self.links.coherent, cap::FLAGS_COHERENTHOSTACCESS)
             | when(self.driver.svm, cap::SVMAPI_SUPPORTED)
             | when(reset, cap::PER_QUEUE_RESET_SUPPORTED)
             | when(self.driver.debugger, self.debugger())

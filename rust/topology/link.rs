@@ -57,7 +57,6 @@ impl HostLink {
     fn carrier(self) -> Carrier {
         let (kind, weight, bandwidth) = match self {
             Self::PciExpress { bandwidth } => (LinkKind::PciExpress, WEIGHT_PCI, bandwidth),
-            Self::Xgmi { bandwidth } => (LinkKind::Xgmi, WEIGHT_XGMI, bandwidth),
             Self::Package => {
                 (LinkKind::Xgmi, WEIGHT_ON_PACKAGE, (ON_PACKAGE_MBS, ON_PACKAGE_MBS))
             }
