@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! amdkfd: AMD's compute driver, attached to a stock amdgpu. The module's root: what there is, and
-//! in which order it starts.
+//! in which order it starts and ends.
 
 use kernel::prelude::*;
 
@@ -13,6 +13,7 @@ mod gpu;
 mod ids;
 mod interrupt;
 mod ioctl;
+mod kfd;
 mod kgd;
 mod kgd2kfd;
 mod linux;
@@ -34,21 +35,41 @@ module! {
     license: "GPL",
 }
 
-/// The module. Fields are made from top to bottom and dropped in the same order.
+/// The module. Fields are dropped from top to bottom: first we let go of amdgpu.
 struct Amdkfd {
     _attachment: kgd2kfd::Attachment,
-    _processes: process::Processes,
+    _processes: Processes,
+}
+
+/// The registry of processes is up.
+struct Processes;
+
+impl Processes {
+    fn new() -> Result<Self> {
+        // SAFETY: once, and before /dev/kfd exists.
+        unsafe { process::init() }?;
+        Ok(Self)
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        // SAFETY: dropped after the attachment: /dev/kfd is gone, and each process held a reference
+        // to the module.
+        unsafe { process::shut_down() };
+    }
 }
 
 impl kernel::Module for Amdkfd {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         // SAFETY: first of all, and once: the module is initialised once.
-        unsafe { gpu::init() };
-        // SAFETY: as above.
-        unsafe { kgd2kfd::init() };
-        // SAFETY: as above; it is dropped after the attachment, and a process pins the module.
-        let processes = unsafe { process::Processes::new() }?;
-        Ok(Amdkfd {
+        unsafe {
+            gpu::init();
+            kfd::init();
+            kgd2kfd::init();
+        }
+        let processes = Processes::new()?;
+        Ok(Self {
             _attachment: kgd2kfd::Attachment::new()?,
             _processes: processes,
         })

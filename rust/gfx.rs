@@ -11,6 +11,8 @@
 pub(crate) mod cu_mask;
 pub(crate) mod field;
 mod gfx9_4_3;
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+pub(crate) mod testing;
 
 use crate::ids::{
     DoorbellIndex,
@@ -352,7 +354,7 @@ pub(crate) struct MapQueue {
 }
 
 /// A list of processes and queues in memory (RUN_LIST).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunList {
     pub(crate) address: GpuVa,
     pub(crate) dwords: u32,
@@ -401,11 +403,23 @@ pub(crate) enum Interrupt {
     /// A copy queue executed TRAP; 28 bits of context.
     SdmaTrap { pasid: Pasid, context_id: u32 },
     /// A wave executed S_SENDMSG; 24 bits of data.
-    WaveMessage { pasid: Pasid, data: u32, privileged: bool },
+    WaveMessage {
+        pasid: Pasid,
+        data: u32,
+        privileged: bool,
+    },
     /// A wave did what it must not.
-    WaveError { pasid: Pasid, data: u32, error: WaveError },
+    WaveError {
+        pasid: Pasid,
+        data: u32,
+        error: WaveError,
+    },
     /// The command processor met a packet it does not know; an exception code of the debugger ABI.
-    BadPacket { pasid: Pasid, doorbell: u32, exception: u32 },
+    BadPacket {
+        pasid: Pasid,
+        doorbell: u32,
+        exception: u32,
+    },
     /// A memory access failed.
     VmFault {
         pasid: Pasid,
@@ -419,7 +433,11 @@ pub(crate) enum Interrupt {
     /// Data that memory had marked as lost was consumed by `client`.
     Poison { pasid: Pasid, client: u8 },
     /// A shader engine reports about itself (overflows, thread trace).
-    SqAuto { pasid: Pasid, status: u32, data: u32 },
+    SqAuto {
+        pasid: Pasid,
+        status: u32,
+        data: u32,
+    },
     /// The entry that a driver puts into the ring to see all before it delivered.
     Fence { pasid: Pasid },
 }
@@ -461,5 +479,39 @@ impl IhSource {
         let vmid = 1u32.checked_shl(self.vmid.raw().into()).unwrap_or(0);
         let node = 1u32.checked_shl(self.node).unwrap_or(0);
         node_bitmap & node != 0 && (self.fence || vmid_mask & vmid != 0)
+    }
+}
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
+    use super::*;
+
+    #[test]
+    fn only_known_generations_are_served() {
+        let target = |gc| Generation::of(gc).map(|known| known.features.gfx_target_version);
+        assert_eq!(target(IpVersion::new(9, 4, 3)), Ok(90402));
+        for gc in [(9, 4, 2), (9, 4, 4), (9, 5, 0), (11, 0, 0), (0, 0, 0)] {
+            let gc = IpVersion::new(gc.0, gc.1, gc.2);
+            assert_eq!(target(gc), Err(UnknownGeneration(gc)));
+        }
+    }
+
+    #[test]
+    fn save_areas_follow_the_compute_units() {
+        let sizes = |cus, engines| {
+            let generation = Generation::of(IpVersion::new(9, 4, 3));
+            generation.map(|known| known.features.context_save.sizes(cus, engines))
+        };
+        // 38 units an XCC: an MI300X.
+        let expected = ContextSaveSizes {
+            control_stack: 0x3000,
+            area: 0x3000 + 38 * 0x95000,
+            debug: 1520 * 32,
+        };
+        assert_eq!(sizes(38, 4), Ok(expected));
+        // More waves than the engines can count.
+        assert_eq!(sizes(60, 4).map(|sizes| sizes.debug), Ok(2048 * 32));
     }
 }

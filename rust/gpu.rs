@@ -7,6 +7,7 @@
 //! amdgpu takes the device away, which is after the last process has let go of them.
 
 use crate::{
+    gfx::Generation,
     ids::{
         GpuId,
         IpVersion, //
@@ -19,6 +20,8 @@ use crate::{
         LocalMemory,
         Partition, //
     },
+    queue::NodeQueues,
+    topology, //
 };
 use kernel::{
     prelude::*,
@@ -31,17 +34,24 @@ use kernel::{
 /// One amdgpu device.
 pub(crate) struct Gpu {
     kgd: Arc<dyn Kgd>,
+    generation: &'static Generation,
 }
 
 impl Gpu {
-    /// The device that `kgd` stands for.
+    /// The device that `kgd` stands for. `ENODEV`: a generation that we do not drive.
     pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self { kgd }, GFP_KERNEL)?)
+        let generation = Generation::of(kgd.facts().gc()).map_err(|_| ENODEV)?;
+        Ok(Arc::new(Self { kgd, generation }, GFP_KERNEL)?)
     }
 
     /// What stands under it.
     pub(crate) fn kgd(&self) -> &Arc<dyn Kgd> {
         &self.kgd
+    }
+
+    /// What its family has in common.
+    pub(crate) fn generation(&self) -> &'static Generation {
+        self.generation
     }
 
     /// What does not change while it is up.
@@ -52,28 +62,56 @@ impl Gpu {
 
 /// One partition of a device: a GPU as userspace sees it.
 pub(crate) struct Node {
+    // Dropped from top to bottom: the scheduler's queue leaves the hardware first.
+    queues: Arc<NodeQueues>,
+    interrupts: Interrupts,
     gpu: Arc<Gpu>,
     id: GpuId,
     partition: Partition,
     index: u32,
     local_memory: LocalMemory,
-    interrupts: Interrupts,
+    /// Bit n: interrupts of hardware node n are this node's.
+    interrupt_nodes: u32,
 }
 
 impl Node {
-    /// Partition `index` of `gpu`, under the name `id`. `ENODEV`: there is no such partition.
-    pub(crate) fn new(gpu: Arc<Gpu>, index: u32, id: GpuId) -> Result<Arc<Self>> {
-        let partition = *gpu.facts().partitions().get(index as usize).ok_or(ENODEV)?;
+    /// Partition `index` of `gpu`, with its scheduler running. `ENODEV`: there is no such partition.
+    pub(crate) fn new(gpu: Arc<Gpu>, index: u32) -> Result<Arc<Self>> {
+        let facts = gpu.facts();
+        let partition = *facts.partitions().get(index as usize).ok_or(ENODEV)?;
         let local_memory = gpu.kgd.local_memory(index);
+        let id = topology::gpu_id(facts, &local_memory, &partition);
         let node = Self {
+            queues: NodeQueues::new(gpu.kgd.clone(), gpu.generation, &partition, index)?,
+            interrupts: Interrupts::new(id)?,
+            interrupt_nodes: interrupt_nodes(facts, &partition, gpu.generation),
             gpu,
             id,
             partition,
             index,
             local_memory,
-            interrupts: Interrupts::new(id)?,
         };
         Ok(Arc::new(node, GFP_KERNEL)?)
+    }
+
+    /// An entry of the device's interrupt ring, perhaps for this node. Legal in a hard interrupt.
+    fn interrupt(&self, entry: &[u32; 8]) {
+        let ih = self.gpu.generation.ih;
+        let vmids = self.facts().compute_vmid_bitmap;
+        let ours = ih.source(entry).filter(|from| from.belongs_to(self.interrupt_nodes, vmids));
+        if let Some(interrupt) = ours.and_then(|_| ih.decode(entry)) {
+            self.interrupts.deliver(interrupt);
+        }
+    }
+
+    /// What it has for queues.
+    pub(crate) fn queues(&self) -> &Arc<NodeQueues> {
+        &self.queues
+    }
+
+    /// What its family has in common.
+    pub(crate) fn generation(&self) -> &'static Generation {
+        self.gpu.generation
     }
 
     /// Userspace's name for it.
@@ -127,9 +165,27 @@ impl Node {
     }
 }
 
-/// Do we drive this generation, natively or (not yet at all) as a virtual function?
-pub(crate) fn supports(version: IpVersion, virtual_function: bool) -> bool {
-    version == IpVersion::new(9, 4, 3) && !virtual_function
+/// Interrupts of these hardware nodes belong to a partition: to one without a partition manager, all.
+fn interrupt_nodes(facts: &GpuFacts, partition: &Partition, generation: &Generation) -> u32 {
+    if partition.id < 0 {
+        return u32::MAX;
+    }
+    let logical = facts.logical_to_physical_xcc.iter().enumerate();
+    let physical = logical.filter(|(xcc, _)| partition.xcc_mask >> xcc & 1 != 0);
+    let mask = physical.fold(0, |mask, (_, &xcc)| mask | 1u32.checked_shl(xcc).unwrap_or(0));
+    generation.ih.node_bitmap(mask)
+}
+
+/// Do we drive this generation? The log says why not. A virtual function is not driven at all yet.
+pub(crate) fn check_support(version: IpVersion, virtual_function: bool) -> Result {
+    if virtual_function {
+        pr_err!("a virtual function is not supported\n");
+        return Err(ENODEV);
+    }
+    Generation::of(version).map(|_| ()).map_err(|unknown| {
+        pr_err!("{unknown}\n");
+        ENODEV
+    })
 }
 
 /// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again.
@@ -142,18 +198,47 @@ impl Served {
     /// Brings a device up, and makes its nodes known.
     pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
         let gpu = Gpu::new(kgd)?;
-        Ok(Self {
-            gpu,
+        let count = gpu.facts().num_partitions;
+        if count != 1 {
+            pr_err!("a GPU in {count} partitions is not supported; set it to SPX\n");
+            return Err(ENODEV);
+        }
+        let mut served = Self {
+            gpu: gpu.clone(),
             nodes: KVec::new(),
-        })
+        };
+        for index in 0..count {
+            served.add(Node::new(gpu.clone(), index)?)?;
+        }
+        Ok(served)
     }
 
-    /// An entry of the interrupt ring. Hard IRQ.
-    pub(crate) fn interrupt(&self, _entry: &[u32; 8]) {}
+    fn add(&mut self, node: Arc<Node>) -> Result {
+        self.nodes.push(node.clone(), GFP_KERNEL)?;
+        register(node.clone())?;
+        topology::add(&node)?;
+        pr_info!("serves GPU {} ({})\n", node.id().raw(), node.generation().name);
+        Ok(())
+    }
+
+    /// An entry of the device's interrupt ring. Legal in a hard interrupt.
+    pub(crate) fn interrupt(&self, entry: &[u32; 8]) {
+        for node in &self.nodes {
+            node.interrupt(entry);
+        }
+    }
+
+    /// Its nodes.
+    pub(crate) fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
 }
 
 impl Drop for Served {
     fn drop(&mut self) {
+        for node in &self.nodes {
+            topology::remove(node);
+        }
         unregister(self.gpu.kgd.handle());
     }
 }

@@ -8,12 +8,19 @@
 //! told us that the device is gone.
 
 use crate::{
+    file,
     gpu::{
         self,
+        Node,
         Served, //
     },
     ids::IpVersion,
-    kgd::amdgpu::Amdgpu, //
+    kfd,
+    kgd::amdgpu::Amdgpu,
+    process::{
+        self,
+        MmId, //
+    }, //
 };
 use core::{
     ptr::{
@@ -30,7 +37,9 @@ use kernel::{
     prelude::*,
     sync::{
         global_lock,
-        rcu, //
+        rcu,
+        Arc,
+        ArcBorrow, //
     },
     types::ForeignOwnable, //
 };
@@ -121,7 +130,7 @@ impl Slot {
         // SAFETY: amdgpu takes the device away (`amdkfd_device_exit`, which ends what is made here)
         // before it goes; `resources` is amdgpu's for the time of this call.
         let kgd = unsafe { Amdgpu::new(self.adev, resources) }?;
-        let served = KBox::new(Served::new(kgd)?, GFP_KERNEL)?;
+        let served = Arc::new(Served::new(kgd)?, GFP_KERNEL)?;
         self.served.store(served.into_foreign(), Ordering::Release);
         Ok(())
     }
@@ -135,18 +144,43 @@ impl Slot {
         // SAFETY: no locks are held. After it nobody has the old pointer.
         unsafe { bindings::synchronize_rcu() };
         // SAFETY: from `into_foreign` in `begin`, and not borrowed any more.
-        drop(unsafe { KBox::<Served>::from_foreign(served) });
+        drop(unsafe { Arc::<Served>::from_foreign(served) });
     }
 
-    /// Runs `action` on the device if it is served. `action` must not sleep.
-    fn with<R>(&self, action: impl FnOnce(&Served) -> R) -> Option<R> {
+    /// Runs `action`, which must not sleep, on the device if it is served.
+    fn with<R>(&self, action: impl FnOnce(ArcBorrow<'_, Served>) -> R) -> Option<R> {
         let _guard = rcu::Guard::new();
         let served = self.served.load(Ordering::Acquire);
         if served.is_null() {
             return None;
         }
         // SAFETY: from `into_foreign` in `begin`; `end` waits for this RCU section before it frees.
-        Some(action(unsafe { KBox::<Served>::borrow(served) }))
+        Some(action(unsafe { Arc::<Served>::borrow(served) }))
+    }
+
+    /// The device if it is served. For calls that amdgpu does not make at the same time as
+    /// `device_exit`: the reference keeps the memory, not the hardware.
+    fn served(&self) -> Option<Arc<Served>> {
+        self.with(Arc::from)
+    }
+
+    /// Runs `action` on one node of the device, or on all (`index` < 0). The first error counts.
+    fn each_node(&self, index: c_int, action: impl Fn(&Node) -> Result) -> Result {
+        let Some(served) = self.served() else {
+            return Ok(());
+        };
+        let mut result = Ok(());
+        for node in served.nodes() {
+            if index < 0 || u32::try_from(index) == Ok(node.index()) {
+                result = result.and(action(node));
+            }
+        }
+        result
+    }
+
+    /// An entry of the device's interrupt ring.
+    fn interrupt(&self, entry: &[u32; 8]) {
+        self.with(|served| served.interrupt(entry));
     }
 }
 
@@ -173,25 +207,32 @@ macro_rules! upcalls {
 
 upcalls! {
     fn amdkfd_supports(gc_version: u32, virtual_function: bool) -> bool {
-        let version = IpVersion::from_packed(gc_version);
-        let supported = gpu::supports(version, virtual_function);
-        if !supported {
-            let kind = if virtual_function { " (virtual function)" } else { "" };
-            pr_err!("graphics core {version}{kind} is not supported: C amdkfd keeps serving\n");
+        gpu::check_support(IpVersion::from_packed(gc_version), virtual_function).is_ok()
+    }
+
+    fn amdkfd_gate(open: bool) {
+        if open {
+            file::open_gate();
+        } else {
+            file::close_gate();
         }
-        supported
     }
 
     fn amdkfd_init() -> c_int {
-        0
+        let result = kfd::publish();
+        if let Err(error) = result {
+            pr_err!("/dev/kfd cannot be published ({error:?})\n");
+        }
+        errno(result)
     }
 
     fn amdkfd_exit() {
-        // Not under the lock: dropping a slot's device may sleep for long.
+        // Not under the lock: the end of a device may take long.
         let slots = core::mem::replace(&mut *SLOTS.lock(), KVec::new());
         for slot in &slots {
             slot.end();
         }
+        kfd::retract();
     }
 
     fn amdkfd_probe(
@@ -199,15 +240,12 @@ upcalls! {
         gc_version: u32,
         virtual_function: bool
     ) -> *mut c::kfd_dev {
-        let version = IpVersion::from_packed(gc_version);
-        if !gpu::supports(version, virtual_function) {
-            pr_warn!("graphics core {version} is not supported: no compute on this GPU\n");
-            return null_mut();
-        }
-        match NonNull::new(adev.cast()).ok_or(EINVAL).and_then(Slot::of_device) {
+        let supported = gpu::check_support(IpVersion::from_packed(gc_version), virtual_function);
+        let adev = NonNull::new(adev.cast()).ok_or(EINVAL);
+        match supported.and(adev).and_then(Slot::of_device) {
             Ok(slot) => slot.cast(),
             Err(error) => {
-                pr_err!("no memory for a GPU ({error:?})\n");
+                pr_warn!("no compute on a GPU ({error:?})\n");
                 null_mut()
             }
         }
@@ -231,12 +269,21 @@ upcalls! {
         unsafe { Slot::from_raw(kfd) }.end();
     }
 
-    fn amdkfd_teardown_processes(_kfd: *mut c::kfd_dev) {}
+    fn amdkfd_teardown_processes(_kfd: *mut c::kfd_dev) {
+        kfd::wait_for_processes();
+    }
 
-    fn amdkfd_suspend(_kfd: *mut c::kfd_dev, _processes: bool) {}
+    fn amdkfd_suspend(kfd: *mut c::kfd_dev, _processes: bool) {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        let result = unsafe { Slot::from_raw(kfd) }.each_node(-1, |node| node.queues().pause());
+        if let Err(error) = result {
+            pr_err!("queues stay on a GPU that is being suspended ({error:?})\n");
+        }
+    }
 
-    fn amdkfd_resume(_kfd: *mut c::kfd_dev, _processes: bool) -> c_int {
-        0
+    fn amdkfd_resume(kfd: *mut c::kfd_dev, _processes: bool) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(-1, |node| node.queues().unpause()))
     }
 
     fn amdkfd_suspend_process(_kfd: *mut c::kfd_dev) {}
@@ -245,11 +292,13 @@ upcalls! {
         0
     }
 
-    fn amdkfd_pre_reset(_kfd: *mut c::kfd_dev) -> c_int {
-        0
+    fn amdkfd_pre_reset(kfd: *mut c::kfd_dev) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(-1, |node| node.queues().pause()))
     }
 
     fn amdkfd_post_reset(_kfd: *mut c::kfd_dev) -> c_int {
+        pr_err!("a GPU was reset; it computes again when amdkfd is loaded again\n");
         0
     }
 
@@ -258,7 +307,7 @@ upcalls! {
     fn amdkfd_interrupt(kfd: *mut c::kfd_dev, entry: *const u32) {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned, and an entry of eight dwords.
         let (slot, entry) = unsafe { (Slot::from_raw(kfd), &*entry.cast::<[u32; 8]>()) };
-        slot.with(|served| served.interrupt(entry));
+        slot.interrupt(entry);
     }
 
     fn amdkfd_drop_fault(_adev: *mut c::amdgpu_device, _pasid: u32) -> bool {
@@ -270,29 +319,41 @@ upcalls! {
     fn amdkfd_throttle(_kfd: *mut c::kfd_dev, _bitmask: u64) {}
 
     fn amdkfd_check_and_lock(_kfd: *mut c::kfd_dev) -> c_int {
-        errno(Ok(()))
+        file::close_gate();
+        if process::live() == 0 {
+            return 0;
+        }
+        file::open_gate();
+        errno(Err(EBUSY))
     }
 
-    fn amdkfd_unlock(_kfd: *mut c::kfd_dev) {}
-
-    fn amdkfd_start_sched(_kfd: *mut c::kfd_dev, _node: c_int) -> c_int {
-        0
+    fn amdkfd_unlock(_kfd: *mut c::kfd_dev) {
+        file::open_gate();
     }
 
-    fn amdkfd_stop_sched(_kfd: *mut c::kfd_dev, _node: c_int) -> c_int {
-        0
+    fn amdkfd_start_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.queues().unpause()))
     }
 
-    fn amdkfd_compute_active(_kfd: *mut c::kfd_dev, _node: u32) -> bool {
-        false
+    fn amdkfd_stop_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.queues().pause()))
     }
 
-    fn amdkfd_quiesce_mm(_mm: *mut c::mm_struct, _trigger: u32) -> c_int {
-        errno(Err(ESRCH))
+    fn amdkfd_compute_active(kfd: *mut c::kfd_dev, node: u32) -> bool {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        let served = unsafe { Slot::from_raw(kfd) }.served();
+        let node = served.as_ref().and_then(|served| served.nodes().get(node as usize));
+        node.is_some_and(|node| node.queues().is_active())
     }
 
-    fn amdkfd_resume_mm(_mm: *mut c::mm_struct) -> c_int {
-        errno(Err(ESRCH))
+    fn amdkfd_quiesce_mm(mm: *mut c::mm_struct, _trigger: u32) -> c_int {
+        errno(process::evict_mm(MmId::new(mm.cast())))
+    }
+
+    fn amdkfd_resume_mm(mm: *mut c::mm_struct) -> c_int {
+        errno(process::restore_mm(MmId::new(mm.cast())))
     }
 
     fn amdkfd_schedule_evict_and_restore(

@@ -20,7 +20,7 @@ int hooks_install(unsigned long (*lookup)(const char *name));
 void hooks_remove(void);
 /* Changes the mode, and returns when nobody acts on the old one. Calls begun under it are over. */
 void hooks_set_mode(enum hook_mode mode);
-/* While blocked, opening the C amdkfd's /dev/kfd answers -EAGAIN. */
+/* While blocked, opening /dev/kfd answers -EAGAIN, whoever serves it. */
 void hooks_block_open(bool blocked);
 
 /* Hot: amdgpu is live, its C amdkfd serves. The hooks are in place and pass. */

@@ -281,6 +281,7 @@ void hooks_set_mode(enum hook_mode new_mode)
 void hooks_block_open(bool blocked)
 {
 	WRITE_ONCE(open_blocked, blocked);
+	amdkfd_gate(!blocked);
 	/* A task that the handler let pass sleeps in C's kfd_open by now, or has left it. */
 	synchronize_rcu_tasks();
 }

@@ -21,6 +21,9 @@ void amdkfd_detach(void);
 /* Do we drive this generation? The log says why not. */
 bool amdkfd_supports(u32 gc_version, bool virtual_function);
 
+/* May /dev/kfd be opened? Else -EAGAIN. It may unless this says otherwise. */
+void amdkfd_gate(bool open);
+
 /* amdgpu comes up, goes away. */
 int amdkfd_init(void);
 void amdkfd_exit(void);
