@@ -10,7 +10,16 @@
 
 mod gfx;
 mod ids;
+mod mmap;
 
+mod event {
+    pub(crate) mod latch;
+    pub(crate) mod page;
+}
+
+mod process {
+    pub(crate) mod apertures;
+}
 
 mod queue {
     pub(crate) mod properties;
