@@ -129,6 +129,8 @@ pub(crate) struct Bandwidth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XgmiLink {
     pub(crate) hops: u32,
+    /// The firmware lets the two reach each other's memory.
+    pub(crate) sharing: bool,
     pub(crate) bandwidth: Bandwidth,
 }
 

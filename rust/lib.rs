@@ -11,6 +11,7 @@
 mod gfx;
 mod ids;
 mod mmap;
+mod topology;
 
 mod event {
     pub(crate) mod latch;
@@ -26,5 +27,7 @@ mod queue {
 }
 
 mod sched {
+    pub(crate) mod image;
+    pub(crate) mod ring;
     pub(crate) mod slots;
 }

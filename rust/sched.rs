@@ -28,7 +28,8 @@ use kernel::{
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNode, //
+        RBTreeNode,
+        RBTreeNodeReservation, //
     }, //
 };
 
@@ -63,21 +64,27 @@ struct Entry {
 /// A seat that no scheduler has yet.
 pub(crate) struct NewSeat {
     key: Key,
-    node: RBTreeNode<Key, Seat>,
+    seat: Seat,
+    room: RBTreeNodeReservation<Key, Seat>,
 }
 
 impl NewSeat {
-    /// A seat for `process`. `evicted`: its queues shall not run until they are restored.
-    pub(crate) fn new(process: MapProcess, xnack: bool, evicted: bool) -> Result<Self> {
+    /// A seat for `process`.
+    pub(crate) fn new(process: MapProcess, xnack: bool) -> Result<Self> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let seat = Seat {
             process,
             xnack,
-            evicted,
+            evicted: false,
             queues: RBTree::new(),
         };
-        let key = Key::next();
-        let node = RBTreeNode::new(key, seat, GFP_KERNEL)?;
-        Ok(Self { key, node })
+        Ok(Self { key: Key::next(), seat, room })
+    }
+
+    /// The same; `evicted`: its queues shall not run until they are restored.
+    pub(crate) fn evicted(mut self, evicted: bool) -> Self {
+        self.seat.evicted = evicted;
+        self
     }
 }
 

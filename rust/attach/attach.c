@@ -44,7 +44,7 @@ static int bind_lookup(void)
 
 	ret = register_kprobe(&probe);
 	if (ret) {
-		pr_err("amdkfd: cannot find the kernel's symbols (%d)\n", ret);
+		pr_err("cannot find the kernel's symbols (%d)\n", ret);
 		return ret;
 	}
 	static_call_update(lookup_name, (void *)probe.addr);
@@ -94,7 +94,7 @@ static int check_build_id(const struct module *module)
 
 	if (note && !memcmp(note->id, built_for, sizeof(built_for)))
 		return 0;
-	pr_err("amdkfd: built for amdgpu %*phN, but %*phN is loaded: the C amdkfd keeps serving\n",
+	pr_err("built for amdgpu %*phN, but %*phN is loaded: the C amdkfd keeps serving\n",
 	       (int)sizeof(built_for), built_for, (int)(note ? sizeof(note->id) : 0),
 	       note ? note->id : NULL);
 	return -ENOEXEC;
@@ -130,14 +130,14 @@ static void attach_cold(struct module *module)
 		return;
 	}
 	hooks_set_mode(HOOK_OURS);
-	pr_info("amdkfd: serves /dev/kfd in place of the C amdkfd\n");
+	pr_info("serves /dev/kfd in place of the C amdkfd\n");
 }
 
 /* Its initialisation failed (nothing else unloads it while we hold it). It takes our reference along. */
 static void amdgpu_gone(void)
 {
 	unhook();
-	pr_info("amdkfd: amdgpu is gone; waiting for it to be loaded\n");
+	pr_info("amdgpu is gone; waiting for it to be loaded\n");
 }
 
 static int module_event(struct notifier_block *nb, unsigned long event, void *data)
@@ -194,11 +194,11 @@ static int attach_now(void)
 
 	ret = get_amdgpu(&module);
 	if (ret == -ENOENT) {
-		pr_info("amdkfd: waiting for amdgpu to be loaded\n");
+		pr_info("waiting for amdgpu to be loaded\n");
 		return 0;
 	}
 	if (ret) {
-		pr_err("amdkfd: amdgpu is just being loaded; try again\n");
+		pr_err("amdgpu is just being loaded; try again\n");
 		return ret;
 	}
 	ret = attach_hot(module);

@@ -253,12 +253,12 @@ static void give_held(void)
 	amdgpu_call(amdgpu_amdkfd_fini)();
 	hooks_set_mode(HOOK_PASS);
 	if (amdgpu_call(amdgpu_amdkfd_init)())
-		pr_err("amdkfd: the C amdkfd does not start again\n");
+		pr_err("the C amdkfd does not start again\n");
 	for (i = 0; i < held.devices; i++)
 		if (!held.adev[i]->kfd.pgmap.type)
 			amdgpu_call(kgd2kfd_init_zone_device)(held.adev[i]);
 	if (!offer_devices())
-		pr_err("amdkfd: the C amdkfd does not serve all GPUs again\n");
+		pr_err("the C amdkfd does not serve all GPUs again\n");
 	if (total_mem_size)
 		amdgpu_object(amdgpu_amdkfd_total_mem_size) = total_mem_size;
 }
@@ -270,7 +270,7 @@ static int take_held(void)
 	if (!all_supported())
 		return -ENODEV;
 	if (lock_kfd()) {
-		pr_err("amdkfd: /dev/kfd is in use; end the processes that use it first\n");
+		pr_err("/dev/kfd is in use; end the processes that use it first\n");
 		return -EBUSY;
 	}
 	total_mem_size = amdgpu_object(amdgpu_amdkfd_total_mem_size);
@@ -280,7 +280,7 @@ static int take_held(void)
 	hooks_set_mode(HOOK_OURS);
 	if (!amdgpu_call(amdgpu_amdkfd_init)() && offer_devices())
 		return 0;
-	pr_err("amdkfd: cannot serve all GPUs; back to the C amdkfd\n");
+	pr_err("cannot serve all GPUs; back to the C amdkfd\n");
 	give_held();
 	return -ENODEV;
 }
@@ -296,7 +296,7 @@ int handover_take(void)
 	synchronize_rcu_tasks();
 	ret = hold();
 	if (ret) {
-		pr_err("amdkfd: a GPU is being reset; try again\n");
+		pr_err("a GPU is being reset; try again\n");
 	} else {
 		ret = take_held();
 		devices = held.devices;
@@ -304,7 +304,7 @@ int handover_take(void)
 	}
 	hooks_block_open(false);
 	if (!ret)
-		pr_info("amdkfd: took /dev/kfd over from the C amdkfd (%u GPUs)\n", devices);
+		pr_info("took /dev/kfd over from the C amdkfd (%u GPUs)\n", devices);
 	return ret;
 }
 
@@ -315,10 +315,10 @@ void handover_give(void)
 
 	hooks_block_open(true);
 	while (hold())
-		pr_warn("amdkfd: waiting for a GPU reset to end\n");
+		pr_warn("waiting for a GPU reset to end\n");
 	give_held();
 	devices = held.devices;
 	let_go();
 	hooks_block_open(false);
-	pr_info("amdkfd: gave /dev/kfd back to the C amdkfd (%u GPUs)\n", devices);
+	pr_info("gave /dev/kfd back to the C amdkfd (%u GPUs)\n", devices);
 }

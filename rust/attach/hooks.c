@@ -229,7 +229,7 @@ int hooks_install(unsigned long (*lookup)(const char *name))
 	for (i = 0; i < ARRAY_SIZE(hooks); i++) {
 		hooks[i].address = addresses[i] = lookup(hooks[i].name);
 		if (!addresses[i]) {
-			pr_err("amdkfd: symbol %s not found\n", hooks[i].name);
+			pr_err("symbol %s not found\n", hooks[i].name);
 			return -ENOENT;
 		}
 	}
@@ -237,7 +237,7 @@ int hooks_install(unsigned long (*lookup)(const char *name))
 	if (!ret)
 		ret = register_ftrace_function(&ops);
 	if (ret) {
-		pr_err("amdkfd: cannot redirect amdgpu's calls (%d)\n", ret);
+		pr_err("cannot redirect amdgpu's calls (%d)\n", ret);
 		ftrace_free_filter(&ops);
 	}
 	return ret;
@@ -256,7 +256,7 @@ static void drain(void)
 	while (atomic_read(&inside)) {
 		msleep(10);
 		if (++waited % 1000 == 0)
-			pr_warn("amdkfd: waiting for %d calls of amdgpu's to return\n",
+			pr_warn("waiting for %d calls of amdgpu's to return\n",
 				atomic_read(&inside));
 	}
 	synchronize_rcu_tasks();

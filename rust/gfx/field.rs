@@ -64,9 +64,10 @@ pub(crate) const fn hi(value: u64) -> u32 {
     (value >> 32) as u32
 }
 
-#[cfg_attr(CONFIG_RUST, kernel::prelude::kunit_tests(amdkfd_gfx_field))]
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx_field))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {
+    #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
     use super::*;
 
     #[test]

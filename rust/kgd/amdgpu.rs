@@ -115,7 +115,12 @@ impl Device for Amdgpu {
         let (min, max) = (&mut bandwidth.min, &mut bandwidth.max);
         // SAFETY: as above.
         to_result(unsafe { c::bridge_xgmi_bandwidth(self.adev(), peer, min, max) }).ok()?;
-        Some(XgmiLink { hops, bandwidth })
+        Some(XgmiLink {
+            hops,
+            // SAFETY: as above.
+            sharing: unsafe { c::bridge_xgmi_sharing(self.adev(), peer) },
+            bandwidth,
+        })
     }
 
     fn pcie_bandwidth(&self) -> Result<Bandwidth> {

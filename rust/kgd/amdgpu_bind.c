@@ -33,7 +33,7 @@ int amdgpu_bind(unsigned long (*lookup)(const char *name))
 	for (binding = bindings; binding < bindings + ARRAY_SIZE(bindings); binding++) {
 		address = lookup(binding->name);
 		if (!address) {
-			pr_err("amdkfd: symbol %s not found\n", binding->name);
+			pr_err("symbol %s not found\n", binding->name);
 			return -ENOENT;
 		}
 		if (binding->object)

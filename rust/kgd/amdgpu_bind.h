@@ -15,6 +15,10 @@
 #include "amdgpu_xgmi.h"
 #include "kfd_priv.h"
 
+/* amdgpu.h names amdgpu. */
+#undef pr_fmt
+#define pr_fmt(fmt) "amdkfd: " fmt
+
 /* Declared in the C files of amdgpu that use them. */
 extern const char *amdgpu_asic_name[];
 extern const struct kfd2kgd_calls gc_9_4_3_kfd2kgd;

@@ -29,6 +29,15 @@ static const struct kfd2kgd_calls *hardware(struct amdgpu_device *adev)
 	}
 }
 
+static bool completes_atomics(struct pci_dev *pdev)
+{
+	u32 capabilities;
+
+	if (pcie_capability_read_dword(pdev, PCI_EXP_DEVCAP2, &capabilities))
+		return false;
+	return capabilities & (PCI_EXP_DEVCAP2_ATOMIC_COMP32 | PCI_EXP_DEVCAP2_ATOMIC_COMP64);
+}
+
 static void identity(struct amdgpu_device *adev, struct bridge_facts *facts)
 {
 	struct pci_dev *pdev = adev->pdev;
@@ -57,6 +66,14 @@ static void identity(struct amdgpu_device *adev, struct bridge_facts *facts)
 	facts->large_bar_debug = adev->debug_largebar;
 	facts->enable_mes = adev->enable_mes;
 	facts->ras_enabled = adev->ras_enabled;
+	facts->ras_gfx = adev->ras_enabled & BIT(AMDGPU_RAS_BLOCK__GFX);
+	facts->ras_umc = adev->ras_enabled & BIT(AMDGPU_RAS_BLOCK__UMC);
+	facts->sdma_per_queue_reset = adev->sdma.supported_reset & AMDGPU_RESET_TYPE_PER_QUEUE;
+	facts->package_is_apu = adev->smuio.funcs && adev->smuio.funcs->get_pkg_type &&
+				adev->smuio.funcs->get_pkg_type(adev) == AMDGPU_PKG_TYPE_APU;
+	facts->pcie_atomic_completer = completes_atomics(pdev);
+	if (adev->gmc.gmc_funcs->query_mem_partition_mode)
+		facts->memory_partition_mode = adev->gmc.gmc_funcs->query_mem_partition_mode(adev);
 	facts->mec_fw_version = amdgpu_call(amdgpu_amdkfd_get_fw_version)(adev, KGD_ENGINE_MEC1);
 	facts->mec2_fw_version = amdgpu_call(amdgpu_amdkfd_get_fw_version)(adev, KGD_ENGINE_MEC2);
 	facts->sdma_fw_version = amdgpu_call(amdgpu_amdkfd_get_fw_version)(adev, KGD_ENGINE_SDMA1);
@@ -312,6 +329,11 @@ int bridge_xgmi_bandwidth(struct amdgpu_device *adev, struct amdgpu_device *peer
 		return -EINVAL;
 	return amdgpu_call(amdgpu_xgmi_get_bandwidth)(adev, peer, AMDGPU_XGMI_BW_MODE_PER_PEER,
 						      AMDGPU_XGMI_BW_UNIT_MBYTES, min_mbs, max_mbs);
+}
+
+bool bridge_xgmi_sharing(struct amdgpu_device *adev, struct amdgpu_device *peer)
+{
+	return same_hive(adev, peer) && amdgpu_call(amdgpu_xgmi_get_is_sharing_enabled)(adev, peer);
 }
 
 int bridge_pcie_bandwidth(struct amdgpu_device *adev, u32 *min_mbs, u32 *max_mbs)

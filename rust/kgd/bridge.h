@@ -64,6 +64,12 @@ struct bridge_facts {
 	bool enable_mes;
 	u32 ras_enabled;	/* AMDGPU_RAS_BLOCK__* bits */
 	u32 aid_mask;		/* active interposer dies */
+	bool ras_gfx;
+	bool ras_umc;
+	bool sdma_per_queue_reset;
+	bool package_is_apu;	/* CPU and GPU in one package */
+	bool pcie_atomic_completer;	/* the device completes AtomicOps */
+	u32 memory_partition_mode;	/* enum amdgpu_memory_partition; 0: not known */
 
 	/* firmware */
 	u32 mec_fw_version;
@@ -188,6 +194,7 @@ int bridge_tile_config(struct amdgpu_device *adev, struct bridge_tile_config *ou
 int bridge_xgmi_hops(struct amdgpu_device *adev, struct amdgpu_device *peer, u32 *hops);
 int bridge_xgmi_bandwidth(struct amdgpu_device *adev, struct amdgpu_device *peer, u32 *min_mbs,
 			  u32 *max_mbs);
+bool bridge_xgmi_sharing(struct amdgpu_device *adev, struct amdgpu_device *peer);
 int bridge_pcie_bandwidth(struct amdgpu_device *adev, u32 *min_mbs, u32 *max_mbs);
 
 /* Kernel buffers: pinned, mapped for the GPU (VMID 0) and for the CPU. */

@@ -442,8 +442,9 @@ impl Runlist {
 impl Scheduler for Runlist {
     fn add(&self, seat: NewSeat) -> Key {
         // A process without queues is on no list yet: the hardware learns of it with its first one.
-        self.inner.lock().seats.insert(seat.node);
-        seat.key
+        let NewSeat { key, seat, room } = seat;
+        self.inner.lock().seats.insert(room.into_node(key, seat));
+        key
     }
 
     fn remove(&self, seat: Key) -> Result {

@@ -120,7 +120,7 @@ where
     }
 }
 
-#[cfg_attr(CONFIG_RUST, kernel::prelude::kunit_tests(amdkfd_sched_slots))]
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_sched_slots))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {
     #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
