@@ -11,6 +11,8 @@
 pub(crate) mod cu_mask;
 pub(crate) mod field;
 mod gfx9_4_3;
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+pub(crate) mod testing;
 
 use crate::ids::{
     DoorbellIndex,
@@ -352,7 +354,7 @@ pub(crate) struct MapQueue {
 }
 
 /// A list of processes and queues in memory (RUN_LIST).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RunList {
     pub(crate) address: GpuVa,
     pub(crate) dwords: u32,
@@ -461,5 +463,39 @@ impl IhSource {
         let vmid = 1u32.checked_shl(self.vmid.raw().into()).unwrap_or(0);
         let node = 1u32.checked_shl(self.node).unwrap_or(0);
         node_bitmap & node != 0 && (self.fence || vmid_mask & vmid != 0)
+    }
+}
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
+    use super::*;
+
+    #[test]
+    fn only_known_generations_are_served() {
+        let target = |gc| Generation::of(gc).map(|known| known.features.gfx_target_version);
+        assert_eq!(target(IpVersion::new(9, 4, 3)), Ok(90402));
+        for gc in [(9, 4, 2), (9, 4, 4), (9, 5, 0), (11, 0, 0), (0, 0, 0)] {
+            let gc = IpVersion::new(gc.0, gc.1, gc.2);
+            assert_eq!(target(gc), Err(UnknownGeneration(gc)));
+        }
+    }
+
+    #[test]
+    fn save_areas_follow_the_compute_units() {
+        let sizes = |cus, engines| {
+            let generation = Generation::of(IpVersion::new(9, 4, 3));
+            generation.map(|known| known.features.context_save.sizes(cus, engines))
+        };
+        // 38 units an XCC: an MI300X.
+        let expected = ContextSaveSizes {
+            control_stack: 0x3000,
+            area: 0x3000 + 38 * 0x95000,
+            debug: 1520 * 32,
+        };
+        assert_eq!(sizes(38, 4), Ok(expected));
+        // More waves than the engines can count.
+        assert_eq!(sizes(60, 4).map(|sizes| sizes.debug), Ok(2048 * 32));
     }
 }

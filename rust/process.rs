@@ -13,19 +13,20 @@
 
 pub(crate) mod apertures;
 pub(crate) mod device;
+mod eviction;
 mod registry;
 mod trap;
 
 pub(crate) use device::ProcessDevice;
 pub(crate) use registry::{
     evict_mm,
-    init,
     live,
     open,
     restore_mm,
-    shut_down,
+    schedule_eviction,
     with_pasid,
-    work_queue, //
+    work_queue,
+    Processes, //
 };
 
 use crate::{
@@ -50,6 +51,7 @@ use crate::{
         MAX_IDS, //
     },
 };
+use eviction::Evictor;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -113,13 +115,6 @@ pub(crate) struct MemoryState {
     context: Option<Arc<MemoryContext>>,
 }
 
-impl MemoryState {
-    /// The context, if there is a VM.
-    pub(crate) fn context(&self) -> Option<&Arc<MemoryContext>> {
-        self.context.as_ref()
-    }
-}
-
 /// A process. Fields are dropped from top to bottom, after `drop` has emptied them.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Process {
@@ -130,6 +125,7 @@ pub(crate) struct Process {
     memory: Mutex<MemoryState>,
     #[pin]
     inner: Mutex<Inner>,
+    evictor: Arc<Evictor>,
     mm: MmId,
     lead: ARef<Task>,
     context: u16,
@@ -145,7 +141,11 @@ impl Process {
         let lead = ARef::from(kernel::current!().group_leader());
         let mut devices = KVec::new();
         for node in gpu::nodes()? {
-            if node.kgd().cgroup_permission(node.partition().render_minor).is_ok() {
+            if node
+                .kgd()
+                .cgroup_permission(node.partition().render_minor)
+                .is_ok()
+            {
                 devices.push(ProcessDevice::new(node)?, GFP_KERNEL)?;
             }
         }
@@ -160,18 +160,25 @@ impl Process {
             queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL)?,
             memory <- new_mutex!(MemoryState { context: None }, "amdkfd::Process::memory"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
+            evictor: Evictor::new(mm)?,
             mm,
             lead,
             context: PRIMARY_CONTEXT,
             counted: registry.count(),
             module: ModuleRef::new(&crate::THIS_MODULE)?,
         }? Error);
-        Ok(Arc::new(Deferred::new(registry.teardown(), process)?, GFP_KERNEL)?)
+        Ok(Arc::new(
+            Deferred::new(registry.teardown(), process)?,
+            GFP_KERNEL,
+        )?)
     }
 
     /// The device of this name. `EINVAL` if there is none, or the process may not use it.
     pub(crate) fn device(&self, gpu_id: u32) -> Result<&Arc<ProcessDevice>> {
-        self.devices.iter().find(|device| device.gpu_id().raw() == gpu_id).ok_or(EINVAL)
+        self.devices
+            .iter()
+            .find(|device| device.gpu_id().raw() == gpu_id)
+            .ok_or(EINVAL)
     }
 
     /// The process's view of a node.
@@ -181,7 +188,9 @@ impl Process {
 
     /// The device whose VM has this pasid.
     pub(crate) fn device_with(&self, pasid: Pasid) -> Option<&Arc<ProcessDevice>> {
-        self.devices.iter().find(|device| device.vm().is_ok_and(|vm| vm.pasid() == pasid))
+        self.devices
+            .iter()
+            .find(|device| device.vm().is_ok_and(|vm| vm.pasid() == pasid))
     }
 
     /// All devices, in topology order.
@@ -236,7 +245,9 @@ impl Process {
 
     /// Whether the process has a queue on any GPU.
     pub(crate) fn has_queues(&self) -> bool {
-        self.devices.iter().any(|device| !device.queues().is_empty())
+        self.devices
+            .iter()
+            .any(|device| !device.queues().is_empty())
     }
 
     /// ACQUIRE_VM: the VM of an open render node becomes the process's on `device`.
@@ -245,7 +256,11 @@ impl Process {
     pub(crate) fn acquire_vm(&self, device: &Arc<ProcessDevice>, drm_fd: i32) -> Result {
         let mut memory = self.memory.lock();
         if let Ok(vm) = device.vm() {
-            return if vm.is_file(drm_fd) { Ok(()) } else { Err(EBUSY) };
+            return if vm.is_file(drm_fd) {
+                Ok(())
+            } else {
+                Err(EBUSY)
+            };
         }
         let context = match &memory.context {
             Some(context) => context.clone(),
@@ -285,6 +300,16 @@ impl Process {
             }
         }
         Ok(())
+    }
+
+    /// Whether it is alive at the moment.
+    fn is_alive(&self) -> bool {
+        self.inner.lock().lifecycle == Lifecycle::Alive
+    }
+
+    /// What the VMs of the process share, if it has one.
+    fn context(&self) -> Option<Arc<MemoryContext>> {
+        self.memory.lock().context.clone()
     }
 
     /// Undoes [`Process::evict`]. Tries all GPUs, and returns the first error.

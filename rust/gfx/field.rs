@@ -67,6 +67,7 @@ pub(crate) const fn hi(value: u64) -> u32 {
 #[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx_field))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {
+    #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
     use super::*;
 
     #[test]

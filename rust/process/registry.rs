@@ -97,25 +97,30 @@ pub(super) fn get() -> Result<&'static Registry> {
     REGISTRY.get().ok_or(ENODEV)
 }
 
-/// Makes the registry.
-///
-/// # Safety
-///
-/// Once, before anything else in this room, and never at the same time as `shut_down`.
-pub(crate) unsafe fn init() -> Result {
-    // SAFETY: By this function's own contract.
-    unsafe { REGISTRY.init(Registry::new()) }
+/// The registry, as long as this lives. Dropping it waits for the processes that are on their way
+/// out.
+pub(crate) struct Processes(());
+
+impl Processes {
+    /// Makes the registry.
+    ///
+    /// # Safety
+    ///
+    /// Once. It is dropped when /dev/kfd is gone, no process is in the registry, and nobody calls
+    /// into this room any more.
+    pub(crate) unsafe fn new() -> Result<Self> {
+        // SAFETY: By this function's own contract.
+        unsafe { REGISTRY.init(Registry::new()) }?;
+        Ok(Self(()))
+    }
 }
 
-/// Ends the registry: waits until the processes that are on their way out are gone.
-///
-/// # Safety
-///
-/// /dev/kfd is gone, no process is in the table, and nobody calls into this room any more.
-pub(crate) unsafe fn shut_down() {
-    mmu_notifier::synchronize();
-    // SAFETY: By this function's own contract. Dropping the queue runs what is left on it.
-    unsafe { REGISTRY.exit() };
+impl Drop for Processes {
+    fn drop(&mut self) {
+        mmu_notifier::synchronize();
+        // SAFETY: By the contract of `new`. Dropping the queue runs what is left on it.
+        unsafe { REGISTRY.exit() };
+    }
 }
 
 /// Where work for processes is done that must not be done on the spot; it is finished before the
@@ -126,7 +131,9 @@ pub(crate) fn work_queue() -> Option<&'static OwnedQueue> {
 
 /// How many processes there are, those included whose memory is still being given back.
 pub(crate) fn live() -> u32 {
-    REGISTRY.get().map_or(0, |registry| registry.live.load(Relaxed))
+    REGISTRY
+        .get()
+        .map_or(0, |registry| registry.live.load(Relaxed))
 }
 
 /// The current task's process, made if there is none. `EINVAL` if the task has no address space, or
@@ -166,8 +173,14 @@ pub(super) fn forget(process: &ProcessRef) {
         return;
     };
     let mut table = registry.table.lock();
-    let same = table.get(&process.mm).is_some_and(|found| Arc::ptr_eq(found, process));
-    let node = if same { table.remove_node(&process.mm) } else { None };
+    let same = table
+        .get(&process.mm)
+        .is_some_and(|found| Arc::ptr_eq(found, process));
+    let node = if same {
+        table.remove_node(&process.mm)
+    } else {
+        None
+    };
     drop(table);
     drop(node);
 }
@@ -183,6 +196,16 @@ pub(crate) fn evict_mm(mm: MmId) -> Result {
     of_mm(mm).ok_or(ESRCH)?.evict()
 }
 
+/// amdgpu wants to move buffers of the process, and waits until its eviction fence is signalled:
+/// that is left to a worker. `ESRCH` if there is no such process. Legal in any context.
+pub(crate) fn schedule_eviction(mm: MmId, context: u16, fence: u64) -> Result {
+    let process = of_mm(mm)
+        .filter(|process| process.context == context)
+        .ok_or(ESRCH)?;
+    process.evictor.request(fence);
+    Ok(())
+}
+
 /// Undoes [`evict_mm`].
 pub(crate) fn restore_mm(mm: MmId) -> Result {
     of_mm(mm).ok_or(ESRCH)?.restore()
@@ -196,7 +219,8 @@ pub(crate) fn with_pasid<R>(
     let process = {
         let table = REGISTRY.get()?.table.lock();
         let mut all = table.values();
-        all.find(|process| process.device_with(pasid).is_some()).cloned()?
+        all.find(|process| process.device_with(pasid).is_some())
+            .cloned()?
     };
     let device = process.device_with(pasid)?;
     Some(act(&process, device))

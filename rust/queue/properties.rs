@@ -406,3 +406,212 @@ pub(crate) struct Buffers {
     pub(crate) eop: Option<Extent>,
     pub(crate) save_area: Option<Extent>,
 }
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_queue_properties))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::*;
+    use crate::gfx::testing::known;
+
+    const PAGE: u64 = 4096;
+    const SIZES: ContextSaveSizes = ContextSaveSizes {
+        control_stack: 0x1000,
+        area: 0x255000,
+        debug: 0x1400,
+    };
+
+    fn limit() -> UserVa {
+        known(UserVa::new((1 << 47) - 4096))
+    }
+
+    fn request() -> Request {
+        Request {
+            ring_base_address: 0x7f12_3450_0000,
+            write_pointer_address: 0x7f12_3460_0038,
+            read_pointer_address: 0x7f12_3460_0080,
+            ring_size: 0x10000,
+            queue_type: 2,
+            queue_percentage: 100,
+            queue_priority: 7,
+            ctx_save_restore_address: 0x7f12_3500_0000,
+            ctx_save_restore_size: 0x255000,
+            ctl_stack_size: 0x1000,
+            ..Request::default()
+        }
+    }
+
+    /// The errno of a request that differs from a good one by `change`.
+    fn errno(change: impl FnOnce(&mut Request)) -> Option<i32> {
+        let mut request = request();
+        change(&mut request);
+        Properties::new(&request, limit()).err().map(Refusal::errno)
+    }
+
+    /// The buffers of a request that differs from a good one by `change`, on two XCCs.
+    fn buffers(change: impl FnOnce(&mut Request)) -> Option<Buffers> {
+        let mut request = request();
+        change(&mut request);
+        let properties = Properties::new(&request, limit()).ok()?;
+        properties.buffers(&SIZES, 2, 4096)
+    }
+
+    #[test]
+    fn a_good_request_is_taken() {
+        assert_eq!(errno(|_| ()), None);
+        let properties = known(Properties::new(&request(), limit()).ok());
+        assert_eq!(properties.kind(), Kind::Aql);
+        assert!(properties.drive().runs());
+        assert_eq!(properties.drive().priority(), 7);
+    }
+
+    #[test]
+    fn percentage_is_checked_in_its_byte() {
+        assert_eq!(errno(|r| r.queue_percentage = 101), Some(22));
+        assert_eq!(errno(|r| r.queue_percentage = 0x0364), None);
+        assert_eq!(errno(|r| r.queue_percentage = 0xff00_0000), None);
+    }
+
+    #[test]
+    fn the_next_byte_is_the_target() {
+        let request = Request { queue_type: 0, queue_percentage: 0x0364, ..request() };
+        let properties = known(Properties::new(&request, limit()).ok());
+        let expected = Some(ComputeFormat::Pm4 { target_xcc: 3 });
+        assert_eq!(properties.compute_format(), expected);
+    }
+
+    #[test]
+    fn priority_ends_at_fifteen() {
+        assert_eq!(errno(|r| r.queue_priority = 15), None);
+        assert_eq!(errno(|r| r.queue_priority = 16), Some(22));
+    }
+
+    #[test]
+    fn ring_sizes() {
+        assert_eq!(errno(|r| r.ring_size = 0), None);
+        assert_eq!(errno(|r| r.ring_size = 4097), Some(22));
+        assert_eq!(errno(|r| r.ring_size = u32::MAX), Some(22));
+        assert_eq!(errno(|r| r.ring_size = 1 << 31), None);
+        assert_eq!(errno(|r| r.metadata_ring_size = 3), Some(22));
+    }
+
+    #[test]
+    fn a_small_ring_becomes_the_smallest() {
+        for size in [0, 1, 512, 1024] {
+            let request = Request { ring_size: size, ..request() };
+            let properties = known(Properties::new(&request, limit()).ok());
+            assert_eq!(properties.drive().ring_bytes(), 1024);
+        }
+    }
+
+    #[test]
+    fn kernel_addresses_are_faults() {
+        const KERNEL: u64 = 0xffff_8880_0000_0000;
+        const BEYOND: u64 = 1 << 47;
+        for bad in [KERNEL, BEYOND] {
+            assert_eq!(errno(|r| r.ring_base_address = bad), Some(14));
+            assert_eq!(errno(|r| r.read_pointer_address = bad), Some(14));
+            assert_eq!(errno(|r| r.write_pointer_address = bad), Some(14));
+            assert_eq!(errno(|r| r.eop_buffer_address = bad), Some(14));
+            assert_eq!(errno(|r| r.ctx_save_restore_address = bad), Some(14));
+        }
+    }
+
+    #[test]
+    fn unknown_types_have_the_kernels_own_errno() {
+        assert_eq!(errno(|r| r.queue_type = 5), Some(524));
+        assert_eq!(errno(|r| r.queue_type = u32::MAX), Some(524));
+    }
+
+    #[test]
+    fn the_first_mistake_chooses_the_errno() {
+        assert_eq!(errno(|r| (r.queue_type, r.queue_priority) = (9, 16)), Some(22));
+        assert_eq!(errno(|r| (r.ring_base_address, r.ring_size) = (1 << 47, 3)), Some(14));
+        assert_eq!(errno(|r| (r.read_pointer_address, r.ring_size) = (1 << 47, 3)), Some(22));
+    }
+
+    #[test]
+    fn all_types_are_known() {
+        let kind = |queue_type| {
+            let request = Request { queue_type, sdma_engine_id: 3, ..request() };
+            Properties::new(&request, limit()).map(|properties| properties.kind())
+        };
+        assert_eq!(kind(0), Ok(Kind::Pm4));
+        assert_eq!(kind(1), Ok(Kind::Sdma(SdmaChoice::Pcie)));
+        assert_eq!(kind(2), Ok(Kind::Aql));
+        assert_eq!(kind(3), Ok(Kind::Sdma(SdmaChoice::Xgmi)));
+        assert_eq!(kind(4), Ok(Kind::Sdma(SdmaChoice::Engine(3))));
+    }
+
+    #[test]
+    fn a_compute_queue_has_four_buffers_at_least() {
+        let found = known(buffers(|_| ()));
+        assert_eq!(found.write_pointer, Extent::new(0x7f12_3460_0038, PAGE));
+        assert_eq!(found.ring, Extent::new(0x7f12_3450_0000, 0x10000));
+        assert_eq!(found.eop, None);
+        // Two areas, each with its debugger's part, in whole pages.
+        let expected = Extent::new(0x7f12_3500_0000, 0x4ad000);
+        assert_eq!(found.save_area, Some(expected));
+    }
+
+    #[test]
+    fn metadata_counts_for_aql_only() {
+        let ring = |queue_type| {
+            let change = |r: &mut Request| {
+                (r.queue_type, r.metadata_ring_size) = (queue_type, 0x1000);
+            };
+            known(buffers(change)).ring.bytes
+        };
+        assert_eq!(ring(2), 0x11000);
+        assert_eq!(ring(0), 0x10000);
+    }
+
+    #[test]
+    fn save_areas_must_match_the_node() {
+        assert_eq!(buffers(|r| r.ctl_stack_size = 0x2000), None);
+        assert_eq!(buffers(|r| r.ctx_save_restore_size = 0x254fff), None);
+        assert!(buffers(|r| r.ctx_save_restore_size = 0x256000).is_some());
+        assert!(buffers(|r| r.ctx_save_restore_size = u32::MAX).is_some());
+    }
+
+    #[test]
+    fn an_end_of_pipe_buffer_is_large_enough_or_absent() {
+        let eop = |bytes| {
+            buffers(move |r| (r.eop_buffer_address, r.eop_buffer_size) = (0x10_0000, bytes))
+        };
+        assert_eq!(eop(4095), None);
+        let expected = Some(Extent::new(0x10_0000, 0x2000));
+        assert_eq!(eop(4097).map(|found| found.eop), Some(expected));
+        // 32 bits of the size count.
+        assert_eq!(eop(1 << 32), None);
+    }
+
+    #[test]
+    fn a_copy_queue_has_neither_area_nor_stack() {
+        let change = |r: &mut Request| (r.queue_type, r.ctl_stack_size) = (1, 7);
+        let found = known(buffers(change));
+        assert_eq!((found.eop, found.save_area), (None, None));
+    }
+
+    #[test]
+    fn an_update_may_stop_a_queue() {
+        let drive = |ring, percentage| Drive::new(ring, 4096, percentage, 7, limit());
+        assert_eq!(drive(0, 100).map(|drive| drive.runs()), Ok(false));
+        assert_eq!(drive(0x1000, 0).map(|drive| drive.runs()), Ok(false));
+        assert_eq!(drive(0x1000, 1).map(|drive| drive.runs()), Ok(true));
+    }
+
+    #[test]
+    fn shares_but_zero_are_alike() {
+        let drive = |percentage| known(Drive::new(0x1000, 4096, percentage, 7, limit()).ok());
+        assert!(drive(50).is_like(&drive(100)));
+        assert!(!drive(0).is_like(&drive(1)));
+        assert!(!drive(0x0164).is_like(&drive(0x0264)));
+    }
+
+    #[test]
+    fn an_update_looks_for_the_ring_as_it_is() {
+        let properties = known(Properties::new(&request(), limit()).ok());
+        let drive = known(Drive::new(0x20_0000, 0, 100, 7, limit()).ok());
+        assert_eq!(properties.ring(&drive), Extent::new(0x20_0000, 1024));
+    }
+}

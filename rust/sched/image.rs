@@ -119,3 +119,83 @@ impl<'a> Image<'a> {
         })
     }
 }
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_sched_image))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::{
+            testing::{known, Memory},
+            Generation, //
+        },
+        ids::IpVersion,
+    };
+
+    fn format() -> &'static dyn RunlistFormat {
+        known(Generation::of(IpVersion::new(9, 4, 3)).ok()).runlist
+    }
+
+    fn address() -> GpuVa {
+        known(GpuVa::new(0xff_0041_2000))
+    }
+
+    #[test]
+    fn packets_follow_each_other() {
+        let words = Memory::new();
+        let mut image = Image::new(&words, address(), 512);
+        assert_eq!(image.push(&Packet::new([1, 2, 3])), Ok(()));
+        assert_eq!(image.push(&Packet::new([4, 5])), Ok(()));
+        let list = image.finish(format(), false, 1);
+        assert!(words.written().eq([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]));
+        let expected = RunList {
+            address: address(),
+            dwords: 5,
+            chain: false,
+            concurrent_processes: 1,
+        };
+        assert_eq!(list, Ok(expected));
+    }
+
+    #[test]
+    fn an_oversubscribed_list_starts_itself_over() {
+        let words = Memory::new();
+        let mut image = Image::new(&words, address(), 512);
+        assert_eq!(image.push(&Packet::new([7])), Ok(()));
+        let list = image.finish(format(), true, 8);
+        // The start is not chained, the end is; both count the packet at the end.
+        assert_eq!(list.map(|list| (list.dwords, list.chain)), Ok((5, false)));
+        let expected = [(0, 7), (1, 0xc002_a500), (2, 0x0041_2000), (3, 0xff), (4, 0x08d0_0005)];
+        assert!(words.written().eq(expected));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let words = Memory::new();
+        let mut image = Image::new(&words, address(), 4);
+        assert_eq!(image.push(&Packet::new([1, 2, 3])), Ok(()));
+        assert_eq!(image.push(&Packet::new([4, 5])), Err(Full));
+        assert_eq!(image.finish(format(), true, 1).err(), Some(Full));
+        assert!(words.written().eq([(0, 1), (1, 2), (2, 3)]));
+    }
+
+    #[test]
+    fn capacity_is_counted_in_processes_and_queues() {
+        let capacity = Capacity { processes: 8, compute_queues: 24 };
+        let over = |processes, compute_queues| {
+            let census = Census { processes, queues: 99, compute_queues };
+            let over = capacity.exceeded_by(&census);
+            (over.processes, over.queues, over.any())
+        };
+        assert_eq!(over(8, 24), (false, false, false));
+        assert_eq!(over(9, 24), (true, false, true));
+        assert_eq!(over(1, 25), (false, true, true));
+    }
+
+    #[test]
+    fn one_process_always_fits() {
+        let capacity = Capacity { processes: 0, compute_queues: 24 };
+        let census = Census { processes: 1, queues: 1, compute_queues: 1 };
+        assert!(!capacity.exceeded_by(&census).any());
+    }
+}

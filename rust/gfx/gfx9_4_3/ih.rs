@@ -203,3 +203,112 @@ impl IhFormat for Ih {
             })
     }
 }
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_ih))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::*;
+    use crate::gfx::testing::known;
+
+    const PASID: u32 = 0x8001;
+
+    fn pasid() -> Pasid {
+        known(Pasid::new(PASID))
+    }
+
+    /// An entry for VMID 8 of hardware node 2.
+    fn entry(client: u32, source: u32, context0: u32, context1: u32) -> [u32; 8] {
+        let word0 = 8 << 24 | source << 8 | client;
+        [word0, 0, 0, 2 << 16 | PASID, context0, context1, 0, 0]
+    }
+
+    fn decode(client: u32, source: u32, context0: u32, context1: u32) -> Option<Interrupt> {
+        Ih.decode(&entry(client, source, context0, context1))
+    }
+
+    #[test]
+    fn end_of_pipe_carries_an_event() {
+        let expected = Interrupt::EndOfPipe { pasid: pasid(), context_id: 0x1005 };
+        assert_eq!(decode(0x14, 181, 0x1005, 0), Some(expected));
+        assert_eq!(decode(0x0b, 181, 0x1005, 0), Some(expected));
+        assert_eq!(decode(0x14, 181, 0, 0), None);
+    }
+
+    #[test]
+    fn every_copy_engine_traps() {
+        let expected = Interrupt::SdmaTrap { pasid: pasid(), context_id: 0x0fff_fff1 };
+        for client in [0x08, 0x09, 0x01, 0x04, 0x05, 0x11, 0x13, 0x18] {
+            assert_eq!(decode(client, 224, 0xffff_fff1, 0), Some(expected));
+        }
+        assert_eq!(decode(0x14, 224, 1, 0), None);
+    }
+
+    #[test]
+    fn wave_data_is_put_together() {
+        let context0 = 1 << 26 | 0xa << 28 | 1 << 13 | 0xbcd;
+        let expected = Interrupt::WaveMessage { pasid: pasid(), data: 0x12_abcd, privileged: true };
+        assert_eq!(decode(0x14, 239, context0, 0x12), Some(expected));
+    }
+
+    #[test]
+    fn wave_errors_and_poison() {
+        let error = |kind: u32| decode(0x0a, 239, 2 << 26, kind << 4);
+        let expected = |error, data| Interrupt::WaveError { pasid: pasid(), data, error };
+        assert_eq!(error(1), Some(expected(WaveError::IllegalInstruction, 0x10_0000)));
+        assert_eq!(error(2), Some(expected(WaveError::MemoryViolation, 0x20_0000)));
+        assert_eq!(error(3), Some(Interrupt::Poison { pasid: pasid(), client: 0x0a }));
+        assert_eq!(
+            decode(0x08, 220, 0, 0),
+            Some(Interrupt::Poison { pasid: pasid(), client: 0x08 })
+        );
+    }
+
+    #[test]
+    fn a_fault_tells_address_and_access() {
+        // The page's number has 36 bits; what else is in the word is not of the address.
+        let mut words = entry(0x1b, 0, 0x2345_6789, 0xf3);
+        words[0] |= 0x28 << 16;
+        let expected = Interrupt::VmFault {
+            pasid: pasid(),
+            vmid: known(Vmid::new(8)),
+            va: 0x3234_5678_9000,
+            not_present: true,
+            read: false,
+            write: true,
+        };
+        assert_eq!(Ih.decode(&words), Some(expected));
+    }
+
+    #[test]
+    fn bad_packets_name_the_queue() {
+        let expected = Interrupt::BadPacket { pasid: pasid(), doorbell: 0x155, exception: 20 };
+        assert_eq!(decode(0x14, 183, 20 << 10 | 0x155, 0), Some(expected));
+    }
+
+    #[test]
+    fn others_are_not_ours() {
+        assert_eq!(decode(0x14, 178, 0, 0), None);
+        assert_eq!(decode(0x1f, 0, 0, 0), None);
+        let mut nobody = entry(0x14, 181, 1, 0);
+        nobody[3] = 0;
+        assert_eq!(Ih.decode(&nobody), None);
+    }
+
+    #[test]
+    fn a_fence_comes_back() {
+        let fence = Some(Interrupt::Fence { pasid: pasid() });
+        assert_eq!(decode(0xff, 0xff, 0, 0), fence);
+    }
+
+    #[test]
+    fn partitions_hear_their_own_dies() {
+        assert_eq!(Ih.node_bitmap(0b1), 0b0011);
+        assert_eq!(Ih.node_bitmap(0b10), 0b0101);
+        assert_eq!(Ih.node_bitmap(0b1111), 0b0111_0111);
+        let source = Ih.source(&entry(0x14, 181, 1, 0));
+        let belongs = |nodes, vmids| source.is_some_and(|source| source.belongs_to(nodes, vmids));
+        assert!(belongs(0b100, 0xff00));
+        assert!(!belongs(0b011, 0xff00));
+        assert!(!belongs(0b100, 0xfe00));
+    }
+}

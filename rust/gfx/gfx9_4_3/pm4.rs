@@ -298,3 +298,128 @@ impl RunlistFormat for Pm4 {
         }
     }
 }
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_pm4))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::testing::known,
+        ids::{DoorbellIndex, Pasid, UserVa},
+    };
+
+    fn map_queue(engine: Engine) -> Packet {
+        Pm4.map_queue(&MapQueue {
+            engine,
+            doorbell: known(DoorbellIndex::new(0x1802)),
+            mqd: known(GpuVa::new(0x80_0012_0000)),
+            write_pointer: known(UserVa::new(0x7f12_3460_0038)),
+        })
+    }
+
+    fn word(packet: &Packet, index: usize) -> u32 {
+        packet.words().get(index).copied().unwrap_or(0)
+    }
+
+    #[test]
+    fn set_resources_for_the_hiq() {
+        let packet = Pm4.set_resources(&Resources {
+            vmid_mask: 0xff00,
+            queue_mask: 0xffff_ffff_00ff_fffe,
+            unmap_latency: 40,
+            xnack_chain: false,
+        });
+        let expected = [0xc006_a000, 0x2028_ff00, 0x00ff_fffe, u32::MAX, u32::MAX, u32::MAX, 0, 0];
+        assert_eq!(packet.words(), expected);
+    }
+
+    #[test]
+    fn map_process_has_trap_handler_and_apertures() {
+        let sh_mem = Pm4.sh_mem(ShMemOptions {
+            lds_base: 1 << 48,
+            scratch_base: 2 << 48,
+            xnack: false,
+        });
+        let packet = Pm4.map_process(&MapProcess {
+            pasid: known(Pasid::new(0x8001)),
+            page_table_base: 0x12_3456_7001,
+            sh_mem,
+            trap: Some((0xffff_ffbe_0000, 0xffff_ffbe_1000)),
+            queues: 3,
+        });
+        let expected = [
+            0xc013_a100, 0x1400_8001, 0x3456_7001, 0x12, 0x0001_0002, 0x1118, 0xffff_be00,
+            0xff, 0xffff_be10, 0xff, 0, 0, 0, 0x00c0_0080, 8, 0, 0, 0, 0, 0, 0,
+        ];
+        assert_eq!(packet.words(), expected);
+    }
+
+    #[test]
+    fn map_process_without_a_trap_handler() {
+        let packet = Pm4.map_process(&MapProcess {
+            pasid: known(Pasid::new(1)),
+            page_table_base: 0,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 0,
+        });
+        assert!((6..10).all(|index| word(&packet, index) == 0));
+        assert_eq!(packet.words().len(), 21);
+    }
+
+    #[test]
+    fn map_queues_lets_the_scheduler_choose_the_slot() {
+        let expected = [0xc005_a200, 0x2000_0010, 0x6008, 0x0012_0000, 0x80, 0x3460_0038, 0x7f12];
+        assert_eq!(map_queue(Engine::Compute).words(), expected);
+    }
+
+    #[test]
+    fn copy_engines_are_named_in_three_ways() {
+        let selection = |engine| word(&map_queue(Engine::Sdma(engine)), 1);
+        assert_eq!(selection(0), 0x2800_0010);
+        assert_eq!(selection(1), 0x2c00_0010);
+        assert_eq!(selection(2), 0x2800_0014);
+        assert_eq!(selection(7), 0x3c00_0014);
+        assert_eq!(selection(8), 0x2000_0018);
+        assert_eq!(selection(15), 0x3c00_0018);
+    }
+
+    #[test]
+    fn a_run_list_is_valid_and_chained_if_asked() {
+        let list = RunList {
+            address: known(GpuVa::new(0xff_0041_2000)),
+            dwords: 49,
+            chain: false,
+            concurrent_processes: 2,
+        };
+        let expected = [0xc002_a500, 0x0041_2000, 0xff, 0x0280_0031];
+        assert_eq!(Pm4.run_list(&list).words(), expected);
+        let chained = Pm4.run_list(&RunList { chain: true, ..list });
+        assert_eq!(word(&chained, 3), 0x02d0_0031);
+    }
+
+    #[test]
+    fn unmap_and_fence() {
+        let fence = known(GpuVa::new(0xff_0040_0c00));
+        assert_eq!(Pm4.unmap_all().words(), [0xc004_a300, 0x30, 0, 0, 0, 0]);
+        let expected = [0xc005_a400, 0x8000_0000, 0, 0x0040_0c00, 0xff, 7, 1];
+        assert_eq!(Pm4.query_status(fence, 0x1_0000_0007).words(), expected);
+    }
+
+    #[test]
+    fn one_register_is_written() {
+        let expected = [0xc003_3700, 0x1_0000, 0x2345, 0, 0x4001];
+        assert_eq!(Pm4.write_register(0x2345, 0x4001).words(), expected);
+    }
+
+    #[test]
+    fn the_filler_is_one_word_long() {
+        assert_eq!(NOP, 0xffff_1000);
+    }
+
+    #[test]
+    fn retry_follows_xnack() {
+        let options = ShMemOptions { lds_base: 0, scratch_base: 0, xnack: true };
+        assert_eq!(Pm4.sh_mem(options).config, 0x118);
+    }
+}

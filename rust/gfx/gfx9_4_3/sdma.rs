@@ -92,3 +92,57 @@ impl SdmaFormat for Sdma {
         );
     }
 }
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_sdma))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::{
+            testing::{known, Memory},
+            SdmaPlace, //
+        },
+        ids::{DoorbellIndex, GpuVa, UserVa},
+    };
+
+    fn queue() -> SdmaQueue {
+        SdmaQueue {
+            ring: known(GpuVa::new(0x7f00_0010_0000)),
+            ring_bytes: 1 << 20,
+            read_pointer: known(UserVa::new(0x7f00_0020_0040)),
+            doorbell: known(DoorbellIndex::new(0x1c00)),
+            place: SdmaPlace { engine: 1, queue: 5 },
+        }
+    }
+
+    #[test]
+    fn a_copy_queue_word_by_word() {
+        let words = Memory::new();
+        Sdma.encode(&words, &queue());
+        assert!(words.written().eq([
+            (0, 0x0006_1024),
+            (1, 0x1000),
+            (2, 0x7f),
+            (8, 0x7f00),
+            (9, 0x0020_0040),
+            (10, 0x100),
+            (22, 0x7000),
+            (27, 0xf),
+            (126, 1),
+            (127, 5),
+        ]));
+    }
+
+    #[test]
+    fn an_update_keeps_the_pointers_of_the_hardware() {
+        let words = Memory::new();
+        Sdma.encode(&words, &queue());
+        words.set(3, 0x40);
+        words.set(5, 0x80);
+        words.set(dword::SDMAX_RLCX_IB_CNTL, 0x101);
+        Sdma.encode(&words, &SdmaQueue { ring_bytes: 4096, ..queue() });
+        assert_eq!(words.get(0), 0x0006_1014);
+        assert_eq!([words.get(3), words.get(5)], [0x40, 0x80]);
+        assert_eq!(words.get(dword::SDMAX_RLCX_IB_CNTL), 0x101);
+    }
+}
