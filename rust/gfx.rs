@@ -403,11 +403,23 @@ pub(crate) enum Interrupt {
     /// A copy queue executed TRAP; 28 bits of context.
     SdmaTrap { pasid: Pasid, context_id: u32 },
     /// A wave executed S_SENDMSG; 24 bits of data.
-    WaveMessage { pasid: Pasid, data: u32, privileged: bool },
+    WaveMessage {
+        pasid: Pasid,
+        data: u32,
+        privileged: bool,
+    },
     /// A wave did what it must not.
-    WaveError { pasid: Pasid, data: u32, error: WaveError },
+    WaveError {
+        pasid: Pasid,
+        data: u32,
+        error: WaveError,
+    },
     /// The command processor met a packet it does not know; an exception code of the debugger ABI.
-    BadPacket { pasid: Pasid, doorbell: u32, exception: u32 },
+    BadPacket {
+        pasid: Pasid,
+        doorbell: u32,
+        exception: u32,
+    },
     /// A memory access failed.
     VmFault {
         pasid: Pasid,
@@ -421,7 +433,11 @@ pub(crate) enum Interrupt {
     /// Data that memory had marked as lost was consumed by `client`.
     Poison { pasid: Pasid, client: u8 },
     /// A shader engine reports about itself (overflows, thread trace).
-    SqAuto { pasid: Pasid, status: u32, data: u32 },
+    SqAuto {
+        pasid: Pasid,
+        status: u32,
+        data: u32,
+    },
     /// The entry that a driver puts into the ring to see all before it delivered.
     Fence { pasid: Pasid },
 }

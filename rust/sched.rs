@@ -78,7 +78,11 @@ impl NewSeat {
             evicted: false,
             queues: RBTree::new(),
         };
-        Ok(Self { key: Key::next(), seat, room })
+        Ok(Self {
+            key: Key::next(),
+            seat,
+            room,
+        })
     }
 
     /// The same; `evicted`: its queues shall not run until they are restored.

@@ -72,21 +72,41 @@ mod tests {
     #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
     use super::*;
 
-    const ONE_ARRAY: ShaderEngines = ShaderEngines { count: 4, arrays: 1 };
+    const ONE_ARRAY: ShaderEngines = ShaderEngines {
+        count: 4,
+        arrays: 1,
+    };
 
     #[test]
     fn bits_go_round_the_engines() {
         let present = [[0x3ff, 0]; 4];
-        let share = Share { xcc: 0, xccs: 1, cus: 40 };
-        assert_eq!(spread(&[0b10_0011], &present, ONE_ARRAY, share), [1, 3, 0, 0]);
+        let share = Share {
+            xcc: 0,
+            xccs: 1,
+            cus: 40,
+        };
+        assert_eq!(
+            spread(&[0b10_0011], &present, ONE_ARRAY, share),
+            [1, 3, 0, 0]
+        );
     }
 
     #[test]
     fn a_second_array_has_the_high_half() {
         let present = [[0x3, 0x3]; 4];
-        let engines = ShaderEngines { count: 4, arrays: 2 };
-        let share = Share { xcc: 0, xccs: 1, cus: 16 };
-        assert_eq!(spread(&[0x0010], &present, engines, share), [1 << 16, 0, 0, 0]);
+        let engines = ShaderEngines {
+            count: 4,
+            arrays: 2,
+        };
+        let share = Share {
+            xcc: 0,
+            xccs: 1,
+            cus: 16,
+        };
+        assert_eq!(
+            spread(&[0x0010], &present, engines, share),
+            [1 << 16, 0, 0, 0]
+        );
         assert_eq!(spread(&[0xffff], &present, engines, share), [0x3_0003; 4]);
     }
 
@@ -94,7 +114,11 @@ mod tests {
     fn every_xcc_has_its_own_bits() {
         let present = [[0x3ff, 0]; 4];
         let of = |xcc| {
-            let share = Share { xcc, xccs: 4, cus: 160 };
+            let share = Share {
+                xcc,
+                xccs: 4,
+                cus: 160,
+            };
             spread(&[0b0001_0010], &present, ONE_ARRAY, share)
         };
         assert_eq!(of(0), [0, 1, 0, 0]);
@@ -106,15 +130,29 @@ mod tests {
     fn broken_units_are_not_counted() {
         // Engine 1 has only two units that work, whichever they are.
         let present = [[0xf, 0], [0x9, 0], [0xf, 0], [0xf, 0]];
-        let share = Share { xcc: 0, xccs: 1, cus: 14 };
-        assert_eq!(spread(&[u32::MAX], &present, ONE_ARRAY, share), [0xf, 0x3, 0xf, 0xf]);
+        let share = Share {
+            xcc: 0,
+            xccs: 1,
+            cus: 14,
+        };
+        assert_eq!(
+            spread(&[u32::MAX], &present, ONE_ARRAY, share),
+            [0xf, 0x3, 0xf, 0xf]
+        );
     }
 
     #[test]
     fn bits_beyond_the_node_mean_nothing() {
         let present = [[0xf, 0]; 4];
-        let share = Share { xcc: 0, xccs: 1, cus: 6 };
-        assert_eq!(spread(&[u32::MAX, u32::MAX], &present, ONE_ARRAY, share), [3, 3, 1, 1]);
+        let share = Share {
+            xcc: 0,
+            xccs: 1,
+            cus: 6,
+        };
+        assert_eq!(
+            spread(&[u32::MAX, u32::MAX], &present, ONE_ARRAY, share),
+            [3, 3, 1, 1]
+        );
         assert_eq!(spread(&[], &present, ONE_ARRAY, share), [0; 4]);
     }
 }

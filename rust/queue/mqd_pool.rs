@@ -14,8 +14,8 @@ use crate::{
     ids::GpuVa,
     kgd::{
         Domain,
-        Kgd,
         KernelBo, //
+        Kgd,
     },
     sched::{
         memory::Window,
@@ -84,7 +84,9 @@ impl MqdSlot {
     /// Forgets what a queue before this one left.
     fn clear(&self, xccs: u32) -> Result {
         for xcc in 0..xccs {
-            self.chunk.bo.fill(self.offset(xcc), PAGE_BYTES as usize, 0)?;
+            self.chunk
+                .bo
+                .fill(self.offset(xcc), PAGE_BYTES as usize, 0)?;
         }
         Ok(())
     }
@@ -153,7 +155,11 @@ impl MqdPool {
 
     /// Takes room for a queue, cleared.
     pub(crate) fn take(&self) -> Result<MqdSlot> {
-        let found = self.chunks.lock().iter().find_map(|chunk| self.slot_in(chunk));
+        let found = self
+            .chunks
+            .lock()
+            .iter()
+            .find_map(|chunk| self.slot_in(chunk));
         let slot = match found {
             Some(slot) => slot,
             None => {

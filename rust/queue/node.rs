@@ -144,16 +144,16 @@ impl Drop for Active {
 fn engine_counts(kgd: &dyn Kgd) -> (u32, u32) {
     let facts = kgd.facts();
     let all = facts.num_sdma_engines / facts.num_partitions.max(1);
-    let pcie = if facts.xgmi_supported { all.min(2) } else { all };
+    let pcie = if facts.xgmi_supported {
+        all.min(2)
+    } else {
+        all
+    };
     (pcie, all - pcie)
 }
 
 /// The context-save sizes of each XCC of a node.
-pub(crate) fn save_sizes(
-    kgd: &dyn Kgd,
-    generation: &Generation,
-    xccs: u32,
-) -> ContextSaveSizes {
+pub(crate) fn save_sizes(kgd: &dyn Kgd, generation: &Generation, xccs: u32) -> ContextSaveSizes {
     let facts = kgd.facts();
     let cus = facts.cu_count / facts.num_partitions.max(1) / xccs.max(1);
     let engines = facts.max_shader_engines;
@@ -296,7 +296,11 @@ impl NodeQueues {
     /// Where the doorbells of a copy engine begin in a process's pages.
     pub(super) fn sdma_doorbells(&self, engine: u32) -> Result<usize> {
         let mine = self.index * (self.pcie.count + self.xgmi.count);
-        let base = self.kgd.facts().sdma_doorbell_index.get((mine + engine) as usize);
+        let base = self
+            .kgd
+            .facts()
+            .sdma_doorbell_index
+            .get((mine + engine) as usize);
         base.map(|&base| base as usize).ok_or(EINVAL)
     }
 

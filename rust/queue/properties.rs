@@ -473,7 +473,11 @@ mod tests {
 
     #[test]
     fn the_next_byte_is_the_target() {
-        let request = Request { queue_type: 0, queue_percentage: 0x0364, ..request() };
+        let request = Request {
+            queue_type: 0,
+            queue_percentage: 0x0364,
+            ..request()
+        };
         let properties = known(Properties::new(&request, limit()).ok());
         let expected = Some(ComputeFormat::Pm4 { target_xcc: 3 });
         assert_eq!(properties.compute_format(), expected);
@@ -497,7 +501,10 @@ mod tests {
     #[test]
     fn a_small_ring_becomes_the_smallest() {
         for size in [0, 1, 512, 1024] {
-            let request = Request { ring_size: size, ..request() };
+            let request = Request {
+                ring_size: size,
+                ..request()
+            };
             let properties = known(Properties::new(&request, limit()).ok());
             assert_eq!(properties.drive().ring_bytes(), 1024);
         }
@@ -524,15 +531,28 @@ mod tests {
 
     #[test]
     fn the_first_mistake_chooses_the_errno() {
-        assert_eq!(errno(|r| (r.queue_type, r.queue_priority) = (9, 16)), Some(22));
-        assert_eq!(errno(|r| (r.ring_base_address, r.ring_size) = (1 << 47, 3)), Some(14));
-        assert_eq!(errno(|r| (r.read_pointer_address, r.ring_size) = (1 << 47, 3)), Some(22));
+        assert_eq!(
+            errno(|r| (r.queue_type, r.queue_priority) = (9, 16)),
+            Some(22)
+        );
+        assert_eq!(
+            errno(|r| (r.ring_base_address, r.ring_size) = (1 << 47, 3)),
+            Some(14)
+        );
+        assert_eq!(
+            errno(|r| (r.read_pointer_address, r.ring_size) = (1 << 47, 3)),
+            Some(22)
+        );
     }
 
     #[test]
     fn all_types_are_known() {
         let kind = |queue_type| {
-            let request = Request { queue_type, sdma_engine_id: 3, ..request() };
+            let request = Request {
+                queue_type,
+                sdma_engine_id: 3,
+                ..request()
+            };
             Properties::new(&request, limit()).map(|properties| properties.kind())
         };
         assert_eq!(kind(0), Ok(Kind::Pm4));

@@ -165,7 +165,13 @@ mod tests {
         let list = image.finish(format(), true, 8);
         // The start is not chained, the end is; both count the packet at the end.
         assert_eq!(list.map(|list| (list.dwords, list.chain)), Ok((5, false)));
-        let expected = [(0, 7), (1, 0xc002_a500), (2, 0x0041_2000), (3, 0xff), (4, 0x08d0_0005)];
+        let expected = [
+            (0, 7),
+            (1, 0xc002_a500),
+            (2, 0x0041_2000),
+            (3, 0xff),
+            (4, 0x08d0_0005),
+        ];
         assert!(words.written().eq(expected));
     }
 
@@ -181,9 +187,16 @@ mod tests {
 
     #[test]
     fn capacity_is_counted_in_processes_and_queues() {
-        let capacity = Capacity { processes: 8, compute_queues: 24 };
+        let capacity = Capacity {
+            processes: 8,
+            compute_queues: 24,
+        };
         let over = |processes, compute_queues| {
-            let census = Census { processes, queues: 99, compute_queues };
+            let census = Census {
+                processes,
+                queues: 99,
+                compute_queues,
+            };
             let over = capacity.exceeded_by(&census);
             (over.processes, over.queues, over.any())
         };
@@ -194,8 +207,15 @@ mod tests {
 
     #[test]
     fn one_process_always_fits() {
-        let capacity = Capacity { processes: 0, compute_queues: 24 };
-        let census = Census { processes: 1, queues: 1, compute_queues: 1 };
+        let capacity = Capacity {
+            processes: 0,
+            compute_queues: 24,
+        };
+        let census = Census {
+            processes: 1,
+            queues: 1,
+            compute_queues: 1,
+        };
         assert!(!capacity.exceeded_by(&census).any());
     }
 }

@@ -18,8 +18,8 @@ use crate::{
     ids::GpuVa,
     kgd::{
         Domain,
-        Kgd,
         KernelBo, //
+        Kgd,
     },
 };
 use core::ops::Range;

@@ -123,7 +123,9 @@ fn timed_out() -> Error {
 
 /// The logical XCCs of `mask`, each with its number within the node.
 fn xccs(mask: u32) -> impl Iterator<Item = (u32, u32)> {
-    (0..u32::BITS).filter(move |xcc| mask & 1 << xcc != 0).zip(0..)
+    (0..u32::BITS)
+        .filter(move |xcc| mask & 1 << xcc != 0)
+        .zip(0..)
 }
 
 impl Entry {
@@ -136,7 +138,9 @@ impl Seat {
     /// The queues that are to be on the hardware, the newest first.
     fn running(&self) -> impl Iterator<Item = &Entry> {
         let evicted = self.evicted;
-        self.queues.values().filter(move |entry| entry.runs && !evicted)
+        self.queues
+            .values()
+            .filter(move |entry| entry.runs && !evicted)
     }
 
     /// MAP_PROCESS: it counts the queues that do not run as well.
@@ -284,7 +288,10 @@ impl Runlist {
         let format = self.generation.runlist;
         let mut inner = self.inner.lock();
         self.submit(&mut inner, &[format.set_resources(&resources)])?;
-        self.submit(&mut inner, &[format.write_register(wait.offset, wait.value)])
+        self.submit(
+            &mut inner,
+            &[format.write_register(wait.offset, wait.value)],
+        )
     }
 
     fn timeout_ms(&self) -> u32 {
@@ -362,7 +369,11 @@ impl Runlist {
         for (_, within) in xccs(self.config.xcc_mask) {
             let (_, words, _) = self.memory.hiq_mqd(within)?;
             if let Some(doorbell) = self.generation.mqd.take_failed_doorbell(&words) {
-                pr_err!("XCC {}: the queue at doorbell {:#x} does not stop\n", within, doorbell);
+                pr_err!(
+                    "XCC {}: the queue at doorbell {:#x} does not stop\n",
+                    within,
+                    doorbell
+                );
                 result = Err(timed_out());
             }
         }
@@ -481,7 +492,10 @@ impl Scheduler for Runlist {
         let mut inner = self.inner.lock();
         let mut gone = None;
         let mut take = |inner: &mut Inner| {
-            gone = inner.seat(seat).ok().and_then(|s| s.queues.remove_node(&queue));
+            gone = inner
+                .seat(seat)
+                .ok()
+                .and_then(|s| s.queues.remove_node(&queue));
         };
         let result = if inner.queue_runs(seat, queue) {
             self.reschedule(&mut inner, take)
@@ -572,7 +586,11 @@ impl PinnedDrop for Runlist {
         for (logical, _) in xccs(self.config.xcc_mask) {
             let hiq = self.kgd.unmap_hiq(self.doorbell(), logical);
             if let Err(error) = off.and(hiq) {
-                pr_err!("XCC {}: the scheduler's queue does not stop: {:?}\n", logical, error);
+                pr_err!(
+                    "XCC {}: the scheduler's queue does not stop: {:?}\n",
+                    logical,
+                    error
+                );
             }
         }
     }

@@ -228,7 +228,10 @@ mod tests {
 
     #[test]
     fn end_of_pipe_carries_an_event() {
-        let expected = Interrupt::EndOfPipe { pasid: pasid(), context_id: 0x1005 };
+        let expected = Interrupt::EndOfPipe {
+            pasid: pasid(),
+            context_id: 0x1005,
+        };
         assert_eq!(decode(0x14, 181, 0x1005, 0), Some(expected));
         assert_eq!(decode(0x0b, 181, 0x1005, 0), Some(expected));
         assert_eq!(decode(0x14, 181, 0, 0), None);
@@ -236,7 +239,10 @@ mod tests {
 
     #[test]
     fn every_copy_engine_traps() {
-        let expected = Interrupt::SdmaTrap { pasid: pasid(), context_id: 0x0fff_fff1 };
+        let expected = Interrupt::SdmaTrap {
+            pasid: pasid(),
+            context_id: 0x0fff_fff1,
+        };
         for client in [0x08, 0x09, 0x01, 0x04, 0x05, 0x11, 0x13, 0x18] {
             assert_eq!(decode(client, 224, 0xffff_fff1, 0), Some(expected));
         }
@@ -246,20 +252,43 @@ mod tests {
     #[test]
     fn wave_data_is_put_together() {
         let context0 = 1 << 26 | 0xa << 28 | 1 << 13 | 0xbcd;
-        let expected = Interrupt::WaveMessage { pasid: pasid(), data: 0x12_abcd, privileged: true };
+        let expected = Interrupt::WaveMessage {
+            pasid: pasid(),
+            data: 0x12_abcd,
+            privileged: true,
+        };
         assert_eq!(decode(0x14, 239, context0, 0x12), Some(expected));
     }
 
     #[test]
     fn wave_errors_and_poison() {
         let error = |kind: u32| decode(0x0a, 239, 2 << 26, kind << 4);
-        let expected = |error, data| Interrupt::WaveError { pasid: pasid(), data, error };
-        assert_eq!(error(1), Some(expected(WaveError::IllegalInstruction, 0x10_0000)));
-        assert_eq!(error(2), Some(expected(WaveError::MemoryViolation, 0x20_0000)));
-        assert_eq!(error(3), Some(Interrupt::Poison { pasid: pasid(), client: 0x0a }));
+        let expected = |error, data| Interrupt::WaveError {
+            pasid: pasid(),
+            data,
+            error,
+        };
+        assert_eq!(
+            error(1),
+            Some(expected(WaveError::IllegalInstruction, 0x10_0000))
+        );
+        assert_eq!(
+            error(2),
+            Some(expected(WaveError::MemoryViolation, 0x20_0000))
+        );
+        assert_eq!(
+            error(3),
+            Some(Interrupt::Poison {
+                pasid: pasid(),
+                client: 0x0a
+            })
+        );
         assert_eq!(
             decode(0x08, 220, 0, 0),
-            Some(Interrupt::Poison { pasid: pasid(), client: 0x08 })
+            Some(Interrupt::Poison {
+                pasid: pasid(),
+                client: 0x08
+            })
         );
     }
 
@@ -281,7 +310,11 @@ mod tests {
 
     #[test]
     fn bad_packets_name_the_queue() {
-        let expected = Interrupt::BadPacket { pasid: pasid(), doorbell: 0x155, exception: 20 };
+        let expected = Interrupt::BadPacket {
+            pasid: pasid(),
+            doorbell: 0x155,
+            exception: 20,
+        };
         assert_eq!(decode(0x14, 183, 20 << 10 | 0x155, 0), Some(expected));
     }
 

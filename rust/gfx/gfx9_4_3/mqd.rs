@@ -525,7 +525,11 @@ mod tests {
 
     #[test]
     fn without_a_save_area_waves_are_waited_for() {
-        let queue = ComputeQueue { save_area: None, trap_handler: false, ..aql() };
+        let queue = ComputeQueue {
+            save_area: None,
+            trap_handler: false,
+            ..aql()
+        };
         let words = new(0, &queue);
         assert_eq!(words.get(dword::CP_HQD_PERSISTENT_STATE), 0x5301);
         assert!((171..178).all(|word| words.get(word) == 0));
@@ -540,7 +544,11 @@ mod tests {
         // WPTR_CARRY and RPTR_CARRY: the hardware's own.
         words.set(145, words.get(145) | 0xc0);
         words.set(dword::CP_HQD_CTX_SAVE_CONTROL, 7);
-        let queue = ComputeQueue { ring_bytes: 0x20000, priority: 15, ..aql() };
+        let queue = ComputeQueue {
+            ring_bytes: 0x20000,
+            priority: 15,
+            ..aql()
+        };
         Mqd.update(&words, 0, &queue);
         assert_eq!(words.get(138), 0x1234);
         assert_eq!(words.get(182), 0x5678);
@@ -577,7 +585,10 @@ mod tests {
             doorbell: doorbell(0x400),
         };
         let (master, follower) = (Memory::new(), Memory::new());
-        let at = |xcc| XccMqd { stride: 2048, ..at(xcc) };
+        let at = |xcc| XccMqd {
+            stride: 2048,
+            ..at(xcc)
+        };
         Mqd.hiq(&master, at(0), &queue);
         Mqd.hiq(&follower, at(1), &queue);
         assert_eq!(master.get(dword::CP_HQD_PQ_CONTROL), 0xd000_0508);
@@ -600,7 +611,10 @@ mod tests {
     fn a_cu_mask_has_a_word_for_each_engine() {
         let words = new(0, &aql());
         Mqd.set_cu_mask(&words, [1, 2, 3, 4]);
-        assert_eq!([23, 24, 25, 26, 27].map(|word| words.get(word)), [1, 2, 0, 3, 4]);
+        assert_eq!(
+            [23, 24, 25, 26, 27].map(|word| words.get(word)),
+            [1, 2, 0, 3, 4]
+        );
     }
 
     #[test]

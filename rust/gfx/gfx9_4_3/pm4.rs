@@ -280,10 +280,7 @@ impl RunlistFormat for Pm4 {
         use write_data::*;
 
         let register = DST_MMREG_ADDR.of(register);
-        packet(
-            opcode::WRITE_DATA,
-            [0, ADDR_INCR.of(1), register, 0, value],
-        )
+        packet(opcode::WRITE_DATA, [0, ADDR_INCR.of(1), register, 0, value])
     }
 
     fn sh_mem(&self, options: ShMemOptions) -> ShMem {
@@ -329,7 +326,16 @@ mod tests {
             unmap_latency: 40,
             xnack_chain: false,
         });
-        let expected = [0xc006_a000, 0x2028_ff00, 0x00ff_fffe, u32::MAX, u32::MAX, u32::MAX, 0, 0];
+        let expected = [
+            0xc006_a000,
+            0x2028_ff00,
+            0x00ff_fffe,
+            u32::MAX,
+            u32::MAX,
+            u32::MAX,
+            0,
+            0,
+        ];
         assert_eq!(packet.words(), expected);
     }
 
@@ -348,8 +354,27 @@ mod tests {
             queues: 3,
         });
         let expected = [
-            0xc013_a100, 0x1400_8001, 0x3456_7001, 0x12, 0x0001_0002, 0x1118, 0xffff_be00,
-            0xff, 0xffff_be10, 0xff, 0, 0, 0, 0x00c0_0080, 8, 0, 0, 0, 0, 0, 0,
+            0xc013_a100,
+            0x1400_8001,
+            0x3456_7001,
+            0x12,
+            0x0001_0002,
+            0x1118,
+            0xffff_be00,
+            0xff,
+            0xffff_be10,
+            0xff,
+            0,
+            0,
+            0,
+            0x00c0_0080,
+            8,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
         ];
         assert_eq!(packet.words(), expected);
     }
@@ -369,7 +394,15 @@ mod tests {
 
     #[test]
     fn map_queues_lets_the_scheduler_choose_the_slot() {
-        let expected = [0xc005_a200, 0x2000_0010, 0x6008, 0x0012_0000, 0x80, 0x3460_0038, 0x7f12];
+        let expected = [
+            0xc005_a200,
+            0x2000_0010,
+            0x6008,
+            0x0012_0000,
+            0x80,
+            0x3460_0038,
+            0x7f12,
+        ];
         assert_eq!(map_queue(Engine::Compute).words(), expected);
     }
 
@@ -394,7 +427,10 @@ mod tests {
         };
         let expected = [0xc002_a500, 0x0041_2000, 0xff, 0x0280_0031];
         assert_eq!(Pm4.run_list(&list).words(), expected);
-        let chained = Pm4.run_list(&RunList { chain: true, ..list });
+        let chained = Pm4.run_list(&RunList {
+            chain: true,
+            ..list
+        });
         assert_eq!(word(&chained, 3), 0x02d0_0031);
     }
 
@@ -419,7 +455,11 @@ mod tests {
 
     #[test]
     fn retry_follows_xnack() {
-        let options = ShMemOptions { lds_base: 0, scratch_base: 0, xnack: true };
+        let options = ShMemOptions {
+            lds_base: 0,
+            scratch_base: 0,
+            xnack: true,
+        };
         assert_eq!(Pm4.sh_mem(options).config, 0x118);
     }
 }

@@ -111,7 +111,10 @@ mod tests {
             ring_bytes: 1 << 20,
             read_pointer: known(UserVa::new(0x7f00_0020_0040)),
             doorbell: known(DoorbellIndex::new(0x1c00)),
-            place: SdmaPlace { engine: 1, queue: 5 },
+            place: SdmaPlace {
+                engine: 1,
+                queue: 5,
+            },
         }
     }
 
@@ -140,7 +143,13 @@ mod tests {
         words.set(3, 0x40);
         words.set(5, 0x80);
         words.set(dword::SDMAX_RLCX_IB_CNTL, 0x101);
-        Sdma.encode(&words, &SdmaQueue { ring_bytes: 4096, ..queue() });
+        Sdma.encode(
+            &words,
+            &SdmaQueue {
+                ring_bytes: 4096,
+                ..queue()
+            },
+        );
         assert_eq!(words.get(0), 0x0006_1014);
         assert_eq!([words.get(3), words.get(5)], [0x40, 0x80]);
         assert_eq!(words.get(dword::SDMAX_RLCX_IB_CNTL), 0x101);
