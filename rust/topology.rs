@@ -30,6 +30,7 @@ pub(crate) use tree::{
     exit,
     gpu_id,
     init,
+    num_nodes,
     prepare,
     remove, //
 };
