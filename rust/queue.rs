@@ -12,7 +12,7 @@
 //!
 //! # Locking
 //!
-//! Requests of one process that concern queues take turns (`Process::lock_memory`). Beneath it lies
+//! Requests of one process that concern queues take turns (`Process::memory_lock`). Beneath it lies
 //! `Queues.inner`, which eviction and the end of the process take as well: nothing under it
 //! allocates or waits for anything but the scheduler. Order: `Process.memory` → `Process.inner` →
 //! `Queues.inner` → `Scheduler.inner`.

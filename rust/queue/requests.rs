@@ -69,7 +69,7 @@ pub(crate) struct Created {
 ///
 /// The errors are those of the ABI, and so is their order.
 pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> Result<Created> {
-    let _turn = process.lock_memory();
+    let _turn = process.memory_lock();
     let device = process.device(gpu_id)?;
     device.vm().map_err(|_| ESRCH)?;
     let node = device.node().queues();
@@ -213,7 +213,7 @@ fn device_with(process: &Process, id: QueueId) -> Option<&Arc<ProcessDevice>> {
 /// DESTROY_QUEUE. `EINVAL`: the process has no such queue. After any other error it is gone all the
 /// same, but the hardware did not confirm that it has let go.
 pub(crate) fn destroy(process: &Process, id: u32) -> Result {
-    let _turn = process.lock_memory();
+    let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EINVAL)?;
     let device = device_with(process, id).ok_or(EINVAL)?;
     device.queues().destroy(id)
@@ -221,7 +221,7 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
 
 /// UPDATE_QUEUE. `EFAULT`: the process has no such queue, or the new ring is not mapped.
 pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
-    let _turn = process.lock_memory();
+    let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EFAULT)?;
     let device = device_with(process, id).ok_or(EFAULT)?;
     let before = device.queues().properties(id)?;
@@ -248,7 +248,7 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
 /// SET_CU_MASK: one mask for each XCC of a compute queue; for a copy queue they mean nothing.
 /// `EFAULT`: the process has no such queue.
 pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
-    let _turn = process.lock_memory();
+    let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EFAULT)?;
     let device = device_with(process, id).ok_or(EFAULT)?;
     let node = device.node();
