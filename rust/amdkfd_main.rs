@@ -69,6 +69,7 @@ impl kernel::Module for Amdkfd {
             gpu::init();
             kfd::init();
             kgd2kfd::init();
+            topology::prepare();
         }
         let processes = Processes::new()?;
         Ok(Self {

@@ -80,7 +80,7 @@ impl Node {
         let facts = gpu.facts();
         let partition = *facts.partitions().get(index as usize).ok_or(ENODEV)?;
         let local_memory = gpu.kgd.local_memory(index);
-        let id = topology::gpu_id(facts, &local_memory, &partition);
+        let id = topology::gpu_id(facts, &local_memory, &partition)?;
         let node = Self {
             queues: NodeQueues::new(gpu.kgd.clone(), gpu.generation, &partition, index)?,
             interrupts: Interrupts::new(id)?,

@@ -330,6 +330,13 @@ impl<T> Kgd for T where
 {
 }
 
+impl RawDmabufInfo {
+    /// The device whose memory it is.
+    pub(crate) fn device(&self) -> Option<DeviceHandle> {
+        NonNull::new(self.adev.cast()).map(DeviceHandle)
+    }
+}
+
 impl GpuFacts {
     /// The graphics core's version.
     pub(crate) fn gc(&self) -> IpVersion {

@@ -13,6 +13,11 @@ mod ids;
 mod topology;
 
 
+mod memory {
+    pub(crate) mod handle;
+    pub(crate) mod request;
+}
+
 mod queue {
     pub(crate) mod properties;
 }

@@ -25,11 +25,17 @@ mod sysfs;
 mod tree;
 
 #[cfg(CONFIG_RUST)]
+pub(crate) use facts::{
+    is_memory_public,
+    may_use, //
+};
+#[cfg(CONFIG_RUST)]
 pub(crate) use tree::{
     add,
     exit,
     gpu_id,
     init,
+    num_nodes,
     prepare,
     remove, //
 };

@@ -141,6 +141,16 @@ fn local_memory(facts: &GpuFacts, memory: &kgd::LocalMemory) -> LocalMemory {
     }
 }
 
+/// The CPU sees all of the node's memory ("large BAR").
+pub(crate) fn is_memory_public(node: &Node) -> bool {
+    local_memory(node.facts(), node.local_memory()).is_public()
+}
+
+/// The current task's device cgroup lets it use the node.
+pub(crate) fn may_use(node: &Node) -> bool {
+    node.kgd().cgroup_permission(node.partition().render_minor).is_ok()
+}
+
 fn errors(facts: &GpuFacts) -> ErrorCorrection {
     ErrorCorrection {
         graphics: facts.ras_gfx,
