@@ -40,26 +40,7 @@ module! {
 struct Amdkfd {
     _debugfs: Pin<KBox<debugfs::Debugfs>>,
     _attachment: kgd2kfd::Attachment,
-    _processes: Processes,
-}
-
-/// The registry of processes is up.
-struct Processes;
-
-impl Processes {
-    fn new() -> Result<Self> {
-        // SAFETY: once, and before /dev/kfd exists.
-        unsafe { process::init() }?;
-        Ok(Self)
-    }
-}
-
-impl Drop for Processes {
-    fn drop(&mut self) {
-        // SAFETY: dropped after the attachment: /dev/kfd is gone, and each process held a reference
-        // to the module.
-        unsafe { process::shut_down() };
-    }
+    _processes: process::Processes,
 }
 
 impl kernel::Module for Amdkfd {
@@ -71,7 +52,8 @@ impl kernel::Module for Amdkfd {
             kgd2kfd::init();
             topology::prepare();
         }
-        let processes = Processes::new()?;
+        // SAFETY: once. It is dropped after the attachment, and each process pins the module.
+        let processes = unsafe { process::Processes::new() }?;
         Ok(Self {
             _attachment: kgd2kfd::Attachment::new()?,
             _debugfs: debugfs::Debugfs::new()?,

@@ -7,8 +7,7 @@
 //! open file pins the module.
 
 use crate::{
-    doorbell,
-    gpu,
+    doorbell, gpu,
     ids::GpuId,
     ioctl,
     linux::{

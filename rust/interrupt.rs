@@ -50,7 +50,10 @@ pub(crate) struct Interrupts {
 impl Interrupts {
     /// Nobody yet. `gpu` is the node's name.
     pub(crate) fn new(gpu: GpuId) -> Result<Self> {
-        Ok(Self { events: RcuTable::new()?, faults: Faults::new(gpu)? })
+        Ok(Self {
+            events: RcuTable::new()?,
+            faults: Faults::new(gpu)?,
+        })
     }
 
     /// From now on interrupts for `pasid` go to `events`, until the entry is dropped.
@@ -66,8 +69,19 @@ impl Interrupts {
             Interrupt::WaveMessage { pasid, data, .. }
             | Interrupt::WaveError { pasid, data, .. }
             | Interrupt::SqAuto { pasid, data, .. } => self.signal(pasid, data, 24),
-            Interrupt::VmFault { pasid, va, not_present, write, .. } => {
-                self.faults.add(Fault { pasid, va, not_present, read_only: write });
+            Interrupt::VmFault {
+                pasid,
+                va,
+                not_present,
+                write,
+                ..
+            } => {
+                self.faults.add(Fault {
+                    pasid,
+                    va,
+                    not_present,
+                    read_only: write,
+                });
             }
             // What a debugger, a reset or a drain would wait for: none of these exists yet.
             Interrupt::BadPacket { .. } | Interrupt::Poison { .. } | Interrupt::Fence { .. } => {}
@@ -78,7 +92,9 @@ impl Interrupts {
     /// told.
     fn signal(&self, pasid: Pasid, id: u32, bits: u32) {
         let hint = Hint::new(id, bits);
-        let _told: Option<()> = self.events.with(pasid.raw(), |events| events.signal_hinted(hint));
+        let _told: Option<()> = self
+            .events
+            .with(pasid.raw(), |events| events.signal_hinted(hint));
     }
 }
 
@@ -101,7 +117,12 @@ impl FaultList {
     /// Notes a fault. A process has one at a time: its first, which stops its queues. When there
     /// are too many processes at fault, theirs is noted when they fault again.
     fn add(&mut self, fault: Fault) {
-        if self.0.iter().flatten().any(|known| known.pasid == fault.pasid) {
+        if self
+            .0
+            .iter()
+            .flatten()
+            .any(|known| known.pasid == fault.pasid)
+        {
             return;
         }
         if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
@@ -188,7 +209,12 @@ mod tests {
     use super::*;
 
     fn fault(pasid: u32, va: u64) -> Fault {
-        Fault { pasid: Pasid::new(pasid).unwrap(), va, not_present: true, read_only: false }
+        Fault {
+            pasid: Pasid::new(pasid).unwrap(),
+            va,
+            not_present: true,
+            read_only: false,
+        }
     }
 
     #[test]
@@ -222,12 +248,21 @@ mod tests {
         let age = |events: &Events| events.age(id);
         events.write_slot(id, id.into());
         let stranger = Pasid::new(0x8002).unwrap();
-        interrupts.deliver(Interrupt::EndOfPipe { pasid: stranger, context_id: id });
+        interrupts.deliver(Interrupt::EndOfPipe {
+            pasid: stranger,
+            context_id: id,
+        });
         assert_eq!(age(&events), Some(1));
-        interrupts.deliver(Interrupt::EndOfPipe { pasid, context_id: id });
+        interrupts.deliver(Interrupt::EndOfPipe {
+            pasid,
+            context_id: id,
+        });
         assert_eq!(age(&events), Some(2));
         // The slot was acknowledged, so the same interrupt again says nothing new.
-        interrupts.deliver(Interrupt::EndOfPipe { pasid, context_id: id });
+        interrupts.deliver(Interrupt::EndOfPipe {
+            pasid,
+            context_id: id,
+        });
         assert_eq!(age(&events), Some(2));
         drop(entry);
     }

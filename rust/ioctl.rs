@@ -67,10 +67,22 @@ struct Row {
 /// Checks at build time that a row stands where its number says, and that its arguments are what
 /// its command says.
 const fn check(place: usize, number: u32, command: u32, bytes: usize) {
-    assert!(place + 1 == number as usize, "a row is missing or out of order");
-    assert!(command & 0xff == number, "the row's number is not its command's");
-    assert!((command >> 8) & 0xff == AMDKFD_IOCTL_BASE as u32, "not an ioctl of KFD");
-    assert!(_IOC_SIZE(command) == bytes, "the row's structure is not its command's");
+    assert!(
+        place + 1 == number as usize,
+        "a row is missing or out of order"
+    );
+    assert!(
+        command & 0xff == number,
+        "the row's number is not its command's"
+    );
+    assert!(
+        (command >> 8) & 0xff == AMDKFD_IOCTL_BASE as u32,
+        "not an ioctl of KFD"
+    );
+    assert!(
+        _IOC_SIZE(command) == bytes,
+        "the row's structure is not its command's"
+    );
 }
 
 /// Declares the table. `built` names a handler, `unbuilt` the error of an ioctl that is not there.
@@ -210,8 +222,13 @@ pub(crate) fn dispatch(process: &Process, command: u32, argument: usize) -> Resu
     let row = find(command).ok_or(ENOTTY)?;
     authorise(process, row)?;
     let user_bytes = _IOC_SIZE(command);
-    let call = Call { process, user_bytes };
-    let words = user_bytes.max(_IOC_SIZE(row.command)).div_ceil(size_of::<u64>());
+    let call = Call {
+        process,
+        user_bytes,
+    };
+    let words = user_bytes
+        .max(_IOC_SIZE(row.command))
+        .div_ceil(size_of::<u64>());
     let user = UserSlice::new(UserPtr::from_addr(argument), user_bytes);
     let mut stack = [0; STACK_WORDS];
     if let Some(words) = stack.get_mut(..words) {
@@ -251,7 +268,12 @@ fn exchange(row: &Row, call: &Call<'_>, words: &mut [u64], user: UserSlice) -> R
         writer.write_slice(words.as_bytes().get(..bytes).ok_or(EINVAL)?)?;
     }
     if let Err(error) = result {
-        pr_debug!("{} of process {}: {:?}\n", row.name, call.process.lead().pid(), error);
+        pr_debug!(
+            "{} of process {}: {:?}\n",
+            row.name,
+            call.process.lead().pid(),
+            error
+        );
     }
     result
 }
@@ -302,7 +324,11 @@ mod tests {
 
     #[test]
     fn most_arguments_fit_the_stack() {
-        let large = ROWS.iter().filter(|row| _IOC_SIZE(row.command) > STACK_WORDS * 8);
-        assert!(large.map(|row| row.command).eq([AMDKFD_IOC_GET_PROCESS_APERTURES]));
+        let large = ROWS
+            .iter()
+            .filter(|row| _IOC_SIZE(row.command) > STACK_WORDS * 8);
+        assert!(large
+            .map(|row| row.command)
+            .eq([AMDKFD_IOC_GET_PROCESS_APERTURES]));
     }
 }

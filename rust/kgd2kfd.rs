@@ -161,7 +161,7 @@ impl Slot {
     /// The device if it is served. For calls that amdgpu does not make at the same time as
     /// `device_exit`: the reference keeps the memory, not the hardware.
     fn served(&self) -> Option<Arc<Served>> {
-        self.with(Arc::from)
+        self.with(|served| served.into())
     }
 
     /// Runs `action` on one node of the device, or on all (`index` < 0). The first error counts.

@@ -10,8 +10,17 @@
 
 mod gfx;
 mod ids;
+mod mmap;
 mod topology;
 
+mod event {
+    pub(crate) mod latch;
+    pub(crate) mod page;
+}
+
+mod process {
+    pub(crate) mod apertures;
+}
 
 mod memory {
     pub(crate) mod handle;

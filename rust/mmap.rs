@@ -78,7 +78,11 @@ mod tests {
 
     fn targets(gpu: u32) -> Option<[MmapTarget; 3]> {
         let gpu = GpuId::new(gpu)?;
-        Some([MmapTarget::Mmio(gpu), MmapTarget::Events, MmapTarget::Doorbell(gpu)])
+        Some([
+            MmapTarget::Mmio(gpu),
+            MmapTarget::Events,
+            MmapTarget::Doorbell(gpu),
+        ])
     }
 
     #[test]
@@ -91,14 +95,24 @@ mod tests {
     #[test]
     fn the_types_are_those_of_the_abi() {
         let cookies = targets(1).map(|targets| targets.map(MmapTarget::to_offset));
-        let expected = [0x0000_4000_0000_0000, 0x8000_0000_0000_0000, 0xc000_4000_0000_0000];
+        let expected = [
+            0x0000_4000_0000_0000,
+            0x8000_0000_0000_0000,
+            0xc000_4000_0000_0000,
+        ];
         assert_eq!(cookies, Some(expected));
     }
 
     #[test]
     fn reserved_memory_is_refused_whatever_its_gpu() {
-        assert_eq!(MmapTarget::from_offset(1 << 62), Err(BadCookie::Unsupported));
-        assert_eq!(MmapTarget::from_offset(1 << 62 | 7 << 46), Err(BadCookie::Unsupported));
+        assert_eq!(
+            MmapTarget::from_offset(1 << 62),
+            Err(BadCookie::Unsupported)
+        );
+        assert_eq!(
+            MmapTarget::from_offset(1 << 62 | 7 << 46),
+            Err(BadCookie::Unsupported)
+        );
     }
 
     #[test]

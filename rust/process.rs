@@ -141,7 +141,11 @@ impl Process {
         let lead = ARef::from(kernel::current!().group_leader());
         let mut devices = KVec::new();
         for node in gpu::nodes()? {
-            if node.kgd().cgroup_permission(node.partition().render_minor).is_ok() {
+            if node
+                .kgd()
+                .cgroup_permission(node.partition().render_minor)
+                .is_ok()
+            {
                 devices.push(ProcessDevice::new(node)?, GFP_KERNEL)?;
             }
         }
@@ -163,12 +167,18 @@ impl Process {
             counted: registry.count(),
             module: ModuleRef::new(&crate::THIS_MODULE)?,
         }? Error);
-        Ok(Arc::new(Deferred::new(registry.teardown(), process)?, GFP_KERNEL)?)
+        Ok(Arc::new(
+            Deferred::new(registry.teardown(), process)?,
+            GFP_KERNEL,
+        )?)
     }
 
     /// The device of this name. `EINVAL` if there is none, or the process may not use it.
     pub(crate) fn device(&self, gpu_id: u32) -> Result<&Arc<ProcessDevice>> {
-        self.devices.iter().find(|device| device.gpu_id().raw() == gpu_id).ok_or(EINVAL)
+        self.devices
+            .iter()
+            .find(|device| device.gpu_id().raw() == gpu_id)
+            .ok_or(EINVAL)
     }
 
     /// The process's view of a node.
@@ -178,7 +188,9 @@ impl Process {
 
     /// The device whose VM has this pasid.
     pub(crate) fn device_with(&self, pasid: Pasid) -> Option<&Arc<ProcessDevice>> {
-        self.devices.iter().find(|device| device.vm().is_ok_and(|vm| vm.pasid() == pasid))
+        self.devices
+            .iter()
+            .find(|device| device.vm().is_ok_and(|vm| vm.pasid() == pasid))
     }
 
     /// All devices, in topology order.
@@ -233,7 +245,9 @@ impl Process {
 
     /// Whether the process has a queue on any GPU.
     pub(crate) fn has_queues(&self) -> bool {
-        self.devices.iter().any(|device| !device.queues().is_empty())
+        self.devices
+            .iter()
+            .any(|device| !device.queues().is_empty())
     }
 
     /// ACQUIRE_VM: the VM of an open render node becomes the process's on `device`.
@@ -242,7 +256,11 @@ impl Process {
     pub(crate) fn acquire_vm(&self, device: &Arc<ProcessDevice>, drm_fd: i32) -> Result {
         let mut memory = self.memory.lock();
         if let Ok(vm) = device.vm() {
-            return if vm.is_file(drm_fd) { Ok(()) } else { Err(EBUSY) };
+            return if vm.is_file(drm_fd) {
+                Ok(())
+            } else {
+                Err(EBUSY)
+            };
         }
         let context = match &memory.context {
             Some(context) => context.clone(),

@@ -168,7 +168,8 @@ const _: () = {
     assert!(size_of::<MemoryException>() == size_of::<kfd_hsa_memory_exception_data>());
     assert!(offset_of!(MemoryException, va) == offset_of!(kfd_hsa_memory_exception_data, va));
     assert!(
-        offset_of!(MemoryException, imprecise) == offset_of!(kfd_memory_exception_failure, imprecise)
+        offset_of!(MemoryException, imprecise)
+            == offset_of!(kfd_memory_exception_failure, imprecise)
     );
     assert!(
         offset_of!(MemoryException, error_type)

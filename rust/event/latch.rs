@@ -31,7 +31,11 @@ impl Latch {
 
     /// A latch that nobody has signalled.
     pub(crate) const fn new(mode: Mode) -> Self {
-        Self { age: Self::NEVER, signalled: false, mode }
+        Self {
+            age: Self::NEVER,
+            signalled: false,
+            mode,
+        }
     }
 
     /// How many signals there were, plus one.
@@ -80,7 +84,11 @@ pub(crate) struct Tally {
 impl Tally {
     /// A wait for `count` events: for all of them, or for any.
     pub(crate) const fn new(count: u32, all: bool) -> Self {
-        Self { missing: count, all, fired: false }
+        Self {
+            missing: count,
+            all,
+            fired: false,
+        }
     }
 
     /// One more event is signalled.
@@ -154,7 +162,10 @@ mod tests {
 
     #[test]
     fn the_age_never_wraps_into_the_reserved_values() {
-        let mut latch = Latch { age: u64::MAX, ..Latch::new(Mode::Manual) };
+        let mut latch = Latch {
+            age: u64::MAX,
+            ..Latch::new(Mode::Manual)
+        };
         latch.set(false);
         assert_eq!(latch.age(), 2);
     }

@@ -123,7 +123,10 @@ mod tests {
     #[test]
     fn set_bits_come_in_order() {
         let mut bits = set_bits(1 | 1 << 5 | 1 << 63);
-        assert_eq!((bits.next(), bits.next(), bits.next()), (Some(0), Some(5), Some(63)));
+        assert_eq!(
+            (bits.next(), bits.next(), bits.next()),
+            (Some(0), Some(5), Some(63))
+        );
         assert_eq!(bits.next(), None);
         assert_eq!(set_bits(0).count(), 0);
         assert_eq!(set_bits(u64::MAX).count(), 64);

@@ -73,7 +73,11 @@ pub(super) struct Event {
 impl Event {
     /// An event that nobody has signalled or waits for.
     pub(super) fn new(kind: Kind, mode: Mode) -> Self {
-        Self { latch: Latch::new(mode), waiters: None, kind }
+        Self {
+            latch: Latch::new(mode),
+            waiters: None,
+            kind,
+        }
     }
 }
 
@@ -119,18 +123,32 @@ pub(super) struct Table {
 impl Table {
     /// The signal events. Id 0 stays free: packets that name no event carry it.
     pub(super) fn signals() -> Self {
-        Self { base: 0, reserve_first: true, first: 0, chunks: [const { None }; CHUNKS] }
+        Self {
+            base: 0,
+            reserve_first: true,
+            first: 0,
+            chunks: [const { None }; CHUNKS],
+        }
     }
 
     /// All other events.
     pub(super) fn others() -> Self {
         let base = FIRST_OTHER_ID;
-        Self { base, reserve_first: false, first: 0, chunks: [const { None }; CHUNKS] }
+        Self {
+            base,
+            reserve_first: false,
+            first: 0,
+            chunks: [const { None }; CHUNKS],
+        }
     }
 
     /// Adds a chunk. What cannot be used comes back, to be freed outside the lock.
     pub(super) fn grow(&mut self, mut chunk: KBox<Chunk>) -> Option<KBox<Chunk>> {
-        let free = self.chunks.iter_mut().enumerate().find(|(_, place)| place.is_none());
+        let free = self
+            .chunks
+            .iter_mut()
+            .enumerate()
+            .find(|(_, place)| place.is_none());
         let Some((index, place)) = free else {
             return Some(chunk);
         };
@@ -145,7 +163,11 @@ impl Table {
         let Some(index) = page::first_free(taken, self.first) else {
             let room = self.chunks.iter().filter(|chunk| chunk.is_some()).count() * CHUNK;
             let exhausted = room >= (limit as usize).min(CHUNKS * CHUNK);
-            return Err(if exhausted { Full::Exhausted } else { Full::NeedsChunk });
+            return Err(if exhausted {
+                Full::Exhausted
+            } else {
+                Full::NeedsChunk
+            });
         };
         if index >= limit as usize {
             return Err(Full::Exhausted);
@@ -166,7 +188,12 @@ impl Table {
     #[inline]
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Event> {
         let index = id.wrapping_sub(self.base) as usize;
-        self.chunks.get_mut(index / CHUNK)?.as_mut()?.events.get_mut(index % CHUNK)?.as_mut()
+        self.chunks
+            .get_mut(index / CHUNK)?
+            .as_mut()?
+            .events
+            .get_mut(index % CHUNK)?
+            .as_mut()
     }
 
     /// Takes an event out; its id is free again.
@@ -194,6 +221,51 @@ impl Table {
             }
         }
         None
+    }
+}
+
+/// The two tables of a process.
+pub(super) struct Tables {
+    pub(super) signals: Table,
+    pub(super) others: Table,
+}
+
+impl Tables {
+    /// No events.
+    pub(super) fn new() -> Self {
+        Self {
+            signals: Table::signals(),
+            others: Table::others(),
+        }
+    }
+
+    /// Where events of this kind belong.
+    pub(super) fn of_kind(&mut self, kind: &Kind) -> &mut Table {
+        if kind.has_slot() {
+            &mut self.signals
+        } else {
+            &mut self.others
+        }
+    }
+
+    #[inline]
+    fn of_id(&mut self, id: u32) -> &mut Table {
+        if id < FIRST_OTHER_ID {
+            &mut self.signals
+        } else {
+            &mut self.others
+        }
+    }
+
+    /// The event with this id.
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Event> {
+        self.of_id(id).get_mut(id)
+    }
+
+    /// Takes an event out; its id is free again.
+    pub(super) fn remove(&mut self, id: u32) -> Option<Event> {
+        self.of_id(id).remove(id)
     }
 }
 
@@ -264,7 +336,14 @@ mod tests {
     fn unknown_ids_find_nothing() {
         let mut table = table(1);
         assert!(table.insert(event(), 4096).is_ok());
-        for id in [0, 1, FIRST_OTHER_ID - 1, FIRST_OTHER_ID + 1, FIRST_OTHER_ID + 5000, u32::MAX] {
+        for id in [
+            0,
+            1,
+            FIRST_OTHER_ID - 1,
+            FIRST_OTHER_ID + 1,
+            FIRST_OTHER_ID + 5000,
+            u32::MAX,
+        ] {
             assert!(table.get_mut(id).is_none());
         }
     }

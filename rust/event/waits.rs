@@ -57,7 +57,14 @@ pub(super) struct Link {
 impl Link {
     /// A link to `event` that is in no list.
     pub(super) fn new(event: u32, last_age: u64, fired: bool) -> Self {
-        Self { event, last_age, fired, linked: false, next: None, prev: None }
+        Self {
+            event,
+            last_age,
+            fired,
+            linked: false,
+            next: None,
+            prev: None,
+        }
     }
 }
 
@@ -127,11 +134,6 @@ impl Waits {
         self.0.get_mut(id.0)?.take()
     }
 
-    /// Whether every wait is over: nobody is inside WAIT_EVENTS.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.iter().all(Option::is_none)
-    }
-
     /// Tells all waiters that they wait in vain.
     pub(super) fn break_all(&mut self) {
         for wait in self.0.iter_mut().flatten() {
@@ -142,7 +144,11 @@ impl Waits {
 
     #[inline]
     fn link_mut(&mut self, at: LinkRef) -> Option<&mut Link> {
-        self.0.get_mut(at.wait())?.as_mut()?.links.get_mut(at.link())
+        self.0
+            .get_mut(at.wait())?
+            .as_mut()?
+            .links
+            .get_mut(at.link())
     }
 
     /// Puts link `link` of wait `id` at the head of its event's list.
@@ -230,7 +236,9 @@ mod tests {
     fn wait(links: u32, all: bool) -> Wait {
         let mut list = KVVec::with_capacity(links as usize, GFP_KERNEL).unwrap();
         for event in 0..links {
-            assert!(list.push_within_capacity(Link::new(event, 0, false)).is_ok());
+            assert!(list
+                .push_within_capacity(Link::new(event, 0, false))
+                .is_ok());
         }
         Wait {
             task: ARef::from(&**kernel::current!()),
@@ -247,7 +255,9 @@ mod tests {
     }
 
     fn fired(waits: &mut Waits, id: WaitId) -> usize {
-        waits.get_mut(id).map_or(0, |wait| wait.links.iter().filter(|link| link.fired).count())
+        waits.get_mut(id).map_or(0, |wait| {
+            wait.links.iter().filter(|link| link.fired).count()
+        })
     }
 
     #[test]
@@ -339,7 +349,9 @@ mod tests {
         let id = waits.insert(wait(2, true)).ok().unwrap();
         waits.attach(&mut head, id, 1);
         waits.abandon(&mut head);
-        assert!(waits.get_mut(id).is_some_and(|wait| wait.broken && !wait.tally.complete()));
+        assert!(waits
+            .get_mut(id)
+            .is_some_and(|wait| wait.broken && !wait.tally.complete()));
         assert_eq!(fired(&mut waits, id), 0);
     }
 }

@@ -30,7 +30,11 @@ pub(super) fn create_event(call: &Call<'_>, args: &mut kfd_ioctl_create_event_ar
         take_signal_page(call.process, args.event_page_offset)?;
     }
     args.event_page_offset = 0;
-    let mode = if args.auto_reset != 0 { Mode::Auto } else { Mode::Manual };
+    let mode = if args.auto_reset != 0 {
+        Mode::Auto
+    } else {
+        Mode::Manual
+    };
     let event = call.process.events().create(args.event_type, mode)?;
     args.event_id = event.id;
     args.event_trigger_data = event.id;
@@ -51,7 +55,9 @@ fn take_signal_page(process: &Process, handle: u64) -> Result {
     let device = process.device((handle >> 32) as u32)?;
     device.vm()?;
     let buffer = device.buffers().share(handle as u32)?;
-    process.events().set_page(SignalPage::buffer(KernelMapping::new(buffer)?)?)
+    process
+        .events()
+        .set_page(SignalPage::buffer(KernelMapping::new(buffer)?)?)
 }
 
 /// DESTROY_EVENT.

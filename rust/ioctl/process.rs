@@ -37,13 +37,18 @@ pub(super) fn set_memory_policy(
     call: &Call<'_>,
     args: &mut kfd_ioctl_set_memory_policy_args,
 ) -> Result {
-    let known = [KFD_IOC_CACHE_POLICY_COHERENT, KFD_IOC_CACHE_POLICY_NONCOHERENT];
+    let known = [
+        KFD_IOC_CACHE_POLICY_COHERENT,
+        KFD_IOC_CACHE_POLICY_NONCOHERENT,
+    ];
     if !known.contains(&args.default_policy) || !known.contains(&args.alternate_policy) {
         return Err(EINVAL);
     }
     let device = call.process.device(args.gpu_id)?;
     device.vm().map_err(|_| ESRCH)?;
-    device.set_memory_policy(MemoryPolicy { flags: args.misc_process_flag });
+    device.set_memory_policy(MemoryPolicy {
+        flags: args.misc_process_flag,
+    });
     Ok(())
 }
 
@@ -81,7 +86,11 @@ pub(super) fn get_process_apertures(
     args: &mut kfd_ioctl_get_process_apertures_args,
 ) -> Result {
     args.num_of_nodes = 0;
-    for (entry, device) in args.process_apertures.iter_mut().zip(call.process.devices()) {
+    for (entry, device) in args
+        .process_apertures
+        .iter_mut()
+        .zip(call.process.devices())
+    {
         *entry = apertures(device);
         args.num_of_nodes += 1;
     }
@@ -106,7 +115,9 @@ pub(super) fn get_process_apertures_new(
     args.num_of_nodes = u32::try_from(shown.len())?;
     let bytes = shown.len() * size_of::<kfd_process_device_apertures>();
     let mut writer = user_slice(args.kfd_process_device_apertures_ptr, bytes).writer();
-    shown.iter().try_for_each(|device| writer.write(&apertures(device)))
+    shown
+        .iter()
+        .try_for_each(|device| writer.write(&apertures(device)))
 }
 
 /// SET_SCRATCH_BACKING_VA.
@@ -125,22 +136,38 @@ pub(super) fn get_tile_config(
     call: &Call<'_>,
     args: &mut kfd_ioctl_get_tile_config_args,
 ) -> Result {
-    let config = call.process.device(args.gpu_id)?.node().kgd().tile_config()?;
+    let config = call
+        .process
+        .device(args.gpu_id)?
+        .node()
+        .kgd()
+        .tile_config()?;
     args.gb_addr_config = config.gb_addr_config;
     args.num_banks = config.num_banks;
     args.num_ranks = config.num_ranks;
-    let tiles = config.tile.get(..config.num_tile as usize).unwrap_or(&config.tile);
+    let tiles = config
+        .tile
+        .get(..config.num_tile as usize)
+        .unwrap_or(&config.tile);
     show(tiles, args.tile_config_ptr, &mut args.num_tile_configs)?;
     let macrotile = &config.macrotile;
-    let macrotiles = macrotile.get(..config.num_macrotile as usize).unwrap_or(macrotile);
-    show(macrotiles, args.macro_tile_config_ptr, &mut args.num_macro_tile_configs)
+    let macrotiles = macrotile
+        .get(..config.num_macrotile as usize)
+        .unwrap_or(macrotile);
+    show(
+        macrotiles,
+        args.macro_tile_config_ptr,
+        &mut args.num_macro_tile_configs,
+    )
 }
 
 /// Copies as many words as `count` has room for to the user, and says in `count` how many.
 fn show(words: &[u32], address: u64, count: &mut u32) -> Result {
     let shown = words.get(..*count as usize).unwrap_or(words);
     *count = u32::try_from(shown.len())?;
-    let written = user_slice(address, size_of_val(shown)).writer().write_slice(shown.as_bytes());
+    let written = user_slice(address, size_of_val(shown))
+        .writer()
+        .write_slice(shown.as_bytes());
     if written.is_err() {
         *count = 0;
     }
@@ -154,14 +181,18 @@ pub(super) fn set_trap_handler(
 ) -> Result {
     let device = call.process.device(args.gpu_id)?;
     device.vm().map_err(|_| ESRCH)?;
-    device.set_trap_handler(TrapHandler { tba: args.tba_addr, tma: args.tma_addr });
+    device.set_trap_handler(TrapHandler {
+        tba: args.tba_addr,
+        tma: args.tma_addr,
+    });
     Ok(())
 }
 
 /// ACQUIRE_VM.
 pub(super) fn acquire_vm(call: &Call<'_>, args: &mut kfd_ioctl_acquire_vm_args) -> Result {
     // CAST: A file descriptor is an `int`; one that is none fails in there.
-    call.process.acquire_vm(call.process.device(args.gpu_id)?, args.drm_fd as i32)
+    call.process
+        .acquire_vm(call.process.device(args.gpu_id)?, args.drm_fd as i32)
 }
 
 /// SET_XNACK_MODE; a negative mode asks for the present one.
@@ -175,9 +206,8 @@ pub(super) fn set_xnack_mode(call: &Call<'_>, args: &mut kfd_ioctl_set_xnack_mod
         return Err(EBUSY);
     }
     let wanted = args.xnack_enabled != 0;
-    let possible = |device: &ProcessDevice| {
-        xnack_is_a_choice(device.node()) || !device.node().facts().noretry
-    };
+    let possible =
+        |device: &ProcessDevice| xnack_is_a_choice(device.node()) || !device.node().facts().noretry;
     if wanted && !process.xnack() && !call.process.devices().iter().all(|device| possible(device)) {
         return Err(EPERM);
     }

@@ -4,7 +4,6 @@
 
 use crate::ids::IpVersion;
 use core::ptr::NonNull;
-use kernel::prelude::*;
 
 unsafe extern "C" {
     fn amdkfd_trap_handler(gc_version: u32, words: *mut usize) -> *const u32;

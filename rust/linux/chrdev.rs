@@ -65,7 +65,10 @@ impl<T: CharDevice> FileOperations<T> {
             mmap: Some(Self::mmap),
             ..pin_init::zeroed()
         };
-        Self { raw, _device: PhantomData }
+        Self {
+            raw,
+            _device: PhantomData,
+        }
     }
 
     /// # Safety
@@ -172,7 +175,11 @@ impl Registration {
         let major = Major::new(name, fops)?;
         let class = Class::new(name)?;
         let node = class.device(major.device(0), name)?;
-        Ok(Self { node, _class: class, _major: major })
+        Ok(Self {
+            node,
+            _class: class,
+            _major: major,
+        })
     }
 
     /// The device, under which others hang their sysfs entries.

@@ -29,7 +29,10 @@ unsafe impl Sync for Class {}
 impl Class {
     /// Registers class `name`.
     pub(crate) fn new(name: &'static CStr) -> Result<Arc<Self>> {
-        let raw = bindings::class { name: name.as_char_ptr(), ..pin_init::zeroed() };
+        let raw = bindings::class {
+            name: name.as_char_ptr(),
+            ..pin_init::zeroed()
+        };
         let raw = KBox::new(raw, GFP_KERNEL)?;
         // SAFETY: The box keeps the class in place until `drop` has unregistered it.
         to_result(unsafe { bindings::class_register(&*raw) })?;
@@ -56,7 +59,11 @@ impl Class {
             )
         })?;
         let raw = NonNull::new(raw).ok_or(ENODEV)?;
-        Ok(Device { raw, number, class: self.clone() })
+        Ok(Device {
+            raw,
+            number,
+            class: self.clone(),
+        })
     }
 }
 

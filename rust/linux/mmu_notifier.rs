@@ -62,8 +62,17 @@ impl<T: AddressSpaceUser> Node<T> {
 
 /// Calls `user.released()` when `mm` ends. `mm` must be the caller's own.
 pub(crate) fn watch<T: AddressSpaceUser>(mm: &MmWithUser, user: Arc<T>) -> Result {
-    let notifier = bindings::mmu_notifier { ops: &Node::<T>::OPS, ..pin_init::zeroed() };
-    let node = KBox::new(Node { notifier: Opaque::new(notifier), user }, GFP_KERNEL)?;
+    let notifier = bindings::mmu_notifier {
+        ops: &Node::<T>::OPS,
+        ..pin_init::zeroed()
+    };
+    let node = KBox::new(
+        Node {
+            notifier: Opaque::new(notifier),
+            user,
+        },
+        GFP_KERNEL,
+    )?;
     let node = KBox::into_raw(node);
     // SAFETY: `node` is valid and stays where it is; `mm` has users because the caller holds one.
     let registered = to_result(unsafe {

@@ -56,7 +56,10 @@ unsafe impl<T: Send + Sync> Sync for Global<T> {}
 impl<T: Send + Sync> Global<T> {
     /// Not there yet.
     pub(crate) const fn new() -> Self {
-        Self { ready: Atomic::new(false), value: UnsafeCell::new(MaybeUninit::uninit()) }
+        Self {
+            ready: Atomic::new(false),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
     }
 
     /// Makes the value.
@@ -87,6 +90,8 @@ impl<T: Send + Sync> Global<T> {
     #[inline]
     pub(crate) fn get(&'static self) -> Option<&'static T> {
         // SAFETY: `init` has finished, and the contract of `exit` keeps the value for its users.
-        self.ready.load(Acquire).then(|| unsafe { &*self.value.get().cast::<T>() })
+        self.ready
+            .load(Acquire)
+            .then(|| unsafe { &*self.value.get().cast::<T>() })
     }
 }

@@ -63,14 +63,22 @@ impl<T: Send + Sync> RcuTable<T> {
             old
         };
         // SAFETY: `old` came from the call above.
-        let result = to_result(unsafe { bindings::xa_err(old) })
-            .and_then(|()| if old.is_null() { Ok(()) } else { Err(EEXIST) });
+        let result = to_result(unsafe { bindings::xa_err(old) }).and_then(|()| {
+            if old.is_null() {
+                Ok(())
+            } else {
+                Err(EEXIST)
+            }
+        });
         if let Err(error) = result {
             // SAFETY: The table did not take the reference.
             drop(unsafe { Arc::<T>::from_foreign(new) });
             return Err(error);
         }
-        Ok(Entry { table: self.clone(), index })
+        Ok(Entry {
+            table: self.clone(),
+            index,
+        })
     }
 
     /// Shows the object of this number to `look`, which must not sleep. Legal in any context.

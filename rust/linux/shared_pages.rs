@@ -26,7 +26,10 @@ unsafe impl Sync for SharedPages {}
 impl SharedPages {
     /// Pages for at least `bytes` bytes.
     pub(crate) fn new(bytes: usize) -> Result<Self> {
-        let order = bytes.div_ceil(PAGE_SIZE).next_power_of_two().trailing_zeros();
+        let order = bytes
+            .div_ceil(PAGE_SIZE)
+            .next_power_of_two()
+            .trailing_zeros();
         let flags = bindings::GFP_KERNEL | bindings::__GFP_ZERO;
         // SAFETY: Any flags and order may be asked for.
         let address = unsafe { bindings::get_free_pages_noprof(flags, order) };

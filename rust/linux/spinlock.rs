@@ -50,11 +50,7 @@ unsafe impl Backend for IrqSave {
     type State = bindings::spinlock_t;
     type GuardState = c_ulong;
 
-    unsafe fn init(
-        ptr: *mut Self::State,
-        name: *const c_char,
-        key: *mut bindings::lock_class_key,
-    ) {
+    unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
         // SAFETY: The caller promises that `ptr` may be written and that `name` and `key` live for
         // ever.
         unsafe { bindings::__spin_lock_init(ptr, name, key) }

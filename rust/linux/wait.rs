@@ -55,10 +55,7 @@ impl Timeout {
 ///
 /// Returns the time left. It may return early for no reason, so the caller checks its condition
 /// in a loop.
-pub(crate) fn sleep<'a, T>(
-    guard: IrqGuard<'a, T>,
-    timeout: Timeout,
-) -> (IrqGuard<'a, T>, Timeout) {
+pub(crate) fn sleep<'a, T>(guard: IrqGuard<'a, T>, timeout: Timeout) -> (IrqGuard<'a, T>, Timeout) {
     let lock: &'a Lock<T, IrqSave> = guard.lock_ref();
     // SAFETY: `current` is this task, and only a task itself leaves the running state. A waker
     // reads the state after it has taken the lock that we still hold, so a plain store is ordered.
@@ -68,6 +65,10 @@ pub(crate) fn sleep<'a, T>(
     drop(guard);
     // SAFETY: Called from process context with no spinlock held. Returns with the task running.
     let left = unsafe { bindings::schedule_timeout(timeout.0) };
-    let left = if timeout == Timeout::FOREVER { timeout } else { Timeout(left) };
+    let left = if timeout == Timeout::FOREVER {
+        timeout
+    } else {
+        Timeout(left)
+    };
     (lock.lock(), left)
 }

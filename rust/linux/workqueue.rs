@@ -12,8 +12,7 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    bindings,
-    new_work,
+    bindings, new_work,
     prelude::*,
     workqueue::{
         impl_has_work,
@@ -122,7 +121,10 @@ impl<T: Send + Sync + 'static> Deferred<T> {
             }? Error),
             GFP_KERNEL,
         )?;
-        Ok(Self { body: ManuallyDrop::new(body), queue })
+        Ok(Self {
+            body: ManuallyDrop::new(body),
+            queue,
+        })
     }
 }
 

@@ -19,7 +19,10 @@ pub(crate) struct Aperture {
 impl Aperture {
     /// The 4 GiB that begin at `base`, which is a multiple of 4 GiB.
     const fn four_gib(base: u64) -> Self {
-        Self { base, limit: base | 0xffff_ffff }
+        Self {
+            base,
+            limit: base | 0xffff_ffff,
+        }
     }
 }
 
@@ -61,7 +64,10 @@ impl Apertures {
         Self {
             lds: Aperture::four_gib(GFX9_LDS),
             scratch: Aperture::four_gib(GFX9_SCRATCH),
-            gpuvm: Aperture { base: RESERVED_BOTTOM, limit: gpuvm_size.saturating_sub(1) },
+            gpuvm: Aperture {
+                base: RESERVED_BOTTOM,
+                limit: gpuvm_size.saturating_sub(1),
+            },
             trap: top.saturating_sub(reserved),
         }
     }
@@ -85,8 +91,20 @@ mod tests {
 
     #[test]
     fn lds_and_scratch_are_four_gib_each() {
-        assert_eq!(GFX9.lds, Aperture { base: 1 << 48, limit: 0x1_0000_ffff_ffff });
-        assert_eq!(GFX9.scratch, Aperture { base: 2 << 48, limit: 0x2_0000_ffff_ffff });
+        assert_eq!(
+            GFX9.lds,
+            Aperture {
+                base: 1 << 48,
+                limit: 0x1_0000_ffff_ffff
+            }
+        );
+        assert_eq!(
+            GFX9.scratch,
+            Aperture {
+                base: 2 << 48,
+                limit: 0x2_0000_ffff_ffff
+            }
+        );
     }
 
     #[test]
@@ -98,7 +116,13 @@ mod tests {
 
     #[test]
     fn user_memory_leaves_out_the_lowest_64_kib() {
-        assert_eq!(GFX9.gpuvm, Aperture { base: 0x10000, limit: 0x7fff_ffff_ffff });
+        assert_eq!(
+            GFX9.gpuvm,
+            Aperture {
+                base: 0x10000,
+                limit: 0x7fff_ffff_ffff
+            }
+        );
     }
 
     #[test]
@@ -111,6 +135,9 @@ mod tests {
     fn nonsense_facts_do_not_overflow() {
         assert_eq!(Apertures::gfx9(0, 0).gpuvm.limit, 0);
         assert_eq!(Apertures::gfx9(0, 0).trap, 0);
-        assert_eq!(Apertures::gfx9(0, u64::MAX).trap, u64::MAX - (4 << 20) - (64 << 10));
+        assert_eq!(
+            Apertures::gfx9(0, u64::MAX).trap,
+            u64::MAX - (4 << 20) - (64 << 10)
+        );
     }
 }

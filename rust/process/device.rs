@@ -139,9 +139,19 @@ impl ProcessDevice {
         let vm = Arc::new(Vm::acquire(kgd.clone(), context, drm_fd)?, GFP_KERNEL)?;
         let facts = self.node.facts();
         let code = trap_handler(facts.gc()).filter(|_| facts.cwsr_enable);
-        let trap = code.map(|code| TrapMemory::new(&vm, self.apertures.trap, code)).transpose()?;
-        let interrupts = self.node.interrupts().register(vm.pasid(), events.clone())?;
-        self.vm.populate(DeviceVm { interrupts, trap, vm, power });
+        let trap = code
+            .map(|code| TrapMemory::new(&vm, self.apertures.trap, code))
+            .transpose()?;
+        let interrupts = self
+            .node
+            .interrupts()
+            .register(vm.pasid(), events.clone())?;
+        self.vm.populate(DeviceVm {
+            interrupts,
+            trap,
+            vm,
+            power,
+        });
         Ok(())
     }
 
@@ -180,7 +190,9 @@ impl ProcessDevice {
 
     /// How the process wants its memory cached.
     pub(crate) fn memory_policy(&self) -> MemoryPolicy {
-        MemoryPolicy { flags: self.policy.load(Relaxed) }
+        MemoryPolicy {
+            flags: self.policy.load(Relaxed),
+        }
     }
 
     /// SET_SCRATCH_BACKING_VA.

@@ -131,7 +131,9 @@ pub(crate) fn work_queue() -> Option<&'static OwnedQueue> {
 
 /// How many processes there are, those included whose memory is still being given back.
 pub(crate) fn live() -> u32 {
-    REGISTRY.get().map_or(0, |registry| registry.live.load(Relaxed))
+    REGISTRY
+        .get()
+        .map_or(0, |registry| registry.live.load(Relaxed))
 }
 
 /// The current task's process, made if there is none. `EINVAL` if the task has no address space, or
@@ -171,8 +173,14 @@ pub(super) fn forget(process: &ProcessRef) {
         return;
     };
     let mut table = registry.table.lock();
-    let same = table.get(&process.mm).is_some_and(|found| Arc::ptr_eq(found, process));
-    let node = if same { table.remove_node(&process.mm) } else { None };
+    let same = table
+        .get(&process.mm)
+        .is_some_and(|found| Arc::ptr_eq(found, process));
+    let node = if same {
+        table.remove_node(&process.mm)
+    } else {
+        None
+    };
     drop(table);
     drop(node);
 }
@@ -191,7 +199,9 @@ pub(crate) fn evict_mm(mm: MmId) -> Result {
 /// amdgpu wants to move buffers of the process, and waits until its eviction fence is signalled:
 /// that is left to a worker. `ESRCH` if there is no such process. Legal in any context.
 pub(crate) fn schedule_eviction(mm: MmId, context: u16, fence: u64) -> Result {
-    let process = of_mm(mm).filter(|process| process.context == context).ok_or(ESRCH)?;
+    let process = of_mm(mm)
+        .filter(|process| process.context == context)
+        .ok_or(ESRCH)?;
     process.evictor.request(fence);
     Ok(())
 }
@@ -209,7 +219,8 @@ pub(crate) fn with_pasid<R>(
     let process = {
         let table = REGISTRY.get()?.table.lock();
         let mut all = table.values();
-        all.find(|process| process.device_with(pasid).is_some()).cloned()?
+        all.find(|process| process.device_with(pasid).is_some())
+            .cloned()?
     };
     let device = process.device_with(pasid)?;
     Some(act(&process, device))

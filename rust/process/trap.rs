@@ -54,7 +54,12 @@ impl TrapMemory {
         let memory = Arc::new(memory, GFP_KERNEL)?;
         vm.map(&memory)?;
         // From here on, dropping it unmaps it.
-        let mut this = Self { mapping: None, memory, vm: vm.clone(), address };
+        let mut this = Self {
+            mapping: None,
+            memory,
+            vm: vm.clone(),
+            address,
+        };
         this.memory.sync(true)?;
         let mapping = KernelMapping::new(this.memory.clone())?;
         for (index, pair) in code.chunks(2).enumerate() {
@@ -67,7 +72,10 @@ impl TrapMemory {
 
     /// What the hardware is told.
     pub(super) fn handler(&self) -> TrapHandler {
-        TrapHandler { tba: self.address, tma: self.address + DATA as u64 }
+        TrapHandler {
+            tba: self.address,
+            tma: self.address + DATA as u64,
+        }
     }
 
     /// Tells the handler of the user's.
