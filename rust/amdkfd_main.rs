@@ -5,6 +5,7 @@
 
 use kernel::prelude::*;
 
+mod debugfs;
 mod doorbell;
 mod event;
 mod file;
@@ -37,6 +38,7 @@ module! {
 
 /// The module. Fields are dropped from top to bottom: first we let go of amdgpu.
 struct Amdkfd {
+    _debugfs: Pin<KBox<debugfs::Debugfs>>,
     _attachment: kgd2kfd::Attachment,
     _processes: process::Processes,
 }
@@ -54,6 +56,7 @@ impl kernel::Module for Amdkfd {
         let processes = unsafe { process::Processes::new() }?;
         Ok(Self {
             _attachment: kgd2kfd::Attachment::new()?,
+            _debugfs: debugfs::Debugfs::new()?,
             _processes: processes,
         })
     }

@@ -8,6 +8,10 @@
 //! A doorbell's id counts within these pages; its index counts words on the whole aperture.
 
 use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
     gfx::{
         Features,
         SdmaPlace,
@@ -42,6 +46,9 @@ const COUNT: usize = 1024;
 /// (`KFD_QUEUE_DOORBELL_MIRROR_OFFSET`), at the same place of the second page.
 const MIRROR: usize = 512;
 
+/// All doorbells that compute queues have.
+pub(crate) static TAKEN: Gauge = Gauge::new();
+
 /// The numbers of a process's doorbells on a GPU.
 type Ids = Slots<{ COUNT / 64 }>;
 
@@ -49,6 +56,7 @@ type Ids = Slots<{ COUNT / 64 }>;
 pub(crate) struct DoorbellSlot {
     id: SlotGuard<Arc<Ids>, { COUNT / 64 }>,
     index: DoorbellIndex,
+    _gauge: Held,
 }
 
 impl DoorbellSlot {
@@ -103,7 +111,8 @@ impl ProcessDoorbells {
     pub(crate) fn take(&self) -> Result<DoorbellSlot> {
         let id = Slots::take(self.ids.clone()).ok_or(EBUSY)?;
         let index = self.index(id.index())?;
-        Ok(DoorbellSlot { id, index })
+        let _gauge = TAKEN.hold();
+        Ok(DoorbellSlot { id, index, _gauge })
     }
 
     /// The id and place of the doorbell of a copy queue at `place`, whose engine's doorbells begin

@@ -14,6 +14,12 @@ mod gfx9_4_3;
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
 pub(crate) mod testing;
 
+// The kernel's messages want its own `Display`.
+#[cfg(not(CONFIG_RUST))]
+use core::fmt;
+#[cfg(CONFIG_RUST)]
+use kernel::fmt;
+
 use crate::ids::{
     DoorbellIndex,
     GpuVa,
@@ -43,8 +49,8 @@ pub(crate) struct Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnknownGeneration(pub(crate) IpVersion);
 
-impl core::fmt::Display for UnknownGeneration {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+impl fmt::Display for UnknownGeneration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "graphics core {} is not supported; this driver knows 9.4.3",

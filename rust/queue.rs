@@ -33,6 +33,10 @@ pub(crate) use requests::{
 };
 
 use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
     doorbell::DoorbellSlot,
     gfx::{
         ComputeFormat,
@@ -66,6 +70,9 @@ use properties::{
     Drive,
     Properties, //
 };
+
+/// All queues of all processes.
+pub(crate) static QUEUES: Gauge = Gauge::new();
 
 /// Ids of a process's queues, on all GPUs together.
 pub(crate) type QueueIds = Slots<{ MAX_IDS / 64 }>;
@@ -101,6 +108,7 @@ struct Queue {
     /// The user's other buffers.
     _buffers: QueueBuffers,
     _counted: Counted,
+    _gauge: Held,
     id: SlotGuard<Arc<QueueIds>, { MAX_IDS / 64 }>,
 }
 

@@ -7,6 +7,7 @@
 //! per node, owned by its `NodeQueues`; a queue owns its [`MqdSlot`].
 
 use crate::{
+    debugfs::dump,
     gfx::{
         MqdFormat,
         PAGE_BYTES, //
@@ -27,6 +28,7 @@ use crate::{
 };
 use core::ops::Deref;
 use kernel::{
+    fmt,
     new_mutex,
     prelude::*,
     sync::{
@@ -42,6 +44,7 @@ const CHUNK_BYTES: usize = 2 << 20;
 struct Chunk {
     bo: KernelBo,
     slots: Slots<1>,
+    count: usize,
 }
 
 /// A chunk that a slot keeps alive.
@@ -140,8 +143,12 @@ impl MqdPool {
             (self.slot_bytes(), 1, Domain::Gtt)
         };
         let bo = KernelBo::new(self.kgd.clone(), bytes, domain, !self.in_vram())?;
-        let slots = Slots::new(slots);
-        Ok(Arc::new(Chunk { bo, slots }, GFP_KERNEL)?)
+        let chunk = Chunk {
+            bo,
+            slots: Slots::new(slots),
+            count: slots,
+        };
+        Ok(Arc::new(chunk, GFP_KERNEL)?)
     }
 
     fn slot_in(&self, chunk: &Arc<Chunk>) -> Option<MqdSlot> {
@@ -151,6 +158,20 @@ impl MqdPool {
             bytes: self.slot_bytes(),
             stride: self.stride,
         })
+    }
+
+    /// Shows the descriptors of all queues.
+    pub(super) fn show(&self, words: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.chunks.lock().iter() {
+            for slot in (0..chunk.count).filter(|&slot| !chunk.slots.is_free(slot)) {
+                for xcc in 0..self.xccs as usize {
+                    writeln!(f, "  Compute queue, XCC {xcc}")?;
+                    let offset = slot * self.slot_bytes() + xcc * self.stride;
+                    dump(f, "    ", &Window::new(&chunk.bo, offset), words)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Takes room for a queue, cleared.

@@ -10,6 +10,7 @@ use super::{
     properties::SdmaChoice, //
 };
 use crate::{
+    debugfs::dump,
     gfx::{
         ContextSaveSizes,
         Generation,
@@ -40,6 +41,7 @@ use core::sync::atomic::{
     Ordering, //
 };
 use kernel::{
+    fmt,
     prelude::*,
     sync::Arc, //
 };
@@ -51,6 +53,8 @@ type EngineSlots = Slots<2>;
 struct Engines {
     first: u32,
     count: u32,
+    /// Queues of each.
+    queues: u32,
     /// Slot n is queue n / count of engine n % count: new queues spread over the engines.
     slots: Arc<EngineSlots>,
 }
@@ -74,18 +78,29 @@ impl Engines {
         Ok(Self {
             first,
             count,
+            queues,
             slots: Arc::new(slots, GFP_KERNEL)?,
         })
     }
 
     fn slot(&self, slot: SlotGuard<Arc<EngineSlots>, 2>) -> SdmaSlot {
         // CAST: at most 128.
-        let index = slot.index() as u32;
-        let place = SdmaPlace {
+        let place = self.place(slot.index() as u32);
+        SdmaSlot { _slot: slot, place }
+    }
+
+    fn place(&self, index: u32) -> SdmaPlace {
+        SdmaPlace {
             engine: self.first + index % self.count,
             queue: index / self.count,
-        };
-        SdmaSlot { _slot: slot, place }
+        }
+    }
+
+    /// The slots that queues have.
+    fn taken(&self) -> impl Iterator<Item = SdmaPlace> + '_ {
+        let all = (0..128).take_while(|_| self.count > 0);
+        let known = all.filter(|&index| index < self.queues * self.count);
+        known.filter(|&index| !self.slots.is_free(index as usize)).map(|index| self.place(index))
     }
 
     fn take(&self) -> Option<SdmaSlot> {
@@ -246,6 +261,26 @@ impl NodeQueues {
     /// Lets queues run again.
     pub(crate) fn unpause(&self) -> Result {
         self.scheduler.pause(false)
+    }
+
+    /// Shows the run list that the hardware reads.
+    pub(crate) fn show_run_list(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (words, count) = self.memory.listed();
+        if count == 0 {
+            return f.write_str("  No active runlist\n");
+        }
+        dump(f, "  ", &words, count)
+    }
+
+    /// Shows the descriptors of all queues.
+    pub(crate) fn show_descriptors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |bytes: usize| bytes / size_of::<u32>();
+        for place in self.pcie.taken().chain(self.xgmi.taken()) {
+            writeln!(f, "  SDMA queue {} of engine {}", place.queue, place.engine)?;
+            let mqd = self.memory.sdma_mqd(place, false).map_err(|_| fmt::Error)?;
+            dump(f, "    ", &mqd.0, words(self.generation.sdma.bytes()))?;
+        }
+        self.mqds.show(words(self.generation.mqd.bytes()), f)
     }
 
     /// Whether any process has queues here.

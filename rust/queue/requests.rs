@@ -19,7 +19,8 @@ use super::{
         SdmaChoice, //
     },
     Place,
-    Queue, //
+    Queue,
+    QUEUES, //
 };
 use crate::{
     gfx::{
@@ -144,6 +145,7 @@ fn make(process: &Process, device: &ProcessDevice, properties: Properties) -> Re
         ring,
         _buffers: buffers,
         _counted: counted,
+        _gauge: QUEUES.hold(),
         id,
     })
 }

@@ -22,7 +22,13 @@ use crate::{
         Kgd,
     },
 };
-use core::ops::Range;
+use core::{
+    ops::Range,
+    sync::atomic::{
+        AtomicUsize,
+        Ordering, //
+    }, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -98,6 +104,8 @@ pub(crate) struct NodeMemory {
     hiq_mqds: usize,
     sdma_mqds: usize,
     run_list: Range<usize>,
+    /// Words of the run list that the hardware reads; 0: none.
+    listed: AtomicUsize,
 }
 
 impl NodeMemory {
@@ -130,6 +138,7 @@ impl NodeMemory {
             hiq_mqds,
             sdma_mqds,
             run_list: run_list..end,
+            listed: AtomicUsize::new(0),
         };
         Ok(Arc::new(memory, GFP_KERNEL)?)
     }
@@ -194,6 +203,17 @@ impl NodeMemory {
             self.bo.fill(offset, bytes, 0)?;
         }
         Ok((Window::new(&self.bo, offset), self.gpu_va(offset)?))
+    }
+
+    /// Notes how much of the run list the hardware reads now.
+    pub(crate) fn set_listed(&self, dwords: usize) {
+        self.listed.store(dwords, Ordering::Relaxed);
+    }
+
+    /// The run list that the hardware reads, and its words; none if it reads none.
+    pub(crate) fn listed(&self) -> (Window<'_>, usize) {
+        let words = Window::new(&self.bo, self.run_list.start);
+        (words, self.listed.load(Ordering::Relaxed))
     }
 
     /// The room for a run list: its words, GPU address and how many words there are.

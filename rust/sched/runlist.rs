@@ -359,6 +359,7 @@ impl Runlist {
             Ok(()) => Phase::Idle,
             Err(_) => self.give_up(),
         };
+        self.memory.set_listed(0);
         result
     }
 
@@ -402,6 +403,7 @@ impl Runlist {
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;
         self.submit(inner, &[self.generation.runlist.run_list(&list)])?;
+        self.memory.set_listed(list.dwords as usize);
         inner.phase = Phase::Listed;
         Ok(())
     }

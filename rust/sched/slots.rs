@@ -85,6 +85,12 @@ impl<const WORDS: usize> Slots<WORDS> {
         Some(SlotGuard { pool, index: taken })
     }
 
+    /// Whether a place is free.
+    pub(crate) fn is_free(&self, index: usize) -> bool {
+        let word = self.free.get(index / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (index % 64) != 0)
+    }
+
     fn put(&self, index: usize) {
         if let Some(word) = self.free.get(index / 64) {
             word.fetch_or(1 << (index % 64), Ordering::Release);
@@ -136,6 +142,7 @@ mod tests {
             .all(|(n, place)| place.as_ref().map(|p| p.index()) == Some(n)));
         assert!(Slots::take(&pool).is_none());
         assert_eq!(pool.free(), 0);
+        assert!(!pool.is_free(65) && !pool.is_free(66));
     }
 
     #[test]
@@ -144,6 +151,7 @@ mod tests {
         let first = Slots::take(&pool);
         let second = Slots::take(&pool);
         drop(first);
+        assert!(pool.is_free(0) && !pool.is_free(1));
         assert_eq!(Slots::take(&pool).map(|p| p.index()), Some(0));
         assert_eq!(second.map(|p| p.index()), Some(1));
         assert_eq!(pool.free(), 2);
