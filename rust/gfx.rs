@@ -59,13 +59,6 @@ impl fmt::Display for UnknownGeneration {
     }
 }
 
-#[cfg(CONFIG_RUST)]
-impl kernel::fmt::Display for UnknownGeneration {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        core::fmt::Display::fmt(self, f)
-    }
-}
-
 impl Generation {
     /// The one place where an IP version chooses code. A version that is not listed is refused:
     /// near relatives differ in descriptors and packets, and a guess corrupts memory.

@@ -187,11 +187,6 @@ pub(crate) fn gpu_id(
     GpuId::new(identity.gpu_id(taken)).ok_or(ENOSPC)
 }
 
-/// How many nodes there are, CPUs' and GPUs'.
-pub(crate) fn num_nodes() -> usize {
-    TREE.lock().as_ref().map_or(0, |tree| tree.entries.len())
-}
-
 /// Adds a GPU node. `ENODEV`: the topology is gone.
 pub(crate) fn add(node: &Arc<Node>) -> Result {
     let gpu = facts::describe(node)?;
