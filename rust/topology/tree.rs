@@ -166,11 +166,6 @@ pub(crate) fn exit() {
     drop(tree);
 }
 
-/// How many nodes there are, CPUs and GPUs.
-pub(crate) fn num_nodes() -> usize {
-    TREE.lock().as_ref().map_or(0, |tree| tree.entries.len())
-}
-
 /// The number by which user space shall know a partition: none that another has. `ENOSPC`: all
 /// 65535 are taken.
 pub(crate) fn gpu_id(
