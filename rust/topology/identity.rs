@@ -55,7 +55,7 @@ impl Identity {
 fn crc16(crc: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(crc, |crc, &byte| {
         (0..8).fold(crc ^ u16::from(byte), |crc, _| {
-            crc >> 1 ^ (crc & 1) * 0xa001
+            (crc >> 1) ^ (crc & 1) * 0xa001
         })
     })
 }
