@@ -14,12 +14,6 @@ mod gfx9_4_3;
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
 pub(crate) mod testing;
 
-// The kernel's messages want its own `Display`.
-#[cfg(not(CONFIG_RUST))]
-use core::fmt;
-#[cfg(CONFIG_RUST)]
-use kernel::fmt;
-
 use crate::ids::{
     DoorbellIndex,
     GpuVa,
@@ -49,13 +43,21 @@ pub(crate) struct Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnknownGeneration(pub(crate) IpVersion);
 
-impl fmt::Display for UnknownGeneration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl core::fmt::Display for UnknownGeneration {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(
             f,
             "graphics core {} is not supported; this driver knows 9.4.3",
             self.0
         )
+    }
+}
+
+// The kernel's messages want its own.
+#[cfg(CONFIG_RUST)]
+impl kernel::fmt::Display for UnknownGeneration {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
     }
 }
 

@@ -357,10 +357,10 @@ upcalls! {
     }
 
     fn amdkfd_schedule_evict_and_restore(
-        _mm: *mut c::mm_struct,
-        _context_id: u16,
-        _fence_seqno: u64
+        mm: *mut c::mm_struct,
+        context_id: u16,
+        fence_seqno: u64
     ) -> c_int {
-        errno(Err(ESRCH))
+        errno(process::schedule_eviction(MmId::new(mm.cast()), context_id, fence_seqno))
     }
 }

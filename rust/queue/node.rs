@@ -275,7 +275,7 @@ impl NodeQueues {
     /// Shows the descriptors of all queues.
     pub(crate) fn show_descriptors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = |bytes: usize| bytes / size_of::<u32>();
-        for place in Iterator::chain(self.pcie.taken(), self.xgmi.taken()) {
+        for place in [&self.pcie, &self.xgmi].into_iter().flat_map(Engines::taken) {
             writeln!(f, "  SDMA queue {} of engine {}", place.queue, place.engine)?;
             let mqd = self.memory.sdma_mqd(place, false).map_err(|_| fmt::Error)?;
             dump(f, "    ", &mqd.0, words(self.generation.sdma.bytes()))?;
