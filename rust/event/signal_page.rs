@@ -5,10 +5,7 @@
 use super::page;
 use crate::{
     kgd::KernelMapping,
-    linux::{
-        mmap::Vma,
-        shared_pages::SharedPages, //
-    },
+    linux::shared_pages::SharedPages,
 };
 use kernel::prelude::*;
 
@@ -21,6 +18,9 @@ pub(crate) enum SignalPage {
 }
 
 impl SignalPage {
+    /// How large a buffer must be.
+    pub(crate) const BYTES: usize = page::PAGE_BYTES;
+
     /// A page of our own, all slots unsignalled.
     pub(super) fn own() -> Result<Self> {
         let page = Self::Own(SharedPages::new(page::PAGE_BYTES)?);
