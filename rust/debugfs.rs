@@ -8,8 +8,10 @@
 
 use crate::{
     doorbell,
+    event,
     gfx::Words,
     gpu,
+    process,
     queue, //
 };
 use core::sync::atomic::{
@@ -38,6 +40,11 @@ impl Gauge {
         Self(AtomicUsize::new(0))
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// One more, until what is returned is dropped.
     pub(crate) fn hold(&'static self) -> Held {
         self.0.fetch_add(1, Ordering::Relaxed);
@@ -52,7 +59,13 @@ impl Drop for Held {
 }
 
 /// What `counts` shows.
-static GAUGES: [(&str, &Gauge); 2] = [("queues", &queue::QUEUES), ("doorbells", &doorbell::TAKEN)];
+static GAUGES: [(&str, &Gauge); 5] = [
+    ("processes", &process::PROCESSES),
+    ("process_devices", &process::device::DEVICES),
+    ("events", &event::EVENTS),
+    ("queues", &queue::QUEUES),
+    ("doorbells", &doorbell::TAKEN),
+];
 
 /// Words as `seq_hex_dump` writes them: eight a line, after their offset in bytes.
 pub(crate) fn dump(

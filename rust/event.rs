@@ -17,6 +17,7 @@ mod waits;
 pub(crate) use latch::Mode;
 pub(crate) use page::Hint;
 pub(crate) use signal_page::SignalPage;
+pub(crate) use table::EVENTS;
 pub(crate) use wait::{
     Outcome,
     WaitRequest, //

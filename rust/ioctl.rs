@@ -202,7 +202,7 @@ kfd_ioctls! {
     0x25 RUNTIME_ENABLE(AMDKFD_IOC_RUNTIME_ENABLE, kfd_ioctl_runtime_enable_args, Opener)
         built process::runtime_enable;
     0x26 DBG_TRAP(AMDKFD_IOC_DBG_TRAP, kfd_ioctl_dbg_trap_args, Opener)
-        unbuilt EINVAL;
+        built process::debug_trap;
     0x27 CREATE_PROCESS(AMDKFD_IOC_CREATE_PROCESS, (), Opener)
         unbuilt EINVAL;
     0x28 PROFILER(AMDKFD_IOC_PROFILER, kfd_ioctl_profiler_args, Opener)

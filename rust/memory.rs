@@ -140,10 +140,13 @@ impl Buffers {
     }
 
     /// A buffer for the kernel to use: from now on it stays until the process ends. `EINVAL`: there is
-    /// none of that handle, or it is not the kernel's to map.
-    pub(crate) fn share(&self, handle: u32) -> Result<Arc<Memory>> {
+    /// none of that handle, it has fewer than `bytes` bytes, or it is not the kernel's to map.
+    pub(crate) fn share(&self, handle: u32, bytes: usize) -> Result<Arc<Memory>> {
         let mut table = self.table.lock();
         let buffer = table.get(handle).ok_or(EINVAL)?;
+        if buffer.memory().size() < bytes as u64 {
+            return Err(EINVAL);
+        }
         if let Owner::Shared(memory) = &buffer.owner {
             return Ok(memory.clone());
         }

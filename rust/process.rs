@@ -20,7 +20,6 @@ mod trap;
 pub(crate) use device::ProcessDevice;
 pub(crate) use registry::{
     evict_mm,
-    live,
     open,
     restore_mm,
     schedule_eviction,
@@ -30,6 +29,10 @@ pub(crate) use registry::{
 };
 
 use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
     event::Events,
     gfx::Generation,
     gpu::{
@@ -63,6 +66,9 @@ use kernel::{
     },
     task::Task,
 };
+
+/// Processes that are not yet gone: those on their way through the teardown included.
+pub(crate) static PROCESSES: Gauge = Gauge::new();
 
 /// `KFD_CONTEXT_ID_PRIMARY`: the context that opening /dev/kfd makes.
 const PRIMARY_CONTEXT: u16 = 0xffff;
@@ -101,6 +107,11 @@ pub(crate) struct Runtime {
     pub(crate) ttmp: bool,
 }
 
+/// How many processes there are, those included whose memory is still being given back.
+pub(crate) fn live() -> usize {
+    PROCESSES.count()
+}
+
 /// What `Process::inner` protects.
 struct Inner {
     lifecycle: Lifecycle,
@@ -129,7 +140,7 @@ pub(crate) struct Process {
     mm: MmId,
     lead: ARef<Task>,
     context: u16,
-    counted: registry::Counted,
+    held: Held,
     module: ModuleRef,
 }
 
@@ -164,7 +175,7 @@ impl Process {
             mm,
             lead,
             context: PRIMARY_CONTEXT,
-            counted: registry.count(),
+            held: PROCESSES.hold(),
             module: ModuleRef::new(&crate::THIS_MODULE)?,
         }? Error);
         Ok(Arc::new(

@@ -21,6 +21,9 @@ pub(crate) enum SignalPage {
 }
 
 impl SignalPage {
+    /// How large a buffer must be.
+    pub(crate) const BYTES: usize = page::PAGE_BYTES;
+
     /// A page of our own, all slots unsignalled.
     pub(super) fn own() -> Result<Self> {
         let page = Self::Own(SharedPages::new(page::PAGE_BYTES)?);

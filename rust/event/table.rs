@@ -14,9 +14,15 @@ use super::{
     page,
     waits::LinkRef, //
 };
-use crate::uapi::{
-    HwException,
-    MemoryException, //
+use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
+    uapi::{
+        HwException,
+        MemoryException, //
+    },
 };
 use kernel::prelude::*;
 
@@ -28,6 +34,9 @@ const CHUNK: usize = 64;
 
 /// Chunks of a table: it holds as many events as the signal page has slots.
 const CHUNKS: usize = page::SLOTS as usize / CHUNK;
+
+/// Events of all processes.
+pub(crate) static EVENTS: Gauge = Gauge::new();
 
 /// What an event is for, and what it has to tell.
 #[derive(Clone, Copy)]
@@ -68,6 +77,7 @@ pub(super) struct Event {
     /// The first of those who wait for it.
     pub(super) waiters: Option<LinkRef>,
     pub(super) kind: Kind,
+    _held: Held,
 }
 
 impl Event {
@@ -77,6 +87,7 @@ impl Event {
             latch: Latch::new(mode),
             waiters: None,
             kind,
+            _held: EVENTS.hold(),
         }
     }
 }

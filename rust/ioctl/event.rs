@@ -54,7 +54,7 @@ fn take_signal_page(process: &Process, handle: u64) -> Result {
     // CAST: The halves of the handle.
     let device = process.device((handle >> 32) as u32)?;
     device.vm()?;
-    let buffer = device.buffers().share(handle as u32)?;
+    let buffer = device.buffers().share(handle as u32, SignalPage::BYTES)?;
     process
         .events()
         .set_page(SignalPage::buffer(KernelMapping::new(buffer)?)?)

@@ -163,8 +163,15 @@ pub(super) fn export_dmabuf(call: &Call<'_>, args: &mut kfd_ioctl_export_dmabuf_
     Ok(())
 }
 
-/// SVM. Not there: the answer is that of a C driver configured without it.
-pub(super) fn svm(_call: &Call<'_>, _args: &mut kfd_ioctl_svm_args) -> Result {
+/// SVM. Not there: the answer is that of a C driver configured without it, once the arguments make
+/// sense.
+pub(super) fn svm(call: &Call<'_>, args: &mut kfd_ioctl_svm_args) -> Result {
+    let attributes = args.nattr as usize * size_of::<kfd_ioctl_svm_attribute>();
+    let unaligned = (args.start_addr | args.size) % PAGE_SIZE as u64 != 0;
+    let nothing = args.start_addr == 0 || args.size == 0;
+    if call.user_bytes < size_of::<kfd_ioctl_svm_args>() + attributes || unaligned || nothing {
+        return Err(EINVAL);
+    }
     pr_info_once!("shared virtual memory (SVM) is not supported\n");
     Err(EPERM)
 }

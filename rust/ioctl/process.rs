@@ -4,9 +4,12 @@
 
 use super::Call;
 use crate::{
-    linux::timekeeping::{
-        boot_nanoseconds,
-        raw_nanoseconds, //
+    linux::{
+        task::process_exists,
+        timekeeping::{
+            boot_nanoseconds,
+            raw_nanoseconds, //
+        },
     },
     process::{
         device::{
@@ -23,7 +26,10 @@ use crate::{
         *, //
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    pr_info_once,
+    prelude::*, //
+};
 
 /// GET_VERSION: the ABI's version, as the kernel's header has it.
 pub(super) fn get_version(_: &Call<'_>, args: &mut kfd_ioctl_get_version_args) -> Result {
@@ -213,6 +219,17 @@ pub(super) fn set_xnack_mode(call: &Call<'_>, args: &mut kfd_ioctl_set_xnack_mod
     }
     process.set_xnack(wanted);
     Ok(())
+}
+
+/// DBG_TRAP. Not there yet: no process can be debugged, as under a C driver without the hardware
+/// scheduler.
+pub(super) fn debug_trap(_: &Call<'_>, args: &mut kfd_ioctl_dbg_trap_args) -> Result {
+    // CAST: A process id is an `int`.
+    if !process_exists(args.pid as i32) {
+        return Err(ESRCH);
+    }
+    pr_info_once!("DBG_TRAP is not supported yet\n");
+    Err(EINVAL)
 }
 
 /// RUNTIME_ENABLE: the runtime says where a debugger finds it, and whether waves keep dispatch

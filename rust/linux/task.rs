@@ -39,3 +39,18 @@ pub(crate) fn capable(capability: Capability) -> bool {
     // SAFETY: The number is a capability's. CAST: They are below 64.
     unsafe { bindings::capable(number as c_int) }
 }
+
+/// Whether there is a task with this id, as the current task numbers them.
+pub(crate) fn process_exists(id: i32) -> bool {
+    // SAFETY: Any number may be asked for. The reference is given back below.
+    let pid = unsafe { bindings::find_get_pid(id) };
+    // SAFETY: A task may be asked for of any pid, also of none.
+    let task = unsafe { bindings::get_pid_task(pid, bindings::pid_type_PIDTYPE_PID) };
+    if !task.is_null() {
+        // SAFETY: `get_pid_task` took the reference.
+        unsafe { bindings::put_task_struct(task) };
+    }
+    // SAFETY: `find_get_pid` took the reference, if it found one.
+    unsafe { bindings::put_pid(pid) };
+    !task.is_null()
+}

@@ -11,6 +11,10 @@ use super::{
     trap::TrapMemory, //
 };
 use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
     event::Events,
     gpu::Node,
     ids::GpuId,
@@ -35,6 +39,9 @@ use kernel::{
         SetOnce, //
     },
 };
+
+/// Processes on GPUs.
+pub(crate) static DEVICES: Gauge = Gauge::new();
 
 /// Where waves go when they trap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,6 +83,7 @@ pub(crate) struct ProcessDevice {
     user_tba: Atomic<u64>,
     user_tma: Atomic<u64>,
     node: Arc<Node>,
+    held: Held,
 }
 
 impl ProcessDevice {
@@ -92,6 +100,7 @@ impl ProcessDevice {
             user_tba: Atomic::new(0),
             user_tma: Atomic::new(0),
             node,
+            held: DEVICES.hold(),
         });
         Arc::pin_init(device, GFP_KERNEL)
     }

@@ -33,10 +33,6 @@ use kernel::{
         RBTreeNode, //
     },
     sync::{
-        atomic::{
-            ordering::Relaxed,
-            Atomic, //
-        },
         Arc,
         Mutex, //
     },
@@ -51,19 +47,8 @@ pub(super) struct Registry {
     table: IrqSpinLock<RBTree<MmId, ProcessRef>>,
     #[pin]
     creation: Mutex<()>,
-    /// Processes that are not yet gone: in the table, or on their way through `teardown`.
-    live: Atomic<u32>,
     /// Where processes are dropped.
     teardown: OwnedQueue,
-}
-
-/// Counts a process as long as there is something of it.
-pub(super) struct Counted(&'static Registry);
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.live.fetch_sub(1, Relaxed);
-    }
 }
 
 impl Registry {
@@ -71,15 +56,8 @@ impl Registry {
         try_pin_init!(Self {
             table <- new_irq_spinlock!(RBTree::new(), "amdkfd::Registry::table"),
             creation <- new_mutex!((), "amdkfd::Registry::creation"),
-            live: Atomic::new(0),
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
         })
-    }
-
-    /// One process more.
-    pub(super) fn count(&'static self) -> Counted {
-        self.live.fetch_add(1, Relaxed);
-        Counted(self)
     }
 
     /// Where processes are dropped.
@@ -127,13 +105,6 @@ impl Drop for Processes {
 /// module goes.
 pub(crate) fn work_queue() -> Option<&'static OwnedQueue> {
     Some(&REGISTRY.get()?.teardown)
-}
-
-/// How many processes there are, those included whose memory is still being given back.
-pub(crate) fn live() -> u32 {
-    REGISTRY
-        .get()
-        .map_or(0, |registry| registry.live.load(Relaxed))
 }
 
 /// The current task's process, made if there is none. `EINVAL` if the task has no address space, or

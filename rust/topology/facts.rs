@@ -45,6 +45,9 @@ const DRIVER: Driver = Driver {
     global_wave_sync: 0,
 };
 
+/// `AMDGPU_SPX_PARTITION_MODE`: the device is one partition. Below: it knows no partitions.
+const UNDIVIDED: i32 = 0;
+
 /// What the `gpu_id` of a partition is made of.
 pub(super) fn identity(
     facts: &GpuFacts,
@@ -73,9 +76,10 @@ pub(super) fn describe(node: &Node) -> Result<Description<'_>> {
         identity: identity(facts, node.local_memory(), partition),
         vendor: facts.vendor,
         asic_revision: facts.revision,
-        unique_id: match partition.unique_id {
-            0 => facts.unique_id,
-            id => id,
+        unique_id: if facts.partition_mode > UNDIVIDED {
+            partition.unique_id
+        } else {
+            facts.unique_id
         },
         render_minor: partition.render_minor,
         partitions: facts.num_partitions,
