@@ -66,6 +66,7 @@ struct Row {
 
 /// Checks at build time that a row stands where its number says, and that its arguments are what
 /// its command says.
+#[expect(dead_code, reason = "called at build time only")]
 const fn check(place: usize, number: u32, command: u32, bytes: usize) {
     assert!(
         place + 1 == number as usize,

@@ -5,10 +5,7 @@
 use super::page;
 use crate::{
     kgd::KernelMapping,
-    linux::{
-        mmap::Vma,
-        shared_pages::SharedPages, //
-    },
+    linux::shared_pages::SharedPages,
 };
 use kernel::prelude::*;
 
