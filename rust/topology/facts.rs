@@ -152,7 +152,9 @@ pub(crate) fn is_memory_public(node: &Node) -> bool {
 
 /// The current task's device cgroup lets it use the node.
 pub(crate) fn may_use(node: &Node) -> bool {
-    node.kgd().cgroup_permission(node.partition().render_minor).is_ok()
+    node.kgd()
+        .cgroup_permission(node.partition().render_minor)
+        .is_ok()
 }
 
 fn errors(facts: &GpuFacts) -> ErrorCorrection {
@@ -169,7 +171,9 @@ fn links(node: &Node) -> Links {
         HostLink::Package
     } else {
         let bandwidth = node.kgd().pcie_bandwidth().unwrap_or_default();
-        HostLink::PciExpress { bandwidth: (bandwidth.min, bandwidth.max) }
+        HostLink::PciExpress {
+            bandwidth: (bandwidth.min, bandwidth.max),
+        }
     };
     Links {
         hive: facts.xgmi_hive_id,
