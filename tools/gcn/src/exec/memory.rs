@@ -48,7 +48,9 @@ impl Machine<'_> {
                 self.store_narrow(mem, &places, bytes.into(), part)
             }
             MemOp::Atomic(op, dwords) => self.atomic(mem, &places, op, dwords),
-            MemOp::Format(..) | MemOp::LoadLds(..) | MemOp::Cache => Err(unsupported(inst)),
+            MemOp::Format(..) | MemOp::LoadLds(..) | MemOp::StoreLds | MemOp::Cache => {
+                Err(unsupported(inst))
+            }
         }
     }
 

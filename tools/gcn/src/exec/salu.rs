@@ -175,10 +175,7 @@ impl Machine<'_> {
             s_cmp_eq_u64 => wide_a == wide_b,
             s_cmp_lg_u64 => wide_a != wide_b,
             s_set_gpr_idx_on => {
-                let Src::Scalar(modes) = src[1] else {
-                    return Err(unsupported(inst));
-                };
-                self.set_gpr_index(a, u32::from(modes));
+                self.set_gpr_index(a, b);
                 self.wave.mode |= mode::GPR_IDX_EN;
                 return Ok(());
             }

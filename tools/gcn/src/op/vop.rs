@@ -150,7 +150,7 @@ ops! {
         52 v_add_u32 [B32 B32 B32],
         53 v_sub_u32 [B32 B32 B32],
         54 v_subrev_u32 [B32 B32 B32],
-        55 v_dot2c_f32_f16 [F32 B32 B32],
+        55 v_dot2c_f32_f16 [F32 PF16 PF16],
         56 v_dot2c_i32_i16 [B32 B32 B32],
         57 v_dot4c_i32_i8 [B32 B32 B32],
         58 v_dot8c_i32_i4 [B32 B32 B32],
