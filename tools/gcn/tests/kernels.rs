@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Kernels compiled by clang for gfx942, run in the interpreter and compared with the host's results.
+//! Kernels compiled by clang for gfx942, run in the interpreter and compared with the host's
+//! results.
 
 #[path = "support/machine.rs"]
 mod machine;
@@ -208,8 +209,8 @@ fn integer_results(x: i32, y: i32) -> [i32; 24] {
         if y != 0 { x.wrapping_rem(y) } else { 0 },
         ux.checked_div(uy).unwrap_or(0) as i32,
         ux.checked_rem(uy).unwrap_or(0) as i32,
-        (i64::from(x) * i64::from(y) >> 32) as i32,
-        (u64::from(ux) * u64::from(uy) >> 32) as i32,
+        ((i64::from(x) * i64::from(y)) >> 32) as i32,
+        ((u64::from(ux) * u64::from(uy)) >> 32) as i32,
         x << (y & 31),
         x >> (y & 31),
         (ux >> (y & 31)) as i32,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The decoder and the disassembler against LLVM's, over every opcode of every encoding with random fields.
+//! The decoder and the disassembler against LLVM's, over every opcode of every encoding with random
+//! fields.
 
 #[path = "support/toolchain.rs"]
 mod toolchain;
@@ -111,7 +112,7 @@ const ENCODINGS: &[Encoding] = &[
             let word = 0x30 << 26 | op << 18 | imm << 17 | rarely(n, 1) << 16 | soffset << 14;
             let offset = if imm != 0 { any(n, 21) } else { 4 * any(n, 4) };
             vec![
-                word | sgpr(n) << 6 | 2 * any(n, 4),
+                word | sgpr(n) << 6 | any(n, 4) << 1,
                 offset | (soffset * 4 * any(n, 4)) << 25,
             ]
         },
@@ -233,7 +234,8 @@ const ENCODINGS: &[Encoding] = &[
         dwords: |op, n| {
             if n.below(4) == 0 {
                 let field = [0, vgpr(n), vgpr(n) << 8, vgpr(n) << 24][n.below(4) as usize];
-                return vec![0x36 << 26 | op << 17 | any(n, 1) << 16, field];
+                let gds = u32::from(n.below(4) != 0);
+                return vec![0x36 << 26 | op << 17 | gds << 16, field];
             }
             let used = any(n, 3);
             let field = |bit: u32, n: &mut Numbers| if used >> bit & 1 != 0 { vgpr(n) } else { 0 };
@@ -400,8 +402,8 @@ fn check_encoding(toolchain: &Toolchain, encoding: &Encoding, failures: &mut Vec
     );
 }
 
-/// SDWA and DPP do not exist for every opcode, which the decoder does not mind; the MFMA generator serves only
-/// a part of VOP3P.
+/// SDWA and DPP do not exist for every opcode, which the decoder does not mind; the MFMA generator
+/// serves only a part of VOP3P.
 fn is_partial(encoding: &str) -> bool {
     encoding.ends_with("SDWA") || encoding.ends_with("DPP") || encoding == "MFMA"
 }

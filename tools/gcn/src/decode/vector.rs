@@ -348,7 +348,8 @@ pub(super) fn vop3p(word: u32, reader: &mut Reader) -> Result<Body> {
     Ok(Body::Valu(valu))
 }
 
-/// MFMA: ACC and ACC_CD choose the register file; CBSZ is in `abs`, ABID in `op_sel`, BLGP in `neg`.
+/// MFMA: ACC and ACC_CD choose the register file; CBSZ is in `abs`, ABID in `op_sel`, BLGP in
+/// `neg`.
 fn matrix(valu: &mut Valu, word: u32, second: u32) {
     let accumulate = word >> 15 & 1 != 0;
     valu.mods.clamp = false;

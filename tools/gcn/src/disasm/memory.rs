@@ -105,7 +105,11 @@ pub(super) fn ds(inst: &DsInst) -> String {
     let no_address = is_gws
         || matches!(
             inst.op,
-            Ds::ds_consume | Ds::ds_append | Ds::ds_read_addtid_b32 | Ds::ds_write_addtid_b32
+            Ds::ds_nop
+                | Ds::ds_consume
+                | Ds::ds_append
+                | Ds::ds_read_addtid_b32
+                | Ds::ds_write_addtid_b32
         );
     let operands = [
         destination(inst.dst, types[0].dwords()),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Opcodes of vector memory. FLAT, GLOBAL, SCRATCH and MUBUF number their common operations alike: one table serves all.
+//! Opcodes of vector memory. FLAT, GLOBAL, SCRATCH and MUBUF number their common operations alike:
+//! one table serves all.
 
 /// What an atomic does to memory; D is the data operand, C the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Opcodes of the vector encodings VOP1, VOP2 and VOP3. In VOP3 form VOP2 opcodes start at 0x100 and VOP1 opcodes at 0x140.
+//! Opcodes of the vector encodings VOP1, VOP2 and VOP3. In VOP3 form VOP2 opcodes start at 0x100
+//! and VOP1 opcodes at 0x140.
 
 use super::ops;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! A GPU for tests: a piece of memory, a loaded code object, and a loop over the work-groups of a grid.
+//! A GPU for tests: a piece of memory, a loaded code object, and a loop over the work-groups of a
+//! grid.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use gcn::{Access, Apertures, CodeCache, Dispatch, Fault, Memory, Outcome, Scratch};
@@ -241,15 +242,16 @@ impl Program {
     }
 }
 
-/// Explicit arguments, then the hidden ones of code object version 5: block counts, group sizes, remainders.
+/// Explicit arguments, then the hidden ones of code object version 5: block counts, group sizes,
+/// remainders.
 fn place_arguments(ram: &mut Ram, arguments: &[u8], grid: [u32; 3], group: [u32; 3]) -> u64 {
     let mut bytes = arguments.to_vec();
     bytes.resize(bytes.len().next_multiple_of(8), 0);
     for axis in 0..3 {
         bytes.extend((grid[axis] / group[axis]).to_le_bytes());
     }
-    for axis in 0..3 {
-        bytes.extend((group[axis] as u16).to_le_bytes());
+    for size in group {
+        bytes.extend((size as u16).to_le_bytes());
     }
     for axis in 0..3 {
         bytes.extend(((grid[axis] % group[axis]) as u16).to_le_bytes());
@@ -258,7 +260,8 @@ fn place_arguments(ram: &mut Ram, arguments: &[u8], grid: [u32; 3], group: [u32;
     ram.place(&bytes)
 }
 
-/// The fields of an AQL dispatch packet that kernels read: sizes of work-group (at 4) and grid (at 12).
+/// The fields of an AQL dispatch packet that kernels read: sizes of work-group (at 4) and grid (at
+/// 12).
 fn place_packet(ram: &mut Ram, grid: [u32; 3], group: [u32; 3]) -> u64 {
     let mut words = [0u32; 16];
     words[1] = group[0] | group[1] << 16;
