@@ -44,6 +44,7 @@ mod message {
     pub const GET_DRIVER_IF_VERSION: u32 = 0x4;
     pub const ENABLE_ALL_FEATURES: u32 = 0x5;
     pub const DISABLE_ALL_FEATURES: u32 = 0x6;
+    pub const REQUEST_I2C_TRANSACTION: u32 = 0x7;
     pub const GET_METRICS_VERSION: u32 = 0x8;
     pub const GET_METRICS_TABLE: u32 = 0x9;
     pub const GET_FEATURES_LOW: u32 = 0xb;
@@ -170,6 +171,8 @@ impl Smu {
             GET_PPT_LIMIT => Ok(metrics::POWER_LIMIT),
             GET_CTF_LIMIT | READ_THROTTLER_LIMIT => Ok(metrics::TEMPERATURE_LIMIT),
             QUERY_VALID_MCA_COUNT | QUERY_VALID_MCA_CE_COUNT => Ok(0),
+            // Nothing sits on the I2C bus: no address is acknowledged.
+            REQUEST_I2C_TRANSACTION => Err(FAILED),
             _ => self.accepted(message),
         }
     }
