@@ -182,6 +182,10 @@ impl Cx<'_> {
         };
         let destination = wide(p[1], p[2]);
         let chunk = CHUNK.min(total - self.moved.min(total));
+        if p[3] == 0 {
+            self.bus.zero(self.space, destination + self.moved, chunk)?;
+            return Ok(self.progress(total, chunk));
+        }
         let pattern = p[3].to_le_bytes();
         let bytes: Vec<u8> = pattern.into_iter().cycle().take(chunk as usize).collect();
         self.bus
