@@ -182,6 +182,10 @@ impl Cx<'_> {
         };
         let destination = wide(p[1], p[2]);
         let chunk = CHUNK.min(total - self.moved.min(total));
+        if p[3] == 0 {
+            self.bus.zero(self.space, destination + self.moved, chunk)?;
+            return Ok(self.progress(total, chunk));
+        }
         let mut bytes = p[3].to_le_bytes().repeat(chunk.div_ceil(4) as usize);
         bytes.truncate(chunk as usize);
         self.bus
