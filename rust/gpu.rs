@@ -44,18 +44,8 @@ impl Gpu {
         Ok(Arc::new(Self { kgd, generation }, GFP_KERNEL)?)
     }
 
-    /// What stands under it.
-    pub(crate) fn kgd(&self) -> &Arc<dyn Kgd> {
-        &self.kgd
-    }
-
-    /// What its family has in common.
-    pub(crate) fn generation(&self) -> &'static Generation {
-        self.generation
-    }
-
     /// What does not change while it is up.
-    pub(crate) fn facts(&self) -> &GpuFacts {
+    fn facts(&self) -> &GpuFacts {
         self.kgd.facts()
     }
 }
@@ -98,7 +88,9 @@ impl Node {
     fn interrupt(&self, entry: &[u32; 8]) {
         let ih = self.gpu.generation.ih;
         let vmids = self.facts().compute_vmid_bitmap;
-        let ours = ih.source(entry).filter(|from| from.belongs_to(self.interrupt_nodes, vmids));
+        let ours = ih
+            .source(entry)
+            .filter(|from| from.belongs_to(self.interrupt_nodes, vmids));
         if let Some(interrupt) = ours.and_then(|_| ih.decode(entry)) {
             self.interrupts.deliver(interrupt);
         }
@@ -117,11 +109,6 @@ impl Node {
     /// Userspace's name for it.
     pub(crate) fn id(&self) -> GpuId {
         self.id
-    }
-
-    /// The device it is part of.
-    pub(crate) fn gpu(&self) -> &Arc<Gpu> {
-        &self.gpu
     }
 
     /// What stands under it.
@@ -172,7 +159,9 @@ fn interrupt_nodes(facts: &GpuFacts, partition: &Partition, generation: &Generat
     }
     let logical = facts.logical_to_physical_xcc.iter().enumerate();
     let physical = logical.filter(|(xcc, _)| partition.xcc_mask >> xcc & 1 != 0);
-    let mask = physical.fold(0, |mask, (_, &xcc)| mask | 1u32.checked_shl(xcc).unwrap_or(0));
+    let mask = physical.fold(0, |mask, (_, &xcc)| {
+        mask | 1u32.checked_shl(xcc).unwrap_or(0)
+    });
     generation.ih.node_bitmap(mask)
 }
 
@@ -217,7 +206,11 @@ impl Served {
         self.nodes.push(node.clone(), GFP_KERNEL)?;
         register(node.clone())?;
         topology::add(&node)?;
-        pr_info!("serves GPU {} ({})\n", node.id().raw(), node.generation().name);
+        pr_info!(
+            "serves GPU {} ({})\n",
+            node.id().raw(),
+            node.generation().name
+        );
         Ok(())
     }
 

@@ -20,10 +20,11 @@ macro_rules! id {
 
             /// `None` if `raw` is out of range.
             pub(crate) const fn new(raw: $raw) -> Option<Self> {
-                if raw < $first || raw > $last {
-                    None
-                } else {
+                // One comparison for both ends: what lies below the first wraps to far above it.
+                if raw.wrapping_sub($first) <= $last - $first {
                     Some(Self(raw))
+                } else {
+                    None
                 }
             }
 

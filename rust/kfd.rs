@@ -67,7 +67,10 @@ pub(crate) fn wait_for_processes() {
         fsleep(Delta::from_millis(10));
         waited += 1;
         if waited % 1000 == 0 {
-            pr_warn!("a GPU goes away; waiting for {} processes to end\n", process::live());
+            pr_warn!(
+                "a GPU goes away; waiting for {} processes to end\n",
+                process::live()
+            );
         }
     }
 }

@@ -20,6 +20,8 @@ use kernel::prelude::*;
 
 pub(crate) mod amdgpu;
 mod bindings;
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) mod fake;
 mod owned;
 mod trap_handler;
 
@@ -137,10 +139,6 @@ pub(crate) struct XgmiLink {
 /// Which translations to forget, and how thoroughly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TlbFlush {
-    /// Translations only.
-    Legacy,
-    /// Translations; in-flight accesses may finish with the old ones.
-    Lightweight,
     /// Translations, and waits for the accesses in flight.
     Heavyweight,
 }
@@ -299,14 +297,10 @@ pub(crate) trait Hardware {
     fn flush_hdp(&self);
     /// Compute power profile off or on.
     fn set_compute_idle(&self, idle: bool);
-    /// Sends an interrupt round the IH ring; it comes back as `payload`.
-    fn drain_interrupts(&self, payload: &[u32; 8]) -> Result;
 }
 
 /// Reset and power.
 pub(crate) trait Power {
-    /// Is a reset under way?
-    fn in_reset(&self) -> bool;
     /// Keeps a reset from beginning until `unlock_reset`; false if one runs. Never sleeps.
     fn try_lock_reset(&self) -> bool;
     /// Undoes a successful `try_lock_reset`.
@@ -343,25 +337,9 @@ impl GpuFacts {
         IpVersion::from_packed(self.gc_version)
     }
 
-    /// SDMA's version.
-    pub(crate) fn sdma(&self) -> IpVersion {
-        IpVersion::from_packed(self.sdma_version)
-    }
-
-    /// The interrupt handler's version (`OSSSYS`).
-    pub(crate) fn ih(&self) -> IpVersion {
-        IpVersion::from_packed(self.ih_version)
-    }
-
     /// The partitions there are.
     pub(crate) fn partitions(&self) -> &[Partition] {
         let count = (self.num_partitions as usize).min(self.partitions.len());
         &self.partitions[..count]
-    }
-
-    /// amdgpu's name of the chip, upper case.
-    pub(crate) fn name(&self) -> &[u8] {
-        let end = self.asic_name.iter().position(|&byte| byte == 0);
-        &self.asic_name[..end.unwrap_or(self.asic_name.len())]
     }
 }

@@ -129,7 +129,8 @@ impl Buffers {
             Owner::Shared(memory) => (EPERM, Owner::Shared(memory)),
             Owner::Table(memory) => match memory.free() {
                 Ok(freed) => {
-                    self.vram.fetch_sub(freed.min(request.vram_bytes()), Relaxed);
+                    self.vram
+                        .fetch_sub(freed.min(request.vram_bytes()), Relaxed);
                     return Ok(());
                 }
                 Err((error, memory)) => (error, Owner::Table(memory)),
@@ -160,7 +161,13 @@ impl Buffers {
             Owner::Shared(memory) => memory,
         };
         let owner = Owner::Shared(memory.clone());
-        table.fill(place, Buffer { owner, request: buffer.request });
+        table.fill(
+            place,
+            Buffer {
+                owner,
+                request: buffer.request,
+            },
+        );
         Ok(memory)
     }
 
@@ -169,7 +176,11 @@ impl Buffers {
         // Not under the lock: freeing takes its time, and nobody adds any more.
         let buffers = core::mem::replace(&mut *self.table.lock(), Table::new());
         for buffer in buffers.iter() {
-            for vm in process.devices().iter().filter_map(|device| device.vm().ok()) {
+            for vm in process
+                .devices()
+                .iter()
+                .filter_map(|device| device.vm().ok())
+            {
                 // `EINVAL`: it was not mapped there. Any other failure shows when it is freed.
                 let _ = vm.unmap(buffer.memory());
             }
@@ -179,11 +190,21 @@ impl Buffers {
 }
 
 /// Allocates a buffer on a GPU. Returns its handle and where mmap on the DRM file finds it.
-pub(crate) fn alloc(device: &ProcessDevice, request: Request, offset: u64) -> Result<(Handle, u64)> {
+pub(crate) fn alloc(
+    device: &ProcessDevice,
+    request: Request,
+    offset: u64,
+) -> Result<(Handle, u64)> {
     let vm = device.vm()?.clone();
-    let Request { address, size, flags } = request;
+    let Request {
+        address,
+        size,
+        flags,
+    } = request;
     let make = || Memory::alloc(vm, address, size, offset, flags);
-    let (index, offset) = device.buffers().insert(request, make, Memory::mmap_offset)?;
+    let (index, offset) = device
+        .buffers()
+        .insert(request, make, Memory::mmap_offset)?;
     Ok((Handle::new(device.gpu_id(), index), offset))
 }
 
@@ -191,19 +212,26 @@ pub(crate) fn alloc(device: &ProcessDevice, request: Request, offset: u64) -> Re
 pub(crate) fn import(device: &ProcessDevice, fd: i32, address: u64) -> Result<Handle> {
     let vm = device.vm()?.clone();
     let make = || Memory::import(vm, fd, address);
-    let (index, ()) = device.buffers().insert(Request::imported(address), make, |_| ())?;
+    let (index, ()) = device
+        .buffers()
+        .insert(Request::imported(address), make, |_| ())?;
     Ok(Handle::new(device.gpu_id(), index))
 }
 
 /// Frees a buffer.
 pub(crate) fn free(process: &Process, handle: Handle) -> Result {
-    process.device(handle.gpu_id())?.buffers().free(handle.index())
+    process
+        .device(handle.gpu_id())?
+        .buffers()
+        .free(handle.index())
 }
 
 /// A file descriptor for a buffer.
 pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i32> {
     let device = process.device(handle.gpu_id())?;
-    device.buffers().with(handle.index(), EINVAL, |memory| memory.export_dmabuf(flags))
+    device
+        .buffers()
+        .with(handle.index(), EINVAL, |memory| memory.export_dmabuf(flags))
 }
 
 /// Maps a buffer to GPUs, from the `done`-th on, and waits until they see it. `done` counts those on
@@ -217,7 +245,10 @@ pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u3
     owner.buffers().with(handle.index(), ENOMEM, |memory| {
         for &gpu in gpus.iter().skip(*done as usize) {
             let device = process.device(gpu)?;
-            device.vm()?.map(memory).inspect_err(|error| refused(device.gpu_id(), *error))?;
+            device
+                .vm()?
+                .map(memory)
+                .inspect_err(|error| refused(device.gpu_id(), *error))?;
             *done += 1;
         }
         memory.sync(true)
@@ -245,23 +276,25 @@ pub(crate) fn unmap(process: &Process, handle: Handle, gpus: &[u32], done: &mut 
 }
 
 /// Calls `action` for each of the GPUs.
-fn for_each(
-    process: &Process,
-    gpus: &[u32],
-    action: impl Fn(&ProcessDevice) -> Result,
-) -> Result {
-    gpus.iter().try_for_each(|&gpu| action(process.device(gpu)?))
+fn for_each(process: &Process, gpus: &[u32], action: impl Fn(&ProcessDevice) -> Result) -> Result {
+    gpus.iter()
+        .try_for_each(|&gpu| action(process.device(gpu)?))
 }
 
 /// Makes a GPU forget what it knows of the process's page tables. Accesses in flight are waited for.
 fn flush_tlb(device: &ProcessDevice) -> Result {
-    device.vm()?.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask());
+    device
+        .vm()?
+        .flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask());
     Ok(())
 }
 
 fn refused(gpu: GpuId, error: Error) {
     // A signal is no failure: the user comes again.
     if error != ERESTARTSYS {
-        pr_err!("a buffer could not be mapped to GPU {} ({error:?})\n", gpu.raw());
+        pr_err!(
+            "a buffer could not be mapped to GPU {} ({error:?})\n",
+            gpu.raw()
+        );
     }
 }

@@ -234,7 +234,10 @@ impl SiblingMap {
 
 impl fmt::Display for SiblingMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bits = self.words().iter().flat_map(|word| (0..32).map(move |bit| word >> bit & 1));
+        let bits = self
+            .words()
+            .iter()
+            .flat_map(|word| (0..32).map(move |bit| word >> bit & 1));
         for (index, bit) in bits.enumerate() {
             let comma = if index == 0 { "" } else { "," };
             write!(f, "{comma}{bit}")?;
@@ -305,7 +308,11 @@ pub(crate) struct Link {
 impl fmt::Display for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // CAST: a field-less enum.
-        writeln!(f, "type {}\nversion_major 0\nversion_minor 0", self.kind as u32)?;
+        writeln!(
+            f,
+            "type {}\nversion_major 0\nversion_minor 0",
+            self.kind as u32
+        )?;
         lines!(f, self, node_from node_to weight);
         writeln!(f, "min_latency 0\nmax_latency 0")?;
         lines!(f, self, min_bandwidth max_bandwidth);

@@ -98,7 +98,12 @@ pub(super) fn map_memory_to_gpu(
     args: &mut kfd_ioctl_map_memory_to_gpu_args,
 ) -> Result {
     let gpus = gpus(args.device_ids_array_ptr, args.n_devices, args.n_success)?;
-    memory::map(call.process, Handle::from_raw(args.handle), &gpus, &mut args.n_success)
+    memory::map(
+        call.process,
+        Handle::from_raw(args.handle),
+        &gpus,
+        &mut args.n_success,
+    )
 }
 
 /// UNMAP_MEMORY_FROM_GPU.
@@ -107,7 +112,12 @@ pub(super) fn unmap_memory_from_gpu(
     args: &mut kfd_ioctl_unmap_memory_from_gpu_args,
 ) -> Result {
     let gpus = gpus(args.device_ids_array_ptr, args.n_devices, args.n_success)?;
-    memory::unmap(call.process, Handle::from_raw(args.handle), &gpus, &mut args.n_success)
+    memory::unmap(
+        call.process,
+        Handle::from_raw(args.handle),
+        &gpus,
+        &mut args.n_success,
+    )
 }
 
 /// AVAILABLE_MEMORY: how much VRAM a process can hope for.
@@ -126,7 +136,10 @@ pub(super) fn get_dmabuf_info(
     args: &mut kfd_ioctl_get_dmabuf_info_args,
 ) -> Result {
     let nodes = gpu::nodes()?;
-    let node = nodes.iter().find(|node| topology::may_use(node)).ok_or(EINVAL)?;
+    let node = nodes
+        .iter()
+        .find(|node| topology::may_use(node))
+        .ok_or(EINVAL)?;
     // CAST: a file descriptor; the ABI has it unsigned.
     let info = node.kgd().dmabuf_info(args.dmabuf_fd as i32)?;
     let room = args.metadata_size;
@@ -143,8 +156,13 @@ pub(super) fn get_dmabuf_info(
     if args.metadata_ptr == 0 {
         return Ok(());
     }
-    let metadata = info.metadata.get(..info.metadata_size as usize).ok_or(EINVAL)?;
-    user_slice(args.metadata_ptr, metadata.len()).writer().write_slice(metadata)
+    let metadata = info
+        .metadata
+        .get(..info.metadata_size as usize)
+        .ok_or(EINVAL)?;
+    user_slice(args.metadata_ptr, metadata.len())
+        .writer()
+        .write_slice(metadata)
 }
 
 /// IMPORT_DMABUF.

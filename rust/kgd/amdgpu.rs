@@ -272,8 +272,6 @@ impl Vms for Amdgpu {
 
     fn flush_tlb(&self, handle: &VmHandle, flush: TlbFlush, xcc_mask: u32) {
         let flush = match flush {
-            TlbFlush::Legacy => c::BRIDGE_TLB_LEGACY,
-            TlbFlush::Lightweight => c::BRIDGE_TLB_LIGHTWEIGHT,
             TlbFlush::Heavyweight => c::BRIDGE_TLB_HEAVYWEIGHT,
         };
         // SAFETY: device and handle are live.
@@ -471,19 +469,9 @@ impl Hardware for Amdgpu {
         // SAFETY: the device is valid.
         unsafe { c::bridge_set_compute_idle(self.adev(), idle) };
     }
-
-    fn drain_interrupts(&self, payload: &[u32; 8]) -> Result {
-        // SAFETY: the device is valid; the payload is eight dwords and only read.
-        to_result(unsafe { c::bridge_drain_interrupts(self.adev(), payload.as_ptr()) })
-    }
 }
 
 impl Power for Amdgpu {
-    fn in_reset(&self) -> bool {
-        // SAFETY: the device is valid.
-        unsafe { c::bridge_in_reset(self.adev()) }
-    }
-
     fn try_lock_reset(&self) -> bool {
         // SAFETY: the device is valid.
         unsafe { c::bridge_reset_trylock(self.adev()) }

@@ -24,8 +24,8 @@ use crate::ids::{
     Pasid, //
 };
 use core::{
-    marker::PhantomData,
     mem::ManuallyDrop,
+    ops::Deref,
     ptr::NonNull, //
 };
 use kernel::{
@@ -34,23 +34,23 @@ use kernel::{
 };
 
 /// Memory that the GPU reads and writes at the same time: `size` bytes that are accessed volatile only.
-struct Window<'a> {
+pub(crate) struct Window {
     cpu: NonNull<u8>,
     size: usize,
-    owner: PhantomData<&'a ()>,
 }
 
-impl Window<'_> {
+// SAFETY: any thread may access the memory (`new`).
+unsafe impl Send for Window {}
+// SAFETY: as above; all access is volatile.
+unsafe impl Sync for Window {}
+
+impl Window {
     /// # Safety
     ///
     /// `size` bytes at `cpu`, page-aligned, must be readable and writable while the window lives, and
     /// no reference may point into them.
     unsafe fn new(cpu: NonNull<u8>, size: usize) -> Self {
-        Self {
-            cpu,
-            size,
-            owner: PhantomData,
-        }
+        Self { cpu, size }
     }
 
     /// Checks that `len` bytes at `offset` lie inside, and returns where.
@@ -72,21 +72,21 @@ impl Window<'_> {
     }
 
     /// Reads a dword.
-    fn read_u32(&self, offset: usize) -> Result<u32> {
+    pub(crate) fn read_u32(&self, offset: usize) -> Result<u32> {
         let at = self.typed::<u32>(offset)?;
         // SAFETY: in range and aligned (`typed`); the memory is there (`new`); any bits are a `u32`.
         Ok(unsafe { at.read_volatile() })
     }
 
     /// Reads a quadword.
-    fn read_u64(&self, offset: usize) -> Result<u64> {
+    pub(crate) fn read_u64(&self, offset: usize) -> Result<u64> {
         let at = self.typed::<u64>(offset)?;
         // SAFETY: as in `read_u32`.
         Ok(unsafe { at.read_volatile() })
     }
 
     /// Writes a dword.
-    fn write_u32(&self, offset: usize, value: u32) -> Result {
+    pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
         let at = self.typed::<u32>(offset)?;
         // SAFETY: in range and aligned (`typed`); the memory is there, and only accessed
         // volatile (`new`).
@@ -95,7 +95,7 @@ impl Window<'_> {
     }
 
     /// Writes a quadword.
-    fn write_u64(&self, offset: usize, value: u64) -> Result {
+    pub(crate) fn write_u64(&self, offset: usize, value: u64) -> Result {
         let at = self.typed::<u64>(offset)?;
         // SAFETY: as in `write_u32`.
         unsafe { at.write_volatile(value) };
@@ -103,25 +103,15 @@ impl Window<'_> {
     }
 
     /// Writes dwords one after another.
-    fn write_dwords(&self, offset: usize, dwords: &[u32]) -> Result {
+    pub(crate) fn write_dwords(&self, offset: usize, dwords: &[u32]) -> Result {
         for (index, &dword) in dwords.iter().enumerate() {
             self.write_u32(offset + index * size_of::<u32>(), dword)?;
         }
         Ok(())
     }
 
-    /// Writes bytes one after another.
-    fn write_bytes(&self, offset: usize, bytes: &[u8]) -> Result {
-        let start = self.range(offset, bytes.len())?;
-        for (index, &byte) in bytes.iter().enumerate() {
-            // SAFETY: `range` checked the whole of it; volatile as in `write_u32`.
-            unsafe { start.add(index).write_volatile(byte) };
-        }
-        Ok(())
-    }
-
     /// Sets `len` bytes to `byte`.
-    fn fill(&self, offset: usize, len: usize, byte: u8) -> Result {
+    pub(crate) fn fill(&self, offset: usize, len: usize, byte: u8) -> Result {
         let start = self.range(offset, len)?;
         // SAFETY: `range` checked it. No reference into the buffer exists.
         unsafe { start.write_bytes(byte, len) };
@@ -129,53 +119,11 @@ impl Window<'_> {
     }
 }
 
-/// Gives an owner that has `fn window(&self) -> Window` the window's accesses.
-macro_rules! accessors {
-    ($owner:ident) => {
-        impl $owner {
-            /// Reads a dword. `EINVAL`, here and below: not aligned, or not inside.
-            pub(crate) fn read_u32(&self, offset: usize) -> Result<u32> {
-                self.window().read_u32(offset)
-            }
-
-            /// Reads a quadword.
-            pub(crate) fn read_u64(&self, offset: usize) -> Result<u64> {
-                self.window().read_u64(offset)
-            }
-
-            /// Writes a dword.
-            pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
-                self.window().write_u32(offset, value)
-            }
-
-            /// Writes a quadword.
-            pub(crate) fn write_u64(&self, offset: usize, value: u64) -> Result {
-                self.window().write_u64(offset, value)
-            }
-
-            /// Writes dwords one after another.
-            pub(crate) fn write_dwords(&self, offset: usize, dwords: &[u32]) -> Result {
-                self.window().write_dwords(offset, dwords)
-            }
-
-            /// Writes bytes one after another.
-            pub(crate) fn write_bytes(&self, offset: usize, bytes: &[u8]) -> Result {
-                self.window().write_bytes(offset, bytes)
-            }
-
-            /// Sets `len` bytes to `byte`.
-            pub(crate) fn fill(&self, offset: usize, len: usize, byte: u8) -> Result {
-                self.window().fill(offset, len, byte)
-            }
-        }
-    };
-}
-
 /// A kernel buffer: pinned, with an address for the GPU and one for the CPU.
 pub(crate) struct KernelBo {
     kgd: Arc<dyn Kgd>,
     raw: ManuallyDrop<RawKernelBo>,
-    size: usize,
+    window: Window,
 }
 
 impl KernelBo {
@@ -184,8 +132,9 @@ impl KernelBo {
         let raw = kgd.alloc_bo(size, domain, mqd)?;
         let bo = Self {
             kgd,
+            // SAFETY: the mapping is `size` bytes long and goes when `raw` does.
+            window: unsafe { Window::new(raw.cpu, size) },
             raw: ManuallyDrop::new(raw),
-            size,
         };
         bo.fill(0, size, 0)?;
         Ok(bo)
@@ -196,11 +145,6 @@ impl KernelBo {
         self.raw.gpu_va
     }
 
-    /// Bytes.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
     /// Loads the HIQ from the MQD that lies `offset` bytes into this buffer.
     pub(crate) fn load_hiq(
         &self,
@@ -209,18 +153,19 @@ impl KernelBo {
         doorbell: DoorbellIndex,
         xcc: u32,
     ) -> Result {
-        self.window().range(offset, 1)?;
+        self.window.range(offset, 1)?;
         self.kgd
             .load_hiq(&self.raw, offset, position, doorbell, xcc)
     }
-
-    fn window(&self) -> Window<'_> {
-        // SAFETY: the mapping is `size` bytes long and lives as long as `self`.
-        unsafe { Window::new(self.raw.cpu, self.size) }
-    }
 }
 
-accessors!(KernelBo);
+impl Deref for KernelBo {
+    type Target = Window;
+
+    fn deref(&self) -> &Window {
+        &self.window
+    }
+}
 
 impl Drop for KernelBo {
     fn drop(&mut self) {
@@ -251,11 +196,6 @@ impl Doorbells {
     /// The first one's place on the BAR.
     pub(crate) fn first(&self) -> DoorbellIndex {
         self.raw.index
-    }
-
-    /// Bytes.
-    pub(crate) fn size(&self) -> usize {
-        self.size
     }
 
     /// Where the CPU finds the first one: a physical address.
@@ -323,7 +263,7 @@ pub(crate) struct Vm {
     // Dropped by `drop` before the context, which the VM belongs to.
     raw: ManuallyDrop<VmHandle>,
     kgd: Arc<dyn Kgd>,
-    context: Arc<MemoryContext>,
+    _context: Arc<MemoryContext>,
     pasid: Pasid,
 }
 
@@ -339,7 +279,7 @@ impl Vm {
             Ok(pasid) => Ok(Self {
                 raw: ManuallyDrop::new(raw),
                 kgd,
-                context,
+                _context: context,
                 pasid,
             }),
             Err(error) => {
@@ -352,11 +292,6 @@ impl Vm {
     /// Its name in interrupts and packets.
     pub(crate) fn pasid(&self) -> Pasid {
         self.pasid
-    }
-
-    /// What it shares with the process's other VMs.
-    pub(crate) fn context(&self) -> &Arc<MemoryContext> {
-        &self.context
     }
 
     /// Is this the file that the VM came from?
@@ -435,14 +370,14 @@ impl Memory {
         }
     }
 
-    /// Where mmap on the DRM file finds it.
-    pub(crate) fn mmap_offset(&self) -> u64 {
-        self.mmap_offset
-    }
-
     /// Bytes.
     pub(crate) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Where mmap on the DRM file finds it.
+    pub(crate) fn mmap_offset(&self) -> u64 {
+        self.mmap_offset
     }
 
     /// Frees it and returns the bytes of VRAM that came back; hands it back if it is still mapped.
@@ -485,39 +420,31 @@ impl Drop for Memory {
 /// A process's buffer in system memory, mapped for the kernel too.
 pub(crate) struct KernelMapping {
     memory: Arc<Memory>,
-    cpu: NonNull<u8>,
-    size: usize,
+    window: Window,
 }
-
-// SAFETY: the mapping belongs to the buffer, which any thread may use.
-unsafe impl Send for KernelMapping {}
-// SAFETY: as above; all access is volatile (`Window`).
-unsafe impl Sync for KernelMapping {}
 
 impl KernelMapping {
     /// Maps the whole of it.
     pub(crate) fn new(memory: Arc<Memory>) -> Result<Self> {
         let (cpu, size) = memory.vm.kgd.map_kernel(&memory.raw)?;
-        Ok(Self { memory, cpu, size })
+        // SAFETY: the mapping is `size` bytes long and goes when this object does.
+        let window = unsafe { Window::new(cpu, size) };
+        Ok(Self { memory, window })
     }
 
     /// Bytes.
     pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// The buffer.
-    pub(crate) fn memory(&self) -> &Arc<Memory> {
-        &self.memory
-    }
-
-    fn window(&self) -> Window<'_> {
-        // SAFETY: the mapping is `size` bytes long and lives as long as `self`.
-        unsafe { Window::new(self.cpu, self.size) }
+        self.window.size
     }
 }
 
-accessors!(KernelMapping);
+impl Deref for KernelMapping {
+    type Target = Window;
+
+    fn deref(&self) -> &Window {
+        &self.window
+    }
+}
 
 impl Drop for KernelMapping {
     fn drop(&mut self) {
@@ -580,5 +507,122 @@ impl PowerGuard {
 impl Drop for PowerGuard {
     fn drop(&mut self) {
         self.0.power_put();
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_kgd)]
+mod tests {
+    use super::*;
+    use crate::kgd::fake::{
+        Fake,
+        Live, //
+    };
+
+    fn vm(fake: &Arc<Fake>) -> Arc<Vm> {
+        let context = Arc::new(MemoryContext::new(fake.clone(), 7).unwrap(), GFP_KERNEL).unwrap();
+        Arc::new(Vm::acquire(fake.clone(), context, 3).unwrap(), GFP_KERNEL).unwrap()
+    }
+
+    #[test]
+    fn a_kernel_buffer_is_zeroed_and_stays_inside_itself() {
+        let fake = Fake::new().unwrap();
+        let bo = KernelBo::new(fake.clone(), 4096, Domain::Gtt, false).unwrap();
+        assert_eq!(bo.read_u64(4088), Ok(0));
+        bo.write_u32(4092, 5).unwrap();
+        assert_eq!(bo.read_u64(4088), Ok(5 << 32));
+        assert_eq!(bo.read_u32(4096), Err(EINVAL));
+        assert_eq!(bo.read_u32(2), Err(EINVAL));
+        assert_eq!(bo.write_u64(4092, 0), Err(EINVAL));
+        assert_eq!(bo.fill(usize::MAX, 2, 0), Err(EINVAL));
+        assert_eq!(bo.write_dwords(4088, &[1, 2, 3]), Err(EINVAL));
+    }
+
+    #[test]
+    fn what_is_dropped_is_given_back() {
+        let fake = Fake::new().unwrap();
+        {
+            let _bo = KernelBo::new(fake.clone(), 64, Domain::Vram, true).unwrap();
+            let _doorbells = Doorbells::new(fake.clone(), 4096, true).unwrap();
+            let _awake = PowerGuard::new(fake.clone()).unwrap();
+            let _no_reset = ResetGuard::try_new(fake.clone()).unwrap();
+            let wanted = [QueueBuffer {
+                address: GpuVa::new(0x1000).unwrap(),
+                size: 4096,
+            }; 5];
+            let _kept = QueueBuffers::get(vm(&fake), &wanted).unwrap();
+            let live = fake.live();
+            assert_eq!(
+                (live.bos, live.doorbells, live.processes, live.vms),
+                (1, 1, 1, 1)
+            );
+            assert_eq!(
+                (live.awake, live.reset_locks, live.queue_buffers),
+                (1, 1, 5)
+            );
+        }
+        assert_eq!(fake.live(), Live::default());
+    }
+
+    #[test]
+    fn a_mapped_buffer_is_not_freed() {
+        let fake = Fake::new().unwrap();
+        let vm = vm(&fake);
+        let memory = Memory::alloc(vm.clone(), 0x1000, 4096, 0, 0).unwrap();
+        vm.map(&memory).unwrap();
+        let Err((error, memory)) = memory.free() else {
+            panic!("freed while mapped");
+        };
+        assert_eq!(error, EBUSY);
+        vm.unmap(&memory).unwrap();
+        assert!(memory.free().is_ok());
+        assert_eq!(fake.live().memories, 0);
+    }
+
+    #[test]
+    fn a_buffer_keeps_its_vm_and_that_its_process() {
+        let fake = Fake::new().unwrap();
+        let memory = Memory::alloc(vm(&fake), 0x1000, 4096, 0, 0).unwrap();
+        assert_eq!((fake.live().vms, fake.live().processes), (1, 1));
+        let memory = Arc::new(memory, GFP_KERNEL).unwrap();
+        let mapping = KernelMapping::new(memory).unwrap();
+        mapping.write_u64(8, 42).unwrap();
+        assert_eq!(mapping.read_u64(8), Ok(42));
+        assert_eq!(mapping.read_u64(4096), Err(EINVAL));
+        drop(mapping);
+        assert_eq!(fake.live(), Live::default());
+    }
+
+    #[test]
+    fn doorbells_are_rung_inside_their_pages_only() {
+        let fake = Fake::new().unwrap();
+        let doorbells = Doorbells::new(fake.clone(), 4096, true).unwrap();
+        doorbells.ring(4088, 1).unwrap();
+        assert_eq!(doorbells.ring(4096, 1), Err(EINVAL));
+        assert_eq!(doorbells.ring(4, 1), Err(EINVAL));
+        assert_eq!(fake.live().rings, 1);
+        let address = fake.facts().doorbell_address + 0x400 * 4;
+        assert_eq!(doorbells.physical_address(), address);
+        let unmapped = Doorbells::new(fake, 4096, false).unwrap();
+        assert_eq!(unmapped.ring(0, 1), Err(EINVAL));
+    }
+
+    #[test]
+    fn no_hardware_is_touched_during_a_reset() {
+        let fake = Fake::new().unwrap();
+        fake.set_in_reset(true);
+        assert!(ResetGuard::try_new(fake.clone()).is_err());
+        fake.set_in_reset(false);
+        assert!(ResetGuard::try_new(fake).is_ok());
+    }
+
+    #[test]
+    fn a_vm_needs_a_file() {
+        let fake = Fake::new().unwrap();
+        let context = Arc::new(MemoryContext::new(fake.clone(), 7).unwrap(), GFP_KERNEL).unwrap();
+        assert!(Vm::acquire(fake.clone(), context, -1).is_err());
+        assert_eq!(fake.live(), Live::default());
+        let vm = vm(&fake);
+        assert!(vm.is_file(3) && !vm.is_file(4));
+        assert_eq!(vm.pasid().raw(), 3);
     }
 }

@@ -19,9 +19,8 @@ impl Table {
     pub(crate) fn get(signature: &'static CStr) -> Option<Self> {
         let mut table = null_mut();
         // SAFETY: The signature is a string that is only read; `table` is ours to write to.
-        let status = unsafe {
-            bindings::acpi_get_table(signature.as_char_ptr().cast_mut(), 0, &mut table)
-        };
+        let status =
+            unsafe { bindings::acpi_get_table(signature.as_char_ptr().cast_mut(), 0, &mut table) };
         if status != 0 {
             return None;
         }

@@ -87,6 +87,13 @@ impl<T: Show> File<T> {
 }
 
 /// A read-only attribute. Its lock class is one for all, as for static ones.
+#[cfg_attr(
+    not(CONFIG_DEBUG_LOCK_ALLOC),
+    expect(
+        clippy::needless_update,
+        reason = "only lockdep's kernel has more fields"
+    )
+)]
 fn attribute(name: &'static CStr) -> bindings::attribute {
     bindings::attribute {
         name: name.as_char_ptr(),

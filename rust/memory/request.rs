@@ -8,7 +8,6 @@
 /// `KFD_IOC_ALLOC_MEM_FLAGS_*` (linux/kfd_ioctl.h).
 mod flag {
     pub(super) const VRAM: u32 = 1 << 0;
-    pub(super) const GTT: u32 = 1 << 1;
     pub(super) const USERPTR: u32 = 1 << 2;
     pub(super) const DOORBELL: u32 = 1 << 3;
     pub(super) const MMIO_REMAP: u32 = 1 << 4;
@@ -44,7 +43,11 @@ pub(crate) enum Source {
 impl Request {
     /// A dma-buf of somebody else's: it takes no memory of the process's.
     pub(crate) const fn imported(address: u64) -> Self {
-        Self { address, size: 0, flags: 0 }
+        Self {
+            address,
+            size: 0,
+            flags: 0,
+        }
     }
 
     const fn has(&self, flag: u32) -> bool {
@@ -82,7 +85,11 @@ impl Request {
         if !self.has(flag::VRAM) {
             return 0;
         }
-        let size = if self.has(flag::AQL_QUEUE_MEM) { self.size >> 1 } else { self.size };
+        let size = if self.has(flag::AQL_QUEUE_MEM) {
+            self.size >> 1
+        } else {
+            self.size
+        };
         match size.checked_next_multiple_of(PAGE) {
             Some(size) => size,
             None => u64::MAX - PAGE + 1,
@@ -96,23 +103,39 @@ mod tests {
     #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
     use super::*;
 
+    /// `KFD_IOC_ALLOC_MEM_FLAGS_GTT`.
+    const GTT: u32 = 1 << 1;
+
     fn request(size: u64, flags: u32) -> Request {
-        Request { address: 0x10000, size, flags }
+        Request {
+            address: 0x10000,
+            size,
+            flags,
+        }
     }
 
     #[test]
     fn doorbells_go_before_registers() {
-        assert_eq!(request(1, flag::DOORBELL | flag::MMIO_REMAP).source(), Source::Doorbells);
-        assert_eq!(request(1, flag::MMIO_REMAP | flag::VRAM).source(), Source::Registers);
+        assert_eq!(
+            request(1, flag::DOORBELL | flag::MMIO_REMAP).source(),
+            Source::Doorbells
+        );
+        assert_eq!(
+            request(1, flag::MMIO_REMAP | flag::VRAM).source(),
+            Source::Registers
+        );
         assert_eq!(request(1, flag::USERPTR).source(), Source::Memory);
         assert_eq!(request(1, 0).source(), Source::Memory);
     }
 
     #[test]
     fn only_vram_takes_vram() {
-        assert_eq!(request(5000, flag::GTT).vram_bytes(), 0);
+        assert_eq!(request(5000, GTT).vram_bytes(), 0);
         assert_eq!(request(5000, flag::VRAM).vram_bytes(), 8192);
-        assert_eq!(request(16384, flag::VRAM | flag::AQL_QUEUE_MEM).vram_bytes(), 8192);
+        assert_eq!(
+            request(16384, flag::VRAM | flag::AQL_QUEUE_MEM).vram_bytes(),
+            8192
+        );
         assert_eq!(Request::imported(0x1000).vram_bytes(), 0);
     }
 
@@ -124,13 +147,13 @@ mod tests {
     #[test]
     fn the_cpu_must_see_public_vram_only() {
         assert!(request(1, flag::VRAM | flag::PUBLIC).is_public_vram());
-        assert!(!request(1, flag::GTT | flag::PUBLIC).is_public_vram());
+        assert!(!request(1, GTT | flag::PUBLIC).is_public_vram());
         assert!(!request(1, flag::VRAM).is_public_vram());
     }
 
     #[test]
     fn the_users_own_memory_is_not_the_kernels_to_map() {
         assert!(!request(1, flag::USERPTR).kernel_may_map());
-        assert!(request(1, flag::GTT).kernel_may_map());
+        assert!(request(1, GTT).kernel_may_map());
     }
 }

@@ -36,7 +36,9 @@ impl<T> Table<T> {
     /// Finds a free place and the memory for it. `ENOSPC`: all numbers are in use.
     pub(super) fn reserve(&mut self) -> Result<Place> {
         let mut after = self.places.iter().enumerate().skip(self.first_free);
-        let free = after.find(|(_, place)| place.is_none()).map(|(index, _)| index);
+        let free = after
+            .find(|(_, place)| place.is_none())
+            .map(|(index, _)| index);
         let index = free.unwrap_or(self.places.len());
         if index >= Self::MAX {
             return Err(ENOSPC);
@@ -90,9 +92,15 @@ mod tests {
     #[test]
     fn the_lowest_free_number_is_next() {
         let mut table = Table::new();
-        assert_eq!(['a', 'b', 'c'].map(|thing| add(&mut table, thing)), [0, 1, 2]);
+        assert_eq!(
+            ['a', 'b', 'c'].map(|thing| add(&mut table, thing)),
+            [0, 1, 2]
+        );
         assert!(table.take(0).is_some() && table.take(1).is_some());
-        assert_eq!(['d', 'e', 'f'].map(|thing| add(&mut table, thing)), [0, 1, 3]);
+        assert_eq!(
+            ['d', 'e', 'f'].map(|thing| add(&mut table, thing)),
+            [0, 1, 3]
+        );
         assert_eq!((table.count(), table.get(1)), (4, Some(&'e')));
     }
 

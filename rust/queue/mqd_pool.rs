@@ -28,8 +28,7 @@ use crate::{
 };
 use core::ops::Deref;
 use kernel::{
-    fmt,
-    new_mutex,
+    fmt, new_mutex,
     prelude::*,
     sync::{
         Arc,

@@ -100,7 +100,9 @@ impl Engines {
     fn taken(&self) -> impl Iterator<Item = SdmaPlace> + '_ {
         let all = (0..128).take_while(|_| self.count > 0);
         let known = all.filter(|&index| index < self.queues * self.count);
-        known.filter(|&index| !self.slots.is_free(index as usize)).map(|index| self.place(index))
+        known
+            .filter(|&index| !self.slots.is_free(index as usize))
+            .map(|index| self.place(index))
     }
 
     fn take(&self) -> Option<SdmaSlot> {
@@ -275,7 +277,10 @@ impl NodeQueues {
     /// Shows the descriptors of all queues.
     pub(crate) fn show_descriptors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = |bytes: usize| bytes / size_of::<u32>();
-        for place in [&self.pcie, &self.xgmi].into_iter().flat_map(Engines::taken) {
+        for place in [&self.pcie, &self.xgmi]
+            .into_iter()
+            .flat_map(Engines::taken)
+        {
             writeln!(f, "  SDMA queue {} of engine {}", place.queue, place.engine)?;
             let mqd = self.memory.sdma_mqd(place, false).map_err(|_| fmt::Error)?;
             dump(f, "    ", &mqd.0, words(self.generation.sdma.bytes()))?;

@@ -198,10 +198,6 @@ impl Drive {
         self.priority
     }
 
-    pub(crate) fn target_xcc(&self) -> u8 {
-        self.target_xcc
-    }
-
     /// Whether the hardware could not tell this from `other`.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let percentage = |share| if share == 0 { 0 } else { MAX_PERCENTAGE as u8 };

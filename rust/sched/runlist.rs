@@ -112,7 +112,7 @@ enum Phase {
     Listed,
     /// Nothing, and nothing may be until it is unpaused.
     Paused,
-    /// Nobody knows: it stopped to answer. Only a reset of the GPU helps, which is not implemented.
+    /// Nobody knows: it stopped to answer, and the GPU is being reset or was.
     Hung,
 }
 
@@ -381,8 +381,11 @@ impl Runlist {
         result
     }
 
+    /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. The
+    /// node stays given up afterwards: taking it back into service is not implemented.
     fn give_up(&self) -> Phase {
         pr_err!("the command processor does not take its queues off: no more queues on this GPU\n");
+        self.kgd.request_reset();
         Phase::Hung
     }
 

@@ -84,7 +84,13 @@ impl CacheSizes {
         let last = self.last / self.memory_partitions.max(1);
         [
             kind(1, self.vector, 128, CACHE_DATA, 1),
-            kind(1, self.instruction, 64, CACHE_INSTRUCTION, self.cus_per_sequencer),
+            kind(
+                1,
+                self.instruction,
+                64,
+                CACHE_INSTRUCTION,
+                self.cus_per_sequencer,
+            ),
             kind(1, self.scalar, 64, CACHE_DATA, self.cus_per_sequencer),
             kind(2, self.second, 128, CACHE_DATA, cus_per_array),
             kind(3, last, 64, CACHE_DATA, cus_per_array),
@@ -105,7 +111,11 @@ pub(crate) fn caches<E>(
     base: u32,
     mut each: impl FnMut(Cache) -> Result<(), E>,
 ) -> Result<(), E> {
-    for kind in sizes.kinds(cus.cus_per_array).iter().filter(|kind| kind.size != 0) {
+    for kind in sizes
+        .kinds(cus.cus_per_array)
+        .iter()
+        .filter(|kind| kind.size != 0)
+    {
         if kind.level == 1 {
             blocks(cus, kind, base, &mut each)?;
         } else if let Some(cache) = shared(cus, kind, base) {
@@ -129,7 +139,9 @@ fn blocks<E>(
             let block = working.checked_shr(first).unwrap_or(0) & low_bits(per_block);
             if block != 0 {
                 let siblings = core::iter::once(block >> block.trailing_zeros());
-                let first = base.wrapping_add(first).wrapping_add(block.trailing_zeros());
+                let first = base
+                    .wrapping_add(first)
+                    .wrapping_add(block.trailing_zeros());
                 each(kind.cache(first, SiblingMap::new(siblings)))?;
             }
         }
@@ -143,7 +155,9 @@ fn blocks<E>(
 /// from that CU, then come all arrays from the first on, and for lack of room the last one is left
 /// out.
 fn shared(cus: &ComputeUnits<'_>, kind: &Kind, base: u32) -> Option<Cache> {
-    let arrays = cus.arrays().map(|working| working & low_bits(kind.shared_by));
+    let arrays = cus
+        .arrays()
+        .map(|working| working & low_bits(kind.shared_by));
     let first = arrays.clone().find(|&working| working != 0)?;
     let siblings = core::iter::once(first >> first.trailing_zeros()).chain(arrays.clone());
     let siblings = SiblingMap::new(siblings.take(arrays.count()));
@@ -193,7 +207,11 @@ mod tests {
     }
 
     /// The caches of one kind: how many, and the first.
-    fn listed(cus: &ComputeUnits<'_>, sizes: &CacheSizes, pick: (u32, u32)) -> (u32, Option<Cache>) {
+    fn listed(
+        cus: &ComputeUnits<'_>,
+        sizes: &CacheSizes,
+        pick: (u32, u32),
+    ) -> (u32, Option<Cache>) {
         let (mut count, mut first) = (0, None);
         let done = caches::<()>(cus, sizes, BASE, |cache| {
             if (cache.level, cache.kind) == pick {
@@ -220,20 +238,36 @@ mod tests {
     fn every_array_takes_its_numbers_whether_its_units_work_or_not() {
         let bitmap = [[[0; 4], [0; 4], [1, 0, 0, 0], [0; 4]]];
         let (count, first) = listed(&cus(&bitmap, 1), &SIZES, (2, CACHE_DATA | CACHE_GPU));
-        assert_eq!((count, first.map(|cache| cache.processor_id_low)), (1, Some(BASE)));
+        assert_eq!(
+            (count, first.map(|cache| cache.processor_id_low)),
+            (1, Some(BASE))
+        );
         let (count, first) = listed(
             &cus(&bitmap, 1),
             &CacheSizes { scalar: 0, ..SIZES },
             (1, CACHE_DATA | CACHE_GPU),
         );
-        assert_eq!((count, first.map(|cache| cache.processor_id_low)), (1, Some(BASE + 20)));
+        assert_eq!(
+            (count, first.map(|cache| cache.processor_id_low)),
+            (1, Some(BASE + 20))
+        );
     }
 
     #[test]
     fn a_partition_has_the_caches_of_its_own_dies() {
         let bitmap = [[[0x3ff, 0, 0, 0]; 4]; 8];
-        let all = listed(&cus(&bitmap, 0xff), &SIZES, (1, CACHE_INSTRUCTION | CACHE_GPU)).0;
-        let half = listed(&cus(&bitmap, 0xf0), &SIZES, (1, CACHE_INSTRUCTION | CACHE_GPU)).0;
+        let all = listed(
+            &cus(&bitmap, 0xff),
+            &SIZES,
+            (1, CACHE_INSTRUCTION | CACHE_GPU),
+        )
+        .0;
+        let half = listed(
+            &cus(&bitmap, 0xf0),
+            &SIZES,
+            (1, CACHE_INSTRUCTION | CACHE_GPU),
+        )
+        .0;
         assert_eq!((all, half), (8 * 4 * 5, 4 * 4 * 5));
     }
 
@@ -242,13 +276,19 @@ mod tests {
         let bitmap = [[[0b1100, 0, 0, 0], [7, 0, 0, 0], [8, 0, 0, 0], [9, 0, 0, 0]]];
         let (_, cache) = listed(&cus(&bitmap, 1), &SIZES, (3, CACHE_DATA | CACHE_GPU));
         let map = cache.map(|cache| cache.sibling_map);
-        assert_eq!(map.as_ref().map(SiblingMap::words), Some(&[0b11, 0b1100, 7, 8][..]));
+        assert_eq!(
+            map.as_ref().map(SiblingMap::words),
+            Some(&[0b11, 0b1100, 7, 8][..])
+        );
     }
 
     #[test]
     fn the_last_level_is_split_with_the_memory() {
         let bitmap = [[[0x3ff, 0, 0, 0]; 4]; 8];
-        let sizes = CacheSizes { memory_partitions: 4, ..SIZES };
+        let sizes = CacheSizes {
+            memory_partitions: 4,
+            ..SIZES
+        };
         let (_, last) = listed(&cus(&bitmap, 0xff), &sizes, (3, CACHE_DATA | CACHE_GPU));
         assert_eq!(last.map(|cache| cache.size), Some(64 << 10));
     }
@@ -256,7 +296,13 @@ mod tests {
     #[test]
     fn a_sequencer_without_a_count_is_not_an_endless_loop() {
         let bitmap = [[[1, 0, 0, 0]; 4]];
-        let sizes = CacheSizes { cus_per_sequencer: 0, ..SIZES };
-        assert_eq!(listed(&cus(&bitmap, 1), &sizes, (1, CACHE_INSTRUCTION | CACHE_GPU)).0, 4);
+        let sizes = CacheSizes {
+            cus_per_sequencer: 0,
+            ..SIZES
+        };
+        assert_eq!(
+            listed(&cus(&bitmap, 1), &sizes, (1, CACHE_INSTRUCTION | CACHE_GPU)).0,
+            4
+        );
     }
 }

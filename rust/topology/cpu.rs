@@ -60,7 +60,11 @@ impl NumaNode {
 /// The link between two CPU nodes, one way. `distance` is the firmware's (SLIT).
 pub(crate) fn link(node_from: u32, node_to: u32, distance: u32, amd: bool) -> Link {
     Link {
-        kind: if amd { LinkKind::HyperTransport } else { LinkKind::Qpi },
+        kind: if amd {
+            LinkKind::HyperTransport
+        } else {
+            LinkKind::Qpi
+        },
         node_from,
         node_to,
         weight: distance,
@@ -161,18 +165,35 @@ mod tests {
 
     #[test]
     fn a_cpu_node_has_cpus_and_nothing_of_a_gpu() {
-        let node = NumaNode { id: 0, cpus: 2, first_apic_id: 4, memory: 1 << 30 };
+        let node = NumaNode {
+            id: 0,
+            cpus: 2,
+            first_apic_id: 4,
+            memory: 1 << 30,
+        };
         let properties = node.properties();
-        assert_eq!((properties.cpu_cores_count, properties.cpu_core_id_base), (2, 4));
+        assert_eq!(
+            (properties.cpu_cores_count, properties.cpu_core_id_base),
+            (2, 4)
+        );
         assert_eq!((properties.simd_count, properties.gpu), (0, None));
-        let bank = node.bank(MemoryModules { width: 64, speed: 3200 });
-        assert_eq!((bank.heap, bank.size_in_bytes, bank.width), (Heap::System, 1 << 30, 64));
+        let bank = node.bank(MemoryModules {
+            width: 64,
+            speed: 3200,
+        });
+        assert_eq!(
+            (bank.heap, bank.size_in_bytes, bank.width),
+            (Heap::System, 1 << 30, 64)
+        );
     }
 
     #[test]
     fn cpus_are_as_far_apart_as_the_firmware_says() {
         assert_eq!(link(0, 1, 21, false).kind, LinkKind::Qpi);
         let link = link(1, 0, 32, true);
-        assert_eq!((link.kind, link.weight, link.flags), (LinkKind::HyperTransport, 32, 0));
+        assert_eq!(
+            (link.kind, link.weight, link.flags),
+            (LinkKind::HyperTransport, 32, 0)
+        );
     }
 }

@@ -45,6 +45,9 @@ const DRIVER: Driver = Driver {
     global_wave_sync: 0,
 };
 
+/// `AMDGPU_SPX_PARTITION_MODE`: the device is one partition. Below: it knows no partitions.
+const UNDIVIDED: i32 = 0;
+
 /// What the `gpu_id` of a partition is made of.
 pub(super) fn identity(
     facts: &GpuFacts,
@@ -73,9 +76,10 @@ pub(super) fn describe(node: &Node) -> Result<Description<'_>> {
         identity: identity(facts, node.local_memory(), partition),
         vendor: facts.vendor,
         asic_revision: facts.revision,
-        unique_id: match partition.unique_id {
-            0 => facts.unique_id,
-            id => id,
+        unique_id: if facts.partition_mode > UNDIVIDED {
+            partition.unique_id
+        } else {
+            facts.unique_id
         },
         render_minor: partition.render_minor,
         partitions: facts.num_partitions,
@@ -148,7 +152,9 @@ pub(crate) fn is_memory_public(node: &Node) -> bool {
 
 /// The current task's device cgroup lets it use the node.
 pub(crate) fn may_use(node: &Node) -> bool {
-    node.kgd().cgroup_permission(node.partition().render_minor).is_ok()
+    node.kgd()
+        .cgroup_permission(node.partition().render_minor)
+        .is_ok()
 }
 
 fn errors(facts: &GpuFacts) -> ErrorCorrection {
@@ -165,7 +171,9 @@ fn links(node: &Node) -> Links {
         HostLink::Package
     } else {
         let bandwidth = node.kgd().pcie_bandwidth().unwrap_or_default();
-        HostLink::PciExpress { bandwidth: (bandwidth.min, bandwidth.max) }
+        HostLink::PciExpress {
+            bandwidth: (bandwidth.min, bandwidth.max),
+        }
     };
     Links {
         hive: facts.xgmi_hive_id,

@@ -221,7 +221,9 @@ impl Description<'_> {
 
     /// Shader arrays of one XCC.
     fn arrays(&self) -> u32 {
-        self.units.arrays_per_engine.wrapping_mul(self.units.engines)
+        self.units
+            .arrays_per_engine
+            .wrapping_mul(self.units.engines)
     }
 
     /// SIMDs of the node.
@@ -249,7 +251,10 @@ impl Description<'_> {
         let (pcie_engines, xgmi_engines) = self.copy.split(self.partitions);
         let Compute { simd_per_unit, .. } = self.compute;
         let units_per_xcc = self.simds() / simd_per_unit.max(1) / self.xccs().max(1);
-        let save = self.features.context_save.sizes(units_per_xcc, self.units.engines);
+        let save = self
+            .features
+            .context_save
+            .sizes(units_per_xcc, self.units.engines);
         Properties {
             simd_count: self.simds(),
             simd_id_base: base,
@@ -433,7 +438,10 @@ pub(super) mod tests {
 
     #[test]
     fn nothing_is_promised_that_the_driver_has_not() {
-        let gpu = description(&BITMAP).properties(FIRST_COMPUTE_UNIT).gpu.unwrap();
+        let gpu = description(&BITMAP)
+            .properties(FIRST_COMPUTE_UNIT)
+            .gpu
+            .unwrap();
         assert_eq!(gpu.capability, 0x2000 | 1 << 22);
         assert_eq!((gpu.capability2, gpu.debug_prop), (0, 0));
     }
@@ -491,19 +499,36 @@ pub(super) mod tests {
 
     #[test]
     fn engines_are_split_only_with_xgmi() {
-        let mut copy = CopyEngines { count: 16, xgmi: false, per_queue_reset: false };
+        let mut copy = CopyEngines {
+            count: 16,
+            xgmi: false,
+            per_queue_reset: false,
+        };
         assert_eq!(copy.split(1), (16, 0));
         copy.xgmi = true;
-        assert_eq!((copy.split(1), copy.split(8), copy.split(16)), ((2, 14), (2, 0), (1, 0)));
+        assert_eq!(
+            (copy.split(1), copy.split(8), copy.split(16)),
+            ((2, 14), (2, 0), (1, 0))
+        );
     }
 
     #[test]
     fn memory_out_of_sight_makes_the_whole_private() {
-        let mut memory = LocalMemory { public: 256 << 20, private: 768 << 20, ..Default::default() };
+        let mut memory = LocalMemory {
+            public: 256 << 20,
+            private: 768 << 20,
+            ..Default::default()
+        };
         assert!(!memory.is_public());
-        assert_eq!((memory.bank().heap, memory.bank().size_in_bytes), (Heap::Private, 1 << 30));
+        assert_eq!(
+            (memory.bank().heap, memory.bank().size_in_bytes),
+            (Heap::Private, 1 << 30)
+        );
         memory.pretend_public = true;
         assert!(memory.is_public());
-        assert_eq!((memory.bank().heap, memory.bank().size_in_bytes), (Heap::Public, 256 << 20));
+        assert_eq!(
+            (memory.bank().heap, memory.bank().size_in_bytes),
+            (Heap::Public, 256 << 20)
+        );
     }
 }

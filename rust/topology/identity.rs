@@ -45,14 +45,18 @@ impl Identity {
             (self.local_memory >> 32) as u32,
             xccs,
         ];
-        words.iter().fold(0, |crc, word| crc16(crc, &word.to_le_bytes()))
+        words
+            .iter()
+            .fold(0, |crc, word| crc16(crc, &word.to_le_bytes()))
     }
 }
 
 /// The cyclic redundancy check CRC-16/ARC: polynomial 0x8005, least significant bit first.
 fn crc16(crc: u16, bytes: &[u8]) -> u16 {
     bytes.iter().fold(crc, |crc, &byte| {
-        (0..8).fold(crc ^ u16::from(byte), |crc, _| crc >> 1 ^ (crc & 1) * 0xa001)
+        (0..8).fold(crc ^ u16::from(byte), |crc, _| {
+            (crc >> 1) ^ (crc & 1) * 0xa001
+        })
     })
 }
 

@@ -57,11 +57,17 @@ impl HostLink {
     fn carrier(self) -> Carrier {
         let (kind, weight, bandwidth) = match self {
             Self::PciExpress { bandwidth } => (LinkKind::PciExpress, WEIGHT_PCI, bandwidth),
-            Self::Package => {
-                (LinkKind::Xgmi, WEIGHT_ON_PACKAGE, (ON_PACKAGE_MBS, ON_PACKAGE_MBS))
-            }
+            Self::Package => (
+                LinkKind::Xgmi,
+                WEIGHT_ON_PACKAGE,
+                (ON_PACKAGE_MBS, ON_PACKAGE_MBS),
+            ),
         };
-        Carrier { kind, weight, bandwidth }
+        Carrier {
+            kind,
+            weight,
+            bandwidth,
+        }
     }
 }
 
@@ -74,7 +80,11 @@ impl XgmiPath {
             }
             Self::Partitions { one_device: false } => (2 * WEIGHT_ON_PACKAGE + WEIGHT_XGMI, (0, 0)),
         };
-        Carrier { kind: LinkKind::Xgmi, weight, bandwidth }
+        Carrier {
+            kind: LinkKind::Xgmi,
+            weight,
+            bandwidth,
+        }
     }
 }
 
@@ -113,8 +123,17 @@ impl Link {
 
 /// Flags of a link from this GPU and of one to it. xGMI always has atomics.
 fn atomics(gpu: &Description<'_>, kind: LinkKind) -> (u32, u32) {
-    let missing = |has: bool| if has || kind == LinkKind::Xgmi { 0 } else { NO_ATOMICS };
-    (missing(gpu.links.atomics), missing(gpu.links.atomic_completer))
+    let missing = |has: bool| {
+        if has || kind == LinkKind::Xgmi {
+            0
+        } else {
+            NO_ATOMICS
+        }
+    };
+    (
+        missing(gpu.links.atomics),
+        missing(gpu.links.atomic_completer),
+    )
 }
 
 /// The bits of the engines for PCIe, and of those for xGMI.
@@ -129,11 +148,21 @@ pub(crate) fn to_cpu(gpu: &Description<'_>, node: u32, cpu: u32) -> Pair {
     let carrier = gpu.links.host.carrier();
     let link = carrier.link(node, cpu);
     let (from_gpu, to_gpu) = atomics(gpu, carrier.kind);
-    let incoherent = if carrier.kind == LinkKind::PciExpress { NON_COHERENT } else { 0 };
+    let incoherent = if carrier.kind == LinkKind::PciExpress {
+        NON_COHERENT
+    } else {
+        0
+    };
     if !gpu.memory.is_public() && carrier.kind == LinkKind::PciExpress {
-        return Pair { out: link.with(from_gpu), back: None };
+        return Pair {
+            out: link.with(from_gpu),
+            back: None,
+        };
     }
-    let link = Link { recommended_sdma_engine_id_mask: engines(gpu).0, ..link };
+    let link = Link {
+        recommended_sdma_engine_id_mask: engines(gpu).0,
+        ..link
+    };
     Pair {
         out: link.with(from_gpu),
         back: Some(link.reversed().with(to_gpu | incoherent)),
@@ -149,7 +178,10 @@ pub(crate) fn to_peer(
 ) -> Pair {
     let link = path.carrier().link(node, peer.node);
     let (out, back) = peer_engines(gpu, peer);
-    let engines = |link: Link, mask| Link { recommended_sdma_engine_id_mask: mask, ..link };
+    let engines = |link: Link, mask| Link {
+        recommended_sdma_engine_id_mask: mask,
+        ..link
+    };
     Pair {
         out: engines(link, out),
         back: Some(engines(link.reversed(), back)),
@@ -182,10 +214,8 @@ const NO_ENGINE: u8 = 0xff;
 fn peer_engines(gpu: &Description<'_>, peer: &PeerPosition) -> (u32, u32) {
     let (pcie, xgmi) = engines(gpu);
     let xgmi_count = xgmi.count_ones();
-    let mapped = gpu.links.engine_map
-        && gpu.partitions == 1
-        && gpu.links.hive_size == 8
-        && xgmi_count >= 6;
+    let mapped =
+        gpu.links.engine_map && gpu.partitions == 1 && gpu.links.hive_size == 8 && xgmi_count >= 6;
     let any = if xgmi == 0 { pcie } else { xgmi };
     if !mapped {
         return (any, any);
@@ -199,7 +229,10 @@ fn peer_engines(gpu: &Description<'_>, peer: &PeerPosition) -> (u32, u32) {
         (bit & pcie == 0).then_some(bit)
     };
     let (here, there) = (gpu.links.hive_position, peer.hive_position);
-    (best(here, there).unwrap_or(xgmi), best(there, here).unwrap_or(xgmi))
+    (
+        best(here, there).unwrap_or(xgmi),
+        best(there, here).unwrap_or(xgmi),
+    )
 }
 
 /// The way from a GPU to a CPU that is not its own: through its own CPU, over the link `onward` that
@@ -216,7 +249,11 @@ pub(crate) fn indirect(gpu: &Description<'_>, direct: &Link, onward: &Link) -> P
         recommended_sdma_engine_id_mask: 0,
         flags: ENABLED,
     };
-    let incoherent = if direct.kind == LinkKind::PciExpress { NON_COHERENT } else { 0 };
+    let incoherent = if direct.kind == LinkKind::PciExpress {
+        NON_COHERENT
+    } else {
+        0
+    };
     let back = link.reversed().with(to_gpu | incoherent);
     Pair {
         out: link.with(from_gpu),
@@ -240,10 +277,15 @@ mod tests {
     #[test]
     fn a_gpu_on_pci_express_has_a_pair() {
         let mut gpu = description(&BITMAP);
-        gpu.links.host = HostLink::PciExpress { bandwidth: (312, 32000) };
+        gpu.links.host = HostLink::PciExpress {
+            bandwidth: (312, 32000),
+        };
         gpu.links.atomics = true;
         let Pair { out, back } = to_cpu(&gpu, 1, 0);
-        assert_eq!((out.node_from, out.node_to, out.weight, out.flags), (1, 0, 20, ENABLED));
+        assert_eq!(
+            (out.node_from, out.node_to, out.weight, out.flags),
+            (1, 0, 20, ENABLED)
+        );
         assert_eq!((out.min_bandwidth, out.max_bandwidth), (312, 32000));
         assert_eq!(out.recommended_sdma_engine_id_mask, 0xf);
         let back = back.unwrap();
@@ -265,7 +307,10 @@ mod tests {
         let mut gpu = description(&BITMAP);
         gpu.links.host = HostLink::Package;
         let Pair { out, back } = to_cpu(&gpu, 1, 0);
-        assert_eq!((out.kind, out.weight, out.max_bandwidth), (LinkKind::Xgmi, 13, 819200));
+        assert_eq!(
+            (out.kind, out.weight, out.max_bandwidth),
+            (LinkKind::Xgmi, 13, 819200)
+        );
         assert_eq!(back.map(|back| back.flags), Some(ENABLED));
     }
 
@@ -277,12 +322,21 @@ mod tests {
         gpu.links.engine_map = true;
         gpu.links.hive_size = 8;
         gpu.links.hive_position = 2;
-        let peer = PeerPosition { node: 1, hive_position: 0 };
-        let path = XgmiPath::Devices { hops: 1, bandwidth: (50000, 50000) };
+        let peer = PeerPosition {
+            node: 1,
+            hive_position: 0,
+        };
+        let path = XgmiPath::Devices {
+            hops: 1,
+            bandwidth: (50000, 50000),
+        };
         let Pair { out, back } = to_peer(&gpu, 3, &peer, path);
         assert_eq!((out.weight, out.node_from, out.node_to), (15, 3, 1));
         assert_eq!(out.recommended_sdma_engine_id_mask, 1 << 10);
-        assert_eq!(back.map(|back| back.recommended_sdma_engine_id_mask), Some(1 << 12));
+        assert_eq!(
+            back.map(|back| back.recommended_sdma_engine_id_mask),
+            Some(1 << 12)
+        );
         gpu.links.hive_size = 4;
         let Pair { out, .. } = to_peer(&gpu, 3, &peer, path);
         assert_eq!(out.recommended_sdma_engine_id_mask, 0xfffc);
@@ -291,7 +345,10 @@ mod tests {
     #[test]
     fn partitions_of_one_device_are_near() {
         let gpu = description(&BITMAP);
-        let peer = PeerPosition { node: 1, hive_position: 0 };
+        let peer = PeerPosition {
+            node: 1,
+            hive_position: 0,
+        };
         let near = to_peer(&gpu, 2, &peer, XgmiPath::Partitions { one_device: true }).out;
         let far = to_peer(&gpu, 2, &peer, XgmiPath::Partitions { one_device: false }).out;
         assert_eq!((near.weight, near.max_bandwidth), (13, 819200));
@@ -301,11 +358,19 @@ mod tests {
     #[test]
     fn the_way_to_another_cpu_adds_up() {
         let mut gpu = description(&BITMAP);
-        gpu.links.host = HostLink::PciExpress { bandwidth: (312, 32000) };
+        gpu.links.host = HostLink::PciExpress {
+            bandwidth: (312, 32000),
+        };
         let direct = to_cpu(&gpu, 2, 0).out;
         let Pair { out, back } = indirect(&gpu, &direct, &cpu::link(1, 0, 21, true));
         assert_eq!((out.node_from, out.node_to, out.weight), (2, 1, 41));
-        assert_eq!((out.max_bandwidth, out.recommended_sdma_engine_id_mask), (0, 0));
-        assert_eq!(back.map(|back| (back.node_from, back.node_to)), Some((1, 2)));
+        assert_eq!(
+            (out.max_bandwidth, out.recommended_sdma_engine_id_mask),
+            (0, 0)
+        );
+        assert_eq!(
+            back.map(|back| (back.node_from, back.node_to)),
+            Some((1, 2))
+        );
     }
 }

@@ -128,17 +128,26 @@ impl Published {
 }
 
 fn publish_node(nodes: &mut Directory<File>, index: usize, entry: &Entry) -> Result {
-    let file = |content| File { content, gpu: entry.node.clone() };
+    let file = |content| File {
+        content,
+        gpu: entry.node.clone(),
+    };
     let mut files = Files::new();
     files.add(c"gpu_id", file(Content::GpuId(entry.gpu_id())))?;
     files.add(c"name", file(Content::Name(entry.name)))?;
     files.add(c"properties", file(Content::Node(entry.properties())))?;
     let node = nodes.child(format_args!("{index}"), files)?;
     let gpu = &entry.node;
-    publish_list(node, "mem_banks", gpu, &entry.mem_banks, |&it| Content::MemBank(it))?;
+    publish_list(node, "mem_banks", gpu, &entry.mem_banks, |&it| {
+        Content::MemBank(it)
+    })?;
     publish_list(node, "caches", gpu, &entry.caches, |&it| Content::Cache(it))?;
-    publish_list(node, "io_links", gpu, &entry.io_links, |&it| Content::Link(it))?;
-    publish_list(node, "p2p_links", gpu, &entry.p2p_links, |&it| Content::Link(it))?;
+    publish_list(node, "io_links", gpu, &entry.io_links, |&it| {
+        Content::Link(it)
+    })?;
+    publish_list(node, "p2p_links", gpu, &entry.p2p_links, |&it| {
+        Content::Link(it)
+    })?;
     // For performance counters. There are none: the C driver's were an IOMMU's that is no more.
     node.child(format_args!("perf"), Files::new())?;
     Ok(())
@@ -155,7 +164,13 @@ fn publish_list<T>(
     let list = node.child(format_args!("{name}"), Files::new())?;
     for (index, thing) in things.iter().enumerate() {
         let mut files = Files::new();
-        files.add(c"properties", File { content: content(thing), gpu: gpu.clone() })?;
+        files.add(
+            c"properties",
+            File {
+                content: content(thing),
+                gpu: gpu.clone(),
+            },
+        )?;
         list.child(format_args!("{index}"), files)?;
     }
     Ok(())

@@ -207,11 +207,16 @@ pub(crate) fn remove(node: &Node) {
     let mut tree = TREE.lock();
     let Some(tree) = tree.as_mut() else { return };
     let is_it = |entry: &Entry| entry.gpu_id() == node.id().raw();
-    let Some(number) = tree.entries.iter().position(is_it) else { return };
+    let Some(number) = tree.entries.iter().position(is_it) else {
+        return;
+    };
     // CAST: a handful.
     tree.forget(number as u32);
     if tree.publish().is_err() {
-        pr_err!("no memory to show the topology without GPU {}\n", node.id().raw());
+        pr_err!(
+            "no memory to show the topology without GPU {}\n",
+            node.id().raw()
+        );
     }
 }
 
@@ -244,7 +249,9 @@ fn link_cpus(entries: &mut KVec<Entry>) -> Result {
     for (&(from, here), entry) in nodes.iter().zip(entries.iter_mut()) {
         for &(to, there) in nodes.iter().filter(|&&(to, _)| to != from) {
             let distance = platform::numa_distance(here, there);
-            entry.io_links.push(cpu::link(from, to, distance, amd), GFP_KERNEL)?;
+            entry
+                .io_links
+                .push(cpu::link(from, to, distance, amd), GFP_KERNEL)?;
         }
     }
     Ok(())
@@ -287,7 +294,10 @@ impl Tree {
     /// Enters the two links where `list` says.
     fn link(&mut self, pair: Pair, list: impl Fn(&mut Entry) -> &mut KVec<Link>) -> Result {
         for link in [Some(pair.out), pair.back].into_iter().flatten() {
-            let entry = self.entries.get_mut(link.node_from as usize).ok_or(EINVAL)?;
+            let entry = self
+                .entries
+                .get_mut(link.node_from as usize)
+                .ok_or(EINVAL)?;
             list(entry).push(link, GFP_KERNEL)?;
         }
         Ok(())
@@ -331,7 +341,9 @@ impl Tree {
                 continue;
             }
             let mut links = entry.io_links.iter();
-            let onward = *links.find(|link| link.node_to == direct.node_to).ok_or(EINVAL)?;
+            let onward = *links
+                .find(|link| link.node_to == direct.node_to)
+                .ok_or(EINVAL)?;
             let pair = link::indirect(gpu, &direct, &onward);
             self.link(pair, |entry| &mut entry.p2p_links)?;
         }
@@ -341,7 +353,9 @@ impl Tree {
     /// Removes a node and every trace of it. Nothing happens if it is not there.
     fn forget(&mut self, number: u32) {
         if self.entries.remove(number as usize).is_ok() {
-            self.entries.iter_mut().for_each(|entry| entry.forget(number));
+            self.entries
+                .iter_mut()
+                .for_each(|entry| entry.forget(number));
         }
     }
 }
@@ -354,5 +368,8 @@ fn path(node: &Node, peer: &Node) -> XgmiPath {
     }
     let link = node.kgd().xgmi_link(peer.kgd().handle());
     let (hops, bandwidth) = link.map_or((0, Default::default()), |it| (it.hops, it.bandwidth));
-    XgmiPath::Devices { hops, bandwidth: (bandwidth.min, bandwidth.max) }
+    XgmiPath::Devices {
+        hops,
+        bandwidth: (bandwidth.min, bandwidth.max),
+    }
 }

@@ -39,7 +39,6 @@ pub(super) mod dword {
     pub(crate) const COMPUTE_STATIC_THREAD_MGMT_SE: [usize; 4] = [23, 24, 26, 27];
     /// Words that other gfx9 cores call `compute_static_thread_mgmt_se4` to `_se7`.
     pub(crate) const COMPUTE_CURRENT_LOGIC_XCC_ID: usize = 39;
-    pub(crate) const COMPUTE_RESTART_CG_TG_ID: usize = 40;
     pub(crate) const COMPUTE_TG_CHUNK_SIZE: usize = 41;
     pub(crate) const COMPUTE_RESTORE_TG_CHUNK_SIZE: usize = 42;
     pub(crate) const CP_MQD_BASE_ADDR_LO: usize = 128;
@@ -147,7 +146,6 @@ mod cp_hqd_aql_control {
 /// What a user's and the scheduler's queue have in common.
 struct Common {
     ring: GpuVa,
-    ring_bytes: u32,
     read_pointer: u64,
     write_pointer: u64,
     doorbell: DoorbellIndex,
@@ -303,7 +301,6 @@ fn encode_save_area(words: &dyn Words, xcc: u32, area: crate::gfx::SaveArea) {
 fn common(queue: &ComputeQueue) -> Common {
     Common {
         ring: queue.ring,
-        ring_bytes: queue.ring_bytes,
         read_pointer: queue.read_pointer.raw(),
         write_pointer: queue.write_pointer.raw(),
         doorbell: queue.doorbell,
@@ -369,7 +366,6 @@ impl MqdFormat for Mqd {
             words,
             &Common {
                 ring: queue.ring,
-                ring_bytes: queue.ring_bytes,
                 read_pointer: queue.read_pointer.raw(),
                 write_pointer: queue.write_pointer.raw(),
                 doorbell: queue.doorbell,

@@ -82,11 +82,11 @@ same_offset! { v9_sdma_mqd:
     sdma::dword::SDMA_QUEUE_ID => sdma_queue_id,
 }
 
-// Lengths of packets, in words; MAP_PROCESS has five more for debuggers than the common form.
-static_assert!(size_of::<pm4_mes_set_resources>() == 8 * size_of::<u32>());
-static_assert!(size_of::<pm4_mes_map_process>() == (21 - 5) * size_of::<u32>());
-static_assert!(size_of::<pm4_mes_map_queues>() == 7 * size_of::<u32>());
-static_assert!(size_of::<pm4_mes_runlist>() == 4 * size_of::<u32>());
-static_assert!(size_of::<pm4_mes_unmap_queues>() == 6 * size_of::<u32>());
-static_assert!(size_of::<pm4_mes_query_status>() == 7 * size_of::<u32>());
-static_assert!(size_of::<pm4_mec_write_data_mmio>() == 5 * size_of::<u32>());
+// MAP_PROCESS has five words more, for debuggers, than the form that this header has.
+static_assert!(size_of::<pm4_mes_set_resources>() == 4 * 8);
+static_assert!(size_of::<pm4_mes_map_process>() == 4 * (21 - 5));
+static_assert!(size_of::<pm4_mes_map_queues>() == 4 * 7);
+static_assert!(size_of::<pm4_mes_runlist>() == 4 * 4);
+static_assert!(size_of::<pm4_mes_unmap_queues>() == 4 * 6);
+static_assert!(size_of::<pm4_mes_query_status>() == 4 * 7);
+static_assert!(size_of::<pm4_mec_write_data_mmio>() == 4 * 5);

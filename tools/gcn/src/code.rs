@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Decoded code, kept by address. One [`CodeCache`] per address space (VMID); its owner invalidates it.
+
+use crate::decode::{decode, DecodeError};
+use crate::inst::Inst;
+use crate::memory::{Fault, Memory};
+use crate::workgroup::ExecError;
+use std::collections::HashMap;
+
+/// Bytes of an instruction cache line: code is fetched in pieces that end at a multiple of this.
+const LINE: u64 = 64;
+/// A block ends after this many instructions at the latest.
+const LONGEST_BLOCK: usize = 256;
+
+/// Instructions that run one after the other: only the last can leave the sequence.
+#[derive(Debug)]
+pub(crate) struct Block {
+    /// At least one.
+    pub insts: Vec<Inst>,
+    /// VGPRs that they need.
+    pub vgprs: usize,
+    /// Accumulation VGPRs that they need.
+    pub accs: usize,
+}
+
+/// Why there is no code at an address.
+#[derive(Debug)]
+pub(crate) enum CodeError {
+    /// It cannot be fetched.
+    Fault(Fault),
+    /// It is no instruction.
+    Error(ExecError),
+}
+
+/// Decoded instructions of one address space.
+///
+/// Must be told when code can have changed: whenever the hardware would invalidate its instruction
+/// cache (ACQUIRE_MEM, kernel launch with an acquire fence) or the page tables change.
+#[derive(Debug, Default)]
+pub struct CodeCache {
+    blocks: Vec<Block>,
+    by_pc: HashMap<u64, usize>,
+    /// Direct-mapped front of `by_pc`: address and index.
+    recent: Vec<(u64, usize)>,
+}
+
+/// Entries of [`CodeCache::recent`].
+const RECENT: usize = 256;
+
+impl CodeCache {
+    /// An empty cache.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Forgets everything.
+    pub fn invalidate(&mut self) {
+        self.blocks.clear();
+        self.by_pc.clear();
+        self.recent.clear();
+    }
+
+    /// The block at `pc`, decoded now if it was not.
+    pub(crate) fn block(&mut self, pc: u64, memory: &mut dyn Memory) -> Result<&Block, CodeError> {
+        let slot = (pc >> 2) as usize % RECENT;
+        if let Some((address, index)) = self.recent.get(slot).copied() {
+            if address == pc {
+                return Ok(&self.blocks[index]);
+            }
+        }
+        let index = match self.by_pc.get(&pc) {
+            Some(index) => *index,
+            None => {
+                let block = read_block(pc, memory)?;
+                self.blocks.push(block);
+                self.by_pc.insert(pc, self.blocks.len() - 1);
+                self.blocks.len() - 1
+            }
+        };
+        if self.recent.is_empty() {
+            // No code is at an odd address.
+            self.recent = vec![(1, 0); RECENT];
+        }
+        self.recent[slot] = (pc, index);
+        Ok(&self.blocks[index])
+    }
+}
+
+/// Dwords from an address on, fetched line by line as they are asked for.
+struct Fetcher<'a> {
+    memory: &'a mut dyn Memory,
+    next: u64,
+    words: Vec<u32>,
+}
+
+impl Fetcher<'_> {
+    fn more(&mut self) -> Result<(), Fault> {
+        let mut bytes = [0; LINE as usize];
+        let bytes = &mut bytes[..(LINE - self.next % LINE) as usize];
+        self.memory.fetch(self.next, bytes)?;
+        self.next += bytes.len() as u64;
+        let dword = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        self.words.extend(bytes.chunks_exact(4).map(dword));
+        Ok(())
+    }
+}
+
+/// Decodes from `pc` to the next jump. What cannot be fetched or decoded ends the block, unless it is at `pc`.
+fn read_block(pc: u64, memory: &mut dyn Memory) -> Result<Block, CodeError> {
+    let pc = pc & !3;
+    let mut fetcher = Fetcher {
+        memory,
+        next: pc,
+        words: Vec::new(),
+    };
+    let mut insts: Vec<Inst> = Vec::new();
+    let mut at = 0;
+    while insts.len() < LONGEST_BLOCK {
+        match next_inst(pc, at, &mut fetcher) {
+            Ok(inst) => {
+                at += inst.dwords.len();
+                let last = inst.ends_block();
+                insts.push(inst);
+                if last {
+                    break;
+                }
+            }
+            Err(error) if insts.is_empty() => return Err(error),
+            Err(_) => break,
+        }
+    }
+    let most = |f: fn(&Inst) -> u16| insts.iter().map(f).max().unwrap_or(0).into();
+    Ok(Block {
+        vgprs: most(|inst| inst.vgprs),
+        accs: most(|inst| inst.accs),
+        insts,
+    })
+}
+
+fn next_inst(pc: u64, at: usize, fetcher: &mut Fetcher) -> Result<Inst, CodeError> {
+    loop {
+        let words = fetcher.words.get(at..).unwrap_or(&[]);
+        match decode(pc + 4 * at as u64, words) {
+            Ok(inst) => return Ok(inst),
+            Err(DecodeError::Short) => fetcher.more().map_err(CodeError::Fault)?,
+            Err(DecodeError::Unknown(encoding)) => {
+                let dwords = words.iter().take(2).copied().collect();
+                return Err(CodeError::Error(ExecError::Unknown { encoding, dwords }));
+            }
+        }
+    }
+}

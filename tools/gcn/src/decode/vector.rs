@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! VOP1, VOP2, VOPC with their SDWA and DPP forms; VOP3 and VOP3P.
+
+use super::{DecodeError, Reader, Result};
+use crate::inst::{Body, Dpp, Dst, Form, Mods, Sdwa, Sel, Src, Unused, Valu, ValuOp};
+use crate::op::{Ty, Vop1, Vop2, Vop3, Vop3p, Vopc};
+use crate::wave::sreg;
+
+const SDWA: u32 = 249;
+const DPP: u32 = 250;
+const VCC: u8 = sreg::VCC as u8;
+
+/// VOP1, VOP2 and VOPC.
+pub(super) fn short(word: u32, reader: &mut Reader) -> Result<Body> {
+    let op = short_op(word)?;
+    let dst = match op {
+        ValuOp::Compare(_) => Dst::Scalar(VCC),
+        _ => destination(op, (word >> 17 & 0xff) as u8),
+    };
+    let types = op.types();
+    let mut valu = Valu {
+        op,
+        form: Form::E32,
+        types,
+        dst,
+        sdst: VCC,
+        src: [Src::None; 3],
+        mods: Mods::default(),
+        sdwa: None,
+        dpp: None,
+    };
+    match word & 0x1ff {
+        SDWA => sdwa(&mut valu, reader.next()?)?,
+        DPP => dpp(&mut valu, reader.next()?),
+        code if types[1] != Ty::N => valu.src[0] = reader.source(code, types[1])?,
+        _ => {}
+    }
+    if types[2] != Ty::N {
+        let vsrc1 = (word >> 9 & 0xff) as u8;
+        if valu.src[1] == Src::None {
+            valu.src[1] = Src::Vgpr(vsrc1);
+        } else {
+            // SDWA said that source 1 is scalar.
+            valu.src[1] = reader.source(u32::from(vsrc1), types[2])?;
+        }
+    }
+    third_source(&mut valu, reader)?;
+    accumulators(&mut valu);
+    accumulate(&mut valu);
+    Ok(Body::Valu(valu))
+}
+
+fn short_op(word: u32) -> Result<ValuOp> {
+    match word >> 25 {
+        0x3f => Vop1::from_code(word >> 9 & 0xff)
+            .map(ValuOp::One)
+            .ok_or(DecodeError::Unknown("VOP1")),
+        0x3e => Vopc::from_code(word >> 17 & 0xff)
+            .map(ValuOp::Compare)
+            .ok_or(DecodeError::Unknown("VOPC")),
+        code => Vop2::from_code(code)
+            .map(ValuOp::Two)
+            .ok_or(DecodeError::Unknown("VOP2")),
+    }
+}
+
+/// What the short forms leave implicit: VCC as carry or mask, a literal as factor or addend.
+fn third_source(valu: &mut Valu, reader: &mut Reader) -> Result<()> {
+    use Vop2::*;
+    match valu.op {
+        ValuOp::Two(v_fmamk_f32 | v_madmk_f16) => {
+            let constant = reader.source(255, valu.types[2])?;
+            valu.src[2] = std::mem::replace(&mut valu.src[1], constant);
+        }
+        ValuOp::Two(v_fmaak_f32 | v_madak_f16) => {
+            valu.src[2] = reader.source(255, valu.types[3])?;
+        }
+        ValuOp::Two(_) if valu.types[3] == Ty::B64 => valu.src[2] = Src::Scalar(VCC),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// A VDST field, which some instructions use for an SGPR.
+fn destination(op: ValuOp, code: u8) -> Dst {
+    match op {
+        ValuOp::One(Vop1::v_readfirstlane_b32) | ValuOp::Three(Vop3::v_readlane_b32) => {
+            Dst::Scalar(code & 0x7f)
+        }
+        ValuOp::Compare(_) => Dst::Scalar(code & 0x7f),
+        ValuOp::One(Vop1::v_nop | Vop1::v_clrexcp) => Dst::None,
+        _ => Dst::Vgpr(code),
+    }
+}
+
+/// Moves between the register files name accumulators by plain register fields.
+fn accumulators(valu: &mut Valu) {
+    let to_acc = |src: &mut Src| {
+        if let Src::Vgpr(number) = *src {
+            *src = Src::Acc(number);
+        }
+    };
+    match (valu.op, valu.dst) {
+        (ValuOp::One(Vop1::v_accvgpr_mov_b32), Dst::Vgpr(number)) => {
+            valu.dst = Dst::Acc(number);
+            to_acc(&mut valu.src[0]);
+        }
+        (ValuOp::Packed(Vop3p::v_accvgpr_read_b32), _) => to_acc(&mut valu.src[0]),
+        (ValuOp::Packed(Vop3p::v_accvgpr_write_b32), Dst::Vgpr(number)) => {
+            valu.dst = Dst::Acc(number);
+        }
+        _ => {}
+    }
+}
+
+fn sel(code: u32) -> Result<Sel> {
+    const SELS: [Sel; 7] = [
+        Sel::Byte0,
+        Sel::Byte1,
+        Sel::Byte2,
+        Sel::Byte3,
+        Sel::Word0,
+        Sel::Word1,
+        Sel::Dword,
+    ];
+    SELS.get((code & 7) as usize)
+        .copied()
+        .ok_or(DecodeError::Unknown("SDWA"))
+}
+
+/// The SDWA dword. Leaves a marker in source 1 if that is a scalar register.
+fn sdwa(valu: &mut Valu, word: u32) -> Result<()> {
+    valu.form = Form::Sdwa;
+    let compare = matches!(valu.op, ValuOp::Compare(_));
+    if compare {
+        let explicit = word >> 15 & 1 != 0;
+        valu.dst = Dst::Scalar(if explicit {
+            (word >> 8 & 0x7f) as u8
+        } else {
+            VCC
+        });
+    } else {
+        valu.mods.clamp = word >> 13 & 1 != 0;
+        valu.mods.omod = (word >> 14 & 3) as u8;
+    }
+    valu.sdwa = Some(Sdwa {
+        dst: if compare { Sel::Dword } else { sel(word >> 8)? },
+        unused: match word >> 11 & 3 {
+            0 => Unused::Pad,
+            1 => Unused::Sext,
+            2 => Unused::Preserve,
+            _ if compare => Unused::Pad,
+            _ => return Err(DecodeError::Unknown("SDWA")),
+        },
+        src: [
+            sel(word >> 16)?,
+            if valu.types[2] == Ty::N {
+                Sel::Dword
+            } else {
+                sel(word >> 24)?
+            },
+        ],
+        sext: [word >> 19 & 1 != 0, word >> 27 & 1 != 0],
+    });
+    valu.mods.neg = (word >> 20 & 1 | word >> 27 & 2) as u8;
+    valu.mods.abs = (word >> 21 & 1 | word >> 28 & 2) as u8;
+    let register = (word & 0xff) as u8;
+    valu.src[0] = if word >> 23 & 1 != 0 {
+        Src::Scalar(register & 0x7f)
+    } else {
+        Src::Vgpr(register)
+    };
+    if word >> 31 != 0 {
+        valu.src[1] = Src::Scalar(0);
+    }
+    Ok(())
+}
+
+fn dpp(valu: &mut Valu, word: u32) {
+    valu.form = Form::Dpp;
+    valu.src[0] = Src::Vgpr((word & 0xff) as u8);
+    valu.mods.neg = (word >> 20 & 1 | word >> 21 & 2) as u8;
+    valu.mods.abs = (word >> 21 & 1 | word >> 22 & 2) as u8;
+    valu.dpp = Some(Dpp {
+        ctrl: (word >> 8 & 0x1ff) as u16,
+        bound_ctrl: word >> 19 & 1 != 0,
+        bank_mask: (word >> 24 & 0xf) as u8,
+        row_mask: (word >> 28) as u8,
+    });
+}
+
+/// VOP3: everything, with all modifiers.
+pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
+    let code = word >> 16 & 0x3ff;
+    let op = match code {
+        0..=0xff => Vopc::from_code(code).map(ValuOp::Compare),
+        0x100..=0x13f => Vop2::from_code(code - 0x100).map(ValuOp::Two),
+        0x140..=0x1bf => Vop1::from_code(code - 0x140).map(ValuOp::One),
+        _ => Vop3::from_code(code).map(ValuOp::Three),
+    };
+    let op = op
+        .filter(|op| has_long_form(*op))
+        .ok_or(DecodeError::Unknown("VOP3"))?;
+    let second = reader.next()?;
+    let types = op.types();
+    let mut src = [Src::None; 3];
+    for (index, src) in src.iter_mut().enumerate() {
+        if types[index + 1] != Ty::N {
+            *src = long_source(second >> (9 * index) & 0x1ff, types[index + 1], reader)?;
+        }
+    }
+    let carries = has_scalar_result(op);
+    let mods = Mods {
+        neg: (second >> 29) as u8,
+        abs: if carries { 0 } else { (word >> 8 & 7) as u8 },
+        op_sel: if carries { 0 } else { (word >> 11 & 0xf) as u8 },
+        op_sel_hi: 0,
+        omod: (second >> 27 & 3) as u8,
+        clamp: word >> 15 & 1 != 0,
+    };
+    let mut valu = Valu {
+        op,
+        form: Form::E64,
+        types,
+        dst: destination(op, (word & 0xff) as u8),
+        sdst: if carries {
+            (word >> 8 & 0x7f) as u8
+        } else {
+            VCC
+        },
+        src,
+        mods,
+        sdwa: None,
+        dpp: None,
+    };
+    accumulate(&mut valu);
+    Ok(Body::Valu(valu))
+}
+
+/// Some VOP2 add to their destination: it becomes source 2.
+fn accumulate(valu: &mut Valu) {
+    use Vop2::*;
+    let accumulates = matches!(
+        valu.op,
+        ValuOp::Two(
+            v_fmac_f32
+                | v_fmac_f64
+                | v_mac_f16
+                | v_pk_fmac_f16
+                | v_dot2c_f32_f16
+                | v_dot2c_i32_i16
+                | v_dot4c_i32_i8
+                | v_dot8c_i32_i4
+        )
+    );
+    if let (true, Dst::Vgpr(number)) = (accumulates, valu.dst) {
+        valu.src[2] = Src::Vgpr(number);
+        valu.types[3] = valu.types[0];
+    }
+}
+
+/// VOP3 takes no literal on gfx9.
+fn long_source(code: u32, ty: Ty, reader: &mut Reader) -> Result<Src> {
+    if code == 255 {
+        return Err(DecodeError::Unknown("VOP3 with a literal"));
+    }
+    reader.source(code, ty)
+}
+
+fn has_long_form(op: ValuOp) -> bool {
+    use Vop2::{v_fmaak_f32, v_fmamk_f32, v_madak_f16, v_madmk_f16};
+    !matches!(
+        op,
+        ValuOp::Two(v_fmaak_f32 | v_fmamk_f32 | v_madak_f16 | v_madmk_f16)
+            | ValuOp::One(Vop1::v_readfirstlane_b32 | Vop1::v_swap_b32 | Vop1::v_accvgpr_mov_b32)
+    )
+}
+
+/// Whether the instruction's long form is VOP3B: with an SGPR pair as second destination.
+fn has_scalar_result(op: ValuOp) -> bool {
+    use Vop2::*;
+    use Vop3::{v_div_scale_f32, v_div_scale_f64, v_mad_i64_i32, v_mad_u64_u32};
+    matches!(
+        op,
+        ValuOp::Two(
+            v_add_co_u32
+                | v_sub_co_u32
+                | v_subrev_co_u32
+                | v_addc_co_u32
+                | v_subb_co_u32
+                | v_subbrev_co_u32
+        ) | ValuOp::Three(v_div_scale_f32 | v_div_scale_f64 | v_mad_u64_u32 | v_mad_i64_i32)
+    )
+}
+
+/// VOP3P: packed arithmetic, and the matrix core's instructions, which reuse modifier fields.
+pub(super) fn vop3p(word: u32, reader: &mut Reader) -> Result<Body> {
+    let op = Vop3p::from_code(word >> 16 & 0x7f).ok_or(DecodeError::Unknown("VOP3P"))?;
+    let second = reader.next()?;
+    let types = op.types();
+    let mut src = [Src::None; 3];
+    for (index, src) in src.iter_mut().enumerate() {
+        if types[index + 1] != Ty::N {
+            *src = long_source(second >> (9 * index) & 0x1ff, types[index + 1], reader)?;
+        }
+    }
+    let mut valu = Valu {
+        op: ValuOp::Packed(op),
+        form: Form::E64,
+        types,
+        dst: Dst::Vgpr((word & 0xff) as u8),
+        sdst: VCC,
+        src,
+        mods: Mods {
+            neg: (second >> 29) as u8,
+            abs: (word >> 8 & 7) as u8,
+            op_sel: (word >> 11 & 7) as u8,
+            op_sel_hi: (second >> 27 & 3 | word >> 12 & 4) as u8,
+            omod: 0,
+            clamp: word >> 15 & 1 != 0,
+        },
+        sdwa: None,
+        dpp: None,
+    };
+    if op.is_matrix() {
+        matrix(&mut valu, word, second);
+    }
+    accumulators(&mut valu);
+    Ok(Body::Valu(valu))
+}
+
+/// MFMA: ACC and ACC_CD choose the register file; CBSZ is in `abs`, ABID in `op_sel`, BLGP in `neg`.
+fn matrix(valu: &mut Valu, word: u32, second: u32) {
+    let accumulate = word >> 15 & 1 != 0;
+    valu.mods.clamp = false;
+    valu.mods.op_sel = (word >> 11 & 0xf) as u8;
+    valu.mods.op_sel_hi = 0;
+    let sparse = matches!(valu.op, ValuOp::Packed(op) if op.mnemonic().starts_with("v_smfmac"));
+    let files = [
+        second >> 27 & 1 != 0,
+        second >> 28 & 1 != 0,
+        accumulate && !sparse,
+    ];
+    for (src, acc) in valu.src.iter_mut().zip(files) {
+        if let (Src::Vgpr(number), true) = (*src, acc) {
+            *src = Src::Acc(number);
+        }
+    }
+    if let (Dst::Vgpr(number), true) = (valu.dst, accumulate) {
+        valu.dst = Dst::Acc(number);
+    }
+}
+
+impl Vop3p {
+    /// Whether it runs on the matrix core.
+    pub fn is_matrix(self) -> bool {
+        self.mnemonic().starts_with("v_mfma") || self.mnemonic().starts_with("v_smfmac")
+    }
+}

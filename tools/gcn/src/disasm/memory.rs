@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! SMEM, vector memory and DS as text.
+
+use super::{destination, flag, join, option, range, scalar_register, source};
+use crate::inst::{DsInst, MemInst, SmemInst, Src};
+use crate::op::mem::Segment;
+use crate::op::{Ds, MemOp, Smem, Ty};
+
+fn hex(value: i32) -> String {
+    if value < 0 {
+        format!("-0x{:x}", value.unsigned_abs())
+    } else {
+        format!("0x{value:x}")
+    }
+}
+
+pub(super) fn smem(inst: &SmemInst) -> String {
+    let types = inst.op.types();
+    let data = match (inst.op, types[0].dwords()) {
+        (Smem::s_atc_probe | Smem::s_atc_probe_buffer, _) => inst.data.to_string(),
+        (_, 0) => String::new(),
+        (_, dwords) => scalar_register(inst.data, dwords),
+    };
+    if types[1] == Ty::N {
+        return join(inst.op.mnemonic(), &[data]);
+    }
+    let base = scalar_register(inst.base, types[1].dwords());
+    let offset = match inst.soffset {
+        Some(register) => source(register, Ty::B32) + &option("offset", hex(inst.offset), hex(0)),
+        None => hex(inst.offset),
+    };
+    join(inst.op.mnemonic(), &[data, base, offset]) + &flag("glc", inst.glc)
+}
+
+fn cache_flags(inst: &MemInst) -> String {
+    flag("sc0", inst.sc0) + &flag("nt", inst.nt) + &flag("sc1", inst.sc1)
+}
+
+pub(super) fn vector(inst: &MemInst) -> String {
+    let mnemonic = format!("{}{}", inst.segment.prefix(), inst.name);
+    if inst.op == MemOp::Cache {
+        return mnemonic + &cache_flags(inst);
+    }
+    if inst.segment == Segment::Buffer {
+        return buffer(inst, &mnemonic);
+    }
+    let loaded = match inst.op {
+        MemOp::Atomic(_, dwords) => dwords,
+        op => op.data_dwords(),
+    };
+    let vaddr = match inst.vaddr {
+        Some(vaddr) => range("v", vaddr.into(), inst.address_dwords()),
+        None => "off".to_string(),
+    };
+    let saddr = match (inst.segment, inst.saddr) {
+        (Segment::Flat, _) => String::new(),
+        (_, None) => "off".to_string(),
+        (Segment::Scratch, Some(saddr)) => scalar_register(saddr, 1),
+        (_, Some(saddr)) => scalar_register(saddr, 2),
+    };
+    let operands = [
+        destination(inst.dst, loaded),
+        vaddr,
+        destination(inst.data, inst.op.data_dwords()),
+        saddr,
+    ];
+    join(&mnemonic, &operands) + &option("offset", inst.offset, 0) + &cache_flags(inst)
+}
+
+fn buffer(inst: &MemInst, mnemonic: &str) -> String {
+    let dwords = inst.op.data_dwords();
+    let data = match inst.op {
+        _ if inst.lds => String::new(),
+        op if op.is_load() => destination(inst.dst, dwords),
+        _ => destination(inst.data, dwords),
+    };
+    let vaddr = match inst.vaddr {
+        Some(vaddr) => range("v", vaddr.into(), inst.address_dwords()),
+        None => "off".to_string(),
+    };
+    let soffset = match inst.soffset {
+        Src::None => String::new(),
+        soffset => source(soffset, Ty::B32),
+    };
+    join(
+        mnemonic,
+        &[data, vaddr, range("s", inst.srsrc.into(), 4), soffset],
+    ) + &flag("idxen", inst.idxen)
+        + &flag("offen", inst.offen)
+        + &option("offset", inst.offset, 0)
+        + &cache_flags(inst)
+        + &flag("lds", inst.lds)
+}
+
+pub(super) fn ds(inst: &DsInst) -> String {
+    let types = inst.op.types();
+    let name = inst.op.mnemonic();
+    let is_gws = name.starts_with("ds_gws");
+    let no_address = is_gws
+        || matches!(
+            inst.op,
+            Ds::ds_consume | Ds::ds_append | Ds::ds_read_addtid_b32 | Ds::ds_write_addtid_b32
+        );
+    let operands = [
+        destination(inst.dst, types[0].dwords()),
+        if no_address {
+            String::new()
+        } else {
+            format!("v{}", inst.addr)
+        },
+        destination(inst.data0, types[1].dwords()),
+        destination(inst.data1, types[2].dwords()),
+    ];
+    let two = name.contains("read2") || name.contains("write2") || name.contains("xchg2");
+    let offsets = if two {
+        option("offset0", inst.offset0, 0) + &option("offset1", inst.offset1, 0)
+    } else {
+        option("offset", inst.offset(), 0)
+    };
+    join(name, &operands) + &offsets + &flag("gds", inst.gds)
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! What atomics compute, in LDS and in memory alike.
+
+use crate::float::{half, min_max, soft, Fp, F16, F32, F64};
+use crate::op::AtomicOp;
+
+/// The value that replaces `old`. `data` is the operand, `second` the comparison (or DS's second operand).
+pub(super) fn apply32(op: AtomicOp, old: u32, data: u32, second: u32) -> u32 {
+    use AtomicOp::*;
+    match op {
+        AddFloat => soft::add(F32, Fp::PLAIN, old.into(), data.into()) as u32,
+        MinFloat => min_max(F32, true, false, old.into(), data.into()) as u32,
+        MaxFloat => min_max(F32, true, true, old.into(), data.into()) as u32,
+        CmpSwapFloat if f32::from_bits(old) == f32::from_bits(second) => data,
+        CmpSwapFloat => old,
+        Smin => (old as i32).min(data as i32) as u32,
+        Smax => (old as i32).max(data as i32) as u32,
+        PkAddF16 => halves(old, data, |a, b| {
+            soft::add(F16, Fp::PLAIN, a.into(), b.into()) as u16
+        }),
+        PkAddBf16 => halves(old, data, |a, b| {
+            half::bf16_from_f32(half::bf16_to_f32(a) + half::bf16_to_f32(b))
+        }),
+        Sub => old.wrapping_sub(data),
+        Rsub => data.wrapping_sub(old),
+        Add => old.wrapping_add(data),
+        // The rest does not depend on the width.
+        _ => unsigned(op, old.into(), data.into(), second.into()) as u32,
+    }
+}
+
+/// The 64-bit sibling of [`apply32`].
+pub(super) fn apply64(op: AtomicOp, old: u64, data: u64, second: u64) -> u64 {
+    use AtomicOp::*;
+    match op {
+        AddFloat => soft::add(F64, Fp::PLAIN, old, data),
+        MinFloat => min_max(F64, true, false, old, data),
+        MaxFloat => min_max(F64, true, true, old, data),
+        CmpSwapFloat if f64::from_bits(old) == f64::from_bits(second) => data,
+        CmpSwapFloat => old,
+        Smin => (old as i64).min(data as i64) as u64,
+        Smax => (old as i64).max(data as i64) as u64,
+        Sub => old.wrapping_sub(data),
+        Rsub => data.wrapping_sub(old),
+        Add => old.wrapping_add(data),
+        _ => unsigned(op, old, data, second),
+    }
+}
+
+fn unsigned(op: AtomicOp, old: u64, data: u64, second: u64) -> u64 {
+    use AtomicOp::*;
+    match op {
+        Swap => data,
+        CmpSwap if old == second => data,
+        CmpSwap => old,
+        Umin => old.min(data),
+        Umax => old.max(data),
+        And => old & data,
+        Or => old | data,
+        Xor => old ^ data,
+        Inc if old >= data => 0,
+        Inc => old + 1,
+        Dec if old == 0 || old > data => data,
+        Dec => old - 1,
+        MskOr => old & !data | second,
+        Wrap if old >= data => old - data,
+        Wrap => old.wrapping_add(second),
+        Add | Sub | Rsub | Smin | Smax | AddFloat | MinFloat | MaxFloat | CmpSwapFloat
+        | PkAddF16 | PkAddBf16 => old,
+    }
+}
+
+fn halves(old: u32, data: u32, f: impl Fn(u16, u16) -> u16) -> u32 {
+    let low = f(old as u16, data as u16);
+    let high = f((old >> 16) as u16, (data >> 16) as u16);
+    u32::from(low) | u32::from(high) << 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use AtomicOp::*;
+
+    #[test]
+    fn counters_wrap_where_they_are_told() {
+        assert_eq!(apply32(Inc, 4, 5, 0), 5);
+        assert_eq!(apply32(Inc, 5, 5, 0), 0);
+        assert_eq!(apply32(Dec, 0, 5, 0), 5);
+        assert_eq!(apply32(Dec, 9, 5, 0), 5);
+        assert_eq!(apply64(Dec, 3, 5, 0), 2);
+        assert_eq!(apply32(Wrap, 7, 5, 100), 2);
+        assert_eq!(apply32(Wrap, 3, 5, 100), 103);
+    }
+
+    #[test]
+    fn signs_and_widths_matter() {
+        assert_eq!(apply32(Smin, 0xffff_ffff, 1, 0), 0xffff_ffff);
+        assert_eq!(apply32(Umin, 0xffff_ffff, 1, 0), 1);
+        assert_eq!(apply32(Add, 0xffff_ffff, 1, 0), 0);
+        assert_eq!(apply64(Add, 0xffff_ffff, 1, 0), 0x1_0000_0000);
+        assert_eq!(apply32(CmpSwap, 7, 9, 7), 9);
+        assert_eq!(apply32(CmpSwap, 8, 9, 7), 8);
+        assert_eq!(
+            apply32(AddFloat, 1f32.to_bits(), 2f32.to_bits(), 0),
+            3f32.to_bits()
+        );
+        assert_eq!(apply32(PkAddF16, 0x3c00_3c00, 0x3c00_4000, 0), 0x4000_4200);
+    }
+}

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Vector memory: FLAT, GLOBAL, SCRATCH and MUBUF. Lanes that lie side by side go to memory as one access.
+
+use super::lds::lanes;
+use super::{atomic, unsupported, Done, Machine};
+use crate::inst::{Dst, Inst, MemInst};
+use crate::memory::{Access, Fault};
+use crate::op::mem::{Part, Segment};
+use crate::op::{AtomicOp, MemOp};
+use crate::wave::{Vgpr, LANES};
+
+/// Where a lane's data is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    /// A GPU virtual address.
+    Memory(u64),
+    /// A byte of the work-group's LDS.
+    Lds(u64),
+    /// A byte of the lane's scratch.
+    Scratch(u64),
+    /// Out of a buffer's bounds: reads 0, writes nothing.
+    Nowhere,
+}
+
+type Places = [Place; LANES];
+
+impl Machine<'_> {
+    pub(super) fn vector_memory(&mut self, inst: &Inst, mem: &MemInst) -> Done {
+        if mem.op == MemOp::Cache {
+            return Ok(());
+        }
+        let places = match mem.segment {
+            Segment::Global => self.global_places(mem),
+            Segment::Flat => self.flat_places(mem),
+            Segment::Scratch => self.scratch_places(mem),
+            Segment::Buffer => self.buffer_places(mem),
+        };
+        match mem.op {
+            _ if mem.lds => self.load_to_lds(inst, mem, &places),
+            MemOp::Load(dwords) => self.load(mem, &places, dwords.into()),
+            MemOp::Store(dwords) => self.store(mem, &places, dwords.into()),
+            MemOp::LoadNarrow {
+                bytes,
+                signed,
+                part,
+            } => self.load_narrow(mem, &places, bytes.into(), signed, part),
+            MemOp::StoreNarrow { bytes, part } => {
+                self.store_narrow(mem, &places, bytes.into(), part)
+            }
+            MemOp::Atomic(op, dwords) => self.atomic(mem, &places, op, dwords),
+            MemOp::Format(..) | MemOp::LoadLds(..) | MemOp::Cache => Err(unsupported(inst)),
+        }
+    }
+
+    fn vaddr(&self, mem: &MemInst, index: usize) -> &Vgpr {
+        &self.wave.vgpr[usize::from(mem.vaddr.unwrap_or(0)) + index]
+    }
+
+    fn vaddr64(&self, mem: &MemInst, lane: usize) -> u64 {
+        u64::from(self.vaddr(mem, 0)[lane]) | u64::from(self.vaddr(mem, 1)[lane]) << 32
+    }
+
+    fn global_places(&self, mem: &MemInst) -> Places {
+        let offset = i64::from(mem.offset);
+        match mem.saddr {
+            Some(saddr) => {
+                let base = self
+                    .wave
+                    .scalar64(usize::from(saddr & 0x7e))
+                    .wrapping_add_signed(offset);
+                self.vaddr(mem, 0)
+                    .map(|lane| Place::Memory(base.wrapping_add(lane.into())))
+            }
+            None => std::array::from_fn(|lane| {
+                Place::Memory(self.vaddr64(mem, lane).wrapping_add_signed(offset))
+            }),
+        }
+    }
+
+    /// Addresses in the shared or the private window mean LDS or scratch.
+    fn flat_places(&self, mem: &MemInst) -> Places {
+        let (shared, private) = (self.apertures.shared, self.apertures.private);
+        let inside = |address: u64, base: u64| base != 0 && address >> 32 == base >> 32;
+        std::array::from_fn(|lane| {
+            let address = self
+                .vaddr64(mem, lane)
+                .wrapping_add_signed(mem.offset.into());
+            if inside(address, shared) {
+                Place::Lds(address - shared)
+            } else if inside(address, private) {
+                Place::Scratch(address - private)
+            } else {
+                Place::Memory(address)
+            }
+        })
+    }
+
+    fn scratch_places(&self, mem: &MemInst) -> Places {
+        let saddr = mem
+            .saddr
+            .map_or(0, |saddr| self.wave.scalar[usize::from(saddr & 0x7f)]);
+        let base = saddr.wrapping_add_signed(mem.offset);
+        std::array::from_fn(|lane| {
+            let own = if mem.vaddr.is_some() {
+                self.vaddr(mem, 0)[lane]
+            } else {
+                0
+            };
+            Place::Scratch(base.wrapping_add(own).into())
+        })
+    }
+
+    /// MUBUF: base, index × stride and offsets, checked against the descriptor's bounds.
+    fn buffer_places(&self, mem: &MemInst) -> Places {
+        let first = usize::from(mem.srsrc & 0x7c);
+        let buffer = Buffer::new([0, 1, 2, 3].map(|index| self.wave.scalar[first + index]));
+        let soffset = u64::from(self.scalar32(mem.soffset));
+        let size = 4 * u64::from(mem.op.data_dwords().max(1));
+        let size = match mem.op {
+            MemOp::LoadNarrow { bytes, .. } | MemOp::StoreNarrow { bytes, .. } => bytes.into(),
+            MemOp::Atomic(AtomicOp::CmpSwap, _) => size / 2,
+            _ => size,
+        };
+        std::array::from_fn(|lane| {
+            let index = if mem.idxen {
+                u64::from(self.vaddr(mem, 0)[lane])
+            } else {
+                0
+            };
+            let own = match mem.offen {
+                true => u64::from(self.vaddr(mem, usize::from(mem.idxen))[lane]),
+                false => 0,
+            };
+            buffer.place(index, own + mem.offset as u64, soffset, size, lane as u64)
+        })
+    }
+
+    /// Where byte `offset` of a lane's scratch lies: dwords of the lanes are interleaved.
+    fn scratch_address(&self, offset: u64, lane: usize) -> u64 {
+        let swizzled = offset / 4 * 4 * LANES as u64 + 4 * lane as u64 + offset % 4;
+        self.wave.scratch_base().wrapping_add(swizzled)
+    }
+
+    fn read(&mut self, place: Place, lane: usize, bytes: &mut [u8]) -> Result<(), Fault> {
+        match place {
+            Place::Memory(address) => self.memory.read(address, bytes),
+            Place::Lds(address) => {
+                self.lds_bytes(address, bytes);
+                Ok(())
+            }
+            Place::Scratch(offset) => {
+                let mut offset = offset;
+                for part in scratch_parts(bytes, offset) {
+                    let address = self.scratch_address(offset, lane);
+                    offset += part.len() as u64;
+                    self.memory.read(address, part)?;
+                }
+                Ok(())
+            }
+            Place::Nowhere => {
+                bytes.fill(0);
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&mut self, place: Place, lane: usize, bytes: &mut [u8]) -> Result<(), Fault> {
+        match place {
+            Place::Memory(address) => self.memory.write(address, bytes),
+            Place::Lds(address) => {
+                self.lds_store(address, bytes);
+                Ok(())
+            }
+            Place::Scratch(offset) => {
+                let mut offset = offset;
+                for part in scratch_parts(bytes, offset) {
+                    let address = self.scratch_address(offset, lane);
+                    offset += part.len() as u64;
+                    self.memory.write(address, part)?;
+                }
+                Ok(())
+            }
+            Place::Nowhere => Ok(()),
+        }
+    }
+
+    fn load(&mut self, mem: &MemInst, places: &Places, dwords: usize) -> Done {
+        let exec = self.wave.exec();
+        let size = 4 * dwords;
+        let mut result = [[0; LANES]; 4];
+        let mut block = [0; 16 * LANES];
+        if let Some(run) = Run::find(places, exec, size as u64) {
+            let bytes = &mut block[..run.count * size];
+            self.memory.read(run.address, bytes)?;
+            for (index, chunk) in bytes.chunks_exact(size).enumerate() {
+                spread(&mut result, run.first + index, chunk);
+            }
+        } else if let Some(address) = uniform(places, exec) {
+            self.memory.read(address, &mut block[..size])?;
+            for lane in lanes(exec) {
+                spread(&mut result, lane, &block[..size]);
+            }
+        } else {
+            for lane in lanes(exec) {
+                self.read(places[lane], lane, &mut block[..size])?;
+                spread(&mut result, lane, &block[..size]);
+            }
+        }
+        for (index, register) in result.iter().enumerate().take(dwords) {
+            self.put_data(mem.dst, index, register, exec);
+        }
+        Ok(())
+    }
+
+    fn store(&mut self, mem: &MemInst, places: &Places, dwords: usize) -> Done {
+        let exec = self.wave.exec();
+        let size = 4 * dwords;
+        let mut block = [0; 16 * LANES];
+        if let Some(run) = Run::find(places, exec, size as u64) {
+            let bytes = &mut block[..run.count * size];
+            for (index, chunk) in bytes.chunks_exact_mut(size).enumerate() {
+                self.collect(mem.data, run.first + index, chunk);
+            }
+            return Ok(self.memory.write(run.address, bytes)?);
+        }
+        for lane in lanes(exec) {
+            self.collect(mem.data, lane, &mut block[..size]);
+            self.write(places[lane], lane, &mut block[..size])?;
+        }
+        Ok(())
+    }
+
+    /// A lane's dwords as bytes.
+    fn collect(&self, data: Dst, lane: usize, bytes: &mut [u8]) {
+        for (index, dword) in bytes.chunks_exact_mut(4).enumerate() {
+            dword.copy_from_slice(&self.data(data, index, lane).to_le_bytes());
+        }
+    }
+
+    fn load_narrow(
+        &mut self,
+        mem: &MemInst,
+        places: &Places,
+        bytes: usize,
+        signed: bool,
+        part: Part,
+    ) -> Done {
+        let exec = self.wave.exec();
+        let mut values = [0; LANES];
+        let mut block = [0; 2 * LANES];
+        if let Some(run) = Run::find(places, exec, bytes as u64) {
+            let block = &mut block[..run.count * bytes];
+            self.memory.read(run.address, block)?;
+            for (index, chunk) in block.chunks_exact(bytes).enumerate() {
+                values[run.first + index] = extend(chunk, signed);
+            }
+        } else {
+            for lane in lanes(exec) {
+                self.read(places[lane], lane, &mut block[..bytes])?;
+                values[lane] = extend(&block[..bytes], signed);
+            }
+        }
+        let result = std::array::from_fn(|lane| {
+            let old = self.data(mem.dst, 0, lane);
+            match part {
+                Part::Whole => values[lane],
+                Part::Low => old & 0xffff_0000 | values[lane] & 0xffff,
+                Part::High => old & 0xffff | values[lane] << 16,
+            }
+        });
+        self.put_data(mem.dst, 0, &result, exec);
+        Ok(())
+    }
+
+    fn store_narrow(&mut self, mem: &MemInst, places: &Places, bytes: usize, part: Part) -> Done {
+        let exec = self.wave.exec();
+        let shift = if part == Part::High { 16 } else { 0 };
+        let mut block = [0; 2 * LANES];
+        if let Some(run) = Run::find(places, exec, bytes as u64) {
+            let block = &mut block[..run.count * bytes];
+            for (index, chunk) in block.chunks_exact_mut(bytes).enumerate() {
+                let value = self.data(mem.data, 0, run.first + index) >> shift;
+                chunk.copy_from_slice(&value.to_le_bytes()[..bytes]);
+            }
+            return Ok(self.memory.write(run.address, block)?);
+        }
+        for lane in lanes(exec) {
+            let mut value = (self.data(mem.data, 0, lane) >> shift).to_le_bytes();
+            self.write(places[lane], lane, &mut value[..bytes])?;
+        }
+        Ok(())
+    }
+
+    fn atomic(&mut self, mem: &MemInst, places: &Places, op: AtomicOp, dwords: u8) -> Done {
+        let exec = self.wave.exec();
+        let mut result = [[0; LANES]; 2];
+        let wide = dwords == 2;
+        let second = usize::from(dwords);
+        for lane in lanes(exec) {
+            let dword = |index| u64::from(self.data(mem.data, index, lane));
+            let operand = |index| dword(index) | if wide { dword(index + 1) << 32 } else { 0 };
+            let compared = if op == AtomicOp::CmpSwap {
+                operand(second)
+            } else {
+                0
+            };
+            let old = self.atomic_lane(places[lane], lane, wide, op, [operand(0), compared])?;
+            result[0][lane] = old as u32;
+            result[1][lane] = (old >> 32) as u32;
+        }
+        for (index, register) in result.iter().enumerate().take(dwords.into()) {
+            self.put_data(mem.dst, index, register, exec);
+        }
+        Ok(())
+    }
+
+    fn atomic_lane(
+        &mut self,
+        place: Place,
+        lane: usize,
+        wide: bool,
+        op: AtomicOp,
+        [data, second]: [u64; 2],
+    ) -> Result<u64, Fault> {
+        let mut narrow_update = |old: u32| atomic::apply32(op, old, data as u32, second as u32);
+        let mut wide_update = |old: u64| atomic::apply64(op, old, data, second);
+        let address = match place {
+            Place::Memory(address) => address,
+            // A lane's scratch is its own, and LDS belongs to the work-group, of which one wave runs at a time.
+            _ => {
+                let mut bytes = [0; 8];
+                let bytes = &mut bytes[..if wide { 8 } else { 4 }];
+                self.read(place, lane, bytes)?;
+                let old = bytes
+                    .iter()
+                    .rev()
+                    .fold(0, |value, byte| value << 8 | u64::from(*byte));
+                let new = if wide {
+                    wide_update(old)
+                } else {
+                    narrow_update(old as u32).into()
+                };
+                bytes.copy_from_slice(&new.to_le_bytes()[..bytes.len()]);
+                self.write(place, lane, bytes)?;
+                return Ok(old);
+            }
+        };
+        if address % if wide { 8 } else { 4 } != 0 {
+            return Err(Fault {
+                address,
+                access: Access::Atomic,
+            });
+        }
+        match wide {
+            true => self.memory.update64(address, &mut wide_update),
+            false => self
+                .memory
+                .update32(address, &mut narrow_update)
+                .map(u64::from),
+        }
+    }
+
+    /// Loads whose data goes to LDS, lane after lane, from M0's address on.
+    fn load_to_lds(&mut self, inst: &Inst, mem: &MemInst, places: &Places) -> Done {
+        let (bytes, signed) = match mem.op {
+            MemOp::LoadLds(bytes, signed) => (usize::from(bytes), signed),
+            MemOp::Load(1) => (4, false),
+            MemOp::LoadNarrow { bytes, signed, .. } => (usize::from(bytes), signed),
+            _ => return Err(unsupported(inst)),
+        };
+        let base = u64::from(self.wave.m0() & 0xfffc) + mem.offset.max(0) as u64;
+        for lane in lanes(self.wave.exec()) {
+            let mut data = [0; 4];
+            self.read(places[lane], lane, &mut data[..bytes])?;
+            let value = if bytes == 4 {
+                u32::from_le_bytes(data)
+            } else {
+                extend(&data[..bytes], signed)
+            };
+            self.lds_store(base + 4 * lane as u64, &value.to_le_bytes());
+        }
+        Ok(())
+    }
+}
+
+/// Active lanes that are neighbours, with neighbouring addresses.
+struct Run {
+    first: usize,
+    count: usize,
+    address: u64,
+}
+
+impl Run {
+    fn find(places: &Places, exec: u64, size: u64) -> Option<Run> {
+        let first = exec.trailing_zeros() as usize;
+        let count = (exec >> (first % LANES)).trailing_ones() as usize;
+        if exec == 0 || exec.count_ones() as usize != count {
+            return None;
+        }
+        let Place::Memory(address) = places[first] else {
+            return None;
+        };
+        address.checked_add(size * count as u64)?;
+        let neighbours = places[first..first + count]
+            .iter()
+            .enumerate()
+            .all(|(index, place)| *place == Place::Memory(address + size * index as u64));
+        neighbours.then_some(Run {
+            first,
+            count,
+            address,
+        })
+    }
+}
+
+/// The one address of all active lanes.
+fn uniform(places: &Places, exec: u64) -> Option<u64> {
+    let mut active = lanes(exec);
+    let first = places[active.next()?];
+    let Place::Memory(address) = first else {
+        return None;
+    };
+    active.all(|lane| places[lane] == first).then_some(address)
+}
+
+fn spread(result: &mut [Vgpr; 4], lane: usize, bytes: &[u8]) {
+    for (register, dword) in result.iter_mut().zip(bytes.chunks_exact(4)) {
+        register[lane] = u32::from_le_bytes([dword[0], dword[1], dword[2], dword[3]]);
+    }
+}
+
+fn extend(bytes: &[u8], signed: bool) -> u32 {
+    match (bytes, signed) {
+        ([byte], true) => *byte as i8 as u32,
+        ([byte], false) => (*byte).into(),
+        ([low, high], true) => i16::from_le_bytes([*low, *high]) as u32,
+        ([low, high], false) => u16::from_le_bytes([*low, *high]).into(),
+        _ => 0,
+    }
+}
+
+/// The bytes cut where scratch dwords end.
+fn scratch_parts(bytes: &mut [u8], offset: u64) -> impl Iterator<Item = &mut [u8]> {
+    let mut rest = bytes;
+    let mut room = 4 - (offset % 4) as usize;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let all = std::mem::take(&mut rest);
+        let length = all.len().min(room);
+        let (part, after) = all.split_at_mut(length);
+        rest = after;
+        room = 4;
+        Some(part)
+    })
+}
+
+/// A buffer descriptor.
+struct Buffer {
+    base: u64,
+    stride: u64,
+    records: u64,
+    swizzle: bool,
+    index_stride: u64,
+    add_tid: bool,
+}
+
+impl Buffer {
+    fn new(words: [u32; 4]) -> Buffer {
+        Buffer {
+            base: u64::from(words[0]) | u64::from(words[1] & 0xffff) << 32,
+            stride: u64::from(words[1] >> 16 & 0x3fff),
+            records: words[2].into(),
+            swizzle: words[1] >> 31 != 0,
+            index_stride: 8 << (words[3] >> 21 & 3),
+            add_tid: words[3] >> 23 & 1 != 0,
+        }
+    }
+
+    fn place(&self, index: u64, offset: u64, soffset: u64, size: u64, lane: u64) -> Place {
+        let index = if self.add_tid { index + lane } else { index };
+        let outside = if self.stride == 0 {
+            offset + soffset + size > self.records
+        } else {
+            index >= self.records || offset >= self.stride && self.swizzle
+        };
+        if outside {
+            return Place::Nowhere;
+        }
+        let linear = if self.swizzle {
+            let (block, within) = (index / self.index_stride, index % self.index_stride);
+            (block * self.stride + offset / 4 * 4) * self.index_stride + within * 4 + offset % 4
+        } else {
+            index * self.stride + offset
+        };
+        Place::Memory(self.base.wrapping_add(soffset).wrapping_add(linear))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_found_in_contiguous_masks_only() {
+        let places: Places = std::array::from_fn(|lane| Place::Memory(0x1000 + 4 * lane as u64));
+        let run = Run::find(&places, 0xff0, 4).unwrap();
+        assert_eq!((run.first, run.count, run.address), (4, 8, 0x1010));
+        assert!(Run::find(&places, 0xf0f, 4).is_none());
+        assert!(Run::find(&places, u64::MAX, 8).is_none());
+        assert_eq!(Run::find(&places, u64::MAX, 4).unwrap().count, 64);
+        assert_eq!(uniform(&places, 4), Some(0x1008));
+        assert_eq!(uniform(&places, 6), None);
+        assert!(Run::find(&places, 0, 4).is_none());
+    }
+
+    #[test]
+    fn scratch_accesses_are_cut_at_dwords() {
+        let mut bytes = [0; 7];
+        let sizes: Vec<usize> = scratch_parts(&mut bytes, 3)
+            .map(|part| part.len())
+            .collect();
+        assert_eq!(sizes, [1, 4, 2]);
+    }
+
+    #[test]
+    fn buffers_check_their_bounds() {
+        let buffer = Buffer::new([0x1000, 16 << 16, 4, 0]);
+        assert_eq!(buffer.place(3, 4, 0, 4, 0), Place::Memory(0x1000 + 52));
+        assert_eq!(buffer.place(4, 0, 0, 4, 0), Place::Nowhere);
+        let raw = Buffer::new([0x1000, 0, 64, 0]);
+        assert_eq!(raw.place(0, 60, 0, 4, 0), Place::Memory(0x103c));
+        assert_eq!(raw.place(0, 60, 4, 4, 0), Place::Nowhere);
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Scalar memory: loads and stores of whole dwords, cache control (nothing to do), clocks.
+
+use super::{unsupported, Done, Machine};
+use crate::inst::{Inst, SmemInst};
+use crate::memory::{Access, Fault};
+use crate::op::Smem;
+
+/// Core clocks in a tick of the 100 MHz counter, for `s_memtime`.
+const CLOCKS_PER_TICK: u64 = 21;
+
+impl Machine<'_> {
+    pub(super) fn smem(&mut self, inst: &Inst, smem: &SmemInst) -> Done {
+        use Smem::*;
+        let dwords = usize::from(smem.op.types()[0].dwords());
+        match smem.op {
+            s_load_dword | s_load_dwordx2 | s_load_dwordx4 | s_load_dwordx8 | s_load_dwordx16 => {
+                let address = self.smem_address(smem, 1);
+                self.scalar_load(smem.data, address, dwords)
+            }
+            s_scratch_load_dword | s_scratch_load_dwordx2 | s_scratch_load_dwordx4 => {
+                let address = self.smem_address(smem, 64);
+                self.scalar_load(smem.data, address, dwords)
+            }
+            s_buffer_load_dword
+            | s_buffer_load_dwordx2
+            | s_buffer_load_dwordx4
+            | s_buffer_load_dwordx8
+            | s_buffer_load_dwordx16 => self.buffer_load(smem, dwords),
+            s_store_dword | s_store_dwordx2 | s_store_dwordx4 => {
+                let address = self.smem_address(smem, 1);
+                self.scalar_store(smem.data, address, dwords)
+            }
+            s_scratch_store_dword | s_scratch_store_dwordx2 | s_scratch_store_dwordx4 => {
+                let address = self.smem_address(smem, 64);
+                self.scalar_store(smem.data, address, dwords)
+            }
+            s_memrealtime => {
+                let time = self.memory.realtime();
+                self.set64(smem.data, time);
+                Ok(())
+            }
+            s_memtime => {
+                let time = self.memory.realtime().wrapping_mul(CLOCKS_PER_TICK);
+                self.set64(smem.data, time);
+                Ok(())
+            }
+            s_dcache_inv | s_dcache_wb | s_dcache_inv_vol | s_dcache_wb_vol | s_dcache_discard
+            | s_dcache_discard_x2 | s_atc_probe | s_atc_probe_buffer => Ok(()),
+            _ => Err(unsupported(inst)),
+        }
+    }
+
+    /// Base + offsets; the register offset counts `unit` bytes.
+    fn smem_address(&self, smem: &SmemInst, unit: u64) -> u64 {
+        let register = smem.soffset.map_or(0, |src| u64::from(self.scalar32(src)));
+        let base = self.wave.scalar64(usize::from(smem.base & 0x7e));
+        base.wrapping_add(register * unit)
+            .wrapping_add_signed(smem.offset.into())
+            & !3
+    }
+
+    fn scalar_load(&mut self, data: u8, address: u64, dwords: usize) -> Done {
+        let mut bytes = [0; 64];
+        let bytes = &mut bytes[..4 * dwords];
+        self.memory.read(address, bytes)?;
+        for (index, dword) in bytes.chunks_exact(4).enumerate() {
+            let value = u32::from_le_bytes([dword[0], dword[1], dword[2], dword[3]]);
+            self.set32(data.wrapping_add(index as u8), value);
+        }
+        Ok(())
+    }
+
+    fn scalar_store(&mut self, data: u8, address: u64, dwords: usize) -> Done {
+        let mut bytes = [0; 16];
+        for (index, dword) in bytes.chunks_exact_mut(4).enumerate().take(dwords) {
+            let register = usize::from(data.wrapping_add(index as u8) & 0x7f);
+            dword.copy_from_slice(&self.wave.scalar[register].to_le_bytes());
+        }
+        Ok(self.memory.write(address, &bytes[..4 * dwords])?)
+    }
+
+    /// A load through a buffer descriptor: dwords beyond the buffer's end read 0.
+    fn buffer_load(&mut self, smem: &SmemInst, dwords: usize) -> Done {
+        let base = usize::from(smem.base & 0x7c);
+        let low = self.wave.scalar64(base);
+        let (address, stride) = (low & 0xffff_ffff_ffff, low >> 48 & 0x3fff);
+        let records = u64::from(self.wave.scalar[base + 2]);
+        let size = if stride == 0 {
+            records
+        } else {
+            records * stride
+        };
+        let register = smem.soffset.map_or(0, |src| u64::from(self.scalar32(src)));
+        let offset = register.wrapping_add_signed(smem.offset.into()) & !3;
+        for index in 0..dwords as u64 {
+            let at = offset.wrapping_add(4 * index);
+            let mut dword = [0; 4];
+            if at.checked_add(4).is_some_and(|end| end <= size) {
+                let at = address.checked_add(at);
+                let at = at.ok_or(Fault {
+                    address,
+                    access: Access::Read,
+                })?;
+                self.memory.read(at, &mut dword)?;
+            }
+            self.set32(
+                smem.data.wrapping_add(index as u8),
+                u32::from_le_bytes(dword),
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Dot products of short vectors packed into dwords.
+
+use super::{Done, Machine};
+use crate::exec::unsupported;
+use crate::float::half;
+use crate::inst::{Inst, Valu};
+use crate::op::{Vop2, Vop3p};
+
+impl Machine<'_> {
+    /// VOP2's: the destination accumulates.
+    pub(super) fn dot_accumulate(&mut self, inst: &Inst, v: &Valu, op: Vop2) -> Done {
+        use Vop2::*;
+        match op {
+            v_dot2c_f32_f16 => self.map3(v, dot2_f16),
+            v_dot2c_i32_i16 => self.map3(v, |a, b, c| sum::<16>(a, b, c, true)),
+            v_dot4c_i32_i8 => self.map3(v, |a, b, c| sum::<8>(a, b, c, true)),
+            v_dot8c_i32_i4 => self.map3(v, |a, b, c| sum::<4>(a, b, c, true)),
+            v_pk_fmac_f16 => {
+                let fp = self.other();
+                self.map3(v, |a, b, c| {
+                    let half = |shift: u32| {
+                        let [a, b, c] = [a, b, c].map(|x| u64::from(x >> shift & 0xffff));
+                        (super::half_fma(fp, a, b, c) as u32) << shift
+                    };
+                    half(0) | half(16)
+                })
+            }
+            _ => Err(unsupported(inst)),
+        }
+    }
+
+    /// VOP3P's. OP_SEL on them is left to the halves as they are stored.
+    pub(super) fn dot(&mut self, inst: &Inst, v: &Valu, op: Vop3p) -> Done {
+        use Vop3p::*;
+        let clamp = v.mods.clamp;
+        match op {
+            v_dot2_f32_f16 => self.map3(v, dot2_f16),
+            v_dot2_i32_i16 => self.map3(v, |a, b, c| product_sum::<16>(a, b, c, true, clamp)),
+            v_dot2_u32_u16 => self.map3(v, |a, b, c| product_sum::<16>(a, b, c, false, clamp)),
+            v_dot4_i32_i8 => self.map3(v, |a, b, c| product_sum::<8>(a, b, c, true, clamp)),
+            v_dot4_u32_u8 => self.map3(v, |a, b, c| product_sum::<8>(a, b, c, false, clamp)),
+            v_dot8_i32_i4 => self.map3(v, |a, b, c| product_sum::<4>(a, b, c, true, clamp)),
+            v_dot8_u32_u4 => self.map3(v, |a, b, c| product_sum::<4>(a, b, c, false, clamp)),
+            _ => Err(unsupported(inst)),
+        }
+    }
+}
+
+/// Rounded once: products of halves are exact in f64, and so is their sum but for extreme exponents.
+fn dot2_f16(a: u32, b: u32, c: u32) -> u32 {
+    let product = |shift: u32| {
+        let [a, b] = [a, b].map(|x| f64::from(half::to_f32((x >> shift) as u16)));
+        a * b
+    };
+    ((product(0) + product(16) + f64::from(f32::from_bits(c))) as f32).to_bits()
+}
+
+fn sum<const BITS: u32>(a: u32, b: u32, c: u32, signed: bool) -> u32 {
+    product_sum::<BITS>(a, b, c, signed, false)
+}
+
+/// Σ aᵢ·bᵢ + c over fields of `BITS` bits; saturates if `clamp`.
+fn product_sum<const BITS: u32>(a: u32, b: u32, c: u32, signed: bool, clamp: bool) -> u32 {
+    let field = |value: u32, index: u32| {
+        let top = value << (32 - BITS * (index + 1));
+        if signed {
+            i64::from(top as i32 >> (32 - BITS))
+        } else {
+            i64::from(top >> (32 - BITS))
+        }
+    };
+    let start = if signed {
+        i64::from(c as i32)
+    } else {
+        i64::from(c)
+    };
+    let total = (0..32 / BITS).fold(start, |total, i| total + field(a, i) * field(b, i));
+    match (clamp, signed) {
+        (false, _) => total as u32,
+        (true, true) => total.clamp(i32::MIN.into(), i32::MAX.into()) as u32,
+        (true, false) => total.clamp(0, u32::MAX.into()) as u32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_signed_or_not() {
+        assert_eq!(
+            product_sum::<8>(0xff01_0203, 0x0101_0101, 10, true, false),
+            15
+        );
+        assert_eq!(
+            product_sum::<8>(0xff01_0203, 0x0101_0101, 10, false, false),
+            271
+        );
+        assert_eq!(
+            product_sum::<16>(0x7fff_7fff, 0x7fff_7fff, 0x7fff_ffff, true, true),
+            0x7fff_ffff
+        );
+        assert_eq!(
+            product_sum::<4>(0xffff_ffff, 0x1111_1111, 0, true, false) as i32,
+            -8
+        );
+    }
+}

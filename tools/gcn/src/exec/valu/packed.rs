@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! VOP3P: two values in one operation. OP_SEL and OP_SEL_HI say which half of each source the low and the high result
+//! take; `neg` and `abs` hold the negations of the low and the high operands.
+
+use super::{half_fma, half_result, Done, Machine};
+use crate::exec::unsupported;
+use crate::float::{fma32, half, min_max, settle32, soft, Fp, Round, F16, F32};
+use crate::inst::{Inst, Valu};
+use crate::op::Vop3p;
+use crate::wave::{Vgpr, LANES};
+
+impl Machine<'_> {
+    pub(super) fn vop3p(&mut self, inst: &Inst, v: &Valu, op: Vop3p) -> Done {
+        use Vop3p::*;
+        match op {
+            v_accvgpr_read_b32 | v_accvgpr_write_b32 => {
+                let mut hold = [0; LANES];
+                let lanes = *self.raw32(v.src[0], &mut hold);
+                self.put32(v, &lanes);
+                Ok(())
+            }
+            v_pk_mov_b32 => {
+                let (a, b) = (self.raw64(v.src[0]), self.raw64(v.src[1]));
+                let shift = |index: u32| 32 * u32::from(v.mods.op_sel >> index & 1);
+                let d = std::array::from_fn(|i| {
+                    a[i] >> shift(0) & 0xffff_ffff | b[i] >> shift(1) << 32
+                });
+                self.put64(v, &d);
+                Ok(())
+            }
+            v_pk_fma_f32 => {
+                self.singles_packed(v, |fp, [a, b, c]| exact_or(fp, soft::fma, [a, b, c], fma32))
+            }
+            v_pk_mul_f32 => self.singles_packed(v, |fp, [a, b, _]| match fp.round {
+                Round::Nearest => settle32(f32::from_bits(a) * f32::from_bits(b), [a, b, 0]),
+                _ => soft::mul(F32, fp, a.into(), b.into()) as u32,
+            }),
+            v_pk_add_f32 => self.singles_packed(v, |fp, [a, b, _]| match fp.round {
+                Round::Nearest => settle32(f32::from_bits(a) + f32::from_bits(b), [a, b, 0]),
+                _ => soft::add(F32, fp, a.into(), b.into()) as u32,
+            }),
+            v_fma_mix_f32 | v_fma_mixlo_f16 | v_fma_mixhi_f16 => self.mix(v, op),
+            _ if op.mnemonic().starts_with("v_dot") => self.dot(inst, v, op),
+            _ if op.mnemonic().ends_with("f16") => self.halves_packed(inst, v, op),
+            _ => self.shorts_packed(inst, v, op),
+        }
+    }
+
+    /// The two operands of 16 bits that each source gives: low results' and high results'.
+    fn packed_source(&self, v: &Valu, index: usize, float: bool) -> [Vgpr; 2] {
+        let mut hold = [0; LANES];
+        let lanes = self.raw32(v.src[index], &mut hold);
+        [(v.mods.op_sel, v.mods.neg), (v.mods.op_sel_hi, v.mods.abs)].map(|(select, negate)| {
+            let shift = 16 * u32::from(select >> index & 1);
+            let flip = if float && negate >> index & 1 != 0 {
+                0x8000
+            } else {
+                0
+            };
+            lanes.map(|value| value >> shift & 0xffff ^ flip)
+        })
+    }
+
+    #[inline(always)]
+    fn packed16(&mut self, v: &Valu, float: bool, f: impl Fn([u32; 3]) -> u32) -> Done {
+        let [a, b, c] = [0, 1, 2].map(|index| self.packed_source(v, index, float));
+        let mut d = [0; LANES];
+        for i in 0..LANES {
+            let low = f([a[0][i], b[0][i], c[0][i]]) & 0xffff;
+            d[i] = low | f([a[1][i], b[1][i], c[1][i]]) << 16;
+        }
+        self.put32(v, &d);
+        Ok(())
+    }
+
+    fn shorts_packed(&mut self, inst: &Inst, v: &Valu, op: Vop3p) -> Done {
+        use Vop3p::*;
+        let clamp = v.mods.clamp;
+        let extend = |value: u32| i32::from(value as i16);
+        let signed = |value: i32| {
+            if clamp {
+                value.clamp(-32768, 32767) as u32
+            } else {
+                value as u32
+            }
+        };
+        let unsigned = |value: u64| {
+            if clamp {
+                value.min(0xffff) as u32
+            } else {
+                value as u32
+            }
+        };
+        match op {
+            v_pk_mad_i16 => self.packed16(v, false, |[a, b, c]| {
+                signed(extend(a) * extend(b) + extend(c))
+            }),
+            v_pk_mad_u16 => self.packed16(v, false, |[a, b, c]| {
+                unsigned(u64::from(a) * u64::from(b) + u64::from(c))
+            }),
+            v_pk_mul_lo_u16 => self.packed16(v, false, |[a, b, _]| a.wrapping_mul(b)),
+            v_pk_add_i16 => self.packed16(v, false, |[a, b, _]| signed(extend(a) + extend(b))),
+            v_pk_sub_i16 => self.packed16(v, false, |[a, b, _]| signed(extend(a) - extend(b))),
+            v_pk_add_u16 => self.packed16(v, false, |[a, b, _]| unsigned(u64::from(a + b))),
+            v_pk_sub_u16 if clamp => self.packed16(v, false, |[a, b, _]| a.saturating_sub(b)),
+            v_pk_sub_u16 => self.packed16(v, false, |[a, b, _]| a.wrapping_sub(b)),
+            v_pk_lshlrev_b16 => self.packed16(v, false, |[a, b, _]| b << (a & 15)),
+            v_pk_lshrrev_b16 => self.packed16(v, false, |[a, b, _]| b >> (a & 15)),
+            v_pk_ashrrev_i16 => self.packed16(v, false, |[a, b, _]| (extend(b) >> (a & 15)) as u32),
+            v_pk_max_i16 => self.packed16(v, false, |[a, b, _]| extend(a).max(extend(b)) as u32),
+            v_pk_min_i16 => self.packed16(v, false, |[a, b, _]| extend(a).min(extend(b)) as u32),
+            v_pk_max_u16 => self.packed16(v, false, |[a, b, _]| a.max(b)),
+            v_pk_min_u16 => self.packed16(v, false, |[a, b, _]| a.min(b)),
+            _ => Err(unsupported(inst)),
+        }
+    }
+
+    fn halves_packed(&mut self, inst: &Inst, v: &Valu, op: Vop3p) -> Done {
+        use Vop3p::*;
+        let fp = self.other();
+        match op {
+            v_pk_fma_f16 => self.half_lanes(v, fp, |[a, b, c]| half_fma(fp, a, b, c)),
+            v_pk_add_f16 => self.half_lanes(v, fp, |[a, b, _]| {
+                half_pair(fp, soft::add, a, b, |a, b| a + b)
+            }),
+            v_pk_mul_f16 => self.half_lanes(v, fp, |[a, b, _]| {
+                half_pair(fp, soft::mul, a, b, |a, b| a * b)
+            }),
+            v_pk_min_f16 => self.half_lanes(v, fp, |[a, b, _]| min_max(F16, fp.ieee, false, a, b)),
+            v_pk_max_f16 => self.half_lanes(v, fp, |[a, b, _]| min_max(F16, fp.ieee, true, a, b)),
+            _ => Err(unsupported(inst)),
+        }
+    }
+
+    #[inline(always)]
+    fn half_lanes(&mut self, v: &Valu, fp: Fp, f: impl Fn([u64; 3]) -> u64) -> Done {
+        let clamp = v.mods.clamp;
+        self.packed16(v, true, |operands| {
+            let operands = operands.map(|bits| match fp.denorm_in {
+                true => u64::from(bits),
+                false => F16.flush(bits.into()),
+            });
+            let result = f(operands);
+            let result = if fp.denorm_out {
+                result
+            } else {
+                F16.flush(result)
+            };
+            if clamp {
+                clamp_half(fp, result)
+            } else {
+                result as u32
+            }
+        })
+    }
+
+    /// The two f32 operands of each source.
+    fn single_sources(&self, v: &Valu, index: usize, fp: Fp) -> [Vgpr; 2] {
+        let lanes = self.raw64(v.src[index]);
+        [(v.mods.op_sel, v.mods.neg), (v.mods.op_sel_hi, v.mods.abs)].map(|(select, negate)| {
+            let shift = 32 * u32::from(select >> index & 1);
+            let flip = u32::from(negate >> index & 1) << 31;
+            lanes.map(|value| {
+                let bits = (value >> shift) as u32 ^ flip;
+                if fp.denorm_in {
+                    bits
+                } else {
+                    F32.flush(bits.into()) as u32
+                }
+            })
+        })
+    }
+
+    #[inline(always)]
+    fn singles_packed(&mut self, v: &Valu, f: impl Fn(Fp, [u32; 3]) -> u32) -> Done {
+        let fp = self.single();
+        let [a, b, c] = [0, 1, 2].map(|index| self.single_sources(v, index, fp));
+        let mut d = [0; LANES];
+        for (half, shift) in [(0, 0), (1, 32)] {
+            for i in 0..LANES {
+                let bits = f(fp, [a[half][i], b[half][i], c[half][i]]);
+                let bits = if fp.denorm_out {
+                    bits
+                } else {
+                    F32.flush(bits.into()) as u32
+                };
+                let bits = if v.mods.clamp {
+                    clamp_single(fp, bits)
+                } else {
+                    bits
+                };
+                d[i] |= u64::from(bits) << shift;
+            }
+        }
+        self.put64(v, &d);
+        Ok(())
+    }
+
+    /// `v_fma_mix`: f32 fused multiply-add whose sources are f32, or a half of a register where OP_SEL_HI says so.
+    fn mix(&mut self, v: &Valu, op: Vop3p) -> Done {
+        let fp = self.single();
+        let [a, b, c] = [0, 1, 2].map(|index| self.mix_source(v, index));
+        let mut d = [0; LANES];
+        for i in 0..LANES {
+            d[i] = exact_or(fp, soft::fma, [a[i], b[i], c[i]], fma32);
+        }
+        if op == Vop3p::v_fma_mix_f32 {
+            self.finish32(v, &mut d, fp);
+            return Ok(());
+        }
+        let other = self.other();
+        let shift = if op == Vop3p::v_fma_mixhi_f16 { 16 } else { 0 };
+        let crate::inst::Dst::Vgpr(dst) = v.dst else {
+            return Ok(());
+        };
+        let old = self.wave.vgpr[usize::from(dst)];
+        let placed = std::array::from_fn(|i| {
+            let bits = half::round_f32(f32::from_bits(d[i]), other);
+            let bits = if v.mods.clamp {
+                clamp_half(other, bits.into())
+            } else {
+                bits.into()
+            };
+            old[i] & !(0xffff << shift) | bits << shift
+        });
+        self.put32(v, &placed);
+        Ok(())
+    }
+
+    fn mix_source(&self, v: &Valu, index: usize) -> Vgpr {
+        let bit = |mask: u8| mask >> index & 1 != 0;
+        let mut hold = [0; LANES];
+        let lanes = self.raw32(v.src[index], &mut hold);
+        let shift = if bit(v.mods.op_sel) { 16 } else { 0 };
+        let (negate, magnitude) = (bit(v.mods.neg), bit(v.mods.abs));
+        lanes.map(|value| {
+            let bits = match bit(v.mods.op_sel_hi) {
+                true => half::to_f32((value >> shift) as u16).to_bits(),
+                false => value,
+            };
+            let bits = if magnitude { bits & 0x7fff_ffff } else { bits };
+            if negate {
+                bits ^ 0x8000_0000
+            } else {
+                bits
+            }
+        })
+    }
+}
+
+#[inline(always)]
+fn exact_or(
+    fp: Fp,
+    exact: super::Exact3,
+    bits: [u32; 3],
+    fast: impl Fn(f32, f32, f32) -> f32,
+) -> u32 {
+    let [a, b, c] = bits;
+    if fp.round != Round::Nearest {
+        return exact(F32, fp, a.into(), b.into(), c.into()) as u32;
+    }
+    settle32(
+        fast(f32::from_bits(a), f32::from_bits(b), f32::from_bits(c)),
+        bits,
+    )
+}
+
+#[inline(always)]
+fn half_pair(fp: Fp, exact: super::Exact2, a: u64, b: u64, fast: impl Fn(f32, f32) -> f32) -> u64 {
+    if fp.round != Round::Nearest {
+        return exact(F16, fp, a, b);
+    }
+    half_result(
+        fp,
+        fast(half::to_f32(a as u16), half::to_f32(b as u16)),
+        [a, b, 0],
+    )
+}
+
+fn clamp_half(fp: Fp, bits: u64) -> u32 {
+    let value = half::to_f32(bits as u16);
+    match value.is_nan() {
+        true if fp.dx10_clamp => 0,
+        true => bits as u32,
+        false => half::from_f32(value.clamp(0.0, 1.0)).into(),
+    }
+}
+
+fn clamp_single(fp: Fp, bits: u32) -> u32 {
+    let value = f32::from_bits(bits);
+    match value.is_nan() {
+        true if fp.dx10_clamp => 0,
+        true => bits,
+        false => value.clamp(0.0, 1.0).to_bits(),
+    }
+}

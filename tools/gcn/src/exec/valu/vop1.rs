@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! VOP1: one source.
+
+use super::{convert, Done, Machine};
+use crate::exec::unsupported;
+use crate::float::{half, special, F16, F32, F64};
+use crate::inst::{Inst, Valu};
+use crate::op::Vop1;
+use crate::wave::LANES;
+
+impl Machine<'_> {
+    pub(super) fn vop1(&mut self, inst: &Inst, v: &Valu, op: Vop1) -> Done {
+        use Vop1::*;
+        match op {
+            v_nop | v_clrexcp => Ok(()),
+            v_mov_b32 | v_accvgpr_mov_b32 => self.map1(v, |a| a),
+            v_mov_b64 => self.wide1(v, |a| a),
+            v_not_b32 => self.map1(v, |a| !a),
+            v_bfrev_b32 => self.map1(v, u32::reverse_bits),
+            v_ffbh_u32 => self.map1(v, |a| if a == 0 { u32::MAX } else { a.leading_zeros() }),
+            v_ffbl_b32 => self.map1(v, |a| if a == 0 { u32::MAX } else { a.trailing_zeros() }),
+            v_ffbh_i32 => self.map1(v, |a| {
+                let run = (a ^ (a as i32 >> 31) as u32).leading_zeros();
+                if run == 32 {
+                    u32::MAX
+                } else {
+                    run
+                }
+            }),
+            v_readfirstlane_b32 => self.read_first_lane(v),
+            v_swap_b32 => self.swap(v),
+            v_sat_pk_u8_i16 => self.map1(v, |a| {
+                let byte = |half: u32| (half as i16).clamp(0, 255) as u32;
+                byte(a) | byte(a >> 16) << 8
+            }),
+            v_screen_partition_4se_b32 => Err(unsupported(inst)),
+            _ if convert::is_conversion(op) => self.convert(inst, v, op),
+            _ => self.vop1_float(inst, v, op),
+        }
+    }
+
+    fn vop1_float(&mut self, inst: &Inst, v: &Valu, op: Vop1) -> Done {
+        use Vop1::*;
+        match op {
+            v_fract_f32 => self.float1(v, special::fract32),
+            v_trunc_f32 => self.float1(v, f32::trunc),
+            v_ceil_f32 => self.float1(v, f32::ceil),
+            v_rndne_f32 => self.float1(v, f32::round_ties_even),
+            v_floor_f32 => self.float1(v, f32::floor),
+            v_exp_f32 | v_exp_legacy_f32 => self.float1(v, |a| f64::from(a).exp2() as f32),
+            v_log_f32 | v_log_legacy_f32 => self.float1(v, |a| special::log2(a.into()) as f32),
+            v_rcp_f32 | v_rcp_iflag_f32 => self.float1(v, |a| 1.0 / a),
+            v_rsq_f32 => self.float1(v, |a| special::rsq(a.into()) as f32),
+            v_sqrt_f32 => self.float1(v, f32::sqrt),
+            v_sin_f32 => self.float1(v, |a| special::sin_turns(a.into()) as f32),
+            v_cos_f32 => self.float1(v, |a| special::cos_turns(a.into()) as f32),
+            v_frexp_mant_f32 => self.float_bits(v, |_, a, _, _| special::frexp_mantissa(F32, a)),
+            v_frexp_exp_i32_f32 => self.map1(v, |a| special::frexp_exponent(F32, a.into()) as u32),
+            _ => self.vop1_double(inst, v, op),
+        }
+    }
+
+    fn vop1_double(&mut self, inst: &Inst, v: &Valu, op: Vop1) -> Done {
+        use Vop1::*;
+        match op {
+            v_trunc_f64 => self.double1(v, f64::trunc),
+            v_ceil_f64 => self.double1(v, f64::ceil),
+            v_rndne_f64 => self.double1(v, f64::round_ties_even),
+            v_floor_f64 => self.double1(v, f64::floor),
+            v_fract_f64 => self.double1(v, special::fract64),
+            v_rcp_f64 => self.double1(v, |a| 1.0 / a),
+            v_rsq_f64 => self.double1(v, special::rsq),
+            v_sqrt_f64 => self.double1(v, f64::sqrt),
+            v_frexp_mant_f64 => self.double_bits(v, |_, a, _, _| special::frexp_mantissa(F64, a)),
+            v_frexp_exp_i32_f64 => self.narrow(v, |a| special::frexp_exponent(F64, a) as u32),
+            _ => self.vop1_half(inst, v, op),
+        }
+    }
+
+    fn vop1_half(&mut self, inst: &Inst, v: &Valu, op: Vop1) -> Done {
+        use Vop1::*;
+        match op {
+            v_rcp_f16 => self.half1(v, |a| 1.0 / a),
+            v_sqrt_f16 => self.half1(v, f32::sqrt),
+            v_rsq_f16 => self.half1(v, |a| special::rsq(a.into()) as f32),
+            v_log_f16 => self.half1(v, |a| special::log2(a.into()) as f32),
+            v_exp_f16 => self.half1(v, |a| f64::from(a).exp2() as f32),
+            v_floor_f16 => self.half1(v, f32::floor),
+            v_ceil_f16 => self.half1(v, f32::ceil),
+            v_trunc_f16 => self.half1(v, f32::trunc),
+            v_rndne_f16 => self.half1(v, f32::round_ties_even),
+            v_fract_f16 => self.half1(v, |a| {
+                // Below one in f16 too.
+                special::fract32(a).min(half::to_f32(0x3bff))
+            }),
+            v_sin_f16 => self.half1(v, |a| special::sin_turns(a.into()) as f32),
+            v_cos_f16 => self.half1(v, |a| special::cos_turns(a.into()) as f32),
+            v_frexp_mant_f16 => self.half_bits(v, |_, a, _, _| special::frexp_mantissa(F16, a)),
+            v_frexp_exp_i16_f16 => {
+                self.map16(v, |a, _, _| special::frexp_exponent(F16, a.into()) as u32)
+            }
+            _ => Err(unsupported(inst)),
+        }
+    }
+
+    /// Both registers are VGPRs; each gets the other's active lanes.
+    fn swap(&mut self, v: &Valu) -> Done {
+        let mut hold = [0; LANES];
+        let source = *self.src32(v, 0, &mut hold);
+        let mut hold = [0; LANES];
+        let crate::inst::Dst::Vgpr(first) = v.dst else {
+            return Ok(());
+        };
+        let old = *self.raw32(crate::inst::Src::Vgpr(first), &mut hold);
+        self.put32(v, &source);
+        if let crate::inst::Src::Vgpr(second) = v.src[0] {
+            let mask = self.wave.exec();
+            super::operand::merge(&mut self.wave.vgpr[usize::from(second)], &old, mask);
+        }
+        Ok(())
+    }
+}

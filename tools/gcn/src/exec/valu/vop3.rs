@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! VOP3: what exists in the long form only.
+
+use super::convert::{signed_norm, unsigned_norm};
+use super::{Done, Machine};
+use crate::exec::unsupported;
+use crate::float::{divide, fma32, half, min_max, soft, Fp, Round, F16, F32, F64};
+use crate::inst::{Inst, Valu};
+use crate::op::Vop3;
+use crate::wave::LANES;
+
+impl Machine<'_> {
+    pub(super) fn vop3(&mut self, inst: &Inst, v: &Valu, op: Vop3) -> Done {
+        use Vop3::*;
+        match op {
+            v_lshl_add_u32 => self.map3(v, |a, b, c| (a << (b & 31)).wrapping_add(c)),
+            v_add_lshl_u32 => self.map3(v, |a, b, c| a.wrapping_add(b) << (c & 31)),
+            v_add3_u32 => self.map3(v, |a, b, c| a.wrapping_add(b).wrapping_add(c)),
+            v_lshl_or_b32 => self.map3(v, |a, b, c| a << (b & 31) | c),
+            v_and_or_b32 => self.map3(v, |a, b, c| a & b | c),
+            v_or3_b32 => self.map3(v, |a, b, c| a | b | c),
+            v_xad_u32 => self.map3(v, |a, b, c| (a ^ b).wrapping_add(c)),
+            v_bfe_u32 => self.map3(v, |a, b, c| a >> (b & 31) & ((1 << (c & 31)) - 1)),
+            v_bfe_i32 => self.map3(v, signed_field),
+            v_bfi_b32 => self.map3(v, |a, b, c| a & b | !a & c),
+            v_bfm_b32 => self.map2(v, |a, b| ((1 << (a & 31)) - 1) << (b & 31)),
+            v_alignbit_b32 => self.map3(v, |a, b, c| (join(a, b) >> (c & 31)) as u32),
+            v_alignbyte_b32 => self.map3(v, |a, b, c| (join(a, b) >> (8 * (c & 3))) as u32),
+            v_perm_b32 => self.map3(v, permute),
+            v_bcnt_u32_b32 => self.map2(v, |a, b| a.count_ones().wrapping_add(b)),
+            v_mbcnt_lo_u32_b32 | v_mbcnt_hi_u32_b32 => self.masked_count(v, op),
+            v_readlane_b32 => self.read_lane(v),
+            v_writelane_b32 => self.write_lane(v),
+            v_lshlrev_b64 => self.wide2(v, |a, b| b << (a & 63)),
+            v_lshrrev_b64 => self.wide2(v, |a, b| b >> (a & 63)),
+            v_ashrrev_i64 => self.wide2(v, |a, b| (b as i64 >> (a & 63)) as u64),
+            v_lshl_add_u64 => self.wide3(v, |a, b, c| (a << (b & 7)).wrapping_add(c)),
+            _ => self.vop3_product(inst, v, op),
+        }
+    }
+
+    fn vop3_product(&mut self, inst: &Inst, v: &Valu, op: Vop3) -> Done {
+        use Vop3::*;
+        match op {
+            v_mul_lo_u32 => self.map2(v, u32::wrapping_mul),
+            v_mul_hi_u32 => self.map2(v, |a, b| (u64::from(a) * u64::from(b) >> 32) as u32),
+            v_mul_hi_i32 => self.map2(v, |a, b| {
+                (i64::from(a as i32) * i64::from(b as i32) >> 32) as u32
+            }),
+            v_mad_u32_u24 => self.map3(v, |a, b, c| {
+                (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff).wrapping_add(c)
+            }),
+            v_mad_i32_i24 => self.map3(v, |a, b, c| {
+                let [a, b] = [a, b].map(|x| (x << 8) as i32 >> 8);
+                (a.wrapping_mul(b) as u32).wrapping_add(c)
+            }),
+            v_mad_u64_u32 => self.mad_wide(v, |a, b, c| {
+                (u64::from(a) * u64::from(b)).overflowing_add(c)
+            }),
+            v_mad_i64_i32 => self.mad_wide(v, |a, b, c| {
+                let product = i64::from(a as i32) * i64::from(b as i32);
+                let (sum, overflow) = product.overflowing_add(c as i64);
+                (sum as u64, overflow)
+            }),
+            v_add_i32 => self.signed_sum(v, i32::wrapping_add, i32::saturating_add),
+            v_sub_i32 => self.signed_sum(v, i32::wrapping_sub, i32::saturating_sub),
+            v_mad_u32_u16 => self.map3(v, |a, b, c| {
+                (a & 0xffff).wrapping_mul(b & 0xffff).wrapping_add(c)
+            }),
+            v_mad_i32_i16 => self.map3(v, |a, b, c| {
+                let product = i32::from(a as i16) * i32::from(b as i16);
+                (product as u32).wrapping_add(c)
+            }),
+            _ => self.vop3_choice(inst, v, op),
+        }
+    }
+
+    fn vop3_choice(&mut self, inst: &Inst, v: &Valu, op: Vop3) -> Done {
+        use Vop3::*;
+        match op {
+            v_min3_i32 => self.map3(v, |a, b, c| (a as i32).min(b as i32).min(c as i32) as u32),
+            v_max3_i32 => self.map3(v, |a, b, c| (a as i32).max(b as i32).max(c as i32) as u32),
+            v_med3_i32 => self.map3(v, |a, b, c| middle(a as i32, b as i32, c as i32) as u32),
+            v_min3_u32 => self.map3(v, |a, b, c| a.min(b).min(c)),
+            v_max3_u32 => self.map3(v, |a, b, c| a.max(b).max(c)),
+            v_med3_u32 => self.map3(v, middle),
+            v_min3_u16 => self.map16(v, |a, b, c| a.min(b).min(c)),
+            v_max3_u16 => self.map16(v, |a, b, c| a.max(b).max(c)),
+            v_med3_u16 => self.map16(v, middle),
+            v_min3_i16 => self.map16(v, |a, b, c| (a as i16).min(b as i16).min(c as i16) as u32),
+            v_max3_i16 => self.map16(v, |a, b, c| (a as i16).max(b as i16).max(c as i16) as u32),
+            v_med3_i16 => self.map16(v, |a, b, c| middle(a as i16, b as i16, c as i16) as u32),
+            v_min3_f32 => self.float_bits(v, |fp, a, b, c| three(F32, fp, false, a, b, c)),
+            v_max3_f32 => self.float_bits(v, |fp, a, b, c| three(F32, fp, true, a, b, c)),
+            v_med3_f32 => self.float_bits(v, |fp, a, b, c| median(F32, fp, a, b, c)),
+            v_min3_f16 => self.half_bits(v, |fp, a, b, c| three(F16, fp, false, a, b, c)),
+            v_max3_f16 => self.half_bits(v, |fp, a, b, c| three(F16, fp, true, a, b, c)),
+            v_med3_f16 => self.half_bits(v, |fp, a, b, c| median(F16, fp, a, b, c)),
+            v_min_f64 => self.double_bits(v, |fp, a, b, _| min_max(F64, fp.ieee, false, a, b)),
+            v_max_f64 => self.double_bits(v, |fp, a, b, _| min_max(F64, fp.ieee, true, a, b)),
+            _ => self.vop3_float(inst, v, op),
+        }
+    }
+
+    fn vop3_float(&mut self, inst: &Inst, v: &Valu, op: Vop3) -> Done {
+        use Vop3::*;
+        match op {
+            v_fma_f32 => self.float3(v, soft::fma, fma32),
+            v_fma_f64 => self.double_fma(v),
+            v_add_f64 => self.double2(v, soft::add, |a, b| a + b),
+            v_mul_f64 => self.double2(v, soft::mul, |a, b| a * b),
+            v_mul_legacy_f32 => self.float_bits(v, |fp, a, b, _| {
+                // Zero times anything is zero.
+                let zero = F32.is_zero(a) || F32.is_zero(b);
+                if zero {
+                    0
+                } else {
+                    soft::mul(F32, fp, a, b)
+                }
+            }),
+            v_ldexp_f32 => self.ldexp_single(v),
+            v_ldexp_f64 => self.ldexp_double(v),
+            v_fma_f16 | v_fma_legacy_f16 => self.half_fma(v),
+            v_mad_f16 | v_mad_legacy_f16 => self.half_mad(v),
+            v_div_fixup_f32 => self.float_bits(v, |_, a, b, c| divide::fixup(F32, a, b, c)),
+            v_div_fixup_f64 => self.double_bits(v, |_, a, b, c| divide::fixup(F64, a, b, c)),
+            v_div_fixup_f16 | v_div_fixup_legacy_f16 => {
+                self.half_bits(v, |_, a, b, c| divide::fixup(F16, a, b, c))
+            }
+            v_div_scale_f32 | v_div_scale_f64 => self.div_scale(v),
+            v_div_fmas_f32 => self.div_fmas_single(v),
+            v_div_fmas_f64 => self.div_fmas_double(v),
+            _ => self.vop3_pack(inst, v, op),
+        }
+    }
+
+    fn vop3_pack(&mut self, inst: &Inst, v: &Valu, op: Vop3) -> Done {
+        use Vop3::*;
+        let pair = |low: u32, high: u32| low & 0xffff | high << 16;
+        match op {
+            v_cvt_pkrtz_f16_f32 => {
+                let fp = Fp {
+                    round: Round::Zero,
+                    ..self.other()
+                };
+                self.map2(v, |a, b| {
+                    let half = |bits: u32| soft::convert(F32, F16, fp, bits.into()) as u32;
+                    pair(half(a), half(b))
+                })
+            }
+            v_cvt_pknorm_i16_f32 => self.map2(v, |a, b| {
+                pair(
+                    signed_norm(f32::from_bits(a)),
+                    signed_norm(f32::from_bits(b)),
+                )
+            }),
+            v_cvt_pknorm_u16_f32 => self.map2(v, |a, b| {
+                pair(
+                    unsigned_norm(f32::from_bits(a)),
+                    unsigned_norm(f32::from_bits(b)),
+                )
+            }),
+            v_cvt_pknorm_i16_f16 => self.pack_halves(v, |a| signed_norm(half::to_f32(a))),
+            v_cvt_pknorm_u16_f16 => self.pack_halves(v, |a| unsigned_norm(half::to_f32(a))),
+            v_pack_b32_f16 => self.pack_halves(v, u32::from),
+            v_cvt_pk_u16_u32 => self.map2(v, |a, b| pair(a.min(0xffff), b.min(0xffff))),
+            v_cvt_pk_i16_i32 => self.map2(v, |a, b| {
+                let short = |x: u32| (x as i32).clamp(-32768, 32767) as u32;
+                pair(short(a), short(b))
+            }),
+            v_cvt_pk_u8_f32 => self.map3(v, |a, b, c| {
+                let shift = 8 * (b & 3);
+                let byte = f32::from_bits(a).round_ties_even() as u8;
+                c & !(0xff << shift) | u32::from(byte) << shift
+            }),
+            _ => self.vop3_short(inst, v, op),
+        }
+    }
+
+    fn vop3_short(&mut self, inst: &Inst, v: &Valu, op: Vop3) -> Done {
+        use Vop3::*;
+        let clamp = v.mods.clamp;
+        let signed = |value: i32| {
+            if clamp {
+                value.clamp(-32768, 32767) as u32
+            } else {
+                value as u32
+            }
+        };
+        let unsigned = |value: u64| {
+            if clamp {
+                value.min(0xffff) as u32
+            } else {
+                value as u32
+            }
+        };
+        let extend = |value: u32| i32::from(value as i16);
+        match op {
+            v_add_i16 => self.map16(v, |a, b, _| signed(extend(a) + extend(b))),
+            v_sub_i16 => self.map16(v, |a, b, _| signed(extend(a) - extend(b))),
+            v_mad_u16 | v_mad_legacy_u16 => self.map16(v, |a, b, c| {
+                unsigned(u64::from(a) * u64::from(b) + u64::from(c))
+            }),
+            v_mad_i16 | v_mad_legacy_i16 => {
+                self.map16(v, |a, b, c| signed(extend(a) * extend(b) + extend(c)))
+            }
+            v_lerp_u8 => self.map3(v, |a, b, c| {
+                bytes(|i| (byte(a, i) + byte(b, i) + (byte(c, i) & 1)) >> 1)
+            }),
+            v_sad_u8 => self.map3(v, |a, b, c| sad(a, b).wrapping_add(c)),
+            v_sad_hi_u8 => self.map3(v, |a, b, c| (sad(a, b) << 16).wrapping_add(c)),
+            v_sad_u16 => self.map3(v, |a, b, c| {
+                let low = (a & 0xffff).abs_diff(b & 0xffff);
+                low.wrapping_add((a >> 16).abs_diff(b >> 16))
+                    .wrapping_add(c)
+            }),
+            v_sad_u32 => self.map3(v, |a, b, c| a.abs_diff(b).wrapping_add(c)),
+            v_msad_u8 => self.map3(v, |a, b, c| masked_sad(a, b).wrapping_add(c)),
+            v_qsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(sad, a, b as u32, c)),
+            v_mqsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(masked_sad, a, b as u32, c)),
+            _ => Err(unsupported(inst)),
+        }
+    }
+
+    #[inline(always)]
+    fn signed_sum(
+        &mut self,
+        v: &Valu,
+        wrap: fn(i32, i32) -> i32,
+        clamp: fn(i32, i32) -> i32,
+    ) -> Done {
+        let f = if v.mods.clamp { clamp } else { wrap };
+        self.map2(v, |a, b| f(a as i32, b as i32) as u32)
+    }
+
+    /// 32 × 32 + 64 bits; the lane mask SDST takes the carry.
+    #[inline(always)]
+    fn mad_wide(&mut self, v: &Valu, f: impl Fn(u32, u32, u64) -> (u64, bool)) -> Done {
+        let mut hold = [[0; LANES]; 2];
+        let [hold_a, hold_b] = &mut hold;
+        let (a, b) = (self.src32(v, 0, hold_a), self.src32(v, 1, hold_b));
+        let c = self.src64(v, 2);
+        let mut d = [0; LANES];
+        let mut carries = 0;
+        for i in 0..LANES {
+            let (sum, carry) = f(a[i], b[i], c[i]);
+            d[i] = sum;
+            carries |= u64::from(carry) << i;
+        }
+        let exec = self.wave.exec();
+        self.put64(v, &d);
+        self.set64(v.sdst, carries & exec);
+        Ok(())
+    }
+
+    fn pack_halves(&mut self, v: &Valu, f: impl Fn(u16) -> u32) -> Done {
+        let (a, b) = (self.src16(v, 0), self.src16(v, 1));
+        let d = std::array::from_fn(|i| f(a[i] as u16) & 0xffff | f(b[i] as u16) << 16);
+        self.put32(v, &d);
+        Ok(())
+    }
+
+    fn ldexp_single(&mut self, v: &Valu) -> Done {
+        self.float_bits(v, |fp, a, b, _| soft::scale(F32, fp, a, b as u32 as i32))
+    }
+
+    fn ldexp_double(&mut self, v: &Valu) -> Done {
+        let fp = self.other();
+        let a = self.double_src(v, 0, fp);
+        let mut hold = [0; LANES];
+        let b = self.src32(v, 1, &mut hold);
+        let mut d = std::array::from_fn(|i| soft::scale(F64, fp, a[i], b[i] as i32));
+        self.finish64(v, &mut d, fp);
+        Ok(())
+    }
+
+    fn div_scale(&mut self, v: &Valu) -> Done {
+        let single = v.op == crate::inst::ValuOp::Three(Vop3::v_div_scale_f32);
+        let format = if single { F32 } else { F64 };
+        let [a, b, c] = [0, 1, 2].map(|index| self.src_any(v, index));
+        let mut d = [0; LANES];
+        let mut flags = 0;
+        for i in 0..LANES {
+            let (scaled, flag) = divide::scale(format, a[i], b[i], c[i]);
+            d[i] = scaled;
+            flags |= u64::from(flag) << i;
+        }
+        let exec = self.wave.exec();
+        if single {
+            self.put32(v, &d.map(|bits| bits as u32));
+        } else {
+            self.put64(v, &d);
+        }
+        self.set64(v.sdst, flags & exec);
+        Ok(())
+    }
+
+    fn div_fmas_single(&mut self, v: &Valu) -> Done {
+        let (fp, vcc) = (self.single(), self.wave.vcc());
+        let [a, b, c] = [0, 1, 2].map(|index| {
+            let mut hold = [0; LANES];
+            self.float_src(v, index, &mut hold, fp).map(u64::from)
+        });
+        let mut d = std::array::from_fn(|i| {
+            divide::fmas(F32, fp, [a[i], b[i], c[i]], vcc >> i & 1 != 0) as u32
+        });
+        self.finish32(v, &mut d, fp);
+        Ok(())
+    }
+
+    fn div_fmas_double(&mut self, v: &Valu) -> Done {
+        let (fp, vcc) = (self.other(), self.wave.vcc());
+        let [a, b, c] = [0, 1, 2].map(|index| self.double_src(v, index, fp));
+        let mut d =
+            std::array::from_fn(|i| divide::fmas(F64, fp, [a[i], b[i], c[i]], vcc >> i & 1 != 0));
+        self.finish64(v, &mut d, fp);
+        Ok(())
+    }
+}
+
+fn join(high: u32, low: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+fn signed_field(value: u32, offset: u32, width: u32) -> u32 {
+    let (offset, width) = (offset & 31, width & 31);
+    if width == 0 {
+        return 0;
+    }
+    let shifted = value as i32 >> offset;
+    // A field that reaches past the top is the sign there.
+    let spare = 32 - width;
+    (shifted << spare >> spare) as u32
+}
+
+/// `v_perm_b32`: each selector byte picks a byte of `high:low`, a sign, 0x00 or 0xff.
+fn permute(high: u32, low: u32, selector: u32) -> u32 {
+    let all = join(high, low);
+    bytes(|i| match byte(selector, i) {
+        index @ 0..=7 => (all >> (8 * index)) as u32 & 0xff,
+        sign @ 8..=11 => 0xff * (all >> (16 * (sign - 8) + 15) & 1) as u32,
+        12 => 0,
+        _ => 0xff,
+    })
+}
+
+fn byte(value: u32, index: u32) -> u32 {
+    value >> (8 * index) & 0xff
+}
+
+fn bytes(f: impl Fn(u32) -> u32) -> u32 {
+    (0..4).fold(0, |value, index| value | (f(index) & 0xff) << (8 * index))
+}
+
+/// Sum of absolute differences of bytes.
+fn sad(a: u32, b: u32) -> u32 {
+    (0..4)
+        .map(|index| byte(a, index).abs_diff(byte(b, index)))
+        .sum()
+}
+
+/// Bytes of the reference `b` that are zero do not count.
+fn masked_sad(a: u32, b: u32) -> u32 {
+    (0..4)
+        .filter(|index| byte(b, *index) != 0)
+        .map(|index| byte(a, index).abs_diff(byte(b, index)))
+        .sum()
+}
+
+/// Four sums over a window that slides by bytes, each added to a 16-bit field.
+fn quad_sad(sad: fn(u32, u32) -> u32, window: u64, reference: u32, add: u64) -> u64 {
+    (0..4).fold(0, |result, index| {
+        let sum = u64::from(sad((window >> (8 * index)) as u32, reference));
+        result | (sum + (add >> (16 * index) & 0xffff)).min(0xffff) << (16 * index)
+    })
+}
+
+fn middle<T: Ord + Copy>(a: T, b: T, c: T) -> T {
+    a.max(b).min(a.min(b).max(c))
+}
+
+fn three(format: crate::float::Format, fp: Fp, maximum: bool, a: u64, b: u64, c: u64) -> u64 {
+    min_max(
+        format,
+        fp.ieee,
+        maximum,
+        min_max(format, fp.ieee, maximum, a, b),
+        c,
+    )
+}
+
+/// The middle one; with a NaN the minimum.
+fn median(format: crate::float::Format, fp: Fp, a: u64, b: u64, c: u64) -> u64 {
+    let pick = |maximum, a, b| min_max(format, fp.ieee, maximum, a, b);
+    if [a, b, c].iter().any(|bits| format.is_nan(*bits)) {
+        return pick(false, pick(false, a, b), c);
+    }
+    pick(false, pick(true, a, b), pick(true, pick(false, a, b), c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permutation_selects_bytes_signs_and_constants() {
+        assert_eq!(permute(0x8877_6655, 0x4433_2211, 0x0706_0504), 0x8877_6655);
+        assert_eq!(permute(0x8877_6655, 0x4433_2211, 0x0001_0203), 0x1122_3344);
+        assert_eq!(permute(0x8000_0000, 0x0000_8000, 0x0b0a_0908), 0xff00_00ff);
+        assert_eq!(permute(0, 0, 0x0c0d_0cff), 0x00ff_00ff);
+    }
+
+    #[test]
+    fn fields_sign_extend_and_stop_at_the_top() {
+        assert_eq!(signed_field(0xf0, 4, 4), u32::MAX);
+        assert_eq!(signed_field(0x8000_0000, 28, 8), 0xffff_fff8);
+        assert_eq!(signed_field(5, 0, 0), 0);
+    }
+
+    #[test]
+    fn the_middle_is_neither_end() {
+        for [a, b, c] in [[1, 2, 3], [3, 1, 2], [2, 3, 1], [2, 2, 1]] {
+            assert_eq!(middle(a, b, c), 2);
+        }
+        let [one, two, three] = [1f32, 2.0, 3.0].map(|x| u64::from(x.to_bits()));
+        assert_eq!(median(F32, Fp::PLAIN, three, one, two), two);
+    }
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! What the interpreter sees of the world: memory behind one address space (VMID) and a clock.
+//!
+//! One implementation of [`Memory`] stands for one VMID; the caller makes it and lends it to each `run`.
+//! Addresses are GPU virtual addresses after the flat apertures were taken out: LDS never comes here,
+//! scratch (private) accesses come as the swizzled address in the wave's scratch backing.
+
+/// What an access that faulted wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Instruction fetch.
+    Fetch,
+    /// Scalar or vector load.
+    Read,
+    /// Scalar or vector store.
+    Write,
+    /// Read-modify-write.
+    Atomic,
+}
+
+/// An access that memory refused: no translation, or not permitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{access:?} fault at {address:#x}")]
+pub struct Fault {
+    /// First byte that could not be reached.
+    pub address: u64,
+    /// What the access wanted.
+    pub access: Access,
+}
+
+/// The GPU virtual address space that a wave runs in.
+///
+/// An access of 1, 2, 4 or 8 bytes at a multiple of its size must be one access to the memory behind
+/// it: CPUs poll what waves write. Longer accesses are several lanes or dwords at once, in no order.
+/// A refused access must not have changed memory below the faulting page's part of it.
+pub trait Memory {
+    /// Reads instructions. The interpreter never asks across a 64-byte line.
+    fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+
+    /// Reads `bytes.len()` bytes (1 to 1024; any alignment; may cross pages).
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+
+    /// Writes `bytes` (1 to 1024 of them; any alignment; may cross pages).
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault>;
+
+    /// Replaces the dword at `address` (a multiple of 4) by `update(old)`, atomically towards other agents;
+    /// returns the old value. `update` can be called more than once.
+    fn update32(&mut self, address: u64, update: &mut dyn FnMut(u32) -> u32) -> Result<u32, Fault>;
+
+    /// Like [`Memory::update32`] for a quadword at a multiple of 8.
+    fn update64(&mut self, address: u64, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault>;
+
+    /// The constant 100 MHz counter (`s_memrealtime`).
+    fn realtime(&mut self) -> u64;
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! One wavefront of 64 lanes: its architectural state as plain data, which can be kept, resumed, compared and serialised.
+//!
+//! A [`Workgroup`](crate::Workgroup) owns its waves. Nothing here runs.
+
+/// Lanes in a wave.
+pub const LANES: usize = 64;
+
+/// One vector register: a dword for each lane.
+pub type Vgpr = [u32; LANES];
+
+/// Indices into [`Wave::scalar`], which are the operand codes of the ISA.
+pub mod sreg {
+    /// FLAT_SCRATCH_LO; HI follows.
+    pub const FLAT_SCRATCH: usize = 102;
+    /// XNACK_MASK_LO; HI follows.
+    pub const XNACK_MASK: usize = 104;
+    /// VCC_LO; HI follows.
+    pub const VCC: usize = 106;
+    /// TTMP0 of 16 trap temporaries.
+    pub const TTMP0: usize = 108;
+    /// M0.
+    pub const M0: usize = 124;
+    /// EXEC_LO; HI follows.
+    pub const EXEC: usize = 126;
+}
+
+/// Fields of the MODE register (hwreg 1).
+pub mod mode {
+    /// FP_ROUND: bits 1:0 for f32, 3:2 for f16 and f64; 0 nearest even, 1 up, 2 down, 3 to zero.
+    pub const FP_ROUND: u32 = 0xf;
+    /// FP_DENORM: bits 5:4 for f32, 7:6 for f16 and f64; bit 0 allows inputs, bit 1 allows outputs.
+    pub const FP_DENORM: u32 = 0xf << 4;
+    /// DX10_CLAMP: clamp turns NaN into 0.
+    pub const DX10_CLAMP: u32 = 1 << 8;
+    /// IEEE: signalling NaNs are quieted by min, max and friends.
+    pub const IEEE: u32 = 1 << 9;
+    /// EXCP_EN: which exceptions trap.
+    pub const EXCP_EN: u32 = 0x1ff << 12;
+    /// FP16_OVFL: f16 overflow gives the largest finite value.
+    pub const FP16_OVFL: u32 = 1 << 23;
+    /// GPR_IDX_EN: VGPR indexing by M0.
+    pub const GPR_IDX_EN: u32 = 1 << 27;
+}
+
+/// Fields of the STATUS register (hwreg 2).
+pub mod status {
+    /// SCC: the scalar condition code.
+    pub const SCC: u32 = 1;
+    /// PRIV: in the trap handler.
+    pub const PRIV: u32 = 1 << 5;
+    /// TRAP_EN: a trap handler is installed.
+    pub const TRAP_EN: u32 = 1 << 6;
+    /// HALT: the wave does not issue.
+    pub const HALT: u32 = 1 << 13;
+}
+
+/// Fields of the TRAPSTS register (hwreg 3).
+pub mod trapsts {
+    /// SAVECTX: the context is to be saved.
+    pub const SAVECTX: u32 = 1 << 10;
+    /// ILLEGAL_INST: an unknown instruction was met.
+    pub const ILLEGAL_INST: u32 = 1 << 11;
+}
+
+/// Whether a wave can issue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum WaveState {
+    /// It can.
+    #[default]
+    Ready,
+    /// It waits at `s_barrier` for the rest of its work-group.
+    Barrier,
+    /// It met `s_endpgm`.
+    Ended,
+}
+
+/// One wavefront.
+///
+/// Everything is public and plain: the caller sets the initial state (or lets
+/// [`Dispatch::workgroup`](crate::Dispatch::workgroup) do it) and can save and restore it at any time
+/// that [`Workgroup::run`](crate::Workgroup::run) is not running.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Wave {
+    /// Address of the next instruction.
+    pub pc: u64,
+    /// SGPRs and what shares their operand codes: FLAT_SCRATCH, XNACK_MASK, VCC, TTMPs, M0, EXEC (see [`sreg`]).
+    pub scalar: [u32; 128],
+    /// Architectural VGPRs, as many as the wave has.
+    pub vgpr: Vec<Vgpr>,
+    /// Accumulation VGPRs.
+    pub acc: Vec<Vgpr>,
+    /// The scalar condition code (STATUS.SCC).
+    pub scc: bool,
+    /// MODE (hwreg 1), see [`mode`].
+    pub mode: u32,
+    /// STATUS (hwreg 2) but SCC, EXECZ and VCCZ, which are computed; see [`status`].
+    pub status: u32,
+    /// TRAPSTS (hwreg 3), see [`trapsts`].
+    pub trapsts: u32,
+    /// HW_ID (hwreg 4), XCC_ID (hwreg 20): read only, for the caller to fill.
+    pub hw_id: u32,
+    /// XCC_ID (hwreg 20).
+    pub xcc_id: u32,
+    /// Trap handler address (TBA); 0 = none.
+    pub tba: u64,
+    /// Trap handler memory (TMA).
+    pub tma: u64,
+    /// Whether the wave can issue.
+    pub state: WaveState,
+}
+
+impl Wave {
+    /// A wave with all registers zero, all lanes active and `vgprs` + `accs` vector registers.
+    pub fn new(pc: u64, vgprs: usize, accs: usize) -> Self {
+        let mut wave = Wave {
+            pc,
+            scalar: [0; 128],
+            vgpr: vec![[0; LANES]; vgprs],
+            acc: vec![[0; LANES]; accs],
+            scc: false,
+            mode: mode::DX10_CLAMP | mode::IEEE | mode::FP_DENORM,
+            status: 0,
+            trapsts: 0,
+            hw_id: 0,
+            xcc_id: 0,
+            tba: 0,
+            tma: 0,
+            state: WaveState::Ready,
+        };
+        wave.set_exec(!0);
+        wave
+    }
+
+    /// The two SGPRs from `index` as one value.
+    pub fn scalar64(&self, index: usize) -> u64 {
+        u64::from(self.scalar[index]) | u64::from(self.scalar[index + 1]) << 32
+    }
+
+    /// Sets the two SGPRs from `index`.
+    pub fn set_scalar64(&mut self, index: usize, value: u64) {
+        self.scalar[index] = value as u32;
+        self.scalar[index + 1] = (value >> 32) as u32;
+    }
+
+    /// The mask of active lanes.
+    pub fn exec(&self) -> u64 {
+        self.scalar64(sreg::EXEC)
+    }
+
+    /// Sets the mask of active lanes.
+    pub fn set_exec(&mut self, mask: u64) {
+        self.set_scalar64(sreg::EXEC, mask);
+    }
+
+    /// The vector condition code.
+    pub fn vcc(&self) -> u64 {
+        self.scalar64(sreg::VCC)
+    }
+
+    /// M0.
+    pub fn m0(&self) -> u32 {
+        self.scalar[sreg::M0]
+    }
+
+    /// Base of this wave's scratch backing (architected flat scratch). The lanes' dwords are interleaved:
+    /// byte `o` of lane `l` is at `base + o / 4 * 256 + l * 4 + o % 4`.
+    pub fn scratch_base(&self) -> u64 {
+        self.scalar64(sreg::FLAT_SCRATCH)
+    }
+
+    /// Whether it has something to execute now.
+    pub fn can_issue(&self) -> bool {
+        self.state == WaveState::Ready && self.status & status::HALT == 0
+    }
+
+    /// Enters the trap handler, as the hardware does for `s_trap` and exceptions: TTMP1:TTMP0 take the PC and
+    /// `trap_id`; `host` marks a trap the host asked for (e.g. a context save, with TRAPSTS.SAVECTX set).
+    /// False if there is no handler.
+    pub fn enter_trap(&mut self, trap_id: u8, host: bool) -> bool {
+        if self.tba == 0 || self.status & status::TRAP_EN == 0 {
+            return false;
+        }
+        let info = u64::from(trap_id) << 48 | u64::from(host) << 56;
+        self.set_scalar64(sreg::TTMP0, self.pc & 0xffff_ffff_ffff | info);
+        self.pc = self.tba;
+        self.status |= status::PRIV;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trap_needs_a_handler_and_keeps_the_pc() {
+        let mut wave = Wave::new(0x1234_5678_9abc, 1, 0);
+        assert!(!wave.enter_trap(2, false));
+        wave.tba = 0x4000;
+        wave.status |= status::TRAP_EN;
+        assert!(wave.enter_trap(2, false));
+        assert_eq!(wave.scalar64(sreg::TTMP0), 0x0002_1234_5678_9abc);
+        assert_eq!(wave.pc, 0x4000);
+        assert_ne!(wave.status & status::PRIV, 0);
+    }
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! `gpu-model-server`: serves one modelled GPU to QEMU over vfio-user, and writes the firmware files a stock amdgpu wants.
+//!
+//! One process per GPU. It serves one connection and exits when QEMU closes it.
+
+mod backend;
+mod memory;
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{bail, Context, Result};
+use clap::{Parser, Subcommand};
+use gpu_model::model::{Config, GpuModel};
+use gpu_model::preset::{self, Preset};
+use signal_hook::consts::SIGUSR1;
+use signal_hook::iterator::Signals;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::prelude::*;
+
+/// A gfx942 GPU in software, for QEMU's vfio-user-pci.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve one GPU until QEMU disconnects.
+    Serve(Serve),
+    /// Write the firmware files amdgpu loads into DIR/amdgpu.
+    Firmware { dir: PathBuf },
+}
+
+#[derive(clap::Args)]
+struct Serve {
+    /// Unix socket to listen on; must not exist.
+    #[arg(long)]
+    socket: PathBuf,
+    /// Kind of GPU.
+    #[arg(long, default_value = "mi300x", value_parser = clap::builder::PossibleValuesParser::new(preset::NAMES))]
+    preset: String,
+    /// Local memory, as 512M or 2G: a power of two [default: the preset's].
+    #[arg(long, value_parser = parse_size)]
+    vram: Option<u64>,
+    /// Log every register access, doorbell and interrupt to FILE.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Exit with status 3 if the driver used a register that is not modelled.
+    #[arg(long)]
+    strict: bool,
+    /// Write the list of such registers to FILE at the end and on SIGUSR1.
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Run engines inside the guest's accesses and count time by them, so that runs under -icount repeat.
+    #[arg(long)]
+    synchronous: bool,
+}
+
+/// Exit status of `--strict` when something was missing.
+const STRICT_FAILURE: i32 = 3;
+
+fn main() -> Result<()> {
+    match Cli::parse().command {
+        Command::Serve(options) => {
+            let status = serve(&options)?;
+            std::process::exit(status);
+        }
+        Command::Firmware { dir } => write_firmware(&dir),
+    }
+}
+
+/// Bytes from `512M`, `2G` or a plain number.
+fn parse_size(text: &str) -> Result<u64> {
+    let (number, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        _ => (text, 0),
+    };
+    let number: u64 = number.parse().context("not a size such as 512M or 2G")?;
+    number.checked_mul(1 << shift).context("too large")
+}
+
+fn write_firmware(dir: &Path) -> Result<()> {
+    let dir = dir.join("amdgpu");
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    for (name, bytes) in gpu_model::firmware::files() {
+        let path = dir.join(name);
+        std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// Warnings to standard error (`RUST_LOG` sets another level), everything to the trace file.
+fn start_log(trace: Option<&Path>) -> Result<()> {
+    let level = match std::env::var("RUST_LOG") {
+        Ok(text) => text.parse::<Targets>().context("RUST_LOG")?,
+        Err(_) => Targets::new().with_default(LevelFilter::WARN),
+    };
+    let console = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_filter(level);
+    let file = match trace {
+        Some(path) => {
+            let file =
+                File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            let layer = tracing_subscriber::fmt::layer()
+                .with_ansi(false)
+                .with_writer(Arc::new(file));
+            Some(layer.with_filter(LevelFilter::TRACE))
+        }
+        None => None,
+    };
+    tracing_subscriber::registry()
+        .with(console)
+        .with(file)
+        .init();
+    Ok(())
+}
+
+/// Serves one connection; the exit status.
+fn serve(options: &Serve) -> Result<i32> {
+    start_log(options.trace.as_deref())?;
+    let Some(preset) = Preset::by_name(&options.preset) else {
+        bail!("no preset {}", options.preset)
+    };
+    let vram_size = options.vram.unwrap_or(preset.default_vram);
+    let (vram, vram_file) = memory::LocalMemory::new(vram_size)?;
+    let system = Arc::new(memory::GuestMemory::default());
+    let interrupt = Arc::new(backend::Msi::default());
+    let host = gpu_model::chip::Host {
+        vram: Arc::new(vram),
+        system: system.clone(),
+        interrupt: interrupt.clone(),
+    };
+    let config = Config {
+        preset,
+        vram_size,
+        synchronous: options.synchronous,
+    };
+    let model = Arc::new(GpuModel::new(config, host)?);
+    report_on_signal(model.clone(), options.report.clone())?;
+    let server = backend::listen(&options.socket, &model, vram_size, &vram_file)?;
+    println!("listening {}", options.socket.display());
+    std::io::stdout().flush()?;
+    let served = server.run(&mut backend::Backend::new(model.clone(), system, interrupt));
+    report(&model, options.report.as_deref())?;
+    served.context("connection to QEMU")?;
+    let missing = model.chip().bus.unknown_count();
+    if options.strict && missing > 0 {
+        eprintln!(
+            "{missing} registers used that are not modelled:\n{}",
+            model.chip().bus.burndown()
+        );
+        return Ok(STRICT_FAILURE);
+    }
+    Ok(0)
+}
+
+/// Writes the report whenever SIGUSR1 comes.
+fn report_on_signal(model: Arc<GpuModel>, path: Option<PathBuf>) -> Result<()> {
+    let mut signals = Signals::new([SIGUSR1])?;
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            for _ in signals.forever() {
+                if let Err(error) = report(&model, path.as_deref()) {
+                    tracing::error!("{error:#}");
+                }
+            }
+        })?;
+    Ok(())
+}
+
+fn report(model: &GpuModel, path: Option<&Path>) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    let text = model.chip().bus.burndown();
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(parse_size("512M").unwrap(), 512 << 20);
+        assert_eq!(parse_size("2G").unwrap(), 2 << 30);
+        assert_eq!(parse_size("4096").unwrap(), 4096);
+        assert!(parse_size("").is_err());
+        assert!(parse_size("99999999999G").is_err());
+        assert!(parse_size("2Gi").is_err());
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The register bus: which block answers at which dword address, and the burndown list of those that none does.
+//!
+//! One per GPU, inside [`Chip`]. BAR5, the PCIE index/data pair, and the engines' own register packets all
+//! come here.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::chip::Chip;
+use crate::regs::{Key, Placed};
+
+/// A hardware block with registers. Calls may come from the MMIO thread and the engine thread at once.
+pub trait Block: Send + Sync {
+    /// The instance's name, such as `GC[1]`.
+    fn name(&self) -> String;
+    /// All its registers with their absolute addresses.
+    fn registers(&self) -> Vec<Placed>;
+    /// The name of a register, for logs.
+    fn register_name(&self, key: Key) -> String;
+    fn read(&self, chip: &Chip, key: Key) -> u32;
+    fn write(&self, chip: &Chip, key: Key, value: u32);
+    /// Back to the state after power-on.
+    fn reset(&self, chip: &Chip);
+}
+
+/// Where a register lies: block and key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    pub block: usize,
+    pub key: Key,
+}
+
+/// Uses of one register that no block models.
+#[derive(Clone, Copy, Debug, Default)]
+struct Unknown {
+    reads: u64,
+    writes: u64,
+    last_written: u32,
+}
+
+/// Routes dword addresses to blocks.
+pub struct Bus {
+    blocks: Vec<Arc<dyn Block>>,
+    routes: HashMap<u64, Route>,
+    unknown: Mutex<BTreeMap<u64, Unknown>>,
+    accesses: AtomicU64,
+}
+
+impl Bus {
+    /// Builds the routes. Where two blocks claim one address the first in the list keeps it.
+    pub fn new(blocks: Vec<Arc<dyn Block>>) -> Self {
+        let mut routes = HashMap::new();
+        for (block, it) in blocks.iter().enumerate() {
+            for Placed { dword, key } in it.registers() {
+                routes.entry(dword).or_insert(Route { block, key });
+            }
+        }
+        Self {
+            blocks,
+            routes,
+            unknown: Mutex::default(),
+            accesses: AtomicU64::new(0),
+        }
+    }
+
+    pub fn blocks(&self) -> &[Arc<dyn Block>] {
+        &self.blocks
+    }
+
+    /// Who answers at `dword`, if anyone.
+    pub fn route(&self, dword: u64) -> Option<Route> {
+        self.routes.get(&dword).copied()
+    }
+
+    /// `block.REGISTER` or `unknown`, for logs.
+    pub fn name(&self, dword: u64) -> String {
+        match self.route(dword) {
+            Some(route) => {
+                let block = &self.blocks[route.block];
+                format!("{}.{}", block.name(), block.register_name(route.key))
+            }
+            None => format!("unknown {dword:#x}"),
+        }
+    }
+
+    pub fn read(&self, chip: &Chip, dword: u64) -> u32 {
+        self.accesses.fetch_add(1, Ordering::Relaxed);
+        let value = match self.route(dword) {
+            Some(route) => self.blocks[route.block].read(chip, route.key),
+            None => self.unknown_read(dword),
+        };
+        tracing::trace!(target: "mmio", "R {} {dword:#x} = {value:#x}", self.name(dword));
+        value
+    }
+
+    pub fn write(&self, chip: &Chip, dword: u64, value: u32) {
+        self.accesses.fetch_add(1, Ordering::Relaxed);
+        tracing::trace!(target: "mmio", "W {} {dword:#x} = {value:#x}", self.name(dword));
+        match self.route(dword) {
+            Some(route) => self.blocks[route.block].write(chip, route.key, value),
+            None => self.unknown_write(dword, value),
+        }
+    }
+
+    fn unknown_read(&self, dword: u64) -> u32 {
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = unknown.entry(dword).or_default();
+        if entry.reads + entry.writes == 0 {
+            tracing::warn!(
+                "read of register {dword:#x}, which is not modelled: reads as last written"
+            );
+        }
+        entry.reads += 1;
+        entry.last_written
+    }
+
+    fn unknown_write(&self, dword: u64, value: u32) {
+        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = unknown.entry(dword).or_default();
+        if entry.reads + entry.writes == 0 {
+            tracing::warn!("write of {value:#x} to register {dword:#x}, which is not modelled");
+        }
+        entry.writes += 1;
+        entry.last_written = value;
+    }
+
+    /// How many distinct registers were used that no block models.
+    pub fn unknown_count(&self) -> usize {
+        self.unknown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .len()
+    }
+
+    /// The burndown list, one line per unmodelled register that was used.
+    pub fn burndown(&self) -> String {
+        let unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = format!(
+            "# {} register accesses, {} distinct registers not modelled\n# dword reads writes last-written\n",
+            self.accesses.load(Ordering::Relaxed),
+            unknown.len()
+        );
+        for (dword, it) in unknown.iter() {
+            text += &format!(
+                "{dword:#x} {} {} {:#x}\n",
+                it.reads, it.writes, it.last_written
+            );
+        }
+        text
+    }
+
+    pub fn reset(&self, chip: &Chip) {
+        for block in &self.blocks {
+            block.reset(chip);
+        }
+        for entry in self
+            .unknown
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values_mut()
+        {
+            entry.last_written = 0;
+        }
+    }
+}

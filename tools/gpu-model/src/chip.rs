@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The chip: what all blocks of one GPU share and reach each other through.
+//!
+//! One [`Chip`] per GPU, owned by [`crate::model::GpuModel`] behind an `Arc`, and handed to every block and engine call as
+//! `&Chip`. All of it is usable from the MMIO thread and the engine thread at once: registers are atomics,
+//! the interrupt ring has its own small lock, and no call here holds a lock while it calls a block.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::bus::Bus;
+use crate::engine::Wake;
+use crate::gmc::{Gmc, Hub, Vm};
+use crate::ih::Ih;
+use crate::memory::{BusError, Physical, PhysicalMemory, Space};
+use crate::preset::Preset;
+
+/// Raises the one message-signalled interrupt of the device.
+pub trait InterruptLine: Send + Sync {
+    fn trigger(&self);
+}
+
+/// What the host of a model gives it.
+pub struct Host {
+    /// Local memory, of the configured size.
+    pub vram: Arc<dyn PhysicalMemory>,
+    /// The guest's memory.
+    pub system: Arc<dyn PhysicalMemory>,
+    pub interrupt: Arc<dyn InterruptLine>,
+}
+
+/// How time passes for the GPU.
+pub enum Clock {
+    /// The host's monotonic clock.
+    Host(Instant),
+    /// A counter that advances by a fixed step at each look: runs are reproducible.
+    Counted(AtomicU64),
+}
+
+impl Clock {
+    /// Ticks per second of the reference clock (`xclk`).
+    pub const FREQUENCY: u64 = 100_000_000;
+
+    pub fn host() -> Self {
+        Self::Host(Instant::now())
+    }
+
+    pub fn counted() -> Self {
+        Self::Counted(AtomicU64::new(0))
+    }
+
+    /// Ticks of the reference clock since the model began.
+    pub fn ticks(&self) -> u64 {
+        match self {
+            Self::Host(start) => (start.elapsed().as_nanos() / 10) as u64,
+            Self::Counted(count) => count.fetch_add(100, Ordering::Relaxed),
+        }
+    }
+}
+
+/// Shared state of one GPU.
+pub struct Chip {
+    pub preset: Preset,
+    pub clock: Clock,
+    /// Local memory; addresses are offsets from 0.
+    pub vram: Arc<dyn PhysicalMemory>,
+    /// Bytes of local memory.
+    pub vram_size: u64,
+    /// The guest's memory over the bus.
+    pub system: Arc<dyn PhysicalMemory>,
+    pub interrupt: Arc<dyn InterruptLine>,
+    /// Address translation of all hubs.
+    pub gmc: Arc<Gmc>,
+    /// The interrupt rings.
+    pub ih: Arc<Ih>,
+    /// All registers by address.
+    pub bus: Bus,
+    /// Rouses the engine thread.
+    pub wake: Wake,
+    /// A block asked for a reset of the whole chip; done after the access that asked.
+    reset_wanted: AtomicBool,
+}
+
+impl Chip {
+    pub fn new(
+        preset: Preset,
+        vram_size: u64,
+        host: Host,
+        clock: Clock,
+        shared: (Arc<Gmc>, Arc<Ih>),
+        bus: Bus,
+    ) -> Self {
+        let Host {
+            vram,
+            system,
+            interrupt,
+        } = host;
+        let (gmc, ih) = shared;
+        let (wake, reset_wanted) = (Wake::default(), AtomicBool::new(false));
+        Self {
+            preset,
+            clock,
+            vram,
+            vram_size,
+            system,
+            interrupt,
+            gmc,
+            ih,
+            bus,
+            wake,
+            reset_wanted,
+        }
+    }
+
+    /// Wants the whole chip reset (a mode 1 reset) once the present access is over.
+    pub fn request_reset(&self) {
+        self.reset_wanted.store(true, Ordering::Release);
+    }
+
+    /// Whether a reset was asked for since the last call.
+    pub fn take_reset_request(&self) -> bool {
+        self.reset_wanted.swap(false, Ordering::AcqRel)
+    }
+
+    /// The physical memory of an address space.
+    pub fn memory(&self, space: Space) -> &dyn PhysicalMemory {
+        match space {
+            Space::Vram => &*self.vram,
+            Space::System => &*self.system,
+        }
+    }
+
+    pub fn read(&self, at: Physical, out: &mut [u8]) -> Result<(), BusError> {
+        self.memory(at.space).read(at.address, out)
+    }
+
+    pub fn write(&self, at: Physical, data: &[u8]) -> Result<(), BusError> {
+        self.memory(at.space).write(at.address, data)
+    }
+
+    /// A view of one VMID's address space through one hub. Make one per engine step or wave slice: it caches
+    /// translations until the page tables are invalidated.
+    pub fn vm(&self, hub: Hub, vmid: u8) -> Vm<'_> {
+        Vm::new(self, hub, vmid)
+    }
+
+    /// What the CP firmware does for a process it gives a VMID: page-table base in every hub, PASID in the
+    /// interrupt handler's tables. `page_table_base` is the packet's 64-bit value with its flag bits.
+    pub fn bind_vmid(&self, vmid: u8, pasid: u16, page_table_base: u64) {
+        self.gmc.set_page_table(vmid, page_table_base);
+        self.ih.set_pasid(vmid, pasid);
+    }
+}

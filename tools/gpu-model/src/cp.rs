@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The command processor (CP): queue slots, scheduling firmware, PM4 and AQL packets. One [`Cp`] per GPU, for all XCCs.
+//!
+//! ```text
+//! MMIO ──reg_write──▶ register banks ──CP_HQD_ACTIVE──▶ Queue ─┐
+//! BAR2 ──doorbell───▶ KIQ, HIQ: executed at once (sched) ──────┼─▶ Queue ──▶ engine threads ──▶ pm4 / aql ──▶ gcn
+//! ```
+//!
+//! Locks, outer to inner: `serial` (one scheduling packet at a time) → a queue's body → `state` or any other of the
+//! small ones here, which are leaves. Nobody waits for a body while holding `state`.
+
+pub mod aql;
+pub mod atomic;
+pub mod bus;
+pub mod device;
+pub mod engine;
+pub mod launch;
+pub mod mqd;
+pub mod packet;
+pub mod pm4;
+pub mod queue;
+pub mod registers;
+pub mod saved;
+pub mod sched;
+pub mod signal;
+pub mod stats;
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bus::{Binding, Bus, Hub, Interrupt, Space, View};
+use engine::{Engine, Job, Progress, Task};
+use queue::{Flight, Kind, Queue, SlotId};
+use registers::Bank;
+use saved::Saved;
+use sched::Hws;
+use stats::Stats;
+
+use crate::sdma::Sdma;
+
+/// SOC15_IH_CLIENTID_GRBM_CP.
+pub const CLIENT_GRBM_CP: u8 = 0x14;
+/// SOC15_IH_CLIENTID_SE0SH.
+const CLIENT_SE0SH: u8 = 0x0a;
+/// GFX_9_0__SRCID__CP_EOP_INTERRUPT.
+pub const SOURCE_END_OF_PIPE: u8 = 181;
+/// GFX_9_0__SRCID__CP_BAD_OPCODE_ERROR.
+pub const SOURCE_BAD_OPCODE: u8 = 183;
+/// GFX_9_0__SRCID__CP_PRIV_REG_FAULT.
+pub const SOURCE_PRIV_REG: u8 = 184;
+/// GFX_9_0__SRCID__CP_COMPUTE_QUERY_STATUS.
+pub const SOURCE_QUERY_STATUS: u8 = 199;
+/// GFX_9_0__SRCID__SQ_INTERRUPT_ID.
+const SOURCE_SQ: u8 = 239;
+
+/// Register offsets in dwords, an XCC's at XCC 0's place. Sources: `gc_9_4_3_offset.h`, `nbio_7_9_0_offset.h`.
+#[allow(missing_docs)] // The names are the documentation.
+pub mod reg {
+    pub const GPU_HDP_FLUSH_REQ: u32 = 0xe26;
+    pub const GRBM_GFX_CNTL: u32 = 0x2022;
+    pub const CP_MEC_CNTL: u32 = 0x208d;
+    pub const SH_MEM_BASES: u32 = 0x230a;
+    pub const SH_MEM_CONFIG: u32 = 0x230d;
+    pub const SQ_SHADER_TBA_LO: u32 = 0x231c;
+    pub const SQ_SHADER_TMA_HI: u32 = 0x231f;
+    pub const CP_PQ_WPTR_POLL_CNTL1: u32 = 0x3084;
+    pub const CP_ME1_PIPE0_INT_CNTL: u32 = 0x3085;
+    pub const CP_ME1_PIPE3_INT_CNTL: u32 = 0x3088;
+    pub const CPC_INT_CNTL: u32 = 0x30b4;
+    pub const CPC_INT_STATUS: u32 = 0x30b5;
+    pub const SPI_COMPUTE_QUEUE_RESET: u32 = 0x31db;
+    pub const CP_MQD_BASE_ADDR: u32 = 0x3245;
+    pub const CP_HQD_AQL_DISPATCH_ID_HI: u32 = 0x327f;
+    pub const RLC_CP_SCHEDULERS: u32 = 0xecaa;
+}
+
+/// Interrupts that shaders raise (SQ_INTERRUPT_WORD_*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SqInterrupt {
+    /// s_sendmsg(MSG_INTERRUPT).
+    Wave {
+        /// From the trap handler.
+        privileged: bool,
+    },
+    /// The hardware's error.
+    Error,
+}
+
+/// A mapped queue and its place in the engine.
+#[derive(Clone)]
+pub struct Mapped {
+    /// The queue.
+    pub queue: Arc<Queue>,
+    task: Arc<Task>,
+}
+
+/// What is mapped, and the register banks.
+pub struct State {
+    banks: Vec<Bank>,
+    mapped: HashMap<SlotId, Mapped>,
+    doorbells: HashMap<u32, Vec<SlotId>>,
+}
+
+/// What all queues share.
+pub struct Shared {
+    /// The GPU around.
+    pub bus: Arc<dyn Bus>,
+    /// What was met and not modelled, and more.
+    pub stats: Arc<Stats>,
+    engine: Arc<Engine>,
+    sdma: Arc<Sdma>,
+    xccs: u8,
+    serial: Mutex<()>,
+    hws: Mutex<Hws>,
+    saved: Mutex<Saved<Flight>>,
+    state: Mutex<State>,
+    /// CP_MEn_PIPEn_INT_CNTL, 16 per XCC.
+    int_cntl: Vec<AtomicU32>,
+}
+
+/// The command processor.
+pub struct Cp {
+    shared: Arc<Shared>,
+}
+
+/// Locks; a panic elsewhere does not make the data less valid.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
+}
+
+/// The flat windows of a process.
+pub fn apertures(process: &Binding) -> gcn::Apertures {
+    gcn::Apertures {
+        private: u64::from(process.sh_mem_bases & 0xffff) << 48,
+        shared: u64::from(process.sh_mem_bases >> 16) << 48,
+    }
+}
+
+impl Cp {
+    /// A command processor for `xccs` dies, with nothing mapped.
+    pub fn new(
+        bus: Arc<dyn Bus>,
+        engine: Arc<Engine>,
+        sdma: Arc<Sdma>,
+        stats: Arc<Stats>,
+        xccs: u8,
+    ) -> Self {
+        let banks = (0..xccs).map(|_| Bank::default()).collect();
+        let int_cntl = (0..usize::from(xccs) * 16)
+            .map(|_| AtomicU32::new(0))
+            .collect();
+        let state = State {
+            banks,
+            mapped: HashMap::new(),
+            doorbells: HashMap::new(),
+        };
+        let shared = Shared {
+            bus,
+            stats,
+            engine,
+            sdma,
+            xccs,
+            serial: Mutex::new(()),
+            hws: Mutex::new(Hws::new(xccs)),
+            saved: Mutex::new(Saved::default()),
+            state: Mutex::new(state),
+            int_cntl,
+        };
+        Cp {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// A write of `value` to the doorbell aperture at `offset` bytes; `bytes` is 4 or 8. False if no queue listens.
+    pub fn doorbell(&self, offset: u64, value: u64, bytes: usize) -> bool {
+        let dword = (offset / 4) as u32;
+        let listeners = self.shared.at_doorbell(dword);
+        let found = !listeners.is_empty();
+        // The master XCC comes last: when it writes a fence, the others have done their part.
+        for Mapped { queue, task } in listeners.into_iter().rev() {
+            let value = if bytes == 4 {
+                queue.wptr() & !0xffff_ffff | value
+            } else {
+                value
+            };
+            queue.ring(value);
+            match queue.kind {
+                Kind::Kiq | Kind::Hiq => self.run_now(&queue, &task),
+                _ => self.shared.engine.wake(&task),
+            }
+        }
+        self.shared.engine.poll();
+        found
+    }
+
+    fn run_now(&self, queue: &Arc<Queue>, task: &Arc<Task>) {
+        loop {
+            match queue.step() {
+                Progress::Busy => {}
+                Progress::Idle => return,
+                // It waits for a register or memory: let the engine look again.
+                Progress::Blocked => return self.shared.engine.wake(task),
+            }
+        }
+    }
+
+    /// A register as MMIO reads it. None: not the CP's.
+    pub fn reg_read(&self, xcc: u8, offset: u32) -> Option<u32> {
+        registers::read(&self.shared, xcc, offset)
+    }
+
+    /// A register written through MMIO. False: not the CP's.
+    pub fn reg_write(&self, xcc: u8, offset: u32, value: u32) -> bool {
+        registers::write(&self.shared, xcc, offset, value)
+    }
+
+    /// Back to power-on: nothing mapped, nothing kept.
+    pub fn reset(&self) {
+        let _serial = lock(&self.shared.serial);
+        for slot in self.shared.mapped_slots(|_| true) {
+            self.shared.unmap(slot, sched::Keep::Nothing);
+        }
+        *lock(&self.shared.hws) = Hws::new(self.shared.xccs);
+        *lock(&self.shared.saved) = Saved::default();
+        lock(&self.shared.state)
+            .banks
+            .iter_mut()
+            .for_each(|bank| *bank = Bank::default());
+        self.shared
+            .int_cntl
+            .iter()
+            .for_each(|cntl| cntl.store(0, Ordering::Relaxed));
+    }
+
+    /// Translations changed: decoded code of that VMID (None: of all) is stale.
+    pub fn tlb_invalidated(&self, vmid: Option<u8>) {
+        self.shared.invalidate_code(vmid);
+    }
+}
+
+impl Drop for Cp {
+    fn drop(&mut self) {
+        // Queues hold the shared state: part them.
+        self.reset();
+    }
+}
+
+impl Shared {
+    /// The kernel's address space of an XCC.
+    pub fn kernel_view(&self, xcc: u8) -> View<'_> {
+        View {
+            bus: &*self.bus,
+            space: Space {
+                hub: Hub::Gfx(xcc),
+                vmid: 0,
+            },
+        }
+    }
+
+    /// Taken before the body of a KIQ or HIQ: one scheduling packet at a time.
+    fn serial(&self) -> MutexGuard<'_, ()> {
+        lock(&self.serial)
+    }
+
+    fn at_doorbell(&self, dword: u32) -> Vec<Mapped> {
+        let state = lock(&self.state);
+        let slots = state.doorbells.get(&dword).map_or(&[][..], Vec::as_slice);
+        slots
+            .iter()
+            .filter_map(|slot| state.mapped.get(slot).cloned())
+            .collect()
+    }
+
+    fn mapped_slots(&self, wanted: impl Fn(&Queue) -> bool) -> Vec<SlotId> {
+        let state = lock(&self.state);
+        let mut slots: Vec<SlotId> = state
+            .mapped
+            .values()
+            .filter(|at| wanted(&at.queue))
+            .map(|at| at.queue.slot)
+            .collect();
+        slots.sort();
+        slots
+    }
+
+    fn mapped_at(&self, slot: SlotId) -> Option<Mapped> {
+        lock(&self.state).mapped.get(&slot).cloned()
+    }
+
+    /// Puts a queue into its slot and lets it run.
+    fn insert(self: &Arc<Self>, queue: Arc<Queue>) {
+        let mapped = Mapped {
+            task: queue.task(),
+            queue,
+        };
+        let slot = mapped.queue.slot;
+        {
+            let mut state = lock(&self.state);
+            let slots = state
+                .doorbells
+                .entry(mapped.queue.hqd.doorbell())
+                .or_default();
+            slots.push(slot);
+            slots.sort();
+            *state.banks[usize::from(slot.xcc)].hqd_mut(slot) = mapped.queue.hqd;
+            state.mapped.insert(slot, mapped.clone());
+        }
+        if !matches!(mapped.queue.kind, Kind::Kiq | Kind::Hiq | Kind::Follower) {
+            self.engine.wake(&mapped.task);
+        }
+    }
+
+    /// Takes a queue off its slot, waiting for its slice to end.
+    fn unmap(&self, slot: SlotId, keep: sched::Keep) {
+        let Some(Mapped { queue, .. }) = self.mapped_at(slot) else {
+            return;
+        };
+        let flight = queue.retire();
+        if keep == sched::Keep::Flight && !flight.is_empty() {
+            saved::keep(self, &queue, flight);
+        }
+        let mut state = lock(&self.state);
+        state.mapped.remove(&slot);
+        if let Some(slots) = state.doorbells.get_mut(&queue.hqd.doorbell()) {
+            slots.retain(|at| *at != slot);
+        }
+        state.banks[usize::from(slot.xcc)].retire(&queue);
+    }
+
+    fn invalidate_code(&self, vmid: Option<u8>) {
+        for at in lock(&self.state).mapped.values() {
+            if vmid.is_none_or(|vmid| vmid == at.queue.space.vmid) {
+                at.queue.invalidate_code();
+            }
+        }
+    }
+
+    fn int_cntl(&self, slot: SlotId) -> &AtomicU32 {
+        let at = usize::from(slot.xcc) * 16 + usize::from(slot.me & 3) * 4;
+        &self.int_cntl[at + usize::from(slot.pipe & 3)]
+    }
+
+    fn enabled(&self, slot: SlotId, bit: u32) -> bool {
+        self.int_cntl(slot).load(Ordering::Relaxed) >> bit & 1 != 0
+    }
+
+    /// A register write by a packet. Queue slots are out of its reach: hardware would deadlock, too.
+    pub fn reg_write(&self, slot: SlotId, offset: u32, value: u32) {
+        match offset {
+            reg::CPC_INT_STATUS => self.raise_status(slot, value),
+            reg::CP_MQD_BASE_ADDR..=reg::CP_HQD_AQL_DISPATCH_ID_HI
+            | reg::SPI_COMPUTE_QUEUE_RESET
+            | reg::CP_MEC_CNTL => {
+                self.stats.count("packet that writes queue slot registers");
+                tracing::warn!(?slot, offset, value, "register write by packet refused");
+            }
+            _ => self.bus.reg_write(slot.xcc, offset, value),
+        }
+    }
+
+    /// CPC_INT_STATUS: GENERIC0 to 2 (bits 31 to 29) are interrupts 176 to 178.
+    fn raise_status(&self, slot: SlotId, value: u32) {
+        for (bit, source_id) in [(31, 176), (30, 177), (29, 178)] {
+            if value >> bit & 1 == 0 {
+                continue;
+            }
+            let Some(Mapped { queue, .. }) = self.mapped_at(slot) else {
+                continue;
+            };
+            self.bus.interrupt(queue.interrupt(source_id, [0; 4]));
+        }
+    }
+
+    /// The end-of-pipe interrupt, if the queue's pipe has it enabled (TIME_STAMP_INT_ENABLE).
+    pub fn end_of_pipe(&self, queue: &Queue, source_id: u8, context: u32) {
+        if self.enabled(queue.slot, 26) {
+            self.bus
+                .interrupt(queue.interrupt(source_id, [context, 0, 0, 0]));
+        } else {
+            self.stats.count("end-of-pipe interrupt while disabled");
+        }
+    }
+
+    /// An error interrupt, if enabled (OPCODE_ERROR_INT_ENABLE, PRIV_REG_INT_ENABLE).
+    pub fn raise_error(&self, queue: &Queue, source_id: u8, context: u32) {
+        let bit = if source_id == SOURCE_PRIV_REG { 23 } else { 24 };
+        if self.enabled(queue.slot, bit) {
+            self.bus
+                .interrupt(queue.interrupt(source_id, [context, 0, 0, 0]));
+        }
+    }
+
+    /// An interrupt by a shader: 24 bits of data, spread as SQ_INTERRUPT_WORD_WAVE_CTXID has them.
+    pub fn sq_interrupt(&self, queue: &Queue, kind: SqInterrupt, data: u32) {
+        let (encoding, privileged) = match kind {
+            SqInterrupt::Wave { privileged } => (1, privileged),
+            SqInterrupt::Error => (2, false),
+        };
+        let low =
+            data & 0xfff | u32::from(privileged) << 13 | encoding << 26 | (data >> 12 & 0xf) << 28;
+        let context = [low, data >> 16 & 0xff, 0, 0];
+        let interrupt = queue.interrupt(SOURCE_SQ, context);
+        self.bus.interrupt(Interrupt {
+            client_id: CLIENT_SE0SH,
+            ring_id: 0,
+            ..interrupt
+        });
+    }
+}

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Executing AQL packets of a user's queue: one at a time and in order, whatever the barrier bit allows.
+//!
+//! A packet is done when its kernel has ended: then its slot is handed back (header INVALID, read index), and its
+//! completion signal goes down by one. Packet layouts: HSA runtime specification 1.2, chapter 2.8, and ROCr's
+//! vendor packets (`hsa_ven_amd_aqlprofile.h`, `hsa_ext_amd.h`).
+
+mod dispatch;
+mod error;
+
+use super::bus::{wide, Fault};
+use super::engine::Progress;
+use super::packet::{compare, field, Header};
+use super::pm4;
+use super::queue::{Body, Ib, Queue};
+use super::signal::Signal;
+use super::SOURCE_END_OF_PIPE;
+pub use error::PacketError;
+
+/// Dwords of a packet.
+pub const PACKET_DWORDS: u64 = 16;
+/// Packets of one slice.
+const SLICE_PACKETS: usize = 256;
+
+/// Packet types (header 7:0).
+mod kind {
+    pub const VENDOR_SPECIFIC: u32 = 0;
+    pub const INVALID: u32 = 1;
+    pub const KERNEL_DISPATCH: u32 = 2;
+    pub const BARRIER_AND: u32 = 3;
+    pub const BARRIER_OR: u32 = 5;
+}
+
+/// A packet being executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pending {
+    /// Its completion signal.
+    signal: Option<Signal>,
+    /// When it began.
+    start: u64,
+    /// The queue stopped at it with an error that the runtime may lift: wait for this signal to be 0.
+    inactive: Option<Signal>,
+}
+
+/// What a packet asks for.
+enum Action {
+    /// Nothing (more): it is complete.
+    Complete,
+    /// It waits for signals or to be written.
+    Wait,
+    /// A kernel or an indirect buffer was put in flight.
+    Started,
+}
+
+/// Runs a slice of an AQL queue.
+pub fn step(queue: &Queue, body: &mut Body) -> Progress {
+    for _ in 0..SLICE_PACKETS {
+        if body.flight.hung.is_some() {
+            return Progress::Idle;
+        }
+        if let Some(progress) = pm4::step_flight(queue, body) {
+            return progress;
+        }
+        if queue.should_stop() {
+            return Progress::Busy;
+        }
+        match step_packet(queue, body) {
+            Ok(None) => {}
+            Ok(Some(progress)) => return progress,
+            Err(fault) => queue.fault(body, fault),
+        }
+    }
+    Progress::Busy
+}
+
+/// Completes the packet in flight or begins the next one. None: go on.
+fn step_packet(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault> {
+    if let Some(pending) = body.flight.aql {
+        if let Some(signal) = pending.inactive {
+            if signal.value(queue.view())? != 0 {
+                return Ok(Some(Progress::Blocked));
+            }
+            body.flight.aql = None;
+            return Ok(None);
+        }
+        complete(queue, body, pending)?;
+        return Ok(None);
+    }
+    if body.rptr >= queue.wptr() {
+        return Ok(Some(Progress::Idle));
+    }
+    let packet = queue
+        .view()
+        .dwords(address(queue, body.rptr), PACKET_DWORDS as usize)?;
+    let pending = Pending {
+        signal: Signal::of(wide(packet[14], packet[15])),
+        start: queue.shared.bus.realtime(),
+        inactive: None,
+    };
+    match begin(queue, body, &packet)? {
+        Ok(Action::Wait) => Ok(Some(Progress::Blocked)),
+        Ok(Action::Complete | Action::Started) => {
+            body.flight.aql = Some(pending);
+            Ok(None)
+        }
+        Err(error) => {
+            error.raise(queue, body)?;
+            Ok(None)
+        }
+    }
+}
+
+/// Address of a packet.
+fn address(queue: &Queue, index: u64) -> u64 {
+    let packets = (queue.hqd.ring_dwords() / PACKET_DWORDS).max(1);
+    queue.hqd.ring_base() + index % packets * PACKET_DWORDS * 4
+}
+
+/// Begins the packet at the read index.
+fn begin(
+    queue: &Queue,
+    body: &mut Body,
+    packet: &[u32],
+) -> Result<Result<Action, PacketError>, Fault> {
+    let header = packet[0];
+    if header & 0xff != kind::INVALID && field(header, 9, 2) != 0 {
+        // SCACQUIRE: agent or system scope invalidates the instruction cache.
+        body.code.invalidate();
+    }
+    match header & 0xff {
+        kind::INVALID => Ok(Ok(Action::Wait)),
+        kind::KERNEL_DISPATCH => {
+            let at = address(queue, body.rptr);
+            Ok(dispatch::launch(queue, body, at, packet)?.map(|launch| {
+                body.flight.launch = Some(launch);
+                Action::Started
+            }))
+        }
+        kind::BARRIER_AND => barrier(queue, packet, true).map(Ok),
+        kind::BARRIER_OR => barrier(queue, packet, false).map(Ok),
+        kind::VENDOR_SPECIFIC => vendor(queue, body, packet),
+        // AGENT_DISPATCH is for agents with software behind them; a GPU queue does not take it.
+        _ => Ok(Err(PacketError::PacketUnsupported)),
+    }
+}
+
+/// BARRIER_AND waits for all of its five signals to be 0, BARRIER_OR for one of them.
+fn barrier(queue: &Queue, packet: &[u32], all: bool) -> Result<Action, Fault> {
+    let signals = packet[2..12]
+        .chunks_exact(2)
+        .filter_map(|at| Signal::of(wide(at[0], at[1])));
+    let mut any = false;
+    for signal in signals {
+        any = true;
+        let is_zero = signal.value(queue.view())? == 0;
+        if is_zero != all {
+            return Ok(if all { Action::Wait } else { Action::Complete });
+        }
+    }
+    Ok(if all || !any {
+        Action::Complete
+    } else {
+        Action::Wait
+    })
+}
+
+/// AMD's packets: format 1 is a jump to PM4 packets, 2 a barrier on a signal's value.
+fn vendor(
+    queue: &Queue,
+    body: &mut Body,
+    packet: &[u32],
+) -> Result<Result<Action, PacketError>, Fault> {
+    match field(packet[0], 16, 8) {
+        1 => Ok(pm4_ib(queue, body, packet)),
+        2 => {
+            let Some(signal) = Signal::of(wide(packet[2], packet[3])) else {
+                return Ok(Ok(Action::Complete));
+            };
+            let (reference, mask) = (wide(packet[4], packet[5]), wide(packet[6], packet[7]));
+            let value = signal.value(queue.view())? as u64 & mask;
+            // hsa_signal_condition32_t: EQ, NE, LT, GTE, signed.
+            let flip = |value: u64| value ^ 1 << 63;
+            let function = *[3, 4, 1, 5].get(packet[8] as usize).unwrap_or(&0);
+            let holds = match function {
+                1 | 5 => compare(function, flip(value), flip(reference)),
+                _ => compare(function, value, reference),
+            };
+            Ok(Ok(if holds {
+                Action::Complete
+            } else {
+                Action::Wait
+            }))
+        }
+        _ => Ok(Err(PacketError::VendorUnsupported)),
+    }
+}
+
+/// The packet's dwords 1 to 4 are an INDIRECT_BUFFER packet.
+fn pm4_ib(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Action, PacketError> {
+    let jump = Header::Type3 {
+        op: super::packet::op::INDIRECT_BUFFER,
+        body: 3,
+    };
+    if Header::decode(packet[1]) != jump {
+        return Err(PacketError::VendorUnsupported);
+    }
+    body.flight.ibs.push(Ib {
+        space: queue.space,
+        address: wide(packet[2], packet[3]) & !3,
+        dwords: field(packet[4], 0, 20).into(),
+        at: 0,
+        privileged: queue.hqd.is_privileged(),
+    });
+    Ok(Action::Started)
+}
+
+/// Hands the slot back and signals completion.
+fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Fault> {
+    body.flight.aql = None;
+    let view = queue.view();
+    let header = (kind::INVALID as u16).to_le_bytes();
+    view.bus
+        .write(view.space, address(queue, body.rptr), &header)?;
+    let next = body.rptr + 1;
+    queue.advance(body, next);
+    queue.report_rptr(body);
+    let Some(signal) = pending.signal else {
+        return Ok(());
+    };
+    let profiled = dispatch::AmdQueue::load(queue)?.is_some_and(|amd| amd.is_profiled());
+    if profiled {
+        signal.stamp(view, pending.start, queue.shared.bus.realtime())?;
+    }
+    signal.decrement(view)?;
+    notify(queue, signal)
+}
+
+/// Tells the process's event, if the signal has one.
+fn notify(queue: &Queue, signal: Signal) -> Result<(), Fault> {
+    if let Some(event) = signal.post(queue.view())? {
+        queue.shared.end_of_pipe(queue, SOURCE_END_OF_PIPE, event);
+    }
+    Ok(())
+}

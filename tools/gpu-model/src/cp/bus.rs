@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! What the command processors (CP and SDMA) need from the rest of the GPU, and nothing else.
+//!
+//! The model implements [`Bus`] once, over its memory hubs, interrupt ring and register file; the
+//! tests implement it over a flat memory. Nobody here knows PCI, vfio-user or page tables.
+
+pub use gcn::{Access, Fault};
+
+/// Which memory hub translates an address: each XCC (accelerator die) has one, SDMA uses MMHUB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hub {
+    /// GC hub of this XCC.
+    Gfx(u8),
+    /// MMHUB.
+    Mm,
+}
+
+/// A hub and a VMID in it: one address space. VMID 0 is the kernel's (FB window and GART).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Space {
+    /// Whose page tables.
+    pub hub: Hub,
+    /// Which of its 16.
+    pub vmid: u8,
+}
+
+/// One entry for the interrupt ring, in the words of `amdgpu_ih.h` (struct amdgpu_iv_entry).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Interrupt {
+    /// `soc15_ih_clientid.h`.
+    pub client_id: u8,
+    /// `ivsrcid/`.
+    pub source_id: u8,
+    /// Meaning depends on the client.
+    pub ring_id: u8,
+    /// VMID of the work that raised it.
+    pub vmid: u8,
+    /// VMID is of MMHUB (VMID_TYPE), not of GFX.
+    pub mmhub: bool,
+    /// Process address space id of that VMID.
+    pub pasid: u16,
+    /// Die: AIDs are multiples of 4, their XCDs follow ([`xcc_node`]).
+    pub node_id: u8,
+    /// CONTEXT_ID0 to 3.
+    pub context: [u32; 4],
+}
+
+/// NodeId of an XCC in interrupt entries (`amdgpu_irq.h` XCDn_NODEID): two XCCs per AID.
+pub const fn xcc_node(xcc: u8) -> u8 {
+    4 * (xcc / 2) + 1 + xcc % 2
+}
+
+/// What MAP_PROCESS tells the hardware of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Binding {
+    /// Process address space id.
+    pub pasid: u16,
+    /// VM_CONTEXTn_PAGE_TABLE_BASE_ADDR, flags included.
+    pub page_table_base: u64,
+    /// SH_MEM_BASES: private in 15:0, shared in 31:16.
+    pub sh_mem_bases: u32,
+    /// SH_MEM_CONFIG.
+    pub sh_mem_config: u32,
+    /// Trap handler code, byte address.
+    pub tba: u64,
+    /// Trap handler memory, byte address.
+    pub tma: u64,
+}
+
+/// The GPU around the command processors.
+///
+/// Called from several threads at once. A naturally aligned access of 4 or 8 bytes must be a single
+/// one to the memory behind it. No method may call back into [`crate::cp::Cp::doorbell`].
+pub trait Bus: Send + Sync {
+    /// Reads memory.
+    fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+
+    /// Writes memory.
+    fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault>;
+
+    /// Replaces an aligned dword atomically; returns the old one. `update` can run more than once.
+    fn update32(
+        &self,
+        space: Space,
+        address: u64,
+        update: &mut dyn FnMut(u32) -> u32,
+    ) -> Result<u32, Fault>;
+
+    /// Like [`Bus::update32`] for a quadword.
+    fn update64(
+        &self,
+        space: Space,
+        address: u64,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, Fault>;
+
+    /// Reads a register as XCC `xcc` sees it: `offset` in dwords, an XCC's own registers at XCC 0's place.
+    fn reg_read(&self, xcc: u8, offset: u32) -> u32;
+
+    /// Writes such a register.
+    fn reg_write(&self, xcc: u8, offset: u32, value: u32);
+
+    /// Puts an entry into the interrupt ring.
+    fn interrupt(&self, interrupt: Interrupt);
+
+    /// Reports an access that memory refused: fault registers and the interrupt of the hub.
+    fn fault(&self, space: Space, pasid: u16, fault: Fault);
+
+    /// Gives `vmid` of XCC `xcc`'s hub and of MMHUB to a process.
+    fn bind(&self, xcc: u8, vmid: u8, binding: &Binding);
+
+    /// Forgets the translations of a VMID (None: of all) in an XCC's hub and in MMHUB.
+    fn invalidate_tlb(&self, xcc: u8, vmid: Option<u8>);
+
+    /// The constant 100 MHz counter.
+    fn realtime(&self) -> u64;
+}
+
+/// Typed access to one address space.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// The GPU.
+    pub bus: &'a dyn Bus,
+    /// The address space.
+    pub space: Space,
+}
+
+impl View<'_> {
+    /// Reads a dword.
+    pub fn read32(&self, address: u64) -> Result<u32, Fault> {
+        let mut bytes = [0; 4];
+        self.bus.read(self.space, address, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    /// Reads a quadword.
+    pub fn read64(&self, address: u64) -> Result<u64, Fault> {
+        let mut bytes = [0; 8];
+        self.bus.read(self.space, address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Writes a dword.
+    pub fn write32(&self, address: u64, value: u32) -> Result<(), Fault> {
+        self.bus.write(self.space, address, &value.to_le_bytes())
+    }
+
+    /// Writes a quadword.
+    pub fn write64(&self, address: u64, value: u64) -> Result<(), Fault> {
+        self.bus.write(self.space, address, &value.to_le_bytes())
+    }
+
+    /// Reads `count` dwords.
+    pub fn dwords(&self, address: u64, count: usize) -> Result<Vec<u32>, Fault> {
+        let mut bytes = vec![0; count * 4];
+        self.bus.read(self.space, address, &mut bytes)?;
+        Ok(to_dwords(&bytes))
+    }
+
+    /// Writes dwords.
+    pub fn write_dwords(&self, address: u64, dwords: &[u32]) -> Result<(), Fault> {
+        let bytes: Vec<u8> = dwords
+            .iter()
+            .flat_map(|dword| dword.to_le_bytes())
+            .collect();
+        self.bus.write(self.space, address, &bytes)
+    }
+}
+
+/// Little-endian bytes as dwords; a rest of less than four bytes is left out.
+pub fn to_dwords(bytes: &[u8]) -> Vec<u32> {
+    bytes
+        .chunks_exact(4)
+        .map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
+        .collect()
+}
+
+/// Two dwords as one address or value.
+pub const fn wide(low: u32, high: u32) -> u64 {
+    low as u64 | (high as u64) << 32
+}
+
+/// How a wave of [`gcn`] sees a [`View`].
+impl gcn::Memory for View<'_> {
+    fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let refused = |fault| Fault {
+            access: Access::Fetch,
+            ..fault
+        };
+        self.bus.read(self.space, address, bytes).map_err(refused)
+    }
+
+    fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        self.bus.read(self.space, address, bytes)
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.bus.write(self.space, address, bytes)
+    }
+
+    fn update32(&mut self, address: u64, update: &mut dyn FnMut(u32) -> u32) -> Result<u32, Fault> {
+        self.bus.update32(self.space, address, update)
+    }
+
+    fn update64(&mut self, address: u64, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault> {
+        self.bus.update64(self.space, address, update)
+    }
+
+    fn realtime(&mut self) -> u64 {
+        self.bus.realtime()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn xccs_have_the_node_ids_of_the_interrupt_cookie() {
+        assert_eq!([0, 1, 2, 3].map(xcc_node), [1, 2, 5, 6]);
+    }
+}

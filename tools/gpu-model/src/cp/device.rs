@@ -1,0 +1,578 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Where the command processors meet the rest of the model: their registers as blocks of the register bus, memory and
+//! interrupts of the [`Chip`] as their [`Bus`], and their doorbells. One [`Processors`] per GPU.
+//!
+//! The chip knows the blocks, and the processors know the chip. So blocks hold the processors weakly: who
+//! owns [`Processors`] (the model) ends them, and their threads, before the chip.
+
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock, Weak};
+
+use super::bus::{Access, Binding, Bus, Fault, Hub, Interrupt, Space};
+use super::engine::{Engine as Runner, Mode};
+use super::registers::STORED_POWER_ON;
+use super::stats::Stats;
+use super::Cp;
+use crate::bus::Block;
+use crate::chip::Chip;
+use crate::engine::{DoorbellIndex, Engine, Progress};
+use crate::gmc::{self, FaultReason, Translation};
+use crate::ih;
+use crate::preset::{ip, Preset};
+use crate::registers;
+use crate::regs::{name_of, place, Key, Placed, RegisterFile, RegisterInfo, RegisterSet};
+use crate::sdma::{Sdma, ENGINE_DWORDS};
+
+registers! {
+    /// The command processor's, the shader launcher's and the shaders' registers of one XCC. Those that
+    /// [`super::registers`] does not know are only stored.
+    pub enum CpRegister from "gc/gc_9_4_3" {
+        GRBM_STATUS2 = 0 @ 0x0002;
+        GRBM_STATUS = 0 @ 0x0004;
+        GRBM_SOFT_RESET = 0 @ 0x0008;
+        GRBM_GFX_CNTL = 0 @ 0x0022;
+        CP_CPC_STATUS = 0 @ 0x0084;
+        CP_CPC_BUSY_STAT = 0 @ 0x0085;
+        CP_CPC_STALLED_STAT1 = 0 @ 0x0086;
+        CP_CPF_STATUS = 0 @ 0x0087;
+        CP_CPF_BUSY_STAT = 0 @ 0x0088;
+        CP_CPF_STALLED_STAT1 = 0 @ 0x0089;
+        CP_MEC_CNTL = 0 @ 0x008d;
+        CP_STAT = 0 @ 0x01a0;
+        CP_RB_WPTR_POLL_CNTL = 0 @ 0x01c2;
+        SQ_CONFIG = 0 @ 0x0300;
+        /// Banked by GRBM_GFX_CNTL.VMID.
+        SH_MEM_BASES = 0 @ 0x030a;
+        SQ_TIMEOUT_CONFIG = 0 @ 0x030b;
+        /// Banked by GRBM_GFX_CNTL.VMID.
+        SH_MEM_CONFIG = 0 @ 0x030d;
+        /// Banked by GRBM_GFX_CNTL.VMID: SQ_SHADER_TBA_LO, _HI, SQ_SHADER_TMA_LO, _HI.
+        SQ_SHADER_TBA_LO[4] = 0 @ 0x031c;
+        SQ_IND_INDEX = 0 @ 0x0378;
+        SQ_IND_DATA = 0 @ 0x0379;
+        SQ_CMD = 0 @ 0x037b;
+        SPI_CSQ_WF_ACTIVE_STATUS = 0 @ 0x04db;
+        SPI_CSQ_WF_ACTIVE_COUNT_0[8] = 0 @ 0x04dc;
+        CP_MEC_DOORBELL_RANGE_LOWER = 0 @ 0x105c;
+        CP_MEC_DOORBELL_RANGE_UPPER = 0 @ 0x105d;
+        CP_INT_CNTL_RING0 = 0 @ 0x106a;
+        CP_MEM_SLP_CNTL = 0 @ 0x1079;
+        CP_CPC_DEBUG = 0 @ 0x1081;
+        CP_PQ_WPTR_POLL_CNTL = 0 @ 0x1083;
+        CP_PQ_WPTR_POLL_CNTL1 = 0 @ 0x1084;
+        CP_ME1_PIPE0_INT_CNTL[4] = 0 @ 0x1085;
+        CP_IQ_WAIT_TIME1 = 0 @ 0x10af;
+        CP_IQ_WAIT_TIME2 = 0 @ 0x10b0;
+        /// Banked by GRBM_GFX_CNTL: the selected pipe's.
+        CPC_INT_CNTL = 0 @ 0x10b4;
+        CPC_INT_STATUS = 0 @ 0x10b5;
+        CP_PQ_STATUS = 0 @ 0x10b8;
+        CP_CPC_IC_BASE_LO = 0 @ 0x10b9;
+        CP_CPC_IC_BASE_HI = 0 @ 0x10ba;
+        CP_CPC_IC_BASE_CNTL = 0 @ 0x10bb;
+        SPI_WCL_PIPE_PERCENT_GFX = 0 @ 0x11c7;
+        SPI_WCL_PIPE_PERCENT_CS0[4] = 0 @ 0x11c9;
+        SPI_GDBG_PER_VMID_CNTL = 0 @ 0x11d3;
+        SPI_COMPUTE_QUEUE_RESET = 0 @ 0x11db;
+        /// Banked by GRBM_GFX_CNTL: CP_MQD_BASE_ADDR to CP_HQD_AQL_DISPATCH_ID_HI.
+        CP_MQD_BASE_ADDR[59] = 0 @ 0x1245;
+        SCRATCH_REG0[8] = 1 @ 0x2040;
+        GRBM_GFX_INDEX = 1 @ 0x2200;
+        SPI_CONFIG_CNTL = 1 @ 0x2440;
+        RLC_CP_SCHEDULERS = 1 @ 0x4caa;
+        CP_MEC_ME1_UCODE_ADDR = 1 @ 0x581a;
+        CP_MEC_ME1_UCODE_DATA = 1 @ 0x581b;
+    }
+}
+
+registers! {
+    /// All of an SDMA engine's register space; [`crate::sdma`] gives the places meaning.
+    pub enum SdmaRegister from "sdma/sdma_4_4_2" {
+        SDMA_REGISTER[0x600] = 0 @ 0x0000;
+    }
+}
+
+/// The processors, once they are there.
+type Socket = Arc<OnceLock<Weak<Processors>>>;
+
+/// An XCC's registers on the bus.
+struct CpBlock {
+    socket: Socket,
+    xcc: u8,
+    bases: Vec<u32>,
+    stored: RegisterFile<CpRegister>,
+}
+
+impl CpBlock {
+    fn processors(&self) -> Option<Arc<Processors>> {
+        self.socket.get()?.upgrade()
+    }
+
+    /// The register's dword address at XCC 0's place.
+    fn offset(key: Key) -> u32 {
+        const SEGMENTS: [u32; 2] = [0x2000, 0xa000];
+        let RegisterInfo {
+            segment,
+            offset,
+            step,
+            ..
+        } = CpRegister::TABLE[usize::from(key.row)];
+        let base = SEGMENTS.get(usize::from(segment)).copied().unwrap_or(0);
+        base + offset + u32::from(key.index) * u32::from(step)
+    }
+
+    fn restore(&self) {
+        self.stored.clear();
+        for (register, value) in STORED_POWER_ON {
+            self.stored.set(*register, *value);
+        }
+    }
+}
+
+impl Block for CpBlock {
+    fn name(&self) -> String {
+        format!("GC[{}]", self.xcc)
+    }
+
+    fn registers(&self) -> Vec<Placed> {
+        place::<CpRegister>(&self.bases)
+    }
+
+    fn register_name(&self, key: Key) -> String {
+        name_of::<CpRegister>(key)
+    }
+
+    fn read(&self, _chip: &Chip, key: Key) -> u32 {
+        let live = self
+            .processors()
+            .and_then(|it| it.cp.reg_read(self.xcc, Self::offset(key)));
+        let stored = || {
+            key.of::<CpRegister>()
+                .map_or(0, |(at, index)| self.stored.at(at, index))
+        };
+        live.unwrap_or_else(stored)
+    }
+
+    fn write(&self, _chip: &Chip, key: Key, value: u32) {
+        let Some(it) = self.processors() else {
+            return;
+        };
+        if !it.cp.reg_write(self.xcc, Self::offset(key), value) {
+            if let Some((register, index)) = key.of::<CpRegister>() {
+                self.stored.set_at(register, index, value);
+            }
+        }
+    }
+
+    fn reset(&self, _chip: &Chip) {
+        self.restore();
+    }
+}
+
+/// An SDMA engine's registers on the bus.
+struct SdmaBlock {
+    socket: Socket,
+    engine: u8,
+    bases: Vec<u32>,
+}
+
+impl Block for SdmaBlock {
+    fn name(&self) -> String {
+        format!("SDMA{}", self.engine)
+    }
+
+    fn registers(&self) -> Vec<Placed> {
+        place::<SdmaRegister>(&self.bases)
+    }
+
+    fn register_name(&self, key: Key) -> String {
+        format!("+{:#x}", key.index)
+    }
+
+    fn read(&self, _chip: &Chip, key: Key) -> u32 {
+        let it = self.socket.get().and_then(Weak::upgrade);
+        it.and_then(|it| it.sdma.reg_read(self.engine, key.index.into()))
+            .unwrap_or(0)
+    }
+
+    fn write(&self, _chip: &Chip, key: Key, value: u32) {
+        if let Some(it) = self.socket.get().and_then(Weak::upgrade) {
+            it.sdma.reg_write(self.engine, key.index.into(), value);
+        }
+    }
+
+    fn reset(&self, _chip: &Chip) {}
+}
+
+/// The blocks, to be put on the bus before there is a chip.
+pub struct Sockets {
+    socket: Socket,
+    /// For the bus.
+    pub blocks: Vec<Arc<dyn Block>>,
+}
+
+/// Makes the blocks.
+pub fn sockets(preset: &Preset) -> Sockets {
+    let socket = Socket::default();
+    let mut blocks: Vec<Arc<dyn Block>> = Vec::new();
+    for xcc in 0..preset.xccs {
+        let bases = preset.bases(ip::GC, xcc).to_vec();
+        let block = CpBlock {
+            socket: socket.clone(),
+            xcc,
+            bases,
+            stored: RegisterFile::new(),
+        };
+        block.restore();
+        blocks.push(Arc::new(block));
+    }
+    for engine in 0..preset.sdma_engines {
+        let bases = preset.bases(ip::SDMA0, engine).to_vec();
+        blocks.push(Arc::new(SdmaBlock {
+            socket: socket.clone(),
+            engine,
+            bases,
+        }));
+    }
+    Sockets { socket, blocks }
+}
+
+/// Host threads that run queues.
+const THREADS: usize = 2;
+
+/// The command processor and the SDMA engines of a GPU.
+pub struct Processors {
+    cp: Cp,
+    sdma: Arc<Sdma>,
+    runner: Arc<Runner>,
+    stats: Arc<Stats>,
+}
+
+impl Processors {
+    /// Starts them on `chip`, whose bus has the blocks of `sockets`.
+    pub fn start(chip: Arc<Chip>, sockets: &Sockets, synchronous: bool) -> Arc<Self> {
+        let (xccs, engines) = (chip.preset.xccs, chip.preset.sdma_engines);
+        let mode = if synchronous {
+            Mode::Sync
+        } else {
+            Mode::Threads(THREADS)
+        };
+        let bus: Arc<dyn Bus> = Arc::new(GpuBus { chip });
+        let runner = Arc::new(Runner::new(mode));
+        let stats = Arc::new(Stats::default());
+        let sdma = Arc::new(Sdma::new(
+            bus.clone(),
+            runner.clone(),
+            stats.clone(),
+            engines,
+        ));
+        let cp = Cp::new(bus, runner.clone(), sdma.clone(), stats.clone(), xccs);
+        let it = Arc::new(Processors {
+            cp,
+            sdma,
+            runner,
+            stats,
+        });
+        // Only one chip is ever made with these sockets: the first one stays.
+        let _ = sockets.socket.set(Arc::downgrade(&it));
+        it
+    }
+
+    /// What software asked for and the processors do not (fully) do, one line each.
+    pub fn burndown(&self) -> String {
+        self.stats
+            .all()
+            .iter()
+            .map(|(name, count)| format!("{count} {name}\n"))
+            .collect()
+    }
+}
+
+impl Drop for Processors {
+    fn drop(&mut self) {
+        self.sdma.reset(None);
+        self.runner.stop();
+    }
+}
+
+impl Engine for Processors {
+    fn name(&self) -> String {
+        "CP and SDMA".into()
+    }
+
+    fn doorbell(&self, _chip: &Chip, index: DoorbellIndex, value: u64) -> bool {
+        let offset = u64::from(index.0) * 4;
+        self.sdma.doorbell(offset, value, 8) || self.cp.doorbell(offset, value, 8)
+    }
+
+    /// Queues run on threads of their own, or, in synchronous mode, here.
+    fn step(&self, _chip: &Chip) -> Progress {
+        self.runner.poll();
+        if self.runner.is_synchronous() && !self.runner.is_idle() {
+            Progress::Polling
+        } else {
+            Progress::Idle
+        }
+    }
+
+    fn reset(&self, _chip: &Chip) {
+        self.cp.reset();
+        self.sdma.reset(None);
+    }
+}
+
+/// Pages whose translation a thread remembers.
+const TLB_ENTRIES: usize = 1024;
+
+/// A remembered translation of a 4 KiB page.
+#[derive(Clone, Copy)]
+struct TlbEntry {
+    chip: usize,
+    space: Space,
+    page: u64,
+    generation: u64,
+    translation: Translation,
+}
+
+thread_local! {
+    static TLB: RefCell<Vec<Option<TlbEntry>>> = RefCell::new(vec![None; TLB_ENTRIES]);
+}
+
+/// The chip as the processors see it.
+struct GpuBus {
+    chip: Arc<Chip>,
+}
+
+/// What becomes of an access that does not translate.
+type Refusal = gmc::Fault;
+
+impl GpuBus {
+    const PAGE: u64 = 0x1000;
+
+    fn hub(space: Space) -> gmc::Hub {
+        match space.hub {
+            Hub::Gfx(xcc) => gmc::Hub::Gc(xcc),
+            Hub::Mm => gmc::Hub::Mm,
+        }
+    }
+
+    /// Where `address` leads, with the bytes left in its page.
+    fn page(
+        &self,
+        space: Space,
+        address: u64,
+        access: gmc::Access,
+    ) -> Result<Translation, Refusal> {
+        let page = (address & 0xffff_ffff_ffff) / Self::PAGE;
+        let chip = Arc::as_ptr(&self.chip) as usize;
+        let generation = self.chip.gmc.generation();
+        let slot = (page as usize ^ usize::from(space.vmid) << 6) % TLB_ENTRIES;
+        let known = TLB.with_borrow(|tlb| tlb[slot]).filter(|it| {
+            (it.chip, it.space, it.page, it.generation) == (chip, space, page, generation)
+        });
+        let mut found = match known {
+            Some(entry) => entry.translation,
+            None => {
+                let gmc = &self.chip.gmc;
+                let start = page * Self::PAGE;
+                let translation = gmc
+                    .translate(&self.chip, Self::hub(space), space.vmid, start, access)
+                    .map_err(|refusal| Refusal {
+                        va: address,
+                        ..refusal
+                    })?;
+                let entry = TlbEntry {
+                    chip,
+                    space,
+                    page,
+                    generation,
+                    translation,
+                };
+                TLB.with_borrow_mut(|tlb| tlb[slot] = Some(entry));
+                translation
+            }
+        };
+        let allowed = match access {
+            gmc::Access::Read => found.readable,
+            gmc::Access::Write => found.writable,
+            gmc::Access::Execute => found.executable,
+        };
+        if !allowed {
+            return Err(self.refusal(space, address, access, FaultReason::Permission));
+        }
+        found.at.address += address % Self::PAGE;
+        found.length = Self::PAGE - address % Self::PAGE;
+        Ok(found)
+    }
+
+    fn refusal(&self, space: Space, va: u64, access: gmc::Access, reason: FaultReason) -> Refusal {
+        Refusal {
+            hub: Self::hub(space),
+            vmid: space.vmid,
+            va,
+            access,
+            reason,
+        }
+    }
+}
+
+const fn read_fault(address: u64) -> Fault {
+    Fault {
+        address,
+        access: Access::Read,
+    }
+}
+
+const fn write_fault(address: u64) -> Fault {
+    Fault {
+        address,
+        access: Access::Write,
+    }
+}
+
+impl Bus for GpuBus {
+    fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let (mut address, mut left) = (address, bytes);
+        while !left.is_empty() {
+            let page = self
+                .page(space, address, gmc::Access::Read)
+                .map_err(|_| read_fault(address))?;
+            let (now, rest) = left.split_at_mut(left.len().min(page.length as usize));
+            self.chip
+                .read(page.at, now)
+                .map_err(|_| read_fault(address))?;
+            address = address.wrapping_add(now.len() as u64);
+            left = rest;
+        }
+        Ok(())
+    }
+
+    fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let (mut address, mut left) = (address, bytes);
+        while !left.is_empty() {
+            let page = self
+                .page(space, address, gmc::Access::Write)
+                .map_err(|_| write_fault(address))?;
+            let (now, rest) = left.split_at(left.len().min(page.length as usize));
+            self.chip
+                .write(page.at, now)
+                .map_err(|_| write_fault(address))?;
+            address = address.wrapping_add(now.len() as u64);
+            left = rest;
+        }
+        Ok(())
+    }
+
+    fn update32(
+        &self,
+        space: Space,
+        address: u64,
+        update: &mut dyn FnMut(u32) -> u32,
+    ) -> Result<u32, Fault> {
+        let fault = || Fault {
+            address,
+            access: Access::Atomic,
+        };
+        let page = self
+            .page(space, address & !3, gmc::Access::Write)
+            .map_err(|_| fault())?;
+        self.chip
+            .memory(page.at.space)
+            .update32(page.at.address, update)
+            .map_err(|_| fault())
+    }
+
+    fn update64(
+        &self,
+        space: Space,
+        address: u64,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, Fault> {
+        let fault = || Fault {
+            address,
+            access: Access::Atomic,
+        };
+        let page = self
+            .page(space, address & !7, gmc::Access::Write)
+            .map_err(|_| fault())?;
+        self.chip
+            .memory(page.at.space)
+            .update64(page.at.address, update)
+            .map_err(|_| fault())
+    }
+
+    fn reg_read(&self, xcc: u8, offset: u32) -> u32 {
+        self.chip.bus.read(&self.chip, self.register(xcc, offset))
+    }
+
+    fn reg_write(&self, xcc: u8, offset: u32, value: u32) {
+        self.chip
+            .bus
+            .write(&self.chip, self.register(xcc, offset), value);
+    }
+
+    fn interrupt(&self, interrupt: Interrupt) {
+        let Interrupt {
+            client_id,
+            source_id,
+            ring_id,
+            vmid,
+            mmhub,
+            pasid,
+            node_id,
+            context,
+        } = interrupt;
+        let entry = ih::Interrupt {
+            client: client_id,
+            source: source_id,
+            ring_id,
+            vmid,
+            from_mm: mmhub,
+            pasid: Some(pasid),
+            node: node_id,
+            data: context,
+        };
+        self.chip.ih.push(&self.chip, entry);
+    }
+
+    fn fault(&self, space: Space, _pasid: u16, fault: Fault) {
+        let access = match fault.access {
+            Access::Fetch => gmc::Access::Execute,
+            Access::Read => gmc::Access::Read,
+            Access::Write | Access::Atomic => gmc::Access::Write,
+        };
+        // Ask again for the reason; what translates now failed at the memory behind it.
+        let asked = self.page(space, fault.address, access).err();
+        let refusal =
+            asked.unwrap_or_else(|| self.refusal(space, fault.address, access, FaultReason::Bus));
+        self.chip.gmc.report(&self.chip, &refusal);
+    }
+
+    fn bind(&self, _xcc: u8, vmid: u8, binding: &Binding) {
+        self.chip
+            .bind_vmid(vmid, binding.pasid, binding.page_table_base);
+    }
+
+    fn invalidate_tlb(&self, _xcc: u8, _vmid: Option<u8>) {
+        self.chip.gmc.invalidate();
+    }
+
+    fn realtime(&self) -> u64 {
+        self.chip.clock.ticks()
+    }
+}
+
+impl GpuBus {
+    /// The absolute place of a register that packets name as XCC 0 has it (amdgpu: XCC_REG_RANGE_0 and _1).
+    fn register(&self, xcc: u8, offset: u32) -> u64 {
+        let local = matches!(offset, 0x2000..0x3400 | 0xa000..0x1_0000);
+        let window = if local {
+            self.chip.preset.base(ip::GC, xcc, 0) & !0xffff
+        } else {
+            0
+        };
+        u64::from(window | offset)
+    }
+}
+
+const _: () = assert!(ENGINE_DWORDS == 0x600);

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Who runs the queues: a few host threads, or the caller itself in synchronous mode. One [`Engine`] per GPU.
+//!
+//! A queue is a [`Job`]: it is stepped for a bounded slice, over and over, until it says it is idle;
+//! a blocked one (it polls memory) is stepped again after a growing pause. Ringing a doorbell wakes it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is more to do now.
+    Busy,
+    /// It waits for memory to change.
+    Blocked,
+    /// Nothing to do until somebody wakes it.
+    Idle,
+}
+
+/// Something to run, a slice of a few milliseconds at most at a time.
+pub trait Job: Send + Sync {
+    /// Runs one slice.
+    fn step(&self) -> Progress;
+}
+
+/// How jobs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// On the thread that calls [`Engine::poll`].
+    Sync,
+    /// On this many host threads.
+    Threads(usize),
+}
+
+/// Steps that one poll may take in synchronous mode before it returns.
+const SYNC_STEPS: usize = 256;
+/// First and longest pause of a blocked job.
+const POLL_MIN: Duration = Duration::from_micros(20);
+const POLL_MAX: Duration = Duration::from_millis(2);
+
+const IDLE: u8 = 0;
+const QUEUED: u8 = 1;
+const RUNNING: u8 = 2;
+const AGAIN: u8 = 3;
+
+/// A job with its place in the engine.
+pub struct Task {
+    job: Arc<dyn Job>,
+    /// Read and written under the lock of [`Lists`] only.
+    state: AtomicU8,
+}
+
+impl Task {
+    /// Wraps a job.
+    pub fn new(job: Arc<dyn Job>) -> Arc<Self> {
+        Arc::new(Task {
+            job,
+            state: AtomicU8::new(IDLE),
+        })
+    }
+}
+
+struct Paused {
+    task: Arc<Task>,
+    until: Instant,
+    pause: Duration,
+}
+
+#[derive(Default)]
+struct Lists {
+    ready: VecDeque<(Arc<Task>, Duration)>,
+    paused: Vec<Paused>,
+    stop: bool,
+}
+
+impl Lists {
+    fn pop(&mut self) -> Option<(Arc<Task>, Duration)> {
+        let ready = self.ready.pop_front()?;
+        ready.0.state.store(RUNNING, Ordering::Relaxed);
+        Some(ready)
+    }
+
+    fn unpause(&mut self, now: Instant) {
+        while let Some(at) = self.paused.iter().position(|paused| paused.until <= now) {
+            let paused = self.paused.swap_remove(at);
+            self.ready.push_back((paused.task, paused.pause));
+        }
+    }
+}
+
+#[derive(Default)]
+struct Inner {
+    lists: Mutex<Lists>,
+    wake: Condvar,
+}
+
+/// The threads (if any) and what they have to do. Dropping it joins them.
+pub struct Engine {
+    inner: Arc<Inner>,
+    mode: Mode,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Starts the threads.
+    pub fn new(mode: Mode) -> Self {
+        let inner = Arc::new(Inner::default());
+        let count = match mode {
+            Mode::Sync => 0,
+            Mode::Threads(count) => count.max(1),
+        };
+        let threads: Vec<_> = (0..count)
+            .filter_map(|index| {
+                let inner = inner.clone();
+                let name = format!("gpu-engine-{index}");
+                std::thread::Builder::new()
+                    .name(name)
+                    .spawn(move || inner.run())
+                    .ok()
+            })
+            .collect();
+        Engine {
+            inner,
+            mode,
+            threads: Mutex::new(threads),
+        }
+    }
+
+    /// Makes sure that `task` is stepped (again). In synchronous mode somebody must call [`Engine::poll`], who holds
+    /// no lock: a job may want any.
+    pub fn wake(&self, task: &Arc<Task>) {
+        self.inner.enqueue(task);
+    }
+
+    /// Synchronous mode: steps what can run, until nothing can or a limit is reached.
+    pub fn poll(&self) {
+        if self.mode != Mode::Sync {
+            return;
+        }
+        self.inner.unpause_all();
+        for _ in 0..SYNC_STEPS {
+            let Some((task, pause)) = self.inner.lock().pop() else {
+                return;
+            };
+            self.inner.step(task, pause);
+        }
+    }
+
+    /// Whether the caller runs the jobs.
+    pub fn is_synchronous(&self) -> bool {
+        self.mode == Mode::Sync
+    }
+
+    /// Ends the threads after the slices they run.
+    pub fn stop(&self) {
+        self.inner.lock().stop = true;
+        self.inner.wake.notify_all();
+        for thread in super::lock(&self.threads).drain(..) {
+            let _ = thread.join();
+        }
+        // Jobs hold what they run on: part them.
+        let lists = std::mem::take(&mut *self.inner.lock());
+        self.inner.lock().stop = true;
+        drop(lists);
+    }
+
+    /// Whether nothing is queued or paused.
+    pub fn is_idle(&self) -> bool {
+        let lists = self.inner.lock();
+        lists.ready.is_empty() && lists.paused.is_empty()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Lists> {
+        self.lists
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    fn enqueue(&self, task: &Arc<Task>) {
+        let mut lists = self.lock();
+        match task.state.load(Ordering::Relaxed) {
+            IDLE => {
+                task.state.store(QUEUED, Ordering::Relaxed);
+                lists.ready.push_back((task.clone(), POLL_MIN));
+            }
+            RUNNING => task.state.store(AGAIN, Ordering::Relaxed),
+            _ => {
+                if let Some(at) = lists.paused.iter().position(|p| Arc::ptr_eq(&p.task, task)) {
+                    let paused = lists.paused.swap_remove(at);
+                    lists.ready.push_back((paused.task, POLL_MIN));
+                }
+            }
+        }
+        self.wake.notify_one();
+    }
+
+    fn unpause_all(&self) {
+        let mut lists = self.lock();
+        for paused in std::mem::take(&mut lists.paused) {
+            lists.ready.push_back((paused.task, paused.pause));
+        }
+    }
+
+    fn run(&self) {
+        while let Some((task, pause)) = self.next() {
+            self.step(task, pause);
+        }
+    }
+
+    fn next(&self) -> Option<(Arc<Task>, Duration)> {
+        let mut lists = self.lock();
+        loop {
+            if lists.stop {
+                return None;
+            }
+            let now = Instant::now();
+            lists.unpause(now);
+            if let Some(ready) = lists.pop() {
+                return Some(ready);
+            }
+            let until = lists.paused.iter().map(|paused| paused.until).min();
+            // TIMEOUT: until the next paused job is due, or a second to stay robust against lost wake-ups.
+            let timeout = until.map_or(Duration::from_secs(1), |until| until - now);
+            lists = match self.wake.wait_timeout(lists, timeout) {
+                Ok((lists, _)) => lists,
+                Err(poison) => poison.into_inner().0,
+            };
+        }
+    }
+
+    fn step(&self, task: Arc<Task>, pause: Duration) {
+        let progress = task.job.step();
+        let mut lists = self.lock();
+        let woken = task.state.swap(QUEUED, Ordering::Relaxed) == AGAIN;
+        match progress {
+            Progress::Busy => lists.ready.push_back((task, POLL_MIN)),
+            _ if woken => lists.ready.push_back((task, POLL_MIN)),
+            Progress::Blocked => lists.paused.push(Paused {
+                task,
+                until: Instant::now() + pause,
+                pause: (pause * 2).min(POLL_MAX),
+            }),
+            Progress::Idle => task.state.store(IDLE, Ordering::Relaxed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    struct Count {
+        left: AtomicUsize,
+        steps: AtomicUsize,
+    }
+
+    impl Job for Count {
+        fn step(&self) -> Progress {
+            self.steps.fetch_add(1, Ordering::SeqCst);
+            let more = |left: usize| left.checked_sub(1);
+            match self
+                .left
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
+            {
+                Ok(left) if left % 2 == 0 => Progress::Busy,
+                Ok(_) => Progress::Blocked,
+                Err(_) => Progress::Idle,
+            }
+        }
+    }
+
+    fn count(left: usize) -> (Arc<Count>, Arc<Task>) {
+        let job = Arc::new(Count {
+            left: left.into(),
+            steps: 0.into(),
+        });
+        (job.clone(), Task::new(job))
+    }
+
+    #[test]
+    fn threads_run_a_job_to_its_end() {
+        let engine = Engine::new(Mode::Threads(2));
+        let (job, task) = count(100);
+        engine.wake(&task);
+        let start = Instant::now();
+        while job.left.load(Ordering::SeqCst) > 0 && start.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(job.left.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn synchronous_mode_runs_in_poll_and_looks_at_the_blocked() {
+        let engine = Engine::new(Mode::Sync);
+        let (job, task) = count(2);
+        engine.wake(&task);
+        engine.poll();
+        assert_eq!(job.steps.load(Ordering::SeqCst), 2);
+        assert!(!engine.is_idle());
+        engine.poll();
+        assert_eq!(job.steps.load(Ordering::SeqCst), 3);
+        assert!(engine.is_idle());
+    }
+}

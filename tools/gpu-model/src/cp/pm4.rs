@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Executing PM4 packets: of a ring and of indirect buffers (IBs), also those that AQL packets point to.
+//!
+//! In order and one at a time: a dispatch runs to its end before the next packet, so an end-of-pipe event finds
+//! nothing to wait for. A packet that must wait (WAIT_REG_MEM) leaves everything as it is and is tried again.
+
+mod memory;
+mod shader;
+pub use shader::scratch_ring;
+
+use super::bus::{Fault, Space, View};
+use super::engine::Progress;
+use super::launch::{Launch, State};
+use super::packet::{self, field, op, Header};
+use super::queue::{Body, Ib, Kind, Queue};
+use super::sched;
+
+/// Packets of one slice.
+const SLICE_PACKETS: usize = 1024;
+/// Nested indirect buffers: IB1 and IB2 of the hardware, and what an AQL packet adds.
+const IB_DEPTH: usize = 3;
+
+/// What a packet came to.
+pub enum Flow {
+    /// Done; the next one.
+    Next,
+    /// Not yet; try again later.
+    Wait,
+    /// Done; skip this many dwords after it.
+    Skip(u64),
+    /// Go into an indirect buffer.
+    Call(Ib),
+    /// Leave this indirect buffer for another.
+    Chain(Ib),
+    /// Run a kernel.
+    Launch(Box<Launch>),
+    /// The queue cannot go on.
+    Hang(String),
+}
+
+/// A packet's answer, or the memory that refused.
+pub type Outcome = Result<Flow, Fault>;
+
+/// Where packets come from and what they may do.
+#[derive(Clone, Copy)]
+pub struct Source {
+    /// Whose memory they access.
+    pub space: Space,
+    /// Whether they may write registers.
+    pub privileged: bool,
+    /// Whether it is an indirect buffer.
+    pub in_ib: bool,
+}
+
+/// One packet at its execution.
+pub struct Cx<'a> {
+    /// The queue.
+    pub queue: &'a Queue,
+    /// Its state.
+    pub body: &'a mut Body,
+    /// Where the packet is from.
+    pub source: Source,
+}
+
+impl Cx<'_> {
+    /// The memory that the packet's addresses mean.
+    pub fn view(&self) -> View<'_> {
+        View {
+            bus: &*self.queue.shared.bus,
+            space: self.source.space,
+        }
+    }
+
+    fn reg_read(&self, offset: u32) -> u32 {
+        self.queue.shared.bus.reg_read(self.queue.slot.xcc, offset)
+    }
+
+    /// Writes a register if the packet may; otherwise raises the privileged register interrupt.
+    fn reg_write(&self, offset: u32, value: u32) {
+        if self.source.privileged || is_open_register(offset) {
+            self.queue.shared.reg_write(self.queue.slot, offset, value);
+        } else {
+            self.queue.shared.stats.count("CP_PRIV_REG_FAULT");
+            tracing::warn!(slot = ?self.queue.slot, offset, value, "register write refused");
+            self.queue
+                .shared
+                .raise_error(self.queue, super::SOURCE_PRIV_REG, 0);
+        }
+    }
+}
+
+/// Registers that unprivileged packets may write: UCONFIG space (perf counters, scratch) and the HDP flush.
+const fn is_open_register(offset: u32) -> bool {
+    matches!(offset, 0xc000..=0xffff | super::reg::GPU_HDP_FLUSH_REQ)
+}
+
+/// Runs a slice of a PM4 queue.
+pub fn step(queue: &Queue, body: &mut Body) -> Progress {
+    for _ in 0..SLICE_PACKETS {
+        if body.flight.hung.is_some() {
+            return Progress::Idle;
+        }
+        if let Some(progress) = step_flight(queue, body) {
+            return progress;
+        }
+        let advance = std::mem::take(&mut body.flight.advance);
+        if advance != 0 {
+            let rptr = (body.rptr + advance) % queue.hqd.ring_dwords();
+            queue.advance(body, rptr);
+        }
+        if queue.should_stop() {
+            return Progress::Busy;
+        }
+        match ring_packet(queue, body) {
+            Ok(None) => return Progress::Idle,
+            Ok(Some(true)) => {}
+            Ok(Some(false)) => return Progress::Blocked,
+            Err(fault) => queue.fault(body, fault),
+        }
+    }
+    Progress::Busy
+}
+
+/// Goes on with the dispatch and the indirect buffers in flight. None: there are none (any more).
+pub fn step_flight(queue: &Queue, body: &mut Body) -> Option<Progress> {
+    for _ in 0..SLICE_PACKETS {
+        if body.flight.hung.is_some() {
+            return Some(Progress::Idle);
+        }
+        if let Some(progress) = step_launch(queue, body) {
+            return Some(progress);
+        }
+        let ib = *body.flight.ibs.last()?;
+        if queue.should_stop() {
+            return Some(Progress::Busy);
+        }
+        if ib.at >= ib.dwords {
+            body.flight.ibs.pop();
+            continue;
+        }
+        match ib_packet(queue, body, ib) {
+            Ok(true) => {}
+            Ok(false) => return Some(Progress::Blocked),
+            Err(fault) => queue.fault(body, fault),
+        }
+    }
+    Some(Progress::Busy)
+}
+
+/// Goes on with the dispatch in flight. None: there is none (any more).
+fn step_launch(queue: &Queue, body: &mut Body) -> Option<Progress> {
+    let mut launch = body.flight.launch.take()?;
+    let state = launch.step(queue, &mut body.code);
+    match state {
+        State::Done => return None,
+        State::Hung(why) => body.flight.hung = Some(why),
+        State::Running => {}
+    }
+    body.flight.launch = Some(launch);
+    Some(if body.flight.hung.is_some() {
+        Progress::Idle
+    } else {
+        Progress::Busy
+    })
+}
+
+/// Executes the ring's next packet. None: the ring is empty. False: it waits.
+fn ring_packet(queue: &Queue, body: &mut Body) -> Result<Option<bool>, Fault> {
+    let size = queue.hqd.ring_dwords();
+    let pending = queue.wptr().wrapping_sub(body.rptr) % size;
+    if pending == 0 {
+        return Ok(None);
+    }
+    let header = ring_dwords(queue, body.rptr, 1)?[0];
+    let source = Source {
+        space: queue.space,
+        privileged: queue.hqd.is_privileged(),
+        in_ib: false,
+    };
+    let (take, dwords) = match Header::decode(header) {
+        // A packet beyond the write pointer is not complete yet.
+        Header::Type3 { body: count, .. } if count as u64 >= pending => return Ok(None),
+        Header::Type3 { body: count, .. } => (
+            1 + count as u64,
+            ring_dwords(queue, body.rptr + 1, count as u64)?,
+        ),
+        _ => (1, Vec::new()),
+    };
+    let flow = execute(
+        Cx {
+            queue,
+            body,
+            source,
+        },
+        header,
+        &dwords,
+    )?;
+    let skip = |more: u64| (take + more).min(pending);
+    body.flight.advance = match flow {
+        Flow::Wait => return Ok(Some(false)),
+        Flow::Skip(more) => skip(more),
+        _ => take,
+    };
+    follow(body, flow);
+    Ok(Some(true))
+}
+
+fn ring_dwords(queue: &Queue, from: u64, count: u64) -> Result<Vec<u32>, Fault> {
+    let size = queue.hqd.ring_dwords();
+    let from = from % size;
+    let first = count.min(size - from);
+    let base = queue.hqd.ring_base();
+    let mut dwords = queue.view().dwords(base + 4 * from, first as usize)?;
+    if first < count {
+        dwords.extend(queue.view().dwords(base, (count - first) as usize)?);
+    }
+    Ok(dwords)
+}
+
+/// Executes the next packet of the innermost indirect buffer. False: it waits.
+fn ib_packet(queue: &Queue, body: &mut Body, ib: Ib) -> Result<bool, Fault> {
+    let view = View {
+        bus: &*queue.shared.bus,
+        space: ib.space,
+    };
+    let at = |dword: u64| ib.address + 4 * dword;
+    let header = view.read32(at(ib.at))?;
+    let left = ib.dwords - ib.at - 1;
+    let count = match Header::decode(header) {
+        Header::Type3 { body, .. } => body as u64,
+        _ => 0,
+    };
+    if count > left {
+        body.flight.hung = Some(format!(
+            "packet {header:#x} reaches beyond its indirect buffer"
+        ));
+        return Ok(true);
+    }
+    let dwords = view.dwords(at(ib.at + 1), count as usize)?;
+    let source = Source {
+        space: ib.space,
+        privileged: ib.privileged,
+        in_ib: true,
+    };
+    let flow = execute(
+        Cx {
+            queue,
+            body,
+            source,
+        },
+        header,
+        &dwords,
+    )?;
+    let more = match flow {
+        Flow::Wait => return Ok(false),
+        Flow::Skip(more) => more,
+        _ => 0,
+    };
+    if let Some(ib) = body.flight.ibs.last_mut() {
+        ib.at = (ib.at + 1 + count + more).min(ib.dwords);
+    }
+    follow(body, flow);
+    Ok(true)
+}
+
+/// Does what a packet asked for after it.
+fn follow(body: &mut Body, flow: Flow) {
+    match flow {
+        Flow::Call(ib) if body.flight.ibs.len() < IB_DEPTH => body.flight.ibs.push(ib),
+        Flow::Call(_) => body.flight.hung = Some("indirect buffers nested too deeply".into()),
+        Flow::Chain(ib) => {
+            body.flight.ibs.pop();
+            body.flight.ibs.push(ib);
+        }
+        Flow::Launch(launch) => body.flight.launch = Some(launch),
+        Flow::Hang(why) => body.flight.hung = Some(why),
+        Flow::Next | Flow::Wait | Flow::Skip(_) => {}
+    }
+}
+
+/// Executes one packet.
+pub fn execute(mut cx: Cx<'_>, header: u32, body: &[u32]) -> Outcome {
+    let Header::Type3 { op, .. } = Header::decode(header) else {
+        return Ok(match Header::decode(header) {
+            Header::Type2 => Flow::Next,
+            _ => bad_opcode(&cx, header),
+        });
+    };
+    let Some(body) = checked(op, body) else {
+        tracing::warn!(slot = ?cx.queue.slot, header, "packet too short");
+        return Ok(bad_opcode(&cx, header));
+    };
+    let flow = match op {
+        op::NOP | op::CLEAR_STATE | op::PFP_SYNC_ME | op::EVENT_WRITE | op::FRAME_CONTROL => {
+            Flow::Next
+        }
+        op::WRITE_DATA => memory::write_data(&cx, body)?,
+        op::COPY_DATA => memory::copy_data(&cx, body)?,
+        op::WAIT_REG_MEM => memory::wait_reg_mem(&cx, body, false)?,
+        op::WAIT_REG_MEM64 => memory::wait_reg_mem(&cx, body, true)?,
+        op::RELEASE_MEM => memory::release_mem(&cx, body)?,
+        op::ATOMIC_MEM => memory::atomic_mem(&cx, body)?,
+        op::DMA_DATA => memory::dma_data(&cx, body)?,
+        op::COND_EXEC => memory::cond_exec(&cx, body)?,
+        op::PRED_EXEC => pred_exec(&cx, body),
+        op::ACQUIRE_MEM => {
+            cx.body.code.invalidate();
+            Flow::Next
+        }
+        op::INDIRECT_BUFFER => indirect_buffer(&cx, body),
+        op::SET_UCONFIG_REG => set_registers(&cx, 0xc000, body),
+        // Both spellings are in use: relative to the space, and absolute (gfx_v9_4_3_ring_emit_ib_compute).
+        op::SET_CONFIG_REG => set_registers(&cx, 0x2000, body),
+        op::SET_SH_REG => shader::set_sh_reg(&mut cx, body),
+        op::DISPATCH_DIRECT => shader::dispatch(&mut cx, [body[0], body[1], body[2], body[3]]),
+        op::DISPATCH_INDIRECT => shader::dispatch_indirect(&mut cx, body)?,
+        op::SET_RESOURCES..=op::RUN_LIST | op::INVALIDATE_TLBS | op::RUN_CLEANER_SHADER => {
+            return scheduler(&mut cx, op, body);
+        }
+        _ => bad_opcode(&cx, header),
+    };
+    Ok(flow)
+}
+
+/// Packet bodies are at least as long as their layout says: checked here, so that no reader can index beyond.
+fn checked(op: u8, body: &[u32]) -> Option<&[u32]> {
+    let least = match op {
+        op::DISPATCH_DIRECT | op::COND_EXEC => 4,
+        op::COPY_DATA | op::ACQUIRE_MEM | op::UNMAP_QUEUES => 5,
+        op::WAIT_REG_MEM | op::DMA_DATA | op::MAP_QUEUES | op::QUERY_STATUS => 6,
+        op::RELEASE_MEM | op::SET_RESOURCES => 7,
+        op::ATOMIC_MEM | op::WAIT_REG_MEM64 => 8,
+        op::INDIRECT_BUFFER | op::RUN_LIST | op::WRITE_DATA => 3,
+        op::SET_UCONFIG_REG | op::SET_CONFIG_REG | op::SET_SH_REG | op::DISPATCH_INDIRECT => 2,
+        op::PRED_EXEC | op::INVALIDATE_TLBS => 1,
+        op::MAP_PROCESS => 13,
+        _ => 0,
+    };
+    (body.len() >= least).then_some(body)
+}
+
+fn bad_opcode(cx: &Cx<'_>, header: u32) -> Flow {
+    let opcode = (header >> 8) as u8;
+    let known = if header >> 30 == 3 {
+        packet::name(opcode)
+    } else {
+        None
+    };
+    match known {
+        Some(name) => tracing::warn!(slot = ?cx.queue.slot, name, "PM4 packet not modelled"),
+        None => tracing::warn!(slot = ?cx.queue.slot, header, "illegal PM4 packet"),
+    }
+    cx.queue
+        .shared
+        .stats
+        .count(known.unwrap_or("illegal PM4 opcode"));
+    if known.is_some() {
+        return Flow::Next;
+    }
+    cx.queue.shared.raise_error(
+        cx.queue,
+        super::SOURCE_BAD_OPCODE,
+        cx.queue.hqd.doorbell() & 0x3ff,
+    );
+    Flow::Next
+}
+
+/// INDIRECT_BUFFER: base low, base high, size 19:0, CHAIN 20, VALID 23, VMID 27:24.
+fn indirect_buffer(cx: &Cx<'_>, body: &[u32]) -> Flow {
+    let control = body[2];
+    let vmid = field(control, 24, 4) as u8;
+    // The kernel's rings choose the VMID of each buffer; a user's queue has its own only.
+    let chooses = cx.source.privileged && !cx.source.in_ib && vmid != 0;
+    let space = if chooses {
+        Space {
+            vmid,
+            ..cx.source.space
+        }
+    } else {
+        cx.source.space
+    };
+    let ib = Ib {
+        space,
+        address: super::bus::wide(body[0], body[1]) & !3,
+        dwords: u64::from(field(control, 0, 20)),
+        at: 0,
+        privileged: cx.source.privileged && !chooses,
+    };
+    match (field(control, 20, 1) != 0, cx.source.in_ib) {
+        (true, true) => Flow::Chain(ib),
+        _ => Flow::Call(ib),
+    }
+}
+
+/// PRED_EXEC: the next EXEC_COUNT dwords are for the XCCs in VIRTUAL_XCC_ID_SELECT only.
+fn pred_exec(cx: &Cx<'_>, body: &[u32]) -> Flow {
+    let logical = cx.body.sh[super::mqd::dw::COMPUTE_CURRENT_LOGIC_XCC_ID - 1];
+    if field(body[0], 24, 8) >> logical.min(7) & 1 != 0 {
+        Flow::Next
+    } else {
+        Flow::Skip(u64::from(field(body[0], 0, 14)))
+    }
+}
+
+fn set_registers(cx: &Cx<'_>, base: u32, body: &[u32]) -> Flow {
+    let offset = body[0] & 0xffff;
+    let first = if base == 0x2000 && offset >= base {
+        offset
+    } else {
+        base + offset
+    };
+    for (register, value) in (first..).zip(&body[1..]) {
+        cx.reg_write(register, *value);
+    }
+    Flow::Next
+}
+
+/// Packets of the scheduling queues; other queues may not send them.
+fn scheduler(cx: &mut Cx<'_>, op: u8, body: &[u32]) -> Outcome {
+    let name = packet::name(op).unwrap_or_default();
+    if !matches!(cx.queue.kind, Kind::Kiq | Kind::Hiq) {
+        if op == op::RUN_CLEANER_SHADER && cx.source.privileged {
+            // Clears LDS and registers: the model's waves find theirs cleared.
+            return Ok(Flow::Next);
+        }
+        cx.queue
+            .shared
+            .stats
+            .count("scheduler packet outside KIQ and HIQ");
+        tracing::warn!(slot = ?cx.queue.slot, name, "scheduler packet refused");
+        cx.queue
+            .shared
+            .raise_error(cx.queue, super::SOURCE_BAD_OPCODE, 0);
+        return Ok(Flow::Next);
+    }
+    sched::execute(cx, op, body)
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! PM4 packets that set up and start kernels: COMPUTE_* registers and DISPATCH_*. A kernel's launch is made here.
+
+use super::{Cx, Flow, Outcome};
+use crate::cp::bus::wide;
+use crate::cp::launch::{Launch, ScratchRing, Shape};
+use crate::cp::packet::field;
+
+/// Register offsets from COMPUTE_DISPATCH_INITIATOR (`gc_9_4_3_offset.h`: regCOMPUTE_* minus 0xe00).
+mod compute {
+    pub const START_X: usize = 0x04;
+    pub const NUM_THREAD_X: usize = 0x07;
+    pub const PGM_LO: usize = 0x0c;
+    pub const DISPATCH_SCRATCH_BASE_LO: usize = 0x10;
+    pub const PGM_RSRC1: usize = 0x12;
+    pub const PGM_RSRC2: usize = 0x13;
+    pub const TMPRING_SIZE: usize = 0x18;
+    pub const PGM_RSRC3: usize = 0x2d;
+    pub const USER_DATA_0: usize = 0x40;
+}
+
+/// COMPUTE_DISPATCH_INITIATOR fields.
+const COMPUTE_SHADER_EN: u32 = 1;
+const PARTIAL_TG_EN: u32 = 1 << 1;
+const FORCE_START_AT_000: u32 = 1 << 2;
+const USE_THREAD_DIMENSIONS: u32 = 1 << 5;
+
+/// SET_SH_REG: REG_OFFSET from 0x2c00, values. COMPUTE_* registers are the queue's own.
+pub fn set_sh_reg(cx: &mut Cx<'_>, body: &[u32]) -> Flow {
+    let first = (body[0] & 0xffff) as usize;
+    for (offset, value) in (first..).zip(&body[1..]) {
+        match offset
+            .checked_sub(0x200)
+            .and_then(|at| cx.body.sh.get_mut(at))
+        {
+            Some(register) => *register = *value,
+            None => cx
+                .queue
+                .shared
+                .stats
+                .count("SET_SH_REG of a graphics register"),
+        }
+    }
+    Flow::Next
+}
+
+/// DISPATCH_INDIRECT: the dimensions are in memory.
+pub fn dispatch_indirect(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    let (address, initiator) = match body {
+        [low, high, initiator, ..] => (wide(*low, *high), *initiator),
+        _ => return Ok(Flow::Hang("DISPATCH_INDIRECT needs an address".into())),
+    };
+    let dim = cx.view().dwords(address & !3, 3)?;
+    Ok(dispatch(cx, [dim[0], dim[1], dim[2], initiator]))
+}
+
+/// DISPATCH_DIRECT: DIM_X, DIM_Y, DIM_Z, initiator.
+pub fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
+    let [x, y, z, initiator] = body;
+    if initiator & COMPUTE_SHADER_EN == 0 {
+        return Flow::Next;
+    }
+    let sh = &cx.body.sh;
+    let shape = shape(sh.as_slice(), [x, y, z], initiator);
+    if shape.size.contains(&0) || shape.size.iter().map(|n| u64::from(*n)).product::<u64>() > 1024 {
+        return Flow::Hang(format!("work-group of {:?} work-items", shape.size));
+    }
+    let rsrc2 = sh[compute::PGM_RSRC2];
+    let (process, pgm) = (&cx.queue.process, compute::PGM_LO);
+    let traps = field(rsrc2, 6, 1) != 0;
+    let dispatch = gcn::Dispatch {
+        entry: wide(sh[pgm], sh[pgm + 1] & 0xff) << 8,
+        pgm_rsrc1: sh[compute::PGM_RSRC1],
+        pgm_rsrc2: rsrc2,
+        pgm_rsrc3: sh[compute::PGM_RSRC3],
+        user_sgprs: sh[compute::USER_DATA_0..compute::USER_DATA_0 + 16].to_vec(),
+        workgroup_size: shape.size,
+        // LDS_SIZE counts 128 dwords.
+        lds_bytes: field(rsrc2, 15, 9) * 512,
+        apertures: super::super::apertures(process),
+        tba: if traps { process.tba } else { 0 },
+        tma: if traps { process.tma } else { 0 },
+    };
+    let scratch_base = compute::DISPATCH_SCRATCH_BASE_LO;
+    let scratch = scratch_ring(
+        sh[compute::TMPRING_SIZE],
+        wide(sh[scratch_base], sh[scratch_base + 1] & 0xff) << 8,
+    );
+    if shape.groups() == 0 {
+        return Flow::Next;
+    }
+    Flow::Launch(Box::new(Launch::new(dispatch, shape, scratch)))
+}
+
+/// COMPUTE_TMPRING_SIZE: WAVES 11:0, WAVESIZE 24:12 in KiB.
+pub fn scratch_ring(tmpring: u32, base: u64) -> ScratchRing {
+    ScratchRing {
+        base,
+        wave_bytes: u64::from(field(tmpring, 12, 13)) * 1024,
+        waves: field(tmpring, 0, 12),
+    }
+}
+
+/// The grid: NUM_THREAD_* hold the full size in 15:0 and that of the last group in 31:16.
+fn shape(sh: &[u32], dim: [u32; 3], initiator: u32) -> Shape {
+    let threads = |d: usize| sh[compute::NUM_THREAD_X + d];
+    let size = [0, 1, 2].map(|d| threads(d) & 0xffff);
+    if initiator & USE_THREAD_DIMENSIONS != 0 && !size.contains(&0) {
+        return Shape::of_items(dim, size);
+    }
+    let partial = |d: usize| match threads(d) >> 16 {
+        last if initiator & PARTIAL_TG_EN != 0 && last != 0 => last,
+        _ => size[d],
+    };
+    let start = |d: usize| {
+        if initiator & FORCE_START_AT_000 != 0 {
+            0
+        } else {
+            sh[compute::START_X + d]
+        }
+    };
+    Shape {
+        start: [0, 1, 2].map(start),
+        end: dim,
+        size,
+        last: [0, 1, 2].map(partial),
+    }
+}

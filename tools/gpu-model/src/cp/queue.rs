@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! A queue mapped to a hardware slot (HQD). One per MAP_QUEUES or CP_HQD_ACTIVE write; it ends at unmap.
+//!
+//! What does not change while it is mapped is in [`Queue`] itself; what its packets change is in [`Body`], behind
+//! a lock that one slice of execution holds for a few milliseconds at most. [`Flight`] is what outlives an unmap.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use super::aql;
+use super::bus::{Binding, Fault, Hub, Interrupt, Space, View};
+use super::engine::{Job, Progress, Task};
+use super::launch::Launch;
+use super::mqd::{self, dw, Hqd, Mqd, NO_UPDATE_RPTR, SH_DWORDS};
+use super::pm4;
+use super::Shared;
+
+/// A queue slot: micro engine 1 or 2, 4 pipes, 8 queues a pipe, in each XCC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SlotId {
+    /// XCC.
+    pub xcc: u8,
+    /// Micro engine (MEC), 1 or 2; 0 is the graphics one.
+    pub me: u8,
+    /// Pipe.
+    pub pipe: u8,
+    /// Queue of the pipe.
+    pub queue: u8,
+}
+
+impl SlotId {
+    /// RING_ID in interrupt entries.
+    pub const fn ring_id(self) -> u8 {
+        self.queue << 4 | self.me << 2 | self.pipe
+    }
+}
+
+/// What kind of packets a queue takes, and who runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Kernel interface queue: amdgpu's; runs on the doorbell write.
+    Kiq,
+    /// HSA interface queue: amdkfd's; runs on the doorbell write.
+    Hiq,
+    /// PM4 packets.
+    Pm4,
+    /// AQL packets.
+    Aql,
+    /// A follower XCC's copy of a queue that another XCC's copy runs: bookkeeping only.
+    Follower,
+}
+
+/// An indirect buffer being executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ib {
+    /// Address space of the buffer and of its packets' accesses.
+    pub space: Space,
+    /// Where it is.
+    pub address: u64,
+    /// Its size.
+    pub dwords: u64,
+    /// The next packet.
+    pub at: u64,
+    /// Whether its packets may write registers.
+    pub privileged: bool,
+}
+
+/// What a queue is in the middle of: kept over preemption, dropped by a reset.
+#[derive(Default)]
+pub struct Flight {
+    /// Indirect buffers, innermost last.
+    pub ibs: Vec<Ib>,
+    /// The running dispatch.
+    pub launch: Option<Box<Launch>>,
+    /// Ring dwords (PM4) that the packet in flight takes, to be added to the read pointer when it is done.
+    pub advance: u64,
+    /// The AQL packet in flight.
+    pub aql: Option<aql::Pending>,
+    /// Why the queue will not go on, ever.
+    pub hung: Option<String>,
+}
+
+impl Flight {
+    /// Whether there is nothing worth keeping.
+    pub fn is_empty(&self) -> bool {
+        let Flight {
+            ibs,
+            launch,
+            aql,
+            hung,
+            ..
+        } = self;
+        ibs.is_empty() && launch.is_none() && aql.is_none() && hung.is_none()
+    }
+}
+
+/// What executing packets changes.
+pub struct Body {
+    /// Read pointer: dwords in the ring (PM4, wrapped) or packets (AQL, 64-bit).
+    pub rptr: u64,
+    /// The packet in flight.
+    pub flight: Flight,
+    /// COMPUTE_* registers, as packets set them.
+    pub sh: Box<[u32; SH_DWORDS]>,
+    /// Decoded code of the kernels it runs.
+    pub code: gcn::CodeCache,
+    /// Read pointer last written to memory.
+    pub reported: Option<u64>,
+}
+
+/// A mapped queue.
+pub struct Queue {
+    /// The GPU's shared state.
+    pub shared: Arc<Shared>,
+    /// Its slot.
+    pub slot: SlotId,
+    /// Its kind.
+    pub kind: Kind,
+    /// Registers as they were when it was mapped.
+    pub hqd: Hqd,
+    /// Address of its MQD, in VMID 0.
+    pub mqd: u64,
+    /// Its address space.
+    pub space: Space,
+    /// The process it belongs to; default for the kernel's queues.
+    pub process: Binding,
+    /// MAP_QUEUES said it is a static queue: UNMAP_QUEUES of the dynamic ones leaves it.
+    pub is_static: bool,
+    /// Mapped through the HIQ.
+    pub by_hiq: bool,
+    /// Write pointer: dwords (PM4) or packets (AQL).
+    wptr: AtomicU64,
+    /// Read pointer, for registers.
+    rptr: AtomicU64,
+    /// Somebody wants it to return soon.
+    stop: AtomicBool,
+    /// Unmapped: never run again.
+    gone: AtomicBool,
+    /// Translations of its VMID changed.
+    stale_code: AtomicBool,
+    body: Mutex<Body>,
+}
+
+/// How a queue is to be made.
+pub struct Config {
+    /// Slot.
+    pub slot: SlotId,
+    /// Kind.
+    pub kind: Kind,
+    /// Registers.
+    pub hqd: Hqd,
+    /// MQD address.
+    pub mqd: u64,
+    /// COMPUTE_* registers.
+    pub sh: [u32; SH_DWORDS],
+    /// Process.
+    pub process: Binding,
+    /// VMID.
+    pub vmid: u8,
+    /// Static.
+    pub is_static: bool,
+    /// By HIQ.
+    pub by_hiq: bool,
+    /// What was kept when it was last unmapped.
+    pub flight: Flight,
+}
+
+impl Queue {
+    /// Makes a mapped queue. Its write pointer is what the HQD says until a doorbell or [`Queue::poll_wptr`].
+    pub fn new(shared: Arc<Shared>, config: Config) -> Arc<Self> {
+        let Config {
+            slot,
+            kind,
+            hqd,
+            mqd,
+            sh,
+            process,
+            vmid,
+            is_static,
+            by_hiq,
+            flight,
+        } = config;
+        let (rptr, wptr) = match kind {
+            Kind::Aql => (hqd.dispatch_id(), hqd.wptr() / aql::PACKET_DWORDS),
+            _ => (
+                u64::from(hqd.get(dw::CP_HQD_PQ_RPTR)) % hqd.ring_dwords(),
+                hqd.wptr(),
+            ),
+        };
+        let sh = Box::new(sh);
+        let body = Body {
+            rptr,
+            flight,
+            sh,
+            code: gcn::CodeCache::new(),
+            reported: None,
+        };
+        Arc::new(Queue {
+            shared,
+            slot,
+            kind,
+            hqd,
+            mqd,
+            space: Space {
+                hub: Hub::Gfx(slot.xcc),
+                vmid,
+            },
+            process,
+            is_static,
+            by_hiq,
+            wptr: wptr.into(),
+            rptr: rptr.into(),
+            stop: false.into(),
+            gone: false.into(),
+            stale_code: false.into(),
+            body: Mutex::new(body),
+        })
+    }
+
+    /// Locks the body; the holder of the lock runs the queue.
+    pub fn body(&self) -> MutexGuard<'_, Body> {
+        self.body
+            .lock()
+            .unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    /// Its memory.
+    pub fn view(&self) -> View<'_> {
+        View {
+            bus: &*self.shared.bus,
+            space: self.space,
+        }
+    }
+
+    /// The kernel's memory of its XCC: where MQDs are.
+    pub fn kernel_view(&self) -> View<'_> {
+        self.shared.kernel_view(self.slot.xcc)
+    }
+
+    /// The write pointer.
+    pub fn wptr(&self) -> u64 {
+        self.wptr.load(Ordering::Acquire)
+    }
+
+    /// The read pointer as the register shows it.
+    pub fn rptr_register(&self) -> u32 {
+        let rptr = self.rptr.load(Ordering::Acquire);
+        match self.kind {
+            Kind::Aql => (rptr.wrapping_mul(aql::PACKET_DWORDS) % self.hqd.ring_dwords()) as u32,
+            _ => rptr as u32,
+        }
+    }
+
+    /// The write pointer as the registers show it.
+    pub fn wptr_register(&self) -> u64 {
+        match self.kind {
+            Kind::Aql => self.wptr().wrapping_mul(aql::PACKET_DWORDS),
+            _ => self.wptr(),
+        }
+    }
+
+    /// Whether somebody waits for the running slice to end.
+    pub fn should_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// A doorbell write. AQL doorbells name the last packet, PM4 ones the dword after it. AQL producers ring
+    /// in any order, so theirs never goes back.
+    pub fn ring(&self, value: u64) {
+        match self.kind {
+            Kind::Aql => {
+                self.wptr.fetch_max(value.wrapping_add(1), Ordering::AcqRel);
+            }
+            _ => self.wptr.store(value, Ordering::Release),
+        }
+    }
+
+    /// Reads the write pointer from memory: rings that were missed while the queue was not mapped.
+    pub fn poll_wptr(&self, address: u64) -> Result<(), Fault> {
+        let value = self.view().read64(address)?;
+        match self.kind {
+            Kind::Aql => self.wptr.fetch_max(value, Ordering::AcqRel),
+            _ => self.wptr.swap(value, Ordering::AcqRel),
+        };
+        Ok(())
+    }
+
+    /// Code may have changed in its address space.
+    pub fn invalidate_code(&self) {
+        self.stale_code.store(true, Ordering::Release);
+    }
+
+    /// Sets the read pointer and reports it to memory unless another XCC's copy does.
+    pub fn advance(&self, body: &mut Body, rptr: u64) {
+        body.rptr = rptr;
+        self.rptr.store(rptr, Ordering::Release);
+    }
+
+    /// Writes the read pointer where the queue's owner polls it.
+    pub fn report_rptr(&self, body: &mut Body) {
+        let address = self.hqd.rptr_report();
+        let silent = self.hqd.get(dw::CP_HQD_PQ_CONTROL) & NO_UPDATE_RPTR != 0;
+        if body.reported == Some(body.rptr) || address == 0 || silent {
+            return;
+        }
+        let written = match self.kind {
+            Kind::Aql => self.view().write64(address, body.rptr),
+            _ => self.view().write32(address, body.rptr as u32),
+        };
+        match written {
+            Ok(()) => body.reported = Some(body.rptr),
+            Err(fault) => self.fault(body, fault),
+        }
+    }
+
+    /// The queue met memory that refused: report it and hang, as the hardware's CP does.
+    pub fn fault(&self, body: &mut Body, fault: Fault) {
+        tracing::warn!(slot = ?self.slot, space = ?self.space, %fault, "queue stopped");
+        self.shared.bus.fault(self.space, self.process.pasid, fault);
+        body.flight.hung.get_or_insert_with(|| fault.to_string());
+    }
+
+    /// An interrupt that names this queue.
+    pub fn interrupt(&self, source_id: u8, context: [u32; 4]) -> Interrupt {
+        Interrupt {
+            client_id: super::CLIENT_GRBM_CP,
+            source_id,
+            ring_id: self.slot.ring_id(),
+            vmid: self.space.vmid,
+            mmhub: false,
+            pasid: self.process.pasid,
+            node_id: super::bus::xcc_node(self.slot.xcc),
+            context,
+        }
+    }
+
+    /// Takes it off the hardware: stops it within a slice, saves the pointers in the MQD and returns what
+    /// was in flight. Nothing runs it afterwards.
+    pub fn retire(&self) -> Flight {
+        self.stop.store(true, Ordering::Release);
+        let mut body = self.body();
+        self.gone.store(true, Ordering::Release);
+        if let Err(fault) = self.save_pointers(&mut body) {
+            tracing::warn!(slot = ?self.slot, %fault, "MQD not saved");
+        }
+        std::mem::take(&mut body.flight)
+    }
+
+    fn save_pointers(&self, body: &mut Body) -> Result<(), Fault> {
+        let wptr = self.wptr_register();
+        let mut dwords = vec![
+            (dw::CP_HQD_PQ_RPTR, self.rptr_register()),
+            (dw::CP_HQD_PQ_WPTR_LO, wptr as u32),
+            (dw::CP_HQD_PQ_WPTR_HI, (wptr >> 32) as u32),
+        ];
+        if self.kind == Kind::Aql {
+            dwords.push((dw::CP_HQD_AQL_DISPATCH_ID_LO, body.rptr as u32));
+            dwords.push((dw::CP_HQD_AQL_DISPATCH_ID_HI, (body.rptr >> 32) as u32));
+        }
+        if self.kind == Kind::Pm4 {
+            // MQD dword n is register n - 1; the scheduler keeps the first 80.
+            self.kernel_view()
+                .write_dwords(self.mqd + 4, &body.sh[..mqd::SH_SAVED])?;
+        }
+        mqd::save(self.kernel_view(), self.mqd, &dwords)
+    }
+
+    /// Its task for the engine.
+    pub fn task(self: &Arc<Self>) -> Arc<Task> {
+        Task::new(self.clone())
+    }
+}
+
+impl Job for Queue {
+    fn step(&self) -> Progress {
+        let schedules = matches!(self.kind, Kind::Kiq | Kind::Hiq);
+        let _serial = schedules.then(|| self.shared.serial());
+        let mut body = self.body();
+        if self.gone.load(Ordering::Acquire) {
+            return Progress::Idle;
+        }
+        if self.stale_code.swap(false, Ordering::AcqRel) {
+            body.code.invalidate();
+        }
+        let progress = match self.kind {
+            Kind::Aql => aql::step(self, &mut body),
+            Kind::Kiq | Kind::Hiq | Kind::Pm4 => pm4::step(self, &mut body),
+            Kind::Follower => Progress::Idle,
+        };
+        self.report_rptr(&mut body);
+        progress
+    }
+}
+
+/// The read pointers of a loaded MQD, for a queue that has never run.
+pub fn kind_of(mqd: &Mqd, xcc_in_partition: u8) -> Kind {
+    if mqd.hqd().is_aql() {
+        return if xcc_in_partition == 0 {
+            Kind::Aql
+        } else {
+            Kind::Follower
+        };
+    }
+    if mqd.get(dw::PM4_TARGET_XCC_IN_XCP) == u32::from(xcc_in_partition) {
+        Kind::Pm4
+    } else {
+        Kind::Follower
+    }
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The CP's registers as MMIO sees them: queue slots banked by GRBM_GFX_CNTL, per-VMID shader settings, interrupt
+//! enables. One [`Bank`] per XCC.
+
+use std::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use super::bus::{wide, Binding};
+use super::device::CpRegister;
+use super::mqd::{dw, Hqd, Mqd, HQD_FIRST};
+use super::packet::field;
+use super::queue::{self, Kind, Queue, SlotId};
+use super::sched::Keep;
+use super::{lock, reg, saved, Mapped, Shared};
+
+/// Registers that are only stored and are not 0 after power-on.
+pub const STORED_POWER_ON: &[(CpRegister, u32)] = &[];
+
+const MES: usize = 3;
+const PIPES: usize = 4;
+const QUEUES: usize = 8;
+
+/// Settings of a VMID: SH_MEM_BASES, SH_MEM_CONFIG, SQ_SHADER_TBA_LO to SQ_SHADER_TMA_HI.
+#[derive(Clone, Copy, Debug, Default)]
+struct VmidRegisters {
+    sh_mem_bases: u32,
+    sh_mem_config: u32,
+    traps: [u32; 4],
+}
+
+/// Registers of one XCC.
+pub struct Bank {
+    grbm_gfx_cntl: u32,
+    rlc_cp_schedulers: u32,
+    mec_cntl: u32,
+    poll_once: bool,
+    hqds: Vec<Hqd>,
+    vmids: [VmidRegisters; 16],
+}
+
+impl Default for Bank {
+    fn default() -> Self {
+        Bank {
+            grbm_gfx_cntl: 0,
+            rlc_cp_schedulers: 0,
+            mec_cntl: 0,
+            poll_once: false,
+            hqds: vec![Hqd::default(); MES * PIPES * QUEUES],
+            vmids: Default::default(),
+        }
+    }
+}
+
+impl Bank {
+    /// GRBM_GFX_CNTL: PIPEID 1:0, MEID 3:2, VMID 7:4, QUEUEID 10:8.
+    fn selected(&self, xcc: u8) -> SlotId {
+        SlotId {
+            xcc,
+            me: field(self.grbm_gfx_cntl, 2, 2) as u8,
+            pipe: field(self.grbm_gfx_cntl, 0, 2) as u8,
+            queue: field(self.grbm_gfx_cntl, 8, 3) as u8,
+        }
+    }
+
+    fn vmid(&mut self) -> &mut VmidRegisters {
+        &mut self.vmids[field(self.grbm_gfx_cntl, 4, 4) as usize]
+    }
+
+    fn index(slot: SlotId) -> usize {
+        let me = usize::from(slot.me).min(MES - 1);
+        (me * PIPES + usize::from(slot.pipe) % PIPES) * QUEUES + usize::from(slot.queue) % QUEUES
+    }
+
+    /// The slot's registers.
+    pub fn hqd_mut(&mut self, slot: SlotId) -> &mut Hqd {
+        &mut self.hqds[Self::index(slot)]
+    }
+
+    /// The slot is empty again; its pointers stay readable.
+    pub fn retire(&mut self, queue: &Queue) {
+        let hqd = self.hqd_mut(queue.slot);
+        refresh(hqd, queue);
+        hqd.set(dw::CP_HQD_ACTIVE, 0);
+        hqd.set(dw::CP_HQD_DEQUEUE_REQUEST, 0);
+    }
+
+    /// Whether RLC_CP_SCHEDULERS names the slot as the KIQ (scheduler0: valid 7, me 6:5, pipe 4:3, queue 2:0).
+    fn is_kiq(&self, slot: SlotId) -> bool {
+        let name =
+            0x80 | u32::from(slot.me) << 5 | u32::from(slot.pipe) << 3 | u32::from(slot.queue);
+        self.rlc_cp_schedulers & 0xff == name
+    }
+
+    /// What the per-VMID registers say of a process.
+    fn binding(&self, vmid: u8) -> Binding {
+        let VmidRegisters {
+            sh_mem_bases,
+            sh_mem_config,
+            traps,
+        } = self.vmids[usize::from(vmid & 15)];
+        Binding {
+            pasid: 0,
+            page_table_base: 0,
+            sh_mem_bases,
+            sh_mem_config,
+            tba: wide(traps[0], traps[1] & 0xff) << 8,
+            tma: wide(traps[2], traps[3] & 0xff) << 8,
+        }
+    }
+
+    /// What MAP_PROCESS sets.
+    pub fn bind(&mut self, vmid: u8, process: &Binding) {
+        let (tba, tma) = (process.tba >> 8, process.tma >> 8);
+        self.vmids[usize::from(vmid & 15)] = VmidRegisters {
+            sh_mem_bases: process.sh_mem_bases,
+            sh_mem_config: process.sh_mem_config,
+            traps: [
+                tba as u32,
+                (tba >> 32) as u32,
+                tma as u32,
+                (tma >> 32) as u32,
+            ],
+        };
+    }
+}
+
+/// Puts a running queue's pointers into its register image.
+fn refresh(hqd: &mut Hqd, queue: &Queue) {
+    let wptr = queue.wptr_register();
+    hqd.set(dw::CP_HQD_PQ_RPTR, queue.rptr_register());
+    hqd.set(dw::CP_HQD_PQ_WPTR_LO, wptr as u32);
+    hqd.set(dw::CP_HQD_PQ_WPTR_HI, (wptr >> 32) as u32);
+}
+
+fn hqd_dword(offset: u32) -> Option<usize> {
+    (reg::CP_MQD_BASE_ADDR..=reg::CP_HQD_AQL_DISPATCH_ID_HI)
+        .contains(&offset)
+        .then(|| (offset - reg::CP_MQD_BASE_ADDR) as usize + HQD_FIRST)
+}
+
+/// Reads one of the CP's registers.
+pub fn read(shared: &Shared, xcc: u8, offset: u32) -> Option<u32> {
+    let mut state = lock(&shared.state);
+    let bank = state.banks.get_mut(usize::from(xcc))?;
+    let slot = bank.selected(xcc);
+    Some(match offset {
+        reg::GRBM_GFX_CNTL => bank.grbm_gfx_cntl,
+        reg::CP_MEC_CNTL => bank.mec_cntl,
+        reg::RLC_CP_SCHEDULERS => bank.rlc_cp_schedulers,
+        reg::SH_MEM_BASES => bank.vmid().sh_mem_bases,
+        reg::SH_MEM_CONFIG => bank.vmid().sh_mem_config,
+        reg::SQ_SHADER_TBA_LO..=reg::SQ_SHADER_TMA_HI => {
+            bank.vmid().traps[(offset - reg::SQ_SHADER_TBA_LO) as usize]
+        }
+        reg::CP_ME1_PIPE0_INT_CNTL..=reg::CP_ME1_PIPE3_INT_CNTL => {
+            let pipe = (offset - reg::CP_ME1_PIPE0_INT_CNTL) as u8;
+            shared
+                .int_cntl(SlotId {
+                    me: 1,
+                    pipe,
+                    ..slot
+                })
+                .load(Ordering::Relaxed)
+        }
+        reg::CPC_INT_CNTL => shared.int_cntl(slot).load(Ordering::Relaxed),
+        reg::CPC_INT_STATUS | reg::SPI_COMPUTE_QUEUE_RESET | reg::CP_PQ_WPTR_POLL_CNTL1 => 0,
+        _ => {
+            let dword = hqd_dword(offset)?;
+            let running = state.mapped.get(&slot).map(|at| at.queue.clone());
+            let hqd = state.banks[usize::from(xcc)].hqd_mut(slot);
+            if let Some(queue) = running {
+                refresh(hqd, &queue);
+            }
+            hqd.get(dword)
+        }
+    })
+}
+
+/// Writes one of the CP's registers. False: not its own.
+pub fn write(shared: &Arc<Shared>, xcc: u8, offset: u32, value: u32) -> bool {
+    let mut state = lock(&shared.state);
+    let Some(bank) = state.banks.get_mut(usize::from(xcc)) else {
+        return false;
+    };
+    let slot = bank.selected(xcc);
+    match offset {
+        reg::GRBM_GFX_CNTL => bank.grbm_gfx_cntl = value,
+        reg::RLC_CP_SCHEDULERS => bank.rlc_cp_schedulers = value,
+        reg::SH_MEM_BASES => bank.vmid().sh_mem_bases = value,
+        reg::SH_MEM_CONFIG => bank.vmid().sh_mem_config = value,
+        reg::SQ_SHADER_TBA_LO..=reg::SQ_SHADER_TMA_HI => {
+            bank.vmid().traps[(offset - reg::SQ_SHADER_TBA_LO) as usize] = value;
+        }
+        reg::CP_ME1_PIPE0_INT_CNTL..=reg::CP_ME1_PIPE3_INT_CNTL => {
+            let pipe = (offset - reg::CP_ME1_PIPE0_INT_CNTL) as u8;
+            shared
+                .int_cntl(SlotId {
+                    me: 1,
+                    pipe,
+                    ..slot
+                })
+                .store(value, Ordering::Relaxed);
+        }
+        reg::CPC_INT_CNTL => shared.int_cntl(slot).store(value, Ordering::Relaxed),
+        reg::CPC_INT_STATUS => {}
+        reg::CP_PQ_WPTR_POLL_CNTL1 => bank.poll_once = true,
+        reg::CP_MEC_CNTL => {
+            let old = std::mem::replace(&mut bank.mec_cntl, value);
+            drop(state);
+            reset_pipes(shared, xcc, !old & value);
+        }
+        reg::SPI_COMPUTE_QUEUE_RESET => {
+            drop(state);
+            if value & 1 != 0 {
+                shared.unmap(slot, Keep::Nothing);
+            }
+        }
+        _ => {
+            let Some(dword) = hqd_dword(offset) else {
+                return false;
+            };
+            bank.hqd_mut(slot).set(dword, value);
+            drop(state);
+            written(shared, slot, dword, value);
+        }
+    }
+    true
+}
+
+/// CP_MEC_CNTL: MEC_ME1_PIPEn_RESET are bits 16 to 19 ([`rose`]: bits that were 0 before).
+fn reset_pipes(shared: &Arc<Shared>, xcc: u8, rose: u32) {
+    let is_reset = |pipe: u8| rose >> (16 + pipe) & 1 != 0;
+    let slots = shared.mapped_slots(|queue| {
+        queue.slot.xcc == xcc && queue.slot.me == 1 && is_reset(queue.slot.pipe & 3)
+    });
+    slots
+        .into_iter()
+        .for_each(|slot| shared.unmap(slot, Keep::Nothing));
+}
+
+/// A queue slot's register was written.
+fn written(shared: &Arc<Shared>, slot: SlotId, dword: usize, value: u32) {
+    let mapped = shared.mapped_at(slot);
+    match (dword, mapped) {
+        (dw::CP_HQD_ACTIVE, None) if value & 1 != 0 => activate(shared, slot),
+        (dw::CP_HQD_ACTIVE, Some(_)) if value & 1 == 0 => shared.unmap(slot, Keep::Nothing),
+        // DEQUEUE_REQ: 1 drain the pipe, 2 reset the waves, 3 save them. A drain keeps them, too: the model
+        // does not make the driver wait for a kernel that may never end.
+        (dw::CP_HQD_DEQUEUE_REQUEST, Some(_)) if value & 0xf != 0 => {
+            let keep = if value & 0xf == 2 {
+                Keep::Nothing
+            } else {
+                Keep::Flight
+            };
+            shared.unmap(slot, keep);
+        }
+        (dw::CP_HQD_PQ_WPTR_LO, Some(Mapped { queue, task })) => {
+            queue.ring(u64::from(value));
+            shared.engine.wake(&task);
+        }
+        _ => {}
+    }
+}
+
+/// CP_HQD_ACTIVE: the registers make a queue (the KIQ, or a user's without the hardware scheduler).
+fn activate(shared: &Arc<Shared>, slot: SlotId) {
+    let (hqd, is_kiq, poll, process) = {
+        let mut state = lock(&shared.state);
+        let bank = &mut state.banks[usize::from(slot.xcc)];
+        let poll = std::mem::take(&mut bank.poll_once);
+        let hqd = *bank.hqd_mut(slot);
+        (hqd, bank.is_kiq(slot), poll, bank.binding(hqd.vmid()))
+    };
+    let address = hqd.mqd_address();
+    let mqd = match Mqd::load(shared.kernel_view(slot.xcc), address) {
+        Ok(mqd) => mqd,
+        Err(fault) => {
+            tracing::warn!(?slot, %fault, "queue without an MQD not mapped");
+            return shared
+                .bus
+                .fault(shared.kernel_view(slot.xcc).space, 0, fault);
+        }
+    };
+    // The kernel's own rings are each of one XCC; a user's queue has a copy in every XCC.
+    let copy = if hqd.vmid() == 0 { 0 } else { slot.xcc };
+    let kind = if is_kiq {
+        Kind::Kiq
+    } else {
+        queue::kind_of(&mqd, copy)
+    };
+    let queue = Queue::new(
+        shared.clone(),
+        queue::Config {
+            slot,
+            kind,
+            hqd,
+            mqd: address,
+            sh: mqd.sh(),
+            process,
+            vmid: hqd.vmid(),
+            is_static: true,
+            by_hiq: false,
+            flight: saved::take(shared, slot.xcc, address, &mqd),
+        },
+    );
+    if poll {
+        if let Err(fault) = queue.poll_wptr(hqd.wptr_poll()) {
+            tracing::warn!(?slot, %fault, "write pointer not readable");
+        }
+    }
+    tracing::debug!(
+        ?slot,
+        ?kind,
+        doorbell = hqd.doorbell(),
+        "queue mapped by registers"
+    );
+    shared.insert(queue);
+}

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The hardware scheduler's packets: what KIQ and HIQ ask for. One [`Hws`] per GPU, with a part for each XCC.
+//!
+//! The KIQ (kernel interface queue, amdgpu's) maps queues to slots that it names; the HIQ (HSA interface queue,
+//! amdkfd's) gives run lists, and the scheduler chooses VMIDs and slots. Every XCC has both, and the HIQs of a
+//! partition listen to one doorbell: each does its part. Layouts: `amdkfd/kfd_pm4_headers_ai.h`,
+//! `kfd_pm4_headers_aldebaran.h`, `amdgpu/soc15d.h`.
+
+mod runlist;
+
+use std::sync::Arc;
+
+use super::bus::{wide, Fault};
+use super::mqd::{dw, Mqd, DOORBELL_EN};
+use super::packet::{field, op};
+use super::pm4::{Cx, Flow, Outcome};
+use super::queue::{self, Kind, Queue, SlotId};
+use super::{lock, saved, Shared, SOURCE_QUERY_STATUS};
+use crate::sdma::{self, RlcQueue};
+pub use runlist::Rotate;
+use runlist::Runlist;
+
+/// What becomes of the waves of a queue that is unmapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// They go on when it is mapped again.
+    Flight,
+    /// They are killed.
+    Nothing,
+}
+
+/// A VMID and who has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Vmid {
+    pasid: Option<u16>,
+    /// XCCs where its process is mapped, by bit.
+    users: u32,
+}
+
+/// The hardware scheduler's state.
+pub struct Hws {
+    vmids: [Vmid; 16],
+    /// VMIDs that SET_RESOURCES gave it, by bit.
+    vmid_mask: u16,
+    /// Queue slots that SET_RESOURCES gave it: bit 32 * (me - 1) + 8 * pipe + queue.
+    queue_mask: u64,
+    runlists: Vec<Option<Runlist>>,
+    rotating: bool,
+}
+
+impl Hws {
+    /// Nothing mapped, no resources.
+    pub fn new(xccs: u8) -> Self {
+        Hws {
+            vmids: Default::default(),
+            vmid_mask: 0,
+            queue_mask: 0,
+            runlists: (0..xccs).map(|_| None).collect(),
+            rotating: false,
+        }
+    }
+
+    /// The VMID of a process: the one it has, else a free one, else one whose process is mapped nowhere.
+    fn acquire(&mut self, pasid: u16, xcc: u8) -> Option<u8> {
+        let usable = |at: &usize| self.vmid_mask >> at & 1 != 0;
+        let find = |wanted: &dyn Fn(&Vmid) -> bool| {
+            (0..16).filter(usable).find(|at| wanted(&self.vmids[*at]))
+        };
+        let at = find(&|vmid| vmid.pasid == Some(pasid))
+            .or_else(|| find(&|vmid| vmid.pasid.is_none()))
+            .or_else(|| find(&|vmid| vmid.users == 0))?;
+        let users = if self.vmids[at].pasid == Some(pasid) {
+            self.vmids[at].users
+        } else {
+            0
+        };
+        self.vmids[at] = Vmid {
+            pasid: Some(pasid),
+            users: users | 1 << xcc,
+        };
+        Some(at as u8)
+    }
+
+    fn release(&mut self, xcc: u8, pasid: Option<u16>) {
+        for vmid in &mut self.vmids {
+            if pasid.is_none() || vmid.pasid == pasid {
+                vmid.users &= !(1 << xcc);
+            }
+        }
+    }
+
+    fn vmid_of(&self, pasid: u16) -> Option<u8> {
+        self.vmids
+            .iter()
+            .position(|vmid| vmid.pasid == Some(pasid))
+            .map(|at| at as u8)
+    }
+}
+
+/// Executes a scheduling packet. The caller holds `serial`.
+pub fn execute(cx: &mut Cx<'_>, op: u8, body: &[u32]) -> Outcome {
+    let shared = cx.queue.shared.clone();
+    let xcc = cx.queue.slot.xcc;
+    match op {
+        op::SET_RESOURCES => set_resources(&shared, body),
+        op::MAP_QUEUES => map_queues(&shared, cx, body),
+        op::UNMAP_QUEUES => unmap_queues(&shared, cx, body),
+        op::QUERY_STATUS => query_status(cx, body)?,
+        op::RUN_LIST => run_list(&shared, cx, body)?,
+        op::INVALIDATE_TLBS => invalidate_tlbs(&shared, xcc, body[0]),
+        op::MAP_PROCESS => {
+            shared.stats.count("MAP_PROCESS outside a run list");
+            tracing::warn!(xcc, "MAP_PROCESS outside a run list ignored");
+        }
+        // RUN_CLEANER_SHADER: the model's waves find LDS and registers cleared.
+        _ => {}
+    }
+    Ok(Flow::Next)
+}
+
+/// SET_RESOURCES: VMID_MASK 15:0, QUEUE_TYPE 31:29 (1 = HIQ), queue mask.
+fn set_resources(shared: &Shared, body: &[u32]) {
+    if field(body[0], 29, 3) != 1 {
+        // The KIQ's queue mask says nothing that its MAP_QUEUES packets do not.
+        return;
+    }
+    let mut hws = lock(&shared.hws);
+    hws.vmid_mask = field(body[0], 0, 16) as u16;
+    hws.queue_mask = wide(body[1], body[2]);
+}
+
+/// A MAP_QUEUES packet, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapQueue {
+    engine: EngineSel,
+    slot: (u8, u8, u8),
+    is_static: bool,
+    doorbell: u32,
+    mqd: u64,
+    wptr: u64,
+}
+
+/// ENGINE_SEL and EXTENDED_ENGINE_SEL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EngineSel {
+    Compute,
+    Hiq,
+    Gfx,
+    Sdma(u8),
+}
+
+impl MapQueue {
+    fn decode(body: &[u32]) -> Self {
+        let control = body[0];
+        let select = field(control, 26, 3) as u8;
+        let engine = match (field(control, 2, 2), select) {
+            (1, select) => EngineSel::Sdma(select),
+            (2, select) => EngineSel::Sdma(8 + select),
+            (_, 2 | 3) => EngineSel::Sdma(select - 2),
+            (_, 1) => EngineSel::Hiq,
+            (_, 4) => EngineSel::Gfx,
+            _ => EngineSel::Compute,
+        };
+        // ME 20:18 counts from MEC 1 on.
+        let me = field(control, 18, 3) as u8 + 1;
+        MapQueue {
+            engine,
+            slot: (me, field(control, 16, 2) as u8, field(control, 13, 3) as u8),
+            is_static: field(control, 21, 3) == 2,
+            doorbell: field(body[1], 2, 26),
+            mqd: wide(body[2], body[3]) & !3,
+            wptr: wide(body[4], body[5]) & !3,
+        }
+    }
+}
+
+/// MAP_QUEUES on the KIQ: to the slot that the packet names. On the HIQ's ring it maps like a run list's.
+fn map_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
+    let map = MapQueue::decode(body);
+    let xcc = cx.queue.slot.xcc;
+    let (me, pipe, queue) = map.slot;
+    let slot = SlotId {
+        xcc,
+        me,
+        pipe,
+        queue,
+    };
+    if cx.queue.kind == Kind::Hiq || me > 2 || map.engine == EngineSel::Gfx {
+        shared.stats.count("MAP_QUEUES of an unknown kind");
+        tracing::warn!(?slot, ?map, "queue not mapped");
+        return;
+    }
+    let is_hiq = map.engine == EngineSel::Hiq;
+    let mapped = map_compute(shared, slot, &map, map.mqd, |mqd, config| {
+        config.kind = if is_hiq {
+            Kind::Hiq
+        } else {
+            queue::kind_of(mqd, 0)
+        };
+        config.vmid = mqd.hqd().vmid();
+        config.is_static = true;
+    });
+    if let Err(fault) = mapped {
+        tracing::warn!(?slot, %fault, "queue not mapped");
+        shared.bus.fault(shared.kernel_view(xcc).space, 0, fault);
+    }
+}
+
+/// Loads an MQD into a slot and starts its queue; `adjust` sees to what the two schedulers do differently.
+fn map_compute(
+    shared: &Arc<Shared>,
+    slot: SlotId,
+    map: &MapQueue,
+    address: u64,
+    adjust: impl FnOnce(&Mqd, &mut queue::Config),
+) -> Result<(), Fault> {
+    shared.unmap(slot, Keep::Flight);
+    let mqd = Mqd::load(shared.kernel_view(slot.xcc), address)?;
+    let mut config = queue::Config {
+        slot,
+        kind: Kind::Follower,
+        hqd: mqd.hqd(),
+        mqd: address,
+        sh: mqd.sh(),
+        process: Default::default(),
+        vmid: 0,
+        is_static: false,
+        by_hiq: false,
+        flight: saved::take(shared, slot.xcc, address, &mqd),
+    };
+    adjust(&mqd, &mut config);
+    let hqd = &mut config.hqd;
+    hqd.set(dw::CP_HQD_ACTIVE, 1);
+    hqd.set(dw::CP_HQD_VMID, config.vmid.into());
+    let control = hqd.get(dw::CP_HQD_PQ_DOORBELL_CONTROL) & !(0x3ff_ffff << 2);
+    hqd.set(
+        dw::CP_HQD_PQ_DOORBELL_CONTROL,
+        control | DOORBELL_EN | map.doorbell << 2,
+    );
+    tracing::debug!(?slot, kind = ?config.kind, doorbell = map.doorbell, vmid = config.vmid, "queue mapped");
+    let queue = Queue::new(shared.clone(), config);
+    if map.wptr != 0 && queue.kind != Kind::Follower {
+        if let Err(fault) = queue.poll_wptr(map.wptr) {
+            queue.fault(&mut queue.body(), fault);
+        }
+    }
+    shared.insert(queue);
+    Ok(())
+}
+
+/// UNMAP_QUEUES: ACTION 1:0, QUEUE_SEL 5:4, NUM_QUEUES 31:29; PASID or doorbells.
+fn unmap_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
+    let xcc = cx.queue.slot.xcc;
+    let keep = match field(body[0], 0, 2) {
+        1 => Keep::Nothing,
+        // PREEMPT_QUEUES_NO_UNMAP is for the graphics ring.
+        3 => return shared.stats.count("UNMAP_QUEUES.PREEMPT_QUEUES_NO_UNMAP"),
+        _ => Keep::Flight,
+    };
+    let by_kiq = cx.queue.kind == Kind::Kiq;
+    match field(body[0], 4, 2) {
+        0 => {
+            let count = field(body[0], 29, 3).clamp(1, 4) as usize;
+            let doorbells: Vec<u32> = body[1..=count].iter().map(|at| field(*at, 2, 26)).collect();
+            let me = cx.queue.slot;
+            let wanted = |queue: &Queue| {
+                queue.slot != me
+                    && queue.slot.xcc == xcc
+                    && doorbells.contains(&queue.hqd.doorbell())
+            };
+            let slots = shared.mapped_slots(|queue| wanted(queue) && (by_kiq || queue.by_hiq));
+            slots.into_iter().for_each(|slot| shared.unmap(slot, keep));
+            for doorbell in doorbells {
+                unmap_sdma(shared, xcc, keep, sdma::Filter::Doorbell(doorbell));
+            }
+        }
+        1 => {
+            let pasid = field(body[1], 0, 16) as u16;
+            unmap_where(shared, xcc, keep, Some(pasid), |queue| {
+                queue.process.pasid == pasid
+            });
+        }
+        2 => unmap_where(shared, xcc, keep, None, |_| true),
+        _ => unmap_where(shared, xcc, keep, None, |queue| !queue.is_static),
+    }
+}
+
+/// Unmaps the HIQ's queues that `wanted` names, and with them the run list they came from.
+fn unmap_where(
+    shared: &Arc<Shared>,
+    xcc: u8,
+    keep: Keep,
+    pasid: Option<u16>,
+    wanted: impl Fn(&Queue) -> bool,
+) {
+    let wanted = |queue: &Queue| queue.by_hiq && queue.slot.xcc == xcc && wanted(queue);
+    shared
+        .mapped_slots(wanted)
+        .into_iter()
+        .for_each(|slot| shared.unmap(slot, keep));
+    unmap_sdma(
+        shared,
+        xcc,
+        keep,
+        pasid.map_or(sdma::Filter::All, sdma::Filter::Pasid),
+    );
+    let mut hws = lock(&shared.hws);
+    hws.release(xcc, pasid);
+    let runlist = &mut hws.runlists[usize::from(xcc)];
+    match pasid {
+        None => *runlist = None,
+        Some(pasid) => runlist.iter_mut().for_each(|runlist| runlist.forget(pasid)),
+    }
+}
+
+/// SDMA queues belong to the GPU, not to an XCC: the master's HIQ sees to them.
+fn unmap_sdma(shared: &Shared, xcc: u8, keep: Keep, filter: sdma::Filter) {
+    if xcc == 0 {
+        shared.sdma.unmap(filter, keep == Keep::Flight);
+    }
+}
+
+/// QUERY_STATUS: COMMAND 31:30, address, data. Everything before it has been done when it is its turn.
+fn query_status(cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
+    let command = field(body[0], 30, 2);
+    if command != 0 {
+        cx.view()
+            .write64(wide(body[2], body[3]) & !7, wide(body[4], body[5]))?;
+    }
+    if matches!(command, 0 | 3) {
+        let context = field(body[0], 0, 28);
+        let interrupt = cx.queue.interrupt(SOURCE_QUERY_STATUS, [context, 0, 0, 0]);
+        cx.queue.shared.bus.interrupt(interrupt);
+    }
+    Ok(())
+}
+
+/// INVALIDATE_TLBS: DST_SEL 3:0 (1 = by pasid), PASID 20:5.
+fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
+    let pasid = field(control, 5, 16) as u16;
+    let by_pasid = field(control, 0, 4) == 1;
+    let vmid = lock(&shared.hws).vmid_of(pasid);
+    if by_pasid && vmid.is_none() {
+        // Not mapped: its next VMID starts with an empty TLB.
+        return;
+    }
+    let vmid = if by_pasid { vmid } else { None };
+    shared.bus.invalidate_tlb(xcc, vmid);
+    shared.invalidate_code(vmid);
+}
+
+/// RUN_LIST: IB base, size and flags. Replaces the XCC's run list and maps what fits.
+fn run_list(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
+    let xcc = cx.queue.slot.xcc;
+    unmap_where(shared, xcc, Keep::Flight, None, |_| true);
+    let copy = shared.rank(cx.queue);
+    let runlist = Runlist::load(shared, cx.view(), copy, body)?;
+    let mut hws = lock(&shared.hws);
+    hws.runlists[usize::from(xcc)] = Some(runlist);
+    runlist::map(shared, &mut hws, xcc);
+    Ok(())
+}
+
+impl Shared {
+    /// Which copy of its HIQ this is: HIQs of a partition share a doorbell, the first is the master.
+    fn rank(&self, hiq: &Queue) -> u8 {
+        let state = lock(&self.state);
+        let slots = state.doorbells.get(&hiq.hqd.doorbell());
+        slots
+            .and_then(|slots| slots.iter().position(|slot| *slot == hiq.slot))
+            .unwrap_or(0) as u8
+    }
+
+    /// A free slot among those that SET_RESOURCES gave to the scheduler.
+    fn free_slot(&self, xcc: u8, mask: u64) -> Option<SlotId> {
+        let state = lock(&self.state);
+        (0..64)
+            .filter(|bit| mask >> bit & 1 != 0)
+            .map(|bit: u8| SlotId {
+                xcc,
+                me: bit / 32 + 1,
+                pipe: bit / 8 % 4,
+                queue: bit % 8,
+            })
+            .find(|slot| !state.mapped.contains_key(slot))
+    }
+
+    fn map_sdma(&self, engine: u8, queue: RlcQueue) -> bool {
+        match self.sdma.map(engine, queue) {
+            Ok(mapped) => mapped,
+            Err(fault) => {
+                tracing::warn!(engine, %fault, "SDMA queue not mapped");
+                self.bus.fault(self.kernel_view(0).space, 0, fault);
+                // It is not for want of a slot.
+                true
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_keeps_its_vmid_until_another_needs_it() {
+        let mut hws = Hws::new(2);
+        hws.vmid_mask = 0x0300;
+        assert_eq!(hws.acquire(10, 0), Some(8));
+        assert_eq!(hws.acquire(11, 0), Some(9));
+        assert_eq!(hws.acquire(10, 1), Some(8));
+        assert_eq!(hws.acquire(12, 0), None);
+        hws.release(0, None);
+        assert_eq!(hws.acquire(12, 0), Some(9), "8 is in use by XCC 1");
+        assert_eq!(hws.vmid_of(11), None);
+    }
+
+    #[test]
+    fn engines_are_named_in_two_ways() {
+        let map = |control| MapQueue::decode(&[control, 0, 0, 0, 0, 0]).engine;
+        assert_eq!(map(3 << 26), EngineSel::Sdma(1));
+        assert_eq!(map(1 << 2 | 5 << 26), EngineSel::Sdma(5));
+        assert_eq!(map(2 << 2 | 5 << 26), EngineSel::Sdma(13));
+        assert_eq!(map(0), EngineSel::Compute);
+    }
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Run lists: processes and their queues, and mapping as many of them as there are VMIDs and slots. One per XCC.
+//!
+//! When not all fit, the list is rotated: after each quantum everything is unmapped, and mapping starts at the
+//! process after the first one that had its turn.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{map_compute, EngineSel, Hws, Keep, MapQueue};
+use crate::cp::bus::{wide, Binding, Fault, View};
+use crate::cp::engine::{Job, Progress, Task};
+use crate::cp::mqd::{dw, Mqd};
+use crate::cp::packet::{field, op, Header};
+use crate::cp::queue::{self, Queue};
+use crate::cp::{lock, Shared};
+use crate::sdma::{self, RlcQueue};
+
+/// Time that a process has its VMID for when others wait. MAP_PROCESS.PROCESS_QUANTUM is in 8 µs·1000 steps on
+/// hardware; the driver always says 10.
+const QUANTUM: Duration = Duration::from_millis(10);
+/// Dwords of all indirect buffers of a run list together.
+const MAX_DWORDS: u64 = 1 << 20;
+
+/// A process of a run list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Process {
+    binding: Binding,
+    queues: Vec<MapQueue>,
+}
+
+/// A run list as the driver gave it.
+pub struct Runlist {
+    copy: u8,
+    processes: Vec<Process>,
+    /// The process that is mapped first.
+    first: usize,
+    /// The queue of it that is mapped first.
+    first_queue: usize,
+    since: Instant,
+    partial: bool,
+}
+
+impl Runlist {
+    /// Reads the run list that the RUN_LIST packet `body` names.
+    pub fn load(shared: &Shared, view: View<'_>, copy: u8, body: &[u32]) -> Result<Self, Fault> {
+        let mut processes = Vec::new();
+        let mut next = Some((
+            wide(body[0], body[1]) & !3,
+            u64::from(field(body[2], 0, 20)),
+        ));
+        let start = next;
+        let mut total = 0;
+        while let Some((address, dwords)) = next.take() {
+            total += dwords;
+            if total > MAX_DWORDS {
+                break;
+            }
+            let ib = view.dwords(address, dwords as usize)?;
+            // A chained run list is longer than one buffer; one chained to its beginning is to be rotated.
+            next = parse(shared, &ib, &mut processes).filter(|chained| Some(*chained) != start);
+        }
+        Ok(Runlist {
+            copy,
+            processes,
+            first: 0,
+            first_queue: 0,
+            since: Instant::now(),
+            partial: false,
+        })
+    }
+
+    /// Drops a process.
+    pub fn forget(&mut self, pasid: u16) {
+        self.processes
+            .retain(|process| process.binding.pasid != pasid);
+        (self.first, self.first_queue) = (0, 0);
+    }
+
+    /// The queues in the order of this turn, with their processes.
+    fn order(&self) -> Vec<(Binding, Vec<MapQueue>)> {
+        let count = self.processes.len();
+        (0..count)
+            .map(|at| {
+                let Process { binding, queues } = &self.processes[(self.first + at) % count];
+                let mut queues = queues.clone();
+                if at == 0 && !queues.is_empty() {
+                    let turn = self.first_queue % queues.len();
+                    queues.rotate_left(turn);
+                }
+                (*binding, queues)
+            })
+            .collect()
+    }
+
+    /// The next turn begins with the next process; a single one's queues take turns.
+    fn rotate(&mut self) {
+        let count = self.processes.len().max(1);
+        self.first = (self.first + 1) % count;
+        if self.first == 0 || count == 1 {
+            self.first_queue += 1;
+        }
+    }
+}
+
+/// Collects a buffer's processes; the chained buffer, if there is one.
+fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u64, u64)> {
+    let mut rest = ib;
+    while let [header, after @ ..] = rest {
+        let Header::Type3 { op, body: count } = Header::decode(*header) else {
+            rest = after;
+            continue;
+        };
+        if count > after.len() {
+            shared.stats.count("run list packet beyond its buffer");
+            return None;
+        }
+        let (body, next) = after.split_at(count);
+        rest = next;
+        match (op, processes.last_mut()) {
+            (op::MAP_PROCESS, _) if count >= 13 => {
+                processes.push(Process {
+                    binding: binding(body),
+                    queues: Vec::new(),
+                });
+            }
+            (op::MAP_QUEUES, Some(process)) if count >= 6 => {
+                process.queues.push(MapQueue::decode(body));
+            }
+            (op::RUN_LIST, _) if count >= 3 => {
+                let valid = field(body[2], 23, 1) != 0;
+                let chained = (
+                    wide(body[0], body[1]) & !3,
+                    u64::from(field(body[2], 0, 20)),
+                );
+                return valid.then_some(chained);
+            }
+            (op::NOP, _) => {}
+            _ => {
+                shared.stats.count("run list packet");
+                tracing::warn!(header, "run list packet not modelled");
+            }
+        }
+    }
+    None
+}
+
+/// MAP_PROCESS: PASID 15:0, page table base, SH_MEM, TBA and TMA in units of 256 bytes.
+fn binding(body: &[u32]) -> Binding {
+    Binding {
+        pasid: field(body[0], 0, 16) as u16,
+        page_table_base: wide(body[1], body[2]),
+        sh_mem_bases: body[3],
+        sh_mem_config: body[4],
+        tba: wide(body[5], body[6] & 0xff) << 8,
+        tma: wide(body[7], body[8] & 0xff) << 8,
+    }
+}
+
+/// Maps what fits of the XCC's run list. If not all does, the engine will rotate it.
+pub fn map(shared: &Arc<Shared>, hws: &mut Hws, xcc: u8) {
+    let Some(runlist) = &hws.runlists[usize::from(xcc)] else {
+        return;
+    };
+    let copy = runlist.copy;
+    let mut partial = false;
+    for (binding, queues) in runlist.order() {
+        let Some(vmid) = hws.acquire(binding.pasid, xcc) else {
+            partial = true;
+            continue;
+        };
+        shared.bus.bind(xcc, vmid, &binding);
+        lock(&shared.state).banks[usize::from(xcc)].bind(vmid, &binding);
+        for map in queues {
+            partial |= !map_queue(shared, hws, xcc, copy, vmid, &binding, &map);
+        }
+    }
+    if let Some(runlist) = &mut hws.runlists[usize::from(xcc)] {
+        runlist.partial = partial;
+        runlist.since = Instant::now();
+    }
+    if partial && !hws.rotating {
+        hws.rotating = true;
+        shared.engine.wake(&Task::new(Arc::new(Rotate {
+            shared: shared.clone(),
+        })));
+    }
+}
+
+/// Maps one queue. False: there is no slot for it.
+fn map_queue(
+    shared: &Arc<Shared>,
+    hws: &Hws,
+    xcc: u8,
+    copy: u8,
+    vmid: u8,
+    process: &Binding,
+    map: &MapQueue,
+) -> bool {
+    let engine = match map.engine {
+        EngineSel::Compute => None,
+        EngineSel::Sdma(engine) => Some(engine),
+        EngineSel::Hiq | EngineSel::Gfx => {
+            shared.stats.count("MAP_QUEUES of an unknown kind");
+            return true;
+        }
+    };
+    if let Some(engine) = engine {
+        let MapQueue {
+            doorbell,
+            mqd,
+            wptr,
+            ..
+        } = *map;
+        let queue = RlcQueue {
+            mqd,
+            wptr,
+            doorbell,
+            vmid,
+            pasid: process.pasid,
+        };
+        // One of the partition's schedulers is enough.
+        return copy != 0 || shared.map_sdma(engine, queue);
+    }
+    let Some(slot) = shared.free_slot(xcc, hws.queue_mask) else {
+        return false;
+    };
+    let mapped = stride(shared, xcc, map.mqd).and_then(|stride| {
+        let address = map.mqd + u64::from(copy) * stride;
+        map_compute(shared, slot, map, address, |mqd, config| {
+            config.kind = queue::kind_of(mqd, copy);
+            config.vmid = vmid;
+            config.process = *process;
+            config.is_static = map.is_static;
+            config.by_hiq = true;
+        })
+    });
+    if let Err(fault) = mapped {
+        tracing::warn!(?slot, %fault, "queue not mapped");
+        shared.bus.fault(shared.kernel_view(xcc).space, 0, fault);
+    }
+    true
+}
+
+/// The packet names the master XCC's MQD; the others' follow at this distance.
+fn stride(shared: &Shared, xcc: u8, mqd: u64) -> Result<u64, Fault> {
+    let mqd = Mqd::load(shared.kernel_view(xcc), mqd)?;
+    Ok(mqd.get(dw::CP_MQD_STRIDE_SIZE).into())
+}
+
+/// Gives the others their turn, for as long as a run list does not fit. At most one exists.
+pub struct Rotate {
+    shared: Arc<Shared>,
+}
+
+impl Job for Rotate {
+    fn step(&self) -> Progress {
+        let _serial = lock(&self.shared.serial);
+        let mut hws = lock(&self.shared.hws);
+        let is_partial = |runlist: &Option<Runlist>| runlist.as_ref().is_some_and(|at| at.partial);
+        if !hws.runlists.iter().any(is_partial) {
+            hws.rotating = false;
+            return Progress::Idle;
+        }
+        for xcc in 0..self.shared.xccs {
+            let Some(runlist) = &mut hws.runlists[usize::from(xcc)] else {
+                continue;
+            };
+            if !runlist.partial || runlist.since.elapsed() < QUANTUM {
+                continue;
+            }
+            runlist.rotate();
+            let dynamic = |queue: &Queue| queue.by_hiq && queue.slot.xcc == xcc && !queue.is_static;
+            for slot in self.shared.mapped_slots(dynamic) {
+                self.shared.unmap(slot, Keep::Flight);
+            }
+            if xcc == 0 {
+                self.shared.sdma.unmap(sdma::Filter::All, true);
+            }
+            hws.release(xcc, None);
+            map(&self.shared, &mut hws, xcc);
+        }
+        Progress::Blocked
+    }
+}

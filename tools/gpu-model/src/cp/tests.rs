@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The command processor as drivers and runtimes use it, over a flat memory: rings, run lists, AQL, preemption.
+
+mod aql;
+mod kernels;
+mod kiq;
+mod pm4;
+mod rig;
+mod runlist;
+mod sdma;

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Kernels through PM4 and AQL: launching, faults, endless loops, preemption with live waves.
+
+use super::aql::{self, map, read_index, rig_in, send, signal, value, BASE};
+use super::rig::{pkt, Rig};
+use super::runlist;
+use crate::cp::engine::Mode;
+use crate::cp::packet::op;
+
+const CODE: u32 = 0x6_0000;
+const DESCRIPTOR: u32 = 0x6_8000;
+const KERNARG: u32 = 0x7_0000;
+const OUT: u32 = 0x8_0000;
+
+const S_ENDPGM: u32 = 0xbf81_0000;
+/// Stores 42 at (pointer in kernarg) + 4 * work-item.
+const STORE_42: &[u32] = &[
+    0xc006_0080,
+    0,           // s_load_dwordx2 s[2:3], s[0:1], 0
+    0x2400_0082, // v_lshlrev_b32 v0, 2, v0
+    0x7e02_02aa, // v_mov_b32 v1, 42
+    0xbf8c_c07f, // s_waitcnt lgkmcnt(0)
+    0xdc70_8000,
+    0x0002_0100, // global_store_dword v0, v1, s[2:3]
+    0xbf8c_0000, // s_waitcnt 0
+    S_ENDPGM,
+];
+/// Loops until the dword at (pointer in kernarg) is not 0, then stores 42 as above.
+const WAIT_THEN_STORE: &[u32] = &[
+    0xc006_0080,
+    0,           // s_load_dwordx2 s[2:3], s[0:1], 0
+    0xbf8c_c07f, // s_waitcnt lgkmcnt(0)
+    0xc003_0101,
+    0x1000,      // s_load_dword s4, s[2:3], 0x1000 glc
+    0xbf8c_c07f, // s_waitcnt lgkmcnt(0)
+    0xbf07_8004, // s_cmp_lg_u32 s4, 0
+    0xbf84_fffb, // s_cbranch_scc0 back to the load
+    0x2400_0082, // v_lshlrev_b32 v0, 2, v0
+    0x7e02_02aa, // v_mov_b32 v1, 42
+    0xdc70_8000,
+    0x0002_0100, // global_store_dword v0, v1, s[2:3]
+    S_ENDPGM,
+];
+const ENDLESS: &[u32] = &[0xbf82_ffff];
+
+/// Puts a kernel and its descriptor into process 3: kernarg pointer in s[0:1], work-group id x in s2.
+fn load(rig: &Rig, code: &[u32]) {
+    rig.write(BASE + u64::from(CODE), code);
+    let mut descriptor = [0; 16];
+    descriptor[4] = CODE.wrapping_sub(DESCRIPTOR);
+    descriptor[5] = u32::MAX;
+    descriptor[12] = 0x00af_0000 | 1; // 16 VGPRs, default float mode
+    descriptor[13] = 2 << 1;
+    descriptor[14] = 1 << 3;
+    rig.write(BASE + u64::from(DESCRIPTOR), &descriptor);
+    rig.write64(BASE + u64::from(KERNARG), OUT.into());
+}
+
+fn dispatch(groups: u32, done: u32) -> [u32; 16] {
+    let mut packet = [0; 16];
+    packet[0] = 2 | 1 << 8 | 2 << 9 | 2 << 11 | 1 << 16;
+    packet[1] = 1 << 16 | 64;
+    packet[2] = 1;
+    packet[3..6].copy_from_slice(&[64 * groups, 1, 1]);
+    packet[8] = DESCRIPTOR;
+    packet[10] = KERNARG;
+    packet[14] = done;
+    packet
+}
+
+fn out(rig: &Rig, item: u64) -> u32 {
+    rig.read(BASE + u64::from(OUT) + 4 * item)
+}
+
+#[test]
+fn an_aql_dispatch_stores_and_completes() {
+    let rig = aql::rig();
+    load(&rig, STORE_42);
+    let done = signal(&rig, 0, false);
+    send(&rig, dispatch(5, done));
+    assert_eq!(value(&rig, done), 0);
+    assert_eq!([out(&rig, 0), out(&rig, 63), out(&rig, 64)], [42, 42, 0]);
+    assert_eq!(rig.stats.all(), []);
+}
+
+#[test]
+fn a_pm4_dispatch_runs_before_the_fence_after_it() {
+    let rig = aql::rig();
+    load(&rig, STORE_42);
+    rig.write_mqd(runlist::setup(3, 1));
+    runlist::run(&rig, &runlist::process(3, &[1]));
+    let set = |offset: u32, values: &[u32]| {
+        let mut packet = vec![
+            pkt(op::SET_SH_REG.into(), 1 + values.len() as u32),
+            0x200 + offset,
+        ];
+        packet.extend(values);
+        packet
+    };
+    let packets = [
+        set(0x0c, &[CODE >> 8, 0]),
+        set(0x12, &[0x00af_0001, 2 << 1]),
+        set(0x07, &[64, 1, 1]),
+        set(0x40, &[KERNARG, 0]),
+        vec![pkt(op::DISPATCH_DIRECT.into(), 4), 1, 1, 1, 1 | 1 << 2],
+        vec![
+            pkt(op::RELEASE_MEM.into(), 7),
+            0x514,
+            1 << 29,
+            0x4000,
+            0,
+            7,
+            0,
+            0,
+        ],
+    ];
+    runlist::submit(&rig, 3, 1, &packets.concat());
+    assert_eq!(
+        [out(&rig, 0), out(&rig, 63), rig.read(BASE + 0x4000)],
+        [42, 42, 7]
+    );
+}
+
+#[test]
+fn a_faulting_kernel_stops_its_queue_only() {
+    let rig = aql::rig();
+    load(&rig, STORE_42);
+    rig.write64(BASE + u64::from(KERNARG), 0x7f00_0000);
+    let done = signal(&rig, 0, false);
+    send(&rig, dispatch(1, done));
+    let faults = rig.faults();
+    assert_eq!(faults.len(), 1);
+    assert_eq!((faults[0].1, faults[0].2.address), (3, 0x7f00_0000));
+    assert_eq!((value(&rig, done), read_index(&rig)), (1, 0));
+    // It can still be taken off, and reset: what hung is gone with its waves.
+    assert!(runlist::unmap(&rig, 2, 1, 0));
+    rig.write64(BASE + u64::from(KERNARG), OUT.into());
+    map(&rig);
+    assert_eq!((value(&rig, done), read_index(&rig)), (0, 1));
+}
+
+#[test]
+fn an_endless_kernel_is_preempted_in_bounded_time_and_killed() {
+    let rig = rig_in(Mode::Threads(1));
+    load(&rig, ENDLESS);
+    let done = signal(&rig, 0, false);
+    send(&rig, dispatch(2, done));
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    for _ in 0..3 {
+        let start = std::time::Instant::now();
+        assert!(runlist::unmap(&rig, 2, 0, 0));
+        assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
+        map(&rig);
+    }
+    assert!(!rig.engine.is_idle(), "its waves go on");
+    // RESET_QUEUES kills them; the packet is begun anew, with a kernel that ends.
+    assert!(runlist::unmap(&rig, 2, 1, 0));
+    load(&rig, STORE_42);
+    map(&rig);
+    rig.wait("the new kernel ends", |rig| value(rig, done) == 0);
+    assert_eq!((read_index(&rig), out(&rig, 63)), (1, 42));
+}
+
+#[test]
+fn preempted_waves_go_on_where_they_were() {
+    let rig = rig_in(Mode::Threads(2));
+    load(&rig, WAIT_THEN_STORE);
+    let done = signal(&rig, 0, false);
+    send(&rig, dispatch(1, done));
+    for _ in 0..5 {
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(runlist::unmap(&rig, 2, 0, 0));
+        map(&rig);
+    }
+    assert_eq!(value(&rig, done), 1);
+    assert!(runlist::unmap(&rig, 2, 0, 0));
+    // Were the kernel started anew it would take this pointer; its waves have the old one.
+    rig.write64(BASE + u64::from(KERNARG), 0);
+    rig.write(BASE + u64::from(OUT) + 0x1000, &[1]);
+    map(&rig);
+    rig.wait("the kernel ends", |rig| value(rig, done) == 0);
+    assert_eq!([out(&rig, 0), out(&rig, 63)], [42, 42]);
+}
+
+#[test]
+fn scratch_that_is_too_small_is_asked_for() {
+    let rig = aql::rig();
+    load(&rig, STORE_42);
+    let done = signal(&rig, 0, false);
+    let mut packet = dispatch(1, done);
+    packet[6] = 16;
+    send(&rig, packet);
+    let inactive = BASE + 0x2_1000 + 8;
+    assert_eq!(rig.read64(inactive), 1);
+    // The runtime gives some: 8 waves of 4 KiB, 64 bytes a lane.
+    rig.write(BASE + aql::AMD_QUEUE + 140, &[8 | 4 << 12]);
+    rig.write64(BASE + aql::AMD_QUEUE + 160, 0x9_0000);
+    rig.write(BASE + aql::AMD_QUEUE + 176, &[64]);
+    rig.write64(inactive, 0);
+    rig.engine.poll();
+    assert_eq!(value(&rig, done), 0);
+}

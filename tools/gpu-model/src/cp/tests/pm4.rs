@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! PM4 packets of the kernel's rings and of user queues.
+
+use super::rig::{kernel_ring, pkt, Rig, Setup};
+use crate::cp::packet::op;
+use crate::cp::{lock, SOURCE_END_OF_PIPE, SOURCE_PRIV_REG};
+
+const RING: Setup = kernel_ring(0x20_0000, 0x10);
+const AT: u32 = 0x3_0000;
+
+fn rig() -> Rig {
+    let rig = Rig::sync();
+    rig.map_by_kiq(0, (0, 0), 0, RING);
+    rig
+}
+
+fn p(op: u8, body: u32) -> u32 {
+    pkt(op.into(), body)
+}
+
+#[test]
+fn write_data_goes_up_or_stays() {
+    let rig = rig();
+    rig.submit(RING, &[p(op::WRITE_DATA, 5), 5 << 8, AT, 0, 1, 2]);
+    assert_eq!([rig.read(AT.into()), rig.read(AT as u64 + 4)], [1, 2]);
+    rig.submit(RING, &[p(op::WRITE_DATA, 5), 5 << 8 | 1 << 16, AT, 0, 3, 4]);
+    assert_eq!([rig.read(AT.into()), rig.read(AT as u64 + 4)], [4, 2]);
+}
+
+#[test]
+fn copy_data_moves_registers_memory_and_the_clock() {
+    let rig = rig();
+    lock(&rig.flat.registers).insert((0, 0x2345), 99);
+    rig.submit(RING, &[p(op::COPY_DATA, 5), 5 << 8, 0x2345, 0, AT, 0]);
+    assert_eq!(rig.read(AT.into()), 99);
+    rig.submit(
+        RING,
+        &[p(op::COPY_DATA, 5), 9 | 5 << 8 | 1 << 16, 0, 0, AT, 0],
+    );
+    assert_eq!(rig.read64(AT.into()), 1234);
+    rig.submit(
+        RING,
+        &[p(op::COPY_DATA, 5), 1 | 5 << 8 | 1 << 16, AT, 0, AT + 8, 0],
+    );
+    assert_eq!(rig.read64(AT as u64 + 8), 1234);
+}
+
+#[test]
+fn wait_reg_mem_holds_the_ring_until_it_is_so() {
+    let rig = rig();
+    rig.submit(
+        RING,
+        &[p(op::WAIT_REG_MEM, 6), 3 | 1 << 4, AT, 0, 5, 0xff, 4],
+    );
+    rig.submit(RING, &[p(op::WRITE_DATA, 4), 5 << 8, AT + 4, 0, 1]);
+    rig.engine.poll();
+    assert_eq!(rig.read(AT as u64 + 4), 0);
+    rig.write(AT.into(), &[0x1205]);
+    rig.engine.poll();
+    assert_eq!(rig.read(AT as u64 + 4), 1);
+}
+
+#[test]
+fn write_wait_register_pairs_flush_hdp() {
+    let rig = rig();
+    lock(&rig.flat.registers).insert((0, 0xe27), 4);
+    rig.submit(
+        RING,
+        &[p(op::WAIT_REG_MEM, 6), 3 | 1 << 6, 0xe26, 0xe27, 4, 4, 0x20],
+    );
+    rig.submit(RING, &[p(op::WRITE_DATA, 4), 5 << 8, AT, 0, 1]);
+    assert_eq!(lock(&rig.flat.registers).get(&(0, 0xe26)), Some(&4));
+    assert_eq!(rig.read(AT.into()), 1);
+}
+
+#[test]
+fn release_mem_writes_and_interrupts() {
+    let rig = rig();
+    let release = p(op::RELEASE_MEM, 7);
+    rig.submit(
+        RING,
+        &[release, 0x514, 2 << 29 | 2 << 24, AT, 0, 7, 8, 0x1ab],
+    );
+    assert_eq!(rig.read64(AT.into()), 7 | 8 << 32);
+    let interrupts = rig.interrupts();
+    assert_eq!(interrupts.len(), 1);
+    assert_eq!(interrupts[0].source_id, SOURCE_END_OF_PIPE);
+    assert_eq!(interrupts[0].context[0], 0x1ab);
+    assert_eq!(interrupts[0].ring_id, 1 << 2, "ME 1, pipe 0, queue 0");
+    rig.submit(RING, &[release, 0x514, 3 << 29, AT, 0, 0, 0, 0]);
+    assert_eq!(rig.read64(AT.into()), 1234);
+    assert!(rig.interrupts().is_empty());
+}
+
+#[test]
+fn indirect_buffers_run_in_their_own_vmid_and_chain() {
+    let rig = rig();
+    lock(&rig.flat.bases)[3] = 0x40_0000;
+    rig.write(0x40_1000, &[p(op::WRITE_DATA, 4), 5 << 8, 0x2000, 0, 5]);
+    let chain = [p(op::INDIRECT_BUFFER, 3), 0x1800, 0, 5 | 1 << 20 | 1 << 23];
+    rig.write(0x40_1014, &chain);
+    rig.write(0x40_1800, &[p(op::WRITE_DATA, 4), 5 << 8, 0x2004, 0, 6]);
+    rig.submit(
+        RING,
+        &[p(op::INDIRECT_BUFFER, 3), 0x1000, 0, 9 | 1 << 23 | 3 << 24],
+    );
+    assert_eq!([rig.read(0x40_2000), rig.read(0x40_2004)], [5, 6]);
+}
+
+#[test]
+fn atomics_and_dma_work_on_memory() {
+    let rig = rig();
+    rig.write64(AT.into(), 10);
+    rig.submit(
+        RING,
+        &[
+            p(op::ATOMIC_MEM, 8),
+            0x2f,
+            AT,
+            0,
+            u32::MAX,
+            u32::MAX,
+            0,
+            0,
+            0,
+        ],
+    );
+    assert_eq!(rig.read64(AT.into()), 9);
+    rig.submit(RING, &[p(op::DMA_DATA, 6), 0, AT, 0, AT + 64, 0, 8]);
+    assert_eq!(rig.read64(AT as u64 + 64), 9);
+}
+
+#[test]
+fn cond_exec_skips() {
+    let rig = rig();
+    let write = [p(op::WRITE_DATA, 4), 5 << 8, AT + 8, 0, 1];
+    rig.submit(RING, &[p(op::COND_EXEC, 4), AT, 0, 0, 5]);
+    rig.submit(RING, &write);
+    // The skip ends with what the ring held when it was met.
+    assert_eq!(rig.read(AT as u64 + 8), 1);
+    rig.write(AT as u64 + 8, &[0]);
+    let mut both = vec![p(op::COND_EXEC, 4), AT, 0, 0, 5];
+    both.extend(write);
+    rig.submit(RING, &both);
+    assert_eq!(rig.read(AT as u64 + 8), 0);
+}
+
+#[test]
+fn users_do_not_write_registers() {
+    let rig = Rig::sync();
+    let ring = Setup {
+        privileged: false,
+        ..RING
+    };
+    rig.map_by_kiq(0, (0, 0), 0, ring);
+    rig.submit(ring, &[p(op::WRITE_DATA, 4), 0, 0x2894, 0, 1]);
+    assert_eq!(lock(&rig.flat.registers).get(&(0, 0x2894)), None);
+    let interrupts = rig.interrupts();
+    assert_eq!(interrupts.len(), 1);
+    assert_eq!(interrupts[0].source_id, SOURCE_PRIV_REG);
+}
+
+#[test]
+fn a_fault_stops_the_queue_and_is_reported_once() {
+    let rig = rig();
+    rig.submit(RING, &[p(op::WRITE_DATA, 4), 5 << 8, 0, 0x7f, 1]);
+    rig.submit(RING, &[p(op::WRITE_DATA, 4), 5 << 8, AT, 0, 1]);
+    assert_eq!(rig.faults().len(), 1);
+    assert_eq!(rig.read(AT.into()), 0);
+}
+
+#[test]
+fn unmodelled_packets_are_counted_by_name() {
+    let rig = rig();
+    rig.submit(RING, &[p(0x39, 2), 0, 0]);
+    rig.submit(RING, &[p(0xee, 1), 0]);
+    assert_eq!(rig.stats.get("MEM_SEMAPHORE"), 1);
+    assert_eq!(rig.stats.get("illegal PM4 opcode"), 1);
+    assert_eq!(
+        rig.interrupts().len(),
+        1,
+        "only the illegal one is an error"
+    );
+}

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! A GPU for tests: processors over 16 MiB of flat memory. One per test.
+//!
+//! VMID 0 sees the memory as it is; another VMID sees it from its page-table base on, so that processes differ.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use crate::cp::bus::{wide, Access, Binding, Bus, Fault, Interrupt, Space};
+use crate::cp::engine::{Engine, Mode};
+use crate::cp::mqd::{dw, PRIV_STATE};
+use crate::cp::stats::Stats;
+use crate::cp::{lock, reg, Cp};
+use crate::sdma::Sdma;
+
+const BYTES: u64 = 16 << 20;
+
+/// The memory and what the processors did to the GPU around it.
+pub struct Flat {
+    memory: Mutex<Vec<u8>>,
+    pub registers: Mutex<HashMap<(u8, u32), u32>>,
+    pub interrupts: Mutex<Vec<Interrupt>>,
+    pub faults: Mutex<Vec<(Space, u16, Fault)>>,
+    pub bases: Mutex<[u64; 16]>,
+    pub flushes: Mutex<Vec<Option<u8>>>,
+}
+
+impl Flat {
+    fn at(&self, space: Space, address: u64, bytes: usize, access: Access) -> Result<usize, Fault> {
+        let base = lock(&self.bases)[usize::from(space.vmid)];
+        let end = address
+            .checked_add(base)
+            .and_then(|at| at.checked_add(bytes as u64));
+        match end {
+            Some(end) if end <= BYTES => Ok((address + base) as usize),
+            _ => Err(Fault { address, access }),
+        }
+    }
+}
+
+impl Bus for Flat {
+    fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let at = self.at(space, address, bytes.len(), Access::Read)?;
+        bytes.copy_from_slice(&lock(&self.memory)[at..at + bytes.len()]);
+        Ok(())
+    }
+
+    fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let at = self.at(space, address, bytes.len(), Access::Write)?;
+        lock(&self.memory)[at..at + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn update32(
+        &self,
+        space: Space,
+        address: u64,
+        update: &mut dyn FnMut(u32) -> u32,
+    ) -> Result<u32, Fault> {
+        let at = self.at(space, address, 4, Access::Atomic)?;
+        let mut memory = lock(&self.memory);
+        let old = u32::from_le_bytes(memory[at..at + 4].try_into().expect("4 bytes"));
+        memory[at..at + 4].copy_from_slice(&update(old).to_le_bytes());
+        Ok(old)
+    }
+
+    fn update64(
+        &self,
+        space: Space,
+        address: u64,
+        update: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, Fault> {
+        let at = self.at(space, address, 8, Access::Atomic)?;
+        let mut memory = lock(&self.memory);
+        let old = u64::from_le_bytes(memory[at..at + 8].try_into().expect("8 bytes"));
+        memory[at..at + 8].copy_from_slice(&update(old).to_le_bytes());
+        Ok(old)
+    }
+
+    fn reg_read(&self, xcc: u8, offset: u32) -> u32 {
+        lock(&self.registers)
+            .get(&(xcc, offset))
+            .copied()
+            .unwrap_or(0)
+    }
+
+    fn reg_write(&self, xcc: u8, offset: u32, value: u32) {
+        lock(&self.registers).insert((xcc, offset), value);
+    }
+
+    fn interrupt(&self, interrupt: Interrupt) {
+        lock(&self.interrupts).push(interrupt);
+    }
+
+    fn fault(&self, space: Space, pasid: u16, fault: Fault) {
+        lock(&self.faults).push((space, pasid, fault));
+    }
+
+    fn bind(&self, _xcc: u8, vmid: u8, binding: &Binding) {
+        lock(&self.bases)[usize::from(vmid)] = binding.page_table_base & !0xfff;
+    }
+
+    fn invalidate_tlb(&self, _xcc: u8, vmid: Option<u8>) {
+        lock(&self.flushes).push(vmid);
+    }
+
+    fn realtime(&self) -> u64 {
+        1234
+    }
+}
+
+/// The GPU.
+pub struct Rig {
+    pub flat: Arc<Flat>,
+    pub cp: Cp,
+    pub sdma: Arc<Sdma>,
+    pub engine: Arc<Engine>,
+    pub stats: Arc<Stats>,
+}
+
+/// A queue for [`Rig::write_mqd`].
+#[derive(Clone, Copy)]
+pub struct Setup {
+    pub mqd: u64,
+    pub ring: u64,
+    /// log2 of the ring's dwords.
+    pub order: u32,
+    pub doorbell: u32,
+    pub aql: bool,
+    pub privileged: bool,
+    pub rptr: u64,
+    pub wptr: u64,
+}
+
+/// Where the KIQ of each XCC has its things: MQD, ring and doorbell.
+const KIQ_MQD: u64 = 0x10_0000;
+const KIQ_RING: u64 = 0x11_0000;
+const KIQ_DOORBELL: u32 = 0;
+
+impl Rig {
+    pub fn new(mode: Mode, xccs: u8) -> Self {
+        let flat = Arc::new(Flat {
+            memory: Mutex::new(vec![0; BYTES as usize]),
+            registers: Mutex::default(),
+            interrupts: Mutex::default(),
+            faults: Mutex::default(),
+            bases: Mutex::default(),
+            flushes: Mutex::default(),
+        });
+        let bus: Arc<dyn Bus> = flat.clone();
+        let engine = Arc::new(Engine::new(mode));
+        let stats = Arc::new(Stats::default());
+        let sdma = Arc::new(Sdma::new(bus.clone(), engine.clone(), stats.clone(), 2));
+        let cp = Cp::new(bus, engine.clone(), sdma.clone(), stats.clone(), xccs);
+        let rig = Rig {
+            flat,
+            cp,
+            sdma,
+            engine,
+            stats,
+        };
+        (0..xccs).for_each(|xcc| rig.start_kiq(xcc));
+        rig
+    }
+
+    pub fn sync() -> Self {
+        Self::new(Mode::Sync, 1)
+    }
+
+    fn kernel() -> Space {
+        Space {
+            hub: crate::cp::bus::Hub::Mm,
+            vmid: 0,
+        }
+    }
+
+    pub fn write(&self, address: u64, dwords: &[u32]) {
+        let bytes: Vec<u8> = dwords
+            .iter()
+            .flat_map(|dword| dword.to_le_bytes())
+            .collect();
+        self.flat
+            .write(Self::kernel(), address, &bytes)
+            .expect("test memory");
+    }
+
+    pub fn write64(&self, address: u64, value: u64) {
+        self.write(address, &[value as u32, (value >> 32) as u32]);
+    }
+
+    pub fn read(&self, address: u64) -> u32 {
+        let mut bytes = [0; 4];
+        self.flat
+            .read(Self::kernel(), address, &mut bytes)
+            .expect("test memory");
+        u32::from_le_bytes(bytes)
+    }
+
+    pub fn read64(&self, address: u64) -> u64 {
+        wide(self.read(address), self.read(address + 4))
+    }
+
+    pub fn interrupts(&self) -> Vec<Interrupt> {
+        std::mem::take(&mut lock(&self.flat.interrupts))
+    }
+
+    pub fn faults(&self) -> Vec<(Space, u16, Fault)> {
+        std::mem::take(&mut lock(&self.flat.faults))
+    }
+
+    /// Waits until `done` holds, for at most 20 seconds.
+    pub fn wait(&self, what: &str, done: impl Fn(&Self) -> bool) {
+        let start = std::time::Instant::now();
+        while !done(self) {
+            self.engine.poll();
+            assert!(start.elapsed().as_secs() < 20, "timeout: {what}");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Selects a queue slot.
+    pub fn select(&self, xcc: u8, me: u32, pipe: u32, queue: u32) {
+        self.cp
+            .reg_write(xcc, reg::GRBM_GFX_CNTL, pipe | me << 2 | queue << 8);
+    }
+
+    /// A queue slot's register, by MQD dword.
+    pub fn hqd(&self, xcc: u8, dword: usize) -> u32 {
+        self.cp
+            .reg_read(xcc, reg::CP_MQD_BASE_ADDR + dword as u32 - 128)
+            .expect("CP register")
+    }
+
+    pub fn set_hqd(&self, xcc: u8, dword: usize, value: u32) {
+        assert!(self
+            .cp
+            .reg_write(xcc, reg::CP_MQD_BASE_ADDR + dword as u32 - 128, value));
+    }
+
+    /// Writes an MQD; the read pointer is reported at `mqd + 0x800 + 128`, the write pointer is at `mqd + 0x900`.
+    pub fn write_mqd(&self, setup: Setup) {
+        let Setup {
+            mqd,
+            ring,
+            order,
+            doorbell,
+            aql,
+            privileged,
+            rptr,
+            wptr,
+        } = setup;
+        let mut dwords = vec![0; 256];
+        dwords[dw::CP_MQD_BASE_ADDR_LO] = mqd as u32;
+        dwords[dw::CP_HQD_PQ_BASE_LO] = (ring >> 8) as u32;
+        dwords[dw::CP_HQD_PQ_CONTROL] = (order - 1) | if privileged { PRIV_STATE } else { 0 };
+        dwords[dw::CP_HQD_PQ_DOORBELL_CONTROL] = doorbell << 2;
+        dwords[dw::CP_HQD_AQL_CONTROL] = aql.into();
+        dwords[dw::CP_HQD_PQ_RPTR_REPORT_ADDR_LO] = rptr as u32;
+        dwords[dw::CP_HQD_PQ_WPTR_POLL_ADDR_LO] = wptr as u32;
+        self.write(mqd, &dwords);
+    }
+
+    /// Brings up the KIQ as gfx_v9_4_3_xcc_kiq_init_register() does: through registers.
+    fn start_kiq(&self, xcc: u8) {
+        let mqd = KIQ_MQD + u64::from(xcc) * 0x1000;
+        let setup = Setup {
+            mqd,
+            ring: KIQ_RING + u64::from(xcc) * 0x1000,
+            order: 10,
+            doorbell: KIQ_DOORBELL + u32::from(xcc) * 0x20,
+            aql: false,
+            privileged: true,
+            rptr: mqd + 0x880,
+            wptr: mqd + 0x900,
+        };
+        self.write_mqd(setup);
+        self.cp
+            .reg_write(xcc, reg::RLC_CP_SCHEDULERS, 0x80 | 1 << 5 | 1 << 3);
+        self.select(xcc, 1, 1, 0);
+        for dword in [128, 136, 139, 141, 143, 145] {
+            let value = self.read(mqd + 4 * dword as u64);
+            self.set_hqd(xcc, dword, value);
+        }
+        self.set_hqd(xcc, dw::CP_HQD_ACTIVE, 1);
+        self.select(xcc, 0, 0, 0);
+        for pipe in 0..4 {
+            // TIME_STAMP_INT_ENABLE, OPCODE_ERROR_INT_ENABLE, PRIV_REG_INT_ENABLE
+            self.cp
+                .reg_write(xcc, reg::CP_ME1_PIPE0_INT_CNTL + pipe, 7 << 24 | 1 << 23);
+        }
+    }
+
+    /// Sends packets through an XCC's KIQ.
+    pub fn kiq(&self, xcc: u8, packets: &[u32]) {
+        let mqd = KIQ_MQD + u64::from(xcc) * 0x1000;
+        let at = self.read64(mqd + 0x900);
+        let ring = KIQ_RING + u64::from(xcc) * 0x1000;
+        for (n, dword) in (at..).zip(packets) {
+            self.write(ring + 4 * (n % 1024), &[*dword]);
+        }
+        let wptr = at + packets.len() as u64;
+        self.write64(mqd + 0x900, wptr);
+        let doorbell = KIQ_DOORBELL + u32::from(xcc) * 0x20;
+        assert!(self.cp.doorbell(u64::from(doorbell) * 4, wptr, 8));
+    }
+
+    /// Maps a kernel ring (or the HIQ) to a slot through the KIQ.
+    pub fn map_by_kiq(&self, xcc: u8, slot: (u32, u32), engine: u32, setup: Setup) {
+        self.write_mqd(setup);
+        let (pipe, queue) = slot;
+        let control = queue << 13 | pipe << 16 | engine << 26 | 1 << 29;
+        let (mqd, wptr) = (setup.mqd as u32, setup.wptr as u32);
+        self.kiq(
+            xcc,
+            &[pkt(0xa2, 6), control, setup.doorbell << 2, mqd, 0, wptr, 0],
+        );
+    }
+
+    /// Appends packets to a PM4 ring and rings its doorbell.
+    pub fn submit(&self, setup: Setup, packets: &[u32]) {
+        let at = self.read64(setup.wptr);
+        let size = 1 << setup.order;
+        for (n, dword) in (at..).zip(packets) {
+            self.write(setup.ring + 4 * (n % size), &[*dword]);
+        }
+        let wptr = at + packets.len() as u64;
+        self.write64(setup.wptr, wptr);
+        self.cp.doorbell(u64::from(setup.doorbell) * 4, wptr, 8);
+    }
+}
+
+/// A type 3 header for `body` dwords.
+pub const fn pkt(op: u32, body: u32) -> u32 {
+    3 << 30 | (body - 1) << 16 | op << 8
+}
+
+/// A kernel ring: PM4, privileged.
+pub const fn kernel_ring(mqd: u64, doorbell: u32) -> Setup {
+    Setup {
+        mqd,
+        ring: mqd + 0x1000,
+        order: 8,
+        doorbell,
+        aql: false,
+        privileged: true,
+        rptr: mqd + 0x880,
+        wptr: mqd + 0x900,
+    }
+}

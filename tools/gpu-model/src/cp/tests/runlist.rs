@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The HIQ: run lists of processes, VMIDs, preemption, fences; several XCCs; more processes than VMIDs.
+
+use super::rig::{pkt, Rig, Setup};
+use crate::cp::engine::Mode;
+use crate::cp::lock;
+use crate::cp::mqd::dw;
+use crate::cp::packet::op;
+use crate::cp::SOURCE_END_OF_PIPE;
+
+pub const HIQ: Setup = Setup {
+    mqd: 0x28_0000,
+    ring: 0x29_0000,
+    order: 10,
+    doorbell: 0x20a,
+    aql: false,
+    privileged: true,
+    rptr: 0x28_0880,
+    wptr: 0x28_0900,
+};
+const IB: u64 = 0x2a_0000;
+const FENCE: u64 = 0x2b_0000;
+
+fn p(op: u8, body: u32) -> u32 {
+    pkt(op.into(), body)
+}
+
+/// A process: PASID `n`, memory from `n` MiB on. Its queue is at the beginning of it.
+pub fn process(n: u32, queues: &[u32]) -> Vec<u32> {
+    let mut list = vec![p(op::MAP_PROCESS, 18), n, n << 20 | 1, 0, 0x6000_5000, 0x18];
+    list.resize(19, 0);
+    for queue in queues {
+        list.extend(queue_of(n, *queue));
+    }
+    list
+}
+
+/// MAP_QUEUES of a process's queue; its MQD is seen from VMID 0.
+fn queue_of(n: u32, queue: u32) -> [u32; 7] {
+    let setup = setup(n, queue);
+    let wptr = setup.wptr as u32;
+    [
+        p(op::MAP_QUEUES, 6),
+        1 << 4 | 1 << 29,
+        setup.doorbell << 2,
+        setup.mqd as u32,
+        0,
+        wptr,
+        0,
+    ]
+}
+
+/// Where a process's queue is: ring and pointers in its own addresses, the MQD in the kernel's.
+pub fn setup(n: u32, queue: u32) -> Setup {
+    let at = u64::from(queue) * 0x1000;
+    Setup {
+        mqd: 0xe0_0000 + (u64::from(n) << 16) + at,
+        ring: 0x1_0000 + at,
+        order: 8,
+        doorbell: 0x1000 + n * 0x100 + queue * 2,
+        aql: false,
+        privileged: false,
+        rptr: 0x2_0080 + at,
+        wptr: 0x2_0100 + at,
+    }
+}
+
+/// Appends packets to a process's PM4 queue.
+pub fn submit(rig: &Rig, n: u32, queue: u32, packets: &[u32]) {
+    let setup = setup(n, queue);
+    let base = u64::from(n) << 20;
+    let at = rig.read64(base + setup.wptr);
+    for (n, dword) in (at..).zip(packets) {
+        rig.write(base + setup.ring + 4 * (n % 256), &[*dword]);
+    }
+    let wptr = at + packets.len() as u64;
+    rig.write64(base + setup.wptr, wptr);
+    rig.cp.doorbell(u64::from(setup.doorbell) * 4, wptr, 8);
+}
+
+/// Brings up the HIQ on all XCCs, with VMIDs 8 to 15 and slots of pipes 2 and 3.
+pub fn start(rig: &Rig, xccs: u8) {
+    for xcc in 0..xccs {
+        let mqd = HIQ.mqd + u64::from(xcc) * 0x1000;
+        rig.map_by_kiq(xcc, (0, 0), 1, Setup { mqd, ..HIQ });
+    }
+    rig.submit(
+        HIQ,
+        &[
+            p(op::SET_RESOURCES, 7),
+            0xff00 | 1 << 29,
+            0xffff_0000,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ],
+    );
+}
+
+pub fn run(rig: &Rig, list: &[u32]) {
+    rig.write(IB, list);
+    let packet = [
+        p(op::RUN_LIST, 3),
+        IB as u32,
+        0,
+        list.len() as u32 | 1 << 23,
+    ];
+    rig.submit(HIQ, &packet);
+}
+
+/// UNMAP_QUEUES and QUERY_STATUS; true if the fence was written.
+pub fn unmap(rig: &Rig, select: u32, action: u32, pasid: u32) -> bool {
+    rig.write64(FENCE, 10);
+    let mut packets = vec![p(op::UNMAP_QUEUES, 5), action | select << 4, pasid, 0, 0, 0];
+    packets.extend([p(op::QUERY_STATUS, 6), 2 << 30, 0, FENCE as u32, 0, 100, 0]);
+    rig.submit(HIQ, &packets);
+    rig.read64(FENCE) == 100
+}
+
+fn rig(xccs: u8) -> Rig {
+    let rig = Rig::new(Mode::Sync, xccs);
+    start(&rig, xccs);
+    for n in 3..14 {
+        for queue in 0..4 {
+            rig.write_mqd(setup(n, queue));
+        }
+    }
+    rig
+}
+
+fn write_at(address: u32, value: u32) -> [u32; 5] {
+    [p(op::WRITE_DATA, 4), 5 << 8, address, 0, value]
+}
+
+#[test]
+fn two_processes_run_side_by_side_each_in_its_memory() {
+    let rig = rig(1);
+    run(&rig, &[process(3, &[0, 1]), process(4, &[0])].concat());
+    submit(&rig, 3, 0, &write_at(0x4000, 33));
+    submit(&rig, 3, 1, &write_at(0x4004, 34));
+    submit(&rig, 4, 0, &write_at(0x4000, 44));
+    assert_eq!(
+        [
+            rig.read(0x30_4000),
+            rig.read(0x30_4004),
+            rig.read(0x40_4000)
+        ],
+        [33, 34, 44]
+    );
+    submit(
+        &rig,
+        4,
+        0,
+        &[p(op::RELEASE_MEM, 7), 0x514, 2 << 24, 0, 0, 0, 0, 9],
+    );
+    let interrupt = rig.interrupts()[0];
+    assert_eq!(
+        (interrupt.source_id, interrupt.context[0]),
+        (SOURCE_END_OF_PIPE, 9)
+    );
+    assert_eq!((interrupt.pasid, interrupt.vmid), (4, 9));
+    // The read pointer that the process polls wraps.
+    assert_eq!(rig.read(0x40_0000 + 0x2_0080), 5 + 8);
+}
+
+#[test]
+fn unmapped_queues_stand_still_and_go_on() {
+    let rig = rig(1);
+    run(&rig, &process(3, &[0]));
+    submit(&rig, 3, 0, &write_at(0x4000, 1));
+    assert!(unmap(&rig, 2, 0, 0));
+    submit(&rig, 3, 0, &write_at(0x4000, 2));
+    assert_eq!(rig.read(0x30_4000), 1);
+    let mqd = setup(3, 0).mqd;
+    assert_eq!(rig.read(mqd + 4 * dw::CP_HQD_PQ_RPTR as u64), 5);
+    run(&rig, &process(3, &[0]));
+    assert_eq!(rig.read(0x30_4000), 2);
+}
+
+#[test]
+fn a_run_list_replaces_the_one_before() {
+    let rig = rig(1);
+    run(&rig, &process(3, &[0]));
+    run(&rig, &process(4, &[0]));
+    submit(&rig, 3, 0, &write_at(0x4000, 1));
+    submit(&rig, 4, 0, &write_at(0x4000, 1));
+    assert_eq!([rig.read(0x30_4000), rig.read(0x40_4000)], [0, 1]);
+}
+
+#[test]
+fn unmap_by_pasid_leaves_the_others() {
+    let rig = rig(1);
+    run(&rig, &[process(3, &[0]), process(4, &[0])].concat());
+    assert!(unmap(&rig, 1, 0, 3));
+    submit(&rig, 3, 0, &write_at(0x4000, 1));
+    submit(&rig, 4, 0, &write_at(0x4000, 1));
+    assert_eq!([rig.read(0x30_4000), rig.read(0x40_4000)], [0, 1]);
+}
+
+#[test]
+fn static_queues_stay_when_the_dynamic_ones_go() {
+    let rig = rig(1);
+    let mut list = process(3, &[0, 1]);
+    // QUEUE_TYPE of the second: normal_latency_static_queue.
+    let at = list.len() - 6;
+    list[at] |= 2 << 21;
+    run(&rig, &list);
+    assert!(unmap(&rig, 3, 0, 0));
+    submit(&rig, 3, 0, &write_at(0x4000, 1));
+    submit(&rig, 3, 1, &write_at(0x4004, 1));
+    assert_eq!([rig.read(0x30_4000), rig.read(0x30_4004)], [0, 1]);
+}
+
+#[test]
+fn registers_survive_preemption_in_the_mqd() {
+    let rig = rig(1);
+    run(&rig, &process(3, &[0]));
+    // COMPUTE_USER_DATA_3
+    submit(&rig, 3, 0, &[p(op::SET_SH_REG, 2), 0x243, 0xabcd]);
+    assert!(unmap(&rig, 2, 0, 0));
+    assert_eq!(rig.read(setup(3, 0).mqd + 4 * (65 + 3)), 0xabcd);
+}
+
+#[test]
+fn a_waiting_packet_does_not_hold_up_the_unmap() {
+    let rig = rig(1);
+    run(&rig, &process(3, &[0]));
+    let mut packets = vec![p(op::WAIT_REG_MEM, 6), 3 | 1 << 4, 0x5000, 0, 1, 1, 4];
+    packets.extend(write_at(0x4000, 7));
+    submit(&rig, 3, 0, &packets);
+    assert!(unmap(&rig, 2, 0, 0));
+    rig.write(0x30_5000, &[1]);
+    rig.engine.poll();
+    assert_eq!(rig.read(0x30_4000), 0);
+    run(&rig, &process(3, &[0]));
+    assert_eq!(rig.read(0x30_4000), 7);
+}
+
+#[test]
+fn tlbs_are_invalidated_by_pasid() {
+    let rig = rig(1);
+    run(&rig, &[process(3, &[0]), process(4, &[0])].concat());
+    lock(&rig.flat.flushes).clear();
+    rig.kiq(0, &[p(op::INVALIDATE_TLBS, 1), 1 | 4 << 5]);
+    rig.kiq(0, &[p(op::INVALIDATE_TLBS, 1), 1 | 77 << 5]);
+    assert_eq!(*lock(&rig.flat.flushes), [Some(9)]);
+}
+
+#[test]
+fn destroying_the_hiq_through_the_kiq_works() {
+    let rig = rig(1);
+    let packet = [
+        p(op::UNMAP_QUEUES, 5),
+        1 | 1 << 29,
+        HIQ.doorbell << 2,
+        0,
+        0,
+        0,
+    ];
+    rig.kiq(0, &packet);
+    assert!(!rig.cp.doorbell(u64::from(HIQ.doorbell) * 4, 0, 8));
+}
+
+#[test]
+fn the_first_xcc_runs_what_all_four_have_mapped() {
+    let rig = rig(4);
+    let mqd = setup(3, 0).mqd;
+    for xcc in 0..4 {
+        rig.write_mqd(Setup {
+            mqd: mqd + 0x400 * xcc,
+            ..setup(3, 0)
+        });
+        rig.write(
+            mqd + 0x400 * xcc + 4 * dw::CP_MQD_STRIDE_SIZE as u64,
+            &[0x400],
+        );
+    }
+    run(&rig, &process(3, &[0]));
+    for xcc in 0..4 {
+        rig.select(xcc, 1, 2, 0);
+        assert_eq!(rig.hqd(xcc, dw::CP_HQD_ACTIVE), 1, "XCC {xcc}");
+        assert_eq!(
+            rig.hqd(xcc, dw::CP_MQD_BASE_ADDR_LO),
+            mqd as u32 + 0x400 * u32::from(xcc)
+        );
+    }
+    rig.write64(0x30_5000, 0);
+    submit(
+        &rig,
+        3,
+        0,
+        &[p(op::ATOMIC_MEM, 8), 0x2f, 0x5000, 0, 1, 0, 0, 0, 0],
+    );
+    assert_eq!(rig.read64(0x30_5000), 1, "once");
+    assert!(unmap(&rig, 2, 0, 0));
+    for xcc in 0..4 {
+        rig.select(xcc, 1, 2, 0);
+        assert_eq!(rig.hqd(xcc, dw::CP_HQD_ACTIVE), 0, "XCC {xcc}");
+    }
+}
+
+#[test]
+fn more_processes_than_vmids_take_turns() {
+    let rig = rig(1);
+    let list: Vec<u32> = (3..14).flat_map(|n| process(n, &[0])).collect();
+    run(&rig, &list);
+    for n in 3..14 {
+        submit(&rig, n, 0, &write_at(0x4000, n));
+    }
+    let base = |n: u32| (u64::from(n) << 20) + 0x4000;
+    rig.wait("all have had a turn", |rig| {
+        (3..14).all(|n| rig.read(base(n)) == n)
+    });
+    assert!(unmap(&rig, 2, 0, 0));
+    rig.engine.poll();
+    assert!(rig.engine.is_idle(), "nothing rotates any more");
+}
+
+#[test]
+fn a_run_list_that_lies_does_no_harm() {
+    let rig = rig(1);
+    run(
+        &rig,
+        &[
+            p(op::MAP_QUEUES, 6),
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+            p(op::MAP_PROCESS, 18),
+            3,
+        ],
+    );
+    assert_eq!(rig.stats.get("run list packet beyond its buffer"), 1);
+    // MQD nowhere; process without a page table.
+    let mut list = process(3, &[0]);
+    let at = list.len() - 4;
+    list[at] = 0xfff0_0000;
+    run(&rig, &list);
+    assert!(!rig.faults().is_empty());
+    run(&rig, &process(4, &[0]));
+    submit(&rig, 4, 0, &write_at(0x4000, 1));
+    assert_eq!(rig.read(0x40_4000), 1);
+}

@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! SDMA rings as the kernel and user queues use them.
+
+use super::rig::Rig;
+use crate::cp::engine::Mode;
+use crate::sdma::{Filter, RlcQueue};
+
+const GFX: u32 = 0x80;
+const RLC0: u32 = 0x130;
+const RING: u64 = 0x20_0000;
+const DOORBELL: u32 = 0x200;
+const AT: u64 = 0x30_0000;
+
+/// Brings up the GFX ring of an engine as sdma_v4_4_2_gfx_resume() does.
+fn start(rig: &Rig, engine: u8) {
+    let set = |at: u32, value: u32| assert!(rig.sdma.reg_write(engine, GFX + at, value));
+    let rptr_report = RING + 0x8000;
+    set(0x08, 0);
+    set(0x09, rptr_report as u32);
+    set(0x01, (RING >> 8) as u32);
+    set(0x12, 1 << 28);
+    set(0x2b, DOORBELL << 2);
+    rig.sdma.reg_write(engine, 0x6d, 1);
+    set(0x00, 1 | 10 << 1 | 1 << 12);
+}
+
+fn rig() -> Rig {
+    let rig = Rig::sync();
+    start(&rig, 0);
+    rig
+}
+
+/// Appends packets; pointers are in bytes. The test's copy of the write pointer is behind the ring.
+fn submit(rig: &Rig, packets: &[u32]) {
+    let at = rig.read64(RING + 0x9000);
+    for (n, dword) in (at / 4..).zip(packets) {
+        rig.write(RING + n % 1024 * 4, &[*dword]);
+    }
+    let wptr = at + 4 * packets.len() as u64;
+    rig.write64(RING + 0x9000, wptr);
+    assert!(rig.sdma.doorbell(u64::from(DOORBELL) * 4, wptr, 8));
+}
+
+#[test]
+fn write_fence_and_trap() {
+    let rig = rig();
+    submit(&rig, &[2, AT as u32, 0, 1, 0xdead_beef, 5]);
+    submit(&rig, &[5, AT as u32 + 16, 0, 42, 6, 0xabc]);
+    assert_eq!(
+        [rig.read(AT), rig.read(AT + 4), rig.read(AT + 16)],
+        [0xdead_beef, 5, 42]
+    );
+    let interrupts = rig.interrupts();
+    assert_eq!(interrupts.len(), 1);
+    let trap = interrupts[0];
+    assert_eq!((trap.client_id, trap.source_id, trap.ring_id), (8, 224, 0));
+    assert_eq!(trap.context[0], 0xabc);
+    assert_eq!(rig.read64(RING + 0x8000), 48, "read pointer in bytes");
+}
+
+#[test]
+fn copies_and_fills_are_of_bytes() {
+    let rig = rig();
+    rig.write(AT, &[0x0403_0201, 0x0807_0605]);
+    submit(&rig, &[1, 5 - 1, 0, AT as u32, 0, AT as u32 + 64, 0]);
+    assert_eq!(rig.read64(AT + 64), 0x05_0403_0201);
+    submit(&rig, &[11, AT as u32 + 128, 0, 0x1111_2222, 8 - 1]);
+    assert_eq!(rig.read64(AT + 128), 0x1111_2222_1111_2222);
+    submit(&rig, &[11 | 2 << 30, AT as u32 + 256, 0, 7, 4]);
+    assert_eq!(rig.read64(AT + 256), 7 << 32 | 7);
+    assert_eq!(rig.read(AT + 264), 0);
+}
+
+#[test]
+fn a_window_is_copied_row_by_row() {
+    let rig = rig();
+    for n in 0..16u32 {
+        rig.write(AT + 4 * u64::from(n), &[n]);
+    }
+    // Elements of 4 bytes; source 4 wide, the 2x2 box at (1, 1) to an array 2 wide.
+    let to = AT as u32 + 0x100;
+    let packet = [
+        1 | 4 << 8 | 2 << 29,
+        AT as u32,
+        0,
+        1 | 1 << 16,
+        3 << 13,
+        15,
+        to,
+        0,
+        0,
+        1 << 13,
+        3,
+        1 | 1 << 16,
+        0,
+    ];
+    submit(&rig, &packet);
+    let copied = [0, 4, 8, 12].map(|at| rig.read(u64::from(to) + at));
+    assert_eq!(copied, [5, 6, 9, 10]);
+}
+
+#[test]
+fn page_table_entries_are_generated() {
+    let rig = rig();
+    submit(&rig, &[12, AT as u32, 0, 0x71, 0, 0x1000, 0, 0x1000, 0, 2]);
+    let entries = [0, 8, 16, 24].map(|at| rig.read64(AT + at));
+    assert_eq!(entries, [0x1071, 0x2071, 0x3071, 0]);
+}
+
+#[test]
+fn polls_atomics_conditions_and_registers() {
+    let rig = rig();
+    // POLL_REGMEM of memory, == 3.
+    submit(&rig, &[8 | 3 << 28 | 1 << 31, AT as u32, 0, 3, 0xff, 0]);
+    submit(
+        &rig,
+        &[
+            10 | 0x2f << 25,
+            AT as u32 + 8,
+            0,
+            u32::MAX,
+            u32::MAX,
+            0,
+            0,
+            0,
+        ],
+    );
+    rig.engine.poll();
+    assert_eq!(rig.read64(AT + 8), 0);
+    rig.write(AT, &[0x103]);
+    rig.engine.poll();
+    assert_eq!(rig.read64(AT + 8), u64::MAX);
+    // COND_EXE: skips the 4 dwords of a FENCE unless the dword is 1.
+    submit(&rig, &[9, AT as u32, 0, 1, 4, 5, AT as u32 + 32, 0, 9]);
+    assert_eq!(rig.read(AT + 32), 0);
+    // SRBM_WRITE of the low half, then POLL_REGMEM of the register.
+    submit(&rig, &[14 | 3 << 28, 0x1234, 0xffff_5678]);
+    submit(&rig, &[8 | 3 << 28, 0x1234 << 2, 0, 0x5678, u32::MAX, 0]);
+    submit(&rig, &[5, AT as u32 + 32, 0, 9]);
+    assert_eq!(rig.read(AT + 32), 9);
+    submit(&rig, &[13 | 2 << 8, AT as u32 + 40, 0]);
+    assert_eq!(rig.read64(AT + 40), 1234);
+}
+
+#[test]
+fn indirect_buffers_choose_their_vmid() {
+    let rig = rig();
+    crate::cp::lock(&rig.flat.bases)[5] = 0x40_0000;
+    rig.write(0x40_0100, &[5, 0x2000, 0, 3, 0, 0, 0, 0]);
+    submit(&rig, &[4 | 5 << 16, 0x100, 0, 8, 0, 0]);
+    assert_eq!(rig.read(0x40_2000), 3);
+}
+
+#[test]
+fn the_second_engine_has_its_own_client_and_wraps() {
+    let rig = Rig::sync();
+    start(&rig, 1);
+    for _ in 0..3 {
+        let mut packets = vec![0; 500];
+        packets.extend([6, 1]);
+        submit(&rig, &packets);
+    }
+    let clients: Vec<u8> = rig.interrupts().iter().map(|trap| trap.client_id).collect();
+    assert_eq!(clients, [9, 9, 9]);
+    assert_eq!(rig.read64(RING + 0x8000), 3 * 502 * 4);
+}
+
+#[test]
+fn no_packet_panics() {
+    let rig = rig();
+    let mut seed = 7u32;
+    for header in 0..=0xffffu32 {
+        let mut packet = [header; 16];
+        for dword in &mut packet[1..] {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            *dword = seed >> (seed & 31);
+        }
+        if header % 16 == 0 || header < 0x800 {
+            submit(&rig, &packet);
+            // Stop and start: what hung is gone.
+            rig.sdma.reg_write(0, GFX, 0);
+            rig.sdma.reg_write(0, GFX + 3, 0);
+            rig.sdma.reg_write(0, GFX + 5, 0);
+            rig.write64(RING + 0x9000, 0);
+            rig.sdma.reg_write(0, GFX, 1 | 10 << 1 | 1 << 12);
+        }
+    }
+    submit(&rig, &[5, AT as u32, 0, 42]);
+    assert_eq!(rig.read(AT), 42);
+}
+
+const MQD: u64 = 0x50_0000;
+
+fn user_queue(rig: &Rig) -> RlcQueue {
+    // Seen from VMID 9 the memory begins at 6 MiB: ring at 0, pointers at 0x8000 and 0x9000.
+    crate::cp::lock(&rig.flat.bases)[9] = 0x60_0000;
+    let mut mqd = [0; 43];
+    mqd[0] = 10 << 1 | 1 << 12;
+    mqd[9] = 0x8000;
+    mqd[22] = 0x300 << 2;
+    rig.write(MQD, &mqd);
+    rig.sdma.reg_write(0, 0x6d, 1);
+    RlcQueue {
+        mqd: MQD,
+        wptr: 0x9000,
+        doorbell: 0x300,
+        vmid: 9,
+        pasid: 0x8001,
+    }
+}
+
+#[test]
+fn a_user_queue_goes_on_where_it_was() {
+    let rig = Rig::sync();
+    let queue = user_queue(&rig);
+    rig.write(0x60_0000, &[5, 0x4000, 0, 1, 6, 3]);
+    rig.write64(0x60_9000, 24);
+    assert_eq!(rig.sdma.map(0, queue), Ok(true));
+    rig.engine.poll();
+    assert_eq!(rig.read(0x60_4000), 1, "rung while unmapped");
+    let trap = rig.interrupts()[0];
+    assert_eq!((trap.pasid, trap.vmid, trap.ring_id), (0x8001, 9, 2));
+    assert_eq!(
+        rig.sdma.reg_read(0, RLC0),
+        Some(1 | 10 << 1 | 1 << 12 | 9 << 24)
+    );
+    rig.sdma.unmap(Filter::Pasid(0x8002), true);
+    assert_eq!(
+        rig.sdma.reg_read(0, RLC0 + 0x2b),
+        Some(0x300 << 2),
+        "another process's"
+    );
+    rig.sdma.unmap(Filter::Pasid(0x8001), true);
+    assert_eq!(rig.sdma.reg_read(0, RLC0 + 0x2b), Some(0));
+    assert_eq!([rig.read64(MQD + 12), rig.read64(MQD + 20)], [24, 24]);
+    rig.write(0x60_0018, &[5, 0x4000, 0, 2]);
+    rig.write64(0x60_9000, 40);
+    assert_eq!(rig.sdma.map(0, queue), Ok(true));
+    rig.engine.poll();
+    assert_eq!(rig.read(0x60_4000), 2);
+    assert!(rig.interrupts().is_empty(), "nothing is replayed");
+}
+
+#[test]
+fn a_long_copy_can_be_preempted_in_its_middle() {
+    let rig = Rig::new(Mode::Threads(1), 1);
+    let queue = user_queue(&rig);
+    // 64 fills of 4 MiB each, then a fence.
+    let fill = [11 | 2 << 30, 0x10_0000, 0, 7, (4 << 20) - 4];
+    let mut ring: Vec<u32> = fill.repeat(64);
+    ring.extend([5, 0x4000, 0, 1]);
+    rig.write(0x60_0000, &ring);
+    rig.write64(0x60_9000, 4 * ring.len() as u64);
+    assert_eq!(rig.sdma.map(0, queue), Ok(true));
+    let mut turns = 0;
+    while rig.read(0x60_4000) == 0 {
+        rig.sdma.unmap(Filter::All, true);
+        let before = rig.read64(MQD + 12);
+        assert_eq!(
+            before,
+            rig.read64(MQD + 12),
+            "off the hardware it stands still"
+        );
+        assert_eq!(rig.sdma.map(0, queue), Ok(true));
+        turns += 1;
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(turns < 10_000);
+    }
+    assert_eq!(rig.read(0x70_0000), 7);
+}
+
+#[test]
+fn all_slots_taken_says_so() {
+    let rig = Rig::sync();
+    let queue = user_queue(&rig);
+    for n in 0..8 {
+        let queue = RlcQueue {
+            doorbell: 0x300 + 2 * n,
+            ..queue
+        };
+        assert_eq!(rig.sdma.map(0, queue), Ok(true));
+    }
+    assert_eq!(rig.sdma.map(0, queue), Ok(false));
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The firmware files a stock amdgpu asks for, made by us. The model runs none of them, so each is a header with the right fields and
+//! a text that says so; no vendor code is in them.
+//!
+//! Headers as in `linux:drivers/gpu/drm/amd/amdgpu/amdgpu_ucode.h` (`struct common_firmware_header` and what follows it).
+
+/// Bytes of payload in each file.
+const PAYLOAD: usize = 1024;
+
+/// Little-endian dwords and what they begin with.
+struct File {
+    /// Header version: major, minor.
+    version: (u16, u16),
+    ucode_version: u32,
+    /// The dwords after `common_firmware_header`.
+    fields: Vec<u32>,
+    payload: bool,
+}
+
+/// `sizeof(struct common_firmware_header)`.
+const COMMON_HEADER: usize = 32;
+
+impl File {
+    fn bytes(&self) -> Vec<u8> {
+        let payload = if self.payload { payload() } else { Vec::new() };
+        let header = COMMON_HEADER + self.fields.len() * 4;
+        let mut out = Vec::new();
+        let mut u32 = |value: usize| out.extend((value as u32).to_le_bytes());
+        u32(header + payload.len());
+        u32(header);
+        u32(usize::from(self.version.0) | usize::from(self.version.1) << 16);
+        u32(0); // ip_version_major, ip_version_minor
+        u32(self.ucode_version as usize);
+        u32(payload.len());
+        u32(header);
+        u32(0); // crc32, which the driver does not check
+        for &field in &self.fields {
+            u32(field as usize);
+        }
+        out.extend(payload);
+        out
+    }
+}
+
+fn payload() -> Vec<u8> {
+    let text = b"No microcode: the gfx942 model of amdkfd-rs executes none. ";
+    text.iter().copied().cycle().take(PAYLOAD).collect()
+}
+
+/// All files by their names under `amdgpu/`.
+pub fn files() -> Vec<(&'static str, Vec<u8>)> {
+    let file = |version, ucode_version, fields: &[u32], payload| {
+        File {
+            version,
+            ucode_version,
+            fields: fields.to_vec(),
+            payload,
+        }
+        .bytes()
+    };
+    vec![
+        // gfx_firmware_header_v1_0: feature version, jump table offset and size in dwords. Version 150: before the cleaner shader
+        // (153), queue reset (155) and the xnack chain (184), which the model lacks.
+        ("gc_9_4_3_mec.bin", file((1, 0), 150, &[32, 64, 64], true)),
+        // rlc_firmware_header_v2_0: feature version, jump table, then list sizes and offsets: all empty.
+        (
+            "gc_9_4_3_rlc.bin",
+            file(
+                (2, 0),
+                50,
+                &[1; 1].iter().chain(&[0; 17]).copied().collect::<Vec<_>>(),
+                true,
+            ),
+        ),
+        // sdma_firmware_header_v1_0: feature version, change version, jump table offset and size.
+        ("sdma_4_4_2.bin", file((1, 0), 20, &[1, 0, 0, 0], true)),
+        // smc_firmware_header_v2_1: start address, no power-play tables.
+        (
+            "smu_13_0_6.bin",
+            file((2, 1), 0x0055_4700, &[0, 0, 0], true),
+        ),
+        // psp_firmware_header_v2_0: one binary, PSP_FW_TYPE_PSP_SOS (1), version, offset, size.
+        (
+            "aldebaran_sos.bin",
+            file(
+                (2, 0),
+                0x0036_0082,
+                &[1, 1, 0x0036_0082, 0, PAYLOAD as u32],
+                true,
+            ),
+        ),
+        // ta_firmware_header_v2_0: no trusted application.
+        ("aldebaran_ta.bin", file((2, 0), 1, &[0], false)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_in_the_headers_are_those_of_the_files() {
+        for (name, bytes) in files() {
+            let at = |i: usize| u32::from_le_bytes(bytes[i..i + 4].try_into().unwrap()) as usize;
+            assert_eq!(at(0), bytes.len(), "{name}: size_bytes");
+            assert_eq!(
+                at(24) + at(20),
+                bytes.len(),
+                "{name}: payload ends the file"
+            );
+            assert_eq!(at(4), at(24), "{name}: payload follows the header");
+        }
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The registers of one page-table walker ("VM L2"). One block per XCC (GC) and one for the MMHUB, owned by
+//! [`super::Gmc`].
+//!
+//! Both kinds have the same registers in the same order; in the MMHUB they lie 0x340 dwords further
+//! (`mmhub_1_8_0_offset.h` against `gc_9_4_3_offset.h`).
+
+use super::{Access, Fault, FaultReason, Hub};
+use crate::bus::Block;
+use crate::chip::Chip;
+use crate::preset::{ip, Preset};
+use crate::registers;
+use crate::regs::{name_of, place, Key, Placed, RegisterFile};
+
+registers! {
+    /// `VM_*` and `MC_VM_*` as the graphics hub has them.
+    pub enum VmRegister from "gc/gc_9_4_3" {
+        /// L2 cache control; the model has no L2 to control.
+        VM_L2_CNTL = 0 @ 0x0820;
+        VM_L2_CNTL2 = 0 @ 0x0821;
+        VM_L2_CNTL3 = 0 @ 0x0822;
+        /// Which kinds of fault interrupt; bit 0 clears the latched fault.
+        VM_L2_PROTECTION_FAULT_CNTL = 0 @ 0x0827;
+        VM_L2_PROTECTION_FAULT_CNTL2 = 0 @ 0x0828;
+        VM_L2_PROTECTION_FAULT_MM_CNTL3 = 0 @ 0x0829;
+        VM_L2_PROTECTION_FAULT_MM_CNTL4 = 0 @ 0x082a;
+        /// First fault since the last clear: kind, VMID, direction.
+        VM_L2_PROTECTION_FAULT_STATUS = 0 @ 0x082b;
+        /// Its page number.
+        VM_L2_PROTECTION_FAULT_ADDR_LO32 = 0 @ 0x082c;
+        VM_L2_PROTECTION_FAULT_ADDR_HI32 = 0 @ 0x082d;
+        VM_L2_PROTECTION_FAULT_DEFAULT_ADDR_LO32 = 0 @ 0x082e;
+        VM_L2_PROTECTION_FAULT_DEFAULT_ADDR_HI32 = 0 @ 0x082f;
+        VM_L2_CONTEXT1_IDENTITY_APERTURE_LOW_ADDR_LO32 = 0 @ 0x0831;
+        VM_L2_CONTEXT1_IDENTITY_APERTURE_LOW_ADDR_HI32 = 0 @ 0x0832;
+        VM_L2_CONTEXT1_IDENTITY_APERTURE_HIGH_ADDR_LO32 = 0 @ 0x0833;
+        VM_L2_CONTEXT1_IDENTITY_APERTURE_HIGH_ADDR_HI32 = 0 @ 0x0834;
+        VM_L2_CONTEXT_IDENTITY_PHYSICAL_OFFSET_LO32 = 0 @ 0x0835;
+        VM_L2_CONTEXT_IDENTITY_PHYSICAL_OFFSET_HI32 = 0 @ 0x0836;
+        VM_L2_CNTL4 = 0 @ 0x0837;
+        /// Per VMID: `ENABLE_CONTEXT` 0, `PAGE_TABLE_DEPTH` 2:1, `PAGE_TABLE_BLOCK_SIZE` 6:3, fault kinds above.
+        VM_CONTEXT0_CNTL[16] = 0 @ 0x0860;
+        VM_CONTEXTS_DISABLE = 0 @ 0x0870;
+        /// Lock around an invalidation: reading 1 takes it.
+        VM_INVALIDATE_ENG0_SEM[18] = 0 @ 0x0871;
+        /// Bits 15:0 name the VMIDs whose translations go.
+        VM_INVALIDATE_ENG0_REQ[18] = 0 @ 0x0883;
+        /// Bits 15:0 name the VMIDs that are done.
+        VM_INVALIDATE_ENG0_ACK[18] = 0 @ 0x0895;
+        VM_INVALIDATE_ENG0_ADDR_RANGE_LO32[18; 2] = 0 @ 0x08a7;
+        VM_INVALIDATE_ENG0_ADDR_RANGE_HI32[18; 2] = 0 @ 0x08a8;
+        /// Root of the page table, a page-directory entry.
+        VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32[16; 2] = 0 @ 0x08cb;
+        VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32[16; 2] = 0 @ 0x08cc;
+        /// First page of the context.
+        VM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32[16; 2] = 0 @ 0x08eb;
+        VM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32[16; 2] = 0 @ 0x08ec;
+        /// Last page of the context.
+        VM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32[16; 2] = 0 @ 0x090b;
+        VM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32[16; 2] = 0 @ 0x090c;
+        /// Where local memory begins in the data fabric, in units of 16 MiB: 0 here.
+        MC_VM_FB_OFFSET = 0 @ 0x0947;
+        MC_VM_SYSTEM_APERTURE_DEFAULT_ADDR_LSB = 0 @ 0x0948;
+        MC_VM_SYSTEM_APERTURE_DEFAULT_ADDR_MSB = 0 @ 0x0949;
+        /// XGMI hive position: 0, alone.
+        MC_VM_XGMI_LFB_CNTL = 0 @ 0x0957;
+        MC_VM_XGMI_LFB_SIZE = 0 @ 0x0958;
+        /// First address of local memory as VMID 0 sees it, in units of 16 MiB.
+        MC_VM_FB_LOCATION_BASE = 0 @ 0x095c;
+        /// Last such unit.
+        MC_VM_FB_LOCATION_TOP = 0 @ 0x095d;
+        MC_VM_AGP_TOP = 0 @ 0x095e;
+        MC_VM_AGP_BOT = 0 @ 0x095f;
+        MC_VM_AGP_BASE = 0 @ 0x0960;
+        MC_VM_SYSTEM_APERTURE_LOW_ADDR = 0 @ 0x0961;
+        MC_VM_SYSTEM_APERTURE_HIGH_ADDR = 0 @ 0x0962;
+        MC_VM_MX_L1_TLB_CNTL = 0 @ 0x0963;
+    }
+}
+
+use VmRegister::*;
+
+/// Dwords from a graphics-hub register to its MMHUB twin, segment bases apart.
+const MMHUB_SHIFT: u32 = 0x340;
+
+/// Where local memory begins for VMID 0. Any place above the first terabytes will do; the driver reads it.
+const FRAME_BUFFER_BASE: u64 = 0x80_0000_0000;
+
+/// One VMID's translation set-up, as its registers say.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    pub enabled: bool,
+    /// Directory levels above the page-table block; 0: one flat table.
+    pub depth: u32,
+    /// log2 of tables per block.
+    pub block_size: u32,
+    /// The root as a directory entry.
+    pub base: u64,
+    /// First and last page.
+    pub start: u64,
+    pub end: u64,
+}
+
+impl Context {
+    /// How far to shift an address for the root's index.
+    pub fn root_shift(&self) -> u32 {
+        12 + 9 + self.block_size.min(9) + 9 * (self.depth - 1)
+    }
+}
+
+/// One hub's registers.
+pub struct HubBlock {
+    hub: Hub,
+    base: u32,
+    vram_size: u64,
+    registers: RegisterFile<VmRegister>,
+}
+
+impl HubBlock {
+    pub fn gc(preset: &Preset, xcc: u8, vram_size: u64) -> Self {
+        Self::new(Hub::Gc(xcc), preset.base(ip::GC, xcc, 0), vram_size)
+    }
+
+    pub fn mm(preset: &Preset, vram_size: u64) -> Self {
+        Self::new(
+            Hub::Mm,
+            preset.base(ip::MMHUB, 0, 0) + MMHUB_SHIFT,
+            vram_size,
+        )
+    }
+
+    fn new(hub: Hub, base: u32, vram_size: u64) -> Self {
+        let block = Self {
+            hub,
+            base,
+            vram_size,
+            registers: RegisterFile::new(),
+        };
+        block.power_on();
+        block
+    }
+
+    fn power_on(&self) {
+        let top = FRAME_BUFFER_BASE + self.vram_size - 1;
+        self.registers.clear();
+        self.registers
+            .set(MC_VM_FB_LOCATION_BASE, (FRAME_BUFFER_BASE >> 24) as u32);
+        self.registers
+            .set(MC_VM_FB_LOCATION_TOP, (top >> 24) as u32);
+    }
+
+    /// The VMID's set-up.
+    pub fn context(&self, vmid: u8) -> Context {
+        let (r, i) = (&self.registers, usize::from(vmid & 15));
+        let control = r.at(VM_CONTEXT0_CNTL, i);
+        let pair = |low, high| r.pair(low, high, i);
+        Context {
+            enabled: control & 1 != 0,
+            depth: control >> 1 & 3,
+            block_size: control >> 3 & 15,
+            base: pair(
+                VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32,
+                VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32,
+            ),
+            start: pair(
+                VM_CONTEXT0_PAGE_TABLE_START_ADDR_LO32,
+                VM_CONTEXT0_PAGE_TABLE_START_ADDR_HI32,
+            ),
+            end: pair(
+                VM_CONTEXT0_PAGE_TABLE_END_ADDR_LO32,
+                VM_CONTEXT0_PAGE_TABLE_END_ADDR_HI32,
+            ),
+        }
+    }
+
+    pub fn set_page_table(&self, vmid: u8, base: u64) {
+        let low = VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32;
+        let high = VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32;
+        self.registers
+            .set_pair(low, high, usize::from(vmid & 15), base);
+    }
+
+    /// The offset into local memory if `va` lies in the frame-buffer window.
+    pub fn frame_buffer_offset(&self, va: u64) -> Option<u64> {
+        let base = u64::from(self.registers.get(MC_VM_FB_LOCATION_BASE)) << 24;
+        let top = u64::from(self.registers.get(MC_VM_FB_LOCATION_TOP)) << 24 | 0xff_ffff;
+        (base..=top).contains(&va).then(|| va - base)
+    }
+
+    /// Keeps the first fault in the status registers until the driver clears it.
+    pub fn latch_fault(&self, fault: &Fault) {
+        if self.registers.get(VM_L2_PROTECTION_FAULT_STATUS) != 0 {
+            return;
+        }
+        let permission = match (fault.reason, fault.access) {
+            (FaultReason::Permission, Access::Read) => 1 << 4,
+            (FaultReason::Permission, Access::Write) => 2 << 4,
+            (FaultReason::Permission, Access::Execute) => 4 << 4,
+            // `PERMISSION_FAULTS` bits of an entry without any permission, `WALKER_ERROR` 0: no entry.
+            (FaultReason::Invalid, _) => 3 << 4,
+            (FaultReason::Range, _) => 1 << 1,
+            (FaultReason::Bus, _) => 2 << 1,
+        };
+        let write = u32::from(fault.access == Access::Write) << 18;
+        let status = permission | write | u32::from(fault.vmid) << 20;
+        let page = (fault.va & super::VA_MASK) >> 12;
+        let (low, high) = (
+            VM_L2_PROTECTION_FAULT_ADDR_LO32,
+            VM_L2_PROTECTION_FAULT_ADDR_HI32,
+        );
+        self.registers.set_pair(low, high, 0, page);
+        self.registers.set(VM_L2_PROTECTION_FAULT_STATUS, status);
+    }
+
+    fn clear_fault(&self) {
+        for register in [
+            VM_L2_PROTECTION_FAULT_STATUS,
+            VM_L2_PROTECTION_FAULT_ADDR_LO32,
+            VM_L2_PROTECTION_FAULT_ADDR_HI32,
+        ] {
+            self.registers.set(register, 0);
+        }
+    }
+}
+
+impl Block for HubBlock {
+    fn name(&self) -> String {
+        match self.hub {
+            Hub::Gc(xcc) => format!("GC[{xcc}]"),
+            Hub::Mm => "MMHUB".into(),
+        }
+    }
+
+    fn registers(&self) -> Vec<Placed> {
+        place::<VmRegister>(&[self.base])
+    }
+
+    fn register_name(&self, key: Key) -> String {
+        name_of::<VmRegister>(key)
+    }
+
+    fn read(&self, _chip: &Chip, key: Key) -> u32 {
+        match key.of::<VmRegister>() {
+            Some((VM_INVALIDATE_ENG0_SEM, _)) => 1,
+            Some((register, index)) => self.registers.at(register, index),
+            None => 0,
+        }
+    }
+
+    fn write(&self, chip: &Chip, key: Key, value: u32) {
+        let Some((register, index)) = key.of::<VmRegister>() else {
+            return;
+        };
+        match register {
+            VM_INVALIDATE_ENG0_REQ => {
+                chip.gmc.invalidate();
+                self.registers
+                    .set_at(VM_INVALIDATE_ENG0_ACK, index, value & 0xffff);
+            }
+            VM_L2_PROTECTION_FAULT_CNTL if value & 1 != 0 => self.clear_fault(),
+            VM_CONTEXT0_CNTL
+            | VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32
+            | VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32 => chip.gmc.invalidate(),
+            // Read-only: status, and where local memory lies.
+            VM_INVALIDATE_ENG0_ACK
+            | VM_L2_PROTECTION_FAULT_STATUS
+            | MC_VM_FB_LOCATION_BASE
+            | MC_VM_FB_LOCATION_TOP
+            | MC_VM_FB_OFFSET => return,
+            _ => {}
+        }
+        self.registers.set_at(register, index, value);
+    }
+
+    fn reset(&self, chip: &Chip) {
+        self.power_on();
+        chip.gmc.invalidate();
+    }
+}

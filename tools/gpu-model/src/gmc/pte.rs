@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Page-table entries and directory entries of the GFX9 format, one 64-bit word each.
+//!
+//! Bits as `linux:drivers/gpu/drm/amd/amdgpu/amdgpu_vm.h` names them (`AMDGPU_PTE_*`, `AMDGPU_PDE_*`).
+
+use crate::memory::{Physical, Space};
+
+/// One entry of a page table or page directory, or a context's base register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry(pub u64);
+
+impl Entry {
+    /// `AMDGPU_PTE_VALID`.
+    pub const VALID: u64 = 1 << 0;
+    /// `AMDGPU_PTE_SYSTEM`: a bus address, not local memory.
+    pub const SYSTEM: u64 = 1 << 1;
+    /// `AMDGPU_PTE_EXECUTABLE`.
+    pub const EXECUTABLE: u64 = 1 << 4;
+    /// `AMDGPU_PTE_READABLE`.
+    pub const READABLE: u64 = 1 << 5;
+    /// `AMDGPU_PTE_WRITEABLE`.
+    pub const WRITEABLE: u64 = 1 << 6;
+    /// `AMDGPU_PDE_PTE`: a directory entry that maps its whole range.
+    pub const LEAF: u64 = 1 << 54;
+    /// `AMDGPU_PTE_TF`: translate further, through one more table.
+    pub const TRANSLATE_FURTHER: u64 = 1 << 56;
+
+    /// Bits 47:6, where tables begin.
+    const TABLE_MASK: u64 = 0x0000_ffff_ffff_ffc0;
+
+    fn has(self, bit: u64) -> bool {
+        self.0 & bit != 0
+    }
+
+    pub fn valid(self) -> bool {
+        self.has(Self::VALID)
+    }
+
+    pub fn readable(self) -> bool {
+        self.has(Self::READABLE)
+    }
+
+    pub fn writable(self) -> bool {
+        self.has(Self::WRITEABLE)
+    }
+
+    pub fn executable(self) -> bool {
+        self.has(Self::EXECUTABLE)
+    }
+
+    pub fn is_leaf(self) -> bool {
+        self.has(Self::LEAF)
+    }
+
+    pub fn translate_further(self) -> bool {
+        self.has(Self::TRANSLATE_FURTHER)
+    }
+
+    pub fn space(self) -> Space {
+        if self.has(Self::SYSTEM) {
+            Space::System
+        } else {
+            Space::Vram
+        }
+    }
+
+    /// The page's physical address, for a page of `1 << shift` bytes.
+    pub fn address(self, shift: u32) -> u64 {
+        self.0 & 0x0000_ffff_ffff_ffff & !((1 << shift) - 1)
+    }
+
+    /// The table a directory entry points to, if it is valid.
+    pub fn table(self) -> Option<Physical> {
+        self.valid().then(|| Physical {
+            space: self.space(),
+            address: self.0 & Self::TABLE_MASK,
+        })
+    }
+}

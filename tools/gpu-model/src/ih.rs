@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Interrupt handler (OSSSYS): puts 32-byte entries into a ring in the guest's memory and raises the MSI.
+//!
+//! One per GPU, shared through [`Chip`]. Ring 0 takes everything; ring 1 exists as registers (the driver sets it up
+//! for retry faults, which the model does not make).
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::bus::Block;
+use crate::chip::Chip;
+use crate::engine::DoorbellIndex;
+use crate::gmc::{Access, Hub};
+use crate::memory::{Physical, Space};
+use crate::preset::{ip, Preset};
+use crate::registers;
+use crate::regs::{name_of, place, Key, Placed, RegisterFile};
+
+/// Who raised an interrupt (`linux:.../include/soc15_ih_clientid.h`).
+pub mod client {
+    /// `SOC15_IH_CLIENTID_SDMA0`; SDMA1 is the next.
+    pub const SDMA0: u8 = 0x08;
+    /// `SOC15_IH_CLIENTID_SDMA1`.
+    pub const SDMA1: u8 = 0x09;
+    /// `SOC15_IH_CLIENTID_VMC`: the multimedia hub's page-table walker.
+    pub const VMC: u8 = 0x12;
+    /// `SOC15_IH_CLIENTID_GRBM_CP`.
+    pub const GRBM_CP: u8 = 0x14;
+    /// `SOC15_IH_CLIENTID_SE0SH` .. `SE3SH`: waves of a shader engine.
+    pub const SE0SH: u8 = 0x0a;
+    /// `SOC15_IH_CLIENTID_UTCL2`: a graphics hub's page-table walker.
+    pub const UTCL2: u8 = 0x1b;
+}
+
+registers! {
+    /// The rings' registers and the VMID → PASID tables.
+    pub enum IhRegister from "oss/osssys_4_4_2" {
+        /// PASID of each graphics VMID, which entries carry.
+        IH_VMID_0_LUT[16] = 0 @ 0x0000;
+        /// PASID of each multimedia VMID.
+        IH_VMID_0_LUT_MM[16] = 0 @ 0x0010;
+        /// `RB_ENABLE` 0, `RB_SIZE` 5:1 (log2 dwords), `WPTR_WRITEBACK_ENABLE` 8, `ENABLE_INTR` 17, `MC_SPACE` 30:28,
+        /// `WPTR_OVERFLOW_CLEAR` 31.
+        IH_RB_CNTL = 0 @ 0x0080;
+        /// Ring address >> 8.
+        IH_RB_BASE = 0 @ 0x0081;
+        IH_RB_BASE_HI = 0 @ 0x0082;
+        /// Byte offset of the driver.
+        IH_RB_RPTR = 0 @ 0x0083;
+        /// Byte offset of the hardware; bit 0: overflow.
+        IH_RB_WPTR = 0 @ 0x0084;
+        IH_RB_WPTR_ADDR_HI = 0 @ 0x0085;
+        IH_RB_WPTR_ADDR_LO = 0 @ 0x0086;
+        /// `OFFSET` 25:0, `ENABLE` 28: the doorbell that sets RPTR.
+        IH_DOORBELL_RPTR = 0 @ 0x0087;
+        IH_DOORBELL_RETRY_CAM = 0 @ 0x0088;
+        IH_RB_CNTL_RING1 = 0 @ 0x008c;
+        IH_RB_BASE_RING1 = 0 @ 0x008d;
+        IH_RB_BASE_HI_RING1 = 0 @ 0x008e;
+        IH_RB_RPTR_RING1 = 0 @ 0x008f;
+        IH_RB_WPTR_RING1 = 0 @ 0x0090;
+        IH_DOORBELL_RPTR_RING1 = 0 @ 0x0093;
+        IH_RETRY_CAM_ACK = 0 @ 0x00a4;
+        IH_CNTL = 0 @ 0x00c0;
+        IH_STORM_CLIENT_LIST_CNTL = 0 @ 0x00da;
+        IH_CLK_CTRL = 0 @ 0x00db;
+        IH_MEM_POWER_CTRL = 0 @ 0x00e9;
+        IH_RETRY_INT_CAM_CNTL = 0 @ 0x00ea;
+        /// `MC_SPACE_GPA_ENABLE` 4: ring addresses are bus addresses.
+        IH_CHICKEN = 0 @ 0x018d;
+        IH_INT_DROP_CNTL = 0 @ 0x018f;
+    }
+}
+
+use IhRegister::*;
+
+/// One event for the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupt {
+    /// One of [`client`].
+    pub client: u8,
+    pub source: u8,
+    pub ring_id: u8,
+    pub vmid: u8,
+    /// The VMID is one of the multimedia hub.
+    pub from_mm: bool,
+    /// `None`: what the VMID's table entry says.
+    pub pasid: Option<u16>,
+    /// Physical node: twice the XCC's number for an XCC of the first die.
+    pub node: u8,
+    pub data: [u32; 4],
+}
+
+impl Interrupt {
+    /// Bytes of an entry.
+    pub const SIZE: u32 = 32;
+
+    fn encode(&self, pasid: u16, time: u64) -> [u8; Self::SIZE as usize] {
+        let head = u32::from(self.client)
+            | u32::from(self.source) << 8
+            | u32::from(self.ring_id) << 16
+            | u32::from(self.vmid & 15) << 24
+            | u32::from(self.from_mm) << 31;
+        let owner = u32::from(pasid) | u32::from(self.node) << 16;
+        let [a, b, c, d] = self.data;
+        let dwords = [
+            head,
+            time as u32,
+            (time >> 32) as u32 & 0xffff,
+            owner,
+            a,
+            b,
+            c,
+            d,
+        ];
+        let mut bytes = [0; Self::SIZE as usize];
+        for (chunk, dword) in bytes.chunks_exact_mut(4).zip(dwords) {
+            chunk.copy_from_slice(&dword.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+/// `MC_SPACE` of [`IH_RB_CNTL`]: the ring's address is a VMID 0 address, not a bus address.
+const MC_SPACE_VIRTUAL: u32 = 4;
+const RB_ENABLE: u32 = 1;
+const WPTR_WRITEBACK_ENABLE: u32 = 1 << 8;
+const WPTR_OVERFLOW_ENABLE: u32 = 1 << 16;
+const ENABLE_INTR: u32 = 1 << 17;
+const WPTR_OVERFLOW_CLEAR: u32 = 1 << 31;
+const RB_OVERFLOW: u32 = 1;
+const DOORBELL_ENABLE: u32 = 1 << 28;
+
+/// The interrupt handler.
+pub struct Ih {
+    base: u32,
+    registers: RegisterFile<IhRegister>,
+    /// Held while an entry goes in: entries come from several threads.
+    push: Mutex<()>,
+}
+
+impl Ih {
+    pub fn new(preset: &Preset) -> Self {
+        let base = preset.base(ip::OSSSYS, 0, 0);
+        Self {
+            base,
+            registers: RegisterFile::new(),
+            push: Mutex::new(()),
+        }
+    }
+
+    /// Which process a graphics VMID belongs to, in both tables.
+    pub fn set_pasid(&self, vmid: u8, pasid: u16) {
+        for table in [IH_VMID_0_LUT, IH_VMID_0_LUT_MM] {
+            self.registers
+                .set_at(table, usize::from(vmid & 15), pasid.into());
+        }
+    }
+
+    /// The process of a VMID.
+    pub fn pasid(&self, vmid: u8, from_mm: bool) -> u16 {
+        let table = if from_mm {
+            IH_VMID_0_LUT_MM
+        } else {
+            IH_VMID_0_LUT
+        };
+        self.registers.at(table, usize::from(vmid & 15)) as u16
+    }
+
+    /// Puts an event into the ring and raises the MSI.
+    pub fn push(&self, chip: &Chip, interrupt: Interrupt) {
+        let pasid = interrupt
+            .pasid
+            .unwrap_or_else(|| self.pasid(interrupt.vmid, interrupt.from_mm));
+        tracing::debug!(target: "ih", "{interrupt:x?} pasid {pasid}");
+        let control = self.registers.get(IH_RB_CNTL);
+        if control & RB_ENABLE == 0 {
+            tracing::debug!(target: "ih", "ring is off: entry dropped");
+            return;
+        }
+        let guard = self.push.lock().unwrap_or_else(PoisonError::into_inner);
+        self.store(chip, control, &interrupt.encode(pasid, chip.clock.ticks()));
+        drop(guard);
+        if control & ENABLE_INTR != 0 {
+            chip.interrupt.trigger();
+        }
+    }
+
+    /// Bytes of ring 0.
+    fn ring_size(control: u32) -> u32 {
+        4u32.checked_shl(control >> 1 & 0x1f).unwrap_or(0)
+    }
+
+    fn store(&self, chip: &Chip, control: u32, entry: &[u8]) {
+        let size = Self::ring_size(control);
+        let wptr = self.registers.get(IH_RB_WPTR);
+        if size < Interrupt::SIZE {
+            tracing::warn!(target: "ih", "ring of {size} bytes cannot hold an entry");
+            return;
+        }
+        let at = wptr & (size - 1) & !(Interrupt::SIZE - 1);
+        let ring = self.registers.pair(IH_RB_BASE, IH_RB_BASE_HI, 0) << 8;
+        self.write_memory(chip, control, ring.wrapping_add(at.into()), entry);
+        let mut next = (at + Interrupt::SIZE) & (size - 1);
+        let full = next == self.registers.get(IH_RB_RPTR) & (size - 1);
+        if (full && control & WPTR_OVERFLOW_ENABLE != 0) || wptr & RB_OVERFLOW != 0 {
+            next |= RB_OVERFLOW;
+        }
+        self.registers.set(IH_RB_WPTR, next);
+        if control & WPTR_WRITEBACK_ENABLE != 0 {
+            let place = self
+                .registers
+                .pair(IH_RB_WPTR_ADDR_LO, IH_RB_WPTR_ADDR_HI, 0);
+            self.write_memory(chip, control, place, &next.to_le_bytes());
+        }
+    }
+
+    fn write_memory(&self, chip: &Chip, control: u32, address: u64, data: &[u8]) {
+        let at = if control >> 28 & 7 == MC_SPACE_VIRTUAL {
+            match chip.gmc.translate(chip, Hub::Mm, 0, address, Access::Write) {
+                Ok(found) => found.at,
+                Err(fault) => {
+                    return tracing::error!(target: "ih", "ring does not translate: {fault}")
+                }
+            }
+        } else {
+            Physical {
+                space: Space::System,
+                address,
+            }
+        };
+        if let Err(error) = chip.write(at, data) {
+            tracing::error!(target: "ih", "ring or write pointer: {error}");
+        }
+    }
+
+    /// The driver's read pointer may come by doorbell. True if the doorbell is one of the rings'.
+    pub fn doorbell(&self, index: DoorbellIndex, value: u64) -> bool {
+        let rings = [
+            (IH_DOORBELL_RPTR, IH_RB_RPTR),
+            (IH_DOORBELL_RPTR_RING1, IH_RB_RPTR_RING1),
+        ];
+        for (doorbell, pointer) in rings {
+            let setting = self.registers.get(doorbell);
+            if setting & DOORBELL_ENABLE != 0 && setting & 0x03ff_ffff == index.0 {
+                self.registers.set(pointer, value as u32 & 0x3_fffc);
+                return true;
+            }
+        }
+        self.registers.get(IH_DOORBELL_RETRY_CAM) & 0x13ff_ffff == DOORBELL_ENABLE | index.0
+    }
+}
+
+impl Block for Ih {
+    fn name(&self) -> String {
+        "OSSSYS".into()
+    }
+
+    fn registers(&self) -> Vec<Placed> {
+        place::<IhRegister>(&[self.base])
+    }
+
+    fn register_name(&self, key: Key) -> String {
+        name_of::<IhRegister>(key)
+    }
+
+    fn read(&self, _chip: &Chip, key: Key) -> u32 {
+        key.of::<IhRegister>()
+            .map_or(0, |(register, index)| self.registers.at(register, index))
+    }
+
+    fn write(&self, _chip: &Chip, key: Key, value: u32) {
+        let Some((register, index)) = key.of::<IhRegister>() else {
+            return;
+        };
+        if register == IH_RB_CNTL && value & WPTR_OVERFLOW_CLEAR != 0 {
+            let _guard = self.push.lock().unwrap_or_else(PoisonError::into_inner);
+            let wptr = self.registers.get(IH_RB_WPTR);
+            self.registers.set(IH_RB_WPTR, wptr & !RB_OVERFLOW);
+        }
+        self.registers.set_at(register, index, value);
+    }
+
+    fn reset(&self, _chip: &Chip) {
+        self.registers.clear();
+    }
+}

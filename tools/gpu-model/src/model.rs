@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! One whole GPU as its host sees it: configuration space, three BARs, reset. One per device; dropping it stops its engine thread.
+
+use std::sync::Arc;
+
+use crate::bus::{Block, Bus};
+use crate::chip::{Chip, Clock, Host};
+use crate::cp::device::{self, Processors};
+use crate::discovery;
+use crate::engine::{step_all, DoorbellIndex, Engine, EngineThread, Progress};
+use crate::gc::Gc;
+use crate::gmc::Gmc;
+use crate::ih::Ih;
+use crate::memory::BusError;
+use crate::misc;
+use crate::nbio::Nbio;
+use crate::pci::{self, ConfigSpace};
+use crate::preset::Preset;
+use crate::psp::Psp;
+use crate::smu::Smu;
+
+/// What the host chooses about a GPU.
+pub struct Config {
+    pub preset: Preset,
+    /// Bytes of local memory: a power of two, at least 256 MiB.
+    pub vram_size: u64,
+    /// Engines run on the accessing thread and time is counted: runs are reproducible.
+    pub synchronous: bool,
+}
+
+/// Why a model cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum NewError {
+    #[error("local memory of {0:#x} bytes: need a power of two from 256 MiB")]
+    VramSize(u64),
+    #[error("cannot put the discovery table into local memory: {0}")]
+    Discovery(#[from] BusError),
+    #[error("cannot start the engine thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// One GPU.
+pub struct GpuModel {
+    /// Stops before anything it uses goes.
+    _thread: EngineThread,
+    chip: Arc<Chip>,
+    config_space: ConfigSpace,
+    engines: Vec<Arc<dyn Engine>>,
+    synchronous: bool,
+}
+
+impl GpuModel {
+    pub fn new(config: Config, host: Host) -> Result<Self, NewError> {
+        let Config {
+            preset,
+            vram_size,
+            synchronous,
+        } = config;
+        if !vram_size.is_power_of_two() || vram_size < 256 << 20 {
+            return Err(NewError::VramSize(vram_size));
+        }
+        let config_space = ConfigSpace::new(&preset, vram_size);
+        let gmc = Arc::new(Gmc::new(&preset, vram_size));
+        let ih = Arc::new(Ih::new(&preset));
+        let sockets = device::sockets(&preset);
+        let mut blocks: Vec<Arc<dyn Block>> = sockets.blocks.clone();
+        blocks.extend(gmc.blocks().map(|b| b as Arc<dyn Block>));
+        blocks
+            .extend((0..preset.xccs).map(|xcc| Arc::new(Gc::new(&preset, xcc)) as Arc<dyn Block>));
+        blocks.extend(misc::blocks(&preset));
+        blocks.push(ih.clone());
+        blocks.push(Arc::new(Nbio::new(&preset, vram_size)));
+        blocks.push(Arc::new(Psp::new(&preset)));
+        blocks.push(Arc::new(Smu::new(&preset)));
+        let clock = if synchronous {
+            Clock::counted()
+        } else {
+            Clock::host()
+        };
+        let chip = Chip::new(preset, vram_size, host, clock, (gmc, ih), Bus::new(blocks));
+        let chip = Arc::new(chip);
+        put_discovery(&chip)?;
+        let engines: Vec<Arc<dyn Engine>> =
+            vec![Processors::start(chip.clone(), &sockets, synchronous)];
+        let thread = EngineThread::spawn(chip.clone(), engines.clone())?;
+        Ok(Self {
+            _thread: thread,
+            chip,
+            config_space,
+            engines,
+            synchronous,
+        })
+    }
+
+    pub fn chip(&self) -> &Chip {
+        &self.chip
+    }
+
+    /// Bytes of BAR5.
+    pub fn mmio_size(&self) -> u64 {
+        pci::mmio_size(&self.chip.preset)
+    }
+
+    pub fn config_read(&self, offset: u64, out: &mut [u8]) {
+        self.config_space.read(offset, out);
+    }
+
+    pub fn config_write(&self, offset: u64, data: &[u8]) {
+        if self.config_space.write(offset, data) == pci::Effect::FunctionReset {
+            self.reset_chip();
+        }
+    }
+
+    /// A read of BAR5 (registers). Accesses are dwords; others are cut out of or merged into dwords.
+    pub fn mmio_read(&self, offset: u64, out: &mut [u8]) {
+        let mut at = 0;
+        while at < out.len() {
+            let address = offset + at as u64;
+            let value = self.chip.bus.read(&self.chip, address / 4).to_le_bytes();
+            let from = (address % 4) as usize;
+            let count = (4 - from).min(out.len() - at);
+            out[at..at + count].copy_from_slice(&value[from..from + count]);
+            at += count;
+        }
+    }
+
+    /// A write of BAR5. Only whole dwords reach registers.
+    pub fn mmio_write(&self, offset: u64, data: &[u8]) {
+        if offset % 4 != 0 || data.len() % 4 != 0 {
+            tracing::warn!(
+                "write of {} bytes at BAR5+{offset:#x} is not of dwords: dropped",
+                data.len()
+            );
+            return;
+        }
+        for (i, dword) in data.chunks_exact(4).enumerate() {
+            let value = u32::from_le_bytes([dword[0], dword[1], dword[2], dword[3]]);
+            self.chip
+                .bus
+                .write(&self.chip, offset / 4 + i as u64, value);
+        }
+        self.settle();
+        if self.chip.take_reset_request() {
+            self.reset_chip();
+        }
+    }
+
+    /// A write of BAR2.
+    pub fn doorbell_write(&self, offset: u64, data: &[u8]) {
+        let value = match *data {
+            [a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
+            [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            _ => return tracing::warn!("doorbell write of {} bytes: dropped", data.len()),
+        };
+        let index = DoorbellIndex((offset / 4) as u32);
+        tracing::trace!(target: "doorbell", "{:#x} = {value:#x}", index.0);
+        if self.chip.ih.doorbell(index, value) {
+            return;
+        }
+        if self
+            .engines
+            .iter()
+            .any(|e| e.doorbell(&self.chip, index, value))
+        {
+            self.settle();
+        } else {
+            tracing::debug!(target: "doorbell", "{:#x} = {value:#x}: no queue", index.0);
+        }
+    }
+
+    /// In synchronous mode, lets the engines run until they have nothing more to do.
+    fn settle(&self) {
+        if self.synchronous {
+            while step_all(&self.chip, &self.engines) == Progress::Busy {}
+        }
+    }
+
+    /// A reset from outside (bus or hot plug): everything as after power-on, except what local memory holds.
+    pub fn reset(&self) {
+        self.config_space.reset();
+        self.reset_chip();
+    }
+
+    /// A reset from inside (function-level, mode 1): configuration space stays.
+    fn reset_chip(&self) {
+        tracing::info!("reset");
+        for engine in &self.engines {
+            engine.reset(&self.chip);
+        }
+        self.chip.bus.reset(&self.chip);
+        if let Err(error) = put_discovery(&self.chip) {
+            tracing::error!("cannot restore the discovery table: {error}");
+        }
+    }
+}
+
+fn put_discovery(chip: &Chip) -> Result<(), BusError> {
+    let table = discovery::build(&chip.preset);
+    chip.vram
+        .write(chip.vram_size - discovery::FROM_TOP, &table)
+}

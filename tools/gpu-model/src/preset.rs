@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! What kind of GPU a model is, as data: PCI identity, counts of units, and the IP blocks with their versions and addresses.
+//!
+//! One [`Preset`] per model. The IP list is both what the discovery table tells the driver and where the model's blocks
+//! put their registers, so the two cannot differ.
+
+/// Hardware ids of IP blocks (`linux:drivers/gpu/drm/amd/include/soc15_hw_ip.h`, `*_HWID`).
+pub mod ip {
+    pub const MP1: u16 = 1;
+    pub const THM: u16 = 3;
+    pub const SMUIO: u16 = 4;
+    pub const GC: u16 = 11;
+    pub const UVD: u16 = 12;
+    pub const MMHUB: u16 = 34;
+    pub const ATHUB: u16 = 35;
+    pub const OSSSYS: u16 = 40;
+    pub const HDP: u16 = 41;
+    pub const SDMA0: u16 = 42;
+    pub const DF: u16 = 46;
+    pub const NBIF: u16 = 108;
+    pub const MP0: u16 = 255;
+}
+
+/// A version as the discovery table has it: major, minor, revision.
+pub type Version = (u8, u8, u8);
+
+/// One kind of IP block and all its instances.
+#[derive(Clone, Debug)]
+pub struct IpBlock {
+    pub hardware_id: u16,
+    pub version: Version,
+    /// Base addresses in dwords, per instance and segment.
+    pub instances: Vec<Vec<u32>>,
+}
+
+/// A kind of GPU.
+#[derive(Clone, Debug)]
+pub struct Preset {
+    pub name: &'static str,
+    pub device_id: u16,
+    /// Accelerator dies (XCC).
+    pub xccs: u8,
+    /// Shader engines of an XCC.
+    pub shader_engines: u32,
+    /// Compute units of a shader engine, working or not.
+    pub cus_per_engine: u32,
+    /// Working ones.
+    pub active_cus_per_engine: u32,
+    pub sdma_engines: u8,
+    /// Local memory if the user names no size.
+    pub default_vram: u64,
+    pub ips: Vec<IpBlock>,
+}
+
+/// Names of all presets.
+pub const NAMES: &[&str] = &["mi300x", "mi308x"];
+
+impl Preset {
+    /// A preset by its name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        match name {
+            "mi300x" => Some(Self::mi300x()),
+            "mi308x" => Some(Self::mi308x()),
+            _ => None,
+        }
+    }
+
+    /// MI300X (1002:74A1) cut down to one XCC with 4 compute units: small, so that tests are quick.
+    pub fn mi300x() -> Self {
+        Self::gfx942("mi300x", 0x74a1, 1, 1)
+    }
+
+    /// MI308X (1002:74A2): 4 XCCs, 80 compute units.
+    pub fn mi308x() -> Self {
+        Self::gfx942("mi308x", 0x74a2, 4, 5)
+    }
+
+    fn gfx942(name: &'static str, device_id: u16, xccs: u8, active_cus_per_engine: u32) -> Self {
+        Self {
+            name,
+            device_id,
+            xccs,
+            shader_engines: 4,
+            cus_per_engine: 10,
+            active_cus_per_engine,
+            sdma_engines: 2,
+            default_vram: 2 << 30,
+            ips: gfx942_ips(xccs),
+        }
+    }
+
+    /// All compute units that work.
+    pub fn compute_units(&self) -> u32 {
+        u32::from(self.xccs) * self.shader_engines * self.active_cus_per_engine
+    }
+
+    /// A block's segment bases; empty if the preset has no such block.
+    pub fn bases(&self, hardware_id: u16, instance: u8) -> &[u32] {
+        let block = self.ips.iter().find(|b| b.hardware_id == hardware_id);
+        block
+            .and_then(|b| b.instances.get(usize::from(instance)))
+            .map_or(&[], Vec::as_slice)
+    }
+
+    /// One segment base of a block; 0 if there is none.
+    pub fn base(&self, hardware_id: u16, instance: u8, segment: usize) -> u32 {
+        self.bases(hardware_id, instance)
+            .get(segment)
+            .copied()
+            .unwrap_or(0)
+    }
+}
+
+/// Where XCC `n` has its registers: each XCC but the first in a 64 Ki-dword window of its own.
+fn xcc_bases(xcc: u8) -> Vec<u32> {
+    let window = if xcc == 0 {
+        0
+    } else {
+        (u32::from(xcc) + 1) << 16
+    };
+    vec![window + 0x2000, window + 0xa000, 0x240_2c00]
+}
+
+/// The IP blocks of a gfx942 GPU whose security processor is new enough for a driver without VBIOS and without RAS.
+fn gfx942_ips(xccs: u8) -> Vec<IpBlock> {
+    let one = |hardware_id, version, bases: &[u32]| IpBlock {
+        hardware_id,
+        version,
+        instances: vec![bases.to_vec()],
+    };
+    let mp = [0x1_6000, 0xdc_0000, 0xe0_0000, 0xe4_0000, 0x243_fc00];
+    let nbif = [
+        0, 0x14, 0xd20, 0x1_0400, 0x241_b000, 0x404_0000, 0, 0, 0x800_0000,
+    ];
+    vec![
+        IpBlock {
+            hardware_id: ip::GC,
+            version: (9, 4, 3),
+            instances: (0..xccs).map(xcc_bases).collect(),
+        },
+        // Anywhere whose low half is not an XCC's: the driver strips high halves from XCC registers in packets, and knows
+        // them by the low half alone (`gfx_v9_4_3_normalize_xcc_reg_offset`).
+        one(ip::MMHUB, (1, 8, 0), &[0x1_8000, 0x240_8800]),
+        one(ip::ATHUB, (1, 8, 0), &[0xc20, 0x240_8c00]),
+        one(ip::OSSSYS, (4, 4, 2), &[0x10a0, 0x240_a000]),
+        one(ip::HDP, (4, 4, 2), &[0xf20, 0x240_a400]),
+        IpBlock {
+            hardware_id: ip::SDMA0,
+            version: (4, 4, 2),
+            instances: vec![vec![0x1260], vec![0x1860]],
+        },
+        one(ip::NBIF, (7, 9, 0), &nbif),
+        // 13.0.2, not MI300X's 13.0.6: with 13.0.6 the driver wants RAS capabilities that only a VBIOS gives.
+        one(ip::MP0, (13, 0, 2), &mp),
+        one(ip::MP1, (13, 0, 6), &mp),
+        one(
+            ip::SMUIO,
+            (13, 0, 3),
+            &[0x1_6800, 0x1_6a00, 0x240_1000, 0x344_0000],
+        ),
+        one(ip::THM, (13, 0, 6), &[0x1_6600, 0x240_0c00]),
+        one(ip::DF, (4, 6, 2), &[0x7000, 0x240_b800, 0x7c0_0000]),
+        // The driver refuses a GPU without a video block's version; it adds no block for this one.
+        one(ip::UVD, (2, 0, 3), &[0x7800, 0x7e00, 0x240_3000]),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_its_preset() {
+        for name in NAMES {
+            assert_eq!(Preset::by_name(name).map(|p| p.name), Some(*name));
+        }
+        assert!(Preset::by_name("mi999").is_none());
+    }
+
+    #[test]
+    fn no_other_block_looks_like_an_xcc_register() {
+        let low_half = Preset::mi300x().base(ip::MMHUB, 0, 0) & 0xffff;
+        for range in [0x2000..0x3400, 0xa000..0x1_0000] {
+            assert!(!range.contains(&low_half) && !range.contains(&(low_half + 0xfff)));
+        }
+    }
+
+    #[test]
+    fn xccs_keep_the_low_half_of_their_addresses() {
+        let preset = Preset::mi308x();
+        assert_eq!(preset.compute_units(), 80);
+        for xcc in 0..4 {
+            assert_eq!(preset.base(ip::GC, xcc, 0) & 0xffff, 0x2000);
+            assert_eq!(preset.base(ip::GC, xcc, 1) & 0xffff, 0xa000);
+        }
+    }
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Platform security processor (MP0 13.0.2): boots its "secure OS" from a firmware image the driver hands over, then takes commands from
+//! a ring. One per GPU.
+//!
+//! The model has no secure world: a firmware load is accepted as it is, and what a command would change in
+//! the real chip has no effect here. Mailbox and ring protocol as in `linux:drivers/gpu/drm/amd/amdgpu/psp_v13_0.c` and `psp_gfx_if.h`.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::bus::Block;
+use crate::chip::Chip;
+use crate::gmc::{Fault, Hub, Vm};
+use crate::preset::{ip, Preset};
+use crate::registers;
+use crate::regs::{name_of, place, Key, Placed, RegisterFile};
+
+registers! {
+    /// The mailbox registers of MP0.
+    pub enum PspRegister from "mp/mp_13_0_2" {
+        /// `C2PMSG_32` to `_127`.
+        MP0_SMN_C2PMSG_32[96] = 0 @ 0x0060;
+    }
+}
+
+use PspRegister::MP0_SMN_C2PMSG_32 as C2PMSG;
+
+/// Mailboxes by their number.
+mod mailbox {
+    /// Bootloader ready.
+    pub const BOOT_READY: usize = 33;
+    /// Bootloader command, bit 31: done.
+    pub const BOOT_COMMAND: usize = 35;
+    /// Version of the secure OS.
+    pub const OS_VERSION: usize = 58;
+    /// Secure OS command, bit 31: done.
+    pub const OS_COMMAND: usize = 64;
+    /// Write pointer of the command ring, in dwords.
+    pub const RING_WPTR: usize = 67;
+    pub const RING_LOW: usize = 69;
+    pub const RING_HIGH: usize = 70;
+    pub const RING_SIZE: usize = 71;
+    /// Sign of life of the secure OS: not 0 once it runs.
+    pub const SIGN_OF_LIFE: usize = 81;
+}
+
+const READY: u32 = 1 << 31;
+/// `PSP_BL__LOAD_SOSDRV`.
+const LOAD_SOSDRV: u32 = 0x2_0000;
+/// `GFX_CTRL_CMD_ID_INIT_GPCOM_RING`.
+const INIT_RING: u32 = 0x2_0000;
+/// `GFX_CTRL_CMD_ID_DESTROY_RINGS`.
+const DESTROY_RINGS: u32 = 0x3_0000;
+/// `GFX_CTRL_CMD_ID_MODE1_RST`.
+const MODE1_RESET: u32 = 0x7_0000;
+/// `GFX_CMD_ID_MASK`.
+const COMMAND_MASK: u32 = 0xf_0000;
+/// What our secure OS calls itself: 0.54.0.130.
+const VERSION: u32 = 0x0036_0082;
+
+/// `sizeof(struct psp_gfx_rb_frame)` in dwords.
+const FRAME_DWORDS: u32 = 16;
+/// `offsetof(struct psp_gfx_cmd_resp, cmd_id)`.
+const COMMAND_ID: u64 = 8;
+/// `offsetof(struct psp_gfx_cmd_resp, cmd)`.
+const COMMAND_DATA: u64 = 28;
+/// `offsetof(struct psp_gfx_cmd_resp, resp)`; its first dword is the status.
+const RESPONSE: u64 = 864;
+/// `TEE_SUCCESS` and `TEE_ERROR_NOT_SUPPORTED`.
+const SUCCESS: u32 = 0;
+const NOT_SUPPORTED: u32 = 0xffff_000a;
+
+/// `enum psp_gfx_cmd_id`: those whose success the model can honestly report, having nothing behind them.
+const ACCEPTED: &[u32] = &[
+    0x5,  // SETUP_TMR
+    0x6,  // LOAD_IP_FW
+    0x7,  // DESTROY_TMR
+    0xb,  // PROG_REG
+    0x20, // LOAD_TOC
+    0x21, // AUTOLOAD_RLC
+];
+
+/// `GFX_CMD_ID_SRIOV_SPATIAL_PART`: into how many partitions to split the GPU.
+const SPATIAL_PARTITION: u32 = 0x27;
+
+/// Where the secure OS is.
+mod os {
+    pub const ABSENT: u32 = 0;
+    /// Loaded; the next look at the sign of life still sees nothing.
+    pub const STARTING: u32 = 1;
+    pub const RUNNING: u32 = 2;
+}
+
+/// The block.
+pub struct Psp {
+    bases: Vec<u32>,
+    registers: RegisterFile<PspRegister>,
+    os: AtomicU32,
+    /// Dwords of the ring consumed.
+    ring_read: AtomicU32,
+}
+
+impl Psp {
+    pub fn new(preset: &Preset) -> Self {
+        let block = Self {
+            bases: preset.bases(ip::MP0, 0).to_vec(),
+            registers: RegisterFile::new(),
+            os: AtomicU32::new(os::ABSENT),
+            ring_read: AtomicU32::new(0),
+        };
+        block.power_on();
+        block
+    }
+
+    fn power_on(&self) {
+        self.registers.clear();
+        self.set(mailbox::BOOT_READY, READY);
+        self.set(mailbox::BOOT_COMMAND, READY);
+        self.os.store(os::ABSENT, Ordering::Release);
+        self.ring_read.store(0, Ordering::Release);
+    }
+
+    fn get(&self, number: usize) -> u32 {
+        self.registers.at(C2PMSG, number - 32)
+    }
+
+    fn set(&self, number: usize, value: u32) {
+        self.registers.set_at(C2PMSG, number - 32, value);
+    }
+
+    /// A bootloader command: every component is taken; the secure OS, once loaded, starts.
+    fn boot_command(&self, command: u32) {
+        tracing::debug!(target: "psp", "bootloader command {command:#x}");
+        if command == LOAD_SOSDRV && self.os.load(Ordering::Acquire) == os::ABSENT {
+            self.os.store(os::STARTING, Ordering::Release);
+            self.set(mailbox::OS_COMMAND, READY);
+            self.set(mailbox::OS_VERSION, VERSION);
+        }
+        self.set(mailbox::BOOT_COMMAND, READY);
+    }
+
+    /// Starting takes until the second look, so that who waits for a change sees one.
+    fn sign_of_life(&self) -> u32 {
+        match self.os.load(Ordering::Acquire) {
+            os::ABSENT => 0,
+            os::STARTING => {
+                self.os.store(os::RUNNING, Ordering::Release);
+                0
+            }
+            _ => 1,
+        }
+    }
+
+    fn os_command(&self, chip: &Chip, command: u32) {
+        tracing::debug!(target: "psp", "secure OS command {command:#x}");
+        match command & COMMAND_MASK {
+            INIT_RING => {
+                self.set(mailbox::RING_WPTR, 0);
+                self.ring_read.store(0, Ordering::Release);
+            }
+            DESTROY_RINGS => self.set(mailbox::RING_SIZE, 0),
+            MODE1_RESET => return chip.request_reset(),
+            other => tracing::warn!(target: "psp", "secure OS command {other:#x} has no effect"),
+        }
+        self.set(mailbox::OS_COMMAND, READY);
+    }
+
+    /// Works off the ring up to the new write pointer.
+    fn ring(&self, chip: &Chip, wptr: u32) {
+        let dwords = self.get(mailbox::RING_SIZE) / 4;
+        if dwords < FRAME_DWORDS || wptr >= dwords {
+            return tracing::warn!(target: "psp", "write pointer {wptr:#x} in a ring of {dwords:#x} dwords");
+        }
+        let base =
+            u64::from(self.get(mailbox::RING_LOW)) | u64::from(self.get(mailbox::RING_HIGH)) << 32;
+        let mut read = self.ring_read.load(Ordering::Acquire) % dwords;
+        // A well-formed ring is empty after at most all its frames.
+        for _ in 0..dwords / FRAME_DWORDS {
+            if read == wptr {
+                break;
+            }
+            let mut vm = chip.vm(Hub::Mm, 0);
+            if let Err(fault) = Self::frame(&mut vm, base.wrapping_add(u64::from(read) * 4)) {
+                chip.gmc.report(chip, &fault);
+            }
+            read = (read + FRAME_DWORDS) % dwords;
+        }
+        self.ring_read.store(read, Ordering::Release);
+    }
+
+    /// One command: answer it, then signal its fence.
+    fn frame(vm: &mut Vm<'_>, frame: u64) -> Result<(), Fault> {
+        let command = vm.read_u64(frame)?;
+        let id = vm.read_u32(command.wrapping_add(COMMAND_ID))?;
+        let argument = vm.read_u32(command.wrapping_add(COMMAND_DATA))?;
+        // One partition is all the model has.
+        let fine = ACCEPTED.contains(&id) || (id, argument) == (SPATIAL_PARTITION, 1);
+        let status = if fine { SUCCESS } else { NOT_SUPPORTED };
+        tracing::debug!(target: "psp", "ring command {id:#x}: status {status:#x}");
+        vm.write_u32(command.wrapping_add(RESPONSE), status)?;
+        let fence = vm.read_u64(frame.wrapping_add(12))?;
+        let value = vm.read_u32(frame.wrapping_add(20))?;
+        vm.write_u32(fence, value)
+    }
+}
+
+impl Block for Psp {
+    fn name(&self) -> String {
+        "MP0".into()
+    }
+
+    fn registers(&self) -> Vec<Placed> {
+        place::<PspRegister>(&self.bases)
+    }
+
+    fn register_name(&self, key: Key) -> String {
+        match key.of::<PspRegister>() {
+            Some((C2PMSG, index)) => format!("MP0_SMN_C2PMSG_{}", index + 32),
+            None => name_of::<PspRegister>(key),
+        }
+    }
+
+    fn read(&self, _chip: &Chip, key: Key) -> u32 {
+        match key.of::<PspRegister>() {
+            Some((C2PMSG, index)) if index + 32 == mailbox::SIGN_OF_LIFE => self.sign_of_life(),
+            Some((C2PMSG, index)) => self.registers.at(C2PMSG, index),
+            None => 0,
+        }
+    }
+
+    fn write(&self, chip: &Chip, key: Key, value: u32) {
+        let Some((C2PMSG, index)) = key.of::<PspRegister>() else {
+            return;
+        };
+        match index + 32 {
+            mailbox::BOOT_READY | mailbox::SIGN_OF_LIFE | mailbox::OS_VERSION => return,
+            mailbox::BOOT_COMMAND => return self.boot_command(value),
+            _ => self.registers.set_at(C2PMSG, index, value),
+        }
+        if self.os.load(Ordering::Acquire) == os::ABSENT {
+            return;
+        }
+        match index + 32 {
+            mailbox::OS_COMMAND => self.os_command(chip, value),
+            mailbox::RING_WPTR => self.ring(chip, value),
+            _ => {}
+        }
+    }
+
+    fn reset(&self, _chip: &Chip) {
+        self.power_on();
+    }
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The SDMA engines (4.4.2): copies, fills, page-table updates and fences. One [`Sdma`] per GPU.
+//!
+//! Each engine has ten rings: GFX and PAGE, set up by the kernel through registers, and RLC0 to 7 for user queues,
+//! loaded from an MQD by the hardware scheduler or through registers by the driver. A ring is registers and nothing
+//! else; who runs it is the engine of [`crate::cp::engine`]. Addresses go through MMHUB.
+
+mod packet;
+mod ring;
+
+use std::sync::{Arc, Mutex};
+
+use crate::cp::bus::{Bus, Fault, Hub, Space, View};
+use crate::cp::engine::{Engine, Task};
+use crate::cp::lock;
+use crate::cp::saved::Saved;
+use crate::cp::stats::Stats;
+use ring::{context, Flight, Ring};
+
+/// Dwords of an engine's register space.
+pub const ENGINE_DWORDS: u32 = 0x600;
+/// Rings of an engine: GFX, PAGE, RLC0 to RLC7.
+const RINGS: usize = 10;
+const FIRST_RLC: usize = 2;
+/// First register of each ring, and their distance for the RLC ones (`sdma_4_4_2_offset.h`).
+const GFX: u32 = 0x80;
+const PAGE: u32 = 0xd8;
+const RLC0: u32 = 0x130;
+const CONTEXT: u32 = 0x58;
+
+/// Registers outside the rings.
+mod reg {
+    pub const F32_CNTL: u32 = 0x02;
+    pub const STATUS_REG: u32 = 0x25;
+    pub const CNTL: u32 = 0x6d;
+}
+
+/// Dwords of struct v9_sdma_mqd that the model reads.
+const MQD_DWORDS: usize = 42;
+/// A reserved dword of it: names what was kept of a preempted queue.
+const MQD_SAVED_TOKEN: u64 = 42;
+
+/// The ring register that MQD dword `dword` images.
+fn context_of_mqd(dword: usize) -> usize {
+    match dword {
+        0..=18 => dword,
+        19..=24 => dword + 0x28 - 19,
+        25..=31 => dword + 0x2f - 25,
+        32..=40 => dword + 0x40 - 32,
+        _ => 0x4b,
+    }
+}
+
+/// A user queue to be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RlcQueue {
+    /// Address of its MQD, in VMID 0.
+    pub mqd: u64,
+    /// Where its write pointer is, in its own address space.
+    pub wptr: u64,
+    /// Doorbell in dwords.
+    pub doorbell: u32,
+    /// VMID that it gets.
+    pub vmid: u8,
+    /// Its process.
+    pub pasid: u16,
+}
+
+/// Which user queues to unmap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// All that the hardware scheduler mapped.
+    All,
+    /// A process's.
+    Pasid(u16),
+    /// One.
+    Doorbell(u32),
+}
+
+struct Unit {
+    registers: Mutex<Vec<u32>>,
+    rings: Vec<(Arc<Ring>, Arc<Task>)>,
+}
+
+/// What all engines share.
+struct Common {
+    bus: Arc<dyn Bus>,
+    stats: Arc<Stats>,
+}
+
+/// The engines.
+pub struct Sdma {
+    common: Arc<Common>,
+    engine: Arc<Engine>,
+    units: Vec<Arc<Unit>>,
+    saved: Mutex<Saved<Flight>>,
+    /// Serialises map and unmap.
+    serial: Mutex<()>,
+}
+
+impl Sdma {
+    /// `count` engines at rest.
+    pub fn new(bus: Arc<dyn Bus>, engine: Arc<Engine>, stats: Arc<Stats>, count: u8) -> Self {
+        let common = Arc::new(Common { bus, stats });
+        let units = (0..count).map(|index| Unit::new(&common, index)).collect();
+        Sdma {
+            common,
+            engine,
+            units,
+            saved: Mutex::default(),
+            serial: Mutex::default(),
+        }
+    }
+
+    fn unit(&self, engine: u8) -> Option<&Arc<Unit>> {
+        self.units.get(usize::from(engine))
+    }
+
+    fn kernel_view(&self) -> View<'_> {
+        View {
+            bus: &*self.common.bus,
+            space: Space {
+                hub: Hub::Mm,
+                vmid: 0,
+            },
+        }
+    }
+
+    /// A register of an engine; `offset` in dwords from its base.
+    pub fn reg_read(&self, engine: u8, offset: u32) -> Option<u32> {
+        let unit = self.unit(engine)?;
+        if let Some((ring, at)) = unit.ring_at(offset) {
+            return Some(ring.reg_read(at));
+        }
+        if offset == reg::STATUS_REG {
+            return Some(u32::from(unit.is_idle()));
+        }
+        lock(&unit.registers).get(offset as usize).copied()
+    }
+
+    /// Writes a register. False: there is none.
+    pub fn reg_write(&self, engine: u8, offset: u32, value: u32) -> bool {
+        let Some(unit) = self.unit(engine) else {
+            return false;
+        };
+        if let Some((ring, at)) = unit.ring_at(offset) {
+            if ring.reg_write(at, value) {
+                self.wake(unit, ring);
+            }
+            return true;
+        }
+        let known = match lock(&unit.registers).get_mut(offset as usize) {
+            Some(register) => {
+                *register = value;
+                true
+            }
+            None => false,
+        };
+        match offset {
+            reg::CNTL => unit
+                .rings
+                .iter()
+                .for_each(|(ring, _)| ring.enable_traps(value & 1 != 0)),
+            // HALT
+            reg::F32_CNTL => {
+                for (ring, task) in &unit.rings {
+                    ring.halt(value & 1 != 0);
+                    self.engine.wake(task);
+                }
+            }
+            _ => {}
+        }
+        known
+    }
+
+    fn wake(&self, unit: &Unit, ring: &Arc<Ring>) {
+        if let Some((_, task)) = unit.rings.iter().find(|(at, _)| Arc::ptr_eq(at, ring)) {
+            self.engine.wake(task);
+        }
+    }
+
+    /// A write to the doorbell aperture. False if no ring listens.
+    pub fn doorbell(&self, offset: u64, value: u64, bytes: usize) -> bool {
+        let dword = (offset / 4) as u32;
+        let mut found = false;
+        for (ring, task) in self.units.iter().flat_map(|unit| &unit.rings) {
+            if ring.listens(dword) {
+                found = true;
+                ring.ring(if bytes == 4 {
+                    ring.wptr() & !0xffff_ffff | value
+                } else {
+                    value
+                });
+                self.engine.wake(task);
+            }
+        }
+        if found {
+            self.engine.poll();
+        }
+        found
+    }
+
+    /// Maps a user queue to a free RLC ring. False: there is none.
+    pub fn map(&self, engine: u8, queue: RlcQueue) -> Result<bool, Fault> {
+        let _serial = lock(&self.serial);
+        let Some(unit) = self.unit(engine) else {
+            self.common
+                .stats
+                .count("MAP_QUEUES to an SDMA engine that is not there");
+            tracing::warn!(engine, "no such SDMA engine");
+            return Ok(true);
+        };
+        let free = unit.rings[FIRST_RLC..]
+            .iter()
+            .find(|(ring, _)| !ring.is_enabled());
+        let Some((ring, task)) = free else {
+            return Ok(false);
+        };
+        let mqd = self.kernel_view().dwords(queue.mqd, MQD_DWORDS + 1)?;
+        let token = mqd[MQD_SAVED_TOKEN as usize];
+        let flight = lock(&self.saved).take(queue.mqd, token);
+        if token != 0 {
+            self.kernel_view()
+                .write32(queue.mqd + 4 * MQD_SAVED_TOKEN, 0)?;
+        }
+        ring.load(&queue, &mqd[..MQD_DWORDS], flight);
+        if queue.wptr != 0 {
+            ring.poll_wptr(queue.wptr);
+        }
+        tracing::debug!(engine, ?queue, "SDMA queue mapped");
+        self.engine.wake(task);
+        Ok(true)
+    }
+
+    /// Unmaps user queues, each within a slice; their pointers go to their MQDs.
+    pub fn unmap(&self, filter: Filter, keep: bool) {
+        let _serial = lock(&self.serial);
+        for (ring, _) in self.units.iter().flat_map(|unit| &unit.rings[FIRST_RLC..]) {
+            let Some((mqd, flight)) = ring.unload(filter) else {
+                continue;
+            };
+            if let Err(fault) = self.save(ring, mqd, flight, keep) {
+                tracing::warn!(mqd, %fault, "SDMA MQD not saved");
+            }
+        }
+    }
+
+    fn save(&self, ring: &Ring, mqd: u64, flight: Flight, keep: bool) -> Result<(), Fault> {
+        let view = self.kernel_view();
+        let (rptr, wptr) = (ring.rptr(), ring.wptr());
+        view.write64(mqd + 4 * context::RB_RPTR as u64, rptr)?;
+        view.write64(mqd + 4 * context::RB_WPTR as u64, wptr)?;
+        if keep && !flight.is_empty() {
+            let token = lock(&self.saved).put(mqd, flight);
+            view.write32(mqd + 4 * MQD_SAVED_TOKEN, token)?;
+        }
+        Ok(())
+    }
+
+    /// Resets one engine (the SMU's message), or all: registers are 0, nothing is mapped.
+    pub fn reset(&self, engine: Option<u8>) {
+        let _serial = lock(&self.serial);
+        for (index, unit) in (0u8..).zip(&self.units) {
+            if engine.is_none_or(|engine| engine == index) {
+                unit.rings.iter().for_each(|(ring, _)| ring.reset());
+                lock(&unit.registers).fill(0);
+            }
+        }
+        if engine.is_none() {
+            *lock(&self.saved) = Saved::default();
+        }
+    }
+}
+
+impl Unit {
+    fn new(common: &Arc<Common>, index: u8) -> Arc<Self> {
+        let rings = (0..RINGS as u8)
+            .map(|number| {
+                let ring = Arc::new(Ring::new(common.clone(), index, number));
+                (ring.clone(), Task::new(ring))
+            })
+            .collect();
+        Arc::new(Unit {
+            registers: Mutex::new(vec![0; ENGINE_DWORDS as usize]),
+            rings,
+        })
+    }
+
+    /// The ring that a register belongs to, and its place among the ring's.
+    fn ring_at(&self, offset: u32) -> Option<(&Arc<Ring>, usize)> {
+        let (number, at) = match offset {
+            GFX..PAGE => (0, offset - GFX),
+            PAGE..RLC0 => (1, offset - PAGE),
+            _ => {
+                let from = offset.checked_sub(RLC0)?;
+                (FIRST_RLC as u32 + from / CONTEXT, from % CONTEXT)
+            }
+        };
+        self.rings
+            .get(number as usize)
+            .map(|(ring, _)| (ring, at as usize))
+    }
+
+    fn is_idle(&self) -> bool {
+        self.rings.iter().all(|(ring, _)| ring.is_idle())
+    }
+}

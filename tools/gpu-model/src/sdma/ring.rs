@@ -1,0 +1,529 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! One SDMA ring: its registers, its pointers and running its packets. Ten per engine, there from the start.
+//!
+//! Locks: `exec` (held while a slice runs) → `registers` (a leaf). Pointers are in bytes and never wrap.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::packet::{self, Flow};
+use super::{context_of_mqd, Common, Filter, RlcQueue, CONTEXT};
+use crate::cp::bus::{wide, Fault, Hub, Interrupt, Space, View};
+use crate::cp::engine::{Job, Progress};
+use crate::cp::lock;
+use crate::cp::packet::field;
+
+/// Ring registers, by their offset from RB_CNTL.
+pub mod context {
+    pub const RB_CNTL: usize = 0x00;
+    pub const RB_BASE: usize = 0x01;
+    pub const RB_RPTR: usize = 0x03;
+    pub const RB_RPTR_HI: usize = 0x04;
+    pub const RB_WPTR: usize = 0x05;
+    pub const RB_WPTR_HI: usize = 0x06;
+    pub const RB_RPTR_ADDR_HI: usize = 0x08;
+    pub const RB_RPTR_ADDR_LO: usize = 0x09;
+    pub const CONTEXT_STATUS: usize = 0x11;
+    pub const DOORBELL: usize = 0x12;
+    pub const DOORBELL_OFFSET: usize = 0x2b;
+    pub const MINOR_PTR_UPDATE: usize = 0x35;
+}
+
+/// RB_CNTL.RB_ENABLE.
+const RB_ENABLE: u32 = 1;
+/// RB_CNTL.RPTR_WRITEBACK_ENABLE.
+const RPTR_WRITEBACK_ENABLE: u32 = 1 << 12;
+/// DOORBELL.ENABLE.
+const DOORBELL_ENABLE: u32 = 1 << 28;
+/// CONTEXT_STATUS.SELECTED and IDLE.
+const SELECTED: u32 = 1;
+const IDLE: u32 = 1 << 2;
+/// SDMA0_4_0__SRCID__SDMA_TRAP.
+const SOURCE_TRAP: u8 = 224;
+/// Packets of one slice.
+const SLICE_PACKETS: usize = 256;
+
+/// An indirect buffer being executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ib {
+    /// Address space of the buffer and of its packets' accesses.
+    pub space: Space,
+    /// Where it is.
+    pub address: u64,
+    /// Its size in dwords.
+    pub dwords: u64,
+    /// The next packet.
+    pub at: u64,
+}
+
+/// What the ring is in the middle of: kept over preemption.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Flight {
+    /// The indirect buffer. They do not nest.
+    pub ib: Option<Ib>,
+    /// Bytes that the packet at the read pointer has moved.
+    pub moved: u64,
+    /// Bytes of the ring's packet in flight, added to the read pointer when it is done.
+    pub advance: u64,
+    /// Why it will not go on.
+    pub hung: Option<String>,
+}
+
+impl Flight {
+    /// Whether there is nothing worth keeping.
+    pub fn is_empty(&self) -> bool {
+        *self == Flight::default()
+    }
+}
+
+#[derive(Default)]
+struct Exec {
+    flight: Flight,
+    reported: Option<u64>,
+}
+
+/// Who a mapped user queue belongs to.
+#[derive(Clone, Copy, Default)]
+struct Owner {
+    mqd: u64,
+    pasid: u16,
+    by_scheduler: bool,
+}
+
+struct Registers {
+    context: [u32; CONTEXT as usize],
+    owner: Owner,
+}
+
+/// A ring.
+pub struct Ring {
+    common: Arc<Common>,
+    engine: u8,
+    number: u8,
+    registers: Mutex<Registers>,
+    wptr: AtomicU64,
+    rptr: AtomicU64,
+    stop: AtomicBool,
+    halted: AtomicBool,
+    traps: AtomicBool,
+    exec: Mutex<Exec>,
+}
+
+/// What a slice needs to know of the registers.
+#[derive(Clone, Copy)]
+pub struct Setup {
+    base: u64,
+    bytes: u64,
+    /// The ring's address space.
+    pub space: Space,
+    pasid: u16,
+    report: Option<u64>,
+}
+
+impl Ring {
+    pub(super) fn new(common: Arc<Common>, engine: u8, number: u8) -> Self {
+        let registers = Registers {
+            context: [0; CONTEXT as usize],
+            owner: Owner::default(),
+        };
+        Ring {
+            common,
+            engine,
+            number,
+            registers: Mutex::new(registers),
+            wptr: 0.into(),
+            rptr: 0.into(),
+            stop: false.into(),
+            halted: false.into(),
+            traps: false.into(),
+            exec: Mutex::default(),
+        }
+    }
+
+    /// The write pointer in bytes.
+    pub fn wptr(&self) -> u64 {
+        self.wptr.load(Ordering::Acquire)
+    }
+
+    /// The read pointer in bytes.
+    pub fn rptr(&self) -> u64 {
+        self.rptr.load(Ordering::Acquire)
+    }
+
+    /// A doorbell write.
+    pub fn ring(&self, value: u64) {
+        self.wptr.store(value & !3, Ordering::Release);
+    }
+
+    /// Whether a doorbell is its own.
+    pub fn listens(&self, dword: u32) -> bool {
+        let context = lock(&self.registers).context;
+        context[context::DOORBELL] & DOORBELL_ENABLE != 0
+            && field(context[context::DOORBELL_OFFSET], 2, 26) == dword
+    }
+
+    /// RB_ENABLE.
+    pub fn is_enabled(&self) -> bool {
+        lock(&self.registers).context[context::RB_CNTL] & RB_ENABLE != 0
+    }
+
+    /// Nothing to do.
+    pub fn is_idle(&self) -> bool {
+        !self.is_enabled() || self.rptr() == self.wptr()
+    }
+
+    /// SDMA_CNTL.TRAP_ENABLE.
+    pub fn enable_traps(&self, enable: bool) {
+        self.traps.store(enable, Ordering::Release);
+    }
+
+    /// SDMA_F32_CNTL.HALT.
+    pub fn halt(&self, halt: bool) {
+        self.halted.store(halt, Ordering::Release);
+    }
+
+    /// Whether somebody waits for the slice to end.
+    pub fn should_stop(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// A register as MMIO reads it.
+    pub fn reg_read(&self, at: usize) -> u32 {
+        match at {
+            context::RB_RPTR => self.rptr() as u32,
+            context::RB_RPTR_HI => (self.rptr() >> 32) as u32,
+            context::RB_WPTR => self.wptr() as u32,
+            context::RB_WPTR_HI => (self.wptr() >> 32) as u32,
+            context::CONTEXT_STATUS => {
+                if self.is_idle() {
+                    IDLE
+                } else {
+                    SELECTED
+                }
+            }
+            _ => lock(&self.registers).context[at],
+        }
+    }
+
+    /// A register write. True: there may be something to do now.
+    pub fn reg_write(&self, at: usize, value: u32) -> bool {
+        let low = |old: u64| old & !0xffff_ffff | u64::from(value);
+        let high = |old: u64| old & 0xffff_ffff | u64::from(value) << 32;
+        match at {
+            context::RB_RPTR => self.rptr.store(low(self.rptr()), Ordering::Release),
+            context::RB_RPTR_HI => self.rptr.store(high(self.rptr()), Ordering::Release),
+            context::RB_WPTR => self.wptr.store(low(self.wptr()), Ordering::Release),
+            context::RB_WPTR_HI => self.wptr.store(high(self.wptr()), Ordering::Release),
+            context::RB_CNTL if value & RB_ENABLE == 0 => {
+                self.stopped(|registers, exec| {
+                    registers.context[at] = value;
+                    *exec = Exec::default();
+                });
+                return false;
+            }
+            _ => {}
+        }
+        let context = &mut lock(&self.registers).context;
+        context[at] = value;
+        let runs = context[context::RB_CNTL] & RB_ENABLE != 0;
+        // Between the writes that set both halves, MINOR_PTR_UPDATE is 1.
+        runs && context[context::MINOR_PTR_UPDATE] & 1 == 0
+    }
+
+    /// Changes the ring while nobody runs it.
+    fn stopped<T>(&self, change: impl FnOnce(&mut Registers, &mut Exec) -> T) -> T {
+        self.stop.store(true, Ordering::Release);
+        let mut exec = lock(&self.exec);
+        self.stop.store(false, Ordering::Release);
+        change(&mut lock(&self.registers), &mut exec)
+    }
+
+    /// Loads a user queue: registers from its MQD, VMID and doorbell from the scheduler.
+    pub fn load(&self, queue: &RlcQueue, mqd: &[u32], flight: Flight) {
+        self.stopped(|registers, exec| {
+            let context = &mut registers.context;
+            for (dword, value) in mqd.iter().enumerate() {
+                context[context_of_mqd(dword)] = *value;
+            }
+            let cntl = context[context::RB_CNTL] & !(0xf << 24);
+            context[context::RB_CNTL] = cntl | RB_ENABLE | u32::from(queue.vmid) << 24;
+            context[context::DOORBELL] = DOORBELL_ENABLE;
+            context[context::DOORBELL_OFFSET] = queue.doorbell << 2;
+            let pair = |at: usize| wide(mqd[at], mqd[at + 1]);
+            self.rptr
+                .store(pair(context::RB_RPTR) & !3, Ordering::Release);
+            self.wptr
+                .store(pair(context::RB_WPTR) & !3, Ordering::Release);
+            registers.owner = Owner {
+                mqd: queue.mqd,
+                pasid: queue.pasid,
+                by_scheduler: true,
+            };
+            *exec = Exec {
+                flight,
+                reported: None,
+            };
+        });
+    }
+
+    /// Reads the write pointer from memory: rings that were missed.
+    pub fn poll_wptr(&self, address: u64) {
+        let setup = self.setup();
+        let view = View {
+            bus: &*self.common.bus,
+            space: setup.space,
+        };
+        match view.read64(address) {
+            Ok(wptr) => self.ring(wptr),
+            Err(fault) => self.fault(&mut lock(&self.exec), &setup, fault),
+        }
+    }
+
+    /// Unloads it if `filter` names it: its MQD, and what was in flight.
+    pub fn unload(&self, filter: Filter) -> Option<(u64, Flight)> {
+        self.is_wanted(filter).then(|| self.unload_now())
+    }
+
+    fn is_wanted(&self, filter: Filter) -> bool {
+        let Registers { context, owner } = &*lock(&self.registers);
+        let wanted = match filter {
+            Filter::All => true,
+            Filter::Pasid(pasid) => owner.pasid == pasid,
+            Filter::Doorbell(dword) => field(context[context::DOORBELL_OFFSET], 2, 26) == dword,
+        };
+        owner.by_scheduler && wanted
+    }
+
+    fn unload_now(&self) -> (u64, Flight) {
+        self.stopped(|registers, exec| {
+            let mqd = registers.owner.mqd;
+            registers.owner = Owner::default();
+            registers.context = [0; CONTEXT as usize];
+            (mqd, std::mem::take(exec).flight)
+        })
+    }
+
+    /// Back to nothing.
+    pub fn reset(&self) {
+        self.unload_now();
+        self.rptr.store(0, Ordering::Release);
+        self.wptr.store(0, Ordering::Release);
+        self.halt(false);
+    }
+
+    fn setup(&self) -> Setup {
+        let Registers { context, owner } = &*lock(&self.registers);
+        let cntl = context[context::RB_CNTL];
+        let report = wide(
+            context[context::RB_RPTR_ADDR_LO] & !3,
+            context[context::RB_RPTR_ADDR_HI],
+        );
+        Setup {
+            base: wide(context[context::RB_BASE], context[context::RB_BASE + 1]) << 8,
+            bytes: 4 << field(cntl, 1, 6).min(30),
+            space: Space {
+                hub: Hub::Mm,
+                vmid: field(cntl, 24, 4) as u8,
+            },
+            pasid: owner.pasid,
+            report: (cntl & RPTR_WRITEBACK_ENABLE != 0 && report != 0).then_some(report),
+        }
+    }
+
+    fn report(&self, exec: &mut Exec, setup: &Setup) {
+        let rptr = self.rptr();
+        let Some(address) = setup.report.filter(|_| exec.reported != Some(rptr)) else {
+            return;
+        };
+        let view = View {
+            bus: &*self.common.bus,
+            space: setup.space,
+        };
+        match view.write64(address, rptr) {
+            Ok(()) => exec.reported = Some(rptr),
+            Err(fault) => self.fault(exec, setup, fault),
+        }
+    }
+
+    fn fault(&self, exec: &mut Exec, setup: &Setup, fault: Fault) {
+        tracing::warn!(engine = self.engine, ring = self.number, %fault, "SDMA ring stopped");
+        self.common.bus.fault(setup.space, setup.pasid, fault);
+        exec.flight.hung.get_or_insert_with(|| fault.to_string());
+    }
+
+    /// The TRAP packet's interrupt.
+    pub fn trap(&self, space: Space, pasid: u16, context: u32) {
+        if !self.traps.load(Ordering::Acquire) {
+            self.common.stats.count("SDMA TRAP while disabled");
+            return;
+        }
+        // SDMA0 to SDMA3 of each die (soc15_ih_clientid.h).
+        const CLIENTS: [u8; 4] = [0x08, 0x09, 0x01, 0x04];
+        self.common.bus.interrupt(Interrupt {
+            client_id: CLIENTS[usize::from(self.engine % 4)],
+            source_id: SOURCE_TRAP,
+            ring_id: self.number,
+            vmid: space.vmid,
+            mmhub: true,
+            pasid,
+            node_id: self.engine / 4 * 4,
+            context: [context, 0, 0, 0],
+        });
+    }
+
+    fn dwords(&self, setup: &Setup, from: u64, count: u64) -> Result<Vec<u32>, Fault> {
+        let view = View {
+            bus: &*self.common.bus,
+            space: setup.space,
+        };
+        let from = from % setup.bytes;
+        let first = count.min((setup.bytes - from) / 4);
+        let mut dwords = view.dwords(setup.base + from, first as usize)?;
+        if first < count {
+            dwords.extend(view.dwords(setup.base, (count - first) as usize)?);
+        }
+        Ok(dwords)
+    }
+
+    /// Executes the next packet. None: go on.
+    fn step_packet(&self, exec: &mut Exec, setup: &Setup) -> Result<Option<Progress>, Fault> {
+        if let Some(ib) = exec.flight.ib {
+            if ib.at < ib.dwords {
+                return self.ib_packet(exec, setup, ib);
+            }
+            exec.flight.ib = None;
+        }
+        let advance = std::mem::take(&mut exec.flight.advance);
+        self.rptr.fetch_add(advance, Ordering::AcqRel);
+        let pending = self.wptr().wrapping_sub(self.rptr());
+        // A write pointer from nowhere says at most a full ring.
+        let pending = if pending > setup.bytes {
+            pending % setup.bytes
+        } else {
+            pending
+        } / 4;
+        if pending == 0 {
+            return Ok(Some(Progress::Idle));
+        }
+        let rptr = self.rptr();
+        let fetch = |from: u64, count: u64| self.dwords(setup, rptr + 4 * from, count);
+        let Some((dwords, flow)) = self.execute(exec, setup, setup.space, pending, fetch)? else {
+            return Ok(Some(Progress::Idle));
+        };
+        let done = match flow {
+            Flow::Wait => return Ok(Some(Progress::Blocked)),
+            Flow::Partly(moved) => {
+                exec.flight.moved = moved;
+                return Ok(None);
+            }
+            Flow::Skip(more) => dwords + more.min(pending - dwords),
+            _ => dwords,
+        };
+        exec.flight.moved = 0;
+        exec.flight.advance = 4 * done;
+        if let Flow::Call(ib) = flow {
+            exec.flight.ib = Some(ib);
+        }
+        Ok(None)
+    }
+
+    fn ib_packet(&self, exec: &mut Exec, setup: &Setup, ib: Ib) -> Result<Option<Progress>, Fault> {
+        let view = View {
+            bus: &*self.common.bus,
+            space: ib.space,
+        };
+        let left = ib.dwords - ib.at;
+        let fetch =
+            |from: u64, count: u64| view.dwords(ib.address + 4 * (ib.at + from), count as usize);
+        let Some((dwords, flow)) = self.execute(exec, setup, ib.space, left, fetch)? else {
+            exec.flight.hung = Some("SDMA packet reaches beyond its indirect buffer".into());
+            return Ok(None);
+        };
+        let done = match flow {
+            Flow::Wait => return Ok(Some(Progress::Blocked)),
+            Flow::Partly(moved) => {
+                exec.flight.moved = moved;
+                return Ok(None);
+            }
+            Flow::Call(_) => {
+                exec.flight.hung = Some("SDMA indirect buffers do not nest".into());
+                return Ok(None);
+            }
+            Flow::Skip(more) => dwords + more,
+            Flow::Next => dwords,
+        };
+        exec.flight.moved = 0;
+        exec.flight.ib = Some(Ib {
+            at: (ib.at + done).min(ib.dwords),
+            ..ib
+        });
+        Ok(None)
+    }
+
+    /// Fetches and executes one packet of at most `left` dwords: its size and what it came to. None: incomplete.
+    fn execute(
+        &self,
+        exec: &mut Exec,
+        setup: &Setup,
+        space: Space,
+        left: u64,
+        fetch: impl Fn(u64, u64) -> Result<Vec<u32>, Fault>,
+    ) -> Result<Option<(u64, Flow)>, Fault> {
+        let head = fetch(0, left.min(4))?;
+        let Some(dwords) = packet::dwords(&head) else {
+            exec.flight.hung = Some(format!("SDMA packet {:#x} unknown", head[0]));
+            tracing::error!(
+                engine = self.engine,
+                ring = self.number,
+                header = head[0],
+                "illegal SDMA packet"
+            );
+            self.common.stats.count("illegal SDMA packet");
+            return Ok(Some((1, Flow::Wait)));
+        };
+        if dwords > left {
+            return Ok(None);
+        }
+        let packet = fetch(0, dwords)?;
+        let cx = packet::Cx {
+            ring: self,
+            bus: &*self.common.bus,
+            stats: &self.common.stats,
+            space,
+            pasid: setup.pasid,
+            privileged: setup.space.vmid == 0,
+            moved: exec.flight.moved,
+        };
+        Ok(Some((dwords, cx.execute(&packet)?)))
+    }
+}
+
+impl Job for Ring {
+    fn step(&self) -> Progress {
+        let mut exec = lock(&self.exec);
+        if !self.is_enabled() || self.halted.load(Ordering::Acquire) {
+            return Progress::Idle;
+        }
+        let setup = self.setup();
+        let mut progress = Progress::Busy;
+        for _ in 0..SLICE_PACKETS {
+            if exec.flight.hung.is_some() {
+                progress = Progress::Idle;
+                break;
+            }
+            if self.should_stop() {
+                break;
+            }
+            match self.step_packet(&mut exec, &setup) {
+                Ok(None) => {}
+                Ok(Some(end)) => {
+                    progress = end;
+                    break;
+                }
+                Err(fault) => self.fault(&mut exec, &setup, fault),
+            }
+        }
+        self.report(&mut exec, &setup);
+        progress
+    }
+}

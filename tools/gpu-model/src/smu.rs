@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! System management unit (MP1 13.0.6): a mailbox for power management. One per GPU.
+//!
+//! The modelled chip draws no power and has fixed clocks; requests to change them are taken and have no effect. Messages as in
+//! `linux:drivers/gpu/drm/amd/pm/swsmu/inc/pmfw_if/smu_v13_0_6_ppsmc.h` (`PPSMC_MSG_*`).
+
+mod metrics;
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use crate::bus::Block;
+use crate::chip::Chip;
+use crate::gmc::Hub;
+use crate::preset::{ip, Preset};
+use crate::registers;
+use crate::regs::{name_of, place, Key, Placed, RegisterFile};
+
+registers! {
+    /// The mailbox of MP1 and the little else the driver uses.
+    pub enum SmuRegister from "mp/mp_13_0_2" {
+        /// The message; writing it runs it.
+        MP1_SMN_C2PMSG_66 = 0 @ 0x0282;
+        /// Argument and answer.
+        MP1_SMN_C2PMSG_82 = 0 @ 0x0292;
+        /// Result, `PPSMC_Result_*`; 0 while busy.
+        MP1_SMN_C2PMSG_90 = 0 @ 0x029a;
+        MP1_SMN_IH_SW_INT = 0 @ 0x02c2;
+        MP1_SMN_IH_SW_INT_CTRL = 0 @ 0x02c3;
+        /// `smnMP1_FIRMWARE_FLAGS` (byte 0x3b10028): bit 0, `INTERRUPTS_ENABLED`, the firmware runs.
+        MP1_FIRMWARE_FLAGS = 5 @ 0x400a;
+    }
+}
+
+use SmuRegister::*;
+
+/// Where MP1's public registers begin (`MP1_Public` 0x03b00000 in bytes).
+const MP1_PUBLIC: u32 = 0xec_0000;
+
+/// `PPSMC_MSG_*` the model knows.
+mod message {
+    pub const TEST: u32 = 0x1;
+    pub const GET_SMU_VERSION: u32 = 0x2;
+    pub const GFX_DRIVER_RESET: u32 = 0x3;
+    pub const GET_DRIVER_IF_VERSION: u32 = 0x4;
+    pub const ENABLE_ALL_FEATURES: u32 = 0x5;
+    pub const DISABLE_ALL_FEATURES: u32 = 0x6;
+    pub const REQUEST_I2C_TRANSACTION: u32 = 0x7;
+    pub const GET_METRICS_VERSION: u32 = 0x8;
+    pub const GET_METRICS_TABLE: u32 = 0x9;
+    pub const GET_FEATURES_LOW: u32 = 0xb;
+    pub const GET_FEATURES_HIGH: u32 = 0xc;
+    pub const SET_DRIVER_ADDRESS_HIGH: u32 = 0xd;
+    pub const SET_DRIVER_ADDRESS_LOW: u32 = 0xe;
+    pub const SET_TOOLS_ADDRESS_HIGH: u32 = 0xf;
+    pub const SET_TOOLS_ADDRESS_LOW: u32 = 0x10;
+    pub const SET_SOFT_MIN_BY_FREQ: u32 = 0x13;
+    pub const SET_SOFT_MAX_BY_FREQ: u32 = 0x14;
+    pub const GET_MIN_DPM_FREQ: u32 = 0x15;
+    pub const GET_MAX_DPM_FREQ: u32 = 0x16;
+    pub const GET_DPM_FREQ_BY_INDEX: u32 = 0x17;
+    pub const SET_PPT_LIMIT: u32 = 0x18;
+    pub const GET_PPT_LIMIT: u32 = 0x19;
+    pub const SET_NUM_BAD_PAGES: u32 = 0x1f;
+    pub const DF_CSTATE_CONTROL: u32 = 0x20;
+    pub const GMI_PWR_DN_CONTROL: u32 = 0x23;
+    pub const ENABLE_DETERMINISM: u32 = 0x26;
+    pub const DISABLE_DETERMINISM: u32 = 0x27;
+    pub const SET_SOFT_MIN_GFXCLK: u32 = 0x30;
+    pub const SET_SOFT_MAX_GFXCLK: u32 = 0x31;
+    pub const GET_MIN_GFX_FREQ: u32 = 0x32;
+    pub const GET_MAX_GFX_FREQ: u32 = 0x33;
+    pub const PREPARE_FOR_UNLOAD: u32 = 0x34;
+    pub const READ_THROTTLER_LIMIT: u32 = 0x35;
+    pub const QUERY_VALID_MCA_COUNT: u32 = 0x36;
+    pub const GET_CTF_LIMIT: u32 = 0x38;
+    pub const CLEAR_MCA_ON_READ: u32 = 0x39;
+    pub const QUERY_VALID_MCA_CE_COUNT: u32 = 0x3a;
+    pub const SELECT_PLPD_MODE: u32 = 0x40;
+    pub const SET_THROTTLING_POLICY: u32 = 0x44;
+}
+
+/// `PPSMC_Result_OK`, `_Failed`, `_UnknownCmd`.
+const OK: u32 = 0x1;
+const FAILED: u32 = 0xff;
+const UNKNOWN_COMMAND: u32 = 0xfe;
+/// `PPSMC_RESET_TYPE_DRIVER_MODE_1_RESET`.
+const MODE_1_RESET: u32 = 0x1;
+
+/// Firmware 85.71.0: new enough for frequency control, older than what reports RAS and per-die metrics.
+const VERSION: u32 = 0x0055_4700;
+/// `SMU13_0_6_DRIVER_IF_VERSION`.
+const DRIVER_IF_VERSION: u32 = 0x0804_2024;
+/// `MetricsTableV0_t` is what version 0xb describes.
+const METRICS_VERSION: u32 = 0xb;
+/// `FEATURE_DATA_CALCULATION`, `_DPM_FCLK`, `_DPM_GFXCLK`, `_DPM_SOCCLK`, `_DPM_UCLK`, `_PPT`, `_THERMAL`.
+const FEATURES_LOW: u32 = 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 23 | 1 << 25;
+/// Levels of each clock other than the shaders'.
+const CLOCK_LEVELS: u32 = 4;
+
+/// The block.
+pub struct Smu {
+    bases: Vec<u32>,
+    registers: RegisterFile<SmuRegister>,
+    enabled: AtomicU32,
+    /// Where the driver wants tables.
+    driver_address: AtomicU64,
+}
+
+impl Smu {
+    pub fn new(preset: &Preset) -> Self {
+        let mut bases = preset.bases(ip::MP1, 0).to_vec();
+        bases.resize(5, 0);
+        bases.push(MP1_PUBLIC);
+        let block = Self {
+            bases,
+            registers: RegisterFile::new(),
+            enabled: AtomicU32::new(FEATURES_LOW),
+            driver_address: AtomicU64::new(0),
+        };
+        block.power_on();
+        block
+    }
+
+    fn power_on(&self) {
+        self.registers.clear();
+        self.registers.set(MP1_FIRMWARE_FLAGS, 1);
+        self.registers.set(MP1_SMN_C2PMSG_90, OK);
+        self.enabled.store(FEATURES_LOW, Ordering::Release);
+    }
+
+    /// Runs one message.
+    fn message(&self, chip: &Chip, message: u32) {
+        let argument = self.registers.get(MP1_SMN_C2PMSG_82);
+        let answer = self.answer(chip, message, argument);
+        tracing::debug!(target: "smu", "message {message:#x}({argument:#x}) = {answer:x?}");
+        if let Ok(value) = answer {
+            self.registers.set(MP1_SMN_C2PMSG_82, value);
+        }
+        self.registers.set(
+            MP1_SMN_C2PMSG_90,
+            answer.map_or_else(|result| result, |_| OK),
+        );
+    }
+
+    /// The message's value, or the result code of its failure.
+    fn answer(&self, chip: &Chip, message: u32, argument: u32) -> Result<u32, u32> {
+        use message::*;
+        match message {
+            TEST => Ok(argument.wrapping_add(1)),
+            GET_SMU_VERSION => Ok(VERSION),
+            GET_DRIVER_IF_VERSION => Ok(DRIVER_IF_VERSION),
+            GET_METRICS_VERSION => Ok(METRICS_VERSION),
+            GET_METRICS_TABLE => self.send_metrics(chip),
+            GET_FEATURES_LOW => Ok(self.enabled.load(Ordering::Acquire)),
+            GET_FEATURES_HIGH => Ok(0),
+            ENABLE_ALL_FEATURES => Ok(self.enable(FEATURES_LOW)),
+            DISABLE_ALL_FEATURES => Ok(self.enable(0)),
+            SET_DRIVER_ADDRESS_HIGH => Ok(self.set_address(argument, 32)),
+            SET_DRIVER_ADDRESS_LOW => Ok(self.set_address(argument, 0)),
+            GFX_DRIVER_RESET if argument == MODE_1_RESET => {
+                chip.request_reset();
+                Ok(0)
+            }
+            GET_MIN_DPM_FREQ => metrics::clock(argument >> 16, 0).ok_or(FAILED),
+            GET_MAX_DPM_FREQ => metrics::clock(argument >> 16, CLOCK_LEVELS - 1).ok_or(FAILED),
+            // Level 0xff asks for the highest level's index.
+            GET_DPM_FREQ_BY_INDEX if argument & 0xff == 0xff => Ok(CLOCK_LEVELS - 1),
+            GET_DPM_FREQ_BY_INDEX => metrics::clock(argument >> 16, argument & 0xff).ok_or(FAILED),
+            GET_MIN_GFX_FREQ => Ok(metrics::MIN_GFXCLK),
+            GET_MAX_GFX_FREQ => Ok(metrics::MAX_GFXCLK),
+            GET_PPT_LIMIT => Ok(metrics::POWER_LIMIT),
+            GET_CTF_LIMIT | READ_THROTTLER_LIMIT => Ok(metrics::TEMPERATURE_LIMIT),
+            QUERY_VALID_MCA_COUNT | QUERY_VALID_MCA_CE_COUNT => Ok(0),
+            // Nothing sits on the I2C bus: no address is acknowledged.
+            REQUEST_I2C_TRANSACTION => Err(FAILED),
+            _ => self.accepted(message),
+        }
+    }
+
+    /// Requests that are fine and change nothing here.
+    fn accepted(&self, message: u32) -> Result<u32, u32> {
+        use message::*;
+        match message {
+            SET_TOOLS_ADDRESS_HIGH
+            | SET_TOOLS_ADDRESS_LOW
+            | SET_SOFT_MIN_BY_FREQ
+            | SET_SOFT_MAX_BY_FREQ
+            | SET_PPT_LIMIT
+            | SET_NUM_BAD_PAGES
+            | DF_CSTATE_CONTROL
+            | GMI_PWR_DN_CONTROL
+            | ENABLE_DETERMINISM
+            | DISABLE_DETERMINISM
+            | SET_SOFT_MIN_GFXCLK
+            | SET_SOFT_MAX_GFXCLK
+            | PREPARE_FOR_UNLOAD
+            | CLEAR_MCA_ON_READ
+            | SELECT_PLPD_MODE
+            | SET_THROTTLING_POLICY => Ok(0),
+            _ => {
+                tracing::warn!(target: "smu", "message {message:#x} is not modelled");
+                Err(UNKNOWN_COMMAND)
+            }
+        }
+    }
+
+    fn enable(&self, features: u32) -> u32 {
+        self.enabled.store(features, Ordering::Release);
+        0
+    }
+
+    fn set_address(&self, half: u32, shift: u32) -> u32 {
+        let old = self.driver_address.load(Ordering::Acquire);
+        let new = old & !(0xffff_ffff << shift) | u64::from(half) << shift;
+        self.driver_address.store(new, Ordering::Release);
+        0
+    }
+
+    /// Writes the metrics table where the driver wants it.
+    fn send_metrics(&self, chip: &Chip) -> Result<u32, u32> {
+        let table = metrics::table(&chip.preset, chip.clock.ticks());
+        let address = self.driver_address.load(Ordering::Acquire);
+        chip.vm(Hub::Mm, 0)
+            .write(address, &table)
+            .map_err(|fault| {
+                tracing::warn!(target: "smu", "metrics table: {fault}");
+                FAILED
+            })?;
+        Ok(0)
+    }
+}
+
+impl Block for Smu {
+    fn name(&self) -> String {
+        "MP1".into()
+    }
+
+    fn registers(&self) -> Vec<Placed> {
+        place::<SmuRegister>(&self.bases)
+    }
+
+    fn register_name(&self, key: Key) -> String {
+        name_of::<SmuRegister>(key)
+    }
+
+    fn read(&self, _chip: &Chip, key: Key) -> u32 {
+        key.of::<SmuRegister>()
+            .map_or(0, |(register, _)| self.registers.get(register))
+    }
+
+    fn write(&self, chip: &Chip, key: Key, value: u32) {
+        match key.of::<SmuRegister>() {
+            Some((MP1_FIRMWARE_FLAGS, _)) | None => {}
+            Some((register, _)) => {
+                self.registers.set(register, value);
+                if register == MP1_SMN_C2PMSG_66 {
+                    self.message(chip, value);
+                }
+            }
+        }
+    }
+
+    fn reset(&self, _chip: &Chip) {
+        self.power_on();
+    }
+}

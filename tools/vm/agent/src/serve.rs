@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The service: takes one request after another from the virtio-serial port.
+
+use crate::{command, gpus};
+use anyhow::{anyhow, bail, Context, Result};
+use kfd_vm_protocol::{Frame, Reply, Request, PORT, SHARE, SHARE_TAG};
+use rustix::mount::{mount, MountFlags};
+use rustix::time::{clock_settime, ClockId, Timespec};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+/// TIMEOUT: the port belongs to a built-in driver; only its node may be late.
+const PORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A port without a host reads as its end; how soon to look again.
+const HOST_POLL: Duration = Duration::from_millis(10);
+
+/// The writing end of the port, whole frames at a time.
+#[derive(Clone)]
+pub struct Port(Arc<Mutex<File>>);
+
+impl Port {
+    pub fn send(&self, frame: &Frame) -> io::Result<()> {
+        // A thread that died while writing has cut a frame: nothing after it would be understood.
+        let mut file = self
+            .0
+            .lock()
+            .map_err(|_| io::Error::other("the port is broken"))?;
+        frame.write(&mut *file)
+    }
+}
+
+/// The reading end, for which a host that is away (between snapshot and restore) is no end.
+struct Incoming(File);
+
+impl Read for Incoming {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer)? {
+                0 => sleep(HOST_POLL),
+                count => return Ok(count),
+            }
+        }
+    }
+}
+
+pub fn serve() -> Result<()> {
+    let mut service = Service::new()?;
+    loop {
+        let frame = Frame::read(&mut service.incoming)?.ok_or(anyhow!("the port ended"))?;
+        let Frame::Request(request) = frame else {
+            bail!("not a request: {frame:?}")
+        };
+        let reply = service
+            .answer(request)
+            .unwrap_or_else(|error| Reply::Failed {
+                message: format!("{error:#}"),
+            });
+        service.port.send(&Frame::Reply(reply))?;
+    }
+}
+
+struct Service {
+    incoming: Incoming,
+    port: Port,
+    /// Opened before any GPU can come, so that no news of one is lost.
+    gpus: gpus::Watch,
+}
+
+impl Service {
+    fn new() -> Result<Self> {
+        // A loopback device that is up is what programs expect; without it few miss it.
+        let _ = Command::new("ip")
+            .args(["link", "set", "lo", "up"])
+            .env("PATH", command::PATH)
+            .status();
+        let path = find_port()?;
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .with_context(|| path.clone())?;
+        let port = Port(Arc::new(Mutex::new(file.try_clone()?)));
+        Ok(Self {
+            incoming: Incoming(file),
+            port,
+            gpus: gpus::Watch::new()?,
+        })
+    }
+
+    fn answer(&mut self, request: Request) -> Result<Reply> {
+        match request {
+            Request::Hello => {
+                let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+                return Ok(Reply::Ready {
+                    release: release.trim().into(),
+                });
+            }
+            Request::Settle { realtime_ns, log } => self.settle(realtime_ns, log)?,
+            Request::MountShare => mount_share()?,
+            Request::WriteFile { path, mode, size } => self.write_file(&path, mode, size)?,
+            Request::AwaitGpus {
+                count,
+                timeout_ms,
+                hot,
+            } => self
+                .gpus
+                .wait(count, Duration::from_millis(timeout_ms), hot)?,
+            Request::Run { argv, env, cwd } => {
+                let status = command::run(&self.port, &argv, &env, &cwd)?;
+                flush_share();
+                return Ok(Reply::Exit { status });
+            }
+        }
+        Ok(Reply::Done)
+    }
+
+    fn settle(&self, realtime_ns: u64, log: bool) -> Result<()> {
+        let now = Timespec {
+            tv_sec: (realtime_ns / 1_000_000_000) as i64,
+            tv_nsec: (realtime_ns % 1_000_000_000) as i64,
+        };
+        clock_settime(ClockId::Realtime, now).context("setting the clock")?;
+        if log {
+            let port = self.port.clone();
+            thread::spawn(move || stream_log(&port));
+        }
+        Ok(())
+    }
+
+    /// Takes in all data even where the file cannot be written: the stream must stay in step.
+    fn write_file(&mut self, path: &str, mode: u32, size: u64) -> Result<()> {
+        let mut file = create(path, mode);
+        let mut left = size;
+        while left > 0 {
+            let frame = Frame::read(&mut self.incoming)?.ok_or(anyhow!("the port ended"))?;
+            let Frame::Data(data) = frame else {
+                bail!("data of {path} expected")
+            };
+            left = left
+                .checked_sub(data.len() as u64)
+                .ok_or(anyhow!("too much data of {path}"))?;
+            if let Ok(open) = &mut file {
+                if let Err(error) = open.write_all(&data) {
+                    file = Err(error.into());
+                }
+            }
+        }
+        file.map(drop).with_context(|| format!("writing {path}"))
+    }
+}
+
+fn create(path: &str, mode: u32) -> Result<File> {
+    if let Some(parent) = Path::new(path).parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(mode)
+        .open(path)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    Ok(file)
+}
+
+fn find_port() -> Result<String> {
+    let deadline = Instant::now() + PORT_TIMEOUT;
+    loop {
+        for entry in fs::read_dir("/sys/class/virtio-ports")
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
+            if name.trim() == PORT {
+                return Ok(format!("/dev/{}", entry.file_name().to_string_lossy()));
+            }
+        }
+        if Instant::now() > deadline {
+            bail!("no virtio-serial port named {PORT}");
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
+
+fn mount_share() -> Result<()> {
+    let data = c"trans=virtio,version=9p2000.L,cache=mmap,msize=524288";
+    mount(SHARE_TAG, SHARE, "9p", MountFlags::empty(), data).context("mounting the share")
+}
+
+/// The host kills the machine once it has the exit status: what was written must be there by then.
+fn flush_share() {
+    if let Ok(dir) = File::open(SHARE) {
+        let _ = rustix::fs::syncfs(&dir);
+    }
+}
+
+/// Sends the kernel's messages as they come, each as a line of text; ends with the port.
+fn stream_log(port: &Port) -> Option<()> {
+    let mut kmsg = File::open("/dev/kmsg").ok()?;
+    let mut record = vec![0; 8192];
+    loop {
+        match kmsg.read(&mut record) {
+            Ok(count) => {
+                let line = log_line(&String::from_utf8_lossy(&record[..count]));
+                port.send(&Frame::Log(line.into_bytes())).ok()?;
+            }
+            // Messages were overwritten before they could be read: go on with the oldest there is.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// A /dev/kmsg record, `level,number,microseconds,flags;text`, as dmesg shows it.
+pub fn log_line(record: &str) -> String {
+    let (head, text) = record.split_once(';').unwrap_or(("", record));
+    let text = text.lines().next().unwrap_or_default();
+    let micros: u64 = head
+        .split(',')
+        .nth(2)
+        .and_then(|field| field.parse().ok())
+        .unwrap_or(0);
+    format!(
+        "[{:5}.{:06}] {text}\n",
+        micros / 1_000_000,
+        micros % 1_000_000
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::log_line;
+
+    #[test]
+    fn kernel_messages_look_like_dmesg() {
+        let record = "6,339,5140900,-;amdgpu: loaded\n SUBSYSTEM=pci\n DEVICE=+pci:0000:01:00.0\n";
+        assert_eq!(log_line(record), "[    5.140900] amdgpu: loaded\n");
+        assert_eq!(log_line("odd"), "[    0.000000] odd\n");
+    }
+}

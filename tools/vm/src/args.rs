@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The command line.
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "kfd-vm",
+    version,
+    about = "Run a command in a virtual machine with modelled GPUs"
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a command as root in the guest and exit with its status (124: timeout, 125: the
+    /// machine failed). Of an option given twice, the last counts.
+    #[command(args_override_self = true)]
+    Run(Box<RunArgs>),
+    /// Make the snapshot that `run` with the same machine options starts from.
+    Prepare(MachineArgs),
+    /// Become a child that dies with its parent.
+    #[command(hide = true)]
+    ExecChild {
+        program: OsString,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kfd {
+    /// Stock amdgpu, and our amdkfd.ko takes over from the C driver in it.
+    Rust,
+    /// Stock amdgpu with the C driver in it.
+    C,
+    /// No amdgpu at all.
+    None,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kernel {
+    /// The distribution's, unmodified.
+    Stock,
+    /// KUnit, lockdep, kmemleak (made by `sysroot debug-kernel`).
+    Debug,
+}
+
+/// What decides which machine is booted, and with that which snapshot fits.
+#[derive(Debug, Clone, Args)]
+pub struct MachineArgs {
+    /// Which KFD serves /dev/kfd.
+    #[arg(long, value_enum, default_value_t = Kfd::Rust)]
+    pub kfd: Kfd,
+    /// The guest's kernel.
+    #[arg(long, value_enum, default_value_t = Kernel::Stock)]
+    pub kernel: Kernel,
+    /// The Debian suite of the guest's root.
+    #[arg(long, default_value = "trixie")]
+    pub root: String,
+    /// Memory of the guest, as QEMU writes it.
+    #[arg(long, default_value = "2G", value_parser = size)]
+    pub mem: String,
+    /// Processors of the guest (always 1 with --icount).
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
+    pub smp: u8,
+    /// Count instructions: one is one nanosecond of guest time. Implies --cold.
+    #[arg(long)]
+    pub icount: bool,
+    /// More words for the kernel's command line. Implies --cold.
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    pub append: String,
+    /// Parameters for amdgpu, such as "dpm=1 fw_load_type=0". Implies --cold.
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    pub amdgpu_args: String,
+    /// More arguments for QEMU, split at blanks, such as "-s" for a debugger. Implies --cold.
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    pub qemu_args: String,
+    /// Say what is done and when; given twice, also the kernel's messages.
+    #[arg(long, short, action = ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    pub machine: MachineArgs,
+    /// Number of GPUs [default: 1, with --kfd none 0].
+    #[arg(long, value_parser = clap::value_parser!(u8).range(0..=crate::machine::MAX_GPUS as i64))]
+    pub gpus: Option<u8>,
+    /// The model's preset.
+    #[arg(long, default_value = "mi300x")]
+    pub gpu: String,
+    /// VRAM of each GPU, as the model writes it [default: the model's].
+    #[arg(long)]
+    pub vram: Option<String>,
+    /// More arguments for `gpu-model-server serve`, split at blanks; {n} is the GPU's number.
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    pub model_args: String,
+    /// The GPU model's server [default: the project's, built if needed].
+    #[arg(long, env = "GPU_MODEL_SERVER")]
+    pub model_server: Option<PathBuf>,
+    /// The module that --kfd rust inserts [default: amdkfd.ko of the project].
+    #[arg(long, env = "KFD_MODULE")]
+    pub module: Option<PathBuf>,
+    /// Parameters for the module.
+    #[arg(long, default_value = "", allow_hyphen_values = true)]
+    pub module_args: String,
+    /// With --kfd rust: leave the module at /run/amdkfd/amdkfd.ko for the command to insert.
+    #[arg(long)]
+    pub no_insmod: bool,
+    /// With --kfd rust: insert the module before the GPUs come.
+    #[arg(long, conflicts_with = "no_insmod")]
+    pub insmod_first: bool,
+    /// Do not load amdgpu: the command does it (`modprobe amdgpu`). Implies --cold and --no-insmod.
+    #[arg(long)]
+    pub no_amdgpu: bool,
+    /// The directory at /mnt/share [default: the project].
+    #[arg(long)]
+    pub share: Option<PathBuf>,
+    /// Do not share any directory.
+    #[arg(long, conflicts_with = "share")]
+    pub no_share: bool,
+    /// Working directory in the guest [default: ours when the share holds it, or the share].
+    #[arg(long)]
+    pub cwd: Option<String>,
+    /// An environment variable of the command.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// Seconds the command may take.
+    #[arg(long, default_value = "600", value_parser = seconds)]
+    pub timeout: Duration,
+    /// Boot from scratch with the GPUs plugged in, not from a snapshot.
+    #[arg(long)]
+    pub cold: bool,
+    /// Write the kernel's messages to FILE, the console's to FILE.console, the models' to FILE.gpuN.
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
+    /// Fail (125) when the kernel's log tells of a warning, a lockdep report, a leak or the like.
+    #[arg(long)]
+    pub check_log: bool,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<String>,
+}
+
+impl MachineArgs {
+    /// Why this machine is not started from a snapshot, if it is not.
+    pub fn cold_reason(&self) -> Option<&'static str> {
+        let reasons = [
+            (self.icount, "--icount"),
+            (!self.append.is_empty(), "--append"),
+            (!self.amdgpu_args.is_empty(), "--amdgpu-args"),
+            (!self.qemu_args.is_empty(), "--qemu-args"),
+            (self.kfd == Kfd::None, "--kfd none"),
+        ];
+        reasons
+            .iter()
+            .find(|(holds, _)| *holds)
+            .map(|(_, reason)| *reason)
+    }
+}
+
+impl RunArgs {
+    pub fn gpu_count(&self) -> usize {
+        let default = if self.machine.kfd == Kfd::None { 0 } else { 1 };
+        self.gpus.unwrap_or(default).into()
+    }
+
+    pub fn cold_reason(&self) -> Option<&'static str> {
+        let own = [(self.cold, "--cold"), (self.no_amdgpu, "--no-amdgpu")];
+        let own = own
+            .iter()
+            .find(|(holds, _)| *holds)
+            .map(|(_, reason)| *reason);
+        own.or_else(|| self.machine.cold_reason())
+    }
+
+    pub fn loads_amdgpu(&self) -> bool {
+        self.machine.kfd != Kfd::None && !self.no_amdgpu
+    }
+
+    pub fn inserts_module(&self) -> bool {
+        self.machine.kfd == Kfd::Rust && !self.no_insmod && !self.no_amdgpu
+    }
+}
+
+fn size(text: &str) -> Result<String, String> {
+    let digits = text.trim_end_matches(['M', 'G']);
+    let valid = digits.parse::<u32>().is_ok_and(|n| n > 0) && text.len() - digits.len() == 1;
+    valid
+        .then(|| text.to_string())
+        .ok_or_else(|| "a number with M or G, such as 2G".into())
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text
+        .parse::<f64>()
+        .ok()
+        .and_then(|s| Duration::try_from_secs_f64(s).ok());
+    seconds
+        .filter(|s| !s.is_zero())
+        .ok_or_else(|| "a positive number of seconds".into())
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("NAME=VALUE is expected")?;
+    if name.is_empty() {
+        return Err("the name is empty".into());
+    }
+    Ok((name.into(), value.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<RunArgs, clap::Error> {
+        match Cli::try_parse_from(line.split_whitespace())?.command {
+            Command::Run(args) => Ok(*args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_command_keeps_its_own_options() {
+        let args = parse("kfd-vm run --kfd c --gpus 2 -- ls -la --gpus 3").unwrap();
+        assert_eq!(args.command, ["ls", "-la", "--gpus", "3"]);
+        assert_eq!((args.machine.kfd, args.gpu_count()), (Kfd::C, 2));
+        let args = parse("kfd-vm run --env A=1 --env B=2 --timeout 5 --timeout 7 -- x").unwrap();
+        assert_eq!((args.env.len(), args.timeout.as_secs()), (2, 7));
+        let args = parse("kfd-vm run --kfd c -- x").unwrap();
+        assert!(args.loads_amdgpu() && !args.inserts_module());
+    }
+
+    #[test]
+    fn defaults_follow_the_kfd() {
+        assert_eq!(parse("kfd-vm run -- x").unwrap().gpu_count(), 1);
+        assert!(parse("kfd-vm run -- x").unwrap().inserts_module());
+        assert_eq!(parse("kfd-vm run --kfd none -- x").unwrap().gpu_count(), 0);
+        assert_eq!(
+            parse("kfd-vm run --kfd none --gpus 1 -- x")
+                .unwrap()
+                .gpu_count(),
+            1
+        );
+    }
+
+    #[test]
+    fn what_a_snapshot_does_not_hold_is_booted_cold() {
+        assert_eq!(parse("kfd-vm run -- x").unwrap().cold_reason(), None);
+        for line in [
+            "--cold",
+            "--icount",
+            "--append quiet",
+            "--amdgpu-args dpm=1",
+            "--no-amdgpu",
+        ] {
+            let args = parse(&format!("kfd-vm run {line} -- x")).unwrap();
+            assert_eq!(args.cold_reason(), line.split(' ').next(), "{line}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for line in [
+            "run",
+            "run --gpus 9 -- x",
+            "run --mem 2 -- x",
+            "run --mem 0G -- x",
+            "run --timeout 0 -- x",
+            "run --timeout -1 -- x",
+            "run --env A -- x",
+            "run --kfd d -- x",
+            "run --no-share --share . -- x",
+        ] {
+            assert!(parse(&format!("kfd-vm {line}")).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_declarations_agree_with_each_other() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Where the pieces of a machine lie: what `sysroot` made, and what the project builds.
+
+use crate::args::{Kernel, MachineArgs};
+use anyhow::{anyhow, bail, Context, Result};
+use sha2::{Digest, Sha256};
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The project's directory, as the launcher script says or as the build knew it.
+pub fn project() -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(2)
+        .unwrap_or(Path::new("/"));
+    std::env::var_os("KFD_VM_PROJECT").map_or_else(|| built.to_path_buf(), PathBuf::from)
+}
+
+pub struct Assets {
+    pub cache: PathBuf,
+    pub qemu: Qemu,
+    pub guest_image: PathBuf,
+    pub kernel: KernelFiles,
+}
+
+pub struct Qemu {
+    pub root: PathBuf,
+}
+
+pub struct KernelFiles {
+    pub vmlinuz: PathBuf,
+    pub modules_image: PathBuf,
+    /// The directory with `modules.dep`.
+    pub modules: PathBuf,
+}
+
+impl Assets {
+    /// Has `sysroot` make what is missing, then checks that it is there.
+    pub fn locate(args: &MachineArgs) -> Result<Self> {
+        let sysroot = project().join("tools/sysroot/sysroot");
+        let env = sysroot_env(&sysroot, &args.root)?;
+        let get = |name: &str| {
+            env.get(name)
+                .map(PathBuf::from)
+                .ok_or_else(|| anyhow!("`sysroot env` says no {name}"))
+        };
+        ensure(
+            &sysroot,
+            &get("BUILD_ROOT")?.join(".complete"),
+            &["build-root"],
+        )?;
+        ensure(&sysroot, &get("GUEST_IMAGE")?, &["guest-root", &args.root])?;
+        let kernel = match args.kernel {
+            Kernel::Stock => {
+                let dir = get("KERNEL_DIR")?;
+                ensure(&sysroot, &dir.join(".complete"), &["kernel"])?;
+                KernelFiles::find(&dir, "modules-root")?
+            }
+            Kernel::Debug => KernelFiles::debug(&get("DEBUG_KERNEL_DIR")?)?,
+        };
+        let qemu = Qemu {
+            root: get("BUILD_ROOT")?,
+        };
+        let cache = get("CACHE")?.join("vm");
+        fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
+        Ok(Self {
+            cache,
+            qemu,
+            guest_image: get("GUEST_IMAGE")?,
+            kernel,
+        })
+    }
+}
+
+impl Qemu {
+    /// QEMU of the build root under its own C library, without a change of root.
+    pub fn command_line(&self) -> (PathBuf, Vec<String>, (String, PathBuf)) {
+        let at = |path: &str| self.root.join(path);
+        let libraries = at("usr/lib/x86_64-linux-gnu");
+        let args = vec![
+            "--library-path".into(),
+            libraries.display().to_string(),
+            self.binary().display().to_string(),
+            "-L".into(),
+            at("usr/share/qemu").display().to_string(),
+            "-L".into(),
+            at("usr/share/seabios").display().to_string(),
+        ];
+        let modules = ("QEMU_MODULE_DIR".to_string(), libraries.join("qemu"));
+        (at("usr/lib64/ld-linux-x86-64.so.2"), args, modules)
+    }
+
+    pub fn binary(&self) -> PathBuf {
+        self.root.join("usr/bin/qemu-system-x86_64")
+    }
+}
+
+impl KernelFiles {
+    fn debug(dir: &Path) -> Result<Self> {
+        if !dir.join(".complete").exists() {
+            bail!("there is no debug kernel yet; `tools/sysroot/sysroot debug-kernel` makes it");
+        }
+        Self::find(dir, "install/lib/modules")
+    }
+
+    fn find(dir: &Path, modules: &str) -> Result<Self> {
+        let root = dir.join(modules);
+        let entries = fs::read_dir(&root).with_context(|| root.display().to_string())?;
+        let mut trees = entries.flatten().map(|entry| entry.path());
+        let modules = trees.find(|tree| tree.join("modules.dep").exists());
+        let modules = modules.ok_or_else(|| anyhow!("{} holds no modules.dep", root.display()))?;
+        let at = |name: &str| dir.join(name);
+        Ok(Self {
+            vmlinuz: at("vmlinuz"),
+            modules_image: at("modules.img"),
+            modules,
+        })
+    }
+}
+
+fn sysroot_env(sysroot: &Path, suite: &str) -> Result<HashMap<String, String>> {
+    let output = Command::new(sysroot).args(["env", suite]).output();
+    let output = output.with_context(|| format!("running {}", sysroot.display()))?;
+    if !output.status.success() {
+        bail!(
+            "`sysroot env` failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+    }
+    let text = String::from_utf8(output.stdout).context("`sysroot env`")?;
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    Ok(pairs
+        .map(|(name, value)| (name.to_string(), value.to_string()))
+        .collect())
+}
+
+fn ensure(sysroot: &Path, made: &Path, step: &[&str]) -> Result<()> {
+    if !made.exists() {
+        let status = Command::new(sysroot).args(step).status();
+        if !status.context("running sysroot")?.success() {
+            bail!("`sysroot {}` failed", step.join(" "));
+        }
+    }
+    Ok(())
+}
+
+/// A digest of whatever is fed to it, short enough for a file name.
+#[derive(Default)]
+pub struct Key(Sha256);
+
+impl Key {
+    pub fn text(mut self, text: &str) -> Self {
+        self.0.update((text.len() as u64).to_le_bytes());
+        self.0.update(text);
+        self
+    }
+
+    /// A file that is too large to read: its name, size and time stand for it.
+    pub fn large_file(self, path: &Path) -> Result<Self> {
+        let data = fs::metadata(path).with_context(|| path.display().to_string())?;
+        let stamp = format!(
+            "{} {} {}.{}",
+            path.display(),
+            data.len(),
+            data.mtime(),
+            data.mtime_nsec()
+        );
+        Ok(self.text(&stamp))
+    }
+
+    /// Names and contents of all files below a directory, in order.
+    pub fn tree(self, dir: &Path) -> Result<Self> {
+        let mut entries: Vec<_> = fs::read_dir(dir)
+            .with_context(|| dir.display().to_string())?
+            .flatten()
+            .collect();
+        entries.sort_by_key(|entry| entry.file_name());
+        entries.into_iter().try_fold(self, |key, entry| {
+            let key = key.text(&entry.file_name().to_string_lossy());
+            match entry.path() {
+                path if path.is_dir() => key.tree(&path),
+                path => Ok(key.text(&String::from_utf8_lossy(&fs::read(&path)?))),
+            }
+        })
+    }
+
+    pub fn finish(self) -> String {
+        self.0
+            .finalize()
+            .iter()
+            .take(8)
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_depends_on_everything_and_nothing_else() {
+        let key = |parts: &[&str]| {
+            parts
+                .iter()
+                .fold(Key::default(), |key, part| key.text(part))
+                .finish()
+        };
+        assert_eq!(key(&["a", "b"]), key(&["a", "b"]));
+        assert_ne!(key(&["a", "b"]), key(&["ab"]));
+        assert_ne!(key(&["a", "b"]), key(&["b", "a"]));
+        assert_eq!(key(&["a"]).len(), 16);
+    }
+
+    #[test]
+    fn a_changed_file_changes_the_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("image");
+        let key = || Key::default().large_file(&file).unwrap().finish();
+        let tree = || Key::default().tree(dir.path()).unwrap().finish();
+        fs::write(&file, "one").unwrap();
+        let (before, tree_before) = (key(), tree());
+        assert_eq!(before, key());
+        fs::write(&file, "three").unwrap();
+        assert_ne!(before, key());
+        assert_ne!(tree_before, tree());
+        assert!(Key::default().large_file(&dir.path().join("none")).is_err());
+    }
+}

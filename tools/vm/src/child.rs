@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Child processes that never outlive this one: QEMU and a model server for each GPU.
+
+use anyhow::{bail, Context, Result};
+use rustix::io::{fcntl_setfd, FdFlags};
+use rustix::process::{kill_process, set_parent_process_death_signal, Pid, Signal};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// A command that starts `program` through [`exec`], in a process group of its own so that the
+/// terminal's ^C reaches only us and the end comes in order.
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    // The link, not the path: it still leads here when a newer build has taken the path.
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("exec-child").arg(program).process_group(0);
+    command
+}
+
+/// The child's side: asks the kernel to be killed with the parent, then becomes the program.
+pub fn exec(program: &OsStr, args: &[OsString]) -> Result<u8> {
+    set_parent_process_death_signal(Some(Signal::KILL)).context("binding to the parent")?;
+    let parent = rustix::process::getppid();
+    if parent.is_none_or(|pid| pid.is_init()) {
+        bail!("the parent is gone");
+    }
+    Err(Command::new(program).args(args).exec())
+        .with_context(|| program.to_string_lossy().into_owned())
+}
+
+/// Lets the next child inherit a file descriptor. The caller drops its own copy after the start.
+pub fn inherit(fd: impl AsFd) -> Result<()> {
+    fcntl_setfd(fd, FdFlags::empty()).context("passing a file descriptor on")
+}
+
+/// A child that is killed and reaped when dropped.
+pub struct Reaped(Child);
+
+impl Reaped {
+    pub fn new(child: Child) -> Self {
+        Self(child)
+    }
+
+    /// Asks it to end.
+    pub fn terminate(&self) {
+        // It fails only for a child that has ended meanwhile.
+        let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+    }
+
+    /// Waits for it to end by itself.
+    pub fn wait_for(&mut self, limit: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + limit;
+        loop {
+            match self.0.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < deadline => sleep(Duration::from_millis(5)),
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        // Both fail only for a child that has been reaped already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dropped_child_is_gone() {
+        let child = Command::new("sleep").arg("1000").spawn().unwrap();
+        let pid = child.id();
+        let mut reaped = Reaped::new(child);
+        assert!(reaped.wait_for(Duration::from_millis(10)).is_none());
+        drop(reaped);
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+    }
+}

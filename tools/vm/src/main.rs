@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! `kfd-vm`: runs a command as root in a virtual machine with modelled GPUs, a stock kernel, stock
+//! amdgpu and a KFD of choice, and passes its output and exit status through.
+
+mod args;
+mod assets;
+mod child;
+mod cpio;
+mod gpus;
+mod guest;
+mod initramfs;
+mod kernel_log;
+mod machine;
+mod qmp;
+mod run;
+mod session;
+mod snapshot;
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+/// What `timeout` of coreutils says, so that scripts know it.
+const STATUS_TIMEOUT: u8 = 124;
+/// The machine, not the command, failed.
+const STATUS_FAILED: u8 = 125;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Prepare(args) => run::prepare(&args),
+        Command::ExecChild { program, args } => child::exec(&program, &args),
+    };
+    match result {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("kfd-vm: {error:#}");
+            match error.downcast_ref::<session::Failure>() {
+                Some(session::Failure::Timeout(_)) => ExitCode::from(STATUS_TIMEOUT),
+                Some(session::Failure::Signal(number)) => ExitCode::from(128 + *number as u8),
+                _ => ExitCode::from(STATUS_FAILED),
+            }
+        }
+    }
+}

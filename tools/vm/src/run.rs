@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! `kfd-vm run` from start to end: get a machine up, with its GPUs and its KFD, run the command.
+
+use crate::args::{Kfd, MachineArgs, RunArgs};
+use crate::assets::{project, Assets};
+use crate::gpus::{self, Gpu};
+use crate::initramfs;
+use crate::kernel_log;
+use crate::machine::{gpu_device, Machine};
+use crate::session::{Failure, Interrupt, Session, Sink, Start};
+use crate::snapshot::{self, Snapshot};
+use crate::STATUS_FAILED;
+use anyhow::{anyhow, bail, Context, Result};
+use kfd_vm_protocol::{Reply, Request, SHARE};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use tempfile::TempDir;
+
+/// Where the guest finds the module.
+pub const MODULE: &str = "/run/amdkfd/amdkfd.ko";
+/// TIMEOUT: generous, for a machine that shares its processors with others; a boot takes 5 s alone.
+pub const BOOT: Duration = Duration::from_secs(300);
+/// TIMEOUT: the probe of a GPU takes 1 to 3 s alone, the loading of amdgpu 10 to 15 s.
+pub const LOAD: Duration = Duration::from_secs(300);
+
+/// What lasts as long as the run and is removed with it.
+pub struct Scratch {
+    dir: TempDir,
+    pub interrupt: Interrupt,
+    verbose: bool,
+    started: Instant,
+}
+
+impl Scratch {
+    fn new(verbose: bool) -> Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("kfd-vm-")
+            .tempdir()
+            .context("a scratch directory")?;
+        Ok(Self {
+            dir,
+            interrupt: Interrupt::install()?,
+            verbose,
+            started: Instant::now(),
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// With --verbose, says what has been reached and when.
+    pub fn note(&self, what: &str) {
+        if self.verbose {
+            eprintln!(
+                "kfd-vm: {:6.2} s  {what}",
+                self.started.elapsed().as_secs_f32()
+            );
+        }
+    }
+}
+
+pub fn prepare(args: &MachineArgs) -> Result<u8> {
+    if let Some(reason) = args.cold_reason() {
+        bail!("a machine with {reason} is always booted cold");
+    }
+    let scratch = Scratch::new(args.verbose > 0)?;
+    let assets = Assets::locate(args)?;
+    let initramfs = initramfs::locate(&assets)?;
+    let machine = Machine {
+        args,
+        assets: &assets,
+        initramfs: &initramfs,
+    };
+    snapshot::obtain(&machine, &scratch)?;
+    Ok(0)
+}
+
+pub fn run(args: &RunArgs) -> Result<u8> {
+    let run = Run::new(args)?;
+    let assets = Assets::locate(&args.machine)?;
+    let initramfs = initramfs::locate(&assets)?;
+    let machine = Machine {
+        args: &args.machine,
+        assets: &assets,
+        initramfs: &initramfs,
+    };
+    let gpus = run.start_gpus()?;
+    let mut session = run
+        .bring_up(&machine, &gpus)
+        .map_err(|error| with_models(error, &gpus))?;
+    run.scratch.note("running the command");
+    let status = run
+        .command(&mut session)
+        .map_err(|error| with_models(error, &gpus))?;
+    run.scratch.note("the command ended");
+    let findings = run.check_log(&mut session)?;
+    session.quit();
+    run.scratch.note("the machine is off");
+    finish(gpus, status, findings)
+}
+
+/// The command's status, unless it is good and something around it is not.
+fn finish(gpus: Vec<Gpu>, status: u8, findings: Vec<String>) -> Result<u8> {
+    let ends = gpus.into_iter().map(Gpu::finish);
+    let mut errors: Vec<_> = ends
+        .filter_map(Result::err)
+        .map(|e| format!("{e:#}"))
+        .collect();
+    errors.extend(
+        findings
+            .iter()
+            .map(|line| format!("the kernel's log: {line}")),
+    );
+    for error in &errors {
+        eprintln!("kfd-vm: {error}");
+    }
+    Ok(if status == 0 && !errors.is_empty() {
+        STATUS_FAILED
+    } else {
+        status
+    })
+}
+
+/// A machine that failed may have failed because of its GPU.
+fn with_models(error: anyhow::Error, gpus: &[Gpu]) -> anyhow::Error {
+    if let Some(Failure::Signal(_)) = error.downcast_ref() {
+        return error;
+    }
+    for (number, gpu) in gpus.iter().enumerate() {
+        let words = gpu.last_words();
+        if !words.is_empty() {
+            eprintln!("kfd-vm: the model of GPU {number} said last:\n{words}");
+        }
+    }
+    error
+}
+
+struct Run<'a> {
+    args: &'a RunArgs,
+    scratch: Scratch,
+    share: Option<PathBuf>,
+    module: Option<Vec<u8>>,
+    server: Option<PathBuf>,
+    firmware: Vec<(String, Vec<u8>)>,
+}
+
+impl<'a> Run<'a> {
+    /// Finds all that the run needs from outside, so that what is missing is told before a boot.
+    fn new(args: &'a RunArgs) -> Result<Self> {
+        let scratch = Scratch::new(args.machine.verbose > 0)?;
+        let server = (args.gpu_count() > 0)
+            .then(|| gpus::server(args))
+            .transpose()?;
+        let firmware = server
+            .as_ref()
+            .map(|server| gpus::firmware(server, scratch.path()));
+        Ok(Self {
+            args,
+            share: share(args)?,
+            module: module(args)?,
+            server,
+            firmware: firmware.transpose()?.unwrap_or_default(),
+            scratch,
+        })
+    }
+
+    fn start_gpus(&self) -> Result<Vec<Gpu>> {
+        let Some(server) = &self.server else {
+            return Ok(Vec::new());
+        };
+        let numbers = 0..self.args.gpu_count();
+        numbers
+            .map(|number| Gpu::start(server, self.args, number, self.scratch.path()))
+            .collect()
+    }
+
+    /// A machine with its GPUs and KFD in place: from a snapshot where one fits, else booted.
+    fn bring_up(&self, machine: &Machine<'_>, gpus: &[Gpu]) -> Result<Session> {
+        match self.args.cold_reason() {
+            Some(reason) => {
+                self.scratch.note(&format!("booting cold ({reason})"));
+                self.cold(machine, gpus)
+            }
+            None => self.warm(machine, gpus),
+        }
+    }
+
+    fn cold(&self, machine: &Machine<'_>, gpus: &[Gpu]) -> Result<Session> {
+        let mut start = self.start(machine, gpus)?;
+        start.devices = self.devices(gpus);
+        let mut session = Session::start(start)?;
+        let release = session.hello()?;
+        self.scratch.note(&format!("booted {release}"));
+        self.equip(&mut session)?;
+        if self.args.loads_amdgpu() {
+            load_amdgpu(&mut session, &self.args.machine.amdgpu_args, &self.scratch)?;
+        }
+        if self.args.insmod_first {
+            // There is no "before" for a GPU that amdgpu found at its start.
+            self.scratch
+                .note("--insmod-first has no effect on a cold boot");
+        }
+        self.await_gpus(&mut session, false)?;
+        self.insert_module(&mut session)?;
+        Ok(session)
+    }
+
+    fn warm(&self, machine: &Machine<'_>, gpus: &[Gpu]) -> Result<Session> {
+        let snapshot = snapshot::obtain(machine, &self.scratch)?;
+        let mut session = match self.restore(machine, gpus, &snapshot) {
+            Ok(session) => session,
+            Err(error) => {
+                self.scratch.interrupt.check()?;
+                eprintln!("kfd-vm: the snapshot does not hold ({error:#}); booting cold");
+                snapshot.discard();
+                return self.cold(machine, gpus);
+            }
+        };
+        self.equip(&mut session)?;
+        if self.args.insmod_first {
+            self.insert_module(&mut session)?;
+        }
+        for device in self.devices(gpus) {
+            session.monitor.execute("device_add", device)?;
+        }
+        self.await_gpus(&mut session, true)?;
+        if !self.args.insmod_first {
+            self.insert_module(&mut session)?;
+        }
+        Ok(session)
+    }
+
+    fn restore(&self, machine: &Machine<'_>, gpus: &[Gpu], from: &Snapshot) -> Result<Session> {
+        let mut start = self.start(machine, gpus)?;
+        start.incoming = true;
+        let mut session = Session::start(start)?;
+        from.restore(&mut session)?;
+        self.scratch.note("restored");
+        Ok(session)
+    }
+
+    fn devices(&self, gpus: &[Gpu]) -> Vec<serde_json::Value> {
+        let device = |(number, gpu): (usize, &Gpu)| {
+            gpu_device(number as u8, &gpu.socket, self.args.machine.icount)
+        };
+        gpus.iter().enumerate().map(device).collect()
+    }
+
+    fn start<'m>(&self, machine: &'m Machine<'m>, gpus: &[Gpu]) -> Result<Start<'m>> {
+        let log = |suffix: &str| {
+            let path = self
+                .args
+                .log
+                .as_ref()
+                .map(|path| format!("{}{suffix}", path.display()));
+            path.map(|path| File::create(&path).with_context(|| path.clone()))
+                .transpose()
+        };
+        let kernel_log: Option<Box<dyn Write>> = match log("")? {
+            Some(file) => Some(Box::new(file)),
+            None if self.args.machine.verbose > 1 => Some(Box::new(io::stderr())),
+            None => None,
+        };
+        let mut start = Start::new(machine, &self.scratch)?;
+        start.share = self.share.clone().unwrap_or(start.share);
+        start.models = gpus.iter().map(|gpu| gpu.ended.clone()).collect();
+        start.console_log = log(".console")?;
+        start.kernel_log = kernel_log;
+        Ok(start)
+    }
+
+    /// After a boot or a restore: the clock, the share, firmware and module.
+    fn equip(&self, session: &mut Session) -> Result<()> {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .context("the host's clock")?;
+        let log = self.args.log.is_some() || self.args.machine.verbose > 1;
+        session.ask(
+            &Request::Settle {
+                realtime_ns: now.as_nanos() as u64,
+                log,
+            },
+            BOOT,
+        )?;
+        if self.share.is_some() {
+            session.ask(&Request::MountShare, BOOT)?;
+        }
+        for (name, data) in &self.firmware {
+            session.write_file(&format!("/lib/firmware/{name}"), 0o644, data, BOOT)?;
+        }
+        if let Some(module) = &self.module {
+            session.write_file(MODULE, 0o644, module, BOOT)?;
+        }
+        self.scratch.note("share, firmware and module are there");
+        Ok(())
+    }
+
+    fn await_gpus(&self, session: &mut Session, hot: bool) -> Result<()> {
+        let count = self.args.gpu_count();
+        if count == 0 || !self.args.loads_amdgpu() {
+            return Ok(());
+        }
+        let timeout_ms = LOAD.as_millis() as u64;
+        session.ask(
+            &Request::AwaitGpus {
+                count,
+                timeout_ms,
+                hot,
+            },
+            LOAD + LOAD,
+        )?;
+        self.scratch.note("amdgpu has its GPUs");
+        Ok(())
+    }
+
+    fn insert_module(&self, session: &mut Session) -> Result<()> {
+        if !self.args.inserts_module() {
+            return Ok(());
+        }
+        let mut argv = vec!["insmod", MODULE];
+        argv.extend(self.args.module_args.split_whitespace());
+        session.run_quietly(&argv, LOAD)?;
+        self.scratch.note("amdkfd.ko is in");
+        Ok(())
+    }
+
+    fn command(&self, session: &mut Session) -> Result<u8> {
+        let request = Request::Run {
+            argv: self.args.command.clone(),
+            env: self.args.env.clone(),
+            cwd: self.working_directory()?,
+        };
+        match session.request(&request, self.args.timeout, &mut PassThrough)? {
+            Reply::Exit { status } => Ok(status as u8),
+            Reply::Failed { message } => bail!("in the guest: {message}"),
+            other => bail!("unexpected reply {other:?}"),
+        }
+    }
+
+    fn check_log(&self, session: &mut Session) -> Result<Vec<String>> {
+        if !self.args.check_log {
+            return Ok(Vec::new());
+        }
+        let log = session.run_quietly(&["dmesg"], BOOT)?;
+        Ok(kernel_log::findings(&log)
+            .into_iter()
+            .map(String::from)
+            .collect())
+    }
+
+    fn working_directory(&self) -> Result<String> {
+        if let Some(cwd) = &self.args.cwd {
+            return Ok(cwd.clone());
+        }
+        let Some(share) = &self.share else {
+            return Ok("/root".into());
+        };
+        let here = std::env::current_dir().context("the working directory")?;
+        Ok(match here.strip_prefix(share) {
+            Ok(below) if below.as_os_str().is_empty() => SHARE.into(),
+            Ok(below) => Path::new(SHARE).join(below).display().to_string(),
+            Err(_) => SHARE.into(),
+        })
+    }
+}
+
+pub fn load_amdgpu(session: &mut Session, args: &str, scratch: &Scratch) -> Result<()> {
+    let mut argv = vec!["modprobe", "amdgpu"];
+    argv.extend(args.split_whitespace());
+    session.run_quietly(&argv, LOAD)?;
+    scratch.note("amdgpu is loaded");
+    Ok(())
+}
+
+fn share(args: &RunArgs) -> Result<Option<PathBuf>> {
+    if args.no_share {
+        return Ok(None);
+    }
+    let dir = args.share.clone().unwrap_or_else(project);
+    let dir = dir
+        .canonicalize()
+        .with_context(|| format!("the share {}", dir.display()))?;
+    if !dir.is_dir() {
+        bail!("the share {} is no directory", dir.display());
+    }
+    Ok(Some(dir))
+}
+
+fn module(args: &RunArgs) -> Result<Option<Vec<u8>>> {
+    if args.machine.kfd != Kfd::Rust {
+        return Ok(None);
+    }
+    let path = args
+        .module
+        .clone()
+        .unwrap_or_else(|| project().join("amdkfd.ko"));
+    let data = fs::read(&path).map_err(|error| {
+        anyhow!(
+            "{}: {error}; build the module, say --module or KFD_MODULE, or use --kfd c",
+            path.display()
+        )
+    })?;
+    Ok(Some(data))
+}
+
+/// The guest's output is ours.
+struct PassThrough;
+
+impl Sink for PassThrough {
+    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes)?;
+        out.flush()
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
+        io::stderr().lock().write_all(bytes)
+    }
+}

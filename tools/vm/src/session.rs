@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! One running machine: QEMU, the three sockets to it, and the conversation with its agent.
+
+use crate::child::{self, Reaped};
+use crate::gpus::Ended;
+use crate::guest::{read_frames, Console, News};
+use crate::machine::{Machine, Wiring};
+use crate::qmp::Monitor;
+use crate::run::{Scratch, BOOT};
+use anyhow::{bail, Context, Result};
+use kfd_vm_protocol::{Frame, Reply, Request, MAX_PAYLOAD};
+use serde_json::{json, Value};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// TIMEOUT: QEMU leaves at once when told to.
+const QUIT: Duration = Duration::from_secs(5);
+/// TIMEOUT: a guest that takes nothing from its port for so long hangs.
+const LISTEN: Duration = Duration::from_secs(60);
+/// How soon a signal to this process is noticed.
+const SIGNAL_POLL: Duration = Duration::from_millis(100);
+/// How long the kernel takes to print stacks.
+const DUMP: Duration = Duration::from_secs(1);
+const TAIL_LINES: usize = 60;
+
+/// Why a machine, not its command, failed.
+#[derive(Debug)]
+pub enum Failure {
+    Timeout(String),
+    Crash(String),
+    Signal(i32),
+}
+
+impl std::error::Error for Failure {}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Timeout(what) => write!(f, "timeout: {what}"),
+            Failure::Crash(what) => write!(f, "{what}"),
+            Failure::Signal(number) => write!(f, "ended by signal {number}"),
+        }
+    }
+}
+
+/// Where the guest's output goes.
+pub trait Sink {
+    fn stdout(&mut self, bytes: &[u8]) -> std::io::Result<()>;
+    fn stderr(&mut self, bytes: &[u8]) -> std::io::Result<()>;
+}
+
+/// How a machine starts.
+pub struct Start<'a> {
+    pub machine: &'a Machine<'a>,
+    pub share: PathBuf,
+    /// Devices beyond the machine's own.
+    pub devices: Vec<Value>,
+    /// Wait for a snapshot instead of booting.
+    pub incoming: bool,
+    pub console_log: Option<File>,
+    pub kernel_log: Option<Box<dyn Write>>,
+    /// QEMU's own messages.
+    pub messages: File,
+    pub messages_path: PathBuf,
+    pub interrupt: Interrupt,
+    pub models: Vec<Ended>,
+}
+
+impl<'a> Start<'a> {
+    /// A plain boot with nothing shared; the caller changes what differs.
+    pub fn new(machine: &'a Machine<'a>, scratch: &Scratch) -> Result<Self> {
+        let messages_path = scratch.path().join("qemu.log");
+        let share = scratch.path().join("nothing");
+        fs::create_dir_all(&share)?;
+        Ok(Self {
+            machine,
+            share,
+            devices: Vec::new(),
+            incoming: false,
+            console_log: None,
+            kernel_log: None,
+            messages: File::create(&messages_path)?,
+            messages_path,
+            interrupt: scratch.interrupt.clone(),
+            models: Vec::new(),
+        })
+    }
+}
+
+pub struct Session {
+    pub monitor: Monitor,
+    agent: UnixStream,
+    news: Receiver<News>,
+    console: Console,
+    kernel_log: Option<Box<dyn Write>>,
+    messages_path: PathBuf,
+    interrupt: Interrupt,
+    models: Vec<Ended>,
+    qemu: Reaped,
+}
+
+impl Session {
+    pub fn start(start: Start<'_>) -> Result<Self> {
+        let (agent, agent_theirs) = UnixStream::pair()?;
+        let (monitor, monitor_theirs) = UnixStream::pair()?;
+        let (console, console_theirs) = UnixStream::pair()?;
+        let wiring = Wiring {
+            agent: agent_theirs.as_raw_fd(),
+            monitor: monitor_theirs.as_raw_fd(),
+            console: console_theirs.as_raw_fd(),
+            share: start.share.clone(),
+        };
+        let theirs = [agent_theirs, monitor_theirs, console_theirs];
+        let qemu = spawn(&start, &wiring, &theirs)?;
+        drop(theirs);
+        agent.set_write_timeout(Some(LISTEN))?;
+        let (sender, news) = channel();
+        read_frames(agent.try_clone()?, sender);
+        let console = Console::read(console, start.console_log)?;
+        let monitor = Monitor::connect(monitor).map_err(|error| {
+            error.context(format!(
+                "QEMU did not start: {}",
+                last_lines(&start.messages_path)
+            ))
+        })?;
+        let (kernel_log, messages_path) = (start.kernel_log, start.messages_path);
+        let (interrupt, models) = (start.interrupt, start.models);
+        Ok(Self {
+            monitor,
+            agent,
+            news,
+            console,
+            kernel_log,
+            messages_path,
+            interrupt,
+            models,
+            qemu,
+        })
+    }
+
+    /// Sends a request and passes output to `sink` until the reply comes.
+    pub fn request(
+        &mut self,
+        request: &Request,
+        limit: Duration,
+        sink: &mut dyn Sink,
+    ) -> Result<Reply> {
+        self.send(Frame::Request(request.clone()))?;
+        self.reply(request, limit, sink)
+    }
+
+    fn send(&mut self, frame: Frame) -> Result<()> {
+        match frame.write(&mut self.agent) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Failure::Timeout(format!(
+                "the guest does not listen\n{}",
+                self.console.tail(TAIL_LINES)
+            ))
+            .into()),
+            Err(_) => Err(self.crash("the machine stopped")),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn reply(&mut self, request: &Request, limit: Duration, sink: &mut dyn Sink) -> Result<Reply> {
+        let deadline = Instant::now() + limit;
+        loop {
+            self.interrupt.check()?;
+            self.check_models()?;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.news.recv_timeout(left.min(SIGNAL_POLL)) {
+                Ok(News::Frame(frame)) => {
+                    if let Some(reply) = self.take(frame, sink)? {
+                        return Ok(reply);
+                    }
+                }
+                Ok(News::Gone(reason)) => return Err(self.crash(&reason)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.crash("the machine stopped"))
+                }
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                    return Err(self.timeout(request, limit))
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Passes output on; returns what ends a request.
+    fn take(&mut self, frame: Frame, sink: &mut dyn Sink) -> Result<Option<Reply>> {
+        match frame {
+            Frame::Stdout(bytes) => sink.stdout(&bytes)?,
+            Frame::Stderr(bytes) => sink.stderr(&bytes)?,
+            Frame::Log(bytes) => {
+                if let Some(log) = &mut self.kernel_log {
+                    log.write_all(&bytes).context("writing the kernel's log")?;
+                }
+            }
+            Frame::Reply(reply) => return Ok(Some(reply)),
+            Frame::Request(_) | Frame::Data(_) => bail!("the agent sends a host's frame"),
+        }
+        Ok(None)
+    }
+
+    fn crash(&mut self, reason: &str) -> anyhow::Error {
+        // The console's last lines may still be on their way.
+        self.qemu.wait_for(QUIT);
+        std::thread::sleep(SIGNAL_POLL);
+        let what = if self.console.has_crash() {
+            "the guest crashed"
+        } else {
+            reason
+        };
+        let words = [
+            self.console.tail(TAIL_LINES),
+            last_lines(&self.messages_path),
+        ]
+        .join("\n");
+        Failure::Crash(format!("{what}; its last words:\n{}", words.trim())).into()
+    }
+
+    /// A model that ended leaves a guest that waits for ever.
+    fn check_models(&self) -> Result<()> {
+        match self.models.iter().position(Ended::is_set) {
+            Some(number) => {
+                let what = format!("the model of GPU {number} ended while the machine ran");
+                Err(Failure::Crash(what).into())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Has the kernel print what waits (SysRq-w) and what runs (SysRq-l): a break and a letter.
+    fn stacks(&mut self) -> String {
+        for letter in [b"w", b"l"] {
+            let console = json!({ "id": "console" });
+            let broken = self.monitor.execute("chardev-send-break", console);
+            if broken.is_ok() && self.console.type_in(letter).is_ok() {
+                std::thread::sleep(DUMP);
+            }
+        }
+        self.console.tail(TAIL_LINES)
+    }
+
+    fn timeout(&mut self, request: &Request, limit: Duration) -> anyhow::Error {
+        let what = match request {
+            Request::Run { argv, .. } => format!("`{}`", argv.join(" ")),
+            Request::Hello => "the boot".into(),
+            other => format!("{other:?}"),
+        };
+        let tail = self.stacks();
+        Failure::Timeout(format!(
+            "{what} took longer than {} s; the console:\n{tail}",
+            limit.as_secs_f32()
+        ))
+        .into()
+    }
+
+    /// Waits until the guest answers, and says which kernel it runs.
+    pub fn hello(&mut self) -> Result<String> {
+        match self.request(&Request::Hello, BOOT, &mut Captured::default())? {
+            Reply::Ready { release } => Ok(release),
+            other => bail!("unexpected reply {other:?}"),
+        }
+    }
+
+    /// A request whose only good answer is "done".
+    pub fn ask(&mut self, request: &Request, limit: Duration) -> Result<()> {
+        match self.request(request, limit, &mut Captured::default())? {
+            Reply::Done => Ok(()),
+            Reply::Failed { message } => bail!("in the guest: {message}"),
+            other => bail!("unexpected reply {other:?}"),
+        }
+    }
+
+    /// Runs a command of our own in the guest, which must succeed, and returns what it says.
+    pub fn run_quietly(&mut self, argv: &[&str], limit: Duration) -> Result<String> {
+        let request = Request::Run {
+            argv: argv.iter().map(|word| word.to_string()).collect(),
+            env: Vec::new(),
+            cwd: "/".into(),
+        };
+        let mut output = Captured::default();
+        match self.request(&request, limit, &mut output)? {
+            Reply::Exit { status: 0 } => Ok(String::from_utf8_lossy(&output.0).into_owned()),
+            reply => {
+                let reason = match reply {
+                    Reply::Failed { message } => message,
+                    _ => String::from_utf8_lossy(&output.0).trim().to_string(),
+                };
+                bail!("`{}` failed in the guest: {reason}", argv.join(" "))
+            }
+        }
+    }
+
+    pub fn write_file(
+        &mut self,
+        path: &str,
+        mode: u32,
+        data: &[u8],
+        limit: Duration,
+    ) -> Result<()> {
+        let request = Request::WriteFile {
+            path: path.into(),
+            mode,
+            size: data.len() as u64,
+        };
+        self.send(Frame::Request(request.clone()))?;
+        for piece in data.chunks(MAX_PAYLOAD) {
+            self.send(Frame::Data(piece.to_vec()))?;
+        }
+        match self.reply(&request, limit, &mut Captured::default())? {
+            Reply::Done => Ok(()),
+            other => bail!("writing {path} in the guest: {other:?}"),
+        }
+    }
+
+    /// Switches the machine off; nothing of it has to be kept.
+    pub fn quit(mut self) {
+        let _ = self.monitor.execute("quit", json!({}));
+        self.qemu.wait_for(QUIT);
+    }
+}
+
+/// Output of commands of our own, shown only when they fail.
+#[derive(Default)]
+struct Captured(Vec<u8>);
+
+impl Sink for Captured {
+    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.extend(bytes);
+        Ok(())
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stdout(bytes)
+    }
+}
+
+/// The signals that end a run in order: everything is killed and removed on the way out.
+#[derive(Clone, Default)]
+pub struct Interrupt(Arc<AtomicUsize>);
+
+impl Interrupt {
+    pub fn install() -> Result<Self> {
+        let interrupt = Self::default();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            signal_hook::flag::register_usize(signal, interrupt.0.clone(), signal as usize)?;
+        }
+        Ok(interrupt)
+    }
+
+    pub fn check(&self) -> Result<()> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            signal => Err(Failure::Signal(signal as i32).into()),
+        }
+    }
+}
+
+fn spawn(start: &Start<'_>, wiring: &Wiring, theirs: &[UnixStream]) -> Result<Reaped> {
+    let (loader, words, (name, value)) = start.machine.assets.qemu.command_line();
+    let mut command = child::command(loader);
+    command
+        .args(words)
+        .args(start.machine.arguments(wiring))
+        .env(name, value);
+    for device in &start.devices {
+        command.arg("-device").arg(device.to_string());
+    }
+    if start.incoming {
+        command.args(["-incoming", "defer"]);
+    }
+    command.stdin(Stdio::null());
+    command
+        .stdout(start.messages.try_clone()?)
+        .stderr(start.messages.try_clone()?);
+    for stream in theirs {
+        child::inherit(stream)?;
+    }
+    Ok(Reaped::new(command.spawn().context("starting QEMU")?))
+}
+
+fn last_lines(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    // QEMU 11.1 wants a newer option, which 10.1 does not have.
+    let lines: Vec<_> = text
+        .lines()
+        .filter(|line| !line.contains("is deprecated"))
+        .collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_is_a_failure_of_its_own() {
+        let interrupt = Interrupt::default();
+        assert!(interrupt.check().is_ok());
+        interrupt.0.store(SIGTERM as usize, Ordering::Relaxed);
+        let error = interrupt.check().unwrap_err();
+        assert!(matches!(
+            error.downcast_ref(),
+            Some(Failure::Signal(SIGTERM))
+        ));
+    }
+
+    #[test]
+    fn the_last_lines_of_a_missing_file_are_empty() {
+        assert_eq!(last_lines(Path::new("/nonexistent/file")), "");
+    }
+}
