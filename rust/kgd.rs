@@ -305,6 +305,8 @@ pub(crate) trait Power {
     fn try_lock_reset(&self) -> bool;
     /// Undoes a successful `try_lock_reset`.
     fn unlock_reset(&self);
+    /// Asks for a reset of the device, later and in another context. Never sleeps.
+    fn request_reset(&self);
     /// Wakes the device and keeps it awake.
     fn power_get(&self) -> Result;
     /// Undoes a successful `power_get`.

@@ -482,6 +482,11 @@ impl Power for Amdgpu {
         unsafe { c::bridge_reset_unlock(self.adev()) };
     }
 
+    fn request_reset(&self) {
+        // SAFETY: the device is valid.
+        unsafe { c::bridge_request_reset(self.adev()) };
+    }
+
     fn power_get(&self) -> Result {
         // SAFETY: the device is valid.
         to_result(unsafe { c::bridge_power_get(self.adev()) })

@@ -463,6 +463,10 @@ impl Power for Fake {
         self.live.lock().reset_locks -= 1;
     }
 
+    fn request_reset(&self) {
+        self.live.lock().in_reset = true;
+    }
+
     fn power_get(&self) -> Result {
         self.live.lock().awake += 1;
         Ok(())
