@@ -145,7 +145,7 @@ impl Buffers {
     pub(crate) fn share(&self, handle: u32, bytes: usize) -> Result<Arc<Memory>> {
         let mut table = self.table.lock();
         let buffer = table.get(handle).ok_or(EINVAL)?;
-        if buffer.memory().size() < bytes as u64 {
+        if buffer.request.size < bytes as u64 {
             return Err(EINVAL);
         }
         if let Owner::Shared(memory) = &buffer.owner {
