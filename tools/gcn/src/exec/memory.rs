@@ -24,6 +24,10 @@ enum Place {
 }
 
 /// Where all lanes' data is.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for one instruction"
+)]
 enum Places {
     /// All in memory.
     Memory([u64; LANES]),
