@@ -20,7 +20,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a command as root in the guest and exit with its status (124: timeout, 125: the
-    /// machine failed).
+    /// machine failed). Of an option given twice, the last counts.
+    #[command(args_override_self = true)]
     Run(Box<RunArgs>),
     /// Make the snapshot that `run` with the same machine options starts from.
     Prepare(MachineArgs),
@@ -69,7 +70,7 @@ pub struct MachineArgs {
     /// Processors of the guest (always 1 with --icount).
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub smp: u8,
-    /// Count instructions: one is one nanosecond of guest time. Implies --cold.
+    /// Count instructions: one is one nanosecond of guest time.
     #[arg(long)]
     pub icount: bool,
     /// More words for the kernel's command line. Implies --cold.
@@ -141,6 +142,9 @@ pub struct RunArgs {
     /// Write the kernel's messages to FILE, the console's to FILE.console, the models' to FILE.gpuN.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Fail (125) when the kernel's log tells of a warning, a lockdep report, a leak or the like.
+    #[arg(long)]
+    pub check_log: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     pub command: Vec<String>,
@@ -150,7 +154,6 @@ impl MachineArgs {
     /// Why this machine is not started from a snapshot, if it is not.
     pub fn cold_reason(&self) -> Option<&'static str> {
         let reasons = [
-            (self.icount, "--icount"),
             (!self.append.is_empty(), "--append"),
             (!self.amdgpu_args.is_empty(), "--amdgpu-args"),
             (!self.qemu_args.is_empty(), "--qemu-args"),
@@ -229,6 +232,9 @@ mod tests {
         let args = parse("kfd-vm run --kfd c --gpus 2 -- ls -la --gpus 3").unwrap();
         assert_eq!(args.command, ["ls", "-la", "--gpus", "3"]);
         assert_eq!((args.machine.kfd, args.gpu_count()), (Kfd::C, 2));
+        let args = parse("kfd-vm run --env A=1 --env B=2 --timeout 5 --timeout 7 -- x").unwrap();
+        assert_eq!((args.env.len(), args.timeout.as_secs()), (2, 7));
+        let args = parse("kfd-vm run --kfd c -- x").unwrap();
         assert!(args.loads_amdgpu() && !args.inserts_module());
     }
 
@@ -250,7 +256,6 @@ mod tests {
         assert_eq!(parse("kfd-vm run -- x").unwrap().cold_reason(), None);
         for line in [
             "--cold",
-            "--icount",
             "--append quiet",
             "--amdgpu-args dpm=1",
             "--no-amdgpu",

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 
 /// A command that starts `program` through [`exec`], in a process group of its own so that the
 /// terminal's ^C reaches only us and the end comes in order.
-pub fn command(program: impl AsRef<OsStr>) -> Result<Command> {
-    let own = std::env::current_exe().context("finding this program")?;
-    let mut command = Command::new(own);
+pub fn command(program: impl AsRef<OsStr>) -> Command {
+    // The link, not the path: it still leads here when a newer build has taken the path.
+    let mut command = Command::new("/proc/self/exe");
     command.arg("exec-child").arg(program).process_group(0);
-    Ok(command)
+    command
 }
 
 /// The child's side: asks the kernel to be killed with the parent, then becomes the program.

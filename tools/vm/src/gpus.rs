@@ -37,13 +37,13 @@ pub fn server(args: &RunArgs) -> Result<PathBuf> {
         bail!("this tree has no {PACKAGE}; set GPU_MODEL_SERVER to one, or use --gpus 0");
     }
     let status = Command::new("cargo")
-        .args(["build", "--quiet", "--release", "--package", PACKAGE])
+        .args(["build", "--quiet", "--package", PACKAGE])
         .current_dir(&workspace)
         .status();
     if !status.context("running cargo")?.success() {
         bail!("{PACKAGE} did not build");
     }
-    Ok(workspace.join("target/release").join(PACKAGE))
+    Ok(workspace.join("target/debug").join(PACKAGE))
 }
 
 /// Firmware files, by name relative to /lib/firmware.
@@ -93,7 +93,7 @@ impl Gpu {
             None => dir.join(format!("gpu{number}.log")),
         };
         let file = File::create(&log).with_context(|| log.display().to_string())?;
-        let mut command = child::command(server)?;
+        let mut command = child::command(server);
         command
             .arg("serve")
             .arg("--socket")

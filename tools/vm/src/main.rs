@@ -9,6 +9,7 @@ mod cpio;
 mod gpus;
 mod guest;
 mod initramfs;
+mod kernel_log;
 mod machine;
 mod qmp;
 mod run;

@@ -5,9 +5,11 @@ use crate::args::{Kfd, MachineArgs, RunArgs};
 use crate::assets::{project, Assets};
 use crate::gpus::{self, Gpu};
 use crate::initramfs;
+use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
-use crate::session::{Interrupt, Session, Sink, Start};
+use crate::session::{Failure, Interrupt, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
+use crate::STATUS_FAILED;
 use anyhow::{anyhow, bail, Context, Result};
 use kfd_vm_protocol::{Reply, Request, SHARE};
 use std::fs::{self, File};
@@ -94,23 +96,39 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         .command(&mut session)
         .map_err(|error| with_models(error, &gpus))?;
     run.scratch.note("the command ended");
+    let findings = run.check_log(&mut session)?;
     session.quit();
     run.scratch.note("the machine is off");
-    finish(gpus, status)
+    finish(gpus, status, findings)
 }
 
-/// The command's status, unless it is good and a model ended badly.
-fn finish(gpus: Vec<Gpu>, status: u8) -> Result<u8> {
-    let ends: Vec<_> = gpus.into_iter().map(Gpu::finish).collect();
-    match ends.into_iter().collect::<Result<Vec<()>>>() {
-        Err(error) if status != 0 => eprintln!("kfd-vm: {error:#}"),
-        end => drop(end?),
+/// The command's status, unless it is good and something around it is not.
+fn finish(gpus: Vec<Gpu>, status: u8, findings: Vec<String>) -> Result<u8> {
+    let ends = gpus.into_iter().map(Gpu::finish);
+    let mut errors: Vec<_> = ends
+        .filter_map(Result::err)
+        .map(|e| format!("{e:#}"))
+        .collect();
+    errors.extend(
+        findings
+            .iter()
+            .map(|line| format!("the kernel's log: {line}")),
+    );
+    for error in &errors {
+        eprintln!("kfd-vm: {error}");
     }
-    Ok(status)
+    Ok(if status == 0 && !errors.is_empty() {
+        STATUS_FAILED
+    } else {
+        status
+    })
 }
 
 /// A machine that failed may have failed because of its GPU.
 fn with_models(error: anyhow::Error, gpus: &[Gpu]) -> anyhow::Error {
+    if let Some(Failure::Signal(_)) = error.downcast_ref() {
+        return error;
+    }
     for (number, gpu) in gpus.iter().enumerate() {
         let words = gpu.last_words();
         if !words.is_empty() {
@@ -276,6 +294,7 @@ impl<'a> Run<'a> {
         if let Some(module) = &self.module {
             session.write_file(MODULE, 0o644, module, BOOT)?;
         }
+        self.scratch.note("share, firmware and module are there");
         Ok(())
     }
 
@@ -319,6 +338,17 @@ impl<'a> Run<'a> {
             Reply::Failed { message } => bail!("in the guest: {message}"),
             other => bail!("unexpected reply {other:?}"),
         }
+    }
+
+    fn check_log(&self, session: &mut Session) -> Result<Vec<String>> {
+        if !self.args.check_log {
+            return Ok(Vec::new());
+        }
+        let log = session.run_quietly(&["dmesg"], BOOT)?;
+        Ok(kernel_log::findings(&log)
+            .into_iter()
+            .map(String::from)
+            .collect())
     }
 
     fn working_directory(&self) -> Result<String> {

@@ -282,8 +282,8 @@ impl Session {
         }
     }
 
-    /// Runs a command of our own in the guest, which must succeed.
-    pub fn run_quietly(&mut self, argv: &[&str], limit: Duration) -> Result<()> {
+    /// Runs a command of our own in the guest, which must succeed, and returns what it says.
+    pub fn run_quietly(&mut self, argv: &[&str], limit: Duration) -> Result<String> {
         let request = Request::Run {
             argv: argv.iter().map(|word| word.to_string()).collect(),
             env: Vec::new(),
@@ -291,7 +291,7 @@ impl Session {
         };
         let mut output = Captured::default();
         match self.request(&request, limit, &mut output)? {
-            Reply::Exit { status: 0 } => Ok(()),
+            Reply::Exit { status: 0 } => Ok(String::from_utf8_lossy(&output.0).into_owned()),
             reply => {
                 let reason = match reply {
                     Reply::Failed { message } => message,
@@ -369,7 +369,7 @@ impl Interrupt {
 
 fn spawn(start: &Start<'_>, wiring: &Wiring, theirs: &[UnixStream]) -> Result<Reaped> {
     let (loader, words, (name, value)) = start.machine.assets.qemu.command_line();
-    let mut command = child::command(loader)?;
+    let mut command = child::command(loader);
     command
         .args(words)
         .args(start.machine.arguments(wiring))

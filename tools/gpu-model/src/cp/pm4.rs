@@ -286,7 +286,7 @@ pub fn execute(mut cx: Cx<'_>, header: u32, body: &[u32]) -> Outcome {
             _ => bad_opcode(&cx, header),
         });
     };
-    let Some(body) = Operands::new(op, body) else {
+    let Some(body) = checked(op, body) else {
         tracing::warn!(slot = ?cx.queue.slot, header, "packet too short");
         return Ok(bad_opcode(&cx, header));
     };
@@ -312,7 +312,7 @@ pub fn execute(mut cx: Cx<'_>, header: u32, body: &[u32]) -> Outcome {
         // Both spellings are in use: relative to the space, and absolute (gfx_v9_4_3_ring_emit_ib_compute).
         op::SET_CONFIG_REG => set_registers(&cx, 0x2000, body),
         op::SET_SH_REG => shader::set_sh_reg(&mut cx, body),
-        op::DISPATCH_DIRECT => shader::dispatch(&mut cx, body[0..4].try_into().unwrap_or_default()),
+        op::DISPATCH_DIRECT => shader::dispatch(&mut cx, [body[0], body[1], body[2], body[3]]),
         op::DISPATCH_INDIRECT => shader::dispatch_indirect(&mut cx, body)?,
         op::SET_RESOURCES..=op::RUN_LIST | op::INVALIDATE_TLBS | op::RUN_CLEANER_SHADER => {
             return scheduler(&mut cx, op, body);
@@ -323,30 +323,20 @@ pub fn execute(mut cx: Cx<'_>, header: u32, body: &[u32]) -> Outcome {
 }
 
 /// Packet bodies are at least as long as their layout says: checked here, so that no reader can index beyond.
-struct Operands;
-
-impl Operands {
-    fn new(op: u8, body: &[u32]) -> Option<&[u32]> {
-        let least = match op {
-            op::DISPATCH_DIRECT | op::COND_EXEC | op::WRITE_DATA => 4,
-            op::COPY_DATA | op::ACQUIRE_MEM | op::UNMAP_QUEUES => 5,
-            op::WAIT_REG_MEM | op::DMA_DATA | op::MAP_QUEUES | op::QUERY_STATUS => 6,
-            op::RELEASE_MEM | op::SET_RESOURCES => 7,
-            op::ATOMIC_MEM | op::WAIT_REG_MEM64 => 8,
-            op::INDIRECT_BUFFER | op::DISPATCH_INDIRECT | op::RUN_LIST => 3,
-            op::SET_UCONFIG_REG | op::SET_CONFIG_REG | op::SET_SH_REG => 2,
-            op::PRED_EXEC | op::INVALIDATE_TLBS => 1,
-            op::MAP_PROCESS => 13,
-            _ => 0,
-        };
-        // Producers leave trailing dwords out that a packet does not need in its mode.
-        let least = match op {
-            op::WRITE_DATA => 3,
-            op::DISPATCH_INDIRECT => 2,
-            _ => least,
-        };
-        (body.len() >= least).then_some(body)
-    }
+fn checked(op: u8, body: &[u32]) -> Option<&[u32]> {
+    let least = match op {
+        op::DISPATCH_DIRECT | op::COND_EXEC => 4,
+        op::COPY_DATA | op::ACQUIRE_MEM | op::UNMAP_QUEUES => 5,
+        op::WAIT_REG_MEM | op::DMA_DATA | op::MAP_QUEUES | op::QUERY_STATUS => 6,
+        op::RELEASE_MEM | op::SET_RESOURCES => 7,
+        op::ATOMIC_MEM | op::WAIT_REG_MEM64 => 8,
+        op::INDIRECT_BUFFER | op::RUN_LIST | op::WRITE_DATA => 3,
+        op::SET_UCONFIG_REG | op::SET_CONFIG_REG | op::SET_SH_REG | op::DISPATCH_INDIRECT => 2,
+        op::PRED_EXEC | op::INVALIDATE_TLBS => 1,
+        op::MAP_PROCESS => 13,
+        _ => 0,
+    };
+    (body.len() >= least).then_some(body)
 }
 
 fn bad_opcode(cx: &Cx<'_>, header: u32) -> Flow {

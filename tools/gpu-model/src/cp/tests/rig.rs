@@ -252,7 +252,7 @@ impl Rig {
         let mut dwords = vec![0; 256];
         dwords[dw::CP_MQD_BASE_ADDR_LO] = mqd as u32;
         dwords[dw::CP_HQD_PQ_BASE_LO] = (ring >> 8) as u32;
-        dwords[dw::CP_HQD_PQ_CONTROL] = order - 1 | if privileged { PRIV_STATE } else { 0 };
+        dwords[dw::CP_HQD_PQ_CONTROL] = (order - 1) | if privileged { PRIV_STATE } else { 0 };
         dwords[dw::CP_HQD_PQ_DOORBELL_CONTROL] = doorbell << 2;
         dwords[dw::CP_HQD_AQL_CONTROL] = aql.into();
         dwords[dw::CP_HQD_PQ_RPTR_REPORT_ADDR_LO] = rptr as u32;

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0 OR MIT
+# amdkfd-rs. "make help" lists the targets; README.md tells what they are for.
+
+SHELL := /bin/bash
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: all help sysroot module module-debug tools userspace guest demo test test-long check fmt clean
+.DELETE_ON_ERROR:
+
+all: module tools userspace
+
+help:
+	@echo "make            build the module, the tools and userspace"
+	@echo "make demo       boot a stock kernel with a modelled GPU, take amdkfd's place, run GPU kernels"
+	@echo "make test       all tests that fit an hour; ends with \"N passed, N failed\""
+	@echo "make test-long  the larger bars as well, in parts that can be resumed"
+	@echo "make check      formatting and clippy"
+	@echo "make clean      remove what was built here (the cache in ~/.cache/amdkfd-rs stays)"
+
+sysroot:
+	@tools/sysroot/sysroot all
+
+# amdkfd.ko for the stock kernel.
+module: sysroot
+	@tools/build-module
+
+# The same source for the debug kernel, in build/debug.
+module-debug:
+	@tools/build-module --debug
+
+tools: sysroot
+	@cd tools && cargo build --quiet
+
+userspace: sysroot
+	@cd userspace && cargo build --quiet
+
+# What the guests of the demo and the tests see at /mnt/share.
+guest: module tools userspace build/guest/hip_vadd
+	@mkdir -p build/guest/tests
+	@cp userspace/target/debug/{kfdctl,kfd-tests} build/guest
+	@cp amdkfd.ko build/guest
+	@cp tests/guest/* tests/compare/* tests/dmesg.allow build/guest/tests
+	@chmod +x build/guest/tests/*.test
+
+build/guest/hip_vadd: tests/hip/vadd.hip
+	@mkdir -p build/guest
+	@tools/sysroot/sysroot run hipcc --offload-arch=gfx942 -O2 -o $@ $<
+
+demo:
+	@tools/demo
+
+test: guest module-debug
+	@tests/run
+
+test-long: guest module-debug
+	@tests/run --long
+
+check: sysroot
+	@cd tools && cargo fmt --check && cargo clippy --all-targets -- -D warnings
+	@cd userspace && cargo fmt --check && cargo clippy --all-targets -- -D warnings
+	@tools/build-module CLIPPY=1
+
+clean:
+	@rm -rf build
+	@cd tools && cargo clean -q
+	@cd userspace && cargo clean -q
+	@tools/build-module clean

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! amdkfd: AMD's compute driver, attached to a stock amdgpu. The module's root: what there is, and
+//! in which order it starts and ends.
+
+use kernel::prelude::*;
+
+mod debugfs;
+mod doorbell;
+mod event;
+mod file;
+mod gfx;
+mod gpu;
+mod ids;
+mod interrupt;
+mod ioctl;
+mod kfd;
+mod kgd;
+mod kgd2kfd;
+mod linux;
+mod memory;
+mod mmap;
+mod oracle;
+mod process;
+mod queue;
+mod sched;
+mod topology;
+mod uapi;
+mod uapi_bindings;
+
+module! {
+    type: Amdkfd,
+    name: "amdkfd",
+    authors: ["amdkfd-rs"],
+    description: "AMD compute driver in Rust, attached to a stock amdgpu",
+    license: "GPL",
+}
+
+/// The module. Fields are dropped from top to bottom: first we let go of amdgpu.
+struct Amdkfd {
+    _debugfs: Pin<KBox<debugfs::Debugfs>>,
+    _attachment: kgd2kfd::Attachment,
+    _processes: process::Processes,
+}
+
+impl kernel::Module for Amdkfd {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: first of all, and once: the module is initialised once.
+        unsafe {
+            gpu::init();
+            kfd::init();
+            kgd2kfd::init();
+            topology::prepare();
+        }
+        // SAFETY: once. It is dropped after the attachment, and each process pins the module.
+        let processes = unsafe { process::Processes::new() }?;
+        Ok(Self {
+            _attachment: kgd2kfd::Attachment::new()?,
+            _debugfs: debugfs::Debugfs::new()?,
+            _processes: processes,
+        })
+    }
+}

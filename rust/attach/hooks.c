@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The redirection of amdgpu's calls into the KFD: one ftrace_ops over all of them.
+ *
+ * How a redirected call is accounted for, so that this module can be unloaded: the ftrace handler
+ * counts it in, the redirect function that it jumps to counts it out as the last thing it does.
+ *   - Before the count: a task is in the handler. unregister_ftrace_function() and
+ *     synchronize_rcu_tasks() wait for it.
+ *   - Counted: it shows in "inside", even while it sleeps in our code.
+ *   - After the count: a few instructions up to the return, without a voluntary switch among them:
+ *     synchronize_rcu_tasks() waits for a task, synchronize_rcu() for an interrupt (over an idle CPU,
+ *     where rcu_tasks does not look).
+ */
+#include <linux/delay.h>
+#include <linux/ftrace.h>
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+
+#include "amdgpu_bind.h"
+#include "kfd_smi_events.h"
+#include "kfd_svm.h"
+#include "kfd_topology.h"
+#include "attach.h"
+#include "kgd2kfd.h"
+
+static atomic_t inside = ATOMIC_INIT(0);
+static enum hook_mode mode = HOOK_PASS;
+static bool open_blocked;
+
+static __always_inline void leave(void)
+{
+	atomic_dec(&inside);
+}
+
+/* Two forms: with a result and without. The type must be that of the function that it stands for. */
+#define REDIRECT(type, name, params, call)				\
+	static notrace type redirect_##name params			\
+	{								\
+		type ret = (call);					\
+									\
+		leave();						\
+		return ret;						\
+	}								\
+	static_assert(__same_type(name, redirect_##name))
+
+#define REDIRECT_VOID(name, params, call)				\
+	static notrace void redirect_##name params			\
+	{								\
+		call;							\
+		leave();						\
+	}								\
+	static_assert(__same_type(name, redirect_##name))
+
+REDIRECT(int, kgd2kfd_init, (void), amdkfd_init());
+REDIRECT_VOID(kgd2kfd_exit, (void), amdkfd_exit());
+REDIRECT(struct kfd_dev *, kgd2kfd_probe, (struct amdgpu_device *adev, bool vf),
+	 amdkfd_probe(adev, amdgpu_ip_version(adev, GC_HWIP, 0), vf));
+REDIRECT(bool, kgd2kfd_device_init,
+	 (struct kfd_dev *kfd, const struct kgd2kfd_shared_resources *resources),
+	 amdkfd_device_init(kfd, resources));
+REDIRECT_VOID(kgd2kfd_device_exit, (struct kfd_dev *kfd), amdkfd_device_exit(kfd));
+REDIRECT_VOID(kgd2kfd_teardown_processes, (struct amdgpu_device *adev),
+	      amdkfd_teardown_processes(adev->kfd.dev));
+REDIRECT_VOID(kgd2kfd_suspend, (struct kfd_dev *kfd, bool processes), amdkfd_suspend(kfd, processes));
+REDIRECT(int, kgd2kfd_resume, (struct kfd_dev *kfd, bool processes), amdkfd_resume(kfd, processes));
+REDIRECT_VOID(kgd2kfd_suspend_process, (struct kfd_dev *kfd), amdkfd_suspend_process(kfd));
+REDIRECT(int, kgd2kfd_resume_process, (struct kfd_dev *kfd), amdkfd_resume_process(kfd));
+REDIRECT(int, kgd2kfd_pre_reset, (struct kfd_dev *kfd, struct amdgpu_reset_context *context),
+	 amdkfd_pre_reset(kfd));
+REDIRECT(int, kgd2kfd_post_reset, (struct kfd_dev *kfd), amdkfd_post_reset(kfd));
+REDIRECT_VOID(amdgpu_amdkfd_clear_kfd_mapping, (struct amdgpu_device *adev),
+	      ({ if (adev->kfd.dev) amdkfd_clear_mappings(adev->kfd.dev); }));
+
+REDIRECT_VOID(kgd2kfd_interrupt, (struct kfd_dev *kfd, const void *entry),
+	      amdkfd_interrupt(kfd, entry));
+REDIRECT(bool, kgd2kfd_vmfault_fast_path,
+	 (struct amdgpu_device *adev, struct amdgpu_iv_entry *entry, bool retry),
+	 amdkfd_drop_fault(adev, entry->pasid));
+REDIRECT_VOID(kgd2kfd_set_sram_ecc_flag, (struct kfd_dev *kfd),
+	      ({ if (kfd) amdkfd_set_sram_ecc_flag(kfd); }));
+REDIRECT_VOID(kgd2kfd_smi_event_throttle, (struct kfd_dev *kfd, uint64_t bitmask),
+	      ({ if (kfd) amdkfd_throttle(kfd, bitmask); }));
+
+REDIRECT(int, kgd2kfd_check_and_lock_kfd, (struct kfd_dev *kfd), amdkfd_check_and_lock(kfd));
+REDIRECT_VOID(kgd2kfd_unlock_kfd, (struct kfd_dev *kfd), amdkfd_unlock(kfd));
+
+REDIRECT(int, kgd2kfd_start_sched, (struct kfd_dev *kfd, uint32_t node),
+	 amdkfd_start_sched(kfd, node));
+REDIRECT(int, kgd2kfd_stop_sched, (struct kfd_dev *kfd, uint32_t node), amdkfd_stop_sched(kfd, node));
+REDIRECT(int, kgd2kfd_start_sched_all_nodes, (struct kfd_dev *kfd), amdkfd_start_sched(kfd, -1));
+REDIRECT(int, kgd2kfd_stop_sched_all_nodes, (struct kfd_dev *kfd), amdkfd_stop_sched(kfd, -1));
+REDIRECT(int, amdgpu_amdkfd_start_sched_all, (struct amdgpu_device *adev),
+	 adev->kfd.dev ? amdkfd_start_sched(adev->kfd.dev, -1) : 0);
+REDIRECT(int, amdgpu_amdkfd_stop_sched_all, (struct amdgpu_device *adev),
+	 adev->kfd.dev ? amdkfd_stop_sched(adev->kfd.dev, -1) : 0);
+REDIRECT(bool, kgd2kfd_compute_active, (struct kfd_dev *kfd, uint32_t node),
+	 amdkfd_compute_active(kfd, node));
+
+REDIRECT(int, kgd2kfd_quiesce_mm, (struct mm_struct *mm, uint32_t trigger),
+	 amdkfd_quiesce_mm(mm, trigger));
+REDIRECT(int, kgd2kfd_resume_mm, (struct mm_struct *mm), amdkfd_resume_mm(mm));
+REDIRECT(int, kgd2kfd_schedule_evict_and_restore_process,
+	 (struct mm_struct *mm, u16 context_id, struct dma_fence *fence),
+	 amdkfd_schedule_evict_and_restore(mm, context_id, fence->seqno));
+
+/*
+ * What belongs to shared virtual memory (SVM), which we do not serve: amdgpu gets what it gets from a
+ * kernel without it. init_zone_device must not run C's: its pages would call into C's SVM.
+ */
+REDIRECT(int, svm_range_schedule_evict_svm_bo, (struct amdgpu_amdkfd_fence *fence), -EINVAL);
+REDIRECT(int, svm_range_restore_pages,
+	 (struct amdgpu_device *adev, unsigned int pasid, uint32_t vmid, uint32_t node, uint64_t addr,
+	  uint64_t ts, bool write), -EFAULT);
+REDIRECT(int, kgd2kfd_init_zone_device, (struct amdgpu_device *adev), 0);
+REDIRECT_VOID(kfd_update_svm_support_properties, (struct amdgpu_device *adev), );
+
+/* amdgpu.debug_mask=userptr looks a process up to blame it for a fault; we have none of C's kind. */
+REDIRECT(struct kfd_process *, kfd_lookup_process_by_pid, (struct pid *pid), NULL);
+REDIRECT_VOID(kfd_unref_process, (struct kfd_process *process), );
+REDIRECT_VOID(kfd_signal_vm_fault_event_with_userptr, (struct kfd_process *p, uint64_t gpu_va), );
+
+/* SMI events are not written yet. */
+REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm), );
+
+/* Only amdgpu_amdkfd_clear_kfd_mapping calls these, and that is redirected as a whole. */
+REDIRECT_VOID(kfd_dev_unmap_mapping_range, (loff_t const begin, loff_t const length), );
+REDIRECT(size_t, kfd_doorbell_process_slice, (struct kfd_dev *kfd), 0);
+
+/* open() of the C amdkfd's /dev/kfd; static there, hence no type to check. */
+static notrace int redirect_kfd_open(struct inode *inode, struct file *file)
+{
+	leave();
+	return -EAGAIN;
+}
+
+/* The busy one first: the handler looks from the top. */
+#define HOOK(function) { .name = "amdgpu:" #function, .target = redirect_##function }
+static struct hook {
+	const char *name;
+	void *target;
+	unsigned long address;
+} hooks[] = {
+	HOOK(kgd2kfd_interrupt),
+	HOOK(kgd2kfd_vmfault_fast_path),
+	HOOK(kgd2kfd_quiesce_mm),
+	HOOK(kgd2kfd_resume_mm),
+	HOOK(kgd2kfd_schedule_evict_and_restore_process),
+	HOOK(kgd2kfd_init),
+	HOOK(kgd2kfd_exit),
+	HOOK(kgd2kfd_probe),
+	HOOK(kgd2kfd_device_init),
+	HOOK(kgd2kfd_device_exit),
+	HOOK(kgd2kfd_teardown_processes),
+	HOOK(kgd2kfd_suspend),
+	HOOK(kgd2kfd_resume),
+	HOOK(kgd2kfd_suspend_process),
+	HOOK(kgd2kfd_resume_process),
+	HOOK(kgd2kfd_pre_reset),
+	HOOK(kgd2kfd_post_reset),
+	HOOK(amdgpu_amdkfd_clear_kfd_mapping),
+	HOOK(kgd2kfd_set_sram_ecc_flag),
+	HOOK(kgd2kfd_smi_event_throttle),
+	HOOK(kgd2kfd_check_and_lock_kfd),
+	HOOK(kgd2kfd_unlock_kfd),
+	HOOK(kgd2kfd_start_sched),
+	HOOK(kgd2kfd_stop_sched),
+	HOOK(kgd2kfd_start_sched_all_nodes),
+	HOOK(kgd2kfd_stop_sched_all_nodes),
+	HOOK(amdgpu_amdkfd_start_sched_all),
+	HOOK(amdgpu_amdkfd_stop_sched_all),
+	HOOK(kgd2kfd_compute_active),
+	HOOK(svm_range_schedule_evict_svm_bo),
+	HOOK(svm_range_restore_pages),
+	HOOK(kgd2kfd_init_zone_device),
+	HOOK(kfd_update_svm_support_properties),
+	HOOK(kfd_lookup_process_by_pid),
+	HOOK(kfd_unref_process),
+	HOOK(kfd_signal_vm_fault_event_with_userptr),
+	HOOK(kfd_smi_event_queue_restore_rescheduled),
+	HOOK(kfd_dev_unmap_mapping_range),
+	HOOK(kfd_doorbell_process_slice),
+	HOOK(kfd_open),
+};
+
+/* ftrace reports the call site: the function's start, or past its ENDBR64. */
+#define ENDBR_BYTES 4
+
+static notrace const struct hook *hook_at(unsigned long ip)
+{
+	const struct hook *hook;
+
+	for (hook = hooks; hook < hooks + ARRAY_SIZE(hooks); hook++)
+		if (ip == hook->address || ip == hook->address + ENDBR_BYTES)
+			return hook;
+	return NULL;
+}
+
+static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
+			    struct ftrace_regs *fregs)
+{
+	enum hook_mode now = READ_ONCE(mode);
+	bool blocked = READ_ONCE(open_blocked);
+	const struct hook *hook;
+
+	if (now == HOOK_PASS && !blocked)
+		return;
+	hook = hook_at(ip);
+	if (!hook || (now == HOOK_PASS && hook->target != redirect_kfd_open))
+		return;
+	atomic_inc(&inside);
+	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)hook->target);
+}
+
+/* PERMANENT: kernel.ftrace_enabled=0 must not hand our kfd_dev to C code. */
+static struct ftrace_ops ops = {
+	.func = handler,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_PERMANENT
+#ifndef CONFIG_HAVE_DYNAMIC_FTRACE_WITH_ARGS
+		| FTRACE_OPS_FL_SAVE_REGS
+#endif
+};
+
+int hooks_install(unsigned long (*lookup)(const char *name))
+{
+	unsigned long addresses[ARRAY_SIZE(hooks)];
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < ARRAY_SIZE(hooks); i++) {
+		hooks[i].address = addresses[i] = lookup(hooks[i].name);
+		if (!addresses[i]) {
+			pr_err("symbol %s not found\n", hooks[i].name);
+			return -ENOENT;
+		}
+	}
+	ret = ftrace_set_filter_ips(&ops, addresses, ARRAY_SIZE(addresses), 0, 1);
+	if (!ret)
+		ret = register_ftrace_function(&ops);
+	if (ret) {
+		pr_err("cannot redirect amdgpu's calls (%d)\n", ret);
+		ftrace_free_filter(&ops);
+	}
+	return ret;
+}
+
+/*
+ * TIMEOUT: none. The caller is about to unload this text or to hand what the calls use to somebody
+ * else; to go on while a task is inside would be a use after free. Each call is bounded itself.
+ */
+static void drain(void)
+{
+	unsigned int waited = 0;
+
+	synchronize_rcu_tasks();
+	synchronize_rcu();
+	while (atomic_read(&inside)) {
+		msleep(10);
+		if (++waited % 1000 == 0)
+			pr_warn("waiting for %d calls of amdgpu's to return\n",
+				atomic_read(&inside));
+	}
+	synchronize_rcu_tasks();
+	synchronize_rcu();
+}
+
+void hooks_remove(void)
+{
+	WRITE_ONCE(mode, HOOK_PASS);
+	WRITE_ONCE(open_blocked, false);
+	WARN_ON(unregister_ftrace_function(&ops));
+	drain();
+	ftrace_free_filter(&ops);
+}
+
+void hooks_set_mode(enum hook_mode new_mode)
+{
+	WRITE_ONCE(mode, new_mode);
+	drain();
+}
+
+void hooks_block_open(bool blocked)
+{
+	WRITE_ONCE(open_blocked, blocked);
+	amdkfd_gate(!blocked);
+	/* A task that the handler let pass sleeps in C's kfd_open by now, or has left it. */
+	synchronize_rcu_tasks();
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The calls that come up from amdgpu, flattened: C declares and calls them, rust/kgd2kfd.rs defines
+ * them. "kfd" is what amdkfd_probe returned for the device; it lives until amdkfd_device_exit.
+ * Also the two calls by which Rust starts and ends it all.
+ */
+#ifndef AMDKFD_KGD2KFD_H
+#define AMDKFD_KGD2KFD_H
+
+#include <linux/types.h>
+
+struct amdgpu_device;
+struct kfd_dev;
+struct kgd2kfd_shared_resources;
+struct mm_struct;
+
+/* Rust calls these: attach to amdgpu, now or when it is loaded; and let go of it. */
+int amdkfd_attach(void);
+void amdkfd_detach(void);
+
+/* Do we drive this generation? The log says why not. */
+bool amdkfd_supports(u32 gc_version, bool virtual_function);
+
+/* May /dev/kfd be opened? Else -EAGAIN. It may unless this says otherwise. */
+void amdkfd_gate(bool open);
+
+/* amdgpu comes up, goes away. */
+int amdkfd_init(void);
+void amdkfd_exit(void);
+/* A device does. */
+struct kfd_dev *amdkfd_probe(struct amdgpu_device *adev, u32 gc_version, bool virtual_function);
+bool amdkfd_device_init(struct kfd_dev *kfd, const struct kgd2kfd_shared_resources *resources);
+void amdkfd_device_exit(struct kfd_dev *kfd);
+/* The device is going away: end the processes that use it, and wait until they let go. kfd: or NULL. */
+void amdkfd_teardown_processes(struct kfd_dev *kfd);
+
+/* Power and reset. processes: theirs too, not the device's alone. */
+void amdkfd_suspend(struct kfd_dev *kfd, bool processes);
+int amdkfd_resume(struct kfd_dev *kfd, bool processes);
+void amdkfd_suspend_process(struct kfd_dev *kfd);
+int amdkfd_resume_process(struct kfd_dev *kfd);
+int amdkfd_pre_reset(struct kfd_dev *kfd);
+int amdkfd_post_reset(struct kfd_dev *kfd);
+/* Zaps the user mappings of doorbells and registers. */
+void amdkfd_clear_mappings(struct kfd_dev *kfd);
+
+/* Hard IRQ: eight dwords of the interrupt ring. */
+void amdkfd_interrupt(struct kfd_dev *kfd, const u32 *entry);
+/* May the fault of that pasid be dropped at once? Hard IRQ or a worker. */
+bool amdkfd_drop_fault(struct amdgpu_device *adev, u32 pasid);
+void amdkfd_set_sram_ecc_flag(struct kfd_dev *kfd);
+void amdkfd_throttle(struct kfd_dev *kfd, u64 bitmask);
+
+/* Partition switch: -EBUSY while a process uses the device. */
+int amdkfd_check_and_lock(struct kfd_dev *kfd);
+void amdkfd_unlock(struct kfd_dev *kfd);
+
+/* The scheduler of one node, or (node < 0) of all. */
+int amdkfd_start_sched(struct kfd_dev *kfd, int node);
+int amdkfd_stop_sched(struct kfd_dev *kfd, int node);
+bool amdkfd_compute_active(struct kfd_dev *kfd, u32 node);
+
+/* Memory pressure. quiesce: synchronous, in an MMU notifier. schedule: fence lock held, IRQs off. */
+int amdkfd_quiesce_mm(struct mm_struct *mm, u32 trigger);
+int amdkfd_resume_mm(struct mm_struct *mm);
+int amdkfd_schedule_evict_and_restore(struct mm_struct *mm, u16 context_id, u64 fence_seqno);
+
+#endif

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a tester may look at: /sys/kernel/debug/amdkfd.
+//!
+//! `counts` says how many there are of what must not leak, one `name value` a line; `rls` and `mqds`
+//! show run lists and descriptors as the hardware sees them, in the form in which the C driver shows
+//! its own. One [`Debugfs`], owned by the module.
+
+use crate::{
+    doorbell,
+    event,
+    gfx::Words,
+    gpu,
+    process,
+    queue, //
+};
+use core::sync::atomic::{
+    AtomicUsize,
+    Ordering, //
+};
+use kernel::{
+    c_str,
+    debugfs::{
+        Dir,
+        File, //
+    },
+    fmt,
+    prelude::*, //
+};
+
+/// How many there are of something, for the whole module.
+pub(crate) struct Gauge(AtomicUsize);
+
+/// One of what a [`Gauge`] counts.
+pub(crate) struct Held(&'static Gauge);
+
+impl Gauge {
+    /// None.
+    pub(crate) const fn new() -> Self {
+        Self(AtomicUsize::new(0))
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// One more, until what is returned is dropped.
+    pub(crate) fn hold(&'static self) -> Held {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Held(self)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.0 .0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What `counts` shows.
+static GAUGES: [(&str, &Gauge); 5] = [
+    ("processes", &process::PROCESSES),
+    ("process_devices", &process::device::DEVICES),
+    ("events", &event::EVENTS),
+    ("queues", &queue::QUEUES),
+    ("doorbells", &doorbell::TAKEN),
+];
+
+/// Words as `seq_hex_dump` writes them: eight a line, after their offset in bytes.
+pub(crate) fn dump(
+    f: &mut fmt::Formatter<'_>,
+    indent: &str,
+    words: &dyn Words,
+    count: usize,
+) -> fmt::Result {
+    for start in (0..count).step_by(8) {
+        write!(f, "{indent}{:08x}:", start * size_of::<u32>())?;
+        for dword in start..count.min(start + 8) {
+            write!(f, " {:08x}", words.get(dword))?;
+        }
+        f.write_str("\n")?;
+    }
+    Ok(())
+}
+
+/// Calls `show` for each node, after a line with its name.
+fn each_node(
+    f: &mut fmt::Formatter<'_>,
+    show: fn(&queue::NodeQueues, &mut fmt::Formatter<'_>) -> fmt::Result,
+) -> fmt::Result {
+    let nodes = gpu::nodes().map_err(|_| fmt::Error)?;
+    for node in nodes.iter() {
+        writeln!(f, "GPU {:x}:", node.id().raw())?;
+        show(node.queues(), f)?;
+    }
+    Ok(())
+}
+
+/// The directory and its files.
+#[pin_data]
+pub(crate) struct Debugfs {
+    #[pin]
+    counts: File<()>,
+    #[pin]
+    rls: File<()>,
+    #[pin]
+    mqds: File<()>,
+}
+
+impl Debugfs {
+    /// Makes the directory; where there is no debugfs this does nothing.
+    pub(crate) fn new() -> Result<Pin<KBox<Self>>> {
+        let dir = Dir::new(c_str!("amdkfd"));
+        KBox::pin_init(
+            try_pin_init!(Self {
+                counts <- dir.read_callback_file(c_str!("counts"), (), &|(), f| {
+                    GAUGES.iter().try_for_each(|(name, gauge)| {
+                        writeln!(f, "{name} {}", gauge.0.load(Ordering::Relaxed))
+                    })
+                }),
+                rls <- dir.read_callback_file(c_str!("rls"), (), &|(), f| {
+                    each_node(f, queue::NodeQueues::show_run_list)
+                }),
+                mqds <- dir.read_callback_file(c_str!("mqds"), (), &|(), f| {
+                    each_node(f, queue::NodeQueues::show_descriptors)
+                }),
+            }? Error),
+            GFP_KERNEL,
+        )
+    }
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Doorbells: words of a PCI aperture that user space writes to tell a queue of new work.
+//!
+//! A process has one [`ProcessDoorbells`] per GPU, made when it is first needed and owned by the
+//! process's `Queues` there: two pages of 8-byte doorbells, 1024 of them, which it maps as a whole.
+//! A compute queue gets any that is free; the doorbells of copy queues are wired to their engines.
+//! A doorbell's id counts within these pages; its index counts words on the whole aperture.
+
+use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
+    gfx::{
+        Features,
+        SdmaPlace,
+        PAGE_BYTES, //
+    },
+    gpu::Node,
+    ids::DoorbellIndex,
+    kgd::{
+        Doorbells,
+        GpuFacts,
+        Kgd, //
+    },
+    linux::mmap::Vma,
+    process::{
+        Process,
+        ProcessDevice, //
+    },
+    sched::slots::{
+        SlotGuard,
+        Slots, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Doorbells of a process on a GPU (`KFD_MAX_NUM_OF_QUEUES_PER_PROCESS`).
+const COUNT: usize = 1024;
+
+/// Every other queue of a copy engine has its doorbell this much further
+/// (`KFD_QUEUE_DOORBELL_MIRROR_OFFSET`), at the same place of the second page.
+const MIRROR: usize = 512;
+
+/// All doorbells that compute queues have.
+pub(crate) static TAKEN: Gauge = Gauge::new();
+
+/// The numbers of a process's doorbells on a GPU.
+type Ids = Slots<{ COUNT / 64 }>;
+
+/// A doorbell that a compute queue has taken.
+pub(crate) struct DoorbellSlot {
+    id: SlotGuard<Arc<Ids>, { COUNT / 64 }>,
+    index: DoorbellIndex,
+    _gauge: Held,
+}
+
+impl DoorbellSlot {
+    /// Where it is on the aperture.
+    pub(crate) fn index(&self) -> DoorbellIndex {
+        self.index
+    }
+
+    /// Where it is in the process's pages.
+    pub(crate) fn id(&self) -> usize {
+        self.id.index()
+    }
+}
+
+/// The doorbells of one process on one GPU.
+pub(crate) struct ProcessDoorbells {
+    pages: Doorbells,
+    ids: Arc<Ids>,
+    doorbell_bytes: usize,
+}
+
+/// Bytes of a process's doorbells on a GPU with these features.
+fn bytes(features: &Features) -> usize {
+    (COUNT * features.doorbell_bytes).next_multiple_of(PAGE_BYTES as usize)
+}
+
+/// Whether a compute queue may have doorbell `id`: some of both pages belong to other engines.
+fn is_for_compute(facts: &GpuFacts, id: usize) -> bool {
+    let others = facts.non_cp_doorbells_start as usize..=facts.non_cp_doorbells_end as usize;
+    !others.contains(&(id % MIRROR))
+}
+
+impl ProcessDoorbells {
+    /// Takes pages of the aperture.
+    pub(crate) fn new(kgd: Arc<dyn Kgd>, features: &Features) -> Result<Self> {
+        let ids = Slots::with(|id| is_for_compute(kgd.facts(), id));
+        Ok(Self {
+            pages: Doorbells::new(kgd, bytes(features), false)?,
+            ids: Arc::new(ids, GFP_KERNEL)?,
+            doorbell_bytes: features.doorbell_bytes,
+        })
+    }
+
+    /// The place of doorbell `id` on the aperture.
+    fn index(&self, id: usize) -> Result<DoorbellIndex> {
+        let words = id * self.doorbell_bytes.div_ceil(size_of::<u32>());
+        // CAST: less than the pages' size.
+        DoorbellIndex::new(self.pages.first().raw() + words as u32).ok_or(EINVAL)
+    }
+
+    /// Takes a doorbell for a compute queue. `EBUSY`: all are taken.
+    pub(crate) fn take(&self) -> Result<DoorbellSlot> {
+        let id = Slots::take(self.ids.clone()).ok_or(EBUSY)?;
+        let index = self.index(id.index())?;
+        let _gauge = TAKEN.hold();
+        Ok(DoorbellSlot { id, index, _gauge })
+    }
+
+    /// The id and place of the doorbell of a copy queue at `place`, whose engine's doorbells begin
+    /// at `base`.
+    pub(crate) fn sdma(
+        &self,
+        base: usize,
+        place: SdmaPlace,
+        features: &Features,
+    ) -> Result<(usize, DoorbellIndex)> {
+        let base = base.next_multiple_of(features.sdma_doorbell_granularity as usize);
+        let (pair, odd) = (place.queue as usize / 2, place.queue as usize % 2);
+        let id = base + pair + odd * MIRROR;
+        if id >= COUNT {
+            return Err(EINVAL);
+        }
+        Ok((id, self.index(id)?))
+    }
+
+    /// Bytes from the start of the pages to doorbell `id`: what user space adds to its mapping.
+    pub(crate) fn offset(&self, id: usize) -> u64 {
+        (id * self.doorbell_bytes) as u64
+    }
+
+    /// Where the CPU finds the pages.
+    fn physical_address(&self) -> u64 {
+        self.pages.physical_address()
+    }
+}
+
+/// Bytes of a process's doorbells on `node`.
+pub(crate) fn slice_bytes(node: &Node) -> u64 {
+    bytes(&node.queues().generation().features) as u64
+}
+
+/// Where the CPU finds the process's doorbells on `device`; they are made if they are not yet.
+pub(crate) fn physical_address(device: &ProcessDevice) -> Result<u64> {
+    Ok(device.queues().doorbells(device)?.physical_address())
+}
+
+/// Maps the process's doorbells on `device`: all of them or `EINVAL`.
+pub(crate) fn mmap(_process: &Process, device: &ProcessDevice, vma: &Vma) -> Result {
+    if vma.size() as u64 != slice_bytes(device.node()) {
+        return Err(EINVAL);
+    }
+    vma.map_io(physical_address(device)?)
+}

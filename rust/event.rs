@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Events: what a process waits for. One [`Events`] for each process; the process and the table of
+//! pasids own it together, because an interrupt finds it without finding the process.
+//!
+//! Everything is under one interrupt-safe lock, the innermost of the driver: beneath it nothing
+//! sleeps, allocates or faults. User memory is copied, and memory allocated, before the lock is
+//! taken; long walks let it go now and then.
+
+mod latch;
+mod page;
+mod signal_page;
+mod table;
+mod wait;
+mod waits;
+
+pub(crate) use latch::Mode;
+pub(crate) use page::Hint;
+pub(crate) use signal_page::SignalPage;
+pub(crate) use table::EVENTS;
+pub(crate) use wait::{
+    Outcome,
+    WaitRequest, //
+};
+
+use crate::{
+    linux::{
+        mmap::Vma,
+        spinlock::{
+            new_irq_spinlock,
+            IrqSpinLock, //
+        },
+    },
+    uapi::{
+        HwException,
+        MemoryException, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use table::{
+    Chunk,
+    Event,
+    Full,
+    Kind,
+    Tables, //
+};
+use waits::Waits;
+
+const _: () = assert!(page::SLOTS == crate::uapi::KFD_SIGNAL_EVENT_LIMIT);
+
+/// A new event, as user space learns of it.
+pub(crate) struct Created {
+    pub(crate) id: u32,
+    /// It has a slot in the signal page, with its id as number.
+    pub(crate) has_slot: bool,
+}
+
+/// The events of a process.
+#[pin_data]
+pub(crate) struct Events {
+    #[pin]
+    inner: IrqSpinLock<Inner>,
+}
+
+struct Inner {
+    tables: Tables,
+    page: Option<SignalPage>,
+    /// Slots of the signal page that user space can see, and so signal events it can have.
+    slots: u32,
+    waits: Waits,
+}
+
+impl Events {
+    /// No events.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let inner = Inner {
+            tables: Tables::new(),
+            page: None,
+            slots: 0,
+            waits: Waits::new(),
+        };
+        let events = pin_init!(Self { inner <- new_irq_spinlock!(inner, "amdkfd::Events") });
+        Arc::pin_init(events, GFP_KERNEL)
+    }
+
+    /// CREATE_EVENT. `ENOSPC` if there are too many.
+    pub(crate) fn create(&self, event_type: u32, mode: Mode) -> Result<Created> {
+        let kind = Kind::from_type(event_type);
+        let has_slot = kind.has_slot();
+        if has_slot {
+            self.ensure_page()?;
+        }
+        let id = loop {
+            match self.inner.lock().insert(Event::new(kind, mode)) {
+                Ok(id) => break id,
+                Err(Full::Exhausted) => return Err(ENOSPC),
+                Err(Full::NeedsChunk) => {}
+            }
+            let chunk = Chunk::new()?;
+            let surplus = self.inner.lock().tables.of_kind(&kind).grow(chunk);
+            drop(surplus);
+        };
+        Ok(Created { id, has_slot })
+    }
+
+    /// DESTROY_EVENT: those who wait for it fail. `EINVAL` if there is no such event.
+    pub(crate) fn destroy(&self, id: u32) -> Result {
+        self.inner.lock().remove(id).ok_or(EINVAL)
+    }
+
+    /// SET_EVENT. `EINVAL` if there is no such event, or user space must not signal it.
+    pub(crate) fn set(&self, id: u32) -> Result {
+        let mut inner = self.inner.lock();
+        inner.user_event(id)?;
+        inner.signal(id);
+        Ok(())
+    }
+
+    /// RESET_EVENT. `EINVAL` as for [`Events::set`].
+    pub(crate) fn reset(&self, id: u32) -> Result {
+        self.inner.lock().user_event(id)?.latch.reset();
+        Ok(())
+    }
+
+    /// Takes the user's buffer as signal page. `EINVAL` if there is a page already.
+    pub(crate) fn set_page(&self, page: SignalPage) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.page.is_some() {
+            drop(inner);
+            return Err(EINVAL);
+        }
+        inner.slots = page.slots();
+        inner.page = Some(page);
+        Ok(())
+    }
+
+    /// Whether there is a signal page.
+    pub(crate) fn has_page(&self) -> bool {
+        self.inner.lock().page.is_some()
+    }
+
+    /// Takes the signal page away, when nobody signals any more.
+    pub(crate) fn take_page(&self) -> Option<SignalPage> {
+        self.inner.lock().page.take()
+    }
+
+    /// Maps the signal page to user space. `EINVAL` if it is not ours, or the mapping is larger.
+    pub(crate) fn mmap(&self, vma: &Vma) -> Result {
+        if vma.size() > page::PAGE_BYTES {
+            return Err(EINVAL);
+        }
+        let address = match &self.inner.lock().page {
+            Some(SignalPage::Own(pages)) => pages.physical_address(),
+            Some(SignalPage::Buffer(_)) | None => return Err(EINVAL),
+        };
+        vma.map_memory(address)?;
+        // CAST: At most 4096.
+        self.inner.lock().slots = (vma.size() / 8) as u32;
+        Ok(())
+    }
+
+    /// The GPU raised an interrupt for one of the signal events. Legal in a hard interrupt.
+    pub(crate) fn signal_hinted(&self, hint: Hint) {
+        let mut inner = self.inner.lock();
+        let found = hint.candidates().find(|id| inner.answer(*id));
+        if found.is_none() {
+            // The hint was of no use: look at all of them.
+            let mut last = None;
+            while let Some(id) = inner.tables.signals.next_id(last) {
+                inner.answer(id);
+                last = Some(id);
+            }
+        }
+    }
+
+    /// A memory access of the process failed.
+    pub(crate) fn memory_exception(&self, data: MemoryException) {
+        self.raise(|kind| matches!(kind, Kind::Memory(_)).then_some(Kind::Memory(data)));
+    }
+
+    /// A GPU of the process was reset.
+    pub(crate) fn hw_exception(&self, data: HwException) {
+        self.raise(|kind| matches!(kind, Kind::HwException(_)).then_some(Kind::HwException(data)));
+    }
+
+    /// Signals all events for whose kind `news` has something to tell.
+    fn raise(&self, news: impl Fn(&Kind) -> Option<Kind>) {
+        let mut inner = self.inner.lock();
+        let mut last = None;
+        while let Some(id) = inner.tables.others.next_id(last) {
+            last = Some(id);
+            let Some(event) = inner.tables.others.get_mut(id) else {
+                continue;
+            };
+            if let Some(kind) = news(&event.kind) {
+                event.kind = kind;
+                inner.signal(id);
+            }
+        }
+    }
+
+    /// The process ends: nothing will be signalled any more, and whoever waits wakes up and fails.
+    pub(crate) fn shut_down(&self) {
+        self.inner.lock().waits.break_all();
+    }
+
+    fn ensure_page(&self) -> Result {
+        if self.has_page() {
+            return Ok(());
+        }
+        let page = SignalPage::own()?;
+        let mut inner = self.inner.lock();
+        if inner.page.is_none() {
+            inner.slots = page.slots();
+            inner.page = Some(page);
+            return Ok(());
+        }
+        // Another thread was faster; the page goes after the lock.
+        drop(inner);
+        drop(page);
+        Ok(())
+    }
+}
+
+impl Inner {
+    fn insert(&mut self, event: Event) -> Result<u32, Full> {
+        if !event.kind.has_slot() {
+            return self.tables.others.insert(event, page::SLOTS);
+        }
+        let id = self.tables.signals.insert(event, self.slots)?;
+        if let Some(page) = &self.page {
+            page.acknowledge(id);
+        }
+        Ok(id)
+    }
+
+    fn remove(&mut self, id: u32) -> Option<()> {
+        let mut event = self.tables.remove(id)?;
+        self.waits.abandon(&mut event.waiters);
+        Some(())
+    }
+
+    /// An event that user space may set and reset.
+    fn user_event(&mut self, id: u32) -> Result<&mut Event> {
+        let event = self.tables.get_mut(id).ok_or(EINVAL)?;
+        matches!(event.kind, Kind::Signal)
+            .then_some(event)
+            .ok_or(EINVAL)
+    }
+
+    /// Signals an event, if it is there.
+    fn signal(&mut self, id: u32) {
+        if let Some(event) = self.tables.get_mut(id) {
+            event.latch.set(event.waiters.is_some());
+            self.waits.fire(&mut event.waiters);
+        }
+    }
+
+    /// Signals a signal event if its slot says so. Returns whether it did.
+    fn answer(&mut self, id: u32) -> bool {
+        let Some(page) = &self.page else {
+            return false;
+        };
+        if !page.is_signalled(id) || self.tables.signals.get_mut(id).is_none() {
+            return false;
+        }
+        page.acknowledge(id);
+        self.signal(id);
+        true
+    }
+}
+
+/// For tests, which have no GPU that signals and no user that waits.
+#[cfg(CONFIG_KUNIT = "y")]
+impl Events {
+    /// How often an event was signalled, plus one.
+    pub(crate) fn age(&self, id: u32) -> Option<u64> {
+        self.inner
+            .lock()
+            .tables
+            .get_mut(id)
+            .map(|event| event.latch.age())
+    }
+
+    /// Writes to the slot of an event as a GPU does.
+    pub(crate) fn write_slot(&self, id: u32, value: u64) {
+        if let Some(SignalPage::Own(pages)) = &self.inner.lock().page {
+            pages.write(id as usize, value);
+        }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_events)]
+mod tests {
+    use super::*;
+    use crate::linux::wait::Timeout;
+    use crate::uapi::{
+        KFD_IOC_EVENT_HW_EXCEPTION,
+        KFD_IOC_EVENT_MEMORY,
+        KFD_IOC_EVENT_SIGNAL, //
+    };
+
+    fn signal_event(events: &Events) -> u32 {
+        events
+            .create(KFD_IOC_EVENT_SIGNAL, Mode::Manual)
+            .unwrap()
+            .id
+    }
+
+    #[test]
+    fn signal_events_have_slots_and_others_do_not() {
+        let events = Events::new().unwrap();
+        let signal = events.create(KFD_IOC_EVENT_SIGNAL, Mode::Auto).unwrap();
+        let memory = events.create(KFD_IOC_EVENT_MEMORY, Mode::Auto).unwrap();
+        assert!(signal.has_slot && signal.id == 1);
+        assert!(!memory.has_slot && memory.id == table::FIRST_OTHER_ID);
+    }
+
+    #[test]
+    fn user_space_signals_signal_events_only() {
+        let events = Events::new().unwrap();
+        let signal = signal_event(&events);
+        let memory = events.create(KFD_IOC_EVENT_MEMORY, Mode::Auto).unwrap().id;
+        assert!(events.set(signal).is_ok() && events.reset(signal).is_ok());
+        assert_eq!(events.set(memory), Err(EINVAL));
+        assert_eq!(events.reset(memory), Err(EINVAL));
+        assert_eq!(events.set(0), Err(EINVAL));
+        assert_eq!(events.set(77), Err(EINVAL));
+    }
+
+    #[test]
+    fn a_destroyed_event_is_gone() {
+        let events = Events::new().unwrap();
+        let id = signal_event(&events);
+        assert!(events.destroy(id).is_ok());
+        assert_eq!(events.destroy(id), Err(EINVAL));
+        assert_eq!(events.set(id), Err(EINVAL));
+    }
+
+    #[test]
+    fn the_oldest_user_space_has_255_signal_events() {
+        let events = Events::new().unwrap();
+        for id in 1..256 {
+            assert_eq!(signal_event(&events), id);
+        }
+        let full = events.create(KFD_IOC_EVENT_SIGNAL, Mode::Auto);
+        assert_eq!(full.err(), Some(ENOSPC));
+    }
+
+    #[test]
+    fn a_useless_hint_finds_every_signalled_slot() {
+        let events = Events::new().unwrap();
+        let ids = [(); 3].map(|()| signal_event(&events));
+        events.write_slot(ids[0], 1);
+        events.write_slot(ids[2], 1);
+        events.signal_hinted(Hint::new(4000, 32));
+        assert_eq!(ids.map(|id| events.age(id)), [Some(2), Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn exceptions_reach_the_events_of_their_kind() {
+        let events = Events::new().unwrap();
+        let memory = events.create(KFD_IOC_EVENT_MEMORY, Mode::Auto).unwrap().id;
+        let reset = events
+            .create(KFD_IOC_EVENT_HW_EXCEPTION, Mode::Auto)
+            .unwrap()
+            .id;
+        events.memory_exception(MemoryException {
+            va: 0x1000,
+            ..MemoryException::default()
+        });
+        assert_eq!((events.age(memory), events.age(reset)), (Some(2), Some(1)));
+        events.hw_exception(HwException::default());
+        assert_eq!((events.age(memory), events.age(reset)), (Some(2), Some(2)));
+    }
+
+    #[test]
+    fn waits_that_need_not_sleep_end_at_once() {
+        let events = Events::new().unwrap();
+        let nothing = WaitRequest {
+            records: 0,
+            count: 0,
+            all: true,
+        };
+        assert_eq!(
+            events.wait(nothing, &mut { Timeout::NONE }),
+            Ok(Outcome::Complete)
+        );
+        let too_many = WaitRequest {
+            count: page::SLOTS + 1,
+            ..nothing
+        };
+        assert_eq!(events.wait(too_many, &mut { Timeout::NONE }), Err(ENOMEM));
+    }
+}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The events of a process by id. A process has two tables: signal events, whose ids are slots of
+//! the signal page, and the rest, whose ids begin at [`FIRST_OTHER_ID`].
+//!
+//! A table grows by chunks of 64 events. The chunk is made before the lock of the table is taken,
+//! because under it nothing may allocate.
+
+use super::{
+    latch::{
+        Latch,
+        Mode, //
+    },
+    page,
+    waits::LinkRef, //
+};
+use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
+    uapi::{
+        HwException,
+        MemoryException, //
+    },
+};
+use kernel::prelude::*;
+
+/// Ids of events that are not in the signal page begin here: `KFD_FIRST_NONSIGNAL_EVENT_ID`.
+pub(super) const FIRST_OTHER_ID: u32 = 0x4000_0000;
+
+/// Events of a chunk: as many as a word has bits.
+const CHUNK: usize = 64;
+
+/// Chunks of a table: it holds as many events as the signal page has slots.
+const CHUNKS: usize = page::SLOTS as usize / CHUNK;
+
+/// Events of all processes.
+pub(crate) static EVENTS: Gauge = Gauge::new();
+
+/// What an event is for, and what it has to tell.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    /// `KFD_IOC_EVENT_SIGNAL`: user space, or a packet of a queue, says so.
+    Signal,
+    /// `KFD_IOC_EVENT_DEBUG_EVENT`: only packets say so.
+    Debug,
+    /// `KFD_IOC_EVENT_HW_EXCEPTION`: a GPU was reset.
+    HwException(HwException),
+    /// `KFD_IOC_EVENT_MEMORY`: an access failed.
+    Memory(MemoryException),
+    /// A type that the ABI reserves and nothing raises.
+    Other,
+}
+
+impl Kind {
+    /// The kind of event for an `event_type` of CREATE_EVENT. Every value makes an event.
+    pub(super) fn from_type(event_type: u32) -> Self {
+        match event_type {
+            crate::uapi::KFD_IOC_EVENT_SIGNAL => Self::Signal,
+            crate::uapi::KFD_IOC_EVENT_DEBUG_EVENT => Self::Debug,
+            crate::uapi::KFD_IOC_EVENT_HW_EXCEPTION => Self::HwException(HwException::default()),
+            crate::uapi::KFD_IOC_EVENT_MEMORY => Self::Memory(MemoryException::default()),
+            _ => Self::Other,
+        }
+    }
+
+    /// Whether the event has a slot in the signal page.
+    pub(super) fn has_slot(&self) -> bool {
+        matches!(self, Self::Signal | Self::Debug)
+    }
+}
+
+/// An event.
+pub(super) struct Event {
+    pub(super) latch: Latch,
+    /// The first of those who wait for it.
+    pub(super) waiters: Option<LinkRef>,
+    pub(super) kind: Kind,
+    _held: Held,
+}
+
+impl Event {
+    /// An event that nobody has signalled or waits for.
+    pub(super) fn new(kind: Kind, mode: Mode) -> Self {
+        Self {
+            latch: Latch::new(mode),
+            waiters: None,
+            kind,
+            _held: EVENTS.hold(),
+        }
+    }
+}
+
+/// Room for 64 events.
+pub(super) struct Chunk {
+    /// Bit n: event n is there.
+    taken: u64,
+    events: [Option<Event>; CHUNK],
+}
+
+impl Chunk {
+    /// An empty chunk. Call it before the lock.
+    pub(super) fn new() -> Result<KBox<Self>> {
+        KBox::init(
+            pin_init::init!(Self {
+                taken: 0,
+                events <- pin_init::init_array_from_fn(|_| None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+/// Why no event could be put in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// The next free id lies in a chunk that is not there yet: [`Table::grow`], then again.
+    NeedsChunk,
+    /// Every id is taken.
+    Exhausted,
+}
+
+/// Events by id.
+pub(super) struct Table {
+    base: u32,
+    /// The first id is never given to an event.
+    reserve_first: bool,
+    /// Every chunk below this one is full.
+    first: usize,
+    chunks: [Option<KBox<Chunk>>; CHUNKS],
+}
+
+impl Table {
+    /// The signal events. Id 0 stays free: packets that name no event carry it.
+    pub(super) fn signals() -> Self {
+        Self {
+            base: 0,
+            reserve_first: true,
+            first: 0,
+            chunks: [const { None }; CHUNKS],
+        }
+    }
+
+    /// All other events.
+    pub(super) fn others() -> Self {
+        let base = FIRST_OTHER_ID;
+        Self {
+            base,
+            reserve_first: false,
+            first: 0,
+            chunks: [const { None }; CHUNKS],
+        }
+    }
+
+    /// Adds a chunk. What cannot be used comes back, to be freed outside the lock.
+    pub(super) fn grow(&mut self, mut chunk: KBox<Chunk>) -> Option<KBox<Chunk>> {
+        let free = self
+            .chunks
+            .iter_mut()
+            .enumerate()
+            .find(|(_, place)| place.is_none());
+        let Some((index, place)) = free else {
+            return Some(chunk);
+        };
+        chunk.taken = u64::from(self.reserve_first && index == 0);
+        place.replace(chunk)
+    }
+
+    /// Puts `event` at the lowest free id, if that is below `base + limit`.
+    pub(super) fn insert(&mut self, event: Event, limit: u32) -> Result<u32, Full> {
+        let present = self.chunks.iter().map_while(Option::as_deref);
+        let taken = present.map(|chunk| chunk.taken);
+        let Some(index) = page::first_free(taken, self.first) else {
+            let room = self.chunks.iter().filter(|chunk| chunk.is_some()).count() * CHUNK;
+            let exhausted = room >= (limit as usize).min(CHUNKS * CHUNK);
+            return Err(if exhausted {
+                Full::Exhausted
+            } else {
+                Full::NeedsChunk
+            });
+        };
+        if index >= limit as usize {
+            return Err(Full::Exhausted);
+        }
+        self.first = index / CHUNK;
+        let Some(Some(chunk)) = self.chunks.get_mut(index / CHUNK) else {
+            return Err(Full::Exhausted);
+        };
+        chunk.taken |= 1 << (index % CHUNK);
+        if let Some(place) = chunk.events.get_mut(index % CHUNK) {
+            *place = Some(event);
+        }
+        // CAST: The index is below 4096.
+        Ok(self.base + index as u32)
+    }
+
+    /// The event with this id.
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Event> {
+        let index = id.wrapping_sub(self.base) as usize;
+        self.chunks
+            .get_mut(index / CHUNK)?
+            .as_mut()?
+            .events
+            .get_mut(index % CHUNK)?
+            .as_mut()
+    }
+
+    /// Takes an event out; its id is free again.
+    pub(super) fn remove(&mut self, id: u32) -> Option<Event> {
+        let index = id.wrapping_sub(self.base) as usize;
+        let chunk = self.chunks.get_mut(index / CHUNK)?.as_mut()?;
+        let event = chunk.events.get_mut(index % CHUNK)?.take()?;
+        chunk.taken &= !(1 << (index % CHUNK));
+        self.first = self.first.min(index / CHUNK);
+        Some(event)
+    }
+
+    /// The next id above `after` that has an event; from the beginning if `after` is `None`.
+    pub(super) fn next_id(&self, after: Option<u32>) -> Option<u32> {
+        let start = after.map_or(0, |id| id.wrapping_sub(self.base) as usize + 1);
+        let present = self.chunks.iter().enumerate().skip(start / CHUNK);
+        for (number, chunk) in present {
+            let chunk = chunk.as_deref()?;
+            let skipped = start.saturating_sub(number * CHUNK);
+            let later = u64::MAX.checked_shl(skipped as u32).unwrap_or(0);
+            let mut bits = page::set_bits(chunk.taken & later);
+            let present = |bit: &u32| matches!(chunk.events.get(*bit as usize), Some(Some(_)));
+            if let Some(bit) = bits.find(present) {
+                return Some(self.base + (number * CHUNK) as u32 + bit);
+            }
+        }
+        None
+    }
+}
+
+/// The two tables of a process.
+pub(super) struct Tables {
+    pub(super) signals: Table,
+    pub(super) others: Table,
+}
+
+impl Tables {
+    /// No events.
+    pub(super) fn new() -> Self {
+        Self {
+            signals: Table::signals(),
+            others: Table::others(),
+        }
+    }
+
+    /// Where events of this kind belong.
+    pub(super) fn of_kind(&mut self, kind: &Kind) -> &mut Table {
+        if kind.has_slot() {
+            &mut self.signals
+        } else {
+            &mut self.others
+        }
+    }
+
+    #[inline]
+    fn of_id(&mut self, id: u32) -> &mut Table {
+        if id < FIRST_OTHER_ID {
+            &mut self.signals
+        } else {
+            &mut self.others
+        }
+    }
+
+    /// The event with this id.
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Event> {
+        self.of_id(id).get_mut(id)
+    }
+
+    /// Takes an event out; its id is free again.
+    pub(super) fn remove(&mut self, id: u32) -> Option<Event> {
+        self.of_id(id).remove(id)
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_event_table)]
+mod tests {
+    use super::*;
+
+    fn event() -> Event {
+        Event::new(Kind::Signal, Mode::Auto)
+    }
+
+    fn table(chunks: usize) -> KBox<Table> {
+        grown(Table::others(), chunks)
+    }
+
+    fn grown(table: Table, chunks: usize) -> KBox<Table> {
+        let mut table = KBox::new(table, GFP_KERNEL).unwrap();
+        for _ in 0..chunks {
+            assert!(table.grow(Chunk::new().unwrap()).is_none());
+        }
+        table
+    }
+
+    #[test]
+    fn ids_count_up_from_the_base() {
+        let mut table = table(1);
+        assert_eq!(table.insert(event(), 4096), Ok(FIRST_OTHER_ID));
+        assert_eq!(table.insert(event(), 4096), Ok(FIRST_OTHER_ID + 1));
+    }
+
+    #[test]
+    fn the_lowest_free_id_is_used_again() {
+        let mut table = table(2);
+        for _ in 0..100 {
+            assert!(table.insert(event(), 4096).is_ok());
+        }
+        assert!(table.remove(FIRST_OTHER_ID + 3).is_some());
+        assert!(table.remove(FIRST_OTHER_ID + 70).is_some());
+        assert_eq!(table.insert(event(), 4096), Ok(FIRST_OTHER_ID + 3));
+        assert_eq!(table.insert(event(), 4096), Ok(FIRST_OTHER_ID + 70));
+        assert_eq!(table.insert(event(), 4096), Ok(FIRST_OTHER_ID + 100));
+    }
+
+    #[test]
+    fn a_full_chunk_asks_for_another_until_the_limit() {
+        let mut table = table(1);
+        for _ in 0..64 {
+            assert!(table.insert(event(), 100).is_ok());
+        }
+        assert_eq!(table.insert(event(), 100), Err(Full::NeedsChunk));
+        assert_eq!(table.insert(event(), 64), Err(Full::Exhausted));
+        assert!(table.grow(Chunk::new().unwrap()).is_none());
+        for _ in 64..100 {
+            assert!(table.insert(event(), 100).is_ok());
+        }
+        assert_eq!(table.insert(event(), 100), Err(Full::Exhausted));
+    }
+
+    #[test]
+    fn signal_event_zero_is_never_given() {
+        let mut table = grown(Table::signals(), 1);
+        assert!(table.get_mut(0).is_none());
+        assert!(table.remove(0).is_none());
+        assert_eq!(table.insert(event(), 4096), Ok(1));
+    }
+
+    #[test]
+    fn unknown_ids_find_nothing() {
+        let mut table = table(1);
+        assert!(table.insert(event(), 4096).is_ok());
+        for id in [
+            0,
+            1,
+            FIRST_OTHER_ID - 1,
+            FIRST_OTHER_ID + 1,
+            FIRST_OTHER_ID + 5000,
+            u32::MAX,
+        ] {
+            assert!(table.get_mut(id).is_none());
+        }
+    }
+
+    #[test]
+    fn a_walk_visits_every_event_once() {
+        let mut table = table(3);
+        for _ in 0..150 {
+            assert!(table.insert(event(), 4096).is_ok());
+        }
+        for id in [0, 63, 64, 100] {
+            assert!(table.remove(FIRST_OTHER_ID + id).is_some());
+        }
+        let (mut count, mut last) = (0, None);
+        while let Some(id) = table.next_id(last) {
+            assert!(last.is_none_or(|last| last < id));
+            assert!(table.get_mut(id).is_some());
+            (count, last) = (count + 1, Some(id));
+        }
+        assert_eq!(count, 146);
+    }
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who waits for which event: the threads inside WAIT_EVENTS that found nothing signalled.
+//!
+//! A [`Wait`] is one such thread; it has a [`Link`] for each event it waits for. The links of one
+//! event form a list that starts in the event. They refer to each other by number rather than by
+//! address, so that all of this is plain data under one lock. A signal takes the whole list off its
+//! event and costs nothing for events that nobody waits for.
+
+use super::latch::Tally;
+use kernel::{
+    alloc::kvec::PushError,
+    prelude::*,
+    sync::aref::ARef,
+    task::Task, //
+};
+
+/// Bits of a [`LinkRef`] that number the link within its wait: one call names at most as many
+/// events as there are signal slots.
+const LINK_BITS: u32 = super::page::SLOTS.trailing_zeros();
+
+/// Names a link: which wait, and which of its links.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LinkRef(u32);
+
+impl LinkRef {
+    /// The highest number a wait can have.
+    const MAX_WAIT: usize = (u32::MAX >> LINK_BITS) as usize;
+
+    fn new(wait: WaitId, link: usize) -> Self {
+        // CAST: `Waits::insert` keeps waits, `Events::wait` links within their bits.
+        Self((wait.0 as u32) << LINK_BITS | link as u32)
+    }
+
+    fn wait(self) -> usize {
+        (self.0 >> LINK_BITS) as usize
+    }
+
+    fn link(self) -> usize {
+        (self.0 & ((1 << LINK_BITS) - 1)) as usize
+    }
+}
+
+/// One event of a WAIT_EVENTS call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    pub(super) event: u32,
+    /// The age that the waiter saw last; 0 if it did not say.
+    pub(super) last_age: u64,
+    /// The event was signalled.
+    pub(super) fired: bool,
+    linked: bool,
+    next: Option<LinkRef>,
+    prev: Option<LinkRef>,
+}
+
+impl Link {
+    /// A link to `event` that is in no list.
+    pub(super) fn new(event: u32, last_age: u64, fired: bool) -> Self {
+        Self {
+            event,
+            last_age,
+            fired,
+            linked: false,
+            next: None,
+            prev: None,
+        }
+    }
+}
+
+/// Names a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WaitId(usize);
+
+/// One thread inside WAIT_EVENTS.
+pub(super) struct Wait {
+    pub(super) task: ARef<Task>,
+    pub(super) links: KVVec<Link>,
+    pub(super) tally: Tally,
+    /// One of the events was destroyed.
+    pub(super) broken: bool,
+}
+
+/// All waits of a process.
+pub(super) struct Waits(KVVec<Option<Wait>>);
+
+impl Waits {
+    /// No waits, and no room for any.
+    pub(super) fn new() -> Self {
+        Self(KVVec::new())
+    }
+
+    /// The room there is, for free and for taken places.
+    pub(super) fn capacity(&self) -> usize {
+        self.0.capacity()
+    }
+
+    /// Moves into a larger place. What is not needed comes back, to be freed outside the lock.
+    pub(super) fn grow(&mut self, mut larger: KVVec<Option<Wait>>) -> KVVec<Option<Wait>> {
+        if larger.capacity() > self.0.capacity() {
+            for wait in self.0.iter_mut() {
+                // Cannot fail: there is more room than before.
+                let _ = larger.push_within_capacity(wait.take());
+            }
+            core::mem::swap(&mut self.0, &mut larger);
+        }
+        larger
+    }
+
+    /// Adds a wait without allocating. It comes back if there is no room.
+    pub(super) fn insert(&mut self, wait: Wait) -> Result<WaitId, Wait> {
+        let free = self.0.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.0.len());
+        if index > LinkRef::MAX_WAIT {
+            return Err(wait);
+        }
+        if let Some(place) = self.0.get_mut(index) {
+            *place = Some(wait);
+            return Ok(WaitId(index));
+        }
+        match self.0.push_within_capacity(Some(wait)) {
+            Ok(()) => Ok(WaitId(index)),
+            Err(PushError(wait)) => wait.map_or(Ok(WaitId(index)), Err),
+        }
+    }
+
+    /// The wait of this name.
+    pub(super) fn get_mut(&mut self, id: WaitId) -> Option<&mut Wait> {
+        self.0.get_mut(id.0)?.as_mut()
+    }
+
+    /// Takes a wait out. None of its links is in a list any more.
+    pub(super) fn remove(&mut self, id: WaitId) -> Option<Wait> {
+        self.0.get_mut(id.0)?.take()
+    }
+
+    /// Tells all waiters that they wait in vain.
+    pub(super) fn break_all(&mut self) {
+        for wait in self.0.iter_mut().flatten() {
+            wait.broken = true;
+            wait.task.wake_up();
+        }
+    }
+
+    #[inline]
+    fn link_mut(&mut self, at: LinkRef) -> Option<&mut Link> {
+        self.0
+            .get_mut(at.wait())?
+            .as_mut()?
+            .links
+            .get_mut(at.link())
+    }
+
+    /// Puts link `link` of wait `id` at the head of its event's list.
+    pub(super) fn attach(&mut self, head: &mut Option<LinkRef>, id: WaitId, link: usize) {
+        let (this, next) = (LinkRef::new(id, link), *head);
+        if let Some(entry) = self.link_mut(this) {
+            (entry.linked, entry.next, entry.prev) = (true, next, None);
+            *head = Some(this);
+        }
+        if let Some(entry) = next.and_then(|next| self.link_mut(next)) {
+            entry.prev = Some(this);
+        }
+    }
+
+    /// Takes link `link` of wait `id` out of its event's list, if it is in it.
+    pub(super) fn detach(&mut self, head: &mut Option<LinkRef>, id: WaitId, link: usize) {
+        let Some(entry) = self.link_mut(LinkRef::new(id, link)) else {
+            return;
+        };
+        if !core::mem::take(&mut entry.linked) {
+            return;
+        }
+        let (next, prev) = (entry.next, entry.prev);
+        match prev {
+            None => *head = next,
+            Some(prev) => {
+                if let Some(entry) = self.link_mut(prev) {
+                    entry.next = next;
+                }
+            }
+        }
+        if let Some(entry) = next.and_then(|next| self.link_mut(next)) {
+            entry.prev = prev;
+        }
+    }
+
+    /// An event is signalled: all who wait for it learn so, and those whose wait is over wake up.
+    pub(super) fn fire(&mut self, head: &mut Option<LinkRef>) {
+        self.take_list(head, |wait, link| {
+            if let Some(link) = wait.links.get_mut(link) {
+                link.fired = true;
+            }
+            wait.tally.fire();
+            wait.tally.complete()
+        });
+    }
+
+    /// An event goes away: all who wait for it wake up and fail.
+    pub(super) fn abandon(&mut self, head: &mut Option<LinkRef>) {
+        self.take_list(head, |wait, _| {
+            wait.broken = true;
+            true
+        });
+    }
+
+    /// Empties a list. `tell` learns each wait and which of its links it was, and says whether the
+    /// waiter shall wake up.
+    fn take_list(
+        &mut self,
+        head: &mut Option<LinkRef>,
+        mut tell: impl FnMut(&mut Wait, usize) -> bool,
+    ) {
+        let mut next = head.take();
+        while let Some(at) = next {
+            let Some(Some(wait)) = self.0.get_mut(at.wait()) else {
+                return;
+            };
+            let Some(link) = wait.links.get_mut(at.link()) else {
+                return;
+            };
+            link.linked = false;
+            next = link.next.take();
+            if tell(wait, at.link()) {
+                wait.task.wake_up();
+            }
+        }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_event_waits)]
+mod tests {
+    use super::*;
+
+    /// A wait of this very thread, whose links all go to one event.
+    fn wait(links: u32, all: bool) -> Wait {
+        let mut list = KVVec::with_capacity(links as usize, GFP_KERNEL).unwrap();
+        for event in 0..links {
+            assert!(list
+                .push_within_capacity(Link::new(event, 0, false))
+                .is_ok());
+        }
+        Wait {
+            task: ARef::from(&**kernel::current!()),
+            links: list,
+            tally: Tally::new(links, all),
+            broken: false,
+        }
+    }
+
+    fn waits(room: usize) -> Waits {
+        let mut waits = Waits::new();
+        drop(waits.grow(KVVec::with_capacity(room, GFP_KERNEL).unwrap()));
+        waits
+    }
+
+    fn fired(waits: &mut Waits, id: WaitId) -> usize {
+        waits.get_mut(id).map_or(0, |wait| {
+            wait.links.iter().filter(|link| link.fired).count()
+        })
+    }
+
+    #[test]
+    fn without_room_a_wait_comes_back() {
+        assert!(Waits::new().insert(wait(1, false)).is_err());
+    }
+
+    #[test]
+    fn places_are_used_again() {
+        let mut waits = waits(2);
+        let first = waits.insert(wait(1, false)).ok().unwrap();
+        assert!(waits.insert(wait(1, false)).is_ok());
+        assert!(waits.remove(first).is_some());
+        assert!(waits.insert(wait(1, false)).is_ok_and(|id| id == first));
+    }
+
+    #[test]
+    fn growing_keeps_names() {
+        let mut waits = waits(1);
+        let id = waits.insert(wait(3, false)).ok().unwrap();
+        drop(waits.grow(KVVec::with_capacity(64, GFP_KERNEL).unwrap()));
+        assert_eq!(waits.get_mut(id).map(|wait| wait.links.len()), Some(3));
+        assert!(waits.capacity() >= 64);
+    }
+
+    #[test]
+    fn a_signal_reaches_every_waiter_of_the_event_and_empties_its_list() {
+        let mut waits = waits(8);
+        let mut head = None;
+        let ids = [(); 3].map(|()| waits.insert(wait(1, false)).ok().unwrap());
+        for id in ids {
+            waits.attach(&mut head, id, 0);
+        }
+        waits.fire(&mut head);
+        assert!(head.is_none());
+        for id in ids {
+            assert_eq!(fired(&mut waits, id), 1);
+            assert!(waits.get_mut(id).is_some_and(|wait| wait.tally.complete()));
+        }
+    }
+
+    #[test]
+    fn links_leave_a_list_from_any_place() {
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+            let mut waits = waits(8);
+            let mut head = None;
+            let ids = [(); 3].map(|()| waits.insert(wait(1, false)).ok().unwrap());
+            for id in ids {
+                waits.attach(&mut head, id, 0);
+            }
+            waits.detach(&mut head, ids[order[0]], 0);
+            waits.detach(&mut head, ids[order[1]], 0);
+            waits.fire(&mut head);
+            assert_eq!(order.map(|index| fired(&mut waits, ids[index])), [0, 0, 1]);
+        }
+    }
+
+    #[test]
+    fn one_wait_may_name_an_event_twice() {
+        let mut waits = waits(1);
+        let mut head = None;
+        let id = waits.insert(wait(2, true)).ok().unwrap();
+        waits.attach(&mut head, id, 0);
+        waits.attach(&mut head, id, 1);
+        waits.fire(&mut head);
+        assert_eq!(fired(&mut waits, id), 2);
+        assert!(waits.get_mut(id).is_some_and(|wait| wait.tally.complete()));
+    }
+
+    #[test]
+    fn leaving_twice_or_after_a_signal_changes_nothing() {
+        let mut waits = waits(2);
+        let mut head = None;
+        let ids = [(); 2].map(|()| waits.insert(wait(1, false)).ok().unwrap());
+        waits.attach(&mut head, ids[0], 0);
+        waits.fire(&mut head);
+        waits.attach(&mut head, ids[1], 0);
+        waits.detach(&mut head, ids[0], 0);
+        assert!(head.is_some());
+        waits.detach(&mut head, ids[1], 0);
+        waits.detach(&mut head, ids[1], 0);
+        assert!(head.is_none());
+    }
+
+    #[test]
+    fn an_event_that_goes_away_breaks_its_waits() {
+        let mut waits = waits(1);
+        let mut head = None;
+        let id = waits.insert(wait(2, true)).ok().unwrap();
+        waits.attach(&mut head, id, 1);
+        waits.abandon(&mut head);
+        assert!(waits
+            .get_mut(id)
+            .is_some_and(|wait| wait.broken && !wait.tally.complete()));
+        assert_eq!(fired(&mut waits, id), 0);
+    }
+}

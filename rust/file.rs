@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! /dev/kfd, and a [`File`] for each time it is opened.
+//!
+//! A file is a reference to the opener's process and nothing more. It works only for the thread
+//! group that opened it: a child that inherits it cannot use it, nor can whoever gets it passed. An
+//! open file pins the module.
+
+use crate::{
+    doorbell, gpu,
+    ids::GpuId,
+    ioctl,
+    linux::{
+        chrdev::{
+            CharDevice,
+            FileOperations,
+            Registration, //
+        },
+        mmap::Vma,
+        task::in_compat_syscall,
+        workqueue::Deferred, //
+    },
+    mmap::{
+        BadCookie,
+        MmapTarget, //
+    },
+    process::{
+        self,
+        Process,
+        ProcessRef, //
+    },
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::{
+                Acquire,
+                Release, //
+            },
+            Atomic, //
+        },
+        ArcBorrow,
+        SetOnce, //
+    },
+};
+
+/// Name of the device, of its class and of its major number. User space looks for it under
+/// `/sys/class/kfd/kfd`.
+const NAME: &CStr = c"kfd";
+
+/// While closed, nobody new gets in: the device is changing hands.
+static GATE_CLOSED: Atomic<bool> = Atomic::new(false);
+
+/// From now on opening fails with `EAGAIN`. Those already inside are not affected.
+pub(crate) fn close_gate() {
+    GATE_CLOSED.store(true, Release);
+}
+
+/// Opening works again.
+pub(crate) fn open_gate() {
+    GATE_CLOSED.store(false, Release);
+}
+
+/// Makes /dev/kfd appear; dropping what it returns makes it vanish.
+pub(crate) fn publish() -> Result<Registration> {
+    static OPERATIONS: SetOnce<FileOperations<File>> = SetOnce::new();
+    if OPERATIONS.as_ref().is_none() {
+        OPERATIONS.populate(FileOperations::new(&crate::THIS_MODULE));
+    }
+    Registration::new(NAME, OPERATIONS.as_ref().ok_or(EBUSY)?)
+}
+
+/// One open file.
+pub(crate) struct File;
+
+impl CharDevice for File {
+    type Data = ProcessRef;
+
+    fn open(minor: u32) -> Result<ProcessRef> {
+        if minor != 0 {
+            return Err(ENODEV);
+        }
+        if in_compat_syscall() {
+            let pid = kernel::current!().pid();
+            pr_warn!("process {pid} is a 32-bit one; these are not supported\n");
+            return Err(EPERM);
+        }
+        if GATE_CLOSED.load(Acquire) {
+            return Err(EAGAIN);
+        }
+        process::open()
+    }
+
+    fn ioctl(process: ArcBorrow<'_, Deferred<Process>>, command: u32, argument: usize) -> Result {
+        ioctl::dispatch(&process, command, argument)
+    }
+
+    fn mmap(process: ArcBorrow<'_, Deferred<Process>>, vma: &Vma) -> Result {
+        if !process.is_current() {
+            return Err(EBADF);
+        }
+        match MmapTarget::from_offset(vma.offset()) {
+            Ok(MmapTarget::Events) => process.events().mmap(vma),
+            Ok(MmapTarget::Doorbell(id)) => {
+                let node = gpu::node(id).ok_or(ENODEV)?;
+                let device = process.device_of(node.id()).ok_or(EINVAL)?;
+                doorbell::mmap(&process, device, vma)
+            }
+            Ok(MmapTarget::Mmio(id)) => map_registers(&process, id, vma),
+            Err(BadCookie::Unsupported) => Err(EINVAL),
+            Err(BadCookie::NoGpu) => Err(ENODEV),
+        }
+    }
+}
+
+/// Maps the page of a GPU's registers that user space may write: the HDP (host data path) flush.
+fn map_registers(process: &Process, id: GpuId, vma: &Vma) -> Result {
+    let node = gpu::node(id).ok_or(ENODEV)?;
+    let device = process.device_of(node.id()).ok_or(ENODEV)?;
+    if vma.size() != PAGE_SIZE {
+        return Err(EINVAL);
+    }
+    match device.node().facts().mmio_remap_address {
+        0 => Err(ENODEV),
+        address => vma.map_io(address),
+    }
+}

@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What differs between generations of AMD's graphics core, as formats and as data.
+//!
+//! A `Generation` says how one family of GPUs wants its memory queue descriptors (MQD), its PM4
+//! packets, its SDMA descriptors and its interrupt ring entries written or read. There is one static
+//! `Generation` per supported family, each in a room of its own beneath this file, and one match
+//! from an IP version to it: [`Generation::of`]. Formats are pure: they turn values into words and
+//! words into values, and touch neither registers nor memory of their own.
+
+pub(crate) mod cu_mask;
+pub(crate) mod field;
+mod gfx9_4_3;
+#[cfg(any(test, CONFIG_KUNIT = "y"))]
+pub(crate) mod testing;
+
+use crate::ids::{
+    DoorbellIndex,
+    GpuVa,
+    IpVersion,
+    Pasid,
+    UserVa,
+    Vmid, //
+};
+
+/// A GPU family: its formats, and what else is fixed for it.
+pub(crate) struct Generation {
+    /// The family's name in messages.
+    pub(crate) name: &'static str,
+    /// Numbers that other rooms need and that follow from the family alone.
+    pub(crate) features: Features,
+    /// Memory queue descriptors of the command processor (compute queues and the HIQ).
+    pub(crate) mqd: &'static dyn MqdFormat,
+    /// Memory queue descriptors of the copy engines.
+    pub(crate) sdma: &'static dyn SdmaFormat,
+    /// Packets for the hardware scheduler (HWS).
+    pub(crate) runlist: &'static dyn RunlistFormat,
+    /// Entries of the interrupt handler's (IH) ring.
+    pub(crate) ih: &'static dyn IhFormat,
+}
+
+/// A graphics core for which this driver has no `Generation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UnknownGeneration(pub(crate) IpVersion);
+
+impl core::fmt::Display for UnknownGeneration {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(
+            f,
+            "graphics core {} is not supported; this driver knows 9.4.3",
+            self.0
+        )
+    }
+}
+
+// The kernel's messages want its own.
+#[cfg(CONFIG_RUST)]
+impl kernel::fmt::Display for UnknownGeneration {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
+impl Generation {
+    /// The one place where an IP version chooses code. A version that is not listed is refused:
+    /// near relatives differ in descriptors and packets, and a guess corrupts memory.
+    pub(crate) fn of(gc: IpVersion) -> Result<&'static Generation, UnknownGeneration> {
+        match (gc.major, gc.minor, gc.revision) {
+            (9, 4, 3) => Ok(&gfx9_4_3::GFX9_4_3),
+            (_, _, _) => Err(UnknownGeneration(gc)),
+        }
+    }
+}
+
+/// What follows from the family alone and is not a format.
+pub(crate) struct Features {
+    /// What user space calls the instruction set: major * 10000 + minor * 100 + stepping.
+    pub(crate) gfx_target_version: u32,
+    /// Bytes of one doorbell.
+    pub(crate) doorbell_bytes: usize,
+    /// Queues that one process may have on one device (`max_queues` of `pqm_create_queue`).
+    pub(crate) queues_per_process: usize,
+    /// Queues of one copy engine.
+    pub(crate) sdma_queues_per_engine: u32,
+    /// A copy engine's doorbells start at a multiple of this many indices
+    /// (`KFD_SDMA_SHADER_DOORBELL_GRANULARITY`).
+    pub(crate) sdma_doorbell_granularity: u32,
+    /// Pipe and queue where the hardware scheduler's own queue (HIQ) lives
+    /// (`KFD_CIK_HIQ_PIPE`, `KFD_CIK_HIQ_QUEUE`).
+    pub(crate) hiq_slot: (u32, u32),
+    /// Processes choose one by one whether a faulting access is retried (XNACK).
+    pub(crate) xnack_per_process: bool,
+    /// A packet for the scheduler that is one word long and does nothing.
+    pub(crate) nop: u32,
+    /// Address watch points for a debugger.
+    pub(crate) watch_points: u32,
+    /// Queues may be reset one at a time (`HSA_CAP_PER_QUEUE_RESET_SUPPORTED`).
+    pub(crate) per_queue_reset: bool,
+    /// Precise memory operations can be switched on for a debugger.
+    pub(crate) precise_memory_operations: bool,
+    /// Trap temporaries always hold dispatch information (`HSA_DBG_DISPATCH_INFO_ALWAYS_VALID`).
+    pub(crate) dispatch_info_always_valid: bool,
+    /// Lowest and highest address bit that a watch point can mask, as sysfs codes them.
+    pub(crate) watch_mask_bits: (u32, u32),
+    /// Smallest end-of-pipe buffer a queue may bring (`eop_buffer_size`).
+    pub(crate) eop_buffer_bytes: u32,
+    /// What a wave needs to be saved when its queue is taken off the hardware.
+    pub(crate) context_save: ContextSave,
+}
+
+/// Sizes from which the context-save area of a queue is computed (CWSR: compute wave save and
+/// restore). User space computes the same and its answer has to match.
+pub(crate) struct ContextSave {
+    pub(crate) vgpr_bytes_per_cu: u32,
+    pub(crate) sgpr_bytes_per_cu: u32,
+    pub(crate) lds_bytes_per_cu: u32,
+    pub(crate) hardware_register_bytes_per_cu: u32,
+    pub(crate) control_stack_bytes_per_wave: u32,
+    pub(crate) waves_per_cu: u32,
+    /// An upper bound for the waves of one shader engine, beside that of its CUs.
+    pub(crate) waves_per_engine: u32,
+    pub(crate) debugger_bytes_per_wave: u32,
+}
+
+/// The context-save sizes of one node, of each XCC (accelerator complex die).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ContextSaveSizes {
+    /// `ctl_stack_size` of sysfs and CREATE_QUEUE.
+    pub(crate) control_stack: u32,
+    /// `cwsr_size`: control stack and wave state.
+    pub(crate) area: u32,
+    /// `debug_memory_size`: what follows the areas, for a debugger.
+    pub(crate) debug: u32,
+}
+
+/// Bytes of the header that user space keeps at the start of a context-save area
+/// (`SIZEOF_HSA_USER_CONTEXT_SAVE_AREA_HEADER`).
+const SAVE_AREA_HEADER_BYTES: u32 = 40;
+
+/// Bytes of a page, the CPU's and the GPU's.
+pub(crate) const PAGE_BYTES: u32 = 4096;
+
+impl ContextSave {
+    /// The sizes for `cus` compute units in `engines` shader engines, both of one XCC.
+    pub(crate) fn sizes(&self, cus: u32, engines: u32) -> ContextSaveSizes {
+        let waves = (cus * self.waves_per_cu).min(engines * self.waves_per_engine);
+        let per_cu = self.vgpr_bytes_per_cu
+            + self.sgpr_bytes_per_cu
+            + self.lds_bytes_per_cu
+            + self.hardware_register_bytes_per_cu;
+        let stack = SAVE_AREA_HEADER_BYTES + waves * self.control_stack_bytes_per_wave + 8;
+        let control_stack = stack.next_multiple_of(PAGE_BYTES);
+        ContextSaveSizes {
+            control_stack,
+            area: control_stack + (cus * per_cu).next_multiple_of(PAGE_BYTES),
+            debug: (waves * self.debugger_bytes_per_wave).next_multiple_of(64),
+        }
+    }
+}
+
+/// A run of 32-bit words that hardware reads: device memory in the module, an array in tests.
+pub(crate) trait Words {
+    /// The word at index `dword`.
+    fn get(&self, dword: usize) -> u32;
+    /// Sets the word at index `dword`.
+    fn set(&self, dword: usize, value: u32);
+    /// Sets a row of words from index `dword` on.
+    fn set_row(&self, dword: usize, row: &[u32]) {
+        for (index, &value) in row.iter().enumerate() {
+            self.set(dword + index, value);
+        }
+    }
+}
+
+/// How the commands of a compute queue are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ComputeFormat {
+    /// HSA's architected queueing language: 64-byte packets.
+    Aql,
+    /// AMD's own packets, executed by the XCC of this number within the node.
+    Pm4 { target_xcc: u8 },
+}
+
+/// Where the waves of a queue are saved when it is taken off the hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SaveArea {
+    /// The area of the first XCC; the others follow.
+    pub(crate) address: GpuVa,
+    /// Bytes of each XCC's area, control stack included.
+    pub(crate) bytes: u32,
+    /// Bytes of the control stack.
+    pub(crate) control_stack: u32,
+}
+
+/// Everything about a compute queue that its MQD says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ComputeQueue {
+    pub(crate) format: ComputeFormat,
+    pub(crate) ring: GpuVa,
+    /// Bytes of the ring: a power of two.
+    pub(crate) ring_bytes: u32,
+    pub(crate) read_pointer: UserVa,
+    pub(crate) write_pointer: UserVa,
+    pub(crate) doorbell: DoorbellIndex,
+    /// End-of-pipe ring: address and bytes; the hardware does without one if it has no bytes.
+    pub(crate) eop: (GpuVa, u32),
+    pub(crate) save_area: Option<SaveArea>,
+    /// The process has a trap handler.
+    pub(crate) trap_handler: bool,
+    /// 0 (lowest) to 15, as user space counts.
+    pub(crate) priority: u8,
+}
+
+/// The hardware scheduler's own queue (HIQ).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HiqQueue {
+    pub(crate) ring: GpuVa,
+    pub(crate) ring_bytes: u32,
+    pub(crate) read_pointer: GpuVa,
+    pub(crate) write_pointer: GpuVa,
+    pub(crate) eop: (GpuVa, u32),
+    pub(crate) doorbell: DoorbellIndex,
+}
+
+/// Which of a node's XCCs a descriptor is for, and where it lies.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct XccMqd {
+    /// Counted within the node: 0 is the master.
+    pub(crate) xcc: u32,
+    /// GPU address of this XCC's descriptor.
+    pub(crate) address: GpuVa,
+    /// Bytes from one XCC's descriptor to the next one's.
+    pub(crate) stride: u32,
+    /// The XCC that takes this queue's first work-group, so that queues do not all start on one.
+    pub(crate) logical_xcc: u32,
+}
+
+/// Compute units a queue may use, per shader engine, of one XCC.
+pub(crate) type CuMask = [u32; 4];
+
+/// Descriptors of queues that the command processor executes.
+///
+/// All indices are in words; each method writes the descriptor of one XCC and takes memory that was
+/// cleared before (`compute`, `hiq`) or that held the same queue before (`update`).
+pub(crate) trait MqdFormat: Sync {
+    /// Bytes of a descriptor.
+    fn bytes(&self) -> usize;
+    /// Bytes of a compute queue's descriptor and of the control stack that must follow it.
+    fn stride(&self, control_stack: u32) -> usize;
+    /// Writes a new compute queue.
+    fn compute(&self, words: &dyn Words, at: XccMqd, queue: &ComputeQueue);
+    /// Writes what UPDATE_QUEUE can change of a queue that is off the hardware.
+    fn update(&self, words: &dyn Words, xcc: u32, queue: &ComputeQueue);
+    /// Restricts a queue that is off the hardware to some compute units.
+    fn set_cu_mask(&self, words: &dyn Words, mask: CuMask);
+    /// Writes the scheduler's own queue.
+    fn hiq(&self, words: &dyn Words, at: XccMqd, queue: &HiqQueue);
+    /// Takes out of the HIQ's descriptor the doorbell of a queue whose preemption failed.
+    fn take_failed_doorbell(&self, words: &dyn Words) -> Option<u32>;
+}
+
+/// Everything about a copy queue that its descriptor says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SdmaQueue {
+    pub(crate) ring: GpuVa,
+    pub(crate) ring_bytes: u32,
+    pub(crate) read_pointer: UserVa,
+    pub(crate) doorbell: DoorbellIndex,
+    pub(crate) place: SdmaPlace,
+}
+
+/// A queue slot of a copy engine, both counted within the node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SdmaPlace {
+    pub(crate) engine: u32,
+    pub(crate) queue: u32,
+}
+
+/// Descriptors of copy (SDMA) queues.
+pub(crate) trait SdmaFormat: Sync {
+    /// Bytes of a descriptor.
+    fn bytes(&self) -> usize;
+    /// Writes a new queue into cleared memory, or what UPDATE_QUEUE changed into an old descriptor.
+    fn encode(&self, words: &dyn Words, queue: &SdmaQueue);
+}
+
+/// A packet for the hardware scheduler: up to `MAX` words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    words: [u32; Self::MAX],
+    len: usize,
+}
+
+impl Packet {
+    /// Words of the longest packet.
+    pub(crate) const MAX: usize = 24;
+
+    /// The packet made of `words`, which are at most [`Packet::MAX`].
+    pub(crate) const fn new<const N: usize>(words: [u32; N]) -> Self {
+        const { assert!(N <= Self::MAX) };
+        let mut all = [0; Self::MAX];
+        let mut i = 0;
+        while i < N {
+            all[i] = words[i];
+            i += 1;
+        }
+        Self { words: all, len: N }
+    }
+
+    /// The words of the packet.
+    pub(crate) fn words(&self) -> &[u32] {
+        self.words.get(..self.len).unwrap_or(&[])
+    }
+}
+
+/// What the hardware scheduler may use (SET_RESOURCES).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Resources {
+    /// Bit n: VMID n is the scheduler's.
+    pub(crate) vmid_mask: u32,
+    /// Bit n: hardware queue n (8 per pipe, 4 pipes) is the scheduler's.
+    pub(crate) queue_mask: u64,
+    /// How long a preemption may take, in units of 100 ms.
+    pub(crate) unmap_latency: u32,
+    /// Processes with and without XNACK must not share the hardware.
+    pub(crate) xnack_chain: bool,
+}
+
+/// What the scheduler needs to know of a process (MAP_PROCESS).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapProcess {
+    pub(crate) pasid: Pasid,
+    pub(crate) page_table_base: u64,
+    pub(crate) sh_mem: ShMem,
+    /// Trap handler and its memory (TBA and TMA); not sign-extended, as the shader wants them.
+    pub(crate) trap: Option<(u64, u64)>,
+    /// Queues that follow, or could.
+    pub(crate) queues: u32,
+}
+
+/// How the shader sees memory: SH_MEM_CONFIG and SH_MEM_BASES.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ShMem {
+    pub(crate) config: u32,
+    pub(crate) bases: u32,
+}
+
+/// Which engine executes a queue (MAP_QUEUES).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Engine {
+    Compute,
+    Sdma(u32),
+}
+
+/// A queue of the process before it (MAP_QUEUES).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapQueue {
+    pub(crate) engine: Engine,
+    pub(crate) doorbell: DoorbellIndex,
+    pub(crate) mqd: GpuVa,
+    pub(crate) write_pointer: UserVa,
+}
+
+/// A list of processes and queues in memory (RUN_LIST).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunList {
+    pub(crate) address: GpuVa,
+    pub(crate) dwords: u32,
+    /// The list does not fit the hardware: start over at its end (over-subscription).
+    pub(crate) chain: bool,
+    /// Processes that may be on the hardware at the same time.
+    pub(crate) concurrent_processes: u32,
+}
+
+/// Packets of the hardware scheduler's queue and of its run lists.
+pub(crate) trait RunlistFormat: Sync {
+    /// Says what the scheduler may use, once before anything else.
+    fn set_resources(&self, resources: &Resources) -> Packet;
+    /// Opens a process in a run list.
+    fn map_process(&self, process: &MapProcess) -> Packet;
+    /// Adds a queue to the process before it in a run list.
+    fn map_queue(&self, queue: &MapQueue) -> Packet;
+    /// Starts a run list, or starts it over from within.
+    fn run_list(&self, list: &RunList) -> Packet;
+    /// Takes every queue but the statically mapped ones off the hardware.
+    fn unmap_all(&self) -> Packet;
+    /// Writes `value` to `address` once everything before it is done.
+    fn query_status(&self, address: GpuVa, value: u64) -> Packet;
+    /// Writes a register, given as dword offset.
+    fn write_register(&self, register: u32, value: u32) -> Packet;
+    /// SH_MEM_CONFIG and SH_MEM_BASES of a process.
+    fn sh_mem(&self, process: ShMemOptions) -> ShMem;
+}
+
+/// What a process's view of memory depends on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShMemOptions {
+    /// First address of the LDS aperture.
+    pub(crate) lds_base: u64,
+    /// First address of the scratch aperture.
+    pub(crate) scratch_base: u64,
+    /// A faulting access is retried.
+    pub(crate) xnack: bool,
+}
+
+/// What the GPU interrupted us for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// A compute queue finished a packet that asked for an interrupt. `context_id` is the event.
+    EndOfPipe { pasid: Pasid, context_id: u32 },
+    /// A copy queue executed TRAP; 28 bits of context.
+    SdmaTrap { pasid: Pasid, context_id: u32 },
+    /// A wave executed S_SENDMSG; 24 bits of data.
+    WaveMessage {
+        pasid: Pasid,
+        data: u32,
+        privileged: bool,
+    },
+    /// A wave did what it must not.
+    WaveError {
+        pasid: Pasid,
+        data: u32,
+        error: WaveError,
+    },
+    /// The command processor met a packet it does not know; an exception code of the debugger ABI.
+    BadPacket {
+        pasid: Pasid,
+        doorbell: u32,
+        exception: u32,
+    },
+    /// A memory access failed.
+    VmFault {
+        pasid: Pasid,
+        vmid: Vmid,
+        va: u64,
+        /// The page is not there (rather than not permitted).
+        not_present: bool,
+        read: bool,
+        write: bool,
+    },
+    /// Data that memory had marked as lost was consumed by `client`.
+    Poison { pasid: Pasid, client: u8 },
+    /// A shader engine reports about itself (overflows, thread trace).
+    SqAuto {
+        pasid: Pasid,
+        status: u32,
+        data: u32,
+    },
+    /// The entry that a driver puts into the ring to see all before it delivered.
+    Fence { pasid: Pasid },
+}
+
+/// Errors of a wave (`SQ_INTERRUPT_ERROR_TYPE_*`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaveError {
+    IllegalInstruction,
+    MemoryViolation,
+}
+
+/// Words of an entry of the interrupt ring.
+pub(crate) const IH_ENTRY_DWORDS: usize = 8;
+
+/// Entries of the interrupt ring.
+pub(crate) trait IhFormat: Sync {
+    /// What `entry` says, if it is for user queues at all.
+    fn decode(&self, entry: &[u32; IH_ENTRY_DWORDS]) -> Option<Interrupt>;
+    /// The hardware node that sent `entry` and the VMID it belongs to: what tells apart the
+    /// partitions of one GPU.
+    fn source(&self, entry: &[u32; IH_ENTRY_DWORDS]) -> Option<IhSource>;
+    /// Bit n: entries of hardware node n belong to a node made of the XCCs of `xcc_mask`.
+    fn node_bitmap(&self, xcc_mask: u32) -> u32;
+}
+
+/// Where an interrupt comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IhSource {
+    /// The sender's number on the interrupt fabric.
+    pub(crate) node: u32,
+    pub(crate) vmid: Vmid,
+    /// Entries without a VMID of their own are for whoever waits for them.
+    pub(crate) fence: bool,
+}
+
+impl IhSource {
+    /// Whether an entry from here belongs to a node with these bitmaps of hardware nodes and VMIDs.
+    pub(crate) fn belongs_to(&self, node_bitmap: u32, vmid_mask: u32) -> bool {
+        let vmid = 1u32.checked_shl(self.vmid.raw().into()).unwrap_or(0);
+        let node = 1u32.checked_shl(self.node).unwrap_or(0);
+        node_bitmap & node != 0 && (self.fence || vmid_mask & vmid != 0)
+    }
+}
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
+    use super::*;
+
+    #[test]
+    fn only_known_generations_are_served() {
+        let target = |gc| Generation::of(gc).map(|known| known.features.gfx_target_version);
+        assert_eq!(target(IpVersion::new(9, 4, 3)), Ok(90402));
+        for gc in [(9, 4, 2), (9, 4, 4), (9, 5, 0), (11, 0, 0), (0, 0, 0)] {
+            let gc = IpVersion::new(gc.0, gc.1, gc.2);
+            assert_eq!(target(gc), Err(UnknownGeneration(gc)));
+        }
+    }
+
+    #[test]
+    fn save_areas_follow_the_compute_units() {
+        let sizes = |cus, engines| {
+            let generation = Generation::of(IpVersion::new(9, 4, 3));
+            generation.map(|known| known.features.context_save.sizes(cus, engines))
+        };
+        // 38 units an XCC: an MI300X.
+        let expected = ContextSaveSizes {
+            control_stack: 0x3000,
+            area: 0x3000 + 38 * 0x95000,
+            debug: 1520 * 32,
+        };
+        assert_eq!(sizes(38, 4), Ok(expected));
+        // More waves than the engines can count.
+        assert_eq!(sizes(60, 4).map(|sizes| sizes.debug), Ok(2048 * 32));
+    }
+}

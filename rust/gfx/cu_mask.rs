@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which compute units (CU) a queue may use: from user space's row of bits to the hardware's masks.
+//!
+//! User space numbers the CUs of a node round robin over its XCCs, then over shader engines, then
+//! over the shader arrays of an engine, so that a queue with few CUs has them spread evenly. Hardware
+//! wants, for each engine of each XCC, a bit for each CU that works; one array has the low half of
+//! the word, the other the high half.
+
+use super::CuMask;
+
+/// Shader engines of an XCC that the mask has a word for.
+const ENGINES: usize = 4;
+
+/// Shader arrays of an engine that a word has a half for.
+const ARRAYS: usize = 2;
+
+/// CUs of a shader array that a half word has a bit for.
+const CUS: u32 = 16;
+
+/// How an XCC's CUs are grouped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShaderEngines {
+    /// Shader engines of an XCC.
+    pub(crate) count: u32,
+    /// Shader arrays of an engine.
+    pub(crate) arrays: u32,
+}
+
+/// Whose bits are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    /// The XCC, within the node.
+    pub(crate) xcc: u32,
+    /// XCCs of the node.
+    pub(crate) xccs: u32,
+    /// CUs of the node that work.
+    pub(crate) cus: u32,
+}
+
+/// The masks of one XCC for the bits of `user`, of which those beyond the node's CUs mean nothing.
+///
+/// `present` says which CUs of an array work, by engine and array. The hardware counts only those:
+/// the first of them has the lowest bit.
+pub(crate) fn spread<const SE: usize, const SH: usize>(
+    user: &[u32],
+    present: &[[u32; SH]; SE],
+    engines: ShaderEngines,
+    share: Share,
+) -> CuMask {
+    let bits = (user.len() as u32 * 32).min(share.cus);
+    let arrays = (engines.arrays as usize).min(ARRAYS).min(SH);
+    let count = (engines.count as usize).min(ENGINES).min(SE);
+    let mut mask = [0; ENGINES];
+    let places = (0..CUS)
+        .flat_map(|cu| (0..arrays).map(move |array| (cu, array)))
+        .flat_map(|(cu, array)| (0..count).map(move |engine| (cu, array, engine)))
+        .filter(|&(cu, array, engine)| present[engine][array].count_ones() > cu);
+    let mine = (share.xcc..bits).step_by(share.xccs.max(1) as usize);
+    for ((cu, array, engine), bit) in places.zip(mine) {
+        let word = user.get(bit as usize / 32).copied().unwrap_or(0);
+        if word & 1 << (bit % 32) != 0 {
+            mask[engine] |= 1 << (cu + CUS * array as u32);
+        }
+    }
+    mask
+}
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx_cu_mask))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
+    use super::*;
+
+    const ONE_ARRAY: ShaderEngines = ShaderEngines {
+        count: 4,
+        arrays: 1,
+    };
+
+    #[test]
+    fn bits_go_round_the_engines() {
+        let present = [[0x3ff, 0]; 4];
+        let share = Share {
+            xcc: 0,
+            xccs: 1,
+            cus: 40,
+        };
+        assert_eq!(
+            spread(&[0b10_0011], &present, ONE_ARRAY, share),
+            [1, 3, 0, 0]
+        );
+    }
+
+    #[test]
+    fn a_second_array_has_the_high_half() {
+        let present = [[0x3, 0x3]; 4];
+        let engines = ShaderEngines {
+            count: 4,
+            arrays: 2,
+        };
+        let share = Share {
+            xcc: 0,
+            xccs: 1,
+            cus: 16,
+        };
+        assert_eq!(
+            spread(&[0x0010], &present, engines, share),
+            [1 << 16, 0, 0, 0]
+        );
+        assert_eq!(spread(&[0xffff], &present, engines, share), [0x3_0003; 4]);
+    }
+
+    #[test]
+    fn every_xcc_has_its_own_bits() {
+        let present = [[0x3ff, 0]; 4];
+        let of = |xcc| {
+            let share = Share {
+                xcc,
+                xccs: 4,
+                cus: 160,
+            };
+            spread(&[0b0001_0010], &present, ONE_ARRAY, share)
+        };
+        assert_eq!(of(0), [0, 1, 0, 0]);
+        assert_eq!(of(1), [1, 0, 0, 0]);
+        assert_eq!(of(2), [0; 4]);
+    }
+
+    #[test]
+    fn broken_units_are_not_counted() {
+        // Engine 1 has only two units that work, whichever they are.
+        let present = [[0xf, 0], [0x9, 0], [0xf, 0], [0xf, 0]];
+        let share = Share {
+            xcc: 0,
+            xccs: 1,
+            cus: 14,
+        };
+        assert_eq!(
+            spread(&[u32::MAX], &present, ONE_ARRAY, share),
+            [0xf, 0x3, 0xf, 0xf]
+        );
+    }
+
+    #[test]
+    fn bits_beyond_the_node_mean_nothing() {
+        let present = [[0xf, 0]; 4];
+        let share = Share {
+            xcc: 0,
+            xccs: 1,
+            cus: 6,
+        };
+        assert_eq!(
+            spread(&[u32::MAX, u32::MAX], &present, ONE_ARRAY, share),
+            [3, 3, 1, 1]
+        );
+        assert_eq!(spread(&[], &present, ONE_ARRAY, share), [0; 4]);
+    }
+}

@@ -1,0 +1,622 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory queue descriptors (MQD) of the command processor: `struct v9_mqd` of `v9_structs.h`.
+//!
+//! A compute queue has one descriptor per XCC, all alike but for a few words; the hardware
+//! scheduler's queue (HIQ) likewise. Words 128 and up are an image of the hardware queue
+//! descriptor's registers (`CP_MQD_BASE_ADDR` onwards), which the firmware loads when it maps the
+//! queue and writes back when it preempts it: an update must leave alone what the hardware keeps
+//! there. Register fields are those of `gc_9_4_3_sh_mask.h`.
+
+use crate::gfx::{
+    field::{hi, lo},
+    ComputeFormat,
+    ComputeQueue,
+    CuMask,
+    HiqQueue,
+    MqdFormat,
+    Words,
+    XccMqd,
+    PAGE_BYTES, //
+};
+use crate::ids::{DoorbellIndex, GpuVa};
+
+/// The format of this generation.
+pub(super) const MQD: &dyn MqdFormat = &Mqd;
+
+/// Bytes of `struct v9_mqd`.
+pub(super) const BYTES: usize = 2048;
+
+struct Mqd;
+
+/// Indices of words in `struct v9_mqd`, by the names it gives them.
+#[rustfmt::skip]
+pub(super) mod dword {
+    pub(crate) const HEADER: usize = 0;
+    pub(crate) const COMPUTE_PIPELINESTAT_ENABLE: usize = 11;
+    pub(crate) const COMPUTE_PGM_RSRC2: usize = 20;
+    /// `compute_static_thread_mgmt_se0` to `_se3`: not in one row.
+    pub(crate) const COMPUTE_STATIC_THREAD_MGMT_SE: [usize; 4] = [23, 24, 26, 27];
+    /// Words that other gfx9 cores call `compute_static_thread_mgmt_se4` to `_se7`.
+    pub(crate) const COMPUTE_CURRENT_LOGIC_XCC_ID: usize = 39;
+    pub(crate) const COMPUTE_TG_CHUNK_SIZE: usize = 41;
+    pub(crate) const COMPUTE_RESTORE_TG_CHUNK_SIZE: usize = 42;
+    pub(crate) const CP_MQD_BASE_ADDR_LO: usize = 128;
+    pub(crate) const CP_HQD_VMID: usize = 131;
+    pub(crate) const CP_HQD_PERSISTENT_STATE: usize = 132;
+    pub(crate) const CP_HQD_PIPE_PRIORITY: usize = 133;
+    pub(crate) const CP_HQD_QUANTUM: usize = 135;
+    pub(crate) const CP_HQD_PQ_BASE_LO: usize = 136;
+    pub(crate) const CP_HQD_PQ_RPTR_REPORT_ADDR_LO: usize = 139;
+    pub(crate) const CP_HQD_PQ_WPTR_POLL_ADDR_LO: usize = 141;
+    pub(crate) const CP_HQD_PQ_DOORBELL_CONTROL: usize = 143;
+    pub(crate) const CP_HQD_PQ_CONTROL: usize = 145;
+    pub(crate) const CP_HQD_IB_CONTROL: usize = 149;
+    pub(crate) const CP_HQD_IQ_TIMER: usize = 150;
+    pub(crate) const CP_HQD_HQ_STATUS0: usize = 160;
+    pub(crate) const CP_MQD_CONTROL: usize = 162;
+    pub(crate) const CP_HQD_EOP_BASE_ADDR_LO: usize = 165;
+    pub(crate) const CP_HQD_EOP_CONTROL: usize = 167;
+    pub(crate) const CP_HQD_CTX_SAVE_BASE_ADDR_LO: usize = 171;
+    pub(crate) const CP_HQD_CTX_SAVE_CONTROL: usize = 173;
+    pub(crate) const CP_HQD_CNTL_STACK_OFFSET: usize = 174;
+    pub(crate) const CP_HQD_CNTL_STACK_SIZE: usize = 175;
+    pub(crate) const CP_HQD_WG_STATE_OFFSET: usize = 176;
+    pub(crate) const CP_HQD_CTX_SAVE_SIZE: usize = 177;
+    pub(crate) const CP_HQD_AQL_CONTROL: usize = 181;
+    pub(crate) const PM4_TARGET_XCC_IN_XCP: usize = 225;
+    pub(crate) const CP_MQD_STRIDE_SIZE: usize = 226;
+    pub(crate) const QUEUE_DOORBELL_ID0: usize = 240;
+}
+
+/// `header`: what the firmware expects at the head of every compute descriptor.
+const HEADER: u32 = 0xC031_0800;
+
+/// Limit of `CP_HQD_EOP_CONTROL.EOP_SIZE`: 2^(0xA + 1) words. The field is not clamped by the
+/// hardware, and a shader engine counts end-of-pipe events in 8 bits.
+const EOP_SIZE_MAX: u32 = 0xA;
+
+mod compute_pgm_rsrc2 {
+    use crate::gfx::field::Field;
+    /// Waves have a trap handler to go to.
+    pub(super) const TRAP_PRESENT: Field = Field::bit(6);
+}
+
+mod cp_hqd_persistent_state {
+    use crate::gfx::field::Field;
+    /// The queue's state is fetched ahead of being mapped, this much of it.
+    pub(super) const PRELOAD_REQ: Field = Field::bit(0);
+    pub(super) const PRELOAD_SIZE: Field = Field::bits(17, 8);
+    /// Preempting the queue saves its waves instead of waiting for them.
+    pub(super) const QSWITCH_MODE: Field = Field::bit(30);
+}
+
+mod cp_hqd_quantum {
+    use crate::gfx::field::Field;
+    pub(super) const QUANTUM_EN: Field = Field::bit(0);
+    pub(super) const QUANTUM_SCALE: Field = Field::bit(4);
+    pub(super) const QUANTUM_DURATION: Field = Field::bits(13, 8);
+}
+
+pub(super) mod cp_hqd_pq_control {
+    use crate::gfx::field::Field;
+    /// log2 of the ring's words, less one.
+    pub(crate) const QUEUE_SIZE: Field = Field::bits(5, 0);
+    /// How many words are read before the read pointer is reported, log2 less one.
+    pub(crate) const RPTR_BLOCK_SIZE: Field = Field::bits(13, 8);
+    pub(crate) const QUEUE_FULL_EN: Field = Field::bit(14);
+    pub(crate) const WPP_CLAMP_EN: Field = Field::bit(16);
+    /// The write pointer counts packets (2: of 64 bytes) instead of words.
+    pub(crate) const SLOT_BASED_WPTR: Field = Field::bits(26, 25);
+    /// The read pointer is somebody else's to report.
+    pub(crate) const NO_UPDATE_RPTR: Field = Field::bit(27);
+    pub(crate) const UNORD_DISPATCH: Field = Field::bit(28);
+    pub(crate) const PRIV_STATE: Field = Field::bit(30);
+    pub(crate) const KMD_QUEUE: Field = Field::bit(31);
+}
+
+mod cp_hqd_pq_doorbell_control {
+    use crate::gfx::field::Field;
+    pub(super) const DOORBELL_BIF_DROP: Field = Field::bit(1);
+    pub(super) const DOORBELL_OFFSET: Field = Field::bits(27, 2);
+}
+
+mod cp_hqd_ib_control {
+    use crate::gfx::field::Field;
+    pub(super) const MIN_IB_AVAIL_SIZE: Field = Field::bits(21, 20);
+    pub(super) const IB_EXE_DISABLE: Field = Field::bit(23);
+}
+
+mod cp_mqd_control {
+    use crate::gfx::field::Field;
+    pub(super) const PRIV_STATE: Field = Field::bit(8);
+}
+
+mod cp_hqd_hq_status0 {
+    use crate::gfx::field::Field;
+    /// The command processor keeps DISPATCH_PTR, which a debugger reads.
+    pub(super) const DISPATCH_PTR: Field = Field::bit(14);
+}
+
+mod cp_hqd_aql_control {
+    use crate::gfx::field::Field;
+    pub(super) const CONTROL0: Field = Field::bits(14, 0);
+}
+
+/// What a user's and the scheduler's queue have in common.
+struct Common {
+    ring: GpuVa,
+    read_pointer: u64,
+    write_pointer: u64,
+    doorbell: DoorbellIndex,
+    eop: (GpuVa, u32),
+    priority: u8,
+}
+
+fn set_address(words: &dyn Words, dword: usize, address: u64) {
+    words.set(dword, lo(address));
+    words.set(dword + 1, hi(address));
+}
+
+/// `CP_HQD_PQ_CONTROL.QUEUE_SIZE` for a ring of `bytes`, a power of two.
+fn queue_size(bytes: u32) -> u32 {
+    (bytes / 4).max(2).ilog2() - 1
+}
+
+/// `CP_HQD_EOP_CONTROL.EOP_SIZE` for `bytes` of end-of-pipe ring: 2^(x + 1) words, rounded up.
+fn eop_size(bytes: u32) -> u32 {
+    match bytes / 8 {
+        0 => 0,
+        entries => (u32::BITS - (entries - 1).leading_zeros()).min(EOP_SIZE_MAX),
+    }
+}
+
+/// The three pipe priorities of the hardware for the 16 of user space (`pipe_priority_map`).
+fn pipe_priority(priority: u8) -> u32 {
+    match priority {
+        0..=6 => 0,
+        7..=10 => 1,
+        _ => 2,
+    }
+}
+
+/// Words that are the same for every new descriptor.
+fn encode_defaults(words: &dyn Words, at: XccMqd) {
+    use cp_hqd_persistent_state as state;
+    use cp_hqd_quantum as quantum;
+
+    words.set(dword::HEADER, HEADER);
+    words.set(dword::COMPUTE_PIPELINESTAT_ENABLE, 1);
+    for index in dword::COMPUTE_STATIC_THREAD_MGMT_SE {
+        words.set(index, u32::MAX);
+    }
+    for index in dword::COMPUTE_CURRENT_LOGIC_XCC_ID..=dword::COMPUTE_RESTORE_TG_CHUNK_SIZE {
+        words.set(index, u32::MAX);
+    }
+    words.set(
+        dword::CP_HQD_PERSISTENT_STATE,
+        state::PRELOAD_REQ.of(1) | state::PRELOAD_SIZE.of(0x53),
+    );
+    words.set(dword::CP_MQD_CONTROL, cp_mqd_control::PRIV_STATE.of(1));
+    set_address(words, dword::CP_MQD_BASE_ADDR_LO, at.address.raw());
+    words.set(
+        dword::CP_HQD_QUANTUM,
+        quantum::QUANTUM_EN.of(1) | quantum::QUANTUM_SCALE.of(1) | quantum::QUANTUM_DURATION.of(1),
+    );
+    words.set(
+        dword::CP_HQD_HQ_STATUS0,
+        cp_hqd_hq_status0::DISPATCH_PTR.of(1),
+    );
+    words.set(dword::CP_MQD_STRIDE_SIZE, at.stride);
+}
+
+/// Words that say where the ring is and how it is driven.
+fn encode_common(words: &dyn Words, queue: &Common) {
+    set_address(words, dword::CP_HQD_PQ_BASE_LO, queue.ring.raw() >> 8);
+    set_address(
+        words,
+        dword::CP_HQD_PQ_RPTR_REPORT_ADDR_LO,
+        queue.read_pointer,
+    );
+    set_address(
+        words,
+        dword::CP_HQD_PQ_WPTR_POLL_ADDR_LO,
+        queue.write_pointer,
+    );
+    words.set(
+        dword::CP_HQD_PQ_DOORBELL_CONTROL,
+        cp_hqd_pq_doorbell_control::DOORBELL_OFFSET.of(queue.doorbell.raw()),
+    );
+    words.set(
+        dword::CP_HQD_IB_CONTROL,
+        cp_hqd_ib_control::MIN_IB_AVAIL_SIZE.of(3) | cp_hqd_ib_control::IB_EXE_DISABLE.of(1),
+    );
+    words.set(dword::CP_HQD_EOP_CONTROL, eop_size(queue.eop.1));
+    set_address(
+        words,
+        dword::CP_HQD_EOP_BASE_ADDR_LO,
+        queue.eop.0.raw() >> 8,
+    );
+    words.set(dword::CP_HQD_IQ_TIMER, 0);
+    words.set(dword::CP_HQD_VMID, 0);
+    words.set(dword::CP_HQD_PIPE_PRIORITY, pipe_priority(queue.priority));
+}
+
+/// `CP_HQD_PQ_CONTROL` of a new queue.
+fn new_pq_control(ring_bytes: u32) -> u32 {
+    cp_hqd_pq_control::QUEUE_SIZE.of(queue_size(ring_bytes))
+        | cp_hqd_pq_control::RPTR_BLOCK_SIZE.of(5)
+        | cp_hqd_pq_control::UNORD_DISPATCH.of(1)
+}
+
+/// Words that depend on who reads the ring: the packet format and this XCC's share of the work.
+fn encode_format(words: &dyn Words, xcc: u32, format: ComputeFormat) {
+    use cp_hqd_pq_control as control;
+
+    match format {
+        ComputeFormat::Aql => {
+            let old = words.get(dword::CP_HQD_PQ_CONTROL);
+            let aql = control::SLOT_BASED_WPTR.of(2)
+                | control::QUEUE_FULL_EN.of(1)
+                | control::WPP_CLAMP_EN.of(1);
+            // All XCCs read the same ring; only the master reports how far.
+            let follower = control::NO_UPDATE_RPTR.flag(xcc != 0);
+            let kept = old & !control::NO_UPDATE_RPTR.mask();
+            words.set(dword::CP_HQD_PQ_CONTROL, kept | aql | follower);
+            let doorbell = words.get(dword::CP_HQD_PQ_DOORBELL_CONTROL);
+            words.set(
+                dword::CP_HQD_PQ_DOORBELL_CONTROL,
+                doorbell | cp_hqd_pq_doorbell_control::DOORBELL_BIF_DROP.of(1),
+            );
+            words.set(dword::COMPUTE_TG_CHUNK_SIZE, 1);
+        }
+        ComputeFormat::Pm4 { target_xcc } => {
+            words.set(dword::COMPUTE_CURRENT_LOGIC_XCC_ID, 0);
+            words.set(dword::COMPUTE_TG_CHUNK_SIZE, 0);
+            words.set(dword::PM4_TARGET_XCC_IN_XCP, target_xcc.into());
+        }
+    }
+}
+
+/// Words of a queue whose waves can be saved.
+fn encode_save_area(words: &dyn Words, xcc: u32, area: crate::gfx::SaveArea) {
+    let state = words.get(dword::CP_HQD_PERSISTENT_STATE);
+    words.set(
+        dword::CP_HQD_PERSISTENT_STATE,
+        state | cp_hqd_persistent_state::QSWITCH_MODE.of(1),
+    );
+    let mine = u64::from(xcc) * u64::from(area.bytes);
+    set_address(
+        words,
+        dword::CP_HQD_CTX_SAVE_BASE_ADDR_LO,
+        area.address.raw().wrapping_add(mine),
+    );
+    words.set(dword::CP_HQD_CTX_SAVE_SIZE, area.bytes);
+    // Both grow from the end of the control stack: it downwards, the wave state upwards.
+    words.set(dword::CP_HQD_CNTL_STACK_SIZE, area.control_stack);
+    words.set(dword::CP_HQD_CNTL_STACK_OFFSET, area.control_stack);
+    words.set(dword::CP_HQD_WG_STATE_OFFSET, area.control_stack);
+}
+
+fn common(queue: &ComputeQueue) -> Common {
+    Common {
+        ring: queue.ring,
+        read_pointer: queue.read_pointer.raw(),
+        write_pointer: queue.write_pointer.raw(),
+        doorbell: queue.doorbell,
+        eop: queue.eop,
+        priority: queue.priority,
+    }
+}
+
+impl MqdFormat for Mqd {
+    fn bytes(&self) -> usize {
+        BYTES
+    }
+
+    fn stride(&self, control_stack: u32) -> usize {
+        // The command processor finds the control stack at the page after the descriptor.
+        (PAGE_BYTES + control_stack.next_multiple_of(PAGE_BYTES)) as usize
+    }
+
+    fn compute(&self, words: &dyn Words, at: XccMqd, queue: &ComputeQueue) {
+        encode_defaults(words, at);
+        encode_common(words, &common(queue));
+        words.set(dword::CP_HQD_PQ_CONTROL, new_pq_control(queue.ring_bytes));
+        if queue.trap_handler {
+            let trap = compute_pgm_rsrc2::TRAP_PRESENT.of(1);
+            words.set(dword::COMPUTE_PGM_RSRC2, trap);
+        }
+        if let Some(area) = queue.save_area {
+            encode_save_area(words, at.xcc, area);
+        }
+        if let ComputeFormat::Aql = queue.format {
+            let control = cp_hqd_aql_control::CONTROL0.of(1);
+            words.set(dword::CP_HQD_AQL_CONTROL, control);
+            words.set(dword::COMPUTE_CURRENT_LOGIC_XCC_ID, at.logical_xcc);
+        }
+        encode_format(words, at.xcc, queue.format);
+    }
+
+    fn update(&self, words: &dyn Words, xcc: u32, queue: &ComputeQueue) {
+        let old = words.get(dword::CP_HQD_PQ_CONTROL);
+        let size = queue_size(queue.ring_bytes);
+        encode_common(words, &common(queue));
+        words.set(
+            dword::CP_HQD_PQ_CONTROL,
+            cp_hqd_pq_control::QUEUE_SIZE.replace(old, size),
+        );
+        if queue.save_area.is_some() {
+            words.set(dword::CP_HQD_CTX_SAVE_CONTROL, 0);
+        }
+        encode_format(words, xcc, queue.format);
+    }
+
+    fn set_cu_mask(&self, words: &dyn Words, mask: CuMask) {
+        for (index, engine) in dword::COMPUTE_STATIC_THREAD_MGMT_SE.into_iter().zip(mask) {
+            words.set(index, engine);
+        }
+    }
+
+    fn hiq(&self, words: &dyn Words, at: XccMqd, queue: &HiqQueue) {
+        use cp_hqd_pq_control as control;
+
+        encode_defaults(words, at);
+        encode_common(
+            words,
+            &Common {
+                ring: queue.ring,
+                read_pointer: queue.read_pointer.raw(),
+                write_pointer: queue.write_pointer.raw(),
+                doorbell: queue.doorbell,
+                eop: queue.eop,
+                priority: 1,
+            },
+        );
+        words.set(
+            dword::CP_HQD_PQ_CONTROL,
+            new_pq_control(queue.ring_bytes)
+                | control::NO_UPDATE_RPTR.flag(at.xcc != 0)
+                | control::PRIV_STATE.of(1)
+                | control::KMD_QUEUE.of(1),
+        );
+    }
+
+    fn take_failed_doorbell(&self, words: &dyn Words) -> Option<u32> {
+        let doorbell = words.get(dword::QUEUE_DOORBELL_ID0);
+        if doorbell == 0 {
+            return None;
+        }
+        words.set(dword::QUEUE_DOORBELL_ID0, 0);
+        Some(doorbell)
+    }
+}
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_mqd))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::{
+            testing::{known, Memory},
+            SaveArea, //
+        },
+        ids::UserVa, //
+    };
+
+    fn va(address: u64) -> GpuVa {
+        known(GpuVa::new(address))
+    }
+
+    fn doorbell(index: u32) -> DoorbellIndex {
+        known(DoorbellIndex::new(index))
+    }
+
+    fn user(address: u64) -> UserVa {
+        known(UserVa::new(address))
+    }
+
+    fn aql() -> ComputeQueue {
+        ComputeQueue {
+            format: ComputeFormat::Aql,
+            ring: va(0x7f12_3450_0000),
+            ring_bytes: 0x10000,
+            read_pointer: user(0x7f12_3460_0080),
+            write_pointer: user(0x7f12_3460_0038),
+            doorbell: doorbell(0x1802),
+            eop: (va(0), 0),
+            save_area: Some(SaveArea {
+                address: va(0x7f12_3500_0000),
+                bytes: 0x2d2000,
+                control_stack: 0x1000,
+            }),
+            trap_handler: true,
+            priority: 7,
+        }
+    }
+
+    fn at(xcc: u32) -> XccMqd {
+        XccMqd {
+            xcc,
+            address: va(0x80_0012_0000 + 0x2000 * u64::from(xcc)),
+            stride: 0x2000,
+            logical_xcc: (xcc + 3) % 4,
+        }
+    }
+
+    fn new(xcc: u32, queue: &ComputeQueue) -> Memory {
+        let words = Memory::new();
+        Mqd.compute(&words, at(xcc), queue);
+        words
+    }
+
+    /// Index and value of every word that is not zero: the whole descriptor at a glance.
+    const AQL_MASTER: [(usize, u32); 35] = [
+        (0, 0xc031_0800),
+        (11, 1),
+        (20, 0x40),
+        (23, u32::MAX),
+        (24, u32::MAX),
+        (26, u32::MAX),
+        (27, u32::MAX),
+        (39, 3),
+        (40, u32::MAX),
+        (41, 1),
+        (42, u32::MAX),
+        (128, 0x0012_0000),
+        (129, 0x80),
+        (132, 0x4000_5301),
+        (133, 1),
+        (135, 0x111),
+        (136, 0x1234_5000),
+        (137, 0x7f),
+        (139, 0x3460_0080),
+        (140, 0x7f12),
+        (141, 0x3460_0038),
+        (142, 0x7f12),
+        (143, 0x6008 | 2),
+        (145, 0x1401_450d),
+        (149, 0x00b0_0000),
+        (160, 0x4000),
+        (162, 0x100),
+        (171, 0x3500_0000),
+        (172, 0x7f12),
+        (174, 0x1000),
+        (175, 0x1000),
+        (176, 0x1000),
+        (177, 0x2d2000),
+        (181, 1),
+        (226, 0x2000),
+    ];
+
+    #[test]
+    fn an_aql_queue_word_by_word() {
+        assert!(new(0, &aql()).written().eq(AQL_MASTER));
+    }
+
+    #[test]
+    fn followers_differ_from_the_master_in_four_words() {
+        let (master, follower) = (new(0, &aql()), new(2, &aql()));
+        let differs = (0..512).filter(|&word| master.get(word) != follower.get(word));
+        assert!(differs.eq([39, 128, 145, 171]));
+        assert_eq!(follower.get(39), 1);
+        assert_eq!(follower.get(145), 0x1c01_450d);
+        assert_eq!(follower.get(171), 0x355a_4000);
+    }
+
+    #[test]
+    fn a_pm4_queue_runs_on_one_xcc() {
+        let queue = ComputeQueue {
+            format: ComputeFormat::Pm4 { target_xcc: 2 },
+            ..aql()
+        };
+        let words = new(1, &queue);
+        assert_eq!(words.get(dword::CP_HQD_PQ_CONTROL), 0x1000_050d);
+        assert_eq!(words.get(dword::CP_HQD_PQ_DOORBELL_CONTROL), 0x6008);
+        assert_eq!(words.get(dword::COMPUTE_CURRENT_LOGIC_XCC_ID), 0);
+        assert_eq!(words.get(dword::COMPUTE_TG_CHUNK_SIZE), 0);
+        assert_eq!(words.get(dword::PM4_TARGET_XCC_IN_XCP), 2);
+        assert_eq!(words.get(dword::CP_HQD_AQL_CONTROL), 0);
+    }
+
+    #[test]
+    fn without_a_save_area_waves_are_waited_for() {
+        let queue = ComputeQueue {
+            save_area: None,
+            trap_handler: false,
+            ..aql()
+        };
+        let words = new(0, &queue);
+        assert_eq!(words.get(dword::CP_HQD_PERSISTENT_STATE), 0x5301);
+        assert!((171..178).all(|word| words.get(word) == 0));
+        assert_eq!(words.get(dword::COMPUTE_PGM_RSRC2), 0);
+    }
+
+    #[test]
+    fn an_update_keeps_what_the_hardware_saved() {
+        let words = new(0, &aql());
+        words.set(138, 0x1234);
+        words.set(182, 0x5678);
+        // WPTR_CARRY and RPTR_CARRY: the hardware's own.
+        words.set(145, words.get(145) | 0xc0);
+        words.set(dword::CP_HQD_CTX_SAVE_CONTROL, 7);
+        let queue = ComputeQueue {
+            ring_bytes: 0x20000,
+            priority: 15,
+            ..aql()
+        };
+        Mqd.update(&words, 0, &queue);
+        assert_eq!(words.get(138), 0x1234);
+        assert_eq!(words.get(182), 0x5678);
+        assert_eq!(words.get(145), 0x1401_45ce);
+        assert_eq!(words.get(dword::CP_HQD_PIPE_PRIORITY), 2);
+        assert_eq!(words.get(dword::CP_HQD_CTX_SAVE_CONTROL), 0);
+        assert_eq!(words.get(dword::COMPUTE_CURRENT_LOGIC_XCC_ID), 3);
+    }
+
+    #[test]
+    fn ring_and_eop_sizes_are_coded() {
+        assert_eq!(queue_size(1024), 7);
+        assert_eq!(queue_size(1 << 31), 28);
+        assert_eq!(eop_size(0), 0);
+        assert_eq!(eop_size(4096), 9);
+        assert_eq!(eop_size(4104), 10);
+        assert_eq!(eop_size(1 << 20), EOP_SIZE_MAX);
+    }
+
+    #[test]
+    fn priorities_fall_into_three() {
+        let coded = (0..16).map(pipe_priority);
+        assert!(coded.eq([0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2]));
+    }
+
+    #[test]
+    fn the_schedulers_own_queue_is_privileged() {
+        let queue = HiqQueue {
+            ring: va(0xff_0040_0000),
+            ring_bytes: 2048,
+            read_pointer: va(0xff_0040_0800),
+            write_pointer: va(0xff_0040_0a00),
+            eop: (va(0xff_0040_1000), 4096),
+            doorbell: doorbell(0x400),
+        };
+        let (master, follower) = (Memory::new(), Memory::new());
+        let at = |xcc| XccMqd {
+            stride: 2048,
+            ..at(xcc)
+        };
+        Mqd.hiq(&master, at(0), &queue);
+        Mqd.hiq(&follower, at(1), &queue);
+        assert_eq!(master.get(dword::CP_HQD_PQ_CONTROL), 0xd000_0508);
+        assert_eq!(follower.get(dword::CP_HQD_PQ_CONTROL), 0xd800_0508);
+        assert_eq!(master.get(dword::CP_HQD_EOP_CONTROL), 9);
+        assert_eq!(master.get(dword::CP_MQD_STRIDE_SIZE), 2048);
+        assert_eq!(master.get(dword::COMPUTE_CURRENT_LOGIC_XCC_ID), u32::MAX);
+    }
+
+    #[test]
+    fn a_failed_preemption_is_reported_once() {
+        let words = Memory::new();
+        assert_eq!(Mqd.take_failed_doorbell(&words), None);
+        words.set(dword::QUEUE_DOORBELL_ID0, 0x1802);
+        assert_eq!(Mqd.take_failed_doorbell(&words), Some(0x1802));
+        assert_eq!(Mqd.take_failed_doorbell(&words), None);
+    }
+
+    #[test]
+    fn a_cu_mask_has_a_word_for_each_engine() {
+        let words = new(0, &aql());
+        Mqd.set_cu_mask(&words, [1, 2, 3, 4]);
+        assert_eq!(
+            [23, 24, 25, 26, 27].map(|word| words.get(word)),
+            [1, 2, 0, 3, 4]
+        );
+    }
+
+    #[test]
+    fn the_control_stack_follows_at_a_page() {
+        assert_eq!(Mqd.stride(0x1000), 0x2000);
+        assert_eq!(Mqd.stride(1), 0x2000);
+        assert_eq!(Mqd.stride(0x3000), 0x4000);
+    }
+}

@@ -1,0 +1,465 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! PM4 packets of the hardware scheduler (HWS): what the driver puts into the scheduler's queue (HIQ)
+//! and into run lists.
+//!
+//! Layouts and names are those of `kfd_pm4_headers_ai.h`; MAP_PROCESS is the longer form of
+//! `kfd_pm4_headers_aldebaran.h` with debugger settings per VMID. Every packet begins with a type-3
+//! header that says how many words follow.
+
+use crate::gfx::{
+    field::{hi, lo, Field},
+    Engine,
+    MapProcess,
+    MapQueue,
+    Packet,
+    Resources,
+    RunList,
+    RunlistFormat,
+    ShMem,
+    ShMemOptions, //
+};
+use crate::ids::GpuVa;
+
+/// The format of this generation.
+pub(super) const RUNLIST: &dyn RunlistFormat = &Pm4;
+
+struct Pm4;
+
+/// Opcodes (`enum it_opcode_type` of `kfd_pm4_opcodes.h`).
+#[rustfmt::skip]
+mod opcode {
+    pub(super) const NOP: u32 = 0x10;
+    pub(super) const WRITE_DATA: u32 = 0x37;
+    pub(super) const SET_RESOURCES: u32 = 0xA0;
+    pub(super) const MAP_PROCESS: u32 = 0xA1;
+    pub(super) const MAP_QUEUES: u32 = 0xA2;
+    pub(super) const UNMAP_QUEUES: u32 = 0xA3;
+    pub(super) const QUERY_STATUS: u32 = 0xA4;
+    pub(super) const RUN_LIST: u32 = 0xA5;
+}
+
+/// `union PM4_MES_TYPE_3_HEADER`.
+mod header {
+    use super::Field;
+    pub(super) const OPCODE: Field = Field::bits(15, 8);
+    /// Words of the packet, less two.
+    pub(super) const COUNT: Field = Field::bits(29, 16);
+    pub(super) const TYPE: Field = Field::bits(31, 30);
+}
+
+/// `struct pm4_mes_set_resources`.
+mod set_resources {
+    use super::Field;
+    pub(super) const VMID_MASK: Field = Field::bits(15, 0);
+    pub(super) const UNMAP_LATENCY: Field = Field::bits(23, 16);
+    pub(super) const ENB_XNACK_RETRY_DISABLE_CHECK: Field = Field::bit(28);
+    pub(super) const QUEUE_TYPE: Field = Field::bits(31, 29);
+    /// `queue_type__mes_set_resources__hsa_interface_queue_hiq`
+    pub(super) const HIQ: u32 = 1;
+}
+
+/// `struct pm4_mes_map_process_aldebaran`.
+mod map_process {
+    use super::Field;
+    pub(super) const PASID: Field = Field::bits(15, 0);
+    /// Milliseconds that the process may keep the hardware while others wait.
+    pub(super) const PROCESS_QUANTUM: Field = Field::bits(31, 25);
+    pub(super) const SDMA_ENABLE: Field = Field::bit(7);
+    pub(super) const NUM_QUEUES: Field = Field::bits(31, 22);
+    pub(super) const QUANTUM_MS: u32 = 10;
+}
+
+/// `SPI_GDBG_PER_VMID_CNTL`: what a debugger may change for the waves of one VMID.
+mod spi_gdbg_per_vmid_cntl {
+    use super::Field;
+    /// Traps are taken. Without a debugger nothing else is set.
+    pub(super) const TRAP_EN: Field = Field::bit(3);
+}
+
+/// `struct pm4_mes_map_queues`.
+mod map_queues {
+    use super::Field;
+    pub(super) const EXTENDED_ENGINE_SEL: Field = Field::bits(3, 2);
+    pub(super) const QUEUE_SEL: Field = Field::bits(5, 4);
+    pub(super) const ENGINE_SEL: Field = Field::bits(28, 26);
+    pub(super) const NUM_QUEUES: Field = Field::bits(31, 29);
+    pub(super) const DOORBELL_OFFSET: Field = Field::bits(27, 2);
+    /// `queue_sel__mes_map_queues__map_to_hws_determined_queue_slots_vi`
+    pub(super) const HWS_DETERMINED: u32 = 1;
+    /// `engine_sel__mes_map_queues__compute_vi`
+    pub(super) const COMPUTE: u32 = 0;
+    /// `engine_sel__mes_map_queues__sdma0_vi`; the second engine is one more.
+    pub(super) const SDMA0: u32 = 2;
+    /// `extended_engine_sel__mes_map_queues__sdma0_to_7_sel`
+    pub(super) const SDMA0_TO_7: u32 = 1;
+    /// `extended_engine_sel__mes_map_queues__sdma8_to_15_sel`
+    pub(super) const SDMA8_TO_15: u32 = 2;
+}
+
+/// `struct pm4_mes_runlist`.
+mod run_list {
+    use super::Field;
+    pub(super) const IB_SIZE: Field = Field::bits(19, 0);
+    pub(super) const CHAIN: Field = Field::bit(20);
+    pub(super) const CHAINED_RUNLIST_IDLE_DISABLE: Field = Field::bit(22);
+    pub(super) const VALID: Field = Field::bit(23);
+    pub(super) const PROCESS_CNT: Field = Field::bits(27, 24);
+}
+
+/// `struct pm4_mes_unmap_queues`.
+mod unmap_queues {
+    use super::Field;
+    pub(super) const QUEUE_SEL: Field = Field::bits(5, 4);
+    /// `queue_sel__mes_unmap_queues__unmap_all_non_static_queues`
+    pub(super) const ALL_NON_STATIC: u32 = 3;
+}
+
+/// `struct pm4_mes_query_status`.
+mod query_status {
+    use super::Field;
+    pub(super) const COMMAND: Field = Field::bits(31, 30);
+    /// `command__mes_query_status__fence_only_after_write_ack`
+    pub(super) const FENCE_ONLY_AFTER_WRITE_ACK: u32 = 2;
+}
+
+/// `struct pm4_mec_write_data_mmio`.
+mod write_data {
+    use super::Field;
+    /// One register is written, not a row of them.
+    pub(super) const ADDR_INCR: Field = Field::bit(16);
+    pub(super) const DST_MMREG_ADDR: Field = Field::bits(17, 0);
+}
+
+/// `SH_MEM_CONFIG` of `gc_9_4_3_sh_mask.h`.
+mod sh_mem_config {
+    use super::Field;
+    pub(super) const ALIGNMENT_MODE: Field = Field::bits(4, 3);
+    /// 8-bit floats are those of this generation.
+    pub(super) const F8_MODE: Field = Field::bit(8);
+    pub(super) const RETRY_DISABLE: Field = Field::bit(12);
+    /// `SH_MEM_ALIGNMENT_MODE_UNALIGNED`
+    pub(super) const UNALIGNED: u32 = 3;
+}
+
+/// `SH_MEM_BASES`: bits 63:48 of the apertures' addresses.
+mod sh_mem_bases {
+    use super::Field;
+    pub(super) const PRIVATE_BASE: Field = Field::bits(15, 0);
+    pub(super) const SHARED_BASE: Field = Field::bits(31, 16);
+}
+
+/// A packet that is one word long and does nothing: it fills the end of a ring.
+pub(super) const NOP: u32 =
+    header::TYPE.of(3) | header::COUNT.mask() | header::OPCODE.of(opcode::NOP);
+
+/// The packet `opcode` whose first word, the header, is still missing in `words`.
+fn packet<const N: usize>(opcode: u32, mut words: [u32; N]) -> Packet {
+    if let Some(first) = words.first_mut() {
+        *first = header::TYPE.of(3) | header::COUNT.of(N as u32 - 2) | header::OPCODE.of(opcode);
+    }
+    Packet::new(words)
+}
+
+/// `ordinal2` of MAP_QUEUES for `engine`: two engines have a number of their own, the others are
+/// counted in two groups of eight.
+fn engine_selection(engine: Engine) -> u32 {
+    use map_queues::*;
+
+    let (group, engine) = match engine {
+        Engine::Compute => (0, COMPUTE),
+        Engine::Sdma(engine) if engine < 2 => (0, SDMA0 + engine),
+        Engine::Sdma(engine) if engine < 8 => (SDMA0_TO_7, engine),
+        Engine::Sdma(engine) => (SDMA8_TO_15, engine % 8),
+    };
+    EXTENDED_ENGINE_SEL.of(group) | ENGINE_SEL.of(engine)
+}
+
+impl RunlistFormat for Pm4 {
+    fn set_resources(&self, resources: &Resources) -> Packet {
+        use set_resources::*;
+
+        packet(
+            opcode::SET_RESOURCES,
+            [
+                0,
+                VMID_MASK.of(resources.vmid_mask)
+                    | UNMAP_LATENCY.of(resources.unmap_latency)
+                    | ENB_XNACK_RETRY_DISABLE_CHECK.flag(resources.xnack_chain)
+                    | QUEUE_TYPE.of(HIQ),
+                lo(resources.queue_mask),
+                hi(resources.queue_mask),
+                // All of the global wave sync resource; no ordered append, no global data share.
+                u32::MAX,
+                u32::MAX,
+                0,
+                0,
+            ],
+        )
+    }
+
+    fn map_process(&self, process: &MapProcess) -> Packet {
+        use map_process::*;
+
+        let (tba, tma) = match process.trap {
+            Some((tba, tma)) => (tba >> 8, tma >> 8),
+            None => (0, 0),
+        };
+        let mut words = [0; 21];
+        words[1..10].copy_from_slice(&[
+            PASID.of(process.pasid.raw()) | PROCESS_QUANTUM.of(QUANTUM_MS),
+            lo(process.page_table_base),
+            hi(process.page_table_base),
+            process.sh_mem.bases,
+            process.sh_mem.config,
+            lo(tba),
+            hi(tba),
+            lo(tma),
+            hi(tma),
+        ]);
+        words[13] = SDMA_ENABLE.of(1) | NUM_QUEUES.of(process.queues);
+        words[14] = spi_gdbg_per_vmid_cntl::TRAP_EN.of(1);
+        packet(opcode::MAP_PROCESS, words)
+    }
+
+    fn map_queue(&self, queue: &MapQueue) -> Packet {
+        use map_queues::*;
+
+        let write_pointer = queue.write_pointer.raw();
+        packet(
+            opcode::MAP_QUEUES,
+            [
+                0,
+                NUM_QUEUES.of(1) | QUEUE_SEL.of(HWS_DETERMINED) | engine_selection(queue.engine),
+                DOORBELL_OFFSET.of(queue.doorbell.raw()),
+                lo(queue.mqd.raw()),
+                hi(queue.mqd.raw()),
+                lo(write_pointer),
+                hi(write_pointer),
+            ],
+        )
+    }
+
+    fn run_list(&self, list: &RunList) -> Packet {
+        use run_list::*;
+
+        packet(
+            opcode::RUN_LIST,
+            [
+                0,
+                lo(list.address.raw()),
+                hi(list.address.raw()),
+                IB_SIZE.of(list.dwords)
+                    | CHAIN.flag(list.chain)
+                    | CHAINED_RUNLIST_IDLE_DISABLE.flag(list.chain)
+                    | VALID.of(1)
+                    | PROCESS_CNT.of(list.concurrent_processes),
+            ],
+        )
+    }
+
+    fn unmap_all(&self) -> Packet {
+        use unmap_queues::*;
+
+        let all = QUEUE_SEL.of(ALL_NON_STATIC);
+        packet(opcode::UNMAP_QUEUES, [0, all, 0, 0, 0, 0])
+    }
+
+    fn query_status(&self, address: GpuVa, value: u64) -> Packet {
+        use query_status::*;
+
+        let fence = address.raw();
+        let command = COMMAND.of(FENCE_ONLY_AFTER_WRITE_ACK);
+        packet(
+            opcode::QUERY_STATUS,
+            [0, command, 0, lo(fence), hi(fence), lo(value), hi(value)],
+        )
+    }
+
+    fn write_register(&self, register: u32, value: u32) -> Packet {
+        use write_data::*;
+
+        let register = DST_MMREG_ADDR.of(register);
+        packet(opcode::WRITE_DATA, [0, ADDR_INCR.of(1), register, 0, value])
+    }
+
+    fn sh_mem(&self, options: ShMemOptions) -> ShMem {
+        use sh_mem_config::*;
+
+        ShMem {
+            config: ALIGNMENT_MODE.of(UNALIGNED)
+                | F8_MODE.of(1)
+                | RETRY_DISABLE.flag(!options.xnack),
+            bases: sh_mem_bases::SHARED_BASE.of(hi(options.lds_base) >> 16)
+                | sh_mem_bases::PRIVATE_BASE.of(hi(options.scratch_base) >> 16),
+        }
+    }
+}
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_pm4))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::testing::known,
+        ids::{DoorbellIndex, Pasid, UserVa},
+    };
+
+    fn map_queue(engine: Engine) -> Packet {
+        Pm4.map_queue(&MapQueue {
+            engine,
+            doorbell: known(DoorbellIndex::new(0x1802)),
+            mqd: known(GpuVa::new(0x80_0012_0000)),
+            write_pointer: known(UserVa::new(0x7f12_3460_0038)),
+        })
+    }
+
+    fn word(packet: &Packet, index: usize) -> u32 {
+        packet.words().get(index).copied().unwrap_or(0)
+    }
+
+    #[test]
+    fn set_resources_for_the_hiq() {
+        let packet = Pm4.set_resources(&Resources {
+            vmid_mask: 0xff00,
+            queue_mask: 0xffff_ffff_00ff_fffe,
+            unmap_latency: 40,
+            xnack_chain: false,
+        });
+        let expected = [
+            0xc006_a000,
+            0x2028_ff00,
+            0x00ff_fffe,
+            u32::MAX,
+            u32::MAX,
+            u32::MAX,
+            0,
+            0,
+        ];
+        assert_eq!(packet.words(), expected);
+    }
+
+    #[test]
+    fn map_process_has_trap_handler_and_apertures() {
+        let sh_mem = Pm4.sh_mem(ShMemOptions {
+            lds_base: 1 << 48,
+            scratch_base: 2 << 48,
+            xnack: false,
+        });
+        let packet = Pm4.map_process(&MapProcess {
+            pasid: known(Pasid::new(0x8001)),
+            page_table_base: 0x12_3456_7001,
+            sh_mem,
+            trap: Some((0xffff_ffbe_0000, 0xffff_ffbe_1000)),
+            queues: 3,
+        });
+        let expected = [
+            0xc013_a100,
+            0x1400_8001,
+            0x3456_7001,
+            0x12,
+            0x0001_0002,
+            0x1118,
+            0xffff_be00,
+            0xff,
+            0xffff_be10,
+            0xff,
+            0,
+            0,
+            0,
+            0x00c0_0080,
+            8,
+            0,
+            0,
+            0,
+            0,
+            0,
+            0,
+        ];
+        assert_eq!(packet.words(), expected);
+    }
+
+    #[test]
+    fn map_process_without_a_trap_handler() {
+        let packet = Pm4.map_process(&MapProcess {
+            pasid: known(Pasid::new(1)),
+            page_table_base: 0,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 0,
+        });
+        assert!((6..10).all(|index| word(&packet, index) == 0));
+        assert_eq!(packet.words().len(), 21);
+    }
+
+    #[test]
+    fn map_queues_lets_the_scheduler_choose_the_slot() {
+        let expected = [
+            0xc005_a200,
+            0x2000_0010,
+            0x6008,
+            0x0012_0000,
+            0x80,
+            0x3460_0038,
+            0x7f12,
+        ];
+        assert_eq!(map_queue(Engine::Compute).words(), expected);
+    }
+
+    #[test]
+    fn copy_engines_are_named_in_three_ways() {
+        let selection = |engine| word(&map_queue(Engine::Sdma(engine)), 1);
+        assert_eq!(selection(0), 0x2800_0010);
+        assert_eq!(selection(1), 0x2c00_0010);
+        assert_eq!(selection(2), 0x2800_0014);
+        assert_eq!(selection(7), 0x3c00_0014);
+        assert_eq!(selection(8), 0x2000_0018);
+        assert_eq!(selection(15), 0x3c00_0018);
+    }
+
+    #[test]
+    fn a_run_list_is_valid_and_chained_if_asked() {
+        let list = RunList {
+            address: known(GpuVa::new(0xff_0041_2000)),
+            dwords: 49,
+            chain: false,
+            concurrent_processes: 2,
+        };
+        let expected = [0xc002_a500, 0x0041_2000, 0xff, 0x0280_0031];
+        assert_eq!(Pm4.run_list(&list).words(), expected);
+        let chained = Pm4.run_list(&RunList {
+            chain: true,
+            ..list
+        });
+        assert_eq!(word(&chained, 3), 0x02d0_0031);
+    }
+
+    #[test]
+    fn unmap_and_fence() {
+        let fence = known(GpuVa::new(0xff_0040_0c00));
+        assert_eq!(Pm4.unmap_all().words(), [0xc004_a300, 0x30, 0, 0, 0, 0]);
+        let expected = [0xc005_a400, 0x8000_0000, 0, 0x0040_0c00, 0xff, 7, 1];
+        assert_eq!(Pm4.query_status(fence, 0x1_0000_0007).words(), expected);
+    }
+
+    #[test]
+    fn one_register_is_written() {
+        let expected = [0xc003_3700, 0x1_0000, 0x2345, 0, 0x4001];
+        assert_eq!(Pm4.write_register(0x2345, 0x4001).words(), expected);
+    }
+
+    #[test]
+    fn the_filler_is_one_word_long() {
+        assert_eq!(NOP, 0xffff_1000);
+    }
+
+    #[test]
+    fn retry_follows_xnack() {
+        let options = ShMemOptions {
+            lds_base: 0,
+            scratch_base: 0,
+            xnack: true,
+        };
+        assert_eq!(Pm4.sh_mem(options).config, 0x118);
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Descriptors of copy queues: `struct v9_sdma_mqd` of `v9_structs.h`, for SDMA 4.4.2.
+//!
+//! One per queue slot of every copy engine; the scheduler keeps them in one buffer. The words are
+//! an image of the registers `SDMA_RLC0_*` (`sdma_4_4_2_sh_mask.h`), and the last two say which
+//! engine and slot the queue belongs to.
+
+use crate::gfx::{
+    field::{hi, lo},
+    SdmaFormat,
+    SdmaQueue,
+    Words, //
+};
+
+/// The format of this generation.
+pub(super) const SDMA: &dyn SdmaFormat = &Sdma;
+
+/// Bytes of `struct v9_sdma_mqd`.
+pub(super) const BYTES: usize = 512;
+
+struct Sdma;
+
+/// Indices of words in `struct v9_sdma_mqd`, by the names it gives them.
+#[rustfmt::skip]
+pub(super) mod dword {
+    pub(crate) const SDMAX_RLCX_RB_CNTL: usize = 0;
+    pub(crate) const SDMAX_RLCX_RB_BASE: usize = 1;
+    pub(crate) const SDMAX_RLCX_RB_BASE_HI: usize = 2;
+    pub(crate) const SDMAX_RLCX_RB_RPTR_ADDR_HI: usize = 8;
+    pub(crate) const SDMAX_RLCX_RB_RPTR_ADDR_LO: usize = 9;
+    pub(crate) const SDMAX_RLCX_IB_CNTL: usize = 10;
+    pub(crate) const SDMAX_RLCX_DOORBELL_OFFSET: usize = 22;
+    pub(crate) const SDMAX_RLCX_DUMMY_REG: usize = 27;
+    pub(crate) const SDMA_ENGINE_ID: usize = 126;
+    pub(crate) const SDMA_QUEUE_ID: usize = 127;
+}
+
+mod rb_cntl {
+    use crate::gfx::field::Field;
+    /// log2 of the ring's words.
+    pub(super) const RB_SIZE: Field = Field::bits(6, 1);
+    pub(super) const RPTR_WRITEBACK_ENABLE: Field = Field::bit(12);
+    pub(super) const RPTR_WRITEBACK_TIMER: Field = Field::bits(20, 16);
+}
+
+mod doorbell_offset {
+    use crate::gfx::field::Field;
+    pub(super) const OFFSET: Field = Field::bits(27, 2);
+}
+
+mod ib_cntl {
+    use crate::gfx::field::Field;
+    /// A long indirect buffer does not keep other processes waiting.
+    pub(super) const SWITCH_INSIDE_IB: Field = Field::bit(8);
+}
+
+/// `SDMA_RLC0_DUMMY_REG`: what the hardware starts with (`SDMA_RLC_DUMMY_DEFAULT`).
+const DUMMY_DEFAULT: u32 = 0xf;
+
+impl SdmaFormat for Sdma {
+    fn bytes(&self) -> usize {
+        BYTES
+    }
+
+    fn encode(&self, words: &dyn Words, queue: &SdmaQueue) {
+        let ring_log2 = (queue.ring_bytes / 4).max(1).ilog2();
+        let ring = queue.ring.raw() >> 8;
+        let read_pointer = queue.read_pointer.raw();
+        let ib_cntl = words.get(dword::SDMAX_RLCX_IB_CNTL);
+
+        words.set(
+            dword::SDMAX_RLCX_RB_CNTL,
+            rb_cntl::RB_SIZE.of(ring_log2)
+                | rb_cntl::RPTR_WRITEBACK_ENABLE.of(1)
+                | rb_cntl::RPTR_WRITEBACK_TIMER.of(6),
+        );
+        words.set(dword::SDMAX_RLCX_RB_BASE, lo(ring));
+        words.set(dword::SDMAX_RLCX_RB_BASE_HI, hi(ring));
+        words.set(dword::SDMAX_RLCX_RB_RPTR_ADDR_LO, lo(read_pointer));
+        words.set(dword::SDMAX_RLCX_RB_RPTR_ADDR_HI, hi(read_pointer));
+        words.set(
+            dword::SDMAX_RLCX_DOORBELL_OFFSET,
+            doorbell_offset::OFFSET.of(queue.doorbell.raw()),
+        );
+        words.set(dword::SDMA_ENGINE_ID, queue.place.engine);
+        words.set(dword::SDMA_QUEUE_ID, queue.place.queue);
+        words.set(dword::SDMAX_RLCX_DUMMY_REG, DUMMY_DEFAULT);
+        words.set(
+            dword::SDMAX_RLCX_IB_CNTL,
+            ib_cntl | ib_cntl::SWITCH_INSIDE_IB.of(1),
+        );
+    }
+}
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_sdma))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::{
+            testing::{known, Memory},
+            SdmaPlace, //
+        },
+        ids::{DoorbellIndex, GpuVa, UserVa},
+    };
+
+    fn queue() -> SdmaQueue {
+        SdmaQueue {
+            ring: known(GpuVa::new(0x7f00_0010_0000)),
+            ring_bytes: 1 << 20,
+            read_pointer: known(UserVa::new(0x7f00_0020_0040)),
+            doorbell: known(DoorbellIndex::new(0x1c00)),
+            place: SdmaPlace {
+                engine: 1,
+                queue: 5,
+            },
+        }
+    }
+
+    #[test]
+    fn a_copy_queue_word_by_word() {
+        let words = Memory::new();
+        Sdma.encode(&words, &queue());
+        assert!(words.written().eq([
+            (0, 0x0006_1024),
+            (1, 0x1000),
+            (2, 0x7f),
+            (8, 0x7f00),
+            (9, 0x0020_0040),
+            (10, 0x100),
+            (22, 0x7000),
+            (27, 0xf),
+            (126, 1),
+            (127, 5),
+        ]));
+    }
+
+    #[test]
+    fn an_update_keeps_the_pointers_of_the_hardware() {
+        let words = Memory::new();
+        Sdma.encode(&words, &queue());
+        words.set(3, 0x40);
+        words.set(5, 0x80);
+        words.set(dword::SDMAX_RLCX_IB_CNTL, 0x101);
+        Sdma.encode(
+            &words,
+            &SdmaQueue {
+                ring_bytes: 4096,
+                ..queue()
+            },
+        );
+        assert_eq!(words.get(0), 0x0006_1014);
+        assert_eq!([words.get(3), words.get(5)], [0x40, 0x80]);
+        assert_eq!(words.get(dword::SDMAX_RLCX_IB_CNTL), 0x101);
+    }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the tests of the formats share. Compiled for tests only.
+
+use super::Words;
+use core::cell::Cell;
+
+/// Words that nobody else sees: as many as the longest descriptor has.
+pub(crate) struct Memory([Cell<u32>; 512]);
+
+impl Memory {
+    /// All zero.
+    pub(crate) fn new() -> Self {
+        Self([const { Cell::new(0) }; 512])
+    }
+
+    /// Index and value of every word that is not zero.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (usize, u32)> + '_ {
+        let words = self.0.iter().map(Cell::get).enumerate();
+        words.filter(|&(_, word)| word != 0)
+    }
+}
+
+impl Words for Memory {
+    fn get(&self, dword: usize) -> u32 {
+        self.0[dword].get()
+    }
+
+    fn set(&self, dword: usize, value: u32) {
+        self.0[dword].set(value);
+    }
+}
+
+/// A constant of a test, made by a constructor that checks.
+pub(crate) fn known<T>(made: Option<T>) -> T {
+    match made {
+        Some(value) => value,
+        // PANIC: in a test, whose constant is wrong.
+        None => panic!("a constant of this test is out of range"),
+    }
+}

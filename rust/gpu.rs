@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Gpu and Node: the devices that this KFD serves.
+//!
+//! One [`Gpu`] per amdgpu device and one [`Node`] per partition of it, which is what userspace calls
+//! a GPU (`gpu_id`). The registry owns the nodes, a node owns its share of the `Gpu`; both go when
+//! amdgpu takes the device away, which is after the last process has let go of them.
+
+use crate::{
+    gfx::Generation,
+    ids::{
+        GpuId,
+        IpVersion, //
+    },
+    interrupt::Interrupts,
+    kgd::{
+        DeviceHandle,
+        GpuFacts,
+        Kgd,
+        LocalMemory,
+        Partition, //
+    },
+    queue::NodeQueues,
+    topology, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        global_lock,
+        Arc, //
+    },
+};
+
+/// One amdgpu device.
+pub(crate) struct Gpu {
+    kgd: Arc<dyn Kgd>,
+    generation: &'static Generation,
+}
+
+impl Gpu {
+    /// The device that `kgd` stands for. `ENODEV`: a generation that we do not drive.
+    pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Arc<Self>> {
+        let generation = Generation::of(kgd.facts().gc()).map_err(|_| ENODEV)?;
+        Ok(Arc::new(Self { kgd, generation }, GFP_KERNEL)?)
+    }
+
+    /// What does not change while it is up.
+    fn facts(&self) -> &GpuFacts {
+        self.kgd.facts()
+    }
+}
+
+/// One partition of a device: a GPU as userspace sees it.
+pub(crate) struct Node {
+    // Dropped from top to bottom: the scheduler's queue leaves the hardware first.
+    queues: Arc<NodeQueues>,
+    interrupts: Interrupts,
+    gpu: Arc<Gpu>,
+    id: GpuId,
+    partition: Partition,
+    index: u32,
+    local_memory: LocalMemory,
+    /// Bit n: interrupts of hardware node n are this node's.
+    interrupt_nodes: u32,
+}
+
+impl Node {
+    /// Partition `index` of `gpu`, with its scheduler running. `ENODEV`: there is no such partition.
+    pub(crate) fn new(gpu: Arc<Gpu>, index: u32) -> Result<Arc<Self>> {
+        let facts = gpu.facts();
+        let partition = *facts.partitions().get(index as usize).ok_or(ENODEV)?;
+        let local_memory = gpu.kgd.local_memory(index);
+        let id = topology::gpu_id(facts, &local_memory, &partition)?;
+        let node = Self {
+            queues: NodeQueues::new(gpu.kgd.clone(), gpu.generation, &partition, index)?,
+            interrupts: Interrupts::new(id)?,
+            interrupt_nodes: interrupt_nodes(facts, &partition, gpu.generation),
+            gpu,
+            id,
+            partition,
+            index,
+            local_memory,
+        };
+        Ok(Arc::new(node, GFP_KERNEL)?)
+    }
+
+    /// An entry of the device's interrupt ring, perhaps for this node. Legal in a hard interrupt.
+    fn interrupt(&self, entry: &[u32; 8]) {
+        let ih = self.gpu.generation.ih;
+        let vmids = self.facts().compute_vmid_bitmap;
+        let ours = ih
+            .source(entry)
+            .filter(|from| from.belongs_to(self.interrupt_nodes, vmids));
+        if let Some(interrupt) = ours.and_then(|_| ih.decode(entry)) {
+            self.interrupts.deliver(interrupt);
+        }
+    }
+
+    /// What it has for queues.
+    pub(crate) fn queues(&self) -> &Arc<NodeQueues> {
+        &self.queues
+    }
+
+    /// What its family has in common.
+    pub(crate) fn generation(&self) -> &'static Generation {
+        self.gpu.generation
+    }
+
+    /// Userspace's name for it.
+    pub(crate) fn id(&self) -> GpuId {
+        self.id
+    }
+
+    /// What stands under it.
+    pub(crate) fn kgd(&self) -> &Arc<dyn Kgd> {
+        &self.gpu.kgd
+    }
+
+    /// What does not change while its device is up.
+    pub(crate) fn facts(&self) -> &GpuFacts {
+        self.gpu.facts()
+    }
+
+    /// Which partition of the device, from 0.
+    pub(crate) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Its share of the device.
+    pub(crate) fn partition(&self) -> &Partition {
+        &self.partition
+    }
+
+    /// The logical XCCs (accelerator complex dies) that run its waves.
+    pub(crate) fn xcc_mask(&self) -> u32 {
+        self.partition.xcc_mask
+    }
+
+    /// How many there are.
+    pub(crate) fn num_xcc(&self) -> u32 {
+        self.partition.xcc_mask.count_ones()
+    }
+
+    /// Who is interrupted by it.
+    pub(crate) fn interrupts(&self) -> &Interrupts {
+        &self.interrupts
+    }
+
+    /// The sizes of its memory.
+    pub(crate) fn local_memory(&self) -> &LocalMemory {
+        &self.local_memory
+    }
+}
+
+/// Interrupts of these hardware nodes belong to a partition: to one without a partition manager, all.
+fn interrupt_nodes(facts: &GpuFacts, partition: &Partition, generation: &Generation) -> u32 {
+    if partition.id < 0 {
+        return u32::MAX;
+    }
+    let logical = facts.logical_to_physical_xcc.iter().enumerate();
+    let physical = logical.filter(|(xcc, _)| partition.xcc_mask >> xcc & 1 != 0);
+    let mask = physical.fold(0, |mask, (_, &xcc)| {
+        mask | 1u32.checked_shl(xcc).unwrap_or(0)
+    });
+    generation.ih.node_bitmap(mask)
+}
+
+/// Do we drive this generation? The log says why not. A virtual function is not driven at all yet.
+pub(crate) fn check_support(version: IpVersion, virtual_function: bool) -> Result {
+    if virtual_function {
+        pr_err!("a virtual function is not supported\n");
+        return Err(ENODEV);
+    }
+    Generation::of(version).map(|_| ()).map_err(|unknown| {
+        pr_err!("{unknown}\n");
+        ENODEV
+    })
+}
+
+/// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again.
+pub(crate) struct Served {
+    gpu: Arc<Gpu>,
+    nodes: KVec<Arc<Node>>,
+}
+
+impl Served {
+    /// Brings a device up, and makes its nodes known.
+    pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
+        let gpu = Gpu::new(kgd)?;
+        let count = gpu.facts().num_partitions;
+        if count != 1 {
+            pr_err!("a GPU in {count} partitions is not supported; set it to SPX\n");
+            return Err(ENODEV);
+        }
+        let mut served = Self {
+            gpu: gpu.clone(),
+            nodes: KVec::new(),
+        };
+        for index in 0..count {
+            served.add(Node::new(gpu.clone(), index)?)?;
+        }
+        Ok(served)
+    }
+
+    fn add(&mut self, node: Arc<Node>) -> Result {
+        self.nodes.push(node.clone(), GFP_KERNEL)?;
+        register(node.clone())?;
+        topology::add(&node)?;
+        pr_info!(
+            "serves GPU {} ({})\n",
+            node.id().raw(),
+            node.generation().name
+        );
+        Ok(())
+    }
+
+    /// An entry of the device's interrupt ring. Legal in a hard interrupt.
+    pub(crate) fn interrupt(&self, entry: &[u32; 8]) {
+        for node in &self.nodes {
+            node.interrupt(entry);
+        }
+    }
+
+    /// Its nodes.
+    pub(crate) fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        for node in &self.nodes {
+            topology::remove(node);
+        }
+        unregister(self.gpu.kgd.handle());
+    }
+}
+
+global_lock! {
+    // SAFETY: `init` below runs before anything else in the module.
+    unsafe(uninit) static NODES: Mutex<KVec<Arc<Node>>> = KVec::new();
+}
+
+/// Makes the registry usable. Once, first of all.
+///
+/// # Safety
+///
+/// Must be called exactly once, before any other function of this file.
+pub(crate) unsafe fn init() {
+    // SAFETY: by this function's own contract.
+    unsafe { NODES.init() };
+}
+
+/// Makes a node known. `EEXIST`: another has its name.
+pub(crate) fn register(node: Arc<Node>) -> Result {
+    let mut nodes = NODES.lock();
+    if nodes.iter().any(|other| other.id == node.id) {
+        return Err(EEXIST);
+    }
+    Ok(nodes.push(node, GFP_KERNEL)?)
+}
+
+/// Makes a device's nodes unknown, and returns the last one that was.
+pub(crate) fn unregister(device: DeviceHandle) {
+    let mut nodes = NODES.lock();
+    nodes.retain(|node| node.kgd().handle() != device);
+}
+
+/// The node of that name.
+pub(crate) fn node(id: GpuId) -> Option<Arc<Node>> {
+    NODES.lock().iter().find(|node| node.id == id).cloned()
+}
+
+/// The node on partition `index` of a device.
+pub(crate) fn node_of(device: DeviceHandle, index: u32) -> Option<Arc<Node>> {
+    let nodes = NODES.lock();
+    let mut found = nodes.iter().filter(|node| node.kgd().handle() == device);
+    found.find(|node| node.index == index).cloned()
+}
+
+/// All nodes there are, in topology order.
+pub(crate) fn nodes() -> Result<KVec<Arc<Node>>> {
+    let nodes = NODES.lock();
+    let mut all = KVec::with_capacity(nodes.len(), GFP_KERNEL)?;
+    for node in nodes.iter() {
+        all.push(node.clone(), GFP_KERNEL)?;
+    }
+    Ok(all)
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! From a decoded interrupt to what it means for a process.
+//!
+//! Signals for events are delivered on the spot, in the hard interrupt. What needs to sleep is left
+//! on the node's list of [`Faults`], which a worker empties: taking a faulting process's queues off
+//! the hardware, above all.
+
+use crate::{
+    event::{
+        Events,
+        Hint, //
+    },
+    gfx::Interrupt,
+    ids::{
+        GpuId,
+        Pasid, //
+    },
+    linux::{
+        rcu_table::{
+            Entry,
+            RcuTable, //
+        },
+        spinlock::{
+            new_irq_spinlock,
+            IrqSpinLock, //
+        },
+    },
+    process,
+    uapi::MemoryException, //
+};
+use kernel::{
+    new_work,
+    prelude::*,
+    sync::Arc,
+    workqueue::{
+        impl_has_work,
+        Work,
+        WorkItem, //
+    },
+};
+
+/// Who is interrupted by a node: part of each [`Node`](crate::gpu::Node).
+pub(crate) struct Interrupts {
+    /// The events of the processes that use the node, by the pasid of their VM there.
+    events: Arc<RcuTable<Events>>,
+    faults: Arc<Faults>,
+}
+
+impl Interrupts {
+    /// Nobody yet. `gpu` is the node's name.
+    pub(crate) fn new(gpu: GpuId) -> Result<Self> {
+        Ok(Self {
+            events: RcuTable::new()?,
+            faults: Faults::new(gpu)?,
+        })
+    }
+
+    /// From now on interrupts for `pasid` go to `events`, until the entry is dropped.
+    pub(crate) fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<Entry<Events>> {
+        self.events.insert(pasid.raw(), events)
+    }
+
+    /// Lets the process know. Legal in a hard interrupt.
+    pub(crate) fn deliver(&self, interrupt: Interrupt) {
+        match interrupt {
+            Interrupt::EndOfPipe { pasid, context_id } => self.signal(pasid, context_id, 32),
+            Interrupt::SdmaTrap { pasid, context_id } => self.signal(pasid, context_id, 28),
+            Interrupt::WaveMessage { pasid, data, .. }
+            | Interrupt::WaveError { pasid, data, .. }
+            | Interrupt::SqAuto { pasid, data, .. } => self.signal(pasid, data, 24),
+            Interrupt::VmFault {
+                pasid,
+                va,
+                not_present,
+                write,
+                ..
+            } => {
+                self.faults.add(Fault {
+                    pasid,
+                    va,
+                    not_present,
+                    read_only: write,
+                });
+            }
+            // What a debugger, a reset or a drain would wait for: none of these exists yet.
+            Interrupt::BadPacket { .. } | Interrupt::Poison { .. } | Interrupt::Fence { .. } => {}
+        }
+    }
+
+    /// The low `bits` bits of an event's id came with an interrupt. A process that is gone is not
+    /// told.
+    fn signal(&self, pasid: Pasid, id: u32, bits: u32) {
+        let hint = Hint::new(id, bits);
+        let _told: Option<()> = self
+            .events
+            .with(pasid.raw(), |events| events.signal_hinted(hint));
+    }
+}
+
+/// A memory access that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fault {
+    pasid: Pasid,
+    va: u64,
+    not_present: bool,
+    read_only: bool,
+}
+
+/// Faults of different processes that wait for the worker at a time.
+const MAX_FAULTS: usize = 32;
+
+/// A short list without allocation.
+struct FaultList([Option<Fault>; MAX_FAULTS]);
+
+impl FaultList {
+    /// Notes a fault. A process has one at a time: its first, which stops its queues. When there
+    /// are too many processes at fault, theirs is noted when they fault again.
+    fn add(&mut self, fault: Fault) {
+        if self
+            .0
+            .iter()
+            .flatten()
+            .any(|known| known.pasid == fault.pasid)
+        {
+            return;
+        }
+        if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
+            *place = Some(fault);
+        }
+    }
+
+    /// Takes one fault off the list.
+    fn take(&mut self) -> Option<Fault> {
+        self.0.iter_mut().find_map(Option::take)
+    }
+}
+
+/// Faults that a worker has yet to look at. One list for each node.
+#[pin_data]
+struct Faults {
+    #[pin]
+    list: IrqSpinLock<FaultList>,
+    #[pin]
+    work: Work<Faults>,
+    gpu: GpuId,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Faults { self.work }
+}
+
+impl Faults {
+    fn new(gpu: GpuId) -> Result<Arc<Self>> {
+        let list = FaultList([None; MAX_FAULTS]);
+        let faults = pin_init!(Self {
+            list <- new_irq_spinlock!(list, "amdkfd::Faults"),
+            work <- new_work!("amdkfd::Faults"),
+            gpu,
+        });
+        Arc::pin_init(faults, GFP_KERNEL)
+    }
+
+    /// Leaves a fault to the worker. Legal in a hard interrupt.
+    fn add(self: &Arc<Self>, fault: Fault) {
+        self.list.lock().add(fault);
+        if let Some(queue) = process::work_queue() {
+            // If the worker is on its way already, it will see the fault too.
+            let _ = queue.enqueue(self.clone());
+        }
+    }
+
+    /// Takes the process off the GPU, where it would fault for ever, and tells it why.
+    fn handle(&self, fault: Fault) {
+        let told = process::with_pasid(fault.pasid, |process, device| {
+            if let Err(error) = device.queues().evict(device) {
+                pr_err!("the queues of a process at fault stay on the GPU ({error:?})\n");
+            }
+            process.events().memory_exception(MemoryException {
+                va: fault.va,
+                gpu_id: self.gpu.raw(),
+                not_present: fault.not_present.into(),
+                read_only: fault.read_only.into(),
+                ..MemoryException::default()
+            });
+        });
+        if told.is_none() {
+            pr_debug!("a memory fault of a process that is gone: {:?}\n", fault);
+        }
+    }
+}
+
+impl WorkItem for Faults {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        loop {
+            let fault = this.list.lock().take();
+            match fault {
+                Some(fault) => this.handle(fault),
+                None => return,
+            }
+        }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_interrupt)]
+mod tests {
+    use super::*;
+
+    fn fault(pasid: u32, va: u64) -> Fault {
+        Fault {
+            pasid: Pasid::new(pasid).unwrap(),
+            va,
+            not_present: true,
+            read_only: false,
+        }
+    }
+
+    #[test]
+    fn the_first_fault_of_a_process_is_the_one_that_counts() {
+        let mut list = FaultList([None; MAX_FAULTS]);
+        list.add(fault(1, 0x1000));
+        list.add(fault(1, 0x2000));
+        list.add(fault(2, 0x3000));
+        assert_eq!(list.take(), Some(fault(1, 0x1000)));
+        assert_eq!(list.take(), Some(fault(2, 0x3000)));
+        assert_eq!(list.take(), None);
+    }
+
+    #[test]
+    fn a_full_list_keeps_what_it_has() {
+        let mut list = FaultList([None; MAX_FAULTS]);
+        for pasid in 1..=MAX_FAULTS as u32 + 5 {
+            list.add(fault(pasid, 0));
+        }
+        assert_eq!(core::iter::from_fn(|| list.take()).count(), MAX_FAULTS);
+    }
+
+    #[test]
+    fn an_interrupt_signals_the_event_of_the_process_it_names() {
+        let interrupts = Interrupts::new(GpuId::new(1).unwrap()).unwrap();
+        let events = Events::new().unwrap();
+        let pasid = Pasid::new(0x8001).unwrap();
+        let entry = interrupts.register(pasid, events.clone()).unwrap();
+        let id = events.create(crate::uapi::KFD_IOC_EVENT_SIGNAL, crate::event::Mode::Auto);
+        let id = id.unwrap().id;
+        let age = |events: &Events| events.age(id);
+        events.write_slot(id, id.into());
+        let stranger = Pasid::new(0x8002).unwrap();
+        interrupts.deliver(Interrupt::EndOfPipe {
+            pasid: stranger,
+            context_id: id,
+        });
+        assert_eq!(age(&events), Some(1));
+        interrupts.deliver(Interrupt::EndOfPipe {
+            pasid,
+            context_id: id,
+        });
+        assert_eq!(age(&events), Some(2));
+        // The slot was acknowledged, so the same interrupt again says nothing new.
+        interrupts.deliver(Interrupt::EndOfPipe {
+            pasid,
+            context_id: id,
+        });
+        assert_eq!(age(&events), Some(2));
+        drop(entry);
+    }
+}

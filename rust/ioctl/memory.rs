@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ioctls about memory: 0x16 to 0x19, 0x1c, 0x1d, 0x20, 0x23 and 0x24.
+
+use super::Call;
+use crate::{
+    doorbell,
+    gpu,
+    memory::{
+        self,
+        request::{
+            Request,
+            Source, //
+        },
+        Handle, //
+    },
+    mmap::MmapTarget,
+    process::ProcessDevice,
+    topology,
+    uapi::*, //
+};
+use kernel::{
+    alloc::flags::__GFP_NOWARN,
+    page::PAGE_SIZE,
+    pr_info_once,
+    prelude::*, //
+};
+
+/// ALLOC_MEMORY_OF_GPU.
+pub(super) fn alloc_memory_of_gpu(
+    call: &Call<'_>,
+    args: &mut kfd_ioctl_alloc_memory_of_gpu_args,
+) -> Result {
+    let request = Request {
+        address: args.va_addr,
+        size: args.size,
+        flags: args.flags,
+    };
+    if request.size == 0 {
+        return Err(EINVAL);
+    }
+    let device = call.process.device(args.gpu_id)?;
+    if request.is_public_vram() && !topology::is_memory_public(device.node()) {
+        return Err(EINVAL);
+    }
+    device.vm()?;
+    let offset = source_offset(device, &request, args.mmap_offset)?;
+    let (handle, offset) = memory::alloc(device, request, offset)?;
+    args.handle = handle.raw();
+    args.mmap_offset = match request.shows_registers() {
+        true => MmapTarget::Mmio(device.gpu_id()).to_offset(),
+        false => offset,
+    };
+    Ok(())
+}
+
+/// What a new buffer shows: an address of the user's (`given`), or one on the GPU's bus.
+fn source_offset(device: &ProcessDevice, request: &Request, given: u64) -> Result<u64> {
+    match request.source() {
+        Source::Memory => Ok(given),
+        Source::Doorbells if request.size != doorbell::slice_bytes(device.node()) => Err(EINVAL),
+        Source::Doorbells => doorbell::physical_address(device),
+        Source::Registers if request.size != PAGE_SIZE as u64 => Err(EINVAL),
+        Source::Registers => match device.node().facts().mmio_remap_address {
+            0 => Err(ENOMEM),
+            address => Ok(address),
+        },
+    }
+}
+
+/// FREE_MEMORY_OF_GPU.
+pub(super) fn free_memory_of_gpu(
+    call: &Call<'_>,
+    args: &mut kfd_ioctl_free_memory_of_gpu_args,
+) -> Result {
+    memory::free(call.process, Handle::from_raw(args.handle))
+}
+
+/// The GPUs that a user lists. `EINVAL`: none, or more are done than there are.
+fn gpus(list: u64, count: u32, done: u32) -> Result<KVec<u32>> {
+    if count == 0 || done > count {
+        return Err(EINVAL);
+    }
+    // CAST: 64-bit.
+    let count = count as usize;
+    // The user chooses how many: too many are no reason to warn.
+    let mut gpus = KVec::with_capacity(count, GFP_KERNEL | __GFP_NOWARN)?;
+    let mut reader = user_slice(list, count * size_of::<u32>()).reader();
+    for _ in 0..count {
+        gpus.push(reader.read::<u32>()?, GFP_KERNEL)?;
+    }
+    Ok(gpus)
+}
+
+/// MAP_MEMORY_TO_GPU.
+pub(super) fn map_memory_to_gpu(
+    call: &Call<'_>,
+    args: &mut kfd_ioctl_map_memory_to_gpu_args,
+) -> Result {
+    let gpus = gpus(args.device_ids_array_ptr, args.n_devices, args.n_success)?;
+    memory::map(
+        call.process,
+        Handle::from_raw(args.handle),
+        &gpus,
+        &mut args.n_success,
+    )
+}
+
+/// UNMAP_MEMORY_FROM_GPU.
+pub(super) fn unmap_memory_from_gpu(
+    call: &Call<'_>,
+    args: &mut kfd_ioctl_unmap_memory_from_gpu_args,
+) -> Result {
+    let gpus = gpus(args.device_ids_array_ptr, args.n_devices, args.n_success)?;
+    memory::unmap(
+        call.process,
+        Handle::from_raw(args.handle),
+        &gpus,
+        &mut args.n_success,
+    )
+}
+
+/// AVAILABLE_MEMORY: how much VRAM a process can hope for.
+pub(super) fn get_available_memory(
+    call: &Call<'_>,
+    args: &mut kfd_ioctl_get_available_memory_args,
+) -> Result {
+    let node = call.process.device(args.gpu_id)?.node();
+    args.available = node.kgd().available_memory(node.index());
+    Ok(())
+}
+
+/// GET_DMABUF_INFO: of a graphics buffer, by any GPU that the caller may use.
+pub(super) fn get_dmabuf_info(
+    _call: &Call<'_>,
+    args: &mut kfd_ioctl_get_dmabuf_info_args,
+) -> Result {
+    let nodes = gpu::nodes()?;
+    let node = nodes
+        .iter()
+        .find(|node| topology::may_use(node))
+        .ok_or(EINVAL)?;
+    // CAST: a file descriptor; the ABI has it unsigned.
+    let info = node.kgd().dmabuf_info(args.dmabuf_fd as i32)?;
+    let room = args.metadata_size;
+    args.size = info.size;
+    args.metadata_size = info.metadata_size;
+    if info.metadata_size > room {
+        return Err(EINVAL);
+    }
+    args.flags = info.flags;
+    let owner = info.device().ok_or(EINVAL)?;
+    // CAST: not negative.
+    let partition = info.partition.max(0) as u32;
+    args.gpu_id = gpu::node_of(owner, partition).ok_or(EINVAL)?.id().raw();
+    if args.metadata_ptr == 0 {
+        return Ok(());
+    }
+    let metadata = info
+        .metadata
+        .get(..info.metadata_size as usize)
+        .ok_or(EINVAL)?;
+    user_slice(args.metadata_ptr, metadata.len())
+        .writer()
+        .write_slice(metadata)
+}
+
+/// IMPORT_DMABUF.
+pub(super) fn import_dmabuf(call: &Call<'_>, args: &mut kfd_ioctl_import_dmabuf_args) -> Result {
+    let device = call.process.device(args.gpu_id)?;
+    // CAST: a file descriptor; the ABI has it unsigned.
+    args.handle = memory::import(device, args.dmabuf_fd as i32, args.va_addr)?.raw();
+    Ok(())
+}
+
+/// EXPORT_DMABUF.
+pub(super) fn export_dmabuf(call: &Call<'_>, args: &mut kfd_ioctl_export_dmabuf_args) -> Result {
+    let handle = Handle::from_raw(args.handle);
+    // CAST: a file descriptor, which is not negative.
+    args.dmabuf_fd = memory::export(call.process, handle, args.flags)? as u32;
+    Ok(())
+}
+
+/// SVM. Not there: the answer is that of a C driver configured without it, once the arguments make
+/// sense.
+pub(super) fn svm(call: &Call<'_>, args: &mut kfd_ioctl_svm_args) -> Result {
+    let attributes = args.nattr as usize * size_of::<kfd_ioctl_svm_attribute>();
+    let unaligned = (args.start_addr | args.size) % PAGE_SIZE as u64 != 0;
+    let nothing = args.start_addr == 0 || args.size == 0;
+    if call.user_bytes < size_of::<kfd_ioctl_svm_args>() + attributes || unaligned || nothing {
+        return Err(EINVAL);
+    }
+    pr_info_once!("shared virtual memory (SVM) is not supported\n");
+    Err(EPERM)
+}

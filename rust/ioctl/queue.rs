@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ioctls of queues: arguments in, one call, answer out.
+
+use super::Call;
+use crate::{
+    ids::UserVa,
+    mmap::MmapTarget,
+    queue::{
+        self,
+        properties::{
+            Drive,
+            Properties,
+            Refusal,
+            Request, //
+        }, //
+    },
+    uapi::{
+        kfd_ioctl_create_queue_args,
+        kfd_ioctl_destroy_queue_args,
+        kfd_ioctl_set_cu_mask_args,
+        kfd_ioctl_update_queue_args,
+        user_slice, //
+    },
+};
+use kernel::prelude::*;
+
+/// The highest address that `access_ok` lets pass (`TASK_SIZE_MAX` with four-level page tables; with
+/// five, a ring up there would be beyond the GPU's 48 bits).
+fn user_limit() -> Result<UserVa> {
+    UserVa::new((1 << 47) - 4096).ok_or(EINVAL)
+}
+
+fn refused(refusal: Refusal) -> Error {
+    pr_debug!("{}\n", refusal.message());
+    Error::from_errno(-refusal.errno())
+}
+
+/// CREATE_QUEUE.
+pub(crate) fn create_queue(call: &Call<'_>, args: &mut kfd_ioctl_create_queue_args) -> Result {
+    let request = Request {
+        ring_base_address: args.ring_base_address,
+        write_pointer_address: args.write_pointer_address,
+        read_pointer_address: args.read_pointer_address,
+        ring_size: args.ring_size,
+        queue_type: args.queue_type,
+        queue_percentage: args.queue_percentage,
+        queue_priority: args.queue_priority,
+        eop_buffer_address: args.eop_buffer_address,
+        eop_buffer_size: args.eop_buffer_size,
+        ctx_save_restore_address: args.ctx_save_restore_address,
+        ctx_save_restore_size: args.ctx_save_restore_size,
+        ctl_stack_size: args.ctl_stack_size,
+        sdma_engine_id: args.sdma_engine_id,
+        metadata_ring_size: args.metadata_ring_size,
+    };
+    let properties = Properties::new(&request, user_limit()?).map_err(refused)?;
+    // User space learns how large its ring really is, whatever comes of the rest.
+    args.ring_size = properties.drive().ring_bytes();
+    let created = queue::create(call.process, args.gpu_id, properties)?;
+    let doorbells = MmapTarget::Doorbell(created.gpu).to_offset();
+    args.queue_id = created.id.raw();
+    args.doorbell_offset = doorbells | created.doorbell_offset;
+    Ok(())
+}
+
+/// DESTROY_QUEUE.
+pub(crate) fn destroy_queue(call: &Call<'_>, args: &mut kfd_ioctl_destroy_queue_args) -> Result {
+    queue::destroy(call.process, args.queue_id)
+}
+
+/// UPDATE_QUEUE.
+pub(crate) fn update_queue(call: &Call<'_>, args: &mut kfd_ioctl_update_queue_args) -> Result {
+    let drive = Drive::new(
+        args.ring_base_address,
+        args.ring_size,
+        args.queue_percentage,
+        args.queue_priority,
+        user_limit()?,
+    );
+    queue::update(call.process, args.queue_id, drive.map_err(refused)?)
+}
+
+/// SET_CU_MASK.
+pub(crate) fn set_cu_mask(call: &Call<'_>, args: &mut kfd_ioctl_set_cu_mask_args) -> Result {
+    /// More bits than any GPU has compute units; those beyond are not looked at.
+    const MAX_BITS: u32 = 1024;
+    if args.num_cu_mask == 0 || args.num_cu_mask % u32::BITS != 0 {
+        return Err(EINVAL);
+    }
+    let words = (args.num_cu_mask.min(MAX_BITS) / u32::BITS) as usize;
+    let mut mask = [0u32; (MAX_BITS / u32::BITS) as usize];
+    let mask = mask.get_mut(..words).ok_or(EINVAL)?;
+    let mut reader = user_slice(args.cu_mask_ptr, words * size_of::<u32>()).reader();
+    for word in mask.iter_mut() {
+        *word = reader.read()?;
+    }
+    queue::set_cu_mask(call.process, args.queue_id, mask)
+}

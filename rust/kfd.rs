@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Kfd: what userspace sees of this driver as a whole, /dev/kfd and the topology. One, from amdgpu's
+//! `kgd2kfd_init` to its `kgd2kfd_exit`, owned by the static here.
+
+use crate::{
+    file,
+    linux::chrdev::Registration,
+    process,
+    topology, //
+};
+use kernel::{
+    prelude::*,
+    sync::global_lock,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+
+struct Kfd {
+    _device: Registration,
+}
+
+impl Drop for Kfd {
+    fn drop(&mut self) {
+        // The topology hangs under the device.
+        topology::exit();
+    }
+}
+
+global_lock! {
+    // SAFETY: `init` below runs before anything else in the module.
+    unsafe(uninit) static KFD: Mutex<Option<Kfd>> = None;
+}
+
+/// Makes this file usable.
+///
+/// # Safety
+///
+/// Must be called exactly once, before any other function of this file.
+pub(crate) unsafe fn init() {
+    // SAFETY: by this function's own contract.
+    unsafe { KFD.init() };
+}
+
+/// Publishes /dev/kfd and a topology without GPUs.
+pub(crate) fn publish() -> Result {
+    let device = file::publish()?;
+    topology::init(device.device())?;
+    *KFD.lock() = Some(Kfd { _device: device });
+    Ok(())
+}
+
+/// Retracts both.
+pub(crate) fn retract() {
+    let kfd = KFD.lock().take();
+    drop(kfd);
+}
+
+/// Waits until no process is left.
+///
+/// TIMEOUT: none. amdgpu takes a device away that processes use, and what it frees next is theirs.
+pub(crate) fn wait_for_processes() {
+    let mut waited = 0;
+    while process::live() != 0 {
+        fsleep(Delta::from_millis(10));
+        waited += 1;
+        if waited % 1000 == 0 {
+            pr_warn!(
+                "a GPU goes away; waiting for {} processes to end\n",
+                process::live()
+            );
+        }
+    }
+}

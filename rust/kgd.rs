@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Kgd, the kernel graphics driver underneath: what a KFD needs from it, and nothing else.
+//!
+//! One `Kgd` per device; [`Gpu`](crate::gpu::Gpu) owns it. [`amdgpu`] is the real one and the only
+//! room that knows amdgpu; [`fake`] stands in for it under KUnit. The traits speak in raw handles,
+//! which only those two can make; everybody else uses the owners in [`owned`], whose drop gives back
+//! what they took.
+//!
+//! Unless a method says otherwise it may sleep, and allocate with `GFP_KERNEL`.
+
+use crate::ids::{
+    DoorbellIndex,
+    GpuVa,
+    IpVersion,
+    Pasid, //
+};
+use core::ptr::NonNull;
+use kernel::prelude::*;
+
+pub(crate) mod amdgpu;
+mod bindings;
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) mod fake;
+mod owned;
+mod trap_handler;
+
+pub(crate) use bindings::{
+    bridge_dmabuf_info as RawDmabufInfo,
+    bridge_facts as GpuFacts,
+    bridge_local_memory as LocalMemory,
+    bridge_partition as Partition,
+    bridge_tile_config as TileConfig, //
+};
+pub(crate) use owned::{
+    Doorbells,
+    KernelBo,
+    KernelMapping,
+    Memory,
+    MemoryContext,
+    PowerGuard,
+    QueueBuffers,
+    ResetGuard,
+    Vm, //
+};
+
+pub(crate) use trap_handler::trap_handler;
+
+/// Which device: amdgpu's pointer, for identity only. Two handles are equal if the devices are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeviceHandle(NonNull<c_void>);
+
+// SAFETY: the pointer is compared and handed back to amdgpu, never dereferenced.
+unsafe impl Send for DeviceHandle {}
+// SAFETY: as above.
+unsafe impl Sync for DeviceHandle {}
+
+/// Declares an owning handle: a pointer of the implementation's that only it makes and consumes.
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(PartialEq, Eq)]
+        pub(crate) struct $name(NonNull<c_void>);
+
+        // SAFETY: a handle is a name for an object of the Kgd implementation, all of whose methods
+        // may be called from any thread.
+        unsafe impl Send for $name {}
+        // SAFETY: as above.
+        unsafe impl Sync for $name {}
+    };
+}
+
+handle! {
+    /// A buffer object that somebody holds a reference to.
+    BoHandle
+}
+handle! {
+    /// What all VMs of one process share.
+    ProcessHandle
+}
+handle! {
+    /// A compute VM: one DRM file's.
+    VmHandle
+}
+handle! {
+    /// A buffer of a compute process.
+    MemoryHandle
+}
+
+/// Where a kernel buffer lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Domain {
+    /// System memory behind the GPU's aperture.
+    Gtt,
+    /// The GPU's own memory.
+    Vram,
+}
+
+/// A kernel buffer as the implementation made it.
+pub(crate) struct RawKernelBo {
+    bo: BoHandle,
+    gpu_va: GpuVa,
+    cpu: NonNull<u8>,
+}
+
+// SAFETY: the CPU mapping belongs to the buffer, which any thread may use.
+unsafe impl Send for RawKernelBo {}
+// SAFETY: as above; access through it is volatile (see `KernelBo`).
+unsafe impl Sync for RawKernelBo {}
+
+/// Doorbells as the implementation made them.
+pub(crate) struct RawDoorbells {
+    bo: BoHandle,
+    index: DoorbellIndex,
+    cpu: Option<NonNull<u8>>,
+}
+
+// SAFETY: as for `RawKernelBo`.
+unsafe impl Send for RawDoorbells {}
+// SAFETY: as for `RawKernelBo`; a doorbell is written with one store.
+unsafe impl Sync for RawDoorbells {}
+
+/// The least and the most that a link carries, MB/s. 0: not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bandwidth {
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+}
+
+/// An xGMI link to another device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct XgmiLink {
+    pub(crate) hops: u32,
+    /// The firmware lets the two reach each other's memory.
+    pub(crate) sharing: bool,
+    pub(crate) bandwidth: Bandwidth,
+}
+
+/// Which translations to forget, and how thoroughly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TlbFlush {
+    /// Translations, and waits for the accesses in flight.
+    Heavyweight,
+}
+
+/// A buffer that a queue needs to stay mapped: exactly this mapping, or any that starts there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueBuffer {
+    pub(crate) address: GpuVa,
+    /// In bytes, a multiple of the page size; 0: whatever is mapped there.
+    pub(crate) size: u64,
+}
+
+/// A buffer as it is made or imported.
+pub(crate) struct NewMemory {
+    memory: MemoryHandle,
+    /// For mmap on the DRM file.
+    pub(crate) mmap_offset: u64,
+    pub(crate) size: u64,
+}
+
+/// A register and the value it should have, as a packet wants them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RegisterWrite {
+    /// In dwords.
+    pub(crate) offset: u32,
+    pub(crate) value: u32,
+}
+
+/// A hardware queue slot of the micro engine compute (MEC).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HqdPosition {
+    pub(crate) pipe: u32,
+    pub(crate) queue: u32,
+}
+
+/// Who and what the device is.
+pub(crate) trait Device {
+    /// The device's identity.
+    fn handle(&self) -> DeviceHandle;
+    /// What does not change while the device is up.
+    fn facts(&self) -> &GpuFacts;
+    /// Sizes and clock of a partition's local memory.
+    fn local_memory(&self, partition: u32) -> LocalMemory;
+    /// The GPU's own clock, 100 MHz on gfx9.4.3.
+    fn clock_counter(&self) -> u64;
+    /// Address swizzling parameters.
+    fn tile_config(&self) -> Result<TileConfig>;
+    /// The link to a peer, or `None`.
+    fn xgmi_link(&self, peer: DeviceHandle) -> Option<XgmiLink>;
+    /// The link to the host.
+    fn pcie_bandwidth(&self) -> Result<Bandwidth>;
+    /// May the current task's device cgroup use this render node? `EPERM` if not.
+    fn cgroup_permission(&self, render_minor: u32) -> Result;
+}
+
+/// Memory of the kernel's own, and doorbells.
+pub(crate) trait KernelMemory {
+    /// A pinned buffer, mapped for the kernel's VMID and for the CPU. `mqd`: gfx9 wants an MQD's
+    /// pages after the first (its control stack) mapped with another memory type.
+    fn alloc_bo(&self, size: usize, domain: Domain, mqd: bool) -> Result<RawKernelBo>;
+    /// Gives it back.
+    fn free_bo(&self, bo: RawKernelBo);
+    /// Pages of the doorbell aperture; `map`: the kernel rings them itself.
+    fn alloc_doorbells(&self, size: usize, map: bool) -> Result<RawDoorbells>;
+    /// Gives them back.
+    fn free_doorbells(&self, doorbells: RawDoorbells);
+    /// Rings one, `offset` bytes from the first. Never sleeps. `EINVAL`: they are not mapped.
+    fn ring_doorbell(&self, doorbells: &RawDoorbells, offset: u32, value: u64) -> Result;
+}
+
+/// Processes and their VMs.
+pub(crate) trait Vms {
+    /// For the current process. `context` is told back with evictions.
+    fn create_process(&self, context: u16) -> Result<ProcessHandle>;
+    /// After all of its VMs are released.
+    fn destroy_process(&self, process: ProcessHandle);
+    /// Lets its buffers move. Returns whether that was so before.
+    fn signal_eviction_fence(&self, process: &ProcessHandle) -> bool;
+    /// Brings its buffers back and arms a new eviction fence.
+    fn restore(&self, process: &ProcessHandle) -> Result;
+    /// Makes the VM of an open render node of this device a compute VM.
+    fn acquire_vm(&self, process: &ProcessHandle, drm_fd: i32) -> Result<VmHandle>;
+    /// Lets go of the file.
+    fn release_vm(&self, vm: VmHandle);
+    /// Is `drm_fd` the file that the VM came from?
+    fn vm_is_file(&self, vm: &VmHandle, drm_fd: i32) -> bool;
+    /// The VM's name in interrupts and packets.
+    fn pasid(&self, vm: &VmHandle) -> Result<Pasid>;
+    /// What `MAP_PROCESS` carries: the physical address of the page directory.
+    fn page_directory(&self, vm: &VmHandle) -> u64;
+    /// Invalidates translations on the given XCCs (logical).
+    fn flush_tlb(&self, vm: &VmHandle, flush: TlbFlush, xcc_mask: u32);
+    /// Keeps the user's buffers where they are: all or none. `EINVAL` if one is not mapped so.
+    fn get_queue_buffers(&self, vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<KVec<BoHandle>>;
+    /// Lets them go.
+    fn put_queue_buffers(&self, vm: &VmHandle, buffers: KVec<BoHandle>);
+}
+
+/// Buffers of compute processes.
+pub(crate) trait ProcessMemory {
+    /// `flags` are the ABI's `KFD_IOC_ALLOC_MEM_FLAGS_*`. `offset` goes in for userptr and comes out
+    /// for mmap.
+    fn alloc_memory(
+        &self,
+        vm: &VmHandle,
+        address: u64,
+        size: u64,
+        offset: u64,
+        flags: u32,
+    ) -> Result<NewMemory>;
+    /// Returns the bytes of VRAM that came back. `EBUSY` while mapped to a GPU: still there.
+    fn free_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result<u64>;
+    /// Maps it into this device's VM.
+    fn map_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
+    /// Unmaps it; the TLB is the caller's to flush.
+    fn unmap_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
+    /// Ends its DMA mapping, after the TLB was flushed.
+    fn dma_unmap_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;
+    /// Waits until page table updates are done.
+    fn sync_memory(&self, memory: &MemoryHandle, interruptible: bool) -> Result;
+    /// Maps a buffer in system memory for the kernel.
+    fn map_kernel(&self, memory: &MemoryHandle) -> Result<(NonNull<u8>, usize)>;
+    /// Ends that.
+    fn unmap_kernel(&self, memory: &MemoryHandle);
+    /// A buffer of another driver's, process's or API's.
+    fn import_dmabuf(&self, vm: &VmHandle, fd: i32, address: u64) -> Result<NewMemory>;
+    /// Returns a file descriptor of the current process.
+    fn export_dmabuf(&self, memory: &MemoryHandle, flags: u32) -> Result<i32>;
+    /// What a dma-buf is. Any device can be asked.
+    fn dmabuf_info(&self, fd: i32) -> Result<RawDmabufInfo>;
+    /// Bytes that a process may still allocate in a partition's VRAM.
+    fn available_memory(&self, partition: u32) -> u64;
+}
+
+/// Hardware queues and what is around them.
+pub(crate) trait Hardware {
+    /// Enables a pipe's time-stamp and opcode-error interrupts.
+    fn init_interrupts(&self, pipe: u32, xcc: u32) -> Result;
+    /// Loads the HIQ (hardware interface queue) from its MQD, `offset` bytes into `mqd`: a whole MQD
+    /// of the device's generation.
+    fn load_hiq(
+        &self,
+        mqd: &RawKernelBo,
+        offset: usize,
+        position: HqdPosition,
+        doorbell: DoorbellIndex,
+        xcc: u32,
+    ) -> Result;
+    /// Takes it off, by way of the KIQ (kernel interface queue).
+    fn unmap_hiq(&self, doorbell: DoorbellIndex, xcc: u32) -> Result;
+    /// `CP_IQ_WAIT_TIME2`.
+    fn iq_wait_times(&self, xcc: u32) -> u32;
+    /// The write that sets grace period and queue sleep in those wait times.
+    fn dequeue_wait_counts(&self, wait_times: u32, sch_wave: u32, que_sleep: u32) -> RegisterWrite;
+    /// Flushes the host data path cache: CPU writes to VRAM reach memory.
+    fn flush_hdp(&self);
+    /// Compute power profile off or on.
+    fn set_compute_idle(&self, idle: bool);
+}
+
+/// Reset and power.
+pub(crate) trait Power {
+    /// Keeps a reset from beginning until `unlock_reset`; false if one runs. Never sleeps.
+    fn try_lock_reset(&self) -> bool;
+    /// Undoes a successful `try_lock_reset`.
+    fn unlock_reset(&self);
+    /// Asks for a reset of the device, later and in another context. Never sleeps.
+    fn request_reset(&self);
+    /// Wakes the device and keeps it awake.
+    fn power_get(&self) -> Result;
+    /// Undoes a successful `power_get`.
+    fn power_put(&self);
+}
+
+/// All of it: what stands under one GPU.
+pub(crate) trait Kgd:
+    Device + KernelMemory + Vms + ProcessMemory + Hardware + Power + Send + Sync
+{
+}
+
+impl<T> Kgd for T where
+    T: Device + KernelMemory + Vms + ProcessMemory + Hardware + Power + Send + Sync
+{
+}
+
+impl RawDmabufInfo {
+    /// The device whose memory it is.
+    pub(crate) fn device(&self) -> Option<DeviceHandle> {
+        NonNull::new(self.adev.cast()).map(DeviceHandle)
+    }
+}
+
+impl GpuFacts {
+    /// The graphics core's version.
+    pub(crate) fn gc(&self) -> IpVersion {
+        IpVersion::from_packed(self.gc_version)
+    }
+
+    /// The partitions there are.
+    pub(crate) fn partitions(&self) -> &[Partition] {
+        let count = (self.num_partitions as usize).min(self.partitions.len());
+        &self.partitions[..count]
+    }
+}

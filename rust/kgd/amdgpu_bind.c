@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Binds amdgpu's symbols to this module: one static_call for each function, one pointer for each
+ * object. The addresses come from kallsyms; a static_call makes of them direct calls.
+ */
+#include "amdgpu_bind.h"
+
+#define FUNCTION(name) DEFINE_STATIC_CALL_NULL(bound_##name, name);
+#define OBJECT(name) typeof(name) *bound_##name;
+#include "amdgpu_symbols.h"
+#undef FUNCTION
+#undef OBJECT
+
+static const struct binding {
+	const char *name;
+	struct static_call_key *key;	/* a function's */
+	void *trampoline;
+	void **object;			/* an object's */
+} bindings[] = {
+#define FUNCTION(symbol)						\
+	{ .name = "amdgpu:" #symbol, .key = &STATIC_CALL_KEY(bound_##symbol),	\
+	  .trampoline = STATIC_CALL_TRAMP_ADDR(bound_##symbol) },
+#define OBJECT(symbol)							\
+	{ .name = "amdgpu:" #symbol, .object = (void **)&bound_##symbol },
+#include "amdgpu_symbols.h"
+};
+
+int amdgpu_bind(unsigned long (*lookup)(const char *name))
+{
+	const struct binding *binding;
+	unsigned long address;
+
+	for (binding = bindings; binding < bindings + ARRAY_SIZE(bindings); binding++) {
+		address = lookup(binding->name);
+		if (!address) {
+			pr_err("symbol %s not found\n", binding->name);
+			return -ENOENT;
+		}
+		if (binding->object)
+			*binding->object = (void *)address;
+		else
+			__static_call_update(binding->key, binding->trampoline, (void *)address);
+	}
+	return 0;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * amdgpu's symbols, bound to this module: those of amdgpu_symbols.h. They may be used once
+ * amdgpu_bind() has succeeded. For the C files that are compiled with amdgpu's headers.
+ */
+#ifndef AMDKFD_AMDGPU_BIND_H
+#define AMDKFD_AMDGPU_BIND_H
+
+#include <linux/static_call.h>
+
+#include "amdgpu.h"
+#include "amdgpu_amdkfd.h"
+#include "amdgpu_doorbell.h"
+#include "amdgpu_reset.h"
+#include "amdgpu_xgmi.h"
+#include "kfd_priv.h"
+
+/* amdgpu.h names amdgpu. */
+#undef pr_fmt
+#define pr_fmt(fmt) "amdkfd: " fmt
+
+/* Declared in the C files of amdgpu that use them. */
+extern const char *amdgpu_asic_name[];
+extern const struct kfd2kgd_calls gc_9_4_3_kfd2kgd;
+extern struct pci_driver amdgpu_kms_pci_driver;
+extern struct workqueue_struct *kfd_process_wq;
+
+#define FUNCTION(name) DECLARE_STATIC_CALL(bound_##name, name);
+#define OBJECT(name) extern typeof(name) *bound_##name;
+#include "amdgpu_symbols.h"
+#undef FUNCTION
+#undef OBJECT
+
+/* amdgpu's function of that name. */
+#define amdgpu_call(name) static_call(bound_##name)
+/* amdgpu's object of that name. */
+#define amdgpu_object(name) (*bound_##name)
+
+/* Looks all symbols up; -ENOENT if one is missing, which the log names. */
+int amdgpu_bind(unsigned long (*lookup)(const char *name));
+
+#endif

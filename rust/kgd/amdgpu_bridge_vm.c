@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * bridge.h in terms of amdgpu: compute processes, their VMs and their buffers.
+ */
+#include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
+#include <linux/file.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+
+#include "amdgpu_bind.h"
+#include "bridge.h"
+
+/*
+ * amdgpu is handed a place for its process info, and takes it for the field kgd_process_info of the
+ * C driver's struct kfd_process: it reads the field context_id at the same distance
+ * (amdgpu_amdkfd_gpuvm.c, init_kfd_vm). So the place lies in a block with the same spacing.
+ */
+#define IMAGE_START offsetof(struct kfd_process, kgd_process_info)
+#define IMAGE_CONTEXT (offsetof(struct kfd_process, context_id) - IMAGE_START)
+
+static_assert(offsetof(struct kfd_process, context_id) > IMAGE_START);
+static_assert(IMAGE_START % sizeof(void *) == 0);
+
+struct bridge_process {
+	struct mutex lock;			/* of the acquire and release of VMs */
+	struct dma_fence __rcu *eviction_fence;	/* NULL while it has no VM */
+	union {
+		void *info;
+		u8 image[IMAGE_CONTEXT + sizeof(u16)];
+	};
+};
+
+struct bridge_vm {
+	struct bridge_process *process;
+	struct amdgpu_device *adev;
+	struct file *file;
+	void *drm_priv;
+	struct amdgpu_vm *vm;
+};
+
+int bridge_process_create(u16 context_id, struct bridge_process **out)
+{
+	struct bridge_process *process = kzalloc(sizeof(*process), GFP_KERNEL);
+
+	if (!process)
+		return -ENOMEM;
+	mutex_init(&process->lock);
+	memcpy(process->image + IMAGE_CONTEXT, &context_id, sizeof(context_id));
+	*out = process;
+	return 0;
+}
+
+void bridge_process_destroy(struct bridge_process *process)
+{
+	WARN_ON(process->info);
+	mutex_destroy(&process->lock);
+	kfree(process);
+}
+
+static struct dma_fence *get_eviction_fence(struct bridge_process *process)
+{
+	struct dma_fence *fence;
+
+	rcu_read_lock();
+	fence = dma_fence_get_rcu_safe(&process->eviction_fence);
+	rcu_read_unlock();
+	return fence;
+}
+
+bool bridge_process_signal_eviction_fence(struct bridge_process *process)
+{
+	struct dma_fence *fence = get_eviction_fence(process);
+	bool before;
+
+	if (!fence)
+		return true;
+	before = dma_fence_check_and_signal(fence);
+	dma_fence_put(fence);
+	return before;
+}
+
+int bridge_process_restore(struct bridge_process *process)
+{
+	int ret = 0;
+
+	mutex_lock(&process->lock);
+	if (process->info)
+		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)(process->info,
+									   &process->eviction_fence);
+	mutex_unlock(&process->lock);
+	return ret;
+}
+
+/* The VM of a file of amdgpu's, if it is this device's and one that compute can use. */
+static struct amdgpu_vm *vm_of_file(struct amdgpu_device *adev, struct file *file)
+{
+	struct amdgpu_fpriv *fpriv;
+	struct amdgpu_vm *vm;
+	int ret;
+
+	ret = amdgpu_call(amdgpu_file_to_fpriv)(file, &fpriv);
+	if (ret)
+		return ERR_PTR(ret);
+	vm = &fpriv->vm;
+	if (!vm->pasid || !vm->root.bo || amdgpu_ttm_adev(vm->root.bo->tbo.bdev) != adev)
+		return ERR_PTR(-EINVAL);
+	return vm;
+}
+
+static int make_compute(struct bridge_vm *vm)
+{
+	struct bridge_process *process = vm->process;
+	struct dma_fence *fence = NULL;
+	int ret;
+
+	mutex_lock(&process->lock);
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_acquire_process_vm)(vm->adev, vm->vm, &process->info,
+								  process->info ? NULL : &fence);
+	if (!ret && fence)
+		rcu_assign_pointer(process->eviction_fence, fence);
+	mutex_unlock(&process->lock);
+	return ret;
+}
+
+int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process, int drm_fd,
+		      struct bridge_vm **out)
+{
+	struct bridge_vm *vm;
+	int ret;
+
+	vm = kzalloc(sizeof(*vm), GFP_KERNEL);
+	if (!vm)
+		return -ENOMEM;
+	vm->file = fget(drm_fd);
+	if (!vm->file) {
+		ret = -EINVAL;
+		goto free;
+	}
+	vm->vm = vm_of_file(adev, vm->file);
+	if (IS_ERR(vm->vm)) {
+		ret = PTR_ERR(vm->vm);
+		goto put;
+	}
+	vm->adev = adev;
+	vm->process = process;
+	vm->drm_priv = vm->file->private_data;
+	ret = make_compute(vm);
+	if (ret)
+		goto put;
+	*out = vm;
+	return 0;
+put:
+	fput(vm->file);
+free:
+	kfree(vm);
+	return ret;
+}
+
+/*
+ * The VM is made an ordinary one again here and not when its file is closed, which others may hold
+ * open: so the process info, which the last VM takes along, is gone when its owner is.
+ */
+void bridge_vm_release(struct bridge_vm *vm)
+{
+	struct bridge_process *process = vm->process;
+	struct amdkfd_process_info *info;
+	struct dma_fence *fence = NULL;
+
+	mutex_lock(&process->lock);
+	info = process->info;
+	if (info->n_vms == 1) {
+		process->info = NULL;
+		fence = rcu_replace_pointer(process->eviction_fence, NULL,
+					    lockdep_is_held(&process->lock));
+	}
+	amdgpu_call(amdgpu_amdkfd_gpuvm_destroy_cb)(vm->adev, vm->vm);
+	mutex_unlock(&process->lock);
+	if (fence) {
+		/* Nobody is left to stop for its sake. */
+		dma_fence_signal(fence);
+		dma_fence_put(fence);
+	}
+	fput(vm->file);
+	kfree(vm);
+}
+
+bool bridge_vm_is_file(const struct bridge_vm *vm, int drm_fd)
+{
+	struct file *file = fget(drm_fd);
+
+	if (file)
+		fput(file);
+	return file == vm->file;
+}
+
+u32 bridge_vm_pasid(const struct bridge_vm *vm)
+{
+	return vm->vm->pasid;
+}
+
+u64 bridge_vm_page_directory(const struct bridge_vm *vm)
+{
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_get_process_page_dir)(vm->drm_priv);
+}
+
+void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask)
+{
+	amdgpu_call(amdgpu_vm_flush_compute_tlb)(adev, vm->vm, type, xcc_mask);
+}
+
+/* Under the reservation of the VM's root: takes a reference, and pins the mapping. */
+static int get_queue_buffer(struct amdgpu_vm *vm, struct bridge_queue_buffer *buffer)
+{
+	u64 first = buffer->address >> AMDGPU_GPU_PAGE_SHIFT;
+	u64 pages = buffer->size >> AMDGPU_GPU_PAGE_SHIFT;
+	struct amdgpu_bo_va_mapping *mapping;
+
+	mapping = amdgpu_call(amdgpu_vm_bo_lookup_mapping)(vm, first);
+	if (!mapping || mapping->start != first)
+		return -EINVAL;
+	if (pages && mapping->last != first + pages - 1)
+		return -EINVAL;
+	buffer->bo = amdgpu_call(amdgpu_bo_ref)(mapping->bo_va->base.bo);
+	mapping->bo_va->queue_refcount++;
+	return 0;
+}
+
+static void put_queue_buffer(struct amdgpu_vm *vm, struct amdgpu_bo *bo)
+{
+	struct amdgpu_bo_va *bo_va = amdgpu_call(amdgpu_vm_bo_find)(vm, bo);
+
+	if (bo_va && bo_va->queue_refcount)
+		bo_va->queue_refcount--;
+}
+
+int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer *buffers, u32 count)
+{
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	u32 i, got;
+	int ret;
+
+	ret = dma_resv_lock_interruptible(resv, NULL);
+	if (ret)
+		return ret == -EINTR ? -ERESTARTSYS : ret;
+	for (got = 0; got < count && !ret; got++)
+		ret = get_queue_buffer(vm->vm, &buffers[got]);
+	if (ret)
+		got--;
+	for (i = 0; ret && i < got; i++)
+		put_queue_buffer(vm->vm, buffers[i].bo);
+	dma_resv_unlock(resv);
+	for (i = 0; ret && i < got; i++)
+		amdgpu_call(amdgpu_bo_unref)(&buffers[i].bo);
+	return ret;
+}
+
+void bridge_vm_put_queue_buffer(struct bridge_vm *vm, struct amdgpu_bo *bo)
+{
+	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+
+	dma_resv_lock(resv, NULL);
+	put_queue_buffer(vm->vm, bo);
+	dma_resv_unlock(resv);
+	amdgpu_call(amdgpu_bo_unref)(&bo);
+}
+
+int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
+			u32 flags, u64 *offset, struct kgd_mem **out)
+{
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size, vm->drm_priv,
+								    out, offset, flags, false);
+}
+
+int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
+		       u64 *freed)
+{
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
+}
+
+int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
+}
+
+int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_memory_from_gpu)(adev, mem, vm->drm_priv);
+}
+
+int bridge_memory_dma_unmap(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_dmaunmap_mem)(mem, vm->drm_priv);
+}
+
+int bridge_memory_sync(struct amdgpu_device *adev, struct kgd_mem *mem, bool interruptible)
+{
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_sync_memory)(adev, mem, interruptible);
+}
+
+int bridge_memory_map_kernel(struct kgd_mem *mem, void **cpu, u64 *size)
+{
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_map_gtt_bo_to_kernel)(mem, cpu, size);
+}
+
+void bridge_memory_unmap_kernel(struct kgd_mem *mem)
+{
+	amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_gtt_bo_from_kernel)(mem);
+}
+
+int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int fd, u64 address,
+			 u64 *size, u64 *mmap_offset, struct kgd_mem **out)
+{
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_import_dmabuf_fd)(adev, fd, address, vm->drm_priv, out,
+								 size, mmap_offset);
+}
+
+int bridge_memory_export(struct kgd_mem *mem, u32 flags)
+{
+	struct dma_buf *dmabuf;
+	int ret;
+
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_export_dmabuf)(mem, &dmabuf);
+	if (ret)
+		return ret;
+	/* The file descriptor takes the reference over. */
+	ret = dma_buf_fd(dmabuf, flags);
+	if (ret < 0)
+		dma_buf_put(dmabuf);
+	return ret;
+}
+
+u64 bridge_memory_available(struct amdgpu_device *adev, u32 partition)
+{
+	return amdgpu_call(amdgpu_amdkfd_get_available_memory)(adev, partition);
+}
+
+int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_info *out)
+{
+	void *metadata = NULL;
+	s8 partition = -1;
+	int ret;
+
+	memset(out, 0, sizeof(*out));
+	ret = amdgpu_call(amdgpu_amdkfd_get_dmabuf_info)(adev, fd, &out->adev, &out->size, &metadata,
+							 sizeof(out->metadata), &out->metadata_size,
+							 &out->flags, &partition);
+	out->partition = partition;
+	if (!ret && metadata)
+		memcpy(out->metadata, metadata,
+		       min_t(size_t, out->metadata_size, sizeof(out->metadata)));
+	kfree(metadata);
+	return ret;
+}
+
+MODULE_IMPORT_NS("DMA_BUF");

@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * The flat C ABI between the Rust module and amdgpu: no amdgpu type is visible through it, so that
+ * bindgen reads this file only and Rust never depends on an amdgpu structure's layout.
+ *
+ * amdgpu_bridge.c implements it with amdgpu's own headers. "int" results are 0 or a negative errno.
+ * Unless a comment says otherwise a function may sleep.
+ */
+#ifndef AMDKFD_BRIDGE_H
+#define AMDKFD_BRIDGE_H
+
+#include <linux/types.h>
+
+struct amdgpu_device;			/* amdgpu's device; opaque here */
+struct amdgpu_bo;			/* a buffer object of amdgpu's; opaque here */
+struct kgd_mem;				/* a buffer of a compute process; opaque here */
+struct kgd2kfd_shared_resources;	/* what amdgpu leaves to compute; opaque here */
+struct bridge_process;			/* what a process's VMs share: process info, eviction fence */
+struct bridge_vm;			/* one DRM file's VM, turned into a compute VM */
+
+#define BRIDGE_MAX_XCC		8
+#define BRIDGE_MAX_SE		4
+#define BRIDGE_MAX_SH		4
+#define BRIDGE_MAX_XCP		8
+#define BRIDGE_MAX_SDMA		16
+#define BRIDGE_MAX_TILE_MODES	32
+#define BRIDGE_MAX_MACROTILE	16
+#define BRIDGE_MAX_METADATA	256
+
+/* A partition (amdgpu: XCP) of a device: what one KFD node is made of. */
+struct bridge_partition {
+	u32 xcc_mask;		/* logical accelerator complex dies (XCC) of the partition */
+	s32 id;			/* -1: the device has no partition manager */
+	s32 mem_id;		/* memory partition */
+	u32 render_minor;
+	u64 unique_id;		/* 0: use the device's */
+	u64 memory_size;	/* bytes of VRAM that belong to it */
+};
+
+/* Everything a KFD reads once. Copied when amdgpu brings the device up. */
+struct bridge_facts {
+	/* who it is */
+	u32 gc_version;		/* major << 24 | minor << 16 | revision << 8 (IP_VERSION) */
+	u32 sdma_version;
+	u32 ih_version;		/* OSSSYS */
+	u32 asic_type;
+	u8 asic_name[32];
+	u32 pci_domain;
+	u32 pci_bus;
+	u32 pci_devfn;
+	u32 vendor;
+	u32 device;
+	u32 subsystem_vendor;
+	u32 subsystem_device;
+	u32 revision;		/* adev->rev_id */
+	s32 numa_node;
+	u64 unique_id;
+	bool is_apu;
+	bool is_app_apu;
+	bool is_vf;
+	bool connected_to_cpu;
+	bool atomics;		/* PCIe AtomicOps may reach system memory */
+	bool large_bar_debug;	/* amdgpu.debug_mask forces a large BAR */
+	bool enable_mes;
+	u32 ras_enabled;	/* AMDGPU_RAS_BLOCK__* bits */
+	u32 aid_mask;		/* active interposer dies */
+	bool ras_gfx;
+	bool ras_umc;
+	bool sdma_per_queue_reset;
+	bool package_is_apu;	/* CPU and GPU in one package */
+	bool pcie_atomic_completer;	/* the device completes AtomicOps */
+	u32 memory_partition_mode;	/* enum amdgpu_memory_partition; 0: not known */
+
+	/* firmware */
+	u32 mec_fw_version;
+	u32 mec2_fw_version;
+	u32 sdma_fw_version;
+
+	/* graphics core */
+	u32 xcc_mask;
+	u32 num_xcc_per_xcp;
+	u32 max_shader_engines;
+	u32 max_sh_per_se;
+	u32 max_cu_per_sh;
+	u32 cu_count;
+	u32 simd_per_cu;
+	u32 max_waves_per_simd;
+	u32 wave_front_size;
+	u32 max_scratch_slots_per_cu;
+	u32 lds_size;		/* KiB */
+	u32 cu_bitmap[BRIDGE_MAX_XCC][BRIDGE_MAX_SE][BRIDGE_MAX_SH];
+	u32 max_engine_clock;	/* MHz */
+	u32 gws_size;
+	u32 logical_to_physical_xcc[BRIDGE_MAX_XCC];
+
+	/* caches, as the discovery table states them (0: not stated) */
+	u32 gc_tcp_size_per_cu;
+	u32 gc_tcp_l1_size;
+	u32 gc_tcp_cache_line_size;
+	u32 gc_num_tcp_per_wpg;
+	u32 gc_num_cu_per_sqc;
+	u32 gc_num_sqc_per_wgp;
+	u32 gc_l1_instruction_cache_size_per_sqc;
+	u32 gc_instruction_cache_line_size;
+	u32 gc_l1_data_cache_size_per_sqc;
+	u32 gc_scalar_data_cache_line_size;
+	u32 gc_tcc_size;
+	u32 gc_tcc_cache_line_size;
+	u32 gc_gl1c_per_sa;
+	u32 gc_gl1c_size_per_instance;
+	u32 gc_gl2c_per_gpu;
+	u64 mall_size;
+
+	/* memory */
+	u64 real_vram_size;
+	u64 visible_vram_size;
+	u64 shared_aperture_start;
+	u64 shared_aperture_end;
+	u64 private_aperture_start;
+	u64 private_aperture_end;
+	u64 max_pfn;
+	u64 gpuvm_size;
+	u64 xgmi_hive_id;
+	u32 xgmi_physical_node_id;
+	u32 xgmi_num_physical_nodes;
+	bool xgmi_supported;
+	bool noretry;
+	u16 xnack_flags;
+	u64 mmio_remap_address;	/* physical; 0: none */
+
+	/* SDMA */
+	u32 num_sdma_engines;
+
+	/* what amdgpu leaves to compute (kgd2kfd_shared_resources) */
+	u32 compute_vmid_bitmap;
+	u32 num_pipe_per_mec;
+	u32 num_queue_per_pipe;
+	u64 set_resources_queue_mask;	/* queue_mask of the PM4 packet SET_RESOURCES */
+	u32 sdma_doorbell_index[BRIDGE_MAX_SDMA];
+	u32 non_cp_doorbells_start;
+	u32 non_cp_doorbells_end;
+	u64 doorbell_address;	/* physical address of the aperture */
+	u64 doorbell_size;
+	u64 doorbell_start_offset;
+	u32 render_minor;
+
+	/* partitions */
+	u32 num_partitions;	/* at least 1 */
+	s32 partition_mode;	/* enum amdgpu_gfx_partition; -1: no partition manager */
+	struct bridge_partition partitions[BRIDGE_MAX_XCP];
+
+	/* amdgpu's module parameters that steer a KFD */
+	u32 queue_preemption_timeout_ms;
+	s32 max_num_of_queues_per_device;
+	s32 sched_policy;
+	s32 hws_max_conc_proc;
+	u32 sdma_phase_quantum;
+	bool cwsr_enable;
+	bool hws_gws_support;
+	bool use_xgmi_p2p;
+	bool halt_if_hws_hang;
+	bool send_sigterm;
+	bool no_queue_eviction_on_vm_fault;
+	bool debug_evictions;
+	bool emulation;
+};
+
+/* Copies the facts; resources is what amdgpu handed to kgd2kfd_device_init, or NULL before it. */
+int bridge_facts(struct amdgpu_device *adev, const struct kgd2kfd_shared_resources *resources,
+		 struct bridge_facts *facts);
+
+struct bridge_local_memory {
+	u64 size_private;
+	u64 size_public;
+	u32 vram_width;
+	u32 mem_clk_max;
+};
+void bridge_local_memory(struct amdgpu_device *adev, u32 partition, struct bridge_local_memory *out);
+
+u64 bridge_clock_counter(struct amdgpu_device *adev);
+
+struct bridge_tile_config {
+	u32 tile[BRIDGE_MAX_TILE_MODES];
+	u32 macrotile[BRIDGE_MAX_MACROTILE];
+	u32 num_tile;
+	u32 num_macrotile;
+	u32 gb_addr_config;
+	u32 num_banks;
+	u32 num_ranks;
+};
+int bridge_tile_config(struct amdgpu_device *adev, struct bridge_tile_config *out);
+
+/* xGMI between two devices. Both fail with -EINVAL when they are not linked. */
+int bridge_xgmi_hops(struct amdgpu_device *adev, struct amdgpu_device *peer, u32 *hops);
+int bridge_xgmi_bandwidth(struct amdgpu_device *adev, struct amdgpu_device *peer, u32 *min_mbs,
+			  u32 *max_mbs);
+bool bridge_xgmi_sharing(struct amdgpu_device *adev, struct amdgpu_device *peer);
+int bridge_pcie_bandwidth(struct amdgpu_device *adev, u32 *min_mbs, u32 *max_mbs);
+
+/* Kernel buffers: pinned, mapped for the GPU (VMID 0) and for the CPU. */
+#define BRIDGE_DOMAIN_GTT	2	/* AMDGPU_GEM_DOMAIN_GTT */
+#define BRIDGE_DOMAIN_VRAM	4	/* AMDGPU_GEM_DOMAIN_VRAM */
+
+struct bridge_kernel_bo {
+	struct amdgpu_bo *bo;
+	u64 gpu_addr;
+	void *cpu;
+};
+/* mqd: its pages after the first are mapped as a gfx9 control stack wants them. */
+int bridge_kernel_bo_alloc(struct amdgpu_device *adev, u64 size, u32 domain, bool mqd,
+			   struct bridge_kernel_bo *out);
+void bridge_kernel_bo_free(struct amdgpu_device *adev, struct amdgpu_bo *bo);
+
+/* Doorbells: pages of the doorbell aperture. */
+struct bridge_doorbells {
+	struct amdgpu_bo *bo;
+	u32 index;		/* of the first doorbell on the BAR, in 32-bit units */
+	void *cpu;		/* NULL unless asked for */
+};
+int bridge_doorbells_alloc(struct amdgpu_device *adev, u64 size, bool map_for_cpu,
+			   struct bridge_doorbells *out);
+void bridge_doorbells_free(struct amdgpu_device *adev, struct bridge_doorbells *doorbells);
+/* Never sleeps. offset: bytes from the first doorbell. */
+void bridge_doorbell_ring(const struct bridge_doorbells *doorbells, u32 offset, u64 value);
+
+/* A process, as amdgpu's compute memory manager sees one. Made by the process itself (current). */
+int bridge_process_create(u16 context_id, struct bridge_process **out);
+/* After its VMs are released. */
+void bridge_process_destroy(struct bridge_process *process);
+/* Signals the eviction fence: its buffers may move, or go. Returns true if it was signaled before. */
+bool bridge_process_signal_eviction_fence(struct bridge_process *process);
+/* Brings evicted buffers back and arms a new eviction fence. */
+int bridge_process_restore(struct bridge_process *process);
+
+/* VMs. acquire: drm_fd is an open render node of this device. */
+int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process, int drm_fd,
+		      struct bridge_vm **out);
+void bridge_vm_release(struct bridge_vm *vm);
+bool bridge_vm_is_file(const struct bridge_vm *vm, int drm_fd);
+u32 bridge_vm_pasid(const struct bridge_vm *vm);
+u64 bridge_vm_page_directory(const struct bridge_vm *vm);
+
+#define BRIDGE_TLB_LEGACY	0
+#define BRIDGE_TLB_LIGHTWEIGHT	1
+#define BRIDGE_TLB_HEAVYWEIGHT	2
+void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask);
+
+/* User memory that a queue needs to stay where it is: mapped exactly there, then kept. */
+struct bridge_queue_buffer {
+	u64 address;
+	u64 size;		/* 0: any */
+	struct amdgpu_bo *bo;	/* out */
+};
+int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer *buffers, u32 count);
+void bridge_vm_put_queue_buffer(struct bridge_vm *vm, struct amdgpu_bo *bo);
+
+/*
+ * Buffers of a compute process. flags: KFD_IOC_ALLOC_MEM_FLAGS_*. offset: in, what a userptr, doorbell
+ * or MMIO buffer shows; out, where mmap on the DRM file finds the buffer.
+ */
+int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
+			u32 flags, u64 *offset, struct kgd_mem **out);
+/* -EBUSY while it is mapped to a GPU. freed: bytes of VRAM that came back. */
+int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
+		       u64 *freed);
+int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem);
+int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem);
+int bridge_memory_dma_unmap(struct bridge_vm *vm, struct kgd_mem *mem);
+int bridge_memory_sync(struct amdgpu_device *adev, struct kgd_mem *mem, bool interruptible);
+/* Maps a GTT buffer for the CPU, for as long as it lives or until it is unmapped. */
+int bridge_memory_map_kernel(struct kgd_mem *mem, void **cpu, u64 *size);
+void bridge_memory_unmap_kernel(struct kgd_mem *mem);
+int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int fd, u64 address,
+			 u64 *size, u64 *mmap_offset, struct kgd_mem **out);
+/* Returns a file descriptor. */
+int bridge_memory_export(struct kgd_mem *mem, u32 flags);
+u64 bridge_memory_available(struct amdgpu_device *adev, u32 partition);
+
+struct bridge_dmabuf_info {
+	struct amdgpu_device *adev;
+	u64 size;
+	u32 flags;
+	s32 partition;		/* -1: the device's first */
+	u32 metadata_size;
+	u8 metadata[BRIDGE_MAX_METADATA];
+};
+int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_info *out);
+
+/* Hardware queues and the hardware around them (amdgpu: kfd2kgd). */
+int bridge_init_interrupts(struct amdgpu_device *adev, u32 pipe, u32 xcc);
+int bridge_hiq_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u32 doorbell, u32 xcc);
+int bridge_hiq_unmap(struct amdgpu_device *adev, u32 doorbell, u32 xcc);
+u32 bridge_iq_wait_times(struct amdgpu_device *adev, u32 xcc);
+void bridge_dequeue_wait_counts(struct amdgpu_device *adev, u32 wait_times, u32 sch_wave,
+				u32 que_sleep, u32 *reg_offset, u32 *reg_data);
+void bridge_flush_hdp(struct amdgpu_device *adev);
+void bridge_set_compute_idle(struct amdgpu_device *adev, bool idle);
+int bridge_drain_interrupts(struct amdgpu_device *adev, const u32 *payload);
+
+/* Reset. trylock: hardware may be touched until unlock; false while a reset runs. */
+bool bridge_in_reset(struct amdgpu_device *adev);
+bool bridge_reset_trylock(struct amdgpu_device *adev);
+void bridge_reset_unlock(struct amdgpu_device *adev);
+void bridge_request_reset(struct amdgpu_device *adev);
+
+/* Runtime power management of the PCI device. */
+int bridge_power_get(struct amdgpu_device *adev);
+void bridge_power_put(struct amdgpu_device *adev);
+
+/* 0 if the calling task's device cgroup may use this render node, else -EPERM. */
+int bridge_cgroup_permission(struct amdgpu_device *adev, u32 render_minor);
+
+#endif

@@ -1,0 +1,478 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A [`Kgd`](super::Kgd) without hardware, for KUnit: memory is the kernel's own, VMs and buffers are
+//! bookkeeping. It counts what is out, so that a test can see that everything came back, and refuses
+//! what amdgpu refuses.
+
+use super::{
+    Bandwidth,
+    BoHandle,
+    Device,
+    DeviceHandle,
+    Domain,
+    GpuFacts,
+    Hardware,
+    HqdPosition,
+    KernelMemory,
+    LocalMemory,
+    MemoryHandle,
+    NewMemory,
+    Partition,
+    Power,
+    ProcessHandle,
+    ProcessMemory,
+    QueueBuffer,
+    RawDmabufInfo,
+    RawDoorbells,
+    RawKernelBo,
+    RegisterWrite,
+    TileConfig,
+    TlbFlush,
+    VmHandle,
+    Vms,
+    XgmiLink, //
+};
+use crate::ids::{
+    DoorbellIndex,
+    GpuVa,
+    Pasid, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Where the fake's buffers begin for the GPU. They never overlap.
+const FIRST_GPU_VA: u64 = 0x7fff_0000_0000;
+
+/// What is out, and what the hardware would know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Live {
+    pub(crate) bos: u32,
+    pub(crate) doorbells: u32,
+    pub(crate) processes: u32,
+    pub(crate) vms: u32,
+    pub(crate) memories: u32,
+    pub(crate) queue_buffers: u32,
+    pub(crate) awake: u32,
+    pub(crate) reset_locks: u32,
+    /// XCCs with a HIQ.
+    pub(crate) hiqs: u32,
+    /// Doorbells rung so far.
+    pub(crate) rings: u32,
+    pub(crate) in_reset: bool,
+    next_gpu_va: u64,
+}
+
+/// A device that is not there.
+#[pin_data]
+pub(crate) struct Fake {
+    facts: GpuFacts,
+    #[pin]
+    live: Mutex<Live>,
+}
+
+/// A buffer of the fake's: memory for the CPU, nothing for the GPU.
+struct Bo {
+    memory: VVec<u64>,
+}
+
+/// A process's buffer of the fake's.
+struct Buffer {
+    bo: Bo,
+    /// VMs that it is mapped in.
+    mapped: u32,
+}
+
+/// The facts of a small gfx9.4.3: one XCC, one partition.
+fn facts() -> GpuFacts {
+    let mut facts = GpuFacts {
+        gc_version: 9 << 24 | 4 << 16 | 3 << 8,
+        xcc_mask: 1,
+        max_shader_engines: 4,
+        max_sh_per_se: 1,
+        max_cu_per_sh: 10,
+        cu_count: 38,
+        num_sdma_engines: 2,
+        compute_vmid_bitmap: 0xff00,
+        num_pipe_per_mec: 4,
+        num_queue_per_pipe: 8,
+        doorbell_address: 0x1000_0000,
+        doorbell_size: 0x20_0000,
+        num_partitions: 1,
+        max_num_of_queues_per_device: 127,
+        ..GpuFacts::default()
+    };
+    facts.partitions[0] = Partition {
+        xcc_mask: 1,
+        id: -1,
+        mem_id: -1,
+        ..Partition::default()
+    };
+    facts
+}
+
+impl Fake {
+    /// A device with nothing out.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let live = Live {
+            next_gpu_va: FIRST_GPU_VA,
+            ..Live::default()
+        };
+        let fake = pin_init!(Self {
+            facts: facts(),
+            live <- new_mutex!(live),
+        });
+        Arc::pin_init(fake, GFP_KERNEL)
+    }
+
+    /// What is out now.
+    pub(crate) fn live(&self) -> Live {
+        Live {
+            next_gpu_va: 0,
+            ..*self.live.lock()
+        }
+    }
+
+    /// From now on the device is being reset, or no longer.
+    pub(crate) fn set_in_reset(&self, in_reset: bool) {
+        self.live.lock().in_reset = in_reset;
+    }
+}
+
+/// A handle to an object of the fake's.
+fn own<T>(object: T) -> Result<NonNull<c_void>> {
+    let raw = KBox::into_raw(KBox::new(object, GFP_KERNEL)?);
+    NonNull::new(raw.cast()).ok_or(ENOMEM)
+}
+
+/// The object of a handle that is consumed.
+///
+/// # Safety
+///
+/// `handle` came from `own::<T>` and is not used again.
+unsafe fn take<T>(handle: NonNull<c_void>) -> KBox<T> {
+    // SAFETY: by this function's own contract.
+    unsafe { KBox::from_raw(handle.as_ptr().cast()) }
+}
+
+fn new_bo(size: usize) -> Result<Bo> {
+    let words = size.div_ceil(size_of::<u64>());
+    Ok(Bo {
+        memory: VVec::from_elem(0, words, GFP_KERNEL)?,
+    })
+}
+
+fn cpu_of(bo: &mut Bo) -> NonNull<u8> {
+    NonNull::new(bo.memory.as_mut_ptr().cast()).unwrap_or(NonNull::dangling())
+}
+
+impl Device for Fake {
+    fn handle(&self) -> DeviceHandle {
+        DeviceHandle(NonNull::from(self).cast())
+    }
+
+    fn facts(&self) -> &GpuFacts {
+        &self.facts
+    }
+
+    fn local_memory(&self, _partition: u32) -> LocalMemory {
+        LocalMemory::default()
+    }
+
+    fn clock_counter(&self) -> u64 {
+        0
+    }
+
+    fn tile_config(&self) -> Result<TileConfig> {
+        Ok(TileConfig::default())
+    }
+
+    fn xgmi_link(&self, _peer: DeviceHandle) -> Option<XgmiLink> {
+        None
+    }
+
+    fn pcie_bandwidth(&self) -> Result<Bandwidth> {
+        Ok(Bandwidth::default())
+    }
+
+    fn cgroup_permission(&self, _render_minor: u32) -> Result {
+        Ok(())
+    }
+}
+
+impl KernelMemory for Fake {
+    fn alloc_bo(&self, size: usize, _domain: Domain, _mqd: bool) -> Result<RawKernelBo> {
+        let mut bo = new_bo(size)?;
+        let cpu = cpu_of(&mut bo);
+        let mut live = self.live.lock();
+        let gpu_va = GpuVa::new(live.next_gpu_va).ok_or(ENOMEM)?;
+        let bo = BoHandle(own(bo)?);
+        live.next_gpu_va += size.next_multiple_of(4096) as u64;
+        live.bos += 1;
+        Ok(RawKernelBo { bo, gpu_va, cpu })
+    }
+
+    fn free_bo(&self, bo: RawKernelBo) {
+        self.live.lock().bos -= 1;
+        // SAFETY: from `alloc_bo`, and consumed.
+        drop(unsafe { take::<Bo>(bo.bo.0) });
+    }
+
+    fn alloc_doorbells(&self, size: usize, map: bool) -> Result<RawDoorbells> {
+        let mut bo = new_bo(size)?;
+        let cpu = map.then_some(cpu_of(&mut bo));
+        let index = DoorbellIndex::new(0x400).ok_or(EINVAL)?;
+        let bo = BoHandle(own(bo)?);
+        self.live.lock().doorbells += 1;
+        Ok(RawDoorbells { bo, index, cpu })
+    }
+
+    fn free_doorbells(&self, doorbells: RawDoorbells) {
+        self.live.lock().doorbells -= 1;
+        // SAFETY: from `alloc_doorbells`, and consumed.
+        drop(unsafe { take::<Bo>(doorbells.bo.0) });
+    }
+
+    fn ring_doorbell(&self, doorbells: &RawDoorbells, offset: u32, value: u64) -> Result {
+        let cpu = doorbells.cpu.ok_or(EINVAL)?;
+        // SAFETY: the owner checked that `offset` is aligned and lies inside.
+        unsafe { cpu.add(offset as usize).cast::<u64>().write_volatile(value) };
+        self.live.lock().rings += 1;
+        Ok(())
+    }
+}
+
+impl Vms for Fake {
+    fn create_process(&self, context: u16) -> Result<ProcessHandle> {
+        let process = ProcessHandle(own(context)?);
+        self.live.lock().processes += 1;
+        Ok(process)
+    }
+
+    fn destroy_process(&self, process: ProcessHandle) {
+        self.live.lock().processes -= 1;
+        // SAFETY: from `create_process`, and consumed.
+        drop(unsafe { take::<u16>(process.0) });
+    }
+
+    fn signal_eviction_fence(&self, _process: &ProcessHandle) -> bool {
+        false
+    }
+
+    fn restore(&self, _process: &ProcessHandle) -> Result {
+        Ok(())
+    }
+
+    fn acquire_vm(&self, _process: &ProcessHandle, drm_fd: i32) -> Result<VmHandle> {
+        if drm_fd < 0 {
+            return Err(EINVAL);
+        }
+        let vm = VmHandle(own(drm_fd)?);
+        self.live.lock().vms += 1;
+        Ok(vm)
+    }
+
+    fn release_vm(&self, vm: VmHandle) {
+        self.live.lock().vms -= 1;
+        // SAFETY: from `acquire_vm`, and consumed.
+        drop(unsafe { take::<i32>(vm.0) });
+    }
+
+    fn vm_is_file(&self, vm: &VmHandle, drm_fd: i32) -> bool {
+        // SAFETY: from `acquire_vm`, and not consumed yet.
+        (unsafe { vm.0.cast::<i32>().read() }) == drm_fd
+    }
+
+    fn pasid(&self, vm: &VmHandle) -> Result<Pasid> {
+        // SAFETY: from `acquire_vm`, and not consumed yet.
+        let drm_fd = unsafe { vm.0.cast::<i32>().read() };
+        u32::try_from(drm_fd)
+            .ok()
+            .and_then(Pasid::new)
+            .ok_or(EINVAL)
+    }
+
+    fn page_directory(&self, _vm: &VmHandle) -> u64 {
+        0x1000
+    }
+
+    fn flush_tlb(&self, _vm: &VmHandle, _flush: TlbFlush, _xcc_mask: u32) {}
+
+    fn get_queue_buffers(&self, _vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<KVec<BoHandle>> {
+        let mut buffers = KVec::with_capacity(wanted.len(), GFP_KERNEL)?;
+        for _ in wanted {
+            buffers.push(BoHandle(NonNull::dangling()), GFP_KERNEL)?;
+        }
+        // CAST: a queue has five.
+        self.live.lock().queue_buffers += buffers.len() as u32;
+        Ok(buffers)
+    }
+
+    fn put_queue_buffers(&self, _vm: &VmHandle, buffers: KVec<BoHandle>) {
+        // CAST: a queue has five.
+        self.live.lock().queue_buffers -= buffers.len() as u32;
+    }
+}
+
+/// # Safety
+///
+/// `memory` came from `alloc_memory`, is not consumed yet, and only this reference is in use.
+unsafe fn buffer<'a>(memory: &MemoryHandle) -> &'a mut Buffer {
+    // SAFETY: by this function's own contract.
+    unsafe { memory.0.cast().as_mut() }
+}
+
+impl ProcessMemory for Fake {
+    fn alloc_memory(
+        &self,
+        _vm: &VmHandle,
+        _address: u64,
+        size: u64,
+        offset: u64,
+        _flags: u32,
+    ) -> Result<NewMemory> {
+        let bo = new_bo(usize::try_from(size)?)?;
+        let memory = MemoryHandle(own(Buffer { bo, mapped: 0 })?);
+        self.live.lock().memories += 1;
+        Ok(NewMemory {
+            memory,
+            mmap_offset: offset,
+            size,
+        })
+    }
+
+    fn free_memory(&self, _vm: &VmHandle, memory: &MemoryHandle) -> Result<u64> {
+        let mut live = self.live.lock();
+        // SAFETY: the owner's; `live` keeps others out.
+        let buffer = unsafe { buffer(memory) };
+        if buffer.mapped != 0 {
+            return Err(EBUSY);
+        }
+        live.memories -= 1;
+        // SAFETY: from `alloc_memory`; the owner does not use it after success.
+        drop(unsafe { take::<Buffer>(memory.0) });
+        Ok(0)
+    }
+
+    fn map_memory(&self, _vm: &VmHandle, memory: &MemoryHandle) -> Result {
+        let _live = self.live.lock();
+        // SAFETY: the owner's; `live` keeps others out.
+        unsafe { buffer(memory) }.mapped += 1;
+        Ok(())
+    }
+
+    fn unmap_memory(&self, _vm: &VmHandle, memory: &MemoryHandle) -> Result {
+        let _live = self.live.lock();
+        // SAFETY: the owner's; `live` keeps others out.
+        let buffer = unsafe { buffer(memory) };
+        buffer.mapped = buffer.mapped.checked_sub(1).ok_or(EINVAL)?;
+        Ok(())
+    }
+
+    fn dma_unmap_memory(&self, _vm: &VmHandle, _memory: &MemoryHandle) -> Result {
+        Ok(())
+    }
+
+    fn sync_memory(&self, _memory: &MemoryHandle, _interruptible: bool) -> Result {
+        Ok(())
+    }
+
+    fn map_kernel(&self, memory: &MemoryHandle) -> Result<(NonNull<u8>, usize)> {
+        let _live = self.live.lock();
+        // SAFETY: the owner's; `live` keeps others out.
+        let bo = &mut unsafe { buffer(memory) }.bo;
+        Ok((cpu_of(bo), bo.memory.len() * size_of::<u64>()))
+    }
+
+    fn unmap_kernel(&self, _memory: &MemoryHandle) {}
+
+    fn import_dmabuf(&self, _vm: &VmHandle, _fd: i32, _address: u64) -> Result<NewMemory> {
+        Err(EINVAL)
+    }
+
+    fn export_dmabuf(&self, _memory: &MemoryHandle, _flags: u32) -> Result<i32> {
+        Err(EINVAL)
+    }
+
+    fn dmabuf_info(&self, _fd: i32) -> Result<RawDmabufInfo> {
+        Err(EINVAL)
+    }
+
+    fn available_memory(&self, _partition: u32) -> u64 {
+        0
+    }
+}
+
+impl Hardware for Fake {
+    fn init_interrupts(&self, _pipe: u32, _xcc: u32) -> Result {
+        Ok(())
+    }
+
+    fn load_hiq(
+        &self,
+        _mqd: &RawKernelBo,
+        _offset: usize,
+        _position: HqdPosition,
+        _doorbell: DoorbellIndex,
+        xcc: u32,
+    ) -> Result {
+        self.live.lock().hiqs |= 1u32.checked_shl(xcc).ok_or(EINVAL)?;
+        Ok(())
+    }
+
+    fn unmap_hiq(&self, _doorbell: DoorbellIndex, xcc: u32) -> Result {
+        self.live.lock().hiqs &= !1u32.checked_shl(xcc).ok_or(EINVAL)?;
+        Ok(())
+    }
+
+    fn iq_wait_times(&self, _xcc: u32) -> u32 {
+        0
+    }
+
+    fn dequeue_wait_counts(
+        &self,
+        wait_times: u32,
+        _sch_wave: u32,
+        _que_sleep: u32,
+    ) -> RegisterWrite {
+        RegisterWrite {
+            offset: 0,
+            value: wait_times,
+        }
+    }
+
+    fn flush_hdp(&self) {}
+
+    fn set_compute_idle(&self, _idle: bool) {}
+}
+
+impl Power for Fake {
+    fn try_lock_reset(&self) -> bool {
+        let mut live = self.live.lock();
+        live.reset_locks += u32::from(!live.in_reset);
+        !live.in_reset
+    }
+
+    fn unlock_reset(&self) {
+        self.live.lock().reset_locks -= 1;
+    }
+
+    fn request_reset(&self) {
+        self.live.lock().in_reset = true;
+    }
+
+    fn power_get(&self) -> Result {
+        self.live.lock().awake += 1;
+        Ok(())
+    }
+
+    fn power_put(&self) {
+        self.live.lock().awake -= 1;
+    }
+}

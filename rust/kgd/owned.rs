@@ -1,0 +1,628 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Owners of what a [`Kgd`] hands out: made by asking, given back by dropping.
+//!
+//! Each keeps its `Kgd` alive. [`Vm`] keeps its [`MemoryContext`], [`Memory`] and [`QueueBuffers`]
+//! keep their [`Vm`]; so the order in which a process lets go of them does not matter.
+
+use super::{
+    Domain,
+    HqdPosition,
+    Kgd,
+    MemoryHandle,
+    NewMemory,
+    ProcessHandle,
+    QueueBuffer,
+    RawDoorbells,
+    RawKernelBo,
+    TlbFlush,
+    VmHandle, //
+};
+use crate::ids::{
+    DoorbellIndex,
+    GpuVa,
+    Pasid, //
+};
+use core::{
+    mem::ManuallyDrop,
+    ops::Deref,
+    ptr::NonNull, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Memory that the GPU reads and writes at the same time: `size` bytes that are accessed volatile only.
+pub(crate) struct Window {
+    cpu: NonNull<u8>,
+    size: usize,
+}
+
+// SAFETY: any thread may access the memory (`new`).
+unsafe impl Send for Window {}
+// SAFETY: as above; all access is volatile.
+unsafe impl Sync for Window {}
+
+impl Window {
+    /// # Safety
+    ///
+    /// `size` bytes at `cpu`, page-aligned, must be readable and writable while the window lives, and
+    /// no reference may point into them.
+    unsafe fn new(cpu: NonNull<u8>, size: usize) -> Self {
+        Self { cpu, size }
+    }
+
+    /// Checks that `len` bytes at `offset` lie inside, and returns where.
+    fn range(&self, offset: usize, len: usize) -> Result<NonNull<u8>> {
+        let end = offset.checked_add(len).ok_or(EINVAL)?;
+        if end > self.size {
+            return Err(EINVAL);
+        }
+        // SAFETY: the memory is `size` bytes long (`new`), and `offset <= end <= size`.
+        Ok(unsafe { self.cpu.add(offset) })
+    }
+
+    /// As `range`, for a `T` that must be aligned there.
+    fn typed<T>(&self, offset: usize) -> Result<NonNull<T>> {
+        if offset % align_of::<T>() != 0 {
+            return Err(EINVAL);
+        }
+        Ok(self.range(offset, size_of::<T>())?.cast())
+    }
+
+    /// Reads a dword.
+    pub(crate) fn read_u32(&self, offset: usize) -> Result<u32> {
+        let at = self.typed::<u32>(offset)?;
+        // SAFETY: in range and aligned (`typed`); the memory is there (`new`); any bits are a `u32`.
+        Ok(unsafe { at.read_volatile() })
+    }
+
+    /// Reads a quadword.
+    pub(crate) fn read_u64(&self, offset: usize) -> Result<u64> {
+        let at = self.typed::<u64>(offset)?;
+        // SAFETY: as in `read_u32`.
+        Ok(unsafe { at.read_volatile() })
+    }
+
+    /// Writes a dword.
+    pub(crate) fn write_u32(&self, offset: usize, value: u32) -> Result {
+        let at = self.typed::<u32>(offset)?;
+        // SAFETY: in range and aligned (`typed`); the memory is there, and only accessed
+        // volatile (`new`).
+        unsafe { at.write_volatile(value) };
+        Ok(())
+    }
+
+    /// Writes a quadword.
+    pub(crate) fn write_u64(&self, offset: usize, value: u64) -> Result {
+        let at = self.typed::<u64>(offset)?;
+        // SAFETY: as in `write_u32`.
+        unsafe { at.write_volatile(value) };
+        Ok(())
+    }
+
+    /// Writes dwords one after another.
+    pub(crate) fn write_dwords(&self, offset: usize, dwords: &[u32]) -> Result {
+        for (index, &dword) in dwords.iter().enumerate() {
+            self.write_u32(offset + index * size_of::<u32>(), dword)?;
+        }
+        Ok(())
+    }
+
+    /// Sets `len` bytes to `byte`.
+    pub(crate) fn fill(&self, offset: usize, len: usize, byte: u8) -> Result {
+        let start = self.range(offset, len)?;
+        // SAFETY: `range` checked it. No reference into the buffer exists.
+        unsafe { start.write_bytes(byte, len) };
+        Ok(())
+    }
+}
+
+/// A kernel buffer: pinned, with an address for the GPU and one for the CPU.
+pub(crate) struct KernelBo {
+    kgd: Arc<dyn Kgd>,
+    raw: ManuallyDrop<RawKernelBo>,
+    window: Window,
+}
+
+impl KernelBo {
+    /// Allocates `size` bytes. See [`super::KernelMemory::alloc_bo`] for `mqd`.
+    pub(crate) fn new(kgd: Arc<dyn Kgd>, size: usize, domain: Domain, mqd: bool) -> Result<Self> {
+        let raw = kgd.alloc_bo(size, domain, mqd)?;
+        let bo = Self {
+            kgd,
+            // SAFETY: the mapping is `size` bytes long and goes when `raw` does.
+            window: unsafe { Window::new(raw.cpu, size) },
+            raw: ManuallyDrop::new(raw),
+        };
+        bo.fill(0, size, 0)?;
+        Ok(bo)
+    }
+
+    /// Its address for VMID 0 and for packets.
+    pub(crate) fn gpu_va(&self) -> GpuVa {
+        self.raw.gpu_va
+    }
+
+    /// Loads the HIQ from the MQD that lies `offset` bytes into this buffer.
+    pub(crate) fn load_hiq(
+        &self,
+        offset: usize,
+        position: HqdPosition,
+        doorbell: DoorbellIndex,
+        xcc: u32,
+    ) -> Result {
+        self.window.range(offset, 1)?;
+        self.kgd
+            .load_hiq(&self.raw, offset, position, doorbell, xcc)
+    }
+}
+
+impl Deref for KernelBo {
+    type Target = Window;
+
+    fn deref(&self) -> &Window {
+        &self.window
+    }
+}
+
+impl Drop for KernelBo {
+    fn drop(&mut self) {
+        // SAFETY: `raw` is taken here only, and nobody uses `self` after drop.
+        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
+        self.kgd.free_bo(raw);
+    }
+}
+
+/// Doorbells of the aperture.
+pub(crate) struct Doorbells {
+    kgd: Arc<dyn Kgd>,
+    raw: ManuallyDrop<RawDoorbells>,
+    size: usize,
+}
+
+impl Doorbells {
+    /// Allocates `size` bytes of doorbells, a multiple of the page size.
+    pub(crate) fn new(kgd: Arc<dyn Kgd>, size: usize, map: bool) -> Result<Self> {
+        let raw = kgd.alloc_doorbells(size, map)?;
+        Ok(Self {
+            kgd,
+            raw: ManuallyDrop::new(raw),
+            size,
+        })
+    }
+
+    /// The first one's place on the BAR.
+    pub(crate) fn first(&self) -> DoorbellIndex {
+        self.raw.index
+    }
+
+    /// Where the CPU finds the first one: a physical address.
+    pub(crate) fn physical_address(&self) -> u64 {
+        self.kgd.facts().doorbell_address + u64::from(self.first().raw()) * 4
+    }
+
+    /// Rings the one at `offset` bytes. Never sleeps.
+    pub(crate) fn ring(&self, offset: usize, value: u64) -> Result {
+        if offset % size_of::<u64>() != 0 || offset >= self.size {
+            return Err(EINVAL);
+        }
+        // CAST: less than `size`, which is at most the 32-bit doorbell aperture.
+        self.kgd.ring_doorbell(&self.raw, offset as u32, value)
+    }
+}
+
+impl Drop for Doorbells {
+    fn drop(&mut self) {
+        // SAFETY: `raw` is taken here only, and nobody uses `self` after drop.
+        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
+        self.kgd.free_doorbells(raw);
+    }
+}
+
+/// What the VMs of one process share: its list of buffers and its eviction fence.
+///
+/// One per process, made by the process itself when it acquires its first VM.
+pub(crate) struct MemoryContext {
+    kgd: Arc<dyn Kgd>,
+    raw: ManuallyDrop<ProcessHandle>,
+}
+
+impl MemoryContext {
+    /// For the current process; `context` comes back with an eviction.
+    pub(crate) fn new(kgd: Arc<dyn Kgd>, context: u16) -> Result<Self> {
+        let raw = kgd.create_process(context)?;
+        Ok(Self {
+            kgd,
+            raw: ManuallyDrop::new(raw),
+        })
+    }
+
+    /// The queues are off: the process's buffers may move, or go. Returns whether they could before.
+    pub(crate) fn signal_eviction_fence(&self) -> bool {
+        self.kgd.signal_eviction_fence(&self.raw)
+    }
+
+    /// Brings evicted buffers back; the queues may go on afterwards.
+    pub(crate) fn restore(&self) -> Result {
+        self.kgd.restore(&self.raw)
+    }
+}
+
+impl Drop for MemoryContext {
+    fn drop(&mut self) {
+        // SAFETY: `raw` is taken here only, and nobody uses `self` after drop.
+        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
+        self.kgd.destroy_process(raw);
+    }
+}
+
+/// A process's virtual memory on one GPU: the VM of a DRM file that the process opened.
+pub(crate) struct Vm {
+    // Dropped by `drop` before the context, which the VM belongs to.
+    raw: ManuallyDrop<VmHandle>,
+    kgd: Arc<dyn Kgd>,
+    _context: Arc<MemoryContext>,
+    pasid: Pasid,
+}
+
+impl Vm {
+    /// Takes the VM of `drm_fd`, an open render node of `kgd`'s device, over for compute.
+    pub(crate) fn acquire(
+        kgd: Arc<dyn Kgd>,
+        context: Arc<MemoryContext>,
+        drm_fd: i32,
+    ) -> Result<Self> {
+        let raw = kgd.acquire_vm(&context.raw, drm_fd)?;
+        match kgd.pasid(&raw) {
+            Ok(pasid) => Ok(Self {
+                raw: ManuallyDrop::new(raw),
+                kgd,
+                _context: context,
+                pasid,
+            }),
+            Err(error) => {
+                kgd.release_vm(raw);
+                Err(error)
+            }
+        }
+    }
+
+    /// Its name in interrupts and packets.
+    pub(crate) fn pasid(&self) -> Pasid {
+        self.pasid
+    }
+
+    /// Is this the file that the VM came from?
+    pub(crate) fn is_file(&self, drm_fd: i32) -> bool {
+        self.kgd.vm_is_file(&self.raw, drm_fd)
+    }
+
+    /// The physical address of its page directory, as `MAP_PROCESS` wants it.
+    pub(crate) fn page_directory(&self) -> u64 {
+        self.kgd.page_directory(&self.raw)
+    }
+
+    /// Invalidates its translations on the given logical XCCs.
+    pub(crate) fn flush_tlb(&self, flush: TlbFlush, xcc_mask: u32) {
+        self.kgd.flush_tlb(&self.raw, flush, xcc_mask);
+    }
+
+    /// Maps a buffer, of this GPU or a peer's, into this VM.
+    pub(crate) fn map(&self, memory: &Memory) -> Result {
+        self.kgd.map_memory(&self.raw, &memory.raw)
+    }
+
+    /// Unmaps it. The caller flushes the TLB, then calls [`Vm::dma_unmap`].
+    pub(crate) fn unmap(&self, memory: &Memory) -> Result {
+        self.kgd.unmap_memory(&self.raw, &memory.raw)
+    }
+
+    /// Ends the buffer's DMA mapping for this GPU.
+    pub(crate) fn dma_unmap(&self, memory: &Memory) -> Result {
+        self.kgd.dma_unmap_memory(&self.raw, &memory.raw)
+    }
+}
+
+impl Drop for Vm {
+    fn drop(&mut self) {
+        // SAFETY: `raw` is taken here only, and nobody uses `self` after drop.
+        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
+        self.kgd.release_vm(raw);
+    }
+}
+
+/// A buffer of a compute process. It must be unmapped from every VM before it goes.
+pub(crate) struct Memory {
+    // Freed by `drop` before the VM that it belongs to.
+    raw: ManuallyDrop<MemoryHandle>,
+    vm: Arc<Vm>,
+    mmap_offset: u64,
+    size: u64,
+}
+
+impl Memory {
+    /// Allocates on the VM's GPU. See [`super::ProcessMemory::alloc_memory`].
+    pub(crate) fn alloc(
+        vm: Arc<Vm>,
+        address: u64,
+        size: u64,
+        offset: u64,
+        flags: u32,
+    ) -> Result<Self> {
+        let new = vm.kgd.alloc_memory(&vm.raw, address, size, offset, flags)?;
+        Ok(Self::own(vm, new))
+    }
+
+    /// Imports a dma-buf at a GPU virtual address.
+    pub(crate) fn import(vm: Arc<Vm>, fd: i32, address: u64) -> Result<Self> {
+        let new = vm.kgd.import_dmabuf(&vm.raw, fd, address)?;
+        Ok(Self::own(vm, new))
+    }
+
+    fn own(vm: Arc<Vm>, new: NewMemory) -> Self {
+        Self {
+            raw: ManuallyDrop::new(new.memory),
+            vm,
+            mmap_offset: new.mmap_offset,
+            size: new.size,
+        }
+    }
+
+    /// Bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Where mmap on the DRM file finds it.
+    pub(crate) fn mmap_offset(&self) -> u64 {
+        self.mmap_offset
+    }
+
+    /// Frees it and returns the bytes of VRAM that came back; hands it back if it is still mapped.
+    pub(crate) fn free(self) -> Result<u64, (Error, Self)> {
+        match self.vm.kgd.free_memory(&self.vm.raw, &self.raw) {
+            Ok(freed) => {
+                let mut this = ManuallyDrop::new(self);
+                // SAFETY: `this` is never dropped nor used again; the handle is consumed above, only
+                // its reference to the VM is left to give back.
+                unsafe { core::ptr::drop_in_place(&mut this.vm) };
+                Ok(freed)
+            }
+            Err(error) => Err((error, self)),
+        }
+    }
+
+    /// Waits for its page table updates.
+    pub(crate) fn sync(&self, interruptible: bool) -> Result {
+        self.vm.kgd.sync_memory(&self.raw, interruptible)
+    }
+
+    /// Returns a file descriptor of the current process.
+    pub(crate) fn export_dmabuf(&self, flags: u32) -> Result<i32> {
+        self.vm.kgd.export_dmabuf(&self.raw, flags)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Err(error) = self.vm.kgd.free_memory(&self.vm.raw, &self.raw) {
+            pr_err!(
+                "a buffer of {} bytes is lost: still in use when it was freed ({:?})\n",
+                self.size,
+                error
+            );
+        }
+    }
+}
+
+/// A process's buffer in system memory, mapped for the kernel too.
+pub(crate) struct KernelMapping {
+    memory: Arc<Memory>,
+    window: Window,
+}
+
+impl KernelMapping {
+    /// Maps the whole of it.
+    pub(crate) fn new(memory: Arc<Memory>) -> Result<Self> {
+        let (cpu, size) = memory.vm.kgd.map_kernel(&memory.raw)?;
+        // SAFETY: the mapping is `size` bytes long and goes when this object does.
+        let window = unsafe { Window::new(cpu, size) };
+        Ok(Self { memory, window })
+    }
+
+    /// Bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.window.size
+    }
+}
+
+impl Deref for KernelMapping {
+    type Target = Window;
+
+    fn deref(&self) -> &Window {
+        &self.window
+    }
+}
+
+impl Drop for KernelMapping {
+    fn drop(&mut self) {
+        self.memory.vm.kgd.unmap_kernel(&self.memory.raw);
+    }
+}
+
+/// User memory that a queue depends on, kept mapped until dropped.
+pub(crate) struct QueueBuffers {
+    vm: Arc<Vm>,
+    buffers: KVec<super::BoHandle>,
+}
+
+impl QueueBuffers {
+    /// All or none of `wanted`. `EINVAL` if one is not mapped so.
+    pub(crate) fn get(vm: Arc<Vm>, wanted: &[QueueBuffer]) -> Result<Self> {
+        let buffers = vm.kgd.get_queue_buffers(&vm.raw, wanted)?;
+        Ok(Self { vm, buffers })
+    }
+}
+
+impl Drop for QueueBuffers {
+    fn drop(&mut self) {
+        let buffers = core::mem::replace(&mut self.buffers, KVec::new());
+        self.vm.kgd.put_queue_buffers(&self.vm.raw, buffers);
+    }
+}
+
+/// While it lives, no reset begins: hardware may be touched.
+pub(crate) struct ResetGuard(Arc<dyn Kgd>);
+
+impl ResetGuard {
+    /// `EIO` while a reset runs. Never sleeps.
+    pub(crate) fn try_new(kgd: Arc<dyn Kgd>) -> Result<Self> {
+        if kgd.try_lock_reset() {
+            Ok(Self(kgd))
+        } else {
+            Err(EIO)
+        }
+    }
+}
+
+impl Drop for ResetGuard {
+    fn drop(&mut self) {
+        self.0.unlock_reset();
+    }
+}
+
+/// While it lives, the device stays awake.
+pub(crate) struct PowerGuard(Arc<dyn Kgd>);
+
+impl PowerGuard {
+    /// Wakes the device.
+    pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
+        kgd.power_get()?;
+        Ok(Self(kgd))
+    }
+}
+
+impl Drop for PowerGuard {
+    fn drop(&mut self) {
+        self.0.power_put();
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_kgd)]
+mod tests {
+    use super::*;
+    use crate::kgd::fake::{
+        Fake,
+        Live, //
+    };
+
+    fn vm(fake: &Arc<Fake>) -> Arc<Vm> {
+        let context = Arc::new(MemoryContext::new(fake.clone(), 7).unwrap(), GFP_KERNEL).unwrap();
+        Arc::new(Vm::acquire(fake.clone(), context, 3).unwrap(), GFP_KERNEL).unwrap()
+    }
+
+    #[test]
+    fn a_kernel_buffer_is_zeroed_and_stays_inside_itself() {
+        let fake = Fake::new().unwrap();
+        let bo = KernelBo::new(fake.clone(), 4096, Domain::Gtt, false).unwrap();
+        assert_eq!(bo.read_u64(4088), Ok(0));
+        bo.write_u32(4092, 5).unwrap();
+        assert_eq!(bo.read_u64(4088), Ok(5 << 32));
+        assert_eq!(bo.read_u32(4096), Err(EINVAL));
+        assert_eq!(bo.read_u32(2), Err(EINVAL));
+        assert_eq!(bo.write_u64(4092, 0), Err(EINVAL));
+        assert_eq!(bo.fill(usize::MAX, 2, 0), Err(EINVAL));
+        assert_eq!(bo.write_dwords(4088, &[1, 2, 3]), Err(EINVAL));
+    }
+
+    #[test]
+    fn what_is_dropped_is_given_back() {
+        let fake = Fake::new().unwrap();
+        {
+            let _bo = KernelBo::new(fake.clone(), 64, Domain::Vram, true).unwrap();
+            let _doorbells = Doorbells::new(fake.clone(), 4096, true).unwrap();
+            let _awake = PowerGuard::new(fake.clone()).unwrap();
+            let _no_reset = ResetGuard::try_new(fake.clone()).unwrap();
+            let wanted = [QueueBuffer {
+                address: GpuVa::new(0x1000).unwrap(),
+                size: 4096,
+            }; 5];
+            let _kept = QueueBuffers::get(vm(&fake), &wanted).unwrap();
+            let live = fake.live();
+            assert_eq!(
+                (live.bos, live.doorbells, live.processes, live.vms),
+                (1, 1, 1, 1)
+            );
+            assert_eq!(
+                (live.awake, live.reset_locks, live.queue_buffers),
+                (1, 1, 5)
+            );
+        }
+        assert_eq!(fake.live(), Live::default());
+    }
+
+    #[test]
+    fn a_mapped_buffer_is_not_freed() {
+        let fake = Fake::new().unwrap();
+        let vm = vm(&fake);
+        let memory = Memory::alloc(vm.clone(), 0x1000, 4096, 0, 0).unwrap();
+        vm.map(&memory).unwrap();
+        let Err((error, memory)) = memory.free() else {
+            panic!("freed while mapped");
+        };
+        assert_eq!(error, EBUSY);
+        vm.unmap(&memory).unwrap();
+        assert!(memory.free().is_ok());
+        assert_eq!(fake.live().memories, 0);
+    }
+
+    #[test]
+    fn a_buffer_keeps_its_vm_and_that_its_process() {
+        let fake = Fake::new().unwrap();
+        let memory = Memory::alloc(vm(&fake), 0x1000, 4096, 0, 0).unwrap();
+        assert_eq!((fake.live().vms, fake.live().processes), (1, 1));
+        let memory = Arc::new(memory, GFP_KERNEL).unwrap();
+        let mapping = KernelMapping::new(memory).unwrap();
+        mapping.write_u64(8, 42).unwrap();
+        assert_eq!(mapping.read_u64(8), Ok(42));
+        assert_eq!(mapping.read_u64(4096), Err(EINVAL));
+        drop(mapping);
+        assert_eq!(fake.live(), Live::default());
+    }
+
+    #[test]
+    fn doorbells_are_rung_inside_their_pages_only() {
+        let fake = Fake::new().unwrap();
+        let doorbells = Doorbells::new(fake.clone(), 4096, true).unwrap();
+        doorbells.ring(4088, 1).unwrap();
+        assert_eq!(doorbells.ring(4096, 1), Err(EINVAL));
+        assert_eq!(doorbells.ring(4, 1), Err(EINVAL));
+        assert_eq!(fake.live().rings, 1);
+        let address = fake.facts().doorbell_address + 0x400 * 4;
+        assert_eq!(doorbells.physical_address(), address);
+        let unmapped = Doorbells::new(fake, 4096, false).unwrap();
+        assert_eq!(unmapped.ring(0, 1), Err(EINVAL));
+    }
+
+    #[test]
+    fn no_hardware_is_touched_during_a_reset() {
+        let fake = Fake::new().unwrap();
+        fake.set_in_reset(true);
+        assert!(ResetGuard::try_new(fake.clone()).is_err());
+        fake.set_in_reset(false);
+        assert!(ResetGuard::try_new(fake).is_ok());
+    }
+
+    #[test]
+    fn a_vm_needs_a_file() {
+        let fake = Fake::new().unwrap();
+        let context = Arc::new(MemoryContext::new(fake.clone(), 7).unwrap(), GFP_KERNEL).unwrap();
+        assert!(Vm::acquire(fake.clone(), context, -1).is_err());
+        assert_eq!(fake.live(), Live::default());
+        let vm = vm(&fake);
+        assert!(vm.is_file(3) && !vm.is_file(4));
+        assert_eq!(vm.pasid().raw(), 3);
+    }
+}

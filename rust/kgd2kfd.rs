@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The calls that come up from amdgpu: each is translated into one call of ours.
+//!
+//! `attach/hooks.c` redirects amdgpu's calls here, flattened (`attach/kgd2kfd.h`). A [`Slot`] is what
+//! amdgpu holds as the device's `struct kfd_dev`: one per device that amdgpu ever offered, owned by
+//! the list of them until amdgpu itself goes, because amdgpu forgets its pointer only after it has
+//! told us that the device is gone.
+
+use crate::{
+    file,
+    gpu::{
+        self,
+        Node,
+        Served, //
+    },
+    ids::IpVersion,
+    kfd,
+    kgd::amdgpu::Amdgpu,
+    process::{
+        self,
+        MmId, //
+    }, //
+};
+use core::{
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicPtr,
+        Ordering, //
+    },
+};
+use kernel::{
+    bindings,
+    prelude::*,
+    sync::{
+        global_lock,
+        rcu,
+        Arc,
+        ArcBorrow, //
+    },
+    types::ForeignOwnable, //
+};
+
+#[allow(
+    clippy::all,
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    unreachable_pub
+)]
+mod c {
+    use kernel::ffi;
+    use pin_init::MaybeZeroable;
+
+    include!("attach/kgd2kfd_generated.rs");
+}
+
+/// Attached to amdgpu, or waiting for it to be loaded. Dropped: /dev/kfd is the C amdkfd's again.
+pub(crate) struct Attachment(());
+
+impl Attachment {
+    /// Everything that serves a call must be ready: they come at once. Only one may exist.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: once, from the module's init; the functions below are ready.
+        kernel::error::to_result(unsafe { c::amdkfd_attach() })?;
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        // SAFETY: after a successful `amdkfd_attach`.
+        unsafe { c::amdkfd_detach() };
+    }
+}
+
+/// A device that amdgpu offered.
+struct Slot {
+    adev: NonNull<c_void>,
+    /// Null unless served. Read under RCU, which is what an interrupt is.
+    served: AtomicPtr<c_void>,
+}
+
+// SAFETY: `adev` is only handed back to amdgpu, which may be called from any thread.
+unsafe impl Send for Slot {}
+// SAFETY: as above; `served` is atomic.
+unsafe impl Sync for Slot {}
+
+global_lock! {
+    // SAFETY: `init` below runs before anything else in the module.
+    unsafe(uninit) static SLOTS: Mutex<KVec<KBox<Slot>>> = KVec::new();
+}
+
+/// Makes the list of slots usable.
+///
+/// # Safety
+///
+/// Must be called exactly once, before an [`Attachment`] is made.
+pub(crate) unsafe fn init() {
+    // SAFETY: by this function's own contract.
+    unsafe { SLOTS.init() };
+}
+
+impl Slot {
+    /// A place for the device; the one it had, if amdgpu offered it before.
+    fn of_device(adev: NonNull<c_void>) -> Result<*mut Self> {
+        let mut slots = SLOTS.lock();
+        if let Some(slot) = slots.iter_mut().find(|slot| slot.adev == adev) {
+            return Ok(&raw mut **slot);
+        }
+        let served = AtomicPtr::new(null_mut());
+        slots.push(KBox::new(Self { adev, served }, GFP_KERNEL)?, GFP_KERNEL)?;
+        let slot = slots.last_mut().ok_or(ENOMEM)?;
+        Ok(&raw mut **slot)
+    }
+
+    /// # Safety
+    ///
+    /// `kfd` came from [`amdkfd_probe`], and amdgpu has not called [`amdkfd_exit`] since.
+    unsafe fn from_raw<'a>(kfd: *mut c::kfd_dev) -> &'a Self {
+        // SAFETY: the list keeps the slot until `amdkfd_exit`.
+        unsafe { &*kfd.cast::<Self>() }
+    }
+
+    /// Begins to serve the device.
+    fn begin(&self, resources: *const c_void) -> Result {
+        // SAFETY: amdgpu takes the device away (`amdkfd_device_exit`, which ends what is made here)
+        // before it goes; `resources` is amdgpu's for the time of this call.
+        let kgd = unsafe { Amdgpu::new(self.adev, resources) }?;
+        let served = Arc::new(Served::new(kgd)?, GFP_KERNEL)?;
+        self.served.store(served.into_foreign(), Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends it, if it had begun.
+    fn end(&self) {
+        let served = self.served.swap(null_mut(), Ordering::AcqRel);
+        if served.is_null() {
+            return;
+        }
+        // SAFETY: no locks are held. After it nobody has the old pointer.
+        unsafe { bindings::synchronize_rcu() };
+        // SAFETY: from `into_foreign` in `begin`, and not borrowed any more.
+        drop(unsafe { Arc::<Served>::from_foreign(served) });
+    }
+
+    /// Runs `action`, which must not sleep, on the device if it is served.
+    fn with<R>(&self, action: impl FnOnce(ArcBorrow<'_, Served>) -> R) -> Option<R> {
+        let _guard = rcu::Guard::new();
+        let served = self.served.load(Ordering::Acquire);
+        if served.is_null() {
+            return None;
+        }
+        // SAFETY: from `into_foreign` in `begin`; `end` waits for this RCU section before it frees.
+        Some(action(unsafe { Arc::<Served>::borrow(served) }))
+    }
+
+    /// The device if it is served. For calls that amdgpu does not make at the same time as
+    /// `device_exit`: the reference keeps the memory, not the hardware.
+    fn served(&self) -> Option<Arc<Served>> {
+        self.with(|served| served.into())
+    }
+
+    /// Runs `action` on one node of the device, or on all (`index` < 0). The first error counts.
+    fn each_node(&self, index: c_int, action: impl Fn(&Node) -> Result) -> Result {
+        let Some(served) = self.served() else {
+            return Ok(());
+        };
+        let mut result = Ok(());
+        for node in served.nodes() {
+            if index < 0 || u32::try_from(index) == Ok(node.index()) {
+                result = result.and(action(node));
+            }
+        }
+        result
+    }
+
+    /// An entry of the device's interrupt ring.
+    fn interrupt(&self, entry: &[u32; 8]) {
+        self.with(|served| served.interrupt(entry));
+    }
+}
+
+/// What a C caller wants to hear.
+fn errno(result: Result) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(error) => error.to_errno(),
+    }
+}
+
+/// Defines the functions that C calls, and checks them against their declaration there.
+macro_rules! upcalls {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block)*) => {
+        $(
+            $(#[$meta])*
+            #[no_mangle]
+            unsafe extern "C" fn $name($($arg: $type),*) $(-> $ret)? $body
+
+            const _: unsafe extern "C" fn($($type),*) $(-> $ret)? = c::$name;
+        )*
+    };
+}
+
+upcalls! {
+    fn amdkfd_supports(gc_version: u32, virtual_function: bool) -> bool {
+        gpu::check_support(IpVersion::from_packed(gc_version), virtual_function).is_ok()
+    }
+
+    fn amdkfd_gate(open: bool) {
+        if open {
+            file::open_gate();
+        } else {
+            file::close_gate();
+        }
+    }
+
+    fn amdkfd_init() -> c_int {
+        let result = kfd::publish();
+        if let Err(error) = result {
+            pr_err!("/dev/kfd cannot be published ({error:?})\n");
+        }
+        errno(result)
+    }
+
+    fn amdkfd_exit() {
+        // Not under the lock: the end of a device may take long.
+        let slots = core::mem::replace(&mut *SLOTS.lock(), KVec::new());
+        for slot in &slots {
+            slot.end();
+        }
+        kfd::retract();
+    }
+
+    fn amdkfd_probe(
+        adev: *mut c::amdgpu_device,
+        gc_version: u32,
+        virtual_function: bool
+    ) -> *mut c::kfd_dev {
+        let supported = gpu::check_support(IpVersion::from_packed(gc_version), virtual_function);
+        let adev = NonNull::new(adev.cast()).ok_or(EINVAL);
+        match supported.and(adev).and_then(Slot::of_device) {
+            Ok(slot) => slot.cast(),
+            Err(error) => {
+                pr_warn!("no compute on a GPU ({error:?})\n");
+                null_mut()
+            }
+        }
+    }
+
+    fn amdkfd_device_init(
+        kfd: *mut c::kfd_dev,
+        resources: *const c::kgd2kfd_shared_resources
+    ) -> bool {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        let slot = unsafe { Slot::from_raw(kfd) };
+        let result = slot.begin(resources.cast());
+        if let Err(error) = result {
+            pr_err!("a GPU could not be brought up ({error:?})\n");
+        }
+        result.is_ok()
+    }
+
+    fn amdkfd_device_exit(kfd: *mut c::kfd_dev) {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        unsafe { Slot::from_raw(kfd) }.end();
+    }
+
+    fn amdkfd_teardown_processes(_kfd: *mut c::kfd_dev) {
+        kfd::wait_for_processes();
+    }
+
+    fn amdkfd_suspend(kfd: *mut c::kfd_dev, _processes: bool) {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        let result = unsafe { Slot::from_raw(kfd) }.each_node(-1, |node| node.queues().pause());
+        if let Err(error) = result {
+            pr_err!("queues stay on a GPU that is being suspended ({error:?})\n");
+        }
+    }
+
+    fn amdkfd_resume(kfd: *mut c::kfd_dev, _processes: bool) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(-1, |node| node.queues().unpause()))
+    }
+
+    fn amdkfd_suspend_process(_kfd: *mut c::kfd_dev) {}
+
+    fn amdkfd_resume_process(_kfd: *mut c::kfd_dev) -> c_int {
+        0
+    }
+
+    fn amdkfd_pre_reset(kfd: *mut c::kfd_dev) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(-1, |node| node.queues().pause()))
+    }
+
+    fn amdkfd_post_reset(_kfd: *mut c::kfd_dev) -> c_int {
+        pr_err!("a GPU was reset; it computes again when amdkfd is loaded again\n");
+        0
+    }
+
+    fn amdkfd_clear_mappings(_kfd: *mut c::kfd_dev) {}
+
+    fn amdkfd_interrupt(kfd: *mut c::kfd_dev, entry: *const u32) {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned, and an entry of eight dwords.
+        let (slot, entry) = unsafe { (Slot::from_raw(kfd), &*entry.cast::<[u32; 8]>()) };
+        slot.interrupt(entry);
+    }
+
+    fn amdkfd_drop_fault(_adev: *mut c::amdgpu_device, _pasid: u32) -> bool {
+        false
+    }
+
+    fn amdkfd_set_sram_ecc_flag(_kfd: *mut c::kfd_dev) {}
+
+    fn amdkfd_throttle(_kfd: *mut c::kfd_dev, _bitmask: u64) {}
+
+    fn amdkfd_check_and_lock(_kfd: *mut c::kfd_dev) -> c_int {
+        file::close_gate();
+        if process::live() == 0 {
+            return 0;
+        }
+        file::open_gate();
+        errno(Err(EBUSY))
+    }
+
+    fn amdkfd_unlock(_kfd: *mut c::kfd_dev) {
+        file::open_gate();
+    }
+
+    fn amdkfd_start_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.queues().unpause()))
+    }
+
+    fn amdkfd_stop_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.queues().pause()))
+    }
+
+    fn amdkfd_compute_active(kfd: *mut c::kfd_dev, node: u32) -> bool {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        let served = unsafe { Slot::from_raw(kfd) }.served();
+        let node = served.as_ref().and_then(|served| served.nodes().get(node as usize));
+        node.is_some_and(|node| node.queues().is_active())
+    }
+
+    fn amdkfd_quiesce_mm(mm: *mut c::mm_struct, _trigger: u32) -> c_int {
+        errno(process::evict_mm(MmId::new(mm.cast())))
+    }
+
+    fn amdkfd_resume_mm(mm: *mut c::mm_struct) -> c_int {
+        errno(process::restore_mm(MmId::new(mm.cast())))
+    }
+
+    fn amdkfd_schedule_evict_and_restore(
+        mm: *mut c::mm_struct,
+        context_id: u16,
+        fence_seqno: u64
+    ) -> c_int {
+        errno(process::schedule_eviction(MmId::new(mm.cast()), context_id, fence_seqno))
+    }
+}

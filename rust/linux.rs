@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe wrappers of what the kernel offers and the kernel crate lacks. Each file is named after the
+//! C header it wraps; this room lies beneath all others and knows none of them.
+
+pub(crate) mod acpi;
+pub(crate) mod chrdev;
+pub(crate) mod class;
+mod ffi;
+pub(crate) mod kobject;
+pub(crate) mod mmap;
+pub(crate) mod mmu_notifier;
+pub(crate) mod module;
+pub(crate) mod platform;
+pub(crate) mod rcu_table;
+pub(crate) mod shared_pages;
+pub(crate) mod spinlock;
+pub(crate) mod task;
+pub(crate) mod timekeeping;
+pub(crate) mod wait;
+pub(crate) mod workqueue;

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A character device with a class of its own (`include/linux/{fs,device/class}.h`).
+//!
+//! The kernel crate offers `miscdevice`, but a misc device belongs to class `misc`, and userspace
+//! looks for ours under a class name of its own. One [`Registration`] is one major number, one
+//! class and one device, all of one name; dropping it takes the device away from new openers.
+//! Open files stay: the [`FileOperations`] they use are `'static`, and they pin the module.
+
+use super::{
+    class::{
+        Class,
+        Device, //
+    },
+    mmap::Vma, //
+};
+use core::marker::PhantomData;
+use kernel::{
+    bindings,
+    prelude::*,
+    sync::Arc,
+    types::ForeignOwnable, //
+};
+
+/// What a character device does. Every open file has one `Data`.
+pub(crate) trait CharDevice: 'static {
+    /// The state of one open file.
+    type Data: ForeignOwnable + Send + Sync;
+
+    /// A file is being opened; `minor` is the minor number of its device node.
+    fn open(minor: u32) -> Result<Self::Data>;
+
+    /// The `ioctl` system call.
+    fn ioctl(data: <Self::Data as ForeignOwnable>::Borrowed<'_>, cmd: u32, arg: usize) -> Result;
+
+    /// The `mmap` system call.
+    fn mmap(data: <Self::Data as ForeignOwnable>::Borrowed<'_>, vma: &Vma) -> Result;
+
+    /// The last descriptor of a file is closed.
+    fn release(data: Self::Data) {
+        drop(data);
+    }
+}
+
+/// The `file_operations` of a [`CharDevice`].
+pub(crate) struct FileOperations<T: CharDevice> {
+    raw: bindings::file_operations,
+    _device: PhantomData<fn() -> T>,
+}
+
+// SAFETY: The table is never written after construction; its functions may run on any thread.
+unsafe impl<T: CharDevice> Send for FileOperations<T> {}
+// SAFETY: As above.
+unsafe impl<T: CharDevice> Sync for FileOperations<T> {}
+
+impl<T: CharDevice> FileOperations<T> {
+    /// The table. While a file is open, `module` cannot be unloaded.
+    pub(crate) fn new(module: &'static ThisModule) -> Self {
+        let raw = bindings::file_operations {
+            owner: module.as_ptr(),
+            open: Some(Self::open),
+            release: Some(Self::release),
+            unlocked_ioctl: Some(Self::ioctl),
+            compat_ioctl: bindings::compat_ptr_ioctl,
+            mmap: Some(Self::mmap),
+            ..pin_init::zeroed()
+        };
+        Self {
+            raw,
+            _device: PhantomData,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `inode` and `file` must be those of a file of this device that is being opened.
+    unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        // SAFETY: The inode is valid for the duration of the call.
+        let minor = unsafe { (*inode).i_rdev } & ((1 << bindings::MINORBITS) - 1);
+        let data = match T::open(minor) {
+            Ok(data) => data,
+            Err(error) => return error.to_errno(),
+        };
+        // SAFETY: A file that is being opened is the opener's alone.
+        unsafe { (*file).private_data = data.into_foreign() };
+        0
+    }
+
+    /// # Safety
+    ///
+    /// `file` must be a file of this device whose last descriptor is closed.
+    unsafe extern "C" fn release(_: *mut bindings::inode, file: *mut bindings::file) -> c_int {
+        // SAFETY: `open` stored the data, and nobody uses this file any more.
+        T::release(unsafe { T::Data::from_foreign((*file).private_data) });
+        0
+    }
+
+    /// # Safety
+    ///
+    /// `file` must be an open file of this device.
+    unsafe extern "C" fn ioctl(file: *mut bindings::file, cmd: c_uint, arg: c_ulong) -> c_long {
+        // SAFETY: `open` stored the data, and `release` cannot run during this call.
+        let data = unsafe { T::Data::borrow((*file).private_data) };
+        match T::ioctl(data, cmd, arg) {
+            Ok(()) => 0,
+            // CAST: An errno fits every integer.
+            Err(error) => error.to_errno() as c_long,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// `file` must be an open file of this device, `vma` a mapping of it that is being set up.
+    unsafe extern "C" fn mmap(
+        file: *mut bindings::file,
+        vma: *mut bindings::vm_area_struct,
+    ) -> c_int {
+        // SAFETY: `open` stored the data, and `release` cannot run during this call.
+        let data = unsafe { T::Data::borrow((*file).private_data) };
+        // SAFETY: The kernel hands this operation a mapping that is being set up.
+        match T::mmap(data, unsafe { Vma::from_raw(vma) }) {
+            Ok(()) => 0,
+            Err(error) => error.to_errno(),
+        }
+    }
+}
+
+/// A major number of 256 minors.
+struct Major {
+    number: u32,
+    name: &'static CStr,
+}
+
+impl Major {
+    const MINORS: u32 = 256;
+
+    fn new<T: CharDevice>(name: &'static CStr, fops: &'static FileOperations<T>) -> Result<Self> {
+        // SAFETY: Name and table live for ever.
+        let number = unsafe {
+            bindings::__register_chrdev(0, 0, Self::MINORS, name.as_char_ptr(), &fops.raw)
+        };
+        match u32::try_from(number) {
+            Ok(number) => Ok(Self { number, name }),
+            Err(_) => Err(Error::from_errno(number)),
+        }
+    }
+
+    fn device(&self, minor: u32) -> bindings::dev_t {
+        (self.number << bindings::MINORBITS) | minor
+    }
+}
+
+impl Drop for Major {
+    fn drop(&mut self) {
+        // SAFETY: The number was registered by `new` with this very range and name.
+        unsafe {
+            bindings::__unregister_chrdev(self.number, 0, Self::MINORS, self.name.as_char_ptr())
+        };
+    }
+}
+
+/// A device node that users can open. Fields are in the order of teardown.
+pub(crate) struct Registration {
+    node: Device,
+    _class: Arc<Class>,
+    _major: Major,
+}
+
+impl Registration {
+    /// Publishes minor 0 of a fresh major number as `/dev/<name>`, of class `<name>`.
+    pub(crate) fn new<T: CharDevice>(
+        name: &'static CStr,
+        fops: &'static FileOperations<T>,
+    ) -> Result<Self> {
+        let major = Major::new(name, fops)?;
+        let class = Class::new(name)?;
+        let node = class.device(major.device(0), name)?;
+        Ok(Self {
+            node,
+            _class: class,
+            _major: major,
+        })
+    }
+
+    /// The device, under which others hang their sysfs entries.
+    pub(crate) fn device(&self) -> &kernel::device::Device {
+        self.node.as_ref()
+    }
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The functions of `helpers.c`, declared as `helpers.h` has them.
+
+use kernel::{
+    bindings,
+    prelude::*, //
+};
+
+unsafe extern "C" {
+    pub(super) fn amdkfd_map_io(
+        vma: *mut bindings::vm_area_struct,
+        address: bindings::phys_addr_t,
+    ) -> c_int;
+    pub(super) fn amdkfd_virt_to_phys(address: *const c_void) -> bindings::phys_addr_t;
+    pub(super) fn amdkfd_in_compat_syscall() -> bool;
+    pub(super) fn amdkfd_jiffies_to_msecs(jiffies: c_ulong) -> c_uint;
+    pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;
+}

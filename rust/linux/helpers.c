@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the kernel offers as an inline function or a macro, as functions that Rust can call. One
+ * line each; anything longer belongs in Rust.
+ */
+
+#include <linux/compat.h>
+#include <linux/io.h>
+#include <linux/jiffies.h>
+#include <linux/mm.h>
+#include <linux/ptrace.h>
+#include <linux/rcupdate.h>
+
+#include "helpers.h"
+
+int amdkfd_map_io(struct vm_area_struct *vma, phys_addr_t address)
+{
+	vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
+	return io_remap_pfn_range(vma, vma->vm_start, address >> PAGE_SHIFT,
+				  vma->vm_end - vma->vm_start, vma->vm_page_prot);
+}
+
+phys_addr_t amdkfd_virt_to_phys(const void *address)
+{
+	return virt_to_phys((void *)address);
+}
+
+bool amdkfd_in_compat_syscall(void)
+{
+	return in_compat_syscall();
+}
+
+unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies)
+{
+	return jiffies_to_msecs(jiffies);
+}
+
+bool amdkfd_current_traces(struct task_struct *task)
+{
+	guard(rcu)();
+	return ptrace_parent(task) == current;
+}

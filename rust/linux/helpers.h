@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef AMDKFD_LINUX_HELPERS_H
+#define AMDKFD_LINUX_HELPERS_H
+
+#include <linux/types.h>
+
+struct task_struct;
+struct vm_area_struct;
+
+/* Fills @vma with device memory at bus address @address, uncached. */
+int amdkfd_map_io(struct vm_area_struct *vma, phys_addr_t address);
+/* The physical address of memory in the kernel's direct map. */
+phys_addr_t amdkfd_virt_to_phys(const void *address);
+/* Whether the current system call was made in 32-bit mode. */
+bool amdkfd_in_compat_syscall(void);
+unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies);
+/* Whether @task is traced by the current task. */
+bool amdkfd_current_traces(struct task_struct *task);
+
+#endif

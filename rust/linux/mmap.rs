@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A user mapping under construction, and what a driver may put into it.
+//!
+//! One [`Vma`] exists during one `mmap` call (`struct file_operations`). It maps device memory or
+//! kernel pages as a whole, never page by page on faults, and always with the flags that keep the
+//! mapping out of forks, core dumps and `mremap` growth.
+
+use kernel::{
+    bindings,
+    error::to_result,
+    mm::virt::VmaNew,
+    prelude::*, //
+};
+
+/// A user mapping that is being set up.
+#[repr(transparent)]
+pub(crate) struct Vma(VmaNew);
+
+impl Vma {
+    /// The `VM_*` flags of a mapping that has no `struct page` behind it (`include/linux/mm.h`).
+    const FLAGS: bindings::vm_flags_t = bindings::VM_IO
+        | bindings::VM_DONTCOPY
+        | bindings::VM_DONTEXPAND
+        | bindings::VM_NORESERVE
+        | bindings::VM_DONTDUMP
+        | bindings::VM_PFNMAP;
+
+    /// Takes the mapping that an `mmap` file operation was given.
+    ///
+    /// # Safety
+    ///
+    /// `vma` must be the argument of an `mmap` file operation that runs for the whole of `'a`.
+    pub(super) unsafe fn from_raw<'a>(vma: *mut bindings::vm_area_struct) -> &'a Self {
+        // SAFETY: `Vma` is transparent over `VmaNew`; the contracts are the same.
+        unsafe { &*core::ptr::from_ref(VmaNew::from_raw(vma)).cast() }
+    }
+
+    /// The size of the mapping in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.0.end().wrapping_sub(self.0.start())
+    }
+
+    /// The user address where the mapping begins.
+    pub(crate) fn start(&self) -> usize {
+        self.0.start()
+    }
+
+    /// The `offset` argument of `mmap`, in bytes.
+    pub(crate) fn offset(&self) -> u64 {
+        // SAFETY: The mapping is under construction and ours alone (invariant of `VmaNew`).
+        let pages = unsafe { (*self.0.as_ptr()).vm_pgoff };
+        (pages as u64) << bindings::PAGE_SHIFT
+    }
+
+    /// Fills the whole mapping with device memory at bus address `phys`, uncached.
+    pub(crate) fn map_io(&self, phys: u64) -> Result {
+        self.prepare();
+        // SAFETY: The mapping is under construction, and its flags say PFNMAP.
+        to_result(unsafe { super::ffi::amdkfd_map_io(self.0.as_ptr(), phys) })
+    }
+
+    /// Fills the whole mapping with kernel memory that begins at physical address `phys`.
+    pub(crate) fn map_memory(&self, phys: u64) -> Result {
+        self.prepare();
+        let vma = self.0.as_ptr();
+        // SAFETY: The mapping is under construction, and its flags say PFNMAP; the range is the
+        // mapping's own.
+        to_result(unsafe {
+            bindings::remap_pfn_range(
+                vma,
+                self.start(),
+                (phys >> bindings::PAGE_SHIFT) as c_ulong,
+                self.size(),
+                (*vma).vm_page_prot,
+            )
+        })
+    }
+
+    fn prepare(&self) {
+        // SAFETY: The mapping is under construction and ours alone, and this combination of flags
+        // is the one of a device mapping.
+        unsafe { (*self.0.as_ptr()).__bindgen_anon_2.vm_flags |= Self::FLAGS };
+    }
+}

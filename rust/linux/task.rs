@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the current task is and may do (`include/linux/{compat,capability,ptrace}.h`).
+
+use super::ffi;
+use kernel::{
+    bindings,
+    prelude::*,
+    task::Task, //
+};
+
+/// Whether the current system call was made in 32-bit mode.
+pub(crate) fn in_compat_syscall() -> bool {
+    // SAFETY: Reads the current task only.
+    unsafe { ffi::amdkfd_in_compat_syscall() }
+}
+
+/// Whether the current task traces `task`.
+pub(crate) fn current_traces(task: &Task) -> bool {
+    // SAFETY: The task is valid.
+    unsafe { ffi::amdkfd_current_traces(task.as_ptr()) }
+}
+
+/// What a task may be allowed beyond the ordinary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Capability {
+    /// `CAP_CHECKPOINT_RESTORE`
+    CheckpointRestore,
+    /// `CAP_SYS_ADMIN`
+    SysAdmin,
+}
+
+/// Whether the current task has this capability. Using it is recorded.
+pub(crate) fn capable(capability: Capability) -> bool {
+    let number = match capability {
+        Capability::CheckpointRestore => bindings::CAP_CHECKPOINT_RESTORE,
+        Capability::SysAdmin => bindings::CAP_SYS_ADMIN,
+    };
+    // SAFETY: The number is a capability's. CAST: They are below 64.
+    unsafe { bindings::capable(number as c_int) }
+}
+
+/// Whether there is a task with this id, as the current task numbers them.
+pub(crate) fn process_exists(id: i32) -> bool {
+    // SAFETY: Any number may be asked for. The reference is given back below.
+    let pid = unsafe { bindings::find_get_pid(id) };
+    // SAFETY: A task may be asked for of any pid, also of none.
+    let task = unsafe { bindings::get_pid_task(pid, bindings::pid_type_PIDTYPE_PID) };
+    if !task.is_null() {
+        // SAFETY: `get_pid_task` took the reference.
+        unsafe { bindings::put_task_struct(task) };
+    }
+    // SAFETY: `find_get_pid` took the reference, if it found one.
+    unsafe { bindings::put_pid(pid) };
+    !task.is_null()
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Memory that a process has of a GPU: video memory, system memory, the process's own memory made
+//! visible to the GPU, doorbells and a page of registers.
+//!
+//! One [`Buffers`] for each process and GPU owns the buffers allocated there. User space names one by
+//! a [`Handle`]. The GPU whose memory it is and the GPUs that see it are different things: a buffer
+//! is mapped to any of the process's GPUs, and must be unmapped from all before it can be freed.
+//! Moving, evicting and pinning are amdgpu's business.
+//!
+//! The table's lock is held across calls into amdgpu, which sleep and reclaim memory. So nothing that
+//! reclaim can end up in (the mm notifier, quiescing a process) may take it, nor may mmap.
+
+pub(crate) mod handle;
+pub(crate) mod request;
+mod table;
+
+pub(crate) use handle::Handle;
+
+use crate::{
+    ids::GpuId,
+    kgd::{
+        Memory,
+        TlbFlush, //
+    },
+    process::{
+        Process,
+        ProcessDevice, //
+    },
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc,
+        Mutex, //
+    },
+};
+use request::Request;
+use table::Table;
+
+/// Who owns a buffer's memory.
+enum Owner {
+    /// The table alone: the user may free it.
+    Table(Memory),
+    /// The kernel uses it as well: it stays until the process ends.
+    Shared(Arc<Memory>),
+}
+
+/// A buffer that user space has a handle of.
+struct Buffer {
+    owner: Owner,
+    request: Request,
+}
+
+impl Buffer {
+    fn memory(&self) -> &Memory {
+        match &self.owner {
+            Owner::Table(memory) => memory,
+            Owner::Shared(memory) => memory,
+        }
+    }
+}
+
+/// The buffers of one process on one GPU.
+#[pin_data]
+pub(crate) struct Buffers {
+    #[pin]
+    table: Mutex<Table<Buffer>>,
+    /// Bytes of VRAM.
+    vram: Atomic<u64>,
+}
+
+impl Buffers {
+    /// None.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            table <- new_mutex!(Table::new(), "Buffers::table"),
+            vram: Atomic::new(0),
+        })
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.table.lock().count()
+    }
+
+    /// Bytes of VRAM that they take.
+    pub(crate) fn vram_usage(&self) -> u64 {
+        self.vram.load(Relaxed)
+    }
+
+    /// Adds what `make` makes. Returns the low half of its handle, and what `read` reads of it.
+    fn insert<R>(
+        &self,
+        request: Request,
+        make: impl FnOnce() -> Result<Memory>,
+        read: impl FnOnce(&Memory) -> R,
+    ) -> Result<(u32, R)> {
+        let mut table = self.table.lock();
+        let place = table.reserve()?;
+        let memory = make()?;
+        let answer = read(&memory);
+        self.vram.fetch_add(request.vram_bytes(), Relaxed);
+        let owner = Owner::Table(memory);
+        Ok((table.fill(place, Buffer { owner, request }), answer))
+    }
+
+    /// Calls `action` with a buffer's memory, under the lock. `missing`: there is no such buffer.
+    fn with<R>(
+        &self,
+        handle: u32,
+        missing: Error,
+        action: impl FnOnce(&Memory) -> Result<R>,
+    ) -> Result<R> {
+        action(self.table.lock().get(handle).ok_or(missing)?.memory())
+    }
+
+    /// Frees a buffer. `EINVAL`: there is none. `EBUSY`: it is mapped to a GPU. `EPERM`: the kernel
+    /// uses it.
+    fn free(&self, handle: u32) -> Result {
+        let mut table = self.table.lock();
+        let (place, Buffer { owner, request }) = table.take(handle).ok_or(EINVAL)?;
+        let (error, owner) = match owner {
+            Owner::Shared(memory) => (EPERM, Owner::Shared(memory)),
+            Owner::Table(memory) => match memory.free() {
+                Ok(freed) => {
+                    self.vram
+                        .fetch_sub(freed.min(request.vram_bytes()), Relaxed);
+                    return Ok(());
+                }
+                Err((error, memory)) => (error, Owner::Table(memory)),
+            },
+        };
+        table.fill(place, Buffer { owner, request });
+        Err(error)
+    }
+
+    /// A buffer for the kernel to use: from now on it stays until the process ends. `EINVAL`: there is
+    /// none of that handle, it has fewer than `bytes` bytes, or it is not the kernel's to map.
+    pub(crate) fn share(&self, handle: u32, bytes: usize) -> Result<Arc<Memory>> {
+        let mut table = self.table.lock();
+        let buffer = table.get(handle).ok_or(EINVAL)?;
+        if buffer.request.size < bytes as u64 {
+            return Err(EINVAL);
+        }
+        if let Owner::Shared(memory) = &buffer.owner {
+            return Ok(memory.clone());
+        }
+        if !buffer.request.kernel_may_map() {
+            return Err(EINVAL);
+        }
+        let shared = kernel::sync::UniqueArc::<Memory>::new_uninit(GFP_KERNEL)?;
+        let (place, buffer) = table.take(handle).ok_or(EINVAL)?;
+        let memory = match buffer.owner {
+            Owner::Table(memory) => Arc::from(shared.write(memory)),
+            Owner::Shared(memory) => memory,
+        };
+        let owner = Owner::Shared(memory.clone());
+        table.fill(
+            place,
+            Buffer {
+                owner,
+                request: buffer.request,
+            },
+        );
+        Ok(memory)
+    }
+
+    /// Unmaps and frees all buffers. The process has ended: its queues are gone.
+    pub(crate) fn clear(&self, process: &Process) {
+        // Not under the lock: freeing takes its time, and nobody adds any more.
+        let buffers = core::mem::replace(&mut *self.table.lock(), Table::new());
+        for buffer in buffers.iter() {
+            for vm in process
+                .devices()
+                .iter()
+                .filter_map(|device| device.vm().ok())
+            {
+                // `EINVAL`: it was not mapped there. Any other failure shows when it is freed.
+                let _ = vm.unmap(buffer.memory());
+            }
+        }
+        self.vram.store(0, Relaxed);
+    }
+}
+
+/// Allocates a buffer on a GPU. Returns its handle and where mmap on the DRM file finds it.
+pub(crate) fn alloc(
+    device: &ProcessDevice,
+    request: Request,
+    offset: u64,
+) -> Result<(Handle, u64)> {
+    let vm = device.vm()?.clone();
+    let Request {
+        address,
+        size,
+        flags,
+    } = request;
+    let make = || Memory::alloc(vm, address, size, offset, flags);
+    let (index, offset) = device
+        .buffers()
+        .insert(request, make, Memory::mmap_offset)?;
+    Ok((Handle::new(device.gpu_id(), index), offset))
+}
+
+/// Imports a dma-buf at a GPU virtual address.
+pub(crate) fn import(device: &ProcessDevice, fd: i32, address: u64) -> Result<Handle> {
+    let vm = device.vm()?.clone();
+    let make = || Memory::import(vm, fd, address);
+    let (index, ()) = device
+        .buffers()
+        .insert(Request::imported(address), make, |_| ())?;
+    Ok(Handle::new(device.gpu_id(), index))
+}
+
+/// Frees a buffer.
+pub(crate) fn free(process: &Process, handle: Handle) -> Result {
+    process
+        .device(handle.gpu_id())?
+        .buffers()
+        .free(handle.index())
+}
+
+/// A file descriptor for a buffer.
+pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i32> {
+    let device = process.device(handle.gpu_id())?;
+    device
+        .buffers()
+        .with(handle.index(), EINVAL, |memory| memory.export_dmabuf(flags))
+}
+
+/// Maps a buffer to GPUs, from the `done`-th on, and waits until they see it. `done` counts those on
+/// which it is mapped, also if it fails: the user then goes on from there.
+///
+/// `EINVAL`: the process does not use that GPU. `ENODEV`: it has no VM there. `ENOMEM`: there is no
+/// such buffer.
+pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
+    let owner = process.device(handle.gpu_id())?;
+    owner.vm()?;
+    owner.buffers().with(handle.index(), ENOMEM, |memory| {
+        for &gpu in gpus.iter().skip(*done as usize) {
+            let device = process.device(gpu)?;
+            device
+                .vm()?
+                .map(memory)
+                .inspect_err(|error| refused(device.gpu_id(), *error))?;
+            *done += 1;
+        }
+        memory.sync(true)
+    })?;
+    // Only now: the page tables are as they shall be.
+    for_each(process, gpus, flush_tlb)
+}
+
+/// Unmaps a buffer from GPUs, from the `done`-th on, and waits until they have forgotten it. Errors as
+/// for [`map`].
+pub(crate) fn unmap(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
+    let owner = process.device(handle.gpu_id())?;
+    owner.buffers().with(handle.index(), ENOMEM, |memory| {
+        for &gpu in gpus.iter().skip(*done as usize) {
+            process.device(gpu)?.vm()?.unmap(memory)?;
+            *done += 1;
+        }
+        memory.sync(true)?;
+        for_each(process, gpus, |device| {
+            flush_tlb(device)?;
+            // Only now: until then the GPU may still go to the old pages.
+            device.vm()?.dma_unmap(memory)
+        })
+    })
+}
+
+/// Calls `action` for each of the GPUs.
+fn for_each(process: &Process, gpus: &[u32], action: impl Fn(&ProcessDevice) -> Result) -> Result {
+    gpus.iter()
+        .try_for_each(|&gpu| action(process.device(gpu)?))
+}
+
+/// Makes a GPU forget what it knows of the process's page tables. Accesses in flight are waited for.
+fn flush_tlb(device: &ProcessDevice) -> Result {
+    device
+        .vm()?
+        .flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask());
+    Ok(())
+}
+
+fn refused(gpu: GpuId, error: Error) {
+    // A signal is no failure: the user comes again.
+    if error != ERESTARTSYS {
+        pr_err!(
+            "a buffer could not be mapped to GPU {} ({error:?})\n",
+            gpu.raw()
+        );
+    }
+}

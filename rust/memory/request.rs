@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a user asks for with ALLOC_MEMORY_OF_GPU.
+//!
+//! Core-only. Flags that say how memory is cached or accessed are amdgpu's to check; here is what
+//! decides where a buffer comes from.
+
+/// `KFD_IOC_ALLOC_MEM_FLAGS_*` (linux/kfd_ioctl.h).
+mod flag {
+    pub(super) const VRAM: u32 = 1 << 0;
+    pub(super) const USERPTR: u32 = 1 << 2;
+    pub(super) const DOORBELL: u32 = 1 << 3;
+    pub(super) const MMIO_REMAP: u32 = 1 << 4;
+    pub(super) const AQL_QUEUE_MEM: u32 = 1 << 27;
+    pub(super) const PUBLIC: u32 = 1 << 29;
+}
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
+
+/// A buffer as a user wants it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// Where the GPU shall see it.
+    pub(crate) address: u64,
+    /// Bytes.
+    pub(crate) size: u64,
+    /// `KFD_IOC_ALLOC_MEM_FLAGS_*`.
+    pub(crate) flags: u32,
+}
+
+/// Where a buffer's memory comes from, as far as it is not amdgpu's to find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// amdgpu finds it: VRAM, or system memory, the user's or new.
+    Memory,
+    /// The process's doorbells.
+    Doorbells,
+    /// The page of registers that a user may write (HDP flush).
+    Registers,
+}
+
+impl Request {
+    /// A dma-buf of somebody else's: it takes no memory of the process's.
+    pub(crate) const fn imported(address: u64) -> Self {
+        Self {
+            address,
+            size: 0,
+            flags: 0,
+        }
+    }
+
+    const fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Where it comes from. Doorbells go before registers, whatever else is asked for.
+    pub(crate) const fn source(&self) -> Source {
+        if self.has(flag::DOORBELL) {
+            Source::Doorbells
+        } else if self.has(flag::MMIO_REMAP) {
+            Source::Registers
+        } else {
+            Source::Memory
+        }
+    }
+
+    /// It is VRAM that the CPU must see.
+    pub(crate) const fn is_public_vram(&self) -> bool {
+        self.has(flag::VRAM) && self.has(flag::PUBLIC)
+    }
+
+    /// The kernel can map it: it is not the user's own memory.
+    pub(crate) const fn kernel_may_map(&self) -> bool {
+        !self.has(flag::USERPTR)
+    }
+
+    /// Is `registers` asked for too? Then mmap finds it on /dev/kfd.
+    pub(crate) const fn shows_registers(&self) -> bool {
+        self.has(flag::MMIO_REMAP)
+    }
+
+    /// Bytes of VRAM that it takes. The ring of an AQL queue is mapped twice in a row, and there once.
+    pub(crate) const fn vram_bytes(&self) -> u64 {
+        if !self.has(flag::VRAM) {
+            return 0;
+        }
+        let size = if self.has(flag::AQL_QUEUE_MEM) {
+            self.size >> 1
+        } else {
+            self.size
+        };
+        match size.checked_next_multiple_of(PAGE) {
+            Some(size) => size,
+            None => u64::MAX - PAGE + 1,
+        }
+    }
+}
+
+#[cfg_attr(CONFIG_RUST, kernel::prelude::kunit_tests(amdkfd_memory_request))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
+    use super::*;
+
+    /// `KFD_IOC_ALLOC_MEM_FLAGS_GTT`.
+    const GTT: u32 = 1 << 1;
+
+    fn request(size: u64, flags: u32) -> Request {
+        Request {
+            address: 0x10000,
+            size,
+            flags,
+        }
+    }
+
+    #[test]
+    fn doorbells_go_before_registers() {
+        assert_eq!(
+            request(1, flag::DOORBELL | flag::MMIO_REMAP).source(),
+            Source::Doorbells
+        );
+        assert_eq!(
+            request(1, flag::MMIO_REMAP | flag::VRAM).source(),
+            Source::Registers
+        );
+        assert_eq!(request(1, flag::USERPTR).source(), Source::Memory);
+        assert_eq!(request(1, 0).source(), Source::Memory);
+    }
+
+    #[test]
+    fn only_vram_takes_vram() {
+        assert_eq!(request(5000, GTT).vram_bytes(), 0);
+        assert_eq!(request(5000, flag::VRAM).vram_bytes(), 8192);
+        assert_eq!(
+            request(16384, flag::VRAM | flag::AQL_QUEUE_MEM).vram_bytes(),
+            8192
+        );
+        assert_eq!(Request::imported(0x1000).vram_bytes(), 0);
+    }
+
+    #[test]
+    fn an_absurd_size_is_no_overflow() {
+        assert_eq!(request(u64::MAX, flag::VRAM).vram_bytes(), u64::MAX - 4095);
+    }
+
+    #[test]
+    fn the_cpu_must_see_public_vram_only() {
+        assert!(request(1, flag::VRAM | flag::PUBLIC).is_public_vram());
+        assert!(!request(1, GTT | flag::PUBLIC).is_public_vram());
+        assert!(!request(1, flag::VRAM).is_public_vram());
+    }
+
+    #[test]
+    fn the_users_own_memory_is_not_the_kernels_to_map() {
+        assert!(!request(1, flag::USERPTR).kernel_may_map());
+        assert!(request(1, GTT).kernel_may_map());
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Things with numbers: a new one gets the lowest number that is free, as in C (`idr_alloc`).
+
+use kernel::prelude::*;
+
+/// Things, by number.
+pub(super) struct Table<T> {
+    places: KVVec<Option<T>>,
+    /// No place below it is free.
+    first_free: usize,
+    count: usize,
+}
+
+/// A place that is free and kept for somebody: only while the table is not touched otherwise.
+pub(super) struct Place(usize);
+
+impl<T> Table<T> {
+    /// Numbers that a handle can carry.
+    const MAX: usize = i32::MAX as usize;
+
+    /// Nothing.
+    pub(super) fn new() -> Self {
+        Self {
+            places: KVVec::new(),
+            first_free: 0,
+            count: 0,
+        }
+    }
+
+    /// How many things there are.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Finds a free place and the memory for it. `ENOSPC`: all numbers are in use.
+    pub(super) fn reserve(&mut self) -> Result<Place> {
+        let mut after = self.places.iter().enumerate().skip(self.first_free);
+        let free = after
+            .find(|(_, place)| place.is_none())
+            .map(|(index, _)| index);
+        let index = free.unwrap_or(self.places.len());
+        if index >= Self::MAX {
+            return Err(ENOSPC);
+        }
+        if free.is_none() {
+            self.places.push(None, GFP_KERNEL)?;
+        }
+        self.first_free = index;
+        Ok(Place(index))
+    }
+
+    /// Puts a thing into its place and returns its number.
+    pub(super) fn fill(&mut self, place: Place, thing: T) -> u32 {
+        if let Some(free) = self.places.get_mut(place.0) {
+            *free = Some(thing);
+            self.count += 1;
+        }
+        // CAST: less than `MAX`.
+        place.0 as u32
+    }
+
+    /// The thing of that number.
+    pub(super) fn get(&self, number: u32) -> Option<&T> {
+        self.places.get(number as usize)?.as_ref()
+    }
+
+    /// Takes the thing of that number out. Its place may be filled again.
+    pub(super) fn take(&mut self, number: u32) -> Option<(Place, T)> {
+        let index = number as usize;
+        let thing = self.places.get_mut(index)?.take()?;
+        self.count -= 1;
+        self.first_free = self.first_free.min(index);
+        Some((Place(index), thing))
+    }
+
+    /// All things.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.places.iter().flatten()
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_memory_table)]
+mod tests {
+    use super::*;
+
+    fn add(table: &mut Table<char>, thing: char) -> u32 {
+        let place = table.reserve().unwrap();
+        table.fill(place, thing)
+    }
+
+    #[test]
+    fn the_lowest_free_number_is_next() {
+        let mut table = Table::new();
+        assert_eq!(
+            ['a', 'b', 'c'].map(|thing| add(&mut table, thing)),
+            [0, 1, 2]
+        );
+        assert!(table.take(0).is_some() && table.take(1).is_some());
+        assert_eq!(
+            ['d', 'e', 'f'].map(|thing| add(&mut table, thing)),
+            [0, 1, 3]
+        );
+        assert_eq!((table.count(), table.get(1)), (4, Some(&'e')));
+    }
+
+    #[test]
+    fn what_is_not_there_is_not_found() {
+        let mut table = Table::new();
+        assert!(table.get(0).is_none() && table.take(0).is_none());
+        assert_eq!(add(&mut table, 'a'), 0);
+        assert!(table.get(1).is_none() && table.get(u32::MAX).is_none());
+        assert!(table.take(u32::MAX).is_none());
+    }
+
+    #[test]
+    fn a_thing_can_go_back_to_its_place() {
+        let mut table = Table::new();
+        assert_eq!(['a', 'b'].map(|thing| add(&mut table, thing)), [0, 1]);
+        let (place, thing) = table.take(0).unwrap();
+        assert_eq!(table.count(), 1);
+        assert_eq!(table.fill(place, thing), 0);
+        assert_eq!(add(&mut table, 'c'), 2);
+        assert_eq!(table.iter().count(), table.count());
+    }
+
+    #[test]
+    fn a_reserved_place_that_is_not_filled_is_free() {
+        let mut table = Table::new();
+        assert!(table.reserve().is_ok());
+        assert_eq!(table.count(), 0);
+        assert_eq!(add(&mut table, 'a'), 0);
+    }
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A process that computes: one [`Process`] for each address space that has opened /dev/kfd.
+//!
+//! It lives in two states. While it is *alive* it may have queues. It is *quiesced* when its address
+//! space ends: from then on, and synchronously, nothing of it is on any GPU. Its memory goes later,
+//! when the last file, mapping or worker has let go of it, and then on a workqueue: dropping a
+//! [`ProcessRef`] is legal in any context.
+//!
+//! Locks, outer to inner: `memory`, `inner`, the scheduler's, the events'. `memory` serialises
+//! ioctls that call into amdgpu's memory management, which may sleep and reclaim; whatever reclaim
+//! can end up in (`quiesce_mm`, the mm notifier) and `mmap` never take it.
+
+pub(crate) mod apertures;
+pub(crate) mod device;
+mod eviction;
+mod registry;
+mod trap;
+
+pub(crate) use device::ProcessDevice;
+pub(crate) use registry::{
+    evict_mm,
+    open,
+    restore_mm,
+    schedule_eviction,
+    with_pasid,
+    work_queue,
+    Processes, //
+};
+
+use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
+    event::Events,
+    gfx::Generation,
+    gpu::{
+        self,
+        Node, //
+    },
+    ids::{
+        GpuId,
+        Pasid, //
+    },
+    kgd::MemoryContext,
+    linux::{
+        mmu_notifier::AddressSpaceUser,
+        module::ModuleRef,
+        workqueue::Deferred, //
+    },
+    queue::{
+        QueueIds,
+        MAX_IDS, //
+    },
+};
+use eviction::Evictor;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        aref::ARef,
+        lock::mutex::MutexGuard,
+        Arc,
+        Mutex, //
+    },
+    task::Task,
+};
+
+/// Processes that are not yet gone: those on their way through the teardown included.
+pub(crate) static PROCESSES: Gauge = Gauge::new();
+
+/// `KFD_CONTEXT_ID_PRIMARY`: the context that opening /dev/kfd makes.
+const PRIMARY_CONTEXT: u16 = 0xffff;
+
+/// A shared process.
+pub(crate) type ProcessRef = Arc<Deferred<Process>>;
+
+/// Names an address space. Never dereferenced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MmId(usize);
+
+impl MmId {
+    /// The name of the address space at this address.
+    pub(crate) fn new(mm: *const kernel::bindings::mm_struct) -> Self {
+        Self(mm as usize)
+    }
+}
+
+/// Where a process is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifecycle {
+    /// It may have queues.
+    Alive,
+    /// Nothing of it is on a GPU, nor ever will be.
+    Quiesced,
+}
+
+/// What a debugger and the runtime have agreed on (RUNTIME_ENABLE).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Runtime {
+    /// The runtime has said that it is there.
+    pub(crate) enabled: bool,
+    /// Where the runtime describes itself to a debugger.
+    pub(crate) r_debug: u64,
+    /// Waves keep dispatch information in their trap temporaries (TTMP).
+    pub(crate) ttmp: bool,
+}
+
+/// How many processes there are, those included whose memory is still being given back.
+pub(crate) fn live() -> usize {
+    PROCESSES.count()
+}
+
+/// What `Process::inner` protects.
+struct Inner {
+    lifecycle: Lifecycle,
+    /// Faulting accesses are retried (XNACK).
+    xnack: bool,
+    runtime: Runtime,
+}
+
+/// What `Process::memory` protects.
+pub(crate) struct MemoryState {
+    /// What the VMs of the process share. Made with the first of them.
+    context: Option<Arc<MemoryContext>>,
+}
+
+/// A process. Fields are dropped from top to bottom, after `drop` has emptied them.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Process {
+    devices: KVec<Arc<ProcessDevice>>,
+    events: Arc<Events>,
+    queue_ids: Arc<QueueIds>,
+    #[pin]
+    memory: Mutex<MemoryState>,
+    #[pin]
+    inner: Mutex<Inner>,
+    evictor: Arc<Evictor>,
+    mm: MmId,
+    lead: ARef<Task>,
+    context: u16,
+    held: Held,
+    module: ModuleRef,
+}
+
+impl Process {
+    /// The process of the current task, with a device for each node it may use.
+    fn new(mm: MmId) -> Result<ProcessRef> {
+        let registry = registry::get()?;
+        let events = Events::new()?;
+        let lead = ARef::from(kernel::current!().group_leader());
+        let mut devices = KVec::new();
+        for node in gpu::nodes()? {
+            if node
+                .kgd()
+                .cgroup_permission(node.partition().render_minor)
+                .is_ok()
+            {
+                devices.push(ProcessDevice::new(node)?, GFP_KERNEL)?;
+            }
+        }
+        let inner = Inner {
+            lifecycle: Lifecycle::Alive,
+            xnack: xnack_by_default(&devices),
+            runtime: Runtime::default(),
+        };
+        let process = try_pin_init!(Self {
+            devices,
+            events,
+            queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL)?,
+            memory <- new_mutex!(MemoryState { context: None }, "amdkfd::Process::memory"),
+            inner <- new_mutex!(inner, "amdkfd::Process::inner"),
+            evictor: Evictor::new(mm)?,
+            mm,
+            lead,
+            context: PRIMARY_CONTEXT,
+            held: PROCESSES.hold(),
+            module: ModuleRef::new(&crate::THIS_MODULE)?,
+        }? Error);
+        Ok(Arc::new(
+            Deferred::new(registry.teardown(), process)?,
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// The device of this name. `EINVAL` if there is none, or the process may not use it.
+    pub(crate) fn device(&self, gpu_id: u32) -> Result<&Arc<ProcessDevice>> {
+        self.devices
+            .iter()
+            .find(|device| device.gpu_id().raw() == gpu_id)
+            .ok_or(EINVAL)
+    }
+
+    /// The process's view of a node.
+    pub(crate) fn device_of(&self, gpu: GpuId) -> Option<&Arc<ProcessDevice>> {
+        self.devices.iter().find(|device| device.gpu_id() == gpu)
+    }
+
+    /// The device whose VM has this pasid.
+    pub(crate) fn device_with(&self, pasid: Pasid) -> Option<&Arc<ProcessDevice>> {
+        self.devices
+            .iter()
+            .find(|device| device.vm().is_ok_and(|vm| vm.pasid() == pasid))
+    }
+
+    /// All devices, in topology order.
+    pub(crate) fn devices(&self) -> &[Arc<ProcessDevice>] {
+        &self.devices
+    }
+
+    /// What the process waits for.
+    pub(crate) fn events(&self) -> &Arc<Events> {
+        &self.events
+    }
+
+    /// The names of the process's queues, over all GPUs.
+    pub(crate) fn queue_ids(&self) -> &Arc<QueueIds> {
+        &self.queue_ids
+    }
+
+    /// The leader of the thread group that opened /dev/kfd.
+    pub(crate) fn lead(&self) -> &Task {
+        &self.lead
+    }
+
+    /// Whether the current task belongs to the thread group that opened /dev/kfd.
+    pub(crate) fn is_current(&self) -> bool {
+        core::ptr::eq::<Task>(kernel::current!().group_leader(), &*self.lead)
+    }
+
+    /// The lock of ioctls that change the process's memory.
+    pub(crate) fn memory_lock(&self) -> MutexGuard<'_, MemoryState> {
+        self.memory.lock()
+    }
+
+    /// Proof that the process is alive, for as long as it is held; queues are made under it.
+    /// `ESRCH` if the process is quiesced.
+    pub(crate) fn alive(&self) -> Result<Alive<'_>> {
+        let inner = self.inner.lock();
+        match inner.lifecycle {
+            Lifecycle::Alive => Ok(Alive(inner)),
+            Lifecycle::Quiesced => Err(ESRCH),
+        }
+    }
+
+    /// Whether faulting accesses are retried.
+    pub(crate) fn xnack(&self) -> bool {
+        self.inner.lock().xnack
+    }
+
+    /// What the runtime has said of itself.
+    pub(crate) fn runtime(&self) -> Runtime {
+        self.inner.lock().runtime
+    }
+
+    /// Whether the process has a queue on any GPU.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.devices
+            .iter()
+            .any(|device| !device.queues().is_empty())
+    }
+
+    /// ACQUIRE_VM: the VM of an open render node becomes the process's on `device`.
+    ///
+    /// `EBUSY` if the device has another one.
+    pub(crate) fn acquire_vm(&self, device: &Arc<ProcessDevice>, drm_fd: i32) -> Result {
+        let mut memory = self.memory.lock();
+        if let Ok(vm) = device.vm() {
+            return if vm.is_file(drm_fd) {
+                Ok(())
+            } else {
+                Err(EBUSY)
+            };
+        }
+        let context = match &memory.context {
+            Some(context) => context.clone(),
+            None => {
+                let kgd = device.node().kgd().clone();
+                let context = Arc::new(MemoryContext::new(kgd, self.context)?, GFP_KERNEL)?;
+                memory.context.insert(context).clone()
+            }
+        };
+        device.acquire_vm(context, drm_fd, &self.events)
+    }
+
+    /// Takes everything off the GPUs, for good. Synchronous; a second call does nothing.
+    ///
+    /// May run under reclaim: it takes no lock that is held across an allocation.
+    pub(crate) fn quiesce(&self) {
+        let before = core::mem::replace(&mut self.inner.lock().lifecycle, Lifecycle::Quiesced);
+        if before == Lifecycle::Quiesced {
+            return;
+        }
+        for device in &self.devices {
+            device.queues().quiesce(device);
+        }
+        self.events.shut_down();
+    }
+
+    /// Takes the process's queues off all GPUs until as many calls of [`Process::restore`] follow.
+    /// All or none: if one GPU does not obey, the queues are restored.
+    pub(crate) fn evict(&self) -> Result {
+        for (index, device) in self.devices.iter().enumerate() {
+            if let Err(error) = device.queues().evict(device) {
+                for device in self.devices.iter().take(index + 1) {
+                    // The scheduler has said what is wrong with the GPU.
+                    let _ = device.queues().restore(device);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it is alive at the moment.
+    fn is_alive(&self) -> bool {
+        self.inner.lock().lifecycle == Lifecycle::Alive
+    }
+
+    /// What the VMs of the process share, if it has one.
+    fn context(&self) -> Option<Arc<MemoryContext>> {
+        self.memory.lock().context.clone()
+    }
+
+    /// Undoes [`Process::evict`]. Tries all GPUs, and returns the first error.
+    pub(crate) fn restore(&self) -> Result {
+        let mut result = Ok(());
+        for device in &self.devices {
+            result = result.and(device.queues().restore(device));
+        }
+        result
+    }
+}
+
+impl AddressSpaceUser for Deferred<Process> {
+    fn released(self: &Arc<Self>) {
+        registry::forget(self);
+        self.quiesce();
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Process {
+    fn drop(self: Pin<&mut Self>) {
+        self.quiesce();
+        // Off the GPUs, buffers need no eviction before they go.
+        if let Some(context) = &self.memory.lock().context {
+            context.signal_eviction_fence();
+        }
+        // The signal page is the mapping of a buffer.
+        drop(self.events.take_page());
+        for device in &self.devices {
+            device.buffers().clear(&self);
+        }
+    }
+}
+
+/// Whether a new process retries faulting accesses: if all its GPUs were set up for that at boot.
+fn xnack_by_default(devices: &[Arc<ProcessDevice>]) -> bool {
+    devices.iter().all(|device| !device.node().facts().noretry)
+}
+
+/// The process is alive and stays so.
+pub(crate) struct Alive<'a>(MutexGuard<'a, Inner>);
+
+impl Alive<'_> {
+    /// SET_XNACK_MODE.
+    pub(crate) fn set_xnack(&mut self, xnack: bool) {
+        self.0.xnack = xnack;
+    }
+
+    /// Whether faulting accesses are retried.
+    pub(crate) fn xnack(&self) -> bool {
+        self.0.xnack
+    }
+
+    /// What the runtime has said of itself.
+    pub(crate) fn runtime_mut(&mut self) -> &mut Runtime {
+        &mut self.0.runtime
+    }
+}
+
+/// Whether `node` can run processes with and without retry side by side.
+pub(crate) fn xnack_is_a_choice(node: &Node) -> bool {
+    let generation = Generation::of(node.facts().gc());
+    generation.is_ok_and(|known| known.features.xnack_per_process) && !node.facts().is_vf
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a process sees what on a GPU: arithmetic on addresses only.
+//!
+//! A shader's flat address is sent to local data share (LDS), to scratch or to memory by its upper
+//! bits. The LDS and scratch apertures lie in the hole of the 48-bit address space, so that no
+//! address of memory can fall into them; SH_MEM_BASES tells the hardware their upper 16 bits, and
+//! their size of 4 GiB is fixed.
+
+/// A span of addresses as the user ABI states it: first and last address.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Aperture {
+    /// First address.
+    pub(crate) base: u64,
+    /// Last address.
+    pub(crate) limit: u64,
+}
+
+impl Aperture {
+    /// The 4 GiB that begin at `base`, which is a multiple of 4 GiB.
+    const fn four_gib(base: u64) -> Self {
+        Self {
+            base,
+            limit: base | 0xffff_ffff,
+        }
+    }
+}
+
+/// The apertures of one process on one GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Apertures {
+    /// Local data share.
+    pub(crate) lds: Aperture,
+    /// Scratch (private) memory.
+    pub(crate) scratch: Aperture,
+    /// Addresses that user space may give to memory.
+    pub(crate) gpuvm: Aperture,
+    /// Where the driver puts the trap handler: out of the user's reach, in the upper half.
+    pub(crate) trap: u64,
+}
+
+/// `MAKE_LDS_APP_BASE_V9` (kfd_flat_memory.c).
+const GFX9_LDS: u64 = 1 << 48;
+/// `MAKE_SCRATCH_APP_BASE_V9` (kfd_flat_memory.c).
+const GFX9_SCRATCH: u64 = 2 << 48;
+
+/// `AMDGPU_VA_RESERVED_BOTTOM` (amdgpu_vm.h).
+const RESERVED_BOTTOM: u64 = 64 << 10;
+/// `AMDGPU_VA_RESERVED_CSA_SIZE`, `AMDGPU_VA_RESERVED_SEQ64_SIZE` and
+/// `AMDGPU_VA_RESERVED_TRAP_SIZE` (amdgpu_vm.h), from the top of the address space downwards.
+const RESERVED_TOP: [u64; 3] = [2 << 20, 2 << 20, 64 << 10];
+
+/// Bytes of a GPU page: `AMDGPU_GPU_PAGE_SIZE`.
+const GPU_PAGE: u64 = 4096;
+
+impl Apertures {
+    /// The apertures of the gfx9 generations.
+    ///
+    /// `gpuvm_size` is the size of the address space left to compute, `max_pfn` the number of GPU
+    /// pages of the whole of it (`amdgpu_vm_manager.max_pfn`).
+    pub(crate) const fn gfx9(gpuvm_size: u64, max_pfn: u64) -> Self {
+        let top = max_pfn.saturating_mul(GPU_PAGE);
+        let reserved = RESERVED_TOP[0] + RESERVED_TOP[1] + RESERVED_TOP[2];
+        Self {
+            lds: Aperture::four_gib(GFX9_LDS),
+            scratch: Aperture::four_gib(GFX9_SCRATCH),
+            gpuvm: Aperture {
+                base: RESERVED_BOTTOM,
+                limit: gpuvm_size.saturating_sub(1),
+            },
+            trap: top.saturating_sub(reserved),
+        }
+    }
+}
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_apertures))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::*;
+
+    /// gfx9: 48 bits of address, of which user space gets the lower half.
+    const GFX9: Apertures = Apertures::gfx9(1 << 47, 1 << 36);
+
+    #[test]
+    fn lds_and_scratch_lie_in_the_address_hole() {
+        for aperture in [GFX9.lds, GFX9.scratch] {
+            assert!(aperture.base >= 1 << 47);
+            assert!(aperture.limit < 0xffff_8000_0000_0000);
+        }
+    }
+
+    #[test]
+    fn lds_and_scratch_are_four_gib_each() {
+        assert_eq!(
+            GFX9.lds,
+            Aperture {
+                base: 1 << 48,
+                limit: 0x1_0000_ffff_ffff
+            }
+        );
+        assert_eq!(
+            GFX9.scratch,
+            Aperture {
+                base: 2 << 48,
+                limit: 0x2_0000_ffff_ffff
+            }
+        );
+    }
+
+    #[test]
+    fn their_upper_sixteen_bits_are_what_sh_mem_bases_gets() {
+        assert_eq!((GFX9.lds.base >> 48, GFX9.scratch.base >> 48), (1, 2));
+        assert_eq!(GFX9.lds.base << 16, 0);
+        assert_eq!(GFX9.scratch.base << 16, 0);
+    }
+
+    #[test]
+    fn user_memory_leaves_out_the_lowest_64_kib() {
+        assert_eq!(
+            GFX9.gpuvm,
+            Aperture {
+                base: 0x10000,
+                limit: 0x7fff_ffff_ffff
+            }
+        );
+    }
+
+    #[test]
+    fn the_trap_handler_is_below_what_amdgpu_reserves_at_the_top() {
+        assert_eq!(GFX9.trap, (1 << 48) - (4 << 20) - (64 << 10));
+        assert_eq!(GFX9.trap % GPU_PAGE, 0);
+    }
+
+    #[test]
+    fn nonsense_facts_do_not_overflow() {
+        assert_eq!(Apertures::gfx9(0, 0).gpuvm.limit, 0);
+        assert_eq!(Apertures::gfx9(0, 0).trap, 0);
+        assert_eq!(
+            Apertures::gfx9(0, u64::MAX).trap,
+            u64::MAX - (4 << 20) - (64 << 10)
+        );
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A process on one GPU: a [`ProcessDevice`] for each process and node that may be used together.
+//!
+//! It begins empty. ACQUIRE_VM gives it a VM, once and for good, and with that a trap handler, a
+//! pasid and the right to have queues. What the scheduler tells the hardware of a process
+//! (MAP_PROCESS) is read from here without a lock.
+
+use super::{
+    apertures::Apertures,
+    trap::TrapMemory, //
+};
+use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
+    event::Events,
+    gpu::Node,
+    ids::GpuId,
+    kgd::{
+        trap_handler,
+        MemoryContext,
+        PowerGuard,
+        Vm, //
+    },
+    linux::rcu_table::Entry,
+    memory::Buffers,
+    queue::Queues, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc,
+        SetOnce, //
+    },
+};
+
+/// Processes on GPUs.
+pub(crate) static DEVICES: Gauge = Gauge::new();
+
+/// Where waves go when they trap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TrapHandler {
+    /// Trap base address: the code. 0 if there is none. Not sign-extended.
+    pub(crate) tba: u64,
+    /// Trap memory address: the code's data.
+    pub(crate) tma: u64,
+}
+
+/// How a process wants its memory cached (SET_MEMORY_POLICY).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MemoryPolicy {
+    /// `misc_process_flag`: `KFD_PROC_FLAG_*`.
+    pub(crate) flags: u32,
+}
+
+/// What comes with a VM. Fields are dropped from top to bottom.
+struct DeviceVm {
+    /// Interrupts find the events of the process by its pasid.
+    interrupts: Entry<Events>,
+    trap: Option<TrapMemory>,
+    vm: Arc<Vm>,
+    power: PowerGuard,
+}
+
+/// A process on one GPU. Fields are dropped from top to bottom.
+#[pin_data]
+pub(crate) struct ProcessDevice {
+    #[pin]
+    queues: Queues,
+    #[pin]
+    buffers: Buffers,
+    vm: SetOnce<DeviceVm>,
+    apertures: Apertures,
+    policy: Atomic<u32>,
+    scratch_backing: Atomic<u64>,
+    /// The user's trap handler, where the driver has none of its own.
+    user_tba: Atomic<u64>,
+    user_tma: Atomic<u64>,
+    node: Arc<Node>,
+    held: Held,
+}
+
+impl ProcessDevice {
+    /// A process on `node`, without a VM.
+    pub(super) fn new(node: Arc<Node>) -> Result<Arc<Self>> {
+        let apertures = Apertures::gfx9(node.facts().gpuvm_size, node.facts().max_pfn);
+        let device = try_pin_init!(Self {
+            queues <- Queues::new(),
+            buffers <- Buffers::new(),
+            vm: SetOnce::new(),
+            apertures,
+            policy: Atomic::new(0),
+            scratch_backing: Atomic::new(0),
+            user_tba: Atomic::new(0),
+            user_tma: Atomic::new(0),
+            node,
+            held: DEVICES.hold(),
+        });
+        Arc::pin_init(device, GFP_KERNEL)
+    }
+
+    /// The GPU.
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// The GPU's name.
+    pub(crate) fn gpu_id(&self) -> GpuId {
+        self.node.id()
+    }
+
+    /// What lies where in the process's view of the GPU.
+    pub(crate) fn apertures(&self) -> &Apertures {
+        &self.apertures
+    }
+
+    /// The queues of the process on this GPU.
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.queues
+    }
+
+    /// The buffers of the process on this GPU.
+    pub(crate) fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
+
+    /// The VM. `ENODEV` before ACQUIRE_VM.
+    pub(crate) fn vm(&self) -> Result<&Arc<Vm>> {
+        self.vm.as_ref().map(|vm| &vm.vm).ok_or(ENODEV)
+    }
+
+    /// Takes over the VM of an open render node and sets up what comes with it. The caller holds
+    /// the process's memory lock, and there is no VM yet.
+    pub(super) fn acquire_vm(
+        &self,
+        context: Arc<MemoryContext>,
+        drm_fd: i32,
+        events: &Arc<Events>,
+    ) -> Result {
+        let kgd = self.node.kgd();
+        let power = PowerGuard::new(kgd.clone())?;
+        let vm = Arc::new(Vm::acquire(kgd.clone(), context, drm_fd)?, GFP_KERNEL)?;
+        let facts = self.node.facts();
+        let code = trap_handler(facts.gc()).filter(|_| facts.cwsr_enable);
+        let trap = code
+            .map(|code| TrapMemory::new(&vm, self.apertures.trap, code))
+            .transpose()?;
+        let interrupts = self
+            .node
+            .interrupts()
+            .register(vm.pasid(), events.clone())?;
+        self.vm.populate(DeviceVm {
+            interrupts,
+            trap,
+            vm,
+            power,
+        });
+        Ok(())
+    }
+
+    /// SET_TRAP_HANDLER. The driver's own handler, if there is one, calls the user's.
+    pub(crate) fn set_trap_handler(&self, user: TrapHandler) {
+        match self.vm.as_ref().and_then(|vm| vm.trap.as_ref()) {
+            Some(trap) => trap.set_second_level(user),
+            None => {
+                self.user_tba.store(user.tba, Relaxed);
+                self.user_tma.store(user.tma, Relaxed);
+            }
+        }
+    }
+
+    /// The trap handler that the hardware shall know.
+    pub(crate) fn trap_handler(&self) -> TrapHandler {
+        match self.vm.as_ref().and_then(|vm| vm.trap.as_ref()) {
+            Some(trap) => trap.handler(),
+            None => TrapHandler {
+                tba: self.user_tba.load(Relaxed),
+                tma: self.user_tma.load(Relaxed),
+            },
+        }
+    }
+
+    /// Whether waves can be saved when their queue leaves the hardware (CWSR): needs a handler of
+    /// the driver's.
+    pub(crate) fn saves_waves(&self) -> bool {
+        self.vm.as_ref().is_some_and(|vm| vm.trap.is_some())
+    }
+
+    /// SET_MEMORY_POLICY.
+    pub(crate) fn set_memory_policy(&self, policy: MemoryPolicy) {
+        self.policy.store(policy.flags, Relaxed);
+    }
+
+    /// How the process wants its memory cached.
+    pub(crate) fn memory_policy(&self) -> MemoryPolicy {
+        MemoryPolicy {
+            flags: self.policy.load(Relaxed),
+        }
+    }
+
+    /// SET_SCRATCH_BACKING_VA.
+    pub(crate) fn set_scratch_backing(&self, address: u64) {
+        self.scratch_backing.store(address, Relaxed);
+    }
+
+    /// Where the process keeps the scratch memory of its waves (SH_HIDDEN_PRIVATE_BASE).
+    pub(crate) fn scratch_backing(&self) -> u64 {
+        self.scratch_backing.load(Relaxed)
+    }
+}

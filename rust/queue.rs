@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! User queues: rings in a process's memory from which a GPU takes work without asking us.
+//!
+//! A [`Queue`] is its checked [`Properties`] and what it has taken for them: an id, a doorbell, room
+//! for its descriptor or a slot of a copy engine, and the user's buffers, which must stay where they
+//! are. It exists from CREATE_QUEUE to DESTROY_QUEUE or the end of its process, and owns all of that;
+//! dropping it gives everything back. Whether it is on the hardware is the scheduler's to know: the
+//! firmware needs nothing more of a queue that runs than of one that waits.
+//!
+//! A process has one [`Queues`] per GPU, embedded in its `ProcessDevice`.
+//!
+//! # Locking
+//!
+//! Requests of one process that concern queues take turns (`Process::memory_lock`). Beneath it lies
+//! `Queues.inner`, which eviction and the end of the process take as well: nothing under it
+//! allocates or waits for anything but the scheduler. Order: `Process.memory` → `Process.inner` →
+//! `Queues.inner` → `Scheduler.inner`.
+
+mod device;
+mod mqd_pool;
+mod node;
+pub(crate) mod properties;
+mod requests;
+
+pub(crate) use device::Queues;
+pub(crate) use node::NodeQueues;
+pub(crate) use requests::{
+    create,
+    destroy,
+    set_cu_mask,
+    update, //
+};
+
+use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
+    doorbell::DoorbellSlot,
+    gfx::{
+        ComputeFormat,
+        ComputeQueue,
+        CuMask,
+        Engine,
+        MapQueue,
+        SdmaQueue,
+        XccMqd, //
+    },
+    ids::{
+        DoorbellIndex,
+        QueueId, //
+    },
+    kgd::QueueBuffers,
+    sched::slots::{
+        SlotGuard,
+        Slots, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use mqd_pool::MqdSlot;
+use node::{
+    Counted,
+    SdmaSlot, //
+};
+use properties::{
+    Drive,
+    Properties, //
+};
+
+/// All queues of all processes.
+pub(crate) static QUEUES: Gauge = Gauge::new();
+
+/// Ids of a process's queues, on all GPUs together.
+pub(crate) type QueueIds = Slots<{ MAX_IDS / 64 }>;
+
+/// How many there are (`KFD_MAX_NUM_OF_QUEUES_PER_PROCESS`).
+pub(crate) const MAX_IDS: usize = 1024;
+
+/// What executes a queue, and what it took there.
+enum Place {
+    /// Shaders: its own descriptors, one for each XCC, and any doorbell.
+    Compute {
+        format: ComputeFormat,
+        mqd: MqdSlot,
+        doorbell: DoorbellSlot,
+        cu_masks: Option<KVec<CuMask>>,
+    },
+    /// A copy engine: a slot with descriptor and doorbell.
+    Sdma {
+        slot: SdmaSlot,
+        doorbell: DoorbellIndex,
+        doorbell_id: usize,
+    },
+}
+
+/// A user queue.
+struct Queue {
+    node: Arc<NodeQueues>,
+    properties: Properties,
+    place: Place,
+    trap_handler: bool,
+    /// The user's ring; UPDATE_QUEUE may bring another.
+    ring: QueueBuffers,
+    /// The user's other buffers.
+    _buffers: QueueBuffers,
+    _counted: Counted,
+    _gauge: Held,
+    id: SlotGuard<Arc<QueueIds>, { MAX_IDS / 64 }>,
+}
+
+impl Queue {
+    /// Takes what UPDATE_QUEUE set.
+    fn set_drive(&mut self, drive: Drive) {
+        self.properties.set_drive(drive);
+        if let (Place::Compute { format, .. }, Some(new)) =
+            (&mut self.place, self.properties.compute_format())
+        {
+            *format = new;
+        }
+    }
+
+    fn id(&self) -> Result<QueueId> {
+        // CAST: less than `MAX_IDS`.
+        QueueId::new(self.id.index() as u32).ok_or(EINVAL)
+    }
+
+    fn doorbell_id(&self) -> usize {
+        match &self.place {
+            Place::Compute { doorbell, .. } => doorbell.id(),
+            Place::Sdma { doorbell_id, .. } => *doorbell_id,
+        }
+    }
+
+    fn compute(&self, format: ComputeFormat, doorbell: DoorbellIndex) -> ComputeQueue {
+        let drive = self.properties.drive();
+        let saves = self.node.kgd().facts().cwsr_enable;
+        ComputeQueue {
+            format,
+            ring: drive.ring(),
+            ring_bytes: drive.ring_bytes(),
+            read_pointer: self.properties.read_pointer(),
+            write_pointer: self.properties.write_pointer(),
+            doorbell,
+            eop: self.properties.eop(),
+            save_area: self.properties.save_area().filter(|_| saves),
+            trap_handler: self.trap_handler,
+            priority: drive.priority(),
+        }
+    }
+
+    fn sdma(&self, slot: &SdmaSlot, doorbell: DoorbellIndex) -> SdmaQueue {
+        let drive = self.properties.drive();
+        SdmaQueue {
+            ring: drive.ring(),
+            ring_bytes: drive.ring_bytes(),
+            read_pointer: self.properties.read_pointer(),
+            doorbell,
+            place: slot.place(),
+        }
+    }
+
+    /// Writes the descriptors of a queue that the hardware has not seen yet.
+    fn write_new(&self) -> Result {
+        let generation = self.node.generation();
+        match &self.place {
+            Place::Compute {
+                format,
+                mqd,
+                doorbell,
+                ..
+            } => {
+                let queue = self.compute(*format, doorbell.index());
+                let first = self.node.next_xcc();
+                for xcc in 0..self.node.xccs() {
+                    let (words, address) = mqd.mqd(xcc)?;
+                    let at = XccMqd {
+                        xcc,
+                        address,
+                        stride: mqd.stride(),
+                        logical_xcc: first.wrapping_add(xcc) % self.node.xccs(),
+                    };
+                    generation.mqd.compute(&words, at, &queue);
+                }
+                self.flush();
+            }
+            Place::Sdma { slot, doorbell, .. } => {
+                let (words, _) = self.node.memory().sdma_mqd(slot.place(), true)?;
+                generation.sdma.encode(&words, &self.sdma(slot, *doorbell));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes into the descriptors of a queue that is off the hardware what has changed.
+    fn write_changes(&self) -> Result {
+        let generation = self.node.generation();
+        match &self.place {
+            Place::Compute {
+                format,
+                mqd,
+                doorbell,
+                cu_masks,
+            } => {
+                let queue = self.compute(*format, doorbell.index());
+                for xcc in 0..self.node.xccs() {
+                    let (words, _) = mqd.mqd(xcc)?;
+                    generation.mqd.update(&words, xcc, &queue);
+                    let masks = cu_masks.as_ref();
+                    if let Some(mask) = masks.and_then(|masks| masks.get(xcc as usize)) {
+                        generation.mqd.set_cu_mask(&words, *mask);
+                    }
+                }
+                self.flush();
+            }
+            Place::Sdma { slot, doorbell, .. } => {
+                let (words, _) = self.node.memory().sdma_mqd(slot.place(), false)?;
+                generation.sdma.encode(&words, &self.sdma(slot, *doorbell));
+            }
+        }
+        Ok(())
+    }
+
+    /// What was written into the GPU's memory reaches it before the GPU looks.
+    fn flush(&self) {
+        if self.node.mqds().in_vram() {
+            self.node.kgd().flush_hdp();
+        }
+    }
+
+    /// What the scheduler is to know.
+    fn map_queue(&self) -> Result<MapQueue> {
+        let (engine, doorbell, mqd) = match &self.place {
+            Place::Compute { mqd, doorbell, .. } => {
+                (Engine::Compute, doorbell.index(), mqd.mqd(0)?.1)
+            }
+            Place::Sdma { slot, doorbell, .. } => {
+                let (_, mqd) = self.node.memory().sdma_mqd(slot.place(), false)?;
+                (Engine::Sdma(slot.place().engine), *doorbell, mqd)
+            }
+        };
+        Ok(MapQueue {
+            engine,
+            doorbell,
+            mqd,
+            write_pointer: self.properties.write_pointer(),
+        })
+    }
+}

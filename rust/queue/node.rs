@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a node has for queues: its scheduler, room for descriptors, the slots of its copy engines.
+//!
+//! One [`NodeQueues`] per node, made when the node comes up. Dropping it takes the scheduler's queue
+//! off the hardware, so it goes after the last process has let go of the node.
+
+use super::{
+    mqd_pool::MqdPool,
+    properties::SdmaChoice, //
+};
+use crate::{
+    debugfs::dump,
+    gfx::{
+        ContextSaveSizes,
+        Generation,
+        SdmaPlace, //
+    },
+    kgd::{
+        Kgd,
+        Partition, //
+    },
+    sched::{
+        memory::{
+            Needs,
+            NodeMemory, //
+        },
+        runlist::{
+            Config,
+            Runlist, //
+        },
+        slots::{
+            SlotGuard,
+            Slots, //
+        },
+        Scheduler, //
+    },
+};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
+use kernel::{
+    fmt,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Queue slots of copy engines (`KFD_MAX_SDMA_QUEUES`).
+type EngineSlots = Slots<2>;
+
+/// Copy engines of one kind, numbered from `first` on within the node.
+struct Engines {
+    first: u32,
+    count: u32,
+    /// Queues of each.
+    queues: u32,
+    /// Slot n is queue n / count of engine n % count: new queues spread over the engines.
+    slots: Arc<EngineSlots>,
+}
+
+/// A copy queue's slot.
+pub(crate) struct SdmaSlot {
+    _slot: SlotGuard<Arc<EngineSlots>, 2>,
+    place: SdmaPlace,
+}
+
+impl SdmaSlot {
+    /// Which one it is.
+    pub(crate) fn place(&self) -> SdmaPlace {
+        self.place
+    }
+}
+
+impl Engines {
+    fn new(first: u32, count: u32, queues: u32) -> Result<Self> {
+        let slots = EngineSlots::new((count * queues) as usize);
+        Ok(Self {
+            first,
+            count,
+            queues,
+            slots: Arc::new(slots, GFP_KERNEL)?,
+        })
+    }
+
+    fn slot(&self, slot: SlotGuard<Arc<EngineSlots>, 2>) -> SdmaSlot {
+        // CAST: at most 128.
+        let place = self.place(slot.index() as u32);
+        SdmaSlot { _slot: slot, place }
+    }
+
+    fn place(&self, index: u32) -> SdmaPlace {
+        SdmaPlace {
+            engine: self.first + index % self.count,
+            queue: index / self.count,
+        }
+    }
+
+    /// The slots that queues have.
+    fn taken(&self) -> impl Iterator<Item = SdmaPlace> + '_ {
+        let all = (0..128).take_while(|_| self.count > 0);
+        let known = all.filter(|&index| index < self.queues * self.count);
+        known
+            .filter(|&index| !self.slots.is_free(index as usize))
+            .map(|index| self.place(index))
+    }
+
+    fn take(&self) -> Option<SdmaSlot> {
+        Slots::take(self.slots.clone()).map(|slot| self.slot(slot))
+    }
+
+    fn take_on(&self, engine: u32) -> Option<SdmaSlot> {
+        let start = engine.checked_sub(self.first)?;
+        let slot = Slots::take_every(self.slots.clone(), start as usize, self.count as usize);
+        slot.map(|slot| self.slot(slot))
+    }
+}
+
+/// What a node has for queues.
+pub(crate) struct NodeQueues {
+    // Dropped from top to bottom: the scheduler lets go of the hardware before its memory goes.
+    scheduler: Arc<dyn Scheduler>,
+    memory: Arc<NodeMemory>,
+    mqds: Arc<MqdPool>,
+    pcie: Engines,
+    xgmi: Engines,
+    kgd: Arc<dyn Kgd>,
+    generation: &'static Generation,
+    index: u32,
+    xccs: u32,
+    save_sizes: ContextSaveSizes,
+    /// Queues there are, of all processes.
+    queues: AtomicU32,
+    /// Processes that have queues.
+    seats: AtomicU32,
+    /// The XCC at which the next queue's work starts.
+    rotation: AtomicU32,
+}
+
+/// A queue, as the node counts them.
+pub(crate) struct Counted(Arc<NodeQueues>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.queues.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A process that has queues: while there is one, the GPU's power management knows of it.
+pub(crate) struct Active(Arc<NodeQueues>);
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        if self.0.seats.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.kgd.set_compute_idle(true);
+        }
+    }
+}
+
+/// The copy engines of a node for PCIe and those for traffic between GPUs.
+fn engine_counts(kgd: &dyn Kgd) -> (u32, u32) {
+    let facts = kgd.facts();
+    let all = facts.num_sdma_engines / facts.num_partitions.max(1);
+    let pcie = if facts.xgmi_supported {
+        all.min(2)
+    } else {
+        all
+    };
+    (pcie, all - pcie)
+}
+
+/// The context-save sizes of each XCC of a node.
+pub(crate) fn save_sizes(kgd: &dyn Kgd, generation: &Generation, xccs: u32) -> ContextSaveSizes {
+    let facts = kgd.facts();
+    let cus = facts.cu_count / facts.num_partitions.max(1) / xccs.max(1);
+    let engines = facts.max_shader_engines;
+    generation.features.context_save.sizes(cus, engines)
+}
+
+impl NodeQueues {
+    /// Brings up what a node needs for queues: partition `index` of the device beneath `kgd`.
+    pub(crate) fn new(
+        kgd: Arc<dyn Kgd>,
+        generation: &'static Generation,
+        partition: &Partition,
+        index: u32,
+    ) -> Result<Arc<Self>> {
+        let facts = kgd.facts();
+        let xccs = partition.xcc_mask.count_ones();
+        let save_sizes = save_sizes(&*kgd, generation, xccs);
+        let (pcie, xgmi) = engine_counts(&*kgd);
+        let slots = generation.features.sdma_queues_per_engine;
+        let needs = Needs {
+            xccs: xccs as usize,
+            sdma_engines: (pcie + xgmi) as usize,
+            queues: usize::try_from(facts.max_num_of_queues_per_device).unwrap_or(0),
+        };
+        let memory = NodeMemory::new(kgd.clone(), generation, needs)?;
+        let config = Config {
+            xcc_mask: partition.xcc_mask,
+            vmid_mask: facts.compute_vmid_bitmap,
+        };
+        let stack = save_sizes.control_stack;
+        let mqds = MqdPool::new(kgd.clone(), generation.mqd, stack, xccs)?;
+        let this = Self {
+            scheduler: Runlist::start(kgd.clone(), generation, memory.clone(), config)?,
+            memory,
+            mqds,
+            pcie: Engines::new(0, pcie, slots)?,
+            xgmi: Engines::new(pcie, xgmi, slots)?,
+            kgd,
+            generation,
+            index,
+            xccs,
+            save_sizes,
+            queues: AtomicU32::new(0),
+            seats: AtomicU32::new(0),
+            rotation: AtomicU32::new(0),
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// The node's scheduler.
+    pub(super) fn scheduler(&self) -> &dyn Scheduler {
+        &*self.scheduler
+    }
+
+    /// The memory in which descriptors of copy queues lie.
+    pub(super) fn memory(&self) -> &NodeMemory {
+        &self.memory
+    }
+
+    /// Room for descriptors of compute queues.
+    pub(super) fn mqds(&self) -> &MqdPool {
+        &self.mqds
+    }
+
+    /// The node's generation.
+    pub(crate) fn generation(&self) -> &'static Generation {
+        self.generation
+    }
+
+    /// The sizes of a queue's context-save area, of each XCC.
+    pub(crate) fn save_sizes(&self) -> &ContextSaveSizes {
+        &self.save_sizes
+    }
+
+    /// XCCs of the node.
+    pub(crate) fn xccs(&self) -> u32 {
+        self.xccs
+    }
+
+    /// What stands under the node.
+    pub(super) fn kgd(&self) -> &Arc<dyn Kgd> {
+        &self.kgd
+    }
+
+    /// Takes all queues off the hardware until [`NodeQueues::unpause`].
+    pub(crate) fn pause(&self) -> Result {
+        self.scheduler.pause(true)
+    }
+
+    /// Lets queues run again.
+    pub(crate) fn unpause(&self) -> Result {
+        self.scheduler.pause(false)
+    }
+
+    /// Shows the run list that the hardware reads.
+    pub(crate) fn show_run_list(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (words, count) = self.memory.listed();
+        if count == 0 {
+            return f.write_str("  No active runlist\n");
+        }
+        dump(f, "  ", &words, count)
+    }
+
+    /// Shows the descriptors of all queues.
+    pub(crate) fn show_descriptors(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |bytes: usize| bytes / size_of::<u32>();
+        for place in [&self.pcie, &self.xgmi]
+            .into_iter()
+            .flat_map(Engines::taken)
+        {
+            writeln!(f, "  SDMA queue {} of engine {}", place.queue, place.engine)?;
+            let mqd = self.memory.sdma_mqd(place, false).map_err(|_| fmt::Error)?;
+            dump(f, "    ", &mqd.0, words(self.generation.sdma.bytes()))?;
+        }
+        self.mqds.show(words(self.generation.mqd.bytes()), f)
+    }
+
+    /// Whether any process has queues here.
+    pub(crate) fn is_active(&self) -> bool {
+        self.seats.load(Ordering::Relaxed) != 0
+    }
+
+    /// Counts a process that has queues.
+    pub(super) fn activate(self: &Arc<Self>) -> Active {
+        if self.seats.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.kgd.set_compute_idle(false);
+        }
+        Active(self.clone())
+    }
+
+    /// Counts a queue. `EPERM`: the user allows no more of them on a device.
+    pub(super) fn count(self: &Arc<Self>) -> Result<Counted> {
+        let max = self.kgd.facts().max_num_of_queues_per_device;
+        let max = u32::try_from(max).unwrap_or(u32::MAX);
+        let before = self.queues.fetch_add(1, Ordering::Relaxed);
+        let counted = Counted(self.clone());
+        if before >= max {
+            pr_warn!("no more than {} queues are allowed on a GPU\n", max);
+            return Err(EPERM);
+        }
+        Ok(counted)
+    }
+
+    /// Whether there is a copy engine of that number.
+    pub(super) fn has_engine(&self, engine: u32) -> bool {
+        engine < self.pcie.count + self.xgmi.count
+    }
+
+    /// Takes a slot of a copy engine. `ENOMEM`: all are taken.
+    pub(super) fn take_sdma(&self, choice: SdmaChoice) -> Result<SdmaSlot> {
+        let slot = match choice {
+            SdmaChoice::Pcie => self.pcie.take(),
+            SdmaChoice::Xgmi => self.xgmi.take(),
+            SdmaChoice::Engine(engine) if engine < self.xgmi.first => self.pcie.take_on(engine),
+            SdmaChoice::Engine(engine) => self.xgmi.take_on(engine),
+        };
+        slot.ok_or_else(|| {
+            pr_warn!("all queues of copy engines are taken ({:?})\n", choice);
+            ENOMEM
+        })
+    }
+
+    /// Where the doorbells of a copy engine begin in a process's pages.
+    pub(super) fn sdma_doorbells(&self, engine: u32) -> Result<usize> {
+        let mine = self.index * (self.pcie.count + self.xgmi.count);
+        let base = self
+            .kgd
+            .facts()
+            .sdma_doorbell_index
+            .get((mine + engine) as usize);
+        base.map(|&base| base as usize).ok_or(EINVAL)
+    }
+
+    /// At which XCC the work of a new queue starts: each queue at the next one.
+    pub(super) fn next_xcc(&self) -> u32 {
+        self.rotation.fetch_add(1, Ordering::Relaxed)
+    }
+}

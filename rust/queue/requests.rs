@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What user space asks of queues: CREATE_QUEUE, DESTROY_QUEUE, UPDATE_QUEUE, SET_CU_MASK.
+//!
+//! Each takes and allocates all that it needs before it locks anything that eviction needs too. What
+//! was taken is owned by what is being made: an error on the way gives it back.
+
+use super::{
+    device::New,
+    node::{
+        Active,
+        NodeQueues, //
+    },
+    properties::{
+        Drive,
+        Extent,
+        Kind,
+        Properties,
+        SdmaChoice, //
+    },
+    Place,
+    Queue,
+    QUEUES, //
+};
+use crate::{
+    gfx::{
+        cu_mask::{
+            self,
+            ShaderEngines,
+            Share, //
+        },
+        MapProcess,
+        ShMemOptions, //
+    },
+    ids::{
+        GpuId,
+        GpuVa,
+        QueueId, //
+    },
+    kgd::{
+        QueueBuffer,
+        QueueBuffers, //
+    },
+    process::{
+        Process,
+        ProcessDevice, //
+    },
+    sched::{
+        slots::Slots,
+        NewEntry,
+        NewSeat, //
+    },
+};
+use kernel::{
+    prelude::*,
+    rbtree::RBTreeNodeReservation,
+    sync::Arc, //
+};
+
+/// What CREATE_QUEUE tells user space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Created {
+    pub(crate) gpu: GpuId,
+    pub(crate) id: QueueId,
+    /// Bytes from the start of the process's doorbell mapping to the queue's doorbell.
+    pub(crate) doorbell_offset: u64,
+}
+
+/// CREATE_QUEUE on the GPU `gpu_id`.
+///
+/// The errors are those of the ABI, and so is their order.
+pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> Result<Created> {
+    let _turn = process.memory_lock();
+    let device = process.device(gpu_id)?;
+    device.vm().map_err(|_| ESRCH)?;
+    let node = device.node().queues();
+    if let Kind::Sdma(SdmaChoice::Engine(engine)) = properties.kind() {
+        if !node.has_engine(engine) {
+            pr_err!("there is no copy engine {}\n", engine);
+            return Err(EINVAL);
+        }
+    }
+    let queue = make(process, device, properties)?;
+    queue.write_new()?;
+    let created = Created {
+        gpu: device.gpu_id(),
+        id: queue.id()?,
+        doorbell_offset: device
+            .queues()
+            .doorbells(device)?
+            .offset(queue.doorbell_id()),
+    };
+    let first = device.queues().is_empty();
+    let seat = if first {
+        Some(seat(process, device)?)
+    } else {
+        None
+    };
+    let new = New {
+        seat,
+        entry: NewEntry::new(queue.map_queue()?, properties.drive().runs())?,
+        room: RBTreeNodeReservation::new(GFP_KERNEL)?,
+        id: created.id,
+        queue,
+    };
+    let _alive = process.alive()?;
+    device.queues().insert(new)?;
+    Ok(created)
+}
+
+/// A queue with all that it needs to have taken.
+fn make(process: &Process, device: &ProcessDevice, properties: Properties) -> Result<Queue> {
+    let node = device.node().queues().clone();
+    let doorbells = device.queues().doorbells(device)?;
+    let (ring, buffers) = pin(device, &node, &properties)?;
+    let features = &node.generation().features;
+    if device.queues().count() >= features.queues_per_process {
+        return Err(ENOSPC);
+    }
+    let id = Slots::take(process.queue_ids().clone()).ok_or(ENOMEM)?;
+    let counted = node.count()?;
+    let place = match (properties.kind(), properties.compute_format()) {
+        (Kind::Sdma(choice), _) => {
+            let slot = node.take_sdma(choice)?;
+            let base = node.sdma_doorbells(slot.place().engine)?;
+            let (doorbell_id, doorbell) = doorbells.sdma(base, slot.place(), features)?;
+            Place::Sdma {
+                slot,
+                doorbell,
+                doorbell_id,
+            }
+        }
+        (_, format) => Place::Compute {
+            format: format.ok_or(EINVAL)?,
+            doorbell: doorbells.take()?,
+            mqd: node.mqds().take()?,
+            cu_masks: None,
+        },
+    };
+    Ok(Queue {
+        trap_handler: device.trap_handler().tba != 0,
+        node,
+        properties,
+        place,
+        ring,
+        _buffers: buffers,
+        _counted: counted,
+        _gauge: QUEUES.hold(),
+        id,
+    })
+}
+
+fn wanted(extent: Extent) -> Result<QueueBuffer> {
+    Ok(QueueBuffer {
+        address: GpuVa::new(extent.address).ok_or(EINVAL)?,
+        size: extent.bytes,
+    })
+}
+
+/// Keeps the user's buffers of a queue where they are: its ring, and all others.
+fn pin(
+    device: &ProcessDevice,
+    node: &NodeQueues,
+    properties: &Properties,
+) -> Result<(QueueBuffers, QueueBuffers)> {
+    let eop = node.generation().features.eop_buffer_bytes;
+    let buffers = properties.buffers(node.save_sizes(), node.xccs(), eop);
+    let buffers = buffers.ok_or(EINVAL)?;
+    let others = [
+        Some(buffers.write_pointer),
+        Some(buffers.read_pointer),
+        buffers.eop,
+        buffers.save_area,
+    ];
+    let mut pinned = KVec::with_capacity(others.len(), GFP_KERNEL)?;
+    for extent in others.into_iter().flatten() {
+        pinned.push(wanted(extent)?, GFP_KERNEL)?;
+    }
+    let vm = device.vm()?;
+    Ok((
+        QueueBuffers::get(vm.clone(), &[wanted(buffers.ring)?])?,
+        QueueBuffers::get(vm.clone(), &pinned)?,
+    ))
+}
+
+/// The process's seat at the scheduler of `device`'s node.
+fn seat(process: &Process, device: &ProcessDevice) -> Result<(NewSeat, Active)> {
+    let (vm, node) = (device.vm()?, device.node().queues());
+    let apertures = device.apertures();
+    let xnack = process.xnack();
+    let trap = device.trap_handler();
+    let options = ShMemOptions {
+        lds_base: apertures.lds.base,
+        scratch_base: apertures.scratch.base,
+        xnack,
+    };
+    let map_process = MapProcess {
+        pasid: vm.pasid(),
+        page_table_base: vm.page_directory(),
+        sh_mem: node.generation().runlist.sh_mem(options),
+        trap: (trap.tba != 0).then_some((trap.tba, trap.tma)),
+        queues: 0,
+    };
+    Ok((NewSeat::new(map_process, xnack)?, node.activate()))
+}
+
+/// The device on which the process has queue `id`.
+fn device_with(process: &Process, id: QueueId) -> Option<&Arc<ProcessDevice>> {
+    process
+        .devices()
+        .iter()
+        .find(|device| device.queues().has(id))
+}
+
+/// DESTROY_QUEUE. `EINVAL`: the process has no such queue. After any other error it is gone all the
+/// same, but the hardware did not confirm that it has let go.
+pub(crate) fn destroy(process: &Process, id: u32) -> Result {
+    let _turn = process.memory_lock();
+    let id = QueueId::new(id).ok_or(EINVAL)?;
+    let device = device_with(process, id).ok_or(EINVAL)?;
+    device.queues().destroy(id)
+}
+
+/// UPDATE_QUEUE. `EFAULT`: the process has no such queue, or the new ring is not mapped.
+pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
+    let _turn = process.memory_lock();
+    let id = QueueId::new(id).ok_or(EFAULT)?;
+    let device = device_with(process, id).ok_or(EFAULT)?;
+    let before = device.queues().properties(id)?;
+    let ring = match drive.ring().raw() {
+        // A queue without a ring stops; it keeps the buffer of the one it had.
+        0 => None,
+        _ => {
+            let ring = [wanted(before.ring(&drive)).map_err(|_| EFAULT)?];
+            let vm = device.vm()?.clone();
+            Some(QueueBuffers::get(vm, &ring).map_err(|_| EFAULT)?)
+        }
+    };
+    if drive.is_like(before.drive()) {
+        return Ok(());
+    }
+    let old = device.queues().rewrite(id, |queue| {
+        queue.set_drive(drive);
+        ring.map(|ring| core::mem::replace(&mut queue.ring, ring))
+    })?;
+    drop(old);
+    Ok(())
+}
+
+/// SET_CU_MASK: one mask for each XCC of a compute queue; for a copy queue they mean nothing.
+/// `EFAULT`: the process has no such queue.
+pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
+    let _turn = process.memory_lock();
+    let id = QueueId::new(id).ok_or(EFAULT)?;
+    let device = device_with(process, id).ok_or(EFAULT)?;
+    let node = device.node();
+    let facts = node.facts();
+    let engines = ShaderEngines {
+        count: facts.max_shader_engines,
+        arrays: facts.max_sh_per_se,
+    };
+    let cus = facts.cu_count / facts.num_partitions.max(1);
+    let first = node.xcc_mask().trailing_zeros();
+    let mut masks = KVec::with_capacity(node.num_xcc() as usize, GFP_KERNEL)?;
+    for xcc in 0..node.num_xcc() {
+        let share = Share {
+            xcc,
+            xccs: node.num_xcc(),
+            cus,
+        };
+        let bitmap = facts.cu_bitmap.get((first + xcc) as usize).ok_or(EINVAL)?;
+        masks.push(cu_mask::spread(user, bitmap, engines, share), GFP_KERNEL)?;
+    }
+    let mut masks = Some(masks);
+    let old = device
+        .queues()
+        .rewrite(id, |queue| match &mut queue.place {
+            Place::Compute { cu_masks, .. } => core::mem::replace(cu_masks, masks.take()),
+            Place::Sdma { .. } => None,
+        })?;
+    drop((old, masks));
+    Ok(())
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who gets the hardware: the scheduler of a node.
+//!
+//! One [`Scheduler`] per node, made at bring-up and owned by the node's
+//! [`NodeQueues`](crate::queue::NodeQueues). [`runlist`] hands all queues to the firmware's hardware
+//! scheduler (HWS); schedulers that map queues themselves would be further rooms here.
+//!
+//! A process takes a [`Seat`] before its first queue and gives it up after its last. What goes into
+//! a seat or a queue's entry is allocated by the caller beforehand: nothing here allocates, because
+//! eviction runs where memory is being reclaimed.
+
+pub(crate) mod image;
+pub(crate) mod memory;
+pub(crate) mod ring;
+pub(crate) mod runlist;
+pub(crate) mod slots;
+
+use crate::gfx::{
+    MapProcess,
+    MapQueue, //
+};
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering, //
+};
+use kernel::{
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode,
+        RBTreeNodeReservation, //
+    }, //
+};
+
+/// The name of a seat or of a queue's entry. Newer names sort first, as the hardware gets them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    fn next() -> Self {
+        /// Counts downwards from the top, for every seat and every queue of every node.
+        static NEXT: AtomicU64 = AtomicU64::new(u64::MAX);
+        Self(NEXT.fetch_sub(1, Ordering::Relaxed))
+    }
+}
+
+/// A process at a scheduler.
+struct Seat {
+    process: MapProcess,
+    xnack: bool,
+    /// None of its queues may be on the hardware.
+    evicted: bool,
+    queues: RBTree<Key, Entry>,
+}
+
+/// A queue at a scheduler.
+struct Entry {
+    queue: MapQueue,
+    /// It is meant to run; it does unless its process is evicted.
+    runs: bool,
+}
+
+/// A seat that no scheduler has yet.
+pub(crate) struct NewSeat {
+    key: Key,
+    seat: Seat,
+    room: RBTreeNodeReservation<Key, Seat>,
+}
+
+impl NewSeat {
+    /// A seat for `process`.
+    pub(crate) fn new(process: MapProcess, xnack: bool) -> Result<Self> {
+        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+        let seat = Seat {
+            process,
+            xnack,
+            evicted: false,
+            queues: RBTree::new(),
+        };
+        Ok(Self {
+            key: Key::next(),
+            seat,
+            room,
+        })
+    }
+
+    /// The same; `evicted`: its queues shall not run until they are restored.
+    pub(crate) fn evicted(mut self, evicted: bool) -> Self {
+        self.seat.evicted = evicted;
+        self
+    }
+}
+
+/// A queue that no scheduler has yet.
+pub(crate) struct NewEntry {
+    key: Key,
+    node: RBTreeNode<Key, Entry>,
+}
+
+impl NewEntry {
+    /// An entry for `queue`, to be run or only to be counted.
+    pub(crate) fn new(queue: MapQueue, runs: bool) -> Result<Self> {
+        let (key, entry) = (Key::next(), Entry { queue, runs });
+        let node = RBTreeNode::new(key, entry, GFP_KERNEL)?;
+        Ok(Self { key, node })
+    }
+}
+
+/// Puts queues onto the hardware and takes them off.
+///
+/// Every method that changes what is to run returns after the hardware has done so. `EIO`: the
+/// device is being reset, or was given up on earlier. `ETIME`: the hardware did not answer and is
+/// given up on now; the node refuses all work from then on, until it is brought up anew.
+pub(crate) trait Scheduler: Send + Sync {
+    /// Takes a process in.
+    fn add(&self, seat: NewSeat) -> Key;
+    /// Lets a process go with all its queues; they are off the list even if this fails.
+    fn remove(&self, seat: Key) -> Result;
+    /// Takes a queue in and runs it if it is to run. On error it is not taken in.
+    fn map(&self, seat: Key, queue: NewEntry) -> Result<Key>;
+    /// Lets a queue go; it is off the list even if this fails.
+    fn unmap(&self, seat: Key, queue: Key) -> Result;
+    /// Takes all queues off the hardware, calls `rewrite`, and goes on with the queue as `runs` says.
+    fn rewrite(&self, seat: Key, queue: Key, runs: bool, rewrite: &dyn Fn()) -> Result;
+    /// Takes a process's queues off the hardware until they are restored; once is enough.
+    fn evict(&self, seat: Key) -> Result;
+    /// Runs an evicted process's queues again, with its page table now at `page_table_base`.
+    fn restore(&self, seat: Key, page_table_base: u64) -> Result;
+    /// Takes all queues off the hardware until called with `false`.
+    fn pause(&self, pause: bool) -> Result;
+}

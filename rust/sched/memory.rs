@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The memory that a node's scheduler shares with the hardware.
+//!
+//! One buffer in system memory per node: the scheduler's queue (HIQ) with what belongs to it, the
+//! descriptors of all copy queues, and the run list. It is as large as it will ever need to be, so
+//! that nothing is allocated while queues come and go. The node's `NodeQueues` owns it; the scheduler
+//! and every copy queue share it.
+
+use crate::{
+    gfx::{
+        Generation,
+        Packet,
+        SdmaPlace,
+        Words,
+        PAGE_BYTES, //
+    },
+    ids::GpuVa,
+    kgd::{
+        Domain,
+        KernelBo, //
+        Kgd,
+    },
+};
+use core::{
+    ops::Range,
+    sync::atomic::{
+        AtomicUsize,
+        Ordering, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Bytes of the scheduler's queue (`KFD_KERNEL_QUEUE_SIZE`).
+pub(crate) const RING_BYTES: usize = 2048;
+
+/// Bytes between things that hardware writes on its own account, so that they share no cache line.
+const APART: usize = 512;
+
+/// Processes for which the run list has room (`KFD_MAX_NUM_OF_PROCESSES`).
+const MAX_PROCESSES: usize = 512;
+
+/// Bytes of a queue's packet in the run list.
+const QUEUE_PACKET_BYTES: usize = 7 * size_of::<u32>();
+
+/// How much a node needs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Needs {
+    pub(crate) xccs: usize,
+    pub(crate) sdma_engines: usize,
+    pub(crate) queues: usize,
+}
+
+/// A part of a kernel buffer, as words.
+pub(crate) struct Window<'a> {
+    bo: &'a KernelBo,
+    offset: usize,
+}
+
+impl<'a> Window<'a> {
+    /// The words from byte `offset` of `bo` on.
+    pub(crate) fn new(bo: &'a KernelBo, offset: usize) -> Self {
+        Self { bo, offset }
+    }
+
+    fn at(&self, dword: usize) -> usize {
+        self.offset + dword * size_of::<u32>()
+    }
+
+    /// Formats only touch words of their own structures, for which the layout has room.
+    fn outside(&self, dword: usize) {
+        pr_warn!("word {} of a descriptor is not in its buffer\n", dword);
+    }
+}
+
+impl Words for Window<'_> {
+    fn get(&self, dword: usize) -> u32 {
+        self.bo.read_u32(self.at(dword)).unwrap_or_else(|_| {
+            self.outside(dword);
+            0
+        })
+    }
+
+    fn set(&self, dword: usize, value: u32) {
+        if self.bo.write_u32(self.at(dword), value).is_err() {
+            self.outside(dword);
+        }
+    }
+
+    fn set_row(&self, dword: usize, row: &[u32]) {
+        if self.bo.write_dwords(self.at(dword), row).is_err() {
+            self.outside(dword);
+        }
+    }
+}
+
+/// The buffer and where things lie in it, in bytes.
+pub(crate) struct NodeMemory {
+    bo: KernelBo,
+    generation: &'static Generation,
+    hiq_mqds: usize,
+    sdma_mqds: usize,
+    run_list: Range<usize>,
+    /// Words of the run list that the hardware reads; 0: none.
+    listed: AtomicUsize,
+}
+
+impl NodeMemory {
+    /// Where the scheduler's queue reports how far it has read.
+    const READ_POINTER: usize = RING_BYTES;
+    /// Where it finds how far it has been written.
+    const WRITE_POINTER: usize = Self::READ_POINTER + APART;
+    /// Where it confirms that it has come past a point.
+    const FENCE: usize = Self::WRITE_POINTER + APART;
+    /// Its end-of-pipe ring: one page.
+    const EOP: usize = PAGE_BYTES as usize;
+
+    /// Allocates the buffer.
+    pub(crate) fn new(
+        kgd: Arc<dyn Kgd>,
+        generation: &'static Generation,
+        needs: Needs,
+    ) -> Result<Arc<Self>> {
+        let page = PAGE_BYTES as usize;
+        let hiq_mqds = Self::EOP + page;
+        let sdma_mqds = hiq_mqds + generation.mqd.bytes() * needs.xccs;
+        let slots = needs.sdma_engines * generation.features.sdma_queues_per_engine as usize;
+        let run_list = (sdma_mqds + generation.sdma.bytes() * slots).next_multiple_of(page);
+        let process = Packet::MAX * size_of::<u32>();
+        let entries = MAX_PROCESSES * process + needs.queues * QUEUE_PACKET_BYTES + process;
+        let end = (run_list + entries).next_multiple_of(page);
+        let memory = Self {
+            bo: KernelBo::new(kgd, end, Domain::Gtt, false)?,
+            generation,
+            hiq_mqds,
+            sdma_mqds,
+            run_list: run_list..end,
+            listed: AtomicUsize::new(0),
+        };
+        Ok(Arc::new(memory, GFP_KERNEL)?)
+    }
+
+    fn gpu_va(&self, offset: usize) -> Result<GpuVa> {
+        let va = self.bo.gpu_va().checked_add(offset as u64);
+        va.ok_or(EINVAL)
+    }
+
+    /// The buffer itself, to load the scheduler's queue from.
+    pub(crate) fn bo(&self) -> &KernelBo {
+        &self.bo
+    }
+
+    /// The scheduler's ring and where the GPU finds it.
+    pub(crate) fn ring(&self) -> (Window<'_>, GpuVa) {
+        (Window::new(&self.bo, 0), self.bo.gpu_va())
+    }
+
+    /// The GPU addresses of the scheduler's read pointer, write pointer and end-of-pipe ring.
+    pub(crate) fn pointers(&self) -> Result<(GpuVa, GpuVa, GpuVa)> {
+        Ok((
+            self.gpu_va(Self::READ_POINTER)?,
+            self.gpu_va(Self::WRITE_POINTER)?,
+            self.gpu_va(Self::EOP)?,
+        ))
+    }
+
+    /// How far the hardware has read the scheduler's ring, in words within it.
+    pub(crate) fn read_pointer(&self) -> Result<u32> {
+        self.bo.read_u32(Self::READ_POINTER)
+    }
+
+    /// Tells the hardware how far the scheduler's ring is written.
+    pub(crate) fn set_write_pointer(&self, written: u64) -> Result {
+        self.bo.write_u64(Self::WRITE_POINTER, written)
+    }
+
+    /// The fence's value.
+    pub(crate) fn fence(&self) -> Result<u64> {
+        self.bo.read_u64(Self::FENCE)
+    }
+
+    /// The GPU address of the fence.
+    pub(crate) fn fence_va(&self) -> Result<GpuVa> {
+        self.gpu_va(Self::FENCE)
+    }
+
+    /// The HIQ's descriptor for the `xcc`th XCC of the node: its offset, words and GPU address.
+    pub(crate) fn hiq_mqd(&self, xcc: u32) -> Result<(usize, Window<'_>, GpuVa)> {
+        let offset = self.hiq_mqds + self.generation.mqd.bytes() * xcc as usize;
+        Ok((offset, Window::new(&self.bo, offset), self.gpu_va(offset)?))
+    }
+
+    /// The descriptor of the copy queue at `place`, cleared if it is for a new one.
+    pub(crate) fn sdma_mqd(&self, place: SdmaPlace, new: bool) -> Result<(Window<'_>, GpuVa)> {
+        let slots = self.generation.features.sdma_queues_per_engine;
+        let slot = (place.engine * slots + place.queue) as usize;
+        let bytes = self.generation.sdma.bytes();
+        let offset = self.sdma_mqds + slot * bytes;
+        if new {
+            self.bo.fill(offset, bytes, 0)?;
+        }
+        Ok((Window::new(&self.bo, offset), self.gpu_va(offset)?))
+    }
+
+    /// Notes how much of the run list the hardware reads now.
+    pub(crate) fn set_listed(&self, dwords: usize) {
+        self.listed.store(dwords, Ordering::Relaxed);
+    }
+
+    /// The run list that the hardware reads, and its words; none if it reads none.
+    pub(crate) fn listed(&self) -> (Window<'_>, usize) {
+        let words = Window::new(&self.bo, self.run_list.start);
+        (words, self.listed.load(Ordering::Relaxed))
+    }
+
+    /// The room for a run list: its words, GPU address and how many words there are.
+    pub(crate) fn run_list(&self) -> Result<(Window<'_>, GpuVa, usize)> {
+        Ok((
+            Window::new(&self.bo, self.run_list.start),
+            self.gpu_va(self.run_list.start)?,
+            self.run_list.len() / size_of::<u32>(),
+        ))
+    }
+}

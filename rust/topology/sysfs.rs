@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The topology's files: `/sys/devices/virtual/kfd/kfd/topology`.
+//!
+//! Each file holds a copy of the one thing that it shows, so that a reader needs no lock of ours.
+//! When the topology changes, all nodes' directories are made anew, as the C driver does: who reads
+//! in the meantime sees from `generation_id` that it must begin again.
+
+use super::{
+    tree::Entry,
+    Cache,
+    CpuClock,
+    Link,
+    MemBank,
+    Name,
+    Properties,
+    System, //
+};
+use crate::{
+    gpu::Node,
+    linux::{
+        kobject::{
+            Directory,
+            Files,
+            Output,
+            Show, //
+        },
+        platform, //
+    },
+};
+use core::fmt::{
+    Display,
+    Write, //
+};
+use kernel::{
+    device::Device,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+/// How often the topology has changed: file `generation_id`. Like its predecessor it is never 0 for
+/// a reader.
+static GENERATION: Atomic<u32> = Atomic::new(0);
+
+/// The topology has changed.
+pub(super) fn count_change() {
+    GENERATION.fetch_add(1, Relaxed);
+}
+
+/// What a file shows.
+enum Content {
+    Generation,
+    System(System),
+    GpuId(u32),
+    Name(Name),
+    Node(Properties),
+    MemBank(MemBank),
+    Cache(Cache),
+    Link(Link),
+}
+
+/// A file, and the GPU that a reader must be allowed to use.
+pub(super) struct File {
+    content: Content,
+    gpu: Option<Arc<Node>>,
+}
+
+/// Writes `text`. `EFBIG`: it is longer than a page.
+fn put(out: &mut Output<'_>, text: impl Display) -> Result {
+    write!(out, "{text}").map_err(|_| EFBIG)
+}
+
+impl Show for File {
+    fn show(&self, out: &mut Output<'_>) -> Result {
+        if let Some(gpu) = &self.gpu {
+            gpu.kgd().cgroup_permission(gpu.partition().render_minor)?;
+        }
+        match &self.content {
+            Content::Generation => put(out, format_args!("{}\n", GENERATION.load(Relaxed))),
+            Content::System(system) => put(out, system),
+            Content::GpuId(id) => put(out, format_args!("{id}\n")),
+            Content::Name(name) => put(out, name),
+            Content::Node(properties) => {
+                put(out, properties)?;
+                put(out, CpuClock(platform::cpu_max_mhz()))
+            }
+            Content::MemBank(bank) => put(out, bank),
+            Content::Cache(cache) => put(out, cache),
+            Content::Link(link) => put(out, link),
+        }
+    }
+}
+
+/// The published topology. Dropped: gone.
+pub(super) struct Published(Directory<File>);
+
+impl Published {
+    /// Publishes the topology of a machine, without nodes as yet, below the device.
+    pub(super) fn new(device: &Device, system: System) -> Result<Self> {
+        let file = |content| File { content, gpu: None };
+        let mut files = Files::new();
+        files.add(c"generation_id", file(Content::Generation))?;
+        files.add(c"system_properties", file(Content::System(system)))?;
+        let mut topology = Directory::below_device(device, format_args!("topology"), files)?;
+        topology.child(format_args!("nodes"), Files::new())?;
+        Ok(Self(topology))
+    }
+
+    /// Makes all nodes anew. If that fails there are none.
+    pub(super) fn set_nodes(&mut self, entries: &[Entry]) -> Result {
+        self.0.clear();
+        let nodes = self.0.child(format_args!("nodes"), Files::new())?;
+        let result = entries
+            .iter()
+            .enumerate()
+            .try_for_each(|(index, entry)| publish_node(nodes, index, entry));
+        if result.is_err() {
+            nodes.clear();
+        }
+        result
+    }
+}
+
+fn publish_node(nodes: &mut Directory<File>, index: usize, entry: &Entry) -> Result {
+    let file = |content| File {
+        content,
+        gpu: entry.node.clone(),
+    };
+    let mut files = Files::new();
+    files.add(c"gpu_id", file(Content::GpuId(entry.gpu_id())))?;
+    files.add(c"name", file(Content::Name(entry.name)))?;
+    files.add(c"properties", file(Content::Node(entry.properties())))?;
+    let node = nodes.child(format_args!("{index}"), files)?;
+    let gpu = &entry.node;
+    publish_list(node, "mem_banks", gpu, &entry.mem_banks, |&it| {
+        Content::MemBank(it)
+    })?;
+    publish_list(node, "caches", gpu, &entry.caches, |&it| Content::Cache(it))?;
+    publish_list(node, "io_links", gpu, &entry.io_links, |&it| {
+        Content::Link(it)
+    })?;
+    publish_list(node, "p2p_links", gpu, &entry.p2p_links, |&it| {
+        Content::Link(it)
+    })?;
+    // For performance counters. There are none: the C driver's were an IOMMU's that is no more.
+    node.child(format_args!("perf"), Files::new())?;
+    Ok(())
+}
+
+/// A directory `name` with a numbered directory for each thing of a node.
+fn publish_list<T>(
+    node: &mut Directory<File>,
+    name: &str,
+    gpu: &Option<Arc<Node>>,
+    things: &[T],
+    content: impl Fn(&T) -> Content,
+) -> Result {
+    let list = node.child(format_args!("{name}"), Files::new())?;
+    for (index, thing) in things.iter().enumerate() {
+        let mut files = Files::new();
+        files.add(
+            c"properties",
+            File {
+                content: content(thing),
+                gpu: gpu.clone(),
+            },
+        )?;
+        list.child(format_args!("{index}"), files)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0 OR MIT
+# What the guest's test scripts share. A test prints "ok - WHAT" or "not ok - WHAT: WHY" and goes on.
+
+share=$(cd "$(dirname "$0")/.." && pwd)
+module=/run/amdkfd/amdkfd.ko
+export PATH="$share:$PATH" TMPDIR=/tmp
+failed=0
+
+ok() { echo "ok - $*"; }
+not_ok() { echo "not ok - $*"; failed=1; }
+
+# check WHAT CMD...: CMD succeeds.
+check() {
+    what=$1; shift
+    if out=$("$@" 2>&1); then ok "$what"; else not_ok "$what: $(echo "$out" | tail -n 2 | tr '\n' ' ')"; fi
+}
+
+# refused WHAT TEXT CMD...: CMD fails and says TEXT (an extended regular expression).
+refused() {
+    what=$1 text=$2; shift 2
+    if out=$("$@" 2>&1); then not_ok "$what: it succeeded"
+    elif echo "$out" | grep -qE "$text"; then ok "$what"
+    else not_ok "$what: it said: $out"; fi
+}
+
+# equal WHAT A B
+equal() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: '$2' is not '$3'"; fi; }
+
+# served_by c|rust|nobody
+served_by() {
+    if [ ! -e /dev/kfd ]; then now=nobody
+    elif [ -e /sys/module/amdkfd ]; then now=rust
+    else now=c; fi
+    equal "/dev/kfd is served by $1" "$now" "$1"
+}
+
+# The kernel's messages of level warning and above since the last call, but for those that
+# dmesg.allow lists: none.
+clean_dmesg() {
+    bad=$(dmesg --raw 2>/dev/null | tail -n +"$((dmesg_seen + 1))" | grep -E '^<[0-4]>' | grep -vEf /tmp/dmesg.patterns)
+    dmesg_seen=$(dmesg --raw | wc -l)
+    if [ -z "$bad" ]; then ok "nothing in dmesg${1:+ $1}"; else not_ok "dmesg${1:+ $1}: $(echo "$bad" | head -n 3 | tr '\n' ' ')"; fi
+}
+grep -vE '^#|^$' "$share/tests/dmesg.allow" >/tmp/dmesg.patterns
+dmesg_seen=$(dmesg --raw | wc -l)
+
+# The topology as text, without what changes with each registration by design: see Documentation/attach.md.
+topology() {
+    cd /sys/devices/virtual/kfd/kfd/topology || return 1
+    find . -type f | sort | while read -r file; do
+        sed "s#^#$file: #" "$file" 2>/dev/null || echo "$file: unreadable"
+    done | grep -vE 'generation_id|processor_id_low|simd_id_base'
+    cd - >/dev/null || return 1
+}
+
+device_file() { stat -c '%t:%T %a' /dev/kfd; }
+memory_used() { cat /sys/class/drm/card*/device/mem_info_vram_used /sys/class/drm/card*/device/mem_info_gtt_used; }

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! [`CodeObject`]: an ELF file for an AMD GPU, loaded; [`Kernel`]: one entry of it.
+//!
+//! The format is LLVM's "User Guide for AMDGPU Backend", code object V4 and V5.
+
+use crate::{Error, Result};
+use kfd::{Device, Memory};
+use object::elf;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{LittleEndian, Object, ObjectSymbol};
+use rmpv::Value;
+use std::sync::Arc;
+
+type Elf<'a> = ElfFile64<'a, LittleEndian>;
+
+const R_AMDGPU_ABS64: u32 = 3;
+const R_AMDGPU_RELATIVE64: u32 = 13;
+/// The note with the kernels' metadata, in MessagePack: `NT_AMDGPU_METADATA`.
+const NT_AMDGPU_METADATA: u32 = 32;
+const DESCRIPTOR_SIZE: u64 = 64;
+
+/// A code object in a GPU's memory. Its kernels keep it there.
+#[derive(Debug)]
+pub struct CodeObject {
+    memory: Memory,
+    kernels: Vec<Kernel>,
+}
+
+/// What a code object says of one of its kernels.
+#[derive(Clone, Debug)]
+pub struct Kernel {
+    /// Its name in the source.
+    pub name: String,
+    /// The GPU address of its descriptor.
+    pub descriptor: u64,
+    /// Bytes of arguments.
+    pub kernarg_size: usize,
+    /// Bytes of local data share that it always uses.
+    pub group_segment: u32,
+    /// Bytes of scratch for each work-item.
+    pub private_segment: u32,
+    /// The most work-items in a work-group.
+    pub max_workgroup: u32,
+    /// Its arguments, hidden ones included.
+    pub arguments: Vec<Argument>,
+}
+
+/// One argument of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Where it lies among the arguments, in bytes.
+    pub offset: usize,
+    /// Its size in bytes.
+    pub size: usize,
+    /// Such as `global_buffer`, `by_value`, `hidden_block_count_x`.
+    pub kind: String,
+}
+
+impl CodeObject {
+    /// Loads `file` for `device`.
+    pub fn load(device: &Arc<Device>, file: &[u8]) -> Result<Arc<Self>> {
+        let elf = parse(file)?;
+        let size = span(&elf, file)?;
+        let memory = Memory::vram(device, size)?;
+        copy_segments(&elf, file, &memory)?;
+        relocate(&elf, &memory)?;
+        let kernels = kernels(&elf, file, memory.address(), size as u64)?;
+        Ok(Arc::new(Self { memory, kernels }))
+    }
+
+    /// The kernel called `name`.
+    pub fn kernel(&self, name: &str) -> Result<&Kernel> {
+        let found = self.kernels.iter().find(|kernel| kernel.name == name);
+        found.ok_or_else(|| {
+            let known: Vec<_> = self
+                .kernels
+                .iter()
+                .map(|kernel| kernel.name.as_str())
+                .collect();
+            bad(format!("no kernel {name}; there are: {}", known.join(", ")))
+        })
+    }
+
+    /// All kernels.
+    pub fn kernels(&self) -> &[Kernel] {
+        &self.kernels
+    }
+
+    /// Where it lies.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+}
+
+fn bad(reason: impl Into<String>) -> Error {
+    Error::CodeObject(reason.into())
+}
+
+fn parse(file: &[u8]) -> Result<Elf<'_>> {
+    let elf = Elf::parse(file).map_err(|error| bad(error.to_string()))?;
+    let machine = elf.elf_header().e_machine(LittleEndian);
+    if machine != elf::EM_AMDGPU {
+        return Err(bad(format!(
+            "made for machine {machine}, not for an AMD GPU ({})",
+            elf::EM_AMDGPU
+        )));
+    }
+    Ok(elf)
+}
+
+/// Where one PT_LOAD segment lies in the file and in memory.
+struct Segment<'a> {
+    address: usize,
+    data: &'a [u8],
+    size: usize,
+}
+
+fn segments<'a>(elf: &Elf<'a>, file: &'a [u8]) -> Result<Vec<Segment<'a>>> {
+    let endian = LittleEndian;
+    let loads = elf
+        .elf_program_headers()
+        .iter()
+        .filter(|header| header.p_type(endian) == elf::PT_LOAD);
+    loads
+        .map(|header| {
+            let data = header
+                .data(endian, file)
+                .map_err(|()| bad("a segment lies beyond the file"))?;
+            let (address, size) = (
+                header.p_vaddr(endian) as usize,
+                header.p_memsz(endian) as usize,
+            );
+            Ok(Segment {
+                address,
+                data,
+                size: size.max(data.len()),
+            })
+        })
+        .collect()
+}
+
+/// The largest object that is loaded: code objects of whole libraries stay far below.
+const LIMIT: usize = 1 << 30;
+
+fn span(elf: &Elf<'_>, file: &[u8]) -> Result<usize> {
+    let ends = segments(elf, file)?
+        .iter()
+        .map(|segment| segment.address.checked_add(segment.size))
+        .collect::<Option<Vec<_>>>();
+    let end = ends
+        .and_then(|ends| ends.into_iter().max())
+        .filter(|end| *end <= LIMIT);
+    end.ok_or_else(|| bad("it has no segments to load, or segments that can't be in memory"))
+}
+
+fn copy_segments(elf: &Elf<'_>, file: &[u8], memory: &Memory) -> Result<()> {
+    for segment in segments(elf, file)? {
+        memory.write(segment.address, segment.data);
+        memory.write(
+            segment.address + segment.data.len(),
+            &vec![0u8; segment.size - segment.data.len()],
+        );
+    }
+    Ok(())
+}
+
+/// Applies the dynamic relocations, which clang emits for address tables in constant memory.
+fn relocate(elf: &Elf<'_>, memory: &Memory) -> Result<()> {
+    for (offset, relocation) in elf.dynamic_relocations().into_iter().flatten() {
+        let object::RelocationFlags::Elf { r_type } = relocation.flags() else {
+            return Err(bad("a relocation that is not ELF's"));
+        };
+        let target = match (r_type, relocation.target()) {
+            (R_AMDGPU_RELATIVE64, _) => 0,
+            (R_AMDGPU_ABS64, object::RelocationTarget::Symbol(index)) => elf
+                .symbol_by_index(index)
+                .map_err(|error| bad(error.to_string()))?
+                .address(),
+            _ => return Err(bad(format!("relocation type {r_type} is not supported"))),
+        };
+        let value = memory
+            .address()
+            .wrapping_add(target)
+            .wrapping_add_signed(relocation.addend());
+        let offset = usize::try_from(offset)
+            .ok()
+            .filter(|at| at + 8 <= memory.size() && at % 8 == 0);
+        memory.write(
+            offset.ok_or_else(|| bad("a relocation lies beyond the segments"))?,
+            &[value],
+        );
+    }
+    Ok(())
+}
+
+fn kernels(elf: &Elf<'_>, file: &[u8], base: u64, size: u64) -> Result<Vec<Kernel>> {
+    let metadata = metadata(elf, file)?;
+    let list = field(&metadata, "amdhsa.kernels").and_then(Value::as_array);
+    list.ok_or_else(|| bad("its metadata lists no kernels"))?
+        .iter()
+        .map(|entry| kernel(elf, entry, base, size))
+        .collect()
+}
+
+fn metadata(elf: &Elf<'_>, file: &[u8]) -> Result<Value> {
+    for header in elf.elf_program_headers() {
+        let notes = header
+            .notes(LittleEndian, file)
+            .map_err(|error| bad(error.to_string()))?;
+        let Some(mut notes) = notes else { continue };
+        while let Some(note) = notes.next().map_err(|error| bad(error.to_string()))? {
+            if note.name() == b"AMDGPU" && note.n_type(LittleEndian) == NT_AMDGPU_METADATA {
+                return rmpv::decode::read_value(&mut note.desc())
+                    .map_err(|error| bad(error.to_string()));
+            }
+        }
+    }
+    Err(bad(
+        "it has no metadata note: is it older than code object V3?",
+    ))
+}
+
+fn kernel(elf: &Elf<'_>, entry: &Value, base: u64, size: u64) -> Result<Kernel> {
+    let name = text(entry, ".name")?;
+    let symbol_name = text(entry, ".symbol")?;
+    let symbol = elf
+        .dynamic_symbols()
+        .find(|symbol| symbol.name() == Ok(symbol_name.as_str()));
+    let symbol = symbol.ok_or_else(|| bad(format!("no symbol {symbol_name}")))?;
+    if symbol
+        .address()
+        .checked_add(DESCRIPTOR_SIZE)
+        .is_none_or(|end| end > size)
+    {
+        return Err(bad(format!("{symbol_name} lies beyond the segments")));
+    }
+    let arguments = field(entry, ".args")
+        .and_then(Value::as_array)
+        .map_or(&[][..], Vec::as_slice);
+    Ok(Kernel {
+        name,
+        descriptor: base + symbol.address(),
+        kernarg_size: number(entry, ".kernarg_segment_size")? as usize,
+        group_segment: number(entry, ".group_segment_fixed_size")? as u32,
+        private_segment: number(entry, ".private_segment_fixed_size")? as u32,
+        max_workgroup: number(entry, ".max_flat_workgroup_size")? as u32,
+        arguments: arguments.iter().map(argument).collect::<Result<_>>()?,
+    })
+}
+
+fn argument(entry: &Value) -> Result<Argument> {
+    Ok(Argument {
+        offset: number(entry, ".offset")? as usize,
+        size: number(entry, ".size")? as usize,
+        kind: text(entry, ".value_kind")?,
+    })
+}
+
+fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
+    map.as_map()?
+        .iter()
+        .find(|(key, _)| key.as_str() == Some(name))
+        .map(|(_, value)| value)
+}
+
+fn text(map: &Value, name: &str) -> Result<String> {
+    let value = field(map, name).and_then(Value::as_str);
+    value
+        .map(str::to_owned)
+        .ok_or_else(|| bad(format!("its metadata has no {name}")))
+}
+
+fn number(map: &Value, name: &str) -> Result<u64> {
+    field(map, name)
+        .and_then(Value::as_u64)
+        .ok_or_else(|| bad(format!("its metadata has no {name}")))
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The one error type of this crate.
+
+/// What a call of this crate can fail with.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel refused something.
+    #[error(transparent)]
+    Kfd(#[from] kfd::Error),
+    /// The file is not a code object that can be loaded.
+    #[error("code object: {0}")]
+    CodeObject(String),
+    /// The sizes or arguments do not fit the kernel.
+    #[error("kernel {kernel}: {reason}")]
+    Launch {
+        /// The kernel's name.
+        kernel: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The GPU did not finish in time.
+    #[error("no completion within {0:?}")]
+    Timeout(std::time::Duration),
+    /// There is no free place for another signal.
+    #[error("all {0} signals are in use")]
+    NoSignal(usize),
+}
+
+/// The result of this crate's calls.
+pub type Result<T> = std::result::Result<T, Error>;

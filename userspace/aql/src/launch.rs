@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! [`Launch`]: a kernel with its sizes and arguments.
+
+use crate::packet::dimensions;
+use crate::{Argument, CodeObject, Error, Kernel, KernelDispatch, Queue, Result, Signal};
+use kfd::{Device, Memory};
+use std::sync::Arc;
+
+/// A kernel ready to run. It owns the memory of its arguments, so it must live until the GPU is done.
+#[derive(Debug)]
+pub struct Launch {
+    code: Arc<CodeObject>,
+    arguments: Memory,
+    dispatch: KernelDispatch,
+}
+
+impl Launch {
+    /// `kernel` of `code` over `grid` work-items in groups of `workgroup`, with the bytes of its visible arguments.
+    pub fn new(
+        device: &Arc<Device>,
+        code: &Arc<CodeObject>,
+        kernel: &str,
+        grid: [u32; 3],
+        workgroup: [u16; 3],
+        visible: &[u8],
+    ) -> Result<Self> {
+        let kernel = code.kernel(kernel)?;
+        check(kernel, grid, workgroup, visible)?;
+        let arguments = Memory::gtt(device, kernel.kernarg_size.max(1))?;
+        arguments.write(0, visible);
+        for argument in &kernel.arguments {
+            if let Some(value) = hidden(argument, grid, workgroup) {
+                arguments.write(
+                    argument.offset,
+                    &value.to_le_bytes()[..argument.size.min(8)],
+                );
+            }
+        }
+        let dispatch = KernelDispatch {
+            workgroup,
+            grid,
+            private_segment: kernel.private_segment,
+            group_segment: kernel.group_segment,
+            kernel: kernel.descriptor,
+            arguments: arguments.address(),
+            completion: 0,
+            barrier: true,
+        };
+        Ok(Self {
+            code: code.clone(),
+            arguments,
+            dispatch,
+        })
+    }
+
+    /// Puts it into `queue`; `done` is decremented when it has run. Returns the packet's index.
+    pub fn submit(&self, queue: &Queue, done: &Signal) -> u64 {
+        queue.submit(KernelDispatch {
+            completion: done.address(),
+            ..self.dispatch
+        })
+    }
+
+    /// The code it runs.
+    pub fn code(&self) -> &Arc<CodeObject> {
+        &self.code
+    }
+
+    /// The memory of its arguments, to change them between runs.
+    pub fn arguments(&self) -> &Memory {
+        &self.arguments
+    }
+}
+
+fn check(kernel: &Kernel, grid: [u32; 3], workgroup: [u16; 3], visible: &[u8]) -> Result<()> {
+    let refuse = |reason: String| {
+        Err(Error::Launch {
+            kernel: kernel.name.clone(),
+            reason,
+        })
+    };
+    let items: u32 = workgroup.iter().map(|size| u32::from(*size)).product();
+    if items == 0 || grid.contains(&0) {
+        return refuse(
+            "a grid and a work-group have at least one work-item in each dimension".into(),
+        );
+    }
+    if items > kernel.max_workgroup {
+        return refuse(format!(
+            "work-groups of {items}: it is compiled for at most {}",
+            kernel.max_workgroup
+        ));
+    }
+    let wanted = kernel
+        .arguments
+        .iter()
+        .filter(|argument| !argument.kind.starts_with("hidden_"));
+    let wanted = wanted
+        .map(|argument| argument.offset + argument.size)
+        .max()
+        .unwrap_or(0);
+    if visible.len() < wanted || visible.len() > kernel.kernarg_size {
+        return refuse(format!(
+            "{} bytes of arguments: it takes {wanted}",
+            visible.len()
+        ));
+    }
+    if kernel.private_segment != 0 {
+        return refuse(format!(
+            "it needs {} bytes of scratch, which is not there yet",
+            kernel.private_segment
+        ));
+    }
+    Ok(())
+}
+
+/// What the compiler expects in a hidden argument, as far as a runtime without printf and heap can say.
+fn hidden(argument: &Argument, grid: [u32; 3], workgroup: [u16; 3]) -> Option<u64> {
+    let axis = match argument.kind.as_bytes().last()? {
+        b'x' => 0,
+        b'y' => 1,
+        b'z' => 2,
+        _ => 0,
+    };
+    let (items, group) = (u64::from(grid[axis]), u64::from(workgroup[axis]));
+    match argument.kind.trim_end_matches(['x', 'y', 'z']) {
+        "hidden_block_count_" => Some(items / group),
+        "hidden_group_size_" => Some(group),
+        "hidden_remainder_" => Some(items % group),
+        "hidden_grid_dims" => Some(dimensions(grid).into()),
+        "hidden_global_offset_" => Some(0),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel() -> Kernel {
+        let argument = |offset, size, kind: &str| Argument {
+            offset,
+            size,
+            kind: kind.into(),
+        };
+        Kernel {
+            name: "vadd".into(),
+            descriptor: 0,
+            kernarg_size: 48,
+            group_segment: 0,
+            private_segment: 0,
+            max_workgroup: 256,
+            arguments: vec![
+                argument(0, 8, "global_buffer"),
+                argument(8, 4, "by_value"),
+                argument(16, 4, "hidden_block_count_x"),
+            ],
+        }
+    }
+
+    #[test]
+    fn sizes_and_arguments_are_checked() {
+        let ok =
+            |grid, workgroup, bytes| check(&kernel(), grid, workgroup, &vec![0; bytes]).is_ok();
+        assert!(ok([1000, 1, 1], [256, 1, 1], 12));
+        assert!(!ok([1000, 1, 1], [257, 1, 1], 12));
+        assert!(!ok([0, 1, 1], [64, 1, 1], 12));
+        assert!(!ok([64, 1, 1], [64, 1, 1], 11));
+        assert!(!ok([64, 1, 1], [64, 1, 1], 49));
+    }
+
+    #[test]
+    fn hidden_arguments_follow_the_grid() {
+        let of = |kind: &str| {
+            hidden(
+                &Argument {
+                    offset: 0,
+                    size: 4,
+                    kind: kind.into(),
+                },
+                [1000, 2, 1],
+                [256, 1, 1],
+            )
+        };
+        assert_eq!(of("hidden_block_count_x"), Some(3));
+        assert_eq!(of("hidden_remainder_x"), Some(232));
+        assert_eq!(of("hidden_group_size_y"), Some(1));
+        assert_eq!(of("hidden_grid_dims"), Some(2));
+        assert_eq!(of("hidden_printf_buffer"), None);
+    }
+}

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! A small runtime on top of [`kfd`]: it loads code objects and runs their kernels through queues of
+//! the architected queuing language (AQL), as the HSA foundation's system architecture defines it.
+//!
+//! [`Queue`] is a ring that any thread may fill without a lock or a system call; [`Signal`] is what a
+//! dispatch decrements when it is done; [`CodeObject`] is an ELF file on the GPU; [`Launch`] is a
+//! kernel with its arguments and sizes, ready to be submitted as often as wanted.
+
+mod code;
+mod error;
+mod launch;
+mod packet;
+mod queue;
+mod signal;
+
+pub use code::{Argument, CodeObject, Kernel};
+pub use error::{Error, Result};
+pub use launch::Launch;
+pub use packet::{BarrierAnd, KernelDispatch, Packet};
+pub use queue::Queue;
+pub use signal::{Completion, Signal, Signals};

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! `kfdctl run`: kernels through an AQL queue, and what came of them.
+
+use anyhow::{bail, ensure, Context, Result};
+use clap::Args;
+use kfd::{topology, Device, Kfd, Memory};
+use kfd_aql::{CodeObject, Completion, Launch, Queue, Signals};
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+static EXAMPLES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/examples.co"));
+const GROUP: u16 = 256;
+
+/// What to run.
+#[derive(Args)]
+pub struct Run {
+    /// vadd, saxpy, reduce, spin, or the path of a code object.
+    what: String,
+    /// The kernel of the code object.
+    kernel: Option<String>,
+    /// Elements for the examples; steps for spin.
+    #[arg(long, short = 'n', default_value_t = (1 << 20) + 1)]
+    elements: u32,
+    /// Work-items of the grid, as X or X,Y,Z.
+    #[arg(long, value_delimiter = ',', default_value = "64")]
+    grid: Vec<u32>,
+    /// Work-items of a work-group, as X or X,Y,Z.
+    #[arg(long, value_delimiter = ',', default_value = "64")]
+    workgroup: Vec<u16>,
+    /// Arguments in order: 5 or 5u32, 7u64, 1.5f32, buf:SIZE (a buffer of zeros, printed afterwards).
+    #[arg(long, value_delimiter = ' ')]
+    args: Vec<String>,
+    /// The GPU to use, counted from 0.
+    #[arg(long, default_value_t = 0)]
+    gpu: usize,
+    /// How often to dispatch it.
+    #[arg(long, default_value_t = 1)]
+    repeat: u32,
+    /// Seconds to wait for the GPU.
+    #[arg(long, default_value_t = 60)]
+    timeout: u64,
+}
+
+/// What a run came to.
+#[derive(Serialize)]
+struct Report {
+    name: String,
+    gpu_id: u32,
+    elements: u32,
+    dispatches: u32,
+    wrong: u64,
+    /// How many of them the KFD told of through its event: all, or somebody polled.
+    interrupts: u64,
+    milliseconds: f64,
+}
+
+/// A GPU with a queue and signals.
+struct Bench {
+    device: Arc<Device>,
+    signals: Arc<Signals>,
+    queue: Queue,
+}
+
+impl Run {
+    /// Runs it and prints the report; fails when a result is wrong.
+    pub fn run(&self, json: bool) -> Result<()> {
+        let bench = Bench::new(self.gpu)?;
+        let report = match self.what.as_str() {
+            "vadd" => self.vadd(&bench)?,
+            "saxpy" => self.saxpy(&bench)?,
+            "reduce" => self.reduce(&bench)?,
+            "spin" => self.spin(&bench)?,
+            _ => self.file(&bench)?,
+        };
+        if json {
+            println!("{}", serde_json::to_string(&report)?);
+        } else {
+            let Report {
+                name,
+                gpu_id,
+                elements,
+                dispatches,
+                wrong,
+                interrupts,
+                milliseconds,
+            } = &report;
+            println!("{name}: {elements} elements on GPU {gpu_id}, {dispatches} dispatches, {interrupts} interrupts, {milliseconds:.1} ms, {wrong} wrong");
+        }
+        ensure!(
+            report.wrong == 0,
+            "{}: {} of {} results are wrong",
+            report.name,
+            report.wrong,
+            report.elements
+        );
+        ensure!(
+            report.interrupts == u64::from(report.dispatches),
+            "{}: completion came without an interrupt",
+            report.name
+        );
+        Ok(())
+    }
+
+    fn vadd(&self, bench: &Bench) -> Result<Report> {
+        let count = self.elements as usize;
+        let [a, b, c] = [
+            bench.buffer(count)?,
+            bench.buffer(count)?,
+            bench.buffer(count)?,
+        ];
+        let (left, right) = (floats(count, 0.5), floats(count, 3.0));
+        a.write(0, &left);
+        b.write(0, &right);
+        let arguments = Arguments::default()
+            .u64(a.address())
+            .u64(b.address())
+            .u64(c.address())
+            .u32(self.elements);
+        let report = self.example(bench, "vadd", &arguments)?;
+        let sums = left.iter().zip(&right).map(|(x, y)| x + y);
+        let wrong = c
+            .read::<f32>(0, count)
+            .iter()
+            .zip(sums)
+            .filter(|(got, want)| *got != want)
+            .count();
+        Ok(Report {
+            wrong: wrong as u64,
+            ..report
+        })
+    }
+
+    fn saxpy(&self, bench: &Bench) -> Result<Report> {
+        let (count, factor) = (self.elements as usize, 2.5f32);
+        let [x, y] = [bench.buffer(count)?, bench.buffer(count)?];
+        let (left, mut right) = (floats(count, 0.25), floats(count, 7.0));
+        x.write(0, &left);
+        y.write(0, &right);
+        let arguments = Arguments::default()
+            .u32(factor.to_bits())
+            .u64(x.address())
+            .u64(y.address())
+            .u32(self.elements);
+        let report = self.example(bench, "saxpy", &arguments)?;
+        for _ in 0..self.repeat {
+            // The values are small multiples of powers of two: fused or not, the sum is exact.
+            right
+                .iter_mut()
+                .zip(&left)
+                .for_each(|(y, x)| *y += factor * x);
+        }
+        let wrong = y
+            .read::<f32>(0, count)
+            .iter()
+            .zip(&right)
+            .filter(|(got, want)| got != want)
+            .count();
+        Ok(Report {
+            wrong: wrong as u64,
+            ..report
+        })
+    }
+
+    fn reduce(&self, bench: &Bench) -> Result<Report> {
+        let count = self.elements as usize;
+        let [input, sum] = [bench.buffer(count)?, bench.buffer(1)?];
+        let values: Vec<u32> = (0..self.elements)
+            .map(|i| i.wrapping_mul(2_654_435_761))
+            .collect();
+        input.write(0, &values);
+        sum.write(0, &[0u32]);
+        let arguments = Arguments::default()
+            .u64(input.address())
+            .u64(sum.address())
+            .u32(self.elements);
+        let report = self.example(bench, "reduce", &arguments)?;
+        let once = values
+            .iter()
+            .fold(0u32, |sum, value| sum.wrapping_add(*value));
+        let wrong = sum.read::<u32>(0, 1)[0] != once.wrapping_mul(self.repeat);
+        Ok(Report {
+            wrong: wrong.into(),
+            ..report
+        })
+    }
+
+    fn spin(&self, bench: &Bench) -> Result<Report> {
+        let done = bench.buffer(1)?;
+        done.write(0, &[0u32]);
+        let code = CodeObject::load(&bench.device, EXAMPLES)?;
+        let arguments = Arguments::default().u64(done.address()).u32(self.elements);
+        let launch = Launch::new(
+            &bench.device,
+            &code,
+            "spin",
+            [256, 1, 1],
+            [64, 1, 1],
+            &arguments.0,
+        )?;
+        let report = self.dispatch(bench, "spin", &launch)?;
+        let wrong = done.read::<u32>(0, 1)[0].abs_diff(4 * self.repeat);
+        Ok(Report {
+            wrong: wrong.into(),
+            ..report
+        })
+    }
+
+    fn file(&self, bench: &Bench) -> Result<Report> {
+        let path = PathBuf::from(&self.what);
+        let file = std::fs::read(&path)
+            .with_context(|| format!("{}: neither an example nor a file", path.display()))?;
+        let code = CodeObject::load(&bench.device, &file)?;
+        let name = match (&self.kernel, code.kernels()) {
+            (Some(name), _) => name,
+            (None, [only]) => &only.name,
+            (None, all) => bail!(
+                "which kernel? {}",
+                all.iter()
+                    .map(|kernel| kernel.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+        };
+        let (arguments, buffers) = parse_arguments(bench, &self.args)?;
+        let launch = Launch::new(
+            &bench.device,
+            &code,
+            name,
+            triple(&self.grid),
+            triple(&self.workgroup),
+            &arguments.0,
+        )?;
+        let report = self.dispatch(bench, name, &launch)?;
+        for (index, buffer) in buffers.iter().enumerate() {
+            let words = buffer.read::<u32>(0, (buffer.size() / 4).min(16));
+            let words: Vec<_> = words.iter().map(|word| format!("{word:08x}")).collect();
+            println!("buffer {index}: {}", words.join(" "));
+        }
+        Ok(report)
+    }
+
+    fn example(&self, bench: &Bench, name: &str, arguments: &Arguments) -> Result<Report> {
+        ensure!(self.elements > 0, "at least one element");
+        let code = CodeObject::load(&bench.device, EXAMPLES)?;
+        let grid = self
+            .elements
+            .checked_next_multiple_of(GROUP.into())
+            .context("too many elements")?;
+        let launch = Launch::new(
+            &bench.device,
+            &code,
+            name,
+            [grid, 1, 1],
+            [GROUP, 1, 1],
+            &arguments.0,
+        )?;
+        self.dispatch(bench, name, &launch)
+    }
+
+    /// Submits `repeat` times, each after the one before, and sleeps until the KFD tells of each.
+    fn dispatch(&self, bench: &Bench, name: &str, launch: &Launch) -> Result<Report> {
+        let done = bench.signals.signal(1)?;
+        let start = Instant::now();
+        let mut last = Completion {
+            interrupts: 0,
+            ticks: (0, 0),
+        };
+        for _ in 0..self.repeat {
+            done.store(1);
+            launch.submit(&bench.queue, &done);
+            last = done
+                .wait(Duration::from_secs(self.timeout))
+                .with_context(|| format!("{name} on {}", bench.device))?;
+        }
+        Ok(Report {
+            name: name.to_owned(),
+            gpu_id: bench.device.gpu_id(),
+            elements: self.elements,
+            dispatches: self.repeat,
+            wrong: 0,
+            interrupts: last.interrupts,
+            milliseconds: start.elapsed().as_secs_f64() * 1e3,
+        })
+    }
+}
+
+impl Bench {
+    fn new(gpu: usize) -> Result<Self> {
+        let kfd = Kfd::open()?;
+        let nodes = topology::gpus()?;
+        let node = nodes
+            .get(gpu)
+            .with_context(|| format!("no GPU {gpu}: the KFD serves {}", nodes.len()))?;
+        let device = Device::acquire(&kfd, node)?;
+        let signals = Signals::new(&device, 64)?;
+        let queue = Queue::new(&device, 256)?;
+        Ok(Self {
+            device,
+            signals,
+            queue,
+        })
+    }
+
+    fn buffer(&self, words: usize) -> Result<Memory> {
+        Ok(Memory::vram(&self.device, words * 4)?)
+    }
+}
+
+/// The bytes of a kernel's arguments, each aligned to its size.
+#[derive(Default)]
+struct Arguments(Vec<u8>);
+
+impl Arguments {
+    fn u32(self, value: u32) -> Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    fn u64(self, value: u64) -> Self {
+        self.bytes(&value.to_le_bytes())
+    }
+
+    fn bytes(mut self, bytes: &[u8]) -> Self {
+        self.0.resize(self.0.len().next_multiple_of(bytes.len()), 0);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+}
+
+fn parse_arguments(bench: &Bench, texts: &[String]) -> Result<(Arguments, Vec<Memory>)> {
+    let (mut arguments, mut buffers) = (Arguments::default(), Vec::new());
+    for text in texts {
+        arguments = if let Some(size) = text.strip_prefix("buf:") {
+            let size = size
+                .parse::<usize>()
+                .with_context(|| format!("{text}: a size in bytes"))?;
+            let buffer = Memory::vram(&bench.device, size)?;
+            buffer.write(0, &vec![0u8; size]);
+            let arguments = arguments.u64(buffer.address());
+            buffers.push(buffer);
+            arguments
+        } else {
+            scalar(arguments, text).with_context(|| format!("{text}: not an argument"))?
+        };
+    }
+    Ok((arguments, buffers))
+}
+
+fn scalar(arguments: Arguments, text: &str) -> Result<Arguments> {
+    Ok(if let Some(float) = text.strip_suffix("f32") {
+        arguments.u32(float.parse::<f32>()?.to_bits())
+    } else if let Some(number) = text.strip_suffix("u64") {
+        arguments.u64(number.parse()?)
+    } else {
+        arguments.u32(text.strip_suffix("u32").unwrap_or(text).parse()?)
+    })
+}
+
+fn triple<T: Copy + From<u8>>(sizes: &[T]) -> [T; 3] {
+    [0, 1, 2].map(|axis| sizes.get(axis).copied().unwrap_or(T::from(1)))
+}
+
+/// `count` values that differ from their neighbours and are exact in 24 bits.
+fn floats(count: usize, start: f32) -> Vec<f32> {
+    (0..count).map(|i| start + (i % 4096) as f32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_aligned_to_their_size() {
+        let arguments = Arguments::default().u32(1).u64(2).u32(3);
+        assert_eq!(arguments.0.len(), 20);
+        assert_eq!(arguments.0[8], 2);
+    }
+
+    #[test]
+    fn scalars_are_read_by_their_suffix() {
+        let size = |text| {
+            scalar(Arguments::default(), text)
+                .map(|arguments| arguments.0.len())
+                .ok()
+        };
+        assert_eq!(
+            [size("5"), size("5u64"), size("1.5f32"), size("x")],
+            [Some(4), Some(8), Some(4), None]
+        );
+    }
+}

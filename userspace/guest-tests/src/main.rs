@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! kfd-tests: what the tests run inside the guest. Each subcommand is one test or one tool for a test;
+//! all of them work on any driver behind `/dev/kfd`, so that C's answers and ours can be compared.
+
+mod errno;
+mod kill;
+mod openers;
+mod raw;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+#[derive(Parser)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make every bad call of a table and print what each came to, one line a case.
+    Errno,
+    /// What `errno` runs as another process, on a file that it did not open.
+    #[command(hide = true)]
+    NotOpener { fd: i32, gpu_id: u32 },
+    /// Kill a process in the middle of a dispatch, COUNT times.
+    Kill(kill::Kill),
+    /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are right.
+    Openers(openers::Openers),
+    /// Hold `/dev/kfd` open, mapped, or as a process whose file is closed, until stdin ends.
+    Hold(openers::Hold),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Errno => errno::table(),
+        Command::NotOpener { fd, gpu_id } => {
+            errno::not_opener(fd, gpu_id);
+            Ok(())
+        }
+        Command::Kill(kill) => kill.run(),
+        Command::Openers(openers) => openers.run(),
+        Command::Hold(hold) => hold.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kfd-tests: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! What happens to programs that open `/dev/kfd` while drivers change places behind it.
+
+use anyhow::{ensure, Result};
+use clap::{Args, ValueEnum};
+use kfd::{topology, Device, Kfd, Memory};
+use rustix::io::Errno;
+use std::io::Read;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Short-lived openers in a loop.
+#[derive(Args)]
+pub struct Openers {
+    /// For how long.
+    seconds: u64,
+}
+
+impl Openers {
+    /// Opens, asks for the version and closes until the time is over; each time in a new process, as
+    /// the KFD keeps a process for as long as its memory lives.
+    pub fn run(&self) -> Result<()> {
+        if std::env::var_os(ONE).is_some() {
+            return one();
+        }
+        let end = Instant::now() + Duration::from_secs(self.seconds);
+        let mut count = 0u64;
+        while Instant::now() < end {
+            let opener = Command::new(std::env::current_exe()?)
+                .args(["openers", "0"])
+                .env(ONE, "1")
+                .status()?;
+            ensure!(opener.success(), "opener {count}: {opener}");
+            count += 1;
+        }
+        println!("{count} openers saw success, ENOENT or EAGAIN");
+        ensure!(count > 0, "no opener ran");
+        Ok(())
+    }
+}
+
+/// Set in the environment of a process that opens once and ends.
+const ONE: &str = "KFD_TESTS_OPENER";
+
+fn one() -> Result<()> {
+    match Kfd::open() {
+        Ok(_) => Ok(()),
+        Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::AGAIN)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What to hold on to.
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// An open file.
+    File,
+    /// A mapping of the doorbells, the file being closed.
+    Mapping,
+    /// A process whose file is closed.
+    Process,
+}
+
+/// Holds something that must keep a driver from going away.
+#[derive(Args)]
+pub struct Hold {
+    what: What,
+}
+
+impl Hold {
+    /// Says "holding" and stays until stdin ends.
+    pub fn run(&self) -> Result<()> {
+        let held: Box<dyn std::any::Any> = match self.what {
+            What::File => Box::new(Kfd::open()?),
+            What::Mapping => Box::new(mapping()?),
+            What::Process => {
+                // The KFD's process lives as long as this one's memory.
+                drop(Kfd::open()?);
+                Box::new(())
+            }
+        };
+        println!("holding");
+        std::io::stdin().read_to_end(&mut Vec::new())?;
+        drop(held);
+        Ok(())
+    }
+}
+
+/// A buffer mapped through the render node; /dev/kfd itself is closed with the last of the thunk's objects.
+fn mapping() -> Result<Memory> {
+    let kfd = Kfd::open()?;
+    let nodes = topology::gpus()?;
+    ensure!(!nodes.is_empty(), "no GPU");
+    Ok(Memory::vram(&Device::acquire(&kfd, &nodes[0])?, 4096)?)
+}

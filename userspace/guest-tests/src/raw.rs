@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! Calls without the thunk's manners: any request number, any pointer.
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
+use std::ffi::c_void;
+
+/// What a call came to: 0, or the errno.
+pub type Outcome = std::result::Result<(), Errno>;
+
+struct Raw {
+    request: u32,
+    argument: *mut c_void,
+}
+
+// SAFETY: the caller of `ioctl` below answers for the pair.
+unsafe impl Ioctl for Raw {
+    type Output = ();
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        self.request as Opcode
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        self.argument
+    }
+
+    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Calls `request` with whatever `argument` is.
+///
+/// # Safety
+/// Where `argument` is a good pointer, the kernel may write as many bytes there as `request` says.
+pub unsafe fn ioctl_at(fd: impl AsFd, request: u32, argument: u64) -> Outcome {
+    // SAFETY: passed on.
+    unsafe {
+        rustix::ioctl::ioctl(
+            fd,
+            Raw {
+                request,
+                argument: argument as *mut c_void,
+            },
+        )
+    }
+}
+
+/// Calls `request` with `args`, whose size need not be the one in `request`.
+pub fn ioctl<T>(fd: impl AsFd, request: u32, args: &mut T) -> Outcome {
+    // The kernel goes by the size in the request: give it room for any.
+    let mut room = vec![0u64; (1 << 14) / 8 + size_of::<T>().div_ceil(8)];
+    let place = room.as_mut_ptr().cast::<T>();
+    // SAFETY: `place` has room for `T` and for every size that a request can say, aligned to 8.
+    unsafe {
+        place.copy_from_nonoverlapping(args, 1);
+        let outcome = ioctl_at(fd, request, place as u64);
+        place.copy_to_nonoverlapping(args, 1);
+        outcome
+    }
+}
+
+/// The request with another size.
+pub fn resized(request: u32, size: u32) -> u32 {
+    request & !(0x3fff << 16) | size << 16
+}
+
+/// The request with another number.
+pub fn renumbered(request: u32, nr: u8) -> u32 {
+    request & !0xff | u32::from(nr)
+}
+
+/// Opens `path` as a 32-bit program would: through `int 0x80`, which the kernel treats as compat.
+pub fn open_compat(path: &str) -> std::result::Result<OwnedFd, Errno> {
+    use rustix::fd::FromRawFd;
+    use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+    const OPEN_32: i64 = 5;
+    const O_RDWR: i64 = 2;
+    let low = MapFlags::PRIVATE | MapFlags::from_bits_retain(0x40); // MAP_32BIT: the path below 4 GiB.
+                                                                    // SAFETY: a new mapping, large enough for the path and its end.
+    let page = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            4096,
+            ProtFlags::READ | ProtFlags::WRITE,
+            low,
+        )?
+    };
+    // SAFETY: the page is new, zeroed and longer than any path used here.
+    unsafe {
+        page.cast::<u8>()
+            .copy_from_nonoverlapping(path.as_ptr(), path.len().min(4095))
+    };
+    let result: i64;
+    // SAFETY: the 32-bit system call open(path, flags); it clobbers r8 to r11 and rax only. rbx is
+    // LLVM's, so it is saved by hand.
+    unsafe {
+        std::arch::asm!(
+            "xchg rbx, {path}", "int 0x80", "xchg rbx, {path}",
+            path = inout(reg) page as i64 => _, inout("rax") OPEN_32 => result, in("rcx") O_RDWR, in("rdx") 0,
+            out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+        );
+    }
+    let result = result as i32;
+    match result {
+        // SAFETY: a new descriptor of this process.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(result) }),
+        _ => Err(Errno::from_raw_os_error(-result)),
+    }
+}

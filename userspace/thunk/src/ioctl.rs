@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The one place that calls `ioctl(2)`: each argument struct knows its request.
+
+use crate::{Error, Result};
+use kfd_uapi as uapi;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode};
+use std::ffi::c_void;
+
+/// An argument struct of the KFD's interface.
+///
+/// # Safety
+/// `REQUEST` must be the request that the kernel's header defines with this struct.
+pub(crate) unsafe trait Arguments {
+    const REQUEST: u32;
+    const NAME: &'static str;
+}
+
+macro_rules! arguments {
+    ($($name:ident: $args:ident = $request:ident;)*) => {
+        $(
+            const _: () = assert!(((uapi::$request >> 16) & 0x3fff) as usize == size_of::<uapi::$args>());
+            // SAFETY: the header's own pair; its size is checked above.
+            unsafe impl Arguments for uapi::$args {
+                const REQUEST: u32 = uapi::$request;
+                const NAME: &'static str = stringify!($name);
+            }
+        )*
+    };
+}
+
+arguments! {
+    GET_VERSION: kfd_ioctl_get_version_args = IOC_GET_VERSION;
+    CREATE_QUEUE: kfd_ioctl_create_queue_args = IOC_CREATE_QUEUE;
+    DESTROY_QUEUE: kfd_ioctl_destroy_queue_args = IOC_DESTROY_QUEUE;
+    GET_CLOCK_COUNTERS: kfd_ioctl_get_clock_counters_args = IOC_GET_CLOCK_COUNTERS;
+    CREATE_EVENT: kfd_ioctl_create_event_args = IOC_CREATE_EVENT;
+    DESTROY_EVENT: kfd_ioctl_destroy_event_args = IOC_DESTROY_EVENT;
+    SET_EVENT: kfd_ioctl_set_event_args = IOC_SET_EVENT;
+    RESET_EVENT: kfd_ioctl_reset_event_args = IOC_RESET_EVENT;
+    WAIT_EVENTS: kfd_ioctl_wait_events_args = IOC_WAIT_EVENTS;
+    GET_PROCESS_APERTURES_NEW: kfd_ioctl_get_process_apertures_new_args = IOC_GET_PROCESS_APERTURES_NEW;
+    ACQUIRE_VM: kfd_ioctl_acquire_vm_args = IOC_ACQUIRE_VM;
+    ALLOC_MEMORY_OF_GPU: kfd_ioctl_alloc_memory_of_gpu_args = IOC_ALLOC_MEMORY_OF_GPU;
+    FREE_MEMORY_OF_GPU: kfd_ioctl_free_memory_of_gpu_args = IOC_FREE_MEMORY_OF_GPU;
+    MAP_MEMORY_TO_GPU: kfd_ioctl_map_memory_to_gpu_args = IOC_MAP_MEMORY_TO_GPU;
+    UNMAP_MEMORY_FROM_GPU: kfd_ioctl_unmap_memory_from_gpu_args = IOC_UNMAP_MEMORY_FROM_GPU;
+    AVAILABLE_MEMORY: kfd_ioctl_get_available_memory_args = IOC_AVAILABLE_MEMORY;
+}
+
+/// A request with its argument, as rustix wants it.
+struct Call<'a, T>(&'a mut T);
+
+// SAFETY: the opcode belongs to the struct (`Arguments`), which the kernel reads and writes in place.
+unsafe impl<T: Arguments> Ioctl for Call<'_, T> {
+    type Output = ();
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        T::REQUEST as Opcode
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::from_mut(self.0).cast()
+    }
+
+    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Calls the ioctl that `args` belongs to; `object` says in an error what it was about.
+///
+/// A call that a signal interrupted is made again, with what the kernel left in `args`.
+///
+/// # Safety
+/// Every pointer in `args` must be valid for what the kernel does with it.
+pub(crate) unsafe fn call<T: Arguments>(
+    kfd: impl AsFd,
+    object: impl FnOnce() -> String,
+    args: &mut T,
+) -> Result<()> {
+    loop {
+        // SAFETY: `Arguments` ties request and struct together; the caller vouches for pointers.
+        match unsafe { rustix::ioctl::ioctl(kfd.as_fd(), Call(args)) } {
+            Ok(()) => return Ok(()),
+            Err(Errno::INTR | Errno::AGAIN) => continue,
+            Err(errno) => return Err(Error::of(T::NAME, object())(errno)),
+        }
+    }
+}

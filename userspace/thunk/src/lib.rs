@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! A thunk for AMD's kernel fusion driver (KFD): what `libhsakmt` is to ROCm, in Rust, small.
+//!
+//! One type per kernel object, released when it is dropped: [`Kfd`] (the open `/dev/kfd`), [`Device`]
+//! (a GPU whose address space this process has acquired), [`Memory`], [`Queue`], [`Events`] and
+//! [`Event`]. An error says which call failed, on what, with which errno.
+//!
+//! ```no_run
+//! let kfd = kfd::Kfd::open()?;
+//! let node = kfd::topology::gpus()?.remove(0);
+//! let gpu = kfd::Device::acquire(&kfd, &node)?;
+//! let memory = kfd::Memory::vram(&gpu, 4096)?;
+//! memory.write(0, &[1u32, 2, 3]);
+//! # Ok::<(), kfd::Error>(())
+//! ```
+
+mod device;
+mod error;
+mod event;
+mod ioctl;
+mod memory;
+mod queue;
+pub mod topology;
+
+pub use device::{Apertures, Device, Kfd};
+pub use error::{Error, Result};
+pub use event::{Event, EventKind, Events, Wait};
+pub use memory::{Memory, MemoryFlags, Plain};
+pub use queue::{Queue, QueueKind, QueueMemory};

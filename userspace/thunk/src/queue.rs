@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! [`Queue`]: a ring that a GPU reads, with the buffers it needs and the doorbell that wakes it.
+
+use crate::ioctl::call;
+use crate::{Device, Error, Memory, Result};
+use kfd_uapi as uapi;
+use rustix::fd::AsFd;
+use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::ptr::{null_mut, NonNull};
+use std::sync::Arc;
+
+/// A process's doorbells on one GPU: two pages since gfx9, one 64-bit doorbell per queue.
+const DOORBELL_SLICE: usize = 8192;
+const EOP_BUFFER: usize = 4096;
+
+/// What the ring holds, and which engine reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QueueKind {
+    /// Architected queuing language packets, for compute.
+    Aql,
+    /// PM4 packets, for compute.
+    Pm4,
+    /// Packets of the copy engine.
+    Sdma,
+}
+
+/// Where the ring and its two indices lie, at addresses that the GPU sees. The memory must outlive the queue:
+/// whoever makes the queue keeps it, as `kfd-aql` does.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueMemory {
+    /// The ring's address.
+    pub ring: u64,
+    /// The ring's size in bytes, a power of two.
+    pub ring_size: u32,
+    /// Where the producer's index stands.
+    pub write_index: u64,
+    /// Where the GPU puts the consumer's index.
+    pub read_index: u64,
+}
+
+/// A queue; dropping it takes it off the hardware before its buffers go.
+#[derive(Debug)]
+pub struct Queue {
+    // Dropped in this order, after `drop` has destroyed the queue itself.
+    doorbells: Doorbells,
+    doorbell: usize,
+    id: u32,
+    device: Arc<Device>,
+    _context: Option<Memory>,
+    _eop: Option<Memory>,
+}
+
+impl Queue {
+    /// Creates a queue of priority 7 (0 to 15) with all of its share of time.
+    pub fn create(device: &Arc<Device>, kind: QueueKind, memory: QueueMemory) -> Result<Self> {
+        let mut args = uapi::kfd_ioctl_create_queue_args {
+            ring_base_address: memory.ring,
+            write_pointer_address: memory.write_index,
+            read_pointer_address: memory.read_index,
+            ring_size: memory.ring_size,
+            gpu_id: device.gpu_id(),
+            queue_type: kind.raw(),
+            queue_percentage: uapi::KFD_MAX_QUEUE_PERCENTAGE,
+            queue_priority: 7,
+            ..Default::default()
+        };
+        let (context, eop) = match kind {
+            QueueKind::Sdma => (None, None),
+            QueueKind::Aql | QueueKind::Pm4 => (
+                Some(context_area(device, &mut args)?),
+                Some(Memory::gtt(device, EOP_BUFFER)?),
+            ),
+        };
+        if let Some(eop) = &eop {
+            args.eop_buffer_address = eop.address();
+            args.eop_buffer_size = EOP_BUFFER as u64;
+        }
+        let named = || format!("{kind:?} queue, {} byte ring, {device}", memory.ring_size);
+        // SAFETY: the kernel checks that all addresses belong to buffers mapped on this GPU and holds
+        // references on those while the queue lives.
+        unsafe { call(device.kfd().as_ref(), named, &mut args)? };
+        let offset = args.doorbell_offset as usize % DOORBELL_SLICE;
+        let doorbells = Doorbells::map(device, args.doorbell_offset - offset as u64);
+        // The queue must not stay behind when its doorbell can't be mapped.
+        let doorbells = doorbells.inspect_err(|_| destroy(device, args.queue_id))?;
+        Ok(Self {
+            doorbells,
+            doorbell: offset,
+            id: args.queue_id,
+            device: device.clone(),
+            _context: context,
+            _eop: eop,
+        })
+    }
+
+    /// The kernel's id, unique in this process.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// The GPU it runs on.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// Tells the GPU how far the ring is filled, after all that was written before.
+    pub fn ring_doorbell(&self, value: u64) {
+        self.doorbells.write(self.doorbell, value);
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        destroy(&self.device, self.id);
+    }
+}
+
+fn destroy(device: &Device, id: u32) {
+    let mut args = uapi::kfd_ioctl_destroy_queue_args {
+        queue_id: id,
+        ..Default::default()
+    };
+    // SAFETY: the struct holds no pointer. A failure leaves the queue to the exit of the process.
+    let _ = unsafe { call(device.kfd().as_ref(), String::new, &mut args) };
+}
+
+impl QueueKind {
+    fn raw(self) -> u32 {
+        match self {
+            QueueKind::Aql => uapi::KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
+            QueueKind::Pm4 => uapi::KFD_IOC_QUEUE_TYPE_COMPUTE,
+            QueueKind::Sdma => uapi::KFD_IOC_QUEUE_TYPE_SDMA,
+        }
+    }
+}
+
+/// The area that waves are saved to when the queue is preempted, in the sizes that the node tells.
+fn context_area(
+    device: &Arc<Device>,
+    args: &mut uapi::kfd_ioctl_create_queue_args,
+) -> Result<Memory> {
+    let node = device.node();
+    let (size, stack) = (node.property("cwsr_size"), node.property("ctl_stack_size"));
+    let missing = || {
+        Error::Invalid(format!(
+            "{device} does not tell its cwsr_size: the KFD is too old"
+        ))
+    };
+    args.ctx_save_restore_size = u32::try_from(size)
+        .ok()
+        .filter(|size| *size != 0)
+        .ok_or_else(missing)?;
+    args.ctl_stack_size = u32::try_from(stack).map_err(|_| missing())?;
+    let whole = (size + node.debug_memory_size()) * node.xccs();
+    let area = Memory::gtt(device, whole as usize)?;
+    args.ctx_save_restore_address = area.address();
+    Ok(area)
+}
+
+/// This process's doorbells on one GPU.
+#[derive(Debug)]
+struct Doorbells(NonNull<c_void>);
+
+impl Doorbells {
+    fn map(device: &Device, offset: u64) -> Result<Self> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address that the kernel picks.
+        let base = unsafe {
+            mmap(
+                null_mut(),
+                DOORBELL_SLICE,
+                access,
+                flags,
+                device.kfd().as_fd(),
+                offset,
+            )
+        }
+        .map_err(Error::of("mmap", format!("doorbells of {device}")))?;
+        // A mapping is never at address 0 here: no MAP_FIXED.
+        NonNull::new(base)
+            .map(Self)
+            .ok_or_else(|| Error::Invalid("doorbells at address 0".into()))
+    }
+
+    fn write(&self, offset: usize, value: u64) {
+        // What the GPU will read must be visible before the doorbell is.
+        std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+        // SAFETY: the offset is below the slice's size and a multiple of 8 (the kernel hands out whole doorbells).
+        unsafe {
+            self.0
+                .as_ptr()
+                .byte_add(offset & !7)
+                .cast::<u64>()
+                .write_volatile(value)
+        };
+    }
+}
+
+// SAFETY: a doorbell is a register: one 64-bit store, from any thread.
+unsafe impl Send for Doorbells {}
+// SAFETY: as above.
+unsafe impl Sync for Doorbells {}
+
+impl Drop for Doorbells {
+    fn drop(&mut self) {
+        // SAFETY: the mapping belongs to this value.
+        let _ = unsafe { munmap(self.0.as_ptr(), DOORBELL_SLICE) };
+    }
+}
