@@ -25,6 +25,8 @@ pub struct Config {
     pub preset: Preset,
     /// Bytes of local memory: a power of two, at least 256 MiB.
     pub vram_size: u64,
+    /// The card's number, which makes its unique id.
+    pub serial: u32,
     /// Engines run on the accessing thread and time is counted: runs are reproducible.
     pub synchronous: bool,
 }
@@ -55,6 +57,7 @@ impl GpuModel {
         let Config {
             preset,
             vram_size,
+            serial,
             synchronous,
         } = config;
         if !vram_size.is_power_of_two() || vram_size < 256 << 20 {
@@ -72,7 +75,7 @@ impl GpuModel {
         blocks.push(ih.clone());
         blocks.push(Arc::new(Nbio::new(&preset, vram_size)));
         blocks.push(Arc::new(Psp::new(&preset)));
-        blocks.push(Arc::new(Smu::new(&preset)));
+        blocks.push(Arc::new(Smu::new(&preset, serial)));
         let clock = if synchronous {
             Clock::counted()
         } else {
