@@ -24,24 +24,20 @@ sysroot:
 module: sysroot
 	@tools/build-module
 
-# The same source for the debug kernel: objects of two kernels can't share a directory.
+# The same source for the debug kernel, in build/debug.
 module-debug:
-	@tools/sysroot/sysroot debug-kernel
-	@mkdir -p build/debug
-	@tar -c --exclude='*.o' --exclude='.*.cmd' --exclude='*_generated.rs' Kbuild rust uapi | tar -x -C build/debug
-	@. <(tools/sysroot/sysroot env) && \
-		MODULE_DIR=$(CURDIR)/build/debug MODULE_KERNEL_TREE=$$DEBUG_KERNEL_TREE tools/build-module
+	@tools/build-module --debug
 
 tools: sysroot
-	@cd tools && cargo build --release
+	@cd tools && cargo build --quiet
 
 userspace: sysroot
-	@cd userspace && cargo build --release
+	@cd userspace && cargo build --quiet
 
 # What the guests of the demo and the tests see at /mnt/share.
 guest: module tools userspace build/guest/hip_vadd
 	@mkdir -p build/guest/tests
-	@cp userspace/target/release/{kfdctl,kfd-tests} build/guest
+	@cp userspace/target/debug/{kfdctl,kfd-tests} build/guest
 	@cp amdkfd.ko build/guest
 	@cp tests/guest/* tests/compare/* tests/dmesg.allow build/guest/tests
 	@chmod +x build/guest/tests/*.test

@@ -343,6 +343,11 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
+    /// Bytes.
+    pub(crate) fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Allocates on the VM's GPU. See [`super::ProcessMemory::alloc_memory`].
     pub(crate) fn alloc(
         vm: Arc<Vm>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Decoded code, kept by address. One [`CodeCache`] per address space (VMID); its owner invalidates it.
+//! Decoded code, kept by address. One [`CodeCache`] per address space (VMID); its owner invalidates
+//! it.
 
 use crate::decode::{decode, DecodeError};
 use crate::inst::Inst;
@@ -105,7 +106,8 @@ impl Fetcher<'_> {
     }
 }
 
-/// Decodes from `pc` to the next jump. What cannot be fetched or decoded ends the block, unless it is at `pc`.
+/// Decodes from `pc` to the next jump. What cannot be fetched or decoded ends the block, unless it
+/// is at `pc`.
 fn read_block(pc: u64, memory: &mut dyn Memory) -> Result<Block, CodeError> {
     let pc = pc & !3;
     let mut fetcher = Fetcher {

@@ -95,7 +95,8 @@ fn literal(word: u32, ty: Ty) -> u64 {
     }
 }
 
-/// Bits of the inline constant `code` (0 to 64, -1 to -16, and nine floats) as an operand of this type.
+/// Bits of the inline constant `code` (0 to 64, -1 to -16, and nine floats) as an operand of this
+/// type.
 fn inline(code: u32, ty: Ty) -> u64 {
     let integer = match code {
         128..=192 => i64::from(code) - 128,

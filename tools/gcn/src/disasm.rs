@@ -85,7 +85,7 @@ fn source(src: Src, ty: Ty) -> String {
         Src::Acc(number) => range("a", number.into(), ty.dwords()),
         Src::Scalar(code) => scalar_register(code, ty.dwords()),
         Src::Special(special) => special_name(special).to_string(),
-        Src::Inline(code, _) => inline(code, ty),
+        Src::Inline(code, bits) => inline(code, bits, ty),
         Src::Literal(word, _) => format!("0x{word:x}"),
     }
 }
@@ -104,14 +104,14 @@ fn special_name(special: Special) -> &'static str {
     }
 }
 
-fn inline(code: u8, ty: Ty) -> String {
+fn inline(code: u8, bits: u64, ty: Ty) -> String {
     const FLOATS: [&str; 8] = ["0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0"];
     match code {
         128..=192 => (i32::from(code) - 128).to_string(),
         193..=208 => (192 - i32::from(code)).to_string(),
+        240..=248 if ty == Ty::B16 => format!("0x{bits:x}"),
         240..=247 => FLOATS[usize::from(code - 240)].to_string(),
         248 => match ty {
-            Ty::F16 | Ty::B16 | Ty::P16 | Ty::PF16 => "0.15915494".to_string(),
             Ty::F64 | Ty::B64 => "0.15915494309189532".to_string(),
             _ => "0.15915494".to_string(),
         },

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! From the COMPUTE_PGM_* registers to waves: what the hardware's workgroup manager (SPI) puts into registers at launch.
+//! From the COMPUTE_PGM_* registers to waves: what the hardware's workgroup manager (SPI) puts into
+//! registers at launch.
 //!
 //! One [`Dispatch`] per kernel launch; the caller owns it and asks it for each work-group.
 
@@ -43,14 +44,16 @@ pub struct Dispatch {
     pub lds_bytes: u32,
     /// The flat windows.
     pub apertures: Apertures,
-    /// Trap handler (TBA) and its memory (TMA); 0 = none. RSRC2.TRAP_PRESENT or a TBA enables traps.
+    /// Trap handler (TBA) and its memory (TMA); 0 = none. RSRC2.TRAP_PRESENT or a TBA enables
+    /// traps.
     pub tba: u64,
     /// TMA.
     pub tma: u64,
 }
 
 impl Dispatch {
-    /// VGPRs a wave has: architectural ones and accumulation ones (RSRC1.VGPRS, RSRC3.ACCUM_OFFSET).
+    /// VGPRs a wave has: architectural ones and accumulation ones (RSRC1.VGPRS,
+    /// RSRC3.ACCUM_OFFSET).
     pub fn vgprs(&self) -> (usize, usize) {
         let total = ((self.pgm_rsrc1 & 0x3f) as usize + 1) * 8;
         let arch = ((self.pgm_rsrc3 & 0x3f) as usize + 1) * 4;
@@ -71,8 +74,8 @@ impl Dispatch {
         self.items().div_ceil(LANES as u32)
     }
 
-    /// The work-group `id` of the grid, ready to run. `size` is [`Dispatch::workgroup_size`] or less
-    /// at the grid's far edges.
+    /// The work-group `id` of the grid, ready to run. `size` is [`Dispatch::workgroup_size`] or
+    /// less at the grid's far edges.
     pub fn workgroup(&self, id: [u32; 3], size: [u32; 3], scratch: Scratch) -> Workgroup {
         let items: u32 = size.iter().product();
         let count = items.div_ceil(LANES as u32);
@@ -100,7 +103,8 @@ impl Dispatch {
         wave
     }
 
-    /// MODE from RSRC1: FLOAT_MODE 19:12, DX10_CLAMP 21, IEEE_MODE 23, FP16_OVFL 26; EXCP_EN from RSRC2.
+    /// MODE from RSRC1: FLOAT_MODE 19:12, DX10_CLAMP 21, IEEE_MODE 23, FP16_OVFL 26; EXCP_EN from
+    /// RSRC2.
     fn mode(&self) -> u32 {
         let rsrc1 = self.pgm_rsrc1;
         let flag = |bit: u32, set: u32| if rsrc1 >> bit & 1 != 0 { set } else { 0 };
@@ -140,7 +144,8 @@ const RSRC2_TGID_Y_EN: u32 = 1 << 8;
 const RSRC2_TGID_Z_EN: u32 = 1 << 9;
 const RSRC2_TG_SIZE_EN: u32 = 1 << 10;
 
-/// v0 holds the packed work-item id (x 9:0, y 19:10, z 29:20), as on all of gfx90a and gfx94x; EXEC the lanes that exist.
+/// v0 holds the packed work-item id (x 9:0, y 19:10, z 29:20), as on all of gfx90a and gfx94x; EXEC
+/// the lanes that exist.
 fn set_work_items(wave: &mut Wave, index: u32, size: [u32; 3]) {
     let items: u32 = size.iter().product();
     let mut exec = 0;

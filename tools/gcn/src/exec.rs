@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Executing one instruction for one wave. A [`Machine`] lives for one slice of a wave's run and borrows all it needs.
+//! Executing one instruction for one wave. A [`Machine`] lives for one slice of a wave's run and
+//! borrows all it needs.
 
 mod atomic;
 mod branch;

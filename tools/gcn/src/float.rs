@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Floating point as the MODE register asks for it. Stateless.
 //!
-//! Rounding to nearest uses the host's IEEE arithmetic; other rounding modes go through `soft`, which is exact.
-//! Operations that the hardware approximates (reciprocal, square root, exponential, logarithm, sine) are correctly
-//! rounded here as far as the host's libm is, or nearly so, and so never worse than the hardware's 1 ULP.
+//! Rounding to nearest uses the host's IEEE arithmetic; other rounding modes go through `soft`,
+//! which is exact. Operations that the hardware approximates (reciprocal, square root, exponential,
+//! logarithm, sine) are correctly rounded here as far as the host's libm is, or nearly so, and so
+//! never worse than the hardware's 1 ULP.
 
 pub mod divide;
 pub mod half;
@@ -209,8 +210,8 @@ impl Format {
 
 /// f32 fused multiply-add, rounded once, without needing the host's FMA unit.
 ///
-/// The product is exact in f64; the sum is rounded to odd there, so that the final rounding to f32 is
-/// the only one that counts.
+/// The product is exact in f64; the sum is rounded to odd there, so that the final rounding to f32
+/// is the only one that counts.
 #[inline(always)]
 pub fn fma32(a: f32, b: f32, c: f32) -> f32 {
     let product = f64::from(a) * f64::from(b);
@@ -261,8 +262,8 @@ pub fn settle64(result: f64, operands: [u64; 3]) -> u64 {
     }
 }
 
-/// Minimum (or maximum) by the hardware's rules: a NaN loses against a number, -0 is less than +0, and in IEEE mode a
-/// signalling NaN wins, quieted.
+/// Minimum (or maximum) by the hardware's rules: a NaN loses against a number, -0 is less than +0,
+/// and in IEEE mode a signalling NaN wins, quieted.
 #[inline(always)]
 pub fn min_max(format: Format, ieee: bool, maximum: bool, a: u64, b: u64) -> u64 {
     if ieee && format.is_snan(a) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! A decoded instruction: what `decode` makes, `exec` runs and `disasm` prints. Immutable; owned by the code cache.
+//! A decoded instruction: what `decode` makes, `exec` runs and `disasm` prints. Immutable; owned by
+//! the code cache.
 
 use crate::op::mem::Segment;
 use crate::op::{Ds, MemOp, Smem, Sop1, Sop2, Sopc, Sopk, Sopp, Ty, Vop1, Vop2, Vop3, Vop3p, Vopc};
@@ -341,7 +342,8 @@ impl Inst {
         self.pc + 4 * self.dwords.len() as u64
     }
 
-    /// Whether control may not fall through to the next instruction, or the decoder should not look past it.
+    /// Whether control may not fall through to the next instruction, or the decoder should not look
+    /// past it.
     pub fn ends_block(&self) -> bool {
         use crate::op::sop::{Sop1 as O, Sopk as K, Sopp as P};
         match self.body {

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The gfx942 (CDNA3, MI300) instruction set: a decoder, a disassembler and an interpreter of waves.
+//! The gfx942 (CDNA3, MI300) instruction set: a decoder, a disassembler and an interpreter of
+//! waves.
 //!
-//! Pure: the crate knows no device, no queue and no page table. Who dispatches fills a [`Dispatch`], asks it for a
-//! [`Workgroup`] for each work-group of the grid and calls [`Workgroup::run`] until it says [`Outcome::Done`].
-//! A work-group can be kept between two calls for as long as one likes; all its state is plain data.
+//! Pure: the crate knows no device, no queue and no page table. Who dispatches fills a
+//! [`Dispatch`], asks it for a [`Workgroup`] for each work-group of the grid and calls
+//! [`Workgroup::run`] until it says [`Outcome::Done`]. A work-group can be kept between two calls
+//! for as long as one likes; all its state is plain data.
 //!
 //! ```text
-//! Dispatch ──workgroup(id)──▶ Workgroup { waves: Vec<Wave>, lds } ──run(&mut Memory, &mut CodeCache, budget)──▶ Outcome
+//! Dispatch --workgroup(id)--> Workgroup { waves: Vec<Wave>, lds }
+//!                             Workgroup --run(&mut Memory, &mut CodeCache, budget)--> Outcome
 //! ```
 //!
-//! Sources: AMD's public "AMD Instinct MI300 Instruction Set Architecture" guide and the answers of LLVM's assembler.
+//! Sources: AMD's public "AMD Instinct MI300 Instruction Set Architecture" guide and the answers of
+//! LLVM's assembler.
 #![forbid(unsafe_code)]
 
 pub mod code;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! What the interpreter sees of the world: memory behind one address space (VMID) and a clock.
 //!
-//! One implementation of [`Memory`] stands for one VMID; the caller makes it and lends it to each `run`.
-//! Addresses are GPU virtual addresses after the flat apertures were taken out: LDS never comes here,
-//! scratch (private) accesses come as the swizzled address in the wave's scratch backing.
+//! One implementation of [`Memory`] stands for one VMID; the caller makes it and lends it to each
+//! `run`. Addresses are GPU virtual addresses after the flat apertures were taken out: LDS never
+//! comes here, scratch (private) accesses come as the swizzled address in the wave's scratch
+//! backing.
 
 /// What an access that faulted wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +31,9 @@ pub struct Fault {
 
 /// The GPU virtual address space that a wave runs in.
 ///
-/// An access of 1, 2, 4 or 8 bytes at a multiple of its size must be one access to the memory behind
-/// it: CPUs poll what waves write. Longer accesses are several lanes or dwords at once, in no order.
-/// A refused access must not have changed memory below the faulting page's part of it.
+/// An access of 1, 2, 4 or 8 bytes at a multiple of its size must be one access to the memory
+/// behind it: CPUs poll what waves write. Longer accesses are several lanes or dwords at once, in
+/// no order. A refused access must not have changed memory below the faulting page's part of it.
 pub trait Memory {
     /// Reads instructions. The interpreter never asks across a 64-byte line.
     fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault>;
@@ -43,8 +44,8 @@ pub trait Memory {
     /// Writes `bytes` (1 to 1024 of them; any alignment; may cross pages).
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault>;
 
-    /// Replaces the dword at `address` (a multiple of 4) by `update(old)`, atomically towards other agents;
-    /// returns the old value. `update` can be called more than once.
+    /// Replaces the dword at `address` (a multiple of 4) by `update(old)`, atomically towards other
+    /// agents; returns the old value. `update` can be called more than once.
     fn update32(&mut self, address: u64, update: &mut dyn FnMut(u32) -> u32) -> Result<u32, Fault>;
 
     /// Like [`Memory::update32`] for a quadword at a multiple of 8.

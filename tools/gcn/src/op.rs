@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The opcode tables, one enum per encoding. A variant is the mnemonic verbatim, its value the opcode field.
+//! The opcode tables, one enum per encoding. A variant is the mnemonic verbatim, its value the
+//! opcode field.
 //!
-//! Opcode numbers and operand widths are those LLVM's gfx942 disassembler answers with; the test `tests/toolchain.rs`
-//! asks it again, for every opcode.
+//! Opcode numbers and operand widths are those LLVM's gfx942 disassembler answers with; the test
+//! `tests/toolchain.rs` asks it again, for every opcode.
 
 pub mod ds;
 pub mod mem;
@@ -20,7 +21,8 @@ pub use vop::{Vop1, Vop2, Vop3};
 pub use vop3p::Vop3p;
 pub use vopc::Vopc;
 
-/// How an operand's bits are read: its width, what inline constants mean, what `neg` and `abs` touch.
+/// How an operand's bits are read: its width, what inline constants mean, what `neg` and `abs`
+/// touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ty {
     /// No operand.

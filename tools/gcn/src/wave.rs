@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! One wavefront of 64 lanes: its architectural state as plain data, which can be kept, resumed, compared and serialised.
+//! One wavefront of 64 lanes: its architectural state as plain data, which can be kept, resumed,
+//! compared and serialised.
 //!
 //! A [`Workgroup`](crate::Workgroup) owns its waves. Nothing here runs.
 
@@ -78,13 +79,14 @@ pub enum WaveState {
 /// One wavefront.
 ///
 /// Everything is public and plain: the caller sets the initial state (or lets
-/// [`Dispatch::workgroup`](crate::Dispatch::workgroup) do it) and can save and restore it at any time
-/// that [`Workgroup::run`](crate::Workgroup::run) is not running.
+/// [`Dispatch::workgroup`](crate::Dispatch::workgroup) do it) and can save and restore it at any
+/// time that [`Workgroup::run`](crate::Workgroup::run) is not running.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wave {
     /// Address of the next instruction.
     pub pc: u64,
-    /// SGPRs and what shares their operand codes: FLAT_SCRATCH, XNACK_MASK, VCC, TTMPs, M0, EXEC (see [`sreg`]).
+    /// SGPRs and what shares their operand codes: FLAT_SCRATCH, XNACK_MASK, VCC, TTMPs, M0, EXEC
+    /// (see [`sreg`]).
     pub scalar: [u32; 128],
     /// Architectural VGPRs, as many as the wave has.
     pub vgpr: Vec<Vgpr>,
@@ -163,8 +165,8 @@ impl Wave {
         self.scalar[sreg::M0]
     }
 
-    /// Base of this wave's scratch backing (architected flat scratch). The lanes' dwords are interleaved:
-    /// byte `o` of lane `l` is at `base + o / 4 * 256 + l * 4 + o % 4`.
+    /// Base of this wave's scratch backing (architected flat scratch). The lanes' dwords are
+    /// interleaved: byte `o` of lane `l` is at `base + o / 4 * 256 + l * 4 + o % 4`.
     pub fn scratch_base(&self) -> u64 {
         self.scalar64(sreg::FLAT_SCRATCH)
     }
@@ -174,9 +176,10 @@ impl Wave {
         self.state == WaveState::Ready && self.status & status::HALT == 0
     }
 
-    /// Enters the trap handler, as the hardware does for `s_trap` and exceptions: TTMP1:TTMP0 take the PC and
-    /// `trap_id`; `host` marks a trap the host asked for (e.g. a context save, with TRAPSTS.SAVECTX set).
-    /// False if there is no handler.
+    /// Enters the trap handler, as the hardware does for `s_trap` and exceptions: TTMP1:TTMP0 take
+    /// the PC and
+    /// `trap_id`; `host` marks a trap the host asked for (e.g. a context save, with TRAPSTS.SAVECTX
+    /// set). False if there is no handler.
     pub fn enter_trap(&mut self, trap_id: u8, host: bool) -> bool {
         if self.tba == 0 || self.status & status::TRAP_EN == 0 {
             return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! A work-group: its waves, their shared LDS, and running them until something happens that concerns the caller.
+//! A work-group: its waves, their shared LDS, and running them until something happens that
+//! concerns the caller.
 //!
 //! The dispatcher owns one [`Workgroup`] for each work-group in flight.
 
@@ -10,7 +11,8 @@ use crate::inst::Inst;
 use crate::memory::{Fault, Memory};
 use crate::wave::{Wave, WaveState};
 
-/// Why a wave cannot go on: the program's fault or this interpreter's limit. The PC stays at the instruction.
+/// Why a wave cannot go on: the program's fault or this interpreter's limit. The PC stays at the
+/// instruction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecError {
     /// No such instruction on gfx942.
@@ -76,7 +78,8 @@ pub enum Outcome {
     Done,
     /// The budget is used up; call again to go on.
     Budget,
-    /// No wave can issue: each has ended, is halted (STATUS.HALT) or waits at a barrier for a halted one.
+    /// No wave can issue: each has ended, is halted (STATUS.HALT) or waits at a barrier for a
+    /// halted one.
     Halted,
     /// `s_sendmsg`; the PC is past it. Call again to go on.
     Message {
@@ -87,7 +90,8 @@ pub enum Outcome {
         /// M0, the payload.
         m0: u32,
     },
-    /// `s_trap` with no trap handler; the PC is past it, so calling again ignores it, as hardware does.
+    /// `s_trap` with no trap handler; the PC is past it, so calling again ignores it, as hardware
+    /// does.
     Trap {
         /// Who.
         wave: usize,
@@ -96,8 +100,8 @@ pub enum Outcome {
         /// Address of the `s_trap`.
         pc: u64,
     },
-    /// `ds_gws_*`; the PC is at it. Call [`Workgroup::retire`] when it is granted; until then that wave asks again
-    /// at each call.
+    /// `ds_gws_*`; the PC is at it. Call [`Workgroup::retire`] when it is granted; until then that
+    /// wave asks again at each call.
     Gws {
         /// Who.
         wave: usize,
@@ -187,7 +191,8 @@ impl Workgroup {
         }
     }
 
-    /// Runs until something concerns the caller, or about `budget` instructions of all waves together.
+    /// Runs until something concerns the caller, or about `budget` instructions of all waves
+    /// together.
     ///
     /// Waves take turns, so that one can wait for another in a loop.
     pub fn run(&mut self, memory: &mut dyn Memory, code: &mut CodeCache, budget: u64) -> Outcome {
@@ -361,8 +366,8 @@ impl Workgroup {
         None
     }
 
-    /// Steps `wave` over the instruction at its PC: a GWS request was granted, or a fault is to be skipped. False if there
-    /// is no instruction to step over.
+    /// Steps `wave` over the instruction at its PC: a GWS request was granted, or a fault is to be
+    /// skipped. False if there is no instruction to step over.
     pub fn retire(&mut self, wave: usize, memory: &mut dyn Memory, code: &mut CodeCache) -> bool {
         match code.block(self.waves[wave].pc, memory) {
             Ok(block) => {

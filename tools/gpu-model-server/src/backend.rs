@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The only place that knows vfio-user: turns QEMU's requests into calls of the model. One [`Backend`] per connection.
+//! The only place that knows vfio-user: turns QEMU's requests into calls of the model. One
+//! [`Backend`] per connection.
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Write};
@@ -204,7 +205,7 @@ impl ServerBackend for Backend {
         count: u32,
         mut fds: Vec<File>,
     ) -> Result<(), Error> {
-        tracing::debug!(target: "irq", "set {index} flags {flags:#x} {start}+{count} fds {}", fds.len());
+        tracing::debug!(target: "irq", "set {index} {flags:#x} {start}+{count} fds {}", fds.len());
         if index != VFIO_PCI_MSI_IRQ_INDEX || flags & VFIO_IRQ_SET_ACTION_TRIGGER == 0 {
             return Ok(());
         }

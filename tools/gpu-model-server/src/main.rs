@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! `gpu-model-server`: serves one modelled GPU to QEMU over vfio-user, and writes the firmware files a stock amdgpu wants.
+//! `gpu-model-server`: serves one modelled GPU to QEMU over vfio-user, and writes the firmware
+//! files a stock amdgpu wants.
 //!
 //! One process per GPU. It serves one connection and exits when QEMU closes it.
 
@@ -12,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{bail, Context, Result};
+use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 use gpu_model::model::{Config, GpuModel};
 use gpu_model::preset::{self, Preset};
@@ -42,7 +44,7 @@ struct Serve {
     #[arg(long)]
     socket: PathBuf,
     /// Kind of GPU.
-    #[arg(long, default_value = "mi300x", value_parser = clap::builder::PossibleValuesParser::new(preset::NAMES))]
+    #[arg(long, default_value = "mi300x", value_parser = PossibleValuesParser::new(preset::NAMES))]
     preset: String,
     /// Local memory, as 512M or 2G: a power of two [default: the preset's].
     #[arg(long, value_parser = parse_size)]
@@ -56,7 +58,8 @@ struct Serve {
     /// Write the list of such registers to FILE at the end and on SIGUSR1.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Run engines inside the guest's accesses and count time by them, so that runs under -icount repeat.
+    /// Run engines inside the guest's accesses and count time by them, so that runs under -icount
+    /// repeat.
     #[arg(long)]
     synchronous: bool,
 }
@@ -179,7 +182,7 @@ fn report_on_signal(model: Arc<GpuModel>, path: Option<PathBuf>) -> Result<()> {
 
 fn report(model: &GpuModel, path: Option<&Path>) -> Result<()> {
     let Some(path) = path else { return Ok(()) };
-    let text = model.chip().bus.burndown();
+    let text = model.report();
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 

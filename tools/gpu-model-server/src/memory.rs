@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The memory the model works on, shared with QEMU: local memory in a memfd, and the guest's RAM as QEMU maps it to the device.
+//! The memory the model works on, shared with QEMU: local memory in a memfd, and the guest's RAM as
+//! QEMU maps it to the device.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -8,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::{Context, Result};
 use gpu_model::memory::{BusError, PhysicalMemory};
-use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
+use rustix::fs::{fallocate, ftruncate, memfd_create, FallocateFlags, MemfdFlags};
 use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory};
 
 /// Reads and writes a mapped region; aligned accesses of up to 8 bytes are one access.
@@ -88,7 +89,10 @@ impl Region {
 }
 
 /// The GPU's own memory.
-pub struct LocalMemory(Region);
+pub struct LocalMemory {
+    region: Region,
+    file: File,
+}
 
 impl LocalMemory {
     /// Zeroed memory, and the file QEMU maps as BAR0. Pages are taken only when used.
@@ -101,35 +105,73 @@ impl LocalMemory {
         let offset = FileOffset::new(file.try_clone()?, 0);
         let region = MmapRegion::from_file(offset, usize::try_from(size)?)
             .context("cannot map local memory")?;
-        Ok((Self(Region(region)), file))
+        let shared = file.try_clone()?;
+        Ok((
+            Self {
+                region: Region(region),
+                file,
+            },
+            shared,
+        ))
+    }
+
+    /// The whole pages of a range, if there are enough of them to give back to the system.
+    fn pages(address: u64, length: u64) -> Option<(u64, u64)> {
+        const PAGE: u64 = 4096;
+        let end = address.checked_add(length)? / PAGE * PAGE;
+        let start = address.checked_next_multiple_of(PAGE)?;
+        (end.checked_sub(start)? >= 16 * PAGE).then_some((start, end))
     }
 }
 
 impl PhysicalMemory for LocalMemory {
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), BusError> {
         let length = out.len();
-        self.0
+        self.region
             .read(address, out)
             .ok_or(BusError { address, length })
     }
 
     fn write(&self, address: u64, data: &[u8]) -> Result<(), BusError> {
-        self.0.write(address, data).ok_or(BusError {
+        self.region.write(address, data).ok_or(BusError {
             address,
             length: data.len(),
         })
     }
 
     fn update32(&self, address: u64, change: &mut dyn FnMut(u32) -> u32) -> Result<u32, BusError> {
-        self.0
+        self.region
             .update32(address, change)
             .ok_or(BusError { address, length: 4 })
     }
 
     fn update64(&self, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, BusError> {
-        self.0
+        self.region
             .update64(address, change)
             .ok_or(BusError { address, length: 8 })
+    }
+
+    /// A range of pages is punched out of the file: it reads as zeros and takes no memory.
+    fn zero(&self, address: u64, length: u64) -> Result<(), BusError> {
+        let error = BusError {
+            address,
+            length: usize::try_from(length).unwrap_or(usize::MAX),
+        };
+        let size = self.region.0.size() as u64;
+        let end = address
+            .checked_add(length)
+            .filter(|&end| end <= size)
+            .ok_or(error)?;
+        let (first, last) = Self::pages(address, length).unwrap_or((end, end));
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        if first < last && fallocate(&self.file, flags, first, last - first).is_err() {
+            return Err(error);
+        }
+        for (from, to) in [(address, first), (last, end)] {
+            let zeros = vec![0; (to - from) as usize];
+            self.write(from, &zeros)?;
+        }
+        Ok(())
     }
 }
 
@@ -224,6 +266,29 @@ mod tests {
         let fd = memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&fd, size).unwrap();
         File::from(fd)
+    }
+
+    #[test]
+    fn clearing_reaches_exactly_its_range() {
+        let (memory, _file) = LocalMemory::new(1 << 20).unwrap();
+        for (start, length) in [
+            (0x1234, 0x2_0000),
+            (0x1000, 0x2_0000),
+            (0x10, 0x30),
+            (0, 1 << 20),
+        ] {
+            memory.write(0, &vec![0xff; 1 << 20]).unwrap();
+            memory.zero(start, length).unwrap();
+            let mut bytes = vec![0; 1 << 20];
+            memory.read(0, &mut bytes).unwrap();
+            let range = start as usize..(start + length) as usize;
+            assert!(bytes
+                .iter()
+                .enumerate()
+                .all(|(i, &b)| (b == 0) == range.contains(&i)));
+        }
+        assert!(memory.zero(1, 1 << 20).is_err());
+        assert!(memory.zero(u64::MAX, 2).is_err());
     }
 
     #[test]

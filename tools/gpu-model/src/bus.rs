@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The register bus: which block answers at which dword address, and the burndown list of those that none does.
+//! The register bus: which block answers at which dword address, and the burndown list of those
+//! that none does.
 //!
-//! One per GPU, inside [`Chip`]. BAR5, the PCIE index/data pair, and the engines' own register packets all
-//! come here.
+//! One per GPU, inside [`Chip`]. BAR5, the PCIE index/data pair, and the engines' own register
+//! packets all come here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::chip::Chip;
 use crate::regs::{Key, Placed};
 
-/// A hardware block with registers. Calls may come from the MMIO thread and the engine thread at once.
+/// A hardware block with registers. Calls may come from the MMIO thread and the engine thread at
+/// once.
 pub trait Block: Send + Sync {
     /// The instance's name, such as `GC[1]`.
     fn name(&self) -> String;
@@ -49,6 +51,10 @@ pub struct Bus {
 }
 
 impl Bus {
+    /// How many unmodelled registers are told apart: a guest that tries all addresses must not fill
+    /// the host's memory.
+    const MAX_UNKNOWN: usize = 1 << 16;
+
     /// Builds the routes. Where two blocks claim one address the first in the list keeps it.
     pub fn new(blocks: Vec<Arc<dyn Block>>) -> Self {
         let mut routes = HashMap::new();
@@ -104,26 +110,30 @@ impl Bus {
         }
     }
 
-    fn unknown_read(&self, dword: u64) -> u32 {
+    /// The entry of an unmodelled register, unless there are too many; logs the first use.
+    fn unknown<T: Default>(&self, dword: u64, update: impl FnOnce(&mut Unknown) -> T) -> T {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = unknown.entry(dword).or_default();
-        if entry.reads + entry.writes == 0 {
-            tracing::warn!(
-                "read of register {dword:#x}, which is not modelled: reads as last written"
-            );
+        if !unknown.contains_key(&dword) {
+            if unknown.len() >= Self::MAX_UNKNOWN {
+                return T::default();
+            }
+            tracing::warn!("register {dword:#x} is not modelled: it reads as last written");
         }
-        entry.reads += 1;
-        entry.last_written
+        update(unknown.entry(dword).or_default())
+    }
+
+    fn unknown_read(&self, dword: u64) -> u32 {
+        self.unknown(dword, |it| {
+            it.reads += 1;
+            it.last_written
+        })
     }
 
     fn unknown_write(&self, dword: u64, value: u32) {
-        let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = unknown.entry(dword).or_default();
-        if entry.reads + entry.writes == 0 {
-            tracing::warn!("write of {value:#x} to register {dword:#x}, which is not modelled");
-        }
-        entry.writes += 1;
-        entry.last_written = value;
+        self.unknown(dword, |it| {
+            it.writes += 1;
+            it.last_written = value;
+        });
     }
 
     /// How many distinct registers were used that no block models.
@@ -137,11 +147,10 @@ impl Bus {
     /// The burndown list, one line per unmodelled register that was used.
     pub fn burndown(&self) -> String {
         let unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut text = format!(
-            "# {} register accesses, {} distinct registers not modelled\n# dword reads writes last-written\n",
-            self.accesses.load(Ordering::Relaxed),
-            unknown.len()
-        );
+        let accesses = self.accesses.load(Ordering::Relaxed);
+        let count = unknown.len();
+        let mut text = format!("# {accesses} register accesses, {count} registers not modelled\n");
+        text += "# dword reads writes last-written\n";
         for (dword, it) in unknown.iter() {
             text += &format!(
                 "{dword:#x} {} {} {:#x}\n",

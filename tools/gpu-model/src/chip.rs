@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The chip: what all blocks of one GPU share and reach each other through.
 //!
-//! One [`Chip`] per GPU, owned by [`crate::model::GpuModel`] behind an `Arc`, and handed to every block and engine call as
-//! `&Chip`. All of it is usable from the MMIO thread and the engine thread at once: registers are atomics,
-//! the interrupt ring has its own small lock, and no call here holds a lock while it calls a block.
+//! One [`Chip`] per GPU, owned by [`crate::model::GpuModel`] behind an `Arc`, and handed to every
+//! block and engine call as `&Chip`. All of it is usable from the MMIO thread and the engine thread
+//! at once: registers are atomics, the interrupt ring has its own small lock, and no call here
+//! holds a lock while it calls a block.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -139,16 +140,20 @@ impl Chip {
         self.memory(at.space).write(at.address, data)
     }
 
-    /// A view of one VMID's address space through one hub. Make one per engine step or wave slice: it caches
-    /// translations until the page tables are invalidated.
+    /// A view of one VMID's address space through one hub. Make one per engine step or wave slice:
+    /// it caches translations until the page tables are invalidated.
     pub fn vm(&self, hub: Hub, vmid: u8) -> Vm<'_> {
         Vm::new(self, hub, vmid)
     }
 
-    /// What the CP firmware does for a process it gives a VMID: page-table base in every hub, PASID in the
-    /// interrupt handler's tables. `page_table_base` is the packet's 64-bit value with its flag bits.
-    pub fn bind_vmid(&self, vmid: u8, pasid: u16, page_table_base: u64) {
-        self.gmc.set_page_table(vmid, page_table_base);
-        self.ih.set_pasid(vmid, pasid);
+    /// What an XCC's CP firmware does for a process it gives a VMID: page-table base in its hub;
+    /// the first XCC's also in the multimedia hub, and the PASID in the interrupt handler's tables.
+    /// `page_table_base` is the packet's 64-bit value with its flag bits.
+    pub fn bind_vmid(&self, xcc: u8, vmid: u8, pasid: u16, page_table_base: u64) {
+        self.gmc.set_page_table(Hub::Gc(xcc), vmid, page_table_base);
+        if xcc == 0 {
+            self.gmc.set_page_table(Hub::Mm, vmid, page_table_base);
+            self.ih.set_pasid(vmid, pasid);
+        }
     }
 }

@@ -318,7 +318,7 @@ impl Shared {
         let Some(Mapped { queue, .. }) = self.mapped_at(slot) else {
             return;
         };
-        let flight = queue.retire();
+        let flight = queue.retire(keep != sched::Keep::Forgotten);
         if keep == sched::Keep::Flight && !flight.is_empty() {
             saved::keep(self, &queue, flight);
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The IP discovery table: how the driver learns what blocks the GPU has and where. Built once from the preset and put near the top of
-//! local memory, where firmware would leave it.
+//! The IP discovery table: how the driver learns what blocks the GPU has and where. Built once from
+//! the preset and put near the top of local memory, where firmware would leave it.
 //!
-//! Layouts as in `linux:drivers/gpu/drm/amd/include/discovery.h` (`binary_header`, `ip_discovery_header`, `ip_v4`,
-//! `gc_info_v2_1`, `harvest_table`); all little-endian and packed.
+//! Layouts as in `linux:drivers/gpu/drm/amd/include/discovery.h` (`binary_header`,
+//! `ip_discovery_header`, `ip_v4`, `gc_info_v2_1`, `harvest_table`); all little-endian and packed.
 
 use crate::preset::{IpBlock, Preset};
 
@@ -88,7 +88,8 @@ pub fn build(preset: &Preset) -> Vec<u8> {
     binary.0
 }
 
-/// One die with all IP instances; `start` is the table's offset in the binary, which die offsets count from 0.
+/// One die with all IP instances; `start` is the table's offset in the binary, which die offsets
+/// count from 0.
 fn ip_table(preset: &Preset, start: u16) -> Vec<u8> {
     let mut ips = Bytes::default();
     let mut count = 0;

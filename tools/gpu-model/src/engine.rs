@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Engines: the parts of the GPU that work on their own (command processor, SDMA), and what runs them.
+//! Engines: the parts of the GPU that work on their own (command processor, SDMA), and what runs
+//! them.
 //!
-//! An engine's [`Engine::doorbell`] and its block's register writes run on the MMIO thread (the guest CPU waits
-//! meanwhile): there it maps, unmaps and preempts queues, and executes the kernel's queues (KIQ, HIQ) at once. Work of user
-//! queues runs in [`Engine::step`] on the engine thread, in slices of about a millisecond, each taken out of
-//! the engine's lock, so that the MMIO thread can ask a running queue to stop and wait for its slice to end.
+//! An engine's [`Engine::doorbell`] and its block's register writes run on the MMIO thread (the
+//! guest CPU waits meanwhile): there it maps, unmaps and preempts queues, and executes the kernel's
+//! queues (KIQ, HIQ) at once. Work of user queues runs in [`Engine::step`] on the engine thread, in
+//! slices of about a millisecond, each taken out of the engine's lock, so that the MMIO thread can
+//! ask a running queue to stop and wait for its slice to end.
 //!
-//! In synchronous mode there is no race: the MMIO thread itself steps until all engines are idle or waiting on
-//! memory, and the engine thread only looks after those that wait.
+//! In synchronous mode there is no race: the MMIO thread itself steps until all engines are idle or
+//! waiting on memory, and the engine thread only looks after those that wait.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -32,13 +34,17 @@ pub struct DoorbellIndex(pub u32);
 /// Something that runs work from queues.
 pub trait Engine: Send + Sync {
     fn name(&self) -> String;
-    /// A doorbell was written (`value` is 32 or 64 bits wide as the guest wrote it). True if it is one of this
-    /// engine's; false lets the next engine look.
+    /// A doorbell was written (`value` is 32 or 64 bits wide as the guest wrote it). True if it is
+    /// one of this engine's; false lets the next engine look.
     fn doorbell(&self, chip: &Chip, index: DoorbellIndex, value: u64) -> bool;
     /// Runs one bounded slice of work.
     fn step(&self, chip: &Chip) -> Progress;
     /// Drops all queues and work.
     fn reset(&self, chip: &Chip);
+    /// What software asked for and the engine does not do: a line per kind, with its count.
+    fn burndown(&self) -> String {
+        String::new()
+    }
 }
 
 /// Rouses the engine thread, and stops it.
@@ -112,7 +118,8 @@ pub struct EngineThread {
 }
 
 impl EngineThread {
-    /// The longest pause between two looks at polled memory.
+    /// The shortest and the longest pause between two looks at polled memory.
+    const POLL_MIN: Duration = Duration::from_micros(20);
     const POLL_MAX: Duration = Duration::from_millis(1);
 
     pub fn spawn(chip: Arc<Chip>, engines: Vec<Arc<dyn Engine>>) -> std::io::Result<Self> {
@@ -127,12 +134,14 @@ impl EngineThread {
     }
 
     fn run(chip: &Chip, engines: &[Arc<dyn Engine>]) {
-        let mut pause = Duration::from_micros(20);
-        loop {
-            let seen = chip.wake.kicks();
-            let timeout = match step_all(chip, engines) {
+        let mut seen = 0;
+        let mut pause = Self::POLL_MIN;
+        let mut timeout = None;
+        while chip.wake.wait(seen, timeout) {
+            seen = chip.wake.kicks();
+            timeout = match step_all(chip, engines) {
                 Progress::Busy => {
-                    pause = Duration::from_micros(20);
+                    pause = Self::POLL_MIN;
                     Some(Duration::ZERO)
                 }
                 Progress::Polling => {
@@ -141,9 +150,6 @@ impl EngineThread {
                 }
                 Progress::Idle => None,
             };
-            if !chip.wake.wait(seen, timeout) {
-                return;
-            }
         }
     }
 }

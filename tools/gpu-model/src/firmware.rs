@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The firmware files a stock amdgpu asks for, made by us. The model runs none of them, so each is a header with the right fields and
-//! a text that says so; no vendor code is in them.
+//! The firmware files a stock amdgpu asks for, made by us. The model runs none of them, so each is
+//! a header with the right fields and a text that says so; no vendor code is in them.
 //!
-//! Headers as in `linux:drivers/gpu/drm/amd/amdgpu/amdgpu_ucode.h` (`struct common_firmware_header` and what follows it).
+//! Headers as in `linux:drivers/gpu/drm/amd/amdgpu/amdgpu_ucode.h` (`struct common_firmware_header`
+//! and what follows it).
 
 /// Bytes of payload in each file.
 const PAYLOAD: usize = 1024;
@@ -59,10 +60,12 @@ pub fn files() -> Vec<(&'static str, Vec<u8>)> {
         .bytes()
     };
     vec![
-        // gfx_firmware_header_v1_0: feature version, jump table offset and size in dwords. Version 150: before the cleaner shader
-        // (153), queue reset (155) and the xnack chain (184), which the model lacks.
+        // gfx_firmware_header_v1_0: feature version, jump table offset and size in dwords. Version
+        // 150: before the cleaner shader (153), queue reset (155) and the xnack chain (184), which
+        // the model lacks.
         ("gc_9_4_3_mec.bin", file((1, 0), 150, &[32, 64, 64], true)),
-        // rlc_firmware_header_v2_0: feature version, jump table, then list sizes and offsets: all empty.
+        // rlc_firmware_header_v2_0: feature version, jump table, then list sizes and offsets: all
+        // empty.
         (
             "gc_9_4_3_rlc.bin",
             file(

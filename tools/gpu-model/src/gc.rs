@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The parts of a graphics core (XCC) that are neither command processor nor page-table walker: run-list controller (RLC), GDS
-//! partitions, shader array configuration. One [`Gc`] per XCC.
+//! The parts of a graphics core (XCC) that are neither command processor nor page-table walker:
+//! run-list controller (RLC), GDS partitions, shader array configuration. One [`Gc`] per XCC.
 
 use crate::bus::Block;
 use crate::chip::Chip;

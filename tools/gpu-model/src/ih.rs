@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Interrupt handler (OSSSYS): puts 32-byte entries into a ring in the guest's memory and raises the MSI.
+//! Interrupt handler (OSSSYS): puts 32-byte entries into a ring in the guest's memory and raises
+//! the MSI.
 //!
-//! One per GPU, shared through [`Chip`]. Ring 0 takes everything; ring 1 exists as registers (the driver sets it up
-//! for retry faults, which the model does not make).
+//! One per GPU, shared through [`Chip`]. Ring 0 takes everything; ring 1 exists as registers (the
+//! driver sets it up for retry faults, which the model does not make).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -38,8 +39,8 @@ registers! {
         IH_VMID_0_LUT[16] = 0 @ 0x0000;
         /// PASID of each multimedia VMID.
         IH_VMID_0_LUT_MM[16] = 0 @ 0x0010;
-        /// `RB_ENABLE` 0, `RB_SIZE` 5:1 (log2 dwords), `WPTR_WRITEBACK_ENABLE` 8, `ENABLE_INTR` 17, `MC_SPACE` 30:28,
-        /// `WPTR_OVERFLOW_CLEAR` 31.
+        /// `RB_ENABLE` 0, `RB_SIZE` 5:1 (log2 dwords), `WPTR_WRITEBACK_ENABLE` 8, `ENABLE_INTR` 17,
+        /// `MC_SPACE` 30:28, `WPTR_OVERFLOW_CLEAR` 31.
         IH_RB_CNTL = 0 @ 0x0080;
         /// Ring address >> 8.
         IH_RB_BASE = 0 @ 0x0081;
@@ -85,7 +86,7 @@ pub struct Interrupt {
     pub from_mm: bool,
     /// `None`: what the VMID's table entry says.
     pub pasid: Option<u16>,
-    /// Physical node: twice the XCC's number for an XCC of the first die.
+    /// Physical node: 0 for the first I/O die, its XCCs' are 1 and 2.
     pub node: u8,
     pub data: [u32; 4],
 }
@@ -282,5 +283,108 @@ impl Block for Ih {
 
     fn reset(&self, _chip: &Chip) {
         self.registers.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::Rig;
+
+    /// OSSSYS registers by dword: IH_RB_CNTL, _BASE, _RPTR, _WPTR, _WPTR_ADDR_LO, IH_DOORBELL_RPTR.
+    const CNTL: u64 = 0x1120;
+    const BASE: u64 = 0x1121;
+    const WPTR: u64 = 0x1124;
+    const WPTR_ADDR_LO: u64 = 0x1126;
+    const DOORBELL_RPTR: u64 = 0x1127;
+    const RING: u64 = 0x10_0000;
+    const WRITE_BACK: u64 = 0x20_0000;
+    /// A ring of 256 bytes (64 dwords): 8 entries.
+    const SETTING: u32 =
+        RB_ENABLE | 6 << 1 | WPTR_WRITEBACK_ENABLE | WPTR_OVERFLOW_ENABLE | ENABLE_INTR | 1 << 28;
+
+    fn rig() -> Rig {
+        let rig = Rig::new();
+        rig.write(BASE, (RING >> 8) as u32);
+        rig.write(WPTR_ADDR_LO, WRITE_BACK as u32);
+        rig.write(DOORBELL_RPTR, DOORBELL_ENABLE | 0x340);
+        rig.write(CNTL, SETTING);
+        rig
+    }
+
+    fn push(rig: &Rig, data: u32) {
+        let entry = Interrupt {
+            client: client::GRBM_CP,
+            source: 181,
+            ring_id: 3,
+            vmid: 9,
+            from_mm: false,
+            pasid: None,
+            node: 1,
+            data: [data, 2, 3, 4],
+        };
+        rig.chip().ih.push(rig.chip(), entry);
+    }
+
+    fn dword(rig: &Rig, at: u64) -> u32 {
+        rig.system().read_u32(RING + at).unwrap()
+    }
+
+    #[test]
+    fn an_entry_carries_all_fields_and_the_pasid_of_its_vmid() {
+        let rig = rig();
+        rig.chip().bind_vmid(0, 9, 0x8001, 0);
+        push(&rig, 77);
+        assert_eq!(dword(&rig, 0), 0x0903_b514);
+        assert_eq!(dword(&rig, 12), 0x0001_8001);
+        assert_eq!([16, 20, 24, 28].map(|at| dword(&rig, at)), [77, 2, 3, 4]);
+        assert_eq!(rig.system().read_u32(WRITE_BACK), Ok(32));
+        assert_eq!(rig.interrupts(), 1);
+    }
+
+    #[test]
+    fn the_ring_wraps_as_far_as_the_driver_has_read() {
+        let rig = rig();
+        for n in 0..20 {
+            push(&rig, n);
+            let wptr = rig.read(WPTR);
+            assert_eq!(wptr, (n + 1) % 8 * 32);
+            assert_eq!(dword(&rig, u64::from(n % 8) * 32 + 16), n);
+            rig.model.doorbell_write(0x340 * 4, &wptr.to_le_bytes());
+        }
+    }
+
+    #[test]
+    fn overflow_shows_until_it_is_cleared() {
+        let rig = rig();
+        for n in 0..8 {
+            push(&rig, n);
+        }
+        assert_eq!(rig.read(WPTR), RB_OVERFLOW);
+        push(&rig, 8);
+        assert_eq!(rig.read(WPTR), 32 | RB_OVERFLOW);
+        rig.write(CNTL, SETTING | WPTR_OVERFLOW_CLEAR);
+        rig.write(CNTL, SETTING);
+        assert_eq!(rig.read(WPTR), 32);
+    }
+
+    #[test]
+    fn a_ring_that_is_off_or_too_small_takes_nothing() {
+        let rig = rig();
+        rig.write(CNTL, SETTING & !RB_ENABLE);
+        push(&rig, 1);
+        rig.write(CNTL, RB_ENABLE | ENABLE_INTR);
+        push(&rig, 1);
+        assert_eq!(rig.read(WPTR), 0);
+        assert_eq!(dword(&rig, 16), 0);
+    }
+
+    #[test]
+    fn a_ring_outside_memory_does_no_harm() {
+        let rig = rig();
+        rig.write(BASE, u32::MAX);
+        rig.write(BASE + 1, u32::MAX);
+        push(&rig, 1);
+        assert_eq!(rig.read(WPTR), 32);
     }
 }

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! A model of a gfx942 GPU (MI300 series), as much of it as a stock amdgpu driver and ROCm userspace use.
+//! A model of a gfx942 GPU (MI300 series), as much of it as a stock amdgpu driver and ROCm
+//! userspace use.
 //!
-//! Pure: it knows no sockets, files or hypervisor. Whoever hosts it gives it memory ([`memory::PhysicalMemory`]), an interrupt
-//! line ([`chip::InterruptLine`]) and the guest's accesses ([`model::GpuModel`]).
+//! Pure: it knows no sockets, files or hypervisor. Whoever hosts it gives it memory
+//! ([`memory::PhysicalMemory`]), an interrupt line ([`chip::InterruptLine`]) and the guest's
+//! accesses ([`model::GpuModel`]).
 //!
 //! - [`preset`]: what GPU this is, as data; [`discovery`]: the same told to the driver
-//! - [`chip`]: what blocks share; [`bus`]: registers by address, and the list of unmodelled ones; [`regs`]: how they are declared
-//! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`]: blocks; [`misc`] and [`plain`]: those that only
-//!   remember what was written; [`firmware`]: the files the driver loads
-//! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command processor and the copy engines
+//! - [`chip`]: what blocks share; [`bus`]: registers by address, and the list of unmodelled ones;
+//!   [`regs`]: how they are declared
+//! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`]: blocks;
+//!   [`misc`] and [`plain`]: those that only remember what was written; [`firmware`]: the files the
+//!   driver loads
+//! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command
+//!   processor and the copy engines
 
 pub mod bus;
 pub mod chip;
@@ -28,5 +33,7 @@ pub mod plain;
 pub mod preset;
 pub mod psp;
 pub mod regs;
+#[cfg(test)]
+mod rig;
 pub mod sdma;
 pub mod smu;

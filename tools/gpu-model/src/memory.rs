@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Physical memory as the GPU reaches it: VRAM, and the guest's RAM over the bus.
 //!
-//! There are two of them per GPU, given to [`crate::model::GpuModel`] by whoever hosts it; the host may map and
-//! unmap guest RAM behind the trait at any time. Both are read and written by the guest's CPUs at the same
-//! time, so an aligned access of 1, 2, 4 or 8 bytes is one atomic access.
+//! There are two of them per GPU, given to [`crate::model::GpuModel`] by whoever hosts it; the host
+//! may map and unmap guest RAM behind the trait at any time. Both are read and written by the
+//! guest's CPUs at the same time, so an aligned access of 1, 2, 4 or 8 bytes is one atomic access.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
 
 /// Nothing answers at a physical address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,11 +20,23 @@ pub struct BusError {
 pub trait PhysicalMemory: Send + Sync {
     fn read(&self, address: u64, out: &mut [u8]) -> Result<(), BusError>;
     fn write(&self, address: u64, data: &[u8]) -> Result<(), BusError>;
-    /// Atomically replaces the aligned dword by `change(old)` and returns the old value. `change` may run
-    /// more than once.
+    /// Atomically replaces the aligned dword by `change(old)` and returns the old value. `change`
+    /// may run more than once.
     fn update32(&self, address: u64, change: &mut dyn FnMut(u32) -> u32) -> Result<u32, BusError>;
     /// The same for an aligned qword.
     fn update64(&self, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, BusError>;
+
+    /// Clears a range. Worth overriding where clearing much is cheaper than writing zeros.
+    fn zero(&self, address: u64, length: u64) -> Result<(), BusError> {
+        let zeros = [0; 4096];
+        let mut done = 0;
+        while done < length {
+            let now = (length - done).min(zeros.len() as u64);
+            self.write(address + done, &zeros[..now as usize])?;
+            done += now;
+        }
+        Ok(())
+    }
 
     fn read_u32(&self, address: u64) -> Result<u32, BusError> {
         let mut bytes = [0; 4];
@@ -62,28 +75,42 @@ pub struct Physical {
     pub address: u64,
 }
 
-/// Memory in this process's heap, for tests and tools: no guest shares it.
+/// Memory in this process's heap, for tests and tools: no guest shares it. Chunks are made when
+/// first written, so a large one costs nothing.
 pub struct HeapMemory {
-    words: Vec<AtomicU64>,
+    size: usize,
+    chunks: Vec<OnceLock<Box<[AtomicU64]>>>,
 }
+
+/// Qwords of a chunk.
+const CHUNK: usize = 8192;
 
 impl HeapMemory {
     /// Zeroed memory of at least `size` bytes.
     pub fn new(size: usize) -> Self {
-        let words = std::iter::repeat_with(AtomicU64::default)
-            .take(size.div_ceil(8))
-            .collect();
-        Self { words }
+        let size = size.next_multiple_of(8);
+        let chunks = size.div_ceil(CHUNK * 8);
+        Self {
+            size,
+            chunks: std::iter::repeat_with(OnceLock::new).take(chunks).collect(),
+        }
     }
 
     fn check(&self, address: u64, length: usize) -> Result<usize, BusError> {
         let start = usize::try_from(address).ok();
         start
-            .filter(|s| {
-                s.checked_add(length)
-                    .is_some_and(|end| end <= self.words.len() * 8)
-            })
+            .filter(|s| s.checked_add(length).is_some_and(|end| end <= self.size))
             .ok_or(BusError { address, length })
+    }
+
+    /// The qword with this number.
+    fn word(&self, number: usize) -> &AtomicU64 {
+        let fill = || {
+            std::iter::repeat_with(AtomicU64::default)
+                .take(CHUNK)
+                .collect()
+        };
+        &self.chunks[number / CHUNK].get_or_init(fill)[number % CHUNK]
     }
 }
 
@@ -92,7 +119,7 @@ impl PhysicalMemory for HeapMemory {
         let mut at = self.check(address, out.len())?;
         let mut left = out;
         while !left.is_empty() {
-            let word = self.words[at / 8].load(Ordering::Acquire).to_le_bytes();
+            let word = self.word(at / 8).load(Ordering::Acquire).to_le_bytes();
             let (now, rest) = left.split_at_mut(left.len().min(8 - at % 8));
             now.copy_from_slice(&word[at % 8..at % 8 + now.len()]);
             at += now.len();
@@ -111,7 +138,9 @@ impl PhysicalMemory for HeapMemory {
                 bytes[at % 8..at % 8 + now.len()].copy_from_slice(now);
                 Some(u64::from_le_bytes(bytes))
             };
-            let _ = self.words[at / 8].fetch_update(Ordering::AcqRel, Ordering::Acquire, merge);
+            let _ = self
+                .word(at / 8)
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, merge);
             at += now.len();
             left = rest;
         }
@@ -131,7 +160,7 @@ impl PhysicalMemory for HeapMemory {
 
     fn update64(&self, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, BusError> {
         let at = self.check(address, 8)?;
-        let word = &self.words[at / 8];
+        let word = self.word(at / 8);
         let mut old = word.load(Ordering::Acquire);
         loop {
             let new = change(old);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Small blocks whose registers the driver only sets and reads back: host data path (HDP), SMU I/O (SMUIO), the arbiters of the
-//! multimedia hub. One each per GPU.
+//! Small blocks whose registers the driver only sets and reads back: host data path (HDP), SMU I/O
+//! (SMUIO), the arbiters of the multimedia hub. One each per GPU.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::preset::{ip, Preset};
 use crate::registers;
 
 registers! {
-    /// Host data path: how the CPU reaches local memory. BAR0 is that memory itself here, so there is nothing to flush.
+    /// Host data path: how the CPU reaches local memory. BAR0 is that memory itself here, so there
+    /// is nothing to flush.
     pub enum HdpRegister from "hdp/hdp_4_4_2" {
         HDP_NONSURFACE_BASE = 0 @ 0x0040;
         HDP_NONSURFACE_BASE_HI = 0 @ 0x0042;
@@ -20,7 +21,8 @@ registers! {
 }
 
 registers! {
-    /// The flush registers again, in a page of BAR5 that user processes may map (`MMIO_REG_HOLE_OFFSET`, byte 0x1a000).
+    /// The flush registers again, in a page of BAR5 that user processes may map
+    /// (`MMIO_REG_HOLE_OFFSET`, byte 0x1a000).
     pub enum RemapRegister from "none" {
         /// `KFD_MMIO_REMAP_HDP_MEM_FLUSH_CNTL`.
         HDP_MEM_FLUSH_CNTL = 0 @ 0x6800;

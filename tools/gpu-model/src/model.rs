@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! One whole GPU as its host sees it: configuration space, three BARs, reset. One per device; dropping it stops its engine thread.
+//! One whole GPU as its host sees it: configuration space, three BARs, reset. One per device;
+//! dropping it stops its engine thread.
 
 use std::sync::Arc;
 
@@ -111,7 +112,8 @@ impl GpuModel {
         }
     }
 
-    /// A read of BAR5 (registers). Accesses are dwords; others are cut out of or merged into dwords.
+    /// A read of BAR5 (registers). Accesses are dwords; others are cut out of or merged into
+    /// dwords.
     pub fn mmio_read(&self, offset: u64, out: &mut [u8]) {
         let mut at = 0;
         while at < out.len() {
@@ -168,14 +170,32 @@ impl GpuModel {
         }
     }
 
-    /// In synchronous mode, lets the engines run until they have nothing more to do.
+    /// In synchronous mode, lets the engines run until they have nothing more to do; what waits for
+    /// memory is left to the engine thread.
     fn settle(&self) {
-        if self.synchronous {
-            while step_all(&self.chip, &self.engines) == Progress::Busy {}
+        if !self.synchronous {
+            return;
+        }
+        loop {
+            match step_all(&self.chip, &self.engines) {
+                Progress::Busy => {}
+                Progress::Polling => return self.chip.wake.kick(),
+                Progress::Idle => return,
+            }
         }
     }
 
-    /// A reset from outside (bus or hot plug): everything as after power-on, except what local memory holds.
+    /// The burndown lists: registers, then whatever the engines could not do.
+    pub fn report(&self) -> String {
+        let mut text = self.chip.bus.burndown();
+        for engine in &self.engines {
+            text += &format!("# {}: count, what\n{}", engine.name(), engine.burndown());
+        }
+        text
+    }
+
+    /// A reset from outside (bus or hot plug): everything as after power-on, except what local
+    /// memory holds.
     pub fn reset(&self) {
         self.config_space.reset();
         self.reset_chip();
@@ -198,4 +218,96 @@ fn put_discovery(chip: &Chip) -> Result<(), BusError> {
     let table = discovery::build(&chip.preset);
     chip.vram
         .write(chip.vram_size - discovery::FROM_TOP, &table)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::preset::Preset;
+    use crate::rig::{Rig, VRAM};
+
+    /// RCC_CONFIG_MEMSIZE.
+    const MEMSIZE: u64 = 0xde3;
+
+    #[test]
+    fn the_discovery_table_is_read_through_the_memory_window() {
+        let rig = Rig::new();
+        let place = (u64::from(rig.read(MEMSIZE)) << 20) - (64 << 10);
+        rig.write(0, place as u32 | 1 << 31);
+        rig.write(6, (place >> 31) as u32);
+        assert_eq!(rig.read(1), 0x2821_1407);
+    }
+
+    #[test]
+    fn the_index_pair_reaches_every_register() {
+        let rig = Rig::of(Preset::mi308x());
+        rig.write(0xe, (MEMSIZE * 4) as u32);
+        assert_eq!(rig.read(0xf), (VRAM >> 20) as u32);
+        // CC_GC_SHADER_ARRAY_CONFIG of XCC 3: 5 of 10 compute units off.
+        rig.write(0xe, 0x4_226f * 4);
+        assert_eq!(rig.read(0xf), 0x03e0_0000);
+        // A byte address above 4 GiB has no register, and the data registers do not reach themselves.
+        rig.write(0x11, 1);
+        assert_eq!(rig.read(0xf), 0);
+        rig.write(0x11, 0);
+        rig.write(0xe, 0xf * 4);
+        assert_eq!(rig.read(0xf), 0);
+    }
+
+    #[test]
+    fn unmodelled_registers_are_counted_and_read_as_written() {
+        let rig = Rig::new();
+        rig.write(0x1_ffff, 5);
+        assert_eq!((rig.read(0x1_ffff), rig.read(0x1_fffe)), (5, 0));
+        assert_eq!(rig.chip().bus.unknown_count(), 2);
+        assert!(rig.model.report().contains("0x1ffff 1 1 0x5"));
+    }
+
+    #[test]
+    fn parts_of_a_register_can_be_read() {
+        let rig = Rig::new();
+        let mut bytes = [0; 6];
+        rig.model.mmio_read(MEMSIZE * 4 - 2, &mut bytes);
+        assert_eq!(bytes, [0, 0, 0, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_reset_restores_the_discovery_table_and_keeps_other_memory() {
+        let rig = Rig::new();
+        rig.vram().write_u32(VRAM - (64 << 10), 0).unwrap();
+        rig.vram().write_u32(0x1234, 99).unwrap();
+        rig.model.reset();
+        assert_eq!(rig.vram().read_u32(VRAM - (64 << 10)), Ok(0x2821_1407));
+        assert_eq!(rig.vram().read_u32(0x1234), Ok(99));
+    }
+
+    /// A guest may write anything anywhere: nothing panics, and the model still answers.
+    #[test]
+    fn random_accesses_do_no_harm() {
+        let mut state = 0x1234_5678_9abc_def0u64;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for preset in [Preset::mi300x(), Preset::mi308x()] {
+            let rig = Rig::of(preset);
+            for _ in 0..60_000 {
+                let (at, value) = (random(), random());
+                match at >> 62 {
+                    0 => rig
+                        .model
+                        .doorbell_write(at >> 20 & 0x1f_fff8, &value.to_le_bytes()),
+                    1 => drop(
+                        rig.model
+                            .config_write(at >> 20 & 0xfff, &value.to_le_bytes()[..4]),
+                    ),
+                    2 => drop(rig.read(at >> 20 & 0x7_ffff)),
+                    _ => rig.write(at >> 20 & 0x1_ffff, value as u32),
+                }
+            }
+            rig.model.reset();
+            assert_eq!(rig.read(MEMSIZE), (VRAM >> 20) as u32);
+        }
+    }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! North bridge I/O (NBIF 7.9): the chip's face to PCIe. Identity straps, local memory size, windows to registers and memory
-//! outside BAR5, doorbell routing set-up, HDP flush. One per GPU.
+//! North bridge I/O (NBIF 7.9): the chip's face to PCIe. Identity straps, local memory size,
+//! windows to registers and memory outside BAR5, doorbell routing set-up, HDP flush. One per GPU.
 
 use crate::bus::Block;
 use crate::chip::Chip;
@@ -11,7 +11,8 @@ use crate::regs::{name_of, place, Key, Placed, RegisterFile};
 registers! {
     /// What the driver uses of NBIF.
     pub enum NbioRegister from "nbio/nbio_7_9_0" {
-        /// Address for [`Self::BIF_BX_PF0_MM_DATA`]: bit 31 set, bytes of local memory; clear, bytes of register space.
+        /// Address for [`Self::BIF_BX_PF0_MM_DATA`]: bit 31 set, bytes of local memory; clear,
+        /// bytes of register space.
         BIF_BX_PF0_MM_INDEX = 0 @ 0x0000;
         BIF_BX_PF0_MM_DATA = 0 @ 0x0001;
         /// Address bits from 31 up.
@@ -90,7 +91,8 @@ impl Nbio {
         r.set(BIF_BX_PF0_PARTITION_MEM_STATUS, 1 << 4);
     }
 
-    /// Offset into local memory that the index pair points at, or else the register's dword address.
+    /// Offset into local memory that the index pair points at, or else the register's dword
+    /// address.
     fn window(&self) -> Result<u64, u64> {
         let low = self.registers.get(BIF_BX_PF0_MM_INDEX);
         let high = u64::from(self.registers.get(BIF_BX_PF0_MM_INDEX_HI));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! A block whose registers the driver only sets and reads back: nothing in the model depends on them. Each such block says so by
-//! being one of these, with an explicit list of registers and the values they have after power-on.
+//! A block whose registers the driver only sets and reads back: nothing in the model depends on
+//! them. Each such block says so by being one of these, with an explicit list of registers and the
+//! values they have after power-on.
 
 use crate::bus::Block;
 use crate::chip::Chip;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! What kind of GPU a model is, as data: PCI identity, counts of units, and the IP blocks with their versions and addresses.
+//! What kind of GPU a model is, as data: PCI identity, counts of units, and the IP blocks with
+//! their versions and addresses.
 //!
-//! One [`Preset`] per model. The IP list is both what the discovery table tells the driver and where the model's blocks
-//! put their registers, so the two cannot differ.
+//! One [`Preset`] per model. The IP list is both what the discovery table tells the driver and
+//! where the model's blocks put their registers, so the two cannot differ.
 
 /// Hardware ids of IP blocks (`linux:drivers/gpu/drm/amd/include/soc15_hw_ip.h`, `*_HWID`).
 pub mod ip {
@@ -121,7 +122,8 @@ fn xcc_bases(xcc: u8) -> Vec<u32> {
     vec![window + 0x2000, window + 0xa000, 0x240_2c00]
 }
 
-/// The IP blocks of a gfx942 GPU whose security processor is new enough for a driver without VBIOS and without RAS.
+/// The IP blocks of a gfx942 GPU whose security processor is new enough for a driver without VBIOS
+/// and without RAS.
 fn gfx942_ips(xccs: u8) -> Vec<IpBlock> {
     let one = |hardware_id, version, bases: &[u32]| IpBlock {
         hardware_id,
@@ -138,8 +140,8 @@ fn gfx942_ips(xccs: u8) -> Vec<IpBlock> {
             version: (9, 4, 3),
             instances: (0..xccs).map(xcc_bases).collect(),
         },
-        // Anywhere whose low half is not an XCC's: the driver strips high halves from XCC registers in packets, and knows
-        // them by the low half alone (`gfx_v9_4_3_normalize_xcc_reg_offset`).
+        // Anywhere whose low half is not an XCC's: the driver strips high halves from XCC registers
+        // in packets, and knows them by the low half alone (`gfx_v9_4_3_normalize_xcc_reg_offset`).
         one(ip::MMHUB, (1, 8, 0), &[0x1_8000, 0x240_8800]),
         one(ip::ATHUB, (1, 8, 0), &[0xc20, 0x240_8c00]),
         one(ip::OSSSYS, (4, 4, 2), &[0x10a0, 0x240_a000]),
@@ -150,7 +152,8 @@ fn gfx942_ips(xccs: u8) -> Vec<IpBlock> {
             instances: vec![vec![0x1260], vec![0x1860]],
         },
         one(ip::NBIF, (7, 9, 0), &nbif),
-        // 13.0.2, not MI300X's 13.0.6: with 13.0.6 the driver wants RAS capabilities that only a VBIOS gives.
+        // 13.0.2, not MI300X's 13.0.6: with 13.0.6 the driver wants RAS capabilities that only a
+        // VBIOS gives.
         one(ip::MP0, (13, 0, 2), &mp),
         one(ip::MP1, (13, 0, 6), &mp),
         one(

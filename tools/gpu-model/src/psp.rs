@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Platform security processor (MP0 13.0.2): boots its "secure OS" from a firmware image the driver hands over, then takes commands from
-//! a ring. One per GPU.
+//! Platform security processor (MP0 13.0.2): boots its "secure OS" from a firmware image the driver
+//! hands over, then takes commands from a ring. One per GPU.
 //!
-//! The model has no secure world: a firmware load is accepted as it is, and what a command would change in
-//! the real chip has no effect here. Mailbox and ring protocol as in `linux:drivers/gpu/drm/amd/amdgpu/psp_v13_0.c` and `psp_gfx_if.h`.
+//! The model has no secure world: a firmware load is accepted as it is, and what a command would
+//! change in the real chip has no effect here. Mailbox and ring protocol as in
+//! `linux:drivers/gpu/drm/amd/amdgpu/psp_v13_0.c` and `psp_gfx_if.h`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -69,7 +70,8 @@ const RESPONSE: u64 = 864;
 const SUCCESS: u32 = 0;
 const NOT_SUPPORTED: u32 = 0xffff_000a;
 
-/// `enum psp_gfx_cmd_id`: those whose success the model can honestly report, having nothing behind them.
+/// `enum psp_gfx_cmd_id`: those whose success the model can honestly report, having nothing behind
+/// them.
 const ACCEPTED: &[u32] = &[
     0x5,  // SETUP_TMR
     0x6,  // LOAD_IP_FW
@@ -168,7 +170,8 @@ impl Psp {
     fn ring(&self, chip: &Chip, wptr: u32) {
         let dwords = self.get(mailbox::RING_SIZE) / 4;
         if dwords < FRAME_DWORDS || wptr >= dwords {
-            return tracing::warn!(target: "psp", "write pointer {wptr:#x} in a ring of {dwords:#x} dwords");
+            tracing::warn!(target: "psp", "write pointer {wptr:#x} in {dwords:#x} dwords of ring");
+            return;
         }
         let base =
             u64::from(self.get(mailbox::RING_LOW)) | u64::from(self.get(mailbox::RING_HIGH)) << 32;
@@ -180,7 +183,7 @@ impl Psp {
             }
             let mut vm = chip.vm(Hub::Mm, 0);
             if let Err(fault) = Self::frame(&mut vm, base.wrapping_add(u64::from(read) * 4)) {
-                chip.gmc.report(chip, &fault);
+                chip.gmc.report(chip, &fault, None);
             }
             read = (read + FRAME_DWORDS) % dwords;
         }
@@ -248,5 +251,88 @@ impl Block for Psp {
 
     fn reset(&self, _chip: &Chip) {
         self.power_on();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::{Rig, FB};
+
+    const BASE: u64 = 0x1_6060 - 32;
+    const RING: u64 = 0x10_0000;
+    const COMMAND: u64 = 0x20_0000;
+    const FENCE: u64 = 0x30_0000;
+
+    fn mail(number: usize) -> u64 {
+        BASE + number as u64
+    }
+
+    fn started() -> Rig {
+        let rig = Rig::new();
+        rig.write(mail(mailbox::BOOT_COMMAND), LOAD_SOSDRV);
+        assert_eq!(rig.read(mail(mailbox::BOOT_COMMAND)), READY);
+        assert_eq!(rig.read(mail(mailbox::SIGN_OF_LIFE)), 0);
+        assert_eq!(rig.read(mail(mailbox::SIGN_OF_LIFE)), 1);
+        rig.write(mail(mailbox::RING_LOW), RING as u32);
+        rig.write(mail(mailbox::RING_HIGH), (FB >> 32) as u32);
+        rig.write(mail(mailbox::RING_SIZE), 0x1000);
+        rig.write(mail(mailbox::OS_COMMAND), INIT_RING);
+        rig
+    }
+
+    /// Puts a command into frame `slot` and rings; the response status.
+    fn command(rig: &Rig, slot: u64, id: u32) -> u32 {
+        let frame = RING + slot * 64;
+        rig.vram().write_u64(frame, FB + COMMAND).unwrap();
+        rig.vram().write_u64(frame + 12, FB + FENCE).unwrap();
+        rig.vram().write_u32(frame + 20, slot as u32 + 100).unwrap();
+        rig.vram().write_u32(COMMAND + COMMAND_ID, id).unwrap();
+        let next = (slot as u32 + 1) * FRAME_DWORDS % 0x400;
+        rig.write(mail(mailbox::RING_WPTR), next);
+        assert_eq!(rig.vram().read_u32(FENCE), Ok(slot as u32 + 100));
+        rig.vram().read_u32(COMMAND + RESPONSE).unwrap()
+    }
+
+    #[test]
+    fn before_the_os_runs_there_is_no_sign_of_life() {
+        let rig = Rig::new();
+        assert_eq!(rig.read(mail(mailbox::BOOT_READY)), READY);
+        for _ in 0..3 {
+            assert_eq!(rig.read(mail(mailbox::SIGN_OF_LIFE)), 0);
+        }
+        rig.write(mail(mailbox::RING_WPTR), 16);
+        assert_eq!(rig.vram().read_u32(FENCE), Ok(0));
+    }
+
+    #[test]
+    fn commands_are_answered_and_fenced_around_the_ring() {
+        let rig = started();
+        for slot in 0..64 {
+            assert_eq!(command(&rig, slot, 0x6), SUCCESS);
+        }
+        assert_eq!(command(&rig, 0, 0x1), NOT_SUPPORTED);
+    }
+
+    #[test]
+    fn bad_pointers_do_no_harm() {
+        let rig = started();
+        rig.write(mail(mailbox::RING_WPTR), u32::MAX);
+        rig.write(mail(mailbox::RING_HIGH), u32::MAX);
+        rig.write(mail(mailbox::RING_LOW), u32::MAX);
+        rig.write(mail(mailbox::RING_WPTR), 0x3f0);
+        rig.write(mail(mailbox::RING_SIZE), 1);
+        rig.write(mail(mailbox::RING_WPTR), 16);
+        assert_eq!(rig.vram().read_u32(FENCE), Ok(0));
+    }
+
+    #[test]
+    fn a_mode_1_reset_takes_everything_back() {
+        let rig = started();
+        rig.write(0xe11, 0x55);
+        rig.write(mail(mailbox::OS_COMMAND), MODE1_RESET);
+        assert_eq!(rig.read(mail(mailbox::SIGN_OF_LIFE)), 0);
+        assert_eq!(rig.read(mail(mailbox::BOOT_READY)), READY);
+        assert_eq!(rig.read(0xe11), 0);
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Registers: how a block names the ones it models, and where their values lie.
 //!
-//! Each hardware block (`nbio.rs`, `gmc.rs`, ...) declares one enum with [`registers!`]; every line repeats
-//! what AMD's header says: the name without its `reg`/`mm` prefix, the segment (`NAME_BASE_IDX`) and the
-//! dword offset inside that segment. An IP discovery table gives the segment's base address per instance, so
-//! the absolute dword address is `base[segment] + offset`.
+//! Each hardware block (`nbio.rs`, `gmc.rs`, ...) declares one enum with [`registers!`]; every line
+//! repeats what AMD's header says: the name without its `reg`/`mm` prefix, the segment
+//! (`NAME_BASE_IDX`) and the dword offset inside that segment. An IP discovery table gives the
+//! segment's base address per instance, so the absolute dword address is `base[segment] + offset`.
 //!
 //! What is not in such an enum is not modelled: [`crate::bus::Bus`] logs it once and counts it.
 
@@ -91,8 +91,8 @@ pub fn name_of<R: RegisterSet>(key: Key) -> String {
     }
 }
 
-/// The stored values of one block instance. Reads and writes are atomic, so an engine thread may look
-/// without a lock.
+/// The stored values of one block instance. Reads and writes are atomic, so an engine thread may
+/// look without a lock.
 #[derive(Debug)]
 pub struct RegisterFile<R> {
     /// First value of each row.
@@ -176,7 +176,11 @@ macro_rules! registers {
     (
         $(#[$meta:meta])*
         $vis:vis enum $set:ident from $header:literal {
-            $( $(#[$doc:meta])* $name:ident $([$count:literal $(; $step:literal)?])? = $segment:literal @ $offset:literal; )*
+            $(
+                $(#[$doc:meta])*
+                $name:ident $([$count:literal $(; $step:literal)?])? =
+                    $segment:literal @ $offset:literal;
+            )*
         }
     ) => {
         $(#[$meta])*

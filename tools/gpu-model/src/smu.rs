@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! System management unit (MP1 13.0.6): a mailbox for power management. One per GPU.
 //!
-//! The modelled chip draws no power and has fixed clocks; requests to change them are taken and have no effect. Messages as in
+//! The modelled chip draws no power and has fixed clocks; requests to change them are taken and
+//! have no effect. Messages as in
 //! `linux:drivers/gpu/drm/amd/pm/swsmu/inc/pmfw_if/smu_v13_0_6_ppsmc.h` (`PPSMC_MSG_*`).
 
 mod metrics;
@@ -26,7 +27,8 @@ registers! {
         MP1_SMN_C2PMSG_90 = 0 @ 0x029a;
         MP1_SMN_IH_SW_INT = 0 @ 0x02c2;
         MP1_SMN_IH_SW_INT_CTRL = 0 @ 0x02c3;
-        /// `smnMP1_FIRMWARE_FLAGS` (byte 0x3b10028): bit 0, `INTERRUPTS_ENABLED`, the firmware runs.
+        /// `smnMP1_FIRMWARE_FLAGS` (byte 0x3b10028): bit 0, `INTERRUPTS_ENABLED`, the firmware
+        /// runs.
         MP1_FIRMWARE_FLAGS = 5 @ 0x400a;
     }
 }
@@ -86,13 +88,15 @@ const UNKNOWN_COMMAND: u32 = 0xfe;
 /// `PPSMC_RESET_TYPE_DRIVER_MODE_1_RESET`.
 const MODE_1_RESET: u32 = 0x1;
 
-/// Firmware 85.71.0: new enough for frequency control, older than what reports RAS and per-die metrics.
+/// Firmware 85.71.0: new enough for frequency control, older than what reports RAS and per-die
+/// metrics.
 const VERSION: u32 = 0x0055_4700;
 /// `SMU13_0_6_DRIVER_IF_VERSION`.
 const DRIVER_IF_VERSION: u32 = 0x0804_2024;
 /// `MetricsTableV0_t` is what version 0xb describes.
 const METRICS_VERSION: u32 = 0xb;
-/// `FEATURE_DATA_CALCULATION`, `_DPM_FCLK`, `_DPM_GFXCLK`, `_DPM_SOCCLK`, `_DPM_UCLK`, `_PPT`, `_THERMAL`.
+/// `FEATURE_DATA_CALCULATION`, `_DPM_FCLK`, `_DPM_GFXCLK`, `_DPM_SOCCLK`, `_DPM_UCLK`, `_PPT`,
+/// `_THERMAL`.
 const FEATURES_LOW: u32 = 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 23 | 1 << 25;
 /// Levels of each clock other than the shaders'.
 const CLOCK_LEVELS: u32 = 4;
@@ -262,5 +266,69 @@ impl Block for Smu {
 
     fn reset(&self, _chip: &Chip) {
         self.power_on();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rig::{Rig, FB};
+
+    /// MP1_SMN_C2PMSG_66, _82, _90.
+    const MESSAGE: u64 = 0x1_6282;
+    const ARGUMENT: u64 = 0x1_6292;
+    const RESPONSE: u64 = 0x1_629a;
+
+    fn send(rig: &Rig, message: u32, argument: u32) -> (u32, u32) {
+        rig.write(RESPONSE, 0);
+        rig.write(ARGUMENT, argument);
+        rig.write(MESSAGE, message);
+        (rig.read(RESPONSE), rig.read(ARGUMENT))
+    }
+
+    #[test]
+    fn messages_answer_in_the_argument() {
+        let rig = Rig::new();
+        assert_eq!(send(&rig, message::TEST, 41), (OK, 42));
+        assert_eq!(send(&rig, message::GET_SMU_VERSION, 0), (OK, VERSION));
+        // PPCLK_UCLK is 3: the highest level, and that level's frequency.
+        assert_eq!(
+            send(&rig, message::GET_DPM_FREQ_BY_INDEX, 3 << 16 | 0xff),
+            (OK, 3)
+        );
+        assert_eq!(
+            send(&rig, message::GET_DPM_FREQ_BY_INDEX, 3 << 16 | 3),
+            (OK, 1300)
+        );
+        assert_eq!(send(&rig, message::GET_MAX_DPM_FREQ, 99 << 16).0, FAILED);
+    }
+
+    #[test]
+    fn unknown_messages_are_refused() {
+        assert_eq!(send(&Rig::new(), 0x5a, 0).0, UNKNOWN_COMMAND);
+    }
+
+    #[test]
+    fn features_follow_enable_and_disable() {
+        let rig = Rig::new();
+        send(&rig, message::DISABLE_ALL_FEATURES, 0);
+        assert_eq!(send(&rig, message::GET_FEATURES_LOW, 0), (OK, 0));
+        send(&rig, message::ENABLE_ALL_FEATURES, 0);
+        assert_eq!(send(&rig, message::GET_FEATURES_LOW, 0), (OK, FEATURES_LOW));
+    }
+
+    #[test]
+    fn metrics_go_where_the_driver_says() {
+        let rig = Rig::new();
+        send(&rig, message::SET_DRIVER_ADDRESS_HIGH, (FB >> 32) as u32);
+        send(&rig, message::SET_DRIVER_ADDRESS_LOW, 0x40_0000);
+        assert_eq!(send(&rig, message::GET_METRICS_TABLE, 0).0, OK);
+        // SocketPowerLimit, after four dwords and three qwords.
+        assert_eq!(
+            rig.vram().read_u32(0x40_0000 + 40),
+            Ok(metrics::POWER_LIMIT << 10)
+        );
+        send(&rig, message::SET_DRIVER_ADDRESS_HIGH, 0);
+        assert_eq!(send(&rig, message::GET_METRICS_TABLE, 0).0, FAILED);
     }
 }

@@ -70,7 +70,7 @@ pub struct MachineArgs {
     /// Processors of the guest (always 1 with --icount).
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub smp: u8,
-    /// Count instructions: one is one nanosecond of guest time. Implies --cold.
+    /// Count instructions: one is one nanosecond of guest time.
     #[arg(long)]
     pub icount: bool,
     /// More words for the kernel's command line. Implies --cold.
@@ -154,7 +154,6 @@ impl MachineArgs {
     /// Why this machine is not started from a snapshot, if it is not.
     pub fn cold_reason(&self) -> Option<&'static str> {
         let reasons = [
-            (self.icount, "--icount"),
             (!self.append.is_empty(), "--append"),
             (!self.amdgpu_args.is_empty(), "--amdgpu-args"),
             (!self.qemu_args.is_empty(), "--qemu-args"),
@@ -257,7 +256,6 @@ mod tests {
         assert_eq!(parse("kfd-vm run -- x").unwrap().cold_reason(), None);
         for line in [
             "--cold",
-            "--icount",
             "--append quiet",
             "--amdgpu-args dpm=1",
             "--no-amdgpu",

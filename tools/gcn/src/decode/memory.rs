@@ -120,7 +120,7 @@ fn operands(op: MemOp, vdst: u32, data: u32, acc: bool, returns: bool) -> (Dst, 
         }
         MemOp::Atomic(..) if returns => (file(vdst, acc), file(data, acc)),
         MemOp::Atomic(..) => (Dst::None, file(data, acc)),
-        MemOp::LoadLds(..) | MemOp::Cache => (Dst::None, Dst::None),
+        MemOp::LoadLds(..) | MemOp::StoreLds | MemOp::Cache => (Dst::None, Dst::None),
     }
 }
 

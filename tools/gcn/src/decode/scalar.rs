@@ -2,7 +2,7 @@
 //! SOP1, SOP2, SOPC, SOPK, SOPP.
 
 use super::{DecodeError, Reader, Result};
-use crate::inst::Body;
+use crate::inst::{Body, Src};
 use crate::op::{Sop1, Sop2, Sopc, Sopk, Sopp};
 
 pub(super) fn decode(word: u32, reader: &mut Reader) -> Result<Body> {
@@ -46,11 +46,17 @@ fn sop2(word: u32, reader: &mut Reader) -> Result<Body> {
 fn sopc(word: u32, reader: &mut Reader) -> Result<Body> {
     let op = Sopc::from_code(word >> 16 & 0x7f).ok_or(DecodeError::Unknown("SOPC"))?;
     let types = op.types();
-    let src = [
-        reader.source(word & 0xff, types[1])?,
-        reader.source(word >> 8 & 0xff, types[2])?,
-    ];
-    Ok(Body::Sopc { op, src })
+    let first = reader.source(word & 0xff, types[1])?;
+    let second = word >> 8 & 0xff;
+    let second = match op {
+        // Here the field is the value itself.
+        Sopc::s_set_gpr_idx_on => Src::Literal(second, second.into()),
+        _ => reader.source(second, types[2])?,
+    };
+    Ok(Body::Sopc {
+        op,
+        src: [first, second],
+    })
 }
 
 fn sopk(word: u32, reader: &mut Reader) -> Result<Body> {

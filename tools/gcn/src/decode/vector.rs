@@ -29,20 +29,23 @@ pub(super) fn short(word: u32, reader: &mut Reader) -> Result<Body> {
         sdwa: None,
         dpp: None,
     };
+    let vsrc1 = word >> 9 & 0xff;
+    let mut second = 256 + vsrc1;
     match word & 0x1ff {
-        SDWA => sdwa(&mut valu, reader.next()?)?,
+        SDWA => {
+            let control = reader.next()?;
+            sdwa(&mut valu, control)?;
+            // Either source can be scalar here.
+            let vector = |scalar: u32| if scalar & 1 != 0 { 0 } else { 256 };
+            valu.src[0] = reader.source(control & 0xff | vector(control >> 23), types[1])?;
+            second = vsrc1 | vector(control >> 31);
+        }
         DPP => dpp(&mut valu, reader.next()?),
         code if types[1] != Ty::N => valu.src[0] = reader.source(code, types[1])?,
         _ => {}
     }
     if types[2] != Ty::N {
-        let vsrc1 = (word >> 9 & 0xff) as u8;
-        if valu.src[1] == Src::None {
-            valu.src[1] = Src::Vgpr(vsrc1);
-        } else {
-            // SDWA said that source 1 is scalar.
-            valu.src[1] = reader.source(u32::from(vsrc1), types[2])?;
-        }
+        valu.src[1] = reader.source(second, types[2])?;
     }
     third_source(&mut valu, reader)?;
     accumulators(&mut valu);
@@ -128,7 +131,7 @@ fn sel(code: u32) -> Result<Sel> {
         .ok_or(DecodeError::Unknown("SDWA"))
 }
 
-/// The SDWA dword. Leaves a marker in source 1 if that is a scalar register.
+/// The SDWA dword's selections and modifiers.
 fn sdwa(valu: &mut Valu, word: u32) -> Result<()> {
     valu.form = Form::Sdwa;
     let compare = matches!(valu.op, ValuOp::Compare(_));
@@ -164,23 +167,23 @@ fn sdwa(valu: &mut Valu, word: u32) -> Result<()> {
     });
     valu.mods.neg = (word >> 20 & 1 | word >> 27 & 2) as u8;
     valu.mods.abs = (word >> 21 & 1 | word >> 28 & 2) as u8;
-    let register = (word & 0xff) as u8;
-    valu.src[0] = if word >> 23 & 1 != 0 {
-        Src::Scalar(register & 0x7f)
-    } else {
-        Src::Vgpr(register)
-    };
-    if word >> 31 != 0 {
-        valu.src[1] = Src::Scalar(0);
-    }
     Ok(())
+}
+
+/// Sources that `neg` and `abs` apply to.
+fn signed_sources(types: &[Ty; 4]) -> u8 {
+    (0..3)
+        .filter(|index| types[index + 1].is_float())
+        .fold(0, |mask, index| mask | 1 << index)
 }
 
 fn dpp(valu: &mut Valu, word: u32) {
     valu.form = Form::Dpp;
     valu.src[0] = Src::Vgpr((word & 0xff) as u8);
-    valu.mods.neg = (word >> 20 & 1 | word >> 21 & 2) as u8;
-    valu.mods.abs = (word >> 21 & 1 | word >> 22 & 2) as u8;
+    // Integers have no sign to change.
+    let floats = signed_sources(&valu.types);
+    valu.mods.neg = (word >> 20 & 1 | word >> 21 & 2) as u8 & floats;
+    valu.mods.abs = (word >> 21 & 1 | word >> 22 & 2) as u8 & floats;
     valu.dpp = Some(Dpp {
         ctrl: (word >> 8 & 0x1ff) as u16,
         bound_ctrl: word >> 19 & 1 != 0,
@@ -210,10 +213,17 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
         }
     }
     let carries = has_scalar_result(op);
+    let selects = types.iter().any(|ty| matches!(ty, Ty::B16 | Ty::F16)) || is_small_float(op);
+    let selects = selects && matches!(op, ValuOp::Three(op) if !op.mnemonic().contains("legacy"));
+    let floats = signed_sources(&types);
     let mods = Mods {
-        neg: (second >> 29) as u8,
-        abs: if carries { 0 } else { (word >> 8 & 7) as u8 },
-        op_sel: if carries { 0 } else { (word >> 11 & 0xf) as u8 },
+        neg: (second >> 29) as u8 & floats,
+        abs: if carries {
+            0
+        } else {
+            (word >> 8 & 7) as u8 & floats
+        },
+        op_sel: if selects { (word >> 11 & 0xf) as u8 } else { 0 },
         op_sel_hi: 0,
         omod: (second >> 27 & 3) as u8,
         clamp: word >> 15 & 1 != 0,
@@ -224,7 +234,7 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
         types,
         dst: destination(op, (word & 0xff) as u8),
         sdst: if carries {
-            (word >> 8 & 0x7f) as u8
+            (word >> 8 & 0x7e) as u8
         } else {
             VCC
         },
@@ -259,6 +269,15 @@ fn accumulate(valu: &mut Valu) {
     }
 }
 
+/// To 8-bit floats: OP_SEL says which byte or half of the destination.
+fn is_small_float(op: ValuOp) -> bool {
+    use Vop3::{v_cvt_pk_bf8_f32, v_cvt_pk_fp8_f32, v_cvt_sr_bf8_f32, v_cvt_sr_fp8_f32};
+    matches!(
+        op,
+        ValuOp::Three(v_cvt_pk_fp8_f32 | v_cvt_pk_bf8_f32 | v_cvt_sr_fp8_f32 | v_cvt_sr_bf8_f32)
+    )
+}
+
 /// VOP3 takes no literal on gfx9.
 fn long_source(code: u32, ty: Ty, reader: &mut Reader) -> Result<Src> {
     if code == 255 {
@@ -268,10 +287,10 @@ fn long_source(code: u32, ty: Ty, reader: &mut Reader) -> Result<Src> {
 }
 
 fn has_long_form(op: ValuOp) -> bool {
-    use Vop2::{v_fmaak_f32, v_fmamk_f32, v_madak_f16, v_madmk_f16};
+    use Vop2::{v_fmaak_f32, v_fmamk_f32, v_madak_f16, v_madmk_f16, v_pk_fmac_f16};
     !matches!(
         op,
-        ValuOp::Two(v_fmaak_f32 | v_fmamk_f32 | v_madak_f16 | v_madmk_f16)
+        ValuOp::Two(v_fmaak_f32 | v_fmamk_f32 | v_madak_f16 | v_madmk_f16 | v_pk_fmac_f16)
             | ValuOp::One(Vop1::v_readfirstlane_b32 | Vop1::v_swap_b32 | Vop1::v_accvgpr_mov_b32)
     )
 }
@@ -329,7 +348,8 @@ pub(super) fn vop3p(word: u32, reader: &mut Reader) -> Result<Body> {
     Ok(Body::Valu(valu))
 }
 
-/// MFMA: ACC and ACC_CD choose the register file; CBSZ is in `abs`, ABID in `op_sel`, BLGP in `neg`.
+/// MFMA: ACC and ACC_CD choose the register file; CBSZ is in `abs`, ABID in `op_sel`, BLGP in
+/// `neg`.
 fn matrix(valu: &mut Valu, word: u32, second: u32) {
     let accumulate = word >> 15 & 1 != 0;
     valu.mods.clamp = false;

@@ -17,7 +17,10 @@ fn hex(value: i32) -> String {
 pub(super) fn smem(inst: &SmemInst) -> String {
     let types = inst.op.types();
     let data = match (inst.op, types[0].dwords()) {
-        (Smem::s_atc_probe | Smem::s_atc_probe_buffer, _) => inst.data.to_string(),
+        (Smem::s_atc_probe | Smem::s_atc_probe_buffer, _) if inst.data <= 64 => {
+            inst.data.to_string()
+        }
+        (Smem::s_atc_probe | Smem::s_atc_probe_buffer, _) => hex(inst.data.into()),
         (_, 0) => String::new(),
         (_, dwords) => scalar_register(inst.data, dwords),
     };
@@ -29,7 +32,7 @@ pub(super) fn smem(inst: &SmemInst) -> String {
         Some(register) => source(register, Ty::B32) + &option("offset", hex(inst.offset), hex(0)),
         None => hex(inst.offset),
     };
-    join(inst.op.mnemonic(), &[data, base, offset]) + &flag("glc", inst.glc)
+    join(inst.op.mnemonic(), &[data, base, offset]) + &flag("glc", inst.glc && types[0] != Ty::N)
 }
 
 fn cache_flags(inst: &MemInst) -> String {
@@ -39,7 +42,7 @@ fn cache_flags(inst: &MemInst) -> String {
 pub(super) fn vector(inst: &MemInst) -> String {
     let mnemonic = format!("{}{}", inst.segment.prefix(), inst.name);
     if inst.op == MemOp::Cache {
-        return mnemonic + &cache_flags(inst);
+        return mnemonic + &flag("sc0", inst.sc0) + &flag("sc1", inst.sc1);
     }
     if inst.segment == Segment::Buffer {
         return buffer(inst, &mnemonic);
@@ -75,6 +78,7 @@ fn buffer(inst: &MemInst, mnemonic: &str) -> String {
         _ => destination(inst.data, dwords),
     };
     let vaddr = match inst.vaddr {
+        _ if inst.op == MemOp::StoreLds => String::new(),
         Some(vaddr) => range("v", vaddr.into(), inst.address_dwords()),
         None => "off".to_string(),
     };
@@ -88,8 +92,10 @@ fn buffer(inst: &MemInst, mnemonic: &str) -> String {
     ) + &flag("idxen", inst.idxen)
         + &flag("offen", inst.offen)
         + &option("offset", inst.offset, 0)
-        + &cache_flags(inst)
-        + &flag("lds", inst.lds)
+        + &match inst.op {
+            MemOp::StoreLds => flag("lds", inst.lds) + &cache_flags(inst),
+            _ => cache_flags(inst) + &flag("lds", inst.lds),
+        }
 }
 
 pub(super) fn ds(inst: &DsInst) -> String {
@@ -99,7 +105,11 @@ pub(super) fn ds(inst: &DsInst) -> String {
     let no_address = is_gws
         || matches!(
             inst.op,
-            Ds::ds_consume | Ds::ds_append | Ds::ds_read_addtid_b32 | Ds::ds_write_addtid_b32
+            Ds::ds_nop
+                | Ds::ds_consume
+                | Ds::ds_append
+                | Ds::ds_read_addtid_b32
+                | Ds::ds_write_addtid_b32
         );
     let operands = [
         destination(inst.dst, types[0].dwords()),
@@ -117,5 +127,5 @@ pub(super) fn ds(inst: &DsInst) -> String {
     } else {
         option("offset", inst.offset(), 0)
     };
-    join(name, &operands) + &offsets + &flag("gds", inst.gds)
+    join(name, &operands) + &offsets + &flag("gds", inst.gds && is_gws)
 }

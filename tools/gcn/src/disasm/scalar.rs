@@ -50,7 +50,7 @@ fn sop1(op: Sop1, dst: u8, src: Src) -> String {
 fn sopc(op: Sopc, src: [Src; 2]) -> String {
     let types = op.types();
     let second = match (op, src[1]) {
-        (Sopc::s_set_gpr_idx_on, Src::Scalar(modes)) => gpr_index(modes.into()),
+        (Sopc::s_set_gpr_idx_on, Src::Literal(modes, _)) if modes < 16 => gpr_index(modes),
         _ => source(src[1], types[2]),
     };
     join(op.mnemonic(), &[source(src[0], types[1]), second])
@@ -71,6 +71,7 @@ fn sopk(op: Sopk, dst: u8, imm: u16, literal: u32) -> String {
     let operands = match op {
         Sopk::s_getreg_b32 => [register, hwreg(imm)],
         Sopk::s_setreg_b32 => [hwreg(imm), register],
+        Sopk::s_setreg_imm32_b32 if literal <= 64 => [hwreg(imm), literal.to_string()],
         Sopk::s_setreg_imm32_b32 => [hwreg(imm), format!("0x{literal:x}")],
         Sopk::s_call_b64 | Sopk::s_cbranch_i_fork => [register, imm.to_string()],
         _ => [register, format!("0x{imm:x}")],
@@ -89,6 +90,10 @@ fn hwreg(imm: u16) -> String {
         6 => "HW_REG_LDS_ALLOC",
         7 => "HW_REG_IB_STS",
         15 => "HW_REG_SH_MEM_BASES",
+        16 => "HW_REG_TBA_LO",
+        17 => "HW_REG_TBA_HI",
+        18 => "HW_REG_TMA_LO",
+        19 => "HW_REG_TMA_HI",
         20 => "HW_REG_XCC_ID",
         21 => "HW_REG_SQ_PERF_SNAPSHOT_DATA",
         22 => "HW_REG_SQ_PERF_SNAPSHOT_DATA1",
@@ -112,8 +117,20 @@ fn sopp(op: Sopp, imm: u16) -> String {
     let operand = match op {
         s_waitcnt => waitcnt(imm),
         s_sendmsg | s_sendmsghalt => sendmsg(imm),
-        s_set_gpr_idx_mode => gpr_index(imm.into()),
+        s_set_gpr_idx_mode if imm < 16 => gpr_index(imm.into()),
         s_endpgm if imm == 0 => String::new(),
+        s_endpgm
+        | s_branch
+        | s_cbranch_scc0
+        | s_cbranch_scc1
+        | s_cbranch_vccz
+        | s_cbranch_vccnz
+        | s_cbranch_execz
+        | s_cbranch_execnz
+        | s_cbranch_cdbgsys
+        | s_cbranch_cdbguser
+        | s_cbranch_cdbgsys_or_user
+        | s_cbranch_cdbgsys_and_user => imm.to_string(),
         s_barrier
         | s_wakeup
         | s_icache_inv
@@ -121,7 +138,8 @@ fn sopp(op: Sopp, imm: u16) -> String {
         | s_set_gpr_idx_off
         | s_endpgm_saved
         | s_endpgm_ordered_ps_done => String::new(),
-        _ => imm.to_string(),
+        _ if imm <= 64 => imm.to_string(),
+        _ => format!("0x{imm:x}"),
     };
     join(op.mnemonic(), &[operand])
 }
@@ -146,6 +164,7 @@ fn sendmsg(imm: u16) -> String {
     match imm {
         1 => "sendmsg(MSG_INTERRUPT)".to_string(),
         4 => "sendmsg(MSG_SAVEWAVE)".to_string(),
+        _ if imm & 0xfc80 != 0 => imm.to_string(),
         _ => format!("sendmsg({}, {}, {})", imm & 0xf, imm >> 4 & 7, imm >> 8 & 3),
     }
 }

@@ -87,10 +87,12 @@ fn modified(v: &Valu, index: usize, src: Src, ty: Ty) -> String {
     } else {
         text
     };
-    if v.mods.neg >> index & 1 != 0 {
-        format!("-{text}")
-    } else {
-        text
+    match v.mods.neg >> index & 1 != 0 {
+        true if text.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => {
+            format!("neg({text})")
+        }
+        true => format!("-{text}"),
+        false => text,
     }
 }
 
@@ -103,11 +105,7 @@ fn modifiers(v: &Valu) -> String {
         _ => "",
     };
     match (v.op, v.form) {
-        (ValuOp::Packed(op), _) if op.is_matrix() => {
-            option("cbsz", v.mods.abs, 0)
-                + &option("abid", v.mods.op_sel, 0)
-                + &option("blgp", v.mods.neg, 0)
-        }
+        (ValuOp::Packed(op), _) if op.is_matrix() => matrix(v, op),
         (ValuOp::Packed(Vop3p::v_accvgpr_read_b32 | Vop3p::v_accvgpr_write_b32), _) => {
             String::new()
         }
@@ -116,6 +114,19 @@ fn modifiers(v: &Valu) -> String {
         (_, Form::Dpp) => v.dpp.map_or_else(String::new, dpp),
         _ => op_sel(v) + &clamp + omod,
     }
+}
+
+fn matrix(v: &Valu, op: Vop3p) -> String {
+    let double = matches!(
+        op,
+        Vop3p::v_mfma_f64_16x16x4_f64 | Vop3p::v_mfma_f64_4x4x4_4b_f64
+    );
+    let last = if double {
+        list("neg", v.mods.neg, 3, 0)
+    } else {
+        option("blgp", v.mods.neg, 0)
+    };
+    option("cbsz", v.mods.abs, 0) + &option("abid", v.mods.op_sel, 0) + &last
 }
 
 fn count(v: &Valu) -> usize {
@@ -134,6 +145,9 @@ fn list(name: &str, bits: u8, count: usize, default: u8) -> String {
 }
 
 fn op_sel(v: &Valu) -> String {
+    if let ValuOp::Three(Vop3::v_cvt_sr_fp8_f32 | Vop3::v_cvt_sr_bf8_f32) = v.op {
+        return list("op_sel", v.mods.op_sel, 4, 0);
+    }
     let count = count(v);
     // The destination's bit is spelled last.
     let low = (1 << count) - 1;
@@ -177,6 +191,13 @@ fn sdwa(v: &Valu, sdwa: Sdwa) -> String {
     };
     let mut text = match v.op {
         ValuOp::Compare(_) => String::new(),
+        // What reads 8-bit floats writes whole registers.
+        ValuOp::One(
+            Vop1::v_cvt_f32_fp8
+            | Vop1::v_cvt_f32_bf8
+            | Vop1::v_cvt_pk_f32_fp8
+            | Vop1::v_cvt_pk_f32_bf8,
+        ) => String::new(),
         _ => format!(" dst_sel:{} dst_unused:{unused}", sel(sdwa.dst)),
     };
     for (index, part) in sdwa.src.iter().enumerate() {

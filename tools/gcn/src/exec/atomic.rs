@@ -4,7 +4,8 @@
 use crate::float::{half, min_max, soft, Fp, F16, F32, F64};
 use crate::op::AtomicOp;
 
-/// The value that replaces `old`. `data` is the operand, `second` the comparison (or DS's second operand).
+/// The value that replaces `old`. `data` is the operand, `second` the comparison (or DS's second
+/// operand).
 pub(super) fn apply32(op: AtomicOp, old: u32, data: u32, second: u32) -> u32 {
     use AtomicOp::*;
     match op {

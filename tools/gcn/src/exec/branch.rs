@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! What changes the flow of control: branches, calls, traps, barriers, messages, the end of the program.
+//! What changes the flow of control: branches, calls, traps, barriers, messages, the end of the
+//! program.
 
 use super::{unsupported, Flow, Machine, Stop};
 use crate::inst::{Inst, Src};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Hardware registers that a program reads and writes with `s_getreg` and `s_setreg`.
-//! Numbers: LLVM's `hwreg` symbols for gfx942 and linux:drivers/gpu/drm/amd/amdkfd/cwsr_trap_handler_gfx9.asm.
+//! Numbers: LLVM's `hwreg` symbols for gfx942 and
+//! linux:drivers/gpu/drm/amd/amdkfd/cwsr_trap_handler_gfx9.asm.
 
 use super::Machine;
 use crate::wave::{status, WaveState};

@@ -56,6 +56,7 @@ impl Machine<'_> {
     fn ds_narrow(&mut self, inst: &Inst, ds: &DsInst) -> Done {
         use Ds::*;
         match ds.op {
+            ds_nop => Ok(()),
             ds_read_u8 => self.lds_read_narrow(ds, 1, |_, byte| byte),
             ds_read_i8 => self.lds_read_narrow(ds, 1, |_, byte| byte as i8 as u32),
             ds_read_u16 => self.lds_read_narrow(ds, 2, |_, half| half),
@@ -290,7 +291,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `ds_swizzle`: a fixed exchange in fours, or in thirty-twos by and, or and exclusive or of the lane number.
+    /// `ds_swizzle`: a fixed exchange in fours, or in thirty-twos by and, or and exclusive or of
+    /// the lane number.
     fn swizzle(&mut self, inst: &Inst, ds: &DsInst) -> Done {
         let control = ds.offset() as usize;
         if control >= 0xc000 {
@@ -359,7 +361,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `ds_append`, `ds_consume`: one counter moves by the number of active lanes; all lanes get its old value.
+    /// `ds_append`, `ds_consume`: one counter moves by the number of active lanes; all lanes get
+    /// its old value.
     fn count_lanes(&mut self, ds: &DsInst) -> Done {
         let exec = self.wave.exec();
         let address = (self.wave.m0() >> 16) + ds.offset();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Vector memory: FLAT, GLOBAL, SCRATCH and MUBUF. Lanes that lie side by side go to memory as one access.
+//! Vector memory: FLAT, GLOBAL, SCRATCH and MUBUF. Lanes that lie side by side go to memory as one
+//! access.
 
 use super::lds::lanes;
 use super::{atomic, unsupported, Done, Machine};
@@ -48,7 +49,9 @@ impl Machine<'_> {
                 self.store_narrow(mem, &places, bytes.into(), part)
             }
             MemOp::Atomic(op, dwords) => self.atomic(mem, &places, op, dwords),
-            MemOp::Format(..) | MemOp::LoadLds(..) | MemOp::Cache => Err(unsupported(inst)),
+            MemOp::Format(..) | MemOp::LoadLds(..) | MemOp::StoreLds | MemOp::Cache => {
+                Err(unsupported(inst))
+            }
         }
     }
 
@@ -326,7 +329,8 @@ impl Machine<'_> {
         let mut wide_update = |old: u64| atomic::apply64(op, old, data, second);
         let address = match place {
             Place::Memory(address) => address,
-            // A lane's scratch is its own, and LDS belongs to the work-group, of which one wave runs at a time.
+            // A lane's scratch is its own, and LDS belongs to the work-group, of which one wave
+            // runs at a time.
             _ => {
                 let mut bytes = [0; 8];
                 let bytes = &mut bytes[..if wide { 8 } else { 4 }];

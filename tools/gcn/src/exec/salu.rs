@@ -86,8 +86,8 @@ impl Machine<'_> {
             }
             s_bfm_b32 => ((1u32 << (a & 31)) - 1) << (b & 31),
             s_mul_i32 => a.wrapping_mul(b),
-            s_mul_hi_u32 => (u64::from(a) * u64::from(b) >> 32) as u32,
-            s_mul_hi_i32 => (i64::from(a as i32) * i64::from(b as i32) >> 32) as u32,
+            s_mul_hi_u32 => ((u64::from(a) * u64::from(b)) >> 32) as u32,
+            s_mul_hi_i32 => ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32,
             s_pack_ll_b32_b16 => a & 0xffff | b << 16,
             s_pack_lh_b32_b16 => a & 0xffff | b & 0xffff_0000,
             s_pack_hh_b32_b16 => a >> 16 | b & 0xffff_0000,
@@ -175,10 +175,7 @@ impl Machine<'_> {
             s_cmp_eq_u64 => wide_a == wide_b,
             s_cmp_lg_u64 => wide_a != wide_b,
             s_set_gpr_idx_on => {
-                let Src::Scalar(modes) = src[1] else {
-                    return Err(unsupported(inst));
-                };
-                self.set_gpr_index(a, u32::from(modes));
+                self.set_gpr_index(a, b);
                 self.wave.mode |= mode::GPR_IDX_EN;
                 return Ok(());
             }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! The vector ALU: dispatch by opcode table, and the loops over lanes that all operations share.
 //!
-//! An operation is a closure on one lane's operands. The loops run over all 64 lanes of plain arrays, so that the
-//! compiler vectorises them; EXEC comes in only when the result is written.
+//! An operation is a closure on one lane's operands. The loops run over all 64 lanes of plain
+//! arrays, so that the compiler vectorises them; EXEC comes in only when the result is written.
 
 mod compare;
 mod convert;
@@ -227,7 +227,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// f32 operands as bits (up to three), result as bits: minimum, maximum and what picks one operand.
+    /// f32 operands as bits (up to three), result as bits: minimum, maximum and what picks one
+    /// operand.
     #[inline(always)]
     fn float_bits(&mut self, v: &Valu, f: impl Fn(Fp, u64, u64, u64) -> u64) -> Done {
         let fp = self.single();
@@ -317,8 +318,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// f16 operands by their values: the result is computed in f32, where it is exact or rounds harmlessly, and
-    /// then rounded to f16.
+    /// f16 operands by their values: the result is computed in f32, where it is exact or rounds
+    /// harmlessly, and then rounded to f16.
     #[inline(always)]
     fn half1(&mut self, v: &Valu, f: impl Fn(f32) -> f32) -> Done {
         self.half_bits(v, |fp, a, _, _| {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The division helpers `v_div_scale`, `v_div_fmas` and `v_div_fixup`, which compilers wrap around a Newton iteration.
-//! Rules: MI300 ISA guide, VOP3 instruction descriptions. Where the guide's text cannot divide right, the reading that can
-//! is taken: a denominator whose reciprocal is subnormal is scaled down, `v_div_fmas` scales back by the inverse of what `v_div_scale` applied (up or down, as the quotient's
-//! size tells), and a quotient that overflowed on the way comes out of `v_div_fixup` as an infinity.
+//! The division helpers `v_div_scale`, `v_div_fmas` and `v_div_fixup`, which compilers wrap around
+//! a Newton iteration. Rules: MI300 ISA guide, VOP3 instruction descriptions. Where the guide's
+//! text cannot divide right, the reading that can is taken: a denominator whose reciprocal is
+//! subnormal is scaled down, `v_div_fmas` scales back by the inverse of what `v_div_scale` applied
+//! (up or down, as the quotient's size tells), and a quotient that overflowed on the way comes out
+//! of `v_div_fixup` as an infinity.
 
 use super::{soft, Format, Fp, F32, F64};
 
@@ -29,8 +31,8 @@ fn limits(format: Format) -> Limits {
     }
 }
 
-/// `v_div_scale`: `value` (which is the denominator or the numerator) scaled as the quotient needs it, and
-/// whether the quotient must be scaled back.
+/// `v_div_scale`: `value` (which is the denominator or the numerator) scaled as the quotient needs
+/// it, and whether the quotient must be scaled back.
 pub fn scale(format: Format, value: u64, denominator: u64, numerator: u64) -> (u64, bool) {
     let limits = limits(format);
     if format.is_zero(numerator) || format.is_zero(denominator) {
@@ -105,9 +107,10 @@ pub fn fixup(format: Format, quotient: u64, denominator: u64, numerator: u64) ->
         format.nan() | format.sign()
     } else if format.is_zero(denominator) || format.is_infinite(numerator) {
         sign | format.infinity()
-    } else if format.is_infinite(denominator) || format.is_zero(numerator) {
-        sign
-    } else if exponent(numerator) - exponent(denominator) < underflow {
+    } else if format.is_infinite(denominator)
+        || format.is_zero(numerator)
+        || exponent(numerator) - exponent(denominator) < underflow
+    {
         sign
     } else if format.is_nan(quotient) {
         sign | format.infinity()

@@ -6,7 +6,8 @@ use super::{soft, Fp, Round, F16, F32};
 /// The value of a half, exactly.
 #[inline(always)]
 pub fn to_f32(bits: u16) -> f32 {
-    // Shift exponent and fraction into place and rebias by a multiplication, which is exact and handles subnormals.
+    // Shift exponent and fraction into place and rebias by a multiplication, which is exact and
+    // handles subnormals.
     let magnitude = u32::from(bits & 0x7fff) << 13;
     let scaled = f32::from_bits(magnitude) * f32::from_bits(0x7780_0000); // 2^112
     let special = magnitude >= 0x0f80_0000;

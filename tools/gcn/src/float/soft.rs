@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Exact floating point in integers, for the rounding modes that the host's arithmetic does not offer.
-//! Slow and simple; also what the fast paths are tested against.
+//! Exact floating point in integers, for the rounding modes that the host's arithmetic does not
+//! offer. Slow and simple; also what the fast paths are tested against.
 
 use super::{Format, Fp, Round};
 

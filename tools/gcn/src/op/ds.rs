@@ -26,6 +26,7 @@ ops! {
         17 ds_cmpst_f32 [N B32 B32],
         18 ds_min_f32 [N B32],
         19 ds_max_f32 [N B32],
+        20 ds_nop [],
         21 ds_add_f32 [N B32],
         23 ds_pk_add_f16 [N B32],
         24 ds_pk_add_bf16 [N B32],

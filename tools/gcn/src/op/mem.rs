@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Opcodes of vector memory. FLAT, GLOBAL, SCRATCH and MUBUF number their common operations alike: one table serves all.
+//! Opcodes of vector memory. FLAT, GLOBAL, SCRATCH and MUBUF number their common operations alike:
+//! one table serves all.
 
 /// What an atomic does to memory; D is the data operand, C the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,8 @@ pub enum MemOp {
     Atomic(AtomicOp, u8),
     /// Through the format converter (MUBUF only): store?, D16?, components.
     Format(bool, bool, u8),
+    /// A dword from LDS to memory (MUBUF only).
+    StoreLds,
     /// Cache control: nothing to do here.
     Cache,
 }
@@ -123,7 +126,7 @@ const fn store(bytes: u8, part: Part) -> MemOp {
 }
 
 use AtomicOp::*;
-use MemOp::{Atomic, Cache, Format, Load, LoadLds, Store};
+use MemOp::{Atomic, Cache, Format, Load, LoadLds, Store, StoreLds};
 use Part::{High, Low, Whole};
 
 /// Common to FLAT, SCRATCH, GLOBAL and MUBUF.
@@ -221,6 +224,7 @@ const BUFFER: &[Row] = &[
     (39, "store_format_d16_hi_x", Format(true, true, 1)),
     (40, "wbl2", Cache),
     (41, "inv", Cache),
+    (61, "store_lds_dword", StoreLds),
     (62, "wbinvl1", Cache),
     (63, "wbinvl1_vol", Cache),
 ];
@@ -265,7 +269,7 @@ impl MemOp {
             MemOp::Atomic(_, n) => n,
             MemOp::Format(_, false, n) => n,
             MemOp::Format(_, true, n) => n.div_ceil(2),
-            MemOp::LoadLds(..) | MemOp::Cache => 0,
+            MemOp::LoadLds(..) | MemOp::StoreLds | MemOp::Cache => 0,
         }
     }
 

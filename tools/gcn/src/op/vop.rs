@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Opcodes of the vector encodings VOP1, VOP2 and VOP3. In VOP3 form VOP2 opcodes start at 0x100 and VOP1 opcodes at 0x140.
+//! Opcodes of the vector encodings VOP1, VOP2 and VOP3. In VOP3 form VOP2 opcodes start at 0x100
+//! and VOP1 opcodes at 0x140.
 
 use super::ops;
 
@@ -150,7 +151,7 @@ ops! {
         52 v_add_u32 [B32 B32 B32],
         53 v_sub_u32 [B32 B32 B32],
         54 v_subrev_u32 [B32 B32 B32],
-        55 v_dot2c_f32_f16 [F32 B32 B32],
+        55 v_dot2c_f32_f16 [F32 PF16 PF16],
         56 v_dot2c_i32_i16 [B32 B32 B32],
         57 v_dot4c_i32_i8 [B32 B32 B32],
         58 v_dot8c_i32_i4 [B32 B32 B32],

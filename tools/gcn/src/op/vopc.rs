@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Opcodes of VOPC: vector compares. Their code is regular: type, condition, and whether EXEC is written too (`v_cmpx`).
+//! Opcodes of VOPC: vector compares. Their code is regular: type, condition, and whether EXEC is
+//! written too (`v_cmpx`).
 
 use super::Ty;
 

@@ -78,6 +78,11 @@ pub trait Bus: Send + Sync {
     /// Writes memory.
     fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault>;
 
+    /// Clears memory; an implementation may do that faster than by writing zeros.
+    fn zero(&self, space: Space, address: u64, length: u64) -> Result<(), Fault> {
+        self.write(space, address, &vec![0; length as usize])
+    }
+
     /// Replaces an aligned dword atomically; returns the old one. `update` can run more than once.
     fn update32(
         &self,

@@ -277,15 +277,6 @@ impl Processors {
         let _ = sockets.socket.set(Arc::downgrade(&it));
         it
     }
-
-    /// What software asked for and the processors do not (fully) do, one line each.
-    pub fn burndown(&self) -> String {
-        self.stats
-            .all()
-            .iter()
-            .map(|(name, count)| format!("{count} {name}\n"))
-            .collect()
-    }
 }
 
 impl Drop for Processors {
@@ -313,6 +304,14 @@ impl Engine for Processors {
         } else {
             Progress::Idle
         }
+    }
+
+    /// What software asked for and the processors do not (fully) do, one line each.
+    fn burndown(&self) -> String {
+        let all = self.stats.all();
+        all.iter()
+            .map(|(name, count)| format!("{count} {name}\n"))
+            .collect()
     }
 
     fn reset(&self, _chip: &Chip) {
@@ -463,6 +462,32 @@ impl Bus for GpuBus {
         Ok(())
     }
 
+    /// By whole pages of whatever size they are mapped with.
+    fn zero(&self, space: Space, address: u64, length: u64) -> Result<(), Fault> {
+        let (mut address, mut left) = (address, length);
+        while left > 0 {
+            let page = self
+                .chip
+                .gmc
+                .translate(
+                    &self.chip,
+                    Self::hub(space),
+                    space.vmid,
+                    address,
+                    gmc::Access::Write,
+                )
+                .map_err(|_| write_fault(address))?;
+            let now = left.min(page.length);
+            self.chip
+                .memory(page.at.space)
+                .zero(page.at.address, now)
+                .map_err(|_| write_fault(address))?;
+            address = address.wrapping_add(now);
+            left -= now;
+        }
+        Ok(())
+    }
+
     fn update32(
         &self,
         space: Space,
@@ -535,7 +560,7 @@ impl Bus for GpuBus {
         self.chip.ih.push(&self.chip, entry);
     }
 
-    fn fault(&self, space: Space, _pasid: u16, fault: Fault) {
+    fn fault(&self, space: Space, pasid: u16, fault: Fault) {
         let access = match fault.access {
             Access::Fetch => gmc::Access::Execute,
             Access::Read => gmc::Access::Read,
@@ -545,12 +570,12 @@ impl Bus for GpuBus {
         let asked = self.page(space, fault.address, access).err();
         let refusal =
             asked.unwrap_or_else(|| self.refusal(space, fault.address, access, FaultReason::Bus));
-        self.chip.gmc.report(&self.chip, &refusal);
+        self.chip.gmc.report(&self.chip, &refusal, Some(pasid));
     }
 
-    fn bind(&self, _xcc: u8, vmid: u8, binding: &Binding) {
+    fn bind(&self, xcc: u8, vmid: u8, binding: &Binding) {
         self.chip
-            .bind_vmid(vmid, binding.pasid, binding.page_table_base);
+            .bind_vmid(xcc, vmid, binding.pasid, binding.page_table_base);
     }
 
     fn invalidate_tlb(&self, _xcc: u8, _vmid: Option<u8>) {

@@ -334,14 +334,16 @@ impl Queue {
         }
     }
 
-    /// Takes it off the hardware: stops it within a slice, saves the pointers in the MQD and returns what
-    /// was in flight. Nothing runs it afterwards.
-    pub fn retire(&self) -> Flight {
+    /// Takes it off the hardware: stops it within a slice, saves the pointers in the MQD (if `save`) and returns
+    /// what was in flight. Nothing runs it afterwards.
+    pub fn retire(&self, save: bool) -> Flight {
         self.stop.store(true, Ordering::Release);
         let mut body = self.body();
         self.gone.store(true, Ordering::Release);
-        if let Err(fault) = self.save_pointers(&mut body) {
-            tracing::warn!(slot = ?self.slot, %fault, "MQD not saved");
+        if save {
+            if let Err(fault) = self.save_pointers(&mut body) {
+                tracing::warn!(slot = ?self.slot, %fault, "MQD not saved");
+            }
         }
         std::mem::take(&mut body.flight)
     }

@@ -27,6 +27,8 @@ pub enum Keep {
     Flight,
     /// They are killed.
     Nothing,
+    /// They are killed, and the MQD stays as it is: its memory is another queue's already.
+    Forgotten,
 }
 
 /// A VMID and who has it.
@@ -214,7 +216,8 @@ fn map_compute(
     address: u64,
     adjust: impl FnOnce(&Mqd, &mut queue::Config),
 ) -> Result<(), Fault> {
-    shared.unmap(slot, Keep::Flight);
+    // A queue that is still there is one that the driver lost in a reset.
+    shared.unmap(slot, Keep::Forgotten);
     let mqd = Mqd::load(shared.kernel_view(slot.xcc), address)?;
     let mut config = queue::Config {
         slot,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The registers of one page-table walker ("VM L2"). One block per XCC (GC) and one for the MMHUB, owned by
-//! [`super::Gmc`].
+//! The registers of one page-table walker ("VM L2"). One block per XCC (GC) and one for the MMHUB,
+//! owned by [`super::Gmc`].
 //!
 //! Both kinds have the same registers in the same order; in the MMHUB they lie 0x340 dwords further
 //! (`mmhub_1_8_0_offset.h` against `gc_9_4_3_offset.h`).
@@ -38,7 +38,8 @@ registers! {
         VM_L2_CONTEXT_IDENTITY_PHYSICAL_OFFSET_LO32 = 0 @ 0x0835;
         VM_L2_CONTEXT_IDENTITY_PHYSICAL_OFFSET_HI32 = 0 @ 0x0836;
         VM_L2_CNTL4 = 0 @ 0x0837;
-        /// Per VMID: `ENABLE_CONTEXT` 0, `PAGE_TABLE_DEPTH` 2:1, `PAGE_TABLE_BLOCK_SIZE` 6:3, fault kinds above.
+        /// Per VMID: `ENABLE_CONTEXT` 0, `PAGE_TABLE_DEPTH` 2:1, `PAGE_TABLE_BLOCK_SIZE` 6:3, fault
+        /// kinds above.
         VM_CONTEXT0_CNTL[16] = 0 @ 0x0860;
         VM_CONTEXTS_DISABLE = 0 @ 0x0870;
         /// Lock around an invalidation: reading 1 takes it.
@@ -83,7 +84,8 @@ use VmRegister::*;
 /// Dwords from a graphics-hub register to its MMHUB twin, segment bases apart.
 const MMHUB_SHIFT: u32 = 0x340;
 
-/// Where local memory begins for VMID 0. Any place above the first terabytes will do; the driver reads it.
+/// Where local memory begins for VMID 0. Any place above the first terabytes will do; the driver
+/// reads it.
 const FRAME_BUFFER_BASE: u64 = 0x80_0000_0000;
 
 /// One VMID's translation set-up, as its registers say.
@@ -196,7 +198,8 @@ impl HubBlock {
             (FaultReason::Permission, Access::Read) => 1 << 4,
             (FaultReason::Permission, Access::Write) => 2 << 4,
             (FaultReason::Permission, Access::Execute) => 4 << 4,
-            // `PERMISSION_FAULTS` bits of an entry without any permission, `WALKER_ERROR` 0: no entry.
+            // `PERMISSION_FAULTS` bits of an entry without any permission, `WALKER_ERROR` 0: no
+            // entry.
             (FaultReason::Invalid, _) => 3 << 4,
             (FaultReason::Range, _) => 1 << 1,
             (FaultReason::Bus, _) => 2 << 1,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Page-table entries and directory entries of the GFX9 format, one 64-bit word each.
 //!
-//! Bits as `linux:drivers/gpu/drm/amd/amdgpu/amdgpu_vm.h` names them (`AMDGPU_PTE_*`, `AMDGPU_PDE_*`).
+//! Bits as `linux:drivers/gpu/drm/amd/amdgpu/amdgpu_vm.h` names them (`AMDGPU_PTE_*`,
+//! `AMDGPU_PDE_*`).
 
 use crate::memory::{Physical, Space};
 

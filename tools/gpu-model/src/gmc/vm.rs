@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! One VMID's memory through one hub, with a small translation cache. Made per engine step or wave slice by
-//! [`Chip::vm`] and dropped after it.
+//! One VMID's memory through one hub, with a small translation cache. Made per engine step or wave
+//! slice by [`Chip::vm`] and dropped after it.
 
 use super::{Access, Fault, FaultReason, Hub, Translation, VA_MASK};
 use crate::chip::Chip;
@@ -88,7 +88,8 @@ impl<'a> Vm<'a> {
         self.page(va, access)
     }
 
-    /// Reads bytes, across pages. `access` is [`Access::Read`] or, for instructions, [`Access::Execute`].
+    /// Reads bytes, across pages. `access` is [`Access::Read`] or, for instructions,
+    /// [`Access::Execute`].
     pub fn read_as(&mut self, access: Access, va: u64, out: &mut [u8]) -> Result<(), Fault> {
         let mut va = va;
         let mut left = out;

@@ -182,8 +182,12 @@ impl Cx<'_> {
         };
         let destination = wide(p[1], p[2]);
         let chunk = CHUNK.min(total - self.moved.min(total));
-        let pattern = p[3].to_le_bytes();
-        let bytes: Vec<u8> = pattern.into_iter().cycle().take(chunk as usize).collect();
+        if p[3] == 0 {
+            self.bus.zero(self.space, destination + self.moved, chunk)?;
+            return Ok(self.progress(total, chunk));
+        }
+        let mut bytes = p[3].to_le_bytes().repeat(chunk.div_ceil(4) as usize);
+        bytes.truncate(chunk as usize);
         self.bus
             .write(self.space, destination + self.moved, &bytes)?;
         Ok(self.progress(total, chunk))

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The metrics table of the SMU: `MetricsTableV0_t` of `linux:.../pmfw_if/smu_v13_0_6_pmfw.h`, 2268 bytes, packed. Made afresh for each request.
+//! The metrics table of the SMU: `MetricsTableV0_t` of `linux:.../pmfw_if/smu_v13_0_6_pmfw.h`, 2268
+//! bytes, packed. Made afresh for each request.
 //!
-//! Frequencies, powers and temperatures are fixed numbers of an idle card in 22.10 fixed point; accumulating fields
-//! follow the reference clock.
+//! Frequencies, powers and temperatures are fixed numbers of an idle card in 22.10 fixed point;
+//! accumulating fields follow the reference clock.
 
 use crate::preset::Preset;
 
@@ -101,7 +102,8 @@ pub fn table(preset: &Preset, ticks: u64) -> Vec<u8> {
     t.u32(3).u32(0);
     // XgmiWidth, XgmiBitrate, and bandwidth sums: no link.
     t.zeros32(2).zeros64(16);
-    // SocketC0Residency, SocketGfxBusy, DramBandwidthUtilization and sums; MaxDramBandwidth; more sums; PcieBandwidthAcc.
+    // SocketC0Residency, SocketGfxBusy, DramBandwidthUtilization and sums; MaxDramBandwidth; more
+    // sums; PcieBandwidthAcc.
     t.zeros32(3).zeros64(3).zeros32(1).zeros64(1).zeros64(4);
     // Throttler residencies (5), GfxLockXCDMak.
     t.zeros32(6);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Conversions: VOP1's `v_cvt_*`. Float to integer truncates and saturates, NaN becomes 0 — as Rust's `as` does.
+//! Conversions: VOP1's `v_cvt_*`. Float to integer truncates and saturates, NaN becomes 0 — as
+//! Rust's `as` does.
 
 use super::{Done, Machine};
 use crate::exec::unsupported;
@@ -17,20 +18,20 @@ impl Machine<'_> {
     pub(super) fn convert(&mut self, inst: &Inst, v: &Valu, op: Vop1) -> Done {
         use Vop1::*;
         match op {
-            v_cvt_f32_i32 => self.to_single(v, |fp, a| from_i64(fp, i64::from(a as i32))),
-            v_cvt_f32_u32 => self.to_single(v, |fp, a| from_i64(fp, i64::from(a))),
-            v_cvt_f32_ubyte0 => self.to_single(v, |_, a| ((a & 0xff) as f32).to_bits()),
-            v_cvt_f32_ubyte1 => self.to_single(v, |_, a| ((a >> 8 & 0xff) as f32).to_bits()),
-            v_cvt_f32_ubyte2 => self.to_single(v, |_, a| ((a >> 16 & 0xff) as f32).to_bits()),
-            v_cvt_f32_ubyte3 => self.to_single(v, |_, a| ((a >> 24) as f32).to_bits()),
-            v_cvt_off_f32_i4 => self.to_single(v, |_, a| {
+            v_cvt_f32_i32 => self.single_result(v, |fp, a| from_i64(fp, i64::from(a as i32))),
+            v_cvt_f32_u32 => self.single_result(v, |fp, a| from_i64(fp, i64::from(a))),
+            v_cvt_f32_ubyte0 => self.single_result(v, |_, a| ((a & 0xff) as f32).to_bits()),
+            v_cvt_f32_ubyte1 => self.single_result(v, |_, a| ((a >> 8 & 0xff) as f32).to_bits()),
+            v_cvt_f32_ubyte2 => self.single_result(v, |_, a| ((a >> 16 & 0xff) as f32).to_bits()),
+            v_cvt_f32_ubyte3 => self.single_result(v, |_, a| ((a >> 24) as f32).to_bits()),
+            v_cvt_off_f32_i4 => self.single_result(v, |_, a| {
                 // A signed nibble in sixteenths.
                 (((a << 28) as i32 >> 28) as f32 / 16.0).to_bits()
             }),
-            v_cvt_u32_f32 => self.from_single(v, |a| a as u32),
-            v_cvt_i32_f32 => self.from_single(v, |a| a as i32 as u32),
-            v_cvt_rpi_i32_f32 => self.from_single(v, |a| (a + 0.5).floor() as i32 as u32),
-            v_cvt_flr_i32_f32 => self.from_single(v, |a| a.floor() as i32 as u32),
+            v_cvt_u32_f32 => self.single_source(v, |a| a as u32),
+            v_cvt_i32_f32 => self.single_source(v, |a| a as i32 as u32),
+            v_cvt_rpi_i32_f32 => self.single_source(v, |a| (a + 0.5).floor() as i32 as u32),
+            v_cvt_flr_i32_f32 => self.single_source(v, |a| a.floor() as i32 as u32),
             v_cvt_f64_i32 => self.widen(v, |a| f64::from(a as i32).to_bits()),
             v_cvt_f64_u32 => self.widen(v, |a| f64::from(a).to_bits()),
             v_cvt_i32_f64 => self.narrow(v, |a| f64::from_bits(a) as i32 as u32),
@@ -54,8 +55,8 @@ impl Machine<'_> {
             v_cvt_i16_f16 => self.map16(v, |a, _, _| half::to_f32(a as u16) as i16 as u32),
             v_cvt_norm_i16_f16 => self.map16(v, |a, _, _| signed_norm(half::to_f32(a as u16))),
             v_cvt_norm_u16_f16 => self.map16(v, |a, _, _| unsigned_norm(half::to_f32(a as u16))),
-            v_cvt_f32_fp8 => self.to_single(v, |_, a| from_fp8(a as u8).to_bits()),
-            v_cvt_f32_bf8 => self.to_single(v, |_, a| from_bf8(a as u8).to_bits()),
+            v_cvt_f32_fp8 => self.single_result(v, |_, a| from_fp8(a as u8).to_bits()),
+            v_cvt_f32_bf8 => self.single_result(v, |_, a| from_bf8(a as u8).to_bits()),
             v_cvt_pk_f32_fp8 => self.widen(v, |a| pair(from_fp8, a)),
             v_cvt_pk_f32_bf8 => self.widen(v, |a| pair(from_bf8, a)),
             _ => Err(unsupported(inst)),
@@ -64,7 +65,7 @@ impl Machine<'_> {
 
     /// Bits to an f32's bits.
     #[inline(always)]
-    fn to_single(&mut self, v: &Valu, f: impl Fn(Fp, u32) -> u32) -> Done {
+    fn single_result(&mut self, v: &Valu, f: impl Fn(Fp, u32) -> u32) -> Done {
         let fp = self.single();
         let mut hold = [0; LANES];
         let a = self.src32(v, 0, &mut hold);
@@ -77,7 +78,7 @@ impl Machine<'_> {
     }
 
     #[inline(always)]
-    fn from_single(&mut self, v: &Valu, f: impl Fn(f32) -> u32) -> Done {
+    fn single_source(&mut self, v: &Valu, f: impl Fn(f32) -> u32) -> Done {
         self.map1(v, |a| f(f32::from_bits(a)))
     }
 
@@ -140,7 +141,8 @@ pub(super) fn unsigned_norm(value: f32) -> u32 {
     (value.clamp(0.0, 1.0) * 65535.0).round_ties_even() as u16 as u32
 }
 
-/// An 8-bit float of gfx940's kind: no infinity, 0x80 is the only NaN, bias one more than IEEE's would be.
+/// An 8-bit float of gfx940's kind: no infinity, 0x80 is the only NaN, bias one more than IEEE's
+/// would be.
 fn from_8bit(bits: u8, fraction_bits: u32, bias: i32) -> f32 {
     if bits == 0x80 {
         return f32::NAN;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! Vector instructions that cross lanes without DPP: lane reads and writes, counts of the lanes below.
+//! Vector instructions that cross lanes without DPP: lane reads and writes, counts of the lanes
+//! below.
 
 use super::{Done, Machine};
 use crate::inst::{Dst, Valu};
@@ -44,7 +45,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `v_mbcnt`: how many bits of a mask are below the lane's own; the low and the high half apart.
+    /// `v_mbcnt`: how many bits of a mask are below the lane's own; the low and the high half
+    /// apart.
     pub(super) fn masked_count(&mut self, v: &Valu, op: Vop3) -> Done {
         let mut hold = [[0; LANES]; 2];
         let [hold_a, hold_b] = &mut hold;

@@ -47,7 +47,8 @@ impl Machine<'_> {
     }
 }
 
-/// Rounded once: products of halves are exact in f64, and so is their sum but for extreme exponents.
+/// Rounded once: products of halves are exact in f64, and so is their sum but for extreme
+/// exponents.
 fn dot2_f16(a: u32, b: u32, c: u32) -> u32 {
     let product = |shift: u32| {
         let [a, b] = [a, b].map(|x| f64::from(half::to_f32((x >> shift) as u16)));

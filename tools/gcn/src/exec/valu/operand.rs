@@ -51,9 +51,9 @@ pub(in crate::exec) fn merge(to: &mut Vgpr, from: &Vgpr, mask: u64) {
     }
     for quad in 0..LANES / 4 {
         let keep = &SPREAD[(mask >> (4 * quad) & 0xf) as usize];
-        for bit in 0..4 {
+        for (bit, keep) in keep.iter().enumerate() {
             let lane = 4 * quad + bit;
-            to[lane] = from[lane] & keep[bit] | to[lane] & !keep[bit];
+            to[lane] = from[lane] & keep | to[lane] & !keep;
         }
     }
 }
@@ -284,7 +284,8 @@ impl Machine<'_> {
         }
     }
 
-    /// Output scale and clamp, then writes. The scale works only without subnormal results and outside IEEE mode.
+    /// Output scale and clamp, then writes. The scale works only without subnormal results and
+    /// outside IEEE mode.
     #[inline]
     pub(super) fn finish32(&mut self, v: &Valu, d: &mut Vgpr, fp: Fp) {
         if !fp.denorm_out {
@@ -475,7 +476,8 @@ fn place(old: u32, result: u32, sel: Sel, unused: Unused) -> u32 {
     }
 }
 
-/// 16-bit instructions that came with gfx9 keep the other half of their destination; older ones clear it.
+/// 16-bit instructions that came with gfx9 keep the other half of their destination; older ones
+/// clear it.
 fn keeps_high_half(op: ValuOp) -> bool {
     match op {
         ValuOp::Two(op) => {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! VOP3P: two values in one operation. OP_SEL and OP_SEL_HI say which half of each source the low and the high result
-//! take; `neg` and `abs` hold the negations of the low and the high operands.
+//! VOP3P: two values in one operation. OP_SEL and OP_SEL_HI say which half of each source the low
+//! and the high result take; `neg` and `abs` hold the negations of the low and the high operands.
 
 use super::{half_fma, half_result, Done, Machine};
 use crate::exec::unsupported;
@@ -196,7 +196,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `v_fma_mix`: f32 fused multiply-add whose sources are f32, or a half of a register where OP_SEL_HI says so.
+    /// `v_fma_mix`: f32 fused multiply-add whose sources are f32, or a half of a register where
+    /// OP_SEL_HI says so.
     fn mix(&mut self, v: &Valu, op: Vop3p) -> Done {
         let fp = self.single();
         let [a, b, c] = [0, 1, 2].map(|index| self.mix_source(v, index));

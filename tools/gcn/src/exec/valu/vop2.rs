@@ -36,10 +36,10 @@ impl Machine<'_> {
             v_subb_co_u32 => self.carry(v, true, borrow),
             v_subbrev_co_u32 => self.carry(v, true, |a, b, c| borrow(b, a, c)),
             v_mul_i32_i24 => self.map2(v, |a, b| signed24(a).wrapping_mul(signed24(b)) as u32),
-            v_mul_hi_i32_i24 => self.map2(v, |a, b| (signed24(a) * signed24(b) >> 32) as u32),
+            v_mul_hi_i32_i24 => self.map2(v, |a, b| ((signed24(a) * signed24(b)) >> 32) as u32),
             v_mul_u32_u24 => self.map2(v, |a, b| (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff)),
             v_mul_hi_u32_u24 => self.map2(v, |a, b| {
-                (u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff) >> 32) as u32
+                ((u64::from(a & 0xff_ffff) * u64::from(b & 0xff_ffff)) >> 32) as u32
             }),
             _ => self.vop2_float(inst, v, op),
         }

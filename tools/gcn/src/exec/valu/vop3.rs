@@ -43,9 +43,9 @@ impl Machine<'_> {
         use Vop3::*;
         match op {
             v_mul_lo_u32 => self.map2(v, u32::wrapping_mul),
-            v_mul_hi_u32 => self.map2(v, |a, b| (u64::from(a) * u64::from(b) >> 32) as u32),
+            v_mul_hi_u32 => self.map2(v, |a, b| ((u64::from(a) * u64::from(b)) >> 32) as u32),
             v_mul_hi_i32 => self.map2(v, |a, b| {
-                (i64::from(a as i32) * i64::from(b as i32) >> 32) as u32
+                ((i64::from(a as i32) * i64::from(b as i32)) >> 32) as u32
             }),
             v_mad_u32_u24 => self.map3(v, |a, b, c| {
                 (a & 0xff_ffff).wrapping_mul(b & 0xff_ffff).wrapping_add(c)

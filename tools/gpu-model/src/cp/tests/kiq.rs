@@ -91,6 +91,22 @@ fn what_was_rung_while_unmapped_runs_at_map() {
 }
 
 #[test]
+fn a_slot_that_a_reset_left_occupied_takes_the_new_queue() {
+    let rig = Rig::sync();
+    let ring = kernel_ring(0x20_0000, 0x10);
+    rig.map_by_kiq(0, (2, 1), 0, ring);
+    rig.submit(ring, &RING_TEST);
+    // The driver forgets it and writes its MQD and pointers anew.
+    rig.write64(ring.wptr, 0);
+    rig.map_by_kiq(0, (2, 1), 0, ring);
+    lock(&rig.flat.registers).clear();
+    rig.submit(ring, &RING_TEST);
+    assert_eq!(scratch(&rig, 0), Some(0xdead_beef));
+    assert_eq!(rig.read(ring.rptr), 3);
+    assert_eq!(rig.stats.all(), []);
+}
+
+#[test]
 fn dequeue_request_and_queue_reset_free_the_slot() {
     let rig = Rig::sync();
     let ring = kernel_ring(0x20_0000, 0x10);

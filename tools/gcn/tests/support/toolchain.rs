@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The build root's LLVM, for tests. Absent when no build root was made: then tests say so and
+//! pass.
+#![allow(dead_code, reason = "each test binary uses its part")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// `tools/sysroot/sysroot`, if it has a build root.
+pub struct Toolchain {
+    script: PathBuf,
+}
+
+impl Toolchain {
+    /// The toolchain, or `None` with a loud message.
+    pub fn find(test: &str) -> Option<Toolchain> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sysroot/sysroot");
+        let root = Command::new(&script)
+            .arg("env")
+            .output()
+            .ok()
+            .and_then(|output| {
+                let text = String::from_utf8(output.stdout).ok()?;
+                let line = text
+                    .lines()
+                    .find_map(|line| line.strip_prefix("BUILD_ROOT="))?
+                    .to_string();
+                Path::new(&line)
+                    .join("usr/bin/llvm-mc")
+                    .symlink_metadata()
+                    .ok()
+                    .map(|_| ())
+            });
+        if root.is_none() {
+            eprintln!("SKIPPED {test}: no LLVM; make it with `tools/sysroot/sysroot build-root`");
+            return None;
+        }
+        Some(Toolchain { script })
+    }
+
+    /// Runs a command of the build root with `input`; its output and its messages.
+    pub fn run(&self, command: &[&str], input: &str) -> (Vec<u8>, String) {
+        let mut child = Command::new(&self.script)
+            .arg("run")
+            .args(command)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("sysroot can be started");
+        let mut stdin = child.stdin.take().expect("stdin is piped");
+        let input = input.to_string();
+        let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+        let output = child.wait_with_output().expect("sysroot ends");
+        writer.join().expect("writer ends").ok();
+        (
+            output.stdout,
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    }
+
+    /// What llvm-mc makes of each group of dwords: `None` if it is no instruction, else the text.
+    pub fn disassemble(&self, groups: &[Vec<u32>]) -> Vec<Option<String>> {
+        // Two s_nops of a rare value separate the groups: one can be taken for a literal.
+        const MARK: &str = "0x77 0x77 0x80 0xbf 0x78 0x77 0x80 0xbf\n";
+        let bytes = |dword: &u32| {
+            dword
+                .to_le_bytes()
+                .map(|byte| format!("{byte:#04x}"))
+                .join(" ")
+        };
+        let mut input = String::new();
+        for group in groups {
+            input += &group.iter().map(bytes).collect::<Vec<_>>().join(" ");
+            input += "\n";
+            input += MARK;
+        }
+        let (output, messages) = self.run(
+            &["llvm-mc", "-arch=amdgcn", "-mcpu=gfx942", "-disassemble"],
+            &input,
+        );
+        let refused: Vec<usize> = messages
+            .lines()
+            .filter_map(|line| {
+                line.strip_prefix("<stdin>:")?
+                    .split(':')
+                    .next()?
+                    .parse()
+                    .ok()
+            })
+            .map(|line: usize| (line - 1) / 2)
+            .collect();
+        let output = String::from_utf8(output).expect("llvm-mc writes text");
+        let texts: Vec<Vec<String>> = output
+            .split("s_nop 0x7778")
+            .map(|part| part.trim().trim_end_matches("s_nop 0x7777"))
+            .map(|part| {
+                part.lines()
+                    .map(clean)
+                    .filter(|line| !line.is_empty())
+                    .collect()
+            })
+            .collect();
+        assert_eq!(
+            texts.len(),
+            groups.len() + 1,
+            "llvm-mc answered for each group: {messages:.300}"
+        );
+        let single = |(index, lines): (usize, &Vec<String>)| {
+            (!refused.contains(&index) && lines.len() == 1).then(|| lines[0].clone())
+        };
+        texts[..groups.len()]
+            .iter()
+            .enumerate()
+            .map(single)
+            .collect()
+    }
+}
+
+/// A line without comments, directives and spare blanks.
+pub fn clean(line: &str) -> String {
+    let line = line.split("//").next().unwrap_or("");
+    let line = line.split("; encoding").next().unwrap_or("");
+    if line.trim_start().starts_with('.') {
+        return String::new();
+    }
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// A small generator of numbers; the same ones at each run.
+pub struct Numbers(u64);
+
+impl Numbers {
+    /// Starts at a seed.
+    pub fn new(seed: u64) -> Self {
+        Numbers(seed | 1)
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: u64) -> u64 {
+        (self.next() >> 16) % end
+    }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! A GPU for tests: 256 MiB of local memory and 64 MiB of system memory in the heap, interrupts counted.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+
+use crate::chip::{Chip, Host, InterruptLine};
+use crate::memory::{HeapMemory, PhysicalMemory};
+use crate::model::{Config, GpuModel};
+use crate::preset::Preset;
+
+/// Local memory of the rig.
+pub const VRAM: u64 = 256 << 20;
+/// Where VMID 0 sees it: as the driver reads from MC_VM_FB_LOCATION_BASE.
+pub const FB: u64 = 0x80_0000_0000;
+
+#[derive(Default)]
+pub struct Counter(AtomicUsize);
+
+impl InterruptLine for Counter {
+    fn trigger(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+pub struct Rig {
+    pub model: GpuModel,
+    interrupts: Arc<Counter>,
+}
+
+impl Rig {
+    pub fn new() -> Self {
+        Self::of(Preset::mi300x())
+    }
+
+    pub fn of(preset: Preset) -> Self {
+        let interrupts = Arc::new(Counter::default());
+        let host = Host {
+            vram: Arc::new(HeapMemory::new(VRAM as usize)),
+            system: Arc::new(HeapMemory::new(64 << 20)),
+            interrupt: interrupts.clone(),
+        };
+        let config = Config {
+            preset,
+            vram_size: VRAM,
+            synchronous: true,
+        };
+        Self {
+            model: GpuModel::new(config, host).unwrap(),
+            interrupts,
+        }
+    }
+
+    pub fn chip(&self) -> &Chip {
+        self.model.chip()
+    }
+
+    pub fn vram(&self) -> &dyn PhysicalMemory {
+        &*self.chip().vram
+    }
+
+    pub fn system(&self) -> &dyn PhysicalMemory {
+        &*self.chip().system
+    }
+
+    /// MSIs so far.
+    pub fn interrupts(&self) -> usize {
+        self.interrupts.0.load(Ordering::Relaxed)
+    }
+
+    /// Reads a register by its dword address, as a CPU does through BAR5.
+    pub fn read(&self, dword: u64) -> u32 {
+        let mut bytes = [0; 4];
+        self.model.mmio_read(dword * 4, &mut bytes);
+        u32::from_le_bytes(bytes)
+    }
+
+    pub fn write(&self, dword: u64, value: u32) {
+        self.model.mmio_write(dword * 4, &value.to_le_bytes());
+    }
+}
