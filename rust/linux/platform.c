@@ -5,6 +5,7 @@
  */
 
 #include <linux/acpi.h>
+#include <linux/cpufreq.h>
 #include <linux/cpumask.h>
 #include <linux/dmi.h>
 #include <linux/mmzone.h>
@@ -51,6 +52,11 @@ int amdkfd_proximity_node(u32 domain)
 bool amdkfd_cpu_is_amd(void)
 {
 	return cpu_data(0).x86_vendor == X86_VENDOR_AMD;
+}
+
+u32 amdkfd_cpu_max_khz(void)
+{
+	return cpufreq_quick_get_max(0);
 }
 
 /* SMBIOS, "Memory Device (Type 17)": where the fields are, and the value that says "unknown". */

@@ -18,6 +18,8 @@ int amdkfd_numa_distance(int from, int to);
 /* The NUMA node of an ACPI proximity domain, or -1. */
 int amdkfd_proximity_node(u32 domain);
 bool amdkfd_cpu_is_amd(void);
+/* The highest clock of the first CPU; 0 without frequency scaling. */
+u32 amdkfd_cpu_max_khz(void);
 /* Width in bits and speed in MT/s of the memory modules, as DMI states them; 0 if it does not. */
 void amdkfd_memory_modules(u32 *width, u32 *speed);
 

@@ -2,10 +2,7 @@
 
 //! CPUs and memory of the machine: the functions of `platform.h`.
 
-use kernel::{
-    bindings,
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 mod c {
     use kernel::ffi::c_int;
@@ -25,6 +22,7 @@ mod c {
         pub(super) safe fn amdkfd_numa_distance(from: c_int, to: c_int) -> c_int;
         pub(super) safe fn amdkfd_proximity_node(domain: u32) -> c_int;
         pub(super) safe fn amdkfd_cpu_is_amd() -> bool;
+        pub(super) safe fn amdkfd_cpu_max_khz() -> u32;
         pub(super) fn amdkfd_memory_modules(width: *mut u32, speed: *mut u32);
     }
 }
@@ -91,7 +89,5 @@ pub(crate) fn memory_modules() -> (u32, u32) {
 
 /// The highest clock of the first CPU in MHz; 0 without frequency scaling.
 pub(crate) fn cpu_max_mhz() -> u32 {
-    // SAFETY: CPU 0 is there.
-    let khz = unsafe { bindings::cpufreq_quick_get_max(0) };
-    khz / 1000
+    c::amdkfd_cpu_max_khz() / 1000
 }

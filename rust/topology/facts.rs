@@ -176,7 +176,7 @@ fn links(node: &Node) -> Links {
         }
     };
     Links {
-        hive: facts.xgmi_hive_id,
+        hive: hive(facts),
         hive_position: facts.xgmi_physical_node_id,
         hive_size: facts.xgmi_num_physical_nodes,
         numa: numa_node(facts),
@@ -186,6 +186,20 @@ fn links(node: &Node) -> Links {
         atomic_completer: facts.pcie_atomic_completer,
         engine_map: facts.aid_mask != 0 && !facts.is_vf && !facts.is_apu,
     }
+}
+
+/// The GPUs that xGMI connects, by the number of their hive; 0: none. Partitions of one device are as
+/// good as connected.
+pub(super) fn hive(facts: &GpuFacts) -> u64 {
+    let connected = if facts.use_xgmi_p2p {
+        facts.xgmi_hive_id
+    } else {
+        0
+    };
+    if connected == 0 && facts.num_partitions > 1 {
+        return u64::from(facts.pci_bus << 8 | facts.pci_devfn);
+    }
+    connected
 }
 
 /// The NUMA node that the device is attached to: as the kernel has it, or as the firmware's table of

@@ -320,7 +320,7 @@ impl Tree {
         for peer in 0..number {
             let entry = self.entries.get(peer as usize).ok_or(EINVAL)?;
             let Some(other) = &entry.node else { continue };
-            if other.facts().xgmi_hive_id != gpu.links.hive {
+            if facts::hive(other.facts()) != gpu.links.hive {
                 continue;
             }
             let position = PeerPosition {
