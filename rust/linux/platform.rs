@@ -3,7 +3,6 @@
 //! CPUs and memory of the machine: the functions of `platform.h`.
 
 use kernel::{
-    bindings,
     prelude::*, //
 };
 
@@ -90,8 +89,15 @@ pub(crate) fn memory_modules() -> (u32, u32) {
 }
 
 /// The highest clock of the first CPU in MHz; 0 without frequency scaling.
+#[cfg(CONFIG_CPU_FREQ)]
 pub(crate) fn cpu_max_mhz() -> u32 {
     // SAFETY: CPU 0 is there.
-    let khz = unsafe { bindings::cpufreq_quick_get_max(0) };
+    let khz = unsafe { kernel::bindings::cpufreq_quick_get_max(0) };
     khz / 1000
+}
+
+/// The kernel has no frequency scaling.
+#[cfg(not(CONFIG_CPU_FREQ))]
+pub(crate) fn cpu_max_mhz() -> u32 {
+    0
 }
