@@ -3,10 +3,7 @@
 //! The memory of the signal page: one for each process with signal events, owned by its events.
 
 use super::page;
-use crate::{
-    kgd::KernelMapping,
-    linux::shared_pages::SharedPages,
-};
+use crate::{kgd::KernelMapping, linux::shared_pages::SharedPages};
 use kernel::prelude::*;
 
 /// The memory of the signal page.

@@ -8,18 +8,14 @@ use core::ptr::NonNull;
 use kernel::{
     bindings,
     device,
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
+    error::from_err_ptr,
     prelude::*,
     sync::Arc, //
 };
 
-/// A registered class.
-pub(crate) struct Class {
-    raw: KBox<bindings::class>,
-}
+/// A registered class. The driver core owns its memory: it may look at a class for some time after
+/// the last device and the registration are gone.
+pub(crate) struct Class(NonNull<bindings::class>);
 
 // SAFETY: The class is read-only after registration, and the driver core does its own locking.
 unsafe impl Send for Class {}
@@ -29,15 +25,9 @@ unsafe impl Sync for Class {}
 impl Class {
     /// Registers class `name`.
     pub(crate) fn new(name: &'static CStr) -> Result<Arc<Self>> {
-        let raw = bindings::class {
-            name: name.as_char_ptr(),
-            ..pin_init::zeroed()
-        };
-        let raw = KBox::new(raw, GFP_KERNEL)?;
-        // SAFETY: The box keeps the class in place until `drop` has unregistered it.
-        to_result(unsafe { bindings::class_register(&*raw) })?;
-        // `Arc::new` may fail, and then this guard unregisters the class.
-        let class = Self { raw };
+        // SAFETY: The name lives as long as the module, which outlives the class.
+        let raw = from_err_ptr(unsafe { bindings::class_create(name.as_char_ptr()) })?;
+        let class = Self(NonNull::new(raw).ok_or(ENODEV)?);
         Ok(Arc::new(class, GFP_KERNEL)?)
     }
 
@@ -50,7 +40,7 @@ impl Class {
         // SAFETY: The class is registered; the format takes one string, and `name` is one.
         let raw = from_err_ptr(unsafe {
             bindings::device_create(
-                &*self.raw,
+                self.0.as_ptr(),
                 core::ptr::null_mut(),
                 number,
                 core::ptr::null_mut(),
@@ -70,7 +60,7 @@ impl Class {
 impl Drop for Class {
     fn drop(&mut self) {
         // SAFETY: Registered by `new`; every device holds a reference, so none is left.
-        unsafe { bindings::class_unregister(&*self.raw) };
+        unsafe { bindings::class_destroy(self.0.as_ptr()) };
     }
 }
 
@@ -96,6 +86,6 @@ impl AsRef<device::Device> for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         // SAFETY: `device` created this device in this class.
-        unsafe { bindings::device_destroy(&*self.class.raw, self.number) };
+        unsafe { bindings::device_destroy(self.class.0.as_ptr(), self.number) };
     }
 }
