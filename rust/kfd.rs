@@ -19,7 +19,7 @@ use kernel::{
 };
 
 struct Kfd {
-    _device: Registration,
+    device: Registration,
 }
 
 impl Drop for Kfd {
@@ -48,8 +48,13 @@ pub(crate) unsafe fn init() {
 pub(crate) fn publish() -> Result {
     let device = file::publish()?;
     topology::init(device.device())?;
-    *KFD.lock() = Some(Kfd { _device: device });
+    *KFD.lock() = Some(Kfd { device });
     Ok(())
+}
+
+/// The major number of /dev/kfd; 0 while it is not published.
+pub(crate) fn major() -> u32 {
+    KFD.lock().as_ref().map_or(0, |kfd| kfd.device.major())
 }
 
 /// Retracts both.

@@ -218,6 +218,10 @@ upcalls! {
         }
     }
 
+    fn amdkfd_major() -> u32 {
+        kfd::major()
+    }
+
     fn amdkfd_init() -> c_int {
         let result = kfd::publish();
         if let Err(error) = result {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
  * Between the C files of attach: hooks.c redirects amdgpu's calls, handover.c takes /dev/kfd from the C
- * amdkfd and gives it back, attach.c decides when.
+ * amdkfd and gives it back, standin.c answers openers meanwhile, attach.c decides when.
  */
 #ifndef AMDKFD_ATTACH_H
 #define AMDKFD_ATTACH_H
@@ -22,6 +22,11 @@ void hooks_remove(void);
 void hooks_set_mode(enum hook_mode mode);
 /* While blocked, opening /dev/kfd answers -EAGAIN, whoever serves it. */
 void hooks_block_open(bool blocked);
+
+/* From here on opening minor 0 of that major number answers -EAGAIN, whoever has or had it. */
+int standin_place(unsigned int major);
+/* Ends that. Does nothing if there is none. Sleeps. */
+void standin_remove(void);
 
 /* Hot: amdgpu is live, its C amdkfd serves. The hooks are in place and pass. */
 int handover_take(void);

@@ -250,6 +250,8 @@ static void give_held(void)
 
 	for (i = held.devices; i--;)
 		take_device(held.adev[i]);
+	if (standin_place(amdkfd_major()))
+		pr_warn("openers may see ENXIO now\n");
 	amdgpu_call(amdgpu_amdkfd_fini)();
 	hooks_set_mode(HOOK_PASS);
 	if (amdgpu_call(amdgpu_amdkfd_init)())
@@ -281,6 +283,7 @@ static int take_held(void)
 	if (!amdgpu_call(amdgpu_amdkfd_init)() && offer_devices())
 		return 0;
 	pr_err("cannot serve all GPUs; back to the C amdkfd\n");
+	standin_remove();
 	give_held();
 	return -ENODEV;
 }
@@ -298,10 +301,13 @@ int handover_take(void)
 	if (ret) {
 		pr_err("a GPU is being reset; try again\n");
 	} else {
-		ret = take_held();
+		ret = standin_place(amdgpu_object(kfd_char_dev_major));
+		if (!ret)
+			ret = take_held();
 		devices = held.devices;
 		let_go();
 	}
+	standin_remove();
 	hooks_block_open(false);
 	if (!ret)
 		pr_info("took /dev/kfd over from the C amdkfd (%u GPUs)\n", devices);
@@ -319,6 +325,7 @@ void handover_give(void)
 	give_held();
 	devices = held.devices;
 	let_go();
+	standin_remove();
 	hooks_block_open(false);
 	pr_info("gave /dev/kfd back to the C amdkfd (%u GPUs)\n", devices);
 }

@@ -24,6 +24,9 @@ bool amdkfd_supports(u32 gc_version, bool virtual_function);
 /* May /dev/kfd be opened? Else -EAGAIN. It may unless this says otherwise. */
 void amdkfd_gate(bool open);
 
+/* The major number of our /dev/kfd; 0 while there is none. */
+u32 amdkfd_major(void);
+
 /* amdgpu comes up, goes away. */
 int amdkfd_init(void);
 void amdkfd_exit(void);

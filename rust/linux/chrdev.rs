@@ -163,7 +163,7 @@ impl Drop for Major {
 pub(crate) struct Registration {
     node: Device,
     _class: Arc<Class>,
-    _major: Major,
+    major: Major,
 }
 
 impl Registration {
@@ -178,8 +178,13 @@ impl Registration {
         Ok(Self {
             node,
             _class: class,
-            _major: major,
+            major,
         })
+    }
+
+    /// The major number.
+    pub(crate) fn major(&self) -> u32 {
+        self.major.number
     }
 
     /// The device, under which others hang their sysfs entries.

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The stand-in: who answers at the device number of /dev/kfd while that number changes hands.
+ *
+ * A task that has looked /dev/kfd up goes on to open the number of the inode that it found. Between
+ * the end of one driver's registration and the other's it would find nobody there (-ENXIO). So a
+ * character device of minor 0 alone is laid over the range of the driver that is about to go (the
+ * narrower range is found first), and says -EAGAIN until the other one serves. One at a time, under
+ * the lock of the hand-over.
+ */
+#include <linux/cdev.h>
+#include <linux/fs.h>
+#include <linux/module.h>
+#include <linux/rcupdate.h>
+
+#include "attach.h"
+
+static int standin_open(struct inode *inode, struct file *file)
+{
+	return -EAGAIN;
+}
+
+static const struct file_operations standin_fops = {
+	.owner = THIS_MODULE,
+	.open = standin_open,
+};
+
+static struct cdev *standin;
+
+int standin_place(unsigned int major)
+{
+	int ret;
+
+	/* Allocated, not static: its kobject may outlive this module. */
+	standin = cdev_alloc();
+	if (!standin)
+		return -ENOMEM;
+	standin->owner = THIS_MODULE;
+	standin->ops = &standin_fops;
+	ret = cdev_add(standin, MKDEV(major, 0), 1);
+	if (ret) {
+		kobject_put(&standin->kobj);
+		standin = NULL;
+	}
+	return ret;
+}
+
+void standin_remove(void)
+{
+	if (!standin)
+		return;
+	/* A task between looking the inode up and opening its number has done so afterwards. */
+	synchronize_rcu_tasks();
+	cdev_del(standin);
+	standin = NULL;
+}
