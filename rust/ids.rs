@@ -21,7 +21,7 @@ macro_rules! id {
             /// `None` if `raw` is out of range.
             pub(crate) const fn new(raw: $raw) -> Option<Self> {
                 // One comparison for both ends: what lies below the first wraps to far above it.
-                if raw.wrapping_sub($first) <= $last - $first {
+                if $last - $first >= raw.wrapping_sub($first) {
                     Some(Self(raw))
                 } else {
                     None
