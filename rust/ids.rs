@@ -15,13 +15,13 @@ macro_rules! id {
         pub(crate) struct $name($raw);
 
         impl $name {
+            const FIRST: $raw = $first;
             /// The greatest value.
             pub(crate) const LAST: $raw = $last;
 
             /// `None` if `raw` is out of range.
             pub(crate) const fn new(raw: $raw) -> Option<Self> {
-                // One comparison for both ends: what lies below the first wraps to far above it.
-                if raw.wrapping_sub($first) <= $last - $first {
+                if matches!(raw, Self::FIRST..=Self::LAST) {
                     Some(Self(raw))
                 } else {
                     None

@@ -46,6 +46,7 @@ use kernel::{
 
 #[allow(
     clippy::all,
+    clippy::undocumented_unsafe_blocks,
     dead_code,
     missing_docs,
     non_camel_case_types,
@@ -197,6 +198,9 @@ macro_rules! upcalls {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block)*) => {
         $(
             $(#[$meta])*
+            /// # Safety
+            ///
+            /// Only for `attach/hooks.c` and `attach/handover.c`; the contract is in `kgd2kfd.h`.
             #[no_mangle]
             unsafe extern "C" fn $name($($arg: $type),*) $(-> $ret)? $body
 

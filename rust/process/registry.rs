@@ -111,6 +111,8 @@ pub(crate) fn work_queue() -> Option<&'static OwnedQueue> {
 /// there is no GPU.
 pub(crate) fn open() -> Result<ProcessRef> {
     let registry = get()?;
+    // As in C: what an ended process still holds is given back before the next one asks for more.
+    registry.teardown.flush();
     let current = kernel::current!();
     let mm = current.mm().ok_or(EINVAL)?;
     let id = MmId::new(mm.as_raw());
