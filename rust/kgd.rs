@@ -295,8 +295,6 @@ pub(crate) trait Hardware {
     fn dequeue_wait_counts(&self, wait_times: u32, sch_wave: u32, que_sleep: u32) -> RegisterWrite;
     /// Flushes the host data path cache: CPU writes to VRAM reach memory.
     fn flush_hdp(&self);
-    /// Asks for a reset of the device, later and in another context. Never sleeps.
-    fn request_reset(&self);
     /// Compute power profile off or on.
     fn set_compute_idle(&self, idle: bool);
 }

@@ -441,11 +441,6 @@ impl Hardware for Amdgpu {
         to_result(unsafe { c::bridge_hiq_unmap(self.adev(), doorbell.raw(), xcc) })
     }
 
-    fn request_reset(&self) {
-        // SAFETY: the device is valid.
-        unsafe { c::bridge_request_reset(self.adev()) };
-    }
-
     fn iq_wait_times(&self, xcc: u32) -> u32 {
         // SAFETY: the device is valid.
         unsafe { c::bridge_iq_wait_times(self.adev(), xcc) }

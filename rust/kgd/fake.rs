@@ -431,8 +431,6 @@ impl Hardware for Fake {
         Ok(())
     }
 
-    fn request_reset(&self) {}
-
     fn iq_wait_times(&self, _xcc: u32) -> u32 {
         0
     }

@@ -343,11 +343,6 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Bytes.
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
     /// Allocates on the VM's GPU. See [`super::ProcessMemory::alloc_memory`].
     pub(crate) fn alloc(
         vm: Arc<Vm>,
@@ -518,9 +513,12 @@ impl Drop for PowerGuard {
 #[kernel::macros::kunit_tests(amdkfd_kgd)]
 mod tests {
     use super::*;
-    use crate::kgd::fake::{
-        Fake,
-        Live, //
+    use crate::kgd::{
+        fake::{
+            Fake,
+            Live, //
+        },
+        Device, //
     };
 
     fn vm(fake: &Arc<Fake>) -> Arc<Vm> {
