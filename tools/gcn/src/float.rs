@@ -255,8 +255,19 @@ pub fn settle32(result: f32, operands: [u32; 3]) -> u32 {
 /// Like [`settle32`] for f64.
 #[inline(always)]
 pub fn settle64(result: f64, operands: [u64; 3]) -> u64 {
+    let is_nan = |bits: u64| bits & !F64.sign() > F64.infinity();
+    let [a, b, c] = operands;
+    let nan = if is_nan(a) {
+        a | F64.quiet()
+    } else if is_nan(b) {
+        b | F64.quiet()
+    } else if is_nan(c) {
+        c | F64.quiet()
+    } else {
+        F64.nan()
+    };
     if result.is_nan() {
-        soft::nan_of(F64, &operands).unwrap_or(F64.nan())
+        nan
     } else {
         result.to_bits()
     }

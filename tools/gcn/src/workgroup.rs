@@ -65,7 +65,7 @@ pub enum GwsOp {
 pub struct GwsRequest {
     /// The operation.
     pub op: GwsOp,
-    /// Resource: offset field plus M0[21:16], before the VMID's GWS base is added.
+    /// Resource: offset field plus M0\[21:16\], before the VMID's GWS base is added.
     pub resource: u32,
     /// First active lane's data.
     pub value: u32,

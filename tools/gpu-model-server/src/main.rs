@@ -49,6 +49,9 @@ struct Serve {
     /// Local memory, as 512M or 2G: a power of two [default: the preset's].
     #[arg(long, value_parser = parse_size)]
     vram: Option<u64>,
+    /// Number of this card, which makes its unique id.
+    #[arg(long, default_value_t = 0)]
+    serial: u32,
     /// Log every register access, doorbell and interrupt to FILE.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -144,6 +147,7 @@ fn serve(options: &Serve) -> Result<i32> {
     let config = Config {
         preset,
         vram_size,
+        serial: options.serial,
         synchronous: options.synchronous,
     };
     let model = Arc::new(GpuModel::new(config, host)?);

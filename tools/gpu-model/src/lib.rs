@@ -15,6 +15,8 @@
 //! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command
 //!   processor and the copy engines
 
+use regs::{RegisterInfo, RegisterSet};
+
 pub mod bus;
 pub mod chip;
 pub mod cp;
@@ -35,5 +37,25 @@ pub mod psp;
 pub mod regs;
 #[cfg(test)]
 mod rig;
+
+/// All registers the model declares, by the AMD header that names them (`asic_reg/HEADER_offset.h`):
+/// what a check against the kernel's source compares.
+pub fn register_tables() -> Vec<(&'static str, &'static [RegisterInfo])> {
+    fn of<R: RegisterSet>() -> (&'static str, &'static [RegisterInfo]) {
+        (R::HEADER, R::TABLE)
+    }
+    vec![
+        of::<cp::device::CpRegister>(),
+        of::<gc::GcRegister>(),
+        of::<gmc::hub::VmRegister>(),
+        of::<ih::IhRegister>(),
+        of::<misc::DagbRegister>(),
+        of::<misc::HdpRegister>(),
+        of::<misc::SmuioRegister>(),
+        of::<nbio::NbioRegister>(),
+        of::<psp::PspRegister>(),
+        of::<smu::SmuRegister>(),
+    ]
+}
 pub mod sdma;
 pub mod smu;

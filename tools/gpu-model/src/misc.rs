@@ -32,6 +32,14 @@ registers! {
 }
 
 registers! {
+    /// MP1's public registers, which have no header (`MP1_Public`, byte 0x3b00000).
+    pub enum Mp1PublicRegister from "none" {
+        /// `smnMP1_FIRMWARE_FLAGS` (byte 0x3b10028): bit 0, `INTERRUPTS_ENABLED`, the firmware runs.
+        MP1_FIRMWARE_FLAGS = 0 @ 0xec400a;
+    }
+}
+
+registers! {
     /// SMU I/O.
     pub enum SmuioRegister from "smuio/smuio_13_0_3" {
         /// Package type: 0, a card; bit 1 would say APU.
@@ -57,6 +65,12 @@ pub fn blocks(preset: &Preset) -> Vec<Arc<dyn Block>> {
             &[],
         )),
         Arc::new(Plain::<RemapRegister>::new("REMAP", &[0], &[], &[])),
+        Arc::new(Plain::<Mp1PublicRegister>::new(
+            "MP1",
+            &[0],
+            &[(Mp1PublicRegister::MP1_FIRMWARE_FLAGS, 1)],
+            &[Mp1PublicRegister::MP1_FIRMWARE_FLAGS],
+        )),
         Arc::new(Plain::<SmuioRegister>::new(
             "SMUIO",
             preset.bases(ip::SMUIO, 0),

@@ -25,6 +25,8 @@ pub struct Config {
     pub preset: Preset,
     /// Bytes of local memory: a power of two, at least 256 MiB.
     pub vram_size: u64,
+    /// The card's number, which makes its unique id.
+    pub serial: u32,
     /// Engines run on the accessing thread and time is counted: runs are reproducible.
     pub synchronous: bool,
 }
@@ -55,6 +57,7 @@ impl GpuModel {
         let Config {
             preset,
             vram_size,
+            serial,
             synchronous,
         } = config;
         if !vram_size.is_power_of_two() || vram_size < 256 << 20 {
@@ -72,7 +75,7 @@ impl GpuModel {
         blocks.push(ih.clone());
         blocks.push(Arc::new(Nbio::new(&preset, vram_size)));
         blocks.push(Arc::new(Psp::new(&preset)));
-        blocks.push(Arc::new(Smu::new(&preset)));
+        blocks.push(Arc::new(Smu::new(&preset, serial)));
         let clock = if synchronous {
             Clock::counted()
         } else {
@@ -294,16 +297,12 @@ mod tests {
             let rig = Rig::of(preset);
             for _ in 0..60_000 {
                 let (at, value) = (random(), random());
+                let (place, bytes) = (at >> 20, value.to_le_bytes());
                 match at >> 62 {
-                    0 => rig
-                        .model
-                        .doorbell_write(at >> 20 & 0x1f_fff8, &value.to_le_bytes()),
-                    1 => drop(
-                        rig.model
-                            .config_write(at >> 20 & 0xfff, &value.to_le_bytes()[..4]),
-                    ),
-                    2 => drop(rig.read(at >> 20 & 0x7_ffff)),
-                    _ => rig.write(at >> 20 & 0x1_ffff, value as u32),
+                    0 => rig.model.doorbell_write(place & 0x1f_fff8, &bytes),
+                    1 => rig.model.config_write(place & 0xfff, &bytes[..4]),
+                    2 => drop(rig.read(place & 0x7_ffff)),
+                    _ => rig.write(place & 0x1_ffff, value as u32),
                 }
             }
             rig.model.reset();

@@ -71,9 +71,12 @@ impl Preset {
         Self::gfx942("mi300x", 0x74a1, 1, 1)
     }
 
-    /// MI308X (1002:74A2): 4 XCCs, 80 compute units.
+    /// MI308X (1002:74A2): 4 XCCs, 80 compute units; scratch for one queue takes gigabytes.
     pub fn mi308x() -> Self {
-        Self::gfx942("mi308x", 0x74a2, 4, 5)
+        Self {
+            default_vram: 8 << 30,
+            ..Self::gfx942("mi308x", 0x74a2, 4, 5)
+        }
     }
 
     fn gfx942(name: &'static str, device_id: u16, xccs: u8, active_cus_per_engine: u32) -> Self {

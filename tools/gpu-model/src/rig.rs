@@ -43,6 +43,7 @@ impl Rig {
         let config = Config {
             preset,
             vram_size: VRAM,
+            serial: 0,
             synchronous: true,
         };
         Self {

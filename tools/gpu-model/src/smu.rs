@@ -27,16 +27,10 @@ registers! {
         MP1_SMN_C2PMSG_90 = 0 @ 0x029a;
         MP1_SMN_IH_SW_INT = 0 @ 0x02c2;
         MP1_SMN_IH_SW_INT_CTRL = 0 @ 0x02c3;
-        /// `smnMP1_FIRMWARE_FLAGS` (byte 0x3b10028): bit 0, `INTERRUPTS_ENABLED`, the firmware
-        /// runs.
-        MP1_FIRMWARE_FLAGS = 5 @ 0x400a;
     }
 }
 
 use SmuRegister::*;
-
-/// Where MP1's public registers begin (`MP1_Public` 0x03b00000 in bytes).
-const MP1_PUBLIC: u32 = 0xec_0000;
 
 /// `PPSMC_MSG_*` the model knows.
 mod message {
@@ -95,9 +89,9 @@ const VERSION: u32 = 0x0055_4700;
 const DRIVER_IF_VERSION: u32 = 0x0804_2024;
 /// `MetricsTableV0_t` is what version 0xb describes.
 const METRICS_VERSION: u32 = 0xb;
-/// `FEATURE_DATA_CALCULATION`, `_DPM_FCLK`, `_DPM_GFXCLK`, `_DPM_SOCCLK`, `_DPM_UCLK`, `_PPT`,
-/// `_THERMAL`.
-const FEATURES_LOW: u32 = 1 | 1 << 2 | 1 << 3 | 1 << 5 | 1 << 6 | 1 << 23 | 1 << 25;
+/// `FEATURE_DATA_CALCULATION`; from 2 on `_DPM_FCLK`, `_GFXCLK`, `_LCLK`, `_SOCCLK`, `_UCLK`, `_VCN`;
+/// `_PPT`, `_THERMAL`.
+const FEATURES_LOW: u32 = 1 | 0x3f << 2 | 1 << 23 | 1 << 25;
 /// Levels of each clock other than the shaders'.
 const CLOCK_LEVELS: u32 = 4;
 
@@ -105,19 +99,19 @@ const CLOCK_LEVELS: u32 = 4;
 pub struct Smu {
     bases: Vec<u32>,
     registers: RegisterFile<SmuRegister>,
+    /// The card's number.
+    serial: u32,
     enabled: AtomicU32,
     /// Where the driver wants tables.
     driver_address: AtomicU64,
 }
 
 impl Smu {
-    pub fn new(preset: &Preset) -> Self {
-        let mut bases = preset.bases(ip::MP1, 0).to_vec();
-        bases.resize(5, 0);
-        bases.push(MP1_PUBLIC);
+    pub fn new(preset: &Preset, serial: u32) -> Self {
         let block = Self {
-            bases,
+            bases: preset.bases(ip::MP1, 0).to_vec(),
             registers: RegisterFile::new(),
+            serial,
             enabled: AtomicU32::new(FEATURES_LOW),
             driver_address: AtomicU64::new(0),
         };
@@ -127,7 +121,6 @@ impl Smu {
 
     fn power_on(&self) {
         self.registers.clear();
-        self.registers.set(MP1_FIRMWARE_FLAGS, 1);
         self.registers.set(MP1_SMN_C2PMSG_90, OK);
         self.enabled.store(FEATURES_LOW, Ordering::Release);
     }
@@ -222,7 +215,7 @@ impl Smu {
 
     /// Writes the metrics table where the driver wants it.
     fn send_metrics(&self, chip: &Chip) -> Result<u32, u32> {
-        let table = metrics::table(&chip.preset, chip.clock.ticks());
+        let table = metrics::table(&chip.preset, self.serial, chip.clock.ticks());
         let address = self.driver_address.load(Ordering::Acquire);
         chip.vm(Hub::Mm, 0)
             .write(address, &table)
@@ -254,7 +247,7 @@ impl Block for Smu {
 
     fn write(&self, chip: &Chip, key: Key, value: u32) {
         match key.of::<SmuRegister>() {
-            Some((MP1_FIRMWARE_FLAGS, _)) | None => {}
+            None => {}
             Some((register, _)) => {
                 self.registers.set(register, value);
                 if register == MP1_SMN_C2PMSG_66 {

@@ -29,14 +29,14 @@ impl Machine<'_> {
             return Err(unsupported(inst));
         }
         match ds.op {
-            ds_read_b32 => self.lds_read(ds, 1),
-            ds_read_b64 => self.lds_read(ds, 2),
-            ds_read_b96 => self.lds_read(ds, 3),
-            ds_read_b128 => self.lds_read(ds, 4),
-            ds_write_b32 => self.lds_write(ds, 1),
-            ds_write_b64 => self.lds_write(ds, 2),
-            ds_write_b96 => self.lds_write(ds, 3),
-            ds_write_b128 => self.lds_write(ds, 4),
+            ds_read_b32 => self.lds_read::<1, 4>(ds),
+            ds_read_b64 => self.lds_read::<2, 8>(ds),
+            ds_read_b96 => self.lds_read::<3, 12>(ds),
+            ds_read_b128 => self.lds_read::<4, 16>(ds),
+            ds_write_b32 => self.lds_write::<1, 4>(ds),
+            ds_write_b64 => self.lds_write::<2, 8>(ds),
+            ds_write_b96 => self.lds_write::<3, 12>(ds),
+            ds_write_b128 => self.lds_write::<4, 16>(ds),
             ds_read2_b32 => self.lds_read2(ds, 1, 4),
             ds_read2st64_b32 => self.lds_read2(ds, 1, 256),
             ds_read2_b64 => self.lds_read2(ds, 2, 8),
@@ -141,31 +141,40 @@ impl Machine<'_> {
         }
     }
 
-    fn lds_read(&mut self, ds: &DsInst, dwords: usize) -> Done {
+    /// `BYTES` is 4 · `DWORDS`: a constant lets each lane be one move.
+    fn lds_read<const DWORDS: usize, const BYTES: usize>(&mut self, ds: &DsInst) -> Done {
         let exec = self.wave.exec();
-        let mut result = [[0; LANES]; 4];
+        let mut result = [[0; LANES]; DWORDS];
+        let addresses = &self.wave.vgpr[usize::from(ds.addr)];
+        let offset = ds.offset() as usize;
         for lane in lanes(exec) {
-            let address = self.ds_address(ds, lane);
-            let mut bytes = [0; 16];
-            self.lds_bytes(address, &mut bytes[..4 * dwords]);
+            let address = addresses[lane] as usize + offset;
+            let bytes = self
+                .lds
+                .get(address..)
+                .and_then(|rest| rest.first_chunk::<BYTES>());
+            let bytes = bytes.copied().unwrap_or([0; BYTES]);
             for (register, dword) in result.iter_mut().zip(bytes.chunks_exact(4)) {
                 register[lane] = u32::from_le_bytes([dword[0], dword[1], dword[2], dword[3]]);
             }
         }
-        for (index, register) in result.iter().enumerate().take(dwords) {
+        for (index, register) in result.iter().enumerate() {
             self.put_data(ds.dst, index, register, exec);
         }
         Ok(())
     }
 
-    fn lds_write(&mut self, ds: &DsInst, dwords: usize) -> Done {
+    fn lds_write<const DWORDS: usize, const BYTES: usize>(&mut self, ds: &DsInst) -> Done {
         for lane in lanes(self.wave.exec()) {
-            let mut bytes = [0; 16];
-            for (index, dword) in bytes.chunks_exact_mut(4).enumerate().take(dwords) {
+            let mut bytes = [0; BYTES];
+            for (index, dword) in bytes.chunks_exact_mut(4).enumerate().take(DWORDS) {
                 dword.copy_from_slice(&self.data(ds.data0, index, lane).to_le_bytes());
             }
-            let address = self.ds_address(ds, lane);
-            self.lds_store(address, &bytes[..4 * dwords]);
+            let address = self.ds_address(ds, lane) as usize;
+            let rest = self.lds.get_mut(address..);
+            if let Some(place) = rest.and_then(|rest| rest.first_chunk_mut::<BYTES>()) {
+                *place = bytes;
+            }
         }
         Ok(())
     }

@@ -23,7 +23,43 @@ enum Place {
     Nowhere,
 }
 
-type Places = [Place; LANES];
+/// Where all lanes' data is.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "lives on the stack for one instruction"
+)]
+enum Places {
+    /// All in memory.
+    Memory([u64; LANES]),
+    /// Each in its own place.
+    Mixed([Place; LANES]),
+}
+
+impl Places {
+    fn of(&self, lane: usize) -> Place {
+        match self {
+            Places::Memory(addresses) => Place::Memory(addresses[lane]),
+            Places::Mixed(places) => places[lane],
+        }
+    }
+
+    /// The addresses, if all active lanes are in memory.
+    fn addresses(&self, exec: u64) -> Option<[u64; LANES]> {
+        match self {
+            Places::Memory(addresses) => Some(*addresses),
+            Places::Mixed(places) => {
+                let mut addresses = [0; LANES];
+                for lane in lanes(exec) {
+                    let Place::Memory(address) = places[lane] else {
+                        return None;
+                    };
+                    addresses[lane] = address;
+                }
+                Some(addresses)
+            }
+        }
+    }
+}
 
 impl Machine<'_> {
     pub(super) fn vector_memory(&mut self, inst: &Inst, mem: &MemInst) -> Done {
@@ -31,10 +67,10 @@ impl Machine<'_> {
             return Ok(());
         }
         let places = match mem.segment {
-            Segment::Global => self.global_places(mem),
-            Segment::Flat => self.flat_places(mem),
-            Segment::Scratch => self.scratch_places(mem),
-            Segment::Buffer => self.buffer_places(mem),
+            Segment::Global => Places::Memory(self.global_addresses(mem)),
+            Segment::Flat => Places::Mixed(self.flat_places(mem)),
+            Segment::Scratch => Places::Mixed(self.scratch_places(mem)),
+            Segment::Buffer => Places::Mixed(self.buffer_places(mem)),
         };
         match mem.op {
             _ if mem.lds => self.load_to_lds(inst, mem, &places),
@@ -63,25 +99,29 @@ impl Machine<'_> {
         u64::from(self.vaddr(mem, 0)[lane]) | u64::from(self.vaddr(mem, 1)[lane]) << 32
     }
 
-    fn global_places(&self, mem: &MemInst) -> Places {
-        let offset = i64::from(mem.offset);
+    fn global_addresses(&self, mem: &MemInst) -> [u64; LANES] {
+        let offset = i64::from(mem.offset) as u64;
+        let low = self.vaddr(mem, 0);
         match mem.saddr {
             Some(saddr) => {
                 let base = self
                     .wave
                     .scalar64(usize::from(saddr & 0x7e))
-                    .wrapping_add_signed(offset);
-                self.vaddr(mem, 0)
-                    .map(|lane| Place::Memory(base.wrapping_add(lane.into())))
+                    .wrapping_add(offset);
+                low.map(|lane| base.wrapping_add(lane.into()))
             }
-            None => std::array::from_fn(|lane| {
-                Place::Memory(self.vaddr64(mem, lane).wrapping_add_signed(offset))
-            }),
+            None => {
+                let high = self.vaddr(mem, 1);
+                std::array::from_fn(|lane| {
+                    let base = u64::from(low[lane]) | u64::from(high[lane]) << 32;
+                    base.wrapping_add(offset)
+                })
+            }
         }
     }
 
     /// Addresses in the shared or the private window mean LDS or scratch.
-    fn flat_places(&self, mem: &MemInst) -> Places {
+    fn flat_places(&self, mem: &MemInst) -> [Place; LANES] {
         let (shared, private) = (self.apertures.shared, self.apertures.private);
         let inside = |address: u64, base: u64| base != 0 && address >> 32 == base >> 32;
         std::array::from_fn(|lane| {
@@ -98,7 +138,7 @@ impl Machine<'_> {
         })
     }
 
-    fn scratch_places(&self, mem: &MemInst) -> Places {
+    fn scratch_places(&self, mem: &MemInst) -> [Place; LANES] {
         let saddr = mem
             .saddr
             .map_or(0, |saddr| self.wave.scalar[usize::from(saddr & 0x7f)]);
@@ -114,7 +154,7 @@ impl Machine<'_> {
     }
 
     /// MUBUF: base, index × stride and offsets, checked against the descriptor's bounds.
-    fn buffer_places(&self, mem: &MemInst) -> Places {
+    fn buffer_places(&self, mem: &MemInst) -> [Place; LANES] {
         let first = usize::from(mem.srsrc & 0x7c);
         let buffer = Buffer::new([0, 1, 2, 3].map(|index| self.wave.scalar[first + index]));
         let soffset = u64::from(self.scalar32(mem.soffset));
@@ -188,28 +228,43 @@ impl Machine<'_> {
     }
 
     fn load(&mut self, mem: &MemInst, places: &Places, dwords: usize) -> Done {
+        match dwords {
+            1 => self.load_dwords::<1, 4>(mem, places),
+            2 => self.load_dwords::<2, 8>(mem, places),
+            3 => self.load_dwords::<3, 12>(mem, places),
+            _ => self.load_dwords::<4, 16>(mem, places),
+        }
+    }
+
+    /// `BYTES` is 4 · `DWORDS`.
+    fn load_dwords<const DWORDS: usize, const BYTES: usize>(
+        &mut self,
+        mem: &MemInst,
+        places: &Places,
+    ) -> Done {
         let exec = self.wave.exec();
-        let size = 4 * dwords;
-        let mut result = [[0; LANES]; 4];
-        let mut block = [0; 16 * LANES];
-        if let Some(run) = Run::find(places, exec, size as u64) {
-            let bytes = &mut block[..run.count * size];
-            self.memory.read(run.address, bytes)?;
-            for (index, chunk) in bytes.chunks_exact(size).enumerate() {
+        let mut result = [[0; LANES]; DWORDS];
+        if let Some(run) = Run::find(places, exec, BYTES as u64) {
+            let mut block = [[0; BYTES]; LANES];
+            self.memory
+                .read(run.address, block[..run.count].as_flattened_mut())?;
+            for (index, chunk) in block[..run.count].iter().enumerate() {
                 spread(&mut result, run.first + index, chunk);
             }
         } else if let Some(address) = uniform(places, exec) {
-            self.memory.read(address, &mut block[..size])?;
+            let mut bytes = [0; BYTES];
+            self.memory.read(address, &mut bytes)?;
             for lane in lanes(exec) {
-                spread(&mut result, lane, &block[..size]);
+                spread(&mut result, lane, &bytes);
             }
         } else {
             for lane in lanes(exec) {
-                self.read(places[lane], lane, &mut block[..size])?;
-                spread(&mut result, lane, &block[..size]);
+                let mut bytes = [0; BYTES];
+                self.read(places.of(lane), lane, &mut bytes)?;
+                spread(&mut result, lane, &bytes);
             }
         }
-        for (index, register) in result.iter().enumerate().take(dwords) {
+        for (index, register) in result.iter().enumerate() {
             self.put_data(mem.dst, index, register, exec);
         }
         Ok(())
@@ -228,7 +283,7 @@ impl Machine<'_> {
         }
         for lane in lanes(exec) {
             self.collect(mem.data, lane, &mut block[..size]);
-            self.write(places[lane], lane, &mut block[..size])?;
+            self.write(places.of(lane), lane, &mut block[..size])?;
         }
         Ok(())
     }
@@ -259,7 +314,7 @@ impl Machine<'_> {
             }
         } else {
             for lane in lanes(exec) {
-                self.read(places[lane], lane, &mut block[..bytes])?;
+                self.read(places.of(lane), lane, &mut block[..bytes])?;
                 values[lane] = extend(&block[..bytes], signed);
             }
         }
@@ -289,7 +344,7 @@ impl Machine<'_> {
         }
         for lane in lanes(exec) {
             let mut value = (self.data(mem.data, 0, lane) >> shift).to_le_bytes();
-            self.write(places[lane], lane, &mut value[..bytes])?;
+            self.write(places.of(lane), lane, &mut value[..bytes])?;
         }
         Ok(())
     }
@@ -307,7 +362,7 @@ impl Machine<'_> {
             } else {
                 0
             };
-            let old = self.atomic_lane(places[lane], lane, wide, op, [operand(0), compared])?;
+            let old = self.atomic_lane(places.of(lane), lane, wide, op, [operand(0), compared])?;
             result[0][lane] = old as u32;
             result[1][lane] = (old >> 32) as u32;
         }
@@ -375,7 +430,7 @@ impl Machine<'_> {
         let base = u64::from(self.wave.m0() & 0xfffc) + mem.offset.max(0) as u64;
         for lane in lanes(self.wave.exec()) {
             let mut data = [0; 4];
-            self.read(places[lane], lane, &mut data[..bytes])?;
+            self.read(places.of(lane), lane, &mut data[..bytes])?;
             let value = if bytes == 4 {
                 u32::from_le_bytes(data)
             } else {
@@ -401,15 +456,16 @@ impl Run {
         if exec == 0 || exec.count_ones() as usize != count {
             return None;
         }
-        let Place::Memory(address) = places[first] else {
-            return None;
-        };
+        let addresses = places.addresses(exec)?;
+        let address = addresses[first];
         address.checked_add(size * count as u64)?;
-        let neighbours = places[first..first + count]
+        let differs = addresses[first..first + count]
             .iter()
             .enumerate()
-            .all(|(index, place)| *place == Place::Memory(address + size * index as u64));
-        neighbours.then_some(Run {
+            .fold(0, |differs, (index, found)| {
+                differs | (found ^ (address + size * index as u64))
+            });
+        (differs == 0).then_some(Run {
             first,
             count,
             address,
@@ -419,15 +475,18 @@ impl Run {
 
 /// The one address of all active lanes.
 fn uniform(places: &Places, exec: u64) -> Option<u64> {
+    let addresses = places.addresses(exec)?;
     let mut active = lanes(exec);
-    let first = places[active.next()?];
-    let Place::Memory(address) = first else {
-        return None;
-    };
-    active.all(|lane| places[lane] == first).then_some(address)
+    let first = addresses[active.next()?];
+    active.all(|lane| addresses[lane] == first).then_some(first)
 }
 
-fn spread(result: &mut [Vgpr; 4], lane: usize, bytes: &[u8]) {
+#[inline(always)]
+fn spread<const DWORDS: usize, const BYTES: usize>(
+    result: &mut [Vgpr; DWORDS],
+    lane: usize,
+    bytes: &[u8; BYTES],
+) {
     for (register, dword) in result.iter_mut().zip(bytes.chunks_exact(4)) {
         register[lane] = u32::from_le_bytes([dword[0], dword[1], dword[2], dword[3]]);
     }
@@ -508,7 +567,7 @@ mod tests {
 
     #[test]
     fn runs_are_found_in_contiguous_masks_only() {
-        let places: Places = std::array::from_fn(|lane| Place::Memory(0x1000 + 4 * lane as u64));
+        let places = Places::Memory(std::array::from_fn(|lane| 0x1000 + 4 * lane as u64));
         let run = Run::find(&places, 0xff0, 4).unwrap();
         assert_eq!((run.first, run.count, run.address), (4, 8, 0x1010));
         assert!(Run::find(&places, 0xf0f, 4).is_none());

@@ -60,6 +60,30 @@ impl Toolchain {
         )
     }
 
+    /// The dwords of a piece of assembly.
+    pub fn assemble(&self, text: &str) -> Vec<u32> {
+        let command = ["llvm-mc", "-arch=amdgcn", "-mcpu=gfx942", "-show-encoding"];
+        let (output, messages) = self.run(&command, text);
+        assert!(!messages.contains("error"), "{messages}");
+        let output = String::from_utf8(output).expect("llvm-mc writes text");
+        let mut dwords = Vec::new();
+        for line in output.lines() {
+            let Some((_, encoding)) = line.split_once("; encoding: [") else {
+                continue;
+            };
+            let byte = |byte: &str| u8::from_str_radix(byte.trim_start_matches("0x"), 16);
+            let bytes: Result<Vec<u8>, _> = encoding
+                .trim_end_matches(']')
+                .split(',')
+                .map(byte)
+                .collect();
+            let bytes = bytes.expect("no labels: their encodings are fixed up later");
+            let dword = |dword: &[u8]| u32::from_le_bytes([dword[0], dword[1], dword[2], dword[3]]);
+            dwords.extend(bytes.chunks_exact(4).map(dword));
+        }
+        dwords
+    }
+
     /// What llvm-mc makes of each group of dwords: `None` if it is no instruction, else the text.
     pub fn disassemble(&self, groups: &[Vec<u32>]) -> Vec<Option<String>> {
         // Two s_nops of a rare value separate the groups: one can be taken for a literal.

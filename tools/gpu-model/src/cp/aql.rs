@@ -123,6 +123,7 @@ fn begin(
     packet: &[u32],
 ) -> Result<Result<Action, PacketError>, Fault> {
     let header = packet[0];
+    tracing::trace!(target: "aql", "{:?} {} {packet:x?}", queue.slot, body.rptr);
     if header & 0xff != kind::INVALID && field(header, 9, 2) != 0 {
         // SCACQUIRE: agent or system scope invalidates the instruction cache.
         body.code.invalidate();

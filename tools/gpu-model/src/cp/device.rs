@@ -404,6 +404,21 @@ impl GpuBus {
         Ok(found)
     }
 
+    /// Like [`Self::page`] for a long access: asks the page tables, and gets as much as is contiguous.
+    fn extent(
+        &self,
+        space: Space,
+        address: u64,
+        bytes: usize,
+        access: gmc::Access,
+    ) -> Result<Translation, Refusal> {
+        if bytes as u64 <= Self::PAGE {
+            return self.page(space, address, access);
+        }
+        let gmc = &self.chip.gmc;
+        gmc.translate(&self.chip, Self::hub(space), space.vmid, address, access)
+    }
+
     fn refusal(&self, space: Space, va: u64, access: gmc::Access, reason: FaultReason) -> Refusal {
         Refusal {
             hub: Self::hub(space),
@@ -434,9 +449,12 @@ impl Bus for GpuBus {
         let (mut address, mut left) = (address, bytes);
         while !left.is_empty() {
             let page = self
-                .page(space, address, gmc::Access::Read)
+                .extent(space, address, left.len(), gmc::Access::Read)
                 .map_err(|_| read_fault(address))?;
-            let (now, rest) = left.split_at_mut(left.len().min(page.length as usize));
+            let (now, rest) = left.split_at_mut(
+                left.len()
+                    .min(usize::try_from(page.length).unwrap_or(usize::MAX)),
+            );
             self.chip
                 .read(page.at, now)
                 .map_err(|_| read_fault(address))?;
@@ -450,9 +468,12 @@ impl Bus for GpuBus {
         let (mut address, mut left) = (address, bytes);
         while !left.is_empty() {
             let page = self
-                .page(space, address, gmc::Access::Write)
+                .extent(space, address, left.len(), gmc::Access::Write)
                 .map_err(|_| write_fault(address))?;
-            let (now, rest) = left.split_at(left.len().min(page.length as usize));
+            let (now, rest) = left.split_at(
+                left.len()
+                    .min(usize::try_from(page.length).unwrap_or(usize::MAX)),
+            );
             self.chip
                 .write(page.at, now)
                 .map_err(|_| write_fault(address))?;

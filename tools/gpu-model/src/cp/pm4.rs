@@ -286,6 +286,13 @@ pub fn execute(mut cx: Cx<'_>, header: u32, body: &[u32]) -> Outcome {
             _ => bad_opcode(&cx, header),
         });
     };
+    tracing::trace!(
+        target: "pm4",
+        "{:?} {} {:x?}",
+        cx.queue.slot,
+        packet::name(op).unwrap_or("illegal"),
+        &body[..body.len().min(16)]
+    );
     let Some(body) = checked(op, body) else {
         tracing::warn!(slot = ?cx.queue.slot, header, "packet too short");
         return Ok(bad_opcode(&cx, header));

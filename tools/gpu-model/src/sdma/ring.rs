@@ -152,6 +152,7 @@ impl Ring {
 
     /// A doorbell write.
     pub fn ring(&self, value: u64) {
+        tracing::trace!(target: "sdma", "{}.{} wptr {value:#x}", self.engine, self.number);
         self.wptr.store(value & !3, Ordering::Release);
     }
 
@@ -485,6 +486,8 @@ impl Ring {
             return Ok(None);
         }
         let packet = fetch(0, dwords)?;
+        let shown = &packet[..packet.len().min(10)];
+        tracing::trace!(target: "sdma", "{}.{} {space:?} {shown:x?}", self.engine, self.number);
         let cx = packet::Cx {
             ring: self,
             bus: &*self.common.bus,

@@ -74,7 +74,7 @@ impl Table {
 }
 
 /// The whole table.
-pub fn table(preset: &Preset, ticks: u64) -> Vec<u8> {
+pub fn table(preset: &Preset, serial: u32, ticks: u64) -> Vec<u8> {
     let mut t = Table::default();
     // AccumulationCounter: must not be 0.
     t.u32((ticks as u32).max(1));
@@ -110,7 +110,7 @@ pub fn table(preset: &Preset, ticks: u64) -> Vec<u8> {
     // GfxclkFrequency.
     t.fixed_all(&[MIN_GFXCLK; 8]);
     // PublicSerialNumber_AID, _XCD, _CCD.
-    serial_numbers(&mut t, preset);
+    serial_numbers(&mut t, preset, serial);
     // XgmiReadDataSizeAcc, XgmiWriteDataSizeAcc.
     t.zeros64(16);
     // PcieBandwidth, five PCIe error counts.
@@ -124,9 +124,10 @@ pub fn table(preset: &Preset, ticks: u64) -> Vec<u8> {
     t.0
 }
 
-/// One per die that exists: ours begin with the device id, no real card has them.
-fn serial_numbers(t: &mut Table, preset: &Preset) {
-    let serial = |unit: u64| u64::from(preset.device_id) << 48 | 0x6b66_6472 << 8 | unit;
+/// One per die that exists: device id, the card's number, the die's. No real card has them.
+fn serial_numbers(t: &mut Table, preset: &Preset, card: u32) {
+    let head = u64::from(preset.device_id) << 48 | u64::from(card) << 8;
+    let serial = |unit: u64| head | unit;
     t.u64(serial(0)).zeros64(3);
     for xcc in 0..8 {
         t.u64(if xcc < preset.xccs {
@@ -144,6 +145,6 @@ mod tests {
 
     #[test]
     fn the_table_has_the_size_of_the_drivers_struct() {
-        assert_eq!(table(&Preset::mi300x(), 7).len(), 2268);
+        assert_eq!(table(&Preset::mi300x(), 0, 7).len(), 2268);
     }
 }

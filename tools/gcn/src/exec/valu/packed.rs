@@ -29,16 +29,14 @@ impl Machine<'_> {
                 Ok(())
             }
             v_pk_fma_f32 => {
-                self.singles_packed(v, |fp, [a, b, c]| exact_or(fp, soft::fma, [a, b, c], fma32))
+                self.singles_packed(v, |fp, [a, b, c]| soft::fma(F32, fp, a, b, c), fma32)
             }
-            v_pk_mul_f32 => self.singles_packed(v, |fp, [a, b, _]| match fp.round {
-                Round::Nearest => settle32(f32::from_bits(a) * f32::from_bits(b), [a, b, 0]),
-                _ => soft::mul(F32, fp, a.into(), b.into()) as u32,
-            }),
-            v_pk_add_f32 => self.singles_packed(v, |fp, [a, b, _]| match fp.round {
-                Round::Nearest => settle32(f32::from_bits(a) + f32::from_bits(b), [a, b, 0]),
-                _ => soft::add(F32, fp, a.into(), b.into()) as u32,
-            }),
+            v_pk_mul_f32 => {
+                self.singles_packed(v, |fp, [a, b, _]| soft::mul(F32, fp, a, b), |a, b, _| a * b)
+            }
+            v_pk_add_f32 => {
+                self.singles_packed(v, |fp, [a, b, _]| soft::add(F32, fp, a, b), |a, b, _| a + b)
+            }
             v_fma_mix_f32 | v_fma_mixlo_f16 | v_fma_mixhi_f16 => self.mix(v, op),
             _ if op.mnemonic().starts_with("v_dot") => self.dot(inst, v, op),
             _ if op.mnemonic().ends_with("f16") => self.halves_packed(inst, v, op),
@@ -171,28 +169,38 @@ impl Machine<'_> {
         })
     }
 
+    /// Operations with two sources have zeros as the third: it never is a NaN.
     #[inline(always)]
-    fn singles_packed(&mut self, v: &Valu, f: impl Fn(Fp, [u32; 3]) -> u32) -> Done {
+    fn singles_packed(
+        &mut self,
+        v: &Valu,
+        exact: fn(Fp, [u64; 3]) -> u64,
+        fast: impl Fn(f32, f32, f32) -> f32,
+    ) -> Done {
         let fp = self.single();
         let [a, b, c] = [0, 1, 2].map(|index| self.single_sources(v, index, fp));
-        let mut d = [0; LANES];
-        for (half, shift) in [(0, 0), (1, 32)] {
+        let mut d = [[0; LANES]; 2];
+        for (half, d) in d.iter_mut().enumerate() {
+            let (a, b, c) = (&a[half], &b[half], &c[half]);
             for i in 0..LANES {
-                let bits = f(fp, [a[half][i], b[half][i], c[half][i]]);
-                let bits = if fp.denorm_out {
-                    bits
-                } else {
-                    F32.flush(bits.into()) as u32
-                };
-                let bits = if v.mods.clamp {
-                    clamp_single(fp, bits)
-                } else {
-                    bits
-                };
-                d[i] |= u64::from(bits) << shift;
+                let [x, y, z] = [a[i], b[i], c[i]].map(f32::from_bits);
+                d[i] = settle32(fast(x, y, z), [a[i], b[i], c[i]]);
+            }
+            if fp.round != Round::Nearest {
+                *d = std::array::from_fn(|i| exact(fp, [a[i], b[i], c[i]].map(u64::from)) as u32);
+            }
+            if !fp.denorm_out {
+                *d = d.map(|bits| F32.flush(bits.into()) as u32);
+            }
+            if v.mods.clamp {
+                *d = d.map(|bits| clamp_single(fp, bits));
             }
         }
-        self.put64(v, &d);
+        let [low, high] = &d;
+        self.put64(
+            v,
+            &std::array::from_fn(|i| u64::from(low[i]) | u64::from(high[i]) << 32),
+        );
         Ok(())
     }
 

@@ -166,6 +166,17 @@ fn the_second_engine_has_its_own_client_and_wraps() {
 }
 
 #[test]
+fn no_doorbell_is_lost_between_threads() {
+    let rig = Rig::new(Mode::Threads(2), 1);
+    start(&rig, 0);
+    for n in 1..=20_000 {
+        submit(&rig, &[5, AT as u32, 0, n]);
+        // As soon as the fence is there the ring may still be on its way to rest.
+        rig.wait("fence", |rig| rig.read(AT) == n);
+    }
+}
+
+#[test]
 fn no_packet_panics() {
     let rig = rig();
     let mut seed = 7u32;
