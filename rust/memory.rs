@@ -18,6 +18,10 @@ mod table;
 pub(crate) use handle::Handle;
 
 use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
     ids::GpuId,
     kgd::{
         Memory,
@@ -43,6 +47,9 @@ use kernel::{
 use request::Request;
 use table::Table;
 
+/// Buffers that user space has handles of, of all processes.
+pub(crate) static BUFFERS: Gauge = Gauge::new();
+
 /// Who owns a buffer's memory.
 enum Owner {
     /// The table alone: the user may free it.
@@ -55,6 +62,7 @@ enum Owner {
 struct Buffer {
     owner: Owner,
     request: Request,
+    _held: Held,
 }
 
 impl Buffer {
@@ -84,12 +92,8 @@ impl Buffers {
         })
     }
 
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.table.lock().count()
-    }
-
     /// Bytes of VRAM that they take.
+    #[cfg_attr(not(CONFIG_KUNIT), expect(dead_code, reason = "sysfs proc/<pid>/vram_<gpu_id>"))]
     pub(crate) fn vram_usage(&self) -> u64 {
         self.vram.load(Relaxed)
     }
@@ -106,8 +110,12 @@ impl Buffers {
         let memory = make()?;
         let answer = read(&memory);
         self.vram.fetch_add(request.vram_bytes(), Relaxed);
-        let owner = Owner::Table(memory);
-        Ok((table.fill(place, Buffer { owner, request }), answer))
+        let buffer = Buffer {
+            owner: Owner::Table(memory),
+            request,
+            _held: BUFFERS.hold(),
+        };
+        Ok((table.fill(place, buffer), answer))
     }
 
     /// Calls `action` with a buffer's memory, under the lock. `missing`: there is no such buffer.
@@ -124,19 +132,18 @@ impl Buffers {
     /// uses it.
     fn free(&self, handle: u32) -> Result {
         let mut table = self.table.lock();
-        let (place, Buffer { owner, request }) = table.take(handle).ok_or(EINVAL)?;
-        let (error, owner) = match owner {
+        let (place, buffer) = table.take(handle).ok_or(EINVAL)?;
+        let (error, owner) = match buffer.owner {
             Owner::Shared(memory) => (EPERM, Owner::Shared(memory)),
             Owner::Table(memory) => match memory.free() {
-                Ok(freed) => {
-                    self.vram
-                        .fetch_sub(freed.min(request.vram_bytes()), Relaxed);
+                Ok(_) => {
+                    self.vram.fetch_sub(buffer.request.vram_bytes(), Relaxed);
                     return Ok(());
                 }
                 Err((error, memory)) => (error, Owner::Table(memory)),
             },
         };
-        table.fill(place, Buffer { owner, request });
+        table.fill(place, Buffer { owner, ..buffer });
         Err(error)
     }
 
@@ -161,13 +168,7 @@ impl Buffers {
             Owner::Shared(memory) => memory,
         };
         let owner = Owner::Shared(memory.clone());
-        table.fill(
-            place,
-            Buffer {
-                owner,
-                request: buffer.request,
-            },
-        );
+        table.fill(place, Buffer { owner, ..buffer });
         Ok(memory)
     }
 
@@ -296,5 +297,110 @@ fn refused(gpu: GpuId, error: Error) {
             "a buffer could not be mapped to GPU {} ({error:?})\n",
             gpu.raw()
         );
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_memory)]
+mod tests {
+    use super::*;
+    use crate::kgd::{
+        fake::Fake,
+        MemoryContext,
+        Vm, //
+    };
+
+    /// `KFD_IOC_ALLOC_MEM_FLAGS_VRAM` and `…_USERPTR`.
+    const VRAM: u32 = 1;
+    const USERPTR: u32 = 4;
+
+    fn vm(fake: &Arc<Fake>) -> Arc<Vm> {
+        let context = Arc::new(MemoryContext::new(fake.clone(), 7).unwrap(), GFP_KERNEL).unwrap();
+        Arc::new(Vm::acquire(fake.clone(), context, 3).unwrap(), GFP_KERNEL).unwrap()
+    }
+
+    fn buffers() -> Pin<KBox<Buffers>> {
+        KBox::pin_init(Buffers::new(), GFP_KERNEL).unwrap()
+    }
+
+    fn add(buffers: &Buffers, vm: &Arc<Vm>, flags: u32) -> u32 {
+        let request = Request {
+            address: 0x10000,
+            size: 8192,
+            flags,
+        };
+        let make = || Memory::alloc(vm.clone(), request.address, request.size, 0, flags);
+        buffers.insert(request, make, |_| ()).unwrap().0
+    }
+
+    #[test]
+    fn a_mapped_buffer_keeps_its_handle() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (vm(&fake), buffers());
+        let handle = add(&buffers, &vm, VRAM);
+        buffers
+            .with(handle, ENOMEM, |memory| vm.map(memory))
+            .unwrap();
+        assert_eq!(buffers.free(handle), Err(EBUSY));
+        assert_eq!((fake.live().memories, buffers.vram_usage()), (1, 8192));
+        buffers
+            .with(handle, ENOMEM, |memory| vm.unmap(memory))
+            .unwrap();
+        assert_eq!(buffers.free(handle), Ok(()));
+        assert_eq!((fake.live().memories, buffers.vram_usage()), (0, 0));
+        assert_eq!(buffers.free(handle), Err(EINVAL));
+    }
+
+    #[test]
+    fn what_could_not_be_made_leaves_nothing_behind() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (vm(&fake), buffers());
+        let request = Request {
+            address: 0,
+            size: 8192,
+            flags: VRAM,
+        };
+        assert_eq!(
+            buffers.insert(request, || Err(ENOMEM), |_| ()).err(),
+            Some(ENOMEM)
+        );
+        assert_eq!(buffers.vram_usage(), 0);
+        assert_eq!(add(&buffers, &vm, 0), 0);
+    }
+
+    #[test]
+    fn a_shared_buffer_is_not_the_users_to_free() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (vm(&fake), buffers());
+        let handle = add(&buffers, &vm, 0);
+        let memory = buffers.share(handle, 8192).unwrap();
+        assert!(Arc::ptr_eq(&memory, &buffers.share(handle, 4096).unwrap()));
+        assert_eq!(buffers.free(handle), Err(EPERM));
+        buffers
+            .with(handle, ENOMEM, |memory| vm.map(memory))
+            .unwrap();
+        buffers
+            .with(handle, ENOMEM, |memory| vm.unmap(memory))
+            .unwrap();
+        drop(memory);
+        drop(buffers);
+        assert_eq!(fake.live().memories, 0);
+    }
+
+    #[test]
+    fn only_the_kernels_kind_of_buffer_is_shared() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (vm(&fake), buffers());
+        let handle = add(&buffers, &vm, USERPTR);
+        assert!(buffers
+            .share(handle, 4096)
+            .is_err_and(|error| error == EINVAL));
+        assert!(buffers
+            .share(handle + 1, 4096)
+            .is_err_and(|error| error == EINVAL));
+        let handle = add(&buffers, &vm, 0);
+        assert!(buffers
+            .share(handle, 8193)
+            .is_err_and(|error| error == EINVAL));
+        assert_eq!(buffers.free(handle), Ok(()));
     }
 }
