@@ -7,10 +7,13 @@
  * character device of minor 0 alone is laid over the range of the driver that is about to go (the
  * narrower range is found first), and says -EAGAIN until the other one serves. One at a time, under
  * the lock of the hand-over.
+ *
+ * It has no owner: while a module unloads, what the module owns cannot be opened at all, and that
+ * would be -ENXIO again. standin_open() does not sleep, so the synchronize_rcu_tasks() of
+ * standin_remove() and, after it, of hooks_remove() see every task leave it before this text goes.
  */
 #include <linux/cdev.h>
 #include <linux/fs.h>
-#include <linux/module.h>
 #include <linux/rcupdate.h>
 
 #include "attach.h"
@@ -21,7 +24,6 @@ static int standin_open(struct inode *inode, struct file *file)
 }
 
 static const struct file_operations standin_fops = {
-	.owner = THIS_MODULE,
 	.open = standin_open,
 };
 
@@ -35,7 +37,6 @@ int standin_place(unsigned int major)
 	standin = cdev_alloc();
 	if (!standin)
 		return -ENOMEM;
-	standin->owner = THIS_MODULE;
 	standin->ops = &standin_fops;
 	ret = cdev_add(standin, MKDEV(major, 0), 1);
 	if (ret) {

@@ -42,8 +42,15 @@ pub(crate) trait CharDevice: 'static {
     }
 }
 
-/// The `file_operations` of a [`CharDevice`].
+/// The `file_operations` of a [`CharDevice`]: those of its open files, and those of its number.
+///
+/// While a module unloads, what it owns cannot be opened: the kernel answers `ENXIO`. So the number
+/// belongs to nobody, its `gate` takes the module reference itself, and answers `EAGAIN` when there is
+/// none to be had.
 pub(crate) struct FileOperations<T: CharDevice> {
+    /// What the number leads to: `open` alone.
+    gate: bindings::file_operations,
+    /// What an open file has; owned by the module.
     raw: bindings::file_operations,
     _device: PhantomData<fn() -> T>,
 }
@@ -65,10 +72,35 @@ impl<T: CharDevice> FileOperations<T> {
             mmap: Some(Self::mmap),
             ..pin_init::zeroed()
         };
+        let gate = bindings::file_operations {
+            open: Some(Self::pass_gate),
+            ..pin_init::zeroed()
+        };
         Self {
+            gate,
             raw,
             _device: PhantomData,
         }
+    }
+
+    /// # Safety
+    ///
+    /// `inode` and `file` must be those of a file of this device that is being opened through `gate`.
+    unsafe extern "C" fn pass_gate(
+        inode: *mut bindings::inode,
+        file: *mut bindings::file,
+    ) -> c_int {
+        // SAFETY: The file's operations are the field `gate` of a table that lives for ever.
+        let table = unsafe { &*kernel::container_of!((*file).f_op.cast_mut(), Self, gate) };
+        // SAFETY: The owner is this module, whose structure is there as long as this code is.
+        if !unsafe { bindings::try_module_get(table.raw.owner) } {
+            return EAGAIN.to_errno();
+        }
+        // SAFETY: A file that is being opened is the opener's alone. It now holds the reference taken
+        // above, which the kernel gives back with the file, or when opening fails.
+        unsafe { (*file).f_op = &table.raw };
+        // SAFETY: By this function's own contract.
+        unsafe { Self::open(inode, file) }
     }
 
     /// # Safety
@@ -137,7 +169,7 @@ impl Major {
     fn new<T: CharDevice>(name: &'static CStr, fops: &'static FileOperations<T>) -> Result<Self> {
         // SAFETY: Name and table live for ever.
         let number = unsafe {
-            bindings::__register_chrdev(0, 0, Self::MINORS, name.as_char_ptr(), &fops.raw)
+            bindings::__register_chrdev(0, 0, Self::MINORS, name.as_char_ptr(), &fops.gate)
         };
         match u32::try_from(number) {
             Ok(number) => Ok(Self { number, name }),
@@ -151,6 +183,8 @@ impl Major {
 }
 
 impl Drop for Major {
+    /// A task may still be in `pass_gate`, on its way out: `hooks_remove()` of `attach/hooks.c` waits for
+    /// such tasks (`synchronize_rcu_tasks`) before the module goes.
     fn drop(&mut self) {
         // SAFETY: The number was registered by `new` with this very range and name.
         unsafe {
