@@ -11,6 +11,7 @@ use crate::{
     event,
     gfx::Words,
     gpu,
+    memory,
     process,
     queue, //
 };
@@ -59,12 +60,13 @@ impl Drop for Held {
 }
 
 /// What `counts` shows.
-static GAUGES: [(&str, &Gauge); 5] = [
+static GAUGES: [(&str, &Gauge); 6] = [
     ("processes", &process::PROCESSES),
     ("process_devices", &process::device::DEVICES),
     ("events", &event::EVENTS),
     ("queues", &queue::QUEUES),
     ("doorbells", &doorbell::TAKEN),
+    ("buffers", &memory::BUFFERS),
 ];
 
 /// Words as `seq_hex_dump` writes them: eight a line, after their offset in bytes.

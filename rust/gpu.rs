@@ -264,6 +264,10 @@ pub(crate) fn register(node: Arc<Node>) -> Result {
 pub(crate) fn unregister(device: DeviceHandle) {
     let mut nodes = NODES.lock();
     nodes.retain(|node| node.kgd().handle() != device);
+    // Nobody drops a static when the module goes.
+    if nodes.is_empty() {
+        *nodes = KVec::new();
+    }
 }
 
 /// The node of that name.

@@ -18,6 +18,10 @@ mod table;
 pub(crate) use handle::Handle;
 
 use crate::{
+    debugfs::{
+        Gauge,
+        Held, //
+    },
     ids::GpuId,
     kgd::{
         Memory,
@@ -32,16 +36,15 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         Arc,
         Mutex, //
     },
 };
 use request::Request;
 use table::Table;
+
+/// How many buffers there are.
+pub(crate) static BUFFERS: Gauge = Gauge::new();
 
 /// Who owns a buffer's memory.
 enum Owner {
@@ -55,6 +58,7 @@ enum Owner {
 struct Buffer {
     owner: Owner,
     request: Request,
+    _held: Held,
 }
 
 impl Buffer {
@@ -71,8 +75,6 @@ impl Buffer {
 pub(crate) struct Buffers {
     #[pin]
     table: Mutex<Table<Buffer>>,
-    /// Bytes of VRAM.
-    vram: Atomic<u64>,
 }
 
 impl Buffers {
@@ -80,18 +82,7 @@ impl Buffers {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             table <- new_mutex!(Table::new(), "Buffers::table"),
-            vram: Atomic::new(0),
         })
-    }
-
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.table.lock().count()
-    }
-
-    /// Bytes of VRAM that they take.
-    pub(crate) fn vram_usage(&self) -> u64 {
-        self.vram.load(Relaxed)
     }
 
     /// Adds what `make` makes. Returns the low half of its handle, and what `read` reads of it.
@@ -105,9 +96,12 @@ impl Buffers {
         let place = table.reserve()?;
         let memory = make()?;
         let answer = read(&memory);
-        self.vram.fetch_add(request.vram_bytes(), Relaxed);
-        let owner = Owner::Table(memory);
-        Ok((table.fill(place, Buffer { owner, request }), answer))
+        let buffer = Buffer {
+            owner: Owner::Table(memory),
+            request,
+            _held: BUFFERS.hold(),
+        };
+        Ok((table.fill(place, buffer), answer))
     }
 
     /// Calls `action` with a buffer's memory, under the lock. `missing`: there is no such buffer.
@@ -124,19 +118,15 @@ impl Buffers {
     /// uses it.
     fn free(&self, handle: u32) -> Result {
         let mut table = self.table.lock();
-        let (place, Buffer { owner, request }) = table.take(handle).ok_or(EINVAL)?;
-        let (error, owner) = match owner {
+        let (place, buffer) = table.take(handle).ok_or(EINVAL)?;
+        let (error, owner) = match buffer.owner {
             Owner::Shared(memory) => (EPERM, Owner::Shared(memory)),
             Owner::Table(memory) => match memory.free() {
-                Ok(freed) => {
-                    self.vram
-                        .fetch_sub(freed.min(request.vram_bytes()), Relaxed);
-                    return Ok(());
-                }
+                Ok(_) => return Ok(()),
                 Err((error, memory)) => (error, Owner::Table(memory)),
             },
         };
-        table.fill(place, Buffer { owner, request });
+        table.fill(place, Buffer { owner, ..buffer });
         Err(error)
     }
 
@@ -161,13 +151,7 @@ impl Buffers {
             Owner::Shared(memory) => memory,
         };
         let owner = Owner::Shared(memory.clone());
-        table.fill(
-            place,
-            Buffer {
-                owner,
-                request: buffer.request,
-            },
-        );
+        table.fill(place, Buffer { owner, ..buffer });
         Ok(memory)
     }
 
@@ -185,7 +169,6 @@ impl Buffers {
                 let _ = vm.unmap(buffer.memory());
             }
         }
-        self.vram.store(0, Relaxed);
     }
 }
 

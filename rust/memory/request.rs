@@ -11,12 +11,8 @@ mod flag {
     pub(super) const USERPTR: u32 = 1 << 2;
     pub(super) const DOORBELL: u32 = 1 << 3;
     pub(super) const MMIO_REMAP: u32 = 1 << 4;
-    pub(super) const AQL_QUEUE_MEM: u32 = 1 << 27;
     pub(super) const PUBLIC: u32 = 1 << 29;
 }
-
-/// Bytes of a page.
-const PAGE: u64 = 4096;
 
 /// A buffer as a user wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,22 +75,6 @@ impl Request {
     pub(crate) const fn shows_registers(&self) -> bool {
         self.has(flag::MMIO_REMAP)
     }
-
-    /// Bytes of VRAM that it takes. The ring of an AQL queue is mapped twice in a row, and there once.
-    pub(crate) const fn vram_bytes(&self) -> u64 {
-        if !self.has(flag::VRAM) {
-            return 0;
-        }
-        let size = if self.has(flag::AQL_QUEUE_MEM) {
-            self.size >> 1
-        } else {
-            self.size
-        };
-        match size.checked_next_multiple_of(PAGE) {
-            Some(size) => size,
-            None => u64::MAX - PAGE + 1,
-        }
-    }
 }
 
 #[cfg_attr(CONFIG_RUST, kernel::prelude::kunit_tests(amdkfd_memory_request))]
@@ -126,22 +106,6 @@ mod tests {
         );
         assert_eq!(request(1, flag::USERPTR).source(), Source::Memory);
         assert_eq!(request(1, 0).source(), Source::Memory);
-    }
-
-    #[test]
-    fn only_vram_takes_vram() {
-        assert_eq!(request(5000, GTT).vram_bytes(), 0);
-        assert_eq!(request(5000, flag::VRAM).vram_bytes(), 8192);
-        assert_eq!(
-            request(16384, flag::VRAM | flag::AQL_QUEUE_MEM).vram_bytes(),
-            8192
-        );
-        assert_eq!(Request::imported(0x1000).vram_bytes(), 0);
-    }
-
-    #[test]
-    fn an_absurd_size_is_no_overflow() {
-        assert_eq!(request(u64::MAX, flag::VRAM).vram_bytes(), u64::MAX - 4095);
     }
 
     #[test]
