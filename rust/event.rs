@@ -32,7 +32,6 @@ use crate::{
         },
     },
     uapi::{
-        HwException,
         MemoryException, //
     },
 };
@@ -179,11 +178,6 @@ impl Events {
     /// A memory access of the process failed.
     pub(crate) fn memory_exception(&self, data: MemoryException) {
         self.raise(|kind| matches!(kind, Kind::Memory(_)).then_some(Kind::Memory(data)));
-    }
-
-    /// A GPU of the process was reset.
-    pub(crate) fn hw_exception(&self, data: HwException) {
-        self.raise(|kind| matches!(kind, Kind::HwException(_)).then_some(Kind::HwException(data)));
     }
 
     /// Signals all events for whose kind `news` has something to tell.
@@ -373,8 +367,6 @@ mod tests {
             ..MemoryException::default()
         });
         assert_eq!((events.age(memory), events.age(reset)), (Some(2), Some(1)));
-        events.hw_exception(HwException::default());
-        assert_eq!((events.age(memory), events.age(reset)), (Some(2), Some(2)));
     }
 
     #[test]

@@ -249,11 +249,6 @@ impl Process {
         self.inner.lock().xnack
     }
 
-    /// What the runtime has said of itself.
-    pub(crate) fn runtime(&self) -> Runtime {
-        self.inner.lock().runtime
-    }
-
     /// Whether the process has a queue on any GPU.
     pub(crate) fn has_queues(&self) -> bool {
         self.devices

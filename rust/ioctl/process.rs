@@ -13,7 +13,6 @@ use crate::{
     },
     process::{
         device::{
-            MemoryPolicy,
             TrapHandler, //
         },
         xnack_is_a_choice,
@@ -38,7 +37,8 @@ pub(super) fn get_version(_: &Call<'_>, args: &mut kfd_ioctl_get_version_args) -
     Ok(())
 }
 
-/// SET_MEMORY_POLICY. On gfx9 the flags are all that matters: caching is chosen page by page.
+/// SET_MEMORY_POLICY. There is nothing to set: on gfx9 caching is chosen page by page, and the one
+/// flag there is (`KFD_PROC_FLAG_MFMA_HIGH_PRECISION`) is for gfx9.5.0, which is not driven.
 pub(super) fn set_memory_policy(
     call: &Call<'_>,
     args: &mut kfd_ioctl_set_memory_policy_args,
@@ -52,9 +52,6 @@ pub(super) fn set_memory_policy(
     }
     let device = call.process.device(args.gpu_id)?;
     device.vm().map_err(|_| ESRCH)?;
-    device.set_memory_policy(MemoryPolicy {
-        flags: args.misc_process_flag,
-    });
     Ok(())
 }
 
@@ -126,14 +123,13 @@ pub(super) fn get_process_apertures_new(
         .try_for_each(|device| writer.write(&apertures(device)))
 }
 
-/// SET_SCRATCH_BACKING_VA.
+/// SET_SCRATCH_BACKING_VA. There is nothing to set: `SH_HIDDEN_PRIVATE_BASE` ended with gfx8.
 pub(super) fn set_scratch_backing_va(
     call: &Call<'_>,
     args: &mut kfd_ioctl_set_scratch_backing_va_args,
 ) -> Result {
     let device = call.process.device(args.gpu_id)?;
     device.vm()?;
-    device.set_scratch_backing(args.va_addr);
     Ok(())
 }
 

@@ -370,11 +370,6 @@ impl Memory {
         }
     }
 
-    /// Bytes.
-    pub(crate) fn size(&self) -> u64 {
-        self.size
-    }
-
     /// Where mmap on the DRM file finds it.
     pub(crate) fn mmap_offset(&self) -> u64 {
         self.mmap_offset

@@ -36,15 +36,6 @@ impl OwnedQueue {
         Self::new(name, bindings::wq_flags_WQ_UNBOUND, 0)
     }
 
-    /// Work of this queue runs on any CPU, one item at a time in order, and holds still while the
-    /// system sleeps.
-    pub(crate) fn ordered(name: &'static CStr) -> Result<Self> {
-        let flags = bindings::wq_flags_WQ_UNBOUND
-            | bindings::wq_flags___WQ_ORDERED
-            | bindings::wq_flags_WQ_FREEZABLE;
-        Self::new(name, flags, 1)
-    }
-
     fn new(name: &'static CStr, flags: c_uint, max_active: c_int) -> Result<Self> {
         // SAFETY: The format takes one string, and `name` is one.
         let queue = unsafe {
@@ -56,12 +47,6 @@ impl OwnedQueue {
             )
         };
         NonNull::new(queue).map(Self).ok_or(ENOMEM)
-    }
-
-    /// Waits until what was queued before this call has run. May sleep.
-    pub(crate) fn flush(&self) {
-        // SAFETY: The queue is alive until drop.
-        unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
     }
 }
 

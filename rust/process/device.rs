@@ -52,20 +52,13 @@ pub(crate) struct TrapHandler {
     pub(crate) tma: u64,
 }
 
-/// How a process wants its memory cached (SET_MEMORY_POLICY).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct MemoryPolicy {
-    /// `misc_process_flag`: `KFD_PROC_FLAG_*`.
-    pub(crate) flags: u32,
-}
-
 /// What comes with a VM. Fields are dropped from top to bottom.
 struct DeviceVm {
     /// Interrupts find the events of the process by its pasid.
-    interrupts: Entry<Events>,
+    _interrupts: Entry<Events>,
     trap: Option<TrapMemory>,
     vm: Arc<Vm>,
-    power: PowerGuard,
+    _power: PowerGuard,
 }
 
 /// A process on one GPU. Fields are dropped from top to bottom.
@@ -77,8 +70,6 @@ pub(crate) struct ProcessDevice {
     buffers: Buffers,
     vm: SetOnce<DeviceVm>,
     apertures: Apertures,
-    policy: Atomic<u32>,
-    scratch_backing: Atomic<u64>,
     /// The user's trap handler, where the driver has none of its own.
     user_tba: Atomic<u64>,
     user_tma: Atomic<u64>,
@@ -95,8 +86,6 @@ impl ProcessDevice {
             buffers <- Buffers::new(),
             vm: SetOnce::new(),
             apertures,
-            policy: Atomic::new(0),
-            scratch_backing: Atomic::new(0),
             user_tba: Atomic::new(0),
             user_tma: Atomic::new(0),
             node,
@@ -156,10 +145,10 @@ impl ProcessDevice {
             .interrupts()
             .register(vm.pasid(), events.clone())?;
         self.vm.populate(DeviceVm {
-            interrupts,
+            _interrupts: interrupts,
             trap,
             vm,
-            power,
+            _power: power,
         });
         Ok(())
     }
@@ -184,33 +173,5 @@ impl ProcessDevice {
                 tma: self.user_tma.load(Relaxed),
             },
         }
-    }
-
-    /// Whether waves can be saved when their queue leaves the hardware (CWSR): needs a handler of
-    /// the driver's.
-    pub(crate) fn saves_waves(&self) -> bool {
-        self.vm.as_ref().is_some_and(|vm| vm.trap.is_some())
-    }
-
-    /// SET_MEMORY_POLICY.
-    pub(crate) fn set_memory_policy(&self, policy: MemoryPolicy) {
-        self.policy.store(policy.flags, Relaxed);
-    }
-
-    /// How the process wants its memory cached.
-    pub(crate) fn memory_policy(&self) -> MemoryPolicy {
-        MemoryPolicy {
-            flags: self.policy.load(Relaxed),
-        }
-    }
-
-    /// SET_SCRATCH_BACKING_VA.
-    pub(crate) fn set_scratch_backing(&self, address: u64) {
-        self.scratch_backing.store(address, Relaxed);
-    }
-
-    /// Where the process keeps the scratch memory of its waves (SH_HIDDEN_PRIVATE_BASE).
-    pub(crate) fn scratch_backing(&self) -> u64 {
-        self.scratch_backing.load(Relaxed)
     }
 }

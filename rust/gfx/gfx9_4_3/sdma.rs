@@ -64,7 +64,7 @@ impl SdmaFormat for Sdma {
     }
 
     fn encode(&self, words: &dyn Words, queue: &SdmaQueue) {
-        let ring_log2 = (queue.ring_bytes / 4).max(1).ilog2();
+        let ring_log2 = (queue.ring_bytes / 4).checked_ilog2().unwrap_or(0);
         let ring = queue.ring.raw() >> 8;
         let read_pointer = queue.read_pointer.raw();
         let ib_cntl = words.get(dword::SDMAX_RLCX_IB_CNTL);

@@ -23,7 +23,7 @@ struct Bench {
 }
 
 /// Prints `case: outcome` for every case.
-pub fn table() -> Result<()> {
+pub fn table(compat: bool) -> Result<()> {
     let kfd = Kfd::open()?;
     let nodes = topology::gpus()?;
     ensure!(!nodes.is_empty(), "no GPU");
@@ -31,7 +31,7 @@ pub fn table() -> Result<()> {
     let device = Device::acquire(&kfd, &nodes[0])?;
     let bench = Bench::new(&device)?;
     dispatch_rules(&bench);
-    openers(&bench)?;
+    openers(&bench, compat)?;
     mappings(&bench);
     queues(&bench);
     queue_buffers(&bench);
@@ -270,7 +270,7 @@ fn short_and_long(bench: &Bench) {
     }
 }
 
-fn openers(bench: &Bench) -> Result<()> {
+fn openers(bench: &Bench, compat: bool) -> Result<()> {
     use rustix::fs::{open, Mode, OFlags};
     for (case, flags) in [
         ("read only", OFlags::RDONLY),
@@ -288,10 +288,12 @@ fn openers(bench: &Bench) -> Result<()> {
             );
         }
     }
-    show(
-        "open by a 32-bit program",
-        raw::open_compat("/dev/kfd").map(drop),
-    );
+    if compat {
+        show(
+            "open by a 32-bit program",
+            raw::open_compat("/dev/kfd").map(drop),
+        );
+    }
     // Another process that holds the same file: it is not the opener.
     let inherited = rustix::io::dup(bench.kfd())?;
     let status = std::process::Command::new(std::env::current_exe()?)

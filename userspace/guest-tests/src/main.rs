@@ -21,7 +21,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Make every bad call of a table and print what each came to, one line a case.
-    Errno,
+    Errno {
+        /// Leave out what needs a kernel that runs 32-bit programs.
+        #[arg(long)]
+        no_compat: bool,
+    },
     /// What `errno` runs as another process, on a file that it did not open.
     #[command(hide = true)]
     NotOpener { fd: i32, gpu_id: u32 },
@@ -35,7 +39,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Errno => errno::table(),
+        Command::Errno { no_compat } => errno::table(!no_compat),
         Command::NotOpener { fd, gpu_id } => {
             errno::not_opener(fd, gpu_id);
             Ok(())
