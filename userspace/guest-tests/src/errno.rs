@@ -3,24 +3,13 @@
 //! A table of calls, mostly bad ones, and what each comes to. The C driver's answers are right by
 //! definition: the test runs this on both drivers and compares the lines.
 
+use crate::bench::{name, Bench};
 use crate::raw::{self, ioctl, ioctl_at, Outcome};
 use anyhow::{ensure, Result};
-use kfd::{topology, Device, Events, Kfd, Memory};
+use kfd::{topology, Device, Kfd, Memory};
 use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
-use rustix::io::Errno;
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
-use std::sync::Arc;
-
-/// What the cases work on: a process with one GPU and the buffers of a queue.
-struct Bench {
-    device: Arc<Device>,
-    ring: Memory,
-    indices: Memory,
-    eop: Memory,
-    context: Memory,
-    _events: Arc<Events>,
-}
 
 /// Prints `case: outcome` for every case.
 pub fn table() -> Result<()> {
@@ -51,59 +40,7 @@ fn show(case: &str, outcome: Outcome) {
     }
 }
 
-fn name(errno: Errno) -> String {
-    let text = std::io::Error::from_raw_os_error(errno.raw_os_error()).to_string();
-    text.rsplit_once(" (os error ")
-        .map_or(text.clone(), |(words, number)| {
-            format!("{} {words}", number.trim_end_matches(')'))
-        })
-}
-
 impl Bench {
-    fn new(device: &Arc<Device>) -> Result<Self> {
-        let node = device.node();
-        let arrays = node.property("array_count") / node.property("simd_arrays_per_engine").max(1);
-        let waves = (node.compute_units() / node.xccs() * 40).min(arrays * 512);
-        let debugger = (waves * 32).next_multiple_of(64);
-        let context = (node.property("cwsr_size") + debugger) * node.xccs();
-        Ok(Self {
-            device: device.clone(),
-            ring: Memory::gtt(device, 64 << 10)?,
-            indices: Memory::gtt(device, 4096)?,
-            eop: Memory::gtt(device, 4096)?,
-            context: Memory::gtt(device, context as usize)?,
-            _events: Events::new(device)?,
-        })
-    }
-
-    fn kfd(&self) -> BorrowedFd<'_> {
-        self.device.kfd().as_fd()
-    }
-
-    fn gpu_id(&self) -> u32 {
-        self.device.gpu_id()
-    }
-
-    /// A queue that can be created.
-    fn queue(&self) -> uapi::kfd_ioctl_create_queue_args {
-        uapi::kfd_ioctl_create_queue_args {
-            ring_base_address: self.ring.address(),
-            ring_size: self.ring.size() as u32,
-            write_pointer_address: self.indices.address() + 56,
-            read_pointer_address: self.indices.address() + 128,
-            gpu_id: self.gpu_id(),
-            queue_type: uapi::KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
-            queue_percentage: 100,
-            queue_priority: 7,
-            eop_buffer_address: self.eop.address(),
-            eop_buffer_size: self.eop.size() as u64,
-            ctx_save_restore_address: self.context.address(),
-            ctx_save_restore_size: self.device.node().property("cwsr_size") as u32,
-            ctl_stack_size: self.device.node().property("ctl_stack_size") as u32,
-            ..Default::default()
-        }
-    }
-
     fn try_queue(&self, case: &str, change: impl FnOnce(&mut uapi::kfd_ioctl_create_queue_args)) {
         let mut args = self.queue();
         change(&mut args);
@@ -276,7 +213,7 @@ fn openers(bench: &Bench) -> Result<()> {
         ("read only", OFlags::RDONLY),
         ("write only", OFlags::WRONLY),
     ] {
-        let outcome = open("/dev/kfd", flags, Mode::empty()).map_err(std::convert::identity);
+        let outcome = open("/dev/kfd", flags, Mode::empty());
         show(
             &format!("open {case}"),
             outcome.as_ref().map(drop).map_err(|errno| *errno),
