@@ -297,16 +297,12 @@ mod tests {
             let rig = Rig::of(preset);
             for _ in 0..60_000 {
                 let (at, value) = (random(), random());
+                let (place, bytes) = (at >> 20, value.to_le_bytes());
                 match at >> 62 {
-                    0 => rig
-                        .model
-                        .doorbell_write(at >> 20 & 0x1f_fff8, &value.to_le_bytes()),
-                    1 => drop(
-                        rig.model
-                            .config_write(at >> 20 & 0xfff, &value.to_le_bytes()[..4]),
-                    ),
-                    2 => drop(rig.read(at >> 20 & 0x7_ffff)),
-                    _ => rig.write(at >> 20 & 0x1_ffff, value as u32),
+                    0 => rig.model.doorbell_write(place & 0x1f_fff8, &bytes),
+                    1 => rig.model.config_write(place & 0xfff, &bytes[..4]),
+                    2 => drop(rig.read(place & 0x7_ffff)),
+                    _ => rig.write(place & 0x1_ffff, value as u32),
                 }
             }
             rig.model.reset();

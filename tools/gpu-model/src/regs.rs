@@ -224,9 +224,9 @@ mod tests {
 
     registers! {
         enum Sample from "none" {
-            ALONE = 0 @ 0x10;
-            ARRAY[3; 2] = 1 @ 0x100;
-            PLAIN_ARRAY[2] = 0 @ 0x20;
+            SAMPLE_CNTL = 0 @ 0x10;
+            SAMPLE_PAIRS[3; 2] = 1 @ 0x100;
+            SAMPLE_TABLE[2] = 0 @ 0x20;
         }
     }
 
@@ -247,15 +247,18 @@ mod tests {
     #[test]
     fn values_are_separate_per_index() {
         let file = RegisterFile::<Sample>::new();
-        file.set_at(Sample::ARRAY, 1, 7);
-        file.set(Sample::PLAIN_ARRAY, 9);
+        file.set_at(Sample::SAMPLE_PAIRS, 1, 7);
+        file.set(Sample::SAMPLE_TABLE, 9);
         assert_eq!(
-            [file.at(Sample::ARRAY, 0), file.at(Sample::ARRAY, 1)],
+            [
+                file.at(Sample::SAMPLE_PAIRS, 0),
+                file.at(Sample::SAMPLE_PAIRS, 1)
+            ],
             [0, 7]
         );
-        assert_eq!(file.at(Sample::PLAIN_ARRAY, 0), 9);
-        file.set_at(Sample::ARRAY, 3, 1);
-        assert_eq!(file.at(Sample::ARRAY, 3), 0);
-        assert_eq!(file.at(Sample::PLAIN_ARRAY, 0), 9);
+        assert_eq!(file.at(Sample::SAMPLE_TABLE, 0), 9);
+        file.set_at(Sample::SAMPLE_PAIRS, 3, 1);
+        assert_eq!(file.at(Sample::SAMPLE_PAIRS, 3), 0);
+        assert_eq!(file.at(Sample::SAMPLE_TABLE, 0), 9);
     }
 }

@@ -88,6 +88,13 @@ const MMHUB_SHIFT: u32 = 0x340;
 /// reads it.
 const FRAME_BUFFER_BASE: u64 = 0x80_0000_0000;
 
+/// Which unit's access failed, `CID` of VM_L2_PROTECTION_FAULT_STATUS (`gmc_v9_0.c`,
+/// `gfxhub_client_ids`). The model tells instruction fetches from data only.
+mod client {
+    pub const TCP: u32 = 8;
+    pub const SQC_INSTRUCTION: u32 = 9;
+}
+
 /// One VMID's translation set-up, as its registers say.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
@@ -205,7 +212,12 @@ impl HubBlock {
             (FaultReason::Bus, _) => 2 << 1,
         };
         let write = u32::from(fault.access == Access::Write) << 18;
-        let status = permission | write | u32::from(fault.vmid) << 20;
+        let client = match (self.hub, fault.access) {
+            (Hub::Gc(_), Access::Execute) => client::SQC_INSTRUCTION,
+            (Hub::Gc(_), _) => client::TCP,
+            (Hub::Mm, _) => 0,
+        };
+        let status = permission | client << 9 | write | u32::from(fault.vmid) << 20;
         let page = (fault.va & super::VA_MASK) >> 12;
         let (low, high) = (
             VM_L2_PROTECTION_FAULT_ADDR_LO32,
