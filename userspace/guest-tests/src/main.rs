@@ -27,6 +27,9 @@ enum Command {
     /// What `errno` runs as another process, on a file that it did not open.
     #[command(hide = true)]
     NotOpener { fd: i32, gpu_id: u32 },
+    /// What `errno` runs as another process, to bring an event page of its own.
+    #[command(hide = true)]
+    OwnEventPage,
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
     /// Kill a process in the middle of a dispatch, COUNT times.
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
             errno::not_opener(fd, gpu_id);
             Ok(())
         }
+        Command::OwnEventPage => errno::own_page(),
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
         Command::Openers(openers) => openers.run(),
