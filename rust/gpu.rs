@@ -260,10 +260,14 @@ pub(crate) fn register(node: Arc<Node>) -> Result {
     Ok(nodes.push(node, GFP_KERNEL)?)
 }
 
-/// Makes a device's nodes unknown, and returns the last one that was.
+/// Makes a device's nodes unknown.
 pub(crate) fn unregister(device: DeviceHandle) {
     let mut nodes = NODES.lock();
     nodes.retain(|node| node.kgd().handle() != device);
+    if nodes.is_empty() {
+        // Nobody drops a static: its memory must not outlive the module.
+        *nodes = KVec::new();
+    }
 }
 
 /// The node of that name.

@@ -513,9 +513,12 @@ impl Drop for PowerGuard {
 #[kernel::macros::kunit_tests(amdkfd_kgd)]
 mod tests {
     use super::*;
-    use crate::kgd::fake::{
-        Fake,
-        Live, //
+    use crate::kgd::{
+        fake::{
+            Fake,
+            Live, //
+        },
+        Device, //
     };
 
     fn vm(fake: &Arc<Fake>) -> Arc<Vm> {

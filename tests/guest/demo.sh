@@ -14,7 +14,7 @@ line "/dev/kfd is served by" "$(driver)"
 insmod /run/amdkfd/amdkfd.ko
 test -e /sys/module/amdkfd
 line "after insmod amdkfd.ko" "$(driver)"
-line "dmesg" "$(dmesg | grep 'amdkfd: serving' | tail -n 1 | sed 's/^\[[^]]*\] //')"
+line "dmesg" "$(dmesg | grep -E 'amdkfd: (took|serves .dev)' | tail -n 1 | sed 's/^\[[^]]*\] //')"
 kfdctl info | sed 's/^/    /'
 for kernel in vadd saxpy reduce; do line "" "$(kfdctl run $kernel)"; done
 line "rocminfo (Debian's, unmodified)" "$(rocminfo | grep -m 1 -E 'Name: +gfx' | xargs)"
