@@ -269,7 +269,14 @@ pub(super) fn stopped_queue(bench: &Bench) {
         compute.queue_id,
         0xffff_8000_0000_0000,
     );
-    println!("GET_QUEUE_WAVE_STATE header: {:x?}", &area[..4]);
+    let words = compute.ctx_save_restore_size as usize / size_of::<u32>();
+    let xccs = bench.device.node().xccs() as usize;
+    for (xcc, area) in area.chunks(words).take(xccs).enumerate() {
+        println!(
+            "GET_QUEUE_WAVE_STATE header of XCC {xcc}: {:x?}",
+            &area[..4]
+        );
+    }
     for (case, queue_id, num_gws) in [
         ("64 to no queue", 77, 64),
         ("0 to a queue without", compute.queue_id, 0),
