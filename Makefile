@@ -39,7 +39,7 @@ guest: module tools userspace build/guest/hip_vadd
 	@mkdir -p build/guest/tests
 	@cp userspace/target/debug/{kfdctl,kfd-tests} build/guest
 	@cp amdkfd.ko build/guest
-	@cp tests/guest/* tests/compare/* tests/dmesg.allow build/guest/tests
+	@cp tests/guest/* tests/compare/*.test tests/dmesg.allow build/guest/tests
 	@chmod +x build/guest/tests/*.test
 
 build/guest/hip_vadd: tests/hip/vadd.hip

@@ -23,11 +23,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Make every bad call of a table and print what each came to, one line a case.
-    Errno {
-        /// Leave out what needs a kernel that runs 32-bit programs.
-        #[arg(long)]
-        no_compat: bool,
-    },
+    Errno,
     /// What `errno` runs as another process, on a file that it did not open.
     #[command(hide = true)]
     NotOpener { fd: i32, gpu_id: u32 },
@@ -40,13 +36,15 @@ enum Command {
     Kill(kill::Kill),
     /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are right.
     Openers(openers::Openers),
+    /// Keep the GPU interrupting for SECONDS without using `/dev/kfd`.
+    Storm(openers::Storm),
     /// Hold `/dev/kfd` open, mapped, or as a process whose file is closed, until stdin ends.
     Hold(openers::Hold),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Errno { no_compat } => errno::table(!no_compat),
+        Command::Errno => errno::table(),
         Command::NotOpener { fd, gpu_id } => {
             errno::not_opener(fd, gpu_id);
             Ok(())
@@ -55,6 +53,7 @@ fn main() -> ExitCode {
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
         Command::Openers(openers) => openers.run(),
+        Command::Storm(storm) => storm.run(),
         Command::Hold(hold) => hold.run(),
     };
     match result {

@@ -51,6 +51,31 @@ fn one() -> Result<()> {
     }
 }
 
+/// Opens and closes a GPU's render node in a loop: each time amdgpu sets page tables up and the copy
+/// engines interrupt, so the KFD hears of interrupts all the time, with nobody on /dev/kfd.
+#[derive(Args)]
+pub struct Storm {
+    /// For how long.
+    seconds: u64,
+    /// The render node.
+    #[arg(long, default_value = "/dev/dri/renderD128")]
+    node: String,
+}
+
+impl Storm {
+    /// Runs until the time is over.
+    pub fn run(&self) -> Result<()> {
+        let end = Instant::now() + Duration::from_secs(self.seconds);
+        let mut count = 0u64;
+        while Instant::now() < end {
+            std::fs::File::options().read(true).write(true).open(&self.node)?;
+            count += 1;
+        }
+        println!("{count} render clients came and went");
+        Ok(())
+    }
+}
+
 /// What to hold on to.
 #[derive(Clone, Copy, ValueEnum)]
 enum What {

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: GPL-2.0 OR MIT
+# storm COUNT: insmod and rmmod COUNT times while the GPU interrupts all the time.
+. "$(dirname "$0")/lib.sh"
+
+storm() {
+    kfd-tests storm 100000 >/dev/null 2>&1 &
+    first=$!
+    kfd-tests storm 100000 >/dev/null 2>&1 &
+    second=$!
+    before=$(grep -m 1 amdgpu /proc/interrupts | awk '{print $2 + $3}')
+    for cycle in $(seq "$1"); do
+        insmod $module || not_ok "insmod in cycle $cycle"
+        rmmod amdkfd || not_ok "rmmod in cycle $cycle"
+    done
+    after=$(grep -m 1 amdgpu /proc/interrupts | awk '{print $2 + $3}')
+    kill $first $second
+    if [ $((after - before)) -gt $((10 * $1)) ]; then ok "$1 cycles under $((after - before)) interrupts"
+    else not_ok "there were only $((after - before)) interrupts"; fi
+    served_by c
+    clean_dmesg
+    check "a HIP program runs on the C driver" hip_vadd 1000
+    exit $failed
+}
