@@ -192,6 +192,18 @@ pub(crate) struct SaveArea {
     pub(crate) control_stack: u32,
 }
 
+/// Where an XCC has put the waves of a queue that left it, in bytes of its save area. The hardware
+/// wrote all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SavedWaves {
+    /// Where the used part of the control stack begins; it grows down.
+    pub(crate) control_stack_offset: u32,
+    /// Where the control stack ends and the waves' state begins.
+    pub(crate) control_stack_size: u32,
+    /// Where the waves' state ends.
+    pub(crate) wave_state_offset: u32,
+}
+
 /// Everything about a compute queue that its MQD says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ComputeQueue {
@@ -255,6 +267,8 @@ pub(crate) trait MqdFormat: Sync {
     fn set_cu_mask(&self, words: &dyn Words, mask: CuMask);
     /// Writes the scheduler's own queue.
     fn hiq(&self, words: &dyn Words, at: XccMqd, queue: &HiqQueue);
+    /// What was saved of a compute queue that is off the hardware.
+    fn saved_waves(&self, words: &dyn Words) -> SavedWaves;
     /// Takes out of the HIQ's descriptor the doorbell of a queue whose preemption failed.
     fn take_failed_doorbell(&self, words: &dyn Words) -> Option<u32>;
 }

@@ -181,13 +181,13 @@ kfd_ioctls! {
     0x1a SET_CU_MASK(AMDKFD_IOC_SET_CU_MASK, kfd_ioctl_set_cu_mask_args, Opener)
         built queue::set_cu_mask;
     0x1b GET_QUEUE_WAVE_STATE(AMDKFD_IOC_GET_QUEUE_WAVE_STATE, kfd_ioctl_get_queue_wave_state_args, Opener)
-        unbuilt EINVAL;
+        built queue::get_queue_wave_state;
     0x1c GET_DMABUF_INFO(AMDKFD_IOC_GET_DMABUF_INFO, kfd_ioctl_get_dmabuf_info_args, Opener)
         built memory::get_dmabuf_info;
     0x1d IMPORT_DMABUF(AMDKFD_IOC_IMPORT_DMABUF, kfd_ioctl_import_dmabuf_args, Opener)
         built memory::import_dmabuf;
     0x1e ALLOC_QUEUE_GWS(AMDKFD_IOC_ALLOC_QUEUE_GWS, kfd_ioctl_alloc_queue_gws_args, Opener)
-        unbuilt ENODEV;
+        built queue::alloc_queue_gws;
     0x1f SMI_EVENTS(AMDKFD_IOC_SMI_EVENTS, kfd_ioctl_smi_events_args, Opener)
         unbuilt EINVAL;
     0x20 SVM(AMDKFD_IOC_SVM, kfd_ioctl_svm_args, Opener)

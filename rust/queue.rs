@@ -22,6 +22,7 @@ mod mqd_pool;
 mod node;
 pub(crate) mod properties;
 mod requests;
+mod wave_state;
 
 pub(crate) use device::Queues;
 pub(crate) use node::NodeQueues;
@@ -30,6 +31,10 @@ pub(crate) use requests::{
     destroy,
     set_cu_mask,
     update, //
+};
+pub(crate) use wave_state::{
+    allocate_wave_sync,
+    wave_state, //
 };
 
 use crate::{

@@ -16,8 +16,10 @@ use crate::{
         }, //
     },
     uapi::{
+        kfd_ioctl_alloc_queue_gws_args,
         kfd_ioctl_create_queue_args,
         kfd_ioctl_destroy_queue_args,
+        kfd_ioctl_get_queue_wave_state_args,
         kfd_ioctl_set_cu_mask_args,
         kfd_ioctl_update_queue_args,
         user_slice, //
@@ -96,4 +98,23 @@ pub(crate) fn set_cu_mask(call: &Call<'_>, args: &mut kfd_ioctl_set_cu_mask_args
         *word = reader.read()?;
     }
     queue::set_cu_mask(call.process, args.queue_id, mask)
+}
+
+/// GET_QUEUE_WAVE_STATE.
+pub(crate) fn get_queue_wave_state(
+    call: &Call<'_>,
+    args: &mut kfd_ioctl_get_queue_wave_state_args,
+) -> Result {
+    let state = queue::wave_state(call.process, args.queue_id, args.ctl_stack_address)?;
+    args.ctl_stack_used_size = state.control_stack;
+    args.save_area_used_size = state.save_area;
+    Ok(())
+}
+
+/// ALLOC_QUEUE_GWS.
+pub(crate) fn alloc_queue_gws(
+    call: &Call<'_>,
+    args: &mut kfd_ioctl_alloc_queue_gws_args,
+) -> Result {
+    queue::allocate_wave_sync(call.process, args.queue_id)
 }

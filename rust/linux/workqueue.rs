@@ -48,6 +48,12 @@ impl OwnedQueue {
         };
         NonNull::new(queue).map(Self).ok_or(ENOMEM)
     }
+
+    /// Waits until what was queued before this call has run. May sleep.
+    pub(crate) fn flush(&self) {
+        // SAFETY: The queue is alive until drop.
+        unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
+    }
 }
 
 impl Deref for OwnedQueue {

@@ -119,6 +119,12 @@ impl ProcessDevice {
         &self.buffers
     }
 
+    /// Whether waves can be saved when their queue leaves the hardware (CWSR): needs a handler of
+    /// the driver's.
+    pub(crate) fn saves_waves(&self) -> bool {
+        self.vm.as_ref().is_some_and(|vm| vm.trap.is_some())
+    }
+
     /// The VM. `ENODEV` before ACQUIRE_VM.
     pub(crate) fn vm(&self) -> Result<&Arc<Vm>> {
         self.vm.as_ref().map(|vm| &vm.vm).ok_or(ENODEV)

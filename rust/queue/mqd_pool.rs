@@ -83,6 +83,11 @@ impl MqdSlot {
         Ok((Window::new(&self.chunk.bo, offset), va.ok_or(EINVAL)?))
     }
 
+    /// The words of the control stack behind the `xcc`th XCC's descriptor.
+    pub(crate) fn control_stack(&self, xcc: u32) -> Window<'_> {
+        Window::new(&self.chunk.bo, self.offset(xcc) + PAGE_BYTES as usize)
+    }
+
     /// Forgets what a queue before this one left.
     fn clear(&self, xccs: u32) -> Result {
         for xcc in 0..xccs {

@@ -205,7 +205,7 @@ fn seat(process: &Process, device: &ProcessDevice) -> Result<(NewSeat, Active)> 
 }
 
 /// The device on which the process has queue `id`.
-fn device_with(process: &Process, id: QueueId) -> Option<&Arc<ProcessDevice>> {
+pub(super) fn device_with(process: &Process, id: QueueId) -> Option<&Arc<ProcessDevice>> {
     process
         .devices()
         .iter()

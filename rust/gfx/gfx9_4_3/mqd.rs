@@ -15,6 +15,7 @@ use crate::gfx::{
     CuMask,
     HiqQueue,
     MqdFormat,
+    SavedWaves,
     Words,
     XccMqd,
     PAGE_BYTES, //
@@ -382,6 +383,14 @@ impl MqdFormat for Mqd {
         );
     }
 
+    fn saved_waves(&self, words: &dyn Words) -> SavedWaves {
+        SavedWaves {
+            control_stack_offset: words.get(dword::CP_HQD_CNTL_STACK_OFFSET),
+            control_stack_size: words.get(dword::CP_HQD_CNTL_STACK_SIZE),
+            wave_state_offset: words.get(dword::CP_HQD_WG_STATE_OFFSET),
+        }
+    }
+
     fn take_failed_doorbell(&self, words: &dyn Words) -> Option<u32> {
         let doorbell = words.get(dword::QUEUE_DOORBELL_ID0);
         if doorbell == 0 {
@@ -601,6 +610,14 @@ mod tests {
         words.set(dword::QUEUE_DOORBELL_ID0, 0x1802);
         assert_eq!(Mqd.take_failed_doorbell(&words), Some(0x1802));
         assert_eq!(Mqd.take_failed_doorbell(&words), None);
+    }
+
+    #[test]
+    fn a_new_queue_has_saved_nothing() {
+        let saved = Mqd.saved_waves(&new(0, &aql()));
+        assert_eq!(saved.control_stack_offset, saved.control_stack_size);
+        assert_eq!(saved.wave_state_offset, saved.control_stack_size);
+        assert_ne!(saved.control_stack_size, 0);
     }
 
     #[test]

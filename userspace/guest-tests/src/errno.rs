@@ -3,27 +3,22 @@
 //! A table of calls, mostly bad ones, and what each comes to. The C driver's answers are right by
 //! definition: the test runs this on both drivers and compares the lines.
 
+mod event;
+mod memory;
+mod queue;
+
+pub use event::own_page;
+
+use crate::bench::{name, Bench};
 use crate::raw::{self, ioctl, ioctl_at, Outcome};
 use anyhow::{ensure, Result};
-use kfd::{topology, Device, Events, Kfd, Memory};
+use kfd::{topology, Device, Kfd};
 use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
-use rustix::io::Errno;
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
-use std::sync::Arc;
-
-/// What the cases work on: a process with one GPU and the buffers of a queue.
-struct Bench {
-    device: Arc<Device>,
-    ring: Memory,
-    indices: Memory,
-    eop: Memory,
-    context: Memory,
-    _events: Arc<Events>,
-}
 
 /// Prints `case: outcome` for every case.
-pub fn table(compat: bool) -> Result<()> {
+pub fn table() -> Result<()> {
     let kfd = Kfd::open()?;
     let nodes = topology::gpus()?;
     ensure!(!nodes.is_empty(), "no GPU");
@@ -31,17 +26,20 @@ pub fn table(compat: bool) -> Result<()> {
     let device = Device::acquire(&kfd, &nodes[0])?;
     let bench = Bench::new(&device)?;
     dispatch_rules(&bench);
-    openers(&bench, compat)?;
+    openers(&bench)?;
     mappings(&bench);
-    queues(&bench);
-    queue_buffers(&bench);
-    live_queue(&bench);
-    memory(&bench);
-    mapping_to_gpu(&bench);
-    events(&bench);
+    queue::queues(&bench);
+    queue::queue_buffers(&bench);
+    queue::live_queue(&bench);
+    memory::memory(&bench);
+    memory::mapping_to_gpu(&bench);
+    event::events(&bench);
     process(&bench);
+    queue::stopped_queue(&bench);
+    another_process(&["own-event-page".into()])?;
     unsupported(&bench);
-    Ok(())
+    optional(&bench);
+    another_context(&bench)
 }
 
 fn show(case: &str, outcome: Outcome) {
@@ -49,113 +47,6 @@ fn show(case: &str, outcome: Outcome) {
         Ok(()) => println!("{case}: 0"),
         Err(errno) => println!("{case}: {}", name(errno)),
     }
-}
-
-fn name(errno: Errno) -> String {
-    let text = std::io::Error::from_raw_os_error(errno.raw_os_error()).to_string();
-    text.rsplit_once(" (os error ")
-        .map_or(text.clone(), |(words, number)| {
-            format!("{} {words}", number.trim_end_matches(')'))
-        })
-}
-
-impl Bench {
-    fn new(device: &Arc<Device>) -> Result<Self> {
-        let node = device.node();
-        let arrays = node.property("array_count") / node.property("simd_arrays_per_engine").max(1);
-        let waves = (node.compute_units() / node.xccs() * 40).min(arrays * 512);
-        let debugger = (waves * 32).next_multiple_of(64);
-        let context = (node.property("cwsr_size") + debugger) * node.xccs();
-        Ok(Self {
-            device: device.clone(),
-            ring: Memory::gtt(device, 64 << 10)?,
-            indices: Memory::gtt(device, 4096)?,
-            eop: Memory::gtt(device, 4096)?,
-            context: Memory::gtt(device, context as usize)?,
-            _events: Events::new(device)?,
-        })
-    }
-
-    fn kfd(&self) -> BorrowedFd<'_> {
-        self.device.kfd().as_fd()
-    }
-
-    fn gpu_id(&self) -> u32 {
-        self.device.gpu_id()
-    }
-
-    /// A queue that can be created.
-    fn queue(&self) -> uapi::kfd_ioctl_create_queue_args {
-        uapi::kfd_ioctl_create_queue_args {
-            ring_base_address: self.ring.address(),
-            ring_size: self.ring.size() as u32,
-            write_pointer_address: self.indices.address() + 56,
-            read_pointer_address: self.indices.address() + 128,
-            gpu_id: self.gpu_id(),
-            queue_type: uapi::KFD_IOC_QUEUE_TYPE_COMPUTE_AQL,
-            queue_percentage: 100,
-            queue_priority: 7,
-            eop_buffer_address: self.eop.address(),
-            eop_buffer_size: self.eop.size() as u64,
-            ctx_save_restore_address: self.context.address(),
-            ctx_save_restore_size: self.device.node().property("cwsr_size") as u32,
-            ctl_stack_size: self.device.node().property("ctl_stack_size") as u32,
-            ..Default::default()
-        }
-    }
-
-    fn try_queue(&self, case: &str, change: impl FnOnce(&mut uapi::kfd_ioctl_create_queue_args)) {
-        let mut args = self.queue();
-        change(&mut args);
-        let outcome = ioctl(self.kfd(), uapi::IOC_CREATE_QUEUE, &mut args);
-        show(&format!("CREATE_QUEUE {case}"), outcome);
-        if outcome.is_ok() {
-            destroy_queue(self.kfd(), args.queue_id);
-        }
-    }
-
-    fn try_alloc(
-        &self,
-        case: &str,
-        change: impl FnOnce(&mut uapi::kfd_ioctl_alloc_memory_of_gpu_args),
-    ) {
-        let room = match Memory::userptr(&self.device, 1 << 16) {
-            Ok(room) => room,
-            Err(error) => return println!("ALLOC {case}: no addresses: {error}"),
-        };
-        // Addresses that are valid and taken by nothing of the GPU's.
-        let va = room.address() + (1 << 30);
-        let mut args = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
-            va_addr: va,
-            size: 8192,
-            gpu_id: self.gpu_id(),
-            flags: uapi::KFD_IOC_ALLOC_MEM_FLAGS_GTT | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
-            ..Default::default()
-        };
-        change(&mut args);
-        let outcome = ioctl(self.kfd(), uapi::IOC_ALLOC_MEMORY_OF_GPU, &mut args);
-        show(&format!("ALLOC_MEMORY_OF_GPU {case}"), outcome);
-        if outcome.is_ok() {
-            let mut free = uapi::kfd_ioctl_free_memory_of_gpu_args {
-                handle: args.handle,
-            };
-            show(
-                &format!("FREE_MEMORY_OF_GPU {case}"),
-                ioctl(self.kfd(), uapi::IOC_FREE_MEMORY_OF_GPU, &mut free),
-            );
-        }
-    }
-}
-
-fn destroy_queue(fd: BorrowedFd<'_>, queue_id: u32) {
-    let mut args = uapi::kfd_ioctl_destroy_queue_args {
-        queue_id,
-        ..Default::default()
-    };
-    show(
-        "DESTROY_QUEUE after it",
-        ioctl(fd, uapi::IOC_DESTROY_QUEUE, &mut args),
-    );
 }
 
 fn before_acquire(kfd: &Kfd, gpu_id: u32) {
@@ -248,7 +139,7 @@ fn short_and_long(bench: &Bench) {
         let outcome = ioctl(fd, raw::resized(uapi::IOC_CREATE_QUEUE, size), &mut args);
         show(&format!("CREATE_QUEUE of {size} bytes"), outcome);
         if outcome.is_ok() {
-            destroy_queue(fd, args.queue_id);
+            queue::destroy_queue(fd, args.queue_id);
         }
     }
     for size in [4, 8, 12] {
@@ -270,13 +161,13 @@ fn short_and_long(bench: &Bench) {
     }
 }
 
-fn openers(bench: &Bench, compat: bool) -> Result<()> {
+fn openers(bench: &Bench) -> Result<()> {
     use rustix::fs::{open, Mode, OFlags};
     for (case, flags) in [
         ("read only", OFlags::RDONLY),
         ("write only", OFlags::WRONLY),
     ] {
-        let outcome = open("/dev/kfd", flags, Mode::empty()).map_err(std::convert::identity);
+        let outcome = open("/dev/kfd", flags, Mode::empty());
         show(
             &format!("open {case}"),
             outcome.as_ref().map(drop).map_err(|errno| *errno),
@@ -288,20 +179,26 @@ fn openers(bench: &Bench, compat: bool) -> Result<()> {
             );
         }
     }
-    if compat {
-        show(
-            "open by a 32-bit program",
-            raw::open_compat("/dev/kfd").map(drop),
-        );
+    if raw::has_compat() {
+        let outcome = raw::open_compat("/dev/kfd").map(drop);
+        show("open by a 32-bit program", outcome);
+    } else {
+        println!("open by a 32-bit program: this kernel runs none");
     }
     // Another process that holds the same file: it is not the opener.
     let inherited = rustix::io::dup(bench.kfd())?;
-    let status = std::process::Command::new(std::env::current_exe()?)
-        .args([
-            "not-opener",
-            &inherited.as_raw_fd().to_string(),
-            &bench.gpu_id().to_string(),
-        ])
+    another_process(&[
+        "not-opener".into(),
+        inherited.as_raw_fd().to_string(),
+        bench.gpu_id().to_string(),
+    ])
+}
+
+/// Runs this program once more.
+fn another_process(arguments: &[String]) -> Result<()> {
+    let program = std::env::current_exe()?;
+    let status = std::process::Command::new(program)
+        .args(arguments)
         .status()?;
     ensure!(status.success(), "the other process failed: {status}");
     Ok(())
@@ -374,257 +271,6 @@ fn mappings(bench: &Bench) {
     }
 }
 
-fn queues(bench: &Bench) {
-    bench.try_queue("as it should be", |_| ());
-    for size in [
-        0,
-        1,
-        64,
-        100,
-        1024,
-        4096,
-        65535,
-        65536,
-        131072,
-        0x4000_0000,
-        0x8000_0000,
-        u32::MAX,
-    ] {
-        bench.try_queue(&format!("ring of {size}"), |args| args.ring_size = size);
-    }
-    for percentage in [0, 50, 101, 0x100, 0xffff, 0x164] {
-        bench.try_queue(&format!("percentage {percentage}"), |args| {
-            args.queue_percentage = percentage
-        });
-    }
-    for priority in [0, 15, 16, u32::MAX] {
-        bench.try_queue(&format!("priority {priority}"), |args| {
-            args.queue_priority = priority
-        });
-    }
-    for kind in [0, 1, 3, 4, 5, 100] {
-        bench.try_queue(&format!("type {kind}"), |args| args.queue_type = kind);
-    }
-    bench.try_queue("of no GPU", |args| args.gpu_id = 1);
-    bench.try_queue("of GPU 0", |args| args.gpu_id = 0);
-    for engine in [0, 1, 2, 100] {
-        bench.try_queue(&format!("SDMA engine {engine}"), |args| {
-            args.queue_type = uapi::KFD_IOC_QUEUE_TYPE_SDMA_BY_ENG_ID;
-            args.sdma_engine_id = engine;
-        });
-    }
-    for size in [1, 4096, 65536] {
-        bench.try_queue(&format!("metadata ring of {size}"), |args| {
-            args.metadata_ring_size = size
-        });
-    }
-    for queue_id in [0, 99, 255, 256, 0x8000_0000, u32::MAX] {
-        let mut args = uapi::kfd_ioctl_destroy_queue_args {
-            queue_id,
-            ..Default::default()
-        };
-        show(
-            &format!("DESTROY_QUEUE {queue_id}"),
-            ioctl(bench.kfd(), uapi::IOC_DESTROY_QUEUE, &mut args),
-        );
-    }
-}
-
-fn queue_buffers(bench: &Bench) {
-    const KERNEL: u64 = 0xffff_8000_0000_0000;
-    let elsewhere = bench.ring.address() + (1 << 32);
-    for (case, address) in [
-        ("0", 0),
-        ("misaligned", bench.ring.address() + 8),
-        ("nowhere", elsewhere),
-        ("the kernel's", KERNEL),
-    ] {
-        bench.try_queue(&format!("ring at {case}"), |args| {
-            args.ring_base_address = address
-        });
-        bench.try_queue(&format!("write index at {case}"), |args| {
-            args.write_pointer_address = address
-        });
-        bench.try_queue(&format!("read index at {case}"), |args| {
-            args.read_pointer_address = address
-        });
-        bench.try_queue(&format!("EOP at {case}"), |args| {
-            args.eop_buffer_address = address
-        });
-        bench.try_queue(&format!("context at {case}"), |args| {
-            args.ctx_save_restore_address = address
-        });
-    }
-    for size in [0, 1, 2048, 8192, 1 << 40] {
-        bench.try_queue(&format!("EOP of {size}"), |args| {
-            args.eop_buffer_size = size
-        });
-    }
-    for (case, change) in [("less", -4096i64), ("more", 4096), ("none", i64::MIN)] {
-        let of = |value: u32| {
-            if change == i64::MIN {
-                0
-            } else {
-                (i64::from(value) + change) as u32
-            }
-        };
-        bench.try_queue(&format!("context size {case}"), |args| {
-            args.ctx_save_restore_size = of(args.ctx_save_restore_size)
-        });
-        bench.try_queue(&format!("control stack {case}"), |args| {
-            args.ctl_stack_size = of(args.ctl_stack_size)
-        });
-    }
-}
-
-fn live_queue(bench: &Bench) {
-    let fd = bench.kfd();
-    let mut queue = bench.queue();
-    show(
-        "CREATE_QUEUE to keep",
-        ioctl(fd, uapi::IOC_CREATE_QUEUE, &mut queue),
-    );
-    let good = uapi::kfd_ioctl_update_queue_args {
-        ring_base_address: queue.ring_base_address,
-        queue_id: queue.queue_id,
-        ring_size: queue.ring_size,
-        queue_percentage: 100,
-        queue_priority: 7,
-    };
-    let update = |case: &str, change: &dyn Fn(&mut uapi::kfd_ioctl_update_queue_args)| {
-        let mut args = good;
-        change(&mut args);
-        show(
-            &format!("UPDATE_QUEUE {case}"),
-            ioctl(fd, uapi::IOC_UPDATE_QUEUE, &mut args),
-        );
-    };
-    update("the same", &|_| ());
-    update("of no queue", &|args| args.queue_id = 77);
-    update("percentage 101", &|args| args.queue_percentage = 101);
-    update("priority 16", &|args| args.queue_priority = 16);
-    update("ring of 100", &|args| args.ring_size = 100);
-    update("ring at the kernel's", &|args| {
-        args.ring_base_address = 0xffff_8000_0000_0000
-    });
-    update("percentage 0", &|args| args.queue_percentage = 0);
-    update("percentage 100", &|args| args.queue_percentage = 100);
-    for (case, memory) in [
-        ("ring", &bench.ring),
-        ("context area", &bench.context),
-        ("index page", &bench.indices),
-    ] {
-        let gpu_id = bench.gpu_id();
-        let mut args = uapi::kfd_ioctl_unmap_memory_from_gpu_args {
-            handle: memory.handle(),
-            device_ids_array_ptr: std::ptr::from_ref(&gpu_id) as u64,
-            n_devices: 1,
-            n_success: 0,
-        };
-        show(
-            &format!("UNMAP of a live queue's {case}"),
-            ioctl(fd, uapi::IOC_UNMAP_MEMORY_FROM_GPU, &mut args),
-        );
-    }
-    let mut mode = uapi::kfd_ioctl_set_xnack_mode_args { xnack_enabled: 1 };
-    show(
-        "SET_XNACK_MODE 1 with a queue",
-        ioctl(fd, uapi::IOC_SET_XNACK_MODE, &mut mode),
-    );
-    for (case, queue_id, count, mask) in [
-        ("of no queue", 77, 32, true),
-        ("of 0 bits", queue.queue_id, 0, true),
-        ("of 33 bits", queue.queue_id, 33, true),
-        ("at NULL", queue.queue_id, 32, false),
-    ] {
-        let bits = u32::MAX;
-        let cu_mask_ptr = if mask {
-            std::ptr::from_ref(&bits) as u64
-        } else {
-            0
-        };
-        let mut args = uapi::kfd_ioctl_set_cu_mask_args {
-            queue_id,
-            num_cu_mask: count,
-            cu_mask_ptr,
-        };
-        show(
-            &format!("SET_CU_MASK {case}"),
-            ioctl(fd, uapi::IOC_SET_CU_MASK, &mut args),
-        );
-    }
-    destroy_queue(fd, queue.queue_id);
-    let mut again = uapi::kfd_ioctl_destroy_queue_args {
-        queue_id: queue.queue_id,
-        ..Default::default()
-    };
-    show(
-        "DESTROY_QUEUE twice",
-        ioctl(fd, uapi::IOC_DESTROY_QUEUE, &mut again),
-    );
-}
-
-fn memory(bench: &Bench) {
-    use uapi::{
-        KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL as DOORBELL, KFD_IOC_ALLOC_MEM_FLAGS_GTT as GTT,
-        KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP as MMIO, KFD_IOC_ALLOC_MEM_FLAGS_USERPTR as USERPTR,
-        KFD_IOC_ALLOC_MEM_FLAGS_VRAM as VRAM,
-    };
-    bench.try_alloc("as it should be", |_| ());
-    bench.try_alloc("of no GPU", |args| args.gpu_id = 1);
-    for size in [0, 1, 4095, 4097, 1 << 46, u64::MAX, u64::MAX - 4095] {
-        bench.try_alloc(&format!("of {size:#x} bytes"), |args| args.size = size);
-    }
-    for (case, va) in [
-        ("0", 0),
-        ("misaligned", 0x7f00_0000_0010),
-        ("the kernel's", 0xffff_8000_0000_0000),
-        ("beyond 47 bits", 1 << 48),
-    ] {
-        bench.try_alloc(&format!("at {case}"), |args| args.va_addr = va);
-    }
-    for flags in [
-        0,
-        VRAM,
-        GTT,
-        VRAM | GTT,
-        GTT | USERPTR,
-        1 << 5,
-        1 << 22,
-        DOORBELL,
-        MMIO,
-        DOORBELL | MMIO,
-        u32::MAX,
-    ] {
-        bench.try_alloc(&format!("flags {flags:#x}"), |args| args.flags = flags);
-    }
-    for (flags, size) in [
-        (DOORBELL, 4096),
-        (DOORBELL, 8192),
-        (DOORBELL, 12288),
-        (MMIO, 4096),
-        (MMIO, 8192),
-    ] {
-        bench.try_alloc(&format!("flags {flags:#x} of {size}"), |args| {
-            args.flags = flags;
-            args.size = size;
-        });
-    }
-    for offset in [0, 1, 0x1000, 0xffff_8000_0000_0000] {
-        bench.try_alloc(&format!("user memory at {offset:#x}"), |args| {
-            args.flags = USERPTR;
-            args.mmap_offset = offset;
-        });
-    }
-    for handle in [0, 1, u64::from(bench.gpu_id()) << 32 | 0xffff, u64::MAX] {
-        let mut args = uapi::kfd_ioctl_free_memory_of_gpu_args { handle };
-        show(
-            &format!("FREE_MEMORY_OF_GPU {}", relative(handle, bench)),
-            ioctl(bench.kfd(), uapi::IOC_FREE_MEMORY_OF_GPU, &mut args),
-        );
-    }
-}
-
 /// Handles hold the GPU's id: print them without, so that lines compare.
 fn relative(handle: u64, bench: &Bench) -> String {
     let gpu = if handle >> 32 == u64::from(bench.gpu_id()) {
@@ -633,122 +279,6 @@ fn relative(handle: u64, bench: &Bench) -> String {
         "other"
     };
     format!("{gpu}:{:#x}", handle as u32)
-}
-
-fn mapping_to_gpu(bench: &Bench) {
-    let fd = bench.kfd();
-    let ids = [bench.gpu_id(), 1, bench.gpu_id()];
-    let good = uapi::kfd_ioctl_map_memory_to_gpu_args {
-        handle: bench.ring.handle(),
-        device_ids_array_ptr: ids.as_ptr() as u64,
-        n_devices: 1,
-        n_success: 0,
-    };
-    let try_map = |case: &str, change: &dyn Fn(&mut uapi::kfd_ioctl_map_memory_to_gpu_args)| {
-        for (call, request) in [
-            ("MAP", uapi::IOC_MAP_MEMORY_TO_GPU),
-            ("UNMAP", uapi::IOC_UNMAP_MEMORY_FROM_GPU),
-        ] {
-            let mut args = good;
-            change(&mut args);
-            let outcome = ioctl(fd, request, &mut args);
-            show(&format!("{call} {case}, {} done", args.n_success), outcome);
-        }
-        let mut args = good;
-        show(
-            "MAP again",
-            ioctl(fd, uapi::IOC_MAP_MEMORY_TO_GPU, &mut args),
-        );
-    };
-    try_map("as it should be", &|_| ());
-    try_map("of no buffer", &|args| args.handle = 0);
-    try_map("of no buffer of the GPU's", &|args| args.handle |= 0xffff);
-    try_map("to no device", &|args| args.n_devices = 0);
-    try_map("to too many devices", &|args| args.n_devices = u32::MAX);
-    try_map("to an unknown device", &|args| {
-        args.device_ids_array_ptr += 4
-    });
-    try_map("to a known and an unknown device", &|args| {
-        args.n_devices = 2
-    });
-    try_map("of which all is done", &|args| args.n_success = 1);
-    try_map("of which too much is done", &|args| args.n_success = 2);
-    try_map("with ids at NULL", &|args| args.device_ids_array_ptr = 0);
-    try_map("with ids at the kernel's", &|args| {
-        args.device_ids_array_ptr = 0xffff_8000_0000_0000
-    });
-}
-
-fn events(bench: &Bench) {
-    let fd = bench.kfd();
-    for event_type in 0..12 {
-        let mut args = uapi::kfd_ioctl_create_event_args {
-            event_type,
-            ..Default::default()
-        };
-        let outcome = ioctl(fd, uapi::IOC_CREATE_EVENT, &mut args);
-        show(&format!("CREATE_EVENT type {event_type}"), outcome);
-        if outcome.is_ok() {
-            let mut args = uapi::kfd_ioctl_destroy_event_args {
-                event_id: args.event_id,
-                ..Default::default()
-            };
-            show(
-                "DESTROY_EVENT",
-                ioctl(fd, uapi::IOC_DESTROY_EVENT, &mut args),
-            );
-        }
-    }
-    for offset in [1, 4096, bench.ring.handle()] {
-        let mut args = uapi::kfd_ioctl_create_event_args {
-            event_page_offset: offset,
-            ..Default::default()
-        };
-        show(
-            &format!("CREATE_EVENT page {}", relative(offset, bench)),
-            ioctl(fd, uapi::IOC_CREATE_EVENT, &mut args),
-        );
-    }
-    for event_id in [0x7777, 0x8000_0000, u32::MAX] {
-        for (call, request) in [
-            ("SET_EVENT", uapi::IOC_SET_EVENT),
-            ("RESET_EVENT", uapi::IOC_RESET_EVENT),
-            ("DESTROY_EVENT", uapi::IOC_DESTROY_EVENT),
-        ] {
-            let mut args = uapi::kfd_ioctl_set_event_args {
-                event_id,
-                ..Default::default()
-            };
-            show(
-                &format!("{call} {event_id:#x}"),
-                ioctl(fd, request, &mut args),
-            );
-        }
-    }
-    let mut data = [uapi::kfd_event_data {
-        event_id: 0x7777,
-        ..Default::default()
-    }];
-    for (case, count, address) in [
-        ("of an unknown event", 1, data.as_mut_ptr() as u64),
-        ("of no events", 0, data.as_mut_ptr() as u64),
-        ("at NULL", 1, 0),
-        ("at the kernel's", 1, 0xffff_8000_0000_0000),
-        ("of 2^26 events", 1 << 26, data.as_mut_ptr() as u64),
-        ("of too many events", u32::MAX, data.as_mut_ptr() as u64),
-    ] {
-        let mut args = uapi::kfd_ioctl_wait_events_args {
-            events_ptr: address,
-            num_events: count,
-            timeout: 0,
-            ..Default::default()
-        };
-        let outcome = ioctl(fd, uapi::IOC_WAIT_EVENTS, &mut args);
-        show(
-            &format!("WAIT_EVENTS {case}, result {}", args.wait_result),
-            outcome,
-        );
-    }
 }
 
 fn process(bench: &Bench) {
@@ -872,7 +402,7 @@ fn apertures(bench: &Bench) {
     }
 }
 
-/// What the slice answers without serving: the numbers whose arguments are all zero.
+/// Calls whose arguments are all zero.
 fn unsupported(bench: &Bench) {
     for (name, request) in [
         ("DBG_REGISTER_DEPRECATED", uapi::IOC_DBG_REGISTER_DEPRECATED),
@@ -894,6 +424,10 @@ fn unsupported(bench: &Bench) {
         ("IMPORT_DMABUF", uapi::IOC_IMPORT_DMABUF),
         ("EXPORT_DMABUF", uapi::IOC_EXPORT_DMABUF),
         ("SMI_EVENTS", uapi::IOC_SMI_EVENTS),
+        ("SVM", uapi::IOC_SVM),
+        ("CRIU_OP", uapi::IOC_CRIU_OP),
+        ("PROFILER", uapi::IOC_PROFILER),
+        ("RUNTIME_ENABLE", uapi::IOC_RUNTIME_ENABLE),
         ("DBG_TRAP", uapi::IOC_DBG_TRAP),
     ] {
         show(
@@ -901,4 +435,42 @@ fn unsupported(bench: &Bench) {
             ioctl(bench.kfd(), request, &mut [0u64; 16]),
         );
     }
+}
+
+/// Calls as they should be, of what this driver may not have yet.
+fn optional(bench: &Bench) {
+    let mut events = uapi::kfd_ioctl_smi_events_args {
+        gpuid: bench.gpu_id(),
+        ..Default::default()
+    };
+    show(
+        "SMI_EVENTS of the GPU",
+        ioctl(bench.kfd(), uapi::IOC_SMI_EVENTS, &mut events),
+    );
+    // KFD_IOC_PROFILER_VERSION
+    show(
+        "PROFILER's version",
+        ioctl(bench.kfd(), uapi::IOC_PROFILER, &mut [2u64; 16]),
+    );
+}
+
+/// A second context of this process, on a file of its own.
+fn another_context(bench: &Bench) -> Result<()> {
+    let file = rustix::fs::open(
+        "/dev/kfd",
+        rustix::fs::OFlags::RDWR,
+        rustix::fs::Mode::empty(),
+    )?;
+    for case in ["once", "twice"] {
+        show(
+            &format!("CREATE_PROCESS {case}"),
+            ioctl(&file, uapi::IOC_CREATE_PROCESS, &mut [0u64; 2]),
+        );
+    }
+    let mut version = [0u64; 2];
+    show(
+        "GET_VERSION on the first file",
+        ioctl(bench.kfd(), uapi::IOC_GET_VERSION, &mut version),
+    );
+    Ok(())
 }

@@ -3,8 +3,10 @@
 //! kfd-tests: what the tests run inside the guest. Each subcommand is one test or one tool for a test;
 //! all of them work on any driver behind `/dev/kfd`, so that C's answers and ours can be compared.
 
+mod bench;
 mod errno;
 mod kill;
+mod mqd;
 mod openers;
 mod raw;
 
@@ -29,6 +31,11 @@ enum Command {
     /// What `errno` runs as another process, on a file that it did not open.
     #[command(hide = true)]
     NotOpener { fd: i32, gpu_id: u32 },
+    /// What `errno` runs as another process, to bring an event page of its own.
+    #[command(hide = true)]
+    OwnEventPage,
+    /// Create queues of all kinds and print their descriptors, but for addresses.
+    Mqd,
     /// Kill a process in the middle of a dispatch, COUNT times.
     Kill(kill::Kill),
     /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are right.
@@ -44,6 +51,8 @@ fn main() -> ExitCode {
             errno::not_opener(fd, gpu_id);
             Ok(())
         }
+        Command::OwnEventPage => errno::own_page(),
+        Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
         Command::Openers(openers) => openers.run(),
         Command::Hold(hold) => hold.run(),

@@ -74,6 +74,11 @@ pub fn renumbered(request: u32, nr: u8) -> u32 {
     request & !0xff | u32::from(nr)
 }
 
+/// Whether the kernel runs 32-bit programs: without that, `int 0x80` is a fault.
+pub fn has_compat() -> bool {
+    std::path::Path::new("/proc/sys/abi/vsyscall32").exists()
+}
+
 /// Opens `path` as a 32-bit program would: through `int 0x80`, which the kernel treats as compat.
 pub fn open_compat(path: &str) -> std::result::Result<OwnedFd, Errno> {
     use rustix::fd::FromRawFd;
