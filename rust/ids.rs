@@ -19,6 +19,7 @@ macro_rules! id {
             pub(crate) const LAST: $raw = $last;
 
             /// `None` if `raw` is out of range.
+            #[allow(clippy::int_plus_one)] // `$first` is 1 for some types only.
             pub(crate) const fn new(raw: $raw) -> Option<Self> {
                 // One comparison for both ends: what lies below the first wraps to far above it.
                 if raw.wrapping_sub($first) <= $last - $first {

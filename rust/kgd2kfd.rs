@@ -197,6 +197,10 @@ macro_rules! upcalls {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block)*) => {
         $(
             $(#[$meta])*
+            ///
+            /// # Safety
+            ///
+            /// What `kgd2kfd.h` asks of its caller.
             #[no_mangle]
             unsafe extern "C" fn $name($($arg: $type),*) $(-> $ret)? $body
 
