@@ -20,6 +20,7 @@ macro_rules! id {
             pub(crate) const LAST: $raw = $last;
 
             /// `None` if `raw` is out of range.
+            #[allow(clippy::int_plus_one)] // `$first` is 1 for some types only.
             pub(crate) const fn new(raw: $raw) -> Option<Self> {
                 if matches!(raw, Self::FIRST..=Self::LAST) {
                     Some(Self(raw))

@@ -44,7 +44,7 @@ impl Class {
                 core::ptr::null_mut(),
                 number,
                 core::ptr::null_mut(),
-                c"%s".as_ptr().cast(),
+                c"%s".as_char_ptr(),
                 name.as_char_ptr(),
             )
         })?;

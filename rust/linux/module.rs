@@ -89,9 +89,9 @@ impl<T: Send + Sync> Global<T> {
     /// The value, if it is there.
     #[inline]
     pub(crate) fn get(&'static self) -> Option<&'static T> {
-        // SAFETY: `init` has finished, and the contract of `exit` keeps the value for its users.
-        self.ready
-            .load(Acquire)
-            .then(|| unsafe { &*self.value.get().cast::<T>() })
+        self.ready.load(Acquire).then(|| {
+            // SAFETY: `init` has finished, and the contract of `exit` keeps the value for its users.
+            unsafe { &*self.value.get().cast::<T>() }
+        })
     }
 }

@@ -40,7 +40,7 @@ impl OwnedQueue {
         // SAFETY: The format takes one string, and `name` is one.
         let queue = unsafe {
             bindings::alloc_workqueue_noprof(
-                c"%s".as_ptr().cast(),
+                c"%s".as_char_ptr(),
                 flags,
                 max_active,
                 name.as_char_ptr(),
