@@ -68,7 +68,10 @@ impl Storm {
         let end = Instant::now() + Duration::from_secs(self.seconds);
         let mut count = 0u64;
         while Instant::now() < end {
-            std::fs::File::options().read(true).write(true).open(&self.node)?;
+            std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open(&self.node)?;
             count += 1;
         }
         println!("{count} render clients came and went");
