@@ -59,22 +59,18 @@ pub fn files() -> Vec<(&'static str, Vec<u8>)> {
         }
         .bytes()
     };
+    // gfx_firmware_header_v1_0: feature version, jump table offset and size in dwords. Version 150:
+    // before the cleaner shader (153), queue reset (155) and the xnack chain (184), which the model
+    // lacks.
+    let mec = file((1, 0), 150, &[32, 64, 64], true);
+    // rlc_firmware_header_v2_0: feature version, jump table, then list sizes and offsets: all empty.
+    let empty_lists = [1].into_iter().chain([0; 17]).collect::<Vec<_>>();
+    let rlc = file((2, 0), 50, &empty_lists, true);
     vec![
-        // gfx_firmware_header_v1_0: feature version, jump table offset and size in dwords. Version
-        // 150: before the cleaner shader (153), queue reset (155) and the xnack chain (184), which
-        // the model lacks.
-        ("gc_9_4_3_mec.bin", file((1, 0), 150, &[32, 64, 64], true)),
-        // rlc_firmware_header_v2_0: feature version, jump table, then list sizes and offsets: all
-        // empty.
-        (
-            "gc_9_4_3_rlc.bin",
-            file(
-                (2, 0),
-                50,
-                &[1; 1].iter().chain(&[0; 17]).copied().collect::<Vec<_>>(),
-                true,
-            ),
-        ),
+        ("gc_9_4_3_mec.bin", mec.clone()),
+        ("gc_9_4_4_mec.bin", mec),
+        ("gc_9_4_3_rlc.bin", rlc.clone()),
+        ("gc_9_4_4_rlc.bin", rlc),
         // sdma_firmware_header_v1_0: feature version, change version, jump table offset and size.
         ("sdma_4_4_2.bin", file((1, 0), 20, &[1, 0, 0, 0], true)),
         // smc_firmware_header_v2_1: start address, no power-play tables.

@@ -54,7 +54,7 @@ pub struct Preset {
 }
 
 /// Names of all presets.
-pub const NAMES: &[&str] = &["mi300x", "mi308x"];
+pub const NAMES: &[&str] = &["mi300x", "mi308x", "gc-9.4.4"];
 
 impl Preset {
     /// A preset by its name.
@@ -62,6 +62,7 @@ impl Preset {
         match name {
             "mi300x" => Some(Self::mi300x()),
             "mi308x" => Some(Self::mi308x()),
+            "gc-9.4.4" => Some(Self::gc_9_4_4()),
             _ => None,
         }
     }
@@ -77,6 +78,18 @@ impl Preset {
             default_vram: 8 << 30,
             ..Self::gfx942("mi308x", 0x74a2, 4, 5)
         }
+    }
+
+    /// As `mi300x` with the next version of the graphics core: one that amdgpu and its amdkfd know,
+    /// for drivers that do not.
+    pub fn gc_9_4_4() -> Self {
+        let mut preset = Self::gfx942("gc-9.4.4", 0x74a1, 1, 1);
+        for block in &mut preset.ips {
+            if block.hardware_id == ip::GC {
+                block.version = (9, 4, 4);
+            }
+        }
+        preset
     }
 
     fn gfx942(name: &'static str, device_id: u16, xccs: u8, active_cus_per_engine: u32) -> Self {
