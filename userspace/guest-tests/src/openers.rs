@@ -4,10 +4,13 @@
 
 use anyhow::{ensure, Result};
 use clap::{Args, ValueEnum};
-use kfd::{topology, Device, Kfd, Memory};
+use kfd::{topology, Device, Kfd};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
+use rustix::mm::{mmap, MapFlags, ProtFlags};
 use std::io::Read;
 use std::process::Command;
+use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 /// Short-lived openers in a loop.
@@ -115,10 +118,25 @@ impl Hold {
     }
 }
 
-/// A buffer mapped through the render node; /dev/kfd itself is closed with the last of the thunk's objects.
-fn mapping() -> Result<Memory> {
+/// Maps this process's doorbells, two pages, and closes the files: what is left is the mapping.
+fn mapping() -> Result<()> {
     let kfd = Kfd::open()?;
     let nodes = topology::gpus()?;
     ensure!(!nodes.is_empty(), "no GPU");
-    Ok(Memory::vram(&Device::acquire(&kfd, &nodes[0])?, 4096)?)
+    let device = Device::acquire(&kfd, &nodes[0])?;
+    // KFD_MMAP_TYPE_DOORBELL in bits 63:62, the GPU in bits 61:46.
+    let offset = 3 << 62 | u64::from(device.gpu_id()) << 46;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address that the kernel picks; it stays until the process ends.
+    unsafe {
+        mmap(
+            null_mut(),
+            8192,
+            access,
+            MapFlags::SHARED,
+            kfd.as_fd(),
+            offset,
+        )?
+    };
+    Ok(())
 }
