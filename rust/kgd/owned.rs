@@ -104,8 +104,16 @@ impl Window {
 
     /// Writes dwords one after another.
     pub(crate) fn write_dwords(&self, offset: usize, dwords: &[u32]) -> Result {
-        for (index, &dword) in dwords.iter().enumerate() {
-            self.write_u32(offset + index * size_of::<u32>(), dword)?;
+        if offset % align_of::<u32>() != 0 {
+            return Err(EINVAL);
+        }
+        let mut at = self.range(offset, size_of_val(dwords))?.cast::<u32>();
+        for &dword in dwords {
+            // SAFETY: `range` checked all of them and the line before their alignment; the memory is
+            // there, and only accessed volatile (`new`).
+            unsafe { at.write_volatile(dword) };
+            // SAFETY: at most one past the last dword of the range.
+            at = unsafe { at.add(1) };
         }
         Ok(())
     }
