@@ -103,15 +103,19 @@ static int check_build_id(const struct module *module)
 	return -ENOEXEC;
 }
 
-static int hook(struct module *module)
+static int bind(const struct module *module)
 {
 	int ret;
 
 	ret = check_build_id(module);
-	if (!ret)
-		ret = amdgpu_bind(lookup);
-	if (!ret)
-		ret = hooks_install(lookup);
+	return ret ? ret : amdgpu_bind(lookup);
+}
+
+static int hook(struct module *module)
+{
+	int ret;
+
+	ret = hooks_install(lookup);
 	if (!ret)
 		attached = module;
 	return ret;
@@ -128,7 +132,7 @@ static void attach_cold(struct module *module)
 {
 	if (!try_module_get(module))
 		return;
-	if (hook(module)) {
+	if (bind(module) || hook(module)) {
 		module_put(module);
 		return;
 	}
@@ -181,7 +185,11 @@ static int attach_hot(struct module *module)
 {
 	int ret;
 
-	ret = hook(module);
+	ret = bind(module);
+	if (!ret)
+		ret = handover_check();
+	if (!ret)
+		ret = hook(module);
 	if (ret)
 		return ret;
 	ret = handover_take();

@@ -28,6 +28,11 @@ int standin_place(unsigned int major);
 /* Ends that. Does nothing if there is none. Sleeps. */
 void standin_remove(void);
 
+/*
+ * -EBUSY, and a line that says so: a GPU is being reset. Asked before the hooks are placed, because that
+ * waits for a reset that is busy. One that begins later meets handover_take().
+ */
+int handover_check(void);
 /* Hot: amdgpu is live, its C amdkfd serves. The hooks are in place and pass. */
 int handover_take(void);
 /* amdgpu is live, we serve: back to the C amdkfd. The hooks pass afterwards. */

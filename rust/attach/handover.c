@@ -17,7 +17,7 @@
 
 #define MAX_DEVICES 64
 
-/* How long a reset that already runs may keep us from parking its queue. */
+/* How long a reset that already runs, or waits for its turn, may keep us from parking its queue. */
 #define PARK_TIMEOUT (10 * HZ)
 
 /* An item on a reset domain's ordered work queue: while it lies there, no recovery begins. */
@@ -125,6 +125,29 @@ static void let_go(void)
 	while (held.devices)
 		let_device_go(--held.devices);
 	unlock_system_sleep(held.sleep_flags);
+}
+
+static int check_reset(struct device *dev, void *driver)
+{
+	struct drm_device *drm;
+	int ret = 0;
+
+	device_lock(dev);
+	drm = dev->driver == driver ? pci_get_drvdata(to_pci_dev(dev)) : NULL;
+	if (drm && atomic_read(&drm_to_adev(drm)->reset_domain->in_gpu_reset))
+		ret = -EBUSY;
+	device_unlock(dev);
+	return ret;
+}
+
+int handover_check(void)
+{
+	struct device_driver *driver = &amdgpu_object(amdgpu_kms_pci_driver).driver;
+	int ret = driver_for_each_device(driver, NULL, driver, check_reset);
+
+	if (ret)
+		pr_err("a GPU is being reset; try again\n");
+	return ret;
 }
 
 /* The order of the locks is amdgpu's: device, reset domain, partition. */

@@ -23,6 +23,17 @@ refused() {
     else not_ok "$what: it said: $out"; fi
 }
 
+# unload: rmmod amdkfd, which the last process keeps for a moment after its end.
+unload() {
+    for _ in $(seq 100); do
+        if rmmod amdkfd 2>/tmp/rmmod; then return 0; fi
+        grep -qE 'in use|temporarily' /tmp/rmmod || break
+        sleep 0.1
+    done
+    cat /tmp/rmmod
+    return 1
+}
+
 # equal WHAT A B
 equal() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: '$2' is not '$3'"; fi; }
 
