@@ -259,6 +259,27 @@ impl Gmc {
         }
     }
 
+    /// The entries that lead to a fault, from the root on, as they are now.
+    fn path(&self, chip: &Chip, fault: &Fault) -> String {
+        let Some(context) = self.hub(fault.hub).map(|hub| hub.context(fault.vmid)) else {
+            return "no such hub".into();
+        };
+        let mut path = format!("root {:#x}", context.base);
+        let (mut entry, mut shift) = (Entry(context.base), context.root_shift());
+        while let Some(table) = entry.table() {
+            let index = (fault.va & VA_MASK) >> shift & 0x1ff;
+            let Ok(next) = self.entry(chip, table, index) else {
+                break;
+            };
+            path += &format!(", [{index:#x}] {:#x}", next.0);
+            if shift == 12 || !next.valid() || next.is_leaf() {
+                break;
+            }
+            (entry, shift) = (next, shift - 9);
+        }
+        path
+    }
+
     fn leaf(&self, entry: Entry, shift: u32, va: u64) -> Result<Translation, FaultReason> {
         if !entry.valid() {
             return Err(FaultReason::Invalid);
@@ -280,7 +301,7 @@ impl Gmc {
     /// does.
     /// `pasid`: whose it was, if the reporter knows better than the interrupt handler's table.
     pub fn report(&self, chip: &Chip, fault: &Fault, pasid: Option<u16>) {
-        tracing::warn!(target: "gmc", "page fault: {fault}");
+        tracing::warn!(target: "gmc", "page fault: {fault} ({})", self.path(chip, fault));
         if let Some(hub) = self.hub(fault.hub) {
             hub.latch_fault(fault);
         }

@@ -73,6 +73,10 @@ pub struct MachineArgs {
     /// Count instructions: one is one nanosecond of guest time.
     #[arg(long)]
     pub icount: bool,
+    /// The processors take turns instead of running at once: slower, but code that one of them patches is
+    /// never stale on another, which QEMU does not promise otherwise.
+    #[arg(long)]
+    pub take_turns: bool,
     /// More words for the kernel's command line. Implies --cold.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub append: String,

@@ -85,7 +85,7 @@ impl Machine<'_> {
             ("-cpu", if icount { CPU_ICOUNT } else { CPU }),
             (
                 "-accel",
-                if icount {
+                if icount || args.take_turns {
                     "tcg,thread=single"
                 } else {
                     "tcg,thread=multi"
