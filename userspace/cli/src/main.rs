@@ -4,6 +4,7 @@
 
 mod info;
 mod run;
+mod trace;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -24,16 +25,19 @@ enum Command {
     Info,
     /// Run a built-in example (vadd, saxpy, reduce, spin), or a kernel of a code object.
     Run(run::Run),
+    /// Run a program and show every call that it makes on a KFD.
+    Trace(trace::Trace),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
-        Command::Info => info::info(arguments.json),
-        Command::Run(run) => run.run(arguments.json),
+        Command::Info => info::info(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Run(run) => run.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Trace(trace) => trace.run(arguments.json),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("kfdctl: {error:#}");
             ExitCode::FAILURE
