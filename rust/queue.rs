@@ -63,6 +63,7 @@ use crate::{
     },
 };
 use kernel::{
+    fmt,
     prelude::*,
     sync::Arc, //
 };
@@ -73,6 +74,7 @@ use node::{
 };
 use properties::{
     Drive,
+    Kind,
     Properties, //
 };
 
@@ -84,6 +86,29 @@ pub(crate) type QueueIds = Slots<{ MAX_IDS / 64 }>;
 
 /// How many there are (`KFD_MAX_NUM_OF_QUEUES_PER_PROCESS`).
 pub(crate) const MAX_IDS: usize = 1024;
+
+/// `name value` pairs, as `queues` in debugfs shows them.
+impl fmt::Display for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (properties, drive) = (&self.properties, self.properties.drive());
+        let kind = match properties.kind() {
+            Kind::Aql => "aql",
+            Kind::Pm4 => "pm4",
+            Kind::Sdma(_) => "sdma",
+        };
+        write!(
+            f,
+            "type {kind} ring {:#x} bytes {} read_pointer {:#x} write_pointer {:#x} doorbell {} priority {} runs {}",
+            drive.ring().raw(),
+            drive.ring_bytes(),
+            properties.read_pointer().raw(),
+            properties.write_pointer().raw(),
+            self.doorbell_id(),
+            drive.priority(),
+            drive.runs() as u8,
+        )
+    }
+}
 
 /// What executes a queue, and what it took there.
 enum Place {

@@ -22,6 +22,7 @@ use crate::{
     },
 };
 use kernel::{
+    fmt,
     new_mutex,
     prelude::*,
     rbtree::{
@@ -206,6 +207,16 @@ impl Queues {
         drop(inner);
         drop(seat);
         result
+    }
+
+    /// Shows the queues, one a line, each after `lead`.
+    pub(crate) fn show(&self, lead: &dyn fmt::Display, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = self.inner.lock();
+        for (id, scheduled) in inner.queues.iter() {
+            let evicted = inner.evicted != 0;
+            writeln!(f, "{lead} queue {} {} evicted {}", id.raw(), scheduled.queue, evicted as u8)?;
+        }
+        Ok(())
     }
 
     pub(super) fn has(&self, id: QueueId) -> bool {
