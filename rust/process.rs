@@ -216,8 +216,9 @@ impl Process {
         let pid = self.lead.pid();
         for device in self.devices.iter().filter(|device| !device.queues().is_empty()) {
             let gpu_id = device.gpu_id().raw();
-            writeln!(f, "pid {pid} gpu_id {gpu_id} vram {}", device.buffers().vram_usage())?;
-            device.queues().show(&fmt!("pid {pid} gpu_id {gpu_id}"), f)?;
+            let (vram, faults) = (device.buffers().vram_usage(), device.faults());
+            writeln!(f, "pid {pid} gpu_id {gpu_id} vram {vram} faults {faults}")?;
+            device.queues().show(pid, device.gpu_id(), f)?;
         }
         Ok(())
     }

@@ -87,29 +87,6 @@ pub(crate) type QueueIds = Slots<{ MAX_IDS / 64 }>;
 /// How many there are (`KFD_MAX_NUM_OF_QUEUES_PER_PROCESS`).
 pub(crate) const MAX_IDS: usize = 1024;
 
-/// `name value` pairs, as `queues` in debugfs shows them.
-impl fmt::Display for Queue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (properties, drive) = (&self.properties, self.properties.drive());
-        let kind = match properties.kind() {
-            Kind::Aql => "aql",
-            Kind::Pm4 => "pm4",
-            Kind::Sdma(_) => "sdma",
-        };
-        write!(
-            f,
-            "type {kind} ring {:#x} bytes {} read_pointer {:#x} write_pointer {:#x} doorbell {} priority {} runs {}",
-            drive.ring().raw(),
-            drive.ring_bytes(),
-            properties.read_pointer().raw(),
-            properties.write_pointer().raw(),
-            self.doorbell_id(),
-            drive.priority(),
-            drive.runs() as u8,
-        )
-    }
-}
-
 /// What executes a queue, and what it took there.
 enum Place {
     /// Shaders: its own descriptors, one for each XCC, and any doorbell.
@@ -151,6 +128,24 @@ impl Queue {
         {
             *format = new;
         }
+    }
+
+    /// Shows it as `name value` pairs.
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (properties, drive) = (&self.properties, self.properties.drive());
+        let kind = match properties.kind() {
+            Kind::Aql => "aql",
+            Kind::Pm4 => "pm4",
+            Kind::Sdma(_) => "sdma",
+        };
+        let (ring, bytes) = (drive.ring().raw(), drive.ring_bytes());
+        write!(f, "type {kind} ring {ring:#x} bytes {bytes}")?;
+        let read = properties.read_pointer().raw();
+        let write = properties.write_pointer().raw();
+        write!(f, " read_pointer {read:#x} write_pointer {write:#x}")?;
+        let (doorbell, priority) = (self.doorbell_id(), drive.priority());
+        let runs = u8::from(drive.runs());
+        write!(f, " doorbell {doorbell} priority {priority} runs {runs}")
     }
 
     fn id(&self) -> Result<QueueId> {

@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     doorbell::ProcessDoorbells,
-    ids::QueueId,
+    ids::{
+        GpuId,
+        QueueId, //
+    },
     process::ProcessDevice,
     sched::{
         Key,
@@ -209,12 +212,13 @@ impl Queues {
         result
     }
 
-    /// Shows the queues, one a line, each after `lead`.
-    pub(crate) fn show(&self, lead: &dyn fmt::Display, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Shows the queues of the process `pid` on this GPU, one a line.
+    pub(crate) fn show(&self, pid: i32, gpu: GpuId, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = self.inner.lock();
         for (id, scheduled) in inner.queues.iter() {
-            let evicted = inner.evicted != 0;
-            writeln!(f, "{lead} queue {} {} evicted {}", id.raw(), scheduled.queue, evicted as u8)?;
+            write!(f, "pid {pid} gpu_id {} queue {} ", gpu.raw(), id.raw())?;
+            scheduled.queue.show(f)?;
+            writeln!(f, " evicted {}", (inner.evicted != 0) as u8)?;
         }
         Ok(())
     }
