@@ -12,6 +12,7 @@ mod error;
 mod launch;
 mod packet;
 mod queue;
+mod ring;
 mod signal;
 
 pub use code::{Argument, CodeObject, Kernel};
@@ -19,4 +20,5 @@ pub use error::{Error, Result};
 pub use launch::Launch;
 pub use packet::{BarrierAnd, KernelDispatch, Packet};
 pub use queue::Queue;
+pub use ring::{Ring, INVALID};
 pub use signal::{Completion, Signal, Signals};

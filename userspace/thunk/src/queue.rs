@@ -105,6 +105,11 @@ impl Queue {
         &self.device
     }
 
+    /// The doorbell: a 64-bit register that takes one store of 8 bytes, valid as long as the queue.
+    pub fn doorbell(&self) -> NonNull<u64> {
+        self.doorbells.at(self.doorbell)
+    }
+
     /// Tells the GPU how far the ring is filled, after all that was written before.
     pub fn ring_doorbell(&self, value: u64) {
         self.doorbells.write(self.doorbell, value);
@@ -187,14 +192,13 @@ impl Doorbells {
     fn write(&self, offset: usize, value: u64) {
         // What the GPU will read must be visible before the doorbell is.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+        // SAFETY: within the mapping.
+        unsafe { self.at(offset).as_ptr().write_volatile(value) };
+    }
+
+    fn at(&self, offset: usize) -> NonNull<u64> {
         // SAFETY: the offset is below the slice's size and a multiple of 8 (the kernel hands out whole doorbells).
-        unsafe {
-            self.0
-                .as_ptr()
-                .byte_add(offset & !7)
-                .cast::<u64>()
-                .write_volatile(value)
-        };
+        unsafe { self.0.byte_add(offset & !7).cast() }
     }
 }
 

@@ -18,6 +18,7 @@ mod compute {
     pub const PQ_WPTR_POLL_ADDR: usize = 141;
     pub const PQ_DOORBELL_CONTROL: usize = 143;
     pub const PQ_CONTROL: usize = 145;
+    pub const AQL_CONTROL: usize = 181;
 }
 
 /// Fields of `struct v9_sdma_mqd`, by dword.
@@ -28,8 +29,8 @@ mod sdma {
     pub const DOORBELL_OFFSET: usize = 22;
 }
 
-/// `CP_HQD_PQ_CONTROL.NO_UPDATE_RPTR`: the driver sets it for AQL, where read indices count packets.
-const NO_UPDATE_RPTR: u32 = 1 << 27;
+/// `CP_HQD_AQL_CONTROL.CONTROL0`: the driver sets it to 1 for queues of AQL packets.
+const CONTROL0: u32 = 0x7fff;
 
 /// What sysfs says of one queue.
 struct Listed {
@@ -66,6 +67,9 @@ pub fn processes(text: &str, proc: &Path) -> Vec<Process> {
         let dir = proc.join(process.pid.to_string());
         process.vram = vram(&dir);
         name(process, listed(&dir.join("queues")));
+        process
+            .queues
+            .sort_by_key(|queue| (queue.id.is_none(), queue.id));
     }
     processes.retain(|process| !process.queues.is_empty());
     processes
@@ -94,7 +98,7 @@ fn compute_queue(gpu_id: u32, words: &[u32]) -> Option<Queue> {
     Some(Queue {
         id: None,
         gpu_id,
-        kind: if control & NO_UPDATE_RPTR != 0 {
+        kind: if words.get(compute::AQL_CONTROL)? & CONTROL0 != 0 {
             Kind::Aql
         } else {
             Kind::Pm4
@@ -210,7 +214,8 @@ mod tests {
             (compute::PQ_WPTR_POLL_ADDR, 0x5038),
             (compute::PQ_RPTR_REPORT_ADDR, 0x5080),
             (compute::PQ_DOORBELL_CONTROL, 0x402 << 2),
-            (compute::PQ_CONTROL, NO_UPDATE_RPTR | 11),
+            (compute::PQ_CONTROL, 11),
+            (compute::AQL_CONTROL, 1),
         ]);
         let text = format!(
             "Process 812 PASID 812:\n  Compute queue on device 8c81\n{compute}  SDMA queue on device 8c81\n{}",
