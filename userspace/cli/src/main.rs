@@ -2,6 +2,9 @@
 
 //! kfdctl: see what a KFD serves, and run kernels on it.
 
+mod bench;
+mod doctor;
+mod events;
 mod info;
 mod queues;
 mod ring;
@@ -10,7 +13,8 @@ mod top;
 mod trace;
 mod units;
 
-use clap::{Parser, Subcommand};
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -35,6 +39,22 @@ enum Command {
     Queues(top::Queues),
     /// Show the packets in a queue's ring, decoded.
     Ring(ring::Ring),
+    /// Show the events that the KFD tells system management of, as they come.
+    Events(events::Events),
+    /// Measure what one dispatch costs.
+    Bench(bench::Bench),
+    /// Find out why the GPU can't be used, and what to type against it.
+    Doctor,
+    /// Print what a shell needs to complete this program's arguments.
+    Completions {
+        /// bash, elvish, fish, powershell or zsh.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory.
+    Man {
+        /// The directory, which must exist.
+        directory: std::path::PathBuf,
+    },
     /// Run a program and show every call that it makes on a KFD.
     Trace(trace::Trace),
 }
@@ -47,6 +67,17 @@ fn main() -> ExitCode {
         Command::Top(top) => top.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Queues(queues) => queues.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Ring(ring) => ring.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Events(events) => events.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Bench(bench) => bench.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Doctor => doctor::doctor(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Completions { shell } => {
+            let mut command = Arguments::command();
+            clap_complete::generate(shell, &mut command, "kfdctl", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { directory } => clap_mangen::generate_to(Arguments::command(), &directory)
+            .with_context(|| directory.display().to_string())
+            .map(|()| ExitCode::SUCCESS),
         Command::Trace(trace) => trace.run(arguments.json),
     };
     match result {

@@ -36,11 +36,17 @@ fn main() -> Result<()> {
     let came = events.wait(&[&faults, done.event()], Wait::Any, timeout)?;
     ensure!(came, "neither an end nor a fault");
     let fault = faults.fault().context("the kernel ended without a fault")?;
+    let reasons = [
+        (fault.not_present, "nothing is mapped there"),
+        (fault.read_only, "it may only be read"),
+        (fault.no_execute, "it may not be executed"),
+    ];
+    let reason = reasons.iter().find(|(is, _)| *is);
     println!(
         "page fault at {:#x} on GPU {}: {}; by kernel poke (code at {:#x}), packet {index} of queue {}",
         fault.address,
         fault.gpu_id,
-        if fault.not_present { "nothing is mapped there" } else { "not allowed" },
+        reason.map_or("the KFD does not say why", |(_, why)| why),
         code.kernel("poke")?.descriptor,
         queue.id(),
     );
