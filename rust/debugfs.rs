@@ -4,7 +4,8 @@
 //!
 //! `counts` says how many there are of what must not leak, one `name value` a line; `rls` and `mqds`
 //! show run lists and descriptors as the hardware sees them, in the form in which the C driver shows
-//! its own. One [`Debugfs`], owned by the module.
+//! its own. `queues` tells of every queue whose it is and where its ring and indices lie, for tools
+//! that watch programs (`kfdctl top`). One [`Debugfs`], owned by the module.
 
 use crate::{
     doorbell,
@@ -108,6 +109,8 @@ pub(crate) struct Debugfs {
     rls: File<()>,
     #[pin]
     mqds: File<()>,
+    #[pin]
+    queues: File<()>,
 }
 
 impl Debugfs {
@@ -126,6 +129,10 @@ impl Debugfs {
                 }),
                 mqds <- dir.read_callback_file(c_str!("mqds"), (), &|(), f| {
                     each_node(f, queue::NodeQueues::show_descriptors)
+                }),
+                queues <- dir.read_callback_file(c_str!("queues"), (), &|(), f| {
+                    let processes = process::all().map_err(|_| fmt::Error)?;
+                    processes.iter().try_for_each(|process| process.show_queues(f))
                 }),
             }? Error),
             GFP_KERNEL,

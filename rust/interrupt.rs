@@ -173,6 +173,7 @@ impl Faults {
     /// Takes the process off the GPU, where it would fault for ever, and tells it why.
     fn handle(&self, fault: Fault) {
         let told = process::with_pasid(fault.pasid, |process, device| {
+            device.add_fault();
             if let Err(error) = device.queues().evict(device) {
                 pr_err!("the queues of a process at fault stay on the GPU ({error:?})\n");
             }

@@ -93,7 +93,6 @@ impl Buffers {
     }
 
     /// Bytes of VRAM that they take.
-    #[cfg_attr(not(CONFIG_KUNIT), expect(dead_code, reason = "sysfs proc/<pid>/vram_<gpu_id>"))]
     pub(crate) fn vram_usage(&self) -> u64 {
         self.vram.load(Relaxed)
     }

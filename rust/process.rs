@@ -19,6 +19,7 @@ mod trap;
 
 pub(crate) use device::ProcessDevice;
 pub(crate) use registry::{
+    all,
     evict_mm,
     open,
     restore_mm,
@@ -56,6 +57,7 @@ use crate::{
 };
 use eviction::Evictor;
 use kernel::{
+    fmt,
     new_mutex,
     prelude::*,
     sync::{
@@ -207,6 +209,18 @@ impl Process {
     /// All devices, in topology order.
     pub(crate) fn devices(&self) -> &[Arc<ProcessDevice>] {
         &self.devices
+    }
+
+    /// Shows the process on each GPU where it has queues: its memory there, and each queue.
+    pub(crate) fn show_queues(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pid = self.lead.pid();
+        for device in self.devices.iter().filter(|device| !device.queues().is_empty()) {
+            let gpu_id = device.gpu_id().raw();
+            let (vram, faults) = (device.buffers().vram_usage(), device.faults());
+            writeln!(f, "pid {pid} gpu_id {gpu_id} vram {vram} faults {faults}")?;
+            device.queues().show(pid, device.gpu_id(), f)?;
+        }
+        Ok(())
     }
 
     /// What the process waits for.

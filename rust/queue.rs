@@ -63,6 +63,7 @@ use crate::{
     },
 };
 use kernel::{
+    fmt,
     prelude::*,
     sync::Arc, //
 };
@@ -73,6 +74,7 @@ use node::{
 };
 use properties::{
     Drive,
+    Kind,
     Properties, //
 };
 
@@ -126,6 +128,24 @@ impl Queue {
         {
             *format = new;
         }
+    }
+
+    /// Shows it as `name value` pairs.
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (properties, drive) = (&self.properties, self.properties.drive());
+        let kind = match properties.kind() {
+            Kind::Aql => "aql",
+            Kind::Pm4 => "pm4",
+            Kind::Sdma(_) => "sdma",
+        };
+        let (ring, bytes) = (drive.ring().raw(), drive.ring_bytes());
+        write!(f, "type {kind} ring {ring:#x} bytes {bytes}")?;
+        let read = properties.read_pointer().raw();
+        let write = properties.write_pointer().raw();
+        write!(f, " read_pointer {read:#x} write_pointer {write:#x}")?;
+        let (doorbell, priority) = (self.doorbell_id(), drive.priority());
+        let runs = u8::from(drive.runs());
+        write!(f, " doorbell {doorbell} priority {priority} runs {runs}")
     }
 
     fn id(&self) -> Result<QueueId> {

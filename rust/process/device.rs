@@ -73,6 +73,8 @@ pub(crate) struct ProcessDevice {
     /// The user's trap handler, where the driver has none of its own.
     user_tba: Atomic<u64>,
     user_tma: Atomic<u64>,
+    /// How often its waves touched memory that they may not.
+    faults: Atomic<u64>,
     node: Arc<Node>,
     held: Held,
 }
@@ -88,6 +90,7 @@ impl ProcessDevice {
             apertures,
             user_tba: Atomic::new(0),
             user_tma: Atomic::new(0),
+            faults: Atomic::new(0),
             node,
             held: DEVICES.hold(),
         });
@@ -117,6 +120,16 @@ impl ProcessDevice {
     /// The buffers of the process on this GPU.
     pub(crate) fn buffers(&self) -> &Buffers {
         &self.buffers
+    }
+
+    /// One more memory fault.
+    pub(crate) fn add_fault(&self) {
+        self.faults.add(1, Relaxed);
+    }
+
+    /// How many memory faults there were.
+    pub(crate) fn faults(&self) -> u64 {
+        self.faults.load(Relaxed)
     }
 
     /// Whether waves can be saved when their queue leaves the hardware (CWSR): needs a handler of

@@ -158,6 +158,24 @@ pub(super) fn forget(process: &ProcessRef) {
     drop(node);
 }
 
+/// All processes, as they were at one moment. `EAGAIN` if they come faster than room is made.
+pub(crate) fn all() -> Result<KVec<ProcessRef>> {
+    let registry = get()?;
+    for _ in 0..8 {
+        let count = registry.table.lock().keys().count();
+        let mut all = KVec::with_capacity(count, GFP_KERNEL)?;
+        let table = registry.table.lock();
+        // Nothing is allocated under the lock: new ones that do not fit make it another round.
+        if table.keys().count() <= all.capacity() {
+            for process in table.values() {
+                all.push_within_capacity(process.clone()).map_err(|_| ENOMEM)?;
+            }
+            return Ok(all);
+        }
+    }
+    Err(EAGAIN)
+}
+
 /// The process of an address space. Legal in any context.
 pub(crate) fn of_mm(mm: MmId) -> Option<ProcessRef> {
     REGISTRY.get()?.find(mm)

@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     doorbell::ProcessDoorbells,
-    ids::QueueId,
+    ids::{
+        GpuId,
+        QueueId, //
+    },
     process::ProcessDevice,
     sched::{
         Key,
@@ -22,6 +25,7 @@ use crate::{
     },
 };
 use kernel::{
+    fmt,
     new_mutex,
     prelude::*,
     rbtree::{
@@ -206,6 +210,17 @@ impl Queues {
         drop(inner);
         drop(seat);
         result
+    }
+
+    /// Shows the queues of the process `pid` on this GPU, one a line.
+    pub(crate) fn show(&self, pid: i32, gpu: GpuId, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = self.inner.lock();
+        for (id, scheduled) in inner.queues.iter() {
+            write!(f, "pid {pid} gpu_id {} queue {} ", gpu.raw(), id.raw())?;
+            scheduled.queue.show(f)?;
+            writeln!(f, " evicted {}", (inner.evicted != 0) as u8)?;
+        }
+        Ok(())
     }
 
     pub(super) fn has(&self, id: QueueId) -> bool {

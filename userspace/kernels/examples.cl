@@ -51,3 +51,55 @@ kernel void spin(global uint *done, uint rounds)
 	if (__builtin_amdgcn_workitem_id_x() == 0)
 		__scoped_atomic_fetch_add(done, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
 }
+
+// A product of n x n matrices, n a multiple of 16: each group makes a tile of 16 x 16 from tiles in
+// local memory.
+#define TILE 16
+__attribute__((reqd_work_group_size(TILE * TILE, 1, 1)))
+kernel void gemm_tiled(global const float *a, global const float *b, global float *c, uint n)
+{
+	local float ta[TILE][TILE], tb[TILE][TILE];
+	uint item = __builtin_amdgcn_workitem_id_x(), group = __builtin_amdgcn_workgroup_id_x();
+	uint x = item % TILE, y = item / TILE;
+	uint row = group / (n / TILE) * TILE + y, column = group % (n / TILE) * TILE + x;
+	float sum = 0;
+
+	for (uint k = 0; k < n; k += TILE) {
+		ta[y][x] = a[row * n + k + x];
+		tb[y][x] = b[(k + y) * n + column];
+		__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+		__builtin_amdgcn_s_barrier();
+		__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+		for (uint i = 0; i < TILE; i++)
+			sum += ta[y][i] * tb[i][x];
+		__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+		__builtin_amdgcn_s_barrier();
+		__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+	}
+	c[row * n + column] = sum;
+}
+
+// The same with the matrix core, n a multiple of 32: each wave makes a tile of 32 x 32. A lane brings
+// one element of a (row lane % 32, column lane / 32) and one of b, and has 16 elements of the sum.
+typedef float float16_t __attribute__((ext_vector_type(16)));
+__attribute__((reqd_work_group_size(64, 1, 1)))
+kernel void gemm_mfma(global const float *a, global const float *b, global float *c, uint n)
+{
+	uint lane = __builtin_amdgcn_workitem_id_x(), group = __builtin_amdgcn_workgroup_id_x();
+	uint row = group / (n / 32) * 32, column = group % (n / 32) * 32;
+	uint at = lane % 32, upper = lane / 32;
+	float16_t sum = 0;
+
+	for (uint k = 0; k < n; k += 2)
+		sum = __builtin_amdgcn_mfma_f32_32x32x2f32(a[(row + at) * n + k + upper],
+							   b[(k + upper) * n + column + at], sum, 0, 0, 0);
+	for (uint i = 0; i < 16; i++)
+		c[(row + i / 4 * 8 + upper * 4 + i % 4) * n + column + at] = sum[i];
+}
+
+// Writes to an address that the host chooses: a page fault, where nothing is mapped.
+__attribute__((reqd_work_group_size(64, 1, 1)))
+kernel void poke(global uint *at)
+{
+	at[__builtin_amdgcn_workitem_id_x()] = 1;
+}

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! Turns the kernel source's `<linux/kfd_ioctl.h>` into Rust with the build root's bindgen.
+//! Turns the kernel source's `<linux/kfd_ioctl.h>` into Rust with the build root's bindgen, and that
+//! into tables of structs with their fields and of constants, for programs that show them by name.
 //!
 //! `KFD_UAPI_BINDINGS=FILE` takes bindings made elsewhere instead.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
+
+use quote::quote;
 
 fn main() {
     let out =
@@ -15,8 +18,17 @@ fn main() {
     println!("cargo:rerun-if-changed=wrapper.h");
     if let Some(ready) = env::var_os("KFD_UAPI_BINDINGS") {
         fs::copy(ready, &out).expect("KFD_UAPI_BINDINGS names a readable file");
-        return;
+    } else {
+        generate(&out);
     }
+    let text = fs::read_to_string(&out).expect("just written");
+    let file = syn::parse_file(&text).expect("bindgen writes Rust");
+    fs::write(out.with_file_name("reflect.rs"), tables(&file).to_string())
+        .expect("OUT_DIR is writable");
+}
+
+/// Has bindgen write `out`.
+fn generate(out: &Path) {
     let project = Path::new("../..")
         .canonicalize()
         .expect("the project directory");
@@ -79,4 +91,82 @@ fn kernel_tree(sysroot: &Path) -> PathBuf {
         .lines()
         .find_map(|line| line.strip_prefix("KERNEL_TREE="));
     PathBuf::from(line.expect("sysroot env names KERNEL_TREE"))
+}
+
+/// The tables of `src/reflect.rs`: every struct and union with its fields, every constant.
+fn tables(file: &syn::File) -> proc_macro2::TokenStream {
+    let mut structs = Vec::new();
+    let mut constants = Vec::new();
+    for item in &file.items {
+        match item {
+            syn::Item::Struct(item) if is_ours(&item.ident) => {
+                structs.push(table(&item.ident, &item.fields, false));
+            }
+            syn::Item::Union(item) if is_ours(&item.ident) => {
+                structs.push(table(
+                    &item.ident,
+                    &syn::Fields::Named(item.fields.clone()),
+                    true,
+                ));
+            }
+            syn::Item::Const(item) => {
+                let (ident, name) = (&item.ident, item.ident.to_string());
+                constants.push(quote! { Constant { name: #name, value: crate::#ident as u32 } });
+            }
+            _ => {}
+        }
+    }
+    quote! {
+        /// Every struct and union of the interface.
+        pub static STRUCTS: &[Struct] = &[#(#structs),*];
+        /// Every constant of the interface, as its 32 bits.
+        pub static CONSTANTS: &[Constant] = &[#(#constants),*];
+    }
+}
+
+fn is_ours(name: &syn::Ident) -> bool {
+    name.to_string().starts_with("kfd_")
+}
+
+fn table(owner: &syn::Ident, fields: &syn::Fields, is_union: bool) -> proc_macro2::TokenStream {
+    let fields = fields.iter().map(|field| {
+        let ident = field.ident.as_ref().expect("C fields have names");
+        let name = ident.to_string();
+        // bindgen's marks: of a field without a name, and of a name that is a keyword in Rust.
+        let name = if name.starts_with("__bindgen_anon") {
+            ""
+        } else {
+            name.trim_end_matches('_')
+        };
+        let kind = kind(&field.ty);
+        quote! { Field { name: #name, offset: ::core::mem::offset_of!(crate::#owner, #ident), kind: #kind } }
+    });
+    let name = owner.to_string();
+    quote! {
+        Struct {
+            name: #name,
+            size: ::core::mem::size_of::<crate::#owner>(),
+            is_union: #is_union,
+            fields: &[#(#fields),*],
+        }
+    }
+}
+
+fn kind(ty: &syn::Type) -> proc_macro2::TokenStream {
+    match ty {
+        syn::Type::Array(array) => {
+            let (element, count) = (kind(&array.elem), &array.len);
+            quote! { Kind::Array(&#element, #count) }
+        }
+        syn::Type::Path(path) => {
+            let last = path.path.segments.last().expect("a path has a segment");
+            match last.ident.to_string().as_str() {
+                "__u32" | "__s32" => quote! { Kind::Word },
+                "__u64" => quote! { Kind::Long },
+                "__IncompleteArrayField" => quote! { Kind::Tail },
+                name => quote! { Kind::Struct(#name) },
+            }
+        }
+        _ => panic!("a field of a type that C headers do not have"),
+    }
 }

@@ -22,6 +22,9 @@ pub enum Error {
     /// The GPU did not finish in time.
     #[error("no completion within {0:?}")]
     Timeout(std::time::Duration),
+    /// A barrier packet has room for five signals.
+    #[error("a barrier on {0} signals: one packet has room for 5")]
+    Barrier(usize),
     /// There is no free place for another signal.
     #[error("all {0} signals are in use")]
     NoSignal(usize),

@@ -7,16 +7,20 @@
 //! dispatch decrements when it is done; [`CodeObject`] is an ELF file on the GPU; [`Launch`] is a
 //! kernel with its arguments and sizes, ready to be submitted as often as wanted.
 
+mod arguments;
 mod code;
 mod error;
 mod launch;
 mod packet;
 mod queue;
+mod ring;
 mod signal;
 
+pub use arguments::Arguments;
 pub use code::{Argument, CodeObject, Kernel};
 pub use error::{Error, Result};
 pub use launch::Launch;
-pub use packet::{BarrierAnd, KernelDispatch, Packet};
+pub use packet::{BarrierAnd, BarrierOr, KernelDispatch, Packet, Pm4Buffer};
 pub use queue::Queue;
+pub use ring::{Ring, INVALID};
 pub use signal::{Completion, Signal, Signals};

@@ -5,9 +5,10 @@
 //! The indices lie in an `amd_queue_t` (ROCr's `amd_hsa_queue.h`), from which the command processor
 //! takes more than the indices: apertures and the ring's description.
 
-use crate::{Packet, Result};
+use crate::{Packet, Result, Ring};
 use kfd::{Device, Memory, QueueKind, QueueMemory};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 const PACKET: usize = size_of::<Packet>();
@@ -22,17 +23,15 @@ const READ_DISPATCH_ID_OFFSET: usize = 136;
 const QUEUE_PROPERTIES: usize = 180;
 /// `AMD_QUEUE_PROPERTIES_IS_PTR64`.
 const IS_PTR64: u32 = 1 << 1;
-/// A header that the command processor takes for "not filled yet": packet type 1.
-const INVALID: u32 = 1;
 
 /// A queue for compute. Submitting costs no system call and no allocation.
 #[derive(Debug)]
 pub struct Queue {
     // The queue goes before what it reads.
+    ring: Ring,
     queue: kfd::Queue,
-    ring: Memory,
-    descriptor: Memory,
-    packets: u64,
+    _packets: Memory,
+    _descriptor: Memory,
 }
 
 impl Queue {
@@ -47,7 +46,7 @@ impl Queue {
         let bytes = packets as usize * PACKET;
         let (ring, descriptor) = (Memory::gtt(device, bytes)?, Memory::gtt(device, 4096)?);
         for packet in 0..packets as usize {
-            ring.write(packet * PACKET, &[INVALID]);
+            ring.write(packet * PACKET, &[crate::INVALID]);
         }
         describe(&descriptor, &ring, packets, device);
         let memory = QueueMemory {
@@ -57,11 +56,20 @@ impl Queue {
             read_index: descriptor.address() + READ_DISPATCH_ID as u64,
         };
         let queue = kfd::Queue::create(device, QueueKind::Aql, memory)?;
+        let (write, read) = (
+            index(&descriptor, WRITE_DISPATCH_ID),
+            index(&descriptor, READ_DISPATCH_ID),
+        );
+        // SAFETY: ring, indices and doorbell belong to this value, which drops the `Ring` first.
+        let producers = unsafe {
+            let doorbell = queue.doorbell().cast();
+            Ring::new(ring.as_ptr().cast(), packets.into(), write, read, doorbell)
+        };
         Ok(Self {
+            ring: producers,
             queue,
-            ring,
-            descriptor,
-            packets: packets.into(),
+            _packets: ring,
+            _descriptor: descriptor,
         })
     }
 
@@ -77,36 +85,25 @@ impl Queue {
 
     /// How many packets have been taken for writing, and how many the GPU has taken out.
     pub fn indices(&self) -> (u64, u64) {
-        (
-            self.index(WRITE_DISPATCH_ID).load(Ordering::Acquire),
-            self.index(READ_DISPATCH_ID).load(Ordering::Acquire),
-        )
+        self.ring.indices()
+    }
+
+    /// The ring, for what this type has no method for.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
     }
 
     /// Puts `packet` into the ring and tells the GPU; waits while the ring is full. Returns its index.
+    #[inline]
     pub fn submit(&self, packet: impl Into<Packet>) -> u64 {
-        let index = self.index(WRITE_DISPATCH_ID).fetch_add(1, Ordering::AcqRel);
-        while index - self.index(READ_DISPATCH_ID).load(Ordering::Acquire) >= self.packets {
-            std::thread::yield_now();
-        }
-        self.fill(index, packet.into());
-        self.queue.ring_doorbell(index);
-        index
+        self.ring.submit(&packet.into())
     }
+}
 
-    /// Body first, header last with release order: the GPU sees a whole packet or none.
-    fn fill(&self, index: u64, Packet(words): Packet) {
-        let offset = (index % self.packets) as usize * PACKET;
-        self.ring.write(offset + 4, &words[1..]);
-        // SAFETY: within the ring, aligned to 64, and only ever used as an atomic while the queue lives.
-        let header = unsafe { AtomicU32::from_ptr(self.ring.as_ptr().as_ptr().add(offset).cast()) };
-        header.store(words[0], Ordering::Release);
-    }
-
-    fn index(&self, field: usize) -> &AtomicU64 {
-        // SAFETY: within the descriptor, aligned to 8, and only ever used as an atomic while the queue lives.
-        unsafe { AtomicU64::from_ptr(self.descriptor.as_ptr().as_ptr().add(field).cast()) }
-    }
+/// One of the descriptor's indices.
+fn index(descriptor: &Memory, field: usize) -> NonNull<AtomicU64> {
+    // SAFETY: both fields lie within the descriptor's page, aligned to 8.
+    unsafe { descriptor.as_ptr().add(field).cast() }
 }
 
 fn describe(descriptor: &Memory, ring: &Memory, packets: u32, device: &Device) {

@@ -125,6 +125,23 @@ impl Signal {
         }
     }
 
+    /// Looks at the value again and again until it is 0 or less: no system call, and a core for itself.
+    pub fn wait_busy(&self, timeout: Duration) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            // The clock is asked now and then only: it costs more than a look.
+            for _ in 0..256 {
+                if self.load() <= 0 {
+                    return Ok(());
+                }
+                std::hint::spin_loop();
+            }
+            if start.elapsed() >= timeout {
+                return Err(Error::Timeout(timeout));
+            }
+        }
+    }
+
     fn offset(&self) -> usize {
         self.slot * SIZE
     }

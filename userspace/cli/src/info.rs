@@ -2,6 +2,7 @@
 
 //! `kfdctl info`: the topology, for people and for programs.
 
+use crate::units::bytes;
 use anyhow::Result;
 use kfd::topology::{self, Node, Properties};
 
@@ -117,25 +118,9 @@ fn link_kind(kind: u64) -> &'static str {
     }
 }
 
-fn bytes(size: u64) -> String {
-    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let unit = units.into_iter().find(|(_, shift)| size >> shift != 0);
-    unit.map_or(format!("{size} B"), |(name, shift)| {
-        format!("{:.1} {name}", size as f64 / (1u64 << shift) as f64)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_read_well() {
-        assert_eq!(
-            [bytes(512), bytes(16 << 10), bytes(3 << 29)],
-            ["512 B", "16.0 KiB", "1.5 GiB"]
-        );
-    }
 
     #[test]
     fn equal_caches_are_counted() {

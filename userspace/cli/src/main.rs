@@ -2,10 +2,19 @@
 
 //! kfdctl: see what a KFD serves, and run kernels on it.
 
+mod bench;
+mod doctor;
+mod events;
 mod info;
+mod queues;
+mod ring;
 mod run;
+mod top;
+mod trace;
+mod units;
 
-use clap::{Parser, Subcommand};
+use anyhow::Context;
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -24,16 +33,55 @@ enum Command {
     Info,
     /// Run a built-in example (vadd, saxpy, reduce, spin), or a kernel of a code object.
     Run(run::Run),
+    /// Show which process has which queues on which GPU, and how fast they go.
+    Top(top::Top),
+    /// Show all that is known of a process's queues.
+    Queues(top::Queues),
+    /// Show the packets in a queue's ring, decoded.
+    Ring(ring::Ring),
+    /// Show the events that the KFD tells system management of, as they come.
+    Events(events::Events),
+    /// Measure what one dispatch costs.
+    Bench(bench::Bench),
+    /// Find out why the GPU can't be used, and what to type against it.
+    Doctor,
+    /// Print what a shell needs to complete this program's arguments.
+    Completions {
+        /// bash, elvish, fish, powershell or zsh.
+        shell: clap_complete::Shell,
+    },
+    /// Write the manual pages into a directory.
+    Man {
+        /// The directory, which must exist.
+        directory: std::path::PathBuf,
+    },
+    /// Run a program and show every call that it makes on a KFD.
+    Trace(trace::Trace),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
-        Command::Info => info::info(arguments.json),
-        Command::Run(run) => run.run(arguments.json),
+        Command::Info => info::info(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Run(run) => run.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Top(top) => top.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Queues(queues) => queues.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Ring(ring) => ring.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Events(events) => events.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Bench(bench) => bench.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Doctor => doctor::doctor(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Completions { shell } => {
+            let mut command = Arguments::command();
+            clap_complete::generate(shell, &mut command, "kfdctl", &mut std::io::stdout());
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man { directory } => clap_mangen::generate_to(Arguments::command(), &directory)
+            .with_context(|| directory.display().to_string())
+            .map(|()| ExitCode::SUCCESS),
+        Command::Trace(trace) => trace.run(arguments.json),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             eprintln!("kfdctl: {error:#}");
             ExitCode::FAILURE

@@ -5,13 +5,13 @@
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
 use kfd::{topology, Device, Kfd, Memory};
-use kfd_aql::{CodeObject, Completion, Launch, Queue, Signals};
+use kfd_aql::{Arguments, CodeObject, Completion, Launch, Queue, Signals};
+use kfd_examples::KERNELS;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-static EXAMPLES: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/examples.co"));
 const GROUP: u16 = 256;
 
 /// What to run.
@@ -190,7 +190,7 @@ impl Run {
     fn spin(&self, bench: &Bench) -> Result<Report> {
         let done = bench.buffer(1)?;
         done.write(0, &[0u32]);
-        let code = CodeObject::load(&bench.device, EXAMPLES)?;
+        let code = CodeObject::load(&bench.device, KERNELS)?;
         let arguments = Arguments::default().u64(done.address()).u32(self.elements);
         let launch = Launch::new(
             &bench.device,
@@ -198,7 +198,7 @@ impl Run {
             "spin",
             [256, 1, 1],
             [64, 1, 1],
-            &arguments.0,
+            arguments.bytes(),
         )?;
         let report = self.dispatch(bench, "spin", &launch)?;
         let wrong = done.read::<u32>(0, 1)[0].abs_diff(4 * self.repeat);
@@ -231,7 +231,7 @@ impl Run {
             name,
             triple(&self.grid),
             triple(&self.workgroup),
-            &arguments.0,
+            arguments.bytes(),
         )?;
         let report = self.dispatch(bench, name, &launch)?;
         for (index, buffer) in buffers.iter().enumerate() {
@@ -244,7 +244,7 @@ impl Run {
 
     fn example(&self, bench: &Bench, name: &str, arguments: &Arguments) -> Result<Report> {
         ensure!(self.elements > 0, "at least one element");
-        let code = CodeObject::load(&bench.device, EXAMPLES)?;
+        let code = CodeObject::load(&bench.device, KERNELS)?;
         let grid = self
             .elements
             .checked_next_multiple_of(GROUP.into())
@@ -255,7 +255,7 @@ impl Run {
             name,
             [grid, 1, 1],
             [GROUP, 1, 1],
-            &arguments.0,
+            arguments.bytes(),
         )?;
         self.dispatch(bench, name, &launch)
     }
@@ -309,26 +309,6 @@ impl Bench {
     }
 }
 
-/// The bytes of a kernel's arguments, each aligned to its size.
-#[derive(Default)]
-struct Arguments(Vec<u8>);
-
-impl Arguments {
-    fn u32(self, value: u32) -> Self {
-        self.bytes(&value.to_le_bytes())
-    }
-
-    fn u64(self, value: u64) -> Self {
-        self.bytes(&value.to_le_bytes())
-    }
-
-    fn bytes(mut self, bytes: &[u8]) -> Self {
-        self.0.resize(self.0.len().next_multiple_of(bytes.len()), 0);
-        self.0.extend_from_slice(bytes);
-        self
-    }
-}
-
 fn parse_arguments(bench: &Bench, texts: &[String]) -> Result<(Arguments, Vec<Memory>)> {
     let (mut arguments, mut buffers) = (Arguments::default(), Vec::new());
     for text in texts {
@@ -372,17 +352,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_aligned_to_their_size() {
-        let arguments = Arguments::default().u32(1).u64(2).u32(3);
-        assert_eq!(arguments.0.len(), 20);
-        assert_eq!(arguments.0[8], 2);
-    }
-
-    #[test]
     fn scalars_are_read_by_their_suffix() {
         let size = |text| {
             scalar(Arguments::default(), text)
-                .map(|arguments| arguments.0.len())
+                .map(|arguments| arguments.bytes().len())
                 .ok()
         };
         assert_eq!(

@@ -21,6 +21,8 @@ mod bindings {
 }
 pub use bindings::*;
 
+pub mod reflect;
+
 /// One ioctl of the KFD: its number and its name without the `AMDKFD_IOC_` prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ioctl {
@@ -28,6 +30,8 @@ pub struct Ioctl {
     pub request: u32,
     /// The header's name, such as `CREATE_QUEUE`.
     pub name: &'static str,
+    /// The header's name of the argument struct; `()` where there is none.
+    pub arguments: &'static str,
 }
 
 impl Ioctl {
@@ -43,53 +47,55 @@ impl Ioctl {
 }
 
 macro_rules! ioctls {
-    ($($name:literal = $request:ident),* $(,)?) => {
+    ($($name:literal = $request:ident, $arguments:ty;)*) => {
         /// Every ioctl of the KFD, in the order of their numbers.
-        pub const IOCTLS: &[Ioctl] = &[$(Ioctl { request: $request, name: $name }),*];
+        pub const IOCTLS: &[Ioctl] =
+            &[$(Ioctl { request: $request, name: $name, arguments: stringify!($arguments) }),*];
+        $(const _: () = assert!(($request >> 16 & 0x3fff) as usize == size_of::<$arguments>());)*
     };
 }
 
 ioctls! {
-    "GET_VERSION" = IOC_GET_VERSION,
-    "CREATE_QUEUE" = IOC_CREATE_QUEUE,
-    "DESTROY_QUEUE" = IOC_DESTROY_QUEUE,
-    "SET_MEMORY_POLICY" = IOC_SET_MEMORY_POLICY,
-    "GET_CLOCK_COUNTERS" = IOC_GET_CLOCK_COUNTERS,
-    "GET_PROCESS_APERTURES" = IOC_GET_PROCESS_APERTURES,
-    "UPDATE_QUEUE" = IOC_UPDATE_QUEUE,
-    "CREATE_EVENT" = IOC_CREATE_EVENT,
-    "DESTROY_EVENT" = IOC_DESTROY_EVENT,
-    "SET_EVENT" = IOC_SET_EVENT,
-    "RESET_EVENT" = IOC_RESET_EVENT,
-    "WAIT_EVENTS" = IOC_WAIT_EVENTS,
-    "DBG_REGISTER_DEPRECATED" = IOC_DBG_REGISTER_DEPRECATED,
-    "DBG_UNREGISTER_DEPRECATED" = IOC_DBG_UNREGISTER_DEPRECATED,
-    "DBG_ADDRESS_WATCH_DEPRECATED" = IOC_DBG_ADDRESS_WATCH_DEPRECATED,
-    "DBG_WAVE_CONTROL_DEPRECATED" = IOC_DBG_WAVE_CONTROL_DEPRECATED,
-    "SET_SCRATCH_BACKING_VA" = IOC_SET_SCRATCH_BACKING_VA,
-    "GET_TILE_CONFIG" = IOC_GET_TILE_CONFIG,
-    "SET_TRAP_HANDLER" = IOC_SET_TRAP_HANDLER,
-    "GET_PROCESS_APERTURES_NEW" = IOC_GET_PROCESS_APERTURES_NEW,
-    "ACQUIRE_VM" = IOC_ACQUIRE_VM,
-    "ALLOC_MEMORY_OF_GPU" = IOC_ALLOC_MEMORY_OF_GPU,
-    "FREE_MEMORY_OF_GPU" = IOC_FREE_MEMORY_OF_GPU,
-    "MAP_MEMORY_TO_GPU" = IOC_MAP_MEMORY_TO_GPU,
-    "UNMAP_MEMORY_FROM_GPU" = IOC_UNMAP_MEMORY_FROM_GPU,
-    "SET_CU_MASK" = IOC_SET_CU_MASK,
-    "GET_QUEUE_WAVE_STATE" = IOC_GET_QUEUE_WAVE_STATE,
-    "GET_DMABUF_INFO" = IOC_GET_DMABUF_INFO,
-    "IMPORT_DMABUF" = IOC_IMPORT_DMABUF,
-    "ALLOC_QUEUE_GWS" = IOC_ALLOC_QUEUE_GWS,
-    "SMI_EVENTS" = IOC_SMI_EVENTS,
-    "SVM" = IOC_SVM,
-    "SET_XNACK_MODE" = IOC_SET_XNACK_MODE,
-    "CRIU_OP" = IOC_CRIU_OP,
-    "AVAILABLE_MEMORY" = IOC_AVAILABLE_MEMORY,
-    "EXPORT_DMABUF" = IOC_EXPORT_DMABUF,
-    "RUNTIME_ENABLE" = IOC_RUNTIME_ENABLE,
-    "DBG_TRAP" = IOC_DBG_TRAP,
-    "CREATE_PROCESS" = IOC_CREATE_PROCESS,
-    "PROFILER" = IOC_PROFILER,
+    "GET_VERSION" = IOC_GET_VERSION, kfd_ioctl_get_version_args;
+    "CREATE_QUEUE" = IOC_CREATE_QUEUE, kfd_ioctl_create_queue_args;
+    "DESTROY_QUEUE" = IOC_DESTROY_QUEUE, kfd_ioctl_destroy_queue_args;
+    "SET_MEMORY_POLICY" = IOC_SET_MEMORY_POLICY, kfd_ioctl_set_memory_policy_args;
+    "GET_CLOCK_COUNTERS" = IOC_GET_CLOCK_COUNTERS, kfd_ioctl_get_clock_counters_args;
+    "GET_PROCESS_APERTURES" = IOC_GET_PROCESS_APERTURES, kfd_ioctl_get_process_apertures_args;
+    "UPDATE_QUEUE" = IOC_UPDATE_QUEUE, kfd_ioctl_update_queue_args;
+    "CREATE_EVENT" = IOC_CREATE_EVENT, kfd_ioctl_create_event_args;
+    "DESTROY_EVENT" = IOC_DESTROY_EVENT, kfd_ioctl_destroy_event_args;
+    "SET_EVENT" = IOC_SET_EVENT, kfd_ioctl_set_event_args;
+    "RESET_EVENT" = IOC_RESET_EVENT, kfd_ioctl_reset_event_args;
+    "WAIT_EVENTS" = IOC_WAIT_EVENTS, kfd_ioctl_wait_events_args;
+    "DBG_REGISTER_DEPRECATED" = IOC_DBG_REGISTER_DEPRECATED, kfd_ioctl_dbg_register_args;
+    "DBG_UNREGISTER_DEPRECATED" = IOC_DBG_UNREGISTER_DEPRECATED, kfd_ioctl_dbg_unregister_args;
+    "DBG_ADDRESS_WATCH_DEPRECATED" = IOC_DBG_ADDRESS_WATCH_DEPRECATED, kfd_ioctl_dbg_address_watch_args;
+    "DBG_WAVE_CONTROL_DEPRECATED" = IOC_DBG_WAVE_CONTROL_DEPRECATED, kfd_ioctl_dbg_wave_control_args;
+    "SET_SCRATCH_BACKING_VA" = IOC_SET_SCRATCH_BACKING_VA, kfd_ioctl_set_scratch_backing_va_args;
+    "GET_TILE_CONFIG" = IOC_GET_TILE_CONFIG, kfd_ioctl_get_tile_config_args;
+    "SET_TRAP_HANDLER" = IOC_SET_TRAP_HANDLER, kfd_ioctl_set_trap_handler_args;
+    "GET_PROCESS_APERTURES_NEW" = IOC_GET_PROCESS_APERTURES_NEW, kfd_ioctl_get_process_apertures_new_args;
+    "ACQUIRE_VM" = IOC_ACQUIRE_VM, kfd_ioctl_acquire_vm_args;
+    "ALLOC_MEMORY_OF_GPU" = IOC_ALLOC_MEMORY_OF_GPU, kfd_ioctl_alloc_memory_of_gpu_args;
+    "FREE_MEMORY_OF_GPU" = IOC_FREE_MEMORY_OF_GPU, kfd_ioctl_free_memory_of_gpu_args;
+    "MAP_MEMORY_TO_GPU" = IOC_MAP_MEMORY_TO_GPU, kfd_ioctl_map_memory_to_gpu_args;
+    "UNMAP_MEMORY_FROM_GPU" = IOC_UNMAP_MEMORY_FROM_GPU, kfd_ioctl_unmap_memory_from_gpu_args;
+    "SET_CU_MASK" = IOC_SET_CU_MASK, kfd_ioctl_set_cu_mask_args;
+    "GET_QUEUE_WAVE_STATE" = IOC_GET_QUEUE_WAVE_STATE, kfd_ioctl_get_queue_wave_state_args;
+    "GET_DMABUF_INFO" = IOC_GET_DMABUF_INFO, kfd_ioctl_get_dmabuf_info_args;
+    "IMPORT_DMABUF" = IOC_IMPORT_DMABUF, kfd_ioctl_import_dmabuf_args;
+    "ALLOC_QUEUE_GWS" = IOC_ALLOC_QUEUE_GWS, kfd_ioctl_alloc_queue_gws_args;
+    "SMI_EVENTS" = IOC_SMI_EVENTS, kfd_ioctl_smi_events_args;
+    "SVM" = IOC_SVM, kfd_ioctl_svm_args;
+    "SET_XNACK_MODE" = IOC_SET_XNACK_MODE, kfd_ioctl_set_xnack_mode_args;
+    "CRIU_OP" = IOC_CRIU_OP, kfd_ioctl_criu_args;
+    "AVAILABLE_MEMORY" = IOC_AVAILABLE_MEMORY, kfd_ioctl_get_available_memory_args;
+    "EXPORT_DMABUF" = IOC_EXPORT_DMABUF, kfd_ioctl_export_dmabuf_args;
+    "RUNTIME_ENABLE" = IOC_RUNTIME_ENABLE, kfd_ioctl_runtime_enable_args;
+    "DBG_TRAP" = IOC_DBG_TRAP, kfd_ioctl_dbg_trap_args;
+    "CREATE_PROCESS" = IOC_CREATE_PROCESS, ();
+    "PROFILER" = IOC_PROFILER, kfd_ioctl_profiler_args;
 }
 
 /// The ioctl with number `nr`, if there is one.

@@ -38,6 +38,46 @@ impl Kfd {
         self.version
     }
 
+    /// Whether faulting accesses of this process are retried (XNACK).
+    pub fn xnack(&self) -> Result<bool> {
+        // A negative value only asks.
+        Ok(self.xnack_mode(-1)? != 0)
+    }
+
+    /// Has faulting accesses retried, or not. EBUSY when the process has queues, EPERM where a GPU can't.
+    pub fn set_xnack(&self, retry: bool) -> Result<()> {
+        self.xnack_mode(retry.into()).map(drop)
+    }
+
+    fn xnack_mode(&self, mode: i32) -> Result<i32> {
+        let mut args = uapi::kfd_ioctl_set_xnack_mode_args {
+            xnack_enabled: mode,
+        };
+        // SAFETY: the struct holds no pointer.
+        unsafe { call(self, || DEVICE_FILE.into(), &mut args)? };
+        Ok(args.xnack_enabled)
+    }
+
+    /// Tells debuggers where the runtime describes itself; `ttmp` asks for dispatch information in the
+    /// trap temporaries of waves. Dropping what is returned takes it back.
+    ///
+    /// EBUSY when queues exist already, EEXIST when it was done before.
+    pub fn enable_runtime(self: &Arc<Self>, r_debug: u64, ttmp: bool) -> Result<Runtime> {
+        let ttmp = if ttmp {
+            uapi::KFD_RUNTIME_ENABLE_MODE_TTMP_SAVE_MASK
+        } else {
+            0
+        };
+        let mut args = uapi::kfd_ioctl_runtime_enable_args {
+            r_debug,
+            mode_mask: uapi::KFD_RUNTIME_ENABLE_MODE_ENABLE_MASK | ttmp,
+            ..Default::default()
+        };
+        // SAFETY: the kernel only hands `r_debug` on to debuggers, which read it as the process's memory.
+        unsafe { call(self.as_ref(), || "the runtime".into(), &mut args)? };
+        Ok(Runtime(self.clone()))
+    }
+
     /// The apertures of every GPU, by GPU id.
     fn apertures(&self) -> Result<Vec<uapi::kfd_process_device_apertures>> {
         let mut args = uapi::kfd_ioctl_get_process_apertures_new_args::default();
@@ -56,6 +96,36 @@ impl Kfd {
 impl AsFd for Kfd {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
+    }
+}
+
+/// A runtime that debuggers know of: see [`Kfd::enable_runtime`].
+#[derive(Debug)]
+pub struct Runtime(Arc<Kfd>);
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let mut args = uapi::kfd_ioctl_runtime_enable_args::default();
+        // SAFETY: the struct holds no pointer. A failure leaves it to the exit of the process.
+        let _ = unsafe { call(self.0.as_ref(), String::new, &mut args) };
+    }
+}
+
+/// How the GPU caches what it shares with the CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachePolicy {
+    /// Kept coherent by hardware.
+    Coherent,
+    /// Made coherent by flushes.
+    NonCoherent,
+}
+
+impl CachePolicy {
+    fn raw(self) -> u32 {
+        match self {
+            CachePolicy::Coherent => uapi::KFD_IOC_CACHE_POLICY_COHERENT,
+            CachePolicy::NonCoherent => uapi::KFD_IOC_CACHE_POLICY_NONCOHERENT,
+        }
     }
 }
 
@@ -152,6 +222,48 @@ impl Device {
         // SAFETY: the struct holds no pointer.
         unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args)? };
         Ok(args)
+    }
+
+    /// Sets the policy of all memory, and another for one range of addresses (base, size).
+    pub fn set_memory_policy(
+        &self,
+        default: CachePolicy,
+        range: (u64, u64),
+        other: CachePolicy,
+    ) -> Result<()> {
+        let mut args = uapi::kfd_ioctl_set_memory_policy_args {
+            alternate_aperture_base: range.0,
+            alternate_aperture_size: range.1,
+            gpu_id: self.gpu_id(),
+            default_policy: default.raw(),
+            alternate_policy: other.raw(),
+            misc_process_flag: 0,
+        };
+        // SAFETY: the struct holds no pointer that the kernel follows.
+        unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args) }
+    }
+
+    /// Tells where the process's scratch lies on this GPU.
+    pub fn set_scratch_backing(&self, address: u64) -> Result<()> {
+        let mut args = uapi::kfd_ioctl_set_scratch_backing_va_args {
+            va_addr: address,
+            gpu_id: self.gpu_id(),
+            ..Default::default()
+        };
+        // SAFETY: only the GPU uses the address, within the process's own address space there.
+        unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args) }
+    }
+
+    /// Has traps handled by the code at `code`, with `data` for it; 0 for none.
+    pub fn set_trap_handler(&self, code: u64, data: u64) -> Result<()> {
+        let mut args = uapi::kfd_ioctl_set_trap_handler_args {
+            tba_addr: code,
+            tma_addr: data,
+            gpu_id: self.gpu_id(),
+            ..Default::default()
+        };
+        // SAFETY: as for the scratch.
+        unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args) }
     }
 
     pub(crate) fn render(&self) -> BorrowedFd<'_> {

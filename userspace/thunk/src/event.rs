@@ -76,7 +76,11 @@ impl Events {
         for (event, data) in events.iter().zip(&data) {
             // SAFETY: every member of the union is plain numbers.
             let age = unsafe { data.__bindgen_anon_1.signal_event_data.last_event_age };
-            event.age.store(age, Ordering::Relaxed);
+            match event.kind {
+                EventKind::Signal => event.age.store(age, Ordering::Relaxed),
+                EventKind::Memory => event.note_fault(data),
+                EventKind::HardwareException => {}
+            }
         }
         Ok(args.wait_result == uapi::KFD_IOC_WAIT_RESULT_COMPLETE)
     }
@@ -94,14 +98,31 @@ fn milliseconds(timeout: Option<Duration>) -> u32 {
     })
 }
 
+/// What a wave did that it may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The address, down to its page.
+    pub address: u64,
+    /// The GPU whose wave it was.
+    pub gpu_id: u32,
+    /// Nothing is mapped there.
+    pub not_present: bool,
+    /// It wrote to what may only be read.
+    pub read_only: bool,
+    /// It executed what may not be executed.
+    pub no_execute: bool,
+}
+
 /// One event; destroyed when dropped. A thread that still waits for it then fails.
 #[derive(Debug)]
 pub struct Event {
     events: Arc<Events>,
+    kind: EventKind,
     id: u32,
     slot: u32,
     trigger: u32,
     age: AtomicU64,
+    fault: Mutex<Option<Fault>>,
 }
 
 impl Event {
@@ -124,11 +145,13 @@ impl Event {
         drop(announced);
         Ok(Self {
             events: events.clone(),
+            kind,
             id: args.event_id,
             slot: args.event_slot_index,
             trigger: args.event_trigger_data,
             // The kernel counts from 1: "nothing seen yet" is an age that no event has passed.
             age: AtomicU64::new(1),
+            fault: Mutex::new(None),
         })
     }
 
@@ -182,12 +205,35 @@ impl Event {
         unsafe { call(self.events.kfd(), || self.to_string(), &mut args) }
     }
 
+    /// The last fault that a wait for this memory event brought.
+    pub fn fault(&self) -> Option<Fault> {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_fault(&self, data: &uapi::kfd_event_data) {
+        // SAFETY: every member of the union is plain numbers; for memory events it is this one.
+        let data = unsafe { data.__bindgen_anon_1.memory_exception_data };
+        if data.gpu_id != 0 {
+            let fault = Fault {
+                address: data.va,
+                gpu_id: data.gpu_id,
+                not_present: data.failure.NotPresent != 0,
+                read_only: data.failure.ReadOnly != 0,
+                no_execute: data.failure.NoExecute != 0,
+            };
+            *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
+        }
+    }
+
     fn wait_data(&self) -> uapi::kfd_event_data {
         let mut data = uapi::kfd_event_data {
             event_id: self.id,
             ..Default::default()
         };
-        data.__bindgen_anon_1.signal_event_data.last_event_age = self.age.load(Ordering::Relaxed);
+        if self.kind == EventKind::Signal {
+            data.__bindgen_anon_1.signal_event_data.last_event_age =
+                self.age.load(Ordering::Relaxed);
+        }
         data
     }
 }

@@ -47,6 +47,19 @@ arguments! {
     FREE_MEMORY_OF_GPU: kfd_ioctl_free_memory_of_gpu_args = IOC_FREE_MEMORY_OF_GPU;
     MAP_MEMORY_TO_GPU: kfd_ioctl_map_memory_to_gpu_args = IOC_MAP_MEMORY_TO_GPU;
     UNMAP_MEMORY_FROM_GPU: kfd_ioctl_unmap_memory_from_gpu_args = IOC_UNMAP_MEMORY_FROM_GPU;
+    SET_MEMORY_POLICY: kfd_ioctl_set_memory_policy_args = IOC_SET_MEMORY_POLICY;
+    UPDATE_QUEUE: kfd_ioctl_update_queue_args = IOC_UPDATE_QUEUE;
+    SET_SCRATCH_BACKING_VA: kfd_ioctl_set_scratch_backing_va_args = IOC_SET_SCRATCH_BACKING_VA;
+    SET_TRAP_HANDLER: kfd_ioctl_set_trap_handler_args = IOC_SET_TRAP_HANDLER;
+    SET_CU_MASK: kfd_ioctl_set_cu_mask_args = IOC_SET_CU_MASK;
+    GET_QUEUE_WAVE_STATE: kfd_ioctl_get_queue_wave_state_args = IOC_GET_QUEUE_WAVE_STATE;
+    GET_DMABUF_INFO: kfd_ioctl_get_dmabuf_info_args = IOC_GET_DMABUF_INFO;
+    IMPORT_DMABUF: kfd_ioctl_import_dmabuf_args = IOC_IMPORT_DMABUF;
+    EXPORT_DMABUF: kfd_ioctl_export_dmabuf_args = IOC_EXPORT_DMABUF;
+    ALLOC_QUEUE_GWS: kfd_ioctl_alloc_queue_gws_args = IOC_ALLOC_QUEUE_GWS;
+    SMI_EVENTS: kfd_ioctl_smi_events_args = IOC_SMI_EVENTS;
+    SET_XNACK_MODE: kfd_ioctl_set_xnack_mode_args = IOC_SET_XNACK_MODE;
+    RUNTIME_ENABLE: kfd_ioctl_runtime_enable_args = IOC_RUNTIME_ENABLE;
     AVAILABLE_MEMORY: kfd_ioctl_get_available_memory_args = IOC_AVAILABLE_MEMORY;
 }
 

@@ -21,10 +21,14 @@ mod event;
 mod ioctl;
 mod memory;
 mod queue;
+mod smi;
+mod svm;
 pub mod topology;
 
-pub use device::{Apertures, Device, Kfd};
+pub use device::{Apertures, CachePolicy, Device, Kfd, Runtime};
 pub use error::{Error, Result};
-pub use event::{Event, EventKind, Events, Wait};
+pub use event::{Event, EventKind, Events, Fault, Wait};
 pub use memory::{Memory, MemoryFlags, Plain};
 pub use queue::{Queue, QueueKind, QueueMemory};
+pub use smi::{SmiEvent, SmiEvents};
+pub use svm::SvmAttribute;

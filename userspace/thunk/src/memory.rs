@@ -8,6 +8,7 @@
 use crate::ioctl::call;
 use crate::{Device, Error, Result};
 use kfd_uapi as uapi;
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ptr::{null_mut, NonNull};
@@ -128,6 +129,48 @@ impl Memory {
                 .range
                 .back_with_file(device.render(), args.mmap_offset)?;
         }
+        memory.map_to_gpu()?;
+        Ok(memory)
+    }
+
+    /// A file through which another process, or another GPU, can have this buffer.
+    pub fn export(&self) -> Result<OwnedFd> {
+        let mut args = uapi::kfd_ioctl_export_dmabuf_args {
+            handle: self.handle,
+            flags: rustix::fs::OFlags::CLOEXEC.bits(),
+            ..Default::default()
+        };
+        // SAFETY: the struct holds no pointer.
+        unsafe { call(self.device.kfd().as_ref(), || self.to_string(), &mut args)? };
+        // SAFETY: the kernel made the descriptor for this call.
+        Ok(unsafe { OwnedFd::from_raw_fd(args.dmabuf_fd as i32) })
+    }
+
+    /// The buffer behind `file`, which some process exported, mapped on `device` and for the CPU.
+    pub fn import(device: &Arc<Device>, file: BorrowedFd<'_>) -> Result<Self> {
+        let fd = file.as_raw_fd() as u32;
+        let object = || format!("dma-buf {fd} on {device}");
+        let mut info = uapi::kfd_ioctl_get_dmabuf_info_args {
+            dmabuf_fd: fd,
+            ..Default::default()
+        };
+        // SAFETY: no metadata is asked for, so there is no pointer.
+        unsafe { call(device.kfd().as_ref(), object, &mut info)? };
+        let range = Range::reserve(info.size as usize)?;
+        let mut args = uapi::kfd_ioctl_import_dmabuf_args {
+            va_addr: range.address(),
+            gpu_id: device.gpu_id(),
+            dmabuf_fd: fd,
+            ..Default::default()
+        };
+        // SAFETY: the address is a reservation of this process, for the GPU's page tables only.
+        unsafe { call(device.kfd().as_ref(), object, &mut args)? };
+        let memory = Self {
+            device: device.clone(),
+            range,
+            handle: args.handle,
+        };
+        memory.range.back_with_file(file, 0)?;
         memory.map_to_gpu()?;
         Ok(memory)
     }
@@ -324,8 +367,9 @@ impl Range {
             MapFlags::SHARED | MapFlags::FIXED,
         );
         // SAFETY: replaces the reservation, which this value owns.
-        unsafe { mmap(self.base.as_ptr(), self.size, access, flags, fd, offset) }
-            .map_err(Error::of("mmap", format!("render node at {offset:#x}")))?;
+        unsafe { mmap(self.base.as_ptr(), self.size, access, flags, fd, offset) }.map_err(
+            Error::of("mmap", format!("buffer at {offset:#x} of its file")),
+        )?;
         Ok(())
     }
 

@@ -105,6 +105,71 @@ impl Queue {
         &self.device
     }
 
+    /// Changes ring, share of time (0 to 100; 0 stops it) and priority (0 to 15).
+    pub fn update(&self, ring: u64, ring_size: u32, percentage: u32, priority: u32) -> Result<()> {
+        let mut args = uapi::kfd_ioctl_update_queue_args {
+            ring_base_address: ring,
+            queue_id: self.id,
+            ring_size,
+            queue_percentage: percentage,
+            queue_priority: priority,
+        };
+        // SAFETY: the kernel checks that the ring is a buffer mapped on this GPU.
+        unsafe { self.call(&mut args) }
+    }
+
+    /// Leaves the queue only the compute units whose bits are set; whole words of 32.
+    pub fn set_cu_mask(&self, mask: &[u32]) -> Result<()> {
+        let mut args = uapi::kfd_ioctl_set_cu_mask_args {
+            queue_id: self.id,
+            num_cu_mask: mask.len() as u32 * 32,
+            cu_mask_ptr: mask.as_ptr() as u64,
+        };
+        // SAFETY: the pointer is to `num_cu_mask` bits, which live until after the call.
+        unsafe { self.call(&mut args) }
+    }
+
+    /// Bytes used of the control stack and of the save area, where the queue is stopped; the control
+    /// stack is copied to `control_stack`, which must be as large as the node's `ctl_stack_size`.
+    ///
+    /// # Safety
+    /// `control_stack` must point to that many writable bytes.
+    pub unsafe fn wave_state(&self, control_stack: NonNull<u8>) -> Result<(u32, u32)> {
+        let mut args = uapi::kfd_ioctl_get_queue_wave_state_args {
+            ctl_stack_address: control_stack.as_ptr() as u64,
+            queue_id: self.id,
+            ..Default::default()
+        };
+        // SAFETY: by this function's own contract.
+        unsafe { self.call(&mut args)? };
+        Ok((args.ctl_stack_used_size, args.save_area_used_size))
+    }
+
+    /// Takes `count` global wave sync resources (GWS) for the queue; the first one's number.
+    pub fn allocate_gws(&self, count: u32) -> Result<u32> {
+        let mut args = uapi::kfd_ioctl_alloc_queue_gws_args {
+            queue_id: self.id,
+            num_gws: count,
+            ..Default::default()
+        };
+        // SAFETY: the struct holds no pointer.
+        unsafe { self.call(&mut args)? };
+        Ok(args.first_gws)
+    }
+
+    /// # Safety
+    /// As for [`call`].
+    unsafe fn call<T: crate::ioctl::Arguments>(&self, args: &mut T) -> Result<()> {
+        let named = || format!("queue {} of {}", self.id, self.device);
+        // SAFETY: passed on.
+        unsafe { call(self.device.kfd().as_ref(), named, args) }
+    }
+
+    /// The doorbell: a 64-bit register that takes one store of 8 bytes, valid as long as the queue.
+    pub fn doorbell(&self) -> NonNull<u64> {
+        self.doorbells.at(self.doorbell)
+    }
+
     /// Tells the GPU how far the ring is filled, after all that was written before.
     pub fn ring_doorbell(&self, value: u64) {
         self.doorbells.write(self.doorbell, value);
@@ -187,14 +252,13 @@ impl Doorbells {
     fn write(&self, offset: usize, value: u64) {
         // What the GPU will read must be visible before the doorbell is.
         std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
+        // SAFETY: within the mapping.
+        unsafe { self.at(offset).as_ptr().write_volatile(value) };
+    }
+
+    fn at(&self, offset: usize) -> NonNull<u64> {
         // SAFETY: the offset is below the slice's size and a multiple of 8 (the kernel hands out whole doorbells).
-        unsafe {
-            self.0
-                .as_ptr()
-                .byte_add(offset & !7)
-                .cast::<u64>()
-                .write_volatile(value)
-        };
+        unsafe { self.0.byte_add(offset & !7).cast() }
     }
 }
 

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! [`Ring`]: the producers' side of a ring of AQL packets. Each [`crate::Queue`] has one.
+//!
+//! # The protocol
+//!
+//! A producer takes places by adding to the write index, which nothing else does. A place is free when
+//! the read index has come within one ring of it. The body is written with plain stores, the header
+//! last with release order: the consumer, which reads headers with acquire order, sees a whole packet
+//! or one that is [`INVALID`]. The doorbell comes after. Neither locks nor system calls nor memory are
+//! needed, and any number of threads may do it at a time.
+//!
+//! [`submit`] is the protocol; it is generic over the memory, so that `loom` checks that very code
+//! (`cargo test` runs it) and not a copy.
+
+use crate::Packet;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A header that a consumer takes for "not filled yet": packet type 1.
+pub const INVALID: u32 = 1;
+
+/// What producers and the consumer share, with the orders that the protocol asks for.
+trait Shared {
+    /// How many packets the ring holds, a power of two.
+    fn capacity(&self) -> u64;
+    /// Adds to the write index; what it was before.
+    fn take(&self, count: u64, order: Ordering) -> u64;
+    /// Takes one place if the write index still is `index`.
+    fn take_if(&self, index: u64, order: Ordering) -> Result<u64, u64>;
+    /// The write index.
+    fn written(&self, order: Ordering) -> u64;
+    /// The read index.
+    fn read(&self, order: Ordering) -> u64;
+    /// Writes all of a packet but its header.
+    ///
+    /// # Safety
+    /// The caller has taken `place`, the consumer has left it, and it is not published yet.
+    unsafe fn fill(&self, place: u64, packet: &Packet);
+    /// Writes the header.
+    fn publish(&self, place: u64, header: u32, order: Ordering);
+    /// Tells the consumer that there is something up to `index`.
+    fn ring(&self, index: u64);
+    /// Lets others run, while the ring is full.
+    fn pause(&self);
+}
+
+/// Puts packets into the ring, one after the other, and waits while it is full. The last one's index.
+#[inline]
+fn submit<S: Shared>(shared: &S, packets: &[Packet]) -> u64 {
+    // Relaxed: the places are told apart by their numbers; what is in them is ordered below.
+    let first = shared.take(packets.len() as u64, Ordering::Relaxed);
+    for (index, packet) in (first..).zip(packets) {
+        // Acquire: the consumer's last look at the place came before it moved its index on.
+        while index.wrapping_sub(shared.read(Ordering::Acquire)) >= shared.capacity() {
+            // The consumer must know of what it is waited for.
+            if index > first {
+                shared.ring(index - 1);
+            }
+            shared.pause();
+        }
+        put(shared, index, packet);
+    }
+    let last = first + packets.len() as u64 - 1;
+    shared.ring(last);
+    last
+}
+
+/// Puts one packet into the ring, if there is room. Its index.
+#[inline]
+fn try_submit<S: Shared>(shared: &S, packet: &Packet) -> Option<u64> {
+    let mut index = shared.written(Ordering::Relaxed);
+    loop {
+        if index.wrapping_sub(shared.read(Ordering::Acquire)) >= shared.capacity() {
+            return None;
+        }
+        match shared.take_if(index, Ordering::Relaxed) {
+            Ok(index) => {
+                put(shared, index, packet);
+                shared.ring(index);
+                return Some(index);
+            }
+            Err(now) => index = now,
+        }
+    }
+}
+
+#[inline]
+fn put<S: Shared>(shared: &S, index: u64, packet: &Packet) {
+    let place = index & (shared.capacity() - 1);
+    // SAFETY: `index` was taken by this caller alone, and the read index has passed what was there.
+    unsafe { shared.fill(place, packet) };
+    // Release: whoever sees the header sees the body.
+    shared.publish(place, packet.0[0], Ordering::Release);
+}
+
+/// The producers' side of a ring of AQL packets in memory that a consumer sees.
+#[derive(Debug)]
+pub struct Ring {
+    packets: NonNull<Packet>,
+    capacity: u64,
+    write: NonNull<AtomicU64>,
+    read: NonNull<AtomicU64>,
+    doorbell: NonNull<AtomicU64>,
+}
+
+// SAFETY: what the pointers lead to is shared by design: atomics, and packets under the protocol.
+unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// A ring of `capacity` packets, all of whose headers are made [`INVALID`].
+    ///
+    /// # Panics
+    /// When `capacity` is not a power of two.
+    ///
+    /// # Safety
+    /// The pointers must be valid as long as the ring; only rings and one consumer use what they lead
+    /// to, and no other ring is made over it while this one is in use.
+    pub unsafe fn new(
+        packets: NonNull<Packet>,
+        capacity: u64,
+        write: NonNull<AtomicU64>,
+        read: NonNull<AtomicU64>,
+        doorbell: NonNull<AtomicU64>,
+    ) -> Self {
+        assert!(capacity.is_power_of_two(), "{capacity} is no power of two");
+        let ring = Self {
+            packets,
+            capacity,
+            write,
+            read,
+            doorbell,
+        };
+        for place in 0..capacity {
+            ring.header(place).store(INVALID, Ordering::Relaxed);
+        }
+        ring
+    }
+
+    /// Puts `packet` into the ring and tells the consumer; waits while the ring is full. Its index.
+    #[inline]
+    pub fn submit(&self, packet: &Packet) -> u64 {
+        submit(self, std::slice::from_ref(packet))
+    }
+
+    /// Puts `packets` into the ring one after the other, with nobody else's between, and tells the
+    /// consumer once. The last one's index.
+    ///
+    /// # Panics
+    /// When there is no packet.
+    #[inline]
+    pub fn submit_all(&self, packets: &[Packet]) -> u64 {
+        assert!(!packets.is_empty(), "nothing to submit");
+        submit(self, packets)
+    }
+
+    /// Puts `packet` into the ring if there is room now. Its index.
+    #[inline]
+    pub fn try_submit(&self, packet: &Packet) -> Option<u64> {
+        try_submit(self, packet)
+    }
+
+    /// How many packets have been taken for writing, and how many the consumer has taken out.
+    pub fn indices(&self) -> (u64, u64) {
+        (
+            Shared::written(self, Ordering::Acquire),
+            Shared::read(self, Ordering::Acquire),
+        )
+    }
+
+    /// How many packets it holds.
+    pub fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline]
+    fn header(&self, place: u64) -> &AtomicU32 {
+        // SAFETY: `place` is below `capacity`; headers are only ever used as atomics.
+        unsafe {
+            &*self
+                .packets
+                .as_ptr()
+                .add(place as usize)
+                .cast::<AtomicU32>()
+        }
+    }
+}
+
+impl Shared for Ring {
+    #[inline]
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    #[inline]
+    fn take(&self, count: u64, order: Ordering) -> u64 {
+        // SAFETY: valid by `new`.
+        unsafe { self.write.as_ref() }.fetch_add(count, order)
+    }
+
+    #[inline]
+    fn take_if(&self, index: u64, order: Ordering) -> Result<u64, u64> {
+        // SAFETY: valid by `new`.
+        unsafe { self.write.as_ref() }.compare_exchange_weak(index, index + 1, order, order)
+    }
+
+    #[inline]
+    fn written(&self, order: Ordering) -> u64 {
+        // SAFETY: valid by `new`.
+        unsafe { self.write.as_ref() }.load(order)
+    }
+
+    #[inline]
+    fn read(&self, order: Ordering) -> u64 {
+        // SAFETY: valid by `new`.
+        unsafe { self.read.as_ref() }.load(order)
+    }
+
+    #[inline]
+    unsafe fn fill(&self, place: u64, packet: &Packet) {
+        // SAFETY: within the ring, aligned to 64; the caller alone uses the place. The header's four
+        // bytes are left out.
+        unsafe {
+            let to = self.packets.as_ptr().add(place as usize).cast::<u32>();
+            to.add(1).write(packet.0[1]);
+            let from = packet.0.as_ptr().add(2).cast::<[u64; 7]>();
+            to.add(2).cast::<[u64; 7]>().write(from.read());
+        }
+    }
+
+    #[inline]
+    fn publish(&self, place: u64, header: u32, order: Ordering) {
+        self.header(place).store(header, order);
+    }
+
+    #[inline]
+    fn ring(&self, index: u64) {
+        // Release: the header is in memory before the doorbell rings.
+        // SAFETY: valid by `new`.
+        unsafe { self.doorbell.as_ref() }.store(index, Ordering::Release);
+    }
+
+    #[cold]
+    fn pause(&self) {
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(test)]
+mod tests;

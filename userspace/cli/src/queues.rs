@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! All queues of all processes as the kernel tells of them, and what their rings hold, as the
+//! processes' memory tells. For programs that know nothing of it; needs root.
+//!
+//! Our driver lists every queue in `/sys/kernel/debug/amdkfd/queues`. The C driver has the hardware
+//! descriptors in `/sys/kernel/debug/kfd/mqds` and the ids in `/sys/class/kfd/kfd/proc`.
+
+mod mqds;
+
+use anyhow::{bail, Result};
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+const OURS: &str = "/sys/kernel/debug/amdkfd/queues";
+const THEIRS: &str = "/sys/kernel/debug/kfd/mqds";
+const PROC: &str = "/sys/class/kfd/kfd/proc";
+
+/// What the packets of a ring are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Architected queuing language, 64 bytes each.
+    Aql,
+    /// PM4: 32-bit words.
+    Pm4,
+    /// The copy engine's: 32-bit words, counted in bytes.
+    Sdma,
+}
+
+impl Kind {
+    /// The bytes that one step of the indices stands for.
+    pub fn unit(self) -> u64 {
+        match self {
+            Kind::Aql => 64,
+            Kind::Pm4 => 4,
+            Kind::Sdma => 1,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "aql" => Kind::Aql,
+            "pm4" => Kind::Pm4,
+            "sdma" => Kind::Sdma,
+            _ => return None,
+        })
+    }
+}
+
+/// One queue of a process. What could not be learned is `None`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Queue {
+    /// The id that CREATE_QUEUE gave, unique in its process.
+    pub id: Option<u32>,
+    /// The GPU it is on.
+    pub gpu_id: u32,
+    /// What it holds.
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    /// The ring's address.
+    pub ring: Option<u64>,
+    /// The ring's size in bytes.
+    pub ring_size: u64,
+    /// Where the consumer's index lies.
+    pub read_pointer: Option<u64>,
+    /// Where the producer's index lies.
+    pub write_pointer: Option<u64>,
+    /// Its doorbell's number in the process's slice, or in the GPU's BAR as far as C tells.
+    pub doorbell: Option<u32>,
+    /// Its priority, 0 to 15.
+    pub priority: Option<u32>,
+    /// Whether it may run now.
+    pub runs: Option<bool>,
+    /// The consumer's index, in the ring's units.
+    pub read_index: Option<u64>,
+    /// The producer's index.
+    pub write_index: Option<u64>,
+}
+
+impl Queue {
+    /// How many of its units wait in the ring or run, and how many there is room for.
+    pub fn fill(&self) -> Option<(u64, u64)> {
+        let capacity = self.ring_size / self.kind.unit();
+        let waiting = self.write_index?.checked_sub(self.read_index?)?;
+        Some((waiting.min(capacity), capacity))
+    }
+
+    /// Reads both indices from the process's memory.
+    fn look(&mut self, memory: &Memory) {
+        let read = |address: Option<u64>| memory.u64(address.filter(|address| *address != 0)?);
+        self.read_index = read(self.read_pointer);
+        self.write_index = read(self.write_pointer);
+        // CAST: a PM4 queue's indices are 32 bits and count on beyond the ring.
+        if self.kind == Kind::Pm4 {
+            self.read_index = self.read_index.map(|index| index & 0xffff_ffff);
+        }
+    }
+}
+
+/// A process with queues.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// Its name, as `ps` shows it.
+    pub name: String,
+    /// Bytes of VRAM it has, on all GPUs.
+    pub vram: u64,
+    /// How often its waves touched memory that they may not; `None` where the driver does not count.
+    pub faults: Option<u64>,
+    /// Its queues.
+    pub queues: Vec<Queue>,
+}
+
+/// What a driver tells, all at once.
+#[derive(Clone, Debug, Serialize)]
+pub struct Snapshot {
+    /// Who serves `/dev/kfd`: "amdkfd" (ours) or "amdgpu" (the C driver).
+    pub driver: &'static str,
+    /// The processes that have queues, by pid.
+    pub processes: Vec<Process>,
+}
+
+/// Takes a snapshot.
+pub fn snapshot() -> Result<Snapshot> {
+    let (driver, mut processes) = match fs::read_to_string(OURS) {
+        Ok(text) => ("amdkfd", parse(&text)),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            bail!("{OURS}: {error}: only root may look into other programs' queues")
+        }
+        Err(_) => match fs::read_to_string(THEIRS) {
+            Ok(text) => ("amdgpu", mqds::processes(&text, Path::new(PROC))),
+            Err(error) => bail!(
+                "neither {OURS} nor {THEIRS} can be read ({error}): is a KFD loaded, debugfs mounted, this user root?"
+            ),
+        },
+    };
+    for process in &mut processes {
+        process.name = name_of(process.pid);
+        let memory = Memory::of(process.pid);
+        for queue in &mut process.queues {
+            queue.look(&memory);
+        }
+    }
+    processes.sort_by_key(|process| process.pid);
+    Ok(Snapshot { driver, processes })
+}
+
+/// A process's memory, if it may be read.
+pub struct Memory(Option<File>);
+
+impl Memory {
+    /// The memory of process `pid`.
+    pub fn of(pid: u32) -> Self {
+        Self(File::open(format!("/proc/{pid}/mem")).ok())
+    }
+
+    /// The number at `address`.
+    pub fn u64(&self, address: u64) -> Option<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Some(u64::from_le_bytes(bytes))
+    }
+
+    /// Fills `bytes` from `address` on.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Option<()> {
+        self.0.as_ref()?.read_exact_at(bytes, address).ok()
+    }
+}
+
+fn name_of(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm"))
+        .unwrap_or_default()
+        .trim()
+        .to_owned()
+}
+
+/// Our driver's file: `pid N gpu_id N …` and `pid N gpu_id N queue N …`, pairs of name and value.
+fn parse(text: &str) -> Vec<Process> {
+    let mut processes: Vec<Process> = Vec::new();
+    for line in text.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let value = |name: &str| {
+            let at = words.iter().position(|word| *word == name)?;
+            words.get(at + 1).copied()
+        };
+        let Some(pid) = value("pid").and_then(number) else {
+            continue;
+        };
+        let pid = pid as u32;
+        let at = processes
+            .iter()
+            .position(|process| process.pid == pid)
+            .unwrap_or_else(|| {
+                processes.push(Process {
+                    pid,
+                    ..Process::default()
+                });
+                processes.len() - 1
+            });
+        let process = &mut processes[at];
+        match value("queue") {
+            Some(_) => process.queues.extend(queue(&value)),
+            None => {
+                process.vram += value("vram").and_then(number).unwrap_or(0);
+                let faults = value("faults").and_then(number);
+                process.faults = faults.map(|faults| process.faults.unwrap_or(0) + faults);
+            }
+        }
+    }
+    processes
+}
+
+fn queue<'a>(value: &dyn Fn(&str) -> Option<&'a str>) -> Option<Queue> {
+    let field = |name| value(name).and_then(number);
+    Some(Queue {
+        id: field("queue").map(|id| id as u32),
+        gpu_id: field("gpu_id")? as u32,
+        kind: Kind::parse(value("type")?)?,
+        ring: field("ring"),
+        ring_size: field("bytes")?,
+        read_pointer: field("read_pointer"),
+        write_pointer: field("write_pointer"),
+        doorbell: field("doorbell").map(|doorbell| doorbell as u32),
+        priority: field("priority").map(|priority| priority as u32),
+        runs: Some(field("runs")? != 0 && field("evicted")? == 0),
+        read_index: None,
+        write_index: None,
+    })
+}
+
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+pid 812 gpu_id 35969 vram 8192 faults 1
+pid 812 gpu_id 35969 queue 0 type aql ring 0x7f0000000000 bytes 1048576 read_pointer 0x7f0000200080 write_pointer 0x7f0000200038 doorbell 512 priority 7 runs 1 evicted 0
+pid 812 gpu_id 35969 queue 1 type sdma ring 0x7f0000300000 bytes 4096 read_pointer 0x1000 write_pointer 0x1008 doorbell 0 priority 7 runs 1 evicted 1
+";
+
+    #[test]
+    fn our_drivers_file_is_read() {
+        let processes = parse(FILE);
+        assert_eq!(processes.len(), 1);
+        let process = &processes[0];
+        assert_eq!((process.pid, process.vram), (812, 8192));
+        assert_eq!(process.faults, Some(1));
+        let [aql, sdma] = &process.queues[..] else {
+            panic!("two queues")
+        };
+        assert_eq!((aql.id, aql.kind), (Some(0), Kind::Aql));
+        assert_eq!(aql.write_pointer, Some(0x7f00_0020_0038));
+        assert_eq!(aql.runs, Some(true));
+        assert_eq!((sdma.kind, sdma.runs), (Kind::Sdma, Some(false)));
+    }
+
+    #[test]
+    fn fill_is_what_lies_between_the_indices() {
+        let mut queue = parse(FILE)[0].queues[0].clone();
+        queue.read_index = Some(5);
+        queue.write_index = Some(9);
+        assert_eq!(queue.fill(), Some((4, 16384)));
+        // The GPU may read on between our two looks.
+        queue.read_index = Some(10);
+        assert_eq!(queue.fill(), None);
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! What the C driver tells of queues: memory queue descriptors (MQD) as hexadecimal dumps, grouped by
+//! process and GPU, and in sysfs the id, type and size of each queue.
+//!
+//! The descriptors are those of graphics core 9 (`struct v9_mqd` and `struct v9_sdma_mqd` of
+//! `linux:drivers/gpu/drm/amd/include/v9_structs.h`); others have other layouts and are left out.
+
+use super::{number, Kind, Process, Queue};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Fields of `struct v9_mqd`, by dword.
+mod compute {
+    pub const PQ_BASE: usize = 136;
+    pub const PQ_RPTR_REPORT_ADDR: usize = 139;
+    pub const PQ_WPTR_POLL_ADDR: usize = 141;
+    pub const PQ_DOORBELL_CONTROL: usize = 143;
+    pub const PQ_CONTROL: usize = 145;
+    pub const AQL_CONTROL: usize = 181;
+}
+
+/// Fields of `struct v9_sdma_mqd`, by dword.
+mod sdma {
+    pub const RB_CNTL: usize = 0;
+    pub const RB_BASE: usize = 1;
+    pub const RB_RPTR_ADDR_HI: usize = 8;
+    pub const DOORBELL_OFFSET: usize = 22;
+}
+
+/// `CP_HQD_AQL_CONTROL.CONTROL0`: the driver sets it to 1 for queues of AQL packets.
+const CONTROL0: u32 = 0x7fff;
+
+/// What sysfs says of one queue.
+struct Listed {
+    id: u32,
+    gpu_id: u32,
+    size: u64,
+    is_sdma: bool,
+}
+
+/// The processes of the dump `text`, with the ids that `proc` has.
+pub fn processes(text: &str, proc: &Path) -> Vec<Process> {
+    let mut processes: Vec<Process> = Vec::new();
+    let mut dumps = Vec::new();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("Process ") {
+            finish(&mut processes, &mut dumps);
+            let pid = rest.split_whitespace().next().and_then(number);
+            processes.push(Process {
+                pid: pid.unwrap_or(0) as u32,
+                ..Process::default()
+            });
+        } else if let Some((kind, device)) = line.trim().split_once(" queue on device ") {
+            let gpu_id = u32::from_str_radix(device.trim(), 16).unwrap_or(0);
+            dumps.push((kind == "SDMA", gpu_id, Vec::new()));
+        } else if let (Some((_, words)), Some((_, _, dump))) =
+            (line.split_once(": "), dumps.last_mut())
+        {
+            let words = words.split_whitespace();
+            dump.extend(words.filter_map(|word| u32::from_str_radix(word, 16).ok()));
+        }
+    }
+    finish(&mut processes, &mut dumps);
+    for process in &mut processes {
+        let dir = proc.join(process.pid.to_string());
+        process.vram = vram(&dir);
+        name(process, listed(&dir.join("queues")));
+        process
+            .queues
+            .sort_by_key(|queue| (queue.id.is_none(), queue.id));
+    }
+    processes.retain(|process| !process.queues.is_empty());
+    processes
+}
+
+fn finish(processes: &mut [Process], dumps: &mut Vec<(bool, u32, Vec<u32>)>) {
+    let Some(process) = processes.last_mut() else {
+        return;
+    };
+    for (is_sdma, gpu_id, words) in dumps.drain(..) {
+        process.queues.extend(if is_sdma {
+            copy_queue(gpu_id, &words)
+        } else {
+            compute_queue(gpu_id, &words)
+        });
+    }
+}
+
+fn long(words: &[u32], low: usize) -> Option<u64> {
+    Some(u64::from(*words.get(low)?) | u64::from(*words.get(low + 1)?) << 32)
+}
+
+fn compute_queue(gpu_id: u32, words: &[u32]) -> Option<Queue> {
+    let control = *words.get(compute::PQ_CONTROL)?;
+    let doorbell = *words.get(compute::PQ_DOORBELL_CONTROL)?;
+    Some(Queue {
+        id: None,
+        gpu_id,
+        kind: if words.get(compute::AQL_CONTROL)? & CONTROL0 != 0 {
+            Kind::Aql
+        } else {
+            Kind::Pm4
+        },
+        // The register holds the address in units of 256 bytes, and the size as log2 of dwords, less 1.
+        ring: Some(long(words, compute::PQ_BASE)? << 8),
+        ring_size: 4 << ((control & 0x3f) + 1).min(60),
+        read_pointer: long(words, compute::PQ_RPTR_REPORT_ADDR),
+        write_pointer: long(words, compute::PQ_WPTR_POLL_ADDR),
+        doorbell: Some(doorbell >> 2 & 0x3ff_ffff),
+        priority: None,
+        runs: None,
+        read_index: None,
+        write_index: None,
+    })
+}
+
+fn copy_queue(gpu_id: u32, words: &[u32]) -> Option<Queue> {
+    // RB_CNTL.RB_SIZE, bits 6:1: log2 of dwords.
+    let size = *words.get(sdma::RB_CNTL)? >> 1 & 0x3f;
+    let (high, low) = (
+        *words.get(sdma::RB_RPTR_ADDR_HI)?,
+        *words.get(sdma::RB_RPTR_ADDR_HI + 1)?,
+    );
+    Some(Queue {
+        id: None,
+        gpu_id,
+        kind: Kind::Sdma,
+        ring: Some(long(words, sdma::RB_BASE)? << 8),
+        ring_size: 4 << size.min(60),
+        read_pointer: Some(u64::from(high) << 32 | u64::from(low)),
+        // The hardware does not poll it, so the descriptor has no place for it.
+        write_pointer: None,
+        doorbell: Some(*words.get(sdma::DOORBELL_OFFSET)? >> 2 & 0x3ff_ffff),
+        priority: None,
+        runs: None,
+        read_index: None,
+        write_index: None,
+    })
+}
+
+fn read_number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+fn vram(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("vram_"))
+        .filter_map(|entry| read_number(&entry.path()))
+        .sum()
+}
+
+fn listed(dir: &Path) -> Vec<Listed> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let queue = |entry: fs::DirEntry| {
+        let number = |name| read_number(&entry.path().join(name));
+        Some(Listed {
+            id: entry.file_name().to_str()?.parse().ok()?,
+            gpu_id: number("gpuid")? as u32,
+            size: number("size")?,
+            // KFD_QUEUE_TYPE_* of kfd_priv.h: 0 compute, 1 and 4 SDMA, 2 HIQ, 3 DIQ.
+            is_sdma: matches!(number("type")?, 1 | 4 | 5),
+        })
+    };
+    let mut all: Vec<_> = entries.filter_map(queue).collect();
+    all.sort_by_key(|queue| queue.id);
+    all
+}
+
+/// Gives each queue the id of the one in sysfs that is like it. Of several alike, ids go in the order
+/// of their making; they are left out when the two sources do not agree on how many there are.
+fn name(process: &mut Process, listed: Vec<Listed>) {
+    let mut left: BTreeMap<(u32, bool, u64), Vec<u32>> = BTreeMap::new();
+    for queue in listed {
+        let key = (queue.gpu_id, queue.is_sdma, queue.size);
+        left.entry(key).or_default().push(queue.id);
+    }
+    let key = |queue: &Queue| (queue.gpu_id, queue.kind == Kind::Sdma, queue.ring_size);
+    let mut counts: BTreeMap<_, usize> = BTreeMap::new();
+    for queue in &process.queues {
+        *counts.entry(key(queue)).or_default() += 1;
+    }
+    left.retain(|key, ids| counts.get(key) == Some(&ids.len()));
+    for queue in &mut process.queues {
+        let ids = left.get_mut(&key(queue)).filter(|ids| !ids.is_empty());
+        queue.id = ids.map(|ids| ids.remove(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A dump as `seq_hex_dump` writes it, of a queue with these dwords set.
+    fn dump(set: &[(usize, u32)]) -> String {
+        let mut words = [0u32; 512];
+        for (at, word) in set {
+            words[*at] = *word;
+        }
+        let lines = words.chunks(8).enumerate().map(|(row, words)| {
+            let words: Vec<_> = words.iter().map(|word| format!("{word:08x}")).collect();
+            format!("    {:08x}: {}\n", row * 32, words.join(" "))
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn the_c_drivers_dump_is_read() {
+        let compute = dump(&[
+            (compute::PQ_BASE, 0x1234),
+            (compute::PQ_BASE + 1, 0x7f),
+            (compute::PQ_WPTR_POLL_ADDR, 0x5038),
+            (compute::PQ_RPTR_REPORT_ADDR, 0x5080),
+            (compute::PQ_DOORBELL_CONTROL, 0x402 << 2),
+            (compute::PQ_CONTROL, 11),
+            (compute::AQL_CONTROL, 1),
+        ]);
+        let text = format!(
+            "Process 812 PASID 812:\n  Compute queue on device 8c81\n{compute}  SDMA queue on device 8c81\n{}",
+            dump(&[(sdma::RB_CNTL, 18 << 1), (sdma::RB_BASE, 0x10)])
+        );
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let queue = root.path().join("812/queues/3");
+        fs::create_dir_all(&queue).expect("writable");
+        for (name, value) in [("gpuid", "35969"), ("size", "16384"), ("type", "0")] {
+            fs::write(queue.join(name), value).expect("writable");
+        }
+        fs::write(root.path().join("812/vram_35969"), "4096\n").expect("writable");
+        let processes = processes(&text, root.path());
+        assert_eq!(processes[0].vram, 4096);
+        let [aql, sdma] = &processes[0].queues[..] else {
+            panic!("two queues")
+        };
+        assert_eq!((aql.kind, aql.id, aql.gpu_id), (Kind::Aql, Some(3), 35969));
+        assert_eq!((aql.ring, aql.ring_size), (Some(0x7f00_0012_3400), 16384));
+        assert_eq!(aql.write_pointer, Some(0x5038));
+        assert_eq!(aql.doorbell, Some(0x402));
+        assert_eq!((sdma.kind, sdma.ring_size), (Kind::Sdma, 1 << 20));
+        assert_eq!(sdma.id, None);
+    }
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! What the examples share: the code object of `userspace/kernels/examples.cl`. Each example is a
+//! program of its own, in `src/bin`, to be read from top to bottom.
+
+/// The kernels, compiled for gfx942.
+pub static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/examples.co"));
