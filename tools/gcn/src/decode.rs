@@ -6,7 +6,7 @@ mod scalar;
 mod vector;
 
 use crate::inst::{Body, Dst, Inst, Special, Src};
-use crate::op::Ty;
+use crate::op::{AtomicOp, MemOp, Ty};
 
 /// Why dwords are no instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,12 +146,12 @@ fn needs(body: &Body) -> (u16, u16) {
             }
         }
         Body::Mem(mem) => {
-            let wide = if mem.op.is_load() {
-                mem.op.data_dwords()
-            } else {
-                mem.op.data_dwords().min(2)
+            // A compare-and-swap has two operands and one result.
+            let result = match mem.op {
+                MemOp::Atomic(AtomicOp::CmpSwap, dwords) => dwords,
+                op => op.data_dwords(),
             };
-            need.dst(mem.dst, wide);
+            need.dst(mem.dst, result);
             need.dst(mem.data, mem.op.data_dwords());
             if let Some(vaddr) = mem.vaddr {
                 need.src(Src::Vgpr(vaddr), mem.address_dwords());
