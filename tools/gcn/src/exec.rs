@@ -8,6 +8,7 @@ mod hwreg;
 mod lds;
 mod memory;
 mod salu;
+mod scalar_atomic;
 mod smem;
 mod valu;
 
