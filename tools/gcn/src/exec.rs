@@ -10,6 +10,7 @@ mod memory;
 mod salu;
 mod scalar_atomic;
 mod smem;
+mod typed;
 mod valu;
 
 use crate::dispatch::Apertures;

@@ -172,6 +172,39 @@ fn conditional_exchange_writes_marked_dwords() {
     );
 }
 
+#[test]
+fn typed_buffers_convert() {
+    // 64 elements of four bytes at data; the format is the instruction's, then the descriptor's.
+    let text = "s_mov_b64 s[4:5], s[2:3]\n s_movk_i32 s6, 256\n s_mov_b32 s7, 0x00055fac\n\
+                v_lshlrev_b32 v1, 2, v0\n v_mov_b32 v2, 0.5\n v_mov_b32 v3, 1.0\n v_cvt_f32_u32 v4, v0\n\
+                v_mov_b32 v5, 0\n\
+                tbuffer_store_format_xyzw v[2:5], v1, s[4:7], 0 format:[BUF_DATA_FORMAT_8_8_8_8,BUF_NUM_FORMAT_USCALED] offen\n\
+                tbuffer_load_format_xyzw v[8:11], v1, s[4:7], 0 format:[BUF_DATA_FORMAT_8_8_8_8,BUF_NUM_FORMAT_UINT] offen\n\
+                buffer_load_format_xyz v[12:14], v1, s[4:7], 0 offen\n\
+                buffer_load_format_d16_xy v15, v1, s[4:7], 0 offen\n\
+                tbuffer_load_format_x v16, v1, s[4:7], 0 format:[BUF_DATA_FORMAT_32] offen offset:8";
+    after(
+        "typed",
+        text,
+        |_| {},
+        |wave| {
+            for lane in [0, 5, 63] {
+                let bytes = [0, 1, lane as u32, 0];
+                for (index, byte) in bytes.into_iter().enumerate() {
+                    assert_eq!(wave.vgpr[8 + index][lane], byte);
+                }
+                // 8_8_8_8 SINT, registers from components x, y, z as DST_SEL says.
+                assert_eq!((wave.vgpr[12][lane], wave.vgpr[14][lane]), (0, lane as u32));
+                assert_eq!(wave.vgpr[15][lane], 1 << 16);
+            }
+            // Two elements on, out of bounds for the last two lanes.
+            let unorm = |bits: u32| (bits as f32 / u32::MAX as f32).to_bits();
+            assert_eq!(wave.vgpr[16][0], unorm(0x0002_0100));
+            assert_eq!((wave.vgpr[16][62], wave.vgpr[16][63]), (0, 0));
+        },
+    );
+}
+
 /// A kernel that computes at run time, and one in which clang has computed already.
 fn against_clang(test: &str, ty: &str, call: &str, cases: &[String]) {
     let Some(toolchain) = Toolchain::find(test) else {

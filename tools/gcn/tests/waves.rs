@@ -11,8 +11,8 @@ mod toolchain;
 
 use bench::{after, Bench};
 use gcn::wave::{mode, sreg, status};
-use gcn::{CodeCache, Fault, GwsOp, GwsRequest, Outcome, Wave, WaveState, Workgroup};
-use machine::{Ram, APERTURES, BASE};
+use gcn::{CodeCache, Fault, GwsOp, GwsRequest, Outcome, Wave, WaveState};
+use machine::BASE;
 use toolchain::Toolchain;
 
 #[test]

@@ -3,6 +3,7 @@
 //! access.
 
 use super::lds::lanes;
+use super::typed::Format;
 use super::{atomic, unsupported, Done, Machine};
 use crate::inst::{Dst, Inst, MemInst};
 use crate::memory::{Access, Fault};
@@ -12,7 +13,7 @@ use crate::wave::{Vgpr, LANES};
 
 /// Where a lane's data is.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
+pub(super) enum Place {
     /// A GPU virtual address.
     Memory(u64),
     /// A byte of the work-group's LDS.
@@ -28,7 +29,7 @@ enum Place {
     clippy::large_enum_variant,
     reason = "lives on the stack for one instruction"
 )]
-enum Places {
+pub(super) enum Places {
     /// All in memory.
     Memory([u64; LANES]),
     /// Each in its own place.
@@ -36,7 +37,7 @@ enum Places {
 }
 
 impl Places {
-    fn of(&self, lane: usize) -> Place {
+    pub(super) fn of(&self, lane: usize) -> Place {
         match self {
             Places::Memory(addresses) => Place::Memory(addresses[lane]),
             Places::Mixed(places) => places[lane],
@@ -70,7 +71,7 @@ impl Machine<'_> {
             Segment::Global => Places::Memory(self.global_addresses(mem)),
             Segment::Flat => Places::Mixed(self.flat_places(mem)),
             Segment::Scratch => Places::Mixed(self.scratch_places(mem)),
-            Segment::Buffer => Places::Mixed(self.buffer_places(mem)),
+            Segment::Buffer | Segment::Typed => Places::Mixed(self.buffer_places(mem)),
         };
         match mem.op {
             _ if mem.lds => self.load_to_lds(inst, mem, &places),
@@ -85,9 +86,8 @@ impl Machine<'_> {
                 self.store_narrow(mem, &places, bytes.into(), part)
             }
             MemOp::Atomic(op, dwords) => self.atomic(mem, &places, op, dwords),
-            MemOp::Format(..) | MemOp::LoadLds(..) | MemOp::StoreLds | MemOp::Cache => {
-                Err(unsupported(inst))
-            }
+            MemOp::Format(..) => self.typed(inst, mem, &places),
+            MemOp::LoadLds(..) | MemOp::StoreLds | MemOp::Cache => Err(unsupported(inst)),
         }
     }
 
@@ -153,15 +153,24 @@ impl Machine<'_> {
         })
     }
 
+    /// The buffer descriptor of an access.
+    pub(super) fn descriptor(&self, mem: &MemInst) -> [u32; 4] {
+        let first = usize::from(mem.srsrc & 0x7c);
+        [0, 1, 2, 3].map(|index| self.wave.scalar[first + index])
+    }
+
     /// MUBUF: base, index × stride and offsets, checked against the descriptor's bounds.
     fn buffer_places(&self, mem: &MemInst) -> [Place; LANES] {
-        let first = usize::from(mem.srsrc & 0x7c);
-        let buffer = Buffer::new([0, 1, 2, 3].map(|index| self.wave.scalar[first + index]));
+        let descriptor = self.descriptor(mem);
+        let buffer = Buffer::new(descriptor);
         let soffset = u64::from(self.scalar32(mem.soffset));
         let size = 4 * u64::from(mem.op.data_dwords().max(1));
         let size = match mem.op {
             MemOp::LoadNarrow { bytes, .. } | MemOp::StoreNarrow { bytes, .. } => bytes.into(),
             MemOp::Atomic(AtomicOp::CmpSwap, _) => size / 2,
+            MemOp::Format(..) => {
+                Format::of(mem, descriptor).map_or(4, |format| format.bytes() as u64)
+            }
             _ => size,
         };
         std::array::from_fn(|lane| {
@@ -184,7 +193,12 @@ impl Machine<'_> {
         self.wave.scratch_base().wrapping_add(swizzled)
     }
 
-    fn read(&mut self, place: Place, lane: usize, bytes: &mut [u8]) -> Result<(), Fault> {
+    pub(super) fn read(
+        &mut self,
+        place: Place,
+        lane: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), Fault> {
         match place {
             Place::Memory(address) => self.memory.read(address, bytes),
             Place::Lds(address) => {
@@ -207,7 +221,12 @@ impl Machine<'_> {
         }
     }
 
-    fn write(&mut self, place: Place, lane: usize, bytes: &mut [u8]) -> Result<(), Fault> {
+    pub(super) fn write(
+        &mut self,
+        place: Place,
+        lane: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), Fault> {
         match place {
             Place::Memory(address) => self.memory.write(address, bytes),
             Place::Lds(address) => {
