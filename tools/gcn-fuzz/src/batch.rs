@@ -304,17 +304,16 @@ fn device(
     results
 }
 
-/// The first result that differs.
+/// The first work-item that differs, for each result that differs.
 fn compare(index: usize, kernel: &Kernel, ours: &[u64], expected: &[u64]) -> Option<String> {
-    let at = ours.iter().zip(expected).position(|(x, y)| x != y)?;
-    let (result, item) = (at / ITEMS, at % ITEMS);
-    let place = match kernel.names.get(result) {
-        Some(name) => format!("{name} of item {item}"),
-        None => format!("cell {}", at - kernel.results * ITEMS),
-    };
-    let differing = ours.iter().zip(expected).filter(|(x, y)| x != y).count();
-    Some(format!(
-        "kernel {index}: {place} is {:#x}, should be {:#x} ({differing} differ)",
-        ours[at], expected[at]
-    ))
+    let mut text = String::new();
+    for (result, (ours, expected)) in ours.chunks(ITEMS).zip(expected.chunks(ITEMS)).enumerate() {
+        let Some(item) = ours.iter().zip(expected).position(|(x, y)| x != y) else {
+            continue;
+        };
+        let name = kernel.names.get(result).map_or("cells", String::as_str);
+        let (got, should) = (ours[item], expected[item]);
+        text += &format!(" {name} [{item}] is {got:#x}, should be {should:#x};");
+    }
+    (!text.is_empty()).then(|| format!("kernel {index}:{text}"))
 }
