@@ -7,6 +7,7 @@ mod branch;
 mod hwreg;
 mod lds;
 mod memory;
+mod places;
 mod salu;
 mod scalar_atomic;
 mod smem;

@@ -6,7 +6,7 @@
 //! Not known, and chosen here: integers that do not fit are cut off when they are stored.
 
 use super::lds::lanes;
-use super::memory::{Place, Places};
+use super::places::{Place, Places};
 use super::{unsupported, Done, Machine};
 use crate::float::half;
 use crate::inst::{Inst, MemInst};
