@@ -279,36 +279,51 @@ impl Machine<'_> {
     fn store(&mut self, mem: &MemInst, places: &Places, dwords: usize) -> Done {
         let exec = self.wave.exec();
         let size = 4 * dwords;
+        let mut registers = [[0; LANES]; 4];
+        for (index, register) in registers.iter_mut().enumerate().take(dwords) {
+            *register = self.data_register(mem.data, index);
+        }
+        let registers = &registers[..dwords];
         if let Some(addresses) = places.addresses(exec) {
-            return self.scatter(&addresses, exec, size, |machine, lane, chunk| {
-                machine.collect(mem.data, 0, lane, chunk);
+            return self.scatter(&addresses, exec, size, |lane, chunk| {
+                collect(registers, lane, chunk);
             });
         }
         if let Some(offsets) = places.scratch(exec) {
-            for index in 0..dwords {
+            for (index, register) in registers.iter().enumerate() {
                 let row = self.scratch_row(&offsets, index);
-                self.scatter(&row, exec, 4, |machine, lane, chunk| {
-                    machine.collect(mem.data, index, lane, chunk);
+                self.scatter(&row, exec, 4, |lane, chunk| {
+                    chunk.copy_from_slice(&register[lane].to_le_bytes());
                 })?;
             }
             return Ok(());
         }
         let mut block = [0; 16];
         for lane in lanes(exec) {
-            self.collect(mem.data, 0, lane, &mut block[..size]);
+            collect(registers, lane, &mut block[..size]);
             self.write(places.of(lane), lane, &mut block[..size])?;
         }
         Ok(())
     }
 
+    /// Register `index` of an operand.
+    fn data_register(&self, data: Dst, index: usize) -> Vgpr {
+        match data {
+            Dst::Vgpr(number) => self.wave.vgpr[usize::from(number) + index],
+            Dst::Acc(number) => self.wave.acc[usize::from(number) + index],
+            Dst::None | Dst::Scalar(_) => [0; LANES],
+        }
+    }
+
     /// Writes `size` bytes, which `fill` makes, for each active lane, with one access for each run
     /// of lanes.
+    #[inline(always)]
     fn scatter(
         &mut self,
         addresses: &[u64; LANES],
         exec: u64,
         size: usize,
-        fill: impl Fn(&Self, usize, &mut [u8]),
+        fill: impl Fn(usize, &mut [u8]),
     ) -> Done {
         let mut block = [0; WINDOW];
         let mut left = exec;
@@ -316,19 +331,12 @@ impl Machine<'_> {
             let run = Run::first(addresses, left, size as u64);
             let bytes = &mut block[..run.count * size];
             for (index, chunk) in bytes.chunks_exact_mut(size).enumerate() {
-                fill(self, run.first + index, chunk);
+                fill(run.first + index, chunk);
             }
             self.memory.write(run.address, bytes)?;
             left = run.rest(left);
         }
         Ok(())
-    }
-
-    /// A lane's dwords, from register `first` on, as bytes.
-    fn collect(&self, data: Dst, first: usize, lane: usize, bytes: &mut [u8]) {
-        for (index, dword) in bytes.chunks_exact_mut(4).enumerate() {
-            dword.copy_from_slice(&self.data(data, first + index, lane).to_le_bytes());
-        }
     }
 
     fn load_narrow(
@@ -373,8 +381,9 @@ impl Machine<'_> {
         let exec = self.wave.exec();
         let shift = if part == Part::High { 16 } else { 0 };
         if let Some(addresses) = places.addresses(exec) {
-            return self.scatter(&addresses, exec, bytes, |machine, lane, chunk| {
-                let value = machine.data(mem.data, 0, lane) >> shift;
+            let register = self.data_register(mem.data, 0);
+            return self.scatter(&addresses, exec, bytes, |lane, chunk| {
+                let value = register[lane] >> shift;
                 chunk.copy_from_slice(&value.to_le_bytes()[..bytes]);
             });
         }
@@ -475,6 +484,14 @@ impl Machine<'_> {
             self.lds_store(base + 4 * lane as u64, &value.to_le_bytes());
         }
         Ok(())
+    }
+}
+
+/// A lane's dwords as bytes.
+#[inline(always)]
+fn collect(registers: &[Vgpr], lane: usize, bytes: &mut [u8]) {
+    for (register, dword) in registers.iter().zip(bytes.chunks_exact_mut(4)) {
+        dword.copy_from_slice(&register[lane].to_le_bytes());
     }
 }
 

@@ -88,6 +88,18 @@ impl Run {
         let first = exec.trailing_zeros() as usize % LANES;
         let address = addresses[first];
         let most = (exec >> first).trailing_ones() as usize;
+        // All at once, without branches, is the usual case.
+        let offsets = addresses[first..first + most].iter().zip(0u64..);
+        let differs = offsets.fold(0, |differs, (found, step)| {
+            differs | (found ^ address.wrapping_add(size * step))
+        });
+        if differs == 0 && address.checked_add(size * most as u64).is_some() {
+            return Run {
+                first,
+                count: most,
+                address,
+            };
+        }
         let follows = |step: &usize| {
             let offset = size * *step as u64;
             address.checked_add(offset + size - 1).is_some()

@@ -195,8 +195,8 @@ impl Machine<'_> {
         for (half, d) in d.iter_mut().enumerate() {
             let (a, b, c) = (&a[half], &b[half], &c[half]);
             for i in 0..LANES {
-                let [x, y, z] = [a[i], b[i], c[i]].map(f32::from_bits);
-                d[i] = settle32(fast(x, y, z), [a[i], b[i], c[i]]);
+                let (x, y) = (f32::from_bits(a[i]), f32::from_bits(b[i]));
+                d[i] = settle32(fast(x, y, f32::from_bits(c[i])), [a[i], b[i], c[i]]);
             }
             if fp.round != Round::Nearest {
                 *d = std::array::from_fn(|i| exact(fp, [a[i], b[i], c[i]].map(u64::from)) as u32);
