@@ -142,9 +142,7 @@ impl Expressions<'_> {
     fn constant(&mut self, ty: Scalar) -> String {
         if ty.float {
             // No 0: clang 19 makes -x of 0 - x in a product, which is wrong for +0.
-            let value = self.pick(&[
-                "1.0", "-1.0", "0.5", "2.0", "-4.0", "3.25", "1e-3", "100.0",
-            ]);
+            let value = self.pick(&["1.0", "-1.0", "0.5", "2.0", "-4.0", "3.25", "1e-3", "100.0"]);
             return format!("(({}){value})", ty.name);
         }
         let value = match self.below(4) {

@@ -6,10 +6,8 @@
 //! its number, so that any can be made again, and a long run can go on where it was stopped.
 
 #[path = "../../gcn/tests/support/machine.rs"]
-#[allow(dead_code)]
 mod machine;
 #[path = "../../gcn/tests/support/toolchain.rs"]
-#[allow(dead_code)]
 mod toolchain;
 
 mod batch;
