@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! How fast waves run: lane-operations per second of loops of a few kinds. `cargo bench -p gcn`.
+//! How fast waves run: lane-operations per second (Criterion's `elem/s`) of loops of a few kinds, on
+//! one core. `cargo bench -p gcn`, or with `--profile dev` as the server is usually built.
+//!
+//! A lane-operation is one instruction for one active lane; for the matrix core it is one
+//! multiply-add of the matrix product. CPU time counts, not wall time: other load does not.
 
+use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use gcn::{Access, Apertures, CodeCache, Fault, Memory, Outcome, Wave, Workgroup};
+use std::time::Duration;
 
 /// Code at 0, data from 4096 on.
 struct Ram(Vec<u8>);
@@ -52,32 +58,48 @@ impl Memory for Ram {
     }
 }
 
-/// Loop bodies: name, dwords.
-const BODIES: &[(&str, &[u32])] = &[
+/// Loop bodies: name, dwords, lane-operations with all lanes active.
+const BODIES: &[(&str, &[u32], u64)] = &[
     // v_add_u32_e32 v1, v2, v3
-    ("v_add_u32", &[0x6802_0702]),
+    ("v_add_u32", &[0x6802_0702], 64),
     // v_mul_lo_u32 v1, v2, v3
-    ("v_mul_lo_u32", &[0xd285_0001, 0x0002_0702]),
+    ("v_mul_lo_u32", &[0xd285_0001, 0x0002_0702], 64),
     // v_add_f32_e32 v1, v2, v3
-    ("v_add_f32", &[0x0202_0702]),
+    ("v_add_f32", &[0x0202_0702], 64),
     // v_fmac_f32_e32 v1, v2, v3
-    ("v_fmac_f32", &[0x7602_0702]),
+    ("v_fmac_f32", &[0x7602_0702], 64),
     // v_fma_f64 v[4:5], v[6:7], v[8:9], v[4:5]
-    ("v_fma_f64", &[0xd1cc_0004, 0x0412_1106]),
+    ("v_fma_f64", &[0xd1cc_0004, 0x0412_1106], 64),
     // v_rcp_f32_e32 v1, v2
-    ("v_rcp_f32", &[0x7e02_4502]),
+    ("v_rcp_f32", &[0x7e02_4502], 64),
     // v_cmp_lt_u32_e32 vcc, v2, v3
-    ("v_cmp_lt_u32", &[0x7d92_0702]),
+    ("v_cmp_lt_u32", &[0x7d92_0702], 64),
     // v_cndmask_b32_e32 v1, v2, v3, vcc
-    ("v_cndmask_b32", &[0x0002_0702]),
+    ("v_cndmask_b32", &[0x0002_0702], 64),
     // v_lshl_add_u64 v[4:5], v[6:7], 2, v[8:9]
-    ("v_lshl_add_u64", &[0xd208_0004, 0x0421_0506]),
+    ("v_lshl_add_u64", &[0xd208_0004, 0x0421_0506], 64),
     // v_pk_fma_f32 v[4:5], v[6:7], v[8:9], v[4:5]
-    ("v_pk_fma_f32", &[0xd3b0_4004, 0x1c12_1106]),
+    ("v_pk_fma_f32", &[0xd3b0_4004, 0x1c12_1106], 64),
     // global_load_dword v1, v10, s[2:3]
-    ("global_load_dword", &[0xdc50_8000, 0x0102_000a]),
+    ("global_load_dword", &[0xdc50_8000, 0x0102_000a], 64),
     // ds_read_b32 v1, v10
-    ("ds_read_b32", &[0xd86c_0000, 0x0100_000a]),
+    ("ds_read_b32", &[0xd86c_0000, 0x0100_000a], 64),
+    // global_load_dword v1, v11, s[2:3]: every third dword
+    ("global_load_strided", &[0xdc50_8000, 0x0102_000b], 64),
+    // global_store_dword v10, v1, s[2:3]
+    ("global_store_dword", &[0xdc70_8000, 0x0002_010a], 64),
+    // scratch_load_dword v1, off, off offset:16
+    ("scratch_load_dword", &[0xdc50_4010, 0x017f_0000], 64),
+    // s_add_u32 s6, s7, s8: one operation for the wave
+    ("s_add_u32", &[0x8006_0807], 1),
+    // v_mfma_f32_32x32x2_f32 v[32:47], v20, v22, v[32:47]
+    ("v_mfma_f32_32x32x2_f32", &[0xd3c4_0020, 0x0482_2d14], 2048),
+    // v_mfma_f32_32x32x8_f16 v[32:47], v[20:21], v[22:23], v[32:47]
+    ("v_mfma_f32_32x32x8_f16", &[0xd3cc_0020, 0x0482_2d14], 8192),
+    // v_mfma_i32_32x32x16_i8 v[32:47], v[20:21], v[22:23], v[32:47]
+    ("v_mfma_i32_32x32x16_i8", &[0xd3d6_0020, 0x0482_2d14], 16384),
+    // v_mfma_f64_16x16x4_f64 v[32:39], v[20:21], v[22:23], v[32:39]
+    ("v_mfma_f64_16x16x4_f64", &[0xd3ee_0020, 0x0482_2d14], 1024),
 ];
 
 /// CPU time of this process: other load on the machine does not count.
@@ -90,32 +112,43 @@ fn cpu_seconds() -> f64 {
     nanoseconds.expect("the first field is a number") / 1e9
 }
 
-/// How often a body stands in its loop, and how often the loop runs.
+/// How often a body stands in its loop, and how often the loop runs in one iteration.
 const COPIES: usize = 32;
-const ROUNDS: u32 = 20_000;
+const ROUNDS: u32 = 100;
 
-fn main() {
-    // `cargo test --benches` runs this too: once round is enough there.
-    let rounds = if std::env::args().any(|argument| argument == "--bench") {
-        ROUNDS
-    } else {
-        1
-    };
-    for exec in [u64::MAX, 0x5555_5555_5555_5555] {
-        println!("EXEC {exec:#x}:");
-        for (name, body) in BODIES {
-            let (executed, seconds) = run(body, rounds, exec);
-            let per_inst = seconds * 1e9 / executed as f64;
-            let lanes = executed as f64 * f64::from(exec.count_ones()) / seconds;
-            println!(
-                "  {name:20} {per_inst:8.1} ns an instruction, {:8.2} G lane-operations/s",
-                lanes / 1e9
-            );
+fn lanes(criterion: &mut Criterion) {
+    for (group, exec) in [("all", u64::MAX), ("every second", 0x5555_5555_5555_5555)] {
+        let mut group = criterion.benchmark_group(format!("{group} lanes"));
+        for (name, body, operations) in BODIES {
+            let active = match operations {
+                64 => u64::from(exec.count_ones()),
+                // EXEC does not matter to it.
+                _ if exec != u64::MAX => continue,
+                other => *other,
+            };
+            let copies = COPIES as u64 * u64::from(ROUNDS);
+            group.throughput(Throughput::Elements(active * copies));
+            group.bench_function(*name, |bencher| {
+                bencher.iter_custom(|iterations| {
+                    let seconds: f64 = (0..iterations).map(|_| run(body, ROUNDS, exec)).sum();
+                    Duration::from_secs_f64(seconds)
+                });
+            });
         }
     }
 }
 
-fn run(body: &[u32], rounds: u32, exec: u64) -> (u64, f64) {
+criterion_group! {
+    name = benches;
+    config = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(100))
+        .measurement_time(Duration::from_millis(500));
+    targets = lanes
+}
+criterion_main!(benches);
+
+fn run(body: &[u32], rounds: u32, exec: u64) -> f64 {
     let mut code: Vec<u32> = Vec::new();
     for _ in 0..COPIES {
         code.extend(body);
@@ -129,16 +162,22 @@ fn run(body: &[u32], rounds: u32, exec: u64) -> (u64, f64) {
         0xbf81_0000,
     ]);
     let mut ram = Ram(code.iter().flat_map(|dword| dword.to_le_bytes()).collect());
-    ram.0.resize(8192, 0);
-    let mut wave = Wave::new(0, 16, 0);
+    ram.0.resize(4 * 8192, 0);
+    let mut wave = Wave::new(0, 64, 0);
     wave.scalar[0] = rounds;
     wave.scalar[2] = 4096;
+    wave.set_scalar64(gcn::wave::sreg::FLAT_SCRATCH, 8192);
     wave.set_exec(exec);
     for lane in 0..64 {
         for register in 0..10 {
             wave.vgpr[register][lane] = (1.0 + register as f32 + lane as f32).to_bits();
         }
         wave.vgpr[10][lane] = 4 * lane as u32;
+        wave.vgpr[11][lane] = 12 * lane as u32;
+        // Halves and singles near one.
+        for register in 20..24 {
+            wave.vgpr[register][lane] = 0x3c00_3c00 + (lane * register) as u32;
+        }
     }
     let mut group = Workgroup::new(vec![wave], 4096, Apertures::default());
     let mut cache = CodeCache::new();
@@ -146,5 +185,5 @@ fn run(body: &[u32], rounds: u32, exec: u64) -> (u64, f64) {
     let outcome = group.run(&mut ram, &mut cache, u64::MAX);
     let seconds = cpu_seconds() - start;
     assert_eq!(outcome, Outcome::Done);
-    (group.executed, seconds)
+    seconds
 }

@@ -6,7 +6,7 @@ mod scalar;
 mod vector;
 
 use crate::inst::{Body, Dst, Inst, Special, Src};
-use crate::op::Ty;
+use crate::op::{AtomicOp, MemOp, Ty};
 
 /// Why dwords are no instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub fn decode(pc: u64, words: &[u32]) -> Result<Inst> {
         0b110110 => memory::ds(first, &mut reader)?,
         0b110111 => memory::flat(first, &mut reader)?,
         0b111000 => memory::mubuf(first, &mut reader)?,
-        0b111010 => return Err(DecodeError::Unknown("MTBUF")),
+        0b111010 => memory::mtbuf(first, &mut reader)?,
         0b111100 => return Err(DecodeError::Unknown("MIMG")),
         _ if first >> 30 == 0b10 => scalar::decode(first, &mut reader)?,
         _ => return Err(DecodeError::Unknown("reserved")),
@@ -146,12 +146,12 @@ fn needs(body: &Body) -> (u16, u16) {
             }
         }
         Body::Mem(mem) => {
-            let wide = if mem.op.is_load() {
-                mem.op.data_dwords()
-            } else {
-                mem.op.data_dwords().min(2)
+            // A compare-and-swap has two operands and one result.
+            let result = match mem.op {
+                MemOp::Atomic(AtomicOp::CmpSwap, dwords) => dwords,
+                op => op.data_dwords(),
             };
-            need.dst(mem.dst, wide);
+            need.dst(mem.dst, result);
             need.dst(mem.data, mem.op.data_dwords());
             if let Some(vaddr) = mem.vaddr {
                 need.src(Src::Vgpr(vaddr), mem.address_dwords());
@@ -211,8 +211,8 @@ mod tests {
     #[test]
     fn reserved_encodings_are_refused_and_short_ones_ask_for_more() {
         assert_eq!(
-            decode(0, &[0xe800_0000, 0]),
-            Err(DecodeError::Unknown("MTBUF"))
+            decode(0, &[0xf000_0000, 0]),
+            Err(DecodeError::Unknown("MIMG"))
         );
         assert_eq!(decode(0, &[0xd28f_0002]), Err(DecodeError::Short));
         assert_eq!(decode(0, &[0x8004_ff00]), Err(DecodeError::Short));

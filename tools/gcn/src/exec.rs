@@ -7,8 +7,11 @@ mod branch;
 mod hwreg;
 mod lds;
 mod memory;
+mod places;
 mod salu;
+mod scalar_atomic;
 mod smem;
+mod typed;
 mod valu;
 
 use crate::dispatch::Apertures;

@@ -8,6 +8,7 @@
 
 pub mod divide;
 pub mod fused;
+pub mod graphics;
 pub mod half;
 pub mod small;
 pub mod soft;

@@ -238,6 +238,8 @@ pub struct MemInst {
     pub saddr: Option<u8>,
     /// Immediate offset.
     pub offset: i32,
+    /// MTBUF: data format and number format.
+    pub format: Option<(u8, u8)>,
     /// MUBUF: first SGPR of the descriptor.
     pub srsrc: u8,
     /// MUBUF: offset operand.

@@ -12,9 +12,9 @@
 //!                             Workgroup --run(&mut Memory, &mut CodeCache, budget)--> Outcome
 //! ```
 //!
-//! Known but not interpreted, with [`ExecError::Unsupported`]: typed buffer accesses, conversions to 8-bit floats, `v_cube*`, `v_trig_preop_f64`,
-//! `v_mqsad_u32_u8`, scalar atomics, `ds_condxchg32`, GDS, `s_setvskip` and the fork instructions.
-//! MTBUF is not decoded. Floating point exceptions neither trap nor set TRAPSTS. What the hardware
+//! Known but not interpreted, with [`ExecError::Unsupported`]: GDS, `s_setvskip`, `s_setkill`,
+//! `v_screen_partition_4se_b32` and the fork instructions. Floating point exceptions neither trap
+//! nor set TRAPSTS. What the hardware
 //! makes of a fault or an unknown instruction (trap handler, interrupt) is the caller's business:
 //! see [`Wave::enter_trap`].
 //!

@@ -275,6 +275,19 @@ const ENCODINGS: &[Encoding] = &[
             vec![first, if zero { 0 } else { second }]
         },
     },
+    Encoding {
+        name: "MTBUF",
+        opcodes: 16,
+        dwords: |op, n| {
+            let (idxen, offen) = (rarely(n, 1), rarely(n, 1));
+            let flags = idxen << 13 | offen << 12 | rarely(n, 1) << 14 | any(n, 7) << 19;
+            let address = if idxen | offen != 0 { vgpr(n) } else { 0 };
+            let soffset = [0, 4, 128, 106][n.below(4) as usize];
+            let flags2 = rarely(n, 1) << 21 | rarely(n, 1) << 22 | rarely(n, 1) << 23;
+            let second = address | vgpr(n) << 8 | any(n, 4) << 16 | flags2 | soffset << 24;
+            vec![0x3a << 26 | op << 15 | flags | any(n, 12), second]
+        },
+    },
 ];
 
 fn sdwa(n: &mut Numbers, two: bool) -> u32 {
@@ -396,6 +409,7 @@ fn check_encoding(toolchain: &Toolchain, encoding: &Encoding, failures: &mut Vec
             ));
         }
     }
+    assert!(compared > 0, "{}: nothing was compared", encoding.name);
     eprintln!(
         "{}: {compared} compared, {refused} that LLVM does not read",
         encoding.name
@@ -443,5 +457,46 @@ fn a_listing_survives_assembly_and_disassembly() {
             .lines()
             .filter(|line| !line.starts_with("//") && !line.is_empty())
             .count()
+    );
+}
+
+/// The trap handler that the kernel loads on this generation (linux:drivers/gpu/drm/amd/amdkfd,
+/// cwsr_trap_handler.h), from the sources that the module is built with.
+fn trap_handler(toolchain: &Toolchain) -> Option<Vec<u32>> {
+    let tree = toolchain.path("KERNEL_TREE")?;
+    let header = tree.join("drivers/gpu/drm/amd/amdkfd/cwsr_trap_handler.h");
+    let text = std::fs::read_to_string(header).ok()?;
+    let (_, array) = text.split_once("cwsr_trap_gfx9_4_3_hex[] = {")?;
+    let (array, _) = array.split_once("};")?;
+    let dword = |word: &str| u32::from_str_radix(word.trim().trim_start_matches("0x"), 16).ok();
+    Some(array.split(',').filter_map(dword).collect())
+}
+
+#[test]
+fn the_trap_handler_reads_as_llvm_reads_it() {
+    let Some(toolchain) = Toolchain::find("the_trap_handler_reads_as_llvm_reads_it") else {
+        return;
+    };
+    let Some(dwords) = trap_handler(&toolchain) else {
+        eprintln!("SKIPPED the_trap_handler: no kernel sources; make them with `make sysroot`");
+        return;
+    };
+    let (mut groups, mut texts, mut at) = (Vec::new(), Vec::new(), 0);
+    while at < dwords.len() {
+        let inst = decode(4 * at as u64, &dwords[at..]).expect("the handler is whole");
+        groups.push(inst.dwords.clone());
+        texts.push(clean(&inst.to_string()));
+        at += inst.dwords.len();
+    }
+    let theirs = toolchain.disassemble(&groups);
+    for ((dwords, ours), theirs) in groups.iter().zip(&texts).zip(&theirs) {
+        // Fills up the last line; no instruction to either.
+        assert_eq!(theirs.as_deref(), Some(ours.as_str()), "{dwords:08x?}");
+    }
+    let count = |name: &str| texts.iter().filter(|text| text.starts_with(name)).count();
+    assert!(
+        count("s_getreg_b32") > 10 && count("s_rfe_b64") > 0,
+        "{} instructions",
+        texts.len()
     );
 }

@@ -2,59 +2,18 @@
 //! Pieces of assembly on single waves and small work-groups: what compilers seldom write, and every
 //! way to stop.
 
+#[path = "support/bench.rs"]
+mod bench;
 #[path = "support/machine.rs"]
 mod machine;
 #[path = "support/toolchain.rs"]
 mod toolchain;
 
+use bench::{after, Bench};
 use gcn::wave::{mode, sreg, status};
-use gcn::{CodeCache, Fault, GwsOp, GwsRequest, Outcome, Wave, WaveState, Workgroup};
-use machine::{Ram, APERTURES, BASE};
+use gcn::{CodeCache, Fault, GwsOp, GwsRequest, Outcome, Wave, WaveState};
+use machine::BASE;
 use toolchain::Toolchain;
-
-/// A work-group at its code, with v0 holding the lane number.
-struct Bench {
-    ram: Ram,
-    code: CodeCache,
-    group: Workgroup,
-}
-
-impl Bench {
-    /// One wave of 32 + 16 registers; `None` without a toolchain.
-    fn new(test: &str, text: &str) -> Option<Bench> {
-        let toolchain = Toolchain::find(test)?;
-        let mut ram = Ram::new(1 << 20);
-        let entry = ram.place(&toolchain.assemble(text));
-        let data = ram.allocate(4096);
-        let mut wave = Wave::new(entry, 32, 16);
-        wave.vgpr[0] = std::array::from_fn(|lane| lane as u32);
-        wave.set_scalar64(2, data);
-        let group = Workgroup::new(vec![wave], 1024, APERTURES);
-        Some(Bench {
-            ram,
-            code: CodeCache::new(),
-            group,
-        })
-    }
-
-    fn run(&mut self) -> Outcome {
-        self.group.run(&mut self.ram, &mut self.code, 100_000)
-    }
-
-    fn wave(&self) -> &Wave {
-        &self.group.waves[0]
-    }
-}
-
-/// Runs `text` to its end and hands the wave to `check`.
-fn after(test: &str, text: &str, set: impl Fn(&mut Wave), check: impl Fn(&Wave)) {
-    let Some(mut bench) = Bench::new(test, &format!("{text}\ns_endpgm\n")) else {
-        return;
-    };
-    set(&mut bench.group.waves[0]);
-    assert_eq!(bench.run(), Outcome::Done);
-    check(bench.wave());
-}
 
 #[test]
 fn dpp_shifts_rows_and_keeps_what_it_may_not_write() {

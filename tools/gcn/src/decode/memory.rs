@@ -98,6 +98,7 @@ pub(super) fn flat(word: u32, reader: &mut Reader) -> Result<Body> {
             Segment::Flat => (word & 0xfff) as i32,
             _ => sign_extend(word & 0x1fff, 13),
         },
+        format: None,
         srsrc: 0,
         soffset: Src::None,
         idxen: false,
@@ -150,6 +151,7 @@ pub(super) fn mubuf(word: u32, reader: &mut Reader) -> Result<Body> {
         vaddr: ((offen || idxen) && !cache).then_some(second as u8),
         saddr: None,
         offset: (word & 0xfff) as i32,
+        format: None,
         srsrc: (second >> 14 & 0x7c) as u8,
         soffset: if cache {
             Src::None
@@ -162,6 +164,37 @@ pub(super) fn mubuf(word: u32, reader: &mut Reader) -> Result<Body> {
         sc0,
         sc1: word >> 15 & 1 != 0,
         nt: word >> 17 & 1 != 0,
+    }))
+}
+
+/// MTBUF: always formatted; the format is in the instruction.
+pub(super) fn mtbuf(word: u32, reader: &mut Reader) -> Result<Body> {
+    let (name, op) = Segment::Typed
+        .from_code(word >> 15 & 15)
+        .ok_or(DecodeError::Unknown("MTBUF"))?;
+    let second = reader.next()?;
+    let acc = second >> 23 & 1 != 0;
+    let vdata = second >> 8 & 0xff;
+    let (dst, data) = operands(op, vdata, vdata, acc, false);
+    let (offen, idxen) = (word >> 12 & 1 != 0, word >> 13 & 1 != 0);
+    Ok(Body::Mem(MemInst {
+        segment: Segment::Typed,
+        name,
+        op,
+        dst,
+        data,
+        vaddr: (offen || idxen).then_some(second as u8),
+        saddr: None,
+        offset: (word & 0xfff) as i32,
+        format: Some(((word >> 19 & 15) as u8, (word >> 23 & 7) as u8)),
+        srsrc: (second >> 14 & 0x7c) as u8,
+        soffset: reader.source(second >> 24, Ty::B32)?,
+        idxen,
+        offen,
+        lds: false,
+        sc0: word >> 14 & 1 != 0,
+        sc1: second >> 21 & 1 != 0,
+        nt: second >> 22 & 1 != 0,
     }))
 }
 
@@ -178,7 +211,7 @@ impl MemInst {
                 }
             }
             Segment::Scratch => 1,
-            Segment::Buffer => u8::from(self.idxen) + u8::from(self.offen),
+            Segment::Buffer | Segment::Typed => u8::from(self.idxen) + u8::from(self.offen),
         }
     }
 }

@@ -44,7 +44,7 @@ pub(super) fn vector(inst: &MemInst) -> String {
     if inst.op == MemOp::Cache {
         return mnemonic + &flag("sc0", inst.sc0) + &flag("sc1", inst.sc1);
     }
-    if inst.segment == Segment::Buffer {
+    if matches!(inst.segment, Segment::Buffer | Segment::Typed) {
         return buffer(inst, &mnemonic);
     }
     let loaded = match inst.op {
@@ -88,14 +88,55 @@ fn buffer(inst: &MemInst, mnemonic: &str) -> String {
     };
     join(
         mnemonic,
-        &[data, vaddr, range("s", inst.srsrc.into(), 4), soffset],
-    ) + &flag("idxen", inst.idxen)
+        &[data, vaddr, scalar_register(inst.srsrc, 4), soffset],
+    ) + &inst.format.map_or_else(String::new, format_name)
+        + &flag("idxen", inst.idxen)
         + &flag("offen", inst.offen)
         + &option("offset", inst.offset, 0)
         + &match inst.op {
             MemOp::StoreLds => flag("lds", inst.lds) + &cache_flags(inst),
             _ => cache_flags(inst) + &flag("lds", inst.lds),
         }
+}
+
+/// MTBUF's format by name; what is usual is not spelled.
+fn format_name((data, number): (u8, u8)) -> String {
+    const DATA: [&str; 16] = [
+        "INVALID",
+        "8",
+        "16",
+        "8_8",
+        "32",
+        "16_16",
+        "10_11_11",
+        "11_11_10",
+        "10_10_10_2",
+        "2_10_10_10",
+        "8_8_8_8",
+        "32_32",
+        "16_16_16_16",
+        "32_32_32",
+        "32_32_32_32",
+        "RESERVED_15",
+    ];
+    const NUMBER: [&str; 8] = [
+        "UNORM",
+        "SNORM",
+        "USCALED",
+        "SSCALED",
+        "UINT",
+        "SINT",
+        "RESERVED_6",
+        "FLOAT",
+    ];
+    let data = (data != 1).then(|| format!("BUF_DATA_FORMAT_{}", DATA[usize::from(data & 15)]));
+    let number =
+        (number != 0).then(|| format!("BUF_NUM_FORMAT_{}", NUMBER[usize::from(number & 7)]));
+    let names: Vec<String> = data.into_iter().chain(number).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" format:[{}]", names.join(",")),
+    }
 }
 
 pub(super) fn ds(inst: &DsInst) -> String {

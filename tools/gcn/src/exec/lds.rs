@@ -75,11 +75,12 @@ impl Machine<'_> {
             ds_write_b16 => self.lds_write_narrow(ds, 2, 0),
             ds_write_b8_d16_hi => self.lds_write_narrow(ds, 1, 16),
             ds_write_b16_d16_hi => self.lds_write_narrow(ds, 2, 16),
-            ds_swizzle_b32 => self.swizzle(inst, ds),
+            ds_swizzle_b32 => self.swizzle(ds),
             ds_permute_b32 => self.permute(ds),
             ds_bpermute_b32 => self.permute_back(ds),
             ds_read_addtid_b32 | ds_write_addtid_b32 => self.by_thread(ds),
             ds_consume | ds_append => self.count_lanes(ds),
+            ds_condxchg32_rtn_b64 => self.conditional_exchange(ds),
             _ => match atomic_op(ds.op) {
                 Some((op, 1)) => self.lds_atomic32(ds, op),
                 Some((op, _)) => self.lds_atomic64(ds, op),
@@ -300,22 +301,34 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// `ds_swizzle`: a fixed exchange in fours, or in thirty-twos by and, or and exclusive or of
-    /// the lane number.
-    fn swizzle(&mut self, inst: &Inst, ds: &DsInst) -> Done {
+    /// `ds_swizzle`: a fixed exchange.
+    fn swizzle(&mut self, ds: &DsInst) -> Done {
         let control = ds.offset() as usize;
-        if control >= 0xc000 {
-            return Err(unsupported(inst));
-        }
-        let source = |lane: usize| match control & 0x8000 {
-            0 => {
-                let within = (lane & 31 & control | control >> 5 & 31) ^ control >> 10 & 31;
-                lane & 32 | within & 31
-            }
-            _ => lane & !3 | control >> (2 * (lane & 3)) & 3,
-        };
+        let source = |lane: usize| swizzled(control, lane);
         let from = self.wave.vgpr[usize::from(ds.addr)];
         self.gather(ds, &from, source)
+    }
+
+    /// `ds_condxchg32`: two dwords, each replaced if its new value's top bit is set, without that
+    /// bit.
+    fn conditional_exchange(&mut self, ds: &DsInst) -> Done {
+        let exec = self.wave.exec();
+        let mut result = [[0; LANES]; 2];
+        for lane in lanes(exec) {
+            let address = self.ds_address(ds, lane) & !7;
+            for (half, register) in result.iter_mut().enumerate() {
+                let at = address + 4 * half as u64;
+                register[lane] = self.lds_dword(at as u32);
+                let new = self.data(ds.data0, half, lane);
+                if new >> 31 != 0 {
+                    self.lds_store(at, &(new & 0x7fff_ffff).to_le_bytes());
+                }
+            }
+        }
+        for (index, register) in result.iter().enumerate() {
+            self.put_data(ds.dst, index, register, exec);
+        }
+        Ok(())
     }
 
     /// `ds_bpermute`: each lane names the lane it reads.
@@ -485,4 +498,24 @@ fn atomic_op64(op: Ds) -> Option<(AtomicOp, u8)> {
         ds_add_f64 | ds_add_rtn_f64 => (AddFloat, 2),
         _ => return None,
     })
+}
+/// The lane whose value `lane` takes by `ds_swizzle`'s control: within fours by a table; within
+/// thirty-twos by and, or and exclusive or of its number, by rotation, or by reversing bits as a
+/// fast Fourier transform does.
+fn swizzled(control: usize, lane: usize) -> usize {
+    let (half, within) = (lane & 32, lane & 31);
+    let mask = control & 31;
+    match control {
+        0xe000.. => {
+            let reversed = ((within as u8).reverse_bits() >> 3) as usize;
+            half | reversed >> mask.count_ones() | within & mask
+        }
+        0xc000.. => {
+            let by = control >> 5 & 31;
+            let by = if control & 0x400 != 0 { 32 - by } else { by };
+            half | within & mask | (within + by) & 31 & !mask
+        }
+        0x8000.. => lane & !3 | control >> (2 * (lane & 3)) & 3,
+        _ => half | (within & mask | control >> 5 & 31) ^ control >> 10 & 31,
+    }
 }

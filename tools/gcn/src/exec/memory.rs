@@ -3,63 +3,14 @@
 //! access.
 
 use super::lds::lanes;
+use super::places::{Place, Places, Run, Window, WINDOW};
+use super::typed::Format;
 use super::{atomic, unsupported, Done, Machine};
 use crate::inst::{Dst, Inst, MemInst};
 use crate::memory::{Access, Fault};
 use crate::op::mem::{Part, Segment};
 use crate::op::{AtomicOp, MemOp};
 use crate::wave::{Vgpr, LANES};
-
-/// Where a lane's data is.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Place {
-    /// A GPU virtual address.
-    Memory(u64),
-    /// A byte of the work-group's LDS.
-    Lds(u64),
-    /// A byte of the lane's scratch.
-    Scratch(u64),
-    /// Out of a buffer's bounds: reads 0, writes nothing.
-    Nowhere,
-}
-
-/// Where all lanes' data is.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "lives on the stack for one instruction"
-)]
-enum Places {
-    /// All in memory.
-    Memory([u64; LANES]),
-    /// Each in its own place.
-    Mixed([Place; LANES]),
-}
-
-impl Places {
-    fn of(&self, lane: usize) -> Place {
-        match self {
-            Places::Memory(addresses) => Place::Memory(addresses[lane]),
-            Places::Mixed(places) => places[lane],
-        }
-    }
-
-    /// The addresses, if all active lanes are in memory.
-    fn addresses(&self, exec: u64) -> Option<[u64; LANES]> {
-        match self {
-            Places::Memory(addresses) => Some(*addresses),
-            Places::Mixed(places) => {
-                let mut addresses = [0; LANES];
-                for lane in lanes(exec) {
-                    let Place::Memory(address) = places[lane] else {
-                        return None;
-                    };
-                    addresses[lane] = address;
-                }
-                Some(addresses)
-            }
-        }
-    }
-}
 
 impl Machine<'_> {
     pub(super) fn vector_memory(&mut self, inst: &Inst, mem: &MemInst) -> Done {
@@ -70,7 +21,7 @@ impl Machine<'_> {
             Segment::Global => Places::Memory(self.global_addresses(mem)),
             Segment::Flat => Places::Mixed(self.flat_places(mem)),
             Segment::Scratch => Places::Mixed(self.scratch_places(mem)),
-            Segment::Buffer => Places::Mixed(self.buffer_places(mem)),
+            Segment::Buffer | Segment::Typed => Places::Mixed(self.buffer_places(mem)),
         };
         match mem.op {
             _ if mem.lds => self.load_to_lds(inst, mem, &places),
@@ -85,9 +36,8 @@ impl Machine<'_> {
                 self.store_narrow(mem, &places, bytes.into(), part)
             }
             MemOp::Atomic(op, dwords) => self.atomic(mem, &places, op, dwords),
-            MemOp::Format(..) | MemOp::LoadLds(..) | MemOp::StoreLds | MemOp::Cache => {
-                Err(unsupported(inst))
-            }
+            MemOp::Format(..) => self.typed(inst, mem, &places),
+            MemOp::LoadLds(..) | MemOp::StoreLds | MemOp::Cache => Err(unsupported(inst)),
         }
     }
 
@@ -153,15 +103,24 @@ impl Machine<'_> {
         })
     }
 
+    /// The buffer descriptor of an access.
+    pub(super) fn descriptor(&self, mem: &MemInst) -> [u32; 4] {
+        let first = usize::from(mem.srsrc & 0x7c);
+        [0, 1, 2, 3].map(|index| self.wave.scalar[first + index])
+    }
+
     /// MUBUF: base, index × stride and offsets, checked against the descriptor's bounds.
     fn buffer_places(&self, mem: &MemInst) -> [Place; LANES] {
-        let first = usize::from(mem.srsrc & 0x7c);
-        let buffer = Buffer::new([0, 1, 2, 3].map(|index| self.wave.scalar[first + index]));
+        let descriptor = self.descriptor(mem);
+        let buffer = Buffer::new(descriptor);
         let soffset = u64::from(self.scalar32(mem.soffset));
         let size = 4 * u64::from(mem.op.data_dwords().max(1));
         let size = match mem.op {
             MemOp::LoadNarrow { bytes, .. } | MemOp::StoreNarrow { bytes, .. } => bytes.into(),
             MemOp::Atomic(AtomicOp::CmpSwap, _) => size / 2,
+            MemOp::Format(..) => {
+                Format::of(mem, descriptor).map_or(4, |format| format.bytes() as u64)
+            }
             _ => size,
         };
         std::array::from_fn(|lane| {
@@ -184,7 +143,12 @@ impl Machine<'_> {
         self.wave.scratch_base().wrapping_add(swizzled)
     }
 
-    fn read(&mut self, place: Place, lane: usize, bytes: &mut [u8]) -> Result<(), Fault> {
+    pub(super) fn read(
+        &mut self,
+        place: Place,
+        lane: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), Fault> {
         match place {
             Place::Memory(address) => self.memory.read(address, bytes),
             Place::Lds(address) => {
@@ -207,7 +171,12 @@ impl Machine<'_> {
         }
     }
 
-    fn write(&mut self, place: Place, lane: usize, bytes: &mut [u8]) -> Result<(), Fault> {
+    pub(super) fn write(
+        &mut self,
+        place: Place,
+        lane: usize,
+        bytes: &mut [u8],
+    ) -> Result<(), Fault> {
         match place {
             Place::Memory(address) => self.memory.write(address, bytes),
             Place::Lds(address) => {
@@ -244,18 +213,12 @@ impl Machine<'_> {
     ) -> Done {
         let exec = self.wave.exec();
         let mut result = [[0; LANES]; DWORDS];
-        if let Some(run) = Run::find(places, exec, BYTES as u64) {
-            let mut block = [[0; BYTES]; LANES];
-            self.memory
-                .read(run.address, block[..run.count].as_flattened_mut())?;
-            for (index, chunk) in block[..run.count].iter().enumerate() {
-                spread(&mut result, run.first + index, chunk);
-            }
-        } else if let Some(address) = uniform(places, exec) {
-            let mut bytes = [0; BYTES];
-            self.memory.read(address, &mut bytes)?;
-            for lane in lanes(exec) {
-                spread(&mut result, lane, &bytes);
+        if let Some(addresses) = places.addresses(exec) {
+            self.read_lanes::<DWORDS, BYTES>(&addresses, exec, &mut result)?;
+        } else if let Some(offsets) = places.scratch(exec) {
+            for (index, register) in result.iter_mut().enumerate() {
+                let row = self.scratch_row(&offsets, index);
+                self.read_lanes::<1, 4>(&row, exec, std::array::from_mut(register))?;
             }
         } else {
             for lane in lanes(exec) {
@@ -270,29 +233,110 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// Reads `BYTES` bytes for each active lane, with one access if they lie near enough.
+    fn read_lanes<const DWORDS: usize, const BYTES: usize>(
+        &mut self,
+        addresses: &[u64; LANES],
+        exec: u64,
+        result: &mut [Vgpr; DWORDS],
+    ) -> Done {
+        if exec == 0 {
+            return Ok(());
+        }
+        let run = Run::first(addresses, exec, BYTES as u64);
+        if run.rest(exec) == 0 {
+            let mut block = [[0; BYTES]; LANES];
+            self.memory
+                .read(run.address, block[..run.count].as_flattened_mut())?;
+            for (index, chunk) in block[..run.count].iter().enumerate() {
+                spread(result, run.first + index, chunk);
+            }
+        } else if let Some(window) = Window::find(addresses, exec, BYTES as u64) {
+            let mut block = [0; WINDOW];
+            self.memory
+                .read(window.address, &mut block[..window.length])?;
+            for lane in lanes(exec) {
+                let at = (addresses[lane] - window.address) as usize;
+                let mut bytes = [0; BYTES];
+                bytes.copy_from_slice(&block[at..at + BYTES]);
+                spread(result, lane, &bytes);
+            }
+        } else {
+            for lane in lanes(exec) {
+                let mut bytes = [0; BYTES];
+                self.memory.read(addresses[lane], &mut bytes)?;
+                spread(result, lane, &bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where dword `index` after each lane's scratch offset lies.
+    fn scratch_row(&self, offsets: &[u64; LANES], index: usize) -> [u64; LANES] {
+        std::array::from_fn(|lane| self.scratch_address(offsets[lane] + 4 * index as u64, lane))
+    }
+
     fn store(&mut self, mem: &MemInst, places: &Places, dwords: usize) -> Done {
         let exec = self.wave.exec();
         let size = 4 * dwords;
-        let mut block = [0; 16 * LANES];
-        if let Some(run) = Run::find(places, exec, size as u64) {
-            let bytes = &mut block[..run.count * size];
-            for (index, chunk) in bytes.chunks_exact_mut(size).enumerate() {
-                self.collect(mem.data, run.first + index, chunk);
-            }
-            return Ok(self.memory.write(run.address, bytes)?);
+        let mut registers = [[0; LANES]; 4];
+        for (index, register) in registers.iter_mut().enumerate().take(dwords) {
+            *register = self.data_register(mem.data, index);
         }
+        let registers = &registers[..dwords];
+        if let Some(addresses) = places.addresses(exec) {
+            return self.scatter(&addresses, exec, size, |lane, chunk| {
+                collect(registers, lane, chunk);
+            });
+        }
+        if let Some(offsets) = places.scratch(exec) {
+            for (index, register) in registers.iter().enumerate() {
+                let row = self.scratch_row(&offsets, index);
+                self.scatter(&row, exec, 4, |lane, chunk| {
+                    chunk.copy_from_slice(&register[lane].to_le_bytes());
+                })?;
+            }
+            return Ok(());
+        }
+        let mut block = [0; 16];
         for lane in lanes(exec) {
-            self.collect(mem.data, lane, &mut block[..size]);
+            collect(registers, lane, &mut block[..size]);
             self.write(places.of(lane), lane, &mut block[..size])?;
         }
         Ok(())
     }
 
-    /// A lane's dwords as bytes.
-    fn collect(&self, data: Dst, lane: usize, bytes: &mut [u8]) {
-        for (index, dword) in bytes.chunks_exact_mut(4).enumerate() {
-            dword.copy_from_slice(&self.data(data, index, lane).to_le_bytes());
+    /// Register `index` of an operand.
+    fn data_register(&self, data: Dst, index: usize) -> Vgpr {
+        match data {
+            Dst::Vgpr(number) => self.wave.vgpr[usize::from(number) + index],
+            Dst::Acc(number) => self.wave.acc[usize::from(number) + index],
+            Dst::None | Dst::Scalar(_) => [0; LANES],
         }
+    }
+
+    /// Writes `size` bytes, which `fill` makes, for each active lane, with one access for each run
+    /// of lanes.
+    #[inline(always)]
+    fn scatter(
+        &mut self,
+        addresses: &[u64; LANES],
+        exec: u64,
+        size: usize,
+        fill: impl Fn(usize, &mut [u8]),
+    ) -> Done {
+        let mut block = [0; WINDOW];
+        let mut left = exec;
+        while left != 0 {
+            let run = Run::first(addresses, left, size as u64);
+            let bytes = &mut block[..run.count * size];
+            for (index, chunk) in bytes.chunks_exact_mut(size).enumerate() {
+                fill(run.first + index, chunk);
+            }
+            self.memory.write(run.address, bytes)?;
+            left = run.rest(left);
+        }
+        Ok(())
     }
 
     fn load_narrow(
@@ -305,12 +349,15 @@ impl Machine<'_> {
     ) -> Done {
         let exec = self.wave.exec();
         let mut values = [0; LANES];
-        let mut block = [0; 2 * LANES];
-        if let Some(run) = Run::find(places, exec, bytes as u64) {
-            let block = &mut block[..run.count * bytes];
-            self.memory.read(run.address, block)?;
-            for (index, chunk) in block.chunks_exact(bytes).enumerate() {
-                values[run.first + index] = extend(chunk, signed);
+        let mut block = [0; WINDOW];
+        let addresses = places.addresses(exec);
+        let window = addresses.and_then(|them| Window::find(&them, exec, bytes as u64));
+        if let (Some(addresses), Some(window)) = (addresses, window) {
+            self.memory
+                .read(window.address, &mut block[..window.length])?;
+            for lane in lanes(exec) {
+                let at = (addresses[lane] - window.address) as usize;
+                values[lane] = extend(&block[at..at + bytes], signed);
             }
         } else {
             for lane in lanes(exec) {
@@ -333,14 +380,12 @@ impl Machine<'_> {
     fn store_narrow(&mut self, mem: &MemInst, places: &Places, bytes: usize, part: Part) -> Done {
         let exec = self.wave.exec();
         let shift = if part == Part::High { 16 } else { 0 };
-        let mut block = [0; 2 * LANES];
-        if let Some(run) = Run::find(places, exec, bytes as u64) {
-            let block = &mut block[..run.count * bytes];
-            for (index, chunk) in block.chunks_exact_mut(bytes).enumerate() {
-                let value = self.data(mem.data, 0, run.first + index) >> shift;
+        if let Some(addresses) = places.addresses(exec) {
+            let register = self.data_register(mem.data, 0);
+            return self.scatter(&addresses, exec, bytes, |lane, chunk| {
+                let value = register[lane] >> shift;
                 chunk.copy_from_slice(&value.to_le_bytes()[..bytes]);
-            }
-            return Ok(self.memory.write(run.address, block)?);
+            });
         }
         for lane in lanes(exec) {
             let mut value = (self.data(mem.data, 0, lane) >> shift).to_le_bytes();
@@ -442,43 +487,12 @@ impl Machine<'_> {
     }
 }
 
-/// Active lanes that are neighbours, with neighbouring addresses.
-struct Run {
-    first: usize,
-    count: usize,
-    address: u64,
-}
-
-impl Run {
-    fn find(places: &Places, exec: u64, size: u64) -> Option<Run> {
-        let first = exec.trailing_zeros() as usize;
-        let count = (exec >> (first % LANES)).trailing_ones() as usize;
-        if exec == 0 || exec.count_ones() as usize != count {
-            return None;
-        }
-        let addresses = places.addresses(exec)?;
-        let address = addresses[first];
-        address.checked_add(size * count as u64)?;
-        let differs = addresses[first..first + count]
-            .iter()
-            .enumerate()
-            .fold(0, |differs, (index, found)| {
-                differs | (found ^ (address + size * index as u64))
-            });
-        (differs == 0).then_some(Run {
-            first,
-            count,
-            address,
-        })
+/// A lane's dwords as bytes.
+#[inline(always)]
+fn collect(registers: &[Vgpr], lane: usize, bytes: &mut [u8]) {
+    for (register, dword) in registers.iter().zip(bytes.chunks_exact_mut(4)) {
+        dword.copy_from_slice(&register[lane].to_le_bytes());
     }
-}
-
-/// The one address of all active lanes.
-fn uniform(places: &Places, exec: u64) -> Option<u64> {
-    let addresses = places.addresses(exec)?;
-    let mut active = lanes(exec);
-    let first = addresses[active.next()?];
-    active.all(|lane| addresses[lane] == first).then_some(first)
 }
 
 #[inline(always)]
@@ -564,19 +578,6 @@ impl Buffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn runs_are_found_in_contiguous_masks_only() {
-        let places = Places::Memory(std::array::from_fn(|lane| 0x1000 + 4 * lane as u64));
-        let run = Run::find(&places, 0xff0, 4).unwrap();
-        assert_eq!((run.first, run.count, run.address), (4, 8, 0x1010));
-        assert!(Run::find(&places, 0xf0f, 4).is_none());
-        assert!(Run::find(&places, u64::MAX, 8).is_none());
-        assert_eq!(Run::find(&places, u64::MAX, 4).unwrap().count, 64);
-        assert_eq!(uniform(&places, 4), Some(0x1008));
-        assert_eq!(uniform(&places, 6), None);
-        assert!(Run::find(&places, 0, 4).is_none());
-    }
 
     #[test]
     fn scratch_accesses_are_cut_at_dwords() {

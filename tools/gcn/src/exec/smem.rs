@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Scalar memory: loads and stores of whole dwords, cache control (nothing to do), clocks.
 
-use super::{unsupported, Done, Machine};
+use super::{Done, Machine};
 use crate::inst::{Inst, SmemInst};
 use crate::memory::{Access, Fault};
 use crate::op::Smem;
@@ -47,7 +47,7 @@ impl Machine<'_> {
             }
             s_dcache_inv | s_dcache_wb | s_dcache_inv_vol | s_dcache_wb_vol | s_dcache_discard
             | s_dcache_discard_x2 | s_atc_probe | s_atc_probe_buffer => Ok(()),
-            _ => Err(unsupported(inst)),
+            _ => self.scalar_atomic(inst, smem),
         }
     }
 

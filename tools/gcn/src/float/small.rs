@@ -54,13 +54,14 @@ impl Small {
         })
     }
 
-    /// Rounded at random: `random`'s upper bits are added below the last kept place.
+    /// Rounded at random: `random`'s upper bits are added to the f32's fraction, below the last
+    /// place that a normal result keeps, and the sum is cut off.
     pub fn from_f32_stochastic(self, value: f32, saturate: bool, random: u32) -> u8 {
-        self.round(value, saturate, |rest, unit, _| {
-            // `unit` is a power of two of at most 2^31: compare as fractions of 2^32.
-            let part = (u128::from(rest) << 32) / u128::from(unit);
-            part + u128::from(random) >= 1 << 32
-        })
+        if !value.is_finite() {
+            return self.from_f32(value, saturate);
+        }
+        let added = value.to_bits() + (random >> (9 + self.fraction));
+        self.round(f32::from_bits(added), saturate, |_, _, _| false)
     }
 
     fn round(self, value: f32, saturate: bool, up: impl Fn(u64, u64, bool) -> bool) -> u8 {

@@ -108,6 +108,8 @@ pub enum Segment {
     Global,
     /// MUBUF: through a buffer descriptor.
     Buffer,
+    /// MTBUF.
+    Typed,
 }
 
 /// Code, mnemonic without its prefix, operation.
@@ -202,8 +204,8 @@ const ATOMICS: &[Row] = &[
 /// FLAT and GLOBAL.
 const BFLOAT: &[Row] = &[(82, "atomic_pk_add_bf16", Atomic(PkAddBf16, 1))];
 
-/// MUBUF.
-const BUFFER: &[Row] = &[
+/// MUBUF and MTBUF.
+const FORMATS: &[Row] = &[
     (0, "load_format_x", Format(false, false, 1)),
     (1, "load_format_xy", Format(false, false, 2)),
     (2, "load_format_xyz", Format(false, false, 3)),
@@ -220,6 +222,10 @@ const BUFFER: &[Row] = &[
     (13, "store_format_d16_xy", Format(true, true, 2)),
     (14, "store_format_d16_xyz", Format(true, true, 3)),
     (15, "store_format_d16_xyzw", Format(true, true, 4)),
+];
+
+/// MUBUF.
+const BUFFER: &[Row] = &[
     (38, "load_format_d16_hi_x", Format(false, true, 1)),
     (39, "store_format_d16_hi_x", Format(true, true, 1)),
     (40, "wbl2", Cache),
@@ -235,7 +241,8 @@ impl Segment {
             Segment::Flat => [COMMON, ATOMICS, BFLOAT, &[]],
             Segment::Scratch => [COMMON, LDS, &[], &[]],
             Segment::Global => [COMMON, LDS, ATOMICS, BFLOAT],
-            Segment::Buffer => [COMMON, ATOMICS, BUFFER, &[]],
+            Segment::Buffer => [COMMON, ATOMICS, BUFFER, FORMATS],
+            Segment::Typed => [FORMATS, &[], &[], &[]],
         }
     }
 
@@ -246,6 +253,7 @@ impl Segment {
             Segment::Scratch => "scratch_",
             Segment::Global => "global_",
             Segment::Buffer => "buffer_",
+            Segment::Typed => "tbuffer_",
         }
     }
 

@@ -41,6 +41,17 @@ impl Ram {
         BASE + at as u64
     }
 
+    /// How much is used, for [`Ram::release`].
+    pub fn mark(&self) -> usize {
+        self.used
+    }
+
+    /// Gives back, zeroed, what was allocated since the mark.
+    pub fn release(&mut self, mark: usize) {
+        self.bytes[mark..self.used].fill(0);
+        self.used = mark;
+    }
+
     /// A copy of `values` in memory: its address.
     pub fn place<T: Value>(&mut self, values: &[T]) -> u64 {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.bytes()).collect();

@@ -39,6 +39,16 @@ impl Toolchain {
         Some(Toolchain { script })
     }
 
+    /// A path that `sysroot env` prints, if it exists.
+    pub fn path(&self, name: &str) -> Option<PathBuf> {
+        let output = Command::new(&self.script).arg("env").output().ok()?;
+        let text = String::from_utf8(output.stdout).ok()?;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
+        Some(PathBuf::from(line)).filter(|path| path.exists())
+    }
+
     /// Runs a command of the build root with `input`; its output and its messages.
     pub fn run(&self, command: &[&str], input: &str) -> (Vec<u8>, String) {
         let mut child = Command::new(&self.script)

@@ -155,11 +155,13 @@ impl Shape {
         let run = if self.a == Element::F64 { 1 } else { 4 };
         // 4 × 4 blocks lie side by side in the lanes, larger ones in other registers.
         let side = if self.n == 4 { self.blocks } else { 1 };
-        let (column, rest) = (lane % self.n, lane / self.n);
-        let (beside, turn) = (rest % side, rest / side);
-        let turns = LANES / self.n / side;
-        let items = self.m / turns;
-        let (behind, item) = (item / items, item % items);
+        // All sizes are powers of two.
+        let split =
+            |value: usize, size: usize| (value >> size.trailing_zeros(), value & (size - 1));
+        let (rest, column) = split(lane, self.n);
+        let (turn, beside) = split(rest, side);
+        let turns = split(LANES >> self.n.trailing_zeros(), side).0;
+        let (behind, item) = split(item, split(self.m, turns).0);
         let row = item / run * run * turns + turn * run + item % run;
         (beside + behind * side, row, column)
     }
@@ -201,10 +203,7 @@ impl Machine<'_> {
                 };
                 self.multiply(v, shape, [signed(0), signed(1)], double)
             }
-            Element::F32 => {
-                let single = |bits| f32::from_bits(bits as u32);
-                self.multiply(v, shape, [single; 2], chain)
-            }
+            Element::F32 => self.multiply_singles(v, shape),
             Element::I8 => {
                 let byte = |bits| i32::from(bits as u8 as i8);
                 self.multiply(v, shape, [byte; 2], integers)
@@ -225,6 +224,46 @@ impl Machine<'_> {
             let sum = groups.fold(start, |c, (x, y)| dot_add(x, y, c, fractions, halves));
             sum.to_bits().into()
         })
+    }
+
+    /// All lanes' elements at a time, by fused multiply-adds, k upwards.
+    fn multiply_singles(&mut self, v: &Valu, shape: Shape) -> Done {
+        let pattern = v.mods.neg;
+        let convert = |bits| bits as u32;
+        let sizes = [
+            [shape.m, shape.k, shape.blocks],
+            [shape.n, shape.k, shape.blocks],
+        ];
+        let a = self.factors(v.src[0], shape.a, sizes[0], |lane| lane, convert);
+        let b = self.factors(
+            v.src[1],
+            shape.b,
+            sizes[1],
+            |l| lane_group(pattern, l),
+            convert,
+        );
+        let registers = shape.registers();
+        let mut d = [[0; LANES]; 32];
+        for (item, sums) in d[..registers].iter_mut().enumerate() {
+            let rows: [(usize, usize); LANES] = std::array::from_fn(|lane| {
+                let (block, row, column) = shape.place(lane, item);
+                let from = source_block(v, shape, block);
+                let first = (from * shape.m + row) * shape.k;
+                (first, (block * shape.n + column) * shape.k)
+            });
+            *sums = std::array::from_fn(|lane| self.addend(v, shape, item, lane) as u32);
+            for k in 0..shape.k {
+                let x: Vgpr = std::array::from_fn(|lane| a.values[rows[lane].0 + k]);
+                let y: Vgpr = std::array::from_fn(|lane| b.values[rows[lane].1 + k]);
+                for lane in 0..LANES {
+                    let (p, q) = (f32::from_bits(x[lane]), f32::from_bits(y[lane]));
+                    let sum = fma32(p, q, f32::from_bits(sums[lane]));
+                    sums[lane] = settle32(sum, [x[lane], y[lane], sums[lane]]);
+                }
+            }
+        }
+        self.put_matrix(v.dst, &d[..registers]);
+        Ok(())
     }
 
     /// All elements of D: `sum` takes a row of A, a column of B and the element of C.
@@ -392,18 +431,10 @@ fn source_block(v: &Valu, shape: Shape, block: usize) -> usize {
         return block;
     }
     let mask = (1 << v.mods.abs) - 1;
-    (block & !mask | usize::from(v.mods.op_sel) & mask) % shape.blocks
+    (block & !mask | usize::from(v.mods.op_sel) & mask) & (shape.blocks - 1)
 }
 
 /// c + Σ aᵢ·bᵢ by fused multiply-adds, k upwards.
-fn chain(a: &[f32], b: &[f32], c: u64) -> u64 {
-    let step = |c: u32, (x, y): (&f32, &f32)| {
-        let sum = fma32(*x, *y, f32::from_bits(c));
-        settle32(sum, [x.to_bits(), y.to_bits(), c])
-    };
-    a.iter().zip(b).fold(c as u32, step).into()
-}
-
 fn double(a: &[f64], b: &[f64], c: u64) -> u64 {
     let step = |c: u64, (x, y): (&f64, &f64)| {
         let sum = x.mul_add(*y, f64::from_bits(c));

@@ -255,6 +255,16 @@ impl Machine<'_> {
         }
     }
 
+    /// Writes a result of two registers.
+    pub(super) fn put_pair(&mut self, v: &Valu, result: &[Vgpr; 2]) {
+        let mask = self.write_mask(v);
+        for (half, lanes) in result.iter().enumerate() {
+            if let Some(register) = self.register(v.dst, half) {
+                merge(register, lanes, mask);
+            }
+        }
+    }
+
     /// Writes a 64-bit result.
     pub(super) fn put64(&mut self, v: &Valu, result: &Wide) {
         let mask = self.write_mask(v);

@@ -5,7 +5,7 @@
 use super::{half_fma, half_result, Done, Machine};
 use crate::exec::unsupported;
 use crate::float::{fma32, half, min_max, settle32, soft, Fp, Round, F16, F32};
-use crate::inst::{Inst, Valu};
+use crate::inst::{Inst, Src, Valu};
 use crate::op::Vop3p;
 use crate::wave::{Vgpr, LANES};
 
@@ -155,19 +155,30 @@ impl Machine<'_> {
 
     /// The two f32 operands of each source.
     fn single_sources(&self, v: &Valu, index: usize, fp: Fp) -> [Vgpr; 2] {
-        let lanes = self.raw64(v.src[index]);
         [(v.mods.op_sel, v.mods.neg), (v.mods.op_sel_hi, v.mods.abs)].map(|(select, negate)| {
-            let shift = 32 * u32::from(select >> index & 1);
             let flip = u32::from(negate >> index & 1) << 31;
-            lanes.map(|value| {
-                let bits = (value >> shift) as u32 ^ flip;
-                if fp.denorm_in {
-                    bits
-                } else {
-                    F32.flush(bits.into()) as u32
-                }
-            })
+            let mut hold = [0; LANES];
+            let lanes = self.half_of(v.src[index], select >> index & 1 != 0, &mut hold);
+            match (flip, fp.denorm_in) {
+                (0, true) => *lanes,
+                (_, true) => lanes.map(|bits| bits ^ flip),
+                _ => lanes.map(|bits| F32.flush((bits ^ flip).into()) as u32),
+            }
         })
+    }
+
+    /// The low or the high register of a pair.
+    fn half_of<'a>(&'a self, src: Src, high: bool, hold: &'a mut Vgpr) -> &'a Vgpr {
+        match src {
+            Src::Vgpr(number) => &self.wave.vgpr[usize::from(number) + usize::from(high)],
+            Src::Acc(number) => &self.wave.acc[usize::from(number) + usize::from(high)],
+            Src::None => hold,
+            scalar => {
+                let value = self.scalar64(scalar) >> if high { 32 } else { 0 };
+                *hold = [value as u32; LANES];
+                hold
+            }
+        }
     }
 
     /// Operations with two sources have zeros as the third: it never is a NaN.
@@ -184,8 +195,8 @@ impl Machine<'_> {
         for (half, d) in d.iter_mut().enumerate() {
             let (a, b, c) = (&a[half], &b[half], &c[half]);
             for i in 0..LANES {
-                let [x, y, z] = [a[i], b[i], c[i]].map(f32::from_bits);
-                d[i] = settle32(fast(x, y, z), [a[i], b[i], c[i]]);
+                let (x, y) = (f32::from_bits(a[i]), f32::from_bits(b[i]));
+                d[i] = settle32(fast(x, y, f32::from_bits(c[i])), [a[i], b[i], c[i]]);
             }
             if fp.round != Round::Nearest {
                 *d = std::array::from_fn(|i| exact(fp, [a[i], b[i], c[i]].map(u64::from)) as u32);
@@ -197,11 +208,7 @@ impl Machine<'_> {
                 *d = d.map(|bits| clamp_single(fp, bits));
             }
         }
-        let [low, high] = &d;
-        self.put64(
-            v,
-            &std::array::from_fn(|i| u64::from(low[i]) | u64::from(high[i]) << 32),
-        );
+        self.put_pair(v, &d);
         Ok(())
     }
 

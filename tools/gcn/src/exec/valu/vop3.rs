@@ -4,8 +4,10 @@
 use super::convert::{signed_norm, unsigned_norm};
 use super::{Done, Machine};
 use crate::exec::unsupported;
+use crate::float::graphics::{self, Cube};
+use crate::float::small::{Small, BF8, FP8};
 use crate::float::{divide, fma32, half, min_max, soft, Fp, Round, F16, F32, F64};
-use crate::inst::{Inst, Valu};
+use crate::inst::{Dst, Inst, Src, Valu};
 use crate::op::Vop3;
 use crate::wave::LANES;
 
@@ -218,8 +220,88 @@ impl Machine<'_> {
             v_msad_u8 => self.map3(v, |a, b, c| masked_sad(a, b).wrapping_add(c)),
             v_qsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(sad, a, b as u32, c)),
             v_mqsad_pk_u16_u8 => self.wide3(v, |a, b, c| quad_sad(masked_sad, a, b as u32, c)),
+            v_mqsad_u32_u8 => self.quad_sad_wide(v),
+            v_cubeid_f32 => self.cube(v, |cube| cube.id),
+            v_cubesc_f32 => self.cube(v, |cube| cube.sc),
+            v_cubetc_f32 => self.cube(v, |cube| cube.tc),
+            v_cubema_f32 => self.cube(v, |cube| cube.ma),
+            v_trig_preop_f64 => self.wide2(v, |a, b| graphics::trig_preop(a, b as u32).to_bits()),
+            v_cvt_pk_fp8_f32 => self.pack_small(v, FP8),
+            v_cvt_pk_bf8_f32 => self.pack_small(v, BF8),
+            v_cvt_sr_fp8_f32 => self.round_small(v, FP8),
+            v_cvt_sr_bf8_f32 => self.round_small(v, BF8),
             _ => Err(unsupported(inst)),
         }
+    }
+
+    fn cube(&mut self, v: &Valu, part: impl Fn(Cube) -> f32) -> Done {
+        self.float_bits(v, |_, x, y, z| {
+            let [x, y, z] = [x, y, z].map(|bits| f32::from_bits(bits as u32));
+            part(Cube::new(x, y, z)).to_bits().into()
+        })
+    }
+
+    /// `v_mqsad_u32_u8`: four masked sums over a window that slides by bytes, a register for each.
+    fn quad_sad_wide(&mut self, v: &Valu) -> Done {
+        let window = self.src64(v, 0);
+        let mut hold = [0; LANES];
+        let reference = *self.src32(v, 1, &mut hold);
+        let mask = self.wave.exec();
+        let sums: [crate::wave::Vgpr; 4] = std::array::from_fn(|index| {
+            let add = match v.src[2] {
+                Src::Vgpr(number) => self.wave.vgpr[usize::from(number) + index],
+                constant => [self.scalar32(constant); LANES],
+            };
+            std::array::from_fn(|lane| {
+                let bytes = (window[lane] >> (8 * index)) as u32;
+                masked_sad(bytes, reference[lane]).wrapping_add(add[lane])
+            })
+        });
+        if let Dst::Vgpr(dst) = v.dst {
+            for (index, sum) in sums.iter().enumerate() {
+                super::merge(&mut self.wave.vgpr[usize::from(dst) + index], sum, mask);
+            }
+        }
+        Ok(())
+    }
+
+    /// Two 8-bit floats into the half of the destination that OP_SEL says.
+    fn pack_small(&mut self, v: &Valu, kind: Small) -> Done {
+        let saturate = self.other().fp16_ovfl;
+        let mut hold = [[0; LANES]; 2];
+        let [hold_a, hold_b] = &mut hold;
+        let (a, b) = (self.src32(v, 0, hold_a), self.src32(v, 1, hold_b));
+        let small = |bits: u32| u32::from(kind.from_f32(f32::from_bits(bits), saturate));
+        let d = std::array::from_fn(|i| small(a[i]) | small(b[i]) << 8);
+        let shift = 16 * u32::from(v.mods.op_sel >> 3 & 1);
+        self.put_part(v, &d, shift, 0xffff << shift)
+    }
+
+    /// One 8-bit float, rounded at random, into the byte that OP_SEL says.
+    fn round_small(&mut self, v: &Valu, kind: Small) -> Done {
+        let saturate = self.other().fp16_ovfl;
+        let mut hold = [[0; LANES]; 2];
+        let [hold_a, hold_b] = &mut hold;
+        let (a, random) = (self.src32(v, 0, hold_a), self.src32(v, 1, hold_b));
+        let d = std::array::from_fn(|i| {
+            let value = f32::from_bits(a[i]);
+            kind.from_f32_stochastic(value, saturate, random[i]).into()
+        });
+        let shift = 8 * u32::from(v.mods.op_sel >> 2 & 3);
+        self.put_part(v, &d, shift, 0xff << shift)
+    }
+
+    /// Writes some bits of the destination and keeps the others.
+    fn put_part(&mut self, v: &Valu, d: &crate::wave::Vgpr, shift: u32, mask: u32) -> Done {
+        let Dst::Vgpr(number) = v.dst else {
+            return Ok(());
+        };
+        let old = self.wave.vgpr[usize::from(number)];
+        self.put32(
+            v,
+            &std::array::from_fn(|i| old[i] & !mask | d[i] << shift & mask),
+        );
+        Ok(())
     }
 
     #[inline(always)]

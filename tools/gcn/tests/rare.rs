@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! Instructions that compilers hardly ever emit, against tables worked out by hand, and where LLVM
+//! can compute them itself against LLVM.
+
+#[path = "support/bench.rs"]
+mod bench;
+#[path = "support/machine.rs"]
+mod machine;
+#[path = "support/toolchain.rs"]
+mod toolchain;
+
+use bench::{after, Bench};
+use gcn::wave::mode;
+use gcn::Outcome;
+use machine::{Arguments, Program, Ram};
+use std::path::Path;
+use toolchain::Toolchain;
+
+#[test]
+fn sums_of_masked_differences_slide_by_bytes() {
+    let text = "v_mqsad_u32_u8 v[8:11], v[2:3], v4, v[12:15]\n\
+                v_mqsad_pk_u16_u8 v[16:17], v[2:3], v4, v[18:19]";
+    let set = |wave: &mut gcn::Wave| {
+        wave.vgpr[2] = [0x0403_0201; 64];
+        wave.vgpr[3] = [0x0807_0605; 64];
+        // The third byte does not count.
+        wave.vgpr[4] = [0x0a00_0a0a; 64];
+        for register in 12..16 {
+            wave.vgpr[register] = [100 * register as u32; 64];
+        }
+        wave.vgpr[18] = [0xfff0_0001; 64];
+    };
+    after("masked differences", text, set, |wave| {
+        // Windows 1 2 . 4, 2 3 . 5, 3 4 . 6, 4 5 . 7 against 10 10 . 10.
+        for (index, sum) in [9 + 8 + 6, 8 + 7 + 5, 7 + 6 + 4, 6 + 5 + 3]
+            .into_iter()
+            .enumerate()
+        {
+            assert_eq!(wave.vgpr[8 + index][63], sum + 100 * (12 + index as u32));
+        }
+        // Sums of 16 bits saturate.
+        assert_eq!(wave.vgpr[16][0], 24 | 0xffff << 16);
+        assert_eq!(wave.vgpr[17][0], 17 | 14 << 16);
+    });
+}
+
+#[test]
+fn eight_bit_floats_go_where_op_sel_says() {
+    let text = "v_cvt_pk_fp8_f32 v1, v8, v9\n v_cvt_pk_fp8_f32 v1, v9, v8 op_sel:[0,0,1]\n\
+                v_cvt_pk_bf8_f32 v2, v8, -v9\n\
+                v_cvt_sr_fp8_f32 v3, v8, v10 op_sel:[0,0,1,1]\n\
+                v_cvt_sr_bf8_f32 v4, v8, v10 op_sel:[0,0,1,0]\n\
+                v_cvt_pk_fp8_f32 v5, v11, v11";
+    let set = |ovfl: u32| {
+        move |wave: &mut gcn::Wave| {
+            wave.mode |= ovfl;
+            wave.vgpr[1] = [0x1111_1111; 64];
+            wave.vgpr[2] = [0x2222_2222; 64];
+            wave.vgpr[3] = [0x3333_3333; 64];
+            wave.vgpr[4] = [0x4444_4444; 64];
+            // 1 and a sixteenth: half a step of FP8; 2; and more than FP8 has.
+            wave.vgpr[8] = [1.0625f32.to_bits(); 64];
+            wave.vgpr[9] = [2f32.to_bits(); 64];
+            wave.vgpr[10] = std::array::from_fn(|lane| (lane as u32) << 26);
+            wave.vgpr[11] = [1000f32.to_bits(); 64];
+        }
+    };
+    after("8-bit floats", text, set(0), |wave| {
+        assert_eq!(wave.vgpr[1][0], 0x4048_4840);
+        assert_eq!(wave.vgpr[2][0], 0x2222_c440);
+        // Random numbers from one half on carry a half upwards; a quarter needs three quarters.
+        for lane in 0..64 {
+            assert_eq!(
+                wave.vgpr[3][lane] >> 24,
+                if lane < 32 { 0x40 } else { 0x41 },
+                "{lane}"
+            );
+            assert_eq!(
+                wave.vgpr[4][lane] >> 16 & 0xff,
+                0x44,
+                "the other bytes stay"
+            );
+            assert_eq!(
+                wave.vgpr[4][lane] >> 8 & 0xff,
+                if lane < 48 { 0x40 } else { 0x41 }
+            );
+        }
+        assert_eq!(wave.vgpr[5][0] & 0xffff, 0x8080, "NaN without FP16_OVFL");
+    });
+    after(
+        "8-bit floats saturated",
+        text,
+        set(mode::FP16_OVFL),
+        |wave| {
+            assert_eq!(wave.vgpr[5][0] & 0xffff, 0x7f7f);
+        },
+    );
+}
+
+#[test]
+fn scalar_atomics_update_memory_once() {
+    let text = "s_movk_i32 s4, 5\n s_atomic_add s4, s[2:3], 0x10 glc\n\
+                s_movk_i32 s6, 7\n s_atomic_umax s6, s[2:3], 0x14\n\
+                s_movk_i32 s8, 100\n s_movk_i32 s9, 21\n s_atomic_cmpswap s[8:9], s[2:3], 0x18 glc\n\
+                s_mov_b64 s[10:11], -1\n s_atomic_add_x2 s[10:11], s[2:3], 0x20 glc\n\
+                s_mov_b64 s[16:17], s[2:3]\n s_movk_i32 s18, 16\n s_mov_b32 s19, 0\n\
+                s_movk_i32 s20, 9\n s_buffer_atomic_or s20, s[16:19], 0xc glc\n\
+                s_movk_i32 s21, 9\n s_buffer_atomic_or s21, s[16:19], 0x10 glc\n\
+                s_endpgm";
+    let Some(mut bench) = Bench::new("scalar atomics", text) else {
+        return;
+    };
+    let data = bench.wave().scalar64(2);
+    let words = [0u32, 0, 0, 6, 37, 3, 21, 0, 1, 5];
+    gcn::Memory::write(
+        &mut bench.ram,
+        data,
+        &words
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect::<Vec<u8>>(),
+    )
+    .unwrap();
+    assert_eq!(bench.run(), Outcome::Done);
+    let wave = bench.wave();
+    assert_eq!(
+        (wave.scalar[4], wave.scalar[6], wave.scalar[8]),
+        (37, 7, 21)
+    );
+    assert_eq!(wave.scalar64(10), 5 << 32 | 1);
+    // Within and beyond the buffer's 16 bytes.
+    assert_eq!((wave.scalar[20], wave.scalar[21]), (6, 0));
+    let after: Vec<u32> = bench.ram.take(data, 10);
+    assert_eq!(after, [0, 0, 0, 15, 42, 7, 100, 0, 0, 5]);
+}
+
+#[test]
+fn lanes_swizzle_by_rotation_and_bit_reversal() {
+    // Rotate by 3 within eights; reverse five bits; exchange halves of fours.
+    let text = "ds_swizzle_b32 v1, v0 offset:0xc078\n ds_swizzle_b32 v2, v0 offset:0xe000\n\
+                ds_swizzle_b32 v3, v0 offset:0xe010";
+    after(
+        "swizzle",
+        text,
+        |_| {},
+        |wave| {
+            for lane in 0..64u32 {
+                let at = lane as usize;
+                let (half, within) = (lane & 32, lane & 31);
+                assert_eq!(wave.vgpr[1][at], half | within & 24 | (within + 3) & 7);
+                let reversed = (0..5).fold(0, |bits, bit| bits | (within >> bit & 1) << (4 - bit));
+                assert_eq!(wave.vgpr[2][at], half | reversed);
+                assert_eq!(wave.vgpr[3][at], half | reversed >> 1 | within & 16);
+            }
+        },
+    );
+}
+
+#[test]
+fn conditional_exchange_writes_marked_dwords() {
+    let text = "v_lshlrev_b32 v1, 3, v0\n v_mov_b32 v2, 7\n v_mov_b32 v3, 8\n\
+                ds_write_b64 v1, v[2:3]\n v_bfrev_b32 v4, 1\n v_or_b32 v4, v4, v0\n v_mov_b32 v5, 99\n\
+                ds_condxchg32_rtn_b64 v[6:7], v1, v[4:5]\n ds_read_b64 v[8:9], v1";
+    after(
+        "conditional exchange",
+        text,
+        |_| {},
+        |wave| {
+            assert_eq!((wave.vgpr[6][9], wave.vgpr[7][9]), (7, 8));
+            assert_eq!((wave.vgpr[8][9], wave.vgpr[9][9]), (9, 8));
+        },
+    );
+}
+
+#[test]
+fn typed_buffers_convert() {
+    // 64 elements of four bytes at data; the format is the instruction's, then the descriptor's.
+    let text = "s_mov_b64 s[4:5], s[2:3]\n s_movk_i32 s6, 256\n s_mov_b32 s7, 0x00055fac\n\
+                v_lshlrev_b32 v1, 2, v0\n v_mov_b32 v2, 0.5\n v_mov_b32 v3, 1.0\n v_cvt_f32_u32 v4, v0\n\
+                v_mov_b32 v5, 0\n\
+                tbuffer_store_format_xyzw v[2:5], v1, s[4:7], 0 format:[BUF_DATA_FORMAT_8_8_8_8,BUF_NUM_FORMAT_USCALED] offen\n\
+                tbuffer_load_format_xyzw v[8:11], v1, s[4:7], 0 format:[BUF_DATA_FORMAT_8_8_8_8,BUF_NUM_FORMAT_UINT] offen\n\
+                buffer_load_format_xyz v[12:14], v1, s[4:7], 0 offen\n\
+                buffer_load_format_d16_xy v15, v1, s[4:7], 0 offen\n\
+                tbuffer_load_format_x v16, v1, s[4:7], 0 format:[BUF_DATA_FORMAT_32] offen offset:8";
+    after(
+        "typed",
+        text,
+        |_| {},
+        |wave| {
+            for lane in [0, 5, 63] {
+                let bytes = [0, 1, lane as u32, 0];
+                for (index, byte) in bytes.into_iter().enumerate() {
+                    assert_eq!(wave.vgpr[8 + index][lane], byte);
+                }
+                // 8_8_8_8 SINT, registers from components x, y, z as DST_SEL says.
+                assert_eq!((wave.vgpr[12][lane], wave.vgpr[14][lane]), (0, lane as u32));
+                assert_eq!(wave.vgpr[15][lane], 1 << 16);
+            }
+            // Two elements on, out of bounds for the last two lanes.
+            let unorm = |bits: u32| (bits as f32 / u32::MAX as f32).to_bits();
+            assert_eq!(wave.vgpr[16][0], unorm(0x0002_0100));
+            assert_eq!((wave.vgpr[16][62], wave.vgpr[16][63]), (0, 0));
+        },
+    );
+}
+
+/// A kernel that computes at run time, and one in which clang has computed already.
+fn against_clang(test: &str, ty: &str, call: &str, cases: &[String]) {
+    let Some(toolchain) = Toolchain::find(test) else {
+        return;
+    };
+    let kernel = "__attribute__((amdgpu_kernel)) void";
+    let mut text = format!("#define OUT __attribute__((address_space(1))) {ty}\n");
+    let variable = |case: &String| case.replace("CONST", "*(volatile const OUT *)zero +");
+    for (name, constant) in [("folded", true), ("computed", false)] {
+        text += &format!("{kernel} {name}(OUT *out, OUT *zero) {{\n");
+        for (index, case) in cases.iter().enumerate() {
+            let case = if constant {
+                case.replace("CONST", "")
+            } else {
+                variable(case)
+            };
+            text += &format!("out[{index}] = {};\n", call.replace("ARGUMENTS", &case));
+        }
+        text += "}\n";
+    }
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.so"));
+    let name = output.to_str().unwrap();
+    let command = [
+        "clang",
+        "-x",
+        "c",
+        "-",
+        "-O1",
+        "-target",
+        "amdgcn-amd-amdhsa",
+        "-mcpu=gfx942",
+        "-nogpulib",
+        "-o",
+        name,
+    ];
+    let (_, messages) = toolchain.run(&command, &text);
+    let elf = std::fs::read(&output).unwrap_or_else(|_| panic!("{messages}"));
+    let mut ram = Ram::new(4 << 20);
+    let program = Program::load(&elf, &mut ram);
+    let zero = ram.place(&[0u64]);
+    let results = ["folded", "computed"].map(|kernel| {
+        let out = ram.allocate(cases.len() * 8);
+        let arguments = Arguments::new().with(out).with(zero);
+        program.run(&mut ram, kernel, arguments.bytes(), [1; 3], [1; 3]);
+        ram.take::<u32>(out, cases.len() * if ty == "double" { 2 } else { 1 })
+    });
+    let wide = if ty == "double" { 2 } else { 1 };
+    let [folded, computed] = results.each_ref().map(|bits| bits.chunks(wide));
+    for ((folded, computed), case) in folded.zip(computed).zip(cases) {
+        assert_eq!(folded, computed, "{test}: {case}");
+    }
+    assert!(
+        results[0].iter().any(|bits| *bits != 0),
+        "something is computed"
+    );
+}
+
+#[test]
+fn cube_faces_are_those_that_clang_computes() {
+    let mut cases = Vec::new();
+    for x in ["-2.5f", "1.0f", "0.0f"] {
+        for y in ["-2.5f", "1.0f", "4.0f"] {
+            for z in ["-2.5f", "1.0f", "-7.0f"] {
+                cases.push(format!("CONST {x}, CONST {y}, CONST {z}"));
+            }
+        }
+    }
+    for part in ["id", "sc", "tc", "ma"] {
+        let call = format!("__builtin_amdgcn_cube{part}(ARGUMENTS)");
+        against_clang(&format!("cube{part}"), "float", &call, &cases);
+    }
+}
+
+#[test]
+fn segments_of_two_by_pi_are_those_that_clang_computes() {
+    let mut cases = Vec::new();
+    for argument in [
+        "1.0", "0x1p53", "0x1p54", "0x1.8p55", "0x1p200", "0x1p900", "0x1p945", "0x1p1023",
+    ] {
+        for segment in (0..32).step_by(3).chain([1, 22]) {
+            cases.push(format!("CONST {argument}, {segment}"));
+        }
+    }
+    against_clang(
+        "trig_preop",
+        "double",
+        "__builtin_amdgcn_trig_preop(ARGUMENTS)",
+        &cases,
+    );
+}
