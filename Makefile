@@ -39,14 +39,14 @@ module-tests: sysroot
 	@tools/build-module --tests
 
 # What the guests of the demo and the tests see at /mnt/share.
-guest: module module-tests tools userspace build/guest/hip_vadd
+guest: module module-tests tools userspace build/guest/hip_vadd build/guest/hip_programs
 	@mkdir -p build/guest/tests
 	@cp userspace/target/debug/{kfdctl,kfd-tests} build/guest
 	@cp amdkfd.ko tests/modules/*.ko build/guest
 	@cp tests/guest/* tests/compare/*.test tests/dmesg.allow build/guest/tests
 	@chmod +x build/guest/tests/*.test
 
-build/guest/hip_vadd: tests/hip/vadd.hip
+build/guest/hip_%: tests/hip/%.hip
 	@mkdir -p build/guest
 	@tools/sysroot/sysroot run hipcc --offload-arch=gfx942 -O2 -o $@ $<
 
