@@ -59,8 +59,12 @@ template <class T> static size_t count_wrong(const std::vector<T> &is, const std
 {
 	size_t wrong = 0;
 
-	for (size_t i = 0; i < wanted.size(); i++)
-		wrong += std::memcmp(&is[i], &wanted[i], sizeof(T)) != 0;
+	for (size_t i = 0; i < wanted.size(); i++) {
+		if (std::memcmp(&is[i], &wanted[i], sizeof(T)) == 0)
+			continue;
+		if (wrong++ < 3)
+			std::fprintf(stderr, "element %zu is %g, not %g\n", i, (double)is[i], (double)wanted[i]);
+	}
 	return wrong;
 }
 
