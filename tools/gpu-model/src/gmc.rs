@@ -288,7 +288,7 @@ impl Gmc {
         Ok(Translation {
             at: Physical {
                 space: entry.space(),
-                address: entry.address(shift) + inside,
+                address: entry.address() + inside,
             },
             length: (1 << shift) - inside,
             readable: entry.readable(),

@@ -100,6 +100,10 @@ impl Gpu {
             .arg(&socket)
             .args(["--preset", &args.gpu]);
         command.args(args.vram.iter().flat_map(|size| ["--vram", size]));
+        // Cards differ by their number, unless the caller numbers them.
+        if !args.model_args.contains("--serial") {
+            command.arg("--serial").arg(number.to_string());
+        }
         command.args(
             args.model_args
                 .replace("{n}", &number.to_string())

@@ -65,9 +65,11 @@ impl Entry {
         }
     }
 
-    /// The page's physical address, for a page of `1 << shift` bytes.
-    pub fn address(self, shift: u32) -> u64 {
-        self.0 & 0x0000_ffff_ffff_ffff & !((1 << shift) - 1)
+    /// Where the range it maps begins: bits 47:12. A range of 2 MiB or more need not begin at a multiple
+    /// of its size: amdgpu chooses the size by the virtual address alone (`amdgpu_vm_pte_fragment`) when
+    /// pages of system memory happen to lie one after the other.
+    pub fn address(self) -> u64 {
+        self.0 & 0x0000_ffff_ffff_f000
     }
 
     /// The table a directory entry points to, if it is valid.
@@ -76,5 +78,17 @@ impl Entry {
             space: self.space(),
             address: self.0 & Self::TABLE_MASK,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leaf_of_2_mib_may_begin_at_any_page() {
+        let entry = Entry(Entry::LEAF | Entry::SYSTEM | Entry::VALID | 0x7f00_1234_5000);
+        assert_eq!(entry.address(), 0x7f00_1234_5000);
+        assert!(entry.is_leaf() && entry.space() == Space::System);
     }
 }
