@@ -62,6 +62,8 @@ pub mod status {
 pub mod trapsts {
     /// SAVECTX: the context is to be saved.
     pub const SAVECTX: u32 = 1 << 10;
+    /// MEM_VIOL: memory refused an access.
+    pub const MEM_VIOL: u32 = 1 << 8;
     /// ILLEGAL_INST: an unknown instruction was met.
     pub const ILLEGAL_INST: u32 = 1 << 11;
 }
@@ -175,7 +177,8 @@ impl Wave {
 
     /// Whether it has something to execute now. HALT does not hold a wave in the trap handler.
     pub fn can_issue(&self) -> bool {
-        self.state == WaveState::Ready && self.status & (status::HALT | status::PRIV) != status::HALT
+        self.state == WaveState::Ready
+            && self.status & (status::HALT | status::PRIV) != status::HALT
     }
 
     /// Asks it to save its context (TRAPSTS.SAVECTX), as the hardware does on preemption: it enters

@@ -78,10 +78,11 @@ impl Machine<'_> {
             SH_MEM_BASES => {
                 (self.apertures.private >> 48) as u32 | (self.apertures.shared >> 48 << 16) as u32
             }
-            TBA_LO => wave.tba as u32,
-            TBA_HI => (wave.tba >> 32) as u32,
-            TMA_LO => wave.tma as u32,
-            TMA_HI => (wave.tma >> 32) as u32,
+            // In units of 256 bytes, as SQ_SHADER_TBA_* and _TMA_* hold them.
+            TBA_LO => (wave.tba >> 8) as u32,
+            TBA_HI => (wave.tba >> 40) as u32,
+            TMA_LO => (wave.tma >> 8) as u32,
+            TMA_HI => (wave.tma >> 40) as u32,
             XCC_ID => wave.xcc_id,
             _ => 0,
         }

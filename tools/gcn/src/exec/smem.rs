@@ -88,7 +88,11 @@ impl Machine<'_> {
         let low = self.wave.scalar64(base);
         let (address, stride) = (low & 0xffff_ffff_ffff, low >> 48 & 0x3fff);
         let records = u64::from(self.wave.scalar[base + 2]);
-        let size = if stride == 0 { records } else { records * stride };
+        let size = if stride == 0 {
+            records
+        } else {
+            records * stride
+        };
         let register = smem.soffset.map_or(0, |src| u64::from(self.scalar32(src)));
         let offset = register.wrapping_add_signed(smem.offset.into()) & !3;
         let at = offset.checked_add(4 * index)?;

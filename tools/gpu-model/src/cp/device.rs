@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::bus::{Access, Binding, Bus, Fault, Hub, Interrupt, Space};
+use super::bus::{Access, Binding, Bus, Cores, Fault, Hub, Interrupt, Space};
 use super::engine::{Engine as Runner, Mode};
 use super::registers::STORED_POWER_ON;
 use super::stats::Stats;
@@ -82,6 +82,8 @@ registers! {
         RLC_CP_SCHEDULERS = 1 @ 0x4caa;
         CP_MEC_ME1_UCODE_ADDR = 1 @ 0x581a;
         CP_MEC_ME1_UCODE_DATA = 1 @ 0x581b;
+        /// The XCC in its partition: `VIRTUAL_XCC_ID` 2:0, `NUM_XCC_IN_XCP` 6:3.
+        CP_HYP_XCP_CTL = 1 @ 0x5828;
     }
 }
 
@@ -605,6 +607,13 @@ impl Bus for GpuBus {
 
     fn realtime(&self) -> u64 {
         self.chip.clock.ticks()
+    }
+
+    fn cores(&self) -> Cores {
+        Cores {
+            engines: self.chip.preset.shader_engines as u8,
+            units: self.chip.preset.active_cus_per_engine as u8,
+        }
     }
 }
 

@@ -346,7 +346,9 @@ impl Machine<'_> {
                 continue;
             }
             *src = match *src {
-                Src::Vgpr(number) => moved(number, ty.dwords(), vgprs).map_or(Src::Vgpr(0), Src::Vgpr),
+                Src::Vgpr(number) => {
+                    moved(number, ty.dwords(), vgprs).map_or(Src::Vgpr(0), Src::Vgpr)
+                }
                 Src::Acc(number) => moved(number, ty.dwords(), accs).map_or(Src::Vgpr(0), Src::Acc),
                 other => other,
             };
