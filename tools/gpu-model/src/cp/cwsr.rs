@@ -288,3 +288,11 @@ fn relaunch(queue: &Queue, launch: &Launch, group: &Group, parked: &Parked, area
         gws: Vec::new(),
     }
 }
+
+/// The saved waves of a control stack: where each record begins in the area, and whether it is its group's first.
+#[cfg(test)]
+pub fn waves_in_stack(words: &[u32], end: u64) -> Vec<(u64, bool)> {
+    let groups = stack::decode(words, end).expect("a control stack");
+    let waves = groups.iter().flat_map(|group| &group.waves);
+    waves.map(|wave| (wave.offset, wave.first)).collect()
+}
