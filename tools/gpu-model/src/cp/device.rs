@@ -316,6 +316,13 @@ impl Engine for Processors {
             .collect()
     }
 
+    fn work(&self) -> String {
+        let done = self.stats.all_done();
+        done.iter()
+            .map(|(name, count)| format!("{count} {name}\n"))
+            .collect()
+    }
+
     fn reset(&self, _chip: &Chip) {
         self.cp.reset();
         self.sdma.reset(None);
