@@ -33,6 +33,9 @@ pub enum Failure {
     /// The queue or its process has no means for it.
     #[error("no save area or no trap handler")]
     Without,
+    /// The process's page tables do not lead to its trap handler.
+    #[error("the trap handler is not mapped: {0}")]
+    Unmapped(Fault),
     /// The area is too small.
     #[error("the save area is too small: {0} bytes needed")]
     Room(u64),
@@ -93,6 +96,12 @@ pub fn save(queue: &Queue, launch: &mut Launch, codes: &mut [CodeCache]) -> Resu
         return Ok(marks.map(|dword| (dword, queue.hqd.get(dword))));
     }
     launch.sweep();
+    // Before anything is changed: waves that cannot fetch the handler could only be lost.
+    let handler = launch.dispatch().tba;
+    if handler == 0 {
+        return Err(Failure::Without);
+    }
+    queue.view().read32(handler).map_err(Failure::Unmapped)?;
     let (groups, end) = plan(launch, area);
     let words = stack::encode(&groups);
     let stack_bytes = 4 * words.len() as u64;

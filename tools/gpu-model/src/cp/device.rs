@@ -388,7 +388,8 @@ impl GpuBus {
                     .map_err(|refusal| Refusal {
                         va: address,
                         ..refusal
-                    })?;
+                    })
+                    .inspect_err(|refusal| tracing::debug!(%refusal, "no translation"))?;
                 let entry = TlbEntry {
                     chip,
                     space,
@@ -600,6 +601,7 @@ impl Bus for GpuBus {
         let asked = self.page(space, fault.address, access).err();
         let refusal =
             asked.unwrap_or_else(|| self.refusal(space, fault.address, access, FaultReason::Bus));
+        tracing::debug!(%refusal, pasid, "refused");
         self.chip.gmc.report(&self.chip, &refusal, Some(pasid));
     }
 

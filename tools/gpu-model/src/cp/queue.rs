@@ -464,9 +464,11 @@ impl Queue {
                 self.shared.stats.work("preemptions without a save area", 1);
                 empty
             }
-            Err(failure @ cwsr::Failure::Room(_)) => {
+            Err(failure @ (cwsr::Failure::Room(_) | cwsr::Failure::Unmapped(_))) => {
                 tracing::warn!(slot = ?self.slot, %failure, "waves kept by the model");
-                self.shared.stats.count("context save area too small");
+                self.shared
+                    .stats
+                    .count("waves that could not be saved in memory");
                 empty
             }
             Err(failure) => {

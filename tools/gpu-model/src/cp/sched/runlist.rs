@@ -19,6 +19,8 @@ use crate::sdma::{self, RlcQueue};
 /// Time that a process has its VMID for when others wait. MAP_PROCESS.PROCESS_QUANTUM is in 8 µs·1000 steps on
 /// hardware; the driver always says 10.
 const QUANTUM: Duration = Duration::from_millis(10);
+/// A turn is at least so many times as long as the change before it.
+const SWITCHES_IN_TURN: u32 = 8;
 /// Dwords of all indirect buffers of a run list together.
 const MAX_DWORDS: u64 = 1 << 20;
 
@@ -38,6 +40,8 @@ pub struct Runlist {
     /// The queue of it that is mapped first.
     first_queue: usize,
     since: Instant,
+    /// How long a turn is: longer where taking waves off and putting them back takes long.
+    quantum: Duration,
     partial: bool,
 }
 
@@ -66,6 +70,7 @@ impl Runlist {
             first: 0,
             first_queue: 0,
             since: Instant::now(),
+            quantum: QUANTUM,
             partial: false,
         })
     }
@@ -269,10 +274,11 @@ impl Job for Rotate {
             let Some(runlist) = &mut hws.runlists[usize::from(xcc)] else {
                 continue;
             };
-            if !runlist.partial || runlist.since.elapsed() < QUANTUM {
+            if !runlist.partial || runlist.since.elapsed() < runlist.quantum {
                 continue;
             }
             runlist.rotate();
+            let began = Instant::now();
             let dynamic = |queue: &Queue| queue.by_hiq && queue.slot.xcc == xcc && !queue.is_static;
             for slot in self.shared.mapped_slots(dynamic) {
                 self.shared.unmap(slot, Keep::Flight);
@@ -282,6 +288,9 @@ impl Job for Rotate {
             }
             hws.release(xcc, None);
             map(&self.shared, &mut hws, xcc);
+            if let Some(runlist) = &mut hws.runlists[usize::from(xcc)] {
+                runlist.quantum = QUANTUM.max(began.elapsed() * SWITCHES_IN_TURN);
+            }
         }
         Progress::Blocked
     }
