@@ -214,6 +214,7 @@ impl Cp {
             queue.ring(value);
             match queue.kind {
                 Kind::Kiq | Kind::Hiq => self.run_now(&queue, &task),
+                _ if !self.shared.engine.is_synchronous() && queue.quick() => {}
                 _ => self.shared.engine.wake(&task),
             }
         }

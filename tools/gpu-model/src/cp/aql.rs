@@ -85,6 +85,38 @@ pub fn step(queue: &Queue, body: &mut Body) -> Progress {
     Progress::Busy
 }
 
+/// Barrier packets that a doorbell's own thread executes.
+const QUICK_PACKETS: usize = 16;
+
+/// Executes the barriers that are next, for who rings the doorbell: they take less time than waking another thread.
+/// False: there is more to do.
+pub fn quick(queue: &Queue, body: &mut Body) -> bool {
+    for _ in 0..QUICK_PACKETS {
+        if body.flight.hung.is_some() {
+            return true;
+        }
+        if queue.should_stop() || body.flight.launch.is_some() || !body.flight.ibs.is_empty() {
+            return false;
+        }
+        if body.flight.aql.is_none() {
+            if body.rptr >= queue.wptr() {
+                return true;
+            }
+            match queue.view().read32(address(queue, body.rptr)) {
+                Ok(header) if matches!(header & 0xff, kind::BARRIER_AND | kind::BARRIER_OR) => {}
+                _ => return false,
+            }
+        }
+        match step_packet(queue, body) {
+            Ok(None) => {}
+            Ok(Some(Progress::Idle)) => return true,
+            Ok(Some(_)) => return false,
+            Err(fault) => queue.fault(body, fault),
+        }
+    }
+    false
+}
+
 /// Completes the packet in flight or begins the next one. None: go on.
 fn step_packet(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault> {
     if let Some(pending) = body.flight.aql {

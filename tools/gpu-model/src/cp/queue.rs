@@ -425,6 +425,17 @@ impl Queue {
         }
     }
 
+    /// Does what takes no time, if nobody runs the queue. False: there is more to do.
+    pub fn quick(&self) -> bool {
+        if self.kind != Kind::Aql || self.xcc.is_follower() {
+            return false;
+        }
+        let Ok(mut body) = self.body.try_lock() else {
+            return false;
+        };
+        self.gone.load(Ordering::Acquire) || aql::quick(self, &mut body)
+    }
+
     /// Takes it off the hardware: stops it within a slice, saves waves (to be kept) and pointers where its MQD says, and
     /// returns what else was in flight. Nothing runs it afterwards.
     pub fn retire(&self, keep: Keep) -> Flight {
