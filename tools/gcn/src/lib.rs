@@ -12,7 +12,7 @@
 //!                             Workgroup --run(&mut Memory, &mut CodeCache, budget)--> Outcome
 //! ```
 //!
-//! Known but not interpreted, with [`ExecError::Unsupported`]: GDS, `s_setvskip`, `s_setkill`,
+//! Known but not interpreted, with [`ExecError::Unsupported`]: GDS, `s_setkill`,
 //! `v_screen_partition_4se_b32` and the fork instructions. Floating point exceptions neither trap
 //! nor set TRAPSTS. What the hardware
 //! makes of a fault or an unknown instruction (trap handler, interrupt) is the caller's business:

@@ -67,6 +67,17 @@ pub struct Binding {
     pub tba: u64,
     /// Trap handler memory, byte address.
     pub tma: u64,
+    /// Global wave sync counters that it has.
+    pub gws: u8,
+}
+
+/// The compute units of an XCC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// Shader engines.
+    pub engines: u8,
+    /// Compute units of each that work.
+    pub units: u8,
 }
 
 /// The GPU around the command processors.
@@ -142,6 +153,9 @@ pub trait Bus: Send + Sync {
     fn withholds_signal(&self) -> bool {
         false
     }
+
+    /// What an XCC has to run waves on.
+    fn cores(&self) -> Cores;
 }
 
 /// Typed access to one address space.

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::bus::{Access, Binding, Bus, Fault, Hub, Interrupt, Space};
+use super::bus::{Access, Binding, Bus, Cores, Fault, Hub, Interrupt, Space};
 use super::engine::{Engine as Runner, Mode};
 use super::registers::STORED_POWER_ON;
 use super::stats::Stats;
@@ -83,6 +83,8 @@ registers! {
         RLC_CP_SCHEDULERS = 1 @ 0x4caa;
         CP_MEC_ME1_UCODE_ADDR = 1 @ 0x581a;
         CP_MEC_ME1_UCODE_DATA = 1 @ 0x581b;
+        /// The XCC in its partition: `VIRTUAL_XCC_ID` 2:0, `NUM_XCC_IN_XCP` 6:3.
+        CP_HYP_XCP_CTL = 1 @ 0x5828;
     }
 }
 
@@ -315,6 +317,13 @@ impl Engine for Processors {
             .collect()
     }
 
+    fn work(&self) -> String {
+        let done = self.stats.all_done();
+        done.iter()
+            .map(|(name, count)| format!("{count} {name}\n"))
+            .collect()
+    }
+
     fn reset(&self, _chip: &Chip) {
         self.cp.reset();
         self.sdma.reset(None);
@@ -381,7 +390,8 @@ impl GpuBus {
                     .map_err(|refusal| Refusal {
                         va: address,
                         ..refusal
-                    })?;
+                    })
+                    .inspect_err(|refusal| tracing::debug!(%refusal, "no translation"))?;
                 let entry = TlbEntry {
                     chip,
                     space,
@@ -596,6 +606,7 @@ impl Bus for GpuBus {
             let asked = self.page(space, fault.address, access).err();
             asked.unwrap_or_else(|| self.refusal(space, fault.address, access, FaultReason::Bus))
         };
+        tracing::debug!(%refusal, pasid, "refused");
         self.chip.gmc.report(&self.chip, &refusal, Some(pasid));
     }
 
@@ -632,6 +643,13 @@ impl Bus for GpuBus {
 
     fn withholds_signal(&self) -> bool {
         self.chip.inject.fence_fate(FenceKind::Signal).is_some()
+    }
+
+    fn cores(&self) -> Cores {
+        Cores {
+            engines: self.chip.preset.shader_engines as u8,
+            units: self.chip.preset.active_cus_per_engine as u8,
+        }
     }
 }
 

@@ -3,8 +3,10 @@
 
 mod aql;
 mod inject;
+mod cwsr;
 mod kernels;
 mod kiq;
+mod partition;
 mod pm4;
 mod rig;
 mod runlist;

@@ -19,6 +19,8 @@ use crate::sdma::{self, RlcQueue};
 /// Time that a process has its VMID for when others wait. MAP_PROCESS.PROCESS_QUANTUM is in 8 µs·1000 steps on
 /// hardware; the driver always says 10.
 const QUANTUM: Duration = Duration::from_millis(10);
+/// A turn is at least so many times as long as the change before it.
+const SWITCHES_IN_TURN: u32 = 8;
 /// Dwords of all indirect buffers of a run list together.
 const MAX_DWORDS: u64 = 1 << 20;
 
@@ -38,6 +40,8 @@ pub struct Runlist {
     /// The queue of it that is mapped first.
     first_queue: usize,
     since: Instant,
+    /// How long a turn is: longer where taking waves off and putting them back takes long.
+    quantum: Duration,
     partial: bool,
 }
 
@@ -66,6 +70,7 @@ impl Runlist {
             first: 0,
             first_queue: 0,
             since: Instant::now(),
+            quantum: QUANTUM,
             partial: false,
         })
     }
@@ -145,7 +150,7 @@ fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u
     None
 }
 
-/// MAP_PROCESS: PASID 15:0, page table base, SH_MEM, TBA and TMA in units of 256 bytes.
+/// MAP_PROCESS: PASID 15:0, page table base, SH_MEM, TBA and TMA in units of 256 bytes, NUM_GWS.
 fn binding(body: &[u32]) -> Binding {
     Binding {
         pasid: field(body[0], 0, 16) as u16,
@@ -154,6 +159,8 @@ fn binding(body: &[u32]) -> Binding {
         sh_mem_config: body[4],
         tba: wide(body[5], body[6] & 0xff) << 8,
         tma: wide(body[7], body[8] & 0xff) << 8,
+        // NUM_GWS
+        gws: field(body[12], 0, 7) as u8,
     }
 }
 
@@ -231,6 +238,7 @@ fn map_queue(
             config.kind = queue::kind_of(mqd, copy);
             config.vmid = vmid;
             config.process = *process;
+            config.xcc = shared.member(xcc);
             config.is_static = map.is_static;
             config.by_hiq = true;
         })
@@ -266,10 +274,11 @@ impl Job for Rotate {
             let Some(runlist) = &mut hws.runlists[usize::from(xcc)] else {
                 continue;
             };
-            if !runlist.partial || runlist.since.elapsed() < QUANTUM || self.shared.has_stuck(xcc) {
+            if !runlist.partial || runlist.since.elapsed() < runlist.quantum || self.shared.has_stuck(xcc) {
                 continue;
             }
             runlist.rotate();
+            let began = Instant::now();
             let dynamic = |queue: &Queue| queue.by_hiq && queue.slot.xcc == xcc && !queue.is_static;
             for slot in self.shared.mapped_slots(dynamic) {
                 self.shared.unmap(slot, Keep::Flight);
@@ -279,6 +288,9 @@ impl Job for Rotate {
             }
             hws.release(xcc, None);
             map(&self.shared, &mut hws, xcc);
+            if let Some(runlist) = &mut hws.runlists[usize::from(xcc)] {
+                runlist.quantum = QUANTUM.max(began.elapsed() * SWITCHES_IN_TURN);
+            }
         }
         Progress::Blocked
     }
