@@ -221,7 +221,8 @@ impl Cp {
     pub fn reset(&self) {
         let _serial = lock(&self.shared.serial);
         for slot in self.shared.mapped_slots(|_| true) {
-            self.shared.unmap(slot, sched::Keep::Nothing);
+            // The memory behind its MQD may be gone already.
+            self.shared.unmap(slot, sched::Keep::Forgotten);
         }
         *lock(&self.shared.hws) = Hws::new(self.shared.xccs);
         *lock(&self.shared.saved) = Saved::default();

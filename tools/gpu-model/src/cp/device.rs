@@ -39,6 +39,9 @@ registers! {
         CP_CPF_BUSY_STAT = 0 @ 0x0088;
         CP_CPF_STALLED_STAT1 = 0 @ 0x0089;
         CP_MEC_CNTL = 0 @ 0x008d;
+        /// Last packets of each micro engine, for the driver's dump after a hang.
+        CP_MEC_ME1_HEADER_DUMP = 0 @ 0x008e;
+        CP_MEC_ME2_HEADER_DUMP = 0 @ 0x008f;
         CP_STAT = 0 @ 0x01a0;
         CP_RB_WPTR_POLL_CNTL = 0 @ 0x01c2;
         SQ_CONFIG = 0 @ 0x0300;
