@@ -24,3 +24,11 @@ reload() {
     for _ in $(seq 100); do [ -e /dev/kfd ] && break; sleep 0.2; done
     check "vadd, cycle $1" vadd
 }
+
+# rebind N: the driver leaves the GPU and takes it again, which is quicker; then the GPU computes.
+rebind() {
+    device=$(basename "$(dirname "$(grep -l '^0x1002$' /sys/bus/pci/devices/*/vendor | head -n 1)")")
+    check "unbind, cycle $1" sh -c "echo $device >/sys/bus/pci/drivers/amdgpu/unbind"
+    check "bind, cycle $1" sh -c "echo $device >/sys/bus/pci/drivers/amdgpu/bind"
+    check "vadd after binding, cycle $1" vadd
+}

@@ -14,7 +14,7 @@ mod valu;
 use crate::dispatch::Apertures;
 use crate::inst::{Body, Inst, Special, Src};
 use crate::memory::{Fault, Memory};
-use crate::wave::Wave;
+use crate::wave::{mode, Wave};
 use crate::workgroup::{ExecError, GwsRequest};
 
 /// What comes after an instruction.
@@ -80,7 +80,7 @@ impl Machine<'_> {
         let done = match &inst.body {
             Body::Valu(valu) => self.valu(inst, valu),
             Body::Sop2 { op, dst, src } => self.sop2(inst, *op, *dst, *src),
-            Body::Sopc { op, src } => self.sopc(inst, *op, *src),
+            Body::Sopc { op, src } => self.sopc(*op, *src),
             Body::Sopk {
                 op,
                 dst,
@@ -90,6 +90,7 @@ impl Machine<'_> {
             Body::Sop1 { op, dst, src } => return self.sop1(inst, *op, *dst, *src),
             Body::Sopp { op, imm } => return self.sopp(inst, *op, *imm),
             Body::Smem(smem) => self.smem(inst, smem),
+            Body::Mem(_) | Body::Ds(_) if self.wave.mode & mode::VSKIP != 0 => Ok(()),
             Body::Mem(mem) => self.vector_memory(inst, mem),
             Body::Ds(ds) => self.ds(inst, ds),
         };

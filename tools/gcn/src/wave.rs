@@ -42,6 +42,8 @@ pub mod mode {
     pub const FP16_OVFL: u32 = 1 << 23;
     /// GPR_IDX_EN: VGPR indexing by M0.
     pub const GPR_IDX_EN: u32 = 1 << 27;
+    /// VSKIP: vector instructions are skipped.
+    pub const VSKIP: u32 = 1 << 28;
 }
 
 /// Fields of the STATUS register (hwreg 2).
@@ -60,6 +62,8 @@ pub mod status {
 pub mod trapsts {
     /// SAVECTX: the context is to be saved.
     pub const SAVECTX: u32 = 1 << 10;
+    /// MEM_VIOL: memory refused an access.
+    pub const MEM_VIOL: u32 = 1 << 8;
     /// ILLEGAL_INST: an unknown instruction was met.
     pub const ILLEGAL_INST: u32 = 1 << 11;
 }
@@ -171,9 +175,28 @@ impl Wave {
         self.scalar64(sreg::FLAT_SCRATCH)
     }
 
-    /// Whether it has something to execute now.
+    /// Whether it has something to execute now. HALT does not hold a wave in the trap handler.
     pub fn can_issue(&self) -> bool {
-        self.state == WaveState::Ready && self.status & status::HALT == 0
+        self.state == WaveState::Ready
+            && self.status & (status::HALT | status::PRIV) != status::HALT
+    }
+
+    /// Asks it to save its context (TRAPSTS.SAVECTX), as the hardware does on preemption: it enters
+    /// the trap handler now, or as soon as it leaves the one that it is in. A wave that waits at a
+    /// barrier goes back to it. False if there is no handler.
+    pub fn save_context(&mut self) -> bool {
+        if self.tba == 0 || self.status & status::TRAP_EN == 0 {
+            return false;
+        }
+        self.trapsts |= trapsts::SAVECTX;
+        if self.status & status::PRIV != 0 {
+            return true;
+        }
+        if self.state == WaveState::Barrier {
+            self.pc = self.pc.wrapping_sub(4);
+            self.state = WaveState::Ready;
+        }
+        self.enter_trap(0, false)
     }
 
     /// Enters the trap handler, as the hardware does for `s_trap` and exceptions: TTMP1:TTMP0 take

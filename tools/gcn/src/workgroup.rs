@@ -270,6 +270,8 @@ impl Workgroup {
                 }
             };
             match self.run_block(index, memory, block) {
+                // `s_rfe` to a halted wave.
+                Ended::Jumped if !self.waves[index].can_issue() => return None,
                 Ended::Jumped => {}
                 Ended::Yielded => return None,
                 Ended::Refetch => code.invalidate(),

@@ -12,8 +12,11 @@
 pub mod aql;
 pub mod atomic;
 pub mod bus;
+pub mod crew;
+pub mod cwsr;
 pub mod device;
 pub mod engine;
+pub mod gws;
 pub mod launch;
 pub mod mqd;
 pub mod packet;
@@ -24,20 +27,25 @@ pub mod saved;
 pub mod sched;
 pub mod signal;
 pub mod stats;
+pub mod team;
 #[cfg(test)]
 mod tests;
+pub mod waves;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use bus::{Binding, Bus, Hub, Interrupt, Space, View};
+use crew::Crew;
 use engine::{Engine, Job, Progress, Task};
+use gws::Gws;
 use queue::{Flight, Kind, Queue, SlotId};
 use registers::Bank;
 use saved::Saved;
 use sched::Hws;
 use stats::Stats;
+use team::{Member, Team};
 
 use crate::sdma::Sdma;
 
@@ -64,6 +72,7 @@ pub mod reg {
     pub const CP_MEC_CNTL: u32 = 0x208d;
     pub const SH_MEM_BASES: u32 = 0x230a;
     pub const SH_MEM_CONFIG: u32 = 0x230d;
+    pub const SQ_CMD: u32 = 0x237b;
     pub const SQ_SHADER_TBA_LO: u32 = 0x231c;
     pub const SQ_SHADER_TMA_HI: u32 = 0x231f;
     pub const CP_PQ_WPTR_POLL_CNTL1: u32 = 0x3084;
@@ -74,7 +83,9 @@ pub mod reg {
     pub const SPI_COMPUTE_QUEUE_RESET: u32 = 0x31db;
     pub const CP_MQD_BASE_ADDR: u32 = 0x3245;
     pub const CP_HQD_AQL_DISPATCH_ID_HI: u32 = 0x327f;
+    pub const GDS_GWS_VMID0: u32 = 0x3320;
     pub const RLC_CP_SCHEDULERS: u32 = 0xecaa;
+    pub const CP_HYP_XCP_CTL: u32 = 0xf828;
 }
 
 /// Interrupts that shaders raise (SQ_INTERRUPT_WORD_*).
@@ -102,6 +113,8 @@ pub struct State {
     banks: Vec<Bank>,
     mapped: HashMap<SlotId, Mapped>,
     doorbells: HashMap<u32, Vec<SlotId>>,
+    /// By doorbell: AQL queues that several XCCs work on.
+    teams: HashMap<u32, Weak<Team>>,
 }
 
 /// What all queues share.
@@ -110,12 +123,15 @@ pub struct Shared {
     pub bus: Arc<dyn Bus>,
     /// What was met and not modelled, and more.
     pub stats: Arc<Stats>,
+    /// Who runs work-groups together; None in synchronous mode.
+    pub crew: Option<Crew>,
     engine: Arc<Engine>,
     sdma: Arc<Sdma>,
     xccs: u8,
     serial: Mutex<()>,
     hws: Mutex<Hws>,
     saved: Mutex<Saved<Flight>>,
+    gws: Mutex<Gws>,
     state: Mutex<State>,
     /// CP_MEn_PIPEn_INT_CNTL, 16 per XCC.
     int_cntl: Vec<AtomicU32>,
@@ -148,7 +164,7 @@ impl Cp {
         stats: Arc<Stats>,
         xccs: u8,
     ) -> Self {
-        let banks = (0..xccs).map(|_| Bank::default()).collect();
+        let banks = (0..xccs).map(|xcc| Bank::new(xcc, xccs)).collect();
         let int_cntl = (0..usize::from(xccs) * 16)
             .map(|_| AtomicU32::new(0))
             .collect();
@@ -156,16 +172,25 @@ impl Cp {
             banks,
             mapped: HashMap::new(),
             doorbells: HashMap::new(),
+            teams: HashMap::new(),
+        };
+        let crew = match engine.is_synchronous() {
+            true => None,
+            false => Crew::new()
+                .inspect_err(|error| tracing::error!(%error, "waves run on one thread"))
+                .ok(),
         };
         let shared = Shared {
             bus,
             stats,
+            crew,
             engine,
             sdma,
             xccs,
             serial: Mutex::new(()),
             hws: Mutex::new(Hws::new(xccs)),
             saved: Mutex::new(Saved::default()),
+            gws: Mutex::default(),
             state: Mutex::new(state),
             int_cntl,
         };
@@ -226,10 +251,11 @@ impl Cp {
         }
         *lock(&self.shared.hws) = Hws::new(self.shared.xccs);
         *lock(&self.shared.saved) = Saved::default();
-        lock(&self.shared.state)
-            .banks
-            .iter_mut()
-            .for_each(|bank| *bank = Bank::default());
+        *lock(&self.shared.gws) = Gws::default();
+        let xccs = self.shared.xccs;
+        for (xcc, bank) in (0..).zip(&mut lock(&self.shared.state).banks) {
+            *bank = Bank::new(xcc, xccs);
+        }
         self.shared
             .int_cntl
             .iter()
@@ -287,6 +313,33 @@ impl Shared {
         slots
     }
 
+    /// The threads that run queues.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// An XCC in its partition.
+    fn member(&self, xcc: u8) -> Member {
+        let state = lock(&self.state);
+        let bank = state.banks.get(usize::from(xcc));
+        bank.map_or(Member { index: 0, of: 1 }, Bank::member)
+    }
+
+    /// The copies of a queue, if it is one that several XCCs work on.
+    fn team(&self, kind: Kind, xcc: Member, doorbell: u32) -> Option<Arc<Team>> {
+        if kind != Kind::Aql || xcc.of <= 1 {
+            return None;
+        }
+        let teams = &mut lock(&self.state).teams;
+        teams.retain(|_, team| team.strong_count() != 0);
+        if let Some(team) = teams.get(&doorbell).and_then(Weak::upgrade) {
+            return Some(team);
+        }
+        let team = Arc::new(Team::default());
+        teams.insert(doorbell, Arc::downgrade(&team));
+        Some(team)
+    }
+
     fn mapped_at(&self, slot: SlotId) -> Option<Mapped> {
         lock(&self.state).mapped.get(&slot).cloned()
     }
@@ -309,6 +362,11 @@ impl Shared {
             *state.banks[usize::from(slot.xcc)].hqd_mut(slot) = mapped.queue.hqd;
             state.mapped.insert(slot, mapped.clone());
         }
+        if let Some(team) = &mapped.queue.team {
+            let Mapped { queue, task } = &mapped;
+            team.join(queue.xcc, queue.packets(), task);
+            team.wake(queue.xcc, &self.engine);
+        }
         if !matches!(mapped.queue.kind, Kind::Kiq | Kind::Hiq | Kind::Follower) {
             self.engine.wake(&mapped.task);
         }
@@ -319,7 +377,7 @@ impl Shared {
         let Some(Mapped { queue, .. }) = self.mapped_at(slot) else {
             return;
         };
-        let flight = queue.retire(keep != sched::Keep::Forgotten);
+        let flight = queue.retire(keep);
         if keep == sched::Keep::Flight && !flight.is_empty() {
             saved::keep(self, &queue, flight);
         }

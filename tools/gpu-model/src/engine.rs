@@ -45,6 +45,10 @@ pub trait Engine: Send + Sync {
     fn burndown(&self) -> String {
         String::new()
     }
+    /// What the engine has done, as far as it is counted: a line per kind, with its count.
+    fn work(&self) -> String {
+        String::new()
+    }
 }
 
 /// Rouses the engine thread, and stops it.

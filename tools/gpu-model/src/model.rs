@@ -208,12 +208,13 @@ impl GpuModel {
         }
     }
 
-    /// The burndown lists: registers, then whatever the engines could not do.
+    /// The burndown lists: registers, then whatever the engines could not do, and what they did.
     pub fn report(&self) -> String {
         let mut text = self.chip.bus.burndown();
         text += &self.chip.inject.report();
         for engine in &self.engines {
             text += &format!("# {}: count, what\n{}", engine.name(), engine.burndown());
+            text += &format!("# {}, done: count, what\n{}", engine.name(), engine.work());
         }
         text
     }

@@ -70,6 +70,16 @@ impl Queue {
         self.queue.id()
     }
 
+    /// The kernel's queue below it.
+    pub fn kfd_queue(&self) -> &kfd::Queue {
+        &self.queue
+    }
+
+    /// Its packets.
+    pub fn ring(&self) -> &Memory {
+        &self.ring
+    }
+
     /// The GPU it runs on.
     pub fn device(&self) -> &Arc<Device> {
         self.queue.device()

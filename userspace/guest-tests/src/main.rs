@@ -9,6 +9,7 @@ mod kill;
 mod mqd;
 mod openers;
 mod raw;
+mod waves;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -38,6 +39,10 @@ enum Command {
     Openers(openers::Openers),
     /// Keep the GPU interrupting for SECONDS without using `/dev/kfd`.
     Storm(openers::Storm),
+    /// Run long kernels on more queues than the GPU has, in several processes, and check the results.
+    Oversubscribe(waves::Oversubscribe),
+    /// Stop a queue in the middle of a kernel, look at its saved waves, and let it go on.
+    SavedWaves,
     /// Hold `/dev/kfd` open, mapped, or as a process whose file is closed, until stdin ends.
     Hold(openers::Hold),
 }
@@ -54,6 +59,8 @@ fn main() -> ExitCode {
         Command::Kill(kill) => kill.run(),
         Command::Openers(openers) => openers.run(),
         Command::Storm(storm) => storm.run(),
+        Command::Oversubscribe(oversubscribe) => oversubscribe.run(),
+        Command::SavedWaves => waves::saved(),
         Command::Hold(hold) => hold.run(),
     };
     match result {

@@ -100,6 +100,11 @@ impl Queue {
         self.id
     }
 
+    /// Where its waves are saved when it is preempted; an SDMA queue has none.
+    pub fn save_area(&self) -> Option<&Memory> {
+        self._context.as_ref()
+    }
+
     /// The GPU it runs on.
     pub fn device(&self) -> &Arc<Device> {
         &self.device

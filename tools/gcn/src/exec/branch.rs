@@ -5,7 +5,7 @@
 use super::{unsupported, Flow, Machine, Stop};
 use crate::inst::{Inst, Src};
 use crate::op::{Sop1, Sopp};
-use crate::wave::{mode, status};
+use crate::wave::{mode, status, trapsts};
 
 /// Where a branch with this SIMM16 goes: dwords from the next instruction.
 pub(super) fn target(inst: &Inst, imm: u16) -> u64 {
@@ -94,7 +94,12 @@ impl Machine<'_> {
             }
             s_rfe_b64 => {
                 self.wave.status &= !status::PRIV;
-                return Flow::Jump(self.scalar64(src) & PC);
+                self.wave.pc = self.scalar64(src) & PC;
+                // A context save that was asked for meanwhile comes now.
+                if self.wave.trapsts & trapsts::SAVECTX != 0 {
+                    self.wave.enter_trap(0, false);
+                }
+                return Flow::Jump(self.wave.pc);
             }
             s_movrels_b32 => {
                 let value = self.scalar32(self.relative(src));

@@ -66,20 +66,23 @@ impl Machine<'_> {
             STATUS => self.status(),
             TRAPSTS => wave.trapsts,
             HW_ID => wave.hw_id,
-            // VGPR_SIZE 13:8 in eights, ACCUM's share included.
+            // VGPR_SIZE 11:6 in eights with the accumulation registers, ACCV_OFFSET 17:12 in fours,
+            // SGPR_SIZE 26:24 in sixteens: up to VCC and the trap handler's first four.
             GPR_ALLOC => {
                 let vgprs = (wave.vgpr.len() + wave.acc.len()).div_ceil(8).max(1);
-                (vgprs as u32 - 1) << 8
+                let arch = wave.vgpr.len().div_ceil(4).max(1);
+                (vgprs as u32 - 1) << 6 | (arch as u32 - 1) << 12 | SGPR_SIZE << 24
             }
             // LDS_SIZE 20:12 in 64 dwords.
             LDS_ALLOC => (self.lds.len().div_ceil(256) as u32) << 12,
             SH_MEM_BASES => {
                 (self.apertures.private >> 48) as u32 | (self.apertures.shared >> 48 << 16) as u32
             }
-            TBA_LO => wave.tba as u32,
-            TBA_HI => (wave.tba >> 32) as u32,
-            TMA_LO => wave.tma as u32,
-            TMA_HI => (wave.tma >> 32) as u32,
+            // In units of 256 bytes, as SQ_SHADER_TBA_* and _TMA_* hold them.
+            TBA_LO => (wave.tba >> 8) as u32,
+            TBA_HI => (wave.tba >> 40) as u32,
+            TMA_LO => (wave.tma >> 8) as u32,
+            TMA_HI => (wave.tma >> 40) as u32,
             XCC_ID => wave.xcc_id,
             _ => 0,
         }
@@ -96,6 +99,8 @@ impl Machine<'_> {
     }
 }
 
+/// GPR_ALLOC.SGPR_SIZE of every wave: 112 registers.
+const SGPR_SIZE: u32 = 6;
 /// STATUS.EXECZ.
 const EXECZ: u32 = 1 << 9;
 /// STATUS.VCCZ.

@@ -152,7 +152,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    pub(super) fn sopc(&mut self, inst: &Inst, op: Sopc, src: [Src; 2]) -> Done {
+    pub(super) fn sopc(&mut self, op: Sopc, src: [Src; 2]) -> Done {
         use Sopc::*;
         let (a, b) = (self.scalar32(src[0]), self.scalar32(src[1]));
         let (signed_a, signed_b) = (a as i32, b as i32);
@@ -179,7 +179,11 @@ impl Machine<'_> {
                 self.wave.mode |= mode::GPR_IDX_EN;
                 return Ok(());
             }
-            s_setvskip => return Err(unsupported(inst)),
+            s_setvskip => {
+                let skip = a >> (b & 31) & 1 != 0;
+                self.wave.mode = self.wave.mode & !mode::VSKIP | u32::from(skip) * mode::VSKIP;
+                return Ok(());
+            }
         };
         Ok(())
     }

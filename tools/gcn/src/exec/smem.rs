@@ -3,7 +3,6 @@
 
 use super::{unsupported, Done, Machine};
 use crate::inst::{Inst, SmemInst};
-use crate::memory::{Access, Fault};
 use crate::op::Smem;
 
 /// Core clocks in a tick of the 100 MHz counter, for `s_memtime`.
@@ -34,6 +33,9 @@ impl Machine<'_> {
             s_scratch_store_dword | s_scratch_store_dwordx2 | s_scratch_store_dwordx4 => {
                 let address = self.smem_address(smem, 64);
                 self.scalar_store(smem.data, address, dwords)
+            }
+            s_buffer_store_dword | s_buffer_store_dwordx2 | s_buffer_store_dwordx4 => {
+                self.buffer_store(smem, dwords)
             }
             s_memrealtime => {
                 let time = self.memory.realtime();
@@ -80,8 +82,8 @@ impl Machine<'_> {
         Ok(self.memory.write(address, &bytes[..4 * dwords])?)
     }
 
-    /// A load through a buffer descriptor: dwords beyond the buffer's end read 0.
-    fn buffer_load(&mut self, smem: &SmemInst, dwords: usize) -> Done {
+    /// Where dword `index` of an access through a buffer descriptor is. None: beyond the buffer's end.
+    fn buffer_dword(&self, smem: &SmemInst, index: u64) -> Option<u64> {
         let base = usize::from(smem.base & 0x7c);
         let low = self.wave.scalar64(base);
         let (address, stride) = (low & 0xffff_ffff_ffff, low >> 48 & 0x3fff);
@@ -93,21 +95,36 @@ impl Machine<'_> {
         };
         let register = smem.soffset.map_or(0, |src| u64::from(self.scalar32(src)));
         let offset = register.wrapping_add_signed(smem.offset.into()) & !3;
-        for index in 0..dwords as u64 {
-            let at = offset.wrapping_add(4 * index);
+        let at = offset.checked_add(4 * index)?;
+        at.checked_add(4).filter(|end| *end <= size)?;
+        address.checked_add(at)
+    }
+
+    /// A load through a buffer descriptor: dwords beyond the buffer's end read 0.
+    fn buffer_load(&mut self, smem: &SmemInst, dwords: usize) -> Done {
+        // The data may overwrite the descriptor and the offset.
+        let mut places = [None; 16];
+        for (index, place) in (0..).zip(&mut places[..dwords]) {
+            *place = self.buffer_dword(smem, index);
+        }
+        for (index, place) in (0u8..).zip(&places[..dwords]) {
             let mut dword = [0; 4];
-            if at.checked_add(4).is_some_and(|end| end <= size) {
-                let at = address.checked_add(at);
-                let at = at.ok_or(Fault {
-                    address,
-                    access: Access::Read,
-                })?;
-                self.memory.read(at, &mut dword)?;
+            if let Some(address) = place {
+                self.memory.read(*address, &mut dword)?;
             }
-            self.set32(
-                smem.data.wrapping_add(index as u8),
-                u32::from_le_bytes(dword),
-            );
+            self.set32(smem.data.wrapping_add(index), u32::from_le_bytes(dword));
+        }
+        Ok(())
+    }
+
+    /// A store through a buffer descriptor: dwords beyond the buffer's end are dropped.
+    fn buffer_store(&mut self, smem: &SmemInst, dwords: usize) -> Done {
+        for index in 0..dwords {
+            let register = usize::from(smem.data.wrapping_add(index as u8) & 0x7f);
+            if let Some(address) = self.buffer_dword(smem, index as u64) {
+                let value = self.wave.scalar[register].to_le_bytes();
+                self.memory.write(address, &value)?;
+            }
         }
         Ok(())
     }

@@ -30,8 +30,11 @@ type Exact3 = fn(crate::float::Format, Fp, u64, u64, u64) -> u64;
 
 impl Machine<'_> {
     pub(super) fn valu(&mut self, inst: &Inst, valu: &Valu) -> Done {
-        if self.wave.mode & mode::GPR_IDX_EN != 0 {
-            let indexed = self.gpr_indexed(inst, valu)?;
+        if self.wave.mode & (mode::GPR_IDX_EN | mode::VSKIP) != 0 {
+            if self.wave.mode & mode::VSKIP != 0 {
+                return Ok(());
+            }
+            let indexed = self.gpr_indexed(valu);
             return self.valu_op(inst, &indexed);
         }
         self.valu_op(inst, valu)

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Executing AQL packets of a user's queue: one at a time and in order, whatever the barrier bit allows.
 //!
-//! A packet is done when its kernel has ended: then its slot is handed back (header INVALID, read index), and its
+//! On several XCCs the partition's first one is the master: it goes through the packets, and all run their shares of a
+//! dispatch ([`super::team`]). A packet is done when its kernel has ended: then its slot is handed back (header INVALID, read index), and its
 //! completion signal goes down by one. Packet layouts: HSA runtime specification 1.2, chapter 2.8, and ROCr's
 //! vendor packets (`hsa_ven_amd_aqlprofile.h`, `hsa_ext_amd.h`).
 
 mod dispatch;
 mod error;
+
+use std::sync::Arc;
 
 use super::bus::{wide, Fault};
 use super::engine::Progress;
@@ -14,11 +17,14 @@ use super::packet::{compare, field, Header};
 use super::pm4;
 use super::queue::{Body, Ib, Queue};
 use super::signal::Signal;
+use super::team::Team;
 use super::SOURCE_END_OF_PIPE;
 pub use error::PacketError;
 
 /// Dwords of a packet.
 pub const PACKET_DWORDS: u64 = 16;
+/// The vendor's format that points to PM4 packets (AMD_AQL_FORMAT_PM4_IB).
+const FORMAT_PM4: u32 = 1;
 /// Packets of one slice.
 const SLICE_PACKETS: usize = 256;
 
@@ -40,6 +46,8 @@ pub struct Pending {
     start: u64,
     /// The queue stopped at it with an error that the runtime may lift: wait for this signal to be 0.
     inactive: Option<Signal>,
+    /// The partition's other XCCs have a part in it.
+    shared: bool,
 }
 
 /// What a packet asks for.
@@ -64,7 +72,11 @@ pub fn step(queue: &Queue, body: &mut Body) -> Progress {
         if queue.should_stop() {
             return Progress::Busy;
         }
-        match step_packet(queue, body) {
+        let stepped = match &queue.team {
+            Some(team) if queue.xcc.is_follower() => follow(queue, body, team),
+            _ => step_packet(queue, body),
+        };
+        match stepped {
             Ok(None) => {}
             Ok(Some(progress)) => return progress,
             Err(fault) => queue.fault(body, fault),
@@ -83,19 +95,21 @@ fn step_packet(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault
             body.flight.aql = None;
             return Ok(None);
         }
+        if pending.shared && !is_done_by_all(queue, body.rptr) {
+            return Ok(Some(Progress::Blocked));
+        }
         complete(queue, body, pending)?;
         return Ok(None);
     }
     if body.rptr >= queue.wptr() {
         return Ok(Some(Progress::Idle));
     }
-    let packet = queue
-        .view()
-        .dwords(address(queue, body.rptr), PACKET_DWORDS as usize)?;
+    let packet = fetch(queue, body.rptr)?;
     let pending = Pending {
         signal: Signal::of(wide(packet[14], packet[15])),
         start: queue.shared.bus.realtime(),
         inactive: None,
+        shared: is_shared(&packet),
     };
     match begin(queue, body, &packet)? {
         Ok(Action::Wait) => Ok(Some(Progress::Blocked)),
@@ -108,6 +122,73 @@ fn step_packet(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault
             Ok(None)
         }
     }
+}
+
+/// Whether each XCC of a partition has a part in the packet.
+fn is_shared(packet: &[u32]) -> bool {
+    match packet[0] & 0xff {
+        kind::KERNEL_DISPATCH => true,
+        kind::VENDOR_SPECIFIC => field(packet[0], 16, 8) == FORMAT_PM4,
+        _ => false,
+    }
+}
+
+/// Whether the partition's other XCCs are done with their parts of the packet.
+fn is_done_by_all(queue: &Queue, packet: u64) -> bool {
+    let done = |team: &Arc<Team>| team.is_done(queue.xcc.of, packet);
+    queue.team.as_ref().is_none_or(done)
+}
+
+/// A follower's step: does its part of the packet that the master is at. None: go on.
+fn follow(queue: &Queue, body: &mut Body, team: &Team) -> Result<Option<Progress>, Fault> {
+    if body.flight.aql.take().is_some() {
+        let next = body.rptr + 1;
+        queue.advance(body, next);
+        team.report(queue.xcc, next);
+        team.wake(queue.xcc, queue.shared.engine());
+        return Ok(None);
+    }
+    let Some(completed) = team.completed() else {
+        return Ok(Some(Progress::Idle));
+    };
+    if body.rptr < completed {
+        queue.advance(body, completed);
+        team.report(queue.xcc, completed);
+    }
+    // The master wakes it when it is at another packet.
+    if body.rptr > completed || body.rptr >= queue.wptr() {
+        return Ok(Some(Progress::Idle));
+    }
+    let packet = fetch(queue, body.rptr)?;
+    if team.completed() != Some(body.rptr) {
+        // The slot may have been used again while it was read.
+        return Ok(None);
+    }
+    if packet[0] & 0xff == kind::INVALID {
+        return Ok(Some(Progress::Blocked));
+    }
+    if !is_shared(&packet) {
+        return Ok(Some(Progress::Idle));
+    }
+    match begin(queue, body, &packet)? {
+        Ok(_) => {
+            body.flight.aql = Some(Pending {
+                signal: None,
+                start: 0,
+                inactive: None,
+                shared: true,
+            });
+            Ok(None)
+        }
+        // The master says so, and comes back to the packet when the runtime has seen to it.
+        Err(_) => Ok(Some(Progress::Blocked)),
+    }
+}
+
+fn fetch(queue: &Queue, packet: u64) -> Result<Vec<u32>, Fault> {
+    queue
+        .view()
+        .dwords(address(queue, packet), PACKET_DWORDS as usize)
 }
 
 /// Address of a packet.
@@ -126,7 +207,7 @@ fn begin(
     tracing::trace!(target: "aql", "{:?} {} {packet:x?}", queue.slot, body.rptr);
     if header & 0xff != kind::INVALID && field(header, 9, 2) != 0 {
         // SCACQUIRE: agent or system scope invalidates the instruction cache.
-        body.code.invalidate();
+        body.invalidate_code();
     }
     match header & 0xff {
         kind::INVALID => Ok(Ok(Action::Wait)),
@@ -174,7 +255,7 @@ fn vendor(
     packet: &[u32],
 ) -> Result<Result<Action, PacketError>, Fault> {
     match field(packet[0], 16, 8) {
-        1 => Ok(pm4_ib(queue, body, packet)),
+        FORMAT_PM4 => Ok(pm4_ib(queue, body, packet)),
         2 => {
             let Some(signal) = Signal::of(wide(packet[2], packet[3])) else {
                 return Ok(Ok(Action::Complete));
@@ -226,6 +307,12 @@ fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Faul
         .write(view.space, address(queue, body.rptr), &header)?;
     let next = body.rptr + 1;
     queue.advance(body, next);
+    if let Some(team) = &queue.team {
+        team.report(queue.xcc, next);
+        if next < queue.wptr() {
+            team.wake(queue.xcc, queue.shared.engine());
+        }
+    }
     queue.report_rptr(body);
     let Some(signal) = pending.signal else {
         return Ok(());

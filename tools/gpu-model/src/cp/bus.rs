@@ -67,6 +67,17 @@ pub struct Binding {
     pub tba: u64,
     /// Trap handler memory, byte address.
     pub tma: u64,
+    /// Global wave sync counters that it has.
+    pub gws: u8,
+}
+
+/// The compute units of an XCC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// Shader engines.
+    pub engines: u8,
+    /// Compute units of each that work.
+    pub units: u8,
 }
 
 /// The GPU around the command processors.
@@ -76,6 +87,15 @@ pub struct Binding {
 pub trait Bus: Send + Sync {
     /// Reads memory.
     fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault>;
+
+    /// Reads instructions.
+    fn fetch(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let refused = |fault| Fault {
+            access: Access::Fetch,
+            ..fault
+        };
+        self.read(space, address, bytes).map_err(refused)
+    }
 
     /// Writes memory.
     fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault>;
@@ -142,6 +162,9 @@ pub trait Bus: Send + Sync {
     fn withholds_signal(&self) -> bool {
         false
     }
+
+    /// What an XCC has to run waves on.
+    fn cores(&self) -> Cores;
 }
 
 /// Typed access to one address space.
@@ -211,11 +234,7 @@ pub const fn wide(low: u32, high: u32) -> u64 {
 /// How a wave of [`gcn`] sees a [`View`].
 impl gcn::Memory for View<'_> {
     fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let refused = |fault| Fault {
-            access: Access::Fetch,
-            ..fault
-        };
-        self.bus.read(self.space, address, bytes).map_err(refused)
+        self.bus.fetch(self.space, address, bytes)
     }
 
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::bus::{Access, Binding, Bus, Fault, Hub, Interrupt, Space};
+use super::bus::{Access, Binding, Bus, Cores, Fault, Hub, Interrupt, Space};
 use super::engine::{Engine as Runner, Mode};
 use super::registers::STORED_POWER_ON;
 use super::stats::Stats;
@@ -86,6 +86,8 @@ registers! {
         RLC_CP_SCHEDULERS = 1 @ 0x4caa;
         CP_MEC_ME1_UCODE_ADDR = 1 @ 0x581a;
         CP_MEC_ME1_UCODE_DATA = 1 @ 0x581b;
+        /// The XCC in its partition: `VIRTUAL_XCC_ID` 2:0, `NUM_XCC_IN_XCP` 6:3.
+        CP_HYP_XCP_CTL = 1 @ 0x5828;
     }
 }
 
@@ -318,6 +320,13 @@ impl Engine for Processors {
             .collect()
     }
 
+    fn work(&self) -> String {
+        let done = self.stats.all_done();
+        done.iter()
+            .map(|(name, count)| format!("{count} {name}\n"))
+            .collect()
+    }
+
     fn reset(&self, _chip: &Chip) {
         self.cp.reset();
         self.sdma.reset(None);
@@ -433,6 +442,30 @@ impl GpuBus {
             reason,
         }
     }
+
+    /// Reads memory for a purpose; the address that refused.
+    fn read_as(
+        &self,
+        access: gmc::Access,
+        space: Space,
+        address: u64,
+        bytes: &mut [u8],
+    ) -> Result<(), u64> {
+        let (mut address, mut left) = (address, bytes);
+        while !left.is_empty() {
+            let page = self
+                .extent(space, address, left.len(), access)
+                .map_err(|_| address)?;
+            let (now, rest) = left.split_at_mut(
+                left.len()
+                    .min(usize::try_from(page.length).unwrap_or(usize::MAX)),
+            );
+            self.chip.read(page.at, now).map_err(|_| address)?;
+            address = address.wrapping_add(now.len() as u64);
+            left = rest;
+        }
+        Ok(())
+    }
 }
 
 const fn read_fault(address: u64) -> Fault {
@@ -451,22 +484,17 @@ const fn write_fault(address: u64) -> Fault {
 
 impl Bus for GpuBus {
     fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let (mut address, mut left) = (address, bytes);
-        while !left.is_empty() {
-            let page = self
-                .extent(space, address, left.len(), gmc::Access::Read)
-                .map_err(|_| read_fault(address))?;
-            let (now, rest) = left.split_at_mut(
-                left.len()
-                    .min(usize::try_from(page.length).unwrap_or(usize::MAX)),
-            );
-            self.chip
-                .read(page.at, now)
-                .map_err(|_| read_fault(address))?;
-            address = address.wrapping_add(now.len() as u64);
-            left = rest;
-        }
-        Ok(())
+        self.read_as(gmc::Access::Read, space, address, bytes)
+            .map_err(read_fault)
+    }
+
+    fn fetch(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let fault = |address| Fault {
+            address,
+            access: Access::Fetch,
+        };
+        self.read_as(gmc::Access::Execute, space, address, bytes)
+            .map_err(fault)
     }
 
     fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault> {
@@ -635,6 +663,13 @@ impl Bus for GpuBus {
 
     fn withholds_signal(&self) -> bool {
         self.chip.inject.fence_fate(FenceKind::Signal).is_some()
+    }
+
+    fn cores(&self) -> Cores {
+        Cores {
+            engines: self.chip.preset.shader_engines as u8,
+            units: self.chip.preset.active_cus_per_engine as u8,
+        }
     }
 }
 

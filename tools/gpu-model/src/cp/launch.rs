@@ -1,73 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! A dispatch in flight: which work-groups have started, which are live, and running them in turn. One per queue.
+//! A dispatch in flight on one XCC: which work-groups have started, which are live, and running them in turn. One per
+//! queue slot.
 //!
-//! A group runs until it ends or uses up its turn; then another one starts, as long as the GPU could hold it. So
-//! short groups come and go one by one, and groups that wait for each other all get to run.
+//! A group runs until it ends or uses up its turn; then another one starts, as long as the compute units have room. So
+//! short groups come and go one by one, and groups that wait for each other all get to run. The first slice is the
+//! calling thread's own; what lives longer is run by all of the [`Crew`].
+
+pub mod place;
+mod settle;
+pub mod shape;
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gcn::{CodeCache, Dispatch, Outcome, Scratch, Workgroup};
+use gcn::wave::sreg;
+use gcn::{CodeCache, Dispatch, GwsRequest, Scratch, Workgroup};
 
+use super::crew::Crew;
 use super::queue::Queue;
+use place::Places;
+pub use settle::{message_of, MSG_SAVEWAVE};
+use settle::{settle, Turn};
+pub use shape::{Shape, Share};
 
-/// Instructions of a group's turn and of a slice.
+/// Instructions of a group's turn.
 const TURN: u64 = 4096;
+/// Instructions of a slice, for each thread that runs it.
 const SLICE: u64 = 32 * 1024;
-/// Waves in flight: 32 in each of 80 compute units.
-const MAX_WAVES: u32 = 2560;
-/// s_sendmsg messages of gfx9.
-const MSG_INTERRUPT: u16 = 1;
-const MSG_GET_DOORBELL: u16 = 10;
-
-/// The grid in work-groups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// First group of each dimension.
-    pub start: [u32; 3],
-    /// End (exclusive) of each dimension.
-    pub end: [u32; 3],
-    /// Work-items of a full group.
-    pub size: [u32; 3],
-    /// Work-items of the last group of each dimension.
-    pub last: [u32; 3],
-}
-
-impl Shape {
-    /// A grid of `items` work-items in groups of `size`; both at least 1 in each dimension.
-    pub fn of_items(items: [u32; 3], size: [u32; 3]) -> Self {
-        let groups = |d: usize| items[d].div_ceil(size[d]);
-        let last = |d: usize| items[d] - (groups(d).max(1) - 1) * size[d];
-        Shape {
-            start: [0; 3],
-            end: [0, 1, 2].map(groups),
-            size,
-            last: [0, 1, 2].map(last),
-        }
-    }
-
-    /// How many groups there are.
-    pub fn groups(&self) -> u64 {
-        (0..3)
-            .map(|d| u64::from(self.end[d].saturating_sub(self.start[d])))
-            .product()
-    }
-
-    /// Id and size of the `index`-th group, x fastest.
-    fn group(&self, index: u64) -> ([u32; 3], [u32; 3]) {
-        let mut rest = index;
-        let mut id = [0; 3];
-        let mut size = self.size;
-        for d in 0..3 {
-            let count = u64::from((self.end[d] - self.start[d]).max(1));
-            id[d] = self.start[d] + (rest % count) as u32;
-            rest /= count;
-            if id[d] + 1 == self.end[d] {
-                size[d] = self.last[d];
-            }
-        }
-        (id, size)
-    }
-}
+/// LDS is allocated in so many bytes.
+const LDS_GRANULE: u32 = 512;
 
 /// Scratch backing of a dispatch: a slot for each wave in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -80,9 +41,23 @@ pub struct ScratchRing {
     pub waves: u32,
 }
 
-struct Live {
-    group: Workgroup,
-    slot: u32,
+/// A group that has started and not ended.
+pub struct Live {
+    /// The group.
+    pub group: Workgroup,
+    /// Its place: a number below [`Places::slots`].
+    pub slot: u32,
+    /// Waves that wait for the global wave sync: which, what for, and their tickets.
+    pub gws: Vec<(usize, GwsRequest, u64)>,
+}
+
+/// A group whose waves are in the context save area; the order is that of the area.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parked {
+    /// Its place.
+    pub slot: u32,
+    /// Numbers of its waves that had not ended.
+    pub waves: Vec<u32>,
 }
 
 /// What a slice of a dispatch came to.
@@ -92,183 +67,307 @@ pub enum State {
     Done,
     /// There is more to run.
     Running,
+    /// All groups that have started are halted, and there is no room for others.
+    Halted,
     /// It cannot go on.
     Hung(String),
 }
 
-/// A dispatch in flight.
-pub struct Launch {
-    dispatch: Dispatch,
-    shape: Shape,
-    scratch: ScratchRing,
+/// What is where.
+#[derive(Default)]
+struct Board {
+    /// Groups of the XCC's share that have started.
     started: u64,
     live: VecDeque<Live>,
     free: Vec<u32>,
+    /// Turns in a row that found nothing but halted groups.
+    halted: usize,
+    hung: Option<String>,
+}
+
+/// A dispatch to be made.
+pub struct Order {
+    /// Code and registers.
+    pub dispatch: Dispatch,
+    /// The whole grid.
+    pub shape: Shape,
+    /// Its part that this XCC runs.
+    pub share: Share,
+    /// Scratch.
+    pub scratch: ScratchRing,
+    /// The packet's index in the ring (AQL), for the debugger's TTMP11.
+    pub packet: u64,
+    /// COMPUTE_STATIC_THREAD_MGMT_SE0 to 3: the compute units it may use.
+    pub cu_masks: [u32; 4],
+}
+
+/// A dispatch in flight.
+pub struct Launch {
+    order: Order,
+    places: Places,
+    /// Groups of the XCC's share.
+    groups: u64,
+    board: Board,
+    /// Groups in the context save area.
+    parked: Vec<Parked>,
+    /// A slice has been run: it is not a short one.
+    warm: bool,
 }
 
 impl Launch {
-    /// Prepares to run `dispatch` over `shape`.
-    pub fn new(dispatch: Dispatch, shape: Shape, scratch: ScratchRing) -> Self {
-        let waves = dispatch.waves().max(1);
-        let room = if scratch.waves == 0 {
-            MAX_WAVES
-        } else {
-            scratch.waves.min(MAX_WAVES)
-        };
-        let slots = (room / waves).max(1);
-        let free = (0..slots).rev().collect();
-        Launch {
-            dispatch,
-            shape,
-            scratch,
-            started: 0,
-            live: VecDeque::new(),
-            free,
-        }
-    }
-
-    /// Runs a slice.
-    pub fn step(&mut self, queue: &Queue, code: &mut CodeCache) -> State {
-        let mut left = SLICE;
-        while left > 0 && !queue.should_stop() {
-            let Some(mut live) = self.next(queue) else {
-                return State::Done;
-            };
-            let before = live.group.executed;
-            let outcome = live.group.run(&mut queue.view(), code, TURN.min(left));
-            let spent = live.group.executed.saturating_sub(before).max(1);
-            left = left.saturating_sub(spent);
-            match settle(queue, &mut live.group, outcome) {
-                Ok(true) => self.free.push(live.slot),
-                Ok(false) => self.live.push_back(live),
-                Err(why) => {
-                    self.live.push_back(live);
-                    return State::Hung(why);
-                }
-            }
-        }
-        State::Running
-    }
-
-    /// A new group if there is one and room for it, else the one whose turn it is.
-    fn next(&mut self, queue: &Queue) -> Option<Live> {
-        if self.started < self.shape.groups() {
-            if let Some(slot) = self.free.pop() {
-                return Some(self.start(queue, slot));
-            }
-        }
-        self.live.pop_front()
-    }
-
-    fn start(&mut self, queue: &Queue, slot: u32) -> Live {
-        let (id, size) = self.shape.group(self.started);
-        self.started += 1;
-        let group_bytes = u64::from(self.dispatch.waves()) * self.scratch.wave_bytes;
-        let scratch = Scratch {
-            base: self.scratch.base + u64::from(slot) * group_bytes,
-            wave_bytes: self.scratch.wave_bytes,
-        };
-        let mut group = self.dispatch.workgroup(id, size, scratch);
-        for (index, wave) in (0..).zip(&mut group.waves) {
-            wave.xcc_id = queue.slot.xcc.into();
-            wave.hw_id = hw_id(queue, slot, index);
-        }
-        Live { group, slot }
-    }
-}
-
-/// HW_ID: WAVE_ID 3:0, SIMD_ID 5:4, PIPE_ID 7:6, CU_ID 11:8, VM_ID 23:20, QUEUE_ID 26:24, ME_ID 31:30.
-fn hw_id(queue: &Queue, slot: u32, wave: u32) -> u32 {
-    let me = queue.slot;
-    (wave >> 2 & 0xf)
-        | (wave & 3) << 4
-        | u32::from(me.pipe & 3) << 6
-        | (slot & 0xf) << 8
-        | u32::from(queue.space.vmid & 0xf) << 20
-        | u32::from(me.queue & 7) << 24
-        | u32::from(me.me & 3) << 30
-}
-
-/// Acts on what a turn came to. True: the group is done. Err: it can never go on.
-fn settle(queue: &Queue, group: &mut Workgroup, outcome: Outcome) -> Result<bool, String> {
-    match outcome {
-        Outcome::Done => return Ok(true),
-        Outcome::Budget => {}
-        Outcome::Halted => return Err("all waves of a work-group are halted".into()),
-        Outcome::Message { wave, message, m0 } => message_of(queue, group, wave, message, m0),
-        // No trap handler: hardware goes on after the s_trap.
-        Outcome::Trap { id, pc, .. } => {
-            queue.shared.stats.count("s_trap without a trap handler");
-            tracing::warn!(slot = ?queue.slot, id, pc, "s_trap ignored");
-        }
-        Outcome::Gws { request, .. } => {
-            queue.shared.stats.count("GWS");
-            return Err(format!("global wave sync is not modelled: {request:?}"));
-        }
-        Outcome::Fault { pc, fault, .. } => {
-            tracing::warn!(slot = ?queue.slot, pc, %fault, "wave stopped");
-            queue
-                .shared
-                .bus
-                .fault(queue.space, queue.process.pasid, fault);
-            return Err(fault.to_string());
-        }
-        Outcome::Error { wave, pc, error } => {
+    /// Prepares to run `order` on the queue's XCC.
+    pub fn new(queue: &Queue, mut order: Order) -> Self {
+        let lds = order.dispatch.lds_bytes;
+        order.dispatch.lds_bytes = lds.next_multiple_of(LDS_GRANULE);
+        let cores = queue.shared.bus.cores();
+        let places = Places::new(cores, order.cu_masks, &order.dispatch).unwrap_or_else(|| {
             queue
                 .shared
                 .stats
-                .count("illegal or unmodelled instruction");
-            tracing::error!(slot = ?queue.slot, pc, %error, "wave stopped");
-            return illegal_instruction(queue, group, wave).ok_or_else(|| error.to_string());
+                .count("CU mask that leaves an XCC nothing");
+            tracing::warn!(slot = ?queue.slot, masks = ?order.cu_masks, "CU mask ignored");
+            Places::one(&order.dispatch)
+        });
+        let waves = order.dispatch.waves().max(1);
+        let room = match order.scratch.waves {
+            0 => u32::MAX,
+            waves_with_scratch => (waves_with_scratch / waves).max(1),
+        };
+        let free = (0..places.slots().min(room)).rev().collect();
+        let groups = count(&order.shape, order.share);
+        Launch {
+            order,
+            places,
+            groups,
+            board: Board {
+                free,
+                ..Board::default()
+            },
+            parked: Vec::new(),
+            warm: false,
         }
     }
-    Ok(false)
+
+    /// The dispatch.
+    pub fn dispatch(&self) -> &Dispatch {
+        &self.order.dispatch
+    }
+
+    /// Scratch.
+    pub fn scratch(&self) -> ScratchRing {
+        self.order.scratch
+    }
+
+    /// Groups that have started and not ended.
+    pub fn live(&mut self) -> &mut VecDeque<Live> {
+        &mut self.board.live
+    }
+
+    /// Groups in the context save area.
+    pub fn parked(&self) -> &[Parked] {
+        &self.parked
+    }
+
+    /// Drops groups that have ended since they ran last: somebody killed their waves.
+    pub fn sweep(&mut self) {
+        let Board { live, free, .. } = &mut self.board;
+        live.retain(|live| {
+            let ended = live.group.is_done();
+            if ended {
+                free.push(live.slot);
+            }
+            !ended
+        });
+    }
+
+    /// All live groups are in the context save area now.
+    pub fn park(&mut self, parked: Vec<Parked>) {
+        self.parked = parked;
+        self.board.live.clear();
+    }
+
+    /// They are back.
+    pub fn unpark(&mut self, live: impl IntoIterator<Item = Live>) {
+        self.parked.clear();
+        self.board.live.extend(live);
+        self.board.halted = 0;
+    }
+
+    /// Runs a slice.
+    pub fn step(&mut self, queue: &Queue, codes: &mut [CodeCache]) -> State {
+        self.board.halted = 0;
+        let together = match &queue.shared.crew {
+            Some(crew) if self.warm && self.width() > 1 => Some(crew),
+            _ => None,
+        };
+        let run = Run {
+            queue,
+            order: &self.order,
+            places: &self.places,
+            groups: self.groups,
+            board: Mutex::new(std::mem::take(&mut self.board)),
+        };
+        match together {
+            Some(crew) => run.together(crew, codes),
+            None => run.slice(&mut codes[0]),
+        }
+        self.board = run
+            .board
+            .into_inner()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.warm = true;
+        match &self.board.hung {
+            Some(why) => State::Hung(why.clone()),
+            None if self.width() == 0 && self.parked.is_empty() => State::Done,
+            None if self.board.is_halted() => State::Halted,
+            None => State::Running,
+        }
+    }
+
+    /// How many groups could run at the same time, up to two.
+    fn width(&self) -> u64 {
+        self.board.live.len() as u64 + (self.groups - self.board.started)
+    }
 }
 
-fn message_of(queue: &Queue, group: &mut Workgroup, wave: usize, message: u16, m0: u32) {
-    match message & 0xf {
-        MSG_INTERRUPT => {
-            let privileged = group.waves[wave].status & gcn::wave::status::PRIV != 0;
-            queue
-                .shared
-                .sq_interrupt(queue, super::SqInterrupt::Wave { privileged }, m0);
+/// How many groups of a grid are in a share.
+fn count(shape: &Shape, share: Share) -> u64 {
+    let all = shape.groups();
+    // Chunks go round: no share has more than the first, and each is found by bisection.
+    let (mut low, mut high) = (0, all);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if share.group(middle) < all {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
-        // The answer comes in EXEC_LO, bit 31 clear: trap handlers wait for that.
-        MSG_GET_DOORBELL => {
-            group.waves[wave].scalar[gcn::wave::sreg::EXEC] = queue.hqd.doorbell() & 0x3ff;
+    }
+    low
+}
+
+impl Board {
+    fn is_halted(&self) -> bool {
+        !self.live.is_empty() && self.halted >= self.live.len()
+    }
+}
+
+/// A slice being run.
+struct Run<'a> {
+    queue: &'a Queue,
+    order: &'a Order,
+    places: &'a Places,
+    groups: u64,
+    board: Mutex<Board>,
+}
+
+impl Run<'_> {
+    /// All threads of the crew run slices of it.
+    fn together(&self, crew: &Crew, codes: &mut [CodeCache]) {
+        crew.run(codes, |code| self.slice(code));
+    }
+
+    fn board(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One thread's slice: groups in turn until there is none for it, or it has run for long enough.
+    fn slice(&self, code: &mut CodeCache) {
+        let mut left = SLICE;
+        while left > 0 && !self.queue.should_stop() {
+            let Some(mut live) = self.next() else {
+                return;
+            };
+            let before = live.group.executed;
+            let outcome = live.group.run(&mut self.queue.view(), code, TURN.min(left));
+            let spent = live.group.executed.saturating_sub(before).max(1);
+            left = left.saturating_sub(spent);
+            let turn = settle(self.queue, &mut live, code, outcome);
+            self.put_back(live, turn);
         }
-        _ => {
-            queue.shared.stats.count("s_sendmsg");
-            tracing::warn!(slot = ?queue.slot, message, m0, "message not modelled");
+    }
+
+    fn put_back(&self, live: Live, turn: Turn) {
+        let mut board = self.board();
+        if !matches!(turn, Turn::Halted) {
+            board.halted = 0;
+        }
+        match turn {
+            Turn::Done => return board.free.push(live.slot),
+            Turn::On => {}
+            Turn::Halted => board.halted += 1,
+            Turn::Hung(why) => drop(board.hung.get_or_insert(why)),
+        }
+        board.live.push_back(live);
+    }
+
+    /// A new group if there is one and room for it, else the one whose turn it is.
+    fn next(&self) -> Option<Live> {
+        let mut board = self.board();
+        if board.hung.is_some() {
+            return None;
+        }
+        if board.started < self.groups {
+            if let Some(slot) = board.free.pop() {
+                let index = board.started;
+                board.started += 1;
+                drop(board);
+                return Some(self.start(index, slot));
+            }
+        }
+        if board.is_halted() {
+            return None;
+        }
+        board.live.pop_front()
+    }
+
+    fn start(&self, index: u64, slot: u32) -> Live {
+        let Order {
+            dispatch,
+            shape,
+            share,
+            scratch,
+            packet,
+            ..
+        } = self.order;
+        let (id, size) = shape.group(share.group(index));
+        let group_bytes = u64::from(dispatch.waves()) * scratch.wave_bytes;
+        let scratch = Scratch {
+            base: scratch.base + u64::from(slot) * group_bytes,
+            wave_bytes: scratch.wave_bytes,
+        };
+        let mut group = dispatch.workgroup(id, size, scratch);
+        let queue = self.queue;
+        for (index, wave) in (0..).zip(&mut group.waves) {
+            self.places
+                .identify(queue, slot, index, dispatch.waves(), wave);
+            // What the SPI leaves for debuggers: the group's id, the packet and the wave's number.
+            wave.scalar[sreg::TTMP0 + 8..sreg::TTMP0 + 11].copy_from_slice(&id);
+            wave.scalar[sreg::TTMP0 + 11] = (*packet as u32 & 0x1ff_ffff) << 6 | index & 0x3f;
+        }
+        queue
+            .shared
+            .stats
+            .work("waves launched", group.waves.len() as u64);
+        Live {
+            group,
+            slot,
+            gws: Vec::new(),
         }
     }
 }
 
-/// Tells the trap handler, if there is one (and it is not itself the culprit), else the driver.
-fn illegal_instruction(queue: &Queue, group: &mut Workgroup, wave: usize) -> Option<bool> {
-    let wave = &mut group.waves[wave];
-    let in_handler = wave.status & gcn::wave::status::PRIV != 0;
-    wave.trapsts |= gcn::wave::trapsts::ILLEGAL_INST;
-    if !in_handler && wave.enter_trap(0, false) {
-        return Some(false);
+impl Launch {
+    /// Makes a wave that is launched again read where it is now.
+    pub fn identify(&self, queue: &Queue, slot: u32, index: u32, wave: &mut gcn::Wave) {
+        let waves = self.order.dispatch.waves();
+        self.places.identify(queue, slot, index, waves, wave);
     }
-    const ILLEGAL_INST: u32 = 1;
-    queue
-        .shared
-        .sq_interrupt(queue, super::SqInterrupt::Error, ILLEGAL_INST << 20);
-    None
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_far_edge_of_a_grid_has_smaller_groups() {
-        let shape = Shape::of_items([130, 3, 1], [64, 2, 1]);
-        assert_eq!(shape.groups(), 6);
-        assert_eq!(shape.group(0), ([0, 0, 0], [64, 2, 1]));
-        assert_eq!(shape.group(2), ([2, 0, 0], [2, 2, 1]));
-        assert_eq!(shape.group(5), ([2, 1, 0], [2, 1, 1]));
+impl Places {
+    fn identify(&self, queue: &Queue, slot: u32, index: u32, waves: u32, wave: &mut gcn::Wave) {
+        wave.xcc_id = queue.xcc.index.into();
+        wave.hw_id = self.hw_id(queue.slot, queue.space.vmid, slot, index, waves);
     }
 }

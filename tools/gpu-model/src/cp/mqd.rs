@@ -21,7 +21,11 @@ pub const SH_SAVED: usize = 80;
 /// Dword numbers, by field name of struct v9_mqd.
 #[allow(missing_docs)] // The names are the documentation.
 pub mod dw {
+    pub const COMPUTE_PGM_RSRC2: usize = 20;
+    /// Shader engines 0 to 3.
+    pub const COMPUTE_STATIC_THREAD_MGMT: [usize; 4] = [23, 24, 26, 27];
     pub const COMPUTE_CURRENT_LOGIC_XCC_ID: usize = 39;
+    pub const COMPUTE_TG_CHUNK_SIZE: usize = 41;
     /// A reserved dword: the model's name for what it kept of a preempted queue ([`super::super::saved`]).
     pub const SAVED_TOKEN: usize = 112;
     pub const CP_MQD_BASE_ADDR_LO: usize = 128;
@@ -40,6 +44,12 @@ pub mod dw {
     pub const CP_HQD_IB_CONTROL: usize = 149;
     pub const CP_HQD_DEQUEUE_REQUEST: usize = 152;
     pub const CP_HQD_EOP_RPTR: usize = 168;
+    pub const CP_HQD_CTX_SAVE_BASE_ADDR_LO: usize = 171;
+    pub const CP_HQD_CTX_SAVE_BASE_ADDR_HI: usize = 172;
+    pub const CP_HQD_CNTL_STACK_OFFSET: usize = 174;
+    pub const CP_HQD_CNTL_STACK_SIZE: usize = 175;
+    pub const CP_HQD_WG_STATE_OFFSET: usize = 176;
+    pub const CP_HQD_CTX_SAVE_SIZE: usize = 177;
     pub const CP_HQD_ERROR: usize = 179;
     pub const CP_HQD_AQL_CONTROL: usize = 181;
     pub const CP_HQD_PQ_WPTR_LO: usize = 182;
@@ -127,6 +137,11 @@ impl Hqd {
     /// Whether its packets may touch registers (PRIV_STATE).
     pub const fn is_privileged(&self) -> bool {
         self.get(dw::CP_HQD_PQ_CONTROL) & PRIV_STATE != 0
+    }
+
+    /// Where waves are saved, in the queue's own address space.
+    pub const fn save_area(&self) -> u64 {
+        self.pair(dw::CP_HQD_CTX_SAVE_BASE_ADDR_LO) & 0xffff_ffff_ffff
     }
 
     /// The 64-bit write pointer.

@@ -6,11 +6,11 @@
 
 mod memory;
 mod shader;
-pub use shader::scratch_ring;
+pub use shader::{cu_masks, scratch_ring, share};
 
 use super::bus::{Fault, Space, View};
 use super::engine::Progress;
-use super::launch::{Launch, State};
+use super::launch::Launch;
 use super::packet::{self, field, op, Header};
 use super::queue::{Body, Ib, Kind, Queue};
 use super::sched;
@@ -127,7 +127,7 @@ pub fn step_flight(queue: &Queue, body: &mut Body) -> Option<Progress> {
         if body.flight.hung.is_some() {
             return Some(Progress::Idle);
         }
-        if let Some(progress) = step_launch(queue, body) {
+        if let Some(progress) = body.step_launch(queue) {
             return Some(progress);
         }
         let ib = *body.flight.ibs.last()?;
@@ -145,23 +145,6 @@ pub fn step_flight(queue: &Queue, body: &mut Body) -> Option<Progress> {
         }
     }
     Some(Progress::Busy)
-}
-
-/// Goes on with the dispatch in flight. None: there is none (any more).
-fn step_launch(queue: &Queue, body: &mut Body) -> Option<Progress> {
-    let mut launch = body.flight.launch.take()?;
-    let state = launch.step(queue, &mut body.code);
-    match state {
-        State::Done => return None,
-        State::Hung(why) => body.flight.hung = Some(why),
-        State::Running => {}
-    }
-    body.flight.launch = Some(launch);
-    Some(if body.flight.hung.is_some() {
-        Progress::Idle
-    } else {
-        Progress::Busy
-    })
 }
 
 /// Executes the ring's next packet. None: the ring is empty. False: it waits.
@@ -314,7 +297,7 @@ pub fn execute(mut cx: Cx<'_>, header: u32, body: &[u32]) -> Outcome {
         op::COND_EXEC => memory::cond_exec(&cx, body)?,
         op::PRED_EXEC => pred_exec(&cx, body),
         op::ACQUIRE_MEM => {
-            cx.body.code.invalidate();
+            cx.body.invalidate_code();
             Flow::Next
         }
         op::INDIRECT_BUFFER => indirect_buffer(&cx, body),
@@ -404,8 +387,7 @@ fn indirect_buffer(cx: &Cx<'_>, body: &[u32]) -> Flow {
 
 /// PRED_EXEC: the next EXEC_COUNT dwords are for the XCCs in VIRTUAL_XCC_ID_SELECT only.
 fn pred_exec(cx: &Cx<'_>, body: &[u32]) -> Flow {
-    let logical = cx.body.sh[super::mqd::dw::COMPUTE_CURRENT_LOGIC_XCC_ID - 1];
-    if field(body[0], 24, 8) >> logical.min(7) & 1 != 0 {
+    if field(body[0], 24, 8) >> cx.queue.xcc.index.min(7) & 1 != 0 {
         Flow::Next
     } else {
         Flow::Skip(u64::from(field(body[0], 0, 14)))

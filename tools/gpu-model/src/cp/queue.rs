@@ -9,12 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::aql;
 use super::bus::{Binding, Fault, Hub, Interrupt, Space, View};
+use super::cwsr;
 use super::engine::{Job, Progress, Task};
-use super::launch::Launch;
+use super::launch::{Launch, State};
 use super::mqd::{self, dw, Hqd, Mqd, NO_UPDATE_RPTR, SH_DWORDS};
 use super::pm4;
+use super::sched::Keep;
+use super::team::{Member, Team};
 use super::Shared;
 use crate::inject::rule::{QueueAt, QueueKind};
+
+/// COMPUTE_PGM_RSRC2.TRAP_PRESENT.
+pub const TRAP_PRESENT: u32 = 1 << 6;
 
 /// A queue slot: micro engine 1 or 2, 4 pipes, 8 queues a pipe, in each XCC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,7 +53,7 @@ pub enum Kind {
     Pm4,
     /// AQL packets.
     Aql,
-    /// A follower XCC's copy of a queue that another XCC's copy runs: bookkeeping only.
+    /// The copy of a PM4 queue that another XCC runs: bookkeeping only.
     Follower,
 }
 
@@ -103,10 +109,41 @@ pub struct Body {
     pub flight: Flight,
     /// COMPUTE_* registers, as packets set them.
     pub sh: Box<[u32; SH_DWORDS]>,
-    /// Decoded code of the kernels it runs.
-    pub code: gcn::CodeCache,
+    /// Decoded code of the kernels it runs, for each thread that runs them.
+    pub codes: Vec<gcn::CodeCache>,
     /// Read pointer last written to memory.
     pub reported: Option<u64>,
+}
+
+impl Body {
+    /// Code may have changed.
+    pub fn invalidate_code(&mut self) {
+        self.codes.iter_mut().for_each(gcn::CodeCache::invalidate);
+    }
+
+    /// Goes on with the dispatch in flight. None: there is none (any more).
+    pub fn step_launch(&mut self, queue: &Queue) -> Option<Progress> {
+        let mut launch = self.flight.launch.take()?;
+        if !launch.parked().is_empty() {
+            if let Err(failure) = cwsr::restore(queue, &mut launch) {
+                self.flight.launch = Some(launch);
+                queue.give_up(self, &failure);
+                return Some(Progress::Idle);
+            }
+        }
+        let state = launch.step(queue, &mut self.codes);
+        let progress = match state {
+            State::Done => return None,
+            State::Running => Progress::Busy,
+            State::Halted => Progress::Idle,
+            State::Hung(why) => {
+                self.flight.hung = Some(why);
+                Progress::Idle
+            }
+        };
+        self.flight.launch = Some(launch);
+        Some(progress)
+    }
 }
 
 /// A mapped queue.
@@ -129,6 +166,14 @@ pub struct Queue {
     pub is_static: bool,
     /// Mapped through the HIQ.
     pub by_hiq: bool,
+    /// Its XCC in the partition.
+    pub xcc: Member,
+    /// Its copies in the partition's other XCCs (AQL).
+    pub team: Option<Arc<Team>>,
+    /// COMPUTE_CURRENT_LOGIC_XCC_ID and COMPUTE_TG_CHUNK_SIZE: its share of each grid.
+    pub share: (u32, u32),
+    /// The driver says by TRAP_PRESENT in the MQD that the process has a trap handler.
+    pub has_traps: bool,
     /// Write pointer: dwords (PM4) or packets (AQL).
     wptr: AtomicU64,
     /// Read pointer, for registers.
@@ -164,6 +209,12 @@ pub struct Config {
     pub is_static: bool,
     /// By HIQ.
     pub by_hiq: bool,
+    /// Its XCC in the partition.
+    pub xcc: Member,
+    /// Its copies in the partition's other XCCs.
+    pub team: Option<Arc<Team>>,
+    /// COMPUTE_CURRENT_LOGIC_XCC_ID and COMPUTE_TG_CHUNK_SIZE.
+    pub share: (u32, u32),
     /// What was kept when it was last unmapped.
     pub flight: Flight,
 }
@@ -181,6 +232,9 @@ impl Queue {
             vmid,
             is_static,
             by_hiq,
+            xcc,
+            team,
+            share,
             flight,
         } = config;
         let (rptr, wptr) = match kind {
@@ -190,12 +244,13 @@ impl Queue {
                 hqd.wptr(),
             ),
         };
-        let sh = Box::new(sh);
+        let threads = shared.crew.as_ref().map_or(1, |crew| crew.size());
+        let has_traps = sh[dw::COMPUTE_PGM_RSRC2 - 1] & TRAP_PRESENT != 0;
         let body = Body {
             rptr,
             flight,
-            sh,
-            code: gcn::CodeCache::new(),
+            sh: Box::new(sh),
+            codes: (0..threads).map(|_| gcn::CodeCache::new()).collect(),
             reported: None,
         };
         Arc::new(Queue {
@@ -211,6 +266,10 @@ impl Queue {
             process,
             is_static,
             by_hiq,
+            xcc,
+            team,
+            share,
+            has_traps,
             wptr: wptr.into(),
             rptr: rptr.into(),
             stop: false.into(),
@@ -352,6 +411,38 @@ impl Queue {
         true
     }
 
+    /// Does something to each of its waves, between two slices.
+    pub fn with_waves(&self, change: &mut dyn FnMut(&mut gcn::Wave)) {
+        self.stop.store(true, Ordering::Release);
+        let mut body = self.body();
+        if !self.gone.load(Ordering::Acquire) {
+            self.stop.store(false, Ordering::Release);
+        }
+        if let Some(launch) = &mut body.flight.launch {
+            let groups = launch.live().iter_mut().map(|live| &mut live.group);
+            groups.flat_map(|group| &mut group.waves).for_each(change);
+        }
+    }
+
+    /// How many AQL packets it is done with.
+    pub fn packets(&self) -> u64 {
+        self.rptr.load(Ordering::Acquire)
+    }
+
+    /// Waves could not be saved or restored: the queue hangs.
+    fn give_up(&self, body: &mut Body, failure: &cwsr::Failure) {
+        tracing::error!(slot = ?self.slot, %failure, "context save and restore failed");
+        if let cwsr::Failure::Fault(fault) = failure {
+            self.shared
+                .bus
+                .fault(self.space, self.process.pasid, *fault);
+        }
+        self.shared
+            .stats
+            .count("context save or restore that failed");
+        body.flight.hung.get_or_insert_with(|| failure.to_string());
+    }
+
     /// An interrupt that names this queue.
     pub fn interrupt(&self, source_id: u8, context: [u32; 4]) -> Interrupt {
         Interrupt {
@@ -366,27 +457,65 @@ impl Queue {
         }
     }
 
-    /// Takes it off the hardware: stops it within a slice, saves the pointers in the MQD (if `save`) and returns
-    /// what was in flight. Nothing runs it afterwards.
-    pub fn retire(&self, save: bool) -> Flight {
+    /// Takes it off the hardware: stops it within a slice, saves waves (to be kept) and pointers where its MQD says, and
+    /// returns what else was in flight. Nothing runs it afterwards.
+    pub fn retire(&self, keep: Keep) -> Flight {
         self.stop.store(true, Ordering::Release);
         let mut body = self.body();
         self.gone.store(true, Ordering::Release);
-        if save {
-            if let Err(fault) = self.save_pointers(&mut body) {
+        if let Some(team) = &self.team {
+            team.leave(self.xcc);
+        }
+        let marks = match keep {
+            Keep::Flight => self.save_waves(&mut body),
+            _ => cwsr::empty(self),
+        };
+        if keep != Keep::Forgotten {
+            if let Err(fault) = self.save_pointers(&mut body, marks) {
                 tracing::warn!(slot = ?self.slot, %fault, "MQD not saved");
             }
         }
         std::mem::take(&mut body.flight)
     }
 
-    fn save_pointers(&self, body: &mut Body) -> Result<(), Fault> {
+    /// Saves the waves in flight to the context save area; what that holds then. Without the means for it they stay
+    /// in the flight.
+    fn save_waves(&self, body: &mut Body) -> Option<cwsr::Marks> {
+        let empty = cwsr::empty(self);
+        let Some(launch) = body
+            .flight
+            .launch
+            .as_mut()
+            .filter(|_| body.flight.hung.is_none())
+        else {
+            return empty;
+        };
+        match cwsr::save(self, launch, &mut body.codes) {
+            Ok(marks) => Some(marks),
+            Err(cwsr::Failure::Without) => {
+                self.shared.stats.work("preemptions without a save area", 1);
+                empty
+            }
+            Err(failure @ cwsr::Failure::Room(_)) => {
+                tracing::warn!(slot = ?self.slot, %failure, "waves kept by the model");
+                self.shared.stats.count("context save area too small");
+                empty
+            }
+            Err(failure) => {
+                self.give_up(body, &failure);
+                empty
+            }
+        }
+    }
+
+    fn save_pointers(&self, body: &mut Body, marks: Option<cwsr::Marks>) -> Result<(), Fault> {
         let wptr = self.wptr_register();
         let mut dwords = vec![
             (dw::CP_HQD_PQ_RPTR, self.rptr_register()),
             (dw::CP_HQD_PQ_WPTR_LO, wptr as u32),
             (dw::CP_HQD_PQ_WPTR_HI, (wptr >> 32) as u32),
         ];
+        dwords.extend(marks.into_iter().flatten());
         if self.kind == Kind::Aql {
             dwords.push((dw::CP_HQD_AQL_DISPATCH_ID_LO, body.rptr as u32));
             dwords.push((dw::CP_HQD_AQL_DISPATCH_ID_HI, (body.rptr >> 32) as u32));
@@ -414,7 +543,7 @@ impl Job for Queue {
             return Progress::Idle;
         }
         if self.stale_code.swap(false, Ordering::AcqRel) {
-            body.code.invalidate();
+            body.invalidate_code();
         }
         let progress = match self.kind {
             Kind::Aql => aql::step(self, &mut body),
@@ -426,18 +555,21 @@ impl Job for Queue {
     }
 }
 
-/// The read pointers of a loaded MQD, for a queue that has never run.
+/// The kind of a user's queue or ring by its MQD, on the XCC that is this one of its partition.
 pub fn kind_of(mqd: &Mqd, xcc_in_partition: u8) -> Kind {
     if mqd.hqd().is_aql() {
-        return if xcc_in_partition == 0 {
-            Kind::Aql
-        } else {
-            Kind::Follower
-        };
-    }
-    if mqd.get(dw::PM4_TARGET_XCC_IN_XCP) == u32::from(xcc_in_partition) {
+        Kind::Aql
+    } else if mqd.get(dw::PM4_TARGET_XCC_IN_XCP) == u32::from(xcc_in_partition) {
         Kind::Pm4
     } else {
         Kind::Follower
     }
+}
+
+/// COMPUTE_CURRENT_LOGIC_XCC_ID and COMPUTE_TG_CHUNK_SIZE of an MQD.
+pub fn share_of(mqd: &Mqd) -> (u32, u32) {
+    (
+        mqd.get(dw::COMPUTE_CURRENT_LOGIC_XCC_ID),
+        mqd.get(dw::COMPUTE_TG_CHUNK_SIZE),
+    )
 }

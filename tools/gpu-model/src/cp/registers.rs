@@ -11,6 +11,8 @@ use super::mqd::{dw, Hqd, Mqd, HQD_FIRST};
 use super::packet::field;
 use super::queue::{self, Kind, Queue, SlotId};
 use super::sched::Keep;
+use super::team::Member;
+use super::waves::wave_control;
 use super::{lock, reg, saved, Mapped, Shared};
 
 /// Registers that are only stored and are not 0 after power-on.
@@ -34,24 +36,34 @@ pub struct Bank {
     rlc_cp_schedulers: u32,
     mec_cntl: u32,
     poll_once: bool,
+    xcp_ctl: u32,
     hqds: Vec<Hqd>,
     vmids: [VmidRegisters; 16],
 }
 
-impl Default for Bank {
-    fn default() -> Self {
+impl Bank {
+    /// After power-on: all XCCs are one partition (SPX).
+    pub fn new(xcc: u8, xccs: u8) -> Self {
         Bank {
             grbm_gfx_cntl: 0,
             rlc_cp_schedulers: 0,
             mec_cntl: 0,
             poll_once: false,
+            xcp_ctl: Member {
+                index: xcc,
+                of: xccs,
+            }
+            .encode(),
             hqds: vec![Hqd::default(); MES * PIPES * QUEUES],
             vmids: Default::default(),
         }
     }
-}
 
-impl Bank {
+    /// The XCC in its partition.
+    pub fn member(&self) -> Member {
+        Member::decode(self.xcp_ctl)
+    }
+
     /// GRBM_GFX_CNTL: PIPEID 1:0, MEID 3:2, VMID 7:4, QUEUEID 10:8.
     fn selected(&self, xcc: u8) -> SlotId {
         SlotId {
@@ -105,6 +117,7 @@ impl Bank {
             sh_mem_config,
             tba: wide(traps[0], traps[1] & 0xff) << 8,
             tma: wide(traps[2], traps[3] & 0xff) << 8,
+            gws: 0,
         }
     }
 
@@ -147,6 +160,7 @@ pub fn read(shared: &Shared, xcc: u8, offset: u32) -> Option<u32> {
         reg::GRBM_GFX_CNTL => bank.grbm_gfx_cntl,
         reg::CP_MEC_CNTL => bank.mec_cntl,
         reg::RLC_CP_SCHEDULERS => bank.rlc_cp_schedulers,
+        reg::CP_HYP_XCP_CTL => bank.xcp_ctl,
         reg::SH_MEM_BASES => bank.vmid().sh_mem_bases,
         reg::SH_MEM_CONFIG => bank.vmid().sh_mem_config,
         reg::SQ_SHADER_TBA_LO..=reg::SQ_SHADER_TMA_HI => {
@@ -186,6 +200,11 @@ pub fn write(shared: &Arc<Shared>, xcc: u8, offset: u32, value: u32) -> bool {
     match offset {
         reg::GRBM_GFX_CNTL => bank.grbm_gfx_cntl = value,
         reg::RLC_CP_SCHEDULERS => bank.rlc_cp_schedulers = value,
+        reg::CP_HYP_XCP_CTL => bank.xcp_ctl = value & 0x7f,
+        reg::SQ_CMD => {
+            drop(state);
+            wave_control(shared, xcc, value);
+        }
         reg::SH_MEM_BASES => bank.vmid().sh_mem_bases = value,
         reg::SH_MEM_CONFIG => bank.vmid().sh_mem_config = value,
         reg::SQ_SHADER_TBA_LO..=reg::SQ_SHADER_TMA_HI => {
@@ -264,12 +283,13 @@ fn written(shared: &Arc<Shared>, slot: SlotId, dword: usize, value: u32) {
 
 /// CP_HQD_ACTIVE: the registers make a queue (the KIQ, or a user's without the hardware scheduler).
 fn activate(shared: &Arc<Shared>, slot: SlotId) {
-    let (hqd, is_kiq, poll, process) = {
+    let (hqd, is_kiq, poll, process, member) = {
         let mut state = lock(&shared.state);
         let bank = &mut state.banks[usize::from(slot.xcc)];
         let poll = std::mem::take(&mut bank.poll_once);
         let hqd = *bank.hqd_mut(slot);
-        (hqd, bank.is_kiq(slot), poll, bank.binding(hqd.vmid()))
+        let process = bank.binding(hqd.vmid());
+        (hqd, bank.is_kiq(slot), poll, process, bank.member())
     };
     let address = hqd.mqd_address();
     let mqd = match Mqd::load(shared.kernel_view(slot.xcc), address) {
@@ -282,11 +302,15 @@ fn activate(shared: &Arc<Shared>, slot: SlotId) {
         }
     };
     // The kernel's own rings are each of one XCC; a user's queue has a copy in every XCC.
-    let copy = if hqd.vmid() == 0 { 0 } else { slot.xcc };
+    let xcc = if hqd.vmid() == 0 {
+        Member { index: 0, of: 1 }
+    } else {
+        member
+    };
     let kind = if is_kiq {
         Kind::Kiq
     } else {
-        queue::kind_of(&mqd, copy)
+        queue::kind_of(&mqd, xcc.index)
     };
     let queue = Queue::new(
         shared.clone(),
@@ -300,6 +324,9 @@ fn activate(shared: &Arc<Shared>, slot: SlotId) {
             vmid: hqd.vmid(),
             is_static: true,
             by_hiq: false,
+            xcc,
+            team: shared.team(kind, xcc, hqd.doorbell()),
+            share: queue::share_of(&mqd),
             flight: saved::take(shared, slot.xcc, address, &mqd),
         },
     );

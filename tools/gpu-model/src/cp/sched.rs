@@ -15,6 +15,7 @@ use super::mqd::{dw, Mqd, DOORBELL_EN};
 use super::packet::{field, op};
 use super::pm4::{Cx, Flow, Outcome};
 use super::queue::{self, Kind, Queue, SlotId};
+use super::team::Member;
 use super::{lock, saved, Shared, SOURCE_QUERY_STATUS};
 use crate::inject::rule::FenceKind;
 use crate::sdma::{self, RlcQueue};
@@ -234,9 +235,13 @@ fn map_compute(
         vmid: 0,
         is_static: false,
         by_hiq: false,
+        xcc: Member { index: 0, of: 1 },
+        team: None,
+        share: queue::share_of(&mqd),
         flight: saved::take(shared, slot.xcc, address, &mqd),
     };
     adjust(&mqd, &mut config);
+    config.team = shared.team(config.kind, config.xcc, map.doorbell);
     let hqd = &mut config.hqd;
     hqd.set(dw::CP_HQD_ACTIVE, 1);
     hqd.set(dw::CP_HQD_VMID, config.vmid.into());

@@ -2,9 +2,11 @@
 //! The command processor as drivers and runtimes use it, over a flat memory: rings, run lists, AQL, preemption.
 
 mod aql;
+mod cwsr;
 mod inject;
 mod kernels;
 mod kiq;
+mod partition;
 mod pm4;
 mod rig;
 mod runlist;

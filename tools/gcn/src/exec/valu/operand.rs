@@ -2,12 +2,10 @@
 //! Operands of the vector ALU: fetching them with their modifiers, writing results under EXEC.
 
 use super::{blank, Machine, Wide};
-use crate::exec::Stop;
 use crate::float::{Fp, F16, F32, F64};
-use crate::inst::{Dpp, Dst, Form, Inst, Sel, Src, Unused, Valu, ValuOp};
+use crate::inst::{Dpp, Dst, Form, Sel, Src, Unused, Valu, ValuOp};
 use crate::op::{Ty, Vop2, Vop3};
 use crate::wave::{Vgpr, LANES};
-use crate::workgroup::ExecError;
 
 impl Valu {
     fn negates(&self, index: usize) -> bool {
@@ -335,31 +333,35 @@ impl Machine<'_> {
     }
 
     /// The instruction with M0's index added to the register numbers that M0\[15:12\] chooses.
-    pub(super) fn gpr_indexed(&self, inst: &Inst, valu: &Valu) -> Result<Valu, Stop> {
+    pub(super) fn gpr_indexed(&self, valu: &Valu) -> Valu {
         let m0 = self.wave.m0();
         let mut indexed = valu.clone();
-        let mut fits = true;
-        let mut shift = |number: &mut u8, dwords: u8| {
-            let moved = usize::from(*number) + (m0 & 0xff) as usize;
-            fits &= moved + usize::from(dwords.max(1)) <= self.wave.vgpr.len();
-            *number = moved as u8;
+        let moved = |number: u8, dwords: u8, count: usize| {
+            let moved = usize::from(number) + (m0 & 0xff) as usize;
+            (moved + usize::from(dwords.max(1)) <= count).then_some(moved as u8)
         };
+        let (vgprs, accs) = (self.wave.vgpr.len(), self.wave.acc.len());
         for (bit, (src, ty)) in indexed.src.iter_mut().zip(&valu.types[1..]).enumerate() {
-            if let (Src::Vgpr(number), true) = (src, m0 >> (12 + bit) & 1 != 0) {
-                shift(number, ty.dwords());
+            if m0 >> (12 + bit) & 1 == 0 {
+                continue;
             }
+            *src = match *src {
+                Src::Vgpr(number) => {
+                    moved(number, ty.dwords(), vgprs).map_or(Src::Vgpr(0), Src::Vgpr)
+                }
+                Src::Acc(number) => moved(number, ty.dwords(), accs).map_or(Src::Vgpr(0), Src::Acc),
+                other => other,
+            };
         }
-        if let (Dst::Vgpr(number), true) = (&mut indexed.dst, m0 >> 15 & 1 != 0) {
-            shift(number, valu.types[0].dwords());
+        if m0 >> 15 & 1 != 0 {
+            let dwords = valu.types[0].dwords();
+            indexed.dst = match valu.dst {
+                Dst::Vgpr(number) => moved(number, dwords, vgprs).map_or(Dst::None, Dst::Vgpr),
+                Dst::Acc(number) => moved(number, dwords, accs).map_or(Dst::None, Dst::Acc),
+                other => other,
+            };
         }
-        if fits {
-            return Ok(indexed);
-        }
-        Err(Stop::Error(ExecError::Register {
-            text: inst.to_string(),
-            vgprs: self.wave.vgpr.len(),
-            accs: self.wave.acc.len(),
-        }))
+        indexed
     }
 
     /// What each lane reads through DPP: another lane's value, or zero where there is none.

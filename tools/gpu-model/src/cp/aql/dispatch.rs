@@ -6,10 +6,11 @@
 
 use super::PacketError;
 use crate::cp::bus::{to_dwords, wide, Fault};
-use crate::cp::launch::{Launch, ScratchRing, Shape};
+use crate::cp::launch::{Launch, Order, ScratchRing, Shape};
 use crate::cp::packet::field;
-use crate::cp::pm4::scratch_ring;
+use crate::cp::pm4::{cu_masks, scratch_ring, share};
 use crate::cp::queue::{Body, Queue};
+use crate::cp::team::Member;
 
 /// LDS of a compute unit.
 const LDS_BYTES: u32 = 64 * 1024;
@@ -66,9 +67,15 @@ impl AmdQueue {
         &self.dwords[144 / 4..160 / 4]
     }
 
-    /// The scratch ring, if a lane gets `lane_bytes` of it.
-    fn scratch(&self, lane_bytes: u32) -> Result<ScratchRing, PacketError> {
-        let ring = scratch_ring(self.at(140), self.at64(160));
+    /// The XCC's part of the scratch backing, if a lane gets `lane_bytes` of it.
+    fn scratch(&self, xcc: Member, lane_bytes: u32) -> Result<ScratchRing, PacketError> {
+        // What an XCC has: scratch_backing_memory_byte_size, or (older runtimes) NUM_RECORDS of the descriptor.
+        let bytes = match self.at64(168) {
+            0 => self.scratch_descriptor()[2].into(),
+            bytes => bytes,
+        };
+        let part = bytes.wrapping_mul(xcc.index.into());
+        let ring = scratch_ring(self.at(140), self.at64(160).wrapping_add(part));
         let lane_room = self.at(176);
         if ring.waves == 0 || ring.wave_bytes == 0 || lane_bytes > lane_room {
             return Err(PacketError::ScratchInsufficient);
@@ -169,7 +176,7 @@ pub fn launch(
     let scratch = match (&amd, private_bytes) {
         (_, 0) => ScratchRing::default(),
         (None, _) => return Ok(Err(PacketError::ScratchInsufficient)),
-        (Some(amd), lane_bytes) => match amd.scratch(lane_bytes) {
+        (Some(amd), lane_bytes) => match amd.scratch(queue.xcc, lane_bytes) {
             Ok(scratch) => scratch,
             Err(error) => return Ok(Err(error)),
         },
@@ -189,8 +196,7 @@ pub fn launch(
         0
     };
     let process = &queue.process;
-    // The driver says by TRAP_PRESENT in the MQD that the process has a trap handler.
-    let traps = field(body.sh[0x13], 6, 1) != 0;
+    let traps = queue.has_traps;
     let dispatch = gcn::Dispatch {
         entry: descriptor.entry.wrapping_add(prologue),
         pgm_rsrc1: descriptor.rsrc1,
@@ -203,7 +209,15 @@ pub fn launch(
         tba: if traps { process.tba } else { 0 },
         tma: if traps { process.tma } else { 0 },
     };
-    Ok(Ok(Box::new(Launch::new(dispatch, packet.shape, scratch))))
+    let order = Order {
+        dispatch,
+        shape: packet.shape,
+        share: share(queue),
+        scratch,
+        packet: body.rptr,
+        cu_masks: cu_masks(&body.sh),
+    };
+    Ok(Ok(Box::new(Launch::new(queue, order))))
 }
 
 /// What the user SGPRs are filled from.

@@ -74,6 +74,7 @@ impl PacketError {
             signal: None,
             start: 0,
             inactive: Some(signal),
+            shared: false,
         });
         Ok(())
     }

@@ -3,8 +3,10 @@
 
 use super::{Cx, Flow, Outcome};
 use crate::cp::bus::wide;
-use crate::cp::launch::{Launch, ScratchRing, Shape};
+use crate::cp::launch::{Launch, Order, ScratchRing, Shape, Share};
+use crate::cp::mqd::{dw, SH_DWORDS};
 use crate::cp::packet::field;
+use crate::cp::queue::{Queue, TRAP_PRESENT};
 
 /// Register offsets from COMPUTE_DISPATCH_INITIATOR (`gc_9_4_3_offset.h`: regCOMPUTE_* minus 0xe00).
 mod compute {
@@ -67,7 +69,7 @@ pub fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
     }
     let rsrc2 = sh[compute::PGM_RSRC2];
     let (process, pgm) = (&cx.queue.process, compute::PGM_LO);
-    let traps = field(rsrc2, 6, 1) != 0;
+    let traps = cx.queue.has_traps || rsrc2 & TRAP_PRESENT != 0;
     let dispatch = gcn::Dispatch {
         entry: wide(sh[pgm], sh[pgm + 1] & 0xff) << 8,
         pgm_rsrc1: sh[compute::PGM_RSRC1],
@@ -89,7 +91,30 @@ pub fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
     if shape.groups() == 0 {
         return Flow::Next;
     }
-    Flow::Launch(Box::new(Launch::new(dispatch, shape, scratch)))
+    let order = Order {
+        dispatch,
+        shape,
+        share: share(cx.queue),
+        scratch,
+        packet: cx.body.rptr,
+        cu_masks: cu_masks(sh),
+    };
+    Flow::Launch(Box::new(Launch::new(cx.queue, order)))
+}
+
+/// The queue's share of a grid.
+pub fn share(queue: &Queue) -> Share {
+    let (index, chunk) = queue.share;
+    Share {
+        chunk,
+        index,
+        of: queue.xcc.of.into(),
+    }
+}
+
+/// The compute units that the queue may use, by shader engine.
+pub fn cu_masks(sh: &[u32; SH_DWORDS]) -> [u32; 4] {
+    dw::COMPUTE_STATIC_THREAD_MGMT.map(|dword| sh[dword - 1])
 }
 
 /// COMPUTE_TMPRING_SIZE: WAVES 11:0, WAVESIZE 24:12 in KiB.

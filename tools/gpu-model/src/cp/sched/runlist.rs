@@ -145,7 +145,7 @@ fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u
     None
 }
 
-/// MAP_PROCESS: PASID 15:0, page table base, SH_MEM, TBA and TMA in units of 256 bytes.
+/// MAP_PROCESS: PASID 15:0, page table base, SH_MEM, TBA and TMA in units of 256 bytes, NUM_GWS.
 fn binding(body: &[u32]) -> Binding {
     Binding {
         pasid: field(body[0], 0, 16) as u16,
@@ -154,6 +154,8 @@ fn binding(body: &[u32]) -> Binding {
         sh_mem_config: body[4],
         tba: wide(body[5], body[6] & 0xff) << 8,
         tma: wide(body[7], body[8] & 0xff) << 8,
+        // NUM_GWS
+        gws: field(body[12], 0, 7) as u8,
     }
 }
 
@@ -231,6 +233,7 @@ fn map_queue(
             config.kind = queue::kind_of(mqd, copy);
             config.vmid = vmid;
             config.process = *process;
+            config.xcc = shared.member(xcc);
             config.is_static = map.is_static;
             config.by_hiq = true;
         })

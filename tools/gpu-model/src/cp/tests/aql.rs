@@ -46,10 +46,15 @@ pub fn rig() -> Rig {
 
 pub fn map(rig: &Rig) {
     let mut list = runlist::process(3, &[]);
+    list.extend(map_packet());
+    runlist::run(rig, &list);
+}
+
+/// MAP_QUEUES of the queue.
+pub fn map_packet() -> [u32; 7] {
     let (mqd, wptr) = (QUEUE.mqd as u32, QUEUE.wptr as u32);
     let control = 1 << 4 | 1 << 29;
-    list.extend([pkt(0xa2, 6), control, QUEUE.doorbell << 2, mqd, 0, wptr, 0]);
-    runlist::run(rig, &list);
+    [pkt(0xa2, 6), control, QUEUE.doorbell << 2, mqd, 0, wptr, 0]
 }
 
 /// Address of a signal in the process; value 1, and an event id that is its number.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use crate::cp::bus::{wide, Access, Binding, Bus, Fault, Interrupt, Space};
+use crate::cp::bus::{wide, Access, Binding, Bus, Cores, Fault, Interrupt, Space};
 use crate::cp::engine::{Engine, Mode};
 use crate::cp::mqd::{dw, PRIV_STATE};
 use crate::cp::stats::Stats;
@@ -131,6 +131,13 @@ impl Bus for Flat {
 
     fn withholds_signal(&self) -> bool {
         *lock(&self.withheld) == Some(FenceKind::Signal)
+    }
+
+    fn cores(&self) -> Cores {
+        Cores {
+            engines: 4,
+            units: 1,
+        }
     }
 }
 
@@ -277,6 +284,10 @@ impl Rig {
             wptr,
         } = setup;
         let mut dwords = vec![0; 256];
+        for se in dw::COMPUTE_STATIC_THREAD_MGMT {
+            dwords[se] = !0;
+        }
+        dwords[dw::COMPUTE_TG_CHUNK_SIZE] = aql.into();
         dwords[dw::CP_MQD_BASE_ADDR_LO] = mqd as u32;
         dwords[dw::CP_HQD_PQ_BASE_LO] = (ring >> 8) as u32;
         dwords[dw::CP_HQD_PQ_CONTROL] = (order - 1) | if privileged { PRIV_STATE } else { 0 };

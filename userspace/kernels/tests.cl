@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+// The kernels of kfd-tests. OpenCL C without a library: ids come from the compiler's builtins.
+
+#define GROUP 256
+#define LANE __builtin_amdgcn_workitem_id_x()
+#define ITEM (__builtin_amdgcn_workgroup_id_x() * GROUP + LANE)
+
+static void barrier_of_group(void)
+{
+	__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+	__builtin_amdgcn_s_barrier();
+	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+
+// Works for long with registers, local memory and barriers: each item mixes its number with a neighbour's,
+// `rounds` times.
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+kernel void churn(global uint *out, uint seed, uint rounds)
+{
+	local uint shared[GROUP];
+	uint lane = LANE, x = ITEM * 2654435761u + seed;
+
+	for (uint round = 0; round < rounds; round++) {
+		shared[lane] = x;
+		barrier_of_group();
+		x = x * 1664525u + 1013904223u + shared[(lane + round) % GROUP];
+		barrier_of_group();
+	}
+	out[ITEM] = x;
+}
+
+// Waits until *flag is not 0, with something in its registers.
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+kernel void hold(global uint *flag, global uint *out)
+{
+	uint x = ITEM * 3 + 1;
+
+	while (!__scoped_atomic_load_n(flag, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM))
+		__builtin_amdgcn_s_sleep(1);
+	out[ITEM] = x;
+}
