@@ -6,8 +6,8 @@
 //! at once: registers are atomics, the interrupt ring has its own small lock, and no call here
 //! holds a lock while it calls a block.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::bus::Bus;
@@ -80,6 +80,10 @@ pub struct Chip {
     pub bus: Bus,
     /// Rouses the engine thread.
     pub wake: Wake,
+    /// Nanoseconds that queues have been run, once there are engines.
+    pub busy: OnceLock<Arc<AtomicU64>>,
+    /// Into how many compute partitions the XCCs are split.
+    pub partitions: AtomicU8,
     /// What is to go wrong.
     pub inject: Inject,
     /// A block asked for a reset of the whole chip; done after the access that asked.
@@ -113,6 +117,8 @@ impl Chip {
             ih,
             bus,
             wake,
+            busy: OnceLock::new(),
+            partitions: AtomicU8::new(1),
             inject: Inject::default(),
             reset_wanted,
         }

@@ -439,7 +439,7 @@ impl Shared {
             self.bus
                 .interrupt(queue.interrupt(source_id, [context, 0, 0, 0]));
         } else {
-            self.stats.count("end-of-pipe interrupt while disabled");
+            self.stats.work("end-of-pipe interrupt while disabled", 1);
         }
     }
 

@@ -263,8 +263,11 @@ impl Processors {
         } else {
             Mode::Threads(THREADS)
         };
+        let busy_of = chip.clone();
         let bus: Arc<dyn Bus> = Arc::new(GpuBus { chip });
         let runner = Arc::new(Runner::new(mode));
+        // A chip gets its engines once.
+        let _ = busy_of.busy.set(runner.busy());
         let stats = Arc::new(Stats::default());
         let sdma = Arc::new(Sdma::new(
             bus.clone(),

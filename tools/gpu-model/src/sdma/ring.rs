@@ -358,7 +358,7 @@ impl Ring {
     /// The TRAP packet's interrupt.
     pub fn trap(&self, space: Space, pasid: u16, context: u32) {
         if !self.traps.load(Ordering::Acquire) {
-            self.common.stats.count("SDMA TRAP while disabled");
+            self.common.stats.work("SDMA TRAP while disabled", 1);
             return;
         }
         // SDMA0 to SDMA3 of each die (soc15_ih_clientid.h).
@@ -529,6 +529,14 @@ impl Ring {
             privileged: setup.space.vmid == 0,
             moved: exec.flight.moved,
         };
+        tracing::trace!(
+            target: "sdma",
+            "{}.{} vmid {} {:x?}",
+            self.engine,
+            self.number,
+            space.vmid,
+            &packet[..packet.len().min(13)]
+        );
         Ok(Some((dwords, cx.execute(&packet)?)))
     }
 }
