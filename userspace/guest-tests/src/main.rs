@@ -4,6 +4,7 @@
 //! all of them work on any driver behind `/dev/kfd`, so that C's answers and ours can be compared.
 
 mod bench;
+mod cost;
 mod errno;
 mod kill;
 mod mqd;
@@ -43,6 +44,11 @@ enum Command {
     Oversubscribe(waves::Oversubscribe),
     /// Stop a queue in the middle of a kernel, look at its saved waves, and let it go on.
     SavedWaves,
+    /// Measure what each operation costs; prints JSON rows.
+    Cost(cost::Cost),
+    /// What `cost` runs as other processes.
+    #[command(hide = true)]
+    CostChild(cost::CostChild),
     /// Hold `/dev/kfd` open, mapped, or as a process whose file is closed, until stdin ends.
     Hold(openers::Hold),
 }
@@ -61,6 +67,8 @@ fn main() -> ExitCode {
         Command::Storm(storm) => storm.run(),
         Command::Oversubscribe(oversubscribe) => oversubscribe.run(),
         Command::SavedWaves => waves::saved(),
+        Command::Cost(cost) => cost.run(),
+        Command::CostChild(child) => child.run(),
         Command::Hold(hold) => hold.run(),
     };
     match result {
