@@ -156,14 +156,12 @@ impl Chip {
         Vm::new(self, hub, vmid)
     }
 
-    /// What an XCC's CP firmware does for a process it gives a VMID: page-table base in its hub;
-    /// the first XCC's also in the multimedia hub, and the PASID in the interrupt handler's tables.
+    /// What an XCC's CP firmware does for a process it gives a VMID: page-table base in its hub and in the
+    /// multimedia hub, and the PASID in the interrupt handler's tables.
     /// `page_table_base` is the packet's 64-bit value with its flag bits.
     pub fn bind_vmid(&self, xcc: u8, vmid: u8, pasid: u16, page_table_base: u64) {
         self.gmc.set_page_table(Hub::Gc(xcc), vmid, page_table_base);
-        if xcc == 0 {
-            self.gmc.set_page_table(Hub::Mm, vmid, page_table_base);
-            self.ih.set_pasid(vmid, pasid);
-        }
+        self.gmc.set_page_table(Hub::Mm, vmid, page_table_base);
+        self.ih.set_pasid(vmid, pasid);
     }
 }

@@ -5,11 +5,12 @@
 //! The chip knows the blocks, and the processors know the chip. So blocks hold the processors weakly: who
 //! owns [`Processors`] (the model) ends them, and their threads, before the chip.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::bus::{Access, Binding, Bus, Cores, Fault, Hub, Interrupt, Space};
 use super::engine::{Engine as Runner, Mode};
+use super::reg;
 use super::registers::STORED_POWER_ON;
 use super::stats::Stats;
 use super::Cp;
@@ -163,6 +164,9 @@ impl Block for CpBlock {
         let Some(it) = self.processors() else {
             return;
         };
+        if BY_PACKET.get() && stops_queues(Self::offset(key)) {
+            return refuse(&it, &self.register_name(key));
+        }
         if !it.cp.reg_write(self.xcc, Self::offset(key), value) {
             if let Some((register, index)) = key.of::<CpRegister>() {
                 self.stored.set_at(register, index, value);
@@ -203,11 +207,32 @@ impl Block for SdmaBlock {
 
     fn write(&self, _chip: &Chip, key: Key, value: u32) {
         if let Some(it) = self.socket.get().and_then(Weak::upgrade) {
+            if BY_PACKET.get() {
+                return refuse(&it, &self.register_name(key));
+            }
             it.sdma.reg_write(self.engine, key.index.into(), value);
         }
     }
 
     fn reset(&self, _chip: &Chip) {}
+}
+
+/// Registers whose writes wait for queues to stop. A packet that reached one, through whatever window, would wait for
+/// its own queue.
+const fn stops_queues(offset: u32) -> bool {
+    matches!(
+        offset,
+        reg::CP_MQD_BASE_ADDR
+            ..=reg::CP_HQD_AQL_DISPATCH_ID_HI
+                | reg::SPI_COMPUTE_QUEUE_RESET
+                | reg::CP_MEC_CNTL
+                | reg::SQ_CMD
+    )
+}
+
+fn refuse(it: &Processors, register: &str) {
+    it.stats.count("packet that writes queue slot registers");
+    tracing::warn!(register, "register write by packet refused");
 }
 
 /// The blocks, to be put on the bus before there is a chip.
@@ -350,6 +375,8 @@ struct TlbEntry {
 }
 
 thread_local! {
+    /// A packet is writing a register on this thread: its queue's locks are held.
+    static BY_PACKET: Cell<bool> = const { Cell::new(false) };
     static TLB: RefCell<Vec<Option<TlbEntry>>> = RefCell::new(vec![None; TLB_ENTRIES]);
 }
 
@@ -588,9 +615,10 @@ impl Bus for GpuBus {
     }
 
     fn reg_write(&self, xcc: u8, offset: u32, value: u32) {
-        self.chip
-            .bus
-            .write(&self.chip, self.register(xcc, offset), value);
+        let before = BY_PACKET.replace(true);
+        let register = self.register(xcc, offset);
+        self.chip.bus.write(&self.chip, register, value);
+        BY_PACKET.set(before);
     }
 
     fn interrupt(&self, interrupt: Interrupt) {
