@@ -221,15 +221,20 @@ impl Cp {
         found
     }
 
+    /// Slices that a kernel's queue may run before the guest's CPU goes on.
+    const STEPS_NOW: usize = 64;
+
     fn run_now(&self, queue: &Arc<Queue>, task: &Arc<Task>) {
-        loop {
+        for _ in 0..Self::STEPS_NOW {
             match queue.step() {
                 Progress::Busy => {}
                 Progress::Idle => return,
                 // It waits for a register or memory: let the engine look again.
-                Progress::Blocked => return self.shared.engine.wake(task),
+                Progress::Blocked => break,
             }
         }
+        // So does one that has no end: the guest's CPU waits for this call.
+        self.shared.engine.wake(task);
     }
 
     /// A register as MMIO reads it. None: not the CP's.
