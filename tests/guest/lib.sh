@@ -66,3 +66,10 @@ topology() {
 
 device_file() { stat -c '%t:%T %a' /dev/kfd; }
 memory_used() { cat /sys/class/drm/card*/device/mem_info_vram_used /sys/class/drm/card*/device/mem_info_gtt_used; }
+
+# no_errors: the kernel's messages of level error and above, but for those that dmesg.allow lists and one that the C
+# driver has for each program of the AQL runtime: none. For tests on a loaded host, where the kernel warns of its clock.
+no_errors() {
+    bad=$(dmesg --raw | grep -E '^<[0-3]>' | grep -vEf /tmp/dmesg.patterns | grep -v 'Free signal BO is not allowed')
+    if [ -z "$bad" ]; then ok "no error in dmesg"; else not_ok "dmesg: $(echo "$bad" | head -n 3 | tr '\n' ' ')"; fi
+}

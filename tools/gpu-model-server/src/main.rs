@@ -4,8 +4,7 @@
 //!
 //! One process per GPU. It serves one connection and exits when QEMU closes it.
 
-mod backend;
-mod memory;
+use gpu_model_server::{backend, memory};
 
 use std::fs::File;
 use std::io::Write;
@@ -52,10 +51,10 @@ struct Serve {
     /// Number of this card, which makes its unique id.
     #[arg(long, default_value_t = 0)]
     serial: u32,
-    /// Log every register access, doorbell and interrupt to FILE.
+    /// Log every register access, doorbell, interrupt, packet and dispatch to FILE.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Exit with status 3 if the driver used a register that is not modelled.
+    /// Exit with status 3 if software used a register, packet or instruction that is not modelled.
     #[arg(long)]
     strict: bool,
     /// Write the list of such registers to FILE at the end and on SIGUSR1.
@@ -118,8 +117,11 @@ fn start_log(trace: Option<&Path>) -> Result<()> {
         Some(path) => {
             let file =
                 File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            // Seconds, what, and the rest: short enough to read, and to keep.
             let layer = tracing_subscriber::fmt::layer()
                 .with_ansi(false)
+                .with_level(false)
+                .with_timer(tracing_subscriber::fmt::time::uptime())
                 .with_writer(Arc::new(file));
             Some(layer.with_filter(LevelFilter::TRACE))
         }
@@ -168,11 +170,11 @@ fn serve(options: &Serve) -> Result<i32> {
     let served = server.run(&mut backend::Backend::new(model.clone(), system, interrupt));
     report(&model, options.report.as_deref())?;
     served.context("connection to QEMU")?;
-    let missing = model.chip().bus.unknown_count();
+    let missing = model.missing();
     if options.strict && missing > 0 {
         eprintln!(
-            "{missing} registers used that are not modelled:\n{}",
-            model.chip().bus.burndown()
+            "{missing} kinds of registers, packets or instructions are not modelled:\n{}",
+            model.report()
         );
         return Ok(STRICT_FAILURE);
     }

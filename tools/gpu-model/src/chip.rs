@@ -6,8 +6,8 @@
 //! at once: registers are atomics, the interrupt ring has its own small lock, and no call here
 //! holds a lock while it calls a block.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::bus::Bus;
@@ -80,6 +80,10 @@ pub struct Chip {
     pub bus: Bus,
     /// Rouses the engine thread.
     pub wake: Wake,
+    /// Nanoseconds that queues have been run, once there are engines.
+    pub busy: OnceLock<Arc<AtomicU64>>,
+    /// Into how many compute partitions the XCCs are split.
+    pub partitions: AtomicU8,
     /// What is to go wrong.
     pub inject: Inject,
     /// A block asked for a reset of the whole chip; done after the access that asked.
@@ -113,6 +117,8 @@ impl Chip {
             ih,
             bus,
             wake,
+            busy: OnceLock::new(),
+            partitions: AtomicU8::new(1),
             inject: Inject::default(),
             reset_wanted,
         }
@@ -150,15 +156,13 @@ impl Chip {
         Vm::new(self, hub, vmid)
     }
 
-    /// What an XCC's CP firmware does for a process it gives a VMID: page-table base in its hub;
-    /// the first XCC's also in the multimedia hub, and the PASID in the interrupt handler's tables.
+    /// What an XCC's CP firmware does for a process it gives a VMID: page-table base in its hub and in the
+    /// multimedia hub, and the PASID in the interrupt handler's tables.
     /// `page_table_base` is the packet's 64-bit value with its flag bits.
     pub fn bind_vmid(&self, xcc: u8, vmid: u8, pasid: u16, page_table_base: u64) {
         tracing::debug!(target: "gmc", "XCC {xcc}: VMID {vmid} is pasid {pasid}, root {page_table_base:#x}");
         self.gmc.set_page_table(Hub::Gc(xcc), vmid, page_table_base);
-        if xcc == 0 {
-            self.gmc.set_page_table(Hub::Mm, vmid, page_table_base);
-            self.ih.set_pasid(vmid, pasid);
-        }
+        self.gmc.set_page_table(Hub::Mm, vmid, page_table_base);
+        self.ih.set_pasid(vmid, pasid);
     }
 }

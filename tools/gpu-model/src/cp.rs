@@ -222,15 +222,20 @@ impl Cp {
         found
     }
 
+    /// Slices that a kernel's queue may run before the guest's CPU goes on.
+    const STEPS_NOW: usize = 64;
+
     fn run_now(&self, queue: &Arc<Queue>, task: &Arc<Task>) {
-        loop {
+        for _ in 0..Self::STEPS_NOW {
             match queue.step() {
                 Progress::Busy => {}
                 Progress::Idle => return,
                 // It waits for a register or memory: let the engine look again.
-                Progress::Blocked => return self.shared.engine.wake(task),
+                Progress::Blocked => break,
             }
         }
+        // So does one that has no end: the guest's CPU waits for this call.
+        self.shared.engine.wake(task);
     }
 
     /// A register as MMIO reads it. None: not the CP's.
@@ -247,7 +252,8 @@ impl Cp {
     pub fn reset(&self) {
         let _serial = lock(&self.shared.serial);
         for slot in self.shared.mapped_slots(|_| true) {
-            self.shared.unmap(slot, sched::Keep::Nothing);
+            // The memory behind its MQD may be gone already.
+            self.shared.unmap(slot, sched::Keep::Forgotten);
         }
         *lock(&self.shared.hws) = Hws::new(self.shared.xccs);
         *lock(&self.shared.saved) = Saved::default();
@@ -439,7 +445,7 @@ impl Shared {
             self.bus
                 .interrupt(queue.interrupt(source_id, [context, 0, 0, 0]));
         } else {
-            self.stats.count("end-of-pipe interrupt while disabled");
+            self.stats.work("end-of-pipe interrupt while disabled", 1);
         }
     }
 

@@ -58,6 +58,39 @@ registers! {
         RLC_CSIB_LENGTH = 1 @ 0x4ca4;
         RLC_GPM_UCODE_ADDR = 1 @ 0x583c;
         RLC_GPM_UCODE_DATA = 1 @ 0x583d;
+        // What the driver dumps after a hang (gfx_v9_4_3.c, gc_reg_list_9_4_3): nothing is stalled, 0.
+        GRBM_STATUS_SE0 = 0 @ 0x0005;
+        GRBM_STATUS_SE1 = 0 @ 0x0006;
+        GRBM_STATUS_SE2 = 0 @ 0x000e;
+        GRBM_STATUS_SE3 = 0 @ 0x000f;
+        CP_STALLED_STAT1 = 0 @ 0x019d;
+        CP_STALLED_STAT2 = 0 @ 0x019e;
+        CP_BUSY_STAT = 0 @ 0x019f;
+        CP_MEC1_INSTR_PNTR = 0 @ 0x01a8;
+        CP_MEC2_INSTR_PNTR = 0 @ 0x01a9;
+        WD_UTCL1_STATUS = 0 @ 0x0244;
+        SQ_UTCL1_STATUS = 0 @ 0x0319;
+        SQC_ICACHE_UTCL1_STATUS = 0 @ 0x03d7;
+        SQC_DCACHE_UTCL1_STATUS = 0 @ 0x03d8;
+        GDS_PROTECTION_FAULT = 0 @ 0x05c3;
+        GDS_VM_PROTECTION_FAULT = 0 @ 0x05c4;
+        RMI_UTCL1_STATUS = 0 @ 0x0797;
+        CP_GFX_ERROR = 0 @ 0x103b;
+        CP_DEBUG = 0 @ 0x107f;
+        CPG_UTCL1_STATUS = 0 @ 0x11b4;
+        CPC_UTCL1_STATUS = 0 @ 0x11b5;
+        CPF_UTCL1_STATUS = 0 @ 0x11b6;
+        CP_HQD_GFX_STATUS = 0 @ 0x123f;
+        TCP_UTCL1_STATUS = 0 @ 0x12b7;
+        SMU_RLC_RESPONSE = 1 @ 0x4c07;
+        RLC_SMU_SAFE_MODE = 1 @ 0x4c09;
+        RLC_INT_STAT = 1 @ 0x4c18;
+        RLC_GPM_GENERAL_6 = 1 @ 0x4c69;
+        RLC_SMU_MESSAGE = 1 @ 0x4c76;
+        RLC_SMU_COMMAND = 1 @ 0x4ca9;
+        RLC_SMU_ARGUMENT_1 = 1 @ 0x4cab;
+        RLC_SMU_ARGUMENT_2 = 1 @ 0x4cac;
+        RLC_UTCL1_STATUS = 1 @ 0x4cd4;
     }
 }
 

@@ -82,7 +82,8 @@ impl GpuModel {
         } else {
             Clock::host()
         };
-        let chip = Chip::new(preset, vram_size, host, clock, (gmc, ih), Bus::new(blocks));
+        let bus = Bus::new(&preset, blocks);
+        let chip = Chip::new(preset, vram_size, host, clock, (gmc, ih), bus);
         let chip = Arc::new(chip);
         put_discovery(&chip)?;
         let engines: Vec<Arc<dyn Engine>> = vec![
@@ -217,6 +218,15 @@ impl GpuModel {
             text += &format!("# {}, done: count, what\n{}", engine.name(), engine.work());
         }
         text
+    }
+
+    /// How many kinds of things software asked for that the model does not do: registers, packets, instructions.
+    pub fn missing(&self) -> usize {
+        let engines = self.engines.iter();
+        self.chip.bus.unknown_count()
+            + engines
+                .map(|it| it.burndown().lines().count())
+                .sum::<usize>()
     }
 
     /// A reset from outside (bus or hot plug): everything as after power-on, except what local

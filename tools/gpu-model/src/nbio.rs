@@ -2,6 +2,8 @@
 //! North bridge I/O (NBIF 7.9): the chip's face to PCIe. Identity straps, local memory size,
 //! windows to registers and memory outside BAR5, doorbell routing set-up, HDP flush. One per GPU.
 
+use std::sync::atomic::Ordering;
+
 use crate::bus::Block;
 use crate::chip::Chip;
 use crate::preset::{ip, Preset};
@@ -44,6 +46,8 @@ registers! {
         BIF_BX0_REMAP_HDP_REG_FLUSH_CNTL = 2 @ 0x012e;
         /// Memory partition modes: bit 0, NPS1 only.
         BIF_BX_PF0_PARTITION_MEM_CAP = 2 @ 0x0162;
+        /// `PARTITION_MODE` 7:4: `enum amdgpu_gfx_partition`.
+        BIF_BX_PF0_PARTITION_COMPUTE_STATUS = 2 @ 0x0163;
         /// `NPS_MODE` 11:4: bit 0, NPS1.
         BIF_BX_PF0_PARTITION_MEM_STATUS = 2 @ 0x0164;
         XCC_DOORBELL_FENCE = 5 @ 0x740c;
@@ -136,6 +140,15 @@ impl Nbio {
     }
 }
 
+/// `AMDGPU_SPX_PARTITION_MODE` and the others: one partition of all XCCs, one for each, or two, three or four.
+fn compute_mode(chip: &Chip) -> u32 {
+    match chip.partitions.load(Ordering::Acquire) {
+        0 | 1 => 0,
+        count if count == chip.preset.xccs => 4,
+        count => u32::from(count) - 1,
+    }
+}
+
 impl Block for Nbio {
     fn name(&self) -> String {
         "NBIO".into()
@@ -158,6 +171,7 @@ impl Block for Nbio {
             },
             // A flush is done at once: local memory has no cache in front of it here.
             Some((BIF_BX_PF0_GPU_HDP_FLUSH_DONE, _)) => u32::MAX,
+            Some((BIF_BX_PF0_PARTITION_COMPUTE_STATUS, _)) => compute_mode(chip) << 4,
             Some((register, index)) => self.registers.at(register, index),
             None => 0,
         }
@@ -182,13 +196,15 @@ impl Block for Nbio {
             | RCC_DEV0_EPF0_RCC_IOV_FUNC_IDENTIFIER
             | BIF_BX_PF0_PARTITION_MEM_CAP
             | BIF_BX_PF0_PARTITION_MEM_STATUS
+            | BIF_BX_PF0_PARTITION_COMPUTE_STATUS
             | BIF_BX_PF0_GPU_HDP_FLUSH_DONE => return,
             _ => {}
         }
         self.registers.set_at(register, index, value);
     }
 
-    fn reset(&self, _chip: &Chip) {
+    fn reset(&self, chip: &Chip) {
+        chip.partitions.store(1, Ordering::Release);
         self.power_on();
     }
 }

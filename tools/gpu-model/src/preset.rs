@@ -5,6 +5,8 @@
 //! One [`Preset`] per model. The IP list is both what the discovery table tells the driver and
 //! where the model's blocks put their registers, so the two cannot differ.
 
+use std::collections::BTreeMap;
+
 /// Hardware ids of IP blocks (`linux:drivers/gpu/drm/amd/include/soc15_hw_ip.h`, `*_HWID`).
 pub mod ip {
     pub const MP1: u16 = 1;
@@ -20,6 +22,26 @@ pub mod ip {
     pub const DF: u16 = 46;
     pub const NBIF: u16 = 108;
     pub const MP0: u16 = 255;
+
+    /// A block's name, as the headers have it.
+    pub fn name(hardware_id: u16) -> &'static str {
+        match hardware_id {
+            MP1 => "MP1",
+            THM => "THM",
+            SMUIO => "SMUIO",
+            GC => "GC",
+            UVD => "UVD",
+            MMHUB => "MMHUB",
+            ATHUB => "ATHUB",
+            OSSSYS => "OSSSYS",
+            HDP => "HDP",
+            SDMA0 => "SDMA",
+            DF => "DF",
+            NBIF => "NBIO",
+            MP0 => "MP0",
+            _ => "IP",
+        }
+    }
 }
 
 /// A version as the discovery table has it: major, minor, revision.
@@ -117,6 +139,21 @@ impl Preset {
         block
             .and_then(|b| b.instances.get(usize::from(instance)))
             .map_or(&[], Vec::as_slice)
+    }
+
+    /// Where each segment of each block's instances begins, and a name for it such as `GC[1].0`.
+    pub fn segments(&self) -> BTreeMap<u64, String> {
+        let mut segments = BTreeMap::new();
+        for block in &self.ips {
+            for (instance, bases) in block.instances.iter().enumerate() {
+                for (segment, base) in bases.iter().enumerate() {
+                    let name = ip::name(block.hardware_id);
+                    let name = format!("{name}[{instance}].{segment}");
+                    segments.entry(u64::from(*base)).or_insert(name);
+                }
+            }
+        }
+        segments
     }
 
     /// One segment base of a block; 0 if there is none.

@@ -84,6 +84,9 @@ const ACCEPTED: &[u32] = &[
 /// `GFX_CMD_ID_SRIOV_SPATIAL_PART`: into how many partitions to split the GPU.
 const SPATIAL_PARTITION: u32 = 0x27;
 
+/// Offset of that register of an XCC in segment 1 (`gc_9_4_3_offset.h`).
+const CP_HYP_XCP_CTL: u64 = 0x5828;
+
 /// Where the secure OS is.
 mod os {
     pub const ABSENT: u32 = 0;
@@ -182,7 +185,7 @@ impl Psp {
                 break;
             }
             let mut vm = chip.vm(Hub::Mm, 0);
-            if let Err(fault) = Self::frame(&mut vm, base.wrapping_add(u64::from(read) * 4)) {
+            if let Err(fault) = Self::frame(chip, &mut vm, base.wrapping_add(u64::from(read) * 4)) {
                 chip.gmc.report(chip, &fault, None);
             }
             read = (read + FRAME_DWORDS) % dwords;
@@ -190,13 +193,30 @@ impl Psp {
         self.ring_read.store(read, Ordering::Release);
     }
 
+    /// Splits the XCCs into so many partitions of equal size. False: that does not go.
+    fn partition(chip: &Chip, count: u32) -> bool {
+        let xccs = u32::from(chip.preset.xccs);
+        if count == 0 || xccs % count != 0 {
+            return false;
+        }
+        let each = xccs / count;
+        for xcc in 0..chip.preset.xccs {
+            let base = u64::from(chip.preset.base(ip::GC, xcc, 1));
+            // CP_HYP_XCP_CTL: VIRTUAL_XCC_ID 2:0, NUM_XCC_IN_XCP 6:3.
+            let member = u32::from(xcc) % each | each << 3;
+            chip.bus.write(chip, base + CP_HYP_XCP_CTL, member);
+        }
+        chip.partitions.store(count as u8, Ordering::Release);
+        true
+    }
+
     /// One command: answer it, then signal its fence.
-    fn frame(vm: &mut Vm<'_>, frame: u64) -> Result<(), Fault> {
+    fn frame(chip: &Chip, vm: &mut Vm<'_>, frame: u64) -> Result<(), Fault> {
         let command = vm.read_u64(frame)?;
         let id = vm.read_u32(command.wrapping_add(COMMAND_ID))?;
         let argument = vm.read_u32(command.wrapping_add(COMMAND_DATA))?;
-        // One partition is all the model has.
-        let fine = ACCEPTED.contains(&id) || (id, argument) == (SPATIAL_PARTITION, 1);
+        let fine =
+            ACCEPTED.contains(&id) || id == SPATIAL_PARTITION && Self::partition(chip, argument);
         let status = if fine { SUCCESS } else { NOT_SUPPORTED };
         tracing::debug!(target: "psp", "ring command {id:#x}: status {status:#x}");
         vm.write_u32(command.wrapping_add(RESPONSE), status)?;
@@ -269,7 +289,10 @@ mod tests {
     }
 
     fn started() -> Rig {
-        let rig = Rig::new();
+        start(Rig::new())
+    }
+
+    fn start(rig: Rig) -> Rig {
         rig.write(mail(mailbox::BOOT_COMMAND), LOAD_SOSDRV);
         assert_eq!(rig.read(mail(mailbox::BOOT_COMMAND)), READY);
         assert_eq!(rig.read(mail(mailbox::SIGN_OF_LIFE)), 0);
@@ -312,6 +335,24 @@ mod tests {
             assert_eq!(command(&rig, slot, 0x6), SUCCESS);
         }
         assert_eq!(command(&rig, 0, 0x1), NOT_SUPPORTED);
+    }
+
+    #[test]
+    fn partitions_are_of_equal_size_and_show_in_the_registers() {
+        let rig = start(Rig::of(Preset::mi308x()));
+        let split = |slot, count| {
+            rig.vram().write_u32(COMMAND + COMMAND_DATA, count).unwrap();
+            command(&rig, slot, SPATIAL_PARTITION)
+        };
+        // CP_HYP_XCP_CTL of XCC 3, and BIF_BX_PF0_PARTITION_COMPUTE_STATUS.
+        let state = || (rig.read(0x4_f828), rig.read(0xe83) >> 4);
+        assert_eq!(state(), (3 | 4 << 3, 0));
+        assert_eq!(split(0, 3), NOT_SUPPORTED);
+        assert_eq!(split(1, 0), NOT_SUPPORTED);
+        assert_eq!((split(2, 4), state()), (SUCCESS, (1 << 3, 4)));
+        assert_eq!((split(3, 2), state()), (SUCCESS, (1 | 2 << 3, 1)));
+        rig.model.reset();
+        assert_eq!(state(), (3 | 4 << 3, 0));
     }
 
     #[test]

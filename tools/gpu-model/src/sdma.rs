@@ -64,6 +64,8 @@ pub struct RlcQueue {
     pub vmid: u8,
     /// Its process.
     pub pasid: u16,
+    /// The XCC whose scheduler maps it.
+    pub xcc: u8,
 }
 
 /// Which user queues to unmap.
@@ -233,16 +235,26 @@ impl Sdma {
     }
 
     /// Whether a user queue does not stop (fault injection).
-    pub fn has_stuck(&self) -> bool {
+    pub fn has_stuck(&self, xcc: u8) -> bool {
         let mut rings = self.units.iter().flat_map(|unit| &unit.rings[FIRST_RLC..]);
-        rings.any(|(ring, _)| ring.is_stuck())
+        rings.any(|(ring, _)| ring.is_stuck(xcc))
     }
 
     /// Unmaps user queues, each within a slice; their pointers go to their MQDs.
     pub fn unmap(&self, filter: Filter, keep: bool) {
+        self.unmap_of(None, filter, keep);
+    }
+
+    /// How many engines there are.
+    pub fn engines(&self) -> u32 {
+        self.units.len() as u32
+    }
+
+    /// The same for those that one XCC's scheduler mapped (None: any).
+    pub fn unmap_of(&self, xcc: Option<u8>, filter: Filter, keep: bool) {
         let _serial = lock(&self.serial);
         for (ring, _) in self.units.iter().flat_map(|unit| &unit.rings[FIRST_RLC..]) {
-            let Some((mqd, flight)) = ring.unload(filter) else {
+            let Some((mqd, flight)) = ring.unload(xcc, filter) else {
                 continue;
             };
             if let Err(fault) = self.save(ring, mqd, flight, keep) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! System management unit (MP1 13.0.6): a mailbox for power management. One per GPU.
 //!
-//! The modelled chip draws no power and has fixed clocks; requests to change them are taken and
+//! Clocks, power and temperatures it reports follow how busy the queues are; requests to change them are taken and
 //! have no effect. Messages as in
 //! `linux:drivers/gpu/drm/amd/pm/swsmu/inc/pmfw_if/smu_v13_0_6_ppsmc.h` (`PPSMC_MSG_*`).
 
@@ -107,6 +107,8 @@ pub struct Smu {
     enabled: AtomicU32,
     /// Where the driver wants tables.
     driver_address: AtomicU64,
+    /// How busy the GPU is, and what it used.
+    load: Mutex<metrics::Load>,
     /// A message that the fault injection delays, and until when.
     pending: Mutex<Option<(Instant, u32)>>,
 }
@@ -120,6 +122,7 @@ impl Smu {
             enabled: AtomicU32::new(FEATURES_LOW),
             driver_address: AtomicU64::new(0),
             pending: Mutex::default(),
+            load: Mutex::default(),
         };
         block.power_on();
         block
@@ -243,7 +246,14 @@ impl Smu {
 
     /// Writes the metrics table where the driver wants it.
     fn send_metrics(&self, chip: &Chip) -> Result<u32, u32> {
-        let table = metrics::table(&chip.preset, self.serial, chip.clock.ticks());
+        let ticks = chip.clock.ticks();
+        let busy = chip.busy.get().map_or(0, |it| it.load(Ordering::Relaxed));
+        let load = {
+            let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
+            load.update(ticks, busy);
+            *load
+        };
+        let table = metrics::table(&chip.preset, self.serial, ticks, load);
         let address = self.driver_address.load(Ordering::Acquire);
         chip.vm(Hub::Mm, 0)
             .write(address, &table)

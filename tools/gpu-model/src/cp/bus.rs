@@ -88,6 +88,15 @@ pub trait Bus: Send + Sync {
     /// Reads memory.
     fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault>;
 
+    /// Reads instructions.
+    fn fetch(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let refused = |fault| Fault {
+            access: Access::Fetch,
+            ..fault
+        };
+        self.read(space, address, bytes).map_err(refused)
+    }
+
     /// Writes memory.
     fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault>;
 
@@ -225,11 +234,7 @@ pub const fn wide(low: u32, high: u32) -> u64 {
 /// How a wave of [`gcn`] sees a [`View`].
 impl gcn::Memory for View<'_> {
     fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let refused = |fault| Fault {
-            access: Access::Fetch,
-            ..fault
-        };
-        self.bus.read(self.space, address, bytes).map_err(refused)
+        self.bus.fetch(self.space, address, bytes)
     }
 
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {

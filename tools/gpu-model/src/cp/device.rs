@@ -5,11 +5,12 @@
 //! The chip knows the blocks, and the processors know the chip. So blocks hold the processors weakly: who
 //! owns [`Processors`] (the model) ends them, and their threads, before the chip.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::bus::{Access, Binding, Bus, Cores, Fault, Hub, Interrupt, Space};
 use super::engine::{Engine as Runner, Mode};
+use super::reg;
 use super::registers::STORED_POWER_ON;
 use super::stats::Stats;
 use super::Cp;
@@ -39,6 +40,9 @@ registers! {
         CP_CPF_BUSY_STAT = 0 @ 0x0088;
         CP_CPF_STALLED_STAT1 = 0 @ 0x0089;
         CP_MEC_CNTL = 0 @ 0x008d;
+        /// Last packets of each micro engine, for the driver's dump after a hang.
+        CP_MEC_ME1_HEADER_DUMP = 0 @ 0x008e;
+        CP_MEC_ME2_HEADER_DUMP = 0 @ 0x008f;
         CP_STAT = 0 @ 0x01a0;
         CP_RB_WPTR_POLL_CNTL = 0 @ 0x01c2;
         SQ_CONFIG = 0 @ 0x0300;
@@ -160,6 +164,9 @@ impl Block for CpBlock {
         let Some(it) = self.processors() else {
             return;
         };
+        if BY_PACKET.get() && stops_queues(Self::offset(key)) {
+            return refuse(&it, &self.register_name(key));
+        }
         if !it.cp.reg_write(self.xcc, Self::offset(key), value) {
             if let Some((register, index)) = key.of::<CpRegister>() {
                 self.stored.set_at(register, index, value);
@@ -200,11 +207,32 @@ impl Block for SdmaBlock {
 
     fn write(&self, _chip: &Chip, key: Key, value: u32) {
         if let Some(it) = self.socket.get().and_then(Weak::upgrade) {
+            if BY_PACKET.get() {
+                return refuse(&it, &self.register_name(key));
+            }
             it.sdma.reg_write(self.engine, key.index.into(), value);
         }
     }
 
     fn reset(&self, _chip: &Chip) {}
+}
+
+/// Registers whose writes wait for queues to stop. A packet that reached one, through whatever window, would wait for
+/// its own queue.
+const fn stops_queues(offset: u32) -> bool {
+    matches!(
+        offset,
+        reg::CP_MQD_BASE_ADDR
+            ..=reg::CP_HQD_AQL_DISPATCH_ID_HI
+                | reg::SPI_COMPUTE_QUEUE_RESET
+                | reg::CP_MEC_CNTL
+                | reg::SQ_CMD
+    )
+}
+
+fn refuse(it: &Processors, register: &str) {
+    it.stats.count("packet that writes queue slot registers");
+    tracing::warn!(register, "register write by packet refused");
 }
 
 /// The blocks, to be put on the bus before there is a chip.
@@ -260,8 +288,11 @@ impl Processors {
         } else {
             Mode::Threads(THREADS)
         };
+        let busy_of = chip.clone();
         let bus: Arc<dyn Bus> = Arc::new(GpuBus { chip });
         let runner = Arc::new(Runner::new(mode));
+        // A chip gets its engines once.
+        let _ = busy_of.busy.set(runner.busy());
         let stats = Arc::new(Stats::default());
         let sdma = Arc::new(Sdma::new(
             bus.clone(),
@@ -344,6 +375,8 @@ struct TlbEntry {
 }
 
 thread_local! {
+    /// A packet is writing a register on this thread: its queue's locks are held.
+    static BY_PACKET: Cell<bool> = const { Cell::new(false) };
     static TLB: RefCell<Vec<Option<TlbEntry>>> = RefCell::new(vec![None; TLB_ENTRIES]);
 }
 
@@ -440,6 +473,30 @@ impl GpuBus {
             reason,
         }
     }
+
+    /// Reads memory for a purpose; the address that refused.
+    fn read_as(
+        &self,
+        access: gmc::Access,
+        space: Space,
+        address: u64,
+        bytes: &mut [u8],
+    ) -> Result<(), u64> {
+        let (mut address, mut left) = (address, bytes);
+        while !left.is_empty() {
+            let page = self
+                .extent(space, address, left.len(), access)
+                .map_err(|_| address)?;
+            let (now, rest) = left.split_at_mut(
+                left.len()
+                    .min(usize::try_from(page.length).unwrap_or(usize::MAX)),
+            );
+            self.chip.read(page.at, now).map_err(|_| address)?;
+            address = address.wrapping_add(now.len() as u64);
+            left = rest;
+        }
+        Ok(())
+    }
 }
 
 const fn read_fault(address: u64) -> Fault {
@@ -458,22 +515,17 @@ const fn write_fault(address: u64) -> Fault {
 
 impl Bus for GpuBus {
     fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let (mut address, mut left) = (address, bytes);
-        while !left.is_empty() {
-            let page = self
-                .extent(space, address, left.len(), gmc::Access::Read)
-                .map_err(|_| read_fault(address))?;
-            let (now, rest) = left.split_at_mut(
-                left.len()
-                    .min(usize::try_from(page.length).unwrap_or(usize::MAX)),
-            );
-            self.chip
-                .read(page.at, now)
-                .map_err(|_| read_fault(address))?;
-            address = address.wrapping_add(now.len() as u64);
-            left = rest;
-        }
-        Ok(())
+        self.read_as(gmc::Access::Read, space, address, bytes)
+            .map_err(read_fault)
+    }
+
+    fn fetch(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let fault = |address| Fault {
+            address,
+            access: Access::Fetch,
+        };
+        self.read_as(gmc::Access::Execute, space, address, bytes)
+            .map_err(fault)
     }
 
     fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault> {
@@ -564,9 +616,10 @@ impl Bus for GpuBus {
     }
 
     fn reg_write(&self, xcc: u8, offset: u32, value: u32) {
-        self.chip
-            .bus
-            .write(&self.chip, self.register(xcc, offset), value);
+        let before = BY_PACKET.replace(true);
+        let register = self.register(xcc, offset);
+        self.chip.bus.write(&self.chip, register, value);
+        BY_PACKET.set(before);
     }
 
     fn interrupt(&self, interrupt: Interrupt) {

@@ -5,7 +5,7 @@
 //! a blocked one (it polls memory) is stepped again after a growing pause. Ringing a doorbell wakes it.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -96,6 +96,8 @@ impl Lists {
 struct Inner {
     lists: Mutex<Lists>,
     wake: Condvar,
+    /// Nanoseconds that jobs have run, on all threads together.
+    busy: Arc<AtomicU64>,
 }
 
 /// The threads (if any) and what they have to do. Dropping it joins them.
@@ -148,6 +150,11 @@ impl Engine {
             };
             self.inner.step(task, pause);
         }
+    }
+
+    /// Nanoseconds that jobs have run, counting on.
+    pub fn busy(&self) -> Arc<AtomicU64> {
+        self.inner.busy.clone()
     }
 
     /// Whether the caller runs the jobs.
@@ -241,7 +248,10 @@ impl Inner {
     }
 
     fn step(&self, task: Arc<Task>, pause: Duration) {
+        let began = Instant::now();
         let progress = task.job.step();
+        let took = began.elapsed().as_nanos() as u64;
+        self.busy.fetch_add(took, Ordering::Relaxed);
         let mut lists = self.lock();
         let woken = task.state.swap(QUEUED, Ordering::Relaxed) == AGAIN;
         match progress {

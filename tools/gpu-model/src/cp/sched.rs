@@ -44,10 +44,10 @@ struct Vmid {
 /// The hardware scheduler's state.
 pub struct Hws {
     vmids: [Vmid; 16],
-    /// VMIDs that SET_RESOURCES gave it, by bit.
-    vmid_mask: u16,
+    /// VMIDs that SET_RESOURCES gave each XCC's part, by bit.
+    vmid_mask: Vec<u16>,
     /// Queue slots that SET_RESOURCES gave it: bit 32 * (me - 1) + 8 * pipe + queue.
-    queue_mask: u64,
+    queue_mask: Vec<u64>,
     runlists: Vec<Option<Runlist>>,
     rotating: bool,
 }
@@ -57,8 +57,8 @@ impl Hws {
     pub fn new(xccs: u8) -> Self {
         Hws {
             vmids: Default::default(),
-            vmid_mask: 0,
-            queue_mask: 0,
+            vmid_mask: vec![0; xccs.into()],
+            queue_mask: vec![0; xccs.into()],
             runlists: (0..xccs).map(|_| None).collect(),
             rotating: false,
         }
@@ -66,7 +66,7 @@ impl Hws {
 
     /// The VMID of a process: the one it has, else a free one, else one whose process is mapped nowhere.
     fn acquire(&mut self, pasid: u16, xcc: u8) -> Option<u8> {
-        let usable = |at: &usize| self.vmid_mask >> at & 1 != 0;
+        let usable = |at: &usize| self.vmid_mask[usize::from(xcc)] >> at & 1 != 0;
         let find = |wanted: &dyn Fn(&Vmid) -> bool| {
             (0..16).filter(usable).find(|at| wanted(&self.vmids[*at]))
         };
@@ -93,11 +93,13 @@ impl Hws {
         }
     }
 
-    fn vmid_of(&self, pasid: u16) -> Option<u8> {
-        self.vmids
-            .iter()
-            .position(|vmid| vmid.pasid == Some(pasid))
-            .map(|at| at as u8)
+    /// The VMIDs of a process: one, unless several partitions have it.
+    fn vmids_of(&self, pasid: u16) -> Vec<u8> {
+        (0u8..)
+            .zip(&self.vmids)
+            .filter(|(_, vmid)| vmid.pasid == Some(pasid))
+            .map(|(at, _)| at)
+            .collect()
     }
 }
 
@@ -110,7 +112,7 @@ pub fn execute(cx: &mut Cx<'_>, op: u8, body: &[u32]) -> Outcome {
         return Ok(Flow::Wait);
     }
     match op {
-        op::SET_RESOURCES => set_resources(&shared, body),
+        op::SET_RESOURCES => set_resources(&shared, xcc, body),
         op::MAP_QUEUES => map_queues(&shared, cx, body),
         op::UNMAP_QUEUES => unmap_queues(&shared, cx, body),
         op::QUERY_STATUS => query_status(cx, body)?,
@@ -127,14 +129,14 @@ pub fn execute(cx: &mut Cx<'_>, op: u8, body: &[u32]) -> Outcome {
 }
 
 /// SET_RESOURCES: VMID_MASK 15:0, QUEUE_TYPE 31:29 (1 = HIQ), queue mask.
-fn set_resources(shared: &Shared, body: &[u32]) {
+fn set_resources(shared: &Shared, xcc: u8, body: &[u32]) {
     if field(body[0], 29, 3) != 1 {
         // The KIQ's queue mask says nothing that its MAP_QUEUES packets do not.
         return;
     }
     let mut hws = lock(&shared.hws);
-    hws.vmid_mask = field(body[0], 0, 16) as u16;
-    hws.queue_mask = wide(body[1], body[2]);
+    hws.vmid_mask[usize::from(xcc)] = field(body[0], 0, 16) as u16;
+    hws.queue_mask[usize::from(xcc)] = wide(body[1], body[2]);
 }
 
 /// A MAP_QUEUES packet, decoded.
@@ -193,7 +195,9 @@ fn map_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
         pipe,
         queue,
     };
-    if cx.queue.kind == Kind::Hiq || me > 2 || map.engine == EngineSel::Gfx {
+    // Mapping over itself would wait for itself.
+    let is_own = slot == cx.queue.slot;
+    if cx.queue.kind == Kind::Hiq || is_own || me > 2 || map.engine == EngineSel::Gfx {
         shared.stats.count("MAP_QUEUES of an unknown kind");
         tracing::warn!(?slot, ?map, "queue not mapped");
         return;
@@ -326,11 +330,11 @@ fn unmap_where(
     }
 }
 
-/// SDMA queues belong to the GPU, not to an XCC: the master's HIQ sees to them.
+/// An SDMA queue belongs to a partition, not to an XCC: the HIQ that mapped it, the master's, sees to it.
 fn unmap_sdma(shared: &Shared, xcc: u8, keep: Keep, filter: sdma::Filter) {
-    if xcc == 0 {
-        shared.sdma.unmap(filter, keep == Keep::Flight);
-    }
+    shared
+        .sdma
+        .unmap_of(Some(xcc), filter, keep == Keep::Flight);
 }
 
 /// QUERY_STATUS: COMMAND 31:30, address, data. Everything before it has been done when it is its turn.
@@ -358,14 +362,19 @@ fn query_status(cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
 fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
     let pasid = field(control, 5, 16) as u16;
     let by_pasid = field(control, 0, 4) == 1;
-    let vmid = lock(&shared.hws).vmid_of(pasid);
-    if by_pasid && vmid.is_none() {
-        // Not mapped: its next VMID starts with an empty TLB.
-        return;
+    // A process that is not mapped has nothing to invalidate: its next VMID starts with an empty TLB.
+    let vmids = match by_pasid {
+        true => lock(&shared.hws)
+            .vmids_of(pasid)
+            .into_iter()
+            .map(Some)
+            .collect(),
+        false => vec![None],
+    };
+    for vmid in vmids {
+        shared.bus.invalidate_tlb(xcc, vmid);
+        shared.invalidate_code(vmid);
     }
-    let vmid = if by_pasid { vmid } else { None };
-    shared.bus.invalidate_tlb(xcc, vmid);
-    shared.invalidate_code(vmid);
 }
 
 /// RUN_LIST: IB base, size and flags. Replaces the XCC's run list and maps what fits.
@@ -381,10 +390,10 @@ fn run_list(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault
 }
 
 impl Shared {
-    /// Whether a queue of an XCC's scheduler does not stop (fault injection). SDMA's belong to the first.
+    /// Whether a queue of an XCC's scheduler does not stop (fault injection). SDMA's belong to who mapped them.
     fn has_stuck(&self, xcc: u8) -> bool {
         let stuck = |queue: &Queue| queue.slot.xcc == xcc && queue.is_stuck();
-        !self.mapped_slots(stuck).is_empty() || xcc == 0 && self.sdma.has_stuck()
+        !self.mapped_slots(stuck).is_empty() || self.sdma.has_stuck(xcc)
     }
 
     /// Which copy of its HIQ this is: HIQs of a partition share a doorbell, the first is the master.
@@ -430,14 +439,14 @@ mod tests {
     #[test]
     fn a_process_keeps_its_vmid_until_another_needs_it() {
         let mut hws = Hws::new(2);
-        hws.vmid_mask = 0x0300;
+        hws.vmid_mask = vec![0x0300; 2];
         assert_eq!(hws.acquire(10, 0), Some(8));
         assert_eq!(hws.acquire(11, 0), Some(9));
         assert_eq!(hws.acquire(10, 1), Some(8));
         assert_eq!(hws.acquire(12, 0), None);
         hws.release(0, None);
         assert_eq!(hws.acquire(12, 0), Some(9), "8 is in use by XCC 1");
-        assert_eq!(hws.vmid_of(11), None);
+        assert!(hws.vmids_of(11).is_empty());
     }
 
     #[test]

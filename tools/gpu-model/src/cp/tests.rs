@@ -2,8 +2,8 @@
 //! The command processor as drivers and runtimes use it, over a flat memory: rings, run lists, AQL, preemption.
 
 mod aql;
-mod inject;
 mod cwsr;
+mod inject;
 mod kernels;
 mod kiq;
 mod partition;

@@ -90,6 +90,7 @@ struct Exec {
 struct Owner {
     mqd: u64,
     pasid: u16,
+    xcc: u8,
     by_scheduler: bool,
 }
 
@@ -261,6 +262,7 @@ impl Ring {
             registers.owner = Owner {
                 mqd: queue.mqd,
                 pasid: queue.pasid,
+                xcc: queue.xcc,
                 by_scheduler: true,
             };
             *exec = Exec {
@@ -284,18 +286,18 @@ impl Ring {
     }
 
     /// Unloads it if `filter` names it: its MQD, and what was in flight.
-    pub fn unload(&self, filter: Filter) -> Option<(u64, Flight)> {
-        self.is_wanted(filter).then(|| self.unload_now())
+    pub fn unload(&self, xcc: Option<u8>, filter: Filter) -> Option<(u64, Flight)> {
+        self.is_wanted(xcc, filter).then(|| self.unload_now())
     }
 
-    fn is_wanted(&self, filter: Filter) -> bool {
+    fn is_wanted(&self, xcc: Option<u8>, filter: Filter) -> bool {
         let Registers { context, owner } = &*lock(&self.registers);
         let wanted = match filter {
             Filter::All => true,
             Filter::Pasid(pasid) => owner.pasid == pasid,
             Filter::Doorbell(dword) => field(context[context::DOORBELL_OFFSET], 2, 26) == dword,
         };
-        owner.by_scheduler && wanted
+        owner.by_scheduler && wanted && xcc.is_none_or(|xcc| xcc == owner.xcc)
     }
 
     fn unload_now(&self) -> (u64, Flight) {
@@ -358,7 +360,7 @@ impl Ring {
     /// The TRAP packet's interrupt.
     pub fn trap(&self, space: Space, pasid: u16, context: u32) {
         if !self.traps.load(Ordering::Acquire) {
-            self.common.stats.count("SDMA TRAP while disabled");
+            self.common.stats.work("SDMA TRAP while disabled", 1);
             return;
         }
         // SDMA0 to SDMA3 of each die (soc15_ih_clientid.h).
@@ -455,9 +457,9 @@ impl Ring {
     }
 
     /// Whether it is a user's and cannot be taken off the hardware.
-    pub fn is_stuck(&self) -> bool {
-        let by_scheduler = lock(&self.registers).owner.by_scheduler;
-        by_scheduler && lock(&self.exec).flight.stuck
+    pub fn is_stuck(&self, xcc: u8) -> bool {
+        let owner = lock(&self.registers).owner;
+        owner.by_scheduler && owner.xcc == xcc && lock(&self.exec).flight.stuck
     }
 
     fn ib_packet(&self, exec: &mut Exec, setup: &Setup, ib: Ib) -> Result<Option<Progress>, Fault> {
@@ -529,6 +531,14 @@ impl Ring {
             privileged: setup.space.vmid == 0,
             moved: exec.flight.moved,
         };
+        tracing::trace!(
+            target: "sdma",
+            "{}.{} vmid {} {:x?}",
+            self.engine,
+            self.number,
+            space.vmid,
+            &packet[..packet.len().min(13)]
+        );
         Ok(Some((dwords, cx.execute(&packet)?)))
     }
 }

@@ -2,9 +2,10 @@
 //! The metrics table of the SMU: `MetricsTableV0_t` of `linux:.../pmfw_if/smu_v13_0_6_pmfw.h`, 2268
 //! bytes, packed. Made afresh for each request.
 //!
-//! Frequencies, powers and temperatures are fixed numbers of an idle card in 22.10 fixed point;
-//! accumulating fields follow the reference clock.
+//! Clocks, power and temperatures follow how busy the queues keep the model, between the numbers of an
+//! idle card and of a fully used one, in 22.10 fixed point; accumulating fields follow the reference clock.
 
+use crate::chip::Clock;
 use crate::preset::Preset;
 
 /// Shader clock range in MHz.
@@ -34,6 +35,46 @@ pub fn clock(id: u32, level: u32) -> Option<u32> {
         _ => return None,
     };
     table.get(level as usize).copied()
+}
+
+/// How busy the GPU is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Percent of the last while.
+    pub percent: u32,
+    /// Used so far, in units of 2^-16 J.
+    pub energy: u64,
+    /// Ticks and busy nanoseconds at the last look.
+    seen: (u64, u64),
+}
+
+impl Load {
+    /// A shorter while says little.
+    const WHILE: u64 = Clock::FREQUENCY / 20;
+
+    /// Looks again.
+    pub fn update(&mut self, ticks: u64, busy: u64) {
+        let passed = ticks.saturating_sub(self.seen.0);
+        if passed < Self::WHILE {
+            return;
+        }
+        let nanoseconds = passed.saturating_mul(1_000_000_000 / Clock::FREQUENCY);
+        let busy_share = busy.saturating_sub(self.seen.1).saturating_mul(100) / nanoseconds.max(1);
+        self.percent = busy_share.min(100) as u32;
+        self.energy += (passed / 1000).saturating_mul(u64::from(self.power()) << 16)
+            / (Clock::FREQUENCY / 1000);
+        self.seen = (ticks, busy);
+    }
+
+    /// Something that is `idle` at rest and `full` under full load.
+    fn of(&self, idle: u32, full: u32) -> u32 {
+        idle + (full - idle) * self.percent / 100
+    }
+
+    /// Watts.
+    fn power(&self) -> u32 {
+        self.of(130, 610)
+    }
 }
 
 /// Collects the fields in order.
@@ -74,16 +115,17 @@ impl Table {
 }
 
 /// The whole table.
-pub fn table(preset: &Preset, serial: u32, ticks: u64) -> Vec<u8> {
+pub fn table(preset: &Preset, serial: u32, ticks: u64, load: Load) -> Vec<u8> {
     let mut t = Table::default();
     // AccumulationCounter: must not be 0.
     t.u32((ticks as u32).max(1));
     // MaxSocketTemperature, MaxVrTemperature, MaxHbmTemperature and their sums.
-    t.fixed_all(&[40, 40, 35]).zeros64(3);
+    t.fixed_all(&[load.of(38, 74), load.of(40, 68), load.of(35, 55)])
+        .zeros64(3);
     // SocketPowerLimit, MaxSocketPowerLimit, SocketPower.
-    t.fixed_all(&[POWER_LIMIT, POWER_LIMIT, 130]);
+    t.fixed_all(&[POWER_LIMIT, POWER_LIMIT, load.power()]);
     // Timestamp; energy sums of socket, CCD, XCD, AID, HBM.
-    t.u64(ticks).zeros64(5);
+    t.u64(ticks).u64(load.energy).zeros64(4);
     // CclkFrequencyLimit, GfxclkFrequencyLimit, FclkFrequency, UclkFrequency.
     t.fixed_all(&[0, MAX_GFXCLK, FCLK[0], UCLK[0]]);
     // SocclkFrequency, VclkFrequency, DclkFrequency, LclkFrequency per die.
@@ -104,11 +146,12 @@ pub fn table(preset: &Preset, serial: u32, ticks: u64) -> Vec<u8> {
     t.zeros32(2).zeros64(16);
     // SocketC0Residency, SocketGfxBusy, DramBandwidthUtilization and sums; MaxDramBandwidth; more
     // sums; PcieBandwidthAcc.
-    t.zeros32(3).zeros64(3).zeros32(1).zeros64(1).zeros64(4);
+    t.zeros32(1).fixed(load.percent).zeros32(1);
+    t.zeros64(3).zeros32(1).zeros64(1).zeros64(4);
     // Throttler residencies (5), GfxLockXCDMak.
     t.zeros32(6);
     // GfxclkFrequency.
-    t.fixed_all(&[MIN_GFXCLK; 8]);
+    t.fixed_all(&[load.of(MIN_GFXCLK, MAX_GFXCLK); 8]);
     // PublicSerialNumber_AID, _XCD, _CCD.
     serial_numbers(&mut t, preset, serial);
     // XgmiReadDataSizeAcc, XgmiWriteDataSizeAcc.
@@ -120,7 +163,8 @@ pub fn table(preset: &Preset, serial: u32, ticks: u64) -> Vec<u8> {
     // PCIeLinkSpeed, PCIeLinkWidth.
     t.u32(5).u32(16);
     // GfxBusy, GfxBusyAcc, PCIeOtherEndRecoveryAcc, four sums per XCC of clocks below a limit.
-    t.zeros32(8).zeros64(8).zeros32(1).zeros64(32);
+    t.fixed_all(&[load.percent; 8]);
+    t.zeros64(8).zeros32(1).zeros64(32);
     t.0
 }
 
@@ -145,6 +189,22 @@ mod tests {
 
     #[test]
     fn the_table_has_the_size_of_the_drivers_struct() {
-        assert_eq!(table(&Preset::mi300x(), 0, 7).len(), 2268);
+        assert_eq!(table(&Preset::mi300x(), 0, 7, Load::default()).len(), 2268);
+    }
+
+    #[test]
+    fn load_moves_with_busy_time_and_stays_within_bounds() {
+        let mut load = Load::default();
+        load.update(Clock::FREQUENCY, 500_000_000);
+        assert_eq!(load.percent, 50);
+        assert_eq!((load.power(), load.of(10, 20)), (370, 15));
+        load.update(Clock::FREQUENCY + 10, 900_000_000);
+        assert_eq!(load.percent, 50, "too soon to say");
+        let energy = load.energy;
+        load.update(2 * Clock::FREQUENCY, u64::MAX / 200);
+        assert_eq!(load.percent, 100);
+        assert_eq!((load.energy - energy) >> 16, 610);
+        load.update(3 * Clock::FREQUENCY, 0);
+        assert_eq!(load.percent, 0);
     }
 }

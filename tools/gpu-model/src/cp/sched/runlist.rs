@@ -225,11 +225,13 @@ fn map_queue(
             doorbell,
             vmid,
             pasid: process.pasid,
+            xcc,
         };
+        let engine = engine.saturating_add(first_engine(shared, xcc));
         // One of the partition's schedulers is enough.
         return copy != 0 || shared.map_sdma(engine, queue);
     }
-    let Some(slot) = shared.free_slot(xcc, hws.queue_mask) else {
+    let Some(slot) = shared.free_slot(xcc, hws.queue_mask[usize::from(xcc)]) else {
         return false;
     };
     let mapped = stride(shared, xcc, map.mqd).and_then(|stride| {
@@ -248,6 +250,14 @@ fn map_queue(
         shared.bus.fault(shared.kernel_view(xcc).space, 0, fault);
     }
     true
+}
+
+/// The first SDMA engine of an XCC's partition: packets count from there. Partitions that are more than the engines
+/// share them.
+fn first_engine(shared: &Shared, xcc: u8) -> u8 {
+    let of = lock(&shared.state).banks[usize::from(xcc)].member().of;
+    let first_xcc = u32::from(xcc / of.max(1) * of.max(1));
+    (first_xcc * shared.sdma.engines() / u32::from(shared.xccs)) as u8
 }
 
 /// The packet names the master XCC's MQD; the others' follow at this distance.
@@ -283,9 +293,9 @@ impl Job for Rotate {
             for slot in self.shared.mapped_slots(dynamic) {
                 self.shared.unmap(slot, Keep::Flight);
             }
-            if xcc == 0 {
-                self.shared.sdma.unmap(sdma::Filter::All, true);
-            }
+            self.shared
+                .sdma
+                .unmap_of(Some(xcc), sdma::Filter::All, true);
             hws.release(xcc, None);
             map(&self.shared, &mut hws, xcc);
             if let Some(runlist) = &mut hws.runlists[usize::from(xcc)] {

@@ -217,6 +217,7 @@ fn user_queue(rig: &Rig) -> RlcQueue {
         doorbell: 0x300,
         vmid: 9,
         pasid: 0x8001,
+        xcc: 0,
     }
 }
 

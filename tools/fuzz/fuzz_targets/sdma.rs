@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! `cargo fuzz` on [`gpu_fuzz::sdma`].
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| gpu_fuzz::sdma(data));
