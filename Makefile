@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: all help sysroot module module-debug tools userspace guest demo test test-long check fmt clean
+.PHONY: all help sysroot module module-debug module-tests tools userspace guest demo test test-long check fmt clean
 .DELETE_ON_ERROR:
 
 all: module tools userspace
@@ -34,11 +34,15 @@ tools: sysroot
 userspace: sysroot
 	@cd userspace && cargo build --quiet
 
+# Modules that tests load.
+module-tests: sysroot
+	@tools/build-module --tests
+
 # What the guests of the demo and the tests see at /mnt/share.
-guest: module tools userspace build/guest/hip_vadd
+guest: module module-tests tools userspace build/guest/hip_vadd
 	@mkdir -p build/guest/tests
 	@cp userspace/target/debug/{kfdctl,kfd-tests} build/guest
-	@cp amdkfd.ko build/guest
+	@cp amdkfd.ko tests/modules/*.ko build/guest
 	@cp tests/guest/* tests/compare/*.test tests/dmesg.allow build/guest/tests
 	@chmod +x build/guest/tests/*.test
 
@@ -65,3 +69,4 @@ clean:
 	@cd tools && cargo clean -q
 	@cd userspace && cargo clean -q
 	@tools/build-module clean
+	@tools/build-module --tests clean

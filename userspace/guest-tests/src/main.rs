@@ -4,6 +4,7 @@
 //! all of them work on any driver behind `/dev/kfd`, so that C's answers and ours can be compared.
 
 mod bench;
+mod cost;
 mod errno;
 mod exception;
 mod kill;
@@ -41,6 +42,11 @@ enum Command {
     Openers(openers::Openers),
     /// Keep the GPU interrupting for SECONDS without using `/dev/kfd`.
     Storm(openers::Storm),
+    /// Measure what each operation costs; prints JSON rows.
+    Cost(cost::Cost),
+    /// What `cost` runs as other processes.
+    #[command(hide = true)]
+    CostChild(cost::CostChild),
     /// Hold `/dev/kfd` open, mapped, or as a process whose file is closed, until stdin ends.
     Hold(openers::Hold),
 }
@@ -58,6 +64,8 @@ fn main() -> ExitCode {
         Command::Exception(exception) => exception.run(),
         Command::Openers(openers) => openers.run(),
         Command::Storm(storm) => storm.run(),
+        Command::Cost(cost) => cost.run(),
+        Command::CostChild(child) => child.run(),
         Command::Hold(hold) => hold.run(),
     };
     match result {
