@@ -7,6 +7,7 @@
 #include <linux/anon_inodes.h>
 #include <linux/compat.h>
 #include <linux/err.h>
+#include <linux/file.h>
 #include <linux/fs.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
