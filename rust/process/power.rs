@@ -112,8 +112,9 @@ pub(crate) fn end(gpu: DeviceHandle, how: Signal) -> usize {
     registry.each(|process| {
         if process.devices_on(gpu).next().is_some() {
             pr_notice!("sending {how:?} to process {}, whose GPU goes away\n", process.lead().pid());
-            process.events().signal_all();
+            // First: who wakes up finds the signal.
             signal(process.lead(), how);
+            process.events().signal_all();
             asked += 1;
         }
     });
