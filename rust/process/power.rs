@@ -111,7 +111,10 @@ pub(crate) fn end(gpu: DeviceHandle, how: Signal) -> usize {
     let mut asked = 0;
     registry.each(|process| {
         if process.devices_on(gpu).next().is_some() {
-            pr_notice!("sending {how:?} to process {}, whose GPU goes away\n", process.lead().pid());
+            pr_notice!(
+                "sending {how:?} to process {}, whose GPU goes away\n",
+                process.lead().pid()
+            );
             // First: who wakes up finds the signal.
             signal(process.lead(), how);
             process.events().signal_all();
