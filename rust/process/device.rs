@@ -16,7 +16,10 @@ use crate::{
         Held, //
     },
     event::Events,
-    gpu::Node,
+    gpu::{
+        Node,
+        NodeUser, //
+    },
     ids::GpuId,
     kgd::{
         trap_handler,
@@ -75,8 +78,9 @@ pub(crate) struct ProcessDevice {
     user_tma: Atomic<u64>,
     /// How often its waves touched memory that they may not.
     faults: Atomic<u64>,
-    node: Arc<Node>,
     held: Held,
+    /// Last: the device may go when all have let go of it.
+    node: NodeUser,
 }
 
 impl ProcessDevice {
@@ -91,8 +95,8 @@ impl ProcessDevice {
             user_tba: Atomic::new(0),
             user_tma: Atomic::new(0),
             faults: Atomic::new(0),
-            node,
             held: DEVICES.hold(),
+            node: NodeUser::new(node),
         });
         Arc::pin_init(device, GFP_KERNEL)
     }

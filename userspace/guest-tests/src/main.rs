@@ -6,6 +6,7 @@
 mod bench;
 mod cost;
 mod errno;
+mod exception;
 mod kill;
 mod mqd;
 mod openers;
@@ -36,6 +37,8 @@ enum Command {
     Mqd,
     /// Kill a process in the middle of a dispatch, COUNT times.
     Kill(kill::Kill),
+    /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
+    Exception(exception::Exception),
     /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are right.
     Openers(openers::Openers),
     /// Keep the GPU interrupting for SECONDS without using `/dev/kfd`.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::OwnEventPage => errno::own_page(),
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
+        Command::Exception(exception) => exception.run(),
         Command::Openers(openers) => openers.run(),
         Command::Storm(storm) => storm.run(),
         Command::Oversubscribe(oversubscribe) => oversubscribe.run(),
