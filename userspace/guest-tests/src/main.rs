@@ -3,6 +3,7 @@
 //! kfd-tests: what the tests run inside the guest. Each subcommand is one test or one tool for a test;
 //! all of them work on any driver behind `/dev/kfd`, so that C's answers and ours can be compared.
 
+mod abi;
 mod bench;
 mod errno;
 mod kill;
@@ -30,6 +31,8 @@ enum Command {
     /// What `errno` runs as another process, to bring an event page of its own.
     #[command(hide = true)]
     OwnEventPage,
+    /// Drive scripted and generated sequences of calls and print what each came to.
+    Abi(abi::Abi),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
     /// Kill a process in the middle of a dispatch, COUNT times.
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::OwnEventPage => errno::own_page(),
+        Command::Abi(abi) => abi.run(),
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
         Command::Openers(openers) => openers.run(),
