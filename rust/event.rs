@@ -32,6 +32,7 @@ use crate::{
         },
     },
     uapi::{
+        HwException,
         MemoryException, //
     },
 };
@@ -178,6 +179,21 @@ impl Events {
     /// A memory access of the process failed.
     pub(crate) fn memory_exception(&self, data: MemoryException) {
         self.raise(|kind| matches!(kind, Kind::Memory(_)).then_some(Kind::Memory(data)));
+    }
+
+    /// A GPU of the process's was reset.
+    pub(crate) fn hw_exception(&self, data: HwException) {
+        self.raise(|kind| matches!(kind, Kind::HwException(_)).then_some(Kind::HwException(data)));
+    }
+
+    /// Signals every signal event: whoever waits shall look around.
+    pub(crate) fn signal_all(&self) {
+        let mut inner = self.inner.lock();
+        let mut last = None;
+        while let Some(id) = inner.tables.signals.next_id(last) {
+            last = Some(id);
+            inner.signal(id);
+        }
     }
 
     /// Signals all events for whose kind `news` has something to tell.
@@ -367,6 +383,11 @@ mod tests {
             ..MemoryException::default()
         });
         assert_eq!((events.age(memory), events.age(reset)), (Some(2), Some(1)));
+        events.hw_exception(HwException {
+            memory_lost: 1,
+            ..HwException::default()
+        });
+        assert_eq!((events.age(memory), events.age(reset)), (Some(2), Some(2)));
     }
 
     #[test]

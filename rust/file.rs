@@ -50,17 +50,19 @@ use kernel::{
 /// `/sys/class/kfd/kfd`.
 const NAME: &CStr = c"kfd";
 
-/// While closed, nobody new gets in: the device is changing hands.
-static GATE_CLOSED: Atomic<bool> = Atomic::new(false);
+/// How many reasons there are to let nobody new in: the device is changing hands, or a GPU sleeps, is
+/// being reset or partitioned.
+static GATE_CLOSED: Atomic<i32> = Atomic::new(0);
 
-/// From now on opening fails with `EAGAIN`. Those already inside are not affected.
+/// From now on opening fails with `EAGAIN`, until as many calls of [`open_gate`]. Those already inside
+/// are not affected.
 pub(crate) fn close_gate() {
-    GATE_CLOSED.store(true, Release);
+    let _: i32 = GATE_CLOSED.fetch_add(1, Release);
 }
 
-/// Opening works again.
+/// Undoes one [`close_gate`].
 pub(crate) fn open_gate() {
-    GATE_CLOSED.store(false, Release);
+    let _: i32 = GATE_CLOSED.fetch_sub(1, Release);
 }
 
 /// Makes /dev/kfd appear; dropping what it returns makes it vanish.
@@ -87,7 +89,7 @@ impl CharDevice for File {
             pr_warn!("process {pid} is a 32-bit one; these are not supported\n");
             return Err(EPERM);
         }
-        if GATE_CLOSED.load(Acquire) {
+        if GATE_CLOSED.load(Acquire) > 0 {
             return Err(EAGAIN);
         }
         process::open()

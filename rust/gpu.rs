@@ -6,6 +6,11 @@
 //! a GPU (`gpu_id`). The registry owns the nodes, a node owns its share of the `Gpu`; both go when
 //! amdgpu takes the device away, which is after the last process has let go of them.
 
+mod power;
+mod users;
+
+pub(crate) use users::NodeUser;
+
 use crate::{
     gfx::Generation,
     ids::{
@@ -26,22 +31,34 @@ use crate::{
 use kernel::{
     prelude::*,
     sync::{
+        atomic::Atomic,
         global_lock,
         Arc, //
     },
 };
+use power::Sleep;
+use users::Users;
 
 /// One amdgpu device.
 pub(crate) struct Gpu {
     kgd: Arc<dyn Kgd>,
     generation: &'static Generation,
+    users: Arc<Users>,
+    /// Errors of its memory that could not be corrected, since the last reset.
+    ecc: Atomic<bool>,
 }
 
 impl Gpu {
     /// The device that `kgd` stands for. `ENODEV`: a generation that we do not drive.
     pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Arc<Self>> {
         let generation = Generation::of(kgd.facts().gc()).map_err(|_| ENODEV)?;
-        Ok(Arc::new(Self { kgd, generation }, GFP_KERNEL)?)
+        let gpu = Self {
+            kgd,
+            generation,
+            users: Users::new()?,
+            ecc: Atomic::new(false),
+        };
+        Ok(Arc::new(gpu, GFP_KERNEL)?)
     }
 
     /// What does not change while it is up.
@@ -181,6 +198,7 @@ pub(crate) fn check_support(version: IpVersion, virtual_function: bool) -> Resul
 pub(crate) struct Served {
     gpu: Arc<Gpu>,
     nodes: KVec<Arc<Node>>,
+    sleep: Sleep,
 }
 
 impl Served {
@@ -195,6 +213,7 @@ impl Served {
         let mut served = Self {
             gpu: gpu.clone(),
             nodes: KVec::new(),
+            sleep: Sleep::new(),
         };
         for index in 0..count {
             served.add(Node::new(gpu.clone(), index)?)?;
@@ -233,6 +252,7 @@ impl Drop for Served {
             topology::remove(node);
         }
         unregister(self.gpu.kgd.handle());
+        self.sleep.end();
     }
 }
 

@@ -6,16 +6,11 @@
 use crate::{
     file,
     linux::chrdev::Registration,
-    process,
     topology, //
 };
 use kernel::{
     prelude::*,
-    sync::global_lock,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+    sync::global_lock, //
 };
 
 struct Kfd {
@@ -57,25 +52,15 @@ pub(crate) fn major() -> u32 {
     KFD.lock().as_ref().map_or(0, |kfd| kfd.device.major())
 }
 
+/// Takes away what users have mapped of /dev/kfd from byte `offset` on.
+pub(crate) fn zap(offset: u64, bytes: u64) {
+    if let Some(kfd) = &*KFD.lock() {
+        kfd.device.zap(offset, bytes);
+    }
+}
+
 /// Retracts both.
 pub(crate) fn retract() {
     let kfd = KFD.lock().take();
     drop(kfd);
-}
-
-/// Waits until no process is left.
-///
-/// TIMEOUT: none. amdgpu takes a device away that processes use, and what it frees next is theirs.
-pub(crate) fn wait_for_processes() {
-    let mut waited = 0;
-    while process::live() != 0 {
-        fsleep(Delta::from_millis(10));
-        waited += 1;
-        if waited % 1000 == 0 {
-            pr_warn!(
-                "a GPU goes away; waiting for {} processes to end\n",
-                process::live()
-            );
-        }
-    }
 }

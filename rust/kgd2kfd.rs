@@ -165,6 +165,18 @@ impl Slot {
         self.with(|served| served.into())
     }
 
+    /// Runs `action` on the device if it is served; see [`Slot::served`].
+    fn when_served(&self, action: impl FnOnce(&Served)) {
+        if let Some(served) = self.served() {
+            action(&served);
+        }
+    }
+
+    /// The same for what may fail.
+    fn try_when_served(&self, action: impl FnOnce(&Served) -> Result) -> Result {
+        self.served().map_or(Ok(()), |served| action(&served))
+    }
+
     /// Runs `action` on one node of the device, or on all (`index` < 0). The first error counts.
     fn each_node(&self, index: c_int, action: impl Fn(&Node) -> Result) -> Result {
         let Some(served) = self.served() else {
@@ -277,40 +289,49 @@ upcalls! {
         unsafe { Slot::from_raw(kfd) }.end();
     }
 
-    fn amdkfd_teardown_processes(_kfd: *mut c::kfd_dev) {
-        kfd::wait_for_processes();
-    }
-
-    fn amdkfd_suspend(kfd: *mut c::kfd_dev, _processes: bool) {
+    fn amdkfd_teardown_processes(kfd: *mut c::kfd_dev) {
+        let Some(kfd) = NonNull::new(kfd) else {
+            return;
+        };
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        let result = unsafe { Slot::from_raw(kfd) }.each_node(-1, |node| node.queues().pause());
-        if let Err(error) = result {
-            pr_err!("queues stay on a GPU that is being suspended ({error:?})\n");
-        }
+        unsafe { Slot::from_raw(kfd.as_ptr()) }.when_served(Served::end_processes);
     }
 
-    fn amdkfd_resume(kfd: *mut c::kfd_dev, _processes: bool) -> c_int {
+    fn amdkfd_suspend(kfd: *mut c::kfd_dev, processes: bool) {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.each_node(-1, |node| node.queues().unpause()))
+        unsafe { Slot::from_raw(kfd) }.when_served(|served| served.suspend(processes));
     }
 
-    fn amdkfd_suspend_process(_kfd: *mut c::kfd_dev) {}
+    fn amdkfd_resume(kfd: *mut c::kfd_dev, processes: bool) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.try_when_served(|served| served.resume(processes)))
+    }
 
-    fn amdkfd_resume_process(_kfd: *mut c::kfd_dev) -> c_int {
-        0
+    fn amdkfd_suspend_process(kfd: *mut c::kfd_dev) {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        unsafe { Slot::from_raw(kfd) }.when_served(Served::suspend_processes);
+    }
+
+    fn amdkfd_resume_process(kfd: *mut c::kfd_dev) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.try_when_served(Served::resume_processes))
     }
 
     fn amdkfd_pre_reset(kfd: *mut c::kfd_dev) -> c_int {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.each_node(-1, |node| node.queues().pause()))
-    }
-
-    fn amdkfd_post_reset(_kfd: *mut c::kfd_dev) -> c_int {
-        pr_err!("a GPU was reset; it computes again when amdkfd is loaded again\n");
+        unsafe { Slot::from_raw(kfd) }.when_served(Served::pre_reset);
         0
     }
 
-    fn amdkfd_clear_mappings(_kfd: *mut c::kfd_dev) {}
+    fn amdkfd_post_reset(kfd: *mut c::kfd_dev) -> c_int {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        errno(unsafe { Slot::from_raw(kfd) }.try_when_served(Served::post_reset))
+    }
+
+    fn amdkfd_clear_mappings(kfd: *mut c::kfd_dev) {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        unsafe { Slot::from_raw(kfd) }.when_served(Served::clear_mappings);
+    }
 
     fn amdkfd_interrupt(kfd: *mut c::kfd_dev, entry: *const u32) {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned, and an entry of eight dwords.
@@ -322,7 +343,10 @@ upcalls! {
         false
     }
 
-    fn amdkfd_set_sram_ecc_flag(_kfd: *mut c::kfd_dev) {}
+    fn amdkfd_set_sram_ecc_flag(kfd: *mut c::kfd_dev) {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        unsafe { Slot::from_raw(kfd) }.with(|served| served.note_ecc_error());
+    }
 
     fn amdkfd_throttle(_kfd: *mut c::kfd_dev, _bitmask: u64) {}
 
@@ -341,12 +365,12 @@ upcalls! {
 
     fn amdkfd_start_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.queues().unpause()))
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.queues().pause(false)))
     }
 
     fn amdkfd_stop_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.queues().pause()))
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.queues().pause(true)))
     }
 
     fn amdkfd_compute_active(kfd: *mut c::kfd_dev, node: u32) -> bool {

@@ -14,6 +14,7 @@
 pub(crate) mod apertures;
 pub(crate) mod device;
 mod eviction;
+pub(crate) mod power;
 mod registry;
 mod trap;
 
@@ -62,7 +63,8 @@ use kernel::{
         aref::ARef,
         lock::mutex::MutexGuard,
         Arc,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     },
     task::Task,
 };
@@ -120,11 +122,8 @@ struct Inner {
     runtime: Runtime,
 }
 
-/// What `Process::memory` protects.
-pub(crate) struct MemoryState {
-    /// What the VMs of the process share. Made with the first of them.
-    context: Option<Arc<MemoryContext>>,
-}
+/// What `Process::memory` protects: turns, and nothing else.
+pub(crate) struct MemoryState;
 
 /// A process. Fields are dropped from top to bottom, after `drop` has emptied them.
 #[pin_data(PinnedDrop)]
@@ -132,6 +131,9 @@ pub(crate) struct Process {
     devices: KVec<Arc<ProcessDevice>>,
     events: Arc<Events>,
     queue_ids: Arc<QueueIds>,
+    /// What the VMs of the process share. Made with the first of them, under `memory`. Eviction and a
+    /// reset read it without a lock: who holds `memory` may be waiting for just them.
+    context_of_memory: SetOnce<Arc<MemoryContext>>,
     #[pin]
     memory: Mutex<MemoryState>,
     #[pin]
@@ -169,7 +171,8 @@ impl Process {
             devices,
             events,
             queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL)?,
-            memory <- new_mutex!(MemoryState { context: None }, "amdkfd::Process::memory"),
+            context_of_memory: SetOnce::new(),
+            memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
             evictor: Evictor::new(mm)?,
             mm,
@@ -260,7 +263,7 @@ impl Process {
     ///
     /// `EBUSY` if the device has another one.
     pub(crate) fn acquire_vm(&self, device: &Arc<ProcessDevice>, drm_fd: i32) -> Result {
-        let mut memory = self.memory.lock();
+        let _turn = self.memory.lock();
         if let Ok(vm) = device.vm() {
             return if vm.is_file(drm_fd) {
                 Ok(())
@@ -268,12 +271,13 @@ impl Process {
                 Err(EBUSY)
             };
         }
-        let context = match &memory.context {
+        let context = match self.context_of_memory.as_ref() {
             Some(context) => context.clone(),
             None => {
                 let kgd = device.node().kgd().clone();
                 let context = Arc::new(MemoryContext::new(kgd, self.context)?, GFP_KERNEL)?;
-                memory.context.insert(context).clone()
+                self.context_of_memory.populate(context.clone());
+                context
             }
         };
         device.acquire_vm(context, drm_fd, &self.events)
@@ -294,18 +298,15 @@ impl Process {
     }
 
     /// Takes the process's queues off all GPUs until as many calls of [`Process::restore`] follow.
-    /// All or none: if one GPU does not obey, the queues are restored.
+    ///
+    /// It counts even if a GPU does not obey, which the error says: that GPU is being reset, or will
+    /// be, and the queues do not come back before they are restored.
     pub(crate) fn evict(&self) -> Result {
-        for (index, device) in self.devices.iter().enumerate() {
-            if let Err(error) = device.queues().evict(device) {
-                for device in self.devices.iter().take(index + 1) {
-                    // The scheduler has said what is wrong with the GPU.
-                    let _ = device.queues().restore(device);
-                }
-                return Err(error);
-            }
+        let mut result = Ok(());
+        for device in &self.devices {
+            result = result.and(device.queues().evict(device));
         }
-        Ok(())
+        result
     }
 
     /// Whether it is alive at the moment.
@@ -314,8 +315,8 @@ impl Process {
     }
 
     /// What the VMs of the process share, if it has one.
-    fn context(&self) -> Option<Arc<MemoryContext>> {
-        self.memory.lock().context.clone()
+    fn context(&self) -> Option<&Arc<MemoryContext>> {
+        self.context_of_memory.as_ref()
     }
 
     /// Undoes [`Process::evict`]. Tries all GPUs, and returns the first error.
@@ -340,7 +341,7 @@ impl PinnedDrop for Process {
     fn drop(self: Pin<&mut Self>) {
         self.quiesce();
         // Off the GPUs, buffers need no eviction before they go.
-        if let Some(context) = &self.memory.lock().context {
+        if let Some(context) = self.context() {
             context.signal_eviction_fence();
         }
         // The signal page is the mapping of a buffer.

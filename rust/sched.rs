@@ -10,6 +10,7 @@
 //! a seat or a queue's entry is allocated by the caller beforehand: nothing here allocates, because
 //! eviction runs where memory is being reclaimed.
 
+mod hiq;
 pub(crate) mod image;
 pub(crate) mod memory;
 pub(crate) mod ring;
@@ -111,7 +112,7 @@ impl NewEntry {
 ///
 /// Every method that changes what is to run returns after the hardware has done so. `EIO`: the
 /// device is being reset, or was given up on earlier. `ETIME`: the hardware did not answer and is
-/// given up on now; the node refuses all work from then on, until it is brought up anew.
+/// given up on now; the node refuses all work from then on, until it is started again.
 pub(crate) trait Scheduler: Send + Sync {
     /// Takes a process in.
     fn add(&self, seat: NewSeat) -> Key;
@@ -129,4 +130,12 @@ pub(crate) trait Scheduler: Send + Sync {
     fn restore(&self, seat: Key, page_table_base: u64) -> Result;
     /// Takes all queues off the hardware until called with `false`.
     fn pause(&self, pause: bool) -> Result;
+    /// Leaves the hardware, which may go away or be reset then: queues come and go in the books only.
+    /// During a reset the hardware is not touched. An error: it may still be at work; it is left all
+    /// the same.
+    fn stop(&self) -> Result;
+    /// Takes the hardware as it is after power-up, and runs what is to run. For a stopped scheduler;
+    /// any other goes on. After an error the node refuses all work. The caller keeps resets away, or
+    /// is the end of one.
+    fn start(&self) -> Result;
 }

@@ -12,9 +12,20 @@ use super::{
         Class,
         Device, //
     },
+    ffi,
     mmap::Vma, //
 };
-use core::marker::PhantomData;
+use core::{
+    marker::PhantomData,
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+    sync::atomic::{
+        AtomicPtr,
+        Ordering, //
+    },
+};
 use kernel::{
     bindings,
     prelude::*,
@@ -52,6 +63,8 @@ pub(crate) struct FileOperations<T: CharDevice> {
     gate: bindings::file_operations,
     /// What an open file has; owned by the module.
     raw: bindings::file_operations,
+    /// What all open files map of (`Mappings`).
+    mappings: AtomicPtr<bindings::address_space>,
     _device: PhantomData<fn() -> T>,
 }
 
@@ -79,6 +92,7 @@ impl<T: CharDevice> FileOperations<T> {
         Self {
             gate,
             raw,
+            mappings: AtomicPtr::new(null_mut()),
             _device: PhantomData,
         }
     }
@@ -113,8 +127,14 @@ impl<T: CharDevice> FileOperations<T> {
             Ok(data) => data,
             Err(error) => return error.to_errno(),
         };
-        // SAFETY: A file that is being opened is the opener's alone.
-        unsafe { (*file).private_data = data.into_foreign() };
+        // SAFETY: The open file's operations are the field `raw` of a table that lives for ever.
+        let table = unsafe { &*kernel::container_of!((*file).f_op.cast_mut(), Self, raw) };
+        // SAFETY: A file that is being opened is the opener's alone. The mapping outlives it: it goes
+        // with the registration, and that not before the module, which the file pins.
+        unsafe {
+            (*file).private_data = data.into_foreign();
+            (*file).f_mapping = table.mappings.load(Ordering::Acquire);
+        }
         0
     }
 
@@ -193,11 +213,55 @@ impl Drop for Major {
     }
 }
 
+/// What all open files of a device map of, through whichever device node they were opened: so that it
+/// can be taken from all users at once. It is the mapping of an inode that nobody else sees.
+struct Mappings {
+    inode: NonNull<bindings::inode>,
+    /// Where open files look for it.
+    shown: &'static AtomicPtr<bindings::address_space>,
+}
+
+// SAFETY: An inode may be used and put from any thread.
+unsafe impl Send for Mappings {}
+// SAFETY: As above.
+unsafe impl Sync for Mappings {}
+
+impl Mappings {
+    fn new<T: CharDevice>(
+        name: &'static CStr,
+        fops: &'static FileOperations<T>,
+    ) -> Result<Self> {
+        // SAFETY: The name is a string.
+        let inode = unsafe { ffi::amdkfd_anon_inode(name.as_char_ptr()) };
+        let inode = NonNull::new(inode).ok_or(ENOMEM)?;
+        let shown = &fops.mappings;
+        // SAFETY: We hold a reference of the inode.
+        shown.store(unsafe { (*inode.as_ptr()).i_mapping }, Ordering::Release);
+        Ok(Self { inode, shown })
+    }
+
+    fn zap(&self, offset: u64, bytes: u64) {
+        // CAST: Offsets of mappings are unsigned; the C type is not.
+        let (offset, bytes) = (offset as i64, bytes as i64);
+        // SAFETY: We hold a reference of the inode, whose mapping lives as long.
+        unsafe { bindings::unmap_mapping_range((*self.inode.as_ptr()).i_mapping, offset, bytes, 1) };
+    }
+}
+
+impl Drop for Mappings {
+    fn drop(&mut self) {
+        self.shown.store(null_mut(), Ordering::Release);
+        // SAFETY: The reference is ours, and open files are gone.
+        unsafe { bindings::iput(self.inode.as_ptr()) };
+    }
+}
+
 /// A device node that users can open. Fields are in the order of teardown.
 pub(crate) struct Registration {
     node: Device,
     _class: Arc<Class>,
     major: Major,
+    mappings: Mappings,
 }
 
 impl Registration {
@@ -206,6 +270,7 @@ impl Registration {
         name: &'static CStr,
         fops: &'static FileOperations<T>,
     ) -> Result<Self> {
+        let mappings = Mappings::new(name, fops)?;
         let major = Major::new(name, fops)?;
         let class = Class::new(name)?;
         let node = class.device(major.device(0), name)?;
@@ -213,12 +278,18 @@ impl Registration {
             node,
             _class: class,
             major,
+            mappings,
         })
     }
 
     /// The major number.
     pub(crate) fn major(&self) -> u32 {
         self.major.number
+    }
+
+    /// Takes away what users have mapped of the device from byte `offset` on.
+    pub(crate) fn zap(&self, offset: u64, bytes: u64) {
+        self.mappings.zap(offset, bytes);
     }
 
     /// The device, under which others hang their sysfs entries.

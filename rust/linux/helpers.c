@@ -4,12 +4,16 @@
  * line each; anything longer belongs in Rust.
  */
 
+#include <linux/anon_inodes.h>
 #include <linux/compat.h>
+#include <linux/err.h>
+#include <linux/fs.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
 #include <linux/ptrace.h>
 #include <linux/rcupdate.h>
+#include <linux/sched/signal.h>
 
 #include "helpers.h"
 
@@ -33,6 +37,26 @@ bool amdkfd_in_compat_syscall(void)
 unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies)
 {
 	return jiffies_to_msecs(jiffies);
+}
+
+struct inode *amdkfd_anon_inode(const char *name)
+{
+	static const struct file_operations nothing;
+	struct file *file = anon_inode_create_getfile(name, &nothing, NULL, O_RDWR, NULL);
+	struct inode *inode;
+
+	if (IS_ERR(file))
+		return NULL;
+	inode = igrab(file_inode(file));
+	/* At once: its operations are in this module, which may be gone before a later moment. */
+	__fput_sync(file);
+	return inode;
+}
+
+void amdkfd_signal_group(struct task_struct *task, int number)
+{
+	guard(rcu)();
+	kill_pid(task_tgid(task), number, 1);
 }
 
 bool amdkfd_current_traces(struct task_struct *task)

@@ -4,6 +4,7 @@
 
 #include <linux/types.h>
 
+struct inode;
 struct task_struct;
 struct vm_area_struct;
 
@@ -14,6 +15,10 @@ phys_addr_t amdkfd_virt_to_phys(const void *address);
 /* Whether the current system call was made in 32-bit mode. */
 bool amdkfd_in_compat_syscall(void);
 unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies);
+/* An inode that nothing else uses, with a reference. NULL: no memory. */
+struct inode *amdkfd_anon_inode(const char *name);
+/* Sends a signal of the kernel's to the thread group of @task. */
+void amdkfd_signal_group(struct task_struct *task, int number);
 /* Whether @task is traced by the current task. */
 bool amdkfd_current_traces(struct task_struct *task);
 

@@ -40,6 +40,25 @@ pub(crate) fn capable(capability: Capability) -> bool {
     unsafe { bindings::capable(number as c_int) }
 }
 
+/// Signals that the kernel sends on our account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// What it used is gone.
+    Bus,
+    /// It must end.
+    Kill,
+}
+
+/// Sends a signal to the thread group that `task` leads. Never sleeps.
+pub(crate) fn signal(task: &Task, signal: Signal) {
+    let number = match signal {
+        Signal::Bus => bindings::SIGBUS,
+        Signal::Kill => bindings::SIGKILL,
+    };
+    // SAFETY: The task is valid. CAST: a signal's number is below 65.
+    unsafe { ffi::amdkfd_signal_group(task.as_ptr(), number as c_int) };
+}
+
 /// Whether there is a task with this id, as the current task numbers them.
 pub(crate) fn process_exists(id: i32) -> bool {
     // SAFETY: Any number may be asked for. The reference is given back below.

@@ -16,7 +16,10 @@ use crate::{
         Held, //
     },
     event::Events,
-    gpu::Node,
+    gpu::{
+        Node,
+        NodeUser, //
+    },
     ids::GpuId,
     kgd::{
         trap_handler,
@@ -73,8 +76,9 @@ pub(crate) struct ProcessDevice {
     /// The user's trap handler, where the driver has none of its own.
     user_tba: Atomic<u64>,
     user_tma: Atomic<u64>,
-    node: Arc<Node>,
     held: Held,
+    /// Last: the device may go when all have let go of it.
+    node: NodeUser,
 }
 
 impl ProcessDevice {
@@ -88,8 +92,8 @@ impl ProcessDevice {
             apertures,
             user_tba: Atomic::new(0),
             user_tma: Atomic::new(0),
-            node,
             held: DEVICES.hold(),
+            node: NodeUser::new(node),
         });
         Arc::pin_init(device, GFP_KERNEL)
     }

@@ -8,6 +8,7 @@
 //! runs for a moment first, so that two of them cannot keep each other from working.
 
 use super::{
+    power,
     registry,
     MmId,
     Process,
@@ -90,6 +91,8 @@ impl Evictor {
         if let Err(error) = process.evict() {
             let pid = process.lead().pid();
             pr_err!("process {pid} cannot be evicted: its queues stay on a GPU ({error:?})\n");
+            // A reset of that GPU follows, and with it the fence is signalled.
+            let _ = process.restore();
             return false;
         }
         let signalled_before = context.signal_eviction_fence();
@@ -101,7 +104,7 @@ impl Evictor {
     }
 
     /// Brings the buffers back and lets the queues run. Fails if there is no room yet.
-    fn restore(process: &Process) -> Result {
+    pub(super) fn restore(process: &Process) -> Result {
         process.context().ok_or(ESRCH)?.restore()?;
         if let Err(error) = process.restore() {
             let pid = process.lead().pid();
@@ -123,7 +126,12 @@ impl WorkItem for Evictor {
         fsleep(RESTORE);
         // TIMEOUT: Ends with the process: without its buffers it can do nothing else.
         while let Some(process) = this.process() {
-            match Self::restore(&process) {
+            // Not into the memory of a GPU that is going to sleep.
+            let room = match power::is_suspended() {
+                true => Err(EBUSY),
+                false => Self::restore(&process),
+            };
+            match room {
                 Ok(()) => return,
                 Err(error) => pr_debug!("no room to restore a process yet ({:?})\n", error),
             }

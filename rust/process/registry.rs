@@ -8,6 +8,7 @@
 //! allocations and which nobody takes that reclaim could wait for.
 
 use super::{
+    power,
     MmId,
     Process,
     ProcessDevice,
@@ -47,6 +48,9 @@ pub(super) struct Registry {
     table: IrqSpinLock<RBTree<MmId, ProcessRef>>,
     #[pin]
     creation: Mutex<()>,
+    /// One at a time puts all processes to sleep, or wakes them (`power.rs`).
+    #[pin]
+    pub(super) power: Mutex<()>,
     /// Where processes are dropped.
     teardown: OwnedQueue,
 }
@@ -56,6 +60,7 @@ impl Registry {
         try_pin_init!(Self {
             table <- new_irq_spinlock!(RBTree::new(), "amdkfd::Registry::table"),
             creation <- new_mutex!((), "amdkfd::Registry::creation"),
+            power <- new_mutex!((), "amdkfd::Registry::power"),
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
         })
     }
@@ -63,6 +68,29 @@ impl Registry {
     /// Where processes are dropped.
     pub(super) fn teardown(&'static self) -> &'static OwnedQueue {
         &self.teardown
+    }
+
+    /// The processes one after the other; one that comes or goes meanwhile may be among them or not.
+    pub(super) fn each(&self, mut act: impl FnMut(&ProcessRef)) {
+        let mut from = MmId(0);
+        loop {
+            let next = {
+                let table = self.table.lock();
+                let cursor = table.cursor_lower_bound(&from);
+                cursor.map(|cursor| cursor.current().1.clone())
+            };
+            let Some(process) = next else {
+                return;
+            };
+            act(&process);
+            from = MmId(process.mm.0 + 1);
+        }
+    }
+
+    /// Calls `act` when no process is on its way into the table: who comes later sees what it did.
+    pub(super) fn between(&self, act: impl FnOnce()) {
+        let _table = self.table.lock();
+        act();
     }
 
     fn find(&self, mm: MmId) -> Option<ProcessRef> {
@@ -111,6 +139,9 @@ pub(crate) fn work_queue() -> Option<&'static OwnedQueue> {
 /// there is no GPU.
 pub(crate) fn open() -> Result<ProcessRef> {
     let registry = get()?;
+    if power::is_suspended() {
+        return Err(EAGAIN);
+    }
     // As in C: what an ended process still holds is given back before the next one asks for more.
     registry.teardown.flush();
     let current = kernel::current!();
@@ -129,7 +160,13 @@ pub(crate) fn open() -> Result<ProcessRef> {
     }
     let process = Process::new(id)?;
     let node = RBTreeNode::new(id, process.clone(), GFP_KERNEL)?;
-    let before = registry.table.lock().insert(node);
+    let mut table = registry.table.lock();
+    if power::is_suspended() {
+        drop(table);
+        return Err(EAGAIN);
+    }
+    let before = table.insert(node);
+    drop(table);
     // Creation is serialised, so nothing was there; if it was, it goes outside the lock.
     drop(before);
     if let Err(error) = mmu_notifier::watch(mm, process.clone()) {

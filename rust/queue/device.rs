@@ -63,6 +63,8 @@ struct Inner {
     closed: bool,
     /// How many reasons there are to keep the queues off the hardware.
     evicted: u32,
+    /// A reset of the GPU took what they worked on: they never run again.
+    lost: bool,
     /// The process's place at the scheduler, while it has queues.
     seat: Option<(Key, Active)>,
     queues: RBTree<QueueId, Scheduled>,
@@ -76,6 +78,7 @@ impl Queues {
             inner <- new_mutex!(Inner {
                 closed: false,
                 evicted: 0,
+                lost: false,
                 seat: None,
                 queues: RBTree::new(),
             }, "Queues.inner"),
@@ -148,6 +151,15 @@ impl Queues {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The GPU is reset: nothing that the process has there runs again. The scheduler is stopped.
+    pub(crate) fn lose(&self, device: &ProcessDevice) -> Result {
+        let lost = core::mem::replace(&mut self.inner.lock().lost, true);
+        if lost {
+            return Ok(());
+        }
+        self.evict(device)
     }
 
     /// Hands a queue to the scheduler; the process's first one brings its seat.

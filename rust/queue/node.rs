@@ -255,14 +255,19 @@ impl NodeQueues {
         &self.kgd
     }
 
-    /// Takes all queues off the hardware until [`NodeQueues::unpause`].
-    pub(crate) fn pause(&self) -> Result {
-        self.scheduler.pause(true)
+    /// Takes all queues off the hardware until called with `false`.
+    pub(crate) fn pause(&self, pause: bool) -> Result {
+        self.scheduler.pause(pause)
     }
 
-    /// Lets queues run again.
-    pub(crate) fn unpause(&self) -> Result {
-        self.scheduler.pause(false)
+    /// Leaves the hardware: it sleeps, is being reset, or goes away ([`Scheduler::stop`]).
+    pub(crate) fn stop(&self) -> Result {
+        self.scheduler.stop()
+    }
+
+    /// Takes it again ([`Scheduler::start`]).
+    pub(crate) fn start(&self) -> Result {
+        self.scheduler.start()
     }
 
     /// Shows the run list that the hardware reads.

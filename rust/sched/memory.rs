@@ -148,6 +148,12 @@ impl NodeMemory {
         va.ok_or(EINVAL)
     }
 
+    /// Forgets what the scheduler's queue has been told and has said.
+    pub(crate) fn forget(&self) -> Result {
+        self.set_listed(0);
+        self.bo.fill(0, self.sdma_mqds, 0)
+    }
+
     /// The buffer itself, to load the scheduler's queue from.
     pub(crate) fn bo(&self) -> &KernelBo {
         &self.bo

@@ -3,9 +3,12 @@
 //! The scheduler that hands all queues to the firmware: HWS, the hardware scheduler.
 //!
 //! One per node. The firmware reads a run list of processes and queues and time-slices them over
-//! VMIDs and hardware queues on its own. It takes orders from a queue of ours, the HIQ (hardware
-//! interface queue). To change the list everything is taken off first: UNMAP_QUEUES, a fence, and
-//! RUN_LIST with the new list.
+//! VMIDs and hardware queues on its own. It takes orders from a queue of ours ([`hiq`](super::hiq)).
+//! To change the list everything is taken off first: UNMAP_QUEUES, a fence, and RUN_LIST with the new
+//! list.
+//!
+//! While the scheduler is stopped (the device sleeps, is being reset, or goes away) it only keeps
+//! books: queues may come, go and change, and what is to run then does when it is started again.
 //!
 //! # Locking
 //!
@@ -14,6 +17,11 @@
 //! nothing sleeps but the wait for the fence, which is bounded.
 
 use super::{
+    hiq::{
+        timed_out,
+        Cursor,
+        Hiq, //
+    },
     image::{
         Capacity,
         Census,
@@ -21,11 +29,7 @@ use super::{
         Image,
         Oversubscription, //
     },
-    memory::{
-        NodeMemory,
-        RING_BYTES, //
-    },
-    ring::Ring,
+    memory::NodeMemory,
     Entry,
     Key,
     NewEntry,
@@ -37,20 +41,12 @@ use crate::{
     gfx::{
         Engine,
         Generation,
-        HiqQueue,
         MapProcess,
         Packet,
-        Resources,
         RunList,
-        RunlistFormat,
-        Words,
-        XccMqd,
-        PAGE_BYTES, //
+        RunlistFormat, //
     },
-    ids::DoorbellIndex,
     kgd::{
-        Doorbells,
-        HqdPosition,
         Kgd,
         ResetGuard, //
     },
@@ -60,16 +56,9 @@ use kernel::{
     prelude::*,
     rbtree::RBTree,
     sync::{
-        barrier::smp_mb,
         Arc,
         Mutex, //
     },
-    time::{
-        delay::fsleep,
-        Delta,
-        Instant,
-        Monotonic, //
-    }, //
 };
 
 /// What a scheduler is started with.
@@ -87,8 +76,7 @@ pub(crate) struct Runlist {
     kgd: Arc<dyn Kgd>,
     generation: &'static Generation,
     memory: Arc<NodeMemory>,
-    doorbells: Doorbells,
-    config: Config,
+    hiq: Hiq,
     capacity: Capacity,
     #[pin]
     inner: Mutex<Inner>,
@@ -96,9 +84,9 @@ pub(crate) struct Runlist {
 
 struct Inner {
     phase: Phase,
-    ring: Ring,
-    /// The value that the fence had, or will have, last.
-    fence: u64,
+    /// Nothing may be on the hardware until it is unpaused.
+    paused: bool,
+    hiq: Cursor,
     oversubscription: Oversubscription,
     seats: RBTree<Key, Seat>,
 }
@@ -110,22 +98,11 @@ enum Phase {
     Idle,
     /// The run list in memory.
     Listed,
-    /// Nothing, and nothing may be until it is unpaused.
-    Paused,
-    /// Nobody knows: it stopped to answer, and the GPU is being reset or was.
+    /// Nobody knows: it stopped to answer, and amdgpu was asked to reset the GPU. Or it could not be
+    /// started.
     Hung,
-}
-
-/// ETIME, for which the kernel crate has no name.
-fn timed_out() -> Error {
-    Error::from_errno(-(kernel::bindings::ETIME as i32))
-}
-
-/// The logical XCCs of `mask`, each with its number within the node.
-fn xccs(mask: u32) -> impl Iterator<Item = (u32, u32)> {
-    (0..u32::BITS)
-        .filter(move |xcc| mask & 1 << xcc != 0)
-        .zip(0..)
+    /// Nothing, not even the HIQ: the device sleeps, is being reset, or goes away.
+    Stopped,
 }
 
 impl Entry {
@@ -202,159 +179,37 @@ impl Runlist {
             processes: u32::try_from(facts.hws_max_conc_proc).map_or(vmids, |max| max.min(vmids)),
             compute_queues: facts.set_resources_queue_mask.count_ones(),
         };
-        let doorbells = Doorbells::new(kgd.clone(), PAGE_BYTES as usize, true)?;
-        let this = Arc::pin_init(
+        let hiq = Hiq::new(kgd.clone(), generation, memory.clone(), config)?;
+        let cursor = hiq.start()?;
+        Arc::pin_init(
             pin_init!(Self {
                 kgd,
                 generation,
                 memory,
-                doorbells,
-                config,
+                hiq,
                 capacity,
                 inner <- new_mutex!(Inner {
                     phase: Phase::Idle,
-                    ring: Ring::new(RING_BYTES / size_of::<u32>()),
-                    fence: 0,
+                    paused: false,
+                    hiq: cursor,
                     oversubscription: Oversubscription::default(),
                     seats: RBTree::new(),
                 }, "Scheduler.inner"),
             }),
             GFP_KERNEL,
-        )?;
-        this.load_hiq()?;
-        this.introduce()?;
-        Ok(this)
-    }
-
-    /// The HIQ has the first doorbell of the node's page.
-    fn doorbell(&self) -> DoorbellIndex {
-        self.doorbells.first()
-    }
-
-    /// Writes the HIQ's descriptors and loads them, one for each XCC.
-    fn load_hiq(&self) -> Result {
-        let (read_pointer, write_pointer, eop) = self.memory.pointers()?;
-        let queue = HiqQueue {
-            ring: self.memory.ring().1,
-            ring_bytes: RING_BYTES as u32,
-            read_pointer,
-            write_pointer,
-            eop: (eop, PAGE_BYTES),
-            doorbell: self.doorbell(),
-        };
-        let (pipe, slot) = self.generation.features.hiq_slot;
-        let position = HqdPosition { pipe, queue: slot };
-        for (_, within) in xccs(self.config.xcc_mask) {
-            let (_, words, address) = self.memory.hiq_mqd(within)?;
-            let at = XccMqd {
-                xcc: within,
-                address,
-                stride: self.generation.mqd.bytes() as u32,
-                logical_xcc: 0,
-            };
-            self.generation.mqd.hiq(&words, at, &queue);
-        }
-        let _guard = ResetGuard::try_new(self.kgd.clone())?;
-        for (logical, within) in xccs(self.config.xcc_mask) {
-            let (offset, _, _) = self.memory.hiq_mqd(within)?;
-            let bo = self.memory.bo();
-            bo.load_hiq(offset, position, self.doorbell(), logical)?;
-        }
-        Ok(())
-    }
-
-    /// Tells the firmware what is its to use, and the hardware whom to interrupt.
-    fn introduce(&self) -> Result {
-        let facts = self.kgd.facts();
-        let resources = Resources {
-            vmid_mask: self.config.vmid_mask,
-            queue_mask: facts.set_resources_queue_mask,
-            // Nine tenths of the time we wait, for two engines one after the other.
-            unmap_latency: self.timeout_ms() * 9 / 20 / 100,
-            xnack_chain: self.xnack_chain(),
-        };
-        let mut wait_times = 0;
-        for (logical, _) in xccs(self.config.xcc_mask) {
-            if wait_times == 0 {
-                wait_times = self.kgd.iq_wait_times(logical);
-            }
-            for pipe in (0..8).filter(|pipe| resources.queue_mask >> (8 * pipe) & 0xff != 0) {
-                self.kgd.init_interrupts(pipe, logical)?;
-            }
-        }
-        // On an APU a queue is given up sooner; on all, an idle one is asked again after 1 µs.
-        let grace = u32::from(facts.is_app_apu && !facts.emulation);
-        let wait = self.kgd.dequeue_wait_counts(wait_times, grace, 1);
-        let format = self.generation.runlist;
-        let mut inner = self.inner.lock();
-        self.submit(&mut inner, &[format.set_resources(&resources)])?;
-        self.submit(
-            &mut inner,
-            &[format.write_register(wait.offset, wait.value)],
         )
-    }
-
-    fn timeout_ms(&self) -> u32 {
-        self.kgd.facts().queue_preemption_timeout_ms
-    }
-
-    /// Whether processes with and without XNACK must not be on the hardware together.
-    fn xnack_chain(&self) -> bool {
-        /// `AMDGPU_GMC_XNACK_FLAG_CHAIN`
-        const CHAIN: u16 = 1 << 0;
-        self.kgd.facts().xnack_flags & CHAIN != 0
-    }
-
-    /// Puts `packets` into the HIQ, in one piece, and rings its doorbell.
-    fn submit(&self, inner: &mut Inner, packets: &[Packet]) -> Result {
-        let len = packets.iter().map(|packet| packet.words().len()).sum();
-        let read = self.memory.read_pointer()?;
-        let place = inner.ring.reserve(read, len).ok_or(ENOMEM)?;
-        let (ring, _) = self.memory.ring();
-        for dword in place.fill_from..place.fill_from + place.fill {
-            ring.set(dword, self.generation.features.nop);
-        }
-        let mut at = place.start;
-        for packet in packets {
-            ring.set_row(at, packet.words());
-            at += packet.words().len();
-        }
-        // The packets are in memory before the pointer, and the pointer before the doorbell.
-        smp_mb();
-        self.memory.set_write_pointer(inner.ring.written())?;
-        smp_mb();
-        self.doorbells.ring(0, inner.ring.written())
-    }
-
-    /// Waits until the fence has `value`.
-    fn wait(&self, value: u64) -> Result {
-        // TIMEOUT: amdgpu.queue_preemption_timeout_ms, which the firmware's own limit is part of.
-        let timeout = Delta::from_millis(self.timeout_ms().into());
-        let start = Instant::<Monotonic>::now();
-        let mut pause_us = 10;
-        while self.memory.fence()? != value {
-            if start.elapsed() > timeout {
-                return Err(timed_out());
-            }
-            fsleep(Delta::from_micros(pause_us));
-            pause_us = (pause_us * 2).min(1000);
-        }
-        Ok(())
     }
 
     /// Takes everything off the hardware. With an error nothing changed, or the node is given up on.
     fn take_off(&self, inner: &mut Inner) -> Result {
         match inner.phase {
-            Phase::Idle | Phase::Paused => return Ok(()),
+            Phase::Idle | Phase::Stopped => return Ok(()),
             Phase::Hung => return Err(EIO),
             Phase::Listed => {}
         }
-        let value = inner.fence + 1;
-        let format = self.generation.runlist;
-        let confirm = format.query_status(self.memory.fence_va()?, value);
-        self.submit(inner, &[format.unmap_all(), confirm])?;
-        inner.fence = value;
-        let result = self.wait(value).and_then(|()| self.check_preemption());
+        let order = self.generation.runlist.unmap_all();
+        let result = self.hiq.execute(&mut inner.hiq, order);
+        let result = result.and_then(|()| self.check_preemption());
         inner.phase = match result {
             Ok(()) => Phase::Idle,
             Err(_) => self.give_up(),
@@ -363,26 +218,18 @@ impl Runlist {
         result
     }
 
-    /// The firmware confirms an UNMAP_QUEUES even if a queue did not let go; it leaves the queue's
-    /// doorbell in the HIQ's descriptor then.
+    /// Whether every queue has let go of the hardware.
     fn check_preemption(&self) -> Result {
         let mut result = Ok(());
-        for (_, within) in xccs(self.config.xcc_mask) {
-            let (_, words, _) = self.memory.hiq_mqd(within)?;
-            if let Some(doorbell) = self.generation.mqd.take_failed_doorbell(&words) {
-                pr_err!(
-                    "XCC {}: the queue at doorbell {:#x} does not stop\n",
-                    within,
-                    doorbell
-                );
-                result = Err(timed_out());
-            }
-        }
+        self.hiq.take_stuck(|xcc, doorbell| {
+            pr_err!("XCC {xcc}: the queue at doorbell {doorbell:#x} does not stop\n");
+            result = Err(timed_out());
+        })?;
         result
     }
 
-    /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. The
-    /// node stays given up afterwards: taking it back into service is not implemented.
+    /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. It stops
+    /// the node for that, and starts it again.
     fn give_up(&self) -> Phase {
         pr_err!("the command processor does not take its queues off: no more queues on this GPU\n");
         self.kgd.request_reset();
@@ -392,8 +239,9 @@ impl Runlist {
     /// Puts what is to run onto the idle hardware.
     fn put_on(&self, inner: &mut Inner) -> Result {
         match inner.phase {
-            Phase::Paused | Phase::Listed => return Ok(()),
+            Phase::Stopped | Phase::Listed => return Ok(()),
             Phase::Hung => return Err(EIO),
+            Phase::Idle if inner.paused => return Ok(()),
             Phase::Idle => {}
         }
         let census = inner.census();
@@ -401,11 +249,12 @@ impl Runlist {
             return Ok(());
         }
         let mut over = self.capacity.exceeded_by(&census);
-        over.xnack = self.xnack_chain() && inner.has_xnack(true) && inner.has_xnack(false);
+        over.xnack = self.hiq.xnack_chain() && inner.has_xnack(true) && inner.has_xnack(false);
         let list = self.build(inner, &census, over)?;
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;
-        self.submit(inner, &[self.generation.runlist.run_list(&list)])?;
+        let order = self.generation.runlist.run_list(&list);
+        self.hiq.submit(&mut inner.hiq, &[order])?;
         self.memory.set_listed(list.dwords as usize);
         inner.phase = Phase::Listed;
         Ok(())
@@ -445,6 +294,10 @@ impl Runlist {
     /// Changes what is to run: off with everything, `change`, on with what is left. The change
     /// happens even if the hardware is not to be had; then the error says so.
     fn reschedule(&self, inner: &mut Inner, change: impl FnOnce(&mut Inner)) -> Result {
+        if inner.phase == Phase::Stopped {
+            change(inner);
+            return Ok(());
+        }
         let off = match ResetGuard::try_new(self.kgd.clone()) {
             Ok(guard) => self.take_off(inner).map(|()| guard),
             Err(error) => Err(error),
@@ -562,41 +415,49 @@ impl Scheduler for Runlist {
 
     fn pause(&self, pause: bool) -> Result {
         let mut inner = self.inner.lock();
-        match (inner.phase, pause) {
-            (Phase::Hung, _) | (Phase::Paused, true) | (Phase::Idle | Phase::Listed, false) => {
-                Ok(())
-            }
-            (Phase::Idle | Phase::Listed, true) => {
-                let _guard = ResetGuard::try_new(self.kgd.clone())?;
-                self.take_off(&mut inner)?;
-                inner.phase = Phase::Paused;
-                Ok(())
-            }
-            (Phase::Paused, false) => {
-                inner.phase = Phase::Idle;
-                self.reschedule(&mut inner, |_| ())
-            }
+        inner.paused = pause;
+        match inner.phase {
+            Phase::Hung | Phase::Stopped => Ok(()),
+            Phase::Idle | Phase::Listed => self.reschedule(&mut inner, |_| ()),
         }
+    }
+
+    fn stop(&self) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.phase == Phase::Stopped {
+            return Ok(());
+        }
+        // During a reset there is nothing on the hardware to take off.
+        let result = match ResetGuard::try_new(self.kgd.clone()) {
+            Ok(_guard) => self.take_off(&mut inner).and(self.hiq.stop()),
+            Err(_) => Ok(()),
+        };
+        inner.phase = Phase::Stopped;
+        self.memory.set_listed(0);
+        result
+    }
+
+    fn start(&self) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.phase != Phase::Stopped {
+            return Ok(());
+        }
+        let started = self.hiq.start().and_then(|cursor| {
+            inner.hiq = cursor;
+            inner.phase = Phase::Idle;
+            self.put_on(&mut inner)
+        });
+        if started.is_err() {
+            inner.phase = Phase::Hung;
+        }
+        started
     }
 }
 
 #[pinned_drop]
 impl PinnedDrop for Runlist {
     fn drop(self: Pin<&mut Self>) {
-        // During a reset, or after one failed, there is nothing on the hardware to take off.
-        let Ok(_guard) = ResetGuard::try_new(self.kgd.clone()) else {
-            return;
-        };
-        let off = self.take_off(&mut self.inner.lock());
-        for (logical, _) in xccs(self.config.xcc_mask) {
-            let hiq = self.kgd.unmap_hiq(self.doorbell(), logical);
-            if let Err(error) = off.and(hiq) {
-                pr_err!(
-                    "XCC {}: the scheduler's queue does not stop: {:?}\n",
-                    logical,
-                    error
-                );
-            }
-        }
+        // What does not stop has said so.
+        let _ = self.stop();
     }
 }

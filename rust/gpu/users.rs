@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who still uses a device: one [`Users`] for each `Gpu`, and a [`NodeUser`] for each process on each of
+//! its nodes. amdgpu must not take the device away before they are gone.
+
+use super::Node;
+use core::ops::Deref;
+use kernel::{
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::{
+                Acquire,
+                Relaxed,
+                Release, //
+            },
+            Atomic, //
+        },
+        Arc, //
+    },
+};
+
+/// How many they are.
+pub(super) struct Users(Atomic<i32>);
+
+impl Users {
+    pub(super) fn new() -> Result<Arc<Self>> {
+        Ok(Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?)
+    }
+
+    pub(super) fn count(&self) -> i32 {
+        // Pairs with the release in `Counted`: who sees 0 sees all that the last one gave back.
+        self.0.load(Acquire)
+    }
+}
+
+/// One of them.
+struct Counted(Arc<Users>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let _: i32 = self.0 .0.fetch_sub(1, Release);
+    }
+}
+
+/// A node that a process uses. Dropped from top to bottom: it no longer counts when it has let go.
+pub(crate) struct NodeUser {
+    node: Arc<Node>,
+    _counted: Counted,
+}
+
+impl NodeUser {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        let users = node.gpu.users.clone();
+        let _: i32 = users.0.fetch_add(1, Relaxed);
+        Self {
+            node,
+            _counted: Counted(users),
+        }
+    }
+}
+
+impl Deref for NodeUser {
+    type Target = Arc<Node>;
+
+    fn deref(&self) -> &Arc<Node> {
+        &self.node
+    }
+}

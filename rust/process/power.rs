@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What becomes of processes when a GPU sleeps, is reset or goes away. Called for a device by
+//! [`Served`](crate::gpu::Served); the state here is one for the module.
+//!
+//! - A GPU that sleeps takes all processes off all GPUs: their buffers are about to be moved out of its
+//!   memory. The last GPU that wakes up lets them go on.
+//! - A GPU that is reset takes those off for good that have a VM on it, for their memory there is lost.
+//!   All processes that know the GPU hear of it.
+//! - Before a GPU goes away, the processes that know it must end.
+//!
+//! Nothing here takes `Process.memory`: whoever holds that may be waiting for the GPU, that is, for us.
+
+use super::{
+    eviction::Evictor,
+    registry,
+    Process, //
+};
+use crate::{
+    kgd::DeviceHandle,
+    linux::task::{
+        signal,
+        Signal, //
+    },
+    uapi::{
+        HwException,
+        MemoryException,
+        KFD_HW_EXCEPTION_ECC,
+        KFD_HW_EXCEPTION_GPU_HANG,
+        KFD_MEM_ERR_SRAM_ECC, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        ordering::Relaxed,
+        Atomic, //
+    },
+};
+
+/// GPUs that sleep. Raised under the lock of the registry's table.
+static SUSPENDED: Atomic<i32> = Atomic::new(0);
+
+/// Why a GPU is reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// It did not answer, or somebody asked for it.
+    Hang,
+    /// Its memory had an error that could not be corrected.
+    Ecc,
+}
+
+/// Whether processes must stay off the GPUs: there can be no new ones.
+pub(crate) fn is_suspended() -> bool {
+    SUSPENDED.load(Relaxed) > 0
+}
+
+/// A GPU goes to sleep. When this returns no process runs on any GPU, and none waits for its buffers to
+/// stay where they are.
+pub(crate) fn suspend() {
+    let Ok(registry) = registry::get() else {
+        return;
+    };
+    let _turn = registry.power.lock();
+    let mut others = 0;
+    registry.between(|| others = SUSPENDED.fetch_add(1, Relaxed));
+    if others > 0 {
+        return;
+    }
+    registry.each(|process| {
+        if let Err(error) = process.evict() {
+            let pid = process.lead().pid();
+            pr_err!("queues of process {pid} stay on a GPU while it is suspended ({error:?})\n");
+        }
+        process.let_buffers_move();
+    });
+}
+
+/// Undoes one [`suspend`]; the last one restores the processes. Tries all; `EFAULT`: one of them failed.
+pub(crate) fn resume() -> Result {
+    let registry = registry::get()?;
+    let _turn = registry.power.lock();
+    if SUSPENDED.fetch_sub(1, Relaxed) > 1 {
+        return Ok(());
+    }
+    let mut result = Ok(());
+    registry.each(|process| {
+        if let Err(error) = Evictor::restore(process) {
+            let pid = process.lead().pid();
+            pr_err!("process {pid} cannot be restored after a suspend ({error:?})\n");
+            result = Err(EFAULT);
+        }
+    });
+    result
+}
+
+/// The device is being reset, and its schedulers are stopped: what processes have on it is lost.
+pub(crate) fn lose(gpu: DeviceHandle, cause: Cause) {
+    let Ok(registry) = registry::get() else {
+        return;
+    };
+    registry.each(|process| process.lose(gpu, cause));
+}
+
+/// Asks the processes that know the device to end: everybody who waits for a signal wakes up, and the
+/// process gets a SIGBUS, or what cannot be refused. Returns how many they are.
+pub(crate) fn end(gpu: DeviceHandle, how: Signal) -> usize {
+    let Ok(registry) = registry::get() else {
+        return 0;
+    };
+    let mut asked = 0;
+    registry.each(|process| {
+        if process.devices_on(gpu).next().is_some() {
+            pr_notice!("sending {how:?} to process {}, whose GPU goes away\n", process.lead().pid());
+            process.events().signal_all();
+            signal(process.lead(), how);
+            asked += 1;
+        }
+    });
+    asked
+}
+
+impl Process {
+    /// The process's devices on one GPU, of which each partition is one.
+    fn devices_on(&self, gpu: DeviceHandle) -> impl Iterator<Item = &super::ProcessDevice> {
+        let all = self.devices.iter().map(|device| &**device);
+        all.filter(move |device| device.node().kgd().handle() == gpu)
+    }
+
+    /// Amdgpu may move its buffers: its queues are off the GPUs.
+    fn let_buffers_move(&self) {
+        if let Some(context) = self.context() {
+            context.signal_eviction_fence();
+        }
+    }
+
+    fn lose(&self, gpu: DeviceHandle, cause: Cause) {
+        if self.devices_on(gpu).any(|device| device.vm().is_ok()) {
+            for device in &self.devices {
+                if let Err(error) = device.queues().lose(device) {
+                    let (pid, gpu) = (self.lead().pid(), device.gpu_id().raw());
+                    pr_err!("queues of process {pid} stay on GPU {gpu} ({error:?})\n");
+                }
+            }
+            self.let_buffers_move();
+        }
+        for device in self.devices_on(gpu) {
+            self.tell_reset(device.gpu_id().raw(), cause);
+        }
+    }
+
+    /// What the ABI tells of a reset of the whole GPU.
+    pub(crate) fn tell_reset(&self, gpu_id: u32, cause: Cause) {
+        let reset_cause = match cause {
+            Cause::Hang => KFD_HW_EXCEPTION_GPU_HANG,
+            Cause::Ecc => KFD_HW_EXCEPTION_ECC,
+        };
+        self.events.hw_exception(HwException {
+            reset_cause,
+            memory_lost: 1,
+            gpu_id,
+            ..HwException::default()
+        });
+        if cause == Cause::Ecc {
+            self.events.memory_exception(MemoryException {
+                imprecise: 1,
+                gpu_id,
+                error_type: KFD_MEM_ERR_SRAM_ECC,
+                ..MemoryException::default()
+            });
+        }
+    }
+}

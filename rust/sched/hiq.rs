@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The HIQ (hardware interface queue): the queue of ours through which the firmware's scheduler takes
+//! its orders.
+//!
+//! One [`Hiq`] per node, part of its run-list scheduler. Where its ring stands is a [`Cursor`], which the
+//! scheduler keeps under its lock: orders are given one after the other.
+
+use super::{
+    memory::{
+        NodeMemory,
+        RING_BYTES, //
+    },
+    ring::Ring,
+    runlist::Config, //
+};
+use crate::{
+    gfx::{
+        Generation,
+        HiqQueue,
+        Packet,
+        Resources,
+        Words,
+        XccMqd,
+        PAGE_BYTES, //
+    },
+    ids::DoorbellIndex,
+    kgd::{
+        Doorbells,
+        HqdPosition,
+        Kgd, //
+    },
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        barrier::smp_mb,
+        Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
+};
+
+/// ETIME, for which the kernel crate has no name.
+pub(super) fn timed_out() -> Error {
+    Error::from_errno(-(kernel::bindings::ETIME as i32))
+}
+
+/// The logical XCCs of `mask`, each with its number within the node.
+pub(super) fn xccs(mask: u32) -> impl Iterator<Item = (u32, u32)> {
+    (0..u32::BITS)
+        .filter(move |xcc| mask & 1 << xcc != 0)
+        .zip(0..)
+}
+
+/// How far the HIQ has been written, and its fence.
+pub(super) struct Cursor {
+    ring: Ring,
+    /// The value that the fence had, or will have, last.
+    fence: u64,
+}
+
+impl Cursor {
+    /// The beginning.
+    pub(super) const fn new() -> Self {
+        Self {
+            ring: Ring::new(RING_BYTES / size_of::<u32>()),
+            fence: 0,
+        }
+    }
+}
+
+/// The queue.
+pub(super) struct Hiq {
+    kgd: Arc<dyn Kgd>,
+    generation: &'static Generation,
+    memory: Arc<NodeMemory>,
+    doorbells: Doorbells,
+    config: Config,
+}
+
+impl Hiq {
+    /// A queue that is not on the hardware yet.
+    pub(super) fn new(
+        kgd: Arc<dyn Kgd>,
+        generation: &'static Generation,
+        memory: Arc<NodeMemory>,
+        config: Config,
+    ) -> Result<Self> {
+        Ok(Self {
+            doorbells: Doorbells::new(kgd.clone(), PAGE_BYTES as usize, true)?,
+            kgd,
+            generation,
+            memory,
+            config,
+        })
+    }
+
+    /// Brings it onto the hardware and tells the firmware what is its to use. The caller sees to it
+    /// that no reset comes in between, or is the end of one.
+    pub(super) fn start(&self) -> Result<Cursor> {
+        self.memory.forget()?;
+        let mut cursor = Cursor::new();
+        self.load()?;
+        self.introduce(&mut cursor)?;
+        Ok(cursor)
+    }
+
+    /// Takes it off the hardware: all XCCs are tried, the first error counts.
+    pub(super) fn stop(&self) -> Result {
+        let mut result = Ok(());
+        for (logical, _) in xccs(self.config.xcc_mask) {
+            let off = self.kgd.unmap_hiq(self.doorbell(), logical);
+            if let Err(error) = off {
+                pr_err!("XCC {logical}: the scheduler's queue does not stop: {error:?}\n");
+            }
+            result = result.and(off);
+        }
+        result
+    }
+
+    /// The HIQ has the first doorbell of the node's page.
+    fn doorbell(&self) -> DoorbellIndex {
+        self.doorbells.first()
+    }
+
+    /// Writes the HIQ's descriptors and loads them, one for each XCC.
+    fn load(&self) -> Result {
+        let (read_pointer, write_pointer, eop) = self.memory.pointers()?;
+        let queue = HiqQueue {
+            ring: self.memory.ring().1,
+            ring_bytes: RING_BYTES as u32,
+            read_pointer,
+            write_pointer,
+            eop: (eop, PAGE_BYTES),
+            doorbell: self.doorbell(),
+        };
+        let (pipe, slot) = self.generation.features.hiq_slot;
+        let position = HqdPosition { pipe, queue: slot };
+        for (_, within) in xccs(self.config.xcc_mask) {
+            let (_, words, address) = self.memory.hiq_mqd(within)?;
+            let at = XccMqd {
+                xcc: within,
+                address,
+                stride: self.generation.mqd.bytes() as u32,
+                logical_xcc: 0,
+            };
+            self.generation.mqd.hiq(&words, at, &queue);
+        }
+        for (logical, within) in xccs(self.config.xcc_mask) {
+            let (offset, _, _) = self.memory.hiq_mqd(within)?;
+            let bo = self.memory.bo();
+            bo.load_hiq(offset, position, self.doorbell(), logical)?;
+        }
+        Ok(())
+    }
+
+    /// Tells the firmware what is its to use, and the hardware whom to interrupt.
+    fn introduce(&self, cursor: &mut Cursor) -> Result {
+        let facts = self.kgd.facts();
+        let resources = Resources {
+            vmid_mask: self.config.vmid_mask,
+            queue_mask: facts.set_resources_queue_mask,
+            // Nine tenths of the time we wait, for two engines one after the other.
+            unmap_latency: self.timeout_ms() * 9 / 20 / 100,
+            xnack_chain: self.xnack_chain(),
+        };
+        let mut wait_times = 0;
+        for (logical, _) in xccs(self.config.xcc_mask) {
+            if wait_times == 0 {
+                wait_times = self.kgd.iq_wait_times(logical);
+            }
+            for pipe in (0..8).filter(|pipe| resources.queue_mask >> (8 * pipe) & 0xff != 0) {
+                self.kgd.init_interrupts(pipe, logical)?;
+            }
+        }
+        // On an APU a queue is given up sooner; on all, an idle one is asked again after 1 µs.
+        let grace = u32::from(facts.is_app_apu && !facts.emulation);
+        let wait = self.kgd.dequeue_wait_counts(wait_times, grace, 1);
+        let format = self.generation.runlist;
+        self.submit(cursor, &[format.set_resources(&resources)])?;
+        self.submit(
+            cursor,
+            &[format.write_register(wait.offset, wait.value)],
+        )
+    }
+
+    fn timeout_ms(&self) -> u32 {
+        self.kgd.facts().queue_preemption_timeout_ms
+    }
+
+    /// Whether processes with and without XNACK must not be on the hardware together.
+    pub(super) fn xnack_chain(&self) -> bool {
+        /// `AMDGPU_GMC_XNACK_FLAG_CHAIN`
+        const CHAIN: u16 = 1 << 0;
+        self.kgd.facts().xnack_flags & CHAIN != 0
+    }
+
+    /// Puts `packets` into the HIQ, in one piece, and rings its doorbell.
+    pub(super) fn submit(&self, cursor: &mut Cursor, packets: &[Packet]) -> Result {
+        let len = packets.iter().map(|packet| packet.words().len()).sum();
+        let read = self.memory.read_pointer()?;
+        let place = cursor.ring.reserve(read, len).ok_or(ENOMEM)?;
+        let (ring, _) = self.memory.ring();
+        for dword in place.fill_from..place.fill_from + place.fill {
+            ring.set(dword, self.generation.features.nop);
+        }
+        let mut at = place.start;
+        for packet in packets {
+            ring.set_row(at, packet.words());
+            at += packet.words().len();
+        }
+        // The packets are in memory before the pointer, and the pointer before the doorbell.
+        smp_mb();
+        self.memory.set_write_pointer(cursor.ring.written())?;
+        smp_mb();
+        self.doorbells.ring(0, cursor.ring.written())
+    }
+
+    /// Waits until the fence has `value`.
+    fn wait(&self, value: u64) -> Result {
+        // TIMEOUT: amdgpu.queue_preemption_timeout_ms, which the firmware's own limit is part of.
+        let timeout = Delta::from_millis(self.timeout_ms().into());
+        let start = Instant::<Monotonic>::now();
+        let mut pause_us = 10;
+        while self.memory.fence()? != value {
+            if start.elapsed() > timeout {
+                return Err(timed_out());
+            }
+            fsleep(Delta::from_micros(pause_us));
+            pause_us = (pause_us * 2).min(1000);
+        }
+        Ok(())
+    }
+
+    /// Gives orders and waits until the firmware has come past them.
+    pub(super) fn execute(&self, cursor: &mut Cursor, order: Packet) -> Result {
+        let value = cursor.fence + 1;
+        let confirm = self.generation.runlist.query_status(self.memory.fence_va()?, value);
+        self.submit(cursor, &[order, confirm])?;
+        cursor.fence = value;
+        self.wait(value)
+    }
+
+    /// The doorbells of queues that did not let go, of each XCC at most one. The firmware confirms an
+    /// UNMAP_QUEUES even so; it leaves the queue's doorbell in the HIQ's descriptor then. Asking
+    /// forgets them.
+    pub(super) fn take_stuck(&self, mut found: impl FnMut(u32, u32)) -> Result {
+        for (logical, within) in xccs(self.config.xcc_mask) {
+            let (_, words, _) = self.memory.hiq_mqd(within)?;
+            if let Some(doorbell) = self.generation.mqd.take_failed_doorbell(&words) {
+                found(logical, doorbell);
+            }
+        }
+        Ok(())
+    }
+}
