@@ -265,6 +265,8 @@ pub(crate) trait MqdFormat: Sync {
     fn update(&self, words: &dyn Words, xcc: u32, queue: &ComputeQueue);
     /// Restricts a queue that is off the hardware to some compute units.
     fn set_cu_mask(&self, words: &dyn Words, mask: CuMask);
+    /// Says whether performance counters count a queue that is off the hardware.
+    fn count_performance(&self, words: &dyn Words, count: bool);
     /// Writes the scheduler's own queue.
     fn hiq(&self, words: &dyn Words, at: XccMqd, queue: &HiqQueue);
     /// What was saved of a compute queue that is off the hardware.

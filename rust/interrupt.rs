@@ -27,6 +27,7 @@ use crate::{
         },
     },
     process,
+    smi::News,
     uapi::MemoryException, //
 };
 use kernel::{
@@ -173,6 +174,9 @@ impl Faults {
     /// Takes the process off the GPU, where it would fault for ever, and tells it why.
     fn handle(&self, fault: Fault) {
         let told = process::with_pasid(fault.pasid, |process, device| {
+            if let Ok(task) = device.vm_task() {
+                device.node().listeners().tell(News::VmFault(&task));
+            }
             if let Err(error) = device.queues().evict(device) {
                 pr_err!("the queues of a process at fault stay on the GPU ({error:?})\n");
             }

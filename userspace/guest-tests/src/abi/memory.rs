@@ -56,8 +56,10 @@ pub fn alloc(world: &mut World) {
         let name = world.name("h");
         let kind = args.mmap_offset >> 62;
         written = format!("{name} {} mmap type {kind}", world.relative(args.handle));
+        let device = uapi::KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL | uapi::KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP;
         world.buffers.push(Buffer {
             handle: args.handle,
+            shows_device: args.flags & device != 0,
             name,
         });
     }
@@ -139,6 +141,11 @@ pub fn unmap(world: &mut World) {
 pub fn export(world: &mut World) {
     let handle = world.handle();
     let flags = world.pick(&[0, 0o2_000_000, 2, 0xffff_ffff]);
+    // Two handles of a device's pages make amdgpu free what it has freed (tbo.sg).
+    let mut buffers = world.buffers.iter();
+    if buffers.any(|it| it.handle == handle.value && it.shows_device) {
+        return;
+    }
     let mut args = uapi::kfd_ioctl_export_dmabuf_args {
         handle: handle.value,
         flags: flags.u32(),
@@ -178,6 +185,7 @@ pub fn import(world: &mut World) {
         written = format!("{name} {}", world.relative(args.handle));
         world.buffers.push(Buffer {
             handle: args.handle,
+            shows_device: false,
             name,
         });
     }

@@ -52,6 +52,8 @@ impl fmt::Display for Arg {
 /// A buffer that this run has allocated.
 pub struct Buffer {
     pub handle: u64,
+    /// It shows a device's pages and is no memory.
+    pub shows_device: bool,
     pub name: String,
 }
 
