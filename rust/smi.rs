@@ -220,15 +220,19 @@ struct Inbox {
 }
 
 impl Inbox {
+    /// Where the n-th byte that waits lies, or would.
+    fn place(&self, offset: usize) -> usize {
+        (self.first + offset).checked_rem(self.ring.len()).unwrap_or(0)
+    }
+
     /// Takes a line, or leaves it if there is no room for all of it.
     fn put(&mut self, line: &[u8]) -> bool {
         if self.ring.len() - self.length < line.len() {
             return false;
         }
-        let start = self.first + self.length;
-        let size = self.ring.len();
         for (offset, &byte) in line.iter().enumerate() {
-            if let Some(place) = self.ring.get_mut((start + offset) % size) {
+            let place = self.place(self.length + offset);
+            if let Some(place) = self.ring.get_mut(place) {
                 *place = byte;
             }
         }
@@ -239,11 +243,10 @@ impl Inbox {
     /// Moves as many bytes as there are room and bytes for. Returns how many.
     fn take(&mut self, into: &mut [u8]) -> usize {
         let count = self.length.min(into.len());
-        let size = self.ring.len();
         for (offset, byte) in into.iter_mut().take(count).enumerate() {
-            *byte = self.ring.get((self.first + offset) % size).copied().unwrap_or(0);
+            *byte = self.ring.get(self.place(offset)).copied().unwrap_or(0);
         }
-        self.first = (self.first + count) % size;
+        self.first = self.place(count);
         self.length -= count;
         count
     }

@@ -48,6 +48,9 @@ use kernel::{
 /// Events that are handled in one go under the lock, and copied from the user in one go.
 const BATCH: usize = 16;
 
+/// Waits for so few events are served without an allocation, unless they sleep.
+const FEW: usize = 2;
+
 /// How a wait ended that did not fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -67,18 +70,40 @@ pub(crate) struct WaitRequest {
     pub(crate) all: bool,
 }
 
+/// What a wait knows of one of its events before, or without, sleeping.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    /// The age that the waiter saw last; 0 if it did not say.
+    last_age: u64,
+    event: u32,
+    /// The event was signalled.
+    fired: bool,
+    /// If it fired, the waiter is told more than that.
+    has_news: bool,
+}
+
 impl Inner {
-    /// A wait begins to look at an event: the link to it, or `EINVAL` if there is none.
+    /// A wait begins to look at an event. `EINVAL` if there is none.
     #[inline]
-    fn look(&mut self, record: &EventRecord) -> Result<Link> {
+    fn look(&mut self, record: &EventRecord) -> Result<Seen> {
         let id = record.event_id();
         let event = self.tables.get_mut(id).ok_or(EINVAL)?;
         let age = match event.kind {
             Kind::Signal => record.last_event_age(),
             _ => 0,
         };
+        let has_news = match event.kind {
+            Kind::Signal => age != 0,
+            Kind::Memory(_) | Kind::HwException(_) => true,
+            Kind::Debug | Kind::Other => false,
+        };
         let fired = event.latch.take() | event.latch.missed(age);
-        Ok(Link::new(id, age, fired))
+        Ok(Seen {
+            last_age: age,
+            event: id,
+            fired,
+            has_news,
+        })
     }
 
     /// A wait that will sleep looks at the event of one of its links again, and joins its list.
@@ -116,13 +141,13 @@ impl Inner {
         }
     }
 
-    /// What the user learns of a link that fired. `EINVAL` if its event is gone.
-    fn news(&mut self, link: &Link) -> Result<News> {
-        let event = self.tables.get_mut(link.event).ok_or(EINVAL)?;
+    /// What the user learns of an event that fired. `EINVAL` if it is gone.
+    fn news(&mut self, seen: &Seen) -> Result<News> {
+        let event = self.tables.get_mut(seen.event).ok_or(EINVAL)?;
         Ok(match event.kind {
             Kind::Memory(data) => News::Memory(data),
             Kind::HwException(data) => News::HwException(data),
-            Kind::Signal if link.last_age != 0 => News::Age(event.latch.age()),
+            Kind::Signal if seen.last_age != 0 => News::Age(event.latch.age()),
             Kind::Signal | Kind::Debug | Kind::Other => News::None,
         })
     }
@@ -162,89 +187,110 @@ impl Events {
         if request.count > page::SLOTS {
             return Err(ENOMEM);
         }
-        let mut links = KVVec::with_capacity(request.count as usize, GFP_KERNEL)?;
+        let count = request.count as usize;
+        if count <= FEW {
+            let mut seen = [Seen::default(); FEW];
+            let seen = seen.get_mut(..count).ok_or(EINVAL)?;
+            return self.wait_with::<FEW>(&request, seen, timeout);
+        }
+        let mut seen = KVVec::from_elem(Seen::default(), count, GFP_KERNEL)?;
+        self.wait_with::<BATCH>(&request, &mut seen, timeout)
+    }
+
+    /// Waits, with room for what is known of each event. Records are copied `N` at a time.
+    fn wait_with<const N: usize>(
+        &self,
+        request: &WaitRequest,
+        seen: &mut [Seen],
+        timeout: &mut Timeout,
+    ) -> Result<Outcome> {
         let mut tally = Tally::new(request.count, request.all);
-        let looked = self.look(&request, &mut links, &mut tally);
+        let (looked_at, looked) = self.look::<N>(request, seen, &mut tally);
         let result = match looked {
             Err(error) => Err(error),
             Ok(()) if tally.complete() => Ok(Outcome::Complete),
             Ok(()) if timeout.expired() => Ok(Outcome::TimedOut),
-            Ok(()) => self.park(&mut links, tally, timeout),
+            Ok(()) => self.park(seen, tally, timeout),
         };
         match result {
-            Ok(Outcome::Complete) => self.report(&request, &links).map(|()| Outcome::Complete),
+            Ok(Outcome::Complete) => self.report(request, seen).map(|()| Outcome::Complete),
             Ok(Outcome::TimedOut) => Ok(Outcome::TimedOut),
             Err(error) => {
-                self.put_back(&links);
+                self.put_back(seen.get(..looked_at).unwrap_or_default());
                 Err(error)
             }
         }
     }
 
-    /// Looks at every event once and makes the links. Signals of automatic events are consumed.
-    fn look(&self, request: &WaitRequest, links: &mut KVVec<Link>, tally: &mut Tally) -> Result {
-        let count = request.count as usize;
-        let bytes = count * size_of::<EventRecord>();
+    /// Looks at every event once: at how many of them, if there is an error at last. Signals of
+    /// automatic events are consumed, also then.
+    fn look<const N: usize>(
+        &self,
+        request: &WaitRequest,
+        seen: &mut [Seen],
+        tally: &mut Tally,
+    ) -> (usize, Result) {
+        let bytes = seen.len() * size_of::<EventRecord>();
         let mut reader = user_slice(request.records, bytes).reader();
-        let mut records = [EventRecord::default(); BATCH];
-        while links.len() < count {
-            let batch = records
-                .get_mut(..BATCH.min(count - links.len()))
-                .ok_or(EINVAL)?;
-            EventRecord::read(&mut reader, batch)?;
+        let mut records = [EventRecord::default(); N];
+        let mut done = 0;
+        for seen in seen.chunks_mut(N) {
+            let batch = records.get_mut(..seen.len()).unwrap_or_default();
+            if let Err(error) = EventRecord::read(&mut reader, batch) {
+                return (done, Err(error));
+            }
             let mut inner = self.inner.lock();
-            for record in batch.iter() {
-                let link = inner.look(record)?;
-                if link.fired {
+            for (record, seen) in batch.iter().zip(seen) {
+                match inner.look(record) {
+                    Ok(looked) => *seen = looked,
+                    Err(error) => return (done, Err(error)),
+                }
+                done += 1;
+                if seen.fired {
                     tally.fire();
                 }
-                // Cannot fail: there is room for `count`.
-                links.push_within_capacity(link)?;
             }
         }
-        Ok(())
+        (done, Ok(()))
     }
 
     /// Sleeps until the wait is over.
-    fn park(
-        &self,
-        links: &mut KVVec<Link>,
-        tally: Tally,
-        timeout: &mut Timeout,
-    ) -> Result<Outcome> {
-        let count = links.len();
-        let task = ARef::from(&**kernel::current!());
+    fn park(&self, seen: &mut [Seen], tally: Tally, timeout: &mut Timeout) -> Result<Outcome> {
+        let mut links = KVVec::with_capacity(seen.len(), GFP_KERNEL)?;
+        for seen in seen.iter() {
+            links.push_within_capacity(Link::new(seen.event, seen.last_age, seen.fired))?;
+        }
         let wait = Wait {
-            task,
-            links: core::mem::take(links),
+            task: ARef::from(&**kernel::current!()),
+            links,
             tally,
             broken: false,
         };
-        let (mut inner, id) = match self.enter(wait) {
-            Ok(entered) => entered,
-            Err((error, wait)) => {
-                *links = wait.links;
-                return Err(error);
-            }
-        };
-        for index in 0..count {
+        let (mut inner, id) = self.enter(wait)?;
+        for index in 0..seen.len() {
             inner.join(id, index);
             inner = self.breathe(inner, index);
         }
         let (mut inner, mut result) = doze(inner, id, timeout);
-        for index in 0..count {
+        for index in 0..seen.len() {
             inner.leave(id, index);
             inner = self.breathe(inner, index);
         }
-        match inner.waits.remove(id) {
-            Some(wait) => *links = wait.links,
+        let wait = inner.waits.remove(id);
+        drop(inner);
+        match wait {
+            Some(wait) => {
+                for (seen, link) in seen.iter_mut().zip(&wait.links) {
+                    seen.fired = link.fired;
+                }
+            }
             None => result = Err(EIO),
         }
         result
     }
 
     /// Registers a wait.
-    fn enter(&self, mut wait: Wait) -> Result<(IrqGuard<'_, Inner>, WaitId), (Error, Wait)> {
+    fn enter(&self, mut wait: Wait) -> Result<(IrqGuard<'_, Inner>, WaitId)> {
         loop {
             let mut inner = self.inner.lock();
             let capacity = inner.waits.capacity();
@@ -253,10 +299,7 @@ impl Events {
                 Err(back) => wait = back,
             }
             drop(inner);
-            let larger = match KVVec::with_capacity((capacity * 2).max(4), GFP_KERNEL) {
-                Ok(larger) => larger,
-                Err(error) => return Err((error.into(), wait)),
-            };
+            let larger = KVVec::with_capacity((capacity * 2).max(4), GFP_KERNEL)?;
             let surplus = self.inner.lock().waits.grow(larger);
             drop(surplus);
         }
@@ -272,13 +315,17 @@ impl Events {
     }
 
     /// Tells the user what happened.
-    fn report(&self, request: &WaitRequest, links: &[Link]) -> Result {
-        for (batch, links) in links.chunks(BATCH).enumerate() {
+    fn report(&self, request: &WaitRequest, seen: &[Seen]) -> Result {
+        let tells = |seen: &Seen| seen.fired && seen.has_news;
+        for (batch, seen) in seen.chunks(BATCH).enumerate() {
+            if !seen.iter().any(tells) {
+                continue;
+            }
             let mut news = [News::None; BATCH];
             {
                 let mut inner = self.inner.lock();
-                for (news, link) in news.iter_mut().zip(links).filter(|(_, link)| link.fired) {
-                    *news = inner.news(link)?;
+                for (news, seen) in news.iter_mut().zip(seen).filter(|(_, seen)| tells(seen)) {
+                    *news = inner.news(seen)?;
                 }
             }
             let first = batch * BATCH * size_of::<EventRecord>();
@@ -291,12 +338,12 @@ impl Events {
     }
 
     /// A wait failed: the signals that it consumed are there again.
-    fn put_back(&self, links: &[Link]) {
-        for link in links.iter().filter(|link| link.fired) {
+    fn put_back(&self, seen: &[Seen]) {
+        for seen in seen.iter().filter(|seen| seen.fired) {
             let mut inner = self.inner.lock();
-            let event = inner.tables.get_mut(link.event);
+            let event = inner.tables.get_mut(seen.event);
             if event.is_some_and(|event| event.latch.mode() == Mode::Auto) {
-                inner.signal(link.event);
+                inner.signal(seen.event);
             }
         }
     }

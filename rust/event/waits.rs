@@ -56,7 +56,7 @@ pub(super) struct Link {
 
 impl Link {
     /// A link to `event` that is in no list.
-    pub(super) fn new(event: u32, last_age: u64, fired: bool) -> Self {
+    pub(super) const fn new(event: u32, last_age: u64, fired: bool) -> Self {
         Self {
             event,
             last_age,

@@ -7,7 +7,9 @@
 //! never worse than the hardware's 1 ULP.
 
 pub mod divide;
+pub mod fused;
 pub mod half;
+pub mod small;
 pub mod soft;
 pub mod special;
 

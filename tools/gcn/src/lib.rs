@@ -12,8 +12,7 @@
 //!                             Workgroup --run(&mut Memory, &mut CodeCache, budget)--> Outcome
 //! ```
 //!
-//! Known but not interpreted, with [`ExecError::Unsupported`]: the matrix core (`v_mfma`,
-//! `v_smfmac`), typed buffer accesses, conversions to 8-bit floats, `v_cube*`, `v_trig_preop_f64`,
+//! Known but not interpreted, with [`ExecError::Unsupported`]: typed buffer accesses, conversions to 8-bit floats, `v_cube*`, `v_trig_preop_f64`,
 //! `v_mqsad_u32_u8`, scalar atomics, `ds_condxchg32`, GDS, `s_setvskip` and the fork instructions.
 //! MTBUF is not decoded. Floating point exceptions neither trap nor set TRAPSTS. What the hardware
 //! makes of a fault or an unknown instruction (trap handler, interrupt) is the caller's business:

@@ -351,7 +351,8 @@ fn budgets_cut_anywhere_and_kept_state_goes_on_elsewhere() {
 
 #[test]
 fn what_cannot_be_executed_says_so() {
-    let text = "v_mfma_f32_32x32x1_2b_f32 a[0:31], v0, v1, a[0:31]\n s_endpgm";
+    let text = "v_mfma_f32_32x32x1_2b_f32 a[0:31], v0, v1, a[0:31]\n\
+                v_screen_partition_4se_b32 v1, v0\n s_endpgm";
     let Some(mut bench) = Bench::new("errors", text) else {
         return;
     };
@@ -364,12 +365,12 @@ fn what_cannot_be_executed_says_so() {
     );
     bench.group.waves[0].acc.resize(32, [0; 64]);
     let Outcome::Error { error, .. } = bench.run() else {
-        panic!("MFMA is not interpreted")
+        panic!("what the guide does not describe is not interpreted")
     };
     assert!(
         error
             .to_string()
-            .contains("not implemented: v_mfma_f32_32x32x1_2b_f32 a[0:31]"),
+            .contains("not implemented: v_screen_partition_4se_b32"),
         "{error}"
     );
     let unknown = bench.ram.place(&[0xffff_ffffu32, 0]);

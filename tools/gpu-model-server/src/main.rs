@@ -17,7 +17,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
 use gpu_model::model::{Config, GpuModel};
 use gpu_model::preset::{self, Preset};
-use signal_hook::consts::SIGUSR1;
+use signal_hook::consts::{SIGHUP, SIGUSR1};
 use signal_hook::iterator::Signals;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
@@ -61,6 +61,9 @@ struct Serve {
     /// Write the list of such registers to FILE at the end and on SIGUSR1.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// Make things go wrong by the rules of FILE (Documentation/model.md), which is read again on SIGHUP.
+    #[arg(long, value_name = "FILE")]
+    inject: Option<PathBuf>,
     /// Run engines inside the guest's accesses and count time by them, so that runs under -icount
     /// repeat.
     #[arg(long)]
@@ -151,7 +154,14 @@ fn serve(options: &Serve) -> Result<i32> {
         synchronous: options.synchronous,
     };
     let model = Arc::new(GpuModel::new(config, host)?);
-    report_on_signal(model.clone(), options.report.clone())?;
+    if let Some(path) = &options.inject {
+        load_rules(&model, path)?;
+    }
+    act_on_signals(
+        model.clone(),
+        options.report.clone(),
+        options.inject.clone(),
+    )?;
     let server = backend::listen(&options.socket, &model, vram_size, &vram_file)?;
     println!("listening {}", options.socket.display());
     std::io::stdout().flush()?;
@@ -169,14 +179,37 @@ fn serve(options: &Serve) -> Result<i32> {
     Ok(0)
 }
 
-/// Writes the report whenever SIGUSR1 comes.
-fn report_on_signal(model: Arc<GpuModel>, path: Option<PathBuf>) -> Result<()> {
-    let mut signals = Signals::new([SIGUSR1])?;
+/// Gives the model the rules of a file. An error leaves it those that it has.
+fn load_rules(model: &GpuModel, path: &Path) -> Result<()> {
+    let text =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let chip = model.chip();
+    chip.inject
+        .load(chip, &text)
+        .with_context(|| path.display().to_string())?;
+    Ok(())
+}
+
+/// Writes the report whenever SIGUSR1 comes, and reads the rules again on SIGHUP.
+fn act_on_signals(
+    model: Arc<GpuModel>,
+    path: Option<PathBuf>,
+    rules: Option<PathBuf>,
+) -> Result<()> {
+    // Without rules SIGHUP ends the process, as it ends others.
+    let wanted = [SIGUSR1]
+        .into_iter()
+        .chain(rules.is_some().then_some(SIGHUP));
+    let mut signals = Signals::new(wanted)?;
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
-            for _ in signals.forever() {
-                if let Err(error) = report(&model, path.as_deref()) {
+            for signal in signals.forever() {
+                let done = match (signal, &rules) {
+                    (SIGHUP, Some(rules)) => load_rules(&model, rules),
+                    _ => report(&model, path.as_deref()),
+                };
+                if let Err(error) = done {
                     tracing::error!("{error:#}");
                 }
             }

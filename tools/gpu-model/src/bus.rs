@@ -91,12 +91,19 @@ impl Bus {
         }
     }
 
+    /// The address of a register by the name that [`Bus::name`] gives it.
+    pub fn find(&self, name: &str) -> Option<u64> {
+        let mut dwords = self.routes.keys().copied();
+        dwords.find(|&dword| self.name(dword) == name)
+    }
+
     pub fn read(&self, chip: &Chip, dword: u64) -> u32 {
         self.accesses.fetch_add(1, Ordering::Relaxed);
         let value = match self.route(dword) {
             Some(route) => self.blocks[route.block].read(chip, route.key),
             None => self.unknown_read(dword),
         };
+        let value = chip.inject.register(dword).unwrap_or(value);
         tracing::trace!(target: "mmio", "R {} {dword:#x} = {value:#x}", self.name(dword));
         value
     }

@@ -14,6 +14,7 @@ use crate::bus::Bus;
 use crate::engine::Wake;
 use crate::gmc::{Gmc, Hub, Vm};
 use crate::ih::Ih;
+use crate::inject::Inject;
 use crate::memory::{BusError, Physical, PhysicalMemory, Space};
 use crate::preset::Preset;
 
@@ -79,6 +80,8 @@ pub struct Chip {
     pub bus: Bus,
     /// Rouses the engine thread.
     pub wake: Wake,
+    /// What is to go wrong.
+    pub inject: Inject,
     /// A block asked for a reset of the whole chip; done after the access that asked.
     reset_wanted: AtomicBool,
 }
@@ -110,6 +113,7 @@ impl Chip {
             ih,
             bus,
             wake,
+            inject: Inject::default(),
             reset_wanted,
         }
     }

@@ -154,6 +154,9 @@ impl Gmc {
             access,
             reason,
         };
+        if chip.inject.watches_addresses() && self.is_refused(chip, hub, vmid, va, access) {
+            return Err(fault(FaultReason::Invalid));
+        }
         let found = self.walk(chip, hub, vmid, va & VA_MASK).map_err(fault)?;
         let allowed = match access {
             Access::Read => found.readable,
@@ -164,6 +167,12 @@ impl Gmc {
             return Err(fault(FaultReason::Permission));
         }
         Ok(found)
+    }
+
+    /// Whether the fault injection takes the page away.
+    fn is_refused(&self, chip: &Chip, hub: Hub, vmid: u8, va: u64, access: Access) -> bool {
+        let pasid = chip.ih.pasid(vmid, hub == Hub::Mm);
+        chip.inject.faults(vmid, pasid, va & VA_MASK, access)
     }
 
     fn walk(&self, chip: &Chip, hub: Hub, vmid: u8, va: u64) -> Result<Translation, FaultReason> {

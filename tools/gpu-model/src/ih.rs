@@ -169,6 +169,13 @@ impl Ih {
 
     /// Puts an event into the ring and raises the MSI.
     pub fn push(&self, chip: &Chip, interrupt: Interrupt) {
+        if !chip.inject.interrupt(chip, &interrupt) {
+            self.deliver(chip, interrupt);
+        }
+    }
+
+    /// The same without asking the fault injection.
+    pub fn deliver(&self, chip: &Chip, interrupt: Interrupt) {
         let pasid = interrupt
             .pasid
             .unwrap_or_else(|| self.pasid(interrupt.vmid, interrupt.from_mm));

@@ -12,6 +12,7 @@
 //! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`]: blocks;
 //!   [`misc`] and [`plain`]: those that only remember what was written; [`firmware`]: the files the
 //!   driver loads
+//! - [`inject`]: faults from a script
 //! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command
 //!   processor and the copy engines
 
@@ -26,6 +27,7 @@ pub mod firmware;
 pub mod gc;
 pub mod gmc;
 pub mod ih;
+pub mod inject;
 pub mod memory;
 pub mod misc;
 pub mod model;

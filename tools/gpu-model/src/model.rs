@@ -12,6 +12,7 @@ use crate::engine::{step_all, DoorbellIndex, Engine, EngineThread, Progress};
 use crate::gc::Gc;
 use crate::gmc::Gmc;
 use crate::ih::Ih;
+use crate::inject::{window, Delays};
 use crate::memory::BusError;
 use crate::misc;
 use crate::nbio::Nbio;
@@ -84,8 +85,10 @@ impl GpuModel {
         let chip = Chip::new(preset, vram_size, host, clock, (gmc, ih), Bus::new(blocks));
         let chip = Arc::new(chip);
         put_discovery(&chip)?;
-        let engines: Vec<Arc<dyn Engine>> =
-            vec![Processors::start(chip.clone(), &sockets, synchronous)];
+        let engines: Vec<Arc<dyn Engine>> = vec![
+            Processors::start(chip.clone(), &sockets, synchronous),
+            Arc::new(Delays),
+        ];
         let thread = EngineThread::spawn(chip.clone(), engines.clone())?;
         Ok(Self {
             _thread: thread,
@@ -107,9 +110,14 @@ impl GpuModel {
 
     pub fn config_read(&self, offset: u64, out: &mut [u8]) {
         self.config_space.read(offset, out);
+        if self.chip.inject.is_lost() {
+            out.fill(0xff);
+        }
+        window::read(&self.chip.inject, offset, out);
     }
 
     pub fn config_write(&self, offset: u64, data: &[u8]) {
+        window::write(&self.chip, offset, data);
         if self.config_space.write(offset, data) == pci::Effect::FunctionReset {
             self.reset_chip();
         }
@@ -118,6 +126,9 @@ impl GpuModel {
     /// A read of BAR5 (registers). Accesses are dwords; others are cut out of or merged into
     /// dwords.
     pub fn mmio_read(&self, offset: u64, out: &mut [u8]) {
+        if self.chip.inject.is_lost() {
+            return out.fill(0xff);
+        }
         let mut at = 0;
         while at < out.len() {
             let address = offset + at as u64;
@@ -127,10 +138,14 @@ impl GpuModel {
             out[at..at + count].copy_from_slice(&value[from..from + count]);
             at += count;
         }
+        self.reset_if_asked();
     }
 
     /// A write of BAR5. Only whole dwords reach registers.
     pub fn mmio_write(&self, offset: u64, data: &[u8]) {
+        if self.chip.inject.is_lost() {
+            return;
+        }
         if offset % 4 != 0 || data.len() % 4 != 0 {
             tracing::warn!(
                 "write of {} bytes at BAR5+{offset:#x} is not of dwords: dropped",
@@ -145,6 +160,11 @@ impl GpuModel {
                 .write(&self.chip, offset / 4 + i as u64, value);
         }
         self.settle();
+        self.reset_if_asked();
+    }
+
+    /// A message to the SMU asked for it.
+    fn reset_if_asked(&self) {
         if self.chip.take_reset_request() {
             self.reset_chip();
         }
@@ -191,6 +211,7 @@ impl GpuModel {
     /// The burndown lists: registers, then whatever the engines could not do.
     pub fn report(&self) -> String {
         let mut text = self.chip.bus.burndown();
+        text += &self.chip.inject.report();
         for engine in &self.engines {
             text += &format!("# {}: count, what\n{}", engine.name(), engine.burndown());
         }

@@ -232,6 +232,12 @@ impl Sdma {
         Ok(true)
     }
 
+    /// Whether a user queue does not stop (fault injection).
+    pub fn has_stuck(&self) -> bool {
+        let mut rings = self.units.iter().flat_map(|unit| &unit.rings[FIRST_RLC..]);
+        rings.any(|(ring, _)| ring.is_stuck())
+    }
+
     /// Unmaps user queues, each within a slice; their pointers go to their MQDs.
     pub fn unmap(&self, filter: Filter, keep: bool) {
         let _serial = lock(&self.serial);

@@ -8,10 +8,13 @@
 mod metrics;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use crate::bus::Block;
 use crate::chip::Chip;
 use crate::gmc::Hub;
+use crate::inject::rule::SmuFate;
 use crate::preset::{ip, Preset};
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
@@ -104,6 +107,8 @@ pub struct Smu {
     enabled: AtomicU32,
     /// Where the driver wants tables.
     driver_address: AtomicU64,
+    /// A message that the fault injection delays, and until when.
+    pending: Mutex<Option<(Instant, u32)>>,
 }
 
 impl Smu {
@@ -114,6 +119,7 @@ impl Smu {
             serial,
             enabled: AtomicU32::new(FEATURES_LOW),
             driver_address: AtomicU64::new(0),
+            pending: Mutex::default(),
         };
         block.power_on();
         block
@@ -122,11 +128,32 @@ impl Smu {
     fn power_on(&self) {
         self.registers.clear();
         self.registers.set(MP1_SMN_C2PMSG_90, OK);
+        *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.enabled.store(FEATURES_LOW, Ordering::Release);
     }
 
-    /// Runs one message.
+    /// Runs one message, unless the fault injection wants it otherwise.
     fn message(&self, chip: &Chip, message: u32) {
+        let answer_later = match chip.inject.smu(message) {
+            None => return self.run(chip, message),
+            Some(SmuFate::Fail(result)) => return self.registers.set(MP1_SMN_C2PMSG_90, result),
+            Some(SmuFate::Silent) => None,
+            Some(SmuFate::Delay(delay)) => Some((Instant::now() + delay, message)),
+        };
+        self.registers.set(MP1_SMN_C2PMSG_90, 0);
+        *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = answer_later;
+    }
+
+    /// Runs a delayed message whose time has come: when somebody looks for its answer.
+    fn run_pending(&self, chip: &Chip) {
+        let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, message)) = pending.take_if(|(due, _)| *due <= Instant::now()) {
+            drop(pending);
+            self.run(chip, message);
+        }
+    }
+
+    fn run(&self, chip: &Chip, message: u32) {
         let argument = self.registers.get(MP1_SMN_C2PMSG_82);
         let answer = self.answer(chip, message, argument);
         tracing::debug!(target: "smu", "message {message:#x}({argument:#x}) = {answer:x?}");
@@ -154,7 +181,8 @@ impl Smu {
             DISABLE_ALL_FEATURES => Ok(self.enable(0)),
             SET_DRIVER_ADDRESS_HIGH => Ok(self.set_address(argument, 32)),
             SET_DRIVER_ADDRESS_LOW => Ok(self.set_address(argument, 0)),
-            GFX_DRIVER_RESET if argument == MODE_1_RESET => {
+            // Bit 16 says that it is for a fatal error.
+            GFX_DRIVER_RESET if argument & 0xffff == MODE_1_RESET => {
                 chip.request_reset();
                 Ok(0)
             }
@@ -240,7 +268,8 @@ impl Block for Smu {
         name_of::<SmuRegister>(key)
     }
 
-    fn read(&self, _chip: &Chip, key: Key) -> u32 {
+    fn read(&self, chip: &Chip, key: Key) -> u32 {
+        self.run_pending(chip);
         key.of::<SmuRegister>()
             .map_or(0, |(register, _)| self.registers.get(register))
     }

@@ -21,7 +21,8 @@ pub struct Bench {
     pub eop: Memory,
     /// Where waves are saved to.
     pub context: Memory,
-    _events: Arc<Events>,
+    /// Its events; a process can have one page of them.
+    pub events: Arc<Events>,
 }
 
 impl Bench {
@@ -38,7 +39,7 @@ impl Bench {
             indices: Memory::gtt(device, 4096)?,
             eop: Memory::gtt(device, 4096)?,
             context: Memory::gtt(device, context as usize)?,
-            _events: Events::new(device)?,
+            events: Events::new(device)?,
         })
     }
 

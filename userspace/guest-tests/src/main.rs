@@ -5,7 +5,9 @@
 
 mod abi;
 mod bench;
+mod cost;
 mod errno;
+mod exception;
 mod kill;
 mod mqd;
 mod openers;
@@ -37,10 +39,17 @@ enum Command {
     Mqd,
     /// Kill a process in the middle of a dispatch, COUNT times.
     Kill(kill::Kill),
+    /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
+    Exception(exception::Exception),
     /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are right.
     Openers(openers::Openers),
     /// Keep the GPU interrupting for SECONDS without using `/dev/kfd`.
     Storm(openers::Storm),
+    /// Measure what each operation costs; prints JSON rows.
+    Cost(cost::Cost),
+    /// What `cost` runs as other processes.
+    #[command(hide = true)]
+    CostChild(cost::CostChild),
     /// Hold `/dev/kfd` open, mapped, or as a process whose file is closed, until stdin ends.
     Hold(openers::Hold),
 }
@@ -56,8 +65,11 @@ fn main() -> ExitCode {
         Command::Abi(abi) => abi.run(),
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
+        Command::Exception(exception) => exception.run(),
         Command::Openers(openers) => openers.run(),
         Command::Storm(storm) => storm.run(),
+        Command::Cost(cost) => cost.run(),
+        Command::CostChild(child) => child.run(),
         Command::Hold(hold) => hold.run(),
     };
     match result {

@@ -369,6 +369,10 @@ fn matrix(valu: &mut Valu, word: u32, second: u32) {
     if let (Dst::Vgpr(number), true) = (valu.dst, accumulate) {
         valu.dst = Dst::Acc(number);
     }
+    let double = matches!(valu.op, ValuOp::Packed(op) if op.mnemonic().ends_with("f64"));
+    if let (Src::Inline(code, _), true) = (valu.src[2], double) {
+        valu.src[2] = Src::Inline(code, super::inline(code.into(), Ty::F64));
+    }
 }
 
 impl Vop3p {

@@ -8,6 +8,7 @@ mod compare;
 mod convert;
 mod cross;
 mod dot;
+mod matrix;
 mod operand;
 mod packed;
 mod vop1;

@@ -130,6 +130,8 @@ fn begin(
     }
     match header & 0xff {
         kind::INVALID => Ok(Ok(Action::Wait)),
+        // The packet stays where it is, as one that never ends.
+        kind::KERNEL_DISPATCH if queue.hangs(body) => Ok(Ok(Action::Wait)),
         kind::KERNEL_DISPATCH => {
             let at = address(queue, body.rptr);
             Ok(dispatch::launch(queue, body, at, packet)?.map(|launch| {
@@ -231,6 +233,9 @@ fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Faul
     let profiled = dispatch::AmdQueue::load(queue)?.is_some_and(|amd| amd.is_profiled());
     if profiled {
         signal.stamp(view, pending.start, queue.shared.bus.realtime())?;
+    }
+    if view.bus.withholds_signal() {
+        return Ok(());
     }
     signal.decrement(view)?;
     notify(queue, signal)

@@ -6,6 +6,8 @@
 
 pub use gcn::{Access, Fault};
 
+use crate::inject::rule::{FenceKind, Hang, QueueAt};
+
 /// Which memory hub translates an address: each XCC (accelerator die) has one, SDMA uses MMHUB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hub {
@@ -119,6 +121,27 @@ pub trait Bus: Send + Sync {
 
     /// The constant 100 MHz counter.
     fn realtime(&self) -> u64;
+
+    /// Whether the fault injection hangs a queue at the packet that it is about to begin.
+    fn hangs(&self, _queue: &QueueAt) -> Option<Hang> {
+        None
+    }
+
+    /// Writes a fence, of which the fault injection may have its own idea.
+    fn write_fence(
+        &self,
+        _of: FenceKind,
+        space: Space,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), Fault> {
+        self.write(space, address, bytes)
+    }
+
+    /// Whether the fault injection swallows the completion signal that is to be counted down now.
+    fn withholds_signal(&self) -> bool {
+        false
+    }
 }
 
 /// Typed access to one address space.

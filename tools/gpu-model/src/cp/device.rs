@@ -18,6 +18,7 @@ use crate::chip::Chip;
 use crate::engine::{DoorbellIndex, Engine, Progress};
 use crate::gmc::{self, FaultReason, Translation};
 use crate::ih;
+use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::preset::{ip, Preset};
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile, RegisterInfo, RegisterSet};
@@ -368,6 +369,7 @@ impl GpuBus {
         let slot = (page as usize ^ usize::from(space.vmid) << 6) % TLB_ENTRIES;
         let known = TLB.with_borrow(|tlb| tlb[slot]).filter(|it| {
             (it.chip, it.space, it.page, it.generation) == (chip, space, page, generation)
+                && !self.chip.inject.watches_addresses()
         });
         let mut found = match known {
             Some(entry) => entry.translation,
@@ -588,9 +590,12 @@ impl Bus for GpuBus {
             Access::Write | Access::Atomic => gmc::Access::Write,
         };
         // Ask again for the reason; what translates now failed at the memory behind it.
-        let asked = self.page(space, fault.address, access).err();
-        let refusal =
-            asked.unwrap_or_else(|| self.refusal(space, fault.address, access, FaultReason::Bus));
+        let refusal = if self.chip.inject.has_faulted(space.vmid, fault.address) {
+            self.refusal(space, fault.address, access, FaultReason::Invalid)
+        } else {
+            let asked = self.page(space, fault.address, access).err();
+            asked.unwrap_or_else(|| self.refusal(space, fault.address, access, FaultReason::Bus))
+        };
         self.chip.gmc.report(&self.chip, &refusal, Some(pasid));
     }
 
@@ -605,6 +610,28 @@ impl Bus for GpuBus {
 
     fn realtime(&self) -> u64 {
         self.chip.clock.ticks()
+    }
+
+    fn hangs(&self, queue: &QueueAt) -> Option<Hang> {
+        self.chip.inject.hangs(queue)
+    }
+
+    fn write_fence(
+        &self,
+        of: FenceKind,
+        space: Space,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), Fault> {
+        let at = (Self::hub(space), space.vmid, address);
+        match self.chip.inject.fence(&self.chip, of, at, bytes) {
+            Some(bytes) => self.write(space, address, &bytes),
+            None => Ok(()),
+        }
+    }
+
+    fn withholds_signal(&self) -> bool {
+        self.chip.inject.fence_fate(FenceKind::Signal).is_some()
     }
 }
 

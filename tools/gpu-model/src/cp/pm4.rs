@@ -171,6 +171,9 @@ fn ring_packet(queue: &Queue, body: &mut Body) -> Result<Option<bool>, Fault> {
     if pending == 0 {
         return Ok(None);
     }
+    if queue.hangs(body) {
+        return Ok(Some(false));
+    }
     let header = ring_dwords(queue, body.rptr, 1)?[0];
     let source = Source {
         space: queue.space,

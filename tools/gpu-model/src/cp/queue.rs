@@ -14,6 +14,7 @@ use super::launch::Launch;
 use super::mqd::{self, dw, Hqd, Mqd, NO_UPDATE_RPTR, SH_DWORDS};
 use super::pm4;
 use super::Shared;
+use crate::inject::rule::{QueueAt, QueueKind};
 
 /// A queue slot: micro engine 1 or 2, 4 pipes, 8 queues a pipe, in each XCC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -138,6 +139,8 @@ pub struct Queue {
     gone: AtomicBool,
     /// Translations of its VMID changed.
     stale_code: AtomicBool,
+    /// It hangs so that it cannot even be unmapped (fault injection).
+    stuck: AtomicBool,
     body: Mutex<Body>,
 }
 
@@ -213,6 +216,7 @@ impl Queue {
             stop: false.into(),
             gone: false.into(),
             stale_code: false.into(),
+            stuck: false.into(),
             body: Mutex::new(body),
         })
     }
@@ -318,6 +322,34 @@ impl Queue {
         tracing::warn!(slot = ?self.slot, space = ?self.space, %fault, "queue stopped");
         self.shared.bus.fault(self.space, self.process.pasid, fault);
         body.flight.hung.get_or_insert_with(|| fault.to_string());
+    }
+
+    /// Whether it cannot be taken off the hardware.
+    pub fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Acquire)
+    }
+
+    /// Asks the fault injection before a packet; true: the queue hangs here.
+    pub fn hangs(&self, body: &mut Body) -> bool {
+        let kind = match self.kind {
+            Kind::Kiq => QueueKind::Kiq,
+            Kind::Hiq => QueueKind::Hiq,
+            Kind::Pm4 => QueueKind::Pm4,
+            Kind::Aql => QueueKind::Aql,
+            Kind::Follower => return false,
+        };
+        let at = QueueAt {
+            kind,
+            doorbell: self.hqd.doorbell(),
+            pasid: self.process.pasid,
+            vmid: self.space.vmid,
+        };
+        let Some(hang) = self.shared.bus.hangs(&at) else {
+            return false;
+        };
+        body.flight.hung = Some("fault injection".into());
+        self.stuck.store(!hang.preempts, Ordering::Release);
+        true
     }
 
     /// An interrupt that names this queue.

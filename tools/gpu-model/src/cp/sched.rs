@@ -16,6 +16,7 @@ use super::packet::{field, op};
 use super::pm4::{Cx, Flow, Outcome};
 use super::queue::{self, Kind, Queue, SlotId};
 use super::{lock, saved, Shared, SOURCE_QUERY_STATUS};
+use crate::inject::rule::FenceKind;
 use crate::sdma::{self, RlcQueue};
 pub use runlist::Rotate;
 use runlist::Runlist;
@@ -103,6 +104,10 @@ impl Hws {
 pub fn execute(cx: &mut Cx<'_>, op: u8, body: &[u32]) -> Outcome {
     let shared = cx.queue.shared.clone();
     let xcc = cx.queue.slot.xcc;
+    if matches!(op, op::UNMAP_QUEUES | op::RUN_LIST) && shared.has_stuck(xcc) {
+        // What does not stop cannot be unmapped: only a reset helps.
+        return Ok(Flow::Wait);
+    }
     match op {
         op::SET_RESOURCES => set_resources(&shared, body),
         op::MAP_QUEUES => map_queues(&shared, cx, body),
@@ -327,8 +332,14 @@ fn unmap_sdma(shared: &Shared, xcc: u8, keep: Keep, filter: sdma::Filter) {
 fn query_status(cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
     let command = field(body[0], 30, 2);
     if command != 0 {
-        cx.view()
-            .write64(wide(body[2], body[3]) & !7, wide(body[4], body[5]))?;
+        let (address, value) = (wide(body[2], body[3]) & !7, wide(body[4], body[5]));
+        let bus = cx.view().bus;
+        bus.write_fence(
+            FenceKind::QueryStatus,
+            cx.source.space,
+            address,
+            &value.to_le_bytes(),
+        )?;
     }
     if matches!(command, 0 | 3) {
         let context = field(body[0], 0, 28);
@@ -365,6 +376,12 @@ fn run_list(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault
 }
 
 impl Shared {
+    /// Whether a queue of an XCC's scheduler does not stop (fault injection). SDMA's belong to the first.
+    fn has_stuck(&self, xcc: u8) -> bool {
+        let stuck = |queue: &Queue| queue.slot.xcc == xcc && queue.is_stuck();
+        !self.mapped_slots(stuck).is_empty() || xcc == 0 && self.sdma.has_stuck()
+    }
+
     /// Which copy of its HIQ this is: HIQs of a partition share a doorbell, the first is the master.
     fn rank(&self, hiq: &Queue) -> u8 {
         let state = lock(&self.state);

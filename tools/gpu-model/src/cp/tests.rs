@@ -2,6 +2,7 @@
 //! The command processor as drivers and runtimes use it, over a flat memory: rings, run lists, AQL, preemption.
 
 mod aql;
+mod inject;
 mod kernels;
 mod kiq;
 mod pm4;

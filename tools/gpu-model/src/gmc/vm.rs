@@ -56,7 +56,7 @@ impl<'a> Vm<'a> {
         let number = va >> 12;
         let slot = number as usize % CACHED;
         let cached = self.cache[slot]
-            .filter(|(n, _)| *n == number)
+            .filter(|(n, _)| *n == number && !self.chip.inject.watches_addresses())
             .map(|(_, t)| t);
         let mut found = match cached {
             Some(page) => page,

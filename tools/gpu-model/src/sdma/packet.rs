@@ -6,6 +6,7 @@ use crate::cp::atomic::Atomic;
 use crate::cp::bus::{wide, Bus, Fault, Space, View};
 use crate::cp::packet::{compare, field};
 use crate::cp::stats::Stats;
+use crate::inject::rule::FenceKind;
 
 /// Bytes that a copy or fill moves before it looks whether it is to stop.
 const CHUNK: u64 = 1 << 20;
@@ -115,7 +116,11 @@ impl Cx<'_> {
             (op::CONST_FILL, _) => return self.fill(p),
             (op::WRITE, _) => self.view().write_dwords(wide(p[1], p[2]) & !3, &p[4..])?,
             (op::INDIRECT, _) => return Ok(self.indirect(p)),
-            (op::FENCE, _) => self.view().write32(wide(p[1], p[2]) & !3, p[3])?,
+            (op::FENCE, _) => {
+                let (address, value) = (wide(p[1], p[2]) & !3, p[3].to_le_bytes());
+                self.bus
+                    .write_fence(FenceKind::Sdma, self.space, address, &value)?;
+            }
             (op::TRAP, _) => self.ring.trap(self.space, self.pasid, p[1] & 0xfff_ffff),
             (op::POLL_REGMEM, 0) => return self.poll(p),
             (op::POLL_REGMEM, _) => {

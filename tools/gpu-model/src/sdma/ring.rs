@@ -12,6 +12,7 @@ use crate::cp::bus::{wide, Fault, Hub, Interrupt, Space, View};
 use crate::cp::engine::{Job, Progress};
 use crate::cp::lock;
 use crate::cp::packet::field;
+use crate::inject::rule::{QueueAt, QueueKind};
 
 /// Ring registers, by their offset from RB_CNTL.
 pub mod context {
@@ -65,6 +66,8 @@ pub struct Flight {
     pub moved: u64,
     /// Bytes of the ring's packet in flight, added to the read pointer when it is done.
     pub advance: u64,
+    /// It hangs so that it cannot even be unmapped (fault injection).
+    pub stuck: bool,
     /// Why it will not go on.
     pub hung: Option<String>,
 }
@@ -406,6 +409,9 @@ impl Ring {
         if pending == 0 {
             return Ok(Some(Progress::Idle));
         }
+        if exec.flight.moved == 0 && self.hangs(exec, setup) {
+            return Ok(Some(Progress::Idle));
+        }
         let rptr = self.rptr();
         let fetch = |from: u64, count: u64| self.dwords(setup, rptr + 4 * from, count);
         let Some((dwords, flow)) = self.execute(exec, setup, setup.space, pending, fetch)? else {
@@ -426,6 +432,32 @@ impl Ring {
             exec.flight.ib = Some(ib);
         }
         Ok(None)
+    }
+
+    /// Asks the fault injection before a packet of the ring; true: it hangs here.
+    fn hangs(&self, exec: &mut Exec, setup: &Setup) -> bool {
+        let at = QueueAt {
+            kind: QueueKind::Sdma,
+            doorbell: field(
+                lock(&self.registers).context[context::DOORBELL_OFFSET],
+                2,
+                26,
+            ),
+            pasid: setup.pasid,
+            vmid: setup.space.vmid,
+        };
+        let Some(hang) = self.common.bus.hangs(&at) else {
+            return false;
+        };
+        exec.flight.hung = Some("fault injection".into());
+        exec.flight.stuck = !hang.preempts;
+        true
+    }
+
+    /// Whether it is a user's and cannot be taken off the hardware.
+    pub fn is_stuck(&self) -> bool {
+        let by_scheduler = lock(&self.registers).owner.by_scheduler;
+        by_scheduler && lock(&self.exec).flight.stuck
     }
 
     fn ib_packet(&self, exec: &mut Exec, setup: &Setup, ib: Ib) -> Result<Option<Progress>, Fault> {

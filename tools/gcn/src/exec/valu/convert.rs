@@ -4,6 +4,7 @@
 
 use super::{Done, Machine};
 use crate::exec::unsupported;
+use crate::float::small::{Small, BF8, FP8};
 use crate::float::{half, soft, Fp, Round, F16, F32, F64};
 use crate::inst::{Inst, Valu};
 use crate::op::Vop1;
@@ -55,10 +56,10 @@ impl Machine<'_> {
             v_cvt_i16_f16 => self.map16(v, |a, _, _| half::to_f32(a as u16) as i16 as u32),
             v_cvt_norm_i16_f16 => self.map16(v, |a, _, _| signed_norm(half::to_f32(a as u16))),
             v_cvt_norm_u16_f16 => self.map16(v, |a, _, _| unsigned_norm(half::to_f32(a as u16))),
-            v_cvt_f32_fp8 => self.single_result(v, |_, a| from_fp8(a as u8).to_bits()),
-            v_cvt_f32_bf8 => self.single_result(v, |_, a| from_bf8(a as u8).to_bits()),
-            v_cvt_pk_f32_fp8 => self.widen(v, |a| pair(from_fp8, a)),
-            v_cvt_pk_f32_bf8 => self.widen(v, |a| pair(from_bf8, a)),
+            v_cvt_f32_fp8 => self.single_result(v, |_, a| FP8.to_f32(a as u8).to_bits()),
+            v_cvt_f32_bf8 => self.single_result(v, |_, a| BF8.to_f32(a as u8).to_bits()),
+            v_cvt_pk_f32_fp8 => self.widen(v, |a| pair(FP8, a)),
+            v_cvt_pk_f32_bf8 => self.widen(v, |a| pair(BF8, a)),
             _ => Err(unsupported(inst)),
         }
     }
@@ -141,55 +142,14 @@ pub(super) fn unsigned_norm(value: f32) -> u32 {
     (value.clamp(0.0, 1.0) * 65535.0).round_ties_even() as u16 as u32
 }
 
-/// An 8-bit float of gfx940's kind: no infinity, 0x80 is the only NaN, bias one more than IEEE's
-/// would be.
-fn from_8bit(bits: u8, fraction_bits: u32, bias: i32) -> f32 {
-    if bits == 0x80 {
-        return f32::NAN;
-    }
-    let fraction = i32::from(bits) & ((1 << fraction_bits) - 1);
-    let exponent = i32::from(bits & 0x7f) >> fraction_bits;
-    let (significand, exponent) = if exponent == 0 {
-        (fraction, 1)
-    } else {
-        (fraction | 1 << fraction_bits, exponent)
-    };
-    let magnitude = significand as f32 * 2f32.powi(exponent - bias - fraction_bits as i32);
-    if bits & 0x80 != 0 {
-        -magnitude
-    } else {
-        magnitude
-    }
-}
-
-/// FP8: 4 bits of exponent, 3 of fraction.
-pub(super) fn from_fp8(bits: u8) -> f32 {
-    from_8bit(bits, 3, 8)
-}
-
-/// BF8: 5 bits of exponent, 2 of fraction.
-pub(super) fn from_bf8(bits: u8) -> f32 {
-    from_8bit(bits, 2, 16)
-}
-
-fn pair(f: fn(u8) -> f32, bits: u32) -> u64 {
-    u64::from(f(bits as u8).to_bits()) | u64::from(f((bits >> 8) as u8).to_bits()) << 32
+fn pair(kind: Small, bits: u32) -> u64 {
+    let single = |bits: u32| u64::from(kind.to_f32(bits as u8).to_bits());
+    single(bits) | single(bits >> 8) << 32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn small_floats_have_their_known_values() {
-        assert_eq!(from_fp8(0x40), 1.0);
-        assert_eq!(from_fp8(0x7f), 240.0);
-        assert_eq!(from_fp8(0x01), 2f32.powi(-10));
-        assert_eq!(from_bf8(0x40), 1.0);
-        assert_eq!(from_bf8(0x7f), 57344.0);
-        assert!(from_bf8(0x80).is_nan());
-        assert_eq!(from_fp8(0xc0), -1.0);
-    }
 
     #[test]
     fn norms_saturate() {

@@ -38,6 +38,7 @@ impl Machine<'_> {
                 self.singles_packed(v, |fp, [a, b, _]| soft::add(F32, fp, a, b), |a, b, _| a + b)
             }
             v_fma_mix_f32 | v_fma_mixlo_f16 | v_fma_mixhi_f16 => self.mix(v, op),
+            _ if op.is_matrix() => self.matrix(inst, v, op),
             _ if op.mnemonic().starts_with("v_dot") => self.dot(inst, v, op),
             _ if op.mnemonic().ends_with("f16") => self.halves_packed(inst, v, op),
             _ => self.shorts_packed(inst, v, op),

@@ -3,9 +3,10 @@
 
 use super::{Cx, Flow, Outcome};
 use crate::cp::atomic;
-use crate::cp::bus::wide;
+use crate::cp::bus::{wide, Fault};
 use crate::cp::packet::{compare, field};
 use crate::cp::SOURCE_END_OF_PIPE;
+use crate::inject::rule::FenceKind;
 
 /// WRITE_DATA: control (DST_SEL 11:8, ADDR_INCR 16), address low, high, data.
 pub fn write_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
@@ -111,8 +112,8 @@ pub fn release_mem(cx: &Cx<'_>, body: &[u32]) -> Outcome {
     let address = wide(body[2], body[3]);
     match field(body[1], 29, 3) {
         0 => {}
-        1 => cx.view().write32(address & !3, body[4])?,
-        2 => cx.view().write64(address & !7, wide(body[4], body[5]))?,
+        1 => fence(cx, address & !3, &body[4].to_le_bytes())?,
+        2 => fence(cx, address & !7, &wide(body[4], body[5]).to_le_bytes())?,
         // GPU clock counter, CP performance counter
         3 | 4 => cx
             .view()
@@ -134,6 +135,11 @@ pub fn release_mem(cx: &Cx<'_>, body: &[u32]) -> Outcome {
             .end_of_pipe(cx.queue, SOURCE_END_OF_PIPE, context);
     }
     Ok(Flow::Next)
+}
+
+fn fence(cx: &Cx<'_>, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+    let bus = cx.view().bus;
+    bus.write_fence(FenceKind::ReleaseMem, cx.source.space, address, bytes)
 }
 
 /// ATOMIC_MEM: control (ATOMIC 6:0, COMMAND 11:8), address, source, compare, interval.

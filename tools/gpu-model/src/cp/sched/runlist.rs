@@ -266,7 +266,7 @@ impl Job for Rotate {
             let Some(runlist) = &mut hws.runlists[usize::from(xcc)] else {
                 continue;
             };
-            if !runlist.partial || runlist.since.elapsed() < QUANTUM {
+            if !runlist.partial || runlist.since.elapsed() < QUANTUM || self.shared.has_stuck(xcc) {
                 continue;
             }
             runlist.rotate();

@@ -11,6 +11,7 @@ use crate::cp::engine::{Engine, Mode};
 use crate::cp::mqd::{dw, PRIV_STATE};
 use crate::cp::stats::Stats;
 use crate::cp::{lock, reg, Cp};
+use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::sdma::Sdma;
 
 const BYTES: u64 = 16 << 20;
@@ -23,6 +24,9 @@ pub struct Flat {
     pub faults: Mutex<Vec<(Space, u16, Fault)>>,
     pub bases: Mutex<[u64; 16]>,
     pub flushes: Mutex<Vec<Option<u8>>>,
+    /// The fault injection: queues that hang, fences that stay unwritten.
+    pub hang: Mutex<Option<Hang>>,
+    pub withheld: Mutex<Option<FenceKind>>,
 }
 
 impl Flat {
@@ -107,6 +111,27 @@ impl Bus for Flat {
     fn realtime(&self) -> u64 {
         1234
     }
+
+    fn hangs(&self, queue: &QueueAt) -> Option<Hang> {
+        lock(&self.hang).filter(|hang| hang.matches(queue))
+    }
+
+    fn write_fence(
+        &self,
+        of: FenceKind,
+        space: Space,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), Fault> {
+        if *lock(&self.withheld) == Some(of) {
+            return Ok(());
+        }
+        self.write(space, address, bytes)
+    }
+
+    fn withholds_signal(&self) -> bool {
+        *lock(&self.withheld) == Some(FenceKind::Signal)
+    }
 }
 
 /// The GPU.
@@ -146,6 +171,8 @@ impl Rig {
             faults: Mutex::default(),
             bases: Mutex::default(),
             flushes: Mutex::default(),
+            hang: Mutex::default(),
+            withheld: Mutex::default(),
         });
         let bus: Arc<dyn Bus> = flat.clone();
         let engine = Arc::new(Engine::new(mode));

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: GPL-2.0 OR MIT
+# What tests of reset and suspend share; on top of lib.sh.
+
+recover=/sys/kernel/debug/dri/0/amdgpu_gpu_recover
+
+# A reset of the whole GPU, waited for: amdgpu's file answers when it is over.
+reset_gpu() { timeout 60 cat $recover >/dev/null; }
+
+# wait_for TEXT FILE: until the file has it, at most 30 s.
+wait_for() {
+    for try in $(seq 300); do grep -q "$1" "$2" 2>/dev/null && return 0; sleep 0.1; done
+    return 1
+}
+
+# start NAME CMD...: in the background; $pid. Its output is in /tmp/NAME.
+start() {
+    name=$1; shift
+    "$@" >"/tmp/$name" 2>&1 &
+    pid=$!
+}
+
+# start_waiting NAME OPTIONS: a process that waits for an exception.
+start_waiting() {
+    name=$1; shift
+    start "$name" kfd-tests exception "$@"
+    wait_for waiting "/tmp/$name" || echo "$name: does not get as far as to wait"
+}
+
+# Until the process holds doorbells and sleeps: its dispatch is on the GPU.
+start_spinning() {
+    start "$1" kfdctl run spin -n 1000000000 --timeout 600
+    for try in $(seq 100); do grep -q /dev/kfd "/proc/$pid/maps" 2>/dev/null && break; sleep 0.1; done
+    sleep 1
+}
+
+# ended NAME PID: how it ended, at most 30 s from now, and what it said.
+ended() {
+    for try in $(seq 300); do kill -0 "$2" 2>/dev/null || break; sleep 0.1; done
+    kill -9 "$2" 2>/dev/null && echo "$1: still there"
+    wait "$2" 2>/dev/null
+    echo "$1: status $?"
+    sed "s/^/$1: /" "/tmp/$1"
+}
+
+# computes WHEN: vadd, as a new process.
+computes() {
+    if out=$(timeout 60 kfdctl run vadd -n 4097 2>&1) && echo "$out" | grep -q ' 1 interrupts,.* 0 wrong'; then echo "$1: vadd computes"
+    else echo "$1: vadd fails: $out"; fi
+}
+
+# Ours alone: nothing is left of any process, not later than after 20 s.
+nothing_left() {
+    for try in $(seq 200); do
+        left=$(cat /sys/kernel/debug/amdkfd/counts) || return 1
+        if echo "$left" | grep -q '^processes 0$' && ! echo "$left" | grep -qv ' 0$'; then return 0; fi
+        sleep 0.1
+    done
+    echo "$left" | grep -v ' 0$'
+    return 1
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! gfx942's 8-bit floats, FP8 (E4M3) and BF8 (E5M2) of the "FNUZ" kind: no infinity, no negative
+//! zero, 0x80 is the only NaN, and the bias is one more than IEEE's would be. Stateless.
+
+/// A kind of 8-bit float.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Small {
+    /// Bits of fraction.
+    pub fraction: u32,
+    /// Exponent bias.
+    pub bias: i32,
+}
+
+/// FP8: 4 bits of exponent, 3 of fraction.
+pub const FP8: Small = Small {
+    fraction: 3,
+    bias: 8,
+};
+/// BF8: 5 bits of exponent, 2 of fraction.
+pub const BF8: Small = Small {
+    fraction: 2,
+    bias: 16,
+};
+
+const NAN: u8 = 0x80;
+
+impl Small {
+    /// The value.
+    pub fn to_f32(self, bits: u8) -> f32 {
+        if bits == NAN {
+            return f32::NAN;
+        }
+        let fraction = i32::from(bits) & ((1 << self.fraction) - 1);
+        let exponent = i32::from(bits & 0x7f) >> self.fraction;
+        let (significand, exponent) = if exponent == 0 {
+            (fraction, 1)
+        } else {
+            (fraction | 1 << self.fraction, exponent)
+        };
+        let power = exponent - self.bias - self.fraction as i32;
+        let magnitude = significand as f32 * f32::from_bits(((power + 127) as u32) << 23);
+        if bits & 0x80 != 0 {
+            -magnitude
+        } else {
+            magnitude
+        }
+    }
+
+    /// The nearest value (ties to even). What is too large saturates if `saturate`, else becomes
+    /// NaN.
+    pub fn from_f32(self, value: f32, saturate: bool) -> u8 {
+        self.round(value, saturate, |rest, unit, odd| {
+            2 * rest > unit || 2 * rest == unit && odd
+        })
+    }
+
+    /// Rounded at random: `random`'s upper bits are added below the last kept place.
+    pub fn from_f32_stochastic(self, value: f32, saturate: bool, random: u32) -> u8 {
+        self.round(value, saturate, |rest, unit, _| {
+            // `unit` is a power of two of at most 2^31: compare as fractions of 2^32.
+            let part = (u128::from(rest) << 32) / u128::from(unit);
+            part + u128::from(random) >= 1 << 32
+        })
+    }
+
+    fn round(self, value: f32, saturate: bool, up: impl Fn(u64, u64, bool) -> bool) -> u8 {
+        if value.is_nan() {
+            return NAN;
+        }
+        let sign = if value.is_sign_negative() { 0x80 } else { 0 };
+        let overflow = if saturate { 0x7f | sign } else { NAN };
+        if value.is_infinite() {
+            return overflow;
+        }
+        let bits = value.to_bits() & 0x7fff_ffff;
+        let field = (bits >> 23) as i32;
+        let significand = u64::from(if field == 0 {
+            bits & 0x7f_ffff
+        } else {
+            bits & 0x7f_ffff | 1 << 23
+        });
+        // Exponent field in the small format; subnormals share the lowest.
+        let own = field.max(1) - 127 + self.bias;
+        let places = 23 - self.fraction as i32 + (1 - own).max(0);
+        let (kept, rest, unit) = match places {
+            places @ 0..=62 => (
+                significand >> places,
+                significand & ((1 << places) - 1),
+                1 << places,
+            ),
+            _ => (0, significand.min(1), 1 << 62),
+        };
+        // Adding the significand to the exponent's place carries as it should.
+        let base = (own.max(1) as u64 - 1) << self.fraction;
+        let magnitude = base + kept + u64::from(rest != 0 && up(rest, unit, kept & 1 != 0));
+        match magnitude {
+            0 => 0,
+            1..=0x7f => magnitude as u8 | sign,
+            _ => overflow,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_values() {
+        assert_eq!(FP8.to_f32(0x40), 1.0);
+        assert_eq!(FP8.to_f32(0x7f), 240.0);
+        assert_eq!(FP8.to_f32(0x01), 2f32.powi(-10));
+        assert_eq!(BF8.to_f32(0x40), 1.0);
+        assert_eq!(BF8.to_f32(0x7f), 57344.0);
+        assert!(BF8.to_f32(0x80).is_nan());
+        assert_eq!(FP8.to_f32(0xc0), -1.0);
+    }
+
+    #[test]
+    fn every_value_comes_back_and_neighbours_round_to_the_nearest() {
+        for kind in [FP8, BF8] {
+            for bits in (0..=255u8).filter(|bits| *bits != NAN) {
+                assert_eq!(kind.from_f32(kind.to_f32(bits), true), bits);
+            }
+            for bits in 0..0x7e {
+                let (low, high) = (kind.to_f32(bits), kind.to_f32(bits + 1));
+                let middle = (low + high) / 2.0;
+                let even = if bits & 1 == 0 { bits } else { bits + 1 };
+                assert_eq!(kind.from_f32(middle, true), even);
+                assert_eq!(kind.from_f32(middle.next_up(), true), bits + 1);
+                assert_eq!(kind.from_f32(middle.next_down(), true), bits);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_saturates_or_is_nan() {
+        assert_eq!(FP8.from_f32(1e9, true), 0x7f);
+        assert_eq!(FP8.from_f32(-1e9, true), 0xff);
+        assert_eq!(FP8.from_f32(1e9, false), NAN);
+        assert_eq!(FP8.from_f32(-0.0, true), 0);
+        assert_eq!(BF8.from_f32(-1e-30, true), 0);
+    }
+
+    #[test]
+    fn stochastic_rounding_goes_up_as_often_as_the_rest_says() {
+        // 1.25 of FP8's unit steps of 1/8: 1.03125 is a quarter of the way.
+        let ups = (0..256u32)
+            .filter(|part| FP8.from_f32_stochastic(1.03125, true, part << 24) == 0x41)
+            .count();
+        assert_eq!(ups, 64);
+        assert_eq!(FP8.from_f32_stochastic(1.0, true, u32::MAX), 0x40);
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+//! The guest's handle on the fault injection: registers inside the vendor-specific extended capability of
+//! configuration space, which no driver knows. Any root process of the guest reaches them through sysfs.
+
+use super::Inject;
+use crate::chip::Chip;
+
+/// Flags that rules name, 32 bits; written and read.
+pub const FLAGS: usize = 0x108;
+/// How often a rule applied, 32 bits; read only.
+pub const COUNT: usize = 0x10c;
+/// What `va=arg` means, 64 bits; written and read.
+pub const ARGUMENT: usize = 0x110;
+const END: usize = 0x118;
+
+fn bytes(inject: &Inject) -> [u8; END - FLAGS] {
+    let mut bytes = [0; END - FLAGS];
+    bytes[..4].copy_from_slice(&inject.flags().to_le_bytes());
+    bytes[COUNT - FLAGS..][..4].copy_from_slice(&inject.count().to_le_bytes());
+    bytes[ARGUMENT - FLAGS..].copy_from_slice(&inject.argument().to_le_bytes());
+    bytes
+}
+
+/// The place in the window of byte `i` of an access.
+fn place(offset: u64, i: usize) -> Option<usize> {
+    let at = usize::try_from(offset).ok()?.checked_add(i)?;
+    at.checked_sub(FLAGS).filter(|at| *at < END - FLAGS)
+}
+
+/// Puts the registers into what a read of configuration space gave.
+pub fn read(inject: &Inject, offset: u64, out: &mut [u8]) {
+    let bytes = bytes(inject);
+    for (i, byte) in out.iter_mut().enumerate() {
+        if let Some(at) = place(offset, i) {
+            *byte = bytes[at];
+        }
+    }
+}
+
+/// Takes the part of a write that falls into the window.
+pub fn write(chip: &Chip, offset: u64, data: &[u8]) {
+    let inject = &chip.inject;
+    let old = bytes(inject);
+    let mut new = old;
+    for (i, &byte) in data.iter().enumerate() {
+        if let Some(at) = place(offset, i) {
+            new[at] = byte;
+        }
+    }
+    if new[ARGUMENT - FLAGS..] != old[ARGUMENT - FLAGS..] {
+        let mut argument = [0; 8];
+        argument.copy_from_slice(&new[ARGUMENT - FLAGS..]);
+        inject.set_argument(chip, u64::from_le_bytes(argument));
+    }
+    if new[..4] != old[..4] {
+        inject.set_flags(chip, u32::from_le_bytes([new[0], new[1], new[2], new[3]]));
+    }
+}
