@@ -352,6 +352,8 @@ pub(crate) struct MapProcess {
     pub(crate) trap: Option<(u64, u64)>,
     /// Queues that follow, or could.
     pub(crate) queues: u32,
+    /// Slots of global wave sync (GWS) that its queues may use.
+    pub(crate) wave_sync: u32,
 }
 
 /// How the shader sees memory: SH_MEM_CONFIG and SH_MEM_BASES.
@@ -375,6 +377,8 @@ pub(crate) struct MapQueue {
     pub(crate) doorbell: DoorbellIndex,
     pub(crate) mqd: GpuVa,
     pub(crate) write_pointer: UserVa,
+    /// It uses global wave sync: no other queue that does may run at the same time.
+    pub(crate) wave_sync: bool,
 }
 
 /// A list of processes and queues in memory (RUN_LIST).

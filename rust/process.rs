@@ -48,7 +48,8 @@ use crate::{
     },
     ids::{
         GpuId,
-        Pasid, //
+        Pasid,
+        QueueId, //
     },
     kgd::MemoryContext,
     linux::{
@@ -277,6 +278,11 @@ impl Process {
     /// Whether faulting accesses are retried.
     pub(crate) fn xnack(&self) -> bool {
         self.inner.lock().xnack
+    }
+
+    /// Whether the process has a queue of this name.
+    pub(crate) fn has_queue(&self, id: QueueId) -> bool {
+        self.devices.iter().any(|device| device.queues().has(id))
     }
 
     /// Whether the process has a queue on any GPU.

@@ -310,6 +310,7 @@ impl Queue {
             doorbell,
             mqd,
             write_pointer: self.properties.write_pointer(),
+            wave_sync: false,
         })
     }
 }

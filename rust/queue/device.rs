@@ -77,6 +77,8 @@ struct Inner {
     evicted_at: u64,
     /// A reset of the GPU took what they worked on: they never run again.
     lost: bool,
+    /// The queue that has the GPU's global wave sync.
+    wave_sync: Option<QueueId>,
     /// The process's place at the scheduler, while it has queues.
     seat: Option<(Key, Active)>,
     queues: RBTree<QueueId, Scheduled>,
@@ -94,6 +96,7 @@ impl Queues {
                 evicted: 0,
                 evicted_at: 0,
                 lost: false,
+                wave_sync: None,
                 seat: None,
                 queues: RBTree::new(),
             }, "Queues.inner"),
@@ -230,6 +233,9 @@ impl Queues {
     pub(super) fn destroy(&self, id: QueueId) -> Result {
         let mut inner = self.inner.lock();
         let gone = inner.queues.remove_node(&id).ok_or(EINVAL)?;
+        if inner.wave_sync == Some(id) {
+            inner.wave_sync = None;
+        }
         let (_, Scheduled { key, queue }) = gone.to_key_value();
         let scheduler = queue.node.scheduler();
         let result = match &inner.seat {
@@ -306,7 +312,7 @@ impl Queues {
         waves.div_ceil(occupancy.max_waves_per_cu.max(1))
     }
 
-    pub(super) fn has(&self, id: QueueId) -> bool {
+    pub(crate) fn has(&self, id: QueueId) -> bool {
         self.inner.lock().queues.get(&id).is_some()
     }
 
@@ -330,6 +336,25 @@ impl Queues {
             return Err(EINVAL);
         }
         look(queue)
+    }
+
+    /// Gives a queue the GPU's global wave sync: one queue of the process's at a time has it, all of it.
+    /// `EBUSY`: one has it. `EINVAL`: there is no such queue here.
+    pub(super) fn give_wave_sync(&self, id: QueueId) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.wave_sync.is_some() {
+            return Err(EBUSY);
+        }
+        inner.set_wave_sync(id, true)?;
+        inner.wave_sync = Some(id);
+        Ok(())
+    }
+
+    /// Takes it back, whichever queue has it. `EINVAL`: none has.
+    pub(super) fn take_wave_sync(&self) -> Result {
+        let mut inner = self.inner.lock();
+        let id = inner.wave_sync.take().ok_or(EINVAL)?;
+        inner.set_wave_sync(id, false)
     }
 
     /// Performance counters count all queues, or do not.
@@ -364,6 +389,12 @@ impl Queues {
 }
 
 impl Inner {
+    fn set_wave_sync(&self, id: QueueId, on: bool) -> Result {
+        let Scheduled { key, queue } = self.queues.get(&id).ok_or(EINVAL)?;
+        let (seat, _) = self.seat.as_ref().ok_or(EINVAL)?;
+        queue.node.scheduler().set_wave_sync(*seat, *key, on)
+    }
+
     /// Gives up the process's seat after its last queue. What is returned is to be dropped when
     /// nothing is locked.
     fn give_up_seat(&mut self, scheduler: &dyn Scheduler) -> Option<Active> {

@@ -205,6 +205,7 @@ fn seat(process: &Process, device: &ProcessDevice) -> Result<(NewSeat, Active)> 
         sh_mem: node.generation().runlist.sh_mem(options),
         trap: (trap.tba != 0).then_some((trap.tba, trap.tma)),
         queues: 0,
+        wave_sync: 0,
     };
     Ok((NewSeat::new(map_process, xnack)?, node.activate()))
 }

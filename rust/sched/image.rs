@@ -23,6 +23,8 @@ pub(crate) struct Census {
     pub(crate) queues: u32,
     /// … and those of them that the compute pipes execute.
     pub(crate) compute_queues: u32,
+    /// Those of them that use global wave sync.
+    pub(crate) wave_sync_queues: u32,
 }
 
 /// What the hardware holds at once.
@@ -39,6 +41,8 @@ pub(crate) struct Capacity {
 pub(crate) struct Oversubscription {
     pub(crate) processes: bool,
     pub(crate) queues: bool,
+    /// More than one queue with global wave sync.
+    pub(crate) wave_sync: bool,
     /// Processes with and without XNACK, on hardware that cannot mix them.
     pub(crate) xnack: bool,
 }
@@ -56,6 +60,7 @@ impl Capacity {
         Oversubscription {
             processes: census.processes > self.processes.max(1),
             queues: census.compute_queues > self.compute_queues,
+            wave_sync: census.wave_sync_queues > 1,
             xnack: false,
         }
     }
