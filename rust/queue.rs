@@ -76,9 +76,7 @@ use node::{
 };
 use properties::{
     Drive,
-    Kind,
-    Properties,
-    SdmaChoice, //
+    Properties, //
 };
 
 /// All queues of all processes.
@@ -149,11 +147,10 @@ impl Queue {
     }
 
     fn facts(&self) -> QueueFacts {
-        let kind = match self.properties.kind() {
-            Kind::Aql | Kind::Pm4 => 0,
-            Kind::Sdma(SdmaChoice::Pcie) => 1,
-            Kind::Sdma(SdmaChoice::Xgmi) => 3,
-            Kind::Sdma(SdmaChoice::Engine(_)) => 4,
+        let kind = match &self.place {
+            Place::Compute { .. } => 0,
+            Place::Sdma { slot, .. } if self.node.is_for_xgmi(slot.place().engine) => 3,
+            Place::Sdma { .. } => 1,
         };
         QueueFacts {
             ring_bytes: self.properties.drive().ring_bytes(),

@@ -12,6 +12,7 @@ mod kill;
 mod mqd;
 mod openers;
 mod raw;
+mod smi;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -35,6 +36,8 @@ enum Command {
     OwnEventPage,
     /// Drive scripted and generated sequences of calls and print what each came to.
     Abi(abi::Abi),
+    /// Make happen what a GPU tells of, and print what it tells.
+    Smi(smi::Smi),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
     /// Kill a process in the middle of a dispatch, COUNT times.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         }
         Command::OwnEventPage => errno::own_page(),
         Command::Abi(abi) => abi.run(),
+        Command::Smi(smi) => smi.run(),
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),

@@ -56,7 +56,8 @@ pub fn alloc(world: &mut World) {
         let name = world.name("h");
         let kind = args.mmap_offset >> 62;
         written = format!("{name} {} mmap type {kind}", world.relative(args.handle));
-        let device = uapi::KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL | uapi::KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP;
+        let device =
+            uapi::KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL | uapi::KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP;
         world.buffers.push(Buffer {
             handle: args.handle,
             shows_device: args.flags & device != 0,
