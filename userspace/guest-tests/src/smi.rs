@@ -108,7 +108,7 @@ impl Smi {
         }
         let mut file = File::open(&kfd, node.gpu_id, u64::MAX)?;
         let silent = File::open(&kfd, node.gpu_id, 0)?;
-        let others = File::open(&kfd, node.gpu_id, 1 << 11)?;
+        let mut others = File::open(&kfd, node.gpu_id, 1 << 11)?;
         let device = Device::acquire(&kfd, node)?;
         file.show("a VM of our own", 1)?;
         self.visit(&mut file)?;
@@ -119,6 +119,7 @@ impl Smi {
         let mut room = [0u8; 4096];
         let told = rustix::io::read(&silent.fd, &mut room).map(drop);
         println!("without a mask: {:?}", told.map_err(name));
+        others.child = file.child;
         others.show("starts only", 2)
     }
 
