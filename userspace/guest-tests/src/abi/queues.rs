@@ -89,6 +89,9 @@ pub fn destroy(world: &mut World) {
     };
     let outcome = world.call(uapi::IOC_DESTROY_QUEUE, &mut args);
     world.queues.retain(|it| it.id != queue.u32());
+    if world.wave_sync == Some(queue.u32()) {
+        world.wave_sync = None;
+    }
     world.say("DESTROY_QUEUE", &[&queue], outcome, "");
 }
 
@@ -161,6 +164,10 @@ pub fn get_wave_state(world: &mut World) {
 pub fn alloc_gws(world: &mut World) {
     let queue = world.queue();
     let count = world.pick(&[0, 64, 64, 1]);
+    // Given back through another queue, C gives it to a second one when the first is destroyed.
+    if count.value == 0 && world.wave_sync.is_some_and(|id| id != queue.u32()) {
+        return;
+    }
     let mut args = uapi::kfd_ioctl_alloc_queue_gws_args {
         queue_id: queue.u32(),
         num_gws: count.u32(),
@@ -168,6 +175,9 @@ pub fn alloc_gws(world: &mut World) {
         ..Default::default()
     };
     let outcome = world.call(uapi::IOC_ALLOC_QUEUE_GWS, &mut args);
+    if outcome.is_ok() {
+        world.wave_sync = (count.value != 0).then_some(queue.u32());
+    }
     let written = format!("first {:#x}", args.first_gws);
     world.say("ALLOC_QUEUE_GWS", &[&queue, &count], outcome, &written);
 }

@@ -69,6 +69,8 @@ pub struct World {
     pub buffers: Vec<Buffer>,
     pub queues: Vec<Queue>,
     pub events: Vec<u32>,
+    /// The queue that has the GPU's global wave sync.
+    pub wave_sync: Option<u32>,
     pub dmabufs: Vec<OwnedFd>,
     pub smi: Vec<OwnedFd>,
     /// The render node again: another file than the one whose VM the process has.
@@ -106,6 +108,7 @@ impl World {
             buffers: Vec::new(),
             queues: Vec::new(),
             events: Vec::new(),
+            wave_sync: None,
             dmabufs: Vec::new(),
             smi: Vec::new(),
             other_render: other_render.into(),
