@@ -174,7 +174,9 @@ impl Process {
     /// context of that number.
     fn new(mm: MmId, beside: Option<(ProcessRef, u16)>) -> Result<ProcessRef> {
         let registry = registry::get()?;
-        let context = beside.as_ref().map_or(PRIMARY_CONTEXT, |(_, number)| *number);
+        let context = beside
+            .as_ref()
+            .map_or(PRIMARY_CONTEXT, |(_, number)| *number);
         let events = Events::new()?;
         let lead = ARef::from(kernel::current!().group_leader());
         let mut devices = KVec::new();

@@ -59,7 +59,8 @@ pub(crate) struct Trigger(u32);
 
 impl Trigger {
     /// amdgpu wants to move buffers.
-    pub(crate) const TTM: Self = Self(uapi::KFD_QUEUE_EVICTION_TRIGGERS_KFD_QUEUE_EVICTION_TRIGGER_TTM);
+    pub(crate) const TTM: Self =
+        Self(uapi::KFD_QUEUE_EVICTION_TRIGGERS_KFD_QUEUE_EVICTION_TRIGGER_TTM);
     /// The GPU goes to sleep.
     pub(crate) const SUSPEND: Self =
         Self(uapi::KFD_QUEUE_EVICTION_TRIGGERS_KFD_QUEUE_EVICTION_TRIGGER_SUSPEND);
@@ -101,11 +102,7 @@ pub(crate) enum News<'a> {
         trigger: Trigger,
     },
     /// They come back; or cannot yet.
-    Restore {
-        pid: i32,
-        gpu: u32,
-        postponed: bool,
-    },
+    Restore { pid: i32, gpu: u32, postponed: bool },
     /// A process got a VM on the GPU, or lost it.
     Process { ends: bool, task: &'a VmTask },
 }
@@ -222,7 +219,9 @@ struct Inbox {
 impl Inbox {
     /// Where the n-th byte that waits lies, or would.
     fn place(&self, offset: usize) -> usize {
-        (self.first + offset).checked_rem(self.ring.len()).unwrap_or(0)
+        (self.first + offset)
+            .checked_rem(self.ring.len())
+            .unwrap_or(0)
     }
 
     /// Takes a line, or leaves it if there is no room for all of it.
@@ -360,7 +359,11 @@ impl Listeners {
             listener,
             listeners: self.clone(),
         };
-        anon_file::open(c"kfd_smi_ev", operations, Arc::new(subscription, GFP_KERNEL)?)
+        anon_file::open(
+            c"kfd_smi_ev",
+            operations,
+            Arc::new(subscription, GFP_KERNEL)?,
+        )
     }
 
     fn add(&self, listener: Arc<Listener>) -> Result {
@@ -488,8 +491,20 @@ mod tests {
         };
         assert!(reads(reset(false, "job hang"), "3 a job hang\n"));
         assert!(reads(reset(true, ""), "4 a \n"));
-        assert!(reads(News::Process { ends: false, task: &task }, "c 1a2 name\n"));
-        assert!(reads(News::Process { ends: true, task: &task }, "d 1a2 name\n"));
+        assert!(reads(
+            News::Process {
+                ends: false,
+                task: &task
+            },
+            "c 1a2 name\n"
+        ));
+        assert!(reads(
+            News::Process {
+                ends: true,
+                task: &task
+            },
+            "d 1a2 name\n"
+        ));
         let line = EVICTION.line();
         assert!(line.bytes().starts_with(b"9 "));
         assert!(line.bytes().ends_with(b" -7 89d1 2\n"));

@@ -30,11 +30,11 @@ pub(super) fn profiler(call: &Call<'_>, args: &mut ProfilerArgs) -> Result {
         COUNTERS => {
             let [gpu_id, lock, count] = args.words;
             counters(call, gpu_id, lock, count == 1)
-        },
+        }
         TENSOR_LIMIT => {
             let [gpu_id, limit, _] = args.words;
             tensor_limit(call, gpu_id, limit != 0)
-        },
+        }
         _ => Err(EINVAL),
     }
 }

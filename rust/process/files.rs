@@ -137,9 +137,9 @@ impl Files {
             None => {
                 let pid = process.lead.pid();
                 let root = ROOT.lock();
-                root.as_ref().ok_or(ENODEV).and_then(|root| {
-                    root.own_child(format_args!("{pid}"), top_files(process)?)
-                })
+                root.as_ref()
+                    .ok_or(ENODEV)
+                    .and_then(|root| root.own_child(format_args!("{pid}"), top_files(process)?))
             }
             Some(primary) => {
                 let published = primary.files.published.lock();
@@ -225,7 +225,9 @@ impl Published {
         files.add(c"type", Content::QueueType(device.clone(), id))?;
         self.queues.reserve(1, GFP_KERNEL)?;
         let name = id.raw();
-        let directory = self.queue_directory.own_child(format_args!("{name}"), files)?;
+        let directory = self
+            .queue_directory
+            .own_child(format_args!("{name}"), files)?;
         Ok(self.queues.push((id, directory), GFP_KERNEL)?)
     }
 }

@@ -262,11 +262,7 @@ pub(super) fn forget(process: &ProcessRef) {
     let same = table
         .get(&name)
         .is_some_and(|found| Arc::ptr_eq(found, process));
-    let node = if same {
-        table.remove_node(&name)
-    } else {
-        None
-    };
+    let node = if same { table.remove_node(&name) } else { None };
     drop(table);
     drop(node);
 }

@@ -325,11 +325,7 @@ impl Queues {
 
     /// Looks at a queue that nothing brings onto the hardware meanwhile. `EFAULT`: there is no such
     /// queue here; `EINVAL`: it may run.
-    pub(super) fn while_stopped(
-        &self,
-        id: QueueId,
-        look: impl FnOnce(&Queue) -> Result,
-    ) -> Result {
+    pub(super) fn while_stopped(&self, id: QueueId, look: impl FnOnce(&Queue) -> Result) -> Result {
         let inner = self.inner.lock();
         let Scheduled { queue, .. } = inner.queues.get(&id).ok_or(EFAULT)?;
         if queue.properties.drive().runs() && inner.evicted == 0 {

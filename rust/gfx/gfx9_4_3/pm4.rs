@@ -219,9 +219,8 @@ impl RunlistFormat for Pm4 {
             lo(tma),
             hi(tma),
         ]);
-        words[13] = NUM_GWS.of(process.wave_sync)
-            | SDMA_ENABLE.of(1)
-            | NUM_QUEUES.of(process.queues);
+        words[13] =
+            NUM_GWS.of(process.wave_sync) | SDMA_ENABLE.of(1) | NUM_QUEUES.of(process.queues);
         words[14] = spi_gdbg_per_vmid_cntl::TRAP_EN.of(1);
         packet(opcode::MAP_PROCESS, words)
     }
