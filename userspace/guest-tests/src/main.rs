@@ -6,11 +6,14 @@
 mod abi;
 mod bench;
 mod cost;
+mod denied;
 mod errno;
 mod exception;
+mod ipc;
 mod kill;
 mod mqd;
 mod openers;
+mod power;
 mod raw;
 mod smi;
 
@@ -38,6 +41,12 @@ enum Command {
     Abi(abi::Abi),
     /// Make happen what a GPU tells of, and print what it tells.
     Smi(smi::Smi),
+    /// Share memory between two processes by a dma-buf, and print what each sees.
+    Ipc(ipc::Ipc),
+    /// What a process may do with a GPU that its device cgroup hides.
+    Denied(denied::Denied),
+    /// Print who keeps the GPU awake.
+    Power(power::Power),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
     /// Kill a process in the middle of a dispatch, COUNT times.
@@ -67,6 +76,9 @@ fn main() -> ExitCode {
         Command::OwnEventPage => errno::own_page(),
         Command::Abi(abi) => abi.run(),
         Command::Smi(smi) => smi.run(),
+        Command::Ipc(ipc) => ipc.run(),
+        Command::Denied(denied) => denied.run(),
+        Command::Power(power) => power.run(),
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
