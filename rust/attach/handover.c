@@ -76,6 +76,27 @@ static void lock_devices(const struct device_driver *driver)
 	}
 }
 
+/* Is a device being reset? Asked before anything is waited for: what C has to finish waits for it too. */
+static bool resetting(void)
+{
+	struct device_driver *driver = &amdgpu_object(amdgpu_kms_pci_driver).driver;
+	bool found = false;
+
+	held.devices = 0;
+	if (driver_for_each_device(driver, NULL, NULL, collect))
+		pr_warn("more devices than can be held\n");
+	lock_devices(driver);
+	while (held.devices) {
+		struct device *dev = held.dev[--held.devices];
+
+		found |= amdgpu_call(amdgpu_in_reset)(held.adev[held.devices]);
+		pm_runtime_put_autosuspend(dev);
+		device_unlock(dev);
+		put_device(dev);
+	}
+	return found;
+}
+
 static void park(struct work_struct *work)
 {
 	struct parking *parking = container_of(work, struct parking, work);
@@ -293,6 +314,10 @@ int handover_take(void)
 	unsigned int devices;
 	int ret;
 
+	if (resetting()) {
+		pr_err("a GPU is being reset; try again\n");
+		return -EBUSY;
+	}
 	hooks_block_open(true);
 	/* Before the reset queues are parked, which C's release work may wait for. */
 	flush_workqueue(amdgpu_object(kfd_process_wq));

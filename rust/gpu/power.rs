@@ -11,7 +11,9 @@ use super::{
     Served, //
 };
 use crate::{
-    doorbell, file, kfd,
+    doorbell,
+    file,
+    kfd,
     linux::task::Signal,
     mmap::MmapTarget,
     process::power::{

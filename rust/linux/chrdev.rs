@@ -227,10 +227,7 @@ unsafe impl Send for Mappings {}
 unsafe impl Sync for Mappings {}
 
 impl Mappings {
-    fn new<T: CharDevice>(
-        name: &'static CStr,
-        fops: &'static FileOperations<T>,
-    ) -> Result<Self> {
+    fn new<T: CharDevice>(name: &'static CStr, fops: &'static FileOperations<T>) -> Result<Self> {
         // SAFETY: The name is a string.
         let inode = unsafe { ffi::amdkfd_anon_inode(name.as_char_ptr()) };
         let inode = NonNull::new(inode).ok_or(ENOMEM)?;
@@ -244,7 +241,9 @@ impl Mappings {
         // CAST: Offsets of mappings are unsigned; the C type is not.
         let (offset, bytes) = (offset as i64, bytes as i64);
         // SAFETY: We hold a reference of the inode, whose mapping lives as long.
-        unsafe { bindings::unmap_mapping_range((*self.inode.as_ptr()).i_mapping, offset, bytes, 1) };
+        unsafe {
+            bindings::unmap_mapping_range((*self.inode.as_ptr()).i_mapping, offset, bytes, 1)
+        };
     }
 }
 

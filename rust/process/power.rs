@@ -112,9 +112,13 @@ pub(crate) fn end(gpu: DeviceHandle, how: Signal) -> usize {
     let mut asked = 0;
     registry.each(|process| {
         if process.devices_on(gpu).next().is_some() {
-            pr_notice!("sending {how:?} to process {}, whose GPU goes away\n", process.lead().pid());
-            process.events().signal_all();
+            pr_notice!(
+                "sending {how:?} to process {}, whose GPU goes away\n",
+                process.lead().pid()
+            );
+            // First: who wakes up finds the signal.
             signal(process.lead(), how);
+            process.events().signal_all();
             asked += 1;
         }
     });

@@ -183,10 +183,7 @@ impl Hiq {
         let wait = self.kgd.dequeue_wait_counts(wait_times, grace, 1);
         let format = self.generation.runlist;
         self.submit(cursor, &[format.set_resources(&resources)])?;
-        self.submit(
-            cursor,
-            &[format.write_register(wait.offset, wait.value)],
-        )
+        self.submit(cursor, &[format.write_register(wait.offset, wait.value)])
     }
 
     fn timeout_ms(&self) -> u32 {
@@ -240,7 +237,10 @@ impl Hiq {
     /// Gives orders and waits until the firmware has come past them.
     pub(super) fn execute(&self, cursor: &mut Cursor, order: Packet) -> Result {
         let value = cursor.fence + 1;
-        let confirm = self.generation.runlist.query_status(self.memory.fence_va()?, value);
+        let confirm = self
+            .generation
+            .runlist
+            .query_status(self.memory.fence_va()?, value);
         self.submit(cursor, &[order, confirm])?;
         cursor.fence = value;
         self.wait(value)
