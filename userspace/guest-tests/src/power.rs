@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! Who keeps a GPU awake: a process does from ACQUIRE_VM to its end, and nothing else of it does.
+//! Who keeps a GPU awake: a process does that uses it, to its end, and nothing else of it does.
 
 use anyhow::{Context, Result};
 use clap::Args;
-use kfd::{topology, Device, Kfd};
+use kfd::{topology, Device, Kfd, Memory};
 use std::fs;
 use std::path::PathBuf;
 
@@ -44,9 +44,11 @@ impl Power {
         show("/dev/kfd open")?;
         let device = Device::acquire(&kfd, node)?;
         show("a VM")?;
+        let memory = Memory::gtt(&device, 4096)?;
+        show("a buffer")?;
         let more: Vec<_> = (0..3).map(|_| Kfd::open()).collect::<Result<_, _>>()?;
         show("more files")?;
-        drop((device, kfd, more));
+        drop((memory, device, kfd, more));
         show("all files closed, the process still there")?;
         let status = std::process::Command::new(std::env::current_exe()?)
             .args(["power", "--visit"])
