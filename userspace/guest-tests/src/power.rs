@@ -7,6 +7,7 @@ use clap::Args;
 use kfd::{topology, Device, Kfd, Memory};
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 /// Print how many references to the GPU's runtime power a process adds, step by step.
 #[derive(Args)]
@@ -53,8 +54,11 @@ impl Power {
         let status = std::process::Command::new(std::env::current_exe()?)
             .args(["power", "--visit"])
             .status()?;
-        // The end of a process is not waited for: opening /dev/kfd is when it must be over.
-        drop(Kfd::open()?);
+        // The end of a process is not waited for, but it comes.
+        let begin = Instant::now();
+        while usage(&file)? != before + 1 && begin.elapsed() < Duration::from_secs(5) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         show(&format!("after a visitor ({status})"))
     }
 }
