@@ -24,6 +24,7 @@ mod oracle;
 mod process;
 mod queue;
 mod sched;
+mod smi;
 mod topology;
 mod uapi;
 mod uapi_bindings;
@@ -50,6 +51,7 @@ impl kernel::Module for Amdkfd {
             gpu::init();
             kfd::init();
             kgd2kfd::init();
+            process::files::prepare();
             topology::prepare();
         }
         // SAFETY: once. It is dropped after the attachment, and each process pins the module.

@@ -2,7 +2,8 @@
 
 //! /dev/kfd, and a [`File`] for each time it is opened.
 //!
-//! A file is a reference to the opener's process and nothing more. It works only for the thread
+//! A file is a reference to the opener's process, or to another context of it that was made for this file
+//! (CREATE_PROCESS), and nothing more. It works only for the thread
 //! group that opened it: a child that inherits it cannot use it, nor can whoever gets it passed. An
 //! open file pins the module.
 
@@ -17,8 +18,7 @@ use crate::{
             Registration, //
         },
         mmap::Vma,
-        task::in_compat_syscall,
-        workqueue::Deferred, //
+        task::in_compat_syscall, //
     },
     mmap::{
         BadCookie,
@@ -41,6 +41,7 @@ use kernel::{
             },
             Atomic, //
         },
+        Arc,
         ArcBorrow,
         SetOnce, //
     },
@@ -75,12 +76,45 @@ pub(crate) fn publish() -> Result<Registration> {
 }
 
 /// One open file.
-pub(crate) struct File;
+pub(crate) struct File {
+    /// The process that CREATE_PROCESS made for this file: from then on the file is that one's.
+    context: SetOnce<ProcessRef>,
+    opener: ProcessRef,
+}
+
+impl File {
+    /// Whose the file is.
+    pub(crate) fn process(&self) -> &ProcessRef {
+        self.context.as_ref().unwrap_or(&self.opener)
+    }
+
+    /// CREATE_PROCESS. `EINVAL`: it was called on this file before.
+    pub(crate) fn create_context(&self) -> Result {
+        if self.context.as_ref().is_some() {
+            return Err(EINVAL);
+        }
+        let context = process::open_context(&self.opener)?;
+        if self.context.populate(context.clone()) {
+            return Ok(());
+        }
+        // Another thread was faster.
+        process::close_context(&context);
+        Err(EINVAL)
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if let Some(context) = self.context.as_ref() {
+            process::close_context(context);
+        }
+    }
+}
 
 impl CharDevice for File {
-    type Data = ProcessRef;
+    type Data = Arc<File>;
 
-    fn open(minor: u32) -> Result<ProcessRef> {
+    fn open(minor: u32) -> Result<Arc<File>> {
         if minor != 0 {
             return Err(ENODEV);
         }
@@ -92,14 +126,19 @@ impl CharDevice for File {
         if GATE_CLOSED.load(Acquire) > 0 {
             return Err(EAGAIN);
         }
-        process::open()
+        let file = File {
+            context: SetOnce::new(),
+            opener: process::open()?,
+        };
+        Ok(Arc::new(file, GFP_KERNEL)?)
     }
 
-    fn ioctl(process: ArcBorrow<'_, Deferred<Process>>, command: u32, argument: usize) -> Result {
-        ioctl::dispatch(&process, command, argument)
+    fn ioctl(file: ArcBorrow<'_, File>, command: u32, argument: usize) -> Result {
+        ioctl::dispatch(&file, command, argument)
     }
 
-    fn mmap(process: ArcBorrow<'_, Deferred<Process>>, vma: &Vma) -> Result {
+    fn mmap(file: ArcBorrow<'_, File>, vma: &Vma) -> Result {
+        let process = file.process();
         if !process.is_current() {
             return Err(EBADF);
         }
@@ -108,9 +147,9 @@ impl CharDevice for File {
             Ok(MmapTarget::Doorbell(id)) => {
                 let node = gpu::node(id).ok_or(ENODEV)?;
                 let device = process.device_of(node.id()).ok_or(EINVAL)?;
-                doorbell::mmap(&process, device, vma)
+                doorbell::mmap(process, device, vma)
             }
-            Ok(MmapTarget::Mmio(id)) => map_registers(&process, id, vma),
+            Ok(MmapTarget::Mmio(id)) => map_registers(process, id, vma),
             Err(BadCookie::Unsupported) => Err(EINVAL),
             Err(BadCookie::NoGpu) => Err(ENODEV),
         }

@@ -265,6 +265,8 @@ pub(crate) trait MqdFormat: Sync {
     fn update(&self, words: &dyn Words, xcc: u32, queue: &ComputeQueue);
     /// Restricts a queue that is off the hardware to some compute units.
     fn set_cu_mask(&self, words: &dyn Words, mask: CuMask);
+    /// Says whether performance counters count a queue that is off the hardware.
+    fn count_performance(&self, words: &dyn Words, count: bool);
     /// Writes the scheduler's own queue.
     fn hiq(&self, words: &dyn Words, at: XccMqd, queue: &HiqQueue);
     /// What was saved of a compute queue that is off the hardware.
@@ -350,6 +352,8 @@ pub(crate) struct MapProcess {
     pub(crate) trap: Option<(u64, u64)>,
     /// Queues that follow, or could.
     pub(crate) queues: u32,
+    /// Slots of global wave sync (GWS) that its queues may use.
+    pub(crate) wave_sync: u32,
 }
 
 /// How the shader sees memory: SH_MEM_CONFIG and SH_MEM_BASES.
@@ -373,6 +377,8 @@ pub(crate) struct MapQueue {
     pub(crate) doorbell: DoorbellIndex,
     pub(crate) mqd: GpuVa,
     pub(crate) write_pointer: UserVa,
+    /// It uses global wave sync: no other queue that does may run at the same time.
+    pub(crate) wave_sync: bool,
 }
 
 /// A list of processes and queues in memory (RUN_LIST).

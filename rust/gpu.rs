@@ -7,6 +7,7 @@
 //! amdgpu takes the device away, which is after the last process has let go of them.
 
 mod power;
+mod profiler;
 mod users;
 
 pub(crate) use users::NodeUser;
@@ -26,6 +27,10 @@ use crate::{
         Partition, //
     },
     queue::NodeQueues,
+    smi::{
+        Listeners,
+        News, //
+    },
     topology, //
 };
 use kernel::{
@@ -37,6 +42,7 @@ use kernel::{
     },
 };
 use power::Sleep;
+use profiler::Profiler;
 use users::Users;
 
 /// One amdgpu device.
@@ -44,6 +50,7 @@ pub(crate) struct Gpu {
     kgd: Arc<dyn Kgd>,
     generation: &'static Generation,
     users: Arc<Users>,
+    profiler: Arc<Profiler>,
     /// Errors of its memory that could not be corrected, since the last reset.
     ecc: Atomic<bool>,
 }
@@ -56,6 +63,7 @@ impl Gpu {
             kgd,
             generation,
             users: Users::new()?,
+            profiler: Profiler::new()?,
             ecc: Atomic::new(false),
         };
         Ok(Arc::new(gpu, GFP_KERNEL)?)
@@ -72,6 +80,7 @@ pub(crate) struct Node {
     // Dropped from top to bottom: the scheduler's queue leaves the hardware first.
     queues: Arc<NodeQueues>,
     interrupts: Interrupts,
+    listeners: Arc<Listeners>,
     gpu: Arc<Gpu>,
     id: GpuId,
     partition: Partition,
@@ -91,6 +100,7 @@ impl Node {
         let node = Self {
             queues: NodeQueues::new(gpu.kgd.clone(), gpu.generation, &partition, index)?,
             interrupts: Interrupts::new(id)?,
+            listeners: Listeners::new()?,
             interrupt_nodes: interrupt_nodes(facts, &partition, gpu.generation),
             gpu,
             id,
@@ -161,6 +171,16 @@ impl Node {
     /// Who is interrupted by it.
     pub(crate) fn interrupts(&self) -> &Interrupts {
         &self.interrupts
+    }
+
+    /// Who counts what its device does.
+    pub(crate) fn profiler(&self) -> &Profiler {
+        &self.gpu.profiler
+    }
+
+    /// Who wants to hear of it.
+    pub(crate) fn listeners(&self) -> &Arc<Listeners> {
+        &self.listeners
     }
 
     /// The sizes of its memory.
@@ -237,6 +257,14 @@ impl Served {
     pub(crate) fn interrupt(&self, entry: &[u32; 8]) {
         for node in &self.nodes {
             node.interrupt(entry);
+        }
+    }
+
+    /// The device slows down for heat.
+    pub(crate) fn throttled(&self, reasons: u64) {
+        for node in &self.nodes {
+            let count = node.kgd().throttle_count();
+            node.listeners().tell(News::Throttle { reasons, count });
         }
     }
 

@@ -27,6 +27,7 @@ use crate::{
         },
     },
     process,
+    smi::News,
     uapi::MemoryException, //
 };
 use kernel::{
@@ -174,6 +175,9 @@ impl Faults {
     fn handle(&self, fault: Fault) {
         let told = process::with_pasid(fault.pasid, |process, device| {
             device.add_fault();
+            if let Ok(task) = device.vm_task() {
+                device.node().listeners().tell(News::VmFault(&task));
+            }
             if let Err(error) = device.queues().evict(device) {
                 pr_err!("the queues of a process at fault stay on the GPU ({error:?})\n");
             }

@@ -15,9 +15,11 @@
 mod event;
 mod memory;
 mod process;
+mod profiler;
 mod queue;
 
 use crate::{
+    file::File,
     linux::task::{
         capable,
         current_traces,
@@ -41,6 +43,8 @@ use kernel::{
 
 /// What a handler is given beside its arguments.
 pub(crate) struct Call<'a> {
+    /// Through which file.
+    pub(crate) file: &'a File,
     /// Who calls.
     pub(crate) process: &'a Process,
     /// Bytes that the user passed, which may be more or less than the structure has.
@@ -189,7 +193,7 @@ kfd_ioctls! {
     0x1e ALLOC_QUEUE_GWS(AMDKFD_IOC_ALLOC_QUEUE_GWS, kfd_ioctl_alloc_queue_gws_args, Opener)
         built queue::alloc_queue_gws;
     0x1f SMI_EVENTS(AMDKFD_IOC_SMI_EVENTS, kfd_ioctl_smi_events_args, Opener)
-        unbuilt EINVAL;
+        built process::smi_events;
     0x20 SVM(AMDKFD_IOC_SVM, kfd_ioctl_svm_args, Opener)
         built memory::svm;
     0x21 SET_XNACK_MODE(AMDKFD_IOC_SET_XNACK_MODE, kfd_ioctl_set_xnack_mode_args, Opener)
@@ -205,9 +209,9 @@ kfd_ioctls! {
     0x26 DBG_TRAP(AMDKFD_IOC_DBG_TRAP, kfd_ioctl_dbg_trap_args, Opener)
         built process::debug_trap;
     0x27 CREATE_PROCESS(AMDKFD_IOC_CREATE_PROCESS, (), Opener)
-        unbuilt EINVAL;
-    0x28 PROFILER(AMDKFD_IOC_PROFILER, kfd_ioctl_profiler_args, Opener)
-        unbuilt EINVAL;
+        built process::create_process;
+    0x28 PROFILER(AMDKFD_IOC_PROFILER, ProfilerArgs, Opener)
+        built profiler::profiler;
 }
 
 /// Bit of a command: the kernel reads the arguments.
@@ -218,12 +222,14 @@ const OUT: u32 = 1 << 31;
 /// Words of arguments that are kept on the stack: enough for all ioctls but the largest.
 const STACK_WORDS: usize = 16;
 
-/// Executes an ioctl of `process`'s file.
-pub(crate) fn dispatch(process: &Process, command: u32, argument: usize) -> Result {
+/// Executes an ioctl of a file.
+pub(crate) fn dispatch(file: &File, command: u32, argument: usize) -> Result {
+    let process: &Process = file.process();
     let row = find(command).ok_or(ENOTTY)?;
     authorise(process, row)?;
     let user_bytes = _IOC_SIZE(command);
     let call = Call {
+        file,
         process,
         user_bytes,
     };

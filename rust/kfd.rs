@@ -6,6 +6,7 @@
 use crate::{
     file,
     linux::chrdev::Registration,
+    process,
     topology, //
 };
 use kernel::{
@@ -21,6 +22,7 @@ impl Drop for Kfd {
     fn drop(&mut self) {
         // The topology hangs under the device.
         topology::exit();
+        process::files::exit();
     }
 }
 
@@ -43,6 +45,7 @@ pub(crate) unsafe fn init() {
 pub(crate) fn publish() -> Result {
     let device = file::publish()?;
     topology::init(device.device())?;
+    process::files::init(device.device())?;
     *KFD.lock() = Some(Kfd { device });
     Ok(())
 }

@@ -9,11 +9,14 @@
 //!
 //! Unless a method says otherwise it may sleep, and allocate with `GFP_KERNEL`.
 
-use crate::ids::{
-    DoorbellIndex,
-    GpuVa,
-    IpVersion,
-    Pasid, //
+use crate::{
+    ids::{
+        DoorbellIndex,
+        GpuVa,
+        IpVersion,
+        Pasid, //
+    },
+    smi::VmTask, //
 };
 use core::ptr::NonNull;
 use kernel::prelude::*;
@@ -174,6 +177,19 @@ pub(crate) struct HqdPosition {
     pub(crate) queue: u32,
 }
 
+/// The waves of a compute queue at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueWaves {
+    pub(crate) doorbell: DoorbellIndex,
+    pub(crate) waves: u32,
+}
+
+/// The waves of all compute queues of an XCC.
+pub(crate) struct Occupancy {
+    pub(crate) queues: KVec<QueueWaves>,
+    pub(crate) max_waves_per_cu: u32,
+}
+
 /// Who and what the device is.
 pub(crate) trait Device {
     /// The device's identity.
@@ -184,6 +200,14 @@ pub(crate) trait Device {
     fn local_memory(&self, partition: u32) -> LocalMemory;
     /// The GPU's own clock, 100 MHz on gfx9.4.3.
     fn clock_counter(&self) -> u64;
+    /// How many waves the compute queues have on an XCC (logical). Nothing, if it cannot be told.
+    fn occupancy(&self, xcc: u32) -> Occupancy;
+    /// Whether the device has a peak tensor limiter (PTL).
+    fn has_tensor_limit(&self) -> bool;
+    /// Lifts it, or takes that back. `EOPNOTSUPP`: there is none.
+    fn lift_tensor_limit(&self, lift: bool) -> Result;
+    /// How often the GPU has slowed down for heat.
+    fn throttle_count(&self) -> u64;
     /// Address swizzling parameters.
     fn tile_config(&self) -> Result<TileConfig>;
     /// The link to a peer, or `None`.
@@ -227,6 +251,8 @@ pub(crate) trait Vms {
     fn vm_is_file(&self, vm: &VmHandle, drm_fd: i32) -> bool;
     /// The VM's name in interrupts and packets.
     fn pasid(&self, vm: &VmHandle) -> Result<Pasid>;
+    /// The task that acquired it.
+    fn vm_task(&self, vm: &VmHandle) -> VmTask;
     /// What `MAP_PROCESS` carries: the physical address of the page directory.
     fn page_directory(&self, vm: &VmHandle) -> u64;
     /// Invalidates translations on the given XCCs (logical).

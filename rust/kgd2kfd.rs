@@ -20,7 +20,8 @@ use crate::{
     process::{
         self,
         MmId, //
-    }, //
+    },
+    smi::Trigger, //
 };
 use core::{
     ptr::{
@@ -317,9 +318,11 @@ upcalls! {
         errno(unsafe { Slot::from_raw(kfd) }.try_when_served(Served::resume_processes))
     }
 
-    fn amdkfd_pre_reset(kfd: *mut c::kfd_dev) -> c_int {
+    fn amdkfd_pre_reset(kfd: *mut c::kfd_dev, cause: *const c_char) -> c_int {
+        // SAFETY: C passes a string that ends, and keeps it for the time of the call.
+        let cause = unsafe { CStr::from_char_ptr(cause) }.to_str().unwrap_or("?");
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd) }.when_served(Served::pre_reset);
+        unsafe { Slot::from_raw(kfd) }.when_served(|served| served.pre_reset(cause));
         0
     }
 
@@ -348,7 +351,10 @@ upcalls! {
         unsafe { Slot::from_raw(kfd) }.with(|served| served.note_ecc_error());
     }
 
-    fn amdkfd_throttle(_kfd: *mut c::kfd_dev, _bitmask: u64) {}
+    fn amdkfd_throttle(kfd: *mut c::kfd_dev, bitmask: u64) {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        unsafe { Slot::from_raw(kfd) }.when_served(|served| served.throttled(bitmask));
+    }
 
     fn amdkfd_check_and_lock(_kfd: *mut c::kfd_dev) -> c_int {
         file::close_gate();
@@ -380,8 +386,12 @@ upcalls! {
         node.is_some_and(|node| node.queues().is_active())
     }
 
-    fn amdkfd_quiesce_mm(mm: *mut c::mm_struct, _trigger: u32) -> c_int {
-        errno(process::evict_mm(MmId::new(mm.cast())))
+    fn amdkfd_quiesce_mm(mm: *mut c::mm_struct, trigger: u32) -> c_int {
+        errno(process::evict_mm(MmId::new(mm.cast()), Trigger::from_raw(trigger)))
+    }
+
+    fn amdkfd_restore_postponed(mm: *mut c::mm_struct) {
+        process::restore_postponed(MmId::new(mm.cast()));
     }
 
     fn amdkfd_resume_mm(mm: *mut c::mm_struct) -> c_int {

@@ -4,8 +4,10 @@
 //! C header it wraps; this room lies beneath all others and knows none of them.
 
 pub(crate) mod acpi;
+pub(crate) mod anon_file;
 pub(crate) mod chrdev;
 pub(crate) mod class;
+pub(crate) mod errno;
 mod ffi;
 pub(crate) mod kobject;
 pub(crate) mod mmap;

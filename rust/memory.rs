@@ -44,7 +44,10 @@ use kernel::{
         Mutex, //
     },
 };
-use request::Request;
+use request::{
+    Request,
+    Source, //
+};
 use table::Table;
 
 /// Buffers that user space has handles of, of all processes.
@@ -125,6 +128,13 @@ impl Buffers {
         action: impl FnOnce(&Memory) -> Result<R>,
     ) -> Result<R> {
         action(self.table.lock().get(handle).ok_or(missing)?.memory())
+    }
+
+    /// Whether a buffer is memory, and not pages of a device's. `EINVAL`: there is none.
+    fn is_memory(&self, handle: u32) -> Result<bool> {
+        let table = self.table.lock();
+        let buffer = table.get(handle).ok_or(EINVAL)?;
+        Ok(buffer.request.source() == Source::Memory)
     }
 
     /// Frees a buffer. `EINVAL`: there is none. `EBUSY`: it is mapped to a GPU. `EPERM`: the kernel
@@ -226,12 +236,15 @@ pub(crate) fn free(process: &Process, handle: Handle) -> Result {
         .free(handle.index())
 }
 
-/// A file descriptor for a buffer.
+/// A file descriptor for a buffer. `EINVAL`: there is none of that handle, or it shows a device's pages,
+/// of which amdgpu cannot keep two handles: it frees their list with each (`tbo.sg`).
 pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i32> {
     let device = process.device(handle.gpu_id())?;
-    device
-        .buffers()
-        .with(handle.index(), EINVAL, |memory| memory.export_dmabuf(flags))
+    let buffers = device.buffers();
+    if !buffers.is_memory(handle.index())? {
+        return Err(EINVAL);
+    }
+    buffers.with(handle.index(), EINVAL, |memory| memory.export_dmabuf(flags))
 }
 
 /// Maps a buffer to GPUs, from the `done`-th on, and waits until they see it. `done` counts those on

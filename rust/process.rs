@@ -14,16 +14,22 @@
 pub(crate) mod apertures;
 pub(crate) mod device;
 mod eviction;
+pub(crate) mod files;
 pub(crate) mod power;
 mod registry;
+mod tensor_limit;
 mod trap;
 
 pub(crate) use device::ProcessDevice;
 pub(crate) use registry::{
     all,
+    close_context,
+    count_performance,
     evict_mm,
     open,
+    open_context,
     restore_mm,
+    restore_postponed,
     schedule_eviction,
     with_pasid,
     work_queue,
@@ -43,22 +49,30 @@ use crate::{
     },
     ids::{
         GpuId,
-        Pasid, //
+        Pasid,
+        QueueId, //
     },
     kgd::MemoryContext,
     linux::{
         mmu_notifier::AddressSpaceUser,
         module::ModuleRef,
+        task::thread_group_id,
         workqueue::Deferred, //
     },
     queue::{
         QueueIds,
         MAX_IDS, //
     },
+    smi::{
+        News,
+        Trigger, //
+    },
 };
 use eviction::Evictor;
+use files::Files;
 use kernel::{
     fmt,
+    fs::LocalFile,
     new_mutex,
     prelude::*,
     sync::{
@@ -90,6 +104,9 @@ impl MmId {
         Self(mm as usize)
     }
 }
+
+/// Names a process: its address space, and which context of it.
+pub(crate) type Name = (MmId, u16);
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,17 +158,27 @@ pub(crate) struct Process {
     #[pin]
     inner: Mutex<Inner>,
     evictor: Arc<Evictor>,
+    #[pin]
+    files: Files,
     mm: MmId,
     lead: ARef<Task>,
+    /// The id of its thread group as itself sees it.
+    pid: i32,
     context: u16,
+    /// The process beside which this one is another context of the address space.
+    primary: Option<ProcessRef>,
     held: Held,
     module: ModuleRef,
 }
 
 impl Process {
-    /// The process of the current task, with a device for each node it may use.
-    fn new(mm: MmId) -> Result<ProcessRef> {
+    /// The process of the current task, with a device for each node it may use. `beside`: another
+    /// context of that number.
+    fn new(mm: MmId, beside: Option<(ProcessRef, u16)>) -> Result<ProcessRef> {
         let registry = registry::get()?;
+        let context = beside
+            .as_ref()
+            .map_or(PRIMARY_CONTEXT, |(_, number)| *number);
         let events = Events::new()?;
         let lead = ARef::from(kernel::current!().group_leader());
         let mut devices = KVec::new();
@@ -176,10 +203,13 @@ impl Process {
             context_of_memory: SetOnce::new(),
             memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
-            evictor: Evictor::new(mm)?,
+            evictor: Evictor::new(mm, context)?,
+            files <- Files::new(),
             mm,
+            pid: thread_group_id(&lead),
             lead,
-            context: PRIMARY_CONTEXT,
+            context,
+            primary: beside.map(|(primary, _)| primary),
             held: PROCESSES.hold(),
             module: ModuleRef::new(&crate::THIS_MODULE)?,
         }? Error);
@@ -266,6 +296,11 @@ impl Process {
         self.inner.lock().xnack
     }
 
+    /// Whether the process has a queue of this name.
+    pub(crate) fn has_queue(&self, id: QueueId) -> bool {
+        self.devices.iter().any(|device| device.queues().has(id))
+    }
+
     /// Whether the process has a queue on any GPU.
     pub(crate) fn has_queues(&self) -> bool {
         self.devices
@@ -275,8 +310,10 @@ impl Process {
 
     /// ACQUIRE_VM: the VM of an open render node becomes the process's on `device`.
     ///
-    /// `EBUSY` if the device has another one.
+    /// `EBUSY` if the device has another one; `EINVAL` if that is no file at all.
     pub(crate) fn acquire_vm(&self, device: &Arc<ProcessDevice>, drm_fd: i32) -> Result {
+        // CAST: a number that is no file's is found out here.
+        LocalFile::fget(drm_fd as u32).map_err(|_| EINVAL)?;
         let _turn = self.memory.lock();
         if let Ok(vm) = device.vm() {
             return if vm.is_file(drm_fd) {
@@ -315,12 +352,43 @@ impl Process {
     ///
     /// It counts even if a GPU does not obey, which the error says: that GPU is being reset, or will
     /// be, and the queues do not come back before they are restored.
-    pub(crate) fn evict(&self) -> Result {
+    pub(crate) fn evict(&self, trigger: Trigger) -> Result {
         let mut result = Ok(());
         for device in &self.devices {
+            device.node().listeners().tell(News::Eviction {
+                pid: self.pid,
+                gpu: device.gpu_id().raw(),
+                trigger,
+            });
             result = result.and(device.queues().evict(device));
         }
         result
+    }
+
+    /// Tells who listens that the queues come back, or cannot yet.
+    fn tell_restore(&self, postponed: bool) {
+        for device in &self.devices {
+            device.node().listeners().tell(News::Restore {
+                pid: self.pid,
+                gpu: device.gpu_id().raw(),
+                postponed,
+            });
+        }
+    }
+
+    /// What it is called.
+    pub(crate) fn name(&self) -> Name {
+        (self.mm, self.context)
+    }
+
+    /// Its files in sysfs.
+    pub(crate) fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// Whether opening /dev/kfd made it, and not CREATE_PROCESS.
+    pub(crate) fn is_primary(&self) -> bool {
+        self.context == PRIMARY_CONTEXT
     }
 
     /// Whether it is alive at the moment.
@@ -335,6 +403,7 @@ impl Process {
 
     /// Undoes [`Process::evict`]. Tries all GPUs, and returns the first error.
     pub(crate) fn restore(&self) -> Result {
+        self.tell_restore(false);
         let mut result = Ok(());
         for device in &self.devices {
             result = result.and(device.queues().restore(device));
@@ -347,6 +416,11 @@ impl AddressSpaceUser for Deferred<Process> {
     fn released(self: &Arc<Self>) {
         registry::forget(self);
         self.quiesce();
+        // Its other contexts work on the same address space.
+        registry::contexts_of(self.mm, |context| {
+            registry::forget(context);
+            context.quiesce();
+        });
     }
 }
 
@@ -354,6 +428,13 @@ impl AddressSpaceUser for Deferred<Process> {
 impl PinnedDrop for Process {
     fn drop(self: Pin<&mut Self>) {
         self.quiesce();
+        // Before what the files show.
+        self.files.retract();
+        for device in &self.devices {
+            if device.node().profiler().release(self.name()).is_ok() {
+                registry::count_performance(device.node(), false);
+            }
+        }
         // Off the GPUs, buffers need no eviction before they go.
         if let Some(context) = self.context() {
             context.signal_eviction_fence();

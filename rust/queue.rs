@@ -57,9 +57,12 @@ use crate::{
         QueueId, //
     },
     kgd::QueueBuffers,
-    sched::slots::{
-        SlotGuard,
-        Slots, //
+    sched::{
+        slots::{
+            SlotGuard,
+            Slots, //
+        },
+        Key, //
     },
 };
 use kernel::{
@@ -104,12 +107,22 @@ enum Place {
     },
 }
 
+/// What sysfs shows of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueFacts {
+    pub(crate) ring_bytes: u32,
+    /// `enum kfd_queue_type` (kfd_priv.h), which the file shows.
+    pub(crate) kind: u32,
+}
+
 /// A user queue.
 struct Queue {
     node: Arc<NodeQueues>,
     properties: Properties,
     place: Place,
     trap_handler: bool,
+    /// Whether performance counters shall count it, once somebody has said so.
+    counts: Option<bool>,
     /// The user's ring; UPDATE_QUEUE may bring another.
     ring: QueueBuffers,
     /// The user's other buffers.
@@ -151,6 +164,34 @@ impl Queue {
     fn id(&self) -> Result<QueueId> {
         // CAST: less than `MAX_IDS`.
         QueueId::new(self.id.index() as u32).ok_or(EINVAL)
+    }
+
+    fn facts(&self) -> QueueFacts {
+        let kind = match &self.place {
+            Place::Compute { .. } => 0,
+            Place::Sdma { slot, .. } if self.node.is_for_xgmi(slot.place().engine) => 3,
+            Place::Sdma { .. } => 1,
+        };
+        QueueFacts {
+            ring_bytes: self.properties.drive().ring_bytes(),
+            kind,
+        }
+    }
+
+    /// Where the engine counts the time that it was busy with this queue: behind the read index.
+    fn sdma_counter(&self) -> Option<u64> {
+        let copies = matches!(self.place, Place::Sdma { .. });
+        copies.then_some(self.properties.read_pointer().raw().wrapping_add(8))
+    }
+
+    /// The doorbell of a compute queue, and whether its work is spread over all XCCs.
+    fn compute_doorbell(&self) -> Option<(DoorbellIndex, bool)> {
+        match &self.place {
+            Place::Compute {
+                format, doorbell, ..
+            } => Some((doorbell.index(), matches!(format, ComputeFormat::Aql))),
+            Place::Sdma { .. } => None,
+        }
     }
 
     fn doorbell_id(&self) -> usize {
@@ -234,6 +275,9 @@ impl Queue {
                 for xcc in 0..self.node.xccs() {
                     let (words, _) = mqd.mqd(xcc)?;
                     generation.mqd.update(&words, xcc, &queue);
+                    if let Some(counts) = self.counts {
+                        generation.mqd.count_performance(&words, counts);
+                    }
                     let masks = cu_masks.as_ref();
                     if let Some(mask) = masks.and_then(|masks| masks.get(xcc as usize)) {
                         generation.mqd.set_cu_mask(&words, *mask);
@@ -247,6 +291,17 @@ impl Queue {
             }
         }
         Ok(())
+    }
+
+    /// Writes what has changed into the descriptors while the queue is off the hardware.
+    fn reschedule(&self, seat: Key, key: Key) -> Result {
+        let runs = self.properties.drive().runs();
+        let rewrite = || {
+            if let Err(error) = self.write_changes() {
+                pr_err!("a queue's descriptor is incomplete: {:?}\n", error);
+            }
+        };
+        self.node.scheduler().rewrite(seat, key, runs, &rewrite)
     }
 
     /// What was written into the GPU's memory reaches it before the GPU looks.
@@ -272,6 +327,7 @@ impl Queue {
             doorbell,
             mqd,
             write_pointer: self.properties.write_pointer(),
+            wave_sync: false,
         })
     }
 }

@@ -128,6 +128,11 @@ pub(crate) trait Scheduler: Send + Sync {
     fn evict(&self, seat: Key) -> Result;
     /// Runs an evicted process's queues again, with its page table now at `page_table_base`.
     fn restore(&self, seat: Key, page_table_base: u64) -> Result;
+    /// Gives a queue the node's global wave sync, or takes it back. `ENODEV`: there is none, as without a
+    /// scheduler in the firmware.
+    fn set_wave_sync(&self, _seat: Key, _queue: Key, _on: bool) -> Result {
+        Err(ENODEV)
+    }
     /// Takes all queues off the hardware until called with `false`.
     fn pause(&self, pause: bool) -> Result;
     /// Leaves the hardware, which may go away or be reset then: queues come and go in the books only.

@@ -84,7 +84,6 @@ user_structs! {
     kfd_ioctl_export_dmabuf_args
     kfd_ioctl_runtime_enable_args
     kfd_ioctl_dbg_trap_args
-    kfd_ioctl_profiler_args
     kfd_process_device_apertures
 }
 
@@ -112,6 +111,27 @@ pub(crate) fn user_slice(address: u64, bytes: usize) -> UserSlice {
     // CAST: A 64-bit kernel.
     UserSlice::new(UserPtr::from_addr(address as usize), bytes)
 }
+
+/// The arguments of PROFILER: `struct kfd_ioctl_profiler_args`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct ProfilerArgs {
+    /// `enum kfd_profiler_ops`
+    pub(crate) op: u32,
+    /// What it needs, or answers; the version is in the first word.
+    pub(crate) words: [u32; 3],
+}
+
+const _: () = {
+    assert!(size_of::<ProfilerArgs>() == size_of::<kfd_ioctl_profiler_args>());
+    assert!(size_of::<[u32; 3]>() == size_of::<kfd_ioctl_pmc_settings>());
+    assert!(offset_of!(kfd_ioctl_pmc_settings, lock) == 4);
+    assert!(offset_of!(kfd_ioctl_pmc_settings, perfcount_enable) == 8);
+    assert!(offset_of!(kfd_ioctl_ptl_control, enable) == 4);
+};
+
+// SAFETY: Integers; the alignment is 4.
+unsafe impl UserStruct for ProfilerArgs {}
 
 /// One event of WAIT_EVENTS as the user describes it: `struct kfd_event_data`.
 #[repr(C)]

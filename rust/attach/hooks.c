@@ -65,8 +65,19 @@ REDIRECT_VOID(kgd2kfd_suspend, (struct kfd_dev *kfd, bool processes), amdkfd_sus
 REDIRECT(int, kgd2kfd_resume, (struct kfd_dev *kfd, bool processes), amdkfd_resume(kfd, processes));
 REDIRECT_VOID(kgd2kfd_suspend_process, (struct kfd_dev *kfd), amdkfd_suspend_process(kfd));
 REDIRECT(int, kgd2kfd_resume_process, (struct kfd_dev *kfd), amdkfd_resume_process(kfd));
+
+/* context: or NULL. */
+static int pre_reset(struct kfd_dev *kfd, struct amdgpu_reset_context *context)
+{
+	char cause[64] = "";
+
+	if (context)
+		amdgpu_call(amdgpu_reset_get_desc)(context, cause, sizeof(cause));
+	return amdkfd_pre_reset(kfd, cause);
+}
+
 REDIRECT(int, kgd2kfd_pre_reset, (struct kfd_dev *kfd, struct amdgpu_reset_context *context),
-	 amdkfd_pre_reset(kfd));
+	 pre_reset(kfd, context));
 REDIRECT(int, kgd2kfd_post_reset, (struct kfd_dev *kfd), amdkfd_post_reset(kfd));
 REDIRECT_VOID(amdgpu_amdkfd_clear_kfd_mapping, (struct amdgpu_device *adev),
 	      ({ if (adev->kfd.dev) amdkfd_clear_mappings(adev->kfd.dev); }));
@@ -119,8 +130,8 @@ REDIRECT(struct kfd_process *, kfd_lookup_process_by_pid, (struct pid *pid), NUL
 REDIRECT_VOID(kfd_unref_process, (struct kfd_process *process), );
 REDIRECT_VOID(kfd_signal_vm_fault_event_with_userptr, (struct kfd_process *p, uint64_t gpu_va), );
 
-/* SMI events are not written yet. */
-REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm), );
+REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
+	      amdkfd_restore_postponed(mm));
 
 /* Only amdgpu_amdkfd_clear_kfd_mapping calls these, and that is redirected as a whole. */
 REDIRECT_VOID(kfd_dev_unmap_mapping_range, (loff_t const begin, loff_t const length), );

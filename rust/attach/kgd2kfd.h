@@ -42,7 +42,8 @@ void amdkfd_suspend(struct kfd_dev *kfd, bool processes);
 int amdkfd_resume(struct kfd_dev *kfd, bool processes);
 void amdkfd_suspend_process(struct kfd_dev *kfd);
 int amdkfd_resume_process(struct kfd_dev *kfd);
-int amdkfd_pre_reset(struct kfd_dev *kfd);
+/* cause: for people to read. */
+int amdkfd_pre_reset(struct kfd_dev *kfd, const char *cause);
 int amdkfd_post_reset(struct kfd_dev *kfd);
 /* Zaps the user mappings of doorbells and registers. */
 void amdkfd_clear_mappings(struct kfd_dev *kfd);
@@ -66,6 +67,8 @@ bool amdkfd_compute_active(struct kfd_dev *kfd, u32 node);
 /* Memory pressure. quiesce: synchronous, in an MMU notifier. schedule: fence lock held, IRQs off. */
 int amdkfd_quiesce_mm(struct mm_struct *mm, u32 trigger);
 int amdkfd_resume_mm(struct mm_struct *mm);
+/* Its buffers found no room: the queues come back later. */
+void amdkfd_restore_postponed(struct mm_struct *mm);
 int amdkfd_schedule_evict_and_restore(struct mm_struct *mm, u16 context_id, u64 fence_seqno);
 
 #endif

@@ -216,7 +216,10 @@ impl Events {
             Ok(Outcome::Complete) => self.report(request, seen).map(|()| Outcome::Complete),
             Ok(Outcome::TimedOut) => Ok(Outcome::TimedOut),
             Err(error) => {
-                self.put_back(seen.get(..looked_at).unwrap_or_default());
+                // The call is made again. After any other error what the wait has taken is lost, as in C.
+                if error == ERESTARTSYS {
+                    self.put_back(seen.get(..looked_at).unwrap_or_default());
+                }
                 Err(error)
             }
         }

@@ -150,7 +150,10 @@ impl Served {
     }
 
     /// A reset begins: from now until [`Served::post_reset`] the hardware is amdgpu's alone.
-    pub(crate) fn pre_reset(&self) {
+    pub(crate) fn pre_reset(&self, cause: &str) {
+        for node in self.nodes() {
+            node.listeners().tell_reset(false, cause);
+        }
         self.sleep.close_gate();
         self.stop();
         let cause = match self.gpu.ecc.load(Relaxed) {
@@ -165,6 +168,9 @@ impl Served {
         let started = self.start();
         self.gpu.ecc.store(false, Relaxed);
         self.sleep.open_gate();
+        for node in self.nodes() {
+            node.listeners().tell_reset(true, "");
+        }
         started
     }
 

@@ -6,6 +6,7 @@ use super::Call;
 use crate::{
     doorbell,
     gpu,
+    linux::errno,
     memory::{
         self,
         request::{
@@ -38,6 +39,9 @@ pub(super) fn alloc_memory_of_gpu(
     };
     if request.size == 0 {
         return Err(EINVAL);
+    }
+    if request.is_user_memory() && !call.process.is_primary() {
+        return Err(errno::unsupported());
     }
     let device = call.process.device(args.gpu_id)?;
     if request.is_public_vram() && !topology::is_memory_public(device.node()) {
@@ -189,6 +193,9 @@ pub(super) fn svm(call: &Call<'_>, args: &mut kfd_ioctl_svm_args) -> Result {
     let nothing = args.start_addr == 0 || args.size == 0;
     if call.user_bytes < size_of::<kfd_ioctl_svm_args>() + attributes || unaligned || nothing {
         return Err(EINVAL);
+    }
+    if !call.process.is_primary() {
+        return Err(errno::unsupported());
     }
     pr_info_once!("shared virtual memory (SVM) is not supported\n");
     Err(EPERM)

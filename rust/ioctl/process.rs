@@ -5,6 +5,7 @@
 use super::Call;
 use crate::{
     linux::{
+        errno,
         task::process_exists,
         timekeeping::{
             boot_nanoseconds,
@@ -219,7 +220,10 @@ pub(super) fn set_xnack_mode(call: &Call<'_>, args: &mut kfd_ioctl_set_xnack_mod
 
 /// DBG_TRAP. Not there yet: no process can be debugged, as under a C driver without the hardware
 /// scheduler.
-pub(super) fn debug_trap(_: &Call<'_>, args: &mut kfd_ioctl_dbg_trap_args) -> Result {
+pub(super) fn debug_trap(call: &Call<'_>, args: &mut kfd_ioctl_dbg_trap_args) -> Result {
+    if !call.process.is_primary() {
+        return Err(errno::unsupported());
+    }
     // CAST: A process id is an `int`.
     if !process_exists(args.pid as i32) {
         return Err(ESRCH);
@@ -250,4 +254,17 @@ pub(super) fn runtime_enable(call: &Call<'_>, args: &mut kfd_ioctl_runtime_enabl
         ttmp: args.mode_mask & KFD_RUNTIME_ENABLE_MODE_TTMP_SAVE_MASK != 0,
     };
     Ok(())
+}
+
+/// SMI_EVENTS: a file that tells of a GPU.
+pub(super) fn smi_events(call: &Call<'_>, args: &mut kfd_ioctl_smi_events_args) -> Result {
+    let node = call.process.device(args.gpuid)?.node();
+    // CAST: a file descriptor, which is not negative.
+    args.anon_fd = node.listeners().open()? as u32;
+    Ok(())
+}
+
+/// CREATE_PROCESS: the file becomes that of another context of the address space.
+pub(super) fn create_process(call: &Call<'_>, _: &mut ()) -> Result {
+    call.file.create_context()
 }

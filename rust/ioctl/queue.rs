@@ -4,7 +4,10 @@
 
 use super::Call;
 use crate::{
-    ids::UserVa,
+    ids::{
+        QueueId,
+        UserVa, //
+    },
     mmap::MmapTarget,
     queue::{
         self,
@@ -116,5 +119,11 @@ pub(crate) fn alloc_queue_gws(
     call: &Call<'_>,
     args: &mut kfd_ioctl_alloc_queue_gws_args,
 ) -> Result {
-    queue::allocate_wave_sync(call.process, args.queue_id)
+    let known = QueueId::new(args.queue_id).is_some_and(|id| call.process.has_queue(id));
+    let result = queue::allocate_wave_sync(call.process, args.queue_id, args.num_gws);
+    if known && result != Err(ENODEV) {
+        // There is one range of slots, and it begins here.
+        args.first_gws = 0;
+    }
+    result
 }

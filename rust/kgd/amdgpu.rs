@@ -20,10 +20,12 @@ use super::{
     LocalMemory,
     MemoryHandle,
     NewMemory,
+    Occupancy,
     Power,
     ProcessHandle,
     ProcessMemory,
     QueueBuffer,
+    QueueWaves,
     RawDmabufInfo,
     RawDoorbells,
     RawKernelBo,
@@ -34,10 +36,13 @@ use super::{
     Vms,
     XgmiLink, //
 };
-use crate::ids::{
-    DoorbellIndex,
-    GpuVa,
-    Pasid, //
+use crate::{
+    ids::{
+        DoorbellIndex,
+        GpuVa,
+        Pasid, //
+    },
+    smi::VmTask, //
 };
 use core::ptr::{
     null_mut,
@@ -97,6 +102,52 @@ impl Device for Amdgpu {
     fn clock_counter(&self) -> u64 {
         // SAFETY: the device is valid.
         unsafe { c::bridge_clock_counter(self.adev()) }
+    }
+
+    fn occupancy(&self, xcc: u32) -> Occupancy {
+        const MAX: usize = c::BRIDGE_MAX_QUEUES as usize;
+        let mut occupancy = Occupancy {
+            queues: KVec::new(),
+            max_waves_per_cu: 0,
+        };
+        let Ok(mut found) = KVec::from_elem(c::bridge_queue_waves::default(), MAX, GFP_KERNEL)
+        else {
+            return occupancy;
+        };
+        // SAFETY: the device is valid; `found` has room for as many as the bridge fills.
+        let told = unsafe {
+            let max_waves = &raw mut occupancy.max_waves_per_cu;
+            c::bridge_occupancy(self.adev(), xcc, found.as_mut_ptr(), max_waves)
+        };
+        let busy = found.iter().filter(|queue| told && queue.waves != 0);
+        for queue in busy {
+            let Some(doorbell) = DoorbellIndex::new(queue.doorbell) else {
+                continue;
+            };
+            let waves = QueueWaves {
+                doorbell,
+                waves: queue.waves,
+            };
+            if occupancy.queues.push(waves, GFP_KERNEL).is_err() {
+                break;
+            }
+        }
+        occupancy
+    }
+
+    fn has_tensor_limit(&self) -> bool {
+        // SAFETY: the device is valid.
+        unsafe { c::bridge_has_tensor_limit(self.adev()) }
+    }
+
+    fn lift_tensor_limit(&self, lift: bool) -> Result {
+        // SAFETY: the device is valid.
+        to_result(unsafe { c::bridge_tensor_limit(self.adev(), lift) })
+    }
+
+    fn throttle_count(&self) -> u64 {
+        // SAFETY: the device is valid.
+        unsafe { c::bridge_throttle_count(self.adev()) }
     }
 
     fn tile_config(&self) -> Result<TileConfig> {
@@ -263,6 +314,13 @@ impl Vms for Amdgpu {
     fn pasid(&self, handle: &VmHandle) -> Result<Pasid> {
         // SAFETY: the handle is live.
         Pasid::new(unsafe { c::bridge_vm_pasid(vm(handle)) }).ok_or(EINVAL)
+    }
+
+    fn vm_task(&self, handle: &VmHandle) -> VmTask {
+        let mut task = VmTask::default();
+        // SAFETY: the handle is live; the name has the bridge's 16 bytes.
+        task.pid = unsafe { c::bridge_vm_task(vm(handle), task.name.0.as_mut_ptr()) };
+        task
     }
 
     fn page_directory(&self, handle: &VmHandle) -> u64 {

@@ -11,6 +11,7 @@
 #include "amdgpu.h"
 #include "amdgpu_amdkfd.h"
 #include "amdgpu_doorbell.h"
+#include "amdgpu_dpm.h"
 #include "amdgpu_reset.h"
 #include "amdgpu_xgmi.h"
 #include "kfd_priv.h"

@@ -285,6 +285,73 @@ u64 bridge_clock_counter(struct amdgpu_device *adev)
 	return amdgpu_call(amdgpu_amdkfd_get_gpu_clock_counter)(adev);
 }
 
+static_assert(BRIDGE_MAX_QUEUES == AMDGPU_MAX_QUEUES);
+static_assert(sizeof(struct bridge_queue_waves) == sizeof(struct kfd_cu_occupancy));
+
+bool bridge_occupancy(struct amdgpu_device *adev, u32 xcc, struct bridge_queue_waves *queues,
+		      u32 *max_waves_per_cu)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+	struct kfd_cu_occupancy *found;
+	int max_waves = 0;
+	unsigned int i;
+
+	if (!hw || !hw->get_cu_occupancy)
+		return false;
+	found = kcalloc(BRIDGE_MAX_QUEUES, sizeof(*found), GFP_KERNEL);
+	if (!found)
+		return false;
+	hw->get_cu_occupancy(adev, found, &max_waves, xcc);
+	for (i = 0; i < BRIDGE_MAX_QUEUES; i++) {
+		queues[i].doorbell = found[i].doorbell_off;
+		queues[i].waves = found[i].wave_cnt;
+	}
+	kfree(found);
+	*max_waves_per_cu = max_waves;
+	return true;
+}
+
+bool bridge_has_tensor_limit(struct amdgpu_device *adev)
+{
+	return adev->psp.ptl.hw_supported;
+}
+
+static int set_tensor_limit(struct amdgpu_device *adev, bool limit)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+	struct amdgpu_ptl *ptl = &adev->psp.ptl;
+	enum amdgpu_ptl_fmt first = ptl->fmt1, second = ptl->fmt2;
+	u32 state = limit;
+
+	if (!ptl->hw_supported || !hw || !hw->ptl_ctrl)
+		return -EOPNOTSUPP;
+	return hw->ptl_ctrl(adev, PSP_PTL_PERF_MON_SET, &state, &first, &second);
+}
+
+int bridge_tensor_limit(struct amdgpu_device *adev, bool lift)
+{
+	struct amdgpu_ptl *ptl = &adev->psp.ptl;
+	/* The first who wants it lifted, and the last, change something. */
+	int others = lift ? 0 : 1, ret = 0;
+
+	guard(mutex)(&ptl->mutex);
+	if (atomic_read(&ptl->disable_ref) == others)
+		ret = set_tensor_limit(adev, !lift);
+	if (ret)
+		return ret;
+	atomic_add(lift ? 1 : -1, &ptl->disable_ref);
+	if (lift)
+		set_bit(AMDGPU_PTL_DISABLE_PROFILER, ptl->disable_bitmap);
+	else if (others == 1 && !atomic_read(&ptl->disable_ref))
+		clear_bit(AMDGPU_PTL_DISABLE_PROFILER, ptl->disable_bitmap);
+	return 0;
+}
+
+u64 bridge_throttle_count(struct amdgpu_device *adev)
+{
+	return amdgpu_call(amdgpu_dpm_get_thermal_throttling_counter)(adev);
+}
+
 int bridge_tile_config(struct amdgpu_device *adev, struct bridge_tile_config *out)
 {
 	struct tile_config config = {};

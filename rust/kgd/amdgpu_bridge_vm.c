@@ -199,6 +199,13 @@ u32 bridge_vm_pasid(const struct bridge_vm *vm)
 	return vm->vm->pasid;
 }
 
+s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name)
+{
+	static_assert(TASK_COMM_LEN == 16);
+	memcpy(name, vm->vm->task_info->task.comm, TASK_COMM_LEN);
+	return vm->vm->task_info->task.pid;
+}
+
 u64 bridge_vm_page_directory(const struct bridge_vm *vm)
 {
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_get_process_page_dir)(vm->drm_priv);

@@ -179,6 +179,23 @@ void bridge_local_memory(struct amdgpu_device *adev, u32 partition, struct bridg
 
 u64 bridge_clock_counter(struct amdgpu_device *adev);
 
+#define BRIDGE_MAX_QUEUES	128
+struct bridge_queue_waves {
+	u32 doorbell;		/* index on the BAR, in 32-bit units */
+	u32 waves;
+};
+/* The waves of an XCC's compute queues, each in its own place. Returns false if it cannot be told. */
+bool bridge_occupancy(struct amdgpu_device *adev, u32 xcc, struct bridge_queue_waves *queues,
+		      u32 *max_waves_per_cu);
+/*
+ * The peak tensor limiter, which some GPUs have. Lifts it, or takes that back; amdgpu counts who wants it
+ * lifted. -EOPNOTSUPP: there is none.
+ */
+bool bridge_has_tensor_limit(struct amdgpu_device *adev);
+int bridge_tensor_limit(struct amdgpu_device *adev, bool lift);
+/* How often the GPU has slowed down for heat. */
+u64 bridge_throttle_count(struct amdgpu_device *adev);
+
 struct bridge_tile_config {
 	u32 tile[BRIDGE_MAX_TILE_MODES];
 	u32 macrotile[BRIDGE_MAX_MACROTILE];
@@ -238,6 +255,8 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 void bridge_vm_release(struct bridge_vm *vm);
 bool bridge_vm_is_file(const struct bridge_vm *vm, int drm_fd);
 u32 bridge_vm_pasid(const struct bridge_vm *vm);
+/* The task that acquired it. name: 16 bytes. */
+s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name);
 u64 bridge_vm_page_directory(const struct bridge_vm *vm);
 
 #define BRIDGE_TLB_LEGACY	0

@@ -17,6 +17,7 @@ use super::{
     LocalMemory,
     MemoryHandle,
     NewMemory,
+    Occupancy,
     Partition,
     Power,
     ProcessHandle,
@@ -32,10 +33,14 @@ use super::{
     Vms,
     XgmiLink, //
 };
-use crate::ids::{
-    DoorbellIndex,
-    GpuVa,
-    Pasid, //
+use crate::{
+    ids::{
+        DoorbellIndex,
+        GpuVa,
+        Pasid, //
+    },
+    linux::errno,
+    smi::VmTask, //
 };
 use core::ptr::NonNull;
 use kernel::{
@@ -189,6 +194,25 @@ impl Device for Fake {
         0
     }
 
+    fn occupancy(&self, _: u32) -> Occupancy {
+        Occupancy {
+            queues: KVec::new(),
+            max_waves_per_cu: 40,
+        }
+    }
+
+    fn has_tensor_limit(&self) -> bool {
+        false
+    }
+
+    fn lift_tensor_limit(&self, _: bool) -> Result {
+        Err(errno::unsupported())
+    }
+
+    fn throttle_count(&self) -> u64 {
+        0
+    }
+
     fn tile_config(&self) -> Result<TileConfig> {
         Ok(TileConfig::default())
     }
@@ -287,6 +311,10 @@ impl Vms for Fake {
     fn vm_is_file(&self, vm: &VmHandle, drm_fd: i32) -> bool {
         // SAFETY: from `acquire_vm`, and not consumed yet.
         (unsafe { vm.0.cast::<i32>().read() }) == drm_fd
+    }
+
+    fn vm_task(&self, _: &VmHandle) -> VmTask {
+        VmTask::default()
     }
 
     fn pasid(&self, vm: &VmHandle) -> Result<Pasid> {

@@ -18,10 +18,13 @@ use super::{
     TlbFlush,
     VmHandle, //
 };
-use crate::ids::{
-    DoorbellIndex,
-    GpuVa,
-    Pasid, //
+use crate::{
+    ids::{
+        DoorbellIndex,
+        GpuVa,
+        Pasid, //
+    },
+    smi::VmTask, //
 };
 use core::{
     mem::ManuallyDrop,
@@ -300,6 +303,11 @@ impl Vm {
     /// Its name in interrupts and packets.
     pub(crate) fn pasid(&self) -> Pasid {
         self.pasid
+    }
+
+    /// The task that acquired it.
+    pub(crate) fn task(&self) -> VmTask {
+        self.kgd.vm_task(&self.raw)
     }
 
     /// Is this the file that the VM came from?

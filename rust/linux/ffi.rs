@@ -20,5 +20,18 @@ unsafe extern "C" {
     pub(super) fn amdkfd_jiffies_to_msecs(jiffies: c_ulong) -> c_uint;
     pub(super) fn amdkfd_anon_inode(name: *const c_char) -> *mut bindings::inode;
     pub(super) fn amdkfd_signal_group(task: *mut bindings::task_struct, number: c_int);
+    pub(super) fn amdkfd_thread_group_id(task: *mut bindings::task_struct) -> bindings::pid_t;
     pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;
+}
+
+// Exported by the kernel; its bindings lack them.
+#[allow(improper_ctypes)]
+unsafe extern "C" {
+    /// `include/linux/anon_inodes.h`
+    pub(super) fn anon_inode_getfd(
+        name: *const c_char,
+        operations: *const bindings::file_operations,
+        private: *mut c_void,
+        flags: c_int,
+    ) -> c_int;
 }

@@ -12,6 +12,7 @@
 #include <linux/io.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
+#include <linux/pid_namespace.h>
 #include <linux/ptrace.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
@@ -58,6 +59,11 @@ void amdkfd_signal_group(struct task_struct *task, int number)
 {
 	guard(rcu)();
 	kill_pid(task_tgid(task), number, 1);
+}
+
+pid_t amdkfd_thread_group_id(struct task_struct *task)
+{
+	return task_tgid_nr_ns(task, task_active_pid_ns(task));
 }
 
 bool amdkfd_current_traces(struct task_struct *task)

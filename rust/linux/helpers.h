@@ -19,6 +19,8 @@ unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies);
 struct inode *amdkfd_anon_inode(const char *name);
 /* Sends a signal of the kernel's to the thread group of @task. */
 void amdkfd_signal_group(struct task_struct *task, int number);
+/* The id of @task's thread group, as the task's own pid namespace has it. */
+pid_t amdkfd_thread_group_id(struct task_struct *task);
 /* Whether @task is traced by the current task. */
 bool amdkfd_current_traces(struct task_struct *task);
 

@@ -50,16 +50,34 @@ impl Write for Output<'_> {
 struct File<T> {
     attribute: bindings::kobj_attribute,
     content: T,
+    /// The name, if it is not a static one.
+    _name: Option<CString>,
 }
 
 impl<T: Show> File<T> {
     fn new(name: &'static CStr, content: T) -> Self {
-        let attribute = bindings::kobj_attribute {
+        Self {
+            attribute: Self::attribute(name.as_char_ptr()),
+            content,
+            _name: None,
+        }
+    }
+
+    fn named(name: CString, content: T) -> Self {
+        Self {
+            // The name's bytes lie in memory of their own, and stay there when the file moves.
+            attribute: Self::attribute(name.as_char_ptr()),
+            content,
+            _name: Some(name),
+        }
+    }
+
+    fn attribute(name: *const c_char) -> bindings::kobj_attribute {
+        bindings::kobj_attribute {
             attr: attribute(name),
             show: Some(Self::show),
             store: None,
-        };
-        Self { attribute, content }
+        }
     }
 
     /// # Safety
@@ -94,9 +112,9 @@ impl<T: Show> File<T> {
         reason = "only lockdep's kernel has more fields"
     )
 )]
-fn attribute(name: &'static CStr) -> bindings::attribute {
+fn attribute(name: *const c_char) -> bindings::attribute {
     bindings::attribute {
-        name: name.as_char_ptr(),
+        name,
         mode: 0o444,
         #[cfg(CONFIG_DEBUG_LOCK_ALLOC)]
         key: kernel::static_lock_class!().as_ptr(),
@@ -116,6 +134,12 @@ impl<T: Show> Files<T> {
     /// One more.
     pub(crate) fn add(&mut self, name: &'static CStr, content: T) -> Result {
         Ok(self.0.push(File::new(name, content), GFP_KERNEL)?)
+    }
+
+    /// One more, with a name that is made up.
+    pub(crate) fn add_named(&mut self, name: fmt::Arguments<'_>, content: T) -> Result {
+        let name = CString::try_from_fmt(name)?;
+        Ok(self.0.push(File::named(name, content), GFP_KERNEL)?)
     }
 }
 
@@ -153,6 +177,12 @@ impl<T: Show> Directory<T> {
         // It cannot fail: there is room.
         self.children.push(child, GFP_KERNEL)?;
         self.children.last_mut().ok_or(ENOMEM)
+    }
+
+    /// A directory in this one that is the caller's. Whichever of the two goes first takes the other's
+    /// entries along.
+    pub(crate) fn own_child(&self, name: fmt::Arguments<'_>, files: Files<T>) -> Result<Self> {
+        Self::below(self.kobject.as_ptr(), name, files)
     }
 
     /// Deletes all directories in this one.

@@ -21,6 +21,33 @@ pub(crate) fn current_traces(task: &Task) -> bool {
     unsafe { ffi::amdkfd_current_traces(task.as_ptr()) }
 }
 
+/// The id of the task's thread group, as its own pid namespace numbers it.
+pub(crate) fn thread_group_id(task: &Task) -> i32 {
+    // SAFETY: The task is valid.
+    unsafe { ffi::amdkfd_thread_group_id(task.as_ptr()) }
+}
+
+/// A word of another task's memory. `EFAULT`: it has none there, or none any more. May sleep.
+pub(crate) fn read_memory(task: &Task, address: u64) -> Result<u64> {
+    let mut word = 0u64;
+    // SAFETY: The task is valid and `word` is as large as said; any address may be asked for.
+    // CAST: A 64-bit kernel.
+    let bytes = unsafe {
+        bindings::access_process_vm(
+            task.as_ptr(),
+            address as c_ulong,
+            (&raw mut word).cast(),
+            size_of::<u64>() as c_int,
+            0,
+        )
+    };
+    if bytes == size_of::<u64>() as c_int {
+        Ok(word)
+    } else {
+        Err(EFAULT)
+    }
+}
+
 /// What a task may be allowed beyond the ordinary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capability {
@@ -28,6 +55,8 @@ pub(crate) enum Capability {
     CheckpointRestore,
     /// `CAP_SYS_ADMIN`
     SysAdmin,
+    /// `CAP_PERFMON`
+    PerfMon,
 }
 
 /// Whether the current task has this capability. Using it is recorded.
@@ -35,6 +64,7 @@ pub(crate) fn capable(capability: Capability) -> bool {
     let number = match capability {
         Capability::CheckpointRestore => bindings::CAP_CHECKPOINT_RESTORE,
         Capability::SysAdmin => bindings::CAP_SYS_ADMIN,
+        Capability::PerfMon => bindings::CAP_PERFMON,
     };
     // SAFETY: The number is a capability's. CAST: They are below 64.
     unsafe { bindings::capable(number as c_int) }

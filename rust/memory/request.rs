@@ -70,6 +70,11 @@ impl Request {
         self.has(flag::VRAM) && self.has(flag::PUBLIC)
     }
 
+    /// It is the user's own memory.
+    pub(crate) const fn is_user_memory(&self) -> bool {
+        self.has(flag::USERPTR)
+    }
+
     /// The kernel can map it: it is not the user's own memory.
     pub(crate) const fn kernel_may_map(&self) -> bool {
         !self.has(flag::USERPTR)

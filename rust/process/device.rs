@@ -8,6 +8,7 @@
 
 use super::{
     apertures::Apertures,
+    tensor_limit::TensorLimit,
     trap::TrapMemory, //
 };
 use crate::{
@@ -29,7 +30,12 @@ use crate::{
     },
     linux::rcu_table::Entry,
     memory::Buffers,
-    queue::Queues, //
+    queue::Queues,
+    smi::{
+        Listeners,
+        News,
+        VmTask, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -60,8 +66,35 @@ struct DeviceVm {
     /// Interrupts find the events of the process by its pasid.
     _interrupts: Entry<Events>,
     trap: Option<TrapMemory>,
+    _started: Started,
     vm: Arc<Vm>,
     _power: PowerGuard,
+}
+
+/// Who listens to the node knows that the process has a VM there; dropped: that it has none any more.
+struct Started {
+    listeners: Arc<Listeners>,
+    task: VmTask,
+}
+
+impl Started {
+    fn new(node: &Node, task: VmTask) -> Self {
+        let listeners = node.listeners().clone();
+        listeners.tell(News::Process {
+            ends: false,
+            task: &task,
+        });
+        Self { listeners, task }
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.listeners.tell(News::Process {
+            ends: true,
+            task: &self.task,
+        });
+    }
 }
 
 /// A process on one GPU. Fields are dropped from top to bottom.
@@ -78,6 +111,8 @@ pub(crate) struct ProcessDevice {
     user_tma: Atomic<u64>,
     /// How often its waves touched memory that they may not.
     faults: Atomic<u64>,
+    #[pin]
+    tensor_limit: TensorLimit,
     held: Held,
     /// Last: the device may go when all have let go of it.
     node: NodeUser,
@@ -95,6 +130,7 @@ impl ProcessDevice {
             user_tba: Atomic::new(0),
             user_tma: Atomic::new(0),
             faults: Atomic::new(0),
+            tensor_limit <- TensorLimit::new(node.kgd().clone()),
             held: DEVICES.hold(),
             node: NodeUser::new(node),
         });
@@ -170,10 +206,34 @@ impl ProcessDevice {
         self.vm.populate(DeviceVm {
             _interrupts: interrupts,
             trap,
+            _started: Started::new(&self.node, vm.task()),
             vm,
             _power: power,
         });
         Ok(())
+    }
+
+    /// Lifts the GPU's tensor limiter for the process. `EOPNOTSUPP`: the GPU has none.
+    pub(crate) fn lift_tensor_limit(&self) -> Result {
+        self.tensor_limit.lift(true)
+    }
+
+    /// The same where there may be none.
+    pub(crate) fn lift_tensor_limit_if_any(&self) -> Result {
+        match self.node.kgd().has_tensor_limit() {
+            true => self.lift_tensor_limit(),
+            false => Ok(()),
+        }
+    }
+
+    /// Takes that back.
+    pub(crate) fn leave_tensor_limit(&self) -> Result {
+        self.tensor_limit.lift(false)
+    }
+
+    /// The task that acquired the VM.
+    pub(crate) fn vm_task(&self) -> Result<VmTask> {
+        Ok(self.vm()?.task())
     }
 
     /// SET_TRAP_HANDLER. The driver's own handler, if there is one, calls the user's.

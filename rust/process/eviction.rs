@@ -14,6 +14,7 @@ use super::{
     Process,
     ProcessRef, //
 };
+use crate::smi::Trigger;
 use kernel::{
     new_work,
     prelude::*,
@@ -49,6 +50,7 @@ pub(super) struct Evictor {
     work: Work<Evictor>,
     /// The process is found by its address space, so that nothing here keeps it.
     mm: MmId,
+    context: u16,
     /// The fence that was asked for last.
     fence: Atomic<u64>,
 }
@@ -58,10 +60,11 @@ impl_has_work! {
 }
 
 impl Evictor {
-    pub(super) fn new(mm: MmId) -> Result<Arc<Self>> {
+    pub(super) fn new(mm: MmId, context: u16) -> Result<Arc<Self>> {
         let evictor = pin_init!(Self {
             work <- new_work!("amdkfd::Evictor"),
             mm,
+            context,
             fence: Atomic::new(0),
         });
         Arc::pin_init(evictor, GFP_KERNEL)
@@ -80,7 +83,7 @@ impl Evictor {
 
     /// The process, while it is alive.
     fn process(&self) -> Option<ProcessRef> {
-        registry::of_mm(self.mm).filter(|process| process.is_alive())
+        registry::of_context(self.mm, self.context).filter(|process| process.is_alive())
     }
 
     /// Takes the queues off and lets the buffers go. False if there is nothing to restore.
@@ -88,7 +91,7 @@ impl Evictor {
         let Some(context) = process.context() else {
             return false;
         };
-        if let Err(error) = process.evict() {
+        if let Err(error) = process.evict(Trigger::TTM) {
             let pid = process.lead().pid();
             pr_err!("process {pid} cannot be evicted: its queues stay on a GPU ({error:?})\n");
             // A reset of that GPU follows, and with it the fence is signalled.

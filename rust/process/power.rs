@@ -22,6 +22,7 @@ use crate::{
         signal,
         Signal, //
     },
+    smi::Trigger,
     uapi::{
         HwException,
         MemoryException,
@@ -68,7 +69,7 @@ pub(crate) fn suspend() {
         return;
     }
     registry.each(|process| {
-        if let Err(error) = process.evict() {
+        if let Err(error) = process.evict(Trigger::SUSPEND) {
             let pid = process.lead().pid();
             pr_err!("queues of process {pid} stay on a GPU while it is suspended ({error:?})\n");
         }

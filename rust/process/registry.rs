@@ -10,11 +10,14 @@
 use super::{
     power,
     MmId,
+    Name,
     Process,
     ProcessDevice,
-    ProcessRef, //
+    ProcessRef,
+    PRIMARY_CONTEXT, //
 };
 use crate::{
+    gpu::Node,
     ids::Pasid,
     linux::{
         mmu_notifier,
@@ -25,6 +28,7 @@ use crate::{
         },
         workqueue::OwnedQueue, //
     },
+    smi::Trigger,
 };
 use kernel::{
     new_mutex,
@@ -45,7 +49,7 @@ static REGISTRY: Global<Registry> = Global::new();
 #[pin_data]
 pub(super) struct Registry {
     #[pin]
-    table: IrqSpinLock<RBTree<MmId, ProcessRef>>,
+    table: IrqSpinLock<RBTree<Name, ProcessRef>>,
     #[pin]
     creation: Mutex<()>,
     /// One at a time puts all processes to sleep, or wakes them (`power.rs`).
@@ -72,7 +76,7 @@ impl Registry {
 
     /// The processes one after the other; one that comes or goes meanwhile may be among them or not.
     pub(super) fn each(&self, mut act: impl FnMut(&ProcessRef)) {
-        let mut from = MmId(0);
+        let mut from = (MmId(0), 0);
         loop {
             let next = {
                 let table = self.table.lock();
@@ -83,7 +87,10 @@ impl Registry {
                 return;
             };
             act(&process);
-            from = MmId(process.mm.0 + 1);
+            from = match process.context.checked_add(1) {
+                Some(context) => (process.mm, context),
+                None => (MmId(process.mm.0 + 1), 0),
+            };
         }
     }
 
@@ -94,7 +101,36 @@ impl Registry {
     }
 
     fn find(&self, mm: MmId) -> Option<ProcessRef> {
-        self.table.lock().get(&mm).cloned()
+        self.find_context(mm, PRIMARY_CONTEXT)
+    }
+
+    fn find_context(&self, mm: MmId, context: u16) -> Option<ProcessRef> {
+        self.table.lock().get(&(mm, context)).cloned()
+    }
+
+    /// The lowest number that no context of the address space has. `ENOSPC`: there is none.
+    fn free_context(&self, mm: MmId) -> Result<u16> {
+        let table = self.table.lock();
+        let taken = |context: &u16| table.get(&(mm, *context)).is_some();
+        (0..PRIMARY_CONTEXT)
+            .find(|context| !taken(context))
+            .ok_or(ENOSPC)
+    }
+
+    /// Makes a process known, unless all are asleep (`EAGAIN`). The caller holds `creation`.
+    fn insert(&self, process: &ProcessRef) -> Result {
+        let name = (process.mm, process.context);
+        let node = RBTreeNode::new(name, process.clone(), GFP_KERNEL)?;
+        let mut table = self.table.lock();
+        if power::is_suspended() {
+            drop(table);
+            return Err(EAGAIN);
+        }
+        let before = table.insert(node);
+        drop(table);
+        // Creation is serialised, so nothing was there; if it was, it goes outside the lock.
+        drop(before);
+        Ok(())
     }
 }
 
@@ -158,23 +194,62 @@ pub(crate) fn open() -> Result<ProcessRef> {
         pr_warn!("there is no GPU to compute on\n");
         return Err(EINVAL);
     }
-    let process = Process::new(id)?;
-    let node = RBTreeNode::new(id, process.clone(), GFP_KERNEL)?;
-    let mut table = registry.table.lock();
-    if power::is_suspended() {
-        drop(table);
-        return Err(EAGAIN);
-    }
-    let before = table.insert(node);
-    drop(table);
-    // Creation is serialised, so nothing was there; if it was, it goes outside the lock.
-    drop(before);
+    let process = Process::new(id, None)?;
+    registry.insert(&process)?;
     if let Err(error) = mmu_notifier::watch(mm, process.clone()) {
         forget(&process);
         return Err(error);
     }
+    process.files().publish(&process, None);
     drop(creation);
     Ok(process)
+}
+
+/// Another context of the current task's address space, beside `primary`. It is its own process in all
+/// but that, and lasts as long as the file that it is made for.
+pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
+    let registry = get()?;
+    let _creation = registry.creation.lock();
+    // It is found, and ended, as long as its primary process is.
+    primary.alive().map(drop)?;
+    let context = registry.free_context(primary.mm)?;
+    let process = Process::new(primary.mm, Some((primary.clone(), context)))?;
+    registry.insert(&process)?;
+    process.files().publish(&process, Some(primary));
+    Ok(process)
+}
+
+/// Ends a context whose file is closed.
+pub(crate) fn close_context(process: &ProcessRef) {
+    forget(process);
+    process.quiesce();
+}
+
+/// From now on performance counters count the queues that there are on a node, or do not.
+pub(crate) fn count_performance(node: &Node, count: bool) {
+    let Some(registry) = REGISTRY.get() else {
+        return;
+    };
+    registry.each(|process| {
+        let Some(device) = process.device_of(node.id()) else {
+            return;
+        };
+        if let Err(error) = device.queues().count_performance(count) {
+            pr_warn!("a GPU's performance counters do not count all queues ({error:?})\n");
+        }
+    });
+}
+
+/// The contexts of an address space that are there beside its primary process.
+pub(super) fn contexts_of(mm: MmId, mut act: impl FnMut(&ProcessRef)) {
+    let Some(registry) = REGISTRY.get() else {
+        return;
+    };
+    registry.each(|process| {
+        if process.mm == mm && process.context != PRIMARY_CONTEXT {
+            act(process);
+        }
+    });
 }
 
 /// The process can no longer be found.
@@ -183,14 +258,11 @@ pub(super) fn forget(process: &ProcessRef) {
         return;
     };
     let mut table = registry.table.lock();
+    let name = (process.mm, process.context);
     let same = table
-        .get(&process.mm)
+        .get(&name)
         .is_some_and(|found| Arc::ptr_eq(found, process));
-    let node = if same {
-        table.remove_node(&process.mm)
-    } else {
-        None
-    };
+    let node = if same { table.remove_node(&name) } else { None };
     drop(table);
     drop(node);
 }
@@ -213,23 +285,35 @@ pub(crate) fn all() -> Result<KVec<ProcessRef>> {
     Err(EAGAIN)
 }
 
-/// The process of an address space. Legal in any context.
+/// The primary process of an address space. Legal in any context.
 pub(crate) fn of_mm(mm: MmId) -> Option<ProcessRef> {
     REGISTRY.get()?.find(mm)
 }
 
+/// The process of that context. Legal in any context.
+pub(super) fn of_context(mm: MmId, context: u16) -> Option<ProcessRef> {
+    REGISTRY.get()?.find_context(mm, context)
+}
+
 /// amdgpu takes memory of `mm` away: its queues leave the GPUs before this returns. `ESRCH` if the
 /// address space has no process. May run under reclaim.
-pub(crate) fn evict_mm(mm: MmId) -> Result {
-    of_mm(mm).ok_or(ESRCH)?.evict()
+///
+/// Its primary process is meant: others have no memory of the address space's (`USERPTR`).
+pub(crate) fn evict_mm(mm: MmId, trigger: Trigger) -> Result {
+    of_mm(mm).ok_or(ESRCH)?.evict(trigger)
+}
+
+/// amdgpu finds no room to undo that, and will try again.
+pub(crate) fn restore_postponed(mm: MmId) {
+    if let Some(process) = of_mm(mm) {
+        process.tell_restore(true);
+    }
 }
 
 /// amdgpu wants to move buffers of the process, and waits until its eviction fence is signalled:
 /// that is left to a worker. `ESRCH` if there is no such process. Legal in any context.
 pub(crate) fn schedule_eviction(mm: MmId, context: u16, fence: u64) -> Result {
-    let process = of_mm(mm)
-        .filter(|process| process.context == context)
-        .ok_or(ESRCH)?;
+    let process = of_context(mm, context).ok_or(ESRCH)?;
     process.evictor.request(fence);
     Ok(())
 }

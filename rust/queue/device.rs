@@ -8,7 +8,8 @@
 use super::{
     node::Active,
     properties::Properties,
-    Queue, //
+    Queue,
+    QueueFacts, //
 };
 use crate::{
     doorbell::ProcessDoorbells,
@@ -16,6 +17,7 @@ use crate::{
         GpuId,
         QueueId, //
     },
+    linux::timekeeping::boot_nanoseconds,
     process::ProcessDevice,
     sched::{
         Key,
@@ -33,6 +35,10 @@ use kernel::{
         RBTreeNodeReservation, //
     },
     sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
         Mutex,
         SetOnce, //
     },
@@ -58,6 +64,10 @@ pub(super) struct New {
 #[pin_data]
 pub(crate) struct Queues {
     doorbells: SetOnce<ProcessDoorbells>,
+    /// How long the queues were kept off the hardware, in nanoseconds.
+    evicted_for: Atomic<u64>,
+    /// What copy queues had counted that are gone.
+    past_sdma: Atomic<u64>,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -67,8 +77,12 @@ struct Inner {
     closed: bool,
     /// How many reasons there are to keep the queues off the hardware.
     evicted: u32,
+    /// Since when, in nanoseconds since boot.
+    evicted_at: u64,
     /// A reset of the GPU took what they worked on: they never run again.
     lost: bool,
+    /// The queue that has the GPU's global wave sync.
+    wave_sync: Option<QueueId>,
     /// The process's place at the scheduler, while it has queues.
     seat: Option<(Key, Active)>,
     queues: RBTree<QueueId, Scheduled>,
@@ -79,10 +93,14 @@ impl Queues {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             doorbells: SetOnce::new(),
+            evicted_for: Atomic::new(0),
+            past_sdma: Atomic::new(0),
             inner <- new_mutex!(Inner {
                 closed: false,
                 evicted: 0,
+                evicted_at: 0,
                 lost: false,
+                wave_sync: None,
                 seat: None,
                 queues: RBTree::new(),
             }, "Queues.inner"),
@@ -136,6 +154,9 @@ impl Queues {
     pub(crate) fn evict(&self, device: &ProcessDevice) -> Result {
         let mut inner = self.inner.lock();
         inner.evicted += 1;
+        if inner.evicted == 1 {
+            inner.evicted_at = boot_nanoseconds();
+        }
         match &inner.seat {
             Some((key, _)) if inner.evicted == 1 => device.node().queues().scheduler().evict(*key),
             _ => Ok(()),
@@ -147,6 +168,10 @@ impl Queues {
         let mut inner = self.inner.lock();
         let was = inner.evicted;
         inner.evicted = was.saturating_sub(1);
+        if was == 1 {
+            let time = boot_nanoseconds().saturating_sub(inner.evicted_at);
+            self.evicted_for.fetch_add(time, Relaxed);
+        }
         match &inner.seat {
             Some((key, _)) if was == 1 => {
                 let page_table_base = device.vm()?.page_directory();
@@ -212,6 +237,9 @@ impl Queues {
     pub(super) fn destroy(&self, id: QueueId) -> Result {
         let mut inner = self.inner.lock();
         let gone = inner.queues.remove_node(&id).ok_or(EINVAL)?;
+        if inner.wave_sync == Some(id) {
+            inner.wave_sync = None;
+        }
         let (_, Scheduled { key, queue }) = gone.to_key_value();
         let scheduler = queue.node.scheduler();
         let result = match &inner.seat {
@@ -235,7 +263,71 @@ impl Queues {
         Ok(())
     }
 
-    pub(super) fn has(&self, id: QueueId) -> bool {
+    /// How long the queues were kept off the hardware, in milliseconds, up to the last restore.
+    pub(crate) fn evicted_ms(&self) -> u64 {
+        self.evicted_for.load(Relaxed) / 1_000_000
+    }
+
+    /// What copy queues have counted that are gone, and where those count that there are.
+    pub(crate) fn sdma_counters(&self) -> Result<(u64, KVec<u64>)> {
+        let mut counters = KVec::with_capacity(self.count(), GFP_KERNEL)?;
+        let inner = self.inner.lock();
+        for Scheduled { queue, .. } in inner.queues.values() {
+            // More queues than a moment ago: they have hardly counted anything.
+            if counters.len() == counters.capacity() {
+                break;
+            }
+            if let Some(address) = queue.sdma_counter() {
+                // There is room: nothing is allocated.
+                counters.push(address, GFP_ATOMIC)?;
+            }
+        }
+        Ok((self.past_sdma.load(Relaxed), counters))
+    }
+
+    /// Where a copy queue counts; `None` for any other.
+    pub(super) fn sdma_counter(&self, id: QueueId) -> Option<u64> {
+        self.inner.lock().queues.get(&id)?.queue.sdma_counter()
+    }
+
+    /// A copy queue that has counted this much is gone.
+    pub(super) fn keep_sdma_count(&self, count: u64) {
+        self.past_sdma.fetch_add(count, Relaxed);
+    }
+
+    /// What sysfs shows of a queue. `ENODEV`: it is gone.
+    pub(crate) fn facts_of(&self, id: QueueId) -> Result<QueueFacts> {
+        let inner = self.inner.lock();
+        let scheduled = inner.queues.get(&id).ok_or(ENODEV)?;
+        Ok(scheduled.queue.facts())
+    }
+
+    /// How many compute units the process's waves would fill at this moment.
+    pub(crate) fn occupied_cus(&self, device: &ProcessDevice) -> u32 {
+        if self.is_empty() {
+            return 0;
+        }
+        let node = device.node();
+        let occupancy = node.kgd().occupancy(node.xcc_mask().trailing_zeros());
+        let inner = self.inner.lock();
+        let waves_at = |doorbell| -> u32 {
+            let all = occupancy.queues.iter();
+            all.filter(|it| it.waves != 0 && it.doorbell == doorbell)
+                .map(|it| it.waves)
+                .sum()
+        };
+        let mut waves: u32 = 0;
+        for Scheduled { queue, .. } in inner.queues.values() {
+            let Some((doorbell, spread)) = queue.compute_doorbell() else {
+                continue;
+            };
+            let xccs = if spread { node.num_xcc() } else { 1 };
+            waves = waves.saturating_add(waves_at(doorbell).saturating_mul(xccs));
+        }
+        waves.div_ceil(occupancy.max_waves_per_cu.max(1))
+    }
+
+    pub(crate) fn has(&self, id: QueueId) -> bool {
         self.inner.lock().queues.get(&id).is_some()
     }
 
@@ -257,6 +349,40 @@ impl Queues {
         look(queue)
     }
 
+    /// Gives a queue the GPU's global wave sync: one queue of the process's at a time has it, all of it.
+    /// `EBUSY`: one has it. `EINVAL`: there is no such queue here.
+    pub(super) fn give_wave_sync(&self, id: QueueId) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.wave_sync.is_some() {
+            return Err(EBUSY);
+        }
+        inner.set_wave_sync(id, true)?;
+        inner.wave_sync = Some(id);
+        Ok(())
+    }
+
+    /// Takes it back, whichever queue has it. `EINVAL`: none has.
+    pub(super) fn take_wave_sync(&self) -> Result {
+        let mut inner = self.inner.lock();
+        let id = inner.wave_sync.take().ok_or(EINVAL)?;
+        inner.set_wave_sync(id, false)
+    }
+
+    /// Performance counters count all queues, or do not.
+    pub(crate) fn count_performance(&self, count: bool) -> Result {
+        let mut inner = self.inner.lock();
+        let Inner { seat, queues, .. } = &mut *inner;
+        let Some((seat, _)) = seat.as_ref() else {
+            return Ok(());
+        };
+        let mut result = Ok(());
+        for Scheduled { key, queue } in queues.values_mut() {
+            queue.counts = Some(count);
+            result = result.and(queue.reschedule(*seat, *key));
+        }
+        result
+    }
+
     /// Changes a queue with `change`, and its descriptor while it is off the hardware.
     pub(super) fn rewrite<T>(
         &self,
@@ -268,21 +394,18 @@ impl Queues {
         let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
         let (seat, _) = seat.as_ref().ok_or(EFAULT)?;
         let changed = change(queue);
-        let runs = queue.properties.drive().runs();
-        let rewrite = || {
-            if let Err(error) = queue.write_changes() {
-                pr_err!("a queue's descriptor is incomplete: {:?}\n", error);
-            }
-        };
-        queue
-            .node
-            .scheduler()
-            .rewrite(*seat, *key, runs, &rewrite)?;
+        queue.reschedule(*seat, *key)?;
         Ok(changed)
     }
 }
 
 impl Inner {
+    fn set_wave_sync(&self, id: QueueId, on: bool) -> Result {
+        let Scheduled { key, queue } = self.queues.get(&id).ok_or(EINVAL)?;
+        let (seat, _) = self.seat.as_ref().ok_or(EINVAL)?;
+        queue.node.scheduler().set_wave_sync(*seat, *key, on)
+    }
+
     /// Gives up the process's seat after its last queue. What is returned is to be dropped when
     /// nothing is locked.
     fn give_up_seat(&mut self, scheduler: &dyn Scheduler) -> Option<Active> {

@@ -324,6 +324,11 @@ impl NodeQueues {
         engine < self.pcie.count + self.xgmi.count
     }
 
+    /// Whether a copy engine is one for the links between GPUs.
+    pub(super) fn is_for_xgmi(&self, engine: u32) -> bool {
+        engine >= self.xgmi.first
+    }
+
     /// Takes a slot of a copy engine. `ENOMEM`: all are taken.
     pub(super) fn take_sdma(&self, choice: SdmaChoice) -> Result<SdmaSlot> {
         let slot = match choice {

@@ -50,6 +50,7 @@ use crate::{
         NewEntry,
         NewSeat, //
     },
+    uapi::user_slice,
 };
 use kernel::{
     prelude::*,
@@ -103,8 +104,11 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> 
         id: created.id,
         queue,
     };
-    let _alive = process.alive()?;
-    device.queues().insert(new)?;
+    {
+        let _alive = process.alive()?;
+        device.queues().insert(new)?;
+    }
+    process.files().add_queue(device, created.id);
     Ok(created)
 }
 
@@ -139,6 +143,7 @@ fn make(process: &Process, device: &ProcessDevice, properties: Properties) -> Re
     };
     Ok(Queue {
         trap_handler: device.trap_handler().tba != 0,
+        counts: None,
         node,
         properties,
         place,
@@ -200,6 +205,7 @@ fn seat(process: &Process, device: &ProcessDevice) -> Result<(NewSeat, Active)> 
         sh_mem: node.generation().runlist.sh_mem(options),
         trap: (trap.tba != 0).then_some((trap.tba, trap.tma)),
         queues: 0,
+        wave_sync: 0,
     };
     Ok((NewSeat::new(map_process, xnack)?, node.activate()))
 }
@@ -218,7 +224,12 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EINVAL)?;
     let device = device_with(process, id).ok_or(EINVAL)?;
-    device.queues().destroy(id)
+    let counter = device.queues().sdma_counter(id);
+    let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
+    process.files().remove_queue(id);
+    let result = device.queues().destroy(id);
+    device.queues().keep_sdma_count(counted.unwrap_or(0));
+    result
 }
 
 /// UPDATE_QUEUE. `EFAULT`: the process has no such queue, or the new ring is not mapped.

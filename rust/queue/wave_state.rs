@@ -139,11 +139,17 @@ pub(crate) fn wave_state(process: &Process, id: u32, user: u64) -> Result<WaveSt
     })
 }
 
-/// ALLOC_QUEUE_GWS. `EINVAL`: the process has no such queue; `ENODEV`: its GPU has no global wave
-/// sync, as its `num_gws` of 0 in the topology says of every GPU of this driver.
-pub(crate) fn allocate_wave_sync(process: &Process, id: u32) -> Result {
+/// ALLOC_QUEUE_GWS. `EINVAL`: the process has no such queue, or none of its has what it gives back;
+/// `ENODEV`: its GPU has no global wave sync; `EBUSY`: another of its queues has it.
+pub(crate) fn allocate_wave_sync(process: &Process, id: u32, slots: u32) -> Result {
     let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EINVAL)?;
-    device_with(process, id).ok_or(EINVAL)?;
-    Err(ENODEV)
+    let device = device_with(process, id).ok_or(EINVAL)?;
+    if device.node().facts().gws_size == 0 {
+        return Err(ENODEV);
+    }
+    match slots {
+        0 => device.queues().take_wave_sync(),
+        _ => device.queues().give_wave_sync(id),
+    }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Census {
     pub(crate) queues: u32,
     /// … and those of them that the compute pipes execute.
     pub(crate) compute_queues: u32,
+    /// Those of them that use global wave sync.
+    pub(crate) wave_sync_queues: u32,
 }
 
 /// What the hardware holds at once.
@@ -39,6 +41,8 @@ pub(crate) struct Capacity {
 pub(crate) struct Oversubscription {
     pub(crate) processes: bool,
     pub(crate) queues: bool,
+    /// More than one queue with global wave sync.
+    pub(crate) wave_sync: bool,
     /// Processes with and without XNACK, on hardware that cannot mix them.
     pub(crate) xnack: bool,
 }
@@ -56,6 +60,7 @@ impl Capacity {
         Oversubscription {
             processes: census.processes > self.processes.max(1),
             queues: census.compute_queues > self.compute_queues,
+            wave_sync: census.wave_sync_queues > 1,
             xnack: false,
         }
     }
@@ -196,6 +201,7 @@ mod tests {
                 processes,
                 queues: 99,
                 compute_queues,
+                wave_sync_queues: 0,
             };
             let over = capacity.exceeded_by(&census);
             (over.processes, over.queues, over.any())
@@ -203,6 +209,24 @@ mod tests {
         assert_eq!(over(8, 24), (false, false, false));
         assert_eq!(over(9, 24), (true, false, true));
         assert_eq!(over(1, 25), (false, true, true));
+    }
+
+    #[test]
+    fn one_queue_at_a_time_has_wave_sync() {
+        let capacity = Capacity {
+            processes: 8,
+            compute_queues: 24,
+        };
+        let over = |wave_sync_queues| {
+            let census = Census {
+                processes: 2,
+                queues: 2,
+                compute_queues: 2,
+                wave_sync_queues,
+            };
+            capacity.exceeded_by(&census).any()
+        };
+        assert!(!over(1) && over(2));
     }
 
     #[test]
@@ -215,6 +239,7 @@ mod tests {
             processes: 1,
             queues: 1,
             compute_queues: 1,
+            wave_sync_queues: 0,
         };
         assert!(!capacity.exceeded_by(&census).any());
     }

@@ -121,9 +121,11 @@ impl Seat {
     }
 
     /// MAP_PROCESS: it counts the queues that do not run as well.
-    fn packet(&self, format: &dyn RunlistFormat) -> Packet {
+    fn packet(&self, format: &dyn RunlistFormat, wave_sync: u32) -> Packet {
+        let syncs = self.running().any(|entry| entry.queue.wave_sync);
         format.map_process(&MapProcess {
             queues: self.queues.values().count() as u32,
+            wave_sync: if syncs { wave_sync } else { 0 },
             ..self.process
         })
     }
@@ -137,6 +139,7 @@ impl Inner {
             for entry in seat.running() {
                 census.queues += 1;
                 census.compute_queues += u32::from(entry.is_compute());
+                census.wave_sync_queues += u32::from(entry.queue.wave_sync);
             }
         }
         census
@@ -269,7 +272,7 @@ impl Runlist {
         let first = inner.seats.values().next().is_some_and(|seat| seat.xnack);
         for mode in [first, !first] {
             for seat in inner.seats.values().filter(|seat| seat.xnack == mode) {
-                push(&seat.packet(format))?;
+                push(&seat.packet(format, self.kgd.facts().gws_size))?;
                 for entry in seat.running() {
                     push(&format.map_queue(&entry.queue))?;
                 }
@@ -283,9 +286,10 @@ impl Runlist {
     fn report(&self, now: Oversubscription, before: Oversubscription) {
         if now.any() && !before.any() {
             pr_warn!(
-                "more to run than the GPU holds at once:{}{}{}; it will be slower\n",
+                "more to run than the GPU holds at once:{}{}{}{}; it will be slower\n",
                 if now.processes { " processes" } else { "" },
                 if now.queues { " queues" } else { "" },
+                if now.wave_sync { " queues with wave sync" } else { "" },
                 if now.xnack { " XNACK modes" } else { "" },
             );
         }
@@ -381,6 +385,21 @@ impl Scheduler for Runlist {
         if inner.queue_runs(seat, queue) {
             self.reschedule(&mut inner, |_| ())
         } else {
+            Ok(())
+        }
+    }
+
+    fn set_wave_sync(&self, seat: Key, queue: Key, on: bool) -> Result {
+        let mut inner = self.inner.lock();
+        let mark = |inner: &mut Inner| {
+            if let Some(entry) = inner.seat(seat).ok().and_then(|s| s.queues.get_mut(&queue)) {
+                entry.queue.wave_sync = on;
+            }
+        };
+        if inner.queue_runs(seat, queue) {
+            self.reschedule(&mut inner, mark)
+        } else {
+            mark(&mut inner);
             Ok(())
         }
     }

@@ -42,6 +42,7 @@ const DRIVER: Driver = Driver {
     debugger: false,
     queue_reset: false,
     svm: false,
+    // As many slots as the GPU has.
     global_wave_sync: 0,
 };
 
@@ -104,7 +105,10 @@ pub(super) fn describe(node: &Node) -> Result<Description<'_>> {
         errors: errors(facts),
         mec_firmware: facts.mec_fw_version,
         sdma_firmware: facts.sdma_fw_version,
-        driver: DRIVER,
+        driver: Driver {
+            global_wave_sync: facts.gws_size,
+            ..DRIVER
+        },
     })
 }
 

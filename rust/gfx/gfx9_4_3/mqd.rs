@@ -35,6 +35,7 @@ struct Mqd;
 pub(super) mod dword {
     pub(crate) const HEADER: usize = 0;
     pub(crate) const COMPUTE_PIPELINESTAT_ENABLE: usize = 11;
+    pub(crate) const COMPUTE_PERFCOUNT_ENABLE: usize = 12;
     pub(crate) const COMPUTE_PGM_RSRC2: usize = 20;
     /// `compute_static_thread_mgmt_se0` to `_se3`: not in one row.
     pub(crate) const COMPUTE_STATIC_THREAD_MGMT_SE: [usize; 4] = [23, 24, 26, 27];
@@ -357,6 +358,10 @@ impl MqdFormat for Mqd {
         for (index, engine) in dword::COMPUTE_STATIC_THREAD_MGMT_SE.into_iter().zip(mask) {
             words.set(index, engine);
         }
+    }
+
+    fn count_performance(&self, words: &dyn Words, count: bool) {
+        words.set(dword::COMPUTE_PERFCOUNT_ENABLE, count.into());
     }
 
     fn hiq(&self, words: &dyn Words, at: XccMqd, queue: &HiqQueue) {

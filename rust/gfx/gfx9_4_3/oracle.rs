@@ -34,6 +34,7 @@ static_assert!(sdma::BYTES == size_of::<v9_sdma_mqd>());
 same_offset! { v9_mqd:
     mqd::dword::HEADER => header,
     mqd::dword::COMPUTE_PIPELINESTAT_ENABLE => compute_pipelinestat_enable,
+    mqd::dword::COMPUTE_PERFCOUNT_ENABLE => compute_perfcount_enable,
     mqd::dword::COMPUTE_PGM_RSRC2 => compute_pgm_rsrc2,
     mqd::dword::COMPUTE_STATIC_THREAD_MGMT_SE[0] => compute_static_thread_mgmt_se0,
     mqd::dword::COMPUTE_STATIC_THREAD_MGMT_SE[1] => compute_static_thread_mgmt_se1,

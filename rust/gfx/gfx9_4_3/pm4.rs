@@ -65,6 +65,7 @@ mod map_process {
     pub(super) const PASID: Field = Field::bits(15, 0);
     /// Milliseconds that the process may keep the hardware while others wait.
     pub(super) const PROCESS_QUANTUM: Field = Field::bits(31, 25);
+    pub(super) const NUM_GWS: Field = Field::bits(6, 0);
     pub(super) const SDMA_ENABLE: Field = Field::bit(7);
     pub(super) const NUM_QUEUES: Field = Field::bits(31, 22);
     pub(super) const QUANTUM_MS: u32 = 10;
@@ -82,6 +83,7 @@ mod map_queues {
     use super::Field;
     pub(super) const EXTENDED_ENGINE_SEL: Field = Field::bits(3, 2);
     pub(super) const QUEUE_SEL: Field = Field::bits(5, 4);
+    pub(super) const GWS_CONTROL_QUEUE: Field = Field::bit(12);
     pub(super) const ENGINE_SEL: Field = Field::bits(28, 26);
     pub(super) const NUM_QUEUES: Field = Field::bits(31, 29);
     pub(super) const DOORBELL_OFFSET: Field = Field::bits(27, 2);
@@ -217,7 +219,8 @@ impl RunlistFormat for Pm4 {
             lo(tma),
             hi(tma),
         ]);
-        words[13] = SDMA_ENABLE.of(1) | NUM_QUEUES.of(process.queues);
+        words[13] =
+            NUM_GWS.of(process.wave_sync) | SDMA_ENABLE.of(1) | NUM_QUEUES.of(process.queues);
         words[14] = spi_gdbg_per_vmid_cntl::TRAP_EN.of(1);
         packet(opcode::MAP_PROCESS, words)
     }
@@ -230,7 +233,10 @@ impl RunlistFormat for Pm4 {
             opcode::MAP_QUEUES,
             [
                 0,
-                NUM_QUEUES.of(1) | QUEUE_SEL.of(HWS_DETERMINED) | engine_selection(queue.engine),
+                NUM_QUEUES.of(1)
+                    | QUEUE_SEL.of(HWS_DETERMINED)
+                    | GWS_CONTROL_QUEUE.flag(queue.wave_sync)
+                    | engine_selection(queue.engine),
                 DOORBELL_OFFSET.of(queue.doorbell.raw()),
                 lo(queue.mqd.raw()),
                 hi(queue.mqd.raw()),
@@ -311,6 +317,7 @@ mod tests {
             doorbell: known(DoorbellIndex::new(0x1802)),
             mqd: known(GpuVa::new(0x80_0012_0000)),
             write_pointer: known(UserVa::new(0x7f12_3460_0038)),
+            wave_sync: false,
         })
     }
 
@@ -340,6 +347,27 @@ mod tests {
     }
 
     #[test]
+    fn wave_sync_is_the_processs_and_one_queues() {
+        let process = Pm4.map_process(&MapProcess {
+            pasid: known(Pasid::new(0x8001)),
+            page_table_base: 0,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 1,
+            wave_sync: 64,
+        });
+        assert_eq!(word(&process, 13), 1 << 22 | 1 << 7 | 64);
+        let queue = Pm4.map_queue(&MapQueue {
+            engine: Engine::Compute,
+            doorbell: known(DoorbellIndex::new(0x1802)),
+            mqd: known(GpuVa::new(0x80_0012_0000)),
+            write_pointer: known(UserVa::new(0x7f12_3460_0038)),
+            wave_sync: true,
+        });
+        assert_eq!(word(&queue, 1), 1 << 29 | 1 << 12 | 1 << 4);
+    }
+
+    #[test]
     fn map_process_has_trap_handler_and_apertures() {
         let sh_mem = Pm4.sh_mem(ShMemOptions {
             lds_base: 1 << 48,
@@ -352,6 +380,7 @@ mod tests {
             sh_mem,
             trap: Some((0xffff_ffbe_0000, 0xffff_ffbe_1000)),
             queues: 3,
+            wave_sync: 0,
         });
         let expected = [
             0xc013_a100,
@@ -387,6 +416,7 @@ mod tests {
             sh_mem: ShMem::default(),
             trap: None,
             queues: 0,
+            wave_sync: 0,
         });
         assert!((6..10).all(|index| word(&packet, index) == 0));
         assert_eq!(packet.words().len(), 21);

@@ -3,15 +3,20 @@
 //! kfd-tests: what the tests run inside the guest. Each subcommand is one test or one tool for a test;
 //! all of them work on any driver behind `/dev/kfd`, so that C's answers and ours can be compared.
 
+mod abi;
 mod bench;
 mod cost;
+mod denied;
 mod errno;
 mod exception;
+mod ipc;
 mod kill;
 mod mqd;
 mod openers;
+mod power;
 mod raw;
 mod waves;
+mod smi;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -33,6 +38,16 @@ enum Command {
     /// What `errno` runs as another process, to bring an event page of its own.
     #[command(hide = true)]
     OwnEventPage,
+    /// Drive scripted and generated sequences of calls and print what each came to.
+    Abi(abi::Abi),
+    /// Make happen what a GPU tells of, and print what it tells.
+    Smi(smi::Smi),
+    /// Share memory between two processes by a dma-buf, and print what each sees.
+    Ipc(ipc::Ipc),
+    /// What a process may do with a GPU that its device cgroup hides.
+    Denied(denied::Denied),
+    /// Print who keeps the GPU awake.
+    Power(power::Power),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
     /// Kill a process in the middle of a dispatch, COUNT times.
@@ -64,6 +79,11 @@ fn main() -> ExitCode {
             Ok(())
         }
         Command::OwnEventPage => errno::own_page(),
+        Command::Abi(abi) => abi.run(),
+        Command::Smi(smi) => smi.run(),
+        Command::Ipc(ipc) => ipc.run(),
+        Command::Denied(denied) => denied.run(),
+        Command::Power(power) => power.run(),
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),

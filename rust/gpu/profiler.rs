@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Who counts what a device does: one process at a time (PROFILER). One [`Profiler`] for each device.
+
+use crate::{
+    linux::errno,
+    process::Name, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+/// The process that has a device's performance counters.
+#[pin_data]
+pub(crate) struct Profiler {
+    #[pin]
+    owner: Mutex<Option<Name>>,
+}
+
+impl Profiler {
+    /// Nobody has them.
+    pub(super) fn new() -> Result<Arc<Self>> {
+        let profiler = pin_init!(Self { owner <- new_mutex!(None, "amdkfd::Profiler") });
+        Arc::pin_init(profiler, GFP_KERNEL)
+    }
+
+    /// Takes them. `EALREADY`: it has them; `EBUSY`: another process has.
+    pub(crate) fn take(&self, name: Name) -> Result {
+        let mut owner = self.owner.lock();
+        match *owner {
+            None => *owner = Some(name),
+            Some(other) if other == name => return Err(errno::already()),
+            Some(_) => return Err(EBUSY),
+        }
+        Ok(())
+    }
+
+    /// Gives them back. `EINVAL`: it does not have them.
+    pub(crate) fn release(&self, name: Name) -> Result {
+        let mut owner = self.owner.lock();
+        if *owner != Some(name) {
+            return Err(EINVAL);
+        }
+        *owner = None;
+        Ok(())
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_profiler)]
+mod tests {
+    use super::*;
+    use crate::process::MmId;
+
+    #[test]
+    fn one_process_at_a_time() {
+        let profiler = Profiler::new().unwrap();
+        let mm = MmId::new(core::ptr::null());
+        assert_eq!(profiler.release((mm, 1)), Err(EINVAL));
+        assert_eq!(profiler.take((mm, 1)), Ok(()));
+        assert_eq!(profiler.take((mm, 1)), Err(errno::already()));
+        assert_eq!(profiler.take((mm, 2)), Err(EBUSY));
+        assert_eq!(profiler.release((mm, 2)), Err(EINVAL));
+        assert_eq!(profiler.release((mm, 1)), Ok(()));
+        assert_eq!(profiler.take((mm, 2)), Ok(()));
+    }
+}

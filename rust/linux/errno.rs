@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Errors that the kernel crate has no names for (`include/uapi/asm-generic/errno.h`).
+
+use kernel::{
+    bindings,
+    error::Error, //
+};
+
+/// `EALREADY`
+pub(crate) fn already() -> Error {
+    // CAST: Errnos are below 4096.
+    Error::from_errno(-(bindings::EALREADY as i32))
+}
+
+/// `EOPNOTSUPP`
+pub(crate) fn unsupported() -> Error {
+    // CAST: As above.
+    Error::from_errno(-(bindings::EOPNOTSUPP as i32))
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A process's wish to have a GPU's peak tensor limiter (PTL) lifted. One for each process and GPU; it
+//! ends with it.
+
+use crate::kgd::Kgd;
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+#[pin_data(PinnedDrop)]
+pub(super) struct TensorLimit {
+    kgd: Arc<dyn Kgd>,
+    #[pin]
+    lifted: Mutex<bool>,
+}
+
+impl TensorLimit {
+    /// Not lifted.
+    pub(super) fn new(kgd: Arc<dyn Kgd>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            kgd,
+            lifted <- new_mutex!(false, "amdkfd::TensorLimit"),
+        })
+    }
+
+    /// Lifts it for this process, or takes that back. Asking twice changes nothing.
+    pub(super) fn lift(&self, lift: bool) -> Result {
+        let mut lifted = self.lifted.lock();
+        if *lifted != lift {
+            self.kgd.lift_tensor_limit(lift)?;
+            *lifted = lift;
+        }
+        Ok(())
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for TensorLimit {
+    fn drop(self: Pin<&mut Self>) {
+        if let Err(error) = self.lift(false) {
+            pr_warn!("the tensor limiter of a GPU stays lifted ({error:?})\n");
+        }
+    }
+}

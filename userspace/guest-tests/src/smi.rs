@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! SMI events: makes what a GPU tells of happen, and prints what its file tells. Times are left out, and
+//! who is meant is named, so that the lines of both drivers can be compared.
+
+use crate::bench::{name, Bench};
+use crate::raw::ioctl;
+use anyhow::{ensure, Context, Result};
+use clap::Args;
+use kfd::{topology, Device, Kfd, Memory};
+use kfd_uapi as uapi;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fd::{AsFd, FromRawFd, OwnedFd};
+use std::path::PathBuf;
+
+/// Print what the GPU's file tells of a process that comes and goes, of memory that moves, of a reset.
+#[derive(Args)]
+pub struct Smi {
+    /// Only get a VM on the GPU, and end.
+    #[arg(long)]
+    visit: bool,
+    /// Reset the GPU too.
+    #[arg(long)]
+    reset: bool,
+}
+
+/// A file of events.
+struct File {
+    fd: OwnedFd,
+    gpu: String,
+    child: Option<u32>,
+}
+
+impl File {
+    fn open(kfd: &Kfd, gpu_id: u32, mask: u64) -> Result<Self> {
+        let mut args = uapi::kfd_ioctl_smi_events_args {
+            gpuid: gpu_id,
+            anon_fd: 0,
+        };
+        ioctl(kfd.as_fd(), uapi::IOC_SMI_EVENTS, &mut args)?;
+        // SAFETY: the kernel has just made it for this process.
+        let fd = unsafe { OwnedFd::from_raw_fd(args.anon_fd as i32) };
+        ensure!(
+            rustix::io::write(&fd, &mask.to_ne_bytes())? == 8,
+            "the mask was not taken"
+        );
+        Ok(Self {
+            fd,
+            gpu: format!("{gpu_id:x}"),
+            child: None,
+        })
+    }
+
+    /// Prints the lines that are told until `count` have come, or none comes for some seconds.
+    fn show(&self, case: &str, count: usize) -> Result<()> {
+        let mut text = String::new();
+        let mut room = [0u8; 4096];
+        while text.lines().count() < count {
+            let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+            let wait = Timespec {
+                tv_sec: 10,
+                tv_nsec: 0,
+            };
+            if poll(&mut fds, Some(&wait))? == 0 {
+                break;
+            }
+            let bytes = rustix::io::read(&self.fd, &mut room)?;
+            text.push_str(&String::from_utf8_lossy(&room[..bytes]));
+        }
+        for line in text.lines() {
+            println!("{case}: {}", self.compared(line));
+        }
+        println!("{case}: {} lines", text.lines().count());
+        Ok(())
+    }
+
+    /// A line without times, with names for who is meant.
+    fn compared(&self, line: &str) -> String {
+        let own = std::process::id();
+        let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let times = matches!(words.first().map(String::as_str), Some("9" | "a"));
+        for (index, word) in words.iter_mut().enumerate() {
+            if times && index == 1 {
+                *word = "TIME".into();
+            } else if *word == format!("-{own}") || *word == format!("{own:x}") {
+                *word = "OWN".into();
+            } else if self
+                .child
+                .is_some_and(|child| *word == format!("{child:x}"))
+            {
+                *word = "CHILD".into();
+            } else if *word == self.gpu {
+                *word = "GPU".into();
+            }
+        }
+        words.join(" ")
+    }
+}
+
+impl Smi {
+    pub fn run(&self) -> Result<()> {
+        let nodes = topology::gpus()?;
+        let node = nodes.first().context("no GPU")?;
+        let kfd = Kfd::open()?;
+        if self.visit {
+            Device::acquire(&kfd, node)?;
+            return Ok(());
+        }
+        let mut file = File::open(&kfd, node.gpu_id, u64::MAX)?;
+        let silent = File::open(&kfd, node.gpu_id, 0)?;
+        let mut others = File::open(&kfd, node.gpu_id, 1 << 11)?;
+        let device = Device::acquire(&kfd, node)?;
+        file.show("a VM of our own", 1)?;
+        self.visit(&mut file)?;
+        moved_memory(&Bench::new(&device)?, &file)?;
+        if self.reset {
+            reset(&device, &file)?;
+        }
+        let mut room = [0u8; 4096];
+        let told = rustix::io::read(&silent.fd, &mut room).map(drop);
+        println!("without a mask: {:?}", told.map_err(name));
+        others.child = file.child;
+        others.show("starts only", 2)
+    }
+
+    /// Another process has a VM for a moment.
+    fn visit(&self, file: &mut File) -> Result<()> {
+        let mut child = std::process::Command::new(std::env::current_exe()?)
+            .args(["smi", "--visit"])
+            .spawn()?;
+        file.child = Some(child.id());
+        ensure!(child.wait()?.success(), "the visitor failed");
+        file.show("a visitor", 2)
+    }
+}
+
+/// Memory of the process's that the GPU sees goes away under it: its queues stop until that is settled.
+fn moved_memory(bench: &Bench, file: &File) -> Result<()> {
+    let memory = Memory::userptr(&bench.device, 1 << 20)?;
+    memory.write(0, &[1u64; 16]);
+    let mut queue = bench.queue();
+    ioctl(bench.kfd(), uapi::IOC_CREATE_QUEUE, &mut queue)?;
+    // SAFETY: the range is the buffer's own; what was in it is lost, and nobody minds.
+    unsafe {
+        rustix::mm::madvise(
+            memory.as_ptr().as_ptr().cast(),
+            memory.size(),
+            rustix::mm::Advice::LinuxDontNeed,
+        )?;
+    }
+    file.show("memory that moves", 2)?;
+    let mut destroy = uapi::kfd_ioctl_destroy_queue_args {
+        queue_id: queue.queue_id,
+        ..Default::default()
+    };
+    ioctl(bench.kfd(), uapi::IOC_DESTROY_QUEUE, &mut destroy)?;
+    Ok(())
+}
+
+/// amdgpu resets the GPU when it is asked to.
+fn reset(device: &Device, file: &File) -> Result<()> {
+    let minor = device.node().property("drm_render_minor");
+    let ask: PathBuf = format!("/sys/kernel/debug/dri/{minor}/amdgpu_gpu_recover").into();
+    std::fs::read_to_string(&ask).with_context(|| ask.display().to_string())?;
+    file.show("a reset", 2)
+}
