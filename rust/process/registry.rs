@@ -277,7 +277,8 @@ pub(crate) fn all() -> Result<KVec<ProcessRef>> {
         // Nothing is allocated under the lock: new ones that do not fit make it another round.
         if table.keys().count() <= all.capacity() {
             for process in table.values() {
-                all.push_within_capacity(process.clone()).map_err(|_| ENOMEM)?;
+                all.push_within_capacity(process.clone())
+                    .map_err(|_| ENOMEM)?;
             }
             return Ok(all);
         }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Launch {
     code: Arc<CodeObject>,
+    kernel: Kernel,
     arguments: Memory,
     dispatch: KernelDispatch,
 }
@@ -49,9 +50,22 @@ impl Launch {
         };
         Ok(Self {
             code: code.clone(),
+            kernel: kernel.clone(),
             arguments,
             dispatch,
         })
+    }
+
+    /// Gives each work-group `bytes` of local data share beyond what the kernel always uses.
+    pub fn dynamic_lds(mut self, bytes: u32) -> Result<Self> {
+        let limit = self.arguments.device().node().property("lds_size_in_kb") << 10;
+        let name = &self.kernel.name;
+        self.dispatch.group_segment = local_memory(name, self.kernel.group_segment, bytes, limit)?;
+        let hidden = self.kernel.arguments.iter();
+        for argument in hidden.filter(|argument| argument.kind == "hidden_dynamic_lds_size") {
+            self.arguments.write(argument.offset, &bytes.to_le_bytes());
+        }
+        Ok(self)
     }
 
     /// Puts it into `queue`; `done` is decremented when it has run. Returns the packet's index.
@@ -71,6 +85,17 @@ impl Launch {
     pub fn arguments(&self) -> &Memory {
         &self.arguments
     }
+}
+
+/// Fixed and dynamic local memory together, if a compute unit of `limit` bytes has room.
+fn local_memory(kernel: &str, fixed: u32, dynamic: u32, limit: u64) -> Result<u32> {
+    let sum = fixed
+        .checked_add(dynamic)
+        .filter(|sum| u64::from(*sum) <= limit);
+    sum.ok_or_else(|| Error::Launch {
+        kernel: kernel.to_owned(),
+        reason: format!("{fixed} + {dynamic} bytes of local memory: a work-group has {limit}"),
+    })
 }
 
 fn check(kernel: &Kernel, grid: [u32; 3], workgroup: [u16; 3], visible: &[u8]) -> Result<()> {
@@ -188,5 +213,12 @@ mod tests {
         assert_eq!(of("hidden_group_size_y"), Some(1));
         assert_eq!(of("hidden_grid_dims"), Some(2));
         assert_eq!(of("hidden_printf_buffer"), None);
+    }
+
+    #[test]
+    fn local_memory_has_a_limit() {
+        assert_eq!(local_memory("k", 1024, 1024, 65536).ok(), Some(2048));
+        assert!(local_memory("k", 1024, 65536, 65536).is_err());
+        assert!(local_memory("k", 1024, u32::MAX, u64::MAX).is_err());
     }
 }
