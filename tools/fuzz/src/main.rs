@@ -109,7 +109,7 @@ fn run(cli: &Cli, (name, target): Target) -> bool {
         let caught = std::panic::catch_unwind(|| target(&input));
         slowest = slowest.max((began.elapsed(), at));
         count += 1;
-        if caught.is_err() || PANICKED.swap(false, Ordering::SeqCst) {
+        if PANICKED.swap(false, Ordering::SeqCst) || caught.is_err() {
             trouble = Some(format!("input {at} panics"));
         } else if memory() > MOST_MEMORY {
             trouble = Some(format!("{} MiB used after input {at}", memory() >> 20));

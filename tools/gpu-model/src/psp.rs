@@ -187,6 +187,8 @@ impl Psp {
             let mut vm = chip.vm(Hub::Mm, 0);
             if let Err(fault) = Self::frame(chip, &mut vm, base.wrapping_add(u64::from(read) * 4)) {
                 chip.gmc.report(chip, &fault, None);
+                // A ring outside memory may claim any length.
+                break;
             }
             read = (read + FRAME_DWORDS) % dwords;
         }

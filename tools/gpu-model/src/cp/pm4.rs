@@ -196,7 +196,9 @@ fn ring_dwords(queue: &Queue, from: u64, count: u64) -> Result<Vec<u32>, Fault> 
     let from = from % size;
     let first = count.min(size - from);
     let base = queue.hqd.ring_base();
-    let mut dwords = queue.view().dwords(base + 4 * from, first as usize)?;
+    let mut dwords = queue
+        .view()
+        .dwords(base.wrapping_add(4 * from), first as usize)?;
     if first < count {
         dwords.extend(queue.view().dwords(base, (count - first) as usize)?);
     }
@@ -209,7 +211,7 @@ fn ib_packet(queue: &Queue, body: &mut Body, ib: Ib) -> Result<bool, Fault> {
         bus: &*queue.shared.bus,
         space: ib.space,
     };
-    let at = |dword: u64| ib.address + 4 * dword;
+    let at = |dword: u64| ib.address.wrapping_add(4 * dword);
     let header = view.read32(at(ib.at))?;
     let left = ib.dwords - ib.at - 1;
     let count = match Header::decode(header) {

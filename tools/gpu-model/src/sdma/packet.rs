@@ -160,10 +160,11 @@ impl Cx<'_> {
             .collect();
         let count = CHUNK.min(total - self.moved.min(total));
         let mut bytes = vec![0; count as usize];
-        self.bus.read(self.space, source + self.moved, &mut bytes)?;
+        self.bus
+            .read(self.space, source.wrapping_add(self.moved), &mut bytes)?;
         for destination in destinations {
             self.bus
-                .write(self.space, destination + self.moved, &bytes)?;
+                .write(self.space, destination.wrapping_add(self.moved), &bytes)?;
         }
         Ok(self.progress(total, count))
     }
@@ -188,13 +189,14 @@ impl Cx<'_> {
         let destination = wide(p[1], p[2]);
         let chunk = CHUNK.min(total - self.moved.min(total));
         if p[3] == 0 {
-            self.bus.zero(self.space, destination + self.moved, chunk)?;
+            self.bus
+                .zero(self.space, destination.wrapping_add(self.moved), chunk)?;
             return Ok(self.progress(total, chunk));
         }
         let mut bytes = p[3].to_le_bytes().repeat(chunk.div_ceil(4) as usize);
         bytes.truncate(chunk as usize);
         self.bus
-            .write(self.space, destination + self.moved, &bytes)?;
+            .write(self.space, destination.wrapping_add(self.moved), &bytes)?;
         Ok(self.progress(total, chunk))
     }
 
@@ -206,7 +208,11 @@ impl Cx<'_> {
             let slice = u64::from(field(slice, 0, 28)) + 1;
             let (x, y, z) = (field(xy, 0, 14), field(xy, 16, 14), field(z_pitch, 0, 11));
             let origin = u64::from(z) * slice + u64::from(y) * pitch + u64::from(x);
-            (address + origin * element, pitch * element, slice * element)
+            (
+                address.wrapping_add(origin * element),
+                pitch * element,
+                slice * element,
+            )
         };
         let (from, from_pitch, from_slice) = side(wide(p[1], p[2]), p[3], p[4], p[5]);
         let (to, to_pitch, to_slice) = side(wide(p[6], p[7]), p[8], p[9], p[10]);
@@ -220,11 +226,14 @@ impl Cx<'_> {
             let (y, z) = (row % rows, row / rows);
             self.bus.read(
                 self.space,
-                from + y * from_pitch + z * from_slice,
+                from.wrapping_add(y * from_pitch + z * from_slice),
                 &mut bytes,
             )?;
-            self.bus
-                .write(self.space, to + y * to_pitch + z * to_slice, &bytes)?;
+            self.bus.write(
+                self.space,
+                to.wrapping_add(y * to_pitch + z * to_slice),
+                &bytes,
+            )?;
         }
         Ok(self.progress(total, last - first))
     }

@@ -384,7 +384,7 @@ impl Ring {
         };
         let from = from % setup.bytes;
         let first = count.min((setup.bytes - from) / 4);
-        let mut dwords = view.dwords(setup.base + from, first as usize)?;
+        let mut dwords = view.dwords(setup.base.wrapping_add(from), first as usize)?;
         if first < count {
             dwords.extend(view.dwords(setup.base, (count - first) as usize)?);
         }
@@ -415,7 +415,7 @@ impl Ring {
             return Ok(Some(Progress::Idle));
         }
         let rptr = self.rptr();
-        let fetch = |from: u64, count: u64| self.dwords(setup, rptr + 4 * from, count);
+        let fetch = |from: u64, count: u64| self.dwords(setup, rptr.wrapping_add(4 * from), count);
         let Some((dwords, flow)) = self.execute(exec, setup, setup.space, pending, fetch)? else {
             return Ok(Some(Progress::Idle));
         };
@@ -468,8 +468,9 @@ impl Ring {
             space: ib.space,
         };
         let left = ib.dwords - ib.at;
-        let fetch =
-            |from: u64, count: u64| view.dwords(ib.address + 4 * (ib.at + from), count as usize);
+        let fetch = |from: u64, count: u64| {
+            view.dwords(ib.address.wrapping_add(4 * (ib.at + from)), count as usize)
+        };
         let Some((dwords, flow)) = self.execute(exec, setup, ib.space, left, fetch)? else {
             exec.flight.hung = Some("SDMA packet reaches beyond its indirect buffer".into());
             return Ok(None);
