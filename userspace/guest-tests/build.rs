@@ -9,8 +9,7 @@ use std::process::Command;
 use std::{env, fs};
 
 fn main() {
-    let out =
-        PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("tests.co");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("tests.co");
     let project = Path::new("../..")
         .canonicalize()
         .expect("the project directory");

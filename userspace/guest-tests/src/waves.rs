@@ -50,12 +50,16 @@ impl Oversubscribe {
             ensure!(status.success(), "a process ended with {status}");
         }
         let queues = self.processes * self.queues;
-        println!("{} processes, {queues} queues: all results are right", self.processes);
+        println!(
+            "{} processes, {queues} queues: all results are right",
+            self.processes
+        );
         Ok(())
     }
 
     fn child(&self) -> Result<Child> {
-        let [queues, groups, rounds] = [self.queues, self.groups, self.rounds].map(|n| n.to_string());
+        let [queues, groups, rounds] =
+            [self.queues, self.groups, self.rounds].map(|n| n.to_string());
         Command::new(std::env::current_exe()?)
             .args(["oversubscribe", "--processes", "1", "--queues", &queues])
             .args(["--groups", &groups, "--rounds", &rounds])
@@ -95,7 +99,9 @@ impl Oversubscribe {
 /// What the kernel of that name computes for a group.
 fn churn(group: u32, seed: u32, rounds: u32) -> Vec<u32> {
     let item = |lane: u32| (group * GROUP + lane).wrapping_mul(2_654_435_761);
-    let mut x: Vec<u32> = (0..GROUP).map(|lane| item(lane).wrapping_add(seed)).collect();
+    let mut x: Vec<u32> = (0..GROUP)
+        .map(|lane| item(lane).wrapping_add(seed))
+        .collect();
     for round in 0..rounds {
         let shared = x.clone();
         for (lane, x) in (0..).zip(&mut x) {
@@ -130,7 +136,14 @@ impl Gpu {
 
     fn launch(&self, kernel: &str, items: u32, arguments: &[u8]) -> Result<Launch> {
         let group = [GROUP as u16, 1, 1];
-        Ok(Launch::new(&self.device, &self.code, kernel, [items, 1, 1], group, arguments)?)
+        Ok(Launch::new(
+            &self.device,
+            &self.code,
+            kernel,
+            [items, 1, 1],
+            group,
+            arguments,
+        )?)
     }
 }
 
@@ -154,7 +167,10 @@ pub fn saved() -> Result<()> {
         let (stack, state) = wave_state(&gpu, &queue)?;
         println!("round {round}: control stack {stack} bytes, waves {state} bytes");
         // 12 waves: a word each, with 8 VGPRs, SGPRs and hardware registers at least.
-        ensure!(stack >= 4 * 12 && state >= 12 * (8 * 256 + 448 + 128), "no waves were saved");
+        ensure!(
+            stack >= 4 * 12 && state >= 12 * (8 * 256 + 448 + 128),
+            "no waves were saved"
+        );
         set_percentage(&gpu, &queue, uapi::KFD_MAX_QUEUE_PERCENTAGE)?;
     }
     ensure!(done.load() == 1, "the kernel ended too early");
@@ -179,8 +195,7 @@ fn set_percentage(gpu: &Gpu, queue: &Queue, percentage: u32) -> Result<()> {
         queue_priority: 7,
         ..Default::default()
     };
-    raw::ioctl(gpu.device.kfd().as_fd(), uapi::IOC_UPDATE_QUEUE, &mut args)
-        .context("UPDATE_QUEUE")
+    raw::ioctl(gpu.device.kfd().as_fd(), uapi::IOC_UPDATE_QUEUE, &mut args).context("UPDATE_QUEUE")
 }
 
 /// Bytes of the control stack and of the wave save area, of all XCCs.
@@ -191,7 +206,11 @@ fn wave_state(gpu: &Gpu, queue: &Queue) -> Result<(u32, u32)> {
         ctl_stack_address: area.address(),
         ..Default::default()
     };
-    raw::ioctl(gpu.device.kfd().as_fd(), uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args)
-        .context("GET_QUEUE_WAVE_STATE")?;
+    raw::ioctl(
+        gpu.device.kfd().as_fd(),
+        uapi::IOC_GET_QUEUE_WAVE_STATE,
+        &mut args,
+    )
+    .context("GET_QUEUE_WAVE_STATE")?;
     Ok((args.ctl_stack_used_size, args.save_area_used_size))
 }
