@@ -11,7 +11,7 @@ mod ring;
 use std::sync::{Arc, Mutex};
 
 use crate::cp::bus::{Bus, Fault, Hub, Space, View};
-use crate::cp::engine::{Engine, Task};
+use crate::cp::engine::{Engine, Job, Progress, Task};
 use crate::cp::lock;
 use crate::cp::saved::Saved;
 use crate::cp::stats::Stats;
@@ -100,6 +100,9 @@ pub struct Sdma {
     serial: Mutex<()>,
 }
 
+/// Slices of a kernel ring that a write to its doorbell waits for.
+const KERNEL_SLICES: usize = 4;
+
 impl Sdma {
     /// `count` engines at rest.
     pub fn new(bus: Arc<dyn Bus>, engine: Arc<Engine>, stats: Arc<Stats>, count: u8) -> Self {
@@ -185,7 +188,8 @@ impl Sdma {
     pub fn doorbell(&self, offset: u64, value: u64, bytes: usize) -> bool {
         let dword = (offset / 4) as u32;
         let mut found = false;
-        for (ring, task) in self.units.iter().flat_map(|unit| &unit.rings) {
+        let rings = self.units.iter().flat_map(|unit| unit.rings.iter().enumerate());
+        for (number, (ring, task)) in rings {
             if ring.listens(dword) {
                 found = true;
                 ring.ring(if bytes == 4 {
@@ -193,13 +197,24 @@ impl Sdma {
                 } else {
                     value
                 });
-                self.engine.wake(task);
+                if number >= FIRST_RLC || !Self::finishes(ring) {
+                    self.engine.wake(task);
+                }
             }
         }
         if found {
             self.engine.poll();
         }
         found
+    }
+
+    /// Runs a ring of the kernel's on this thread for a few slices: true if that was all. What it is asked for is
+    /// short, a chip has done it within microseconds, and its driver gives it little time.
+    fn finishes(ring: &Ring) -> bool {
+        (0..KERNEL_SLICES)
+            .map(|_| ring.step())
+            .find(|progress| *progress != Progress::Busy)
+            == Some(Progress::Idle)
     }
 
     /// Maps a user queue to a free RLC ring. False: there is none.
