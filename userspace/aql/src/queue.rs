@@ -30,7 +30,7 @@ pub struct Queue {
     // The queue goes before what it reads.
     ring: Ring,
     queue: kfd::Queue,
-    _packets: Memory,
+    packets: Memory,
     _descriptor: Memory,
 }
 
@@ -68,7 +68,7 @@ impl Queue {
         Ok(Self {
             ring: producers,
             queue,
-            _packets: ring,
+            packets: ring,
             _descriptor: descriptor,
         })
     }
@@ -83,9 +83,9 @@ impl Queue {
         &self.queue
     }
 
-    /// Its packets.
-    pub fn ring(&self) -> &Memory {
-        &self.ring
+    /// The buffer that its packets lie in.
+    pub fn packets(&self) -> &Memory {
+        &self.packets
     }
 
     /// The GPU it runs on.

@@ -27,6 +27,7 @@ impl Denied {
         for &uapi::Ioctl {
             request,
             name: call,
+            ..
         } in uapi::IOCTLS
         {
             // The GPU's name in every place where one could be. These would end or change the process.

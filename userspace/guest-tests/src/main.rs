@@ -15,8 +15,8 @@ mod mqd;
 mod openers;
 mod power;
 mod raw;
-mod waves;
 mod smi;
+mod waves;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -189,8 +189,8 @@ fn finish(done: &Signal, out: &Memory, items: u32) -> Result<()> {
 fn set_percentage(gpu: &Gpu, queue: &Queue, percentage: u32) -> Result<()> {
     let mut args = uapi::kfd_ioctl_update_queue_args {
         queue_id: queue.id(),
-        ring_base_address: queue.ring().address(),
-        ring_size: queue.ring().size() as u32,
+        ring_base_address: queue.packets().address(),
+        ring_size: queue.packets().size() as u32,
         queue_percentage: percentage,
         queue_priority: 7,
         ..Default::default()

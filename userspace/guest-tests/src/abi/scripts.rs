@@ -25,7 +25,7 @@ pub fn before_acquire() -> Result<()> {
     let kfd = Kfd::open()?;
     let gpu_id = topology::gpus()?.first().map_or(0, |node| node.gpu_id);
     let fd = kfd.as_fd();
-    for &uapi::Ioctl { request, name } in uapi::IOCTLS {
+    for &uapi::Ioctl { request, name, .. } in uapi::IOCTLS {
         // These are for scripts of their own.
         if [
             "CREATE_PROCESS",
