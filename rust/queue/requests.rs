@@ -242,7 +242,7 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
         // A queue without a ring stops; it keeps the buffer of the one it had.
         0 => None,
         // The ring that it has cannot be unmapped meanwhile.
-        _ if drive.ring() == before.drive().ring() => None,
+        _ if (drive.ring(), drive.ring_bytes()) == (before.drive().ring(), before.drive().ring_bytes()) => None,
         _ => {
             let ring = [wanted(before.ring(&drive)).map_err(|_| EFAULT)?];
             let vm = device.vm()?.clone();

@@ -241,11 +241,6 @@ impl Gmc {
         let mut shift = context.root_shift();
         loop {
             let entry = self.entry(chip, table, va >> shift & 0x1ff)?;
-            if !entry.valid() {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-                let again = self.entry(chip, table, va >> shift & 0x1ff)?;
-                tracing::warn!("walk: va {va:#x} base {:#x} shift {shift} table {table:?} entry {:#x} 50 ms later {:#x}", context.base, entry.0, again.0);
-            }
             if shift == 12 || !entry.valid() {
                 return Ok((entry, shift));
             }
