@@ -238,11 +238,13 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
     let id = QueueId::new(id).ok_or(EFAULT)?;
     let device = device_with(process, id).ok_or(EFAULT)?;
     let before = device.queues().properties(id)?;
+    let kept = before.drive();
+    let same_ring = drive.ring() == kept.ring() && drive.ring_bytes() == kept.ring_bytes();
     let ring = match drive.ring().raw() {
         // A queue without a ring stops; it keeps the buffer of the one it had.
         0 => None,
         // The ring that it has cannot be unmapped meanwhile.
-        _ if (drive.ring(), drive.ring_bytes()) == (before.drive().ring(), before.drive().ring_bytes()) => None,
+        _ if same_ring => None,
         _ => {
             let ring = [wanted(before.ring(&drive)).map_err(|_| EFAULT)?];
             let vm = device.vm()?.clone();

@@ -262,6 +262,7 @@ mod model {
             self.read.load(order)
         }
 
+        // SAFETY: asks no more of the caller than the trait does.
         unsafe fn fill(&self, place: u64, packet: &Packet) {
             // SAFETY: loom fails the test if anyone else can be at it.
             self.bodies[place as usize].with_mut(|body| unsafe { *body = packet.0[1] });
