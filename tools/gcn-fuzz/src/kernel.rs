@@ -226,11 +226,16 @@ impl Generator<'_> {
             .variables
             .retain(|variable| variable.text != counter);
         self.loops -= 1;
+        // Clang 19 gives a lane that has left the loop the counter of those that have not.
+        let hide = match (uniform, out.is_empty()) {
+            (true, true) => String::new(),
+            _ => format!("HIDE({counter});\n"),
+        };
         let limit = format!("n{counter}");
         let step = format!("c{counter}");
         format!(
             "for (u32 {step} = 0, {limit} = ({count}) & 7; {step} < {limit}; {step}++) {{\n\
-             i32 {counter} = (i32){step};\n{body}{out}}}\n"
+             i32 {counter} = (i32){step};\n{hide}{body}{out}}}\n"
         )
     }
 
