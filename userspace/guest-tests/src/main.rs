@@ -16,6 +16,7 @@ mod openers;
 mod power;
 mod raw;
 mod smi;
+mod thunk;
 mod waves;
 
 use clap::{Parser, Subcommand};
@@ -62,6 +63,8 @@ enum Command {
     Oversubscribe(waves::Oversubscribe),
     /// Stop a queue in the middle of a kernel, look at its saved waves, and let it go on.
     SavedWaves,
+    /// Make the calls of the thunk that no other test makes, and print what they tell.
+    Thunk,
     /// Measure what each operation costs; prints JSON rows.
     Cost(cost::Cost),
     /// What `cost` runs as other processes.
@@ -91,6 +94,7 @@ fn main() -> ExitCode {
         Command::Storm(storm) => storm.run(),
         Command::Oversubscribe(oversubscribe) => oversubscribe.run(),
         Command::SavedWaves => waves::saved(),
+        Command::Thunk => thunk::all(),
         Command::Cost(cost) => cost.run(),
         Command::CostChild(child) => child.run(),
         Command::Hold(hold) => hold.run(),
