@@ -9,9 +9,11 @@ use kfd::{
     topology, Debugger, Device, Exceptions, Kfd, Memory, ProfilerLock, Queue, QueueKind,
     QueueMemory,
 };
-use rustix::event::{eventfd, EventfdFlags};
 use rustix::fd::AsFd;
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// All of it.
 pub fn all() -> Result<()> {
@@ -21,12 +23,12 @@ pub fn all() -> Result<()> {
     apertures(&kfd, &device)?;
     profiler(&device)?;
     secondary(&device)?;
-    let ring = Memory::gtt(&device, 8192)?;
+    let (ring, indices) = (Memory::gtt(&device, 4096)?, Memory::gtt(&device, 4096)?);
     let memory = QueueMemory {
         ring: ring.address(),
         ring_size: 4096,
-        write_index: ring.address() + 4096,
-        read_index: ring.address() + 4160,
+        write_index: indices.address(),
+        read_index: indices.address() + 64,
     };
     let queue = Queue::create(&device, QueueKind::Pm4, memory)?;
     debugger(&kfd, &queue);
@@ -92,15 +94,21 @@ fn secondary(device: &Device) -> Result<()> {
 
 fn debugger(kfd: &Arc<Kfd>, queue: &Queue) {
     let pid = std::process::id();
-    let Ok(news) = eventfd(0, EventfdFlags::CLOEXEC) else {
-        return println!("debugger: no eventfd");
+    let (mut ours, theirs) = match UnixStream::pair() {
+        Ok(pair) => pair,
+        Err(error) => return println!("debugger: {error}"),
     };
-    let attached = Debugger::attach(kfd, pid, Exceptions::MEMORY_VIOLATION, news.as_fd());
+    let attached = Debugger::attach(kfd, pid, Exceptions::QUEUE_NEW, theirs.as_fd());
     let debugger = match attached {
         Ok(debugger) => debugger,
         Err(error) => return say("debugger", Err::<(), _>(error), |()| String::new()),
     };
     println!("debugger: runtime {}", debugger.runtime().runtime_state);
+    // The queue is older than the debugger, so it is news at once.
+    let byte = ours
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .and_then(|()| ours.read(&mut [0]));
+    println!("told by its file: {}", byte.is_ok_and(|bytes| bytes == 1));
     say(
         "exceptions",
         debugger.set_exceptions(Exceptions::QUEUE_NEW),
