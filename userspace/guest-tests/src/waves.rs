@@ -193,7 +193,6 @@ fn set_percentage(gpu: &Gpu, queue: &Queue, percentage: u32) -> Result<()> {
         ring_size: queue.packets().size() as u32,
         queue_percentage: percentage,
         queue_priority: 7,
-        ..Default::default()
     };
     raw::ioctl(gpu.device.kfd().as_fd(), uapi::IOC_UPDATE_QUEUE, &mut args).context("UPDATE_QUEUE")
 }
