@@ -9,6 +9,7 @@ mod cost;
 mod denied;
 mod errno;
 mod exception;
+mod fuzz;
 mod ipc;
 mod kill;
 mod mqd;
@@ -55,6 +56,8 @@ enum Command {
     Kill(kill::Kill),
     /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
     Exception(exception::Exception),
+    /// Run generated programs of calls in several processes at once.
+    Fuzz(fuzz::Fuzz),
     /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are right.
     Openers(openers::Openers),
     /// Keep the GPU interrupting for SECONDS without using `/dev/kfd`.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
+        Command::Fuzz(fuzz) => fuzz.run(),
         Command::Openers(openers) => openers.run(),
         Command::Storm(storm) => storm.run(),
         Command::Oversubscribe(oversubscribe) => oversubscribe.run(),
