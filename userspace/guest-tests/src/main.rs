@@ -14,8 +14,11 @@ mod kill;
 mod mqd;
 mod openers;
 mod power;
+mod pressure;
 mod raw;
+mod running;
 mod smi;
+mod userptr;
 mod waves;
 
 use clap::{Parser, Subcommand};
@@ -48,6 +51,10 @@ enum Command {
     Denied(denied::Denied),
     /// Print who keeps the GPU awake.
     Power(power::Power),
+    /// Fill VRAM, so that processes that compute are evicted, and see that they lose nothing.
+    Pressure(pressure::Pressure),
+    /// Take memory of the process's own away while the GPU writes to it.
+    Userptr(userptr::Userptr),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
     /// Kill a process in the middle of a dispatch, COUNT times.
@@ -84,6 +91,8 @@ fn main() -> ExitCode {
         Command::Ipc(ipc) => ipc.run(),
         Command::Denied(denied) => denied.run(),
         Command::Power(power) => power.run(),
+        Command::Pressure(pressure) => pressure.run(),
+        Command::Userptr(userptr) => userptr.run(),
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),

@@ -16,7 +16,7 @@ use crate::raw;
 
 static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tests.co"));
 /// Work-items of a group of these kernels.
-const GROUP: u32 = 256;
+pub const GROUP: u32 = 256;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How many, and for how long.
@@ -116,14 +116,17 @@ fn churn(group: u32, seed: u32, rounds: u32) -> Vec<u32> {
 }
 
 /// A process's GPU with the tests' kernels.
-struct Gpu {
-    device: Arc<Device>,
-    signals: Arc<Signals>,
+pub struct Gpu {
+    /// The GPU.
+    pub device: Arc<Device>,
+    /// Its signals.
+    pub signals: Arc<Signals>,
     code: Arc<CodeObject>,
 }
 
 impl Gpu {
-    fn open(signals: u32) -> Result<Self> {
+    /// The first GPU, with that many signals.
+    pub fn open(signals: u32) -> Result<Self> {
         let kfd = Kfd::open()?;
         let nodes = kfd::topology::gpus()?;
         let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
@@ -134,7 +137,8 @@ impl Gpu {
         })
     }
 
-    fn launch(&self, kernel: &str, items: u32, arguments: &[u8]) -> Result<Launch> {
+    /// A kernel of the tests'.
+    pub fn launch(&self, kernel: &str, items: u32, arguments: &[u8]) -> Result<Launch> {
         let group = [GROUP as u16, 1, 1];
         Ok(Launch::new(
             &self.device,
