@@ -11,6 +11,7 @@ mod errno;
 mod exception;
 mod ipc;
 mod kill;
+mod limits;
 mod mqd;
 mod openers;
 mod power;
@@ -57,6 +58,8 @@ enum Command {
     Userptr(userptr::Userptr),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
+    /// Create queues until there are no more, and print how many there are.
+    Queues,
     /// Kill a process in the middle of a dispatch, COUNT times.
     Kill(kill::Kill),
     /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Command::Pressure(pressure) => pressure.run(),
         Command::Userptr(userptr) => userptr.run(),
         Command::Mqd => mqd::all(),
+        Command::Queues => limits::queues(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
         Command::Openers(openers) => openers.run(),

@@ -67,7 +67,19 @@ impl Pressure {
             // They run for a while, so that each is evicted anew.
             std::thread::sleep(Duration::from_millis(300));
         }
-        let all = events.read(Duration::from_secs(1))?;
+        let mut all = Vec::new();
+        // Until nothing more is told: the last ones come back a little later.
+        loop {
+            let more = events.read(Duration::from_secs(1))?;
+            if more.is_empty() && settled(&all) {
+                break;
+            }
+            ensure!(
+                begin.elapsed() < PATIENCE * 3,
+                "not all are restored: {all:?}"
+            );
+            all.extend(more);
+        }
         for (number, worker) in workers.into_iter().enumerate() {
             worker.finish(number, node.gpu_id, &all)?;
         }
@@ -129,6 +141,12 @@ fn told(gpu_id: u32) -> Result<SmiEvents> {
     Ok(SmiEvents::open(&Kfd::open()?, gpu_id, &numbers)?)
 }
 
+/// Whether as many were restored as evicted.
+fn settled(events: &[SmiEvent]) -> bool {
+    let count = |name| events.iter().filter(|event| event.name == name).count();
+    count("QUEUE_EVICTION") == count("QUEUE_RESTORE")
+}
+
 /// One event, as its text says: when, and what its last word is.
 fn parts(event: &SmiEvent) -> Result<(u64, &str)> {
     let mut words = event.text.split(' ');
@@ -139,13 +157,18 @@ fn parts(event: &SmiEvent) -> Result<(u64, &str)> {
     ))
 }
 
+/// Whether it tells of that process.
+fn is_of(event: &SmiEvent, pid: u32) -> bool {
+    event.text.contains(&format!(" -{pid} "))
+}
+
 /// Watches a kernel that counts, and what is told of its queue.
 struct Watch {
     events: SmiEvents,
     /// Count, and between which times it was read.
     samples: Vec<(u64, u32, u64)>,
-    /// Since when it is evicted.
-    evicted: Option<u64>,
+    /// How often it was evicted and not restored, and when for the last time. They may be nested.
+    evicted: (u32, u64),
     /// How often it was restored after nothing had run.
     seen: u32,
 }
@@ -155,7 +178,7 @@ impl Watch {
         Self {
             events,
             samples: Vec::new(),
-            evicted: None,
+            evicted: (0, 0),
             seen: 0,
         }
     }
@@ -166,6 +189,10 @@ impl Watch {
         let now = count();
         self.samples.push((before, now, boot_time()));
         for event in self.events.read(Duration::from_millis(2))? {
+            // Root is told of the others too.
+            if !is_of(&event, std::process::id()) {
+                continue;
+            }
             let (time, reason) = parts(&event)?;
             match (event.name, reason) {
                 ("QUEUE_EVICTION", reason) => {
@@ -174,7 +201,7 @@ impl Watch {
                         reason == ttm.to_string(),
                         "evicted for another reason: {reason}"
                     );
-                    ensure!(self.evicted.replace(time).is_none(), "evicted twice");
+                    self.evicted = (self.evicted.0 + 1, time);
                 }
                 ("QUEUE_RESTORE", "0") => self.restored(time)?,
                 _ => bail!("told of {event:?}"),
@@ -183,16 +210,21 @@ impl Watch {
         Ok(())
     }
 
-    /// Nothing may have run just before this time.
+    /// It may run again from this time on, unless it is evicted still, and not before.
     fn restored(&mut self, time: u64) -> Result<()> {
-        let evicted = self.evicted.take().context("restored, but not evicted")?;
+        let (times, last) = self.evicted;
+        ensure!(times > 0, "restored, but not evicted");
+        self.evicted.0 -= 1;
+        if times > 1 {
+            return Ok(());
+        }
         let quiet = self
             .samples
             .iter()
             .filter(|(from, _, to)| *from + QUIET > time && *to < time);
         let quiet: Vec<u32> = quiet.map(|(_, count, _)| *count).collect();
         // A loaded host may have let it look too seldom to know.
-        if time - evicted > 2 * QUIET && quiet.len() >= 2 {
+        if time - last > 2 * QUIET && quiet.len() >= 2 {
             ensure!(
                 quiet.iter().all(|count| *count == quiet[0]),
                 "it ran while evicted: {quiet:?}"
@@ -268,9 +300,8 @@ impl Worker {
             "process {number} ended with {status}: {said:?}"
         );
         let told = |name| {
-            all.iter()
-                .filter(|event| event.name == name && event.text.contains(&format!(" -{pid} ")))
-                .count()
+            let of = all.iter().filter(|event| is_of(event, pid));
+            of.filter(|event| event.name == name).count()
         };
         let (out, back) = (told("QUEUE_EVICTION"), told("QUEUE_RESTORE"));
         println!(
