@@ -89,12 +89,12 @@ impl Pressure {
     fn work(&self) -> Result<()> {
         let gpu = Gpu::open(4)?;
         let flags = MemoryFlags::VRAM | MemoryFlags::PUBLIC | MemoryFlags::WRITABLE;
-        let memory = Memory::allocate(&gpu.device, self.mib << 20, flags)?;
+        let memory = Memory::allocate(gpu.device(), self.mib << 20, flags)?;
         let seed = std::process::id();
         fill(&memory, seed);
-        let ticks = Memory::gtt(&gpu.device, 4096)?;
+        let ticks = Memory::gtt(gpu.device(), 4096)?;
         ticks.write(0, &[0u32]);
-        let mut watch = Watch::new(told(gpu.device.gpu_id())?);
+        let mut watch = Watch::new(told(gpu.device().gpu_id())?);
         let running = Running::start(&gpu, ticks.address())?;
         let count = || ticks.read::<u32>(0, 1)[0];
         ensure!(moves(count), "the kernel does not run");

@@ -24,13 +24,13 @@ pub struct Running {
 impl Running {
     /// Starts it: it counts in the word at `ticks`, which the GPU can write.
     pub fn start(gpu: &Gpu, ticks: u64) -> Result<Self> {
-        let flag = Memory::gtt(&gpu.device, 4096)?;
-        let out = Memory::gtt(&gpu.device, 4 * GROUP as usize)?;
+        let flag = Memory::gtt(gpu.device(), 4096)?;
+        let out = Memory::gtt(gpu.device(), 4 * GROUP as usize)?;
         flag.write(0, &[0u32]);
         let arguments = [flag.address(), ticks, out.address()].map(u64::to_le_bytes);
         let launch = gpu.launch("tick", GROUP, &arguments.concat())?;
-        let done = gpu.signals.signal(1)?;
-        let queue = Queue::new(&gpu.device, 64)?;
+        let done = gpu.signal()?;
+        let queue = Queue::new(gpu.device(), 64)?;
         launch.submit(&queue, &done);
         Ok(Self {
             _queue: queue,
@@ -86,15 +86,15 @@ pub fn fill(memory: &Memory, seed: u32) {
 pub fn wrong_pages(gpu: &Gpu, memory: &Memory, seed: u32) -> Result<u32> {
     let pages = (memory.size() / 4096) as u32;
     ensure!(pages % GROUP == 0, "{pages} pages are not whole groups");
-    let wrong = Memory::gtt(&gpu.device, 4096)?;
+    let wrong = Memory::gtt(gpu.device(), 4096)?;
     wrong.write(0, &[0u32]);
     let mut arguments = [memory.address(), wrong.address()]
         .map(u64::to_le_bytes)
         .concat();
     arguments.extend(seed.to_le_bytes());
     let launch = gpu.launch("verify", pages, &arguments)?;
-    let done = gpu.signals.signal(1)?;
-    let queue = Queue::new(&gpu.device, 64)?;
+    let done = gpu.signal()?;
+    let queue = Queue::new(gpu.device(), 64)?;
     launch.submit(&queue, &done);
     done.wait(PATIENCE)?;
     Ok(wrong.read::<u32>(0, 1)[0])

@@ -161,7 +161,7 @@ fn fault() -> Result<()> {
     // Beyond all that the process has of the GPU, and canonical.
     const NOWHERE: u64 = 0x1000;
     let gpu = Gpu::open(2)?;
-    let done = gpu.signals.signal(1)?;
+    let done = gpu.signal()?;
     let faults = Event::new(done.event().events(), EventKind::Memory, false)?;
     let running = Running::start(&gpu, NOWHERE)?;
     ensure!(faults.wait(Some(PATIENCE))?, "no fault is told");

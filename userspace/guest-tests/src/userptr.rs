@@ -92,7 +92,7 @@ fn number(file: &str, name: &str) -> Result<u64> {
 impl Bench {
     fn new() -> Result<Self> {
         let gpu = Gpu::open(4)?;
-        let memory = Arc::new(Memory::userptr(&gpu.device, SIZE)?);
+        let memory = Arc::new(Memory::userptr(gpu.device(), SIZE)?);
         let seed = std::process::id();
         fill(&memory, seed);
         let running = Running::start(&gpu, memory.address() + TICKS as u64)?;
@@ -147,7 +147,7 @@ impl Bench {
 
     /// The GPU's next access is a fault, and this is told.
     fn unmapped(self) -> Result<()> {
-        let done = self.gpu.signals.signal(1)?;
+        let done = self.gpu.signal()?;
         let faults = Event::new(done.event().events(), EventKind::Memory, false)?;
         // The process ends before anybody gives back what is there no more.
         std::mem::forget(self.memory.clone());
@@ -256,7 +256,7 @@ impl Bench {
     }
 
     fn unused(self) -> Result<()> {
-        let other = Memory::userptr(&self.gpu.device, 1 << 20)?;
+        let other = Memory::userptr(self.gpu.device(), 1 << 20)?;
         fill(&other, 0);
         // SAFETY: nobody looks at it any more.
         unsafe { munmap(other.as_ptr().as_ptr().cast(), other.size())? };

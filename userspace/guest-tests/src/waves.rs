@@ -117,10 +117,8 @@ fn churn(group: u32, seed: u32, rounds: u32) -> Vec<u32> {
 
 /// A process's GPU with the tests' kernels.
 pub struct Gpu {
-    /// The GPU.
-    pub device: Arc<Device>,
-    /// Its signals.
-    pub signals: Arc<Signals>,
+    device: Arc<Device>,
+    signals: Arc<Signals>,
     code: Arc<CodeObject>,
 }
 
@@ -129,7 +127,14 @@ impl Gpu {
     pub fn open(signals: u32) -> Result<Self> {
         let kfd = Kfd::open()?;
         let nodes = kfd::topology::gpus()?;
-        let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
+        Self::on(
+            Device::acquire(&kfd, nodes.first().context("no GPU")?)?,
+            signals,
+        )
+    }
+
+    /// The GPU of a process that has acquired it, with room for so many signals.
+    pub fn on(device: Arc<Device>, signals: u32) -> Result<Self> {
         Ok(Self {
             signals: Signals::new(&device, signals as usize)?,
             code: CodeObject::load(&device, KERNELS)?,
@@ -137,7 +142,15 @@ impl Gpu {
         })
     }
 
-    /// A kernel of the tests'.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// A signal for one dispatch.
+    pub fn signal(&self) -> Result<Signal> {
+        Ok(self.signals.signal(1)?)
+    }
+
     pub fn launch(&self, kernel: &str, items: u32, arguments: &[u8]) -> Result<Launch> {
         let group = [GROUP as u16, 1, 1];
         Ok(Launch::new(
@@ -197,7 +210,6 @@ fn set_percentage(gpu: &Gpu, queue: &Queue, percentage: u32) -> Result<()> {
         ring_size: queue.packets().size() as u32,
         queue_percentage: percentage,
         queue_priority: 7,
-        ..Default::default()
     };
     raw::ioctl(gpu.device.kfd().as_fd(), uapi::IOC_UPDATE_QUEUE, &mut args).context("UPDATE_QUEUE")
 }
