@@ -16,6 +16,7 @@ mod mqd;
 mod openers;
 mod power;
 mod raw;
+mod runlist;
 mod smi;
 mod thunk;
 mod waves;
@@ -52,6 +53,11 @@ enum Command {
     Power(power::Power),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
+    /// Create scenes of queues, in several processes, and print the run lists, but for addresses and order.
+    Runlist,
+    /// What `runlist` runs as other processes.
+    #[command(hide = true)]
+    RunlistChild(runlist::RunlistChild),
     /// Kill a process in the middle of a dispatch, COUNT times.
     Kill(kill::Kill),
     /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
@@ -91,6 +97,8 @@ fn main() -> ExitCode {
         Command::Denied(denied) => denied.run(),
         Command::Power(power) => power.run(),
         Command::Mqd => mqd::all(),
+        Command::Runlist => runlist::all(),
+        Command::RunlistChild(child) => child.run(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
         Command::Fuzz(fuzz) => fuzz.run(),
