@@ -126,6 +126,10 @@ impl Expressions<'_> {
 
     /// A value of one type as another.
     fn convert(&mut self, to: Scalar, from: Scalar, text: &str) -> String {
+        if to == F16 && !from.float {
+            // C says nothing of an integer that no half holds; of such a single IEEE does.
+            return format!("((f16)(f32)({text}))");
+        }
         if to.float || !from.float {
             return format!("(({})({text}))", to.name);
         }
@@ -425,7 +429,11 @@ impl Expressions<'_> {
             .filter(|(element, count)| *count == ty.1 && (ty.0.float || !element.float))
             .collect();
         let from = fits[self.below(fits.len() as u64) as usize];
-        let text = self.vector(from, depth);
+        let mut text = self.vector(from, depth);
+        if ty.0 == F16 && !from.0.float {
+            let singles = vector_name((F32, ty.1));
+            text = format!("__builtin_convertvector({text}, {singles})");
+        }
         format!("__builtin_convertvector({text}, {})", vector_name(ty))
     }
 

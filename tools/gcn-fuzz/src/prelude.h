@@ -104,16 +104,18 @@ INLINE u32 trail64(u64 x) { return x ? (u32)__builtin_ctzl(x) : 64; }
 #define ORDER(type) \
     INLINE type low_##type(type a, type b) { return a < b ? a : b; } \
     INLINE type high_##type(type a, type b) { return a > b ? a : b; }
-#define INTEGER(type) \
+#define INTEGER(type, hide) \
     ORDER(type) \
     INLINE type middle_##type(type a, type b, type c) \
     { \
         type low = low_##type(a, b), high = high_##type(a, b); \
         return c < low ? low : c > high ? high : c; \
     } \
-    INLINE type choose_##type(type a, type b, type c) { return (type)((a & c) | (b & ~c)); }
+    INLINE type choose_##type(type a, type b, type c) { hide(c); return (type)((a & c) | (b & ~c)); }
 #define FLOATING(type) \
     ORDER(type) \
     INLINE type signed_##type(type x) { return x != x ? (type)1 : x; }
-INTEGER(i8) INTEGER(u8) INTEGER(i16) INTEGER(u16) INTEGER(i32) INTEGER(u32) INTEGER(i64) INTEGER(u64)
+// Clang 19 for gfx942 loses the upper dword of -4 & ~c where c is a dword that was extended.
+INTEGER(i8, KEEP) INTEGER(u8, KEEP) INTEGER(i16, KEEP) INTEGER(u16, KEEP)
+INTEGER(i32, KEEP) INTEGER(u32, KEEP) INTEGER(i64, HIDE) INTEGER(u64, HIDE)
 FLOATING(f16) FLOATING(f32) FLOATING(f64)
