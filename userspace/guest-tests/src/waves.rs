@@ -123,7 +123,8 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    fn open(signals: u32) -> Result<Self> {
+    /// The first GPU, with that many signals.
+    pub fn open(signals: u32) -> Result<Self> {
         let kfd = Kfd::open()?;
         let nodes = kfd::topology::gpus()?;
         Self::on(
@@ -209,7 +210,6 @@ fn set_percentage(gpu: &Gpu, queue: &Queue, percentage: u32) -> Result<()> {
         ring_size: queue.packets().size() as u32,
         queue_percentage: percentage,
         queue_priority: 7,
-        ..Default::default()
     };
     raw::ioctl(gpu.device.kfd().as_fd(), uapi::IOC_UPDATE_QUEUE, &mut args).context("UPDATE_QUEUE")
 }
