@@ -112,6 +112,20 @@ impl Queues {
         self.inner.lock().queues.keys().count()
     }
 
+    /// The queues that the process has here.
+    pub(crate) fn ids(&self) -> Result<KVec<QueueId>> {
+        let mut ids = KVec::with_capacity(self.count(), GFP_KERNEL)?;
+        let inner = self.inner.lock();
+        for id in inner.queues.keys() {
+            // One more than a moment ago: whoever made it will ask again.
+            if ids.push_within_capacity(*id).is_err() {
+                break;
+            }
+        }
+        drop(inner);
+        Ok(ids)
+    }
+
     /// Whether the process has no queue here.
     pub(crate) fn is_empty(&self) -> bool {
         self.inner.lock().queues.is_empty()
