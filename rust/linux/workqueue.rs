@@ -27,7 +27,9 @@ use kernel::{
 /// meanwhile: then it is nowhere any more afterwards.
 pub(crate) fn flush_delayed<T, const ID: u64>(work: &DelayedWork<T, ID>) {
     // CAST: `DelayedWork` is a transparent wrapper of a `struct delayed_work` that C may change.
-    let work = (&raw const *work).cast_mut().cast::<bindings::delayed_work>();
+    let work = (&raw const *work)
+        .cast_mut()
+        .cast::<bindings::delayed_work>();
     // SAFETY: A `DelayedWork` is an initialised `struct delayed_work` at every moment.
     unsafe { bindings::flush_delayed_work(work) };
 }

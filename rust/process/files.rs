@@ -33,8 +33,7 @@ use crate::{
 use core::fmt::Write;
 use kernel::{
     device::Device,
-    new_mutex,
-    new_delayed_work,
+    new_delayed_work, new_mutex,
     prelude::*,
     rbtree::{
         CursorMut,

@@ -334,3 +334,177 @@ impl Books {
         Ok(())
     }
 }
+
+#[kernel::macros::kunit_tests(amdkfd_sched_books)]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::{
+            testing::{
+                known,
+                Memory, //
+            },
+            Generation,
+            MapQueue,
+            Packet,
+            ShMem, //
+        },
+        ids::{
+            DoorbellIndex,
+            GpuVa,
+            IpVersion,
+            Pasid,
+            UserVa, //
+        },
+    };
+
+    fn format() -> &'static dyn RunlistFormat {
+        known(Generation::of(IpVersion::new(9, 4, 3)).ok()).runlist
+    }
+
+    fn books() -> Books {
+        Books::new(format(), 64, 512).unwrap()
+    }
+
+    fn seat(number: u32, xnack: bool) -> NewSeat {
+        let process = MapProcess {
+            pasid: known(Pasid::new(number + 1)),
+            page_table_base: 0x1000,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 0,
+            wave_sync: 0,
+        };
+        NewSeat::new(process, xnack).unwrap()
+    }
+
+    fn queue(number: u32, runs: bool) -> NewEntry {
+        let queue = MapQueue {
+            engine: if number % 3 == 0 {
+                Engine::Sdma(0)
+            } else {
+                Engine::Compute
+            },
+            doorbell: known(DoorbellIndex::new(number)),
+            mqd: known(GpuVa::new(0x1000)),
+            write_pointer: known(UserVa::new(0x2000)),
+            wave_sync: false,
+        };
+        NewEntry::new(queue, runs).unwrap()
+    }
+
+    fn copied(books: &Books, words: &Memory) -> usize {
+        let target = Target {
+            words,
+            address: known(GpuVa::new(0x1000)),
+            capacity: 512,
+        };
+        books.copy(&target).unwrap()
+    }
+
+    /// The list and the census as they come out when they are made from scratch.
+    fn from_scratch(books: &mut Books) -> (KVec<u32>, Census) {
+        let (mut words, mut census) = (KVec::new(), Census::default());
+        let mut push = |packet: Packet| {
+            let row = packet.words();
+            words.extend_from_slice(row, GFP_KERNEL).unwrap();
+        };
+        let ages = books.seats.keys().map(|key| (key.age(), *key));
+        let newest = ages.min().is_some_and(|(_, key)| key < Key(Key::NO_XNACK));
+        for xnack in [newest, !newest] {
+            for (key, seat) in books.seats.iter_mut() {
+                if (*key < Key(Key::NO_XNACK)) != xnack || seat.process.queues == 0 {
+                    continue;
+                }
+                census.processes += 1;
+                let syncs = seat.running().any(|entry| entry.queue.wave_sync);
+                push(format().map_process(&MapProcess {
+                    wave_sync: if syncs { 64 } else { 0 },
+                    ..seat.process
+                }));
+                for entry in seat.running() {
+                    census += entry.census();
+                    push(format().map_queue(&entry.queue));
+                }
+            }
+        }
+        (words, census)
+    }
+
+    fn check(books: &mut Books) {
+        let words = Memory::new();
+        let len = copied(books, &words);
+        let (expected, census) = from_scratch(books);
+        assert_eq!(len, expected.len());
+        for (index, word) in expected.iter().enumerate() {
+            assert_eq!(crate::gfx::Words::get(&words, index), *word);
+        }
+        assert_eq!(*books.census(), census);
+    }
+
+    #[test]
+    fn a_kept_list_is_the_one_made_from_scratch() {
+        let mut books = books();
+        let mut seats = KVec::new();
+        for number in 0..5 {
+            let key = books.add(seat(number, number % 2 == 0));
+            let mut queues = KVec::new();
+            for queue_number in 0..4 {
+                let new = queue(number * 4 + queue_number, queue_number != 1);
+                queues
+                    .push(books.insert(key, new).unwrap(), GFP_KERNEL)
+                    .unwrap();
+                check(&mut books);
+            }
+            seats.push((key, queues), GFP_KERNEL).unwrap();
+        }
+        for round in 0..4 {
+            for (number, (key, queues)) in seats.iter().enumerate() {
+                let at = queues[(number + round) % queues.len()];
+                books.set_runs(*key, at, round % 2 == 1).unwrap();
+                check(&mut books);
+                books.set_evicted(*key, round % 2 == 0).unwrap();
+                check(&mut books);
+                books
+                    .change(*key, at, |entry| entry.queue.wave_sync = round % 2 == 0)
+                    .unwrap();
+                check(&mut books);
+            }
+        }
+        for (key, queues) in &seats {
+            assert!(books.take(*key, queues[2]).is_some());
+            check(&mut books);
+            assert!(books.take(*key, queues[2]).is_none());
+        }
+        for (key, _) in &seats {
+            assert!(books.remove(*key).is_some());
+            check(&mut books);
+        }
+        assert_eq!(books.image.dwords(), 0);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_changes_nothing() {
+        let mut books = Books::new(format(), 64, 40).unwrap();
+        let key = books.add(seat(0, false));
+        books.insert(key, queue(1, true)).unwrap();
+        books.insert(key, queue(2, true)).unwrap();
+        let third = queue(3, true);
+        let name = third.key;
+        assert_eq!(books.insert(key, third).err(), Some(ENOMEM));
+        assert!(!books.queue_runs(key, name));
+        assert!(books.take(key, name).is_some());
+        check(&mut books);
+    }
+
+    #[test]
+    fn modes_of_xnack_are_told_apart() {
+        let mut books = books();
+        for xnack in [true, false] {
+            assert!(!books.mixes_xnack());
+            let key = books.add(seat(0, xnack));
+            books.insert(key, queue(1, true)).unwrap();
+        }
+        assert!(books.mixes_xnack());
+    }
+}
