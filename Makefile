@@ -41,7 +41,7 @@ module-tests: sysroot
 # What the guests of the demo and the tests see at /mnt/share.
 guest: module module-tests tools userspace build/guest/hip_vadd build/guest/hip_gemm build/guest/hip_programs
 	@mkdir -p build/guest/tests
-	@cp userspace/target/debug/{kfdctl,kfd-tests,example-{vadd,gemm,two-queues,share,fault}} build/guest
+	@cp userspace/target/debug/{kfdctl,kfd-tests,example-{vadd,gemm,two-queues,share,fault,streams}} build/guest
 	@cp amdkfd.ko tests/modules/*.ko build/guest
 	@cp tests/guest/* tests/compare/*.test tests/dmesg.allow build/guest/tests
 	@chmod +x build/guest/tests/*.test

@@ -18,6 +18,12 @@ const INPUTS: usize = 1024;
 /// Quadwords that work-items change together.
 const CELLS: usize = 32;
 
+/// Each optimisation makes other instructions of the same text; without any there are many of few
+/// kinds, and they take the longest to compile.
+const LEVELS: [&str; 10] = [
+    "-O1", "-O2", "-O3", "-O0", "-Os", "-O1", "-O2", "-O3", "-O2", "-Os",
+];
+
 /// The kernels of a batch.
 fn kernels(number: u64, size: u64) -> Vec<Kernel> {
     let seed = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -27,24 +33,30 @@ fn kernels(number: u64, size: u64) -> Vec<Kernel> {
         .collect()
 }
 
-/// The source of a batch, for both sides.
+/// The source of a batch, for both sides, to read.
 pub fn source(number: u64, size: u64) -> String {
     let kernels = kernels(number, size);
-    let mut text = part(&kernels);
-    text += "#ifndef __AMDGCN__\n#include <stdio.h>\n";
-    text += "static u32 in[INPUTS];\nstatic u64 out[ITEMS * 64], cells[CELLS];\n";
-    text += "typedef void host(const u32 *, u64 *, u64 *, u32, u32);\n";
-    text += &format!("static host *const hosts[] = {{{}}};\n", host_names(size));
-    text += &format!("static const u32 results[] = {{{}}};\n", counts(&kernels));
-    text += include_str!("host.h");
-    text += "#endif\n";
-    text
+    let (device, host) = (device_source(&kernels), host_source(&kernels));
+    format!("#ifdef __AMDGCN__\n{device}#else\n{host}#endif\n")
 }
 
-/// The source of some kernels, without the host's main.
-fn part(kernels: &[Kernel]) -> String {
+/// The host's source: all kernels and a main.
+fn host_source(kernels: &[Kernel]) -> String {
     let mut text = String::from(include_str!("prelude.h"));
-    text.extend(kernels.iter().map(|kernel| kernel.source.as_str()));
+    text.extend(kernels.iter().map(|kernel| kernel.host.as_str()));
+    text += "#include <stdio.h>\n";
+    text += "static u32 in[INPUTS];\nstatic u64 out[ITEMS * 64], cells[CELLS];\n";
+    text += "typedef void host(const u32 *, u64 *, u64 *, u32, u32);\n";
+    let names = host_names(kernels.len() as u64);
+    text += &format!("static host *const hosts[] = {{{names}}};\n");
+    text += &format!("static const u32 results[] = {{{}}};\n", counts(kernels));
+    text + include_str!("host.h")
+}
+
+/// The source of some kernels for the device.
+fn device_source(kernels: &[Kernel]) -> String {
+    let mut text = String::from(include_str!("prelude.h"));
+    text.extend(kernels.iter().map(|kernel| kernel.device.as_str()));
     text
 }
 
@@ -126,13 +138,9 @@ struct Batch<'a> {
 pub fn run(toolchain: &Toolchain, work: &Path, number: u64, size: u64) -> Result<Report> {
     let name = |suffix: &str| work.join(format!("batch{number}{suffix}"));
     let program = name(".host");
-    compile(
-        toolchain,
-        &source(number, size),
-        &program,
-        &["-static", "-O0"],
-    )?;
     let kernels = kernels(number, size);
+    let text = host_source(&kernels);
+    compile(toolchain, &text, &program, &["-static", "-O0"])?;
     let mut numbers = Numbers::new(number * 2 + 0x5eed);
     let inputs: Vec<Input> = kernels.iter().map(|_| input(&mut numbers)).collect();
     let expected = host(&program, &kernels, &inputs)?;
@@ -140,8 +148,7 @@ pub fn run(toolchain: &Toolchain, work: &Path, number: u64, size: u64) -> Result
     let mut batch = Batch {
         toolchain,
         object: name(".so"),
-        // Each optimisation makes other instructions of the same text.
-        level: ["-O1", "-O2", "-O3", "-O0", "-Os"][(number % 5) as usize],
+        level: LEVELS[(number % 10) as usize],
         kernels,
         inputs,
         expected,
@@ -155,7 +162,7 @@ impl Batch<'_> {
     /// Compiles some kernels for the device and runs them. Where the compiler fails, halves are
     /// tried, until the kernel is found that it fails on.
     fn run_some(&mut self, range: Range<usize>) -> Result<()> {
-        let text = part(&self.kernels[range.clone()]);
+        let text = device_source(&self.kernels[range.clone()]);
         let target = [
             "-target",
             "amdgcn-amd-amdhsa",

@@ -126,6 +126,10 @@ impl Expressions<'_> {
 
     /// A value of one type as another.
     fn convert(&mut self, to: Scalar, from: Scalar, text: &str) -> String {
+        if to == F16 && !from.float {
+            // C says nothing of an integer that no half holds; of such a single IEEE does.
+            return format!("((f16)(f32)({text}))");
+        }
         if to.float || !from.float {
             return format!("(({})({text}))", to.name);
         }
@@ -236,14 +240,9 @@ impl Expressions<'_> {
                 let by = self.shift(bits);
                 format!("(({name})({a} {op} {by}))")
             }
-            7 => format!("({a} < {b} ? {a} : {b})"),
-            8 => format!("({a} > {b} ? {a} : {b})"),
-            9 => {
-                let c = self.leaf(ty);
-                let low = format!("({a} < {b} ? {a} : {b})");
-                let high = format!("({a} > {b} ? {a} : {b})");
-                format!("({c} < {low} ? {low} : {c} > {high} ? {high} : {c})")
-            }
+            7 => format!("low_{name}({a}, {b})"),
+            8 => format!("high_{name}({a}, {b})"),
+            9 => format!("middle_{name}({a}, {b}, {})", self.leaf(ty)),
             10 if depth == 0 => {
                 let op = self.pick(&["div", "mod"]);
                 format!("{op}_{name}({a}, {b})")
@@ -276,10 +275,7 @@ impl Expressions<'_> {
                 format!("__builtin_elementwise_{op}_sat({a}, {b})")
             }
             20 => self.bits_of_float(ty, depth),
-            _ => {
-                let c = self.leaf(ty);
-                format!("(({name})(({a} & {c}) | ({b} & ~{c})))")
-            }
+            _ => format!("choose_{name}({a}, {b}, {})", self.leaf(ty)),
         }
     }
 
@@ -361,8 +357,8 @@ impl Expressions<'_> {
                 format!("({a} {op} {b})")
             }
             6 => format!("(-{a})"),
-            7 => format!("({a} < {b} ? {a} : {b})"),
-            8 => format!("({a} > {b} ? {a} : {b})"),
+            7 => format!("low_{name}({a}, {b})"),
+            8 => format!("high_{name}({a}, {b})"),
             9 | 10 if ty == F16 => {
                 let c = self.leaf(ty);
                 format!("((f16)__builtin_fmaf((f32){a}, (f32){b}, (f32){c}))")
@@ -376,7 +372,7 @@ impl Expressions<'_> {
                 let function = self.pick(&["floor", "ceil", "trunc", "rint", "fabs"]);
                 format!("__builtin_{function}{suffix}({a})")
             }
-            12 => format!("__builtin_copysign{suffix}({a}, {b} != {b} ? ({name})1 : {b})"),
+            12 => format!("__builtin_copysign{suffix}({a}, signed_{name}({b}))"),
             13 if depth < 2 => format!("({a} / {b})"),
             14 if depth < 2 => format!("__builtin_sqrt{suffix}(__builtin_fabs{suffix}({a}))"),
             15 => {
@@ -433,7 +429,11 @@ impl Expressions<'_> {
             .filter(|(element, count)| *count == ty.1 && (ty.0.float || !element.float))
             .collect();
         let from = fits[self.below(fits.len() as u64) as usize];
-        let text = self.vector(from, depth);
+        let mut text = self.vector(from, depth);
+        if ty.0 == F16 && !from.0.float {
+            let singles = vector_name((F32, ty.1));
+            text = format!("__builtin_convertvector({text}, {singles})");
+        }
         format!("__builtin_convertvector({text}, {})", vector_name(ty))
     }
 

@@ -8,9 +8,12 @@
 use crate::expr::{vector_name, Expressions, Variable, F32, I32, I64, SCALARS, U32, U64, VECTORS};
 use crate::toolchain::Numbers;
 
-/// A kernel's source, and its results: how many quadwords a work-item writes, and their names.
+/// A kernel's source for either side, and its results: how many quadwords a work-item writes, and their names.
 pub struct Kernel {
-    pub source: String,
+    /// For gfx942.
+    pub device: String,
+    /// For the host.
+    pub host: String,
     pub results: usize,
     pub names: Vec<String>,
 }
@@ -29,6 +32,8 @@ struct Generator<'a> {
     loops: u32,
     /// After the barrier: LDS can be read.
     second: bool,
+    /// How deep expressions are.
+    depth: u32,
 }
 
 /// The kernel of this index.
@@ -59,16 +64,18 @@ pub fn generate(index: u64, numbers: &mut Numbers) -> Kernel {
         divergent: false,
         loops: 0,
         second: false,
+        depth: 2,
     };
-    // Most kernels are small, so that compiling does not take all the time.
-    let (most, depth) = if generator.below(8) == 0 {
-        (8, 2)
-    } else {
-        (2, 1)
+    // Most kernels are small: compiling takes all the time, and more for a statement of a large one.
+    let (most, depth, second) = match generator.below(48) {
+        0..=36 => (1, 0, 8),
+        37 => (8, 2, 2),
+        _ => (2, 1, 2),
     };
+    generator.depth = if generator.below(4) == 0 { 3 } else { 2 };
     let count = 1 + generator.below(most);
     let mut first: String = (0..count).map(|_| generator.statement(depth)).collect();
-    generator.second = generator.below(2) == 0;
+    generator.second = generator.below(second) == 0;
     let count = if generator.second {
         1 + generator.below(most)
     } else {
@@ -152,10 +159,10 @@ impl Generator<'_> {
         let variable =
             variables[self.expressions.numbers.below(variables.len() as u64) as usize].clone();
         let value = if variable.count == 1 {
-            self.expressions.expression(variable.element, 3)
+            self.expressions.expression(variable.element, self.depth)
         } else {
             self.expressions
-                .vector((variable.element, variable.count), 2)
+                .vector((variable.element, variable.count), self.depth - 1)
         };
         format!("{} = {value};\n", variable.text)
     }
@@ -163,7 +170,8 @@ impl Generator<'_> {
     fn uniform_assignment(&mut self) -> String {
         let index = self.below(self.uniform.len() as u64) as usize;
         let variable = self.uniform[index].clone();
-        let value = self.uniformly(|expressions| expressions.expression(variable.element, 3));
+        let depth = self.depth;
+        let value = self.uniformly(|expressions| expressions.expression(variable.element, depth));
         format!("{} = {value};\n", variable.text)
     }
 
@@ -218,11 +226,16 @@ impl Generator<'_> {
             .variables
             .retain(|variable| variable.text != counter);
         self.loops -= 1;
+        // Clang 19 gives a lane that has left the loop the counter of those that have not.
+        let hide = match (uniform, out.is_empty()) {
+            (true, true) => String::new(),
+            _ => format!("HIDE({counter});\n"),
+        };
         let limit = format!("n{counter}");
         let step = format!("c{counter}");
         format!(
             "for (u32 {step} = 0, {limit} = ({count}) & 7; {step} < {limit}; {step}++) {{\n\
-             i32 {counter} = (i32){step};\n{body}{out}}}\n"
+             i32 {counter} = (i32){step};\n{hide}{body}{out}}}\n"
         )
     }
 
@@ -363,28 +376,21 @@ impl Generator<'_> {
     }
 }
 
-/// How a variable begins: from the inputs.
+/// How a variable begins: from the inputs, a row of which each work-item has.
 fn initial(number: usize, variable: &Variable) -> String {
-    let value = |salt: usize| {
-        let at = |step: usize| {
-            format!(
-                "in[(s->id * {} + {}) & (INPUTS - 1)]",
-                5 + 2 * number,
-                37 * salt + step
-            )
-        };
-        match (variable.element.float, variable.element.bits) {
-            (true, 16) => format!("from16((u16){})", at(1)),
-            (true, 32) => format!("from32({})", at(2)),
-            (true, _) => format!("(f64)from32({}) + (f64)(i32){} * 0x1p-40", at(3), at(4)),
-            (false, 64) => format!(
-                "({})({} | (u64){} << 32)",
-                variable.element.name,
-                at(5),
-                at(6)
-            ),
-            (false, _) => format!("({}){}", variable.element.name, at(7)),
-        }
+    let value = |at: usize| match (variable.element.float, variable.element.bits) {
+        (true, 16) => format!("from16((u16)row[{at}])"),
+        (true, 32) => format!("from32(row[{at}])"),
+        (true, _) => format!(
+            "(f64)from32(row[{at}]) + (f64)(i32)row[{}] * 0x1p-40",
+            at + 5
+        ),
+        (false, 64) => format!(
+            "({})(row[{at}] | (u64)row[{}] << 32)",
+            variable.element.name,
+            at + 5
+        ),
+        (false, _) => format!("({})row[{at}]", variable.element.name),
     };
     if variable.count == 1 {
         return format!("{} = {};\n", variable.text, value(number));
@@ -394,6 +400,13 @@ fn initial(number: usize, variable: &Variable) -> String {
         .collect();
     let name = vector_name((variable.element, variable.count));
     format!("{} = ({name}){{{}}};\n", variable.text, parts.join(", "))
+}
+
+/// Whether statements name a variable.
+fn is_named(text: &str, variable: &str) -> bool {
+    text.match_indices(variable)
+        .map(|(at, _)| &text[at + variable.len()..])
+        .any(|rest| !rest.starts_with(|next: char| next.is_ascii_alphanumeric()))
 }
 
 /// Whether statements assign to a variable or to a part of it.
@@ -408,102 +421,111 @@ fn is_assigned(text: &str, variable: &str) -> bool {
 
 /// The kernel's text around its statements. What they do not use is left out.
 fn assemble(k: u64, variables: &[Variable], helper: &str, first: &str, second: &str) -> Kernel {
-    let mut members = String::from("u32 id, w0, w1, v_, a[8]; i32 y0; u64 z0; i64 z1;\n");
     let body = format!("{first}{second}");
     let (shares, calls) = (body.contains("ld"), body.contains("helper"));
-    let mut begin = String::from(
-        "s->w0 = x; s->w1 = y; s->y0 = (i32)(x * 3 + y); s->z0 = (u64)x << 32 | y; s->z1 = (i64)(i32)x * (i32)y;\n\
-         ",
-    );
-    if body.contains("s->a[") {
-        begin += "for (u32 i = 0; i < 8; i++) s->a[i] = in[(s->id + i) & (INPUTS - 1)];\n";
-    }
-    let mut end = String::new();
+    let mut members = String::from("u32 id, w0, w1, a[8]; i32 y0; u64 z0; i64 z1;\n");
+    let (mut begin, mut end) = (String::new(), String::new());
     let mut names = Vec::new();
-    for (number, variable) in variables.iter().enumerate() {
+    if body.contains("s->a[") {
+        begin += "for (u32 i = 0; i < 8; i++) s->a[i] = row[i];\n";
+    }
+    let used = |variable: &&Variable| is_named(&body, &variable.text);
+    for (number, variable) in variables.iter().filter(used).enumerate() {
         let ty = match variable.count {
             1 => variable.element.name.to_string(),
             count => vector_name((variable.element, count)),
         };
-        let member = &variable.text[3..];
-        members += &format!("{ty} {member};\n");
-        begin += &initial(number, variable);
-        if !is_assigned(&body, &variable.text) {
-            continue;
-        }
-        for part in 0..variable.count {
-            let component = match variable.count {
-                1 => variable.text.clone(),
-                _ => format!("{}[{part}]", variable.text),
-            };
-            let bits = match variable.element.float {
-                true => format!("bits{}({component})", variable.element.bits),
-                false => format!("(u64){component}"),
-            };
-            end += &format!("out[{} * ITEMS + s->id] = {bits};\n", names.len());
-            names.push(format!("{ty} {component}"));
+        members += &format!("{ty} {};\n", &variable.text[3..]);
+        begin += &initial(3 * number, variable);
+        if is_assigned(&body, &variable.text) {
+            end += &result(variable, &ty, &mut names);
         }
     }
-    let uniform = ["s->w0", "s->w1", "s->y0", "s->z0", "s->z1"];
-    // At least one result.
-    let changed = |text: &&&str| is_assigned(&body, text) || **text == "s->w0";
-    for text in uniform.iter().filter(changed) {
-        end += &format!("out[{} * ITEMS + s->id] = (u64){text};\n", names.len());
-        names.push((*text).into());
+    begin += &uniform(&body, &mut end, &mut names);
+    if shares {
+        begin += &format!(
+            "if (s->id < 32) ldc{k}[s->id] = 0;\nfor (u32 i = 0; i < 4; i++) ldb{k}[s->id * 4 + i] = 0;\n"
+        );
     }
-    let inputs = "const GLOBAL u32 *in, GLOBAL u64 *out, GLOBAL u64 *cells";
-    let mut lds = format!(
-        "LOCAL u32 lda{k}[ITEMS], ldc{k}[32];\nLOCAL u64 ldq{k}[ITEMS];\nLOCAL u8 ldb{k}[ITEMS * 4];\nLOCAL u16 ldh{k}[ITEMS];\n"
-    );
-    let part = |name: &str, body: &str| {
-        format!("INLINE void {name}{k}(struct state{k} *s, {inputs}, u32 x, u32 y) {{\n{body}}}\n")
-    };
-    let mut clear = format!(
-        "if (s->id < 32) ldc{k}[s->id] = 0;\nfor (u32 i = 0; i < 4; i++) ldb{k}[s->id * 4 + i] = 0;\n"
-    );
-    if !shares {
-        (lds, clear) = (String::new(), String::new());
+    let mut common = format!("struct state{k} {{\n{members}}};\n");
+    if shares {
+        common += &format!(
+            "LOCAL u32 lda{k}[ITEMS], ldc{k}[32];\nLOCAL u64 ldq{k}[ITEMS];\nLOCAL u8 ldb{k}[ITEMS * 4];\nLOCAL u16 ldh{k}[ITEMS];\n"
+        );
     }
-    let helper = if calls { helper } else { "" };
-    let source = format!("{lds}struct state{k} {{\n{members}}};\n{helper}")
-        + &part("begin", &(begin + &clear))
-        + &part("first", first)
-        + &part("second", second)
-        + &part("end", &end)
-        + &device(k, inputs, shares)
-        + &host(k, inputs);
+    if calls {
+        common += helper;
+    }
+    let phases = [begin.as_str(), first, second, end.as_str()];
     Kernel {
-        source,
+        device: common.clone() + &device(k, phases, shares),
+        host: common + &host(k, phases),
         results: names.len(),
         names,
     }
 }
 
-fn device(k: u64, inputs: &str, shares: bool) -> String {
-    let barrier = if !shares {
-        ""
-    } else {
-        "__builtin_amdgcn_fence(__ATOMIC_RELEASE, \"workgroup\");\n__builtin_amdgcn_s_barrier();\n\
-                   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, \"workgroup\");\n"
-    };
+/// Statements that write a variable's results.
+fn result(variable: &Variable, ty: &str, names: &mut Vec<String>) -> String {
+    let mut text = String::new();
+    for part in 0..variable.count {
+        let component = match variable.count {
+            1 => variable.text.clone(),
+            _ => format!("{}[{part}]", variable.text),
+        };
+        let bits = match variable.element.float {
+            true => format!("bits{}({component})", variable.element.bits),
+            false => format!("(u64){component}"),
+        };
+        text += &format!("out[{} * ITEMS + s->id] = {bits};\n", names.len());
+        names.push(format!("{ty} {component}"));
+    }
+    text
+}
+
+/// The uniform variables' beginnings; the results of those that change, and one at least.
+fn uniform(body: &str, end: &mut String, names: &mut Vec<String>) -> String {
+    let values = [
+        ("s->w0", "x"),
+        ("s->w1", "y"),
+        ("s->y0", "(i32)(x * 3 + y)"),
+        ("s->z0", "(u64)x << 32 | y"),
+        ("s->z1", "(i64)(i32)x * (i32)y"),
+    ];
+    let mut begin = String::new();
+    for (name, value) in values {
+        if name == "s->w0" || is_named(body, name) {
+            begin += &format!("{name} = {value};\n");
+        }
+        if name == "s->w0" || is_assigned(body, name) {
+            *end += &format!("out[{} * ITEMS + s->id] = (u64){name};\n", names.len());
+            names.push(name.into());
+        }
+    }
+    begin
+}
+
+const INPUTS: &str = "const GLOBAL u32 *in, GLOBAL u64 *out, GLOBAL u64 *cells, u32 x, u32 y";
+
+/// One function: of a work-item.
+fn device(k: u64, [begin, first, second, end]: [&str; 4], shares: bool) -> String {
+    let barrier = if shares { "BARRIER\n" } else { "" };
     format!(
-        "#ifdef __AMDGCN__\n__attribute__((amdgpu_kernel))\n\
-         void kernel{k}({inputs}, u32 x, u32 y) {{\nstruct state{k} s;\ns.id = __builtin_amdgcn_workitem_id_x();\n\
-         begin{k}(&s, in, out, cells, x, y);\n{barrier}first{k}(&s, in, out, cells, x, y);\n{barrier}\
-         second{k}(&s, in, out, cells, x, y);\nend{k}(&s, in, out, cells, x, y);\n}}\n#else\n"
+        "__attribute__((amdgpu_kernel))\nvoid kernel{k}({INPUTS}) {{\nstruct state{k} state, *s = &state;\n\
+         s->id = __builtin_amdgcn_workitem_id_x();\nconst GLOBAL u32 *row = in + s->id * ROW;\n\
+         {begin}{barrier}{first}{barrier}{second}{end}}}\n"
     )
 }
 
-fn host(k: u64, inputs: &str) -> String {
-    let each = |name: &str| {
-        format!("for (u32 i = 0; i < ITEMS; i++) {name}{k}(&s[i], in, out, cells, x, y);\n")
-    };
-    format!(
-        "static void host{k}({inputs}, u32 x, u32 y) {{\nstatic struct state{k} s[ITEMS];\n\
-         for (u32 i = 0; i < ITEMS; i++) s[i].id = i;\n{}{}{}{}}}\n#endif\n",
-        each("begin"),
-        each("first"),
-        each("second"),
-        each("end")
-    )
+/// One function: each phase for all work-items.
+fn host(k: u64, phases: [&str; 4]) -> String {
+    let mut text =
+        format!("static void host{k}({INPUTS}) {{\nstatic struct state{k} states[ITEMS];\n");
+    for phase in phases.iter().filter(|phase| !phase.is_empty()) {
+        text += &format!(
+            "for (u32 id = 0; id < ITEMS; id++) {{\nstruct state{k} *s = &states[id];\ns->id = id;\n\
+             const GLOBAL u32 *row = in + id * ROW;\n{phase}}}\n"
+        );
+    }
+    text + "}\n"
 }

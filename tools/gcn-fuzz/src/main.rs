@@ -33,7 +33,7 @@ struct Arguments {
     #[arg(long, default_value_t = 0)]
     first: u64,
     /// Kernels in a batch.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 500)]
     batch: u64,
     /// Batches at a time.
     #[arg(long, default_value_t = 2)]

@@ -34,6 +34,12 @@ VECTOR(f64, 2);
 #define ITEMS 100
 #define INPUTS 1024
 #define CELLS 32
+// Where the next work-item's row of inputs begins: rows overlap, so that lanes share values.
+#define ROW 9
+#define BARRIER \
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); \
+    __builtin_amdgcn_s_barrier(); \
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 
 #ifdef __AMDGCN__
 #define GLOBAL __attribute__((address_space(1)))
@@ -46,7 +52,12 @@ VECTOR(f64, 2);
 #define LOCAL_POINTER
 #define CALLED static
 #endif
+// The host's compiler is quickest when it has nothing to inline.
+#ifdef __AMDGCN__
 #define INLINE static inline __attribute__((always_inline, unused))
+#else
+#define INLINE static __attribute__((unused))
+#endif
 
 // Bits of floats, with all NaNs alike.
 INLINE u32 bits32(f32 x) { return x != x ? 0x7fc00000u : __builtin_bit_cast(u32, x); }
@@ -88,3 +99,23 @@ INLINE u32 lead32(u32 x) { return x ? (u32)__builtin_clz(x) : 32; }
 INLINE u32 trail32(u32 x) { return x ? (u32)__builtin_ctz(x) : 32; }
 INLINE u32 lead64(u64 x) { return x ? (u32)__builtin_clzl(x) : 64; }
 INLINE u32 trail64(u64 x) { return x ? (u32)__builtin_ctzl(x) : 64; }
+
+// What names an operand more than once: expressions that are written out would grow with each level.
+#define ORDER(type) \
+    INLINE type low_##type(type a, type b) { return a < b ? a : b; } \
+    INLINE type high_##type(type a, type b) { return a > b ? a : b; }
+#define INTEGER(type, hide) \
+    ORDER(type) \
+    INLINE type middle_##type(type a, type b, type c) \
+    { \
+        type low = low_##type(a, b), high = high_##type(a, b); \
+        return c < low ? low : c > high ? high : c; \
+    } \
+    INLINE type choose_##type(type a, type b, type c) { hide(c); return (type)((a & c) | (b & ~c)); }
+#define FLOATING(type) \
+    ORDER(type) \
+    INLINE type signed_##type(type x) { return x != x ? (type)1 : x; }
+// Clang 19 for gfx942 loses the upper dword of -4 & ~c where c is a dword that was extended.
+INTEGER(i8, KEEP) INTEGER(u8, KEEP) INTEGER(i16, KEEP) INTEGER(u16, KEEP)
+INTEGER(i32, KEEP) INTEGER(u32, KEEP) INTEGER(i64, HIDE) INTEGER(u64, HIDE)
+FLOATING(f16) FLOATING(f32) FLOATING(f64)

@@ -209,6 +209,7 @@ impl Workgroup {
             if self.executed >= end {
                 return Outcome::Budget;
             }
+            self.turn = (wave + 1) % self.waves.len();
             let slice = SLICE.min(end - self.executed);
             if let Some(outcome) = self.run_wave(wave, memory, code, slice) {
                 return outcome;
@@ -216,14 +217,12 @@ impl Workgroup {
         }
     }
 
-    /// The next wave, in turn, that can issue.
-    fn next_wave(&mut self) -> Option<usize> {
+    /// The next wave, in turn, that can issue. It is still its turn if the budget is used up.
+    fn next_wave(&self) -> Option<usize> {
         let count = self.waves.len();
-        let found = (0..count)
+        (0..count)
             .map(|step| (self.turn + step) % count)
-            .find(|index| self.waves[*index].can_issue())?;
-        self.turn = (found + 1) % count;
-        Some(found)
+            .find(|index| self.waves[*index].can_issue())
     }
 
     /// Lets the waves go on once all that have not ended are at the barrier.

@@ -246,6 +246,21 @@ fn a_barrier_waits_for_all_waves() {
 }
 
 #[test]
+fn short_turns_starve_no_wave() {
+    let Some(mut bench) = Bench::new("turns", "spin: s_nop 0\n s_branch spin\n s_endpgm") else {
+        return;
+    };
+    let (spinning, last) = (bench.group.waves[0].clone(), 1);
+    bench.group.waves.push(spinning);
+    bench.group.waves[last].pc += 4 * 2;
+    for _ in 0..4 {
+        let outcome = bench.group.run(&mut bench.ram, &mut bench.code, 8);
+        assert_eq!(outcome, Outcome::Budget);
+    }
+    assert_eq!(bench.group.waves[last].state, WaveState::Ended);
+}
+
+#[test]
 fn gws_requests_wait_for_the_caller() {
     let text = "v_mov_b32 v2, 4\n s_mov_b32 m0, 0x20000\n ds_gws_init v2 offset:1 gds\n\
                 ds_gws_sema_p offset:1 gds\n s_endpgm";

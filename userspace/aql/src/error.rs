@@ -25,6 +25,15 @@ pub enum Error {
     /// A barrier packet has room for five signals.
     #[error("a barrier on {0} signals: one packet has room for 5")]
     Barrier(usize),
+    /// So much scratch can't be had.
+    #[error("{0} bytes of scratch for each work-item: there can be {1}")]
+    Scratch(u32, u32),
+    /// A copy or fill that the engine cannot do.
+    #[error("copy queue: {0}")]
+    Copy(String),
+    /// A step of a graph names one that is not there before it.
+    #[error("step {0} of a graph waits for step {1}, which is not before it")]
+    Graph(usize, usize),
     /// There is no free place for another signal.
     #[error("all {0} signals are in use")]
     NoSignal(usize),

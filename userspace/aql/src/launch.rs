@@ -69,11 +69,30 @@ impl Launch {
     }
 
     /// Puts it into `queue`; `done` is decremented when it has run. Returns the packet's index.
+    ///
+    /// # Panics
+    /// When the kernel needs more scratch than the queue has.
     pub fn submit(&self, queue: &Queue, done: &Signal) -> u64 {
+        self.put(queue, done.address())
+    }
+
+    /// Puts it into `queue` with the address of a signal, or 0.
+    pub(crate) fn put(&self, queue: &Queue, completion: u64) -> u64 {
+        let (needs, has) = (self.scratch(), queue.scratch());
+        assert!(
+            needs <= has,
+            "{}: {needs} bytes of scratch, and the queue has {has}",
+            self.kernel.name
+        );
         queue.submit(KernelDispatch {
-            completion: done.address(),
+            completion,
             ..self.dispatch
         })
+    }
+
+    /// How many bytes of scratch it needs for each work-item: see [`Queue::with_scratch`].
+    pub fn scratch(&self) -> u32 {
+        self.dispatch.private_segment
     }
 
     /// The code it runs.
@@ -129,12 +148,6 @@ fn check(kernel: &Kernel, grid: [u32; 3], workgroup: [u16; 3], visible: &[u8]) -
         return refuse(format!(
             "{} bytes of arguments: it takes {wanted}",
             visible.len()
-        ));
-    }
-    if kernel.private_segment != 0 {
-        return refuse(format!(
-            "it needs {} bytes of scratch, which is not there yet",
-            kernel.private_segment
         ));
     }
     Ok(())

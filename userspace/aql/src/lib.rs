@@ -5,22 +5,29 @@
 //!
 //! [`Queue`] is a ring that any thread may fill without a lock or a system call; [`Signal`] is what a
 //! dispatch decrements when it is done; [`CodeObject`] is an ELF file on the GPU; [`Launch`] is a
-//! kernel with its arguments and sizes, ready to be submitted as often as wanted.
+//! kernel with its arguments and sizes, ready to be submitted as often as wanted; [`CopyQueue`] has the
+//! GPU's copy engine copy and fill. On top of these, thin: [`Stream`] and [`Graph`].
 
 mod arguments;
 mod code;
+mod copy;
 mod error;
+mod graph;
 mod launch;
 mod packet;
 mod queue;
 mod ring;
 mod signal;
+mod stream;
 
 pub use arguments::Arguments;
 pub use code::{Argument, CodeObject, Kernel};
+pub use copy::CopyQueue;
 pub use error::{Error, Result};
+pub use graph::{Graph, Step};
 pub use launch::Launch;
 pub use packet::{BarrierAnd, BarrierOr, KernelDispatch, Packet, Pm4Buffer};
 pub use queue::Queue;
 pub use ring::{Ring, INVALID};
 pub use signal::{Completion, Signal, Signals};
+pub use stream::{Marker, Stream};

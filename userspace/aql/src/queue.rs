@@ -5,6 +5,9 @@
 //! The indices lie in an `amd_queue_t` (ROCr's `amd_hsa_queue.h`), from which the command processor
 //! takes more than the indices: apertures and the ring's description.
 
+mod scratch;
+
+use self::scratch::Scratch;
 use crate::{Packet, Result, Ring};
 use kfd::{Device, Memory, QueueKind, QueueMemory};
 use std::ptr::NonNull;
@@ -23,6 +26,8 @@ const READ_DISPATCH_ID_OFFSET: usize = 136;
 const QUEUE_PROPERTIES: usize = 180;
 /// `AMD_QUEUE_PROPERTIES_IS_PTR64`.
 const IS_PTR64: u32 = 1 << 1;
+/// `AMD_QUEUE_PROPERTIES_ENABLE_PROFILING`.
+const ENABLE_PROFILING: u32 = 1 << 3;
 
 /// A queue for compute. Submitting costs no system call and no allocation.
 #[derive(Debug)]
@@ -31,27 +36,40 @@ pub struct Queue {
     ring: Ring,
     queue: kfd::Queue,
     packets: Memory,
-    _descriptor: Memory,
+    descriptor: Memory,
+    scratch: Option<Scratch>,
 }
 
 impl Queue {
-    /// A ring of `packets` packets, a power of two of at least 64.
+    /// A ring of `packets` packets, a power of two of at least 64, for kernels that need no scratch.
     pub fn new(device: &Arc<Device>, packets: u32) -> Result<Self> {
+        Self::with_scratch(device, packets, 0)
+    }
+
+    /// The same, with memory for `bytes` of scratch for each work-item that can be in flight: so many
+    /// are on a GPU at a time that a few hundred bytes for each may be gigabytes.
+    pub fn with_scratch(device: &Arc<Device>, packets: u32, bytes: u32) -> Result<Self> {
         if !packets.is_power_of_two() || packets < 64 {
             return Err(kfd::Error::Invalid(format!(
                 "a ring of {packets} packets: not a power of two from 64 on"
             ))
             .into());
         }
-        let bytes = packets as usize * PACKET;
-        let (ring, descriptor) = (Memory::gtt(device, bytes)?, Memory::gtt(device, 4096)?);
+        let size = packets as usize * PACKET;
+        let (ring, descriptor) = (Memory::gtt(device, size)?, Memory::gtt(device, 4096)?);
         for packet in 0..packets as usize {
             ring.write(packet * PACKET, &[crate::INVALID]);
         }
         describe(&descriptor, &ring, packets, device);
+        let scratch = (bytes != 0)
+            .then(|| Scratch::new(device, bytes))
+            .transpose()?;
+        if let Some(scratch) = &scratch {
+            scratch.describe(&descriptor);
+        }
         let memory = QueueMemory {
             ring: ring.address(),
-            ring_size: bytes as u32,
+            ring_size: size as u32,
             write_index: descriptor.address() + WRITE_DISPATCH_ID as u64,
             read_index: descriptor.address() + READ_DISPATCH_ID as u64,
         };
@@ -69,7 +87,8 @@ impl Queue {
             ring: producers,
             queue,
             packets: ring,
-            _descriptor: descriptor,
+            descriptor,
+            scratch,
         })
     }
 
@@ -91,6 +110,17 @@ impl Queue {
     /// The GPU it runs on.
     pub fn device(&self) -> &Arc<Device> {
         self.queue.device()
+    }
+
+    /// Whether the GPU says when what is submitted from now on began and ended: [`crate::Completion::ticks`].
+    pub fn profile(&self, on: bool) {
+        let more = if on { ENABLE_PROFILING } else { 0 };
+        self.descriptor.write(QUEUE_PROPERTIES, &[IS_PTR64 | more]);
+    }
+
+    /// How many bytes of scratch a work-item can have.
+    pub fn scratch(&self) -> u32 {
+        self.scratch.as_ref().map_or(0, Scratch::lane_bytes)
     }
 
     /// How many packets have been taken for writing, and how many the GPU has taken out.

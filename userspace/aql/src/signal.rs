@@ -86,6 +86,16 @@ impl Signal {
         self.pool.memory.address() + self.offset() as u64
     }
 
+    /// Where the value itself lies.
+    pub(crate) fn value_address(&self) -> u64 {
+        self.address() + VALUE as u64
+    }
+
+    /// Where the GPU writes the event's number, which is the other, before it interrupts.
+    pub(crate) fn mailbox(&self) -> (u64, u32) {
+        (self.event.mailbox(), self.event.trigger())
+    }
+
     /// The value now.
     pub fn load(&self) -> i64 {
         self.value().load(Ordering::Acquire)

@@ -263,6 +263,11 @@ impl Run {
     /// Submits `repeat` times, each after the one before, and sleeps until the KFD tells of each.
     fn dispatch(&self, bench: &Bench, name: &str, launch: &Launch) -> Result<Report> {
         let done = bench.signals.signal(1)?;
+        let own = match launch.scratch() {
+            0 => None,
+            bytes => Some(Queue::with_scratch(&bench.device, 64, bytes)?),
+        };
+        let queue = own.as_ref().unwrap_or(&bench.queue);
         let start = Instant::now();
         let mut last = Completion {
             interrupts: 0,
@@ -270,7 +275,7 @@ impl Run {
         };
         for _ in 0..self.repeat {
             done.store(1);
-            launch.submit(&bench.queue, &done);
+            launch.submit(queue, &done);
             last = done
                 .wait(Duration::from_secs(self.timeout))
                 .with_context(|| format!("{name} on {}", bench.device))?;

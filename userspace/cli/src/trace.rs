@@ -34,6 +34,9 @@ pub struct Trace {
     /// Instead of the calls, print how often each was made, how long they took, and how many failed.
     #[arg(long, short = 'c')]
     count: bool,
+    /// After the calls, print what `--count` prints.
+    #[arg(long, short = 'C', conflicts_with = "count")]
+    summary: bool,
     /// The program and its arguments.
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -54,7 +57,8 @@ impl Trace {
             report: Report {
                 output,
                 json,
-                count: self.count,
+                calls: !self.count,
+                counts: self.count || self.summary,
                 totals: BTreeMap::new(),
             },
             status: None,
@@ -211,7 +215,8 @@ impl Tracer {
 struct Report {
     output: Box<dyn Write>,
     json: bool,
-    count: bool,
+    calls: bool,
+    counts: bool,
     totals: BTreeMap<String, Total>,
 }
 
@@ -232,12 +237,14 @@ impl Report {
         call: &Call,
         end: &End,
     ) -> Result<()> {
-        if self.count {
-            let total = self.totals.entry(call.name.clone()).or_default();
-            total.calls += 1;
-            total.errors += u64::from(matches!(end.outcome, Some(Err(_))));
-            total.time += end.time;
-        } else if self.json {
+        let total = self.totals.entry(call.name.clone()).or_default();
+        total.calls += 1;
+        total.errors += u64::from(matches!(end.outcome, Some(Err(_))));
+        total.time += end.time;
+        if !self.calls {
+            return Ok(());
+        }
+        if self.json {
             writeln!(self.output, "{}", call.json(task, leader, since, end))?;
         } else {
             writeln!(self.output, "{}", call.text(task, since, end))?;
@@ -246,7 +253,7 @@ impl Report {
     }
 
     fn finish(&mut self) -> Result<()> {
-        if !self.count {
+        if !self.counts {
             return Ok(self.output.flush()?);
         }
         let mut totals: Vec<_> = self.totals.iter().collect();

@@ -95,7 +95,7 @@ fn has_queue(pid: u32) -> bool {
 }
 
 /// The counters once they no longer change: what went before may still be cleaned up.
-fn settled() -> Result<BTreeMap<String, u64>> {
+pub fn settled() -> Result<BTreeMap<String, u64>> {
     let end = Instant::now() + PATIENCE;
     let mut last = counters()?;
     loop {
@@ -109,7 +109,7 @@ fn settled() -> Result<BTreeMap<String, u64>> {
 }
 
 /// amdgpu's memory counters, and those of our driver where it is the one that runs.
-fn counters() -> Result<BTreeMap<String, u64>> {
+pub fn counters() -> Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir("/sys/class/drm")?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();

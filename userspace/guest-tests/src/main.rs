@@ -9,6 +9,7 @@ mod cost;
 mod denied;
 mod errno;
 mod exception;
+mod fuzz;
 mod ipc;
 mod kill;
 mod mqd;
@@ -16,6 +17,7 @@ mod openers;
 mod power;
 mod raw;
 mod smi;
+mod thunk;
 mod waves;
 
 use clap::{Parser, Subcommand};
@@ -54,6 +56,8 @@ enum Command {
     Kill(kill::Kill),
     /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
     Exception(exception::Exception),
+    /// Run generated programs of calls in several processes at once.
+    Fuzz(fuzz::Fuzz),
     /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are right.
     Openers(openers::Openers),
     /// Keep the GPU interrupting for SECONDS without using `/dev/kfd`.
@@ -62,6 +66,8 @@ enum Command {
     Oversubscribe(waves::Oversubscribe),
     /// Stop a queue in the middle of a kernel, look at its saved waves, and let it go on.
     SavedWaves,
+    /// Make the calls of the thunk that no other test makes, and print what they tell.
+    Thunk,
     /// Measure what each operation costs; prints JSON rows.
     Cost(cost::Cost),
     /// What `cost` runs as other processes.
@@ -87,10 +93,12 @@ fn main() -> ExitCode {
         Command::Mqd => mqd::all(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
+        Command::Fuzz(fuzz) => fuzz.run(),
         Command::Openers(openers) => openers.run(),
         Command::Storm(storm) => storm.run(),
         Command::Oversubscribe(oversubscribe) => oversubscribe.run(),
         Command::SavedWaves => waves::saved(),
+        Command::Thunk => thunk::all(),
         Command::Cost(cost) => cost.run(),
         Command::CostChild(child) => child.run(),
         Command::Hold(hold) => hold.run(),

@@ -16,7 +16,7 @@ use crate::raw;
 
 static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tests.co"));
 /// Work-items of a group of these kernels.
-const GROUP: u32 = 256;
+pub const GROUP: u32 = 256;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How many, and for how long.
@@ -116,7 +116,7 @@ fn churn(group: u32, seed: u32, rounds: u32) -> Vec<u32> {
 }
 
 /// A process's GPU with the tests' kernels.
-struct Gpu {
+pub struct Gpu {
     device: Arc<Device>,
     signals: Arc<Signals>,
     code: Arc<CodeObject>,
@@ -126,7 +126,14 @@ impl Gpu {
     fn open(signals: u32) -> Result<Self> {
         let kfd = Kfd::open()?;
         let nodes = kfd::topology::gpus()?;
-        let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
+        Self::on(
+            Device::acquire(&kfd, nodes.first().context("no GPU")?)?,
+            signals,
+        )
+    }
+
+    /// The GPU of a process that has acquired it, with room for so many signals.
+    pub fn on(device: Arc<Device>, signals: u32) -> Result<Self> {
         Ok(Self {
             signals: Signals::new(&device, signals as usize)?,
             code: CodeObject::load(&device, KERNELS)?,
@@ -134,7 +141,16 @@ impl Gpu {
         })
     }
 
-    fn launch(&self, kernel: &str, items: u32, arguments: &[u8]) -> Result<Launch> {
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// A signal for one dispatch.
+    pub fn signal(&self) -> Result<Signal> {
+        Ok(self.signals.signal(1)?)
+    }
+
+    pub fn launch(&self, kernel: &str, items: u32, arguments: &[u8]) -> Result<Launch> {
         let group = [GROUP as u16, 1, 1];
         Ok(Launch::new(
             &self.device,
@@ -193,7 +209,6 @@ fn set_percentage(gpu: &Gpu, queue: &Queue, percentage: u32) -> Result<()> {
         ring_size: queue.packets().size() as u32,
         queue_percentage: percentage,
         queue_priority: 7,
-        ..Default::default()
     };
     raw::ioctl(gpu.device.kfd().as_fd(), uapi::IOC_UPDATE_QUEUE, &mut args).context("UPDATE_QUEUE")
 }

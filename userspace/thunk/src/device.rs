@@ -8,6 +8,7 @@ use crate::{Error, Result};
 use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{open, Mode, OFlags};
+use rustix::ioctl::{NoArg, Opcode};
 use std::sync::Arc;
 
 const DEVICE_FILE: &str = "/dev/kfd";
@@ -31,6 +32,33 @@ impl Kfd {
             fd,
             version: (args.major_version, args.minor_version),
         }))
+    }
+
+    /// Opens `/dev/kfd` with a context of its own: GPUs, memory, queues and events apart from those of
+    /// this process's other ones. Needs the interface's version 1.19.
+    pub fn open_secondary() -> Result<Arc<Self>> {
+        let kfd = Self::open()?;
+        // SAFETY: the request has no argument.
+        unsafe {
+            rustix::ioctl::ioctl(
+                &kfd.fd,
+                NoArg::<{ uapi::IOC_CREATE_PROCESS as Opcode }>::new(),
+            )
+        }
+        .map_err(Error::of("CREATE_PROCESS", DEVICE_FILE))?;
+        Ok(kfd)
+    }
+
+    /// The apertures of at most seven GPUs with their ids, as the first version of the interface told them.
+    pub fn first_apertures(&self) -> Result<Vec<(u32, Apertures)>> {
+        let mut args = uapi::kfd_ioctl_get_process_apertures_args::default();
+        // SAFETY: the struct holds no pointer.
+        unsafe { call(self, || DEVICE_FILE.into(), &mut args)? };
+        let told = args
+            .process_apertures
+            .iter()
+            .take(args.num_of_nodes as usize);
+        Ok(told.map(|own| (own.gpu_id, Apertures::of(own))).collect())
     }
 
     /// The interface's major and minor version.
@@ -140,6 +168,31 @@ pub struct Apertures {
     pub gpuvm: (u64, u64),
 }
 
+impl Apertures {
+    fn of(told: &uapi::kfd_process_device_apertures) -> Self {
+        Self {
+            lds_base: told.lds_base,
+            scratch_base: told.scratch_base,
+            gpuvm: (told.gpuvm_base, told.gpuvm_limit),
+        }
+    }
+}
+
+/// How images lie in memory: `GB_ADDR_CONFIG`, and a mode for each kind of tile.
+#[derive(Clone, Debug)]
+pub struct TileConfig {
+    /// The register `GB_ADDR_CONFIG`.
+    pub gb_addr_config: u32,
+    /// Banks of memory.
+    pub banks: u32,
+    /// Ranks of memory.
+    pub ranks: u32,
+    /// The registers `GB_TILE_MODE*`; those of GPUs since gfx9 hold nothing.
+    pub tiles: Vec<u32>,
+    /// The registers `GB_MACROTILE_MODE*`.
+    pub macro_tiles: Vec<u32>,
+}
+
 /// A GPU whose address space belongs to this process; it lasts as long as anything made on it.
 #[derive(Debug)]
 pub struct Device {
@@ -169,11 +222,7 @@ impl Device {
             .find(|entry| entry.gpu_id == node.gpu_id);
         let own =
             own.ok_or_else(|| Error::Invalid(format!("{} has no apertures", object(node))))?;
-        let apertures = Apertures {
-            lds_base: own.lds_base,
-            scratch_base: own.scratch_base,
-            gpuvm: (own.gpuvm_base, own.gpuvm_limit),
-        };
+        let apertures = Apertures::of(&own);
         Ok(Arc::new(Self {
             kfd: kfd.clone(),
             node: node.clone(),
@@ -222,6 +271,31 @@ impl Device {
         // SAFETY: the struct holds no pointer.
         unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args)? };
         Ok(args)
+    }
+
+    /// How images lie in this GPU's memory.
+    pub fn tile_config(&self) -> Result<TileConfig> {
+        // No GPU has more of either.
+        let (mut tiles, mut macro_tiles) = (vec![0u32; 32], vec![0u32; 16]);
+        let mut args = uapi::kfd_ioctl_get_tile_config_args {
+            tile_config_ptr: tiles.as_mut_ptr() as u64,
+            macro_tile_config_ptr: macro_tiles.as_mut_ptr() as u64,
+            num_tile_configs: tiles.len() as u32,
+            num_macro_tile_configs: macro_tiles.len() as u32,
+            gpu_id: self.gpu_id(),
+            ..Default::default()
+        };
+        // SAFETY: the pointers are to as many words as the args say, which live until after the call.
+        unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args)? };
+        tiles.truncate(args.num_tile_configs as usize);
+        macro_tiles.truncate(args.num_macro_tile_configs as usize);
+        Ok(TileConfig {
+            gb_addr_config: args.gb_addr_config,
+            banks: args.num_banks,
+            ranks: args.num_ranks,
+            tiles,
+            macro_tiles,
+        })
     }
 
     /// Sets the policy of all memory, and another for one range of addresses (base, size).

@@ -48,8 +48,10 @@ arguments! {
     MAP_MEMORY_TO_GPU: kfd_ioctl_map_memory_to_gpu_args = IOC_MAP_MEMORY_TO_GPU;
     UNMAP_MEMORY_FROM_GPU: kfd_ioctl_unmap_memory_from_gpu_args = IOC_UNMAP_MEMORY_FROM_GPU;
     SET_MEMORY_POLICY: kfd_ioctl_set_memory_policy_args = IOC_SET_MEMORY_POLICY;
+    GET_PROCESS_APERTURES: kfd_ioctl_get_process_apertures_args = IOC_GET_PROCESS_APERTURES;
     UPDATE_QUEUE: kfd_ioctl_update_queue_args = IOC_UPDATE_QUEUE;
     SET_SCRATCH_BACKING_VA: kfd_ioctl_set_scratch_backing_va_args = IOC_SET_SCRATCH_BACKING_VA;
+    GET_TILE_CONFIG: kfd_ioctl_get_tile_config_args = IOC_GET_TILE_CONFIG;
     SET_TRAP_HANDLER: kfd_ioctl_set_trap_handler_args = IOC_SET_TRAP_HANDLER;
     SET_CU_MASK: kfd_ioctl_set_cu_mask_args = IOC_SET_CU_MASK;
     GET_QUEUE_WAVE_STATE: kfd_ioctl_get_queue_wave_state_args = IOC_GET_QUEUE_WAVE_STATE;
@@ -59,8 +61,11 @@ arguments! {
     ALLOC_QUEUE_GWS: kfd_ioctl_alloc_queue_gws_args = IOC_ALLOC_QUEUE_GWS;
     SMI_EVENTS: kfd_ioctl_smi_events_args = IOC_SMI_EVENTS;
     SET_XNACK_MODE: kfd_ioctl_set_xnack_mode_args = IOC_SET_XNACK_MODE;
+    CRIU_OP: kfd_ioctl_criu_args = IOC_CRIU_OP;
     RUNTIME_ENABLE: kfd_ioctl_runtime_enable_args = IOC_RUNTIME_ENABLE;
     AVAILABLE_MEMORY: kfd_ioctl_get_available_memory_args = IOC_AVAILABLE_MEMORY;
+    DBG_TRAP: kfd_ioctl_dbg_trap_args = IOC_DBG_TRAP;
+    PROFILER: kfd_ioctl_profiler_args = IOC_PROFILER;
 }
 
 /// A request with its argument, as rustix wants it.
@@ -68,7 +73,7 @@ struct Call<'a, T>(&'a mut T);
 
 // SAFETY: the opcode belongs to the struct (`Arguments`), which the kernel reads and writes in place.
 unsafe impl<T: Arguments> Ioctl for Call<'_, T> {
-    type Output = ();
+    type Output = IoctlOutput;
     const IS_MUTATING: bool = true;
 
     fn opcode(&self) -> Opcode {
@@ -79,10 +84,22 @@ unsafe impl<T: Arguments> Ioctl for Call<'_, T> {
         std::ptr::from_mut(self.0).cast()
     }
 
-    // SAFETY: it looks at neither.
-    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
-        Ok(())
+    // SAFETY: it looks at no memory.
+    unsafe fn output_from_ptr(value: IoctlOutput, _: *mut c_void) -> rustix::io::Result<i32> {
+        Ok(value)
     }
+}
+
+/// Calls the ioctl that `args` belongs to, once. Returns what the call does, 0 for most.
+///
+/// # Safety
+/// Every pointer in `args` must be valid for what the kernel does with it.
+pub(crate) unsafe fn call_once<T: Arguments>(
+    kfd: impl AsFd,
+    args: &mut T,
+) -> rustix::io::Result<i32> {
+    // SAFETY: `Arguments` ties request and struct together; the caller vouches for pointers.
+    unsafe { rustix::ioctl::ioctl(kfd.as_fd(), Call(args)) }
 }
 
 /// Calls the ioctl that `args` belongs to; `object` says in an error what it was about.
@@ -97,9 +114,9 @@ pub(crate) unsafe fn call<T: Arguments>(
     args: &mut T,
 ) -> Result<()> {
     loop {
-        // SAFETY: `Arguments` ties request and struct together; the caller vouches for pointers.
-        match unsafe { rustix::ioctl::ioctl(kfd.as_fd(), Call(args)) } {
-            Ok(()) => return Ok(()),
+        // SAFETY: the caller vouches for pointers.
+        match unsafe { call_once(kfd.as_fd(), args) } {
+            Ok(_) => return Ok(()),
             Err(Errno::INTR | Errno::AGAIN) => continue,
             Err(errno) => return Err(Error::of(T::NAME, object())(errno)),
         }

@@ -15,20 +15,26 @@
 //! # Ok::<(), kfd::Error>(())
 //! ```
 
+mod checkpoint;
+mod debug;
 mod device;
 mod error;
 mod event;
 mod ioctl;
 mod memory;
+mod profiler;
 mod queue;
 mod smi;
 mod svm;
 pub mod topology;
 
-pub use device::{Apertures, CachePolicy, Device, Kfd, Runtime};
+pub use checkpoint::{Checkpoint, CheckpointSizes};
+pub use debug::{Debugger, Exceptions, LaunchMode, QueueReport, Watch, WatchMode};
+pub use device::{Apertures, CachePolicy, Device, Kfd, Runtime, TileConfig};
 pub use error::{Error, Result};
 pub use event::{Event, EventKind, Events, Fault, Wait};
 pub use memory::{Memory, MemoryFlags, Plain};
+pub use profiler::ProfilerLock;
 pub use queue::{Queue, QueueKind, QueueMemory};
 pub use smi::{SmiEvent, SmiEvents};
 pub use svm::SvmAttribute;

@@ -13,7 +13,7 @@ mod stack;
 use gcn::wave::{sreg, status};
 use gcn::{CodeCache, Fault, Outcome, Wave, WaveState, Workgroup};
 
-use super::launch::{message_of, Launch, Live, Parked, ScratchRing, MSG_SAVEWAVE};
+use super::launch::{message_of, settle, Launch, Live, Parked, ScratchRing, Turn, MSG_SAVEWAVE};
 use super::mqd::dw;
 use super::queue::Queue;
 use stack::{Group, Size};
@@ -95,6 +95,7 @@ pub fn save(queue: &Queue, launch: &mut Launch, codes: &mut [CodeCache]) -> Resu
         let marks = [dw::CP_HQD_CNTL_STACK_OFFSET, dw::CP_HQD_WG_STATE_OFFSET];
         return Ok(marks.map(|dword| (dword, queue.hqd.get(dword))));
     }
+    finish_restores(queue, launch, codes)?;
     launch.sweep();
     // Before anything is changed: waves that cannot fetch the handler could only be lost.
     let handler = launch.dispatch().tba;
@@ -180,7 +181,39 @@ fn ask(queue: &Queue, live: &mut Live) -> bool {
     group.waves.iter_mut().all(Wave::save_context)
 }
 
-/// Runs the trap handlers of all groups to their ends, on all of the crew's threads.
+/// Lets waves that have been launched to restore themselves do so to the end, before their places are given to others.
+fn finish_restores(
+    queue: &Queue,
+    launch: &mut Launch,
+    codes: &mut [CodeCache],
+) -> Result<(), Failure> {
+    let live = launch.live().iter_mut();
+    let mut parts: Vec<&mut Live> = live.filter(|live| live.restoring).collect();
+    together(queue, &mut parts, codes, |live, code| {
+        finish_restore(queue, live, code)
+    })
+}
+
+/// Runs a group until none of its waves is in the handler that restores it.
+fn finish_restore(queue: &Queue, live: &mut Live, code: &mut CodeCache) -> Result<(), Failure> {
+    /// Few instructions: waves that are back run the kernel meanwhile.
+    const TURN: u64 = 64;
+    let end = live.group.executed.saturating_add(BUDGET);
+    while live.is_restoring() {
+        if live.group.executed >= end {
+            return Err(Failure::Handler("it does not restore its waves".into()));
+        }
+        let outcome = live.group.run(&mut queue.view(), code, TURN);
+        match settle(queue, live, code, outcome) {
+            Turn::On => {}
+            Turn::Done | Turn::Halted => return Ok(()),
+            Turn::Hung(why) => return Err(Failure::Handler(why)),
+        }
+    }
+    Ok(())
+}
+
+/// Runs the trap handlers of all groups to their ends.
 fn run_handlers(
     queue: &Queue,
     launch: &mut Launch,
@@ -188,22 +221,27 @@ fn run_handlers(
     area: Area,
     codes: &mut [CodeCache],
 ) -> Result<(), Failure> {
-    let live = launch.live().make_contiguous();
-    let threads = codes.len().max(1);
-    let chunk = live.len().div_ceil(threads).max(1);
-    let mut parts: Vec<_> = live
+    let mut parts: Vec<_> = launch.live().iter_mut().zip(groups).collect();
+    together(queue, &mut parts, codes, |(live, group), code| {
+        save_group(queue, &mut live.group, group, area, code)
+    })
+}
+
+/// Does something to all of these, on all of the crew's threads.
+fn together<T: Send>(
+    queue: &Queue,
+    items: &mut [T],
+    codes: &mut [CodeCache],
+    work: impl Fn(&mut T, &mut CodeCache) -> Result<(), Failure> + Sync,
+) -> Result<(), Failure> {
+    let chunk = items.len().div_ceil(codes.len().max(1)).max(1);
+    let mut parts: Vec<_> = items
         .chunks_mut(chunk)
-        .zip(groups.chunks(chunk))
         .zip(codes)
-        .map(|((live, groups), code)| (live, groups, code, Ok(())))
+        .map(|(items, code)| (items, code, Ok(())))
         .collect();
-    let work = |(live, groups, code, result): &mut Part<'_>| {
-        for (live, group) in live.iter_mut().zip(*groups) {
-            if let Err(failure) = save_group(queue, &mut live.group, group, area, code) {
-                *result = Err(failure);
-                return;
-            }
-        }
+    let work = |(items, code, result): &mut Part<'_, T>| {
+        *result = items.iter_mut().try_for_each(|item| work(item, code));
     };
     match &queue.shared.crew {
         Some(crew) => crew.run(&mut parts, work),
@@ -212,12 +250,8 @@ fn run_handlers(
     parts.into_iter().try_for_each(|(.., result)| result)
 }
 
-type Part<'a> = (
-    &'a mut [Live],
-    &'a [Group],
-    &'a mut CodeCache,
-    Result<(), Failure>,
-);
+/// A thread's items.
+type Part<'a, T> = (&'a mut [T], &'a mut CodeCache, Result<(), Failure>);
 
 /// Runs a group in its trap handler until all its waves have ended, and answers what they ask.
 fn save_group(
@@ -295,6 +329,7 @@ fn relaunch(queue: &Queue, launch: &Launch, group: &Group, parked: &Parked, area
         group: Workgroup::new(waves, lds_bytes as usize, dispatch.apertures),
         slot: parked.slot,
         gws: Vec::new(),
+        restoring: true,
     }
 }
 

@@ -13,14 +13,13 @@ pub mod shape;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gcn::wave::sreg;
+use gcn::wave::{sreg, status};
 use gcn::{CodeCache, Dispatch, GwsRequest, Scratch, Workgroup};
 
 use super::crew::Crew;
 use super::queue::Queue;
 use place::Places;
-pub use settle::{message_of, MSG_SAVEWAVE};
-use settle::{settle, Turn};
+pub use settle::{message_of, settle, Turn, MSG_SAVEWAVE};
 pub use shape::{Shape, Share};
 
 /// Instructions of a group's turn.
@@ -49,6 +48,19 @@ pub struct Live {
     pub slot: u32,
     /// Waves that wait for the global wave sync: which, what for, and their tickets.
     pub gws: Vec<(usize, GwsRequest, u64)>,
+    /// Its waves were launched to restore themselves, and may not have done with it.
+    pub restoring: bool,
+}
+
+impl Live {
+    /// Whether waves of it still read what was saved of them: in the trap handler, where restored waves begin.
+    pub fn is_restoring(&mut self) -> bool {
+        let in_handler = |wave: &gcn::Wave| {
+            wave.state != gcn::WaveState::Ended && wave.status & status::PRIV != 0
+        };
+        self.restoring &= self.group.waves.iter().any(in_handler);
+        self.restoring
+    }
 }
 
 /// A group whose waves are in the context save area; the order is that of the area.
@@ -282,6 +294,7 @@ impl Run<'_> {
             let outcome = live.group.run(&mut self.queue.view(), code, TURN.min(left));
             let spent = live.group.executed.saturating_sub(before).max(1);
             left = left.saturating_sub(spent);
+            live.is_restoring();
             let turn = settle(self.queue, &mut live, code, outcome);
             self.put_back(live, turn);
         }
@@ -353,6 +366,7 @@ impl Run<'_> {
             group,
             slot,
             gws: Vec::new(),
+            restoring: false,
         }
     }
 }

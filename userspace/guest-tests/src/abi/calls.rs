@@ -67,8 +67,10 @@ fn aperture(it: &uapi::kfd_process_device_apertures, gpu: u32) -> String {
 }
 
 pub fn get_process_apertures(world: &mut World) {
-    let mut args = uapi::kfd_ioctl_get_process_apertures_args::default();
-    args.num_of_nodes = world.pick(&[0, 1, 7, 100]).u32();
+    let mut args = uapi::kfd_ioctl_get_process_apertures_args {
+        num_of_nodes: world.pick(&[0, 1, 7, 100]).u32(),
+        ..Default::default()
+    };
     let outcome = world.call(uapi::IOC_GET_PROCESS_APERTURES, &mut args);
     let first = aperture(&args.process_apertures[0], world.bench.gpu_id());
     let written = format!("{} nodes, {first}", args.num_of_nodes);

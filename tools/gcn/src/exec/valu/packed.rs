@@ -2,7 +2,7 @@
 //! VOP3P: two values in one operation. OP_SEL and OP_SEL_HI say which half of each source the low
 //! and the high result take; `neg` and `abs` hold the negations of the low and the high operands.
 
-use super::{half_fma, half_result, Done, Machine};
+use super::{blank, half_fma, half_result, Done, Machine};
 use crate::exec::unsupported;
 use crate::float::{fma32, half, min_max, settle32, soft, Fp, Round, F16, F32};
 use crate::inst::{Inst, Src, Valu};
@@ -153,18 +153,32 @@ impl Machine<'_> {
         })
     }
 
-    /// The two f32 operands of each source.
-    fn single_sources(&self, v: &Valu, index: usize, fp: Fp) -> [Vgpr; 2] {
-        [(v.mods.op_sel, v.mods.neg), (v.mods.op_sel_hi, v.mods.abs)].map(|(select, negate)| {
-            let flip = u32::from(negate >> index & 1) << 31;
-            let mut hold = [0; LANES];
-            let lanes = self.half_of(v.src[index], select >> index & 1 != 0, &mut hold);
-            match (flip, fp.denorm_in) {
-                (0, true) => *lanes,
-                (_, true) => lanes.map(|bits| bits ^ flip),
-                _ => lanes.map(|bits| F32.flush((bits ^ flip).into()) as u32),
-            }
-        })
+    /// The low or the high result's f32 operand of a source.
+    #[inline]
+    fn packed_single<'a>(
+        &'a self,
+        v: &Valu,
+        index: usize,
+        high: bool,
+        hold: &'a mut Vgpr,
+        fp: Fp,
+    ) -> &'a Vgpr {
+        let (select, negate) = match high {
+            false => (v.mods.op_sel, v.mods.neg),
+            true => (v.mods.op_sel_hi, v.mods.abs),
+        };
+        let takes_high = select >> index & 1 != 0;
+        let flip = u32::from(negate >> index & 1) << 31;
+        if flip == 0 && fp.denorm_in {
+            return self.half_of(v.src[index], takes_high, hold);
+        }
+        let mut other = blank();
+        let lanes = self.half_of(v.src[index], takes_high, &mut other);
+        *hold = match fp.denorm_in {
+            true => lanes.map(|bits| bits ^ flip),
+            false => lanes.map(|bits| F32.flush((bits ^ flip).into()) as u32),
+        };
+        hold
     }
 
     /// The low or the high register of a pair.
@@ -190,15 +204,19 @@ impl Machine<'_> {
         fast: impl Fn(f32, f32, f32) -> f32,
     ) -> Done {
         let fp = self.single();
-        let [a, b, c] = [0, 1, 2].map(|index| self.single_sources(v, index, fp));
         let mut d = [[0; LANES]; 2];
-        for (half, d) in d.iter_mut().enumerate() {
-            let (a, b, c) = (&a[half], &b[half], &c[half]);
-            for i in 0..LANES {
-                let (x, y) = (f32::from_bits(a[i]), f32::from_bits(b[i]));
-                d[i] = settle32(fast(x, y, f32::from_bits(c[i])), [a[i], b[i], c[i]]);
-            }
-            if fp.round != Round::Nearest {
+        for (high, d) in [false, true].into_iter().zip(&mut d) {
+            let mut hold = [[0; LANES]; 3];
+            let [hold_a, hold_b, hold_c] = &mut hold;
+            let a = self.packed_single(v, 0, high, hold_a, fp);
+            let b = self.packed_single(v, 1, high, hold_b, fp);
+            let c = self.packed_single(v, 2, high, hold_c, fp);
+            if fp.round == Round::Nearest {
+                for i in 0..LANES {
+                    let [x, y, z] = [a[i], b[i], c[i]].map(f32::from_bits);
+                    d[i] = settle32(fast(x, y, z), [a[i], b[i], c[i]]);
+                }
+            } else {
                 *d = std::array::from_fn(|i| exact(fp, [a[i], b[i], c[i]].map(u64::from)) as u32);
             }
             if !fp.denorm_out {

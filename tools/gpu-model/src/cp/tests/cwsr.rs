@@ -200,6 +200,31 @@ fn waves_are_saved_by_the_drivers_handler_and_come_back() {
     }
 }
 
+/// A group that is back must not be saved over one that is not: their places change.
+#[test]
+fn waves_may_be_preempted_while_they_come_back() {
+    let Some(rig) = rig(Mode::Threads(2)) else {
+        return;
+    };
+    map_with_handler(&rig);
+    let done = start(&rig);
+    preempt(&rig);
+    for round in 1..200 {
+        map_with_handler(&rig);
+        rig.wait("the waves are launched", |rig| {
+            rig.stats.done("waves restored") == round * 8
+        });
+        std::thread::sleep(std::time::Duration::from_micros(round % 20 * 10));
+        assert!(runlist::unmap(&rig, 2, 0, 0));
+        assert_eq!(rig.stats.all(), [], "round {round}");
+        assert_eq!(rig.stats.done("waves saved"), (round + 1) * 8);
+    }
+    map_with_handler(&rig);
+    let_go(&rig, done);
+    assert_results(&rig);
+    assert_eq!(rig.stats.all(), []);
+}
+
 #[test]
 fn the_save_area_holds_registers_and_lds_where_debuggers_look() {
     let Some(rig) = rig(Mode::Threads(2)) else {

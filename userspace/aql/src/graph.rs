@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! [`Graph`]: kernels that depend on each other, put together once and run as often as wanted.
+
+use crate::{BarrierAnd, Completion, Error, Launch, Queue, Result, Signal, Signals};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Kernels and what each waits for, spread over some queues.
+#[derive(Debug)]
+pub struct Graph {
+    queues: Vec<Arc<Queue>>,
+    signals: Arc<Signals>,
+    nodes: Vec<Node>,
+}
+
+/// One kernel of a [`Graph`], to be named by those that wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step(usize);
+
+#[derive(Debug)]
+struct Node {
+    launch: Arc<Launch>,
+    after: Vec<usize>,
+    done: Signal,
+    queue: usize,
+}
+
+impl Graph {
+    /// An empty graph over `queues`, which nothing else should use while it runs.
+    ///
+    /// # Panics
+    /// When there is no queue.
+    pub fn new(queues: Vec<Arc<Queue>>, signals: &Arc<Signals>) -> Self {
+        assert!(!queues.is_empty(), "a graph runs on a queue");
+        Self {
+            queues,
+            signals: signals.clone(),
+            nodes: Vec::new(),
+        }
+    }
+
+    /// Adds a kernel that runs when the steps `after` are done.
+    pub fn add(&mut self, launch: &Arc<Launch>, after: &[Step]) -> Result<Step> {
+        let number = self.nodes.len();
+        if let Some(Step(late)) = after.iter().find(|Step(step)| *step >= number) {
+            return Err(Error::Graph(number, *late));
+        }
+        let after: Vec<_> = after.iter().map(|Step(step)| *step).collect();
+        let queue = place(&after, &self.nodes, self.queues.len());
+        self.nodes.push(Node {
+            launch: launch.clone(),
+            after,
+            done: self.signals.signal(1)?,
+            queue,
+        });
+        Ok(Step(number))
+    }
+
+    /// Runs all of it and sleeps until the end; when each step began and ended, in the order of adding.
+    ///
+    /// After a timeout the GPU may still be at it: drop the queues before the graph.
+    ///
+    /// # Panics
+    /// When a kernel needs more scratch than its queue has.
+    pub fn run(&mut self, timeout: Duration) -> Result<Vec<Completion>> {
+        let end = Instant::now() + timeout;
+        self.nodes.iter().for_each(|node| node.done.store(1));
+        for node in &self.nodes {
+            self.submit(node)?;
+        }
+        let left = || end.saturating_duration_since(Instant::now());
+        self.nodes
+            .iter()
+            .map(|node| node.done.wait(left()))
+            .collect()
+    }
+
+    /// Barriers on what other queues do first, then the kernel. On its own queue order is enough.
+    fn submit(&self, node: &Node) -> Result<()> {
+        let queue = &self.queues[node.queue];
+        let others = node.after.iter().map(|step| &self.nodes[*step]);
+        let others: Vec<_> = others
+            .filter(|other| other.queue != node.queue)
+            .map(|other| other.done.address())
+            .collect();
+        for five in others.chunks(5) {
+            queue.submit(BarrierAnd::on(five)?);
+        }
+        node.launch.submit(queue, &node.done);
+        Ok(())
+    }
+}
+
+/// The queue for a step: that of the first step it waits for, if it is the first to follow it; else the
+/// next one around.
+fn place(after: &[usize], nodes: &[Node], queues: usize) -> usize {
+    let followed = |step: &usize| nodes.iter().any(|node| node.after.first() == Some(step));
+    match after.first().filter(|step| !followed(step)) {
+        Some(step) => nodes[*step].queue,
+        None => nodes.len() % queues,
+    }
+}

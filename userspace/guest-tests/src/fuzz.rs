@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The fuzzer: generated programs of calls that several processes make at once, each kept as text before
+//! it runs. After every program the driver must be as it was. A program that fails can be run again and
+//! made smaller. `Documentation/fuzzing.md` tells how.
+
+mod execute;
+mod generate;
+mod program;
+mod round;
+mod shared;
+mod shrink;
+mod trace;
+mod watch;
+
+use anyhow::{bail, ensure, Context, Result};
+use clap::{Args, Subcommand};
+use program::Program;
+use round::Rounds;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Run generated programs of calls in several processes, and look what they leave behind.
+#[derive(Args)]
+pub struct Fuzz {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Generate programs and run them.
+    Run(Run),
+    /// Run a program of a file again.
+    Replay(Replay),
+    /// Make a failing program smaller.
+    Shrink(Shrink),
+    /// Print a generated program.
+    Show(Size),
+    /// Make a program of what `kfdctl --json trace` wrote.
+    FromTrace {
+        /// The trace.
+        trace: PathBuf,
+    },
+}
+
+/// Which programs.
+#[derive(Args)]
+struct Size {
+    /// The first program's seed; each further one has the next number.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Processes that run at once.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=64))]
+    processes: u8,
+    /// Generated calls of a program.
+    #[arg(long, default_value_t = 200)]
+    lines: usize,
+    /// Programs to begin with, instead of nothing, in half of the rounds.
+    #[arg(long = "from", value_name = "FILE")]
+    models: Vec<PathBuf>,
+}
+
+/// How programs are run.
+#[derive(Args)]
+struct How {
+    /// Write each line there before it is begun: on a disk of the host's, it outlives the kernel.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Seconds that a call may take.
+    #[arg(long, default_value_t = 60)]
+    bound: u64,
+}
+
+#[derive(Args)]
+struct Run {
+    #[command(flatten)]
+    size: Size,
+    #[command(flatten)]
+    how: How,
+    /// Begin no program after so many seconds.
+    #[arg(long, default_value_t = 30)]
+    seconds: u64,
+    /// Where a failing program is kept.
+    #[arg(long, default_value = "/tmp/failed.fuzz")]
+    keep: PathBuf,
+}
+
+#[derive(Args)]
+struct Replay {
+    #[command(flatten)]
+    how: How,
+    /// How often: which process comes first is chance.
+    #[arg(long, default_value_t = 5)]
+    times: u32,
+    /// The program.
+    program: PathBuf,
+}
+
+#[derive(Args)]
+struct Shrink {
+    #[command(flatten)]
+    how: How,
+    /// How often a smaller program may succeed before it counts as one that does not fail.
+    #[arg(long, default_value_t = 3)]
+    times: u32,
+    /// Instead of running programs here, run this command with the name of a file of one; other than 0
+    /// means that it fails. For failures that take the kernel along.
+    #[arg(long, value_name = "CMD")]
+    test: Option<String>,
+    /// The program; the smaller one goes to standard output.
+    program: PathBuf,
+}
+
+impl Fuzz {
+    pub fn run(&self) -> Result<()> {
+        match &self.action {
+            Action::Run(run) => run.run(),
+            Action::Replay(replay) => replay.run(),
+            Action::Shrink(shrink) => shrink.run(),
+            Action::Show(size) => {
+                print!("{}", size.program(size.seed, &size.models()?));
+                Ok(())
+            }
+            Action::FromTrace { trace } => {
+                print!("{}", trace::program(&fs::read_to_string(trace)?)?);
+                Ok(())
+            }
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<Program> {
+    let text = fs::read_to_string(path);
+    let name = || path.display().to_string();
+    text.with_context(name)?.parse().with_context(name)
+}
+
+impl Size {
+    fn models(&self) -> Result<Vec<Program>> {
+        self.models.iter().map(|path| read(path)).collect()
+    }
+
+    fn program(&self, seed: u64, models: &[Program]) -> Program {
+        match models.get((seed / 2) as usize % models.len().max(1)) {
+            Some(model) if seed % 2 == 0 => generate::mutated(seed, self.processes, model),
+            _ => generate::program(seed, self.processes, self.lines),
+        }
+    }
+}
+
+impl How {
+    fn rounds(&self) -> Result<Rounds> {
+        let bound = Duration::from_secs(self.bound);
+        Rounds::new(self.record.clone(), bound, &generate::program(0, 2, 20))
+    }
+}
+
+impl Run {
+    fn run(&self) -> Result<()> {
+        let models = self.size.models()?;
+        let rounds = self.how.rounds()?;
+        let begin = Instant::now();
+        let mut seed = self.size.seed;
+        while begin.elapsed() < Duration::from_secs(self.seconds) {
+            let program = self.size.program(seed, &models);
+            let failures = rounds.run(&program)?;
+            if !failures.is_empty() {
+                fs::write(&self.keep, program.to_string())?;
+                let kept = self.keep.display();
+                bail!("seed {seed}, kept in {kept}: {}", failures.join("; "));
+            }
+            seed += 1;
+        }
+        self.tell(&rounds, seed - self.size.seed, begin.elapsed())
+    }
+
+    /// What was done. A fuzzer whose calls are all refused tests nothing.
+    fn tell(&self, rounds: &Rounds, programs: u64, time: Duration) -> Result<()> {
+        let rows = rounds.tally.rows();
+        for (name, good, bad) in &rows {
+            println!("{name}: {good} good, {bad} refused");
+        }
+        let [good, bad] = rows
+            .iter()
+            .fold([0, 0], |[good, bad], row| [good + row.1, bad + row.2]);
+        println!(
+            "{programs} programs of {} processes in {} s, {} calls, {good} of them good: nothing is left behind",
+            self.size.processes,
+            time.as_secs(),
+            good + bad
+        );
+        ensure!(good >= bad / 4, "nearly every call was refused");
+        Ok(())
+    }
+}
+
+impl Replay {
+    fn run(&self) -> Result<()> {
+        let program = read(&self.program)?;
+        let rounds = self.how.rounds()?;
+        for time in 1..=self.times {
+            let failures = rounds.run(&program)?;
+            ensure!(failures.is_empty(), "time {time}: {}", failures.join("; "));
+        }
+        println!("{} times, and nothing is left behind", self.times);
+        Ok(())
+    }
+}
+
+impl Shrink {
+    fn run(&self) -> Result<()> {
+        let program = read(&self.program)?;
+        let candidate = self.program.with_extension("candidate");
+        let small = match &self.test {
+            Some(command) => shrink::shrink(&program, &mut |program| {
+                (0..self.times).any(|_| fails_outside(command, &candidate, program))
+            }),
+            None => shrink::shrink(&program, &mut |program| {
+                (0..self.times).any(|_| self.fails(program))
+            }),
+        };
+        ensure!(
+            small != program,
+            "it did not fail once more, or is as small as it can be"
+        );
+        print!("{small}");
+        Ok(())
+    }
+
+    /// Whether it fails here. Each time with counts of its own: what the last one left is there still.
+    fn fails(&self, program: &Program) -> bool {
+        let failures = self.how.rounds().and_then(|rounds| rounds.run(program));
+        eprintln!("{} lines: {failures:?}", program.lines.len());
+        failures.is_ok_and(|failures| !failures.is_empty())
+    }
+}
+
+/// Whether `command` fails with a file of this program.
+fn fails_outside(command: &str, candidate: &Path, program: &Program) -> bool {
+    let status = fs::write(candidate, program.to_string()).and_then(|()| {
+        let mut shell = Command::new("sh");
+        shell.args([
+            "-c",
+            &format!("{command} \"$0\""),
+            &candidate.display().to_string(),
+        ]);
+        shell.status()
+    });
+    eprintln!("{} lines: {status:?}", program.lines.len());
+    status.is_ok_and(|status| !status.success())
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! What one process of a program does: a thread for each of its threads, line by line. Besides ioctls by
+//! their names there are these words:
+//!
+//! | word | does |
+//! |---|---|
+//! | `SETUP` | opens `/dev/kfd`, acquires the first GPU's VM and prepares what `$` names |
+//! | `OPEN render=` | opens `/dev/kfd`, or the GPU's render node, once more |
+//! | `CLOSE file=` | closes what a line of this process gave |
+//! | `MMAP kind= gpu= bytes= access= [fd=]`, `MUNMAP at=`, `TOUCH at=` | maps the KFD, unmaps it, reads from it |
+//! | `DISCARD at= bytes=` | puts fresh pages in place of some of `$memory` |
+//! | `FORK lines=` | a child does the next lines of this thread as well, and ends |
+//! | `SEND file= to=`, `RECEIVE` | passes a file to another process of the program; takes one |
+//! | `LAUNCH groups= rounds=`, `AWAIT ms=` | a real dispatch, and a wait for the oldest one |
+//! | `SLEEP ms=`, `DIE` | sleeps; SIGKILL to itself |
+
+mod call;
+mod files;
+mod launch;
+
+pub use files::mailbox;
+
+use super::generate::{MEMORY, PLACE, PLACES};
+use super::program::{Line, Program, Value, MISSING};
+use super::shared::Shared;
+use crate::bench::Bench;
+use crate::waves::Gpu;
+use anyhow::{Context, Result};
+use kfd::{topology, Device, Kfd};
+use launch::Launches;
+use nix::libc;
+use rustix::fd::AsRawFd;
+use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One process at work: what its threads share.
+struct World<'a> {
+    shared: &'a Shared,
+    number: u8,
+    prepared: OnceLock<Prepared>,
+    table: Mutex<Table>,
+    launches: Mutex<Launches>,
+}
+
+/// What SETUP has made.
+struct Prepared {
+    bench: Bench,
+    gpu: Gpu,
+    places: u64,
+    memory: u64,
+}
+
+/// What the lines of a process have given so far.
+#[derive(Default)]
+struct Table {
+    values: HashMap<String, u64>,
+    /// Files that the lines opened, and may close.
+    files: Vec<i32>,
+    /// Mappings that MMAP made, and their sizes.
+    mappings: HashMap<u64, usize>,
+}
+
+/// One thread of it.
+struct Thread<'a> {
+    world: &'a World<'a>,
+    /// A child of FORK: it writes no record, for its parent has the same lines.
+    forked: bool,
+}
+
+/// Runs the lines of process `number` and never returns.
+pub fn process(program: &Program, number: u8, shared: &Shared) -> ! {
+    let world = World {
+        shared,
+        number,
+        prepared: OnceLock::new(),
+        table: Mutex::default(),
+        launches: Mutex::default(),
+    };
+    let lines: Vec<&Line> = program.of(number).collect();
+    let first = lines.iter().take_while(|line| line.call == "SETUP").count();
+    world.thread().run(&lines[..first]);
+    let last = lines.iter().map(|line| line.thread).max().unwrap_or(0);
+    std::thread::scope(|scope| {
+        for thread in 0..=last {
+            let own = lines[first..].iter().filter(|line| line.thread == thread);
+            let own: Vec<&Line> = own.copied().collect();
+            let world = &world;
+            scope.spawn(move || world.thread().run(&own));
+        }
+    });
+    // SAFETY: it ends the process. What it has open the kernel takes back: that is tested.
+    unsafe { libc::_exit(0) }
+}
+
+impl<'a> World<'a> {
+    fn thread(&'a self) -> Thread<'a> {
+        Thread {
+            world: self,
+            forked: false,
+        }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn kfd(&self) -> i32 {
+        self.prepared
+            .get()
+            .map_or(-1, |it| it.bench.kfd().as_raw_fd())
+    }
+
+    fn value(&self, value: &Value) -> u64 {
+        match value {
+            Value::Number(number) => *number,
+            Value::Prepared(name, offset) => self.prepared(name).wrapping_add(*offset),
+            Value::Label(name, offset) => self
+                .table()
+                .values
+                .get(name)
+                .map_or(MISSING, |value| value.wrapping_add(*offset)),
+            // Only an ioctl has lists: `call`.
+            Value::Words(_) | Value::Events(_) => 0,
+        }
+    }
+
+    /// The number in field `name` of `line`; 0 where there is none.
+    fn number(&self, line: &Line, name: &str) -> u64 {
+        line.field(name).map_or(0, |value| self.value(value))
+    }
+
+    fn prepared(&self, name: &str) -> u64 {
+        let Some(it) = self.prepared.get() else {
+            return 0;
+        };
+        let queue = it.bench.queue();
+        match name {
+            "gpu" => it.bench.gpu_id().into(),
+            "kfd" => self.kfd() as u64,
+            "place" => it.places,
+            "memory" => it.memory,
+            "ring" => queue.ring_base_address,
+            "write" => queue.write_pointer_address,
+            "read" => queue.read_pointer_address,
+            "eop" => queue.eop_buffer_address,
+            "area" => queue.ctx_save_restore_address,
+            "area_size" => queue.ctx_save_restore_size.into(),
+            "stack_size" => queue.ctl_stack_size.into(),
+            _ => 0,
+        }
+    }
+
+    /// Later lines know `value` by the label of `line`.
+    fn gives(&self, line: &Line, value: u64) {
+        if let Some(label) = &line.label {
+            self.table().values.insert(label.clone(), value);
+        }
+    }
+
+    fn setup(&self) -> Result<()> {
+        let kfd = Kfd::open()?;
+        let nodes = topology::gpus()?;
+        let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
+        let gpu = Gpu::on(device.clone(), launch::MOST)?;
+        // The first event brings the process's page of them.
+        gpu.signal()?;
+        let reserve = |size: u64, access| {
+            // SAFETY: new mappings where the kernel likes, which stay until the process ends.
+            unsafe {
+                mmap_anonymous(
+                    std::ptr::null_mut(),
+                    size as usize,
+                    access,
+                    MapFlags::PRIVATE,
+                )
+            }
+        };
+        let prepared = Prepared {
+            bench: Bench::new(&device)?,
+            gpu,
+            places: reserve(PLACES as u64 * PLACE, ProtFlags::empty())? as u64,
+            memory: reserve(MEMORY, ProtFlags::READ | ProtFlags::WRITE)? as u64,
+        };
+        // A second SETUP prepares nothing more.
+        let _ = self.prepared.set(prepared);
+        Ok(())
+    }
+}
+
+impl Thread<'_> {
+    fn run(&mut self, lines: &[&Line]) {
+        for (index, line) in lines.iter().enumerate() {
+            if !self.forked {
+                self.world.shared.record(line);
+            }
+            let begin = Instant::now();
+            self.line(line, &lines[index + 1..]);
+            self.world.shared.took(line, begin.elapsed());
+        }
+    }
+
+    fn line(&mut self, line: &Line, following: &[&Line]) {
+        let world = self.world;
+        let number = |name| world.number(line, name);
+        match line.call.as_str() {
+            "SETUP" => match world.setup() {
+                Ok(()) => world.shared.tally.count("SETUP", true),
+                // Memory may be scarce: the others took it. Its calls fail then.
+                Err(error) => world.shared.complain(&format!("SETUP: {error:#}")),
+            },
+            "OPEN" => world.open(line),
+            "CLOSE" => world.close(number("file")),
+            "MMAP" => world.map(line),
+            "MUNMAP" => world.unmap(number("at")),
+            "TOUCH" => world.touch(number("at")),
+            "DISCARD" => world.discard(number("at"), number("bytes")),
+            "SEND" => world.send(number("file") as i32, number("to") as usize),
+            "RECEIVE" => world.receive(line),
+            "LAUNCH" => world.launch(number("groups") as u32, number("rounds") as u32),
+            "AWAIT" => world.finish(Duration::from_millis(number("ms"))),
+            "SLEEP" => std::thread::sleep(Duration::from_millis(number("ms"))),
+            "FORK" => self.fork(&following[..following.len().min(number("lines") as usize)]),
+            "DIE" => die(world.shared),
+            _ => world.ioctl(line),
+        }
+    }
+
+    /// A child that does `lines` and ends; nobody waits for it but who waits for all.
+    fn fork(&mut self, lines: &[&Line]) {
+        // The child has no other thread that could let these go.
+        let table = self.world.table();
+        let launches = self.world.launches.lock();
+        // SAFETY: of what other threads may hold at this moment, the child takes only memory from the
+        // allocator, which the C library makes ready for that, and the two locks that are held here.
+        let child = unsafe { libc::fork() };
+        drop((table, launches));
+        if child == 0 {
+            self.forked = true;
+            self.run(lines);
+            // SAFETY: it ends the child.
+            unsafe { libc::_exit(0) }
+        }
+        self.world.shared.tally.count("FORK", child > 0);
+    }
+}
+
+fn die(shared: &Shared) {
+    shared.tally.count("DIE", true);
+    // SAFETY: it ends this process, and nothing else.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! Programs from a seed: what the fuzzer knows of the interface's types. The same seed gives the same
+//! program, on any machine.
+
+mod calls;
+mod random;
+
+pub use calls::{MEMORY, PLACE, PLACES};
+
+use super::program::{Line, Program, Value};
+use random::Random;
+
+/// Threads of a process.
+const THREADS: usize = 2;
+
+/// A generated program of so many lines, after each process's SETUP.
+pub fn program(seed: u64, processes: u8, lines: usize) -> Program {
+    let mut writer = Writer::new(seed, processes);
+    for process in 0..processes {
+        writer.line(process, "SETUP", |line| line);
+    }
+    for _ in 0..lines {
+        writer.step();
+    }
+    writer.program
+}
+
+/// `model` with some lines left out, doubled, replaced, moved to another thread, or with other values.
+/// Each of the processes does what the model's process 0 does.
+pub fn mutated(seed: u64, processes: u8, model: &Program) -> Program {
+    let mut writer = Writer::new(seed, processes);
+    for line in &model.lines {
+        for process in 0..processes {
+            writer.mutate(line, process);
+        }
+    }
+    writer.program
+}
+
+/// What lines so far have given, for later ones to use.
+#[derive(Clone, Default)]
+struct Labels {
+    handles: Vec<String>,
+    queues: Vec<String>,
+    events: Vec<String>,
+    files: Vec<String>,
+    mappings: Vec<String>,
+}
+
+/// Writes one program.
+struct Writer {
+    random: Random,
+    program: Program,
+    labels: Vec<Labels>,
+    made: usize,
+}
+
+impl Writer {
+    fn new(seed: u64, processes: u8) -> Self {
+        Self {
+            random: Random::new(seed),
+            program: Program::default(),
+            labels: vec![Labels::default(); processes.into()],
+            made: 0,
+        }
+    }
+
+    /// Adds a line of some thread of `process`.
+    fn line(&mut self, process: u8, call: &str, fill: impl FnOnce(Line) -> Line) {
+        // SETUP and most of the rest happen in the first thread: order matters to good calls.
+        let thread = match call {
+            "SETUP" => 0,
+            _ if self.random.chance(70) => 0,
+            _ => self.random.below(THREADS) as u8,
+        };
+        self.program
+            .lines
+            .push(fill(Line::new(process, thread, call)));
+    }
+
+    /// A new label of this kind.
+    fn label(&mut self, kind: char) -> String {
+        self.made += 1;
+        format!("{kind}{}", self.made)
+    }
+
+    /// One generated call of some process.
+    fn step(&mut self) {
+        let process = self.random.below(self.labels.len()) as u8;
+        calls::any(self, process);
+    }
+
+    fn mutate(&mut self, line: &Line, process: u8) {
+        let mut line = line.clone();
+        line.process = process;
+        match self.random.below(100) {
+            0..4 => return,
+            4..8 => self.program.lines.push(line.clone()),
+            8..14 => calls::any(self, process),
+            14..22 => line.thread = self.random.below(THREADS) as u8,
+            22..30 => self.change(&mut line),
+            _ => {}
+        }
+        self.program.lines.push(line);
+    }
+
+    /// Gives one of the line's fields another value.
+    fn change(&mut self, line: &mut Line) {
+        if line.fields.is_empty() {
+            return;
+        }
+        let field = self.random.below(line.fields.len());
+        let odd = [
+            0,
+            1,
+            8,
+            0xfff,
+            4096,
+            1 << 20,
+            1 << 31,
+            u64::MAX,
+            calls::KERNEL,
+        ];
+        line.fields[field].1 = Value::Number(self.random.pick(&odd));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kfd_uapi::{ioctl_by_nr, reflect::Struct, IOCTLS};
+
+    #[test]
+    fn a_seed_gives_one_program_and_it_can_be_read_again() {
+        let (one, two) = (program(7, 8, 300), program(8, 8, 300));
+        assert_eq!(one, program(7, 8, 300));
+        assert_ne!(one, two);
+        assert_eq!(one.to_string().parse::<Program>().unwrap(), one);
+        assert_eq!(one.processes(), 8);
+    }
+
+    #[test]
+    fn every_ioctl_is_drawn() {
+        let drawn = program(1, 8, 20_000);
+        for ioctl in IOCTLS {
+            let calls = drawn.lines.iter().filter(|line| line.call == ioctl.name);
+            assert!(calls.count() > 0, "{}", ioctl.name);
+        }
+    }
+
+    #[test]
+    fn fields_are_the_headers() {
+        for line in program(2, 8, 5000).lines {
+            let Some(ioctl) = (1..=40)
+                .filter_map(ioctl_by_nr)
+                .find(|it| it.name == line.call)
+            else {
+                continue;
+            };
+            let known = Struct::by_name(ioctl.arguments);
+            for (name, _) in line.fields.iter().filter(|(name, _)| name != "fd") {
+                let known = known.expect("fields need a struct");
+                let found = known.fields.iter().any(|field| field.name == name);
+                assert!(found || name.starts_with('@'), "{}.{name}", line.call);
+            }
+        }
+    }
+
+    #[test]
+    fn mutations_keep_most_of_the_model() {
+        let model: Program = "0.0 SETUP\n0.0 SLEEP ms=1\n0.0 SLEEP ms=2\n"
+            .parse()
+            .unwrap();
+        let lines: usize = (0..100)
+            .map(|seed| mutated(seed, 2, &model).lines.len())
+            .sum();
+        assert!((500..700).contains(&lines), "{lines}");
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! [`Shared`]: what the processes of one round and the fuzzer have in common. One per round.
+
+use super::execute::mailbox;
+use super::program::Line;
+use anyhow::{Context, Result};
+use kfd_uapi::IOCTLS;
+use rustix::fd::OwnedFd;
+use rustix::fs::{open, Mode, OFlags};
+use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What else is counted than ioctls.
+const WORDS: &[&str] = &[
+    "SETUP", "OPEN", "MMAP", "MUNMAP", "TOUCH", "DISCARD", "SEND", "RECEIVE", "FORK", "LAUNCH",
+    "AWAIT", "DIE",
+];
+
+pub struct Shared {
+    /// Where files for process N are sent to, and where it takes them from.
+    pub outboxes: Vec<OwnedFd>,
+    pub inboxes: Vec<OwnedFd>,
+    pub tally: &'static Tally,
+    /// A line goes there before it is begun, so that it is there whatever becomes of the kernel.
+    record: Option<OwnedFd>,
+    /// What is wrong in the processes' eyes.
+    complaints: OwnedFd,
+    /// How long a call may take.
+    bound: Duration,
+}
+
+impl Shared {
+    /// For a round of so many processes.
+    pub fn new(
+        processes: u8,
+        tally: &'static Tally,
+        record: Option<&Path>,
+        complaints: &Path,
+        bound: Duration,
+    ) -> Result<Self> {
+        let boxes: Vec<_> = (0..processes)
+            .map(|_| mailbox())
+            .collect::<Result<_, _>>()?;
+        let (outboxes, inboxes) = boxes.into_iter().unzip();
+        Ok(Self {
+            outboxes,
+            inboxes,
+            tally,
+            record: record.map(appended).transpose()?,
+            complaints: appended(complaints)?,
+            bound,
+        })
+    }
+
+    /// Notes that `line` begins.
+    pub fn record(&self, line: &Line) {
+        if let Some(record) = &self.record {
+            write(record, &line.to_string());
+        }
+    }
+
+    /// `line` has taken `time`.
+    pub fn took(&self, line: &Line, time: Duration) {
+        if time > self.bound {
+            self.complain(&format!("{:.1} s for: {line}", time.as_secs_f64()));
+        }
+    }
+
+    /// A failure that a process sees.
+    pub fn complain(&self, what: &str) {
+        write(&self.complaints, what);
+    }
+}
+
+fn appended(path: &Path) -> Result<OwnedFd> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND | OFlags::TRUNC | OFlags::CLOEXEC;
+    open(path, flags, Mode::from_raw_mode(0o644)).with_context(|| path.display().to_string())
+}
+
+/// In one write: lines of several processes do not mix.
+fn write(file: &OwnedFd, line: &str) {
+    // A full disk must not keep a program from being run.
+    let _ = rustix::io::write(file, format!("{line}\n").as_bytes());
+}
+
+/// How often each call succeeded, and how often not; in memory that all processes share.
+pub struct Tally {
+    counts: [[AtomicU64; 2]; 64],
+}
+
+impl Tally {
+    /// A new one, for the rest of the program.
+    pub fn new() -> Result<&'static Self> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping where the kernel likes.
+        let at = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                size_of::<Self>(),
+                access,
+                MapFlags::SHARED,
+            )?
+        };
+        // SAFETY: the mapping is as large, aligned to a page, zeroed, and never unmapped.
+        Ok(unsafe { &*at.cast() })
+    }
+
+    fn names() -> impl Iterator<Item = &'static str> {
+        IOCTLS
+            .iter()
+            .map(|ioctl| ioctl.name)
+            .chain(WORDS.iter().copied())
+    }
+
+    /// One more call of `name`.
+    pub fn count(&self, name: &str, good: bool) {
+        let index = Self::names().position(|known| known == name);
+        if let Some(counts) = index.and_then(|index| self.counts.get(index)) {
+            counts[usize::from(good)].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Names, and how often each was good and was refused.
+    pub fn rows(&self) -> Vec<(&'static str, u64, u64)> {
+        let row = |(name, [bad, good]): (_, &[AtomicU64; 2])| {
+            (
+                name,
+                good.load(Ordering::Relaxed),
+                bad.load(Ordering::Relaxed),
+            )
+        };
+        Self::names().zip(&self.counts).map(row).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_has_its_own_count() {
+        let tally = Tally::new().unwrap();
+        assert!(Tally::names().count() <= tally.counts.len());
+        tally.count("GET_VERSION", true);
+        tally.count("DIE", false);
+        tally.count("DIE", false);
+        tally.count("nothing", true);
+        let rows = tally.rows();
+        assert_eq!(rows.first(), Some(&("GET_VERSION", 1, 0)));
+        assert_eq!(rows.last(), Some(&("DIE", 0, 2)));
+        assert_eq!(rows.iter().map(|row| row.1 + row.2).sum::<u64>(), 3);
+    }
+}
