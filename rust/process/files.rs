@@ -14,6 +14,7 @@
 //! and is there in C only where that is.
 
 use super::{
+    registry,
     ProcessDevice,
     PRIMARY_CONTEXT, //
 };
@@ -51,7 +52,6 @@ use kernel::{
         Msecs, //
     },
     workqueue::{
-        self,
         impl_has_delayed_work,
         DelayedWork,
         WorkItem, //
@@ -201,9 +201,10 @@ impl Files {
 
     /// The process begins, or one of its queues has begun or ended: a worker will show it.
     pub(crate) fn changed(self: &Arc<Self>) {
-        // If it is queued already, it will see this change too.
-        let queue = workqueue::system_unbound();
-        let _ = queue.enqueue_delayed(self.clone(), msecs_to_jiffies(DELAY));
+        if let Some(queue) = registry::work_queue() {
+            // If it is queued already, it will see this change too.
+            let _ = queue.enqueue_delayed(self.clone(), msecs_to_jiffies(DELAY));
+        }
     }
 
     /// Shows the process as it is now. A process works without that too.
