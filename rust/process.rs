@@ -354,15 +354,23 @@ impl Process {
     /// be, and the queues do not come back before they are restored.
     pub(crate) fn evict(&self, trigger: Trigger) -> Result {
         let mut result = Ok(());
+        if self.devices.iter().any(|device| device.node().facts().debug_evictions) {
+            pr_warn!("evicting process {}: {trigger:?}\n", self.pid);
+        }
         for device in &self.devices {
-            device.node().listeners().tell(News::Eviction {
-                pid: self.pid,
-                gpu: device.gpu_id().raw(),
-                trigger,
-            });
+            self.tell_eviction(device, trigger);
             result = result.and(device.queues().evict(device));
         }
         result
+    }
+
+    /// Tells who listens that the queues leave a GPU.
+    fn tell_eviction(&self, device: &ProcessDevice, trigger: Trigger) {
+        device.node().listeners().tell(News::Eviction {
+            pid: self.pid,
+            gpu: device.gpu_id().raw(),
+            trigger,
+        });
     }
 
     /// Tells who listens that the queues come back, or cannot yet.

@@ -17,7 +17,13 @@ use crate::{
         GpuId,
         QueueId, //
     },
-    linux::timekeeping::boot_nanoseconds,
+    linux::{
+        timekeeping::boot_nanoseconds,
+        trace::{
+            self,
+            ProcessChange, //
+        }, //
+    },
     process::ProcessDevice,
     sched::{
         Key,
@@ -136,7 +142,9 @@ impl Queues {
         inner.closed = true;
         let seat = inner.seat.take();
         if let Some((key, _)) = &seat {
-            if let Err(error) = device.node().queues().scheduler().remove(*key) {
+            let result = device.node().queues().scheduler().remove(*key);
+            trace_process(ProcessChange::Quiesce, device, inner.evicted, &result);
+            if let Err(error) = result {
                 pr_err!(
                     "queues of a process that ended may still run: {:?}\n",
                     error
@@ -157,10 +165,12 @@ impl Queues {
         if inner.evicted == 1 {
             inner.evicted_at = boot_nanoseconds();
         }
-        match &inner.seat {
+        let result = match &inner.seat {
             Some((key, _)) if inner.evicted == 1 => device.node().queues().scheduler().evict(*key),
             _ => Ok(()),
-        }
+        };
+        trace_process(ProcessChange::Evict, device, inner.evicted, &result);
+        result
     }
 
     /// Takes back one [`Queues::evict`].
@@ -172,14 +182,15 @@ impl Queues {
             let time = boot_nanoseconds().saturating_sub(inner.evicted_at);
             self.evicted_for.fetch_add(time, Relaxed);
         }
-        match &inner.seat {
-            Some((key, _)) if was == 1 => {
-                let page_table_base = device.vm()?.page_directory();
+        let result = match &inner.seat {
+            Some((key, _)) if was == 1 => device.vm().and_then(|vm| {
                 let scheduler = device.node().queues().scheduler();
-                scheduler.restore(*key, page_table_base)
-            }
+                scheduler.restore(*key, vm.page_directory())
+            }),
             _ => Ok(()),
-        }
+        };
+        trace_process(ProcessChange::Restore, device, inner.evicted, &result);
+        result
     }
 
     /// The GPU is reset: nothing that the process has there runs again. The scheduler is stopped.
@@ -397,6 +408,12 @@ impl Queues {
         queue.reschedule(*seat, *key)?;
         Ok(changed)
     }
+}
+
+/// Tells whoever traces the module that a process's queues go, or come.
+fn trace_process(change: ProcessChange, device: &ProcessDevice, evicted: u32, result: &Result) {
+    let pid = device.vm_task().map_or(0, |task| task.pid);
+    trace::process(change, pid, device.gpu_id().raw(), evicted, result);
 }
 
 impl Inner {

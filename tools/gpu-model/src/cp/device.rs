@@ -5,7 +5,9 @@
 //! The chip knows the blocks, and the processors know the chip. So blocks hold the processors weakly: who
 //! owns [`Processors`] (the model) ends them, and their threads, before the chip.
 
-use std::cell::{Cell, RefCell};
+mod tlb;
+
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock, Weak};
 
 use super::bus::{Access, Binding, Bus, Cores, Fault, Hub, Interrupt, Space};
@@ -24,6 +26,7 @@ use crate::preset::{ip, Preset};
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile, RegisterInfo, RegisterSet};
 use crate::sdma::{Sdma, ENGINE_DWORDS};
+use tlb::{PAGE, VA_MASK};
 
 registers! {
     /// The command processor's, the shader launcher's and the shaders' registers of one XCC. Those that
@@ -361,23 +364,9 @@ impl Engine for Processors {
     }
 }
 
-/// Pages whose translation a thread remembers.
-const TLB_ENTRIES: usize = 1024;
-
-/// A remembered translation of a 4 KiB page.
-#[derive(Clone, Copy)]
-struct TlbEntry {
-    chip: usize,
-    space: Space,
-    page: u64,
-    generation: u64,
-    translation: Translation,
-}
-
 thread_local! {
     /// A packet is writing a register on this thread: its queue's locks are held.
     static BY_PACKET: Cell<bool> = const { Cell::new(false) };
-    static TLB: RefCell<Vec<Option<TlbEntry>>> = RefCell::new(vec![None; TLB_ENTRIES]);
 }
 
 /// The chip as the processors see it.
@@ -389,8 +378,6 @@ struct GpuBus {
 type Refusal = gmc::Fault;
 
 impl GpuBus {
-    const PAGE: u64 = 0x1000;
-
     fn hub(space: Space) -> gmc::Hub {
         match space.hub {
             Hub::Gfx(xcc) => gmc::Hub::Gc(xcc),
@@ -405,37 +392,18 @@ impl GpuBus {
         address: u64,
         access: gmc::Access,
     ) -> Result<Translation, Refusal> {
-        let page = (address & 0xffff_ffff_ffff) / Self::PAGE;
-        let chip = Arc::as_ptr(&self.chip) as usize;
-        let generation = self.chip.gmc.generation();
-        let slot = (page as usize ^ usize::from(space.vmid) << 6) % TLB_ENTRIES;
-        let known = TLB.with_borrow(|tlb| tlb[slot]).filter(|it| {
-            (it.chip, it.space, it.page, it.generation) == (chip, space, page, generation)
-                && !self.chip.inject.watches_addresses()
-        });
-        let mut found = match known {
-            Some(entry) => entry.translation,
-            None => {
-                let gmc = &self.chip.gmc;
-                let start = page * Self::PAGE;
-                let translation = gmc
-                    .translate(&self.chip, Self::hub(space), space.vmid, start, access)
-                    .map_err(|refusal| Refusal {
-                        va: address,
-                        ..refusal
-                    })
-                    .inspect_err(|refusal| tracing::debug!(%refusal, "no translation"))?;
-                let entry = TlbEntry {
-                    chip,
-                    space,
-                    page,
-                    generation,
-                    translation,
-                };
-                TLB.with_borrow_mut(|tlb| tlb[slot] = Some(entry));
-                translation
-            }
-        };
+        let hub = Self::hub(space);
+        let mut found = tlb::lookup(&self.chip, space, address, || {
+            let start = address & VA_MASK & !(PAGE - 1);
+            self.chip
+                .gmc
+                .translate(&self.chip, hub, space.vmid, start, access)
+                .map_err(|refusal| Refusal {
+                    va: address,
+                    ..refusal
+                })
+                .inspect_err(|refusal| tracing::debug!(%refusal, "no translation"))
+        })?;
         let allowed = match access {
             gmc::Access::Read => found.readable,
             gmc::Access::Write => found.writable,
@@ -444,8 +412,8 @@ impl GpuBus {
         if !allowed {
             return Err(self.refusal(space, address, access, FaultReason::Permission));
         }
-        found.at.address += address % Self::PAGE;
-        found.length = Self::PAGE - address % Self::PAGE;
+        found.at.address += address % PAGE;
+        found.length = PAGE - address % PAGE;
         Ok(found)
     }
 
@@ -457,7 +425,7 @@ impl GpuBus {
         bytes: usize,
         access: gmc::Access,
     ) -> Result<Translation, Refusal> {
-        if bytes as u64 <= Self::PAGE {
+        if bytes as u64 <= PAGE {
             return self.page(space, address, access);
         }
         let gmc = &self.chip.gmc;
