@@ -331,7 +331,13 @@ fn queue_text(map: &[u32], write_index: u64) -> String {
     text(
         "  MAP_QUEUES",
         map,
-        &[(2, DOORBELL), (3, ADDRESS), (4, HIGH), (5, index), (6, HIGH)],
+        &[
+            (2, DOORBELL),
+            (3, ADDRESS),
+            (4, HIGH),
+            (5, index),
+            (6, HIGH),
+        ],
     )
 }
 
