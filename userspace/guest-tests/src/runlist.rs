@@ -302,6 +302,9 @@ const ADDRESS: Shown = |word| {
 /// The high half: its sign, as it were.
 const HIGH: Shown = |word| format!("high half {:#x}", word >> 16);
 
+/// A doorbell's place within its process's two pages; which those are depends on who has just ended.
+const DOORBELL: Shown = |word| format!("doorbell {:#x}", word & 0xf000_1fff);
+
 fn process_text(map: &[u32]) -> String {
     text(
         "MAP_PROCESS",
@@ -328,7 +331,13 @@ fn queue_text(map: &[u32], write_index: u64) -> String {
     text(
         "  MAP_QUEUES",
         map,
-        &[(3, ADDRESS), (4, HIGH), (5, index), (6, HIGH)],
+        &[
+            (2, DOORBELL),
+            (3, ADDRESS),
+            (4, HIGH),
+            (5, index),
+            (6, HIGH),
+        ],
     )
 }
 
