@@ -19,6 +19,7 @@ mod power;
 mod pressure;
 mod raw;
 mod running;
+mod runlist;
 mod smi;
 mod thunk;
 mod userptr;
@@ -62,6 +63,11 @@ enum Command {
     Mqd,
     /// Create queues until there are no more, and print how many there are.
     Queues,
+    /// Create scenes of queues, in several processes, and print the run lists, but for addresses and order.
+    Runlist,
+    /// What `runlist` runs as other processes.
+    #[command(hide = true)]
+    RunlistChild(runlist::RunlistChild),
     /// Kill a process in the middle of a dispatch, COUNT times.
     Kill(kill::Kill),
     /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
@@ -104,6 +110,8 @@ fn main() -> ExitCode {
         Command::Userptr(userptr) => userptr.run(),
         Command::Mqd => mqd::all(),
         Command::Queues => limits::queues(),
+        Command::Runlist => runlist::all(),
+        Command::RunlistChild(child) => child.run(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
         Command::Fuzz(fuzz) => fuzz.run(),
