@@ -30,6 +30,10 @@ use crate::{
             new_irq_spinlock,
             IrqSpinLock, //
         },
+        trace::{
+            self,
+            EventChange, //
+        },
     },
     uapi::{
         HwException,
@@ -95,7 +99,10 @@ impl Events {
         }
         let id = loop {
             match self.inner.lock().insert(Event::new(kind, mode)) {
-                Ok(id) => break id,
+                Ok(id) => {
+                    trace::event(EventChange::Create, id);
+                    break id;
+                }
                 Err(Full::Exhausted) => return Err(ENOSPC),
                 Err(Full::NeedsChunk) => {}
             }
@@ -122,6 +129,7 @@ impl Events {
     /// RESET_EVENT. `EINVAL` as for [`Events::set`].
     pub(crate) fn reset(&self, id: u32) -> Result {
         self.inner.lock().user_event(id)?.latch.reset();
+        trace::event(EventChange::Reset, id);
         Ok(())
     }
 
@@ -250,6 +258,7 @@ impl Inner {
     fn remove(&mut self, id: u32) -> Option<()> {
         let mut event = self.tables.remove(id)?;
         self.waits.abandon(&mut event.waiters);
+        trace::event(EventChange::Destroy, id);
         Some(())
     }
 
@@ -264,6 +273,7 @@ impl Inner {
     /// Signals an event, if it is there.
     fn signal(&mut self, id: u32) {
         if let Some(event) = self.tables.get_mut(id) {
+            trace::event(EventChange::Signal, id);
             event.latch.set(event.waiters.is_some());
             self.waits.fire(&mut event.waiters);
         }

@@ -26,6 +26,7 @@ use crate::{
         LocalMemory,
         Partition, //
     },
+    linux::trace,
     queue::NodeQueues,
     smi::{
         Listeners,
@@ -99,7 +100,7 @@ impl Node {
         let id = topology::gpu_id(facts, &local_memory, &partition)?;
         let node = Self {
             queues: NodeQueues::new(gpu.kgd.clone(), gpu.generation, &partition, index)?,
-            interrupts: Interrupts::new(id)?,
+            interrupts: Interrupts::new(id, !facts.no_queue_eviction_on_vm_fault)?,
             listeners: Listeners::new()?,
             interrupt_nodes: interrupt_nodes(facts, &partition, gpu.generation),
             gpu,
@@ -119,6 +120,7 @@ impl Node {
             .source(entry)
             .filter(|from| from.belongs_to(self.interrupt_nodes, vmids));
         if let Some(interrupt) = ours.and_then(|_| ih.decode(entry)) {
+            trace::interrupt(self.id.raw(), entry);
             self.interrupts.deliver(interrupt);
         }
     }

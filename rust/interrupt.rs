@@ -46,14 +46,17 @@ pub(crate) struct Interrupts {
     /// The events of the processes that use the node, by the pasid of their VM there.
     events: Arc<RcuTable<Events>>,
     faults: Arc<Faults>,
+    /// Whether a memory fault takes its process off, and is told: see `no_queue_eviction_on_vm_fault`.
+    heeds_faults: bool,
 }
 
 impl Interrupts {
     /// Nobody yet. `gpu` is the node's name.
-    pub(crate) fn new(gpu: GpuId) -> Result<Self> {
+    pub(crate) fn new(gpu: GpuId, heeds_faults: bool) -> Result<Self> {
         Ok(Self {
             events: RcuTable::new()?,
             faults: Faults::new(gpu)?,
+            heeds_faults,
         })
     }
 
@@ -70,6 +73,7 @@ impl Interrupts {
             Interrupt::WaveMessage { pasid, data, .. }
             | Interrupt::WaveError { pasid, data, .. }
             | Interrupt::SqAuto { pasid, data, .. } => self.signal(pasid, data, 24),
+            Interrupt::VmFault { .. } if !self.heeds_faults => {}
             Interrupt::VmFault {
                 pasid,
                 va,

@@ -20,10 +20,13 @@ mod queue;
 
 use crate::{
     file::File,
-    linux::task::{
-        capable,
-        current_traces,
-        Capability, //
+    linux::{
+        task::{
+            capable,
+            current_traces,
+            Capability, //
+        },
+        trace, //
     },
     process::Process,
     uapi::{
@@ -265,6 +268,21 @@ fn authorise(process: &Process, row: &Row) -> Result {
 
 /// Copies the arguments in, runs the handler, copies them out. `words` are zero.
 fn exchange(row: &Row, call: &Call<'_>, words: &mut [u64], user: UserSlice) -> Result {
+    trace::ioctl(row.name);
+    let result = copy_and_run(row, call, words, user);
+    trace::ioctl_done(row.name, &result);
+    if let Err(error) = result {
+        pr_debug!(
+            "{} of process {}: {:?}\n",
+            row.name,
+            call.process.lead().pid(),
+            error
+        );
+    }
+    result
+}
+
+fn copy_and_run(row: &Row, call: &Call<'_>, words: &mut [u64], user: UserSlice) -> Result {
     let (mut reader, mut writer) = user.reader_writer();
     let bytes = call.user_bytes;
     if row.command & IN != 0 {
@@ -273,14 +291,6 @@ fn exchange(row: &Row, call: &Call<'_>, words: &mut [u64], user: UserSlice) -> R
     let result = (row.run)(call, words);
     if row.command & OUT != 0 {
         writer.write_slice(words.as_bytes().get(..bytes).ok_or(EINVAL)?)?;
-    }
-    if let Err(error) = result {
-        pr_debug!(
-            "{} of process {}: {:?}\n",
-            row.name,
-            call.process.lead().pid(),
-            error
-        );
     }
     result
 }

@@ -19,5 +19,6 @@ pub(crate) mod shared_pages;
 pub(crate) mod spinlock;
 pub(crate) mod task;
 pub(crate) mod timekeeping;
+pub(crate) mod trace;
 pub(crate) mod wait;
 pub(crate) mod workqueue;

@@ -142,6 +142,7 @@ impl Process {
     fn lose(&self, gpu: DeviceHandle, cause: Cause) {
         if self.devices_on(gpu).any(|device| device.vm().is_ok()) {
             for device in &self.devices {
+                self.tell_eviction(device, Trigger::SUSPEND);
                 if let Err(error) = device.queues().lose(device) {
                     let (pid, gpu) = (self.lead().pid(), device.gpu_id().raw());
                     pr_err!("queues of process {pid} stay on GPU {gpu} ({error:?})\n");

@@ -17,7 +17,13 @@ use crate::{
         GpuId,
         QueueId, //
     },
-    linux::timekeeping::boot_nanoseconds,
+    linux::{
+        timekeeping::boot_nanoseconds,
+        trace::{
+            self,
+            ProcessChange, //
+        }, //
+    },
     process::ProcessDevice,
     sched::{
         Key,
@@ -86,6 +92,8 @@ struct Inner {
     /// The process's place at the scheduler, while it has queues.
     seat: Option<(Key, Active)>,
     queues: RBTree<QueueId, Scheduled>,
+    /// How many these are.
+    count: usize,
 }
 
 impl Queues {
@@ -103,13 +111,28 @@ impl Queues {
                 wave_sync: None,
                 seat: None,
                 queues: RBTree::new(),
+                count: 0,
             }, "Queues.inner"),
         })
     }
 
     /// How many queues the process has here.
     pub(super) fn count(&self) -> usize {
-        self.inner.lock().queues.keys().count()
+        self.inner.lock().count
+    }
+
+    /// The queues that the process has here.
+    pub(crate) fn ids(&self) -> Result<KVec<QueueId>> {
+        let mut ids = KVec::with_capacity(self.count(), GFP_KERNEL)?;
+        let inner = self.inner.lock();
+        for id in inner.queues.keys() {
+            // One more than a moment ago: whoever made it will ask again.
+            if ids.push_within_capacity(*id).is_err() {
+                break;
+            }
+        }
+        drop(inner);
+        Ok(ids)
     }
 
     /// Whether the process has no queue here.
@@ -136,7 +159,9 @@ impl Queues {
         inner.closed = true;
         let seat = inner.seat.take();
         if let Some((key, _)) = &seat {
-            if let Err(error) = device.node().queues().scheduler().remove(*key) {
+            let result = device.node().queues().scheduler().remove(*key);
+            trace_process(ProcessChange::Quiesce, device, inner.evicted, &result);
+            if let Err(error) = result {
                 pr_err!(
                     "queues of a process that ended may still run: {:?}\n",
                     error
@@ -144,6 +169,7 @@ impl Queues {
             }
         }
         let gone = core::mem::replace(&mut inner.queues, RBTree::new());
+        inner.count = 0;
         drop(inner);
         drop(gone);
         drop(seat);
@@ -157,10 +183,12 @@ impl Queues {
         if inner.evicted == 1 {
             inner.evicted_at = boot_nanoseconds();
         }
-        match &inner.seat {
+        let result = match &inner.seat {
             Some((key, _)) if inner.evicted == 1 => device.node().queues().scheduler().evict(*key),
             _ => Ok(()),
-        }
+        };
+        trace_process(ProcessChange::Evict, device, inner.evicted, &result);
+        result
     }
 
     /// Takes back one [`Queues::evict`].
@@ -172,14 +200,15 @@ impl Queues {
             let time = boot_nanoseconds().saturating_sub(inner.evicted_at);
             self.evicted_for.fetch_add(time, Relaxed);
         }
-        match &inner.seat {
-            Some((key, _)) if was == 1 => {
-                let page_table_base = device.vm()?.page_directory();
+        let result = match &inner.seat {
+            Some((key, _)) if was == 1 => device.vm().and_then(|vm| {
                 let scheduler = device.node().queues().scheduler();
-                scheduler.restore(*key, page_table_base)
-            }
+                scheduler.restore(*key, vm.page_directory())
+            }),
             _ => Ok(()),
-        }
+        };
+        trace_process(ProcessChange::Restore, device, inner.evicted, &result);
+        result
     }
 
     /// The GPU is reset: nothing that the process has there runs again. The scheduler is stopped.
@@ -221,6 +250,7 @@ impl Queues {
                 inner
                     .queues
                     .insert(room.into_node(id, Scheduled { key, queue }));
+                inner.count += 1;
                 Ok(())
             }
             Err(error) => {
@@ -237,6 +267,7 @@ impl Queues {
     pub(super) fn destroy(&self, id: QueueId) -> Result {
         let mut inner = self.inner.lock();
         let gone = inner.queues.remove_node(&id).ok_or(EINVAL)?;
+        inner.count -= 1;
         if inner.wave_sync == Some(id) {
             inner.wave_sync = None;
         }
@@ -397,6 +428,12 @@ impl Queues {
         queue.reschedule(*seat, *key)?;
         Ok(changed)
     }
+}
+
+/// Tells whoever traces the module that a process's queues go, or come.
+fn trace_process(change: ProcessChange, device: &ProcessDevice, evicted: u32, result: &Result) {
+    let pid = device.vm_task().map_or(0, |task| task.pid);
+    trace::process(change, pid, device.gpu_id().raw(), evicted, result);
 }
 
 impl Inner {

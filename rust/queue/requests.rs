@@ -41,6 +41,10 @@ use crate::{
         QueueBuffer,
         QueueBuffers, //
     },
+    linux::trace::{
+        self,
+        QueueChange, //
+    },
     process::{
         Process,
         ProcessDevice, //
@@ -108,8 +112,14 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> 
         let _alive = process.alive()?;
         device.queues().insert(new)?;
     }
-    process.files().add_queue(device, created.id);
+    process.files().changed();
+    trace_queue(QueueChange::Create, device, created.id, &Ok(()));
     Ok(created)
+}
+
+/// Tells whoever traces the module what became of a queue.
+fn trace_queue(change: QueueChange, device: &ProcessDevice, id: QueueId, result: &Result) {
+    trace::queue(change, device.gpu_id().raw(), id.raw(), result);
 }
 
 /// A queue with all that it needs to have taken.
@@ -226,8 +236,9 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     let device = device_with(process, id).ok_or(EINVAL)?;
     let counter = device.queues().sdma_counter(id);
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
-    process.files().remove_queue(id);
     let result = device.queues().destroy(id);
+    process.files().changed();
+    trace_queue(QueueChange::Destroy, device, id, &result);
     device.queues().keep_sdma_count(counted.unwrap_or(0));
     result
 }
@@ -257,9 +268,10 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
     let old = device.queues().rewrite(id, |queue| {
         queue.set_drive(drive);
         ring.map(|ring| core::mem::replace(&mut queue.ring, ring))
-    })?;
-    drop(old);
-    Ok(())
+    });
+    let result = old.as_ref().map(|_| ()).map_err(|error| *error);
+    trace_queue(QueueChange::Change, device, id, &result);
+    result
 }
 
 /// SET_CU_MASK: one mask for each XCC of a compute queue; for a copy queue they mean nothing.
@@ -293,6 +305,7 @@ pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
             Place::Compute { cu_masks, .. } => core::mem::replace(cu_masks, masks.take()),
             Place::Sdma { .. } => None,
         })?;
+    trace_queue(QueueChange::Change, device, id, &Ok(()));
     drop((old, masks));
     Ok(())
 }

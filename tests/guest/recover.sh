@@ -58,3 +58,13 @@ nothing_left() {
     echo "$left" | grep -v ' 0$'
     return 1
 }
+
+# gone: of no process is anything left, on either driver.
+gone() {
+    for try in $(seq 200); do
+        [ -z "$(ls /sys/class/kfd/kfd/proc)" ] && break
+        sleep 0.1
+    done
+    echo "processes left: $(ls /sys/class/kfd/kfd/proc | wc -l)"
+    if [ -e /sys/module/amdkfd ]; then nothing_left || return 1; fi
+}

@@ -39,3 +39,27 @@ kernel void hold(global uint *flag, global uint *out)
 		__builtin_amdgcn_s_sleep(1);
 	out[ITEM] = x;
 }
+
+// Counts in *ticks until *flag is not 0, with something in its registers.
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+kernel void tick(global uint *flag, global uint *ticks, global uint *out)
+{
+	uint x = ITEM * 3 + 1;
+
+	while (!__scoped_atomic_load_n(flag, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM)) {
+		if (LANE == 0)
+			__scoped_atomic_fetch_add(ticks, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+		__builtin_amdgcn_s_sleep(1);
+	}
+	out[ITEM] = x;
+}
+
+// Looks at the first word of a page with each item, and counts those that are not what they should be.
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+kernel void verify(global const uint *data, global uint *wrong, uint seed)
+{
+	uint page = ITEM;
+
+	if (data[page * 1024ul] != (page * 2654435761u ^ seed))
+		__scoped_atomic_fetch_add(wrong, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+}

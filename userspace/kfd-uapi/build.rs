@@ -45,9 +45,9 @@ fn generate(out: &Path) {
         ])
         .args([
             "--allowlist-type",
-            "kfd_.*",
+            "(kfd_|drm_amdgpu_gem_create).*|KFD_QUEUE_EVICTION_TRIGGERS",
             "--allowlist-var",
-            "(KFD_|HSA_|IOC_).*",
+            "(KFD_|HSA_|IOC_|AMDGPU_GEM_DOMAIN_VRAM).*",
         ])
         .args(["--with-derive-default", "--default-enum-style", "consts"])
         .arg(project.join("userspace/kfd-uapi/wrapper.h"))

@@ -2,6 +2,8 @@
 /* What bindgen reads: the kernel's header, and its ioctl numbers, which are casts that only a compiler evaluates. */
 #include <linux/kfd_ioctl.h>
 #include <linux/kfd_sysfs.h>
+/* For tests that are a client of the render node too. */
+#include <drm/amdgpu_drm.h>
 
 static const __u32 IOC_GET_VERSION = AMDKFD_IOC_GET_VERSION;
 static const __u32 IOC_CREATE_QUEUE = AMDKFD_IOC_CREATE_QUEUE;
@@ -43,3 +45,5 @@ static const __u32 IOC_RUNTIME_ENABLE = AMDKFD_IOC_RUNTIME_ENABLE;
 static const __u32 IOC_DBG_TRAP = AMDKFD_IOC_DBG_TRAP;
 static const __u32 IOC_CREATE_PROCESS = AMDKFD_IOC_CREATE_PROCESS;
 static const __u32 IOC_PROFILER = AMDKFD_IOC_PROFILER;
+
+static const __u32 IOC_DRM_GEM_CREATE = DRM_IOCTL_AMDGPU_GEM_CREATE;

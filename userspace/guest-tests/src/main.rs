@@ -12,12 +12,17 @@ mod exception;
 mod fuzz;
 mod ipc;
 mod kill;
+mod limits;
 mod mqd;
 mod openers;
 mod power;
+mod pressure;
 mod raw;
+mod running;
+mod runlist;
 mod smi;
 mod thunk;
+mod userptr;
 mod waves;
 
 use clap::{Parser, Subcommand};
@@ -50,8 +55,19 @@ enum Command {
     Denied(denied::Denied),
     /// Print who keeps the GPU awake.
     Power(power::Power),
+    /// Fill VRAM, so that processes that compute are evicted, and see that they lose nothing.
+    Pressure(pressure::Pressure),
+    /// Take memory of the process's own away while the GPU writes to it.
+    Userptr(userptr::Userptr),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
+    /// Create queues until there are no more, and print how many there are.
+    Queues,
+    /// Create scenes of queues, in several processes, and print the run lists, but for addresses and order.
+    Runlist,
+    /// What `runlist` runs as other processes.
+    #[command(hide = true)]
+    RunlistChild(runlist::RunlistChild),
     /// Kill a process in the middle of a dispatch, COUNT times.
     Kill(kill::Kill),
     /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
@@ -90,7 +106,12 @@ fn main() -> ExitCode {
         Command::Ipc(ipc) => ipc.run(),
         Command::Denied(denied) => denied.run(),
         Command::Power(power) => power.run(),
+        Command::Pressure(pressure) => pressure.run(),
+        Command::Userptr(userptr) => userptr.run(),
         Command::Mqd => mqd::all(),
+        Command::Queues => limits::queues(),
+        Command::Runlist => runlist::all(),
+        Command::RunlistChild(child) => child.run(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
         Command::Fuzz(fuzz) => fuzz.run(),

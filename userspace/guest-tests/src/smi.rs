@@ -5,20 +5,26 @@
 
 use crate::bench::{name, Bench};
 use crate::raw::ioctl;
+use crate::running::{Running, PATIENCE};
+use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
 use clap::Args;
-use kfd::{topology, Device, Kfd, Memory};
+use kfd::{topology, Device, Event, EventKind, Kfd, Memory};
 use kfd_uapi as uapi;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// Print what the GPU's file tells of a process that comes and goes, of memory that moves, of a reset.
+/// Print what the GPU's file tells of a process that comes and goes, of one that errs, of memory that moves, of a
+/// reset.
 #[derive(Args)]
 pub struct Smi {
     /// Only get a VM on the GPU, and end.
     #[arg(long)]
     visit: bool,
+    /// Get a VM, and have a kernel write where nothing is.
+    #[arg(long)]
+    fault: bool,
     /// Reset the GPU too.
     #[arg(long)]
     reset: bool,
@@ -28,7 +34,7 @@ pub struct Smi {
 struct File {
     fd: OwnedFd,
     gpu: String,
-    child: Option<u32>,
+    children: Vec<u32>,
 }
 
 impl File {
@@ -47,18 +53,21 @@ impl File {
         Ok(Self {
             fd,
             gpu: format!("{gpu_id:x}"),
-            child: None,
+            children: Vec::new(),
         })
     }
 
-    /// Prints the lines that are told until `count` have come, or none comes for some seconds.
-    fn show(&self, case: &str, count: usize) -> Result<()> {
+    /// Prints the lines that are told until the event with the number `last`, in hexadecimal, has come `count` times,
+    /// or nothing comes for some seconds. Lines that repeat the one before are left out: a wave may err again before
+    /// it is stopped.
+    fn show(&self, case: &str, last: &str, count: usize) -> Result<()> {
         let mut text = String::new();
         let mut room = [0u8; 4096];
-        while text.lines().count() < count {
+        let is_last = |line: &&str| line.split(' ').next() == Some(last);
+        while text.lines().filter(is_last).count() < count {
             let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
             let wait = Timespec {
-                tv_sec: 10,
+                tv_sec: 20,
                 tv_nsec: 0,
             };
             if poll(&mut fds, Some(&wait))? == 0 {
@@ -67,10 +76,12 @@ impl File {
             let bytes = rustix::io::read(&self.fd, &mut room)?;
             text.push_str(&String::from_utf8_lossy(&room[..bytes]));
         }
-        for line in text.lines() {
-            println!("{case}: {}", self.compared(line));
+        let mut lines: Vec<String> = text.lines().map(|line| self.compared(line)).collect();
+        lines.dedup();
+        for line in &lines {
+            println!("{case}: {line}");
         }
-        println!("{case}: {} lines", text.lines().count());
+        println!("{case}: {} different lines", lines.len());
         Ok(())
     }
 
@@ -84,16 +95,23 @@ impl File {
                 *word = "TIME".into();
             } else if *word == format!("-{own}") || *word == format!("{own:x}") {
                 *word = "OWN".into();
-            } else if self
-                .child
-                .is_some_and(|child| *word == format!("{child:x}"))
-            {
+            } else if self.is_child(word) {
                 *word = "CHILD".into();
             } else if *word == self.gpu {
                 *word = "GPU".into();
+            } else if let Some((pid, name)) = word.split_once(':') {
+                if self.is_child(pid) {
+                    *word = format!("CHILD:{name}");
+                }
             }
         }
         words.join(" ")
+    }
+
+    fn is_child(&self, pid: &str) -> bool {
+        self.children
+            .iter()
+            .any(|child| format!("{child:x}") == pid)
     }
 }
 
@@ -106,12 +124,16 @@ impl Smi {
             Device::acquire(&kfd, node)?;
             return Ok(());
         }
+        if self.fault {
+            return fault();
+        }
         let mut file = File::open(&kfd, node.gpu_id, u64::MAX)?;
         let silent = File::open(&kfd, node.gpu_id, 0)?;
         let mut others = File::open(&kfd, node.gpu_id, 1 << 11)?;
         let device = Device::acquire(&kfd, node)?;
-        file.show("a VM of our own", 1)?;
-        self.visit(&mut file)?;
+        file.show("a VM of our own", "c", 1)?;
+        self.child(&mut file, "--visit", "a visitor")?;
+        self.child(&mut file, "--fault", "a visitor that errs")?;
         moved_memory(&Bench::new(&device)?, &file)?;
         if self.reset {
             reset(&device, &file)?;
@@ -119,19 +141,33 @@ impl Smi {
         let mut room = [0u8; 4096];
         let told = rustix::io::read(&silent.fd, &mut room).map(drop);
         println!("without a mask: {:?}", told.map_err(name));
-        others.child = file.child;
-        others.show("starts only", 2)
+        others.children = file.children;
+        others.show("starts only", "c", 3)
     }
 
-    /// Another process has a VM for a moment.
-    fn visit(&self, file: &mut File) -> Result<()> {
+    /// Another process has a VM for a moment, of which events tell.
+    fn child(&self, file: &mut File, what: &str, case: &str) -> Result<()> {
         let mut child = std::process::Command::new(std::env::current_exe()?)
-            .args(["smi", "--visit"])
+            .args(["smi", what])
             .spawn()?;
-        file.child = Some(child.id());
-        ensure!(child.wait()?.success(), "the visitor failed");
-        file.show("a visitor", 2)
+        file.children.push(child.id());
+        ensure!(child.wait()?.success(), "{case} failed");
+        file.show(case, "d", 1)
     }
+}
+
+/// An access where nothing is: the process is told, and its queue is off from then on.
+fn fault() -> Result<()> {
+    // Beyond all that the process has of the GPU, and canonical.
+    const NOWHERE: u64 = 0x1000;
+    let gpu = Gpu::open(2)?;
+    let done = gpu.signal()?;
+    let faults = Event::new(done.event().events(), EventKind::Memory, false)?;
+    let running = Running::start(&gpu, NOWHERE)?;
+    ensure!(faults.wait(Some(PATIENCE))?, "no fault is told");
+    // It goes with the process.
+    std::mem::forget(running);
+    Ok(())
 }
 
 /// Memory of the process's that the GPU sees goes away under it: its queues stop until that is settled.
@@ -148,7 +184,7 @@ fn moved_memory(bench: &Bench, file: &File) -> Result<()> {
             rustix::mm::Advice::LinuxDontNeed,
         )?;
     }
-    file.show("memory that moves", 2)?;
+    file.show("memory that moves", "a", 1)?;
     let mut destroy = uapi::kfd_ioctl_destroy_queue_args {
         queue_id: queue.queue_id,
         ..Default::default()
@@ -162,5 +198,5 @@ fn reset(device: &Device, file: &File) -> Result<()> {
     let minor = device.node().property("drm_render_minor");
     let ask: PathBuf = format!("/sys/kernel/debug/dri/{minor}/amdgpu_gpu_recover").into();
     std::fs::read_to_string(&ask).with_context(|| ask.display().to_string())?;
-    file.show("a reset", 2)
+    file.show("a reset", "4", 1)
 }

@@ -123,7 +123,8 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    fn open(signals: u32) -> Result<Self> {
+    /// The first GPU, with that many signals.
+    pub fn open(signals: u32) -> Result<Self> {
         let kfd = Kfd::open()?;
         let nodes = kfd::topology::gpus()?;
         Self::on(

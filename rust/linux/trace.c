@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Makes the tracepoints of trace.h. */
+
+#include <linux/types.h>
+
+#define CREATE_TRACE_POINTS
+#define CREATE_RUST_TRACE_POINTS
+#include "trace.h"

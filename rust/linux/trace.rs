@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tracepoints: `events/amdkfd` in tracefs. Each is one function here and one TRACE_EVENT in `trace.h`.
+//!
+//! One that is off costs an instruction that does nothing. All are legal in any context.
+
+use kernel::{
+    bindings,
+    jump_label::static_branch_unlikely,
+    prelude::*, //
+};
+
+/// Declares the two symbols that `trace.c` makes for a tracepoint, and a function that calls it if it is
+/// on. Pointers that are passed must be good for as long as the call takes.
+macro_rules! tracepoint {
+    ($name:ident($($argument:ident: $type:ty),*)) => { kernel::macros::paste! {
+        // What a tracepoint has in it does not matter here.
+        #[allow(improper_ctypes)]
+        unsafe extern "C" {
+            static [<__tracepoint_ $name>]: bindings::tracepoint;
+            fn [<rust_do_trace_ $name>]($($argument: $type),*);
+        }
+
+        #[inline(always)]
+        unsafe fn $name($($argument: $type),*) {
+            // SAFETY: The key is a tracepoint's, which lives as long as the module.
+            let is_on = unsafe {
+                static_branch_unlikely!([<__tracepoint_ $name>], bindings::tracepoint, key)
+            };
+            if is_on {
+                // SAFETY: The types are those of `TP_PROTO` in trace.h; the rest is the caller's promise.
+                unsafe { [<rust_do_trace_ $name>]($($argument),*) };
+            }
+        }
+    }};
+}
+
+tracepoint!(amdkfd_ioctl(name: *const u8, length: usize));
+tracepoint!(amdkfd_ioctl_done(name: *const u8, length: usize, result: c_int));
+tracepoint!(amdkfd_queue(change: c_uint, gpu_id: c_uint, queue_id: c_uint, result: c_int));
+tracepoint!(amdkfd_process(change: c_uint, pid: c_int, gpu_id: c_uint, evicted: c_uint, result: c_int));
+tracepoint!(amdkfd_event(change: c_uint, event_id: c_uint));
+tracepoint!(amdkfd_interrupt(gpu_id: c_uint, entry: *const u32));
+
+/// What happens to a queue. The numbers are those of `amdkfd_queue` in trace.h.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum QueueChange {
+    Create,
+    Destroy,
+    Change,
+}
+
+/// What happens to a process on a GPU. The numbers are those of `amdkfd_process`.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum ProcessChange {
+    Evict,
+    Restore,
+    Quiesce,
+}
+
+/// What happens to an event. The numbers are those of `amdkfd_event`.
+#[derive(Clone, Copy)]
+#[repr(u32)]
+pub(crate) enum EventChange {
+    Create,
+    Destroy,
+    Reset,
+    Signal,
+}
+
+fn errno(result: &Result) -> c_int {
+    result.map_or_else(Error::to_errno, |()| 0)
+}
+
+/// The current task calls this ioctl.
+#[inline(always)]
+pub(crate) fn ioctl(name: &'static str) {
+    // SAFETY: The name is there for good.
+    unsafe { amdkfd_ioctl(name.as_ptr(), name.len()) }
+}
+
+/// That is what it came to.
+#[inline(always)]
+pub(crate) fn ioctl_done(name: &'static str, result: &Result) {
+    // SAFETY: As above.
+    unsafe { amdkfd_ioctl_done(name.as_ptr(), name.len(), errno(result)) }
+}
+
+/// A queue of the current process's comes, goes or changes.
+#[inline(always)]
+pub(crate) fn queue(change: QueueChange, gpu_id: u32, queue_id: u32, result: &Result) {
+    // SAFETY: Numbers.
+    unsafe { amdkfd_queue(change as c_uint, gpu_id, queue_id, errno(result)) }
+}
+
+/// A process's queues leave a GPU, or come back; `evicted` counts the reasons to be off.
+#[inline(always)]
+pub(crate) fn process(change: ProcessChange, pid: i32, gpu_id: u32, evicted: u32, result: &Result) {
+    // SAFETY: Numbers.
+    unsafe { amdkfd_process(change as c_uint, pid, gpu_id, evicted, errno(result)) }
+}
+
+/// An event comes, goes or changes.
+#[inline(always)]
+pub(crate) fn event(change: EventChange, event_id: u32) {
+    // SAFETY: Numbers.
+    unsafe { amdkfd_event(change as c_uint, event_id) }
+}
+
+/// A GPU's interrupt for one of the processes.
+#[inline(always)]
+pub(crate) fn interrupt(gpu_id: u32, entry: &[u32; 8]) {
+    // SAFETY: Eight words, as many as `amdkfd_interrupt` copies.
+    unsafe { amdkfd_interrupt(gpu_id, entry.as_ptr()) }
+}

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! Eviction: a client of the render node fills VRAM, so that amdgpu moves the buffers of processes that compute
+//! out of it. Their queues must stop for that time and go on afterwards, with all memory as it was.
+
+use crate::running::{fill, moves, wrong_pages, Running, PATIENCE};
+use crate::waves::Gpu;
+use anyhow::{bail, ensure, Context, Result};
+use clap::Args;
+use kfd::{topology, Kfd, Memory, MemoryFlags, SmiEvent, SmiEvents};
+use kfd_uapi as uapi;
+use rustix::fs::{open, Mode, OFlags};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Fill VRAM until each of some processes was evicted and restored.
+#[derive(Args)]
+pub struct Pressure {
+    /// Processes that compute.
+    #[arg(long, default_value_t = 2)]
+    processes: usize,
+    /// MiB of VRAM of each.
+    #[arg(long, default_value_t = 64)]
+    mib: usize,
+    /// How often each must be evicted and restored.
+    #[arg(long, default_value_t = 2)]
+    times: u32,
+    /// Be one of the processes.
+    #[arg(long, hide = true)]
+    worker: bool,
+}
+
+/// A buffer of the render node's client.
+const CHUNK: u64 = 16 << 20;
+/// `PROCESS_RESTORE_TIME_MS` (kfd_priv.h) is 100: in the second half of that time nothing runs any more.
+const QUIET: u64 = 50_000_000;
+
+impl Pressure {
+    pub fn run(&self) -> Result<()> {
+        if self.worker {
+            return self.work();
+        }
+        let nodes = topology::gpus()?;
+        let node = nodes.first().context("no GPU")?;
+        let mut events = told(node.gpu_id)?;
+        let mut workers = Vec::new();
+        for _ in 0..self.processes {
+            workers.push(Worker::start(self)?);
+        }
+        let minor = node.property("drm_render_minor");
+        let begin = Instant::now();
+        while !workers
+            .iter()
+            .all(|worker| worker.content.load(Ordering::Relaxed))
+        {
+            ensure!(
+                begin.elapsed() < PATIENCE * 2,
+                "not all processes were evicted"
+            );
+            let client = fill_vram(minor, (self.processes * self.mib) as u64)?;
+            std::thread::sleep(Duration::from_millis(50));
+            drop(client);
+            // They run for a while, so that each is evicted anew.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        let mut all = Vec::new();
+        // Until nothing more is told: the last ones come back a little later.
+        loop {
+            let more = events.read(Duration::from_secs(1))?;
+            if more.is_empty() && settled(&all) {
+                break;
+            }
+            ensure!(
+                begin.elapsed() < PATIENCE * 3,
+                "not all are restored: {all:?}"
+            );
+            all.extend(more);
+        }
+        for (number, worker) in workers.into_iter().enumerate() {
+            worker.finish(number, node.gpu_id, &all)?;
+        }
+        Ok(())
+    }
+
+    fn work(&self) -> Result<()> {
+        let gpu = Gpu::open(4)?;
+        let flags = MemoryFlags::VRAM | MemoryFlags::PUBLIC | MemoryFlags::WRITABLE;
+        let memory = Memory::allocate(gpu.device(), self.mib << 20, flags)?;
+        let seed = std::process::id();
+        fill(&memory, seed);
+        let ticks = Memory::gtt(gpu.device(), 4096)?;
+        ticks.write(0, &[0u32]);
+        let mut watch = Watch::new(told(gpu.device().gpu_id())?);
+        let running = Running::start(&gpu, ticks.address())?;
+        let count = || ticks.read::<u32>(0, 1)[0];
+        ensure!(moves(count), "the kernel does not run");
+        say("running")?;
+        let stop = end_of_input();
+        let mut content = false;
+        while !stop.load(Ordering::Relaxed) {
+            watch.look(&count)?;
+            if !content && watch.seen >= self.times {
+                content = true;
+                say("content")?;
+            }
+        }
+        ensure!(moves(count), "the kernel does not go on");
+        running.finish()?;
+        let wrong = wrong_pages(&gpu, &memory, seed)?;
+        ensure!(wrong == 0, "{wrong} pages have changed");
+        say("right")
+    }
+}
+
+fn say(word: &str) -> Result<()> {
+    println!("{word}");
+    Ok(std::io::stdout().flush()?)
+}
+
+/// Becomes true when nothing more comes from whoever started this.
+fn end_of_input() -> Arc<AtomicBool> {
+    let ended = Arc::new(AtomicBool::new(false));
+    let set = ended.clone();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        set.store(true, Ordering::Relaxed);
+    });
+    ended
+}
+
+/// What the GPU tells of queues that go and come.
+fn told(gpu_id: u32) -> Result<SmiEvents> {
+    let numbers = [
+        uapi::KFD_SMI_EVENT_QUEUE_EVICTION,
+        uapi::KFD_SMI_EVENT_QUEUE_RESTORE,
+    ];
+    Ok(SmiEvents::open(&Kfd::open()?, gpu_id, &numbers)?)
+}
+
+/// Whether as many were restored as evicted.
+fn settled(events: &[SmiEvent]) -> bool {
+    let count = |name| events.iter().filter(|event| event.name == name).count();
+    count("QUEUE_EVICTION") == count("QUEUE_RESTORE")
+}
+
+/// One event, as its text says: when, and what its last word is.
+fn parts(event: &SmiEvent) -> Result<(u64, &str)> {
+    let mut words = event.text.split(' ');
+    let time = words.next().and_then(|word| word.parse().ok());
+    Ok((
+        time.context("an event without a time")?,
+        words.next_back().context("an event without a reason")?,
+    ))
+}
+
+/// Whether it tells of that process.
+fn is_of(event: &SmiEvent, pid: u32) -> bool {
+    event.text.contains(&format!(" -{pid} "))
+}
+
+/// Watches a kernel that counts, and what is told of its queue.
+struct Watch {
+    events: SmiEvents,
+    /// Count, and between which times it was read.
+    samples: Vec<(u64, u32, u64)>,
+    /// How often it was evicted and not restored, and when for the last time. They may be nested.
+    evicted: (u32, u64),
+    /// How often it was restored after nothing had run.
+    seen: u32,
+}
+
+impl Watch {
+    fn new(events: SmiEvents) -> Self {
+        Self {
+            events,
+            samples: Vec::new(),
+            evicted: (0, 0),
+            seen: 0,
+        }
+    }
+
+    /// One look: at the count, and at what is told meanwhile.
+    fn look(&mut self, count: &impl Fn() -> u32) -> Result<()> {
+        let before = boot_time();
+        let now = count();
+        self.samples.push((before, now, boot_time()));
+        for event in self.events.read(Duration::from_millis(2))? {
+            // Root is told of the others too.
+            if !is_of(&event, std::process::id()) {
+                continue;
+            }
+            let (time, reason) = parts(&event)?;
+            match (event.name, reason) {
+                ("QUEUE_EVICTION", reason) => {
+                    let ttm = uapi::KFD_QUEUE_EVICTION_TRIGGER_TTM;
+                    ensure!(
+                        reason == ttm.to_string(),
+                        "evicted for another reason: {reason}"
+                    );
+                    self.evicted = (self.evicted.0 + 1, time);
+                }
+                ("QUEUE_RESTORE", "0") => self.restored(time)?,
+                _ => bail!("told of {event:?}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// It may run again from this time on, unless it is evicted still, and not before.
+    fn restored(&mut self, time: u64) -> Result<()> {
+        let (times, last) = self.evicted;
+        ensure!(times > 0, "restored, but not evicted");
+        self.evicted.0 -= 1;
+        if times > 1 {
+            return Ok(());
+        }
+        let quiet = self
+            .samples
+            .iter()
+            .filter(|(from, _, to)| *from + QUIET > time && *to < time);
+        let quiet: Vec<u32> = quiet.map(|(_, count, _)| *count).collect();
+        // A loaded host may have let it look too seldom to know.
+        if time - last > 2 * QUIET && quiet.len() >= 2 {
+            ensure!(
+                quiet.iter().all(|count| *count == quiet[0]),
+                "it ran while evicted: {quiet:?}"
+            );
+            self.seen += 1;
+        }
+        self.samples.clear();
+        Ok(())
+    }
+}
+
+/// The clock of the events, in nanoseconds.
+fn boot_time() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// One of the processes.
+struct Worker {
+    child: Child,
+    input: ChildStdin,
+    output: std::thread::JoinHandle<BufReader<ChildStdout>>,
+    content: Arc<AtomicBool>,
+}
+
+impl Worker {
+    /// Starts it, and waits until its kernel runs.
+    fn start(pressure: &Pressure) -> Result<Self> {
+        let (mib, times) = (pressure.mib.to_string(), pressure.times.to_string());
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["pressure", "--worker", "--mib", &mib, "--times", &times])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let input = child.stdin.take().context("no pipe")?;
+        let mut output = BufReader::new(child.stdout.take().context("no pipe")?);
+        let mut line = String::new();
+        output.read_line(&mut line)?;
+        ensure!(line == "running\n", "a process said {line:?}");
+        let content = Arc::new(AtomicBool::new(false));
+        let set = content.clone();
+        let output = std::thread::spawn(move || {
+            let mut line = String::new();
+            let _ = output.read_line(&mut line);
+            // At its end too: there is no use in waiting for more.
+            set.store(true, Ordering::Relaxed);
+            output
+        });
+        Ok(Self {
+            child,
+            input,
+            output,
+            content,
+        })
+    }
+
+    /// Has it end, and prints what is known of it.
+    fn finish(mut self, number: usize, gpu_id: u32, all: &[SmiEvent]) -> Result<()> {
+        let pid = self.child.id();
+        let evicted = fs::read_to_string(format!(
+            "/sys/class/kfd/kfd/proc/{pid}/stats_{gpu_id}/evicted_ms"
+        ));
+        let evicted: Option<u64> = evicted.ok().and_then(|text| text.trim().parse().ok());
+        drop(self.input);
+        let mut said = String::new();
+        let output = self.output.join();
+        output
+            .map_err(|_| anyhow::anyhow!("a thread failed"))?
+            .read_to_string(&mut said)?;
+        let status = self.child.wait()?;
+        ensure!(
+            status.success() && said == "right\n",
+            "process {number} ended with {status}: {said:?}"
+        );
+        let told = |name| {
+            let of = all.iter().filter(|event| is_of(event, pid));
+            of.filter(|event| event.name == name).count()
+        };
+        let (out, back) = (told("QUEUE_EVICTION"), told("QUEUE_RESTORE"));
+        println!(
+            "process {number}: told of: {}, as often restored: {}, time counted: {}, results and memory right",
+            out > 0,
+            out == back,
+            evicted.is_some_and(|ms| ms > 0)
+        );
+        Ok(())
+    }
+}
+
+/// Takes so much VRAM through the render node that `mib` MiB of what others have must go. Dropping the
+/// file gives it back.
+fn fill_vram(minor: u64, mib: u64) -> Result<rustix::fd::OwnedFd> {
+    let dir = format!("/sys/class/drm/renderD{minor}/device");
+    let read = |name: &str| -> Result<u64> {
+        Ok(fs::read_to_string(format!("{dir}/{name}"))?
+            .trim()
+            .parse()?)
+    };
+    let free = read("mem_info_vram_total")? - read("mem_info_vram_used")?;
+    let file = open(
+        format!("/dev/dri/renderD{minor}").as_str(),
+        OFlags::RDWR | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    for _ in 0..(free + (mib << 20)).div_ceil(CHUNK) {
+        let mut args = uapi::drm_amdgpu_gem_create::default();
+        args.in_ = uapi::drm_amdgpu_gem_create_in {
+            bo_size: CHUNK,
+            alignment: 4096,
+            domains: uapi::AMDGPU_GEM_DOMAIN_VRAM.into(),
+            domain_flags: 0,
+        };
+        crate::raw::ioctl(&file, uapi::IOC_DRM_GEM_CREATE, &mut args).context("GEM_CREATE")?;
+    }
+    Ok(file)
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! A kernel that runs until it is told to end, for tests that take its memory or its queue away meanwhile.
+
+use crate::waves::{Gpu, GROUP};
+use anyhow::{ensure, Result};
+use kfd::Memory;
+use kfd_aql::{Launch, Queue, Signal};
+use std::time::{Duration, Instant};
+
+/// How long a step may take on a loaded host.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The kernel `tick` on a queue of its own.
+pub struct Running {
+    // The queue goes before what its kernel uses.
+    _queue: Queue,
+    _launch: Launch,
+    done: Signal,
+    flag: Memory,
+    out: Memory,
+}
+
+impl Running {
+    /// Starts it: it counts in the word at `ticks`, which the GPU can write.
+    pub fn start(gpu: &Gpu, ticks: u64) -> Result<Self> {
+        let flag = Memory::gtt(gpu.device(), 4096)?;
+        let out = Memory::gtt(gpu.device(), 4 * GROUP as usize)?;
+        flag.write(0, &[0u32]);
+        let arguments = [flag.address(), ticks, out.address()].map(u64::to_le_bytes);
+        let launch = gpu.launch("tick", GROUP, &arguments.concat())?;
+        let done = gpu.signal()?;
+        let queue = Queue::new(gpu.device(), 64)?;
+        launch.submit(&queue, &done);
+        Ok(Self {
+            _queue: queue,
+            _launch: launch,
+            done,
+            flag,
+            out,
+        })
+    }
+
+    /// Tells it to end, and looks at what its registers held.
+    pub fn finish(self) -> Result<()> {
+        ensure!(
+            self.done.load() == 1,
+            "the kernel ended before it was told to"
+        );
+        self.flag.write(0, &[1u32]);
+        self.done.wait(PATIENCE)?;
+        let right: Vec<u32> = (0..GROUP).map(|item| item * 3 + 1).collect();
+        let got = self.out.read::<u32>(0, GROUP as usize);
+        ensure!(got == right, "wrong results");
+        Ok(())
+    }
+}
+
+/// Waits until what `read` reads has changed twice: somebody writes to it now.
+pub fn moves(read: impl Fn() -> u32) -> bool {
+    let begin = Instant::now();
+    let mut last = read();
+    let mut changes = 0;
+    while changes < 2 && begin.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+        let now = read();
+        changes += u32::from(now != last);
+        last = now;
+    }
+    changes == 2
+}
+
+/// A word for each page of memory, none like the next.
+pub fn pattern(page: usize, seed: u32) -> u32 {
+    (page as u32).wrapping_mul(2_654_435_761) ^ seed
+}
+
+/// Writes the pattern to the first word of each page.
+pub fn fill(memory: &Memory, seed: u32) {
+    for page in 0..memory.size() / 4096 {
+        memory.write(page * 4096, &[pattern(page, seed)]);
+    }
+}
+
+/// How many pages of `memory`, a multiple of 1 MiB, have another first word as the GPU sees it.
+pub fn wrong_pages(gpu: &Gpu, memory: &Memory, seed: u32) -> Result<u32> {
+    let pages = (memory.size() / 4096) as u32;
+    ensure!(pages % GROUP == 0, "{pages} pages are not whole groups");
+    let wrong = Memory::gtt(gpu.device(), 4096)?;
+    wrong.write(0, &[0u32]);
+    let mut arguments = [memory.address(), wrong.address()]
+        .map(u64::to_le_bytes)
+        .concat();
+    arguments.extend(seed.to_le_bytes());
+    let launch = gpu.launch("verify", pages, &arguments)?;
+    let done = gpu.signal()?;
+    let queue = Queue::new(gpu.device(), 64)?;
+    launch.submit(&queue, &done);
+    done.wait(PATIENCE)?;
+    Ok(wrong.read::<u32>(0, 1)[0])
+}
