@@ -18,6 +18,7 @@ mod openers;
 mod power;
 mod pressure;
 mod raw;
+mod runlist;
 mod running;
 mod smi;
 mod thunk;
@@ -60,6 +61,11 @@ enum Command {
     Userptr(userptr::Userptr),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
+    /// Create scenes of queues, in several processes, and print the run lists, but for addresses and order.
+    Runlist,
+    /// What `runlist` runs as other processes.
+    #[command(hide = true)]
+    RunlistChild(runlist::RunlistChild),
     /// Create queues until there are no more, and print how many there are.
     Queues,
     /// Kill a process in the middle of a dispatch, COUNT times.
@@ -103,6 +109,8 @@ fn main() -> ExitCode {
         Command::Pressure(pressure) => pressure.run(),
         Command::Userptr(userptr) => userptr.run(),
         Command::Mqd => mqd::all(),
+        Command::Runlist => runlist::all(),
+        Command::RunlistChild(child) => child.run(),
         Command::Queues => limits::queues(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),

@@ -269,7 +269,7 @@ fn show_new(bench: &Bench, title: &str, args: Request) -> Result<()> {
 
 /// Prints the descriptors of the only queue that there is.
 fn show(title: &str, queue: &Live<'_>) -> Result<()> {
-    let descriptors = descriptors()?;
+    let descriptors = dumps(&FILES)?;
     ensure!(!descriptors.is_empty(), "no descriptor of queue {title}");
     println!("queue {title}: {} descriptors", descriptors.len());
     for (instance, words) in descriptors.iter().enumerate() {
@@ -298,16 +298,16 @@ fn show(title: &str, queue: &Live<'_>) -> Result<()> {
     Ok(())
 }
 
-/// All descriptors that the driver shows, each as its dwords.
-fn descriptors() -> Result<Vec<Vec<u32>>> {
-    for file in FILES {
+/// What the driver that has one of these files shows there, each dump as its dwords.
+pub(crate) fn dumps(files: &[&str]) -> Result<Vec<Vec<u32>>> {
+    for file in files {
         match fs::read_to_string(file) {
             Ok(text) => return parse(&text).with_context(|| file.to_string()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error).context(file),
+            Err(error) => return Err(error).context(file.to_string()),
         }
     }
-    bail!("neither of {} is there", FILES.join(" and "))
+    bail!("none of {} is there", files.join(", "))
 }
 
 /// Lines of an offset and up to eight dwords; one at offset 0 opens a descriptor. Others are titles.

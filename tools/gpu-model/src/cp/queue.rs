@@ -17,7 +17,7 @@ use super::pm4;
 use super::sched::Keep;
 use super::team::{Member, Team};
 use super::Shared;
-use crate::inject::rule::{QueueAt, QueueKind};
+use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 
 /// COMPUTE_PGM_RSRC2.TRAP_PRESENT.
 pub const TRAP_PRESENT: u32 = 1 << 6;
@@ -186,6 +186,8 @@ pub struct Queue {
     stale_code: AtomicBool,
     /// It hangs so that it cannot even be unmapped (fault injection).
     stuck: AtomicBool,
+    /// It hangs so that the scheduler gives up on unmapping it, and says so (fault injection).
+    abandoned: AtomicBool,
     body: Mutex<Body>,
 }
 
@@ -276,6 +278,7 @@ impl Queue {
             gone: false.into(),
             stale_code: false.into(),
             stuck: false.into(),
+            abandoned: false.into(),
             body: Mutex::new(body),
         })
     }
@@ -383,9 +386,14 @@ impl Queue {
         body.flight.hung.get_or_insert_with(|| fault.to_string());
     }
 
-    /// Whether it cannot be taken off the hardware.
+    /// Whether it holds up everybody who wants to take it off the hardware.
     pub fn is_stuck(&self) -> bool {
         self.stuck.load(Ordering::Acquire)
+    }
+
+    /// Whether the scheduler cannot take it off the hardware and goes on without that.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
     }
 
     /// Asks the fault injection before a packet; true: the queue hangs here.
@@ -407,7 +415,13 @@ impl Queue {
             return false;
         };
         body.flight.hung = Some("fault injection".into());
-        self.stuck.store(!hang.preempts, Ordering::Release);
+        let (stuck, abandoned) = match hang.on_unmap {
+            OnUnmap::Waits => (true, false),
+            OnUnmap::Reported => (false, true),
+            OnUnmap::Works => (false, false),
+        };
+        self.stuck.store(stuck, Ordering::Release);
+        self.abandoned.store(abandoned, Ordering::Release);
         true
     }
 

@@ -286,35 +286,33 @@ fn unmap_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
                     && doorbells.contains(&queue.hqd.doorbell())
             };
             let slots = shared.mapped_slots(|queue| wanted(queue) && (by_kiq || queue.by_hiq));
-            slots.into_iter().for_each(|slot| shared.unmap(slot, keep));
+            take_off(shared, cx.queue, slots, keep);
             for doorbell in doorbells {
                 unmap_sdma(shared, xcc, keep, sdma::Filter::Doorbell(doorbell));
             }
         }
         1 => {
             let pasid = field(body[1], 0, 16) as u16;
-            unmap_where(shared, xcc, keep, Some(pasid), |queue| {
+            unmap_where(shared, cx.queue, keep, Some(pasid), |queue| {
                 queue.process.pasid == pasid
             });
         }
-        2 => unmap_where(shared, xcc, keep, None, |_| true),
-        _ => unmap_where(shared, xcc, keep, None, |queue| !queue.is_static),
+        2 => unmap_where(shared, cx.queue, keep, None, |_| true),
+        _ => unmap_where(shared, cx.queue, keep, None, |queue| !queue.is_static),
     }
 }
 
 /// Unmaps the HIQ's queues that `wanted` names, and with them the run list they came from.
 fn unmap_where(
     shared: &Arc<Shared>,
-    xcc: u8,
+    hiq: &Queue,
     keep: Keep,
     pasid: Option<u16>,
     wanted: impl Fn(&Queue) -> bool,
 ) {
+    let xcc = hiq.slot.xcc;
     let wanted = |queue: &Queue| queue.by_hiq && queue.slot.xcc == xcc && wanted(queue);
-    shared
-        .mapped_slots(wanted)
-        .into_iter()
-        .for_each(|slot| shared.unmap(slot, keep));
+    take_off(shared, hiq, shared.mapped_slots(wanted), keep);
     unmap_sdma(
         shared,
         xcc,
@@ -327,6 +325,26 @@ fn unmap_where(
     match pasid {
         None => *runlist = None,
         Some(pasid) => runlist.iter_mut().for_each(|runlist| runlist.forget(pasid)),
+    }
+}
+
+/// Unmaps these queues. One that does not stop stays in its slot, and the MQD of the HIQ that asked names it.
+fn take_off(shared: &Shared, hiq: &Queue, slots: Vec<SlotId>, keep: Keep) {
+    for slot in slots {
+        match shared.mapped_at(slot) {
+            Some(at) if at.queue.is_abandoned() => abandon(hiq, &at.queue),
+            _ => shared.unmap(slot, keep),
+        }
+    }
+}
+
+fn abandon(hiq: &Queue, queue: &Queue) {
+    let doorbell = queue.hqd.doorbell();
+    tracing::debug!(slot = ?queue.slot, doorbell, "queue does not stop");
+    hiq.shared.stats.work("queues that did not stop", 1);
+    let name = [(dw::QUEUE_DOORBELL_ID0, doorbell)];
+    if let Err(fault) = super::mqd::save(hiq.kernel_view(), hiq.mqd, &name) {
+        tracing::warn!(slot = ?hiq.slot, %fault, "MQD not writable");
     }
 }
 
@@ -380,7 +398,7 @@ fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
 /// RUN_LIST: IB base, size and flags. Replaces the XCC's run list and maps what fits.
 fn run_list(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
     let xcc = cx.queue.slot.xcc;
-    unmap_where(shared, xcc, Keep::Flight, None, |_| true);
+    unmap_where(shared, cx.queue, Keep::Flight, None, |_| true);
     let copy = shared.rank(cx.queue);
     let runlist = Runlist::load(shared, cx.view(), copy, body)?;
     let mut hws = lock(&shared.hws);

@@ -217,11 +217,19 @@ fn fence(words: &mut Words<'_>) -> Answer<What> {
 }
 
 fn hang(words: &mut Words<'_>) -> Answer<What> {
+    let kind = words.one_of("queue", &QueueKind::NAMES)?;
+    let on_unmap = match (words.flag("preempts"), words.flag("reported")) {
+        (false, false) => OnUnmap::Waits,
+        (true, false) => OnUnmap::Works,
+        (false, true) if matches!(kind, Some(QueueKind::Aql | QueueKind::Pm4)) => OnUnmap::Reported,
+        (false, true) => return Err("reported: only of queue=aql or queue=pm4".into()),
+        (true, true) => return Err("preempts and reported exclude each other".into()),
+    };
     Ok(What::Hang(Hang {
-        kind: words.one_of("queue", &QueueKind::NAMES)?,
+        kind,
         doorbell: words.number("doorbell")?,
         pasid: words.number("pasid")?,
-        preempts: words.flag("preempts"),
+        on_unmap,
     }))
 }
 
@@ -326,6 +334,7 @@ mod tests {
             "fence of=query-status corrupt=0xff",
             "fence of=signal withhold",
             "hang queue=aql pasid=0x8001 preempts # why not",
+            "hang queue=pm4 reported",
             "hang",
             "fault va=0x1000-0x1fff access=write pasid=1",
             "fault va=arg length=0x2000",

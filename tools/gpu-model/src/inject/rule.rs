@@ -142,8 +142,19 @@ pub struct Hang {
     pub kind: Option<QueueKind>,
     pub doorbell: Option<u32>,
     pub pasid: Option<u16>,
-    /// It can still be taken off its slot; without this UNMAP_QUEUES and run lists wait for it for ever.
-    pub preempts: bool,
+    pub on_unmap: OnUnmap,
+}
+
+/// What becomes of an order to take a hanging queue off its slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnUnmap {
+    /// UNMAP_QUEUES and run lists wait for it for ever.
+    #[default]
+    Waits,
+    /// The scheduler gives up on this queue, names its doorbell in the HIQ's MQD and goes on with the others.
+    Reported,
+    /// It leaves.
+    Works,
 }
 
 impl Hang {

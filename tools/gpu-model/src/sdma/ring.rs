@@ -12,7 +12,7 @@ use crate::cp::bus::{wide, Fault, Hub, Interrupt, Space, View};
 use crate::cp::engine::{Job, Progress};
 use crate::cp::lock;
 use crate::cp::packet::field;
-use crate::inject::rule::{QueueAt, QueueKind};
+use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 
 /// Ring registers, by their offset from RB_CNTL.
 pub mod context {
@@ -452,7 +452,7 @@ impl Ring {
             return false;
         };
         exec.flight.hung = Some("fault injection".into());
-        exec.flight.stuck = !hang.preempts;
+        exec.flight.stuck = hang.on_unmap != OnUnmap::Works;
         true
     }
 

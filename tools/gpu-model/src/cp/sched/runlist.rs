@@ -289,7 +289,10 @@ impl Job for Rotate {
             }
             runlist.rotate();
             let began = Instant::now();
-            let dynamic = |queue: &Queue| queue.by_hiq && queue.slot.xcc == xcc && !queue.is_static;
+            let dynamic = |queue: &Queue| {
+                let ours = queue.by_hiq && queue.slot.xcc == xcc;
+                ours && !queue.is_static && !queue.is_abandoned()
+            };
             for slot in self.shared.mapped_slots(dynamic) {
                 self.shared.unmap(slot, Keep::Flight);
             }

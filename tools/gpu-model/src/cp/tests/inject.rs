@@ -3,11 +3,13 @@
 //! stay unwritten. SDMA's fences and rings are asked the same way.
 
 use super::rig::{pkt, Rig};
-use super::runlist::{process, run, setup, start, submit, unmap};
+use super::runlist::{process, run, setup, start, submit, unmap, HIQ};
 use crate::cp::engine::Mode;
 use crate::cp::lock;
 use crate::cp::packet::op;
-use crate::inject::rule::{FenceKind, Hang, QueueKind};
+use crate::cp::mqd::dw;
+use crate::cp::reg;
+use crate::inject::rule::{FenceKind, Hang, OnUnmap, QueueKind};
 
 fn rig() -> Rig {
     let rig = Rig::new(Mode::Sync, 1);
@@ -23,12 +25,12 @@ fn write_at(address: u32, value: u32) -> [u32; 5] {
     [pkt(op::WRITE_DATA.into(), 4), 5 << 8, address, 0, value]
 }
 
-fn hang(rig: &Rig, preempts: bool) {
+fn hang(rig: &Rig, on_unmap: OnUnmap) {
     *lock(&rig.flat.hang) = Some(Hang {
         kind: Some(QueueKind::Pm4),
         pasid: Some(3),
         doorbell: None,
-        preempts,
+        on_unmap,
     });
     submit(rig, 3, 0, &write_at(0x4000, 1));
     submit(rig, 4, 0, &write_at(0x4000, 1));
@@ -39,7 +41,7 @@ fn hang(rig: &Rig, preempts: bool) {
 #[test]
 fn a_queue_that_hangs_for_good_holds_up_the_scheduler_until_a_reset() {
     let rig = rig();
-    hang(&rig, false);
+    hang(&rig, OnUnmap::Waits);
     assert!(!unmap(&rig, 2, 0, 0));
     rig.engine.poll();
     assert!(!unmap(&rig, 2, 1, 0), "not even without saving");
@@ -51,11 +53,32 @@ fn a_queue_that_hangs_for_good_holds_up_the_scheduler_until_a_reset() {
 #[test]
 fn a_queue_that_hangs_politely_leaves_and_still_hangs_when_it_returns() {
     let rig = rig();
-    hang(&rig, true);
+    hang(&rig, OnUnmap::Works);
     assert!(unmap(&rig, 2, 0, 0));
     run(&rig, &process(3, &[0]));
     rig.engine.poll();
     assert_eq!(rig.read(0x30_4000), 0);
+}
+
+#[test]
+fn a_queue_that_the_scheduler_gives_up_on_is_named_and_can_be_reset_alone() {
+    let rig = rig();
+    hang(&rig, OnUnmap::Reported);
+    let named = HIQ.mqd + 4 * dw::QUEUE_DOORBELL_ID0 as u64;
+    assert!(unmap(&rig, 2, 0, 0), "the others have left");
+    assert_eq!(rig.read(named), setup(3, 0).doorbell);
+    rig.write(named, &[0]);
+    // The driver finds it where it still is: the first of the scheduler's slots, pipe 2 of MEC 1.
+    rig.cp.reg_write(0, reg::GRBM_GFX_CNTL, 2 | 1 << 2);
+    let active = reg::CP_MQD_BASE_ADDR + (dw::CP_HQD_ACTIVE - dw::CP_MQD_BASE_ADDR_LO) as u32;
+    assert_eq!(rig.cp.reg_read(0, active), Some(1));
+    rig.cp.reg_write(0, reg::SPI_COMPUTE_QUEUE_RESET, 1);
+    assert_eq!(rig.cp.reg_read(0, active), Some(0));
+    run(&rig, &process(4, &[0]));
+    submit(&rig, 4, 0, &write_at(0x4004, 2));
+    assert_eq!(rig.read(0x40_4004), 2);
+    assert!(unmap(&rig, 2, 0, 0));
+    assert_eq!(rig.read(named), 0, "nobody is named any more");
 }
 
 #[test]
