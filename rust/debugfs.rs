@@ -132,7 +132,11 @@ impl Debugfs {
                 }),
                 queues <- dir.read_callback_file(c_str!("queues"), (), &|(), f| {
                     let processes = process::all().map_err(|_| fmt::Error)?;
-                    processes.iter().try_for_each(|process| process.show_queues(f))
+                    processes.iter().try_for_each(|process| {
+                        // Who has read this finds the same in sysfs.
+                        process.files().settle();
+                        process.show_queues(f)
+                    })
                 }),
             }? Error),
             GFP_KERNEL,

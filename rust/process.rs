@@ -158,8 +158,7 @@ pub(crate) struct Process {
     #[pin]
     inner: Mutex<Inner>,
     evictor: Arc<Evictor>,
-    #[pin]
-    files: Files,
+    files: Arc<Files>,
     mm: MmId,
     lead: ARef<Task>,
     /// The id of its thread group as itself sees it.
@@ -191,6 +190,8 @@ impl Process {
                 devices.push(ProcessDevice::new(node)?, GFP_KERNEL)?;
             }
         }
+        let shown = beside.as_ref().map(|(primary, _)| primary.files());
+        let files = Files::new(&devices, &lead, context, shown)?;
         let inner = Inner {
             lifecycle: Lifecycle::Alive,
             xnack: xnack_by_default(&devices),
@@ -204,7 +205,7 @@ impl Process {
             memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
             evictor: Evictor::new(mm, context)?,
-            files <- Files::new(),
+            files,
             mm,
             pid: thread_group_id(&lead),
             lead,
@@ -390,7 +391,7 @@ impl Process {
     }
 
     /// Its files in sysfs.
-    pub(crate) fn files(&self) -> &Files {
+    pub(crate) fn files(&self) -> &Arc<Files> {
         &self.files
     }
 

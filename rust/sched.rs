@@ -10,6 +10,7 @@
 //! a seat or a queue's entry is allocated by the caller beforehand: nothing here allocates, because
 //! eviction runs where memory is being reclaimed.
 
+mod books;
 mod hiq;
 pub(crate) mod image;
 pub(crate) mod memory;
@@ -21,6 +22,7 @@ use crate::gfx::{
     MapProcess,
     MapQueue, //
 };
+use image::Census;
 use core::sync::atomic::{
     AtomicU64,
     Ordering, //
@@ -44,15 +46,43 @@ impl Key {
         static NEXT: AtomicU64 = AtomicU64::new(u64::MAX);
         Self(NEXT.fetch_sub(1, Ordering::Relaxed))
     }
+
+    /// Set in the name of a seat without XNACK, clear in that of one with.
+    const NO_XNACK: u64 = 1 << 63;
+
+    /// A name for a seat: those of one XNACK mode sort next to each other.
+    fn next_seat(xnack: bool) -> Self {
+        let age = Self::next().age();
+        Self(if xnack { age } else { age | Self::NO_XNACK })
+    }
+
+    /// Where it is from the newest to the oldest, whatever the mode.
+    fn age(self) -> u64 {
+        self.0 & !Self::NO_XNACK
+    }
 }
 
 /// A process at a scheduler.
 struct Seat {
+    /// It counts the queues, those that do not run as well.
     process: MapProcess,
-    xnack: bool,
     /// None of its queues may be on the hardware.
     evicted: bool,
     queues: RBTree<Key, Entry>,
+    part: Part,
+    /// What it has in the run list.
+    census: Census,
+}
+
+/// Where a seat's part of the run list is, in words.
+#[derive(Clone, Copy, Debug, Default)]
+struct Part {
+    /// What follows it in the list.
+    behind: usize,
+    /// All of it.
+    dwords: usize,
+    /// The process's packet, which is in front. 0: it is not in the list yet.
+    head: usize,
 }
 
 /// A queue at a scheduler.
@@ -60,6 +90,8 @@ struct Entry {
     queue: MapQueue,
     /// It is meant to run; it does unless its process is evicted.
     runs: bool,
+    /// Words of its packet in the run list. 0: it is not in it.
+    listed: usize,
 }
 
 /// A seat that no scheduler has yet.
@@ -75,12 +107,13 @@ impl NewSeat {
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let seat = Seat {
             process,
-            xnack,
             evicted: false,
             queues: RBTree::new(),
+            part: Part::default(),
+            census: Census::default(),
         };
         Ok(Self {
-            key: Key::next(),
+            key: Key::next_seat(xnack),
             seat,
             room,
         })
@@ -102,7 +135,12 @@ pub(crate) struct NewEntry {
 impl NewEntry {
     /// An entry for `queue`, to be run or only to be counted.
     pub(crate) fn new(queue: MapQueue, runs: bool) -> Result<Self> {
-        let (key, entry) = (Key::next(), Entry { queue, runs });
+        let entry = Entry {
+            queue,
+            runs,
+            listed: 0,
+        };
+        let key = Key::next();
         let node = RBTreeNode::new(key, entry, GFP_KERNEL)?;
         Ok(Self { key, node })
     }

@@ -93,8 +93,13 @@ impl Tally {
 
     /// One more event is signalled.
     pub(crate) fn fire(&mut self) {
-        self.missing = self.missing.saturating_sub(1);
-        self.fired = true;
+        self.fire_many(1);
+    }
+
+    /// So many more are.
+    pub(crate) fn fire_many(&mut self, events: u32) {
+        self.missing = self.missing.saturating_sub(events);
+        self.fired |= events > 0;
     }
 
     /// Whether the wait is over. A wait for nothing is over before it begins.

@@ -46,7 +46,7 @@ use kernel::{
 };
 
 /// Events that are handled in one go under the lock, and copied from the user in one go.
-const BATCH: usize = 16;
+const BATCH: usize = 32;
 
 /// Waits for so few events are served without an allocation, unless they sleep.
 const FEW: usize = 2;
@@ -68,6 +68,15 @@ pub(crate) struct WaitRequest {
     pub(crate) count: u32,
     /// Wait for all of them rather than for any.
     pub(crate) all: bool,
+}
+
+/// What came of looking at all events once.
+#[derive(Clone, Copy, Default)]
+struct Looked {
+    /// How many were looked at, in the end: fewer if there was an error.
+    count: usize,
+    /// One of them fired, and the waiter is told more than that.
+    has_news: bool,
 }
 
 /// What a wait knows of one of its events before, or without, sleeping.
@@ -205,9 +214,10 @@ impl Events {
         timeout: &mut Timeout,
     ) -> Result<Outcome> {
         let mut tally = Tally::new(request.count, request.all);
-        let (looked_at, looked) = self.look::<N>(request, seen, &mut tally);
-        let result = match looked {
+        let mut looked = Looked::default();
+        let result = match self.look::<N>(request, seen, &mut tally, &mut looked) {
             Err(error) => Err(error),
+            Ok(()) if tally.complete() && !looked.has_news => return Ok(Outcome::Complete),
             Ok(()) if tally.complete() => Ok(Outcome::Complete),
             Ok(()) if timeout.expired() => Ok(Outcome::TimedOut),
             Ok(()) => self.park(seen, tally, timeout),
@@ -218,43 +228,40 @@ impl Events {
             Err(error) => {
                 // The call is made again. After any other error what the wait has taken is lost, as in C.
                 if error == ERESTARTSYS {
-                    self.put_back(seen.get(..looked_at).unwrap_or_default());
+                    self.put_back(seen.get(..looked.count).unwrap_or_default());
                 }
                 Err(error)
             }
         }
     }
 
-    /// Looks at every event once: at how many of them, if there is an error at last. Signals of
-    /// automatic events are consumed, also then.
+    /// Looks at every event once. Signals of automatic events are consumed, also if there is an error
+    /// at last.
     fn look<const N: usize>(
         &self,
         request: &WaitRequest,
         seen: &mut [Seen],
         tally: &mut Tally,
-    ) -> (usize, Result) {
+        looked: &mut Looked,
+    ) -> Result {
         let bytes = seen.len() * size_of::<EventRecord>();
         let mut reader = user_slice(request.records, bytes).reader();
         let mut records = [EventRecord::default(); N];
-        let mut done = 0;
         for seen in seen.chunks_mut(N) {
             let batch = records.get_mut(..seen.len()).unwrap_or_default();
-            if let Err(error) = EventRecord::read(&mut reader, batch) {
-                return (done, Err(error));
-            }
+            EventRecord::read(&mut reader, batch)?;
+            let mut fired = 0;
             let mut inner = self.inner.lock();
             for (record, seen) in batch.iter().zip(seen) {
-                match inner.look(record) {
-                    Ok(looked) => *seen = looked,
-                    Err(error) => return (done, Err(error)),
-                }
-                done += 1;
-                if seen.fired {
-                    tally.fire();
-                }
+                *seen = inner.look(record)?;
+                looked.count += 1;
+                looked.has_news |= seen.fired & seen.has_news;
+                fired += u32::from(seen.fired);
             }
+            drop(inner);
+            tally.fire_many(fired);
         }
-        (done, Ok(()))
+        Ok(())
     }
 
     /// Sleeps until the wait is over.

@@ -16,11 +16,23 @@ use kernel::{
     prelude::*,
     workqueue::{
         impl_has_work,
+        DelayedWork,
         Queue,
         Work,
         WorkItem, //
     },
 };
+
+/// Runs work that waits for its time now, and returns when it has run. May sleep. Nobody may queue it
+/// meanwhile: then it is nowhere any more afterwards.
+pub(crate) fn flush_delayed<T, const ID: u64>(work: &DelayedWork<T, ID>) {
+    // CAST: `DelayedWork` is a transparent wrapper of a `struct delayed_work` that C may change.
+    let work = (&raw const *work)
+        .cast_mut()
+        .cast::<bindings::delayed_work>();
+    // SAFETY: A `DelayedWork` is an initialised `struct delayed_work` at every moment.
+    unsafe { bindings::flush_delayed_work(work) };
+}
 
 /// A queue that finishes its work before it goes.
 pub(crate) struct OwnedQueue(NonNull<bindings::workqueue_struct>);

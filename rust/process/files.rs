@@ -2,33 +2,44 @@
 
 //! A process in sysfs: `/sys/devices/virtual/kfd/kfd/proc/<pid>`, user ABI that monitors read.
 //!
-//! One [`Files`] for each process. Names, modes and formats are the C driver's. A file holds what it
+//! One [`Files`] for each process, owned by it. Names, modes and formats are the C driver's. A file holds what it
 //! needs to answer, so a reader takes none of the process's outer locks. A secondary process is a
 //! directory of its primary one's.
+//!
+//! Making and taking away directories of sysfs costs more than all else that opening /dev/kfd or
+//! CREATE_QUEUE does, so a worker does it a few milliseconds later ([`DELAY`]): a queue that is gone by
+//! then is never shown. Only the end of a process takes its files away at once.
 //!
 //! There is no `counters_<gpu_id>`: it counts the faults and migrations of shared virtual memory (SVM),
 //! and is there in C only where that is.
 
 use super::{
-    Process,
+    registry,
     ProcessDevice,
     PRIMARY_CONTEXT, //
 };
 use crate::{
     ids::QueueId,
-    linux::kobject::{
-        self,
-        Directory,
-        Output,
-        Show, //
+    linux::{
+        kobject::{
+            self,
+            Directory,
+            Output,
+            Show, //
+        },
+        task::read_memory,
+        workqueue::flush_delayed, //
     },
-    linux::task::read_memory,
 };
 use core::fmt::Write;
 use kernel::{
     device::Device,
-    new_mutex,
+    new_delayed_work, new_mutex,
     prelude::*,
+    rbtree::{
+        CursorMut,
+        RBTree, //
+    },
     sync::{
         aref::ARef,
         global_lock,
@@ -36,7 +47,19 @@ use kernel::{
         Mutex, //
     },
     task::Task,
+    time::{
+        msecs_to_jiffies,
+        Msecs, //
+    },
+    workqueue::{
+        impl_has_delayed_work,
+        DelayedWork,
+        WorkItem, //
+    },
 };
+
+/// How long what has changed may not be seen in sysfs yet, but for the worker's own time.
+const DELAY: Msecs = 4;
 
 global_lock! {
     // SAFETY: `prepare` below runs before anything else in the module.
@@ -113,93 +136,147 @@ fn sdma_microseconds(device: &ProcessDevice, task: &Task) -> Result<u64> {
 
 /// The files of a process. Fields are dropped from top to bottom: what lies in a directory first.
 struct Published {
-    queues: KVec<(QueueId, Directory<Content>)>,
+    queues: RBTree<QueueId, (Arc<ProcessDevice>, Directory<Content>)>,
     queue_directory: Directory<Content>,
-    _process: Directory<Content>,
+    process: Directory<Content>,
 }
 
-/// The files of a process, while they are published.
+/// What of a process is shown.
+enum Shown {
+    NotYet,
+    Yes(Published),
+    /// It could not be, or the process has ended: it never is again.
+    No,
+}
+
+/// The files of a process, and the work that makes them.
 #[pin_data]
 pub(crate) struct Files {
     #[pin]
-    published: Mutex<Option<Published>>,
+    work: DelayedWork<Files>,
+    devices: KVec<Arc<ProcessDevice>>,
+    lead: ARef<Task>,
+    context: u16,
+    /// Those of the process beside which this is another context.
+    primary: Option<Arc<Files>>,
+    /// Changed with `ROOT` locked only: the worker is not the only one who settles.
+    #[pin]
+    shown: Mutex<Shown>,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self> for Files { self.work }
+}
+
+impl WorkItem for Files {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.settle();
+    }
 }
 
 impl Files {
-    /// None as yet.
-    pub(super) fn new() -> impl PinInit<Self> {
-        pin_init!(Self { published <- new_mutex!(None, "amdkfd::Files") })
+    /// None as yet, for a process on these devices.
+    pub(super) fn new(
+        devices: &[Arc<ProcessDevice>],
+        lead: &ARef<Task>,
+        context: u16,
+        primary: Option<&Arc<Files>>,
+    ) -> Result<Arc<Self>> {
+        let mut own = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
+        for device in devices {
+            own.push(device.clone(), GFP_KERNEL)?;
+        }
+        let files = pin_init!(Self {
+            work <- new_delayed_work!("amdkfd::Files"),
+            devices: own,
+            lead: lead.clone(),
+            context,
+            primary: primary.cloned(),
+            shown <- new_mutex!(Shown::NotYet, "amdkfd::Files"),
+        });
+        Arc::pin_init(files, GFP_KERNEL)
     }
 
-    /// Publishes them. A process works without them too.
-    pub(super) fn publish(&self, process: &Process, primary: Option<&Process>) {
-        let made = match primary {
-            None => {
-                let pid = process.lead.pid();
-                let root = ROOT.lock();
-                root.as_ref()
-                    .ok_or(ENODEV)
-                    .and_then(|root| root.own_child(format_args!("{pid}"), top_files(process)?))
-            }
-            Some(primary) => {
-                let published = primary.files.published.lock();
-                published.as_ref().ok_or(ENODEV).and_then(|files| {
-                    let name = process.context;
-                    let parent = &files._process;
-                    parent.own_child(format_args!("context_{name}"), top_files(process)?)
-                })
-            }
-        };
-        match made.and_then(|directory| Published::new(directory, process)) {
-            Ok(published) => *self.published.lock() = Some(published),
-            Err(error) => pr_warn!("a process is not shown in sysfs ({error:?})\n"),
+    /// The process begins, or one of its queues has begun or ended: a worker will show it.
+    pub(crate) fn changed(self: &Arc<Self>) {
+        if let Some(queue) = registry::work_queue() {
+            // If it is queued already, it will see this change too.
+            let _ = queue.enqueue_delayed(self.clone(), msecs_to_jiffies(DELAY));
         }
     }
 
-    /// Takes them away, and waits for readers.
+    /// Shows the process as it is now. A process works without that too.
+    pub(crate) fn settle(&self) {
+        if let Some(primary) = &self.primary {
+            primary.settle();
+        }
+        let root = ROOT.lock();
+        if matches!(*self.shown.lock(), Shown::NotYet) {
+            let made = self.make(root.as_ref());
+            *self.shown.lock() = made.map_or_else(
+                |error| {
+                    pr_warn!("a process is not shown in sysfs ({error:?})\n");
+                    Shown::No
+                },
+                Shown::Yes,
+            );
+        }
+        if let Shown::Yes(published) = &mut *self.shown.lock() {
+            if let Err(error) = published.settle_queues(&self.devices) {
+                pr_warn!("a queue is not shown in sysfs ({error:?})\n");
+            }
+        }
+    }
+
+    /// Takes them away for good, and waits for readers.
     pub(super) fn retract(&self) {
-        let published = self.published.lock().take();
-        drop(published);
+        let root = ROOT.lock();
+        let shown = core::mem::replace(&mut *self.shown.lock(), Shown::No);
+        drop(shown);
+        drop(root);
+        flush_delayed(&self.work);
     }
 
-    /// A queue begins.
-    pub(crate) fn add_queue(&self, device: &Arc<ProcessDevice>, id: QueueId) {
-        let mut published = self.published.lock();
-        let Some(published) = &mut *published else {
-            return;
+    /// Makes the directory of the process, without its queues.
+    fn make(&self, root: Option<&Directory<Content>>) -> Result<Published> {
+        let directory = match &self.primary {
+            None => {
+                let pid = self.lead.pid();
+                let root = root.ok_or(ENODEV)?;
+                root.own_child(format_args!("{pid}"), self.top()?)?
+            }
+            Some(primary) => match &*primary.shown.lock() {
+                Shown::Yes(parent) => {
+                    let files = self.top()?;
+                    let directory = &parent.process;
+                    directory.own_child(format_args!("context_{}", self.context), files)?
+                }
+                Shown::NotYet | Shown::No => return Err(ENODEV),
+            },
         };
-        if let Err(error) = published.add_queue(device, id) {
-            pr_warn!("a queue is not shown in sysfs ({error:?})\n");
+        Published::new(directory, &self.devices)
+    }
+
+    /// The files in it.
+    fn top(&self) -> Result<kobject::Files<Content>> {
+        let mut files = kobject::Files::new();
+        files.add(c"pasid", Content::Pasid)?;
+        for device in &self.devices {
+            let gpu = device.gpu_id().raw();
+            let vram = Content::Vram(device.clone());
+            files.add_named(format_args!("vram_{gpu}"), vram)?;
+            let sdma = Content::Sdma(device.clone(), self.lead.clone());
+            files.add_named(format_args!("sdma_{gpu}"), sdma)?;
         }
+        Ok(files)
     }
-
-    /// A queue has ended.
-    pub(crate) fn remove_queue(&self, id: QueueId) {
-        let mut published = self.published.lock();
-        let gone = (*published)
-            .as_mut()
-            .and_then(|published| published.take_queue(id));
-        drop(published);
-        drop(gone);
-    }
-}
-
-fn top_files(process: &Process) -> Result<kobject::Files<Content>> {
-    let mut files = kobject::Files::new();
-    files.add(c"pasid", Content::Pasid)?;
-    for device in &process.devices {
-        let gpu = device.gpu_id().raw();
-        let vram = Content::Vram(device.clone());
-        files.add_named(format_args!("vram_{gpu}"), vram)?;
-        let sdma = Content::Sdma(device.clone(), process.lead.clone());
-        files.add_named(format_args!("sdma_{gpu}"), sdma)?;
-    }
-    Ok(files)
 }
 
 impl Published {
-    fn new(mut directory: Directory<Content>, process: &Process) -> Result<Self> {
-        for device in &process.devices {
+    fn new(mut directory: Directory<Content>, devices: &[Arc<ProcessDevice>]) -> Result<Self> {
+        for device in devices {
             let mut files = kobject::Files::new();
             files.add(c"evicted_ms", Content::EvictedMs(device.clone()))?;
             files.add(c"cu_occupancy", Content::CuOccupancy(device.clone()))?;
@@ -207,28 +284,43 @@ impl Published {
         }
         let queue_directory = directory.own_child(format_args!("queues"), kobject::Files::new())?;
         Ok(Self {
-            queues: KVec::new(),
+            queues: RBTree::new(),
             queue_directory,
-            _process: directory,
+            process: directory,
         })
     }
 
-    fn take_queue(&mut self, id: QueueId) -> Option<(QueueId, Directory<Content>)> {
-        let place = self.queues.iter().position(|(other, _)| *other == id)?;
-        self.queues.remove(place).ok()
+    /// Shows the queues that there are now, and no others.
+    fn settle_queues(&mut self, devices: &[Arc<ProcessDevice>]) -> Result {
+        let mut cursor = self.queues.cursor_front_mut();
+        while let Some(at) = cursor {
+            let (id, (device, _)) = at.current();
+            cursor = if device.queues().has(*id) {
+                CursorMut::move_next(at)
+            } else {
+                at.remove_current().0
+            };
+        }
+        for device in devices {
+            for id in device.queues().ids()? {
+                if self.queues.get(&id).is_none() {
+                    let directory = self.queue(device, id)?;
+                    let shown = (device.clone(), directory);
+                    self.queues.try_create_and_insert(id, shown, GFP_KERNEL)?;
+                }
+            }
+        }
+        Ok(())
     }
 
-    fn add_queue(&mut self, device: &Arc<ProcessDevice>, id: QueueId) -> Result {
+    fn queue(&self, device: &Arc<ProcessDevice>, id: QueueId) -> Result<Directory<Content>> {
         let mut files = kobject::Files::new();
         files.add(c"gpuid", Content::QueueGpu(device.gpu_id().raw()))?;
         files.add(c"size", Content::QueueSize(device.clone(), id))?;
         files.add(c"type", Content::QueueType(device.clone(), id))?;
-        self.queues.reserve(1, GFP_KERNEL)?;
         let name = id.raw();
-        let directory = self
-            .queue_directory
-            .own_child(format_args!("{name}"), files)?;
-        Ok(self.queues.push((id, directory), GFP_KERNEL)?)
+        self.queue_directory
+            .own_child(format_args!("{name}"), files)
     }
 }
 

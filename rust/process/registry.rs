@@ -200,7 +200,7 @@ pub(crate) fn open() -> Result<ProcessRef> {
         forget(&process);
         return Err(error);
     }
-    process.files().publish(&process, None);
+    process.files().changed();
     drop(creation);
     Ok(process)
 }
@@ -215,7 +215,7 @@ pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
     let context = registry.free_context(primary.mm)?;
     let process = Process::new(primary.mm, Some((primary.clone(), context)))?;
     registry.insert(&process)?;
-    process.files().publish(&process, Some(primary));
+    process.files().changed();
     Ok(process)
 }
 

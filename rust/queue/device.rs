@@ -92,6 +92,8 @@ struct Inner {
     /// The process's place at the scheduler, while it has queues.
     seat: Option<(Key, Active)>,
     queues: RBTree<QueueId, Scheduled>,
+    /// How many these are.
+    count: usize,
 }
 
 impl Queues {
@@ -109,13 +111,28 @@ impl Queues {
                 wave_sync: None,
                 seat: None,
                 queues: RBTree::new(),
+                count: 0,
             }, "Queues.inner"),
         })
     }
 
     /// How many queues the process has here.
     pub(super) fn count(&self) -> usize {
-        self.inner.lock().queues.keys().count()
+        self.inner.lock().count
+    }
+
+    /// The queues that the process has here.
+    pub(crate) fn ids(&self) -> Result<KVec<QueueId>> {
+        let mut ids = KVec::with_capacity(self.count(), GFP_KERNEL)?;
+        let inner = self.inner.lock();
+        for id in inner.queues.keys() {
+            // One more than a moment ago: whoever made it will ask again.
+            if ids.push_within_capacity(*id).is_err() {
+                break;
+            }
+        }
+        drop(inner);
+        Ok(ids)
     }
 
     /// Whether the process has no queue here.
@@ -152,6 +169,7 @@ impl Queues {
             }
         }
         let gone = core::mem::replace(&mut inner.queues, RBTree::new());
+        inner.count = 0;
         drop(inner);
         drop(gone);
         drop(seat);
@@ -232,6 +250,7 @@ impl Queues {
                 inner
                     .queues
                     .insert(room.into_node(id, Scheduled { key, queue }));
+                inner.count += 1;
                 Ok(())
             }
             Err(error) => {
@@ -248,6 +267,7 @@ impl Queues {
     pub(super) fn destroy(&self, id: QueueId) -> Result {
         let mut inner = self.inner.lock();
         let gone = inner.queues.remove_node(&id).ok_or(EINVAL)?;
+        inner.count -= 1;
         if inner.wave_sync == Some(id) {
             inner.wave_sync = None;
         }

@@ -112,7 +112,7 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> 
         let _alive = process.alive()?;
         device.queues().insert(new)?;
     }
-    process.files().add_queue(device, created.id);
+    process.files().changed();
     trace_queue(QueueChange::Create, device, created.id, &Ok(()));
     Ok(created)
 }
@@ -236,8 +236,8 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     let device = device_with(process, id).ok_or(EINVAL)?;
     let counter = device.queues().sdma_counter(id);
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
-    process.files().remove_queue(id);
     let result = device.queues().destroy(id);
+    process.files().changed();
     trace_queue(QueueChange::Destroy, device, id, &result);
     device.queues().keep_sdma_count(counted.unwrap_or(0));
     result

@@ -220,6 +220,10 @@ impl Hiq {
 
     /// Waits until the fence has `value`.
     fn wait(&self, value: u64) -> Result {
+        // An idle GPU has confirmed before anybody looks at the clock.
+        if self.memory.fence()? == value {
+            return Ok(());
+        }
         // TIMEOUT: amdgpu.queue_preemption_timeout_ms, which the firmware's own limit is part of.
         let timeout = Delta::from_millis(self.timeout_ms().into());
         let start = Instant::<Monotonic>::now();

@@ -2,9 +2,10 @@
 
 //! A run list as the hardware scheduler reads it: each process, followed by its queues.
 //!
-//! One image per scheduler, rebuilt from packets that were encoded when their process or queue came;
-//! building one is copying. The scheduler's lock owns it, and nobody writes it while the hardware
-//! may read it.
+//! One [`Image`] per scheduler, kept up to date packet by packet while processes and queues come, go
+//! and change: what does not change is not written again. It is the list as it is to be, in memory of
+//! our own, and the scheduler's lock owns it. The hardware reads a copy, which is made while it reads
+//! none.
 
 use crate::gfx::{
     Packet,
@@ -13,6 +14,11 @@ use crate::gfx::{
     Words, //
 };
 use crate::ids::GpuVa;
+use core::ops::{
+    AddAssign,
+    DerefMut,
+    SubAssign, //
+};
 
 /// How many processes and queues the scheduler has to fit onto the hardware.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,6 +31,24 @@ pub(crate) struct Census {
     pub(crate) compute_queues: u32,
     /// Those of them that use global wave sync.
     pub(crate) wave_sync_queues: u32,
+}
+
+impl AddAssign for Census {
+    fn add_assign(&mut self, more: Self) {
+        self.processes += more.processes;
+        self.queues += more.queues;
+        self.compute_queues += more.compute_queues;
+        self.wave_sync_queues += more.wave_sync_queues;
+    }
+}
+
+impl SubAssign for Census {
+    fn sub_assign(&mut self, less: Self) {
+        self.processes -= less.processes;
+        self.queues -= less.queues;
+        self.compute_queues -= less.compute_queues;
+        self.wave_sync_queues -= less.wave_sync_queues;
+    }
 }
 
 /// What the hardware holds at once.
@@ -70,53 +94,110 @@ impl Capacity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// An image that is being built.
-pub(crate) struct Image<'a> {
-    words: &'a dyn Words,
-    address: GpuVa,
-    capacity: usize,
+/// The list as it is to be.
+///
+/// It ends where its room ends and grows towards the front. The newest process is first, and its newest
+/// queue, so that what comes and goes most often moves little. Places are told by how many words are
+/// behind them: that number stays as it is when something changes in front of it.
+pub(crate) struct Image<M> {
+    room: M,
     dwords: usize,
 }
 
-impl<'a> Image<'a> {
-    /// An empty image in `capacity` words that the GPU finds at `address`.
-    pub(crate) fn new(words: &'a dyn Words, address: GpuVa, capacity: usize) -> Self {
-        Self {
-            words,
-            address,
-            capacity,
-            dwords: 0,
-        }
+impl<M: DerefMut<Target = [u32]>> Image<M> {
+    /// An empty list that may fill `room`.
+    pub(crate) fn new(room: M) -> Self {
+        Self { room, dwords: 0 }
     }
 
-    /// Appends `packet`.
-    pub(crate) fn push(&mut self, packet: &Packet) -> Result<(), Full> {
-        let row = packet.words();
-        if row.len() > self.capacity - self.dwords {
+    /// Words of the list.
+    pub(crate) fn dwords(&self) -> usize {
+        self.dwords
+    }
+
+    /// Makes `len` words of the `old` ones that have `behind` words behind them, and returns them to be
+    /// filled. What is in front of them moves.
+    pub(crate) fn replace(
+        &mut self,
+        behind: usize,
+        old: usize,
+        len: usize,
+    ) -> Result<&mut [u32], Full> {
+        let room = self.room.len();
+        let end = room.checked_sub(behind).ok_or(Full)?;
+        let front = self.dwords.checked_sub(behind + old).ok_or(Full)?;
+        let dwords = behind + len + front;
+        let start = room.checked_sub(dwords).ok_or(Full)?;
+        if len != old {
+            let from = room - self.dwords;
+            // PANIC: both ranges are `front` words within the room.
+            self.room.copy_within(from..from + front, start);
+            self.dwords = dwords;
+        }
+        self.room.get_mut(end - len..end).ok_or(Full)
+    }
+
+    /// As [`Image::replace`], with `packet` in place of the old words. Returns its length.
+    pub(crate) fn put(
+        &mut self,
+        behind: usize,
+        old: usize,
+        packet: &Packet,
+    ) -> Result<usize, Full> {
+        let words = packet.words();
+        self.replace(behind, old, words.len())?
+            .copy_from_slice(words);
+        Ok(words.len())
+    }
+
+    /// Copies the list to where the hardware will read it; first its last `first` words.
+    pub(crate) fn copy(&self, first: usize, to: &Target<'_>) -> Result<usize, Full> {
+        let (_, list) = self
+            .room
+            .split_at_checked(self.room.len() - self.dwords)
+            .ok_or(Full)?;
+        if list.len() > to.capacity {
             return Err(Full);
         }
-        self.words.set_row(self.dwords, row);
-        self.dwords += row.len();
-        Ok(())
+        let (last, first) = list
+            .split_at_checked(list.len() - first.min(list.len()))
+            .ok_or(Full)?;
+        to.words.set_row(0, first);
+        to.words.set_row(first.len(), last);
+        Ok(list.len())
     }
+}
 
-    /// Ends the image and says how to start it. A list that does not fit the hardware ends with a
-    /// packet that starts it over (its own length included).
+/// Where the hardware reads a list: `capacity` words that the GPU finds at `address`.
+pub(crate) struct Target<'a> {
+    pub(crate) words: &'a dyn Words,
+    pub(crate) address: GpuVa,
+    pub(crate) capacity: usize,
+}
+
+impl Target<'_> {
+    /// Ends the list of `dwords` that was copied here and says how to start it. One that does not fit
+    /// the hardware ends with a packet that starts it over (its own length included).
     pub(crate) fn finish(
-        mut self,
+        &self,
+        dwords: usize,
         format: &dyn RunlistFormat,
         oversubscribed: bool,
         concurrent_processes: u32,
     ) -> Result<RunList, Full> {
         let mut list = RunList {
             address: self.address,
-            dwords: self.dwords as u32,
+            dwords: dwords as u32,
             chain: oversubscribed,
             concurrent_processes,
         };
         if oversubscribed {
             list.dwords += format.run_list(&list).words().len() as u32;
-            self.push(&format.run_list(&list))?;
+            let over = format.run_list(&list);
+            if list.dwords as usize > self.capacity {
+                return Err(Full);
+            }
+            self.words.set_row(dwords, over.words());
         }
         Ok(RunList {
             chain: false,
@@ -145,14 +226,44 @@ mod tests {
         known(GpuVa::new(0xff_0041_2000))
     }
 
+    fn target(words: &Memory, capacity: usize) -> Target<'_> {
+        Target {
+            words,
+            address: address(),
+            capacity,
+        }
+    }
+
     #[test]
-    fn packets_follow_each_other() {
+    fn packets_come_and_go_anywhere() {
+        let (mut room, words) = ([0; 16], Memory::new());
+        let mut image = Image::new(&mut room[..]);
+        assert_eq!(image.put(0, 0, &Packet::new([1, 2, 3])), Ok(3));
+        // In front of it, between the two, and in place of the one in between.
+        assert_eq!(image.put(3, 0, &Packet::new([8, 9])), Ok(2));
+        assert_eq!(image.put(3, 0, &Packet::new([5])), Ok(1));
+        assert_eq!(image.put(3, 1, &Packet::new([6, 7])), Ok(2));
+        assert_eq!(image.copy(0, &target(&words, 16)), Ok(7));
+        assert!(words
+            .written()
+            .map(|(_, word)| word)
+            .eq([8, 9, 6, 7, 1, 2, 3]));
+        assert_eq!(image.replace(3, 2, 0).map(|gone| gone.len()), Ok(0));
+        assert_eq!(image.dwords(), 5);
         let words = Memory::new();
-        let mut image = Image::new(&words, address(), 512);
-        assert_eq!(image.push(&Packet::new([1, 2, 3])), Ok(()));
-        assert_eq!(image.push(&Packet::new([4, 5])), Ok(()));
-        let list = image.finish(format(), false, 1);
-        assert!(words.written().eq([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]));
+        assert_eq!(image.copy(0, &target(&words, 16)), Ok(5));
+        assert!(words.written().map(|(_, word)| word).eq([8, 9, 1, 2, 3]));
+    }
+
+    #[test]
+    fn the_last_words_may_come_first() {
+        let (mut room, words) = ([0; 16], Memory::new());
+        let mut image = Image::new(&mut room[..]);
+        assert_eq!(image.put(0, 0, &Packet::new([1, 2, 3])), Ok(3));
+        assert_eq!(image.put(3, 0, &Packet::new([4, 5])), Ok(2));
+        assert_eq!(image.copy(3, &target(&words, 16)), Ok(5));
+        assert!(words.written().map(|(_, word)| word).eq([1, 2, 3, 4, 5]));
+        let list = target(&words, 16).finish(5, format(), false, 1);
         let expected = RunList {
             address: address(),
             dwords: 5,
@@ -165,9 +276,9 @@ mod tests {
     #[test]
     fn an_oversubscribed_list_starts_itself_over() {
         let words = Memory::new();
-        let mut image = Image::new(&words, address(), 512);
-        assert_eq!(image.push(&Packet::new([7])), Ok(()));
-        let list = image.finish(format(), true, 8);
+        let target = target(&words, 512);
+        target.words.set(0, 7);
+        let list = target.finish(1, format(), true, 8);
         // The start is not chained, the end is; both count the packet at the end.
         assert_eq!(list.map(|list| (list.dwords, list.chain)), Ok((5, false)));
         let expected = [
@@ -182,11 +293,16 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let words = Memory::new();
-        let mut image = Image::new(&words, address(), 4);
-        assert_eq!(image.push(&Packet::new([1, 2, 3])), Ok(()));
-        assert_eq!(image.push(&Packet::new([4, 5])), Err(Full));
-        assert_eq!(image.finish(format(), true, 1).err(), Some(Full));
+        let (mut room, words) = ([0; 4], Memory::new());
+        let mut image = Image::new(&mut room[..]);
+        assert_eq!(image.put(0, 0, &Packet::new([1, 2, 3])), Ok(3));
+        assert_eq!(image.put(3, 0, &Packet::new([4, 5])), Err(Full));
+        assert_eq!(image.put(0, 4, &Packet::new([4, 5])), Err(Full));
+        assert_eq!(image.put(4, 0, &Packet::new([4])), Err(Full));
+        assert_eq!(image.copy(0, &target(&words, 2)), Err(Full));
+        assert_eq!(image.copy(0, &target(&words, 4)), Ok(3));
+        let full = target(&words, 4).finish(3, format(), true, 1);
+        assert_eq!(full.err(), Some(Full));
         assert!(words.written().eq([(0, 1), (1, 2), (2, 3)]));
     }
 

@@ -5,7 +5,7 @@
 //! One per node. The firmware reads a run list of processes and queues and time-slices them over
 //! VMIDs and hardware queues on its own. It takes orders from a queue of ours ([`hiq`](super::hiq)).
 //! To change the list everything is taken off first: UNMAP_QUEUES, a fence, and RUN_LIST with the new
-//! list.
+//! list. What is to run, and the list made of it, stands in the [`books`](super::books).
 //!
 //! While the scheduler is stopped (the device sleeps, is being reset, or goes away) it only keeps
 //! books: queues may come, go and change, and what is to run then does when it is started again.
@@ -17,6 +17,7 @@
 //! nothing sleeps but the wait for the fence, which is bounded.
 
 use super::{
+    books::Books,
     hiq::{
         timed_out,
         Cursor,
@@ -24,27 +25,19 @@ use super::{
     },
     image::{
         Capacity,
-        Census,
-        Full,
-        Image,
-        Oversubscription, //
+        Oversubscription,
+        Target, //
     },
     memory::NodeMemory,
-    Entry,
     Key,
     NewEntry,
     NewSeat,
-    Scheduler,
-    Seat, //
+    Scheduler, //
 };
 use crate::{
     gfx::{
-        Engine,
         Generation,
-        MapProcess,
-        Packet,
-        RunList,
-        RunlistFormat, //
+        RunList, //
     },
     kgd::{
         Kgd,
@@ -54,7 +47,6 @@ use crate::{
 use kernel::{
     new_mutex,
     prelude::*,
-    rbtree::RBTree,
     sync::{
         Arc,
         Mutex, //
@@ -88,7 +80,7 @@ struct Inner {
     paused: bool,
     hiq: Cursor,
     oversubscription: Oversubscription,
-    seats: RBTree<Key, Seat>,
+    books: Books,
 }
 
 /// What is on the hardware.
@@ -103,68 +95,6 @@ enum Phase {
     Hung,
     /// Nothing, not even the HIQ: the device sleeps, is being reset, or goes away.
     Stopped,
-}
-
-impl Entry {
-    fn is_compute(&self) -> bool {
-        self.queue.engine == Engine::Compute
-    }
-}
-
-impl Seat {
-    /// The queues that are to be on the hardware, the newest first.
-    fn running(&self) -> impl Iterator<Item = &Entry> {
-        let evicted = self.evicted;
-        self.queues
-            .values()
-            .filter(move |entry| entry.runs && !evicted)
-    }
-
-    /// MAP_PROCESS: it counts the queues that do not run as well.
-    fn packet(&self, format: &dyn RunlistFormat, wave_sync: u32) -> Packet {
-        let syncs = self.running().any(|entry| entry.queue.wave_sync);
-        format.map_process(&MapProcess {
-            queues: self.queues.values().count() as u32,
-            wave_sync: if syncs { wave_sync } else { 0 },
-            ..self.process
-        })
-    }
-}
-
-impl Inner {
-    fn census(&self) -> Census {
-        let mut census = Census::default();
-        for seat in self.seats.values() {
-            census.processes += 1;
-            for entry in seat.running() {
-                census.queues += 1;
-                census.compute_queues += u32::from(entry.is_compute());
-                census.wave_sync_queues += u32::from(entry.queue.wave_sync);
-            }
-        }
-        census
-    }
-
-    fn has_xnack(&self, mode: bool) -> bool {
-        self.seats.values().any(|seat| seat.xnack == mode)
-    }
-
-    fn seat(&mut self, key: Key) -> Result<&mut Seat> {
-        self.seats.get_mut(&key).ok_or(ENOENT)
-    }
-
-    /// Is anything of this seat on the hardware, or would be?
-    fn seat_runs(&self, key: Key) -> bool {
-        let seat = self.seats.get(&key);
-        seat.is_some_and(|seat| seat.running().next().is_some())
-    }
-
-    /// Is this queue on the hardware, or would be?
-    fn queue_runs(&self, seat: Key, queue: Key) -> bool {
-        let seat = self.seats.get(&seat).filter(|seat| !seat.evicted);
-        seat.and_then(|seat| seat.queues.get(&queue))
-            .is_some_and(|entry| entry.runs)
-    }
 }
 
 impl Runlist {
@@ -184,6 +114,8 @@ impl Runlist {
         };
         let hiq = Hiq::new(kgd.clone(), generation, memory.clone(), config)?;
         let cursor = hiq.start()?;
+        let (_, _, room) = memory.run_list()?;
+        let books = Books::new(generation.runlist, facts.gws_size, room)?;
         Arc::pin_init(
             pin_init!(Self {
                 kgd,
@@ -196,7 +128,7 @@ impl Runlist {
                     paused: false,
                     hiq: cursor,
                     oversubscription: Oversubscription::default(),
-                    seats: RBTree::new(),
+                    books,
                 }, "Scheduler.inner"),
             }),
             GFP_KERNEL,
@@ -247,13 +179,12 @@ impl Runlist {
             Phase::Idle if inner.paused => return Ok(()),
             Phase::Idle => {}
         }
-        let census = inner.census();
-        if census.queues == 0 {
+        if inner.books.census().queues == 0 {
             return Ok(());
         }
-        let mut over = self.capacity.exceeded_by(&census);
-        over.xnack = self.hiq.xnack_chain() && inner.has_xnack(true) && inner.has_xnack(false);
-        let list = self.build(inner, &census, over)?;
+        let mut over = self.capacity.exceeded_by(inner.books.census());
+        over.xnack = self.hiq.xnack_chain() && inner.books.mixes_xnack();
+        let list = self.copy(&inner.books, over)?;
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;
         let order = self.generation.runlist.run_list(&list);
@@ -263,24 +194,17 @@ impl Runlist {
         Ok(())
     }
 
-    /// Builds the run list: the newest process first, those with its XNACK mode before the others.
-    fn build(&self, inner: &Inner, census: &Census, over: Oversubscription) -> Result<RunList> {
-        let format = self.generation.runlist;
-        let (words, address, room) = self.memory.run_list()?;
-        let mut image = Image::new(&words, address, room);
-        let mut push = |packet: &Packet| image.push(packet).map_err(|Full| ENOMEM);
-        let first = inner.seats.values().next().is_some_and(|seat| seat.xnack);
-        for mode in [first, !first] {
-            for seat in inner.seats.values().filter(|seat| seat.xnack == mode) {
-                push(&seat.packet(format, self.kgd.facts().gws_size))?;
-                for entry in seat.running() {
-                    push(&format.map_queue(&entry.queue))?;
-                }
-            }
-        }
-        let concurrent = census.processes.min(self.capacity.processes);
-        let list = image.finish(format, over.any(), concurrent);
-        list.map_err(|Full| ENOMEM)
+    /// Copies the run list to where the idle hardware will read it.
+    fn copy(&self, books: &Books, over: Oversubscription) -> Result<RunList> {
+        let (words, address, capacity) = self.memory.run_list()?;
+        let target = Target {
+            words: &words,
+            address,
+            capacity,
+        };
+        let dwords = books.copy(&target)?;
+        let concurrent = books.census().processes.min(self.capacity.processes);
+        Ok(target.finish(dwords, self.generation.runlist, over.any(), concurrent)?)
     }
 
     fn report(&self, now: Oversubscription, before: Oversubscription) {
@@ -297,52 +221,62 @@ impl Runlist {
 
     /// Changes what is to run: off with everything, `change`, on with what is left. The change
     /// happens even if the hardware is not to be had; then the error says so.
-    fn reschedule(&self, inner: &mut Inner, change: impl FnOnce(&mut Inner)) -> Result {
+    fn reschedule(&self, inner: &mut Inner, change: impl FnOnce(&mut Books) -> Result) -> Result {
         if inner.phase == Phase::Stopped {
-            change(inner);
-            return Ok(());
+            return change(&mut inner.books);
         }
         let off = match ResetGuard::try_new(self.kgd.clone()) {
             Ok(guard) => self.take_off(inner).map(|()| guard),
             Err(error) => Err(error),
         };
-        change(inner);
+        let changed = change(&mut inner.books);
         let _guard = off?;
-        self.put_on(inner)
+        self.put_on(inner).and(changed)
+    }
+
+    /// The same if the hardware is concerned (`runs`); else `change` is all.
+    fn reschedule_if(
+        &self,
+        runs: bool,
+        inner: &mut Inner,
+        change: impl FnOnce(&mut Books) -> Result,
+    ) -> Result {
+        if runs {
+            self.reschedule(inner, change)
+        } else {
+            change(&mut inner.books)
+        }
     }
 }
 
 impl Scheduler for Runlist {
     fn add(&self, seat: NewSeat) -> Key {
         // A process without queues is on no list yet: the hardware learns of it with its first one.
-        let NewSeat { key, seat, room } = seat;
-        self.inner.lock().seats.insert(room.into_node(key, seat));
-        key
+        self.inner.lock().books.add(seat)
     }
 
     fn remove(&self, seat: Key) -> Result {
         let mut inner = self.inner.lock();
+        let runs = inner.books.seat_runs(seat);
         let mut gone = None;
-        let result = if inner.seat_runs(seat) {
-            self.reschedule(&mut inner, |inner| gone = inner.seats.remove_node(&seat))
-        } else {
-            gone = inner.seats.remove_node(&seat);
+        let result = self.reschedule_if(runs, &mut inner, |books| {
+            gone = books.remove(seat);
             Ok(())
-        };
+        });
         drop(inner);
         drop(gone);
         result
     }
 
     fn map(&self, seat: Key, queue: NewEntry) -> Result<Key> {
-        let NewEntry { key, node } = queue;
+        let key = queue.key;
         let mut inner = self.inner.lock();
-        inner.seat(seat)?.queues.insert(node);
-        if !inner.queue_runs(seat, key) {
-            return Ok(key);
+        let mut result = inner.books.insert(seat, queue).map(|_| ());
+        if result.is_ok() && inner.books.queue_runs(seat, key) {
+            result = self.reschedule(&mut inner, |_| Ok(()));
         }
-        if let Err(error) = self.reschedule(&mut inner, |_| ()) {
-            let gone = inner.seat(seat)?.queues.remove_node(&key);
+        if let Err(error) = result {
+            let gone = inner.books.take(seat, key);
             drop(inner);
             drop(gone);
             return Err(error);
@@ -352,19 +286,12 @@ impl Scheduler for Runlist {
 
     fn unmap(&self, seat: Key, queue: Key) -> Result {
         let mut inner = self.inner.lock();
+        let runs = inner.books.queue_runs(seat, queue);
         let mut gone = None;
-        let mut take = |inner: &mut Inner| {
-            gone = inner
-                .seat(seat)
-                .ok()
-                .and_then(|s| s.queues.remove_node(&queue));
-        };
-        let result = if inner.queue_runs(seat, queue) {
-            self.reschedule(&mut inner, take)
-        } else {
-            take(&mut inner);
+        let result = self.reschedule_if(runs, &mut inner, |books| {
+            gone = books.take(seat, queue);
             Ok(())
-        };
+        });
         drop(inner);
         drop(gone);
         result
@@ -372,64 +299,35 @@ impl Scheduler for Runlist {
 
     fn rewrite(&self, seat: Key, queue: Key, runs: bool, rewrite: &dyn Fn()) -> Result {
         let mut inner = self.inner.lock();
-        let change = |inner: &mut Inner| {
+        let ran = inner.books.queue_runs(seat, queue);
+        self.reschedule_if(ran, &mut inner, |books| {
             rewrite();
-            if let Some(entry) = inner.seat(seat).ok().and_then(|s| s.queues.get_mut(&queue)) {
-                entry.runs = runs;
-            }
-        };
-        if inner.queue_runs(seat, queue) {
-            return self.reschedule(&mut inner, change);
-        }
-        change(&mut inner);
-        if inner.queue_runs(seat, queue) {
-            self.reschedule(&mut inner, |_| ())
-        } else {
-            Ok(())
-        }
+            books.set_runs(seat, queue, runs)
+        })?;
+        let starts = !ran && inner.books.queue_runs(seat, queue);
+        self.reschedule_if(starts, &mut inner, |_| Ok(()))
     }
 
     fn set_wave_sync(&self, seat: Key, queue: Key, on: bool) -> Result {
         let mut inner = self.inner.lock();
-        let mark = |inner: &mut Inner| {
-            if let Some(entry) = inner.seat(seat).ok().and_then(|s| s.queues.get_mut(&queue)) {
-                entry.queue.wave_sync = on;
-            }
-        };
-        if inner.queue_runs(seat, queue) {
-            self.reschedule(&mut inner, mark)
-        } else {
-            mark(&mut inner);
-            Ok(())
-        }
+        let runs = inner.books.queue_runs(seat, queue);
+        self.reschedule_if(runs, &mut inner, |books| {
+            books.change(seat, queue, |entry| entry.queue.wave_sync = on)
+        })
     }
 
     fn evict(&self, seat: Key) -> Result {
         let mut inner = self.inner.lock();
-        let runs = inner.seat_runs(seat);
-        let mark = |inner: &mut Inner| {
-            if let Ok(seat) = inner.seat(seat) {
-                seat.evicted = true;
-            }
-        };
-        if runs {
-            self.reschedule(&mut inner, mark)
-        } else {
-            mark(&mut inner);
-            Ok(())
-        }
+        let runs = inner.books.seat_runs(seat);
+        self.reschedule_if(runs, &mut inner, |books| books.set_evicted(seat, true))
     }
 
     fn restore(&self, seat: Key, page_table_base: u64) -> Result {
         let mut inner = self.inner.lock();
-        let back = inner.seat(seat)?;
-        back.evicted = false;
-        back.process.page_table_base = page_table_base;
-        if inner.seat_runs(seat) {
-            self.reschedule(&mut inner, |_| ())
-        } else {
-            Ok(())
-        }
+        inner.books.set_page_table_base(seat, page_table_base)?;
+        inner.books.set_evicted(seat, false)?;
+        let runs = inner.books.seat_runs(seat);
+        self.reschedule_if(runs, &mut inner, |_| Ok(()))
     }
 
     fn pause(&self, pause: bool) -> Result {
@@ -437,7 +335,7 @@ impl Scheduler for Runlist {
         inner.paused = pause;
         match inner.phase {
             Phase::Hung | Phase::Stopped => Ok(()),
-            Phase::Idle | Phase::Listed => self.reschedule(&mut inner, |_| ()),
+            Phase::Idle | Phase::Listed => self.reschedule(&mut inner, |_| Ok(())),
         }
     }
 

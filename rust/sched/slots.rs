@@ -22,7 +22,14 @@ pub(crate) struct Slots<const WORDS: usize> {
 impl<const WORDS: usize> Slots<WORDS> {
     /// The places below `count`, all free.
     pub(crate) fn new(count: usize) -> Self {
-        Self::with(|index| index < count)
+        let word = |word: usize| match count.saturating_sub(word * 64) {
+            0 => 0,
+            bits @ 1..64 => (1u64 << bits) - 1,
+            _ => u64::MAX,
+        };
+        Self {
+            free: core::array::from_fn(|index| AtomicU64::new(word(index))),
+        }
     }
 
     /// The places for which `usable` holds.

@@ -23,7 +23,7 @@ for n in map(int, sys.argv[2:]):
     want = [[sum(x * y for x, y in zip(row, column)) for column in columns] for row in left]
     wrong = sum(x != y for rows in zip(got, want) for x, y in zip(*rows))
     failed += wrong
-    print(f"{n}x{n}: {wrong} wrong of {n * n}")
+    print(f"{n}x{n}: {wrong} wrong of {n * n}", flush=True)
 device = Device["AMD"]
 queue = "AQL" if device.is_aql else "PM4"
 print(f"{device.arch} by {type(device.iface).__name__}, {queue} queue, SDMA: {device.has_sdma_queue}")

@@ -216,6 +216,9 @@ pub fn aql(data: &[u8]) {
 /// Any bytes as a kernel's code; also decoded and disassembled one by one.
 pub fn instructions(data: &[u8]) {
     let (gpu, mut input) = (Gpu::new(), Input::new(data));
+    // VM_CONTEXT8_PAGE_TABLE_END_ADDR: 16 MiB, so that a wave which runs away is soon at the end of memory.
+    gpu.write(0x2000 + 0x91b, 0xfff);
+    gpu.write(0x2000 + 0x91c, 0);
     gpu.start(AQL);
     let rsrc = [
         input.word() & 0xffff,

@@ -40,6 +40,8 @@ pub(crate) enum CodeError {
 #[derive(Debug, Default)]
 pub struct CodeCache {
     blocks: Vec<Block>,
+    /// Instructions in all blocks.
+    held: usize,
     by_pc: HashMap<u64, usize>,
     /// Direct-mapped front of `by_pc`: address and index.
     recent: Vec<(u64, usize)>,
@@ -47,6 +49,9 @@ pub struct CodeCache {
 
 /// Entries of [`CodeCache::recent`].
 const RECENT: usize = 256;
+/// More decoded instructions than these are not kept: a wave that runs through all of memory takes no more
+/// of the host's. Real programs have fewer.
+const MOST: usize = 1 << 19;
 
 impl CodeCache {
     /// An empty cache.
@@ -57,6 +62,7 @@ impl CodeCache {
     /// Forgets everything.
     pub fn invalidate(&mut self) {
         self.blocks.clear();
+        self.held = 0;
         self.by_pc.clear();
         self.recent.clear();
     }
@@ -73,6 +79,10 @@ impl CodeCache {
             Some(index) => *index,
             None => {
                 let block = read_block(pc, memory)?;
+                if self.held + block.insts.len() > MOST {
+                    self.invalidate();
+                }
+                self.held += block.insts.len();
                 self.blocks.push(block);
                 self.by_pc.insert(pc, self.blocks.len() - 1);
                 self.blocks.len() - 1
@@ -150,5 +160,53 @@ fn next_inst(pc: u64, at: usize, fetcher: &mut Fetcher) -> Result<Inst, CodeErro
                 return Err(CodeError::Error(ExecError::Unknown { encoding, dwords }));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Access;
+
+    /// Zeros everywhere, which are instructions.
+    struct Zeros;
+
+    impl Memory for Zeros {
+        fn fetch(&mut self, _: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+            bytes.fill(0);
+            Ok(())
+        }
+        fn read(&mut self, _: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+            bytes.fill(0);
+            Ok(())
+        }
+        fn write(&mut self, address: u64, _: &[u8]) -> Result<(), Fault> {
+            let access = Access::Write;
+            Err(Fault { address, access })
+        }
+        fn update32(&mut self, at: u64, _: &mut dyn FnMut(u32) -> u32) -> Result<u32, Fault> {
+            self.write(at, &[]).map(|()| 0)
+        }
+        fn update64(&mut self, at: u64, _: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault> {
+            self.write(at, &[]).map(|()| 0)
+        }
+        fn realtime(&mut self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn a_wave_that_runs_through_memory_does_not_fill_the_hosts() {
+        let mut cache = CodeCache::new();
+        let mut pc = 0;
+        let mut most = 0;
+        while pc < 4 * (3 * MOST as u64) {
+            let block = cache.block(pc, &mut Zeros).expect("zeros are code");
+            assert_eq!(block.insts[0].pc, pc);
+            pc += 4 * block.insts.len() as u64;
+            most = most.max(cache.blocks.iter().map(|it| it.insts.len()).sum());
+            assert_eq!(cache.by_pc.len(), cache.blocks.len());
+        }
+        assert!(most > MOST / 2 && most <= MOST, "{most}");
     }
 }

@@ -6,6 +6,7 @@
 //! nanosecond is one instruction, and what runs on the CPU alone repeats to a few instructions.
 
 mod event;
+mod many;
 mod memory;
 mod process;
 mod queue;
@@ -45,6 +46,8 @@ enum Group {
     Queue,
     /// Opening, the life of a process, and queues with many processes live.
     Process,
+    /// As many queues as a process can have; only when asked for.
+    Many,
 }
 
 impl Cost {
@@ -57,6 +60,9 @@ impl Cost {
             process::all(&meter)?;
         }
         let kfd = Kfd::open()?;
+        if self.groups == [Group::Many] {
+            return many::all(&meter, &kfd);
+        }
         let nodes = topology::gpus()?;
         let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
         let bench = Bench::new(&device)?;

@@ -56,7 +56,7 @@ struct Size {
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(1..=64))]
     processes: u8,
     /// Generated calls of a program.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 400)]
     lines: usize,
     /// Programs to begin with, instead of nothing, in half of the rounds.
     #[arg(long = "from", value_name = "FILE")]
@@ -83,6 +83,9 @@ struct Run {
     /// Begin no program after so many seconds.
     #[arg(long, default_value_t = 30)]
     seconds: u64,
+    /// Kill all processes of each program, with work on the GPU, until so many have been killed.
+    #[arg(long, default_value_t = 0, value_name = "TIMES")]
+    kill: u64,
     /// Where a failing program is kept.
     #[arg(long, default_value = "/tmp/failed.fuzz")]
     keep: PathBuf,
@@ -152,20 +155,28 @@ impl Size {
 }
 
 impl How {
-    fn rounds(&self) -> Result<Rounds> {
+    fn rounds(&self, killing: bool) -> Result<Rounds> {
         let bound = Duration::from_secs(self.bound);
-        Rounds::new(self.record.clone(), bound, &generate::program(0, 2, 20))
+        Rounds::new(
+            self.record.clone(),
+            bound,
+            killing,
+            &generate::program(0, 2, 20),
+        )
     }
 }
 
 impl Run {
     fn run(&self) -> Result<()> {
         let models = self.size.models()?;
-        let rounds = self.how.rounds()?;
+        let rounds = self.how.rounds(self.kill > 0)?;
         let begin = Instant::now();
         let mut seed = self.size.seed;
-        while begin.elapsed() < Duration::from_secs(self.seconds) {
-            let program = self.size.program(seed, &models);
+        while !self.is_over(&rounds, begin.elapsed()) {
+            let program = match self.kill {
+                0 => self.size.program(seed, &models),
+                _ => generate::loaded(seed, self.size.processes, self.size.lines),
+            };
             let failures = rounds.run(&program)?;
             if !failures.is_empty() {
                 fs::write(&self.keep, program.to_string())?;
@@ -175,6 +186,13 @@ impl Run {
             seed += 1;
         }
         self.tell(&rounds, seed - self.size.seed, begin.elapsed())
+    }
+
+    fn is_over(&self, rounds: &Rounds, time: Duration) -> bool {
+        match self.kill {
+            0 => time >= Duration::from_secs(self.seconds),
+            times => rounds.tally.good("KILLED") >= times,
+        }
     }
 
     /// What was done. A fuzzer whose calls are all refused tests nothing.
@@ -187,10 +205,11 @@ impl Run {
             .iter()
             .fold([0, 0], |[good, bad], row| [good + row.1, bad + row.2]);
         println!(
-            "{programs} programs of {} processes in {} s, {} calls, {good} of them good: nothing is left behind",
+            "{programs} programs of {} processes in {} s, {} calls, {good} of them good, {} killed: nothing is left",
             self.size.processes,
             time.as_secs(),
-            good + bad
+            good + bad,
+            rounds.tally.good("KILLED")
         );
         ensure!(good >= bad / 4, "nearly every call was refused");
         Ok(())
@@ -200,7 +219,7 @@ impl Run {
 impl Replay {
     fn run(&self) -> Result<()> {
         let program = read(&self.program)?;
-        let rounds = self.how.rounds()?;
+        let rounds = self.how.rounds(false)?;
         for time in 1..=self.times {
             let failures = rounds.run(&program)?;
             ensure!(failures.is_empty(), "time {time}: {}", failures.join("; "));
@@ -232,7 +251,10 @@ impl Shrink {
 
     /// Whether it fails here. Each time with counts of its own: what the last one left is there still.
     fn fails(&self, program: &Program) -> bool {
-        let failures = self.how.rounds().and_then(|rounds| rounds.run(program));
+        let failures = self
+            .how
+            .rounds(false)
+            .and_then(|rounds| rounds.run(program));
         eprintln!("{} lines: {failures:?}", program.lines.len());
         failures.is_ok_and(|failures| !failures.is_empty())
     }

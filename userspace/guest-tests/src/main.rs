@@ -18,8 +18,8 @@ mod openers;
 mod power;
 mod pressure;
 mod raw;
-mod runlist;
 mod running;
+mod runlist;
 mod smi;
 mod thunk;
 mod userptr;
@@ -61,13 +61,13 @@ enum Command {
     Userptr(userptr::Userptr),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
+    /// Create queues until there are no more, and print how many there are.
+    Queues,
     /// Create scenes of queues, in several processes, and print the run lists, but for addresses and order.
     Runlist,
     /// What `runlist` runs as other processes.
     #[command(hide = true)]
     RunlistChild(runlist::RunlistChild),
-    /// Create queues until there are no more, and print how many there are.
-    Queues,
     /// Kill a process in the middle of a dispatch, COUNT times.
     Kill(kill::Kill),
     /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
@@ -109,9 +109,9 @@ fn main() -> ExitCode {
         Command::Pressure(pressure) => pressure.run(),
         Command::Userptr(userptr) => userptr.run(),
         Command::Mqd => mqd::all(),
+        Command::Queues => limits::queues(),
         Command::Runlist => runlist::all(),
         Command::RunlistChild(child) => child.run(),
-        Command::Queues => limits::queues(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
         Command::Fuzz(fuzz) => fuzz.run(),

@@ -153,7 +153,7 @@ fn parts(event: &SmiEvent) -> Result<(u64, &str)> {
     let time = words.next().and_then(|word| word.parse().ok());
     Ok((
         time.context("an event without a time")?,
-        words.last().context("an event without a reason")?,
+        words.next_back().context("an event without a reason")?,
     ))
 }
 

@@ -10,10 +10,8 @@ use kfd::{
     QueueMemory,
 };
 use rustix::fd::AsFd;
-use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// All of it.
 pub fn all() -> Result<()> {
@@ -94,7 +92,7 @@ fn secondary(device: &Device) -> Result<()> {
 
 fn debugger(kfd: &Arc<Kfd>, queue: &Queue) {
     let pid = std::process::id();
-    let (mut ours, theirs) = match UnixStream::pair() {
+    let (_ours, theirs) = match UnixStream::pair() {
         Ok(pair) => pair,
         Err(error) => return println!("debugger: {error}"),
     };
@@ -104,11 +102,6 @@ fn debugger(kfd: &Arc<Kfd>, queue: &Queue) {
         Err(error) => return say("debugger", Err::<(), _>(error), |()| String::new()),
     };
     println!("debugger: runtime {}", debugger.runtime().runtime_state);
-    // The queue is older than the debugger, so it is news at once.
-    let byte = ours
-        .set_read_timeout(Some(Duration::from_secs(5)))
-        .and_then(|()| ours.read(&mut [0]));
-    println!("told by its file: {}", byte.is_ok_and(|bytes| bytes == 1));
     say(
         "exceptions",
         debugger.set_exceptions(Exceptions::QUEUE_NEW),

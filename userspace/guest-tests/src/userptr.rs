@@ -124,14 +124,14 @@ impl Bench {
             Case::Collapse => self.collapsed(),
             Case::Compact => {
                 fs::write("/proc/sys/vm/compact_memory", "1")?;
-                self.as_before()
+                self.goes_on()
             }
             Case::Unused => self.unused(),
         }
     }
 
     /// The kernel goes on, the memory is what it was, also for the GPU.
-    fn as_before(self) -> Result<()> {
+    fn goes_on(self) -> Result<()> {
         ensure!(self.ticks(), "the kernel does not go on");
         self.running.finish()?;
         let wrong = wrong_pages(&self.gpu, &self.memory, self.seed)?;
@@ -180,7 +180,7 @@ impl Bench {
         let both = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: as it was.
         unsafe { mprotect(self.place(), SIZE, both)? };
-        self.as_before()
+        self.goes_on()
     }
 
     fn replaced(self) -> Result<()> {
@@ -190,7 +190,7 @@ impl Bench {
         let start = self.memory.read::<u32>(TICKS, 1)[0];
         fill(&self.memory, self.seed);
         println!("the new memory starts anew: {}", start < 1 << 31);
-        self.as_before()
+        self.goes_on()
     }
 
     fn forked(self) -> Result<()> {
@@ -205,7 +205,7 @@ impl Bench {
         let status = nix::sys::wait::waitpid(child, None)?;
         let copied = status == nix::sys::wait::WaitStatus::Exited(child, 0);
         println!("the child has a copy of its own: {copied}");
-        self.as_before()
+        self.goes_on()
     }
 
     /// In the child: the copy stays as it is, while the parent's goes on.
@@ -231,7 +231,7 @@ impl Bench {
         }
         let pages = number("/proc/vmstat", "pswpout")? - before;
         println!("all pages went out: {}", pages >= (SIZE / 4096) as u64);
-        self.as_before()
+        self.goes_on()
     }
 
     fn collapsed(self) -> Result<()> {
@@ -252,7 +252,7 @@ impl Bench {
             nix::errno::Errno::result(result).context("MADV_COLLAPSE")?;
         }
         println!("large pages: {} KiB more", huge()? - before);
-        self.as_before()
+        self.goes_on()
     }
 
     fn unused(self) -> Result<()> {
@@ -263,6 +263,6 @@ impl Bench {
         ensure!(self.ticks(), "the kernel does not go on");
         // Something else may have taken its place by now.
         std::mem::forget(other);
-        self.as_before()
+        self.goes_on()
     }
 }

@@ -9,8 +9,16 @@ use std::path::Path;
 const PROC: &str = "/sys/class/kfd/kfd/proc";
 const TOPOLOGY: &str = "/sys/class/kfd/kfd/topology/nodes";
 
+/// Waits until what this process has is in sysfs. The C driver puts it there at once; ours does it a few
+/// milliseconds later, or when somebody reads this file.
+pub fn settle() {
+    // On the C driver there is no such file.
+    let _ = fs::read("/sys/kernel/debug/amdkfd/queues");
+}
+
 /// Prints the files of this process: names, modes, and what can be compared of their values.
 pub fn show(world: &mut World) {
+    settle();
     let gpu = world.bench.gpu_id().to_string();
     let own = Path::new(PROC).join(std::process::id().to_string());
     walk(&own, "proc", &gpu);

@@ -351,6 +351,7 @@ fn secondary() -> Result<()> {
     let gpu = gpu_id.to_string();
     let own = format!("/sys/class/kfd/kfd/proc/{}", std::process::id());
     let list = |when: &str| {
+        super::files::settle();
         let mut names: Vec<String> = std::fs::read_dir(&own)
             .into_iter()
             .flatten()

@@ -32,12 +32,16 @@ use launch::Launches;
 use nix::libc;
 use rustix::fd::AsRawFd;
 use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
+/// How long a line waits for what another thread of its process is to give.
+const MOMENT: Duration = Duration::from_millis(50);
+
 /// One process at work: what its threads share.
 struct World<'a> {
+    program: &'a Program,
     shared: &'a Shared,
     number: u8,
     prepared: OnceLock<Prepared>,
@@ -57,6 +61,8 @@ struct Prepared {
 #[derive(Default)]
 struct Table {
     values: HashMap<String, u64>,
+    /// Labels whose lines are over, with something given or nothing.
+    over: HashSet<String>,
     /// Files that the lines opened, and may close.
     files: Vec<i32>,
     /// Mappings that MMAP made, and their sizes.
@@ -73,6 +79,7 @@ struct Thread<'a> {
 /// Runs the lines of process `number` and never returns.
 pub fn process(program: &Program, number: u8, shared: &Shared) -> ! {
     let world = World {
+        program,
         shared,
         number,
         prepared: OnceLock::new(),
@@ -118,13 +125,26 @@ impl<'a> World<'a> {
             Value::Number(number) => *number,
             Value::Prepared(name, offset) => self.prepared(name).wrapping_add(*offset),
             Value::Label(name, offset) => self
-                .table()
-                .values
-                .get(name)
+                .label(name)
                 .map_or(MISSING, |value| value.wrapping_add(*offset)),
             // Only an ioctl has lists: `call`.
             Value::Words(_) | Value::Events(_) => 0,
         }
+    }
+
+    /// What the line with this label gave. Another thread may be about to make that call: it is given a
+    /// moment.
+    fn label(&self, name: &str) -> Option<u64> {
+        let end = Instant::now() + MOMENT;
+        while self.program.has(name) && Instant::now() < end {
+            let table = self.table();
+            if table.over.contains(name) {
+                return table.values.get(name).copied();
+            }
+            drop(table);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        None
     }
 
     /// The number in field `name` of `line`; 0 where there is none.
@@ -198,6 +218,9 @@ impl Thread<'_> {
             }
             let begin = Instant::now();
             self.line(line, &lines[index + 1..]);
+            if let Some(label) = &line.label {
+                self.world.table().over.insert(label.clone());
+            }
             self.world.shared.took(line, begin.elapsed());
         }
     }

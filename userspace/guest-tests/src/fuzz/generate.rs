@@ -26,6 +26,30 @@ pub fn program(seed: u64, processes: u8, lines: usize) -> Program {
     writer.program
 }
 
+/// Such a program in which all processes have work on the GPU when it begins: for `--kill`.
+pub fn loaded(seed: u64, processes: u8, lines: usize) -> Program {
+    let rest = program(seed, processes, lines).lines;
+    let (setups, rest) = rest.split_at(processes.into());
+    let mut lines = setups.to_vec();
+    for process in 0..processes {
+        let launch = Line::new(process, 0, "LAUNCH")
+            .with("groups", Value::Number(4))
+            .with("rounds", Value::Number(1000));
+        let file = Value::Prepared("kfd".into(), 0);
+        let next = Value::Number(u64::from((process + 1) % processes));
+        let send = Line::new(process, 1, "SEND")
+            .with("file", file)
+            .with("to", next);
+        let fork = Line::new(process, 0, "FORK").with("lines", Value::Number(2));
+        lines.extend([launch.clone(), fork, launch, send]);
+    }
+    lines.extend_from_slice(rest);
+    // Nothing ends by itself before it is killed.
+    let sleep = |process| Line::new(process, 0, "SLEEP").with("ms", Value::Number(30_000));
+    lines.extend((0..processes).map(sleep));
+    Program { lines }
+}
+
 /// `model` with some lines left out, doubled, replaced, moved to another thread, or with other values.
 /// Each of the processes does what the model's process 0 does.
 pub fn mutated(seed: u64, processes: u8, model: &Program) -> Program {
@@ -138,6 +162,17 @@ mod tests {
         assert_ne!(one, two);
         assert_eq!(one.to_string().parse::<Program>().unwrap(), one);
         assert_eq!(one.processes(), 8);
+    }
+
+    #[test]
+    fn a_loaded_program_begins_with_work_for_all() {
+        let program = loaded(1, 3, 10);
+        let launches = |process| {
+            let lines = program.of(process).take(5);
+            lines.filter(|line| line.call == "LAUNCH").count()
+        };
+        assert!((0..3).all(|process| launches(process) == 2), "{program}");
+        assert!(program.lines[..3].iter().all(|line| line.call == "SETUP"));
     }
 
     #[test]

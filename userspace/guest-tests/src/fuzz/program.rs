@@ -69,11 +69,6 @@ impl Line {
         self
     }
 
-    pub fn giving(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
-        self
-    }
-
     /// The value of the field called `name`.
     pub fn field(&self, name: &str) -> Option<&Value> {
         self.fields
@@ -91,6 +86,12 @@ impl Program {
             .map(|line| line.process + 1)
             .max()
             .unwrap_or(0)
+    }
+
+    /// Whether a line gives something by this name.
+    pub fn has(&self, label: &str) -> bool {
+        let mut labels = self.lines.iter().filter_map(|line| line.label.as_deref());
+        labels.any(|known| known == label)
     }
 
     /// The lines of `process`.

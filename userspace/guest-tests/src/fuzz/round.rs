@@ -5,13 +5,13 @@
 use super::execute;
 use super::program::Program;
 use super::shared::{Shared, Tally};
-use super::watch::{left_behind, reap, Counts, Log};
+use super::watch::{kill, left_behind, reap, Counts, Log};
 use crate::kill::settled;
 use anyhow::{bail, Context, Result};
 use nix::unistd::{fork, setpgid, ForkResult, Pid};
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the processes of a round may go on before they are killed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -23,11 +23,18 @@ pub struct Rounds {
     record: Option<PathBuf>,
     complaints: PathBuf,
     bound: Duration,
+    /// Whether processes are killed instead of awaited.
+    killing: bool,
 }
 
 impl Rounds {
     /// Counts what there is before the first program, as `warm` leaves it.
-    pub fn new(record: Option<PathBuf>, bound: Duration, warm: &Program) -> Result<Self> {
+    pub fn new(
+        record: Option<PathBuf>,
+        bound: Duration,
+        killing: bool,
+        warm: &Program,
+    ) -> Result<Self> {
         // What outlives its parent is this process's to wait for.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let complaints = format!("kfd-fuzz.{}", std::process::id());
@@ -38,6 +45,7 @@ impl Rounds {
             record,
             complaints: std::env::temp_dir().join(complaints),
             bound,
+            killing: false,
         };
         // amdgpu keeps some of what it once had for a process.
         let failures = rounds.processes(warm)?;
@@ -45,6 +53,7 @@ impl Rounds {
             bail!("before anything was fuzzed: {}", failures.join("; "));
         }
         rounds.before = settled()?;
+        rounds.killing = killing;
         Ok(rounds)
     }
 
@@ -65,6 +74,7 @@ impl Rounds {
             self.bound,
         )?;
         let mut groups = Vec::new();
+        let (ready, launched) = (self.tally.good("SETUP"), self.tally.good("LAUNCH"));
         for process in 0..program.processes() {
             // SAFETY: this process has one thread.
             match unsafe { fork() }.context("fork")? {
@@ -76,10 +86,28 @@ impl Rounds {
                 }
             }
         }
-        let mut failures = reap(PATIENCE, &groups);
+        if self.killing {
+            let processes = u64::from(program.processes());
+            self.until("SETUP", ready + processes);
+            self.until("LAUNCH", launched + processes);
+            // One after the other, each a little further in its lines than the one before.
+            for (number, group) in (0..).zip(&groups) {
+                std::thread::sleep(Duration::from_millis(number % 4 * 7));
+                kill(*group);
+            }
+        }
+        let mut failures = reap(PATIENCE, &groups, self.tally);
         let complaints = fs::read_to_string(&self.complaints)?;
         failures.extend(complaints.lines().map(str::to_owned));
         Ok(failures)
+    }
+
+    /// Waits until `name` was good so often, or a moment has passed: some may have failed.
+    fn until(&self, name: &str, times: u64) {
+        let end = Instant::now() + Duration::from_secs(10);
+        while self.tally.good(name) < times && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use std::time::Duration;
 /// What else is counted than ioctls.
 const WORDS: &[&str] = &[
     "SETUP", "OPEN", "MMAP", "MUNMAP", "TOUCH", "DISCARD", "SEND", "RECEIVE", "FORK", "LAUNCH",
-    "AWAIT", "DIE",
+    "AWAIT", "DIE", "KILLED",
 ];
 
 pub struct Shared {
@@ -123,6 +123,12 @@ impl Tally {
         }
     }
 
+    /// How often `name` was good.
+    pub fn good(&self, name: &str) -> u64 {
+        let rows = self.rows().into_iter();
+        rows.filter(|row| row.0 == name).map(|row| row.1).sum()
+    }
+
     /// Names, and how often each was good and was refused.
     pub fn rows(&self) -> Vec<(&'static str, u64, u64)> {
         let row = |(name, [bad, good]): (_, &[AtomicU64; 2])| {
@@ -149,8 +155,9 @@ mod tests {
         tally.count("DIE", false);
         tally.count("nothing", true);
         let rows = tally.rows();
+        assert_eq!((tally.good("GET_VERSION"), tally.good("DIE")), (1, 0));
         assert_eq!(rows.first(), Some(&("GET_VERSION", 1, 0)));
-        assert_eq!(rows.last(), Some(&("DIE", 0, 2)));
+        assert_eq!(rows.last(), Some(&("KILLED", 0, 0)));
         assert_eq!(rows.iter().map(|row| row.1 + row.2).sum::<u64>(), 3);
     }
 }

@@ -3,6 +3,7 @@
 //! What the fuzzer calls a failure: a report in the kernel's log, something left behind, a process that
 //! does not end.
 
+use super::shared::Tally;
 use crate::kill::counters;
 use anyhow::{Context, Result};
 use nix::libc;
@@ -110,29 +111,36 @@ pub fn left_behind(before: &Counts) -> Result<Vec<String>> {
 
 /// Waits until all children and their children have ended, at most `patience`; then kills them. What
 /// does not even then end is returned, with what the kernel says of where it is.
-pub fn reap(patience: Duration, groups: &[i32]) -> Vec<String> {
-    if ended_within(patience) {
+pub fn reap(patience: Duration, groups: &[i32], tally: &Tally) -> Vec<String> {
+    if ended_within(patience, tally) {
         return Vec::new();
     }
-    for group in groups {
-        // SAFETY: signals to the fuzzer's own children.
-        unsafe { libc::kill(-group, libc::SIGKILL) };
-    }
-    if ended_within(PATIENCE) {
+    groups.iter().for_each(|group| kill(*group));
+    if ended_within(PATIENCE, tally) {
         return Vec::new();
     }
     stuck()
 }
 
+/// SIGKILL to a process of the program and the children that it has.
+pub fn kill(group: i32) {
+    // SAFETY: a signal to the fuzzer's own children.
+    unsafe { libc::kill(-group, libc::SIGKILL) };
+}
+
 /// Whether no child is left; the fuzzer inherits those whose parents have ended.
-fn ended_within(patience: Duration) -> bool {
+fn ended_within(patience: Duration, tally: &Tally) -> bool {
     let end = Instant::now() + patience;
     loop {
+        let mut status = 0;
         // SAFETY: it only takes what there is.
-        match unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG | libc::__WALL) } {
+        match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG | libc::__WALL) } {
             0 if Instant::now() > end => return false,
             0 => std::thread::sleep(Duration::from_millis(2)),
             -1 => return true,
+            _ if libc::WIFSIGNALED(status) => {
+                tally.count("KILLED", libc::WTERMSIG(status) == libc::SIGKILL);
+            }
             _ => {}
         }
     }

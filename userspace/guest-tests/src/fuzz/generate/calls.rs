@@ -189,14 +189,16 @@ fn alloc(w: &mut Writer, p: u8) {
     let size = w.pick(&[
         4096,
         4096,
+        4096,
+        8192,
         8192,
         65536,
         65536,
         262_144,
         1 << 21,
+        1 << 45,
         0,
         1,
-        1 << 45,
     ]);
     let (gpu, place, own) = (w.gpu(), w.place(), w.memory());
     let offset = w.mostly(90, own, &[0, 8, KERNEL]);
@@ -295,32 +297,32 @@ fn create_queue(w: &mut Writer, p: u8) {
     let fields = vec![
         ("gpu_id", w.gpu()),
         ("queue_type", kind),
-        ("ring_base_address", w.mostly(97, prepared("ring"), BAD)),
+        ("ring_base_address", w.mostly(99, prepared("ring"), BAD)),
         (
             "ring_size",
-            w.mostly(93, number(65536), &[0, 256, 1024, 4096, 65537, 131_072]),
+            w.mostly(96, number(65536), &[0, 256, 1024, 4096, 65537, 131_072]),
         ),
         (
             "write_pointer_address",
-            w.mostly(98, prepared("write"), BAD),
+            w.mostly(99, prepared("write"), BAD),
         ),
-        ("read_pointer_address", w.mostly(98, prepared("read"), BAD)),
-        ("eop_buffer_address", w.mostly(98, prepared("eop"), BAD)),
+        ("read_pointer_address", w.mostly(99, prepared("read"), BAD)),
+        ("eop_buffer_address", w.mostly(99, prepared("eop"), BAD)),
         ("eop_buffer_size", w.mostly(98, number(4096), &[0, 1, 8192])),
         (
             "ctx_save_restore_address",
-            w.mostly(98, prepared("area"), BAD),
+            w.mostly(99, prepared("area"), BAD),
         ),
         (
             "ctx_save_restore_size",
-            w.mostly(98, prepared("area_size"), BAD),
+            w.mostly(99, prepared("area_size"), BAD),
         ),
-        ("ctl_stack_size", w.mostly(98, prepared("stack_size"), BAD)),
+        ("ctl_stack_size", w.mostly(99, prepared("stack_size"), BAD)),
         (
             "queue_percentage",
-            w.mostly(92, number(100), &[0, 1, 50, 101]),
+            w.mostly(94, number(100), &[0, 1, 50, 101]),
         ),
-        ("queue_priority", w.mostly(85, number(7), &[0, 11, 15, 16])),
+        ("queue_priority", w.mostly(90, number(7), &[0, 11, 15, 16])),
         ("sdma_engine_id", w.pick(&[0, 1, 2, 9])),
     ];
     w.ioctl(p, "CREATE_QUEUE", fields);
@@ -344,8 +346,11 @@ fn update_queue(w: &mut Writer, p: u8) {
             "ring_size",
             w.mostly(92, number(65536), &[0, 256, 1000, 4096]),
         ),
-        ("queue_percentage", w.pick(&[0, 100, 100, 50, 101, 0x100])),
-        ("queue_priority", w.pick(&[0, 7, 7, 15, 16])),
+        (
+            "queue_percentage",
+            w.pick(&[0, 0, 100, 100, 100, 100, 50, 101]),
+        ),
+        ("queue_priority", w.pick(&[0, 7, 7, 7, 15, 16])),
     ];
     w.ioctl(p, "UPDATE_QUEUE", fields);
 }
@@ -523,6 +528,8 @@ fn unsupported(w: &mut Writer, p: u8) {
     ]);
     let operation = w.pick(&[0, 1, 2, 3, 77]);
     let fields = match name {
+        // Through another file: the process's own would have a context without a VM from then on.
+        "CREATE_PROCESS" => vec![("fd", w.file(p))],
         "SVM" | "CRIU_OP" | "DBG_TRAP" => vec![("op", operation)],
         _ => vec![],
     };
@@ -531,8 +538,12 @@ fn unsupported(w: &mut Writer, p: u8) {
 
 fn mmap(w: &mut Writer, p: u8) {
     let file = w.file(p);
-    let kind = w.pick(&[0, 1, 2, 3, 3, 3]);
-    let (gpu, bytes) = (w.gpu(), w.pick(&[4096, 8192, 8192, 32768, 65536]));
+    // Registers, nothing, events, doorbells; and how much of each there is.
+    let (kind, whole) = w
+        .random
+        .pick(&[(0, 4096), (1, 4096), (2, 32768), (3, 8192), (3, 8192)]);
+    let (kind, gpu) = (number(kind), w.gpu());
+    let bytes = w.mostly(85, number(whole), &[4096, 8192, 65536, 0]);
     let access = w.pick(&[3, 3, 1, 0, 7]);
     let other = w.random.chance(20);
     w.line(p, "MMAP", |line| {

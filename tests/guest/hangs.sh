@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: GPL-2.0 OR MIT
+# shellcheck shell=sh
+# hangs COUNT: so often a queue hangs under load, with a process that waits for exceptions and one that only
+# waits for events; what each saw, and what is left.
+. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/recover.sh"
+. "$(dirname "$0")/inject.sh"
+
+resets() { dmesg | grep -c 'GPU reset([0-9]*) succeeded'; }
+
+# one NUMBER: says nothing where all is as it should be.
+one() {
+    before=$(resets) applied=$(injected)
+    start_waiting told --timeout 100; told=$pid
+    start_waiting idle --timeout 100 --idle; idle=$pid
+    start_spinning load; load=$pid
+    inject_flags 1
+    start guilty kfdctl run vadd -n 4097 --timeout 100; guilty=$pid
+    for try in $(seq 300); do [ "$(injected)" -gt "$applied" ] && break; sleep 0.1; done
+    inject_flags 0
+    [ "$(injected)" -gt "$applied" ] || echo "hang $1: it was not injected"
+    # The end of the process asks for the queue, which does not let go.
+    kill -9 $guilty; wait $guilty 2>/dev/null
+    for try in $(seq 600); do [ "$(resets)" -gt "$before" ] && break; sleep 0.1; done
+    [ "$(resets)" -gt "$before" ] || echo "hang $1: no reset"
+    for who in told idle; do
+        eval "out=\$(ended $who \$$who)"
+        echo "$out" | grep -q 'hardware exception: .*memory lost 1' || echo "hang $1: $who: $out"
+    done
+    kill -9 $load; wait $load 2>/dev/null
+    out=$(computes "after hang $1"); echo "$out" | grep -q 'vadd computes$' || echo "$out"
+}
+
+hangs() {
+    out=$(computes "before"); echo "$out" | grep -q 'computes$' || not_ok "$out"
+    begin=$(date +%s)
+    for hang in $(seq "$1"); do
+        out=$(one "$hang" 2>&1)
+        if [ -n "$out" ]; then not_ok "$out"; break; fi
+    done
+    echo "figure: $(resets) resets in $(($(date +%s) - begin)) s"
+    [ $failed = 1 ] || ok "$1 hangs: processes were told, and new ones computed after each"
+    check "nothing is left of the processes" nothing_left
+    check "rmmod" unload
+    served_by c
+    exit $failed
+}
