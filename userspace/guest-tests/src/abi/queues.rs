@@ -151,7 +151,16 @@ pub fn get_wave_state(world: &mut World) {
         queue_id: queue.u32(),
         ..Default::default()
     };
-    let outcome = world.call(uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args);
+    let mut outcome = world.call(uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args);
+    // While the process is evicted, as when the kernel moves its memory, no queue of its runs, on either
+    // driver: then the bad address is seen first. That does not last.
+    for _ in 0..5 {
+        if outcome != Err(rustix::io::Errno::FAULT) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        outcome = world.call(uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args);
+    }
     let written = format!(
         "{} {} {:x?}",
         args.ctl_stack_used_size,
