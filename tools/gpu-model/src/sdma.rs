@@ -188,7 +188,10 @@ impl Sdma {
     pub fn doorbell(&self, offset: u64, value: u64, bytes: usize) -> bool {
         let dword = (offset / 4) as u32;
         let mut found = false;
-        let rings = self.units.iter().flat_map(|unit| unit.rings.iter().enumerate());
+        let rings = self
+            .units
+            .iter()
+            .flat_map(|unit| unit.rings.iter().enumerate());
         for (number, (ring, task)) in rings {
             if ring.listens(dword) {
                 found = true;

@@ -284,7 +284,10 @@ impl Job for Rotate {
             let Some(runlist) = &mut hws.runlists[usize::from(xcc)] else {
                 continue;
             };
-            if !runlist.partial || runlist.since.elapsed() < runlist.quantum || self.shared.has_stuck(xcc) {
+            if !runlist.partial
+                || runlist.since.elapsed() < runlist.quantum
+                || self.shared.has_stuck(xcc)
+            {
                 continue;
             }
             runlist.rotate();

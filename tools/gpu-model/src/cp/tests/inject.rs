@@ -6,8 +6,8 @@ use super::rig::{pkt, Rig};
 use super::runlist::{process, run, setup, start, submit, unmap, HIQ};
 use crate::cp::engine::Mode;
 use crate::cp::lock;
-use crate::cp::packet::op;
 use crate::cp::mqd::dw;
+use crate::cp::packet::op;
 use crate::cp::reg;
 use crate::inject::rule::{FenceKind, Hang, OnUnmap, QueueKind};
 
