@@ -150,9 +150,9 @@ impl Gpu {
         if kiq {
             self.write(0xecaa, 0x80 | 1 << 5 | slot);
         }
-        for dword in 128..188 {
-            if dword != dw::CP_HQD_ACTIVE && mqd[dword] != 0 {
-                self.write(0x3245 + dword as u64 - 128, mqd[dword]);
+        for (dword, value) in mqd.iter().enumerate().take(188).skip(128) {
+            if dword != dw::CP_HQD_ACTIVE && *value != 0 {
+                self.write(0x3245 + dword as u64 - 128, *value);
             }
         }
         self.write(0x3245 + dw::CP_HQD_ACTIVE as u64 - 128, 1);

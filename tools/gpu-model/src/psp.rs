@@ -205,7 +205,7 @@ impl Psp {
         for xcc in 0..chip.preset.xccs {
             let base = u64::from(chip.preset.base(ip::GC, xcc, 1));
             // CP_HYP_XCP_CTL: VIRTUAL_XCC_ID 2:0, NUM_XCC_IN_XCP 6:3.
-            let member = u32::from(xcc) % each | each << 3;
+            let member = (u32::from(xcc) % each) | (each << 3);
             chip.bus.write(chip, base + CP_HYP_XCP_CTL, member);
         }
         chip.partitions.store(count as u8, Ordering::Release);

@@ -181,7 +181,7 @@ impl Machine<'_> {
             }
             s_setvskip => {
                 let skip = a >> (b & 31) & 1 != 0;
-                self.wave.mode = self.wave.mode & !mode::VSKIP | u32::from(skip) * mode::VSKIP;
+                self.wave.mode = (self.wave.mode & !mode::VSKIP) | (u32::from(skip) * mode::VSKIP);
                 return Ok(());
             }
         };

@@ -269,7 +269,7 @@ fn save_group(
             Outcome::Message { wave, message, .. } if message & 0xf == MSG_SAVEWAVE => {
                 let place = places.waves[wave];
                 let first = if place.first { FIRST_WAVE } else { 0 };
-                group.waves[wave].set_exec(area.base + place.offset | first);
+                group.waves[wave].set_exec((area.base + place.offset) | first);
             }
             Outcome::Message { wave, message, m0 } => message_of(queue, group, wave, message, m0),
             Outcome::Fault { fault, .. } => return Err(fault.into()),
@@ -321,7 +321,7 @@ fn relaunch(queue: &Queue, launch: &Launch, group: &Group, parked: &Parked, area
         (wave.tba, wave.tma) = (dispatch.tba, dispatch.tma);
         launch.identify(queue, parked.slot, *number, &mut wave);
         let first = if place.first { FIRST_WAVE } else { 0 };
-        wave.set_exec(area.base + place.offset | first);
+        wave.set_exec((area.base + place.offset) | first);
         wave
     };
     let waves = group.waves.iter().zip(&parked.waves).map(wave).collect();

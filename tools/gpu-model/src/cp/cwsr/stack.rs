@@ -48,7 +48,7 @@ impl Size {
     fn encode(self) -> u32 {
         (self.all_vgprs / 8).saturating_sub(1) & 0x3f
             | 7 << 6
-            | (self.lds_bytes / 512 & 0xff) << 9
+            | ((self.lds_bytes / 512) & 0xff) << 9
             | ((self.vgprs / 4).saturating_sub(1) & 0x3f) << 24
             | IS_STATE
     }

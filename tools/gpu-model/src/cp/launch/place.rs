@@ -70,7 +70,7 @@ impl Places {
         let cu = self.units[(slot % count) as usize];
         let group = slot / count;
         let place = group * waves + wave;
-        (place / SIMDS & 0xf)
+        ((place / SIMDS) & 0xf)
             | (place % SIMDS) << 4
             | u32::from(of.pipe & 3) << 6
             | u32::from(cu.unit & 0xf) << 8
