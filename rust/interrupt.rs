@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_signals_the_event_of_the_process_it_names() {
-        let interrupts = Interrupts::new(GpuId::new(1).unwrap()).unwrap();
+        let interrupts = Interrupts::new(GpuId::new(1).unwrap(), true).unwrap();
         let events = Events::new().unwrap();
         let pasid = Pasid::new(0x8001).unwrap();
         let entry = interrupts.register(pasid, events.clone()).unwrap();

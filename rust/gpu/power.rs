@@ -107,8 +107,11 @@ impl Gpu {
 impl Served {
     /// All nodes are tried; the first error counts.
     fn each_queues(&self, act: impl Fn(&NodeQueues) -> Result) -> Result {
-        let nodes = self.nodes().iter();
-        nodes.fold(Ok(()), |result, node| result.and(act(node.queues())))
+        let mut result = Ok(());
+        for node in self.nodes() {
+            result = result.and(act(node.queues()));
+        }
+        result
     }
 
     fn stop(&self) {

@@ -21,6 +21,9 @@ macro_rules! tracepoint {
             fn [<rust_do_trace_ $name>]($($argument: $type),*);
         }
 
+        /// # Safety
+        ///
+        /// The types are those of `TP_PROTO`; pointers are good for the time of the call.
         #[inline(always)]
         unsafe fn $name($($argument: $type),*) {
             // SAFETY: The key is a tracepoint's, which lives as long as the module.

@@ -289,7 +289,7 @@ impl Queues {
         for (id, scheduled) in inner.queues.iter() {
             write!(f, "pid {pid} gpu_id {} queue {} ", gpu.raw(), id.raw())?;
             scheduled.queue.show(f)?;
-            writeln!(f, " evicted {}", (inner.evicted != 0) as u8)?;
+            writeln!(f, " evicted {}", u8::from(inner.evicted != 0))?;
         }
         Ok(())
     }

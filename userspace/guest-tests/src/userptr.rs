@@ -246,11 +246,20 @@ impl Bench {
         ensure!(self.ticks(), "the kernel does not go on with small pages");
         let before = huge()?;
         // SAFETY: as above.
-        unsafe {
-            madvise(place, SIZE, Advice::LinuxHugepage)?;
-            let result = nix::libc::madvise(place, SIZE, nix::libc::MADV_COLLAPSE);
-            nix::errno::Errno::result(result).context("MADV_COLLAPSE")?;
-        }
+        unsafe { madvise(place, SIZE, Advice::LinuxHugepage)? };
+        // EAGAIN: somebody, such as the driver that restores the process, holds one of the pages just now.
+        let mut attempts = 0..100;
+        let collapsed = loop {
+            // SAFETY: as above.
+            let result = unsafe { nix::libc::madvise(place, SIZE, nix::libc::MADV_COLLAPSE) };
+            match nix::errno::Errno::result(result) {
+                Err(nix::errno::Errno::EAGAIN) if attempts.next().is_some() => {
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                }
+                other => break other,
+            }
+        };
+        collapsed.context("MADV_COLLAPSE")?;
         println!("large pages: {} KiB more", huge()? - before);
         self.goes_on()
     }
