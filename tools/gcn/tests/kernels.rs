@@ -30,7 +30,9 @@ fn objects() -> &'static [Vec<u8>] {
 
 fn compile(toolchain: &Toolchain, level: &str) -> Vec<u8> {
     let source = include_str!("kernels/kernels.cl");
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("kernels{level}.so"));
+    // One for each process: a test runner may have one for each test, at the same time.
+    let name = format!("kernels{level}-{}.so", std::process::id());
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let output_name = output.to_str().expect("the path is UTF-8");
     let options = ["-x", "cl", "-cl-std=CL2.0", "-nogpulib"];
     // As the host computes: no contraction, exact division.
@@ -53,7 +55,9 @@ fn compile(toolchain: &Toolchain, level: &str) -> Vec<u8> {
         .chain(target)
         .collect();
     let (_, messages) = toolchain.run(&command, source);
-    std::fs::read(&output).unwrap_or_else(|_| panic!("clang made no output: {messages}"))
+    let program = std::fs::read(&output);
+    let _ = std::fs::remove_file(&output);
+    program.unwrap_or_else(|_| panic!("clang made no output: {messages}"))
 }
 
 /// Runs `test` on each code object.
