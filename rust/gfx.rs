@@ -267,10 +267,14 @@ pub(crate) trait MqdFormat: Sync {
     fn set_cu_mask(&self, words: &dyn Words, mask: CuMask);
     /// Says whether performance counters count a queue that is off the hardware.
     fn count_performance(&self, words: &dyn Words, count: bool);
+    /// Says which VMID a queue has that the driver itself loads.
+    fn set_vmid(&self, words: &dyn Words, vmid: Vmid);
     /// Writes the scheduler's own queue.
     fn hiq(&self, words: &dyn Words, at: XccMqd, queue: &HiqQueue);
     /// What was saved of a compute queue that is off the hardware.
     fn saved_waves(&self, words: &dyn Words) -> SavedWaves;
+    /// Where a compute queue's ring is.
+    fn ring(&self, words: &dyn Words) -> Option<GpuVa>;
     /// Takes out of the HIQ's descriptor the doorbell of a queue whose preemption failed.
     fn take_failed_doorbell(&self, words: &dyn Words) -> Option<u32>;
 }
@@ -298,6 +302,8 @@ pub(crate) trait SdmaFormat: Sync {
     fn bytes(&self) -> usize;
     /// Writes a new queue into cleared memory, or what UPDATE_QUEUE changed into an old descriptor.
     fn encode(&self, words: &dyn Words, queue: &SdmaQueue);
+    /// Says which VMID a queue has that the driver itself loads.
+    fn set_vmid(&self, words: &dyn Words, vmid: Vmid);
 }
 
 /// A packet for the hardware scheduler: up to `MAX` words.
@@ -484,6 +490,12 @@ pub(crate) const IH_ENTRY_DWORDS: usize = 8;
 pub(crate) trait IhFormat: Sync {
     /// What `entry` says, if it is for user queues at all.
     fn decode(&self, entry: &[u32; IH_ENTRY_DWORDS]) -> Option<Interrupt>;
+    /// `entry` as the process `pasid`'s, if it names none.
+    fn with_pasid(
+        &self,
+        entry: &[u32; IH_ENTRY_DWORDS],
+        pasid: Pasid,
+    ) -> Option<[u32; IH_ENTRY_DWORDS]>;
     /// The hardware node that sent `entry` and the VMID it belongs to: what tells apart the
     /// partitions of one GPU.
     fn source(&self, entry: &[u32; IH_ENTRY_DWORDS]) -> Option<IhSource>;

@@ -13,7 +13,10 @@ mod users;
 pub(crate) use users::NodeUser;
 
 use crate::{
-    gfx::Generation,
+    gfx::{
+        Generation,
+        IhSource, //
+    },
     ids::{
         GpuId,
         IpVersion, //
@@ -119,9 +122,23 @@ impl Node {
         let ours = ih
             .source(entry)
             .filter(|from| from.belongs_to(self.interrupt_nodes, vmids));
-        if let Some(interrupt) = ours.and_then(|_| ih.decode(entry)) {
+        let decode = |from: IhSource| {
+            ih.decode(entry).or_else(|| {
+                // Of a queue that we loaded ourselves the hardware may not know the process.
+                let pasid = self.queues.pasid_of(from.vmid)?;
+                ih.decode(&ih.with_pasid(entry, pasid)?)
+            })
+        };
+        if let Some(interrupt) = ours.and_then(decode) {
             trace::interrupt(self.id.raw(), entry);
             self.interrupts.deliver(interrupt);
+        }
+    }
+
+    /// Tells the processes of which a queue was reset. Whoever has called the scheduler calls this.
+    pub(crate) fn tell_resets(&self) {
+        while let Some(pasid) = self.queues.take_reset() {
+            self.interrupts.tell_reset(pasid);
         }
     }
 

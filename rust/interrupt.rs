@@ -28,7 +28,11 @@ use crate::{
     },
     process,
     smi::News,
-    uapi::MemoryException, //
+    uapi::{
+        HwException,
+        MemoryException,
+        KFD_HW_EXCEPTION_GPU_HANG, //
+    },
 };
 use kernel::{
     new_work,
@@ -91,6 +95,19 @@ impl Interrupts {
             // What a debugger, a reset or a drain would wait for: none of these exists yet.
             Interrupt::BadPacket { .. } | Interrupt::Poison { .. } | Interrupt::Fence { .. } => {}
         }
+    }
+
+    /// A queue of the process was reset, and what it worked on is lost.
+    pub(crate) fn tell_reset(&self, pasid: Pasid) {
+        let gpu_id = self.faults.gpu.raw();
+        let _told: Option<()> = self.events.with(pasid.raw(), |events| {
+            events.hw_exception(HwException {
+                reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
+                memory_lost: 1,
+                gpu_id,
+                ..HwException::default()
+            });
+        });
     }
 
     /// The low `bits` bits of an event's id came with an interrupt. A process that is gone is not

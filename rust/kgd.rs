@@ -14,7 +14,9 @@ use crate::{
         DoorbellIndex,
         GpuVa,
         IpVersion,
-        Pasid, //
+        Pasid,
+        UserVa,
+        Vmid, //
     },
     smi::VmTask, //
 };
@@ -325,6 +327,73 @@ pub(crate) trait Hardware {
     fn set_compute_idle(&self, idle: bool);
 }
 
+/// A VMID and the process that it is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VmidBinding {
+    pub(crate) vmid: Vmid,
+    pub(crate) pasid: Pasid,
+    /// SH_MEM_CONFIG and SH_MEM_BASES.
+    pub(crate) sh_mem: (u32, u32),
+    pub(crate) page_directory: u64,
+    /// Trap handler and its memory.
+    pub(crate) trap: Option<(u64, u64)>,
+}
+
+/// What becomes of the waves of a queue that leaves the hardware.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Preempt {
+    /// They end by themselves first.
+    Drain,
+    /// They are killed.
+    Reset,
+    /// They are saved.
+    Save,
+}
+
+/// Queues that the driver puts onto the hardware itself. None of these may be called while a reset runs.
+pub(crate) trait QueueSlots {
+    /// Gives a VMID to a process.
+    fn bind_vmid(&self, binding: &VmidBinding, xcc_mask: u32) -> Result;
+    /// Takes it back.
+    fn unbind_vmid(&self, vmid: Vmid, xcc_mask: u32);
+    /// Its process has its page directory elsewhere.
+    fn move_page_directory(&self, vmid: Vmid, page_directory: u64, xcc_mask: u32);
+    /// Kills its waves.
+    fn kill_waves(&self, vmid: Vmid, xcc_mask: u32);
+    /// Loads a queue into a slot of an XCC (logical), from its MQD, `offset` bytes into `mqd`.
+    fn load_queue(
+        &self,
+        mqd: &RawKernelBo,
+        offset: usize,
+        position: HqdPosition,
+        write_pointer: UserVa,
+        xcc: u32,
+    ) -> Result;
+    /// Takes it off. `ETIME`: it does not stop.
+    fn unload_queue(
+        &self,
+        mqd: &RawKernelBo,
+        offset: usize,
+        position: HqdPosition,
+        preempt: Preempt,
+        xcc: u32,
+    ) -> Result;
+    /// The ring of the user's queue that is in a slot.
+    fn ring_in_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa>;
+    /// Resets a slot: the ring of the queue that has left it for that. `None`: none has.
+    fn reset_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa>;
+    /// Loads a copy queue; the MQD says where. Its write pointer is read from the memory of the VM's process.
+    fn load_sdma(
+        &self,
+        vm: &VmHandle,
+        mqd: &RawKernelBo,
+        offset: usize,
+        write_pointer: UserVa,
+    ) -> Result;
+    /// Takes it off. `ETIME`: it does not stop.
+    fn unload_sdma(&self, mqd: &RawKernelBo, offset: usize) -> Result;
+}
+
 /// Reset and power.
 pub(crate) trait Power {
     /// Keeps a reset from beginning until `unlock_reset`; false if one runs. Never sleeps.
@@ -341,12 +410,12 @@ pub(crate) trait Power {
 
 /// All of it: what stands under one GPU.
 pub(crate) trait Kgd:
-    Device + KernelMemory + Vms + ProcessMemory + Hardware + Power + Send + Sync
+    Device + KernelMemory + Vms + ProcessMemory + Hardware + QueueSlots + Power + Send + Sync
 {
 }
 
 impl<T> Kgd for T where
-    T: Device + KernelMemory + Vms + ProcessMemory + Hardware + Power + Send + Sync
+    T: Device + KernelMemory + Vms + ProcessMemory + Hardware + QueueSlots + Power + Send + Sync
 {
 }
 

@@ -62,6 +62,7 @@ use crate::{
             SlotGuard,
             Slots, //
         },
+        Descriptor,
         Key, //
     },
 };
@@ -329,5 +330,13 @@ impl Queue {
             write_pointer: self.properties.write_pointer(),
             wave_sync: false,
         })
+    }
+
+    /// Where the CPU finds its descriptors.
+    fn descriptor(&self) -> Descriptor {
+        match &self.place {
+            Place::Compute { mqd, .. } => mqd.descriptor(),
+            Place::Sdma { slot, .. } => self.node.memory().sdma_descriptor(slot.place()),
+        }
     }
 }

@@ -4,23 +4,39 @@
 //!
 //! One [`Scheduler`] per node, made at bring-up and owned by the node's
 //! [`NodeQueues`](crate::queue::NodeQueues). [`runlist`] hands all queues to the firmware's hardware
-//! scheduler (HWS); schedulers that map queues themselves would be further rooms here.
+//! scheduler (HWS); [`direct`] does without one and gives each queue a hardware slot of its own.
 //!
 //! A process takes a [`Seat`] before its first queue and gives it up after its last. What goes into
 //! a seat or a queue's entry is allocated by the caller beforehand: nothing here allocates, because
 //! eviction runs where memory is being reclaimed.
 
 mod books;
+pub(crate) mod direct;
 mod hiq;
 pub(crate) mod image;
 pub(crate) mod memory;
+mod resets;
 pub(crate) mod ring;
 pub(crate) mod runlist;
 pub(crate) mod slots;
 
-use crate::gfx::{
-    MapProcess,
-    MapQueue, //
+use crate::{
+    gfx::{
+        MapProcess,
+        MapQueue, //
+    },
+    ids::{
+        Pasid,
+        Vmid, //
+    },
+    kgd::{
+        KernelBo,
+        Vm, //
+    },
+};
+use direct::{
+    Binding,
+    Hold, //
 };
 use image::Census;
 use core::sync::atomic::{
@@ -33,7 +49,8 @@ use kernel::{
         RBTree,
         RBTreeNode,
         RBTreeNodeReservation, //
-    }, //
+    },
+    sync::Arc, //
 };
 
 /// The name of a seat or of a queue's entry. Newer names sort first, as the hardware gets them.
@@ -72,6 +89,11 @@ struct Seat {
     part: Part,
     /// What it has in the run list.
     census: Census,
+    /// A queue of it was reset: its queues do not change any more.
+    has_reset: bool,
+    /// Its VMID, if the driver itself gives them.
+    binding: Option<Binding>,
+    vm: Option<Arc<Vm>>,
 }
 
 /// Where a seat's part of the run list is, in words.
@@ -92,6 +114,8 @@ struct Entry {
     runs: bool,
     /// Words of its packet in the run list. 0: it is not in it.
     listed: usize,
+    /// Its slot, if the driver itself gives them.
+    hold: Hold,
 }
 
 /// A seat that no scheduler has yet.
@@ -111,12 +135,21 @@ impl NewSeat {
             queues: RBTree::new(),
             part: Part::default(),
             census: Census::default(),
+            has_reset: false,
+            binding: None,
+            vm: None,
         };
         Ok(Self {
             key: Key::next_seat(xnack),
             seat,
             room,
         })
+    }
+
+    /// The same, for who loads queues of its memory.
+    pub(crate) fn with_vm(mut self, vm: Arc<Vm>) -> Self {
+        self.seat.vm = Some(vm);
+        self
     }
 
     /// The same; `evicted`: its queues shall not run until they are restored.
@@ -139,6 +172,20 @@ impl NewEntry {
             queue,
             runs,
             listed: 0,
+            hold: Hold::default(),
+        };
+        let key = Key::next();
+        let node = RBTreeNode::new(key, entry, GFP_KERNEL)?;
+        Ok(Self { key, node })
+    }
+
+    /// The same for a queue whose descriptors lie there.
+    pub(crate) fn described(queue: MapQueue, runs: bool, descriptor: Descriptor) -> Result<Self> {
+        let entry = Entry {
+            queue,
+            runs,
+            listed: 0,
+            hold: Hold::new(descriptor),
         };
         let key = Key::next();
         let node = RBTreeNode::new(key, entry, GFP_KERNEL)?;
@@ -146,11 +193,19 @@ impl NewEntry {
     }
 }
 
+/// Where the CPU finds a queue's descriptors: the first XCC's, and how far on the next one's is.
+pub(crate) struct Descriptor {
+    pub(crate) bo: Arc<KernelBo>,
+    pub(crate) offset: usize,
+    pub(crate) stride: usize,
+}
+
 /// Puts queues onto the hardware and takes them off.
 ///
 /// Every method that changes what is to run returns after the hardware has done so. `EIO`: the
 /// device is being reset, or was given up on earlier. `ETIME`: the hardware did not answer and is
-/// given up on now; the node refuses all work from then on, until it is started again.
+/// given up on now; the node refuses all work from then on, until it is started again. A queue that does
+/// not stop is reset, if that can be done, and the others go on: see [`Scheduler::take_reset`].
 pub(crate) trait Scheduler: Send + Sync {
     /// Takes a process in.
     fn add(&self, seat: NewSeat) -> Key;
@@ -161,6 +216,7 @@ pub(crate) trait Scheduler: Send + Sync {
     /// Lets a queue go; it is off the list even if this fails.
     fn unmap(&self, seat: Key, queue: Key) -> Result;
     /// Takes all queues off the hardware, calls `rewrite`, and goes on with the queue as `runs` says.
+    /// `EACCES`: a queue of the process was reset; nothing changes.
     fn rewrite(&self, seat: Key, queue: Key, runs: bool, rewrite: &dyn Fn()) -> Result;
     /// Takes a process's queues off the hardware until they are restored; once is enough.
     fn evict(&self, seat: Key) -> Result;
@@ -170,6 +226,14 @@ pub(crate) trait Scheduler: Send + Sync {
     /// scheduler in the firmware.
     fn set_wave_sync(&self, _seat: Key, _queue: Key, _on: bool) -> Result {
         Err(ENODEV)
+    }
+    /// The process that has a VMID, where the driver itself gives them. Legal in a hard interrupt.
+    fn pasid_of(&self, _vmid: Vmid) -> Option<Pasid> {
+        None
+    }
+    /// A process of which a queue has been reset since it was last asked for: it is to be told.
+    fn take_reset(&self) -> Option<Pasid> {
+        None
     }
     /// Takes all queues off the hardware until called with `false`.
     fn pause(&self, pause: bool) -> Result;

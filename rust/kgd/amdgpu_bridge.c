@@ -6,6 +6,7 @@
 #include <linux/io-64-nonatomic-lo-hi.h>
 #include <linux/pci.h>
 #include <linux/pm_runtime.h>
+#include <linux/sched/mm.h>
 #include <drm/drm_drv.h>
 
 #include "amdgpu_bind.h"
@@ -69,6 +70,7 @@ static void identity(struct amdgpu_device *adev, struct bridge_facts *facts)
 	facts->ras_gfx = adev->ras_enabled & BIT(AMDGPU_RAS_BLOCK__GFX);
 	facts->ras_umc = adev->ras_enabled & BIT(AMDGPU_RAS_BLOCK__UMC);
 	facts->sdma_per_queue_reset = adev->sdma.supported_reset & AMDGPU_RESET_TYPE_PER_QUEUE;
+	facts->queue_reset = amdgpu_object(amdgpu_gpu_recovery) && !adev->debug_disable_gpu_ring_reset;
 	facts->package_is_apu = adev->smuio.funcs && adev->smuio.funcs->get_pkg_type &&
 				adev->smuio.funcs->get_pkg_type(adev) == AMDGPU_PKG_TYPE_APU;
 	facts->pcie_atomic_completer = completes_atomics(pdev);
@@ -99,7 +101,8 @@ static void graphics_core(struct amdgpu_device *adev, struct bridge_facts *facts
 	static_assert(sizeof(facts->cu_bitmap) >= sizeof(cu->bitmap));
 	memcpy(facts->cu_bitmap, cu->bitmap, sizeof(cu->bitmap));
 	facts->max_engine_clock = amdgpu_call(amdgpu_amdkfd_get_max_engine_clock_in_mhz)(adev);
-	facts->gws_size = adev->gds.gws_size;
+	/* Only the firmware's scheduler gives it to a queue. */
+	facts->gws_size = amdgpu_object(sched_policy) == KFD_SCHED_POLICY_NO_HWS ? 0 : adev->gds.gws_size;
 	for (xcc = 0; xcc < BRIDGE_MAX_XCC; xcc++)
 		facts->logical_to_physical_xcc[xcc] = adev->ip_map.logical_to_dev_inst ?
 			adev->ip_map.logical_to_dev_inst(adev, GC_HWIP, xcc) : xcc;
@@ -168,12 +171,16 @@ static u64 queue_mask(struct amdgpu_device *adev, const struct kgd2kfd_shared_re
 static void resources(struct amdgpu_device *adev, const struct kgd2kfd_shared_resources *given,
 		      struct bridge_facts *facts)
 {
-	unsigned int engine;
+	unsigned int engine, queues;
 
 	facts->compute_vmid_bitmap = given->compute_vmid_bitmap;
 	facts->num_pipe_per_mec = given->num_pipe_per_mec;
 	facts->num_queue_per_pipe = given->num_queue_per_pipe;
 	facts->set_resources_queue_mask = queue_mask(adev, given);
+	facts->compute_queue_bitmap = given->cp_queue_bitmap[0];
+	queues = given->num_pipe_per_mec * given->num_queue_per_pipe;
+	if (queues < 64)
+		facts->compute_queue_bitmap &= BIT_ULL(queues) - 1;
 	for (engine = 0; engine < min(facts->num_sdma_engines, BRIDGE_MAX_SDMA); engine++)
 		facts->sdma_doorbell_index[engine] = given->sdma_doorbell_idx[engine];
 	facts->non_cp_doorbells_start = given->non_cp_doorbells_start;
@@ -466,6 +473,134 @@ int bridge_hiq_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, 
 int bridge_hiq_unmap(struct amdgpu_device *adev, u32 doorbell, u32 xcc)
 {
 	return amdgpu_call(amdgpu_amdkfd_unmap_hiq)(adev, doorbell, xcc);
+}
+
+static_assert(BRIDGE_PREEMPT_DRAIN == KFD_PREEMPT_TYPE_WAVEFRONT_DRAIN);
+static_assert(BRIDGE_PREEMPT_RESET == KFD_PREEMPT_TYPE_WAVEFRONT_RESET);
+static_assert(BRIDGE_PREEMPT_SAVE == KFD_PREEMPT_TYPE_WAVEFRONT_SAVE);
+
+#define for_each_xcc(xcc, mask) for_each_set_bit(xcc, &(unsigned long){ mask }, BRIDGE_MAX_XCC)
+
+static void flush_vmid(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask)
+{
+	unsigned int xcc;
+
+	for_each_xcc(xcc, xcc_mask)
+		amdgpu_call(amdgpu_gmc_flush_gpu_tlb)(adev, vmid, AMDGPU_GFXHUB(xcc),
+						      BRIDGE_TLB_HEAVYWEIGHT);
+	for_each_set_bit(xcc, adev->vmhubs_mask, AMDGPU_MAX_VMHUBS) {
+		if (xcc >= AMDGPU_MMHUB0(0))
+			amdgpu_call(amdgpu_gmc_flush_gpu_tlb)(adev, vmid, xcc, BRIDGE_TLB_HEAVYWEIGHT);
+	}
+}
+
+int bridge_vmid_bind(struct amdgpu_device *adev, const struct bridge_vmid *binding, u32 xcc_mask)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+	u32 vmid = binding->vmid;
+	unsigned int xcc;
+	int ret;
+
+	if (!hw)
+		return -ENODEV;
+	for_each_xcc(xcc, xcc_mask) {
+		ret = hw->set_pasid_vmid_mapping(adev, binding->pasid, vmid, xcc);
+		if (ret)
+			return ret;
+		hw->program_sh_mem_settings(adev, vmid, binding->sh_mem_config, 0, 0,
+					    binding->sh_mem_bases, xcc);
+		if (binding->has_trap_handler)
+			hw->program_trap_handler_settings(adev, vmid, binding->tba, binding->tma, xcc);
+	}
+	bridge_vmid_page_directory(adev, vmid, binding->page_directory, xcc_mask);
+	return 0;
+}
+
+void bridge_vmid_unbind(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+	unsigned int xcc;
+
+	if (!hw)
+		return;
+	flush_vmid(adev, vmid, xcc_mask);
+	for_each_xcc(xcc, xcc_mask)
+		hw->set_pasid_vmid_mapping(adev, 0, vmid, xcc);
+}
+
+void bridge_vmid_page_directory(struct amdgpu_device *adev, u32 vmid, u64 page_directory, u32 xcc_mask)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+
+	if (!hw)
+		return;
+	hw->set_vm_context_page_table_base(adev, vmid, page_directory);
+	flush_vmid(adev, vmid, xcc_mask);
+}
+
+/* SQ_CMD (gc_9_4_3_sh_mask.h): CMD 2:0, 3 kills; MODE 6:4, 1 is all waves; CHECK_VMID 7; VM_ID 31:28. */
+#define SQ_CMD_KILL(vmid)	(3 | 1 << 4 | 1 << 7 | (vmid) << 28)
+/* GRBM_GFX_INDEX: SH_, INSTANCE_ and SE_BROADCAST_WRITES. */
+#define GRBM_GFX_INDEX_ALL	(7U << 29)
+
+void bridge_vmid_kill_waves(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+	unsigned int xcc;
+
+	for_each_xcc(xcc, hw ? xcc_mask : 0)
+		hw->wave_control_execute(adev, GRBM_GFX_INDEX_ALL, SQ_CMD_KILL(vmid), xcc);
+}
+
+int bridge_queue_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u64 write_pointer, u32 xcc)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+
+	/* The command processor reads the write pointer itself: shift, mask and mm are for older ones. */
+	return hw ? hw->hqd_load(adev, mqd, pipe, queue, (u32 __user *)write_pointer, 0, 0, NULL, xcc) :
+		    -ENODEV;
+}
+
+int bridge_queue_unload(struct amdgpu_device *adev, void *mqd, u32 preempt, u32 timeout_ms, u32 pipe, u32 queue,
+			u32 xcc)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+
+	return hw ? hw->hqd_destroy(adev, mqd, preempt, timeout_ms, pipe, queue, xcc) : -ENODEV;
+}
+
+u64 bridge_queue_address(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+
+	return hw ? hw->hqd_get_pq_addr(adev, pipe, queue, xcc) : 0;
+}
+
+u64 bridge_queue_reset(struct amdgpu_device *adev, u32 timeout_ms, u32 pipe, u32 queue, u32 xcc)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+
+	return hw ? hw->hqd_reset(adev, pipe, queue, xcc, timeout_ms) : 0;
+}
+
+int bridge_sdma_load(struct amdgpu_device *adev, struct bridge_vm *vm, void *mqd, u64 write_pointer)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+	struct mm_struct *mm = bridge_vm_get_mm(vm);
+	int ret;
+
+	ret = hw ? hw->hqd_sdma_load(adev, mqd, (u32 __user *)write_pointer, mm) : -ENODEV;
+	/* Its end must not begin here, under the locks of queues. */
+	if (mm)
+		mmput_async(mm);
+	return ret;
+}
+
+int bridge_sdma_unload(struct amdgpu_device *adev, void *mqd, u32 timeout_ms)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+
+	return hw ? hw->hqd_sdma_destroy(adev, mqd, timeout_ms) : -ENODEV;
 }
 
 u32 bridge_iq_wait_times(struct amdgpu_device *adev, u32 xcc)

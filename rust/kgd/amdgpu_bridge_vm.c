@@ -6,6 +6,7 @@
 #include <linux/dma-resv.h>
 #include <linux/file.h>
 #include <linux/mutex.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "amdgpu_bind.h"
@@ -24,6 +25,7 @@ static_assert(IMAGE_START % sizeof(void *) == 0);
 
 struct bridge_process {
 	struct mutex lock;			/* of the acquire and release of VMs */
+	struct mm_struct *mm;			/* kept as a name: it may have ended */
 	struct dma_fence __rcu *eviction_fence;	/* NULL while it has no VM */
 	union {
 		void *info;
@@ -46,6 +48,8 @@ int bridge_process_create(u16 context_id, struct bridge_process **out)
 	if (!process)
 		return -ENOMEM;
 	mutex_init(&process->lock);
+	process->mm = current->mm;
+	mmgrab(process->mm);
 	memcpy(process->image + IMAGE_CONTEXT, &context_id, sizeof(context_id));
 	*out = process;
 	return 0;
@@ -55,6 +59,7 @@ void bridge_process_destroy(struct bridge_process *process)
 {
 	WARN_ON(process->info);
 	mutex_destroy(&process->lock);
+	mmdrop(process->mm);
 	kfree(process);
 }
 
@@ -230,6 +235,13 @@ s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name)
 u64 bridge_vm_page_directory(const struct bridge_vm *vm)
 {
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_get_process_page_dir)(vm->drm_priv);
+}
+
+struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm)
+{
+	struct mm_struct *mm = vm->process->mm;
+
+	return mmget_not_zero(mm) ? mm : NULL;
 }
 
 void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask)

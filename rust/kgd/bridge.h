@@ -13,6 +13,7 @@
 
 struct amdgpu_device;			/* amdgpu's device; opaque here */
 struct amdgpu_bo;			/* a buffer object of amdgpu's; opaque here */
+struct mm_struct;
 struct kgd_mem;				/* a buffer of a compute process; opaque here */
 struct kgd2kfd_shared_resources;	/* what amdgpu leaves to compute; opaque here */
 struct bridge_process;			/* what a process's VMs share: process info, eviction fence */
@@ -67,6 +68,7 @@ struct bridge_facts {
 	bool ras_gfx;
 	bool ras_umc;
 	bool sdma_per_queue_reset;
+	bool queue_reset;	/* amdgpu's parameters allow to reset single queues */
 	bool package_is_apu;	/* CPU and GPU in one package */
 	bool pcie_atomic_completer;	/* the device completes AtomicOps */
 	u32 memory_partition_mode;	/* enum amdgpu_memory_partition; 0: not known */
@@ -136,6 +138,7 @@ struct bridge_facts {
 	u32 num_pipe_per_mec;
 	u32 num_queue_per_pipe;
 	u64 set_resources_queue_mask;	/* queue_mask of the PM4 packet SET_RESOURCES */
+	u64 compute_queue_bitmap;	/* first MEC: bit pipe * num_queue_per_pipe + queue */
 	u32 sdma_doorbell_index[BRIDGE_MAX_SDMA];
 	u32 non_cp_doorbells_start;
 	u32 non_cp_doorbells_end;
@@ -259,6 +262,9 @@ u32 bridge_vm_pasid(const struct bridge_vm *vm);
 s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name);
 u64 bridge_vm_page_directory(const struct bridge_vm *vm);
 
+/* The memory of its process as the CPU sees it, with a reference; NULL: it has ended. */
+struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm);
+
 #define BRIDGE_TLB_LEGACY	0
 #define BRIDGE_TLB_LIGHTWEIGHT	1
 #define BRIDGE_TLB_HEAVYWEIGHT	2
@@ -309,6 +315,45 @@ int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_
 int bridge_init_interrupts(struct amdgpu_device *adev, u32 pipe, u32 xcc);
 int bridge_hiq_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u32 doorbell, u32 xcc);
 int bridge_hiq_unmap(struct amdgpu_device *adev, u32 doorbell, u32 xcc);
+/*
+ * Queues that the driver puts onto the hardware itself. All xcc are logical, all pipes those of the first MEC, and
+ * what waits does so for at most timeout_ms. None may be called while a reset runs.
+ */
+struct bridge_vmid {
+	u32 vmid;
+	u32 pasid;
+	u32 sh_mem_config;
+	u32 sh_mem_bases;
+	u64 page_directory;
+	bool has_trap_handler;
+	u64 tba;
+	u64 tma;
+};
+/* Gives a VMID to a process, on each XCC of xcc_mask, and forgets the translations of who had it before. */
+int bridge_vmid_bind(struct amdgpu_device *adev, const struct bridge_vmid *binding, u32 xcc_mask);
+/* Takes it back. */
+void bridge_vmid_unbind(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask);
+/* Its process has its page directory elsewhere. */
+void bridge_vmid_page_directory(struct amdgpu_device *adev, u32 vmid, u64 page_directory, u32 xcc_mask);
+/* Kills the waves of a VMID. */
+void bridge_vmid_kill_waves(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask);
+
+#define BRIDGE_PREEMPT_DRAIN	0	/* waves end by themselves */
+#define BRIDGE_PREEMPT_RESET	1	/* waves are killed */
+#define BRIDGE_PREEMPT_SAVE	2	/* waves are saved */
+/* mqd: of the device's generation, with its VMID. write_pointer: where the user has it. */
+int bridge_queue_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u64 write_pointer, u32 xcc);
+/* -ETIME: it does not stop. */
+int bridge_queue_unload(struct amdgpu_device *adev, void *mqd, u32 preempt, u32 timeout_ms, u32 pipe, u32 queue,
+			u32 xcc);
+/* The address of the ring of the user's queue that is in a slot; 0: there is none. */
+u64 bridge_queue_address(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc);
+/* Resets the slot, and if need be its pipe. The address of the ring that was there; 0: it did not leave. */
+u64 bridge_queue_reset(struct amdgpu_device *adev, u32 timeout_ms, u32 pipe, u32 queue, u32 xcc);
+/* The write pointer is read from the memory of vm's process, if that is still there. */
+int bridge_sdma_load(struct amdgpu_device *adev, struct bridge_vm *vm, void *mqd, u64 write_pointer);
+int bridge_sdma_unload(struct amdgpu_device *adev, void *mqd, u32 timeout_ms);
+
 u32 bridge_iq_wait_times(struct amdgpu_device *adev, u32 xcc);
 void bridge_dequeue_wait_counts(struct amdgpu_device *adev, u32 wait_times, u32 sch_wave,
 				u32 que_sleep, u32 *reg_offset, u32 *reg_data);

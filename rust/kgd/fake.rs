@@ -20,9 +20,11 @@ use super::{
     Occupancy,
     Partition,
     Power,
+    Preempt,
     ProcessHandle,
     ProcessMemory,
     QueueBuffer,
+    QueueSlots,
     RawDmabufInfo,
     RawDoorbells,
     RawKernelBo,
@@ -30,6 +32,7 @@ use super::{
     TileConfig,
     TlbFlush,
     VmHandle,
+    VmidBinding,
     Vms,
     XgmiLink, //
 };
@@ -37,7 +40,9 @@ use crate::{
     ids::{
         DoorbellIndex,
         GpuVa,
-        Pasid, //
+        Pasid,
+        UserVa,
+        Vmid, //
     },
     linux::errno,
     smi::VmTask, //
@@ -71,6 +76,14 @@ pub(crate) struct Live {
     /// Doorbells rung so far.
     pub(crate) rings: u32,
     pub(crate) in_reset: bool,
+    /// VMIDs that processes have; slots with queues, 8 a pipe; copy queues.
+    pub(crate) vmids: u32,
+    pub(crate) slots: u64,
+    pub(crate) copy_queues: u32,
+    pub(crate) last_preempt: Option<Preempt>,
+    /// Queues do not stop; they can be reset.
+    pub(crate) stuck: bool,
+    pub(crate) resettable: bool,
     next_gpu_va: u64,
 }
 
@@ -107,6 +120,8 @@ fn facts() -> GpuFacts {
         compute_vmid_bitmap: 0xff00,
         num_pipe_per_mec: 4,
         num_queue_per_pipe: 8,
+        // The first queue of each pipe is amdgpu's.
+        compute_queue_bitmap: 0xfefe_fefe,
         doorbell_address: 0x1000_0000,
         doorbell_size: 0x20_0000,
         num_partitions: 1,
@@ -134,6 +149,12 @@ impl Fake {
             live <- new_mutex!(live),
         });
         Arc::pin_init(fake, GFP_KERNEL)
+    }
+
+    /// Queues do not stop when asked, from now on, and perhaps not even when reset.
+    pub(crate) fn set_stuck(&self, stuck: bool, resettable: bool) {
+        let mut live = self.live.lock();
+        (live.stuck, live.resettable) = (stuck, resettable);
     }
 
     /// What is out now.
@@ -478,6 +499,88 @@ impl Hardware for Fake {
     fn flush_hdp(&self) {}
 
     fn set_compute_idle(&self, _idle: bool) {}
+}
+
+impl QueueSlots for Fake {
+    fn bind_vmid(&self, binding: &VmidBinding, _xcc_mask: u32) -> Result {
+        self.live.lock().vmids |= 1 << binding.vmid.raw();
+        Ok(())
+    }
+
+    fn unbind_vmid(&self, vmid: Vmid, _xcc_mask: u32) {
+        self.live.lock().vmids &= !(1 << vmid.raw());
+    }
+
+    fn move_page_directory(&self, _vmid: Vmid, _directory: u64, _xcc_mask: u32) {}
+
+    fn kill_waves(&self, _vmid: Vmid, _xcc_mask: u32) {}
+
+    fn load_queue(
+        &self,
+        _mqd: &RawKernelBo,
+        _offset: usize,
+        position: HqdPosition,
+        _write_pointer: UserVa,
+        _xcc: u32,
+    ) -> Result {
+        self.live.lock().slots |= slot_bit(position);
+        Ok(())
+    }
+
+    fn unload_queue(
+        &self,
+        _mqd: &RawKernelBo,
+        _offset: usize,
+        position: HqdPosition,
+        preempt: Preempt,
+        _xcc: u32,
+    ) -> Result {
+        let mut live = self.live.lock();
+        live.last_preempt = Some(preempt);
+        if live.stuck {
+            return Err(Error::from_errno(-(kernel::bindings::ETIME as i32)));
+        }
+        live.slots &= !slot_bit(position);
+        Ok(())
+    }
+
+    fn ring_in_slot(&self, position: HqdPosition, _xcc: u32) -> Option<GpuVa> {
+        let taken = self.live.lock().slots & slot_bit(position) != 0;
+        GpuVa::new(RING).filter(|_| taken)
+    }
+
+    fn reset_slot(&self, position: HqdPosition, _xcc: u32) -> Option<GpuVa> {
+        let mut live = self.live.lock();
+        if !live.resettable {
+            return None;
+        }
+        live.slots &= !slot_bit(position);
+        GpuVa::new(RING)
+    }
+
+    fn load_sdma(
+        &self,
+        _vm: &VmHandle,
+        _mqd: &RawKernelBo,
+        _offset: usize,
+        _write_pointer: UserVa,
+    ) -> Result {
+        self.live.lock().copy_queues += 1;
+        Ok(())
+    }
+
+    fn unload_sdma(&self, _mqd: &RawKernelBo, _offset: usize) -> Result {
+        self.live.lock().copy_queues -= 1;
+        Ok(())
+    }
+}
+
+/// The ring of whatever queue is in a slot.
+const RING: u64 = 0x7f00_0000_0000;
+
+fn slot_bit(position: HqdPosition) -> u64 {
+    1u64.checked_shl(position.pipe * 8 + position.queue)
+        .unwrap_or(0)
 }
 
 impl Power for Fake {

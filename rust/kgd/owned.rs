@@ -11,6 +11,7 @@ use super::{
     Kgd,
     MemoryHandle,
     NewMemory,
+    Preempt,
     ProcessHandle,
     QueueBuffer,
     RawDoorbells,
@@ -22,7 +23,8 @@ use crate::{
     ids::{
         DoorbellIndex,
         GpuVa,
-        Pasid, //
+        Pasid,
+        UserVa, //
     },
     smi::VmTask, //
 };
@@ -32,9 +34,13 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
+
+/// Bytes of a copy queue's MQD (`struct v9_sdma_mqd`).
+const SDMA_MQD_BYTES: usize = 512;
 
 /// Memory that the GPU reads and writes at the same time: `size` bytes that are accessed volatile only.
 pub(crate) struct Window {
@@ -163,6 +169,38 @@ impl KernelBo {
         self.window.range(offset, 1)?;
         self.kgd
             .load_hiq(&self.raw, offset, position, doorbell, xcc)
+    }
+
+    /// Loads a compute queue from its MQD `offset` bytes into this buffer.
+    pub(crate) fn load_queue(
+        &self,
+        offset: usize,
+        position: HqdPosition,
+        write_pointer: UserVa,
+        xcc: u32,
+    ) -> Result {
+        self.window.range(offset, PAGE_SIZE)?;
+        self.kgd
+            .load_queue(&self.raw, offset, position, write_pointer, xcc)
+    }
+
+    /// Takes it off.
+    pub(crate) fn unload_queue(
+        &self,
+        offset: usize,
+        position: HqdPosition,
+        preempt: Preempt,
+        xcc: u32,
+    ) -> Result {
+        self.window.range(offset, PAGE_SIZE)?;
+        self.kgd
+            .unload_queue(&self.raw, offset, position, preempt, xcc)
+    }
+
+    /// Takes the copy queue off whose MQD is `offset` bytes into this buffer.
+    pub(crate) fn unload_sdma(&self, offset: usize) -> Result {
+        self.window.range(offset, SDMA_MQD_BYTES)?;
+        self.kgd.unload_sdma(&self.raw, offset)
     }
 }
 
@@ -329,6 +367,18 @@ impl Vm {
     /// Unmaps it. The caller flushes the TLB, then calls [`Vm::dma_unmap`].
     pub(crate) fn unmap(&self, memory: &Memory) -> Result {
         self.kgd.unmap_memory(&self.raw, &memory.raw)
+    }
+
+    /// Loads a copy queue of the process from its MQD `offset` bytes into `mqd`.
+    pub(crate) fn load_sdma(
+        &self,
+        mqd: &KernelBo,
+        offset: usize,
+        write_pointer: UserVa,
+    ) -> Result {
+        mqd.window.range(offset, SDMA_MQD_BYTES)?;
+        self.kgd
+            .load_sdma(&self.raw, &mqd.raw, offset, write_pointer)
     }
 
     /// Ends the buffer's DMA mapping for this GPU.

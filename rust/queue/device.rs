@@ -161,6 +161,7 @@ impl Queues {
         if let Some((key, _)) = &seat {
             let result = device.node().queues().scheduler().remove(*key);
             trace_process(ProcessChange::Quiesce, device, inner.evicted, &result);
+            device.node().tell_resets();
             if let Err(error) = result {
                 pr_err!(
                     "queues of a process that ended may still run: {:?}\n",
@@ -188,6 +189,7 @@ impl Queues {
             _ => Ok(()),
         };
         trace_process(ProcessChange::Evict, device, inner.evicted, &result);
+        device.node().tell_resets();
         result
     }
 
@@ -208,6 +210,7 @@ impl Queues {
             _ => Ok(()),
         };
         trace_process(ProcessChange::Restore, device, inner.evicted, &result);
+        device.node().tell_resets();
         result
     }
 

@@ -23,7 +23,8 @@ use crate::{
         slots::{
             SlotGuard,
             Slots, //
-        }, //
+        },
+        Descriptor, //
     },
 };
 use core::ops::Deref;
@@ -41,7 +42,7 @@ const CHUNK_BYTES: usize = 2 << 20;
 
 /// A buffer and which parts of it are free.
 struct Chunk {
-    bo: KernelBo,
+    bo: Arc<KernelBo>,
     slots: Slots<1>,
     count: usize,
 }
@@ -68,6 +69,15 @@ pub(crate) struct MqdSlot {
 impl MqdSlot {
     fn offset(&self, xcc: u32) -> usize {
         self.place.index() * self.bytes + self.stride * xcc as usize
+    }
+
+    /// Where the CPU finds the descriptors.
+    pub(crate) fn descriptor(&self) -> Descriptor {
+        Descriptor {
+            bo: self.chunk.bo.clone(),
+            offset: self.offset(0),
+            stride: self.stride,
+        }
     }
 
     /// Bytes from one XCC's descriptor to the next one's.
@@ -148,7 +158,7 @@ impl MqdPool {
         };
         let bo = KernelBo::new(self.kgd.clone(), bytes, domain, !self.in_vram())?;
         let chunk = Chunk {
-            bo,
+            bo: Arc::new(bo, GFP_KERNEL)?,
             slots: Slots::new(slots),
             count: slots,
         };

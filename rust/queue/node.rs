@@ -16,11 +16,16 @@ use crate::{
         Generation,
         SdmaPlace, //
     },
+    ids::{
+        Pasid,
+        Vmid, //
+    },
     kgd::{
         Kgd,
         Partition, //
     },
     sched::{
+        direct::Direct,
         memory::{
             Needs,
             NodeMemory, //
@@ -177,6 +182,21 @@ pub(crate) fn save_sizes(kgd: &dyn Kgd, generation: &Generation, xccs: u32) -> C
     generation.features.context_save.sizes(cus, engines)
 }
 
+/// The scheduler that the user wants.
+fn scheduler(
+    kgd: &Arc<dyn Kgd>,
+    generation: &'static Generation,
+    memory: &Arc<NodeMemory>,
+    config: Config,
+) -> Result<Arc<dyn Scheduler>> {
+    /// `KFD_SCHED_POLICY_NO_HWS`
+    const NO_HWS: i32 = 2;
+    Ok(match kgd.facts().sched_policy {
+        NO_HWS => Direct::start(kgd.clone(), generation, config)?,
+        _ => Runlist::start(kgd.clone(), generation, memory.clone(), config)?,
+    })
+}
+
 impl NodeQueues {
     /// Brings up what a node needs for queues: partition `index` of the device beneath `kgd`.
     pub(crate) fn new(
@@ -203,7 +223,7 @@ impl NodeQueues {
         let stack = save_sizes.control_stack;
         let mqds = MqdPool::new(kgd.clone(), generation.mqd, stack, xccs)?;
         let this = Self {
-            scheduler: Runlist::start(kgd.clone(), generation, memory.clone(), config)?,
+            scheduler: scheduler(&kgd, generation, &memory, config)?,
             memory,
             mqds,
             pcie: Engines::new(0, pcie, slots)?,
@@ -223,6 +243,16 @@ impl NodeQueues {
     /// The node's scheduler.
     pub(super) fn scheduler(&self) -> &dyn Scheduler {
         &*self.scheduler
+    }
+
+    /// The process that has a VMID, if the driver gives them. Legal in a hard interrupt.
+    pub(crate) fn pasid_of(&self, vmid: Vmid) -> Option<Pasid> {
+        self.scheduler.pasid_of(vmid)
+    }
+
+    /// A process of which a queue was reset and that has not been told yet.
+    pub(crate) fn take_reset(&self) -> Option<Pasid> {
+        self.scheduler.take_reset()
     }
 
     /// The memory in which descriptors of copy queues lie.

@@ -103,14 +103,20 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> 
     };
     let new = New {
         seat,
-        entry: NewEntry::new(queue.map_queue()?, properties.drive().runs())?,
+        entry: NewEntry::described(
+            queue.map_queue()?,
+            properties.drive().runs(),
+            queue.descriptor(),
+        )?,
         room: RBTreeNodeReservation::new(GFP_KERNEL)?,
         id: created.id,
         queue,
     };
     {
         let _alive = process.alive()?;
-        device.queues().insert(new)?;
+        let inserted = device.queues().insert(new);
+        device.node().tell_resets();
+        inserted?;
     }
     process.files().changed();
     trace_queue(QueueChange::Create, device, created.id, &Ok(()));
@@ -217,7 +223,8 @@ fn seat(process: &Process, device: &ProcessDevice) -> Result<(NewSeat, Active)> 
         queues: 0,
         wave_sync: 0,
     };
-    Ok((NewSeat::new(map_process, xnack)?, node.activate()))
+    let seat = NewSeat::new(map_process, xnack)?.with_vm(vm.clone());
+    Ok((seat, node.activate()))
 }
 
 /// The device on which the process has queue `id`.
@@ -237,6 +244,7 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     let counter = device.queues().sdma_counter(id);
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
     let result = device.queues().destroy(id);
+    device.node().tell_resets();
     process.files().changed();
     trace_queue(QueueChange::Destroy, device, id, &result);
     device.queues().keep_sdma_count(counted.unwrap_or(0));
@@ -269,6 +277,7 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
         queue.set_drive(drive);
         ring.map(|ring| core::mem::replace(&mut queue.ring, ring))
     });
+    device.node().tell_resets();
     let result = old.as_ref().map(|_| ()).map_err(|error| *error);
     trace_queue(QueueChange::Change, device, id, &result);
     result

@@ -20,10 +20,17 @@ use super::{
     Part,
     Seat, //
 };
-use crate::gfx::{
-    Engine,
-    MapProcess,
-    RunlistFormat, //
+use crate::{
+    gfx::{
+        Engine,
+        MapProcess,
+        MqdFormat,
+        RunlistFormat, //
+    },
+    ids::{
+        GpuVa,
+        Pasid, //
+    },
 };
 use kernel::{
     alloc::KVVec,
@@ -51,6 +58,12 @@ impl From<Full> for Error {
 }
 
 impl Entry {
+    fn has_ring(&self, ring: GpuVa, format: &dyn MqdFormat) -> bool {
+        let words = self.hold.first_mqd();
+        self.queue.engine == Engine::Compute
+            && words.is_some_and(|words| format.ring(&words) == Some(ring))
+    }
+
     /// What it adds to a census while it runs.
     fn census(&self) -> Census {
         Census {
@@ -221,6 +234,43 @@ impl Books {
             return Ok(());
         }
         self.change(seat, queue, |entry| entry.runs = runs)
+    }
+
+    /// A queue was reset: it never runs again, and its process's queues do not change any more.
+    pub(super) fn set_reset(&mut self, seat: Key, queue: Key) -> Result<Pasid> {
+        self.set_runs(seat, queue, false)?;
+        let at = self.seat(seat)?;
+        at.has_reset = true;
+        Ok(at.process.pasid)
+    }
+
+    /// `EACCES`: a queue of the process was reset.
+    pub(super) fn check_changeable(&self, seat: Key) -> Result {
+        match self.seats.get(&seat) {
+            Some(seat) if seat.has_reset => Err(EACCES),
+            _ => Ok(()),
+        }
+    }
+
+    /// The compute queue whose ring this is: the one of that doorbell if several are there.
+    pub(super) fn owner_of(
+        &self,
+        ring: GpuVa,
+        doorbell: Option<u32>,
+        format: &dyn MqdFormat,
+    ) -> Option<(Key, Key)> {
+        let mut found = None;
+        for (seat, at) in self.seats.iter() {
+            for (key, entry) in at.queues.iter().filter(|(_, entry)| entry.has_ring(ring, format)) {
+                if doorbell == Some(entry.queue.doorbell.raw()) {
+                    return Some((*seat, *key));
+                }
+                // Two processes may have theirs at the same place.
+                let first = found.is_none();
+                found = Some(first.then_some((*seat, *key)));
+            }
+        }
+        found.flatten()
     }
 
     /// Whether a process's queues may run from now on.

@@ -110,6 +110,11 @@ impl Hiq {
         Ok(cursor)
     }
 
+    /// The node's logical XCCs.
+    pub(super) fn xcc_mask(&self) -> u32 {
+        self.config.xcc_mask
+    }
+
     /// Takes it off the hardware: all XCCs are tried, the first error counts.
     pub(super) fn stop(&self) -> Result {
         let mut result = Ok(());

@@ -7,6 +7,7 @@
 //! that nothing is allocated while queues come and go. The node's `NodeQueues` owns it; the scheduler
 //! and every copy queue share it.
 
+use super::Descriptor;
 use crate::{
     gfx::{
         Generation,
@@ -99,7 +100,7 @@ impl Words for Window<'_> {
 
 /// The buffer and where things lie in it, in bytes.
 pub(crate) struct NodeMemory {
-    bo: KernelBo,
+    bo: Arc<KernelBo>,
     generation: &'static Generation,
     hiq_mqds: usize,
     sdma_mqds: usize,
@@ -133,7 +134,7 @@ impl NodeMemory {
         let entries = MAX_PROCESSES * process + needs.queues * QUEUE_PACKET_BYTES + process;
         let end = (run_list + entries).next_multiple_of(page);
         let memory = Self {
-            bo: KernelBo::new(kgd, end, Domain::Gtt, false)?,
+            bo: Arc::new(KernelBo::new(kgd, end, Domain::Gtt, false)?, GFP_KERNEL)?,
             generation,
             hiq_mqds,
             sdma_mqds,
@@ -199,12 +200,25 @@ impl NodeMemory {
         Ok((offset, Window::new(&self.bo, offset), self.gpu_va(offset)?))
     }
 
-    /// The descriptor of the copy queue at `place`, cleared if it is for a new one.
-    pub(crate) fn sdma_mqd(&self, place: SdmaPlace, new: bool) -> Result<(Window<'_>, GpuVa)> {
+    fn sdma_offset(&self, place: SdmaPlace) -> usize {
         let slots = self.generation.features.sdma_queues_per_engine;
         let slot = (place.engine * slots + place.queue) as usize;
+        self.sdma_mqds + slot * self.generation.sdma.bytes()
+    }
+
+    /// Where the CPU finds the descriptor of the copy queue at `place`.
+    pub(crate) fn sdma_descriptor(&self, place: SdmaPlace) -> Descriptor {
+        Descriptor {
+            bo: self.bo.clone(),
+            offset: self.sdma_offset(place),
+            stride: 0,
+        }
+    }
+
+    /// The descriptor of the copy queue at `place`, cleared if it is for a new one.
+    pub(crate) fn sdma_mqd(&self, place: SdmaPlace, new: bool) -> Result<(Window<'_>, GpuVa)> {
         let bytes = self.generation.sdma.bytes();
-        let offset = self.sdma_mqds + slot * bytes;
+        let offset = self.sdma_offset(place);
         if new {
             self.bo.fill(offset, bytes, 0)?;
         }

@@ -19,7 +19,6 @@
 use super::{
     books::Books,
     hiq::{
-        timed_out,
         Cursor,
         Hiq, //
     },
@@ -29,6 +28,11 @@ use super::{
         Target, //
     },
     memory::NodeMemory,
+    resets::{
+        reset_stuck,
+        Named,
+        Resets, //
+    },
     Key,
     NewEntry,
     NewSeat,
@@ -39,6 +43,7 @@ use crate::{
         Generation,
         RunList, //
     },
+    ids::Pasid,
     kgd::{
         Kgd,
         ResetGuard, //
@@ -70,6 +75,7 @@ pub(crate) struct Runlist {
     memory: Arc<NodeMemory>,
     hiq: Hiq,
     capacity: Capacity,
+    resets: Resets,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -123,6 +129,7 @@ impl Runlist {
                 memory,
                 hiq,
                 capacity,
+                resets: Resets::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Idle,
                     paused: false,
@@ -144,7 +151,7 @@ impl Runlist {
         }
         let order = self.generation.runlist.unmap_all();
         let result = self.hiq.execute(&mut inner.hiq, order);
-        let result = result.and_then(|()| self.check_preemption());
+        let result = result.and_then(|()| self.check_preemption(&mut inner.books));
         inner.phase = match result {
             Ok(()) => Phase::Idle,
             Err(_) => self.give_up(),
@@ -153,14 +160,20 @@ impl Runlist {
         result
     }
 
-    /// Whether every queue has let go of the hardware.
-    fn check_preemption(&self) -> Result {
-        let mut result = Ok(());
+    /// Sees to it that every queue has let go of the hardware: what does not stop is reset.
+    fn check_preemption(&self, books: &mut Books) -> Result {
+        let mut named = Named::new();
         self.hiq.take_stuck(|xcc, doorbell| {
             pr_err!("XCC {xcc}: the queue at doorbell {doorbell:#x} does not stop\n");
-            result = Err(timed_out());
+            named.add(xcc, doorbell);
         })?;
-        result
+        if named.is_empty() {
+            return Ok(());
+        }
+        let (kgd, mask) = (&*self.kgd, self.hiq.xcc_mask());
+        reset_stuck(kgd, self.generation, mask, &named, books, &self.resets)?;
+        pr_err!("it was reset; the others go on\n");
+        Ok(())
     }
 
     /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. It stops
@@ -301,6 +314,7 @@ impl Scheduler for Runlist {
         let mut inner = self.inner.lock();
         let ran = inner.books.queue_runs(seat, queue);
         self.reschedule_if(ran, &mut inner, |books| {
+            books.check_changeable(seat)?;
             rewrite();
             books.set_runs(seat, queue, runs)
         })?;
@@ -312,6 +326,7 @@ impl Scheduler for Runlist {
         let mut inner = self.inner.lock();
         let runs = inner.books.queue_runs(seat, queue);
         self.reschedule_if(runs, &mut inner, |books| {
+            books.check_changeable(seat)?;
             books.change(seat, queue, |entry| entry.queue.wave_sync = on)
         })
     }
@@ -328,6 +343,10 @@ impl Scheduler for Runlist {
         inner.books.set_evicted(seat, false)?;
         let runs = inner.books.seat_runs(seat);
         self.reschedule_if(runs, &mut inner, |_| Ok(()))
+    }
+
+    fn take_reset(&self) -> Option<Pasid> {
+        self.resets.take()
     }
 
     fn pause(&self, pause: bool) -> Result {

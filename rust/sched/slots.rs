@@ -65,6 +65,19 @@ impl<const WORDS: usize> Slots<WORDS> {
         })
     }
 
+    /// Takes the lowest free place of `start` to `start + count - 1`.
+    pub(crate) fn take_within<P>(pool: P, start: usize, count: usize) -> Option<SlotGuard<P, WORDS>>
+    where
+        P: Deref<Target = Self>,
+    {
+        let wanted = |index: usize| (start..start + count).contains(&index);
+        Self::take_among(pool, |word| {
+            (0..64)
+                .filter(|bit| wanted(word * 64 + bit))
+                .fold(0, |bits, bit| bits | 1u64 << bit)
+        })
+    }
+
     /// Takes the lowest free place that is set in `mask` of its word.
     fn take_among<P>(pool: P, mask: impl Fn(usize) -> u64) -> Option<SlotGuard<P, WORDS>>
     where
@@ -163,6 +176,17 @@ mod tests {
         assert_eq!(first.as_ref().map(|p| p.index()), Some(3));
         assert_eq!(second.as_ref().map(|p| p.index()), Some(5));
         assert!(Slots::take(&pool).is_none());
+    }
+
+    #[test]
+    fn places_within_a_row() {
+        let pool = Slots::<1>::with(|index| index % 8 > 5);
+        let of_row_one = |_| Slots::take_within(&pool, 8, 8).map(|p| (p.index(), p));
+        let first = of_row_one(0);
+        let second = of_row_one(1);
+        assert_eq!(first.as_ref().map(|p| p.0), Some(14));
+        assert_eq!(second.as_ref().map(|p| p.0), Some(15));
+        assert!(of_row_one(2).is_none() && pool.is_free(6) && pool.is_free(22));
     }
 
     #[test]

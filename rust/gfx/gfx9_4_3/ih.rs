@@ -183,6 +183,19 @@ impl IhFormat for Ih {
         }
     }
 
+    fn with_pasid(
+        &self,
+        entry: &[u32; IH_ENTRY_DWORDS],
+        pasid: Pasid,
+    ) -> Option<[u32; IH_ENTRY_DWORDS]> {
+        let mut named = *entry;
+        if entry::PASID.get(entry[3]) != 0 {
+            return None;
+        }
+        named[3] = entry::PASID.replace(entry[3], pasid.raw());
+        Some(named)
+    }
+
     fn source(&self, words: &[u32; IH_ENTRY_DWORDS]) -> Option<IhSource> {
         Some(IhSource {
             node: entry::NODEID.get(words[3]),

@@ -20,7 +20,7 @@ use crate::gfx::{
     XccMqd,
     PAGE_BYTES, //
 };
-use crate::ids::{DoorbellIndex, GpuVa};
+use crate::ids::{DoorbellIndex, GpuVa, Vmid};
 
 /// The format of this generation.
 pub(super) const MQD: &dyn MqdFormat = &Mqd;
@@ -362,6 +362,16 @@ impl MqdFormat for Mqd {
 
     fn count_performance(&self, words: &dyn Words, count: bool) {
         words.set(dword::COMPUTE_PERFCOUNT_ENABLE, count.into());
+    }
+
+    fn ring(&self, words: &dyn Words) -> Option<GpuVa> {
+        let low = words.get(dword::CP_HQD_PQ_BASE_LO);
+        let high = words.get(dword::CP_HQD_PQ_BASE_LO + 1);
+        GpuVa::new((u64::from(high) << 32 | u64::from(low)) << 8)
+    }
+
+    fn set_vmid(&self, words: &dyn Words, vmid: Vmid) {
+        words.set(dword::CP_HQD_VMID, vmid.raw().into());
     }
 
     fn hiq(&self, words: &dyn Words, at: XccMqd, queue: &HiqQueue) {

@@ -12,6 +12,7 @@ use crate::gfx::{
     SdmaQueue,
     Words, //
 };
+use crate::ids::Vmid;
 
 /// The format of this generation.
 pub(super) const SDMA: &dyn SdmaFormat = &Sdma;
@@ -42,6 +43,7 @@ mod rb_cntl {
     pub(super) const RB_SIZE: Field = Field::bits(6, 1);
     pub(super) const RPTR_WRITEBACK_ENABLE: Field = Field::bit(12);
     pub(super) const RPTR_WRITEBACK_TIMER: Field = Field::bits(20, 16);
+    pub(super) const RB_VMID: Field = Field::bits(27, 24);
 }
 
 mod doorbell_offset {
@@ -90,6 +92,12 @@ impl SdmaFormat for Sdma {
             dword::SDMAX_RLCX_IB_CNTL,
             ib_cntl | ib_cntl::SWITCH_INSIDE_IB.of(1),
         );
+    }
+
+    fn set_vmid(&self, words: &dyn Words, vmid: Vmid) {
+        let old = words.get(dword::SDMAX_RLCX_RB_CNTL);
+        let new = rb_cntl::RB_VMID.replace(old, vmid.raw().into());
+        words.set(dword::SDMAX_RLCX_RB_CNTL, new);
     }
 }
 

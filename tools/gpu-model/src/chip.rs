@@ -163,6 +163,7 @@ impl Chip {
         tracing::debug!(target: "gmc", "XCC {xcc}: VMID {vmid} is pasid {pasid}, root {page_table_base:#x}");
         self.gmc.set_page_table(Hub::Gc(xcc), vmid, page_table_base);
         self.gmc.set_page_table(Hub::Mm, vmid, page_table_base);
-        self.ih.set_pasid(vmid, pasid);
+        self.ih.set_pasid(Hub::Gc(xcc), vmid, pasid);
+        self.ih.set_pasid(Hub::Mm, vmid, pasid);
     }
 }

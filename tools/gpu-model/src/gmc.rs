@@ -171,7 +171,7 @@ impl Gmc {
 
     /// Whether the fault injection takes the page away.
     fn is_refused(&self, chip: &Chip, hub: Hub, vmid: u8, va: u64, access: Access) -> bool {
-        let pasid = chip.ih.pasid(vmid, hub == Hub::Mm);
+        let pasid = chip.ih.pasid(hub, vmid);
         chip.inject.faults(vmid, pasid, va & VA_MASK, access)
     }
 

@@ -5,10 +5,12 @@
 //! One per GPU, shared through [`Chip`]. Ring 0 takes everything; ring 1 exists as registers (the
 //! driver sets it up for retry faults, which the model does not make).
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::bus::Block;
 use crate::chip::Chip;
+use crate::cp::bus::xcc_node;
 use crate::engine::DoorbellIndex;
 use crate::gmc::{Access, Hub};
 use crate::memory::{Physical, Space};
@@ -66,6 +68,8 @@ registers! {
         IH_CLK_CTRL = 0 @ 0x00db;
         IH_MEM_POWER_CTRL = 0 @ 0x00e9;
         IH_RETRY_INT_CAM_CNTL = 0 @ 0x00ea;
+        /// Whose tables IH_VMID_0_LUT and _MM are: see [`Node`].
+        IH_VMID_LUT_INDEX = 0 @ 0x00ec;
         /// `MC_SPACE_GPA_ENABLE` 4: ring addresses are bus addresses.
         IH_CHICKEN = 0 @ 0x018d;
         IH_INT_DROP_CNTL = 0 @ 0x018f;
@@ -73,6 +77,46 @@ registers! {
 }
 
 use IhRegister::*;
+
+/// A die by its number on the interrupt fabric, which is its place in IH_VMID_LUT_INDEX too: every fourth is an I/O
+/// die (AID), and its two XCCs follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node(pub u8);
+
+impl Node {
+    /// The graphics hub's or the multimedia hub's. The one multimedia hub of the model is the first die's.
+    pub const fn of(hub: Hub) -> Self {
+        match hub {
+            Hub::Gc(xcc) => Self(xcc_node(xcc)),
+            Hub::Mm => Self(0),
+        }
+    }
+}
+
+/// The tables of all dies: 16 graphics VMIDs each, then 16 multimedia ones.
+struct PasidTables(Vec<AtomicU32>);
+
+impl PasidTables {
+    const VMIDS: usize = 16;
+    const NODES: usize = 16;
+
+    fn new() -> Self {
+        let entries = 2 * Self::VMIDS * Self::NODES;
+        Self((0..entries).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    fn entry(&self, node: Node, vmid: usize, multimedia: bool) -> &AtomicU32 {
+        let node = usize::from(node.0) % Self::NODES;
+        let row = 2 * node + usize::from(multimedia);
+        &self.0[row * Self::VMIDS + vmid % Self::VMIDS]
+    }
+
+    fn clear(&self) {
+        self.0
+            .iter()
+            .for_each(|entry| entry.store(0, Ordering::Relaxed));
+    }
+}
 
 /// One event for the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +179,7 @@ const DOORBELL_ENABLE: u32 = 1 << 28;
 pub struct Ih {
     base: u32,
     registers: RegisterFile<IhRegister>,
+    pasids: PasidTables,
     /// Held while an entry goes in: entries come from several threads.
     push: Mutex<()>,
 }
@@ -145,26 +190,31 @@ impl Ih {
         Self {
             base,
             registers: RegisterFile::new(),
+            pasids: PasidTables::new(),
             push: Mutex::new(()),
         }
     }
 
-    /// Which process a graphics VMID belongs to, in both tables.
-    pub fn set_pasid(&self, vmid: u8, pasid: u16) {
-        for table in [IH_VMID_0_LUT, IH_VMID_0_LUT_MM] {
-            self.registers
-                .set_at(table, usize::from(vmid & 15), pasid.into());
-        }
+    /// Which process a VMID of a hub belongs to.
+    pub fn set_pasid(&self, hub: Hub, vmid: u8, pasid: u16) {
+        let entry = self
+            .pasids
+            .entry(Node::of(hub), vmid.into(), hub == Hub::Mm);
+        entry.store(pasid.into(), Ordering::Relaxed);
     }
 
-    /// The process of a VMID.
-    pub fn pasid(&self, vmid: u8, from_mm: bool) -> u16 {
-        let table = if from_mm {
-            IH_VMID_0_LUT_MM
-        } else {
-            IH_VMID_0_LUT
-        };
-        self.registers.at(table, usize::from(vmid & 15)) as u16
+    /// The process of a hub's VMID.
+    pub fn pasid(&self, hub: Hub, vmid: u8) -> u16 {
+        let entry = self
+            .pasids
+            .entry(Node::of(hub), vmid.into(), hub == Hub::Mm);
+        entry.load(Ordering::Relaxed) as u16
+    }
+
+    /// The entry of a table that the driver sees through IH_VMID_LUT_INDEX.
+    fn indexed(&self, register: IhRegister, vmid: usize) -> &AtomicU32 {
+        let node = Node(self.registers.get(IH_VMID_LUT_INDEX) as u8);
+        self.pasids.entry(node, vmid, register == IH_VMID_0_LUT_MM)
     }
 
     /// Puts an event into the ring and raises the MSI.
@@ -178,7 +228,7 @@ impl Ih {
     pub fn deliver(&self, chip: &Chip, interrupt: Interrupt) {
         let pasid = interrupt
             .pasid
-            .unwrap_or_else(|| self.pasid(interrupt.vmid, interrupt.from_mm));
+            .unwrap_or_else(|| self.pasid_of_sender(&interrupt));
         tracing::debug!(target: "ih", "{interrupt:x?} pasid {pasid}");
         let control = self.registers.get(IH_RB_CNTL);
         if control & RB_ENABLE == 0 {
@@ -191,6 +241,15 @@ impl Ih {
         if control & ENABLE_INTR != 0 {
             chip.interrupt.trigger();
         }
+    }
+
+    fn pasid_of_sender(&self, interrupt: &Interrupt) -> u16 {
+        let entry = self.pasids.entry(
+            Node(interrupt.node),
+            interrupt.vmid.into(),
+            interrupt.from_mm,
+        );
+        entry.load(Ordering::Relaxed) as u16
     }
 
     /// Bytes of ring 0.
@@ -272,14 +331,24 @@ impl Block for Ih {
     }
 
     fn read(&self, _chip: &Chip, key: Key) -> u32 {
-        key.of::<IhRegister>()
-            .map_or(0, |(register, index)| self.registers.at(register, index))
+        match key.of::<IhRegister>() {
+            Some((table @ (IH_VMID_0_LUT | IH_VMID_0_LUT_MM), vmid)) => {
+                self.indexed(table, vmid).load(Ordering::Relaxed)
+            }
+            Some((register, index)) => self.registers.at(register, index),
+            None => 0,
+        }
     }
 
     fn write(&self, _chip: &Chip, key: Key, value: u32) {
         let Some((register, index)) = key.of::<IhRegister>() else {
             return;
         };
+        if matches!(register, IH_VMID_0_LUT | IH_VMID_0_LUT_MM) {
+            return self
+                .indexed(register, index)
+                .store(value, Ordering::Relaxed);
+        }
         if register == IH_RB_CNTL && value & WPTR_OVERFLOW_CLEAR != 0 {
             let _guard = self.push.lock().unwrap_or_else(PoisonError::into_inner);
             let wptr = self.registers.get(IH_RB_WPTR);
@@ -289,6 +358,7 @@ impl Block for Ih {
     }
 
     fn reset(&self, _chip: &Chip) {
+        self.pasids.clear();
         self.registers.clear();
     }
 }

@@ -9,7 +9,7 @@
 //! - [`preset`]: what GPU this is, as data; [`discovery`]: the same told to the driver
 //! - [`chip`]: what blocks share; [`bus`]: registers by address, and the list of unmodelled ones;
 //!   [`regs`]: how they are declared
-//! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`]: blocks;
+//! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`], [`athub`]: blocks;
 //!   [`misc`] and [`plain`]: those that only remember what was written; [`firmware`]: the files the
 //!   driver loads
 //! - [`inject`]: faults from a script
@@ -18,6 +18,7 @@
 
 use regs::{RegisterInfo, RegisterSet};
 
+pub mod athub;
 pub mod bus;
 pub mod chip;
 pub mod cp;
@@ -47,6 +48,7 @@ pub fn register_tables() -> Vec<(&'static str, &'static [RegisterInfo])> {
         (R::HEADER, R::TABLE)
     }
     vec![
+        of::<athub::AthubRegister>(),
         of::<cp::device::CpRegister>(),
         of::<gc::GcRegister>(),
         of::<gmc::hub::VmRegister>(),

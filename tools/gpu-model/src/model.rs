@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use crate::athub::Athub;
 use crate::bus::{Block, Bus};
 use crate::chip::{Chip, Clock, Host};
 use crate::cp::device::{self, Processors};
@@ -73,6 +74,7 @@ impl GpuModel {
         blocks
             .extend((0..preset.xccs).map(|xcc| Arc::new(Gc::new(&preset, xcc)) as Arc<dyn Block>));
         blocks.extend(misc::blocks(&preset));
+        blocks.push(Arc::new(Athub::new(&preset)));
         blocks.push(ih.clone());
         blocks.push(Arc::new(Nbio::new(&preset, vram_size)));
         blocks.push(Arc::new(Psp::new(&preset)));

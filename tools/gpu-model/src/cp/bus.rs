@@ -127,6 +127,12 @@ pub trait Bus: Send + Sync {
     /// Writes such a register.
     fn reg_write(&self, xcc: u8, offset: u32, value: u32);
 
+    /// The process that the interrupt handler knows a VMID of a hub by: who loads a queue through registers says it
+    /// there.
+    fn pasid(&self, _space: Space) -> u16 {
+        0
+    }
+
     /// Puts an entry into the interrupt ring.
     fn interrupt(&self, interrupt: Interrupt);
 

@@ -590,6 +590,10 @@ impl Bus for GpuBus {
         BY_PACKET.set(before);
     }
 
+    fn pasid(&self, space: Space) -> u16 {
+        self.chip.ih.pasid(Self::hub(space), space.vmid)
+    }
+
     fn interrupt(&self, interrupt: Interrupt) {
         let Interrupt {
             client_id,

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::bus::{wide, Binding};
+use super::bus::{wide, Binding, Hub, Space};
 use super::device::CpRegister;
 use super::mqd::{dw, Hqd, Mqd, HQD_FIRST};
 use super::packet::field;
@@ -226,12 +226,13 @@ pub fn write(shared: &Arc<Shared>, xcc: u8, offset: u32, value: u32) -> bool {
         reg::CP_MEC_CNTL => {
             let old = std::mem::replace(&mut bank.mec_cntl, value);
             drop(state);
-            reset_pipes(shared, xcc, !old & value);
+            let halts = value & MEC_HALT != 0;
+            reset_pipes(shared, xcc, !old & value, halts);
         }
         reg::SPI_COMPUTE_QUEUE_RESET => {
             drop(state);
             if value & 1 != 0 {
-                shared.unmap(slot, Keep::Nothing);
+                reset_queue(shared, slot);
             }
         }
         _ => {
@@ -246,15 +247,30 @@ pub fn write(shared: &Arc<Shared>, xcc: u8, offset: u32, value: u32) -> bool {
     true
 }
 
-/// CP_MEC_CNTL: MEC_ME1_PIPEn_RESET are bits 16 to 19 ([`rose`]: bits that were 0 before).
-fn reset_pipes(shared: &Arc<Shared>, xcc: u8, rose: u32) {
+/// CP_MEC_CNTL.MEC_ME1_HALT.
+const MEC_HALT: u32 = 1 << 30;
+
+/// CP_MEC_CNTL: MEC_ME1_PIPEn_RESET are bits 16 to 19 ([`rose`]: bits that were 0 before). With the whole engine
+/// halted nothing resists.
+fn reset_pipes(shared: &Arc<Shared>, xcc: u8, rose: u32, halts: bool) {
     let is_reset = |pipe: u8| rose >> (16 + pipe) & 1 != 0;
     let slots = shared.mapped_slots(|queue| {
         queue.slot.xcc == xcc && queue.slot.me == 1 && is_reset(queue.slot.pipe & 3)
     });
-    slots
-        .into_iter()
-        .for_each(|slot| shared.unmap(slot, Keep::Nothing));
+    for slot in slots {
+        match halts {
+            true => shared.unmap(slot, Keep::Nothing),
+            false => reset_queue(shared, slot),
+        }
+    }
+}
+
+/// SPI_COMPUTE_QUEUE_RESET: the queue's waves die, and it leaves its slot, unless it is stuck for good.
+fn reset_queue(shared: &Shared, slot: SlotId) {
+    let stays = |at: &Mapped| at.queue.is_stuck() && at.queue.space.vmid != 0;
+    if !shared.mapped_at(slot).is_some_and(|at| stays(&at)) {
+        shared.unmap(slot, Keep::Nothing);
+    }
 }
 
 /// A queue slot's register was written.
@@ -265,6 +281,9 @@ fn written(shared: &Arc<Shared>, slot: SlotId, dword: usize, value: u32) {
         (dw::CP_HQD_ACTIVE, Some(_)) if value & 1 == 0 => shared.unmap(slot, Keep::Nothing),
         // DEQUEUE_REQ: 1 drain the pipe, 2 reset the waves, 3 save them. A drain keeps them, too: the model
         // does not make the driver wait for a kernel that may never end.
+        // What hangs does not hear of it.
+        (dw::CP_HQD_DEQUEUE_REQUEST, Some(at))
+            if at.queue.is_stuck() || at.queue.is_abandoned() => {}
         (dw::CP_HQD_DEQUEUE_REQUEST, Some(_)) if value & 0xf != 0 => {
             let keep = if value & 0xf == 2 {
                 Keep::Nothing
@@ -288,7 +307,11 @@ fn activate(shared: &Arc<Shared>, slot: SlotId) {
         let bank = &mut state.banks[usize::from(slot.xcc)];
         let poll = std::mem::take(&mut bank.poll_once);
         let hqd = *bank.hqd_mut(slot);
-        let process = bank.binding(hqd.vmid());
+        let mut process = bank.binding(hqd.vmid());
+        process.pasid = shared.bus.pasid(Space {
+            hub: Hub::Gfx(slot.xcc),
+            vmid: hqd.vmid(),
+        });
         (hqd, bank.is_kiq(slot), poll, process, bank.member())
     };
     let address = hqd.mqd_address();

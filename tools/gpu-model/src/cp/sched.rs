@@ -10,7 +10,7 @@ mod runlist;
 
 use std::sync::Arc;
 
-use super::bus::{wide, Fault};
+use super::bus::{wide, Fault, Hub, Space};
 use super::mqd::{dw, Mqd, DOORBELL_EN};
 use super::packet::{field, op};
 use super::pm4::{Cx, Flow, Outcome};
@@ -382,17 +382,23 @@ fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
     let by_pasid = field(control, 0, 4) == 1;
     // A process that is not mapped has nothing to invalidate: its next VMID starts with an empty TLB.
     let vmids = match by_pasid {
-        true => lock(&shared.hws)
-            .vmids_of(pasid)
-            .into_iter()
-            .map(Some)
-            .collect(),
+        true => vmids_of(shared, xcc, pasid),
         false => vec![None],
     };
     for vmid in vmids {
         shared.bus.invalidate_tlb(xcc, vmid);
         shared.invalidate_code(vmid);
     }
+}
+
+/// The VMIDs of a process: those that the scheduler gave it, and those that the driver says are its.
+fn vmids_of(shared: &Shared, xcc: u8, pasid: u16) -> Vec<Option<u8>> {
+    let given = lock(&shared.hws).vmids_of(pasid);
+    let hub = Hub::Gfx(xcc);
+    let said = |vmid: &u8| shared.bus.pasid(Space { hub, vmid: *vmid }) == pasid;
+    let others = (1..16).filter(|vmid| !given.contains(vmid) && said(vmid));
+    let others: Vec<u8> = others.collect();
+    given.into_iter().chain(others).map(Some).collect()
 }
 
 /// RUN_LIST: IB base, size and flags. Replaces the XCC's run list and maps what fits.

@@ -3,6 +3,7 @@
 
 mod aql;
 mod cwsr;
+mod direct;
 mod inject;
 mod kernels;
 mod kiq;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::packet::{self, Flow};
-use super::{context_of_mqd, Common, Filter, RlcQueue, CONTEXT};
+use super::{context_of_mqd, Common, Filter, RlcQueue, CONTEXT, FIRST_RLC};
 use crate::cp::bus::{wide, Fault, Hub, Interrupt, Space, View};
 use crate::cp::engine::{Job, Progress};
 use crate::cp::lock;
@@ -110,6 +110,8 @@ pub struct Ring {
     stop: AtomicBool,
     halted: AtomicBool,
     traps: AtomicBool,
+    /// A user's ring was disabled in the middle of something, and is not idle before that is done.
+    drains: AtomicBool,
     exec: Mutex<Exec>,
 }
 
@@ -140,6 +142,7 @@ impl Ring {
             stop: false.into(),
             halted: false.into(),
             traps: false.into(),
+            drains: false.into(),
             exec: Mutex::default(),
         }
     }
@@ -174,7 +177,22 @@ impl Ring {
 
     /// Nothing to do.
     pub fn is_idle(&self) -> bool {
-        !self.is_enabled() || self.rptr() == self.wptr()
+        !self.drains() && (!self.is_enabled() || self.rptr() == self.wptr())
+    }
+
+    fn drains(&self) -> bool {
+        self.drains.load(Ordering::Acquire)
+    }
+
+    fn is_users(&self) -> bool {
+        usize::from(self.number) >= FIRST_RLC
+    }
+
+    /// Whether it fetches packets: a user's ring does while it has a doorbell.
+    fn fetches(&self) -> bool {
+        let context = &lock(&self.registers).context;
+        context[context::RB_CNTL] & RB_ENABLE != 0
+            && (!self.is_users() || context[context::DOORBELL] & DOORBELL_ENABLE != 0)
     }
 
     /// SDMA_CNTL.TRAP_ENABLE.
@@ -220,19 +238,42 @@ impl Ring {
             context::RB_WPTR => self.wptr.store(low(self.wptr()), Ordering::Release),
             context::RB_WPTR_HI => self.wptr.store(high(self.wptr()), Ordering::Release),
             context::RB_CNTL if value & RB_ENABLE == 0 => {
-                self.stopped(|registers, exec| {
+                let drains = self.stopped(|registers, exec| {
                     registers.context[at] = value;
+                    if self.is_users() && !self.is_between(exec) {
+                        return true;
+                    }
                     *exec = Exec::default();
+                    false
                 });
-                return false;
+                self.drains.store(drains, Ordering::Release);
+                return drains;
             }
             _ => {}
         }
         let context = &mut lock(&self.registers).context;
         context[at] = value;
+        if at == context::RB_CNTL {
+            self.drains.store(false, Ordering::Release);
+        }
         let runs = context[context::RB_CNTL] & RB_ENABLE != 0;
         // Between the writes that set both halves, MINOR_PTR_UPDATE is 1.
         runs && context[context::MINOR_PTR_UPDATE] & 1 == 0
+    }
+
+    /// Whether nothing is in flight, once the packet that is done has been counted.
+    fn is_between(&self, exec: &mut Exec) -> bool {
+        let flight = &mut exec.flight;
+        if flight.ib.is_some_and(|ib| ib.at < ib.dwords) || flight.moved != 0 {
+            return false;
+        }
+        if flight.hung.is_some() {
+            return false;
+        }
+        flight.ib = None;
+        let advance = std::mem::take(&mut flight.advance);
+        self.rptr.fetch_add(advance, Ordering::AcqRel);
+        true
     }
 
     /// Changes the ring while nobody runs it.
@@ -301,6 +342,7 @@ impl Ring {
     }
 
     fn unload_now(&self) -> (u64, Flight) {
+        self.drains.store(false, Ordering::Release);
         self.stopped(|registers, exec| {
             let mqd = registers.owner.mqd;
             registers.owner = Owner::default();
@@ -324,14 +366,19 @@ impl Ring {
             context[context::RB_RPTR_ADDR_LO] & !3,
             context[context::RB_RPTR_ADDR_HI],
         );
+        let space = Space {
+            hub: Hub::Mm,
+            vmid: field(cntl, 24, 4) as u8,
+        };
+        let pasid = match owner.by_scheduler {
+            true => owner.pasid,
+            false => self.common.bus.pasid(space),
+        };
         Setup {
             base: wide(context[context::RB_BASE], context[context::RB_BASE + 1]) << 8,
             bytes: 4 << field(cntl, 1, 6).min(30),
-            space: Space {
-                hub: Hub::Mm,
-                vmid: field(cntl, 24, 4) as u8,
-            },
-            pasid: owner.pasid,
+            space,
+            pasid,
             report: (cntl & RPTR_WRITEBACK_ENABLE != 0 && report != 0).then_some(report),
         }
     }
@@ -547,7 +594,8 @@ impl Ring {
 impl Job for Ring {
     fn step(&self) -> Progress {
         let mut exec = lock(&self.exec);
-        if !self.is_enabled() || self.halted.load(Ordering::Acquire) {
+        let halted = self.halted.load(Ordering::Acquire);
+        if halted || !(self.fetches() || self.drains()) {
             return Progress::Idle;
         }
         let setup = self.setup();
@@ -558,6 +606,11 @@ impl Job for Ring {
                 break;
             }
             if self.should_stop() {
+                break;
+            }
+            if self.drains() && self.is_between(&mut exec) {
+                self.drains.store(false, Ordering::Release);
+                progress = Progress::Idle;
                 break;
             }
             match self.step_packet(&mut exec, &setup) {

@@ -24,6 +24,8 @@ pub struct Flat {
     pub faults: Mutex<Vec<(Space, u16, Fault)>>,
     pub bases: Mutex<[u64; 16]>,
     pub flushes: Mutex<Vec<Option<u8>>>,
+    /// Of each VMID, as the interrupt handler has it.
+    pub pasids: Mutex<[u16; 16]>,
     /// The fault injection: queues that hang, fences that stay unwritten.
     pub hang: Mutex<Option<Hang>>,
     pub withheld: Mutex<Option<FenceKind>>,
@@ -90,6 +92,10 @@ impl Bus for Flat {
 
     fn reg_write(&self, xcc: u8, offset: u32, value: u32) {
         lock(&self.registers).insert((xcc, offset), value);
+    }
+
+    fn pasid(&self, space: Space) -> u16 {
+        lock(&self.pasids)[usize::from(space.vmid)]
     }
 
     fn interrupt(&self, interrupt: Interrupt) {
@@ -178,6 +184,7 @@ impl Rig {
             faults: Mutex::default(),
             bases: Mutex::default(),
             flushes: Mutex::default(),
+            pasids: Mutex::default(),
             hang: Mutex::default(),
             withheld: Mutex::default(),
         });

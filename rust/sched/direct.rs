@@ -1,0 +1,617 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The scheduler that does without the firmware's (NO_HWS, `sched_policy=2`): each process has a VMID
+//! and each queue a hardware queue descriptor (HQD) from its first to its last moment.
+//!
+//! One per node. Nothing takes turns: a queue that finds no free place is refused. The driver itself
+//! loads queues into the registers of their slots and takes them off again.
+//!
+//! # Locking
+//!
+//! `inner` is the `Scheduler.inner` of the lock order. It is held while a queue leaves the hardware,
+//! which takes at most `KFD_UNMAP_LATENCY_MS`. Nothing under it allocates.
+
+use super::{
+    hiq::{
+        timed_out,
+        xccs, //
+    },
+    memory::Window,
+    resets::Resets,
+    runlist::Config,
+    slots::{
+        SlotGuard,
+        Slots, //
+    },
+    Descriptor,
+    Entry,
+    Key,
+    NewEntry,
+    NewSeat,
+    Scheduler,
+    Seat, //
+};
+use crate::{
+    gfx::{
+        Engine,
+        Generation,
+        MapProcess, //
+    },
+    ids::{
+        Pasid,
+        Vmid, //
+    },
+    kgd::{
+        HqdPosition,
+        Kgd,
+        Preempt,
+        ResetGuard,
+        VmidBinding,
+        Vm, //
+    },
+};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    rbtree::RBTree,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+/// VMIDs of a node, or queue slots of its first micro engine.
+type Places = Slots<1>;
+
+/// VMIDs that the hardware has.
+const VMIDS: usize = 16;
+
+/// What the scheduler and the VMIDs that it has given away share.
+struct Hardware {
+    kgd: Arc<dyn Kgd>,
+    generation: &'static Generation,
+    xcc_mask: u32,
+    /// Who has each VMID; 0: nobody. For interrupts, which may lack it.
+    pasids: [AtomicU32; VMIDS],
+}
+
+/// A process's VMID. Dropped, the hardware knows it no more, and then another process may have it.
+pub(super) struct Binding {
+    hardware: Arc<Hardware>,
+    vmid: Vmid,
+    _place: SlotGuard<Arc<Places>, 1>,
+}
+
+/// A queue's slot, and whether it is on the hardware.
+#[derive(Default)]
+pub(super) struct Hold {
+    descriptor: Option<Descriptor>,
+    /// Of a compute queue.
+    place: Option<SlotGuard<Arc<Places>, 1>>,
+    loaded: bool,
+    /// It did not stop and was reset: it never runs again.
+    reset: bool,
+}
+
+impl Hold {
+    pub(super) fn new(descriptor: Descriptor) -> Self {
+        Self {
+            descriptor: Some(descriptor),
+            ..Self::default()
+        }
+    }
+
+    /// The first XCC's descriptor.
+    pub(super) fn first_mqd(&self) -> Option<Window<'_>> {
+        let at = self.descriptor.as_ref()?;
+        Some(Window::new(&at.bo, at.offset))
+    }
+}
+
+impl Binding {
+    /// Tells the hardware of the process whose VMID it is. The caller keeps resets away.
+    fn program(&self, process: &MapProcess) -> Result {
+        let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
+        let saves = kgd.facts().cwsr_enable;
+        let binding = VmidBinding {
+            vmid: self.vmid,
+            pasid: process.pasid,
+            sh_mem: (process.sh_mem.config, process.sh_mem.bases),
+            page_directory: process.page_table_base,
+            trap: process.trap.filter(|_| saves),
+        };
+        kgd.bind_vmid(&binding, *xcc_mask)?;
+        self.owner().store(process.pasid.raw(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn owner(&self) -> &AtomicU32 {
+        // PANIC: a `Vmid` is below 16.
+        &self.hardware.pasids[usize::from(self.vmid.raw()) % VMIDS]
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        self.owner().store(0, Ordering::Relaxed);
+        let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
+        // After a reset there is nothing to take back.
+        if let Ok(_guard) = ResetGuard::try_new(kgd.clone()) {
+            kgd.unbind_vmid(self.vmid, *xcc_mask);
+        }
+    }
+}
+
+impl Hardware {
+    /// Puts a queue into its slot. The caller keeps resets away.
+    fn load(&self, vmid: Vmid, vm: Option<&Vm>, entry: &mut Entry, position: HqdPosition) -> Result {
+        let descriptor = entry.hold.descriptor.as_ref().ok_or(EINVAL)?;
+        let write_pointer = entry.queue.write_pointer;
+        let Descriptor { bo, offset, stride } = descriptor;
+        if let Engine::Sdma(_) = entry.queue.engine {
+            let words = Window::new(bo, *offset);
+            self.generation.sdma.set_vmid(&words, vmid);
+            vm.ok_or(EINVAL)?.load_sdma(bo, *offset, write_pointer)?;
+            entry.hold.loaded = true;
+            return Ok(());
+        }
+        for (_, within) in xccs(self.xcc_mask) {
+            let words = Window::new(bo, offset + stride * within as usize);
+            self.generation.mqd.set_vmid(&words, vmid);
+        }
+        self.kgd.flush_hdp();
+        entry.hold.loaded = true;
+        for (logical, within) in xccs(self.xcc_mask) {
+            let mqd = offset + stride * within as usize;
+            bo.load_queue(mqd, position, write_pointer, logical)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a queue off the hardware: all XCCs are tried, the first error counts.
+    fn unload(&self, entry: &Entry, position: HqdPosition, preempt: Preempt) -> Result {
+        let Some(Descriptor { bo, offset, stride }) = entry.hold.descriptor.as_ref() else {
+            return Ok(());
+        };
+        if let Engine::Sdma(_) = entry.queue.engine {
+            return bo.unload_sdma(*offset);
+        }
+        let mut result = Ok(());
+        for (logical, within) in xccs(self.xcc_mask) {
+            let mqd = offset + stride * within as usize;
+            result = result.and(bo.unload_queue(mqd, position, preempt, logical));
+        }
+        result
+    }
+
+    /// Resets the slot of a compute queue that did not stop. False: it still has not.
+    fn reset(&self, vmid: Vmid, position: HqdPosition) -> bool {
+        self.kgd.kill_waves(vmid, self.xcc_mask);
+        xccs(self.xcc_mask).all(|(logical, _)| {
+            let there = self.kgd.ring_in_slot(position, logical).is_some();
+            !there || self.kgd.reset_slot(position, logical).is_some()
+        })
+    }
+}
+
+/// The scheduler.
+#[pin_data(PinnedDrop)]
+pub(crate) struct Direct {
+    hardware: Arc<Hardware>,
+    vmids: Arc<Places>,
+    slots: Arc<Places>,
+    resets: Resets,
+    #[pin]
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    phase: Phase,
+    /// Nothing may be on the hardware until it is unpaused.
+    paused: bool,
+    /// The pipe that the next compute queue gets a slot of, if it has one.
+    next_pipe: usize,
+    seats: RBTree<Key, Seat>,
+}
+
+/// Whether the hardware is to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Runs,
+    /// A queue did not stop, and amdgpu was asked to reset the GPU.
+    Hung,
+    /// The device sleeps, is being reset, or goes away.
+    Stopped,
+}
+
+impl Direct {
+    /// Starts the scheduler.
+    pub(crate) fn start(
+        kgd: Arc<dyn Kgd>,
+        generation: &'static Generation,
+        config: Config,
+    ) -> Result<Arc<Self>> {
+        let slots = kgd.facts().compute_queue_bitmap;
+        let hardware = Hardware {
+            kgd,
+            generation,
+            xcc_mask: config.xcc_mask,
+            pasids: core::array::from_fn(|_| AtomicU32::new(0)),
+        };
+        let free = |mask: u64| Arc::new(Places::with(|bit| mask >> bit & 1 != 0), GFP_KERNEL);
+        let (vmids, slots) = (free(config.vmid_mask.into())?, free(slots)?);
+        let hardware = Arc::new(hardware, GFP_KERNEL)?;
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                hardware,
+                vmids,
+                slots,
+                resets: Resets::new(),
+                inner <- new_mutex!(Inner {
+                    phase: Phase::Stopped,
+                    paused: false,
+                    next_pipe: 0,
+                    seats: RBTree::new(),
+                }, "Scheduler.inner"),
+            }),
+            GFP_KERNEL,
+        )?;
+        pr_info!("the driver schedules queues itself (amdgpu.sched_policy=2)\n");
+        Scheduler::start(&*this)?;
+        Ok(this)
+    }
+
+    fn init_interrupts(&self) -> Result {
+        let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
+        let facts = kgd.facts();
+        let (mask, each) = (facts.compute_queue_bitmap, facts.num_queue_per_pipe);
+        for (logical, _) in xccs(*xcc_mask) {
+            for pipe in 0..facts.num_pipe_per_mec {
+                let first = mask.checked_shr(pipe * each).unwrap_or(0);
+                if first & ((1 << each.min(63)) - 1) != 0 {
+                    kgd.init_interrupts(pipe, logical)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A slot for a compute queue: pipe by pipe. `EBUSY`: there is none.
+    fn take_slot(&self, next_pipe: &mut usize) -> Result<SlotGuard<Arc<Places>, 1>> {
+        let facts = self.hardware.kgd.facts();
+        let each = facts.num_queue_per_pipe as usize;
+        let pipes = (facts.num_pipe_per_mec as usize).max(1);
+        for step in 0..pipes {
+            let pipe = (*next_pipe + step) % pipes;
+            if let Some(place) = Slots::take_within(self.slots.clone(), pipe * each, each) {
+                *next_pipe = (pipe + 1) % pipes;
+                return Ok(place);
+            }
+        }
+        Err(EBUSY)
+    }
+
+    /// A VMID for a process. `ENOSPC`: there is none.
+    fn take_vmid(&self, process: &MapProcess, phase: Phase) -> Result<Binding> {
+        let Some(place) = Slots::take(self.vmids.clone()) else {
+            pr_err!("no VMID is free: no more processes can have queues\n");
+            return Err(ENOSPC);
+        };
+        // CAST: less than 16, as the mask has it.
+        let binding = Binding {
+            vmid: Vmid::new(place.index() as u8).ok_or(EINVAL)?,
+            hardware: self.hardware.clone(),
+            _place: place,
+        };
+        if phase == Phase::Runs {
+            let _guard = ResetGuard::try_new(self.hardware.kgd.clone())?;
+            binding.program(process)?;
+        }
+        Ok(binding)
+    }
+
+    /// Gives a new queue of a seat all that it needs, and runs it if it is to run.
+    fn admit(&self, inner: &mut Inner, seat: Key, queue: Key) -> Result {
+        let Inner {
+            phase,
+            paused,
+            next_pipe,
+            seats,
+        } = inner;
+        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        if at.binding.is_none() {
+            at.binding = Some(self.take_vmid(&at.process, *phase)?);
+        }
+        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        if entry.queue.engine == Engine::Compute {
+            entry.hold.place = Some(self.take_slot(next_pipe)?);
+        }
+        self.run(*phase, *paused, at)
+    }
+
+    fn position(&self, entry: &Entry) -> HqdPosition {
+        let each = self.hardware.kgd.facts().num_queue_per_pipe.max(1);
+        // CAST: less than 64. A copy queue has no slot of a pipe.
+        let index = entry.hold.place.as_ref().map_or(0, |place| place.index()) as u32;
+        HqdPosition {
+            pipe: index / each,
+            queue: index % each,
+        }
+    }
+
+    /// Loads what of a seat is to run and does not. The caller keeps resets away.
+    fn put_on(&self, phase: Phase, paused: bool, seat: &mut Seat) -> Result {
+        match phase {
+            Phase::Hung => return Err(EIO),
+            Phase::Stopped => return Ok(()),
+            Phase::Runs if paused || seat.evicted => return Ok(()),
+            Phase::Runs => {}
+        }
+        let Some(vmid) = seat.binding.as_ref().map(|binding| binding.vmid) else {
+            return Ok(());
+        };
+        let mut result = Ok(());
+        for entry in seat.queues.values_mut() {
+            if entry.runs && !entry.hold.loaded && !entry.hold.reset {
+                let position = self.position(entry);
+                let vm = seat.vm.as_deref();
+                result = result.and(self.hardware.load(vmid, vm, entry, position));
+            }
+        }
+        result
+    }
+
+    /// The same; a reset is an error.
+    fn run(&self, phase: Phase, paused: bool, seat: &mut Seat) -> Result {
+        match phase {
+            Phase::Runs => {
+                let _guard = ResetGuard::try_new(self.hardware.kgd.clone())?;
+                self.put_on(phase, paused, seat)
+            }
+            Phase::Hung | Phase::Stopped => self.put_on(phase, paused, seat),
+        }
+    }
+
+    /// Takes a queue off the hardware. It is off, whatever is returned, or the node is given up on.
+    fn take_off(
+        &self,
+        phase: &mut Phase,
+        vmid: Option<Vmid>,
+        entry: &mut Entry,
+        preempt: Preempt,
+    ) -> Result {
+        if !entry.hold.loaded {
+            return Ok(());
+        }
+        match phase {
+            Phase::Hung => return Err(EIO),
+            Phase::Stopped => return Ok(()),
+            Phase::Runs => {}
+        }
+        let _guard = ResetGuard::try_new(self.hardware.kgd.clone())?;
+        let position = self.position(entry);
+        let result = self.hardware.unload(entry, position, preempt);
+        entry.hold.loaded = false;
+        if result.is_ok() {
+            return Ok(());
+        }
+        entry.hold.reset = true;
+        let doorbell = entry.queue.doorbell.raw();
+        pr_err!("the queue at doorbell {doorbell:#x} does not stop\n");
+        let left = match (entry.queue.engine, vmid) {
+            (Engine::Compute, Some(vmid)) => self.hardware.reset(vmid, position),
+            _ => false,
+        };
+        if !left {
+            pr_err!("it cannot be reset: no more queues on this GPU\n");
+            self.hardware.kgd.request_reset();
+            *phase = Phase::Hung;
+            return Err(timed_out());
+        }
+        pr_err!("it was reset\n");
+        Err(timed_out())
+    }
+
+    /// Takes all queues of a seat off the hardware; the first error counts.
+    fn clear(&self, phase: &mut Phase, seat: &mut Seat, preempt: Preempt) -> Result {
+        let vmid = seat.binding.as_ref().map(|binding| binding.vmid);
+        let mut result = Ok(());
+        for entry in seat.queues.values_mut() {
+            result = result.and(self.take_off(phase, vmid, entry, preempt));
+        }
+        result
+    }
+
+    /// How a queue leaves that will come back.
+    fn preempt(&self) -> Preempt {
+        match self.hardware.kgd.facts().cwsr_enable {
+            true => Preempt::Save,
+            false => Preempt::Drain,
+        }
+    }
+
+    /// Calls `act` for each seat; the first error counts.
+    fn each(inner: &mut Inner, act: impl Fn(&mut Phase, bool, &mut Seat) -> Result) -> Result {
+        let Inner {
+            phase,
+            paused,
+            seats,
+            ..
+        } = inner;
+        let mut result = Ok(());
+        for seat in seats.values_mut() {
+            result = result.and(act(phase, *paused, seat));
+        }
+        result
+    }
+}
+
+impl Scheduler for Direct {
+    fn add(&self, seat: NewSeat) -> Key {
+        let NewSeat { key, seat, room } = seat;
+        // It gets a VMID with its first queue.
+        self.inner.lock().seats.insert(room.into_node(key, seat));
+        key
+    }
+
+    fn remove(&self, seat: Key) -> Result {
+        let mut inner = self.inner.lock();
+        let Inner { phase, seats, .. } = &mut *inner;
+        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        let result = self.clear(phase, at, Preempt::Reset);
+        let gone = seats.remove_node(&seat);
+        drop(inner);
+        drop(gone);
+        result
+    }
+
+    fn map(&self, seat: Key, queue: NewEntry) -> Result<Key> {
+        let NewEntry { key, node } = queue;
+        let mut inner = self.inner.lock();
+        let at = inner.seats.get_mut(&seat).ok_or(ENOENT)?;
+        at.queues.insert(node);
+        let Err(error) = self.admit(&mut inner, seat, key) else {
+            return Ok(key);
+        };
+        let Inner { phase, seats, .. } = &mut *inner;
+        let mut gone = None;
+        if let Some(at) = seats.get_mut(&seat) {
+            let vmid = at.binding.as_ref().map(|binding| binding.vmid);
+            if let Some(entry) = at.queues.get_mut(&key) {
+                // Some of its XCCs may have it. What does not stop says so.
+                let _ = self.take_off(phase, vmid, entry, Preempt::Reset);
+            }
+            gone = at.queues.remove_node(&key);
+        }
+        drop(inner);
+        drop(gone);
+        Err(error)
+    }
+
+    fn unmap(&self, seat: Key, queue: Key) -> Result {
+        let mut inner = self.inner.lock();
+        let Inner { phase, seats, .. } = &mut *inner;
+        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        let vmid = at.binding.as_ref().map(|binding| binding.vmid);
+        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        let result = self.take_off(phase, vmid, entry, Preempt::Reset);
+        let gone = at.queues.remove_node(&queue);
+        drop(inner);
+        drop(gone);
+        result
+    }
+
+    fn rewrite(&self, seat: Key, queue: Key, runs: bool, rewrite: &dyn Fn()) -> Result {
+        let mut inner = self.inner.lock();
+        let paused = inner.paused;
+        let Inner { phase, seats, .. } = &mut *inner;
+        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        let vmid = at.binding.as_ref().map(|binding| binding.vmid);
+        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        let off = self.take_off(phase, vmid, entry, self.preempt());
+        if at.has_reset {
+            return Err(EACCES);
+        }
+        rewrite();
+        entry.runs = runs;
+        off?;
+        self.run(*phase, paused, at)
+    }
+
+    fn evict(&self, seat: Key) -> Result {
+        let mut inner = self.inner.lock();
+        let Inner { phase, seats, .. } = &mut *inner;
+        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        at.evicted = true;
+        self.clear(phase, at, self.preempt())
+    }
+
+    fn restore(&self, seat: Key, page_table_base: u64) -> Result {
+        let mut inner = self.inner.lock();
+        let paused = inner.paused;
+        let Inner { phase, seats, .. } = &mut *inner;
+        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        at.evicted = false;
+        at.process.page_table_base = page_table_base;
+        if let (Phase::Runs, Some(binding)) = (*phase, &at.binding) {
+            let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
+            let _guard = ResetGuard::try_new(kgd.clone())?;
+            kgd.move_page_directory(binding.vmid, page_table_base, *xcc_mask);
+        }
+        self.run(*phase, paused, at)
+    }
+
+    fn take_reset(&self) -> Option<Pasid> {
+        self.resets.take()
+    }
+
+    fn pasid_of(&self, vmid: Vmid) -> Option<Pasid> {
+        let owner = self.hardware.pasids.get(usize::from(vmid.raw()))?;
+        Pasid::new(owner.load(Ordering::Relaxed))
+    }
+
+    fn pause(&self, pause: bool) -> Result {
+        let mut inner = self.inner.lock();
+        inner.paused = pause;
+        if inner.phase == Phase::Hung {
+            return Ok(());
+        }
+        Self::each(&mut inner, |phase, paused, seat| match pause {
+            true => self.clear(phase, seat, self.preempt()),
+            false => self.run(*phase, paused, seat),
+        })
+    }
+
+    fn stop(&self) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.phase == Phase::Stopped {
+            return Ok(());
+        }
+        // During a reset there is nothing on the hardware to take off.
+        let in_reset = ResetGuard::try_new(self.hardware.kgd.clone()).is_err();
+        let result = Self::each(&mut inner, |phase, _, seat| {
+            let off = match in_reset || *phase == Phase::Hung {
+                true => Ok(()),
+                false => self.clear(phase, seat, self.preempt()),
+            };
+            seat.queues
+                .values_mut()
+                .for_each(|entry| entry.hold.loaded = false);
+            off
+        });
+        inner.phase = Phase::Stopped;
+        result
+    }
+
+    fn start(&self) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.phase != Phase::Stopped {
+            return Ok(());
+        }
+        inner.phase = Phase::Runs;
+        let started = self.init_interrupts().and_then(|()| {
+            Self::each(&mut inner, |phase, paused, seat| {
+                if let Some(binding) = &seat.binding {
+                    binding.program(&seat.process)?;
+                }
+                self.put_on(*phase, paused, seat)
+            })
+        });
+        if started.is_err() {
+            inner.phase = Phase::Hung;
+        }
+        started
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Direct {
+    fn drop(self: Pin<&mut Self>) {
+        // What does not stop has said so.
+        let _ = self.stop();
+    }
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queues that did not leave the hardware and were reset, each for itself.
+//!
+//! [`reset_stuck`] does that for the run-list scheduler. Who is to be told of it stands in a [`Resets`],
+//! one per scheduler: telling is the business of others, who ask when they have called the scheduler.
+
+use super::{
+    books::Books,
+    hiq::{
+        timed_out,
+        xccs, //
+    },
+};
+use crate::{
+    gfx::Generation,
+    ids::Pasid,
+    kgd::{
+        HqdPosition,
+        Kgd, //
+    },
+};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
+use kernel::prelude::*;
+
+/// Processes that are to be told: as many as can have a queue on the hardware at a time.
+pub(super) struct Resets([AtomicU32; Self::MAX]);
+
+impl Resets {
+    const MAX: usize = 64;
+
+    /// Nobody.
+    pub(super) fn new() -> Self {
+        Self(core::array::from_fn(|_| AtomicU32::new(0)))
+    }
+
+    /// Notes a process, once.
+    pub(super) fn add(&self, pasid: Pasid) {
+        let raw = pasid.raw();
+        if self.0.iter().any(|it| it.load(Ordering::Relaxed) == raw) {
+            return;
+        }
+        let free = |place: &AtomicU32| {
+            place
+                .compare_exchange(0, raw, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+        };
+        if !self.0.iter().any(free) {
+            pr_warn!("too many queues were reset: a process is not told\n");
+        }
+    }
+
+    /// Takes one.
+    pub(super) fn take(&self) -> Option<Pasid> {
+        let taken = |place: &AtomicU32| Pasid::new(place.swap(0, Ordering::Relaxed));
+        self.0.iter().find_map(taken)
+    }
+}
+
+/// The doorbells that the firmware named as those of queues that do not stop, by logical XCC.
+pub(super) struct Named([Option<u32>; Self::XCCS]);
+
+impl Named {
+    const XCCS: usize = 32;
+
+    /// None.
+    pub(super) const fn new() -> Self {
+        Self([None; Self::XCCS])
+    }
+
+    /// One more.
+    pub(super) fn add(&mut self, xcc: u32, doorbell: u32) {
+        if let Some(place) = self.0.get_mut(xcc as usize) {
+            *place = Some(doorbell);
+        }
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().flatten().next().is_none()
+    }
+
+    fn of(&self, xcc: u32) -> Option<u32> {
+        self.0.get(xcc as usize).copied().flatten()
+    }
+}
+
+/// Resets what is still in its slot although everything was to leave. `ETIME`: not all of it could be,
+/// or nobody knows whose it is.
+pub(super) fn reset_stuck(
+    kgd: &dyn Kgd,
+    generation: &Generation,
+    xcc_mask: u32,
+    named: &Named,
+    books: &mut Books,
+    resets: &Resets,
+) -> Result {
+    let facts = kgd.facts();
+    if !facts.queue_reset {
+        pr_err!("amdgpu's parameters forbid to reset single queues\n");
+        return Err(timed_out());
+    }
+    let each = facts.num_queue_per_pipe.max(1);
+    let mut found = false;
+    for bit in (0..u64::BITS).filter(|bit| facts.compute_queue_bitmap >> bit & 1 != 0) {
+        let position = HqdPosition {
+            pipe: bit / each,
+            queue: bit % each,
+        };
+        for (xcc, _) in xccs(xcc_mask) {
+            let Some(ring) = kgd.ring_in_slot(position, xcc) else {
+                continue;
+            };
+            found = true;
+            let owner = books.owner_of(ring, named.of(xcc), generation.mqd);
+            let (seat, queue) = owner.ok_or_else(timed_out)?;
+            if kgd.reset_slot(position, xcc) != Some(ring) {
+                return Err(timed_out());
+            }
+            resets.add(books.set_reset(seat, queue)?);
+        }
+    }
+    // What the firmware named must be somewhere.
+    if found { Ok(()) } else { Err(timed_out()) }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_sched_resets)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_process_is_told_once() {
+        let resets = Resets::new();
+        let [a, b] = [1, 2].map(|raw| Pasid::new(raw).unwrap());
+        resets.add(a);
+        resets.add(b);
+        resets.add(a);
+        assert_eq!(resets.take(), Some(a));
+        assert_eq!(resets.take(), Some(b));
+        assert_eq!(resets.take(), None);
+    }
+
+    #[test]
+    fn doorbells_are_named_by_xcc() {
+        let mut named = Named::new();
+        assert!(named.is_empty());
+        named.add(3, 0x1200);
+        assert!(!named.is_empty());
+        assert_eq!((named.of(3), named.of(0), named.of(99)), (Some(0x1200), None, None));
+    }
+}
