@@ -166,7 +166,8 @@ pub(crate) struct NewEntry {
 }
 
 impl NewEntry {
-    /// An entry for `queue`, to be run or only to be counted.
+    /// An entry for `queue` without descriptors, for tests of the books.
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn new(queue: MapQueue, runs: bool) -> Result<Self> {
         let entry = Entry {
             queue,

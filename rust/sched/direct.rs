@@ -615,3 +615,165 @@ impl PinnedDrop for Direct {
         let _ = self.stop();
     }
 }
+
+#[kernel::macros::kunit_tests(amdkfd_sched_direct)]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::{
+            testing::known,
+            MapQueue,
+            ShMem, //
+        },
+        ids::{
+            DoorbellIndex,
+            GpuVa,
+            IpVersion,
+            UserVa, //
+        },
+        kgd::{
+            fake::Fake,
+            Domain,
+            KernelBo, //
+        },
+    };
+
+    fn generation() -> &'static Generation {
+        known(Generation::of(IpVersion::new(9, 4, 3)).ok())
+    }
+
+    fn direct(fake: &Arc<Fake>) -> Arc<Direct> {
+        let config = Config {
+            xcc_mask: 1,
+            vmid_mask: 0xff00,
+        };
+        Direct::start(fake.clone(), generation(), config).unwrap()
+    }
+
+    fn seat(number: u32) -> NewSeat {
+        let process = MapProcess {
+            pasid: known(Pasid::new(number + 1)),
+            page_table_base: 0x1000,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 0,
+            wave_sync: 0,
+        };
+        NewSeat::new(process, false).unwrap()
+    }
+
+    fn queue(fake: &Arc<Fake>, runs: bool) -> NewEntry {
+        let queue = MapQueue {
+            engine: Engine::Compute,
+            doorbell: known(DoorbellIndex::new(0x1000)),
+            mqd: known(GpuVa::new(0x1000)),
+            write_pointer: known(UserVa::new(0x2000)),
+            wave_sync: false,
+        };
+        let bo = KernelBo::new(fake.clone(), 4096, Domain::Gtt, false).unwrap();
+        let descriptor = Descriptor {
+            bo: Arc::new(bo, GFP_KERNEL).unwrap(),
+            offset: 0,
+            stride: 4096,
+        };
+        NewEntry::described(queue, runs, descriptor).unwrap()
+    }
+
+    #[test]
+    fn a_process_has_a_vmid_as_long_as_it_has_a_seat_with_queues() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let seats = [0, 1].map(|n| direct.add(seat(n)));
+        assert_eq!(fake.live().vmids, 0);
+        for seat in seats {
+            direct.map(seat, queue(&fake, true)).unwrap();
+            direct.map(seat, queue(&fake, false)).unwrap();
+        }
+        assert_eq!(fake.live().vmids, 0x300);
+        assert_eq!(direct.pasid_of(known(Vmid::new(9))), Pasid::new(2));
+        // The pipes take turns, and what is not to run has a slot, but is not in it.
+        assert_eq!(fake.live().slots, 1 << 1 | 1 << 17);
+        direct.remove(seats[0]).unwrap();
+        assert_eq!((fake.live().vmids, fake.live().slots), (0x200, 1 << 17));
+        assert_eq!(direct.pasid_of(known(Vmid::new(8))), None);
+        direct.remove(seats[1]).unwrap();
+        assert_eq!((fake.live().vmids, fake.live().slots), (0, 0));
+    }
+
+    #[test]
+    fn what_finds_no_place_is_refused() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        for n in 0..8 {
+            let seat = direct.add(seat(n));
+            direct.map(seat, queue(&fake, true)).unwrap();
+        }
+        let ninth = direct.add(seat(8));
+        let refused = direct.map(ninth, queue(&fake, true));
+        assert_eq!(refused.err(), Some(ENOSPC));
+        direct.remove(ninth).unwrap();
+        let first = direct.add(seat(9));
+        assert_eq!(direct.map(first, queue(&fake, true)).err(), Some(ENOSPC));
+    }
+
+    #[test]
+    fn slots_run_out_at_28() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let seat = direct.add(seat(0));
+        for _ in 0..28 {
+            direct.map(seat, queue(&fake, true)).unwrap();
+        }
+        assert_eq!(fake.live().slots, 0xfefe_fefe);
+        assert_eq!(direct.map(seat, queue(&fake, true)).err(), Some(EBUSY));
+        direct.remove(seat).unwrap();
+        assert_eq!(fake.live().slots, 0);
+    }
+
+    #[test]
+    fn queues_leave_and_come_back() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let seat = direct.add(seat(0));
+        let key = direct.map(seat, queue(&fake, true)).unwrap();
+        let there = |there: bool| assert_eq!(fake.live().slots != 0, there);
+        direct.evict(seat).unwrap();
+        there(false);
+        assert_eq!(fake.live().last_preempt, Some(Preempt::Drain));
+        direct.rewrite(seat, key, true, &|| ()).unwrap();
+        there(false);
+        direct.restore(seat, 0x2000).unwrap();
+        there(true);
+        direct.rewrite(seat, key, false, &|| ()).unwrap();
+        there(false);
+        direct.rewrite(seat, key, true, &|| ()).unwrap();
+        direct.pause(true).unwrap();
+        there(false);
+        direct.pause(false).unwrap();
+        there(true);
+        direct.stop().unwrap();
+        there(false);
+        Scheduler::start(&*direct).unwrap();
+        there(true);
+        direct.unmap(seat, key).unwrap();
+        there(false);
+        assert_eq!(fake.live().last_preempt, Some(Preempt::Reset));
+    }
+
+    #[test]
+    fn what_does_not_stop_is_reset_or_the_gpu_is() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let seat = direct.add(seat(0));
+        let key = direct.map(seat, queue(&fake, true)).unwrap();
+        let other = direct.map(seat, queue(&fake, true)).unwrap();
+        fake.set_stuck(true, true);
+        assert_eq!(direct.unmap(seat, key).err(), Some(timed_out()));
+        assert!(!fake.live().in_reset);
+        fake.set_stuck(true, false);
+        assert_eq!(direct.unmap(seat, other).err(), Some(timed_out()));
+        assert!(fake.live().in_reset);
+        assert_eq!(direct.map(seat, queue(&fake, true)).err(), Some(EIO));
+        fake.set_in_reset(false);
+    }
+}

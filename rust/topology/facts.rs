@@ -40,7 +40,8 @@ use kernel::prelude::*;
 /// What this driver can do. A bit follows when the code behind it does.
 const DRIVER: Driver = Driver {
     debugger: false,
-    queue_reset: false,
+    queue_reset: true,
+    copy_queue_reset: false,
     svm: false,
     // As many slots as the GPU has.
     global_wave_sync: 0,

@@ -177,8 +177,10 @@ pub(crate) struct ErrorCorrection {
 pub(crate) struct Driver {
     /// DBG_TRAP, address watch points, wave launch modes.
     pub(crate) debugger: bool,
-    /// A queue can be reset alone.
+    /// A compute queue can be reset alone.
     pub(crate) queue_reset: bool,
+    /// A copy queue can.
+    pub(crate) copy_queue_reset: bool,
     /// Shared virtual memory.
     pub(crate) svm: bool,
     /// Global wave sync (ALLOC_QUEUE_GWS): how many. 0: none.
@@ -337,7 +339,7 @@ impl Description<'_> {
     }
 
     fn capability2(&self) -> u32 {
-        let reset = self.driver.queue_reset && self.copy.per_queue_reset;
+        let reset = self.driver.copy_queue_reset && self.copy.per_queue_reset;
         when(reset, cap::PER_SDMA_QUEUE_RESET_SUPPORTED)
     }
 
@@ -453,6 +455,7 @@ pub(super) mod tests {
         gpu.driver = Driver {
             debugger: true,
             queue_reset: true,
+            copy_queue_reset: true,
             svm: true,
             global_wave_sync: 64,
         };

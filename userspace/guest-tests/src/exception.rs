@@ -3,9 +3,11 @@
 //! A process that has a queue and waits for what a driver tells of a GPU that failed.
 
 use crate::raw;
+use crate::waves::{Gpu, GROUP};
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
 use kfd::{topology, Device, Event, EventKind, Events, Kfd, Memory, Queue, QueueKind, QueueMemory};
+use kfd_aql::{Launch, Signal};
 use kfd_uapi as uapi;
 use rustix::io::Errno;
 use std::io::Write;
@@ -21,6 +23,9 @@ pub struct Exception {
     /// Have no queue.
     #[arg(long)]
     idle: bool,
+    /// Dispatch a kernel, for the GPU model to hang on; what is left of the queue is told afterwards.
+    #[arg(long, conflicts_with = "idle")]
+    hang: bool,
     /// What comes afterwards: touch the doorbells, which ends the process where they are gone.
     #[arg(long)]
     ring: bool,
@@ -35,7 +40,11 @@ impl Exception {
         let events = Events::new(&device)?;
         let reset = Event::new(&events, EventKind::HardwareException, false)?;
         let memory = Event::new(&events, EventKind::Memory, false)?;
-        let queue = if self.idle {
+        let hanging = match self.hang {
+            true => Some(Hanging::start(&device)?),
+            false => None,
+        };
+        let queue = if self.idle || self.hang {
             None
         } else {
             Some(idle_queue(&device)?)
@@ -44,6 +53,9 @@ impl Exception {
         std::io::stdout().flush()?;
         let came = self.wait(&kfd, [reset.id(), memory.id()])?;
         tell(&came, [reset.id(), memory.id()], &device)?;
+        if let Some(hanging) = hanging {
+            hanging.tell()?;
+        }
         if let (true, Some((queue, _))) = (self.ring, &queue) {
             println!("ringing");
             std::io::stdout().flush()?;
@@ -74,6 +86,55 @@ impl Exception {
             bail!("nothing came in {} s", self.timeout);
         }
         Ok(data)
+    }
+}
+
+/// A dispatch that never ends, on a queue of its own, and another queue.
+struct Hanging {
+    queue: kfd_aql::Queue,
+    other: (Queue, [Memory; 2]),
+    _launch: Launch,
+    _done: Signal,
+    _arguments: [Memory; 3],
+}
+
+impl Hanging {
+    fn start(device: &Arc<Device>) -> Result<Self> {
+        let gpu = Gpu::on(device.clone(), 1)?;
+        let memory = || Memory::gtt(device, 4096);
+        let arguments = [memory()?, memory()?, memory()?];
+        let words: Vec<u8> = arguments
+            .iter()
+            .flat_map(|memory| memory.address().to_le_bytes())
+            .collect();
+        let (launch, done) = (gpu.launch("tick", GROUP, &words)?, gpu.signal()?);
+        let other = idle_queue(device)?;
+        let queue = kfd_aql::Queue::new(device, 64)?;
+        launch.submit(&queue, &done);
+        Ok(Self {
+            queue,
+            other,
+            _launch: launch,
+            _done: done,
+            _arguments: arguments,
+        })
+    }
+
+    /// What can still be done with it, and with the process's other queue.
+    fn tell(self) -> Result<()> {
+        let (ring, bytes) = (self.queue.packets().address(), self.queue.packets().size());
+        let said = |result: kfd::Result<()>| match result {
+            Ok(()) => "done".into(),
+            Err(error) => error.to_string(),
+        };
+        let stop = self.queue.kfd_queue().update(ring, bytes as u32, 0, 7);
+        println!("stopping the queue: {}", said(stop));
+        let other = self.other.1[0].address();
+        let stop = self.other.0.update(other, 0x4000, 0, 7);
+        println!("stopping the other one: {}", said(stop));
+        drop(self.queue);
+        println!("the queue is gone");
+        Ok(())
     }
 }
 
