@@ -261,7 +261,11 @@ impl Books {
     ) -> Option<(Key, Key)> {
         let mut found = None;
         for (seat, at) in self.seats.iter() {
-            for (key, entry) in at.queues.iter().filter(|(_, entry)| entry.has_ring(ring, format)) {
+            for (key, entry) in at
+                .queues
+                .iter()
+                .filter(|(_, entry)| entry.has_ring(ring, format))
+            {
                 if doorbell == Some(entry.queue.doorbell.raw()) {
                     return Some((*seat, *key));
                 }

@@ -46,8 +46,8 @@ use crate::{
         Kgd,
         Preempt,
         ResetGuard,
-        VmidBinding,
         Vm, //
+        VmidBinding,
     },
 };
 use core::sync::atomic::{
@@ -148,7 +148,13 @@ impl Drop for Binding {
 
 impl Hardware {
     /// Puts a queue into its slot. The caller keeps resets away.
-    fn load(&self, vmid: Vmid, vm: Option<&Vm>, entry: &mut Entry, position: HqdPosition) -> Result {
+    fn load(
+        &self,
+        vmid: Vmid,
+        vm: Option<&Vm>,
+        entry: &mut Entry,
+        position: HqdPosition,
+    ) -> Result {
         let descriptor = entry.hold.descriptor.as_ref().ok_or(EINVAL)?;
         let write_pointer = entry.queue.write_pointer;
         let Descriptor { bo, offset, stride } = descriptor;
@@ -413,6 +419,9 @@ impl Direct {
             return Err(timed_out());
         }
         pr_err!("it was reset\n");
+        if let Some(pasid) = vmid.and_then(|vmid| self.pasid_of(vmid)) {
+            self.resets.add(pasid);
+        }
         Err(timed_out())
     }
 
@@ -513,8 +522,8 @@ impl Scheduler for Direct {
         let vmid = at.binding.as_ref().map(|binding| binding.vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         let off = self.take_off(phase, vmid, entry, self.preempt());
-        if at.has_reset {
-            return Err(EACCES);
+        if entry.hold.reset {
+            return Err(off.err().unwrap_or(EACCES));
         }
         rewrite();
         entry.runs = runs;
@@ -770,6 +779,7 @@ mod tests {
         fake.set_stuck(true, true);
         assert_eq!(direct.unmap(seat, key).err(), Some(timed_out()));
         assert!(!fake.live().in_reset);
+        assert_eq!(direct.take_reset(), Pasid::new(1));
         fake.set_stuck(true, false);
         assert_eq!(direct.unmap(seat, other).err(), Some(timed_out()));
         assert!(fake.live().in_reset);

@@ -124,7 +124,11 @@ pub(super) fn reset_stuck(
         }
     }
     // What the firmware named must be somewhere.
-    if found { Ok(()) } else { Err(timed_out()) }
+    if found {
+        Ok(())
+    } else {
+        Err(timed_out())
+    }
 }
 
 #[kernel::macros::kunit_tests(amdkfd_sched_resets)]
@@ -149,6 +153,9 @@ mod tests {
         assert!(named.is_empty());
         named.add(3, 0x1200);
         assert!(!named.is_empty());
-        assert_eq!((named.of(3), named.of(0), named.of(99)), (Some(0x1200), None, None));
+        assert_eq!(
+            (named.of(3), named.of(0), named.of(99)),
+            (Some(0x1200), None, None)
+        );
     }
 }

@@ -251,6 +251,16 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_that_names_no_process_is_given_one() {
+        let unnamed = [8 << 24 | 181 << 8 | 0x14, 0, 0, 2 << 16, 0x1005, 0, 0, 0];
+        assert_eq!(Ih.decode(&unnamed), None);
+        let named = Ih.with_pasid(&unnamed, pasid());
+        assert_eq!(named, Some(entry(0x14, 181, 0x1005, 0)));
+        let other = known(Pasid::new(7));
+        assert_eq!(Ih.with_pasid(&entry(0x14, 181, 0x1005, 0), other), None);
+    }
+
+    #[test]
     fn every_copy_engine_traps() {
         let expected = Interrupt::SdmaTrap {
             pasid: pasid(),

@@ -474,6 +474,14 @@ mod tests {
         words
     }
 
+    #[test]
+    fn a_ring_is_found_again_and_a_vmid_is_one_word() {
+        let words = new(0, &aql());
+        assert_eq!(Mqd.ring(&words), Some(aql().ring));
+        Mqd.set_vmid(&words, known(Vmid::new(9)));
+        assert_eq!(words.get(dword::CP_HQD_VMID), 9);
+    }
+
     /// Index and value of every word that is not zero: the whole descriptor at a glance.
     const AQL_MASTER: [(usize, u32); 35] = [
         (0, 0xc031_0800),

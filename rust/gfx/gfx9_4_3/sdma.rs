@@ -145,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn a_vmid_changes_nothing_else() {
+        let words = Memory::new();
+        Sdma.encode(&words, &queue());
+        Sdma.set_vmid(&words, known(Vmid::new(15)));
+        Sdma.set_vmid(&words, known(Vmid::new(9)));
+        assert_eq!(words.get(0), 0x0906_1024);
+    }
+
+    #[test]
     fn an_update_keeps_the_pointers_of_the_hardware() {
         let words = Memory::new();
         Sdma.encode(&words, &queue());
