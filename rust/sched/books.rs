@@ -197,7 +197,11 @@ impl Books {
         at.queues.insert(node);
         at.process.queues += 1;
         self.list(seat, key)?;
-        self.write_head(seat)?;
+        if let Err(full) = self.write_head(seat) {
+            // No queue is in the list without its process.
+            self.unlist(seat, key)?;
+            return Err(full);
+        }
         Ok(key)
     }
 
@@ -207,8 +211,10 @@ impl Books {
         let at = self.seats.get_mut(&seat)?;
         let gone = at.queues.remove_node(&queue)?;
         at.process.queues -= 1;
-        // The packet is as long as it was: nothing can fail.
-        let _ = self.write_head(seat);
+        if at.part.head > 0 {
+            // The packet is as long as it was: nothing can fail.
+            let _ = self.write_head(seat);
+        }
         Some(gone)
     }
 
@@ -277,10 +283,13 @@ impl Books {
         found.flatten()
     }
 
-    /// Whether a process's queues may run from now on.
+    /// Whether a process's queues may run from now on. On error nothing has changed.
     pub(super) fn set_evicted(&mut self, seat: Key, evicted: bool) -> Result {
-        self.seat(seat)?.evicted = evicted;
-        self.relist(seat)?;
+        let before = core::mem::replace(&mut self.seat(seat)?.evicted, evicted);
+        if let Err(full) = self.relist(seat) {
+            self.seat(seat)?.evicted = before;
+            return Err(full);
+        }
         self.write_head(seat)
     }
 
@@ -329,7 +338,7 @@ impl Books {
         Ok(())
     }
 
-    /// Writes all queues of a seat into the list anew.
+    /// Writes all queues of a seat into the list anew. On error nothing has changed.
     fn relist(&mut self, key: Key) -> Result {
         let format = self.format;
         let seat = self.seats.get_mut(&key).ok_or(ENOENT)?;
@@ -343,16 +352,19 @@ impl Books {
             ..Census::default()
         };
         let mut words = 0;
-        seat.queues.values_mut().for_each(|entry| entry.listed = 0);
         for entry in seat.running() {
-            entry.listed = format.map_queue(&entry.queue).words().len();
-            words += entry.listed;
+            words += format.map_queue(&entry.queue).words().len();
             census += entry.census();
         }
         let mut room = self.image.replace(behind, old - head, words)?;
+        seat.queues.values_mut().for_each(|entry| entry.listed = 0);
         for entry in seat.running() {
-            let (packet, rest) = room.split_at_mut_checked(entry.listed).ok_or(ENOMEM)?;
-            packet.copy_from_slice(format.map_queue(&entry.queue).words());
+            let packet = format.map_queue(&entry.queue);
+            let (place, rest) = room
+                .split_at_mut_checked(packet.words().len())
+                .ok_or(ENOMEM)?;
+            place.copy_from_slice(packet.words());
+            entry.listed = place.len();
             room = rest;
         }
         self.census -= core::mem::replace(&mut seat.census, census);
@@ -432,8 +444,8 @@ mod tests {
         NewSeat::new(process, xnack).unwrap()
     }
 
-    fn queue(number: u32, runs: bool) -> NewEntry {
-        let queue = MapQueue {
+    fn map_queue(number: u32) -> MapQueue {
+        MapQueue {
             engine: if number % 3 == 0 {
                 Engine::Sdma(0)
             } else {
@@ -443,8 +455,11 @@ mod tests {
             mqd: known(GpuVa::new(0x1000)),
             write_pointer: known(UserVa::new(0x2000)),
             wave_sync: false,
-        };
-        NewEntry::new(queue, runs).unwrap()
+        }
+    }
+
+    fn queue(number: u32, runs: bool) -> NewEntry {
+        NewEntry::new(map_queue(number), runs).unwrap()
     }
 
     fn copied(books: &Books, words: &Memory) -> usize {
@@ -548,6 +563,54 @@ mod tests {
         assert_eq!(books.insert(key, third).err(), Some(ENOMEM));
         assert!(!books.queue_runs(key, name));
         assert!(books.take(key, name).is_some());
+        check(&mut books);
+    }
+
+    #[test]
+    fn a_process_that_finds_no_room_stays_evicted() {
+        let mut books = Books::new(format(), 64, 60).unwrap();
+        let key = books.add(seat(0, false));
+        let old = books.insert(key, queue(1, true)).unwrap();
+        books.insert(key, queue(2, true)).unwrap();
+        books.set_evicted(key, true).unwrap();
+        // Another fills its place until nothing more fits.
+        let other = books.add(seat(1, false));
+        books.insert(other, queue(4, true)).unwrap();
+        let mut last = None;
+        for number in 5..32 {
+            let new = queue(number, true);
+            let name = new.key;
+            if books.insert(other, new).is_err() {
+                last = Some(name);
+                break;
+            }
+        }
+        assert!(books.take(other, last.unwrap()).is_some());
+        assert_eq!(books.set_evicted(key, false).err(), Some(ENOMEM));
+        check(&mut books);
+        assert!(!books.queue_runs(key, old));
+        // Its queues can come and go meanwhile.
+        books.set_runs(key, old, false).unwrap();
+        books.set_runs(key, old, true).unwrap();
+        check(&mut books);
+        assert!(books.remove(other).is_some());
+        books.set_evicted(key, false).unwrap();
+        assert!(books.queue_runs(key, old));
+        assert!(books.take(key, old).is_some());
+        check(&mut books);
+    }
+
+    #[test]
+    fn a_queue_is_not_in_the_list_without_its_process() {
+        let words = format().map_queue(&map_queue(1)).words().len();
+        let mut books = Books::new(format(), 64, words + 3).unwrap();
+        let key = books.add(seat(0, false));
+        let first = queue(1, true);
+        let name = first.key;
+        assert_eq!(books.insert(key, first).err(), Some(ENOMEM));
+        assert_eq!(books.image.dwords(), 0);
+        assert!(books.take(key, name).is_some());
+        assert_eq!(books.image.dwords(), 0);
         check(&mut books);
     }
 

@@ -153,12 +153,13 @@ pub fn get_wave_state(world: &mut World) {
     };
     let mut outcome = world.call(uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args);
     // While the process is evicted, as when the kernel moves its memory, no queue of its runs, on either
-    // driver: then the bad address is seen first. That does not last.
-    for _ in 0..5 {
-        if outcome != Err(rustix::io::Errno::FAULT) {
+    // driver: then one that is to run can be asked too. That does not last.
+    let exists = world.queues.iter().any(|it| it.id == queue.u32());
+    for _ in 0..20 {
+        if !exists || outcome == Err(rustix::io::Errno::INVAL) {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::thread::sleep(std::time::Duration::from_millis(20));
         outcome = world.call(uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args);
     }
     let written = format!(
