@@ -547,7 +547,7 @@ impl QueueSlots for Amdgpu {
         let (tba, tma) = binding.trap.unwrap_or_default();
         let raw = c::bridge_vmid {
             vmid: binding.vmid.raw().into(),
-            pasid: binding.pasid.raw().into(),
+            pasid: binding.pasid.raw(),
             sh_mem_config: binding.sh_mem.0,
             sh_mem_bases: binding.sh_mem.1,
             page_directory: binding.page_directory,

@@ -37,13 +37,17 @@ impl Exception {
         let kfd = Kfd::open()?;
         let nodes = topology::gpus()?;
         let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
-        let events = Events::new(&device)?;
-        let reset = Event::new(&events, EventKind::HardwareException, false)?;
-        let memory = Event::new(&events, EventKind::Memory, false)?;
         let hanging = match self.hang {
             true => Some(Hanging::start(&device)?),
             false => None,
         };
+        // A process has one page of events.
+        let events = match &hanging {
+            Some(hanging) => hanging.done.event().events().clone(),
+            None => Events::new(&device)?,
+        };
+        let reset = Event::new(&events, EventKind::HardwareException, false)?;
+        let memory = Event::new(&events, EventKind::Memory, false)?;
         let queue = if self.idle || self.hang {
             None
         } else {
@@ -94,7 +98,7 @@ struct Hanging {
     queue: kfd_aql::Queue,
     other: (Queue, [Memory; 2]),
     _launch: Launch,
-    _done: Signal,
+    done: Signal,
     _arguments: [Memory; 3],
 }
 
@@ -115,7 +119,7 @@ impl Hanging {
             queue,
             other,
             _launch: launch,
-            _done: done,
+            done,
             _arguments: arguments,
         })
     }
