@@ -23,8 +23,7 @@ fn bytes(inject: &Inject, traffic: &Traffic) -> [u8; END - FLAGS] {
     let mut bytes = [0; END - FLAGS];
     bytes[..4].copy_from_slice(&inject.flags().to_le_bytes());
     bytes[COUNT - FLAGS..][..4].copy_from_slice(&inject.count().to_le_bytes());
-    bytes[ARGUMENT - FLAGS..ARGUMENT_END - FLAGS]
-        .copy_from_slice(&inject.argument().to_le_bytes());
+    bytes[ARGUMENT - FLAGS..ARGUMENT_END - FLAGS].copy_from_slice(&inject.argument().to_le_bytes());
     let counts = bytes[TRAFFIC - FLAGS..].chunks_exact_mut(4);
     for (place, count) in counts.zip(traffic.counts()) {
         place.copy_from_slice(&(count as u32).to_le_bytes());

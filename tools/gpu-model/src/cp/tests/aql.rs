@@ -274,6 +274,23 @@ fn wrong_packets_stop_the_queue_and_say_why() {
 }
 
 #[test]
+fn a_packet_is_refused_once() {
+    let rig = rig();
+    send(&rig, barrier(4, &[], 0));
+    for _ in 0..5 {
+        rig.write64(BASE + INACTIVE + 8, 0);
+        rig.engine.poll();
+        assert!(runlist::unmap(&rig, 2, 0, 0));
+        map(&rig);
+    }
+    let interrupts = rig.interrupts();
+    let bad = interrupts
+        .iter()
+        .filter(|at| at.source_id == SOURCE_BAD_OPCODE);
+    assert_eq!((bad.count(), read_index(&rig)), (1, 0));
+}
+
+#[test]
 fn preemption_loses_and_repeats_nothing() {
     let rig = rig();
     let [gate, done] = [0, 1].map(|n| signal(&rig, n, false));
