@@ -67,7 +67,7 @@ impl PacketError {
         queue.shared.stats.count("AQL packet refused");
         let inactive = AmdQueue::load(queue)?.and_then(|amd| Signal::of(amd.inactive_signal()));
         if let Some(code) = self.exception_code() {
-            let context = queue.hqd.doorbell() & 0x3ff | code << 10;
+            let context = queue.hqd.doorbell_id() | code << 10;
             queue.shared.raise_error(queue, SOURCE_BAD_OPCODE, context);
         }
         let Some(signal) = inactive else {
