@@ -259,7 +259,10 @@ fn wrong_packets_stop_the_queue_and_say_why() {
             .iter()
             .find(|at| at.source_id == SOURCE_BAD_OPCODE)
             .expect("error");
-        assert_eq!(bad.context[0], QUEUE.doorbell >> 1 & 0x3ff | exception << 10);
+        assert_eq!(
+            bad.context[0],
+            QUEUE.doorbell >> 1 & 0x3ff | exception << 10
+        );
         assert!(
             interrupts.iter().any(|at| at.context[0] == 77),
             "the signal's event"
