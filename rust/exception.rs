@@ -31,8 +31,7 @@ use crate::{
 };
 use core::mem::offset_of;
 use kernel::{
-    new_work,
-    pr_warn_once,
+    new_work, pr_warn_once,
     prelude::*,
     sync::Arc,
     workqueue::{
@@ -120,9 +119,8 @@ struct List([Option<Exception>; MAX_EXCEPTIONS]);
 impl List {
     /// Notes an exception; those of one queue become one. False: there is no room.
     fn add(&mut self, new: Exception) -> bool {
-        let same = |known: &&mut Exception| {
-            (known.pasid, known.doorbell) == (new.pasid, new.doorbell)
-        };
+        let same =
+            |known: &&mut Exception| (known.pasid, known.doorbell) == (new.pasid, new.doorbell);
         if let Some(known) = self.0.iter_mut().flatten().find(same) {
             known.codes |= new.codes;
             known.message = known.message.or(new.message);
