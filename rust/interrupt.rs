@@ -84,8 +84,9 @@ impl Interrupts {
                 Some(exception) => self.exceptions.add(exception),
                 None => self.signal(pasid, data, 24),
             },
-            Interrupt::WaveError { pasid, data, .. }
-            | Interrupt::SqAuto { pasid, data, .. } => self.signal(pasid, data, 24),
+            Interrupt::WaveError { pasid, data, .. } | Interrupt::SqAuto { pasid, data, .. } => {
+                self.signal(pasid, data, 24)
+            }
             Interrupt::VmFault { .. } if !self.heeds_faults => {}
             Interrupt::VmFault {
                 pasid,
