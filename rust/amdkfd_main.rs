@@ -8,6 +8,7 @@ use kernel::prelude::*;
 mod debugfs;
 mod doorbell;
 mod event;
+mod exception;
 mod file;
 mod gfx;
 mod gpu;

@@ -11,6 +11,10 @@ use crate::{
         Events,
         Hint, //
     },
+    exception::{
+        Exception,
+        Exceptions, //
+    },
     gfx::Interrupt,
     ids::{
         GpuId,
@@ -50,6 +54,7 @@ pub(crate) struct Interrupts {
     /// The events of the processes that use the node, by the pasid of their VM there.
     events: Arc<RcuTable<Events>>,
     faults: Arc<Faults>,
+    exceptions: Arc<Exceptions>,
     /// Whether a memory fault takes its process off, and is told: see `no_queue_eviction_on_vm_fault`.
     heeds_faults: bool,
 }
@@ -60,6 +65,7 @@ impl Interrupts {
         Ok(Self {
             events: RcuTable::new()?,
             faults: Faults::new(gpu)?,
+            exceptions: Exceptions::new()?,
             heeds_faults,
         })
     }
@@ -74,9 +80,17 @@ impl Interrupts {
         match interrupt {
             Interrupt::EndOfPipe { pasid, context_id } => self.signal(pasid, context_id, 32),
             Interrupt::SdmaTrap { pasid, context_id } => self.signal(pasid, context_id, 28),
-            Interrupt::WaveMessage { pasid, data, .. }
-            | Interrupt::WaveError { pasid, data, .. }
-            | Interrupt::SqAuto { pasid, data, .. } => self.signal(pasid, data, 24),
+            Interrupt::WaveMessage {
+                pasid,
+                data,
+                privileged,
+            } => match Exception::of_wave(pasid, data).filter(|_| privileged) {
+                Some(exception) => self.exceptions.add(exception),
+                None => self.signal(pasid, data, 24),
+            },
+            Interrupt::WaveError { pasid, data, .. } | Interrupt::SqAuto { pasid, data, .. } => {
+                self.signal(pasid, data, 24)
+            }
             Interrupt::VmFault { .. } if !self.heeds_faults => {}
             Interrupt::VmFault {
                 pasid,
@@ -92,8 +106,17 @@ impl Interrupts {
                     read_only: write,
                 });
             }
+            Interrupt::BadPacket {
+                pasid,
+                doorbell,
+                exception,
+            } => {
+                if let Some(exception) = Exception::of_packet(pasid, doorbell, exception) {
+                    self.exceptions.add(exception);
+                }
+            }
             // What a debugger, a reset or a drain would wait for: none of these exists yet.
-            Interrupt::BadPacket { .. } | Interrupt::Poison { .. } | Interrupt::Fence { .. } => {}
+            Interrupt::Poison { .. } | Interrupt::Fence { .. } => {}
         }
     }
 

@@ -292,6 +292,11 @@ impl Process {
         }
     }
 
+    /// Whether the process's runtime has said that it is there, and wants to know of exceptions.
+    pub(crate) fn has_runtime(&self) -> bool {
+        self.inner.lock().runtime.enabled
+    }
+
     /// Whether faulting accesses are retried.
     pub(crate) fn xnack(&self) -> bool {
         self.inner.lock().xnack

@@ -48,6 +48,27 @@ pub(crate) fn read_memory(task: &Task, address: u64) -> Result<u64> {
     }
 }
 
+/// Writes a word of another task's memory. `EFAULT`: it has none there, or none any more, or may not
+/// write to it. May sleep.
+pub(crate) fn write_memory(task: &Task, address: u64, mut word: u64) -> Result {
+    // SAFETY: The task is valid and `word` is as large as said; any address may be asked for.
+    // CAST: A 64-bit kernel.
+    let bytes = unsafe {
+        bindings::access_process_vm(
+            task.as_ptr(),
+            address as c_ulong,
+            (&raw mut word).cast(),
+            size_of::<u64>() as c_int,
+            bindings::FOLL_WRITE,
+        )
+    };
+    if bytes == size_of::<u64>() as c_int {
+        Ok(())
+    } else {
+        Err(EFAULT)
+    }
+}
+
 /// What a task may be allowed beyond the ordinary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capability {

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     doorbell::ProcessDoorbells,
+    gfx::SaveArea,
     ids::{
         GpuId,
         QueueId, //
@@ -370,6 +371,14 @@ impl Queues {
         let inner = self.inner.lock();
         let scheduled = inner.queues.get(&id).ok_or(EFAULT)?;
         Ok(scheduled.queue.properties)
+    }
+
+    /// The save area of the queue with this doorbell of the process's.
+    pub(crate) fn save_area_at(&self, doorbell: usize) -> Option<SaveArea> {
+        let inner = self.inner.lock();
+        let mut all = inner.queues.values();
+        let found = all.find(|it| it.queue.doorbell_id() == doorbell)?;
+        found.queue.properties.save_area()
     }
 
     /// Looks at a queue that nothing brings onto the hardware meanwhile. `EFAULT`: there is no such

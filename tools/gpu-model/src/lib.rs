@@ -63,3 +63,4 @@ pub fn register_tables() -> Vec<(&'static str, &'static [RegisterInfo])> {
 }
 pub mod sdma;
 pub mod smu;
+pub mod traffic;

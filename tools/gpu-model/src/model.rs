@@ -21,6 +21,7 @@ use crate::pci::{self, ConfigSpace};
 use crate::preset::Preset;
 use crate::psp::Psp;
 use crate::smu::Smu;
+use crate::traffic::Traffic;
 
 /// What the host chooses about a GPU.
 pub struct Config {
@@ -52,6 +53,7 @@ pub struct GpuModel {
     config_space: ConfigSpace,
     engines: Vec<Arc<dyn Engine>>,
     synchronous: bool,
+    traffic: Traffic,
 }
 
 impl GpuModel {
@@ -99,6 +101,7 @@ impl GpuModel {
             config_space,
             engines,
             synchronous,
+            traffic: Traffic::default(),
         })
     }
 
@@ -116,11 +119,11 @@ impl GpuModel {
         if self.chip.inject.is_lost() {
             out.fill(0xff);
         }
-        window::read(&self.chip.inject, offset, out);
+        window::read(&self.chip.inject, &self.traffic, offset, out);
     }
 
     pub fn config_write(&self, offset: u64, data: &[u8]) {
-        window::write(&self.chip, offset, data);
+        window::write(&self.chip, &self.traffic, offset, data);
         if self.config_space.write(offset, data) == pci::Effect::FunctionReset {
             self.reset_chip();
         }
@@ -129,6 +132,7 @@ impl GpuModel {
     /// A read of BAR5 (registers). Accesses are dwords; others are cut out of or merged into
     /// dwords.
     pub fn mmio_read(&self, offset: u64, out: &mut [u8]) {
+        self.traffic.read();
         if self.chip.inject.is_lost() {
             return out.fill(0xff);
         }
@@ -146,6 +150,7 @@ impl GpuModel {
 
     /// A write of BAR5. Only whole dwords reach registers.
     pub fn mmio_write(&self, offset: u64, data: &[u8]) {
+        self.traffic.write();
         if self.chip.inject.is_lost() {
             return;
         }
@@ -175,6 +180,7 @@ impl GpuModel {
 
     /// A write of BAR2.
     pub fn doorbell_write(&self, offset: u64, data: &[u8]) {
+        self.traffic.doorbell();
         let value = match *data {
             [a, b, c, d] => u64::from(u32::from_le_bytes([a, b, c, d])),
             [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
@@ -213,7 +219,10 @@ impl GpuModel {
 
     /// The burndown lists: registers, then whatever the engines could not do, and what they did.
     pub fn report(&self) -> String {
-        let mut text = self.chip.bus.burndown();
+        let [reads, writes, doorbells] = self.traffic.counts();
+        let mut text =
+            format!("# the guest: {reads} reads, {writes} writes, {doorbells} doorbells\n");
+        text += &self.chip.bus.burndown();
         text += &self.chip.inject.report();
         for engine in &self.engines {
             text += &format!("# {}: count, what\n{}", engine.name(), engine.burndown());

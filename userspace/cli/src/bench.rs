@@ -22,7 +22,7 @@ pub struct Bench {
 const LIMIT: Duration = Duration::from_secs(60);
 
 impl Bench {
-    /// Measures, and prints a line for each figure: the median, in microseconds.
+    /// Measures, and prints a line for each figure, in microseconds.
     pub fn run(&self, json: bool) -> Result<()> {
         let kfd = Kfd::open()?;
         let gpus = topology::gpus()?;
@@ -38,7 +38,7 @@ impl Bench {
         let (grid, group) = ([64, 1, 1], [64, 1, 1]);
         let empty = Launch::new(&device, &code, "spin", grid, group, arguments.bytes())?;
 
-        let submit = self.median(|| {
+        let submit = self.times(|| {
             queue.submit(BarrierAnd::default());
             Ok(())
         })?;
@@ -46,17 +46,17 @@ impl Bench {
             completion: done.address(),
             ..BarrierAnd::default()
         };
-        let there_and_back = self.median(|| {
+        let there_and_back = self.times(|| {
             done.store(1);
             queue.submit(barrier);
             Ok(done.wait_busy(LIMIT)?)
         })?;
-        let busy = self.median(|| {
+        let busy = self.times(|| {
             done.store(1);
             empty.submit(&queue, &done);
             Ok(done.wait_busy(LIMIT)?)
         })?;
-        let asleep = self.median(|| {
+        let asleep = self.times(|| {
             done.store(1);
             empty.submit(&queue, &done);
             Ok(done.wait(LIMIT).map(drop)?)
@@ -70,26 +70,75 @@ impl Bench {
         if json {
             let lines: Vec<_> = figures
                 .iter()
-                .map(|(name, time)| serde_json::json!({ "what": name, "microseconds": time }))
+                .map(|(name, times)| times.json(name))
                 .collect();
             println!("{}", serde_json::Value::from(lines));
         } else {
-            println!("median of {} on {device}:", self.repeat.max(1));
-            for (name, time) in figures {
-                println!("{time:12.2} us  {name}");
+            println!("{} times each on {device}, in us:", self.repeat.max(1));
+            println!("{:>12}{:>12}{:>12}", "least", "median", "99%");
+            for (name, times) in figures {
+                let Times {
+                    least,
+                    median,
+                    most,
+                } = times;
+                println!("{least:12.2}{median:12.2}{most:12.2}  {name}");
             }
         }
         Ok(())
     }
 
-    fn median(&self, mut what: impl FnMut() -> Result<()>) -> Result<f64> {
+    fn times(&self, mut what: impl FnMut() -> Result<()>) -> Result<Times> {
         let mut times = Vec::new();
         for _ in 0..self.repeat.max(1) {
             let start = Instant::now();
             what()?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
         }
+        Ok(Times::of(times))
+    }
+}
+
+/// What repeated work took, in microseconds.
+#[derive(Clone, Copy)]
+struct Times {
+    least: f64,
+    median: f64,
+    /// What 99 of 100 did not exceed.
+    most: f64,
+}
+
+impl Times {
+    /// Of at least one.
+    fn of(mut times: Vec<f64>) -> Self {
         times.sort_by(f64::total_cmp);
-        Ok(times[times.len() / 2])
+        let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+        Self {
+            least: at(0),
+            median: at(50),
+            most: at(99),
+        }
+    }
+
+    fn json(&self, what: &str) -> serde_json::Value {
+        serde_json::json!({
+            "what": what,
+            "least_us": self.least,
+            "median_us": self.median,
+            "p99_us": self.most,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Times;
+
+    #[test]
+    fn percentiles_are_of_the_sorted_times() {
+        let times = Times::of((1..=1000).rev().map(f64::from).collect());
+        assert_eq!((times.least, times.median, times.most), (1.0, 501.0, 991.0));
+        let one = Times::of(vec![7.0]);
+        assert_eq!((one.least, one.median, one.most), (7.0, 7.0, 7.0));
     }
 }

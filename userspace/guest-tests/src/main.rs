@@ -18,6 +18,7 @@ mod openers;
 mod power;
 mod pressure;
 mod raw;
+mod refused;
 mod runlist;
 mod running;
 mod smi;
@@ -72,6 +73,8 @@ enum Command {
     Kill(kill::Kill),
     /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
     Exception(exception::Exception),
+    /// Have packets refused, and print what a runtime is told of each.
+    Refused,
     /// Run generated programs of calls in several processes at once.
     Fuzz(fuzz::Fuzz),
     /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are right.
@@ -114,6 +117,7 @@ fn main() -> ExitCode {
         Command::Queues => limits::queues(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
+        Command::Refused => refused::run(),
         Command::Fuzz(fuzz) => fuzz.run(),
         Command::Openers(openers) => openers.run(),
         Command::Storm(storm) => storm.run(),

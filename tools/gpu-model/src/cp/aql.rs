@@ -336,6 +336,7 @@ fn pm4_ib(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Action, Pack
 /// Hands the slot back and signals completion.
 fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Fault> {
     body.flight.aql = None;
+    body.flight.refused = None;
     let view = queue.view();
     let header = (kind::INVALID as u16).to_le_bytes();
     view.bus

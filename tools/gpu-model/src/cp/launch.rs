@@ -91,7 +91,7 @@ struct Board {
     /// Groups of the XCC's share that have started.
     started: u64,
     live: VecDeque<Live>,
-    free: Vec<u32>,
+    free: VecDeque<u32>,
     /// Turns in a row that found nothing but halted groups.
     halted: usize,
     hung: Option<String>,
@@ -145,7 +145,7 @@ impl Launch {
             0 => u32::MAX,
             waves_with_scratch => (waves_with_scratch / waves).max(1),
         };
-        let free = (0..places.slots().min(room)).rev().collect();
+        let free = (0..places.slots().min(room)).collect();
         let groups = count(&order.shape, order.share);
         Launch {
             order,
@@ -186,7 +186,7 @@ impl Launch {
         live.retain(|live| {
             let ended = live.group.is_done();
             if ended {
-                free.push(live.slot);
+                free.push_back(live.slot);
             }
             !ended
         });
@@ -306,7 +306,7 @@ impl Run<'_> {
             board.halted = 0;
         }
         match turn {
-            Turn::Done => return board.free.push(live.slot),
+            Turn::Done => return board.free.push_back(live.slot),
             Turn::On => {}
             Turn::Halted => board.halted += 1,
             Turn::Hung(why) => drop(board.hung.get_or_insert(why)),
@@ -321,7 +321,7 @@ impl Run<'_> {
             return None;
         }
         if board.started < self.groups {
-            if let Some(slot) = board.free.pop() {
+            if let Some(slot) = board.free.pop_front() {
                 let index = board.started;
                 board.started += 1;
                 drop(board);

@@ -129,6 +129,12 @@ impl Hqd {
         field(self.get(dw::CP_HQD_PQ_DOORBELL_CONTROL), 2, 26)
     }
 
+    /// What interrupts and waves call it: its number among the 1024 doorbells, of 8 bytes each, of its process
+    /// (`kfd_int_process_v9.c`, KFD_DEBUG_DOORBELL_ID; `kfd_device_queue_manager.c`, allocate_doorbell).
+    pub const fn doorbell_id(&self) -> u32 {
+        self.doorbell() >> 1 & 0x3ff
+    }
+
     /// Whether packets are AQL (CP_HQD_AQL_CONTROL.CONTROL0).
     pub const fn is_aql(&self) -> bool {
         self.get(dw::CP_HQD_AQL_CONTROL) & 1 != 0

@@ -355,7 +355,7 @@ fn bad_opcode(cx: &Cx<'_>, header: u32) -> Flow {
     cx.queue.shared.raise_error(
         cx.queue,
         super::SOURCE_BAD_OPCODE,
-        cx.queue.hqd.doorbell() & 0x3ff,
+        cx.queue.hqd.doorbell_id(),
     );
     Flow::Next
 }

@@ -83,6 +83,8 @@ pub struct Flight {
     pub advance: u64,
     /// The AQL packet in flight.
     pub aql: Option<aql::Pending>,
+    /// The AQL packet that was refused last; none once one has completed.
+    pub refused: Option<u64>,
     /// Why the queue will not go on, ever.
     pub hung: Option<String>,
 }
@@ -94,10 +96,12 @@ impl Flight {
             ibs,
             launch,
             aql,
+            refused,
             hung,
             ..
         } = self;
-        ibs.is_empty() && launch.is_none() && aql.is_none() && hung.is_none()
+        let packet = launch.is_some() || aql.is_some() || refused.is_some();
+        ibs.is_empty() && !packet && hung.is_none()
     }
 }
 

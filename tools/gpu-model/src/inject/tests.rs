@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::window::{ARGUMENT, COUNT, FLAGS};
+use super::window::{ARGUMENT, COUNT, END, FLAGS, TRAFFIC};
 use crate::gmc::{Access, FaultReason, Hub};
 use crate::ih::Interrupt;
 use crate::rig::{Rig, FB};
@@ -166,4 +166,23 @@ fn a_wrong_script_leaves_the_old_one() {
     let error = rig.chip().inject.load(rig.chip(), "smu silent\nsmu sullen");
     assert_eq!(error.unwrap_err().line, 2);
     assert_eq!(send_test(&rig), 0xff);
+}
+
+#[test]
+fn the_guest_can_read_how_often_it_came() {
+    let rig = rig("");
+    let counts = |rig: &Rig| [0, 4, 8].map(|at| config(rig, TRAFFIC + at));
+    let [reads, writes, doorbells] = counts(&rig);
+    rig.read(RESPONSE);
+    rig.write(RESPONSE, 0);
+    rig.write(RESPONSE, 0);
+    rig.model.doorbell_write(0x800, &[0; 4]);
+    assert_eq!(counts(&rig), [reads + 1, writes + 2, doorbells + 1]);
+    // Read only, and what lies before and behind stays as it was.
+    set_config(&rig, TRAFFIC, 0);
+    set_config(&rig, ARGUMENT, 7);
+    assert_eq!(counts(&rig), [reads + 1, writes + 2, doorbells + 1]);
+    assert_eq!(config(&rig, ARGUMENT), 7);
+    assert_eq!(config(&rig, END), 0);
+    assert!(rig.model.report().starts_with("# the guest: "));
 }

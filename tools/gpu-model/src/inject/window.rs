@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-//! The guest's handle on the fault injection: registers inside the vendor-specific extended capability of
-//! configuration space, which no driver knows. Any root process of the guest reaches them through sysfs.
+//! The guest's handle on the fault injection, and on the model's counts: registers inside the vendor-specific
+//! extended capability of configuration space, which no driver knows. Any root process of the guest reaches them
+//! through sysfs.
 
 use super::Inject;
 use crate::chip::Chip;
+use crate::traffic::Traffic;
 
 /// Flags that rules name, 32 bits; written and read.
 pub const FLAGS: usize = 0x108;
@@ -11,13 +13,21 @@ pub const FLAGS: usize = 0x108;
 pub const COUNT: usize = 0x10c;
 /// What `va=arg` means, 64 bits; written and read.
 pub const ARGUMENT: usize = 0x110;
-const END: usize = 0x118;
+const ARGUMENT_END: usize = 0x118;
+/// Register reads, register writes and doorbells so far, 32 bits each; read only.
+pub const TRAFFIC: usize = ARGUMENT_END;
+/// Where the window ends.
+pub const END: usize = TRAFFIC + 12;
 
-fn bytes(inject: &Inject) -> [u8; END - FLAGS] {
+fn bytes(inject: &Inject, traffic: &Traffic) -> [u8; END - FLAGS] {
     let mut bytes = [0; END - FLAGS];
     bytes[..4].copy_from_slice(&inject.flags().to_le_bytes());
     bytes[COUNT - FLAGS..][..4].copy_from_slice(&inject.count().to_le_bytes());
-    bytes[ARGUMENT - FLAGS..].copy_from_slice(&inject.argument().to_le_bytes());
+    bytes[ARGUMENT - FLAGS..ARGUMENT_END - FLAGS].copy_from_slice(&inject.argument().to_le_bytes());
+    let counts = bytes[TRAFFIC - FLAGS..].chunks_exact_mut(4);
+    for (place, count) in counts.zip(traffic.counts()) {
+        place.copy_from_slice(&(count as u32).to_le_bytes());
+    }
     bytes
 }
 
@@ -28,8 +38,8 @@ fn place(offset: u64, i: usize) -> Option<usize> {
 }
 
 /// Puts the registers into what a read of configuration space gave.
-pub fn read(inject: &Inject, offset: u64, out: &mut [u8]) {
-    let bytes = bytes(inject);
+pub fn read(inject: &Inject, traffic: &Traffic, offset: u64, out: &mut [u8]) {
+    let bytes = bytes(inject, traffic);
     for (i, byte) in out.iter_mut().enumerate() {
         if let Some(at) = place(offset, i) {
             *byte = bytes[at];
@@ -38,18 +48,20 @@ pub fn read(inject: &Inject, offset: u64, out: &mut [u8]) {
 }
 
 /// Takes the part of a write that falls into the window.
-pub fn write(chip: &Chip, offset: u64, data: &[u8]) {
+pub fn write(chip: &Chip, traffic: &Traffic, offset: u64, data: &[u8]) {
     let inject = &chip.inject;
-    let old = bytes(inject);
+    let old = bytes(inject, traffic);
     let mut new = old;
     for (i, &byte) in data.iter().enumerate() {
         if let Some(at) = place(offset, i) {
             new[at] = byte;
         }
     }
-    if new[ARGUMENT - FLAGS..] != old[ARGUMENT - FLAGS..] {
+    let argument = ARGUMENT - FLAGS..ARGUMENT_END - FLAGS;
+    if new[argument.clone()] != old[argument.clone()] {
+        let new = &new[argument];
         let mut argument = [0; 8];
-        argument.copy_from_slice(&new[ARGUMENT - FLAGS..]);
+        argument.copy_from_slice(new);
         inject.set_argument(chip, u64::from_le_bytes(argument));
     }
     if new[..4] != old[..4] {

@@ -55,13 +55,19 @@ impl PacketError {
     }
 
     /// Stops the queue at the packet: stores the error in its inactive signal and interrupts. It goes on when the
-    /// runtime sets the signal to 0.
+    /// runtime sets the signal to 0. A packet that is refused once more is not told again: a runtime that leaves
+    /// errors to the driver's exceptions sets the signal to 0 at once, and interrupts would come without end.
     pub fn raise(self, queue: &Queue, body: &mut Body) -> Result<(), Fault> {
+        let again = body.flight.refused.replace(body.rptr) == Some(body.rptr);
+        if again && self.exception_code().is_some() {
+            body.flight.hung = Some(format!("{self:?}, and the packet is still the same"));
+            return Ok(());
+        }
         tracing::warn!(slot = ?queue.slot, error = ?self, index = body.rptr, "AQL packet refused");
         queue.shared.stats.count("AQL packet refused");
         let inactive = AmdQueue::load(queue)?.and_then(|amd| Signal::of(amd.inactive_signal()));
         if let Some(code) = self.exception_code() {
-            let context = queue.hqd.doorbell() & 0x3ff | code << 10;
+            let context = queue.hqd.doorbell_id() | code << 10;
             queue.shared.raise_error(queue, SOURCE_BAD_OPCODE, context);
         }
         let Some(signal) = inactive else {

@@ -66,7 +66,7 @@ pub fn message_of(queue: &Queue, group: &mut Workgroup, wave: usize, message: u1
         }
         // The answer comes in EXEC_LO, bit 31 clear: trap handlers wait for that.
         MSG_GET_DOORBELL => {
-            group.waves[wave].scalar[sreg::EXEC] = queue.hqd.doorbell() & 0x3ff;
+            group.waves[wave].scalar[sreg::EXEC] = queue.hqd.doorbell_id();
         }
         _ => {
             queue.shared.stats.count("s_sendmsg");

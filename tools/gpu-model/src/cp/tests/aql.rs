@@ -259,7 +259,10 @@ fn wrong_packets_stop_the_queue_and_say_why() {
             .iter()
             .find(|at| at.source_id == SOURCE_BAD_OPCODE)
             .expect("error");
-        assert_eq!(bad.context[0], QUEUE.doorbell & 0x3ff | exception << 10);
+        assert_eq!(
+            bad.context[0],
+            QUEUE.doorbell >> 1 & 0x3ff | exception << 10
+        );
         assert!(
             interrupts.iter().any(|at| at.context[0] == 77),
             "the signal's event"
@@ -271,6 +274,23 @@ fn wrong_packets_stop_the_queue_and_say_why() {
         rig.engine.poll();
         assert_eq!(value(&rig, done), 0);
     }
+}
+
+#[test]
+fn a_packet_is_refused_once() {
+    let rig = rig();
+    send(&rig, barrier(4, &[], 0));
+    for _ in 0..5 {
+        rig.write64(BASE + INACTIVE + 8, 0);
+        rig.engine.poll();
+        assert!(runlist::unmap(&rig, 2, 0, 0));
+        map(&rig);
+    }
+    let interrupts = rig.interrupts();
+    let bad = interrupts
+        .iter()
+        .filter(|at| at.source_id == SOURCE_BAD_OPCODE);
+    assert_eq!((bad.count(), read_index(&rig)), (1, 0));
 }
 
 #[test]

@@ -25,6 +25,19 @@ const STORE_42: &[u32] = &[
     0xbf8c_0000, // s_waitcnt 0
     S_ENDPGM,
 ];
+/// Stores bits 8 to 14 of HW_ID (CU_ID and SE_ID) at out + 4 * group.
+const STORE_CU: &[u32] = &[
+    0xc006_0100,
+    0,           // s_load_dwordx2 s[4:5], s[0:1], 0
+    0xb886_3204, // s_getreg_b32 s6, hwreg(HW_REG_HW_ID, 8, 7)
+    0x7e02_0206, // v_mov_b32 v1, s6
+    0x8e07_8202, // s_lshl_b32 s7, s2, 2
+    0x7e00_0207, // v_mov_b32 v0, s7
+    0xbf8c_c07f, // s_waitcnt lgkmcnt(0)
+    0xdc70_8000, // global_store_dword v0, v1, s[4:5]
+    0x0004_0100,
+    S_ENDPGM,
+];
 /// Loops until the dword at (pointer in kernarg) is not 0, then stores 42 as above.
 const WAIT_THEN_STORE: &[u32] = &[
     0xc006_0080,
@@ -180,6 +193,21 @@ fn preempted_waves_go_on_where_they_were() {
     map(&rig);
     rig.wait("the kernel ends", |rig| value(rig, done) == 0);
     assert_eq!([out(&rig, 0), out(&rig, 63)], [42, 42]);
+}
+
+#[test]
+fn groups_go_round_the_compute_units() {
+    let rig = aql::rig();
+    load(&rig, STORE_CU);
+    // COMPUTE_PGM_RSRC2: two user SGPRs and the group's number.
+    rig.write(BASE + u64::from(DESCRIPTOR) + 52, &[2 << 1 | 1 << 7]);
+    let done = signal(&rig, 0, false);
+    send(&rig, dispatch(8, done));
+    assert_eq!(value(&rig, done), 0);
+    // Each has ended before the next begins: all could have run on the first.
+    let units: Vec<u32> = (0..8).map(|group| out(&rig, group)).collect();
+    let different: std::collections::BTreeSet<_> = units[..4].iter().collect();
+    assert_eq!(different.len(), 4, "{units:?}");
 }
 
 #[test]

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Exceptions of queues, told to the runtime of the process: a wave that trapped, a packet that the
+//! command processor refused.
+//!
+//! The runtime leaves a word of its memory and an event in the header of each queue's save area
+//! (`struct kfd_context_save_area_header`, err_payload_addr and err_event_id): the exception's bit is
+//! set in the one and the other signalled. One [`Exceptions`] for each node, part of its
+//! [`Interrupts`](crate::interrupt::Interrupts); interrupts add to it and a worker, which may sleep,
+//! empties it.
+
+use crate::{
+    event::Hint,
+    ids::Pasid,
+    linux::{
+        spinlock::{
+            new_irq_spinlock,
+            IrqSpinLock, //
+        },
+        task::{
+            read_memory,
+            write_memory, //
+        },
+    },
+    process::{
+        self,
+        Process,
+        ProcessDevice, //
+    },
+    uapi::kfd_context_save_area_header, //
+};
+use core::mem::offset_of;
+use kernel::{
+    new_work, pr_warn_once,
+    prelude::*,
+    sync::Arc,
+    workqueue::{
+        impl_has_work,
+        Work,
+        WorkItem, //
+    },
+};
+
+/// `EC_QUEUE_PACKET_DISPATCH_DIM_INVALID` to `EC_QUEUE_PACKET_VENDOR_UNSUPPORTED`: codes of packets.
+const PACKET_CODES: core::ops::RangeInclusive<u32> = 16..=23;
+/// `EC_QUEUE_WAVE_ABORT` to `EC_QUEUE_WAVE_APERTURE_VIOLATION`, as `KFD_EC_MASK` has them.
+const WAVE_CODES: u32 = 0x3f;
+/// What a trap handler sends: the queue's doorbell, and above it the mask of codes.
+const DOORBELL_BITS: u32 = 10;
+
+/// What happened to a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exception {
+    pasid: Pasid,
+    /// The number of the queue's doorbell in its process.
+    doorbell: u32,
+    /// `KFD_EC_MASK` of all that happened.
+    codes: u64,
+    /// What a wave sent: it is taken for an event where no runtime wants it.
+    message: Option<u32>,
+}
+
+impl Exception {
+    /// What a wave's privileged message means. None: it is an event, and nothing else.
+    pub(crate) fn of_wave(pasid: Pasid, data: u32) -> Option<Self> {
+        let codes = data >> DOORBELL_BITS & WAVE_CODES;
+        (codes != 0).then_some(Self {
+            pasid,
+            doorbell: data & ((1 << DOORBELL_BITS) - 1),
+            codes: codes.into(),
+            message: Some(data),
+        })
+    }
+
+    /// A packet was refused. None: the code is none of a packet's.
+    pub(crate) fn of_packet(pasid: Pasid, doorbell: u32, code: u32) -> Option<Self> {
+        PACKET_CODES.contains(&code).then_some(Self {
+            pasid,
+            doorbell,
+            codes: 1 << (code - 1),
+            message: None,
+        })
+    }
+
+    /// Tells the runtime. `ENOENT`: the process has none, or no such queue; `EFAULT`: it has not said
+    /// where.
+    fn tell(&self, process: &Process, device: &ProcessDevice) -> Result {
+        if !process.has_runtime() {
+            return Err(ENOENT);
+        }
+        let area = device
+            .queues()
+            .save_area_at(self.doorbell as usize)
+            .ok_or(ENOENT)?;
+        let header = area.address.raw();
+        let at = |offset: usize| header.wrapping_add(offset as u64);
+        let task = process.lead();
+        let payload = read_memory(
+            task,
+            at(offset_of!(kfd_context_save_area_header, err_payload_addr)),
+        )?;
+        let before = read_memory(task, payload)?;
+        write_memory(task, payload, before | self.codes)?;
+        let event = read_memory(
+            task,
+            at(offset_of!(kfd_context_save_area_header, err_event_id)),
+        )?;
+        // CAST: The id is the lower half; what follows it is reserved.
+        process.events().set(event as u32)
+    }
+}
+
+/// Exceptions of different queues that wait for the worker at a time.
+const MAX_EXCEPTIONS: usize = 64;
+
+/// A short list without allocation.
+struct List([Option<Exception>; MAX_EXCEPTIONS]);
+
+impl List {
+    /// Notes an exception; those of one queue become one. False: there is no room.
+    fn add(&mut self, new: Exception) -> bool {
+        let same =
+            |known: &&mut Exception| (known.pasid, known.doorbell) == (new.pasid, new.doorbell);
+        if let Some(known) = self.0.iter_mut().flatten().find(same) {
+            known.codes |= new.codes;
+            known.message = known.message.or(new.message);
+            return true;
+        }
+        match self.0.iter_mut().find(|place| place.is_none()) {
+            Some(place) => {
+                *place = Some(new);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn take(&mut self) -> Option<Exception> {
+        self.0.iter_mut().find_map(Option::take)
+    }
+}
+
+/// Exceptions that the worker has yet to tell.
+#[pin_data]
+pub(crate) struct Exceptions {
+    #[pin]
+    list: IrqSpinLock<List>,
+    #[pin]
+    work: Work<Exceptions>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Exceptions { self.work }
+}
+
+impl Exceptions {
+    /// None.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let exceptions = pin_init!(Self {
+            list <- new_irq_spinlock!(List([None; MAX_EXCEPTIONS]), "amdkfd::Exceptions"),
+            work <- new_work!("amdkfd::Exceptions"),
+        });
+        Arc::pin_init(exceptions, GFP_KERNEL)
+    }
+
+    /// Leaves an exception to the worker. Legal in a hard interrupt.
+    pub(crate) fn add(self: &Arc<Self>, exception: Exception) {
+        if !self.list.lock().add(exception) {
+            pr_warn_once!("an exception is lost: too many at a time\n");
+        }
+        if let Some(queue) = process::work_queue() {
+            // If the worker is on its way already, it will see the exception too.
+            let _ = queue.enqueue(self.clone());
+        }
+    }
+}
+
+fn handle(exception: Exception) {
+    let told = process::with_pasid(exception.pasid, |process, device| {
+        let told = exception.tell(process, device);
+        if let (Err(_), Some(message)) = (told, exception.message) {
+            process.events().signal_hinted(Hint::new(message, 24));
+        }
+        told
+    });
+    if told != Some(Ok(())) {
+        pr_debug!("nobody wants to know of {:?}: {:?}\n", exception, told);
+    }
+}
+
+impl WorkItem for Exceptions {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        loop {
+            let exception = this.list.lock().take();
+            match exception {
+                Some(exception) => handle(exception),
+                None => return,
+            }
+        }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_exception)]
+mod tests {
+    use super::*;
+
+    fn pasid() -> Pasid {
+        Pasid::new(7).unwrap()
+    }
+
+    #[test]
+    fn a_message_names_doorbell_and_codes() {
+        assert_eq!(Exception::of_wave(pasid(), 0x3ff), None);
+        let abort = Exception::of_wave(pasid(), 1 << 10 | 5).unwrap();
+        assert_eq!((abort.doorbell, abort.codes), (5, 1));
+        let packet = Exception::of_packet(pasid(), 5, 16).unwrap();
+        assert_eq!((packet.doorbell, packet.codes), (5, 1 << 15));
+        assert_eq!(Exception::of_packet(pasid(), 5, 15), None);
+        assert_eq!(Exception::of_packet(pasid(), 5, 24), None);
+    }
+
+    #[test]
+    fn those_of_one_queue_become_one() {
+        let mut list = List([None; MAX_EXCEPTIONS]);
+        let abort = Exception::of_wave(pasid(), 1 << 10 | 5).unwrap();
+        let trap = Exception::of_wave(pasid(), 2 << 10 | 5).unwrap();
+        let other = Exception::of_wave(pasid(), 2 << 10 | 6).unwrap();
+        assert!(list.add(abort) && list.add(trap) && list.add(other));
+        let both = Exception { codes: 3, ..abort };
+        assert_eq!(list.take(), Some(both));
+        assert_eq!(list.take(), Some(other));
+        assert_eq!(list.take(), None);
+        for doorbell in 0..MAX_EXCEPTIONS as u32 {
+            assert!(list.add(Exception::of_packet(pasid(), doorbell, 16).unwrap()));
+        }
+        assert!(!list.add(Exception::of_packet(pasid(), 500, 16).unwrap()));
+    }
+}
