@@ -60,8 +60,7 @@ test-long: guest module-debug
 	@tests/run --long
 
 check: sysroot
-	@cd tools && cargo fmt --check && cargo clippy --all-targets -- -D warnings
-	@cd userspace && cargo fmt --check && cargo clippy --all-targets -- -D warnings
+	@tests/tools/lint.test
 	@tools/build-module CLIPPY=1
 
 clean:

@@ -247,10 +247,10 @@ impl Expressions<'_> {
                 let op = self.pick(&["div", "mod"]);
                 format!("{op}_{name}({a}, {b})")
             }
-            11 => {
-                let op = self.pick(&["~", "-"]);
-                format!("(({name})({op}{a}))")
-            }
+            11 => match self.below(2) {
+                0 => format!("not_{name}({a})"),
+                _ => format!("(({name})(-{a}))"),
+            },
             12..=13 => self.counted(ty, &a, &b),
             14 => {
                 let c = self.leaf(ty);

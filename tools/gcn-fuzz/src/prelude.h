@@ -111,11 +111,12 @@ INLINE u32 trail64(u64 x) { return x ? (u32)__builtin_ctzl(x) : 64; }
         type low = low_##type(a, b), high = high_##type(a, b); \
         return c < low ? low : c > high ? high : c; \
     } \
-    INLINE type choose_##type(type a, type b, type c) { hide(c); return (type)((a & c) | (b & ~c)); }
+    INLINE type choose_##type(type a, type b, type c) { hide(c); return (type)((a & c) | (b & ~c)); } \
+    INLINE type not_##type(type a) { hide(a); return (type)~a; }
 #define FLOATING(type) \
     ORDER(type) \
     INLINE type signed_##type(type x) { return x != x ? (type)1 : x; }
-// Clang 19 for gfx942 loses the upper dword of -4 & ~c where c is a dword that was extended.
+// Clang 19 for gfx942 loses the upper dword of ~c where c is a dword that was extended.
 INTEGER(i8, KEEP) INTEGER(u8, KEEP) INTEGER(i16, KEEP) INTEGER(u16, KEEP)
 INTEGER(i32, KEEP) INTEGER(u32, KEEP) INTEGER(i64, HIDE) INTEGER(u64, HIDE)
 FLOATING(f16) FLOATING(f32) FLOATING(f64)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Registers: how a block names the ones it models, and where their values lie.
 //!
-//! Each hardware block (`nbio.rs`, `gmc.rs`, ...) declares one enum with [`registers!`]; every line
+//! Each hardware block (`nbio.rs`, `gmc.rs`, ...) declares one enum with `registers!`; every line
 //! repeats what AMD's header says: the name without its `reg`/`mm` prefix, the segment
 //! (`NAME_BASE_IDX`) and the dword offset inside that segment. An IP discovery table gives the
 //! segment's base address per instance, so the absolute dword address is `base[segment] + offset`.
@@ -26,7 +26,7 @@ pub struct RegisterInfo {
     pub step: u16,
 }
 
-/// A block's set of registers, made by [`registers!`].
+/// A block's set of registers, made by `registers!`.
 pub trait RegisterSet: Copy + Eq + Send + Sync + 'static {
     /// All registers of the set, in the order of their rows.
     const TABLE: &'static [RegisterInfo];

@@ -16,7 +16,7 @@ use rustix::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
 /// Print what the GPU's file tells of a process that comes and goes, of one that errs, of memory that moves, of a
-/// reset.
+/// reset, of a GPU that throttles.
 #[derive(Args)]
 pub struct Smi {
     /// Only get a VM on the GPU, and end.
@@ -28,6 +28,9 @@ pub struct Smi {
     /// Reset the GPU too.
     #[arg(long)]
     reset: bool,
+    /// Only say when the file is open, and what it then tells of a GPU that throttles.
+    #[arg(long)]
+    throttle: bool,
 }
 
 /// A file of events.
@@ -126,6 +129,11 @@ impl Smi {
         }
         if self.fault {
             return fault();
+        }
+        if self.throttle {
+            let file = File::open(&kfd, node.gpu_id, u64::MAX)?;
+            println!("listening");
+            return file.show("a GPU that throttles", "2", 1);
         }
         let mut file = File::open(&kfd, node.gpu_id, u64::MAX)?;
         let silent = File::open(&kfd, node.gpu_id, 0)?;
