@@ -22,6 +22,7 @@ use crate::ids::{
     UserVa,
     Vmid, //
 };
+use core::ops::Range;
 
 /// A GPU family: its formats, and what else is fixed for it.
 pub(crate) struct Generation {
@@ -170,6 +171,10 @@ pub(crate) trait Words {
             self.set(dword + index, value);
         }
     }
+    /// Sets a row of words to 0.
+    fn clear(&self, dwords: Range<usize>) {
+        dwords.for_each(|dword| self.set(dword, 0));
+    }
 }
 
 /// How the commands of a compute queue are written.
@@ -259,7 +264,7 @@ pub(crate) trait MqdFormat: Sync {
     fn bytes(&self) -> usize;
     /// Bytes of a compute queue's descriptor and of the control stack that must follow it.
     fn stride(&self, control_stack: u32) -> usize;
-    /// Writes a new compute queue.
+    /// Writes a new compute queue, whatever was there before.
     fn compute(&self, words: &dyn Words, at: XccMqd, queue: &ComputeQueue);
     /// Writes what UPDATE_QUEUE can change of a queue that is off the hardware.
     fn update(&self, words: &dyn Words, xcc: u32, queue: &ComputeQueue);

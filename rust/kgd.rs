@@ -156,6 +156,12 @@ pub(crate) struct QueueBuffer {
     pub(crate) size: u64,
 }
 
+/// How many buffers of the user's a queue needs at most.
+pub(crate) const MAX_QUEUE_BUFFERS: usize = 5;
+
+/// The buffers that a queue keeps, in the order in which they were asked for.
+pub(crate) type QueueBos = [Option<BoHandle>; MAX_QUEUE_BUFFERS];
+
 /// A buffer as it is made or imported.
 pub(crate) struct NewMemory {
     memory: MemoryHandle,
@@ -260,9 +266,9 @@ pub(crate) trait Vms {
     /// Invalidates translations on the given XCCs (logical).
     fn flush_tlb(&self, vm: &VmHandle, flush: TlbFlush, xcc_mask: u32);
     /// Keeps the user's buffers where they are: all or none. `EINVAL` if one is not mapped so.
-    fn get_queue_buffers(&self, vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<KVec<BoHandle>>;
+    fn get_queue_buffers(&self, vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<QueueBos>;
     /// Lets them go.
-    fn put_queue_buffers(&self, vm: &VmHandle, buffers: KVec<BoHandle>);
+    fn put_queue_buffers(&self, vm: &VmHandle, buffers: QueueBos);
 }
 
 /// Buffers of compute processes.

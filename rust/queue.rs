@@ -124,10 +124,8 @@ struct Queue {
     trap_handler: bool,
     /// Whether performance counters shall count it, once somebody has said so.
     counts: Option<bool>,
-    /// The user's ring; UPDATE_QUEUE may bring another.
-    ring: QueueBuffers,
-    /// The user's other buffers.
-    _buffers: QueueBuffers,
+    /// The user's buffers. The first is the ring; UPDATE_QUEUE may bring another.
+    buffers: QueueBuffers,
     _counted: Counted,
     _gauge: Held,
     id: SlotGuard<Arc<QueueIds>, { MAX_IDS / 64 }>,

@@ -192,6 +192,11 @@ impl NewEntry {
         let node = RBTreeNode::new(key, entry, GFP_KERNEL)?;
         Ok(Self { key, node })
     }
+
+    /// The name that it will have.
+    pub(crate) fn key(&self) -> Key {
+        self.key
+    }
 }
 
 /// Where the CPU finds a queue's descriptors: the first XCC's, and how far on the next one's is.
@@ -213,7 +218,7 @@ pub(crate) trait Scheduler: Send + Sync {
     /// Lets a process go with all its queues; they are off the list even if this fails.
     fn remove(&self, seat: Key) -> Result;
     /// Takes a queue in and runs it if it is to run. On error it is not taken in.
-    fn map(&self, seat: Key, queue: NewEntry) -> Result<Key>;
+    fn map(&self, seat: Key, queue: NewEntry) -> Result;
     /// Lets a queue go; it is off the list even if this fails.
     fn unmap(&self, seat: Key, queue: Key) -> Result;
     /// Takes all queues off the hardware, calls `rewrite`, and goes on with the queue as `runs` says.

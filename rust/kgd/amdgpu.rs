@@ -25,6 +25,7 @@ use super::{
     Preempt,
     ProcessHandle,
     ProcessMemory,
+    QueueBos,
     QueueBuffer,
     QueueSlots,
     QueueWaves,
@@ -37,7 +38,8 @@ use super::{
     VmHandle,
     VmidBinding,
     Vms,
-    XgmiLink, //
+    XgmiLink,
+    MAX_QUEUE_BUFFERS, //
 };
 use crate::{
     ids::{
@@ -341,35 +343,29 @@ impl Vms for Amdgpu {
         unsafe { c::bridge_vm_flush_tlb(self.adev(), vm(handle), flush, xcc_mask) };
     }
 
-    fn get_queue_buffers(
-        &self,
-        handle: &VmHandle,
-        wanted: &[QueueBuffer],
-    ) -> Result<KVec<BoHandle>> {
-        let mut raw = KVec::with_capacity(wanted.len(), GFP_KERNEL)?;
-        let mut buffers = KVec::with_capacity(wanted.len(), GFP_KERNEL)?;
-        for buffer in wanted {
-            raw.push(queue_buffer(buffer, null_mut()), GFP_KERNEL)?;
+    fn get_queue_buffers(&self, handle: &VmHandle, wanted: &[QueueBuffer]) -> Result<QueueBos> {
+        let mut places = [c::bridge_queue_buffer::default(); MAX_QUEUE_BUFFERS];
+        let raw = places.get_mut(..wanted.len()).ok_or(EINVAL)?;
+        for (raw, buffer) in raw.iter_mut().zip(wanted) {
+            *raw = queue_buffer(buffer, null_mut());
         }
-        // CAST: a queue has five buffers.
+        // CAST: at most `MAX_QUEUE_BUFFERS`.
         let count = raw.len() as u32;
         // SAFETY: the handle is live; `raw` has `count` elements and is ours.
         to_result(unsafe { c::bridge_vm_get_queue_buffers(vm(handle), raw.as_mut_ptr(), count) })?;
-        for buffer in &raw {
-            if let Some(bo) = NonNull::new(buffer.bo.cast()) {
-                // Cannot fail: the capacity was reserved before the references were taken.
-                let _ = buffers.push_within_capacity(BoHandle(bo));
-            }
-        }
-        Ok(buffers)
+        Ok(places.map(|buffer| NonNull::new(buffer.bo.cast()).map(BoHandle)))
     }
 
-    fn put_queue_buffers(&self, handle: &VmHandle, buffers: KVec<BoHandle>) {
-        for bo in &buffers {
-            // SAFETY: handle and buffer are live; the buffer's reference is consumed here, `buffers`
-            // being ours.
-            unsafe { c::bridge_vm_put_queue_buffer(vm(handle), bo.0.as_ptr().cast()) };
+    fn put_queue_buffers(&self, handle: &VmHandle, buffers: QueueBos) {
+        let mut bos = [null_mut(); MAX_QUEUE_BUFFERS];
+        let mut count = 0;
+        for (place, bo) in bos.iter_mut().zip(buffers.iter().flatten()) {
+            *place = bo.0.as_ptr().cast();
+            count += 1;
         }
+        // SAFETY: handle and buffers are live; `bos` begins with `count` buffers, whose references are
+        // consumed here, `buffers` being ours.
+        unsafe { c::bridge_vm_put_queue_buffers(vm(handle), bos.as_mut_ptr(), count) };
     }
 }
 

@@ -295,14 +295,17 @@ int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer
 	return ret;
 }
 
-void bridge_vm_put_queue_buffer(struct bridge_vm *vm, struct amdgpu_bo *bo)
+void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u32 count)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
+	u32 i;
 
 	dma_resv_lock(resv, NULL);
-	put_queue_buffer(vm->vm, bo);
+	for (i = 0; i < count; i++)
+		put_queue_buffer(vm->vm, bos[i]);
 	dma_resv_unlock(resv);
-	amdgpu_call(amdgpu_bo_unref)(&bo);
+	for (i = 0; i < count; i++)
+		amdgpu_call(amdgpu_bo_unref)(&bos[i]);
 }
 
 int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,

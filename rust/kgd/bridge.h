@@ -277,7 +277,7 @@ struct bridge_queue_buffer {
 	struct amdgpu_bo *bo;	/* out */
 };
 int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer *buffers, u32 count);
-void bridge_vm_put_queue_buffer(struct bridge_vm *vm, struct amdgpu_bo *bo);
+void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u32 count);
 
 /*
  * Buffers of a compute process. flags: KFD_IOC_ALLOC_MEM_FLAGS_*. offset: in, what a userptr, doorbell

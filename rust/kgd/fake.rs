@@ -23,6 +23,7 @@ use super::{
     Preempt,
     ProcessHandle,
     ProcessMemory,
+    QueueBos,
     QueueBuffer,
     QueueSlots,
     RawDmabufInfo,
@@ -353,19 +354,18 @@ impl Vms for Fake {
 
     fn flush_tlb(&self, _vm: &VmHandle, _flush: TlbFlush, _xcc_mask: u32) {}
 
-    fn get_queue_buffers(&self, _vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<KVec<BoHandle>> {
-        let mut buffers = KVec::with_capacity(wanted.len(), GFP_KERNEL)?;
-        for _ in wanted {
-            buffers.push(BoHandle(NonNull::dangling()), GFP_KERNEL)?;
-        }
+    fn get_queue_buffers(&self, _vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<QueueBos> {
+        let mut buffers = QueueBos::default();
+        let places = buffers.get_mut(..wanted.len()).ok_or(EINVAL)?;
+        places.fill_with(|| Some(BoHandle(NonNull::dangling())));
         // CAST: a queue has five.
-        self.live.lock().queue_buffers += buffers.len() as u32;
+        self.live.lock().queue_buffers += wanted.len() as u32;
         Ok(buffers)
     }
 
-    fn put_queue_buffers(&self, _vm: &VmHandle, buffers: KVec<BoHandle>) {
+    fn put_queue_buffers(&self, _vm: &VmHandle, buffers: QueueBos) {
         // CAST: a queue has five.
-        self.live.lock().queue_buffers -= buffers.len() as u32;
+        self.live.lock().queue_buffers -= buffers.iter().flatten().count() as u32;
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
     NewMemory,
     Preempt,
     ProcessHandle,
+    QueueBos,
     QueueBuffer,
     RawDoorbells,
     RawKernelBo,
@@ -512,7 +513,7 @@ impl Drop for KernelMapping {
 /// User memory that a queue depends on, kept mapped until dropped.
 pub(crate) struct QueueBuffers {
     vm: Arc<Vm>,
-    buffers: KVec<super::BoHandle>,
+    buffers: QueueBos,
 }
 
 impl QueueBuffers {
@@ -521,11 +522,17 @@ impl QueueBuffers {
         let buffers = vm.kgd.get_queue_buffers(&vm.raw, wanted)?;
         Ok(Self { vm, buffers })
     }
+
+    /// Exchanges the first buffer for the first of `other`, of the same VM.
+    pub(crate) fn swap_first(&mut self, other: &mut Self) {
+        let ([mine, ..], [theirs, ..]) = (&mut self.buffers, &mut other.buffers);
+        core::mem::swap(mine, theirs);
+    }
 }
 
 impl Drop for QueueBuffers {
     fn drop(&mut self) {
-        let buffers = core::mem::replace(&mut self.buffers, KVec::new());
+        let buffers = core::mem::take(&mut self.buffers);
         self.vm.kgd.put_queue_buffers(&self.vm.raw, buffers);
     }
 }

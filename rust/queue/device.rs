@@ -7,7 +7,10 @@
 
 use super::{
     node::Active,
-    properties::Properties,
+    properties::{
+        Drive,
+        Properties, //
+    },
     Queue,
     QueueFacts, //
 };
@@ -39,7 +42,7 @@ use kernel::{
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNodeReservation, //
+        RBTreeNode, //
     },
     sync::{
         atomic::{
@@ -62,9 +65,21 @@ pub(super) struct New {
     /// For the process's first queue.
     pub(super) seat: Option<(NewSeat, Active)>,
     pub(super) entry: NewEntry,
-    pub(super) room: RBTreeNodeReservation<QueueId, Scheduled>,
-    pub(super) id: QueueId,
-    pub(super) queue: Queue,
+    pub(super) node: RBTreeNode<QueueId, Scheduled>,
+}
+
+impl New {
+    /// For `queue`, which is called `id`.
+    pub(super) fn new(seat: Option<(NewSeat, Active)>, id: QueueId, queue: Queue) -> Result<Self> {
+        let runs = queue.properties.drive().runs();
+        let entry = NewEntry::described(queue.map_queue()?, runs, queue.descriptor())?;
+        let key = entry.key();
+        Ok(Self {
+            seat,
+            entry,
+            node: RBTreeNode::new(id, Scheduled { key, queue }, GFP_KERNEL)?,
+        })
+    }
 }
 
 /// The queues of one process on one GPU.
@@ -225,16 +240,9 @@ impl Queues {
     }
 
     /// Hands a queue to the scheduler; the process's first one brings its seat.
-    pub(super) fn insert(&self, new: New) -> Result {
-        let New {
-            seat,
-            entry,
-            id,
-            queue,
-            room,
-        } = new;
-        let node = queue.node.clone();
-        let scheduler = node.scheduler();
+    pub(super) fn insert(&self, device: &ProcessDevice, new: New) -> Result {
+        let New { seat, entry, node } = new;
+        let scheduler = device.node().queues().scheduler();
         let mut inner = self.inner.lock();
         if inner.closed {
             return Err(ESRCH);
@@ -250,17 +258,15 @@ impl Queues {
             (None, None) => return Err(EAGAIN),
         };
         match scheduler.map(key, entry) {
-            Ok(key) => {
-                inner
-                    .queues
-                    .insert(room.into_node(id, Scheduled { key, queue }));
+            Ok(()) => {
+                inner.queues.insert(node);
                 inner.count += 1;
                 Ok(())
             }
             Err(error) => {
                 let seat = inner.give_up_seat(scheduler);
                 drop(inner);
-                drop((seat, queue));
+                drop((seat, node));
                 Err(error)
             }
         }
@@ -268,22 +274,23 @@ impl Queues {
 
     /// Takes a queue from the scheduler and gives back all that it had. `EINVAL`: there is no such
     /// queue here. Any other error: it is gone nevertheless.
-    pub(super) fn destroy(&self, id: QueueId) -> Result {
+    pub(super) fn destroy(&self, device: &ProcessDevice, id: QueueId) -> Result {
+        let scheduler = device.node().queues().scheduler();
         let mut inner = self.inner.lock();
-        let gone = inner.queues.remove_node(&id).ok_or(EINVAL)?;
-        inner.count -= 1;
-        if inner.wave_sync == Some(id) {
-            inner.wave_sync = None;
-        }
-        let (_, Scheduled { key, queue }) = gone.to_key_value();
-        let scheduler = queue.node.scheduler();
+        let key = inner.queues.get(&id).ok_or(EINVAL)?.key;
         let result = match &inner.seat {
             Some((seat, _)) => scheduler.unmap(*seat, key),
             None => Ok(()),
         };
+        let gone = inner.queues.remove_node(&id);
+        inner.count -= 1;
+        if inner.wave_sync == Some(id) {
+            inner.wave_sync = None;
+        }
         let seat = inner.give_up_seat(scheduler);
         drop(inner);
         drop(seat);
+        drop(gone);
         result
     }
 
@@ -424,6 +431,18 @@ impl Queues {
             result = result.and(queue.reschedule(*seat, *key));
         }
         result
+    }
+
+    /// Starts or stops a queue with a drive whose descriptor is the one that it has. `EFAULT`: there is no
+    /// such queue here.
+    pub(super) fn set_runs(&self, id: QueueId, drive: Drive) -> Result {
+        let mut inner = self.inner.lock();
+        let Inner { seat, queues, .. } = &mut *inner;
+        let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
+        let (seat, _) = seat.as_ref().ok_or(EFAULT)?;
+        queue.set_drive(drive);
+        let scheduler = queue.node.scheduler();
+        scheduler.rewrite(*seat, *key, drive.runs(), &|| ())
     }
 
     /// Changes a queue with `change`, and its descriptor while it is off the hardware.

@@ -97,16 +97,6 @@ impl MqdSlot {
     pub(crate) fn control_stack(&self, xcc: u32) -> Window<'_> {
         Window::new(&self.chunk.bo, self.offset(xcc) + PAGE_BYTES as usize)
     }
-
-    /// Forgets what a queue before this one left.
-    fn clear(&self, xccs: u32) -> Result {
-        for xcc in 0..xccs {
-            self.chunk
-                .bo
-                .fill(self.offset(xcc), PAGE_BYTES as usize, 0)?;
-        }
-        Ok(())
-    }
 }
 
 /// The pool.
@@ -188,24 +178,20 @@ impl MqdPool {
         Ok(())
     }
 
-    /// Takes room for a queue, cleared.
+    /// Takes room for a queue, with what one before it may have left there.
     pub(crate) fn take(&self) -> Result<MqdSlot> {
         let found = self
             .chunks
             .lock()
             .iter()
             .find_map(|chunk| self.slot_in(chunk));
-        let slot = match found {
-            Some(slot) => slot,
-            None => {
-                let chunk = self.new_chunk()?;
-                // Before anybody else knows of the chunk.
-                let slot = self.slot_in(&chunk).ok_or(ENOMEM)?;
-                self.chunks.lock().push(chunk, GFP_KERNEL)?;
-                slot
-            }
-        };
-        slot.clear(self.xccs)?;
+        if let Some(slot) = found {
+            return Ok(slot);
+        }
+        let chunk = self.new_chunk()?;
+        // Before anybody else knows of the chunk.
+        let slot = self.slot_in(&chunk).ok_or(ENOMEM)?;
+        self.chunks.lock().push(chunk, GFP_KERNEL)?;
         Ok(slot)
     }
 }

@@ -208,6 +208,15 @@ impl Drive {
         all_alike(self) == all_alike(other)
     }
 
+    /// Whether a descriptor of the one is one of the other: it says nothing of the share.
+    pub(crate) fn is_described_like(&self, other: &Self) -> bool {
+        let percentage = other.percentage;
+        Self {
+            percentage,
+            ..*self
+        } == *other
+    }
+
     /// Whether the queue is to be on the hardware at all.
     pub(crate) fn runs(&self) -> bool {
         self.ring.raw() != 0 && self.percentage > 0
@@ -622,6 +631,8 @@ mod tests {
         assert!(drive(50).is_like(&drive(100)));
         assert!(!drive(0).is_like(&drive(1)));
         assert!(!drive(0x0164).is_like(&drive(0x0264)));
+        assert!(drive(0).is_described_like(&drive(100)));
+        assert!(!drive(0x0164).is_described_like(&drive(0x0264)));
     }
 
     #[test]

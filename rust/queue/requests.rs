@@ -39,7 +39,8 @@ use crate::{
     },
     kgd::{
         QueueBuffer,
-        QueueBuffers, //
+        QueueBuffers,
+        MAX_QUEUE_BUFFERS, //
     },
     linux::trace::{
         self,
@@ -51,14 +52,12 @@ use crate::{
     },
     sched::{
         slots::Slots,
-        NewEntry,
         NewSeat, //
     },
     uapi::user_slice,
 };
 use kernel::{
     prelude::*,
-    rbtree::RBTreeNodeReservation,
     sync::Arc, //
 };
 
@@ -101,20 +100,10 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> 
     } else {
         None
     };
-    let new = New {
-        seat,
-        entry: NewEntry::described(
-            queue.map_queue()?,
-            properties.drive().runs(),
-            queue.descriptor(),
-        )?,
-        room: RBTreeNodeReservation::new(GFP_KERNEL)?,
-        id: created.id,
-        queue,
-    };
+    let new = New::new(seat, created.id, queue)?;
     {
         let _alive = process.alive()?;
-        let inserted = device.queues().insert(new);
+        let inserted = device.queues().insert(device, new);
         device.node().tell_resets();
         inserted?;
     }
@@ -132,7 +121,7 @@ fn trace_queue(change: QueueChange, device: &ProcessDevice, id: QueueId, result:
 fn make(process: &Process, device: &ProcessDevice, properties: Properties) -> Result<Queue> {
     let node = device.node().queues().clone();
     let doorbells = device.queues().doorbells(device)?;
-    let (ring, buffers) = pin(device, &node, &properties)?;
+    let buffers = pin(device, &node, &properties)?;
     let features = &node.generation().features;
     if device.queues().count() >= features.queues_per_process {
         return Err(ENOSPC);
@@ -163,8 +152,7 @@ fn make(process: &Process, device: &ProcessDevice, properties: Properties) -> Re
         node,
         properties,
         place,
-        ring,
-        _buffers: buffers,
+        buffers,
         _counted: counted,
         _gauge: QUEUES.hold(),
         id,
@@ -178,30 +166,25 @@ fn wanted(extent: Extent) -> Result<QueueBuffer> {
     })
 }
 
-/// Keeps the user's buffers of a queue where they are: its ring, and all others.
-fn pin(
-    device: &ProcessDevice,
-    node: &NodeQueues,
-    properties: &Properties,
-) -> Result<(QueueBuffers, QueueBuffers)> {
+/// Keeps the user's buffers of a queue where they are: its ring first.
+fn pin(device: &ProcessDevice, node: &NodeQueues, properties: &Properties) -> Result<QueueBuffers> {
     let eop = node.generation().features.eop_buffer_bytes;
     let buffers = properties.buffers(node.save_sizes(), node.xccs(), eop);
     let buffers = buffers.ok_or(EINVAL)?;
+    let ring = wanted(buffers.ring)?;
     let others = [
         Some(buffers.write_pointer),
         Some(buffers.read_pointer),
         buffers.eop,
         buffers.save_area,
     ];
-    let mut pinned = KVec::with_capacity(others.len(), GFP_KERNEL)?;
-    for extent in others.into_iter().flatten() {
-        pinned.push(wanted(extent)?, GFP_KERNEL)?;
+    let mut all = [ring; MAX_QUEUE_BUFFERS];
+    let mut count = 1;
+    for (place, extent) in all.iter_mut().skip(1).zip(others.into_iter().flatten()) {
+        *place = wanted(extent)?;
+        count += 1;
     }
-    let vm = device.vm()?;
-    Ok((
-        QueueBuffers::get(vm.clone(), &[wanted(buffers.ring)?])?,
-        QueueBuffers::get(vm.clone(), &pinned)?,
-    ))
+    QueueBuffers::get(device.vm()?.clone(), all.get(..count).ok_or(EINVAL)?)
 }
 
 /// The process's seat at the scheduler of `device`'s node.
@@ -243,7 +226,7 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     let device = device_with(process, id).ok_or(EINVAL)?;
     let counter = device.queues().sdma_counter(id);
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
-    let result = device.queues().destroy(id);
+    let result = device.queues().destroy(device, id);
     device.node().tell_resets();
     process.files().changed();
     trace_queue(QueueChange::Destroy, device, id, &result);
@@ -259,7 +242,7 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
     let before = device.queues().properties(id)?;
     let kept = before.drive();
     let same_ring = drive.ring() == kept.ring() && drive.ring_bytes() == kept.ring_bytes();
-    let ring = match drive.ring().raw() {
+    let mut ring = match drive.ring().raw() {
         // A queue without a ring stops; it keeps the buffer of the one it had.
         0 => None,
         // The ring that it has cannot be unmapped meanwhile.
@@ -270,15 +253,21 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
             Some(QueueBuffers::get(vm, &ring).map_err(|_| EFAULT)?)
         }
     };
-    if drive.is_like(before.drive()) {
+    if drive.is_like(kept) {
         return Ok(());
     }
-    let old = device.queues().rewrite(id, |queue| {
-        queue.set_drive(drive);
-        ring.map(|ring| core::mem::replace(&mut queue.ring, ring))
-    });
+    let result = if drive.is_described_like(kept) {
+        device.queues().set_runs(id, drive)
+    } else {
+        // With another ring the old one is let go when the hardware no longer reads it.
+        device.queues().rewrite(id, |queue| {
+            queue.set_drive(drive);
+            if let Some(ring) = &mut ring {
+                queue.buffers.swap_first(ring);
+            }
+        })
+    };
     device.node().tell_resets();
-    let result = old.as_ref().map(|_| ()).map_err(|error| *error);
     trace_queue(QueueChange::Change, device, id, &result);
     result
 }

@@ -83,6 +83,11 @@ impl Seat {
         all.filter(move |entry| entry.runs && !evicted)
     }
 
+    /// Whether the process's packet gives it the wave sync; `None`: it is not in the list yet.
+    fn listed_syncs(&self) -> Option<bool> {
+        (self.part.head > 0).then_some(self.census.wave_sync_queues > 0)
+    }
+
     /// Words of the list behind where `queue` is, or would be.
     fn behind(&self, queue: Key) -> usize {
         let newer = self.queues.iter().take_while(|(key, _)| **key <= queue);
@@ -225,10 +230,16 @@ impl Books {
         queue: Key,
         change: impl FnOnce(&mut Entry),
     ) -> Result {
+        let before = self.seat(seat)?.listed_syncs();
         self.unlist(seat, queue)?;
         let at = self.seat(seat)?;
         change(at.queues.get_mut(&queue).ok_or(ENOENT)?);
         self.list(seat, queue)?;
+        let after = self.seat(seat)?.listed_syncs();
+        if before.is_some() && before == after {
+            // The process's packet says what it should.
+            return Ok(());
+        }
         self.write_head(seat)
     }
 

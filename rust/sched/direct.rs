@@ -478,13 +478,13 @@ impl Scheduler for Direct {
         result
     }
 
-    fn map(&self, seat: Key, queue: NewEntry) -> Result<Key> {
+    fn map(&self, seat: Key, queue: NewEntry) -> Result {
         let NewEntry { key, node } = queue;
         let mut inner = self.inner.lock();
         let at = inner.seats.get_mut(&seat).ok_or(ENOENT)?;
         at.queues.insert(node);
         let Err(error) = self.admit(&mut inner, seat, key) else {
-            return Ok(key);
+            return Ok(());
         };
         let Inner { phase, seats, .. } = &mut *inner;
         let mut gone = None;
@@ -688,6 +688,14 @@ mod tests {
         NewEntry::described(queue, runs, descriptor).unwrap()
     }
 
+    /// A new queue that runs.
+    fn mapped(direct: &Direct, seat: Key, fake: &Arc<Fake>) -> Key {
+        let new = queue(fake, true);
+        let key = new.key();
+        direct.map(seat, new).unwrap();
+        key
+    }
+
     #[test]
     fn a_process_has_a_vmid_as_long_as_it_has_a_seat_with_queues() {
         let fake = Fake::new().unwrap();
@@ -744,7 +752,7 @@ mod tests {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
         let seat = direct.add(seat(0));
-        let key = direct.map(seat, queue(&fake, true)).unwrap();
+        let key = mapped(&direct, seat, &fake);
         let there = |there: bool| {
             let slots = fake.live().slots;
             assert_eq!(slots.count_ones(), u32::from(there));
@@ -777,8 +785,8 @@ mod tests {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
         let seat = direct.add(seat(0));
-        let key = direct.map(seat, queue(&fake, true)).unwrap();
-        let other = direct.map(seat, queue(&fake, true)).unwrap();
+        let key = mapped(&direct, seat, &fake);
+        let other = mapped(&direct, seat, &fake);
         fake.set_stuck(true, true);
         assert_eq!(direct.unmap(seat, key).err(), Some(timed_out()));
         assert!(!fake.live().in_reset);

@@ -52,9 +52,13 @@ pub(super) fn timed_out() -> Error {
 
 /// The logical XCCs of `mask`, each with its number within the node.
 pub(super) fn xccs(mask: u32) -> impl Iterator<Item = (u32, u32)> {
-    (0..u32::BITS)
-        .filter(move |xcc| mask & 1 << xcc != 0)
-        .zip(0..)
+    let mut left = mask;
+    let lowest = move || {
+        let xcc = (left != 0).then(|| left.trailing_zeros());
+        left &= left.wrapping_sub(1);
+        xcc
+    };
+    core::iter::from_fn(lowest).zip(0..)
 }
 
 /// How far the HIQ has been written, and its fence.
@@ -187,8 +191,8 @@ impl Hiq {
         let grace = u32::from(facts.is_app_apu && !facts.emulation);
         let wait = self.kgd.dequeue_wait_counts(wait_times, grace, 1);
         let format = self.generation.runlist;
-        self.submit(cursor, &[format.set_resources(&resources)])?;
-        self.submit(cursor, &[format.write_register(wait.offset, wait.value)])
+        self.submit(cursor, &[&format.set_resources(&resources)])?;
+        self.submit(cursor, &[&format.write_register(wait.offset, wait.value)])
     }
 
     fn timeout_ms(&self) -> u32 {
@@ -203,7 +207,7 @@ impl Hiq {
     }
 
     /// Puts `packets` into the HIQ, in one piece, and rings its doorbell.
-    pub(super) fn submit(&self, cursor: &mut Cursor, packets: &[Packet]) -> Result {
+    pub(super) fn submit(&self, cursor: &mut Cursor, packets: &[&Packet]) -> Result {
         let len = packets.iter().map(|packet| packet.words().len()).sum();
         let read = self.memory.read_pointer()?;
         let place = cursor.ring.reserve(read, len).ok_or(ENOMEM)?;
@@ -244,13 +248,13 @@ impl Hiq {
     }
 
     /// Gives orders and waits until the firmware has come past them.
-    pub(super) fn execute(&self, cursor: &mut Cursor, order: Packet) -> Result {
+    pub(super) fn execute(&self, cursor: &mut Cursor, order: &Packet) -> Result {
         let value = cursor.fence + 1;
         let confirm = self
             .generation
             .runlist
             .query_status(self.memory.fence_va()?, value);
-        self.submit(cursor, &[order, confirm])?;
+        self.submit(cursor, &[order, &confirm])?;
         cursor.fence = value;
         self.wait(value)
     }

@@ -96,6 +96,13 @@ impl Words for Window<'_> {
             self.outside(dword);
         }
     }
+
+    fn clear(&self, dwords: Range<usize>) {
+        let bytes = dwords.len() * size_of::<u32>();
+        if self.bo.fill(self.at(dwords.start), bytes, 0).is_err() {
+            self.outside(dwords.start);
+        }
+    }
 }
 
 /// The buffer and where things lie in it, in bytes.

@@ -150,7 +150,7 @@ impl Runlist {
             Phase::Listed => {}
         }
         let order = self.generation.runlist.unmap_all();
-        let result = self.hiq.execute(&mut inner.hiq, order);
+        let result = self.hiq.execute(&mut inner.hiq, &order);
         let result = result.and_then(|()| self.check_preemption(&mut inner.books));
         inner.phase = match result {
             Ok(()) => Phase::Idle,
@@ -201,7 +201,7 @@ impl Runlist {
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;
         let order = self.generation.runlist.run_list(&list);
-        self.hiq.submit(&mut inner.hiq, &[order])?;
+        self.hiq.submit(&mut inner.hiq, &[&order])?;
         self.memory.set_listed(list.dwords as usize);
         inner.phase = Phase::Listed;
         Ok(())
@@ -281,7 +281,7 @@ impl Scheduler for Runlist {
         result
     }
 
-    fn map(&self, seat: Key, queue: NewEntry) -> Result<Key> {
+    fn map(&self, seat: Key, queue: NewEntry) -> Result {
         let key = queue.key;
         let mut inner = self.inner.lock();
         let mut result = inner.books.insert(seat, queue).map(|_| ());
@@ -294,7 +294,7 @@ impl Scheduler for Runlist {
             drop(gone);
             return Err(error);
         }
-        Ok(key)
+        Ok(())
     }
 
     fn unmap(&self, seat: Key, queue: Key) -> Result {

@@ -21,6 +21,7 @@ use crate::gfx::{
     PAGE_BYTES, //
 };
 use crate::ids::{DoorbellIndex, GpuVa, Vmid};
+use core::cell::Cell;
 
 /// The format of this generation.
 pub(super) const MQD: &dyn MqdFormat = &Mqd;
@@ -155,7 +156,29 @@ struct Common {
     priority: u8,
 }
 
-fn set_address(words: &dyn Words, dword: usize, address: u64) {
+/// Words that say something; those behind are 0 in a new descriptor.
+const DRAFT_WORDS: usize = 256;
+
+const _: () = assert!(dword::QUEUE_DOORBELL_ID0 < DRAFT_WORDS && DRAFT_WORDS * 4 <= BYTES);
+
+/// A new descriptor in our own memory. The hardware's gets it in one row.
+struct Draft<'a>(&'a [Cell<u32>]);
+
+impl Words for Draft<'_> {
+    #[inline]
+    fn get(&self, dword: usize) -> u32 {
+        self.0.get(dword).map_or(0, Cell::get)
+    }
+
+    #[inline]
+    fn set(&self, dword: usize, value: u32) {
+        if let Some(word) = self.0.get(dword) {
+            word.set(value);
+        }
+    }
+}
+
+fn set_address(words: &(impl Words + ?Sized), dword: usize, address: u64) {
     words.set(dword, lo(address));
     words.set(dword + 1, hi(address));
 }
@@ -183,7 +206,7 @@ fn pipe_priority(priority: u8) -> u32 {
 }
 
 /// Words that are the same for every new descriptor.
-fn encode_defaults(words: &dyn Words, at: XccMqd) {
+fn encode_defaults(words: &(impl Words + ?Sized), at: XccMqd) {
     use cp_hqd_persistent_state as state;
     use cp_hqd_quantum as quantum;
 
@@ -213,7 +236,7 @@ fn encode_defaults(words: &dyn Words, at: XccMqd) {
 }
 
 /// Words that say where the ring is and how it is driven.
-fn encode_common(words: &dyn Words, queue: &Common) {
+fn encode_common(words: &(impl Words + ?Sized), queue: &Common) {
     set_address(words, dword::CP_HQD_PQ_BASE_LO, queue.ring.raw() >> 8);
     set_address(
         words,
@@ -252,7 +275,7 @@ fn new_pq_control(ring_bytes: u32) -> u32 {
 }
 
 /// Words that depend on who reads the ring: the packet format and this XCC's share of the work.
-fn encode_format(words: &dyn Words, xcc: u32, format: ComputeFormat) {
+fn encode_format(words: &(impl Words + ?Sized), xcc: u32, format: ComputeFormat) {
     use cp_hqd_pq_control as control;
 
     match format {
@@ -281,7 +304,7 @@ fn encode_format(words: &dyn Words, xcc: u32, format: ComputeFormat) {
 }
 
 /// Words of a queue whose waves can be saved.
-fn encode_save_area(words: &dyn Words, xcc: u32, area: crate::gfx::SaveArea) {
+fn encode_save_area(words: &(impl Words + ?Sized), xcc: u32, area: crate::gfx::SaveArea) {
     let state = words.get(dword::CP_HQD_PERSISTENT_STATE);
     words.set(
         dword::CP_HQD_PERSISTENT_STATE,
@@ -311,6 +334,26 @@ fn common(queue: &ComputeQueue) -> Common {
     }
 }
 
+/// All words of a new descriptor.
+fn encode_new(words: &Draft<'_>, at: XccMqd, queue: &ComputeQueue) {
+    encode_defaults(words, at);
+    encode_common(words, &common(queue));
+    words.set(dword::CP_HQD_PQ_CONTROL, new_pq_control(queue.ring_bytes));
+    if queue.trap_handler {
+        let trap = compute_pgm_rsrc2::TRAP_PRESENT.of(1);
+        words.set(dword::COMPUTE_PGM_RSRC2, trap);
+    }
+    if let Some(area) = queue.save_area {
+        encode_save_area(words, at.xcc, area);
+    }
+    if let ComputeFormat::Aql = queue.format {
+        let control = cp_hqd_aql_control::CONTROL0.of(1);
+        words.set(dword::CP_HQD_AQL_CONTROL, control);
+        words.set(dword::COMPUTE_CURRENT_LOGIC_XCC_ID, at.logical_xcc);
+    }
+    encode_format(words, at.xcc, queue.format);
+}
+
 impl MqdFormat for Mqd {
     fn bytes(&self) -> usize {
         BYTES
@@ -322,22 +365,14 @@ impl MqdFormat for Mqd {
     }
 
     fn compute(&self, words: &dyn Words, at: XccMqd, queue: &ComputeQueue) {
-        encode_defaults(words, at);
-        encode_common(words, &common(queue));
-        words.set(dword::CP_HQD_PQ_CONTROL, new_pq_control(queue.ring_bytes));
-        if queue.trap_handler {
-            let trap = compute_pgm_rsrc2::TRAP_PRESENT.of(1);
-            words.set(dword::COMPUTE_PGM_RSRC2, trap);
-        }
-        if let Some(area) = queue.save_area {
-            encode_save_area(words, at.xcc, area);
-        }
-        if let ComputeFormat::Aql = queue.format {
-            let control = cp_hqd_aql_control::CONTROL0.of(1);
-            words.set(dword::CP_HQD_AQL_CONTROL, control);
-            words.set(dword::COMPUTE_CURRENT_LOGIC_XCC_ID, at.logical_xcc);
-        }
-        encode_format(words, at.xcc, queue.format);
+        let mut new = [0; DRAFT_WORDS];
+        encode_new(
+            &Draft(Cell::from_mut(&mut new[..]).as_slice_of_cells()),
+            at,
+            queue,
+        );
+        words.set_row(0, &new);
+        words.clear(DRAFT_WORDS..BYTES / size_of::<u32>());
     }
 
     fn update(&self, words: &dyn Words, xcc: u32, queue: &ComputeQueue) {
