@@ -35,7 +35,7 @@ program rocminfo lists gfx942 rocminfo
 program clinfo lists gfx942 clinfo
 program rocm-smi lists Temp rocm-smi
 for name in vadd saxpy reduce transpose gemm-naive gemm-tiled gemm-mfma-{f32,f16,bf16,f64,i8}; do
-    program "$name" "/mnt/share/hip_$root" "$name"
+    program "$name" "/mnt/share/hip_$root" "$name" 1 65 1000
 done
 for setting in "0 0" "0 1" "1 0" "1 1"; do
     export HSA_ENABLE_SDMA=${setting% *} HSA_ENABLE_INTERRUPT=${setting#* }
