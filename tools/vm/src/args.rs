@@ -86,6 +86,9 @@ pub struct MachineArgs {
     /// More arguments for QEMU, split at blanks, such as "-s" for a debugger. Implies --cold.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub qemu_args: String,
+    /// A plugin for QEMU's translator, as its option -plugin wants it: FILE,NAME=VALUE.
+    #[arg(long)]
+    pub plugin: Option<String>,
     /// Say what is done and when; given twice, also the kernel's messages.
     #[arg(long, short, action = ArgAction::Count)]
     pub verbose: u8,

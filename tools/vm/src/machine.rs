@@ -31,6 +31,8 @@ pub struct Wiring {
     pub console: i32,
     /// The shared directory; an empty one stands for none, the device is there all the same.
     pub share: PathBuf,
+    /// A plugin for the translator.
+    pub plugin: Option<String>,
 }
 
 pub struct Machine<'a> {
@@ -46,6 +48,8 @@ impl Machine<'_> {
         arguments.extend(channels(wiring));
         arguments.extend(ports());
         arguments.extend(words(&self.args.qemu_args));
+        let plugin = wiring.plugin.iter();
+        arguments.extend(plugin.flat_map(|plugin| ["-plugin".into(), plugin.clone()]));
         arguments
     }
 
@@ -56,6 +60,7 @@ impl Machine<'_> {
             monitor: 0,
             console: 0,
             share: "share".into(),
+            plugin: None,
         };
         let key = self
             .arguments(&wiring)
@@ -313,6 +318,7 @@ mod tests {
             monitor: 4,
             console: 5,
             share,
+            plugin: None,
         });
         assert!(words.iter().any(|word| word.contains("guest,,1.img")));
         assert!(words.iter().any(|word| word.contains("path=/a,,b,")));

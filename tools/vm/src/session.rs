@@ -119,6 +119,7 @@ impl Session {
             monitor: monitor_theirs.as_raw_fd(),
             console: console_theirs.as_raw_fd(),
             share: start.share.clone(),
+            plugin: start.machine.args.plugin.clone(),
         };
         let theirs = [agent_theirs, monitor_theirs, console_theirs];
         let qemu = spawn(&start, &wiring, &theirs)?;

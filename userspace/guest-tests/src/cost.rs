@@ -21,6 +21,7 @@ use kfd::{topology, Device, Kfd};
 use kfd_uapi as uapi;
 use rustix::fd::AsFd;
 use rustix::time::{clock_gettime, ClockId};
+use std::cell::RefCell;
 use std::fs::{read_dir, File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -35,6 +36,9 @@ pub struct Cost {
     /// that the model's trace shows what the operation does to the hardware.
     #[arg(long)]
     mark: bool,
+    /// Tell QEMU's plugin (tools/count-plugin) of the third run of each operation.
+    #[arg(long)]
+    count: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -53,28 +57,36 @@ enum Group {
 impl Cost {
     /// Measures, and prints a row for each operation.
     pub fn run(&self) -> Result<()> {
-        let meter = Meter::new(self.mark)?;
+        let meter = Meter::new(self.mark, self.count)?;
+        self.measure(&meter)?;
+        for operation in meter.counted.take() {
+            println!(r#"{{"counted":"{operation}"}}"#);
+        }
+        Ok(())
+    }
+
+    fn measure(&self, meter: &Meter) -> Result<()> {
         let wanted = |group| self.groups.is_empty() || self.groups.contains(&group);
         // Before this process has the GPU: what a new one pays.
         if wanted(Group::Process) {
-            process::all(&meter)?;
+            process::all(meter)?;
         }
         let kfd = Kfd::open()?;
         if self.groups == [Group::Many] {
-            return many::all(&meter, &kfd);
+            return many::all(meter, &kfd);
         }
         let nodes = topology::gpus()?;
         let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
         let bench = Bench::new(&device)?;
-        small(&meter, &kfd, &device)?;
+        small(meter, &kfd, &device)?;
         if wanted(Group::Event) {
-            event::all(&meter, &bench)?;
+            event::all(meter, &bench)?;
         }
         if wanted(Group::Memory) {
-            memory::all(&meter, &device)?;
+            memory::all(meter, &device)?;
         }
         if wanted(Group::Queue) {
-            queue::all(&meter, &bench)?;
+            queue::all(meter, &bench)?;
         }
         Ok(())
     }
@@ -84,10 +96,13 @@ impl Cost {
 struct Meter {
     empty: u64,
     marks: Option<Marks>,
+    count: bool,
+    /// What has been counted, in this order. Told at the end: the console's interrupts would be counted too.
+    counted: RefCell<Vec<String>>,
 }
 
 impl Meter {
-    fn new(mark: bool) -> Result<Self> {
+    fn new(mark: bool, count: bool) -> Result<Self> {
         let mut samples: Vec<_> = (0..200)
             .map(|_| elapsed(|| Ok(())))
             .collect::<Result<_>>()?;
@@ -95,6 +110,8 @@ impl Meter {
         Ok(Self {
             empty: samples[samples.len() / 2],
             marks: if mark { Some(Marks::open()?) } else { None },
+            count,
+            counted: RefCell::new(Vec::new()),
         })
     }
 
@@ -122,6 +139,28 @@ impl Meter {
     }
 }
 
+/// Runs `act` between two marks for QEMU's plugin, if it is to be `counted`.
+fn counted(counted: bool, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    if !counted {
+        return act();
+    }
+    count_mark();
+    let result = act();
+    count_mark();
+    result
+}
+
+/// The instruction that QEMU's plugin knows: it does nothing.
+fn count_mark() {
+    // SAFETY: a no-operation.
+    unsafe {
+        std::arch::asm!(
+            ".byte 0x0f, 0x1f, 0x84, 0x00, 0xef, 0xbe, 0xad, 0xde",
+            options(nomem, nostack)
+        )
+    };
+}
+
 fn elapsed(act: impl FnOnce() -> Result<()>) -> Result<u64> {
     let before = now();
     act()?;
@@ -143,21 +182,31 @@ struct Row<'a> {
 impl Row<'_> {
     /// Runs `act` and keeps how long it took.
     fn sample(&mut self, act: impl FnOnce() -> Result<()>) -> Result<()> {
-        // The third: the first ones may still set something up.
-        let marks = self
-            .meter
-            .marks
-            .as_ref()
-            .filter(|_| self.samples.len() == 2);
+        let marks = self.meter.marks.as_ref().filter(|_| self.is_third());
         if let Some(marks) = marks {
             marks.begin(&self.operation)?;
         }
-        let taken = elapsed(act).with_context(|| self.operation.clone())?;
+        let count = self.is_counted();
+        let taken = elapsed(|| counted(count, act)).with_context(|| self.operation.clone())?;
         if let Some(marks) = marks {
             marks.end()?;
         }
         self.samples.push(taken.saturating_sub(self.meter.empty));
         Ok(())
+    }
+
+    /// Whether the next sample is the one that is looked at closely: the first ones may still set something up.
+    fn is_third(&self) -> bool {
+        self.samples.len() == 2
+    }
+
+    /// Whether QEMU's plugin shall be told of the next sample; remembers that.
+    fn is_counted(&self) -> bool {
+        let counted = self.meter.count && self.is_third();
+        if counted {
+            self.meter.counted.borrow_mut().push(self.operation.clone());
+        }
+        counted
     }
 
     /// Prints the row, unless nothing was measured.

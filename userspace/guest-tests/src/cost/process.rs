@@ -3,7 +3,7 @@
 //! The life of a process, and queues with many processes live. Each is a child that runs this program
 //! again, so that it has an address space of its own, and prints what it measured.
 
-use super::{call, elapsed, queue::Other, Meter};
+use super::{call, counted, elapsed, queue::Other, Meter};
 use crate::bench::Bench;
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
@@ -21,7 +21,8 @@ pub(super) fn all(meter: &Meter) -> Result<()> {
     let mut open = meter.row("open /dev/kfd (makes the process)");
     let mut acquire = meter.row("ACQUIRE_VM");
     for _ in 0..10 {
-        let mut child = Running::start("vm")?;
+        let count = open.is_counted() && acquire.is_counted();
+        let mut child = Running::start("vm", count)?;
         open.samples.push(child.next()?);
         acquire.samples.push(child.next()?);
         child.end()?;
@@ -50,7 +51,7 @@ fn crowd(meter: &Meter) -> Result<()> {
     let mut live: Vec<Running> = Vec::new();
     for count in LIVE {
         while live.len() + 1 < count {
-            let mut child = Running::start("queues")?;
+            let mut child = Running::start("queues", false)?;
             child.next()?;
             child.next()?;
             live.push(child);
@@ -58,7 +59,8 @@ fn crowd(meter: &Meter) -> Result<()> {
         let mut create = meter.row(format!("CREATE_QUEUE AQL processes={count}"));
         let mut destroy = meter.row(format!("DESTROY_QUEUE AQL processes={count}"));
         for _ in 0..5 {
-            let mut newest = Running::start("queues")?;
+            let count = create.is_counted() && destroy.is_counted();
+            let mut newest = Running::start("queues", count)?;
             create.samples.push(newest.next()?);
             destroy.samples.push(newest.next()?);
             newest.end()?;
@@ -77,9 +79,10 @@ struct Running {
 }
 
 impl Running {
-    fn start(until: &str) -> Result<Self> {
+    fn start(until: &str, count: bool) -> Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["cost-child", until])
+            .args(count.then_some("--count"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -113,17 +116,20 @@ impl Running {
 pub struct CostChild {
     /// How far it goes: nothing, open, vm, queues.
     until: String,
+    /// Tell QEMU's plugin of each operation.
+    #[arg(long)]
+    count: bool,
 }
 
 impl CostChild {
     /// Goes that far, prints what it measured, and waits for its stdin to end.
     pub fn run(&self) -> Result<()> {
-        let empty = Meter::new(false)?.empty;
+        let empty = Meter::new(false, false)?.empty;
         match self.until.as_str() {
             "nothing" => return Ok(()),
-            "open" => drop(open_first(empty)?),
-            "vm" => vm(empty)?,
-            "queues" => return queues(empty),
+            "open" => drop(open_first(empty, self.count)?),
+            "vm" => vm(empty, self.count)?,
+            "queues" => return queues(empty, self.count),
             other => bail!("{other} is not known"),
         }
         Ok(())
@@ -131,18 +137,19 @@ impl CostChild {
 }
 
 /// The open that makes the process.
-fn open_first(empty: u64) -> Result<File> {
+fn open_first(empty: u64, count: bool) -> Result<File> {
     let mut kfd = None;
-    let taken = elapsed(|| {
+    let open = || {
         kfd = Some(OpenOptions::new().read(true).write(true).open("/dev/kfd")?);
         Ok(())
-    })?;
+    };
+    let taken = elapsed(|| counted(count, open))?;
     say(taken - empty)?;
     kfd.context("open")
 }
 
-fn vm(empty: u64) -> Result<()> {
-    let _first = open_first(empty)?;
+fn vm(empty: u64, count: bool) -> Result<()> {
+    let _first = open_first(empty, count)?;
     let (kfd, nodes) = (Kfd::open()?, topology::gpus()?);
     let node = nodes.first().context("no GPU")?;
     let render = format!("/dev/dri/renderD{}", node.property("drm_render_minor"));
@@ -151,24 +158,27 @@ fn vm(empty: u64) -> Result<()> {
         drm_fd: render.as_raw_fd() as u32,
         gpu_id: node.gpu_id,
     };
-    say(elapsed(|| call(&kfd, uapi::IOC_ACQUIRE_VM, &mut args))? - empty)?;
+    let acquire = || call(&kfd, uapi::IOC_ACQUIRE_VM, &mut args);
+    say(elapsed(|| counted(count, acquire))? - empty)?;
     wait_for_end();
     Ok(())
 }
 
 /// What its second queue costs; it keeps two.
-fn queues(empty: u64) -> Result<()> {
+fn queues(empty: u64, count: bool) -> Result<()> {
     let (kfd, nodes) = (Kfd::open()?, topology::gpus()?);
     let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
     let bench = Bench::new(&device)?;
     let _first = Other::new(&bench)?;
     let mut queue = bench.queue();
-    say(elapsed(|| call(&kfd, uapi::IOC_CREATE_QUEUE, &mut queue))? - empty)?;
+    let create = || call(&kfd, uapi::IOC_CREATE_QUEUE, &mut queue);
+    say(elapsed(|| counted(count, create))? - empty)?;
     let mut end = uapi::kfd_ioctl_destroy_queue_args {
         queue_id: queue.queue_id,
         pad: 0,
     };
-    say(elapsed(|| call(&kfd, uapi::IOC_DESTROY_QUEUE, &mut end))? - empty)?;
+    let destroy = || call(&kfd, uapi::IOC_DESTROY_QUEUE, &mut end);
+    say(elapsed(|| counted(count, destroy))? - empty)?;
     let _second = Other::new(&bench)?;
     wait_for_end();
     Ok(())
