@@ -2,7 +2,7 @@
 
 //! A plugin of QEMU's translator (TCG) that says which of a guest's instructions an operation takes.
 //!
-//! One per machine, loaded by `-plugin libcount.so,out=FILE`. A program in the guest executes [`MARK`] before
+//! One per machine, loaded by `-plugin libcount.so,out=FILE`. A program in the guest executes `MARK` before
 //! and after the operation; the blocks of code that ran in between are appended to the file, one a line,
 //! `address instructions`, and an empty line after the last. An exception in the middle of a block counts
 //! all of it, so that a sum may be a few instructions too high.
