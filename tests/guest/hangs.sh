@@ -1,12 +1,20 @@
 # SPDX-License-Identifier: GPL-2.0 OR MIT
 # shellcheck shell=sh
-# hangs COUNT: so often a queue hangs under load, with a process that waits for exceptions and one that only
-# waits for events; what each saw, and what is left.
+# hangs COUNT: so often a queue of the first GPU hangs under load, with a process that waits for exceptions and one
+# that only waits for events, while others compute on the second GPU; what each saw, and what is left.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/recover.sh"
 . "$(dirname "$0")/inject.sh"
 
 resets() { dmesg | grep -c 'GPU reset([0-9]*) succeeded'; }
+
+# Computes on the second GPU until /tmp/enough is there: a line for each process, which dispatches 100 times.
+others() {
+    while [ ! -e /tmp/enough ]; do
+        out=$(kfdctl run vadd -n 4097 --gpu 1 --repeat 100 --timeout 100 2>&1)
+        if echo "$out" | grep -q ' 0 wrong'; then echo right; else echo "$out" | tail -n 1; fi
+    done
+}
 
 # one NUMBER: says nothing where all is as it should be.
 one() {
@@ -34,12 +42,19 @@ one() {
 hangs() {
     out=$(computes "before"); echo "$out" | grep -q 'computes$' || not_ok "$out"
     begin=$(date +%s)
+    rm -f /tmp/enough
+    others >/tmp/others 2>&1 & others=$!
     for hang in $(seq "$1"); do
         out=$(one "$hang" 2>&1)
         if [ -n "$out" ]; then not_ok "$out"; break; fi
     done
     echo "figure: $(resets) resets in $(($(date +%s) - begin)) s"
     [ $failed = 1 ] || ok "$1 hangs: processes were told, and new ones computed after each"
+    : >/tmp/enough; wait $others
+    went=$(grep -c '^right$' /tmp/others)
+    out=$(grep -v '^right$' /tmp/others | head -n 1)
+    if [ -z "$out" ] && [ "$went" -ge "$1" ]; then ok "the others went on: $went processes on the second GPU"
+    else not_ok "the others: $went right, and: $out"; fi
     check "nothing is left of the processes" nothing_left
     check "rmmod" unload
     served_by c
