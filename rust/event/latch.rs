@@ -63,7 +63,9 @@ impl Latch {
     /// A wait begins: is the event signalled? Consumes the signal of an automatic event.
     pub(crate) fn take(&mut self) -> bool {
         let signalled = self.signalled;
-        self.signalled = signalled && self.mode == Mode::Manual;
+        if signalled && self.mode == Mode::Auto {
+            self.signalled = false;
+        }
         signalled
     }
 

@@ -94,25 +94,22 @@ struct Seen {
 impl Inner {
     /// A wait begins to look at an event. `EINVAL` if there is none.
     #[inline]
-    fn look(&mut self, record: &EventRecord) -> Result<Seen> {
+    fn look(&mut self, record: &EventRecord, seen: &mut Seen) -> Result {
         let id = record.event_id();
         let event = self.tables.get_mut(id).ok_or(EINVAL)?;
-        let age = match event.kind {
-            Kind::Signal => record.last_event_age(),
-            _ => 0,
+        let age = record.last_event_age();
+        let (last_age, has_news) = match event.kind {
+            Kind::Signal => (age, age != 0),
+            Kind::Memory(_) | Kind::HwException(_) => (0, true),
+            Kind::Debug | Kind::Other => (0, false),
         };
-        let has_news = match event.kind {
-            Kind::Signal => age != 0,
-            Kind::Memory(_) | Kind::HwException(_) => true,
-            Kind::Debug | Kind::Other => false,
-        };
-        let fired = event.latch.take() | event.latch.missed(age);
-        Ok(Seen {
-            last_age: age,
+        *seen = Seen {
+            last_age,
             event: id,
-            fired,
+            fired: event.latch.take() | event.latch.missed(last_age),
             has_news,
-        })
+        };
+        Ok(())
     }
 
     /// A wait that will sleep looks at the event of one of its links again, and joins its list.
@@ -252,9 +249,13 @@ impl Events {
             EventRecord::read(&mut reader, batch)?;
             let mut fired = 0;
             let mut inner = self.inner.lock();
-            for (record, seen) in batch.iter().zip(seen) {
-                *seen = inner.look(record)?;
-                looked.count += 1;
+            looked.count += batch.len();
+            let mut left = batch.iter().zip(seen);
+            while let Some((record, seen)) = left.next() {
+                if let Err(error) = inner.look(record, seen) {
+                    looked.count -= left.len() + 1;
+                    return Err(error);
+                }
                 looked.has_news |= seen.fired & seen.has_news;
                 fired += u32::from(seen.fired);
             }

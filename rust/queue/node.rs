@@ -95,9 +95,11 @@ impl Engines {
     }
 
     fn place(&self, index: u32) -> SdmaPlace {
+        // Without engines there is no slot to ask for.
+        let count = self.count.max(1);
         SdmaPlace {
-            engine: self.first + index % self.count,
-            queue: index / self.count,
+            engine: self.first + index % count,
+            queue: index / count,
         }
     }
 
