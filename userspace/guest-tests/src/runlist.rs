@@ -196,13 +196,27 @@ impl<'a> Stage<'a> {
     }
 
     fn show(&self, title: &str) -> Result<()> {
-        let lists = dumps(&FILES)?;
+        let mut lists = Self::lists(title)?;
+        // A process that is evicted, as when the kernel moves its memory, is there without its queues, on either
+        // driver. That does not last.
+        for _ in 0..20 {
+            if !lists.iter().any(List::lacks_queues) {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+            lists = Self::lists(title)?;
+        }
         println!("list of {title}: {}", lists.len());
         for list in &lists {
-            let list = List::parse(list).with_context(|| format!("list of {title}"))?;
             list.print(title, self.bench.queue().write_pointer_address);
         }
         Ok(())
+    }
+
+    fn lists(title: &str) -> Result<Vec<List>> {
+        let parse = |words: &Vec<u32>| List::parse(words);
+        let lists: Result<Vec<List>> = dumps(&FILES)?.iter().map(parse).collect();
+        lists.with_context(|| format!("list of {title}"))
     }
 }
 
@@ -260,6 +274,11 @@ impl List {
             "pasids: {pasids:?}"
         );
         Ok(list)
+    }
+
+    /// Whether a process is there without any queue.
+    fn lacks_queues(&self) -> bool {
+        self.processes.iter().any(|(_, queues)| queues.is_empty())
     }
 
     fn print(&self, title: &str, write_index: u64) {
