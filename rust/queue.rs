@@ -292,15 +292,17 @@ impl Queue {
         Ok(())
     }
 
-    /// Writes what has changed into the descriptors while the queue is off the hardware.
-    fn reschedule(&self, seat: Key, key: Key) -> Result {
-        let runs = self.properties.drive().runs();
-        let rewrite = || {
+    /// Changes the queue with `change`, and its descriptors, while it is off the hardware. `EACCES`: a
+    /// queue of the process was reset; nothing changes.
+    fn rewrite(&mut self, seat: Key, key: Key, change: &mut dyn FnMut(&mut Self)) -> Result {
+        let node = self.node.clone();
+        node.scheduler().rewrite(seat, key, &mut || {
+            change(self);
             if let Err(error) = self.write_changes() {
                 pr_err!("a queue's descriptor is incomplete: {:?}\n", error);
             }
-        };
-        self.node.scheduler().rewrite(seat, key, runs, &rewrite)
+            self.properties.drive().runs()
+        })
     }
 
     /// What was written into the GPU's memory reaches it before the GPU looks.

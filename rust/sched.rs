@@ -221,9 +221,9 @@ pub(crate) trait Scheduler: Send + Sync {
     fn map(&self, seat: Key, queue: NewEntry) -> Result;
     /// Lets a queue go; it is off the list even if this fails.
     fn unmap(&self, seat: Key, queue: Key) -> Result;
-    /// Takes all queues off the hardware, calls `rewrite`, and goes on with the queue as `runs` says.
+    /// Takes a queue off the hardware, calls `change`, and goes on with the queue if that says so.
     /// `EACCES`: a queue of the process was reset; nothing changes.
-    fn rewrite(&self, seat: Key, queue: Key, runs: bool, rewrite: &dyn Fn()) -> Result;
+    fn rewrite(&self, seat: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result;
     /// Takes a process's queues off the hardware until they are restored; once is enough.
     fn evict(&self, seat: Key) -> Result;
     /// Runs an evicted process's queues again, with its page table now at `page_table_base`.

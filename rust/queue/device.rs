@@ -427,8 +427,8 @@ impl Queues {
         };
         let mut result = Ok(());
         for Scheduled { key, queue } in queues.values_mut() {
-            queue.counts = Some(count);
-            result = result.and(queue.reschedule(*seat, *key));
+            let changed = queue.rewrite(*seat, *key, &mut |queue| queue.counts = Some(count));
+            result = result.and(changed);
         }
         result
     }
@@ -440,24 +440,21 @@ impl Queues {
         let Inner { seat, queues, .. } = &mut *inner;
         let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
         let (seat, _) = seat.as_ref().ok_or(EFAULT)?;
-        queue.set_drive(drive);
-        let scheduler = queue.node.scheduler();
-        scheduler.rewrite(*seat, *key, drive.runs(), &|| ())
+        let node = queue.node.clone();
+        node.scheduler().rewrite(*seat, *key, &mut || {
+            queue.set_drive(drive);
+            drive.runs()
+        })
     }
 
-    /// Changes a queue with `change`, and its descriptor while it is off the hardware.
-    pub(super) fn rewrite<T>(
-        &self,
-        id: QueueId,
-        change: impl FnOnce(&mut Queue) -> T,
-    ) -> Result<T> {
+    /// Changes a queue with `change`, and its descriptor, while it is off the hardware. `EACCES`: a queue
+    /// of the process was reset; nothing changes.
+    pub(super) fn rewrite(&self, id: QueueId, change: &mut dyn FnMut(&mut Queue)) -> Result {
         let mut inner = self.inner.lock();
         let Inner { seat, queues, .. } = &mut *inner;
         let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
         let (seat, _) = seat.as_ref().ok_or(EFAULT)?;
-        let changed = change(queue);
-        queue.reschedule(*seat, *key)?;
-        Ok(changed)
+        queue.rewrite(*seat, *key, change)
     }
 }
 

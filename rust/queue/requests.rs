@@ -260,7 +260,7 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
         device.queues().set_runs(id, drive)
     } else {
         // With another ring the old one is let go when the hardware no longer reads it.
-        device.queues().rewrite(id, |queue| {
+        device.queues().rewrite(id, &mut |queue| {
             queue.set_drive(drive);
             if let Some(ring) = &mut ring {
                 queue.buffers.swap_first(ring);
@@ -297,13 +297,11 @@ pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
         masks.push(cu_mask::spread(user, bitmap, engines, share), GFP_KERNEL)?;
     }
     let mut masks = Some(masks);
-    let old = device
-        .queues()
-        .rewrite(id, |queue| match &mut queue.place {
-            Place::Compute { cu_masks, .. } => core::mem::replace(cu_masks, masks.take()),
-            Place::Sdma { .. } => None,
-        })?;
-    trace_queue(QueueChange::Change, device, id, &Ok(()));
-    drop((old, masks));
-    Ok(())
+    let result = device.queues().rewrite(id, &mut |queue| {
+        if let Place::Compute { cu_masks, .. } = &mut queue.place {
+            core::mem::swap(cu_masks, &mut masks);
+        }
+    });
+    trace_queue(QueueChange::Change, device, id, &result);
+    result
 }

@@ -11,19 +11,24 @@
 //! `inner` is the `Scheduler.inner` of the lock order. It is held while a queue leaves the hardware,
 //! which takes at most `KFD_UNMAP_LATENCY_MS`. Nothing under it allocates.
 
+mod hardware;
+
+pub(super) use hardware::{
+    Binding,
+    Hold, //
+};
+
 use super::{
     hiq::{
         timed_out,
         xccs, //
     },
-    memory::Window,
     resets::Resets,
     runlist::Config,
     slots::{
         SlotGuard,
         Slots, //
     },
-    Descriptor,
     Entry,
     Key,
     NewEntry,
@@ -45,14 +50,12 @@ use crate::{
         HqdPosition,
         Kgd,
         Preempt,
-        ResetGuard,
-        Vm, //
-        VmidBinding,
+        ResetGuard, //
     },
 };
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering, //
+use hardware::{
+    Hardware,
+    Places, //
 };
 use kernel::{
     new_mutex,
@@ -63,146 +66,6 @@ use kernel::{
         Mutex, //
     },
 };
-
-/// VMIDs of a node, or queue slots of its first micro engine.
-type Places = Slots<1>;
-
-/// VMIDs that the hardware has.
-const VMIDS: usize = 16;
-
-/// What the scheduler and the VMIDs that it has given away share.
-struct Hardware {
-    kgd: Arc<dyn Kgd>,
-    generation: &'static Generation,
-    xcc_mask: u32,
-    /// Who has each VMID; 0: nobody. For interrupts, which may lack it.
-    pasids: [AtomicU32; VMIDS],
-}
-
-/// A process's VMID. Dropped, the hardware knows it no more, and then another process may have it.
-pub(super) struct Binding {
-    hardware: Arc<Hardware>,
-    vmid: Vmid,
-    _place: SlotGuard<Arc<Places>, 1>,
-}
-
-/// A queue's slot, and whether it is on the hardware.
-#[derive(Default)]
-pub(super) struct Hold {
-    descriptor: Option<Descriptor>,
-    /// Of a compute queue.
-    place: Option<SlotGuard<Arc<Places>, 1>>,
-    loaded: bool,
-    /// It did not stop and was reset: it never runs again.
-    reset: bool,
-}
-
-impl Hold {
-    pub(super) fn new(descriptor: Descriptor) -> Self {
-        Self {
-            descriptor: Some(descriptor),
-            ..Self::default()
-        }
-    }
-
-    /// The first XCC's descriptor.
-    pub(super) fn first_mqd(&self) -> Option<Window<'_>> {
-        let at = self.descriptor.as_ref()?;
-        Some(Window::new(&at.bo, at.offset))
-    }
-}
-
-impl Binding {
-    /// Tells the hardware of the process whose VMID it is. The caller keeps resets away.
-    fn program(&self, process: &MapProcess) -> Result {
-        let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
-        let saves = kgd.facts().cwsr_enable;
-        let binding = VmidBinding {
-            vmid: self.vmid,
-            pasid: process.pasid,
-            sh_mem: (process.sh_mem.config, process.sh_mem.bases),
-            page_directory: process.page_table_base,
-            trap: process.trap.filter(|_| saves),
-        };
-        kgd.bind_vmid(&binding, *xcc_mask)?;
-        self.owner().store(process.pasid.raw(), Ordering::Relaxed);
-        Ok(())
-    }
-
-    fn owner(&self) -> &AtomicU32 {
-        // PANIC: a `Vmid` is below 16.
-        &self.hardware.pasids[usize::from(self.vmid.raw()) % VMIDS]
-    }
-}
-
-impl Drop for Binding {
-    fn drop(&mut self) {
-        self.owner().store(0, Ordering::Relaxed);
-        let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
-        // After a reset there is nothing to take back.
-        if let Ok(_guard) = ResetGuard::try_new(kgd.clone()) {
-            kgd.unbind_vmid(self.vmid, *xcc_mask);
-        }
-    }
-}
-
-impl Hardware {
-    /// Puts a queue into its slot. The caller keeps resets away.
-    fn load(
-        &self,
-        vmid: Vmid,
-        vm: Option<&Vm>,
-        entry: &mut Entry,
-        position: HqdPosition,
-    ) -> Result {
-        let descriptor = entry.hold.descriptor.as_ref().ok_or(EINVAL)?;
-        let write_pointer = entry.queue.write_pointer;
-        let Descriptor { bo, offset, stride } = descriptor;
-        if let Engine::Sdma(_) = entry.queue.engine {
-            let words = Window::new(bo, *offset);
-            self.generation.sdma.set_vmid(&words, vmid);
-            vm.ok_or(EINVAL)?.load_sdma(bo, *offset, write_pointer)?;
-            entry.hold.loaded = true;
-            return Ok(());
-        }
-        for (_, within) in xccs(self.xcc_mask) {
-            let words = Window::new(bo, offset + stride * within as usize);
-            self.generation.mqd.set_vmid(&words, vmid);
-        }
-        self.kgd.flush_hdp();
-        entry.hold.loaded = true;
-        for (logical, within) in xccs(self.xcc_mask) {
-            let mqd = offset + stride * within as usize;
-            bo.load_queue(mqd, position, write_pointer, logical)?;
-        }
-        Ok(())
-    }
-
-    /// Takes a queue off the hardware: all XCCs are tried, the first error counts.
-    fn unload(&self, entry: &Entry, position: HqdPosition, preempt: Preempt) -> Result {
-        let Some(Descriptor { bo, offset, stride }) = entry.hold.descriptor.as_ref() else {
-            return Ok(());
-        };
-        if let Engine::Sdma(_) = entry.queue.engine {
-            return bo.unload_sdma(*offset);
-        }
-        let mut result = Ok(());
-        for (logical, within) in xccs(self.xcc_mask) {
-            let mqd = offset + stride * within as usize;
-            result = result.and(bo.unload_queue(mqd, position, preempt, logical));
-        }
-        result
-    }
-
-    /// Resets the slot of a compute queue that did not stop. False: it still has not.
-    fn reset(&self, vmid: Vmid, position: HqdPosition) -> bool {
-        self.kgd.kill_waves(vmid, self.xcc_mask);
-        xccs(self.xcc_mask).all(|(logical, _)| {
-            let there = self.kgd.ring_in_slot(position, logical).is_some();
-            !there || self.kgd.reset_slot(position, logical).is_some()
-        })
-    }
-}
 
 /// The scheduler.
 #[pin_data(PinnedDrop)]
@@ -242,15 +105,9 @@ impl Direct {
         config: Config,
     ) -> Result<Arc<Self>> {
         let slots = kgd.facts().compute_queue_bitmap;
-        let hardware = Hardware {
-            kgd,
-            generation,
-            xcc_mask: config.xcc_mask,
-            pasids: core::array::from_fn(|_| AtomicU32::new(0)),
-        };
         let free = |mask: u64| Arc::new(Places::with(|bit| mask >> bit & 1 != 0), GFP_KERNEL);
         let (vmids, slots) = (free(config.vmid_mask.into())?, free(slots)?);
-        let hardware = Arc::new(hardware, GFP_KERNEL)?;
+        let hardware = Hardware::new(kgd, generation, config.xcc_mask)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 hardware,
@@ -307,12 +164,7 @@ impl Direct {
             pr_err!("no VMID is free: no more processes can have queues\n");
             return Err(ENOSPC);
         };
-        // CAST: less than 16, as the mask has it.
-        let binding = Binding {
-            vmid: Vmid::new(place.index() as u8).ok_or(EINVAL)?,
-            hardware: self.hardware.clone(),
-            _place: place,
-        };
+        let binding = Binding::new(self.hardware.clone(), place)?;
         if phase == Phase::Runs {
             let _guard = ResetGuard::try_new(self.hardware.kgd.clone())?;
             binding.program(process)?;
@@ -357,7 +209,7 @@ impl Direct {
             Phase::Runs if paused || seat.evicted => return Ok(()),
             Phase::Runs => {}
         }
-        let Some(vmid) = seat.binding.as_ref().map(|binding| binding.vmid) else {
+        let Some(vmid) = seat.binding.as_ref().map(Binding::vmid) else {
             return Ok(());
         };
         let mut result = Ok(());
@@ -427,7 +279,7 @@ impl Direct {
 
     /// Takes all queues of a seat off the hardware; the first error counts.
     fn clear(&self, phase: &mut Phase, seat: &mut Seat, preempt: Preempt) -> Result {
-        let vmid = seat.binding.as_ref().map(|binding| binding.vmid);
+        let vmid = seat.binding.as_ref().map(Binding::vmid);
         let mut result = Ok(());
         for entry in seat.queues.values_mut() {
             result = result.and(self.take_off(phase, vmid, entry, preempt));
@@ -489,7 +341,7 @@ impl Scheduler for Direct {
         let Inner { phase, seats, .. } = &mut *inner;
         let mut gone = None;
         if let Some(at) = seats.get_mut(&seat) {
-            let vmid = at.binding.as_ref().map(|binding| binding.vmid);
+            let vmid = at.binding.as_ref().map(Binding::vmid);
             if let Some(entry) = at.queues.get_mut(&key) {
                 // Some of its XCCs may have it. What does not stop says so.
                 let _ = self.take_off(phase, vmid, entry, Preempt::Reset);
@@ -505,7 +357,7 @@ impl Scheduler for Direct {
         let mut inner = self.inner.lock();
         let Inner { phase, seats, .. } = &mut *inner;
         let at = seats.get_mut(&seat).ok_or(ENOENT)?;
-        let vmid = at.binding.as_ref().map(|binding| binding.vmid);
+        let vmid = at.binding.as_ref().map(Binding::vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         let result = self.take_off(phase, vmid, entry, Preempt::Reset);
         let gone = at.queues.remove_node(&queue);
@@ -514,19 +366,18 @@ impl Scheduler for Direct {
         result
     }
 
-    fn rewrite(&self, seat: Key, queue: Key, runs: bool, rewrite: &dyn Fn()) -> Result {
+    fn rewrite(&self, seat: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result {
         let mut inner = self.inner.lock();
         let paused = inner.paused;
         let Inner { phase, seats, .. } = &mut *inner;
         let at = seats.get_mut(&seat).ok_or(ENOENT)?;
-        let vmid = at.binding.as_ref().map(|binding| binding.vmid);
+        let vmid = at.binding.as_ref().map(Binding::vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         let off = self.take_off(phase, vmid, entry, self.preempt());
         if entry.hold.reset {
             return Err(off.err().unwrap_or(EACCES));
         }
-        rewrite();
-        entry.runs = runs;
+        entry.runs = change();
         off?;
         self.run(*phase, paused, at)
     }
@@ -549,7 +400,7 @@ impl Scheduler for Direct {
         if let (Phase::Runs, Some(binding)) = (*phase, &at.binding) {
             let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
             let _guard = ResetGuard::try_new(kgd.clone())?;
-            kgd.move_page_directory(binding.vmid, page_table_base, *xcc_mask);
+            kgd.move_page_directory(binding.vmid(), page_table_base, *xcc_mask);
         }
         self.run(*phase, paused, at)
     }
@@ -559,8 +410,7 @@ impl Scheduler for Direct {
     }
 
     fn pasid_of(&self, vmid: Vmid) -> Option<Pasid> {
-        let owner = self.hardware.pasids.get(usize::from(vmid.raw()))?;
-        Pasid::new(owner.load(Ordering::Relaxed))
+        self.hardware.pasid_of(vmid)
     }
 
     fn pause(&self, pause: bool) -> Result {
@@ -645,6 +495,7 @@ mod tests {
             Domain,
             KernelBo, //
         },
+        sched::Descriptor,
     };
 
     fn generation() -> &'static Generation {
@@ -760,13 +611,13 @@ mod tests {
         direct.evict(seat).unwrap();
         there(false);
         assert_eq!(fake.live().last_preempt, Some(Preempt::Drain));
-        direct.rewrite(seat, key, true, &|| ()).unwrap();
+        direct.rewrite(seat, key, &mut || true).unwrap();
         there(false);
         direct.restore(seat, 0x2000).unwrap();
         there(true);
-        direct.rewrite(seat, key, false, &|| ()).unwrap();
+        direct.rewrite(seat, key, &mut || false).unwrap();
         there(false);
-        direct.rewrite(seat, key, true, &|| ()).unwrap();
+        direct.rewrite(seat, key, &mut || true).unwrap();
         direct.pause(true).unwrap();
         there(false);
         direct.pause(false).unwrap();
@@ -778,6 +629,24 @@ mod tests {
         direct.unmap(seat, key).unwrap();
         there(false);
         assert_eq!(fake.live().last_preempt, Some(Preempt::Reset));
+    }
+
+    #[test]
+    fn a_queue_that_was_reset_does_not_change() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let seat = direct.add(seat(0));
+        let key = mapped(&direct, seat, &fake);
+        fake.set_stuck(true, true);
+        for error in [timed_out(), EACCES] {
+            let mut changed = false;
+            let result = direct.rewrite(seat, key, &mut || {
+                changed = true;
+                true
+            });
+            assert_eq!((result.err(), changed), (Some(error), false));
+        }
+        assert_eq!(fake.live().slots, 0);
     }
 
     #[test]

@@ -310,13 +310,12 @@ impl Scheduler for Runlist {
         result
     }
 
-    fn rewrite(&self, seat: Key, queue: Key, runs: bool, rewrite: &dyn Fn()) -> Result {
+    fn rewrite(&self, seat: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result {
         let mut inner = self.inner.lock();
         let ran = inner.books.queue_runs(seat, queue);
         self.reschedule_if(ran, &mut inner, |books| {
             books.check_changeable(seat)?;
-            rewrite();
-            books.set_runs(seat, queue, runs)
+            books.set_runs(seat, queue, change())
         })?;
         let starts = !ran && inner.books.queue_runs(seat, queue);
         self.reschedule_if(starts, &mut inner, |_| Ok(()))

@@ -94,6 +94,9 @@ INLINE i64 i64_of32(f32 x) { return FITS(x, -9.2e18f, 9.2e18f) ? (i64)x : 7; }
 INLINE u64 u64_of32(f32 x) { return FITS(x, -1.0f, 1.8e19f) ? (u64)x : 7; }
 INLINE i32 i32_of16(f16 x) { return FITS(x, (f16)-65504.0f, (f16)65504.0f) ? (i32)x : 7; }
 
+// A single, narrowed for itself.
+INLINE f16 half_of(f32 x) { HIDE(x); return (f16)x; }
+
 // Counts, with zero defined.
 INLINE u32 lead32(u32 x) { return x ? (u32)__builtin_clz(x) : 32; }
 INLINE u32 trail32(u32 x) { return x ? (u32)__builtin_ctz(x) : 32; }

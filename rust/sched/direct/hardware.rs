@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The registers that the driver itself writes without the firmware's scheduler: who has a VMID
+//! ([`Binding`]), and which queue is in which slot ([`Hold`], [`Hardware::load`]).
+//!
+//! One [`Hardware`] per node, shared by its scheduler and the VMIDs given away. It knows no lock: the
+//! scheduler calls it under `Scheduler.inner`, and keeps resets away meanwhile.
+
+use crate::{
+    gfx::{
+        Engine,
+        Generation,
+        MapProcess, //
+    },
+    ids::{
+        Pasid,
+        Vmid, //
+    },
+    kgd::{
+        HqdPosition,
+        Kgd,
+        Preempt,
+        ResetGuard,
+        Vm,
+        VmidBinding, //
+    },
+    sched::{
+        hiq::xccs,
+        memory::Window,
+        slots::{
+            SlotGuard,
+            Slots, //
+        },
+        Descriptor,
+        Entry, //
+    },
+};
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// VMIDs of a node, or queue slots of its first micro engine.
+pub(super) type Places = Slots<1>;
+
+/// VMIDs that the hardware has.
+const VMIDS: usize = 16;
+
+/// What the scheduler and the VMIDs that it has given away share.
+pub(super) struct Hardware {
+    pub(super) kgd: Arc<dyn Kgd>,
+    generation: &'static Generation,
+    /// The node's logical XCCs.
+    pub(super) xcc_mask: u32,
+    /// Who has each VMID; 0: nobody. For interrupts, which may lack it.
+    pasids: [AtomicU32; VMIDS],
+}
+
+/// A process's VMID. Dropped, the hardware knows it no more, and then another process may have it.
+pub(in crate::sched) struct Binding {
+    hardware: Arc<Hardware>,
+    vmid: Vmid,
+    _place: SlotGuard<Arc<Places>, 1>,
+}
+
+/// A queue's slot, and whether it is on the hardware.
+#[derive(Default)]
+pub(in crate::sched) struct Hold {
+    descriptor: Option<Descriptor>,
+    /// Of a compute queue.
+    pub(super) place: Option<SlotGuard<Arc<Places>, 1>>,
+    pub(super) loaded: bool,
+    /// It did not stop and was reset: it never runs again.
+    pub(super) reset: bool,
+}
+
+impl Hold {
+    /// Of a queue that is not in a slot yet.
+    pub(in crate::sched) fn new(descriptor: Descriptor) -> Self {
+        Self {
+            descriptor: Some(descriptor),
+            ..Self::default()
+        }
+    }
+
+    /// The first XCC's descriptor.
+    pub(in crate::sched) fn first_mqd(&self) -> Option<Window<'_>> {
+        let at = self.descriptor.as_ref()?;
+        Some(Window::new(&at.bo, at.offset))
+    }
+}
+
+impl Binding {
+    /// The VMID that is called like `place`. The hardware does not know the process yet.
+    pub(super) fn new(hardware: Arc<Hardware>, place: SlotGuard<Arc<Places>, 1>) -> Result<Self> {
+        // CAST: less than 16, as the node's mask has it.
+        let vmid = Vmid::new(place.index() as u8).ok_or(EINVAL)?;
+        Ok(Self {
+            hardware,
+            vmid,
+            _place: place,
+        })
+    }
+
+    /// Its VMID.
+    pub(super) fn vmid(&self) -> Vmid {
+        self.vmid
+    }
+
+    /// Tells the hardware of the process whose VMID it is. The caller keeps resets away.
+    pub(super) fn program(&self, process: &MapProcess) -> Result {
+        let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
+        let saves = kgd.facts().cwsr_enable;
+        let binding = VmidBinding {
+            vmid: self.vmid,
+            pasid: process.pasid,
+            sh_mem: (process.sh_mem.config, process.sh_mem.bases),
+            page_directory: process.page_table_base,
+            trap: process.trap.filter(|_| saves),
+        };
+        kgd.bind_vmid(&binding, *xcc_mask)?;
+        self.owner().store(process.pasid.raw(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn owner(&self) -> &AtomicU32 {
+        // PANIC: a `Vmid` is below 16.
+        &self.hardware.pasids[usize::from(self.vmid.raw()) % VMIDS]
+    }
+}
+
+impl Drop for Binding {
+    fn drop(&mut self) {
+        self.owner().store(0, Ordering::Relaxed);
+        let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
+        // After a reset there is nothing to take back.
+        if let Ok(_guard) = ResetGuard::try_new(kgd.clone()) {
+            kgd.unbind_vmid(self.vmid, *xcc_mask);
+        }
+    }
+}
+
+impl Hardware {
+    /// The hardware of a node. Nobody has a VMID.
+    pub(super) fn new(
+        kgd: Arc<dyn Kgd>,
+        generation: &'static Generation,
+        xcc_mask: u32,
+    ) -> Result<Arc<Self>> {
+        let hardware = Self {
+            kgd,
+            generation,
+            xcc_mask,
+            pasids: core::array::from_fn(|_| AtomicU32::new(0)),
+        };
+        Ok(Arc::new(hardware, GFP_KERNEL)?)
+    }
+
+    /// The process that has a VMID. Legal in a hard interrupt.
+    pub(super) fn pasid_of(&self, vmid: Vmid) -> Option<Pasid> {
+        let owner = self.pasids.get(usize::from(vmid.raw()))?;
+        Pasid::new(owner.load(Ordering::Relaxed))
+    }
+
+    /// Puts a queue into its slot. The caller keeps resets away.
+    pub(super) fn load(
+        &self,
+        vmid: Vmid,
+        vm: Option<&Vm>,
+        entry: &mut Entry,
+        position: HqdPosition,
+    ) -> Result {
+        let descriptor = entry.hold.descriptor.as_ref().ok_or(EINVAL)?;
+        let write_pointer = entry.queue.write_pointer;
+        let Descriptor { bo, offset, stride } = descriptor;
+        if let Engine::Sdma(_) = entry.queue.engine {
+            let words = Window::new(bo, *offset);
+            self.generation.sdma.set_vmid(&words, vmid);
+            vm.ok_or(EINVAL)?.load_sdma(bo, *offset, write_pointer)?;
+            entry.hold.loaded = true;
+            return Ok(());
+        }
+        for (_, within) in xccs(self.xcc_mask) {
+            let words = Window::new(bo, offset + stride * within as usize);
+            self.generation.mqd.set_vmid(&words, vmid);
+        }
+        self.kgd.flush_hdp();
+        entry.hold.loaded = true;
+        for (logical, within) in xccs(self.xcc_mask) {
+            let mqd = offset + stride * within as usize;
+            bo.load_queue(mqd, position, write_pointer, logical)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a queue off the hardware: all XCCs are tried, the first error counts.
+    pub(super) fn unload(&self, entry: &Entry, position: HqdPosition, preempt: Preempt) -> Result {
+        let Some(Descriptor { bo, offset, stride }) = entry.hold.descriptor.as_ref() else {
+            return Ok(());
+        };
+        if let Engine::Sdma(_) = entry.queue.engine {
+            return bo.unload_sdma(*offset);
+        }
+        let mut result = Ok(());
+        for (logical, within) in xccs(self.xcc_mask) {
+            let mqd = offset + stride * within as usize;
+            result = result.and(bo.unload_queue(mqd, position, preempt, logical));
+        }
+        result
+    }
+
+    /// Resets the slot of a compute queue that did not stop. False: it still has not.
+    pub(super) fn reset(&self, vmid: Vmid, position: HqdPosition) -> bool {
+        self.kgd.kill_waves(vmid, self.xcc_mask);
+        xccs(self.xcc_mask).all(|(logical, _)| {
+            let there = self.kgd.ring_in_slot(position, logical).is_some();
+            !there || self.kgd.reset_slot(position, logical).is_some()
+        })
+    }
+}
