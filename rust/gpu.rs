@@ -90,6 +90,8 @@ pub(crate) struct Node {
     partition: Partition,
     index: u32,
     local_memory: LocalMemory,
+    /// Its VMIDs: neighbours may have others on the same dies.
+    vmids: u32,
     /// Bit n: interrupts of hardware node n are this node's.
     interrupt_nodes: u32,
 }
@@ -101,8 +103,9 @@ impl Node {
         let partition = *facts.partitions().get(index as usize).ok_or(ENODEV)?;
         let local_memory = gpu.kgd.local_memory(index);
         let id = topology::gpu_id(facts, &local_memory, &partition)?;
+        let vmids = vmids(facts, index);
         let node = Self {
-            queues: NodeQueues::new(gpu.kgd.clone(), gpu.generation, &partition, index)?,
+            queues: NodeQueues::new(gpu.kgd.clone(), gpu.generation, &partition, (index, vmids))?,
             interrupts: Interrupts::new(id, !facts.no_queue_eviction_on_vm_fault)?,
             listeners: Listeners::new()?,
             interrupt_nodes: interrupt_nodes(facts, &partition, gpu.generation),
@@ -111,6 +114,7 @@ impl Node {
             partition,
             index,
             local_memory,
+            vmids,
         };
         Ok(Arc::new(node, GFP_KERNEL)?)
     }
@@ -118,10 +122,9 @@ impl Node {
     /// An entry of the device's interrupt ring, perhaps for this node. Legal in a hard interrupt.
     fn interrupt(&self, entry: &[u32; 8]) {
         let ih = self.gpu.generation.ih;
-        let vmids = self.facts().compute_vmid_bitmap;
         let ours = ih
             .source(entry)
-            .filter(|from| from.belongs_to(self.interrupt_nodes, vmids));
+            .filter(|from| from.belongs_to(self.interrupt_nodes, self.vmids));
         let decode = |from: IhSource| {
             ih.decode(entry).or_else(|| {
                 // Of a queue that we loaded ourselves the hardware may not know the process.
@@ -221,6 +224,21 @@ fn interrupt_nodes(facts: &GpuFacts, partition: &Partition, generation: &Generat
     generation.ih.node_bitmap(mask)
 }
 
+/// The VMIDs of a partition. Where each XCC is one (CPX), two share the memory hub that tells VMIDs
+/// apart: they get one half of an even number of VMIDs each, the first the lower one.
+fn vmids(facts: &GpuFacts, index: u32) -> u32 {
+    /// `AMDGPU_CPX_PARTITION_MODE`
+    const CPX: i32 = 4;
+    let all = facts.compute_vmid_bitmap;
+    if facts.partition_mode != CPX || facts.num_partitions <= 1 {
+        return all;
+    }
+    let end = u32::BITS - all.leading_zeros();
+    let half = end.saturating_sub(all.trailing_zeros()) / 2;
+    let low_bits = |count: u32| 1u32.checked_shl(count).unwrap_or(0).wrapping_sub(1);
+    low_bits(half) << (end - half * (2 - index % 2))
+}
+
 /// Do we drive this generation? The log says why not. A virtual function is not driven at all yet.
 pub(crate) fn check_support(version: IpVersion, virtual_function: bool) -> Result {
     if virtual_function {
@@ -245,10 +263,6 @@ impl Served {
     pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
         let gpu = Gpu::new(kgd)?;
         let count = gpu.facts().num_partitions;
-        if count != 1 {
-            pr_err!("a GPU in {count} partitions is not supported; set it to SPX\n");
-            return Err(ENODEV);
-        }
         let mut served = Self {
             gpu: gpu.clone(),
             nodes: KVec::new(),
@@ -357,4 +371,25 @@ pub(crate) fn nodes() -> Result<KVec<Arc<Node>>> {
         all.push(node.clone(), GFP_KERNEL)?;
     }
     Ok(all)
+}
+
+#[kernel::macros::kunit_tests(amdkfd_gpu)]
+mod tests {
+    use super::*;
+    use pin_init::Zeroable;
+
+    #[test]
+    fn partitions_of_one_xcc_share_the_vmids() {
+        let mut facts = GpuFacts::zeroed();
+        facts.compute_vmid_bitmap = 0xfff8;
+        facts.num_partitions = 4;
+        // AMDGPU_DPX_PARTITION_MODE: halves of several XCCs have hubs of their own.
+        facts.partition_mode = 1;
+        assert_eq!(vmids(&facts, 1), 0xfff8);
+        facts.partition_mode = 4;
+        // Of 13 VMIDs one is left out: 4 to 9 and 10 to 15.
+        assert_eq!([0, 1, 2].map(|index| vmids(&facts, index)), [0x3f0, 0xfc00, 0x3f0]);
+        facts.num_partitions = 1;
+        assert_eq!(vmids(&facts, 0), 0xfff8);
+    }
 }

@@ -29,40 +29,27 @@ pub(crate) fn thread_group_id(task: &Task) -> i32 {
 
 /// A word of another task's memory. `EFAULT`: it has none there, or none any more. May sleep.
 pub(crate) fn read_memory(task: &Task, address: u64) -> Result<u64> {
-    let mut word = 0u64;
-    // SAFETY: The task is valid and `word` is as large as said; any address may be asked for.
-    // CAST: A 64-bit kernel.
-    let bytes = unsafe {
-        bindings::access_process_vm(
-            task.as_ptr(),
-            address as c_ulong,
-            (&raw mut word).cast(),
-            size_of::<u64>() as c_int,
-            0,
-        )
-    };
-    if bytes == size_of::<u64>() as c_int {
-        Ok(word)
-    } else {
-        Err(EFAULT)
-    }
+    let mut word = 0;
+    access_memory(task, address, &mut word, 0)?;
+    Ok(word)
 }
 
 /// Writes a word of another task's memory. `EFAULT`: it has none there, or none any more, or may not
 /// write to it. May sleep.
 pub(crate) fn write_memory(task: &Task, address: u64, mut word: u64) -> Result {
+    access_memory(task, address, &mut word, bindings::FOLL_WRITE)
+}
+
+/// Reads `word` from there, or writes it (`FOLL_WRITE`): all of it, or `EFAULT`.
+fn access_memory(task: &Task, address: u64, word: &mut u64, flags: c_uint) -> Result {
+    let word: *mut u64 = word;
+    // CAST: A 64-bit kernel; a word's size.
+    let (address, size) = (address as c_ulong, size_of::<u64>() as c_int);
     // SAFETY: The task is valid and `word` is as large as said; any address may be asked for.
-    // CAST: A 64-bit kernel.
     let bytes = unsafe {
-        bindings::access_process_vm(
-            task.as_ptr(),
-            address as c_ulong,
-            (&raw mut word).cast(),
-            size_of::<u64>() as c_int,
-            bindings::FOLL_WRITE,
-        )
+        bindings::access_process_vm(task.as_ptr(), address, word.cast(), size, flags)
     };
-    if bytes == size_of::<u64>() as c_int {
+    if bytes == size {
         Ok(())
     } else {
         Err(EFAULT)

@@ -200,12 +200,13 @@ fn scheduler(
 }
 
 impl NodeQueues {
-    /// Brings up what a node needs for queues: partition `index` of the device beneath `kgd`.
+    /// Brings up what a node needs for queues: partition `index` of the device beneath `kgd`, with the
+    /// VMIDs of `vmid_mask`.
     pub(crate) fn new(
         kgd: Arc<dyn Kgd>,
         generation: &'static Generation,
         partition: &Partition,
-        index: u32,
+        (index, vmid_mask): (u32, u32),
     ) -> Result<Arc<Self>> {
         let facts = kgd.facts();
         let xccs = partition.xcc_mask.count_ones();
@@ -220,7 +221,7 @@ impl NodeQueues {
         let memory = NodeMemory::new(kgd.clone(), generation, needs)?;
         let config = Config {
             xcc_mask: partition.xcc_mask,
-            vmid_mask: facts.compute_vmid_bitmap,
+            vmid_mask,
         };
         let stack = save_sizes.control_stack;
         let mqds = MqdPool::new(kgd.clone(), generation.mqd, stack, xccs)?;

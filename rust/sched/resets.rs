@@ -117,10 +117,12 @@ pub(super) fn reset_stuck(
             found = true;
             let owner = books.owner_of(ring, named.of(xcc), generation.mqd);
             let (seat, queue) = owner.ok_or_else(timed_out)?;
+            // Whether it can be or not: what it worked on is lost.
+            let pasid = books.set_reset(seat, queue)?;
             if kgd.reset_slot(position, xcc) != Some(ring) {
                 return Err(timed_out());
             }
-            resets.add(books.set_reset(seat, queue)?);
+            resets.add(pasid);
         }
     }
     // What the firmware named must be somewhere.

@@ -58,9 +58,8 @@ dmesg_seen=$(dmesg --raw | wc -l)
 # The topology as text, without what changes with each registration by design: see Documentation/attach.md.
 topology() {
     cd /sys/devices/virtual/kfd/kfd/topology || return 1
-    find . -type f | sort | while read -r file; do
-        sed "s#^#$file: #" "$file" 2>/dev/null || echo "$file: unreadable"
-    done | grep -vE 'generation_id|processor_id_low|simd_id_base'
+    find . -type f | sort | xargs grep -H '' 2>&1 | sed 's/:/: /' |
+        grep -vE 'generation_id|processor_id_low|simd_id_base'
     cd - >/dev/null || return 1
 }
 

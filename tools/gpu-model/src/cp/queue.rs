@@ -193,6 +193,8 @@ pub struct Queue {
     stuck: AtomicBool,
     /// It hangs so that the scheduler gives up on unmapping it, and says so (fault injection).
     abandoned: AtomicBool,
+    /// No reset of its slot takes it off either (fault injection).
+    resists: AtomicBool,
     body: Mutex<Body>,
 }
 
@@ -284,6 +286,7 @@ impl Queue {
             stale_code: false.into(),
             stuck: false.into(),
             abandoned: false.into(),
+            resists: false.into(),
             body: Mutex::new(body),
         })
     }
@@ -402,6 +405,11 @@ impl Queue {
         self.abandoned.load(Ordering::Acquire)
     }
 
+    /// Whether no reset of its slot takes it off.
+    pub fn resists_reset(&self) -> bool {
+        self.resists.load(Ordering::Acquire)
+    }
+
     /// Asks the fault injection before a packet; true: the queue hangs here.
     pub fn hangs(&self, body: &mut Body) -> bool {
         let kind = match self.kind {
@@ -421,13 +429,15 @@ impl Queue {
             return false;
         };
         body.flight.hung = Some("fault injection".into());
-        let (stuck, abandoned) = match hang.on_unmap {
-            OnUnmap::Waits => (true, false),
-            OnUnmap::Reported => (false, true),
-            OnUnmap::Works => (false, false),
+        let (stuck, abandoned, resists) = match hang.on_unmap {
+            OnUnmap::Waits => (true, false, true),
+            OnUnmap::Reported => (false, true, false),
+            OnUnmap::ReportedForGood => (false, true, true),
+            OnUnmap::Works => (false, false, false),
         };
         self.stuck.store(stuck, Ordering::Release);
         self.abandoned.store(abandoned, Ordering::Release);
+        self.resists.store(resists, Ordering::Release);
         true
     }
 

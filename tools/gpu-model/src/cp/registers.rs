@@ -267,7 +267,7 @@ fn reset_pipes(shared: &Arc<Shared>, xcc: u8, rose: u32, halts: bool) {
 
 /// SPI_COMPUTE_QUEUE_RESET: the queue's waves die, and it leaves its slot, unless it is stuck for good.
 fn reset_queue(shared: &Shared, slot: SlotId) {
-    let stays = |at: &Mapped| at.queue.is_stuck() && at.queue.space.vmid != 0;
+    let stays = |at: &Mapped| at.queue.resists_reset() && at.queue.space.vmid != 0;
     if !shared.mapped_at(slot).is_some_and(|at| stays(&at)) {
         shared.unmap(slot, Keep::Nothing);
     }

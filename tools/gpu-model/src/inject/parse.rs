@@ -218,12 +218,16 @@ fn fence(words: &mut Words<'_>) -> Answer<What> {
 
 fn hang(words: &mut Words<'_>) -> Answer<What> {
     let kind = words.one_of("queue", &QueueKind::NAMES)?;
-    let on_unmap = match (words.flag("preempts"), words.flag("reported")) {
-        (false, false) => OnUnmap::Waits,
-        (true, false) => OnUnmap::Works,
-        (false, true) if matches!(kind, Some(QueueKind::Aql | QueueKind::Pm4)) => OnUnmap::Reported,
-        (false, true) => return Err("reported: only of queue=aql or queue=pm4".into()),
-        (true, true) => return Err("preempts and reported exclude each other".into()),
+    let flags = ["preempts", "reported", "resists"].map(|name| words.flag(name));
+    let compute = matches!(kind, Some(QueueKind::Aql | QueueKind::Pm4));
+    let on_unmap = match flags {
+        [false, false, false] => OnUnmap::Waits,
+        [true, false, false] => OnUnmap::Works,
+        [true, ..] => return Err("preempts excludes reported and resists".into()),
+        [_, true, _] if !compute => return Err("reported: only of queue=aql or queue=pm4".into()),
+        [_, true, false] => OnUnmap::Reported,
+        [_, true, true] => OnUnmap::ReportedForGood,
+        [_, false, true] => return Err("resists: only with reported".into()),
     };
     Ok(What::Hang(Hang {
         kind,
@@ -335,6 +339,7 @@ mod tests {
             "fence of=signal withhold",
             "hang queue=aql pasid=0x8001 preempts # why not",
             "hang queue=pm4 reported",
+            "hang queue=aql reported resists",
             "hang",
             "fault va=0x1000-0x1fff access=write pasid=1",
             "fault va=arg length=0x2000",

@@ -153,6 +153,8 @@ pub enum OnUnmap {
     Waits,
     /// The scheduler gives up on this queue, names its doorbell in the HIQ's MQD and goes on with the others.
     Reported,
+    /// The same, but no reset of its slot takes it off.
+    ReportedForGood,
     /// It leaves.
     Works,
 }

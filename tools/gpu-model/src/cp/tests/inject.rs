@@ -82,6 +82,17 @@ fn a_queue_that_the_scheduler_gives_up_on_is_named_and_can_be_reset_alone() {
 }
 
 #[test]
+fn a_queue_that_resists_stays_in_its_slot() {
+    let rig = rig();
+    hang(&rig, OnUnmap::ReportedForGood);
+    assert!(unmap(&rig, 2, 0, 0), "the others have left");
+    rig.cp.reg_write(0, reg::GRBM_GFX_CNTL, 2 | 1 << 2);
+    let active = reg::CP_MQD_BASE_ADDR + (dw::CP_HQD_ACTIVE - dw::CP_MQD_BASE_ADDR_LO) as u32;
+    rig.cp.reg_write(0, reg::SPI_COMPUTE_QUEUE_RESET, 1);
+    assert_eq!(rig.cp.reg_read(0, active), Some(1));
+}
+
+#[test]
 fn fences_stay_unwritten() {
     let rig = rig();
     *lock(&rig.flat.withheld) = Some(FenceKind::QueryStatus);
