@@ -159,6 +159,22 @@ impl Wave {
         self.set_scalar64(sreg::EXEC, mask);
     }
 
+    /// Lanes that an instruction which memory refused in the middle has left, for when it is repeated; 0: all. It lies
+    /// in XNACK_MASK, which trap handlers save and restore; in a handler itself it has no meaning.
+    pub fn replay(&self) -> u64 {
+        match self.status & status::PRIV {
+            0 => self.scalar64(sreg::XNACK_MASK),
+            _ => 0,
+        }
+    }
+
+    /// Sets these lanes.
+    pub fn set_replay(&mut self, left: u64) {
+        if self.status & status::PRIV == 0 {
+            self.set_scalar64(sreg::XNACK_MASK, left);
+        }
+    }
+
     /// The vector condition code.
     pub fn vcc(&self) -> u64 {
         self.scalar64(sreg::VCC)

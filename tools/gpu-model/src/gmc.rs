@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub use vm::Vm;
 
 use crate::chip::Chip;
-use crate::ih::{client, Interrupt};
+use crate::ih::{client, Claim, Interrupt};
 use crate::memory::{Physical, Space};
 use crate::preset::Preset;
 use hub::HubBlock;
@@ -280,6 +280,22 @@ impl Gmc {
         path
     }
 
+    /// Whether the hub answers a failed translation with "try again" instead of an error: its context says so, the page
+    /// may still come, and its entry does not forbid it.
+    pub fn retries(&self, chip: &Chip, fault: &Fault) -> bool {
+        let Some(context) = self.hub(fault.hub).map(|hub| hub.context(fault.vmid)) else {
+            return false;
+        };
+        let may_come = matches!(fault.reason, FaultReason::Invalid | FaultReason::Permission);
+        if !context.retries || !may_come || context.depth == 0 {
+            return false;
+        }
+        match self.tree_entry(chip, &context, fault.va & VA_MASK) {
+            Ok((entry, _)) => !entry.forbids_retry(),
+            Err(reason) => reason == FaultReason::Invalid,
+        }
+    }
+
     fn leaf(&self, entry: Entry, shift: u32, va: u64) -> Result<Translation, FaultReason> {
         if !entry.valid() {
             return Err(FaultReason::Invalid);
@@ -297,35 +313,55 @@ impl Gmc {
         })
     }
 
-    /// Tells the driver of a fault: status registers and an interrupt, as a context with retry off
-    /// does.
+    /// Tells the driver of a fault that is final: status registers and an interrupt.
     /// `pasid`: whose it was, if the reporter knows better than the interrupt handler's table.
     pub fn report(&self, chip: &Chip, fault: &Fault, pasid: Option<u16>) {
         tracing::warn!(target: "gmc", "page fault: {fault} ({})", self.path(chip, fault));
         if let Some(hub) = self.hub(fault.hub) {
             hub.latch_fault(fault);
         }
-        let (client, node, from_mm) = match fault.hub {
-            Hub::Gc(xcc) => (client::UTCL2, xcc_node(xcc), false),
-            Hub::Mm => (client::VMC, 0, true),
-        };
-        let write = u32::from(fault.access == Access::Write) << 5;
-        let page = (fault.va & VA_MASK) >> 12;
-        let data = [page as u32, (page >> 32) as u32 & 0xf | write, 0, 0];
-        let vmid = fault.vmid;
-        chip.ih.push(
-            chip,
-            Interrupt {
-                client,
-                source: 0,
-                ring_id: 0,
-                vmid,
-                from_mm,
-                pasid,
-                node,
-                data,
-            },
-        );
+        chip.ih.push(chip, interrupt_of(fault, pasid));
+    }
+
+    /// Tells the driver of an access that is repeated until its page is there: an interrupt, unless the interrupt
+    /// handler's retry CAM knows that the driver has yet to see to the same page. The status registers do not change.
+    pub fn report_retry(&self, chip: &Chip, fault: &Fault, pasid: Option<u16>) {
+        let mut interrupt = interrupt_of(fault, pasid);
+        interrupt.data[1] |= DATA1_RETRY;
+        match chip.ih.claim_retry(&interrupt) {
+            Claim::Pending => return,
+            Claim::New(index) => interrupt.data[2] = index.into(),
+            Claim::Off => {}
+        }
+        tracing::debug!(target: "gmc", "retry fault: {fault} ({})", self.path(chip, fault));
+        chip.ih.push(chip, interrupt);
+    }
+}
+
+/// `AMDGPU_GMC9_FAULT_SOURCE_DATA_RETRY` and `_WRITE`.
+const DATA1_RETRY: u32 = 0x80;
+const DATA1_WRITE: u32 = 0x20;
+
+/// The interrupt of a fault that is not retried.
+fn interrupt_of(fault: &Fault, pasid: Option<u16>) -> Interrupt {
+    let (client, node, from_mm) = match fault.hub {
+        Hub::Gc(xcc) => (client::UTCL2, xcc_node(xcc), false),
+        Hub::Mm => (client::VMC, 0, true),
+    };
+    let write = match fault.access {
+        Access::Write => DATA1_WRITE,
+        Access::Read | Access::Execute => 0,
+    };
+    let page = (fault.va & VA_MASK) >> 12;
+    Interrupt {
+        client,
+        source: 0,
+        ring_id: 0,
+        vmid: fault.vmid,
+        from_mm,
+        pasid,
+        node,
+        data: [page as u32, (page >> 32) as u32 & 0xf | write, 0, 0],
     }
 }
 
@@ -415,6 +451,72 @@ mod tests {
                 address: VA & 0x3fff_ffff
             }
         );
+    }
+
+    #[test]
+    fn the_context_and_the_entry_say_whether_to_try_again() {
+        let rig = process();
+        let chip = rig.chip();
+        let retries = |access| {
+            let fault = chip.gmc.translate(chip, Hub::Gc(0), 8, VA, access);
+            chip.gmc.retries(chip, &fault.unwrap_err())
+        };
+        assert!(!retries(Access::Read), "the context says no");
+        rig.write(CNTL + 8, FOUR_LEVELS | 1 << 7);
+        assert!(retries(Access::Read), "no directory");
+        put(&rig, ROOT, 39, 0x20_0000 | E::VALID);
+        put(&rig, 0x20_0000, 30, 0x30_0000 | E::VALID);
+        let further = 0x40_0000 | E::VALID | E::TRANSLATE_FURTHER;
+        put(&rig, 0x30_0000, 21, further);
+        assert!(retries(Access::Write), "no entry");
+        put(&rig, 0x40_0000, 12, E::VALID | E::READABLE | E::SYSTEM);
+        assert!(retries(Access::Write), "not permitted");
+        put(&rig, 0x40_0000, 12, E::VALID | E::SYSTEM | E::PRT);
+        assert!(!retries(Access::Write), "amdgpu gave up");
+        put(
+            &rig,
+            0x30_0000,
+            21,
+            E::EXECUTABLE | E::LEAF | E::TRANSLATE_FURTHER,
+        );
+        assert!(!retries(Access::Read), "amdgpu gave up, higher up");
+        rig.write(END + 17, 0);
+        assert!(!retries(Access::Read), "out of range");
+    }
+
+    /// OSSSYS: IH_RB_CNTL, _BASE, _WPTR, IH_DOORBELL_RETRY_CAM, IH_RETRY_INT_CAM_CNTL.
+    const IH_CNTL: u64 = 0x1120;
+    const IH_WPTR: u64 = 0x1124;
+    const IH_CAM_DOORBELL: u64 = 0x1128;
+    const IH_CAM_CNTL: u64 = 0x118a;
+
+    #[test]
+    fn a_retry_fault_is_told_once_until_the_driver_acknowledges_it() {
+        let rig = process();
+        rig.write(CNTL + 8, FOUR_LEVELS | 1 << 7);
+        rig.write(IH_CNTL + 1, 0x10_0000 >> 8);
+        rig.write(IH_CNTL, 1 | 6 << 1 | 1 << 17);
+        rig.write(IH_CAM_DOORBELL, 1 << 28 | 0x346);
+        rig.write(IH_CAM_CNTL, 1 << 16);
+        let chip = rig.chip();
+        let again = || {
+            let fault = chip.gmc.translate(chip, Hub::Gc(0), 8, VA, Access::Write);
+            chip.gmc.report_retry(chip, &fault.unwrap_err(), None);
+            rig.read(IH_WPTR) / 32
+        };
+        assert_eq!([again(), again(), again()], [1; 3]);
+        let data = |at: u64| rig.system().read_u32(0x10_0000 + 16 + at).unwrap();
+        let page = VA >> 12;
+        assert_eq!(u64::from(data(0)), page & 0xffff_ffff);
+        assert_eq!(u64::from(data(4)), 0x80 | 0x20 | page >> 32);
+        let index = data(8);
+        // VM_L2_PROTECTION_FAULT_STATUS is of faults that are final.
+        assert_eq!(chip.gmc.gc[0].fault_status(), 0);
+        rig.model.doorbell_write(0x346 * 4, &index.to_le_bytes());
+        assert_eq!([again(), again()], [2; 2]);
+        // Off: no filter.
+        rig.write(IH_CAM_CNTL, 0);
+        assert_eq!([again(), again()], [3, 4]);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 //! Interrupt handler (OSSSYS): puts 32-byte entries into a ring in the guest's memory and raises
 //! the MSI.
 //!
-//! One per GPU, shared through [`Chip`]. Ring 0 takes everything; ring 1 exists as registers (the
-//! driver sets it up for retry faults, which the model does not make).
+//! One per GPU, shared through [`Chip`]. Ring 0 takes everything; ring 1 exists as registers: with the retry CAM on,
+//! as amdgpu has it on this chip, retry faults come through ring 0 too.
+
+mod retry;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,6 +19,8 @@ use crate::memory::{Physical, Space};
 use crate::preset::{ip, Preset};
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
+pub use retry::Claim;
+use retry::RetryCam;
 
 /// Who raised an interrupt (`linux:.../include/soc15_ih_clientid.h`).
 pub mod client {
@@ -62,11 +66,13 @@ registers! {
         IH_RB_RPTR_RING1 = 0 @ 0x008f;
         IH_RB_WPTR_RING1 = 0 @ 0x0090;
         IH_DOORBELL_RPTR_RING1 = 0 @ 0x0093;
+        /// `INDEX` 9:0: an entry of the retry CAM is free again.
         IH_RETRY_CAM_ACK = 0 @ 0x00a4;
         IH_CNTL = 0 @ 0x00c0;
         IH_STORM_CLIENT_LIST_CNTL = 0 @ 0x00da;
         IH_CLK_CTRL = 0 @ 0x00db;
         IH_MEM_POWER_CTRL = 0 @ 0x00e9;
+        /// `CAM_SIZE` 4:0, `ENABLE` 16.
         IH_RETRY_INT_CAM_CNTL = 0 @ 0x00ea;
         /// Whose tables IH_VMID_0_LUT and _MM are: see [`Node`].
         IH_VMID_LUT_INDEX = 0 @ 0x00ec;
@@ -174,6 +180,7 @@ const ENABLE_INTR: u32 = 1 << 17;
 const WPTR_OVERFLOW_CLEAR: u32 = 1 << 31;
 const RB_OVERFLOW: u32 = 1;
 const DOORBELL_ENABLE: u32 = 1 << 28;
+const RETRY_CAM_ENABLE: u32 = 1 << 16;
 
 /// The interrupt handler.
 pub struct Ih {
@@ -182,6 +189,7 @@ pub struct Ih {
     pasids: PasidTables,
     /// Held while an entry goes in: entries come from several threads.
     push: Mutex<()>,
+    retry: RetryCam,
 }
 
 impl Ih {
@@ -192,6 +200,7 @@ impl Ih {
             registers: RegisterFile::new(),
             pasids: PasidTables::new(),
             push: Mutex::new(()),
+            retry: RetryCam::default(),
         }
     }
 
@@ -240,6 +249,21 @@ impl Ih {
         drop(guard);
         if control & ENABLE_INTR != 0 {
             chip.interrupt.trigger();
+        }
+    }
+
+    /// Asks the retry CAM whether the driver is to hear of a retry fault.
+    pub fn claim_retry(&self, interrupt: &Interrupt) -> Claim {
+        let pasid = interrupt
+            .pasid
+            .unwrap_or_else(|| self.pasid_of_sender(interrupt));
+        if self.registers.get(IH_RB_CNTL) & RB_ENABLE == 0 {
+            // Nobody would hear of it.
+            return Claim::Pending;
+        }
+        match self.registers.get(IH_RETRY_INT_CAM_CNTL) & RETRY_CAM_ENABLE {
+            0 => Claim::Off,
+            _ => self.retry.claim(interrupt, pasid),
         }
     }
 
@@ -313,7 +337,12 @@ impl Ih {
                 return true;
             }
         }
-        self.registers.get(IH_DOORBELL_RETRY_CAM) & 0x13ff_ffff == DOORBELL_ENABLE | index.0
+        let is_cams =
+            self.registers.get(IH_DOORBELL_RETRY_CAM) & 0x13ff_ffff == DOORBELL_ENABLE | index.0;
+        if is_cams {
+            self.retry.release(value as u32);
+        }
+        is_cams
     }
 }
 
@@ -349,6 +378,12 @@ impl Block for Ih {
                 .indexed(register, index)
                 .store(value, Ordering::Relaxed);
         }
+        if register == IH_RETRY_CAM_ACK {
+            return self.retry.release(value);
+        }
+        if register == IH_RETRY_INT_CAM_CNTL && value & RETRY_CAM_ENABLE == 0 {
+            self.retry.clear();
+        }
         if register == IH_RB_CNTL && value & WPTR_OVERFLOW_CLEAR != 0 {
             let _guard = self.push.lock().unwrap_or_else(PoisonError::into_inner);
             let wptr = self.registers.get(IH_RB_WPTR);
@@ -359,6 +394,7 @@ impl Block for Ih {
 
     fn reset(&self, _chip: &Chip) {
         self.pasids.clear();
+        self.retry.clear();
         self.registers.clear();
     }
 }

@@ -25,6 +25,7 @@ mod smi;
 mod thunk;
 mod userptr;
 mod waves;
+mod xnack;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -60,6 +61,8 @@ enum Command {
     Pressure(pressure::Pressure),
     /// Take memory of the process's own away while the GPU writes to it.
     Userptr(userptr::Userptr),
+    /// Have the GPU repeat accesses that find no page, and print whether the driver brings it.
+    Xnack(xnack::Xnack),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
     /// Create scenes of queues, in several processes, and print the run lists, but for addresses and order.
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Power(power) => power.run(),
         Command::Pressure(pressure) => pressure.run(),
         Command::Userptr(userptr) => userptr.run(),
+        Command::Xnack(xnack) => xnack.run(),
         Command::Mqd => mqd::all(),
         Command::Runlist => runlist::all(),
         Command::RunlistChild(child) => child.run(),

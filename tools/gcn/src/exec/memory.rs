@@ -5,7 +5,7 @@
 use super::lds::lanes;
 use super::places::{Place, Places, Run, Window, WINDOW};
 use super::typed::Format;
-use super::{atomic, unsupported, Done, Machine};
+use super::{atomic, unsupported, Done, Machine, Stop};
 use crate::inst::{Dst, Inst, MemInst};
 use crate::memory::{Access, Fault};
 use crate::op::mem::{Part, Segment};
@@ -277,7 +277,7 @@ impl Machine<'_> {
     }
 
     fn store(&mut self, mem: &MemInst, places: &Places, dwords: usize) -> Done {
-        let exec = self.wave.exec();
+        let exec = self.lanes_left();
         let size = 4 * dwords;
         let mut registers = [[0; LANES]; 4];
         for (index, register) in registers.iter_mut().enumerate().take(dwords) {
@@ -292,17 +292,24 @@ impl Machine<'_> {
         if let Some(offsets) = places.scratch(exec) {
             for (index, register) in registers.iter().enumerate() {
                 let row = self.scratch_row(&offsets, index);
-                self.scatter(&row, exec, 4, |lane, chunk| {
+                let done = self.scatter(&row, exec, 4, |lane, chunk| {
                     chunk.copy_from_slice(&register[lane].to_le_bytes());
-                })?;
+                });
+                if done.is_err() {
+                    // The lanes that are done with this dword have others to come.
+                    self.wave.set_replay(exec);
+                    return done;
+                }
             }
             return Ok(());
         }
         let mut block = [0; 16];
         for lane in lanes(exec) {
             collect(registers, lane, &mut block[..size]);
-            self.write(places.of(lane), lane, &mut block[..size])?;
+            let written = self.write(places.of(lane), lane, &mut block[..size]);
+            self.unless_refused(written, exec & !0 << lane)?;
         }
+        self.wave.set_replay(0);
         Ok(())
     }
 
@@ -333,9 +340,11 @@ impl Machine<'_> {
             for (index, chunk) in bytes.chunks_exact_mut(size).enumerate() {
                 fill(run.first + index, chunk);
             }
-            self.memory.write(run.address, bytes)?;
+            let written = self.memory.write(run.address, bytes);
+            self.unless_refused(written, left)?;
             left = run.rest(left);
         }
+        self.wave.set_replay(0);
         Ok(())
     }
 
@@ -378,7 +387,7 @@ impl Machine<'_> {
     }
 
     fn store_narrow(&mut self, mem: &MemInst, places: &Places, bytes: usize, part: Part) -> Done {
-        let exec = self.wave.exec();
+        let exec = self.lanes_left();
         let shift = if part == Part::High { 16 } else { 0 };
         if let Some(addresses) = places.addresses(exec) {
             let register = self.data_register(mem.data, 0);
@@ -389,16 +398,38 @@ impl Machine<'_> {
         }
         for lane in lanes(exec) {
             let mut value = (self.data(mem.data, 0, lane) >> shift).to_le_bytes();
-            self.write(places.of(lane), lane, &mut value[..bytes])?;
+            let written = self.write(places.of(lane), lane, &mut value[..bytes]);
+            self.unless_refused(written, exec & !0 << lane)?;
         }
+        self.wave.set_replay(0);
         Ok(())
     }
 
-    fn atomic(&mut self, mem: &MemInst, places: &Places, op: AtomicOp, dwords: u8) -> Done {
+    /// The lanes of a store or an atomic: those that have not had their turn, if memory refused it in the middle and
+    /// the instruction is repeated (XNACK).
+    fn lanes_left(&self) -> u64 {
         let exec = self.wave.exec();
+        match self.wave.replay() & exec {
+            0 => exec,
+            left => left,
+        }
+    }
+
+    /// Keeps in mind which lanes are left if memory refuses one.
+    fn unless_refused<T>(&mut self, done: Result<T, Fault>, left: u64) -> Result<T, Stop> {
+        if done.is_err() {
+            self.wave.set_replay(left);
+        }
+        Ok(done?)
+    }
+
+    fn atomic(&mut self, mem: &MemInst, places: &Places, op: AtomicOp, dwords: u8) -> Done {
+        let exec = self.lanes_left();
         let mut result = [[0; LANES]; 2];
         let wide = dwords == 2;
         let second = usize::from(dwords);
+        let mut refused = Ok(());
+        let mut left = exec;
         for lane in lanes(exec) {
             let dword = |index| u64::from(self.data(mem.data, index, lane));
             let operand = |index| dword(index) | if wide { dword(index + 1) << 32 } else { 0 };
@@ -407,14 +438,23 @@ impl Machine<'_> {
             } else {
                 0
             };
-            let old = self.atomic_lane(places.of(lane), lane, wide, op, [operand(0), compared])?;
-            result[0][lane] = old as u32;
-            result[1][lane] = (old >> 32) as u32;
+            match self.atomic_lane(places.of(lane), lane, wide, op, [operand(0), compared]) {
+                Ok(old) => {
+                    result[0][lane] = old as u32;
+                    result[1][lane] = (old >> 32) as u32;
+                    left &= !(1 << lane);
+                }
+                Err(fault) => {
+                    refused = Err(fault);
+                    break;
+                }
+            }
         }
         for (index, register) in result.iter().enumerate().take(dwords.into()) {
-            self.put_data(mem.dst, index, register, exec);
+            self.put_data(mem.dst, index, register, exec & !left);
         }
-        Ok(())
+        self.wave.set_replay(left);
+        Ok(refused?)
     }
 
     fn atomic_lane(

@@ -107,12 +107,15 @@ impl Machine<'_> {
         for (index, place) in (0..).zip(&mut places[..dwords]) {
             *place = self.buffer_dword(smem, index);
         }
-        for (index, place) in (0u8..).zip(&places[..dwords]) {
-            let mut dword = [0; 4];
+        // Memory may refuse one of them, and the instruction be repeated.
+        let mut values = [[0; 4]; 16];
+        for (place, value) in places[..dwords].iter().zip(&mut values) {
             if let Some(address) = place {
-                self.memory.read(*address, &mut dword)?;
+                self.memory.read(*address, value)?;
             }
-            self.set32(smem.data.wrapping_add(index), u32::from_le_bytes(dword));
+        }
+        for (index, value) in (0u8..).zip(&values[..dwords]) {
+            self.set32(smem.data.wrapping_add(index), u32::from_le_bytes(*value));
         }
         Ok(())
     }

@@ -71,6 +71,38 @@ pub struct Binding {
     pub gws: u8,
 }
 
+/// SH_MEM_CONFIG.RETRY_DISABLE
+const RETRY_DISABLE: u32 = 1 << 12;
+
+impl Binding {
+    /// What waves of the process do when memory refuses (XNACK).
+    pub const fn on_fault(&self) -> OnFault {
+        if self.sh_mem_config & RETRY_DISABLE == 0 {
+            OnFault::Repeats
+        } else {
+            OnFault::Ends
+        }
+    }
+}
+
+/// What an accessor can do when memory refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFault {
+    /// It cannot go on.
+    Ends,
+    /// It can repeat the access until the page is there.
+    Repeats,
+}
+
+/// What it has to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// End.
+    Final,
+    /// Repeat the access after a while: the driver has been told and may bring the page.
+    Retry,
+}
+
 /// The compute units of an XCC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cores {
@@ -136,8 +168,9 @@ pub trait Bus: Send + Sync {
     /// Puts an entry into the interrupt ring.
     fn interrupt(&self, interrupt: Interrupt);
 
-    /// Reports an access that memory refused: fault registers and the interrupt of the hub.
-    fn fault(&self, space: Space, pasid: u16, fault: Fault);
+    /// Reports an access that memory refused: fault registers and the interrupt of the hub. `on_fault` says what the
+    /// accessor can do about it, the answer what it has to do.
+    fn fault(&self, space: Space, pasid: u16, fault: Fault, on_fault: OnFault) -> Verdict;
 
     /// Gives `vmid` of XCC `xcc`'s hub and of MMHUB to a process.
     fn bind(&self, xcc: u8, vmid: u8, binding: &Binding);

@@ -198,14 +198,18 @@ fn finish_restores(
 fn finish_restore(queue: &Queue, live: &mut Live, code: &mut CodeCache) -> Result<(), Failure> {
     /// Few instructions: waves that are back run the kernel meanwhile.
     const TURN: u64 = 64;
+    /// A page that does not come: waves that are back may wait for one, but the others have none to wait for.
+    const WAITS: u32 = 64 * 1024;
     let end = live.group.executed.saturating_add(BUDGET);
+    let mut waits = 0;
     while live.is_restoring() {
-        if live.group.executed >= end {
+        if live.group.executed >= end || waits > WAITS {
             return Err(Failure::Handler("it does not restore its waves".into()));
         }
         let outcome = live.group.run(&mut queue.view(), code, TURN);
         match settle(queue, live, code, outcome) {
             Turn::On => {}
+            Turn::Waits => waits += 1,
             Turn::Done | Turn::Halted => return Ok(()),
             Turn::Hung(why) => return Err(Failure::Handler(why)),
         }

@@ -10,7 +10,7 @@ mod tlb;
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::bus::{Access, Binding, Bus, Cores, Fault, Hub, Interrupt, Space};
+use super::bus::{Access, Binding, Bus, Cores, Fault, Hub, Interrupt, OnFault, Space, Verdict};
 use super::engine::{Engine as Runner, Mode};
 use super::reg;
 use super::registers::STORED_POWER_ON;
@@ -410,7 +410,14 @@ impl GpuBus {
             gmc::Access::Execute => found.executable,
         };
         if !allowed {
-            return Err(self.refusal(space, address, access, FaultReason::Permission));
+            // Remembered for another kind of access: the page tables may allow this one by now.
+            let gmc = &self.chip.gmc;
+            return gmc
+                .translate(&self.chip, hub, space.vmid, address, access)
+                .map(|found| Translation {
+                    length: PAGE - address % PAGE,
+                    ..found
+                });
         }
         found.at.address += address % PAGE;
         found.length = PAGE - address % PAGE;
@@ -618,7 +625,7 @@ impl Bus for GpuBus {
         self.chip.ih.push(&self.chip, entry);
     }
 
-    fn fault(&self, space: Space, pasid: u16, fault: Fault) {
+    fn fault(&self, space: Space, pasid: u16, fault: Fault, on_fault: OnFault) -> Verdict {
         let access = match fault.access {
             Access::Fetch => gmc::Access::Execute,
             Access::Read => gmc::Access::Read,
@@ -632,7 +639,13 @@ impl Bus for GpuBus {
             asked.unwrap_or_else(|| self.refusal(space, fault.address, access, FaultReason::Bus))
         };
         tracing::debug!(%refusal, pasid, "refused");
-        self.chip.gmc.report(&self.chip, &refusal, Some(pasid));
+        let gmc = &self.chip.gmc;
+        if on_fault == OnFault::Repeats && gmc.retries(&self.chip, &refusal) {
+            gmc.report_retry(&self.chip, &refusal, Some(pasid));
+            return Verdict::Retry;
+        }
+        gmc.report(&self.chip, &refusal, Some(pasid));
+        Verdict::Final
     }
 
     fn bind(&self, xcc: u8, vmid: u8, binding: &Binding) {

@@ -26,6 +26,8 @@ pub use shape::{Shape, Share};
 const TURN: u64 = 4096;
 /// Instructions of a slice, for each thread that runs it.
 const SLICE: u64 = 32 * 1024;
+/// A turn of no more instructions than this was spent on asking for pages.
+const MANY_WAVES: u64 = 16;
 /// LDS is allocated in so many bytes.
 const LDS_GRANULE: u32 = 512;
 
@@ -79,6 +81,8 @@ pub enum State {
     Done,
     /// There is more to run.
     Running,
+    /// All groups that have started wait for pages.
+    Waiting,
     /// All groups that have started are halted, and there is no room for others.
     Halted,
     /// It cannot go on.
@@ -94,6 +98,8 @@ struct Board {
     free: VecDeque<u32>,
     /// Turns in a row that found nothing but halted groups.
     halted: usize,
+    /// Turns in a row that found nothing but waves that wait for pages.
+    waiting: usize,
     hung: Option<String>,
 }
 
@@ -208,6 +214,7 @@ impl Launch {
     /// Runs a slice.
     pub fn step(&mut self, queue: &Queue, codes: &mut [CodeCache]) -> State {
         self.board.halted = 0;
+        self.board.waiting = 0;
         let together = match &queue.shared.crew {
             Some(crew) if self.warm && self.width() > 1 => Some(crew),
             _ => None,
@@ -232,6 +239,7 @@ impl Launch {
             Some(why) => State::Hung(why.clone()),
             None if self.width() == 0 && self.parked.is_empty() => State::Done,
             None if self.board.is_halted() => State::Halted,
+            None if self.board.is_waiting() => State::Waiting,
             None => State::Running,
         }
     }
@@ -261,6 +269,11 @@ fn count(shape: &Shape, share: Share) -> u64 {
 impl Board {
     fn is_halted(&self) -> bool {
         !self.live.is_empty() && self.halted >= self.live.len()
+    }
+
+    /// Nothing to do but to ask for pages again, which the next slice does, after a pause.
+    fn is_waiting(&self) -> bool {
+        self.waiting > 0 && self.waiting + self.halted >= self.live.len()
     }
 }
 
@@ -295,20 +308,24 @@ impl Run<'_> {
             let spent = live.group.executed.saturating_sub(before).max(1);
             left = left.saturating_sub(spent);
             live.is_restoring();
-            let turn = settle(self.queue, &mut live, code, outcome);
+            let turn = match settle(self.queue, &mut live, code, outcome) {
+                Turn::Waits if spent > MANY_WAVES => Turn::On,
+                turn => turn,
+            };
             self.put_back(live, turn);
         }
     }
 
     fn put_back(&self, live: Live, turn: Turn) {
         let mut board = self.board();
-        if !matches!(turn, Turn::Halted) {
-            board.halted = 0;
+        if !matches!(turn, Turn::Halted | Turn::Waits) {
+            (board.halted, board.waiting) = (0, 0);
         }
         match turn {
             Turn::Done => return board.free.push_back(live.slot),
             Turn::On => {}
             Turn::Halted => board.halted += 1,
+            Turn::Waits => board.waiting += 1,
             Turn::Hung(why) => drop(board.hung.get_or_insert(why)),
         }
         board.live.push_back(live);
@@ -328,7 +345,7 @@ impl Run<'_> {
                 return Some(self.start(index, slot));
             }
         }
-        if board.is_halted() {
+        if board.is_halted() || board.is_waiting() {
             return None;
         }
         board.live.pop_front()

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::aql;
-use super::bus::{Binding, Fault, Hub, Interrupt, Space, View};
+use super::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
 use super::cwsr;
 use super::engine::{Job, Progress, Task};
 use super::launch::{Launch, State};
@@ -139,6 +139,7 @@ impl Body {
         let progress = match state {
             State::Done => return None,
             State::Running => Progress::Busy,
+            State::Waiting => Progress::Blocked,
             State::Halted => Progress::Idle,
             State::Hung(why) => {
                 self.flight.hung = Some(why);
@@ -389,7 +390,8 @@ impl Queue {
     /// The queue met memory that refused: report it and hang, as the hardware's CP does.
     pub fn fault(&self, body: &mut Body, fault: Fault) {
         tracing::warn!(slot = ?self.slot, space = ?self.space, %fault, "queue stopped");
-        self.shared.bus.fault(self.space, self.process.pasid, fault);
+        let (bus, pasid) = (&self.shared.bus, self.process.pasid);
+        bus.fault(self.space, pasid, fault, OnFault::Ends);
         body.flight.hung.get_or_insert_with(|| fault.to_string());
     }
 
@@ -461,9 +463,8 @@ impl Queue {
     fn give_up(&self, body: &mut Body, failure: &cwsr::Failure) {
         tracing::error!(slot = ?self.slot, %failure, "context save and restore failed");
         if let cwsr::Failure::Fault(fault) = failure {
-            self.shared
-                .bus
-                .fault(self.space, self.process.pasid, *fault);
+            let (bus, pasid) = (&self.shared.bus, self.process.pasid);
+            bus.fault(self.space, pasid, *fault, OnFault::Ends);
         }
         self.shared
             .stats

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::bus::{wide, Binding, Hub, Space};
+use super::bus::{wide, Binding, Hub, OnFault, Space};
 use super::device::CpRegister;
 use super::mqd::{dw, Hqd, Mqd, HQD_FIRST};
 use super::packet::field;
@@ -319,9 +319,9 @@ fn activate(shared: &Arc<Shared>, slot: SlotId) {
         Ok(mqd) => mqd,
         Err(fault) => {
             tracing::warn!(?slot, %fault, "queue without an MQD not mapped");
-            return shared
-                .bus
-                .fault(shared.kernel_view(slot.xcc).space, 0, fault);
+            let space = shared.kernel_view(slot.xcc).space;
+            shared.bus.fault(space, 0, fault, OnFault::Ends);
+            return;
         }
     };
     // The kernel's own rings are each of one XCC; a user's queue has a copy in every XCC.

@@ -10,7 +10,7 @@ mod runlist;
 
 use std::sync::Arc;
 
-use super::bus::{wide, Fault, Hub, Space};
+use super::bus::{wide, Fault, Hub, OnFault, Space};
 use super::mqd::{dw, Mqd, DOORBELL_EN};
 use super::packet::{field, op};
 use super::pm4::{Cx, Flow, Outcome};
@@ -214,7 +214,8 @@ fn map_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
     });
     if let Err(fault) = mapped {
         tracing::warn!(?slot, %fault, "queue not mapped");
-        shared.bus.fault(shared.kernel_view(xcc).space, 0, fault);
+        let space = shared.kernel_view(xcc).space;
+        shared.bus.fault(space, 0, fault, OnFault::Ends);
     }
 }
 
@@ -448,7 +449,8 @@ impl Shared {
             Ok(mapped) => mapped,
             Err(fault) => {
                 tracing::warn!(engine, %fault, "SDMA queue not mapped");
-                self.bus.fault(self.kernel_view(0).space, 0, fault);
+                let space = self.kernel_view(0).space;
+                self.bus.fault(space, 0, fault, OnFault::Ends);
                 // It is not for want of a slot.
                 true
             }

@@ -9,6 +9,7 @@ mod kernels;
 mod kiq;
 mod partition;
 mod pm4;
+mod retry;
 mod rig;
 mod runlist;
 mod sdma;

@@ -99,6 +99,8 @@ mod client {
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     pub enabled: bool,
+    /// `RETRY_PERMISSION_OR_INVALID_PAGE_FAULT`: who asks is told to try again.
+    pub retries: bool,
     /// Directory levels above the page-table block; 0: one flat table.
     pub depth: u32,
     /// log2 of tables per block.
@@ -165,6 +167,7 @@ impl HubBlock {
         let pair = |low, high| r.pair(low, high, i);
         Context {
             enabled: control & 1 != 0,
+            retries: control >> 7 & 1 != 0,
             depth: control >> 1 & 3,
             block_size: control >> 3 & 15,
             base: pair(
@@ -225,6 +228,11 @@ impl HubBlock {
         );
         self.registers.set_pair(low, high, 0, page);
         self.registers.set(VM_L2_PROTECTION_FAULT_STATUS, status);
+    }
+
+    #[cfg(test)]
+    pub fn fault_status(&self) -> u32 {
+        self.registers.get(VM_L2_PROTECTION_FAULT_STATUS)
     }
 
     fn clear_fault(&self) {

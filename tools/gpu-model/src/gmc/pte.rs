@@ -21,6 +21,8 @@ impl Entry {
     pub const READABLE: u64 = 1 << 5;
     /// `AMDGPU_PTE_WRITEABLE`.
     pub const WRITEABLE: u64 = 1 << 6;
+    /// `AMDGPU_PTE_PRT`: partially resident texture.
+    pub const PRT: u64 = 1 << 51;
     /// `AMDGPU_PDE_PTE`: a directory entry that maps its whole range.
     pub const LEAF: u64 = 1 << 54;
     /// `AMDGPU_PTE_TF`: translate further, through one more table.
@@ -57,6 +59,16 @@ impl Entry {
         self.has(Self::TRANSLATE_FURTHER)
     }
 
+    /// Whether it says that an access is not to be repeated until it succeeds: two combinations that mean nothing
+    /// else (`AMDGPU_VM_NORETRY_FLAGS`, and `_TF` for tables below a "further").
+    pub fn forbids_retry(self) -> bool {
+        const BELOW_FURTHER: u64 = Entry::VALID | Entry::SYSTEM | Entry::PRT;
+        const ELSEWHERE: u64 = Entry::EXECUTABLE | Entry::LEAF | Entry::TRANSLATE_FURTHER;
+        let permissions = Self::READABLE | Self::WRITEABLE;
+        self.0 & (BELOW_FURTHER | permissions) == BELOW_FURTHER
+            || self.0 & (ELSEWHERE | Self::VALID) == ELSEWHERE
+    }
+
     pub fn space(self) -> Space {
         if self.has(Self::SYSTEM) {
             Space::System
@@ -84,6 +96,18 @@ impl Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn two_combinations_forbid_retry() {
+        use Entry as E;
+        let forbids = |raw| Entry(raw).forbids_retry();
+        assert!(forbids(E::VALID | E::SYSTEM | E::PRT));
+        assert!(forbids(E::EXECUTABLE | E::LEAF | E::TRANSLATE_FURTHER));
+        assert!(!forbids(E::VALID | E::SYSTEM | E::PRT | E::READABLE));
+        // What amdgpu writes into the entries of memory that is not mapped.
+        assert!(!forbids(E::EXECUTABLE));
+        assert!(!forbids(0));
+    }
 
     #[test]
     fn a_leaf_of_2_mib_may_begin_at_any_page() {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use super::packet::{self, Flow};
 use super::{context_of_mqd, Common, Filter, RlcQueue, CONTEXT, FIRST_RLC};
-use crate::cp::bus::{wide, Fault, Hub, Interrupt, Space, View};
+use crate::cp::bus::{wide, Fault, Hub, Interrupt, OnFault, Space, Verdict, View};
 use crate::cp::engine::{Job, Progress};
 use crate::cp::lock;
 use crate::cp::packet::field;
@@ -398,9 +398,29 @@ impl Ring {
         }
     }
 
+    /// Memory refused a packet. True: it is executed again later, from where it was; else the ring hangs.
+    fn waits(&self, exec: &mut Exec, setup: &Setup, fault: Fault) -> bool {
+        let bus = &self.common.bus;
+        let verdict = bus.fault(setup.space, setup.pasid, fault, OnFault::Repeats);
+        if verdict == Verdict::Final {
+            tracing::warn!(engine = self.engine, ring = self.number, %fault, "SDMA ring stopped");
+            exec.flight.hung.get_or_insert_with(|| fault.to_string());
+            return false;
+        }
+        self.common.stats.work("accesses repeated", 1);
+        // Who disables the ring does not wait for a page.
+        if self.drains() {
+            *exec = Exec::default();
+            self.drains.store(false, Ordering::Release);
+        }
+        true
+    }
+
+    /// Memory refused a pointer: the ring hangs.
     fn fault(&self, exec: &mut Exec, setup: &Setup, fault: Fault) {
         tracing::warn!(engine = self.engine, ring = self.number, %fault, "SDMA ring stopped");
-        self.common.bus.fault(setup.space, setup.pasid, fault);
+        let bus = &self.common.bus;
+        bus.fault(setup.space, setup.pasid, fault, OnFault::Ends);
         exec.flight.hung.get_or_insert_with(|| fault.to_string());
     }
 
@@ -619,7 +639,11 @@ impl Job for Ring {
                     progress = end;
                     break;
                 }
-                Err(fault) => self.fault(&mut exec, &setup, fault),
+                Err(fault) if self.waits(&mut exec, &setup, fault) => {
+                    progress = Progress::Blocked;
+                    break;
+                }
+                Err(_) => {}
             }
         }
         self.report(&mut exec, &setup);

@@ -5,6 +5,7 @@
 use gcn::wave::{sreg, status, trapsts};
 use gcn::{CodeCache, ExecError, Fault, GwsRequest, Outcome, Workgroup};
 
+use super::super::bus::Verdict;
 use super::super::gws::Answer;
 use super::super::queue::Queue;
 use super::super::SqInterrupt;
@@ -25,6 +26,8 @@ pub enum Turn {
     Done,
     /// It goes on at its next turn.
     On,
+    /// It goes on at its next turn, and a wave of it waits for a page.
+    Waits,
     /// None of its waves can go on by itself.
     Halted,
     /// It can never go on.
@@ -83,7 +86,8 @@ fn trap(group: &mut Workgroup, wave: usize, reason: u32) -> bool {
     !in_handler && wave.enter_trap(0, false)
 }
 
-/// Memory refused: the driver learns of it from the hub, the wave from TRAPSTS.
+/// Memory refused: the driver learns of it from the hub. With XNACK the wave repeats its instruction; without, it learns
+/// of it from TRAPSTS.
 fn memory_violation(
     queue: &Queue,
     group: &mut Workgroup,
@@ -91,11 +95,14 @@ fn memory_violation(
     pc: u64,
     fault: Fault,
 ) -> Turn {
+    let (bus, process) = (&queue.shared.bus, &queue.process);
+    let verdict = bus.fault(queue.space, process.pasid, fault, process.on_fault());
+    if verdict == Verdict::Retry {
+        queue.shared.stats.work("accesses repeated", 1);
+        return Turn::Waits;
+    }
     tracing::warn!(slot = ?queue.slot, pc, %fault, "wave stopped");
-    queue
-        .shared
-        .bus
-        .fault(queue.space, queue.process.pasid, fault);
+    group.waves[wave].set_replay(0);
     if trap(group, wave, trapsts::MEM_VIOL) {
         return Turn::On;
     }

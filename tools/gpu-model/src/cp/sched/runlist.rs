@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{map_compute, EngineSel, Hws, Keep, MapQueue};
-use crate::cp::bus::{wide, Binding, Fault, View};
+use crate::cp::bus::{wide, Binding, Fault, OnFault, View};
 use crate::cp::engine::{Job, Progress, Task};
 use crate::cp::mqd::{dw, Mqd};
 use crate::cp::packet::{field, op, Header};
@@ -247,7 +247,8 @@ fn map_queue(
     });
     if let Err(fault) = mapped {
         tracing::warn!(?slot, %fault, "queue not mapped");
-        shared.bus.fault(shared.kernel_view(xcc).space, 0, fault);
+        let space = shared.kernel_view(xcc).space;
+        shared.bus.fault(space, 0, fault, OnFault::Ends);
     }
     true
 }

@@ -9,10 +9,10 @@ use crate::cp::cwsr::waves_in_stack;
 use crate::cp::engine::Mode;
 use crate::cp::mqd::dw;
 
-const CODE: u32 = 0x6_0000;
+pub const CODE: u32 = 0x6_0000;
 const DESCRIPTOR: u32 = 0x6_8000;
 const KERNARG: u32 = 0x7_0000;
-const OUT: u32 = 0x8_0000;
+pub const OUT: u32 = 0x8_0000;
 const HANDLER: u32 = 0xa_0000;
 const HANDLER_MEMORY: u32 = 0xb_0000;
 const AREA: u64 = 0xc_0000;
@@ -84,7 +84,7 @@ fn handler() -> Option<Vec<u32>> {
 }
 
 /// Process 3 with a handler, a save area and the kernel; its queue is not mapped.
-fn rig(mode: Mode) -> Option<Rig> {
+pub fn rig(mode: Mode) -> Option<Rig> {
     let handler = handler()?;
     assert!(handler.len() > 500, "{} words", handler.len());
     let rig = rig_in(mode);
@@ -111,7 +111,7 @@ fn rig(mode: Mode) -> Option<Rig> {
 }
 
 /// Maps process 3's queue, with the handler.
-fn map_with_handler(rig: &Rig) {
+pub fn map_with_handler(rig: &Rig) {
     let mut list = runlist::process(3, &[]);
     list[6] = HANDLER >> 8;
     list[8] = HANDLER_MEMORY >> 8;
@@ -119,7 +119,7 @@ fn map_with_handler(rig: &Rig) {
     runlist::run(rig, &list);
 }
 
-fn start(rig: &Rig) -> u32 {
+pub fn start(rig: &Rig) -> u32 {
     let done = signal(rig, 0, false);
     let mut packet = [0; 16];
     packet[0] = 2 | 1 << 8 | 2 << 9 | 2 << 11 | 1 << 16;

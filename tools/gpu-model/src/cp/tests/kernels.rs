@@ -10,11 +10,11 @@ use crate::cp::packet::op;
 const CODE: u32 = 0x6_0000;
 const DESCRIPTOR: u32 = 0x6_8000;
 const KERNARG: u32 = 0x7_0000;
-const OUT: u32 = 0x8_0000;
+pub const OUT: u32 = 0x8_0000;
 
 const S_ENDPGM: u32 = 0xbf81_0000;
 /// Stores 42 at (pointer in kernarg) + 4 * work-item.
-const STORE_42: &[u32] = &[
+pub const STORE_42: &[u32] = &[
     0xc006_0080,
     0,           // s_load_dwordx2 s[2:3], s[0:1], 0
     0x2400_0082, // v_lshlrev_b32 v0, 2, v0
@@ -57,7 +57,7 @@ const WAIT_THEN_STORE: &[u32] = &[
 const ENDLESS: &[u32] = &[0xbf82_ffff];
 
 /// Puts a kernel and its descriptor into process 3: kernarg pointer in s[0:1], work-group id x in s2.
-fn load(rig: &Rig, code: &[u32]) {
+pub fn load(rig: &Rig, code: &[u32]) {
     rig.write(BASE + u64::from(CODE), code);
     let mut descriptor = [0; 16];
     descriptor[4] = CODE.wrapping_sub(DESCRIPTOR);
@@ -69,7 +69,7 @@ fn load(rig: &Rig, code: &[u32]) {
     rig.write64(BASE + u64::from(KERNARG), OUT.into());
 }
 
-fn dispatch(groups: u32, done: u32) -> [u32; 16] {
+pub fn dispatch(groups: u32, done: u32) -> [u32; 16] {
     let mut packet = [0; 16];
     packet[0] = 2 | 1 << 8 | 2 << 9 | 2 << 11 | 1 << 16;
     packet[1] = 1 << 16 | 64;
@@ -81,7 +81,7 @@ fn dispatch(groups: u32, done: u32) -> [u32; 16] {
     packet
 }
 
-fn out(rig: &Rig, item: u64) -> u32 {
+pub fn out(rig: &Rig, item: u64) -> u32 {
     rig.read(BASE + u64::from(OUT) + 4 * item)
 }
 

@@ -6,7 +6,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use crate::cp::bus::{wide, Access, Binding, Bus, Cores, Fault, Interrupt, Space};
+use crate::cp::bus::{
+    wide, Access, Binding, Bus, Cores, Fault, Interrupt, OnFault, Space, Verdict,
+};
 use crate::cp::engine::{Engine, Mode};
 use crate::cp::mqd::{dw, PRIV_STATE};
 use crate::cp::stats::Stats;
@@ -24,6 +26,10 @@ pub struct Flat {
     pub faults: Mutex<Vec<(Space, u16, Fault)>>,
     pub bases: Mutex<[u64; 16]>,
     pub flushes: Mutex<Vec<Option<u8>>>,
+    /// The hubs' contexts have retry on.
+    pub retries: Mutex<bool>,
+    /// Addresses of user VMIDs that do not translate.
+    pub missing: Mutex<std::ops::Range<u64>>,
     /// Of each VMID, as the interrupt handler has it.
     pub pasids: Mutex<[u16; 16]>,
     /// The fault injection: queues that hang, fences that stay unwritten.
@@ -34,6 +40,12 @@ pub struct Flat {
 impl Flat {
     fn at(&self, space: Space, address: u64, bytes: usize, access: Access) -> Result<usize, Fault> {
         let base = lock(&self.bases)[usize::from(space.vmid)];
+        let last = address.saturating_add((bytes as u64).saturating_sub(1));
+        let missing = lock(&self.missing).clone();
+        if space.vmid != 0 && address < missing.end && last >= missing.start {
+            let address = address.max(missing.start);
+            return Err(Fault { address, access });
+        }
         let end = address
             .checked_add(base)
             .and_then(|at| at.checked_add(bytes as u64));
@@ -102,8 +114,14 @@ impl Bus for Flat {
         lock(&self.interrupts).push(interrupt);
     }
 
-    fn fault(&self, space: Space, pasid: u16, fault: Fault) {
+    fn fault(&self, space: Space, pasid: u16, fault: Fault, on_fault: OnFault) -> Verdict {
         lock(&self.faults).push((space, pasid, fault));
+        let retries = *lock(&self.retries) && on_fault == OnFault::Repeats;
+        if retries {
+            Verdict::Retry
+        } else {
+            Verdict::Final
+        }
     }
 
     fn bind(&self, _xcc: u8, vmid: u8, binding: &Binding) {
@@ -184,6 +202,8 @@ impl Rig {
             faults: Mutex::default(),
             bases: Mutex::default(),
             flushes: Mutex::default(),
+            retries: Mutex::default(),
+            missing: Mutex::default(),
             pasids: Mutex::default(),
             hang: Mutex::default(),
             withheld: Mutex::default(),

@@ -200,9 +200,9 @@ fn no_packet_panics() {
     assert_eq!(rig.read(AT), 42);
 }
 
-const MQD: u64 = 0x50_0000;
+pub const MQD: u64 = 0x50_0000;
 
-fn user_queue(rig: &Rig) -> RlcQueue {
+pub fn user_queue(rig: &Rig) -> RlcQueue {
     // Seen from VMID 9 the memory begins at 6 MiB: ring at 0, pointers at 0x8000 and 0x9000.
     crate::cp::lock(&rig.flat.bases)[9] = 0x60_0000;
     let mut mqd = [0; 43];
