@@ -54,6 +54,7 @@ impl Gpu {
             vram: Arc::new(HeapMemory::new(VRAM as usize)),
             system: Arc::new(HeapMemory::new(64 << 20)),
             interrupt: Arc::new(Nowhere),
+            hive: None,
         };
         let config = Config {
             preset: Preset::mi300x(),

@@ -32,6 +32,7 @@ fn backend() -> Backend {
         vram: Arc::new(vram),
         system: system.clone(),
         interrupt: msi.clone(),
+        hive: None,
     };
     let config = Config {
         preset: Preset::mi300x(),

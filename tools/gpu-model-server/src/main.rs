@@ -14,6 +14,8 @@ use std::sync::Arc;
 use anyhow::{bail, Context, Result};
 use clap::builder::PossibleValuesParser;
 use clap::{Parser, Subcommand};
+use gpu_model::hive::Hive;
+use gpu_model::memory::PhysicalMemory;
 use gpu_model::model::{Config, GpuModel};
 use gpu_model::preset::{self, Preset};
 use signal_hook::consts::{SIGHUP, SIGUSR1};
@@ -51,6 +53,17 @@ struct Serve {
     /// Number of this card, which makes its unique id.
     #[arg(long, default_value_t = 0)]
     serial: u32,
+    /// Node of a hive that this card is; --hive-memory names the local memories of all nodes.
+    #[arg(long, value_name = "NODE", requires = "hive_memory")]
+    hive: Option<u8>,
+    /// A file for the local memory of each node, in their order, separated by commas; this card's is among them.
+    #[arg(
+        long,
+        value_name = "FILE,...",
+        value_delimiter = ',',
+        requires = "hive"
+    )]
+    hive_memory: Vec<PathBuf>,
     /// Log every register access, doorbell, interrupt, packet and dispatch to FILE.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -141,13 +154,14 @@ fn serve(options: &Serve) -> Result<i32> {
         bail!("no preset {}", options.preset)
     };
     let vram_size = options.vram.unwrap_or(preset.default_vram);
-    let (vram, vram_file) = memory::LocalMemory::new(vram_size)?;
+    let (vram, hive, vram_file) = local_memory(options, vram_size)?;
     let system = Arc::new(memory::GuestMemory::default());
     let interrupt = Arc::new(backend::Msi::default());
     let host = gpu_model::chip::Host {
-        vram: Arc::new(vram),
+        vram,
         system: system.clone(),
         interrupt: interrupt.clone(),
+        hive,
     };
     let config = Config {
         preset,
@@ -179,6 +193,27 @@ fn serve(options: &Serve) -> Result<i32> {
         return Ok(STRICT_FAILURE);
     }
     Ok(0)
+}
+
+/// The card's memory, the hive that it is in, and the file that QEMU maps.
+fn local_memory(
+    options: &Serve,
+    size: u64,
+) -> Result<(Arc<dyn PhysicalMemory>, Option<Hive>, File)> {
+    let Some(node) = options.hive else {
+        let (vram, file) = memory::LocalMemory::new(size)?;
+        return Ok((Arc::new(vram), None, file));
+    };
+    let mut memories: Vec<Arc<dyn PhysicalMemory>> = Vec::new();
+    let mut own = None;
+    for (number, path) in (0..).zip(&options.hive_memory) {
+        let (memory, file) = memory::LocalMemory::open(path, size)?;
+        memories.push(Arc::new(memory));
+        own = own.or((number == node).then_some(file));
+    }
+    let hive = Hive::new(node, size, memories)?;
+    let file = own.context("no memory of this node")?;
+    Ok((hive.own(), Some(hive), file))
 }
 
 /// Gives the model the rules of a file. An error leaves it those that it has.

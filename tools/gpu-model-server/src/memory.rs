@@ -3,7 +3,8 @@
 //! QEMU maps it to the device.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -99,9 +100,18 @@ impl LocalMemory {
     pub fn new(size: u64) -> Result<(Self, File)> {
         let fd =
             memfd_create("gpu-vram", MemfdFlags::CLOEXEC).context("cannot make local memory")?;
-        ftruncate(&fd, size)
+        Self::of(File::from(fd), size)
+    }
+
+    /// Memory in a file that other processes use as well: a hive's. It is made as large as it has to be.
+    pub fn open(path: &Path, size: u64) -> Result<(Self, File)> {
+        let open = OpenOptions::new().read(true).write(true).open(path);
+        Self::of(open.with_context(|| path.display().to_string())?, size)
+    }
+
+    fn of(file: File, size: u64) -> Result<(Self, File)> {
+        ftruncate(&file, size)
             .with_context(|| format!("cannot make local memory of {size:#x} bytes"))?;
-        let file = File::from(fd);
         let offset = FileOffset::new(file.try_clone()?, 0);
         let region = MmapRegion::from_file(offset, usize::try_from(size)?)
             .context("cannot map local memory")?;
@@ -289,6 +299,18 @@ mod tests {
         }
         assert!(memory.zero(1, 1 << 20).is_err());
         assert!(memory.zero(u64::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn a_file_is_the_same_memory_for_all_who_open_it() {
+        let shared = file(0);
+        let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&shared));
+        let open = || LocalMemory::open(Path::new(&path), 1 << 20).unwrap().0;
+        let (one, other) = (open(), open());
+        one.write_u32(0xf_fffc, 77).unwrap();
+        assert_eq!(other.update32(0xf_fffc, &mut |old| old + 1), Ok(77));
+        assert_eq!(one.read_u32(0xf_fffc), Ok(78));
+        assert!(LocalMemory::open(Path::new("/nowhere/memory"), 1 << 20).is_err());
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::time::Instant;
 use crate::bus::Bus;
 use crate::engine::Wake;
 use crate::gmc::{Gmc, Hub, Vm};
+use crate::hive::Hive;
 use crate::ih::Ih;
 use crate::inject::Inject;
 use crate::memory::{BusError, Physical, PhysicalMemory, Space};
@@ -30,6 +31,8 @@ pub struct Host {
     /// The guest's memory.
     pub system: Arc<dyn PhysicalMemory>,
     pub interrupt: Arc<dyn InterruptLine>,
+    /// The GPUs that xGMI connects it with; `vram` is its own among their memories.
+    pub hive: Option<Hive>,
 }
 
 /// How time passes for the GPU.
@@ -67,6 +70,8 @@ pub struct Chip {
     pub clock: Clock,
     /// Local memory; addresses are offsets from 0.
     pub vram: Arc<dyn PhysicalMemory>,
+    /// Its place among other GPUs.
+    pub hive: Option<Hive>,
     /// Bytes of local memory.
     pub vram_size: u64,
     /// The guest's memory over the bus.
@@ -103,6 +108,7 @@ impl Chip {
             vram,
             system,
             interrupt,
+            hive,
         } = host;
         let (gmc, ih) = shared;
         let (wake, reset_wanted) = (Wake::default(), AtomicBool::new(false));
@@ -110,6 +116,7 @@ impl Chip {
             preset,
             clock,
             vram,
+            hive,
             vram_size,
             system,
             interrupt,
@@ -137,7 +144,10 @@ impl Chip {
     /// The physical memory of an address space.
     pub fn memory(&self, space: Space) -> &dyn PhysicalMemory {
         match space {
-            Space::Vram => &*self.vram,
+            Space::Vram => match &self.hive {
+                Some(hive) => hive,
+                None => &*self.vram,
+            },
             Space::System => &*self.system,
         }
     }

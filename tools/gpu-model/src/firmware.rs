@@ -43,8 +43,12 @@ impl File {
     }
 }
 
+/// Version of the application that tells of the hive.
+const XGMI_VERSION: u32 = 0x2000_000b;
+
+/// It begins with the mark by which the PSP knows the one application that it has; the others do not mind.
 fn payload() -> Vec<u8> {
-    let text = b"No microcode: the gfx942 model of amdkfd-rs executes none. ";
+    let text = b"XGMI-TA: No microcode: the gfx942 model of amdkfd-rs executes none. ";
     text.iter().copied().cycle().take(PAYLOAD).collect()
 }
 
@@ -88,8 +92,12 @@ pub fn files() -> Vec<(&'static str, Vec<u8>)> {
                 true,
             ),
         ),
-        // ta_firmware_header_v2_0: no trusted application.
-        ("aldebaran_ta.bin", file((2, 0), 1, &[0], false)),
+        // ta_firmware_header_v2_0: one trusted application, TA_FW_TYPE_PSP_XGMI (2), version, offset, size. From version
+        // 0x2000000b on it is asked for links.
+        (
+            "aldebaran_ta.bin",
+            file((2, 0), 1, &[1, 2, XGMI_VERSION, 0, PAYLOAD as u32], true),
+        ),
     ]
 }
 

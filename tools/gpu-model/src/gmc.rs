@@ -16,6 +16,7 @@ use std::sync::Arc;
 pub use vm::Vm;
 
 use crate::chip::Chip;
+use crate::hive::Hive;
 use crate::ih::{client, Claim, Interrupt};
 use crate::memory::{Physical, Space};
 use crate::preset::Preset;
@@ -79,7 +80,42 @@ pub struct Gmc {
     gc: Vec<Arc<HubBlock>>,
     mm: Arc<HubBlock>,
     generation: AtomicU64,
-    vram_size: u64,
+    reach: Reach,
+}
+
+/// The local memories that a GPU reaches by their addresses: its own, or those of all nodes of its hive.
+#[derive(Clone, Copy, Debug)]
+pub struct Reach {
+    /// Its own place among them, and how many there are.
+    pub node: u8,
+    pub nodes: u8,
+    /// Bytes of each.
+    pub segment: u64,
+}
+
+impl Reach {
+    /// Its own.
+    pub const fn alone(vram_size: u64) -> Self {
+        Self {
+            node: 0,
+            nodes: 1,
+            segment: vram_size,
+        }
+    }
+
+    /// All nodes'.
+    pub fn of(hive: &Hive) -> Self {
+        Self {
+            node: hive.node(),
+            nodes: hive.nodes(),
+            segment: hive.segment(),
+        }
+    }
+
+    /// Bytes of all.
+    pub const fn bytes(self) -> u64 {
+        self.segment * self.nodes as u64
+    }
 }
 
 /// NodeId of an XCC in interrupt entries (`amdgpu_irq.h`, `XCDn_NODEID`): two XCCs follow each I/O
@@ -92,14 +128,14 @@ const fn xcc_node(xcc: u8) -> u8 {
 const VA_MASK: u64 = 0xffff_ffff_ffff;
 
 impl Gmc {
-    pub fn new(preset: &Preset, vram_size: u64) -> Self {
-        let gc = (0..preset.xccs).map(|xcc| Arc::new(HubBlock::gc(preset, xcc, vram_size)));
-        let mm = Arc::new(HubBlock::mm(preset, vram_size));
+    pub fn new(preset: &Preset, reach: Reach) -> Self {
+        let gc = (0..preset.xccs).map(|xcc| Arc::new(HubBlock::gc(preset, xcc, reach)));
+        let mm = Arc::new(HubBlock::mm(preset, reach));
         Self {
             gc: gc.collect(),
             mm,
             generation: AtomicU64::new(1),
-            vram_size,
+            reach,
         }
     }
 
@@ -196,7 +232,8 @@ impl Gmc {
 
     /// A direct address into local memory, as VMID 0 has it.
     fn in_vram(&self, offset: u64) -> Result<Translation, FaultReason> {
-        let length = self.vram_size.checked_sub(offset).filter(|&l| l > 0);
+        let segment = self.reach.segment;
+        let length = (offset < self.reach.bytes()).then(|| segment - offset % segment);
         Ok(Translation {
             at: Physical {
                 space: Space::Vram,

@@ -11,7 +11,7 @@ use crate::cp::device::{self, Processors};
 use crate::discovery;
 use crate::engine::{step_all, DoorbellIndex, Engine, EngineThread, Progress};
 use crate::gc::Gc;
-use crate::gmc::Gmc;
+use crate::gmc::{Gmc, Reach};
 use crate::ih::Ih;
 use crate::inject::{window, Delays};
 use crate::memory::BusError;
@@ -68,7 +68,11 @@ impl GpuModel {
             return Err(NewError::VramSize(vram_size));
         }
         let config_space = ConfigSpace::new(&preset, vram_size);
-        let gmc = Arc::new(Gmc::new(&preset, vram_size));
+        let reach = match &host.hive {
+            Some(hive) => Reach::of(hive),
+            None => Reach::alone(vram_size),
+        };
+        let gmc = Arc::new(Gmc::new(&preset, reach));
         let ih = Arc::new(Ih::new(&preset));
         let sockets = device::sockets(&preset);
         let mut blocks: Vec<Arc<dyn Block>> = sockets.blocks.clone();

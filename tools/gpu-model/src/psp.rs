@@ -3,10 +3,13 @@
 //! hands over, then takes commands from a ring. One per GPU.
 //!
 //! The model has no secure world: a firmware load is accepted as it is, and what a command would
-//! change in the real chip has no effect here. Mailbox and ring protocol as in
+//! change in the real chip has no effect here. Of trusted applications (TAs) it knows one, [`xgmi`]. Mailbox and ring protocol as in
 //! `linux:drivers/gpu/drm/amd/amdgpu/psp_v13_0.c` and `psp_gfx_if.h`.
 
+mod xgmi;
+
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::bus::Block;
 use crate::chip::Chip;
@@ -66,8 +69,11 @@ const COMMAND_ID: u64 = 8;
 const COMMAND_DATA: u64 = 28;
 /// `offsetof(struct psp_gfx_cmd_resp, resp)`; its first dword is the status.
 const RESPONSE: u64 = 864;
-/// `TEE_SUCCESS` and `TEE_ERROR_NOT_SUPPORTED`.
+/// `offsetof(struct psp_gfx_resp, session_id)`.
+const SESSION: u64 = RESPONSE + 4;
+/// `TEE_SUCCESS`, `TEE_ERROR_BAD_PARAMETERS` and `TEE_ERROR_NOT_SUPPORTED`.
 const SUCCESS: u32 = 0;
+const BAD_PARAMETERS: u32 = 0xffff_0006;
 const NOT_SUPPORTED: u32 = 0xffff_000a;
 
 /// `enum psp_gfx_cmd_id`: those whose success the model can honestly report, having nothing behind
@@ -80,6 +86,14 @@ const ACCEPTED: &[u32] = &[
     0x20, // LOAD_TOC
     0x21, // AUTOLOAD_RLC
 ];
+
+/// `GFX_CMD_ID_LOAD_TA`, `_UNLOAD_TA` and `_INVOKE_CMD`.
+const LOAD_TA: u32 = 1;
+const UNLOAD_TA: u32 = 2;
+const INVOKE: u32 = 3;
+
+/// The only session there is: its TA's.
+const XGMI_SESSION: u32 = 1;
 
 /// `GFX_CMD_ID_SRIOV_SPATIAL_PART`: into how many partitions to split the GPU.
 const SPATIAL_PARTITION: u32 = 0x27;
@@ -102,6 +116,8 @@ pub struct Psp {
     os: AtomicU32,
     /// Dwords of the ring consumed.
     ring_read: AtomicU32,
+    /// The buffer that the XGMI application shares with the driver, once it is loaded.
+    xgmi: Mutex<Option<u64>>,
 }
 
 impl Psp {
@@ -111,6 +127,7 @@ impl Psp {
             registers: RegisterFile::new(),
             os: AtomicU32::new(os::ABSENT),
             ring_read: AtomicU32::new(0),
+            xgmi: Mutex::new(None),
         };
         block.power_on();
         block
@@ -122,6 +139,16 @@ impl Psp {
         self.set(mailbox::BOOT_COMMAND, READY);
         self.os.store(os::ABSENT, Ordering::Release);
         self.ring_read.store(0, Ordering::Release);
+        self.share(None);
+    }
+
+    /// The XGMI application has been loaded, with this buffer, or unloaded.
+    fn share(&self, buffer: Option<u64>) {
+        *self.xgmi.lock().unwrap_or_else(PoisonError::into_inner) = buffer;
+    }
+
+    fn shared(&self) -> Option<u64> {
+        *self.xgmi.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn get(&self, number: usize) -> u32 {
@@ -185,7 +212,7 @@ impl Psp {
                 break;
             }
             let mut vm = chip.vm(Hub::Mm, 0);
-            if let Err(fault) = Self::frame(chip, &mut vm, base.wrapping_add(u64::from(read) * 4)) {
+            if let Err(fault) = self.frame(chip, &mut vm, base.wrapping_add(u64::from(read) * 4)) {
                 chip.gmc.report(chip, &fault, None);
                 // A ring outside memory may claim any length.
                 break;
@@ -212,14 +239,50 @@ impl Psp {
         true
     }
 
+    /// Loads the application if it is the one that the model knows and there is a hive to tell of.
+    fn load_application(&self, chip: &Chip, vm: &mut Vm<'_>, command: u64) -> Result<u32, Fault> {
+        // struct psp_gfx_cmd_load_ta: the binary and its length, the buffer and its length.
+        let data = command.wrapping_add(COMMAND_DATA);
+        let binary = vm.read_u64(data)?;
+        let buffer = vm.read_u64(data.wrapping_add(12))?;
+        let mut mark = [0; xgmi::MARK.len()];
+        if vm.read(binary, &mut mark).is_err() {
+            return Ok(BAD_PARAMETERS);
+        }
+        if mark != *xgmi::MARK || chip.hive.is_none() {
+            tracing::warn!(target: "psp", "unknown trusted application");
+            return Ok(NOT_SUPPORTED);
+        }
+        self.share(Some(buffer));
+        vm.write_u32(command.wrapping_add(SESSION), XGMI_SESSION)?;
+        Ok(SUCCESS)
+    }
+
+    fn invoke(&self, chip: &Chip, vm: &mut Vm<'_>) -> Result<u32, Fault> {
+        let (Some(buffer), Some(hive)) = (self.shared(), &chip.hive) else {
+            return Ok(BAD_PARAMETERS);
+        };
+        xgmi::invoke(hive, vm, buffer)?;
+        Ok(SUCCESS)
+    }
+
     /// One command: answer it, then signal its fence.
-    fn frame(chip: &Chip, vm: &mut Vm<'_>, frame: u64) -> Result<(), Fault> {
+    fn frame(&self, chip: &Chip, vm: &mut Vm<'_>, frame: u64) -> Result<(), Fault> {
         let command = vm.read_u64(frame)?;
         let id = vm.read_u32(command.wrapping_add(COMMAND_ID))?;
         let argument = vm.read_u32(command.wrapping_add(COMMAND_DATA))?;
-        let fine =
-            ACCEPTED.contains(&id) || id == SPATIAL_PARTITION && Self::partition(chip, argument);
-        let status = if fine { SUCCESS } else { NOT_SUPPORTED };
+        let status = match id {
+            LOAD_TA => self.load_application(chip, vm, command)?,
+            UNLOAD_TA | INVOKE if argument != XGMI_SESSION => BAD_PARAMETERS,
+            UNLOAD_TA => {
+                self.share(None);
+                SUCCESS
+            }
+            INVOKE => self.invoke(chip, vm)?,
+            SPATIAL_PARTITION if Self::partition(chip, argument) => SUCCESS,
+            _ if ACCEPTED.contains(&id) => SUCCESS,
+            _ => NOT_SUPPORTED,
+        };
         tracing::debug!(target: "psp", "ring command {id:#x}: status {status:#x}");
         vm.write_u32(command.wrapping_add(RESPONSE), status)?;
         let fence = vm.read_u64(frame.wrapping_add(12))?;
@@ -336,7 +399,43 @@ mod tests {
         for slot in 0..64 {
             assert_eq!(command(&rig, slot, 0x6), SUCCESS);
         }
-        assert_eq!(command(&rig, 0, 0x1), NOT_SUPPORTED);
+        assert_eq!(command(&rig, 0, 0x8), NOT_SUPPORTED);
+        // An application that lies nowhere.
+        assert_eq!(command(&rig, 1, LOAD_TA), BAD_PARAMETERS);
+    }
+
+    #[test]
+    fn an_application_is_loaded_invoked_and_unloaded() {
+        let data = |rig: &Rig, at: u64, value| {
+            let at = COMMAND + COMMAND_DATA + at;
+            rig.vram().write_u64(at, value).unwrap();
+        };
+        let load = |rig: &Rig, slot| {
+            rig.vram().write(0x40_0000, xgmi::MARK).unwrap();
+            data(rig, 0, FB + 0x40_0000);
+            data(rig, 12, FB + 0x50_0000);
+            command(rig, slot, LOAD_TA)
+        };
+        let alone = started();
+        assert_eq!(load(&alone, 0), NOT_SUPPORTED, "no hive");
+        let memory = || std::sync::Arc::new(crate::memory::HeapMemory::new(256 << 20)) as _;
+        let hive = crate::hive::Hive::new(0, 256 << 20, vec![memory(), memory()]);
+        let rig = start(Rig::in_hive(hive.unwrap()));
+        assert_eq!(load(&rig, 0), SUCCESS);
+        assert_eq!(rig.vram().read_u32(COMMAND + SESSION), Ok(XGMI_SESSION));
+        // GET_HIVE_ID.
+        rig.vram().write_u32(0x50_0000, 2).unwrap();
+        data(&rig, 0, XGMI_SESSION.into());
+        assert_eq!(command(&rig, 1, INVOKE), SUCCESS);
+        assert_eq!(rig.vram().read_u32(0x50_0004), Ok(0x8000_0002));
+        data(&rig, 0, 9);
+        assert_eq!(command(&rig, 2, INVOKE), BAD_PARAMETERS);
+        data(&rig, 0, XGMI_SESSION.into());
+        assert_eq!(command(&rig, 3, UNLOAD_TA), SUCCESS);
+        assert_eq!(command(&rig, 4, INVOKE), BAD_PARAMETERS);
+        rig.vram().write_u64(0x40_0000, 0).unwrap();
+        data(&rig, 0, FB + 0x40_0000);
+        assert_eq!(command(&rig, 5, LOAD_TA), NOT_SUPPORTED, "another one");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use crate::chip::{Chip, Host, InterruptLine};
+use crate::hive::Hive;
 use crate::memory::{HeapMemory, PhysicalMemory};
 use crate::model::{Config, GpuModel};
 use crate::preset::Preset;
@@ -34,9 +35,20 @@ impl Rig {
     }
 
     pub fn of(preset: Preset) -> Self {
+        let vram = Arc::new(HeapMemory::new(VRAM as usize));
+        Self::with(preset, vram, None)
+    }
+
+    /// A node of a hive.
+    pub fn in_hive(hive: Hive) -> Self {
+        Self::with(Preset::mi300x(), hive.own(), Some(hive))
+    }
+
+    fn with(preset: Preset, vram: Arc<dyn PhysicalMemory>, hive: Option<Hive>) -> Self {
         let interrupts = Arc::new(Counter::default());
         let host = Host {
-            vram: Arc::new(HeapMemory::new(VRAM as usize)),
+            vram,
+            hive,
             system: Arc::new(HeapMemory::new(64 << 20)),
             interrupt: interrupts.clone(),
         };

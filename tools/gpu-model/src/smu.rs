@@ -253,7 +253,8 @@ impl Smu {
             load.update(ticks, busy);
             *load
         };
-        let table = metrics::table(&chip.preset, self.serial, ticks, load);
+        let linked = chip.hive.is_some();
+        let table = metrics::table(&chip.preset, self.serial, linked, ticks, load);
         let address = self.driver_address.load(Ordering::Acquire);
         chip.vm(Hub::Mm, 0)
             .write(address, &table)

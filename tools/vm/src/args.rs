@@ -107,6 +107,9 @@ pub struct RunArgs {
     /// VRAM of each GPU, as the model writes it [default: the model's].
     #[arg(long)]
     pub vram: Option<String>,
+    /// Connect the GPUs with each other by xGMI: they make a hive.
+    #[arg(long)]
+    pub xgmi: bool,
     /// More arguments for `gpu-model-server serve`, split at blanks; {n} is the GPU's number.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub model_args: String,

@@ -5,9 +5,11 @@ use crate::args::RunArgs;
 use crate::assets::project;
 use crate::child::{self, Reaped};
 use anyhow::{anyhow, bail, Context, Result};
+use rustix::fs::{memfd_create, MemfdFlags};
 use signal_hook::consts::SIGTERM;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdout, Command, Stdio};
@@ -75,6 +77,43 @@ pub fn firmware(server: &Path, scratch: &Path) -> Result<Vec<(String, Vec<u8>)>>
         .collect()
 }
 
+/// The local memories of GPUs that xGMI connects: each server has all of them. Empty: they are not connected.
+/// Kept until the servers have started, which inherit them.
+pub struct Hive(Vec<OwnedFd>);
+
+impl Hive {
+    pub fn new(args: &RunArgs) -> Result<Self> {
+        let nodes = if args.xgmi { args.gpu_count() } else { 0 };
+        if nodes == 1 {
+            bail!("--xgmi needs two GPUs or more");
+        }
+        let memory = |_| {
+            let memory = memfd_create("gpu-vram", MemfdFlags::CLOEXEC)?;
+            child::inherit(&memory)?;
+            Ok(memory)
+        };
+        Ok(Self((0..nodes).map(memory).collect::<Result<_>>()?))
+    }
+
+    fn arguments(&self, number: usize) -> Vec<String> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let files = self
+            .0
+            .iter()
+            .map(|fd| format!("/dev/fd/{}", fd.as_raw_fd()));
+        let files: Vec<_> = files.collect();
+        let node = number.to_string();
+        vec![
+            "--hive".into(),
+            node,
+            "--hive-memory".into(),
+            files.join(","),
+        ]
+    }
+}
+
 /// A running model. Killed when dropped.
 pub struct Gpu {
     number: usize,
@@ -86,7 +125,13 @@ pub struct Gpu {
 
 impl Gpu {
     /// Starts GPU number `number`, with socket and log in `dir`.
-    pub fn start(server: &Path, args: &RunArgs, number: usize, dir: &Path) -> Result<Self> {
+    pub fn start(
+        server: &Path,
+        args: &RunArgs,
+        number: usize,
+        dir: &Path,
+        hive: &Hive,
+    ) -> Result<Self> {
         let socket = dir.join(format!("gpu{number}.sock"));
         let log = match &args.log {
             Some(path) => PathBuf::from(format!("{}.gpu{number}", path.display())),
@@ -100,6 +145,7 @@ impl Gpu {
             .arg(&socket)
             .args(["--preset", &args.gpu]);
         command.args(args.vram.iter().flat_map(|size| ["--vram", size]));
+        command.args(hive.arguments(number));
         // Cards differ by their number, unless the caller numbers them.
         if !args.model_args.contains("--serial") {
             command.arg("--serial").arg(number.to_string());

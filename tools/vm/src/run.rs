@@ -3,7 +3,7 @@
 
 use crate::args::{Kfd, MachineArgs, RunArgs};
 use crate::assets::{project, Assets};
-use crate::gpus::{self, Gpu};
+use crate::gpus::{self, Gpu, Hive};
 use crate::initramfs;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
@@ -171,9 +171,10 @@ impl<'a> Run<'a> {
         let Some(server) = &self.server else {
             return Ok(Vec::new());
         };
+        let hive = Hive::new(self.args)?;
         let numbers = 0..self.args.gpu_count();
         numbers
-            .map(|number| Gpu::start(server, self.args, number, self.scratch.path()))
+            .map(|number| Gpu::start(server, self.args, number, self.scratch.path(), &hive))
             .collect()
     }
 

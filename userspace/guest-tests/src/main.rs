@@ -15,6 +15,7 @@ mod kill;
 mod limits;
 mod mqd;
 mod openers;
+mod peer;
 mod power;
 mod pressure;
 mod raw;
@@ -63,6 +64,8 @@ enum Command {
     Userptr(userptr::Userptr),
     /// Have the GPU repeat accesses that find no page, and print whether the driver brings it.
     Xnack(xnack::Xnack),
+    /// Have two GPUs that xGMI connects use each other's memory.
+    Peer(peer::Peer),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
     /// Create scenes of queues, in several processes, and print the run lists, but for addresses and order.
@@ -115,6 +118,7 @@ fn main() -> ExitCode {
         Command::Pressure(pressure) => pressure.run(),
         Command::Userptr(userptr) => userptr.run(),
         Command::Xnack(xnack) => xnack.run(),
+        Command::Peer(peer) => peer.run(),
         Command::Mqd => mqd::all(),
         Command::Runlist => runlist::all(),
         Command::RunlistChild(child) => child.run(),

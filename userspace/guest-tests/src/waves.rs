@@ -97,7 +97,7 @@ impl Oversubscribe {
 }
 
 /// What the kernel of that name computes for a group.
-fn churn(group: u32, seed: u32, rounds: u32) -> Vec<u32> {
+pub fn churn(group: u32, seed: u32, rounds: u32) -> Vec<u32> {
     let item = |lane: u32| (group * GROUP + lane).wrapping_mul(2_654_435_761);
     let mut x: Vec<u32> = (0..GROUP)
         .map(|lane| item(lane).wrapping_add(seed))

@@ -412,12 +412,9 @@ impl GpuBus {
         if !allowed {
             // Remembered for another kind of access: the page tables may allow this one by now.
             let gmc = &self.chip.gmc;
-            return gmc
-                .translate(&self.chip, hub, space.vmid, address, access)
-                .map(|found| Translation {
-                    length: PAGE - address % PAGE,
-                    ..found
-                });
+            let found = gmc.translate(&self.chip, hub, space.vmid, address, access)?;
+            let length = PAGE - address % PAGE;
+            return Ok(Translation { length, ..found });
         }
         found.at.address += address % PAGE;
         found.length = PAGE - address % PAGE;
@@ -474,13 +471,6 @@ impl GpuBus {
     }
 }
 
-const fn read_fault(address: u64) -> Fault {
-    Fault {
-        address,
-        access: Access::Read,
-    }
-}
-
 const fn write_fault(address: u64) -> Fault {
     Fault {
         address,
@@ -490,8 +480,9 @@ const fn write_fault(address: u64) -> Fault {
 
 impl Bus for GpuBus {
     fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+        let access = Access::Read;
         self.read_as(gmc::Access::Read, space, address, bytes)
-            .map_err(read_fault)
+            .map_err(|address| Fault { address, access })
     }
 
     fn fetch(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {

@@ -5,7 +5,7 @@
 //! Both kinds have the same registers in the same order; in the MMHUB they lie 0x340 dwords further
 //! (`mmhub_1_8_0_offset.h` against `gc_9_4_3_offset.h`).
 
-use super::{Access, Fault, FaultReason, Hub};
+use super::{Access, Fault, FaultReason, Hub, Reach};
 use crate::bus::Block;
 use crate::chip::Chip;
 use crate::preset::{ip, Preset};
@@ -63,10 +63,11 @@ registers! {
         MC_VM_FB_OFFSET = 0 @ 0x0947;
         MC_VM_SYSTEM_APERTURE_DEFAULT_ADDR_LSB = 0 @ 0x0948;
         MC_VM_SYSTEM_APERTURE_DEFAULT_ADDR_MSB = 0 @ 0x0949;
-        /// XGMI hive position: 0, alone.
+        /// Place in a hive: `PF_LFB_REGION` 3:0, the node; `PF_MAX_REGION` 7:4, the last one, 0: alone.
         MC_VM_XGMI_LFB_CNTL = 0 @ 0x0957;
+        /// `PF_LFB_SIZE` 16:0: from one node's memory to the next one's, in units of 16 MiB.
         MC_VM_XGMI_LFB_SIZE = 0 @ 0x0958;
-        /// First address of local memory as VMID 0 sees it, in units of 16 MiB.
+        /// First address of local memory (in a hive: the first node's) as VMID 0 sees it, in units of 16 MiB.
         MC_VM_FB_LOCATION_BASE = 0 @ 0x095c;
         /// Last such unit.
         MC_VM_FB_LOCATION_TOP = 0 @ 0x095d;
@@ -123,28 +124,24 @@ impl Context {
 pub struct HubBlock {
     hub: Hub,
     base: u32,
-    vram_size: u64,
+    reach: Reach,
     registers: RegisterFile<VmRegister>,
 }
 
 impl HubBlock {
-    pub fn gc(preset: &Preset, xcc: u8, vram_size: u64) -> Self {
-        Self::new(Hub::Gc(xcc), preset.base(ip::GC, xcc, 0), vram_size)
+    pub fn gc(preset: &Preset, xcc: u8, reach: Reach) -> Self {
+        Self::new(Hub::Gc(xcc), preset.base(ip::GC, xcc, 0), reach)
     }
 
-    pub fn mm(preset: &Preset, vram_size: u64) -> Self {
-        Self::new(
-            Hub::Mm,
-            preset.base(ip::MMHUB, 0, 0) + MMHUB_SHIFT,
-            vram_size,
-        )
+    pub fn mm(preset: &Preset, reach: Reach) -> Self {
+        Self::new(Hub::Mm, preset.base(ip::MMHUB, 0, 0) + MMHUB_SHIFT, reach)
     }
 
-    fn new(hub: Hub, base: u32, vram_size: u64) -> Self {
+    fn new(hub: Hub, base: u32, reach: Reach) -> Self {
         let block = Self {
             hub,
             base,
-            vram_size,
+            reach,
             registers: RegisterFile::new(),
         };
         block.power_on();
@@ -152,12 +149,23 @@ impl HubBlock {
     }
 
     fn power_on(&self) {
-        let top = FRAME_BUFFER_BASE + self.vram_size - 1;
+        let top = FRAME_BUFFER_BASE + self.reach.bytes() - 1;
         self.registers.clear();
         self.registers
             .set(MC_VM_FB_LOCATION_BASE, (FRAME_BUFFER_BASE >> 24) as u32);
         self.registers
             .set(MC_VM_FB_LOCATION_TOP, (top >> 24) as u32);
+        let Reach {
+            node,
+            nodes,
+            segment,
+        } = self.reach;
+        if nodes > 1 {
+            let place = u32::from(node) | u32::from(nodes - 1) << 4;
+            self.registers.set(MC_VM_XGMI_LFB_CNTL, place);
+            self.registers
+                .set(MC_VM_XGMI_LFB_SIZE, (segment >> 24) as u32);
+        }
     }
 
     /// The VMID's set-up.
@@ -289,6 +297,8 @@ impl Block for HubBlock {
             | VM_L2_PROTECTION_FAULT_STATUS
             | MC_VM_FB_LOCATION_BASE
             | MC_VM_FB_LOCATION_TOP
+            | MC_VM_XGMI_LFB_CNTL
+            | MC_VM_XGMI_LFB_SIZE
             | MC_VM_FB_OFFSET => return,
             _ => {}
         }

@@ -114,8 +114,11 @@ impl Table {
     }
 }
 
-/// The whole table.
-pub fn table(preset: &Preset, serial: u32, ticks: u64, load: Load) -> Vec<u8> {
+/// Lanes and Gbit/s of a link (`amdgpu_xgmi_early_init` has the same).
+const XGMI_LINK: (u32, u32) = (16, 32);
+
+/// The whole table; `linked`: the card is in a hive.
+pub fn table(preset: &Preset, serial: u32, linked: bool, ticks: u64, load: Load) -> Vec<u8> {
     let mut t = Table::default();
     // AccumulationCounter: must not be 0.
     t.u32((ticks as u32).max(1));
@@ -142,8 +145,9 @@ pub fn table(preset: &Preset, serial: u32, ticks: u64, load: Load) -> Vec<u8> {
     }
     // MaxLclkDpmRange, MinLclkDpmRange.
     t.u32(3).u32(0);
-    // XgmiWidth, XgmiBitrate, and bandwidth sums: no link.
-    t.zeros32(2).zeros64(16);
+    // XgmiWidth (lanes), XgmiBitrate (Gbit/s of a lane), and bandwidth sums: of the links of a hive.
+    let (width, rate) = if linked { XGMI_LINK } else { (0, 0) };
+    t.u32(width).u32(rate).zeros64(16);
     // SocketC0Residency, SocketGfxBusy, DramBandwidthUtilization and sums; MaxDramBandwidth; more
     // sums; PcieBandwidthAcc.
     t.zeros32(1).fixed(load.percent).zeros32(1);
@@ -189,7 +193,10 @@ mod tests {
 
     #[test]
     fn the_table_has_the_size_of_the_drivers_struct() {
-        assert_eq!(table(&Preset::mi300x(), 0, 7, Load::default()).len(), 2268);
+        assert_eq!(
+            table(&Preset::mi300x(), 0, true, 7, Load::default()).len(),
+            2268
+        );
     }
 
     #[test]
