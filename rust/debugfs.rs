@@ -4,7 +4,8 @@
 //!
 //! `counts` says how many there are of what must not leak, one `name value` a line; `rls` and `mqds`
 //! show run lists and descriptors as the hardware sees them, in the form in which the C driver shows
-//! its own. `queues` tells of every queue whose it is and where its ring and indices lie, for tools
+//! its own, and `hqds` the registers of all queue slots. Whoever writes a `gpu_id` to `hang_hws` hangs
+//! that GPU's scheduler, which is found out at once and ends in a reset. `queues` tells of every queue whose it is and where its ring and indices lie, for tools
 //! that watch programs (`kfdctl top`). One [`Debugfs`], owned by the module.
 
 use crate::{
@@ -12,6 +13,8 @@ use crate::{
     event,
     gfx::Words,
     gpu,
+    ids::GpuId,
+    kgd::Register,
     memory,
     process,
     queue, //
@@ -27,7 +30,8 @@ use kernel::{
         File, //
     },
     fmt,
-    prelude::*, //
+    prelude::*,
+    uaccess::UserSliceReader, //
 };
 
 /// How many there are of something, for the whole module.
@@ -87,6 +91,37 @@ pub(crate) fn dump(
     Ok(())
 }
 
+/// Registers, eight a line as long as each follows the one before, after the first one's offset.
+pub(crate) fn dump_registers(f: &mut fmt::Formatter<'_>, registers: &[Register]) -> fmt::Result {
+    // CAST: 4.
+    let next = |before: &Register| before.offset.wrapping_add(size_of::<u32>() as u32);
+    for run in registers.chunk_by(|one, other| next(one) == other.offset) {
+        for line in run.chunks(8) {
+            write!(
+                f,
+                "    {:08x}:",
+                line.first().map_or(0, |first| first.offset)
+            )?;
+            for register in line {
+                write!(f, " {:08x}", register.value)?;
+            }
+            f.write_str("\n")?;
+        }
+    }
+    Ok(())
+}
+
+/// Hangs the scheduler of the GPU whose decimal `gpu_id` is written. `EINVAL`: there is none.
+fn hang(reader: &mut UserSliceReader) -> Result {
+    let mut text = [0u8; 16];
+    let length = reader.len();
+    reader.read_slice(text.get_mut(..length).ok_or(EINVAL)?)?;
+    let text = core::str::from_utf8(text.get(..length).unwrap_or(&[])).map_err(|_| EINVAL)?;
+    let id = text.trim().parse().map_err(|_| EINVAL)?;
+    let node = GpuId::new(id).and_then(gpu::node).ok_or(EINVAL)?;
+    node.queues().hang()
+}
+
 /// Calls `show` for each node, after a line with its name.
 fn each_node(
     f: &mut fmt::Formatter<'_>,
@@ -110,6 +145,10 @@ pub(crate) struct Debugfs {
     #[pin]
     mqds: File<()>,
     #[pin]
+    hqds: File<()>,
+    #[pin]
+    hang_hws: File<()>,
+    #[pin]
     queues: File<()>,
 }
 
@@ -130,6 +169,15 @@ impl Debugfs {
                 mqds <- dir.read_callback_file(c_str!("mqds"), (), &|(), f| {
                     each_node(f, queue::NodeQueues::show_descriptors)
                 }),
+                hqds <- dir.read_callback_file(c_str!("hqds"), (), &|(), f| {
+                    each_node(f, queue::NodeQueues::show_slots)
+                }),
+                hang_hws <- dir.read_write_callback_file(
+                    c_str!("hang_hws"),
+                    (),
+                    &|(), f| f.write_str("echo gpu_id > hang_hws\n"),
+                    &|(), reader| hang(reader),
+                ),
                 queues <- dir.read_callback_file(c_str!("queues"), (), &|(), f| {
                     let processes = process::all().map_err(|_| fmt::Error)?;
                     processes.iter().try_for_each(|process| {

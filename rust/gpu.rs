@@ -388,7 +388,10 @@ mod tests {
         assert_eq!(vmids(&facts, 1), 0xfff8);
         facts.partition_mode = 4;
         // Of 13 VMIDs one is left out: 4 to 9 and 10 to 15.
-        assert_eq!([0, 1, 2].map(|index| vmids(&facts, index)), [0x3f0, 0xfc00, 0x3f0]);
+        assert_eq!(
+            [0, 1, 2].map(|index| vmids(&facts, index)),
+            [0x3f0, 0xfc00, 0x3f0]
+        );
         facts.num_partitions = 1;
         assert_eq!(vmids(&facts, 0), 0xfff8);
     }

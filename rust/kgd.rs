@@ -35,6 +35,7 @@ pub(crate) use bindings::{
     bridge_facts as GpuFacts,
     bridge_local_memory as LocalMemory,
     bridge_partition as Partition,
+    bridge_register as Register,
     bridge_tile_config as TileConfig, //
 };
 pub(crate) use owned::{
@@ -386,6 +387,10 @@ pub(crate) trait QueueSlots {
     ) -> Result;
     /// The ring of the user's queue that is in a slot.
     fn ring_in_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa>;
+    /// The registers of a slot, in ascending order.
+    fn slot_registers(&self, position: HqdPosition, xcc: u32) -> Result<KVec<Register>>;
+    /// The registers of a copy queue of one of the device's engines, in ascending order.
+    fn sdma_registers(&self, engine: u32, queue: u32) -> Result<KVec<Register>>;
     /// Resets a slot: the ring of the queue that has left it for that. `None`: none has.
     fn reset_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa>;
     /// Loads a copy queue; the MQD says where. Its write pointer is read from the memory of the VM's process.

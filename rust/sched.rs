@@ -233,6 +233,11 @@ pub(crate) trait Scheduler: Send + Sync {
     fn set_wave_sync(&self, _seat: Key, _queue: Key, _on: bool) -> Result {
         Err(ENODEV)
     }
+    /// Hangs the firmware's scheduler, to try what follows: a reset of the GPU. `ENODEV`: there is
+    /// none.
+    fn hang(&self) -> Result {
+        Err(ENODEV)
+    }
     /// The process that has a VMID, where the driver itself gives them. Legal in a hard interrupt.
     fn pasid_of(&self, _vmid: Vmid) -> Option<Pasid> {
         None

@@ -32,6 +32,7 @@ use super::{
     RawDmabufInfo,
     RawDoorbells,
     RawKernelBo,
+    Register,
     RegisterWrite,
     TileConfig,
     TlbFlush,
@@ -533,6 +534,20 @@ impl Hardware for Amdgpu {
 /// How long a queue may take to leave its slot (`KFD_UNMAP_LATENCY_MS`).
 const UNMAP_LATENCY_MS: u32 = 4000;
 
+/// The registers that `read` writes to where it is told, of which it returns how many or an errno.
+fn registers(read: impl FnOnce(*mut Register) -> c_int) -> Result<KVec<Register>> {
+    let none = Register {
+        offset: 0,
+        value: 0,
+    };
+    let mut all = KVec::from_elem(none, c::BRIDGE_MAX_REGISTERS as usize, GFP_KERNEL)?;
+    let count = read(all.as_mut_ptr());
+    to_result(count.min(0))?;
+    // CAST: not negative.
+    all.truncate(count as usize);
+    Ok(all)
+}
+
 /// The MQD at `offset`, of which the buffer's owner checked that it lies inside.
 fn mqd_at(mqd: &RawKernelBo, offset: usize) -> *mut c_void {
     mqd.cpu.as_ptr().wrapping_add(offset).cast()
@@ -611,6 +626,21 @@ impl QueueSlots for Amdgpu {
         // SAFETY: the device is valid.
         let address = unsafe { c::bridge_queue_address(self.adev(), pipe, queue, xcc) };
         GpuVa::new(address).filter(|_| address != 0)
+    }
+
+    fn slot_registers(&self, position: HqdPosition, xcc: u32) -> Result<KVec<Register>> {
+        let HqdPosition { pipe, queue } = position;
+        registers(|out| {
+            // SAFETY: the device is valid, and there is room for as many as it says at most.
+            unsafe { c::bridge_queue_registers(self.adev(), pipe, queue, xcc, out) }
+        })
+    }
+
+    fn sdma_registers(&self, engine: u32, queue: u32) -> Result<KVec<Register>> {
+        registers(|out| {
+            // SAFETY: as above.
+            unsafe { c::bridge_sdma_registers(self.adev(), engine, queue, out) }
+        })
     }
 
     fn reset_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa> {

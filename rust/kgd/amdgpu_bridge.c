@@ -583,6 +583,38 @@ u64 bridge_queue_reset(struct amdgpu_device *adev, u32 timeout_ms, u32 pipe, u32
 	return hw ? hw->hqd_reset(adev, pipe, queue, xcc, timeout_ms) : 0;
 }
 
+/* Hands on the count pairs of a dump, which amdgpu allocated. */
+static int registers(u32 (*dump)[2], u32 count, struct bridge_register *out)
+{
+	u32 i;
+
+	count = min_t(u32, count, BRIDGE_MAX_REGISTERS);
+	for (i = 0; i < count; i++) {
+		out[i].offset = dump[i][0];
+		out[i].value = dump[i][1];
+	}
+	kfree(dump);
+	return count;
+}
+
+int bridge_queue_registers(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc, struct bridge_register *out)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+	u32 (*dump)[2], count;
+	int ret = hw ? hw->hqd_dump(adev, pipe, queue, &dump, &count, xcc) : -ENODEV;
+
+	return ret ? ret : registers(dump, count, out);
+}
+
+int bridge_sdma_registers(struct amdgpu_device *adev, u32 engine, u32 queue, struct bridge_register *out)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+	u32 (*dump)[2], count;
+	int ret = hw ? hw->hqd_sdma_dump(adev, engine, queue, &dump, &count) : -ENODEV;
+
+	return ret ? ret : registers(dump, count, out);
+}
+
 int bridge_sdma_load(struct amdgpu_device *adev, struct bridge_vm *vm, void *mqd, u64 write_pointer)
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);

@@ -350,6 +350,15 @@ int bridge_queue_unload(struct amdgpu_device *adev, void *mqd, u32 preempt, u32 
 u64 bridge_queue_address(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc);
 /* Resets the slot, and if need be its pipe. The address of the ring that was there; 0: it did not leave. */
 u64 bridge_queue_reset(struct amdgpu_device *adev, u32 timeout_ms, u32 pipe, u32 queue, u32 xcc);
+/* A register: where it is, in bytes, and what it reads. */
+struct bridge_register {
+	u32 offset;
+	u32 value;
+};
+#define BRIDGE_MAX_REGISTERS 64
+/* The registers of a compute queue's slot, or of a copy queue's: how many, at most BRIDGE_MAX_REGISTERS. */
+int bridge_queue_registers(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc, struct bridge_register *out);
+int bridge_sdma_registers(struct amdgpu_device *adev, u32 engine, u32 queue, struct bridge_register *out);
 /* The write pointer is read from the memory of vm's process, if that is still there. */
 int bridge_sdma_load(struct amdgpu_device *adev, struct bridge_vm *vm, void *mqd, u64 write_pointer);
 int bridge_sdma_unload(struct amdgpu_device *adev, void *mqd, u32 timeout_ms);

@@ -29,6 +29,7 @@ use super::{
     RawDmabufInfo,
     RawDoorbells,
     RawKernelBo,
+    Register,
     RegisterWrite,
     TileConfig,
     TlbFlush,
@@ -547,6 +548,14 @@ impl QueueSlots for Fake {
     fn ring_in_slot(&self, position: HqdPosition, _xcc: u32) -> Option<GpuVa> {
         let taken = self.live.lock().slots & slot_bit(position) != 0;
         GpuVa::new(RING).filter(|_| taken)
+    }
+
+    fn slot_registers(&self, _position: HqdPosition, _xcc: u32) -> Result<KVec<Register>> {
+        Ok(KVec::new())
+    }
+
+    fn sdma_registers(&self, _engine: u32, _queue: u32) -> Result<KVec<Register>> {
+        Ok(KVec::new())
     }
 
     fn reset_slot(&self, position: HqdPosition, _xcc: u32) -> Option<GpuVa> {

@@ -10,7 +10,10 @@ use super::{
     properties::SdmaChoice, //
 };
 use crate::{
-    debugfs::dump,
+    debugfs::{
+        dump,
+        dump_registers, //
+    },
     gfx::{
         ContextSaveSizes,
         Generation,
@@ -21,8 +24,10 @@ use crate::{
         Vmid, //
     },
     kgd::{
+        HqdPosition,
         Kgd,
-        Partition, //
+        Partition,
+        ResetGuard, //
     },
     sched::{
         direct::Direct,
@@ -134,6 +139,8 @@ pub(crate) struct NodeQueues {
     kgd: Arc<dyn Kgd>,
     generation: &'static Generation,
     index: u32,
+    /// Its logical XCCs, and how many these are.
+    xcc_mask: u32,
     xccs: u32,
     save_sizes: ContextSaveSizes,
     /// Queues there are, of all processes.
@@ -234,6 +241,7 @@ impl NodeQueues {
             kgd,
             generation,
             index,
+            xcc_mask: partition.xcc_mask,
             xccs,
             save_sizes,
             queues: AtomicU32::new(0),
@@ -310,6 +318,45 @@ impl NodeQueues {
             return f.write_str("  No active runlist\n");
         }
         dump(f, "  ", &words, count)
+    }
+
+    /// Hangs the firmware's scheduler, to try what follows ([`Scheduler::hang`]).
+    pub(crate) fn hang(&self) -> Result {
+        self.scheduler.hang()
+    }
+
+    /// Shows the registers of all slots that queues can be in.
+    pub(crate) fn show_slots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ok(_guard) = ResetGuard::try_new(self.kgd.clone()) else {
+            return f.write_str("  Device is stopped\n");
+        };
+        let (facts, features) = (self.kgd.facts(), &self.generation.features);
+        let each = facts.num_queue_per_pipe.max(1);
+        for xcc in (0..u32::BITS).filter(|xcc| self.xcc_mask >> xcc & 1 != 0) {
+            let (pipe, queue) = features.hiq_slot;
+            writeln!(f, "  XCC {xcc}, HIQ, pipe {pipe}, queue {queue}")?;
+            self.show_slot(HqdPosition { pipe, queue }, xcc, f)?;
+            for bit in (0..u64::BITS).filter(|bit| facts.compute_queue_bitmap >> bit & 1 != 0) {
+                let (pipe, queue) = (bit / each, bit % each);
+                writeln!(f, "  XCC {xcc}, pipe {pipe}, queue {queue}")?;
+                self.show_slot(HqdPosition { pipe, queue }, xcc, f)?;
+            }
+        }
+        let engines = self.pcie.count + self.xgmi.count;
+        let first = self.index * engines;
+        for engine in first..first + engines {
+            for queue in 0..features.sdma_queues_per_engine {
+                writeln!(f, "  SDMA engine {engine}, queue {queue}")?;
+                let registers = self.kgd.sdma_registers(engine, queue);
+                dump_registers(f, &registers.map_err(|_| fmt::Error)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn show_slot(&self, at: HqdPosition, xcc: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let registers = self.kgd.slot_registers(at, xcc).map_err(|_| fmt::Error)?;
+        dump_registers(f, &registers)
     }
 
     /// Shows the descriptors of all queues.

@@ -19,6 +19,7 @@
 use super::{
     books::Books,
     hiq::{
+        timed_out,
         Cursor,
         Hiq, //
     },
@@ -41,6 +42,7 @@ use super::{
 use crate::{
     gfx::{
         Generation,
+        Packet,
         RunList, //
     },
     ids::Pasid,
@@ -226,7 +228,11 @@ impl Runlist {
                 "more to run than the GPU holds at once:{}{}{}{}; it will be slower\n",
                 if now.processes { " processes" } else { "" },
                 if now.queues { " queues" } else { "" },
-                if now.wave_sync { " queues with wave sync" } else { "" },
+                if now.wave_sync {
+                    " queues with wave sync"
+                } else {
+                    ""
+                },
                 if now.xnack { " XNACK modes" } else { "" },
             );
         }
@@ -342,6 +348,27 @@ impl Scheduler for Runlist {
         inner.books.set_evicted(seat, false)?;
         let runs = inner.books.seat_runs(seat);
         self.reschedule_if(runs, &mut inner, |_| Ok(()))
+    }
+
+    fn hang(&self) -> Result {
+        let mut inner = self.inner.lock();
+        if matches!(inner.phase, Phase::Hung | Phase::Stopped) {
+            return Err(EIO);
+        }
+        {
+            let _guard = ResetGuard::try_new(self.kgd.clone())?;
+            // A header that is none (PM4 type 1), and more of it.
+            let nonsense = Packet::new([0x5555_5555; 7]);
+            self.hiq.submit(&mut inner.hiq, &[&nonsense])?;
+        }
+        pr_warn!("the scheduler was given nonsense on request: it is to hang\n");
+        // What is asked of it now is not answered any more.
+        inner.phase = Phase::Listed;
+        match self.reschedule(&mut inner, |_| Ok(())) {
+            Err(error) if error == timed_out() => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => Err(EAGAIN),
+        }
     }
 
     fn take_reset(&self) -> Option<Pasid> {

@@ -357,7 +357,11 @@ fn bad_opcode(cx: &Cx<'_>, header: u32) -> Flow {
         super::SOURCE_BAD_OPCODE,
         cx.queue.hqd.doorbell_id(),
     );
-    Flow::Next
+    match cx.queue.kind {
+        // The scheduler's firmware stops at nonsense in its orders, for good.
+        Kind::Hiq => Flow::Hang("illegal packet".into()),
+        _ => Flow::Next,
+    }
 }
 
 /// INDIRECT_BUFFER: base low, base high, size 19:0, CHAIN 20, VALID 23, VMID 27:24.

@@ -190,6 +190,14 @@ fn a_run_list_replaces_the_one_before() {
 }
 
 #[test]
+fn nonsense_hangs_the_scheduler() {
+    let rig = rig(1);
+    assert!(unmap(&rig, 2, 0, 0));
+    rig.submit(HIQ, &[0x5555_5555; 7]);
+    assert!(!unmap(&rig, 2, 0, 0));
+}
+
+#[test]
 fn unmap_by_pasid_leaves_the_others() {
     let rig = rig(1);
     run(&rig, &[process(3, &[0]), process(4, &[0])].concat());
