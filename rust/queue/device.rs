@@ -70,7 +70,7 @@ pub(super) struct New {
 
 impl New {
     /// For `queue`, which is called `id`.
-    pub(super) fn new(seat: Option<(NewSeat, Active)>, id: QueueId, queue: Queue) -> Result<Self> {
+    pub(super) fn of(seat: Option<(NewSeat, Active)>, id: QueueId, queue: Queue) -> Result<Self> {
         let runs = queue.properties.drive().runs();
         let entry = NewEntry::described(queue.map_queue()?, runs, queue.descriptor())?;
         let key = entry.key();

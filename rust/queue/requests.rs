@@ -100,7 +100,7 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> 
     } else {
         None
     };
-    let new = New::new(seat, created.id, queue)?;
+    let new = New::of(seat, created.id, queue)?;
     {
         let _alive = process.alive()?;
         let inserted = device.queues().insert(device, new);
