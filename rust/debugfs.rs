@@ -46,11 +46,6 @@ impl Gauge {
         Self(AtomicUsize::new(0))
     }
 
-    /// How many there are.
-    pub(crate) fn count(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
-    }
-
     /// One more, until what is returned is dropped.
     pub(crate) fn hold(&'static self) -> Held {
         self.0.fetch_add(1, Ordering::Relaxed);

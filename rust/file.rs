@@ -41,6 +41,7 @@ use kernel::{
             },
             Atomic, //
         },
+        barrier::smp_mb,
         Arc,
         ArcBorrow,
         SetOnce, //
@@ -59,6 +60,8 @@ static GATE_CLOSED: Atomic<i32> = Atomic::new(0);
 /// are not affected.
 pub(crate) fn close_gate() {
     let _: i32 = GATE_CLOSED.fetch_add(1, Release);
+    // Pairs with the one in `open`: either it finds the gate closed, or we find its process.
+    smp_mb();
 }
 
 /// Undoes one [`close_gate`].
@@ -126,9 +129,15 @@ impl CharDevice for File {
         if GATE_CLOSED.load(Acquire) > 0 {
             return Err(EAGAIN);
         }
+        let opener = process::open()?;
+        // Pairs with the one in `close_gate`.
+        smp_mb();
+        if GATE_CLOSED.load(Acquire) > 0 {
+            return Err(EAGAIN);
+        }
         let file = File {
             context: SetOnce::new(),
-            opener: process::open()?,
+            opener,
         };
         Ok(Arc::new(file, GFP_KERNEL)?)
     }

@@ -301,6 +301,12 @@ impl Served {
         }
     }
 
+    /// Whether a process has it, one that is ending included. A process that the device cgroup keeps from
+    /// it has not.
+    pub(crate) fn is_used(&self) -> bool {
+        self.gpu.users.count() != 0
+    }
+
     /// Its nodes.
     pub(crate) fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes

@@ -356,9 +356,11 @@ upcalls! {
         unsafe { Slot::from_raw(kfd) }.when_served(|served| served.throttled(bitmask));
     }
 
-    fn amdkfd_check_and_lock(_kfd: *mut c::kfd_dev) -> c_int {
+    fn amdkfd_check_and_lock(kfd: *mut c::kfd_dev) -> c_int {
         file::close_gate();
-        if process::live() == 0 {
+        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
+        let in_use = unsafe { Slot::from_raw(kfd) }.with(|served| served.is_used());
+        if in_use != Some(true) {
             return 0;
         }
         file::open_gate();

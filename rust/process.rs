@@ -128,11 +128,6 @@ pub(crate) struct Runtime {
     pub(crate) ttmp: bool,
 }
 
-/// How many processes there are, those included whose memory is still being given back.
-pub(crate) fn live() -> usize {
-    PROCESSES.count()
-}
-
 /// What `Process::inner` protects.
 struct Inner {
     lifecycle: Lifecycle,
