@@ -233,6 +233,7 @@ fn hang(words: &mut Words<'_>) -> Answer<What> {
         kind,
         doorbell: words.number("doorbell")?,
         pasid: words.number("pasid")?,
+        user: words.flag("user"),
         on_unmap,
     }))
 }
@@ -340,6 +341,7 @@ mod tests {
             "hang queue=aql pasid=0x8001 preempts # why not",
             "hang queue=pm4 reported",
             "hang queue=aql reported resists",
+            "hang queue=sdma user",
             "hang",
             "fault va=0x1000-0x1fff access=write pasid=1",
             "fault va=arg length=0x2000",

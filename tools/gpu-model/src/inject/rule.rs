@@ -142,6 +142,8 @@ pub struct Hang {
     pub kind: Option<QueueKind>,
     pub doorbell: Option<u32>,
     pub pasid: Option<u16>,
+    /// Only queues of processes.
+    pub user: bool,
     pub on_unmap: OnUnmap,
 }
 
@@ -164,6 +166,7 @@ impl Hang {
         self.kind.is_none_or(|kind| kind == queue.kind)
             && self.doorbell.is_none_or(|dword| dword == queue.doorbell)
             && self.pasid.is_none_or(|pasid| pasid == queue.pasid)
+            && (!self.user || queue.vmid != 0)
     }
 }
 

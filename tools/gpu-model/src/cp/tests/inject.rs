@@ -29,8 +29,8 @@ fn hang(rig: &Rig, on_unmap: OnUnmap) {
     *lock(&rig.flat.hang) = Some(Hang {
         kind: Some(QueueKind::Pm4),
         pasid: Some(3),
-        doorbell: None,
         on_unmap,
+        ..Hang::default()
     });
     submit(rig, 3, 0, &write_at(0x4000, 1));
     submit(rig, 4, 0, &write_at(0x4000, 1));
