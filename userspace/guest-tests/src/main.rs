@@ -5,6 +5,7 @@
 
 mod abi;
 mod bench;
+mod cases;
 mod cost;
 mod denied;
 mod errno;

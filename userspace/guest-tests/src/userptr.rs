@@ -3,6 +3,7 @@
 //! Memory of the process's own that a GPU writes to while the kernel takes it away, moves it, shares it
 //! with a child or swaps it out. The GPU must go on where the memory is then, or fail as it should.
 
+use crate::cases;
 use crate::running::{fill, moves, pattern, wrong_pages, Running, PATIENCE};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
@@ -13,7 +14,6 @@ use rustix::mm::{
 };
 use std::ffi::c_void;
 use std::fs;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,22 +53,10 @@ const TICKS: usize = 8;
 
 impl Userptr {
     pub fn run(&self) -> Result<()> {
-        if let Some(case) = self.case {
-            return Bench::new()?.run(case);
+        match self.case {
+            Some(case) => Bench::new()?.run(case),
+            None => cases::run_each::<Case>("userptr"),
         }
-        for case in Case::value_variants() {
-            let name = case.to_possible_value().context("a case has a name")?;
-            let program = std::env::current_exe()?;
-            let output = Command::new(program)
-                .args(["userptr", "--case", name.get_name()])
-                .output()?;
-            let text = [output.stdout, output.stderr].concat();
-            for line in String::from_utf8_lossy(&text).lines() {
-                println!("{}: {line}", name.get_name());
-            }
-            println!("{}: {}", name.get_name(), output.status);
-        }
-        Ok(())
     }
 }
 

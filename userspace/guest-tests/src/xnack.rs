@@ -3,6 +3,7 @@
 //! A process whose GPU repeats accesses that find no page (XNACK). The driver may bring the page, and the kernel
 //! goes on; or it gives up, and tells.
 
+use crate::cases;
 use crate::running::{Running, PATIENCE};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
@@ -12,7 +13,6 @@ use rustix::mm::{
     madvise, mmap_anonymous, mprotect, munmap, Advice, MapFlags, MprotectFlags, ProtFlags,
 };
 use std::ffi::c_void;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Make it happen, each case in a process of its own, and print what came of it.
@@ -45,22 +45,10 @@ const POLL: Duration = Duration::from_millis(5);
 
 impl Xnack {
     pub fn run(&self) -> Result<()> {
-        if let Some(case) = self.case {
-            return Bench::new()?.run(case);
+        match self.case {
+            Some(case) => Bench::new()?.run(case),
+            None => cases::run_each::<Case>("xnack"),
         }
-        for case in Case::value_variants() {
-            let name = case.to_possible_value().context("a case has a name")?;
-            let program = std::env::current_exe()?;
-            let output = Command::new(program)
-                .args(["xnack", "--case", name.get_name()])
-                .output()?;
-            let text = [output.stdout, output.stderr].concat();
-            for line in String::from_utf8_lossy(&text).lines() {
-                println!("{}: {line}", name.get_name());
-            }
-            println!("{}: {}", name.get_name(), output.status);
-        }
-        Ok(())
     }
 }
 
