@@ -233,6 +233,8 @@ pub(crate) trait Scheduler: Send + Sync {
     fn set_wave_sync(&self, _seat: Key, _queue: Key, _on: bool) -> Result {
         Err(ENODEV)
     }
+    /// Whether it has left the hardware, which may be asleep then.
+    fn is_stopped(&self) -> bool;
     /// Hangs the firmware's scheduler, to try what follows: a reset of the GPU. `ENODEV`: there is
     /// none.
     fn hang(&self) -> Result {

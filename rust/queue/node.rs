@@ -327,9 +327,10 @@ impl NodeQueues {
 
     /// Shows the registers of all slots that queues can be in.
     pub(crate) fn show_slots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ok(_guard) = ResetGuard::try_new(self.kgd.clone()) else {
+        let guard = ResetGuard::try_new(self.kgd.clone());
+        if guard.is_err() || self.scheduler.is_stopped() {
             return f.write_str("  Device is stopped\n");
-        };
+        }
         let (facts, features) = (self.kgd.facts(), &self.generation.features);
         let each = facts.num_queue_per_pipe.max(1);
         for xcc in (0..u32::BITS).filter(|xcc| self.xcc_mask >> xcc & 1 != 0) {

@@ -425,6 +425,10 @@ impl Scheduler for Direct {
         })
     }
 
+    fn is_stopped(&self) -> bool {
+        self.inner.lock().phase == Phase::Stopped
+    }
+
     fn stop(&self) -> Result {
         let mut inner = self.inner.lock();
         if inner.phase == Phase::Stopped {

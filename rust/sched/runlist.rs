@@ -384,6 +384,10 @@ impl Scheduler for Runlist {
         }
     }
 
+    fn is_stopped(&self) -> bool {
+        self.inner.lock().phase == Phase::Stopped
+    }
+
     fn stop(&self) -> Result {
         let mut inner = self.inner.lock();
         if inner.phase == Phase::Stopped {
