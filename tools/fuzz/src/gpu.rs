@@ -55,6 +55,7 @@ impl Gpu {
             system: Arc::new(HeapMemory::new(64 << 20)),
             interrupt: Arc::new(Nowhere),
             hive: None,
+            doorbells: None,
         };
         let config = Config {
             preset: Preset::mi300x(),

@@ -33,6 +33,7 @@ fn backend() -> Backend {
         system: system.clone(),
         interrupt: msi.clone(),
         hive: None,
+        doorbells: None,
     };
     let config = Config {
         preset: Preset::mi300x(),

@@ -4,12 +4,14 @@
 
 use std::fs::File;
 use std::io::{Error, ErrorKind, Write};
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use anyhow::{Context, Result};
 use gpu_model::chip::InterruptLine;
+use gpu_model::doorbells::TRAPPED;
 use gpu_model::model::GpuModel;
 use gpu_model::pci;
 use vfio_bindings::bindings::vfio::*;
@@ -41,20 +43,23 @@ impl InterruptLine for Msi {
     }
 }
 
-/// Binds the socket and describes regions and interrupts.
-pub fn listen(socket: &Path, model: &GpuModel, vram_size: u64, vram: &File) -> Result<Server> {
+/// Binds the socket and describes regions and interrupts. `vram` and `doorbells` are what the guest reaches of BAR0
+/// and BAR2 without asking.
+pub fn listen(
+    socket: &Path,
+    model: &GpuModel,
+    vram: &File,
+    doorbells: Option<&File>,
+) -> Result<Server> {
     let mut regions: Vec<ServerRegion> = (0..VFIO_PCI_NUM_REGIONS).map(|i| region(i, 0)).collect();
-    let bar0 = VFIO_PCI_BAR0_REGION_INDEX as usize;
-    regions[bar0] = region(VFIO_PCI_BAR0_REGION_INDEX, vram_size);
-    regions[bar0].region_info.flags |= VFIO_REGION_INFO_FLAG_MMAP;
-    regions[bar0].mmap_fd = Some(vram.as_raw_fd());
-    let area = vfio_region_sparse_mmap_area {
-        offset: 0,
-        size: vram_size,
+    regions[VFIO_PCI_BAR0_REGION_INDEX as usize] =
+        mapped(VFIO_PCI_BAR0_REGION_INDEX, 0..model.chip().vram_size, vram);
+    let aperture = TRAPPED..pci::DOORBELL_SIZE;
+    regions[VFIO_PCI_BAR2_REGION_INDEX as usize] = match doorbells {
+        Some(file) => mapped(VFIO_PCI_BAR2_REGION_INDEX, aperture, file),
+        None => region(VFIO_PCI_BAR2_REGION_INDEX, pci::DOORBELL_SIZE),
     };
-    regions[bar0].sparse_areas.push(SparseArea { area });
     for (index, size) in [
-        (VFIO_PCI_BAR2_REGION_INDEX, pci::DOORBELL_SIZE),
         (VFIO_PCI_BAR5_REGION_INDEX, model.mmio_size()),
         (VFIO_PCI_CONFIG_REGION_INDEX, pci::SIZE as u64),
     ] {
@@ -82,6 +87,19 @@ fn region(index: u32, size: u64) -> ServerRegion {
         sparse_areas: Vec::new(),
         mmap_fd: None,
     }
+}
+
+/// A region that ends where its mapped part does.
+fn mapped(index: u32, part: Range<u64>, file: &File) -> ServerRegion {
+    let mut region = region(index, part.end);
+    region.region_info.flags |= VFIO_REGION_INFO_FLAG_MMAP;
+    region.mmap_fd = Some(file.as_raw_fd());
+    let area = vfio_region_sparse_mmap_area {
+        offset: part.start,
+        size: part.end - part.start,
+    };
+    region.sparse_areas.push(SparseArea { area });
+    region
 }
 
 fn interrupts() -> Vec<IrqInfo> {

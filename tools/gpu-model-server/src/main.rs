@@ -8,6 +8,7 @@ use gpu_model_server::{backend, memory};
 
 use std::fs::File;
 use std::io::Write;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use clap::{Parser, Subcommand};
 use gpu_model::hive::Hive;
 use gpu_model::memory::PhysicalMemory;
 use gpu_model::model::{Config, GpuModel};
+use gpu_model::pci;
 use gpu_model::preset::{self, Preset};
 use signal_hook::consts::{SIGHUP, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -155,6 +157,14 @@ fn serve(options: &Serve) -> Result<i32> {
     };
     let vram_size = options.vram.unwrap_or(preset.default_vram);
     let (vram, hive, vram_file) = local_memory(options, vram_size)?;
+    // In synchronous mode everything happens inside the guest's accesses.
+    let doorbells = match options.synchronous {
+        true => None,
+        false => {
+            let (memory, file) = memory::LocalMemory::new(pci::DOORBELL_SIZE)?;
+            Some((Arc::new(memory), file))
+        }
+    };
     let system = Arc::new(memory::GuestMemory::default());
     let interrupt = Arc::new(backend::Msi::default());
     let host = gpu_model::chip::Host {
@@ -162,6 +172,7 @@ fn serve(options: &Serve) -> Result<i32> {
         system: system.clone(),
         interrupt: interrupt.clone(),
         hive,
+        doorbells: doorbells.as_ref().map(|(memory, _)| memory.clone() as _),
     };
     let config = Config {
         preset,
@@ -178,12 +189,23 @@ fn serve(options: &Serve) -> Result<i32> {
         options.report.clone(),
         options.inject.clone(),
     )?;
-    let server = backend::listen(&options.socket, &model, vram_size, &vram_file)?;
+    let doorbell_file = doorbells.as_ref().map(|(_, file)| file);
+    let server = backend::listen(&options.socket, &model, &vram_file, doorbell_file)?;
     println!("listening {}", options.socket.display());
     std::io::stdout().flush()?;
-    let served = server.run(&mut backend::Backend::new(model.clone(), system, interrupt));
+    let served = std::thread::scope(|scope| -> Result<()> {
+        let watcher = std::thread::Builder::new().name("gpu-doorbells".into());
+        watcher.spawn_scoped(scope, || {
+            // Pauses as short as it asks for; without it they are longer.
+            let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+            model.watch_doorbells();
+        })?;
+        let _watching = Watching(&model);
+        let mut backend = backend::Backend::new(model.clone(), system, interrupt);
+        server.run(&mut backend).context("connection to QEMU")
+    });
     report(&model, options.report.as_deref())?;
-    served.context("connection to QEMU")?;
+    served?;
     let missing = model.missing();
     if options.strict && missing > 0 {
         eprintln!(
@@ -193,6 +215,15 @@ fn serve(options: &Serve) -> Result<i32> {
         return Ok(STRICT_FAILURE);
     }
     Ok(0)
+}
+
+/// Ends the watching of doorbells when it goes, also in a panic.
+struct Watching<'a>(&'a GpuModel);
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        self.0.stop_watching();
+    }
 }
 
 /// The card's memory, the hive that it is in, and the file that QEMU maps.

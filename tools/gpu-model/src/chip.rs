@@ -11,6 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use crate::bus::Bus;
+use crate::doorbells::Doorbells;
 use crate::engine::Wake;
 use crate::gmc::{Gmc, Hub, Vm};
 use crate::hive::Hive;
@@ -33,6 +34,8 @@ pub struct Host {
     pub interrupt: Arc<dyn InterruptLine>,
     /// The GPUs that xGMI connects it with; `vram` is its own among their memories.
     pub hive: Option<Hive>,
+    /// Memory behind the doorbell BAR, if the guest writes user queues' doorbells there instead of asking the model.
+    pub doorbells: Option<Arc<dyn PhysicalMemory>>,
 }
 
 /// How time passes for the GPU.
@@ -83,6 +86,8 @@ pub struct Chip {
     pub ih: Arc<Ih>,
     /// All registers by address.
     pub bus: Bus,
+    /// Doorbells in memory, and who listens.
+    pub doorbells: Doorbells,
     /// Rouses the engine thread.
     pub wake: Wake,
     /// Nanoseconds that queues have been run, once there are engines.
@@ -109,6 +114,7 @@ impl Chip {
             system,
             interrupt,
             hive,
+            doorbells,
         } = host;
         let (gmc, ih) = shared;
         let (wake, reset_wanted) = (Wake::default(), AtomicBool::new(false));
@@ -123,6 +129,7 @@ impl Chip {
             gmc,
             ih,
             bus,
+            doorbells: Doorbells::new(doorbells),
             wake,
             busy: OnceLock::new(),
             partitions: AtomicU8::new(1),

@@ -75,6 +75,10 @@ pub struct Translation {
     pub executable: bool,
 }
 
+/// GPUs that this process has made so far. Each counts its generations from a number of its own, so that a
+/// generation says whose it is.
+static GPUS: AtomicU64 = AtomicU64::new(1);
+
 /// All hubs of one GPU.
 pub struct Gmc {
     gc: Vec<Arc<HubBlock>>,
@@ -134,7 +138,7 @@ impl Gmc {
         Self {
             gc: gc.collect(),
             mm,
-            generation: AtomicU64::new(1),
+            generation: AtomicU64::new(GPUS.fetch_add(1, Ordering::Relaxed) << 40),
             reach,
         }
     }
@@ -151,7 +155,7 @@ impl Gmc {
         }
     }
 
-    /// Changes whenever cached translations must be dropped.
+    /// Changes whenever cached translations must be dropped. No other GPU of the process has the same.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }

@@ -23,6 +23,7 @@ pub mod bus;
 pub mod chip;
 pub mod cp;
 pub mod discovery;
+pub mod doorbells;
 pub mod engine;
 pub mod firmware;
 pub mod gc;

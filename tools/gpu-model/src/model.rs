@@ -2,13 +2,14 @@
 //! One whole GPU as its host sees it: configuration space, three BARs, reset. One per device;
 //! dropping it stops its engine thread.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::athub::Athub;
 use crate::bus::{Block, Bus};
 use crate::chip::{Chip, Clock, Host};
 use crate::cp::device::{self, Processors};
 use crate::discovery;
+use crate::doorbells::Ring;
 use crate::engine::{step_all, DoorbellIndex, Engine, EngineThread, Progress};
 use crate::gc::Gc;
 use crate::gmc::{Gmc, Reach};
@@ -54,6 +55,8 @@ pub struct GpuModel {
     engines: Vec<Arc<dyn Engine>>,
     synchronous: bool,
     traffic: Traffic,
+    /// Held by whoever acts for the guest: its CPUs' accesses, and their doorbells in memory.
+    front: Mutex<()>,
 }
 
 impl GpuModel {
@@ -106,11 +109,17 @@ impl GpuModel {
             engines,
             synchronous,
             traffic: Traffic::default(),
+            front: Mutex::new(()),
         })
     }
 
     pub fn chip(&self) -> &Chip {
         &self.chip
+    }
+
+    #[cfg(test)]
+    pub(crate) fn shared_chip(&self) -> Arc<Chip> {
+        self.chip.clone()
     }
 
     /// Bytes of BAR5.
@@ -127,6 +136,7 @@ impl GpuModel {
     }
 
     pub fn config_write(&self, offset: u64, data: &[u8]) {
+        let _front = self.front();
         window::write(&self.chip, &self.traffic, offset, data);
         if self.config_space.write(offset, data) == pci::Effect::FunctionReset {
             self.reset_chip();
@@ -136,6 +146,7 @@ impl GpuModel {
     /// A read of BAR5 (registers). Accesses are dwords; others are cut out of or merged into
     /// dwords.
     pub fn mmio_read(&self, offset: u64, out: &mut [u8]) {
+        let _front = self.front();
         self.traffic.read();
         if self.chip.inject.is_lost() {
             return out.fill(0xff);
@@ -154,6 +165,7 @@ impl GpuModel {
 
     /// A write of BAR5. Only whole dwords reach registers.
     pub fn mmio_write(&self, offset: u64, data: &[u8]) {
+        let _front = self.front();
         self.traffic.write();
         if self.chip.inject.is_lost() {
             return;
@@ -190,7 +202,28 @@ impl GpuModel {
             [a, b, c, d, e, f, g, h] => u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             _ => return tracing::warn!("doorbell write of {} bytes: dropped", data.len()),
         };
-        let index = DoorbellIndex((offset / 4) as u32);
+        self.ring(DoorbellIndex((offset / 4) as u32), value);
+    }
+
+    /// Looks after the doorbells that are in memory ([`Host::doorbells`]) until [`GpuModel::stop_watching`].
+    pub fn watch_doorbells(&self) {
+        self.chip.doorbells.watch(|Ring { index, value }| {
+            self.traffic.doorbell();
+            self.ring(index, value);
+        });
+    }
+
+    /// Ends [`GpuModel::watch_doorbells`].
+    pub fn stop_watching(&self) {
+        self.chip.doorbells.stop();
+    }
+
+    fn front(&self) -> MutexGuard<'_, ()> {
+        self.front.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ring(&self, index: DoorbellIndex, value: u64) {
+        let _front = self.front();
         tracing::trace!(target: "doorbell", "{:#x} = {value:#x}", index.0);
         if self.chip.ih.doorbell(index, value) {
             return;
@@ -247,6 +280,7 @@ impl GpuModel {
     /// A reset from outside (bus or hot plug): everything as after power-on, except what local
     /// memory holds.
     pub fn reset(&self) {
+        let _front = self.front();
         self.config_space.reset();
         self.reset_chip();
     }

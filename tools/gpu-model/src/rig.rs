@@ -51,6 +51,7 @@ impl Rig {
             hive,
             system: Arc::new(HeapMemory::new(64 << 20)),
             interrupt: interrupts.clone(),
+            doorbells: None,
         };
         let config = Config {
             preset,

@@ -165,6 +165,12 @@ pub trait Bus: Send + Sync {
         0
     }
 
+    /// A queue is being mapped that listens to the doorbell at `dword`; before its write pointer is read from memory.
+    fn listen(&self, _dword: u32) {}
+
+    /// A queue that listened to it is gone.
+    fn ignore(&self, _dword: u32) {}
+
     /// Puts an entry into the interrupt ring.
     fn interrupt(&self, interrupt: Interrupt);
 

@@ -592,6 +592,14 @@ impl Bus for GpuBus {
         self.chip.ih.pasid(Self::hub(space), space.vmid)
     }
 
+    fn listen(&self, dword: u32) {
+        self.chip.doorbells.listen(dword);
+    }
+
+    fn ignore(&self, dword: u32) {
+        self.chip.doorbells.ignore(dword);
+    }
+
     fn interrupt(&self, interrupt: Interrupt) {
         let Interrupt {
             client_id,
@@ -622,17 +630,24 @@ impl Bus for GpuBus {
             Access::Read => gmc::Access::Read,
             Access::Write | Access::Atomic => gmc::Access::Write,
         };
-        // Ask again for the reason; what translates now failed at the memory behind it.
-        let refusal = if self.chip.inject.has_faulted(space.vmid, fault.address) {
-            self.refusal(space, fault.address, access, FaultReason::Invalid)
+        // Ask again for the reason. What translates now, and leads to memory, came between the access and here.
+        let asked = if self.chip.inject.has_faulted(space.vmid, fault.address) {
+            Err(self.refusal(space, fault.address, access, FaultReason::Invalid))
         } else {
-            let asked = self.page(space, fault.address, access).err();
-            asked.unwrap_or_else(|| self.refusal(space, fault.address, access, FaultReason::Bus))
+            self.page(space, fault.address, access)
         };
-        tracing::debug!(%refusal, pasid, "refused");
+        let came = asked.is_ok_and(|page| self.chip.read(page.at, &mut [0]).is_ok());
+        let refusal = match asked {
+            Err(refusal) => refusal,
+            Ok(_) if came => self.refusal(space, fault.address, access, FaultReason::Invalid),
+            Ok(_) => self.refusal(space, fault.address, access, FaultReason::Bus),
+        };
+        tracing::debug!(%refusal, came, pasid, "refused");
         let gmc = &self.chip.gmc;
         if on_fault == OnFault::Repeats && gmc.retries(&self.chip, &refusal) {
-            gmc.report_retry(&self.chip, &refusal, Some(pasid));
+            if !came {
+                gmc.report_retry(&self.chip, &refusal, Some(pasid));
+            }
             return Verdict::Retry;
         }
         gmc.report(&self.chip, &refusal, Some(pasid));
@@ -696,3 +711,52 @@ impl GpuBus {
 }
 
 const _: () = assert!(ENGINE_DWORDS == 0x600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gmc::pte::Entry;
+    use crate::rig::Rig;
+
+    /// GC's VM_CONTEXT8_CNTL, and VM_CONTEXT8_PAGE_TABLE_END_ADDR_LO32 and _HI32 (gc_9_4_3_offset.h).
+    const CNTL: u64 = 0x2868;
+    const END: u64 = 0x291b;
+    /// Four levels, faults repeated (RETRY_PERMISSION_OR_INVALID_PAGE_FAULT).
+    const FOUR_LEVELS: u32 = 1 | 2 << 1 | 9 << 3;
+    const RETRY: u32 = 1 << 7;
+    const VM_L2_PROTECTION_FAULT_STATUS: u64 = 0x282b;
+    const SPACE: Space = Space {
+        hub: Hub::Gfx(0),
+        vmid: 8,
+    };
+
+    /// What becomes of a read whose page leads to `at` by the time that the fault is looked at.
+    fn late(control: u32, at: u64) -> (Verdict, u32) {
+        let rig = Rig::new();
+        rig.write(CNTL, control);
+        rig.write(END, u32::MAX);
+        rig.write(END + 1, 0xf);
+        let chip = rig.model.shared_chip();
+        chip.bind_vmid(0, 8, 33, 0x10_0000 | Entry::VALID);
+        let access = Entry::VALID | Entry::READABLE;
+        let vram = rig.vram();
+        vram.write_u64(0x10_0000, 0x20_0000 | Entry::VALID).unwrap();
+        vram.write_u64(0x20_0000, at | Entry::LEAF | access)
+            .unwrap();
+        let fault = Fault {
+            address: 0x1000,
+            access: Access::Read,
+        };
+        let verdict = GpuBus { chip }.fault(SPACE, 33, fault, OnFault::Repeats);
+        (verdict, rig.read(VM_L2_PROTECTION_FAULT_STATUS) & 0xfe)
+    }
+
+    #[test]
+    fn a_page_that_came_meanwhile_is_no_fault() {
+        assert_eq!(late(FOUR_LEVELS | RETRY, 0), (Verdict::Retry, 0));
+        // Who cannot repeat it has met a page that was not valid (PERMISSION_FAULTS 7:4).
+        assert_eq!(late(FOUR_LEVELS, 0), (Verdict::Final, 3 << 4));
+        // A page outside memory stays one (WALKER_ERROR 3:1).
+        assert_eq!(late(FOUR_LEVELS | RETRY, 1 << 40), (Verdict::Final, 2 << 1));
+    }
+}

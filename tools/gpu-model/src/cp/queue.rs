@@ -228,6 +228,12 @@ pub struct Config {
     pub flight: Flight,
 }
 
+impl Drop for Queue {
+    fn drop(&mut self) {
+        self.shared.bus.ignore(self.hqd.doorbell());
+    }
+}
+
 impl Queue {
     /// Makes a mapped queue. Its write pointer is what the HQD says until a doorbell or [`Queue::poll_wptr`].
     pub fn new(shared: Arc<Shared>, config: Config) -> Arc<Self> {
@@ -262,6 +268,8 @@ impl Queue {
             codes: (0..threads).map(|_| gcn::CodeCache::new()).collect(),
             reported: None,
         };
+        // Before the write pointer is read from memory: what is rung in between is heard.
+        shared.bus.listen(hqd.doorbell());
         Arc::new(Queue {
             shared,
             slot,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use super::packet::{self, Flow};
 use super::{context_of_mqd, Common, Filter, RlcQueue, CONTEXT, FIRST_RLC};
-use crate::cp::bus::{wide, Fault, Hub, Interrupt, OnFault, Space, Verdict, View};
+use crate::cp::bus::{wide, Bus, Fault, Hub, Interrupt, OnFault, Space, Verdict, View};
 use crate::cp::engine::{Job, Progress};
 use crate::cp::lock;
 use crate::cp::packet::field;
@@ -97,6 +97,30 @@ struct Owner {
 struct Registers {
     context: [u32; CONTEXT as usize],
     owner: Owner,
+    /// The doorbell that it was told to listen to.
+    listening: Option<u32>,
+}
+
+impl Registers {
+    fn doorbell(&self) -> Option<u32> {
+        let is_enabled = self.context[context::DOORBELL] & DOORBELL_ENABLE != 0;
+        is_enabled.then(|| field(self.context[context::DOORBELL_OFFSET], 2, 26))
+    }
+
+    /// After a change of the context.
+    fn listen(&mut self, bus: &dyn Bus) {
+        let (old, new) = (self.listening, self.doorbell());
+        if old == new {
+            return;
+        }
+        if let Some(dword) = old {
+            bus.ignore(dword);
+        }
+        if let Some(dword) = new {
+            bus.listen(dword);
+        }
+        self.listening = new;
+    }
 }
 
 /// A ring.
@@ -131,6 +155,7 @@ impl Ring {
         let registers = Registers {
             context: [0; CONTEXT as usize],
             owner: Owner::default(),
+            listening: None,
         };
         Ring {
             common,
@@ -165,9 +190,7 @@ impl Ring {
 
     /// Whether a doorbell is its own.
     pub fn listens(&self, dword: u32) -> bool {
-        let context = lock(&self.registers).context;
-        context[context::DOORBELL] & DOORBELL_ENABLE != 0
-            && field(context[context::DOORBELL_OFFSET], 2, 26) == dword
+        lock(&self.registers).doorbell() == Some(dword)
     }
 
     /// RB_ENABLE.
@@ -251,8 +274,10 @@ impl Ring {
             }
             _ => {}
         }
-        let context = &mut lock(&self.registers).context;
-        context[at] = value;
+        let registers = &mut *lock(&self.registers);
+        registers.context[at] = value;
+        registers.listen(&*self.common.bus);
+        let context = &registers.context;
         if at == context::RB_CNTL {
             self.drains.store(false, Ordering::Release);
         }
@@ -295,6 +320,7 @@ impl Ring {
             context[context::RB_CNTL] = cntl | RB_ENABLE | u32::from(queue.vmid) << 24;
             context[context::DOORBELL] = DOORBELL_ENABLE;
             context[context::DOORBELL_OFFSET] = queue.doorbell << 2;
+            registers.listen(&*self.common.bus);
             let pair = |at: usize| wide(mqd[at], mqd[at + 1]);
             self.rptr
                 .store(pair(context::RB_RPTR) & !3, Ordering::Release);
@@ -332,7 +358,7 @@ impl Ring {
     }
 
     fn is_wanted(&self, xcc: Option<u8>, filter: Filter) -> bool {
-        let Registers { context, owner } = &*lock(&self.registers);
+        let Registers { context, owner, .. } = &*lock(&self.registers);
         let wanted = match filter {
             Filter::All => true,
             Filter::Pasid(pasid) => owner.pasid == pasid,
@@ -347,6 +373,7 @@ impl Ring {
             let mqd = registers.owner.mqd;
             registers.owner = Owner::default();
             registers.context = [0; CONTEXT as usize];
+            registers.listen(&*self.common.bus);
             (mqd, std::mem::take(exec).flight)
         })
     }
@@ -360,7 +387,7 @@ impl Ring {
     }
 
     fn setup(&self) -> Setup {
-        let Registers { context, owner } = &*lock(&self.registers);
+        let Registers { context, owner, .. } = &*lock(&self.registers);
         let cntl = context[context::RB_CNTL];
         let report = wide(
             context[context::RB_RPTR_ADDR_LO] & !3,

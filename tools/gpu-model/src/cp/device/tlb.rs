@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Translations that a thread remembers, so that it walks the page tables once for a page. One cache per thread,
 //! for all GPUs of the process; whatever drops translations ([`Gmc::invalidate`](crate::gmc::Gmc::invalidate))
-//! changes their generation, and entries of another one do not count.
+//! changes their generation, and entries of another one do not count. No two GPUs have the same.
 
 use std::cell::RefCell;
 
@@ -19,7 +19,6 @@ const ENTRIES: usize = 1024;
 /// A remembered translation of a page.
 #[derive(Clone, Copy)]
 struct Entry {
-    chip: usize,
     space: Space,
     page: u64,
     generation: u64,
@@ -40,18 +39,17 @@ pub fn lookup<E>(
 ) -> Result<Translation, E> {
     let page = (address & VA_MASK) / PAGE;
     let generation = chip.gmc.generation();
-    let key = (std::ptr::from_ref(chip) as usize, space, page, generation);
+    let key = (space, page, generation);
     let slot = (page as usize ^ usize::from(space.vmid) << 6) % ENTRIES;
     let known = TLB
         .with_borrow(|tlb| tlb[slot])
-        .filter(|it| (it.chip, it.space, it.page, it.generation) == key)
+        .filter(|it| (it.space, it.page, it.generation) == key)
         .filter(|_| !chip.inject.watches_addresses());
     if let Some(entry) = known {
         return Ok(entry.translation);
     }
     let translation = walk()?;
     let entry = Entry {
-        chip: key.0,
         space,
         page,
         generation,
