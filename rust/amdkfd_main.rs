@@ -53,6 +53,7 @@ impl kernel::Module for Amdkfd {
             kfd::init();
             kgd2kfd::init();
             process::files::prepare();
+            debugfs::prepare();
             topology::prepare();
         }
         // SAFETY: once. It is dropped after the attachment, and each process pins the module.

@@ -4,7 +4,8 @@
 //!
 //! `counts` says how many there are of what must not leak, one `name value` a line; `rls` and `mqds`
 //! show run lists and descriptors as the hardware sees them, in the form in which the C driver shows
-//! its own, and `hqds` the registers of all queue slots. Whoever writes a `gpu_id` to `hang_hws` hangs
+//! its own, `hqds` the registers of all queue slots, and `mem_limit` amdgpu's account of the memory that processes
+//! may have. `proc/<pid>` has the pasids of a process, a file for each GPU. Whoever writes a `gpu_id` to `hang_hws` hangs
 //! that GPU's scheduler, which is found out at once and ends in a reset. `queues` tells of every queue
 //! whose it is and where its ring and indices lie, for tools that watch programs (`kfdctl top`). One [`Debugfs`], owned by the module.
 
@@ -16,7 +17,10 @@ use crate::{
     ids::GpuId,
     kgd::Register,
     memory,
-    process,
+    process::{
+        self,
+        ProcessDevice, //
+    },
     queue, //
 };
 use core::sync::atomic::{
@@ -31,8 +35,28 @@ use kernel::{
     },
     fmt,
     prelude::*,
+    str::CString,
+    sync::{
+        global_lock,
+        Arc, //
+    },
     uaccess::UserSliceReader, //
 };
+
+global_lock! {
+    // SAFETY: `prepare` below runs before anything else in the module.
+    unsafe(uninit) static PROC: Mutex<Option<Dir>> = None;
+}
+
+/// Makes this file usable.
+///
+/// # Safety
+///
+/// Must be called exactly once, before any other function of this file.
+pub(crate) unsafe fn prepare() {
+    // SAFETY: By this function's own contract.
+    unsafe { PROC.init() };
+}
 
 /// How many there are of something, for the whole module.
 pub(crate) struct Gauge(AtomicUsize);
@@ -130,8 +154,55 @@ fn each_node(
     Ok(())
 }
 
+/// The pasids of a process, one for each GPU: a directory. Fields are dropped from top to bottom.
+pub(crate) struct Pasids {
+    _files: KVec<Pin<KBox<File<Arc<ProcessDevice>>>>>,
+    directory: Dir,
+}
+
+impl Pasids {
+    /// Shows those of `devices` in a directory of this name, which is in `parent` or in `proc`.
+    pub(crate) fn new(
+        name: fmt::Arguments<'_>,
+        parent: Option<&Self>,
+        devices: &[Arc<ProcessDevice>],
+    ) -> Result<Self> {
+        let name = CString::try_from_fmt(name)?;
+        let directory = match parent {
+            Some(parent) => parent.directory.subdir(&name),
+            None => PROC.lock().as_ref().ok_or(ENODEV)?.subdir(&name),
+        };
+        let mut files = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
+        for device in devices {
+            let name = CString::try_from_fmt(fmt!("pasid_{}", device.gpu_id().raw()))?;
+            let show: &'static _ = &|device: &Arc<ProcessDevice>, f: &mut fmt::Formatter<'_>| {
+                // Without a VM it has none yet.
+                writeln!(f, "{}", device.vm().map_or(0, |vm| vm.pasid().raw()))
+            };
+            let file = directory.read_callback_file(&name, device.clone(), show);
+            files.push(KBox::pin_init(file, GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            _files: files,
+            directory,
+        })
+    }
+}
+
+/// Amdgpu's account of the memory that processes may have.
+fn show_memory_limits(f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let nodes = gpu::nodes().map_err(|_| fmt::Error)?;
+    let Some(node) = nodes.first() else {
+        return Ok(());
+    };
+    let mut text = [0; 256];
+    let length = node.kgd().memory_limits(&mut text);
+    let text = core::str::from_utf8(text.get(..length).unwrap_or(&[]));
+    f.write_str(text.map_err(|_| fmt::Error)?)
+}
+
 /// The directory and its files.
-#[pin_data]
+#[pin_data(PinnedDrop)]
 pub(crate) struct Debugfs {
     #[pin]
     counts: File<()>,
@@ -142,6 +213,8 @@ pub(crate) struct Debugfs {
     #[pin]
     hqds: File<()>,
     #[pin]
+    mem_limit: File<()>,
+    #[pin]
     hang_hws: File<()>,
     #[pin]
     queues: File<()>,
@@ -151,6 +224,7 @@ impl Debugfs {
     /// Makes the directory; where there is no debugfs this does nothing.
     pub(crate) fn new() -> Result<Pin<KBox<Self>>> {
         let dir = Dir::new(c_str!("amdkfd"));
+        *PROC.lock() = Some(dir.subdir(c_str!("proc")));
         KBox::pin_init(
             try_pin_init!(Self {
                 counts <- dir.read_callback_file(c_str!("counts"), (), &|(), f| {
@@ -166,6 +240,9 @@ impl Debugfs {
                 }),
                 hqds <- dir.read_callback_file(c_str!("hqds"), (), &|(), f| {
                     each_node(f, queue::NodeQueues::show_slots)
+                }),
+                mem_limit <- dir.read_callback_file(c_str!("mem_limit"), (), &|(), f| {
+                    show_memory_limits(f)
                 }),
                 hang_hws <- dir.read_write_callback_file(
                     c_str!("hang_hws"),
@@ -184,5 +261,13 @@ impl Debugfs {
             }? Error),
             GFP_KERNEL,
         )
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Debugfs {
+    fn drop(self: Pin<&mut Self>) {
+        let proc = PROC.lock().take();
+        drop(proc);
     }
 }

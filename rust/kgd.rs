@@ -306,6 +306,9 @@ pub(crate) trait ProcessMemory {
     fn dmabuf_info(&self, fd: i32) -> Result<RawDmabufInfo>;
     /// Bytes that a process may still allocate in a partition's VRAM.
     fn available_memory(&self, partition: u32) -> u64;
+    /// What the processes of all devices have of the memory that they may have, as amdgpu writes it for debugfs: the
+    /// length of the text.
+    fn memory_limits(&self, text: &mut [u8]) -> usize;
 }
 
 /// Hardware queues and what is around them.

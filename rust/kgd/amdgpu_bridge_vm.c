@@ -378,6 +378,14 @@ u64 bridge_memory_available(struct amdgpu_device *adev, u32 partition)
 	return amdgpu_call(amdgpu_amdkfd_get_available_memory)(adev, partition);
 }
 
+size_t bridge_memory_limits(char *text, size_t size)
+{
+	struct seq_file file = { .buf = text, .size = size };
+
+	amdgpu_call(kfd_debugfs_kfd_mem_limits)(&file, NULL);
+	return min(file.count, size);
+}
+
 int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_info *out)
 {
 	void *metadata = NULL;

@@ -300,6 +300,8 @@ int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int f
 /* Returns a file descriptor. */
 int bridge_memory_export(struct kgd_mem *mem, u32 flags);
 u64 bridge_memory_available(struct amdgpu_device *adev, u32 partition);
+/* What amdgpu says of the memory that all processes may have, as text. Returns how much of it. */
+size_t bridge_memory_limits(char *text, size_t size);
 
 struct bridge_dmabuf_info {
 	struct amdgpu_device *adev;

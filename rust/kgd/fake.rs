@@ -457,6 +457,10 @@ impl ProcessMemory for Fake {
     fn available_memory(&self, _partition: u32) -> u64 {
         0
     }
+
+    fn memory_limits(&self, _text: &mut [u8]) -> usize {
+        0
+    }
 }
 
 impl Hardware for Fake {

@@ -19,6 +19,7 @@ use super::{
     PRIMARY_CONTEXT, //
 };
 use crate::{
+    debugfs::Pasids,
     ids::QueueId,
     linux::{
         kobject::{
@@ -136,6 +137,8 @@ fn sdma_microseconds(device: &ProcessDevice, task: &Task) -> Result<u64> {
 
 /// The files of a process. Fields are dropped from top to bottom: what lies in a directory first.
 struct Published {
+    /// In debugfs. A process may be without.
+    pasids: Option<Pasids>,
     queues: RBTree<QueueId, (Arc<ProcessDevice>, Directory<Content>)>,
     queue_directory: Directory<Content>,
     process: Directory<Content>,
@@ -241,22 +244,29 @@ impl Files {
 
     /// Makes the directory of the process, without its queues.
     fn make(&self, root: Option<&Directory<Content>>) -> Result<Published> {
-        let directory = match &self.primary {
+        let (directory, pasids) = match &self.primary {
             None => {
                 let pid = self.lead.pid();
                 let root = root.ok_or(ENODEV)?;
-                root.own_child(format_args!("{pid}"), self.top()?)?
+                let directory = root.own_child(format_args!("{pid}"), self.top()?)?;
+                let pasids = Pasids::new(format_args!("{pid}"), None, &self.devices);
+                (directory, pasids.ok())
             }
             Some(primary) => match &*primary.shown.lock() {
                 Shown::Yes(parent) => {
                     let files = self.top()?;
+                    let context = self.context;
                     let directory = &parent.process;
-                    directory.own_child(format_args!("context_{}", self.context), files)?
+                    let directory = directory.own_child(format_args!("context_{context}"), files)?;
+                    let pasids = parent.pasids.as_ref().and_then(|beside| {
+                        Pasids::new(format_args!("context_{context}"), Some(beside), &self.devices).ok()
+                    });
+                    (directory, pasids)
                 }
                 Shown::NotYet | Shown::No => return Err(ENODEV),
             },
         };
-        Published::new(directory, &self.devices)
+        Published::new(directory, pasids, &self.devices)
     }
 
     /// The files in it.
@@ -275,7 +285,11 @@ impl Files {
 }
 
 impl Published {
-    fn new(mut directory: Directory<Content>, devices: &[Arc<ProcessDevice>]) -> Result<Self> {
+    fn new(
+        mut directory: Directory<Content>,
+        pasids: Option<Pasids>,
+        devices: &[Arc<ProcessDevice>],
+    ) -> Result<Self> {
         for device in devices {
             let mut files = kobject::Files::new();
             files.add(c"evicted_ms", Content::EvictedMs(device.clone()))?;
@@ -284,6 +298,7 @@ impl Published {
         }
         let queue_directory = directory.own_child(format_args!("queues"), kobject::Files::new())?;
         Ok(Self {
+            pasids,
             queues: RBTree::new(),
             queue_directory,
             process: directory,
