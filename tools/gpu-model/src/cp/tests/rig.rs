@@ -35,6 +35,8 @@ pub struct Flat {
     /// The fault injection: queues that hang, fences that stay unwritten.
     pub hang: Mutex<Option<Hang>>,
     pub withheld: Mutex<Option<FenceKind>>,
+    /// Queues that listen to a doorbell.
+    pub listeners: Mutex<HashMap<u32, i32>>,
 }
 
 impl Flat {
@@ -108,6 +110,14 @@ impl Bus for Flat {
 
     fn pasid(&self, space: Space) -> u16 {
         lock(&self.pasids)[usize::from(space.vmid)]
+    }
+
+    fn listen(&self, dword: u32) {
+        *lock(&self.listeners).entry(dword).or_default() += 1;
+    }
+
+    fn ignore(&self, dword: u32) {
+        *lock(&self.listeners).entry(dword).or_default() -= 1;
     }
 
     fn interrupt(&self, interrupt: Interrupt) {
@@ -207,6 +217,7 @@ impl Rig {
             pasids: Mutex::default(),
             hang: Mutex::default(),
             withheld: Mutex::default(),
+            listeners: Mutex::default(),
         });
         let bus: Arc<dyn Bus> = flat.clone();
         let engine = Arc::new(Engine::new(mode));
@@ -233,6 +244,11 @@ impl Rig {
             hub: crate::cp::bus::Hub::Mm,
             vmid: 0,
         }
+    }
+
+    /// How many queues listen to a doorbell.
+    pub fn listeners(&self, dword: u32) -> i32 {
+        lock(&self.flat.listeners).get(&dword).copied().unwrap_or(0)
     }
 
     pub fn write(&self, address: u64, dwords: &[u32]) {

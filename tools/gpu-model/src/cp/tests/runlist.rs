@@ -166,6 +166,24 @@ fn two_processes_run_side_by_side_each_in_its_memory() {
 }
 
 #[test]
+fn a_queue_listens_on_each_xcc_while_it_is_mapped() {
+    let rig = rig(2);
+    let (own, other) = (setup(3, 0).doorbell, setup(4, 0).doorbell);
+    for _ in 0..2 {
+        run(&rig, &[process(3, &[0]), process(4, &[0])].concat());
+        assert_eq!([own, other].map(|at| rig.listeners(at)), [2, 2]);
+        // Run lists replace each other.
+        run(&rig, &process(4, &[0]));
+        assert_eq!([own, other].map(|at| rig.listeners(at)), [0, 2]);
+        assert!(unmap(&rig, 2, 0, 0));
+        assert_eq!([own, other].map(|at| rig.listeners(at)), [0, 0]);
+    }
+    run(&rig, &process(3, &[0]));
+    rig.cp.reset();
+    assert_eq!([own, HIQ.doorbell].map(|at| rig.listeners(at)), [0, 0]);
+}
+
+#[test]
 fn unmapped_queues_stand_still_and_go_on() {
     let rig = rig(1);
     run(&rig, &process(3, &[0]));

@@ -230,6 +230,7 @@ fn a_user_queue_goes_on_where_it_was() {
     assert_eq!(rig.sdma.map(0, queue), Ok(true));
     rig.engine.poll();
     assert_eq!(rig.read(0x60_4000), 1, "rung while unmapped");
+    assert_eq!(rig.listeners(queue.doorbell), 1);
     let trap = rig.interrupts()[0];
     assert_eq!((trap.pasid, trap.vmid, trap.ring_id), (0x8001, 9, 2));
     assert_eq!(
@@ -244,6 +245,7 @@ fn a_user_queue_goes_on_where_it_was() {
     );
     rig.sdma.unmap(Filter::Pasid(0x8001), true);
     assert_eq!(rig.sdma.reg_read(0, RLC0 + 0x2b), Some(0));
+    assert_eq!(rig.listeners(queue.doorbell), 0);
     assert_eq!([rig.read64(MQD + 12), rig.read64(MQD + 20)], [24, 24]);
     rig.write(0x60_0018, &[5, 0x4000, 0, 2]);
     rig.write64(0x60_9000, 40);
