@@ -40,6 +40,9 @@ enum Case {
 
 /// Bytes of it, and of the pages around it that nobody may touch.
 const SIZE: usize = 64 << 10;
+/// Bytes of what is taken away before the kernel starts, which writes to their beginning: the kernel's own buffers may
+/// come to lie at their end.
+const HOLE: usize = 64 << 20;
 /// How long the driver may take to answer a fault.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -62,19 +65,19 @@ struct Bench {
 struct Place(*mut c_void);
 
 impl Place {
-    fn new(access: MprotectFlags) -> Result<Self> {
+    fn new(size: usize, access: MprotectFlags) -> Result<Self> {
         // SAFETY: a new mapping, nobody's.
         let all = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
-                3 * SIZE,
+                size + 2 * SIZE,
                 ProtFlags::empty(),
                 MapFlags::PRIVATE,
             )?
         };
         let place = Self(all.wrapping_byte_add(SIZE));
         // SAFETY: inside what was just mapped.
-        unsafe { mprotect(place.0, SIZE, access)? };
+        unsafe { mprotect(place.0, size, access)? };
         Ok(place)
     }
 
@@ -105,20 +108,20 @@ impl Bench {
         let both = MprotectFlags::READ | MprotectFlags::WRITE;
         match case {
             Case::Nowhere => {
-                let place = Place::new(both)?;
+                let place = Place::new(HOLE, both)?;
                 // SAFETY: nobody but the GPU looks there.
-                unsafe { munmap(place.0, SIZE)? };
+                unsafe { munmap(place.0, HOLE)? };
                 self.fails(place.address())
             }
             Case::Freed => {
-                let buffer = Memory::vram(self.gpu.device(), SIZE)?;
+                let buffer = Memory::vram(self.gpu.device(), HOLE)?;
                 let address = buffer.address();
                 drop(buffer);
                 self.fails(address)
             }
-            Case::Forbidden => self.fails(Place::new(MprotectFlags::empty())?.address()),
+            Case::Forbidden => self.fails(Place::new(SIZE, MprotectFlags::empty())?.address()),
             Case::Own => {
-                let place = Place::new(both)?;
+                let place = Place::new(SIZE, both)?;
                 let Some(running) = self.start(&place)? else {
                     return Ok(());
                 };
@@ -126,7 +129,7 @@ impl Bench {
                 println!("the kernel goes on and ends");
                 Ok(())
             }
-            Case::Dropped => self.dropped(Place::new(both)?),
+            Case::Dropped => self.dropped(Place::new(SIZE, both)?),
         }
     }
 
