@@ -350,11 +350,12 @@ impl Shared {
         lock(&self.state).mapped.get(&slot).cloned()
     }
 
-    /// Puts a queue into its slot and lets it run.
-    fn insert(self: &Arc<Self>, queue: Arc<Queue>) {
+    /// Puts a queue into its slot and lets it run; `wptr` is where its write pointer lies in memory, if it is to be read
+    /// there. An error of that does not keep the queue from being there.
+    fn insert(self: &Arc<Self>, queue: &Arc<Queue>, wptr: Option<u64>) -> Result<(), bus::Fault> {
         let mapped = Mapped {
             task: queue.task(),
-            queue,
+            queue: queue.clone(),
         };
         let slot = mapped.queue.slot;
         {
@@ -368,6 +369,8 @@ impl Shared {
             *state.banks[usize::from(slot.xcc)].hqd_mut(slot) = mapped.queue.hqd;
             state.mapped.insert(slot, mapped.clone());
         }
+        // It hears its doorbell by now.
+        let polled = wptr.map_or(Ok(()), |address| queue.poll_wptr(address));
         if let Some(team) = &mapped.queue.team {
             let Mapped { queue, task } = &mapped;
             team.join(queue.xcc, queue.packets(), task);
@@ -376,6 +379,7 @@ impl Shared {
         if !matches!(mapped.queue.kind, Kind::Kiq | Kind::Hiq | Kind::Follower) {
             self.engine.wake(&mapped.task);
         }
+        polled
     }
 
     /// Takes a queue off its slot, waiting for its slice to end.

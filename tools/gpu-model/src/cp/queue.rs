@@ -357,12 +357,17 @@ impl Queue {
         }
     }
 
-    /// Reads the write pointer from memory: rings that were missed while the queue was not mapped.
+    /// Reads the write pointer from memory: rings that were missed while the queue was not mapped. It can be rung by
+    /// now, so that none falls between the two: a ring meanwhile counts, for it is newer.
     pub fn poll_wptr(&self, address: u64) -> Result<(), Fault> {
+        let before = self.wptr();
         let value = self.view().read64(address)?;
         match self.kind {
             Kind::Aql => self.wptr.fetch_max(value, Ordering::AcqRel),
-            _ => self.wptr.swap(value, Ordering::AcqRel),
+            _ => self
+                .wptr
+                .compare_exchange(before, value, Ordering::AcqRel, Ordering::Acquire)
+                .unwrap_or_else(|rung| rung),
         };
         Ok(())
     }

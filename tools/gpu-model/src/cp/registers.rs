@@ -353,16 +353,13 @@ fn activate(shared: &Arc<Shared>, slot: SlotId) {
             flight: saved::take(shared, slot.xcc, address, &mqd),
         },
     );
-    if poll {
-        if let Err(fault) = queue.poll_wptr(hqd.wptr_poll()) {
-            tracing::warn!(?slot, %fault, "write pointer not readable");
-        }
-    }
     tracing::debug!(
         ?slot,
         ?kind,
         doorbell = hqd.doorbell(),
         "queue mapped by registers"
     );
-    shared.insert(queue);
+    if let Err(fault) = shared.insert(&queue, poll.then(|| hqd.wptr_poll())) {
+        tracing::warn!(?slot, %fault, "write pointer not readable");
+    }
 }

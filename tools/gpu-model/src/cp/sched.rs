@@ -257,12 +257,10 @@ fn map_compute(
     );
     tracing::debug!(?slot, kind = ?config.kind, doorbell = map.doorbell, vmid = config.vmid, "queue mapped");
     let queue = Queue::new(shared.clone(), config);
-    if map.wptr != 0 && queue.kind != Kind::Follower {
-        if let Err(fault) = queue.poll_wptr(map.wptr) {
-            queue.fault(&mut queue.body(), fault);
-        }
+    let wptr = (map.wptr != 0 && queue.kind != Kind::Follower).then_some(map.wptr);
+    if let Err(fault) = shared.insert(&queue, wptr) {
+        queue.fault(&mut queue.body(), fault);
     }
-    shared.insert(queue);
     Ok(())
 }
 

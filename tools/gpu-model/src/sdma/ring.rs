@@ -346,8 +346,13 @@ impl Ring {
             bus: &*self.common.bus,
             space: setup.space,
         };
+        let before = self.wptr();
         match view.read64(address) {
-            Ok(wptr) => self.ring(wptr),
+            // A ring meanwhile is newer.
+            Ok(wptr) => {
+                let (read, seen) = (Ordering::AcqRel, Ordering::Acquire);
+                let _ = self.wptr.compare_exchange(before, wptr & !3, read, seen);
+            }
             Err(fault) => self.fault(&mut lock(&self.exec), &setup, fault),
         }
     }
