@@ -27,6 +27,7 @@ const CLOSE: Duration = Duration::from_micros(100);
 const NEAR: Duration = Duration::from_millis(20);
 const SHORT_PAUSE: Duration = Duration::from_micros(20);
 const LONG_PAUSE: Duration = Duration::from_micros(500);
+
 /// A ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ring {
@@ -44,9 +45,9 @@ pub struct Doorbells {
 
 #[derive(Default)]
 struct Heard {
-    /// Queues that listen to a doorbell: one for each XCC.
+    /// How many queues listen to a doorbell that is a cell: one for each XCC.
     listeners: BTreeMap<u32, usize>,
-    /// The doorbells among them that are cells, for who looks at them.
+    /// Those doorbells, for who looks at them without the lock.
     wanted: Arc<[u32]>,
     stopped: bool,
 }
