@@ -45,11 +45,11 @@ served_by() {
     equal "/dev/kfd is served by $1" "$now" "$1"
 }
 
-# without_reports: the messages of standard input, on the debug kernel without what its checkers report: the suite that
+# without_reports: the messages of standard input, on a kernel that checks without what it reports: the suite that
 # runs tests there reads that itself (tests/tools/debug-suite.test).
 without_reports() {
     case $(uname -r) in
-        *-amdkfd-debug) sed '/\[ cut here \]/,/\[ end trace /d' ;;
+        *-amdkfd-debug | *-amdkfd-kasan) sed '/\[ cut here \]/,/\[ end trace /d' ;;
         *) cat ;;
     esac
 }

@@ -50,6 +50,8 @@ pub enum Kernel {
     Stock,
     /// KUnit, lockdep, kmemleak (made by `sysroot debug-kernel`).
     Debug,
+    /// KUnit, KASAN, kmemleak, coverage, fault injection (made by `sysroot kasan-kernel`).
+    Kasan,
 }
 
 /// What decides which machine is booted, and with that which snapshot fits.

@@ -59,7 +59,8 @@ impl Assets {
                 ensure(&sysroot, &dir.join(".complete"), &["kernel"])?;
                 KernelFiles::find(&dir, "modules-root")?
             }
-            Kernel::Debug => KernelFiles::debug(&get("DEBUG_KERNEL_DIR")?)?,
+            Kernel::Debug => KernelFiles::checking("debug", &get("DEBUG_KERNEL_DIR")?)?,
+            Kernel::Kasan => KernelFiles::checking("kasan", &get("KASAN_KERNEL_DIR")?)?,
         };
         let qemu = Qemu {
             root: get("BUILD_ROOT")?,
@@ -99,9 +100,10 @@ impl Qemu {
 }
 
 impl KernelFiles {
-    fn debug(dir: &Path) -> Result<Self> {
+    /// A kernel that `sysroot NAME-kernel` builds.
+    fn checking(name: &str, dir: &Path) -> Result<Self> {
         if !dir.join(".complete").exists() {
-            bail!("there is no debug kernel yet; `tools/sysroot/sysroot debug-kernel` makes it");
+            bail!("there is no {name} kernel yet; `tools/sysroot/sysroot {name}-kernel` makes it");
         }
         Self::find(dir, "install/lib/modules")
     }
