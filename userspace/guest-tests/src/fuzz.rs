@@ -13,6 +13,8 @@ mod shrink;
 mod trace;
 mod watch;
 
+pub use watch::left_behind;
+
 use anyhow::{bail, ensure, Context, Result};
 use clap::{Args, Subcommand};
 use program::Program;

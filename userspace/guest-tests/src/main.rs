@@ -7,9 +7,11 @@ mod abi;
 mod bench;
 mod cases;
 mod cost;
+mod coverage;
 mod denied;
 mod errno;
 mod exception;
+mod faults;
 mod fuzz;
 mod ipc;
 mod kill;
@@ -30,11 +32,15 @@ mod waves;
 mod xnack;
 
 use clap::{Parser, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {
+    /// Write to FILE which places of the module the main thread's calls come by (on the KASAN kernel).
+    #[arg(long, global = true, value_name = "FILE")]
+    coverage: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -82,6 +88,8 @@ enum Command {
     Exception(exception::Exception),
     /// Have packets refused, and print what a runtime is told of each.
     Refused,
+    /// Have each allocation and each copy of user memory fail in turn, in each call, and see that nothing is left.
+    Faults(faults::Faults),
     /// Run generated programs of calls in several processes at once.
     Fuzz(fuzz::Fuzz),
     /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are right.
@@ -104,7 +112,25 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let arguments = Arguments::parse();
+    let recording = arguments
+        .coverage
+        .as_deref()
+        .map_or(Ok(()), coverage::record);
+    let result = recording
+        .and_then(|()| run(arguments.command))
+        .and_then(|()| coverage::write());
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("kfd-tests: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Errno => errno::table(),
         Command::NotOpener { fd, gpu_id } => {
             errno::not_opener(fd, gpu_id);
@@ -127,6 +153,7 @@ fn main() -> ExitCode {
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
         Command::Refused => refused::run(),
+        Command::Faults(faults) => faults.run(),
         Command::Fuzz(fuzz) => fuzz.run(),
         Command::Openers(openers) => openers.run(),
         Command::Storm(storm) => storm.run(),
@@ -136,12 +163,5 @@ fn main() -> ExitCode {
         Command::Cost(cost) => cost.run(),
         Command::CostChild(child) => child.run(),
         Command::Hold(hold) => hold.run(),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("kfd-tests: {error:#}");
-            ExitCode::FAILURE
-        }
     }
 }

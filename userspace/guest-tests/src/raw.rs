@@ -39,16 +39,14 @@ unsafe impl Ioctl for Raw {
 /// # Safety
 /// Where `argument` is a good pointer, the kernel may write as many bytes there as `request` says.
 pub unsafe fn ioctl_at(fd: impl AsFd, request: u32, argument: u64) -> Outcome {
+    let raw = Raw {
+        request,
+        argument: argument as *mut c_void,
+    };
     // SAFETY: passed on.
-    unsafe {
-        rustix::ioctl::ioctl(
-            fd,
-            Raw {
-                request,
-                argument: argument as *mut c_void,
-            },
-        )
-    }
+    let outcome = unsafe { rustix::ioctl::ioctl(fd, raw) };
+    crate::coverage::called();
+    outcome
 }
 
 /// Calls `request` with `args`, whose size need not be the one in `request`.

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! One operation, once: without a fault, or with its Nth.
+
+use super::inject::{Fault, Injector};
+use super::operations::Operation;
+use super::stage::{Answer, Stage};
+use super::Report;
+use crate::bench::name;
+use crate::coverage::Kcov;
+use crate::kill::counters;
+use anyhow::Result;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long what the call began may go on behind it.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What our driver counts: amdgpu's memory is looked at when the process has ended.
+type Counts = BTreeMap<String, u64>;
+
+/// What an operation comes to without a fault.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// Its error, where it has one even then.
+    pub clean: Option<Errno>,
+    /// What of it counts.
+    pub change: BTreeMap<String, i64>,
+}
+
+fn counts() -> Result<Counts> {
+    let mut all = counters()?;
+    all.retain(|name, _| !name.contains("mem_info"));
+    Ok(all)
+}
+
+/// Whether the counts are soon what is expected.
+fn becomes(expected: &Counts) -> Result<bool> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if counts()? == *expected {
+            return Ok(true);
+        }
+        if Instant::now() > end {
+            return Ok(false);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// `counts` with `change`.
+fn with(counts: &Counts, change: &BTreeMap<String, i64>) -> Counts {
+    let mut all = counts.clone();
+    for (name, value) in &mut all {
+        *value = value.wrapping_add_signed(change.get(name).copied().unwrap_or(0));
+    }
+    all
+}
+
+/// Without a fault.
+pub fn clean(
+    operation: &Operation,
+    stage: &mut Stage,
+    kcov: Option<&Kcov>,
+    report: &mut Report,
+) -> Result<Known> {
+    let begin = counts()?;
+    let mut call = (operation.ready)(stage)?;
+    let before = counts()?;
+    forget(kcov);
+    let answer = call.make();
+    take(kcov, &mut report.plain);
+    let after = counts()?;
+    let change = |(name, value): (&String, &u64)| {
+        let old = before.get(name).copied().unwrap_or(0);
+        (name.clone(), *value as i64 - old as i64)
+    };
+    let known = Known {
+        clean: answer.err(),
+        change: after
+            .iter()
+            .map(change)
+            .filter(|(_, change)| *change != 0)
+            .collect(),
+    };
+    (operation.over)(stage, &call, answer.ok())?;
+    if !operation.once && !becomes(&begin)? {
+        report.wrong.push(format!(
+            "even without a fault {:?} instead of {begin:?}",
+            counts()?
+        ));
+    }
+    Ok(known)
+}
+
+/// With the `nth` fault. False: the call did not come by as many.
+pub fn attempt(
+    operation: &Operation,
+    stage: &mut Stage,
+    injector: &Injector,
+    kcov: Option<&Kcov>,
+    nth: u32,
+    known: &Known,
+    report: &mut Report,
+) -> Result<bool> {
+    let begin = counts()?;
+    let mut call = (operation.ready)(stage)?;
+    let mut repeated = call.clone();
+    let before = counts()?;
+    forget(kcov);
+    let (mut answer, fault) = injector.with(nth, || call.make())?;
+    take(kcov, &mut report.fault);
+    let Some(fault) = fault else {
+        (operation.over)(stage, &call, answer.ok())?;
+        return Ok(false);
+    };
+    let mut end = begin;
+    if answer.err() == known.clean {
+        report.count(format!("{} that it does without", what(fault)));
+    } else {
+        let kept = failed(&before, fault, answer, nth, known, report)?;
+        answer = repeated.make();
+        call = repeated;
+        let done_already = kept && answer.is_err() && answer.err() == operation.again;
+        if answer.err() != known.clean && !done_already {
+            report
+                .wrong
+                .push(format!("fault {nth}: then, without one, {}", told(answer)));
+        }
+        // What a call has made that could not say so goes with the process.
+        if kept && !done_already && known.change.values().all(|change| *change > 0) {
+            end = with(&end, &known.change);
+        }
+    }
+    (operation.over)(stage, &call, answer.ok())?;
+    if !operation.once && !becomes(&end)? {
+        report.wrong.push(format!(
+            "fault {nth}: {:?} is left instead of {end:?}",
+            counts()?
+        ));
+    }
+    Ok(true)
+}
+
+/// The call failed where it does not without a fault: with the right error, and with everything as before. True: it
+/// was done, and only its answer could not be written.
+fn failed(
+    before: &Counts,
+    fault: Fault,
+    answer: Answer,
+    nth: u32,
+    known: &Known,
+    report: &mut Report,
+) -> Result<bool> {
+    let right = match fault {
+        Fault::Memory => Errno::NOMEM,
+        Fault::Copy => Errno::FAULT,
+    };
+    report.count(format!("{}: {}", what(fault), told(answer)));
+    if answer != Err(right) {
+        report
+            .wrong
+            .push(format!("fault {nth} ({}): {}", what(fault), told(answer)));
+    }
+    let done = with(before, &known.change);
+    let now = counts()?;
+    if fault == Fault::Copy && now == done {
+        return Ok(true);
+    }
+    if !becomes(before)? {
+        report.wrong.push(format!(
+            "fault {nth} ({}): {:?} instead of {before:?}",
+            what(fault),
+            counts()?
+        ));
+    }
+    Ok(false)
+}
+
+fn what(fault: Fault) -> &'static str {
+    match fault {
+        Fault::Memory => "allocations",
+        Fault::Copy => "copies",
+    }
+}
+
+fn told(answer: Answer) -> String {
+    answer.map_or_else(name, |_| "success".into())
+}
+
+fn forget(kcov: Option<&Kcov>) {
+    if let Some(kcov) = kcov {
+        kcov.forget();
+    }
+}
+
+fn take(kcov: Option<&Kcov>, places: &mut crate::coverage::Places) {
+    if let Some(kcov) = kcov {
+        kcov.take(places);
+    }
+}
