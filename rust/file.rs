@@ -44,7 +44,8 @@ use kernel::{
         barrier::smp_mb,
         Arc,
         ArcBorrow,
-        SetOnce, //
+        SetOnce,
+        UniqueArc, //
     },
 };
 
@@ -129,17 +130,19 @@ impl CharDevice for File {
         if GATE_CLOSED.load(Acquire) > 0 {
             return Err(EAGAIN);
         }
+        // Before there is a process: that would stay, were there no memory for its file.
+        let file = UniqueArc::new_uninit(GFP_KERNEL)?;
         let opener = process::open()?;
         // Pairs with the one in `close_gate`.
         smp_mb();
         if GATE_CLOSED.load(Acquire) > 0 {
             return Err(EAGAIN);
         }
-        let file = File {
+        let file = file.write(File {
             context: SetOnce::new(),
             opener,
-        };
-        Ok(Arc::new(file, GFP_KERNEL)?)
+        });
+        Ok(file.into())
     }
 
     fn ioctl(file: ArcBorrow<'_, File>, command: u32, argument: usize) -> Result {

@@ -65,6 +65,11 @@ static struct point points[] = {
 	ALLOCATION("__alloc_frozen_pages_noprof", 0, NONE),
 	COPY("_copy_from_user"),
 	COPY("_copy_to_user"),
+	/* Where the two are inlined. */
+	COPY("rust_helper_copy_from_user"),
+	COPY("rust_helper_copy_to_user"),
+	COPY("rust_helper__copy_from_user"),
+	COPY("rust_helper__copy_to_user"),
 };
 
 /* Whose faults are counted; never looked into, for it may have ended. */
@@ -79,11 +84,20 @@ static bool can_fail(const struct point *point, struct pt_regs *regs)
 	return point->size == NONE || regs_get_kernel_argument(regs, point->size);
 }
 
+/* Not in an interrupt on top of the task. A breakpoint counts as one itself: then this is in an NMI. */
+static bool in_its_call(void)
+{
+	unsigned long own = in_nmi() ? HARDIRQ_OFFSET : 0;
+
+	return hardirq_count() == own && !in_serving_softirq();
+}
+NOKPROBE_SYMBOL(in_its_call);
+
 static int before(struct kprobe *probe, struct pt_regs *regs)
 {
 	const struct point *point = container_of(probe, struct point, probe);
 
-	if (READ_ONCE(armed) != current || !in_task() || !left || !can_fail(point, regs))
+	if (READ_ONCE(armed) != current || !in_its_call() || !left || !can_fail(point, regs))
 		return 0;
 	if (--left)
 		return 0;
@@ -93,6 +107,12 @@ static int before(struct kprobe *probe, struct pt_regs *regs)
 	return 1;
 }
 NOKPROBE_SYMBOL(before);
+
+/* A probe that has such a handler is not made a jump, which could not leave the function. */
+static void after(struct kprobe *probe, struct pt_regs *regs, unsigned long flags)
+{
+}
+NOKPROBE_SYMBOL(after);
 
 static ssize_t nth_read(struct file *file, char __user *to, size_t count, loff_t *at)
 {
@@ -239,8 +259,12 @@ static int __init faults_init(void)
 
 	for (index = 0; index < ARRAY_SIZE(points); index++) {
 		points[index].probe.pre_handler = before;
+		points[index].probe.post_handler = after;
 		ret = register_kprobe(&points[index].probe);
-		if (ret) {
+		if (ret == -ENOENT) {
+			pr_info("there is no %s\n", points[index].probe.symbol_name);
+			points[index].probe.pre_handler = NULL;
+		} else if (ret) {
 			pr_err("%s cannot fail: %d\n", points[index].probe.symbol_name, ret);
 			unprobe(index);
 			return ret;

@@ -28,6 +28,7 @@ mod running;
 mod smi;
 mod thunk;
 mod userptr;
+mod wakes;
 mod waves;
 mod xnack;
 
@@ -96,6 +97,8 @@ enum Command {
     Openers(openers::Openers),
     /// Keep the GPU interrupting for SECONDS without using `/dev/kfd`.
     Storm(openers::Storm),
+    /// Have pairs of threads wake each other through events, and see that no wake-up is lost.
+    Wakes(wakes::Wakes),
     /// Run long kernels on more queues than the GPU has, in several processes, and check the results.
     Oversubscribe(waves::Oversubscribe),
     /// Stop a queue in the middle of a kernel, look at its saved waves, and let it go on.
@@ -157,6 +160,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Fuzz(fuzz) => fuzz.run(),
         Command::Openers(openers) => openers.run(),
         Command::Storm(storm) => storm.run(),
+        Command::Wakes(wakes) => wakes.run(),
         Command::Oversubscribe(oversubscribe) => oversubscribe.run(),
         Command::SavedWaves => waves::saved(),
         Command::Thunk => thunk::all(),

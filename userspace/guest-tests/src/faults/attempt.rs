@@ -119,7 +119,7 @@ pub fn attempt(
     if answer.err() == known.clean {
         report.count(format!("{} that it does without", what(fault)));
     } else {
-        let kept = failed(&before, fault, answer, nth, known, report)?;
+        let kept = failed(operation, &before, fault, answer, nth, known, report)?;
         answer = repeated.make();
         call = repeated;
         let done_already = kept && answer.is_err() && answer.err() == operation.again;
@@ -146,6 +146,7 @@ pub fn attempt(
 /// The call failed where it does not without a fault: with the right error, and with everything as before. True: it
 /// was done, and only its answer could not be written.
 fn failed(
+    operation: &Operation,
     before: &Counts,
     fault: Fault,
     answer: Answer,
@@ -158,7 +159,8 @@ fn failed(
         Fault::Copy => Errno::FAULT,
     };
     report.count(format!("{}: {}", what(fault), told(answer)));
-    if answer != Err(right) {
+    let allowed = fault == Fault::Memory && answer.err() == operation.also;
+    if answer != Err(right) && !allowed {
         report
             .wrong
             .push(format!("fault {nth} ({}): {}", what(fault), told(answer)));

@@ -19,6 +19,8 @@ pub struct Operation {
     pub once: bool,
     /// What it says when it was done already, though its answer could not be written.
     pub again: Option<Errno>,
+    /// What it may say of a failed allocation other than ENOMEM: the kernel's answer, not the driver's.
+    pub also: Option<Errno>,
     /// Prepares the call.
     pub ready: fn(&mut Stage) -> Result<Call>,
     /// Undoes the call, where it succeeded with this value, and the preparation.
@@ -32,6 +34,7 @@ pub const fn plain(name: &'static str, ready: fn(&mut Stage) -> Result<Call>) ->
         needs: Needs::Bench,
         once: false,
         again: None,
+        also: None,
         ready,
         over: |_, _, _| Ok(()),
     }
@@ -50,6 +53,11 @@ impl Operation {
 
     const fn once(mut self) -> Self {
         self.once = true;
+        self
+    }
+
+    const fn also(mut self, errno: Errno) -> Self {
+        self.also = Some(errno);
         self
     }
 

@@ -15,7 +15,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 /// Bytes of address space for buffers, and of the process's own memory.
-const SPACE: usize = 4 << 20;
+pub const SPACE: usize = 1 << 20;
 /// Words of the largest argument: GET_PROCESS_APERTURES.
 const WORDS: usize = 64;
 
@@ -26,7 +26,9 @@ pub enum Needs {
     Nothing,
     /// An open file.
     File,
-    /// A GPU's VM, and the buffers of a queue.
+    /// A GPU's VM.
+    Device,
+    /// The buffers of a queue as well.
     Bench,
 }
 
@@ -35,6 +37,7 @@ pub struct Stage {
     pub node: Node,
     pub kfd: Option<Arc<Kfd>>,
     pub render: OwnedFd,
+    pub device: Option<Arc<Device>>,
     pub bench: Option<Bench>,
     /// Address space that nothing is mapped to.
     pub place: u64,
@@ -52,8 +55,12 @@ impl Stage {
         let render = format!("/dev/dri/renderD{}", node.property("drm_render_minor"));
         let both = OFlags::RDWR | OFlags::CLOEXEC;
         let kfd = (needs >= Needs::File).then(Kfd::open).transpose()?;
-        let bench = match &kfd {
-            Some(kfd) if needs >= Needs::Bench => Some(Bench::new(&Device::acquire(kfd, &node)?)?),
+        let device = match &kfd {
+            Some(kfd) if needs >= Needs::Device => Some(Device::acquire(kfd, &node)?),
+            _ => None,
+        };
+        let bench = match &device {
+            Some(device) if needs >= Needs::Bench => Some(Bench::new(device)?),
             _ => None,
         };
         let memory = reserve(ProtFlags::READ | ProtFlags::WRITE)?;
@@ -65,6 +72,7 @@ impl Stage {
             render: open(&render, both, Mode::empty()).context(render)?,
             node,
             kfd,
+            device,
             bench,
             place: reserve(ProtFlags::empty())?,
             memory,

@@ -3,7 +3,7 @@
 //! The ioctls about memory.
 
 use super::{plain, Operation};
-use crate::faults::stage::{Call, Stage};
+use crate::faults::stage::{Call, Stage, SPACE};
 use anyhow::Result;
 use kfd_uapi as uapi;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -158,10 +158,10 @@ fn free_allocated(stage: &mut Stage, call: &Call, answer: Option<u64>) -> Result
 
 fn mapping(stage: &Stage) -> uapi::kfd_ioctl_map_memory_to_gpu_args {
     // SAFETY: it is this process's own memory, at its end, where nothing else is.
-    unsafe { ((stage.memory + (4 << 20) - 4096) as *mut u32).write(stage.gpu_id()) };
+    unsafe { ((stage.memory + SPACE as u64 - 4096) as *mut u32).write(stage.gpu_id()) };
     uapi::kfd_ioctl_map_memory_to_gpu_args {
         handle: stage.made,
-        device_ids_array_ptr: stage.memory + (4 << 20) - 4096,
+        device_ids_array_ptr: stage.memory + SPACE as u64 - 4096,
         n_devices: 1,
         n_success: 0,
     }

@@ -4,9 +4,10 @@
 
 use super::{plain, Operation};
 use crate::faults::stage::{Call, Needs, Stage};
-use anyhow::Result;
+use anyhow::{Context, Result};
 use kfd_uapi as uapi;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::io::Errno;
 
 const EVENTS: u64 = 2 << 62;
 const DOORBELLS: u64 = 3 << 62;
@@ -21,10 +22,13 @@ pub(super) fn operations() -> Vec<Operation> {
         plain("mmap of doorbells", |stage| {
             stage.mapping(DOORBELLS | gpu(stage) << 46, 8192)
         })
+        // remap_pfn_range()'s, when its account of memory types (pfnmap_track()) has no memory.
+        .also(Errno::INVAL)
         .over(release),
         plain("mmap of registers", |stage| {
             stage.mapping(gpu(stage) << 46, 4096)
         })
+        .also(Errno::INVAL)
         .over(release),
         plain("mmap of events", |stage| {
             create_event(stage)?;
@@ -137,7 +141,7 @@ pub(super) fn operations() -> Vec<Operation> {
             let args = profiler(uapi::KFD_IOC_PROFILER_PMC, stage.gpu_id(), 1);
             stage.ioctl(uapi::IOC_PROFILER, args)
         })
-        .again(rustix::io::Errno::ALREADY)
+        .again(Errno::ALREADY)
         .over(|stage, _, answer| match answer {
             Some(_) => stage
                 .make(
@@ -216,7 +220,7 @@ fn runtime() -> Operation {
         };
         stage.ioctl(uapi::IOC_RUNTIME_ENABLE, args)
     })
-    .again(rustix::io::Errno::BUSY)
+    .again(Errno::BUSY)
     .over(|stage, _, answer| match answer {
         Some(_) => {
             let off = uapi::kfd_ioctl_runtime_enable_args::default();
@@ -292,7 +296,7 @@ fn events() -> Vec<Operation> {
     vec![
         plain("CREATE_EVENT, with the process's page of them", |stage| {
             let page = kfd::Memory::gtt(
-                &stage.bench()?.device,
+                stage.device.as_ref().context("the operation needs a VM")?,
                 uapi::KFD_SIGNAL_EVENT_LIMIT as usize * 8,
             )?;
             let args = uapi::kfd_ioctl_create_event_args {
@@ -303,6 +307,7 @@ fn events() -> Vec<Operation> {
             std::mem::forget(page);
             stage.ioctl(uapi::IOC_CREATE_EVENT, args)
         })
+        .needs(Needs::Device)
         .once(),
         plain("CREATE_EVENT, the first without a page", |stage| {
             stage.ioctl(
@@ -310,6 +315,7 @@ fn events() -> Vec<Operation> {
                 uapi::kfd_ioctl_create_event_args::default(),
             )
         })
+        .needs(Needs::Device)
         .once(),
         plain("CREATE_EVENT", |stage| {
             stage.ioctl(

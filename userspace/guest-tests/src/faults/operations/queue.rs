@@ -31,13 +31,6 @@ pub(super) fn operations() -> Vec<Operation> {
             )
         })
         .over(destroy_created),
-        plain("CREATE_QUEUE SDMA over xGMI", |stage| {
-            stage.ioctl(
-                uapi::IOC_CREATE_QUEUE,
-                queue(stage, uapi::KFD_IOC_QUEUE_TYPE_SDMA_XGMI)?,
-            )
-        })
-        .over(destroy_created),
         plain("DESTROY_QUEUE", |stage| {
             create(stage)?;
             let queue_id = stage.made as u32;
