@@ -311,7 +311,7 @@ pub(crate) trait SdmaFormat: Sync {
     fn set_vmid(&self, words: &dyn Words, vmid: Vmid);
 }
 
-/// A packet for the hardware scheduler: up to `MAX` words.
+/// A packet for the hardware scheduler, or packets that go together: up to `MAX` words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
     words: [u32; Self::MAX],
@@ -413,10 +413,9 @@ pub(crate) trait RunlistFormat: Sync {
     fn map_queue(&self, queue: &MapQueue) -> Packet;
     /// Starts a run list, or starts it over from within.
     fn run_list(&self, list: &RunList) -> Packet;
-    /// Takes every queue but the statically mapped ones off the hardware.
-    fn unmap_all(&self) -> Packet;
-    /// Writes `value` to `address` once everything before it is done.
-    fn query_status(&self, address: GpuVa, value: u64) -> Packet;
+    /// Takes every queue but the statically mapped ones off the hardware, and writes `value` to `fence`
+    /// once that is done: two packets.
+    fn unmap_all(&self, fence: GpuVa, value: u64) -> Packet;
     /// Writes a register, given as dword offset.
     fn write_register(&self, register: u32, value: u32) -> Packet;
     /// SH_MEM_CONFIG and SH_MEM_BASES of a process.

@@ -58,7 +58,8 @@ use kernel::{
 pub(crate) struct Key(u64);
 
 impl Key {
-    fn next() -> Self {
+    /// A name that nothing has had.
+    pub(crate) fn next() -> Self {
         /// Counts downwards from the top, for every seat and every queue of every node.
         static NEXT: AtomicU64 = AtomicU64::new(u64::MAX);
         Self(NEXT.fetch_sub(1, Ordering::Relaxed))
@@ -166,34 +167,35 @@ pub(crate) struct NewEntry {
 }
 
 impl NewEntry {
-    /// An entry for `queue` without descriptors, for tests of the books.
-    #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn new(queue: MapQueue, runs: bool) -> Result<Self> {
-        let entry = Entry {
-            queue,
-            runs,
-            listed: 0,
-            hold: Hold::default(),
-        };
-        let key = Key::next();
-        let node = RBTreeNode::new(key, entry, GFP_KERNEL)?;
-        Ok(Self { key, node })
+    /// An entry called `key` for `queue`, whose descriptors lie there.
+    pub(crate) fn new(
+        key: Key,
+        queue: MapQueue,
+        runs: bool,
+        descriptor: Descriptor,
+    ) -> Result<Self> {
+        Self::holding(key, queue, runs, Hold::new(descriptor))
     }
 
-    /// The same for a queue whose descriptors lie there.
-    pub(crate) fn described(queue: MapQueue, runs: bool, descriptor: Descriptor) -> Result<Self> {
+    /// The same without descriptors, for tests of the books.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn undescribed(queue: MapQueue, runs: bool) -> Result<Self> {
+        Self::holding(Key::next(), queue, runs, Hold::default())
+    }
+
+    fn holding(key: Key, queue: MapQueue, runs: bool, hold: Hold) -> Result<Self> {
         let entry = Entry {
             queue,
             runs,
             listed: 0,
-            hold: Hold::new(descriptor),
+            hold,
         };
-        let key = Key::next();
         let node = RBTreeNode::new(key, entry, GFP_KERNEL)?;
         Ok(Self { key, node })
     }
 
     /// The name that it will have.
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn key(&self) -> Key {
         self.key
     }

@@ -21,7 +21,7 @@
 
 static const char amdgpu_name[] = "amdgpu";
 
-static DEFINE_MUTEX(attach_lock);
+DEFINE_MUTEX(attach_lock);
 /* amdgpu, while we are hooked into it. */
 static struct module *attached;
 

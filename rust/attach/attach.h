@@ -6,7 +6,11 @@
 #ifndef AMDKFD_ATTACH_H
 #define AMDKFD_ATTACH_H
 
+#include <linux/mutex.h>
 #include <linux/types.h>
+
+/* One hand-over at a time, and one event of amdgpu's. attach.c takes it. */
+extern struct mutex attach_lock;
 
 /* What happens to a call of amdgpu's into the KFD. */
 enum hook_mode {

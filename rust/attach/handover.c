@@ -166,7 +166,7 @@ static int hold(void)
 		ret = park_resets(held.adev[i]);
 	for (i = 0; i < held.devices; i++)
 		if (held.adev[i]->xcp_mgr)
-			mutex_lock(&held.adev[i]->xcp_mgr->xcp_lock);
+			mutex_lock_nest_lock(&held.adev[i]->xcp_mgr->xcp_lock, &attach_lock);
 	if (ret)
 		let_go();
 	return ret;

@@ -59,10 +59,13 @@ pub(crate) fn create_queue(call: &Call<'_>, args: &mut kfd_ioctl_create_queue_ar
         sdma_engine_id: args.sdma_engine_id,
         metadata_ring_size: args.metadata_ring_size,
     };
-    let properties = Properties::new(&request, user_limit()?).map_err(refused)?;
+    let properties = match Properties::new(&request, user_limit()?) {
+        Ok(properties) => properties,
+        Err(refusal) => return Err(refused(refusal)),
+    };
     // User space learns how large its ring really is, whatever comes of the rest.
     args.ring_size = properties.drive().ring_bytes();
-    let created = queue::create(call.process, args.gpu_id, properties)?;
+    let created = queue::create(call.process, args.gpu_id, &properties)?;
     let doorbells = MmapTarget::Doorbell(created.gpu).to_offset();
     args.queue_id = created.id.raw();
     args.doorbell_offset = doorbells | created.doorbell_offset;

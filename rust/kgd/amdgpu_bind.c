@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Binds amdgpu's symbols to this module: one static_call for each function, one pointer for each
+ * Binds amdgpu's symbols (and a few of drm's) to this module: one static_call for each function, one pointer for each
  * object. The addresses come from kallsyms; a static_call makes of them direct calls.
  */
 #include "amdgpu_bind.h"
 
 #define FUNCTION(name) DEFINE_STATIC_CALL_NULL(bound_##name, name);
+#define DRM_FUNCTION(name) FUNCTION(name)
 #define OBJECT(name) typeof(name) *bound_##name;
 #include "amdgpu_symbols.h"
 #undef FUNCTION
+#undef DRM_FUNCTION
 #undef OBJECT
 
 static const struct binding {
@@ -17,9 +19,11 @@ static const struct binding {
 	void *trampoline;
 	void **object;			/* an object's */
 } bindings[] = {
-#define FUNCTION(symbol)						\
-	{ .name = "amdgpu:" #symbol, .key = &STATIC_CALL_KEY(bound_##symbol),	\
+#define FUNCTION_OF(module, symbol)					\
+	{ .name = module ":" #symbol, .key = &STATIC_CALL_KEY(bound_##symbol),	\
 	  .trampoline = STATIC_CALL_TRAMP_ADDR(bound_##symbol) },
+#define FUNCTION(symbol) FUNCTION_OF("amdgpu", symbol)
+#define DRM_FUNCTION(symbol) FUNCTION_OF("drm", symbol)
 #define OBJECT(symbol)							\
 	{ .name = "amdgpu:" #symbol, .object = (void **)&bound_##symbol },
 #include "amdgpu_symbols.h"

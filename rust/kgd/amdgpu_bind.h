@@ -29,9 +29,11 @@ extern struct workqueue_struct *kfd_process_wq;
 extern int kfd_char_dev_major;
 
 #define FUNCTION(name) DECLARE_STATIC_CALL(bound_##name, name);
+#define DRM_FUNCTION(name) FUNCTION(name)
 #define OBJECT(name) extern typeof(name) *bound_##name;
 #include "amdgpu_symbols.h"
 #undef FUNCTION
+#undef DRM_FUNCTION
 #undef OBJECT
 
 /* amdgpu's function of that name. */

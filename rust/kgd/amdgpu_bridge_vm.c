@@ -9,6 +9,9 @@
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 
+#include <drm/drm_client.h>
+#include <drm/drm_drv.h>
+
 #include "amdgpu_bind.h"
 #include "bridge.h"
 
@@ -308,22 +311,104 @@ void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u
 		amdgpu_call(amdgpu_bo_unref)(&bos[i]);
 }
 
+/*
+ * Every buffer has a handle in the file of a DRM client of amdgpu's (adev->kfd.client). When the device
+ * is unplugged that file is freed, the pointer to it stays, and processes may still have buffers. So what
+ * looks at the file does it while the device is kept from being unplugged, with these two.
+ */
+static int enter(struct amdgpu_device *adev, int *idx)
+{
+	return amdgpu_call(drm_dev_enter)(adev_to_drm(adev), idx) ? 0 : -ENODEV;
+}
+
+static void leave(int idx)
+{
+	amdgpu_call(drm_dev_exit)(idx);
+}
+
+/* A file without handles. */
+static struct drm_file no_file = {
+	.table_lock = __SPIN_LOCK_UNLOCKED(no_file.table_lock),
+	.object_idr = IDR_INIT(no_file.object_idr),
+};
+
+/* Whether the file is still there. Under clientlist_mutex, under which drm frees it. */
+static bool file_is_there(struct amdgpu_device *adev)
+{
+	struct drm_client_dev *client;
+
+	list_for_each_entry(client, &adev_to_drm(adev)->clientlist, list)
+		if (client == &adev->kfd.client)
+			return true;
+	return false;
+}
+
+static int free_memory(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem, u64 *freed)
+{
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
+}
+
+/* The same when the device is, or is being, unplugged: with the file went the buffer's handle in it. */
+static int free_unplugged(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
+			  u64 *freed)
+{
+	struct drm_device *drm = adev_to_drm(adev);
+	struct drm_file *file;
+	int ret;
+
+	mutex_lock(&drm->clientlist_mutex);
+	file = adev->kfd.client.file;
+	if (!file_is_there(adev))
+		adev->kfd.client.file = &no_file;
+	ret = free_memory(adev, vm, mem, freed);
+	adev->kfd.client.file = file;
+	mutex_unlock(&drm->clientlist_mutex);
+	return ret;
+}
+
 int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
 			u32 flags, u64 *offset, struct kgd_mem **out)
 {
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size, vm->drm_priv,
-								    out, offset, flags, false);
+	int idx, ret;
+
+	ret = enter(adev, &idx);
+	if (ret)
+		return ret;
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size, vm->drm_priv,
+								   out, offset, flags, false);
+	leave(idx);
+	return ret;
 }
 
 int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed)
 {
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
+	int idx, ret;
+
+	if (enter(adev, &idx))
+		return free_unplugged(adev, vm, mem, freed);
+	ret = free_memory(adev, vm, mem, freed);
+	leave(idx);
+	return ret;
+}
+
+/* The device that a buffer was made on. */
+static struct amdgpu_device *home(struct kgd_mem *mem)
+{
+	return amdgpu_ttm_adev(mem->bo->tbo.bdev);
 }
 
 int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
 {
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
+	int idx, ret;
+
+	/* To map it on another device it is exported at home. */
+	ret = enter(home(mem), &idx);
+	if (ret)
+		return ret;
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
+	leave(idx);
+	return ret;
 }
 
 int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
@@ -354,16 +439,27 @@ void bridge_memory_unmap_kernel(struct kgd_mem *mem)
 int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int fd, u64 address,
 			 u64 *size, u64 *mmap_offset, struct kgd_mem **out)
 {
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_import_dmabuf_fd)(adev, fd, address, vm->drm_priv, out,
-								 size, mmap_offset);
+	int idx, ret;
+
+	ret = enter(adev, &idx);
+	if (ret)
+		return ret;
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_import_dmabuf_fd)(adev, fd, address, vm->drm_priv, out,
+								size, mmap_offset);
+	leave(idx);
+	return ret;
 }
 
 int bridge_memory_export(struct kgd_mem *mem, u32 flags)
 {
 	struct dma_buf *dmabuf;
-	int ret;
+	int idx, ret;
 
+	ret = enter(home(mem), &idx);
+	if (ret)
+		return ret;
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_export_dmabuf)(mem, &dmabuf);
+	leave(idx);
 	if (ret)
 		return ret;
 	/* The file descriptor takes the reference over. */

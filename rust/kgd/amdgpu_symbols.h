@@ -2,8 +2,11 @@
 /*
  * What this module uses of amdgpu that amdgpu does not export. FUNCTION(name) is called through a
  * static_call: a direct call, for most of these functions are sealed against indirect ones (IBT).
- * OBJECT(name) is read through a pointer. No include guard: it is included once for each use.
+ * OBJECT(name) is read through a pointer. DRM_FUNCTION(name) is one that drm exports: this module shall be
+ * loadable before drm is. No include guard: it is included once for each use.
  */
+DRM_FUNCTION(drm_dev_enter)
+DRM_FUNCTION(drm_dev_exit)
 FUNCTION(amdgpu_amdkfd_alloc_kernel_mem)
 FUNCTION(amdgpu_amdkfd_device_init)
 FUNCTION(amdgpu_amdkfd_device_probe)

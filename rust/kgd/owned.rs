@@ -538,11 +538,11 @@ impl Drop for QueueBuffers {
 }
 
 /// While it lives, no reset begins: hardware may be touched.
-pub(crate) struct ResetGuard(Arc<dyn Kgd>);
+pub(crate) struct ResetGuard<'a>(&'a dyn Kgd);
 
-impl ResetGuard {
+impl<'a> ResetGuard<'a> {
     /// `EIO` while a reset runs. Never sleeps.
-    pub(crate) fn try_new(kgd: Arc<dyn Kgd>) -> Result<Self> {
+    pub(crate) fn try_new(kgd: &'a dyn Kgd) -> Result<Self> {
         if kgd.try_lock_reset() {
             Ok(Self(kgd))
         } else {
@@ -551,7 +551,7 @@ impl ResetGuard {
     }
 }
 
-impl Drop for ResetGuard {
+impl Drop for ResetGuard<'_> {
     fn drop(&mut self) {
         self.0.unlock_reset();
     }
@@ -611,7 +611,7 @@ mod tests {
             let _bo = KernelBo::new(fake.clone(), 64, Domain::Vram, true).unwrap();
             let _doorbells = Doorbells::new(fake.clone(), 4096, true).unwrap();
             let _awake = PowerGuard::new(fake.clone()).unwrap();
-            let _no_reset = ResetGuard::try_new(fake.clone()).unwrap();
+            let _no_reset = ResetGuard::try_new(&*fake).unwrap();
             let wanted = [QueueBuffer {
                 address: GpuVa::new(0x1000).unwrap(),
                 size: 4096,
@@ -677,9 +677,9 @@ mod tests {
     fn no_hardware_is_touched_during_a_reset() {
         let fake = Fake::new().unwrap();
         fake.set_in_reset(true);
-        assert!(ResetGuard::try_new(fake.clone()).is_err());
+        assert!(ResetGuard::try_new(&*fake).is_err());
         fake.set_in_reset(false);
-        assert!(ResetGuard::try_new(fake).is_ok());
+        assert!(ResetGuard::try_new(&*fake).is_ok());
     }
 
     #[test]

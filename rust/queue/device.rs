@@ -56,28 +56,25 @@ use kernel::{
 
 /// A queue that the scheduler knows.
 pub(super) struct Scheduled {
-    key: Key,
-    queue: Queue,
+    pub(super) key: Key,
+    pub(super) queue: Queue,
 }
 
-/// All that a new queue needs from the scheduler's side, allocated before anything is locked.
+/// What a new queue needs from the scheduler's side, allocated before anything is locked.
 pub(super) struct New {
-    /// For the process's first queue.
-    pub(super) seat: Option<(NewSeat, Active)>,
     pub(super) entry: NewEntry,
     pub(super) node: RBTreeNode<QueueId, Scheduled>,
 }
 
 impl New {
-    /// For `queue`, which is called `id`.
-    pub(super) fn of(seat: Option<(NewSeat, Active)>, id: QueueId, queue: Queue) -> Result<Self> {
+    /// For `scheduled`, which is called `id`.
+    pub(super) fn of(id: QueueId, scheduled: Scheduled) -> Result<Self> {
+        let Scheduled { key, queue } = &scheduled;
         let runs = queue.properties.drive().runs();
-        let entry = NewEntry::described(queue.map_queue()?, runs, queue.descriptor())?;
-        let key = entry.key();
+        let entry = NewEntry::new(*key, queue.map_queue()?, runs, queue.descriptor())?;
         Ok(Self {
-            seat,
             entry,
-            node: RBTreeNode::new(id, Scheduled { key, queue }, GFP_KERNEL)?,
+            node: RBTreeNode::new(id, scheduled, GFP_KERNEL)?,
         })
     }
 }
@@ -239,23 +236,28 @@ impl Queues {
         self.evict(device)
     }
 
-    /// Hands a queue to the scheduler; the process's first one brings its seat.
-    pub(super) fn insert(&self, device: &ProcessDevice, new: New) -> Result {
-        let New { seat, entry, node } = new;
+    /// Hands a queue to the scheduler; the process's first one takes the seat along.
+    pub(super) fn insert(
+        &self,
+        device: &ProcessDevice,
+        seat: &mut Option<(NewSeat, Active)>,
+        new: New,
+    ) -> Result {
+        let New { entry, node } = new;
         let scheduler = device.node().queues().scheduler();
         let mut inner = self.inner.lock();
         if inner.closed {
             return Err(ESRCH);
         }
-        let key = match (&inner.seat, seat) {
-            (Some((key, _)), _) => *key,
-            (None, Some((seat, active))) => {
+        let key = match &inner.seat {
+            Some((key, _)) => *key,
+            None => {
+                // Nobody else ends the process's last queue while this one is made.
+                let (seat, active) = seat.take().ok_or(EAGAIN)?;
                 let key = scheduler.add(seat.evicted(inner.evicted > 0));
                 inner.seat = Some((key, active));
                 key
             }
-            // Nobody else ends the process's last queue while this one is made.
-            (None, None) => return Err(EAGAIN),
         };
         match scheduler.map(key, entry) {
             Ok(()) => {
@@ -371,6 +373,13 @@ impl Queues {
 
     pub(crate) fn has(&self, id: QueueId) -> bool {
         self.inner.lock().queues.get(&id).is_some()
+    }
+
+    /// What UPDATE_QUEUE can change of a queue; `None`: there is no such queue here.
+    pub(super) fn drive(&self, id: QueueId) -> Option<Drive> {
+        let inner = self.inner.lock();
+        let scheduled = inner.queues.get(&id)?;
+        Some(*scheduled.queue.properties.drive())
     }
 
     /// What a queue is. `EFAULT`: there is no such queue here.

@@ -327,7 +327,7 @@ impl NodeQueues {
 
     /// Shows the registers of all slots that queues can be in.
     pub(crate) fn show_slots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let guard = ResetGuard::try_new(self.kgd.clone());
+        let guard = ResetGuard::try_new(&*self.kgd);
         if guard.is_err() || self.scheduler.is_stopped() {
             return f.write_str("  Device is stopped\n");
         }

@@ -6,7 +6,10 @@
 //! was taken is owned by what is being made: an error on the way gives it back.
 
 use super::{
-    device::New,
+    device::{
+        New,
+        Scheduled, //
+    },
     node::{
         Active,
         NodeQueues, //
@@ -52,6 +55,7 @@ use crate::{
     },
     sched::{
         slots::Slots,
+        Key,
         NewSeat, //
     },
     uapi::user_slice,
@@ -73,7 +77,7 @@ pub(crate) struct Created {
 /// CREATE_QUEUE on the GPU `gpu_id`.
 ///
 /// The errors are those of the ABI, and so is their order.
-pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> Result<Created> {
+pub(crate) fn create(process: &Process, gpu_id: u32, properties: &Properties) -> Result<Created> {
     let _turn = process.memory_lock();
     let device = process.device(gpu_id)?;
     device.vm().map_err(|_| ESRCH)?;
@@ -84,7 +88,8 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> 
             return Err(EINVAL);
         }
     }
-    let queue = make(process, device, properties)?;
+    let new = make(process, device, properties)?;
+    let queue = &new.queue;
     queue.write_new()?;
     let created = Created {
         gpu: device.gpu_id(),
@@ -95,15 +100,15 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: Properties) -> 
             .offset(queue.doorbell_id()),
     };
     let first = device.queues().is_empty();
-    let seat = if first {
+    let mut seat = if first {
         Some(seat(process, device)?)
     } else {
         None
     };
-    let new = New::of(seat, created.id, queue)?;
+    let new = New::of(created.id, new)?;
     {
         let _alive = process.alive()?;
-        let inserted = device.queues().insert(device, new);
+        let inserted = device.queues().insert(device, &mut seat, new);
         device.node().tell_resets();
         inserted?;
     }
@@ -118,10 +123,10 @@ fn trace_queue(change: QueueChange, device: &ProcessDevice, id: QueueId, result:
 }
 
 /// A queue with all that it needs to have taken.
-fn make(process: &Process, device: &ProcessDevice, properties: Properties) -> Result<Queue> {
+fn make(process: &Process, device: &ProcessDevice, properties: &Properties) -> Result<Scheduled> {
     let node = device.node().queues().clone();
     let doorbells = device.queues().doorbells(device)?;
-    let buffers = pin(device, &node, &properties)?;
+    let buffers = pin(device, &node, properties)?;
     let features = &node.generation().features;
     if device.queues().count() >= features.queues_per_process {
         return Err(ENOSPC);
@@ -146,16 +151,19 @@ fn make(process: &Process, device: &ProcessDevice, properties: Properties) -> Re
             cu_masks: None,
         },
     };
-    Ok(Queue {
-        trap_handler: device.trap_handler().tba != 0,
-        counts: None,
-        node,
-        properties,
-        place,
-        buffers,
-        _counted: counted,
-        _gauge: QUEUES.hold(),
-        id,
+    Ok(Scheduled {
+        key: Key::next(),
+        queue: Queue {
+            trap_handler: device.trap_handler().tba != 0,
+            counts: None,
+            node,
+            properties: *properties,
+            place,
+            buffers,
+            _counted: counted,
+            _gauge: QUEUES.hold(),
+            id,
+        },
     })
 }
 
@@ -238,9 +246,11 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
 pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
     let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EFAULT)?;
-    let device = device_with(process, id).ok_or(EFAULT)?;
-    let before = device.queues().properties(id)?;
-    let kept = before.drive();
+    let (device, kept) = process
+        .devices()
+        .iter()
+        .find_map(|device| Some((device, device.queues().drive(id)?)))
+        .ok_or(EFAULT)?;
     let same_ring = drive.ring() == kept.ring() && drive.ring_bytes() == kept.ring_bytes();
     let mut ring = match drive.ring().raw() {
         // A queue without a ring stops; it keeps the buffer of the one it had.
@@ -248,15 +258,16 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
         // The ring that it has cannot be unmapped meanwhile.
         _ if same_ring => None,
         _ => {
-            let ring = [wanted(before.ring(&drive)).map_err(|_| EFAULT)?];
+            let properties = device.queues().properties(id)?;
+            let ring = [wanted(properties.ring(&drive)).map_err(|_| EFAULT)?];
             let vm = device.vm()?.clone();
             Some(QueueBuffers::get(vm, &ring).map_err(|_| EFAULT)?)
         }
     };
-    if drive.is_like(kept) {
+    if drive.is_like(&kept) {
         return Ok(());
     }
-    let result = if drive.is_described_like(kept) {
+    let result = if drive.is_described_like(&kept) {
         device.queues().set_runs(id, drive)
     } else {
         // With another ring the old one is let go when the hardware no longer reads it.

@@ -243,14 +243,26 @@ impl Books {
         self.write_head(seat)
     }
 
-    /// Whether a queue is meant to run from now on.
-    pub(super) fn set_runs(&mut self, seat: Key, queue: Key, runs: bool) -> Result {
+    /// Whether a queue is meant to run from now on; returns whether it is in the list.
+    pub(super) fn set_runs(&mut self, seat: Key, queue: Key, runs: bool) -> Result<bool> {
         let at = self.seat(seat)?;
-        let before = at.queues.get(&queue).ok_or(ENOENT)?.runs;
-        if before == runs {
-            return Ok(());
+        let in_list = at.part.head > 0;
+        let evicted = at.evicted;
+        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        if core::mem::replace(&mut entry.runs, runs) == runs {
+            return Ok(entry.listed > 0);
         }
-        self.change(seat, queue, |entry| entry.runs = runs)
+        // Without wave sync the process's packet says the same, with the queue and without.
+        let same_head = in_list && !entry.queue.wave_sync;
+        if runs {
+            self.list(seat, queue)?;
+        } else {
+            self.unlist(seat, queue)?;
+        }
+        if !same_head {
+            self.write_head(seat)?;
+        }
+        Ok(runs && !evicted)
     }
 
     /// A queue was reset: it never runs again, and its process's queues do not change any more.
@@ -333,13 +345,14 @@ impl Books {
     /// Takes a queue out of the list, if it is in it.
     fn unlist(&mut self, seat: Key, queue: Key) -> Result {
         let at = self.seats.get_mut(&seat).ok_or(ENOENT)?;
-        let behind = at.behind(queue);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         let words = core::mem::take(&mut entry.listed);
         if words == 0 {
             return Ok(());
         }
         let counts = entry.census();
+        // It no longer counts itself: its words are behind where it would be.
+        let behind = at.behind(queue) - words;
         self.image.replace(behind, words, 0)?;
         let old = at.part.dwords;
         at.part.dwords -= words;
@@ -470,7 +483,7 @@ mod tests {
     }
 
     fn queue(number: u32, runs: bool) -> NewEntry {
-        NewEntry::new(map_queue(number), runs).unwrap()
+        NewEntry::undescribed(map_queue(number), runs).unwrap()
     }
 
     fn copied(books: &Books, words: &Memory) -> usize {

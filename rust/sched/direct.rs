@@ -166,7 +166,7 @@ impl Direct {
         };
         let binding = Binding::new(self.hardware.clone(), place)?;
         if phase == Phase::Runs {
-            let _guard = ResetGuard::try_new(self.hardware.kgd.clone())?;
+            let _guard = ResetGuard::try_new(&*self.hardware.kgd)?;
             binding.program(process)?;
         }
         Ok(binding)
@@ -227,7 +227,7 @@ impl Direct {
     fn run(&self, phase: Phase, paused: bool, seat: &mut Seat) -> Result {
         match phase {
             Phase::Runs => {
-                let _guard = ResetGuard::try_new(self.hardware.kgd.clone())?;
+                let _guard = ResetGuard::try_new(&*self.hardware.kgd)?;
                 self.put_on(phase, paused, seat)
             }
             Phase::Hung | Phase::Stopped => self.put_on(phase, paused, seat),
@@ -250,7 +250,7 @@ impl Direct {
             Phase::Stopped => return Ok(()),
             Phase::Runs => {}
         }
-        let _guard = ResetGuard::try_new(self.hardware.kgd.clone())?;
+        let _guard = ResetGuard::try_new(&*self.hardware.kgd)?;
         let position = self.position(entry);
         let result = self.hardware.unload(entry, position, preempt);
         entry.hold.loaded = false;
@@ -399,7 +399,7 @@ impl Scheduler for Direct {
         at.process.page_table_base = page_table_base;
         if let (Phase::Runs, Some(binding)) = (*phase, &at.binding) {
             let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
-            let _guard = ResetGuard::try_new(kgd.clone())?;
+            let _guard = ResetGuard::try_new(&**kgd)?;
             kgd.move_page_directory(binding.vmid(), page_table_base, *xcc_mask);
         }
         self.run(*phase, paused, at)
@@ -435,7 +435,7 @@ impl Scheduler for Direct {
             return Ok(());
         }
         // During a reset there is nothing on the hardware to take off.
-        let in_reset = ResetGuard::try_new(self.hardware.kgd.clone()).is_err();
+        let in_reset = ResetGuard::try_new(&*self.hardware.kgd).is_err();
         let result = Self::each(&mut inner, |phase, _, seat| {
             let off = match in_reset || *phase == Phase::Hung {
                 true => Ok(()),
@@ -540,7 +540,7 @@ mod tests {
             offset: 0,
             stride: 4096,
         };
-        NewEntry::described(queue, runs, descriptor).unwrap()
+        NewEntry::new(Key::next(), queue, runs, descriptor).unwrap()
     }
 
     /// A new queue that runs.

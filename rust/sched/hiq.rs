@@ -63,7 +63,7 @@ pub(super) fn xccs(mask: u32) -> impl Iterator<Item = (u32, u32)> {
 
 /// How far the HIQ has been written, and its fence.
 pub(super) struct Cursor {
-    ring: Ring,
+    ring: Ring<{ RING_BYTES as u64 / 4 }>,
     /// The value that the fence had, or will have, last.
     fence: u64,
 }
@@ -72,7 +72,7 @@ impl Cursor {
     /// The beginning.
     pub(super) const fn new() -> Self {
         Self {
-            ring: Ring::new(RING_BYTES / size_of::<u32>()),
+            ring: Ring::new(),
             fence: 0,
         }
     }
@@ -191,8 +191,8 @@ impl Hiq {
         let grace = u32::from(facts.is_app_apu && !facts.emulation);
         let wait = self.kgd.dequeue_wait_counts(wait_times, grace, 1);
         let format = self.generation.runlist;
-        self.submit(cursor, &[&format.set_resources(&resources)])?;
-        self.submit(cursor, &[&format.write_register(wait.offset, wait.value)])
+        self.submit(cursor, &format.set_resources(&resources))?;
+        self.submit(cursor, &format.write_register(wait.offset, wait.value))
     }
 
     fn timeout_ms(&self) -> u32 {
@@ -206,21 +206,17 @@ impl Hiq {
         self.kgd.facts().xnack_flags & CHAIN != 0
     }
 
-    /// Puts `packets` into the HIQ, in one piece, and rings its doorbell.
-    pub(super) fn submit(&self, cursor: &mut Cursor, packets: &[&Packet]) -> Result {
-        let len = packets.iter().map(|packet| packet.words().len()).sum();
+    /// Puts `packet` into the HIQ, in one piece, and rings its doorbell.
+    pub(super) fn submit(&self, cursor: &mut Cursor, packet: &Packet) -> Result {
+        let words = packet.words();
         let read = self.memory.read_pointer()?;
-        let place = cursor.ring.reserve(read, len).ok_or(ENOMEM)?;
+        let place = cursor.ring.reserve(read, words.len()).ok_or(ENOMEM)?;
         let (ring, _) = self.memory.ring();
         for dword in place.fill_from..place.fill_from + place.fill {
             ring.set(dword, self.generation.features.nop);
         }
-        let mut at = place.start;
-        for packet in packets {
-            ring.set_row(at, packet.words());
-            at += packet.words().len();
-        }
-        // The packets are in memory before the pointer, and the pointer before the doorbell.
+        ring.set_row(place.start, words);
+        // The packet is in memory before the pointer, and the pointer before the doorbell.
         smp_mb();
         self.memory.set_write_pointer(cursor.ring.written())?;
         smp_mb();
@@ -247,14 +243,11 @@ impl Hiq {
         Ok(())
     }
 
-    /// Gives orders and waits until the firmware has come past them.
-    pub(super) fn execute(&self, cursor: &mut Cursor, order: &Packet) -> Result {
+    /// Takes all queues off the hardware, and waits until the firmware has confirmed that.
+    pub(super) fn unmap_all(&self, cursor: &mut Cursor) -> Result {
         let value = cursor.fence + 1;
-        let confirm = self
-            .generation
-            .runlist
-            .query_status(self.memory.fence_va()?, value);
-        self.submit(cursor, &[order, &confirm])?;
+        let fence = self.memory.fence_va()?;
+        self.submit(cursor, &self.generation.runlist.unmap_all(fence, value))?;
         cursor.fence = value;
         self.wait(value)
     }

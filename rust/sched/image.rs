@@ -162,7 +162,9 @@ impl<M: DerefMut<Target = [u32]>> Image<M> {
         let (last, first) = list
             .split_at_checked(list.len() - first.min(list.len()))
             .ok_or(Full)?;
-        to.words.set_row(0, first);
+        if !first.is_empty() {
+            to.words.set_row(0, first);
+        }
         to.words.set_row(first.len(), last);
         Ok(list.len())
     }

@@ -27,20 +27,29 @@ use core::sync::atomic::{
 use kernel::prelude::*;
 
 /// Processes that are to be told: as many as can have a queue on the hardware at a time.
-pub(super) struct Resets([AtomicU32; Self::MAX]);
+pub(super) struct Resets {
+    places: [AtomicU32; Self::MAX],
+    /// How many places are taken, once nobody is in the middle of a change: asking in vain, which each
+    /// call of the scheduler does, is one load.
+    taken: AtomicU32,
+}
 
 impl Resets {
     const MAX: usize = 64;
 
     /// Nobody.
     pub(super) fn new() -> Self {
-        Self(core::array::from_fn(|_| AtomicU32::new(0)))
+        Self {
+            places: core::array::from_fn(|_| AtomicU32::new(0)),
+            taken: AtomicU32::new(0),
+        }
     }
 
     /// Notes a process, once.
     pub(super) fn add(&self, pasid: Pasid) {
         let raw = pasid.raw();
-        if self.0.iter().any(|it| it.load(Ordering::Relaxed) == raw) {
+        let known = |place: &AtomicU32| place.load(Ordering::Relaxed) == raw;
+        if self.places.iter().any(known) {
             return;
         }
         let free = |place: &AtomicU32| {
@@ -48,15 +57,22 @@ impl Resets {
                 .compare_exchange(0, raw, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
         };
-        if !self.0.iter().any(free) {
+        if self.places.iter().any(free) {
+            self.taken.fetch_add(1, Ordering::Release);
+        } else {
             pr_warn!("too many queues were reset: a process is not told\n");
         }
     }
 
     /// Takes one.
     pub(super) fn take(&self) -> Option<Pasid> {
+        if self.taken.load(Ordering::Acquire) == 0 {
+            return None;
+        }
         let taken = |place: &AtomicU32| Pasid::new(place.swap(0, Ordering::Relaxed));
-        self.0.iter().find_map(taken)
+        let found = self.places.iter().find_map(taken)?;
+        self.taken.fetch_sub(1, Ordering::Relaxed);
+        Some(found)
     }
 }
 
@@ -76,11 +92,6 @@ impl Named {
         if let Some(place) = self.0.get_mut(xcc as usize) {
             *place = Some(doorbell);
         }
-    }
-
-    /// Whether there is none.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.iter().flatten().next().is_none()
     }
 
     fn of(&self, xcc: u32) -> Option<u32> {
@@ -152,9 +163,7 @@ mod tests {
     #[test]
     fn doorbells_are_named_by_xcc() {
         let mut named = Named::new();
-        assert!(named.is_empty());
         named.add(3, 0x1200);
-        assert!(!named.is_empty());
         assert_eq!(
             (named.of(3), named.of(0), named.of(99)),
             (Some(0x1200), None, None)

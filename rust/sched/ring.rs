@@ -16,19 +16,15 @@ pub(crate) struct Place {
     pub(crate) start: usize,
 }
 
-/// A ring of words with one writer, us, and one reader, the hardware.
-pub(crate) struct Ring {
-    dwords: u64,
+/// A ring of `DWORDS` words with one writer, us, and one reader, the hardware.
+pub(crate) struct Ring<const DWORDS: u64> {
     written: u64,
 }
 
-impl Ring {
-    /// An empty ring of `dwords`.
-    pub(crate) const fn new(dwords: usize) -> Self {
-        Self {
-            dwords: dwords as u64,
-            written: 0,
-        }
+impl<const DWORDS: u64> Ring<DWORDS> {
+    /// An empty ring.
+    pub(crate) const fn new() -> Self {
+        Self { written: 0 }
     }
 
     /// The write pointer: words written since the beginning.
@@ -39,18 +35,18 @@ impl Ring {
     /// Makes room for `len` words in one piece, if the reader, at word `read` of the ring, has left
     /// enough. One word always stays free: a full ring would look empty.
     pub(crate) fn reserve(&mut self, read: u32, len: usize) -> Option<Place> {
-        let (at, len) = (self.written % self.dwords, len as u64);
-        let to_end = self.dwords - at;
+        let (at, len) = (self.written % DWORDS, len as u64);
+        let to_end = DWORDS - at;
         let fill = if len > to_end { to_end } else { 0 };
-        let used = (at + self.dwords - u64::from(read) % self.dwords) % self.dwords;
-        if used + fill + len >= self.dwords {
+        let used = (at + DWORDS - u64::from(read) % DWORDS) % DWORDS;
+        if used + fill + len >= DWORDS {
             return None;
         }
         self.written += fill + len;
         Some(Place {
             fill_from: at as usize,
             fill: fill as usize,
-            start: ((at + fill) % self.dwords) as usize,
+            start: ((at + fill) % DWORDS) as usize,
         })
     }
 }
@@ -71,7 +67,7 @@ mod tests {
 
     #[test]
     fn packets_follow_each_other() {
-        let mut ring = Ring::new(16);
+        let mut ring = Ring::<16>::new();
         assert_eq!(ring.reserve(0, 6), place(0, 0, 0));
         assert_eq!(ring.reserve(0, 7), place(6, 0, 6));
         assert_eq!(ring.written(), 13);
@@ -79,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_packet_is_never_torn_at_the_end() {
-        let mut ring = Ring::new(16);
+        let mut ring = Ring::<16>::new();
         assert_eq!(ring.reserve(0, 13), place(0, 0, 0));
         assert_eq!(ring.reserve(13, 7), place(13, 3, 0));
         assert_eq!(ring.written(), 23);
@@ -88,7 +84,7 @@ mod tests {
 
     #[test]
     fn a_packet_may_end_where_the_ring_ends() {
-        let mut ring = Ring::new(16);
+        let mut ring = Ring::<16>::new();
         assert_eq!(ring.reserve(0, 10), place(0, 0, 0));
         assert_eq!(ring.reserve(10, 6), place(10, 0, 10));
         assert_eq!(ring.reserve(10, 6), place(0, 0, 0));
@@ -96,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_hangs_is_not_overrun() {
-        let mut ring = Ring::new(16);
+        let mut ring = Ring::<16>::new();
         assert_eq!(ring.reserve(0, 13), place(0, 0, 0));
         assert_eq!(ring.reserve(0, 3), None);
         assert_eq!(ring.reserve(0, 2), place(13, 0, 13));

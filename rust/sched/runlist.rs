@@ -151,8 +151,7 @@ impl Runlist {
             Phase::Hung => return Err(EIO),
             Phase::Listed => {}
         }
-        let order = self.generation.runlist.unmap_all();
-        let result = self.hiq.execute(&mut inner.hiq, &order);
+        let result = self.hiq.unmap_all(&mut inner.hiq);
         let result = result.and_then(|()| self.check_preemption(&mut inner.books));
         inner.phase = match result {
             Ok(()) => Phase::Idle,
@@ -164,14 +163,14 @@ impl Runlist {
 
     /// Sees to it that every queue has let go of the hardware: what does not stop is reset.
     fn check_preemption(&self, books: &mut Books) -> Result {
-        let mut named = Named::new();
+        let mut named = None;
         self.hiq.take_stuck(|xcc, doorbell| {
             pr_err!("XCC {xcc}: the queue at doorbell {doorbell:#x} does not stop\n");
-            named.add(xcc, doorbell);
+            named.get_or_insert_with(Named::new).add(xcc, doorbell);
         })?;
-        if named.is_empty() {
+        let Some(named) = named else {
             return Ok(());
-        }
+        };
         let (kgd, mask) = (&*self.kgd, self.hiq.xcc_mask());
         reset_stuck(kgd, self.generation, mask, &named, books, &self.resets)?;
         pr_err!("it was reset; the others go on\n");
@@ -203,7 +202,7 @@ impl Runlist {
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;
         let order = self.generation.runlist.run_list(&list);
-        self.hiq.submit(&mut inner.hiq, &[&order])?;
+        self.hiq.submit(&mut inner.hiq, &order)?;
         self.memory.set_listed(list.dwords as usize);
         inner.phase = Phase::Listed;
         Ok(())
@@ -244,7 +243,7 @@ impl Runlist {
         if inner.phase == Phase::Stopped {
             return change(&mut inner.books);
         }
-        let off = match ResetGuard::try_new(self.kgd.clone()) {
+        let off = match ResetGuard::try_new(&*self.kgd) {
             Ok(guard) => self.take_off(inner).map(|()| guard),
             Err(error) => Err(error),
         };
@@ -319,12 +318,13 @@ impl Scheduler for Runlist {
     fn rewrite(&self, seat: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result {
         let mut inner = self.inner.lock();
         let ran = inner.books.queue_runs(seat, queue);
+        let mut runs = false;
         self.reschedule_if(ran, &mut inner, |books| {
             books.check_changeable(seat)?;
-            books.set_runs(seat, queue, change())
+            runs = books.set_runs(seat, queue, change())?;
+            Ok(())
         })?;
-        let starts = !ran && inner.books.queue_runs(seat, queue);
-        self.reschedule_if(starts, &mut inner, |_| Ok(()))
+        self.reschedule_if(runs && !ran, &mut inner, |_| Ok(()))
     }
 
     fn set_wave_sync(&self, seat: Key, queue: Key, on: bool) -> Result {
@@ -356,10 +356,10 @@ impl Scheduler for Runlist {
             return Err(EIO);
         }
         {
-            let _guard = ResetGuard::try_new(self.kgd.clone())?;
+            let _guard = ResetGuard::try_new(&*self.kgd)?;
             // A header that is none (PM4 type 1), and more of it.
             let nonsense = Packet::new([0x5555_5555; 7]);
-            self.hiq.submit(&mut inner.hiq, &[&nonsense])?;
+            self.hiq.submit(&mut inner.hiq, &nonsense)?;
         }
         pr_warn!("the scheduler was given nonsense on request: it is to hang\n");
         // What is asked of it now is not answered any more.
@@ -394,7 +394,7 @@ impl Scheduler for Runlist {
             return Ok(());
         }
         // During a reset there is nothing on the hardware to take off.
-        let result = match ResetGuard::try_new(self.kgd.clone()) {
+        let result = match ResetGuard::try_new(&*self.kgd) {
             Ok(_guard) => self.take_off(&mut inner).and(self.hiq.stop()),
             Err(_) => Ok(()),
         };

@@ -155,10 +155,15 @@ mod sh_mem_bases {
 pub(super) const NOP: u32 =
     header::TYPE.of(3) | header::COUNT.mask() | header::OPCODE.of(opcode::NOP);
 
+/// The first word of the packet `opcode`, which has `len` of them.
+const fn header(opcode: u32, len: u32) -> u32 {
+    header::TYPE.of(3) | header::COUNT.of(len - 2) | header::OPCODE.of(opcode)
+}
+
 /// The packet `opcode` whose first word, the header, is still missing in `words`.
 fn packet<const N: usize>(opcode: u32, mut words: [u32; N]) -> Packet {
     if let Some(first) = words.first_mut() {
-        *first = header::TYPE.of(3) | header::COUNT.of(N as u32 - 2) | header::OPCODE.of(opcode);
+        *first = header(opcode, N as u32);
     }
     Packet::new(words)
 }
@@ -264,22 +269,25 @@ impl RunlistFormat for Pm4 {
         )
     }
 
-    fn unmap_all(&self) -> Packet {
-        use unmap_queues::*;
+    fn unmap_all(&self, fence: GpuVa, value: u64) -> Packet {
+        use {query_status::*, unmap_queues::*};
 
-        let all = QUEUE_SEL.of(ALL_NON_STATIC);
-        packet(opcode::UNMAP_QUEUES, [0, all, 0, 0, 0, 0])
-    }
-
-    fn query_status(&self, address: GpuVa, value: u64) -> Packet {
-        use query_status::*;
-
-        let fence = address.raw();
-        let command = COMMAND.of(FENCE_ONLY_AFTER_WRITE_ACK);
-        packet(
-            opcode::QUERY_STATUS,
-            [0, command, 0, lo(fence), hi(fence), lo(value), hi(value)],
-        )
+        let fence = fence.raw();
+        Packet::new([
+            header(opcode::UNMAP_QUEUES, 6),
+            QUEUE_SEL.of(ALL_NON_STATIC),
+            0,
+            0,
+            0,
+            0,
+            header(opcode::QUERY_STATUS, 7),
+            COMMAND.of(FENCE_ONLY_AFTER_WRITE_ACK),
+            0,
+            lo(fence),
+            hi(fence),
+            lo(value),
+            hi(value),
+        ])
     }
 
     fn write_register(&self, register: u32, value: u32) -> Packet {
@@ -467,9 +475,11 @@ mod tests {
     #[test]
     fn unmap_and_fence() {
         let fence = known(GpuVa::new(0xff_0040_0c00));
-        assert_eq!(Pm4.unmap_all().words(), [0xc004_a300, 0x30, 0, 0, 0, 0]);
+        let packets = Pm4.unmap_all(fence, 0x1_0000_0007);
+        let (unmap, query) = packets.words().split_at(6);
+        assert_eq!(unmap, [0xc004_a300, 0x30, 0, 0, 0, 0]);
         let expected = [0xc005_a400, 0x8000_0000, 0, 0x0040_0c00, 0xff, 7, 1];
-        assert_eq!(Pm4.query_status(fence, 0x1_0000_0007).words(), expected);
+        assert_eq!(query, expected);
     }
 
     #[test]

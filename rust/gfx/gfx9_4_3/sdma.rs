@@ -9,6 +9,7 @@
 use crate::gfx::{
     field::{hi, lo},
     SdmaFormat,
+    SdmaPlace,
     SdmaQueue,
     Words, //
 };
@@ -24,6 +25,7 @@ struct Sdma;
 
 /// Indices of words in `struct v9_sdma_mqd`, by the names it gives them.
 #[rustfmt::skip]
+#[expect(dead_code, reason = "some are used at build time only")]
 pub(super) mod dword {
     pub(crate) const SDMAX_RLCX_RB_CNTL: usize = 0;
     pub(crate) const SDMAX_RLCX_RB_BASE: usize = 1;
@@ -60,6 +62,16 @@ mod ib_cntl {
 /// `SDMA_RLC0_DUMMY_REG`: what the hardware starts with (`SDMA_RLC_DUMMY_DEFAULT`).
 const DUMMY_DEFAULT: u32 = 0xf;
 
+// What is written in one go stands together.
+const _: () = {
+    use dword::*;
+    assert!(SDMAX_RLCX_RB_BASE == SDMAX_RLCX_RB_CNTL + 1);
+    assert!(SDMAX_RLCX_RB_BASE_HI == SDMAX_RLCX_RB_CNTL + 2);
+    assert!(SDMAX_RLCX_RB_RPTR_ADDR_LO == SDMAX_RLCX_RB_RPTR_ADDR_HI + 1);
+    assert!(SDMAX_RLCX_IB_CNTL == SDMAX_RLCX_RB_RPTR_ADDR_HI + 2);
+    assert!(SDMA_QUEUE_ID == SDMA_ENGINE_ID + 1);
+};
+
 impl SdmaFormat for Sdma {
     fn bytes(&self) -> usize {
         BYTES
@@ -71,27 +83,25 @@ impl SdmaFormat for Sdma {
         let read_pointer = queue.read_pointer.raw();
         let ib_cntl = words.get(dword::SDMAX_RLCX_IB_CNTL);
 
-        words.set(
-            dword::SDMAX_RLCX_RB_CNTL,
-            rb_cntl::RB_SIZE.of(ring_log2)
-                | rb_cntl::RPTR_WRITEBACK_ENABLE.of(1)
-                | rb_cntl::RPTR_WRITEBACK_TIMER.of(6),
+        let rb_cntl = rb_cntl::RB_SIZE.of(ring_log2)
+            | rb_cntl::RPTR_WRITEBACK_ENABLE.of(1)
+            | rb_cntl::RPTR_WRITEBACK_TIMER.of(6);
+        words.set_row(dword::SDMAX_RLCX_RB_CNTL, &[rb_cntl, lo(ring), hi(ring)]);
+        words.set_row(
+            dword::SDMAX_RLCX_RB_RPTR_ADDR_HI,
+            &[
+                hi(read_pointer),
+                lo(read_pointer),
+                ib_cntl | ib_cntl::SWITCH_INSIDE_IB.of(1),
+            ],
         );
-        words.set(dword::SDMAX_RLCX_RB_BASE, lo(ring));
-        words.set(dword::SDMAX_RLCX_RB_BASE_HI, hi(ring));
-        words.set(dword::SDMAX_RLCX_RB_RPTR_ADDR_LO, lo(read_pointer));
-        words.set(dword::SDMAX_RLCX_RB_RPTR_ADDR_HI, hi(read_pointer));
         words.set(
             dword::SDMAX_RLCX_DOORBELL_OFFSET,
             doorbell_offset::OFFSET.of(queue.doorbell.raw()),
         );
-        words.set(dword::SDMA_ENGINE_ID, queue.place.engine);
-        words.set(dword::SDMA_QUEUE_ID, queue.place.queue);
         words.set(dword::SDMAX_RLCX_DUMMY_REG, DUMMY_DEFAULT);
-        words.set(
-            dword::SDMAX_RLCX_IB_CNTL,
-            ib_cntl | ib_cntl::SWITCH_INSIDE_IB.of(1),
-        );
+        let SdmaPlace { engine, queue } = queue.place;
+        words.set_row(dword::SDMA_ENGINE_ID, &[engine, queue]);
     }
 
     fn set_vmid(&self, words: &dyn Words, vmid: Vmid) {

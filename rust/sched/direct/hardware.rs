@@ -138,7 +138,7 @@ impl Drop for Binding {
         self.owner().store(0, Ordering::Relaxed);
         let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
         // After a reset there is nothing to take back.
-        if let Ok(_guard) = ResetGuard::try_new(kgd.clone()) {
+        if let Ok(_guard) = ResetGuard::try_new(&**kgd) {
             kgd.unbind_vmid(self.vmid, *xcc_mask);
         }
     }

@@ -146,6 +146,8 @@ impl Gpu {
             .args(["--preset", &args.gpu]);
         command.args(args.vram.iter().flat_map(|size| ["--vram", size]));
         command.args(hive.arguments(number));
+        // Nothing then depends on how fast the host is.
+        command.args(args.machine.icount.then_some("--synchronous"));
         // Cards differ by their number, unless the caller numbers them.
         if !args.model_args.contains("--serial") {
             command.arg("--serial").arg(number.to_string());
