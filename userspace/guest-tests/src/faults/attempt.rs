@@ -122,7 +122,8 @@ pub fn attempt(
         let kept = failed(operation, &before, fault, answer, nth, known, report)?;
         answer = repeated.make();
         call = repeated;
-        let done_already = kept && answer.is_err() && answer.err() == operation.again;
+        let done_already =
+            (kept || operation.keeps) && answer.is_err() && answer.err() == operation.again;
         if answer.err() != known.clean && !done_already {
             report
                 .wrong
@@ -167,7 +168,9 @@ fn failed(
     }
     let done = with(before, &known.change);
     let now = counts()?;
-    if fault == Fault::Copy && now == done {
+    // What changes when it is done is not known of what a process can do once; its end shows whether all was right.
+    let is_done = now == done || operation.once && now != *before;
+    if fault == Fault::Copy && is_done {
         return Ok(true);
     }
     if !becomes(before)? {

@@ -19,6 +19,8 @@ pub struct Operation {
     pub once: bool,
     /// What it says when it was done already, though its answer could not be written.
     pub again: Option<Errno>,
+    /// A part of it may stay where the rest fails, as on the C driver.
+    pub keeps: bool,
     /// What it may say of a failed allocation other than ENOMEM: the kernel's answer, not the driver's.
     pub also: Option<Errno>,
     /// Prepares the call.
@@ -34,6 +36,7 @@ pub const fn plain(name: &'static str, ready: fn(&mut Stage) -> Result<Call>) ->
         needs: Needs::Bench,
         once: false,
         again: None,
+        keeps: false,
         also: None,
         ready,
         over: |_, _, _| Ok(()),
@@ -53,6 +56,11 @@ impl Operation {
 
     const fn once(mut self) -> Self {
         self.once = true;
+        self
+    }
+
+    const fn keeps(mut self) -> Self {
+        self.keeps = true;
         self
     }
 

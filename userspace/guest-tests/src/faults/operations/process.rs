@@ -307,6 +307,9 @@ fn events() -> Vec<Operation> {
             std::mem::forget(page);
             stage.ioctl(uapi::IOC_CREATE_EVENT, args)
         })
+        // The page stays the process's when there is no memory for the event.
+        .again(Errno::INVAL)
+        .keeps()
         .needs(Needs::Device)
         .once(),
         plain("CREATE_EVENT, the first without a page", |stage| {
