@@ -81,7 +81,10 @@ static bool can_fail(const struct point *point, struct pt_regs *regs)
 {
 	if (point->gfp != NONE && regs_get_kernel_argument(regs, point->gfp) & __GFP_NOFAIL)
 		return false;
-	return point->size == NONE || regs_get_kernel_argument(regs, point->size);
+	/* To allocate nothing is to free, and a copy of nothing is done. */
+	if (point->size != NONE)
+		return regs_get_kernel_argument(regs, point->size);
+	return point->bytes == NONE || regs_get_kernel_argument(regs, point->bytes);
 }
 
 /* Not in an interrupt on top of the task. A breakpoint counts as one itself: then this is in an NMI. */

@@ -97,7 +97,7 @@ mod tests {
         let operations = all();
         for ioctl in IOCTLS {
             let named =
-                |operation: &Operation| operation.name.split(' ').next() == Some(ioctl.name);
+                |operation: &Operation| operation.name.split([' ', ',']).next() == Some(ioctl.name);
             assert!(operations.iter().any(named), "{}", ioctl.name);
         }
     }

@@ -7,6 +7,7 @@ use crate::faults::stage::{Call, Stage, SPACE};
 use anyhow::Result;
 use kfd_uapi as uapi;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::io::Errno;
 
 const GTT: u32 = uapi::KFD_IOC_ALLOC_MEM_FLAGS_GTT;
 const WRITABLE: u32 = uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE;
@@ -61,6 +62,7 @@ pub(super) fn operations() -> Vec<Operation> {
             stage.make(uapi::IOC_MAP_MEMORY_TO_GPU, mapping(stage))?;
             stage.ioctl(uapi::IOC_UNMAP_MEMORY_FROM_GPU, unmapping(stage))
         })
+        .again(Errno::INVAL)
         .over(|stage, _, _| free(stage)),
         plain("AVAILABLE_MEMORY", |stage| {
             let args = uapi::kfd_ioctl_get_available_memory_args {
