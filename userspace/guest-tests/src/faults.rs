@@ -5,7 +5,7 @@
 //! counts are what they were before the call, the error is the fault's own, and the same call, made once more, comes
 //! to what it comes to without faults. When the process has ended, nothing of it is left.
 //!
-//! On the KASAN kernel, whose reports are looked at by who runs this (`tests/tools/faults.test`).
+//! What the kernel's checkers report of it is for who runs this to look at (`tests/guest/faults.test`).
 
 mod attempt;
 mod inject;
