@@ -6,6 +6,7 @@
 //! nanosecond is one instruction, and what runs on the CPU alone repeats to a few instructions.
 
 mod event;
+mod footprint;
 mod many;
 mod memory;
 mod process;
@@ -52,6 +53,8 @@ enum Group {
     Process,
     /// As many queues as a process can have; only when asked for.
     Many,
+    /// The kernel's memory, in bytes; only when asked for.
+    Footprint,
 }
 
 impl Cost {
@@ -67,6 +70,9 @@ impl Cost {
 
     fn measure(&self, meter: &Meter) -> Result<()> {
         let wanted = |group| self.groups.is_empty() || self.groups.contains(&group);
+        if self.groups == [Group::Footprint] {
+            return footprint::all();
+        }
         // Before this process has the GPU: what a new one pays.
         if wanted(Group::Process) {
             process::all(meter)?;

@@ -9,7 +9,7 @@ use kfd::{Kfd, Memory};
 use kfd_uapi as uapi;
 use std::sync::Arc;
 
-type Request = uapi::kfd_ioctl_create_queue_args;
+pub(super) type Request = uapi::kfd_ioctl_create_queue_args;
 
 pub(super) fn all(meter: &Meter, bench: &Bench) -> Result<()> {
     // Rings and save areas are shared: nothing is ever put into these queues.
@@ -57,7 +57,7 @@ impl Drop for Other {
     }
 }
 
-fn destroy(kfd: &Kfd, queue_id: u32) -> Result<()> {
+pub(super) fn destroy(kfd: &Kfd, queue_id: u32) -> Result<()> {
     let mut args = uapi::kfd_ioctl_destroy_queue_args { queue_id, pad: 0 };
     call(kfd, uapi::IOC_DESTROY_QUEUE, &mut args)
 }
