@@ -19,8 +19,9 @@ function start(line) { finish(); report = line }
 indented && /^  / { look(); next }
 indented { finish(); indented = 0 }
 
-/\[ cut here \]/ { finish(); inside = 1; next }
-/\[ end trace / { finish(); inside = 0; next }
+# Those of two CPUs may be in each other, and then are one report.
+/\[ cut here \]/ { if (!inside++) finish(); next }
+/\[ end trace / { if (inside && !--inside) finish(); next }
 
 /WARNING:|BUG:|INFO: (possible|task|rcu|trying)|ODEBUG:|suspicious RCU|possible recursive|inconsistent lock|KASAN|UBSAN|Oops|general protection|refcount_t:|sleeping function|detector disabled|turning off the locking|rcu: .*stall/ {
     if (report == "" || !inside) start($0)
