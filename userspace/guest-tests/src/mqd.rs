@@ -280,13 +280,14 @@ fn show(title: &str, queue: &Live<'_>) -> Result<()> {
                 (low, "low", address as u32),
                 (high, "high", (address >> 32) as u32),
             ] {
-                // What is not the request's address is printed as it is.
-                if words.get(place) == Some(&value) && value != 0 {
+                // What is not the request's address is printed as it is. One half may be 0 by chance.
+                if words.get(place) == Some(&value) && address != 0 {
                     names[place] = Some(format!("{what}, {half} half"));
                 }
             }
         }
-        for (place, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
+        let told = |(place, word): &(usize, &u32)| **word != 0 || names[*place].is_some();
+        for (place, word) in words.iter().enumerate().filter(told) {
             let value = match &names[place] {
                 _ if queue.own_address().contains(&place) => "its own address".into(),
                 Some(name) => name.clone(),
