@@ -416,6 +416,9 @@ pub(crate) trait Power {
     fn unlock_reset(&self);
     /// Asks for a reset of the device, later and in another context. Never sleeps.
     fn request_reset(&self);
+    /// Whether the user wants a scheduler that hangs left as it is for now (`halt_if_hws_hang`), who may have said
+    /// otherwise a moment ago.
+    fn halts_on_hang(&self) -> bool;
     /// Wakes the device and keeps it awake.
     fn power_get(&self) -> Result;
     /// Undoes a successful `power_get`.

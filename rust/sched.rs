@@ -219,7 +219,8 @@ pub(crate) trait Scheduler: Send + Sync {
     fn add(&self, seat: NewSeat) -> Key;
     /// Lets a process go with all its queues; they are off the list even if this fails.
     fn remove(&self, seat: Key) -> Result;
-    /// Takes a queue in and runs it if it is to run. On error it is not taken in.
+    /// Takes a queue in and runs it if it is to run. On error it is not taken in. `EPERM`: it would be more to run
+    /// than the user allows.
     fn map(&self, seat: Key, queue: NewEntry) -> Result;
     /// Lets a queue go; it is off the list even if this fails.
     fn unmap(&self, seat: Key, queue: Key) -> Result;

@@ -690,6 +690,11 @@ impl Power for Amdgpu {
         unsafe { c::bridge_request_reset(self.adev()) };
     }
 
+    fn halts_on_hang(&self) -> bool {
+        // SAFETY: it reads one of amdgpu's variables, and amdgpu is loaded as long as there is a device.
+        unsafe { c::bridge_halts_on_hang() }
+    }
+
     fn power_get(&self) -> Result {
         // SAFETY: the device is valid.
         to_result(unsafe { c::bridge_power_get(self.adev()) })

@@ -243,7 +243,6 @@ static void parameters(struct bridge_facts *facts)
 	facts->cwsr_enable = amdgpu_object(cwsr_enable);
 	facts->hws_gws_support = amdgpu_object(hws_gws_support);
 	facts->use_xgmi_p2p = amdgpu_object(amdgpu_use_xgmi_p2p);
-	facts->halt_if_hws_hang = amdgpu_object(halt_if_hws_hang);
 	facts->send_sigterm = amdgpu_object(send_sigterm);
 	facts->no_queue_eviction_on_vm_fault = amdgpu_object(amdgpu_no_queue_eviction_on_vm_fault);
 	facts->debug_evictions = amdgpu_object(debug_evictions);
@@ -691,6 +690,11 @@ void bridge_reset_unlock(struct amdgpu_device *adev)
 void bridge_request_reset(struct amdgpu_device *adev)
 {
 	amdgpu_call(amdgpu_amdkfd_gpu_reset)(adev);
+}
+
+bool bridge_halts_on_hang(void)
+{
+	return READ_ONCE(amdgpu_object(halt_if_hws_hang));
 }
 
 int bridge_power_get(struct amdgpu_device *adev)

@@ -161,7 +161,6 @@ struct bridge_facts {
 	bool cwsr_enable;
 	bool hws_gws_support;
 	bool use_xgmi_p2p;
-	bool halt_if_hws_hang;
 	bool send_sigterm;
 	bool no_queue_eviction_on_vm_fault;
 	bool debug_evictions;
@@ -377,6 +376,8 @@ bool bridge_in_reset(struct amdgpu_device *adev);
 bool bridge_reset_trylock(struct amdgpu_device *adev);
 void bridge_reset_unlock(struct amdgpu_device *adev);
 void bridge_request_reset(struct amdgpu_device *adev);
+/* amdgpu.halt_if_hws_hang as it is now. */
+bool bridge_halts_on_hang(void);
 
 /* Runtime power management of the PCI device. */
 int bridge_power_get(struct amdgpu_device *adev);

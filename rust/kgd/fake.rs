@@ -611,6 +611,10 @@ impl Power for Fake {
         self.live.lock().in_reset = true;
     }
 
+    fn halts_on_hang(&self) -> bool {
+        false
+    }
+
     fn power_get(&self) -> Result {
         self.live.lock().awake += 1;
         Ok(())

@@ -25,6 +25,7 @@ use super::{
     },
     image::{
         Capacity,
+        Census,
         Oversubscription,
         Target, //
     },
@@ -58,6 +59,10 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
 };
 
 /// What a scheduler is started with.
@@ -77,6 +82,8 @@ pub(crate) struct Runlist {
     memory: Arc<NodeMemory>,
     hiq: Hiq,
     capacity: Capacity,
+    /// No more may be to run than the GPU holds at once.
+    strict: bool,
     resets: Resets,
     #[pin]
     inner: Mutex<Inner>,
@@ -113,7 +120,10 @@ impl Runlist {
         memory: Arc<NodeMemory>,
         config: Config,
     ) -> Result<Arc<Self>> {
+        /// `KFD_SCHED_POLICY_HWS_NO_OVERSUBSCRIPTION`
+        const NO_OVERSUBSCRIPTION: i32 = 1;
         let facts = kgd.facts();
+        let strict = facts.sched_policy == NO_OVERSUBSCRIPTION;
         let vmids = config.vmid_mask.count_ones();
         let capacity = Capacity {
             // A negative limit is none.
@@ -131,6 +141,7 @@ impl Runlist {
                 memory,
                 hiq,
                 capacity,
+                strict,
                 resets: Resets::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Idle,
@@ -152,6 +163,9 @@ impl Runlist {
             Phase::Listed => {}
         }
         let result = self.hiq.unmap_all(&mut inner.hiq);
+        if result == Err(timed_out()) {
+            self.hold_still();
+        }
         let result = result.and_then(|()| self.check_preemption(&mut inner.books));
         inner.phase = match result {
             Ok(()) => Phase::Idle,
@@ -171,10 +185,24 @@ impl Runlist {
         let Some(named) = named else {
             return Ok(());
         };
+        self.hold_still();
         let (kgd, mask) = (&*self.kgd, self.hiq.xcc_mask());
         reset_stuck(kgd, self.generation, mask, &named, books, &self.resets)?;
         pr_err!("it was reset; the others go on\n");
         Ok(())
+    }
+
+    /// Touches nothing that hangs as long as the user wants to look at it (`amdgpu.halt_if_hws_hang`).
+    fn hold_still(&self) {
+        /// How soon the user's change of mind is seen.
+        const LOOK: Delta = Delta::from_millis(20);
+        if !self.kgd.halts_on_hang() {
+            return;
+        }
+        pr_err!("it is left as it is until amdgpu's parameter halt_if_hws_hang is 0\n");
+        while self.kgd.halts_on_hang() {
+            fsleep(LOOK);
+        }
     }
 
     /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. It stops
@@ -205,6 +233,15 @@ impl Runlist {
         self.hiq.submit(&mut inner.hiq, &order)?;
         self.memory.set_listed(list.dwords as usize);
         inner.phase = Phase::Listed;
+        Ok(())
+    }
+
+    /// `EPERM`: the user wants no more to run than the GPU holds at once (`amdgpu.sched_policy=1`), and this is more.
+    fn check_fits(&self, census: &Census) -> Result {
+        let over = self.capacity.exceeded_by(census);
+        if self.strict && (over.processes || over.queues) {
+            return Err(EPERM);
+        }
         Ok(())
     }
 
@@ -291,7 +328,9 @@ impl Scheduler for Runlist {
         let mut inner = self.inner.lock();
         let mut result = inner.books.insert(seat, queue).map(|_| ());
         if result.is_ok() && inner.books.queue_runs(seat, key) {
-            result = self.reschedule(&mut inner, |_| Ok(()));
+            result = self
+                .check_fits(inner.books.census())
+                .and_then(|()| self.reschedule(&mut inner, |_| Ok(())));
         }
         if let Err(error) = result {
             let gone = inner.books.take(seat, key);
