@@ -315,7 +315,8 @@ upcalls! {
 
     fn amdkfd_resume_process(kfd: *mut c::kfd_dev) -> c_int {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.try_when_served(Served::resume_processes))
+        unsafe { Slot::from_raw(kfd) }.when_served(Served::resume_processes);
+        0
     }
 
     fn amdkfd_pre_reset(kfd: *mut c::kfd_dev, cause: *const c_char) -> c_int {

@@ -437,6 +437,7 @@ impl AddressSpaceUser for Deferred<Process> {
 impl PinnedDrop for Process {
     fn drop(self: Pin<&mut Self>) {
         self.quiesce();
+        self.evictor.end();
         // Before what the files show.
         self.files.retract();
         for device in &self.devices {

@@ -57,10 +57,9 @@ impl Sleep {
         }
     }
 
-    fn end_processes(&self) -> Result {
-        match self.processes.xchg(false, Relaxed) {
-            true => power::resume(),
-            false => Ok(()),
+    fn end_processes(&self) {
+        if self.processes.xchg(false, Relaxed) {
+            power::resume();
         }
     }
 
@@ -79,8 +78,7 @@ impl Sleep {
     /// The device ends, asleep or not.
     pub(super) fn end(&self) {
         self.open_gate();
-        // Who could not be restored has been named.
-        let _ = self.end_processes();
+        self.end_processes();
     }
 }
 
@@ -136,10 +134,10 @@ impl Served {
     /// Undoes it.
     pub(crate) fn resume(&self, processes: bool) -> Result {
         self.start()?;
-        match processes {
-            true => self.resume_processes(),
-            false => Ok(()),
+        if processes {
+            self.resume_processes();
         }
+        Ok(())
     }
 
     /// Takes all processes off all GPUs.
@@ -148,8 +146,8 @@ impl Served {
     }
 
     /// Undoes it, if no other device sleeps.
-    pub(crate) fn resume_processes(&self) -> Result {
-        self.sleep.end_processes()
+    pub(crate) fn resume_processes(&self) {
+        self.sleep.end_processes();
     }
 
     /// A reset begins: from now until [`Served::post_reset`] the hardware is amdgpu's alone.

@@ -48,6 +48,12 @@ impl OwnedQueue {
         Self::new(name, bindings::wq_flags_WQ_UNBOUND, 0)
     }
 
+    /// The same, but no work begins while the machine goes to sleep and until it has woken up.
+    pub(crate) fn freezable(name: &'static CStr) -> Result<Self> {
+        let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_FREEZABLE;
+        Self::new(name, flags, 0)
+    }
+
     fn new(name: &'static CStr, flags: c_uint, max_active: c_int) -> Result<Self> {
         // SAFETY: The format takes one string, and `name` is one.
         let queue = unsafe {

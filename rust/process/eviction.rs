@@ -3,9 +3,14 @@
 //! Making room: amdgpu wants to move a process's buffers. One [`Evictor`] for each process.
 //!
 //! amdgpu waits for the process's eviction fence and says so where nothing may sleep. A worker then
-//! takes the queues off the GPUs and signals the fence; a little later it brings the buffers back,
-//! which arms a new fence, and restores the queues. A process that has only just been restored
-//! runs for a moment first, so that two of them cannot keep each other from working.
+//! takes the queues off the GPUs and signals the fence. Another one, a little later, brings the buffers
+//! back, which arms a new fence, and restores the queues; it comes again as long as there is no room. A
+//! process that has only just been restored runs for a moment first, so that two of them cannot keep
+//! each other from working.
+//!
+//! When the machine goes to sleep amdgpu moves all buffers out of VRAM before it tells us. Whoever
+//! brought them back meanwhile would keep it awake for ever, so nothing is restored from the moment at which tasks
+//! are frozen.
 
 use super::{
     power,
@@ -14,9 +19,12 @@ use super::{
     Process,
     ProcessRef, //
 };
-use crate::smi::Trigger;
+use crate::{
+    linux::workqueue::flush_delayed,
+    smi::Trigger, //
+};
 use kernel::{
-    new_work,
+    new_delayed_work, new_work,
     prelude::*,
     sync::{
         atomic::{
@@ -27,10 +35,14 @@ use kernel::{
     },
     time::{
         delay::fsleep,
-        Delta, //
+        msecs_to_jiffies,
+        Delta,
+        Msecs, //
     },
     workqueue::{
+        impl_has_delayed_work,
         impl_has_work,
+        DelayedWork,
         Work,
         WorkItem, //
     },
@@ -39,32 +51,47 @@ use kernel::{
 /// `PROCESS_ACTIVE_TIME_MS` (kfd_priv.h): how long a restored process runs undisturbed.
 const ACTIVE: Delta = Delta::from_millis(10);
 /// `PROCESS_RESTORE_TIME_MS` (kfd_priv.h): how long the others may use the room.
-const RESTORE: Delta = Delta::from_millis(100);
+const RESTORE: Msecs = 100;
 /// `PROCESS_BACK_OFF_TIME_MS` (kfd_priv.h): the pause after a restore that found no room.
-const BACK_OFF: Delta = Delta::from_millis(100);
+const BACK_OFF: Msecs = 100;
 
 /// Evicts and restores a process.
 #[pin_data]
 pub(super) struct Evictor {
     #[pin]
-    work: Work<Evictor>,
+    evicting: Work<Evictor, EVICT>,
+    #[pin]
+    restoring: DelayedWork<Evictor, RESTORE_LATER>,
     /// The process is found by its address space, so that nothing here keeps it.
     mm: MmId,
     context: u16,
+    /// That process is gone; another one may have its name.
+    ended: Atomic<bool>,
     /// The fence that was asked for last.
     fence: Atomic<u64>,
 }
 
+/// Names the work that evicts.
+const EVICT: u64 = 0;
+/// Names the work that restores.
+const RESTORE_LATER: u64 = 1;
+
 impl_has_work! {
-    impl HasWork<Self> for Evictor { self.work }
+    impl HasWork<Self, EVICT> for Evictor { self.evicting }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, RESTORE_LATER> for Evictor { self.restoring }
 }
 
 impl Evictor {
     pub(super) fn new(mm: MmId, context: u16) -> Result<Arc<Self>> {
         let evictor = pin_init!(Self {
-            work <- new_work!("amdkfd::Evictor"),
+            evicting <- new_work!("amdkfd::Evictor::evicting"),
+            restoring <- new_delayed_work!("amdkfd::Evictor::restoring"),
             mm,
             context,
+            ended: Atomic::new(false),
             fence: Atomic::new(0),
         });
         Arc::pin_init(evictor, GFP_KERNEL)
@@ -77,12 +104,21 @@ impl Evictor {
         }
         if let Some(queue) = registry::work_queue() {
             // If it is queued already, it will see to this fence too.
-            let _ = queue.enqueue(self.clone());
+            let _ = queue.enqueue::<_, EVICT>(self.clone());
         }
+    }
+
+    /// The process goes: nothing of this is done for it any more when this returns. May sleep, until the machine is awake.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Relaxed);
+        flush_delayed(&self.restoring);
     }
 
     /// The process, while it is alive.
     fn process(&self) -> Option<ProcessRef> {
+        if self.ended.load(Relaxed) {
+            return None;
+        }
         registry::of_context(self.mm, self.context).filter(|process| process.is_alive())
     }
 
@@ -106,9 +142,32 @@ impl Evictor {
         !signalled_before
     }
 
+    /// Undoes one eviction of the process, and brings its buffers back, as soon as tasks run again.
+    pub(super) fn restore_soon(process: &Process) {
+        process.evictor.restore_later(0, process);
+    }
+
+    /// Undoes one eviction of the process, and brings its buffers back, after a while. The caller holds the process, and so
+    /// it does not end meanwhile.
+    fn restore_later(self: &Arc<Self>, wait: Msecs, process: &Process) {
+        let later = registry::get().is_ok_and(|registry| {
+            let queue = registry.restoring();
+            queue
+                .enqueue_delayed::<_, RESTORE_LATER>(self.clone(), msecs_to_jiffies(wait))
+                .is_ok()
+        });
+        if !later {
+            // The one that waits for its time undoes another eviction. What is left of the error has been said.
+            let _ = process.restore();
+        }
+    }
+
     /// Brings the buffers back and lets the queues run. Fails if there is no room yet.
-    pub(super) fn restore(process: &Process) -> Result {
-        process.context().ok_or(ESRCH)?.restore()?;
+    fn restore(process: &Process) -> Result {
+        // Without a VM there is no buffer.
+        if let Some(context) = process.context() {
+            context.restore()?;
+        }
         if let Err(error) = process.restore() {
             let pid = process.lead().pid();
             pr_err!("the queues of process {pid} cannot be restored ({error:?})\n");
@@ -117,29 +176,37 @@ impl Evictor {
     }
 }
 
-impl WorkItem for Evictor {
+impl WorkItem<EVICT> for Evictor {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
         // The restore before this request may have been only now.
         fsleep(ACTIVE);
-        if !this.process().is_some_and(|process| Self::evict(&process)) {
+        let Some(process) = this.process() else {
             return;
+        };
+        if Self::evict(&process) {
+            this.restore_later(RESTORE, &process);
         }
-        fsleep(RESTORE);
-        // TIMEOUT: Ends with the process: without its buffers it can do nothing else.
-        while let Some(process) = this.process() {
-            // Not into the memory of a GPU that is going to sleep.
-            let room = match power::is_suspended() {
-                true => Err(EBUSY),
-                false => Self::restore(&process),
-            };
-            match room {
-                Ok(()) => return,
-                Err(error) => pr_debug!("no room to restore a process yet ({:?})\n", error),
-            }
-            drop(process);
-            fsleep(BACK_OFF);
+    }
+}
+
+impl WorkItem<RESTORE_LATER> for Evictor {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        // It comes again until the process ends: without its buffers that can do nothing else.
+        let Some(process) = this.process() else {
+            return;
+        };
+        // Not into the memory of a GPU that sleeps.
+        let room = match power::is_suspended() {
+            true => Err(EBUSY),
+            false => Self::restore(&process),
+        };
+        if let Err(error) = room {
+            pr_debug!("no room to restore a process yet ({:?})\n", error);
+            this.restore_later(BACK_OFF, &process);
         }
     }
 }

@@ -77,22 +77,15 @@ pub(crate) fn suspend() {
     });
 }
 
-/// Undoes one [`suspend`]; the last one restores the processes. Tries all; `EFAULT`: one of them failed.
-pub(crate) fn resume() -> Result {
-    let registry = registry::get()?;
+/// Undoes one [`suspend`]; the last one has the processes restored, as soon as tasks run again and there is room.
+pub(crate) fn resume() {
+    let Ok(registry) = registry::get() else {
+        return;
+    };
     let _turn = registry.power.lock();
-    if SUSPENDED.fetch_sub(1, Relaxed) > 1 {
-        return Ok(());
+    if SUSPENDED.fetch_sub(1, Relaxed) == 1 {
+        registry.each(|process| Evictor::restore_soon(process));
     }
-    let mut result = Ok(());
-    registry.each(|process| {
-        if let Err(error) = Evictor::restore(process) {
-            let pid = process.lead().pid();
-            pr_err!("process {pid} cannot be restored after a suspend ({error:?})\n");
-            result = Err(EFAULT);
-        }
-    });
-    result
 }
 
 /// The device is being reset, and its schedulers are stopped: what processes have on it is lost.

@@ -57,6 +57,8 @@ pub(super) struct Registry {
     pub(super) power: Mutex<()>,
     /// Where processes are dropped.
     teardown: OwnedQueue,
+    /// Where evicted ones are restored; behind `teardown`, which waits for that.
+    restoring: OwnedQueue,
 }
 
 impl Registry {
@@ -66,12 +68,18 @@ impl Registry {
             creation <- new_mutex!((), "amdkfd::Registry::creation"),
             power <- new_mutex!((), "amdkfd::Registry::power"),
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
+            restoring: OwnedQueue::freezable(c"amdkfd_restore")?,
         })
     }
 
     /// Where processes are dropped.
     pub(super) fn teardown(&'static self) -> &'static OwnedQueue {
         &self.teardown
+    }
+
+    /// Where evicted processes are restored: not while the machine goes to sleep, for which their buffers leave VRAM.
+    pub(super) fn restoring(&self) -> &OwnedQueue {
+        &self.restoring
     }
 
     /// The processes one after the other; one that comes or goes meanwhile may be among them or not.

@@ -3,7 +3,10 @@
 # Sourced by tests that make the GPU model fail: sets flags of its fault injection (Documentation/model.md).
 # The registers are in configuration space, at 0x108 (flags), 0x10c (count) and 0x110 (argument).
 
-inject_config=$(dirname "$(grep -l '^0x1002$' /sys/bus/pci/devices/*/vendor | head -n 1)")/config
+# The first GPU that the KFD names: amdgpu brings several up at once, in any order. Without a KFD the first on the bus.
+inject_minor=$(grep -hs '^drm_render_minor' /sys/class/kfd/kfd/topology/nodes/*/properties | grep -vm 1 ' 0$')
+inject_config=/sys/class/drm/renderD${inject_minor#* }/device/config
+[ -e "$inject_config" ] || inject_config=$(dirname "$(grep -l '^0x1002$' /sys/bus/pci/devices/*/vendor | head -n 1)")/config
 
 # inject_flags VALUE: sets all 32 flags.
 inject_flags() {

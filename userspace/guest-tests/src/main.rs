@@ -4,6 +4,7 @@
 //! all of them work on any driver behind `/dev/kfd`, so that C's answers and ours can be compared.
 
 mod abi;
+mod asleep;
 mod bench;
 mod cases;
 mod cost;
@@ -68,6 +69,8 @@ enum Command {
     Power(power::Power),
     /// Fill VRAM, so that processes that compute are evicted, and see that they lose nothing.
     Pressure(pressure::Pressure),
+    /// Keep a kernel running and a pattern in VRAM, and look at both for each line of stdin.
+    Asleep(asleep::Asleep),
     /// Take memory of the process's own away while the GPU writes to it.
     Userptr(userptr::Userptr),
     /// Have the GPU repeat accesses that find no page, and print whether the driver brings it.
@@ -146,6 +149,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Denied(denied) => denied.run(),
         Command::Power(power) => power.run(),
         Command::Pressure(pressure) => pressure.run(),
+        Command::Asleep(asleep) => asleep.run(),
         Command::Userptr(userptr) => userptr.run(),
         Command::Xnack(xnack) => xnack.run(),
         Command::Peer(peer) => peer.run(),

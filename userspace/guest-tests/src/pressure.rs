@@ -3,7 +3,7 @@
 //! Eviction: a client of the render node fills VRAM, so that amdgpu moves the buffers of processes that compute
 //! out of it. Their queues must stop for that time and go on afterwards, with all memory as it was.
 
-use crate::running::{fill, moves, wrong_pages, Running, PATIENCE};
+use crate::running::{fill, moves, say, wrong_pages, Running, PATIENCE};
 use crate::waves::Gpu;
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
@@ -11,7 +11,7 @@ use kfd::{topology, Kfd, Memory, MemoryFlags, SmiEvent, SmiEvents};
 use kfd_uapi as uapi;
 use rustix::fs::{open, Mode, OFlags};
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -114,11 +114,6 @@ impl Pressure {
         ensure!(wrong == 0, "{wrong} pages have changed");
         say("right")
     }
-}
-
-fn say(word: &str) -> Result<()> {
-    println!("{word}");
-    Ok(std::io::stdout().flush()?)
 }
 
 /// Becomes true when nothing more comes from whoever started this.

@@ -6,6 +6,7 @@ use crate::waves::{Gpu, GROUP};
 use anyhow::{ensure, Result};
 use kfd::Memory;
 use kfd_aql::{Launch, Queue, Signal};
+use std::io::Write;
 use std::time::{Duration, Instant};
 
 /// How long a step may take on a loaded host.
@@ -68,6 +69,12 @@ pub fn moves(read: impl Fn() -> u32) -> bool {
         last = now;
     }
     changes == 2
+}
+
+/// Says so at once to whoever started this.
+pub fn say(word: &str) -> Result<()> {
+    println!("{word}");
+    Ok(std::io::stdout().flush()?)
 }
 
 /// A word for each page of memory, none like the next.
