@@ -38,7 +38,13 @@ use crate::{
         MemoryException, //
     },
 };
-use core::mem::offset_of;
+use core::{
+    mem::offset_of,
+    ops::{
+        Deref,
+        DerefMut, //
+    },
+};
 use kernel::{
     prelude::*,
     sync::aref::ARef,
@@ -70,15 +76,6 @@ pub(crate) struct WaitRequest {
     pub(crate) all: bool,
 }
 
-/// What came of looking at all events once.
-#[derive(Clone, Copy, Default)]
-struct Looked {
-    /// How many were looked at, in the end: fewer if there was an error.
-    count: usize,
-    /// One of them fired, and the waiter is told more than that.
-    has_news: bool,
-}
-
 /// What a wait knows of one of its events before, or without, sleeping.
 #[derive(Clone, Copy, Default)]
 struct Seen {
@@ -91,10 +88,53 @@ struct Seen {
     has_news: bool,
 }
 
+/// Where a wait keeps what it knows of its events: those that it has looked at.
+trait Room: DerefMut<Target = [Seen]> {
+    /// One more. `ENOMEM`: there is no room for it.
+    fn put(&mut self, seen: Seen) -> Result;
+}
+
+impl Room for KVVec<Seen> {
+    #[inline]
+    fn put(&mut self, seen: Seen) -> Result {
+        Ok(self.push_within_capacity(seen)?)
+    }
+}
+
+/// Room for [`FEW`] events.
+#[derive(Default)]
+struct Few {
+    room: [Seen; FEW],
+    count: usize,
+}
+
+impl Room for Few {
+    #[inline]
+    fn put(&mut self, seen: Seen) -> Result {
+        *self.room.get_mut(self.count).ok_or(ENOMEM)? = seen;
+        self.count += 1;
+        Ok(())
+    }
+}
+
+impl Deref for Few {
+    type Target = [Seen];
+
+    fn deref(&self) -> &[Seen] {
+        self.room.get(..self.count).unwrap_or_default()
+    }
+}
+
+impl DerefMut for Few {
+    fn deref_mut(&mut self) -> &mut [Seen] {
+        self.room.get_mut(..self.count).unwrap_or_default()
+    }
+}
+
 impl Inner {
     /// A wait begins to look at an event. `EINVAL` if there is none.
     #[inline]
-    fn look(&mut self, record: &EventRecord, seen: &mut Seen) -> Result {
+    fn look(&mut self, record: &EventRecord) -> Result<Seen> {
         let id = record.event_id();
         let event = self.tables.get_mut(id).ok_or(EINVAL)?;
         let age = record.last_event_age();
@@ -103,13 +143,12 @@ impl Inner {
             Kind::Memory(_) | Kind::HwException(_) => (0, true),
             Kind::Debug | Kind::Other => (0, false),
         };
-        *seen = Seen {
+        Ok(Seen {
             last_age,
             event: id,
             fired: event.latch.take() | event.latch.missed(last_age),
             has_news,
-        };
-        Ok(())
+        })
     }
 
     /// A wait that will sleep looks at the event of one of its links again, and joins its list.
@@ -195,11 +234,9 @@ impl Events {
         }
         let count = request.count as usize;
         if count <= FEW {
-            let mut seen = [Seen::default(); FEW];
-            let seen = seen.get_mut(..count).ok_or(EINVAL)?;
-            return self.wait_with::<FEW>(&request, seen, timeout);
+            return self.wait_with::<FEW>(&request, &mut Few::default(), timeout);
         }
-        let mut seen = KVVec::from_elem(Seen::default(), count, GFP_KERNEL)?;
+        let mut seen = KVVec::with_capacity(count, GFP_KERNEL)?;
         self.wait_with::<BATCH>(&request, &mut seen, timeout)
     }
 
@@ -207,14 +244,14 @@ impl Events {
     fn wait_with<const N: usize>(
         &self,
         request: &WaitRequest,
-        seen: &mut [Seen],
+        seen: &mut impl Room,
         timeout: &mut Timeout,
     ) -> Result<Outcome> {
         let mut tally = Tally::new(request.count, request.all);
-        let mut looked = Looked::default();
-        let result = match self.look::<N>(request, seen, &mut tally, &mut looked) {
+        let mut has_news = false;
+        let result = match self.look::<N>(request, seen, &mut tally, &mut has_news) {
             Err(error) => Err(error),
-            Ok(()) if tally.complete() && !looked.has_news => return Ok(Outcome::Complete),
+            Ok(()) if tally.complete() && !has_news => return Ok(Outcome::Complete),
             Ok(()) if tally.complete() => Ok(Outcome::Complete),
             Ok(()) if timeout.expired() => Ok(Outcome::TimedOut),
             Ok(()) => self.park(seen, tally, timeout),
@@ -225,7 +262,7 @@ impl Events {
             Err(error) => {
                 // The call is made again. After any other error what the wait has taken is lost, as in C.
                 if error == ERESTARTSYS {
-                    self.put_back(seen.get(..looked.count).unwrap_or_default());
+                    self.put_back(seen);
                 }
                 Err(error)
             }
@@ -233,31 +270,28 @@ impl Events {
     }
 
     /// Looks at every event once. Signals of automatic events are consumed, also if there is an error
-    /// at last.
+    /// at last. `has_news`: one of them fired, and the waiter is told more than that.
     fn look<const N: usize>(
         &self,
         request: &WaitRequest,
-        seen: &mut [Seen],
+        seen: &mut impl Room,
         tally: &mut Tally,
-        looked: &mut Looked,
+        has_news: &mut bool,
     ) -> Result {
-        let bytes = seen.len() * size_of::<EventRecord>();
-        let mut reader = user_slice(request.records, bytes).reader();
+        let mut left = request.count as usize;
+        let mut reader = user_slice(request.records, left * size_of::<EventRecord>()).reader();
         let mut records = [EventRecord::default(); N];
-        for seen in seen.chunks_mut(N) {
-            let batch = records.get_mut(..seen.len()).unwrap_or_default();
+        while left > 0 {
+            let batch = records.get_mut(..left.min(N)).unwrap_or_default();
             EventRecord::read(&mut reader, batch)?;
+            left -= batch.len();
             let mut fired = 0;
             let mut inner = self.inner.lock();
-            looked.count += batch.len();
-            let mut left = batch.iter().zip(seen);
-            while let Some((record, seen)) = left.next() {
-                if let Err(error) = inner.look(record, seen) {
-                    looked.count -= left.len() + 1;
-                    return Err(error);
-                }
-                looked.has_news |= seen.fired & seen.has_news;
-                fired += u32::from(seen.fired);
+            for record in &*batch {
+                let new = inner.look(record)?;
+                *has_news |= new.fired & new.has_news;
+                fired += u32::from(new.fired);
+                seen.put(new)?;
             }
             drop(inner);
             tally.fire_many(fired);
