@@ -6,13 +6,20 @@
 . "$(dirname "$0")/recover.sh"
 . "$(dirname "$0")/inject.sh"
 
-resets() { dmesg | grep -c 'GPU reset([0-9]*) succeeded'; }
+# How many there were. The first ones are soon no longer in the kernel's log.
+resets() {
+    last=$(dmesg | sed -n 's/.*GPU reset(\([0-9]*\)) succeeded.*/\1/p' | tail -n 1)
+    echo "${last:-0}"
+}
 
-# Computes on the second GPU until /tmp/enough is there: a line for each process, which dispatches 100 times.
+# Computes on the second GPU until /tmp/enough is there: a line for each process, which dispatches 100 times. During a
+# reset /dev/kfd asks to come again.
 others() {
     while [ ! -e /tmp/enough ]; do
         out=$(kfdctl run vadd -n 4097 --gpu 1 --repeat 100 --timeout 100 2>&1)
-        if echo "$out" | grep -q ' 0 wrong'; then echo right; else echo "$out" | tail -n 1; fi
+        if echo "$out" | grep -q ' 0 wrong'; then echo right
+        elif ! echo "$out" | grep -q 'open on /dev/kfd: Resource temporarily unavailable'; then echo "$out" | tail -n 1
+        else sleep 0.1; fi
     done
 }
 
