@@ -88,7 +88,7 @@ pub(super) fn operations() -> Vec<Operation> {
             };
             stage.ioctl(uapi::IOC_ALLOC_QUEUE_GWS, args)
         })
-        .again(Errno::INVAL)
+        .again(Errno::BUSY)
         .over(|stage, _, _| destroy(stage)),
     ]
 }
