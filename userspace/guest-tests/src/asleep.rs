@@ -2,11 +2,10 @@
 
 //! A process that computes while the machine goes to sleep and wakes up.
 
-use crate::running::{fill, moves, say, wrong_pages, Running};
+use crate::running::{moves, say, vram_and_ticks, wrong_pages, Running};
 use crate::waves::Gpu;
 use anyhow::{ensure, Result};
 use clap::Args;
-use kfd::{Memory, MemoryFlags};
 
 /// What the process has.
 #[derive(Args)]
@@ -19,12 +18,8 @@ pub struct Asleep {
 impl Asleep {
     pub fn run(&self) -> Result<()> {
         let gpu = Gpu::open(4)?;
-        let flags = MemoryFlags::VRAM | MemoryFlags::PUBLIC | MemoryFlags::WRITABLE;
-        let memory = Memory::allocate(gpu.device(), self.mib << 20, flags)?;
         let seed = std::process::id();
-        fill(&memory, seed);
-        let ticks = Memory::gtt(gpu.device(), 4096)?;
-        ticks.write(0, &[0u32]);
+        let (memory, ticks) = vram_and_ticks(&gpu, self.mib, seed)?;
         let running = Running::start(&gpu, ticks.address())?;
         let look = || -> Result<()> {
             ensure!(

@@ -3,11 +3,11 @@
 //! Eviction: a client of the render node fills VRAM, so that amdgpu moves the buffers of processes that compute
 //! out of it. Their queues must stop for that time and go on afterwards, with all memory as it was.
 
-use crate::running::{fill, moves, say, wrong_pages, Running, PATIENCE};
+use crate::running::{moves, say, vram_and_ticks, wrong_pages, Running, PATIENCE};
 use crate::waves::Gpu;
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
-use kfd::{topology, Kfd, Memory, MemoryFlags, SmiEvent, SmiEvents};
+use kfd::{topology, Kfd, SmiEvent, SmiEvents};
 use kfd_uapi as uapi;
 use rustix::fs::{open, Mode, OFlags};
 use std::fs;
@@ -88,12 +88,8 @@ impl Pressure {
 
     fn work(&self) -> Result<()> {
         let gpu = Gpu::open(4)?;
-        let flags = MemoryFlags::VRAM | MemoryFlags::PUBLIC | MemoryFlags::WRITABLE;
-        let memory = Memory::allocate(gpu.device(), self.mib << 20, flags)?;
         let seed = std::process::id();
-        fill(&memory, seed);
-        let ticks = Memory::gtt(gpu.device(), 4096)?;
-        ticks.write(0, &[0u32]);
+        let (memory, ticks) = vram_and_ticks(&gpu, self.mib, seed)?;
         let mut watch = Watch::new(told(gpu.device().gpu_id())?);
         let running = Running::start(&gpu, ticks.address())?;
         let count = || ticks.read::<u32>(0, 1)[0];

@@ -4,7 +4,7 @@
 
 use crate::waves::{Gpu, GROUP};
 use anyhow::{ensure, Result};
-use kfd::Memory;
+use kfd::{Memory, MemoryFlags};
 use kfd_aql::{Launch, Queue, Signal};
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -87,6 +87,16 @@ pub fn fill(memory: &Memory, seed: u32) {
     for page in 0..memory.size() / 4096 {
         memory.write(page * 4096, &[pattern(page, seed)]);
     }
+}
+
+/// `mib` MiB of VRAM with the pattern of `seed`, and a word for [`Running`] to count in.
+pub fn vram_and_ticks(gpu: &Gpu, mib: usize, seed: u32) -> Result<(Memory, Memory)> {
+    let flags = MemoryFlags::VRAM | MemoryFlags::PUBLIC | MemoryFlags::WRITABLE;
+    let memory = Memory::allocate(gpu.device(), mib << 20, flags)?;
+    fill(&memory, seed);
+    let ticks = Memory::gtt(gpu.device(), 4096)?;
+    ticks.write(0, &[0u32]);
+    Ok((memory, ticks))
 }
 
 /// How many pages of `memory`, a multiple of 1 MiB, have another first word as the GPU sees it.
