@@ -118,6 +118,11 @@ impl Writer {
     fn mutate(&mut self, line: &Line, process: u8) {
         let mut line = line.clone();
         line.process = process;
+        // A process is set up once: another time its VM would be taken.
+        if line.call == "SETUP" {
+            self.program.lines.push(line);
+            return;
+        }
         match self.random.below(100) {
             0..4 => return,
             4..8 => self.program.lines.push(line.clone()),
