@@ -199,6 +199,7 @@ impl Runlist {
         if !self.kgd.halts_on_hang() {
             return;
         }
+        // TIMEOUT: none. It is the user's to end, as in C; whoever needs the scheduler waits for that.
         pr_err!("it is left as it is until amdgpu's parameter halt_if_hws_hang is 0\n");
         while self.kgd.halts_on_hang() {
             fsleep(LOOK);
