@@ -200,12 +200,15 @@ impl Run {
     /// What was done. A fuzzer whose calls are all refused tests nothing.
     fn tell(&self, rounds: &Rounds, programs: u64, time: Duration) -> Result<()> {
         let rows = rounds.tally.rows();
-        for (name, good, bad) in &rows {
-            println!("{name}: {good} good, {bad} refused");
+        for row in &rows {
+            let (time, longest) = (row.time.as_secs_f64(), row.longest.as_secs_f64());
+            println!(
+                "{}: {} good, {} refused, {time:.1} s, one of them {longest:.3} s",
+                row.name, row.good, row.refused
+            );
         }
-        let [good, bad] = rows
-            .iter()
-            .fold([0, 0], |[good, bad], row| [good + row.1, bad + row.2]);
+        let good: u64 = rows.iter().map(|row| row.good).sum();
+        let bad: u64 = rows.iter().map(|row| row.refused).sum();
         println!(
             "{programs} programs of {} processes in {} s, {} calls, {good} of them good, {} killed: nothing is left",
             self.size.processes,

@@ -14,6 +14,9 @@ use random::Random;
 /// Threads of a process.
 const THREADS: usize = 2;
 
+/// The longest that a line waits, in milliseconds.
+const MOMENT: u64 = 200;
+
 /// A generated program of so many lines, after each process's SETUP.
 pub fn program(seed: u64, processes: u8, lines: usize) -> Program {
     let mut writer = Writer::new(seed, processes);
@@ -123,6 +126,7 @@ impl Writer {
             self.program.lines.push(line);
             return;
         }
+        bound(&mut line);
         match self.random.below(100) {
             0..4 => return,
             4..8 => self.program.lines.push(line.clone()),
@@ -152,6 +156,21 @@ impl Writer {
             calls::KERNEL,
         ];
         line.fields[field].1 = Value::Number(self.random.pick(&odd));
+        bound(line);
+    }
+}
+
+/// No line waits for longer than a moment, as a program may that gets what it waits for: what does not end
+/// is a failure.
+fn bound(line: &mut Line) {
+    let times = line
+        .fields
+        .iter_mut()
+        .filter(|(name, _)| matches!(name.as_str(), "timeout" | "ms"));
+    for (_, value) in times {
+        if let Value::Number(milliseconds) = value {
+            *milliseconds = (*milliseconds).min(MOMENT);
+        }
     }
 }
 
@@ -204,6 +223,23 @@ mod tests {
                 let found = known.fields.iter().any(|field| field.name == name);
                 assert!(found || name.starts_with('@'), "{}.{name}", line.call);
             }
+        }
+    }
+
+    #[test]
+    fn no_mutation_waits_for_ever() {
+        let wait = Line::new(0, 0, "WAIT_EVENTS").with("timeout", Value::Number(0xffff_fffe));
+        let sleep = Line::new(0, 0, "SLEEP").with("ms", Value::Number(1));
+        let model = Program {
+            lines: vec![wait, sleep],
+        };
+        let lines = (0..500).flat_map(|seed| mutated(seed, 8, &model).lines);
+        let times = lines.flat_map(|line| {
+            let times = ["timeout", "ms"].map(|name| line.field(name).cloned());
+            times.into_iter().flatten()
+        });
+        for time in times {
+            assert!(matches!(time, Value::Number(..=MOMENT)), "{time}");
         }
     }
 

@@ -13,8 +13,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long the processes of a round may go on before they are killed.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long the processes of a round may go on: nothing that is generated waits longer than a moment.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Rounds {
     log: Log,
@@ -60,7 +60,9 @@ impl Rounds {
     /// Runs `program` to the end of all of its processes. What failed, in words; nothing where all is well.
     pub fn run(&self, program: &Program) -> Result<Vec<String>> {
         let mut failures = self.processes(program)?;
+        let begin = Instant::now();
         failures.extend(left_behind(&self.before)?);
+        self.tally.took("CLEAN", begin.elapsed());
         failures.extend(self.log.reports());
         Ok(failures)
     }
@@ -96,7 +98,9 @@ impl Rounds {
                 kill(*group);
             }
         }
+        let begin = Instant::now();
         let mut failures = reap(PATIENCE, &groups, self.tally);
+        self.tally.took("END", begin.elapsed());
         let complaints = fs::read_to_string(&self.complaints)?;
         failures.extend(complaints.lines().map(str::to_owned));
         Ok(failures)

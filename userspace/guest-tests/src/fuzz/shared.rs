@@ -16,7 +16,7 @@ use std::time::Duration;
 /// What else is counted than ioctls.
 const WORDS: &[&str] = &[
     "SETUP", "OPEN", "MMAP", "MUNMAP", "TOUCH", "DISCARD", "SEND", "RECEIVE", "FORK", "LAUNCH",
-    "AWAIT", "DIE", "KILLED",
+    "AWAIT", "DIE", "KILLED", "END", "CLEAN",
 ];
 
 pub struct Shared {
@@ -64,6 +64,7 @@ impl Shared {
 
     /// `line` has taken `time`.
     pub fn took(&self, line: &Line, time: Duration) {
+        self.tally.took(&line.call, time);
         if time > self.bound {
             self.complain(&format!("{:.1} s for: {line}", time.as_secs_f64()));
         }
@@ -86,9 +87,29 @@ fn write(file: &OwnedFd, line: &str) {
     let _ = rustix::io::write(file, format!("{line}\n").as_bytes());
 }
 
-/// How often each call succeeded, and how often not; in memory that all processes share.
+/// What became of each call, by its name; in memory that all processes share.
 pub struct Tally {
-    counts: [[AtomicU64; 2]; 64],
+    counts: [Count; 64],
+}
+
+/// What became of one call. Times in microseconds.
+#[derive(Default)]
+struct Count {
+    good: AtomicU64,
+    refused: AtomicU64,
+    time: AtomicU64,
+    longest: AtomicU64,
+}
+
+/// A call's name and what became of it.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Row {
+    pub name: &'static str,
+    pub good: u64,
+    pub refused: u64,
+    /// Spent in all of them, and in the one that took longest.
+    pub time: Duration,
+    pub longest: Duration,
 }
 
 impl Tally {
@@ -115,28 +136,42 @@ impl Tally {
             .chain(WORDS.iter().copied())
     }
 
+    fn of(&self, name: &str) -> Option<&Count> {
+        let index = Self::names().position(|known| known == name)?;
+        self.counts.get(index)
+    }
+
     /// One more call of `name`.
     pub fn count(&self, name: &str, good: bool) {
-        let index = Self::names().position(|known| known == name);
-        if let Some(counts) = index.and_then(|index| self.counts.get(index)) {
-            counts[usize::from(good)].fetch_add(1, Ordering::Relaxed);
+        if let Some(count) = self.of(name) {
+            let outcome = if good { &count.good } else { &count.refused };
+            outcome.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A call of `name` has taken `time`.
+    pub fn took(&self, name: &str, time: Duration) {
+        if let Some(count) = self.of(name) {
+            let time = time.as_micros() as u64;
+            count.time.fetch_add(time, Ordering::Relaxed);
+            count.longest.fetch_max(time, Ordering::Relaxed);
         }
     }
 
     /// How often `name` was good.
     pub fn good(&self, name: &str) -> u64 {
-        let rows = self.rows().into_iter();
-        rows.filter(|row| row.0 == name).map(|row| row.1).sum()
+        self.of(name)
+            .map_or(0, |count| count.good.load(Ordering::Relaxed))
     }
 
-    /// Names, and how often each was good and was refused.
-    pub fn rows(&self) -> Vec<(&'static str, u64, u64)> {
-        let row = |(name, [bad, good]): (_, &[AtomicU64; 2])| {
-            (
-                name,
-                good.load(Ordering::Relaxed),
-                bad.load(Ordering::Relaxed),
-            )
+    /// All names.
+    pub fn rows(&self) -> Vec<Row> {
+        let row = |(name, count): (_, &Count)| Row {
+            name,
+            good: count.good.load(Ordering::Relaxed),
+            refused: count.refused.load(Ordering::Relaxed),
+            time: Duration::from_micros(count.time.load(Ordering::Relaxed)),
+            longest: Duration::from_micros(count.longest.load(Ordering::Relaxed)),
         };
         Self::names().zip(&self.counts).map(row).collect()
     }
@@ -154,10 +189,22 @@ mod tests {
         tally.count("DIE", false);
         tally.count("DIE", false);
         tally.count("nothing", true);
+        for milliseconds in [3, 5, 4] {
+            tally.took("DIE", Duration::from_millis(milliseconds));
+        }
         let rows = tally.rows();
         assert_eq!((tally.good("GET_VERSION"), tally.good("DIE")), (1, 0));
-        assert_eq!(rows.first(), Some(&("GET_VERSION", 1, 0)));
-        assert_eq!(rows.last(), Some(&("KILLED", 0, 0)));
-        assert_eq!(rows.iter().map(|row| row.1 + row.2).sum::<u64>(), 3);
+        let first = rows.first().unwrap();
+        assert_eq!(
+            (first.name, first.good, first.refused),
+            ("GET_VERSION", 1, 0)
+        );
+        let die = rows.iter().find(|row| row.name == "DIE").unwrap();
+        assert_eq!((die.good, die.refused), (0, 2));
+        assert_eq!((die.time.as_millis(), die.longest.as_millis()), (12, 5));
+        assert_eq!(
+            rows.iter().map(|row| row.good + row.refused).sum::<u64>(),
+            3
+        );
     }
 }

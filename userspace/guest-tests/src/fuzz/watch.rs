@@ -109,17 +109,22 @@ pub fn left_behind(before: &Counts) -> Result<Vec<String>> {
     }
 }
 
-/// Waits until all children and their children have ended, at most `patience`; then kills them. What
-/// does not even then end is returned, with what the kernel says of where it is.
+/// Waits until all children and their children have ended, at most `patience`; then kills them. What had
+/// to be killed is returned, with what the kernel says of where it was, and what does not even then end.
 pub fn reap(patience: Duration, groups: &[i32], tally: &Tally) -> Vec<String> {
     if ended_within(patience, tally) {
         return Vec::new();
     }
+    let mut failures = stuck();
     groups.iter().for_each(|group| kill(*group));
-    if ended_within(PATIENCE, tally) {
-        return Vec::new();
+    if !ended_within(PATIENCE, tally) {
+        failures.extend(
+            stuck()
+                .iter()
+                .map(|it| format!("SIGKILL does not end {it}")),
+        );
     }
-    stuck()
+    failures
 }
 
 /// SIGKILL to a process of the program and the children that it has.
@@ -146,7 +151,7 @@ fn ended_within(patience: Duration, tally: &Tally) -> bool {
     }
 }
 
-/// This process's descendants that do not end.
+/// This process's descendants that have not ended, and where they are.
 fn stuck() -> Vec<String> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -158,7 +163,7 @@ fn stuck() -> Vec<String> {
         let (state, parent) = (words.next(), words.next());
         if parent == Some(&std::process::id().to_string()) && state != Some("Z") {
             found.push(format!(
-                "{name}) is in state {} for ever at {}",
+                "{name}), in state {} at {}",
                 state.unwrap_or("?"),
                 stack(&entry.path())
             ));
