@@ -45,10 +45,10 @@ use kernel::{
     sync::Arc, //
 };
 use table::{
-    Chunk,
     Event,
     Full,
     Kind,
+    Room,
     Tables, //
 };
 use waits::Waits;
@@ -98,16 +98,16 @@ impl Events {
             self.ensure_page()?;
         }
         let id = loop {
-            match self.inner.lock().insert(Event::new(kind, mode)) {
+            let list = match self.inner.lock().insert(Event::new(kind, mode)) {
                 Ok(id) => {
                     trace::event(EventChange::Create, id);
                     break id;
                 }
                 Err(Full::Exhausted) => return Err(ENOSPC),
-                Err(Full::NeedsChunk) => {}
-            }
-            let chunk = Chunk::new()?;
-            let surplus = self.inner.lock().tables.of_kind(&kind).grow(chunk);
+                Err(Full::NeedsRoom { list }) => list,
+            };
+            let room = Room::new(list)?;
+            let surplus = self.inner.lock().tables.of_kind(&kind).grow(room);
             drop(surplus);
         };
         Ok(Created { id, has_slot })

@@ -369,7 +369,12 @@ pub(crate) fn node_of(device: DeviceHandle, index: u32) -> Option<Arc<Node>> {
     found.find(|node| node.index == index).cloned()
 }
 
-/// All nodes there are, in topology order.
+/// Calls `act` with all nodes there are, in topology order. None comes or goes meanwhile.
+pub(crate) fn with_nodes<R>(act: impl FnOnce(&[Arc<Node>]) -> R) -> R {
+    act(&NODES.lock())
+}
+
+/// The same nodes, to keep.
 pub(crate) fn nodes() -> Result<KVec<Arc<Node>>> {
     let nodes = NODES.lock();
     let mut all = KVec::with_capacity(nodes.len(), GFP_KERNEL)?;

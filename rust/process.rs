@@ -20,6 +20,7 @@ mod registry;
 mod tensor_limit;
 mod trap;
 
+use device::Devices;
 pub(crate) use device::ProcessDevice;
 pub(crate) use registry::{
     all,
@@ -54,10 +55,13 @@ use crate::{
     },
     kgd::MemoryContext,
     linux::{
-        mmu_notifier::AddressSpaceUser,
+        mmu_notifier::{
+            AddressSpaceUser,
+            Notifier, //
+        },
         module::ModuleRef,
         task::thread_group_id,
-        workqueue::Deferred, //
+        workqueue::DeferredArc, //
     },
     queue::{
         QueueIds,
@@ -92,7 +96,7 @@ pub(crate) static PROCESSES: Gauge = Gauge::new();
 const PRIMARY_CONTEXT: u16 = 0xffff;
 
 /// A shared process.
-pub(crate) type ProcessRef = Arc<Deferred<Process>>;
+pub(crate) type ProcessRef = DeferredArc<Process>;
 
 /// Names an address space. Never dereferenced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,23 +143,30 @@ struct Inner {
 /// What `Process::memory` protects: turns, and nothing else.
 pub(crate) struct MemoryState;
 
+/// What a process has from its first VM on.
+struct Compute {
+    /// What its VMs share.
+    context: Arc<MemoryContext>,
+    evictor: Arc<Evictor>,
+    queue_ids: Arc<QueueIds>,
+}
+
 /// A process. Fields are dropped from top to bottom, after `drop` has emptied them.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Process {
-    devices: KVec<Arc<ProcessDevice>>,
     events: Arc<Events>,
-    queue_ids: Arc<QueueIds>,
-    /// What the VMs of the process share. Made with the first of them, under `memory`. Eviction and a
-    /// reset read it without a lock: who holds `memory` may be waiting for just them.
-    context_of_memory: SetOnce<Arc<MemoryContext>>,
+    /// Made with the first VM, under `memory`. Eviction and a reset read it without a lock: who holds
+    /// `memory` may be waiting for just them.
+    compute: SetOnce<KBox<Compute>>,
     #[pin]
     memory: Mutex<MemoryState>,
     #[pin]
     inner: Mutex<Inner>,
-    evictor: Arc<Evictor>,
+    /// With the devices and the leader.
     files: Arc<Files>,
+    #[pin]
+    notifier: Notifier,
     mm: MmId,
-    lead: ARef<Task>,
     /// The id of its thread group as itself sees it.
     pid: i32,
     context: u16,
@@ -175,49 +186,36 @@ impl Process {
             .map_or(PRIMARY_CONTEXT, |(_, number)| *number);
         let events = Events::new()?;
         let lead = ARef::from(kernel::current!().group_leader());
-        let mut devices = KVec::new();
-        for node in gpu::nodes()? {
-            if node
-                .kgd()
-                .cgroup_permission(node.partition().render_minor)
-                .is_ok()
-            {
-                devices.push(ProcessDevice::new(node)?, GFP_KERNEL)?;
-            }
-        }
+        let devices = gpu::with_nodes(devices)?;
+        let xnack = xnack_by_default(&devices);
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
-        let files = Files::new(&devices, &lead, context, shown)?;
+        let pid = thread_group_id(&lead);
+        let files = Files::new(devices, lead, context, shown)?;
         let inner = Inner {
             lifecycle: Lifecycle::Alive,
-            xnack: xnack_by_default(&devices),
+            xnack,
             runtime: Runtime::default(),
         };
         let process = try_pin_init!(Self {
-            devices,
             events,
-            queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL)?,
-            context_of_memory: SetOnce::new(),
+            compute: SetOnce::new(),
             memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
-            evictor: Evictor::new(mm, context)?,
             files,
             mm,
-            pid: thread_group_id(&lead),
-            lead,
+            notifier <- Notifier::new::<Self>(),
+            pid,
             context,
             primary: beside.map(|(primary, _)| primary),
             held: PROCESSES.hold(),
             module: ModuleRef::new(&crate::THIS_MODULE)?,
         }? Error);
-        Ok(Arc::new(
-            Deferred::new(registry.teardown(), process)?,
-            GFP_KERNEL,
-        )?)
+        DeferredArc::new(registry.teardown(), process)
     }
 
     /// The device of this name. `EINVAL` if there is none, or the process may not use it.
     pub(crate) fn device(&self, gpu_id: u32) -> Result<&Arc<ProcessDevice>> {
-        self.devices
+        self.devices()
             .iter()
             .find(|device| device.gpu_id().raw() == gpu_id)
             .ok_or(EINVAL)
@@ -225,25 +223,25 @@ impl Process {
 
     /// The process's view of a node.
     pub(crate) fn device_of(&self, gpu: GpuId) -> Option<&Arc<ProcessDevice>> {
-        self.devices.iter().find(|device| device.gpu_id() == gpu)
+        self.devices().iter().find(|device| device.gpu_id() == gpu)
     }
 
     /// The device whose VM has this pasid.
     pub(crate) fn device_with(&self, pasid: Pasid) -> Option<&Arc<ProcessDevice>> {
-        self.devices
+        self.devices()
             .iter()
             .find(|device| device.vm().is_ok_and(|vm| vm.pasid() == pasid))
     }
 
     /// All devices, in topology order.
     pub(crate) fn devices(&self) -> &[Arc<ProcessDevice>] {
-        &self.devices
+        self.files.devices()
     }
 
     /// Shows the process on each GPU where it has queues: its memory there, and each queue.
     pub(crate) fn show_queues(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pid = self.lead.pid();
-        for device in self.devices.iter().filter(|device| !device.queues().is_empty()) {
+        let pid = self.lead().pid();
+        for device in self.devices().iter().filter(|device| !device.queues().is_empty()) {
             let gpu_id = device.gpu_id().raw();
             let (vram, faults) = (device.buffers().vram_usage(), device.faults());
             writeln!(f, "pid {pid} gpu_id {gpu_id} vram {vram} faults {faults}")?;
@@ -257,19 +255,20 @@ impl Process {
         &self.events
     }
 
-    /// The names of the process's queues, over all GPUs.
-    pub(crate) fn queue_ids(&self) -> &Arc<QueueIds> {
-        &self.queue_ids
+    /// The names of the process's queues, over all GPUs. `ENODEV` before its first VM.
+    pub(crate) fn queue_ids(&self) -> Result<&Arc<QueueIds>> {
+        let compute = self.compute.as_ref().ok_or(ENODEV)?;
+        Ok(&compute.queue_ids)
     }
 
     /// The leader of the thread group that opened /dev/kfd.
     pub(crate) fn lead(&self) -> &Task {
-        &self.lead
+        self.files.lead()
     }
 
     /// Whether the current task belongs to the thread group that opened /dev/kfd.
     pub(crate) fn is_current(&self) -> bool {
-        core::ptr::eq::<Task>(kernel::current!().group_leader(), &*self.lead)
+        core::ptr::eq::<Task>(kernel::current!().group_leader(), self.lead())
     }
 
     /// The lock of ioctls that change the process's memory.
@@ -299,12 +298,12 @@ impl Process {
 
     /// Whether the process has a queue of this name.
     pub(crate) fn has_queue(&self, id: QueueId) -> bool {
-        self.devices.iter().any(|device| device.queues().has(id))
+        self.devices().iter().any(|device| device.queues().has(id))
     }
 
     /// Whether the process has a queue on any GPU.
     pub(crate) fn has_queues(&self) -> bool {
-        self.devices
+        self.devices()
             .iter()
             .any(|device| !device.queues().is_empty())
     }
@@ -323,15 +322,16 @@ impl Process {
                 Err(EBUSY)
             };
         }
-        let context = match self.context_of_memory.as_ref() {
-            Some(context) => context.clone(),
-            None => {
-                let kgd = device.node().kgd().clone();
-                let context = Arc::new(MemoryContext::new(kgd, self.context)?, GFP_KERNEL)?;
-                self.context_of_memory.populate(context.clone());
-                context
-            }
-        };
+        if self.compute.as_ref().is_none() {
+            let kgd = device.node().kgd().clone();
+            let compute = Compute {
+                context: Arc::new(MemoryContext::new(kgd, self.context)?, GFP_KERNEL)?,
+                evictor: Evictor::new(self.mm, self.context)?,
+                queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL)?,
+            };
+            self.compute.populate(KBox::new(compute, GFP_KERNEL)?);
+        }
+        let context = self.context().ok_or(ENODEV)?.clone();
         device.acquire_vm(context, drm_fd, &self.events)
     }
 
@@ -343,7 +343,7 @@ impl Process {
         if before == Lifecycle::Quiesced {
             return;
         }
-        for device in &self.devices {
+        for device in self.devices() {
             device.queues().quiesce(device);
         }
         self.events.shut_down();
@@ -355,10 +355,10 @@ impl Process {
     /// be, and the queues do not come back before they are restored.
     pub(crate) fn evict(&self, trigger: Trigger) -> Result {
         let mut result = Ok(());
-        if self.devices.iter().any(|device| device.node().facts().debug_evictions) {
+        if self.devices().iter().any(|device| device.node().facts().debug_evictions) {
             pr_warn!("evicting process {}: {trigger:?}\n", self.pid);
         }
-        for device in &self.devices {
+        for device in self.devices() {
             self.tell_eviction(device, trigger);
             result = result.and(device.queues().evict(device));
         }
@@ -376,7 +376,7 @@ impl Process {
 
     /// Tells who listens that the queues come back, or cannot yet.
     fn tell_restore(&self, postponed: bool) {
-        for device in &self.devices {
+        for device in self.devices() {
             device.node().listeners().tell(News::Restore {
                 pid: self.pid,
                 gpu: device.gpu_id().raw(),
@@ -407,26 +407,34 @@ impl Process {
 
     /// What the VMs of the process share, if it has one.
     fn context(&self) -> Option<&Arc<MemoryContext>> {
-        self.context_of_memory.as_ref()
+        self.compute.as_ref().map(|compute| &compute.context)
+    }
+
+    /// What makes room in VRAM for others, if the process has a VM.
+    fn evictor(&self) -> Option<&Arc<Evictor>> {
+        self.compute.as_ref().map(|compute| &compute.evictor)
     }
 
     /// Undoes [`Process::evict`]. Tries all GPUs, and returns the first error.
     pub(crate) fn restore(&self) -> Result {
         self.tell_restore(false);
         let mut result = Ok(());
-        for device in &self.devices {
+        for device in self.devices() {
             result = result.and(device.queues().restore(device));
         }
         result
     }
 }
 
-impl AddressSpaceUser for Deferred<Process> {
-    fn released(self: &Arc<Self>) {
-        registry::forget(self);
-        self.quiesce();
+// SAFETY: `notifier` is one for this type.
+unsafe impl AddressSpaceUser for Process {
+    const NOTIFIER: usize = core::mem::offset_of!(Self, notifier);
+
+    fn released(this: &ProcessRef) {
+        registry::forget(this);
+        this.quiesce();
         // Its other contexts work on the same address space.
-        registry::contexts_of(self.mm, |context| {
+        registry::contexts_of(this.mm, |context| {
             registry::forget(context);
             context.quiesce();
         });
@@ -437,10 +445,12 @@ impl AddressSpaceUser for Deferred<Process> {
 impl PinnedDrop for Process {
     fn drop(self: Pin<&mut Self>) {
         self.quiesce();
-        self.evictor.end();
+        if let Some(evictor) = self.evictor() {
+            evictor.end();
+        }
         // Before what the files show.
         self.files.retract();
-        for device in &self.devices {
+        for device in self.devices() {
             if device.node().profiler().release(self.name()).is_ok() {
                 registry::count_performance(device.node(), false);
             }
@@ -451,10 +461,27 @@ impl PinnedDrop for Process {
         }
         // The signal page is the mapping of a buffer.
         drop(self.events.take_page());
-        for device in &self.devices {
+        for device in self.devices() {
             device.buffers().clear(&self);
         }
     }
+}
+
+/// What the current task's process gets of these nodes: those that its cgroup lets it use. `EINVAL`: there
+/// is no node at all.
+fn devices(nodes: &[Arc<Node>]) -> Result<Devices> {
+    if nodes.is_empty() {
+        pr_warn!("there is no GPU to compute on\n");
+        return Err(EINVAL);
+    }
+    let mut devices = Devices::Few(None);
+    for node in nodes {
+        let minor = node.partition().render_minor;
+        if node.kgd().cgroup_permission(minor).is_ok() {
+            devices.push(ProcessDevice::new(node.clone())?)?;
+        }
+    }
+    Ok(devices)
 }
 
 /// Whether a new process retries faulting accesses: if all its GPUs were set up for that at boot.

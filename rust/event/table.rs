@@ -3,8 +3,8 @@
 //! The events of a process by id. A process has two tables: signal events, whose ids are slots of
 //! the signal page, and the rest, whose ids begin at [`FIRST_OTHER_ID`].
 //!
-//! A table grows by chunks of 64 events. The chunk is made before the lock of the table is taken,
-//! because under it nothing may allocate.
+//! A table begins without any room and grows by chunks of 64 events. The chunk is made before the lock of
+//! the table is taken, because under it nothing may allocate.
 
 use super::{
     latch::{
@@ -24,7 +24,10 @@ use crate::{
         MemoryException, //
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    alloc::kvec::PushError,
+    prelude::*, //
+};
 
 /// Ids of events that are not in the signal page begin here: `KFD_FIRST_NONSIGNAL_EVENT_ID`.
 pub(super) const FIRST_OTHER_ID: u32 = 0x4000_0000;
@@ -34,6 +37,9 @@ const CHUNK: usize = 64;
 
 /// Chunks of a table: it holds as many events as the signal page has slots.
 const CHUNKS: usize = page::SLOTS as usize / CHUNK;
+
+/// How many chunks the shortest list has place for.
+const FEW: usize = 4;
 
 /// Events of all processes.
 pub(crate) static EVENTS: Gauge = Gauge::new();
@@ -112,11 +118,31 @@ impl Chunk {
     }
 }
 
+/// Room for 64 more events.
+pub(super) struct Room {
+    chunk: KBox<Chunk>,
+    /// A longer list of chunks, where the table's has no place for this one.
+    list: KVec<KBox<Chunk>>,
+}
+
+impl Room {
+    /// What [`Full::NeedsRoom`] asks for. Call it before the lock.
+    pub(super) fn new(list: usize) -> Result<Self> {
+        Ok(Self {
+            chunk: Chunk::new()?,
+            list: KVec::with_capacity(list, GFP_KERNEL)?,
+        })
+    }
+}
+
 /// Why no event could be put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     /// The next free id lies in a chunk that is not there yet: [`Table::grow`], then again.
-    NeedsChunk,
+    NeedsRoom {
+        /// For how many chunks it takes a list; 0 if the table's is long enough.
+        list: usize,
+    },
     /// Every id is taken.
     Exhausted,
 }
@@ -128,7 +154,7 @@ pub(super) struct Table {
     reserve_first: bool,
     /// Every chunk below this one is full.
     first: usize,
-    chunks: [Option<KBox<Chunk>>; CHUNKS],
+    chunks: KVec<KBox<Chunk>>,
 }
 
 impl Table {
@@ -138,7 +164,7 @@ impl Table {
             base: 0,
             reserve_first: true,
             first: 0,
-            chunks: [const { None }; CHUNKS],
+            chunks: KVec::new(),
         }
     }
 
@@ -149,42 +175,49 @@ impl Table {
             base,
             reserve_first: false,
             first: 0,
-            chunks: [const { None }; CHUNKS],
+            chunks: KVec::new(),
         }
     }
 
-    /// Adds a chunk. What cannot be used comes back, to be freed outside the lock.
-    pub(super) fn grow(&mut self, mut chunk: KBox<Chunk>) -> Option<KBox<Chunk>> {
-        let free = self
-            .chunks
-            .iter_mut()
-            .enumerate()
-            .find(|(_, place)| place.is_none());
-        let Some((index, place)) = free else {
-            return Some(chunk);
-        };
-        chunk.taken = u64::from(self.reserve_first && index == 0);
-        place.replace(chunk)
+    /// Adds a chunk. What is not needed comes back, to be freed outside the lock.
+    pub(super) fn grow(&mut self, room: Room) -> (Option<KBox<Chunk>>, KVec<KBox<Chunk>>) {
+        let Room {
+            mut chunk,
+            mut list,
+        } = room;
+        if list.capacity() > self.chunks.capacity() {
+            for chunk in self.chunks.drain_all() {
+                // Cannot fail: there is more room than before.
+                let _ = list.push_within_capacity(chunk);
+            }
+            core::mem::swap(&mut self.chunks, &mut list);
+        }
+        if self.chunks.len() >= CHUNKS {
+            return (Some(chunk), list);
+        }
+        chunk.taken = u64::from(self.reserve_first && self.chunks.is_empty());
+        let refused = self.chunks.push_within_capacity(chunk).err();
+        (refused.map(|PushError(chunk)| chunk), list)
     }
 
     /// Puts `event` at the lowest free id, if that is below `base + limit`.
     pub(super) fn insert(&mut self, event: Event, limit: u32) -> Result<u32, Full> {
-        let present = self.chunks.iter().map_while(Option::as_deref);
-        let taken = present.map(|chunk| chunk.taken);
+        let taken = self.chunks.iter().map(|chunk| chunk.taken);
         let Some(index) = page::first_free(taken, self.first) else {
-            let room = self.chunks.iter().filter(|chunk| chunk.is_some()).count() * CHUNK;
-            let exhausted = room >= (limit as usize).min(CHUNKS * CHUNK);
-            return Err(if exhausted {
-                Full::Exhausted
-            } else {
-                Full::NeedsChunk
+            let exhausted = self.chunks.len() * CHUNK >= (limit as usize).min(CHUNKS * CHUNK);
+            return Err(match (exhausted, self.chunks.len()) {
+                (true, _) => Full::Exhausted,
+                (false, chunks) if chunks < self.chunks.capacity() => Full::NeedsRoom { list: 0 },
+                (false, chunks) => Full::NeedsRoom {
+                    list: (2 * chunks).max(FEW),
+                },
             });
         };
         if index >= limit as usize {
             return Err(Full::Exhausted);
         }
         self.first = index / CHUNK;
-        let Some(Some(chunk)) = self.chunks.get_mut(index / CHUNK) else {
+        let Some(chunk) = self.chunks.get_mut(index / CHUNK) else {
             return Err(Full::Exhausted);
         };
         chunk.taken |= 1 << (index % CHUNK);
@@ -201,7 +234,6 @@ impl Table {
         let index = id.wrapping_sub(self.base) as usize;
         self.chunks
             .get_mut(index / CHUNK)?
-            .as_mut()?
             .events
             .get_mut(index % CHUNK)?
             .as_mut()
@@ -210,7 +242,7 @@ impl Table {
     /// Takes an event out; its id is free again.
     pub(super) fn remove(&mut self, id: u32) -> Option<Event> {
         let index = id.wrapping_sub(self.base) as usize;
-        let chunk = self.chunks.get_mut(index / CHUNK)?.as_mut()?;
+        let chunk = self.chunks.get_mut(index / CHUNK)?;
         let event = chunk.events.get_mut(index % CHUNK)?.take()?;
         chunk.taken &= !(1 << (index % CHUNK));
         self.first = self.first.min(index / CHUNK);
@@ -222,7 +254,6 @@ impl Table {
         let start = after.map_or(0, |id| id.wrapping_sub(self.base) as usize + 1);
         let present = self.chunks.iter().enumerate().skip(start / CHUNK);
         for (number, chunk) in present {
-            let chunk = chunk.as_deref()?;
             let skipped = start.saturating_sub(number * CHUNK);
             let later = u64::MAX.checked_shl(skipped as u32).unwrap_or(0);
             let mut bits = page::set_bits(chunk.taken & later);
@@ -295,9 +326,15 @@ mod tests {
     fn grown(table: Table, chunks: usize) -> KBox<Table> {
         let mut table = KBox::new(table, GFP_KERNEL).unwrap();
         for _ in 0..chunks {
-            assert!(table.grow(Chunk::new().unwrap()).is_none());
+            grow(&mut table);
         }
         table
+    }
+
+    /// One more chunk, which is taken.
+    fn grow(table: &mut Table) {
+        let list = 2 * table.chunks.len().max(1);
+        assert!(table.grow(Room::new(list).unwrap()).0.is_none());
     }
 
     #[test]
@@ -326,13 +363,51 @@ mod tests {
         for _ in 0..64 {
             assert!(table.insert(event(), 100).is_ok());
         }
-        assert_eq!(table.insert(event(), 100), Err(Full::NeedsChunk));
+        assert!(matches!(
+            table.insert(event(), 100),
+            Err(Full::NeedsRoom { .. })
+        ));
         assert_eq!(table.insert(event(), 64), Err(Full::Exhausted));
-        assert!(table.grow(Chunk::new().unwrap()).is_none());
+        grow(&mut table);
         for _ in 64..100 {
             assert!(table.insert(event(), 100).is_ok());
         }
         assert_eq!(table.insert(event(), 100), Err(Full::Exhausted));
+    }
+
+    #[test]
+    fn a_table_grows_to_all_its_ids() {
+        let mut table = table(0);
+        let (mut lists, mut chunks) = (0, 0);
+        let full = loop {
+            match table.insert(event(), 4096) {
+                Ok(_) => {}
+                Err(Full::NeedsRoom { list }) => {
+                    chunks += 1;
+                    lists += usize::from(list > 0);
+                    let (chunk, old) = table.grow(Room::new(list).unwrap());
+                    assert!(chunk.is_none() && old.is_empty());
+                }
+                Err(full) => break full,
+            }
+        };
+        // Lists for 4, 8, 16, 32 and 64 chunks.
+        assert_eq!((full, lists, chunks), (Full::Exhausted, 5, 64));
+        assert!(table.get_mut(FIRST_OTHER_ID + 4095).is_some());
+        assert!(table.get_mut(FIRST_OTHER_ID + 4096).is_none());
+    }
+
+    #[test]
+    fn what_another_was_faster_with_comes_back() {
+        let mut table = table(0);
+        let (chunk, _) = table.grow(Room::new(FEW).unwrap());
+        assert!(chunk.is_none());
+        for _ in 1..FEW {
+            assert!(table.grow(Room::new(0).unwrap()).0.is_none());
+        }
+        // The list is full, and a shorter or equal one is of no use.
+        let (chunk, list) = table.grow(Room::new(FEW).unwrap());
+        assert!(chunk.is_some() && list.capacity() == FEW);
     }
 
     #[test]

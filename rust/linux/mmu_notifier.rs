@@ -3,51 +3,84 @@
 //! News of the end of an address space (`include/linux/mmu_notifier.h`).
 //!
 //! [`watch`] makes the kernel call [`AddressSpaceUser::released`] once, before the pages of the
-//! address space go. The watcher's reference is dropped after that by an SRCU callback, which no
+//! address space go. The registration's reference is dropped after that by an SRCU callback, which no
 //! one waits for; [`synchronize`] is for a module that is about to go.
 
+use super::workqueue::DeferredArc;
+use core::mem::ManuallyDrop;
 use kernel::{
     bindings,
     error::to_result,
     mm::MmWithUser,
     prelude::*,
-    sync::Arc,
     types::Opaque, //
 };
 
+/// A registration, embedded in what it is for.
+pub(crate) struct Notifier(Opaque<bindings::mmu_notifier>);
+
+// SAFETY: Only the kernel reads and writes it, and does its own locking.
+unsafe impl Send for Notifier {}
+// SAFETY: As above.
+unsafe impl Sync for Notifier {}
+
+impl Notifier {
+    /// None as yet.
+    pub(crate) fn new<T: AddressSpaceUser>() -> Self {
+        Self(Opaque::new(bindings::mmu_notifier {
+            ops: &Calls::<T>::OPS,
+            ..pin_init::zeroed()
+        }))
+    }
+}
+
 /// What uses an address space and must stop when it ends.
-pub(crate) trait AddressSpaceUser: Send + Sync + 'static {
+///
+/// # Safety
+///
+/// At `NOTIFIER` there is a [`Notifier::new`] of this very type.
+pub(crate) unsafe trait AddressSpaceUser: Send + Sync + Sized + 'static {
+    /// Where the notifier is, in bytes.
+    const NOTIFIER: usize;
+
     /// The last user of the address space is gone. When this returns, nothing may touch it.
-    fn released(self: &Arc<Self>);
+    fn released(this: &DeferredArc<Self>);
 }
 
-/// One registration, owned by the kernel from registration to `free_notifier`.
-#[repr(C)]
-struct Node<T: AddressSpaceUser> {
-    notifier: Opaque<bindings::mmu_notifier>,
-    user: Arc<T>,
-}
+/// What the kernel calls.
+struct Calls<T>(core::marker::PhantomData<T>);
 
-impl<T: AddressSpaceUser> Node<T> {
+impl<T: AddressSpaceUser> Calls<T> {
     const OPS: bindings::mmu_notifier_ops = bindings::mmu_notifier_ops {
         release: Some(Self::release),
         free_notifier: Some(Self::free),
         ..pin_init::zeroed()
     };
 
+    /// The reference that [`watch`] leaked.
+    ///
     /// # Safety
     ///
-    /// `notifier` is the first field of a `Node<T>` that [`watch`] leaked.
+    /// `notifier` is a registered one of a `T`. The reference may be dropped once.
+    unsafe fn user(notifier: *mut bindings::mmu_notifier) -> ManuallyDrop<DeferredArc<T>> {
+        let user = notifier.wrapping_byte_sub(T::NOTIFIER).cast::<T>();
+        // SAFETY: `watch` leaked this reference, by this function's own contract.
+        ManuallyDrop::new(unsafe { DeferredArc::from_raw(user) })
+    }
+
+    /// # Safety
+    ///
+    /// `notifier` is one that [`watch`] registered.
     unsafe extern "C" fn release(
         notifier: *mut bindings::mmu_notifier,
         _mm: *mut bindings::mm_struct,
     ) {
-        let node = notifier.cast::<Self>();
-        // SAFETY: The node lives until `free`, which the kernel calls an SRCU grace period after
+        // SAFETY: The reference stays until `free`, which the kernel calls an SRCU grace period after
         // `mmu_notifier_put`, and this function runs inside an SRCU read section.
-        unsafe { &(*node).user }.released();
+        let user = unsafe { Self::user(notifier) };
+        T::released(&user);
         // SAFETY: Registration took the one reference that this gives back. The kernel calls
-        // `release` once: it takes the node off its list.
+        // `release` once: it takes the notifier off its list.
         unsafe { bindings::mmu_notifier_put(notifier) };
     }
 
@@ -55,32 +88,23 @@ impl<T: AddressSpaceUser> Node<T> {
     ///
     /// As for `release`; called last.
     unsafe extern "C" fn free(notifier: *mut bindings::mmu_notifier) {
-        // SAFETY: `watch` leaked this box, and the kernel has given up its pointer to it.
-        drop(unsafe { KBox::from_raw(notifier.cast::<Self>()) });
+        // SAFETY: The kernel has given up its pointer, and this is called once.
+        drop(ManuallyDrop::into_inner(unsafe { Self::user(notifier) }));
     }
 }
 
-/// Calls `user.released()` when `mm` ends. `mm` must be the caller's own.
-pub(crate) fn watch<T: AddressSpaceUser>(mm: &MmWithUser, user: Arc<T>) -> Result {
-    let notifier = bindings::mmu_notifier {
-        ops: &Node::<T>::OPS,
-        ..pin_init::zeroed()
-    };
-    let node = KBox::new(
-        Node {
-            notifier: Opaque::new(notifier),
-            user,
-        },
-        GFP_KERNEL,
-    )?;
-    let node = KBox::into_raw(node);
-    // SAFETY: `node` is valid and stays where it is; `mm` has users because the caller holds one.
-    let registered = to_result(unsafe {
-        bindings::mmu_notifier_register(node.cast::<bindings::mmu_notifier>(), mm.as_raw())
-    });
+/// Makes the kernel call [`AddressSpaceUser::released`] when `mm` ends. `mm` must be the caller's own,
+/// and `user` new: it is watched once.
+pub(crate) fn watch<T: AddressSpaceUser>(mm: &MmWithUser, user: DeferredArc<T>) -> Result {
+    let user = DeferredArc::into_raw(user);
+    // SAFETY: By the trait's contract a notifier is there, and the reference keeps it.
+    let notifier = unsafe { &*user.byte_add(T::NOTIFIER).cast::<Notifier>() };
+    // SAFETY: It stays where it is until `free`, and `mm` has users because the caller holds one.
+    let status = unsafe { bindings::mmu_notifier_register(notifier.0.get(), mm.as_raw()) };
+    let registered = to_result(status);
     if registered.is_err() {
-        // SAFETY: The registration failed, so the box is still ours alone.
-        drop(unsafe { KBox::from_raw(node) });
+        // SAFETY: The registration failed, so the reference that was just leaked is still ours.
+        drop(unsafe { DeferredArc::from_raw(user) });
     }
     registered
 }

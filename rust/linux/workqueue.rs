@@ -12,8 +12,19 @@ use core::{
     ptr::NonNull, //
 };
 use kernel::{
-    bindings, new_work,
+    bindings, container_of, new_work,
     prelude::*,
+    sync::{
+        atomic::{
+            ordering::{
+                Acquire,
+                Relaxed,
+                Release, //
+            },
+            Atomic, //
+        },
+        Refcount, //
+    },
     workqueue::{
         impl_has_work,
         DelayedWork,
@@ -35,7 +46,11 @@ pub(crate) fn flush_delayed<T, const ID: u64>(work: &DelayedWork<T, ID>) {
 }
 
 /// A queue that finishes its work before it goes.
-pub(crate) struct OwnedQueue(NonNull<bindings::workqueue_struct>);
+pub(crate) struct OwnedQueue {
+    queue: NonNull<bindings::workqueue_struct>,
+    /// [`DeferredArc`] values on their way out.
+    leaving: Atomic<usize>,
+}
 
 // SAFETY: A workqueue may be used and destroyed from any thread.
 unsafe impl Send for OwnedQueue {}
@@ -64,13 +79,18 @@ impl OwnedQueue {
                 name.as_char_ptr(),
             )
         };
-        NonNull::new(queue).map(Self).ok_or(ENOMEM)
+        Ok(Self {
+            queue: NonNull::new(queue).ok_or(ENOMEM)?,
+            leaving: Atomic::new(0),
+        })
     }
 
-    /// Waits until what was queued before this call has run. May sleep.
-    pub(crate) fn flush(&self) {
-        // SAFETY: The queue is alive until drop.
-        unsafe { bindings::__flush_workqueue(self.0.as_ptr()) };
+    /// Waits until the [`DeferredArc`] values are gone whose last owner let them go before this call. May sleep.
+    pub(crate) fn settle(&self) {
+        if self.leaving.load(Acquire) > 0 {
+            // SAFETY: The queue is alive until drop.
+            unsafe { bindings::__flush_workqueue(self.queue.as_ptr()) };
+        }
     }
 }
 
@@ -79,31 +99,39 @@ impl Deref for OwnedQueue {
 
     fn deref(&self) -> &Queue {
         // SAFETY: The queue is alive until drop, and the borrow cannot outlive `self`.
-        unsafe { Queue::from_raw(self.0.as_ptr()) }
+        unsafe { Queue::from_raw(self.queue.as_ptr()) }
     }
 }
 
 impl Drop for OwnedQueue {
     fn drop(&mut self) {
         // SAFETY: This is the only owner; nobody can queue any more.
-        unsafe { bindings::destroy_workqueue(self.0.as_ptr()) };
+        unsafe { bindings::destroy_workqueue(self.queue.as_ptr()) };
     }
 }
 
-/// A value whose drop runs on a workqueue, so that its last owner may let it go in any context.
-pub(crate) struct Deferred<T: Send + Sync + 'static> {
-    body: ManuallyDrop<Pin<KBox<Body<T>>>>,
-    queue: &'static OwnedQueue,
-}
+/// A shared value whose drop runs on a workqueue, so that its last owner may let it go in any context.
+///
+/// # Invariants
+///
+/// It points to a pinned box that [`DeferredArc::new`] leaked, and owns one of its references.
+pub(crate) struct DeferredArc<T: Send + Sync + 'static>(NonNull<Body<T>>);
 
-/// What is queued in the end.
+/// The value, who shares it, and what is queued in the end.
 #[pin_data]
 struct Body<T> {
+    references: Refcount,
     #[pin]
     work: Work<Body<T>>,
+    queue: &'static OwnedQueue,
     #[pin]
     value: T,
 }
+
+// SAFETY: The value may be used and, by the last owner, dropped on any thread.
+unsafe impl<T: Send + Sync> Send for DeferredArc<T> {}
+// SAFETY: As above; a shared one can only be cloned or looked at.
+unsafe impl<T: Send + Sync> Sync for DeferredArc<T> {}
 
 impl_has_work! {
     impl{T} HasWork<Self> for Body<T> { self.work }
@@ -113,11 +141,13 @@ impl<T: Send + Sync + 'static> WorkItem for Body<T> {
     type Pointer = Pin<KBox<Self>>;
 
     fn run(this: Self::Pointer) {
+        let queue = this.queue;
         drop(this);
+        let _: usize = queue.leaving.fetch_sub(1, Release);
     }
 }
 
-impl<T: Send + Sync + 'static> Deferred<T> {
+impl<T: Send + Sync + 'static> DeferredArc<T> {
     /// A value that will be dropped on `queue`.
     pub(crate) fn new<E>(queue: &'static OwnedQueue, value: impl PinInit<T, E>) -> Result<Self>
     where
@@ -125,31 +155,76 @@ impl<T: Send + Sync + 'static> Deferred<T> {
     {
         let body = KBox::try_pin_init(
             try_pin_init!(Body {
-                work <- new_work!("amdkfd::Deferred"),
+                references: Refcount::new(1),
+                work <- new_work!("amdkfd::DeferredArc"),
+                queue,
                 value <- value,
             }? Error),
             GFP_KERNEL,
         )?;
-        Ok(Self {
-            body: ManuallyDrop::new(body),
-            queue,
-        })
+        // SAFETY: It stays where it is until `drop` makes it a pinned box again.
+        let body = KBox::leak(unsafe { Pin::into_inner_unchecked(body) });
+        // INVARIANT: The first reference is this one.
+        Ok(Self(NonNull::from(body)))
+    }
+
+    /// Whether both are the same value.
+    pub(crate) fn ptr_eq(this: &Self, other: &Self) -> bool {
+        this.0 == other.0
+    }
+
+    /// The value, for C code to keep: its reference is [`DeferredArc::from_raw`]'s to give back.
+    pub(crate) fn into_raw(this: Self) -> *const T {
+        let this = ManuallyDrop::new(this);
+        // SAFETY: The body is alive, by the reference that is leaked here.
+        unsafe { &raw const (*this.0.as_ptr()).value }
+    }
+
+    /// Undoes [`DeferredArc::into_raw`].
+    ///
+    /// # Safety
+    ///
+    /// `value` came from there, and its reference has not been given back.
+    pub(crate) unsafe fn from_raw(value: *const T) -> Self {
+        // SAFETY: By this function's own contract the value lies in a body.
+        let body = unsafe { container_of!(value, Body<T>, value) };
+        // INVARIANT: The reference that was leaked is this one's again.
+        // SAFETY: As above, and a body is not at null.
+        Self(unsafe { NonNull::new_unchecked(body.cast_mut()) })
+    }
+
+    fn body(&self) -> &Body<T> {
+        // SAFETY: It is alive by the type's invariant.
+        unsafe { self.0.as_ref() }
     }
 }
 
-impl<T: Send + Sync + 'static> Deref for Deferred<T> {
+impl<T: Send + Sync + 'static> Clone for DeferredArc<T> {
+    fn clone(&self) -> Self {
+        self.body().references.inc();
+        // INVARIANT: The reference that was just added is this one.
+        Self(self.0)
+    }
+}
+
+impl<T: Send + Sync + 'static> Deref for DeferredArc<T> {
     type Target = T;
 
     #[inline]
     fn deref(&self) -> &T {
-        &self.body.value
+        &self.body().value
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for Deferred<T> {
+impl<T: Send + Sync + 'static> Drop for DeferredArc<T> {
     fn drop(&mut self) {
-        // SAFETY: The body is taken here only, and nobody uses `self` after its drop.
-        let body = unsafe { ManuallyDrop::take(&mut self.body) };
-        self.queue.enqueue(body);
+        if !self.body().references.dec_and_test() {
+            return;
+        }
+        // SAFETY: By the type's invariant it is a leaked box that is pinned, and nobody else refers to it.
+        let body = unsafe { Pin::new_unchecked(KBox::from_raw(self.0.as_ptr())) };
+        let queue = body.queue;
+        let _: usize = queue.leaving.fetch_add(1, Relaxed);
+        queue.enqueue(body);
     }
 }

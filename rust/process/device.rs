@@ -37,6 +37,7 @@ use crate::{
         VmTask, //
     },
 };
+use core::ops::Deref;
 use kernel::{
     prelude::*,
     sync::{
@@ -97,6 +98,40 @@ impl Drop for Started {
     }
 }
 
+/// The devices of a process, in topology order. Of one alone no list is made.
+pub(super) enum Devices {
+    Few(Option<Arc<ProcessDevice>>),
+    Many(KVec<Arc<ProcessDevice>>),
+}
+
+impl Devices {
+    /// One more, behind the others.
+    pub(super) fn push(&mut self, device: Arc<ProcessDevice>) -> Result {
+        match self {
+            Self::Many(devices) => devices.push(device, GFP_KERNEL)?,
+            Self::Few(none @ None) => *none = Some(device),
+            Self::Few(Some(first)) => {
+                let mut devices = KVec::new();
+                devices.push(first.clone(), GFP_KERNEL)?;
+                devices.push(device, GFP_KERNEL)?;
+                *self = Self::Many(devices);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Deref for Devices {
+    type Target = [Arc<ProcessDevice>];
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Few(device) => device.as_slice(),
+            Self::Many(devices) => devices,
+        }
+    }
+}
+
 /// A process on one GPU. Fields are dropped from top to bottom.
 #[pin_data]
 pub(crate) struct ProcessDevice {
@@ -130,7 +165,7 @@ impl ProcessDevice {
             user_tba: Atomic::new(0),
             user_tma: Atomic::new(0),
             faults: Atomic::new(0),
-            tensor_limit <- TensorLimit::new(node.kgd().clone()),
+            tensor_limit <- TensorLimit::new(node.clone()),
             held: DEVICES.hold(),
             node: NodeUser::new(node),
         });

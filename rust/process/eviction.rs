@@ -144,7 +144,11 @@ impl Evictor {
 
     /// Undoes one eviction of the process, and brings its buffers back, as soon as tasks run again.
     pub(super) fn restore_soon(process: &Process) {
-        process.evictor.restore_later(0, process);
+        match process.evictor() {
+            Some(evictor) => evictor.restore_later(0, process),
+            // Without a VM it has nothing to bring back.
+            None => drop(process.restore()),
+        }
     }
 
     /// Undoes one eviction of the process, and brings its buffers back, after a while. The caller holds the process, and so

@@ -14,6 +14,7 @@
 //! and is there in C only where that is.
 
 use super::{
+    device::Devices,
     registry,
     ProcessDevice,
     PRIMARY_CONTEXT, //
@@ -147,7 +148,7 @@ struct Published {
 /// What of a process is shown.
 enum Shown {
     NotYet,
-    Yes(Published),
+    Yes(KBox<Published>),
     /// It could not be, or the process has ended: it never is again.
     No,
 }
@@ -157,7 +158,7 @@ enum Shown {
 pub(crate) struct Files {
     #[pin]
     work: DelayedWork<Files>,
-    devices: KVec<Arc<ProcessDevice>>,
+    devices: Devices,
     lead: ARef<Task>,
     context: u16,
     /// Those of the process beside which this is another context.
@@ -182,24 +183,30 @@ impl WorkItem for Files {
 impl Files {
     /// None as yet, for a process on these devices.
     pub(super) fn new(
-        devices: &[Arc<ProcessDevice>],
-        lead: &ARef<Task>,
+        devices: Devices,
+        lead: ARef<Task>,
         context: u16,
         primary: Option<&Arc<Files>>,
     ) -> Result<Arc<Self>> {
-        let mut own = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
-        for device in devices {
-            own.push(device.clone(), GFP_KERNEL)?;
-        }
         let files = pin_init!(Self {
             work <- new_delayed_work!("amdkfd::Files"),
-            devices: own,
-            lead: lead.clone(),
+            devices,
+            lead,
             context,
             primary: primary.cloned(),
             shown <- new_mutex!(Shown::NotYet, "amdkfd::Files"),
         });
         Arc::pin_init(files, GFP_KERNEL)
+    }
+
+    /// The process's devices, in topology order.
+    pub(super) fn devices(&self) -> &[Arc<ProcessDevice>] {
+        &self.devices
+    }
+
+    /// The leader of the process's thread group.
+    pub(super) fn lead(&self) -> &Task {
+        &self.lead
     }
 
     /// The process begins, or one of its queues has begun or ended: a worker will show it.
@@ -243,7 +250,7 @@ impl Files {
     }
 
     /// Makes the directory of the process, without its queues.
-    fn make(&self, root: Option<&Directory<Content>>) -> Result<Published> {
+    fn make(&self, root: Option<&Directory<Content>>) -> Result<KBox<Published>> {
         let (directory, pasids) = match &self.primary {
             None => {
                 let pid = self.lead.pid();
@@ -266,14 +273,15 @@ impl Files {
                 Shown::NotYet | Shown::No => return Err(ENODEV),
             },
         };
-        Published::new(directory, pasids, &self.devices)
+        let published = Published::new(directory, pasids, &self.devices)?;
+        Ok(KBox::new(published, GFP_KERNEL)?)
     }
 
     /// The files in it.
     fn top(&self) -> Result<kobject::Files<Content>> {
         let mut files = kobject::Files::new();
         files.add(c"pasid", Content::Pasid)?;
-        for device in &self.devices {
+        for device in self.devices.iter() {
             let gpu = device.gpu_id().raw();
             let vram = Content::Vram(device.clone());
             files.add_named(format_args!("vram_{gpu}"), vram)?;

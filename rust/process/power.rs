@@ -121,7 +121,7 @@ pub(crate) fn end(gpu: DeviceHandle, how: Signal) -> usize {
 impl Process {
     /// The process's devices on one GPU, of which each partition is one.
     fn devices_on(&self, gpu: DeviceHandle) -> impl Iterator<Item = &super::ProcessDevice> {
-        let all = self.devices.iter().map(|device| &**device);
+        let all = self.devices().iter().map(|device| &**device);
         all.filter(move |device| device.node().kgd().handle() == gpu)
     }
 
@@ -134,7 +134,7 @@ impl Process {
 
     fn lose(&self, gpu: DeviceHandle, cause: Cause) {
         if self.devices_on(gpu).any(|device| device.vm().is_ok()) {
-            for device in &self.devices {
+            for device in self.devices() {
                 self.tell_eviction(device, Trigger::SUSPEND);
                 if let Err(error) = device.queues().lose(device) {
                     let (pid, gpu) = (self.lead().pid(), device.gpu_id().raw());

@@ -187,7 +187,7 @@ pub(crate) fn open() -> Result<ProcessRef> {
         return Err(EAGAIN);
     }
     // As in C: what an ended process still holds is given back before the next one asks for more.
-    registry.teardown.flush();
+    registry.teardown.settle();
     let current = kernel::current!();
     let mm = current.mm().ok_or(EINVAL)?;
     let id = MmId::new(mm.as_raw());
@@ -197,10 +197,6 @@ pub(crate) fn open() -> Result<ProcessRef> {
     let creation = registry.creation.lock();
     if let Some(process) = registry.find(id) {
         return Ok(process);
-    }
-    if crate::gpu::nodes()?.is_empty() {
-        pr_warn!("there is no GPU to compute on\n");
-        return Err(EINVAL);
     }
     let process = Process::new(id, None)?;
     registry.insert(&process)?;
@@ -269,7 +265,7 @@ pub(super) fn forget(process: &ProcessRef) {
     let name = (process.mm, process.context);
     let same = table
         .get(&name)
-        .is_some_and(|found| Arc::ptr_eq(found, process));
+        .is_some_and(|found| ProcessRef::ptr_eq(found, process));
     let node = if same { table.remove_node(&name) } else { None };
     drop(table);
     drop(node);
@@ -323,7 +319,7 @@ pub(crate) fn restore_postponed(mm: MmId) {
 /// that is left to a worker. `ESRCH` if there is no such process. Legal in any context.
 pub(crate) fn schedule_eviction(mm: MmId, context: u16, fence: u64) -> Result {
     let process = of_context(mm, context).ok_or(ESRCH)?;
-    process.evictor.request(fence);
+    process.evictor().ok_or(ESRCH)?.request(fence);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 //! A process's wish to have a GPU's peak tensor limiter (PTL) lifted. One for each process and GPU; it
 //! ends with it.
 
-use crate::kgd::Kgd;
+use crate::gpu::Node;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -15,16 +15,16 @@ use kernel::{
 
 #[pin_data(PinnedDrop)]
 pub(super) struct TensorLimit {
-    kgd: Arc<dyn Kgd>,
+    node: Arc<Node>,
     #[pin]
     lifted: Mutex<bool>,
 }
 
 impl TensorLimit {
     /// Not lifted.
-    pub(super) fn new(kgd: Arc<dyn Kgd>) -> impl PinInit<Self> {
+    pub(super) fn new(node: Arc<Node>) -> impl PinInit<Self> {
         pin_init!(Self {
-            kgd,
+            node,
             lifted <- new_mutex!(false, "amdkfd::TensorLimit"),
         })
     }
@@ -33,7 +33,7 @@ impl TensorLimit {
     pub(super) fn lift(&self, lift: bool) -> Result {
         let mut lifted = self.lifted.lock();
         if *lifted != lift {
-            self.kgd.lift_tensor_limit(lift)?;
+            self.node.kgd().lift_tensor_limit(lift)?;
             *lifted = lift;
         }
         Ok(())

@@ -131,7 +131,7 @@ fn make(process: &Process, device: &ProcessDevice, properties: &Properties) -> R
     if device.queues().count() >= features.queues_per_process {
         return Err(ENOSPC);
     }
-    let id = Slots::take(process.queue_ids().clone()).ok_or(ENOMEM)?;
+    let id = Slots::take(process.queue_ids()?.clone()).ok_or(ENOMEM)?;
     let counted = node.count()?;
     let place = match (properties.kind(), properties.compute_format()) {
         (Kind::Sdma(choice), _) => {
