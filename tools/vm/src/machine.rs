@@ -20,7 +20,7 @@ const CPU: &str = "max,phys-bits=48";
 /// The clock runs on the host's, whatever the kernel's watchdog thinks of it when the host is busy. The
 /// kernel's own 128 KiB of log are less than some tests make it say, and what it reports must not be lost.
 const APPEND: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic sysrq_always_enabled \
-                      random.trust_cpu=on tsc=reliable log_buf_len=16M";
+                      random.trust_cpu=on tsc=reliable log_buf_len=32M";
 const APPEND_ICOUNT: &str = "iomem=relaxed nokaslr";
 
 /// What differs from run to run of the same machine.
