@@ -74,7 +74,7 @@ impl Exception {
 
     /// A packet was refused. None: the code is none of a packet's.
     pub(crate) fn of_packet(pasid: Pasid, doorbell: u32, code: u32) -> Option<Self> {
-        PACKET_CODES.contains(&code).then_some(Self {
+        PACKET_CODES.contains(&code).then(|| Self {
             pasid,
             doorbell,
             codes: 1 << (code - 1),
@@ -217,8 +217,9 @@ mod tests {
         assert_eq!((abort.doorbell, abort.codes), (5, 1));
         let packet = Exception::of_packet(pasid(), 5, 16).unwrap();
         assert_eq!((packet.doorbell, packet.codes), (5, 1 << 15));
-        assert_eq!(Exception::of_packet(pasid(), 5, 15), None);
-        assert_eq!(Exception::of_packet(pasid(), 5, 24), None);
+        for code in [0, 15, 24, 66, u32::MAX] {
+            assert_eq!(Exception::of_packet(pasid(), 5, code), None);
+        }
     }
 
     #[test]
