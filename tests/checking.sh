@@ -24,13 +24,15 @@ in_machine() {
         >"$log.log" 2>"$log.err" </dev/null
 }
 
-# what_is_wrong LOG: why this log is not a clean one, in a line; nothing if it is.
+# what_is_wrong LOG: why what in_machine left there is not clean, in a line; nothing if it is. A test may have emptied the
+# kernel's log: LOG.dmesg was written along.
 what_is_wrong() {
-    local reports
-    if ! grep -qE "$at_work" "$1" || ! grep -q 'kmemleak: Kernel memory leak detector initialized' "$1"; then
+    local reports pattern
+    for pattern in "$at_work" 'kmemleak: Kernel memory leak detector initialized'; do
+        grep -qE "$pattern" "$1.log" "$1.dmesg" && continue
         echo "the kernel's checker or kmemleak was not at work to the end"
         return
-    fi
-    reports=$(awk -f tests/reports.awk tests/debug.allow "$1")
-    [ -z "$reports" ] || echo "the kernel reports: $(head -n 5 <<<"$reports" | tr '\n' ';') see $1"
+    done
+    reports=$(awk -f tests/reports.awk tests/debug.allow "$1.log" "$1.dmesg" | sort -u)
+    [ -z "$reports" ] || echo "the kernel reports: $(head -n 5 <<<"$reports" | tr '\n' ';') see $1.log"
 }

@@ -15,6 +15,8 @@ const RING: usize = 0x4000;
 const AGENT_DISPATCH: u32 = 4;
 /// KERNEL_DISPATCH with no dimensions.
 const NO_DIMENSIONS: u32 = 2;
+/// A PM4 packet of type 3 with an opcode that no GPU knows. It has no code, and nobody is told.
+const UNKNOWN_OPCODE: u32 = 0xc000_fe00;
 /// TIMEOUT: generous for a busy host; what comes does so at once.
 const COMES: Duration = Duration::from_secs(30);
 /// What must not come has this long to do so.
@@ -26,11 +28,13 @@ pub fn run() -> Result<()> {
     let nodes = topology::gpus()?;
     let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
     let events = Events::new(&device)?;
-    Bad::send(&device, &events, AGENT_DISPATCH)?.tell("no runtime", DOES_NOT)?;
+    let send = |packet| Bad::send(&device, &events, QueueKind::Aql, packet);
+    send(AGENT_DISPATCH)?.tell("no runtime", DOES_NOT)?;
     let runtime = kfd.enable_runtime(0x1000, false)?;
-    Bad::send(&device, &events, AGENT_DISPATCH)?.tell("an agent's dispatch", COMES)?;
-    Bad::send(&device, &events, NO_DIMENSIONS)?.tell("no dimensions", COMES)?;
-    let [one, two] = [AGENT_DISPATCH, NO_DIMENSIONS].map(|kind| Bad::send(&device, &events, kind));
+    send(AGENT_DISPATCH)?.tell("an agent's dispatch", COMES)?;
+    send(NO_DIMENSIONS)?.tell("no dimensions", COMES)?;
+    Bad::send(&device, &events, QueueKind::Pm4, UNKNOWN_OPCODE)?.tell("no opcode", DOES_NOT)?;
+    let [one, two] = [AGENT_DISPATCH, NO_DIMENSIONS].map(send);
     let (one, two) = (one?, two?);
     two.tell("the second of two queues", COMES)?;
     one.tell("the first of two queues", COMES)?;
@@ -49,7 +53,12 @@ struct Bad {
 
 impl Bad {
     /// Makes a queue that names an event and a word in its save area, and sends it the packet.
-    fn send(device: &Arc<Device>, events: &Arc<Events>, header: u32) -> Result<Self> {
+    fn send(
+        device: &Arc<Device>,
+        events: &Arc<Events>,
+        kind: QueueKind,
+        packet: u32,
+    ) -> Result<Self> {
         let (ring, indices) = (Memory::gtt(device, RING)?, Memory::gtt(device, 4096)?);
         let place = QueueMemory {
             ring: ring.address(),
@@ -59,15 +68,20 @@ impl Bad {
         };
         let payload = Memory::gtt(device, 4096)?;
         let event = Event::new(events, EventKind::Signal, false)?;
-        let queue = Queue::create(device, QueueKind::Aql, place)?;
+        let queue = Queue::create(device, kind, place)?;
         let area = queue.save_area().context("no save area")?;
         let at = offset_of!(uapi::kfd_context_save_area_header, err_payload_addr);
         area.write(at, &[payload.address()]);
         let at = offset_of!(uapi::kfd_context_save_area_header, err_event_id);
         area.write(at, &[event.id()]);
-        ring.write(0, &[header]);
-        indices.write(0, &[1u64]);
-        queue.ring_doorbell(0);
+        ring.write(0, &[packet]);
+        // AQL counts packets, and the last one rings; PM4 counts dwords, of which this packet has two.
+        let (written, doorbell) = match kind {
+            QueueKind::Aql => (1, 0),
+            QueueKind::Pm4 | QueueKind::Sdma => (2, 2),
+        };
+        indices.write(0, &[written]);
+        queue.ring_doorbell(doorbell);
         Ok(Self {
             _queue: queue,
             event,
