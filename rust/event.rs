@@ -107,7 +107,7 @@ impl Events {
                 Err(Full::NeedsRoom { list }) => list,
             };
             let room = Room::new(list)?;
-            let surplus = self.inner.lock().tables.of_kind(&kind).grow(room);
+            let surplus = self.inner.lock().tables.grow(&kind, room);
             drop(surplus);
         };
         Ok(Created { id, has_slot })

@@ -135,6 +135,9 @@ impl Room {
     }
 }
 
+/// What a table had no use for: a chunk, and a list.
+type Surplus = (Option<KBox<Chunk>>, KVec<KBox<Chunk>>);
+
 /// Why no event could be put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
@@ -147,40 +150,27 @@ pub(super) enum Full {
     Exhausted,
 }
 
-/// Events by id.
-pub(super) struct Table {
-    base: u32,
-    /// The first id is never given to an event.
-    reserve_first: bool,
+/// Events by id, from `BASE` on. A constant, for it is looked at with each event of each wait.
+pub(super) struct Table<const BASE: u32> {
     /// Every chunk below this one is full.
     first: usize,
     chunks: KVec<KBox<Chunk>>,
 }
 
-impl Table {
-    /// The signal events. Id 0 stays free: packets that name no event carry it.
-    pub(super) fn signals() -> Self {
-        Self {
-            base: 0,
-            reserve_first: true,
-            first: 0,
-            chunks: KVec::new(),
-        }
-    }
+impl<const BASE: u32> Table<BASE> {
+    /// Signal event 0 is never given: packets that name no event carry that id.
+    const RESERVE_FIRST: bool = BASE == 0;
 
-    /// All other events.
-    pub(super) fn others() -> Self {
-        let base = FIRST_OTHER_ID;
+    /// No events, and no room for any.
+    pub(super) fn new() -> Self {
         Self {
-            base,
-            reserve_first: false,
             first: 0,
             chunks: KVec::new(),
         }
     }
 
     /// Adds a chunk. What is not needed comes back, to be freed outside the lock.
-    pub(super) fn grow(&mut self, room: Room) -> (Option<KBox<Chunk>>, KVec<KBox<Chunk>>) {
+    pub(super) fn grow(&mut self, room: Room) -> Surplus {
         let Room {
             mut chunk,
             mut list,
@@ -195,12 +185,12 @@ impl Table {
         if self.chunks.len() >= CHUNKS {
             return (Some(chunk), list);
         }
-        chunk.taken = u64::from(self.reserve_first && self.chunks.is_empty());
+        chunk.taken = u64::from(Self::RESERVE_FIRST && self.chunks.is_empty());
         let refused = self.chunks.push_within_capacity(chunk).err();
         (refused.map(|PushError(chunk)| chunk), list)
     }
 
-    /// Puts `event` at the lowest free id, if that is below `base + limit`.
+    /// Puts `event` at the lowest free id, if that is below `BASE + limit`.
     pub(super) fn insert(&mut self, event: Event, limit: u32) -> Result<u32, Full> {
         let taken = self.chunks.iter().map(|chunk| chunk.taken);
         let Some(index) = page::first_free(taken, self.first) else {
@@ -225,13 +215,13 @@ impl Table {
             *place = Some(event);
         }
         // CAST: The index is below 4096.
-        Ok(self.base + index as u32)
+        Ok(BASE + index as u32)
     }
 
     /// The event with this id.
     #[inline]
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Event> {
-        let index = id.wrapping_sub(self.base) as usize;
+        let index = id.wrapping_sub(BASE) as usize;
         self.chunks
             .get_mut(index / CHUNK)?
             .events
@@ -241,7 +231,7 @@ impl Table {
 
     /// Takes an event out; its id is free again.
     pub(super) fn remove(&mut self, id: u32) -> Option<Event> {
-        let index = id.wrapping_sub(self.base) as usize;
+        let index = id.wrapping_sub(BASE) as usize;
         let chunk = self.chunks.get_mut(index / CHUNK)?;
         let event = chunk.events.get_mut(index % CHUNK)?.take()?;
         chunk.taken &= !(1 << (index % CHUNK));
@@ -251,7 +241,7 @@ impl Table {
 
     /// The next id above `after` that has an event; from the beginning if `after` is `None`.
     pub(super) fn next_id(&self, after: Option<u32>) -> Option<u32> {
-        let start = after.map_or(0, |id| id.wrapping_sub(self.base) as usize + 1);
+        let start = after.map_or(0, |id| id.wrapping_sub(BASE) as usize + 1);
         let present = self.chunks.iter().enumerate().skip(start / CHUNK);
         for (number, chunk) in present {
             let skipped = start.saturating_sub(number * CHUNK);
@@ -259,7 +249,7 @@ impl Table {
             let mut bits = page::set_bits(chunk.taken & later);
             let present = |bit: &u32| matches!(chunk.events.get(*bit as usize), Some(Some(_)));
             if let Some(bit) = bits.find(present) {
-                return Some(self.base + (number * CHUNK) as u32 + bit);
+                return Some(BASE + (number * CHUNK) as u32 + bit);
             }
         }
         None
@@ -268,46 +258,45 @@ impl Table {
 
 /// The two tables of a process.
 pub(super) struct Tables {
-    pub(super) signals: Table,
-    pub(super) others: Table,
+    pub(super) signals: Table<0>,
+    pub(super) others: Table<FIRST_OTHER_ID>,
 }
 
 impl Tables {
     /// No events.
     pub(super) fn new() -> Self {
         Self {
-            signals: Table::signals(),
-            others: Table::others(),
+            signals: Table::new(),
+            others: Table::new(),
         }
     }
 
-    /// Where events of this kind belong.
-    pub(super) fn of_kind(&mut self, kind: &Kind) -> &mut Table {
+    /// [`Table::grow`] of the one for events of this kind.
+    pub(super) fn grow(&mut self, kind: &Kind, room: Room) -> Surplus {
         if kind.has_slot() {
-            &mut self.signals
+            self.signals.grow(room)
         } else {
-            &mut self.others
-        }
-    }
-
-    #[inline]
-    fn of_id(&mut self, id: u32) -> &mut Table {
-        if id < FIRST_OTHER_ID {
-            &mut self.signals
-        } else {
-            &mut self.others
+            self.others.grow(room)
         }
     }
 
     /// The event with this id.
     #[inline]
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Event> {
-        self.of_id(id).get_mut(id)
+        if id < FIRST_OTHER_ID {
+            self.signals.get_mut(id)
+        } else {
+            self.others.get_mut(id)
+        }
     }
 
     /// Takes an event out; its id is free again.
     pub(super) fn remove(&mut self, id: u32) -> Option<Event> {
-        self.of_id(id).remove(id)
+        if id < FIRST_OTHER_ID {
+            self.signals.remove(id)
+        } else {
+            self.others.remove(id)
+        }
     }
 }
 
@@ -319,12 +308,12 @@ mod tests {
         Event::new(Kind::Signal, Mode::Auto)
     }
 
-    fn table(chunks: usize) -> KBox<Table> {
-        grown(Table::others(), chunks)
+    fn table(chunks: usize) -> Table<FIRST_OTHER_ID> {
+        grown(chunks)
     }
 
-    fn grown(table: Table, chunks: usize) -> KBox<Table> {
-        let mut table = KBox::new(table, GFP_KERNEL).unwrap();
+    fn grown<const BASE: u32>(chunks: usize) -> Table<BASE> {
+        let mut table = Table::new();
         for _ in 0..chunks {
             grow(&mut table);
         }
@@ -332,7 +321,7 @@ mod tests {
     }
 
     /// One more chunk, which is taken.
-    fn grow(table: &mut Table) {
+    fn grow<const BASE: u32>(table: &mut Table<BASE>) {
         let list = 2 * table.chunks.len().max(1);
         assert!(table.grow(Room::new(list).unwrap()).0.is_none());
     }
@@ -412,7 +401,7 @@ mod tests {
 
     #[test]
     fn signal_event_zero_is_never_given() {
-        let mut table = grown(Table::signals(), 1);
+        let mut table = grown::<0>(1);
         assert!(table.get_mut(0).is_none());
         assert!(table.remove(0).is_none());
         assert_eq!(table.insert(event(), 4096), Ok(1));
