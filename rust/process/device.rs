@@ -124,6 +124,7 @@ impl Devices {
 impl Deref for Devices {
     type Target = [Arc<ProcessDevice>];
 
+    #[inline]
     fn deref(&self) -> &Self::Target {
         match self {
             Self::Few(device) => device.as_slice(),

@@ -200,6 +200,7 @@ impl Files {
     }
 
     /// The process's devices, in topology order.
+    #[inline]
     pub(super) fn devices(&self) -> &[Arc<ProcessDevice>] {
         &self.devices
     }
