@@ -6,6 +6,7 @@
 mod event;
 mod memory;
 mod queue;
+mod sharing;
 
 pub use event::own_page;
 
@@ -33,6 +34,8 @@ pub fn table() -> Result<()> {
     queue::live_queue(&bench);
     memory::memory(&bench);
     memory::mapping_to_gpu(&bench);
+    sharing::sharing(&bench)?;
+    sharing::profiler(&bench);
     event::events(&bench);
     process(&bench);
     queue::stopped_queue(&bench);
