@@ -228,3 +228,44 @@ impl<T: Send + Sync + 'static> Drop for DeferredArc<T> {
         queue.enqueue(body);
     }
 }
+
+#[kernel::macros::kunit_tests(amdkfd_workqueue)]
+mod tests {
+    use super::*;
+
+    /// Values that were dropped.
+    static DROPPED: Atomic<usize> = Atomic::new(0);
+
+    struct Value {
+        number: u32,
+    }
+
+    impl Drop for Value {
+        fn drop(&mut self) {
+            let _: usize = DROPPED.fetch_add(1, Relaxed);
+        }
+    }
+
+    #[test]
+    fn the_last_owner_lets_a_value_go_on_its_queue() {
+        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
+        let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
+        // SAFETY: It is freed below, when no value refers to it any more.
+        let shared: &'static OwnedQueue = unsafe { &*queue };
+        let one: DeferredArc<Value> = DeferredArc::new(shared, Value { number: 7 }).unwrap();
+        let two = one.clone();
+        assert!(DeferredArc::ptr_eq(&one, &two));
+        drop(one);
+        shared.settle();
+        assert_eq!((two.number, DROPPED.load(Relaxed)), (7, 0));
+        let raw = DeferredArc::into_raw(two);
+        // SAFETY: It comes from there, and its reference was not given back.
+        let two = unsafe { DeferredArc::from_raw(raw) };
+        assert_eq!(two.number, 7);
+        drop(two);
+        shared.settle();
+        assert_eq!(DROPPED.load(Relaxed), 1);
+        // SAFETY: The box is the one above, and its last user is gone.
+        drop(unsafe { KBox::from_raw(queue) });
+    }
+}
