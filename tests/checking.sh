@@ -3,7 +3,7 @@
 # The kernels that check: what each needs, what a guest looks at last, and what its log must say. Sourced with the kernel
 # in $kernel, debug or kasan.
 
-# By what the checker shows that it is at work to the end.
+# By what the checker shows that it is at work: lockdep at the end; KASAN says only that it has begun, and stops after a report.
 case $kernel in
     debug) machine=() at_work='^ *debug_locks: +1$' ;;
     # A shadow of an eighth of the memory, and what was freed is kept for a while.

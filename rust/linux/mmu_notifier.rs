@@ -97,10 +97,12 @@ impl<T: AddressSpaceUser> Calls<T> {
 /// and `user` new: it is watched once.
 pub(crate) fn watch<T: AddressSpaceUser>(mm: &MmWithUser, user: DeferredArc<T>) -> Result {
     let user = DeferredArc::into_raw(user);
-    // SAFETY: By the trait's contract a notifier is there, and the reference keeps it.
-    let notifier = unsafe { &*user.byte_add(T::NOTIFIER).cast::<Notifier>() };
+    // No reference to the field alone: the callbacks go from it to the whole value.
+    // SAFETY: By the trait's contract a notifier is there, within the value.
+    let notifier = unsafe { &raw const (*user.byte_add(T::NOTIFIER).cast::<Notifier>()).0 };
     // SAFETY: It stays where it is until `free`, and `mm` has users because the caller holds one.
-    let status = unsafe { bindings::mmu_notifier_register(notifier.0.get(), mm.as_raw()) };
+    let status =
+        unsafe { bindings::mmu_notifier_register(Opaque::cast_into(notifier), mm.as_raw()) };
     let registered = to_result(status);
     if registered.is_err() {
         // SAFETY: The registration failed, so the reference that was just leaked is still ours.

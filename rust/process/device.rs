@@ -100,7 +100,9 @@ impl Drop for Started {
 
 /// The devices of a process, in topology order. Of one alone no list is made.
 pub(super) enum Devices {
+    /// One, or none.
     Few(Option<Arc<ProcessDevice>>),
+    /// More than one.
     Many(KVec<Arc<ProcessDevice>>),
 }
 
