@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: all help sysroot module module-debug module-coverage module-tests tools userspace guest demo test test-long check fmt clean
+.PHONY: all help sysroot module module-debug module-tests tools userspace guest demo test test-long check fmt clean
 .DELETE_ON_ERROR:
 
 all: module tools userspace
@@ -27,10 +27,6 @@ module: sysroot
 # The same source for the debug kernel, in build/debug.
 module-debug:
 	@tools/build-module --debug
-
-# With a record of what its code comes by, in build/coverage.
-module-coverage: sysroot
-	@tools/build-module --coverage
 
 tools: sysroot
 	@cd tools && cargo build --quiet
@@ -60,7 +56,7 @@ demo:
 test: guest module-debug
 	@tests/run
 
-test-long: guest module-debug module-coverage
+test-long: guest module-debug
 	@tests/run --long
 
 check: sysroot

@@ -467,19 +467,19 @@ impl PinnedDrop for Process {
     }
 }
 
-/// What the current task's process gets of these nodes: those that its cgroup lets it use. `EINVAL`: there
-/// is no node at all.
+/// What the current task's process gets of these nodes: those that its cgroup lets it use. `EINVAL`: that
+/// is none.
 fn devices(nodes: &[Arc<Node>]) -> Result<Devices> {
-    if nodes.is_empty() {
-        pr_warn!("there is no GPU to compute on\n");
-        return Err(EINVAL);
-    }
     let mut devices = Devices::Few(None);
     for node in nodes {
         let minor = node.partition().render_minor;
         if node.kgd().cgroup_permission(minor).is_ok() {
             devices.push(ProcessDevice::new(node.clone())?)?;
         }
+    }
+    if devices.is_empty() {
+        pr_warn!("there is no GPU that process {} may use\n", kernel::current!().pid());
+        return Err(EINVAL);
     }
     Ok(devices)
 }

@@ -4,6 +4,9 @@
 #
 # A report of kmemleak is its first line and the indented ones after it; one of debug_print_object or WARN
 # ends with "end trace"; any other is one line.
+#
+# KCSAN tells of races in all of the kernel, which has many that are meant. Its report, between two lines of "=", counts
+# where one of the two accesses is in our code, or in what our code calls for it.
 
 FNR == NR { if ($0 != "" && $0 !~ /^#/) allowed[$0]; next }
 
@@ -23,13 +26,22 @@ indented { finish(); indented = 0 }
 /\[ cut here \]/ { if (!inside++) finish(); next }
 /\[ end trace / { if (inside && !--inside) finish(); next }
 
+/BUG: KCSAN:/ { finish(); race = $0; ours = 0; next }
+race != "" && /=====/ { if (ours) { start(race); harmless = allowed_race }; race = ""; allowed_race = 0; finish(); next }
+race != "" && / (by|on cpu) .*:$/ { frame = 0; next }
+race != "" && /Reported by Kernel Concurrency Sanitizer/ { frame = 99 }
+race != "" { if (++frame <= 2 && /\[amdkfd\]/) ours = 1; if (is_allowed()) allowed_race = 1; next }
+
 /WARNING:|BUG:|INFO: (possible|task|rcu|trying)|ODEBUG:|suspicious RCU|possible recursive|inconsistent lock|KASAN|UBSAN|Oops|general protection|refcount_t:|sleeping function|detector disabled|turning off the locking|rcu: .*stall/ {
     if (report == "" || !inside) start($0)
 }
 { look(); if (!inside) finish() }
 
-function look(    pattern) {
-    for (pattern in allowed) if ($0 ~ pattern) harmless = 1
+function is_allowed(    pattern) {
+    for (pattern in allowed) if ($0 ~ pattern) return 1
+    return 0
 }
+
+function look() { if (is_allowed()) harmless = 1 }
 
 END { finish() }

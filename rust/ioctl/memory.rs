@@ -88,11 +88,9 @@ fn gpus(list: u64, count: u32, done: u32) -> Result<KVec<u32>> {
     // CAST: 64-bit.
     let count = count as usize;
     // The user chooses how many: too many are no reason to warn.
-    let mut gpus = KVec::with_capacity(count, GFP_KERNEL | __GFP_NOWARN)?;
-    let mut reader = user_slice(list, count * size_of::<u32>()).reader();
-    for _ in 0..count {
-        gpus.push(reader.read::<u32>()?, GFP_KERNEL)?;
-    }
+    let mut gpus = KVec::from_elem(0u32, count, GFP_KERNEL | __GFP_NOWARN)?;
+    let mut reader = user_slice(list, size_of_val(&gpus[..])).reader();
+    reader.read_slice(gpus.as_mut_bytes())?;
     Ok(gpus)
 }
 
@@ -189,13 +187,15 @@ pub(super) fn export_dmabuf(call: &Call<'_>, args: &mut kfd_ioctl_export_dmabuf_
 /// sense.
 pub(super) fn svm(call: &Call<'_>, args: &mut kfd_ioctl_svm_args) -> Result {
     let attributes = args.nattr as usize * size_of::<kfd_ioctl_svm_attribute>();
-    let unaligned = (args.start_addr | args.size) % PAGE_SIZE as u64 != 0;
-    let nothing = args.start_addr == 0 || args.size == 0;
-    if call.user_bytes < size_of::<kfd_ioctl_svm_args>() + attributes || unaligned || nothing {
+    if call.user_bytes < size_of::<kfd_ioctl_svm_args>() + attributes {
         return Err(EINVAL);
     }
     if !call.process.is_primary() {
         return Err(errno::unsupported());
+    }
+    let unaligned = (args.start_addr | args.size) % PAGE_SIZE as u64 != 0;
+    if unaligned || args.start_addr == 0 || args.size == 0 {
+        return Err(EINVAL);
     }
     pr_info_once!("shared virtual memory (SVM) is not supported\n");
     Err(EPERM)

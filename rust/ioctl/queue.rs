@@ -99,10 +99,8 @@ pub(crate) fn set_cu_mask(call: &Call<'_>, args: &mut kfd_ioctl_set_cu_mask_args
     let words = (args.num_cu_mask.min(MAX_BITS) / u32::BITS) as usize;
     let mut mask = [0u32; (MAX_BITS / u32::BITS) as usize];
     let mask = mask.get_mut(..words).ok_or(EINVAL)?;
-    let mut reader = user_slice(args.cu_mask_ptr, words * size_of::<u32>()).reader();
-    for word in mask.iter_mut() {
-        *word = reader.read()?;
-    }
+    let mut reader = user_slice(args.cu_mask_ptr, size_of_val(mask)).reader();
+    reader.read_slice(mask.as_mut_bytes())?;
     queue::set_cu_mask(call.process, args.queue_id, mask)
 }
 

@@ -50,6 +50,7 @@ served_by() {
 without_reports() {
     case $(uname -r) in
         *-amdkfd-debug | *-amdkfd-kasan) sed '/\[ cut here \]/,/\[ end trace /d' ;;
+        *-amdkfd-kcsan) sed -e '/BUG: KCSAN: /,/=====/d' -e '/=====/d' ;;
         *) cat ;;
     esac
 }

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * faults: what a kernel with KCOV and fault injection has, for one without: the same files, for one task at a time.
+ * faults: what the stock kernel has no faults and no KCOV for.
  *
- *   /sys/kernel/debug/fail-nth   as /proc/thread-self/fail-nth: the Nth allocation or copy of user memory of the task
- *                                that wrote N fails. A line in the log says which kind it was.
- *   /sys/kernel/debug/kcov       as the kernel's own, to which modules built with coverage report
- *                                (tools/build-module --coverage): they need this one to be loaded first.
+ *   /sys/kernel/debug/fail-nth   as /proc/thread-self/fail-nth, for one task at a time: the Nth allocation or copy of
+ *                                user memory of the task that wrote N fails. A line in the log says which kind it was.
+ *   /sys/kernel/debug/places     which places of amdkfd.ko were come by, by anyone, since this module was loaded. KCOV
+ *                                records a task's own calls only, not interrupts and workers. It is for an amdkfd.ko
+ *                                built with coverage (tools/build-module --coverage), which needs this one first.
  */
 #include <linux/debugfs.h>
 #include <linux/kprobes.h>
 #include <linux/linkage.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/notifier.h>
 #include <linux/sched.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 #include <asm/ibt.h>
-#include <uapi/linux/kcov.h>
 
 /* Where a probe leaves a function that fails: at its end, with the result in ax. */
 asm(".pushsection .text\n"
@@ -117,6 +119,49 @@ static void after(struct kprobe *probe, struct pt_regs *regs, unsigned long flag
 }
 NOKPROBE_SYMBOL(after);
 
+/* The probes come with the first who wants faults: all others' allocations are slower for them. */
+static DEFINE_MUTEX(probing);
+static bool probed;
+
+static void unprobe(int count)
+{
+	while (count--)
+		if (points[count].probe.pre_handler)
+			unregister_kprobe(&points[count].probe);
+}
+
+static int probe(void)
+{
+	int index, ret;
+
+	for (index = 0; index < ARRAY_SIZE(points); index++) {
+		points[index].probe.pre_handler = before;
+		points[index].probe.post_handler = after;
+		ret = register_kprobe(&points[index].probe);
+		if (ret == -ENOENT) {
+			pr_info("there is no %s\n", points[index].probe.symbol_name);
+			points[index].probe.pre_handler = NULL;
+		} else if (ret) {
+			pr_err("%s cannot fail: %d\n", points[index].probe.symbol_name, ret);
+			unprobe(index);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+static int nth_open(struct inode *inode, struct file *file)
+{
+	int ret = 0;
+
+	mutex_lock(&probing);
+	if (!probed)
+		ret = probe();
+	probed = !ret;
+	mutex_unlock(&probing);
+	return ret;
+}
+
 static ssize_t nth_read(struct file *file, char __user *to, size_t count, loff_t *at)
 {
 	char text[16];
@@ -147,134 +192,101 @@ static ssize_t nth_write(struct file *file, const char __user *from, size_t coun
 
 static const struct file_operations nth_operations = {
 	.owner = THIS_MODULE,
+	.open = nth_open,
 	.read = nth_read,
 	.write = nth_write,
 };
 
-/* A record: how many addresses follow, and those. */
-struct record {
-	unsigned long *words;
-	unsigned long size;
-};
+/* The module that is recorded: where its code lies while it is loaded, and how many bytes it has. */
+#define RECORDED "amdkfd"
+static unsigned long code, code_bytes;
+/* Which bytes of it are a place that was come by: in a call in which something fails, and else. A loaded module lies
+ * elsewhere the next time, with the same bytes; one of another size begins anew. */
+static unsigned long *places[2];
 
-static struct task_struct *recorded;
-static struct record *record_of;
-
-/* What code that was built with coverage calls, again and again. */
+/* What code that was built with coverage calls, again and again: on any CPU, in any context. */
 void __sanitizer_cov_trace_pc(void);
 notrace void __sanitizer_cov_trace_pc(void)
 {
-	struct record *record;
-	unsigned long place;
+	unsigned long place = _RET_IP_ - READ_ONCE(code);
+	unsigned long *map;
 
-	if (READ_ONCE(recorded) != current || !in_task())
+	if (place >= READ_ONCE(code_bytes))
 		return;
-	record = READ_ONCE(record_of);
-	place = READ_ONCE(record->words[0]) + 1;
-	if (place < record->size) {
-		WRITE_ONCE(record->words[0], place);
-		barrier();
-		record->words[place] = _RET_IP_;
-	}
+	map = places[READ_ONCE(armed) == current];
+	/* Mostly it is set: reading leaves the line of the cache with the other CPUs. */
+	if (!test_bit(place, map))
+		set_bit(place, map);
 }
 EXPORT_SYMBOL(__sanitizer_cov_trace_pc);
 NOKPROBE_SYMBOL(__sanitizer_cov_trace_pc);
 
-static int kcov_open(struct inode *inode, struct file *file)
+static void forget_places(void)
 {
-	file->private_data = kzalloc(sizeof(struct record), GFP_KERNEL);
-	return file->private_data ? 0 : -ENOMEM;
-}
+	int which;
 
-static void stop(struct record *record)
-{
-	if (record_of == record)
-		WRITE_ONCE(recorded, NULL);
-}
-
-static long kcov_ioctl(struct file *file, unsigned int request, unsigned long argument)
-{
-	struct record *record = file->private_data;
-
-	switch (request) {
-	case KCOV_INIT_TRACE:
-		if (record->words)
-			return -EBUSY;
-		if (argument < 2 || argument > INT_MAX / sizeof(long))
-			return -EINVAL;
-		record->words = vmalloc_user(argument * sizeof(long));
-		record->size = argument;
-		return record->words ? 0 : -ENOMEM;
-	case KCOV_ENABLE:
-		if (!record->words || argument != KCOV_TRACE_PC)
-			return -EINVAL;
-		/* Who was recorded before has ended: its file would be closed else. */
-		if (READ_ONCE(recorded))
-			return -EBUSY;
-		record_of = record;
-		WRITE_ONCE(recorded, current);
-		return 0;
-	case KCOV_DISABLE:
-		stop(record);
-		return 0;
+	WRITE_ONCE(code_bytes, 0);
+	for (which = 0; which < ARRAY_SIZE(places); which++) {
+		vfree(places[which]);
+		places[which] = NULL;
 	}
-	return -ENOTTY;
 }
 
-static int kcov_mmap(struct file *file, struct vm_area_struct *vma)
+/* The module comes. It is not called yet, and one that went is no longer. */
+static int take_module(const struct module *module)
 {
-	struct record *record = file->private_data;
+	const struct module_memory *text = &module->mem[MOD_TEXT];
+	int which;
 
-	return record->words ? remap_vmalloc_range(vma, record->words, 0) : -EINVAL;
-}
-
-static int kcov_release(struct inode *inode, struct file *file)
-{
-	struct record *record = file->private_data;
-
-	stop(record);
-	/* Its own task has left its last call, or it would still hold the file. */
-	vfree(record->words);
-	kfree(record);
+	if (code_bytes != text->size)
+		forget_places();
+	for (which = 0; which < ARRAY_SIZE(places); which++) {
+		if (!places[which])
+			places[which] = vzalloc(BITS_TO_LONGS(text->size) * sizeof(long));
+		if (!places[which])
+			return -ENOMEM;
+	}
+	code = (unsigned long)text->base;
+	code_bytes = text->size;
 	return 0;
 }
 
-static const struct file_operations kcov_operations = {
-	.owner = THIS_MODULE,
-	.open = kcov_open,
-	.unlocked_ioctl = kcov_ioctl,
-	.mmap = kcov_mmap,
-	.release = kcov_release,
-};
-
-static struct dentry *nth_file, *kcov_file;
-
-static void unprobe(int count)
+static int module_changes(struct notifier_block *block, unsigned long state, void *data)
 {
-	while (count--)
-		if (points[count].probe.pre_handler)
-			unregister_kprobe(&points[count].probe);
+	const struct module *module = data;
+
+	if (state != MODULE_STATE_COMING || strcmp(module->name, RECORDED))
+		return NOTIFY_OK;
+	return notifier_from_errno(take_module(module));
 }
+
+static struct notifier_block changes = { .notifier_call = module_changes };
+
+/* A line "plain OFFSET" or "fault OFFSET" for each place, the offset from where the module's code begins. */
+static int places_show(struct seq_file *file, void *unused)
+{
+	unsigned long place;
+	int which;
+
+	for (which = 0; which < ARRAY_SIZE(places); which++)
+		if (places[which])
+			for_each_set_bit(place, places[which], code_bytes)
+				seq_printf(file, "%s %lx\n", which ? "fault" : "plain", place);
+	return 0;
+}
+DEFINE_SHOW_ATTRIBUTE(places);
+
+static struct dentry *nth_file, *places_file;
 
 static int __init faults_init(void)
 {
-	int index, ret;
+	int ret;
 
-	for (index = 0; index < ARRAY_SIZE(points); index++) {
-		points[index].probe.pre_handler = before;
-		points[index].probe.post_handler = after;
-		ret = register_kprobe(&points[index].probe);
-		if (ret == -ENOENT) {
-			pr_info("there is no %s\n", points[index].probe.symbol_name);
-			points[index].probe.pre_handler = NULL;
-		} else if (ret) {
-			pr_err("%s cannot fail: %d\n", points[index].probe.symbol_name, ret);
-			unprobe(index);
-			return ret;
-		}
-	}
+	ret = register_module_notifier(&changes);
+	if (ret)
+		return ret;
 	nth_file = debugfs_create_file("fail-nth", 0600, NULL, NULL, &nth_operations);
-	kcov_file = debugfs_create_file_unsafe("kcov", 0600, NULL, NULL, &kcov_operations);
+	places_file = debugfs_create_file("places", 0400, NULL, NULL, &places_fops);
 	return 0;
 }
 module_init(faults_init);
@@ -282,8 +294,12 @@ module_init(faults_init);
 static void __exit faults_exit(void)
 {
 	debugfs_remove(nth_file);
-	debugfs_remove(kcov_file);
-	unprobe(ARRAY_SIZE(points));
+	debugfs_remove(places_file);
+	if (probed)
+		unprobe(ARRAY_SIZE(points));
+	unregister_module_notifier(&changes);
+	/* The module that was recorded needs this one: it went before. */
+	forget_places();
 }
 module_exit(faults_exit);
 

@@ -50,8 +50,10 @@ pub enum Kernel {
     Stock,
     /// KUnit, lockdep, kmemleak (made by `sysroot debug-kernel`).
     Debug,
-    /// KUnit, KASAN, kmemleak, coverage, fault injection (made by `sysroot kasan-kernel`).
+    /// KUnit, KASAN, kmemleak, fault injection (made by `sysroot kasan-kernel`).
     Kasan,
+    /// KUnit, KCSAN, kmemleak (made by `sysroot kcsan-kernel`).
+    Kcsan,
 }
 
 /// What decides which machine is booted, and with that which snapshot fits.
@@ -121,6 +123,9 @@ pub struct RunArgs {
     /// The module that --kfd rust inserts [default: amdkfd.ko of the project].
     #[arg(long, env = "KFD_MODULE")]
     pub module: Option<PathBuf>,
+    /// Another module, to insert before it.
+    #[arg(long, env = "KFD_ALSO", value_name = "FILE")]
+    pub also: Option<PathBuf>,
     /// Parameters for the module.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub module_args: String,

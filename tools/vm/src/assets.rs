@@ -61,6 +61,7 @@ impl Assets {
             }
             Kernel::Debug => KernelFiles::checking("debug", &get("DEBUG_KERNEL_DIR")?)?,
             Kernel::Kasan => KernelFiles::checking("kasan", &get("KASAN_KERNEL_DIR")?)?,
+            Kernel::Kcsan => KernelFiles::checking("kcsan", &get("KCSAN_KERNEL_DIR")?)?,
         };
         let qemu = Qemu {
             root: get("BUILD_ROOT")?,

@@ -20,6 +20,8 @@ use tempfile::TempDir;
 
 /// Where the guest finds the module.
 pub const MODULE: &str = "/run/amdkfd/amdkfd.ko";
+/// Where it finds the one that is inserted before it.
+const ALSO: &str = "/run/amdkfd/also.ko";
 /// TIMEOUT: generous, for a machine that shares its processors with others; a boot takes 5 s alone.
 pub const BOOT: Duration = Duration::from_secs(300);
 /// TIMEOUT: the probe of a GPU takes 1 to 3 s alone, the loading of amdgpu 10 to 15 s.
@@ -143,6 +145,7 @@ struct Run<'a> {
     scratch: Scratch,
     share: Option<PathBuf>,
     module: Option<Vec<u8>>,
+    also: Option<Vec<u8>>,
     server: Option<PathBuf>,
     firmware: Vec<(String, Vec<u8>)>,
 }
@@ -161,6 +164,7 @@ impl<'a> Run<'a> {
             args,
             share: share(args)?,
             module: module(args)?,
+            also: also(args)?,
             server,
             firmware: firmware.transpose()?.unwrap_or_default(),
             scratch,
@@ -295,6 +299,10 @@ impl<'a> Run<'a> {
         if let Some(module) = &self.module {
             session.write_file(MODULE, 0o644, module, BOOT)?;
         }
+        if let Some(also) = &self.also {
+            session.write_file(ALSO, 0o644, also, BOOT)?;
+            session.run_quietly(&["insmod", ALSO], LOAD)?;
+        }
         self.scratch.note("share, firmware and module are there");
         Ok(())
     }
@@ -405,6 +413,12 @@ fn module(args: &RunArgs) -> Result<Option<Vec<u8>>> {
         )
     })?;
     Ok(Some(data))
+}
+
+fn also(args: &RunArgs) -> Result<Option<Vec<u8>>> {
+    let path = args.also.as_ref().filter(|_| args.machine.kfd == Kfd::Rust);
+    path.map(|path| fs::read(path).with_context(|| path.display().to_string()))
+        .transpose()
 }
 
 /// The guest's output is ours.

@@ -3,26 +3,39 @@
 //! What a process sees of a GPU that its device cgroup hides, as a container's does.
 
 use crate::bench::name;
+use crate::errno::map;
 use crate::raw::ioctl;
 use anyhow::Result;
 use clap::Args;
 use kfd::Kfd;
 use kfd_uapi as uapi;
-use rustix::fd::AsFd;
+use rustix::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
 
 /// Print what comes of calls that name GPU_ID, and how many GPUs the process is told of.
 #[derive(Args)]
 pub struct Denied {
     gpu_id: u32,
+    /// Write this process to FILE, a cgroup's list of processes, when it has opened the KFD.
+    #[arg(long, value_name = "FILE")]
+    enter: Option<PathBuf>,
 }
 
 impl Denied {
     pub fn run(&self) -> Result<()> {
         let kfd = Kfd::open()?;
         let fd = kfd.as_fd();
-        let mut apertures = uapi::kfd_ioctl_get_process_apertures_new_args::default();
-        ioctl(fd, uapi::IOC_GET_PROCESS_APERTURES_NEW, &mut apertures)?;
-        println!("apertures of {} GPUs", apertures.num_of_nodes);
+        if let Some(list) = &self.enter {
+            std::fs::write(list, std::process::id().to_string())?;
+        }
+        apertures(fd)?;
+        for (what, kind, size) in [("doorbells", 3u64, 8192), ("registers", 0, 4096)] {
+            let outcome = map(fd, kind << 62 | u64::from(self.gpu_id) << 46, size);
+            println!(
+                "mmap of {what}: {}",
+                outcome.map_or_else(name, |()| "0".into())
+            );
+        }
         let gpu = u64::from(self.gpu_id);
         for &uapi::Ioctl {
             request,
@@ -50,4 +63,22 @@ impl Denied {
         }
         Ok(())
     }
+}
+
+/// How many GPUs the process is told of: asked without room, with room for each node, and in the old way.
+fn apertures(fd: BorrowedFd<'_>) -> Result<()> {
+    let mut args = uapi::kfd_ioctl_get_process_apertures_new_args::default();
+    ioctl(fd, uapi::IOC_GET_PROCESS_APERTURES_NEW, &mut args)?;
+    println!("apertures of {} GPUs", args.num_of_nodes);
+    let mut room = [uapi::kfd_process_device_apertures::default(); 32];
+    args.kfd_process_device_apertures_ptr = room.as_mut_ptr() as u64;
+    if args.num_of_nodes > 0 {
+        ioctl(fd, uapi::IOC_GET_PROCESS_APERTURES_NEW, &mut args)?;
+    }
+    let told = room.iter().filter(|one| one.gpu_id != 0).count();
+    println!("{told} of them are told");
+    let mut old = uapi::kfd_ioctl_get_process_apertures_args::default();
+    ioctl(fd, uapi::IOC_GET_PROCESS_APERTURES, &mut old)?;
+    println!("{} in the structure with room for seven", old.num_of_nodes);
+    Ok(())
 }

@@ -3,11 +3,13 @@
 //! A table of calls, mostly bad ones, and what each comes to. The C driver's answers are right by
 //! definition: the test runs this on both drivers and compares the lines.
 
+mod callers;
 mod event;
 mod memory;
 mod queue;
 mod sharing;
 
+pub use callers::{not_opener, without_rights};
 pub use event::own_page;
 
 use crate::bench::{name, Bench};
@@ -27,7 +29,7 @@ pub fn table() -> Result<()> {
     let device = Device::acquire(&kfd, &nodes[0])?;
     let bench = Bench::new(&device)?;
     dispatch_rules(&bench);
-    openers(&bench)?;
+    callers::openers(&bench)?;
     mappings(&bench);
     queue::queues(&bench);
     queue::queue_buffers(&bench);
@@ -35,12 +37,15 @@ pub fn table() -> Result<()> {
     memory::memory(&bench);
     memory::mapping_to_gpu(&bench);
     sharing::sharing(&bench)?;
+    sharing::graphics(&bench)?;
     sharing::profiler(&bench);
     event::events(&bench);
+    event::interrupted(&bench)?;
     process(&bench);
     queue::stopped_queue(&bench);
     another_process(&["own-event-page".into()])?;
     unsupported(&bench);
+    partly(&bench);
     optional(&bench);
     another_context(&bench)
 }
@@ -164,39 +169,6 @@ fn short_and_long(bench: &Bench) {
     }
 }
 
-fn openers(bench: &Bench) -> Result<()> {
-    use rustix::fs::{open, Mode, OFlags};
-    for (case, flags) in [
-        ("read only", OFlags::RDONLY),
-        ("write only", OFlags::WRONLY),
-    ] {
-        let outcome = open("/dev/kfd", flags, Mode::empty());
-        show(
-            &format!("open {case}"),
-            outcome.as_ref().map(drop).map_err(|errno| *errno),
-        );
-        if let Ok(fd) = outcome {
-            show(
-                &format!("GET_VERSION on a file {case}"),
-                ioctl(&fd, uapi::IOC_GET_VERSION, &mut [0u64; 2]),
-            );
-        }
-    }
-    if raw::has_compat() {
-        let outcome = raw::open_compat("/dev/kfd").map(drop);
-        show("open by a 32-bit program", outcome);
-    } else {
-        println!("open by a 32-bit program: this kernel runs none");
-    }
-    // Another process that holds the same file: it is not the opener.
-    let inherited = rustix::io::dup(bench.kfd())?;
-    another_process(&[
-        "not-opener".into(),
-        inherited.as_raw_fd().to_string(),
-        bench.gpu_id().to_string(),
-    ])
-}
-
 /// Runs this program once more.
 fn another_process(arguments: &[String]) -> Result<()> {
     let program = std::env::current_exe()?;
@@ -205,28 +177,6 @@ fn another_process(arguments: &[String]) -> Result<()> {
         .status()?;
     ensure!(status.success(), "the other process failed: {status}");
     Ok(())
-}
-
-/// What a process sees on a file that its parent opened and passed on.
-pub fn not_opener(fd: i32, gpu_id: u32) {
-    // SAFETY: the parent left it open for this process; if not, the calls say EBADF.
-    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    show(
-        "GET_VERSION by a child",
-        ioctl(fd, uapi::IOC_GET_VERSION, &mut [0u64; 2]),
-    );
-    show(
-        "unknown ioctl by a child",
-        ioctl(
-            fd,
-            raw::renumbered(uapi::IOC_GET_VERSION, 0x77),
-            &mut [0u64; 2],
-        ),
-    );
-    show(
-        "mmap of doorbells by a child",
-        map(fd, doorbells(gpu_id), 8192),
-    );
 }
 
 /// `KFD_MMAP_TYPE_*` in bits 63:62, the GPU in bits 61:46 of the offset.
@@ -238,7 +188,8 @@ fn doorbells(gpu_id: u32) -> u64 {
     cookie(3, gpu_id)
 }
 
-fn map(fd: BorrowedFd<'_>, offset: u64, size: usize) -> Outcome {
+/// Maps so much of a file and takes it back.
+pub fn map(fd: BorrowedFd<'_>, offset: u64, size: usize) -> Outcome {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: a new mapping at an address that the kernel picks, given back at once.
     unsafe {
@@ -440,6 +391,47 @@ fn unsupported(bench: &Bench) {
     }
 }
 
+/// What is debugged, and memory that GPUs and CPUs share page by page.
+fn partly(bench: &Bench) {
+    for case in ["", "twice"] {
+        let mut args = uapi::kfd_ioctl_dbg_trap_args {
+            pid: std::process::id(),
+            op: uapi::KFD_IOC_DBG_TRAP_DISABLE,
+            ..Default::default()
+        };
+        show(
+            &format!("DBG_TRAP's end of what has not begun {case}"),
+            ioctl(bench.kfd(), uapi::IOC_DBG_TRAP, &mut args),
+        );
+    }
+    svm(bench.kfd(), "");
+}
+
+/// SVM without attributes.
+fn svm(fd: BorrowedFd<'_>, whose: &str) {
+    let page = 1 << 40;
+    for (case, start_addr, size, nattr) in [
+        ("of nothing", page, 0, 0),
+        ("of half a page", page, 2048, 0),
+        ("in the middle of a page", page + 8, 4096, 0),
+        ("with fewer attributes than it says", page, 4096, 7),
+        ("of a page", page, 4096, 0),
+        ("of a page, once more", page, 4096, 0),
+    ] {
+        let mut args = uapi::kfd_ioctl_svm_args {
+            start_addr,
+            size,
+            op: uapi::KFD_IOCTL_SVM_OP_GET_ATTR,
+            nattr,
+            ..Default::default()
+        };
+        show(
+            &format!("SVM {case}{whose}"),
+            ioctl(fd, uapi::IOC_SVM, &mut args),
+        );
+    }
+}
+
 /// Calls as they should be, of what this driver may not have yet.
 fn optional(bench: &Bench) {
     let mut events = uapi::kfd_ioctl_smi_events_args {
@@ -470,6 +462,7 @@ fn another_context(bench: &Bench) -> Result<()> {
             ioctl(&file, uapi::IOC_CREATE_PROCESS, &mut [0u64; 2]),
         );
     }
+    svm(file.as_fd(), " of another context");
     let mut version = [0u64; 2];
     show(
         "GET_VERSION on the first file",

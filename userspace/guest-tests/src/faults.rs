@@ -12,7 +12,6 @@ mod inject;
 mod operations;
 mod stage;
 
-use crate::coverage::{self, Kcov, Places};
 use crate::fuzz::left_behind;
 use crate::kill::{counters, settled};
 use anyhow::{bail, ensure, Result};
@@ -26,14 +25,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::PathBuf;
 
 /// More faults than any call comes by: something repeats itself.
 const MOST: u32 = 3000;
 /// What is wrong so often need not be looked at further.
 const ENOUGH: usize = 10;
-/// Words of a record of a call.
-const RECORD: usize = 1 << 17;
 
 /// Which, and what to write.
 #[derive(Args)]
@@ -41,9 +37,6 @@ pub struct Faults {
     /// Only operations whose name begins so.
     #[arg(long, default_value = "")]
     only: String,
-    /// Write which places of the module were come by, without a fault and with one (see tools/coverage).
-    #[arg(long, value_name = "FILE")]
-    places: Option<PathBuf>,
     /// Only say what the operations are.
     #[arg(long)]
     list: bool,
@@ -56,8 +49,6 @@ pub struct Report {
     tally: BTreeMap<String, u32>,
     /// What is wrong.
     wrong: Vec<String>,
-    plain: Places,
-    fault: Places,
     /// The call came by no further fault.
     over: bool,
 }
@@ -83,19 +74,9 @@ impl Faults {
             all.add(report);
             anyhow::Ok(good && right)
         })?;
-        self.write(&all)?;
         println!("figure: {} faults in all", all.faults());
         ensure!(good, "not all operations did well");
         Ok(())
-    }
-
-    fn write(&self, report: &Report) -> Result<()> {
-        let Some(file) = &self.places else {
-            return Ok(());
-        };
-        let plain = coverage::lines("plain", &report.plain)?;
-        let fault = coverage::lines("fault", &report.fault)?;
-        Ok(std::fs::write(file, plain + &fault)?)
     }
 }
 
@@ -140,19 +121,10 @@ fn whole(operation: &Operation) -> Result<Report> {
 /// In one process: without a fault, then with the first, the second, and so on.
 fn all_in_one(operation: &Operation, report: &mut Report) -> Result<()> {
     let mut stage = Stage::new(operation.needs)?;
-    let kcov = Kcov::begin(RECORD)?;
     let injector = Injector::new()?;
-    let known = clean(operation, &mut stage, kcov.as_ref(), report)?;
+    let known = clean(operation, &mut stage, report)?;
     for nth in 1..=MOST {
-        if !attempt(
-            operation,
-            &mut stage,
-            &injector,
-            kcov.as_ref(),
-            nth,
-            &known,
-            report,
-        )? {
+        if !attempt(operation, &mut stage, &injector, nth, &known, report)? {
             report.over = true;
             return Ok(());
         }
@@ -166,8 +138,7 @@ fn each_in_its_own(operation: &Operation) -> Result<Report> {
     let known = Known::default();
     let mut all = in_process(|report| {
         let mut stage = Stage::new(operation.needs)?;
-        let kcov = Kcov::begin(RECORD)?;
-        let known = clean(operation, &mut stage, kcov.as_ref(), report)?;
+        let known = clean(operation, &mut stage, report)?;
         ensure!(
             known.clean.is_none(),
             "without a fault it fails: {:?}",
@@ -179,17 +150,8 @@ fn each_in_its_own(operation: &Operation) -> Result<Report> {
         let before = counters()?;
         let mut report = in_process(|report| {
             let mut stage = Stage::new(operation.needs)?;
-            let kcov = Kcov::begin(RECORD)?;
             let injector = Injector::new()?;
-            let injected = attempt(
-                operation,
-                &mut stage,
-                &injector,
-                kcov.as_ref(),
-                nth,
-                &known,
-                report,
-            )?;
+            let injected = attempt(operation, &mut stage, &injector, nth, &known, report)?;
             report.over = !injected;
             Ok(())
         })?;
@@ -259,8 +221,6 @@ impl Report {
             *self.tally.entry(what).or_default() += count;
         }
         self.wrong.extend(other.wrong);
-        self.plain.extend(other.plain);
-        self.fault.extend(other.fault);
         self.over |= other.over;
     }
 
@@ -273,11 +233,6 @@ impl Report {
         for what in &self.wrong {
             let _ = writeln!(text, "wrong {}", what.replace('\n', " "));
         }
-        for (kind, places) in [("plain", &self.plain), ("fault", &self.fault)] {
-            for place in places {
-                let _ = writeln!(text, "{kind} {place:x}");
-            }
-        }
         if self.over {
             text.push_str("over\n");
         }
@@ -288,15 +243,12 @@ impl Report {
         let mut report = Self::default();
         for line in text.lines() {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
-            let place = || u64::from_str_radix(rest, 16).unwrap_or(0);
             match word {
                 "tally" => {
                     let (count, what) = rest.split_once(' ').unwrap_or((rest, ""));
                     report.tally.insert(what.into(), count.parse().unwrap_or(0));
                 }
                 "wrong" => report.wrong.push(rest.into()),
-                "plain" => drop(report.plain.insert(place())),
-                "fault" => drop(report.fault.insert(place())),
                 "over" => report.over = true,
                 _ => report.wrong.push(format!("unreadable: {line}")),
             }

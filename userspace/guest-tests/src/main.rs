@@ -8,7 +8,6 @@ mod asleep;
 mod bench;
 mod cases;
 mod cost;
-mod coverage;
 mod denied;
 mod errno;
 mod exception;
@@ -34,15 +33,11 @@ mod waves;
 mod xnack;
 
 use clap::{Parser, Subcommand};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {
-    /// Write to FILE which places of the module the main thread's calls come by (on the KASAN kernel).
-    #[arg(long, global = true, value_name = "FILE")]
-    coverage: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -54,6 +49,9 @@ enum Command {
     /// What `errno` runs as another process, on a file that it did not open.
     #[command(hide = true)]
     NotOpener { fd: i32, gpu_id: u32 },
+    /// What `errno` runs as another process, which gives its rights away.
+    #[command(hide = true)]
+    WithoutRights,
     /// What `errno` runs as another process, to bring an event page of its own.
     #[command(hide = true)]
     OwnEventPage,
@@ -118,15 +116,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let recording = arguments
-        .coverage
-        .as_deref()
-        .map_or(Ok(()), coverage::record);
-    let result = recording
-        .and_then(|()| run(arguments.command))
-        .and_then(|()| coverage::write());
-    match result {
+    match run(Arguments::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("kfd-tests: {error:#}");
@@ -138,10 +128,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Errno => errno::table(),
-        Command::NotOpener { fd, gpu_id } => {
-            errno::not_opener(fd, gpu_id);
-            Ok(())
-        }
+        Command::NotOpener { fd, gpu_id } => errno::not_opener(fd, gpu_id),
+        Command::WithoutRights => errno::without_rights(),
         Command::OwnEventPage => errno::own_page(),
         Command::Abi(abi) => abi.run(),
         Command::Smi(smi) => smi.run(),

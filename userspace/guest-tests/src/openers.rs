@@ -22,6 +22,9 @@ pub struct Openers {
     /// to a second late, and whoever looked its inode up before is led there still.
     #[arg(long)]
     late_release: bool,
+    /// Until one is told to try again, which must happen in this time.
+    #[arg(long)]
+    until_refused: bool,
 }
 
 impl Openers {
@@ -39,9 +42,15 @@ impl Openers {
                 .args(self.late_release.then_some("--late-release"))
                 .env(ONE, "1")
                 .status()?;
-            ensure!(opener.success(), "opener {count}: {opener}");
+            let refused = opener.code() == Some(REFUSED.into());
+            ensure!(opener.success() || refused, "an opener: {opener}");
+            if self.until_refused && refused {
+                println!("an opener is told to try again");
+                return Ok(());
+            }
             count += 1;
         }
+        ensure!(!self.until_refused, "no opener was told to try again");
         let more = if self.late_release { ", ENXIO" } else { "" };
         println!("{count} openers saw success, ENOENT{more} or EAGAIN");
         ensure!(count > 0, "no opener ran");
@@ -52,11 +61,15 @@ impl Openers {
 /// Set in the environment of a process that opens once and ends.
 const ONE: &str = "KFD_TESTS_OPENER";
 
+/// Status of such a process that is told to try again.
+const REFUSED: u8 = 75;
+
 fn one(late_release: bool) -> Result<()> {
     match Kfd::open() {
         Ok(_) => Ok(()),
+        Err(error) if error.errno() == Some(Errno::AGAIN) => std::process::exit(REFUSED.into()),
         Err(error) if late_release && error.errno() == Some(Errno::NXIO) => Ok(()),
-        Err(error) if matches!(error.errno(), Some(Errno::NOENT | Errno::AGAIN)) => Ok(()),
+        Err(error) if error.errno() == Some(Errno::NOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -8,7 +8,10 @@ use crate::raw::ioctl;
 use anyhow::Result;
 use kfd::{topology, Device, Kfd, Memory};
 use kfd_uapi as uapi;
+use nix::sys::pthread::{pthread_kill, pthread_self};
+use nix::sys::signal::{sigaction, SaFlags, SigAction, SigHandler, SigSet, Signal};
 use rustix::fd::AsFd;
+use std::time::Duration;
 
 pub(super) fn events(bench: &Bench) {
     let fd = bench.kfd();
@@ -80,6 +83,53 @@ pub(super) fn events(bench: &Bench) {
             outcome,
         );
     }
+}
+
+/// Waits that a signal ends: with a handler that lets calls go on, and with one that does not.
+pub(super) fn interrupted(bench: &Bench) -> Result<()> {
+    extern "C" fn nothing(_: i32) {}
+    let mut event = uapi::kfd_ioctl_create_event_args::default();
+    ioctl(bench.kfd(), uapi::IOC_CREATE_EVENT, &mut event)?;
+    let mut data = [uapi::kfd_event_data {
+        event_id: event.event_id,
+        ..Default::default()
+    }];
+    for (case, flags, timeout) in [
+        ("of 10 s, interrupted", SaFlags::empty(), 10_000),
+        ("for ever, interrupted", SaFlags::empty(), u32::MAX),
+        ("of 1 s that goes on", SaFlags::SA_RESTART, 1_000),
+    ] {
+        let action = SigAction::new(SigHandler::Handler(nothing), flags, SigSet::empty());
+        // SAFETY: the handler does nothing.
+        unsafe { sigaction(Signal::SIGUSR1, &action)? };
+        let waiter = pthread_self();
+        let woken = std::thread::spawn(move || {
+            // Not before it waits; the signal of one that does not wait yet would be lost.
+            std::thread::sleep(Duration::from_millis(400));
+            pthread_kill(waiter, Signal::SIGUSR1)
+        });
+        let mut args = uapi::kfd_ioctl_wait_events_args {
+            events_ptr: data.as_mut_ptr() as u64,
+            num_events: 1,
+            timeout,
+            ..Default::default()
+        };
+        let outcome = ioctl(bench.kfd(), uapi::IOC_WAIT_EVENTS, &mut args);
+        woken.join().expect("it does not panic")?;
+        let left = match args.timeout {
+            left if left == timeout => "all of its time left",
+            _ => "less time left",
+        };
+        show(
+            &format!("WAIT_EVENTS {case}, {left}, result {}", args.wait_result),
+            outcome,
+        );
+    }
+    let mut destroy = uapi::kfd_ioctl_destroy_event_args {
+        event_id: event.event_id,
+        ..Default::default()
+    };
+    Ok(ioctl(bench.kfd(), uapi::IOC_DESTROY_EVENT, &mut destroy)?)
 }
 
 /// What a process gets that brings its own page of event slots, which is memory of a GPU's.

@@ -5,9 +5,10 @@
 use super::show;
 use crate::bench::Bench;
 use crate::raw::ioctl;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use kfd_uapi as uapi;
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
+use rustix::fs::{open, Mode, OFlags};
 
 /// An address of the kernel's.
 const KERNEL: u64 = 0xffff_8000_0000_0000;
@@ -41,12 +42,62 @@ pub(super) fn sharing(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
+/// Buffers of the render node's, with what its driver says of them.
+pub(super) fn graphics(bench: &Bench) -> Result<()> {
+    let minor = bench.device.node().property("drm_render_minor");
+    let render = open(
+        format!("/dev/dri/renderD{minor}"),
+        OFlags::RDWR,
+        Mode::empty(),
+    )?;
+    for (of, domain) in [
+        ("a graphics buffer", uapi::AMDGPU_GEM_DOMAIN_VRAM),
+        ("one of no GPU's", uapi::AMDGPU_GEM_DOMAIN_CPU),
+    ] {
+        let file = graphics_buffer(&render, domain).context(of)?;
+        info(bench, of, file.as_raw_fd() as u32);
+        import(bench, of, file.as_raw_fd() as u32);
+    }
+    Ok(())
+}
+
+/// A page of `domain`, with 16 bytes of metadata.
+fn graphics_buffer(render: &OwnedFd, domain: u32) -> Result<OwnedFd> {
+    let mut create = uapi::drm_amdgpu_gem_create::default();
+    create.in_ = uapi::drm_amdgpu_gem_create_in {
+        bo_size: 4096,
+        alignment: 4096,
+        domains: domain.into(),
+        domain_flags: 0,
+    };
+    ioctl(render, uapi::IOC_DRM_GEM_CREATE, &mut create)?;
+    // SAFETY: the call has written this member.
+    let handle = unsafe { create.out.handle };
+    let mut metadata = uapi::drm_amdgpu_gem_metadata {
+        handle,
+        op: uapi::AMDGPU_GEM_METADATA_OP_SET_METADATA,
+        ..Default::default()
+    };
+    metadata.data.data_size_bytes = 16;
+    metadata.data.data[..4].copy_from_slice(&[1, 2, 3, 4]);
+    ioctl(render, uapi::IOC_DRM_GEM_METADATA, &mut metadata)?;
+    let mut share = uapi::drm_prime_handle {
+        handle,
+        ..Default::default()
+    };
+    ioctl(render, uapi::IOC_DRM_PRIME_HANDLE_TO_FD, &mut share)?;
+    // SAFETY: the call has made the file for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(share.fd) })
+}
+
 fn info(bench: &Bench, of: &str, file: u32) {
     let mut words = [0u64; 8];
     let own = words.as_mut_ptr() as u64;
     for (room, metadata_ptr, metadata_size) in [
         ("no room", 0, 0),
+        ("room for 8 bytes", own, 8),
         ("room for 64 bytes", own, 64),
+        ("room for 64 bytes nowhere", 0, 64),
         ("room at the kernel's", KERNEL, 64),
     ] {
         let mut args = uapi::kfd_ioctl_get_dmabuf_info_args {
@@ -65,6 +116,7 @@ fn info(bench: &Bench, of: &str, file: u32) {
         );
         show(&case, outcome);
     }
+    println!("GET_DMABUF_INFO of {of} has told {words:x?}");
 }
 
 fn import(bench: &Bench, of: &str, file: u32) {

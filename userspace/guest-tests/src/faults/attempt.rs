@@ -7,7 +7,6 @@ use super::operations::Operation;
 use super::stage::{Answer, Stage};
 use super::Report;
 use crate::bench::name;
-use crate::coverage::Kcov;
 use crate::kill::counters;
 use anyhow::Result;
 use rustix::io::Errno;
@@ -59,18 +58,11 @@ fn with(counts: &Counts, change: &BTreeMap<String, i64>) -> Counts {
 }
 
 /// Without a fault.
-pub fn clean(
-    operation: &Operation,
-    stage: &mut Stage,
-    kcov: Option<&Kcov>,
-    report: &mut Report,
-) -> Result<Known> {
+pub fn clean(operation: &Operation, stage: &mut Stage, report: &mut Report) -> Result<Known> {
     let begin = counts()?;
     let mut call = (operation.ready)(stage)?;
     let before = counts()?;
-    forget(kcov);
     let answer = call.make();
-    take(kcov, &mut report.plain);
     let after = counts()?;
     let change = |(name, value): (&String, &u64)| {
         let old = before.get(name).copied().unwrap_or(0);
@@ -99,7 +91,6 @@ pub fn attempt(
     operation: &Operation,
     stage: &mut Stage,
     injector: &Injector,
-    kcov: Option<&Kcov>,
     nth: u32,
     known: &Known,
     report: &mut Report,
@@ -108,9 +99,7 @@ pub fn attempt(
     let mut call = (operation.ready)(stage)?;
     let mut repeated = call.clone();
     let before = counts()?;
-    forget(kcov);
     let (mut answer, fault) = injector.with(nth, || call.make())?;
-    take(kcov, &mut report.fault);
     let Some(fault) = fault else {
         (operation.over)(stage, &call, answer.ok())?;
         return Ok(false);
@@ -192,16 +181,4 @@ fn what(fault: Fault) -> &'static str {
 
 fn told(answer: Answer) -> String {
     answer.map_or_else(name, |_| "success".into())
-}
-
-fn forget(kcov: Option<&Kcov>) {
-    if let Some(kcov) = kcov {
-        kcov.forget();
-    }
-}
-
-fn take(kcov: Option<&Kcov>, places: &mut crate::coverage::Places) {
-    if let Some(kcov) = kcov {
-        kcov.take(places);
-    }
 }

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! The cases of who calls: another process than the opener, its tracer, one without rights.
+
+use super::{another_process, doorbells, map, show};
+use crate::bench::Bench;
+use crate::raw::{self, ioctl};
+use anyhow::Result;
+use kfd::{topology, Device, Kfd};
+use kfd_uapi as uapi;
+use nix::sys::ptrace;
+use nix::unistd::{getppid, setuid, Uid};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
+use rustix::fs::{major, makedev, mknodat, open, stat, unlink, FileType, Mode, OFlags, CWD};
+
+/// `nobody`.
+const NOBODY: Uid = Uid::from_raw(65534);
+
+pub(super) fn openers(bench: &Bench) -> Result<()> {
+    for (case, flags) in [
+        ("read only", OFlags::RDONLY),
+        ("write only", OFlags::WRONLY),
+    ] {
+        let outcome = open("/dev/kfd", flags, Mode::empty());
+        show(
+            &format!("open {case}"),
+            outcome.as_ref().map(drop).map_err(|errno| *errno),
+        );
+        if let Ok(fd) = outcome {
+            show(
+                &format!("GET_VERSION on a file {case}"),
+                ioctl(&fd, uapi::IOC_GET_VERSION, &mut [0u64; 2]),
+            );
+        }
+    }
+    if raw::has_compat() {
+        let outcome = raw::open_compat("/dev/kfd").map(drop);
+        show("open by a 32-bit program", outcome);
+    } else {
+        println!("open by a 32-bit program: this kernel runs none");
+    }
+    other_minors()?;
+    // Another process that holds the same file: it is not the opener.
+    let inherited = rustix::io::dup(bench.kfd())?;
+    another_process(&[
+        "not-opener".into(),
+        inherited.as_raw_fd().to_string(),
+        bench.gpu_id().to_string(),
+    ])?;
+    another_process(&["without-rights".into()])
+}
+
+/// Device nodes of KFD's major number that are not `/dev/kfd`.
+fn other_minors() -> Result<()> {
+    let number = major(stat("/dev/kfd")?.st_rdev);
+    let path = "/dev/kfd-of-a-test";
+    for minor in [1, 255, 256] {
+        let node = makedev(number, minor);
+        mknodat(CWD, path, FileType::CharacterDevice, Mode::RWXU, node)?;
+        let outcome = open(path, OFlags::RDWR, Mode::empty());
+        unlink(path)?;
+        show(&format!("open minor {minor}"), outcome.map(drop));
+    }
+    Ok(())
+}
+
+/// What a process sees on a file that its parent opened and passed on.
+pub fn not_opener(fd: i32, gpu_id: u32) -> Result<()> {
+    // SAFETY: the parent left it open for this process; if not, the calls say EBADF.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    show(
+        "GET_VERSION by a child",
+        ioctl(fd, uapi::IOC_GET_VERSION, &mut [0u64; 2]),
+    );
+    show(
+        "unknown ioctl by a child",
+        ioctl(
+            fd,
+            raw::renumbered(uapi::IOC_GET_VERSION, 0x77),
+            &mut [0u64; 2],
+        ),
+    );
+    show(
+        "mmap of doorbells by a child",
+        map(fd, doorbells(gpu_id), 8192),
+    );
+    // Checkpoints are what a tracer may make; this is a step of one that nobody knows: the first one that there is would
+    // stop the queues.
+    let checkpoint = |case: &str| {
+        let mut args = uapi::kfd_ioctl_criu_args {
+            op: 77,
+            ..Default::default()
+        };
+        let outcome = ioctl(fd, uapi::IOC_CRIU_OP, &mut args);
+        show(&format!("CRIU_OP that nobody knows, {case}"), outcome);
+    };
+    checkpoint("by a child");
+    ptrace::seize(getppid(), ptrace::Options::empty())?;
+    checkpoint("by a tracer");
+    show(
+        "GET_VERSION by a tracer",
+        ioctl(fd, uapi::IOC_GET_VERSION, &mut [0u64; 2]),
+    );
+    setuid(NOBODY)?;
+    checkpoint("by a tracer without rights");
+    Ok(())
+}
+
+/// What a process may not that is nobody's.
+pub fn without_rights() -> Result<()> {
+    let kfd = Kfd::open()?;
+    let device = Device::acquire(&kfd, &topology::gpus()?[0])?;
+    setuid(NOBODY)?;
+    let mut counters = [0u32; 32];
+    counters[1] = device.node().gpu_id;
+    counters[2] = 1;
+    show(
+        "PROFILER counters without rights",
+        ioctl(kfd.as_fd(), uapi::IOC_PROFILER, &mut counters),
+    );
+    show(
+        "CRIU_OP of zeros without rights",
+        ioctl(kfd.as_fd(), uapi::IOC_CRIU_OP, &mut [0u64; 16]),
+    );
+    Ok(())
+}
