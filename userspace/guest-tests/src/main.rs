@@ -51,7 +51,11 @@ enum Command {
     NotOpener { fd: i32, gpu_id: u32 },
     /// What `errno` runs as another process, which gives its rights away.
     #[command(hide = true)]
-    WithoutRights,
+    WithoutRights {
+        /// All but the general one.
+        #[arg(long)]
+        general: bool,
+    },
     /// What `errno` runs as another process, to bring an event page of its own.
     #[command(hide = true)]
     OwnEventPage,
@@ -129,7 +133,7 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Errno => errno::table(),
         Command::NotOpener { fd, gpu_id } => errno::not_opener(fd, gpu_id),
-        Command::WithoutRights => errno::without_rights(),
+        Command::WithoutRights { general } => errno::without_rights(general),
         Command::OwnEventPage => errno::own_page(),
         Command::Abi(abi) => abi.run(),
         Command::Smi(smi) => smi.run(),

@@ -5,13 +5,19 @@
 use super::{another_process, doorbells, map, show};
 use crate::bench::Bench;
 use crate::raw::{self, ioctl};
-use anyhow::Result;
+use anyhow::{ensure, Result};
 use kfd::{topology, Device, Kfd};
 use kfd_uapi as uapi;
 use nix::sys::ptrace;
 use nix::unistd::{getppid, setuid, Uid};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::fs::{major, makedev, mknodat, open, stat, unlink, FileType, Mode, OFlags, CWD};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+// Of linux/capability.h.
+const CAP_PERFMON: i32 = 38;
+const CAP_CHECKPOINT_RESTORE: i32 = 40;
 
 /// `nobody`.
 const NOBODY: Uid = Uid::from_raw(65534);
@@ -47,7 +53,27 @@ pub(super) fn openers(bench: &Bench) -> Result<()> {
         inherited.as_raw_fd().to_string(),
         bench.gpu_id().to_string(),
     ])?;
-    another_process(&["without-rights".into()])
+    another_process(&["without-rights".into()])?;
+    with_one_right()
+}
+
+/// Of the rights to count performance and to checkpoint the general one, CAP_SYS_ADMIN, is enough.
+fn with_one_right() -> Result<()> {
+    let mut again = Command::new(std::env::current_exe()?);
+    again.args(["without-rights", "--general"]);
+    let drop_special = || {
+        for right in [CAP_PERFMON, CAP_CHECKPOINT_RESTORE] {
+            // SAFETY: it takes numbers.
+            if unsafe { nix::libc::prctl(nix::libc::PR_CAPBSET_DROP, right) } != 0 {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: after the fork only system calls are made.
+    let status = unsafe { again.pre_exec(drop_special) }.status()?;
+    ensure!(status.success(), "the other process failed: {status}");
+    Ok(())
 }
 
 /// Device nodes of KFD's major number that are not `/dev/kfd`.
@@ -106,21 +132,32 @@ pub fn not_opener(fd: i32, gpu_id: u32) -> Result<()> {
     Ok(())
 }
 
-/// What a process may not that is nobody's.
-pub fn without_rights() -> Result<()> {
+/// What a process may that is nobody's, or one that has the general right only.
+pub fn without_rights(general: bool) -> Result<()> {
     let kfd = Kfd::open()?;
     let device = Device::acquire(&kfd, &topology::gpus()?[0])?;
-    setuid(NOBODY)?;
+    if !general {
+        setuid(NOBODY)?;
+    }
+    let who = if general {
+        "with the general right"
+    } else {
+        "without rights"
+    };
     let mut counters = [0u32; 32];
     counters[1] = device.node().gpu_id;
     counters[2] = 1;
     show(
-        "PROFILER counters without rights",
+        &format!("PROFILER counters {who}"),
         ioctl(kfd.as_fd(), uapi::IOC_PROFILER, &mut counters),
     );
+    let mut checkpoint = uapi::kfd_ioctl_criu_args {
+        op: 77,
+        ..Default::default()
+    };
     show(
-        "CRIU_OP of zeros without rights",
-        ioctl(kfd.as_fd(), uapi::IOC_CRIU_OP, &mut [0u64; 16]),
+        &format!("CRIU_OP that nobody knows, {who}"),
+        ioctl(kfd.as_fd(), uapi::IOC_CRIU_OP, &mut checkpoint),
     );
     Ok(())
 }

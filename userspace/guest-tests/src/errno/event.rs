@@ -138,9 +138,18 @@ pub fn own_page() -> Result<()> {
     let nodes = topology::gpus()?;
     let device = Device::acquire(&kfd, &nodes[0])?;
     let (first, second) = (Memory::gtt(&device, 32768)?, Memory::gtt(&device, 32768)?);
-    for (case, page) in [("its own page", &first), ("a second page", &second)] {
+    let small = Memory::gtt(&device, 4096)?;
+    let user = Memory::userptr(&device, 32768)?;
+    for (case, page) in [
+        ("a page of no buffer", first.handle() | 0xffff),
+        ("a page of no GPU", 1 << 32),
+        ("a page that is too small", small.handle()),
+        ("a page of the process's memory", user.handle()),
+        ("its own page", first.handle()),
+        ("a second page", second.handle()),
+    ] {
         let mut args = uapi::kfd_ioctl_create_event_args {
-            event_page_offset: page.handle(),
+            event_page_offset: page,
             ..Default::default()
         };
         show(
