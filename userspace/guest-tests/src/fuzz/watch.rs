@@ -46,8 +46,10 @@ const REPORTS: &[&str] = &[
 
 /// Whether this line of the log begins a report.
 fn is_report(line: &str) -> bool {
-    // kmemleak also says that it is there.
-    REPORTS.iter().any(|word| line.contains(word)) && !line.contains("kmemleak: Kernel memory leak")
+    // kmemleak also says that it is there, and KCSAN tells of all of the kernel.
+    let of_others = line.contains("KCSAN:") && !line.contains("[amdkfd]");
+    let begins = line.contains("kmemleak: Kernel memory leak");
+    REPORTS.iter().any(|word| line.contains(word)) && !begins && !of_others
 }
 
 /// The kernel's log from now on.
@@ -196,12 +198,14 @@ mod tests {
             "WARNING: possible circular locking dependency detected",
             "INFO: task kfd-tests:77 blocked for more than 120 seconds.",
             "kmemleak: 3 new suspected memory leaks",
+            "BUG: KCSAN: data-race in x [amdkfd] / y",
         ] {
             assert!(is_report(line), "{line}");
         }
         for line in [
             "amdgpu 0000:00:10.0: [gfxhub0] no-retry page fault (src_id:0 ring:8 vmid:8 pasid:1)",
             "amdkfd: a queue did not stop",
+            "BUG: KCSAN: data-race in ksys_read / ksys_write",
             "kmemleak: Kernel memory leak detector initialized (mem pool available: 15679)",
         ] {
             assert!(!is_report(line), "{line}");
