@@ -80,18 +80,33 @@ pub(super) fn free_memory_of_gpu(
     memory::free(call.process, Handle::from_raw(args.handle))
 }
 
-/// The GPUs that a user lists. `EINVAL`: none, or more are done than there are.
-fn gpus(list: u64, count: u32, done: u32) -> Result<KVec<u32>> {
+/// Calls `action` with the GPUs that a user lists. `EINVAL`: none, or more are done than there are.
+fn with_gpus(
+    list: u64,
+    count: u32,
+    done: u32,
+    action: impl FnOnce(&[u32]) -> Result,
+) -> Result {
+    /// So many need no memory of their own.
+    const FEW: usize = 8;
     if count == 0 || done > count {
         return Err(EINVAL);
     }
     // CAST: 64-bit.
     let count = count as usize;
+    let read = |gpus: &mut [u32]| {
+        let mut reader = user_slice(list, size_of_val(gpus)).reader();
+        reader.read_slice(gpus.as_mut_bytes())
+    };
+    let mut few = [0; FEW];
+    if let Some(gpus) = few.get_mut(..count) {
+        read(gpus)?;
+        return action(gpus);
+    }
     // The user chooses how many: too many are no reason to warn.
-    let mut gpus = KVec::from_elem(0u32, count, GFP_KERNEL | __GFP_NOWARN)?;
-    let mut reader = user_slice(list, size_of_val(&gpus[..])).reader();
-    reader.read_slice(gpus.as_mut_bytes())?;
-    Ok(gpus)
+    let mut many = KVec::from_elem(0, count, GFP_KERNEL | __GFP_NOWARN)?;
+    read(&mut many)?;
+    action(&many)
 }
 
 /// MAP_MEMORY_TO_GPU.
@@ -99,13 +114,11 @@ pub(super) fn map_memory_to_gpu(
     call: &Call<'_>,
     args: &mut kfd_ioctl_map_memory_to_gpu_args,
 ) -> Result {
-    let gpus = gpus(args.device_ids_array_ptr, args.n_devices, args.n_success)?;
-    memory::map(
-        call.process,
-        Handle::from_raw(args.handle),
-        &gpus,
-        &mut args.n_success,
-    )
+    let (list, count, done) = (args.device_ids_array_ptr, args.n_devices, args.n_success);
+    let handle = Handle::from_raw(args.handle);
+    with_gpus(list, count, done, |gpus| {
+        memory::map(call.process, handle, gpus, &mut args.n_success)
+    })
 }
 
 /// UNMAP_MEMORY_FROM_GPU.
@@ -113,13 +126,11 @@ pub(super) fn unmap_memory_from_gpu(
     call: &Call<'_>,
     args: &mut kfd_ioctl_unmap_memory_from_gpu_args,
 ) -> Result {
-    let gpus = gpus(args.device_ids_array_ptr, args.n_devices, args.n_success)?;
-    memory::unmap(
-        call.process,
-        Handle::from_raw(args.handle),
-        &gpus,
-        &mut args.n_success,
-    )
+    let (list, count, done) = (args.device_ids_array_ptr, args.n_devices, args.n_success);
+    let handle = Handle::from_raw(args.handle);
+    with_gpus(list, count, done, |gpus| {
+        memory::unmap(call.process, handle, gpus, &mut args.n_success)
+    })
 }
 
 /// AVAILABLE_MEMORY: how much VRAM a process can hope for.

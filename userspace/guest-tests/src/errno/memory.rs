@@ -106,6 +106,7 @@ pub(super) fn memory(bench: &Bench) {
 pub(super) fn mapping_to_gpu(bench: &Bench) {
     let fd = bench.kfd();
     let ids = [bench.gpu_id(), 1, bench.gpu_id()];
+    let same = [bench.gpu_id(); 9];
     let good = uapi::kfd_ioctl_map_memory_to_gpu_args {
         handle: bench.ring.handle(),
         device_ids_array_ptr: ids.as_ptr() as u64,
@@ -138,6 +139,14 @@ pub(super) fn mapping_to_gpu(bench: &Bench) {
     });
     try_map("to a known and an unknown device", &|args| {
         args.n_devices = 2
+    });
+    try_map("to the same device nine times", &|args| {
+        args.device_ids_array_ptr = same.as_ptr() as u64;
+        args.n_devices = 9;
+    });
+    try_map("to nine devices, of which the list ends too soon", &|args| {
+        args.device_ids_array_ptr = 4096;
+        args.n_devices = 9;
     });
     try_map("of which all is done", &|args| args.n_success = 1);
     try_map("of which too much is done", &|args| args.n_success = 2);
