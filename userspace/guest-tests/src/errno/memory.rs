@@ -144,10 +144,13 @@ pub(super) fn mapping_to_gpu(bench: &Bench) {
         args.device_ids_array_ptr = same.as_ptr() as u64;
         args.n_devices = 9;
     });
-    try_map("to nine devices, of which the list ends too soon", &|args| {
-        args.device_ids_array_ptr = 4096;
-        args.n_devices = 9;
-    });
+    try_map(
+        "to nine devices, of which the list ends too soon",
+        &|args| {
+            args.device_ids_array_ptr = 4096;
+            args.n_devices = 9;
+        },
+    );
     try_map("of which all is done", &|args| args.n_success = 1);
     try_map("of which too much is done", &|args| args.n_success = 2);
     try_map("with ids at NULL", &|args| args.device_ids_array_ptr = 0);
