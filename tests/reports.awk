@@ -26,8 +26,8 @@ indented { finish(); indented = 0 }
 /\[ cut here \]/ { if (!inside++) finish(); next }
 /\[ end trace / { if (inside && !--inside) finish(); next }
 
-/BUG: KCSAN:/ { finish(); race = $0; ours = 0; next }
-race != "" && /=====/ { if (ours) { start(race); harmless = allowed_race }; race = ""; allowed_race = 0; finish(); next }
+/BUG: KCSAN:/ { end_race(); finish(); race = $0; next }
+race != "" && /=====/ { end_race(); next }
 race != "" && / (by|on cpu) .*:$/ { frame = 0; next }
 race != "" && /Reported by Kernel Concurrency Sanitizer/ { frame = 99 }
 race != "" { if (++frame <= 2 && /\[amdkfd\]/) ours = 1; if (is_allowed()) allowed_race = 1; next }
@@ -44,4 +44,10 @@ function is_allowed(    pattern) {
 
 function look() { if (is_allowed()) harmless = 1 }
 
-END { finish() }
+function end_race() {
+    if (race != "" && ours) { start(race); harmless = allowed_race; finish() }
+    race = ""
+    ours = allowed_race = 0
+}
+
+END { end_race(); finish() }
