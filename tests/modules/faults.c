@@ -200,7 +200,7 @@ static const struct file_operations nth_operations = {
 /* The module that is recorded: where its code lies while it is loaded, and how many bytes it has. */
 #define RECORDED "amdkfd"
 static unsigned long code, code_bytes;
-/* Which bytes of it are a place that was come by: in a call in which something fails, and else. A loaded module lies
+/* Which bytes of it are a place that was come by: as it goes, and in a call in which something fails. A loaded module lies
  * elsewhere the next time, with the same bytes; one of another size begins anew. */
 static unsigned long *places[2];
 

@@ -3,7 +3,7 @@
 //! What a process sees of a GPU that its device cgroup hides, as a container's does.
 
 use crate::bench::name;
-use crate::errno::map;
+use crate::errno::{cookie, map};
 use crate::raw::ioctl;
 use anyhow::Result;
 use clap::Args;
@@ -29,8 +29,8 @@ impl Denied {
             std::fs::write(list, std::process::id().to_string())?;
         }
         apertures(fd)?;
-        for (what, kind, size) in [("doorbells", 3u64, 8192), ("registers", 0, 4096)] {
-            let outcome = map(fd, kind << 62 | u64::from(self.gpu_id) << 46, size);
+        for (what, kind, size) in [("doorbells", 3, 8192), ("registers", 0, 4096)] {
+            let outcome = map(fd, cookie(kind, self.gpu_id), size);
             println!(
                 "mmap of {what}: {}",
                 outcome.map_or_else(name, |()| "0".into())

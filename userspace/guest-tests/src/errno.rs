@@ -19,6 +19,7 @@ use kfd::{topology, Device, Kfd};
 use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
+use std::process::Command;
 
 /// Prints `case: outcome` for every case.
 pub fn table() -> Result<()> {
@@ -171,16 +172,17 @@ fn short_and_long(bench: &Bench) {
 
 /// Runs this program once more.
 fn another_process(arguments: &[String]) -> Result<()> {
-    let program = std::env::current_exe()?;
-    let status = std::process::Command::new(program)
-        .args(arguments)
-        .status()?;
+    succeeds(Command::new(std::env::current_exe()?).args(arguments))
+}
+
+fn succeeds(command: &mut Command) -> Result<()> {
+    let status = command.status()?;
     ensure!(status.success(), "the other process failed: {status}");
     Ok(())
 }
 
 /// `KFD_MMAP_TYPE_*` in bits 63:62, the GPU in bits 61:46 of the offset.
-fn cookie(kind: u64, gpu_id: u32) -> u64 {
+pub fn cookie(kind: u64, gpu_id: u32) -> u64 {
     kind << 62 | u64::from(gpu_id) << 46
 }
 

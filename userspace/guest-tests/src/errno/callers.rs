@@ -2,10 +2,10 @@
 
 //! The cases of who calls: another process than the opener, its tracer, one without rights.
 
-use super::{another_process, doorbells, map, show};
+use super::{another_process, doorbells, map, show, succeeds};
 use crate::bench::Bench;
 use crate::raw::{self, ioctl};
-use anyhow::{ensure, Result};
+use anyhow::Result;
 use kfd::{topology, Device, Kfd};
 use kfd_uapi as uapi;
 use nix::sys::ptrace;
@@ -71,9 +71,7 @@ fn with_one_right() -> Result<()> {
         Ok(())
     };
     // SAFETY: after the fork only system calls are made.
-    let status = unsafe { again.pre_exec(drop_special) }.status()?;
-    ensure!(status.success(), "the other process failed: {status}");
-    Ok(())
+    succeeds(unsafe { again.pre_exec(drop_special) })
 }
 
 /// Device nodes of KFD's major number that are not `/dev/kfd`.
