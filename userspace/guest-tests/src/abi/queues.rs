@@ -143,25 +143,28 @@ pub fn set_cu_mask(world: &mut World) {
 pub fn get_wave_state(world: &mut World) {
     let queue = world.queue();
     let xccs = world.bench.device.node().xccs() as usize;
-    let area = vec![0u32; world.bench.queue().ctx_save_restore_size as usize * (xccs + 1) / 4];
+    let size = world.bench.queue().ctx_save_restore_size as usize * (xccs + 1) / 4;
+    let mut area = vec![0u32; size];
     let place = Arg::new(area.as_ptr() as u64, "area");
     let place = world.mostly(85, place, &[0, 8, 0xffff_8000_0000_0000]);
-    let mut args = uapi::kfd_ioctl_get_queue_wave_state_args {
-        ctl_stack_address: place.value,
-        queue_id: queue.u32(),
-        ..Default::default()
-    };
-    let mut outcome = world.call(uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args);
+    let exists = world.queues.iter().any(|it| it.id == queue.u32());
     // While the process is evicted, as when the kernel moves its memory, no queue of its runs, on either
     // driver: then one that is to run can be asked too. That does not last.
-    let exists = world.queues.iter().any(|it| it.id == queue.u32());
-    for _ in 0..20 {
-        if !exists || outcome == Err(rustix::io::Errno::INVAL) {
-            break;
+    let mut tries = 0..20;
+    let (args, outcome) = loop {
+        let mut args = uapi::kfd_ioctl_get_queue_wave_state_args {
+            ctl_stack_address: place.value,
+            queue_id: queue.u32(),
+            ..Default::default()
+        };
+        // Nothing of an earlier try stays.
+        area[..4].fill(0);
+        let outcome = world.call(uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args);
+        if !exists || outcome == Err(rustix::io::Errno::INVAL) || tries.next().is_none() {
+            break (args, outcome);
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
-        outcome = world.call(uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args);
-    }
+    };
     let written = format!(
         "{} {} {:x?}",
         args.ctl_stack_used_size,
