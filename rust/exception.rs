@@ -17,17 +17,17 @@ use crate::{
             new_irq_spinlock,
             IrqSpinLock, //
         },
-        task::{
-            read_memory,
-            write_memory, //
-        },
+        task::in_address_space, //
     },
     process::{
         self,
         Process,
         ProcessDevice, //
     },
-    uapi::kfd_context_save_area_header, //
+    uapi::{
+        kfd_context_save_area_header,
+        user_slice, //
+    }, //
 };
 use core::mem::offset_of;
 use kernel::{
@@ -57,7 +57,35 @@ pub(crate) struct Exception {
     /// `KFD_EC_MASK` of all that happened.
     codes: u64,
     /// What a wave sent: it is taken for an event where no runtime wants it.
-    message: Option<u32>,
+    message: Message,
+}
+
+/// What a wave sent beside the exception's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    None,
+    One(u32),
+    /// Several, which nobody can tell any more.
+    Many,
+}
+
+impl Message {
+    fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::None, message) | (message, Self::None) => message,
+            (one, another) if one == another => one,
+            _ => Self::Many,
+        }
+    }
+
+    /// The event that it is for, if it is for one.
+    fn hint(self) -> Option<Hint> {
+        match self {
+            Self::None => None,
+            Self::One(message) => Some(Hint::new(message, 24)),
+            Self::Many => Some(Hint::new(0, 0)),
+        }
+    }
 }
 
 impl Exception {
@@ -68,7 +96,7 @@ impl Exception {
             pasid,
             doorbell: data & ((1 << DOORBELL_BITS) - 1),
             codes: codes.into(),
-            message: Some(data),
+            message: Message::One(data),
         })
     }
 
@@ -78,7 +106,7 @@ impl Exception {
             pasid,
             doorbell,
             codes: 1 << (code - 1),
-            message: None,
+            message: Message::None,
         })
     }
 
@@ -94,20 +122,24 @@ impl Exception {
             .ok_or(ENOENT)?;
         let header = area.address.raw();
         let at = |offset: usize| header.wrapping_add(offset as u64);
-        let task = process.lead();
-        let payload = read_memory(
-            task,
-            at(offset_of!(kfd_context_save_area_header, err_payload_addr)),
-        )?;
-        let before = read_memory(task, payload)?;
-        write_memory(task, payload, before | self.codes)?;
-        let event = read_memory(
-            task,
-            at(offset_of!(kfd_context_save_area_header, err_event_id)),
-        )?;
+        // The process's own, whatever program its leader runs by now.
+        let event = in_address_space(process.address_space(), || {
+            let payload = read(at(offset_of!(
+                kfd_context_save_area_header,
+                err_payload_addr
+            )))?;
+            let codes = read(payload)? | self.codes;
+            let mut writer = user_slice(payload, size_of::<u64>()).writer();
+            writer.write(&codes)?;
+            read(at(offset_of!(kfd_context_save_area_header, err_event_id)))
+        })?;
         // CAST: The id is the lower half; what follows it is reserved.
         process.events().set(event as u32)
     }
+}
+
+fn read(address: u64) -> Result<u64> {
+    user_slice(address, size_of::<u64>()).reader().read()
 }
 
 /// Exceptions of different queues that wait for the worker at a time.
@@ -123,7 +155,7 @@ impl List {
             |known: &&mut Exception| (known.pasid, known.doorbell) == (new.pasid, new.doorbell);
         if let Some(known) = self.0.iter_mut().flatten().find(same) {
             known.codes |= new.codes;
-            known.message = known.message.or(new.message);
+            known.message = known.message.and(new.message);
             return true;
         }
         match self.0.iter_mut().find(|place| place.is_none()) {
@@ -168,7 +200,7 @@ impl Exceptions {
         if !self.list.lock().add(exception) {
             pr_warn_once!("an exception is lost: too many at a time\n");
         }
-        if let Some(queue) = process::work_queue() {
+        if let Some(queue) = process::exception_queue() {
             // If the worker is on its way already, it will see the exception too.
             let _ = queue.enqueue(self.clone());
         }
@@ -178,8 +210,8 @@ impl Exceptions {
 fn handle(exception: Exception) {
     let told = process::with_pasid(exception.pasid, |process, device| {
         let told = exception.tell(process, device);
-        if let (Err(_), Some(message)) = (told, exception.message) {
-            process.events().signal_hinted(Hint::new(message, 24));
+        if let (Err(_), Some(hint)) = (told, exception.message.hint()) {
+            process.events().signal_hinted(hint);
         }
         told
     });
@@ -228,8 +260,12 @@ mod tests {
         let abort = Exception::of_wave(pasid(), 1 << 10 | 5).unwrap();
         let trap = Exception::of_wave(pasid(), 2 << 10 | 5).unwrap();
         let other = Exception::of_wave(pasid(), 2 << 10 | 6).unwrap();
-        assert!(list.add(abort) && list.add(trap) && list.add(other));
-        let both = Exception { codes: 3, ..abort };
+        assert!(list.add(abort) && list.add(trap) && list.add(other) && list.add(other));
+        let both = Exception {
+            codes: 3,
+            message: Message::Many,
+            ..abort
+        };
         assert_eq!(list.take(), Some(both));
         assert_eq!(list.take(), Some(other));
         assert_eq!(list.take(), None);

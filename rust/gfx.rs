@@ -272,6 +272,9 @@ pub(crate) trait MqdFormat: Sync {
     fn set_cu_mask(&self, words: &dyn Words, mask: CuMask);
     /// Says whether performance counters count a queue that is off the hardware.
     fn count_performance(&self, words: &dyn Words, count: bool);
+    /// Whether a queue's waves are spread over all SIMDs, as those are that wait for each other (global wave
+    /// sync).
+    fn spread_waves(&self, words: &dyn Words, spread: bool);
     /// Says which VMID a queue has that the driver itself loads.
     fn set_vmid(&self, words: &dyn Words, vmid: Vmid);
     /// Writes the scheduler's own queue.

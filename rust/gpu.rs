@@ -145,6 +145,13 @@ impl Node {
         }
     }
 
+    /// Takes all queues off the hardware until called with `false`.
+    pub(crate) fn pause_queues(&self, pause: bool) -> Result {
+        let result = self.queues.pause(pause);
+        self.tell_resets();
+        result
+    }
+
     /// What it has for queues.
     pub(crate) fn queues(&self) -> &Arc<NodeQueues> {
         &self.queues

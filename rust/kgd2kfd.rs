@@ -374,12 +374,12 @@ upcalls! {
 
     fn amdkfd_start_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.queues().pause(false)))
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.pause_queues(false)))
     }
 
     fn amdkfd_stop_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.queues().pause(true)))
+        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.pause_queues(true)))
     }
 
     fn amdkfd_compute_active(kfd: *mut c::kfd_dev, node: u32) -> bool {

@@ -27,6 +27,7 @@ pub(crate) use registry::{
     close_context,
     count_performance,
     evict_mm,
+    exception_queue,
     open,
     open_context,
     restore_mm,
@@ -77,6 +78,7 @@ use files::Files;
 use kernel::{
     fmt,
     fs::LocalFile,
+    mm::Mm,
     new_mutex,
     prelude::*,
     sync::{
@@ -185,12 +187,17 @@ impl Process {
             .as_ref()
             .map_or(PRIMARY_CONTEXT, |(_, number)| *number);
         let events = Events::new()?;
-        let lead = ARef::from(kernel::current!().group_leader());
+        let current = kernel::current!();
+        let lead = ARef::from(current.group_leader());
+        let memory = match &beside {
+            Some((primary, _)) => primary.files().address_space().clone(),
+            None => ARef::<Mm>::from(&**current.mm().ok_or(EINVAL)?),
+        };
         let devices = gpu::with_nodes(devices)?;
         let xnack = xnack_by_default(&devices);
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
         let pid = thread_group_id(&lead);
-        let files = Files::new(devices, lead, context, shown)?;
+        let files = Files::new(devices, (lead, memory), context, shown)?;
         let inner = Inner {
             lifecycle: Lifecycle::Alive,
             xnack,
@@ -264,6 +271,11 @@ impl Process {
     /// The leader of the thread group that opened /dev/kfd.
     pub(crate) fn lead(&self) -> &Task {
         self.files.lead()
+    }
+
+    /// The process's address space. It may have ended.
+    pub(crate) fn address_space(&self) -> &Mm {
+        self.files.address_space()
     }
 
     /// Whether the current task belongs to the thread group that opened /dev/kfd.

@@ -122,7 +122,7 @@ struct Queue {
     properties: Properties,
     place: Place,
     trap_handler: bool,
-    /// Whether performance counters shall count it, once somebody has said so.
+    /// Whether performance counters shall count it, if somebody has them or has said so.
     counts: Option<bool>,
     /// The user's buffers. The first is the ring; UPDATE_QUEUE may bring another.
     buffers: QueueBuffers,
@@ -249,6 +249,9 @@ impl Queue {
                         logical_xcc: first.wrapping_add(xcc) % self.node.xccs(),
                     };
                     generation.mqd.compute(&words, at, &queue);
+                    if let Some(counts) = self.counts {
+                        generation.mqd.count_performance(&words, counts);
+                    }
                 }
                 self.flush();
             }
@@ -258,6 +261,20 @@ impl Queue {
             }
         }
         Ok(())
+    }
+
+    /// Writes into the descriptors of a queue that is off the hardware whether it has the global wave sync.
+    fn write_wave_sync(&self, on: bool) {
+        let Place::Compute { mqd, .. } = &self.place else {
+            return;
+        };
+        for xcc in 0..self.node.xccs() {
+            match mqd.mqd(xcc) {
+                Ok((words, _)) => self.node.generation().mqd.spread_waves(&words, on),
+                Err(error) => pr_err!("a queue's descriptor is incomplete: {:?}\n", error),
+            }
+        }
+        self.flush();
     }
 
     /// Writes into the descriptors of a queue that is off the hardware what has changed.

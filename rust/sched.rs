@@ -158,6 +158,12 @@ impl NewSeat {
         self.seat.evicted = evicted;
         self
     }
+
+    /// The same, with its page table at `base` by now.
+    pub(crate) fn with_page_table(mut self, base: u64) -> Self {
+        self.seat.process.page_table_base = base;
+        self
+    }
 }
 
 /// A queue that no scheduler has yet.
@@ -231,11 +237,24 @@ pub(crate) trait Scheduler: Send + Sync {
     fn evict(&self, seat: Key) -> Result;
     /// Runs an evicted process's queues again, with its page table now at `page_table_base`.
     fn restore(&self, seat: Key, page_table_base: u64) -> Result;
-    /// Gives a queue the node's global wave sync, or takes it back. `ENODEV`: there is none, as without a
-    /// scheduler in the firmware.
-    fn set_wave_sync(&self, _seat: Key, _queue: Key, _on: bool) -> Result {
+    /// Gives a queue the node's global wave sync, or takes it back, and calls `change` while it is off the
+    /// hardware. `ENODEV`: there is none, as without a scheduler in the firmware; `EACCES`: a queue of the
+    /// process was reset. In both cases nothing changes.
+    fn set_wave_sync(
+        &self,
+        _seat: Key,
+        _queue: Key,
+        _on: bool,
+        _change: &mut dyn FnMut(),
+    ) -> Result {
         Err(ENODEV)
     }
+    /// Whether a queue may be on the hardware: it is meant to run, its process is not evicted, and it was not
+    /// reset.
+    fn may_run(&self, seat: Key, queue: Key) -> bool;
+    /// Whether a queue could be changed now. `EACCES`: a queue of the process was reset; `EIO`: the node refuses all
+    /// work.
+    fn check_changeable(&self, seat: Key, queue: Key) -> Result;
     /// Whether it has left the hardware, which may be asleep then.
     fn is_stopped(&self) -> bool;
     /// Hangs the firmware's scheduler, to try what follows: a reset of the GPU. `ENODEV`: there is

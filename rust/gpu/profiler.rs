@@ -40,6 +40,11 @@ impl Profiler {
         Ok(())
     }
 
+    /// Whether a process has them.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.owner.lock().is_some()
+    }
+
     /// Gives them back. `EINVAL`: it does not have them.
     pub(crate) fn release(&self, name: Name) -> Result {
         let mut owner = self.owner.lock();

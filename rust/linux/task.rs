@@ -5,6 +5,10 @@
 use super::ffi;
 use kernel::{
     bindings,
+    mm::{
+        Mm,
+        MmWithUser, //
+    },
     prelude::*,
     task::Task, //
 };
@@ -27,33 +31,53 @@ pub(crate) fn thread_group_id(task: &Task) -> i32 {
     unsafe { ffi::amdkfd_thread_group_id(task.as_ptr()) }
 }
 
-/// A word of another task's memory. `EFAULT`: it has none there, or none any more. May sleep.
-pub(crate) fn read_memory(task: &Task, address: u64) -> Result<u64> {
-    let mut word = 0;
-    access_memory(task, address, &mut word, 0)?;
-    Ok(word)
-}
-
-/// Writes a word of another task's memory. `EFAULT`: it has none there, or none any more, or may not
-/// write to it. May sleep.
-pub(crate) fn write_memory(task: &Task, address: u64, mut word: u64) -> Result {
-    access_memory(task, address, &mut word, bindings::FOLL_WRITE)
-}
-
-/// Reads `word` from there, or writes it (`FOLL_WRITE`): all of it, or `EFAULT`.
-fn access_memory(task: &Task, address: u64, word: &mut u64, flags: c_uint) -> Result {
-    let word: *mut u64 = word;
+/// A word of the memory of another task that runs in `mm`. `EFAULT`: it has none there, or none any more, or runs
+/// another program by now. May sleep.
+pub(crate) fn read_memory(task: &Task, mm: &Mm, address: u64) -> Result<u64> {
+    let mut word = 0u64;
     // CAST: A 64-bit kernel; a word's size.
     let (address, size) = (address as c_ulong, size_of::<u64>() as c_int);
     // SAFETY: The task is valid and `word` is as large as said; any address may be asked for.
     let bytes = unsafe {
-        bindings::access_process_vm(task.as_ptr(), address, word.cast(), size, flags)
+        bindings::access_process_vm(task.as_ptr(), address, (&raw mut word).cast(), size, 0)
     };
-    if bytes == size {
-        Ok(())
+    // A program that was started meanwhile has another address space, and no task comes back to its old one.
+    if bytes == size && runs_in(task, mm) {
+        Ok(word)
     } else {
         Err(EFAULT)
     }
+}
+
+/// Whether the task runs in this address space. May sleep.
+fn runs_in(task: &Task, mm: &Mm) -> bool {
+    // SAFETY: The task is valid.
+    let its = unsafe { bindings::get_task_mm(task.as_ptr()) };
+    if !its.is_null() {
+        // SAFETY: `get_task_mm` took the reference. It may be the last.
+        unsafe { bindings::mmput_async(its) };
+    }
+    core::ptr::eq(its, mm.as_raw())
+}
+
+/// Lends the current kernel thread an address space: what `act` reads and writes of user memory is its.
+/// `ESRCH`: it has ended. `EINVAL`: the current task is no kernel thread. May sleep.
+pub(crate) fn in_address_space<R>(mm: &Mm, act: impl FnOnce() -> Result<R>) -> Result<R> {
+    // SAFETY: The current task is valid, and these flags are its own to change.
+    let flags = unsafe { (*kernel::current!().as_ptr()).flags };
+    if flags & bindings::PF_KTHREAD == 0 {
+        return Err(EINVAL);
+    }
+    let mm = mm.mmget_not_zero().ok_or(ESRCH)?;
+    // Whoever lets go of it last tears it down, and with it the process: not here.
+    let mm = MmWithUser::into_mmput_async(mm);
+    // SAFETY: A kernel thread, as was just seen; work items leave its address space as they found it, which is none.
+    // The address space has users as long as `mm` is held.
+    unsafe { bindings::kthread_use_mm(mm.as_raw()) };
+    let result = act();
+    // SAFETY: As above: it is the one that was taken.
+    unsafe { bindings::kthread_unuse_mm(mm.as_raw()) };
+    result
 }
 
 /// What a task may be allowed beyond the ordinary.

@@ -36,6 +36,7 @@ use crate::{
 use core::fmt::Write;
 use kernel::{
     device::Device,
+    mm::Mm,
     new_delayed_work, new_mutex,
     prelude::*,
     rbtree::{
@@ -100,7 +101,7 @@ enum Content {
     Pasid,
     Vram(Arc<ProcessDevice>),
     /// How long copy queues have been busy. They count in the process's memory.
-    Sdma(Arc<ProcessDevice>, ARef<Task>),
+    Sdma(Arc<ProcessDevice>, ARef<Task>, ARef<Mm>),
     EvictedMs(Arc<ProcessDevice>),
     CuOccupancy(Arc<ProcessDevice>),
     QueueGpu(u32),
@@ -113,7 +114,9 @@ impl Show for Content {
         let written = match self {
             Self::Pasid => writeln!(out, "0"),
             Self::Vram(device) => writeln!(out, "{}", device.buffers().vram_usage()),
-            Self::Sdma(device, task) => writeln!(out, "{}", sdma_microseconds(device, task)?),
+            Self::Sdma(device, task, mm) => {
+                writeln!(out, "{}", sdma_microseconds(device, task, mm)?)
+            }
             Self::EvictedMs(device) => writeln!(out, "{}", device.queues().evicted_ms()),
             Self::CuOccupancy(device) => writeln!(out, "{}", device.queues().occupied_cus(device)),
             // The files of a queue end without a line feed.
@@ -128,11 +131,11 @@ impl Show for Content {
 }
 
 /// The time that the process's copy queues on this GPU have been busy, those included that are gone.
-fn sdma_microseconds(device: &ProcessDevice, task: &Task) -> Result<u64> {
+fn sdma_microseconds(device: &ProcessDevice, task: &Task, mm: &Mm) -> Result<u64> {
     let (past, counters) = device.queues().sdma_counters()?;
     let present = counters
         .iter()
-        .filter_map(|&address| read_memory(task, address).ok());
+        .filter_map(|&address| read_memory(task, mm, address).ok());
     Ok(present.fold(past, u64::wrapping_add) / TICKS_PER_MICROSECOND)
 }
 
@@ -160,6 +163,8 @@ pub(crate) struct Files {
     work: DelayedWork<Files>,
     devices: Devices,
     lead: ARef<Task>,
+    /// The address space. The leader may leave it for another program while others use it on.
+    mm: ARef<Mm>,
     context: u16,
     /// Those of the process beside which this is another context.
     primary: Option<Arc<Files>>,
@@ -184,7 +189,7 @@ impl Files {
     /// None as yet, for a process on these devices.
     pub(super) fn new(
         devices: Devices,
-        lead: ARef<Task>,
+        (lead, mm): (ARef<Task>, ARef<Mm>),
         context: u16,
         primary: Option<&Arc<Files>>,
     ) -> Result<Arc<Self>> {
@@ -192,6 +197,7 @@ impl Files {
             work <- new_delayed_work!("amdkfd::Files"),
             devices,
             lead,
+            mm,
             context,
             primary: primary.cloned(),
             shown <- new_mutex!(Shown::NotYet, "amdkfd::Files"),
@@ -208,6 +214,11 @@ impl Files {
     /// The leader of the process's thread group.
     pub(super) fn lead(&self) -> &Task {
         &self.lead
+    }
+
+    /// The process's address space. It may have ended.
+    pub(super) fn address_space(&self) -> &ARef<Mm> {
+        &self.mm
     }
 
     /// The process begins, or one of its queues has begun or ended: a worker will show it.
@@ -286,7 +297,7 @@ impl Files {
             let gpu = device.gpu_id().raw();
             let vram = Content::Vram(device.clone());
             files.add_named(format_args!("vram_{gpu}"), vram)?;
-            let sdma = Content::Sdma(device.clone(), self.lead.clone());
+            let sdma = Content::Sdma(device.clone(), self.lead.clone(), self.mm.clone());
             files.add_named(format_args!("sdma_{gpu}"), sdma)?;
         }
         Ok(files)

@@ -55,6 +55,9 @@ pub(super) struct Registry {
     /// One at a time puts all processes to sleep, or wakes them (`power.rs`).
     #[pin]
     pub(super) power: Mutex<()>,
+    /// Where exceptions are told. It writes into memory of processes and may wait there for as long as they
+    /// like: nothing else waits for it.
+    exceptions: OwnedQueue,
     /// Where processes are dropped.
     teardown: OwnedQueue,
     /// Where evicted ones are restored; behind `teardown`, which waits for that.
@@ -67,6 +70,7 @@ impl Registry {
             table <- new_irq_spinlock!(RBTree::new(), "amdkfd::Registry::table"),
             creation <- new_mutex!((), "amdkfd::Registry::creation"),
             power <- new_mutex!((), "amdkfd::Registry::power"),
+            exceptions: OwnedQueue::unbound(c"amdkfd_exceptions")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
             restoring: OwnedQueue::freezable(c"amdkfd_restore")?,
         })
@@ -179,6 +183,11 @@ pub(crate) fn work_queue() -> Option<&'static OwnedQueue> {
     Some(&REGISTRY.get()?.teardown)
 }
 
+/// Where exceptions are told; it is finished before the module goes.
+pub(crate) fn exception_queue() -> Option<&'static OwnedQueue> {
+    Some(&REGISTRY.get()?.exceptions)
+}
+
 /// The current task's process, made if there is none. `EINVAL` if the task has no address space, or
 /// there is no GPU.
 pub(crate) fn open() -> Result<ProcessRef> {
@@ -242,6 +251,7 @@ pub(crate) fn count_performance(node: &Node, count: bool) {
             pr_warn!("a GPU's performance counters do not count all queues ({error:?})\n");
         }
     });
+    node.tell_resets();
 }
 
 /// The contexts of an address space that are there beside its primary process.

@@ -254,6 +254,8 @@ impl Queues {
             None => {
                 // Nobody else ends the process's last queue while this one is made.
                 let (seat, active) = seat.take().ok_or(EAGAIN)?;
+                // It may have moved since the seat was made: who was restored meanwhile had none.
+                let seat = seat.with_page_table(device.vm()?.page_directory());
                 let key = scheduler.add(seat.evicted(inner.evicted > 0));
                 inner.seat = Some((key, active));
                 key
@@ -401,30 +403,39 @@ impl Queues {
     /// queue here; `EINVAL`: it may run.
     pub(super) fn while_stopped(&self, id: QueueId, look: impl FnOnce(&Queue) -> Result) -> Result {
         let inner = self.inner.lock();
-        let Scheduled { queue, .. } = inner.queues.get(&id).ok_or(EFAULT)?;
-        if queue.properties.drive().runs() && inner.evicted == 0 {
+        let Scheduled { key, queue } = inner.queues.get(&id).ok_or(EFAULT)?;
+        let (seat, _) = inner.seat.as_ref().ok_or(EFAULT)?;
+        if queue.node.scheduler().may_run(*seat, *key) {
             return Err(EINVAL);
         }
         look(queue)
     }
 
     /// Gives a queue the GPU's global wave sync: one queue of the process's at a time has it, all of it.
-    /// `EBUSY`: one has it. `EINVAL`: there is no such queue here.
+    /// `EBUSY`: one has it. `EINVAL`: there is no such queue here. `EACCES`: a queue of the process was reset. After
+    /// any other error it has it all the same.
     pub(super) fn give_wave_sync(&self, id: QueueId) -> Result {
         let mut inner = self.inner.lock();
         if inner.wave_sync.is_some() {
             return Err(EBUSY);
         }
-        inner.set_wave_sync(id, true)?;
-        inner.wave_sync = Some(id);
-        Ok(())
+        inner.set_wave_sync(id, true)
     }
 
-    /// Takes it back, whichever queue has it. `EINVAL`: none has.
+    /// Takes it back, whichever queue has it. `EINVAL`: none has. `EACCES`: a queue of the process was reset.
     pub(super) fn take_wave_sync(&self) -> Result {
         let mut inner = self.inner.lock();
-        let id = inner.wave_sync.take().ok_or(EINVAL)?;
+        let id = inner.wave_sync.ok_or(EINVAL)?;
         inner.set_wave_sync(id, false)
+    }
+
+    /// Whether a queue could be changed now. `EFAULT`: there is no such queue here; others: see
+    /// [`Scheduler::check_changeable`].
+    pub(super) fn check_changeable(&self, id: QueueId) -> Result {
+        let inner = self.inner.lock();
+        let Scheduled { key, queue } = inner.queues.get(&id).ok_or(EFAULT)?;
+        let (seat, _) = inner.seat.as_ref().ok_or(EFAULT)?;
+        queue.node.scheduler().check_changeable(*seat, *key)
     }
 
     /// Performance counters count all queues, or do not.
@@ -474,10 +485,15 @@ fn trace_process(change: ProcessChange, device: &ProcessDevice, evicted: u32, re
 }
 
 impl Inner {
-    fn set_wave_sync(&self, id: QueueId, on: bool) -> Result {
+    fn set_wave_sync(&mut self, id: QueueId, on: bool) -> Result {
         let Scheduled { key, queue } = self.queues.get(&id).ok_or(EINVAL)?;
         let (seat, _) = self.seat.as_ref().ok_or(EINVAL)?;
-        queue.node.scheduler().set_wave_sync(*seat, *key, on)
+        let owner = &mut self.wave_sync;
+        let scheduler = queue.node.scheduler();
+        scheduler.set_wave_sync(*seat, *key, on, &mut || {
+            queue.write_wave_sync(on);
+            *owner = on.then_some(id);
+        })
     }
 
     /// Gives up the process's seat after its last queue. What is returned is to be dropped when

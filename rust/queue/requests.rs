@@ -155,7 +155,7 @@ fn make(process: &Process, device: &ProcessDevice, properties: &Properties) -> R
         key: Key::next(),
         queue: Queue {
             trap_handler: device.trap_handler().tba != 0,
-            counts: None,
+            counts: device.node().profiler().is_taken().then_some(true),
             node,
             properties: *properties,
             place,
@@ -242,7 +242,8 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     result
 }
 
-/// UPDATE_QUEUE. `EFAULT`: the process has no such queue, or the new ring is not mapped.
+/// UPDATE_QUEUE. `EFAULT`: the process has no such queue, or the new ring is not mapped; `EACCES`: a queue of the
+/// process was reset.
 pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
     let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EFAULT)?;
@@ -261,16 +262,17 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
             let properties = device.queues().properties(id)?;
             let ring = [wanted(properties.ring(&drive)).map_err(|_| EFAULT)?];
             let vm = device.vm()?.clone();
-            Some(QueueBuffers::get(vm, &ring).map_err(|_| EFAULT)?)
+            let buffers = QueueBuffers::get(vm, &ring);
+            Some(buffers.map_err(|error| if error == EINVAL { EFAULT } else { error })?)
         }
     };
     if drive.is_like(&kept) {
-        return Ok(());
+        return device.queues().check_changeable(id);
     }
     let result = if drive.is_described_like(&kept) {
         device.queues().set_runs(id, drive)
     } else {
-        // With another ring the old one is let go when the hardware no longer reads it.
+        // With another ring the old one is let go when the hardware no longer reads it, or is given up on.
         device.queues().rewrite(id, &mut |queue| {
             queue.set_drive(drive);
             if let Some(ring) = &mut ring {
@@ -313,6 +315,7 @@ pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
             core::mem::swap(cu_masks, &mut masks);
         }
     });
+    node.tell_resets();
     trace_queue(QueueChange::Change, device, id, &result);
     result
 }

@@ -140,7 +140,8 @@ pub(crate) fn wave_state(process: &Process, id: u32, user: u64) -> Result<WaveSt
 }
 
 /// ALLOC_QUEUE_GWS. `EINVAL`: the process has no such queue, or none of its has what it gives back;
-/// `ENODEV`: its GPU has no global wave sync; `EBUSY`: another of its queues has it.
+/// `ENODEV`: its GPU has no global wave sync; `EBUSY`: another of its queues has it; `EACCES`: a queue of it was
+/// reset.
 pub(crate) fn allocate_wave_sync(process: &Process, id: u32, slots: u32) -> Result {
     let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EINVAL)?;
@@ -148,8 +149,10 @@ pub(crate) fn allocate_wave_sync(process: &Process, id: u32, slots: u32) -> Resu
     if device.node().facts().gws_size == 0 {
         return Err(ENODEV);
     }
-    match slots {
+    let result = match slots {
         0 => device.queues().take_wave_sync(),
         _ => device.queues().give_wave_sync(id),
-    }
+    };
+    device.node().tell_resets();
+    result
 }

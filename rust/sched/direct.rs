@@ -277,12 +277,16 @@ impl Direct {
         Err(timed_out())
     }
 
-    /// Takes all queues of a seat off the hardware; the first error counts.
+    /// Takes all queues of a seat off the hardware; the first error counts. One that had to be reset for it is off.
     fn clear(&self, phase: &mut Phase, seat: &mut Seat, preempt: Preempt) -> Result {
         let vmid = seat.binding.as_ref().map(Binding::vmid);
         let mut result = Ok(());
         for entry in seat.queues.values_mut() {
-            result = result.and(self.take_off(phase, vmid, entry, preempt));
+            let off = match self.take_off(phase, vmid, entry, preempt) {
+                Err(error) if error == timed_out() && *phase == Phase::Runs => Ok(()),
+                off => off,
+            };
+            result = result.and(off);
         }
         result
     }
@@ -380,6 +384,24 @@ impl Scheduler for Direct {
         entry.runs = change();
         off?;
         self.run(*phase, paused, at)
+    }
+
+    fn may_run(&self, seat: Key, queue: Key) -> bool {
+        let inner = self.inner.lock();
+        let seat = inner.seats.get(&seat).filter(|seat| !seat.evicted);
+        seat.and_then(|seat| seat.queues.get(&queue))
+            .is_some_and(|entry| entry.runs && !entry.hold.reset)
+    }
+
+    fn check_changeable(&self, seat: Key, queue: Key) -> Result {
+        let inner = self.inner.lock();
+        let seat = inner.seats.get(&seat).ok_or(ENOENT)?;
+        let entry = seat.queues.get(&queue).ok_or(ENOENT)?;
+        match inner.phase {
+            _ if entry.hold.reset => Err(EACCES),
+            Phase::Hung => Err(EIO),
+            Phase::Runs | Phase::Stopped => Ok(()),
+        }
     }
 
     fn evict(&self, seat: Key) -> Result {

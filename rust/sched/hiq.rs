@@ -61,6 +61,13 @@ pub(super) fn xccs(mask: u32) -> impl Iterator<Item = (u32, u32)> {
     core::iter::from_fn(lowest).zip(0..)
 }
 
+/// How long the firmware waits for a queue, in tenths of a second, if we wait `timeout_ms`: nine tenths of that,
+/// for two engines one after the other. More than its field holds is as much as it holds.
+fn unmap_latency(timeout_ms: u32) -> u32 {
+    let latency = u64::from(timeout_ms) * 9 / 20 / 100;
+    u8::try_from(latency).unwrap_or(u8::MAX).into()
+}
+
 /// How far the HIQ has been written, and its fence.
 pub(super) struct Cursor {
     ring: Ring<{ RING_BYTES as u64 / 4 }>,
@@ -174,8 +181,7 @@ impl Hiq {
         let resources = Resources {
             vmid_mask: self.config.vmid_mask,
             queue_mask: facts.set_resources_queue_mask,
-            // Nine tenths of the time we wait, for two engines one after the other.
-            unmap_latency: self.timeout_ms() * 9 / 20 / 100,
+            unmap_latency: unmap_latency(self.timeout_ms()),
             xnack_chain: self.xnack_chain(),
         };
         let mut wait_times = 0;
@@ -263,5 +269,19 @@ impl Hiq {
             }
         }
         Ok(())
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_sched_hiq)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_firmware_gives_up_before_we_do() {
+        // KFD_UNMAP_LATENCY_MS of amdgpu's default.
+        assert_eq!(unmap_latency(9000), 40);
+        assert_eq!(unmap_latency(0), 0);
+        assert_eq!(unmap_latency(60_000), 255);
+        assert_eq!(unmap_latency(u32::MAX), 255);
     }
 }

@@ -131,10 +131,9 @@ impl Runlist {
             compute_queues: facts.set_resources_queue_mask.count_ones(),
         };
         let hiq = Hiq::new(kgd.clone(), generation, memory.clone(), config)?;
-        let cursor = hiq.start()?;
         let (_, _, room) = memory.run_list()?;
         let books = Books::new(generation.runlist, facts.gws_size, room)?;
-        Arc::pin_init(
+        let this = Arc::pin_init(
             pin_init!(Self {
                 kgd,
                 generation,
@@ -144,15 +143,18 @@ impl Runlist {
                 strict,
                 resets: Resets::new(),
                 inner <- new_mutex!(Inner {
-                    phase: Phase::Idle,
+                    phase: Phase::Stopped,
                     paused: false,
-                    hiq: cursor,
+                    hiq: Cursor::new(),
                     oversubscription: Oversubscription::default(),
                     books,
                 }, "Scheduler.inner"),
             }),
             GFP_KERNEL,
-        )
+        )?;
+        // Last: what has begun to start is taken off again with the scheduler.
+        Scheduler::start(&*this)?;
+        Ok(this)
     }
 
     /// Takes everything off the hardware. With an error nothing changed, or the node is given up on.
@@ -367,13 +369,32 @@ impl Scheduler for Runlist {
         self.reschedule_if(runs && !ran, &mut inner, |_| Ok(()))
     }
 
-    fn set_wave_sync(&self, seat: Key, queue: Key, on: bool) -> Result {
+    fn set_wave_sync(
+        &self,
+        seat: Key,
+        queue: Key,
+        on: bool,
+        change: &mut dyn FnMut(),
+    ) -> Result {
         let mut inner = self.inner.lock();
         let runs = inner.books.queue_runs(seat, queue);
         self.reschedule_if(runs, &mut inner, |books| {
             books.check_changeable(seat)?;
+            change();
             books.change(seat, queue, |entry| entry.queue.wave_sync = on)
         })
+    }
+
+    fn may_run(&self, seat: Key, queue: Key) -> bool {
+        self.inner.lock().books.queue_runs(seat, queue)
+    }
+
+    fn check_changeable(&self, seat: Key, _queue: Key) -> Result {
+        let inner = self.inner.lock();
+        match inner.phase {
+            Phase::Hung => Err(EIO),
+            Phase::Idle | Phase::Listed | Phase::Stopped => inner.books.check_changeable(seat),
+        }
     }
 
     fn evict(&self, seat: Key) -> Result {

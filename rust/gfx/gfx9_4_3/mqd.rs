@@ -38,6 +38,7 @@ pub(super) mod dword {
     pub(crate) const COMPUTE_PIPELINESTAT_ENABLE: usize = 11;
     pub(crate) const COMPUTE_PERFCOUNT_ENABLE: usize = 12;
     pub(crate) const COMPUTE_PGM_RSRC2: usize = 20;
+    pub(crate) const COMPUTE_RESOURCE_LIMITS: usize = 22;
     /// `compute_static_thread_mgmt_se0` to `_se3`: not in one row.
     pub(crate) const COMPUTE_STATIC_THREAD_MGMT_SE: [usize; 4] = [23, 24, 26, 27];
     /// Words that other gfx9 cores call `compute_static_thread_mgmt_se4` to `_se7`.
@@ -83,6 +84,12 @@ mod compute_pgm_rsrc2 {
     use crate::gfx::field::Field;
     /// Waves have a trap handler to go to.
     pub(super) const TRAP_PRESENT: Field = Field::bit(6);
+}
+
+mod compute_resource_limits {
+    use crate::gfx::field::Field;
+    /// Waves are spread over all SIMDs, however few they are.
+    pub(super) const FORCE_SIMD_DIST: Field = Field::bit(23);
 }
 
 mod cp_hqd_persistent_state {
@@ -399,6 +406,14 @@ impl MqdFormat for Mqd {
         words.set(dword::COMPUTE_PERFCOUNT_ENABLE, count.into());
     }
 
+    fn spread_waves(&self, words: &dyn Words, spread: bool) {
+        let old = words.get(dword::COMPUTE_RESOURCE_LIMITS);
+        words.set(
+            dword::COMPUTE_RESOURCE_LIMITS,
+            compute_resource_limits::FORCE_SIMD_DIST.replace(old, spread.into()),
+        );
+    }
+
     fn ring(&self, words: &dyn Words) -> Option<GpuVa> {
         let low = words.get(dword::CP_HQD_PQ_BASE_LO);
         let high = words.get(dword::CP_HQD_PQ_BASE_LO + 1);
@@ -686,6 +701,18 @@ mod tests {
             [23, 24, 25, 26, 27].map(|word| words.get(word)),
             [1, 2, 0, 3, 4]
         );
+    }
+
+    #[test]
+    fn waves_are_spread_while_they_synchronise() {
+        let words = new(0, &aql());
+        let limits = words.get(22);
+        Mqd.spread_waves(&words, true);
+        assert_eq!(words.get(22), limits | 1 << 23);
+        Mqd.update(&words, 0, &aql());
+        assert_eq!(words.get(22), limits | 1 << 23);
+        Mqd.spread_waves(&words, false);
+        assert_eq!(words.get(22), limits);
     }
 
     #[test]

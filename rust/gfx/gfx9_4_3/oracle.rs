@@ -36,6 +36,7 @@ same_offset! { v9_mqd:
     mqd::dword::COMPUTE_PIPELINESTAT_ENABLE => compute_pipelinestat_enable,
     mqd::dword::COMPUTE_PERFCOUNT_ENABLE => compute_perfcount_enable,
     mqd::dword::COMPUTE_PGM_RSRC2 => compute_pgm_rsrc2,
+    mqd::dword::COMPUTE_RESOURCE_LIMITS => compute_resource_limits,
     mqd::dword::COMPUTE_STATIC_THREAD_MGMT_SE[0] => compute_static_thread_mgmt_se0,
     mqd::dword::COMPUTE_STATIC_THREAD_MGMT_SE[1] => compute_static_thread_mgmt_se1,
     mqd::dword::COMPUTE_STATIC_THREAD_MGMT_SE[2] => compute_static_thread_mgmt_se2,

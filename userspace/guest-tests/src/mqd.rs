@@ -10,7 +10,7 @@
 use crate::bench::{name, Bench};
 use crate::raw::ioctl;
 use anyhow::{bail, ensure, Context, Result};
-use kfd::{topology, Device, Kfd, Memory};
+use kfd::{topology, Device, Kfd, Memory, ProfilerLock};
 use kfd_uapi as uapi;
 use std::fs;
 
@@ -46,6 +46,8 @@ pub fn all() -> Result<()> {
         } else {
             buffers(&bench, kind, &good)?;
             cu_masks(&bench, kind, &good)?;
+            wave_sync(&bench, kind, &good)?;
+            counted(&bench, kind, &good)?;
         }
         updates(&bench, kind, &good, &rings)?;
     }
@@ -161,6 +163,39 @@ fn cu_masks(bench: &Bench, kind: &str, good: &Request) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// A queue that has the GPU's global wave sync, and gives it back.
+fn wave_sync(bench: &Bench, kind: &str, good: &Request) -> Result<()> {
+    let queue = Live::create(bench, *good).context("a queue as it should be")?;
+    for (title, num_gws) in [("with", 64), ("without", 0)] {
+        let mut args = uapi::kfd_ioctl_alloc_queue_gws_args {
+            queue_id: queue.args.queue_id,
+            num_gws,
+            ..Default::default()
+        };
+        ioctl(bench.kfd(), uapi::IOC_ALLOC_QUEUE_GWS, &mut args).context(title)?;
+        show(&format!("{kind} {title} wave sync"), &queue)?;
+        let mut args = uapi::kfd_ioctl_update_queue_args {
+            ring_base_address: good.ring_base_address,
+            queue_id: queue.args.queue_id,
+            ring_size: good.ring_size,
+            queue_percentage: 100,
+            queue_priority: if num_gws == 0 { 7 } else { 11 },
+        };
+        ioctl(bench.kfd(), uapi::IOC_UPDATE_QUEUE, &mut args)?;
+        show(&format!("{kind} {title} wave sync, updated"), &queue)?;
+    }
+    Ok(())
+}
+
+/// A queue made while somebody has the performance counters, and one after that. None is there when they are taken
+/// or given back: C locks itself out over it.
+fn counted(bench: &Bench, kind: &str, good: &Request) -> Result<()> {
+    let counters = ProfilerLock::take(&bench.device, true)?;
+    show_new(bench, &format!("{kind} made while counted"), *good)?;
+    drop(counters);
+    show_new(bench, &format!("{kind} made after that"), *good)
 }
 
 /// What UPDATE_QUEUE makes of a queue: step by step, on the same one.
