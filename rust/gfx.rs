@@ -368,6 +368,8 @@ pub(crate) struct MapProcess {
     pub(crate) queues: u32,
     /// Slots of global wave sync (GWS) that its queues may use.
     pub(crate) wave_sync: u32,
+    /// What the process before it left in registers and LDS is cleared.
+    pub(crate) cleans: bool,
 }
 
 /// How the shader sees memory: SH_MEM_CONFIG and SH_MEM_BASES.

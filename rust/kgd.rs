@@ -419,6 +419,9 @@ pub(crate) trait Power {
     /// Whether the user wants a scheduler that hangs left as it is for now (`halt_if_hws_hang`), who may have said
     /// otherwise a moment ago.
     fn halts_on_hang(&self) -> bool;
+    /// Whether the user wants processes kept apart on this partition (`enforce_isolation`): one at a time, and what it
+    /// leaves in registers and LDS cleared. May change at any time.
+    fn isolates(&self, partition: u32) -> bool;
     /// Wakes the device and keeps it awake.
     fn power_get(&self) -> Result;
     /// Undoes a successful `power_get`.

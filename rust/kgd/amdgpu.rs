@@ -695,6 +695,11 @@ impl Power for Amdgpu {
         unsafe { c::bridge_halts_on_hang() }
     }
 
+    fn isolates(&self, partition: u32) -> bool {
+        // SAFETY: the device is valid.
+        unsafe { c::bridge_isolates(self.adev(), partition) }
+    }
+
     fn power_get(&self) -> Result {
         // SAFETY: the device is valid.
         to_result(unsafe { c::bridge_power_get(self.adev()) })

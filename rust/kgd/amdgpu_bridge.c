@@ -697,6 +697,12 @@ bool bridge_halts_on_hang(void)
 	return READ_ONCE(amdgpu_object(halt_if_hws_hang));
 }
 
+bool bridge_isolates(struct amdgpu_device *adev, u32 partition)
+{
+	return partition < ARRAY_SIZE(adev->enforce_isolation) &&
+	       READ_ONCE(adev->enforce_isolation[partition]) == AMDGPU_ENFORCE_ISOLATION_ENABLE;
+}
+
 int bridge_power_get(struct amdgpu_device *adev)
 {
 	return pm_runtime_resume_and_get(adev_to_drm(adev)->dev);

@@ -378,6 +378,8 @@ void bridge_reset_unlock(struct amdgpu_device *adev);
 void bridge_request_reset(struct amdgpu_device *adev);
 /* amdgpu.halt_if_hws_hang as it is now. */
 bool bridge_halts_on_hang(void);
+/* Whether processes are kept apart on partition @partition (enforce_isolation) as of now. */
+bool bridge_isolates(struct amdgpu_device *adev, u32 partition);
 
 /* Runtime power management of the PCI device. */
 int bridge_power_get(struct amdgpu_device *adev);

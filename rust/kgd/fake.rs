@@ -78,6 +78,8 @@ pub(crate) struct Live {
     /// Doorbells rung so far.
     pub(crate) rings: u32,
     pub(crate) in_reset: bool,
+    /// The user wants processes kept apart.
+    pub(crate) isolates: bool,
     /// VMIDs that processes have; slots with queues, 8 a pipe; copy queues.
     pub(crate) vmids: u32,
     pub(crate) slots: u64,
@@ -613,6 +615,10 @@ impl Power for Fake {
 
     fn halts_on_hang(&self) -> bool {
         false
+    }
+
+    fn isolates(&self, _partition: u32) -> bool {
+        self.live.lock().isolates
     }
 
     fn power_get(&self) -> Result {

@@ -229,6 +229,7 @@ impl NodeQueues {
         let config = Config {
             xcc_mask: partition.xcc_mask,
             vmid_mask,
+            partition: index,
         };
         let stack = save_sizes.control_stack;
         let mqds = MqdPool::new(kgd.clone(), generation.mqd, stack, xccs)?;

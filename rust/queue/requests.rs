@@ -213,6 +213,7 @@ fn seat(process: &Process, device: &ProcessDevice) -> Result<(NewSeat, Active)> 
         trap: (trap.tba != 0).then_some((trap.tba, trap.tma)),
         queues: 0,
         wave_sync: 0,
+        cleans: false,
     };
     let seat = NewSeat::new(map_process, xnack)?.with_vm(vm.clone());
     Ok((seat, node.activate()))

@@ -46,6 +46,8 @@ pub(super) struct Books {
     format: &'static dyn RunlistFormat,
     /// The node's global wave sync: it goes to the process of the queue that has it.
     wave_sync: u32,
+    /// Processes are kept apart: each packet says that what the one before left is cleared.
+    isolated: bool,
     seats: RBTree<Key, Seat>,
     image: Image<KVVec<u32>>,
     census: Census,
@@ -106,10 +108,35 @@ impl Books {
         Ok(Self {
             format,
             wave_sync,
+            isolated: false,
             seats: RBTree::new(),
             image: Image::new(KVVec::from_elem(0, dwords, GFP_KERNEL)?),
             census: Census::default(),
         })
+    }
+
+    /// Whether processes are kept apart.
+    pub(super) fn isolated(&self) -> bool {
+        self.isolated
+    }
+
+    /// Whether they are from now on.
+    pub(super) fn set_isolated(&mut self, isolated: bool) -> Result {
+        if core::mem::replace(&mut self.isolated, isolated) == isolated {
+            return Ok(());
+        }
+        let mut from = Key(0);
+        while let Some(seat) = self.seats.cursor_lower_bound(&from) {
+            let (&key, seat) = seat.current();
+            if seat.part.head > 0 {
+                self.write_head(key)?;
+            }
+            let Some(next) = key.0.checked_add(1) else {
+                break;
+            };
+            from = Key(next);
+        }
+        Ok(())
     }
 
     /// What the list has.
@@ -409,6 +436,7 @@ impl Books {
         let syncs = seat.census.wave_sync_queues > 0;
         let packet = self.format.map_process(&MapProcess {
             wave_sync: if syncs { self.wave_sync } else { 0 },
+            cleans: self.isolated,
             ..seat.process
         });
         let words = self.image.put(behind + old - head, head, &packet)?;
@@ -464,6 +492,7 @@ mod tests {
             trap: None,
             queues: 0,
             wave_sync: 0,
+            cleans: false,
         };
         NewSeat::new(process, xnack).unwrap()
     }
@@ -502,6 +531,7 @@ mod tests {
             let row = packet.words();
             words.extend_from_slice(row, GFP_KERNEL).unwrap();
         };
+        let cleans = books.isolated;
         let ages = books.seats.keys().map(|key| (key.age(), *key));
         let newest = ages.min().is_some_and(|(_, key)| key < Key(Key::NO_XNACK));
         for xnack in [newest, !newest] {
@@ -513,6 +543,7 @@ mod tests {
                 let syncs = seat.running().any(|entry| entry.queue.wave_sync);
                 push(format().map_process(&MapProcess {
                     wave_sync: if syncs { 64 } else { 0 },
+                    cleans,
                     ..seat.process
                 }));
                 for entry in seat.running() {
@@ -533,6 +564,23 @@ mod tests {
             assert_eq!(crate::gfx::Words::get(&words, index), *word);
         }
         assert_eq!(*books.census(), census);
+    }
+
+    #[test]
+    fn processes_are_kept_apart_from_then_on() {
+        let mut books = books();
+        let seats = [0, 1, 2].map(|number| books.add(seat(number, number == 1)));
+        for (number, seat) in (0..).zip(&seats[..2]) {
+            books.insert(*seat, queue(number, true)).unwrap();
+        }
+        for isolated in [true, true, false] {
+            books.set_isolated(isolated).unwrap();
+            assert_eq!(books.isolated(), isolated);
+            check(&mut books);
+        }
+        books.set_isolated(true).unwrap();
+        books.insert(seats[2], queue(7, true)).unwrap();
+        check(&mut books);
     }
 
     #[test]

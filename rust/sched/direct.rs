@@ -532,6 +532,7 @@ mod tests {
         let config = Config {
             xcc_mask: 1,
             vmid_mask: 0xff00,
+            partition: 0,
         };
         Direct::start(fake.clone(), generation(), config).unwrap()
     }
@@ -544,6 +545,7 @@ mod tests {
             trap: None,
             queues: 0,
             wave_sync: 0,
+            cleans: false,
         };
         NewSeat::new(process, false).unwrap()
     }

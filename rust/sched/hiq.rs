@@ -126,6 +126,11 @@ impl Hiq {
         self.config.xcc_mask
     }
 
+    /// Which partition of its device the node is.
+    pub(super) fn partition(&self) -> u32 {
+        self.config.partition
+    }
+
     /// Takes it off the hardware: all XCCs are tried, the first error counts.
     pub(super) fn stop(&self) -> Result {
         let mut result = Ok(());

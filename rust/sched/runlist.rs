@@ -72,6 +72,8 @@ pub(crate) struct Config {
     pub(crate) xcc_mask: u32,
     /// The node's VMIDs.
     pub(crate) vmid_mask: u32,
+    /// Which partition of its device it is.
+    pub(crate) partition: u32,
 }
 
 /// The scheduler.
@@ -229,6 +231,8 @@ impl Runlist {
         }
         let mut over = self.capacity.exceeded_by(inner.books.census());
         over.xnack = self.hiq.xnack_chain() && inner.books.mixes_xnack();
+        let isolated = self.kgd.isolates(self.hiq.partition());
+        inner.books.set_isolated(isolated)?;
         let list = self.copy(&inner.books, over)?;
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;
@@ -257,7 +261,10 @@ impl Runlist {
             capacity,
         };
         let dwords = books.copy(&target)?;
-        let concurrent = books.census().processes.min(self.capacity.processes);
+        let concurrent = match books.isolated() {
+            true => 1,
+            false => books.census().processes.min(self.capacity.processes),
+        };
         Ok(target.finish(dwords, self.generation.runlist, over.any(), concurrent)?)
     }
 

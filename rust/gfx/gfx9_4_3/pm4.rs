@@ -63,6 +63,8 @@ mod set_resources {
 mod map_process {
     use super::Field;
     pub(super) const PASID: Field = Field::bits(15, 0);
+    /// The cleaner shader runs before it.
+    pub(super) const EXEC_CLEANER_SHADER: Field = Field::bit(17);
     /// Milliseconds that the process may keep the hardware while others wait.
     pub(super) const PROCESS_QUANTUM: Field = Field::bits(31, 25);
     pub(super) const NUM_GWS: Field = Field::bits(6, 0);
@@ -214,7 +216,9 @@ impl RunlistFormat for Pm4 {
         };
         let mut words = [0; 21];
         words[1..10].copy_from_slice(&[
-            PASID.of(process.pasid.raw()) | PROCESS_QUANTUM.of(QUANTUM_MS),
+            PASID.of(process.pasid.raw())
+                | EXEC_CLEANER_SHADER.flag(process.cleans)
+                | PROCESS_QUANTUM.of(QUANTUM_MS),
             lo(process.page_table_base),
             hi(process.page_table_base),
             process.sh_mem.bases,
@@ -363,6 +367,7 @@ mod tests {
             trap: None,
             queues: 1,
             wave_sync: 64,
+            cleans: false,
         });
         assert_eq!(word(&process, 13), 1 << 22 | 1 << 7 | 64);
         let queue = Pm4.map_queue(&MapQueue {
@@ -389,6 +394,7 @@ mod tests {
             trap: Some((0xffff_ffbe_0000, 0xffff_ffbe_1000)),
             queues: 3,
             wave_sync: 0,
+            cleans: false,
         });
         let expected = [
             0xc013_a100,
@@ -425,6 +431,7 @@ mod tests {
             trap: None,
             queues: 0,
             wave_sync: 0,
+            cleans: false,
         });
         assert!((6..10).all(|index| word(&packet, index) == 0));
         assert_eq!(packet.words().len(), 21);

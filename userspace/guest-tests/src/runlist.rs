@@ -144,8 +144,25 @@ fn processes(stage: &mut Stage<'_>, aql: Request) -> Result<()> {
         .map(|_| Other::start("pm4"))
         .collect::<Result<Vec<_>>>()?;
     stage.scene("more processes than VMIDs", &[aql])?;
+    isolated(stage, aql)?;
     crowd.into_iter().try_for_each(Other::end)?;
     first.end()
+}
+
+/// The same processes, kept apart as the user wants: one at a time, and the cleaner shader before it.
+fn isolated(stage: &mut Stage<'_>, aql: Request) -> Result<()> {
+    let minor = stage.bench.device.node().property("drm_render_minor");
+    let file = format!("/sys/class/drm/renderD{minor}/device/enforce_isolation");
+    for (mode, title) in [
+        (1, "kept apart"),
+        (2, "kept apart the old way"),
+        (3, "kept apart without the shader"),
+        (0, "together"),
+    ] {
+        std::fs::write(&file, mode.to_string()).with_context(|| file.clone())?;
+        stage.scene(title, &[aql])?;
+    }
+    Ok(())
 }
 
 fn say(what: &str, result: rustix::io::Result<()>) {
