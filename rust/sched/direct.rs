@@ -678,6 +678,24 @@ mod tests {
     }
 
     #[test]
+    fn who_is_evicted_is_off_when_its_queue_had_to_be_reset() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let seat = direct.add(seat(0));
+        let key = mapped(&direct, seat, &fake);
+        assert!(direct.may_run(seat, key));
+        fake.set_stuck(true, true);
+        assert_eq!(direct.evict(seat), Ok(()));
+        assert_eq!(fake.live().slots, 0);
+        assert_eq!(direct.take_reset(), Pasid::new(1));
+        assert_eq!(direct.check_changeable(seat, key), Err(EACCES));
+        fake.set_stuck(false, false);
+        direct.restore(seat, 0).unwrap();
+        assert!(!direct.may_run(seat, key));
+        assert_eq!(fake.live().slots, 0);
+    }
+
+    #[test]
     fn what_does_not_stop_is_reset_or_the_gpu_is() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
