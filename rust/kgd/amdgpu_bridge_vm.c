@@ -258,21 +258,30 @@ static int get_queue_buffer(struct amdgpu_vm *vm, struct bridge_queue_buffer *bu
 	u64 first = buffer->address >> AMDGPU_GPU_PAGE_SHIFT;
 	u64 pages = buffer->size >> AMDGPU_GPU_PAGE_SHIFT;
 	struct amdgpu_bo_va_mapping *mapping;
+	struct amdgpu_bo *bo;
 
+	buffer->bo = NULL;
 	mapping = amdgpu_call(amdgpu_vm_bo_lookup_mapping)(vm, first);
 	if (!mapping || mapping->start != first)
 		return -EINVAL;
 	if (pages && mapping->last != first + pages - 1)
 		return -EINVAL;
-	buffer->bo = amdgpu_call(amdgpu_bo_ref)(mapping->bo_va->base.bo);
+	bo = mapping->bo_va->base.bo;
+	/* Where the user has mapped nothing on purpose (PRT) there is no buffer to keep. */
+	if (!bo)
+		return 0;
+	buffer->bo = amdgpu_call(amdgpu_bo_ref)(bo);
 	mapping->bo_va->queue_refcount++;
 	return 0;
 }
 
 static void put_queue_buffer(struct amdgpu_vm *vm, struct amdgpu_bo *bo)
 {
-	struct amdgpu_bo_va *bo_va = amdgpu_call(amdgpu_vm_bo_find)(vm, bo);
+	struct amdgpu_bo_va *bo_va;
 
+	if (!bo)
+		return;
+	bo_va = amdgpu_call(amdgpu_vm_bo_find)(vm, bo);
 	if (bo_va && bo_va->queue_refcount)
 		bo_va->queue_refcount--;
 }

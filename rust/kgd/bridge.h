@@ -273,7 +273,7 @@ void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 t
 struct bridge_queue_buffer {
 	u64 address;
 	u64 size;		/* 0: any */
-	struct amdgpu_bo *bo;	/* out */
+	struct amdgpu_bo *bo;	/* out; NULL: none is mapped there (PRT) */
 };
 int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer *buffers, u32 count);
 void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u32 count);

@@ -34,6 +34,7 @@ pub fn table() -> Result<()> {
     mappings(&bench);
     queue::queues(&bench);
     queue::queue_buffers(&bench);
+    queue::queue_on_nothing(&bench);
     queue::live_queue(&bench);
     memory::memory(&bench);
     memory::mapping_to_gpu(&bench);

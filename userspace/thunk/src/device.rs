@@ -340,7 +340,8 @@ impl Device {
         unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args) }
     }
 
-    pub(crate) fn render(&self) -> BorrowedFd<'_> {
+    /// The GPU's render node as it was opened: calls to it concern the same address space.
+    pub fn render(&self) -> BorrowedFd<'_> {
         self.render.as_fd()
     }
 }

@@ -134,6 +134,27 @@ pub(super) fn queue_buffers(bench: &Bench) {
     }
 }
 
+/// Buffers of a queue where the VM maps nothing on purpose (partially resident textures).
+pub(super) fn queue_on_nothing(bench: &Bench) {
+    let nothing = bench.ring.address() - (1 << 36);
+    let mut args = uapi::drm_amdgpu_gem_va {
+        operation: uapi::AMDGPU_VA_OP_MAP,
+        flags: uapi::AMDGPU_VM_PAGE_PRT,
+        va_address: nothing,
+        map_size: bench.ring.size() as u64,
+        ..Default::default()
+    };
+    show(
+        "GEM_VA of nothing",
+        ioctl(bench.device.render(), uapi::IOC_DRM_GEM_VA, &mut args),
+    );
+    bench.try_queue("ring of nothing", |args| args.ring_base_address = nothing);
+    bench.try_queue("ring of nothing and the context nowhere", |args| {
+        args.ring_base_address = nothing;
+        args.ctx_save_restore_address += 1 << 32;
+    });
+}
+
 pub(super) fn live_queue(bench: &Bench) {
     let fd = bench.kfd();
     let mut queue = bench.queue();
