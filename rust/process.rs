@@ -83,6 +83,13 @@ use kernel::{
     prelude::*,
     sync::{
         aref::ARef,
+        atomic::{
+            ordering::{
+                Acquire,
+                Release, //
+            },
+            Atomic, //
+        },
         lock::mutex::MutexGuard,
         Arc,
         Mutex,
@@ -168,6 +175,8 @@ pub(crate) struct Process {
     files: Arc<Files>,
     #[pin]
     notifier: Notifier,
+    /// The notifier is registered: the end of the address space will not be missed.
+    watched: Atomic<bool>,
     mm: MmId,
     /// The id of its thread group as itself sees it.
     pid: i32,
@@ -211,6 +220,7 @@ impl Process {
             files,
             mm,
             notifier <- Notifier::new::<Self>(),
+            watched: Atomic::new(false),
             pid,
             context,
             primary: beside.map(|(primary, _)| primary),
@@ -410,6 +420,16 @@ impl Process {
     /// Whether opening /dev/kfd made it, and not CREATE_PROCESS.
     pub(crate) fn is_primary(&self) -> bool {
         self.context == PRIMARY_CONTEXT
+    }
+
+    /// Whether the end of its address space will be told of.
+    fn is_watched(&self) -> bool {
+        self.watched.load(Acquire)
+    }
+
+    /// From now on it will.
+    fn set_watched(&self) {
+        self.watched.store(true, Release);
     }
 
     /// Whether it is alive at the moment.

@@ -200,7 +200,8 @@ pub(crate) fn open() -> Result<ProcessRef> {
     let current = kernel::current!();
     let mm = current.mm().ok_or(EINVAL)?;
     let id = MmId::new(mm.as_raw());
-    if let Some(process) = registry.find(id) {
+    // One that nobody watches yet may be forgotten again; its maker holds `creation` until then.
+    if let Some(process) = registry.find(id).filter(|process| process.is_watched()) {
         return Ok(process);
     }
     let creation = registry.creation.lock();
@@ -213,6 +214,7 @@ pub(crate) fn open() -> Result<ProcessRef> {
         forget(&process);
         return Err(error);
     }
+    process.set_watched();
     process.files().changed();
     drop(creation);
     Ok(process)
