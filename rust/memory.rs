@@ -25,7 +25,8 @@ use crate::{
     ids::GpuId,
     kgd::{
         Memory,
-        TlbFlush, //
+        TlbFlush,
+        Vm, //
     },
     process::{
         Process,
@@ -248,7 +249,8 @@ pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i3
 }
 
 /// Maps a buffer to GPUs, from the `done`-th on, and waits until they see it. `done` counts those on
-/// which it is mapped, also if it fails: the user then goes on from there.
+/// which it is mapped, also if it fails: the user then goes on from there. What the user says is done is
+/// not looked at: where that is no GPU of the process's, there is nothing to do.
 ///
 /// `EINVAL`: the process does not use that GPU. `ENODEV`: it has no VM there. `ENOMEM`: there is no
 /// such buffer.
@@ -267,39 +269,63 @@ pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u3
         memory.sync(true)
     })?;
     // Only now: the page tables are as they shall be.
-    for_each(process, gpus, flush_tlb)
+    for (device, vm) in with_vms(process, gpus) {
+        flush_tlb(device, vm);
+    }
+    Ok(())
 }
 
-/// Unmaps a buffer from GPUs, from the `done`-th on, and waits until they have forgotten it. Errors as
-/// for [`map`].
+/// Unmaps a buffer from GPUs, from the `done`-th on, and waits until they have forgotten it: also if it
+/// fails, those from which it is unmapped, for it may be freed next. Errors as for [`map`].
 pub(crate) fn unmap(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
     let owner = process.device(handle.gpu_id())?;
     owner.buffers().with(handle.index(), ENOMEM, |memory| {
-        for &gpu in gpus.iter().skip(*done as usize) {
-            process.device(gpu)?.vm()?.unmap(memory)?;
-            *done += 1;
+        let before = *done;
+        let unmapped = unmap_each(process, memory, gpus, done);
+        if unmapped.is_err() && *done == before {
+            return unmapped;
         }
-        memory.sync(true)?;
-        for_each(process, gpus, |device| {
-            flush_tlb(device)?;
-            // Only now: until then the GPU may still go to the old pages.
-            device.vm()?.dma_unmap(memory)
-        })
+        let gone = gpus.get(..*done as usize).unwrap_or(gpus);
+        unmapped.and(forget(process, memory, gone))
     })
 }
 
-/// Calls `action` for each of the GPUs.
-fn for_each(process: &Process, gpus: &[u32], action: impl Fn(&ProcessDevice) -> Result) -> Result {
-    gpus.iter()
-        .try_for_each(|&gpu| action(process.device(gpu)?))
+/// The part of [`unmap`] that can be refused.
+fn unmap_each(process: &Process, memory: &Memory, gpus: &[u32], done: &mut u32) -> Result {
+    for &gpu in gpus.iter().skip(*done as usize) {
+        process.device(gpu)?.vm()?.unmap(memory)?;
+        *done += 1;
+    }
+    Ok(())
+}
+
+/// When this returns these GPUs do not go to a buffer any more that was unmapped from them. The first
+/// error counts.
+fn forget(process: &Process, memory: &Memory, gpus: &[u32]) -> Result {
+    // No signal ends that: who comes out too early can free what the GPU still reads.
+    let mut result = memory.sync(false);
+    for (device, vm) in with_vms(process, gpus) {
+        flush_tlb(device, vm);
+        // Only now: until then the GPU may still go to the old pages.
+        result = result.and(vm.dma_unmap(memory));
+    }
+    result
+}
+
+/// Those of the GPUs on which the process has a VM.
+fn with_vms<'a>(
+    process: &'a Process,
+    gpus: &'a [u32],
+) -> impl Iterator<Item = (&'a ProcessDevice, &'a Vm)> {
+    gpus.iter().filter_map(|&gpu| {
+        let device = process.device(gpu).ok()?;
+        Some((&**device, &**device.vm().ok()?))
+    })
 }
 
 /// Makes a GPU forget what it knows of the process's page tables. Accesses in flight are waited for.
-fn flush_tlb(device: &ProcessDevice) -> Result {
-    device
-        .vm()?
-        .flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask());
-    Ok(())
+fn flush_tlb(device: &ProcessDevice, vm: &Vm) {
+    vm.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask());
 }
 
 fn refused(gpu: GpuId, error: Error) {
@@ -317,8 +343,7 @@ mod tests {
     use super::*;
     use crate::kgd::{
         fake::Fake,
-        MemoryContext,
-        Vm, //
+        MemoryContext, //
     };
 
     /// `KFD_IOC_ALLOC_MEM_FLAGS_VRAM` and `…_USERPTR`.

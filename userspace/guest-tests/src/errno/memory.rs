@@ -140,6 +140,15 @@ pub(super) fn mapping_to_gpu(bench: &Bench) {
     try_map("to a known and an unknown device", &|args| {
         args.n_devices = 2
     });
+    // What is done is not looked at.
+    try_map(
+        "to an unknown device that is done and a known one",
+        &|args| {
+            args.device_ids_array_ptr += 4;
+            args.n_devices = 2;
+            args.n_success = 1;
+        },
+    );
     try_map("to the same device nine times", &|args| {
         args.device_ids_array_ptr = same.as_ptr() as u64;
         args.n_devices = 9;
