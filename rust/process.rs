@@ -78,7 +78,10 @@ use files::Files;
 use kernel::{
     fmt,
     fs::LocalFile,
-    mm::Mm,
+    mm::{
+        Mm,
+        MmWithUser, //
+    },
     new_mutex,
     prelude::*,
     sync::{
@@ -178,6 +181,8 @@ pub(crate) struct Process {
     /// The notifier is registered: the end of the address space will not be missed.
     watched: Atomic<bool>,
     mm: MmId,
+    /// That address space, ended or not: as long as it is kept no other one has its name.
+    _kept: ARef<Mm>,
     /// The id of its thread group as itself sees it.
     pid: i32,
     context: u16,
@@ -188,9 +193,9 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The process of the current task, with a device for each node it may use. `beside`: another
-    /// context of that number.
-    fn new(mm: MmId, beside: Option<(ProcessRef, u16)>) -> Result<ProcessRef> {
+    /// The process of the current task, whose address space `mm` is, with a device for each node it may use.
+    /// `beside`: another context of that number.
+    fn new(mm: &Mm, beside: Option<(ProcessRef, u16)>) -> Result<ProcessRef> {
         let registry = registry::get()?;
         let context = beside
             .as_ref()
@@ -218,7 +223,8 @@ impl Process {
             memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
             files,
-            mm,
+            _kept: mm.into(),
+            mm: MmId::new(mm.as_raw()),
             notifier <- Notifier::new::<Self>(),
             watched: Atomic::new(false),
             pid,
@@ -288,9 +294,13 @@ impl Process {
         self.files.address_space()
     }
 
-    /// Whether the current task belongs to the thread group that opened /dev/kfd.
+    /// Whether the current task belongs to the thread group that opened /dev/kfd, and is still in the address
+    /// space in which it did: execve keeps the group's leader.
     pub(crate) fn is_current(&self) -> bool {
-        core::ptr::eq::<Task>(kernel::current!().group_leader(), self.lead())
+        let current = kernel::current!();
+        let same_space = |mm: &MmWithUser| MmId::new(mm.as_raw()) == self.mm;
+        core::ptr::eq::<Task>(current.group_leader(), self.lead())
+            && current.mm().is_some_and(same_space)
     }
 
     /// The lock of ioctls that change the process's memory.

@@ -208,7 +208,7 @@ pub(crate) fn open() -> Result<ProcessRef> {
     if let Some(process) = registry.find(id) {
         return Ok(process);
     }
-    let process = Process::new(id, None)?;
+    let process = Process::new(mm, None)?;
     registry.insert(&process)?;
     if let Err(error) = mmu_notifier::watch(mm, process.clone()) {
         forget(&process);
@@ -220,7 +220,7 @@ pub(crate) fn open() -> Result<ProcessRef> {
     Ok(process)
 }
 
-/// Another context of the current task's address space, beside `primary`. It is its own process in all
+/// Another context of the current task's address space, beside `primary`, which is of the same. It is its own process in all
 /// but that, and lasts as long as the file that it is made for.
 pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
     let registry = get()?;
@@ -228,7 +228,9 @@ pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
     // It is found, and ended, as long as its primary process is.
     primary.alive().map(drop)?;
     let context = registry.free_context(primary.mm)?;
-    let process = Process::new(primary.mm, Some((primary.clone(), context)))?;
+    let current = kernel::current!();
+    let mm = current.mm().ok_or(EINVAL)?;
+    let process = Process::new(mm, Some((primary.clone(), context)))?;
     registry.insert(&process)?;
     process.files().changed();
     Ok(process)

@@ -9,7 +9,7 @@ mod memory;
 mod queue;
 mod sharing;
 
-pub use callers::{not_opener, without_rights};
+pub use callers::{after_exec, before_exec, not_opener, without_rights};
 pub use event::own_page;
 
 use crate::bench::{name, Bench};

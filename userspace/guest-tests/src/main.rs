@@ -49,6 +49,12 @@ enum Command {
     /// What `errno` runs as another process, on a file that it did not open.
     #[command(hide = true)]
     NotOpener { fd: i32, gpu_id: u32 },
+    /// What `errno` runs as another process, to go on as another program with its file.
+    #[command(hide = true)]
+    BeforeExec { gpu_id: u32 },
+    /// What that goes on as.
+    #[command(hide = true)]
+    AfterExec { fd: i32, gpu_id: u32 },
     /// What `errno` runs as another process, which gives its rights away.
     #[command(hide = true)]
     WithoutRights {
@@ -133,6 +139,8 @@ fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::Errno => errno::table(),
         Command::NotOpener { fd, gpu_id } => errno::not_opener(fd, gpu_id),
+        Command::BeforeExec { gpu_id } => errno::before_exec(gpu_id),
+        Command::AfterExec { fd, gpu_id } => errno::after_exec(fd, gpu_id),
         Command::WithoutRights { general } => errno::without_rights(general),
         Command::OwnEventPage => errno::own_page(),
         Command::Abi(abi) => abi.run(),

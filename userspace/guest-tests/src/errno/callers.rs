@@ -2,7 +2,7 @@
 
 //! The cases of who calls: another process than the opener, its tracer, one without rights.
 
-use super::{another_process, doorbells, map, show, succeeds};
+use super::{another_process, cookie, doorbells, map, show, succeeds};
 use crate::bench::Bench;
 use crate::raw::{self, ioctl};
 use anyhow::Result;
@@ -53,6 +53,7 @@ pub(super) fn openers(bench: &Bench) -> Result<()> {
         inherited.as_raw_fd().to_string(),
         bench.gpu_id().to_string(),
     ])?;
+    another_process(&["before-exec".into(), bench.gpu_id().to_string()])?;
     another_process(&["without-rights".into()])?;
     with_one_right()
 }
@@ -127,6 +128,31 @@ pub fn not_opener(fd: i32, gpu_id: u32) -> Result<()> {
     );
     setuid(NOBODY)?;
     checkpoint("by a tracer without rights");
+    Ok(())
+}
+
+/// Opens the device, and becomes another program that has the file.
+pub fn before_exec(gpu_id: u32) -> Result<()> {
+    // Not closed by execve.
+    let file = open("/dev/kfd", OFlags::RDWR, Mode::empty())?;
+    let mut program = Command::new(std::env::current_exe()?);
+    program.args([
+        "after-exec",
+        &file.as_raw_fd().to_string(),
+        &gpu_id.to_string(),
+    ]);
+    Err(program.exec().into())
+}
+
+/// What a program sees on the file that the one before it opened.
+pub fn after_exec(fd: i32, gpu_id: u32) -> Result<()> {
+    // SAFETY: the program before left it open; if not, the calls say EBADF.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    show(
+        "GET_VERSION after execve",
+        ioctl(fd, uapi::IOC_GET_VERSION, &mut [0u64; 2]),
+    );
+    show("mmap of MMIO after execve", map(fd, cookie(0, gpu_id), 4096));
     Ok(())
 }
 
