@@ -63,10 +63,11 @@ impl OwnedQueue {
         Self::new(name, bindings::wq_flags_WQ_UNBOUND, 0)
     }
 
-    /// The same, but no work begins while the machine goes to sleep and until it has woken up.
-    pub(crate) fn freezable(name: &'static CStr) -> Result<Self> {
-        let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_FREEZABLE;
-        Self::new(name, flags, 0)
+    /// One item at a time, in the order in which they came; and none begins while the machine goes to sleep and until
+    /// it has woken up.
+    pub(crate) fn ordered_freezable(name: &'static CStr) -> Result<Self> {
+        let ordered = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags___WQ_ORDERED;
+        Self::new(name, ordered | bindings::wq_flags_WQ_FREEZABLE, 1)
     }
 
     fn new(name: &'static CStr, flags: c_uint, max_active: c_int) -> Result<Self> {

@@ -60,7 +60,8 @@ pub(super) struct Registry {
     exceptions: OwnedQueue,
     /// Where processes are dropped.
     teardown: OwnedQueue,
-    /// Where evicted ones are restored; behind `teardown`, which waits for that.
+    /// Where evicted ones are restored, one after the other: two at a time take the room from each other that each needs
+    /// as a whole. Behind `teardown`, which waits for that.
     restoring: OwnedQueue,
 }
 
@@ -72,7 +73,7 @@ impl Registry {
             power <- new_mutex!((), "amdkfd::Registry::power"),
             exceptions: OwnedQueue::unbound(c"amdkfd_exceptions")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
-            restoring: OwnedQueue::freezable(c"amdkfd_restore")?,
+            restoring: OwnedQueue::ordered_freezable(c"amdkfd_restore")?,
         })
     }
 
