@@ -200,11 +200,13 @@ pub(super) fn acquire_vm(call: &Call<'_>, args: &mut kfd_ioctl_acquire_vm_args) 
 
 /// SET_XNACK_MODE; a negative mode asks for the present one.
 pub(super) fn set_xnack_mode(call: &Call<'_>, args: &mut kfd_ioctl_set_xnack_mode_args) -> Result {
-    let mut process = call.process.alive()?;
     if args.xnack_enabled < 0 {
-        args.xnack_enabled = process.xnack().into();
+        args.xnack_enabled = call.process.alive()?.xnack().into();
         return Ok(());
     }
+    // A queue that is being made has read the mode, and is not seen yet.
+    let _turn = call.process.memory_lock();
+    let mut process = call.process.alive()?;
     if call.process.has_queues() {
         return Err(EBUSY);
     }
@@ -235,6 +237,8 @@ pub(super) fn debug_trap(call: &Call<'_>, args: &mut kfd_ioctl_dbg_trap_args) ->
 /// RUNTIME_ENABLE: the runtime says where a debugger finds it, and whether waves keep dispatch
 /// information for one.
 pub(super) fn runtime_enable(call: &Call<'_>, args: &mut kfd_ioctl_runtime_enable_args) -> Result {
+    // As above.
+    let _turn = call.process.memory_lock();
     let mut process = call.process.alive()?;
     let enable = args.mode_mask & KFD_RUNTIME_ENABLE_MODE_ENABLE_MASK != 0;
     let runtime = process.runtime_mut();
