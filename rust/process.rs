@@ -378,6 +378,8 @@ impl Process {
         for device in self.devices() {
             device.queues().quiesce(device);
         }
+        // The evictor does not find the process any more, whose buffers may stay for long: a child can have the file.
+        self.let_buffers_move();
         self.events.shut_down();
     }
 
@@ -497,10 +499,8 @@ impl PinnedDrop for Process {
                 registry::count_performance(device.node(), false);
             }
         }
-        // Off the GPUs, buffers need no eviction before they go.
-        if let Some(context) = self.context() {
-            context.signal_eviction_fence();
-        }
+        // Off the GPUs, buffers need no eviction before they go. A restore may have armed another fence.
+        self.let_buffers_move();
         // The signal page is the mapping of a buffer.
         drop(self.events.take_page());
         for device in self.devices() {

@@ -126,7 +126,7 @@ impl Process {
     }
 
     /// Amdgpu may move its buffers: its queues are off the GPUs.
-    fn let_buffers_move(&self) {
+    pub(super) fn let_buffers_move(&self) {
         if let Some(context) = self.context() {
             context.signal_eviction_fence();
         }

@@ -45,7 +45,7 @@ fn generate(out: &Path) {
         ])
         .args([
             "--allowlist-type",
-            "(kfd_|drm_amdgpu_gem_create|drm_amdgpu_gem_metadata|drm_amdgpu_gem_va).*|drm_prime_handle|KFD_QUEUE_EVICTION_TRIGGERS",
+            "(kfd_|drm_amdgpu_gem_create|drm_amdgpu_gem_metadata|drm_amdgpu_gem_va|drm_amdgpu_gem_wait_idle).*|drm_prime_handle|KFD_QUEUE_EVICTION_TRIGGERS",
             "--allowlist-var",
             "(KFD_|HSA_|IOC_|AMDGPU_GEM_DOMAIN_|AMDGPU_GEM_METADATA_OP_SET|AMDGPU_VA_OP_MAP|AMDGPU_VM_PAGE_PRT).*",
         ])

@@ -9,12 +9,15 @@ use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
 use kfd::{topology, Kfd, SmiEvent, SmiEvents};
 use kfd_uapi as uapi;
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{open, Mode, OFlags};
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Fill VRAM until each of some processes was evicted and restored.
@@ -29,20 +32,34 @@ pub struct Pressure {
     /// How often each must be evicted and restored.
     #[arg(long, default_value_t = 2)]
     times: u32,
+    /// Instead: so many processes end, one after the other, as they are evicted, and leave their file to a child.
+    #[arg(long)]
+    dying: Option<u32>,
     /// Be one of the processes.
     #[arg(long, hide = true)]
     worker: bool,
+    /// Be one that is about to end.
+    #[arg(long, hide = true)]
+    victim: bool,
 }
 
 /// A buffer of the render node's client.
 const CHUNK: u64 = 16 << 20;
 /// `PROCESS_RESTORE_TIME_MS` (kfd_priv.h) is 100: in the second half of that time nothing runs any more.
 const QUIET: u64 = 50_000_000;
+/// How long a child keeps the file of a process that has ended.
+const HELD: Duration = Duration::from_secs(20);
 
 impl Pressure {
     pub fn run(&self) -> Result<()> {
         if self.worker {
             return self.work();
+        }
+        if self.victim {
+            return self.wait_for_the_end();
+        }
+        if let Some(times) = self.dying {
+            return (0..times).try_for_each(|number| self.end_one(number));
         }
         let nodes = topology::gpus()?;
         let node = nodes.first().context("no GPU")?;
@@ -84,6 +101,62 @@ impl Pressure {
             worker.finish(number, node.gpu_id, &all)?;
         }
         Ok(())
+    }
+
+    /// A process ends when amdgpu has just asked for its room: others get it though a child has the file.
+    fn end_one(&self, number: u32) -> Result<()> {
+        let nodes = topology::gpus()?;
+        let node = nodes.first().context("no GPU")?;
+        let mib = self.mib.to_string();
+        let mut victim = Command::new(std::env::current_exe()?)
+            .args(["pressure", "--victim", "--mib", &mib])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut holder = String::new();
+        BufReader::new(victim.stdout.take().context("no pipe")?).read_line(&mut holder)?;
+        let holder = Pid::from_raw(holder.trim().parse().context("the process does not run")?);
+        let client = Client::new(node.property("drm_render_minor"))?;
+        let (begin, patience) = (
+            Instant::now(),
+            Duration::from_millis(1 + u64::from(number % 6)),
+        );
+        let own = self.mib as u64 * (1 << 20) / CHUNK + 2;
+        let (free, progress) = (client.free()? / CHUNK, Progress::default());
+        let last = std::thread::scope(|scope| {
+            let taker = scope.spawn(|| client.take_many(free + own, &progress));
+            // Who takes more than is free waits until the process is evicted, 10 ms after it is asked to go.
+            while !taker.is_finished() && !progress.stands(free.saturating_sub(own), patience) {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            let killed = victim.kill();
+            let last = taker.join();
+            killed?;
+            last.map_err(|_| anyhow::anyhow!("a thread failed"))?
+        })?;
+        let idle = client.wait_until_idle(last)?;
+        let time = begin.elapsed();
+        kill(holder, Signal::SIGKILL)?;
+        victim.wait()?;
+        ensure!(
+            idle && time < HELD / 2,
+            "the room of a process that has ended is not free after {time:?}"
+        );
+        Ok(())
+    }
+
+    /// Has VRAM, and a child with the same file.
+    fn wait_for_the_end(&self) -> Result<()> {
+        let gpu = Gpu::open(4)?;
+        let _vram = vram_and_ticks(&gpu, self.mib, 1)?;
+        // The duplicate stays open in the child.
+        let _file = rustix::io::dup(gpu.device().kfd().as_fd())?;
+        let holder = Command::new("sleep")
+            .arg(HELD.as_secs().to_string())
+            .stdout(Stdio::null())
+            .spawn()?;
+        say(&holder.id().to_string())?;
+        std::thread::sleep(HELD);
+        bail!("nobody has ended the process")
     }
 
     fn work(&self) -> Result<()> {
@@ -316,21 +389,41 @@ impl Worker {
 }
 
 /// Takes so much VRAM through the render node that `mib` MiB of what others have must go. Dropping the
-/// file gives it back.
-fn fill_vram(minor: u64, mib: u64) -> Result<rustix::fd::OwnedFd> {
-    let dir = format!("/sys/class/drm/renderD{minor}/device");
-    let read = |name: &str| -> Result<u64> {
-        Ok(fs::read_to_string(format!("{dir}/{name}"))?
-            .trim()
-            .parse()?)
-    };
-    let free = read("mem_info_vram_total")? - read("mem_info_vram_used")?;
-    let file = open(
-        format!("/dev/dri/renderD{minor}").as_str(),
-        OFlags::RDWR | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    for _ in 0..(free + (mib << 20)).div_ceil(CHUNK) {
+/// client gives it back.
+fn fill_vram(minor: u64, mib: u64) -> Result<Client> {
+    let client = Client::new(minor)?;
+    for _ in 0..(client.free()? + (mib << 20)).div_ceil(CHUNK) {
+        client.take()?;
+    }
+    Ok(client)
+}
+
+/// A client of the render node. Dropped, it gives back what it has.
+struct Client {
+    file: OwnedFd,
+    minor: u64,
+}
+
+impl Client {
+    fn new(minor: u64) -> Result<Self> {
+        let path = format!("/dev/dri/renderD{minor}");
+        let file = open(path.as_str(), OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+        Ok(Self { file, minor })
+    }
+
+    /// Bytes of VRAM that nobody has.
+    fn free(&self) -> Result<u64> {
+        let dir = format!("/sys/class/drm/renderD{}/device", self.minor);
+        let read = |name: &str| -> Result<u64> {
+            Ok(fs::read_to_string(format!("{dir}/{name}"))?
+                .trim()
+                .parse()?)
+        };
+        Ok(read("mem_info_vram_total")? - read("mem_info_vram_used")?)
+    }
+
+    /// One more buffer of VRAM.
+    fn take(&self) -> Result<u32> {
         let mut args = uapi::drm_amdgpu_gem_create::default();
         args.in_ = uapi::drm_amdgpu_gem_create_in {
             bo_size: CHUNK,
@@ -338,7 +431,50 @@ fn fill_vram(minor: u64, mib: u64) -> Result<rustix::fd::OwnedFd> {
             domains: uapi::AMDGPU_GEM_DOMAIN_VRAM.into(),
             domain_flags: 0,
         };
-        crate::raw::ioctl(&file, uapi::IOC_DRM_GEM_CREATE, &mut args).context("GEM_CREATE")?;
+        crate::raw::ioctl(&self.file, uapi::IOC_DRM_GEM_CREATE, &mut args).context("GEM_CREATE")?;
+        // SAFETY: the call has written this member.
+        Ok(unsafe { args.out.handle })
     }
-    Ok(file)
+
+    /// So many more. Returns the last one.
+    fn take_many(&self, count: u64, progress: &Progress) -> Result<u32> {
+        let mut last = 0;
+        for taken in 0..count {
+            progress.set(taken);
+            last = self.take()?;
+        }
+        Ok(last)
+    }
+
+    /// Whether a buffer can be used before too long: what was there has moved.
+    fn wait_until_idle(&self, handle: u32) -> Result<bool> {
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let seconds = now.tv_sec as u64 + HELD.as_secs() / 2;
+        let mut args = uapi::drm_amdgpu_gem_wait_idle::default();
+        args.in_ = uapi::drm_amdgpu_gem_wait_idle_in {
+            handle,
+            flags: 0,
+            timeout: seconds * 1_000_000_000,
+        };
+        crate::raw::ioctl(&self.file, uapi::IOC_DRM_GEM_WAIT_IDLE, &mut args)
+            .context("GEM_WAIT_IDLE")?;
+        // SAFETY: the call has written this member.
+        Ok(unsafe { args.out.status } == 0)
+    }
+}
+
+/// How many buffers a client has taken, and when the last one was there.
+#[derive(Default)]
+struct Progress(Mutex<Option<(u64, Instant)>>);
+
+impl Progress {
+    fn set(&self, taken: u64) {
+        *self.0.lock().unwrap() = Some((taken, Instant::now()));
+    }
+
+    /// Whether it has taken at least so many, and waits for the next one since then.
+    fn stands(&self, least: u64, since: Duration) -> bool {
+        let now = *self.0.lock().unwrap();
+        now.is_some_and(|(taken, at)| taken >= least && at.elapsed() > since)
+    }
 }
