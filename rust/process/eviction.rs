@@ -119,7 +119,12 @@ impl Evictor {
         if self.ended.load(Relaxed) {
             return None;
         }
-        registry::of_context(self.mm, self.context).filter(|process| process.is_alive())
+        // The number of a context that was closed is given to the next one.
+        let own = |process: &ProcessRef| {
+            process.evictor().is_some_and(|evictor| core::ptr::eq(&raw const **evictor, self))
+        };
+        registry::of_context(self.mm, self.context)
+            .filter(|process| own(process) && process.is_alive())
     }
 
     /// Takes the queues off and lets the buffers go. False if there is nothing to restore.
