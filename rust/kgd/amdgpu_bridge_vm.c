@@ -230,9 +230,16 @@ u32 bridge_vm_pasid(const struct bridge_vm *vm)
 
 s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name)
 {
+	const struct amdgpu_task_info *info = vm->vm->task_info;
+
 	static_assert(TASK_COMM_LEN == 16);
-	memcpy(name, vm->vm->task_info->task.comm, TASK_COMM_LEN);
-	return vm->vm->task_info->task.pid;
+	/* amdgpu does without one if there was no memory for it. */
+	if (!info) {
+		memset(name, 0, TASK_COMM_LEN);
+		return 0;
+	}
+	memcpy(name, info->task.comm, TASK_COMM_LEN);
+	return info->task.pid;
 }
 
 u64 bridge_vm_page_directory(const struct bridge_vm *vm)
