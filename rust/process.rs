@@ -89,6 +89,7 @@ use kernel::{
         atomic::{
             ordering::{
                 Acquire,
+                Relaxed,
                 Release, //
             },
             Atomic, //
@@ -121,8 +122,20 @@ impl MmId {
     }
 }
 
-/// Names a process: its address space, and which context of it.
-pub(crate) type Name = (MmId, u16);
+/// Names a process that can be found: its address space, and which context of it. The next one may have the same name.
+type Name = (MmId, u16);
+
+/// Tells a process from all that have been and will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Serial(u64);
+
+impl Serial {
+    /// One that no process has had.
+    pub(crate) fn next() -> Self {
+        static NEXT: Atomic<u64> = Atomic::new(0);
+        Self(NEXT.fetch_add(1, Relaxed))
+    }
+}
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,6 +199,7 @@ pub(crate) struct Process {
     /// The id of its thread group as itself sees it.
     pid: i32,
     context: u16,
+    serial: Serial,
     /// The process beside which this one is another context of the address space.
     primary: Option<ProcessRef>,
     held: Held,
@@ -229,6 +243,7 @@ impl Process {
             watched: Atomic::new(false),
             pid,
             context,
+            serial: Serial::next(),
             primary: beside.map(|(primary, _)| primary),
             held: PROCESSES.hold(),
             module: ModuleRef::new(&crate::THIS_MODULE)?,
@@ -419,9 +434,9 @@ impl Process {
         }
     }
 
-    /// What it is called.
-    pub(crate) fn name(&self) -> Name {
-        (self.mm, self.context)
+    /// What tells it from all others.
+    pub(crate) fn serial(&self) -> Serial {
+        self.serial
     }
 
     /// Its files in sysfs.
@@ -495,7 +510,7 @@ impl PinnedDrop for Process {
         // Before what the files show.
         self.files.retract();
         for device in self.devices() {
-            if device.node().profiler().release(self.name()).is_ok() {
+            if device.node().profiler().release(self.serial()).is_ok() {
                 registry::count_performance(device.node(), false);
             }
         }

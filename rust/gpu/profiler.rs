@@ -4,7 +4,7 @@
 
 use crate::{
     linux::errno,
-    process::Name, //
+    process::Serial, //
 };
 use kernel::{
     new_mutex,
@@ -19,7 +19,7 @@ use kernel::{
 #[pin_data]
 pub(crate) struct Profiler {
     #[pin]
-    owner: Mutex<Option<Name>>,
+    owner: Mutex<Option<Serial>>,
 }
 
 impl Profiler {
@@ -30,11 +30,11 @@ impl Profiler {
     }
 
     /// Takes them. `EALREADY`: it has them; `EBUSY`: another process has.
-    pub(crate) fn take(&self, name: Name) -> Result {
+    pub(crate) fn take(&self, process: Serial) -> Result {
         let mut owner = self.owner.lock();
         match *owner {
-            None => *owner = Some(name),
-            Some(other) if other == name => return Err(errno::already()),
+            None => *owner = Some(process),
+            Some(other) if other == process => return Err(errno::already()),
             Some(_) => return Err(EBUSY),
         }
         Ok(())
@@ -46,9 +46,9 @@ impl Profiler {
     }
 
     /// Gives them back. `EINVAL`: it does not have them.
-    pub(crate) fn release(&self, name: Name) -> Result {
+    pub(crate) fn release(&self, process: Serial) -> Result {
         let mut owner = self.owner.lock();
-        if *owner != Some(name) {
+        if *owner != Some(process) {
             return Err(EINVAL);
         }
         *owner = None;
@@ -59,18 +59,17 @@ impl Profiler {
 #[kernel::macros::kunit_tests(amdkfd_profiler)]
 mod tests {
     use super::*;
-    use crate::process::MmId;
 
     #[test]
     fn one_process_at_a_time() {
         let profiler = Profiler::new().unwrap();
-        let mm = MmId::new(core::ptr::null());
-        assert_eq!(profiler.release((mm, 1)), Err(EINVAL));
-        assert_eq!(profiler.take((mm, 1)), Ok(()));
-        assert_eq!(profiler.take((mm, 1)), Err(errno::already()));
-        assert_eq!(profiler.take((mm, 2)), Err(EBUSY));
-        assert_eq!(profiler.release((mm, 2)), Err(EINVAL));
-        assert_eq!(profiler.release((mm, 1)), Ok(()));
-        assert_eq!(profiler.take((mm, 2)), Ok(()));
+        let (one, two) = (Serial::next(), Serial::next());
+        assert_eq!(profiler.release(one), Err(EINVAL));
+        assert_eq!(profiler.take(one), Ok(()));
+        assert_eq!(profiler.take(one), Err(errno::already()));
+        assert_eq!(profiler.take(two), Err(EBUSY));
+        assert_eq!(profiler.release(two), Err(EINVAL));
+        assert_eq!(profiler.release(one), Ok(()));
+        assert_eq!(profiler.take(two), Ok(()));
     }
 }

@@ -49,11 +49,11 @@ fn counters(call: &Call<'_>, gpu_id: u32, lock: u32, count: bool) -> Result {
     let profiler = device.node().profiler();
     match lock {
         0 => {
-            profiler.release(call.process.name())?;
+            profiler.release(call.process.serial())?;
             device.leave_tensor_limit()?;
         }
         1 => {
-            profiler.take(call.process.name())?;
+            profiler.take(call.process.serial())?;
             device.lift_tensor_limit_if_any()?;
         }
         // As if somebody else had them.
