@@ -7,9 +7,11 @@
 //! when the last file, mapping or worker has let go of it, and then on a workqueue: dropping a
 //! [`ProcessRef`] is legal in any context.
 //!
-//! Locks, outer to inner: `memory`, `inner`, the scheduler's, the events'. `memory` serialises
-//! ioctls that call into amdgpu's memory management, which may sleep and reclaim; whatever reclaim
-//! can end up in (`quiesce_mm`, the mm notifier) and `mmap` never take it.
+//! Locks, outer to inner: `memory`, the buffers' (`Buffers::table`), `inner`, the queues', the scheduler's,
+//! the events' (Documentation/locking.md). `memory` serialises what gives the process VMs or a signal page, changes its
+//! queues or depends on there being none. What allocates, maps and frees buffers takes their lock alone.
+//! Under either amdgpu's memory management is called, which may sleep and reclaim; so whatever reclaim can
+//! end up in (`quiesce_mm`, the mm notifier) and `mmap` take neither.
 
 pub(crate) mod apertures;
 pub(crate) mod device;
@@ -318,7 +320,7 @@ impl Process {
             && current.mm().is_some_and(same_space)
     }
 
-    /// The lock of ioctls that change the process's memory.
+    /// The lock of ioctls that change the process's VMs or its queues, or look whether there are any.
     pub(crate) fn memory_lock(&self) -> MutexGuard<'_, MemoryState> {
         self.memory.lock()
     }
