@@ -8,7 +8,11 @@
 //! passed. An open file pins the module.
 
 use crate::{
-    doorbell, gpu,
+    doorbell,
+    gpu::{
+        self,
+        gate, //
+    },
     ids::GpuId,
     ioctl,
     linux::{
@@ -34,14 +38,6 @@ use kernel::{
     page::PAGE_SIZE,
     prelude::*,
     sync::{
-        atomic::{
-            ordering::{
-                Acquire,
-                Release, //
-            },
-            Atomic, //
-        },
-        barrier::smp_mb,
         Arc,
         ArcBorrow,
         SetOnce,
@@ -52,23 +48,6 @@ use kernel::{
 /// Name of the device, of its class and of its major number. User space looks for it under
 /// `/sys/class/kfd/kfd`.
 const NAME: &CStr = c"kfd";
-
-/// How many reasons there are to let nobody new in: the device is changing hands, or a GPU sleeps, is
-/// being reset or partitioned.
-static GATE_CLOSED: Atomic<i32> = Atomic::new(0);
-
-/// From now on opening fails with `EAGAIN`, until as many calls of [`open_gate`]. Those already inside
-/// are not affected.
-pub(crate) fn close_gate() {
-    let _: i32 = GATE_CLOSED.fetch_add(1, Release);
-    // Pairs with the one in `open`: either it finds the gate closed, or we find its process.
-    smp_mb();
-}
-
-/// Undoes one [`close_gate`].
-pub(crate) fn open_gate() {
-    let _: i32 = GATE_CLOSED.fetch_sub(1, Release);
-}
 
 /// Makes /dev/kfd appear; dropping what it returns makes it vanish.
 pub(crate) fn publish() -> Result<Registration> {
@@ -127,15 +106,13 @@ impl CharDevice for File {
             pr_warn!("process {pid} is a 32-bit one; these are not supported\n");
             return Err(EPERM);
         }
-        if GATE_CLOSED.load(Acquire) > 0 {
+        if gate::is_closed() {
             return Err(EAGAIN);
         }
         // Before there is a process: that would stay, were there no memory for its file.
         let file = UniqueArc::new_uninit(GFP_KERNEL)?;
         let opener = process::open()?;
-        // Pairs with the one in `close_gate`.
-        smp_mb();
-        if GATE_CLOSED.load(Acquire) > 0 {
+        if gate::is_closed_by_now() {
             return Err(EAGAIN);
         }
         let file = file.write(File {

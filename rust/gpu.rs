@@ -6,6 +6,7 @@
 //! a GPU (`gpu_id`). The registry owns the nodes, a node owns its share of the `Gpu`; both go when
 //! amdgpu takes the device away, which is after the last process has let go of them.
 
+pub(crate) mod gate;
 mod power;
 mod profiler;
 mod users;
@@ -309,7 +310,7 @@ impl Served {
     }
 
     /// Whether a process has it, one that is ending included. A process that the device cgroup keeps from
-    /// it has not.
+    /// it has not. With the gate closed and the nodes locked the answer `false` stays true. Never sleeps.
     pub(crate) fn is_used(&self) -> bool {
         self.gpu.users.count() != 0
     }

@@ -8,9 +8,9 @@
 //! told us that the device is gone.
 
 use crate::{
-    file,
     gpu::{
         self,
+        gate,
         Node,
         Served, //
     },
@@ -229,9 +229,9 @@ upcalls! {
 
     fn amdkfd_gate(open: bool) {
         if open {
-            file::open_gate();
+            gate::open();
         } else {
-            file::close_gate();
+            gate::close();
         }
     }
 
@@ -358,18 +358,20 @@ upcalls! {
     }
 
     fn amdkfd_check_and_lock(kfd: *mut c::kfd_dev) -> c_int {
-        file::close_gate();
+        gate::close();
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        let in_use = unsafe { Slot::from_raw(kfd) }.with(|served| served.is_used());
+        let slot = unsafe { Slot::from_raw(kfd) };
+        // An opener takes its nodes under the same lock: it is counted, or finds the gate closed.
+        let in_use = gpu::with_nodes(|_| slot.with(|served| served.is_used()));
         if in_use != Some(true) {
             return 0;
         }
-        file::open_gate();
+        gate::open();
         errno(Err(EBUSY))
     }
 
     fn amdkfd_unlock(_kfd: *mut c::kfd_dev) {
-        file::open_gate();
+        gate::open();
     }
 
     fn amdkfd_start_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {

@@ -49,6 +49,7 @@ use crate::{
     gfx::Generation,
     gpu::{
         self,
+        gate,
         Node, //
     },
     ids::{
@@ -527,8 +528,12 @@ impl PinnedDrop for Process {
 }
 
 /// What the current task's process gets of these nodes: those that its cgroup lets it use. `EINVAL`: that
-/// is none.
+/// is none. `EAGAIN`: the nodes may be about to change.
 fn devices(nodes: &[Arc<Node>]) -> Result<Devices> {
+    // The opener may have waited long since it passed the gate.
+    if gate::is_closed() {
+        return Err(EAGAIN);
+    }
     let mut devices = Devices::Few(None);
     for node in nodes {
         let minor = node.partition().render_minor;

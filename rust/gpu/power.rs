@@ -7,12 +7,12 @@
 //! is open between the two is the [`Sleep`].
 
 use super::{
+    gate,
     Gpu,
     Served, //
 };
 use crate::{
     doorbell,
-    file,
     kfd,
     linux::task::Signal,
     mmap::MmapTarget,
@@ -65,13 +65,13 @@ impl Sleep {
 
     fn close_gate(&self) {
         if !self.gate.xchg(true, Relaxed) {
-            file::close_gate();
+            gate::close();
         }
     }
 
     fn open_gate(&self) {
         if self.gate.xchg(false, Relaxed) {
-            file::open_gate();
+            gate::open();
         }
     }
 
