@@ -46,7 +46,10 @@ use kernel::{
         Arc, //
     },
 };
-use power::Sleep;
+use power::{
+    Resets,
+    Sleep, //
+};
 use profiler::Profiler;
 use users::Users;
 
@@ -56,6 +59,7 @@ pub(crate) struct Gpu {
     generation: &'static Generation,
     users: Arc<Users>,
     profiler: Arc<Profiler>,
+    resets: Resets,
     /// Errors of its memory that could not be corrected, since the last reset.
     ecc: Atomic<bool>,
 }
@@ -69,6 +73,7 @@ impl Gpu {
             generation,
             users: Users::new()?,
             profiler: Profiler::new()?,
+            resets: Resets::new(),
             ecc: Atomic::new(false),
         };
         Ok(Arc::new(gpu, GFP_KERNEL)?)
@@ -206,6 +211,11 @@ impl Node {
     /// Who counts what its device does.
     pub(crate) fn profiler(&self) -> &Profiler {
         &self.gpu.profiler
+    }
+
+    /// What begins on it must not miss them.
+    pub(crate) fn resets(&self) -> &Resets {
+        &self.gpu.resets
     }
 
     /// Who wants to hear of it.

@@ -360,7 +360,8 @@ impl Process {
 
     /// ACQUIRE_VM: the VM of an open render node becomes the process's on `device`.
     ///
-    /// `EBUSY` if the device has another one; `EINVAL` if that is no file at all.
+    /// `EBUSY` if the device has another one; `EINVAL` if that is no file at all; `EAGAIN` while the GPU is
+    /// reset. Of a reset that begins meanwhile the process is as if it had come afterwards.
     pub(crate) fn acquire_vm(&self, device: &Arc<ProcessDevice>, drm_fd: i32) -> Result {
         // CAST: a number that is no file's is found out here.
         LocalFile::fget(drm_fd as u32).map_err(|_| EINVAL)?;
@@ -382,7 +383,14 @@ impl Process {
             self.compute.populate(KBox::new(compute, GFP_KERNEL)?);
         }
         let context = self.context().ok_or(ENODEV)?.clone();
-        device.acquire_vm(context, drm_fd, &self.events)
+        let resets = device.node().resets();
+        let before = resets.quiet()?;
+        device.acquire_vm(context, drm_fd, &self.events)?;
+        // Who reset the GPU may not have seen the VM, whose page tables are gone.
+        if resets.has_begun_since(before) {
+            self.lose_queues();
+        }
+        Ok(())
     }
 
     /// Takes everything off the GPUs, for good. Synchronous; a second call does nothing.

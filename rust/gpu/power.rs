@@ -25,9 +25,12 @@ use crate::{
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::atomic::{
-        ordering::Relaxed,
-        Atomic, //
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        barrier::smp_mb, //
     },
     time::{
         delay::fsleep,
@@ -79,6 +82,51 @@ impl Sleep {
     pub(super) fn end(&self) {
         self.open_gate();
         self.end_processes();
+    }
+}
+
+/// The resets of a device, for what would be lost in one and must not begin unseen. One for each `Gpu`.
+///
+/// Odd while there is one: begins and ends are counted. Changed by one task at a time.
+pub(crate) struct Resets(Atomic<u32>);
+
+/// A moment between two resets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Quiet(u32);
+
+impl Resets {
+    pub(super) fn new() -> Self {
+        Self(Atomic::new(0))
+    }
+
+    /// A reset begins, perhaps anew. Who looks for what is lost comes after this.
+    fn begin(&self) {
+        let count = self.0.load(Relaxed);
+        self.0.store(count.wrapping_add(1 + count % 2), Relaxed);
+        // Pairs with the one in `has_begun_since`: either that sees the reset, or we see what has begun.
+        smp_mb();
+    }
+
+    /// It is over.
+    fn end(&self) {
+        let count = self.0.load(Relaxed);
+        self.0.store(count.wrapping_add(count % 2), Relaxed);
+    }
+
+    /// This moment. `EAGAIN`: there is a reset.
+    pub(crate) fn quiet(&self) -> Result<Quiet> {
+        let count = self.0.load(Relaxed);
+        match count % 2 {
+            0 => Ok(Quiet(count)),
+            _ => Err(EAGAIN),
+        }
+    }
+
+    /// Whether a reset has begun since, for whoever can be seen by now.
+    pub(crate) fn has_begun_since(&self, quiet: Quiet) -> bool {
+        // Pairs with the one in `begin`.
+        smp_mb();
+        self.0.load(Relaxed) != quiet.0
     }
 }
 
@@ -161,6 +209,7 @@ impl Served {
             true => Cause::Ecc,
             false => Cause::Hang,
         };
+        self.gpu.resets.begin();
         power::lose(self.gpu.kgd.handle(), cause);
     }
 
@@ -168,6 +217,7 @@ impl Served {
     pub(crate) fn post_reset(&self) -> Result {
         let started = self.start();
         self.gpu.ecc.store(false, Relaxed);
+        self.gpu.resets.end();
         self.sleep.open_gate();
         for node in self.nodes() {
             node.listeners().tell_reset(true, "");
@@ -204,5 +254,29 @@ impl Served {
             let left = self.gpu.users.count();
             pr_warn!("a GPU goes away; waiting for {left} processes to let go of it\n");
         }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_gpu_power)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reset_is_not_missed() {
+        let resets = Resets::new();
+        let before = resets.quiet().unwrap();
+        assert!(!resets.has_begun_since(before));
+        resets.begin();
+        assert_eq!(resets.quiet(), Err(EAGAIN));
+        assert!(resets.has_begun_since(before));
+        // It did not help, and is tried again.
+        resets.begin();
+        assert_eq!(resets.quiet(), Err(EAGAIN));
+        resets.end();
+        assert!(resets.has_begun_since(before));
+        let after = resets.quiet().unwrap();
+        assert!(!resets.has_begun_since(after));
+        resets.end();
+        assert_eq!(resets.quiet(), Ok(after));
     }
 }

@@ -132,16 +132,21 @@ impl Process {
         }
     }
 
+    /// Takes its queues off all GPUs for good: memory of the process's is lost. They stay off if it is called again.
+    pub(super) fn lose_queues(&self) {
+        for device in self.devices() {
+            self.tell_eviction(device, Trigger::SUSPEND);
+            if let Err(error) = device.queues().lose(device) {
+                let (pid, gpu) = (self.lead().pid(), device.gpu_id().raw());
+                pr_err!("queues of process {pid} stay on GPU {gpu} ({error:?})\n");
+            }
+        }
+        self.let_buffers_move();
+    }
+
     fn lose(&self, gpu: DeviceHandle, cause: Cause) {
         if self.devices_on(gpu).any(|device| device.vm().is_ok()) {
-            for device in self.devices() {
-                self.tell_eviction(device, Trigger::SUSPEND);
-                if let Err(error) = device.queues().lose(device) {
-                    let (pid, gpu) = (self.lead().pid(), device.gpu_id().raw());
-                    pr_err!("queues of process {pid} stay on GPU {gpu} ({error:?})\n");
-                }
-            }
-            self.let_buffers_move();
+            self.lose_queues();
         }
         for device in self.devices_on(gpu) {
             self.tell_reset(device.gpu_id().raw(), cause);
