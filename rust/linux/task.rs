@@ -31,15 +31,16 @@ pub(crate) fn thread_group_id(task: &Task) -> i32 {
     unsafe { ffi::amdkfd_thread_group_id(task.as_ptr()) }
 }
 
-/// A word of the memory of another task that runs in `mm`. `EFAULT`: it has none there, or none any more, or runs
-/// another program by now. May sleep.
-pub(crate) fn read_memory(task: &Task, mm: &Mm, address: u64) -> Result<u64> {
+/// A word of the memory of another task that runs in `mm`. `EFAULT`: it has none there, or none any more, or what would
+/// have to be brought in first (the task cannot keep the caller waiting for it), or runs another program by now.
+pub(crate) fn read_present_memory(task: &Task, mm: &Mm, address: u64) -> Result<u64> {
     let mut word = 0u64;
     // CAST: A 64-bit kernel; a word's size.
     let (address, size) = (address as c_ulong, size_of::<u64>() as c_int);
+    let flags = bindings::FOLL_NOFAULT;
     // SAFETY: The task is valid and `word` is as large as said; any address may be asked for.
     let bytes = unsafe {
-        bindings::access_process_vm(task.as_ptr(), address, (&raw mut word).cast(), size, 0)
+        bindings::access_process_vm(task.as_ptr(), address, (&raw mut word).cast(), size, flags)
     };
     // A program that was started meanwhile has another address space, and no task comes back to its old one.
     if bytes == size && runs_in(task, mm) {

@@ -29,7 +29,7 @@ use crate::{
             Output,
             Show, //
         },
-        task::read_memory,
+        task::read_present_memory,
         workqueue::flush_delayed, //
     },
 };
@@ -135,7 +135,7 @@ fn sdma_microseconds(device: &ProcessDevice, task: &Task, mm: &Mm) -> Result<u64
     let (past, counters) = device.queues().sdma_counters()?;
     let present = counters
         .iter()
-        .filter_map(|&address| read_memory(task, mm, address).ok());
+        .filter_map(|&address| read_present_memory(task, mm, address).ok());
     Ok(present.fold(past, u64::wrapping_add) / TICKS_PER_MICROSECOND)
 }
 
@@ -256,8 +256,9 @@ impl Files {
     pub(super) fn retract(&self) {
         let root = ROOT.lock();
         let shown = core::mem::replace(&mut *self.shown.lock(), Shown::No);
-        drop(shown);
         drop(root);
+        // Not under the lock: a reader may take its time, and is nobody else's.
+        drop(shown);
         flush_delayed(&self.work);
     }
 
