@@ -269,7 +269,8 @@ pub(crate) fn check_support(version: IpVersion, virtual_function: bool) -> Resul
     })
 }
 
-/// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again.
+/// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again, and
+/// nobody uses them any more: that may take as long as [`Served::end_processes`].
 pub(crate) struct Served {
     gpu: Arc<Gpu>,
     nodes: KVec<Arc<Node>>,
@@ -311,7 +312,7 @@ impl Served {
         }
     }
 
-    /// The device slows down for heat.
+    /// The device slows down for heat. Never sleeps.
     pub(crate) fn throttled(&self, reasons: u64) {
         for node in &self.nodes {
             let count = node.kgd().throttle_count();
@@ -337,6 +338,12 @@ impl Drop for Served {
             topology::remove(node);
         }
         unregister(self.gpu.kgd.handle());
+        // From here on nobody new finds it. Before a device that was pulled out amdgpu neither suspends
+        // it nor asks for the end of its processes.
+        if self.is_used() {
+            self.suspend(true);
+            self.end_processes();
+        }
         self.sleep.end();
     }
 }

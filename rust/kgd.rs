@@ -410,7 +410,8 @@ pub(crate) trait QueueSlots {
 
 /// Reset and power.
 pub(crate) trait Power {
-    /// Keeps a reset from beginning until `unlock_reset`; false if one runs. Never sleeps.
+    /// Keeps a reset from beginning until `unlock_reset`; false if one runs, or the device was pulled out.
+    /// Never sleeps.
     fn try_lock_reset(&self) -> bool;
     /// Undoes a successful `try_lock_reset`.
     fn unlock_reset(&self);

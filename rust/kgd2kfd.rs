@@ -137,7 +137,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Ends it, if it had begun.
+    /// Ends it, if it had begun. Returns when nobody uses it, processes included (see [`Served`]).
     fn end(&self) {
         let served = self.served.swap(null_mut(), Ordering::AcqRel);
         if served.is_null() {
@@ -161,7 +161,7 @@ impl Slot {
     }
 
     /// The device if it is served. For calls that amdgpu does not make at the same time as
-    /// `device_exit`: the reference keeps the memory, not the hardware.
+    /// `device_exit`, which is to drop the last reference: others go through [`Slot::with`].
     fn served(&self) -> Option<Arc<Served>> {
         self.with(|served| served.into())
     }
@@ -354,7 +354,7 @@ upcalls! {
 
     fn amdkfd_throttle(kfd: *mut c::kfd_dev, bitmask: u64) {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd) }.when_served(|served| served.throttled(bitmask));
+        unsafe { Slot::from_raw(kfd) }.with(|served| served.throttled(bitmask));
     }
 
     fn amdkfd_check_and_lock(kfd: *mut c::kfd_dev) -> c_int {
@@ -386,9 +386,11 @@ upcalls! {
 
     fn amdkfd_compute_active(kfd: *mut c::kfd_dev, node: u32) -> bool {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        let served = unsafe { Slot::from_raw(kfd) }.served();
-        let node = served.as_ref().and_then(|served| served.nodes().get(node as usize));
-        node.is_some_and(|node| node.queues().is_active())
+        let active = unsafe { Slot::from_raw(kfd) }.with(|served| {
+            let node = served.nodes().get(node as usize);
+            node.is_some_and(|node| node.queues().is_active())
+        });
+        active.unwrap_or(false)
     }
 
     fn amdkfd_quiesce_mm(mm: *mut c::mm_struct, trigger: u32) -> c_int {

@@ -239,7 +239,7 @@ impl Served {
         }
     }
 
-    /// The device goes away: its processes are asked to end, then made to.
+    /// The device goes away: its processes are asked to end, then made to. Returns when all have let go of it.
     ///
     /// TIMEOUT: none beyond that. What amdgpu frees next is theirs. Who is left is a file of /dev/kfd
     /// that was passed on to another process, or a task that cannot be killed.

@@ -679,7 +679,7 @@ bool bridge_in_reset(struct amdgpu_device *adev)
 
 bool bridge_reset_trylock(struct amdgpu_device *adev)
 {
-	return down_read_trylock(&adev->reset_domain->sem);
+	return !pci_dev_is_disconnected(adev->pdev) && down_read_trylock(&adev->reset_domain->sem);
 }
 
 void bridge_reset_unlock(struct amdgpu_device *adev)
@@ -689,7 +689,9 @@ void bridge_reset_unlock(struct amdgpu_device *adev)
 
 void bridge_request_reset(struct amdgpu_device *adev)
 {
-	amdgpu_call(amdgpu_amdkfd_gpu_reset)(adev);
+	/* Who waited for a device while it was pulled out finds that it hangs; there is nothing to reset. */
+	if (!pci_dev_is_disconnected(adev->pdev))
+		amdgpu_call(amdgpu_amdkfd_gpu_reset)(adev);
 }
 
 bool bridge_halts_on_hang(void)

@@ -371,7 +371,7 @@ void bridge_flush_hdp(struct amdgpu_device *adev);
 void bridge_set_compute_idle(struct amdgpu_device *adev, bool idle);
 int bridge_drain_interrupts(struct amdgpu_device *adev, const u32 *payload);
 
-/* Reset. trylock: hardware may be touched until unlock; false while a reset runs. */
+/* Reset. trylock: hardware may be touched until unlock; false while a reset runs, and once the device was pulled out. */
 bool bridge_in_reset(struct amdgpu_device *adev);
 bool bridge_reset_trylock(struct amdgpu_device *adev);
 void bridge_reset_unlock(struct amdgpu_device *adev);

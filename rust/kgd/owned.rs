@@ -541,7 +541,7 @@ impl Drop for QueueBuffers {
 pub(crate) struct ResetGuard<'a>(&'a dyn Kgd);
 
 impl<'a> ResetGuard<'a> {
-    /// `EIO` while a reset runs. Never sleeps.
+    /// `EIO` while a reset runs, or when the device was pulled out. Never sleeps.
     pub(crate) fn try_new(kgd: &'a dyn Kgd) -> Result<Self> {
         if kgd.try_lock_reset() {
             Ok(Self(kgd))

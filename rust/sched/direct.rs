@@ -456,7 +456,7 @@ impl Scheduler for Direct {
         if inner.phase == Phase::Stopped {
             return Ok(());
         }
-        // During a reset there is nothing on the hardware to take off.
+        // During a reset there is nothing on the hardware to take off, nor without hardware.
         let in_reset = ResetGuard::try_new(&*self.hardware.kgd).is_err();
         let result = Self::each(&mut inner, |phase, _, seat| {
             let off = match in_reset || *phase == Phase::Hung {

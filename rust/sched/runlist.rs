@@ -461,7 +461,7 @@ impl Scheduler for Runlist {
         if inner.phase == Phase::Stopped {
             return Ok(());
         }
-        // During a reset there is nothing on the hardware to take off.
+        // During a reset there is nothing on the hardware to take off, nor without hardware.
         let result = match ResetGuard::try_new(&*self.kgd) {
             Ok(_guard) => self.take_off(&mut inner).and(self.hiq.stop()),
             Err(_) => Ok(()),
