@@ -134,8 +134,8 @@ impl CharDevice for File {
         match MmapTarget::from_offset(vma.offset()) {
             Ok(MmapTarget::Events) => process.events().mmap(vma),
             Ok(MmapTarget::Doorbell(id)) => {
-                let node = gpu::node(id).ok_or(ENODEV)?;
-                let device = process.device_of(node.id()).ok_or(EINVAL)?;
+                check_exists(id)?;
+                let device = process.device_of(id).ok_or(EINVAL)?;
                 doorbell::mmap(process, device, vma)
             }
             Ok(MmapTarget::Mmio(id)) => map_registers(process, id, vma),
@@ -145,10 +145,15 @@ impl CharDevice for File {
     }
 }
 
+/// `ENODEV`: there is no such GPU, or not any more.
+fn check_exists(id: GpuId) -> Result {
+    gpu::exists(id).then_some(()).ok_or(ENODEV)
+}
+
 /// Maps the page of a GPU's registers that user space may write: the HDP (host data path) flush.
 fn map_registers(process: &Process, id: GpuId, vma: &Vma) -> Result {
-    let node = gpu::node(id).ok_or(ENODEV)?;
-    let device = process.device_of(node.id()).ok_or(ENODEV)?;
+    check_exists(id)?;
+    let device = process.device_of(id).ok_or(ENODEV)?;
     if vma.size() != PAGE_SIZE {
         return Err(EINVAL);
     }

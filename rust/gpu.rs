@@ -320,8 +320,9 @@ impl Served {
         }
     }
 
-    /// Whether a process has it, one that is ending included. A process that the device cgroup keeps from
-    /// it has not. With the gate closed and the nodes locked the answer `false` stays true. Never sleeps.
+    /// Whether a process has it, one that is ending included, or somebody is looking at it. A process that
+    /// the device cgroup keeps from it has not. With the gate closed and the nodes locked the answer `false`
+    /// stays true for processes. Never sleeps.
     pub(crate) fn is_used(&self) -> bool {
         self.gpu.users.count() != 0
     }
@@ -382,16 +383,23 @@ pub(crate) fn unregister(device: DeviceHandle) {
     }
 }
 
-/// The node of that name.
-pub(crate) fn node(id: GpuId) -> Option<Arc<Node>> {
-    NODES.lock().iter().find(|node| node.id == id).cloned()
+/// The node of that name. Its device does not go before what is returned is dropped.
+pub(crate) fn node(id: GpuId) -> Option<NodeUser> {
+    let nodes = NODES.lock();
+    let found = nodes.iter().find(|node| node.id == id);
+    found.cloned().map(NodeUser::new)
 }
 
-/// The node on partition `index` of a device.
-pub(crate) fn node_of(device: DeviceHandle, index: u32) -> Option<Arc<Node>> {
+/// Whether there is a node of that name.
+pub(crate) fn exists(id: GpuId) -> bool {
+    NODES.lock().iter().any(|node| node.id == id)
+}
+
+/// The name of the node on partition `index` of a device.
+pub(crate) fn id_of(device: DeviceHandle, index: u32) -> Option<GpuId> {
     let nodes = NODES.lock();
     let mut found = nodes.iter().filter(|node| node.kgd().handle() == device);
-    found.find(|node| node.index == index).cloned()
+    found.find(|node| node.index == index).map(|node| node.id)
 }
 
 /// Calls `act` with all nodes there are, in topology order. None comes or goes meanwhile.
@@ -399,12 +407,12 @@ pub(crate) fn with_nodes<R>(act: impl FnOnce(&[Arc<Node>]) -> R) -> R {
     act(&NODES.lock())
 }
 
-/// The same nodes, to keep.
-pub(crate) fn nodes() -> Result<KVec<Arc<Node>>> {
+/// The same nodes, to keep for a while: their devices do not go before what is returned is dropped.
+pub(crate) fn nodes() -> Result<KVec<NodeUser>> {
     let nodes = NODES.lock();
     let mut all = KVec::with_capacity(nodes.len(), GFP_KERNEL)?;
     for node in nodes.iter() {
-        all.push(node.clone(), GFP_KERNEL)?;
+        all.push(NodeUser::new(node.clone()), GFP_KERNEL)?;
     }
     Ok(all)
 }
@@ -412,7 +420,27 @@ pub(crate) fn nodes() -> Result<KVec<Arc<Node>>> {
 #[kernel::macros::kunit_tests(amdkfd_gpu)]
 mod tests {
     use super::*;
+    use crate::kgd::fake::Fake;
     use pin_init::Zeroable;
+
+    #[test]
+    fn who_looks_at_a_node_uses_its_device() {
+        let gpu = Gpu::new(Fake::new().unwrap()).unwrap();
+        let known = Node::new(gpu.clone(), 0).unwrap();
+        let (id, handle) = (known.id(), known.kgd().handle());
+        register(known).unwrap();
+        assert!(exists(id) && id_of(handle, 0) == Some(id));
+        assert_eq!(gpu.users.count(), 0);
+        let one = node(id).unwrap();
+        let all = nodes().unwrap();
+        assert_eq!((all.len(), gpu.users.count()), (1, 2));
+        unregister(handle);
+        assert!(!exists(id) && node(id).is_none());
+        drop(one);
+        assert_eq!(gpu.users.count(), 1);
+        drop(all);
+        assert_eq!(gpu.users.count(), 0);
+    }
 
     #[test]
     fn partitions_of_one_xcc_share_the_vmids() {

@@ -165,7 +165,7 @@ pub(super) fn get_dmabuf_info(
     let owner = info.device().ok_or(EINVAL)?;
     // CAST: not negative.
     let partition = info.partition.max(0) as u32;
-    args.gpu_id = gpu::node_of(owner, partition).ok_or(EINVAL)?.id().raw();
+    args.gpu_id = gpu::id_of(owner, partition).ok_or(EINVAL)?.raw();
     if args.metadata_ptr == 0 {
         return Ok(());
     }
