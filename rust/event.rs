@@ -5,7 +5,8 @@
 //!
 //! Everything is under one interrupt-safe lock, the innermost of the driver: beneath it nothing
 //! sleeps, allocates or faults. User memory is copied, and memory allocated, before the lock is
-//! taken; long walks let it go now and then.
+//! taken; long walks let it go now and then. What an interrupt would have to look for long it leaves to
+//! a worker.
 
 mod latch;
 mod page;
@@ -34,6 +35,7 @@ use crate::{
             self,
             EventChange, //
         },
+        workqueue::OwnedQueue, //
     },
     uapi::{
         HwException,
@@ -41,8 +43,17 @@ use crate::{
     },
 };
 use kernel::{
+    new_work,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+    workqueue::{
+        impl_has_work,
+        Work,
+        WorkItem, //
+    },
 };
 use table::{
     Event,
@@ -54,6 +65,9 @@ use table::{
 use waits::Waits;
 
 const _: () = assert!(page::SLOTS == crate::uapi::KFD_SIGNAL_EVENT_LIMIT);
+
+/// How many events are looked at in one go, interrupts off.
+const BATCH: usize = 32;
 
 /// A new event, as user space learns of it.
 pub(crate) struct Created {
@@ -67,6 +81,13 @@ pub(crate) struct Created {
 pub(crate) struct Events {
     #[pin]
     inner: IrqSpinLock<Inner>,
+    /// Looks at all slots of the signal page.
+    #[pin]
+    search: Work<Events>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Events { self.search }
 }
 
 struct Inner {
@@ -86,7 +107,10 @@ impl Events {
             slots: 0,
             waits: Waits::new(),
         };
-        let events = pin_init!(Self { inner <- new_irq_spinlock!(inner, "amdkfd::Events") });
+        let events = pin_init!(Self {
+            inner <- new_irq_spinlock!(inner, "amdkfd::Events"),
+            search <- new_work!("amdkfd::Events"),
+        });
         Arc::pin_init(events, GFP_KERNEL)
     }
 
@@ -171,17 +195,31 @@ impl Events {
     }
 
     /// The GPU raised an interrupt for one of the signal events. Legal in a hard interrupt.
-    pub(crate) fn signal_hinted(&self, hint: Hint) {
+    ///
+    /// False: the hint was of no use, and there are too many events to look at all of them here. The
+    /// caller sees to [`Events::signal_written`].
+    pub(crate) fn signal_hinted(&self, hint: Hint) -> bool {
         let mut inner = self.inner.lock();
-        let found = hint.candidates().find(|id| inner.answer(*id));
-        if found.is_none() {
-            // The hint was of no use: look at all of them.
-            let mut last = None;
-            while let Some(id) = inner.tables.signals.next_id(last) {
-                inner.answer(id);
-                last = Some(id);
+        let found = hint.candidates().any(|id| inner.answer(id));
+        found || (inner.tables.signals.count() <= BATCH && inner.answer_batch(None).is_none())
+    }
+
+    /// Signals every signal event whose slot says so. The lock is let go after each [`BATCH`].
+    pub(crate) fn signal_written(&self) {
+        let mut last = None;
+        loop {
+            last = self.inner.lock().answer_batch(last);
+            if last.is_none() {
+                return;
             }
         }
+    }
+
+    /// Leaves [`Events::signal_written`] to a worker of `queue`. Legal in a hard interrupt, where somebody else keeps
+    /// the events.
+    pub(crate) fn search_on(this: ArcBorrow<'_, Self>, queue: &OwnedQueue) {
+        // If the worker is on its way already, it will see what is written now.
+        let _ = queue.enqueue(Arc::from(this));
     }
 
     /// A memory access of the process failed.
@@ -291,6 +329,25 @@ impl Inner {
         self.signal(id);
         true
     }
+
+    /// The same for the [`BATCH`] signal events that follow `after`, the first ones if that is `None`. Returns the
+    /// last one; `None` if there are no more.
+    fn answer_batch(&mut self, mut after: Option<u32>) -> Option<u32> {
+        for _ in 0..BATCH {
+            let id = self.tables.signals.next_id(after)?;
+            self.answer(id);
+            after = Some(id);
+        }
+        after
+    }
+}
+
+impl WorkItem for Events {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        this.signal_written();
+    }
 }
 
 /// For tests, which have no GPU that signals and no user that waits.
@@ -376,8 +433,30 @@ mod tests {
         let ids = [(); 3].map(|()| signal_event(&events));
         events.write_slot(ids[0], 1);
         events.write_slot(ids[2], 1);
-        events.signal_hinted(Hint::new(4000, 32));
+        assert!(events.signal_hinted(Hint::new(4000, 32)));
         assert_eq!(ids.map(|id| events.age(id)), [Some(2), Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn of_many_events_a_useless_hint_leaves_the_slots_to_a_worker() {
+        let events = Events::new().unwrap();
+        let ids = [(); 100].map(|()| signal_event(&events));
+        for id in [ids[0], ids[70], ids[99]] {
+            events.write_slot(id, 1);
+        }
+        let signalled =
+            |events: &Events| ids.iter().filter(|id| events.age(**id) == Some(2)).count();
+        // A hint that is of use needs nobody.
+        assert!(events.signal_hinted(Hint::new(ids[70], 32)));
+        assert_eq!(signalled(&events), 1);
+        assert!(!events.signal_hinted(Hint::new(ids[70], 32)));
+        assert!(!events.signal_hinted(Hint::new(4000, 32)));
+        assert_eq!(signalled(&events), 1);
+        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
+        Events::search_on(events.as_arc_borrow(), &queue);
+        Events::search_on(events.as_arc_borrow(), &queue);
+        drop(queue);
+        assert_eq!(signalled(&events), 3);
     }
 
     #[test]

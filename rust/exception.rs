@@ -211,7 +211,9 @@ fn handle(exception: Exception) {
     let told = process::with_pasid(exception.pasid, |process, device| {
         let told = exception.tell(process, device);
         if let (Err(_), Some(hint)) = (told, exception.message.hint()) {
-            process.events().signal_hinted(hint);
+            if !process.events().signal_hinted(hint) {
+                process.events().signal_written();
+            }
         }
         told
     });

@@ -2,9 +2,9 @@
 
 //! From a decoded interrupt to what it means for a process.
 //!
-//! Signals for events are delivered on the spot, in the hard interrupt. What needs to sleep is left
-//! on the node's list of [`Faults`], which a worker empties: taking a faulting process's queues off
-//! the hardware, above all.
+//! Signals for events are delivered on the spot, in the hard interrupt; only the search through many
+//! events that a useless hint asks for is a worker's. What needs to sleep is left on the node's list of
+//! [`Faults`], which a worker empties: taking a faulting process's queues off the hardware, above all.
 
 use crate::{
     event::{
@@ -137,9 +137,13 @@ impl Interrupts {
     /// told.
     fn signal(&self, pasid: Pasid, id: u32, bits: u32) {
         let hint = Hint::new(id, bits);
-        let _told: Option<()> = self
-            .events
-            .with(pasid.raw(), |events| events.signal_hinted(hint));
+        let _told: Option<()> = self.events.with(pasid.raw(), |events| {
+            if !events.signal_hinted(hint) {
+                if let Some(queue) = process::work_queue() {
+                    Events::search_on(events, queue);
+                }
+            }
+        });
     }
 }
 

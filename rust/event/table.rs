@@ -239,6 +239,13 @@ impl<const BASE: u32> Table<BASE> {
         Some(event)
     }
 
+    /// How many events there are; the first of the signal events, which is never given, counts.
+    pub(super) fn count(&self) -> usize {
+        let taken = self.chunks.iter().map(|chunk| chunk.taken.count_ones());
+        // CAST: At most 4096.
+        taken.sum::<u32>() as usize
+    }
+
     /// The next id above `after` that has an event; from the beginning if `after` is `None`.
     pub(super) fn next_id(&self, after: Option<u32>) -> Option<u32> {
         let start = after.map_or(0, |id| id.wrapping_sub(BASE) as usize + 1);

@@ -16,7 +16,8 @@ use kernel::{
     prelude::*,
     sync::{
         rcu,
-        Arc, //
+        Arc,
+        ArcBorrow, //
     },
     types::{
         ForeignOwnable,
@@ -82,7 +83,12 @@ impl<T: Send + Sync> RcuTable<T> {
     }
 
     /// Shows the object of this number to `look`, which must not sleep. Legal in any context.
-    pub(crate) fn with<R>(&self, index: u32, look: impl FnOnce(&T) -> R) -> Option<R> {
+    /// Who takes a reference is not its last owner before `look` returns.
+    pub(crate) fn with<R>(
+        &self,
+        index: u32,
+        look: impl FnOnce(ArcBorrow<'_, T>) -> R,
+    ) -> Option<R> {
         let _guard = rcu::read_lock();
         // SAFETY: The table is initialised.
         let found = unsafe { bindings::xa_load(self.xa.get(), index as usize) };
@@ -91,7 +97,7 @@ impl<T: Send + Sync> RcuTable<T> {
         // shared object's inner value, and `Entry::drop` keeps the reference for as long as an RCU
         // reader may have found it.
         let object = unsafe { Arc::<T>::borrow(found.as_ptr().cast()) };
-        Some(look(&object))
+        Some(look(object))
     }
 }
 
