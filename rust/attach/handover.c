@@ -5,6 +5,7 @@
  * open /dev/kfd. One hand-over at a time; attach.c has the lock.
  */
 #include <linux/completion.h>
+#include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/lockdep.h>
 #include <linux/pci.h>
@@ -29,51 +30,81 @@ struct parking {
 };
 
 static struct {
-	struct device *dev[MAX_DEVICES];		/* in the order in which they were bound */
+	struct pci_dev *locked[MAX_DEVICES];		/* all that amdgpu could drive */
+	struct device *dev[MAX_DEVICES];		/* those that it does, in the order in which they were bound */
 	struct amdgpu_device *adev[MAX_DEVICES];
 	struct parking parking[MAX_DEVICES];
-	unsigned int devices, parkings;
+	unsigned int locks, devices, parkings;
 	unsigned int sleep_flags;
 } held;
 
 /* Bytes that amdgpu believes the machine has; it adds up anew at each change of hands. */
 static u64 total_mem_size;
 
-static int collect(struct device *dev, void *unused)
+/* Of another driver's device nobody knows how long that keeps the lock: -EBUSY. */
+static int lock_device(struct device *dev, const struct device_driver *driver)
 {
-	if (held.devices == MAX_DEVICES)
-		return -ENOSPC;
-	held.dev[held.devices++] = get_device(dev);
+	const struct device_driver *now = READ_ONCE(dev->driver);
+
+	if (now && now != driver)
+		return device_trylock(dev) ? 0 : -EBUSY;
+	device_lock(dev);
 	return 0;
 }
 
-static void let_device_go(unsigned int i)
+/*
+ * Locks the devices that amdgpu drives, and those that it could: while one is being bound the driver's list has not got
+ * it yet, and none must begin to be. In the order of the bus, in which a reset of a whole bus locks them too. Under the
+ * lock of rescans, so that none appears.
+ */
+static int lock_devices(const struct device_driver *driver)
 {
-	if (held.adev[i]->xcp_mgr)
-		mutex_unlock(&held.adev[i]->xcp_mgr->xcp_lock);
-	pm_runtime_put_autosuspend(held.dev[i]);
-	device_unlock(held.dev[i]);
-	put_device(held.dev[i]);
+	struct pci_dev *pdev = NULL;
+	int ret;
+
+	for_each_pci_dev(pdev) {
+		if (READ_ONCE(pdev->dev.driver) != driver && !driver->bus->match(&pdev->dev, driver))
+			continue;
+		ret = held.locks < MAX_DEVICES ? lock_device(&pdev->dev, driver) : -ENOSPC;
+		if (ret) {
+			pci_dev_put(pdev);
+			return ret;
+		}
+		held.locked[held.locks++] = pci_dev_get(pdev);
+	}
+	return 0;
 }
 
-/* Locks the devices; those that were unbound since they were collected fall out. */
-static void lock_devices(const struct device_driver *driver)
+static bool is_locked(const struct device *dev)
 {
-	unsigned int found = held.devices, i;
-	struct device *dev;
+	unsigned int i;
 
-	held.devices = 0;
-	for (i = 0; i < found; i++) {
-		dev = held.dev[i];
-		device_lock(dev);
-		if (dev->driver != driver || !pci_get_drvdata(to_pci_dev(dev))) {
-			device_unlock(dev);
-			put_device(dev);
-			continue;
-		}
-		pm_runtime_get_sync(dev);
-		held.dev[held.devices] = dev;
-		held.adev[held.devices++] = drm_to_adev(pci_get_drvdata(to_pci_dev(dev)));
+	for (i = 0; i < held.locks; i++)
+		if (&held.locked[i]->dev == dev)
+			return true;
+	return false;
+}
+
+/* A device that is bound. -EBUSY: amdgpu could not drive it a moment ago (somebody wrote to "new_id"). */
+static int collect(struct device *dev, void *unused)
+{
+	if (!is_locked(dev))
+		return -EBUSY;
+	if (!pci_get_drvdata(to_pci_dev(dev)))
+		return 0;
+	pm_runtime_get_sync(dev);
+	held.dev[held.devices] = dev;
+	held.adev[held.devices++] = drm_to_adev(pci_get_drvdata(to_pci_dev(dev)));
+	return 0;
+}
+
+static void unlock_devices(void)
+{
+	while (held.locks) {
+		struct pci_dev *pdev = held.locked[--held.locks];
+
+		device_unlock(&pdev->dev);
+		pci_dev_put(pdev);
 	}
 }
 
@@ -120,11 +151,20 @@ static void unpark(void)
 	}
 }
 
+static void let_device_go(unsigned int i)
+{
+	if (held.adev[i]->xcp_mgr)
+		mutex_unlock(&held.adev[i]->xcp_mgr->xcp_lock);
+	pm_runtime_put_autosuspend(held.dev[i]);
+}
+
 static void let_go(void)
 {
 	unpark();
 	while (held.devices)
 		let_device_go(--held.devices);
+	unlock_devices();
+	pci_unlock_rescan_remove();
 	unlock_system_sleep(held.sleep_flags);
 }
 
@@ -151,7 +191,10 @@ int handover_check(void)
 	return ret;
 }
 
-/* The order of the locks is amdgpu's: device, reset domain, partition. */
+/*
+ * The order of the locks is the PCI core's, rescan before device, and then amdgpu's: device, reset domain, partition. A
+ * probe that is under way is waited for: it belongs to the KFD that served when it began.
+ */
 static int hold(void)
 {
 	struct device_driver *driver = &amdgpu_object(amdgpu_kms_pci_driver).driver;
@@ -159,9 +202,10 @@ static int hold(void)
 	int ret;
 
 	held.sleep_flags = lock_system_sleep();
-	held.devices = 0;
-	ret = driver_for_each_device(driver, NULL, NULL, collect);
-	lock_devices(driver);
+	pci_lock_rescan_remove();
+	ret = lock_devices(driver);
+	if (!ret)
+		ret = driver_for_each_device(driver, NULL, NULL, collect);
 	for (i = 0; i < held.devices && !ret; i++)
 		ret = park_resets(held.adev[i]);
 	for (i = 0; i < held.devices; i++)
@@ -356,8 +400,10 @@ void handover_give(void)
 	unsigned int devices;
 
 	hooks_block_open(true);
-	while (hold())
+	while (hold()) {
 		pr_warn("waiting for a GPU reset to end\n");
+		ssleep(1);
+	}
 	give_held();
 	devices = held.devices;
 	let_go();
