@@ -24,6 +24,8 @@ static const char amdgpu_name[] = "amdgpu";
 DEFINE_MUTEX(attach_lock);
 /* amdgpu, while we are hooked into it. */
 static struct module *attached;
+/* We are on our way out: whoever loads amdgpu now is none of ours. Under attach_lock. */
+static bool leaving;
 
 /* Not exported; bound like amdgpu's functions. */
 unsigned long kallsyms_lookup_name(const char *name);
@@ -155,7 +157,7 @@ static int module_event(struct notifier_block *nb, unsigned long event, void *da
 	if (strcmp(module->name, amdgpu_name))
 		return NOTIFY_DONE;
 	mutex_lock(&attach_lock);
-	if (event == MODULE_STATE_COMING && !attached)
+	if (event == MODULE_STATE_COMING && !attached && !leaving)
 		attach_cold(module);
 	else if (event == MODULE_STATE_GOING && attached == module)
 		amdgpu_gone();
@@ -231,6 +233,7 @@ int amdkfd_attach(void)
 	mutex_lock(&attach_lock);
 	if (!attached)
 		ret = attach_now();
+	leaving = ret;
 	mutex_unlock(&attach_lock);
 	if (ret)
 		unregister_module_notifier(&module_notifier);
@@ -252,6 +255,7 @@ void amdkfd_detach(void)
 	struct module *module;
 
 	mutex_lock(&attach_lock);
+	leaving = true;
 	wait_until_live();
 	module = attached;
 	if (module) {
