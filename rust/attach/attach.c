@@ -240,10 +240,13 @@ int amdkfd_attach(void)
 	return ret;
 }
 
-/* TIMEOUT: none. Unloading cannot fail; amdgpu's initialisation ends, one way or the other. */
+/*
+ * If its initialisation fails, the notifier takes it from us: until then it is on its way out with hooks in it.
+ * TIMEOUT: none. Unloading cannot fail; amdgpu's initialisation ends, one way or the other.
+ */
 static void wait_until_live(void)
 {
-	while (attached && READ_ONCE(attached->state) == MODULE_STATE_COMING) {
+	while (attached && READ_ONCE(attached->state) != MODULE_STATE_LIVE) {
 		mutex_unlock(&attach_lock);
 		msleep(20);
 		mutex_lock(&attach_lock);
