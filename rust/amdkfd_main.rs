@@ -58,9 +58,11 @@ impl kernel::Module for Amdkfd {
         }
         // SAFETY: once. It is dropped after the attachment, and each process pins the module.
         let processes = unsafe { process::Processes::new() }?;
+        let debugfs = debugfs::Debugfs::new()?;
         Ok(Self {
+            // Last: from then on /dev/kfd may be open, and nothing may fail any more.
             _attachment: kgd2kfd::Attachment::new()?,
-            _debugfs: debugfs::Debugfs::new()?,
+            _debugfs: debugfs,
             _processes: processes,
         })
     }
