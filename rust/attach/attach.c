@@ -147,6 +147,8 @@ static void attach_cold(struct module *module)
 static void amdgpu_gone(void)
 {
 	unhook();
+	/* It does not say so itself when it fails after it has started us. */
+	amdkfd_exit();
 	pr_info("amdgpu is gone; waiting for it to be loaded\n");
 }
 

@@ -27,7 +27,7 @@ void amdkfd_gate(bool open);
 /* The major number of our /dev/kfd; 0 while there is none. */
 u32 amdkfd_major(void);
 
-/* amdgpu comes up, goes away. */
+/* amdgpu comes up, goes away. exit: nothing if it never came up. */
 int amdkfd_init(void);
 void amdkfd_exit(void);
 /* A device does. */
