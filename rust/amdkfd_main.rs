@@ -56,6 +56,7 @@ impl kernel::Module for Amdkfd {
             debugfs::prepare();
             topology::prepare();
         }
+        smi::prepare();
         // SAFETY: once. It is dropped after the attachment, and each process pins the module.
         let processes = unsafe { process::Processes::new() }?;
         let debugfs = debugfs::Debugfs::new()?;

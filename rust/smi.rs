@@ -9,8 +9,8 @@
 //! News of a process are for that process, and for everybody who was privileged (CAP_SYS_ADMIN) when
 //! the file was opened. News of the GPU are for all.
 //!
-//! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two short locks, and
-//! is legal wherever a spinlock is.
+//! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two locks, the second for
+//! each listener, and is legal wherever a spinlock is; so there are at most [`MAX_LISTENERS`].
 
 use crate::{
     linux::{
@@ -52,6 +52,17 @@ use kernel::{
 
 /// `KFD_MAX_KFIFO_SIZE` (kfd_smi_events.c): bytes that a file keeps.
 const ROOM: usize = 8192;
+
+/// How many files may listen to a node: each is looked at, interrupts off, when there is something to tell.
+const MAX_LISTENERS: usize = 1024;
+
+/// What a file does. Made before the module serves anybody.
+static OPERATIONS: SetOnce<Operations<Subscription>> = SetOnce::new();
+
+/// Makes this file usable. Once, before [`Listeners::open`].
+pub(crate) fn prepare() {
+    OPERATIONS.populate(Operations::new(&crate::THIS_MODULE));
+}
 
 /// Why queues leave the hardware: `enum KFD_QUEUE_EVICTION_TRIGGERS`, as amdgpu passes it too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -346,13 +357,9 @@ impl Listeners {
         });
     }
 
-    /// SMI_EVENTS: a file that tells the current task of the node.
+    /// SMI_EVENTS: a file that tells the current task of the node. `ENOSPC`: there are [`MAX_LISTENERS`].
     pub(crate) fn open(self: &Arc<Self>) -> Result<i32> {
-        static OPERATIONS: SetOnce<Operations<Subscription>> = SetOnce::new();
-        if OPERATIONS.as_ref().is_none() {
-            OPERATIONS.populate(Operations::new(&crate::THIS_MODULE));
-        }
-        let operations = OPERATIONS.as_ref().ok_or(EBUSY)?;
+        let operations = OPERATIONS.as_ref().ok_or(ENODEV)?;
         let listener = Listener::new()?;
         self.add(listener.clone())?;
         let subscription = Subscription {
@@ -369,6 +376,9 @@ impl Listeners {
     fn add(&self, listener: Arc<Listener>) -> Result {
         loop {
             let wanted = self.count.load(Relaxed) + 1;
+            if wanted > MAX_LISTENERS {
+                return Err(ENOSPC);
+            }
             let mut longer = KVec::with_capacity(wanted, GFP_KERNEL)?;
             let mut list = self.list.lock();
             if list.len() + 1 > longer.capacity() {
@@ -550,6 +560,18 @@ mod tests {
             assert_eq!(inbox.take(&mut out), 20);
             assert_eq!(inbox.take(&mut out), 0);
         }
+    }
+
+    #[test]
+    fn there_are_only_so_many() {
+        let listeners = Listeners::new().unwrap();
+        let one = listener(1, true, 0);
+        for _ in 0..MAX_LISTENERS {
+            listeners.add(one.clone()).unwrap();
+        }
+        assert_eq!(listeners.add(one.clone()), Err(ENOSPC));
+        listeners.remove(&one);
+        assert_eq!(listeners.add(one.clone()), Ok(()));
     }
 
     #[test]
