@@ -373,6 +373,11 @@ int handover_take(void)
 	unsigned int devices;
 	int ret;
 
+	/* C could not be started again after we, or another of us, gave back: then it has no work queue to flush. */
+	if (!amdgpu_object(kfd_process_wq)) {
+		pr_err("the C amdkfd does not serve, so there is nothing to take over\n");
+		return -ENODEV;
+	}
 	hooks_block_open(true);
 	/* Before the reset queues are parked, which C's release work may wait for. */
 	flush_workqueue(amdgpu_object(kfd_process_wq));
