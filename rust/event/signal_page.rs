@@ -65,7 +65,8 @@ impl SignalPage {
     pub(super) fn slots(&self) -> u32 {
         match self {
             Self::Own(_) => (page::DEFAULT_MAPPED_BYTES / 8) as u32,
-            Self::Buffer(mapping) => page::SLOTS.min((mapping.size() / 8) as u32),
+            // CAST: At most 4096.
+            Self::Buffer(mapping) => (mapping.size() / 8).min(page::SLOTS as usize) as u32,
         }
     }
 }
