@@ -45,7 +45,8 @@ pub(crate) unsafe fn init() {
 pub(crate) fn publish() -> Result {
     let device = file::publish()?;
     topology::init(device.device())?;
-    process::files::init(device.device())?;
+    // The topology hangs under the device, which goes.
+    process::files::init(device.device()).inspect_err(|_| topology::exit())?;
     *KFD.lock() = Some(Kfd { device });
     Ok(())
 }
