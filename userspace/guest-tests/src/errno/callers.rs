@@ -152,7 +152,10 @@ pub fn after_exec(fd: i32, gpu_id: u32) -> Result<()> {
         "GET_VERSION after execve",
         ioctl(fd, uapi::IOC_GET_VERSION, &mut [0u64; 2]),
     );
-    show("mmap of MMIO after execve", map(fd, cookie(0, gpu_id), 4096));
+    show(
+        "mmap of MMIO after execve",
+        map(fd, cookie(0, gpu_id), 4096),
+    );
     Ok(())
 }
 
