@@ -190,15 +190,14 @@ pub(crate) struct Process {
     memory: Mutex<MemoryState>,
     #[pin]
     inner: Mutex<Inner>,
-    /// With the devices and the leader.
+    /// With the devices, the leader and the address space.
     files: Arc<Files>,
     #[pin]
     notifier: Notifier,
     /// The notifier is registered: the end of the address space will not be missed.
     watched: Atomic<bool>,
+    /// The address space, which `files` keep: no other one has its name meanwhile.
     mm: MmId,
-    /// That address space, ended or not: as long as it is kept no other one has its name.
-    _kept: ARef<Mm>,
     /// The id of its thread group as itself sees it.
     pid: i32,
     context: u16,
@@ -218,17 +217,12 @@ impl Process {
             .as_ref()
             .map_or(PRIMARY_CONTEXT, |(_, number)| *number);
         let events = Events::new()?;
-        let current = kernel::current!();
-        let lead = ARef::from(current.group_leader());
-        let memory = match &beside {
-            Some((primary, _)) => primary.files().address_space().clone(),
-            None => ARef::<Mm>::from(&**current.mm().ok_or(EINVAL)?),
-        };
+        let lead = ARef::from(kernel::current!().group_leader());
         let devices = gpu::with_nodes(devices)?;
         let xnack = xnack_by_default(&devices);
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
         let pid = thread_group_id(&lead);
-        let files = Files::new(devices, (lead, memory), context, shown)?;
+        let files = Files::new(devices, (lead, mm.into()), context, shown)?;
         let inner = Inner {
             lifecycle: Lifecycle::Alive,
             xnack,
@@ -240,7 +234,6 @@ impl Process {
             memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
             files,
-            _kept: mm.into(),
             mm: MmId::new(mm.as_raw()),
             notifier <- Notifier::new::<Self>(),
             watched: Atomic::new(false),

@@ -217,7 +217,7 @@ impl Files {
     }
 
     /// The process's address space. It may have ended.
-    pub(super) fn address_space(&self) -> &ARef<Mm> {
+    pub(super) fn address_space(&self) -> &Mm {
         &self.mm
     }
 
