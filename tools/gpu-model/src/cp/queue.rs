@@ -418,6 +418,12 @@ impl Queue {
         self.abandoned.load(Ordering::Acquire)
     }
 
+    /// Whether it is the HIQ of an XCC that is not its partition's master, whose alone reports its read pointer
+    /// (`kfd_mqd_manager_v9.c`, init_mqd_hiq_v9_4_3).
+    pub fn follows(&self) -> bool {
+        self.kind == Kind::Hiq && self.hqd.get(dw::CP_HQD_PQ_CONTROL) & NO_UPDATE_RPTR != 0
+    }
+
     /// Whether no reset of its slot takes it off.
     pub fn resists_reset(&self) -> bool {
         self.resists.load(Ordering::Acquire)

@@ -354,8 +354,13 @@ fn unmap_sdma(shared: &Shared, xcc: u8, keep: Keep, filter: sdma::Filter) {
         .unmap_of(Some(xcc), filter, keep == Keep::Flight);
 }
 
-/// QUERY_STATUS: COMMAND 31:30, address, data. Everything before it has been done when it is its turn.
+/// QUERY_STATUS: COMMAND 31:30, address, data. Everything before it has been done when it is its turn. Of the HIQs of a
+/// partition the master's alone answers, which is rung last: another's answer would be there while the master's queues
+/// are still being taken off, and their MQDs written.
 fn query_status(cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
+    if cx.queue.follows() {
+        return Ok(());
+    }
     let command = field(body[0], 30, 2);
     if command != 0 {
         let (address, value) = (wide(body[2], body[3]) & !7, wide(body[4], body[5]));

@@ -25,6 +25,7 @@ pub const QUEUE: Setup = Setup {
     privileged: false,
     rptr: AMD_QUEUE + 128,
     wptr: AMD_QUEUE + 56,
+    silent: false,
 };
 
 pub fn rig_in(mode: Mode) -> Rig {

@@ -23,6 +23,7 @@ const QUEUE: Setup = Setup {
     privileged: false,
     rptr: 0x28_0880,
     wptr: 0x28_0900,
+    silent: false,
 };
 
 fn rig() -> Rig {

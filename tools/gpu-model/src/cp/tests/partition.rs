@@ -26,6 +26,7 @@ const QUEUE: Setup = Setup {
     privileged: false,
     rptr: AMD_QUEUE + 128,
     wptr: AMD_QUEUE + 56,
+    silent: false,
 };
 
 /// Stores XCC_ID at out + 4 * group.

@@ -10,7 +10,7 @@ use crate::cp::bus::{
     wide, Access, Binding, Bus, Cores, Fault, Interrupt, OnFault, Space, Verdict,
 };
 use crate::cp::engine::{Engine, Mode};
-use crate::cp::mqd::{dw, PRIV_STATE};
+use crate::cp::mqd::{dw, NO_UPDATE_RPTR, PRIV_STATE};
 use crate::cp::stats::Stats;
 use crate::cp::{lock, reg, Cp};
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
@@ -196,6 +196,8 @@ pub struct Setup {
     pub privileged: bool,
     pub rptr: u64,
     pub wptr: u64,
+    /// Its read pointer is another's to report.
+    pub silent: bool,
 }
 
 /// Where the KIQ of each XCC has its things: MQD, ring and doorbell.
@@ -325,6 +327,7 @@ impl Rig {
             privileged,
             rptr,
             wptr,
+            silent,
         } = setup;
         let mut dwords = vec![0; 256];
         for se in dw::COMPUTE_STATIC_THREAD_MGMT {
@@ -333,7 +336,9 @@ impl Rig {
         dwords[dw::COMPUTE_TG_CHUNK_SIZE] = aql.into();
         dwords[dw::CP_MQD_BASE_ADDR_LO] = mqd as u32;
         dwords[dw::CP_HQD_PQ_BASE_LO] = (ring >> 8) as u32;
-        dwords[dw::CP_HQD_PQ_CONTROL] = (order - 1) | if privileged { PRIV_STATE } else { 0 };
+        dwords[dw::CP_HQD_PQ_CONTROL] = (order - 1)
+            | if privileged { PRIV_STATE } else { 0 }
+            | if silent { NO_UPDATE_RPTR } else { 0 };
         dwords[dw::CP_HQD_PQ_DOORBELL_CONTROL] = doorbell << 2;
         dwords[dw::CP_HQD_AQL_CONTROL] = aql.into();
         dwords[dw::CP_HQD_PQ_RPTR_REPORT_ADDR_LO] = rptr as u32;
@@ -353,6 +358,7 @@ impl Rig {
             privileged: true,
             rptr: mqd + 0x880,
             wptr: mqd + 0x900,
+            silent: false,
         };
         self.write_mqd(setup);
         self.cp
@@ -426,5 +432,6 @@ pub const fn kernel_ring(mqd: u64, doorbell: u32) -> Setup {
         privileged: true,
         rptr: mqd + 0x880,
         wptr: mqd + 0x900,
+        silent: false,
     }
 }

@@ -17,6 +17,7 @@ pub const HIQ: Setup = Setup {
     privileged: true,
     rptr: 0x28_0880,
     wptr: 0x28_0900,
+    silent: false,
 };
 const IB: u64 = 0x2a_0000;
 const FENCE: u64 = 0x2b_0000;
@@ -62,6 +63,7 @@ pub fn setup(n: u32, queue: u32) -> Setup {
         privileged: false,
         rptr: 0x2_0080 + at,
         wptr: 0x2_0100 + at,
+        silent: false,
     }
 }
 
@@ -82,7 +84,8 @@ pub fn submit(rig: &Rig, n: u32, queue: u32, packets: &[u32]) {
 pub fn start(rig: &Rig, xccs: u8) {
     for xcc in 0..xccs {
         let mqd = HIQ.mqd + u64::from(xcc) * 0x1000;
-        rig.map_by_kiq(xcc, (0, 0), 1, Setup { mqd, ..HIQ });
+        let silent = xcc != 0;
+        rig.map_by_kiq(xcc, (0, 0), 1, Setup { mqd, silent, ..HIQ });
     }
     rig.submit(
         HIQ,
@@ -181,6 +184,15 @@ fn a_queue_listens_on_each_xcc_while_it_is_mapped() {
     run(&rig, &process(3, &[0]));
     rig.cp.reset();
     assert_eq!([own, HIQ.doorbell].map(|at| rig.listeners(at)), [0, 0]);
+}
+
+#[test]
+fn the_master_alone_answers_for_a_partition() {
+    let rig = rig(4);
+    rig.interrupts();
+    // COMMAND 0: an interrupt and nothing else.
+    rig.submit(HIQ, &[p(op::QUERY_STATUS, 6), 7, 0, 0, 0, 0, 0]);
+    assert_eq!(rig.interrupts().len(), 1);
 }
 
 #[test]
