@@ -26,6 +26,7 @@ use super::{
     QUEUES, //
 };
 use crate::{
+    doorbell::ProcessDoorbells,
     gfx::{
         cu_mask::{
             self,
@@ -88,19 +89,18 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: &Properties) ->
             return Err(EINVAL);
         }
     }
-    let new = make(process, device, properties)?;
+    let doorbells = device.queues().doorbells(device)?;
+    // Nobody else makes or ends one of the process's meanwhile, but for its end.
+    let present = device.queues().count();
+    let new = make(process, device, properties, (doorbells, present))?;
     let queue = &new.queue;
     queue.write_new()?;
     let created = Created {
         gpu: device.gpu_id(),
         id: queue.id()?,
-        doorbell_offset: device
-            .queues()
-            .doorbells(device)?
-            .offset(queue.doorbell_id()),
+        doorbell_offset: doorbells.offset(queue.doorbell_id()),
     };
-    let first = device.queues().is_empty();
-    let mut seat = if first {
+    let mut seat = if present == 0 {
         Some(seat(process, device)?)
     } else {
         None
@@ -122,13 +122,17 @@ fn trace_queue(change: QueueChange, device: &ProcessDevice, id: QueueId, result:
     trace::queue(change, device.gpu_id().raw(), id.raw(), result);
 }
 
-/// A queue with all that it needs to have taken.
-fn make(process: &Process, device: &ProcessDevice, properties: &Properties) -> Result<Scheduled> {
+/// A queue with all that it needs to have taken, beside as many of the process's as are `present` on the GPU.
+fn make(
+    process: &Process,
+    device: &ProcessDevice,
+    properties: &Properties,
+    (doorbells, present): (&ProcessDoorbells, usize),
+) -> Result<Scheduled> {
     let node = device.node().queues().clone();
-    let doorbells = device.queues().doorbells(device)?;
     let buffers = pin(device, &node, properties)?;
     let features = &node.generation().features;
-    if device.queues().count() >= features.queues_per_process {
+    if present >= features.queues_per_process {
         return Err(ENOSPC);
     }
     let id = Slots::take(process.queue_ids()?.clone()).ok_or(ENOMEM)?;
@@ -151,11 +155,14 @@ fn make(process: &Process, device: &ProcessDevice, properties: &Properties) -> R
             cu_masks: None,
         },
     };
+    // Copy queues have no counters.
+    let counted_too =
+        matches!(place, Place::Compute { .. }) && device.node().profiler().is_taken();
     Ok(Scheduled {
         key: Key::next(),
         queue: Queue {
             trap_handler: device.trap_handler().tba != 0,
-            counts: device.node().profiler().is_taken().then_some(true),
+            counts: counted_too.then_some(true),
             node,
             properties: *properties,
             place,
