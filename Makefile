@@ -10,6 +10,7 @@ export CARGO_TERM_COLOR ?= auto
 all: module tools userspace
 
 help:
+	@echo "KERNEL=SERIES   before or behind any of these: another kernel than the suite's newest"
 	@echo "make            build the module, the tools and userspace"
 	@echo "make demo       boot a stock kernel with a modelled GPU, take amdkfd's place, run GPU kernels"
 	@echo "make test       all tests that fit an hour; ends with \"N passed, N failed\""
@@ -39,12 +40,9 @@ module-tests: sysroot
 	@tools/build-module --tests
 
 # What the guests of the demo and the tests see at /mnt/share.
+# KERNEL=... (tools/sysroot/sysroot) has modules of its own, below $(BUILD_DIR).
 guest: module module-tests tools userspace build/guest/hip_vadd build/guest/hip_gemm build/guest/hip_programs
-	@mkdir -p build/guest/tests
-	@cp userspace/target/debug/{kfdctl,kfd-tests,example-{vadd,gemm,two-queues,share,fault,streams}} build/guest
-	@cp amdkfd.ko tests/modules/*.ko build/guest
-	@cp tests/guest/* tests/compare/*.test tests/dmesg.allow build/guest/tests
-	@chmod +x build/guest/tests/*.test
+	@tools/guest-share
 
 build/guest/hip_%: tests/hip/%.hip
 	@mkdir -p build/guest

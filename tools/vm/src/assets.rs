@@ -24,6 +24,8 @@ pub struct Assets {
     pub qemu: Qemu,
     pub guest_image: PathBuf,
     pub kernel: KernelFiles,
+    /// The project's module for that kernel.
+    pub module: PathBuf,
 }
 
 pub struct Qemu {
@@ -73,8 +75,20 @@ impl Assets {
             qemu,
             guest_image: get("GUEST_IMAGE")?,
             kernel,
+            module: module_dir(args.kernel, get("BUILD_DIR")?).join("amdkfd.ko"),
         })
     }
+}
+
+/// Where the project's module for a kernel is built.
+fn module_dir(kernel: Kernel, stock: PathBuf) -> PathBuf {
+    let name = match kernel {
+        Kernel::Stock => return stock,
+        Kernel::Debug => "debug",
+        Kernel::Kasan => "kasan",
+        Kernel::Kcsan => "kcsan",
+    };
+    project().join("build").join(name)
 }
 
 impl Qemu {

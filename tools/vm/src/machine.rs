@@ -247,6 +247,7 @@ mod tests {
             qemu,
             guest_image: file("guest,1.img"),
             kernel,
+            module: file("amdkfd.ko"),
         }
     }
 

@@ -81,8 +81,8 @@ pub fn prepare(args: &MachineArgs) -> Result<u8> {
 }
 
 pub fn run(args: &RunArgs) -> Result<u8> {
-    let run = Run::new(args)?;
     let assets = Assets::locate(&args.machine)?;
+    let run = Run::new(args, &assets)?;
     let initramfs = initramfs::locate(&assets)?;
     let machine = Machine {
         args: &args.machine,
@@ -152,7 +152,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     /// Finds all that the run needs from outside, so that what is missing is told before a boot.
-    fn new(args: &'a RunArgs) -> Result<Self> {
+    fn new(args: &'a RunArgs, assets: &Assets) -> Result<Self> {
         let scratch = Scratch::new(args.machine.verbose > 0)?;
         let server = (args.gpu_count() > 0)
             .then(|| gpus::server(args))
@@ -163,7 +163,7 @@ impl<'a> Run<'a> {
         Ok(Self {
             args,
             share: share(args)?,
-            module: module(args)?,
+            module: module(args, &assets.module)?,
             also: also(args)?,
             server,
             firmware: firmware.transpose()?.unwrap_or_default(),
@@ -398,15 +398,13 @@ fn share(args: &RunArgs) -> Result<Option<PathBuf>> {
     Ok(Some(dir))
 }
 
-fn module(args: &RunArgs) -> Result<Option<Vec<u8>>> {
+/// The module to insert: what is asked for, or the project's own.
+fn module(args: &RunArgs, own: &Path) -> Result<Option<Vec<u8>>> {
     if args.machine.kfd != Kfd::Rust {
         return Ok(None);
     }
-    let path = args
-        .module
-        .clone()
-        .unwrap_or_else(|| project().join("amdkfd.ko"));
-    let data = fs::read(&path).map_err(|error| {
+    let path = args.module.as_deref().unwrap_or(own);
+    let data = fs::read(path).map_err(|error| {
         anyhow!(
             "{}: {error}; build the module, say --module or KFD_MODULE, or use --kfd c",
             path.display()

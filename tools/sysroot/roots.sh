@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0 OR MIT
+# Debian roots made from lists of packages. Sourced by sysroot.
+
+packages() { sed -e 's/#.*//' -e '/^\s*$/d' "$here/$1.packages"; }
+key() { cat "$@" | sha256sum | cut -c1-12; }
+list_key() { packages "$1" | sha256sum | cut -c1-12; }
+
+build_root="$cache/roots/build-$(list_key build)"
+hip_root() { echo "$cache/roots/hip-$1-$(list_key "hip-$1")"; }
+guest_image() { echo "$cache/roots/guest-$1-$(list_key "guest-$1").img"; }
+
+# bootstrap LIST SUITE TARGET: a Debian root with the packages of LIST in TARGET.part. A line "unpack
+# NAME" takes a package's files and not its dependencies: for one whose dependencies are gone.
+bootstrap() {
+    local list=$1 suite=$2 target=$3 release name
+    local lines options unpacked=() include
+    release=$suite
+    [ "$suite" != experimental ] || release=sid
+    while read -r name; do
+        unpacked+=(--customize-hook="cd \"\$1/tmp\" &&
+            APT_CONFIG=\$MMDEBSTRAP_APT_CONFIG apt-get download $name &&
+            dpkg-deb -x ./*.deb .. && rm ./*.deb")
+    done < <(packages "$list" | sed -n 's/^unpack //p')
+    mapfile -t lines < <(sources "$suite")
+    include=$(packages "$list" | grep -v '^unpack ' | paste -sd,)
+    options=(--quiet --variant=minbase --components=main --include="$include" "${unpacked[@]}"
+        --aptopt="$(check_valid_until | sed 's/=\(.*\)/ "\1"/')"
+        --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Retries "3"'
+        --keyring=/usr/share/keyrings/debian-archive-keyring.gpg)
+    mkdir -p "$cache/roots"
+    remove_tree "$target.part"
+    say "making $(basename "$target") from $(mirror) (a minute or two)"
+    bootstrap_into "$target.part" "$release" >"$target.log" 2>&1 || {
+        tail -n 15 "$target.log" >&2
+        die "mmdebstrap failed; see $target.log"
+    }
+}
+
+# bootstrap_into DIR RELEASE: an ordinary user gets the root as an archive from a user namespace and
+# owns what is unpacked; whoever enters the root is root in there, and so is the owner of its files.
+bootstrap_into() {
+    if is_root; then
+        mmdebstrap --mode=root "${options[@]}" "$2" "$1" "${lines[@]}"
+    else
+        mkdir -p "$1"
+        mmdebstrap --mode=unshare --format=tar "${options[@]}" "$2" - "${lines[@]}" |
+            tar -C "$1" -x --no-same-owner --exclude='./dev/*'
+    fi
+}
+
+# remove_tree DIR: also where an ordinary user's directories are not writable.
+remove_tree() {
+    [ -e "$1" ] || return 0
+    is_root || chmod -R u+w "$1"
+    rm -rf --one-file-system "$1"
+}
+
+# finish_root TARGET: what was made in TARGET.part takes its place.
+finish_root() {
+    touch "$1.part/.complete"
+    remove_tree "$1"
+    mv "$1.part" "$1"
+}
+
+# disk_image DIR IMAGE SLACK-KIB: a file system with DIR's files, owned by root.
+disk_image() {
+    local kib size owned=()
+    kib=$(du -sk "$1" | cut -f1) size=$((kib * 5 / 4 + $3))
+    is_root || owned=(unshare --user --map-root-user)
+    rm -f "$2"
+    "${owned[@]}" mke2fs -q -t ext4 -O ^has_journal -m 0 -d "$1" "$2" ${size}k
+}
+
+make_build_root() {
+    [ -e "$build_root/.complete" ] && return
+    deps
+    need_room 15 "everything for the demo and the tests"
+    bootstrap build $suite "$build_root"
+    finish_root "$build_root"
+}
+
+make_guest_root() {
+    local image target
+    image=$(guest_image "$1")
+    [ -e "$image" ] && return
+    [ -e "$here/guest-$1.packages" ] || die "no guest root '$1' (there is no guest-$1.packages)"
+    deps
+    need_room 3 "the guest's root"
+    target=${image%.img}
+    bootstrap "guest-$1" "$1" "$target"
+    mkdir -p "$target.part"/{mnt/share,lib/modules,lib/firmware}
+    say "writing $(basename "$image")"
+    disk_image "$target.part" "$image.part" 65536
+    remove_tree "$target.part"
+    mv "$image.part" "$image"
+}
+
+make_hip_root() {
+    local root
+    root=$(hip_root "$1")
+    [ -e "$root/.complete" ] && return
+    [ -e "$here/hip-$1.packages" ] || die "no hipcc of '$1' (there is no hip-$1.packages)"
+    deps
+    need_room 4 "hipcc of $1"
+    bootstrap "hip-$1" "$1" "$root"
+    finish_root "$root"
+}
+
+make_build_root_locked() {
+    [ -e "$build_root/.complete" ] || locked build-root make_build_root
+}
