@@ -5,6 +5,7 @@
 
 use kernel::prelude::*;
 
+mod compat;
 mod debugfs;
 mod doorbell;
 mod event;

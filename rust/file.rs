@@ -53,7 +53,7 @@ const NAME: &CStr = c"kfd";
 pub(crate) fn publish() -> Result<Registration> {
     static OPERATIONS: SetOnce<FileOperations<File>> = SetOnce::new();
     if OPERATIONS.as_ref().is_none() {
-        OPERATIONS.populate(FileOperations::new(&crate::THIS_MODULE));
+        OPERATIONS.populate(FileOperations::new(crate::compat::this_module()));
     }
     Registration::new(NAME, OPERATIONS.as_ref().ok_or(EBUSY)?)
 }

@@ -242,7 +242,7 @@ impl Process {
             serial: Serial::next(),
             primary: beside.map(|(primary, _)| primary),
             held: PROCESSES.hold(),
-            module: ModuleRef::new(&crate::THIS_MODULE)?,
+            module: ModuleRef::new(crate::compat::this_module())?,
         }? Error);
         DeferredArc::new(registry.teardown(), process)
     }

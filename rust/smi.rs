@@ -61,7 +61,7 @@ static OPERATIONS: SetOnce<Operations<Subscription>> = SetOnce::new();
 
 /// Makes this file usable. Once, before [`Listeners::open`].
 pub(crate) fn prepare() {
-    OPERATIONS.populate(Operations::new(&crate::THIS_MODULE));
+    OPERATIONS.populate(Operations::new(crate::compat::this_module()));
 }
 
 /// Why queues leave the hardware: `enum KFD_QUEUE_EVICTION_TRIGGERS`, as amdgpu passes it too.

@@ -114,11 +114,22 @@ REDIRECT(int, kgd2kfd_schedule_evict_and_restore_process,
 	 (struct mm_struct *mm, u16 context_id, struct dma_fence *fence),
 	 amdkfd_schedule_evict_and_restore(mm, context_id, fence->seqno));
 
+/* For GPUs whose scheduler is MES, of which we drive none. */
+#ifdef HAVE_RESET_MES_QUEUE
+REDIRECT(int, kgd2kfd_reset_mes_queue,
+	 (struct kfd_dev *kfd, uint32_t node, int type, int pipe, int queue, unsigned int doorbell),
+	 -EOPNOTSUPP);
+#endif
+
 /*
  * What belongs to shared virtual memory (SVM), which we do not serve: amdgpu gets what it gets from a
  * kernel without it. init_zone_device must not run C's: its pages would call into C's SVM.
  */
+#ifdef HAVE_EVICT_SVM_BO
+REDIRECT(int, svm_range_evict_svm_bo, (struct amdgpu_bo *bo), 0);
+#else
 REDIRECT(int, svm_range_schedule_evict_svm_bo, (struct amdgpu_amdkfd_fence *fence), -EINVAL);
+#endif
 REDIRECT(int, svm_range_restore_pages,
 	 (struct amdgpu_device *adev, unsigned int pasid, uint32_t vmid, uint32_t node, uint64_t addr,
 	  uint64_t ts, bool write), -EFAULT);
@@ -180,7 +191,14 @@ static struct hook {
 	HOOK(amdgpu_amdkfd_start_sched_all),
 	HOOK(amdgpu_amdkfd_stop_sched_all),
 	HOOK(kgd2kfd_compute_active),
+#ifdef HAVE_EVICT_SVM_BO
+	HOOK(svm_range_evict_svm_bo),
+#else
 	HOOK(svm_range_schedule_evict_svm_bo),
+#endif
+#ifdef HAVE_RESET_MES_QUEUE
+	HOOK(kgd2kfd_reset_mes_queue),
+#endif
 	HOOK(svm_range_restore_pages),
 	HOOK(kgd2kfd_init_zone_device),
 	HOOK(kfd_update_svm_support_properties),

@@ -6,6 +6,7 @@
 //! ([`with_nodes`](super::with_nodes)), whether somebody was faster: a process takes its nodes under the same
 //! lock, and looks at the gate there.
 
+use crate::compat::smp_mb;
 use kernel::sync::{
     atomic::{
         ordering::{
@@ -13,8 +14,7 @@ use kernel::sync::{
             Release, //
         },
         Atomic, //
-    },
-    barrier::smp_mb, //
+    }, //
 };
 
 /// How many reasons there are to let nobody new in: the device is changing hands, or a GPU sleeps, is

@@ -12,6 +12,7 @@ use super::{
     Served, //
 };
 use crate::{
+    compat::smp_mb,
     doorbell,
     kfd,
     linux::task::Signal,
@@ -25,12 +26,9 @@ use crate::{
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        atomic::{
-            ordering::Relaxed,
-            Atomic, //
-        },
-        barrier::smp_mb, //
+    sync::atomic::{
+        ordering::Relaxed,
+        Atomic, //
     },
     time::{
         delay::fsleep,

@@ -16,6 +16,8 @@
 #include "amdgpu_xgmi.h"
 #include "kfd_priv.h"
 
+#include "compat.h"
+
 /* amdgpu.h names amdgpu. */
 #undef pr_fmt
 #define pr_fmt(fmt) "amdkfd: " fmt

@@ -319,7 +319,7 @@ bool bridge_occupancy(struct amdgpu_device *adev, u32 xcc, struct bridge_queue_w
 
 bool bridge_has_tensor_limit(struct amdgpu_device *adev)
 {
-	return adev->psp.ptl.hw_supported;
+	return compat_ptl_supported(&adev->psp.ptl);
 }
 
 static int set_tensor_limit(struct amdgpu_device *adev, bool limit)
@@ -329,7 +329,7 @@ static int set_tensor_limit(struct amdgpu_device *adev, bool limit)
 	enum amdgpu_ptl_fmt first = ptl->fmt1, second = ptl->fmt2;
 	u32 state = limit;
 
-	if (!ptl->hw_supported || !hw || !hw->ptl_ctrl)
+	if (!compat_ptl_supported(ptl) || !hw || !hw->ptl_ctrl)
 		return -EOPNOTSUPP;
 	return hw->ptl_ctrl(adev, PSP_PTL_PERF_MON_SET, &state, &first, &second);
 }

@@ -444,12 +444,12 @@ int bridge_memory_sync(struct amdgpu_device *adev, struct kgd_mem *mem, bool int
 
 int bridge_memory_map_kernel(struct kgd_mem *mem, void **cpu, u64 *size)
 {
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_map_gtt_bo_to_kernel)(mem, cpu, size);
+	return compat_map_gtt_bo_to_kernel(mem, cpu, size);
 }
 
 void bridge_memory_unmap_kernel(struct kgd_mem *mem)
 {
-	amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_gtt_bo_from_kernel)(mem);
+	compat_unmap_gtt_bo_from_kernel(mem);
 }
 
 int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int fd, u64 address,

@@ -14,6 +14,7 @@ use core::{
     },
     ptr::NonNull, //
 };
+use crate::compat::kobj_attribute;
 use kernel::{
     bindings,
     container_of,
@@ -73,11 +74,7 @@ impl<T: Show> File<T> {
     }
 
     fn attribute(name: *const c_char) -> bindings::kobj_attribute {
-        bindings::kobj_attribute {
-            attr: attribute(name),
-            show: Some(Self::show),
-            store: None,
-        }
+        kobj_attribute(attribute(name), Self::show)
     }
 
     /// # Safety

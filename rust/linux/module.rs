@@ -70,7 +70,7 @@ impl<T: Send + Sync> Global<T> {
     pub(crate) unsafe fn init<E>(&'static self, value: impl PinInit<T, E>) -> Result<(), E> {
         let slot = self.value.get().cast::<T>();
         // SAFETY: The slot is static, so it never moves; nobody uses it before `ready` is set.
-        unsafe { value.__pinned_init(slot) }?;
+        unsafe { crate::compat::pinned_init(value, slot) }?;
         self.ready.store(true, Release);
         Ok(())
     }

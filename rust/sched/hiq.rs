@@ -15,6 +15,7 @@ use super::{
     runlist::Config, //
 };
 use crate::{
+    compat::smp_mb,
     gfx::{
         Generation,
         HiqQueue,
@@ -33,10 +34,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::{
-        barrier::smp_mb,
-        Arc, //
-    },
+    sync::Arc,
     time::{
         delay::fsleep,
         Delta,

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What differs between the kernels that the module is built for, for the files that are compiled with
+ * amdgpu's headers: one name for each, whatever this kernel's amdgpu calls it. See `features`.
+ */
+#ifndef AMDKFD_COMPAT_H
+#define AMDKFD_COMPAT_H
+
+#include "features_generated.h"
+
+/* More functions for amdgpu_symbols.h. */
+#ifdef HAVE_MAP_BO_TO_KERNEL
+#define COMPAT_FUNCTIONS					\
+	FUNCTION(amdgpu_amdkfd_gpuvm_map_bo_to_kernel)		\
+	FUNCTION(amdgpu_amdkfd_gpuvm_unmap_bo_from_kernel)
+#else
+#define COMPAT_FUNCTIONS					\
+	FUNCTION(amdgpu_amdkfd_gpuvm_map_gtt_bo_to_kernel)	\
+	FUNCTION(amdgpu_amdkfd_gpuvm_unmap_gtt_bo_from_kernel)
+#endif
+
+/* Maps a buffer of the GTT for the processor; and undoes it. */
+#ifdef HAVE_MAP_BO_TO_KERNEL
+#define compat_map_gtt_bo_to_kernel(mem, cpu, size)			\
+	amdgpu_call(amdgpu_amdkfd_gpuvm_map_bo_to_kernel)(mem, cpu, size, AMDGPU_GEM_DOMAIN_GTT)
+#define compat_unmap_gtt_bo_from_kernel(mem)				\
+	amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_bo_from_kernel)(mem)
+#else
+#define compat_map_gtt_bo_to_kernel(mem, cpu, size)			\
+	amdgpu_call(amdgpu_amdkfd_gpuvm_map_gtt_bo_to_kernel)(mem, cpu, size)
+#define compat_unmap_gtt_bo_from_kernel(mem)				\
+	amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_gtt_bo_from_kernel)(mem)
+#endif
+
+/* Whether the GPU has a peak tensor limiter. */
+#ifdef HAVE_PTL_SUPPORTED_STATE
+#define compat_ptl_supported(ptl) ((ptl)->hw_supported_state == AMDGPU_PTL_HW_SUPPORTED)
+#else
+#define compat_ptl_supported(ptl) ((ptl)->hw_supported)
+#endif
+
+#endif
