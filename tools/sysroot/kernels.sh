@@ -146,11 +146,11 @@ suits_toolchain() {
 kernel_dir() { local release; release=$(kernel_release); echo "$kernels/$release"; }
 kernel_version() { local release; release=$(kernel_release); echo "${release%%+*}"; }
 
-# other_series: of another series than the newest kernel's, the newest that is whole or in the cache; nothing
-# where there is none.
+# other_series: of another series than the chosen kernel's, the newest that is whole or in the cache;
+# nothing where there is none.
 other_series() {
-    local newest series release
-    newest=$(wanted=newest kernel_release) series=$(series_of "$newest")
+    local series release
+    release=$(kernel_release) series=$(series_of "$release")
     [ -s "$kernels/catalogue" ] || write_catalogue || true
     while read -r release; do
         [ "$(series_of "$release")" = "$series" ] || { series_of "$release"; return; }
