@@ -26,7 +26,6 @@ pub(crate) use wait::{
 
 use crate::{
     linux::{
-        mmap::Vma,
         spinlock::{
             new_irq_spinlock,
             IrqSpinLock, //
@@ -93,7 +92,7 @@ impl_has_work! {
 struct Inner {
     tables: Tables,
     page: Option<SignalPage>,
-    /// Slots of the signal page that user space can see, and so signal events it can have.
+    /// Slots of the signal page, and so signal events that the process can have.
     slots: u32,
     waits: Waits,
 }
@@ -114,12 +113,12 @@ impl Events {
         Arc::pin_init(events, GFP_KERNEL)
     }
 
-    /// CREATE_EVENT. `ENOSPC` if there are too many.
+    /// CREATE_EVENT. `ENOSPC` if there are too many; `ENOMEM` for a signal event without a signal page.
     pub(crate) fn create(&self, event_type: u32, mode: Mode) -> Result<Created> {
         let kind = Kind::from_type(event_type);
         let has_slot = kind.has_slot();
-        if has_slot {
-            self.ensure_page()?;
+        if has_slot && !self.has_page() {
+            return Err(ENOMEM);
         }
         let id = loop {
             let list = match self.inner.lock().insert(Event::new(kind, mode)) {
@@ -177,21 +176,6 @@ impl Events {
     /// Takes the signal page away, when nobody signals any more.
     pub(crate) fn take_page(&self) -> Option<SignalPage> {
         self.inner.lock().page.take()
-    }
-
-    /// Maps the signal page to user space. `EINVAL` if it is not ours, or the mapping is larger.
-    pub(crate) fn mmap(&self, vma: &Vma) -> Result {
-        if vma.size() > page::PAGE_BYTES {
-            return Err(EINVAL);
-        }
-        let address = match &self.inner.lock().page {
-            Some(SignalPage::Own(pages)) => pages.physical_address(),
-            Some(SignalPage::Buffer(_)) | None => return Err(EINVAL),
-        };
-        vma.map_memory(address)?;
-        // CAST: At most 4096.
-        self.inner.lock().slots = (vma.size() / 8) as u32;
-        Ok(())
     }
 
     /// The GPU raised an interrupt for one of the signal events. Legal in a hard interrupt.
@@ -261,23 +245,6 @@ impl Events {
     /// The process ends: nothing will be signalled any more, and whoever waits wakes up and fails.
     pub(crate) fn shut_down(&self) {
         self.inner.lock().waits.break_all();
-    }
-
-    fn ensure_page(&self) -> Result {
-        if self.has_page() {
-            return Ok(());
-        }
-        let page = SignalPage::own()?;
-        let mut inner = self.inner.lock();
-        if inner.page.is_none() {
-            inner.slots = page.slots();
-            inner.page = Some(page);
-            return Ok(());
-        }
-        // Another thread was faster; the page goes after the lock.
-        drop(inner);
-        drop(page);
-        Ok(())
     }
 }
 
@@ -362,10 +329,17 @@ impl Events {
             .map(|event| event.latch.age())
     }
 
+    /// No events, and a signal page of `slots` slots.
+    pub(crate) fn with_page(slots: u32) -> Result<Arc<Self>> {
+        let events = Self::new()?;
+        events.set_page(SignalPage::of_test(slots)?)?;
+        Ok(events)
+    }
+
     /// Writes to the slot of an event as a GPU does.
     pub(crate) fn write_slot(&self, id: u32, value: u64) {
-        if let Some(SignalPage::Own(pages)) = &self.inner.lock().page {
-            pages.write(id as usize, value);
+        if let Some(page) = &self.inner.lock().page {
+            page.write(id, value);
         }
     }
 }
@@ -389,7 +363,7 @@ mod tests {
 
     #[test]
     fn signal_events_have_slots_and_others_do_not() {
-        let events = Events::new().unwrap();
+        let events = Events::with_page(256).unwrap();
         let signal = events.create(KFD_IOC_EVENT_SIGNAL, Mode::Auto).unwrap();
         let memory = events.create(KFD_IOC_EVENT_MEMORY, Mode::Auto).unwrap();
         assert!(signal.has_slot && signal.id == 1);
@@ -398,7 +372,7 @@ mod tests {
 
     #[test]
     fn user_space_signals_signal_events_only() {
-        let events = Events::new().unwrap();
+        let events = Events::with_page(256).unwrap();
         let signal = signal_event(&events);
         let memory = events.create(KFD_IOC_EVENT_MEMORY, Mode::Auto).unwrap().id;
         assert!(events.set(signal).is_ok() && events.reset(signal).is_ok());
@@ -409,8 +383,16 @@ mod tests {
     }
 
     #[test]
-    fn a_destroyed_event_is_gone() {
+    fn a_signal_event_needs_a_page() {
         let events = Events::new().unwrap();
+        let signal = events.create(KFD_IOC_EVENT_SIGNAL, Mode::Auto);
+        assert_eq!(signal.err(), Some(ENOMEM));
+        assert!(events.create(KFD_IOC_EVENT_MEMORY, Mode::Auto).is_ok());
+    }
+
+    #[test]
+    fn a_destroyed_event_is_gone() {
+        let events = Events::with_page(256).unwrap();
         let id = signal_event(&events);
         assert!(events.destroy(id).is_ok());
         assert_eq!(events.destroy(id), Err(EINVAL));
@@ -418,8 +400,8 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_user_space_has_255_signal_events() {
-        let events = Events::new().unwrap();
+    fn there_are_as_many_signal_events_as_slots_but_for_the_first() {
+        let events = Events::with_page(256).unwrap();
         for id in 1..256 {
             assert_eq!(signal_event(&events), id);
         }
@@ -429,7 +411,7 @@ mod tests {
 
     #[test]
     fn a_useless_hint_finds_every_signalled_slot() {
-        let events = Events::new().unwrap();
+        let events = Events::with_page(256).unwrap();
         let ids = [(); 3].map(|()| signal_event(&events));
         events.write_slot(ids[0], 1);
         events.write_slot(ids[2], 1);
@@ -439,7 +421,7 @@ mod tests {
 
     #[test]
     fn of_many_events_a_useless_hint_leaves_the_slots_to_a_worker() {
-        let events = Events::new().unwrap();
+        let events = Events::with_page(256).unwrap();
         let ids = [(); 100].map(|()| signal_event(&events));
         for id in [ids[0], ids[70], ids[99]] {
             events.write_slot(id, 1);

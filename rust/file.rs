@@ -132,10 +132,11 @@ impl CharDevice for File {
             return Err(EBADF);
         }
         match MmapTarget::from_offset(vma.offset()) {
-            Ok(MmapTarget::Events) => process.events().mmap(vma),
+            // Its memory is the user's own.
+            Ok(MmapTarget::Events) => Err(EINVAL),
             Ok(MmapTarget::Doorbell(id)) => {
                 check_exists(id)?;
-                let device = process.device_of(id).ok_or(EINVAL)?;
+                let device = process.device_of(id).ok_or(ENODEV)?;
                 doorbell::mmap(process, device, vma)
             }
             Ok(MmapTarget::Mmio(id)) => map_registers(process, id, vma),

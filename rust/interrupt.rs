@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn an_interrupt_signals_the_event_of_the_process_it_names() {
         let interrupts = Interrupts::new(GpuId::new(1).unwrap(), true).unwrap();
-        let events = Events::new().unwrap();
+        let events = Events::with_page(256).unwrap();
         let pasid = Pasid::new(0x8001).unwrap();
         let entry = interrupts.register(pasid, events.clone()).unwrap();
         let id = events.create(crate::uapi::KFD_IOC_EVENT_SIGNAL, crate::event::Mode::Auto);

@@ -64,7 +64,10 @@ use crate::{
             Notifier, //
         },
         module::ModuleRef,
-        task::thread_group_id,
+        task::{
+            system_thread_group_id,
+            thread_group_id, //
+        },
         workqueue::DeferredArc, //
     },
     queue::{
@@ -200,6 +203,8 @@ pub(crate) struct Process {
     mm: MmId,
     /// The id of its thread group as itself sees it.
     pid: i32,
+    /// The same for the whole system: whom SMI events of the process may be shown to.
+    tgid: i32,
     context: u16,
     serial: Serial,
     /// The process beside which this one is another context of the address space.
@@ -221,7 +226,7 @@ impl Process {
         let devices = gpu::with_nodes(devices)?;
         let xnack = xnack_by_default(&devices);
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
-        let pid = thread_group_id(&lead);
+        let (pid, tgid) = (thread_group_id(&lead), system_thread_group_id(&lead));
         let files = Files::new(devices, (lead, mm.into()), context, shown)?;
         let inner = Inner {
             lifecycle: Lifecycle::Alive,
@@ -238,6 +243,7 @@ impl Process {
             notifier <- Notifier::new::<Self>(),
             watched: Atomic::new(false),
             pid,
+            tgid,
             context,
             serial: Serial::next(),
             primary: beside.map(|(primary, _)| primary),
@@ -422,6 +428,7 @@ impl Process {
     fn tell_eviction(&self, device: &ProcessDevice, trigger: Trigger) {
         device.node().listeners().tell(News::Eviction {
             pid: self.pid,
+            tgid: self.tgid,
             gpu: device.gpu_id().raw(),
             trigger,
         });
@@ -432,6 +439,7 @@ impl Process {
         for device in self.devices() {
             device.node().listeners().tell(News::Restore {
                 pid: self.pid,
+                tgid: self.tgid,
                 gpu: device.gpu_id().raw(),
                 postponed,
             });

@@ -25,7 +25,7 @@ use crate::{
         },
         task::{
             capable,
-            thread_group_id,
+            system_thread_group_id,
             Capability, //
         },
         timekeeping::boot_nanoseconds,
@@ -90,6 +90,8 @@ pub(crate) struct TaskName(pub(crate) [u8; 16]);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VmTask {
     pub(crate) pid: i32,
+    /// The id of its thread group for the whole system; 0: not known.
+    pub(crate) tgid: i32,
     pub(crate) name: TaskName,
 }
 
@@ -106,14 +108,21 @@ pub(crate) enum News<'a> {
         number: u32,
         cause: &'a str,
     },
-    /// Queues of process `pid` leave the GPU.
+    /// Queues of a process leave the GPU. `pid` is what its own pid namespace calls it, `tgid` what the whole system
+    /// does.
     Eviction {
         pid: i32,
+        tgid: i32,
         gpu: u32,
         trigger: Trigger,
     },
     /// They come back; or cannot yet.
-    Restore { pid: i32, gpu: u32, postponed: bool },
+    Restore {
+        pid: i32,
+        tgid: i32,
+        gpu: u32,
+        postponed: bool,
+    },
     /// A process got a VM on the GPU, or lost it.
     Process { ends: bool, task: &'a VmTask },
 }
@@ -133,11 +142,12 @@ impl News<'_> {
         }
     }
 
-    /// Whose news these are; `None`: the GPU's.
+    /// The thread group of the process that the event is about; `None`: it is about the GPU.
     const fn process(&self) -> Option<i32> {
         match self {
-            Self::Eviction { pid, .. } | Self::Restore { pid, .. } => Some(*pid),
-            _ => None,
+            Self::Eviction { tgid, .. } | Self::Restore { tgid, .. } => Some(*tgid),
+            Self::VmFault(task) | Self::Process { task, .. } => Some(task.tgid),
+            Self::Throttle { .. } | Self::Reset { .. } => None,
         }
     }
 
@@ -158,13 +168,16 @@ impl News<'_> {
             }
             Self::Throttle { reasons, count } => write!(line, "{reasons:x}:{count:x}")?,
             Self::Reset { number, cause, .. } => write!(line, "{number:x} {cause}")?,
-            Self::Eviction { pid, gpu, trigger } => {
+            Self::Eviction {
+                pid, gpu, trigger, ..
+            } => {
                 write!(line, "{} -{pid} {gpu:x} {}", boot_nanoseconds(), trigger.0)?;
             }
             Self::Restore {
                 pid,
                 gpu,
                 postponed,
+                ..
             } => {
                 let mark = if *postponed { 'R' } else { '0' };
                 write!(line, "{} -{pid} {gpu:x} {mark}", boot_nanoseconds())?;
@@ -271,7 +284,8 @@ struct Listener {
     arrived: PollCondVar,
     /// Bit n - 1: event n.
     wanted: Atomic<u64>,
-    pid: i32,
+    /// The thread group that opened it, as the whole system numbers it: two pid namespaces may have the same number.
+    tgid: i32,
     privileged: bool,
 }
 
@@ -287,7 +301,7 @@ impl Listener {
             inbox <- new_irq_spinlock!(inbox, "amdkfd::smi::Listener"),
             arrived <- new_poll_condvar!("amdkfd::smi::arrived"),
             wanted: Atomic::new(0),
-            pid: thread_group_id(kernel::current!()),
+            tgid: system_thread_group_id(kernel::current!()),
             privileged: capable(Capability::SysAdmin),
         });
         Arc::pin_init(listener, GFP_KERNEL)
@@ -295,7 +309,7 @@ impl Listener {
 
     fn wants(&self, news: &News<'_>) -> bool {
         let may = match news.process() {
-            Some(pid) => pid == self.pid || self.privileged,
+            Some(tgid) => tgid == self.tgid || self.privileged,
             None => true,
         };
         may && self.wanted.load(Relaxed) >> (news.number() - 1) & 1 != 0
@@ -455,6 +469,7 @@ mod tests {
     fn task(pid: i32, name: &str) -> VmTask {
         let mut task = VmTask {
             pid,
+            tgid: pid * 10,
             ..VmTask::default()
         };
         for (to, from) in task.name.0.iter_mut().zip(name.bytes()) {
@@ -463,7 +478,7 @@ mod tests {
         task
     }
 
-    fn listener(pid: i32, privileged: bool, wanted: u64) -> Arc<Listener> {
+    fn listener(tgid: i32, privileged: bool, wanted: u64) -> Arc<Listener> {
         let inbox = Inbox {
             ring: KVec::from_elem(0, 64, GFP_KERNEL).unwrap(),
             first: 0,
@@ -473,7 +488,7 @@ mod tests {
             inbox <- new_irq_spinlock!(inbox, "test"),
             arrived <- new_poll_condvar!("test"),
             wanted: Atomic::new(wanted),
-            pid,
+            tgid,
             privileged,
         });
         Arc::pin_init(listener, GFP_KERNEL).unwrap()
@@ -481,6 +496,7 @@ mod tests {
 
     const EVICTION: News<'static> = News::Eviction {
         pid: 7,
+        tgid: 70,
         gpu: 0x89d1,
         trigger: Trigger::TTM,
     };
@@ -535,11 +551,24 @@ mod tests {
     #[test]
     fn news_of_a_process_are_its_own_or_the_privileged_ones() {
         let all = u64::MAX;
-        assert!(listener(7, false, all).wants(&EVICTION));
-        assert!(!listener(8, false, all).wants(&EVICTION));
-        assert!(listener(8, true, all).wants(&EVICTION));
-        assert!(!listener(7, true, 1 << 7).wants(&EVICTION));
-        assert!(listener(7, true, 1 << 8).wants(&EVICTION));
+        assert!(listener(70, false, all).wants(&EVICTION));
+        // The same number in another pid namespace.
+        assert!(!listener(7, false, all).wants(&EVICTION));
+        assert!(listener(7, true, all).wants(&EVICTION));
+        assert!(!listener(70, true, 1 << 7).wants(&EVICTION));
+        assert!(listener(70, true, 1 << 8).wants(&EVICTION));
+        let task = task(7, "name");
+        for news in [
+            News::VmFault(&task),
+            News::Process {
+                ends: false,
+                task: &task,
+            },
+        ] {
+            assert!(listener(70, false, all).wants(&news));
+            assert!(!listener(7, false, all).wants(&news));
+            assert!(listener(7, true, all).wants(&news));
+        }
         let of_the_gpu = News::Throttle {
             reasons: 0,
             count: 0,

@@ -32,6 +32,11 @@
 	amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_gtt_bo_from_kernel)(mem)
 #endif
 
+/* Buffers in VRAM take multiples of it. Where amdgpu keeps the figure to itself it is the same. */
+#ifndef VRAM_AVAILABILITY_ALIGN
+#define VRAM_AVAILABILITY_ALIGN (1 << 21)
+#endif
+
 /* Whether the GPU has a peak tensor limiter. */
 #ifdef HAVE_PTL_SUPPORTED_STATE
 #define compat_ptl_supported(ptl) ((ptl)->hw_supported_state == AMDGPU_PTL_HW_SUPPORTED)

@@ -13,9 +13,6 @@ pub(crate) const SLOTS: u32 = 4096;
 /// Bytes of the page.
 pub(crate) const PAGE_BYTES: usize = SLOTS as usize * 8;
 
-/// Bytes that user space maps if it does not say: the oldest knows 256 events.
-pub(crate) const DEFAULT_MAPPED_BYTES: usize = 256 * 8;
-
 /// `UNSIGNALED_EVENT_SLOT` (kfd_events.h). No event has this id.
 pub(crate) const UNSIGNALLED: u64 = u64::MAX;
 

@@ -228,7 +228,7 @@ u32 bridge_vm_pasid(const struct bridge_vm *vm)
 	return vm->vm->pasid;
 }
 
-s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name)
+s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name, s32 *tgid)
 {
 	const struct amdgpu_task_info *info = vm->vm->task_info;
 
@@ -236,9 +236,11 @@ s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name)
 	/* amdgpu does without one if there was no memory for it. */
 	if (!info) {
 		memset(name, 0, TASK_COMM_LEN);
+		*tgid = 0;
 		return 0;
 	}
 	memcpy(name, info->task.comm, TASK_COMM_LEN);
+	*tgid = info->tgid;
 	return info->task.pid;
 }
 
@@ -487,7 +489,10 @@ int bridge_memory_export(struct kgd_mem *mem, u32 flags)
 
 u64 bridge_memory_available(struct amdgpu_device *adev, u32 partition)
 {
-	return amdgpu_call(amdgpu_amdkfd_get_available_memory)(adev, partition);
+	u64 available = amdgpu_call(amdgpu_amdkfd_get_available_memory)(adev, partition);
+
+	/* What a buffer takes: not every kernel's amdgpu rounds here. */
+	return ALIGN_DOWN(available, adev->apu_prefer_gtt ? PAGE_SIZE : VRAM_AVAILABILITY_ALIGN);
 }
 
 size_t bridge_memory_limits(char *text, size_t size)

@@ -15,12 +15,13 @@ unsafe extern "C" {
         vma: *mut bindings::vm_area_struct,
         address: bindings::phys_addr_t,
     ) -> c_int;
-    pub(super) fn amdkfd_virt_to_phys(address: *const c_void) -> bindings::phys_addr_t;
     pub(super) fn amdkfd_in_compat_syscall() -> bool;
     pub(super) fn amdkfd_jiffies_to_msecs(jiffies: c_ulong) -> c_uint;
     pub(super) fn amdkfd_anon_inode(name: *const c_char) -> *mut bindings::inode;
     pub(super) fn amdkfd_signal_group(task: *mut bindings::task_struct, number: c_int);
     pub(super) fn amdkfd_thread_group_id(task: *mut bindings::task_struct) -> bindings::pid_t;
+    pub(super) fn amdkfd_system_thread_group_id(task: *mut bindings::task_struct)
+        -> bindings::pid_t;
     pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;
 }
 

@@ -26,11 +26,6 @@ int amdkfd_map_io(struct vm_area_struct *vma, phys_addr_t address)
 				  vma->vm_end - vma->vm_start, vma->vm_page_prot);
 }
 
-phys_addr_t amdkfd_virt_to_phys(const void *address)
-{
-	return virt_to_phys((void *)address);
-}
-
 bool amdkfd_in_compat_syscall(void)
 {
 	return in_compat_syscall();
@@ -64,6 +59,11 @@ void amdkfd_signal_group(struct task_struct *task, int number)
 pid_t amdkfd_thread_group_id(struct task_struct *task)
 {
 	return task_tgid_nr_ns(task, task_active_pid_ns(task));
+}
+
+pid_t amdkfd_system_thread_group_id(struct task_struct *task)
+{
+	return task_tgid_nr(task);
 }
 
 bool amdkfd_current_traces(struct task_struct *task)

@@ -10,8 +10,6 @@ struct vm_area_struct;
 
 /* Fills @vma with device memory at bus address @address, uncached. */
 int amdkfd_map_io(struct vm_area_struct *vma, phys_addr_t address);
-/* The physical address of memory in the kernel's direct map. */
-phys_addr_t amdkfd_virt_to_phys(const void *address);
 /* Whether the current system call was made in 32-bit mode. */
 bool amdkfd_in_compat_syscall(void);
 unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies);
@@ -21,6 +19,8 @@ struct inode *amdkfd_anon_inode(const char *name);
 void amdkfd_signal_group(struct task_struct *task, int number);
 /* The id of @task's thread group, as the task's own pid namespace has it. */
 pid_t amdkfd_thread_group_id(struct task_struct *task);
+/* The same for the initial one. */
+pid_t amdkfd_system_thread_group_id(struct task_struct *task);
 /* Whether @task is traced by the current task. */
 bool amdkfd_current_traces(struct task_struct *task);
 

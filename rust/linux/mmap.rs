@@ -41,11 +41,6 @@ impl Vma {
         self.0.end().wrapping_sub(self.0.start())
     }
 
-    /// The user address where the mapping begins.
-    pub(crate) fn start(&self) -> usize {
-        self.0.start()
-    }
-
     /// The `offset` argument of `mmap`, in bytes.
     pub(crate) fn offset(&self) -> u64 {
         // SAFETY: The mapping is under construction and ours alone (invariant of `VmaNew`).
@@ -58,23 +53,6 @@ impl Vma {
         self.prepare();
         // SAFETY: The mapping is under construction, and its flags say PFNMAP.
         to_result(unsafe { super::ffi::amdkfd_map_io(self.0.as_ptr(), phys) })
-    }
-
-    /// Fills the whole mapping with kernel memory that begins at physical address `phys`.
-    pub(crate) fn map_memory(&self, phys: u64) -> Result {
-        self.prepare();
-        let vma = self.0.as_ptr();
-        // SAFETY: The mapping is under construction, and its flags say PFNMAP; the range is the
-        // mapping's own.
-        to_result(unsafe {
-            bindings::remap_pfn_range(
-                vma,
-                self.start(),
-                (phys >> bindings::PAGE_SHIFT) as c_ulong,
-                self.size(),
-                (*vma).vm_page_prot,
-            )
-        })
     }
 
     fn prepare(&self) {

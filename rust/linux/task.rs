@@ -31,6 +31,12 @@ pub(crate) fn thread_group_id(task: &Task) -> i32 {
     unsafe { ffi::amdkfd_thread_group_id(task.as_ptr()) }
 }
 
+/// The id of the task's thread group, as the initial pid namespace numbers it: no two live ones have the same.
+pub(crate) fn system_thread_group_id(task: &Task) -> i32 {
+    // SAFETY: The task is valid.
+    unsafe { ffi::amdkfd_system_thread_group_id(task.as_ptr()) }
+}
+
 /// A word of the memory of another task that runs in `mm`. `EFAULT`: it has none there, or none any more, or what would
 /// have to be brought in first (the task cannot keep the caller waiting for it), or runs another program by now.
 pub(crate) fn read_present_memory(task: &Task, mm: &Mm, address: u64) -> Result<u64> {

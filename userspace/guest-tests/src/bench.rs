@@ -3,7 +3,7 @@
 //! [`Bench`]: what tests of single calls work on. One per test program.
 
 use anyhow::Result;
-use kfd::{Device, Events, Memory};
+use kfd::{Device, Event, EventKind, Events, Memory};
 use kfd_uapi as uapi;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::io::Errno;
@@ -33,13 +33,21 @@ impl Bench {
         let waves = (node.compute_units() / node.xccs() * 40).min(arrays * 512);
         let debugger = (waves * 32).next_multiple_of(64);
         let context = (node.property("cwsr_size") + debugger) * node.xccs();
+        let events = Events::new(device)?;
+        // The process has its signal page from the first event on. The C driver of older kernels made one itself if
+        // an event came before.
+        match Event::new(&events, EventKind::Signal, false) {
+            Ok(event) => drop(event),
+            Err(error) if error.errno() == Some(Errno::INVAL) => {}
+            Err(error) => return Err(error.into()),
+        }
         Ok(Self {
             device: device.clone(),
             ring: Memory::gtt(device, 64 << 10)?,
             indices: Memory::gtt(device, 4096)?,
             eop: Memory::gtt(device, 4096)?,
             context: Memory::gtt(device, context as usize)?,
-            events: Events::new(device)?,
+            events,
         })
     }
 

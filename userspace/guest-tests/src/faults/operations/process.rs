@@ -9,7 +9,6 @@ use kfd_uapi as uapi;
 use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 
-const EVENTS: u64 = 2 << 62;
 const DOORBELLS: u64 = 3 << 62;
 
 pub(super) fn operations() -> Vec<Operation> {
@@ -30,14 +29,6 @@ pub(super) fn operations() -> Vec<Operation> {
         })
         .also(Errno::INVAL)
         .over(release),
-        plain("mmap of events", |stage| {
-            create_event(stage)?;
-            stage.mapping(EVENTS, uapi::KFD_SIGNAL_EVENT_LIMIT as usize * 8)
-        })
-        .over(|stage, call, answer| {
-            release(stage, call, answer)?;
-            destroy_event(stage)
-        }),
         plain("GET_VERSION", |stage| {
             stage.ioctl(
                 uapi::IOC_GET_VERSION,
@@ -310,14 +301,6 @@ fn events() -> Vec<Operation> {
         // The page stays the process's when there is no memory for the event.
         .again(Errno::INVAL)
         .keeps()
-        .needs(Needs::Device)
-        .once(),
-        plain("CREATE_EVENT, the first without a page", |stage| {
-            stage.ioctl(
-                uapi::IOC_CREATE_EVENT,
-                uapi::kfd_ioctl_create_event_args::default(),
-            )
-        })
         .needs(Needs::Device)
         .once(),
         plain("CREATE_EVENT", |stage| {
