@@ -72,17 +72,17 @@ impl Bench {
                 .iter()
                 .map(|(name, times)| times.json(name))
                 .collect();
-            println!("{}", serde_json::Value::from(lines));
+            outln!("{}", serde_json::Value::from(lines));
         } else {
-            println!("{} times each on {device}, in us:", self.repeat.max(1));
-            println!("{:>12}{:>12}{:>12}", "least", "median", "99%");
+            outln!("{} times each on {device}, in us:", self.repeat.max(1));
+            outln!("{:>12}{:>12}{:>12}", "least", "median", "99%");
             for (name, times) in figures {
                 let Times {
                     least,
                     median,
                     most,
                 } = times;
-                println!("{least:12.2}{median:12.2}{most:12.2}  {name}");
+                outln!("{least:12.2}{median:12.2}{most:12.2}  {name}");
             }
         }
         Ok(())

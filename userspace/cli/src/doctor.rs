@@ -56,7 +56,7 @@ fn finding(state: State, what: impl Into<String>, remedy: Option<&str>) -> Findi
 pub fn doctor(json: bool) -> Result<()> {
     let findings = examine();
     if json {
-        println!("{}", serde_json::to_string(&findings)?);
+        outln!("{}", serde_json::to_string(&findings)?);
     } else {
         for finding in &findings {
             let mark = match finding.state {
@@ -64,9 +64,9 @@ pub fn doctor(json: bool) -> Result<()> {
                 State::Note => "note",
                 State::Bad => "BAD ",
             };
-            println!("{mark}  {}", finding.what);
+            outln!("{mark}  {}", finding.what);
             if let Some(remedy) = &finding.remedy {
-                println!("      -> {remedy}");
+                outln!("      -> {remedy}");
             }
         }
     }

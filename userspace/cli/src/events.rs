@@ -51,11 +51,12 @@ impl Events {
                             "time": time, "gpu_id": gpu_id, "event": event.name,
                             "number": event.number, "text": event.text,
                         });
-                        println!("{line}");
+                        outln!("{line}");
                     } else {
-                        println!(
+                        outln!(
                             "{time:10.3}  GPU {gpu_id}  {:<18} {}",
-                            event.name, event.text
+                            event.name,
+                            event.text
                         );
                     }
                     std::io::stdout().flush()?;

@@ -10,11 +10,11 @@ use kfd::topology::{self, Node, Properties};
 pub fn info(json: bool) -> Result<()> {
     let nodes = topology::nodes()?;
     if json {
-        println!("{}", serde_json::to_string_pretty(&nodes)?);
+        outln!("{}", serde_json::to_string_pretty(&nodes)?);
         return Ok(());
     }
     for node in &nodes {
-        print!("{}", describe(node));
+        out!("{}", describe(node));
     }
     Ok(())
 }

@@ -2,6 +2,9 @@
 
 //! kfdctl: see what a KFD serves, and run kernels on it.
 
+#[macro_use]
+mod output;
+
 mod bench;
 mod doctor;
 mod events;
@@ -15,6 +18,7 @@ mod units;
 
 use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -72,8 +76,10 @@ fn main() -> ExitCode {
         Command::Doctor => doctor::doctor(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => {
             let mut command = Arguments::command();
-            clap_complete::generate(shell, &mut command, "kfdctl", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command, "kfdctl", &mut script);
+            let written = std::io::stdout().write_all(&script);
+            written.map(|()| ExitCode::SUCCESS).map_err(Into::into)
         }
         Command::Man { directory } => clap_mangen::generate_to(Arguments::command(), &directory)
             .with_context(|| directory.display().to_string())
@@ -82,6 +88,7 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(status) => status,
+        Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("kfdctl: {error:#}");
             ExitCode::FAILURE

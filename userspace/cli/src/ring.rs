@@ -70,10 +70,10 @@ impl Ring {
         };
         let packets = self.packets(queue, &Memory::of(self.pid))?;
         if json {
-            println!("{}", serde_json::to_string(&packets)?);
+            outln!("{}", serde_json::to_string(&packets)?);
             return Ok(());
         }
-        println!(
+        outln!(
             "queue {} of process {} ({}): the GPU has read to {} and is told of {} {}",
             self.queue,
             process.pid,
@@ -83,7 +83,7 @@ impl Ring {
             unit(queue.kind)
         );
         for packet in &packets {
-            print!("{}", text(packet));
+            out!("{}", text(packet));
         }
         Ok(())
     }

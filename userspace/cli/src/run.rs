@@ -76,7 +76,7 @@ impl Run {
             _ => self.file(&bench)?,
         };
         if json {
-            println!("{}", serde_json::to_string(&report)?);
+            outln!("{}", serde_json::to_string(&report)?);
         } else {
             let Report {
                 name,
@@ -87,7 +87,7 @@ impl Run {
                 interrupts,
                 milliseconds,
             } = &report;
-            println!("{name}: {elements} elements on GPU {gpu_id}, {dispatches} dispatches, {interrupts} interrupts, {milliseconds:.1} ms, {wrong} wrong");
+            outln!("{name}: {elements} elements on GPU {gpu_id}, {dispatches} dispatches, {interrupts} interrupts, {milliseconds:.1} ms, {wrong} wrong");
         }
         ensure!(
             report.wrong == 0,
@@ -237,7 +237,7 @@ impl Run {
         for (index, buffer) in buffers.iter().enumerate() {
             let words = buffer.read::<u32>(0, (buffer.size() / 4).min(16));
             let words: Vec<_> = words.iter().map(|word| format!("{word:08x}")).collect();
-            println!("buffer {index}: {}", words.join(" "));
+            outln!("buffer {index}: {}", words.join(" "));
         }
         Ok(report)
     }

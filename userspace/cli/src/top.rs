@@ -103,9 +103,9 @@ impl Queues {
             bail!("process {} has no queue on any GPU", self.pid)
         };
         if json {
-            println!("{}", self::json(&snapshot, &Rates::new()));
+            outln!("{}", self::json(&snapshot, &Rates::new()));
         } else {
-            print!("{}", details(process));
+            out!("{}", details(process));
         }
         Ok(())
     }

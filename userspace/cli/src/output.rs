@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+
+//! Standard output that may end before we do, such as the pipe of `kfdctl doctor | head`: std's
+//! `println!` panics then.
+
+use std::io;
+
+/// As `print!`, in a function that returns an error where the text cannot be written.
+macro_rules! out {
+    ($($argument:tt)*) => {
+        std::io::Write::write_fmt(&mut std::io::stdout(), format_args!($($argument)*))?
+    };
+}
+
+/// As `println!`, in a function that returns an error where the text cannot be written.
+macro_rules! outln {
+    ($($argument:tt)*) => {
+        out!("{}\n", format_args!($($argument)*))
+    };
+}
+
+/// Whether `error` only says that nobody reads what we write.
+pub fn is_closed(error: &anyhow::Error) -> bool {
+    let is_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
+    error
+        .chain()
+        .any(|cause| cause.downcast_ref().is_some_and(is_pipe))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_closed_pipe_is_told_from_other_errors() {
+        let closed = anyhow::Error::from(io::Error::from(io::ErrorKind::BrokenPipe));
+        assert!(is_closed(&closed.context("standard output")));
+        assert!(!is_closed(
+            &io::Error::from(io::ErrorKind::StorageFull).into()
+        ));
+    }
+}
