@@ -44,11 +44,37 @@ pub(crate) struct Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnknownGeneration(pub(crate) IpVersion);
 
+/// What [`Generation::of`] knows. A literal, since messages and `modinfo` want it at build time.
+macro_rules! known {
+    () => {
+        "9.4.3"
+    };
+}
+
+/// `modinfo -F graphics_cores`: `kfdctl driver` looks there before it loads the module.
+#[cfg(CONFIG_RUST)]
+#[used]
+#[link_section = ".modinfo"]
+static MODINFO: [u8; MODINFO_TEXT.len()] = {
+    let mut bytes = [0; MODINFO_TEXT.len()];
+    let mut at = 0;
+    while at < bytes.len() {
+        bytes[at] = MODINFO_TEXT.as_bytes()[at];
+        at += 1;
+    }
+    bytes
+};
+#[cfg(CONFIG_RUST)]
+const MODINFO_TEXT: &str = concat!("graphics_cores=", known!(), "\0");
+
 impl core::fmt::Display for UnknownGeneration {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         write!(
             f,
-            "graphics core {} is not supported; this driver knows 9.4.3",
+            concat!(
+                "graphics core {} is not supported; this driver knows ",
+                known!()
+            ),
             self.0
         )
     }
@@ -545,6 +571,25 @@ mod tests {
             let gc = IpVersion::new(gc.0, gc.1, gc.2);
             assert_eq!(target(gc), Err(UnknownGeneration(gc)));
         }
+    }
+
+    #[test]
+    fn what_is_told_to_be_known_is_known() {
+        let known = known!();
+        for number in 0..2000u16 {
+            let digits = |unit: u16, base: u16| (number / unit % base) as u8;
+            let gc = IpVersion::new(digits(100, 20), digits(10, 10), digits(1, 10));
+            let told = known.split(", ").any(|name| is_named(gc, name));
+            assert_eq!(Generation::of(gc).is_ok(), told);
+        }
+    }
+
+    fn is_named(gc: IpVersion, name: &str) -> bool {
+        let mut parts = name.split('.').map(str::parse);
+        [gc.major, gc.minor, gc.revision]
+            .iter()
+            .all(|part| parts.next() == Some(Ok(*part)))
+            && parts.next().is_none()
     }
 
     #[test]

@@ -19,6 +19,10 @@
 #include "kgd2kfd.h"
 #include "amdgpu_build_id_generated.h"
 
+MODULE_VERSION(AMDKFD_VERSION);
+/* For who looks before he loads: kfdctl driver. What decides is check_build_id(). */
+MODULE_INFO(amdgpu_build_id, AMDGPU_BUILD_ID_TEXT);
+
 static const char amdgpu_name[] = "amdgpu";
 
 DEFINE_MUTEX(attach_lock);
