@@ -2,6 +2,10 @@
 
 //! `kfdctl doctor`: what stands between this user and a GPU, and what to type against it.
 
+use crate::driver::machine::{Machine, Serving};
+use crate::driver::module::Module;
+use crate::driver::secure::{self, Secure, Trust};
+use crate::driver::Source;
 use anyhow::{bail, Result};
 use kfd::topology::{self, Node};
 use kfd::Kfd;
@@ -81,13 +85,14 @@ fn examine() -> Vec<Finding> {
     let mut findings = vec![amdgpu(), driver()];
     findings.extend(file(
         Path::new("/dev/kfd"),
-        "insmod amdkfd.ko, or: modprobe -r amdgpu; modprobe amdgpu; then: dmesg | grep -i kfd",
+        "modprobe -r amdgpu; modprobe amdgpu; then: dmesg | grep -i kfd",
     ));
     if findings.iter().all(|finding| finding.state != State::Bad) {
         findings.push(interface());
     }
     findings.extend(gpus());
     findings.push(debugfs());
+    findings.push(secure_boot(&Machine::here()));
     findings
 }
 
@@ -102,18 +107,52 @@ fn amdgpu() -> Finding {
 }
 
 fn driver() -> Finding {
-    let ours = Path::new("/sys/module/amdkfd");
-    if ours.exists() {
-        let version = std::fs::read_to_string(ours.join("version")).unwrap_or_default();
-        return good(format!("amdkfd.ko {} (Rust) is loaded", version.trim()));
-    }
-    if Path::new("/sys/module/amdgpu").exists() {
-        return note(
+    let machine = Machine::here();
+    let version = machine.rust_version().unwrap_or_default();
+    match machine.serving() {
+        Serving::Rust => good(format!("amdkfd.ko {version} (Rust) is loaded")),
+        Serving::Nobody if machine.has_rust() => note(
+            format!("amdkfd.ko {version} (Rust) is loaded and waits for amdgpu"),
+            "modprobe amdgpu",
+        ),
+        Serving::C if machine.has_rust() => note(
+            "amdkfd.ko is loaded, but left the GPUs to amdgpu's own KFD (C)",
+            "kfdctl driver use rust tells why",
+        ),
+        Serving::C => note(
             "the KFD is amdgpu's own (C)",
-            "insmod amdkfd.ko, for the one in Rust",
-        );
+            "kfdctl driver use rust, for the one in Rust",
+        ),
+        Serving::Nobody => bad("there is no KFD", "modprobe amdgpu"),
     }
-    bad("there is no KFD", "modprobe amdgpu; insmod amdkfd.ko")
+}
+
+/// Whether the kernel takes the amdkfd.ko that is installed, as far as signatures go.
+fn secure_boot(machine: &Machine) -> Finding {
+    let secure = Secure::of(machine);
+    if machine.has_rust() || !secure.wants_signatures() {
+        let wants = match secure.wants_signatures() {
+            true => "the kernel took amdkfd.ko",
+            false => "modules need no signature",
+        };
+        return good(format!("{secure}: {wants}"));
+    }
+    let Ok(module) = Module::read(&Source::Installed) else {
+        return note(
+            format!(
+                "{secure}: the kernel takes signed modules only, and no amdkfd.ko is installed"
+            ),
+            &format!(
+                "install amdkfd-rs-dkms, which signs; then {}",
+                secure::enrol()
+            ),
+        );
+    };
+    match secure::trust(machine, &module) {
+        Trust::Enough(what) => good(what),
+        // Not bad: the C driver works.
+        Trust::Refused(what, remedy) | Trust::Unknown(what, remedy) => note(what, &remedy),
+    }
 }
 
 /// Whether this user may read and write a device file.

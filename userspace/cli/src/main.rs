@@ -7,7 +7,9 @@ mod output;
 
 mod bench;
 mod doctor;
+mod driver;
 mod events;
+mod generate;
 mod info;
 mod queues;
 mod ring;
@@ -16,7 +18,6 @@ mod top;
 mod trace;
 mod units;
 
-use anyhow::Context;
 use clap::{CommandFactory, Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
@@ -49,6 +50,8 @@ enum Command {
     Bench(bench::Bench),
     /// Find out why the GPU can't be used, and what to type against it.
     Doctor,
+    /// Show which driver serves /dev/kfd, and choose one.
+    Driver(driver::Driver),
     /// Print what a shell needs to complete this program's arguments.
     Completions {
         /// bash, elvish, fish, powershell or zsh.
@@ -59,6 +62,9 @@ enum Command {
         /// The directory, which must exist.
         directory: std::path::PathBuf,
     },
+    /// Write what a package ships beside the program.
+    #[command(hide = true)]
+    Generate(generate::Generate),
     /// Run a program and show every call that it makes on a KFD.
     Trace(trace::Trace),
 }
@@ -74,6 +80,7 @@ fn main() -> ExitCode {
         Command::Events(events) => events.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Bench(bench) => bench.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Doctor => doctor::doctor(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Driver(driver) => driver.run(arguments.json),
         Command::Completions { shell } => {
             let mut command = Arguments::command();
             let mut script = Vec::new();
@@ -81,9 +88,10 @@ fn main() -> ExitCode {
             let written = std::io::stdout().write_all(&script);
             written.map(|()| ExitCode::SUCCESS).map_err(Into::into)
         }
-        Command::Man { directory } => clap_mangen::generate_to(Arguments::command(), &directory)
-            .with_context(|| directory.display().to_string())
-            .map(|()| ExitCode::SUCCESS),
+        Command::Man { directory } => {
+            generate::man(Arguments::command(), &directory).map(|()| ExitCode::SUCCESS)
+        }
+        Command::Generate(generate) => generate.run(Arguments::command).map(|()| ExitCode::SUCCESS),
         Command::Trace(trace) => trace.run(arguments.json),
     };
     match result {
