@@ -105,7 +105,7 @@ pub struct RunArgs {
     /// Number of GPUs [default: 1, with --kfd none 0].
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=crate::machine::MAX_GPUS as i64))]
     pub gpus: Option<u8>,
-    /// The model's preset.
+    /// The model's preset; several, divided by commas, are the first GPUs', and the last one is the others' too.
     #[arg(long, default_value = "mi300x")]
     pub gpu: String,
     /// VRAM of each GPU, as the model writes it [default: the model's].
@@ -189,6 +189,13 @@ impl RunArgs {
         self.gpus.unwrap_or(default).into()
     }
 
+    /// The preset of GPU number `number`.
+    pub fn preset(&self, number: usize) -> &str {
+        let mut presets = self.gpu.split(',');
+        let last = presets.clone().next_back();
+        presets.nth(number).or(last).unwrap_or_default()
+    }
+
     pub fn cold_reason(&self) -> Option<&'static str> {
         let own = [(self.cold, "--cold"), (self.no_amdgpu, "--no-amdgpu")];
         let own = own
@@ -266,6 +273,18 @@ mod tests {
                 .gpu_count(),
             1
         );
+    }
+
+    #[test]
+    fn each_gpu_has_its_preset() {
+        let presets = |line: &str| {
+            let args = parse(&format!("kfd-vm run {line} -- x")).unwrap();
+            [0, 1, 2].map(|number| args.preset(number).to_owned())
+        };
+        assert_eq!(presets(""), ["mi300x"; 3]);
+        assert_eq!(presets("--gpu mi308x"), ["mi308x"; 3]);
+        assert_eq!(presets("--gpu a,b"), ["a", "b", "b"]);
+        assert_eq!(presets("--gpu a,b,c,d"), ["a", "b", "c"]);
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Gpu {
             .arg("serve")
             .arg("--socket")
             .arg(&socket)
-            .args(["--preset", &args.gpu]);
+            .args(["--preset", args.preset(number)]);
         command.args(args.vram.iter().flat_map(|size| ["--vram", size]));
         command.args(hive.arguments(number));
         // Nothing then depends on how fast the host is.
