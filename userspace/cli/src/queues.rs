@@ -127,13 +127,14 @@ pub struct Snapshot {
 
 /// Takes a snapshot.
 pub fn snapshot() -> Result<Snapshot> {
-    let (driver, mut processes) = match fs::read_to_string(OURS) {
-        Ok(text) => ("amdkfd", parse(&text)),
+    // Theirs is there while the C driver serves; ours also when it only waits for amdgpu.
+    let (driver, mut processes) = match fs::read_to_string(THEIRS) {
+        Ok(text) => ("amdgpu", mqds::processes(&text, Path::new(PROC))),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            bail!("{OURS}: {error}: only root may look into other programs' queues")
+            bail!("{THEIRS}: {error}: only root may look into other programs' queues")
         }
-        Err(_) => match fs::read_to_string(THEIRS) {
-            Ok(text) => ("amdgpu", mqds::processes(&text, Path::new(PROC))),
+        Err(_) => match fs::read_to_string(OURS) {
+            Ok(text) => ("amdkfd", parse(&text)),
             Err(error) => bail!(
                 "neither {OURS} nor {THEIRS} can be read ({error}): is a KFD loaded, debugfs mounted, this user root?"
             ),
