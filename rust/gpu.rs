@@ -16,7 +16,8 @@ pub(crate) use users::NodeUser;
 use crate::{
     gfx::{
         Generation,
-        IhSource, //
+        IhSource,
+        UnknownGeneration, //
     },
     ids::{
         GpuId,
@@ -257,16 +258,33 @@ fn vmids(facts: &GpuFacts, index: u32) -> u32 {
     low_bits(half) << (end - half * (2 - index % 2))
 }
 
-/// Do we drive this generation? The log says why not. A virtual function is not driven at all yet.
-pub(crate) fn check_support(version: IpVersion, virtual_function: bool) -> Result {
-    if virtual_function {
-        pr_err!("a virtual function is not supported\n");
-        return Err(ENODEV);
+/// Why a GPU is not driven.
+pub(crate) enum Unsupported {
+    Generation(UnknownGeneration),
+    /// None is driven at all yet.
+    VirtualFunction,
+}
+
+impl kernel::fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Generation(unknown) => core::fmt::Display::fmt(unknown, f),
+            Self::VirtualFunction => f.write_str("a virtual function is not supported"),
+        }
     }
-    Generation::of(version).map(|_| ()).map_err(|unknown| {
-        pr_err!("{unknown}\n");
-        ENODEV
-    })
+}
+
+/// Do we drive this generation?
+pub(crate) fn check_support(
+    version: IpVersion,
+    virtual_function: bool,
+) -> Result<(), Unsupported> {
+    if virtual_function {
+        return Err(Unsupported::VirtualFunction);
+    }
+    Generation::of(version)
+        .map(|_| ())
+        .map_err(Unsupported::Generation)
 }
 
 /// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again, and

@@ -35,7 +35,9 @@ use core::{
 };
 use kernel::{
     bindings,
+    fmt,
     prelude::*,
+    str::CString,
     sync::{
         global_lock,
         rcu,
@@ -206,6 +208,18 @@ fn errno(result: Result) -> c_int {
     }
 }
 
+/// Writes what fits of a text, and a NUL. No text: there is no memory to make it.
+fn write_text(to: &mut [u8], text: fmt::Arguments<'_>) {
+    let Some(room) = to.len().checked_sub(1) else {
+        return;
+    };
+    let text = CString::try_from_fmt(text).ok();
+    let text = text.as_deref().map_or(&[][..], CStr::to_bytes);
+    let (text, _) = text.split_at(room.min(text.len()));
+    to[..text.len()].copy_from_slice(text);
+    to[text.len()] = 0;
+}
+
 /// Defines the functions that C calls, and checks them against their declaration there.
 macro_rules! upcalls {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block)*) => {
@@ -223,8 +237,21 @@ macro_rules! upcalls {
 }
 
 upcalls! {
-    fn amdkfd_supports(gc_version: u32, virtual_function: bool) -> bool {
-        gpu::check_support(IpVersion::from_packed(gc_version), virtual_function).is_ok()
+    fn amdkfd_supports(
+        gc_version: u32,
+        virtual_function: bool,
+        why: *mut c_char,
+        size: usize
+    ) -> bool {
+        match gpu::check_support(IpVersion::from_packed(gc_version), virtual_function) {
+            Ok(()) => true,
+            Err(unsupported) => {
+                // SAFETY: C passes room for that many bytes, its own for the time of the call.
+                let why = unsafe { core::slice::from_raw_parts_mut(why.cast(), size) };
+                write_text(why, fmt!("{unsupported}"));
+                false
+            }
+        }
     }
 
     fn amdkfd_gate(open: bool) {
@@ -258,15 +285,21 @@ upcalls! {
 
     fn amdkfd_probe(
         adev: *mut c::amdgpu_device,
+        name: *const c_char,
         gc_version: u32,
         virtual_function: bool
     ) -> *mut c::kfd_dev {
-        let supported = gpu::check_support(IpVersion::from_packed(gc_version), virtual_function);
-        let adev = NonNull::new(adev.cast()).ok_or(EINVAL);
-        match supported.and(adev).and_then(Slot::of_device) {
+        // SAFETY: C passes a string that ends, and keeps it for the time of the call.
+        let name = unsafe { CStr::from_char_ptr(name) }.to_str().unwrap_or("?");
+        let version = IpVersion::from_packed(gc_version);
+        if let Err(unsupported) = gpu::check_support(version, virtual_function) {
+            pr_warn!("{name} is not served: {unsupported}\n");
+            return null_mut();
+        }
+        match NonNull::new(adev.cast()).ok_or(EINVAL).and_then(Slot::of_device) {
             Ok(slot) => slot.cast(),
             Err(error) => {
-                pr_warn!("no compute on a GPU ({error:?})\n");
+                pr_warn!("{name} is not served ({error:?})\n");
                 null_mut()
             }
         }

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Attaching to amdgpu: when it is loaded after us (cold: before its first call into a KFD), or when it
- * is live already (hot: a hand-over). And letting go of it, when this module is unloaded.
+ * Attaching to a live amdgpu, and letting go of it. At once, if it is live when this module is
+ * loaded; else when it has become so and has a GPU. Until then, and whenever we refuse, amdgpu's
+ * own C amdkfd serves.
  *
- * From the moment we serve, amdgpu is pinned: it cannot be unloaded under us, nor we be left with
- * hooks in its freed text.
+ * While we serve amdgpu is pinned: it cannot be unloaded under us, nor we be left with hooks in
+ * its freed text.
+ *
+ * The notifiers only queue the work: they are called under locks of the module loader's and the
+ * driver core's, some with a device locked, and an attempt locks all devices. They are gone, and
+ * the work is over, before we let go.
  */
+#include <linux/async.h>
+#include <linux/atomic.h>
 #include <linux/build_bug.h>
-#include <linux/delay.h>
+#include <linux/device/bus.h>
 #include <linux/elf.h>
 #include <linux/kprobes.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
+#include <linux/pci.h>
 #include <linux/static_call.h>
+#include <linux/workqueue.h>
 
 #include "amdgpu_bind.h"
 #include "attach.h"
@@ -26,10 +35,27 @@ MODULE_INFO(amdgpu_build_id, AMDGPU_BUILD_ID_TEXT);
 static const char amdgpu_name[] = "amdgpu";
 
 DEFINE_MUTEX(attach_lock);
-/* amdgpu, while we are hooked into it. */
+/* amdgpu, while we serve in it. */
 static struct module *attached;
-/* We are on our way out: whoever loads amdgpu now is none of ours. Under attach_lock. */
-static bool leaving;
+
+/* amdgpu is not live, or has no GPU for a KFD: nothing to attach to yet. */
+#define NOT_YET HANDOVER_NO_GPU
+
+/*
+ * How often an attempt is repeated that met something which passes (-EBUSY), and after how long.
+ */
+#define TRIES 30
+#define RETRY_AFTER (2 * HZ)
+/*
+ * How many are left of these, of one life of amdgpu's. 0: it is left to C until it is loaded
+ * anew, or we are.
+ */
+static atomic_t tries = ATOMIC_INIT(TRIES);
+
+/* Where the attempts run that are not insmod's own. NULL: there are none. */
+static struct workqueue_struct *attempts;
+static void attempt(struct work_struct *work);
+static DECLARE_DELAYED_WORK(attempt_work, attempt);
 
 /* Not exported; bound like amdgpu's functions. */
 unsigned long kallsyms_lookup_name(const char *name);
@@ -65,14 +91,19 @@ static int bind_lookup(void)
 /* NT_GNU_BUILD_ID, which the kernel keeps to itself (lib/buildid.c). */
 #define BUILD_ID_TYPE 3
 
-/* What the linker left in the module's read-only memory. Sysfs has it too, but too late for us. */
+/*
+ * What the linker left in the module's read-only memory. Sysfs has it too, but too late for us.
+ */
 struct build_id_note {
 	struct elf32_note header;
 	char owner[sizeof("GNU")];
 	u8 id[sizeof((u8[]){ AMDGPU_BUILD_ID })];
 };
 
-/* Looks at memory that belongs to whatever stands in amdgpu's read-only data: KASAN must not mind. */
+/*
+ * Looks at memory that belongs to whatever stands in amdgpu's read-only data: KASAN must not
+ * mind.
+ */
 static __no_kasan_or_inline bool is_build_id(const struct build_id_note *note)
 {
 	return note->header.n_namesz == sizeof("GNU") &&
@@ -100,80 +131,31 @@ static int check_build_id(const struct module *module)
 	const struct build_id_note *note = find_build_id(module);
 	const u8 *built_for = recorded;
 
-	/* The id stands in our file once, as bytes that can be read (and, by a test, changed) there. */
+	/*
+	 * The id stands in our file once, as bytes that can be read (and, by a test, changed)
+	 * there.
+	 */
 	OPTIMIZER_HIDE_VAR(built_for);
 	if (note && !memcmp(note->id, built_for, sizeof(recorded)))
 		return 0;
-	pr_err("built for amdgpu %*phN, but %*phN is loaded: the C amdkfd keeps serving\n",
-	       (int)sizeof(recorded), built_for, (int)(note ? sizeof(note->id) : 0),
-	       note ? note->id : NULL);
-	return -ENOEXEC;
+	return refuse(-ENOEXEC, "built for amdgpu %*phN, but %*phN is loaded",
+		      (int)sizeof(recorded), built_for, (int)(note ? sizeof(note->id) : 0),
+		      note ? note->id : NULL);
 }
 
 static int bind(const struct module *module)
 {
+	const char *missing;
 	int ret;
 
 	ret = check_build_id(module);
-	return ret ? ret : amdgpu_bind(lookup);
+	if (ret)
+		return ret;
+	ret = amdgpu_bind(lookup, &missing);
+	return ret ? refuse(ret, "symbol %s not found", missing) : 0;
 }
 
-static int hook(struct module *module)
-{
-	int ret;
-
-	ret = hooks_install(lookup);
-	if (!ret)
-		attached = module;
-	return ret;
-}
-
-static void unhook(void)
-{
-	hooks_remove();
-	attached = NULL;
-}
-
-/* amdgpu is in memory, and has not run yet. It keeps the C amdkfd if we fail. */
-static void attach_cold(struct module *module)
-{
-	if (!try_module_get(module))
-		return;
-	if (bind(module) || hook(module)) {
-		module_put(module);
-		return;
-	}
-	hooks_set_mode(HOOK_OURS);
-	pr_info("serves /dev/kfd in place of the C amdkfd\n");
-}
-
-/* Its initialisation failed (nothing else unloads it while we hold it). It takes our reference along. */
-static void amdgpu_gone(void)
-{
-	unhook();
-	/* It does not say so itself when it fails after it has started us. */
-	amdkfd_exit();
-	pr_info("amdgpu is gone; waiting for it to be loaded\n");
-}
-
-static int module_event(struct notifier_block *nb, unsigned long event, void *data)
-{
-	struct module *module = data;
-
-	if (strcmp(module->name, amdgpu_name))
-		return NOTIFY_DONE;
-	mutex_lock(&attach_lock);
-	if (event == MODULE_STATE_COMING && !attached && !leaving)
-		attach_cold(module);
-	else if (event == MODULE_STATE_GOING && attached == module)
-		amdgpu_gone();
-	mutex_unlock(&attach_lock);
-	return NOTIFY_OK;
-}
-
-static struct notifier_block module_notifier = { .notifier_call = module_event };
-
-/* -ENOENT: not loaded. -EBUSY: it is, but not up. Else *out has a reference. */
+/* A reference on amdgpu. NOT_YET: not loaded, or not up. */
 static int get_amdgpu(struct module **out)
 {
 	struct module *module;
@@ -181,16 +163,15 @@ static int get_amdgpu(struct module **out)
 
 	rcu_read_lock();
 	module = static_call(find_module_by_name)(amdgpu_name);
-	if (!module)
-		ret = -ENOENT;
-	else if (module->state != MODULE_STATE_LIVE || !try_module_get(module))
-		ret = -EBUSY;
+	if (!module || module->state != MODULE_STATE_LIVE || !try_module_get(module))
+		ret = NOT_YET;
 	rcu_read_unlock();
 	*out = module;
 	return ret;
 }
 
-static int attach_hot(struct module *module)
+/* Whatever fails before the hooks has changed nothing, and cost nobody anything. */
+static int take_over(struct module *module)
 {
 	int ret;
 
@@ -198,33 +179,161 @@ static int attach_hot(struct module *module)
 	if (!ret)
 		ret = handover_check();
 	if (!ret)
-		ret = hook(module);
+		ret = hooks_install(lookup);
 	if (ret)
 		return ret;
 	ret = handover_take();
 	if (ret)
-		unhook();
+		hooks_remove();
 	return ret;
 }
 
-static int attach_now(void)
+/* The one line that says why the C amdkfd goes on. Some have said it where they found it. */
+static void report_refusal(void)
+{
+	attach_set_state(ATTACH_REFUSED);
+	if (refusal()[0])
+		pr_err("%s; the C amdkfd keeps serving\n", refusal());
+}
+
+/*
+ * An attempt that failed: again later, or not in this life of amdgpu's, of which the caller holds
+ * a reference.
+ */
+static void plan_next(int err)
+{
+	if (err == NOT_YET)
+		return;
+	if (err == -EBUSY && atomic_dec_if_positive(&tries) > 0) {
+		queue_delayed_work(attempts, &attempt_work, RETRY_AFTER);
+		return;
+	}
+	atomic_set(&tries, 0);
+	report_refusal();
+}
+
+/*
+ * failed: what to do if it was there and could not be taken. Under attach_lock, and not attached.
+ */
+static int try_attach(void (*failed)(int err))
 {
 	struct module *module;
 	int ret;
 
+	attach_begin();
 	ret = get_amdgpu(&module);
-	if (ret == -ENOENT) {
-		pr_info("waiting for amdgpu to be loaded\n");
+	if (ret)
+		return ret;
+	ret = take_over(module);
+	if (!ret) {
+		/* Not before: who binds a GPU while we may still fail is to queue the next attempt. */
+		WRITE_ONCE(attached, module);
+		attach_set_state(ATTACH_SERVING);
 		return 0;
 	}
-	if (ret) {
-		pr_err("amdgpu is just being loaded; try again\n");
-		return ret;
-	}
-	ret = attach_hot(module);
-	if (ret)
-		module_put(module);
+	failed(ret);
+	module_put(module);
 	return ret;
+}
+
+static void attempt(struct work_struct *work)
+{
+	/*
+	 * amdgpu may have its devices probed behind its back: those that it found when it became
+	 * live are decided on as one.
+	 */
+	async_synchronize_full();
+	mutex_lock(&attach_lock);
+	if (!attached && atomic_read(&tries))
+		try_attach(plan_next);
+	mutex_unlock(&attach_lock);
+}
+
+static void queue_attempt(void)
+{
+	struct workqueue_struct *queue = READ_ONCE(attempts);
+
+	if (queue)
+		queue_delayed_work(queue, &attempt_work, 0);
+}
+
+static int module_event(struct notifier_block *nb, unsigned long event, void *data)
+{
+	const struct module *module = data;
+
+	if (event != MODULE_STATE_LIVE || strcmp(module->name, amdgpu_name))
+		return NOTIFY_DONE;
+	atomic_set(&tries, TRIES);
+	queue_attempt();
+	return NOTIFY_OK;
+}
+
+static struct notifier_block module_notifier = { .notifier_call = module_event };
+
+/*
+ * A GPU that comes when amdgpu is live already. Where C serves for good, it serves that one too.
+ */
+static int bus_event(struct notifier_block *nb, unsigned long event, void *data)
+{
+	const struct device *dev = data;
+
+	if (event != BUS_NOTIFY_BOUND_DRIVER || strcmp(dev->driver->name, amdgpu_name))
+		return NOTIFY_DONE;
+	if (!READ_ONCE(attached) && atomic_read(&tries))
+		queue_attempt();
+	return NOTIFY_OK;
+}
+
+static struct notifier_block bus_notifier = { .notifier_call = bus_event };
+
+/*
+ * From here on we are told of what comes. What came before is found by the first attempt, which
+ * is queued last.
+ */
+static int start_attempts(void)
+{
+	struct workqueue_struct *queue;
+	int ret;
+
+	queue = alloc_ordered_workqueue("amdkfd_attach", 0);
+	if (!queue)
+		return -ENOMEM;
+	ret = register_module_notifier(&module_notifier);
+	if (ret)
+		goto free_queue;
+	ret = bus_register_notifier(&pci_bus_type, &bus_notifier);
+	if (ret)
+		goto no_module_events;
+	pr_info("waiting for amdgpu, and a GPU that its C amdkfd serves\n");
+	WRITE_ONCE(attempts, queue);
+	queue_attempt();
+	return 0;
+
+no_module_events:
+	unregister_module_notifier(&module_notifier);
+free_queue:
+	destroy_workqueue(queue);
+	return ret;
+}
+
+/*
+ * Once the notifiers are gone only the work queues itself, and while it is being cancelled it
+ * cannot.
+ */
+static void stop_attempts(void)
+{
+	if (!attempts)
+		return;
+	bus_unregister_notifier(&pci_bus_type, &bus_notifier);
+	unregister_module_notifier(&module_notifier);
+	cancel_delayed_work_sync(&attempt_work);
+	destroy_workqueue(attempts);
+}
+
+static void insmod_failed(int err)
+{
+	if (err != NOT_YET)
+		report_refusal();
 }
 
 int amdkfd_attach(void)
@@ -232,47 +341,30 @@ int amdkfd_attach(void)
 	int ret;
 
 	ret = bind_lookup();
-	if (!ret)
-		ret = register_module_notifier(&module_notifier);
 	if (ret)
 		return ret;
 	mutex_lock(&attach_lock);
-	if (!attached)
-		ret = attach_now();
-	leaving = ret;
+	ret = try_attach(insmod_failed);
 	mutex_unlock(&attach_lock);
-	if (ret)
-		unregister_module_notifier(&module_notifier);
-	return ret;
+	return ret == NOT_YET ? start_attempts() : ret;
 }
 
-/*
- * If its initialisation fails, the notifier takes it from us: until then it is on its way out with hooks in it.
- * TIMEOUT: none. Unloading cannot fail; amdgpu's initialisation ends, one way or the other.
- */
-static void wait_until_live(void)
+static void let_amdgpu_go(void)
 {
-	while (attached && READ_ONCE(attached->state) != MODULE_STATE_LIVE) {
-		mutex_unlock(&attach_lock);
-		msleep(20);
-		mutex_lock(&attach_lock);
-	}
+	struct module *module = attached;
+
+	handover_give();
+	hooks_remove();
+	attached = NULL;
+	module_put(module);
 }
 
 void amdkfd_detach(void)
 {
-	struct module *module;
-
+	stop_attempts();
 	mutex_lock(&attach_lock);
-	leaving = true;
-	wait_until_live();
-	module = attached;
-	if (module) {
-		handover_give();
-		unhook();
-		module_put(module);
-	}
+	if (attached)
+		let_amdgpu_go();
 	mutex_unlock(&attach_lock);
-	unregister_module_notifier(&module_notifier);
 	rcu_barrier();
 }

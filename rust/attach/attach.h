@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Between the C files of attach: hooks.c redirects amdgpu's calls, handover.c takes /dev/kfd from the C
- * amdkfd and gives it back, standin.c answers openers meanwhile, attach.c decides when.
+ * Between the C files of attach: hooks.c redirects amdgpu's calls, handover.c takes /dev/kfd from
+ * the C amdkfd and gives it back, hold.c holds the devices meanwhile and standin.c answers
+ * openers, attach.c decides when, and state.c tells user space.
  */
 #ifndef AMDKFD_ATTACH_H
 #define AMDKFD_ATTACH_H
@@ -9,8 +10,26 @@
 #include <linux/mutex.h>
 #include <linux/types.h>
 
-/* One hand-over at a time, and one event of amdgpu's. attach.c takes it. */
+/*
+ * One attempt to take over, or to give back, at a time. attach.c takes it; nobody else may, and
+ * no notifier.
+ */
 extern struct mutex attach_lock;
+
+/* What the module does, and what /sys/module/amdkfd/parameters/state shows. */
+enum attach_state {
+	ATTACH_WAITING,		/* for amdgpu, for a GPU, or for what keeps us from taking over */
+	ATTACH_REFUSED,		/* it is left to the C amdkfd for good */
+	ATTACH_SERVING,
+};
+void attach_set_state(enum attach_state state);
+/* A new attempt: waiting, and nothing is refused yet. */
+void attach_begin(void);
+
+/* Why /dev/kfd stays with the C amdkfd: one line for people, without its end. Returns err. */
+__printf(2, 3) int refuse(int err, const char *format, ...);
+/* What the last one said; empty after attach_begin(). Under attach_lock. */
+const char *refusal(void);
 
 /* What happens to a call of amdgpu's into the KFD. */
 enum hook_mode {
@@ -18,11 +37,15 @@ enum hook_mode {
 	HOOK_OURS,	/* we do */
 };
 
-/* Hooks all functions or none. -EBUSY: somebody else redirects one of them (a live patch, say). */
+/*
+ * Hooks all functions or none. -EBUSY: somebody else redirects one of them (a live patch, say).
+ */
 int hooks_install(unsigned long (*lookup)(const char *name));
 /* Unhooks them, and returns when no task is inside any redirected call or on its way to one. */
 void hooks_remove(void);
-/* Changes the mode, and returns when nobody acts on the old one. Calls begun under it are over. */
+/*
+ * Changes the mode, and returns when nobody acts on the old one. Calls begun under it are over.
+ */
 void hooks_set_mode(enum hook_mode mode);
 /* While blocked, opening /dev/kfd answers -EAGAIN, whoever serves it. */
 void hooks_block_open(bool blocked);
@@ -32,12 +55,16 @@ int standin_place(unsigned int major);
 /* Ends that. Does nothing if there is none. Sleeps. */
 void standin_remove(void);
 
+/* amdgpu drives no GPU that C serves: there is nothing to take over yet. */
+#define HANDOVER_NO_GPU 1
+
 /*
- * -EBUSY, and a line that says so: a GPU is being reset. Asked before the hooks are placed, because that
- * waits for a reset that is busy. One that begins later meets handover_take().
+ * What speaks against taking over, as far as it can be told without hooks and without keeping
+ * anybody out: an attempt that is repeated disturbs nobody. 0, HANDOVER_NO_GPU, or an error:
+ * -EBUSY may pass.
  */
 int handover_check(void);
-/* Hot: amdgpu is live, its C amdkfd serves. The hooks are in place and pass. */
+/* amdgpu is live, its C amdkfd serves. The hooks are in place and pass. Returns the same. */
 int handover_take(void);
 /* amdgpu is live, we serve: back to the C amdkfd. The hooks pass afterwards. */
 void handover_give(void);

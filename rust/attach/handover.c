@@ -1,224 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * /dev/kfd changes hands while amdgpu is live: from the C amdkfd to us (take), and back (give). Both
- * ways the devices are held first: bound, awake, not resetting, not repartitioning, and nobody can
- * open /dev/kfd. One hand-over at a time; attach.c has the lock.
+ * /dev/kfd changes hands while amdgpu is live: from the C amdkfd to us (take), and back (give).
+ * Both ways the devices are held first (hold.c), and nobody can open /dev/kfd. One hand-over at a
+ * time; attach.c has the lock.
  */
-#include <linux/completion.h>
 #include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/lockdep.h>
-#include <linux/pci.h>
-#include <linux/pm_runtime.h>
-#include <linux/suspend.h>
-#include <linux/workqueue.h>
 
-#include "amdgpu_bind.h"
 #include "attach.h"
+#include "hold.h"
 #include "kgd2kfd.h"
 
-#define MAX_DEVICES 64
-
-/* How long a reset that already runs, or waits for its turn, may keep us from parking its queue. */
-#define PARK_TIMEOUT (10 * HZ)
-
-/* An item on a reset domain's ordered work queue: while it lies there, no recovery begins. */
-struct parking {
-	struct work_struct work;
-	struct workqueue_struct *wq;
-	struct completion parked, release;
-};
-
-static struct {
-	struct pci_dev *locked[MAX_DEVICES];		/* all that amdgpu could drive */
-	struct device *dev[MAX_DEVICES];		/* those that it does, in the order in which they were bound */
-	struct amdgpu_device *adev[MAX_DEVICES];
-	struct parking parking[MAX_DEVICES];
-	unsigned int locks, devices, parkings;
-	unsigned int sleep_flags;
-} held;
-
-/* Bytes that amdgpu believes the machine has; it adds up anew at each change of hands. */
-static u64 total_mem_size;
-
-/* Of another driver's device nobody knows how long that keeps the lock: -EBUSY. */
-static int lock_device(struct device *dev, const struct device_driver *driver)
-{
-	const struct device_driver *now = READ_ONCE(dev->driver);
-
-	if (now && now != driver)
-		return device_trylock(dev) ? 0 : -EBUSY;
-	device_lock(dev);
-	return 0;
-}
-
 /*
- * Locks the devices that amdgpu drives, and those that it could: while one is being bound the driver's list has not got
- * it yet, and none must begin to be. In the order of the bus, in which a reset of a whole bus locks them too. Under the
- * lock of rescans, so that none appears.
+ * Bytes of system memory that amdgpu found free when it was loaded. To them it adds the memory of
+ * each GPU.
  */
-static int lock_devices(const struct device_driver *driver)
-{
-	struct pci_dev *pdev = NULL;
-	int ret;
+static u64 system_mem_size;
 
-	for_each_pci_dev(pdev) {
-		if (READ_ONCE(pdev->dev.driver) != driver && !driver->bus->match(&pdev->dev, driver))
-			continue;
-		ret = held.locks < MAX_DEVICES ? lock_device(&pdev->dev, driver) : -ENOSPC;
-		if (ret) {
-			pci_dev_put(pdev);
-			return ret;
-		}
-		held.locked[held.locks++] = pci_dev_get(pdev);
-	}
-	return 0;
-}
-
-static bool is_locked(const struct device *dev)
-{
-	unsigned int i;
-
-	for (i = 0; i < held.locks; i++)
-		if (&held.locked[i]->dev == dev)
-			return true;
-	return false;
-}
-
-/* A device that is bound. -EBUSY: amdgpu could not drive it a moment ago (somebody wrote to "new_id"). */
-static int collect(struct device *dev, void *unused)
-{
-	if (!is_locked(dev))
-		return -EBUSY;
-	if (!pci_get_drvdata(to_pci_dev(dev)))
-		return 0;
-	pm_runtime_get_sync(dev);
-	held.dev[held.devices] = dev;
-	held.adev[held.devices++] = drm_to_adev(pci_get_drvdata(to_pci_dev(dev)));
-	return 0;
-}
-
-static void unlock_devices(void)
-{
-	while (held.locks) {
-		struct pci_dev *pdev = held.locked[--held.locks];
-
-		device_unlock(&pdev->dev);
-		pci_dev_put(pdev);
-	}
-}
-
-static void park(struct work_struct *work)
-{
-	struct parking *parking = container_of(work, struct parking, work);
-
-	complete(&parking->parked);
-	wait_for_completion(&parking->release);
-}
-
-static bool is_parked(struct workqueue_struct *wq)
-{
-	unsigned int i;
-
-	for (i = 0; i < held.parkings; i++)
-		if (held.parking[i].wq == wq)
-			return true;
-	return false;
-}
-
-static int park_resets(struct amdgpu_device *adev)
-{
-	struct parking *parking = &held.parking[held.parkings];
-
-	if (is_parked(adev->reset_domain->wq))
-		return 0;
-	parking->wq = adev->reset_domain->wq;
-	INIT_WORK(&parking->work, park);
-	init_completion(&parking->parked);
-	init_completion(&parking->release);
-	queue_work(parking->wq, &parking->work);
-	held.parkings++;
-	return wait_for_completion_timeout(&parking->parked, PARK_TIMEOUT) ? 0 : -EBUSY;
-}
-
-static void unpark(void)
-{
-	while (held.parkings) {
-		struct parking *parking = &held.parking[--held.parkings];
-
-		complete(&parking->release);
-		cancel_work_sync(&parking->work);
-	}
-}
-
-static void let_device_go(unsigned int i)
-{
-	if (held.adev[i]->xcp_mgr)
-		mutex_unlock(&held.adev[i]->xcp_mgr->xcp_lock);
-	pm_runtime_put_autosuspend(held.dev[i]);
-}
-
-static void let_go(void)
-{
-	unpark();
-	while (held.devices)
-		let_device_go(--held.devices);
-	unlock_devices();
-	pci_unlock_rescan_remove();
-	unlock_system_sleep(held.sleep_flags);
-}
-
-static int check_reset(struct device *dev, void *driver)
-{
-	struct drm_device *drm;
-	int ret = 0;
-
-	device_lock(dev);
-	drm = dev->driver == driver ? pci_get_drvdata(to_pci_dev(dev)) : NULL;
-	if (drm && atomic_read(&drm_to_adev(drm)->reset_domain->in_gpu_reset))
-		ret = -EBUSY;
-	device_unlock(dev);
-	return ret;
-}
-
-int handover_check(void)
-{
-	struct device_driver *driver = &amdgpu_object(amdgpu_kms_pci_driver).driver;
-	int ret = driver_for_each_device(driver, NULL, driver, check_reset);
-
-	if (ret)
-		pr_err("a GPU is being reset; try again\n");
-	return ret;
-}
+static const char in_use[] = "/dev/kfd is in use; end the processes that use it first";
 
 /*
- * The order of the locks is the PCI core's, rescan before device, and then amdgpu's: device, reset domain, partition. A
- * probe that is under way is waited for: it belongs to the KFD that served when it began.
+ * Is it a GPU that C serves (1) or none of a KFD's (0), or what speaks against taking it from C?
+ * Locked.
  */
-static int hold(void)
+static int check_gpu(struct amdgpu_device *adev)
 {
-	struct device_driver *driver = &amdgpu_object(amdgpu_kms_pci_driver).driver;
-	unsigned int i;
-	int ret;
+	u32 version = amdgpu_ip_version(adev, GC_HWIP, 0);
+	const char *name = dev_name(adev->dev);
+	char why[96];
 
-	held.sleep_flags = lock_system_sleep();
-	pci_lock_rescan_remove();
-	ret = lock_devices(driver);
-	if (!ret)
-		ret = driver_for_each_device(driver, NULL, NULL, collect);
-	for (i = 0; i < held.devices && !ret; i++)
-		ret = park_resets(held.adev[i]);
-	for (i = 0; i < held.devices; i++)
-		if (held.adev[i]->xcp_mgr)
-			mutex_lock_nest_lock(&held.adev[i]->xcp_mgr->xcp_lock, &attach_lock);
-	if (ret)
-		let_go();
-	return ret;
+	if (adev->kfd.dev && !amdkfd_supports(version, amdgpu_sriov_vf(adev), why, sizeof(why)))
+		return refuse(-ENODEV, "%s: %s", name, why);
+	if (atomic_read(&adev->reset_domain->in_gpu_reset))
+		return refuse(-EBUSY, "%s is being reset; try again", name);
+	return adev->kfd.dev ? 1 : 0;
 }
 
 /*
- * Has the C amdkfd a process? Asked after open() was blocked and C's release queue flushed: an opener
- * that came before is in the table, or waits for the table's mutex.
+ * Has the C amdkfd a process? Certain once open() was blocked and C's release queue flushed: an
+ * opener that came before is in the table, or waits for the table's mutex.
  */
 static bool processes_exist(void)
 {
@@ -231,37 +52,64 @@ static bool processes_exist(void)
 	return exist;
 }
 
-/* Locks C's devices against new processes; -EBUSY if one has an old one, even without a process. */
+int handover_check(void)
+{
+	int gpus;
+
+	/*
+	 * It could not be started again after we, or another of us, gave back: then it has no
+	 * work queue to flush.
+	 */
+	if (!amdgpu_object(kfd_process_wq)) {
+		pr_err("the C amdkfd does not serve, so there is nothing to take over\n");
+		return -ENODEV;
+	}
+	gpus = for_each_device(check_gpu);
+	if (gpus <= 0)
+		return gpus ?: HANDOVER_NO_GPU;
+	return processes_exist() ? refuse(-EBUSY, in_use) : 0;
+}
+
+/*
+ * Locks C's devices against new processes; -EBUSY if one has an old one, even without a process.
+ */
 static int lock_kfd(void)
 {
-	unsigned int i;
+	struct held_device *device;
 
 	if (processes_exist())
 		return -EBUSY;
-	for (i = 0; i < held.devices; i++)
-		if (held.adev[i]->kfd.dev &&
-		    amdgpu_call(kgd2kfd_check_and_lock_kfd)(held.adev[i]->kfd.dev))
+	for_each_held(device)
+		if (device->adev->kfd.dev &&
+		    amdgpu_call(kgd2kfd_check_and_lock_kfd)(device->adev->kfd.dev))
 			break;
-	if (i == held.devices)
+	if (device == held.device + held.devices)
 		return 0;
-	while (i--)
-		if (held.adev[i]->kfd.dev)
-			amdgpu_call(kgd2kfd_unlock_kfd)(held.adev[i]->kfd.dev);
+	while (device-- > held.device)
+		if (device->adev->kfd.dev)
+			amdgpu_call(kgd2kfd_unlock_kfd)(device->adev->kfd.dev);
 	return -EBUSY;
 }
 
-static bool all_supported(void)
+/*
+ * What handover_check() asked, now that nothing of it can change, and whether nobody uses C.
+ * Locks C's devices.
+ */
+static int check_held(void)
 {
-	struct amdgpu_device *adev;
-	unsigned int i;
+	struct held_device *device;
+	int gpus = 0;
+	int ret;
 
-	for (i = 0; i < held.devices; i++) {
-		adev = held.adev[i];
-		if (adev->kfd.dev && !amdkfd_supports(amdgpu_ip_version(adev, GC_HWIP, 0),
-						      amdgpu_sriov_vf(adev)))
-			return false;
+	for_each_held(device) {
+		ret = check_gpu(device->adev);
+		if (ret < 0)
+			return ret;
+		gpus += ret;
 	}
-	return true;
+	if (!gpus)
+		return HANDOVER_NO_GPU;
+	return lock_kfd() ? refuse(-EBUSY, in_use) : 0;
 }
 
 /* No interrupt of the device's is on its way into a KFD any more. adev->kfd.dev is NULL. */
@@ -277,13 +125,15 @@ static void settle_interrupts(struct amdgpu_device *adev)
 }
 
 /*
- * Takes a device from the KFD that serves it. The pointer goes first: amdgpu's own device_fini_sw frees
- * what an interrupt may still be using.
+ * Takes a device from the KFD that serves it. The pointer goes first: amdgpu's own device_fini_sw
+ * frees what an interrupt may still be using.
  */
-static void take_device(struct amdgpu_device *adev)
+static void take_device(struct held_device *device)
 {
+	struct amdgpu_device *adev = device->adev;
 	struct kfd_dev *kfd = adev->kfd.dev;
 
+	device->had_kfd = kfd;
 	if (!kfd)
 		return;
 	/* C's device_exit undoes one suspend's count: exactly one, and no resume afterwards. */
@@ -296,47 +146,77 @@ static void take_device(struct amdgpu_device *adev)
 	adev->kfd.init_complete = false;
 }
 
-/* amdgpu offers all its devices to the KFD that serves now. False if one is not served after all. */
-static bool offer_devices(void)
+/*
+ * The KFD as a whole starts. amdgpu would count the memory anew, of which a part is in use by
+ * now.
+ */
+static int start_kfd(void)
 {
-	struct amdgpu_device *adev;
-	bool all = true;
-	unsigned int i;
+	int ret = amdgpu_call(amdgpu_amdkfd_init)();
 
-	for (i = 0; i < held.devices; i++) {
-		adev = held.adev[i];
-		amdgpu_call(amdgpu_amdkfd_device_probe)(adev);
-		amdgpu_call(amdgpu_amdkfd_device_init)(adev);
-		all &= !adev->kfd.dev || adev->kfd.init_complete;
-	}
-	return all;
+	amdgpu_object(amdgpu_amdkfd_total_mem_size) = system_mem_size;
+	return ret;
+}
+
+/*
+ * amdgpu offers a device to the KFD that serves now. False if that does not serve it after all,
+ * though it ought to.
+ */
+static bool offer_device(const struct held_device *device)
+{
+	struct amdgpu_device *adev = device->adev;
+
+	amdgpu_call(amdgpu_amdkfd_device_probe)(adev);
+	amdgpu_call(amdgpu_amdkfd_device_init)(adev);
+	if (!adev->kfd.dev)
+		return !device->had_kfd;
+	return adev->kfd.init_complete;
+}
+
+/* amdgpu offers all its devices. The name of one that is not served after all, or NULL. */
+static const char *offer_devices(void)
+{
+	const char *failed = NULL;
+	struct held_device *device;
+
+	for_each_held(device)
+		if (!offer_device(device) && !failed)
+			failed = dev_name(device->dev);
+	return failed;
+}
+
+/* Pages of the device's memory for C's SVM; it has none if it was bound while we served. */
+static void make_device_pages(struct amdgpu_device *adev)
+{
+	if (!adev->kfd.pgmap.type)
+		amdgpu_call(kgd2kfd_init_zone_device)(adev);
 }
 
 static void give_held(void)
 {
-	unsigned int i;
+	struct held_device *device;
+	const char *failed;
 
-	for (i = held.devices; i--;)
-		take_device(held.adev[i]);
+	for (device = held.device + held.devices; device-- > held.device;)
+		take_device(device);
 	if (standin_place(amdkfd_major()))
 		pr_warn("openers may see ENXIO now\n");
 	amdgpu_call(amdgpu_amdkfd_fini)();
 	hooks_set_mode(HOOK_PASS);
-	if (amdgpu_call(amdgpu_amdkfd_init)())
+	if (start_kfd())
 		pr_err("the C amdkfd does not start again\n");
-	for (i = 0; i < held.devices; i++)
-		if (!held.adev[i]->kfd.pgmap.type)
-			amdgpu_call(kgd2kfd_init_zone_device)(held.adev[i]);
-	if (!offer_devices())
-		pr_err("the C amdkfd does not serve all GPUs again\n");
-	if (total_mem_size)
-		amdgpu_object(amdgpu_amdkfd_total_mem_size) = total_mem_size;
+	for_each_held(device)
+		make_device_pages(device->adev);
+	failed = offer_devices();
+	if (failed)
+		pr_err("the C amdkfd does not serve %s again\n", failed);
 }
 
 /*
- * The C amdkfd as a whole ends. It waits for its release queue, whose work may wait for a reset, which may want the
- * partition locks that we hold: lockdep sees a circle there. It cannot close. A process that is being released is
- * counted by its devices until it has done that waiting, and lock_kfd() has found none.
+ * The C amdkfd as a whole ends. It waits for its release queue, whose work may wait for a reset,
+ * which may want the partition locks that we hold: lockdep sees a circle there. It cannot close.
+ * A process that is being released is counted by its devices until it has done that waiting, and
+ * lock_kfd() has found none.
  */
 static void end_c_kfd(void)
 {
@@ -345,27 +225,35 @@ static void end_c_kfd(void)
 	lockdep_on();
 }
 
-static int take_held(void)
+static void take_from_c(void)
 {
-	unsigned int i;
+	struct held_device *device;
 
-	if (!all_supported())
-		return -ENODEV;
-	if (lock_kfd()) {
-		pr_err("/dev/kfd is in use; end the processes that use it first\n");
-		return -EBUSY;
-	}
-	total_mem_size = amdgpu_object(amdgpu_amdkfd_total_mem_size);
-	for (i = 0; i < held.devices; i++)
-		take_device(held.adev[i]);
+	for_each_held(device)
+		take_device(device);
+	/* What is left when each GPU's share has been taken off. */
+	system_mem_size = amdgpu_object(amdgpu_amdkfd_total_mem_size);
 	end_c_kfd();
 	hooks_set_mode(HOOK_OURS);
-	if (!amdgpu_call(amdgpu_amdkfd_init)() && offer_devices())
+}
+
+static int take_held(void)
+{
+	const char *failed;
+	int ret;
+
+	ret = check_held();
+	if (ret)
+		return ret;
+	take_from_c();
+	ret = start_kfd();
+	failed = ret ? NULL : offer_devices();
+	if (!ret && !failed)
 		return 0;
-	pr_err("cannot serve all GPUs; back to the C amdkfd\n");
 	standin_remove();
 	give_held();
-	return -ENODEV;
+	return failed ? refuse(-ENODEV, "%s cannot be served", failed) :
+			refuse(-ENODEV, "/dev/kfd cannot be published (%d)", ret);
 }
 
 int handover_take(void)
@@ -373,22 +261,14 @@ int handover_take(void)
 	unsigned int devices;
 	int ret;
 
-	/* C could not be started again after we, or another of us, gave back: then it has no work queue to flush. */
-	if (!amdgpu_object(kfd_process_wq)) {
-		pr_err("the C amdkfd does not serve, so there is nothing to take over\n");
-		return -ENODEV;
-	}
 	hooks_block_open(true);
 	/* Before the reset queues are parked, which C's release work may wait for. */
 	flush_workqueue(amdgpu_object(kfd_process_wq));
 	synchronize_rcu_tasks();
 	ret = hold();
-	if (ret) {
-		pr_err("a GPU is being reset; try again\n");
-	} else {
+	if (!ret) {
 		ret = standin_place(amdgpu_object(kfd_char_dev_major));
-		if (!ret)
-			ret = take_held();
+		ret = ret ? refuse(ret, "/dev/kfd cannot be held (%d)", ret) : take_held();
 		devices = held.devices;
 		let_go();
 	}
@@ -406,7 +286,7 @@ void handover_give(void)
 
 	hooks_block_open(true);
 	while (hold()) {
-		pr_warn("waiting for a GPU reset to end\n");
+		pr_warn("cannot give /dev/kfd back yet: %s\n", refusal());
 		ssleep(1);
 	}
 	give_held();

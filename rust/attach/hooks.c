@@ -54,7 +54,7 @@ static __always_inline void leave(void)
 REDIRECT(int, kgd2kfd_init, (void), amdkfd_init());
 REDIRECT_VOID(kgd2kfd_exit, (void), amdkfd_exit());
 REDIRECT(struct kfd_dev *, kgd2kfd_probe, (struct amdgpu_device *adev, bool vf),
-	 amdkfd_probe(adev, amdgpu_ip_version(adev, GC_HWIP, 0), vf));
+	 amdkfd_probe(adev, dev_name(adev->dev), amdgpu_ip_version(adev, GC_HWIP, 0), vf));
 REDIRECT(bool, kgd2kfd_device_init,
 	 (struct kfd_dev *kfd, const struct kgd2kfd_shared_resources *resources),
 	 amdkfd_device_init(kfd, resources));
@@ -257,19 +257,16 @@ int hooks_install(unsigned long (*lookup)(const char *name))
 
 	for (i = 0; i < ARRAY_SIZE(hooks); i++) {
 		hooks[i].address = addresses[i] = lookup(hooks[i].name);
-		if (!addresses[i]) {
-			pr_err("symbol %s not found\n", hooks[i].name);
-			return -ENOENT;
-		}
+		if (!addresses[i])
+			return refuse(-ENOENT, "symbol %s not found", hooks[i].name);
 	}
 	ret = ftrace_set_filter_ips(&ops, addresses, ARRAY_SIZE(addresses), 0, 1);
 	if (!ret)
 		ret = register_ftrace_function(&ops);
-	if (ret) {
-		pr_err("cannot redirect amdgpu's calls (%d)\n", ret);
-		ftrace_free_filter(&ops);
-	}
-	return ret;
+	if (!ret)
+		return 0;
+	ftrace_free_filter(&ops);
+	return refuse(ret, "cannot redirect amdgpu's calls (%d)", ret);
 }
 
 /*

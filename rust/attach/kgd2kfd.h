@@ -18,8 +18,8 @@ struct mm_struct;
 int amdkfd_attach(void);
 void amdkfd_detach(void);
 
-/* Do we drive this generation? The log says why not. */
-bool amdkfd_supports(u32 gc_version, bool virtual_function);
+/* Do we drive this generation? If not, why gets the reason: what of it fits into so many bytes. */
+bool amdkfd_supports(u32 gc_version, bool virtual_function, char *why, size_t size);
 
 /* May /dev/kfd be opened? Else -EAGAIN. It may unless this says otherwise. */
 void amdkfd_gate(bool open);
@@ -30,8 +30,9 @@ u32 amdkfd_major(void);
 /* amdgpu comes up, goes away. exit: nothing if it never came up. */
 int amdkfd_init(void);
 void amdkfd_exit(void);
-/* A device does. */
-struct kfd_dev *amdkfd_probe(struct amdgpu_device *adev, u32 gc_version, bool virtual_function);
+/* A device does. NULL: it is not served, and the log says why. name: for people to read. */
+struct kfd_dev *amdkfd_probe(struct amdgpu_device *adev, const char *name, u32 gc_version,
+			     bool virtual_function);
 bool amdkfd_device_init(struct kfd_dev *kfd, const struct kgd2kfd_shared_resources *resources);
 void amdkfd_device_exit(struct kfd_dev *kfd);
 /* The device is going away: end the processes that use it, and wait until they let go. kfd: or NULL. */

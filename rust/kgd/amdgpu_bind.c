@@ -29,7 +29,7 @@ static const struct binding {
 #include "amdgpu_symbols.h"
 };
 
-int amdgpu_bind(unsigned long (*lookup)(const char *name))
+int amdgpu_bind(unsigned long (*lookup)(const char *name), const char **missing)
 {
 	const struct binding *binding;
 	unsigned long address;
@@ -37,7 +37,7 @@ int amdgpu_bind(unsigned long (*lookup)(const char *name))
 	for (binding = bindings; binding < bindings + ARRAY_SIZE(bindings); binding++) {
 		address = lookup(binding->name);
 		if (!address) {
-			pr_err("symbol %s not found\n", binding->name);
+			*missing = binding->name;
 			return -ENOENT;
 		}
 		if (binding->object)

@@ -43,7 +43,7 @@ extern int kfd_char_dev_major;
 /* amdgpu's object of that name. */
 #define amdgpu_object(name) (*bound_##name)
 
-/* Looks all symbols up; -ENOENT if one is missing, which the log names. */
-int amdgpu_bind(unsigned long (*lookup)(const char *name));
+/* Looks all symbols up; -ENOENT if one is missing. */
+int amdgpu_bind(unsigned long (*lookup)(const char *name), const char **missing);
 
 #endif

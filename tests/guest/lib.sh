@@ -37,10 +37,23 @@ unload() {
 # equal WHAT A B
 equal() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: '$2' is not '$3'"; fi; }
 
+# What amdkfd.ko says that it does; nothing where it is not loaded.
+state() { cat /sys/module/amdkfd/parameters/state 2>/dev/null; }
+
+# becomes PATTERN: the module's state, at most 100 seconds from now.
+becomes() {
+    for _ in $(seq 500); do
+        state | grep -qxE "$1" && return 0
+        sleep 0.2
+    done
+    echo "the state is '$(state)'"
+    return 1
+}
+
 # served_by c|rust|nobody
 served_by() {
     if [ ! -e /dev/kfd ]; then now=nobody
-    elif [ -e /sys/module/amdkfd ]; then now=rust
+    elif [ "$(state)" = serving ]; then now=rust
     else now=c; fi
     equal "/dev/kfd is served by $1" "$now" "$1"
 }

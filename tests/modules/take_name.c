@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * take_name: takes the name "amdgpu" on the PCI bus, as a driver of no device. amdgpu, loaded meanwhile, cannot register
- * itself, and its initialisation fails at its very end.
+ * take_name: takes the name of the device class "kfd". The C amdkfd of an amdgpu that is loaded
+ * meanwhile cannot register its own, and amdgpu's initialisation fails.
  */
+#include <linux/device/class.h>
 #include <linux/module.h>
-#include <linux/pci.h>
 
-static const struct pci_device_id none[] = { { } };
+static struct class named = { .name = "kfd" };
 
-static struct pci_driver named = {
-	.name = "amdgpu",
-	.id_table = none,
-};
-module_pci_driver(named);
+static int __init take_name_init(void)
+{
+	return class_register(&named);
+}
+module_init(take_name_init);
 
-MODULE_DESCRIPTION("Takes amdgpu's name, for tests");
+static void __exit take_name_exit(void)
+{
+	class_unregister(&named);
+}
+module_exit(take_name_exit);
+
+MODULE_DESCRIPTION("Takes the name of kfd's device class, for tests");
 MODULE_LICENSE("GPL");

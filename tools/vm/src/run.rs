@@ -20,6 +20,8 @@ use tempfile::TempDir;
 
 /// Where the guest finds the module.
 pub const MODULE: &str = "/run/amdkfd/amdkfd.ko";
+/// What the module does, in one word or more.
+const STATE: &str = "/sys/module/amdkfd/parameters/state";
 /// Where it finds the one that is inserted before it.
 const ALSO: &str = "/run/amdkfd/also.ko";
 /// TIMEOUT: generous, for a machine that shares its processors with others; a boot takes 5 s alone.
@@ -232,7 +234,9 @@ impl<'a> Run<'a> {
             session.monitor.execute("device_add", device)?;
         }
         self.await_gpus(&mut session, true)?;
-        if !self.args.insmod_first {
+        if self.args.insmod_first {
+            self.await_module(&mut session)?;
+        } else {
             self.insert_module(&mut session)?;
         }
         Ok(session)
@@ -333,6 +337,17 @@ impl<'a> Run<'a> {
         argv.extend(self.args.module_args.split_whitespace());
         session.run_quietly(&argv, LOAD)?;
         self.scratch.note("amdkfd.ko is in");
+        Ok(())
+    }
+
+    /// A module that was there first takes over once a GPU has come, by itself.
+    fn await_module(&self, session: &mut Session) -> Result<()> {
+        if !self.args.inserts_module() || self.args.gpu_count() == 0 {
+            return Ok(());
+        }
+        let serving = format!("until grep -qx serving {STATE}; do sleep 0.1; done");
+        session.run_quietly(&["sh", "-c", &serving], LOAD)?;
+        self.scratch.note("amdkfd.ko serves");
         Ok(())
     }
 
