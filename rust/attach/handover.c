@@ -161,6 +161,10 @@ static int start_kfd(void)
 /*
  * amdgpu offers a device to the KFD that serves now. False if that does not serve it after all,
  * though it ought to.
+ *
+ * amdgpu allocates for processes through a DRM client, which it makes when a device is bound, but
+ * only if a KFD was up on it then. The one that was not may be up now: we refused the device, or
+ * its start had failed.
  */
 static bool offer_device(const struct held_device *device)
 {
@@ -170,7 +174,8 @@ static bool offer_device(const struct held_device *device)
 	amdgpu_call(amdgpu_amdkfd_device_init)(adev);
 	if (!adev->kfd.dev)
 		return !device->had_kfd;
-	return adev->kfd.init_complete;
+	amdgpu_call(amdgpu_amdkfd_drm_client_create)(adev);
+	return adev->kfd.init_complete && adev->kfd.client.file;
 }
 
 /* amdgpu offers all its devices. The name of one that is not served after all, or NULL. */
