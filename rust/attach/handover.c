@@ -34,6 +34,12 @@ static int check_gpu(struct amdgpu_device *adev)
 		return refuse(-ENODEV, "%s: %s", name, why);
 	if (atomic_read(&adev->reset_domain->in_gpu_reset))
 		return refuse(-EBUSY, "%s is being reset; try again", name);
+	/*
+	 * Of such a device C's suspend and its end do not count alike: it would believe itself
+	 * locked for good.
+	 */
+	if (adev->kfd.dev && !adev->kfd.dev->init_complete)
+		return refuse(-EBUSY, "%s is not up in the C amdkfd", name);
 	return adev->kfd.dev ? 1 : 0;
 }
 
