@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! Turns the kernel source's `<linux/kfd_ioctl.h>` into Rust with the build root's bindgen, and that
-//! into tables of structs with their fields and of constants, for programs that show them by name.
+//! Turns the kernel's `<linux/kfd_ioctl.h>` into Rust with bindgen, and that into tables of structs
+//! with their fields and of constants, for programs that show them by name. The header is, in this
+//! order of choice:
 //!
-//! `KFD_UAPI_BINDINGS=FILE` takes bindings made elsewhere instead.
+//! 1. `KFD_UAPI_BINDINGS=FILE`: nobody's, FILE holds bindings made elsewhere;
+//! 2. `KFD_UAPI_INCLUDE=DIR:...`: the one in these directories, read by the bindgen of PATH;
+//! 3. in the project's tree: the one of the prepared kernel source, read by the build root's bindgen;
+//! 4. elsewhere: the one in /usr/include, read by the bindgen of PATH.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
@@ -27,52 +32,88 @@ fn main() {
         .expect("OUT_DIR is writable");
 }
 
+/// Where the header is, and who reads it.
+struct Source {
+    bindgen: Command,
+    include: Vec<PathBuf>,
+}
+
 /// Has bindgen write `out`.
 fn generate(out: &Path) {
-    let project = Path::new("../..")
-        .canonicalize()
-        .expect("the project directory");
-    let sysroot = project.join("tools/sysroot/sysroot");
-    let tree = kernel_tree(&sysroot);
-    let bindings = Command::new(&sysroot)
-        .args([
-            "run",
-            "bindgen",
-            "--use-core",
-            "--no-layout-tests",
-            "--no-doc-comments",
-            "--no-prepend-enum-name",
-        ])
-        .args([
-            "--allowlist-type",
-            "(kfd_|drm_amdgpu_gem_create|drm_amdgpu_gem_metadata|drm_amdgpu_gem_va|drm_amdgpu_gem_wait_idle).*|drm_prime_handle|KFD_QUEUE_EVICTION_TRIGGERS",
-            "--allowlist-var",
-            "(KFD_|HSA_|IOC_|AMDGPU_GEM_DOMAIN_|AMDGPU_GEM_METADATA_OP_SET|AMDGPU_VA_OP_MAP|AMDGPU_VM_PAGE_PRT).*",
-        ])
-        .args(["--with-derive-default", "--default-enum-style", "consts"])
-        .arg(project.join("userspace/kfd-uapi/wrapper.h"))
-        .args([
-            "--",
-            "-nostdinc",
-            "-D__user=",
-            "-D__EXPORTED_HEADERS__",
-            "-I",
-        ])
-        .arg(tree.join("include/uapi"))
-        .arg("-I")
-        .arg(tree.join("arch/x86/include/uapi"))
-        .arg("-I")
-        .arg(tree.join("arch/x86/include/generated/uapi"))
-        .arg("-I")
-        .arg(tree.join("include"))
+    let Source {
+        mut bindgen,
+        include,
+    } = source();
+    bindgen.args(OPTIONS).arg(manifest_dir().join("wrapper.h"));
+    bindgen.args(["--", "-nostdinc", "-D__user=", "-D__EXPORTED_HEADERS__"]);
+    for dir in &include {
+        bindgen.arg("-I").arg(dir);
+    }
+    let bindings = bindgen
         .output()
-        .expect("tools/sysroot/sysroot can be run");
+        .unwrap_or_else(|error| panic!("{:?}: {error}", bindgen.get_program()));
     assert!(
         bindings.status.success(),
-        "bindgen: {}",
+        "bindgen could not read linux/kfd_ioctl.h of {include:?}, which must be of KFD 1.23 or newer: {}",
         String::from_utf8_lossy(&bindings.stderr)
     );
     fs::write(out, bindings.stdout).expect("OUT_DIR is writable");
+}
+
+const OPTIONS: &[&str] = &[
+    "--use-core",
+    "--no-layout-tests",
+    "--no-doc-comments",
+    "--no-prepend-enum-name",
+    "--allowlist-type",
+    "(kfd_|drm_amdgpu_gem_create|drm_amdgpu_gem_metadata|drm_amdgpu_gem_va|drm_amdgpu_gem_wait_idle).*|drm_prime_handle|KFD_QUEUE_EVICTION_TRIGGERS",
+    "--allowlist-var",
+    "(KFD_|HSA_|IOC_|AMDGPU_GEM_DOMAIN_|AMDGPU_GEM_METADATA_OP_SET|AMDGPU_VA_OP_MAP|AMDGPU_VM_PAGE_PRT).*",
+    "--with-derive-default",
+    "--default-enum-style",
+    "consts",
+];
+
+fn manifest_dir() -> PathBuf {
+    PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"))
+}
+
+fn source() -> Source {
+    println!("cargo:rerun-if-env-changed=KFD_UAPI_INCLUDE");
+    let sysroot = manifest_dir().join("../../tools/sysroot/sysroot");
+    if let Some(dirs) = env::var_os("KFD_UAPI_INCLUDE") {
+        return plain(&dirs);
+    }
+    match sysroot.canonicalize() {
+        Ok(sysroot) => of_the_tree(&sysroot),
+        Err(_) => plain(&OsString::from(
+            "/usr/include:/usr/include/x86_64-linux-gnu",
+        )),
+    }
+}
+
+fn plain(dirs: &OsString) -> Source {
+    Source {
+        bindgen: Command::new("bindgen"),
+        include: env::split_paths(dirs).collect(),
+    }
+}
+
+/// The prepared kernel source's headers, which are not installed as `make headers_install` does it.
+fn of_the_tree(sysroot: &Path) -> Source {
+    let tree = kernel_tree(sysroot);
+    let mut bindgen = Command::new(sysroot);
+    bindgen.args(["run", "bindgen"]);
+    let dirs = [
+        "include/uapi",
+        "arch/x86/include/uapi",
+        "arch/x86/include/generated/uapi",
+        "include",
+    ];
+    Source {
+        bindgen,
+        include: dirs.iter().map(|dir| tree.join(dir)).collect(),
+    }
 }
 
 /// Where the prepared kernel source is, by `sysroot env`; made when it is not there yet.
