@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 
-//! What build scripts share: the kernels beside this crate, compiled with the build root's clang.
+//! What build scripts share: the kernels beside this crate, compiled with the build root's clang,
+//! or with the one that `KFD_CLANG` names.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// OpenCL C without a library, for the one GPU that there is, with metadata of code object version 5.
-const ARGUMENTS: [&str; 13] = [
-    "run",
-    "clang",
+/// OpenCL C without a library, for the one GPU that there is, with metadata of code object version
+/// 5.
+const ARGUMENTS: [&str; 11] = [
     "-x",
     "cl",
     "-cl-std=CL2.0",
@@ -23,7 +23,8 @@ const ARGUMENTS: [&str; 13] = [
     "-Werror",
 ];
 
-/// Makes `OUT_DIR/<name>.co` of `<name>.cl`, or takes the code object that the variable `instead` names.
+/// Makes `OUT_DIR/<name>.co` of `<name>.cl`, or takes the code object that the variable `instead`
+/// names.
 ///
 /// # Panics
 /// When that fails, with what the compiler said: it is for build scripts.
@@ -38,13 +39,24 @@ pub fn compile(name: &str, instead: &str) {
         fs::copy(ready, &out).unwrap_or_else(|why| panic!("{instead}: {why}"));
         return;
     }
-    let compiled = Command::new(here.join("../../tools/sysroot/sysroot"))
+    let mut clang = clang(here);
+    let compiled = clang
         .args(ARGUMENTS)
         .args(["-o", "-"])
         .arg(&source)
         .output()
-        .expect("tools/sysroot/sysroot can be run");
+        .unwrap_or_else(|why| panic!("{:?}: {why}", clang.get_program()));
     let said = String::from_utf8_lossy(&compiled.stderr);
     assert!(compiled.status.success(), "clang: {said}");
     fs::write(out, compiled.stdout).expect("OUT_DIR is writable");
+}
+
+fn clang(here: &Path) -> Command {
+    println!("cargo:rerun-if-env-changed=KFD_CLANG");
+    if let Some(given) = env::var_os("KFD_CLANG") {
+        return Command::new(given);
+    }
+    let mut sysroot = Command::new(here.join("../../tools/sysroot/sysroot"));
+    sysroot.args(["run", "clang"]);
+    sysroot
 }
