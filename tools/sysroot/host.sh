@@ -14,12 +14,16 @@ mke2fs e2fsprogs
 cpio cpio
 xz xz-utils
 zstd zstd
+flock util-linux
+unshare util-linux'
+# What the project is built and tested with; an installed kfd-vm has none of it to do.
+if [ -e "$project/Kbuild" ]; then
+    host_programs+='
 cc gcc
 make make
 bc bc
-flock util-linux
-unshare util-linux
 valgrind valgrind'
+fi
 
 missing_packages() {
     local program package
@@ -27,7 +31,8 @@ missing_packages() {
         command -v "$program" >/dev/null || echo "$package"
     done <<<"$host_programs"
     [ -e /usr/share/keyrings/debian-archive-keyring.gpg ] || echo debian-archive-keyring
-    if command -v dpkg-query >/dev/null && ! [ -e /usr/include/stdio.h ]; then echo libc6-dev; fi
+    if [ -e "$project/Kbuild" ] && command -v dpkg-query >/dev/null && ! [ -e /usr/include/stdio.h ]
+    then echo libc6-dev; fi
     is_root || command -v newuidmap >/dev/null || echo uidmap
 }
 
@@ -49,7 +54,7 @@ install_command() {
 deps() {
     local missing
     mapfile -t missing < <(missing_packages)
-    command -v cargo >/dev/null ||
+    [ ! -e "$project/Kbuild" ] || command -v cargo >/dev/null ||
         die "cargo is missing: install Rust 1.85 or newer (the rustup or cargo package)"
     if [ ${#missing[@]} -gt 0 ]; then
         is_root && command -v apt-get >/dev/null ||
