@@ -65,7 +65,7 @@ pub struct MachineArgs {
     /// The guest's kernel.
     #[arg(long, value_enum, default_value_t = Kernel::Stock)]
     pub kernel: Kernel,
-    /// The Debian suite of the guest's root.
+    /// The Debian suite of the guest's root, or, with a slash in it, a disk image of a root.
     #[arg(long, default_value = "trixie")]
     pub root: String,
     /// Memory of the guest, as QEMU writes it.
@@ -117,10 +117,10 @@ pub struct RunArgs {
     /// More arguments for `gpu-model-server serve`, split at blanks; {n} is the GPU's number.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub model_args: String,
-    /// The GPU model's server [default: the project's, built if needed].
+    /// The GPU model's server [default: the project's, built if needed; the package's].
     #[arg(long, env = "GPU_MODEL_SERVER")]
     pub model_server: Option<PathBuf>,
-    /// The module that --kfd rust inserts [default: amdkfd.ko of the project].
+    /// The module that --kfd rust inserts [default: the project's; installed: that of DKMS].
     #[arg(long, env = "KFD_MODULE")]
     pub module: Option<PathBuf>,
     /// Another module, to insert before it.
@@ -138,7 +138,7 @@ pub struct RunArgs {
     /// Do not load amdgpu: the command does it (`modprobe amdgpu`). Implies --cold and --no-insmod.
     #[arg(long)]
     pub no_amdgpu: bool,
-    /// The directory at /mnt/share [default: the project].
+    /// The directory at /mnt/share [default: the project; installed: none].
     #[arg(long)]
     pub share: Option<PathBuf>,
     /// Do not share any directory.

@@ -2,6 +2,7 @@
 //! Where the pieces of a machine lie: what `sysroot` made, and what the project builds.
 
 use crate::args::{Kernel, MachineArgs};
+use crate::place::Place;
 use anyhow::{anyhow, bail, Context, Result};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -9,15 +10,6 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The project's directory, as the launcher script says or as the build knew it.
-pub fn project() -> PathBuf {
-    let built = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .unwrap_or(Path::new("/"));
-    std::env::var_os("KFD_VM_PROJECT").map_or_else(|| built.to_path_buf(), PathBuf::from)
-}
 
 pub struct Assets {
     pub cache: PathBuf,
@@ -42,8 +34,11 @@ pub struct KernelFiles {
 impl Assets {
     /// Has `sysroot` make what is missing, then checks that it is there.
     pub fn locate(args: &MachineArgs) -> Result<Self> {
-        let sysroot = project().join("tools/sysroot/sysroot");
-        let env = sysroot_env(&sysroot, &args.root)?;
+        let place = Place::find();
+        let sysroot = place.sysroot();
+        let image = image_of(&args.root)?;
+        let suite = image.as_ref().map_or(args.root.as_str(), |_| "trixie");
+        let env = sysroot_env(&sysroot, suite)?;
         let get = |name: &str| {
             env.get(name)
                 .map(PathBuf::from)
@@ -54,7 +49,13 @@ impl Assets {
             &get("BUILD_ROOT")?.join(".complete"),
             &["build-root"],
         )?;
-        ensure(&sysroot, &get("GUEST_IMAGE")?, &["guest-root", &args.root])?;
+        let guest_image = match image {
+            Some(image) => image,
+            None => {
+                ensure(&sysroot, &get("GUEST_IMAGE")?, &["guest-root", &args.root])?;
+                get("GUEST_IMAGE")?
+            }
+        };
         let kernel = match args.kernel {
             Kernel::Stock => {
                 let dir = get("KERNEL_DIR")?;
@@ -68,27 +69,23 @@ impl Assets {
         let qemu = Qemu {
             root: get("BUILD_ROOT")?,
         };
+        let release = get("KERNEL_RELEASE")?;
+        let module = match args.kernel {
+            Kernel::Stock => place.module(release.as_os_str(), get("BUILD_DIR")?),
+            Kernel::Debug => place.checking_module("debug"),
+            Kernel::Kasan => place.checking_module("kasan"),
+            Kernel::Kcsan => place.checking_module("kcsan"),
+        };
         let cache = get("CACHE")?.join("vm");
         fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
         Ok(Self {
             cache,
             qemu,
-            guest_image: get("GUEST_IMAGE")?,
+            guest_image,
             kernel,
-            module: module_dir(args.kernel, get("BUILD_DIR")?).join("amdkfd.ko"),
+            module,
         })
     }
-}
-
-/// Where the project's module for a kernel is built.
-fn module_dir(kernel: Kernel, stock: PathBuf) -> PathBuf {
-    let name = match kernel {
-        Kernel::Stock => return stock,
-        Kernel::Debug => "debug",
-        Kernel::Kasan => "kasan",
-        Kernel::Kcsan => "kcsan",
-    };
-    project().join("build").join(name)
 }
 
 impl Qemu {
@@ -136,6 +133,14 @@ impl KernelFiles {
             modules,
         })
     }
+}
+
+/// `--root` with a slash in it is a disk image.
+fn image_of(root: &str) -> Result<Option<PathBuf>> {
+    let image = root.contains('/').then(|| Path::new(root).canonicalize());
+    image
+        .transpose()
+        .with_context(|| format!("the image {root}"))
 }
 
 fn sysroot_env(sysroot: &Path, suite: &str) -> Result<HashMap<String, String>> {
@@ -230,6 +235,17 @@ mod tests {
         assert_ne!(key(&["a", "b"]), key(&["ab"]));
         assert_ne!(key(&["a", "b"]), key(&["b", "a"]));
         assert_eq!(key(&["a"]).len(), 16);
+    }
+
+    #[test]
+    fn a_root_with_a_slash_is_an_image_that_must_be_there() {
+        assert_eq!(image_of("trixie").unwrap(), None);
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("root.img");
+        assert!(image_of(file.to_str().unwrap()).is_err());
+        fs::write(&file, "").unwrap();
+        let found = image_of(file.to_str().unwrap()).unwrap();
+        assert_eq!(found, Some(file.canonicalize().unwrap()));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! The GPUs: one `gpu-model-server` process for each, and the firmware files the model accepts.
 
 use crate::args::RunArgs;
-use crate::assets::project;
 use crate::child::{self, Reaped};
+use crate::place::Place;
 use anyhow::{anyhow, bail, Context, Result};
 use rustix::fs::{memfd_create, MemfdFlags};
 use signal_hook::consts::SIGTERM;
@@ -34,13 +34,19 @@ pub fn server(args: &RunArgs) -> Result<PathBuf> {
             .canonicalize()
             .with_context(|| format!("the model's server {}", path.display()));
     }
-    let workspace = project().join("tools");
+    match Place::find() {
+        Place::Tree(project) => build_server(&project.join("tools")),
+        Place::Installed { programs, .. } => Ok(programs.join(PACKAGE)),
+    }
+}
+
+fn build_server(workspace: &Path) -> Result<PathBuf> {
     if !workspace.join(PACKAGE).exists() {
         bail!("this tree has no {PACKAGE}; set GPU_MODEL_SERVER to one, or use --gpus 0");
     }
     let status = Command::new("cargo")
         .args(["build", "--quiet", "--package", PACKAGE])
-        .current_dir(&workspace)
+        .current_dir(workspace)
         .status();
     if !status.context("running cargo")?.success() {
         bail!("{PACKAGE} did not build");

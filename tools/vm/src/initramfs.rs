@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 //! Makes the guest's initramfs: the static agent as /init and the modules it needs for its root.
 
-use crate::assets::{project, Assets, Key};
+use crate::assets::{Assets, Key};
 use crate::cpio::Writer;
+use crate::place::Place;
 use anyhow::{bail, Context, Result};
 use kfd_vm_protocol::MODULE_LIST;
 use std::collections::{HashMap, HashSet};
@@ -21,21 +22,33 @@ const MODULES: &[&str] = &[
     "virtio-rng",
 ];
 const DIRECTORIES: &[&str] = &["dev", "proc", "sys", "modules"];
+const AGENT: &str = "kfd-vm-agent";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// The path of the initramfs, which is made when the cache does not hold it. It is named by the
-/// agent's source and the kernel, so that all worktrees with the same agent share it.
+/// agent's source (that of a package: by the program) and the kernel, so that all worktrees with the
+/// same agent share it.
 pub fn locate(assets: &Assets) -> Result<PathBuf> {
-    let source = project().join("tools/vm");
-    let key = Key::default()
-        .tree(&source.join("agent"))?
-        .tree(&source.join("protocol"))?
+    let place = Place::find();
+    let key = match &place {
+        Place::Tree(project) => Key::default()
+            .tree(&project.join("tools/vm/agent"))?
+            .tree(&project.join("tools/vm/protocol"))?,
+        Place::Installed { programs, .. } => {
+            Key::default().text(&String::from_utf8_lossy(&fs::read(programs.join(AGENT))?))
+        }
+    };
+    let key = key
         .text(&MODULES.join(" "))
         .large_file(&assets.kernel.vmlinuz)?
         .finish();
     let path = assets.cache.join(format!("initramfs-{key}.cpio"));
     if !path.exists() {
-        let bytes = build(&assets.kernel.modules, &fs::read(build_agent()?)?)?;
+        let agent = match place {
+            Place::Tree(project) => build_agent(&project.join("tools"))?,
+            Place::Installed { programs, .. } => programs.join(AGENT),
+        };
+        let bytes = build(&assets.kernel.modules, &fs::read(agent)?)?;
         let part = tempfile::NamedTempFile::new_in(&assets.cache)?;
         fs::write(part.path(), bytes)?;
         part.persist(&path).context("storing the initramfs")?;
@@ -65,18 +78,10 @@ fn build(modules: &Path, agent: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// Compiles the agent, statically linked: the guest's root is not there yet when it starts.
-fn build_agent() -> Result<PathBuf> {
-    let workspace = project().join("tools");
+fn build_agent(workspace: &Path) -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
-    cargo.args([
-        "build",
-        "--quiet",
-        "--package",
-        "kfd-vm-agent",
-        "--target",
-        TARGET,
-    ]);
-    cargo.current_dir(&workspace);
+    cargo.args(["build", "--quiet", "--package", AGENT, "--target", TARGET]);
+    cargo.current_dir(workspace);
     cargo.env(
         "RUSTFLAGS",
         "-C target-feature=+crt-static -C strip=symbols",
@@ -91,7 +96,8 @@ fn build_agent() -> Result<PathBuf> {
     Ok(workspace
         .join("target")
         .join(TARGET)
-        .join("debug/kfd-vm-agent"))
+        .join("debug")
+        .join(AGENT))
 }
 
 /// The files of the named modules and all they depend on, in an order that can be loaded.

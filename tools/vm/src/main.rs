@@ -11,6 +11,7 @@ mod guest;
 mod initramfs;
 mod kernel_log;
 mod machine;
+mod place;
 mod qmp;
 mod run;
 mod session;

@@ -2,11 +2,12 @@
 //! `kfd-vm run` from start to end: get a machine up, with its GPUs and its KFD, run the command.
 
 use crate::args::{Kfd, MachineArgs, RunArgs};
-use crate::assets::{project, Assets};
+use crate::assets::Assets;
 use crate::gpus::{self, Gpu, Hive};
 use crate::initramfs;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
+use crate::place::Place;
 use crate::session::{Failure, Interrupt, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
 use crate::STATUS_FAILED;
@@ -15,6 +16,7 @@ use kfd_vm_protocol::{Reply, Request, SHARE};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tempfile::TempDir;
 
@@ -403,7 +405,9 @@ fn share(args: &RunArgs) -> Result<Option<PathBuf>> {
     if args.no_share {
         return Ok(None);
     }
-    let dir = args.share.clone().unwrap_or_else(project);
+    let Some(dir) = args.share.clone().or_else(|| Place::find().share()) else {
+        return Ok(None);
+    };
     let dir = dir
         .canonicalize()
         .with_context(|| format!("the share {}", dir.display()))?;
@@ -419,13 +423,27 @@ fn module(args: &RunArgs, own: &Path) -> Result<Option<Vec<u8>>> {
         return Ok(None);
     }
     let path = args.module.as_deref().unwrap_or(own);
-    let data = fs::read(path).map_err(|error| {
+    let data = unpacked(path).map_err(|error| {
         anyhow!(
             "{}: {error}; build the module, say --module or KFD_MODULE, or use --kfd c",
             path.display()
         )
     })?;
     Ok(Some(data))
+}
+
+/// A module's file; one named NAME.xz is decompressed, as those that DKMS installs have to be.
+fn unpacked(path: &Path) -> Result<Vec<u8>> {
+    if path.extension().is_none_or(|suffix| suffix != "xz") {
+        return Ok(fs::read(path)?);
+    }
+    let file = File::open(path)?;
+    let output = Command::new("xz").arg("-dc").stdin(file).output();
+    let output = output.context("running xz")?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(output.stdout)
 }
 
 fn also(args: &RunArgs) -> Result<Option<Vec<u8>>> {
@@ -446,5 +464,29 @@ impl Sink for PassThrough {
 
     fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
         io::stderr().lock().write_all(bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compressed_module_is_read_as_what_it_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let plain = dir.path().join("amdkfd.ko");
+        fs::write(&plain, "module").unwrap();
+        assert_eq!(unpacked(&plain).unwrap(), b"module");
+        let packed = dir.path().join("amdkfd.ko.xz");
+        assert!(unpacked(&packed).is_err());
+        fs::write(&packed, "no archive").unwrap();
+        assert!(unpacked(&packed).is_err());
+        assert!(Command::new("xz")
+            .args(["-k", "-f"])
+            .arg(&plain)
+            .status()
+            .unwrap()
+            .success());
+        assert_eq!(unpacked(&packed).unwrap(), b"module");
     }
 }
