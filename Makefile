@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: all help sysroot module module-debug module-tests tools userspace guest demo test test-long check fmt clean
+.PHONY: all help sysroot module module-debug module-tests tools userspace guest demo test test-long check deb fmt clean
 .DELETE_ON_ERROR:
 
 all: module tools userspace
@@ -15,6 +15,7 @@ help:
 	@echo "make demo       boot a stock kernel with a modelled GPU, take amdkfd's place, run GPU kernels"
 	@echo "make test       all tests that fit an hour; ends with \"N passed, N failed\""
 	@echo "make test-long  the larger bars as well, in parts that can be resumed"
+	@echo "make deb        the Debian packages, in build/deb"
 	@echo "make check      formatting and clippy"
 	@echo "make clean      remove what was built here (the cache in ~/.cache/amdkfd-rs stays)"
 
@@ -60,6 +61,10 @@ test-long: guest module-debug
 check: sysroot
 	@tests/tools/lint.test
 	@tools/build-module CLIPPY=1
+
+# amdkfd-rs-dkms, kfdctl and amdkfd-rs-vm.
+deb:
+	@tools/make-deb
 
 clean:
 	@rm -rf build
