@@ -7,6 +7,7 @@ list_key() { packages "$1" | sha256sum | cut -c1-12; }
 
 build_root="$cache/roots/build-$(list_key build)"
 hip_root() { echo "$cache/roots/hip-$1-$(list_key "hip-$1")"; }
+deb_root="$cache/roots/deb-guest-$(list_key deb-guest)"
 guest_image() { echo "$cache/roots/guest-$1-$(list_key "guest-$1").img"; }
 
 # bootstrap LIST SUITE TARGET: a Debian root with the packages of LIST in TARGET.part. A line "unpack
@@ -104,6 +105,14 @@ make_hip_root() {
     need_room 4 "hipcc of $1"
     bootstrap "hip-$1" "$1" "$root"
     finish_root "$root"
+}
+
+make_deb_root() {
+    [ -e "$deb_root/.complete" ] && return
+    deps
+    need_room 3 "the root for Debian packages"
+    bootstrap deb-guest $suite "$deb_root"
+    finish_root "$deb_root"
 }
 
 make_build_root_locked() {
