@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # amdkfd-rs. "make help" lists the targets; README.md tells what they are for.
 
 SHELL := /bin/bash

@@ -1,5 +1,5 @@
 #!/bin/sh
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # The guest's part of the walk in overview.md: one dispatch, watched from the kernel's side. That page has
 # the command that runs it.
 #   - a kprobe prints each ioctl of kfdctl with its argument block, as it goes in;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! amdkfd: AMD's compute driver, attached to a stock amdgpu. The module's root: what there is, and
 //! in which order it starts and ends.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What differs between the kernels that the module is built for: one name for each, whatever this
 //! kernel's crate calls it. `compat/features` lists them and tells how the build finds out.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Doorbells: words of a PCI aperture that user space writes to tell a queue of new work.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Events: what a process waits for. One [`Events`] for each process; the process and the table of
 //! pasids own it together, because an interrupt finds it without finding the process.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Exceptions of queues, told to the runtime of the process: a wave that trapped, a packet that the
 //! command processor refused.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The ioctls of /dev/kfd: the whole ABI of KFD 1.23 on one screen, and how a call finds its row.
 //!

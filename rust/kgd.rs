@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Kgd, the kernel graphics driver underneath: what a KFD needs from it, and nothing else.
 //!

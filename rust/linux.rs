@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Safe wrappers of what the kernel offers and the kernel crate lacks. Each file is named after the
 //! C header it wraps; this room lies beneath all others and knows none of them.

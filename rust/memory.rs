@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Memory that a process has of a GPU: video memory, system memory, the process's own memory made
 //! visible to the GPU, doorbells and a page of registers.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The offset cookie of `mmap` on /dev/kfd: which thing of ours a mapping shows.
 //!

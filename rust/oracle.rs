@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! AMD's own layouts (`v9_structs.h`, `kfd_pm4_headers_ai.h`) as bindgen sees them.
 //!

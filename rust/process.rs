@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A process that computes: one [`Process`] for each address space that has opened /dev/kfd.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! User queues: rings in a process's memory from which a GPU takes work without asking us.
 //!

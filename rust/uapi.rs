@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Structures that user space and the module share: the one bridge between a user's bytes and them.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The user ABI as bindgen sees the kernel's own `<linux/kfd_ioctl.h>` and `<linux/kfd_sysfs.h>`.
 //!

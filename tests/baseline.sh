@@ -1,5 +1,5 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # In a guest: what `tools/baseline` runs. Prints a line of JSON for each program.
 #
 #   baseline.sh ROOT

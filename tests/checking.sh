@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # shellcheck shell=bash disable=SC2034
 # The kernels that check: what each needs, what a guest looks at last, and what its log must say. Sourced with the kernel
 # in $kernel: debug, kasan, kcsan; or coverage, which is the stock kernel and our module with a record.

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # tests/reports.awk: awk -f reports.awk ALLOW LOG: the first line of each report in LOG (what kmemleak shows,
 # and a kernel log), but for those of which a line matches a pattern of ALLOW.
 #

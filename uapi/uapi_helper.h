@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What bindgen reads to give the module the user ABI: the kernel's own headers, never a copy of them.
  * The ioctl numbers are macros that clang has to evaluate, hence the constants; Kbuild strips the prefix.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Attaching to a live amdgpu, and letting go of it. At once, if it is live when this module is
  * loaded; else when it has become so and has a GPU. Until then, and whenever we refuse, amdgpu's

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Between the C files of attach: hooks.c redirects amdgpu's calls, handover.c takes /dev/kfd from
  * the C amdkfd and gives it back, hold.c holds the devices meanwhile and standin.c answers

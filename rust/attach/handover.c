@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * /dev/kfd changes hands while amdgpu is live: from the C amdkfd to us (take), and back (give).
  * Both ways the devices are held first (hold.c), and nobody can open /dev/kfd. One hand-over at a

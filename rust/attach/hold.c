@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * Holds amdgpu's devices while /dev/kfd changes hands: bound, awake, not resetting, not
  * repartitioning.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * All of amdgpu's devices held still: bound, awake, not resetting, not repartitioning. Between
  * hold.c, which does that, and handover.c, which needs it. One at a time, under attach_lock.

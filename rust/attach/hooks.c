@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The redirection of amdgpu's calls into the KFD: one ftrace_ops over all of them.
  *

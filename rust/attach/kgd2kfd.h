@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The calls that come up from amdgpu, flattened: C declares and calls them, rust/kgd2kfd.rs defines
  * them. "kfd" is what amdkfd_probe returned for the device; it lives until amdkfd_device_exit.

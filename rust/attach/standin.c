@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The stand-in: who answers at the device number of /dev/kfd while that number changes hands.
  *

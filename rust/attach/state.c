@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * What the module does, for people and tools: /sys/module/amdkfd/parameters/state. "serving";
  * "waiting", or "waiting: WHY" while an attempt is to be repeated; "refused: WHY". WHY is the

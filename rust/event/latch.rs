@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The state of one event, and what a set, a reset and a wait do to it. Pure.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The signal page: one 64-bit slot for each signal event, shared by user space, GPU and kernel.
 //! Here is the search in it; the memory itself is the caller's. Pure.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The memory of the signal page: a buffer that user space made and handed over. One for each process
 //! with signal events, owned by its events.

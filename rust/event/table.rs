@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The events of a process by id. A process has two tables: signal events, whose ids are slots of
 //! the signal page, and the rest, whose ids begin at [`FIRST_OTHER_ID`].

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Who waits for which event: the threads inside WAIT_EVENTS that found nothing signalled.
 //!

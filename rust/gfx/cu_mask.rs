@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Which compute units (CU) a queue may use: from user space's row of bits to the hardware's masks.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A bit field of a 32-bit hardware word, under the name AMD's headers give it.
 //!

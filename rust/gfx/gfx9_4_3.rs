@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Graphics core 9.4.3 (gfx942: MI300A, MI300X and their partitions) with SDMA 4.4.2.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A device that sleeps, is reset, or goes away: what amdgpu's calls about that come to.
 //!

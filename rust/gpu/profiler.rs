@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Who counts what a device does: one process at a time (PROFILER). One [`Profiler`] for each device.
 

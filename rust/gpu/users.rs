@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Who still uses a device: one [`Users`] for each `Gpu`, and a [`NodeUser`] for each process on each of
 //! its nodes, and for whoever looks at a node without being such a process. amdgpu must not take the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The ioctls about memory: 0x16 to 0x19, 0x1c, 0x1d, 0x20, 0x23 and 0x24.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The real [`Kgd`](super::Kgd): amdgpu, through `bridge.h`. One per device, made when amdgpu brings
 //! the device up, owned by its `Gpu`.

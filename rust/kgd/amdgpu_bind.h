@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * amdgpu's symbols, bound to this module: those of amdgpu_symbols.h. They may be used once
  * amdgpu_bind() has succeeded. For the C files that are compiled with amdgpu's headers.

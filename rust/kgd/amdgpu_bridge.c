@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * bridge.h in terms of amdgpu: device facts, kernel buffers and the hardware. Processes and their
  * memory are in amdgpu_bridge_vm.c. Nothing here keeps state.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * bridge.h in terms of amdgpu: compute processes, their VMs and their buffers.
  */

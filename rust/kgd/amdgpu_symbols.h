@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * What this module uses of amdgpu that amdgpu does not export. FUNCTION(name) is called through a
  * static_call: a direct call, for most of these functions are sealed against indirect ones (IBT).

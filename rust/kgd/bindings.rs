@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! `bridge.h` as bindgen sees it. Generated at build time; nothing outside `kgd` and `attach` calls
 //! these functions.

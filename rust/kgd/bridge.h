@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The flat C ABI between the Rust module and amdgpu: no amdgpu type is visible through it, so that
  * bindgen reads this file only and Rust never depends on an amdgpu structure's layout.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Owners of what a [`Kgd`] hands out: made by asking, given back by dropping.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * The trap handlers that the kernel source brings along, as machine code. They are included where
  * they are built, never copied.

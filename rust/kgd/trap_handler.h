@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef AMDKFD_TRAP_HANDLER_H
 #define AMDKFD_TRAP_HANDLER_H
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Files without a name (`include/linux/anon_inodes.h`) that are read, written and polled.
 //!

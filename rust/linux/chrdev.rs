@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A character device with a class of its own (`include/linux/{fs,device/class}.h`).
 //!

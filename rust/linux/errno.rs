@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Errors that the kernel crate has no names for (`include/uapi/asm-generic/errno.h`).
 

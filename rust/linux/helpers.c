@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * What the kernel offers as an inline function or a macro, as functions that Rust can call. One
  * line each; anything longer belongs in Rust.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Directories and read-only files of sysfs (`include/linux/kobject.h`, `include/linux/sysfs.h`).
 //!

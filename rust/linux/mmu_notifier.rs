@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! News of the end of an address space (`include/linux/mmu_notifier.h`).
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * What the kernel knows of CPUs and memory and tells only C: per-CPU data, node data, and walks over
  * the firmware's tables.

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 #ifndef AMDKFD_LINUX_PLATFORM_H
 #define AMDKFD_LINUX_PLATFORM_H
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A table from small numbers to shared objects that is read without a lock, in any context
 //! (`include/linux/xarray.h`, `include/linux/rcupdate.h`).

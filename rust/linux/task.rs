@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What the current task is and may do (`include/linux/{compat,capability,ptrace}.h`).
 

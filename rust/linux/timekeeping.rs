@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Clocks that the kernel crate does not read (`include/linux/timekeeping.h`).
 

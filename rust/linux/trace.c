@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /* Makes the tracepoints of trace.h. */
 
 #include <linux/types.h>

@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0 */
+/* SPDX-License-Identifier: GPL-2.0-only */
 /* The module's tracepoints: events/amdkfd in tracefs. trace.c makes them, trace.rs calls them. */
 
 #undef TRACE_SYSTEM

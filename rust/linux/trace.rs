@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Tracepoints: `events/amdkfd` in tracefs. Each is one function here and one TRACE_EVENT in `trace.h`.
 //!

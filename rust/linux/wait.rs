@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Sleeping until the owner of an [`IrqSpinLock`] wakes this thread.
 //!

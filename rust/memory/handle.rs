@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! How user space names a buffer: the GPU where it was allocated, and a number there.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What a user asks for with ALLOC_MEMORY_OF_GPU.
 //!

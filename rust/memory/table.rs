@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Things with numbers: a new one gets the lowest number that is free, as in C (`idr_alloc`).
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A process on one GPU: a [`ProcessDevice`] for each process and node that may be used together.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Making room: amdgpu wants to move a process's buffers. One [`Evictor`] for each process.
 //!

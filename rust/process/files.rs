@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A process in sysfs: `/sys/devices/virtual/kfd/kfd/proc/<pid>`, user ABI that monitors read.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What becomes of processes when a GPU sleeps, is reset or goes away. Called for a device by
 //! [`Served`](crate::gpu::Served); the state here is one for the module.

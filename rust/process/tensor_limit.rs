@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A process's wish to have a GPU's peak tensor limiter (PTL) lifted. One for each process and GPU; it
 //! ends with it.

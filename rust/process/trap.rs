@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The driver's trap handler in a process's address space: one [`TrapMemory`] for each process and
 //! GPU with wave save and restore (CWSR: compute wave save and restore).

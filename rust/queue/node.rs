@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! What a node has for queues: its scheduler, room for descriptors, the slots of its copy engines.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! GET_QUEUE_WAVE_STATE and ALLOC_QUEUE_GWS: what a process may ask of a queue that it stopped.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The books of the run-list scheduler: which processes and queues there are, and the list they make.
 //!

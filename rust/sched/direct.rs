@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The scheduler that does without the firmware's (NO_HWS, `sched_policy=2`): each process has a VMID
 //! and each queue a hardware queue descriptor (HQD) from its first to its last moment.

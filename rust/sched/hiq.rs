@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The HIQ (hardware interface queue): the queue of ours through which the firmware's scheduler takes
 //! its orders.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! A run list as the hardware scheduler reads it: each process, followed by its queues.
 //!

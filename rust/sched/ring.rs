@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The write side of the hardware scheduler's queue (HIQ): where the next packets go.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The scheduler that hands all queues to the firmware: HWS, the hardware scheduler.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Places that queues take and give back: queue ids, doorbells, queue slots of copy engines, room for
 //! descriptors.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The caches of a GPU node: computed from what the discovery table says of the graphics core and
 //! from which compute units (CU) work.

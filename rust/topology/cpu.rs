@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! CPU nodes: one for each NUMA node that has CPUs, numbered in their order.
 //!

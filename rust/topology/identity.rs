@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! `gpu_id`: the number by which user space names a GPU. One for each GPU node.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The links of a GPU node: to its CPU, to the GPUs of its hive, and through its CPU to the others.
 //!

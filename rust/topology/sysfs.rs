@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The topology's files: `/sys/devices/virtual/kfd/kfd/topology`.
 //!

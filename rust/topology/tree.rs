@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The one topology there is: which nodes, in which order, and what changes when a GPU comes or goes.
 //!

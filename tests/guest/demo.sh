@@ -1,5 +1,5 @@
 #!/bin/sh
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # The guest's part of "make demo": stops at the first thing that is not as it should be.
 set -e
 share=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # shellcheck shell=sh
 # fuzz SECONDS SEED [OPTION...]: generated programs, and such as unmodified ROCm programs make: what it did, as
 # figures, or the program that failed.

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # What a guest with COUNT GPUs shows: each is served, has a name of its own and computes. Sourced by the tests
 # of 4 and 8 GPUs.
 

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # shellcheck shell=sh
 # hangs COUNT: so often a queue of the first GPU hangs under load, with a process that waits for exceptions and one
 # that only waits for events, while others compute on the second GPU; what each saw, and what is left.

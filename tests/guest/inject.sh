@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # shellcheck shell=sh
 # Sourced by tests that make the GPU model fail: sets flags of its fault injection (Documentation/model.md).
 # The registers are in configuration space, at 0x108 (flags), 0x10c (count) and 0x110 (argument).

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # What the guest's test scripts share. A test prints "ok - WHAT" or "not ok - WHAT: WHY" and goes on.
 
 share=$(cd "$(dirname "$0")/.." && pwd)

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # What the tests of a machine with a GPU that ours does not drive share; on top of lib.sh.
 
 # The PCI address of the one GPU of graphics core 9.4.4, in $other, and what dmesg says of it.

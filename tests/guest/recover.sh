@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # What tests of reset and suspend share; on top of lib.sh.
 
 recover=/sys/kernel/debug/dri/0/amdgpu_gpu_recover

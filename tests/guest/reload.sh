@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # shellcheck shell=sh
 # Sourced by the tests of stock amdgpu's reset and reload.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 // The HIP programs of the test matrix, as an application writes them: vector add, saxpy, reduction, transpose,
 // matrix products (naive, through LDS tiles, on the matrix cores), each checked against the CPU.
 //

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 // Submits barrier packets through ROCr, as its manual says, and through kfd_aql::Ring; for callgrind,
 // which counts the instructions of rocr_submit and kfd_submit.
 #include <hsa/hsa.h>

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * hold_function: holds one kernel function's ftrace redirection (IPMODIFY), as a live patch would, and
  * redirects nothing. Nobody else can redirect that function as long as this module is loaded.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 /*
  * take_name: takes the name of the device class "kfd". The C amdkfd of an amdgpu that is loaded
  * meanwhile cannot register its own, and amdgpu's initialisation fails.

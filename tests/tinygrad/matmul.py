@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 """Multiplies matrices on the GPU with tinygrad's AMD backend, which talks to /dev/kfd itself.
 
 matmul.py SITE N...: tinygrad lies in SITE. For each N a product of two N x N matrices of small whole

@@ -1,5 +1,5 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # Runs gcn-fuzz with these options and says what came of it as a test does.
 output=$(cargo run --quiet --release -p gcn-fuzz -- "$@" 2>&1)
 status=$?

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # The fuzz targets under libFuzzer: what `cargo fuzz run --sanitizer none --features libfuzzer` does, with the stable
 # compiler and without that program.
 

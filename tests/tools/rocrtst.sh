@@ -1,5 +1,5 @@
 #!/bin/bash
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # In a guest of Debian experimental: runs rocrtst's tests, each in a process of its own, and prints a line for each:
 # NAME RESULT SECONDS, where RESULT is passed, skipped, failed, crashed (by a signal) or late. What a test that did
 # not pass said goes to standard error.

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # The kernels that check: the chosen kernel's source, each with its own configuration; named by both.
 # Sourced by sysroot.
 

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # What sysroot needs of the machine that it runs on: programs, user namespaces, room, a mirror.
 # Sourced by sysroot; uses its variables.
 

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # The distribution's kernels: which ones the suite has, which one is used, and what is made of it.
 # Sourced by sysroot. A kernel is named by its release (uname -r); nothing here knows a version.
 #

@@ -1,4 +1,4 @@
-# SPDX-License-Identifier: GPL-2.0 OR MIT
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
 # Debian roots made from lists of packages. Sourced by sysroot.
 
 packages() { sed -e 's/#.*//' -e '/^\s*$/d' "$here/$1.packages"; }

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Compiles the examples' GPU kernels; `KFDCTL_EXAMPLES=FILE` takes a code object made elsewhere instead.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 // The kernels of kfdctl's examples. OpenCL C without a library: ids come from the compiler's builtins.
 
 #define GROUP 256

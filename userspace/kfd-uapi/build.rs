@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Turns the kernel's `<linux/kfd_ioctl.h>` into Rust with bindgen, and that into tables of structs
 //! with their fields and of constants, for programs that show them by name. The header is, in this

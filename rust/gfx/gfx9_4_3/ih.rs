@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Entries of the interrupt handler's (IH) ring: OSSSYS 4.4.2, 32 bytes each.
 //!

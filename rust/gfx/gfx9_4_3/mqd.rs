@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Memory queue descriptors (MQD) of the command processor: `struct v9_mqd` of `v9_structs.h`.
 //!

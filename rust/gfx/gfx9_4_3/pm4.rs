@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! PM4 packets of the hardware scheduler (HWS): what the driver puts into the scheduler's queue (HIQ)
 //! and into run lists.

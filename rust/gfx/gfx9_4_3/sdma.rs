@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! Descriptors of copy queues: `struct v9_sdma_mqd` of `v9_structs.h`, for SDMA 4.4.2.
 //!

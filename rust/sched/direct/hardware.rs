@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
 //! The registers that the driver itself writes without the firmware's scheduler: who has a VMID
 //! ([`Binding`]), and which queue is in which slot ([`Hold`], [`Hardware::load`]).

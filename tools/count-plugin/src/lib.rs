@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A plugin of QEMU's translator (TCG) that says which of a guest's instructions an operation takes.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A GPU without a guest, brought so far that queues can run on it. One per input, so that an input always does the
 //! same.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Reads a fuzzer's bytes as numbers, addresses and packets. One per input; after its end everything is 0.
 
 /// The bytes not used yet.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Fuzz targets: what a bad guest, or a bad QEMU, can say to the GPU model. Each takes any bytes and must neither panic
 //! nor hang nor use more and more memory. `cargo fuzz` drives them ([`TARGETS`], feature `libfuzzer`), and so does
 //! `gpu-fuzz`, with bytes of its own and for so long only.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! `gpu-fuzz`: the fuzz targets on bytes of a fixed pseudo-random sequence, a bounded time each. Prints
 //! `ok - TARGET: ...` or `not ok - TARGET: ...` and ends with status 1 if there was one of those.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The requests that vfio-user carries, as the server's backend gets them: regions, DMA maps, interrupts, resets, with
 //! any numbers. (The bytes of the messages are the `vfio_user` crate's to parse; their sender is QEMU, not the guest.)
 

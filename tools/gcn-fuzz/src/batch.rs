@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! One batch: its source, its two compilations, and the comparison of what they compute.
 
 use crate::kernel::{self, Kernel};

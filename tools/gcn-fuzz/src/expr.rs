@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Random C expressions whose value C defines on every machine: no trap, no overflow that is not
 //! wrapped, no dependence on NaN payloads or signs.
 

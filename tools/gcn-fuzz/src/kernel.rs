@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! One random kernel: variables of a work-item, statements in two phases with a barrier between
 //! them, LDS, atomics on shared cells, and a result for each variable.
 //!

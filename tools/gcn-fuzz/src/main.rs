@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Differential fuzzing of the interpreter: random C kernels, compiled by clang for gfx942 and for
 //! the host, must give the same bits.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 // What the kernels of a batch share: types, and operations whose result C defines for all operands.
 typedef signed char i8;
 typedef unsigned char u8;

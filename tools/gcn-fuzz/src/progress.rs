@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Which batches are done: one line for each in a file that only grows, so that a run can be
 //! stopped at any time. One per run.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! How fast waves run: lane-operations per second (Criterion's `elem/s`) of loops of a few kinds, on
 //! one core. `cargo bench -p gcn`, or with `--profile dev` as the server is usually built.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Decoded code, kept by address. One [`CodeCache`] per address space (VMID); its owner invalidates
 //! it.
 

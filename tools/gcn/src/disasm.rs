@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Instructions as text, spelled as LLVM's assembler spells them. For traces and messages.
 
 mod memory;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! From the COMPUTE_PGM_* registers to waves: what the hardware's workgroup manager (SPI) puts into
 //! registers at launch.
 //!

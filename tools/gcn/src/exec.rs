@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Executing one instruction for one wave. A [`Machine`] lives for one slice of a wave's run and
 //! borrows all it needs.
 

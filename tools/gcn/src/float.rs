@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Floating point as the MODE register asks for it. Stateless.
 //!
 //! Rounding to nearest uses the host's IEEE arithmetic; other rounding modes go through `soft`,

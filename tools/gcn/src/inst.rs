@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A decoded instruction: what `decode` makes, `exec` runs and `disasm` prints. Immutable; owned by
 //! the code cache.
 

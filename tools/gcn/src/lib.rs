@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The gfx942 (CDNA3, MI300) instruction set: a decoder, a disassembler and an interpreter of
 //! waves.
 //!

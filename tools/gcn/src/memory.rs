@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What the interpreter sees of the world: memory behind one address space (VMID) and a clock.
 //!
 //! One implementation of [`Memory`] stands for one VMID; the caller makes it and lends it to each

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The opcode tables, one enum per encoding. A variant is the mnemonic verbatim, its value the
 //! opcode field.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! One wavefront of 64 lanes: its architectural state as plain data, which can be kept, resumed,
 //! compared and serialised.
 //!

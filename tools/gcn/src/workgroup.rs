@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A work-group: its waves, their shared LDS, and running them until something happens that
 //! concerns the caller.
 //!

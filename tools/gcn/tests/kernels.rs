@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Kernels compiled by clang for gfx942, run in the interpreter and compared with the host's
 //! results.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Every instruction of the matrix core against a plain matrix product. Where elements lie is
 //! written down here the other way round than in the interpreter: from element to register, as
 //! AMD's matrix instruction calculator prints it.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Instructions that compilers hardly ever emit, against tables worked out by hand, and where LLVM
 //! can compute them itself against LLVM.
 

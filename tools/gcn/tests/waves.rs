@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Pieces of assembly on single waves and small work-groups: what compilers seldom write, and every
 //! way to stop.
 

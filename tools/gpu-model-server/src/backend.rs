@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The only place that knows vfio-user: turns QEMU's requests into calls of the model. One
 //! [`Backend`] per connection.
 

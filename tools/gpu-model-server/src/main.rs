@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! `gpu-model-server`: serves one modelled GPU to QEMU over vfio-user, and writes the firmware
 //! files a stock amdgpu wants.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The memory the model works on, shared with QEMU: local memory in a memfd, and the guest's RAM as
 //! QEMU maps it to the device.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Address translation hub (ATHUB): which process a VMID belongs to, for translations by the host. One per GPU.
 //!
 //! The model translates nothing through the host, so only the protocol matters: a mapping is written, the hub

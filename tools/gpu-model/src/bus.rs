@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The register bus: which block answers at which dword address, and the burndown list of those
 //! that none does.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The chip: what all blocks of one GPU share and reach each other through.
 //!
 //! One [`Chip`] per GPU, owned by [`crate::model::GpuModel`] behind an `Arc`, and handed to every

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The command processor (CP): queue slots, scheduling firmware, PM4 and AQL packets. One [`Cp`] per GPU, for all XCCs.
 //!
 //! ```text

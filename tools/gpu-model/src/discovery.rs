@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The IP discovery table: how the driver learns what blocks the GPU has and where. Built once from
 //! the preset and put near the top of local memory, where firmware would leave it.
 //!

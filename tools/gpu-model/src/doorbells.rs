@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Doorbells in memory: what lies behind the part of BAR2 that the guest writes without asking anybody, and who looks
 //! there. One [`Doorbells`] per GPU, shared through [`crate::chip::Chip`].
 //!

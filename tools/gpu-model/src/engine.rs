@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Engines: the parts of the GPU that work on their own (command processor, SDMA), and what runs
 //! them.
 //!

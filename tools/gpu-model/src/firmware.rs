@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The firmware files a stock amdgpu asks for, made by us. The model runs none of them, so each is
 //! a header with the right fields and a text that says so; no vendor code is in them.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The parts of a graphics core (XCC) that are neither command processor nor page-table walker:
 //! run-list controller (RLC), GDS partitions, shader array configuration. One [`Gc`] per XCC.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Graphics memory controller: address translation per hub and VMID.
 //!
 //! A *hub* is one page-table walker with 16 contexts: each accelerator die (XCC) has one for its

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A hive: GPUs that xGMI connects, each with every other. Their local memories lie one after the other, a segment
 //! for each node, in one address space that all of them have. One [`Hive`] per GPU that is in one.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Interrupt handler (OSSSYS): puts 32-byte entries into a ring in the guest's memory and raises
 //! the MSI.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Fault injection: what hardware does to a driver on a bad day, from a script of rules. One [`Inject`] per GPU, in
 //! its [`Chip`]; blocks and engines ask it at the few places where something can go wrong.
 //!

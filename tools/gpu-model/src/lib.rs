@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A model of a gfx942 GPU (MI300 series), as much of it as a stock amdgpu driver and ROCm
 //! userspace use.
 //!

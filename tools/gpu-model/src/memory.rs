@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Physical memory as the GPU reaches it: VRAM, and the guest's RAM over the bus.
 //!
 //! There are two of them per GPU, given to [`crate::model::GpuModel`] by whoever hosts it; the host

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Small blocks whose registers the driver only sets and reads back: host data path (HDP), SMU I/O
 //! (SMUIO), the arbiters of the multimedia hub. One each per GPU.
 

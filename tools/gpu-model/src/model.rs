@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! One whole GPU as its host sees it: configuration space, three BARs, reset. One per device;
 //! dropping it stops its engine thread.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! North bridge I/O (NBIF 7.9): the chip's face to PCIe. Identity straps, local memory size,
 //! windows to registers and memory outside BAR5, doorbell routing set-up, HDP flush. One per GPU.
 

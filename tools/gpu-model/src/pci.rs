@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! PCI configuration space: identity, BARs, power management, PCI Express, MSI and one
 //! vendor-specific extended capability. One per GPU.
 

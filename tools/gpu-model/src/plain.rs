@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A block whose registers the driver only sets and reads back: nothing in the model depends on
 //! them. Each such block says so by being one of these, with an explicit list of registers and the
 //! values they have after power-on.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What kind of GPU a model is, as data: PCI identity, counts of units, and the IP blocks with
 //! their versions and addresses.
 //!

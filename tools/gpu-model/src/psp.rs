@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Platform security processor (MP0 13.0.2): boots its "secure OS" from a firmware image the driver
 //! hands over, then takes commands from a ring. One per GPU.
 //!

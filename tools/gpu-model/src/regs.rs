@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Registers: how a block names the ones it models, and where their values lie.
 //!
 //! Each hardware block (`nbio.rs`, `gmc.rs`, ...) declares one enum with `registers!`; every line

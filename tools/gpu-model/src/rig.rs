@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A GPU for tests: 256 MiB of local memory and 64 MiB of system memory in the heap, interrupts counted.
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The SDMA engines (4.4.2): copies, fills, page-table updates and fences. One [`Sdma`] per GPU.
 //!
 //! Each engine has ten rings: GFX and PAGE, set up by the kernel through registers, and RLC0 to 7 for user queues,

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! System management unit (MP1 13.0.6): a mailbox for power management. One per GPU.
 //!
 //! Clocks, power and temperatures it reports follow how busy the queues are; requests to change them are taken and

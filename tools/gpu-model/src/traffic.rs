@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What the guest's processors have said to the GPU so far, counted: each access is a trap on the model and an
 //! uncached round trip on hardware. One [`Traffic`] per GPU.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Compares every register the model declares with AMD's headers: name, segment and offset. The
 //! headers are the user's own; the variable KERNEL_TREE says where (`tools/sysroot/sysroot env`
 //! prints it). Without it there is nothing to compare.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The command line.
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};

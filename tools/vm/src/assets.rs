@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Where the pieces of a machine lie: what `sysroot` made, and what the project builds.
 
 use crate::args::{Kernel, MachineArgs};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Child processes that never outlive this one: QEMU and a model server for each GPU.
 
 use anyhow::{bail, Context, Result};

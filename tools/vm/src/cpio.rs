@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Writes a cpio archive in the "newc" format, which the kernel unpacks as its first root
 //! (linux:Documentation/driver-api/early-userspace/buffer-format.rst).
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The GPUs: one `gpu-model-server` process for each, and the firmware files the model accepts.
 
 use crate::args::RunArgs;

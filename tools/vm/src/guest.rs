@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What comes out of a running guest: the agent's frames and the console, each read by a thread.
 
 use kfd_vm_protocol::Frame;

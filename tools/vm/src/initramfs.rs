@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Makes the guest's initramfs: the static agent as /init and the modules it needs for its root.
 
 use crate::assets::{Assets, Key};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What in the guest's kernel log is a finding: for tests that must leave the kernel in peace.
 
 /// Beginnings and parts of messages by which the kernel says that something is wrong with it.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The virtual machine as QEMU's command line: one q35 board that is the same for every run, so
 //! that a snapshot of it fits, and a free PCI Express port for each GPU that may come.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! `kfd-vm`: runs a command as root in a virtual machine with modelled GPUs, a stock kernel, stock
 //! amdgpu and a KFD of choice, and passes its output and exit status through.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A client for QEMU's machine protocol: one command at a time, events passed over.
 
 use anyhow::{anyhow, bail, Context, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! `kfd-vm run` from start to end: get a machine up, with its GPUs and its KFD, run the command.
 
 use crate::args::{Kfd, MachineArgs, RunArgs};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! One running machine: QEMU, the three sockets to it, and the conversation with its agent.
 
 use crate::child::{self, Reaped};

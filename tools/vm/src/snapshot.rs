@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Warm starts: a machine with amdgpu loaded and no GPU, saved once and restored for every run.
 //! Loading the 48 MB amdgpu takes most of a boot. The cache holds one snapshot for each machine,
 //! under a key of all it depends on.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`kfd_aql::Ring`] for C, so that one program can count what a submission costs here and in ROCr:
 //! see `tests/hip/submit_cost.cpp`.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`CodeObject`]: an ELF file for an AMD GPU, loaded; [`Kernel`]: one entry of it.
 //!

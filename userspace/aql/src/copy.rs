@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`CopyQueue`]: a ring of packets for a copy engine (SDMA 4.4.2), which copies and fills memory.
 //!

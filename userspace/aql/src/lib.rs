@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A small runtime on top of [`kfd`]: it loads code objects and runs their kernels through queues of
 //! the architected queuing language (AQL), as the HSA foundation's system architecture defines it.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! The 64-byte packets of the HSA platform system architecture, version 1.2, section 2.9.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`Ring`]: the producers' side of a ring of AQL packets. Each [`crate::Queue`] has one.
 //!

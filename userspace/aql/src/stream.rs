@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`Stream`]: work in order on a queue of its own, and [`Marker`]s by which streams wait for each other.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Standard output that may end before we do, such as the pipe of `kfdctl doctor | head`: std's
 //! `println!` panics then.

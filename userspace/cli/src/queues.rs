@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! All queues of all processes as the kernel tells of them, and what their rings hold, as the
 //! processes' memory tells. For programs that know nothing of it; needs root.

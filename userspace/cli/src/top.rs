@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! `kfdctl top` and `kfdctl queues`: who computes on which GPU, through which rings, how fast.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! What the examples share: the code object of `userspace/kernels/examples.cl`. Each example is a
 //! program of its own, in `src/bin`, to be read from top to bottom.

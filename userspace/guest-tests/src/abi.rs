@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! abi-diff: sequences of calls, good and bad, scripted and generated from a seed, and what each one
 //! returned, wrote back and did. The lines name objects by what they are (`GPU`, `h0`, `q1`), never by

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! What each operation costs, as one JSON object a line. `tools/kfd-bench` runs this on both drivers.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A table of calls, mostly bad ones, and what each comes to. The C driver's answers are right by
 //! definition: the test runs this on both drivers and compares the lines.

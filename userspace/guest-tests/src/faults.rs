@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Faults in every call: for each operation on the KFD, from a prepared state, the first allocation or copy of user
 //! memory fails, then the second, and so on until the call comes by no more of them. After each one, the driver's

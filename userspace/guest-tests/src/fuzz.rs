@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! The fuzzer: generated programs of calls that several processes make at once, each kept as text before
 //! it runs. After every program the driver must be as it was. A program that fails can be run again and

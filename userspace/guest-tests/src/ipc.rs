@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Memory that two processes share by a dma-buf: one exports VRAM, the other imports it, reads it with its
 //! own copy queue and writes to it, and the first sees what was written.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! kfd-tests: what the tests run inside the guest. Each subcommand is one test or one tool for a test;
 //! all of them work on any driver behind `/dev/kfd`, so that C's answers and ours can be compared.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Queues of all kinds, one at a time, and the descriptors (MQD) that the driver makes of them.
 //!

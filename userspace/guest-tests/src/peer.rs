@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Two GPUs that xGMI connects: each reads and writes the other's memory, by a kernel and by a copy engine.
 

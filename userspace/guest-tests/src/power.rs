@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Who keeps a GPU awake: a process does that uses it, to its end, and nothing else of it does.
 

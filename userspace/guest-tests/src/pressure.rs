@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Eviction: a client of the render node fills VRAM, so that amdgpu moves the buffers of processes that compute
 //! out of it. Their queues must stop for that time and go on afterwards, with all memory as it was.

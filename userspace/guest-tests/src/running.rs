@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A kernel that runs until it is told to end, for tests that take its memory or its queue away meanwhile.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! SMI events: makes what a GPU tells of happen, and prints what its file tells. Times are left out, and
 //! who is meant is named, so that the lines of both drivers can be compared.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! The thunk's calls that no other test makes: prints what each tells, without addresses, so that the
 //! lines of both drivers can be compared.

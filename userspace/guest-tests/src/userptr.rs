@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Memory of the process's own that a GPU writes to while the kernel takes it away, moves it, shares it
 //! with a child or swaps it out. The GPU must go on where the memory is then, or fail as it should.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Queues with long kernels, more of them than the GPU has slots for: their waves must be taken off and put back.
 

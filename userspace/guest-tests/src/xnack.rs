@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A process whose GPU repeats accesses that find no page (XNACK). The driver may bring the page, and the kernel
 //! goes on; or it gives up, and tells.

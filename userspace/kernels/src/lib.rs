@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! What build scripts share: the kernels beside this crate, compiled with the build root's clang,
 //! or with the one that `KFD_CLANG` names.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! The KFD's user interface as the running kernel's source defines it: argument structs, flags and
 //! ioctl numbers of `<linux/kfd_ioctl.h>`, property bits of `<linux/kfd_sysfs.h>`.

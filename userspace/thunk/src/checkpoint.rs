@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`Checkpoint`]: what a process has on its GPUs, as data, to be saved and made again (CRIU_OP).
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`Kfd`], the open `/dev/kfd`, one per process; [`Device`], one per GPU the process uses.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`Events`], the page through which a GPU names the events it signals (one per process), and
 //! [`Event`], one thing to wait for.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A thunk for AMD's kernel fusion driver (KFD): what `libhsakmt` is to ROCm, in Rust, small.
 //!

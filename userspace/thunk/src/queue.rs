@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`Queue`]: a ring that a GPU reads, with the buffers it needs and the doorbell that wakes it.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Shared virtual memory (SVM): attributes of ranges of the process's ordinary memory.
 

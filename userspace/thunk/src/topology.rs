@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! The machine as the KFD describes it in sysfs: nodes with their memory, caches and links.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! SMEM, DS, FLAT (with SCRATCH and GLOBAL) and MUBUF.
 
 use super::{DecodeError, Reader, Result};

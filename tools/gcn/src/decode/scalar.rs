@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! SOP1, SOP2, SOPC, SOPK, SOPP.
 
 use super::{DecodeError, Reader, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! VOP1, VOP2, VOPC with their SDWA and DPP forms; VOP3 and VOP3P.
 
 use super::{DecodeError, Reader, Result};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! SMEM, vector memory and DS as text.
 
 use super::{destination, flag, join, option, range, scalar_register, source};

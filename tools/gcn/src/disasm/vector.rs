@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Vector ALU instructions as text.
 
 use super::{destination, flag, join, option, scalar_register, source};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What atomics compute, in LDS and in memory alike.
 
 use crate::float::{half, min_max, soft, Fp, F16, F32, F64};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What changes the flow of control: branches, calls, traps, barriers, messages, the end of the
 //! program.
 

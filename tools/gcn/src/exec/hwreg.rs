@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Hardware registers that a program reads and writes with `s_getreg` and `s_setreg`.
 //! Numbers: LLVM's `hwreg` symbols for gfx942 and
 //! linux:drivers/gpu/drm/amd/amdkfd/cwsr_trap_handler_gfx9.asm.

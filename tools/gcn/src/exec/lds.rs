@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! DS: the local data share, lane permutations, and requests to global wave sync.
 //! LDS accesses out of bounds read 0 and write nothing.
 

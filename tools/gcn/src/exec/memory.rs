@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Vector memory: FLAT, GLOBAL, SCRATCH and MUBUF. Lanes that lie side by side go to memory as one
 //! access.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Where the lanes of a vector memory instruction find their data, and which of them one access to
 //! memory can serve: each access costs a translation.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The scalar ALU: SOP1, SOP2, SOPC and SOPK but what changes the flow of control (`branch`).
 
 use super::{unsupported, Done, Flow, Machine};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Scalar memory: loads and stores of whole dwords, cache control (nothing to do), clocks.
 
 use super::{Done, Machine};

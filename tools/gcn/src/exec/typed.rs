@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Typed buffer accesses: `tbuffer_*` (MTBUF), whose format is in the instruction, and
 //! `buffer_load_format_*` and its siblings, whose format is in the descriptor. Memory holds up to
 //! four components of a few bits; registers get f32, halves or integers.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The vector ALU: dispatch by opcode table, and the loops over lanes that all operations share.
 //!
 //! An operation is a closure on one lane's operands. The loops run over all 64 lanes of plain

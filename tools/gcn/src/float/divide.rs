@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The division helpers `v_div_scale`, `v_div_fmas` and `v_div_fixup`, which compilers wrap around
 //! a Newton iteration. Rules: MI300 ISA guide, VOP3 instruction descriptions. Where the guide's
 //! text cannot divide right, the reading that can is taken: a denominator whose reciprocal is

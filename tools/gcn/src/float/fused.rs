@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The matrix core's sums of products. Stateless.
 //!
 //! For inputs narrower than f32 the hardware does not chain fused multiply-adds: it aligns a group

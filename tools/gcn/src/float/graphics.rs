@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What graphics and libraries use: the faces of a cube map, and segments of 2/π for the range
 //! reduction of large angles. Stateless.
 

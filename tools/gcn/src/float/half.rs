@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Half precision and bfloat16 by way of the host's f32 and f64.
 
 use super::{soft, Fp, Round, F16, F32};

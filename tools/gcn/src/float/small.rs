@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! gfx942's 8-bit floats, FP8 (E4M3) and BF8 (E5M2) of the "FNUZ" kind: no infinity, no negative
 //! zero, 0x80 is the only NaN, and the bias is one more than IEEE's would be. Stateless.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Exact floating point in integers, for the rounding modes that the host's arithmetic does not
 //! offer. Slow and simple; also what the fast paths are tested against.
 

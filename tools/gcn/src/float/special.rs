@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What the hardware approximates: reciprocal, roots, exponential, logarithm, sine; and taking
 //! floats apart. f32 results are computed in f64 and rounded once, so they are within half an ULP
 //! and a hair.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Opcodes of DS: the local data share (LDS), and global wave sync (GWS).
 
 use super::ops;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Opcodes of vector memory. FLAT, GLOBAL, SCRATCH and MUBUF number their common operations alike:
 //! one table serves all.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Opcodes of the vector encodings VOP1, VOP2 and VOP3. In VOP3 form VOP2 opcodes start at 0x100
 //! and VOP1 opcodes at 0x140.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Opcodes of VOP3P: packed arithmetic, dot products, and the matrix core (MFMA).
 
 use super::ops;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Opcodes of VOPC: vector compares. Their code is regular: type, condition, and whether EXEC is
 //! written too (`v_cmpx`).
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 // Spellings of gfx942's assembly that random encodings seldom reach; read by toolchain.rs.
 s_load_dword s20, s[8:9], s4
 s_load_dword s20, s[8:9], 0x10

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 // Kernels for tests/kernels.rs: compiled for gfx942 by the build root's clang and run in the interpreter.
 
 // No device library: what a kernel needs of it is here, on compiler builtins.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! One wave on a test bench: a piece of assembly, run to its end.
 #![allow(dead_code, reason = "each test binary uses its part")]
 

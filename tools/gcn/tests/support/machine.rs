@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A GPU for tests: a piece of memory, a loaded code object, and a loop over the work-groups of a
 //! grid.
 #![allow(dead_code, reason = "each test binary uses its part")]

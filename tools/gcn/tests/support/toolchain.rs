@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The build root's LLVM, for tests. Absent when no build root was made: then tests say so and
 //! pass.
 #![allow(dead_code, reason = "each test binary uses its part")]

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Executing AQL packets of a user's queue: one at a time and in order, whatever the barrier bit allows.
 //!
 //! On several XCCs the partition's first one is the master: it goes through the packets, and all run their shares of a

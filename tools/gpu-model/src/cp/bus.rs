@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What the command processors (CP and SDMA) need from the rest of the GPU, and nothing else.
 //!
 //! The model implements [`Bus`] once, over its memory hubs, interrupt ring and register file; the

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The host threads that run work-groups together. One [`Crew`] per GPU, except in synchronous mode.
 
 use rayon_core::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};

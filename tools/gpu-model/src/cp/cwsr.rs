@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Compute wave save and restore (CWSR): a preempted queue's waves go to the context save area of its owner and come
 //! back from there. Of one queue at a time, by whoever unmaps or runs it.
 //!

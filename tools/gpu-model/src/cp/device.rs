@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Where the command processors meet the rest of the model: their registers as blocks of the register bus, memory and
 //! interrupts of the [`Chip`] as their [`Bus`], and their doorbells. One [`Processors`] per GPU.
 //!

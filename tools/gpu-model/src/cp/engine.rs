@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Who runs the queues: a few host threads, or the caller itself in synchronous mode. One [`Engine`] per GPU.
 //!
 //! A queue is a [`Job`]: it is stepped for a bounded slice, over and over, until it says it is idle;

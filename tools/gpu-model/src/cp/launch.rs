@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A dispatch in flight on one XCC: which work-groups have started, which are live, and running them in turn. One per
 //! queue slot.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The memory queue descriptor (MQD): what the scheduler reads of a compute queue at map and writes back at unmap.
 //!
 //! One per queue and XCC, in memory that the driver owns. Dwords 128 to 186 are an image of the queue slot's

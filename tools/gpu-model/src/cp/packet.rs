@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The frame of PM4 packets: headers and opcode names. Pure; one [`Header`] per packet.
 //!
 //! Source: `amdgpu/soc15d.h` (PACKET3_*) and `amdkfd/kfd_pm4_opcodes.h` (IT_*).

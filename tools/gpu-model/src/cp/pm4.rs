@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Executing PM4 packets: of a ring and of indirect buffers (IBs), also those that AQL packets point to.
 //!
 //! In order and one at a time: a dispatch runs to its end before the next packet, so an end-of-pipe event finds

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A queue mapped to a hardware slot (HQD). One per MAP_QUEUES or CP_HQD_ACTIVE write; it ends at unmap.
 //!
 //! What does not change while it is mapped is in [`Queue`] itself; what its packets change is in [`Body`], behind

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The CP's registers as MMIO sees them: queue slots banked by GRBM_GFX_CNTL, per-VMID shader settings, interrupt
 //! enables. One [`Bank`] per XCC.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Waves and half-done packets of preempted queues, until the queue is mapped again. One [`Saved`] per GPU for
 //! compute, one for SDMA.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The hardware scheduler's packets: what KIQ and HIQ ask for. One [`Hws`] per GPU, with a part for each XCC.
 //!
 //! The KIQ (kernel interface queue, amdgpu's) maps queues to slots that it names; the HIQ (HSA interface queue,

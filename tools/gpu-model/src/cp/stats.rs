@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Counts by name: what software asked for and the model does not (fully) do (the burndown list), and work that was done.
 //! One per GPU.
 

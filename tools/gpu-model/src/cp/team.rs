@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The XCCs of a partition that work on one AQL queue: each has the queue in a slot of its own and runs its share of every
 //! dispatch. One [`Team`] per such queue, held by its copies.
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The command processor as drivers and runtimes use it, over a flat memory: rings, run lists, AQL, preemption.
 
 mod aql;

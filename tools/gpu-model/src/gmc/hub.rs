@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The registers of one page-table walker ("VM L2"). One block per XCC (GC) and one for the MMHUB,
 //! owned by [`super::Gmc`].
 //!

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Page-table entries and directory entries of the GFX9 format, one 64-bit word each.
 //!
 //! Bits as `linux:drivers/gpu/drm/amd/amdgpu/amdgpu_vm.h` names them (`AMDGPU_PTE_*`,

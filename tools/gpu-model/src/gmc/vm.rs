@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! One VMID's memory through one hub, with a small translation cache. Made per engine step or wave
 //! slice by [`Chip::vm`] and dropped after it.
 

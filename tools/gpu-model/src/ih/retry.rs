@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The retry CAM: pages that a retry fault told the driver of, until it acknowledges them. It keeps accesses that are
 //! repeated all the time from flooding the ring. One per interrupt handler.
 //!

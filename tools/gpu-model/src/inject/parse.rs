@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The language of fault-injection scripts: a rule a line, `VERB key=value... word...`, `#` begins a comment.
 //! Whatever is not understood is an error that names its line.
 

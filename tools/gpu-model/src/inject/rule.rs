@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What a fault-injection rule can say. Rules are made by [`super::parse`], once per script, and do not change.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Each verb of the fault injection on a whole GPU without a guest. Queues have theirs in `cp/tests/inject.rs`.
 
 use std::time::{Duration, Instant};

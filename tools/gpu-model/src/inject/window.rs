@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The guest's handle on the fault injection, and on the model's counts: registers inside the vendor-specific
 //! extended capability of configuration space, which no driver knows. Any root process of the guest reaches them
 //! through sysfs.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The trusted application (TA) that tells the driver of the GPU's hive. The driver puts a command into a buffer that
 //! both see, invokes it, and finds the answer there. Stateless: what it knows is the [`Hive`].
 //!

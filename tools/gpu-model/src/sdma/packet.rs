@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! SDMA packets: how long each is and what it does. Layouts: `amdgpu/vega10_sdma_pkt_open.h`.
 
 use super::ring::{Ib, Ring};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! One SDMA ring: its registers, its pointers and running its packets. Ten per engine, there from the start.
 //!
 //! Locks: `exec` (held while a slice runs) → `registers` (a leaf). Pointers are in bytes and never wrap.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The metrics table of the SMU: `MetricsTableV0_t` of `linux:.../pmfw_if/smu_v13_0_6_pmfw.h`, 2268
 //! bytes, packed. Made afresh for each request.
 //!

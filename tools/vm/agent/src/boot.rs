@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! From the bare initramfs to the guest's root: a read-only disk image under a writable tmpfs,
 //! the kernel's modules from a second disk, and the kernel's own file systems.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Waits until amdgpu has finished with every GPU: the driver link in sysfs appears before the
 //! probe, so the kernel's `bind` event and its message about a failed probe say when it is over.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The guest's agent: one static binary, `/init` of the initramfs.
 //!
 //! As process 1 it builds the guest's root, starts itself a second time as the service, and from

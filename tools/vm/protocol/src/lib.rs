@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The protocol between `kfd-vm` on the host and its agent in the guest.
 //!
 //! One virtio-serial port carries frames both ways: a kind byte, a little-endian 32-bit length and

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`Scratch`]: the memory behind the private variables of all work-items that a queue can have in
 //! flight, and what its `amd_queue_t` says of it. A queue with scratch has one.

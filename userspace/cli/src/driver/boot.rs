@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! `kfdctl driver at-boot`: whether a unit of systemd's has amdkfd.ko take over when `/dev/kfd`
 //! comes.

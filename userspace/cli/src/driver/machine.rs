@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! What the kernel shows of the driver behind `/dev/kfd`, of amdgpu and of its GPUs.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! What stands in the way of a change of drivers. The kernel refuses all of it too, but with an
 //! errno.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! What the C driver tells of queues: memory queue descriptors (MQD) as hexadecimal dumps, grouped by
 //! process and GPU, and in sysfs the id, type and size of each queue.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! AQL packets: 64 bytes each, HSA platform system architecture 1.2, section 2.9.
 

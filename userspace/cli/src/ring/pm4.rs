@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! PM4 packets: a header with opcode and length, then words. Opcodes by the names of
 //! `linux:drivers/gpu/drm/amd/amdgpu/soc15d.h` (`PACKET3_*`).

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Packets of the copy engine (SDMA 4): opcode in bits 7:0 of the header, sub-opcode in 15:8. Names
 //! and layouts as in `linux:drivers/gpu/drm/amd/amdgpu/vega10_sdma_pkt_open.h`.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! How the fields of the KFD's structs read best: which are flags, which name something, and what
 //! lies behind which pointer. A field without a rule is a number, so that nothing is left out.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! The traced program: started under a system-call filter, so that it stops at the few calls that
 //! could concern a KFD and runs at full speed otherwise.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A kernel that writes where nothing is mapped: the KFD tells the address through a memory event.
 

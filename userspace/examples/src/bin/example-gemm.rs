@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Multiplies matrices twice: with tiles in local memory, and with the matrix core (MFMA). Compares
 //! both with the CPU. `example-gemm [N]`, a multiple of 32; 128 if it is not said.

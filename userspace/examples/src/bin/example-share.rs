@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Two processes with one buffer: the first computes into it and hands it on as a dma-buf, the second
 //! computes with what it finds there.

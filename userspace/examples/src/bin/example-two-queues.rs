@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A producer and a consumer on queues of their own, kept in step by barrier packets: the CPU puts
 //! all of it in at once and sleeps until the end.

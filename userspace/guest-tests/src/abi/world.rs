@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`World`]: what one run of abi-diff works on: a process with a GPU, what it has made so far, and the
 //! source of its choices. One per run.

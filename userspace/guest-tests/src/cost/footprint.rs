@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! How much of the kernel's memory a process takes that has /dev/kfd open, what a VM adds, and what a
 //! queue does: objects of the slab allocators, by their tracepoints, that are there when all has settled.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! As many queues as a process can have: 250 on each GPU, made one after the other, each given a packet,
 //! and destroyed. Four GPUs make a thousand.

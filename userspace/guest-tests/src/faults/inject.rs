@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Faults of the kernel's making: `/proc/thread-self/fail-nth` lets the Nth allocation, or copy of user memory, of this
 //! thread fail. Which kind it was the kernel's log says. On a kernel without fault injection tests/modules/faults.ko

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! The operations that are made to fail: every ioctl of the KFD as it should be called, opening, mapping, and what is
 //! done to its files. Those that take a VM or an event page, which a process has once, have a process for each fault.

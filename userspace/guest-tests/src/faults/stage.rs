@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`Stage`]: a process in the state in which an operation begins, and [`Call`], the one system call that it is.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! What one process of a program does: a thread for each of its threads, line by line. Besides ioctls by
 //! their names there are these words:

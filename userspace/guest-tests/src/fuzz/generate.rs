@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Programs from a seed: what the fuzzer knows of the interface's types. The same seed gives the same
 //! program, on any machine.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`Program`]: what the fuzzer runs, as data. A line for each call; the text that is recorded, replayed
 //! and shrunk is the same program again.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! [`Rounds`]: runs programs one after the other and looks at the driver after each. One per fuzzer.
 

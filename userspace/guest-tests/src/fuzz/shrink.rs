@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! Makes a failing program smaller: whole processes first, then ever smaller runs of lines, then single
 //! fields. Pure; whether a program still fails is asked of the caller.

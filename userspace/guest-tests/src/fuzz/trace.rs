@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A program from what `kfdctl --json trace` saw another program do: the same calls in the same order, in
 //! one process. Ids become labels, addresses become places of the fuzzer's own.

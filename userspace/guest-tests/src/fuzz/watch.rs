@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! What the fuzzer calls a failure: a report in the kernel's log, something left behind, a process that
 //! does not end.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Conversions: VOP1's `v_cvt_*`. Float to integer truncates and saturates, NaN becomes 0 — as
 //! Rust's `as` does.
 

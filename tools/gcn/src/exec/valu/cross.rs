@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Vector instructions that cross lanes without DPP: lane reads and writes, counts of the lanes
 //! below.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The matrix core: `v_mfma_*` (D = A·B + C, up to 16 small matrices at once) and `v_smfmac_*` (A
 //! has two of every four elements, D is also C).
 //!

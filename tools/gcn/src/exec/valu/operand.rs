@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Operands of the vector ALU: fetching them with their modifiers, writing results under EXEC.
 
 use super::{blank, Machine, Wide};

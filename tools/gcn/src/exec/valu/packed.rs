@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! VOP3P: two values in one operation. OP_SEL and OP_SEL_HI say which half of each source the low
 //! and the high result take; `neg` and `abs` hold the negations of the low and the high operands.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! VOP2: two sources, with VCC or the destination as an implicit third.
 
 use super::{Done, Machine};

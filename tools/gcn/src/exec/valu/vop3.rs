@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! VOP3: what exists in the long form only.
 
 use super::convert::{signed_norm, unsigned_norm};

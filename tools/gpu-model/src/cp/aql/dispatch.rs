@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! From a KERNEL_DISPATCH packet to a launch: the kernel descriptor, the queue's scratch, the initial registers.
 //!
 //! Sources: LLVM's "User Guide for AMDGPU Backend", sections Kernel Descriptor and Initial Kernel Execution State

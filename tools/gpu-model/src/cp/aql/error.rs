@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What can be wrong with an AQL packet, and telling the runtime and the driver about it. One per bad packet.
 
 use super::dispatch::AmdQueue;

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The control stack: what a preempted queue's saved waves are and where. Pure; one [`Saved`] per wave in it.
 //!
 //! It grows down from the end of its room. A group is a word with the size of its waves (COMPUTE_RELAUNCH.IS_STATE) and

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Translations that a thread remembers, so that it walks the page tables once for a page. One cache per thread,
 //! for all GPUs of the process; whatever drops translations ([`Gmc::invalidate`](crate::gmc::Gmc::invalidate))
 //! changes their generation, and entries of another one do not count. No two GPUs have the same.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Where work-groups run: the compute units that a queue may use, how many groups each holds, and the hardware ids that
 //! their waves read. One [`Places`] per dispatch and XCC.
 //!

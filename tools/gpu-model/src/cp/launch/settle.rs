@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What a group's turn came to, and what the hardware around the waves does about it: messages, traps, faults, the
 //! global wave sync. Called by whoever runs the group.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The grid of a dispatch, and which of its work-groups are an XCC's. Pure; one of each per dispatch.
 
 /// The grid in work-groups.

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! PM4 packets that move or watch data in memory and registers. Layouts: `amdgpu/soc15d.h`, one function a packet.
 
 use super::{Cx, Flow, Outcome};

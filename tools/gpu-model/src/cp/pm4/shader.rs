@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! PM4 packets that set up and start kernels: COMPUTE_* registers and DISPATCH_*. A kernel's launch is made here.
 
 use super::{Cx, Flow, Outcome};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Run lists: processes and their queues, and mapping as many of them as there are VMIDs and slots. One per XCC.
 //!
 //! When not all fit, the list is rotated: after each quantum everything is unmapped, and mapping starts at the

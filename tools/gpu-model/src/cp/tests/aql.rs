@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! AQL queues without kernels: barriers, signals, events, PM4 jumps, and packets that are wrong.
 
 use super::rig::{pkt, Rig, Setup};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Context save and restore with the trap handler of the kernel source, which the variable KERNEL_TREE names
 //! (`tools/sysroot/sysroot env` prints it). Without it there is no handler, and nothing is tested.
 

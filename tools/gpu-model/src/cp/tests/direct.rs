@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! User queues that the driver loads and takes off through registers, without the hardware scheduler.
 
 use super::rig::{pkt, Rig, Setup};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What the fault injection does to queues: they hang, with and without letting themselves be unmapped, and fences
 //! stay unwritten. SDMA's fences and rings are asked the same way.
 

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Kernels through PM4 and AQL: launching, faults, endless loops, preemption with live waves.
 
 use super::aql::{self, map, read_index, rig_in, send, signal, value, BASE};

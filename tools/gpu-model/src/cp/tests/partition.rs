@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Several XCCs that work on one AQL queue: shares, completion, preemption, and PM4 packets for some of them.
 
 use super::rig::{pkt, Rig, Setup};

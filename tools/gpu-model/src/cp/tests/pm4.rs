@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! PM4 packets of the kernel's rings and of user queues.
 
 use super::rig::{kernel_ring, pkt, Rig, Setup};

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0 OR MIT
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A GPU for tests: processors over 16 MiB of flat memory. One per test.
 //!
 //! VMID 0 sees the memory as it is; another VMID sees it from its page-table base on, so that processes differ.
