@@ -4,9 +4,12 @@
 
 use super::Call;
 use crate::{
-    linux::task::{
-        capable,
-        Capability, //
+    linux::{
+        errno,
+        task::{
+            capable,
+            Capability, //
+        }, //
     },
     process::{
         self,
@@ -67,7 +70,7 @@ fn counters(call: &Call<'_>, gpu_id: u32, lock: u32, count: bool) -> Result {
 fn tensor_limit(call: &Call<'_>, gpu_id: u32, limit: bool) -> Result {
     let device: &ProcessDevice = call.process.device(gpu_id)?;
     if !device.node().kgd().has_tensor_limit() {
-        return Err(EOPNOTSUPP);
+        return Err(errno::unsupported());
     }
     match limit {
         false => device.lift_tensor_limit(),
