@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 /// The unit's name.
 pub const UNIT: &str = "amdkfd-rs.service";
-/// Where its [Install] section has systemd put the link that enables it.
+/// Where its Install section has systemd put the link that enables it.
 const WANTS: &str = "/etc/systemd/system/dev-kfd.device.wants";
 /// Where it is looked for, in systemd's order.
 const PLACES: &[&str] = &[

@@ -38,10 +38,13 @@ pub fn before_acquire() -> Result<()> {
         {
             continue;
         }
-        say(
-            &format!("{name} of zeros"),
-            ioctl(fd, request, &mut [0u64; 64]),
-        );
+        // A signal event: the C driver of older kernels makes a page for it, and the process keeps that.
+        if name != "CREATE_EVENT" {
+            say(
+                &format!("{name} of zeros"),
+                ioctl(fd, request, &mut [0u64; 64]),
+            );
+        }
         say(
             &format!("{name} of ones"),
             ioctl(fd, request, &mut [u64::MAX; 64]),
