@@ -22,15 +22,17 @@ apt_kernels() {
         -o Acquire::Retries=2 -o Acquire::http::Timeout=20 "${@:2}"
 }
 
-# write_catalogue: asks the mirror. Fails when it does not answer.
-write_catalogue() {
+# write_catalogue: asks the mirror. Fails when it does not answer. Callers look at the status, so bash does not
+# end at a step that fails in here.
+write_catalogue() { locked catalogue fetch_catalogue; }
+fetch_catalogue() {
     local file
     mkdir -p "$cache/apt" "$kernels"
     echo "deb ${MIRROR_OPTIONS:-} $(mirror) $suite-backports main" >"$cache/apt/sources.list"
     apt_kernels apt-get update --error-on=any >"$cache/apt/update.log" 2>&1 || return 1
     apt_kernels apt-get indextargets --format '$(FILENAME)' 'Created-By: Packages' |
         while read -r file; do in_build_root /usr/lib/apt/apt-helper cat-file "$file"; done |
-        catalogue_of | sort -rV >"$kernels/catalogue.part"
+        catalogue_of | sort -rV >"$kernels/catalogue.part" || return 1
     mv "$kernels/catalogue.part" "$kernels/catalogue"
 }
 
@@ -86,13 +88,16 @@ cached_releases() {
 is_fresh() { [ -n "$(find "$1" -mmin -$renew_after_minutes 2>/dev/null)" ]; }
 choice_file() { echo "$kernels/choice-$1"; }
 
-# kernel_release: the chosen kernel. What was chosen stays so until `renew_choice`.
+# kernel_release: the chosen kernel, after `ensure_choice`. What was chosen stays so until `renew_choice`.
 kernel_release() {
     local file
     file=$(choice_file "$wanted")
-    [ -s "$file" ] || choose_kernel >&2
+    [ -s "$file" ] || die "no kernel $wanted is chosen yet"
     cat "$file"
 }
+
+# ensure_choice: not from within $(...), where bash goes on after a step that failed.
+ensure_choice() { [ -s "$(choice_file "$wanted")" ] || locked choice choose_kernel >&2; }
 
 # choose_kernel: the newest that matches, is whole and was built with the root's toolchain. Where the
 # mirror does not answer or has none, one in the cache serves.
@@ -131,7 +136,7 @@ record_choice() {
 
 # renew_choice: looks once a day whether the suite has moved on.
 renew_choice() {
-    is_fresh "$(choice_file "$wanted")" || locked choice choose_kernel
+    is_fresh "$(choice_file "$wanted")" || locked choice choose_kernel >&2
 }
 
 # suits_toolchain RELEASE: a module's Rust must be compiled by what compiled the kernel's.
@@ -150,7 +155,8 @@ kernel_version() { local release; release=$(kernel_release); echo "${release%%+*
 # nothing where there is none.
 other_series() {
     local series release
-    release=$(kernel_release) series=$(series_of "$release")
+    release=$(kernel_release)
+    series=$(series_of "$release")
     [ -s "$kernels/catalogue" ] || write_catalogue || true
     while read -r release; do
         [ "$(series_of "$release")" = "$series" ] || { series_of "$release"; return; }

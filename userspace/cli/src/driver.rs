@@ -124,6 +124,9 @@ fn use_driver(
         eprintln!("amdgpu does not end its initialisation: the driver stays as it is");
         return Ok(ExitCode::from(IN_THE_WAY));
     }
+    if !boot {
+        boot::leave_to_hand(machine);
+    }
     let outcome = switch::switch(machine, driver, source)?;
     if json {
         outln!("{}", serde_json::to_string(&outcome)?);

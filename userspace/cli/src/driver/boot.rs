@@ -30,6 +30,16 @@ const PLACES: &[&str] = &[
     "/lib/systemd/system",
 ];
 
+/// While it is there the unit does not start: it would undo a choice made by hand when `/dev/kfd`
+/// comes again. `/run` is empty after a boot.
+const BY_HAND: &str = "/run/amdkfd-rs.by-hand";
+
+/// From now until the next boot drivers are chosen by hand.
+pub fn leave_to_hand(machine: &Machine) {
+    // Who may not write there may not change drivers either.
+    let _ = std::fs::write(machine.path(BY_HAND), "");
+}
+
 /// Which driver is to serve after the next boot.
 pub fn at_boot(machine: &Machine) -> Choice {
     // The link may lead nowhere when another root is looked at.
@@ -42,6 +52,7 @@ pub fn at_boot(machine: &Machine) -> Choice {
 /// Chooses it.
 pub fn set(machine: &Machine, choice: Choice) -> Result<()> {
     let unit = unit(machine);
+    leave_to_hand(machine);
     if choice == Choice::Rust && unit.is_none() {
         bail!("{UNIT} is not installed: it comes with the package kfdctl");
     }
