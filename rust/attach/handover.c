@@ -98,6 +98,20 @@ static int lock_kfd(void)
 }
 
 /*
+ * A file of SMI events outlives its process, and writes to the node when it is closed. None can be
+ * added while the devices are held and nobody has a process.
+ */
+static bool has_smi_files(const struct kfd_dev *kfd)
+{
+	unsigned int i;
+
+	for (i = 0; i < kfd->num_nodes; i++)
+		if (!list_empty(&kfd->nodes[i]->smi_clients))
+			return true;
+	return false;
+}
+
+/*
  * What handover_check() asked, now that nothing of it can change, and whether nobody uses C.
  * Locks C's devices.
  */
@@ -112,6 +126,8 @@ static int check_held(void)
 		if (ret < 0)
 			return ret;
 		gpus += ret;
+		if (ret && has_smi_files(device->adev->kfd.dev))
+			return refuse(-EBUSY, in_use);
 	}
 	if (!gpus)
 		return HANDOVER_NO_GPU;
@@ -205,12 +221,14 @@ static void make_device_pages(struct amdgpu_device *adev)
 
 static void give_held(void)
 {
+	u32 major = amdkfd_major();
 	struct held_device *device;
 	const char *failed;
 
 	for (device = held.device + held.devices; device-- > held.device;)
 		take_device(device);
-	if (standin_place(amdkfd_major()))
+	/* Without a major number /dev/kfd was never published. */
+	if (major && standin_place(major))
 		pr_warn("openers may see ENXIO now\n");
 	amdgpu_call(amdgpu_amdkfd_fini)();
 	hooks_set_mode(HOOK_PASS);
