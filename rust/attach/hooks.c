@@ -95,17 +95,21 @@ REDIRECT_VOID(kgd2kfd_smi_event_throttle, (struct kfd_dev *kfd, uint64_t bitmask
 REDIRECT(int, kgd2kfd_check_and_lock_kfd, (struct kfd_dev *kfd), amdkfd_check_and_lock(kfd));
 REDIRECT_VOID(kgd2kfd_unlock_kfd, (struct kfd_dev *kfd), amdkfd_unlock(kfd));
 
+/* amdgpu asks for these by "init_complete" alone: while the device changes hands there is no KFD. */
 REDIRECT(int, kgd2kfd_start_sched, (struct kfd_dev *kfd, uint32_t node),
-	 amdkfd_start_sched(kfd, node));
-REDIRECT(int, kgd2kfd_stop_sched, (struct kfd_dev *kfd, uint32_t node), amdkfd_stop_sched(kfd, node));
-REDIRECT(int, kgd2kfd_start_sched_all_nodes, (struct kfd_dev *kfd), amdkfd_start_sched(kfd, -1));
-REDIRECT(int, kgd2kfd_stop_sched_all_nodes, (struct kfd_dev *kfd), amdkfd_stop_sched(kfd, -1));
+	 kfd ? amdkfd_start_sched(kfd, node) : 0);
+REDIRECT(int, kgd2kfd_stop_sched, (struct kfd_dev *kfd, uint32_t node),
+	 kfd ? amdkfd_stop_sched(kfd, node) : 0);
+REDIRECT(int, kgd2kfd_start_sched_all_nodes, (struct kfd_dev *kfd),
+	 kfd ? amdkfd_start_sched(kfd, -1) : 0);
+REDIRECT(int, kgd2kfd_stop_sched_all_nodes, (struct kfd_dev *kfd),
+	 kfd ? amdkfd_stop_sched(kfd, -1) : 0);
 REDIRECT(int, amdgpu_amdkfd_start_sched_all, (struct amdgpu_device *adev),
 	 adev->kfd.dev ? amdkfd_start_sched(adev->kfd.dev, -1) : 0);
 REDIRECT(int, amdgpu_amdkfd_stop_sched_all, (struct amdgpu_device *adev),
 	 adev->kfd.dev ? amdkfd_stop_sched(adev->kfd.dev, -1) : 0);
 REDIRECT(bool, kgd2kfd_compute_active, (struct kfd_dev *kfd, uint32_t node),
-	 amdkfd_compute_active(kfd, node));
+	 kfd && amdkfd_compute_active(kfd, node));
 
 REDIRECT(int, kgd2kfd_quiesce_mm, (struct mm_struct *mm, uint32_t trigger),
 	 amdkfd_quiesce_mm(mm, trigger));
