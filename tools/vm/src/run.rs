@@ -212,7 +212,7 @@ impl<'a> Run<'a> {
             self.scratch
                 .note("--insmod-first has no effect on a cold boot");
         }
-        self.await_gpus(&mut session, false)?;
+        self.await_gpus(&mut session, self.args.gpu_count(), false)?;
         self.insert_module(&mut session)?;
         Ok(session)
     }
@@ -232,10 +232,13 @@ impl<'a> Run<'a> {
         if self.args.insmod_first {
             self.insert_module(&mut session)?;
         }
-        for device in self.devices(gpus) {
+        for (plugged, device) in (1..).zip(self.devices(gpus)) {
             session.monitor.execute("device_add", device)?;
+            // One after the other, so that they come up in their order. Those of a hive wait for each other.
+            if !self.args.xgmi || plugged == gpus.len() {
+                self.await_gpus(&mut session, plugged, true)?;
+            }
         }
-        self.await_gpus(&mut session, true)?;
         if self.args.insmod_first {
             self.await_module(&mut session)?;
         } else {
@@ -313,8 +316,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn await_gpus(&self, session: &mut Session, hot: bool) -> Result<()> {
-        let count = self.args.gpu_count();
+    fn await_gpus(&self, session: &mut Session, count: usize, hot: bool) -> Result<()> {
         if count == 0 || !self.args.loads_amdgpu() {
             return Ok(());
         }
