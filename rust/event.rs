@@ -113,7 +113,8 @@ impl Events {
         Arc::pin_init(events, GFP_KERNEL)
     }
 
-    /// CREATE_EVENT. `ENOSPC` if there are too many; `ENOMEM` for a signal event without a signal page.
+    /// CREATE_EVENT. `ENOSPC` if there are too many; `ENOMEM` for a signal event without a signal
+    /// page.
     pub(crate) fn create(&self, event_type: u32, mode: Mode) -> Result<Created> {
         let kind = Kind::from_type(event_type);
         let has_slot = kind.has_slot();

@@ -28,8 +28,8 @@ const EVENTS: u64 = 2;
 pub(crate) enum MmapTarget {
     /// The page of a GPU's registers that user space may write (HDP flush).
     Mmio(GpuId),
-    /// The signal page: one 64-bit slot for each signal event of the process. CREATE_EVENT still gives the
-    /// cookie out; it cannot be mapped, for the page is a buffer of the process's.
+    /// The signal page: one 64-bit slot for each signal event of the process. CREATE_EVENT still
+    /// gives the cookie out; it cannot be mapped, for the page is a buffer of the process's.
     Events,
     /// The doorbells of the process on one GPU.
     Doorbell(GpuId),

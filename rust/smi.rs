@@ -108,8 +108,8 @@ pub(crate) enum News<'a> {
         number: u32,
         cause: &'a str,
     },
-    /// Queues of a process leave the GPU. `pid` is what its own pid namespace calls it, `tgid` what the whole system
-    /// does.
+    /// Queues of a process leave the GPU. `pid` is what its own pid namespace calls it, `tgid`
+    /// what the whole system does.
     Eviction {
         pid: i32,
         tgid: i32,
@@ -284,7 +284,8 @@ struct Listener {
     arrived: PollCondVar,
     /// Bit n - 1: event n.
     wanted: Atomic<u64>,
-    /// The thread group that opened it, as the whole system numbers it: two pid namespaces may have the same number.
+    /// The thread group that opened it, as the whole system numbers it: two pid namespaces may
+    /// have the same number.
     tgid: i32,
     privileged: bool,
 }

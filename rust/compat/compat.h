@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What differs between the kernels that the module is built for, for the files that are compiled with
- * amdgpu's headers: one name for each, whatever this kernel's amdgpu calls it. See `features`.
+ * What differs between the kernels that the module is built for, for the files that are compiled
+ * with amdgpu's headers: one name for each, whatever this kernel's amdgpu calls it. See
+ * `features`.
  */
 #ifndef AMDKFD_COMPAT_H
 #define AMDKFD_COMPAT_H

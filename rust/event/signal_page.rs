@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The memory of the signal page: a buffer that user space made and handed over. One for each process
-//! with signal events, owned by its events.
+//! The memory of the signal page: a buffer that user space made and handed over. One for each
+//! process with signal events, owned by its events.
 
 use super::page;
 use crate::kgd::KernelMapping;

@@ -66,7 +66,8 @@ fn counters(call: &Call<'_>, gpu_id: u32, lock: u32, count: bool) -> Result {
     Ok(())
 }
 
-/// The peak tensor limiter (PTL): a process can have it lifted, and put back. `EOPNOTSUPP`: the GPU has none.
+/// The peak tensor limiter (PTL): a process can have it lifted, and put back. `EOPNOTSUPP`: the
+/// GPU has none.
 fn tensor_limit(call: &Call<'_>, gpu_id: u32, limit: bool) -> Result {
     let device: &ProcessDevice = call.process.device(gpu_id)?;
     if !device.node().kgd().has_tensor_limit() {

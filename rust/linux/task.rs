@@ -31,7 +31,8 @@ pub(crate) fn thread_group_id(task: &Task) -> i32 {
     unsafe { ffi::amdkfd_thread_group_id(task.as_ptr()) }
 }
 
-/// The id of the task's thread group, as the initial pid namespace numbers it: no two live ones have the same.
+/// The id of the task's thread group, as the initial pid namespace numbers it: no two live ones
+/// have the same.
 pub(crate) fn system_thread_group_id(task: &Task) -> i32 {
     // SAFETY: The task is valid.
     unsafe { ffi::amdkfd_system_thread_group_id(task.as_ptr()) }

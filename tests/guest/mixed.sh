@@ -12,7 +12,8 @@ find_other() {
 
 gpus() { grep -Lx 0 /sys/class/kfd/kfd/topology/nodes/*/gpu_id | wc -l; }
 
-# both_compute WHEN: a process with a VM and memory on each of the two GPUs, which the C driver serves.
+# both_compute WHEN: a process with a VM and memory on each of the two GPUs, which the C driver
+# serves.
 both_compute() {
     served_by c
     equal "both GPUs are served $1" "$(gpus)" 2

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# The kernels that check: the chosen kernel's source, each with its own configuration; named by both.
-# Sourced by sysroot.
+# The kernels that check: the chosen kernel's source, each with its own configuration; named by
+# both. Sourced by sysroot.
 
 debug_dir() { echo "$kernels/debug-$(kernel_version)-$(key "$here/debug.config")"; }
 kasan_dir() { echo "$kernels/kasan-$(kernel_version)-$(over_debug kasan | key)"; }
 kcsan_dir() { echo "$kernels/kcsan-$(kernel_version)-$(over_debug kcsan | key)"; }
 
-# over_debug NAME: the options of NAME.config over the hardware of debug.config. One that both name is NAME.config's.
+# over_debug NAME: the options of NAME.config over the hardware of debug.config. One that both
+# name is NAME.config's.
 over_debug() {
     awk 'function option() { return match($0, /CONFIG_[A-Z0-9_]+/) ? substr($0, RSTART, RLENGTH) : "" }
         FNR == NR { own[option()]; lines[++count] = $0; next }
@@ -56,14 +57,15 @@ checking_kernel() {
     touch "$dir/.complete"
 }
 
-# may_be_unknown TREE OPTION: the configuration says that not every kernel has it, and this one has not.
+# may_be_unknown TREE OPTION: the configuration says that not every kernel has it, and this one
+# has not.
 may_be_unknown() {
     grep -qx "# Not in every kernel: $2" "$1/debug.config" &&
         ! grep -rqxF "config ${2#CONFIG_}" --include='Kconfig*' "$1"
 }
 
-# An option that the configuration asks for, or wants off, and Kconfig did otherwise would weaken every
-# test in silence.
+# An option that the configuration asks for, or wants off, and Kconfig did otherwise would weaken
+# every test in silence.
 check_debug_config() {
     local line option missing=0
     while read -r line; do

@@ -22,8 +22,8 @@ apt_kernels() {
         -o Acquire::Retries=2 -o Acquire::http::Timeout=20 "${@:2}"
 }
 
-# write_catalogue: asks the mirror. Fails when it does not answer. Callers look at the status, so bash does not
-# end at a step that fails in here.
+# write_catalogue: asks the mirror. Fails when it does not answer. Callers look at the status, so
+# bash does not end at a step that fails in here.
 write_catalogue() { locked catalogue fetch_catalogue; }
 fetch_catalogue() {
     local file
@@ -36,8 +36,9 @@ fetch_catalogue() {
     mv "$kernels/catalogue.part" "$kernels/catalogue"
 }
 
-# catalogue_of: from an index. A kernel is whole when its image, modules, base files, headers and source
-# are all there in one and the same package version; otherwise the last field names what is missing.
+# catalogue_of: from an index. A kernel is whole when its image, modules, base files, headers and
+# source are all there in one and the same package version; otherwise the last field names what is
+# missing.
 catalogue_of() {
     awk -v flavour="$flavour" '
         /^Package: / { name = $2 }
@@ -88,7 +89,8 @@ cached_releases() {
 is_fresh() { [ -n "$(find "$1" -mmin -$renew_after_minutes 2>/dev/null)" ]; }
 choice_file() { echo "$kernels/choice-$1"; }
 
-# kernel_release: the chosen kernel, after `ensure_choice`. What was chosen stays so until `renew_choice`.
+# kernel_release: the chosen kernel, after `ensure_choice`. What was chosen stays so until
+# `renew_choice`.
 kernel_release() {
     local file
     file=$(choice_file "$wanted")
@@ -99,8 +101,8 @@ kernel_release() {
 # ensure_choice: not from within $(...), where bash goes on after a step that failed.
 ensure_choice() { [ -s "$(choice_file "$wanted")" ] || locked choice choose_kernel >&2; }
 
-# choose_kernel: the newest that matches, is whole and was built with the root's toolchain. Where the
-# mirror does not answer or has none, one in the cache serves.
+# choose_kernel: the newest that matches, is whole and was built with the root's toolchain. Where
+# the mirror does not answer or has none, one in the cache serves.
 choose_kernel() {
     local release candidates
     make_build_root_locked
@@ -151,8 +153,8 @@ suits_toolchain() {
 kernel_dir() { local release; release=$(kernel_release); echo "$kernels/$release"; }
 kernel_version() { local release; release=$(kernel_release); echo "${release%%+*}"; }
 
-# other_series: of another series than the chosen kernel's, the newest that is whole or in the cache;
-# nothing where there is none.
+# other_series: of another series than the chosen kernel's, the newest that is whole or in the
+# cache; nothing where there is none.
 other_series() {
     local series release
     release=$(kernel_release)
@@ -198,8 +200,8 @@ make_kernel() {
 
 fetch_kernel() { [ -e "$kernels/$1/.complete" ] || locked "kernel-$1" unpack_kernel "$1"; }
 
-# unpack_kernel RELEASE: the packages' files as they are, modules decompressed (kmod in the guest is slow
-# at it), and the source.
+# unpack_kernel RELEASE: the packages' files as they are, modules decompressed (kmod in the guest
+# is slow at it), and the source.
 unpack_kernel() {
     local release=$1 dir="$kernels/$1" version source deb
     [ -e "$dir/.complete" ] && return

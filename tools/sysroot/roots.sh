@@ -10,8 +10,9 @@ hip_root() { echo "$cache/roots/hip-$1-$(list_key "hip-$1")"; }
 deb_root="$cache/roots/deb-guest-$(list_key deb-guest)"
 guest_image() { echo "$cache/roots/guest-$1-$(list_key "guest-$1").img"; }
 
-# bootstrap LIST SUITE TARGET: a Debian root with the packages of LIST in TARGET.part. A line "unpack
-# NAME" takes a package's files and not its dependencies: for one whose dependencies are gone.
+# bootstrap LIST SUITE TARGET: a Debian root with the packages of LIST in TARGET.part. A line
+# "unpack NAME" takes a package's files and not its dependencies: for one whose dependencies are
+# gone.
 bootstrap() {
     local list=$1 suite=$2 target=$3 release name
     local lines options unpacked=() include

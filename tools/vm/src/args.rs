@@ -105,7 +105,8 @@ pub struct RunArgs {
     /// Number of GPUs [default: 1, with --kfd none 0].
     #[arg(long, value_parser = clap::value_parser!(u8).range(0..=crate::machine::MAX_GPUS as i64))]
     pub gpus: Option<u8>,
-    /// The model's preset; several, divided by commas, are the first GPUs', and the last one is the others' too.
+    /// The model's preset; several, divided by commas, are the first GPUs', and the last one is
+    /// the others' too.
     #[arg(long, default_value = "mi300x")]
     pub gpu: String,
     /// VRAM of each GPU, as the model writes it [default: the model's].

@@ -26,8 +26,8 @@ const AGENT: &str = "kfd-vm-agent";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// The path of the initramfs, which is made when the cache does not hold it. It is named by the
-/// agent's source (that of a package: by the program) and the kernel, so that all worktrees with the
-/// same agent share it.
+/// agent's source (that of a package: by the program) and the kernel, so that all worktrees with
+/// the same agent share it.
 pub fn locate(assets: &Assets) -> Result<PathBuf> {
     let place = Place::find();
     let key = match &place {

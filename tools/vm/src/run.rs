@@ -234,7 +234,8 @@ impl<'a> Run<'a> {
         }
         for (plugged, device) in (1..).zip(self.devices(gpus)) {
             session.monitor.execute("device_add", device)?;
-            // One after the other, so that they come up in their order. Those of a hive wait for each other.
+            // One after the other, so that they come up in their order. Those of a hive wait for
+            // each other.
             if !self.args.xgmi || plugged == gpus.len() {
                 self.await_gpus(&mut session, plugged, true)?;
             }

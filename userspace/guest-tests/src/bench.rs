@@ -34,8 +34,8 @@ impl Bench {
         let debugger = (waves * 32).next_multiple_of(64);
         let context = (node.property("cwsr_size") + debugger) * node.xccs();
         let events = Events::new(device)?;
-        // The process has its signal page from the first event on. The C driver of older kernels made one itself if
-        // an event came before.
+        // The process has its signal page from the first event on. The C driver of older kernels
+        // made one itself if an event came before.
         match Event::new(&events, EventKind::Signal, false) {
             Ok(event) => drop(event),
             Err(error) if error.errno() == Some(Errno::INVAL) => {}

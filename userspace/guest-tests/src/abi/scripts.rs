@@ -38,7 +38,8 @@ pub fn before_acquire() -> Result<()> {
         {
             continue;
         }
-        // A signal event: the C driver of older kernels makes a page for it, and the process keeps that.
+        // A signal event: the C driver of older kernels makes a page for it, and the process
+        // keeps that.
         if name != "CREATE_EVENT" {
             say(
                 &format!("{name} of zeros"),
