@@ -6,8 +6,8 @@
 //!
 //! 1. `KFD_UAPI_BINDINGS=FILE`: nobody's, FILE holds bindings made elsewhere;
 //! 2. `KFD_UAPI_INCLUDE=DIR:...`: the one in these directories, read by the bindgen of PATH;
-//! 3. in the project's tree: the one of the prepared kernel source, read by the build root's
-//! bindgen; 4. elsewhere: the one in /usr/include, read by the bindgen of PATH.
+//! 3. in the project's tree: the prepared kernel source's, read by the build root's bindgen;
+//! 4. elsewhere: the one in /usr/include, read by the bindgen of PATH.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
