@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Runs one command and sends its output while it runs.
 
-use crate::serve::Port;
+use crate::port::Port;
 use anyhow::{bail, Result};
 use kfd_vm_protocol::Frame;
 use std::io::Read;

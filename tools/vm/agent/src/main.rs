@@ -7,6 +7,7 @@
 mod boot;
 mod command;
 mod gpus;
+mod port;
 mod serve;
 
 use anyhow::{Context, Result};

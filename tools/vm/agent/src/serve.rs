@@ -1,53 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The service: takes one request after another from the virtio-serial port.
 
+use crate::port::{self, Incoming, Port};
 use crate::{command, gpus};
 use anyhow::{anyhow, bail, Context, Result};
-use kfd_vm_protocol::{Frame, Reply, Request, PORT, SHARE, SHARE_TAG};
+use kfd_vm_protocol::{Frame, Reply, Request, SHARE, SHARE_TAG};
 use rustix::mount::{mount, MountFlags};
 use rustix::time::{clock_settime, ClockId, Timespec};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
-use std::sync::{Arc, Mutex};
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
-
-/// TIMEOUT: the port belongs to a built-in driver; only its node may be late.
-const PORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A port without a host reads as its end; how soon to look again.
-const HOST_POLL: Duration = Duration::from_millis(10);
-
-/// The writing end of the port, whole frames at a time.
-#[derive(Clone)]
-pub struct Port(Arc<Mutex<File>>);
-
-impl Port {
-    pub fn send(&self, frame: &Frame) -> io::Result<()> {
-        // A thread that died while writing has cut a frame: nothing after it would be understood.
-        let mut file = self
-            .0
-            .lock()
-            .map_err(|_| io::Error::other("the port is broken"))?;
-        frame.write(&mut *file)
-    }
-}
-
-/// The reading end, for which a host that is away (between snapshot and restore) is no end.
-struct Incoming(File);
-
-impl Read for Incoming {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match self.0.read(buffer)? {
-                0 => sleep(HOST_POLL),
-                count => return Ok(count),
-            }
-        }
-    }
-}
+use std::thread;
+use std::time::Duration;
 
 pub fn serve() -> Result<()> {
     let mut service = Service::new()?;
@@ -79,15 +45,9 @@ impl Service {
             .args(["link", "set", "lo", "up"])
             .env("PATH", command::PATH)
             .status();
-        let path = find_port()?;
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .with_context(|| path.clone())?;
-        let port = Port(Arc::new(Mutex::new(file.try_clone()?)));
+        let (incoming, port) = port::open()?;
         Ok(Self {
-            incoming: Incoming(file),
+            incoming,
             port,
             gpus: gpus::Watch::new()?,
         })
@@ -167,26 +127,6 @@ fn create(path: &str, mode: u32) -> Result<File> {
         .open(path)?;
     file.set_permissions(fs::Permissions::from_mode(mode))?;
     Ok(file)
-}
-
-fn find_port() -> Result<String> {
-    let deadline = Instant::now() + PORT_TIMEOUT;
-    loop {
-        for entry in fs::read_dir("/sys/class/virtio-ports")
-            .into_iter()
-            .flatten()
-            .flatten()
-        {
-            let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
-            if name.trim() == PORT {
-                return Ok(format!("/dev/{}", entry.file_name().to_string_lossy()));
-            }
-        }
-        if Instant::now() > deadline {
-            bail!("no virtio-serial port named {PORT}");
-        }
-        sleep(Duration::from_millis(5));
-    }
 }
 
 fn mount_share() -> Result<()> {

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+//! The virtio-serial port to the host: frames out, a stream of bytes in.
+//!
+//! Linux 7.3's virtio_console restores its control queue after the host has answered that it is
+//! there (virtcons_restore), so after a sleep the port waits for ever for a host that has been
+//! connected all along. A thread notices, binds the device to its driver anew and opens the new port;
+//! a writer that was blocked goes on with what it had left.
+
+use anyhow::{anyhow, bail, Context, Result};
+use kfd_vm_protocol::{Frame, PORT};
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+/// TIMEOUT: the port belongs to a built-in driver; only its node may be late.
+const PORT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Nothing wakes a poll that slept through the loss of the host, so it looks by itself.
+const POLL_INTERVAL: Timespec = Timespec {
+    tv_sec: 2,
+    tv_nsec: 0,
+};
+/// How long a host may be away before the device is bound anew: only while the machine stands
+/// still, between snapshot and restore.
+const HOST_TIMEOUT: Duration = Duration::from_secs(1);
+const HOST_POLL: Duration = Duration::from_millis(10);
+const PORTS: &str = "/sys/class/virtio-ports";
+
+/// The writing end, whole frames at a time.
+#[derive(Clone)]
+pub struct Port(Arc<Mutex<Outgoing>>);
+
+impl Port {
+    pub fn send(&self, frame: &Frame) -> io::Result<()> {
+        // A thread that died while writing has cut a frame: nothing after it would be understood.
+        let mut outgoing = self
+            .0
+            .lock()
+            .map_err(|_| io::Error::other("the port is broken"))?;
+        frame.write(&mut *outgoing)
+    }
+}
+
+/// Where a port that was opened anew is left for one of its ends.
+#[derive(Default)]
+struct Replacement {
+    file: Mutex<Option<File>>,
+    came: Condvar,
+}
+
+impl Replacement {
+    fn put(&self, file: File) {
+        if let Ok(mut place) = self.file.lock() {
+            *place = Some(file);
+            self.came.notify_all();
+        }
+    }
+
+    fn take(&self) -> io::Result<File> {
+        let broken = |_| io::Error::other("the port is broken");
+        let mut place = self.file.lock().map_err(broken)?;
+        loop {
+            if let Some(file) = place.take() {
+                return Ok(file);
+            }
+            place = self
+                .came
+                .wait(place)
+                .map_err(|_| io::Error::other("the port is broken"))?;
+        }
+    }
+}
+
+struct Outgoing {
+    file: File,
+    replacement: Arc<Replacement>,
+}
+
+impl Write for Outgoing {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            match self.file.write(bytes) {
+                Err(error) if is_gone(&error) => self.file = self.replacement.take()?,
+                result => return result,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The driver answers so once its device is unbound.
+fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::NODEV.raw_os_error())
+}
+
+/// The reading end.
+pub struct Incoming {
+    file: File,
+    replacement: Arc<Replacement>,
+}
+
+impl Read for Incoming {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.file.read(buffer) {
+                // A port without a host reads as its end.
+                Ok(0) => sleep(HOST_POLL),
+                Err(error) if is_gone(&error) => self.file = self.replacement.take()?,
+                result => return result,
+            }
+        }
+    }
+}
+
+/// Opens the port: both its ends.
+pub fn open() -> Result<(Incoming, Port)> {
+    let file = open_port()?;
+    let incoming = Incoming {
+        file: file.try_clone()?,
+        replacement: Arc::default(),
+    };
+    let outgoing = Outgoing {
+        file: file.try_clone()?,
+        replacement: Arc::default(),
+    };
+    let replacements = [incoming.replacement.clone(), outgoing.replacement.clone()];
+    thread::spawn(move || {
+        if let Err(error) = keep_attached(file, &replacements) {
+            eprintln!("kfd-vm-agent: the port is lost: {error:#}");
+        }
+    });
+    Ok((incoming, Port(Arc::new(Mutex::new(outgoing)))))
+}
+
+/// Binds the device anew whenever the port has lost its host.
+fn keep_attached(mut file: File, replacements: &[Arc<Replacement>]) -> Result<()> {
+    let mut away = None;
+    loop {
+        let mut fds = [PollFd::new(&file, PollFlags::empty())];
+        poll(&mut fds, Some(&POLL_INTERVAL))?;
+        if !fds[0].revents().contains(PollFlags::HUP) {
+            away = None;
+            continue;
+        }
+        if away.get_or_insert_with(Instant::now).elapsed() > HOST_TIMEOUT {
+            bind_anew()?;
+            file = open_port()?;
+            for replacement in replacements {
+                replacement.put(file.try_clone()?);
+            }
+            away = None;
+        }
+        sleep(HOST_POLL);
+    }
+}
+
+fn bind_anew() -> Result<()> {
+    let device = fs::canonicalize(find_port()?.join("device"))?;
+    let name = device.file_name().ok_or(anyhow!("{device:?}"))?;
+    let driver = fs::canonicalize(device.join("driver"))?;
+    for file in ["unbind", "bind"] {
+        fs::write(driver.join(file), name.as_encoded_bytes())
+            .with_context(|| format!("{file} of {name:?}"))?;
+    }
+    Ok(())
+}
+
+fn open_port() -> Result<File> {
+    let port = find_port()?;
+    let node = PathBuf::from("/dev").join(port.file_name().unwrap_or_default());
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(&node)
+        .with_context(|| node.display().to_string())
+}
+
+/// The port's directory in sysfs.
+fn find_port() -> Result<PathBuf> {
+    let deadline = Instant::now() + PORT_TIMEOUT;
+    loop {
+        for entry in fs::read_dir(PORTS).into_iter().flatten().flatten() {
+            let name = fs::read_to_string(entry.path().join("name")).unwrap_or_default();
+            if name.trim() == PORT {
+                return Ok(entry.path());
+            }
+        }
+        if Instant::now() > deadline {
+            bail!("no virtio-serial port named {PORT}");
+        }
+        sleep(Duration::from_millis(5));
+    }
+}
