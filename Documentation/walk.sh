@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# The guest's part of the walk in overview.md: one dispatch, watched from the kernel's side. That page has
-# the command that runs it.
+# The guest's part of the walk in overview.md: one dispatch, watched from the kernel's side. That
+# page has the command that runs it.
 #   - a kprobe prints each ioctl of kfdctl with its argument block, as it goes in;
 #   - a kprobe prints each entry of the interrupt ring that amdgpu passes on to its KFD;
-#   - strace holds the program after CREATE_QUEUE, its 17th ioctl, until the new queue has been looked at.
+#   - strace holds the program after CREATE_QUEUE, its 17th ioctl, until the new queue has been
+#     looked at.
 set -e
 create_queue=17
 tracing=/sys/kernel/tracing
