@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# tests/ktap.awk: reads a kernel log with the results of KUnit (KTAP) and prints "ok - SUITE: CASE" or
-# "not ok - SUITE: CASE" for each case. What a log may lack is a failure too: a case that the plan of its
-# suite promised, a suite that failed with all its cases well, all of it.
+# tests/ktap.awk: reads a kernel log with the results of KUnit (KTAP) and prints "ok - SUITE: CASE"
+# or "not ok - SUITE: CASE" for each case. What a log may lack is a failure too: a case that the
+# plan of its suite promised, a suite that failed with all its cases well, all of it.
 #
 # Suites stand at the margin ("ok 2 suite"), cases are indented ("    ok 3 case").
 

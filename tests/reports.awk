@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# tests/reports.awk: awk -f reports.awk ALLOW LOG: the first line of each report in LOG (what kmemleak shows,
-# and a kernel log), but for those of which a line matches a pattern of ALLOW.
+# tests/reports.awk: awk -f reports.awk ALLOW LOG: the first line of each report in LOG (what
+# kmemleak shows, and a kernel log), but for those of which a line matches a pattern of ALLOW.
 #
-# A report of kmemleak is its first line and the indented ones after it; one of debug_print_object or WARN
-# ends with "end trace"; any other is one line.
+# A report of kmemleak is its first line and the indented ones after it; one of debug_print_object
+# or WARN ends with "end trace"; any other is one line.
 #
-# KCSAN tells of races in all of the kernel, which has many that are meant. Its report, between two lines of "=", counts
-# where one of the two accesses is in our code, or in what our code calls for it.
+# KCSAN tells of races in all of the kernel, which has many that are meant. Its report, between two
+# lines of "=", counts where one of the two accesses is in our code, or in what our code calls for
+# it.
 
 FNR == NR { if ($0 != "" && $0 !~ /^#/) allowed[$0]; next }
 

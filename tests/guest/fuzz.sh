@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
 # shellcheck shell=sh
-# fuzz SECONDS SEED [OPTION...]: generated programs, and such as unmodified ROCm programs make: what it did, as
-# figures, or the program that failed.
+# fuzz SECONDS SEED [OPTION...]: generated programs, and such as unmodified ROCm programs make: what
+# it did, as figures, or the program that failed.
 
 # model NAME CMD...: the calls of CMD as a program for the fuzzer.
 model() {

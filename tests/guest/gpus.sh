@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# What a guest with COUNT GPUs shows: each is served, has a name of its own and computes. Sourced by the tests
-# of 4 and 8 GPUs.
+# What a guest with COUNT GPUs shows: each is served, has a name of its own and computes. Sourced by
+# the tests of 4 and 8 GPUs.
 
 equal "$COUNT GPUs in the topology" "$(cat /sys/class/kfd/kfd/topology/nodes/*/gpu_id | grep -vxc 0)" "$COUNT"
 equal "rocminfo lists them" "$(rocminfo | grep -c 'Name: *gfx942')" "$COUNT"

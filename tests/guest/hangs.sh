@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
 # shellcheck shell=sh
-# hangs COUNT: so often a queue of the first GPU hangs under load, with a process that waits for exceptions and one
-# that only waits for events, while others compute on the second GPU; what each saw, and what is left.
+# hangs COUNT: so often a queue of the first GPU hangs under load, with a process that waits for
+# exceptions and one that only waits for events, while others compute on the second GPU; what each
+# saw, and what is left.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/recover.sh"
 . "$(dirname "$0")/inject.sh"
@@ -12,8 +13,8 @@ resets() {
     echo "${last:-0}"
 }
 
-# Computes on the second GPU until /tmp/enough is there: a line for each process, which dispatches 100 times. During a
-# reset /dev/kfd asks to come again.
+# Computes on the second GPU until /tmp/enough is there: a line for each process, which dispatches
+# 100 times. During a reset /dev/kfd asks to come again.
 others() {
     while [ ! -e /tmp/enough ]; do
         out=$(kfdctl run vadd -n 4097 --gpu 1 --repeat 100 --timeout 100 2>&1)

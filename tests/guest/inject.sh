@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
 # shellcheck shell=sh
-# Sourced by tests that make the GPU model fail: sets flags of its fault injection (Documentation/model.md).
-# The registers are in configuration space, at 0x108 (flags), 0x10c (count) and 0x110 (argument).
+# Sourced by tests that make the GPU model fail: sets flags of its fault injection
+# (Documentation/model.md). The registers are in configuration space, at 0x108 (flags), 0x10c
+# (count) and 0x110 (argument).
 
-# The first GPU that the KFD names: amdgpu brings several up at once, in any order. Without a KFD the first on the bus.
+# The first GPU that the KFD names: amdgpu brings several up at once, in any order. Without a KFD
+# the first on the bus.
 inject_minor=$(grep -hs '^drm_render_minor' /sys/class/kfd/kfd/topology/nodes/*/properties | grep -vm 1 ' 0$')
 inject_config=/sys/class/drm/renderD${inject_minor#* }/device/config
 [ -e "$inject_config" ] || inject_config=$(dirname "$(grep -l '^0x1002$' /sys/bus/pci/devices/*/vendor | head -n 1)")/config

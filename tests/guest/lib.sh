@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# What the guest's test scripts share. A test prints "ok - WHAT" or "not ok - WHAT: WHY" and goes on.
+# What the guest's test scripts share. A test prints "ok - WHAT" or "not ok - WHAT: WHY" and goes
+# on.
 
 share=$(cd "$(dirname "$0")/.." && pwd)
 module=/run/amdkfd/amdkfd.ko
@@ -58,8 +59,8 @@ served_by() {
     equal "/dev/kfd is served by $1" "$now" "$1"
 }
 
-# without_reports: the messages of standard input, on a kernel that checks without what it reports: the suite that
-# runs tests there reads that itself (tests/tools/debug-suite.test).
+# without_reports: the messages of standard input, on a kernel that checks without what it reports:
+# the suite that runs tests there reads that itself (tests/tools/debug-suite.test).
 without_reports() {
     case $(uname -r) in
         *-amdkfd-debug | *-amdkfd-kasan) sed '/\[ cut here \]/,/\[ end trace /d' ;;
@@ -78,7 +79,8 @@ clean_dmesg() {
 grep -vE '^#|^$' "$share/tests/dmesg.allow" >/tmp/dmesg.patterns
 dmesg_seen=$(dmesg --raw | wc -l)
 
-# The topology as text, without what changes with each registration by design: see Documentation/attach.md.
+# The topology as text, without what changes with each registration by design: see
+# Documentation/attach.md.
 topology() {
     cd /sys/devices/virtual/kfd/kfd/topology || return 1
     find . -type f | sort | xargs grep -H '' 2>&1 | sed 's/:/: /' |
@@ -89,8 +91,9 @@ topology() {
 device_file() { stat -c '%t:%T %a' /dev/kfd; }
 memory_used() { cat /sys/class/drm/card*/device/mem_info_vram_used /sys/class/drm/card*/device/mem_info_gtt_used; }
 
-# no_errors: the kernel's messages of level error and above, but for those that dmesg.allow lists and one that the C
-# driver has for each program of the AQL runtime: none. For tests on a loaded host, where the kernel warns of its clock.
+# no_errors: the kernel's messages of level error and above, but for those that dmesg.allow lists
+# and one that the C driver has for each program of the AQL runtime: none. For tests on a loaded
+# host, where the kernel warns of its clock.
 no_errors() {
     bad=$(dmesg --raw | without_reports | grep -E '^<[0-3]>' | grep -vEf /tmp/dmesg.patterns | grep -v 'Free signal BO is not allowed')
     if [ -z "$bad" ]; then ok "no error in dmesg"; else not_ok "dmesg: $(echo "$bad" | head -n 3 | tr '\n' ' ')"; fi

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# storm COUNT: insmod and rmmod COUNT times while the GPU interrupts all the time. With --take-turns: one
-# processor patches the function that the other is just calling, and QEMU with a thread for each may go on
-# with the translation of a breakpoint that is gone ("Oops: int3", once in some 300 cycles).
+# storm COUNT: insmod and rmmod COUNT times while the GPU interrupts all the time. With
+# --take-turns: one processor patches the function that the other is just calling, and QEMU with a
+# thread for each may go on with the translation of a breakpoint that is gone ("Oops: int3", once in
+# some 300 cycles).
 . "$(dirname "$0")/lib.sh"
 
 storm() {

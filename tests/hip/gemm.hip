@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// A matrix product that stays on the GPU until it is told to go on: something for `kfdctl top` to look
-// at. It prints what its own runtime says of its queues, as often as a line comes on stdin:
+// A matrix product that stays on the GPU until it is told to go on: something for `kfdctl top` to
+// look at. It prints what its own runtime says of its queues, as often as a line comes on stdin:
 //
 //	queue RING SIZE write INDEX read INDEX
 //

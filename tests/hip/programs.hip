@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// The HIP programs of the test matrix, as an application writes them: vector add, saxpy, reduction, transpose,
-// matrix products (naive, through LDS tiles, on the matrix cores), each checked against the CPU.
+// The HIP programs of the test matrix, as an application writes them: vector add, saxpy, reduction,
+// transpose, matrix products (naive, through LDS tiles, on the matrix cores), each checked against
+// the CPU.
 //
 //	hip_programs [-g GPU] [-r REPEAT] [PROGRAM|SIZE]...
 //
-// runs each program for each size (default: all, for 1 63 64 65 1000 1048577), prints a line for each and ends
-// with 1 when an element is wrong. The values are small enough for every sum to be exact in any order, so that
-// results are compared bit by bit.
+// runs each program for each size (default: all, for 1 63 64 65 1000 1048577), prints a line for
+// each and ends with 1 when an element is wrong. The values are small enough for every sum to be
+// exact in any order, so that results are compared bit by bit.
 #include <hip/hip_runtime.h>
 #include <hip/hip_fp16.h>
 #include <cmath>
@@ -119,7 +120,8 @@ static size_t saxpy(size_t n)
 	return count_wrong(dy.read(), wanted);
 }
 
-// Each block sums in LDS down to a wave, the wave by exchanges between lanes; an atomic adds the blocks.
+// Each block sums in LDS down to a wave, the wave by exchanges between lanes; an atomic adds the
+// blocks.
 __global__ void reduce_kernel(const float *x, float *sum, size_t n)
 {
 	__shared__ float part[256];
@@ -308,8 +310,9 @@ static size_t gemm_tiled(size_t size)
 	});
 }
 
-// The matrix cores: a wave makes a 16 x 16 tile of C. For each type of element, how many of them a lane holds
-// of A and B, the instruction, and which row of the tile the lane's r-th result belongs to.
+// The matrix cores: a wave makes a 16 x 16 tile of C. For each type of element, how many of them a
+// lane holds of A and B, the instruction, and which row of the tile the lane's r-th result belongs
+// to.
 template <class T, int N> using Vector = T __attribute__((ext_vector_type(N)));
 
 struct F32 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// Submits barrier packets through ROCr, as its manual says, and through kfd_aql::Ring; for callgrind,
-// which counts the instructions of rocr_submit and kfd_submit.
+// Submits barrier packets through ROCr, as its manual says, and through kfd_aql::Ring; for
+// callgrind, which counts the instructions of rocr_submit and kfd_submit.
 #include <hsa/hsa.h>
 #include <cstdint>
 #include <cstdio>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// A vector addition as any HIP program does it: the witness that unmodified ROCm runs. Prints "vadd: N wrong".
+// A vector addition as any HIP program does it: the witness that unmodified ROCm runs. Prints
+// "vadd: N wrong".
 #include <hip/hip_runtime.h>
 #include <cstdio>
 #include <cstdlib>

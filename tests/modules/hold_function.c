@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * hold_function: holds one kernel function's ftrace redirection (IPMODIFY), as a live patch would, and
- * redirects nothing. Nobody else can redirect that function as long as this module is loaded.
+ * hold_function: holds one kernel function's ftrace redirection (IPMODIFY), as a live patch would,
+ * and redirects nothing. Nobody else can redirect that function as long as this module is loaded.
  *
  *   insmod hold_function.ko function=kgd2kfd_resume
  */

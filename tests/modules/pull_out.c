@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * pull_out: what a PCI device is like that was pulled out. It decodes no memory, masters no bus, and the kernel knows
- * that it is gone, as from a hot-plug port; whoever unbinds its driver now does what the port's driver would do next.
- * rmmod puts the device back in.
+ * pull_out: what a PCI device is like that was pulled out. It decodes no memory, masters no bus,
+ * and the kernel knows that it is gone, as from a hot-plug port; whoever unbinds its driver now
+ * does what the port's driver would do next. rmmod puts the device back in.
  *
  *   insmod pull_out.ko device=0000:00:02.0
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * set_symbol: sets an int of another module, such as one behind a parameter that cannot be written, as if that module
- * had been loaded with it; rmmod puts the old value back.
+ * set_symbol: sets an int of another module, such as one behind a parameter that cannot be written,
+ * as if that module had been loaded with it; rmmod puts the old value back.
  *
  *   insmod set_symbol.ko symbol=amdgpu:sched_policy value=2
  *

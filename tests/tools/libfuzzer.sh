@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# The fuzz targets under libFuzzer: what `cargo fuzz run --sanitizer none --features libfuzzer` does, with the stable
-# compiler and without that program.
+# The fuzz targets under libFuzzer: what `cargo fuzz run --sanitizer none --features libfuzzer`
+# does, with the stable compiler and without that program.
 
 targets=(vfio mmio pm4 sdma aql instructions firmware)
 
@@ -13,7 +13,8 @@ build_targets() {
         --target x86_64-unknown-linux-gnu --target-dir "$1")
 }
 
-# fuzz_one WORK SECONDS TARGET: says how it went, as a test does. An input may take 60 s and the process 4 GiB.
+# fuzz_one WORK SECONDS TARGET: says how it went, as a test does. An input may take 60 s and the
+# process 4 GiB.
 fuzz_one() {
     local work=$1 seconds=$2 name=$3 status log inputs ran
     log=$work/$name.log

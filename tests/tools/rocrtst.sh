@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# In a guest of Debian experimental: runs rocrtst's tests, each in a process of its own, and prints a line for each:
-# NAME RESULT SECONDS, where RESULT is passed, skipped, failed, crashed (by a signal) or late. What a test that did
-# not pass said goes to standard error.
+# In a guest of Debian experimental: runs rocrtst's tests, each in a process of its own, and prints
+# a line for each: NAME RESULT SECONDS, where RESULT is passed, skipped, failed, crashed (by a
+# signal) or late. What a test that did not pass said goes to standard error.
 #
 #   rocrtst.sh LATE [NAME...]      LATE: seconds that a test may take
 #
@@ -12,7 +12,8 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 late=$1; shift
 mkdir -p /tmp/lib
-# The package was built against an amd-smi that the archive no longer has; nothing of it is called without -m.
+# The package was built against an amd-smi that the archive no longer has; nothing of it is called
+# without -m.
 ln -sf "$(ls /usr/lib/x86_64-linux-gnu/libamd_smi.so.[0-9]* | head -n 1)" /tmp/lib/libamd_smi.so.26
 export LD_LIBRARY_PATH=/tmp/lib
 cd /usr/libexec/rocm/libhsa-runtime64-tests/gfx942 || exit 1
