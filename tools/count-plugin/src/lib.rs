@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! A plugin of QEMU's translator (TCG) that says which of a guest's instructions an operation takes.
+//! A plugin of QEMU's translator (TCG) that says which of a guest's instructions an operation
+//! takes.
 //!
-//! One per machine, loaded by `-plugin libcount.so,out=FILE`. A program in the guest executes `MARK` before
-//! and after the operation; the blocks of code that ran in between are appended to the file, one a line,
-//! `address instructions`, and an empty line after the last. An exception in the middle of a block counts
-//! all of it, so that a sum may be a few instructions too high.
+//! One per machine, loaded by `-plugin libcount.so,out=FILE`. A program in the guest executes
+//! `MARK` before and after the operation; the blocks of code that ran in between are appended to
+//! the file, one a line, `address instructions`, and an empty line after the last. An exception in
+//! the middle of a block counts all of it, so that a sum may be a few instructions too high.
 //!
-//! For a guest with one processor: blocks are counted as they run, whoever runs them. The interface is that
-//! of `qemu-plugin.h`, version 7.
+//! For a guest with one processor: blocks are counted as they run, whoever runs them. The interface
+//! is that of `qemu-plugin.h`, version 7.
 
 use std::ffi::{c_char, c_int, c_uint, c_void, CStr};
 use std::fs::File;
@@ -78,7 +79,8 @@ struct Block {
 }
 
 static COUNTING: AtomicBool = AtomicBool::new(false);
-/// Not 0 while blocks are counted: QEMU looks at it itself, so that the guest is hardly slowed down else.
+/// Not 0 while blocks are counted: QEMU looks at it itself, so that the guest is hardly slowed down
+/// else.
 static GATE: Mutex<Option<Number>> = Mutex::new(None);
 static BLOCKS: Mutex<Vec<&'static Block>> = Mutex::new(Vec::new());
 static OUT: Mutex<Option<File>> = Mutex::new(None);
@@ -124,8 +126,8 @@ fn write() {
 fn has_mark(block: *const c_void, instructions: usize) -> bool {
     (0..instructions).any(|index| {
         let mut bytes = [0; MARK.len()];
-        // SAFETY: the block is QEMU's for the length of its callback, the index is below its count, and
-        // `bytes` has the length that is said.
+        // SAFETY: the block is QEMU's for the length of its callback, the index is below its count,
+        // and `bytes` has the length that is said.
         let read = unsafe {
             let instruction = qemu_plugin_tb_get_insn(block, index);
             if qemu_plugin_insn_size(instruction) != MARK.len() {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! A GPU without a guest, brought so far that queues can run on it. One per input, so that an input always does the
-//! same.
+//! A GPU without a guest, brought so far that queues can run on it. One per input, so that an input
+//! always does the same.
 //!
-//! Local memory is 256 MiB; VMID 0 sees it through the frame-buffer window, VMID 8 from address 0 on.
+//! Local memory is 256 MiB; VMID 0 sees it through the frame-buffer window, VMID 8 from address 0
+//! on.
 
 use std::sync::Arc;
 

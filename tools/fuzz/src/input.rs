@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Reads a fuzzer's bytes as numbers, addresses and packets. One per input; after its end everything is 0.
+//! Reads a fuzzer's bytes as numbers, addresses and packets. One per input; after its end
+//! everything is 0.
 
 /// The bytes not used yet.
 pub struct Input<'a>(&'a [u8]);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Fuzz targets: what a bad guest, or a bad QEMU, can say to the GPU model. Each takes any bytes and must neither panic
-//! nor hang nor use more and more memory. `cargo fuzz` drives them ([`TARGETS`], feature `libfuzzer`), and so does
-//! `gpu-fuzz`, with bytes of its own and for so long only.
+//! Fuzz targets: what a bad guest, or a bad QEMU, can say to the GPU model. Each takes any bytes
+//! and must neither panic nor hang nor use more and more memory. `cargo fuzz` drives them
+//! ([`TARGETS`], feature `libfuzzer`), and so does `gpu-fuzz`, with bytes of its own and for so
+//! long only.
 
 pub mod gpu;
 pub mod input;
@@ -93,7 +94,8 @@ const USER: Queue = Queue {
     kiq: false,
 };
 
-/// PM4 packets in the kernel's and in a user's ring, and in indirect buffers and run lists that they name.
+/// PM4 packets in the kernel's and in a user's ring, and in indirect buffers and run lists that
+/// they name.
 pub fn pm4(data: &[u8]) {
     let (gpu, mut input) = (Gpu::new(), Input::new(data));
     let queue = input.of(&[KIQ, USER]);
@@ -216,7 +218,8 @@ pub fn aql(data: &[u8]) {
 /// Any bytes as a kernel's code; also decoded and disassembled one by one.
 pub fn instructions(data: &[u8]) {
     let (gpu, mut input) = (Gpu::new(), Input::new(data));
-    // VM_CONTEXT8_PAGE_TABLE_END_ADDR: 16 MiB, so that a wave which runs away is soon at the end of memory.
+    // VM_CONTEXT8_PAGE_TABLE_END_ADDR: 16 MiB, so that a wave which runs away is soon at the end of
+    // memory.
     gpu.write(0x2000 + 0x91b, 0xfff);
     gpu.write(0x2000 + 0x91c, 0);
     gpu.start(AQL);

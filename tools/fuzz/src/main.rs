@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! `gpu-fuzz`: the fuzz targets on bytes of a fixed pseudo-random sequence, a bounded time each. Prints
-//! `ok - TARGET: ...` or `not ok - TARGET: ...` and ends with status 1 if there was one of those.
+//! `gpu-fuzz`: the fuzz targets on bytes of a fixed pseudo-random sequence, a bounded time each.
+//! Prints `ok - TARGET: ...` or `not ok - TARGET: ...` and ends with status 1 if there was one of
+//! those.
 
 use std::path::PathBuf;
 use std::process::exit;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The requests that vfio-user carries, as the server's backend gets them: regions, DMA maps, interrupts, resets, with
-//! any numbers. (The bytes of the messages are the `vfio_user` crate's to parse; their sender is QEMU, not the guest.)
+//! The requests that vfio-user carries, as the server's backend gets them: regions, DMA maps,
+//! interrupts, resets, with any numbers. (The bytes of the messages are the `vfio_user` crate's to
+//! parse; their sender is QEMU, not the guest.)
 
 use std::fs::File;
 use std::sync::Arc;

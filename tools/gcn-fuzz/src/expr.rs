@@ -134,7 +134,8 @@ impl Expressions<'_> {
             text.to_string()
         };
         if (to, from) == (F16, F32) && text.contains('*') {
-            // Clang 19 adds +0 to a product that it narrows at once (v_fma_mixlo_f16), which is wrong for -0.
+            // Clang 19 adds +0 to a product that it narrows at once (v_fma_mixlo_f16), which is
+            // wrong for -0.
             return format!("half_of({text})");
         }
         if to == F16 && !from.float {

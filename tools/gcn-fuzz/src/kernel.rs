@@ -8,7 +8,8 @@
 use crate::expr::{vector_name, Expressions, Variable, F32, I32, I64, SCALARS, U32, U64, VECTORS};
 use crate::toolchain::Numbers;
 
-/// A kernel's source for either side, and its results: how many quadwords a work-item writes, and their names.
+/// A kernel's source for either side, and its results: how many quadwords a work-item writes, and
+/// their names.
 pub struct Kernel {
     /// For gfx942.
     pub device: String,
@@ -66,7 +67,8 @@ pub fn generate(index: u64, numbers: &mut Numbers) -> Kernel {
         second: false,
         depth: 2,
     };
-    // Most kernels are small: compiling takes all the time, and more for a statement of a large one.
+    // Most kernels are small: compiling takes all the time, and more for a statement of a large
+    // one.
     let (most, depth, second) = match generator.below(48) {
         0..=36 => (1, 0, 8),
         37 => (8, 2, 2),

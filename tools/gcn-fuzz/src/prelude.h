@@ -103,7 +103,8 @@ INLINE u32 trail32(u32 x) { return x ? (u32)__builtin_ctz(x) : 32; }
 INLINE u32 lead64(u64 x) { return x ? (u32)__builtin_clzl(x) : 64; }
 INLINE u32 trail64(u64 x) { return x ? (u32)__builtin_ctzl(x) : 64; }
 
-// What names an operand more than once: expressions that are written out would grow with each level.
+// What names an operand more than once: expressions that are written out would grow with each
+// level.
 #define ORDER(type) \
     INLINE type low_##type(type a, type b) { return a < b ? a : b; } \
     INLINE type high_##type(type a, type b) { return a > b ? a : b; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! How fast waves run: lane-operations per second (Criterion's `elem/s`) of loops of a few kinds, on
-//! one core. `cargo bench -p gcn`, or with `--profile dev` as the server is usually built.
+//! How fast waves run: lane-operations per second (Criterion's `elem/s`) of loops of a few kinds,
+//! on one core. `cargo bench -p gcn`, or with `--profile dev` as the server is usually built.
 //!
 //! A lane-operation is one instruction for one active lane; for the matrix core it is one
 //! multiply-add of the matrix product. CPU time counts, not wall time: other load does not.

@@ -49,8 +49,8 @@ pub struct CodeCache {
 
 /// Entries of [`CodeCache::recent`].
 const RECENT: usize = 256;
-/// More decoded instructions than these are not kept: a wave that runs through all of memory takes no more
-/// of the host's. Real programs have fewer.
+/// More decoded instructions than these are not kept: a wave that runs through all of memory takes
+/// no more of the host's. Real programs have fewer.
 const MOST: usize = 1 << 19;
 
 impl CodeCache {

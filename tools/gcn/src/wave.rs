@@ -159,8 +159,9 @@ impl Wave {
         self.set_scalar64(sreg::EXEC, mask);
     }
 
-    /// Lanes that an instruction which memory refused in the middle has left, for when it is repeated; 0: all. It lies
-    /// in XNACK_MASK, which trap handlers save and restore; in a handler itself it has no meaning.
+    /// Lanes that an instruction which memory refused in the middle has left, for when it is
+    /// repeated; 0: all. It lies in XNACK_MASK, which trap handlers save and restore; in a handler
+    /// itself it has no meaning.
     pub fn replay(&self) -> u64 {
         match self.status & status::PRIV {
             0 => self.scalar64(sreg::XNACK_MASK),

@@ -43,8 +43,8 @@ impl InterruptLine for Msi {
     }
 }
 
-/// Binds the socket and describes regions and interrupts. `vram` and `doorbells` are what the guest reaches of BAR0
-/// and BAR2 without asking.
+/// Binds the socket and describes regions and interrupts. `vram` and `doorbells` are what the guest
+/// reaches of BAR0 and BAR2 without asking.
 pub fn listen(
     socket: &Path,
     model: &GpuModel,

@@ -58,7 +58,8 @@ struct Serve {
     /// Node of a hive that this card is; --hive-memory names the local memories of all nodes.
     #[arg(long, value_name = "NODE", requires = "hive_memory")]
     hive: Option<u8>,
-    /// A file for the local memory of each node, in their order, separated by commas; this card's is among them.
+    /// A file for the local memory of each node, in their order, separated by commas; this card's
+    /// is among them.
     #[arg(
         long,
         value_name = "FILE,...",
@@ -75,7 +76,8 @@ struct Serve {
     /// Write the list of such registers to FILE at the end and on SIGUSR1.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Make things go wrong by the rules of FILE (Documentation/model.md), which is read again on SIGHUP.
+    /// Make things go wrong by the rules of FILE (Documentation/model.md), which is read again on
+    /// SIGHUP.
     #[arg(long, value_name = "FILE")]
     inject: Option<PathBuf>,
     /// Run engines inside the guest's accesses and count time by them, so that runs under -icount

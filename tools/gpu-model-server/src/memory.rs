@@ -103,7 +103,8 @@ impl LocalMemory {
         Self::of(File::from(fd), size)
     }
 
-    /// Memory in a file that other processes use as well: a hive's. It is made as large as it has to be.
+    /// Memory in a file that other processes use as well: a hive's. It is made as large as it has
+    /// to be.
     pub fn open(path: &Path, size: u64) -> Result<(Self, File)> {
         let open = OpenOptions::new().read(true).write(true).open(path);
         Self::of(open.with_context(|| path.display().to_string())?, size)

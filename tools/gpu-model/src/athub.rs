@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Address translation hub (ATHUB): which process a VMID belongs to, for translations by the host. One per GPU.
+//! Address translation hub (ATHUB): which process a VMID belongs to, for translations by the host.
+//! One per GPU.
 //!
-//! The model translates nothing through the host, so only the protocol matters: a mapping is written, the hub
-//! confirms it by the VMID's bit in the status register, and the driver clears that bit.
+//! The model translates nothing through the host, so only the protocol matters: a mapping is
+//! written, the hub confirms it by the VMID's bit in the status register, and the driver clears
+//! that bit.
 
 use crate::bus::Block;
 use crate::chip::Chip;

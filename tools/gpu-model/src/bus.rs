@@ -110,7 +110,8 @@ impl Bus {
         }
     }
 
-    /// Where an unmodelled register lies: the IP block and segment whose base is next below, as AMD's headers count.
+    /// Where an unmodelled register lies: the IP block and segment whose base is next below, as
+    /// AMD's headers count.
     fn place(&self, dword: u64) -> String {
         let below = self.bases.range(..=dword).next_back();
         match below.filter(|(base, _)| dword - **base < 0x1_0000) {
@@ -137,7 +138,8 @@ impl Bus {
         value
     }
 
-    /// Names a register that software spins on: the same value so often in a row, with no other access between.
+    /// Names a register that software spins on: the same value so often in a row, with no other
+    /// access between.
     fn watch(&self, dword: u64, value: u32) {
         let mut spin = self.spin.lock().unwrap_or_else(PoisonError::into_inner);
         if (spin.dword, spin.value) != (dword, value) {

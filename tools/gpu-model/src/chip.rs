@@ -34,7 +34,8 @@ pub struct Host {
     pub interrupt: Arc<dyn InterruptLine>,
     /// The GPUs that xGMI connects it with; `vram` is its own among their memories.
     pub hive: Option<Hive>,
-    /// Memory behind the doorbell BAR, if the guest writes user queues' doorbells there instead of asking the model.
+    /// Memory behind the doorbell BAR, if the guest writes user queues' doorbells there instead of
+    /// asking the model.
     pub doorbells: Option<Arc<dyn PhysicalMemory>>,
 }
 
@@ -173,9 +174,9 @@ impl Chip {
         Vm::new(self, hub, vmid)
     }
 
-    /// What an XCC's CP firmware does for a process it gives a VMID: page-table base in its hub and in the
-    /// multimedia hub, and the PASID in the interrupt handler's tables.
-    /// `page_table_base` is the packet's 64-bit value with its flag bits.
+    /// What an XCC's CP firmware does for a process it gives a VMID: page-table base in its hub and
+    /// in the multimedia hub, and the PASID in the interrupt handler's tables. `page_table_base` is
+    /// the packet's 64-bit value with its flag bits.
     pub fn bind_vmid(&self, xcc: u8, vmid: u8, pasid: u16, page_table_base: u64) {
         tracing::debug!(target: "gmc", "XCC {xcc}: VMID {vmid} is pasid {pasid}, root {page_table_base:#x}");
         self.gmc.set_page_table(Hub::Gc(xcc), vmid, page_table_base);

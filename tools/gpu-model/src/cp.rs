@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The command processor (CP): queue slots, scheduling firmware, PM4 and AQL packets. One [`Cp`] per GPU, for all XCCs.
+//! The command processor (CP): queue slots, scheduling firmware, PM4 and AQL packets. One [`Cp`]
+//! per GPU, for all XCCs.
 //!
 //! ```text
 //! MMIO ──reg_write──▶ register banks ──CP_HQD_ACTIVE──▶ Queue ─┐
 //! BAR2 ──doorbell───▶ KIQ, HIQ: executed at once (sched) ──────┼─▶ Queue ──▶ engine threads ──▶ pm4 / aql ──▶ gcn
 //! ```
 //!
-//! Locks, outer to inner: `serial` (one scheduling packet at a time) → a queue's body → `state` or any other of the
-//! small ones here, which are leaves. Nobody waits for a body while holding `state`.
+//! Locks, outer to inner: `serial` (one scheduling packet at a time) → a queue's body → `state` or
+//! any other of the small ones here, which are leaves. Nobody waits for a body while holding
+//! `state`.
 
 pub mod aql;
 pub mod atomic;
@@ -64,7 +66,8 @@ pub const SOURCE_QUERY_STATUS: u8 = 199;
 /// GFX_9_0__SRCID__SQ_INTERRUPT_ID.
 const SOURCE_SQ: u8 = 239;
 
-/// Register offsets in dwords, an XCC's at XCC 0's place. Sources: `gc_9_4_3_offset.h`, `nbio_7_9_0_offset.h`.
+/// Register offsets in dwords, an XCC's at XCC 0's place. Sources: `gc_9_4_3_offset.h`,
+/// `nbio_7_9_0_offset.h`.
 #[allow(missing_docs)] // The names are the documentation.
 pub mod reg {
     pub const GPU_HDP_FLUSH_REQ: u32 = 0xe26;
@@ -199,7 +202,8 @@ impl Cp {
         }
     }
 
-    /// A write of `value` to the doorbell aperture at `offset` bytes; `bytes` is 4 or 8. False if no queue listens.
+    /// A write of `value` to the doorbell aperture at `offset` bytes; `bytes` is 4 or 8. False if
+    /// no queue listens.
     pub fn doorbell(&self, offset: u64, value: u64, bytes: usize) -> bool {
         let dword = (offset / 4) as u32;
         let listeners = self.shared.at_doorbell(dword);
@@ -350,8 +354,9 @@ impl Shared {
         lock(&self.state).mapped.get(&slot).cloned()
     }
 
-    /// Puts a queue into its slot and lets it run; `wptr` is where its write pointer lies in memory, if it is to be read
-    /// there. An error of that does not keep the queue from being there.
+    /// Puts a queue into its slot and lets it run; `wptr` is where its write pointer lies in
+    /// memory, if it is to be read there. An error of that does not keep the queue from being
+    /// there.
     fn insert(self: &Arc<Self>, queue: &Arc<Queue>, wptr: Option<u64>) -> Result<(), bus::Fault> {
         let mapped = Mapped {
             task: queue.task(),
@@ -416,7 +421,8 @@ impl Shared {
         self.int_cntl(slot).load(Ordering::Relaxed) >> bit & 1 != 0
     }
 
-    /// A register write by a packet. Queue slots are out of its reach: hardware would deadlock, too.
+    /// A register write by a packet. Queue slots are out of its reach: hardware would deadlock,
+    /// too.
     pub fn reg_write(&self, slot: SlotId, offset: u32, value: u32) {
         match offset {
             reg::CPC_INT_STATUS => self.raise_status(slot, value),

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Doorbells in memory: what lies behind the part of BAR2 that the guest writes without asking anybody, and who looks
-//! there. One [`Doorbells`] per GPU, shared through [`crate::chip::Chip`].
+//! Doorbells in memory: what lies behind the part of BAR2 that the guest writes without asking
+//! anybody, and who looks there. One [`Doorbells`] per GPU, shared through [`crate::chip::Chip`].
 //!
-//! A write through the socket makes the guest's CPU wait for several threads of the host to wake each other. So the
-//! doorbells of user queues are cells of shared memory instead, each of 8 bytes, and a thread looks at those that a
-//! mapped queue listens to: closely after a ring, less and less often when none comes. As with hardware, a doorbell
-//! that nobody listens to is lost; who maps a queue reads its write pointer from memory for that.
+//! A write through the socket makes the guest's CPU wait for several threads of the host to wake
+//! each other. So the doorbells of user queues are cells of shared memory instead, each of 8 bytes,
+//! and a thread looks at those that a mapped queue listens to: closely after a ring, less and less
+//! often when none comes. As with hardware, a doorbell that nobody listens to is lost; who maps a
+//! queue reads its write pointer from memory for that.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -14,15 +15,18 @@ use std::time::{Duration, Instant};
 use crate::engine::DoorbellIndex;
 use crate::memory::PhysicalMemory;
 
-/// Bytes at the start of the aperture that are not in memory: amdgpu's own doorbells (`amdgpu_doorbell.h`,
-/// AMDGPU_DOORBELL_LAYOUT1 ends at 0x1c0 quadwords), whose queues run while the CPU waits.
+/// Bytes at the start of the aperture that are not in memory: amdgpu's own doorbells
+/// (`amdgpu_doorbell.h`, AMDGPU_DOORBELL_LAYOUT1 ends at 0x1c0 quadwords), whose queues run while
+/// the CPU waits.
 pub const TRAPPED: u64 = 0x1000;
 
-/// A cell that has not been rung. No queue's write pointer gets there; the upper half stays when 32 bits are written.
+/// A cell that has not been rung. No queue's write pointer gets there; the upper half stays when 32
+/// bits are written.
 const SILENT: u64 = u64::MAX;
 
-/// So long after a ring the next one is waited for without a pause, then with short pauses, then with long ones. Giving
-/// way (sched_yield) instead of spinning costs a hundred times the time: the thread is late at the next ring.
+/// So long after a ring the next one is waited for without a pause, then with short pauses, then
+/// with long ones. Giving way (sched_yield) instead of spinning costs a hundred times the time: the
+/// thread is late at the next ring.
 const CLOSE: Duration = Duration::from_micros(100);
 const NEAR: Duration = Duration::from_millis(20);
 const SHORT_PAUSE: Duration = Duration::from_micros(20);
@@ -65,8 +69,8 @@ impl Doorbells {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A queue is being mapped that listens to `dword`. Call it before its write pointer is read from memory: what was
-    /// rung earlier is forgotten.
+    /// A queue is being mapped that listens to `dword`. Call it before its write pointer is read
+    /// from memory: what was rung earlier is forgotten.
     pub fn listen(&self, dword: u32) {
         let Some(cells) = self.cells.as_deref().filter(|_| is_cell(dword)) else {
             return;

@@ -5,9 +5,10 @@
 //! An engine's [`Engine::doorbell`] and its block's register writes run on the MMIO thread (the
 //! guest CPU waits meanwhile): there it maps, unmaps and preempts queues, and executes the kernel's
 //! queues (KIQ, HIQ) at once. Doorbells in memory come from the thread that watches them instead
-//! ([`crate::doorbells`]), never at the same time as an MMIO access. Work of user queues runs in [`Engine::step`] on the engine thread, in
-//! slices of about a millisecond, each taken out of the engine's lock, so that the MMIO thread can
-//! ask a running queue to stop and wait for its slice to end.
+//! ([`crate::doorbells`]), never at the same time as an MMIO access. Work of user queues runs in
+//! [`Engine::step`] on the engine thread, in slices of about a millisecond, each taken out of the
+//! engine's lock, so that the MMIO thread can ask a running queue to stop and wait for its slice to
+//! end.
 //!
 //! In synchronous mode there is no race: the MMIO thread itself steps until all engines are idle or
 //! waiting on memory, and the engine thread only looks after those that wait.

@@ -46,7 +46,8 @@ impl File {
 /// Version of the application that tells of the hive.
 const XGMI_VERSION: u32 = 0x2000_000b;
 
-/// It begins with the mark by which the PSP knows the one application that it has; the others do not mind.
+/// It begins with the mark by which the PSP knows the one application that it has; the others do
+/// not mind.
 fn payload() -> Vec<u8> {
     let text = b"XGMI-TA: No microcode: the gfx942 model of amdkfd-rs executes none. ";
     text.iter().copied().cycle().take(PAYLOAD).collect()
@@ -67,7 +68,8 @@ pub fn files() -> Vec<(&'static str, Vec<u8>)> {
     // before the cleaner shader (153), queue reset (155) and the xnack chain (184), which the model
     // lacks.
     let mec = file((1, 0), 150, &[32, 64, 64], true);
-    // rlc_firmware_header_v2_0: feature version, jump table, then list sizes and offsets: all empty.
+    // rlc_firmware_header_v2_0: feature version, jump table, then list sizes and offsets: all
+    // empty.
     let empty_lists = [1].into_iter().chain([0; 17]).collect::<Vec<_>>();
     let rlc = file((2, 0), 50, &empty_lists, true);
     vec![
@@ -92,8 +94,8 @@ pub fn files() -> Vec<(&'static str, Vec<u8>)> {
                 true,
             ),
         ),
-        // ta_firmware_header_v2_0: one trusted application, TA_FW_TYPE_PSP_XGMI (2), version, offset, size. From version
-        // 0x2000000b on it is asked for links.
+        // ta_firmware_header_v2_0: one trusted application, TA_FW_TYPE_PSP_XGMI (2), version,
+        // offset, size. From version 0x2000000b on it is asked for links.
         (
             "aldebaran_ta.bin",
             file((2, 0), 1, &[1, 2, XGMI_VERSION, 0, PAYLOAD as u32], true),

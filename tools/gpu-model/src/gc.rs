@@ -58,7 +58,8 @@ registers! {
         RLC_CSIB_LENGTH = 1 @ 0x4ca4;
         RLC_GPM_UCODE_ADDR = 1 @ 0x583c;
         RLC_GPM_UCODE_DATA = 1 @ 0x583d;
-        // What the driver dumps after a hang (gfx_v9_4_3.c, gc_reg_list_9_4_3): nothing is stalled, 0.
+        // What the driver dumps after a hang (gfx_v9_4_3.c, gc_reg_list_9_4_3): nothing is stalled,
+        // 0.
         GRBM_STATUS_SE0 = 0 @ 0x0005;
         GRBM_STATUS_SE1 = 0 @ 0x0006;
         GRBM_STATUS_SE2 = 0 @ 0x000e;

@@ -75,8 +75,8 @@ pub struct Translation {
     pub executable: bool,
 }
 
-/// GPUs that this process has made so far. Each counts its generations from a number of its own, so that a
-/// generation says whose it is.
+/// GPUs that this process has made so far. Each counts its generations from a number of its own, so
+/// that a generation says whose it is.
 static GPUS: AtomicU64 = AtomicU64::new(1);
 
 /// All hubs of one GPU.
@@ -87,7 +87,8 @@ pub struct Gmc {
     reach: Reach,
 }
 
-/// The local memories that a GPU reaches by their addresses: its own, or those of all nodes of its hive.
+/// The local memories that a GPU reaches by their addresses: its own, or those of all nodes of its
+/// hive.
 #[derive(Clone, Copy, Debug)]
 pub struct Reach {
     /// Its own place among them, and how many there are.
@@ -155,7 +156,8 @@ impl Gmc {
         }
     }
 
-    /// Changes whenever cached translations must be dropped. No other GPU of the process has the same.
+    /// Changes whenever cached translations must be dropped. No other GPU of the process has the
+    /// same.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -321,8 +323,8 @@ impl Gmc {
         path
     }
 
-    /// Whether the hub answers a failed translation with "try again" instead of an error: its context says so, the page
-    /// may still come, and its entry does not forbid it.
+    /// Whether the hub answers a failed translation with "try again" instead of an error: its
+    /// context says so, the page may still come, and its entry does not forbid it.
     pub fn retries(&self, chip: &Chip, fault: &Fault) -> bool {
         let Some(context) = self.hub(fault.hub).map(|hub| hub.context(fault.vmid)) else {
             return false;
@@ -364,8 +366,9 @@ impl Gmc {
         chip.ih.push(chip, interrupt_of(fault, pasid));
     }
 
-    /// Tells the driver of an access that is repeated until its page is there: an interrupt, unless the interrupt
-    /// handler's retry CAM knows that the driver has yet to see to the same page. The status registers do not change.
+    /// Tells the driver of an access that is repeated until its page is there: an interrupt, unless
+    /// the interrupt handler's retry CAM knows that the driver has yet to see to the same page. The
+    /// status registers do not change.
     pub fn report_retry(&self, chip: &Chip, fault: &Fault, pasid: Option<u16>) {
         let mut interrupt = interrupt_of(fault, pasid);
         interrupt.data[1] |= DATA1_RETRY;

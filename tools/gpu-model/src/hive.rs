@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! A hive: GPUs that xGMI connects, each with every other. Their local memories lie one after the other, a segment
-//! for each node, in one address space that all of them have. One [`Hive`] per GPU that is in one.
+//! A hive: GPUs that xGMI connects, each with every other. Their local memories lie one after the
+//! other, a segment for each node, in one address space that all of them have. One [`Hive`] per GPU
+//! that is in one.
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ pub struct Hive {
 }
 
 impl Hive {
-    /// The hive of the GPU that is node `node`; `memories` are the local memories of all nodes, of `segment` bytes each.
+    /// The hive of the GPU that is node `node`; `memories` are the local memories of all nodes, of
+    /// `segment` bytes each.
     pub fn new(
         node: u8,
         segment: u64,

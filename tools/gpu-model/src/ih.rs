@@ -2,8 +2,8 @@
 //! Interrupt handler (OSSSYS): puts 32-byte entries into a ring in the guest's memory and raises
 //! the MSI.
 //!
-//! One per GPU, shared through [`Chip`]. Ring 0 takes everything; ring 1 exists as registers: with the retry CAM on,
-//! as amdgpu has it on this chip, retry faults come through ring 0 too.
+//! One per GPU, shared through [`Chip`]. Ring 0 takes everything; ring 1 exists as registers: with
+//! the retry CAM on, as amdgpu has it on this chip, retry faults come through ring 0 too.
 
 mod retry;
 
@@ -84,13 +84,14 @@ registers! {
 
 use IhRegister::*;
 
-/// A die by its number on the interrupt fabric, which is its place in IH_VMID_LUT_INDEX too: every fourth is an I/O
-/// die (AID), and its two XCCs follow.
+/// A die by its number on the interrupt fabric, which is its place in IH_VMID_LUT_INDEX too: every
+/// fourth is an I/O die (AID), and its two XCCs follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Node(pub u8);
 
 impl Node {
-    /// The graphics hub's or the multimedia hub's. The one multimedia hub of the model is the first die's.
+    /// The graphics hub's or the multimedia hub's. The one multimedia hub of the model is the first
+    /// die's.
     pub const fn of(hub: Hub) -> Self {
         match hub {
             Hub::Gc(xcc) => Self(xcc_node(xcc)),

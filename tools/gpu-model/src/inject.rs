@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Fault injection: what hardware does to a driver on a bad day, from a script of rules. One [`Inject`] per GPU, in
-//! its [`Chip`]; blocks and engines ask it at the few places where something can go wrong.
+//! Fault injection: what hardware does to a driver on a bad day, from a script of rules. One
+//! [`Inject`] per GPU, in its [`Chip`]; blocks and engines ask it at the few places where something
+//! can go wrong.
 //!
-//! A guest turns rules on and off through three registers in configuration space ([`window`]): the flags, a
-//! 64-bit argument, and a count of what was injected. Drivers do not know them.
+//! A guest turns rules on and off through three registers in configuration space ([`window`]): the
+//! flags, a 64-bit argument, and a count of what was injected. Drivers do not know them.
 
 pub mod parse;
 pub mod rule;

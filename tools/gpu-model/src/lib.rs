@@ -9,9 +9,9 @@
 //! - [`preset`]: what GPU this is, as data; [`discovery`]: the same told to the driver
 //! - [`chip`]: what blocks share; [`bus`]: registers by address, and the list of unmodelled ones;
 //!   [`regs`]: how they are declared
-//! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`], [`athub`]: blocks;
-//!   [`misc`] and [`plain`]: those that only remember what was written; [`firmware`]: the files the
-//!   driver loads
+//! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`], [`athub`]:
+//!   blocks; [`misc`] and [`plain`]: those that only remember what was written; [`firmware`]: the
+//!   files the driver loads
 //! - [`inject`]: faults from a script; [`hive`]: GPUs that xGMI connects
 //! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command
 //!   processor and the copy engines
@@ -43,8 +43,8 @@ pub mod regs;
 #[cfg(test)]
 mod rig;
 
-/// All registers the model declares, by the AMD header that names them (`asic_reg/HEADER_offset.h`):
-/// what a check against the kernel's source compares.
+/// All registers the model declares, by the AMD header that names them
+/// (`asic_reg/HEADER_offset.h`): what a check against the kernel's source compares.
 pub fn register_tables() -> Vec<(&'static str, &'static [RegisterInfo])> {
     fn of<R: RegisterSet>() -> (&'static str, &'static [RegisterInfo]) {
         (R::HEADER, R::TABLE)

@@ -62,7 +62,8 @@ pub trait PhysicalMemory: Send + Sync {
 /// Which physical address space an address lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
-    /// Local memory; addresses are offsets from its start, or, in a hive, from the start of the first node's.
+    /// Local memory; addresses are offsets from its start, or, in a hive, from the start of the
+    /// first node's.
     Vram,
     /// The guest's physical (or IOMMU) address space.
     System,

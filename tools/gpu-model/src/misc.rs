@@ -34,7 +34,8 @@ registers! {
 registers! {
     /// MP1's public registers, which have no header (`MP1_Public`, byte 0x3b00000).
     pub enum Mp1PublicRegister from "none" {
-        /// `smnMP1_FIRMWARE_FLAGS` (byte 0x3b10028): bit 0, `INTERRUPTS_ENABLED`, the firmware runs.
+        /// `smnMP1_FIRMWARE_FLAGS` (byte 0x3b10028): bit 0, `INTERRUPTS_ENABLED`, the firmware
+        /// runs.
         MP1_FIRMWARE_FLAGS = 0 @ 0xec400a;
     }
 }

@@ -205,7 +205,8 @@ impl GpuModel {
         self.ring(DoorbellIndex((offset / 4) as u32), value);
     }
 
-    /// Looks after the doorbells that are in memory ([`Host::doorbells`]) until [`GpuModel::stop_watching`].
+    /// Looks after the doorbells that are in memory ([`Host::doorbells`]) until
+    /// [`GpuModel::stop_watching`].
     pub fn watch_doorbells(&self) {
         self.chip.doorbells.watch(|Ring { index, value }| {
             self.traffic.doorbell();
@@ -268,7 +269,8 @@ impl GpuModel {
         text
     }
 
-    /// How many kinds of things software asked for that the model does not do: registers, packets, instructions.
+    /// How many kinds of things software asked for that the model does not do: registers, packets,
+    /// instructions.
     pub fn missing(&self) -> usize {
         let engines = self.engines.iter();
         self.chip.bus.unknown_count()
@@ -329,7 +331,8 @@ mod tests {
         // CC_GC_SHADER_ARRAY_CONFIG of XCC 3: 5 of 10 compute units off.
         rig.write(0xe, 0x4_226f * 4);
         assert_eq!(rig.read(0xf), 0x03e0_0000);
-        // A byte address above 4 GiB has no register, and the data registers do not reach themselves.
+        // A byte address above 4 GiB has no register, and the data registers do not reach
+        // themselves.
         rig.write(0x11, 1);
         assert_eq!(rig.read(0xf), 0);
         rig.write(0x11, 0);

@@ -140,7 +140,8 @@ impl Nbio {
     }
 }
 
-/// `AMDGPU_SPX_PARTITION_MODE` and the others: one partition of all XCCs, one for each, or two, three or four.
+/// `AMDGPU_SPX_PARTITION_MODE` and the others: one partition of all XCCs, one for each, or two,
+/// three or four.
 fn compute_mode(chip: &Chip) -> u32 {
     match chip.partitions.load(Ordering::Acquire) {
         0 | 1 => 0,

@@ -152,7 +152,8 @@ fn capabilities(s: &mut Space) {
 
     s.put(PCIE, &[0x10, MSI as u8]);
     s.u16(PCIE + 2, 0x0002); // version 2, endpoint
-                             // Function-level reset, role-based errors, 512-byte payload, extended tags.
+                             // Function-level reset, role-based errors, 512-byte payload, extended
+                             // tags.
     s.u32(PCIE + 4, 0x1000_8022);
     s.mask(PCIE + 8, &0x7fffu16.to_le_bytes());
     s.u32(PCIE + 12, 0x0000_0c04 | 16 << 4); // 16 GT/s, 16 lanes
@@ -172,8 +173,8 @@ fn capabilities(s: &mut Space) {
         &[0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
     );
 
-    // Vendor-specific extended capability, the last: id 0xb, version 1; its own header: id 1, 36 bytes, of which
-    // the last 28 are `inject::window`'s.
+    // Vendor-specific extended capability, the last: id 0xb, version 1; its own header: id 1, 36
+    // bytes, of which the last 28 are `inject::window`'s.
     s.u32(VENDOR_EXTENDED, 0x0001_000b);
     s.u32(VENDOR_EXTENDED + 4, 0x0240_0001);
 }

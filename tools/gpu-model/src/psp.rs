@@ -3,8 +3,9 @@
 //! hands over, then takes commands from a ring. One per GPU.
 //!
 //! The model has no secure world: a firmware load is accepted as it is, and what a command would
-//! change in the real chip has no effect here. Of trusted applications (TAs) it knows one, `psp/xgmi.rs`. Mailbox and ring protocol as in
-//! `linux:drivers/gpu/drm/amd/amdgpu/psp_v13_0.c` and `psp_gfx_if.h`.
+//! change in the real chip has no effect here. Of trusted applications (TAs) it knows one,
+//! `psp/xgmi.rs`. Mailbox and ring protocol as in `linux:drivers/gpu/drm/amd/amdgpu/psp_v13_0.c`
+//! and `psp_gfx_if.h`.
 
 mod xgmi;
 

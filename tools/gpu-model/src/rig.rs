@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! A GPU for tests: 256 MiB of local memory and 64 MiB of system memory in the heap, interrupts counted.
+//! A GPU for tests: 256 MiB of local memory and 64 MiB of system memory in the heap, interrupts
+//! counted.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;

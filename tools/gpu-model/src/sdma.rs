@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The SDMA engines (4.4.2): copies, fills, page-table updates and fences. One [`Sdma`] per GPU.
 //!
-//! Each engine has ten rings: GFX and PAGE, set up by the kernel through registers, and RLC0 to 7 for user queues,
-//! loaded from an MQD by the hardware scheduler or through registers by the driver. A ring is registers and nothing
-//! else; who runs it is the engine of [`crate::cp::engine`]. Addresses go through MMHUB.
+//! Each engine has ten rings: GFX and PAGE, set up by the kernel through registers, and RLC0 to 7
+//! for user queues, loaded from an MQD by the hardware scheduler or through registers by the
+//! driver. A ring is registers and nothing else; who runs it is the engine of
+//! [`crate::cp::engine`]. Addresses go through MMHUB.
 
 mod packet;
 mod ring;
@@ -211,8 +212,9 @@ impl Sdma {
         found
     }
 
-    /// Runs a ring of the kernel's on this thread for a few slices: true if that was all. What it is asked for is
-    /// short, a chip has done it within microseconds, and its driver gives it little time.
+    /// Runs a ring of the kernel's on this thread for a few slices: true if that was all. What it
+    /// is asked for is short, a chip has done it within microseconds, and its driver gives it
+    /// little time.
     fn finishes(ring: &Ring) -> bool {
         (0..KERNEL_SLICES)
             .map(|_| ring.step())

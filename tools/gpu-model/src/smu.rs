@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! System management unit (MP1 13.0.6): a mailbox for power management. One per GPU.
 //!
-//! Clocks, power and temperatures it reports follow how busy the queues are; requests to change them are taken and
-//! have no effect. Messages as in
+//! Clocks, power and temperatures it reports follow how busy the queues are; requests to change
+//! them are taken and have no effect. Messages as in
 //! `linux:drivers/gpu/drm/amd/pm/swsmu/inc/pmfw_if/smu_v13_0_6_ppsmc.h` (`PPSMC_MSG_*`).
 
 mod metrics;
@@ -92,8 +92,8 @@ const VERSION: u32 = 0x0055_4700;
 const DRIVER_IF_VERSION: u32 = 0x0804_2024;
 /// `MetricsTableV0_t` is what version 0xb describes.
 const METRICS_VERSION: u32 = 0xb;
-/// `FEATURE_DATA_CALCULATION`; from 2 on `_DPM_FCLK`, `_GFXCLK`, `_LCLK`, `_SOCCLK`, `_UCLK`, `_VCN`;
-/// `_PPT`, `_THERMAL`.
+/// `FEATURE_DATA_CALCULATION`; from 2 on `_DPM_FCLK`, `_GFXCLK`, `_LCLK`, `_SOCCLK`, `_UCLK`,
+/// `_VCN`; `_PPT`, `_THERMAL`.
 const FEATURES_LOW: u32 = 1 | 0x3f << 2 | 1 << 23 | 1 << 25;
 /// Levels of each clock other than the shaders'.
 const CLOCK_LEVELS: u32 = 4;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! What the guest's processors have said to the GPU so far, counted: each access is a trap on the model and an
-//! uncached round trip on hardware. One [`Traffic`] per GPU.
+//! What the guest's processors have said to the GPU so far, counted: each access is a trap on the
+//! model and an uncached round trip on hardware. One [`Traffic`] per GPU.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Accesses of the register and doorbell BARs. Those of packets and the memory window are not among them.
+/// Accesses of the register and doorbell BARs. Those of packets and the memory window are not among
+/// them.
 #[derive(Default)]
 pub struct Traffic {
     reads: AtomicU64,

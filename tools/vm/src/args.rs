@@ -77,8 +77,8 @@ pub struct MachineArgs {
     /// Count instructions: one is one nanosecond of guest time.
     #[arg(long)]
     pub icount: bool,
-    /// The processors take turns instead of running at once: slower, but code that one of them patches is
-    /// never stale on another, which QEMU does not promise otherwise.
+    /// The processors take turns instead of running at once: slower, but code that one of them
+    /// patches is never stale on another, which QEMU does not promise otherwise.
     #[arg(long)]
     pub take_turns: bool,
     /// More words for the kernel's command line. Implies --cold.
@@ -157,7 +157,8 @@ pub struct RunArgs {
     /// Boot from scratch with the GPUs plugged in, not from a snapshot.
     #[arg(long)]
     pub cold: bool,
-    /// Write the kernel's messages to FILE, the console's to FILE.console, the models' to FILE.gpuN.
+    /// Write the kernel's messages to FILE, the console's to FILE.console, the models' to
+    /// FILE.gpuN.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Fail (125) when the kernel's log tells of a warning, a lockdep report, a leak or the like.

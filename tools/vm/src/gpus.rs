@@ -83,8 +83,8 @@ pub fn firmware(server: &Path, scratch: &Path) -> Result<Vec<(String, Vec<u8>)>>
         .collect()
 }
 
-/// The local memories of GPUs that xGMI connects: each server has all of them. Empty: they are not connected.
-/// Kept until the servers have started, which inherit them.
+/// The local memories of GPUs that xGMI connects: each server has all of them. Empty: they are not
+/// connected. Kept until the servers have started, which inherit them.
 pub struct Hive(Vec<OwnedFd>);
 
 impl Hive {

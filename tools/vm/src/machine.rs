@@ -17,8 +17,9 @@ const MEMORY_RESERVE: &str = "16M";
 const CPU_ICOUNT: &str = "max,phys-bits=48,erms=off,fsrm=off,fsrs=off,fzrm=off,fsrc=off";
 /// At 40 bits, the default, a large BAR falls into a hole that the address map reserves.
 const CPU: &str = "max,phys-bits=48";
-/// The clock runs on the host's, whatever the kernel's watchdog thinks of it when the host is busy. The
-/// kernel's own 128 KiB of log are less than some tests make it say, and what it reports must not be lost.
+/// The clock runs on the host's, whatever the kernel's watchdog thinks of it when the host is busy.
+/// The kernel's own 128 KiB of log are less than some tests make it say, and what it reports must
+/// not be lost.
 const APPEND: &str = "console=ttyS0 loglevel=5 panic=-1 oops=panic sysrq_always_enabled \
                       random.trust_cpu=on tsc=reliable log_buf_len=32M";
 const APPEND_ICOUNT: &str = "iomem=relaxed nokaslr";

@@ -405,8 +405,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The lanes of a store or an atomic: those that have not had their turn, if memory refused it in the middle and
-    /// the instruction is repeated (XNACK).
+    /// The lanes of a store or an atomic: those that have not had their turn, if memory refused it
+    /// in the middle and the instruction is repeated (XNACK).
     fn lanes_left(&self) -> u64 {
         let exec = self.wave.exec();
         match self.wave.replay() & exec {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Scalar atomics, `s_atomic_*` and `s_buffer_atomic_*`: one memory update for the whole wave. SDATA
-//! holds the operand (for compare-and-swap then the comparison), and takes the old value with GLC.
+//! Scalar atomics, `s_atomic_*` and `s_buffer_atomic_*`: one memory update for the whole wave.
+//! SDATA holds the operand (for compare-and-swap then the comparison), and takes the old value with
+//! GLC.
 
 use super::{atomic, unsupported, Done, Machine};
 use crate::inst::{Inst, SmemInst};

@@ -82,7 +82,8 @@ impl Machine<'_> {
         Ok(self.memory.write(address, &bytes[..4 * dwords])?)
     }
 
-    /// Where dword `index` of an access through a buffer descriptor is. None: beyond the buffer's end.
+    /// Where dword `index` of an access through a buffer descriptor is. None: beyond the buffer's
+    /// end.
     fn buffer_dword(&self, smem: &SmemInst, index: u64) -> Option<u64> {
         let base = usize::from(smem.base & 0x7c);
         let low = self.wave.scalar64(base);

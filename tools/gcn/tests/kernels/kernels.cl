@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// Kernels for tests/kernels.rs: compiled for gfx942 by the build root's clang and run in the interpreter.
+// Kernels for tests/kernels.rs: compiled for gfx942 by the build root's clang and run in the
+// interpreter.
 
 // No device library: what a kernel needs of it is here, on compiler builtins.
 

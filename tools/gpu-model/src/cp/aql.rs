@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Executing AQL packets of a user's queue: one at a time and in order, whatever the barrier bit allows.
+//! Executing AQL packets of a user's queue: one at a time and in order, whatever the barrier bit
+//! allows.
 //!
-//! On several XCCs the partition's first one is the master: it goes through the packets, and all run their shares of a
-//! dispatch ([`super::team`]). A packet is done when its kernel has ended: then its slot is handed back (header INVALID, read index), and its
-//! completion signal goes down by one. Packet layouts: HSA runtime specification 1.2, chapter 2.8, and ROCr's
-//! vendor packets (`hsa_ven_amd_aqlprofile.h`, `hsa_ext_amd.h`).
+//! On several XCCs the partition's first one is the master: it goes through the packets, and all
+//! run their shares of a dispatch ([`super::team`]). A packet is done when its kernel has ended:
+//! then its slot is handed back (header INVALID, read index), and its completion signal goes down
+//! by one. Packet layouts: HSA runtime specification 1.2, chapter 2.8, and ROCr's vendor packets
+//! (`hsa_ven_amd_aqlprofile.h`, `hsa_ext_amd.h`).
 
 mod dispatch;
 mod error;
@@ -44,7 +46,8 @@ pub struct Pending {
     signal: Option<Signal>,
     /// When it began.
     start: u64,
-    /// The queue stopped at it with an error that the runtime may lift: wait for this signal to be 0.
+    /// The queue stopped at it with an error that the runtime may lift: wait for this signal to be
+    /// 0.
     inactive: Option<Signal>,
     /// The partition's other XCCs have a part in it.
     shared: bool,
@@ -88,8 +91,8 @@ pub fn step(queue: &Queue, body: &mut Body) -> Progress {
 /// Barrier packets that a doorbell's own thread executes.
 const QUICK_PACKETS: usize = 16;
 
-/// Executes the barriers that are next, for who rings the doorbell: they take less time than waking another thread.
-/// False: there is more to do.
+/// Executes the barriers that are next, for who rings the doorbell: they take less time than waking
+/// another thread. False: there is more to do.
 pub fn quick(queue: &Queue, body: &mut Body) -> bool {
     for _ in 0..QUICK_PACKETS {
         if body.flight.hung.is_some() {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The L2's atomic operations as packets ask for them: PM4 ATOMIC_MEM and SDMA ATOMIC. One [`Atomic`] per packet.
+//! The L2's atomic operations as packets ask for them: PM4 ATOMIC_MEM and SDMA ATOMIC. One
+//! [`Atomic`] per packet.
 //!
-//! Source of the codes: TC_OP_ATOMIC_* of `include/vega10_enum.h` (bit 5: 64-bit, bit 6: no return value).
+//! Source of the codes: TC_OP_ATOMIC_* of `include/vega10_enum.h` (bit 5: 64-bit, bit 6: no return
+//! value).
 
 use super::bus::{Fault, View};
 

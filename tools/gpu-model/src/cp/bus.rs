@@ -153,19 +153,21 @@ pub trait Bus: Send + Sync {
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, Fault>;
 
-    /// Reads a register as XCC `xcc` sees it: `offset` in dwords, an XCC's own registers at XCC 0's place.
+    /// Reads a register as XCC `xcc` sees it: `offset` in dwords, an XCC's own registers at XCC 0's
+    /// place.
     fn reg_read(&self, xcc: u8, offset: u32) -> u32;
 
     /// Writes such a register.
     fn reg_write(&self, xcc: u8, offset: u32, value: u32);
 
-    /// The process that the interrupt handler knows a VMID of a hub by: who loads a queue through registers says it
-    /// there.
+    /// The process that the interrupt handler knows a VMID of a hub by: who loads a queue through
+    /// registers says it there.
     fn pasid(&self, _space: Space) -> u16 {
         0
     }
 
-    /// A queue is being mapped that listens to the doorbell at `dword`; before its write pointer is read from memory.
+    /// A queue is being mapped that listens to the doorbell at `dword`; before its write pointer is
+    /// read from memory.
     fn listen(&self, _dword: u32) {}
 
     /// A queue that listened to it is gone.
@@ -174,8 +176,8 @@ pub trait Bus: Send + Sync {
     /// Puts an entry into the interrupt ring.
     fn interrupt(&self, interrupt: Interrupt);
 
-    /// Reports an access that memory refused: fault registers and the interrupt of the hub. `on_fault` says what the
-    /// accessor can do about it, the answer what it has to do.
+    /// Reports an access that memory refused: fault registers and the interrupt of the hub.
+    /// `on_fault` says what the accessor can do about it, the answer what it has to do.
     fn fault(&self, space: Space, pasid: u16, fault: Fault, on_fault: OnFault) -> Verdict;
 
     /// Gives `vmid` of XCC `xcc`'s hub and of MMHUB to a process.

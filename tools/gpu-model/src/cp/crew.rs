@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The host threads that run work-groups together. One [`Crew`] per GPU, except in synchronous mode.
+//! The host threads that run work-groups together. One [`Crew`] per GPU, except in synchronous
+//! mode.
 
 use rayon_core::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Compute wave save and restore (CWSR): a preempted queue's waves go to the context save area of its owner and come
-//! back from there. Of one queue at a time, by whoever unmaps or runs it.
+//! Compute wave save and restore (CWSR): a preempted queue's waves go to the context save area of
+//! its owner and come back from there. Of one queue at a time, by whoever unmaps or runs it.
 //!
-//! As on hardware the waves save themselves: TRAPSTS.SAVECTX sends each into the trap handler that the driver has
-//! installed, which asks by MSG_SAVEWAVE for a place, stores registers and LDS there and ends. A wave to be restored begins
-//! at the handler's second instruction with the place in EXEC. What the model does is the SPI's and the CP's part: places,
-//! the control stack behind the MQD, the MQD's CP_HQD_CNTL_STACK_* and CP_HQD_WG_STATE_OFFSET.
-//! Sources: `amdkfd/cwsr_trap_handler_gfx9.asm`, `amdkfd/kfd_mqd_manager_v9.c`.
+//! As on hardware the waves save themselves: TRAPSTS.SAVECTX sends each into the trap handler that
+//! the driver has installed, which asks by MSG_SAVEWAVE for a place, stores registers and LDS there
+//! and ends. A wave to be restored begins at the handler's second instruction with the place in
+//! EXEC. What the model does is the SPI's and the CP's part: places, the control stack behind the
+//! MQD, the MQD's CP_HQD_CNTL_STACK_* and CP_HQD_WG_STATE_OFFSET. Sources:
+//! `amdkfd/cwsr_trap_handler_gfx9.asm`, `amdkfd/kfd_mqd_manager_v9.c`.
 
 mod stack;
 
@@ -20,7 +21,8 @@ use stack::{Group, Size};
 
 /// The control stack lies in the page after the MQD's.
 const STACK_FROM_MQD: u64 = 0x1000;
-/// Instructions that a group gets to save itself: far more than the handler needs for 16 waves and all of the LDS.
+/// Instructions that a group gets to save itself: far more than the handler needs for 16 waves and
+/// all of the LDS.
 const BUDGET: u64 = 16 << 20;
 /// The address that the SPI gives: FIRST_WAVE is bit 26 of its high dword.
 const FIRST_WAVE: u64 = 1 << 58;
@@ -87,7 +89,8 @@ pub fn empty(queue: &Queue) -> Option<Marks> {
     Area::of(queue).map(|area| marks(area.stack_size, area.stack_size))
 }
 
-/// Saves all waves of a dispatch. Afterwards it has no live groups, and what it has parked is in the area.
+/// Saves all waves of a dispatch. Afterwards it has no live groups, and what it has parked is in
+/// the area.
 pub fn save(queue: &Queue, launch: &mut Launch, codes: &mut [CodeCache]) -> Result<Marks, Failure> {
     let area = Area::of(queue).ok_or(Failure::Without)?;
     if !launch.parked().is_empty() {
@@ -138,7 +141,8 @@ fn parked(live: &Live) -> Parked {
 /// TTMP11 has the wave's number in its group.
 const WAVE_NUMBER: usize = sreg::TTMP0 + 11;
 
-/// Places for all live waves, and the end of them, from the beginning of the area. Waves that have ended are dropped.
+/// Places for all live waves, and the end of them, from the beginning of the area. Waves that have
+/// ended are dropped.
 fn plan(launch: &mut Launch, area: Area) -> (Vec<Group>, u64) {
     let ring = launch.scratch();
     let mut end = area.stack_size;
@@ -181,7 +185,8 @@ fn ask(queue: &Queue, live: &mut Live) -> bool {
     group.waves.iter_mut().all(Wave::save_context)
 }
 
-/// Lets waves that have been launched to restore themselves do so to the end, before their places are given to others.
+/// Lets waves that have been launched to restore themselves do so to the end, before their places
+/// are given to others.
 fn finish_restores(
     queue: &Queue,
     launch: &mut Launch,
@@ -198,7 +203,8 @@ fn finish_restores(
 fn finish_restore(queue: &Queue, live: &mut Live, code: &mut CodeCache) -> Result<(), Failure> {
     /// Few instructions: waves that are back run the kernel meanwhile.
     const TURN: u64 = 64;
-    /// A page that does not come: waves that are back may wait for one, but the others have none to wait for.
+    /// A page that does not come: waves that are back may wait for one, but the others have none to
+    /// wait for.
     const WAITS: u32 = 64 * 1024;
     let end = live.group.executed.saturating_add(BUDGET);
     let mut waits = 0;
@@ -337,7 +343,8 @@ fn relaunch(queue: &Queue, launch: &Launch, group: &Group, parked: &Parked, area
     }
 }
 
-/// The saved waves of a control stack: where each record begins in the area, and whether it is its group's first.
+/// The saved waves of a control stack: where each record begins in the area, and whether it is its
+/// group's first.
 #[cfg(test)]
 pub fn waves_in_stack(words: &[u32], end: u64) -> Vec<(u64, bool)> {
     let groups = stack::decode(words, end).expect("a control stack");

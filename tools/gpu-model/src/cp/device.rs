@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Where the command processors meet the rest of the model: their registers as blocks of the register bus, memory and
-//! interrupts of the [`Chip`] as their [`Bus`], and their doorbells. One [`Processors`] per GPU.
+//! Where the command processors meet the rest of the model: their registers as blocks of the
+//! register bus, memory and interrupts of the [`Chip`] as their [`Bus`], and their doorbells. One
+//! [`Processors`] per GPU.
 //!
-//! The chip knows the blocks, and the processors know the chip. So blocks hold the processors weakly: who
-//! owns [`Processors`] (the model) ends them, and their threads, before the chip.
+//! The chip knows the blocks, and the processors know the chip. So blocks hold the processors
+//! weakly: who owns [`Processors`] (the model) ends them, and their threads, before the chip.
 
 mod tlb;
 
@@ -29,8 +30,8 @@ use crate::sdma::{Sdma, ENGINE_DWORDS};
 use tlb::{PAGE, VA_MASK};
 
 registers! {
-    /// The command processor's, the shader launcher's and the shaders' registers of one XCC. Those that
-    /// [`super::registers`] does not know are only stored.
+    /// The command processor's, the shader launcher's and the shaders' registers of one XCC. Those
+    /// that [`super::registers`] does not know are only stored.
     pub enum CpRegister from "gc/gc_9_4_3" {
         GRBM_STATUS2 = 0 @ 0x0002;
         GRBM_STATUS = 0 @ 0x0004;
@@ -220,8 +221,8 @@ impl Block for SdmaBlock {
     fn reset(&self, _chip: &Chip) {}
 }
 
-/// Registers whose writes wait for queues to stop. A packet that reached one, through whatever window, would wait for
-/// its own queue.
+/// Registers whose writes wait for queues to stop. A packet that reached one, through whatever
+/// window, would wait for its own queue.
 const fn stops_queues(offset: u32) -> bool {
     matches!(
         offset,
@@ -421,7 +422,8 @@ impl GpuBus {
         Ok(found)
     }
 
-    /// Like [`Self::page`] for a long access: asks the page tables, and gets as much as is contiguous.
+    /// Like [`Self::page`] for a long access: asks the page tables, and gets as much as is
+    /// contiguous.
     fn extent(
         &self,
         space: Space,
@@ -630,7 +632,8 @@ impl Bus for GpuBus {
             Access::Read => gmc::Access::Read,
             Access::Write | Access::Atomic => gmc::Access::Write,
         };
-        // Ask again for the reason. What translates now, and leads to memory, came between the access and here.
+        // Ask again for the reason. What translates now, and leads to memory, came between the
+        // access and here.
         let asked = if self.chip.inject.has_faulted(space.vmid, fault.address) {
             Err(self.refusal(space, fault.address, access, FaultReason::Invalid))
         } else {
@@ -698,7 +701,8 @@ impl Bus for GpuBus {
 }
 
 impl GpuBus {
-    /// The absolute place of a register that packets name as XCC 0 has it (amdgpu: XCC_REG_RANGE_0 and _1).
+    /// The absolute place of a register that packets name as XCC 0 has it (amdgpu: XCC_REG_RANGE_0
+    /// and _1).
     fn register(&self, xcc: u8, offset: u32) -> u64 {
         let local = matches!(offset, 0x2000..0x3400 | 0xa000..0x1_0000);
         let window = if local {
@@ -718,7 +722,8 @@ mod tests {
     use crate::gmc::pte::Entry;
     use crate::rig::Rig;
 
-    /// GC's VM_CONTEXT8_CNTL, and VM_CONTEXT8_PAGE_TABLE_END_ADDR_LO32 and _HI32 (gc_9_4_3_offset.h).
+    /// GC's VM_CONTEXT8_CNTL, and VM_CONTEXT8_PAGE_TABLE_END_ADDR_LO32 and _HI32
+    /// (gc_9_4_3_offset.h).
     const CNTL: u64 = 0x2868;
     const END: u64 = 0x291b;
     /// Four levels, faults repeated (RETRY_PERMISSION_OR_INVALID_PAGE_FAULT).

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Who runs the queues: a few host threads, or the caller itself in synchronous mode. One [`Engine`] per GPU.
+//! Who runs the queues: a few host threads, or the caller itself in synchronous mode. One
+//! [`Engine`] per GPU.
 //!
-//! A queue is a [`Job`]: it is stepped for a bounded slice, over and over, until it says it is idle;
-//! a blocked one (it polls memory) is stepped again after a growing pause. Ringing a doorbell wakes it.
+//! A queue is a [`Job`]: it is stepped for a bounded slice, over and over, until it says it is
+//! idle; a blocked one (it polls memory) is stepped again after a growing pause. Ringing a doorbell
+//! wakes it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
@@ -132,8 +134,8 @@ impl Engine {
         }
     }
 
-    /// Makes sure that `task` is stepped (again). In synchronous mode somebody must call [`Engine::poll`], who holds
-    /// no lock: a job may want any.
+    /// Makes sure that `task` is stepped (again). In synchronous mode somebody must call
+    /// [`Engine::poll`], who holds no lock: a job may want any.
     pub fn wake(&self, task: &Arc<Task>) {
         self.inner.enqueue(task);
     }
@@ -238,7 +240,8 @@ impl Inner {
                 return Some(ready);
             }
             let until = lists.paused.iter().map(|paused| paused.until).min();
-            // TIMEOUT: until the next paused job is due, or a second to stay robust against lost wake-ups.
+            // TIMEOUT: until the next paused job is due, or a second to stay robust against lost
+            // wake-ups.
             let timeout = until.map_or(Duration::from_secs(1), |until| until - now);
             lists = match self.wake.wait_timeout(lists, timeout) {
                 Ok((lists, _)) => lists,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Global wave sync: counters that waves of one process, and of different groups, wait at. One [`Gws`] per GPU.
+//! Global wave sync: counters that waves of one process, and of different groups, wait at. One
+//! [`Gws`] per GPU.
 //!
-//! The scheduler gives a process 64 or none (MAP_PROCESS.NUM_GWS); without it, GDS_GWS_VMIDn says what a VMID has.
-//! Semantics of `ds_gws_*`: "AMD Instinct MI300 Instruction Set Architecture".
+//! The scheduler gives a process 64 or none (MAP_PROCESS.NUM_GWS); without it, GDS_GWS_VMIDn says
+//! what a VMID has. Semantics of `ds_gws_*`: "AMD Instinct MI300 Instruction Set Architecture".
 
 use std::collections::HashMap;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! A dispatch in flight on one XCC: which work-groups have started, which are live, and running them in turn. One per
-//! queue slot.
+//! A dispatch in flight on one XCC: which work-groups have started, which are live, and running
+//! them in turn. One per queue slot.
 //!
-//! A group runs until it ends or uses up its turn; then another one starts, as long as the compute units have room. So
-//! short groups come and go one by one, and groups that wait for each other all get to run. The first slice is the
-//! calling thread's own; what lives longer is run by all of the [`Crew`].
+//! A group runs until it ends or uses up its turn; then another one starts, as long as the compute
+//! units have room. So short groups come and go one by one, and groups that wait for each other all
+//! get to run. The first slice is the calling thread's own; what lives longer is run by all of the
+//! [`Crew`].
 
 pub mod place;
 mod settle;
@@ -55,7 +56,8 @@ pub struct Live {
 }
 
 impl Live {
-    /// Whether waves of it still read what was saved of them: in the trap handler, where restored waves begin.
+    /// Whether waves of it still read what was saved of them: in the trap handler, where restored
+    /// waves begin.
     pub fn is_restoring(&mut self) -> bool {
         let in_handler = |wave: &gcn::Wave| {
             wave.state != gcn::WaveState::Ended && wave.status & status::PRIV != 0
@@ -296,7 +298,8 @@ impl Run<'_> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One thread's slice: groups in turn until there is none for it, or it has run for long enough.
+    /// One thread's slice: groups in turn until there is none for it, or it has run for long
+    /// enough.
     fn slice(&self, code: &mut CodeCache) {
         let mut left = SLICE;
         while left > 0 && !self.queue.should_stop() {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The memory queue descriptor (MQD): what the scheduler reads of a compute queue at map and writes back at unmap.
+//! The memory queue descriptor (MQD): what the scheduler reads of a compute queue at map and writes
+//! back at unmap.
 //!
-//! One per queue and XCC, in memory that the driver owns. Dwords 128 to 186 are an image of the queue slot's
-//! CP_HQD_* registers, 1 to 80 of COMPUTE_*. Source: `include/v9_structs.h`, struct v9_mqd.
+//! One per queue and XCC, in memory that the driver owns. Dwords 128 to 186 are an image of the
+//! queue slot's CP_HQD_* registers, 1 to 80 of COMPUTE_*. Source: `include/v9_structs.h`, struct
+//! v9_mqd.
 
 use super::bus::{wide, Fault, View};
 use super::packet::field;
@@ -26,7 +28,8 @@ pub mod dw {
     pub const COMPUTE_STATIC_THREAD_MGMT: [usize; 4] = [23, 24, 26, 27];
     pub const COMPUTE_CURRENT_LOGIC_XCC_ID: usize = 39;
     pub const COMPUTE_TG_CHUNK_SIZE: usize = 41;
-    /// A reserved dword: the model's name for what it kept of a preempted queue ([`super::super::saved`]).
+    /// A reserved dword: the model's name for what it kept of a preempted queue
+    /// ([`super::super::saved`]).
     pub const SAVED_TOKEN: usize = 112;
     pub const CP_MQD_BASE_ADDR_LO: usize = 128;
     pub const CP_MQD_BASE_ADDR_HI: usize = 129;
@@ -129,8 +132,9 @@ impl Hqd {
         field(self.get(dw::CP_HQD_PQ_DOORBELL_CONTROL), 2, 26)
     }
 
-    /// What interrupts and waves call it: its number among the 1024 doorbells, of 8 bytes each, of its process
-    /// (`kfd_int_process_v9.c`, KFD_DEBUG_DOORBELL_ID; `kfd_device_queue_manager.c`, allocate_doorbell).
+    /// What interrupts and waves call it: its number among the 1024 doorbells, of 8 bytes each, of
+    /// its process (`kfd_int_process_v9.c`, KFD_DEBUG_DOORBELL_ID; `kfd_device_queue_manager.c`,
+    /// allocate_doorbell).
     pub const fn doorbell_id(&self) -> u32 {
         self.doorbell() >> 1 & 0x3ff
     }

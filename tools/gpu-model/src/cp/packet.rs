@@ -20,7 +20,8 @@ pub enum Header {
 }
 
 impl Header {
-    /// Splits a header dword. A count of 0x3fff says "no body": that is how rings are padded with NOP.
+    /// Splits a header dword. A count of 0x3fff says "no body": that is how rings are padded with
+    /// NOP.
     pub const fn decode(dword: u32) -> Self {
         match dword >> 30 {
             3 => {
@@ -144,7 +145,8 @@ pub const fn field(dword: u32, shift: u32, width: u32) -> u32 {
     (dword >> shift) & (u32::MAX >> (32 - width))
 }
 
-/// WAIT_REG_MEM.FUNCTION and SDMA POLL_REGMEM.FUNC: whether `value` compares as asked to `reference`.
+/// WAIT_REG_MEM.FUNCTION and SDMA POLL_REGMEM.FUNC: whether `value` compares as asked to
+/// `reference`.
 pub const fn compare(function: u32, value: u64, reference: u64) -> bool {
     match function {
         1 => value < reference,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Executing PM4 packets: of a ring and of indirect buffers (IBs), also those that AQL packets point to.
+//! Executing PM4 packets: of a ring and of indirect buffers (IBs), also those that AQL packets
+//! point to.
 //!
-//! In order and one at a time: a dispatch runs to its end before the next packet, so an end-of-pipe event finds
-//! nothing to wait for. A packet that must wait (WAIT_REG_MEM) leaves everything as it is and is tried again.
+//! In order and one at a time: a dispatch runs to its end before the next packet, so an end-of-pipe
+//! event finds nothing to wait for. A packet that must wait (WAIT_REG_MEM) leaves everything as it
+//! is and is tried again.
 
 mod memory;
 mod shader;
@@ -89,7 +91,8 @@ impl Cx<'_> {
     }
 }
 
-/// Registers that unprivileged packets may write: UCONFIG space (perf counters, scratch) and the HDP flush.
+/// Registers that unprivileged packets may write: UCONFIG space (perf counters, scratch) and the
+/// HDP flush.
 const fn is_open_register(offset: u32) -> bool {
     matches!(offset, 0xc000..=0xffff | super::reg::GPU_HDP_FLUSH_REQ)
 }
@@ -304,7 +307,8 @@ pub fn execute(mut cx: Cx<'_>, header: u32, body: &[u32]) -> Outcome {
         }
         op::INDIRECT_BUFFER => indirect_buffer(&cx, body),
         op::SET_UCONFIG_REG => set_registers(&cx, 0xc000, body),
-        // Both spellings are in use: relative to the space, and absolute (gfx_v9_4_3_ring_emit_ib_compute).
+        // Both spellings are in use: relative to the space, and absolute
+        // (gfx_v9_4_3_ring_emit_ib_compute).
         op::SET_CONFIG_REG => set_registers(&cx, 0x2000, body),
         op::SET_SH_REG => shader::set_sh_reg(&mut cx, body),
         op::DISPATCH_DIRECT => shader::dispatch(&mut cx, [body[0], body[1], body[2], body[3]]),
@@ -317,7 +321,8 @@ pub fn execute(mut cx: Cx<'_>, header: u32, body: &[u32]) -> Outcome {
     Ok(flow)
 }
 
-/// Packet bodies are at least as long as their layout says: checked here, so that no reader can index beyond.
+/// Packet bodies are at least as long as their layout says: checked here, so that no reader can
+/// index beyond.
 fn checked(op: u8, body: &[u32]) -> Option<&[u32]> {
     let least = match op {
         op::DISPATCH_DIRECT | op::COND_EXEC => 4,

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! A queue mapped to a hardware slot (HQD). One per MAP_QUEUES or CP_HQD_ACTIVE write; it ends at unmap.
+//! A queue mapped to a hardware slot (HQD). One per MAP_QUEUES or CP_HQD_ACTIVE write; it ends at
+//! unmap.
 //!
-//! What does not change while it is mapped is in [`Queue`] itself; what its packets change is in [`Body`], behind
-//! a lock that one slice of execution holds for a few milliseconds at most. [`Flight`] is what outlives an unmap.
+//! What does not change while it is mapped is in [`Queue`] itself; what its packets change is in
+//! [`Body`], behind a lock that one slice of execution holds for a few milliseconds at most.
+//! [`Flight`] is what outlives an unmap.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -79,7 +81,8 @@ pub struct Flight {
     pub ibs: Vec<Ib>,
     /// The running dispatch.
     pub launch: Option<Box<Launch>>,
-    /// Ring dwords (PM4) that the packet in flight takes, to be added to the read pointer when it is done.
+    /// Ring dwords (PM4) that the packet in flight takes, to be added to the read pointer when it
+    /// is done.
     pub advance: u64,
     /// The AQL packet in flight.
     pub aql: Option<aql::Pending>,
@@ -235,7 +238,8 @@ impl Drop for Queue {
 }
 
 impl Queue {
-    /// Makes a mapped queue. Its write pointer is what the HQD says until a doorbell or [`Queue::poll_wptr`].
+    /// Makes a mapped queue. Its write pointer is what the HQD says until a doorbell or
+    /// [`Queue::poll_wptr`].
     pub fn new(shared: Arc<Shared>, config: Config) -> Arc<Self> {
         let Config {
             slot,
@@ -346,8 +350,8 @@ impl Queue {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// A doorbell write. AQL doorbells name the last packet, PM4 ones the dword after it. AQL producers ring
-    /// in any order, so theirs never goes back.
+    /// A doorbell write. AQL doorbells name the last packet, PM4 ones the dword after it. AQL
+    /// producers ring in any order, so theirs never goes back.
     pub fn ring(&self, value: u64) {
         match self.kind {
             Kind::Aql => {
@@ -357,8 +361,9 @@ impl Queue {
         }
     }
 
-    /// Reads the write pointer from memory: rings that were missed while the queue was not mapped. It can be rung by
-    /// now, so that none falls between the two: a ring meanwhile counts, for it is newer.
+    /// Reads the write pointer from memory: rings that were missed while the queue was not mapped.
+    /// It can be rung by now, so that none falls between the two: a ring meanwhile counts, for it
+    /// is newer.
     pub fn poll_wptr(&self, address: u64) -> Result<(), Fault> {
         let before = self.wptr();
         let value = self.view().read64(address)?;
@@ -418,8 +423,8 @@ impl Queue {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    /// Whether it is the HIQ of an XCC that is not its partition's master, whose alone reports its read pointer
-    /// (`kfd_mqd_manager_v9.c`, init_mqd_hiq_v9_4_3).
+    /// Whether it is the HIQ of an XCC that is not its partition's master, whose alone reports its
+    /// read pointer (`kfd_mqd_manager_v9.c`, init_mqd_hiq_v9_4_3).
     pub fn follows(&self) -> bool {
         self.kind == Kind::Hiq && self.hqd.get(dw::CP_HQD_PQ_CONTROL) & NO_UPDATE_RPTR != 0
     }
@@ -516,8 +521,8 @@ impl Queue {
         self.gone.load(Ordering::Acquire) || aql::quick(self, &mut body)
     }
 
-    /// Takes it off the hardware: stops it within a slice, saves waves (to be kept) and pointers where its MQD says, and
-    /// returns what else was in flight. Nothing runs it afterwards.
+    /// Takes it off the hardware: stops it within a slice, saves waves (to be kept) and pointers
+    /// where its MQD says, and returns what else was in flight. Nothing runs it afterwards.
     pub fn retire(&self, keep: Keep) -> Flight {
         self.stop.store(true, Ordering::Release);
         let mut body = self.body();
@@ -537,8 +542,8 @@ impl Queue {
         std::mem::take(&mut body.flight)
     }
 
-    /// Saves the waves in flight to the context save area; what that holds then. Without the means for it they stay
-    /// in the flight.
+    /// Saves the waves in flight to the context save area; what that holds then. Without the means
+    /// for it they stay in the flight.
     fn save_waves(&self, body: &mut Body) -> Option<cwsr::Marks> {
         let empty = cwsr::empty(self);
         let Some(launch) = body

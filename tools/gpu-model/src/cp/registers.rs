@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The CP's registers as MMIO sees them: queue slots banked by GRBM_GFX_CNTL, per-VMID shader settings, interrupt
-//! enables. One [`Bank`] per XCC.
+//! The CP's registers as MMIO sees them: queue slots banked by GRBM_GFX_CNTL, per-VMID shader
+//! settings, interrupt enables. One [`Bank`] per XCC.
 
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -96,7 +96,8 @@ impl Bank {
         hqd.set(dw::CP_HQD_DEQUEUE_REQUEST, 0);
     }
 
-    /// Whether RLC_CP_SCHEDULERS names the slot as the KIQ (scheduler0: valid 7, me 6:5, pipe 4:3, queue 2:0).
+    /// Whether RLC_CP_SCHEDULERS names the slot as the KIQ (scheduler0: valid 7, me 6:5, pipe 4:3,
+    /// queue 2:0).
     fn is_kiq(&self, slot: SlotId) -> bool {
         let name =
             0x80 | u32::from(slot.me) << 5 | u32::from(slot.pipe) << 3 | u32::from(slot.queue);
@@ -250,8 +251,8 @@ pub fn write(shared: &Arc<Shared>, xcc: u8, offset: u32, value: u32) -> bool {
 /// CP_MEC_CNTL.MEC_ME1_HALT.
 const MEC_HALT: u32 = 1 << 30;
 
-/// CP_MEC_CNTL: MEC_ME1_PIPEn_RESET are bits 16 to 19 ([`rose`]: bits that were 0 before). With the whole engine
-/// halted nothing resists.
+/// CP_MEC_CNTL: MEC_ME1_PIPEn_RESET are bits 16 to 19 ([`rose`]: bits that were 0 before). With the
+/// whole engine halted nothing resists.
 fn reset_pipes(shared: &Arc<Shared>, xcc: u8, rose: u32, halts: bool) {
     let is_reset = |pipe: u8| rose >> (16 + pipe) & 1 != 0;
     let slots = shared.mapped_slots(|queue| {
@@ -265,7 +266,8 @@ fn reset_pipes(shared: &Arc<Shared>, xcc: u8, rose: u32, halts: bool) {
     }
 }
 
-/// SPI_COMPUTE_QUEUE_RESET: the queue's waves die, and it leaves its slot, unless it is stuck for good.
+/// SPI_COMPUTE_QUEUE_RESET: the queue's waves die, and it leaves its slot, unless it is stuck for
+/// good.
 fn reset_queue(shared: &Shared, slot: SlotId) {
     let stays = |at: &Mapped| at.queue.resists_reset() && at.queue.space.vmid != 0;
     if !shared.mapped_at(slot).is_some_and(|at| stays(&at)) {
@@ -279,9 +281,9 @@ fn written(shared: &Arc<Shared>, slot: SlotId, dword: usize, value: u32) {
     match (dword, mapped) {
         (dw::CP_HQD_ACTIVE, None) if value & 1 != 0 => activate(shared, slot),
         (dw::CP_HQD_ACTIVE, Some(_)) if value & 1 == 0 => shared.unmap(slot, Keep::Nothing),
-        // DEQUEUE_REQ: 1 drain the pipe, 2 reset the waves, 3 save them. A drain keeps them, too: the model
-        // does not make the driver wait for a kernel that may never end.
-        // What hangs does not hear of it.
+        // DEQUEUE_REQ: 1 drain the pipe, 2 reset the waves, 3 save them. A drain keeps them, too:
+        // the model does not make the driver wait for a kernel that may never end. What hangs does
+        // not hear of it.
         (dw::CP_HQD_DEQUEUE_REQUEST, Some(at))
             if at.queue.is_stuck() || at.queue.is_abandoned() => {}
         (dw::CP_HQD_DEQUEUE_REQUEST, Some(_)) if value & 0xf != 0 => {

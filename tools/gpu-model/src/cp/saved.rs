@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Waves and half-done packets of preempted queues, until the queue is mapped again. One [`Saved`] per GPU for
-//! compute, one for SDMA.
+//! Waves and half-done packets of preempted queues, until the queue is mapped again. One [`Saved`]
+//! per GPU for compute, one for SDMA.
 //!
-//! Stands for what real hardware writes to the context save area. The MQD carries a token, so that another queue
-//! that gets the same MQD memory later does not get the old one's waves.
+//! Stands for what real hardware writes to the context save area. The MQD carries a token, so that
+//! another queue that gets the same MQD memory later does not get the old one's waves.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,8 @@ use super::mqd::{dw, save, Mqd};
 use super::queue::{Flight, Queue};
 use super::{lock, Shared};
 
-/// How many queues can be kept; beyond, the oldest is forgotten (its owner is dead: nobody takes that long).
+/// How many queues can be kept; beyond, the oldest is forgotten (its owner is dead: nobody takes
+/// that long).
 const MAX_KEPT: usize = 4096;
 
 /// What is kept, by token.

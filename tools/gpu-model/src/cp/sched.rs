@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The hardware scheduler's packets: what KIQ and HIQ ask for. One [`Hws`] per GPU, with a part for each XCC.
+//! The hardware scheduler's packets: what KIQ and HIQ ask for. One [`Hws`] per GPU, with a part for
+//! each XCC.
 //!
-//! The KIQ (kernel interface queue, amdgpu's) maps queues to slots that it names; the HIQ (HSA interface queue,
-//! amdkfd's) gives run lists, and the scheduler chooses VMIDs and slots. Every XCC has both, and the HIQs of a
-//! partition listen to one doorbell: each does its part. Layouts: `amdkfd/kfd_pm4_headers_ai.h`,
-//! `kfd_pm4_headers_aldebaran.h`, `amdgpu/soc15d.h`.
+//! The KIQ (kernel interface queue, amdgpu's) maps queues to slots that it names; the HIQ (HSA
+//! interface queue, amdkfd's) gives run lists, and the scheduler chooses VMIDs and slots. Every XCC
+//! has both, and the HIQs of a partition listen to one doorbell: each does its part. Layouts:
+//! `amdkfd/kfd_pm4_headers_ai.h`, `kfd_pm4_headers_aldebaran.h`, `amdgpu/soc15d.h`.
 
 mod runlist;
 
@@ -64,7 +65,8 @@ impl Hws {
         }
     }
 
-    /// The VMID of a process: the one it has, else a free one, else one whose process is mapped nowhere.
+    /// The VMID of a process: the one it has, else a free one, else one whose process is mapped
+    /// nowhere.
     fn acquire(&mut self, pasid: u16, xcc: u8) -> Option<u8> {
         let usable = |at: &usize| self.vmid_mask[usize::from(xcc)] >> at & 1 != 0;
         let find = |wanted: &dyn Fn(&Vmid) -> bool| {
@@ -184,7 +186,8 @@ impl MapQueue {
     }
 }
 
-/// MAP_QUEUES on the KIQ: to the slot that the packet names. On the HIQ's ring it maps like a run list's.
+/// MAP_QUEUES on the KIQ: to the slot that the packet names. On the HIQ's ring it maps like a run
+/// list's.
 fn map_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
     let map = MapQueue::decode(body);
     let xcc = cx.queue.slot.xcc;
@@ -219,7 +222,8 @@ fn map_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
     }
 }
 
-/// Loads an MQD into a slot and starts its queue; `adjust` sees to what the two schedulers do differently.
+/// Loads an MQD into a slot and starts its queue; `adjust` sees to what the two schedulers do
+/// differently.
 fn map_compute(
     shared: &Arc<Shared>,
     slot: SlotId,
@@ -327,7 +331,8 @@ fn unmap_where(
     }
 }
 
-/// Unmaps these queues. One that does not stop stays in its slot, and the MQD of the HIQ that asked names it.
+/// Unmaps these queues. One that does not stop stays in its slot, and the MQD of the HIQ that asked
+/// names it.
 fn take_off(shared: &Shared, hiq: &Queue, slots: Vec<SlotId>, keep: Keep) {
     for slot in slots {
         match shared.mapped_at(slot) {
@@ -347,16 +352,18 @@ fn abandon(hiq: &Queue, queue: &Queue) {
     }
 }
 
-/// An SDMA queue belongs to a partition, not to an XCC: the HIQ that mapped it, the master's, sees to it.
+/// An SDMA queue belongs to a partition, not to an XCC: the HIQ that mapped it, the master's, sees
+/// to it.
 fn unmap_sdma(shared: &Shared, xcc: u8, keep: Keep, filter: sdma::Filter) {
     shared
         .sdma
         .unmap_of(Some(xcc), filter, keep == Keep::Flight);
 }
 
-/// QUERY_STATUS: COMMAND 31:30, address, data. Everything before it has been done when it is its turn. Of the HIQs of a
-/// partition the master's alone answers, which is rung last: another's answer would be there while the master's queues
-/// are still being taken off, and their MQDs written.
+/// QUERY_STATUS: COMMAND 31:30, address, data. Everything before it has been done when it is its
+/// turn. Of the HIQs of a partition the master's alone answers, which is rung last: another's
+/// answer would be there while the master's queues are still being taken off, and their MQDs
+/// written.
 fn query_status(cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
     if cx.queue.follows() {
         return Ok(());
@@ -384,7 +391,8 @@ fn query_status(cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
 fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
     let pasid = field(control, 5, 16) as u16;
     let by_pasid = field(control, 0, 4) == 1;
-    // A process that is not mapped has nothing to invalidate: its next VMID starts with an empty TLB.
+    // A process that is not mapped has nothing to invalidate: its next VMID starts with an empty
+    // TLB.
     let vmids = match by_pasid {
         true => vmids_of(shared, xcc, pasid),
         false => vec![None],
@@ -395,7 +403,8 @@ fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
     }
 }
 
-/// The VMIDs of a process: those that the scheduler gave it, and those that the driver says are its.
+/// The VMIDs of a process: those that the scheduler gave it, and those that the driver says are
+/// its.
 fn vmids_of(shared: &Shared, xcc: u8, pasid: u16) -> Vec<Option<u8>> {
     let given = lock(&shared.hws).vmids_of(pasid);
     let hub = Hub::Gfx(xcc);
@@ -418,13 +427,15 @@ fn run_list(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault
 }
 
 impl Shared {
-    /// Whether a queue of an XCC's scheduler does not stop (fault injection). SDMA's belong to who mapped them.
+    /// Whether a queue of an XCC's scheduler does not stop (fault injection). SDMA's belong to who
+    /// mapped them.
     fn has_stuck(&self, xcc: u8) -> bool {
         let stuck = |queue: &Queue| queue.slot.xcc == xcc && queue.is_stuck();
         !self.mapped_slots(stuck).is_empty() || self.sdma.has_stuck(xcc)
     }
 
-    /// Which copy of its HIQ this is: HIQs of a partition share a doorbell, the first is the master.
+    /// Which copy of its HIQ this is: HIQs of a partition share a doorbell, the first is the
+    /// master.
     fn rank(&self, hiq: &Queue) -> u8 {
         let state = lock(&self.state);
         let slots = state.doorbells.get(&hiq.hqd.doorbell());

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! HSA signals in memory, as the command processor uses them. Many exist, all owned by user processes.
+//! HSA signals in memory, as the command processor uses them. Many exist, all owned by user
+//! processes.
 //!
 //! Layout: amd_signal_t of ROCr's `amd_hsa_signal.h` (the ABI between runtime and firmware).
 

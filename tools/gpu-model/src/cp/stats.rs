@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Counts by name: what software asked for and the model does not (fully) do (the burndown list), and work that was done.
-//! One per GPU.
+//! Counts by name: what software asked for and the model does not (fully) do (the burndown list),
+//! and work that was done. One per GPU.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The XCCs of a partition that work on one AQL queue: each has the queue in a slot of its own and runs its share of every
-//! dispatch. One [`Team`] per such queue, held by its copies.
+//! The XCCs of a partition that work on one AQL queue: each has the queue in a slot of its own and
+//! runs its share of every dispatch. One [`Team`] per such queue, held by its copies.
 //!
-//! The master (the partition's first XCC) goes through all packets. The others look at the packet that the master is at,
-//! run their share of it if it has one, and say so; the master completes the packet when all have. A copy's read
-//! pointer says what it is done with, so a copy that is preempted and mapped again is where it was.
+//! The master (the partition's first XCC) goes through all packets. The others look at the packet
+//! that the master is at, run their share of it if it has one, and say so; the master completes the
+//! packet when all have. A copy's read pointer says what it is done with, so a copy that is
+//! preempted and mapped again is where it was.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

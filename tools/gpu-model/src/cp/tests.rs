@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The command processor as drivers and runtimes use it, over a flat memory: rings, run lists, AQL, preemption.
+//! The command processor as drivers and runtimes use it, over a flat memory: rings, run lists, AQL,
+//! preemption.
 
 mod aql;
 mod cwsr;

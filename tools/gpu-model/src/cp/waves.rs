@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Wave control from outside: SQ_CMD, by which a driver halts, resumes, traps or kills waves. Nothing is kept here.
+//! Wave control from outside: SQ_CMD, by which a driver halts, resumes, traps or kills waves.
+//! Nothing is kept here.
 //!
-//! Sources: SQ_CMD of `gc_9_4_3_sh_mask.h`; SQ_IND_CMD_CMD and SQ_IND_CMD_MODE of `include/navi10_enum.h` (gfx9 has the same).
+//! Sources: SQ_CMD of `gc_9_4_3_sh_mask.h`; SQ_IND_CMD_CMD and SQ_IND_CMD_MODE of
+//! `include/navi10_enum.h` (gfx9 has the same).
 
 use std::sync::Arc;
 

@@ -63,11 +63,13 @@ registers! {
         MC_VM_FB_OFFSET = 0 @ 0x0947;
         MC_VM_SYSTEM_APERTURE_DEFAULT_ADDR_LSB = 0 @ 0x0948;
         MC_VM_SYSTEM_APERTURE_DEFAULT_ADDR_MSB = 0 @ 0x0949;
-        /// Place in a hive: `PF_LFB_REGION` 3:0, the node; `PF_MAX_REGION` 7:4, the last one, 0: alone.
+        /// Place in a hive: `PF_LFB_REGION` 3:0, the node; `PF_MAX_REGION` 7:4, the last one, 0:
+        /// alone.
         MC_VM_XGMI_LFB_CNTL = 0 @ 0x0957;
         /// `PF_LFB_SIZE` 16:0: from one node's memory to the next one's, in units of 16 MiB.
         MC_VM_XGMI_LFB_SIZE = 0 @ 0x0958;
-        /// First address of local memory (in a hive: the first node's) as VMID 0 sees it, in units of 16 MiB.
+        /// First address of local memory (in a hive: the first node's) as VMID 0 sees it, in units
+        /// of 16 MiB.
         MC_VM_FB_LOCATION_BASE = 0 @ 0x095c;
         /// Last such unit.
         MC_VM_FB_LOCATION_TOP = 0 @ 0x095d;

@@ -59,8 +59,8 @@ impl Entry {
         self.has(Self::TRANSLATE_FURTHER)
     }
 
-    /// Whether it says that an access is not to be repeated until it succeeds: two combinations that mean nothing
-    /// else (`AMDGPU_VM_NORETRY_FLAGS`, and `_TF` for tables below a "further").
+    /// Whether it says that an access is not to be repeated until it succeeds: two combinations
+    /// that mean nothing else (`AMDGPU_VM_NORETRY_FLAGS`, and `_TF` for tables below a "further").
     pub fn forbids_retry(self) -> bool {
         const BELOW_FURTHER: u64 = Entry::VALID | Entry::SYSTEM | Entry::PRT;
         const ELSEWHERE: u64 = Entry::EXECUTABLE | Entry::LEAF | Entry::TRANSLATE_FURTHER;
@@ -77,9 +77,9 @@ impl Entry {
         }
     }
 
-    /// Where the range it maps begins: bits 47:12. A range of 2 MiB or more need not begin at a multiple
-    /// of its size: amdgpu chooses the size by the virtual address alone (`amdgpu_vm_pte_fragment`) when
-    /// pages of system memory happen to lie one after the other.
+    /// Where the range it maps begins: bits 47:12. A range of 2 MiB or more need not begin at a
+    /// multiple of its size: amdgpu chooses the size by the virtual address alone
+    /// (`amdgpu_vm_pte_fragment`) when pages of system memory happen to lie one after the other.
     pub fn address(self) -> u64 {
         self.0 & 0x0000_ffff_ffff_f000
     }

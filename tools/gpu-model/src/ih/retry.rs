@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The retry CAM: pages that a retry fault told the driver of, until it acknowledges them. It keeps accesses that are
-//! repeated all the time from flooding the ring. One per interrupt handler.
+//! The retry CAM: pages that a retry fault told the driver of, until it acknowledges them. It keeps
+//! accesses that are repeated all the time from flooding the ring. One per interrupt handler.
 //!
-//! amdgpu acknowledges by a doorbell with the entry's index (`amdgpu_gmc_handle_retry_fault`), whatever it did about
-//! the page; an access that fails after that makes a new fault.
+//! amdgpu acknowledges by a doorbell with the entry's index (`amdgpu_gmc_handle_retry_fault`),
+//! whatever it did about the page; an access that fails after that makes a new fault.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Interrupt;
 
-/// Entries: what `AMDGPU_GMC9_FAULT_SOURCE_DATA` has room for (9:0 of the third dword; IH_RETRY_CAM_ACK.INDEX).
+/// Entries: what `AMDGPU_GMC9_FAULT_SOURCE_DATA` has room for (9:0 of the third dword;
+/// IH_RETRY_CAM_ACK.INDEX).
 const ENTRIES: usize = 1024;
 
 /// What becomes of a retry fault.

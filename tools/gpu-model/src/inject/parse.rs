@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The language of fault-injection scripts: a rule a line, `VERB key=value... word...`, `#` begins a comment.
-//! Whatever is not understood is an error that names its line.
+//! The language of fault-injection scripts: a rule a line, `VERB key=value... word...`, `#` begins
+//! a comment. Whatever is not understood is an error that names its line.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! What a fault-injection rule can say. Rules are made by [`super::parse`], once per script, and do not change.
+//! What a fault-injection rule can say. Rules are made by [`super::parse`], once per script, and do
+//! not change.
 
 use std::time::Duration;
 
@@ -153,7 +154,8 @@ pub enum OnUnmap {
     /// UNMAP_QUEUES and run lists wait for it for ever.
     #[default]
     Waits,
-    /// The scheduler gives up on this queue, names its doorbell in the HIQ's MQD and goes on with the others.
+    /// The scheduler gives up on this queue, names its doorbell in the HIQ's MQD and goes on with
+    /// the others.
     Reported,
     /// The same, but no reset of its slot takes it off.
     ReportedForGood,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Each verb of the fault injection on a whole GPU without a guest. Queues have theirs in `cp/tests/inject.rs`.
+//! Each verb of the fault injection on a whole GPU without a guest. Queues have theirs in
+//! `cp/tests/inject.rs`.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The guest's handle on the fault injection, and on the model's counts: registers inside the vendor-specific
-//! extended capability of configuration space, which no driver knows. Any root process of the guest reaches them
-//! through sysfs.
+//! The guest's handle on the fault injection, and on the model's counts: registers inside the
+//! vendor-specific extended capability of configuration space, which no driver knows. Any root
+//! process of the guest reaches them through sysfs.
 
 use super::Inject;
 use crate::chip::Chip;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The trusted application (TA) that tells the driver of the GPU's hive. The driver puts a command into a buffer that
-//! both see, invokes it, and finds the answer there. Stateless: what it knows is the [`Hive`].
+//! The trusted application (TA) that tells the driver of the GPU's hive. The driver puts a command
+//! into a buffer that both see, invokes it, and finds the answer there. Stateless: what it knows is
+//! the [`Hive`].
 //!
 //! Commands and layouts as in `linux:drivers/gpu/drm/amd/amdgpu/ta_xgmi_if.h`.
 
@@ -29,8 +30,8 @@ mod status {
     pub const INVALID_NODE_ID: u32 = 6;
 }
 
-/// Offsets in `struct ta_xgmi_shared_memory`: cmd_id, resp_id, xgmi_status, flag_extend_link_record and caps_flag,
-/// xgmi_in_message, xgmi_out_message.
+/// Offsets in `struct ta_xgmi_shared_memory`: cmd_id, resp_id, xgmi_status, flag_extend_link_record
+/// and caps_flag, xgmi_in_message, xgmi_out_message.
 const COMMAND: u64 = 0;
 const RESPONSE: u64 = 4;
 const STATUS: u64 = 8;
@@ -40,7 +41,8 @@ const INPUT: u64 = 16;
 const OUTPUT: u64 = 1048;
 /// In the messages with nodes: the first one behind `num_nodes`.
 const NODES: u64 = 8;
-/// Bytes of `struct ta_xgmi_node_info`, `ta_xgmi_peer_link_info` and `ta_xgmi_extend_peer_link_info`.
+/// Bytes of `struct ta_xgmi_node_info`, `ta_xgmi_peer_link_info` and
+/// `ta_xgmi_extend_peer_link_info`.
 const NODE: u64 = 16;
 const LINKS: u64 = 16;
 const EXTEND_LINKS: u64 = 32;
@@ -168,7 +170,8 @@ impl Session<'_, '_> {
     }
 }
 
-/// The port by which a node is connected with another one: they are in the order of the other nodes.
+/// The port by which a node is connected with another one: they are in the order of the other
+/// nodes.
 const fn port(node: u8, peer: u8) -> u8 {
     if peer > node {
         peer - 1

@@ -47,7 +47,8 @@ pub enum Flow {
     Call(Ib),
 }
 
-/// Dwords of the packet that begins with `head` (its first dwords, as many as there are). None: unknown packet.
+/// Dwords of the packet that begins with `head` (its first dwords, as many as there are). None:
+/// unknown packet.
 pub fn dwords(head: &[u32]) -> Option<u64> {
     let header = *head.first()?;
     let sub = field(header, 8, 8);
@@ -150,7 +151,8 @@ impl Cx<'_> {
         Ok(Flow::Next)
     }
 
-    /// COPY_LINEAR: count - 1 (30 bits on 4.4.2), parameters, source, destination (BROADCAST: two of them).
+    /// COPY_LINEAR: count - 1 (30 bits on 4.4.2), parameters, source, destination (BROADCAST: two
+    /// of them).
     fn copy_linear(&self, p: &[u32]) -> Result<Flow, Fault> {
         let total = u64::from(field(p[1], 0, 30)) + 1;
         let source = wide(p[3], p[4]);
@@ -289,7 +291,8 @@ impl Cx<'_> {
         })
     }
 
-    /// PTEPDE_GEN: destination, mask, first value, increment, count - 1: writes (value + n * increment) | mask.
+    /// PTEPDE_GEN: destination, mask, first value, increment, count - 1: writes (value + n *
+    /// increment) | mask.
     fn generate_entries(&self, p: &[u32]) -> Result<(), Fault> {
         let (mask, value, increment) = (wide(p[3], p[4]), wide(p[5], p[6]), wide(p[7], p[8]));
         let count = u64::from(field(p[9], 0, 19)) + 1;

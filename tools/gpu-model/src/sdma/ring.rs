@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! One SDMA ring: its registers, its pointers and running its packets. Ten per engine, there from the start.
+//! One SDMA ring: its registers, its pointers and running its packets. Ten per engine, there from
+//! the start.
 //!
-//! Locks: `exec` (held while a slice runs) → `registers` (a leaf). Pointers are in bytes and never wrap.
+//! Locks: `exec` (held while a slice runs) → `registers` (a leaf). Pointers are in bytes and never
+//! wrap.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -430,7 +432,8 @@ impl Ring {
         }
     }
 
-    /// Memory refused a packet. True: it is executed again later, from where it was; else the ring hangs.
+    /// Memory refused a packet. True: it is executed again later, from where it was; else the ring
+    /// hangs.
     fn waits(&self, exec: &mut Exec, setup: &Setup, fault: Fault) -> bool {
         let bus = &self.common.bus;
         let verdict = bus.fault(setup.space, setup.pasid, fault, OnFault::Repeats);
@@ -595,7 +598,8 @@ impl Ring {
         Ok(None)
     }
 
-    /// Fetches and executes one packet of at most `left` dwords: its size and what it came to. None: incomplete.
+    /// Fetches and executes one packet of at most `left` dwords: its size and what it came to.
+    /// None: incomplete.
     fn execute(
         &self,
         exec: &mut Exec,

@@ -2,8 +2,9 @@
 //! The metrics table of the SMU: `MetricsTableV0_t` of `linux:.../pmfw_if/smu_v13_0_6_pmfw.h`, 2268
 //! bytes, packed. Made afresh for each request.
 //!
-//! Clocks, power and temperatures follow how busy the queues keep the model, between the numbers of an
-//! idle card and of a fully used one, in 22.10 fixed point; accumulating fields follow the reference clock.
+//! Clocks, power and temperatures follow how busy the queues keep the model, between the numbers of
+//! an idle card and of a fully used one, in 22.10 fixed point; accumulating fields follow the
+//! reference clock.
 
 use crate::chip::Clock;
 use crate::preset::Preset;
@@ -145,7 +146,8 @@ pub fn table(preset: &Preset, serial: u32, linked: bool, ticks: u64, load: Load)
     }
     // MaxLclkDpmRange, MinLclkDpmRange.
     t.u32(3).u32(0);
-    // XgmiWidth (lanes), XgmiBitrate (Gbit/s of a lane), and bandwidth sums: of the links of a hive.
+    // XgmiWidth (lanes), XgmiBitrate (Gbit/s of a lane), and bandwidth sums: of the links of a
+    // hive.
     let (width, rate) = if linked { XGMI_LINK } else { (0, 0) };
     t.u32(width).u32(rate).zeros64(16);
     // SocketC0Residency, SocketGfxBusy, DramBandwidthUtilization and sums; MaxDramBandwidth; more

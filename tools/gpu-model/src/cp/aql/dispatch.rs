@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! From a KERNEL_DISPATCH packet to a launch: the kernel descriptor, the queue's scratch, the initial registers.
+//! From a KERNEL_DISPATCH packet to a launch: the kernel descriptor, the queue's scratch, the
+//! initial registers.
 //!
-//! Sources: LLVM's "User Guide for AMDGPU Backend", sections Kernel Descriptor and Initial Kernel Execution State
-//! (gfx942: architected flat scratch, packed work-item ids); amd_queue_t of ROCr's `amd_hsa_queue.h`.
+//! Sources: LLVM's "User Guide for AMDGPU Backend", sections Kernel Descriptor and Initial Kernel
+//! Execution State (gfx942: architected flat scratch, packed work-item ids); amd_queue_t of ROCr's
+//! `amd_hsa_queue.h`.
 
 use super::PacketError;
 use crate::cp::bus::{to_dwords, wide, Fault};
@@ -29,8 +31,8 @@ impl AmdQueue {
     const BYTES: usize = 256;
     const READ_DISPATCH_ID: u64 = 128;
 
-    /// Finds it by the offset that the runtime keeps next to the read index. None: the queue has no such structure
-    /// (its owner is not an HSA runtime).
+    /// Finds it by the offset that the runtime keeps next to the read index. None: the queue has no
+    /// such structure (its owner is not an HSA runtime).
     pub fn load(queue: &Queue) -> Result<Option<Self>, Fault> {
         let report = queue.hqd.rptr_report();
         if report == 0 || u64::from(queue.view().read32(report + 8)?) != Self::READ_DISPATCH_ID {
@@ -69,7 +71,8 @@ impl AmdQueue {
 
     /// The XCC's part of the scratch backing, if a lane gets `lane_bytes` of it.
     fn scratch(&self, xcc: Member, lane_bytes: u32) -> Result<ScratchRing, PacketError> {
-        // What an XCC has: scratch_backing_memory_byte_size, or (older runtimes) NUM_RECORDS of the descriptor.
+        // What an XCC has: scratch_backing_memory_byte_size, or (older runtimes) NUM_RECORDS of the
+        // descriptor.
         let bytes = match self.at64(168) {
             0 => self.scratch_descriptor()[2].into(),
             bytes => bytes,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! What can be wrong with an AQL packet, and telling the runtime and the driver about it. One per bad packet.
+//! What can be wrong with an AQL packet, and telling the runtime and the driver about it. One per
+//! bad packet.
 
 use super::dispatch::AmdQueue;
 use super::{notify, Pending};
@@ -11,7 +12,8 @@ use crate::cp::SOURCE_BAD_OPCODE;
 /// A packet that the queue cannot execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketError {
-    /// The dispatch needs more scratch than the queue has: the runtime adds some and lets the queue go on.
+    /// The dispatch needs more scratch than the queue has: the runtime adds some and lets the queue
+    /// go on.
     ScratchInsufficient,
     /// Dimensions out of range.
     DimensionsInvalid,
@@ -54,9 +56,10 @@ impl PacketError {
         }
     }
 
-    /// Stops the queue at the packet: stores the error in its inactive signal and interrupts. It goes on when the
-    /// runtime sets the signal to 0. A packet that is refused once more is not told again: a runtime that leaves
-    /// errors to the driver's exceptions sets the signal to 0 at once, and interrupts would come without end.
+    /// Stops the queue at the packet: stores the error in its inactive signal and interrupts. It
+    /// goes on when the runtime sets the signal to 0. A packet that is refused once more is not
+    /// told again: a runtime that leaves errors to the driver's exceptions sets the signal to 0 at
+    /// once, and interrupts would come without end.
     pub fn raise(self, queue: &Queue, body: &mut Body) -> Result<(), Fault> {
         let again = body.flight.refused.replace(body.rptr) == Some(body.rptr);
         if again && self.exception_code().is_some() {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The control stack: what a preempted queue's saved waves are and where. Pure; one [`Saved`] per wave in it.
+//! The control stack: what a preempted queue's saved waves are and where. Pure; one [`Saved`] per
+//! wave in it.
 //!
-//! It grows down from the end of its room. A group is a word with the size of its waves (COMPUTE_RELAUNCH.IS_STATE) and
-//! after it one word per wave; the group that was saved last comes first. The wave save area grows up, so the first
-//! word's wave is the one at the area's end. On top lie two words that make the stack a packet of relaunches.
-//! Source: what amd-dbgapi reads (ROCdbgapi `src/architecture.cpp`, gfx9, gfx90a and gfx940), COMPUTE_RELAUNCH of
+//! It grows down from the end of its room. A group is a word with the size of its waves
+//! (COMPUTE_RELAUNCH.IS_STATE) and after it one word per wave; the group that was saved last comes
+//! first. The wave save area grows up, so the first word's wave is the one at the area's end. On
+//! top lie two words that make the stack a packet of relaunches. Source: what amd-dbgapi reads
+//! (ROCdbgapi `src/architecture.cpp`, gfx9, gfx90a and gfx940), COMPUTE_RELAUNCH of
 //! `gc_9_4_3_sh_mask.h`.
 
 use crate::cp::packet::{field, op};
@@ -43,8 +45,8 @@ impl Size {
         }
     }
 
-    /// VGPRS 5:0 in eights, SGPRS 8:6 in sixteens with the TTMPs, LDS_SIZE 16:9 in 128 dwords, ACCUM_OFFSET 29:24 in
-    /// fours.
+    /// VGPRS 5:0 in eights, SGPRS 8:6 in sixteens with the TTMPs, LDS_SIZE 16:9 in 128 dwords,
+    /// ACCUM_OFFSET 29:24 in fours.
     fn encode(self) -> u32 {
         (self.all_vgprs / 8).saturating_sub(1) & 0x3f
             | 7 << 6
@@ -90,7 +92,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// Places the group's waves from `offset` on; `scratch` has one entry a wave. Also the end of them.
+    /// Places the group's waves from `offset` on; `scratch` has one entry a wave. Also the end of
+    /// them.
     pub fn place(size: Size, scratch: &[Option<(u8, u16)>], offset: u64) -> (Self, u64) {
         let mut at = offset;
         let mut waves = Vec::with_capacity(scratch.len());
@@ -127,7 +130,8 @@ pub fn encode(groups: &[Group]) -> Vec<u32> {
     words
 }
 
-/// The groups of a stack, in the order in which they were saved; `end`: of the wave save area. None: it is corrupt.
+/// The groups of a stack, in the order in which they were saved; `end`: of the wave save area.
+/// None: it is corrupt.
 pub fn decode(words: &[u32], end: u64) -> Option<Vec<Group>> {
     let mut groups: Vec<Group> = Vec::new();
     let mut state = None;

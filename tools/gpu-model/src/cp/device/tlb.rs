@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Translations that a thread remembers, so that it walks the page tables once for a page. One cache per thread,
-//! for all GPUs of the process; whatever drops translations ([`Gmc::invalidate`](crate::gmc::Gmc::invalidate))
-//! changes their generation, and entries of another one do not count. No two GPUs have the same.
+//! Translations that a thread remembers, so that it walks the page tables once for a page. One
+//! cache per thread, for all GPUs of the process; whatever drops translations
+//! ([`Gmc::invalidate`](crate::gmc::Gmc::invalidate)) changes their generation, and entries of
+//! another one do not count. No two GPUs have the same.
 
 use std::cell::RefCell;
 
@@ -29,8 +30,8 @@ thread_local! {
     static TLB: RefCell<Vec<Option<Entry>>> = RefCell::new(vec![None; ENTRIES]);
 }
 
-/// Where the page of `address` leads: remembered, or what `walk` finds, which is remembered then. Rules of
-/// fault injection that name addresses are looked at by every walk, so there must be one.
+/// Where the page of `address` leads: remembered, or what `walk` finds, which is remembered then.
+/// Rules of fault injection that name addresses are looked at by every walk, so there must be one.
 pub fn lookup<E>(
     chip: &Chip,
     space: Space,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Where work-groups run: the compute units that a queue may use, how many groups each holds, and the hardware ids that
-//! their waves read. One [`Places`] per dispatch and XCC.
+//! Where work-groups run: the compute units that a queue may use, how many groups each holds, and
+//! the hardware ids that their waves read. One [`Places`] per dispatch and XCC.
 //!
-//! Sources: COMPUTE_STATIC_THREAD_MGMT_SE* of the MQD, SQ_WAVE_HW_ID of `gc_9_4_3_sh_mask.h`; the limits of a compute
-//! unit are those of "AMD Instinct MI300 Instruction Set Architecture".
+//! Sources: COMPUTE_STATIC_THREAD_MGMT_SE* of the MQD, SQ_WAVE_HW_ID of `gc_9_4_3_sh_mask.h`; the
+//! limits of a compute unit are those of "AMD Instinct MI300 Instruction Set Architecture".
 
 use super::super::bus::Cores;
 use super::super::queue::SlotId;
@@ -35,7 +35,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// The units that the masks (one per shader engine, CU_EN 15:0) leave of an XCC's. None: they leave none.
+    /// The units that the masks (one per shader engine, CU_EN 15:0) leave of an XCC's. None: they
+    /// leave none.
     pub fn new(cores: Cores, masks: [u32; 4], dispatch: &Dispatch) -> Option<Self> {
         let mut units = Vec::new();
         // Neighbouring groups go to different engines.
@@ -63,8 +64,8 @@ impl Places {
         self.units.len() as u32 * self.per_unit
     }
 
-    /// HW_ID of a group's wave: WAVE_ID 3:0, SIMD_ID 5:4, PIPE_ID 7:6, CU_ID 11:8, SE_ID 14:13, TG_ID 19:16, VM_ID 23:20,
-    /// QUEUE_ID 26:24, ME_ID 31:30.
+    /// HW_ID of a group's wave: WAVE_ID 3:0, SIMD_ID 5:4, PIPE_ID 7:6, CU_ID 11:8, SE_ID 14:13,
+    /// TG_ID 19:16, VM_ID 23:20, QUEUE_ID 26:24, ME_ID 31:30.
     pub fn hw_id(&self, of: SlotId, vmid: u8, slot: u32, wave: u32, waves: u32) -> u32 {
         let count = self.units.len() as u32;
         let cu = self.units[(slot % count) as usize];

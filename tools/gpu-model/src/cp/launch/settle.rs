@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! What a group's turn came to, and what the hardware around the waves does about it: messages, traps, faults, the
-//! global wave sync. Called by whoever runs the group.
+//! What a group's turn came to, and what the hardware around the waves does about it: messages,
+//! traps, faults, the global wave sync. Called by whoever runs the group.
 
 use gcn::wave::{sreg, status, trapsts};
 use gcn::{CodeCache, ExecError, Fault, GwsRequest, Outcome, Workgroup};
@@ -86,8 +86,8 @@ fn trap(group: &mut Workgroup, wave: usize, reason: u32) -> bool {
     !in_handler && wave.enter_trap(0, false)
 }
 
-/// Memory refused: the driver learns of it from the hub. With XNACK the wave repeats its instruction; without, it learns
-/// of it from TRAPSTS.
+/// Memory refused: the driver learns of it from the hub. With XNACK the wave repeats its
+/// instruction; without, it learns of it from TRAPSTS.
 fn memory_violation(
     queue: &Queue,
     group: &mut Workgroup,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The grid of a dispatch, and which of its work-groups are an XCC's. Pure; one of each per dispatch.
+//! The grid of a dispatch, and which of its work-groups are an XCC's. Pure; one of each per
+//! dispatch.
 
 /// The grid in work-groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +52,8 @@ impl Shape {
     }
 }
 
-/// The part of a grid that an XCC runs: every `of`-th chunk from `index` on. Source: COMPUTE_TG_CHUNK_SIZE and
-/// COMPUTE_CURRENT_LOGIC_XCC_ID of the MQD (`v9_structs.h`).
+/// The part of a grid that an XCC runs: every `of`-th chunk from `index` on. Source:
+/// COMPUTE_TG_CHUNK_SIZE and COMPUTE_CURRENT_LOGIC_XCC_ID of the MQD (`v9_structs.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Groups of a chunk; 0 = the XCC runs the whole grid.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! PM4 packets that move or watch data in memory and registers. Layouts: `amdgpu/soc15d.h`, one function a packet.
+//! PM4 packets that move or watch data in memory and registers. Layouts: `amdgpu/soc15d.h`, one
+//! function a packet.
 
 use super::{Cx, Flow, Outcome};
 use crate::cp::atomic;
@@ -37,7 +38,8 @@ pub fn write_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// COPY_DATA: control (SRC_SEL 3:0, DST_SEL 11:8, COUNT_SEL 16), source low, high, destination low, high.
+/// COPY_DATA: control (SRC_SEL 3:0, DST_SEL 11:8, COUNT_SEL 16), source low, high, destination low,
+/// high.
 pub fn copy_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
     let is_wide = field(body[0], 16, 1) != 0;
     let source = wide(body[1], body[2]);
@@ -78,7 +80,8 @@ pub fn copy_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// WAIT_REG_MEM: control (FUNCTION 2:0, MEM_SPACE 5:4, OPERATION 7:6), address, reference, mask, interval.
+/// WAIT_REG_MEM: control (FUNCTION 2:0, MEM_SPACE 5:4, OPERATION 7:6), address, reference, mask,
+/// interval.
 pub fn wait_reg_mem(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
     let memory = field(body[0], 4, 2) == 1;
     let (reference, mask) = if is_wide {
@@ -107,7 +110,8 @@ pub fn wait_reg_mem(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
     })
 }
 
-/// RELEASE_MEM: event, control (DST_SEL 17:16, INT_SEL 26:24, DATA_SEL 31:29), address, data, INT_CTXID.
+/// RELEASE_MEM: event, control (DST_SEL 17:16, INT_SEL 26:24, DATA_SEL 31:29), address, data,
+/// INT_CTXID.
 pub fn release_mem(cx: &Cx<'_>, body: &[u32]) -> Outcome {
     let address = wide(body[2], body[3]);
     match field(body[1], 29, 3) {

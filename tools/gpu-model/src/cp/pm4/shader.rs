@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! PM4 packets that set up and start kernels: COMPUTE_* registers and DISPATCH_*. A kernel's launch is made here.
+//! PM4 packets that set up and start kernels: COMPUTE_* registers and DISPATCH_*. A kernel's launch
+//! is made here.
 
 use super::{Cx, Flow, Outcome};
 use crate::cp::bus::wide;
@@ -8,7 +9,8 @@ use crate::cp::mqd::{dw, SH_DWORDS};
 use crate::cp::packet::field;
 use crate::cp::queue::{Queue, TRAP_PRESENT};
 
-/// Register offsets from COMPUTE_DISPATCH_INITIATOR (`gc_9_4_3_offset.h`: regCOMPUTE_* minus 0xe00).
+/// Register offsets from COMPUTE_DISPATCH_INITIATOR (`gc_9_4_3_offset.h`: regCOMPUTE_* minus
+/// 0xe00).
 mod compute {
     pub const START_X: usize = 0x04;
     pub const NUM_THREAD_X: usize = 0x07;

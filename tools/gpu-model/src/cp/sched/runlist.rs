@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Run lists: processes and their queues, and mapping as many of them as there are VMIDs and slots. One per XCC.
+//! Run lists: processes and their queues, and mapping as many of them as there are VMIDs and slots.
+//! One per XCC.
 //!
-//! When not all fit, the list is rotated: after each quantum everything is unmapped, and mapping starts at the
-//! process after the first one that had its turn.
+//! When not all fit, the list is rotated: after each quantum everything is unmapped, and mapping
+//! starts at the process after the first one that had its turn.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,8 +17,8 @@ use crate::cp::queue::{self, Queue};
 use crate::cp::{lock, Shared};
 use crate::sdma::{self, RlcQueue};
 
-/// Time that a process has its VMID for when others wait. MAP_PROCESS.PROCESS_QUANTUM is in 8 µs·1000 steps on
-/// hardware; the driver always says 10.
+/// Time that a process has its VMID for when others wait. MAP_PROCESS.PROCESS_QUANTUM is in 8
+/// µs·1000 steps on hardware; the driver always says 10.
 const QUANTUM: Duration = Duration::from_millis(10);
 /// A turn is at least so many times as long as the change before it.
 const SWITCHES_IN_TURN: u32 = 8;
@@ -61,7 +62,8 @@ impl Runlist {
                 break;
             }
             let ib = view.dwords(address, dwords as usize)?;
-            // A chained run list is longer than one buffer; one chained to its beginning is to be rotated.
+            // A chained run list is longer than one buffer; one chained to its beginning is to be
+            // rotated.
             next = parse(shared, &ib, &mut processes).filter(|chained| Some(*chained) != start);
         }
         Ok(Runlist {
@@ -253,8 +255,8 @@ fn map_queue(
     true
 }
 
-/// The first SDMA engine of an XCC's partition: packets count from there. Partitions that are more than the engines
-/// share them.
+/// The first SDMA engine of an XCC's partition: packets count from there. Partitions that are more
+/// than the engines share them.
 fn first_engine(shared: &Shared, xcc: u8) -> u8 {
     let of = lock(&shared.state).banks[usize::from(xcc)].member().of;
     let first_xcc = u32::from(xcc / of.max(1) * of.max(1));

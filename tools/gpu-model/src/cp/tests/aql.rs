@@ -78,7 +78,8 @@ pub fn value(rig: &Rig, signal: u32) -> i64 {
     rig.read64(BASE + u64::from(signal) + 8) as i64
 }
 
-/// Puts a packet into the next slot, header last, and rings as ROCr does: with the packet's own index.
+/// Puts a packet into the next slot, header last, and rings as ROCr does: with the packet's own
+/// index.
 pub fn send(rig: &Rig, packet: [u32; 16]) -> u64 {
     let index = rig.read64(BASE + QUEUE.wptr);
     rig.write64(BASE + QUEUE.wptr, index + 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Context save and restore with the trap handler of the kernel source, which the variable KERNEL_TREE names
-//! (`tools/sysroot/sysroot env` prints it). Without it there is no handler, and nothing is tested.
+//! Context save and restore with the trap handler of the kernel source, which the variable
+//! KERNEL_TREE names (`tools/sysroot/sysroot env` prints it). Without it there is no handler, and
+//! nothing is tested.
 
 use super::aql::{self, map, rig_in, send, signal, value, BASE, QUEUE};
 use super::rig::Rig;
@@ -21,8 +22,8 @@ const STACK_BYTES: u32 = 0x1000;
 const GROUPS: u32 = 4;
 const ITEMS: u32 = 128;
 
-/// Puts values into VGPRs, accumulation VGPRs, SGPRs, VCC and LDS, waits for the dword at out + 0x1000, and then
-/// stores for item i of group g: lds[i ^ 64] + acc + vgpr + sgpr + vcc.
+/// Puts values into VGPRs, accumulation VGPRs, SGPRs, VCC and LDS, waits for the dword at out +
+/// 0x1000, and then stores for item i of group g: lds[i ^ 64] + acc + vgpr + sgpr + vcc.
 const KERNEL: &[u32] = &[
     0xc006_0100,
     0,           // s_load_dwordx2 s[4:5], s[0:1], 0
@@ -240,7 +241,8 @@ fn the_save_area_holds_registers_and_lds_where_debuggers_look() {
         .collect();
     let waves = waves_in_stack(&words, end.into());
     assert_eq!(waves.len(), 8);
-    // 32 VGPRs, 112 SGPRs, hardware registers and TTMPs; the first wave of a group has the LDS; a gap after each.
+    // 32 VGPRs, 112 SGPRs, hardware registers and TTMPs; the first wave of a group has the LDS; a
+    // gap after each.
     let bytes = |first: bool| 32 * 256 + 448 + 128 + u64::from(first) * 512 + 64;
     let total: u64 = waves.iter().map(|(_, first)| bytes(*first)).sum();
     assert_eq!(u64::from(end - STACK_BYTES), total);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! User queues that the driver loads and takes off through registers, without the hardware scheduler.
+//! User queues that the driver loads and takes off through registers, without the hardware
+//! scheduler.
 
 use super::rig::{pkt, Rig, Setup};
 use crate::cp::mqd::dw;
@@ -130,7 +131,8 @@ fn a_copy_ring_loaded_by_registers_has_the_pasid_of_its_vmid() {
     assert_eq!(interrupts.len(), 1);
     let trap = interrupts[0];
     assert_eq!((trap.vmid, trap.pasid, trap.ring_id), (VMID, PASID, 3));
-    // As kgd_gfx_v9_4_3_hqd_sdma_destroy() leaves it: enabled, but without a doorbell nothing is fetched.
+    // As kgd_gfx_v9_4_3_hqd_sdma_destroy() leaves it: enabled, but without a doorbell nothing is
+    // fetched.
     let cntl = rig.sdma.reg_read(0, RLC1).unwrap();
     rig.sdma.reg_write(0, RLC1, cntl & !1);
     assert_eq!(status(&rig) & 4, 4);

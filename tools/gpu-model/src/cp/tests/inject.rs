@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! What the fault injection does to queues: they hang, with and without letting themselves be unmapped, and fences
-//! stay unwritten. SDMA's fences and rings are asked the same way.
+//! What the fault injection does to queues: they hang, with and without letting themselves be
+//! unmapped, and fences stay unwritten. SDMA's fences and rings are asked the same way.
 
 use super::rig::{pkt, Rig};
 use super::runlist::{process, run, setup, start, submit, unmap, HIQ};

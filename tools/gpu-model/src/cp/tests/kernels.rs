@@ -56,7 +56,8 @@ const WAIT_THEN_STORE: &[u32] = &[
 ];
 const ENDLESS: &[u32] = &[0xbf82_ffff];
 
-/// Puts a kernel and its descriptor into process 3: kernarg pointer in s[0:1], work-group id x in s2.
+/// Puts a kernel and its descriptor into process 3: kernarg pointer in s[0:1], work-group id x in
+/// s2.
 pub fn load(rig: &Rig, code: &[u32]) {
     rig.write(BASE + u64::from(CODE), code);
     let mut descriptor = [0; 16];

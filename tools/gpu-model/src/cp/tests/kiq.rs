@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The KIQ: bring-up through registers, ring test, fences, mapping and unmapping the kernel's rings.
+//! The KIQ: bring-up through registers, ring test, fences, mapping and unmapping the kernel's
+//! rings.
 
 use super::rig::{kernel_ring, pkt, Rig};
 use crate::cp::engine::Mode;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Several XCCs that work on one AQL queue: shares, completion, preemption, and PM4 packets for some of them.
+//! Several XCCs that work on one AQL queue: shares, completion, preemption, and PM4 packets for
+//! some of them.
 
 use super::rig::{pkt, Rig, Setup};
 use super::runlist;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Accesses that are repeated until their page is there (XNACK), and what ends those whose page never comes.
+//! Accesses that are repeated until their page is there (XNACK), and what ends those whose page
+//! never comes.
 
 use super::aql::{self, map, read_index, rig_in, send, signal, value, BASE};
 use super::kernels::{dispatch, load, out, OUT, STORE_42};

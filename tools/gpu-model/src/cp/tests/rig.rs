@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A GPU for tests: processors over 16 MiB of flat memory. One per test.
 //!
-//! VMID 0 sees the memory as it is; another VMID sees it from its page-table base on, so that processes differ.
+//! VMID 0 sees the memory as it is; another VMID sees it from its page-table base on, so that
+//! processes differ.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -316,7 +317,8 @@ impl Rig {
             .reg_write(xcc, reg::CP_MQD_BASE_ADDR + dword as u32 - 128, value));
     }
 
-    /// Writes an MQD; the read pointer is reported at `mqd + 0x800 + 128`, the write pointer is at `mqd + 0x900`.
+    /// Writes an MQD; the read pointer is reported at `mqd + 0x800 + 128`, the write pointer is at
+    /// `mqd + 0x900`.
     pub fn write_mqd(&self, setup: Setup) {
         let Setup {
             mqd,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The HIQ: run lists of processes, VMIDs, preemption, fences; several XCCs; more processes than VMIDs.
+//! The HIQ: run lists of processes, VMIDs, preemption, fences; several XCCs; more processes than
+//! VMIDs.
 
 use super::rig::{pkt, Rig, Setup};
 use crate::cp::engine::Mode;
