@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-// The kernels of kfdctl's examples. OpenCL C without a library: ids come from the compiler's builtins.
+// The kernels of kfdctl's examples. OpenCL C without a library: ids come from the compiler's
+// builtins.
 
 #define GROUP 256
 #define ITEM (__builtin_amdgcn_workgroup_id_x() * GROUP + __builtin_amdgcn_workitem_id_x())
@@ -79,8 +80,9 @@ kernel void gemm_tiled(global const float *a, global const float *b, global floa
 	c[row * n + column] = sum;
 }
 
-// The same with the matrix core, n a multiple of 32: each wave makes a tile of 32 x 32. A lane brings
-// one element of a (row lane % 32, column lane / 32) and one of b, and has 16 elements of the sum.
+// The same with the matrix core, n a multiple of 32: each wave makes a tile of 32 x 32. A lane
+// brings one element of a (row lane % 32, column lane / 32) and one of b, and has 16 elements of
+// the sum.
 typedef float float16_t __attribute__((ext_vector_type(16)));
 __attribute__((reqd_work_group_size(64, 1, 1)))
 kernel void gemm_mfma(global const float *a, global const float *b, global float *c, uint n)
@@ -104,8 +106,8 @@ kernel void poke(global uint *at)
 	at[__builtin_amdgcn_workitem_id_x()] = 1;
 }
 
-// Sorts each item's own 32 numbers, which lie in its scratch: an array whose index only the run tells has no
-// place in registers. Leaves the middle one.
+// Sorts each item's own 32 numbers, which lie in its scratch: an array whose index only the run
+// tells has no place in registers. Leaves the middle one.
 #define OWN 32
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 kernel void median(global const uint *x, global uint *middle, uint n)

@@ -12,8 +12,8 @@ static void barrier_of_group(void)
 	__builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
-// Works for long with registers, local memory and barriers: each item mixes its number with a neighbour's,
-// `rounds` times.
+// Works for long with registers, local memory and barriers: each item mixes its number with a
+// neighbour's, `rounds` times.
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 kernel void churn(global uint *out, uint seed, uint rounds)
 {
@@ -54,7 +54,8 @@ kernel void tick(global uint *flag, global uint *ticks, global uint *out)
 	out[ITEM] = x;
 }
 
-// Looks at the first word of a page with each item, and counts those that are not what they should be.
+// Looks at the first word of a page with each item, and counts those that are not what they should
+// be.
 __attribute__((reqd_work_group_size(GROUP, 1, 1)))
 kernel void verify(global const uint *data, global uint *wrong, uint seed)
 {

@@ -2,8 +2,9 @@
 
 //! [`CopyQueue`]: a ring of packets for a copy engine (SDMA 4.4.2), which copies and fills memory.
 //!
-//! Layouts: `linux:drivers/gpu/drm/amd/amdgpu/vega10_sdma_pkt_open.h`. Indices count bytes and never
-//! start again; a packet does not go around the end of the ring, NOPs fill what is left there.
+//! Layouts: `linux:drivers/gpu/drm/amd/amdgpu/vega10_sdma_pkt_open.h`. Indices count bytes and
+//! never start again; a packet does not go around the end of the ring, NOPs fill what is left
+//! there.
 
 use crate::{Error, Result, Signal};
 use kfd::{Device, Memory, QueueKind, QueueMemory};
@@ -88,15 +89,16 @@ impl CopyQueue {
         self.submit(&packets)
     }
 
-    /// Fills `bytes` from an address on with one word again and again; `done` is decremented when they
-    /// are there. Whole words only. The buffer must live until then.
+    /// Fills `bytes` from an address on with one word again and again; `done` is decremented when
+    /// they are there. Whole words only. The buffer must live until then.
     pub fn fill(&self, to: u64, word: u32, bytes: u64, done: &Signal) -> Result<()> {
         if (to | bytes) % 4 != 0 {
             return Err(Error::Copy(format!(
                 "{bytes} bytes at {to:#x} are no whole words"
             )));
         }
-        // Without the last word: the count has 22 bits, and must be a multiple of words less one byte.
+        // Without the last word: the count has 22 bits, and must be a multiple of words less one
+        // byte.
         let most = MOST_BYTES - 4;
         let mut packets = flush();
         for part in (0..bytes).step_by(most as usize) {

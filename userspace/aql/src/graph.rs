@@ -57,7 +57,8 @@ impl Graph {
         Ok(Step(number))
     }
 
-    /// Runs all of it and sleeps until the end; when each step began and ended, in the order of adding.
+    /// Runs all of it and sleeps until the end; when each step began and ended, in the order of
+    /// adding.
     ///
     /// After a timeout the GPU may still be at it: drop the queues before the graph.
     ///
@@ -92,8 +93,8 @@ impl Graph {
     }
 }
 
-/// The queue for a step: that of the first step it waits for, if it is the first to follow it; else the
-/// next one around.
+/// The queue for a step: that of the first step it waits for, if it is the first to follow it; else
+/// the next one around.
 fn place(after: &[usize], nodes: &[Node], queues: usize) -> usize {
     let followed = |step: &usize| nodes.iter().any(|node| node.after.first() == Some(step));
     match after.first().filter(|step| !followed(step)) {

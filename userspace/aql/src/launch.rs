@@ -7,7 +7,8 @@ use crate::{Argument, CodeObject, Error, Kernel, KernelDispatch, Queue, Result, 
 use kfd::{Device, Memory};
 use std::sync::Arc;
 
-/// A kernel ready to run. It owns the memory of its arguments, so it must live until the GPU is done.
+/// A kernel ready to run. It owns the memory of its arguments, so it must live until the GPU is
+/// done.
 #[derive(Debug)]
 pub struct Launch {
     code: Arc<CodeObject>,
@@ -17,7 +18,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// `kernel` of `code` over `grid` work-items in groups of `workgroup`, with the bytes of its visible arguments.
+    /// `kernel` of `code` over `grid` work-items in groups of `workgroup`, with the bytes of its
+    /// visible arguments.
     pub fn new(
         device: &Arc<Device>,
         code: &Arc<CodeObject>,
@@ -153,7 +155,8 @@ fn check(kernel: &Kernel, grid: [u32; 3], workgroup: [u16; 3], visible: &[u8]) -
     Ok(())
 }
 
-/// What the compiler expects in a hidden argument, as far as a runtime without printf and heap can say.
+/// What the compiler expects in a hidden argument, as far as a runtime without printf and heap can
+/// say.
 fn hidden(argument: &Argument, grid: [u32; 3], workgroup: [u16; 3]) -> Option<u64> {
     let axis = match argument.kind.as_bytes().last()? {
         b'x' => 0,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! A small runtime on top of [`kfd`]: it loads code objects and runs their kernels through queues of
-//! the architected queuing language (AQL), as the HSA foundation's system architecture defines it.
+//! A small runtime on top of [`kfd`]: it loads code objects and runs their kernels through queues
+//! of the architected queuing language (AQL), as the HSA foundation's system architecture defines
+//! it.
 //!
-//! [`Queue`] is a ring that any thread may fill without a lock or a system call; [`Signal`] is what a
-//! dispatch decrements when it is done; [`CodeObject`] is an ELF file on the GPU; [`Launch`] is a
-//! kernel with its arguments and sizes, ready to be submitted as often as wanted; [`CopyQueue`] has the
-//! GPU's copy engine copy and fill. On top of these, thin: [`Stream`] and [`Graph`].
+//! [`Queue`] is a ring that any thread may fill without a lock or a system call; [`Signal`] is what
+//! a dispatch decrements when it is done; [`CodeObject`] is an ELF file on the GPU; [`Launch`] is a
+//! kernel with its arguments and sizes, ready to be submitted as often as wanted; [`CopyQueue`] has
+//! the GPU's copy engine copy and fill. On top of these, thin: [`Stream`] and [`Graph`].
 
 mod arguments;
 mod code;

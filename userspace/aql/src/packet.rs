@@ -143,7 +143,8 @@ impl From<BarrierOr> for Packet {
     }
 }
 
-/// Has the command processor execute PM4 packets that lie elsewhere: AMD's vendor packet of format 1.
+/// Has the command processor execute PM4 packets that lie elsewhere: AMD's vendor packet of format
+/// 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pm4Buffer {
     /// Their address, a multiple of 4.

@@ -41,13 +41,14 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A ring of `packets` packets, a power of two of at least 64, for kernels that need no scratch.
+    /// A ring of `packets` packets, a power of two of at least 64, for kernels that need no
+    /// scratch.
     pub fn new(device: &Arc<Device>, packets: u32) -> Result<Self> {
         Self::with_scratch(device, packets, 0)
     }
 
-    /// The same, with memory for `bytes` of scratch for each work-item that can be in flight: so many
-    /// are on a GPU at a time that a few hundred bytes for each may be gigabytes.
+    /// The same, with memory for `bytes` of scratch for each work-item that can be in flight: so
+    /// many are on a GPU at a time that a few hundred bytes for each may be gigabytes.
     pub fn with_scratch(device: &Arc<Device>, packets: u32, bytes: u32) -> Result<Self> {
         if !packets.is_power_of_two() || packets < 64 {
             return Err(kfd::Error::Invalid(format!(
@@ -112,7 +113,8 @@ impl Queue {
         self.queue.device()
     }
 
-    /// Whether the GPU says when what is submitted from now on began and ended: [`crate::Completion::ticks`].
+    /// Whether the GPU says when what is submitted from now on began and ended:
+    /// [`crate::Completion::ticks`].
     pub fn profile(&self, on: bool) {
         let more = if on { ENABLE_PROFILING } else { 0 };
         self.descriptor.write(QUEUE_PROPERTIES, &[IS_PTR64 | more]);
@@ -133,7 +135,8 @@ impl Queue {
         &self.ring
     }
 
-    /// Puts `packet` into the ring and tells the GPU; waits while the ring is full. Returns its index.
+    /// Puts `packet` into the ring and tells the GPU; waits while the ring is full. Returns its
+    /// index.
     #[inline]
     pub fn submit(&self, packet: impl Into<Packet>) -> u64 {
         self.ring.submit(&packet.into())

@@ -4,11 +4,11 @@
 //!
 //! # The protocol
 //!
-//! A producer takes places by adding to the write index, which nothing else does. A place is free when
-//! the read index has come within one ring of it. The body is written with plain stores, the header
-//! last with release order: the consumer, which reads headers with acquire order, sees a whole packet
-//! or one that is [`INVALID`]. The doorbell comes after. Neither locks nor system calls nor memory are
-//! needed, and any number of threads may do it at a time.
+//! A producer takes places by adding to the write index, which nothing else does. A place is free
+//! when the read index has come within one ring of it. The body is written with plain stores, the
+//! header last with release order: the consumer, which reads headers with acquire order, sees a
+//! whole packet or one that is [`INVALID`]. The doorbell comes after. Neither locks nor system
+//! calls nor memory are needed, and any number of threads may do it at a time.
 //!
 //! [`submit`] is the protocol; it is generic over the memory, so that `loom` checks that very code
 //! (`cargo test` runs it) and not a copy.
@@ -45,7 +45,8 @@ trait Shared {
     fn pause(&self);
 }
 
-/// Puts packets into the ring, one after the other, and waits while it is full. The last one's index.
+/// Puts packets into the ring, one after the other, and waits while it is full. The last one's
+/// index.
 #[inline]
 fn submit<S: Shared>(shared: &S, packets: &[Packet]) -> u64 {
     // Relaxed: the places are told apart by their numbers; what is in them is ordered below.
@@ -116,8 +117,8 @@ impl Ring {
     /// When `capacity` is not a power of two.
     ///
     /// # Safety
-    /// The pointers must be valid as long as the ring; only rings and one consumer use what they lead
-    /// to, and no other ring is made over it while this one is in use.
+    /// The pointers must be valid as long as the ring; only rings and one consumer use what they
+    /// lead to, and no other ring is made over it while this one is in use.
     pub unsafe fn new(
         packets: NonNull<Packet>,
         capacity: u64,
@@ -220,8 +221,8 @@ impl Shared for Ring {
 
     #[inline]
     unsafe fn fill(&self, place: u64, packet: &Packet) {
-        // SAFETY: within the ring, aligned to 64; the caller alone uses the place. The header's four
-        // bytes are left out.
+        // SAFETY: within the ring, aligned to 64; the caller alone uses the place. The header's
+        // four bytes are left out.
         unsafe {
             let to = self.packets.as_ptr().add(place as usize).cast::<u32>();
             to.add(1).write(packet.0[1]);

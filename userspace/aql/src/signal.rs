@@ -19,7 +19,8 @@ const START: usize = 32;
 /// `AMD_SIGNAL_KIND_USER`.
 const KIND_USER: u64 = 1;
 
-/// A page of signals and the process's events. One per process, since the kernel takes one event page.
+/// A page of signals and the process's events. One per process, since the kernel takes one event
+/// page.
 #[derive(Debug)]
 pub struct Signals {
     memory: Memory,
@@ -135,7 +136,8 @@ impl Signal {
         }
     }
 
-    /// Looks at the value again and again until it is 0 or less: no system call, and a core for itself.
+    /// Looks at the value again and again until it is 0 or less: no system call, and a core for
+    /// itself.
     pub fn wait_busy(&self, timeout: Duration) -> Result<()> {
         let start = Instant::now();
         loop {
@@ -161,7 +163,8 @@ impl Signal {
     }
 
     fn value(&self) -> &AtomicI64 {
-        // SAFETY: within the pool's memory, aligned to 8, and only ever used as an atomic by this process.
+        // SAFETY: within the pool's memory, aligned to 8, and only ever used as an atomic by this
+        // process.
         unsafe {
             AtomicI64::from_ptr(
                 self.pool

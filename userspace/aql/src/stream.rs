@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! [`Stream`]: work in order on a queue of its own, and [`Marker`]s by which streams wait for each other.
+//! [`Stream`]: work in order on a queue of its own, and [`Marker`]s by which streams wait for each
+//! other.
 
 use crate::{BarrierAnd, Launch, Queue, Result, Signal, Signals};
 use kfd::Device;
@@ -9,7 +10,8 @@ use std::time::Duration;
 
 const PACKETS: u32 = 256;
 
-/// A queue whose work is done in the order in which it was given; it keeps what the GPU still needs.
+/// A queue whose work is done in the order in which it was given; it keeps what the GPU still
+/// needs.
 #[derive(Debug)]
 pub struct Stream {
     queue: Queue,

@@ -110,7 +110,8 @@ pub struct Process {
     pub name: String,
     /// Bytes of VRAM it has, on all GPUs.
     pub vram: u64,
-    /// How often its waves touched memory that they may not; `None` where the driver does not count.
+    /// How often its waves touched memory that they may not; `None` where the driver does not
+    /// count.
     pub faults: Option<u64>,
     /// Its queues.
     pub queues: Vec<Queue>,

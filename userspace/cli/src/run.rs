@@ -30,7 +30,8 @@ pub struct Run {
     /// Work-items of a work-group, as X or X,Y,Z.
     #[arg(long, value_delimiter = ',', default_value = "64")]
     workgroup: Vec<u16>,
-    /// Arguments in order: 5 or 5u32, 7u64, 1.5f32, buf:SIZE (a buffer of zeros, printed afterwards).
+    /// Arguments in order: 5 or 5u32, 7u64, 1.5f32, buf:SIZE (a buffer of zeros, printed
+    /// afterwards).
     #[arg(long, value_delimiter = ' ')]
     args: Vec<String>,
     /// The GPU to use, counted from 0.

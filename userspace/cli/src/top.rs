@@ -148,7 +148,8 @@ fn json(snapshot: &Snapshot, rates: &Rates) -> serde_json::Value {
     serde_json::json!({ "driver": snapshot.driver, "processes": rows.collect::<Vec<_>>() })
 }
 
-/// A line of the view: number, GPU, type, ring, waiting, fill, read and write index, rate, doorbell.
+/// A line of the view: number, GPU, type, ring, waiting, fill, read and write index, rate,
+/// doorbell.
 fn line(columns: [&str; 10]) -> String {
     let [id, gpu, kind, ring, waiting, fill, read, write, rate, doorbell] = columns;
     format!(

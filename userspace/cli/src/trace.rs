@@ -31,7 +31,8 @@ pub struct Trace {
     /// Write to FILE instead of standard error.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Instead of the calls, print how often each was made, how long they took, and how many failed.
+    /// Instead of the calls, print how often each was made, how long they took, and how many
+    /// failed.
     #[arg(long, short = 'c')]
     count: bool,
     /// After the calls, print what `--count` prints.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! abi-diff: sequences of calls, good and bad, scripted and generated from a seed, and what each one
-//! returned, wrote back and did. The lines name objects by what they are (`GPU`, `h0`, `q1`), never by
-//! address, so that those of the C driver and of ours can be compared.
+//! abi-diff: sequences of calls, good and bad, scripted and generated from a seed, and what each
+//! one returned, wrote back and did. The lines name objects by what they are (`GPU`, `h0`, `q1`),
+//! never by address, so that those of the C driver and of ours can be compared.
 //!
 //! What a call does is seen in the calls that follow it, and in the files of the process in sysfs,
 //! which are printed now and then.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! What each operation costs, as one JSON object a line. `tools/kfd-bench` runs this on both drivers.
+//! What each operation costs, as one JSON object a line. `tools/kfd-bench` runs this on both
+//! drivers.
 //!
 //! A sample is the difference of two readings of CLOCK_MONOTONIC. In a guest with `--icount` a
 //! nanosecond is one instruction, and what runs on the CPU alone repeats to a few instructions.
@@ -33,8 +34,8 @@ pub struct Cost {
     /// The groups of operations [default: all].
     #[arg(value_enum)]
     groups: Vec<Group>,
-    /// Write a mark to the GPU's scratch register before and after one more run of each operation, so
-    /// that the model's trace shows what the operation does to the hardware.
+    /// Write a mark to the GPU's scratch register before and after one more run of each operation,
+    /// so that the model's trace shows what the operation does to the hardware.
     #[arg(long)]
     mark: bool,
     /// Tell QEMU's plugin (tools/count-plugin) of the third run of each operation.
@@ -103,7 +104,8 @@ struct Meter {
     empty: u64,
     marks: Option<Marks>,
     count: bool,
-    /// What has been counted, in this order. Told at the end: the console's interrupts would be counted too.
+    /// What has been counted, in this order. Told at the end: the console's interrupts would be
+    /// counted too.
     counted: RefCell<Vec<String>>,
 }
 
@@ -201,7 +203,8 @@ impl Row<'_> {
         Ok(())
     }
 
-    /// Whether the next sample is the one that is looked at closely: the first ones may still set something up.
+    /// Whether the next sample is the one that is looked at closely: the first ones may still set
+    /// something up.
     fn is_third(&self) -> bool {
         self.samples.len() == 2
     }
@@ -232,8 +235,8 @@ impl Row<'_> {
     }
 }
 
-/// Marks in the model's trace: a number, written to a register that nothing else uses, by amdgpu's own
-/// debug file.
+/// Marks in the model's trace: a number, written to a register that nothing else uses, by amdgpu's
+/// own debug file.
 struct Marks(File);
 
 /// SCRATCH_REG7 (gc_9_4_3_offset.h: regSCRATCH_REG7, segment 1, which starts at 0xa000), in bytes.

@@ -43,7 +43,8 @@ impl Denied {
             ..
         } in uapi::IOCTLS
         {
-            // The GPU's name in every place where one could be. These would end or change the process.
+            // The GPU's name in every place where one could be. These would end or change the
+            // process.
             if [
                 "CREATE_PROCESS",
                 "SVM",
@@ -65,7 +66,8 @@ impl Denied {
     }
 }
 
-/// How many GPUs the process is told of: asked without room, with room for each node, and in the old way.
+/// How many GPUs the process is told of: asked without room, with room for each node, and in the
+/// old way.
 fn apertures(fd: BorrowedFd<'_>) -> Result<()> {
     let mut args = uapi::kfd_ioctl_get_process_apertures_new_args::default();
     ioctl(fd, uapi::IOC_GET_PROCESS_APERTURES_NEW, &mut args)?;

@@ -23,7 +23,8 @@ pub struct Exception {
     /// Have no queue.
     #[arg(long)]
     idle: bool,
-    /// Dispatch a kernel, for the GPU model to hang on; what is left of the queue is told afterwards.
+    /// Dispatch a kernel, for the GPU model to hang on; what is left of the queue is told
+    /// afterwards.
     #[arg(long, conflicts_with = "idle")]
     hang: bool,
     /// What comes afterwards: touch the doorbells, which ends the process where they are gone.

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Faults in every call: for each operation on the KFD, from a prepared state, the first allocation or copy of user
-//! memory fails, then the second, and so on until the call comes by no more of them. After each one, the driver's
-//! counts are what they were before the call, the error is the fault's own, and the same call, made once more, comes
-//! to what it comes to without faults. When the process has ended, nothing of it is left.
+//! Faults in every call: for each operation on the KFD, from a prepared state, the first allocation
+//! or copy of user memory fails, then the second, and so on until the call comes by no more of
+//! them. After each one, the driver's counts are what they were before the call, the error is the
+//! fault's own, and the same call, made once more, comes to what it comes to without faults. When
+//! the process has ended, nothing of it is left.
 //!
-//! What the kernel's checkers report of it is for who runs this to look at (`tests/guest/faults.test`).
+//! What the kernel's checkers report of it is for who runs this to look at
+//! (`tests/guest/faults.test`).
 
 mod attempt;
 mod inject;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! The fuzzer: generated programs of calls that several processes make at once, each kept as text before
-//! it runs. After every program the driver must be as it was. A program that fails can be run again and
-//! made smaller. `Documentation/fuzzing.md` tells how.
+//! The fuzzer: generated programs of calls that several processes make at once, each kept as text
+//! before it runs. After every program the driver must be as it was. A program that fails can be
+//! run again and made smaller. `Documentation/fuzzing.md` tells how.
 
 mod execute;
 mod generate;
@@ -111,8 +111,8 @@ struct Shrink {
     /// How often a smaller program may succeed before it counts as one that does not fail.
     #[arg(long, default_value_t = 3)]
     times: u32,
-    /// Instead of running programs here, run this command with the name of a file of one; other than 0
-    /// means that it fails. For failures that take the kernel along.
+    /// Instead of running programs here, run this command with the name of a file of one; other
+    /// than 0 means that it fails. For failures that take the kernel along.
     #[arg(long, value_name = "CMD")]
     test: Option<String>,
     /// The program; the smaller one goes to standard output.
@@ -254,7 +254,8 @@ impl Shrink {
         Ok(())
     }
 
-    /// Whether it fails here. Each time with counts of its own: what the last one left is there still.
+    /// Whether it fails here. Each time with counts of its own: what the last one left is there
+    /// still.
     fn fails(&self, program: &Program) -> bool {
         let failures = self
             .how

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Memory that two processes share by a dma-buf: one exports VRAM, the other imports it, reads it with its
-//! own copy queue and writes to it, and the first sees what was written.
+//! Memory that two processes share by a dma-buf: one exports VRAM, the other imports it, reads it
+//! with its own copy queue and writes to it, and the first sees what was written.
 
 use crate::bench::Bench;
 use crate::raw::ioctl;

@@ -24,7 +24,8 @@ pub struct Kill {
 const PATIENCE: Duration = Duration::from_secs(20);
 
 impl Kill {
-    /// Kills `count` processes one after the other, each after a different time, then looks at what is left.
+    /// Kills `count` processes one after the other, each after a different time, then looks at what
+    /// is left.
     pub fn run(&self) -> Result<()> {
         // The first process makes what amdgpu keeps (page table pools, say).
         self.one(0)?;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! kfd-tests: what the tests run inside the guest. Each subcommand is one test or one tool for a test;
-//! all of them work on any driver behind `/dev/kfd`, so that C's answers and ours can be compared.
+//! kfd-tests: what the tests run inside the guest. Each subcommand is one test or one tool for a
+//! test; all of them work on any driver behind `/dev/kfd`, so that C's answers and ours can be
+//! compared.
 
 mod abi;
 mod asleep;
@@ -87,7 +88,8 @@ enum Command {
     Peer(peer::Peer),
     /// Create queues of all kinds and print their descriptors, but for addresses.
     Mqd,
-    /// Create scenes of queues, in several processes, and print the run lists, but for addresses and order.
+    /// Create scenes of queues, in several processes, and print the run lists, but for addresses
+    /// and order.
     Runlist,
     /// What `runlist` runs as other processes.
     #[command(hide = true)]
@@ -100,17 +102,20 @@ enum Command {
     Exception(exception::Exception),
     /// Have packets refused, and print what a runtime is told of each.
     Refused,
-    /// Have each allocation and each copy of user memory fail in turn, in each call, and see that nothing is left.
+    /// Have each allocation and each copy of user memory fail in turn, in each call, and see that
+    /// nothing is left.
     Faults(faults::Faults),
     /// Run generated programs of calls in several processes at once.
     Fuzz(fuzz::Fuzz),
-    /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are right.
+    /// Open, ask and close `/dev/kfd` for SECONDS in a loop; only success, ENOENT and EAGAIN are
+    /// right.
     Openers(openers::Openers),
     /// Keep the GPU interrupting for SECONDS without using `/dev/kfd`.
     Storm(openers::Storm),
     /// Have pairs of threads wake each other through events, and see that no wake-up is lost.
     Wakes(wakes::Wakes),
-    /// Run long kernels on more queues than the GPU has, in several processes, and check the results.
+    /// Run long kernels on more queues than the GPU has, in several processes, and check the
+    /// results.
     Oversubscribe(waves::Oversubscribe),
     /// Stop a queue in the middle of a kernel, look at its saved waves, and let it go on.
     SavedWaves,

@@ -189,8 +189,8 @@ fn wave_sync(bench: &Bench, kind: &str, good: &Request) -> Result<()> {
     Ok(())
 }
 
-/// A queue made while somebody has the performance counters, and one after that. None is there when they are taken
-/// or given back: C locks itself out over it.
+/// A queue made while somebody has the performance counters, and one after that. None is there when
+/// they are taken or given back: C locks itself out over it.
 fn counted(bench: &Bench, kind: &str, good: &Request) -> Result<()> {
     let counters = ProfilerLock::take(&bench.device, true)?;
     show_new(bench, &format!("{kind} made while counted"), *good)?;
@@ -264,7 +264,8 @@ impl<'a> Live<'a> {
                     ("context area", [171, 172], area),
                 ]
             }
-            // struct v9_sdma_mqd: sdmax_rlcx_rb_base, sdmax_rlcx_rb_rptr_addr (the high half first).
+            // struct v9_sdma_mqd: sdmax_rlcx_rb_base, sdmax_rlcx_rb_rptr_addr (the high half
+            // first).
             _ => vec![
                 ("ring / 256", [1, 2], args.ring_base_address >> 8),
                 ("read index", [9, 8], args.read_pointer_address),
@@ -315,7 +316,8 @@ fn show(title: &str, queue: &Live<'_>) -> Result<()> {
                 (low, "low", address as u32),
                 (high, "high", (address >> 32) as u32),
             ] {
-                // What is not the request's address is printed as it is. One half may be 0 by chance.
+                // What is not the request's address is printed as it is. One half may be 0 by
+                // chance.
                 if words.get(place) == Some(&value) && address != 0 {
                     names[place] = Some(format!("{what}, {half} half"));
                 }
@@ -346,7 +348,8 @@ pub(crate) fn dumps(files: &[&str]) -> Result<Vec<Vec<u32>>> {
     bail!("none of {} is there", files.join(", "))
 }
 
-/// Lines of an offset and up to eight dwords; one at offset 0 opens a descriptor. Others are titles.
+/// Lines of an offset and up to eight dwords; one at offset 0 opens a descriptor. Others are
+/// titles.
 fn parse(text: &str) -> Result<Vec<Vec<u32>>> {
     let mut found: Vec<Vec<u32>> = Vec::new();
     for line in text.lines() {

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 pub struct Openers {
     /// For how long.
     seconds: u64,
-    /// ENXIO is no failure: a kernel with DEBUG_KOBJECT_RELEASE lets go of what a device number led to up
-    /// to a second late, and whoever looked its inode up before is led there still.
+    /// ENXIO is no failure: a kernel with DEBUG_KOBJECT_RELEASE lets go of what a device number led
+    /// to up to a second late, and whoever looked its inode up before is led there still.
     #[arg(long)]
     late_release: bool,
     /// Until one is told to try again, which must happen in this time.
@@ -28,8 +28,8 @@ pub struct Openers {
 }
 
 impl Openers {
-    /// Opens, asks for the version and closes until the time is over; each time in a new process, as
-    /// the KFD keeps a process for as long as its memory lives.
+    /// Opens, asks for the version and closes until the time is over; each time in a new process,
+    /// as the KFD keeps a process for as long as its memory lives.
     pub fn run(&self) -> Result<()> {
         if std::env::var_os(ONE).is_some() {
             return one(self.late_release);
@@ -74,8 +74,8 @@ fn one(late_release: bool) -> Result<()> {
     }
 }
 
-/// Opens and closes a GPU's render node in a loop: each time amdgpu sets page tables up and the copy
-/// engines interrupt, so the KFD hears of interrupts all the time, with nobody on /dev/kfd.
+/// Opens and closes a GPU's render node in a loop: each time amdgpu sets page tables up and the
+/// copy engines interrupt, so the KFD hears of interrupts all the time, with nobody on /dev/kfd.
 #[derive(Args)]
 pub struct Storm {
     /// For how long.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Two GPUs that xGMI connects: each reads and writes the other's memory, by a kernel and by a copy engine.
+//! Two GPUs that xGMI connects: each reads and writes the other's memory, by a kernel and by a copy
+//! engine.
 
 use crate::raw::ioctl;
 use crate::running::{fill, wrong_pages, PATIENCE};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Eviction: a client of the render node fills VRAM, so that amdgpu moves the buffers of processes that compute
-//! out of it. Their queues must stop for that time and go on afterwards, with all memory as it was.
+//! Eviction: a client of the render node fills VRAM, so that amdgpu moves the buffers of processes
+//! that compute out of it. Their queues must stop for that time and go on afterwards, with all
+//! memory as it was.
 
 use crate::running::{moves, say, vram_and_ticks, wrong_pages, Running, PATIENCE};
 use crate::waves::Gpu;
@@ -32,7 +33,8 @@ pub struct Pressure {
     /// How often each must be evicted and restored.
     #[arg(long, default_value_t = 2)]
     times: u32,
-    /// Instead: so many processes end, one after the other, as they are evicted, and leave their file to a child.
+    /// Instead: so many processes end, one after the other, as they are evicted, and leave their
+    /// file to a child.
     #[arg(long)]
     dying: Option<u32>,
     /// Be one of the processes.
@@ -45,7 +47,8 @@ pub struct Pressure {
 
 /// A buffer of the render node's client.
 const CHUNK: u64 = 16 << 20;
-/// `PROCESS_RESTORE_TIME_MS` (kfd_priv.h) is 100: in the second half of that time nothing runs any more.
+/// `PROCESS_RESTORE_TIME_MS` (kfd_priv.h) is 100: in the second half of that time nothing runs any
+/// more.
 const QUIET: u64 = 50_000_000;
 /// How long a child keeps the file of a process that has ended.
 const HELD: Duration = Duration::from_secs(20);
@@ -103,7 +106,8 @@ impl Pressure {
         Ok(())
     }
 
-    /// A process ends when amdgpu has just asked for its room: others get it though a child has the file.
+    /// A process ends when amdgpu has just asked for its room: others get it though a child has the
+    /// file.
     fn end_one(&self, number: u32) -> Result<()> {
         let nodes = topology::gpus()?;
         let node = nodes.first().context("no GPU")?;
@@ -124,7 +128,8 @@ impl Pressure {
         let (free, progress) = (client.free()? / CHUNK, Progress::default());
         let last = std::thread::scope(|scope| {
             let taker = scope.spawn(|| client.take_many(free + own, &progress));
-            // Who takes more than is free waits until the process is evicted, 10 ms after it is asked to go.
+            // Who takes more than is free waits until the process is evicted, 10 ms after it is
+            // asked to go.
             while !taker.is_finished() && !progress.stands(free.saturating_sub(own), patience) {
                 std::thread::sleep(Duration::from_micros(200));
             }
@@ -251,7 +256,8 @@ impl Watch {
         }
     }
 
-    /// Whether that is enough. Where the host is too busy for two looks in 50 ms, being evicted and restored is.
+    /// Whether that is enough. Where the host is too busy for two looks in 50 ms, being evicted and
+    /// restored is.
     fn has_seen(&self, times: u32) -> bool {
         self.restored >= times && (self.seen >= times || self.begin.elapsed() > PATIENCE)
     }
@@ -388,8 +394,8 @@ impl Worker {
     }
 }
 
-/// Takes so much VRAM through the render node that `mib` MiB of what others have must go. Dropping the
-/// client gives it back.
+/// Takes so much VRAM through the render node that `mib` MiB of what others have must go. Dropping
+/// the client gives it back.
 fn fill_vram(minor: u64, mib: u64) -> Result<Client> {
     let client = Client::new(minor)?;
     for _ in 0..(client.free()? + (mib << 20)).div_ceil(CHUNK) {

@@ -83,7 +83,9 @@ pub fn open_compat(path: &str) -> std::result::Result<OwnedFd, Errno> {
     const OPEN_32: i64 = 5;
     const O_RDWR: i64 = 2;
     let low = MapFlags::PRIVATE | MapFlags::from_bits_retain(0x40); // MAP_32BIT: the path below 4 GiB.
-                                                                    // SAFETY: a new mapping, large enough for the path and its end.
+                                                                    // SAFETY: a new mapping, large
+                                                                    // enough for the path and its
+                                                                    // end.
     let page = unsafe {
         mmap_anonymous(
             std::ptr::null_mut(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! What a runtime learns of packets that the command processor refuses. Both drivers must tell the same.
+//! What a runtime learns of packets that the command processor refuses. Both drivers must tell the
+//! same.
 
 use anyhow::{Context, Result};
 use kfd::{topology, Device, Event, EventKind, Events, Kfd, Memory, Queue, QueueKind, QueueMemory};
@@ -75,7 +76,8 @@ impl Bad {
         let at = offset_of!(uapi::kfd_context_save_area_header, err_event_id);
         area.write(at, &[event.id()]);
         ring.write(0, &[packet]);
-        // AQL counts packets, and the last one rings; PM4 counts dwords, of which this packet has two.
+        // AQL counts packets, and the last one rings; PM4 counts dwords, of which this packet has
+        // two.
         let (written, doorbell) = match kind {
             QueueKind::Aql => (1, 0),
             QueueKind::Pm4 | QueueKind::Sdma => (2, 2),

@@ -3,9 +3,9 @@
 //! Scenes of queues, of one process and of several, and the run list that the driver makes of them.
 //!
 //! Both drivers show the list in debugfs. Each packet must be the same on both, dword by dword. The
-//! order of processes and of a process's queues is the driver's affair and is not compared: both are
-//! sorted. Of what the driver picks (pasids, page tables, where descriptors lie) it is only said that
-//! it is there. Packets: `kfd_pm4_headers_ai.h`, `kfd_pm4_headers_aldebaran.h`.
+//! order of processes and of a process's queues is the driver's affair and is not compared: both
+//! are sorted. Of what the driver picks (pasids, page tables, where descriptors lie) it is only
+//! said that it is there. Packets: `kfd_pm4_headers_ai.h`, `kfd_pm4_headers_aldebaran.h`.
 
 use crate::bench::{name, Bench};
 use crate::mqd::dumps;
@@ -149,7 +149,8 @@ fn processes(stage: &mut Stage<'_>, aql: Request) -> Result<()> {
     first.end()
 }
 
-/// The same processes, kept apart as the user wants: one at a time, and the cleaner shader before it.
+/// The same processes, kept apart as the user wants: one at a time, and the cleaner shader before
+/// it.
 fn isolated(stage: &mut Stage<'_>, aql: Request) -> Result<()> {
     let minor = stage.bench.device.node().property("drm_render_minor");
     let file = format!("/sys/class/drm/renderD{minor}/device/enforce_isolation");
@@ -214,8 +215,8 @@ impl<'a> Stage<'a> {
 
     fn show(&self, title: &str) -> Result<()> {
         let mut lists = Self::lists(title)?;
-        // A process that is evicted, as when the kernel moves its memory, is there without its queues, on either
-        // driver. That does not last.
+        // A process that is evicted, as when the kernel moves its memory, is there without its
+        // queues, on either driver. That does not last.
         for _ in 0..20 {
             if !lists.iter().any(List::lacks_queues) {
                 break;
@@ -338,7 +339,8 @@ const ADDRESS: Shown = |word| {
 /// The high half: its sign, as it were.
 const HIGH: Shown = |word| format!("high half {:#x}", word >> 16);
 
-/// A doorbell's place within its process's two pages; which those are depends on who has just ended.
+/// A doorbell's place within its process's two pages; which those are depends on who has just
+/// ended.
 const DOORBELL: Shown = |word| format!("doorbell {:#x}", word & 0xf000_1fff);
 
 fn process_text(map: &[u32]) -> String {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! A kernel that runs until it is told to end, for tests that take its memory or its queue away meanwhile.
+//! A kernel that runs until it is told to end, for tests that take its memory or its queue away
+//! meanwhile.
 
 use crate::waves::{Gpu, GROUP};
 use anyhow::{ensure, Result};

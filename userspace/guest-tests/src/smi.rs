@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! SMI events: makes what a GPU tells of happen, and prints what its file tells. Times are left out, and
-//! who is meant is named, so that the lines of both drivers can be compared.
+//! SMI events: makes what a GPU tells of happen, and prints what its file tells. Times are left
+//! out, and who is meant is named, so that the lines of both drivers can be compared.
 
 use crate::bench::{name, Bench};
 use crate::raw::ioctl;
@@ -15,8 +15,8 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::fd::{AsFd, FromRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// Print what the GPU's file tells of a process that comes and goes, of one that errs, of memory that moves, of a
-/// reset, of a GPU that throttles.
+/// Print what the GPU's file tells of a process that comes and goes, of one that errs, of memory
+/// that moves, of a reset, of a GPU that throttles.
 #[derive(Args)]
 pub struct Smi {
     /// Only get a VM on the GPU, and end.
@@ -60,9 +60,9 @@ impl File {
         })
     }
 
-    /// Prints the lines that are told until the event with the number `last`, in hexadecimal, has come `count` times,
-    /// or nothing comes for some seconds. Lines that repeat the one before are left out: a wave may err again before
-    /// it is stopped.
+    /// Prints the lines that are told until the event with the number `last`, in hexadecimal, has
+    /// come `count` times, or nothing comes for some seconds. Lines that repeat the one before are
+    /// left out: a wave may err again before it is stopped.
     fn show(&self, case: &str, last: &str, count: usize) -> Result<()> {
         let mut text = String::new();
         let mut room = [0u8; 4096];
@@ -178,7 +178,8 @@ fn fault() -> Result<()> {
     Ok(())
 }
 
-/// Memory of the process's that the GPU sees goes away under it: its queues stop until that is settled.
+/// Memory of the process's that the GPU sees goes away under it: its queues stop until that is
+/// settled.
 fn moved_memory(bench: &Bench, file: &File) -> Result<()> {
     let memory = Memory::userptr(&bench.device, 1 << 20)?;
     memory.write(0, &[1u64; 16]);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Memory of the process's own that a GPU writes to while the kernel takes it away, moves it, shares it
-//! with a child or swaps it out. The GPU must go on where the memory is then, or fail as it should.
+//! Memory of the process's own that a GPU writes to while the kernel takes it away, moves it,
+//! shares it with a child or swaps it out. The GPU must go on where the memory is then, or fail as
+//! it should.
 
 use crate::cases;
 use crate::running::{fill, moves, pattern, wrong_pages, Running, PATIENCE};
@@ -225,7 +226,8 @@ impl Bench {
     fn collapsed(self) -> Result<()> {
         let huge = || number("/proc/self/smaps_rollup", "AnonHugePages");
         let place = self.place();
-        // SAFETY: the range is the buffer's; it loses its contents, gets small pages, and then large ones.
+        // SAFETY: the range is the buffer's; it loses its contents, gets small pages, and then
+        // large ones.
         unsafe {
             madvise(place, SIZE, Advice::LinuxNoHugepage)?;
             madvise(place, SIZE, Advice::LinuxDontNeed)?;
@@ -235,7 +237,8 @@ impl Bench {
         let before = huge()?;
         // SAFETY: as above.
         unsafe { madvise(place, SIZE, Advice::LinuxHugepage)? };
-        // EAGAIN: somebody, such as the driver that restores the process, holds one of the pages just now.
+        // EAGAIN: somebody, such as the driver that restores the process, holds one of the pages
+        // just now.
         let mut attempts = 0..100;
         let collapsed = loop {
             // SAFETY: as above.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Wake-ups: pairs of threads that wake each other through two events and wait for ever each time. One wake-up that is
-//! lost, in the moment in which a waiter goes to sleep, and a pair stands still.
+//! Wake-ups: pairs of threads that wake each other through two events and wait for ever each time.
+//! One wake-up that is lost, in the moment in which a waiter goes to sleep, and a pair stands
+//! still.
 
 use anyhow::{bail, Context, Result};
 use clap::Args;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Queues with long kernels, more of them than the GPU has slots for: their waves must be taken off and put back.
+//! Queues with long kernels, more of them than the GPU has slots for: their waves must be taken off
+//! and put back.
 
 use anyhow::{ensure, Context, Result};
 use clap::Args;

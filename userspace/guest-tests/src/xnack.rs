@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! A process whose GPU repeats accesses that find no page (XNACK). The driver may bring the page, and the kernel
-//! goes on; or it gives up, and tells.
+//! A process whose GPU repeats accesses that find no page (XNACK). The driver may bring the page,
+//! and the kernel goes on; or it gives up, and tells.
 
 use crate::cases;
 use crate::running::{Running, PATIENCE};
@@ -40,8 +40,8 @@ enum Case {
 
 /// Bytes of it, and of the pages around it that nobody may touch.
 const SIZE: usize = 64 << 10;
-/// Bytes of what is taken away before the kernel starts, which writes to their beginning: the kernel's own buffers may
-/// come to lie at their end.
+/// Bytes of what is taken away before the kernel starts, which writes to their beginning: the
+/// kernel's own buffers may come to lie at their end.
 const HOLE: usize = 64 << 20;
 /// How long the driver may take to answer a fault.
 const POLL: Duration = Duration::from_millis(5);
@@ -61,7 +61,8 @@ struct Bench {
     faults: Event,
 }
 
-/// Memory of the process, with pages around it that nobody may touch. It stays until the process ends.
+/// Memory of the process, with pages around it that nobody may touch. It stays until the process
+/// ends.
 struct Place(*mut c_void);
 
 impl Place {

@@ -2,8 +2,8 @@
 
 //! [`Checkpoint`]: what a process has on its GPUs, as data, to be saved and made again (CRIU_OP).
 //!
-//! For `CAP_CHECKPOINT_RESTORE`, and on the `/dev/kfd` of the process itself: who checkpoints another one
-//! has traced it and taken its descriptor over.
+//! For `CAP_CHECKPOINT_RESTORE`, and on the `/dev/kfd` of the process itself: who checkpoints
+//! another one has traced it and taken its descriptor over.
 
 use crate::ioctl::call;
 use crate::{Kfd, Result};
@@ -43,7 +43,8 @@ pub struct CheckpointSizes {
 pub struct Checkpoint {
     /// Its GPUs, by the ids that it knows and by the true ones.
     pub devices: Vec<uapi::kfd_criu_device_bucket>,
-    /// Its buffers. Their contents are read through `dmabuf_fd` of each that is not this process's memory.
+    /// Its buffers. Their contents are read through `dmabuf_fd` of each that is not this process's
+    /// memory.
     pub buffers: Vec<uapi::kfd_criu_bo_bucket>,
     /// Queues, events, ranges of shared memory.
     pub private: Vec<u8>,
@@ -54,7 +55,8 @@ pub struct Checkpoint {
 }
 
 impl Kfd {
-    /// Stops the process's queues and tells what there is to save. [`Kfd::unpause`] lets them go on.
+    /// Stops the process's queues and tells what there is to save. [`Kfd::unpause`] lets them go
+    /// on.
     pub fn pause(&self) -> Result<CheckpointSizes> {
         let mut args = args(uapi::KFD_CRIU_OP_PROCESS_INFO);
         // SAFETY: this operation looks at no pointer.
@@ -96,12 +98,13 @@ impl Kfd {
         }
     }
 
-    /// Makes again what `saved` tells of, in a process that has nothing yet: its devices name the GPUs and
-    /// their open render nodes. The buffers' contents are the caller's to fill in, through new files.
+    /// Makes again what `saved` tells of, in a process that has nothing yet: its devices name the
+    /// GPUs and their open render nodes. The buffers' contents are the caller's to fill in, through
+    /// new files.
     ///
     /// # Safety
-    /// `saved` is what a kernel has told, but for `drm_fd` and `actual_gpu_id` of the devices, and its
-    /// buffers of the process's memory lie where this process has memory for them.
+    /// `saved` is what a kernel has told, but for `drm_fd` and `actual_gpu_id` of the devices, and
+    /// its buffers of the process's memory lie where this process has memory for them.
     pub unsafe fn restore(&self, saved: &mut Checkpoint) -> Result<()> {
         saved.files.clear();
         saved
@@ -145,7 +148,8 @@ impl Checkpoint {
     fn take_files(&mut self) {
         let files = self.buffers.iter().map(|buffer| buffer.dmabuf_fd);
         let files = files.filter(|file| *file != NO_FILE);
-        // SAFETY: the kernel has just made the descriptors for this call, and tells `NO_FILE` for none.
+        // SAFETY: the kernel has just made the descriptors for this call, and tells `NO_FILE` for
+        // none.
         self.files = files
             .map(|file| unsafe { OwnedFd::from_raw_fd(file as i32) })
             .collect();

@@ -136,8 +136,8 @@ impl Debugger {
         )
     }
 
-    /// Raises `exceptions` to the process's runtime, as those of a GPU or a queue; `RUNTIME` lets a process
-    /// go on that waits in [`Kfd::enable_runtime`] for its debugger.
+    /// Raises `exceptions` to the process's runtime, as those of a GPU or a queue; `RUNTIME` lets a
+    /// process go on that waits in [`Kfd::enable_runtime`] for its debugger.
     pub fn send(&self, exceptions: Exceptions, gpu_id: u32, queue_id: u32) -> Result<()> {
         let send_runtime_event = uapi::kfd_ioctl_dbg_trap_send_runtime_event_args {
             exception_mask: exceptions.bits(),
@@ -148,7 +148,8 @@ impl Debugger {
         self.plain(uapi::KFD_IOC_DBG_TRAP_SEND_RUNTIME_EVENT, &mut operation)
     }
 
-    /// Exceptions that were raised at one GPU or queue (their ids follow), if any are; `clear` forgets those.
+    /// Exceptions that were raised at one GPU or queue (their ids follow), if any are; `clear`
+    /// forgets those.
     pub fn raised(&self, clear: Exceptions) -> Result<Option<(Exceptions, u32, u32)>> {
         let query_debug_event = uapi::kfd_ioctl_dbg_trap_query_debug_event_args {
             exception_mask: clear.bits(),
@@ -167,8 +168,8 @@ impl Debugger {
         }
     }
 
-    /// The bytes that the kernel keeps of the exception `code` (`EC_*`) of the GPU or queue `source`;
-    /// `clear` forgets it.
+    /// The bytes that the kernel keeps of the exception `code` (`EC_*`) of the GPU or queue
+    /// `source`; `clear` forgets it.
     pub fn exception_info(&self, code: u32, source: u32, clear: bool) -> Result<Vec<u8>> {
         let mut info = vec![0u8; 256];
         let query_exception_info = uapi::kfd_ioctl_dbg_trap_query_exception_info_args {
@@ -236,7 +237,8 @@ impl Debugger {
             let mut operation = make(clear.bits(), at, room as u32, size_of::<T>() as u32);
             // SAFETY: the pointer is to `room` entries, which live until after the call.
             unsafe { trap(&self.kfd, self.pid, op, &mut operation)? };
-            // SAFETY: both snapshots have their number in the same place, which the kernel has written.
+            // SAFETY: both snapshots have their number in the same place, which the kernel has
+            // written.
             let found = unsafe { operation.queue_snapshot.num_queues } as usize;
             if found <= room {
                 entries.truncate(found);
@@ -262,8 +264,8 @@ impl Debugger {
         )
     }
 
-    /// Has what `KFD_DBG_TRAP_MASK_*` names trap in new waves, instead of or beside what they ask for
-    /// themselves. Returns what was so before, and which of `support` this GPU can.
+    /// Has what `KFD_DBG_TRAP_MASK_*` names trap in new waves, instead of or beside what they ask
+    /// for themselves. Returns what was so before, and which of `support` this GPU can.
     pub fn set_launch_override(
         &self,
         replace: bool,
@@ -340,8 +342,8 @@ impl Debugger {
         )
     }
 
-    /// Takes queues off the hardware, their waves saved, after `grace` (in thousands of GPU clocks); the
-    /// exceptions in `clear` are forgotten. Says for each what became of it.
+    /// Takes queues off the hardware, their waves saved, after `grace` (in thousands of GPU
+    /// clocks); the exceptions in `clear` are forgotten. Says for each what became of it.
     pub fn suspend(
         &self,
         queues: &[u32],
@@ -381,7 +383,8 @@ impl Debugger {
             pad: 0,
         };
         let mut operation = Operation { resume_queues };
-        // SAFETY: the pointer is to `num_queues` ids, which live until after the call, or to nothing.
+        // SAFETY: the pointer is to `num_queues` ids, which live until after the call, or to
+        // nothing.
         unsafe {
             trap(
                 &self.kfd,

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 const DEVICE_FILE: &str = "/dev/kfd";
 
-/// The open `/dev/kfd`. The kernel ties it to the process that opened it: it is of no use after `fork`.
+/// The open `/dev/kfd`. The kernel ties it to the process that opened it: it is of no use after
+/// `fork`.
 #[derive(Debug)]
 pub struct Kfd {
     fd: OwnedFd,
@@ -34,8 +35,8 @@ impl Kfd {
         }))
     }
 
-    /// Opens `/dev/kfd` with a context of its own: GPUs, memory, queues and events apart from those of
-    /// this process's other ones. Needs the interface's version 1.19.
+    /// Opens `/dev/kfd` with a context of its own: GPUs, memory, queues and events apart from those
+    /// of this process's other ones. Needs the interface's version 1.19.
     pub fn open_secondary() -> Result<Arc<Self>> {
         let kfd = Self::open()?;
         // SAFETY: the request has no argument.
@@ -49,7 +50,8 @@ impl Kfd {
         Ok(kfd)
     }
 
-    /// The apertures of at most seven GPUs with their ids, as the first version of the interface told them.
+    /// The apertures of at most seven GPUs with their ids, as the first version of the interface
+    /// told them.
     pub fn first_apertures(&self) -> Result<Vec<(u32, Apertures)>> {
         let mut args = uapi::kfd_ioctl_get_process_apertures_args::default();
         // SAFETY: the struct holds no pointer.
@@ -72,7 +74,8 @@ impl Kfd {
         Ok(self.xnack_mode(-1)? != 0)
     }
 
-    /// Has faulting accesses retried, or not. EBUSY when the process has queues, EPERM where a GPU can't.
+    /// Has faulting accesses retried, or not. EBUSY when the process has queues, EPERM where a GPU
+    /// can't.
     pub fn set_xnack(&self, retry: bool) -> Result<()> {
         self.xnack_mode(retry.into()).map(drop)
     }
@@ -86,8 +89,8 @@ impl Kfd {
         Ok(args.xnack_enabled)
     }
 
-    /// Tells debuggers where the runtime describes itself; `ttmp` asks for dispatch information in the
-    /// trap temporaries of waves. Dropping what is returned takes it back.
+    /// Tells debuggers where the runtime describes itself; `ttmp` asks for dispatch information in
+    /// the trap temporaries of waves. Dropping what is returned takes it back.
     ///
     /// EBUSY when queues exist already, EEXIST when it was done before.
     pub fn enable_runtime(self: &Arc<Self>, r_debug: u64, ttmp: bool) -> Result<Runtime> {
@@ -101,7 +104,8 @@ impl Kfd {
             mode_mask: uapi::KFD_RUNTIME_ENABLE_MODE_ENABLE_MASK | ttmp,
             ..Default::default()
         };
-        // SAFETY: the kernel only hands `r_debug` on to debuggers, which read it as the process's memory.
+        // SAFETY: the kernel only hands `r_debug` on to debuggers, which read it as the process's
+        // memory.
         unsafe { call(self.as_ref(), || "the runtime".into(), &mut args)? };
         Ok(Runtime(self.clone()))
     }
@@ -285,7 +289,8 @@ impl Device {
             gpu_id: self.gpu_id(),
             ..Default::default()
         };
-        // SAFETY: the pointers are to as many words as the args say, which live until after the call.
+        // SAFETY: the pointers are to as many words as the args say, which live until after the
+        // call.
         unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args)? };
         tiles.truncate(args.num_tile_configs as usize);
         macro_tiles.truncate(args.num_macro_tile_configs as usize);

@@ -61,7 +61,8 @@ impl Events {
 
     /// Waits for events. `None` waits without end; false means that the time is over.
     ///
-    /// An event counts only once: one that came before the last wait that saw it does not end this one.
+    /// An event counts only once: one that came before the last wait that saw it does not end this
+    /// one.
     pub fn wait(&self, events: &[&Event], wait: Wait, timeout: Option<Duration>) -> Result<bool> {
         let mut data: Vec<_> = events.iter().map(|event| event.wait_data()).collect();
         let mut args = uapi::kfd_ioctl_wait_events_args {

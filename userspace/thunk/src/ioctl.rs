@@ -71,7 +71,8 @@ arguments! {
 /// A request with its argument, as rustix wants it.
 struct Call<'a, T>(&'a mut T);
 
-// SAFETY: the opcode belongs to the struct (`Arguments`), which the kernel reads and writes in place.
+// SAFETY: the opcode belongs to the struct (`Arguments`), which the kernel reads and writes in
+// place.
 unsafe impl<T: Arguments> Ioctl for Call<'_, T> {
     type Output = IoctlOutput;
     const IS_MUTATING: bool = true;

@@ -2,9 +2,9 @@
 
 //! A thunk for AMD's kernel fusion driver (KFD): what `libhsakmt` is to ROCm, in Rust, small.
 //!
-//! One type per kernel object, released when it is dropped: [`Kfd`] (the open `/dev/kfd`), [`Device`]
-//! (a GPU whose address space this process has acquired), [`Memory`], [`Queue`], [`Events`] and
-//! [`Event`]. An error says which call failed, on what, with which errno.
+//! One type per kernel object, released when it is dropped: [`Kfd`] (the open `/dev/kfd`),
+//! [`Device`] (a GPU whose address space this process has acquired), [`Memory`], [`Queue`],
+//! [`Events`] and [`Event`]. An error says which call failed, on what, with which errno.
 //!
 //! ```no_run
 //! let kfd = kfd::Kfd::open()?;

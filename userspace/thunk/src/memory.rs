@@ -2,8 +2,9 @@
 
 //! [`Memory`]: a buffer that a GPU and this process see at the same address.
 //!
-//! The owner of a buffer is whoever holds the `Memory`. Dropping it takes it from the GPU, then from
-//! the process, so nothing may still use it on the GPU: destroy the queue first, or wait for it.
+//! The owner of a buffer is whoever holds the `Memory`. Dropping it takes it from the GPU, then
+//! from the process, so nothing may still use it on the GPU: destroy the queue first, or wait for
+//! it.
 
 use crate::ioctl::call;
 use crate::{Device, Error, Result};
@@ -96,7 +97,8 @@ impl Memory {
         )
     }
 
-    /// A buffer of `size` bytes, rounded up to pages, of the kind that `flags` say; mapped on both sides.
+    /// A buffer of `size` bytes, rounded up to pages, of the kind that `flags` say; mapped on both
+    /// sides.
     pub fn allocate(device: &Arc<Device>, size: usize, flags: MemoryFlags) -> Result<Self> {
         let size = size
             .checked_next_multiple_of(PAGE)
@@ -116,7 +118,8 @@ impl Memory {
             ..Default::default()
         };
         let object = || format!("{device}, {} KiB", size / 1024);
-        // SAFETY: for USERPTR the range is this process's own memory until after FREE; otherwise no pointer.
+        // SAFETY: for USERPTR the range is this process's own memory until after FREE; otherwise no
+        // pointer.
         unsafe { call(device.kfd().as_ref(), object, &mut args)? };
         // From here on dropping `memory` frees what the kernel gave.
         let memory = Self {

@@ -28,8 +28,8 @@ impl Kfd {
 pub struct ProfilerLock(Arc<Device>);
 
 impl ProfilerLock {
-    /// Takes the counters; EBUSY when another process has them, EALREADY when this one has, EPERM without
-    /// `CAP_PERFMON`.
+    /// Takes the counters; EBUSY when another process has them, EALREADY when this one has, EPERM
+    /// without `CAP_PERFMON`.
     ///
     /// With `count`, queues of this process count from now on.
     pub fn take(device: &Arc<Device>, count: bool) -> Result<Self> {

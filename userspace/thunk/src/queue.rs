@@ -26,8 +26,8 @@ pub enum QueueKind {
     Sdma,
 }
 
-/// Where the ring and its two indices lie, at addresses that the GPU sees. The memory must outlive the queue:
-/// whoever makes the queue keeps it, as `kfd-aql` does.
+/// Where the ring and its two indices lie, at addresses that the GPU sees. The memory must outlive
+/// the queue: whoever makes the queue keeps it, as `kfd-aql` does.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueMemory {
     /// The ring's address.
@@ -78,8 +78,8 @@ impl Queue {
             args.eop_buffer_size = EOP_BUFFER as u64;
         }
         let named = || format!("{kind:?} queue, {} byte ring, {device}", memory.ring_size);
-        // SAFETY: the kernel checks that all addresses belong to buffers mapped on this GPU and holds
-        // references on those while the queue lives.
+        // SAFETY: the kernel checks that all addresses belong to buffers mapped on this GPU and
+        // holds references on those while the queue lives.
         unsafe { call(device.kfd().as_ref(), named, &mut args)? };
         let offset = args.doorbell_offset as usize % DOORBELL_SLICE;
         let doorbells = Doorbells::map(device, args.doorbell_offset - offset as u64);
@@ -134,8 +134,9 @@ impl Queue {
         unsafe { self.call(&mut args) }
     }
 
-    /// Bytes used of the control stack and of the save area, where the queue is stopped; the control
-    /// stack is copied to `control_stack`, which must be as large as the node's `ctl_stack_size`.
+    /// Bytes used of the control stack and of the save area, where the queue is stopped; the
+    /// control stack is copied to `control_stack`, which must be as large as the node's
+    /// `ctl_stack_size`.
     ///
     /// # Safety
     /// `control_stack` must point to that many writable bytes.
@@ -262,7 +263,8 @@ impl Doorbells {
     }
 
     fn at(&self, offset: usize) -> NonNull<u64> {
-        // SAFETY: the offset is below the slice's size and a multiple of 8 (the kernel hands out whole doorbells).
+        // SAFETY: the offset is below the slice's size and a multiple of 8 (the kernel hands out
+        // whole doorbells).
         unsafe { self.0.byte_add(offset & !7).cast() }
     }
 }

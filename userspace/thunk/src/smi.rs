@@ -11,7 +11,8 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A stream of events of one GPU, as lines of text: a number in hexadecimal, then what belongs to it.
+/// A stream of events of one GPU, as lines of text: a number in hexadecimal, then what belongs to
+/// it.
 #[derive(Debug)]
 pub struct SmiEvents {
     file: OwnedFd,

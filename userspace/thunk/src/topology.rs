@@ -63,7 +63,8 @@ impl Node {
         self.property("simd_count") / self.property("simd_per_cu").max(1)
     }
 
-    /// The bytes that a queue's context-save area has behind its waves, for all XCCs: the debugger's.
+    /// The bytes that a queue's context-save area has behind its waves, for all XCCs: the
+    /// debugger's.
     ///
     /// The KFD wants 32 bytes for each wave that one XCC can hold, and does not show the figure
     /// (`linux:drivers/gpu/drm/amd/amdkfd/kfd_queue.c`, `debug_memory_size`).

@@ -22,8 +22,8 @@ const SCRATCH_BACKING_MEMORY_BYTE_SIZE: usize = 168;
 const SCRATCH_WAVE64_LANE_BYTE_SIZE: usize = 176;
 /// `SQ_BUF_RSRC_WORD1`: `SWIZZLE_ENABLE`.
 const SWIZZLE_ENABLE: u32 = 1 << 31;
-/// `SQ_BUF_RSRC_WORD3` of gfx9: `DST_SEL_*` X to W, `NUM_FORMAT` UINT, `DATA_FORMAT` 32, `ELEMENT_SIZE` 4
-/// bytes, `INDEX_STRIDE` 64, `ADD_TID_ENABLE`.
+/// `SQ_BUF_RSRC_WORD3` of gfx9: `DST_SEL_*` X to W, `NUM_FORMAT` UINT, `DATA_FORMAT` 32,
+/// `ELEMENT_SIZE` 4 bytes, `INDEX_STRIDE` 64, `ADD_TID_ENABLE`.
 const WORD3: u32 = 4 | 5 << 3 | 6 << 6 | 7 << 9 | 4 << 12 | 4 << 15 | 1 << 19 | 3 << 21 | 1 << 23;
 
 #[derive(Debug)]

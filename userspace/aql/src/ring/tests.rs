@@ -71,7 +71,8 @@ fn long(packet: &Packet, at: usize) -> u64 {
     u64::from(packet.0[at]) | u64::from(packet.0[at + 1]) << 32
 }
 
-/// `AQL_PACKETS` packets (100,000 if it is not set; the long test says 10 million) of eight producers.
+/// `AQL_PACKETS` packets (100,000 if it is not set; the long test says 10 million) of eight
+/// producers.
 #[test]
 fn eight_producers_lose_and_tear_nothing() {
     const PRODUCERS: u64 = 8;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! What the C driver tells of queues: memory queue descriptors (MQD) as hexadecimal dumps, grouped by
-//! process and GPU, and in sysfs the id, type and size of each queue.
+//! What the C driver tells of queues: memory queue descriptors (MQD) as hexadecimal dumps, grouped
+//! by process and GPU, and in sysfs the id, type and size of each queue.
 //!
 //! The descriptors are those of graphics core 9 (`struct v9_mqd` and `struct v9_sdma_mqd` of
 //! `linux:drivers/gpu/drm/amd/include/v9_structs.h`); others have other layouts and are left out.
@@ -103,7 +103,8 @@ fn compute_queue(gpu_id: u32, words: &[u32]) -> Option<Queue> {
         } else {
             Kind::Pm4
         },
-        // The register holds the address in units of 256 bytes, and the size as log2 of dwords, less 1.
+        // The register holds the address in units of 256 bytes, and the size as log2 of dwords,
+        // less 1.
         ring: Some(long(words, compute::PQ_BASE)? << 8),
         ring_size: 4 << ((control & 0x3f) + 1).min(60),
         read_pointer: long(words, compute::PQ_RPTR_REPORT_ADDR),
@@ -169,8 +170,9 @@ fn listed(dir: &Path) -> Vec<Listed> {
     all
 }
 
-/// Gives each queue the id of the one in sysfs that is like it. Of several alike, ids go in the order
-/// of their making; they are left out when the two sources do not agree on how many there are.
+/// Gives each queue the id of the one in sysfs that is like it. Of several alike, ids go in the
+/// order of their making; they are left out when the two sources do not agree on how many there
+/// are.
 fn name(process: &mut Process, listed: Vec<Listed>) {
     let mut left: BTreeMap<(u32, bool, u64), Vec<u32>> = BTreeMap::new();
     for queue in listed {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Two processes with one buffer: the first computes into it and hands it on as a dma-buf, the second
-//! computes with what it finds there.
+//! Two processes with one buffer: the first computes into it and hands it on as a dma-buf, the
+//! second computes with what it finds there.
 
 use anyhow::{ensure, Context, Result};
 use kfd::{topology, Device, Kfd, Memory};

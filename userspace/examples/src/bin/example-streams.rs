@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! The layers above queues: a copy engine that fills and copies, two streams that wait for each other, a
-//! kernel with scratch, and a graph that is run twice.
+//! The layers above queues: a copy engine that fills and copies, two streams that wait for each
+//! other, a kernel with scratch, and a graph that is run twice.
 
 use anyhow::{ensure, Context, Result};
 use kfd::{topology, Device, Kfd, Memory};

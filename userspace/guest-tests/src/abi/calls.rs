@@ -316,7 +316,8 @@ pub fn smi_events(world: &mut World) {
 pub fn profiler(world: &mut World) {
     let operation = world.pick(&[0, 0, 1, 2, 3, 4, 77]);
     let (gpu, lock) = (world.gpu(), world.pick(&[0, 1, 1, 2]));
-    // With a queue on the GPU the C driver waits for a lock that it holds (set_perfcount), for ever.
+    // With a queue on the GPU the C driver waits for a lock that it holds (set_perfcount), for
+    // ever.
     if operation.value == 0 && !world.queues.is_empty() {
         return;
     }

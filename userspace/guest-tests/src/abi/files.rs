@@ -9,8 +9,8 @@ use std::path::Path;
 const PROC: &str = "/sys/class/kfd/kfd/proc";
 const TOPOLOGY: &str = "/sys/class/kfd/kfd/topology/nodes";
 
-/// Waits until what this process has is in sysfs. The C driver puts it there at once; ours does it a few
-/// milliseconds later, or when somebody reads this file.
+/// Waits until what this process has is in sysfs. The C driver puts it there at once; ours does it
+/// a few milliseconds later, or when somebody reads this file.
 pub fn settle() {
     // On the C driver there is no such file.
     let _ = fs::read("/sys/kernel/debug/amdkfd/queues");

@@ -228,7 +228,8 @@ pub fn available(world: &mut World) {
         ..Default::default()
     };
     let outcome = world.call(uapi::IOC_AVAILABLE_MEMORY, &mut args);
-    // How much depends on what amdgpu itself has; that there is more than a buffer's worth does not.
+    // How much depends on what amdgpu itself has; that there is more than a buffer's worth does
+    // not.
     let written = format!("plenty {}", args.available > MEMORY as u64);
     world.say("AVAILABLE_MEMORY", &[&gpu], outcome, &written);
 }

@@ -148,8 +148,8 @@ pub fn get_wave_state(world: &mut World) {
     let place = Arg::new(area.as_ptr() as u64, "area");
     let place = world.mostly(85, place, &[0, 8, 0xffff_8000_0000_0000]);
     let exists = world.queues.iter().any(|it| it.id == queue.u32());
-    // While the process is evicted, as when the kernel moves its memory, no queue of its runs, on either
-    // driver: then one that is to run can be asked too. That does not last.
+    // While the process is evicted, as when the kernel moves its memory, no queue of its runs, on
+    // either driver: then one that is to run can be asked too. That does not last.
     let mut tries = 0..20;
     let (args, outcome) = loop {
         let mut args = uapi::kfd_ioctl_get_queue_wave_state_args {

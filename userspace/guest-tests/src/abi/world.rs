@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! [`World`]: what one run of abi-diff works on: a process with a GPU, what it has made so far, and the
-//! source of its choices. One per run.
+//! [`World`]: what one run of abi-diff works on: a process with a GPU, what it has made so far, and
+//! the source of its choices. One per run.
 
 use crate::bench::{name, Bench};
 use crate::raw::{self, Outcome};

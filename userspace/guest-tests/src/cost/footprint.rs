@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! How much of the kernel's memory a process takes that has /dev/kfd open, what a VM adds, and what a
-//! queue does: objects of the slab allocators, by their tracepoints, that are there when all has settled.
-//! In bytes, where the other groups count instructions.
+//! How much of the kernel's memory a process takes that has /dev/kfd open, what a VM adds, and what
+//! a queue does: objects of the slab allocators, by their tracepoints, that are there when all has
+//! settled. In bytes, where the other groups count instructions.
 
 use super::{
     call,

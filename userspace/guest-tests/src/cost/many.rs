@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! As many queues as a process can have: 250 on each GPU, made one after the other, each given a packet,
-//! and destroyed. Four GPUs make a thousand.
+//! As many queues as a process can have: 250 on each GPU, made one after the other, each given a
+//! packet, and destroyed. Four GPUs make a thousand.
 
 use super::{call, Meter, Row};
 use anyhow::{ensure, Context, Result};
@@ -45,7 +45,8 @@ pub(super) fn all(meter: &Meter, kfd: &Arc<Kfd>) -> Result<()> {
     for queue in &queues {
         while !queue.is_done() {
             ensure!(Instant::now() < end, "queue {} has not run", queue.id);
-            // A model that works inside the guest's accesses gives the next queues their turn in one.
+            // A model that works inside the guest's accesses gives the next queues their turn in
+            // one.
             let mut clock = uapi::kfd_ioctl_get_clock_counters_args {
                 gpu_id: queue.gpu_id,
                 ..Default::default()

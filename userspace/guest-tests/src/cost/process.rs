@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! The life of a process, and queues with many processes live. Each is a child that runs this program
-//! again, so that it has an address space of its own, and prints what it measured.
+//! The life of a process, and queues with many processes live. Each is a child that runs this
+//! program again, so that it has an address space of its own, and prints what it measured.
 
 use super::{call, counted, elapsed, queue::Other, Meter};
 use crate::bench::Bench;

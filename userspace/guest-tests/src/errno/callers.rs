@@ -109,8 +109,8 @@ pub fn not_opener(fd: i32, gpu_id: u32) -> Result<()> {
         "mmap of doorbells by a child",
         map(fd, doorbells(gpu_id), 8192),
     );
-    // Checkpoints are what a tracer may make; this is a step of one that nobody knows: the first one that there is would
-    // stop the queues.
+    // Checkpoints are what a tracer may make; this is a step of one that nobody knows: the first
+    // one that there is would stop the queues.
     let checkpoint = |case: &str| {
         let mut args = uapi::kfd_ioctl_criu_args {
             op: 77,
@@ -178,7 +178,8 @@ pub fn without_rights(general: bool) -> Result<()> {
         &format!("PROFILER counters {who}"),
         ioctl(kfd.as_fd(), uapi::IOC_PROFILER, &mut counters),
     );
-    // Given back at once, if it has them: C locks itself out when who has them ends while others have queues.
+    // Given back at once, if it has them: C locks itself out when who has them ends while others
+    // have queues.
     counters[2] = 0;
     let _ = ioctl(kfd.as_fd(), uapi::IOC_PROFILER, &mut counters);
     let mut checkpoint = uapi::kfd_ioctl_criu_args {

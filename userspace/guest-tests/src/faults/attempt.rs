@@ -133,8 +133,8 @@ pub fn attempt(
     Ok(true)
 }
 
-/// The call failed where it does not without a fault: with the right error, and with everything as before. True: it
-/// was done, and only its answer could not be written.
+/// The call failed where it does not without a fault: with the right error, and with everything as
+/// before. True: it was done, and only its answer could not be written.
 fn failed(
     operation: &Operation,
     before: &Counts,
@@ -157,7 +157,8 @@ fn failed(
     }
     let done = with(before, &known.change);
     let now = counts()?;
-    // What changes when it is done is not known of what a process can do once; its end shows whether all was right.
+    // What changes when it is done is not known of what a process can do once; its end shows
+    // whether all was right.
     let is_done = now == done || operation.once && now != *before;
     if fault == Fault::Copy && is_done {
         return Ok(true);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Faults of the kernel's making: `/proc/thread-self/fail-nth` lets the Nth allocation, or copy of user memory, of this
-//! thread fail. Which kind it was the kernel's log says. On a kernel without fault injection tests/modules/faults.ko
-//! has the same file elsewhere.
+//! Faults of the kernel's making: `/proc/thread-self/fail-nth` lets the Nth allocation, or copy of
+//! user memory, of this thread fail. Which kind it was the kernel's log says. On a kernel without
+//! fault injection tests/modules/faults.ko has the same file elsewhere.
 
 use anyhow::{Context, Result};
 use rustix::fd::OwnedFd;
@@ -15,7 +15,8 @@ const DEBUGFS: &str = "/sys/kernel/debug";
 /// The file of faults: the kernel's own, and that of tests/modules/faults.ko.
 const NTH: [&str; 2] = ["/proc/thread-self/fail-nth", "/sys/kernel/debug/fail-nth"];
 
-/// What is made to fail by number, and how: all of it, whoever may sleep, of any size. Each fault is a line in the log.
+/// What is made to fail by number, and how: all of it, whoever may sleep, of any size. Each fault
+/// is a line in the log.
 const SETTINGS: &[(&str, &str)] = &[
     ("failslab/ignore-gfp-wait", "N"),
     ("failslab/verbose", "1"),
@@ -70,7 +71,8 @@ impl Injector {
         })
     }
 
-    /// Makes `call` with its `nth` fault, and tells which that was; None: it does not come by as many.
+    /// Makes `call` with its `nth` fault, and tells which that was; None: it does not come by as
+    /// many.
     pub fn with<T>(&self, nth: u32, call: impl FnOnce() -> T) -> Result<(T, Option<Fault>)> {
         seek(&self.log, SeekFrom::End(0))?;
         let number = nth.to_string();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! The operations that are made to fail: every ioctl of the KFD as it should be called, opening, mapping, and what is
-//! done to its files. Those that take a VM or an event page, which a process has once, have a process for each fault.
+//! The operations that are made to fail: every ioctl of the KFD as it should be called, opening,
+//! mapping, and what is done to its files. Those that take a VM or an event page, which a process
+//! has once, have a process for each fault.
 
 mod memory;
 mod process;
@@ -21,7 +22,8 @@ pub struct Operation {
     pub again: Option<Errno>,
     /// A part of it may stay where the rest fails, as on the C driver.
     pub keeps: bool,
-    /// What it may say of a failed allocation other than ENOMEM: the kernel's answer, not the driver's.
+    /// What it may say of a failed allocation other than ENOMEM: the kernel's answer, not the
+    /// driver's.
     pub also: Option<Errno>,
     /// Prepares the call.
     pub ready: fn(&mut Stage) -> Result<Call>,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! [`Stage`]: a process in the state in which an operation begins, and [`Call`], the one system call that it is.
+//! [`Stage`]: a process in the state in which an operation begins, and [`Call`], the one system
+//! call that it is.
 
 use crate::bench::Bench;
 use crate::raw::ioctl_at;

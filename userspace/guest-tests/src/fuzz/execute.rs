@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! What one process of a program does: a thread for each of its threads, line by line. Besides ioctls by
-//! their names there are these words:
+//! What one process of a program does: a thread for each of its threads, line by line. Besides
+//! ioctls by their names there are these words:
 //!
 //! | word | does |
 //! |---|---|
@@ -132,8 +132,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What the line with this label gave. Another thread may be about to make that call: it is given a
-    /// moment.
+    /// What the line with this label gave. Another thread may be about to make that call: it is
+    /// given a moment.
     fn label(&self, name: &str) -> Option<u64> {
         let end = Instant::now() + MOMENT;
         while self.program.has(name) && Instant::now() < end {
@@ -256,8 +256,9 @@ impl Thread<'_> {
         // The child has no other thread that could let these go.
         let table = self.world.table();
         let launches = self.world.launches.lock();
-        // SAFETY: of what other threads may hold at this moment, the child takes only memory from the
-        // allocator, which the C library makes ready for that, and the two locks that are held here.
+        // SAFETY: of what other threads may hold at this moment, the child takes only memory from
+        // the allocator, which the C library makes ready for that, and the two locks that are held
+        // here.
         let child = unsafe { libc::fork() };
         drop((table, launches));
         if child == 0 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Programs from a seed: what the fuzzer knows of the interface's types. The same seed gives the same
-//! program, on any machine.
+//! Programs from a seed: what the fuzzer knows of the interface's types. The same seed gives the
+//! same program, on any machine.
 
 mod calls;
 mod random;
@@ -53,8 +53,8 @@ pub fn loaded(seed: u64, processes: u8, lines: usize) -> Program {
     Program { lines }
 }
 
-/// `model` with some lines left out, doubled, replaced, moved to another thread, or with other values.
-/// Each of the processes does what the model's process 0 does.
+/// `model` with some lines left out, doubled, replaced, moved to another thread, or with other
+/// values. Each of the processes does what the model's process 0 does.
 pub fn mutated(seed: u64, processes: u8, model: &Program) -> Program {
     let mut writer = Writer::new(seed, processes);
     for line in &model.lines {
@@ -160,8 +160,8 @@ impl Writer {
     }
 }
 
-/// No line waits for longer than a moment, as a program may that gets what it waits for: what does not end
-/// is a failure.
+/// No line waits for longer than a moment, as a program may that gets what it waits for: what does
+/// not end is a failure.
 fn bound(line: &mut Line) {
     let times = line
         .fields

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! [`Program`]: what the fuzzer runs, as data. A line for each call; the text that is recorded, replayed
-//! and shrunk is the same program again.
+//! [`Program`]: what the fuzzer runs, as data. A line for each call; the text that is recorded,
+//! replayed and shrunk is the same program again.
 //!
 //! ```text
 //! 0.0 SETUP
@@ -9,9 +9,9 @@
 //! 0.1 MAP_MEMORY_TO_GPU handle=%h1 device_ids_array_ptr=[$gpu] n_devices=0x1
 //! ```
 //!
-//! `0.1` is thread 1 of process 0. `$gpu` is what [`super::execute`] has prepared, `%h1` what the line
-//! with that label gave; where that line was left out or failed, `%h1` is [`MISSING`], so that a program
-//! without some of its lines is still a program.
+//! `0.1` is thread 1 of process 0. `$gpu` is what [`super::execute`] has prepared, `%h1` what the
+//! line with that label gave; where that line was left out or failed, `%h1` is [`MISSING`], so that
+//! a program without some of its lines is still a program.
 
 use anyhow::{bail, ensure, Context, Result};
 use std::fmt;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! [`Rounds`]: runs programs one after the other and looks at the driver after each. One per fuzzer.
+//! [`Rounds`]: runs programs one after the other and looks at the driver after each. One per
+//! fuzzer.
 
 use super::execute;
 use super::program::Program;
@@ -13,7 +14,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// How long the processes of a round may go on: nothing that is generated waits longer than a moment.
+/// How long the processes of a round may go on: nothing that is generated waits longer than a
+/// moment.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub struct Rounds {
@@ -57,7 +59,8 @@ impl Rounds {
         Ok(rounds)
     }
 
-    /// Runs `program` to the end of all of its processes. What failed, in words; nothing where all is well.
+    /// Runs `program` to the end of all of its processes. What failed, in words; nothing where all
+    /// is well.
     pub fn run(&self, program: &Program) -> Result<Vec<String>> {
         let mut failures = self.processes(program)?;
         let begin = Instant::now();

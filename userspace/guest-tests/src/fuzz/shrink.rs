@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Makes a failing program smaller: whole processes first, then ever smaller runs of lines, then single
-//! fields. Pure; whether a program still fails is asked of the caller.
+//! Makes a failing program smaller: whole processes first, then ever smaller runs of lines, then
+//! single fields. Pure; whether a program still fails is asked of the caller.
 
 use super::program::{Program, Value};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! A program from what `kfdctl --json trace` saw another program do: the same calls in the same order, in
-//! one process. Ids become labels, addresses become places of the fuzzer's own.
+//! A program from what `kfdctl --json trace` saw another program do: the same calls in the same
+//! order, in one process. Ids become labels, addresses become places of the fuzzer's own.
 
 use super::generate::{PLACE, PLACES};
 use super::program::{number, Line, Program, Value};
@@ -11,7 +11,8 @@ use kfd_uapi::{Ioctl, IOCTLS};
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 
-/// What of a call's struct names a new object; with the kind of label, and the fields that later name it.
+/// What of a call's struct names a new object; with the kind of label, and the fields that later
+/// name it.
 const MADE: &[(&str, &str, char)] = &[
     ("ALLOC_MEMORY_OF_GPU", "handle", 'h'),
     ("IMPORT_DMABUF", "handle", 'h'),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! What the fuzzer calls a failure: a report in the kernel's log, something left behind, a process that
-//! does not end.
+//! What the fuzzer calls a failure: a report in the kernel's log, something left behind, a process
+//! that does not end.
 
 use super::shared::Tally;
 use crate::kill::counters;
@@ -111,8 +111,9 @@ pub fn left_behind(before: &Counts) -> Result<Vec<String>> {
     }
 }
 
-/// Waits until all children and their children have ended, at most `patience`; then kills them. What had
-/// to be killed is returned, with what the kernel says of where it was, and what does not even then end.
+/// Waits until all children and their children have ended, at most `patience`; then kills them.
+/// What had to be killed is returned, with what the kernel says of where it was, and what does not
+/// even then end.
 pub fn reap(patience: Duration, groups: &[i32], tally: &Tally) -> Vec<String> {
     if ended_within(patience, tally) {
         return Vec::new();

@@ -82,12 +82,14 @@ impl World<'_> {
         }
     }
 
-    /// Reads from a mapping. Where the GPU's pages are gone, or were never readable, that ends the process.
+    /// Reads from a mapping. Where the GPU's pages are gone, or were never readable, that ends the
+    /// process.
     pub fn touch(&self, at: u64) {
         let table = self.table();
         if table.mappings.contains_key(&at) {
             self.shared.tally.count("TOUCH", true);
-            // SAFETY: it is mapped while the table is locked. Any byte will do; a signal ends the process.
+            // SAFETY: it is mapped while the table is locked. Any byte will do; a signal ends the
+            // process.
             unsafe { (at as *const u8).read_volatile() };
         }
     }

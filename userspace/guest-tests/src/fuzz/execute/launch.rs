@@ -53,8 +53,8 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Waits for the oldest dispatch, not longer than `patience`. What is not done by then is given up:
-    /// a line may have destroyed or stopped its queue.
+    /// Waits for the oldest dispatch, not longer than `patience`. What is not done by then is given
+    /// up: a line may have destroyed or stopped its queue.
     pub fn finish(&self, patience: Duration) {
         let Ok(mut launches) = self.launches.try_lock() else {
             return;

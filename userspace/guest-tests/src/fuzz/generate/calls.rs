@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! One generated call of each kind, mostly a good one: what it takes, and what later calls know from it.
-//! The fields' names are the header's.
+//! One generated call of each kind, mostly a good one: what it takes, and what later calls know
+//! from it. The fields' names are the header's.
 
 use super::super::program::{Line, Value};
 use super::Writer;
