@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What bindgen reads to give the module the user ABI: the kernel's own headers, never a copy of them.
- * The ioctl numbers are macros that clang has to evaluate, hence the constants; Kbuild strips the prefix.
+ * What bindgen reads to give the module the user ABI: the kernel's own headers, never a copy of
+ * them. The ioctl numbers are macros that clang has to evaluate, hence the constants; Kbuild strips
+ * the prefix.
  */
 #include <linux/kfd_ioctl.h>
 #include <linux/kfd_sysfs.h>
