@@ -19,8 +19,10 @@ program() {
     ended=$(date +%s%N)
     read -ra after < <(traffic)
     [ $passed = true ] || { echo "== $name"; tail -n 20 /tmp/said; } >&2
-    printf '{"root": "%s", "program": "%s", "passed": %s, "seconds": %d.%02d, "reads": %d, "writes": %d, "doorbells": %d}\n' \
-        "$root" "$name" $passed $(((ended - started) / 1000000000)) $(((ended - started) / 10000000 % 100)) \
+    printf '{"root": "%s", "program": "%s", "passed": %s, "seconds": %d.%02d' \
+        "$root" "$name" $passed $(((ended - started) / 1000000000)) \
+        $(((ended - started) / 10000000 % 100))
+    printf ', "reads": %d, "writes": %d, "doorbells": %d}\n' \
         $((after[0] - before[0])) $((after[1] - before[1])) $((after[2] - before[2]))
 }
 
@@ -39,5 +41,6 @@ for name in vadd saxpy reduce transpose gemm-naive gemm-tiled gemm-mfma-{f32,f16
 done
 for setting in "0 0" "0 1" "1 0" "1 1"; do
     export HSA_ENABLE_SDMA=${setting% *} HSA_ENABLE_INTERRUPT=${setting#* }
-    program "vadd SDMA=$HSA_ENABLE_SDMA INTERRUPT=$HSA_ENABLE_INTERRUPT" "/mnt/share/hip_$root" vadd 1000
+    program "vadd SDMA=$HSA_ENABLE_SDMA INTERRUPT=$HSA_ENABLE_INTERRUPT" "/mnt/share/hip_$root" \
+        vadd 1000
 done

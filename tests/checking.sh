@@ -27,7 +27,8 @@ examine='echo "examined: status $status"; cat /sys/kernel/debug/places 2>/dev/nu
 # complaints to LOG.err.
 in_machine() {
     local log=$1; shift
-    tools/kfd-vm run --kfd rust "${machine[@]}" --module "build/$kernel/amdkfd.ko" --log "$log.dmesg" "$@" \
+    tools/kfd-vm run --kfd rust "${machine[@]}" --module "build/$kernel/amdkfd.ko" \
+        --log "$log.dmesg" "$@" \
         >"$log.log" 2>"$log.err" </dev/null
 }
 
@@ -44,5 +45,6 @@ what_is_wrong() {
         return
     done
     reports=$(awk -f tests/reports.awk tests/debug.allow "$1.log" "$1.dmesg" | sort -u)
-    [ -z "$reports" ] || echo "the kernel reports: $(head -n 5 <<<"$reports" | tr '\n' ';') see $1.log"
+    [ -z "$reports" ] || reports=$(head -n 5 <<<"$reports" | tr '\n' ';')
+    [ -z "$reports" ] || echo "the kernel reports: $reports see $1.log"
 }

@@ -33,7 +33,9 @@ race != "" && / (by|on cpu) .*:$/ { frame = 0; next }
 race != "" && /Reported by Kernel Concurrency Sanitizer/ { frame = 99 }
 race != "" { if (++frame <= 2 && /\[amdkfd\]/) ours = 1; if (is_allowed()) allowed_race = 1; next }
 
-/WARNING:|BUG:|INFO: (possible|task|rcu|trying)|ODEBUG:|suspicious RCU|possible recursive|inconsistent lock|KASAN|UBSAN|Oops|general protection|refcount_t:|sleeping function|detector disabled|turning off the locking|rcu: .*stall/ {
+/WARNING:|BUG:|INFO: (possible|task|rcu|trying)|ODEBUG:|KASAN|UBSAN|Oops|general protection/ ||
+    /suspicious RCU|possible recursive|inconsistent lock|refcount_t:|sleeping function/ ||
+    /detector disabled|turning off the locking|rcu: .*stall/ {
     if (report == "" || !inside) start($0)
 }
 { look(); if (!inside) finish() }

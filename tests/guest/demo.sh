@@ -5,10 +5,18 @@ set -e
 share=$(cd "$(dirname "$0")/.." && pwd)
 export PATH="$share:$PATH"
 line() { printf '  %-34s %s\n' "$1" "$2"; }
-driver() { if [ -e /sys/module/amdkfd ]; then echo "amdkfd.ko $(modinfo -F version /run/amdkfd/amdkfd.ko 2>/dev/null) (Rust)"; else echo "amdgpu's own (C)"; fi; }
+driver() {
+    if [ -e /sys/module/amdkfd ]; then
+        echo "amdkfd.ko $(modinfo -F version /run/amdkfd/amdkfd.ko 2>/dev/null) (Rust)"
+    else
+        echo "amdgpu's own (C)"
+    fi
+}
 
 line "kernel" "$(uname -r)"
-line "GPU" "$(cat /sys/class/drm/card*/device/vendor | head -n 1):$(cat /sys/class/drm/card*/device/device | head -n 1), driver amdgpu $(modinfo -F vermagic amdgpu | cut -d' ' -f1)"
+vendor=$(cat /sys/class/drm/card*/device/vendor | head -n 1)
+device=$(cat /sys/class/drm/card*/device/device | head -n 1)
+line "GPU" "$vendor:$device, driver amdgpu $(modinfo -F vermagic amdgpu | cut -d' ' -f1)"
 test -c /dev/kfd
 line "/dev/kfd is served by" "$(driver)"
 insmod /run/amdkfd/amdkfd.ko

@@ -7,7 +7,8 @@
 model() {
     name=$1; shift
     kfdctl --json trace -o "/tmp/$name.json" -- "$@" >/dev/null 2>&1
-    check "a program of what $name calls" sh -c "kfd-tests fuzz from-trace /tmp/$name.json >/tmp/$name.fuzz"
+    check "a program of what $name calls" \
+        sh -c "kfd-tests fuzz from-trace /tmp/$name.json >/tmp/$name.fuzz"
     calls=$(grep -c . "/tmp/$name.fuzz")
     [ "$calls" -ge 20 ] || not_ok "$name: a program of $calls calls"
 }
@@ -16,7 +17,8 @@ fuzz() {
     seconds=$1 seed=$2; shift 2
     model rocminfo rocminfo
     model hip_vadd hip_vadd 1000
-    if kfd-tests fuzz run --seconds "$seconds" --seed "$seed" --from /tmp/rocminfo.fuzz --from /tmp/hip_vadd.fuzz "$@" \
+    if kfd-tests fuzz run --seconds "$seconds" --seed "$seed" --from /tmp/rocminfo.fuzz \
+        --from /tmp/hip_vadd.fuzz "$@" \
         >/tmp/fuzz 2>&1; then
         sed 's/^/figure: /' /tmp/fuzz
         ok "$(tail -n 1 /tmp/fuzz)"

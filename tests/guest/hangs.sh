@@ -19,7 +19,8 @@ others() {
     while [ ! -e /tmp/enough ]; do
         out=$(kfdctl run vadd -n 4097 --gpu 1 --repeat 100 --timeout 100 2>&1)
         if echo "$out" | grep -q ' 0 wrong'; then echo right
-        elif ! echo "$out" | grep -q 'open on /dev/kfd: Resource temporarily unavailable'; then echo "$out" | tail -n 1
+        elif ! echo "$out" | grep -q 'open on /dev/kfd: Resource temporarily unavailable'; then
+            echo "$out" | tail -n 1
         else sleep 0.1; fi
     done
 }
@@ -61,7 +62,8 @@ hangs() {
     : >/tmp/enough; wait $others
     went=$(grep -c '^right$' /tmp/others)
     out=$(grep -v '^right$' /tmp/others | head -n 1)
-    if [ -z "$out" ] && [ "$went" -ge "$1" ]; then ok "the others went on: $went processes on the second GPU"
+    if [ -z "$out" ] && [ "$went" -ge "$1" ]; then
+        ok "the others went on: $went processes on the second GPU"
     else not_ok "the others: $went right, and: $out"; fi
     check "nothing is left of the processes" nothing_left
     check "rmmod" unload

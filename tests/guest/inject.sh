@@ -6,13 +6,18 @@
 
 # The first GPU that the KFD names: amdgpu brings several up at once, in any order. Without a KFD
 # the first on the bus.
-inject_minor=$(grep -hs '^drm_render_minor' /sys/class/kfd/kfd/topology/nodes/*/properties | grep -vm 1 ' 0$')
+inject_minor=$(grep -hs '^drm_render_minor' /sys/class/kfd/kfd/topology/nodes/*/properties |
+    grep -vm 1 ' 0$')
 inject_config=/sys/class/drm/renderD${inject_minor#* }/device/config
-[ -e "$inject_config" ] || inject_config=$(dirname "$(grep -l '^0x1002$' /sys/bus/pci/devices/*/vendor | head -n 1)")/config
+if [ ! -e "$inject_config" ]; then
+    inject_vendor=$(grep -l '^0x1002$' /sys/bus/pci/devices/*/vendor | head -n 1)
+    inject_config=$(dirname "$inject_vendor")/config
+fi
 
 # inject_flags VALUE: sets all 32 flags.
 inject_flags() {
-    printf "$(printf '\\%03o' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)) $(($1 >> 24 & 255)))" |
+    printf "$(printf '\\%03o' $(($1 & 255)) $(($1 >> 8 & 255)) $(($1 >> 16 & 255)) \
+        $(($1 >> 24 & 255)))" |
         dd of="$inject_config" bs=4 seek=66 conv=notrunc status=none
 }
 
@@ -20,7 +25,8 @@ inject_flags() {
 inject_argument() {
     for half in 68 69; do
         value=$(($1 >> 32 * (half - 68) & 0xffffffff))
-        printf "$(printf '\\%03o' $((value & 255)) $((value >> 8 & 255)) $((value >> 16 & 255)) $((value >> 24 & 255)))" |
+        printf "$(printf '\\%03o' $((value & 255)) $((value >> 8 & 255)) $((value >> 16 & 255)) \
+            $((value >> 24 & 255)))" |
             dd of="$inject_config" bs=4 seek=$half conv=notrunc status=none
     done
 }

@@ -13,7 +13,11 @@ not_ok() { echo "not ok - $*"; failed=1; }
 # check WHAT CMD...: CMD succeeds.
 check() {
     what=$1; shift
-    if out=$("$@" 2>&1); then ok "$what"; else not_ok "$what: $(echo "$out" | tail -n 2 | tr '\n' ' ')"; fi
+    if out=$("$@" 2>&1); then
+        ok "$what"
+    else
+        not_ok "$what: $(echo "$out" | tail -n 2 | tr '\n' ' ')"
+    fi
 }
 
 # refused WHAT TEXT CMD...: CMD fails and says TEXT (an extended regular expression).
@@ -72,9 +76,14 @@ without_reports() {
 # The kernel's messages of level warning and above since the last call, but for those that
 # dmesg.allow lists: none.
 clean_dmesg() {
-    bad=$(dmesg --raw 2>/dev/null | tail -n +"$((dmesg_seen + 1))" | without_reports | grep -E '^<[0-4]>' | grep -vEf /tmp/dmesg.patterns)
+    bad=$(dmesg --raw 2>/dev/null | tail -n +"$((dmesg_seen + 1))" | without_reports |
+        grep -E '^<[0-4]>' | grep -vEf /tmp/dmesg.patterns)
     dmesg_seen=$(dmesg --raw | wc -l)
-    if [ -z "$bad" ]; then ok "nothing in dmesg${1:+ $1}"; else not_ok "dmesg${1:+ $1}: $(echo "$bad" | head -n 3 | tr '\n' ' ')"; fi
+    if [ -z "$bad" ]; then
+        ok "nothing in dmesg${1:+ $1}"
+    else
+        not_ok "dmesg${1:+ $1}: $(echo "$bad" | head -n 3 | tr '\n' ' ')"
+    fi
 }
 grep -vE '^#|^$' "$share/tests/dmesg.allow" >/tmp/dmesg.patterns
 dmesg_seen=$(dmesg --raw | wc -l)
@@ -89,12 +98,19 @@ topology() {
 }
 
 device_file() { stat -c '%t:%T %a' /dev/kfd; }
-memory_used() { cat /sys/class/drm/card*/device/mem_info_vram_used /sys/class/drm/card*/device/mem_info_gtt_used; }
+memory_used() {
+    cat /sys/class/drm/card*/device/mem_info_vram_used /sys/class/drm/card*/device/mem_info_gtt_used
+}
 
 # no_errors: the kernel's messages of level error and above, but for those that dmesg.allow lists
 # and one that the C driver has for each program of the AQL runtime: none. For tests on a loaded
 # host, where the kernel warns of its clock.
 no_errors() {
-    bad=$(dmesg --raw | without_reports | grep -E '^<[0-3]>' | grep -vEf /tmp/dmesg.patterns | grep -v 'Free signal BO is not allowed')
-    if [ -z "$bad" ]; then ok "no error in dmesg"; else not_ok "dmesg: $(echo "$bad" | head -n 3 | tr '\n' ' ')"; fi
+    bad=$(dmesg --raw | without_reports | grep -E '^<[0-3]>' | grep -vEf /tmp/dmesg.patterns |
+        grep -v 'Free signal BO is not allowed')
+    if [ -z "$bad" ]; then
+        ok "no error in dmesg"
+    else
+        not_ok "dmesg: $(echo "$bad" | head -n 3 | tr '\n' ' ')"
+    fi
 }

@@ -36,4 +36,5 @@ said_once() {
     else not_ok "$1: dmesg has '$(cat /tmp/said)'"; fi
 }
 said_seen=0
-echo 'amdkfd: [0-9a-f:.]+(: | is not served: )graphics core 9\.4\.4 is not supported' >>/tmp/dmesg.patterns
+echo 'amdkfd: [0-9a-f:.]+(: | is not served: )graphics core 9\.4\.4 is not supported' \
+    >>/tmp/dmesg.patterns

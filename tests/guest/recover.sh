@@ -29,7 +29,10 @@ start_waiting() {
 # Until the process holds doorbells and sleeps: its dispatch is on the GPU.
 start_spinning() {
     start "$1" kfdctl run spin -n 1000000000 --timeout 600
-    for try in $(seq 100); do grep -q /dev/kfd "/proc/$pid/maps" 2>/dev/null && break; sleep 0.1; done
+    for try in $(seq 100); do
+        grep -q /dev/kfd "/proc/$pid/maps" 2>/dev/null && break
+        sleep 0.1
+    done
     sleep 1
 }
 
@@ -44,7 +47,9 @@ ended() {
 
 # computes WHEN: vadd, as a new process.
 computes() {
-    if out=$(timeout 60 kfdctl run vadd -n 4097 2>&1) && echo "$out" | grep -q ' 1 interrupts,.* 0 wrong'; then echo "$1: vadd computes"
+    if out=$(timeout 60 kfdctl run vadd -n 4097 2>&1) && echo "$out" |
+        grep -q ' 1 interrupts,.* 0 wrong'; then
+        echo "$1: vadd computes"
     else echo "$1: vadd fails: $out"; fi
 }
 
@@ -52,7 +57,9 @@ computes() {
 nothing_left() {
     for try in $(seq 200); do
         left=$(cat /sys/kernel/debug/amdkfd/counts) || return 1
-        if echo "$left" | grep -q '^processes 0$' && ! echo "$left" | grep -qv ' 0$'; then return 0; fi
+        if echo "$left" | grep -q '^processes 0$' && ! echo "$left" | grep -qv ' 0$'; then
+            return 0
+        fi
         sleep 0.1
     done
     echo "$left" | grep -v ' 0$'

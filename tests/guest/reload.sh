@@ -12,7 +12,8 @@ recover() {
         [ "$(dmesg | grep -c 'GPU reset([0-9]*) succeeded')" -gt "$before" ] && break
         sleep 0.2
     done
-    equal "one more reset succeeded" "$(dmesg | grep -c 'GPU reset([0-9]*) succeeded')" $((before + 1))
+    equal "one more reset succeeded" "$(dmesg | grep -c 'GPU reset([0-9]*) succeeded')" \
+        $((before + 1))
     check "vadd after a reset" vadd
 }
 
@@ -27,7 +28,8 @@ reload() {
 
 # rebind N: the driver leaves the GPU and takes it again, which is quicker; then the GPU computes.
 rebind() {
-    device=$(basename "$(dirname "$(grep -l '^0x1002$' /sys/bus/pci/devices/*/vendor | head -n 1)")")
+    device=$(grep -l '^0x1002$' /sys/bus/pci/devices/*/vendor | head -n 1)
+    device=$(basename "$(dirname "$device")")
     check "unbind, cycle $1" sh -c "echo $device >/sys/bus/pci/drivers/amdgpu/unbind"
     check "bind, cycle $1" sh -c "echo $device >/sys/bus/pci/drivers/amdgpu/bind"
     check "vadd after binding, cycle $1" vadd

@@ -17,7 +17,8 @@ storm() {
     done
     after=$(grep -m 1 amdgpu /proc/interrupts | awk '{print $2 + $3}')
     kill $first $second
-    if [ $((after - before)) -gt $((10 * $1)) ]; then ok "$1 cycles under $((after - before)) interrupts"
+    if [ $((after - before)) -gt $((10 * $1)) ]; then
+        ok "$1 cycles under $((after - before)) interrupts"
     else not_ok "there were only $((after - before)) interrupts"; fi
     served_by c
     clean_dmesg

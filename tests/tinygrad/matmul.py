@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
 """Multiplies matrices on the GPU with tinygrad's AMD backend, which talks to /dev/kfd itself.
 
-matmul.py SITE N...: tinygrad lies in SITE. For each N a product of two N x N matrices of small whole
-numbers, whose sums are exact, is compared with the CPU's.
+matmul.py SITE N...: tinygrad lies in SITE. For each N a product of two N x N matrices of small
+whole numbers, whose sums are exact, is compared with the CPU's.
 """
 import sys
 
@@ -26,5 +26,6 @@ for n in map(int, sys.argv[2:]):
     print(f"{n}x{n}: {wrong} wrong of {n * n}", flush=True)
 device = Device["AMD"]
 queue = "AQL" if device.is_aql else "PM4"
-print(f"{device.arch} by {type(device.iface).__name__}, {queue} queue, SDMA: {device.has_sdma_queue}")
+interface = type(device.iface).__name__
+print(f"{device.arch} by {interface}, {queue} queue, SDMA: {device.has_sdma_queue}")
 sys.exit(failed != 0)

@@ -6,10 +6,12 @@ targets=(vfio mmio pm4 sdma aql instructions firmware)
 
 # build_targets DIRECTORY: with coverage of the model's branches and comparisons.
 build_targets() {
-    local pass=-Cllvm-args=-sanitizer-coverage name flags="--cfg fuzzing -Cpasses=sancov-module" bins=()
+    local pass=-Cllvm-args=-sanitizer-coverage name flags="--cfg fuzzing -Cpasses=sancov-module" \
+        bins=()
     for name in level=4 inline-8bit-counters pc-table trace-compares; do flags+=" $pass-$name"; done
     for name in "${targets[@]}"; do bins+=(--bin "$name"); done
-    (cd tools && RUSTFLAGS=$flags cargo build --quiet --package gpu-fuzz --features libfuzzer "${bins[@]}" \
+    (cd tools && RUSTFLAGS=$flags cargo build --quiet --package gpu-fuzz \
+        --features libfuzzer "${bins[@]}" \
         --target x86_64-unknown-linux-gnu --target-dir "$1")
 }
 
@@ -20,16 +22,19 @@ fuzz_one() {
     log=$work/$name.log
     mkdir -p "$work/corpus/$name" "$work/found/$name"
     timeout --kill-after=10 $((seconds + 300)) "$work/target/x86_64-unknown-linux-gnu/debug/$name" \
-        "$work/corpus/$name" -artifact_prefix="$work/found/$name/" -max_total_time="$seconds" -max_len=2048 \
-        -timeout=60 -rss_limit_mb=4096 -print_final_stats=1 >"$log" 2>&1 </dev/null
+        "$work/corpus/$name" -artifact_prefix="$work/found/$name/" -max_total_time="$seconds" \
+        -max_len=2048 -timeout=60 -rss_limit_mb=4096 -print_final_stats=1 >"$log" 2>&1 </dev/null
     status=$?
     inputs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
     ran=$(sed -n 's/^Done [0-9]* runs in \([0-9]*\) second.*/\1/p' "$log")
     if [ $status = 0 ] && [ "${inputs:-0}" -gt 0 ]; then
-        echo "ok - $name: $inputs inputs in $ran s, $(awk '/ cov: /{for (i=1; i<NF; i++) if ($i == "cov:") c=$(i+1)}
-            END {print c+0}' "$log") edges, $(sed -n 's/^stat::peak_rss_mb: *//p' "$log") MiB"
+        edges=$(awk '/ cov: / {for (i = 1; i < NF; i++) if ($i == "cov:") count = $(i + 1)}
+            END {print count + 0}' "$log")
+        memory=$(sed -n 's/^stat::peak_rss_mb: *//p' "$log")
+        echo "ok - $name: $inputs inputs in $ran s, $edges edges, $memory MiB"
     else
-        echo "not ok - $name: status $status: $(grep -m 1 -E 'panicked|ERROR' "$log"); $log, $work/found/$name"
+        why=$(grep -m 1 -E 'panicked|ERROR' "$log")
+        echo "not ok - $name: status $status: $why; $log, $work/found/$name"
     fi
 }
 

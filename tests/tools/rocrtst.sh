@@ -26,7 +26,8 @@ left_out=$(awk '!/^#/ && $3 == "left-out" {print $1}' "$here/rocrtst.explained")
 for name in "${names[@]}"; do
     if grep -qxF "$name" <<<"$left_out"; then echo "$name left-out 0"; continue; fi
     started=$SECONDS
-    timeout --kill-after=20 "$late" ./rocrtst64 --gtest_also_run_disabled_tests --gtest_filter="$name" \
+    timeout --kill-after=20 "$late" ./rocrtst64 \
+        --gtest_also_run_disabled_tests --gtest_filter="$name" \
         >/tmp/said 2>&1 </dev/null
     status=$?
     if grep -q '^\[  SKIPPED \] 1' /tmp/said; then result=skipped
@@ -36,5 +37,9 @@ for name in "${names[@]}"; do
     else result=failed
     fi
     echo "$name $result $((SECONDS - started))"
-    [ $result = passed ] || { echo "== $name: $result"; tail -n 40 /tmp/said; dmesg | tail -n 5; } >&2
+    [ $result = passed ] || {
+        echo "== $name: $result"
+        tail -n 40 /tmp/said
+        dmesg | tail -n 5
+    } >&2
 done

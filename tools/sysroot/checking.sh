@@ -9,11 +9,15 @@ kcsan_dir() { echo "$kernels/kcsan-$(kernel_version)-$(over_debug kcsan | key)";
 # over_debug NAME: the options of NAME.config over the hardware of debug.config. One that both
 # name is NAME.config's.
 over_debug() {
-    awk 'function option() { return match($0, /CONFIG_[A-Z0-9_]+/) ? substr($0, RSTART, RLENGTH) : "" }
+    awk '
+        function option() {
+            return match($0, /CONFIG_[A-Z0-9_]+/) ? substr($0, RSTART, RLENGTH) : ""
+        }
         FNR == NR { own[option()]; lines[++count] = $0; next }
         /^# What the kernel checks/ { exit }
         option() == "" || !(option() in own)
-        END { for (line = 1; line <= count; line++) print lines[line] }' "$here/$1.config" "$here/debug.config" |
+        END { for (line = 1; line <= count; line++) print lines[line] }' \
+        "$here/$1.config" "$here/debug.config" |
         grep -E '^CONFIG_|^# CONFIG_[A-Z0-9_]+ is not set$|^# Not in every kernel'
 }
 
@@ -39,7 +43,11 @@ checking_kernel() {
     make_kernel
     need_room 8 "a checking kernel"
     say "building the kernel with $what"
-    [ -e "$tree/.unpacked" ] || { remove_tree "$tree"; source_into "$tree"; touch "$tree/.unpacked"; }
+    [ -e "$tree/.unpacked" ] || {
+        remove_tree "$tree"
+        source_into "$tree"
+        touch "$tree/.unpacked"
+    }
     local make=(in_build_root nice -n "${SYSROOT_NICE:-0}" make -C "$tree" -j"$(nproc)" "$@")
     cat "$config" >"$tree/debug.config"
     # Interrupted builds go on where they stopped: the tree stays.

@@ -43,9 +43,12 @@ install_command() {
     case " $id " in
         *" debian "* | *" ubuntu "*) echo "apt-get install $*" ;;
         *" fedora "* | *" rhel "*)
-            echo "dnf install $*" | sed -e 's/xz-utils/xz/; s/uidmap/shadow-utils/; s/libc6-dev/glibc-devel/' \
+            echo "dnf install $*" |
+                sed -e 's/xz-utils/xz/; s/uidmap/shadow-utils/; s/libc6-dev/glibc-devel/' \
                 -e 's/debian-archive-keyring/debian-keyring/' ;;
-        *" arch "*) echo "pacman -S $*" | sed 's/xz-utils/xz/; s/uidmap/shadow/; s/libc6-dev/glibc/' ;;
+        *" arch "*)
+            echo "pacman -S $*" | sed 's/xz-utils/xz/; s/uidmap/shadow/; s/libc6-dev/glibc/'
+            ;;
         *) echo "install $*" ;;
     esac
 }
@@ -95,7 +98,8 @@ mirror() {
     if [ -n "${MIRROR:-}" ]; then echo "$MIRROR"; return; fi
     local found=''
     ! command -v apt-get >/dev/null ||
-        found=$(apt-get indextargets --format '$(SITE) $(REPO_URI)' 'Created-By: Packages' 2>/dev/null |
+        found=$(apt-get indextargets --format '$(SITE) $(REPO_URI)' 'Created-By: Packages' \
+            2>/dev/null |
             awk '$2 ~ /\/debian\/?$/ {print $2; exit}' | sed 's#/$##')
     # On another distribution: the name that Debian serves everybody under.
     echo "${found:-http://deb.debian.org/debian}"
@@ -116,7 +120,9 @@ sources() {
     case $1 in
         sid) echo "deb $url sid main" ;;
         experimental) printf '%s\n' "deb $url sid main" "deb $url experimental main" ;;
-        *) printf '%s\n' "deb $url $1 main" "deb $url $1-updates main" "deb $url $1-backports main" ;;
+        *)
+            printf '%s\n' "deb $url $1 main" "deb $url $1-updates main" "deb $url $1-backports main"
+            ;;
     esac
 }
 
@@ -130,7 +136,8 @@ locked() {
 # in_root ROOT CMD...: with the project and the cache at their own paths; root inside.
 in_root() {
     local root=$1; shift
-    local mounts=(--bind "$root" / --dev-bind /dev /dev --ro-bind /sys /sys --tmpfs /tmp --tmpfs /run)
+    local mounts=(--bind "$root" / --dev-bind /dev /dev --ro-bind /sys /sys --tmpfs /tmp \
+        --tmpfs /run)
     local dir cwd=$PWD
     if is_root; then mounts+=(--proc /proc)
     else mounts+=(--unshare-user --uid 0 --gid 0 --bind /proc /proc); fi

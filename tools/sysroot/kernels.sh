@@ -3,7 +3,7 @@
 # Sourced by sysroot. A kernel is named by its release (uname -r); nothing here knows a version.
 #
 #   kernels/catalogue       what the suite has: RELEASE PACKAGE-VERSION SOURCE-PACKAGE MISSING
-#   kernels/choice-WANTED   the release that WANTED (newest, or KERNEL) stands for, until it is a day old
+#   kernels/choice-WANTED   the release that WANTED (newest, or KERNEL) stands for, for a day
 #   kernels/RELEASE         one kernel: image, modules, configuration, source, prepared tree
 
 kernels="$cache/kernels"
@@ -74,7 +74,9 @@ matches() {
 # releases_matching WANTED FILE: of lines that begin with a release, newest first.
 releases_matching() {
     local release
-    while read -r release; do ! matches "$release" "$1" || echo "$release"; done < <(cut -d' ' -f1 "$2")
+    while read -r release; do
+        ! matches "$release" "$1" || echo "$release"
+    done < <(cut -d' ' -f1 "$2")
 }
 
 in_catalogue() { grep -qs "^${1//+/\\+} .* -\$" -E "$kernels/catalogue"; }
@@ -147,7 +149,10 @@ suits_toolchain() {
     grep -q '^CONFIG_RUST=y' "$config" || { say "passing over $1: built without Rust"; return 1; }
     built=$(sed -n 's/^CONFIG_RUSTC_VERSION_TEXT="\(rustc [0-9.]*\).*/\1/p' "$config")
     have=$(in_build_root rustc --version | sed 's/\(rustc [0-9.]*\).*/\1/')
-    [ "$built" = "$have" ] || { say "passing over $1: built by $built, the root has $have"; return 1; }
+    [ "$built" = "$have" ] || {
+        say "passing over $1: built by $built, the root has $have"
+        return 1
+    }
 }
 
 kernel_dir() { local release; release=$(kernel_release); echo "$kernels/$release"; }
