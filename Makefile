@@ -4,7 +4,8 @@
 SHELL := /bin/bash
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: all help sysroot module module-debug module-tests tools userspace guest demo test test-long check deb fmt clean
+.PHONY: all help sysroot module module-debug module-tests tools userspace guest demo
+.PHONY: test test-long check deb fmt clean
 .DELETE_ON_ERROR:
 
 all: module tools userspace
@@ -12,7 +13,7 @@ all: module tools userspace
 help:
 	@echo "KERNEL=SERIES   before or behind any of these: another kernel than the suite's newest"
 	@echo "make            build the module, the tools and userspace"
-	@echo "make demo       boot a stock kernel with a modelled GPU, take amdkfd's place, run GPU kernels"
+	@echo "make demo       boot a stock kernel with a modelled GPU, take over, run GPU kernels"
 	@echo "make test       all tests that fit an hour; ends with \"N passed, N failed\""
 	@echo "make test-long  the larger bars as well, in parts that can be resumed"
 	@echo "make deb        the Debian packages, in build/deb"
@@ -42,7 +43,8 @@ module-tests: sysroot
 
 # What the guests of the demo and the tests see at /mnt/share.
 # KERNEL=... (tools/sysroot/sysroot) has modules of its own, below $(BUILD_DIR).
-guest: module module-tests tools userspace build/guest/hip_vadd build/guest/hip_gemm build/guest/hip_programs
+hip_programs := $(addprefix build/guest/hip_, vadd gemm programs)
+guest: module module-tests tools userspace $(hip_programs)
 	@tools/guest-share
 
 build/guest/hip_%: tests/hip/%.hip

@@ -22,7 +22,8 @@ extern "C" hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_q
 					 void (*callback)(hsa_status_t, hsa_queue_t *, void *), void *data,
 					 uint32_t private_size, uint32_t group_size, hsa_queue_t **queue)
 {
-	static auto real = reinterpret_cast<decltype(&hsa_queue_create)>(dlsym(RTLD_NEXT, "hsa_queue_create"));
+	static auto real =
+		reinterpret_cast<decltype(&hsa_queue_create)>(dlsym(RTLD_NEXT, "hsa_queue_create"));
 	hsa_status_t status = real(agent, size, type, callback, data, private_size, group_size, queue);
 
 	if (status == HSA_STATUS_SUCCESS) {

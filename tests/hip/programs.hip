@@ -35,7 +35,8 @@ public:
 	}
 	explicit Array(const std::vector<T> &from) : Array(from.size())
 	{
-		check(hipMemcpy(data, from.data(), n * sizeof(T), hipMemcpyHostToDevice), "hipMemcpy to the device");
+		check(hipMemcpy(data, from.data(), n * sizeof(T), hipMemcpyHostToDevice),
+		      "hipMemcpy to the device");
 	}
 	Array(const Array &) = delete;
 	~Array() { check(hipFree(data), "hipFree"); }
@@ -197,7 +198,8 @@ static size_t transpose(size_t n)
 	for (size_t i = 0; i < rows; i++)
 		for (size_t j = 0; j < columns; j++)
 			wanted[j * rows + i] = in[i * columns + j];
-	transpose_kernel<<<dim3(blocks(rows, 32), blocks(columns, 32)), dim3(32, 8)>>>(din.data, dout.data, rows, columns);
+	dim3 grid(blocks(rows, 32), blocks(columns, 32));
+	transpose_kernel<<<grid, dim3(32, 8)>>>(din.data, dout.data, rows, columns);
 	launched();
 	return count_wrong(dout.read(), wanted);
 }
@@ -232,7 +234,8 @@ template <class T> static std::vector<T> elements(size_t n, unsigned seed)
 	return v;
 }
 
-template <class T, class U> static std::vector<U> product(const std::vector<T> &a, const std::vector<T> &b, Shape s)
+template <class T, class U>
+static std::vector<U> product(const std::vector<T> &a, const std::vector<T> &b, Shape s)
 {
 	std::vector<U> c(s.m * s.n);
 	std::vector<float> fa(a.size()), fb(b.size()), row(s.n);
@@ -330,7 +333,8 @@ struct F16 {
 	using Element = _Float16;
 	using Result = float;
 	static constexpr int each = 4;
-	__device__ static Vector<float, 4> multiply(const _Float16 *a, const _Float16 *b, Vector<float, 4> c)
+	__device__ static Vector<float, 4> multiply(const _Float16 *a, const _Float16 *b,
+						    Vector<float, 4> c)
 	{
 		Vector<_Float16, 4> va = {a[0], a[1], a[2], a[3]}, vb = {b[0], b[1], b[2], b[3]};
 
@@ -389,7 +393,8 @@ struct I8 {
 	using Element = int8_t;
 	using Result = int32_t;
 	static constexpr int each = 8;
-	__device__ static Vector<int32_t, 4> multiply(const int8_t *a, const int8_t *b, Vector<int32_t, 4> c)
+	__device__ static Vector<int32_t, 4> multiply(const int8_t *a, const int8_t *b,
+						      Vector<int32_t, 4> c)
 	{
 		long va, vb;
 
@@ -401,7 +406,8 @@ struct I8 {
 };
 
 template <class M>
-__global__ void mfma_kernel(const typename M::Element *a, const typename M::Element *b, typename M::Result *c, Shape s)
+__global__ void mfma_kernel(const typename M::Element *a, const typename M::Element *b,
+			    typename M::Result *c, Shape s)
 {
 	int lane = threadIdx.x, line = lane % 16, first = lane / 16 * M::each;
 	size_t i = blockIdx.x * (size_t)16 + line, j = blockIdx.y * (size_t)16 + line;

@@ -8,7 +8,8 @@
 #include <cstring>
 
 struct Ring;
-extern "C" Ring *kfd_ring(void *packets, uint64_t capacity, uint64_t *write, uint64_t *read, uint64_t *doorbell);
+extern "C" Ring *kfd_ring(void *packets, uint64_t capacity, uint64_t *write, uint64_t *read,
+			  uint64_t *doorbell);
 extern "C" uint64_t kfd_submit(const Ring *ring, const void *packet);
 
 static void check(hsa_status_t status, const char *what)
@@ -19,13 +20,15 @@ static void check(hsa_status_t status, const char *what)
 	}
 }
 
-extern "C" __attribute__((noinline)) uint64_t rocr_submit(hsa_queue_t *queue, const hsa_barrier_and_packet_t *packet)
+extern "C" __attribute__((noinline))
+uint64_t rocr_submit(hsa_queue_t *queue, const hsa_barrier_and_packet_t *packet)
 {
 	uint64_t index = hsa_queue_add_write_index_scacq_screl(queue, 1);
 
 	while (index - hsa_queue_load_read_index_scacquire(queue) >= queue->size)
 		;
-	auto *place = static_cast<hsa_barrier_and_packet_t *>(queue->base_address) + (index & (queue->size - 1));
+	auto *packets = static_cast<hsa_barrier_and_packet_t *>(queue->base_address);
+	auto *place = packets + (index & (queue->size - 1));
 	std::memcpy(reinterpret_cast<char *>(place) + 4, reinterpret_cast<const char *>(packet) + 4, 60);
 	__atomic_store_n(reinterpret_cast<uint32_t *>(place), packet->header, __ATOMIC_RELEASE);
 	hsa_signal_store_screlease(queue->doorbell_signal, index);
@@ -54,7 +57,8 @@ int main()
 
 	check(hsa_init(), "hsa_init");
 	check(hsa_iterate_agents(find, &agent), "hsa_iterate_agents");
-	check(hsa_queue_create(agent, size, HSA_QUEUE_TYPE_MULTI, nullptr, nullptr, 0, 0, &queue), "hsa_queue_create");
+	check(hsa_queue_create(agent, size, HSA_QUEUE_TYPE_MULTI, nullptr, nullptr, 0, 0, &queue),
+	      "hsa_queue_create");
 	packet.header = HSA_PACKET_TYPE_BARRIER_AND | 1 << HSA_PACKET_HEADER_BARRIER | 2 << 9 | 2 << 11;
 	Ring *ring = kfd_ring(ours, size, &write, &read, &doorbell);
 	for (int i = 0; i < count; i++) {

@@ -2,11 +2,13 @@
 /*
  * faults: what the stock kernel has no faults and no KCOV for.
  *
- *   /sys/kernel/debug/fail-nth   as /proc/thread-self/fail-nth, for one task at a time: the Nth allocation or copy of
- *                                user memory of the task that wrote N fails. A line in the log says which kind it was.
- *   /sys/kernel/debug/places     which places of amdkfd.ko were come by, by anyone, since this module was loaded. KCOV
- *                                records a task's own calls only, not interrupts and workers. It is for an amdkfd.ko
- *                                built with coverage (tools/build-module --coverage), which needs this one first.
+ *   /sys/kernel/debug/fail-nth   as /proc/thread-self/fail-nth, for one task at a time: the Nth
+ *                                allocation or copy of user memory of the task that wrote N fails.
+ *                                A line in the log says which kind it was.
+ *   /sys/kernel/debug/places     the edges of amdkfd.ko's code that any context has reached since
+ *                                this module was loaded. KCOV records a task's own calls only, not
+ *                                interrupts and workers. It is for an amdkfd.ko built with coverage
+ *                                (tools/build-module --coverage), which needs this one first.
  */
 #include <linux/debugfs.h>
 #include <linux/kprobes.h>
@@ -89,7 +91,10 @@ static bool can_fail(const struct point *point, struct pt_regs *regs)
 	return point->bytes == NONE || regs_get_kernel_argument(regs, point->bytes);
 }
 
-/* Not in an interrupt on top of the task. A breakpoint counts as one itself: then this is in an NMI. */
+/*
+ * Not in an interrupt on top of the task. A breakpoint counts as one itself: then this is in an
+ * NMI.
+ */
 static bool in_its_call(void)
 {
 	unsigned long own = in_nmi() ? HARDIRQ_OFFSET : 0;
@@ -197,11 +202,14 @@ static const struct file_operations nth_operations = {
 	.write = nth_write,
 };
 
-/* The module that is recorded: where its code lies while it is loaded, and how many bytes it has. */
+/* The recorded module: the address of its code while it is loaded, and the size in bytes. */
 #define RECORDED "amdkfd"
 static unsigned long code, code_bytes;
-/* Which bytes of it are a place that was come by: as it goes, and in a call in which something fails. A loaded module lies
- * elsewhere the next time, with the same bytes; one of another size begins anew. */
+/*
+ * Which bytes of it are a place that was reached: without a fault, and in a call in which something
+ * fails. A loaded module has another address the next time, with the same bytes; one of another
+ * size begins anew.
+ */
 static unsigned long *places[2];
 
 /* What code that was built with coverage calls, again and again: on any CPU, in any context. */
@@ -262,7 +270,7 @@ static int module_changes(struct notifier_block *block, unsigned long state, voi
 
 static struct notifier_block changes = { .notifier_call = module_changes };
 
-/* A line "plain OFFSET" or "fault OFFSET" for each place, the offset from where the module's code begins. */
+/* A line "plain OFFSET" or "fault OFFSET" for each place, counted from the start of the code. */
 static int places_show(struct seq_file *file, void *unused)
 {
 	unsigned long place;

@@ -54,7 +54,8 @@ fn generate(out: &Path) {
         .unwrap_or_else(|error| panic!("{:?}: {error}", bindgen.get_program()));
     assert!(
         bindings.status.success(),
-        "bindgen could not read linux/kfd_ioctl.h of {include:?}, which must be of KFD 1.23 or newer: {}",
+        "bindgen could not read linux/kfd_ioctl.h of {include:?}, which must be of KFD 1.23 or \
+        newer: {}",
         String::from_utf8_lossy(&bindings.stderr)
     );
     fs::write(out, bindings.stdout).expect("OUT_DIR is writable");
@@ -66,9 +67,11 @@ const OPTIONS: &[&str] = &[
     "--no-doc-comments",
     "--no-prepend-enum-name",
     "--allowlist-type",
-    "(kfd_|drm_amdgpu_gem_create|drm_amdgpu_gem_metadata|drm_amdgpu_gem_va|drm_amdgpu_gem_wait_idle).*|drm_prime_handle|KFD_QUEUE_EVICTION_TRIGGERS",
+    "(kfd_|drm_amdgpu_gem_create|drm_amdgpu_gem_metadata|drm_amdgpu_gem_va|\
+     drm_amdgpu_gem_wait_idle).*|drm_prime_handle|KFD_QUEUE_EVICTION_TRIGGERS",
     "--allowlist-var",
-    "(KFD_|HSA_|IOC_|AMDGPU_GEM_DOMAIN_|AMDGPU_GEM_METADATA_OP_SET|AMDGPU_VA_OP_MAP|AMDGPU_VM_PAGE_PRT).*",
+    "(KFD_|HSA_|IOC_|AMDGPU_GEM_DOMAIN_|AMDGPU_GEM_METADATA_OP_SET|AMDGPU_VA_OP_MAP|\
+     AMDGPU_VM_PAGE_PRT).*",
     "--with-derive-default",
     "--default-enum-style",
     "consts",
@@ -180,7 +183,13 @@ fn table(owner: &syn::Ident, fields: &syn::Fields, is_union: bool) -> proc_macro
             name.trim_end_matches('_')
         };
         let kind = kind(&field.ty);
-        quote! { Field { name: #name, offset: ::core::mem::offset_of!(crate::#owner, #ident), kind: #kind } }
+        quote! {
+            Field {
+                name: #name,
+                offset: ::core::mem::offset_of!(crate::#owner, #ident),
+                kind: #kind,
+            }
+        }
     });
     let name = owner.to_string();
     quote! {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* What bindgen reads: the kernel's header, and its ioctl numbers, which are casts that only a compiler evaluates. */
+/*
+ * What bindgen reads: the kernel's header, and its ioctl numbers, which are casts that only a
+ * compiler evaluates.
+ */
 #include <linux/kfd_ioctl.h>
 #include <linux/kfd_sysfs.h>
 /* For tests that are a client of the render node too. */

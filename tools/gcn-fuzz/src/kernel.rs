@@ -290,7 +290,8 @@ impl Generator<'_> {
         let index = format!("{} + (({at}) & 3)", 4 * kind);
         if lds && !self.second {
             return format!(
-                "__atomic_fetch_{name}((LOCAL_POINTER {sign}32 *)&ldc{}[{index}], ({sign}32){value}, __ATOMIC_RELAXED);\n",
+                "__atomic_fetch_{name}((LOCAL_POINTER {sign}32 *)&ldc{}[{index}], \
+                ({sign}32){value}, __ATOMIC_RELAXED);\n",
                 self.index
             );
         }
@@ -298,7 +299,8 @@ impl Generator<'_> {
         let bits = if self.index % 2 == 0 { 64 } else { 32 };
         let scale = if bits == 32 { "2 * " } else { "" };
         format!(
-            "__atomic_fetch_{name}((GLOBAL {sign}{bits} *)cells + {scale}({index}), ({sign}{bits}){value}, __ATOMIC_RELAXED);\n"
+            "__atomic_fetch_{name}((GLOBAL {sign}{bits} *)cells + {scale}({index}), \
+            ({sign}{bits}){value}, __ATOMIC_RELAXED);\n"
         )
     }
 
@@ -320,10 +322,15 @@ impl Generator<'_> {
         if self.below(3) == 0 {
             let desired = self.expressions.expression(element, 1);
             return format!(
-                "{{ u{bits} old = {value}; s->v2 += __atomic_compare_exchange_n((GLOBAL u{bits} *)(out + s->id), &old, ({desired}), 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED); {to} ^= old; }}\n"
+                "{{ u{bits} old = {value}; s->v2 += __atomic_compare_exchange_n((GLOBAL u{bits} \
+                *)(out + s->id), &old, ({desired}), 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED); {to} \
+                ^= old; }}\n"
             );
         }
-        format!("{to} += __atomic_{name}((GLOBAL u{bits} *)(out + s->id), {value}, __ATOMIC_RELAXED);\n")
+        format!(
+            "{to} += __atomic_{name}((GLOBAL u{bits} *)(out + s->id), {value}, \
+        __ATOMIC_RELAXED);\n"
+        )
     }
 
     /// What the second phase reads of the first, through LDS.
@@ -372,7 +379,8 @@ impl Generator<'_> {
         self.expressions.memory = true;
         self.expressions.variables = all;
         format!(
-            "CALLED u32 helper{}(u32 a, f32 b) {{ if ({condition}) return {early}; return {value}; }}\n",
+            "CALLED u32 helper{}(u32 a, f32 b) {{ if ({condition}) return {early}; return {value}; \
+            }}\n",
             self.index
         )
     }
@@ -446,13 +454,15 @@ fn assemble(k: u64, variables: &[Variable], helper: &str, first: &str, second: &
     begin += &uniform(&body, &mut end, &mut names);
     if shares {
         begin += &format!(
-            "if (s->id < 32) ldc{k}[s->id] = 0;\nfor (u32 i = 0; i < 4; i++) ldb{k}[s->id * 4 + i] = 0;\n"
+            "if (s->id < 32) ldc{k}[s->id] = 0;\n\
+            for (u32 i = 0; i < 4; i++) ldb{k}[s->id * 4 + i] = 0;\n"
         );
     }
     let mut common = format!("struct state{k} {{\n{members}}};\n");
     if shares {
         common += &format!(
-            "LOCAL u32 lda{k}[ITEMS], ldc{k}[32];\nLOCAL u64 ldq{k}[ITEMS];\nLOCAL u8 ldb{k}[ITEMS * 4];\nLOCAL u16 ldh{k}[ITEMS];\n"
+            "LOCAL u32 lda{k}[ITEMS], ldc{k}[32];\nLOCAL u64 ldq{k}[ITEMS];\n\
+            LOCAL u8 ldb{k}[ITEMS * 4];\nLOCAL u16 ldh{k}[ITEMS];\n"
         );
     }
     if calls {
@@ -513,7 +523,8 @@ const INPUTS: &str = "const GLOBAL u32 *in, GLOBAL u64 *out, GLOBAL u64 *cells, 
 fn device(k: u64, [begin, first, second, end]: [&str; 4], shares: bool) -> String {
     let barrier = if shares { "BARRIER\n" } else { "" };
     format!(
-        "__attribute__((amdgpu_kernel))\nvoid kernel{k}({INPUTS}) {{\nstruct state{k} state, *s = &state;\n\
+        "__attribute__((amdgpu_kernel))\nvoid kernel{k}({INPUTS}) {{\n\
+        struct state{k} state, *s = &state;\n\
          s->id = __builtin_amdgcn_workitem_id_x();\nconst GLOBAL u32 *row = in + s->id * ROW;\n\
          {begin}{barrier}{first}{barrier}{second}{end}}}\n"
     )
@@ -525,7 +536,8 @@ fn host(k: u64, phases: [&str; 4]) -> String {
         format!("static void host{k}({INPUTS}) {{\nstatic struct state{k} states[ITEMS];\n");
     for phase in phases.iter().filter(|phase| !phase.is_empty()) {
         text += &format!(
-            "for (u32 id = 0; id < ITEMS; id++) {{\nstruct state{k} *s = &states[id];\ns->id = id;\n\
+            "for (u32 id = 0; id < ITEMS; id++) {{\nstruct state{k} *s = &states[id];\n\
+            s->id = id;\n\
              const GLOBAL u32 *row = in + id * ROW;\n{phase}}}\n"
         );
     }

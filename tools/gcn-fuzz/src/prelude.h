@@ -77,8 +77,16 @@ INLINE f16 from16(u16 x) { return __builtin_bit_cast(f16, x); }
 // Division, where C would trap or not say.
 #define KEEP(x)
 #define DIVIDE(type, hide) \
-    INLINE type div_##type(type a, type b) { hide(a); return b == 0 || b == (type)-1 ? a : (type)(a / b); } \
-    INLINE type mod_##type(type a, type b) { hide(a); return b == 0 || b == (type)-1 ? a : (type)(a % b); }
+    INLINE type div_##type(type a, type b) \
+    { \
+        hide(a); \
+        return b == 0 || b == (type)-1 ? a : (type)(a / b); \
+    } \
+    INLINE type mod_##type(type a, type b) \
+    { \
+        hide(a); \
+        return b == 0 || b == (type)-1 ? a : (type)(a % b); \
+    }
 DIVIDE(i8, KEEP) DIVIDE(u8, KEEP) DIVIDE(i16, KEEP) DIVIDE(u16, KEEP)
 DIVIDE(i32, KEEP) DIVIDE(u32, HIDE) DIVIDE(i64, KEEP) DIVIDE(u64, HIDE)
 
@@ -115,7 +123,11 @@ INLINE u32 trail64(u64 x) { return x ? (u32)__builtin_ctzl(x) : 64; }
         type low = low_##type(a, b), high = high_##type(a, b); \
         return c < low ? low : c > high ? high : c; \
     } \
-    INLINE type choose_##type(type a, type b, type c) { hide(c); return (type)((a & c) | (b & ~c)); } \
+    INLINE type choose_##type(type a, type b, type c) \
+    { \
+        hide(c); \
+        return (type)((a & c) | (b & ~c)); \
+    } \
     INLINE type not_##type(type a) { hide(a); return (type)~a; }
 #define FLOATING(type) \
     ORDER(type) \

@@ -101,7 +101,8 @@ fn eight_bit_floats_go_where_op_sel_says() {
 fn scalar_atomics_update_memory_once() {
     let text = "s_movk_i32 s4, 5\n s_atomic_add s4, s[2:3], 0x10 glc\n\
                 s_movk_i32 s6, 7\n s_atomic_umax s6, s[2:3], 0x14\n\
-                s_movk_i32 s8, 100\n s_movk_i32 s9, 21\n s_atomic_cmpswap s[8:9], s[2:3], 0x18 glc\n\
+                s_movk_i32 s8, 100\n s_movk_i32 s9, 21\n\
+                s_atomic_cmpswap s[8:9], s[2:3], 0x18 glc\n\
                 s_mov_b64 s[10:11], -1\n s_atomic_add_x2 s[10:11], s[2:3], 0x20 glc\n\
                 s_mov_b64 s[16:17], s[2:3]\n s_movk_i32 s18, 16\n s_mov_b32 s19, 0\n\
                 s_movk_i32 s20, 9\n s_buffer_atomic_or s20, s[16:19], 0xc glc\n\
@@ -159,7 +160,8 @@ fn lanes_swizzle_by_rotation_and_bit_reversal() {
 #[test]
 fn conditional_exchange_writes_marked_dwords() {
     let text = "v_lshlrev_b32 v1, 3, v0\n v_mov_b32 v2, 7\n v_mov_b32 v3, 8\n\
-                ds_write_b64 v1, v[2:3]\n v_bfrev_b32 v4, 1\n v_or_b32 v4, v4, v0\n v_mov_b32 v5, 99\n\
+                ds_write_b64 v1, v[2:3]\n v_bfrev_b32 v4, 1\n v_or_b32 v4, v4, v0\n\
+                v_mov_b32 v5, 99\n\
                 ds_condxchg32_rtn_b64 v[6:7], v1, v[4:5]\n ds_read_b64 v[8:9], v1";
     after(
         "conditional exchange",
@@ -176,13 +178,17 @@ fn conditional_exchange_writes_marked_dwords() {
 fn typed_buffers_convert() {
     // 64 elements of four bytes at data; the format is the instruction's, then the descriptor's.
     let text = "s_mov_b64 s[4:5], s[2:3]\n s_movk_i32 s6, 256\n s_mov_b32 s7, 0x00055fac\n\
-                v_lshlrev_b32 v1, 2, v0\n v_mov_b32 v2, 0.5\n v_mov_b32 v3, 1.0\n v_cvt_f32_u32 v4, v0\n\
+                v_lshlrev_b32 v1, 2, v0\n v_mov_b32 v2, 0.5\n v_mov_b32 v3, 1.0\n\
+                v_cvt_f32_u32 v4, v0\n\
                 v_mov_b32 v5, 0\n\
-                tbuffer_store_format_xyzw v[2:5], v1, s[4:7], 0 format:[BUF_DATA_FORMAT_8_8_8_8,BUF_NUM_FORMAT_USCALED] offen\n\
-                tbuffer_load_format_xyzw v[8:11], v1, s[4:7], 0 format:[BUF_DATA_FORMAT_8_8_8_8,BUF_NUM_FORMAT_UINT] offen\n\
+                tbuffer_store_format_xyzw v[2:5], v1, s[4:7], 0 \
+                format:[BUF_DATA_FORMAT_8_8_8_8,BUF_NUM_FORMAT_USCALED] offen\n\
+                tbuffer_load_format_xyzw v[8:11], v1, s[4:7], 0 \
+                format:[BUF_DATA_FORMAT_8_8_8_8,BUF_NUM_FORMAT_UINT] offen\n\
                 buffer_load_format_xyz v[12:14], v1, s[4:7], 0 offen\n\
                 buffer_load_format_d16_xy v15, v1, s[4:7], 0 offen\n\
-                tbuffer_load_format_x v16, v1, s[4:7], 0 format:[BUF_DATA_FORMAT_32] offen offset:8";
+                tbuffer_load_format_x v16, v1, s[4:7], 0 format:[BUF_DATA_FORMAT_32] offen \
+                offset:8";
     after(
         "typed",
         text,

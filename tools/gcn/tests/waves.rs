@@ -44,7 +44,8 @@ fn dpp_shifts_rows_and_keeps_what_it_may_not_write() {
 #[test]
 fn sdwa_takes_and_places_parts() {
     let text = "v_mov_b32 v1, 0x80ff1234\n v_mov_b32 v2, 0x11111111\n\
-                v_add_u32_sdwa v2, sext(v1), v0 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:BYTE_3 src1_sel:BYTE_0\n\
+                v_add_u32_sdwa v2, sext(v1), v0 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE \
+                src0_sel:BYTE_3 src1_sel:BYTE_0\n\
                 v_cvt_f32_ubyte0_sdwa v3, v1 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:BYTE_2\n\
                 v_cmp_eq_u32_sdwa s[4:5], v1, v0 src0_sel:BYTE_1 src1_sel:DWORD";
     after(

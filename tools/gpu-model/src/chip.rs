@@ -178,7 +178,8 @@ impl Chip {
     /// in the multimedia hub, and the PASID in the interrupt handler's tables. `page_table_base` is
     /// the packet's 64-bit value with its flag bits.
     pub fn bind_vmid(&self, xcc: u8, vmid: u8, pasid: u16, page_table_base: u64) {
-        tracing::debug!(target: "gmc", "XCC {xcc}: VMID {vmid} is pasid {pasid}, root {page_table_base:#x}");
+        tracing::debug!(target: "gmc", "XCC {xcc}: VMID {vmid} is pasid {pasid}, root \
+        {page_table_base:#x}");
         self.gmc.set_page_table(Hub::Gc(xcc), vmid, page_table_base);
         self.gmc.set_page_table(Hub::Mm, vmid, page_table_base);
         self.ih.set_pasid(Hub::Gc(xcc), vmid, pasid);

@@ -4,7 +4,10 @@
 //!
 //! ```text
 //! MMIO ──reg_write──▶ register banks ──CP_HQD_ACTIVE──▶ Queue ─┐
-//! BAR2 ──doorbell───▶ KIQ, HIQ: executed at once (sched) ──────┼─▶ Queue ──▶ engine threads ──▶ pm4 / aql ──▶ gcn
+//! BAR2 ──doorbell───▶ KIQ, HIQ: executed at once (sched) ──────┼─▶ Queue
+//!                                                              │
+//!                     engine threads ◀─────────────────────────┘
+//!                           └─▶ pm4 / aql ──▶ gcn
 //! ```
 //!
 //! Locks, outer to inner: `serial` (one scheduling packet at a time) → a queue's body → `state` or

@@ -170,8 +170,12 @@ fn channels(wiring: &Wiring) -> Vec<String> {
 fn ports() -> Vec<String> {
     let port = |number: u8| {
         format!(
-            "pcie-root-port,id={},slot={},chassis={},addr={:#x},pref64-reserve={PREFETCHABLE_RESERVE},mem-reserve={MEMORY_RESERVE},io-reserve=0",
-            port_name(number), number + 1, number + 1, number + 8
+            "pcie-root-port,id={},slot={},chassis={},addr={:#x},\
+             pref64-reserve={PREFETCHABLE_RESERVE},mem-reserve={MEMORY_RESERVE},io-reserve=0",
+            port_name(number),
+            number + 1,
+            number + 1,
+            number + 8
         )
     };
     (0..MAX_GPUS)

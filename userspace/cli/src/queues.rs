@@ -137,7 +137,8 @@ pub fn snapshot() -> Result<Snapshot> {
         Err(_) => match fs::read_to_string(OURS) {
             Ok(text) => ("amdkfd", parse(&text)),
             Err(error) => bail!(
-                "neither {OURS} nor {THEIRS} can be read ({error}): is a KFD loaded, debugfs mounted, this user root?"
+                "neither {OURS} nor {THEIRS} can be read ({error}): is a KFD loaded, debugfs \
+                mounted, this user root?"
             ),
         },
     };
@@ -248,8 +249,10 @@ mod tests {
 
     const FILE: &str = "\
 pid 812 gpu_id 35969 vram 8192 faults 1
-pid 812 gpu_id 35969 queue 0 type aql ring 0x7f0000000000 bytes 1048576 read_pointer 0x7f0000200080 write_pointer 0x7f0000200038 doorbell 512 priority 7 runs 1 evicted 0
-pid 812 gpu_id 35969 queue 1 type sdma ring 0x7f0000300000 bytes 4096 read_pointer 0x1000 write_pointer 0x1008 doorbell 0 priority 7 runs 1 evicted 1
+pid 812 gpu_id 35969 queue 0 type aql ring 0x7f0000000000 bytes 1048576 read_pointer \
+0x7f0000200080 write_pointer 0x7f0000200038 doorbell 512 priority 7 runs 1 evicted 0
+pid 812 gpu_id 35969 queue 1 type sdma ring 0x7f0000300000 bytes 4096 read_pointer 0x1000 \
+write_pointer 0x1008 doorbell 0 priority 7 runs 1 evicted 1
 ";
 
     #[test]

@@ -88,7 +88,10 @@ impl Run {
                 interrupts,
                 milliseconds,
             } = &report;
-            outln!("{name}: {elements} elements on GPU {gpu_id}, {dispatches} dispatches, {interrupts} interrupts, {milliseconds:.1} ms, {wrong} wrong");
+            outln!(
+                "{name}: {elements} elements on GPU {gpu_id}, {dispatches} dispatches, \
+            {interrupts} interrupts, {milliseconds:.1} ms, {wrong} wrong"
+            );
         }
         ensure!(
             report.wrong == 0,

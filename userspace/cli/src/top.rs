@@ -153,7 +153,8 @@ fn json(snapshot: &Snapshot, rates: &Rates) -> serde_json::Value {
 fn line(columns: [&str; 10]) -> String {
     let [id, gpu, kind, ring, waiting, fill, read, write, rate, doorbell] = columns;
     format!(
-        "{id:>4} {gpu:<5} {kind:<4} {ring:<8} {waiting:>6} {fill:>5} {read:>13} {write:>13} {rate:>7} {doorbell:>4}\n"
+        "{id:>4} {gpu:<5} {kind:<4} {ring:<8} {waiting:>6} {fill:>5} {read:>13} {write:>13} \
+        {rate:>7} {doorbell:>4}\n"
     )
 }
 

@@ -210,7 +210,8 @@ impl Run {
         let good: u64 = rows.iter().map(|row| row.good).sum();
         let bad: u64 = rows.iter().map(|row| row.refused).sum();
         println!(
-            "{programs} programs of {} processes in {} s, {} calls, {good} of them good, {} killed: nothing is left",
+            "{programs} programs of {} processes in {} s, {} calls, {good} of them good, {} \
+            killed: nothing is left",
             self.size.processes,
             time.as_secs(),
             good + bad,

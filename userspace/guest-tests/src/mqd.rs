@@ -381,7 +381,9 @@ mod tests {
 
     #[test]
     fn descriptors_open_at_offset_0() {
-        let text = "Process 138 PASID 138:\n  Compute queue on device 89d1\n    00000000: c0310800 00000001\n\
+        let text =
+            "Process 138 PASID 138:\n  Compute queue on device 89d1\n    00000000: c0310800 \
+        00000001\n\
                     \x20   00000008: 00000002\n  Compute queue, XCC 1\n    00000000: 00000003\n";
         let found = parse(text).expect("a good dump");
         assert_eq!(found, [vec![0xc031_0800, 1, 2], vec![3]]);

@@ -385,7 +385,8 @@ impl Worker {
         };
         let (out, back) = (told("QUEUE_EVICTION"), told("QUEUE_RESTORE"));
         println!(
-            "process {number}: told of: {}, as often restored: {}, time counted: {}, results and memory right",
+            "process {number}: told of: {}, as often restored: {}, time counted: {}, results and \
+            memory right",
             out > 0,
             out == back,
             evicted.is_some_and(|ms| ms > 0)

@@ -82,10 +82,11 @@ pub fn open_compat(path: &str) -> std::result::Result<OwnedFd, Errno> {
     use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
     const OPEN_32: i64 = 5;
     const O_RDWR: i64 = 2;
-    let low = MapFlags::PRIVATE | MapFlags::from_bits_retain(0x40); // MAP_32BIT: the path below 4 GiB.
-                                                                    // SAFETY: a new mapping, large
-                                                                    // enough for the path and its
-                                                                    // end.
+    // MAP_32BIT: the path below 4 GiB.
+    let low = MapFlags::PRIVATE | MapFlags::from_bits_retain(0x40);
+    // SAFETY: a new mapping, large
+    // enough for the path and its
+    // end.
     let page = unsafe {
         mmap_anonymous(
             std::ptr::null_mut(),
@@ -105,7 +106,10 @@ pub fn open_compat(path: &str) -> std::result::Result<OwnedFd, Errno> {
     unsafe {
         std::arch::asm!(
             "xchg rbx, {path}", "int 0x80", "xchg rbx, {path}",
-            path = inout(reg) page as i64 => _, inout("rax") OPEN_32 => result, in("rcx") O_RDWR, in("rdx") 0,
+            path = inout(reg) page as i64 => _,
+            inout("rax") OPEN_32 => result,
+            in("rcx") O_RDWR,
+            in("rdx") 0,
             out("r8") _, out("r9") _, out("r10") _, out("r11") _,
         );
     }

@@ -70,12 +70,15 @@ ioctls! {
     "WAIT_EVENTS" = IOC_WAIT_EVENTS, kfd_ioctl_wait_events_args;
     "DBG_REGISTER_DEPRECATED" = IOC_DBG_REGISTER_DEPRECATED, kfd_ioctl_dbg_register_args;
     "DBG_UNREGISTER_DEPRECATED" = IOC_DBG_UNREGISTER_DEPRECATED, kfd_ioctl_dbg_unregister_args;
-    "DBG_ADDRESS_WATCH_DEPRECATED" = IOC_DBG_ADDRESS_WATCH_DEPRECATED, kfd_ioctl_dbg_address_watch_args;
-    "DBG_WAVE_CONTROL_DEPRECATED" = IOC_DBG_WAVE_CONTROL_DEPRECATED, kfd_ioctl_dbg_wave_control_args;
+    "DBG_ADDRESS_WATCH_DEPRECATED" = IOC_DBG_ADDRESS_WATCH_DEPRECATED,
+        kfd_ioctl_dbg_address_watch_args;
+    "DBG_WAVE_CONTROL_DEPRECATED" = IOC_DBG_WAVE_CONTROL_DEPRECATED,
+        kfd_ioctl_dbg_wave_control_args;
     "SET_SCRATCH_BACKING_VA" = IOC_SET_SCRATCH_BACKING_VA, kfd_ioctl_set_scratch_backing_va_args;
     "GET_TILE_CONFIG" = IOC_GET_TILE_CONFIG, kfd_ioctl_get_tile_config_args;
     "SET_TRAP_HANDLER" = IOC_SET_TRAP_HANDLER, kfd_ioctl_set_trap_handler_args;
-    "GET_PROCESS_APERTURES_NEW" = IOC_GET_PROCESS_APERTURES_NEW, kfd_ioctl_get_process_apertures_new_args;
+    "GET_PROCESS_APERTURES_NEW" = IOC_GET_PROCESS_APERTURES_NEW,
+        kfd_ioctl_get_process_apertures_new_args;
     "ACQUIRE_VM" = IOC_ACQUIRE_VM, kfd_ioctl_acquire_vm_args;
     "ALLOC_MEMORY_OF_GPU" = IOC_ALLOC_MEMORY_OF_GPU, kfd_ioctl_alloc_memory_of_gpu_args;
     "FREE_MEMORY_OF_GPU" = IOC_FREE_MEMORY_OF_GPU, kfd_ioctl_free_memory_of_gpu_args;

@@ -21,7 +21,10 @@ pub(crate) unsafe trait Arguments {
 macro_rules! arguments {
     ($($name:ident: $args:ident = $request:ident;)*) => {
         $(
-            const _: () = assert!(((uapi::$request >> 16) & 0x3fff) as usize == size_of::<uapi::$args>());
+            const _: () = {
+                let size = (uapi::$request >> 16) & 0x3fff;
+                assert!(size as usize == size_of::<uapi::$args>());
+            };
             // SAFETY: the header's own pair; its size is checked above.
             unsafe impl Arguments for uapi::$args {
                 const REQUEST: u32 = uapi::$request;
@@ -41,7 +44,8 @@ arguments! {
     SET_EVENT: kfd_ioctl_set_event_args = IOC_SET_EVENT;
     RESET_EVENT: kfd_ioctl_reset_event_args = IOC_RESET_EVENT;
     WAIT_EVENTS: kfd_ioctl_wait_events_args = IOC_WAIT_EVENTS;
-    GET_PROCESS_APERTURES_NEW: kfd_ioctl_get_process_apertures_new_args = IOC_GET_PROCESS_APERTURES_NEW;
+    GET_PROCESS_APERTURES_NEW: kfd_ioctl_get_process_apertures_new_args
+        = IOC_GET_PROCESS_APERTURES_NEW;
     ACQUIRE_VM: kfd_ioctl_acquire_vm_args = IOC_ACQUIRE_VM;
     ALLOC_MEMORY_OF_GPU: kfd_ioctl_alloc_memory_of_gpu_args = IOC_ALLOC_MEMORY_OF_GPU;
     FREE_MEMORY_OF_GPU: kfd_ioctl_free_memory_of_gpu_args = IOC_FREE_MEMORY_OF_GPU;

@@ -185,7 +185,8 @@ mod tests {
         );
         write(nodes.join("1/gpu_id"), "35969\n");
         write(nodes.join("1/name"), "ip discovery\n");
-        let gpu = "simd_count 16\nsimd_per_cu 4\ngfx_target_version 90402\narray_count 1\nsimd_arrays_per_engine 1\n";
+        let gpu = "simd_count 16\nsimd_per_cu 4\ngfx_target_version 90402\narray_count 1\n\
+        simd_arrays_per_engine 1\n";
         write(nodes.join("1/properties"), gpu);
         write(
             nodes.join("1/caches/0/properties"),

@@ -13,17 +13,21 @@ typedef float float2 __attribute__((ext_vector_type(2)));
 typedef half half2v __attribute__((ext_vector_type(2)));
 typedef short short2v __attribute__((ext_vector_type(2)));
 
-#define ID(d)                                                                                                          \
-    (__builtin_amdgcn_workgroup_id_##d() * __builtin_amdgcn_workgroup_size_##d() + __builtin_amdgcn_workitem_id_##d())
-#define BARRIER()                                                                                                      \
-    do {                                                                                                               \
-        __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");                                                         \
-        __builtin_amdgcn_s_barrier();                                                                                  \
-        __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");                                                         \
+#define ID(d) \
+    (__builtin_amdgcn_workgroup_id_##d() * __builtin_amdgcn_workgroup_size_##d() + \
+     __builtin_amdgcn_workitem_id_##d())
+#define BARRIER() \
+    do { \
+        __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); \
+        __builtin_amdgcn_s_barrier(); \
+        __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"); \
     } while (0)
-#define ATOMIC(op, p, v) __opencl_atomic_##op((global atomic_int *)(p), v, __ATOMIC_RELAXED, __OPENCL_MEMORY_SCOPE_DEVICE)
-#define UATOMIC(op, p, v)                                                                                              \
-    __opencl_atomic_##op((global atomic_uint *)(p), v, __ATOMIC_RELAXED, __OPENCL_MEMORY_SCOPE_DEVICE)
+#define ATOMIC(op, p, v) \
+    __opencl_atomic_##op((global atomic_int *)(p), v, __ATOMIC_RELAXED, \
+                         __OPENCL_MEMORY_SCOPE_DEVICE)
+#define UATOMIC(op, p, v) \
+    __opencl_atomic_##op((global atomic_uint *)(p), v, __ATOMIC_RELAXED, \
+                         __OPENCL_MEMORY_SCOPE_DEVICE)
 
 kernel void vadd(global const int *a, global const int *b, global int *c, int n) {
     int i = ID(x);
@@ -38,7 +42,8 @@ kernel void saxpy(float k, global const float *x, global float *y, int n) {
 }
 
 // Sum of a work-group's items in LDS, one atomic for each work-group.
-kernel __attribute__((reqd_work_group_size(256, 1, 1))) void reduce(global const uint *x, global uint *sum) {
+kernel __attribute__((reqd_work_group_size(256, 1, 1)))
+void reduce(global const uint *x, global uint *sum) {
     local uint partial[256];
     uint l = __builtin_amdgcn_workitem_id_x();
     partial[l] = x[ID(x)];
@@ -130,15 +135,17 @@ kernel void doubles(global const double *a, global const double *b, global doubl
 }
 
 // Bytes, shorts and halves.
-kernel void narrow(global const uchar *bytes, global const short *shorts, global half *halves, global char *out) {
+kernel void narrow(global const uchar *bytes, global const short *shorts, global half *halves,
+                   global char *out) {
     uint i = ID(x);
     half h = (half)(float)shorts[i] * (half)0.125f;
     halves[i] = h + halves[i];
     out[i] = (char)(bytes[i] + (shorts[i] >> 3));
 }
 
-kernel void packed(global const half2v *a, global const half2v *b, global half2v *out, global const short2v *s,
-                   global short2v *t, global const float2 *f, global float2 *g) {
+kernel void packed(global const half2v *a, global const half2v *b, global half2v *out,
+                   global const short2v *s, global short2v *t, global const float2 *f,
+                   global float2 *g) {
     uint i = ID(x);
     out[i] = a[i] * b[i] + a[i];
     t[i] = s[i] * s[i] + (short2v)(3, -5);
@@ -164,7 +171,8 @@ uint __attribute__((noinline)) sum_of(const uint *p, uint n) {
         s += p[k];
     return s;
 }
-kernel __attribute__((reqd_work_group_size(64, 1, 1))) void generic_pointers(global const uint *x, global uint *out) {
+kernel __attribute__((reqd_work_group_size(64, 1, 1)))
+void generic_pointers(global const uint *x, global uint *out) {
     local uint shared[64];
     uint own[4];
     uint l = __builtin_amdgcn_workitem_id_x(), i = ID(x);
@@ -186,8 +194,9 @@ kernel void atomics(global int *cells, global uint *log) {
     UATOMIC(fetch_xor, &cells[6], i * 77);
     log[i] = UATOMIC(fetch_add, &cells[7], 1u);
     int expected = cells[8];
-    while (!__opencl_atomic_compare_exchange_strong((global atomic_int *)&cells[8], &expected, expected + 3, __ATOMIC_RELAXED,
-                                                    __ATOMIC_RELAXED, __OPENCL_MEMORY_SCOPE_DEVICE))
+    while (!__opencl_atomic_compare_exchange_strong(
+        (global atomic_int *)&cells[8], &expected, expected + 3, __ATOMIC_RELAXED,
+        __ATOMIC_RELAXED, __OPENCL_MEMORY_SCOPE_DEVICE))
         ;
 }
 
@@ -195,5 +204,6 @@ kernel void atomics(global int *cells, global uint *log) {
 kernel void grid(global uint *out, uint width, uint height) {
     uint x = ID(x), y = ID(y), z = ID(z);
     out[(z * height + y) * width + x] =
-        x | y << 8 | z << 16 | __builtin_amdgcn_workgroup_id_z() << 24 | __builtin_amdgcn_workitem_id_y() << 28;
+        x | y << 8 | z << 16 | __builtin_amdgcn_workgroup_id_z() << 24 |
+        __builtin_amdgcn_workitem_id_y() << 28;
 }

@@ -124,7 +124,8 @@ pub fn save(queue: &Queue, launch: &mut Launch, codes: &mut [CodeCache]) -> Resu
         .write_dwords(area.stack + offset, &words)?;
     let waves: usize = groups.iter().map(|group| group.waves.len()).sum();
     queue.shared.stats.work("waves saved", waves as u64);
-    tracing::debug!(target: "cwsr", slot = ?queue.slot, groups = parked.len(), waves, bytes = end - area.stack_size, "saved");
+    let (groups, bytes) = (parked.len(), end - area.stack_size);
+    tracing::debug!(target: "cwsr", slot = ?queue.slot, groups, waves, bytes, "saved");
     launch.park(parked);
     Ok(marks(offset, end))
 }

@@ -259,7 +259,8 @@ fn map_compute(
         dw::CP_HQD_PQ_DOORBELL_CONTROL,
         control | DOORBELL_EN | map.doorbell << 2,
     );
-    tracing::debug!(?slot, kind = ?config.kind, doorbell = map.doorbell, vmid = config.vmid, "queue mapped");
+    let (kind, doorbell, vmid) = (config.kind, map.doorbell, config.vmid);
+    tracing::debug!(?slot, ?kind, doorbell, vmid, "queue mapped");
     let queue = Queue::new(shared.clone(), config);
     let wptr = (map.wptr != 0 && queue.kind != Kind::Follower).then_some(map.wptr);
     if let Err(fault) = shared.insert(&queue, wptr) {

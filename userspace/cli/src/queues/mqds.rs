@@ -220,7 +220,8 @@ mod tests {
             (compute::AQL_CONTROL, 1),
         ]);
         let text = format!(
-            "Process 812 PASID 812:\n  Compute queue on device 8c81\n{compute}  SDMA queue on device 8c81\n{}",
+            "Process 812 PASID 812:\n  Compute queue on device 8c81\n\
+            {compute}  SDMA queue on device 8c81\n{}",
             dump(&[(sdma::RB_CNTL, 18 << 1), (sdma::RB_BASE, 0x10)])
         );
         let root = tempfile::tempdir().expect("a temporary directory");

@@ -43,7 +43,8 @@ fn main() -> Result<()> {
     ];
     let reason = reasons.iter().find(|(is, _)| *is);
     println!(
-        "page fault at {:#x} on GPU {}: {}; by kernel poke (code at {:#x}), packet {index} of queue {}",
+        "page fault at {:#x} on GPU {}: {}; by kernel poke (code at {:#x}), packet {index} of \
+        queue {}",
         fault.address,
         fault.gpu_id,
         reason.map_or("the KFD does not say why", |(_, why)| why),

@@ -108,7 +108,8 @@ fn info(bench: &Bench, of: &str, file: u32) {
         };
         let outcome = ioctl(bench.kfd(), uapi::IOC_GET_DMABUF_INFO, &mut args);
         let case = format!(
-            "GET_DMABUF_INFO of {of}, {room}: {} bytes and {} of metadata, flags {:#x}, of the GPU {}",
+            "GET_DMABUF_INFO of {of}, {room}: {} bytes and {} of metadata, flags {:#x}, of the GPU \
+            {}",
             args.size,
             args.metadata_size,
             args.flags,

@@ -8,7 +8,8 @@
 //! | `SETUP` | opens `/dev/kfd`, acquires the first GPU's VM and prepares what `$` names |
 //! | `OPEN render=` | opens `/dev/kfd`, or the GPU's render node, once more |
 //! | `CLOSE file=` | closes what a line of this process gave |
-//! | `MMAP kind= gpu= bytes= access= [fd=]`, `MUNMAP at=`, `TOUCH at=` | maps the KFD, unmaps it, reads from it |
+//! | `MMAP kind= gpu= bytes= access= [fd=]` | maps the KFD |
+//! | `MUNMAP at=`, `TOUCH at=` | unmaps it, reads from it |
 //! | `DISCARD at= bytes=` | puts fresh pages in place of some of `$memory` |
 //! | `FORK lines=` | a child does the next lines of this thread as well, and ends |
 //! | `SEND file= to=`, `RECEIVE` | passes a file to another process of the program; takes one |

@@ -176,13 +176,32 @@ mod tests {
 
     #[test]
     fn ids_become_labels_and_addresses_places() {
-        let trace = r#"{"call":"openat","arguments":{"path":"/dev/kfd"},"changes":{},"result":3}
-{"call":"ALLOC_MEMORY_OF_GPU","arguments":{"va_addr":"0x7f0000000000","size":8192,"handle":"0x0","gpu_id":35281,"flags":"GTT|WRITABLE"},"changes":{"handle":"0x89d100000007"}}
-{"call":"MAP_MEMORY_TO_GPU","arguments":{"handle":"0x89d100000007","device_ids_array_ptr":{"address":"0x10","value":[35281]},"n_devices":1},"changes":{}}
-{"call":"CREATE_QUEUE","arguments":{"ring_base_address":"0x7f0000001000","queue_type":"COMPUTE_AQL","read_pointer_address":"0x7fffff000000"},"changes":{"queue_id":5}}
-{"call":"WAIT_EVENTS","arguments":{"events_ptr":{"address":"0x20","value":[{"event_id":9,"signal_event_data":{"last_event_age":3}}]},"num_events":1},"changes":{}}
-{"call":"DESTROY_QUEUE","arguments":{"queue_id":5},"changes":{}}"#;
-        let text = program(trace).unwrap().to_string();
+        let trace = [
+            r#"{"call":"openat","arguments":{"path":"/dev/kfd"},"changes":{},"result":3}"#,
+            concat!(
+                r#"{"call":"ALLOC_MEMORY_OF_GPU","arguments":{"va_addr":"0x7f0000000000","#,
+                r#""size":8192,"handle":"0x0","gpu_id":35281,"flags":"GTT|WRITABLE"},"#,
+                r#""changes":{"handle":"0x89d100000007"}}"#,
+            ),
+            concat!(
+                r#"{"call":"MAP_MEMORY_TO_GPU","arguments":{"handle":"0x89d100000007","#,
+                r#""device_ids_array_ptr":{"address":"0x10","value":[35281]},"n_devices":1},"#,
+                r#""changes":{}}"#,
+            ),
+            concat!(
+                r#"{"call":"CREATE_QUEUE","arguments":{"ring_base_address":"0x7f0000001000","#,
+                r#""queue_type":"COMPUTE_AQL","read_pointer_address":"0x7fffff000000"},"#,
+                r#""changes":{"queue_id":5}}"#,
+            ),
+            concat!(
+                r#"{"call":"WAIT_EVENTS","arguments":{"events_ptr":{"address":"0x20","#,
+                r#""value":[{"event_id":9,"signal_event_data":{"last_event_age":3}}]},"#,
+                r#""num_events":1},"changes":{}}"#,
+            ),
+            r#"{"call":"DESTROY_QUEUE","arguments":{"queue_id":5},"changes":{}}"#,
+        ]
+        .join("\n");
+        let text = program(&trace).unwrap().to_string();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "0.0 SETUP");
         assert!(lines[1].starts_with("0.0 h1 = ALLOC_MEMORY_OF_GPU va_addr=$place "));
