@@ -11,7 +11,7 @@ export CARGO_TERM_COLOR ?= auto
 all: module tools userspace
 
 help:
-	@echo "KERNEL=SERIES   before or behind any of these: another kernel than the suite's newest"
+	@echo "KERNEL=SERIES   before or behind these: another kernel than the suite's newest"
 	@echo "make            build the module, the tools and userspace"
 	@echo "make demo       boot a stock kernel with a modelled GPU, take over, run GPU kernels"
 	@echo "make test       all tests that fit an hour; ends with \"N passed, N failed\""
@@ -49,7 +49,8 @@ guest: module module-tests tools userspace $(hip_programs)
 
 build/guest/hip_%: tests/hip/%.hip
 	@mkdir -p build/guest
-	@tools/sysroot/sysroot run hipcc --offload-arch=gfx942 -O2 -rdynamic -o $@ $< -lhsa-runtime64 -ldl
+	@tools/sysroot/sysroot run hipcc --offload-arch=gfx942 -O2 -rdynamic -o $@ $< \
+		-lhsa-runtime64 -ldl
 
 demo:
 	@tools/demo

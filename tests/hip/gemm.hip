@@ -19,12 +19,14 @@ static std::vector<hsa_queue_t *> queues;
 
 // HIP asks for its queues by this name too: it gets here first, and we remember them.
 extern "C" hsa_status_t hsa_queue_create(hsa_agent_t agent, uint32_t size, hsa_queue_type32_t type,
-					 void (*callback)(hsa_status_t, hsa_queue_t *, void *), void *data,
-					 uint32_t private_size, uint32_t group_size, hsa_queue_t **queue)
+					 void (*callback)(hsa_status_t, hsa_queue_t *, void *),
+					 void *data, uint32_t private_size, uint32_t group_size,
+					 hsa_queue_t **queue)
 {
 	static auto real =
 		reinterpret_cast<decltype(&hsa_queue_create)>(dlsym(RTLD_NEXT, "hsa_queue_create"));
-	hsa_status_t status = real(agent, size, type, callback, data, private_size, group_size, queue);
+	hsa_status_t status =
+		real(agent, size, type, callback, data, private_size, group_size, queue);
 
 	if (status == HSA_STATUS_SUCCESS) {
 		std::lock_guard<std::mutex> guard(lock);
@@ -62,7 +64,8 @@ static void tell()
 	std::lock_guard<std::mutex> guard(lock);
 
 	for (hsa_queue_t *queue : queues)
-		std::printf("queue %p %u write %llu read %llu\n", queue->base_address, queue->size * 64,
+		std::printf("queue %p %u write %llu read %llu\n", queue->base_address,
+			    queue->size * 64,
 			    (unsigned long long)hsa_queue_load_write_index_scacquire(queue),
 			    (unsigned long long)hsa_queue_load_read_index_scacquire(queue));
 	std::printf("told\n");

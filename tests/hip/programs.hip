@@ -45,7 +45,8 @@ public:
 	{
 		std::vector<T> to(n);
 
-		check(hipMemcpy(to.data(), data, n * sizeof(T), hipMemcpyDeviceToHost), "hipMemcpy to the host");
+		check(hipMemcpy(to.data(), data, n * sizeof(T), hipMemcpyDeviceToHost),
+		      "hipMemcpy to the host");
 		return to;
 	}
 	T *data;
@@ -65,7 +66,8 @@ template <class T> static size_t count_wrong(const std::vector<T> &is, const std
 		if (std::memcmp(&is[i], &wanted[i], sizeof(T)) == 0)
 			continue;
 		if (wrong++ < 3)
-			std::fprintf(stderr, "element %zu is %g, not %g\n", i, (double)is[i], (double)wanted[i]);
+			std::fprintf(stderr, "element %zu is %g, not %g\n", i, (double)is[i],
+				     (double)wanted[i]);
 	}
 	return wrong;
 }
@@ -322,7 +324,8 @@ struct F32 {
 	using Element = float;
 	using Result = float;
 	static constexpr int each = 1;
-	__device__ static Vector<float, 4> multiply(const float *a, const float *b, Vector<float, 4> c)
+	__device__ static Vector<float, 4> multiply(const float *a, const float *b,
+						    Vector<float, 4> c)
 	{
 		return __builtin_amdgcn_mfma_f32_16x16x4f32(a[0], b[0], c, 0, 0, 0);
 	}
@@ -368,7 +371,8 @@ struct BF16 {
 	using Element = Brain;
 	using Result = float;
 	static constexpr int each = 4;
-	__device__ static Vector<float, 4> multiply(const Brain *a, const Brain *b, Vector<float, 4> c)
+	__device__ static Vector<float, 4> multiply(const Brain *a, const Brain *b,
+						    Vector<float, 4> c)
 	{
 		Vector<short, 4> va = {a[0].bits, a[1].bits, a[2].bits, a[3].bits};
 		Vector<short, 4> vb = {b[0].bits, b[1].bits, b[2].bits, b[3].bits};
@@ -382,7 +386,8 @@ struct F64 {
 	using Element = double;
 	using Result = double;
 	static constexpr int each = 1;
-	__device__ static Vector<double, 4> multiply(const double *a, const double *b, Vector<double, 4> c)
+	__device__ static Vector<double, 4> multiply(const double *a, const double *b,
+						     Vector<double, 4> c)
 	{
 		return __builtin_amdgcn_mfma_f64_16x16x4f64(a[0], b[0], c, 0, 0, 0);
 	}
@@ -417,8 +422,9 @@ __global__ void mfma_kernel(const typename M::Element *a, const typename M::Elem
 		typename M::Element va[M::each], vb[M::each];
 
 		for (int t = 0; t < M::each; t++) {
-			va[t] = i < s.m && l + t < s.k ? a[i * s.k + l + t] : (typename M::Element)0.0f;
-			vb[t] = j < s.n && l + t < s.k ? b[(l + t) * s.n + j] : (typename M::Element)0.0f;
+			auto none = (typename M::Element)0.0f;
+			va[t] = i < s.m && l + t < s.k ? a[i * s.k + l + t] : none;
+			vb[t] = j < s.n && l + t < s.k ? b[(l + t) * s.n + j] : none;
 		}
 		sum = M::multiply(va, vb, sum);
 	}
@@ -491,7 +497,8 @@ int main(int argc, char **argv)
 			check(hipSetDevice(std::atoi(argv[++i])), "hipSetDevice");
 		else if (!std::strcmp(argv[i], "-r") && i + 1 < argc)
 			repeat = std::atoi(argv[++i]);
-		else if (std::strspn(argv[i], "0123456789") == std::strlen(argv[i]) && std::atol(argv[i]) > 0)
+		else if (std::strspn(argv[i], "0123456789") == std::strlen(argv[i]) &&
+			 std::atol(argv[i]) > 0)
 			sizes.push_back(std::atol(argv[i]));
 		else
 			names.push_back(argv[i]);

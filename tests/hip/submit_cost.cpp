@@ -29,7 +29,8 @@ uint64_t rocr_submit(hsa_queue_t *queue, const hsa_barrier_and_packet_t *packet)
 		;
 	auto *packets = static_cast<hsa_barrier_and_packet_t *>(queue->base_address);
 	auto *place = packets + (index & (queue->size - 1));
-	std::memcpy(reinterpret_cast<char *>(place) + 4, reinterpret_cast<const char *>(packet) + 4, 60);
+	std::memcpy(reinterpret_cast<char *>(place) + 4,
+		    reinterpret_cast<const char *>(packet) + 4, 60);
 	__atomic_store_n(reinterpret_cast<uint32_t *>(place), packet->header, __ATOMIC_RELEASE);
 	hsa_signal_store_screlease(queue->doorbell_signal, index);
 	return index;
@@ -59,7 +60,8 @@ int main()
 	check(hsa_iterate_agents(find, &agent), "hsa_iterate_agents");
 	check(hsa_queue_create(agent, size, HSA_QUEUE_TYPE_MULTI, nullptr, nullptr, 0, 0, &queue),
 	      "hsa_queue_create");
-	packet.header = HSA_PACKET_TYPE_BARRIER_AND | 1 << HSA_PACKET_HEADER_BARRIER | 2 << 9 | 2 << 11;
+	packet.header =
+		HSA_PACKET_TYPE_BARRIER_AND | 1 << HSA_PACKET_HEADER_BARRIER | 2 << 9 | 2 << 11;
 	Ring *ring = kfd_ring(ours, size, &write, &read, &doorbell);
 	for (int i = 0; i < count; i++) {
 		rocr_submit(queue, &packet);

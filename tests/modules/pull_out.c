@@ -26,7 +26,8 @@ static int __init pull_out_init(void)
 	if (!pdev)
 		return -ENODEV;
 	pci_read_config_word(pdev, PCI_COMMAND, &command);
-	pci_write_config_word(pdev, PCI_COMMAND, command & ~(PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER));
+	pci_write_config_word(pdev, PCI_COMMAND,
+			      command & ~(PCI_COMMAND_MEMORY | PCI_COMMAND_MASTER));
 	WRITE_ONCE(pdev->error_state, pci_channel_io_perm_failure);
 	return 0;
 }

@@ -94,7 +94,8 @@ kernel void gemm_mfma(global const float *a, global const float *b, global float
 
 	for (uint k = 0; k < n; k += 2)
 		sum = __builtin_amdgcn_mfma_f32_32x32x2f32(a[(row + at) * n + k + upper],
-							   b[(k + upper) * n + column + at], sum, 0, 0, 0);
+							   b[(k + upper) * n + column + at], sum,
+							   0, 0, 0);
 	for (uint i = 0; i < 16; i++)
 		c[(row + i / 4 * 8 + upper * 4 + i % 4) * n + column + at] = sum[i];
 }

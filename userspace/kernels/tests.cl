@@ -48,7 +48,8 @@ kernel void tick(global uint *flag, global uint *ticks, global uint *out)
 
 	while (!__scoped_atomic_load_n(flag, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM)) {
 		if (LANE == 0)
-			__scoped_atomic_fetch_add(ticks, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
+			__scoped_atomic_fetch_add(ticks, 1, __ATOMIC_RELAXED,
+						  __MEMORY_SCOPE_SYSTEM);
 		__builtin_amdgcn_s_sleep(1);
 	}
 	out[ITEM] = x;

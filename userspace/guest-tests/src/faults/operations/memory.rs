@@ -15,6 +15,15 @@ const WRITABLE: u32 = uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE;
 const SIZE: u64 = 256 << 10;
 
 pub(super) fn operations() -> Vec<Operation> {
+    let mut all = buffers();
+    all.extend(dmabufs());
+    all.push(plain("SVM", |stage| {
+        stage.ioctl(uapi::IOC_SVM, [stage.memory, SIZE, 0])
+    }));
+    all
+}
+
+fn buffers() -> Vec<Operation> {
     vec![
         plain("ALLOC_MEMORY_OF_GPU GTT", |stage| {
             stage.ioctl(uapi::IOC_ALLOC_MEMORY_OF_GPU, buffer(stage, GTT, SIZE))
@@ -71,6 +80,11 @@ pub(super) fn operations() -> Vec<Operation> {
             };
             stage.ioctl(uapi::IOC_AVAILABLE_MEMORY, args)
         }),
+    ]
+}
+
+fn dmabufs() -> Vec<Operation> {
+    vec![
         plain("EXPORT_DMABUF", |stage| {
             allocate(stage)?;
             stage.ioctl(uapi::IOC_EXPORT_DMABUF, exported(stage))
@@ -109,9 +123,6 @@ pub(super) fn operations() -> Vec<Operation> {
                 free_handle(stage, args.handle)?;
             }
             close_and_free(stage, call, answer)
-        }),
-        plain("SVM", |stage| {
-            stage.ioctl(uapi::IOC_SVM, [stage.memory, SIZE, 0])
         }),
     ]
 }

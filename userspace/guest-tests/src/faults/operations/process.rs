@@ -12,7 +12,17 @@ use rustix::io::Errno;
 const DOORBELLS: u64 = 3 << 62;
 
 pub(super) fn operations() -> Vec<Operation> {
-    let mut all = vec![
+    let mut all = files();
+    all.extend(settings());
+    all.extend(smi_events());
+    all.extend(profiling());
+    all.extend(retired());
+    all.extend(events());
+    all
+}
+
+fn files() -> Vec<Operation> {
+    vec![
         plain("open, the first of a process", |_| Ok(Call::Open))
             .needs(Needs::Nothing)
             .once()
@@ -29,6 +39,11 @@ pub(super) fn operations() -> Vec<Operation> {
         })
         .also(Errno::INVAL)
         .over(release),
+    ]
+}
+
+fn settings() -> Vec<Operation> {
+    vec![
         plain("GET_VERSION", |stage| {
             stage.ioctl(
                 uapi::IOC_GET_VERSION,
@@ -110,6 +125,11 @@ pub(super) fn operations() -> Vec<Operation> {
         })
         .needs(Needs::File)
         .once(),
+    ]
+}
+
+fn smi_events() -> Vec<Operation> {
+    vec![
         smi(),
         plain("SMI_EVENTS, its mask", |stage| {
             let file = smi_file(stage)?;
@@ -122,6 +142,12 @@ pub(super) fn operations() -> Vec<Operation> {
             Ok(Call::Read(file, vec![0; 256]))
         })
         .over(close_files),
+    ]
+}
+
+/// The profiler, the debugger and checkpoints.
+fn profiling() -> Vec<Operation> {
+    vec![
         plain("PROFILER, its version", |stage| {
             stage.ioctl(
                 uapi::IOC_PROFILER,
@@ -152,10 +178,7 @@ pub(super) fn operations() -> Vec<Operation> {
         plain("CRIU_OP", |stage| {
             stage.ioctl(uapi::IOC_CRIU_OP, uapi::kfd_ioctl_criu_args::default())
         }),
-    ];
-    all.extend(retired());
-    all.extend(events());
-    all
+    ]
 }
 
 fn gpu(stage: &Stage) -> u64 {
