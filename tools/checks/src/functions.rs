@@ -178,7 +178,7 @@ mod tests {
     fn rust_functions_in_items_and_macros() {
         let text = "/// Doc.\nfn a(f: fn(u8) -> u8) -> u8 {\n    f(1)\n}\n\
             trait T {\n    fn declared(&self);\n    fn b(&self) {}\n}\n\
-            make! {\n    fn c<const N: usize>()\n    where\n        [u8; N]: Sized,\n    {\n        \
+            make! {\n    fn c<const N: usize>()\n    where\n        [u8; N]: Sized,\n    {\n\
             fn d() {\n        }\n    }\n}\n";
         assert_eq!(
             found("a.rs", text),

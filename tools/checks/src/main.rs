@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! lengths: complains of overlong lines, functions and files in what git tracks below a directory.
 //!
-//! `tests/tools/lengths.test` runs it; `tests/tools/lengths.allow` has the lines that may be longer.
+//! `tests/tools/lengths.test` runs it; `tests/tools/lengths.allow` lists lines that may be longer.
 
 mod allow;
 mod functions;
