@@ -11,6 +11,7 @@ mod doorbell;
 mod event;
 mod exception;
 mod file;
+mod gauge;
 mod gfx;
 mod gpu;
 mod ids;
@@ -47,19 +48,20 @@ struct Amdkfd {
 }
 
 impl kernel::Module for Amdkfd {
-    fn init(_module: &'static ThisModule) -> Result<Self> {
+    fn init(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: first of all, and once: the module is initialised once.
         unsafe {
             gpu::init();
             kfd::init();
             kgd2kfd::init();
             process::files::prepare();
-            debugfs::prepare();
+            process::debug::prepare();
             topology::prepare();
         }
-        smi::prepare();
+        file::prepare(module);
+        smi::prepare(module);
         // SAFETY: once. It is dropped after the attachment, and each process pins the module.
-        let processes = unsafe { process::Processes::new() }?;
+        let processes = unsafe { process::Processes::new(module) }?;
         let debugfs = debugfs::Debugfs::new()?;
         Ok(Self {
             // Last: from then on /dev/kfd may be open, and nothing may fail any more.

@@ -9,15 +9,6 @@ use kernel::{
     sync::barrier, //
 };
 
-/// `THIS_MODULE` of C.
-#[inline]
-pub(crate) fn this_module() -> &'static ThisModule {
-    #[cfg(this_module_of_type)]
-    return kernel::module::this_module::<crate::Amdkfd>();
-    #[cfg(not(this_module_of_type))]
-    &crate::THIS_MODULE
-}
-
 /// `smp_mb()` of C: all accesses before it come before all after it, for every processor.
 #[inline]
 pub(crate) fn smp_mb() {

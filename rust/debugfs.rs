@@ -12,20 +12,16 @@
 use crate::{
     doorbell,
     event,
-    gfx::Words,
+    gauge::Gauge,
     gpu,
     ids::GpuId,
-    kgd::Register,
     memory,
     process::{
         self,
-        ProcessDevice, //
+        debug, //
     },
-    queue, //
-};
-use core::sync::atomic::{
-    AtomicUsize,
-    Ordering, //
+    queue,
+    sched::NodeQueues, //
 };
 use kernel::{
     c_str,
@@ -35,53 +31,8 @@ use kernel::{
     },
     fmt,
     prelude::*,
-    str::CString,
-    sync::{
-        global_lock,
-        Arc, //
-    },
     uaccess::UserSliceReader, //
 };
-
-global_lock! {
-    // SAFETY: `prepare` below runs before anything else in the module.
-    unsafe(uninit) static PROC: Mutex<Option<Dir>> = None;
-}
-
-/// Makes this file usable.
-///
-/// # Safety
-///
-/// Must be called exactly once, before any other function of this file.
-pub(crate) unsafe fn prepare() {
-    // SAFETY: By this function's own contract.
-    unsafe { PROC.init() };
-}
-
-/// How many there are of something, for the whole module.
-pub(crate) struct Gauge(AtomicUsize);
-
-/// One of what a [`Gauge`] counts.
-pub(crate) struct Held(&'static Gauge);
-
-impl Gauge {
-    /// None.
-    pub(crate) const fn new() -> Self {
-        Self(AtomicUsize::new(0))
-    }
-
-    /// One more, until what is returned is dropped.
-    pub(crate) fn hold(&'static self) -> Held {
-        self.0.fetch_add(1, Ordering::Relaxed);
-        Held(self)
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.0 .0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
 
 /// What `counts` shows.
 static GAUGES: [(&str, &Gauge); 6] = [
@@ -92,43 +43,6 @@ static GAUGES: [(&str, &Gauge); 6] = [
     ("doorbells", &doorbell::TAKEN),
     ("buffers", &memory::BUFFERS),
 ];
-
-/// Words as `seq_hex_dump` writes them: eight a line, after their offset in bytes.
-pub(crate) fn dump(
-    f: &mut fmt::Formatter<'_>,
-    indent: &str,
-    words: &dyn Words,
-    count: usize,
-) -> fmt::Result {
-    for start in (0..count).step_by(8) {
-        write!(f, "{indent}{:08x}:", start * size_of::<u32>())?;
-        for dword in start..count.min(start + 8) {
-            write!(f, " {:08x}", words.get(dword))?;
-        }
-        f.write_str("\n")?;
-    }
-    Ok(())
-}
-
-/// Registers, eight a line as long as each follows the one before, after the first one's offset.
-pub(crate) fn dump_registers(f: &mut fmt::Formatter<'_>, registers: &[Register]) -> fmt::Result {
-    // CAST: 4.
-    let next = |before: &Register| before.offset.wrapping_add(size_of::<u32>() as u32);
-    for run in registers.chunk_by(|one, other| next(one) == other.offset) {
-        for line in run.chunks(8) {
-            write!(
-                f,
-                "    {:08x}:",
-                line.first().map_or(0, |first| first.offset)
-            )?;
-            for register in line {
-                write!(f, " {:08x}", register.value)?;
-            }
-            f.write_str("\n")?;
-        }
-    }
-    Ok(())
-}
 
 /// Hangs the scheduler of the GPU whose decimal `gpu_id` is written. `EINVAL`: there is none.
 fn hang(reader: &mut UserSliceReader) -> Result {
@@ -144,7 +58,7 @@ fn hang(reader: &mut UserSliceReader) -> Result {
 /// Calls `show` for each node, after a line with its name.
 fn each_node(
     f: &mut fmt::Formatter<'_>,
-    show: fn(&queue::NodeQueues, &mut fmt::Formatter<'_>) -> fmt::Result,
+    show: fn(&NodeQueues, &mut fmt::Formatter<'_>) -> fmt::Result,
 ) -> fmt::Result {
     let nodes = gpu::nodes().map_err(|_| fmt::Error)?;
     for node in nodes.iter() {
@@ -152,41 +66,6 @@ fn each_node(
         show(node.queues(), f)?;
     }
     Ok(())
-}
-
-/// The pasids of a process, one for each GPU: a directory. Fields are dropped from top to bottom.
-pub(crate) struct Pasids {
-    _files: KVec<Pin<KBox<File<Arc<ProcessDevice>>>>>,
-    directory: Dir,
-}
-
-impl Pasids {
-    /// Shows those of `devices` in a directory of this name, which is in `parent` or in `proc`.
-    pub(crate) fn new(
-        name: fmt::Arguments<'_>,
-        parent: Option<&Self>,
-        devices: &[Arc<ProcessDevice>],
-    ) -> Result<Self> {
-        let name = CString::try_from_fmt(name)?;
-        let directory = match parent {
-            Some(parent) => parent.directory.subdir(&name),
-            None => PROC.lock().as_ref().ok_or(ENODEV)?.subdir(&name),
-        };
-        let mut files = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
-        for device in devices {
-            let name = CString::try_from_fmt(fmt!("pasid_{}", device.gpu_id().raw()))?;
-            let show: &'static _ = &|device: &Arc<ProcessDevice>, f: &mut fmt::Formatter<'_>| {
-                // Without a VM it has none yet.
-                writeln!(f, "{}", device.vm().map_or(0, |vm| vm.pasid().raw()))
-            };
-            let file = directory.read_callback_file(&name, device.clone(), show);
-            files.push(KBox::pin_init(file, GFP_KERNEL)?, GFP_KERNEL)?;
-        }
-        Ok(Self {
-            _files: files,
-            directory,
-        })
-    }
 }
 
 /// Amdgpu's account of the memory that processes may have.
@@ -224,22 +103,22 @@ impl Debugfs {
     /// Makes the directory; where there is no debugfs this does nothing.
     pub(crate) fn new() -> Result<Pin<KBox<Self>>> {
         let dir = Dir::new(c_str!("amdkfd"));
-        *PROC.lock() = Some(dir.subdir(c_str!("proc")));
+        debug::show_in(Some(dir.subdir(c_str!("proc"))));
         KBox::pin_init(
             try_pin_init!(Self {
                 counts <- dir.read_callback_file(c_str!("counts"), (), &|(), f| {
                     GAUGES.iter().try_for_each(|(name, gauge)| {
-                        writeln!(f, "{name} {}", gauge.0.load(Ordering::Relaxed))
+                        writeln!(f, "{name} {}", gauge.count())
                     })
                 }),
                 rls <- dir.read_callback_file(c_str!("rls"), (), &|(), f| {
-                    each_node(f, queue::NodeQueues::show_run_list)
+                    each_node(f, NodeQueues::show_run_list)
                 }),
                 mqds <- dir.read_callback_file(c_str!("mqds"), (), &|(), f| {
-                    each_node(f, queue::NodeQueues::show_descriptors)
+                    each_node(f, NodeQueues::show_descriptors)
                 }),
                 hqds <- dir.read_callback_file(c_str!("hqds"), (), &|(), f| {
-                    each_node(f, queue::NodeQueues::show_slots)
+                    each_node(f, NodeQueues::show_slots)
                 }),
                 mem_limit <- dir.read_callback_file(c_str!("mem_limit"), (), &|(), f| {
                     show_memory_limits(f)
@@ -267,7 +146,6 @@ impl Debugfs {
 #[pinned_drop]
 impl PinnedDrop for Debugfs {
     fn drop(self: Pin<&mut Self>) {
-        let proc = PROC.lock().take();
-        drop(proc);
+        debug::show_in(None);
     }
 }

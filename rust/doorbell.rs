@@ -8,7 +8,7 @@
 //! A doorbell's id counts within these pages; its index counts words on the whole aperture.
 
 use crate::{
-    debugfs::{
+    gauge::{
         Gauge,
         Held, //
     },

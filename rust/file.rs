@@ -49,12 +49,16 @@ use kernel::{
 /// `/sys/class/kfd/kfd`.
 const NAME: &CStr = c"kfd";
 
+/// What a file does. Made before the module serves anybody.
+static OPERATIONS: SetOnce<FileOperations<File>> = SetOnce::new();
+
+/// Makes this file usable. Once, before [`publish`].
+pub(crate) fn prepare(module: &'static ThisModule) {
+    OPERATIONS.populate(FileOperations::new(module));
+}
+
 /// Makes /dev/kfd appear; dropping what it returns makes it vanish.
 pub(crate) fn publish() -> Result<Registration> {
-    static OPERATIONS: SetOnce<FileOperations<File>> = SetOnce::new();
-    if OPERATIONS.as_ref().is_none() {
-        OPERATIONS.populate(FileOperations::new(crate::compat::this_module()));
-    }
     Registration::new(NAME, OPERATIONS.as_ref().ok_or(EBUSY)?)
 }
 

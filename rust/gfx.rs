@@ -330,6 +330,17 @@ pub(crate) struct SdmaPlace {
     pub(crate) queue: u32,
 }
 
+/// Which copy engine a queue shall be on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SdmaChoice {
+    /// Any of those for traffic over PCIe.
+    Pcie,
+    /// Any of those for traffic between GPUs.
+    Xgmi,
+    /// This one.
+    Engine(u32),
+}
+
 /// Descriptors of copy (SDMA) queues.
 pub(crate) trait SdmaFormat: Sync {
     /// Bytes of a descriptor.

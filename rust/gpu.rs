@@ -32,7 +32,7 @@ use crate::{
         Partition, //
     },
     linux::trace,
-    queue::NodeQueues,
+    sched::NodeQueues,
     smi::{
         Listeners,
         News, //

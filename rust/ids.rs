@@ -7,6 +7,11 @@
 
 #![allow(dead_code)]
 
+use core::sync::atomic::{
+    AtomicU64,
+    Ordering, //
+};
+
 /// Declares a newtype over an unsigned integer whose values lie in `$first..=$last`.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident($raw:ty): $first:expr, $last:expr) => {
@@ -119,6 +124,18 @@ impl GpuVa {
     /// Is it a multiple of `alignment`, a power of two?
     pub(crate) const fn is_aligned(self, alignment: u64) -> bool {
         self.0 & alignment.wrapping_sub(1) == 0
+    }
+}
+
+/// Tells a process from all that have been and will be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Serial(u64);
+
+impl Serial {
+    /// One that no process has had.
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 }
 

@@ -9,16 +9,13 @@
 //!
 //! Unless a method says otherwise it may sleep, and allocate with `GFP_KERNEL`.
 
-use crate::{
-    ids::{
-        DoorbellIndex,
-        GpuVa,
-        IpVersion,
-        Pasid,
-        UserVa,
-        Vmid, //
-    },
-    smi::VmTask, //
+use crate::ids::{
+    DoorbellIndex,
+    GpuVa,
+    IpVersion,
+    Pasid,
+    UserVa,
+    Vmid, //
 };
 use core::ptr::NonNull;
 use kernel::prelude::*;
@@ -169,6 +166,19 @@ pub(crate) struct NewMemory {
     /// For mmap on the DRM file.
     pub(crate) mmap_offset: u64,
     pub(crate) size: u64,
+}
+
+/// The name of a task, as the kernel keeps it: any bytes, zero at the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TaskName(pub(crate) [u8; 16]);
+
+/// The task that made a VM the process's: whom SMI events of that VM name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct VmTask {
+    pub(crate) pid: i32,
+    /// The id of its thread group for the whole system; 0: not known.
+    pub(crate) tgid: i32,
+    pub(crate) name: TaskName,
 }
 
 /// A register and the value it should have, as a packet wants them.

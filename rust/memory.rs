@@ -18,7 +18,7 @@ mod table;
 pub(crate) use handle::Handle;
 
 use crate::{
-    debugfs::{
+    gauge::{
         Gauge,
         Held, //
     },

@@ -14,6 +14,7 @@
 //! end up in (`quiesce_mm`, the mm notifier) and `mmap` take neither.
 
 pub(crate) mod apertures;
+pub(crate) mod debug;
 pub(crate) mod device;
 mod eviction;
 pub(crate) mod files;
@@ -41,7 +42,7 @@ pub(crate) use registry::{
 };
 
 use crate::{
-    debugfs::{
+    gauge::{
         Gauge,
         Held, //
     },
@@ -55,7 +56,8 @@ use crate::{
     ids::{
         GpuId,
         Pasid,
-        QueueId, //
+        QueueId,
+        Serial, //
     },
     kgd::MemoryContext,
     linux::{
@@ -95,7 +97,6 @@ use kernel::{
         atomic::{
             ordering::{
                 Acquire,
-                Relaxed,
                 Release, //
             },
             Atomic, //
@@ -130,18 +131,6 @@ impl MmId {
 
 /// Names a process that can be found: its address space, and which context of it. The next one may have the same name.
 type Name = (MmId, u16);
-
-/// Tells a process from all that have been and will be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Serial(u64);
-
-impl Serial {
-    /// One that no process has had.
-    pub(crate) fn next() -> Self {
-        static NEXT: Atomic<u64> = Atomic::new(0);
-        Self(NEXT.fetch_add(1, Relaxed))
-    }
-}
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,7 +237,7 @@ impl Process {
             serial: Serial::next(),
             primary: beside.map(|(primary, _)| primary),
             held: PROCESSES.hold(),
-            module: ModuleRef::new(crate::compat::this_module())?,
+            module: ModuleRef::new(registry.module())?,
         }? Error);
         DeferredArc::new(registry.teardown(), process)
     }

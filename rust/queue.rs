@@ -18,14 +18,11 @@
 //! `Queues.inner` → `Scheduler.inner`.
 
 mod device;
-mod mqd_pool;
-mod node;
 pub(crate) mod properties;
 mod requests;
 mod wave_state;
 
 pub(crate) use device::Queues;
-pub(crate) use node::NodeQueues;
 pub(crate) use requests::{
     create,
     destroy,
@@ -38,7 +35,7 @@ pub(crate) use wave_state::{
 };
 
 use crate::{
-    debugfs::{
+    gauge::{
         Gauge,
         Held, //
     },
@@ -58,23 +55,24 @@ use crate::{
     },
     kgd::QueueBuffers,
     sched::{
+        mqd_pool::MqdSlot,
+        node::{
+            Counted,
+            SdmaSlot, //
+        },
         slots::{
             SlotGuard,
             Slots, //
         },
         Descriptor,
-        Key, //
+        Key,
+        NodeQueues, //
     },
 };
 use kernel::{
     fmt,
     prelude::*,
     sync::Arc, //
-};
-use mqd_pool::MqdSlot;
-use node::{
-    Counted,
-    SdmaSlot, //
 };
 use properties::{
     Drive,

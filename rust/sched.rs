@@ -3,7 +3,7 @@
 //! Who gets the hardware: the scheduler of a node.
 //!
 //! One [`Scheduler`] per node, made at bring-up and owned by the node's
-//! [`NodeQueues`](crate::queue::NodeQueues). [`runlist`] hands all queues to the firmware's hardware
+//! [`NodeQueues`]. [`runlist`] hands all queues to the firmware's hardware
 //! scheduler (HWS); [`direct`] does without one and gives each queue a hardware slot of its own.
 //!
 //! A process takes a [`Seat`] before its first queue and gives it up after its last. What goes into
@@ -11,14 +11,20 @@
 //! eviction runs where memory is being reclaimed.
 
 mod books;
-pub(crate) mod direct;
+mod direct;
+mod dump;
 mod hiq;
 pub(crate) mod image;
 pub(crate) mod memory;
+pub(crate) mod mqd_pool;
+pub(crate) mod node;
+mod partition;
 mod resets;
 pub(crate) mod ring;
-pub(crate) mod runlist;
+mod runlist;
 pub(crate) mod slots;
+
+pub(crate) use node::NodeQueues;
 
 use crate::{
     gfx::{

@@ -13,6 +13,10 @@
 //! each listener, and is legal wherever a spinlock is; so there are at most [`MAX_LISTENERS`].
 
 use crate::{
+    kgd::{
+        TaskName,
+        VmTask, //
+    },
     linux::{
         anon_file::{
             self,
@@ -60,8 +64,8 @@ const MAX_LISTENERS: usize = 1024;
 static OPERATIONS: SetOnce<Operations<Subscription>> = SetOnce::new();
 
 /// Makes this file usable. Once, before [`Listeners::open`].
-pub(crate) fn prepare() {
-    OPERATIONS.populate(Operations::new(crate::compat::this_module()));
+pub(crate) fn prepare(module: &'static ThisModule) {
+    OPERATIONS.populate(Operations::new(module));
 }
 
 /// Why queues leave the hardware: `enum KFD_QUEUE_EVICTION_TRIGGERS`, as amdgpu passes it too.
@@ -80,19 +84,6 @@ impl Trigger {
     pub(crate) const fn from_raw(trigger: u32) -> Self {
         Self(trigger)
     }
-}
-
-/// The name of a task, as the kernel keeps it: any bytes, zero at the end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TaskName(pub(crate) [u8; 16]);
-
-/// The task that made a VM the process's: whom news of that VM name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct VmTask {
-    pub(crate) pid: i32,
-    /// The id of its thread group for the whole system; 0: not known.
-    pub(crate) tgid: i32,
-    pub(crate) name: TaskName,
 }
 
 /// What there is to tell.

@@ -15,7 +15,7 @@ use super::{
     waits::LinkRef, //
 };
 use crate::{
-    debugfs::{
+    gauge::{
         Gauge,
         Held, //
     },

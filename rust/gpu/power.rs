@@ -21,7 +21,7 @@ use crate::{
         self,
         Cause, //
     },
-    queue::NodeQueues, //
+    sched::NodeQueues, //
 };
 use kernel::{
     page::PAGE_SIZE,

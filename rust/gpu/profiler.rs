@@ -3,8 +3,8 @@
 //! Who counts what a device does: one process at a time (PROFILER). One [`Profiler`] for each device.
 
 use crate::{
-    linux::errno,
-    process::Serial, //
+    ids::Serial,
+    linux::errno, //
 };
 use kernel::{
     new_mutex,

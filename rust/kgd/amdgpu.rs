@@ -37,20 +37,18 @@ use super::{
     TileConfig,
     TlbFlush,
     VmHandle,
+    VmTask,
     VmidBinding,
     Vms,
     XgmiLink,
     MAX_QUEUE_BUFFERS, //
 };
-use crate::{
-    ids::{
-        DoorbellIndex,
-        GpuVa,
-        Pasid,
-        UserVa,
-        Vmid, //
-    },
-    smi::VmTask, //
+use crate::ids::{
+    DoorbellIndex,
+    GpuVa,
+    Pasid,
+    UserVa,
+    Vmid, //
 };
 use core::ptr::{
     null_mut,

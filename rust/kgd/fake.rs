@@ -34,6 +34,7 @@ use super::{
     TileConfig,
     TlbFlush,
     VmHandle,
+    VmTask,
     VmidBinding,
     Vms,
     XgmiLink, //
@@ -47,7 +48,6 @@ use crate::{
         Vmid, //
     },
     linux::errno,
-    smi::VmTask, //
 };
 use core::ptr::NonNull;
 use kernel::{

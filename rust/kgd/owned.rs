@@ -18,16 +18,14 @@ use super::{
     RawDoorbells,
     RawKernelBo,
     TlbFlush,
-    VmHandle, //
+    VmHandle,
+    VmTask, //
 };
-use crate::{
-    ids::{
-        DoorbellIndex,
-        GpuVa,
-        Pasid,
-        UserVa, //
-    },
-    smi::VmTask, //
+use crate::ids::{
+    DoorbellIndex,
+    GpuVa,
+    Pasid,
+    UserVa, //
 };
 use core::{
     mem::ManuallyDrop,

@@ -18,3 +18,9 @@ pub(crate) fn unsupported() -> Error {
     // CAST: As above.
     Error::from_errno(-(bindings::EOPNOTSUPP as i32))
 }
+
+/// `ETIME`
+pub(crate) fn timer_expired() -> Error {
+    // CAST: As above.
+    Error::from_errno(-(bindings::ETIME as i32))
+}

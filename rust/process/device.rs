@@ -12,7 +12,7 @@ use super::{
     trap::TrapMemory, //
 };
 use crate::{
-    debugfs::{
+    gauge::{
         Gauge,
         Held, //
     },
@@ -26,15 +26,15 @@ use crate::{
         trap_handler,
         MemoryContext,
         PowerGuard,
-        Vm, //
+        Vm,
+        VmTask, //
     },
     linux::rcu_table::Entry,
     memory::Buffers,
     queue::Queues,
     smi::{
         Listeners,
-        News,
-        VmTask, //
+        News, //
     },
 };
 use core::ops::Deref;

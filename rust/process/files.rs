@@ -14,13 +14,13 @@
 //! and is there in C only where that is.
 
 use super::{
+    debug::Pasids,
     device::Devices,
     registry,
     ProcessDevice,
     PRIMARY_CONTEXT, //
 };
 use crate::{
-    debugfs::Pasids,
     ids::QueueId,
     linux::{
         kobject::{

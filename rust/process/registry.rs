@@ -48,6 +48,8 @@ static REGISTRY: Global<Registry> = Global::new();
 /// The processes of the module.
 #[pin_data]
 pub(super) struct Registry {
+    /// The module, which each process keeps loaded.
+    module: &'static ThisModule,
     #[pin]
     table: IrqSpinLock<RBTree<Name, ProcessRef>>,
     #[pin]
@@ -66,8 +68,9 @@ pub(super) struct Registry {
 }
 
 impl Registry {
-    fn new() -> impl PinInit<Self, Error> {
+    fn new(module: &'static ThisModule) -> impl PinInit<Self, Error> {
         try_pin_init!(Self {
+            module,
             table <- new_irq_spinlock!(RBTree::new(), "amdkfd::Registry::table"),
             creation <- new_mutex!((), "amdkfd::Registry::creation"),
             power <- new_mutex!((), "amdkfd::Registry::power"),
@@ -75,6 +78,11 @@ impl Registry {
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
             restoring: OwnedQueue::ordered_freezable(c"amdkfd_restore")?,
         })
+    }
+
+    /// The module.
+    pub(super) fn module(&self) -> &'static ThisModule {
+        self.module
     }
 
     /// Where processes are dropped.
@@ -163,9 +171,9 @@ impl Processes {
     ///
     /// Once. It is dropped when /dev/kfd is gone, no process is in the registry, and nobody calls
     /// into this room any more.
-    pub(crate) unsafe fn new() -> Result<Self> {
+    pub(crate) unsafe fn new(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: By this function's own contract.
-        unsafe { REGISTRY.init(Registry::new()) }?;
+        unsafe { REGISTRY.init(Registry::new(module)) }?;
         Ok(Self(()))
     }
 }

@@ -6,7 +6,6 @@
 //! scheduler for as long as there is a queue, and its doorbells from the first need on.
 
 use super::{
-    node::Active,
     properties::{
         Drive,
         Properties, //
@@ -30,6 +29,7 @@ use crate::{
     },
     process::ProcessDevice,
     sched::{
+        node::Active,
         Key,
         NewEntry,
         NewSeat,

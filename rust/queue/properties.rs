@@ -10,6 +10,7 @@ use crate::gfx::{
     ComputeFormat,
     ContextSaveSizes,
     SaveArea,
+    SdmaChoice,
     PAGE_BYTES, //
 };
 use crate::ids::{
@@ -100,17 +101,6 @@ mod queue_type {
     pub(super) const COMPUTE_AQL: u32 = 2;
     pub(super) const SDMA_XGMI: u32 = 3;
     pub(super) const SDMA_BY_ENG_ID: u32 = 4;
-}
-
-/// Which copy engine a queue shall be on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SdmaChoice {
-    /// Any of those for traffic over PCIe.
-    Pcie,
-    /// Any of those for traffic between GPUs.
-    Xgmi,
-    /// This one.
-    Engine(u32),
 }
 
 /// What executes a queue.

@@ -10,16 +10,11 @@ use super::{
         New,
         Scheduled, //
     },
-    node::{
-        Active,
-        NodeQueues, //
-    },
     properties::{
         Drive,
         Extent,
         Kind,
-        Properties,
-        SdmaChoice, //
+        Properties, //
     },
     Place,
     Queue,
@@ -34,6 +29,7 @@ use crate::{
             Share, //
         },
         MapProcess,
+        SdmaChoice,
         ShMemOptions, //
     },
     ids::{
@@ -55,9 +51,11 @@ use crate::{
         ProcessDevice, //
     },
     sched::{
+        node::Active,
         slots::Slots,
         Key,
-        NewSeat, //
+        NewSeat,
+        NodeQueues, //
     },
     uapi::user_slice,
 };

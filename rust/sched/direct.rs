@@ -19,12 +19,11 @@ pub(super) use hardware::{
 };
 
 use super::{
-    hiq::{
-        timed_out,
-        xccs, //
+    partition::{
+        xccs,
+        Config, //
     },
     resets::Resets,
-    runlist::Config,
     slots::{
         SlotGuard,
         Slots, //
@@ -52,6 +51,7 @@ use crate::{
         Preempt,
         ResetGuard, //
     },
+    linux::errno,
 };
 use hardware::{
     Hardware,
@@ -268,13 +268,13 @@ impl Direct {
             pr_err!("it cannot be reset: no more queues on this GPU\n");
             self.hardware.kgd.request_reset();
             *phase = Phase::Hung;
-            return Err(timed_out());
+            return Err(errno::timer_expired());
         }
         pr_err!("it was reset\n");
         if let Some(pasid) = vmid.and_then(|vmid| self.pasid_of(vmid)) {
             self.resets.add(pasid);
         }
-        Err(timed_out())
+        Err(errno::timer_expired())
     }
 
     /// Takes all queues of a seat off the hardware; the first error counts. One that had to be reset for it is off.
@@ -283,7 +283,7 @@ impl Direct {
         let mut result = Ok(());
         for entry in seat.queues.values_mut() {
             let off = match self.take_off(phase, vmid, entry, preempt) {
-                Err(error) if error == timed_out() && *phase == Phase::Runs => Ok(()),
+                Err(error) if error == errno::timer_expired() && *phase == Phase::Runs => Ok(()),
                 off => off,
             };
             result = result.and(off);
@@ -666,7 +666,7 @@ mod tests {
         let seat = direct.add(seat(0));
         let key = mapped(&direct, seat, &fake);
         fake.set_stuck(true, true);
-        for error in [timed_out(), EACCES] {
+        for error in [errno::timer_expired(), EACCES] {
             let mut changed = false;
             let result = direct.rewrite(seat, key, &mut || {
                 changed = true;
@@ -703,11 +703,11 @@ mod tests {
         let key = mapped(&direct, seat, &fake);
         let other = mapped(&direct, seat, &fake);
         fake.set_stuck(true, true);
-        assert_eq!(direct.unmap(seat, key).err(), Some(timed_out()));
+        assert_eq!(direct.unmap(seat, key).err(), Some(errno::timer_expired()));
         assert!(!fake.live().in_reset);
         assert_eq!(direct.take_reset(), Pasid::new(1));
         fake.set_stuck(true, false);
-        assert_eq!(direct.unmap(seat, other).err(), Some(timed_out()));
+        assert_eq!(direct.unmap(seat, other).err(), Some(errno::timer_expired()));
         assert!(fake.live().in_reset);
         assert_eq!(direct.map(seat, queue(&fake, true)).err(), Some(EIO));
         fake.set_in_reset(false);

@@ -11,8 +11,11 @@ use super::{
         NodeMemory,
         RING_BYTES, //
     },
-    ring::Ring,
-    runlist::Config, //
+    partition::{
+        xccs,
+        Config, //
+    },
+    ring::Ring, //
 };
 use crate::{
     compat::smp_mb,
@@ -31,6 +34,7 @@ use crate::{
         HqdPosition,
         Kgd, //
     },
+    linux::errno,
 };
 use kernel::{
     prelude::*,
@@ -42,22 +46,6 @@ use kernel::{
         Monotonic, //
     }, //
 };
-
-/// ETIME, for which the kernel crate has no name.
-pub(super) fn timed_out() -> Error {
-    Error::from_errno(-(kernel::bindings::ETIME as i32))
-}
-
-/// The logical XCCs of `mask`, each with its number within the node.
-pub(super) fn xccs(mask: u32) -> impl Iterator<Item = (u32, u32)> {
-    let mut left = mask;
-    let lowest = move || {
-        let xcc = (left != 0).then(|| left.trailing_zeros());
-        left &= left.wrapping_sub(1);
-        xcc
-    };
-    core::iter::from_fn(lowest).zip(0..)
-}
 
 /// How long the firmware waits for a queue, in tenths of a second, if we wait `timeout_ms`: nine tenths of that,
 /// for two engines one after the other. More than its field holds is as much as it holds.
@@ -244,7 +232,7 @@ impl Hiq {
         let mut pause_us = 10;
         while self.memory.fence()? != value {
             if start.elapsed() > timeout {
-                return Err(timed_out());
+                return Err(errno::timer_expired());
             }
             fsleep(Delta::from_micros(pause_us));
             pause_us = (pause_us * 2).min(1000);

@@ -7,10 +7,7 @@
 
 use super::{
     books::Books,
-    hiq::{
-        timed_out,
-        xccs, //
-    },
+    partition::xccs, //
 };
 use crate::{
     gfx::Generation,
@@ -19,6 +16,7 @@ use crate::{
         HqdPosition,
         Kgd, //
     },
+    linux::errno,
 };
 use core::sync::atomic::{
     AtomicU32,
@@ -112,7 +110,7 @@ pub(super) fn reset_stuck(
     let facts = kgd.facts();
     if !facts.queue_reset {
         pr_err!("amdgpu's parameters forbid to reset single queues\n");
-        return Err(timed_out());
+        return Err(errno::timer_expired());
     }
     let each = facts.num_queue_per_pipe.max(1);
     let mut found = false;
@@ -127,11 +125,11 @@ pub(super) fn reset_stuck(
             };
             found = true;
             let owner = books.owner_of(ring, named.of(xcc), generation.mqd);
-            let (seat, queue) = owner.ok_or_else(timed_out)?;
+            let (seat, queue) = owner.ok_or_else(errno::timer_expired)?;
             // Whether it can be or not: what it worked on is lost.
             let pasid = books.set_reset(seat, queue)?;
             if kgd.reset_slot(position, xcc) != Some(ring) {
-                return Err(timed_out());
+                return Err(errno::timer_expired());
             }
             resets.add(pasid);
         }
@@ -140,7 +138,7 @@ pub(super) fn reset_stuck(
     if found {
         Ok(())
     } else {
-        Err(timed_out())
+        Err(errno::timer_expired())
     }
 }
 

@@ -19,7 +19,6 @@
 use super::{
     books::Books,
     hiq::{
-        timed_out,
         Cursor,
         Hiq, //
     },
@@ -30,6 +29,7 @@ use super::{
         Target, //
     },
     memory::NodeMemory,
+    partition::Config,
     resets::{
         reset_stuck,
         Named,
@@ -51,6 +51,7 @@ use crate::{
         Kgd,
         ResetGuard, //
     },
+    linux::errno,
 };
 use kernel::{
     new_mutex,
@@ -64,17 +65,6 @@ use kernel::{
         Delta, //
     },
 };
-
-/// What a scheduler is started with.
-#[derive(Clone, Copy)]
-pub(crate) struct Config {
-    /// The node's logical XCCs.
-    pub(crate) xcc_mask: u32,
-    /// The node's VMIDs.
-    pub(crate) vmid_mask: u32,
-    /// Which partition of its device it is.
-    pub(crate) partition: u32,
-}
 
 /// The scheduler.
 #[pin_data(PinnedDrop)]
@@ -167,7 +157,7 @@ impl Runlist {
             Phase::Listed => {}
         }
         let result = self.hiq.unmap_all(&mut inner.hiq);
-        if result == Err(timed_out()) {
+        if result == Err(errno::timer_expired()) {
             self.hold_still();
         }
         let result = result.and_then(|()| self.check_preemption(&mut inner.books));
@@ -433,7 +423,7 @@ impl Scheduler for Runlist {
         // What is asked of it now is not answered any more.
         inner.phase = Phase::Listed;
         match self.reschedule(&mut inner, |_| Ok(())) {
-            Err(error) if error == timed_out() => Ok(()),
+            Err(error) if error == errno::timer_expired() => Ok(()),
             Err(error) => Err(error),
             Ok(()) => Err(EAGAIN),
         }

@@ -25,8 +25,8 @@ use crate::{
         VmidBinding, //
     },
     sched::{
-        hiq::xccs,
         memory::Window,
+        partition::xccs,
         slots::{
             SlotGuard,
             Slots, //

@@ -6,17 +6,29 @@
 //! off the hardware, so it goes after the last process has let go of the node.
 
 use super::{
-    mqd_pool::MqdPool,
-    properties::SdmaChoice, //
-};
-use crate::{
-    debugfs::{
+    direct::Direct,
+    dump::{
         dump,
         dump_registers, //
     },
+    memory::{
+        Needs,
+        NodeMemory, //
+    },
+    mqd_pool::MqdPool,
+    partition::Config,
+    runlist::Runlist,
+    slots::{
+        SlotGuard,
+        Slots, //
+    },
+    Scheduler, //
+};
+use crate::{
     gfx::{
         ContextSaveSizes,
         Generation,
+        SdmaChoice,
         SdmaPlace, //
     },
     ids::{
@@ -28,22 +40,6 @@ use crate::{
         Kgd,
         Partition,
         ResetGuard, //
-    },
-    sched::{
-        direct::Direct,
-        memory::{
-            Needs,
-            NodeMemory, //
-        },
-        runlist::{
-            Config,
-            Runlist, //
-        },
-        slots::{
-            SlotGuard,
-            Slots, //
-        },
-        Scheduler, //
     },
 };
 use core::sync::atomic::{
@@ -253,7 +249,7 @@ impl NodeQueues {
     }
 
     /// The node's scheduler.
-    pub(super) fn scheduler(&self) -> &dyn Scheduler {
+    pub(crate) fn scheduler(&self) -> &dyn Scheduler {
         &*self.scheduler
     }
 
@@ -268,12 +264,12 @@ impl NodeQueues {
     }
 
     /// The memory in which descriptors of copy queues lie.
-    pub(super) fn memory(&self) -> &NodeMemory {
+    pub(crate) fn memory(&self) -> &NodeMemory {
         &self.memory
     }
 
     /// Room for descriptors of compute queues.
-    pub(super) fn mqds(&self) -> &MqdPool {
+    pub(crate) fn mqds(&self) -> &MqdPool {
         &self.mqds
     }
 
@@ -293,7 +289,7 @@ impl NodeQueues {
     }
 
     /// What stands under the node.
-    pub(super) fn kgd(&self) -> &Arc<dyn Kgd> {
+    pub(crate) fn kgd(&self) -> &Arc<dyn Kgd> {
         &self.kgd
     }
 
@@ -381,7 +377,7 @@ impl NodeQueues {
     }
 
     /// Counts a process that has queues.
-    pub(super) fn activate(self: &Arc<Self>) -> Active {
+    pub(crate) fn activate(self: &Arc<Self>) -> Active {
         if self.seats.fetch_add(1, Ordering::AcqRel) == 0 {
             self.kgd.set_compute_idle(false);
         }
@@ -389,7 +385,7 @@ impl NodeQueues {
     }
 
     /// Counts a queue. `EPERM`: the user allows no more of them on a device.
-    pub(super) fn count(self: &Arc<Self>) -> Result<Counted> {
+    pub(crate) fn count(self: &Arc<Self>) -> Result<Counted> {
         let max = self.kgd.facts().max_num_of_queues_per_device;
         let max = u32::try_from(max).unwrap_or(u32::MAX);
         let before = self.queues.fetch_add(1, Ordering::Relaxed);
@@ -402,17 +398,17 @@ impl NodeQueues {
     }
 
     /// Whether there is a copy engine of that number.
-    pub(super) fn has_engine(&self, engine: u32) -> bool {
+    pub(crate) fn has_engine(&self, engine: u32) -> bool {
         engine < self.pcie.count + self.xgmi.count
     }
 
     /// Whether a copy engine is one for the links between GPUs.
-    pub(super) fn is_for_xgmi(&self, engine: u32) -> bool {
+    pub(crate) fn is_for_xgmi(&self, engine: u32) -> bool {
         engine >= self.xgmi.first
     }
 
     /// Takes a slot of a copy engine. `ENOMEM`: all are taken.
-    pub(super) fn take_sdma(&self, choice: SdmaChoice) -> Result<SdmaSlot> {
+    pub(crate) fn take_sdma(&self, choice: SdmaChoice) -> Result<SdmaSlot> {
         let slot = match choice {
             SdmaChoice::Pcie => self.pcie.take(),
             SdmaChoice::Xgmi => self.xgmi.take(),
@@ -426,7 +422,7 @@ impl NodeQueues {
     }
 
     /// Where the doorbells of a copy engine begin in a process's pages.
-    pub(super) fn sdma_doorbells(&self, engine: u32) -> Result<usize> {
+    pub(crate) fn sdma_doorbells(&self, engine: u32) -> Result<usize> {
         let mine = self.index * (self.pcie.count + self.xgmi.count);
         let base = self
             .kgd
@@ -437,7 +433,7 @@ impl NodeQueues {
     }
 
     /// At which XCC the work of a new queue starts: each queue at the next one.
-    pub(super) fn next_xcc(&self) -> u32 {
+    pub(crate) fn next_xcc(&self) -> u32 {
         self.rotation.fetch_add(1, Ordering::Relaxed)
     }
 }

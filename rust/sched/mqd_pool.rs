@@ -6,8 +6,16 @@
 //! cut from large buffers that the pool allocates as needed and keeps until the node goes. One pool
 //! per node, owned by its `NodeQueues`; a queue owns its [`MqdSlot`].
 
+use super::{
+    dump::dump,
+    memory::Window,
+    slots::{
+        SlotGuard,
+        Slots, //
+    },
+    Descriptor, //
+};
 use crate::{
-    debugfs::dump,
     gfx::{
         MqdFormat,
         PAGE_BYTES, //
@@ -17,14 +25,6 @@ use crate::{
         Domain,
         KernelBo, //
         Kgd,
-    },
-    sched::{
-        memory::Window,
-        slots::{
-            SlotGuard,
-            Slots, //
-        },
-        Descriptor, //
     },
 };
 use core::ops::Deref;
