@@ -27,6 +27,7 @@ mod oracle;
 mod process;
 mod queue;
 mod sched;
+mod served;
 mod smi;
 mod topology;
 mod uapi;

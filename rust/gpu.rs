@@ -7,23 +7,25 @@
 //! amdgpu takes the device away, which is after the last process has let go of them.
 
 pub(crate) mod gate;
-mod power;
 mod profiler;
+mod resets;
 mod users;
 
 pub(crate) use users::NodeUser;
 
 use crate::{
+    event::Events,
     gfx::{
         Generation,
+        Interrupt,
         IhSource,
         UnknownGeneration, //
     },
     ids::{
         GpuId,
-        IpVersion, //
+        IpVersion,
+        Pasid, //
     },
-    interrupt::Interrupts,
     kgd::{
         DeviceHandle,
         GpuFacts,
@@ -31,28 +33,33 @@ use crate::{
         LocalMemory,
         Partition, //
     },
-    linux::trace,
-    sched::NodeQueues,
-    smi::{
-        Listeners,
-        News, //
+    linux::{
+        rcu_table::Entry,
+        trace, //
     },
-    topology, //
+    sched::NodeQueues,
+    smi::Listeners, //
 };
 use kernel::{
     prelude::*,
     sync::{
-        atomic::Atomic,
         global_lock,
         Arc, //
     },
 };
-use power::{
-    Resets,
-    Sleep, //
-};
 use profiler::Profiler;
+use resets::Resets;
 use users::Users;
+
+/// Where a node's interrupts and resets go. A layer above implements it: a device knows no processes.
+pub(crate) trait Sink: Send + Sync {
+    /// Lets the process know of an interrupt. Legal in a hard interrupt.
+    fn deliver(&self, interrupt: Interrupt);
+    /// From now on interrupts for `pasid` go to `events`, until what is returned is dropped.
+    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<Entry<Events>>;
+    /// Lets the process know that a queue of it was reset, and what that worked on is lost.
+    fn queue_was_reset(&self, pasid: Pasid);
+}
 
 /// One amdgpu device.
 pub(crate) struct Gpu {
@@ -61,8 +68,6 @@ pub(crate) struct Gpu {
     users: Arc<Users>,
     profiler: Arc<Profiler>,
     resets: Resets,
-    /// Errors of its memory that could not be corrected, since the last reset.
-    ecc: Atomic<bool>,
 }
 
 impl Gpu {
@@ -75,14 +80,33 @@ impl Gpu {
             users: Users::new()?,
             profiler: Profiler::new()?,
             resets: Resets::new(),
-            ecc: Atomic::new(false),
         };
         Ok(Arc::new(gpu, GFP_KERNEL)?)
     }
 
+    /// What stands under it.
+    pub(crate) fn kgd(&self) -> &Arc<dyn Kgd> {
+        &self.kgd
+    }
+
     /// What does not change while it is up.
-    fn facts(&self) -> &GpuFacts {
+    pub(crate) fn facts(&self) -> &GpuFacts {
         self.kgd.facts()
+    }
+
+    /// A share of it. `ENODEV`: there is no such partition.
+    pub(crate) fn partition(&self, index: u32) -> Result<&Partition> {
+        self.facts().partitions().get(index as usize).ok_or(ENODEV)
+    }
+
+    /// Processes and others that use its nodes.
+    pub(crate) fn users(&self) -> i32 {
+        self.users.count()
+    }
+
+    /// Its resets.
+    pub(crate) fn resets(&self) -> &Resets {
+        &self.resets
     }
 }
 
@@ -90,7 +114,7 @@ impl Gpu {
 pub(crate) struct Node {
     // Dropped from top to bottom: the scheduler's queue leaves the hardware first.
     queues: Arc<NodeQueues>,
-    interrupts: Interrupts,
+    sink: Arc<dyn Sink>,
     listeners: Arc<Listeners>,
     gpu: Arc<Gpu>,
     id: GpuId,
@@ -104,16 +128,21 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Partition `index` of `gpu`, with its scheduler running. `ENODEV`: there is no such partition.
-    pub(crate) fn new(gpu: Arc<Gpu>, index: u32) -> Result<Arc<Self>> {
+    /// Partition `index` of `gpu`, called `id`, with its scheduler running. `ENODEV`: there is no such
+    /// partition.
+    pub(crate) fn new(
+        gpu: Arc<Gpu>,
+        index: u32,
+        id: GpuId,
+        sink: Arc<dyn Sink>,
+    ) -> Result<Arc<Self>> {
         let facts = gpu.facts();
-        let partition = *facts.partitions().get(index as usize).ok_or(ENODEV)?;
+        let partition = *gpu.partition(index)?;
         let local_memory = gpu.kgd.local_memory(index);
-        let id = topology::gpu_id(facts, &local_memory, &partition)?;
         let vmids = vmids(facts, index);
         let node = Self {
             queues: NodeQueues::new(gpu.kgd.clone(), gpu.generation, &partition, (index, vmids))?,
-            interrupts: Interrupts::new(id, !facts.no_queue_eviction_on_vm_fault)?,
+            sink,
             listeners: Listeners::new()?,
             interrupt_nodes: interrupt_nodes(facts, &partition, gpu.generation),
             gpu,
@@ -127,7 +156,7 @@ impl Node {
     }
 
     /// An entry of the device's interrupt ring, perhaps for this node. Legal in a hard interrupt.
-    fn interrupt(&self, entry: &[u32; 8]) {
+    pub(crate) fn interrupt(&self, entry: &[u32; 8]) {
         let ih = self.gpu.generation.ih;
         let ours = ih
             .source(entry)
@@ -141,14 +170,14 @@ impl Node {
         };
         if let Some(interrupt) = ours.and_then(decode) {
             trace::interrupt(self.id.raw(), entry);
-            self.interrupts.deliver(interrupt);
+            self.sink.deliver(interrupt);
         }
     }
 
     /// Tells the processes of which a queue was reset. Whoever has called the scheduler calls this.
     pub(crate) fn tell_resets(&self) {
         while let Some(pasid) = self.queues.take_reset() {
-            self.interrupts.tell_reset(pasid);
+            self.sink.queue_was_reset(pasid);
         }
     }
 
@@ -204,9 +233,9 @@ impl Node {
         self.partition.xcc_mask.count_ones()
     }
 
-    /// Who is interrupted by it.
-    pub(crate) fn interrupts(&self) -> &Interrupts {
-        &self.interrupts
+    /// Where its interrupts go.
+    pub(crate) fn sink(&self) -> &dyn Sink {
+        &*self.sink
     }
 
     /// Who counts what its device does.
@@ -287,86 +316,6 @@ pub(crate) fn check_support(
         .map_err(Unsupported::Generation)
 }
 
-/// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again, and
-/// nobody uses them any more: that may take as long as [`Served::end_processes`].
-pub(crate) struct Served {
-    gpu: Arc<Gpu>,
-    nodes: KVec<Arc<Node>>,
-    sleep: Sleep,
-}
-
-impl Served {
-    /// Brings a device up, and makes its nodes known.
-    pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
-        let gpu = Gpu::new(kgd)?;
-        let count = gpu.facts().num_partitions;
-        let mut served = Self {
-            gpu: gpu.clone(),
-            nodes: KVec::new(),
-            sleep: Sleep::new(),
-        };
-        for index in 0..count {
-            served.add(Node::new(gpu.clone(), index)?)?;
-        }
-        Ok(served)
-    }
-
-    fn add(&mut self, node: Arc<Node>) -> Result {
-        self.nodes.push(node.clone(), GFP_KERNEL)?;
-        register(node.clone())?;
-        topology::add(&node)?;
-        pr_info!(
-            "serves GPU {} ({})\n",
-            node.id().raw(),
-            node.generation().name
-        );
-        Ok(())
-    }
-
-    /// An entry of the device's interrupt ring. Legal in a hard interrupt.
-    pub(crate) fn interrupt(&self, entry: &[u32; 8]) {
-        for node in &self.nodes {
-            node.interrupt(entry);
-        }
-    }
-
-    /// The device slows down for heat. Never sleeps.
-    pub(crate) fn throttled(&self, reasons: u64) {
-        for node in &self.nodes {
-            let count = node.kgd().throttle_count();
-            node.listeners().tell(News::Throttle { reasons, count });
-        }
-    }
-
-    /// Whether a process has it, one that is ending included, or somebody is looking at it. A process that
-    /// the device cgroup keeps from it has not. With the gate closed and the nodes locked the answer `false`
-    /// stays true for processes. Never sleeps.
-    pub(crate) fn is_used(&self) -> bool {
-        self.gpu.users.count() != 0
-    }
-
-    /// Its nodes.
-    pub(crate) fn nodes(&self) -> &[Arc<Node>] {
-        &self.nodes
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        for node in &self.nodes {
-            topology::remove(node);
-        }
-        unregister(self.gpu.kgd.handle());
-        // From here on nobody new finds it. Before a device that was pulled out amdgpu neither suspends
-        // it nor asks for the end of its processes.
-        if self.is_used() {
-            self.suspend(true);
-            self.end_processes();
-        }
-        self.sleep.end();
-    }
-}
-
 global_lock! {
     // SAFETY: `init` below runs before anything else in the module.
     unsafe(uninit) static NODES: Mutex<KVec<Arc<Node>>> = KVec::new();
@@ -441,23 +390,37 @@ mod tests {
     use crate::kgd::fake::Fake;
     use pin_init::Zeroable;
 
+    /// Takes nothing.
+    struct NoSink;
+
+    impl Sink for NoSink {
+        fn deliver(&self, _: Interrupt) {}
+
+        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<Entry<Events>> {
+            Err(ENODEV)
+        }
+
+        fn queue_was_reset(&self, _: Pasid) {}
+    }
+
     #[test]
     fn who_looks_at_a_node_uses_its_device() {
         let gpu = Gpu::new(Fake::new().unwrap()).unwrap();
-        let known = Node::new(gpu.clone(), 0).unwrap();
-        let (id, handle) = (known.id(), known.kgd().handle());
+        let (id, sink) = (GpuId::new(1).unwrap(), Arc::new(NoSink, GFP_KERNEL).unwrap());
+        let known = Node::new(gpu.clone(), 0, id, sink).unwrap();
+        let handle = known.kgd().handle();
         register(known).unwrap();
         assert!(exists(id) && id_of(handle, 0) == Some(id));
-        assert_eq!(gpu.users.count(), 0);
+        assert_eq!(gpu.users(), 0);
         let one = node(id).unwrap();
         let all = nodes().unwrap();
-        assert_eq!((all.len(), gpu.users.count()), (1, 2));
+        assert_eq!((all.len(), gpu.users()), (1, 2));
         unregister(handle);
         assert!(!exists(id) && node(id).is_none());
         drop(one);
-        assert_eq!(gpu.users.count(), 1);
+        assert_eq!(gpu.users(), 1);
         drop(all);
-        assert_eq!(gpu.users.count(), 0);
+        assert_eq!(gpu.users(), 0);
     }
 
     #[test]

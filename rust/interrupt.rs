@@ -16,6 +16,7 @@ use crate::{
         Exceptions, //
     },
     gfx::Interrupt,
+    gpu::Sink,
     ids::{
         GpuId,
         Pasid, //
@@ -49,7 +50,7 @@ use kernel::{
     },
 };
 
-/// Who is interrupted by a node: part of each [`Node`](crate::gpu::Node).
+/// Who is interrupted by a node: one for each [`Node`](crate::gpu::Node), which has it as its [`Sink`].
 pub(crate) struct Interrupts {
     /// The events of the processes that use the node, by the pasid of their VM there.
     events: Arc<RcuTable<Events>>,
@@ -70,13 +71,26 @@ impl Interrupts {
         })
     }
 
-    /// From now on interrupts for `pasid` go to `events`, until the entry is dropped.
-    pub(crate) fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<Entry<Events>> {
+    /// The low `bits` bits of an event's id came with an interrupt. A process that is gone is not
+    /// told.
+    fn signal(&self, pasid: Pasid, id: u32, bits: u32) {
+        let hint = Hint::new(id, bits);
+        let _told: Option<()> = self.events.with(pasid.raw(), |events| {
+            if !events.signal_hinted(hint) {
+                if let Some(queue) = process::work_queue() {
+                    Events::search_on(events, queue);
+                }
+            }
+        });
+    }
+}
+
+impl Sink for Interrupts {
+    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<Entry<Events>> {
         self.events.insert(pasid.raw(), events)
     }
 
-    /// Lets the process know. Legal in a hard interrupt.
-    pub(crate) fn deliver(&self, interrupt: Interrupt) {
+    fn deliver(&self, interrupt: Interrupt) {
         match interrupt {
             Interrupt::EndOfPipe { pasid, context_id } => self.signal(pasid, context_id, 32),
             Interrupt::SdmaTrap { pasid, context_id } => self.signal(pasid, context_id, 28),
@@ -120,8 +134,7 @@ impl Interrupts {
         }
     }
 
-    /// A queue of the process was reset, and what it worked on is lost.
-    pub(crate) fn tell_reset(&self, pasid: Pasid) {
+    fn queue_was_reset(&self, pasid: Pasid) {
         let gpu_id = self.faults.gpu.raw();
         let _told: Option<()> = self.events.with(pasid.raw(), |events| {
             events.hw_exception(HwException {
@@ -130,19 +143,6 @@ impl Interrupts {
                 gpu_id,
                 ..HwException::default()
             });
-        });
-    }
-
-    /// The low `bits` bits of an event's id came with an interrupt. A process that is gone is not
-    /// told.
-    fn signal(&self, pasid: Pasid, id: u32, bits: u32) {
-        let hint = Hint::new(id, bits);
-        let _told: Option<()> = self.events.with(pasid.raw(), |events| {
-            if !events.signal_hinted(hint) {
-                if let Some(queue) = process::work_queue() {
-                    Events::search_on(events, queue);
-                }
-            }
         });
     }
 }

@@ -11,8 +11,7 @@ use crate::{
     gpu::{
         self,
         gate,
-        Node,
-        Served, //
+        Node, //
     },
     ids::IpVersion,
     kfd,
@@ -21,6 +20,7 @@ use crate::{
         self,
         MmId, //
     },
+    served::Served,
     smi::Trigger, //
 };
 use core::{

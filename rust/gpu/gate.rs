@@ -2,7 +2,7 @@
 
 //! The gate: whether processes may get GPUs. One for the module.
 //!
-//! Who closes it learns from [`Served::is_used`](super::Served::is_used), read with the nodes locked
+//! Who closes it learns from [`Gpu::users`](super::Gpu::users), read with the nodes locked
 //! ([`with_nodes`](super::with_nodes)), whether somebody was faster: a process takes its nodes under the same
 //! lock, and looks at the gate there.
 

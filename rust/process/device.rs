@@ -239,7 +239,7 @@ impl ProcessDevice {
             .transpose()?;
         let interrupts = self
             .node
-            .interrupts()
+            .sink()
             .register(vm.pasid(), events.clone())?;
         self.vm.populate(DeviceVm {
             _interrupts: interrupts,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! What becomes of processes when a GPU sleeps, is reset or goes away. Called for a device by
-//! [`Served`](crate::gpu::Served); the state here is one for the module.
+//! [`Served`](crate::served::Served); the state here is one for the module.
 //!
 //! - A GPU that sleeps takes all processes off all GPUs: their buffers are about to be moved out of its
 //!   memory. The last GPU that wakes up lets them go on.

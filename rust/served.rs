@@ -1,34 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A device that sleeps, is reset, or goes away: what amdgpu's calls about that come to.
+//! A device that is up, from `kgd2kfd_device_init` to `kgd2kfd_device_exit`: one [`Served`] for each, owned
+//! by its slot in `kgd2kfd.rs`. Here stands what amdgpu's calls about a device come to that sleeps, is reset,
+//! or goes away.
 //!
 //! amdgpu makes these calls one after the other for a device. It pairs a suspend with a resume or with
 //! the end of the device, which is the drop of its [`Served`], and a pre-reset with a post-reset. What
 //! is open between the two is the [`Sleep`].
 
-use super::{
-    gate,
-    Gpu,
-    Served, //
-};
 use crate::{
-    compat::smp_mb,
     doorbell,
+    gpu::{
+        self,
+        gate,
+        Gpu,
+        Node, //
+    },
+    interrupt::Interrupts,
     kfd,
+    kgd::Kgd,
     linux::task::Signal,
     mmap::MmapTarget,
     process::power::{
         self,
         Cause, //
     },
-    sched::NodeQueues, //
+    sched::NodeQueues,
+    smi::News,
+    topology, //
 };
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::atomic::{
-        ordering::Relaxed,
-        Atomic, //
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        Arc, //
     },
     time::{
         delay::fsleep,
@@ -36,8 +45,100 @@ use kernel::{
     },
 };
 
+/// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again, and
+/// nobody uses them any more: that may take as long as [`Served::end_processes`].
+pub(crate) struct Served {
+    gpu: Arc<Gpu>,
+    nodes: KVec<Arc<Node>>,
+    sleep: Sleep,
+    /// Errors of its memory that could not be corrected, since the last reset.
+    ecc: Atomic<bool>,
+}
+
+impl Served {
+    /// Brings a device up, and makes its nodes known.
+    pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
+        let gpu = Gpu::new(kgd)?;
+        let count = gpu.facts().num_partitions;
+        let mut served = Self {
+            gpu: gpu.clone(),
+            nodes: KVec::new(),
+            sleep: Sleep::new(),
+            ecc: Atomic::new(false),
+        };
+        for index in 0..count {
+            served.add(node(&gpu, index)?)?;
+        }
+        Ok(served)
+    }
+
+    fn add(&mut self, node: Arc<Node>) -> Result {
+        self.nodes.push(node.clone(), GFP_KERNEL)?;
+        gpu::register(node.clone())?;
+        topology::add(&node)?;
+        pr_info!(
+            "serves GPU {} ({})\n",
+            node.id().raw(),
+            node.generation().name
+        );
+        Ok(())
+    }
+
+    /// An entry of the device's interrupt ring. Legal in a hard interrupt.
+    pub(crate) fn interrupt(&self, entry: &[u32; 8]) {
+        for node in &self.nodes {
+            node.interrupt(entry);
+        }
+    }
+
+    /// The device slows down for heat. Never sleeps.
+    pub(crate) fn throttled(&self, reasons: u64) {
+        for node in &self.nodes {
+            let count = node.kgd().throttle_count();
+            node.listeners().tell(News::Throttle { reasons, count });
+        }
+    }
+
+    /// Whether a process has it, one that is ending included, or somebody is looking at it. A process that
+    /// the device cgroup keeps from it has not. With the gate closed and the nodes locked the answer `false`
+    /// stays true for processes. Never sleeps.
+    pub(crate) fn is_used(&self) -> bool {
+        self.gpu.users() != 0
+    }
+
+    /// Its nodes.
+    pub(crate) fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        for node in &self.nodes {
+            topology::remove(node);
+        }
+        gpu::unregister(self.gpu.kgd().handle());
+        // From here on nobody new finds it. Before a device that was pulled out amdgpu neither suspends
+        // it nor asks for the end of its processes.
+        if self.is_used() {
+            self.suspend(true);
+            self.end_processes();
+        }
+        self.sleep.end();
+    }
+}
+
+/// Partition `index` of a device, with its scheduler running. Nobody knows it yet.
+fn node(gpu: &Arc<Gpu>, index: u32) -> Result<Arc<Node>> {
+    let facts = gpu.facts();
+    let memory = gpu.kgd().local_memory(index);
+    let id = topology::gpu_id(facts, &memory, gpu.partition(index)?)?;
+    let interrupts = Interrupts::new(id, !facts.no_queue_eviction_on_vm_fault)?;
+    Node::new(gpu.clone(), index, id, Arc::new(interrupts, GFP_KERNEL)?)
+}
+
 /// What a device has to undo when it comes back, or ends instead.
-pub(super) struct Sleep {
+struct Sleep {
     /// Processes are off all GPUs for it.
     processes: Atomic<bool>,
     /// /dev/kfd cannot be opened for its reset.
@@ -45,7 +146,7 @@ pub(super) struct Sleep {
 }
 
 impl Sleep {
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             processes: Atomic::new(false),
             gate: Atomic::new(false),
@@ -77,54 +178,9 @@ impl Sleep {
     }
 
     /// The device ends, asleep or not.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         self.open_gate();
         self.end_processes();
-    }
-}
-
-/// The resets of a device, for what would be lost in one and must not begin unseen. One for each `Gpu`.
-///
-/// Odd while there is one: begins and ends are counted. Changed by one task at a time.
-pub(crate) struct Resets(Atomic<u32>);
-
-/// A moment between two resets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Quiet(u32);
-
-impl Resets {
-    pub(super) fn new() -> Self {
-        Self(Atomic::new(0))
-    }
-
-    /// A reset begins, perhaps anew. Who looks for what is lost comes after this.
-    fn begin(&self) {
-        let count = self.0.load(Relaxed);
-        self.0.store(count.wrapping_add(1 + count % 2), Relaxed);
-        // Pairs with the one in `has_begun_since`: either that sees the reset, or we see what has begun.
-        smp_mb();
-    }
-
-    /// It is over.
-    fn end(&self) {
-        let count = self.0.load(Relaxed);
-        self.0.store(count.wrapping_add(count % 2), Relaxed);
-    }
-
-    /// This moment. `EAGAIN`: there is a reset.
-    pub(crate) fn quiet(&self) -> Result<Quiet> {
-        let count = self.0.load(Relaxed);
-        match count % 2 {
-            0 => Ok(Quiet(count)),
-            _ => Err(EAGAIN),
-        }
-    }
-
-    /// Whether a reset has begun since, for whoever can be seen by now.
-    pub(crate) fn has_begun_since(&self, quiet: Quiet) -> bool {
-        // Pairs with the one in `begin`.
-        smp_mb();
-        self.0.load(Relaxed) != quiet.0
     }
 }
 
@@ -133,20 +189,6 @@ const GRACE: Delta = Delta::from_secs(3);
 
 /// How long waiting goes on without a word.
 const PATIENCE: Delta = Delta::from_secs(10);
-
-impl Gpu {
-    /// Waits until no process uses the device, or the time is over.
-    fn wait_for_users(&self, time: Delta) -> bool {
-        const STEP: Delta = Delta::from_millis(10);
-        for _ in 0..time.as_millis() / STEP.as_millis() {
-            if self.users.count() == 0 {
-                return true;
-            }
-            fsleep(STEP);
-        }
-        self.users.count() == 0
-    }
-}
 
 impl Served {
     /// All nodes are tried; the first error counts.
@@ -203,19 +245,19 @@ impl Served {
         }
         self.sleep.close_gate();
         self.stop();
-        let cause = match self.gpu.ecc.load(Relaxed) {
+        let cause = match self.ecc.load(Relaxed) {
             true => Cause::Ecc,
             false => Cause::Hang,
         };
-        self.gpu.resets.begin();
-        power::lose(self.gpu.kgd.handle(), cause);
+        self.gpu.resets().begin();
+        power::lose(self.gpu.kgd().handle(), cause);
     }
 
     /// The reset is over. New queues run; those from before it never will.
     pub(crate) fn post_reset(&self) -> Result {
         let started = self.start();
-        self.gpu.ecc.store(false, Relaxed);
-        self.gpu.resets.end();
+        self.ecc.store(false, Relaxed);
+        self.gpu.resets().end();
         self.sleep.open_gate();
         for node in self.nodes() {
             node.listeners().tell_reset(true, "");
@@ -225,7 +267,7 @@ impl Served {
 
     /// The device's memory had an error that could not be corrected. Never sleeps.
     pub(crate) fn note_ecc_error(&self) {
-        self.gpu.ecc.store(true, Relaxed);
+        self.ecc.store(true, Relaxed);
     }
 
     /// Takes the user's mappings of doorbells and registers away: whoever touches them gets a SIGBUS.
@@ -237,44 +279,32 @@ impl Served {
         }
     }
 
+    /// Waits until no process uses the device, or the time is over.
+    fn wait_for_users(&self, time: Delta) -> bool {
+        const STEP: Delta = Delta::from_millis(10);
+        for _ in 0..time.as_millis() / STEP.as_millis() {
+            if self.gpu.users() == 0 {
+                return true;
+            }
+            fsleep(STEP);
+        }
+        self.gpu.users() == 0
+    }
+
     /// The device goes away: its processes are asked to end, then made to. Returns when all have let go of it.
     ///
     /// TIMEOUT: none beyond that. What amdgpu frees next is theirs. Who is left is a file of /dev/kfd
     /// that was passed on to another process, or a task that cannot be killed.
     pub(crate) fn end_processes(&self) {
-        let handle = self.gpu.kgd.handle();
+        let handle = self.gpu.kgd().handle();
         power::end(handle, Signal::Bus);
-        if self.gpu.wait_for_users(GRACE) {
+        if self.wait_for_users(GRACE) {
             return;
         }
         power::end(handle, Signal::Kill);
-        while !self.gpu.wait_for_users(PATIENCE) {
-            let left = self.gpu.users.count();
+        while !self.wait_for_users(PATIENCE) {
+            let left = self.gpu.users();
             pr_warn!("a GPU goes away; waiting for {left} processes to let go of it\n");
         }
-    }
-}
-
-#[kernel::macros::kunit_tests(amdkfd_gpu_power)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reset_is_not_missed() {
-        let resets = Resets::new();
-        let before = resets.quiet().unwrap();
-        assert!(!resets.has_begun_since(before));
-        resets.begin();
-        assert_eq!(resets.quiet(), Err(EAGAIN));
-        assert!(resets.has_begun_since(before));
-        // It did not help, and is tried again.
-        resets.begin();
-        assert_eq!(resets.quiet(), Err(EAGAIN));
-        resets.end();
-        assert!(resets.has_begun_since(before));
-        let after = resets.quiet().unwrap();
-        assert!(!resets.has_begun_since(after));
-        resets.end();
-        assert_eq!(resets.quiet(), Ok(after));
     }
 }
