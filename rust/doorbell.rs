@@ -17,17 +17,11 @@ use crate::{
         SdmaPlace,
         PAGE_BYTES, //
     },
-    gpu::Node,
     ids::DoorbellIndex,
     kgd::{
         Doorbells,
         GpuFacts,
         Kgd, //
-    },
-    linux::mmap::Vma,
-    process::{
-        Process,
-        ProcessDevice, //
     },
     sched::slots::{
         SlotGuard,
@@ -79,7 +73,7 @@ pub(crate) struct ProcessDoorbells {
 }
 
 /// Bytes of a process's doorbells on a GPU with these features.
-fn bytes(features: &Features) -> usize {
+pub(crate) fn bytes(features: &Features) -> usize {
     (COUNT * features.doorbell_bytes).next_multiple_of(PAGE_BYTES as usize)
 }
 
@@ -138,25 +132,7 @@ impl ProcessDoorbells {
     }
 
     /// Where the CPU finds the pages.
-    fn physical_address(&self) -> u64 {
+    pub(crate) fn physical_address(&self) -> u64 {
         self.pages.physical_address()
     }
-}
-
-/// Bytes of a process's doorbells on `node`.
-pub(crate) fn slice_bytes(node: &Node) -> u64 {
-    bytes(&node.queues().generation().features) as u64
-}
-
-/// Where the CPU finds the process's doorbells on `device`; they are made if they are not yet.
-pub(crate) fn physical_address(device: &ProcessDevice) -> Result<u64> {
-    Ok(device.queues().doorbells(device)?.physical_address())
-}
-
-/// Maps the process's doorbells on `device`: all of them or `EINVAL`.
-pub(crate) fn mmap(_process: &Process, device: &ProcessDevice, vma: &Vma) -> Result {
-    if vma.size() as u64 != slice_bytes(device.node()) {
-        return Err(EINVAL);
-    }
-    vma.map_io(physical_address(device)?)
 }

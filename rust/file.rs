@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! /dev/kfd, and a [`File`] for each time it is opened.
+//! /dev/kfd, and an [`OpenFile`] for each time it is opened.
 //!
 //! A file is a reference to the opener's process, or to another context of it that was made for this file
 //! (CREATE_PROCESS), and nothing more. It works only for the thread
@@ -8,7 +8,6 @@
 //! passed. An open file pins the module.
 
 use crate::{
-    doorbell,
     gpu::{
         self,
         gate, //
@@ -30,8 +29,9 @@ use crate::{
     },
     process::{
         self,
-        Process,
-        ProcessRef, //
+        doorbells,
+        open_file::OpenFile,
+        Process, //
     },
 };
 use kernel::{
@@ -50,7 +50,7 @@ use kernel::{
 const NAME: &CStr = c"kfd";
 
 /// What a file does. Made before the module serves anybody.
-static OPERATIONS: SetOnce<FileOperations<File>> = SetOnce::new();
+static OPERATIONS: SetOnce<FileOperations<DevKfd>> = SetOnce::new();
 
 /// Makes this file usable. Once, before [`publish`].
 pub(crate) fn prepare(module: &'static ThisModule) {
@@ -62,46 +62,13 @@ pub(crate) fn publish() -> Result<Registration> {
     Registration::new(NAME, OPERATIONS.as_ref().ok_or(EBUSY)?)
 }
 
-/// One open file.
-pub(crate) struct File {
-    /// The process that CREATE_PROCESS made for this file: from then on the file is that one's.
-    context: SetOnce<ProcessRef>,
-    opener: ProcessRef,
-}
+/// The device.
+struct DevKfd;
 
-impl File {
-    /// Whose the file is.
-    pub(crate) fn process(&self) -> &ProcessRef {
-        self.context.as_ref().unwrap_or(&self.opener)
-    }
+impl CharDevice for DevKfd {
+    type Data = Arc<OpenFile>;
 
-    /// CREATE_PROCESS. `EINVAL`: it was called on this file before.
-    pub(crate) fn create_context(&self) -> Result {
-        if self.context.as_ref().is_some() {
-            return Err(EINVAL);
-        }
-        let context = process::open_context(&self.opener)?;
-        if self.context.populate(context.clone()) {
-            return Ok(());
-        }
-        // Another thread was faster.
-        process::close_context(&context);
-        Err(EINVAL)
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        if let Some(context) = self.context.as_ref() {
-            process::close_context(context);
-        }
-    }
-}
-
-impl CharDevice for File {
-    type Data = Arc<File>;
-
-    fn open(minor: u32) -> Result<Arc<File>> {
+    fn open(minor: u32) -> Result<Arc<OpenFile>> {
         if minor != 0 {
             return Err(ENODEV);
         }
@@ -119,18 +86,14 @@ impl CharDevice for File {
         if gate::is_closed_by_now() {
             return Err(EAGAIN);
         }
-        let file = file.write(File {
-            context: SetOnce::new(),
-            opener,
-        });
-        Ok(file.into())
+        Ok(file.write(OpenFile::new(opener)).into())
     }
 
-    fn ioctl(file: ArcBorrow<'_, File>, command: u32, argument: usize) -> Result {
+    fn ioctl(file: ArcBorrow<'_, OpenFile>, command: u32, argument: usize) -> Result {
         ioctl::dispatch(&file, command, argument)
     }
 
-    fn mmap(file: ArcBorrow<'_, File>, vma: &Vma) -> Result {
+    fn mmap(file: ArcBorrow<'_, OpenFile>, vma: &Vma) -> Result {
         let process = file.process();
         if !process.is_current() {
             return Err(EBADF);
@@ -141,7 +104,7 @@ impl CharDevice for File {
             Ok(MmapTarget::Doorbell(id)) => {
                 check_exists(id)?;
                 let device = process.device_of(id).ok_or(ENODEV)?;
-                doorbell::mmap(process, device, vma)
+                doorbells::mmap(device, vma)
             }
             Ok(MmapTarget::Mmio(id)) => map_registers(process, id, vma),
             Err(BadCookie::Unsupported) => Err(EINVAL),

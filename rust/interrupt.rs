@@ -226,7 +226,7 @@ impl Faults {
             if let Ok(task) = device.vm_task() {
                 device.node().listeners().tell(News::VmFault(&task));
             }
-            if let Err(error) = device.queues().evict(device) {
+            if let Err(error) = device.queues().evict(&**device) {
                 pr_err!("the queues of a process at fault stay on the GPU ({error:?})\n");
             }
             process.events().memory_exception(MemoryException {

@@ -19,7 +19,6 @@ mod profiler;
 mod queue;
 
 use crate::{
-    file::File,
     linux::{
         task::{
             capable,
@@ -28,7 +27,10 @@ use crate::{
         },
         trace, //
     },
-    process::Process,
+    process::{
+        open_file::OpenFile,
+        Process, //
+    },
     uapi::{
         self,
         *, //
@@ -47,7 +49,7 @@ use kernel::{
 /// What a handler is given beside its arguments.
 pub(crate) struct Call<'a> {
     /// Through which file.
-    pub(crate) file: &'a File,
+    pub(crate) file: &'a OpenFile,
     /// Who calls.
     pub(crate) process: &'a Process,
     /// Bytes that the user passed, which may be more or less than the structure has.
@@ -226,7 +228,7 @@ const OUT: u32 = 1 << 31;
 const STACK_WORDS: usize = 16;
 
 /// Executes an ioctl of a file.
-pub(crate) fn dispatch(file: &File, command: u32, argument: usize) -> Result {
+pub(crate) fn dispatch(file: &OpenFile, command: u32, argument: usize) -> Result {
     let process: &Process = file.process();
     let row = find(command).ok_or(ENOTTY)?;
     authorise(process, row)?;

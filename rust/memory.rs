@@ -22,15 +22,9 @@ use crate::{
         Gauge,
         Held, //
     },
-    ids::GpuId,
     kgd::{
         Memory,
-        TlbFlush,
         Vm, //
-    },
-    process::{
-        Process,
-        ProcessDevice, //
     },
 };
 use kernel::{
@@ -102,7 +96,7 @@ impl Buffers {
     }
 
     /// Adds what `make` makes. Returns the low half of its handle, and what `read` reads of it.
-    fn insert<R>(
+    pub(crate) fn insert<R>(
         &self,
         request: Request,
         make: impl FnOnce() -> Result<Memory>,
@@ -122,7 +116,7 @@ impl Buffers {
     }
 
     /// Calls `action` with a buffer's memory, under the lock. `missing`: there is no such buffer.
-    fn with<R>(
+    pub(crate) fn with<R>(
         &self,
         handle: u32,
         missing: Error,
@@ -132,7 +126,7 @@ impl Buffers {
     }
 
     /// Whether a buffer is memory, and not pages of a device's. `EINVAL`: there is none.
-    fn is_memory(&self, handle: u32) -> Result<bool> {
+    pub(crate) fn is_memory(&self, handle: u32) -> Result<bool> {
         let table = self.table.lock();
         let buffer = table.get(handle).ok_or(EINVAL)?;
         Ok(buffer.request.source() == Source::Memory)
@@ -140,7 +134,7 @@ impl Buffers {
 
     /// Frees a buffer. `EINVAL`: there is none. `EBUSY`: it is mapped to a GPU. `EPERM`: the kernel
     /// uses it.
-    fn free(&self, handle: u32) -> Result {
+    pub(crate) fn free(&self, handle: u32) -> Result {
         let mut table = self.table.lock();
         let (place, buffer) = table.take(handle).ok_or(EINVAL)?;
         let (error, owner) = match buffer.owner {
@@ -182,159 +176,20 @@ impl Buffers {
         Ok(memory)
     }
 
-    /// Unmaps and frees all buffers. The process has ended: its queues are gone.
-    pub(crate) fn clear(&self, process: &Process) {
+    /// Unmaps all buffers from these VMs, and frees them. The process has ended: its queues are gone.
+    pub(crate) fn clear<'a, I>(&self, vms: impl Fn() -> I)
+    where
+        I: Iterator<Item = &'a Arc<Vm>>,
+    {
         // Not under the lock: freeing takes its time, and nobody adds any more.
         let buffers = core::mem::replace(&mut *self.table.lock(), Table::new());
         for buffer in buffers.iter() {
-            for vm in process
-                .devices()
-                .iter()
-                .filter_map(|device| device.vm().ok())
-            {
+            for vm in vms() {
                 // `EINVAL`: it was not mapped there. Any other failure shows when it is freed.
                 let _ = vm.unmap(buffer.memory());
             }
         }
         self.vram.store(0, Relaxed);
-    }
-}
-
-/// Allocates a buffer on a GPU. Returns its handle and where mmap on the DRM file finds it.
-pub(crate) fn alloc(
-    device: &ProcessDevice,
-    request: Request,
-    offset: u64,
-) -> Result<(Handle, u64)> {
-    let vm = device.vm()?.clone();
-    let Request {
-        address,
-        size,
-        flags,
-    } = request;
-    let make = || Memory::alloc(vm, address, size, offset, flags);
-    let (index, offset) = device
-        .buffers()
-        .insert(request, make, Memory::mmap_offset)?;
-    Ok((Handle::new(device.gpu_id(), index), offset))
-}
-
-/// Imports a dma-buf at a GPU virtual address.
-pub(crate) fn import(device: &ProcessDevice, fd: i32, address: u64) -> Result<Handle> {
-    let vm = device.vm()?.clone();
-    let make = || Memory::import(vm, fd, address);
-    let (index, ()) = device
-        .buffers()
-        .insert(Request::imported(address), make, |_| ())?;
-    Ok(Handle::new(device.gpu_id(), index))
-}
-
-/// Frees a buffer.
-pub(crate) fn free(process: &Process, handle: Handle) -> Result {
-    process
-        .device(handle.gpu_id())?
-        .buffers()
-        .free(handle.index())
-}
-
-/// A file descriptor for a buffer. `EINVAL`: there is none of that handle, or it shows a device's pages,
-/// of which amdgpu cannot keep two handles: it frees their list with each (`tbo.sg`).
-pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i32> {
-    let device = process.device(handle.gpu_id())?;
-    let buffers = device.buffers();
-    if !buffers.is_memory(handle.index())? {
-        return Err(EINVAL);
-    }
-    buffers.with(handle.index(), EINVAL, |memory| memory.export_dmabuf(flags))
-}
-
-/// Maps a buffer to GPUs, from the `done`-th on, and waits until they see it. `done` counts those on
-/// which it is mapped, also if it fails: the user then goes on from there. What the user says is done is
-/// not looked at: where that is no GPU of the process's, there is nothing to do.
-///
-/// `EINVAL`: the process does not use that GPU. `ENODEV`: it has no VM there. `ENOMEM`: there is no
-/// such buffer.
-pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
-    let owner = process.device(handle.gpu_id())?;
-    owner.vm()?;
-    owner.buffers().with(handle.index(), ENOMEM, |memory| {
-        for &gpu in gpus.iter().skip(*done as usize) {
-            let device = process.device(gpu)?;
-            device
-                .vm()?
-                .map(memory)
-                .inspect_err(|error| refused(device.gpu_id(), *error))?;
-            *done += 1;
-        }
-        memory.sync(true)
-    })?;
-    // Only now: the page tables are as they shall be.
-    for (device, vm) in with_vms(process, gpus) {
-        flush_tlb(device, vm);
-    }
-    Ok(())
-}
-
-/// Unmaps a buffer from GPUs, from the `done`-th on, and waits until they have forgotten it: also if it
-/// fails, those from which it is unmapped, for it may be freed next. Errors as for [`map`].
-pub(crate) fn unmap(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
-    let owner = process.device(handle.gpu_id())?;
-    owner.buffers().with(handle.index(), ENOMEM, |memory| {
-        let before = *done;
-        let unmapped = unmap_each(process, memory, gpus, done);
-        if unmapped.is_err() && *done == before {
-            return unmapped;
-        }
-        let gone = gpus.get(..*done as usize).unwrap_or(gpus);
-        unmapped.and(forget(process, memory, gone))
-    })
-}
-
-/// The part of [`unmap`] that can be refused.
-fn unmap_each(process: &Process, memory: &Memory, gpus: &[u32], done: &mut u32) -> Result {
-    for &gpu in gpus.iter().skip(*done as usize) {
-        process.device(gpu)?.vm()?.unmap(memory)?;
-        *done += 1;
-    }
-    Ok(())
-}
-
-/// When this returns these GPUs do not go to a buffer any more that was unmapped from them. The first
-/// error counts.
-fn forget(process: &Process, memory: &Memory, gpus: &[u32]) -> Result {
-    // No signal ends that: who comes out too early can free what the GPU still reads.
-    let mut result = memory.sync(false);
-    for (device, vm) in with_vms(process, gpus) {
-        flush_tlb(device, vm);
-        // Only now: until then the GPU may still go to the old pages.
-        result = result.and(vm.dma_unmap(memory));
-    }
-    result
-}
-
-/// Those of the GPUs on which the process has a VM.
-fn with_vms<'a>(
-    process: &'a Process,
-    gpus: &'a [u32],
-) -> impl Iterator<Item = (&'a ProcessDevice, &'a Vm)> {
-    gpus.iter().filter_map(|&gpu| {
-        let device = process.device(gpu).ok()?;
-        Some((&**device, &**device.vm().ok()?))
-    })
-}
-
-/// Makes a GPU forget what it knows of the process's page tables. Accesses in flight are waited for.
-fn flush_tlb(device: &ProcessDevice, vm: &Vm) {
-    vm.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask());
-}
-
-fn refused(gpu: GpuId, error: Error) {
-    // A signal is no failure: the user comes again.
-    if error != ERESTARTSYS {
-        pr_err!(
-            "a buffer could not be mapped to GPU {} ({error:?})\n",
-            gpu.raw()
-        );
     }
 }
 

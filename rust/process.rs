@@ -16,23 +16,30 @@
 pub(crate) mod apertures;
 pub(crate) mod debug;
 pub(crate) mod device;
+pub(crate) mod doorbells;
 mod eviction;
 pub(crate) mod files;
+pub(crate) mod memory;
+pub(crate) mod open_file;
 pub(crate) mod power;
+pub(crate) mod queues;
 mod registry;
 mod tensor_limit;
 mod trap;
+pub(crate) mod wave_state;
 
 use device::Devices;
 pub(crate) use device::ProcessDevice;
+use registry::{
+    close_context,
+    open_context, //
+};
 pub(crate) use registry::{
     all,
-    close_context,
     count_performance,
     evict_mm,
     exception_queue,
     open,
-    open_context,
     restore_mm,
     restore_postponed,
     schedule_eviction,
@@ -390,7 +397,7 @@ impl Process {
             return;
         }
         for device in self.devices() {
-            device.queues().quiesce(device);
+            device.queues().quiesce(&**device);
         }
         // The evictor does not find the process any more, whose buffers may stay for long: a child can have the file.
         self.let_buffers_move();
@@ -408,7 +415,7 @@ impl Process {
         }
         for device in self.devices() {
             self.tell_eviction(device, trigger);
-            result = result.and(device.queues().evict(device));
+            result = result.and(device.queues().evict(&**device));
         }
         result
     }
@@ -480,7 +487,7 @@ impl Process {
         self.tell_restore(false);
         let mut result = Ok(());
         for device in self.devices() {
-            result = result.and(device.queues().restore(device));
+            result = result.and(device.queues().restore(&**device));
         }
         result
     }
@@ -520,7 +527,8 @@ impl PinnedDrop for Process {
         // The signal page is the mapping of a buffer.
         drop(self.events.take_page());
         for device in self.devices() {
-            device.buffers().clear(&self);
+            let devices = self.devices().iter();
+            device.buffers().clear(|| devices.clone().filter_map(|device| device.vm().ok()));
         }
     }
 }

@@ -18,20 +18,14 @@
 //! `Queues.inner` → `Scheduler.inner`.
 
 mod device;
+mod new;
 pub(crate) mod properties;
-mod requests;
-mod wave_state;
 
 pub(crate) use device::Queues;
-pub(crate) use requests::{
-    create,
-    destroy,
-    set_cu_mask,
-    update, //
-};
-pub(crate) use wave_state::{
-    allocate_wave_sync,
-    wave_state, //
+pub(crate) use new::{
+    mapped,
+    Given,
+    NewQueue, //
 };
 
 use crate::{
@@ -46,6 +40,7 @@ use crate::{
         CuMask,
         Engine,
         MapQueue,
+        SavedWaves,
         SdmaQueue,
         XccMqd, //
     },
@@ -53,8 +48,13 @@ use crate::{
         DoorbellIndex,
         QueueId, //
     },
-    kgd::QueueBuffers,
+    gpu::Node,
+    kgd::{
+        QueueBuffers,
+        Vm, //
+    },
     sched::{
+        memory::Window,
         mqd_pool::MqdSlot,
         node::{
             Counted,
@@ -89,6 +89,14 @@ pub(crate) type QueueIds = Slots<{ MAX_IDS / 64 }>;
 /// How many there are (`KFD_MAX_NUM_OF_QUEUES_PER_PROCESS`).
 pub(crate) const MAX_IDS: usize = 1024;
 
+/// What the queues of a process on a GPU need to know of the two.
+pub(crate) trait Site {
+    /// The GPU.
+    fn node(&self) -> &Arc<Node>;
+    /// The process's VM there. `ENODEV`: it has none yet.
+    fn vm(&self) -> Result<&Arc<Vm>>;
+}
+
 /// What executes a queue, and what it took there.
 enum Place {
     /// Shaders: its own descriptors, one for each XCC, and any doorbell.
@@ -115,7 +123,7 @@ pub(crate) struct QueueFacts {
 }
 
 /// A user queue.
-struct Queue {
+pub(crate) struct Queue {
     node: Arc<NodeQueues>,
     properties: Properties,
     place: Place,
@@ -130,8 +138,31 @@ struct Queue {
 }
 
 impl Queue {
+    /// Takes another ring instead of its own, which is returned in `ring`.
+    pub(crate) fn swap_ring(&mut self, ring: &mut QueueBuffers) {
+        self.buffers.swap_first(ring);
+    }
+
+    /// Takes other masks of compute units, one for each XCC, and returns its own. A copy queue has none.
+    pub(crate) fn swap_cu_masks(&mut self, masks: &mut Option<KVec<CuMask>>) {
+        if let Place::Compute { cu_masks, .. } = &mut self.place {
+            core::mem::swap(cu_masks, masks);
+        }
+    }
+
+    /// What the `xcc`th XCC has saved of a stopped queue, and the control stack that it has written.
+    /// `EINVAL`: it is a copy queue.
+    pub(crate) fn saved_waves(&self, xcc: u32) -> Result<(SavedWaves, Window<'_>)> {
+        let Place::Compute { mqd, .. } = &self.place else {
+            return Err(EINVAL);
+        };
+        let (descriptor, _) = mqd.mqd(xcc)?;
+        let waves = self.node.generation().mqd.saved_waves(&descriptor);
+        Ok((waves, mqd.control_stack(xcc)))
+    }
+
     /// Takes what UPDATE_QUEUE set.
-    fn set_drive(&mut self, drive: Drive) {
+    pub(crate) fn set_drive(&mut self, drive: Drive) {
         self.properties.set_drive(drive);
         if let (Place::Compute { format, .. }, Some(new)) =
             (&mut self.place, self.properties.compute_format())

@@ -274,7 +274,8 @@ impl Served {
     pub(crate) fn clear_mappings(&self) {
         for node in self.nodes() {
             let doorbells = MmapTarget::Doorbell(node.id());
-            kfd::zap(doorbells.to_offset(), doorbell::slice_bytes(node));
+            let bytes = doorbell::bytes(&node.generation().features);
+            kfd::zap(doorbells.to_offset(), bytes as u64);
             kfd::zap(MmapTarget::Mmio(node.id()).to_offset(), PAGE_SIZE as u64);
         }
     }

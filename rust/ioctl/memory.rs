@@ -4,11 +4,9 @@
 
 use super::Call;
 use crate::{
-    doorbell,
     gpu,
     linux::errno,
     memory::{
-        self,
         request::{
             Request,
             Source, //
@@ -16,7 +14,11 @@ use crate::{
         Handle, //
     },
     mmap::MmapTarget,
-    process::ProcessDevice,
+    process::{
+        doorbells,
+        memory,
+        ProcessDevice, //
+    },
     topology,
     uapi::*, //
 };
@@ -62,8 +64,8 @@ pub(super) fn alloc_memory_of_gpu(
 fn source_offset(device: &ProcessDevice, request: &Request, given: u64) -> Result<u64> {
     match request.source() {
         Source::Memory => Ok(given),
-        Source::Doorbells if request.size != doorbell::slice_bytes(device.node()) => Err(EINVAL),
-        Source::Doorbells => doorbell::physical_address(device),
+        Source::Doorbells if request.size != doorbells::bytes(device) as u64 => Err(EINVAL),
+        Source::Doorbells => doorbells::physical_address(device),
         Source::Registers if request.size != PAGE_SIZE as u64 => Err(EINVAL),
         Source::Registers => match device.node().facts().mmio_remap_address {
             0 => Err(ENOMEM),

@@ -9,14 +9,15 @@ use crate::{
         UserVa, //
     },
     mmap::MmapTarget,
-    queue::{
-        self,
-        properties::{
-            Drive,
-            Properties,
-            Refusal,
-            Request, //
-        }, //
+    process::{
+        queues,
+        wave_state, //
+    },
+    queue::properties::{
+        Drive,
+        Properties,
+        Refusal,
+        Request, //
     },
     uapi::{
         kfd_ioctl_alloc_queue_gws_args,
@@ -65,7 +66,7 @@ pub(crate) fn create_queue(call: &Call<'_>, args: &mut kfd_ioctl_create_queue_ar
     };
     // User space learns how large its ring really is, whatever comes of the rest.
     args.ring_size = properties.drive().ring_bytes();
-    let created = queue::create(call.process, args.gpu_id, &properties)?;
+    let created = queues::create(call.process, args.gpu_id, &properties)?;
     let doorbells = MmapTarget::Doorbell(created.gpu).to_offset();
     args.queue_id = created.id.raw();
     args.doorbell_offset = doorbells | created.doorbell_offset;
@@ -74,7 +75,7 @@ pub(crate) fn create_queue(call: &Call<'_>, args: &mut kfd_ioctl_create_queue_ar
 
 /// DESTROY_QUEUE.
 pub(crate) fn destroy_queue(call: &Call<'_>, args: &mut kfd_ioctl_destroy_queue_args) -> Result {
-    queue::destroy(call.process, args.queue_id)
+    queues::destroy(call.process, args.queue_id)
 }
 
 /// UPDATE_QUEUE.
@@ -86,7 +87,7 @@ pub(crate) fn update_queue(call: &Call<'_>, args: &mut kfd_ioctl_update_queue_ar
         args.queue_priority,
         user_limit()?,
     );
-    queue::update(call.process, args.queue_id, drive.map_err(refused)?)
+    queues::update(call.process, args.queue_id, drive.map_err(refused)?)
 }
 
 /// SET_CU_MASK.
@@ -101,7 +102,7 @@ pub(crate) fn set_cu_mask(call: &Call<'_>, args: &mut kfd_ioctl_set_cu_mask_args
     let mask = mask.get_mut(..words).ok_or(EINVAL)?;
     let mut reader = user_slice(args.cu_mask_ptr, size_of_val(mask)).reader();
     reader.read_slice(mask.as_mut_bytes())?;
-    queue::set_cu_mask(call.process, args.queue_id, mask)
+    queues::set_cu_mask(call.process, args.queue_id, mask)
 }
 
 /// GET_QUEUE_WAVE_STATE.
@@ -109,7 +110,7 @@ pub(crate) fn get_queue_wave_state(
     call: &Call<'_>,
     args: &mut kfd_ioctl_get_queue_wave_state_args,
 ) -> Result {
-    let state = queue::wave_state(call.process, args.queue_id, args.ctl_stack_address)?;
+    let state = wave_state::wave_state(call.process, args.queue_id, args.ctl_stack_address)?;
     args.ctl_stack_used_size = state.control_stack;
     args.save_area_used_size = state.save_area;
     Ok(())
@@ -121,7 +122,7 @@ pub(crate) fn alloc_queue_gws(
     args: &mut kfd_ioctl_alloc_queue_gws_args,
 ) -> Result {
     let known = QueueId::new(args.queue_id).is_some_and(|id| call.process.has_queue(id));
-    let result = queue::allocate_wave_sync(call.process, args.queue_id, args.num_gws);
+    let result = wave_state::allocate_wave_sync(call.process, args.queue_id, args.num_gws);
     if known && result != Err(ENODEV) {
         // There is one range of slots, and it begins here.
         args.first_gws = 0;

@@ -31,7 +31,10 @@ use crate::{
     },
     linux::rcu_table::Entry,
     memory::Buffers,
-    queue::Queues,
+    queue::{
+        Queues,
+        Site, //
+    },
     smi::{
         Listeners,
         News, //
@@ -132,6 +135,16 @@ impl Deref for Devices {
             Self::Few(device) => device.as_slice(),
             Self::Many(devices) => devices,
         }
+    }
+}
+
+impl Site for ProcessDevice {
+    fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    fn vm(&self) -> Result<&Arc<Vm>> {
+        self.vm()
     }
 }
 

@@ -118,7 +118,7 @@ impl Show for Content {
                 writeln!(out, "{}", sdma_microseconds(device, task, mm)?)
             }
             Self::EvictedMs(device) => writeln!(out, "{}", device.queues().evicted_ms()),
-            Self::CuOccupancy(device) => writeln!(out, "{}", device.queues().occupied_cus(device)),
+            Self::CuOccupancy(device) => writeln!(out, "{}", device.queues().occupied_cus(&**device)),
             // The files of a queue end without a line feed.
             Self::QueueGpu(id) => write!(out, "{id}"),
             Self::QueueSize(device, id) => {

@@ -136,7 +136,7 @@ impl Process {
     pub(super) fn lose_queues(&self) {
         for device in self.devices() {
             self.tell_eviction(device, Trigger::SUSPEND);
-            if let Err(error) = device.queues().lose(device) {
+            if let Err(error) = device.queues().lose(&**device) {
                 let (pid, gpu) = (self.lead().pid(), device.gpu_id().raw());
                 pr_err!("queues of process {pid} stay on GPU {gpu} ({error:?})\n");
             }

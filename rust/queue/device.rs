@@ -10,8 +10,10 @@ use super::{
         Drive,
         Properties, //
     },
+    NewQueue,
     Queue,
-    QueueFacts, //
+    QueueFacts,
+    Site, //
 };
 use crate::{
     doorbell::ProcessDoorbells,
@@ -27,11 +29,9 @@ use crate::{
             ProcessChange, //
         }, //
     },
-    process::ProcessDevice,
     sched::{
         node::Active,
         Key,
-        NewEntry,
         NewSeat,
         Scheduler, //
     },
@@ -40,10 +40,7 @@ use kernel::{
     fmt,
     new_mutex,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
-    },
+    rbtree::RBTree,
     sync::{
         atomic::{
             Atomic,
@@ -58,25 +55,6 @@ use kernel::{
 pub(super) struct Scheduled {
     pub(super) key: Key,
     pub(super) queue: Queue,
-}
-
-/// What a new queue needs from the scheduler's side, allocated before anything is locked.
-pub(super) struct New {
-    pub(super) entry: NewEntry,
-    pub(super) node: RBTreeNode<QueueId, Scheduled>,
-}
-
-impl New {
-    /// For `scheduled`, which is called `id`.
-    pub(super) fn of(id: QueueId, scheduled: Scheduled) -> Result<Self> {
-        let Scheduled { key, queue } = &scheduled;
-        let runs = queue.properties.drive().runs();
-        let entry = NewEntry::new(*key, queue.map_queue()?, runs, queue.descriptor())?;
-        Ok(Self {
-            entry,
-            node: RBTreeNode::new(id, scheduled, GFP_KERNEL)?,
-        })
-    }
 }
 
 /// The queues of one process on one GPU.
@@ -130,7 +108,7 @@ impl Queues {
     }
 
     /// How many queues the process has here.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.inner.lock().count
     }
 
@@ -154,11 +132,11 @@ impl Queues {
     }
 
     /// The process's doorbells here, made if they are not yet.
-    pub(crate) fn doorbells(&self, device: &ProcessDevice) -> Result<&ProcessDoorbells> {
+    pub(crate) fn doorbells(&self, site: &impl Site) -> Result<&ProcessDoorbells> {
         if let Some(doorbells) = self.doorbells.as_ref() {
             return Ok(doorbells);
         }
-        let node = device.node();
+        let node = site.node();
         let features = &node.queues().generation().features;
         // Of two that meet here one is dropped again.
         let new = ProcessDoorbells::new(node.kgd().clone(), features)?;
@@ -167,14 +145,14 @@ impl Queues {
     }
 
     /// Ends all queues: they are off the hardware when this returns. Calling it again does nothing.
-    pub(crate) fn quiesce(&self, device: &ProcessDevice) {
+    pub(crate) fn quiesce(&self, site: &impl Site) {
         let mut inner = self.inner.lock();
         inner.closed = true;
         let seat = inner.seat.take();
         if let Some((key, _)) = &seat {
-            let result = device.node().queues().scheduler().remove(*key);
-            trace_process(ProcessChange::Quiesce, device, inner.evicted, &result);
-            device.node().tell_resets();
+            let result = site.node().queues().scheduler().remove(*key);
+            trace_process(ProcessChange::Quiesce, site, inner.evicted, &result);
+            site.node().tell_resets();
             if let Err(error) = result {
                 pr_err!(
                     "queues of a process that ended may still run: {:?}\n",
@@ -191,23 +169,23 @@ impl Queues {
 
     /// Keeps all queues off the hardware until as many [`Queues::restore`]. If the hardware fails
     /// this counts nevertheless, and they are off its list.
-    pub(crate) fn evict(&self, device: &ProcessDevice) -> Result {
+    pub(crate) fn evict(&self, site: &impl Site) -> Result {
         let mut inner = self.inner.lock();
         inner.evicted += 1;
         if inner.evicted == 1 {
             inner.evicted_at = boot_nanoseconds();
         }
         let result = match &inner.seat {
-            Some((key, _)) if inner.evicted == 1 => device.node().queues().scheduler().evict(*key),
+            Some((key, _)) if inner.evicted == 1 => site.node().queues().scheduler().evict(*key),
             _ => Ok(()),
         };
-        trace_process(ProcessChange::Evict, device, inner.evicted, &result);
-        device.node().tell_resets();
+        trace_process(ProcessChange::Evict, site, inner.evicted, &result);
+        site.node().tell_resets();
         result
     }
 
     /// Takes back one [`Queues::evict`].
-    pub(crate) fn restore(&self, device: &ProcessDevice) -> Result {
+    pub(crate) fn restore(&self, site: &impl Site) -> Result {
         let mut inner = self.inner.lock();
         let was = inner.evicted;
         inner.evicted = was.saturating_sub(1);
@@ -216,35 +194,35 @@ impl Queues {
             self.evicted_for.fetch_add(time, Relaxed);
         }
         let result = match &inner.seat {
-            Some((key, _)) if was == 1 => device.vm().and_then(|vm| {
-                let scheduler = device.node().queues().scheduler();
+            Some((key, _)) if was == 1 => site.vm().and_then(|vm| {
+                let scheduler = site.node().queues().scheduler();
                 scheduler.restore(*key, vm.page_directory())
             }),
             _ => Ok(()),
         };
-        trace_process(ProcessChange::Restore, device, inner.evicted, &result);
-        device.node().tell_resets();
+        trace_process(ProcessChange::Restore, site, inner.evicted, &result);
+        site.node().tell_resets();
         result
     }
 
     /// The GPU is reset: nothing that the process has there runs again. The scheduler is stopped.
-    pub(crate) fn lose(&self, device: &ProcessDevice) -> Result {
+    pub(crate) fn lose(&self, site: &impl Site) -> Result {
         let lost = core::mem::replace(&mut self.inner.lock().lost, true);
         if lost {
             return Ok(());
         }
-        self.evict(device)
+        self.evict(site)
     }
 
     /// Hands a queue to the scheduler; the process's first one takes the seat along.
-    pub(super) fn insert(
+    pub(crate) fn insert(
         &self,
-        device: &ProcessDevice,
+        site: &impl Site,
         seat: &mut Option<(NewSeat, Active)>,
-        new: New,
+        new: NewQueue,
     ) -> Result {
-        let New { entry, node } = new;
-        let scheduler = device.node().queues().scheduler();
+        let NewQueue { entry, node, .. } = new;
+        let scheduler = site.node().queues().scheduler();
         let mut inner = self.inner.lock();
         if inner.closed {
             return Err(ESRCH);
@@ -255,7 +233,7 @@ impl Queues {
                 // Nobody else ends the process's last queue while this one is made.
                 let (seat, active) = seat.take().ok_or(EAGAIN)?;
                 // It may have moved since the seat was made: who was restored meanwhile had none.
-                let seat = seat.with_page_table(device.vm()?.page_directory());
+                let seat = seat.with_page_table(site.vm()?.page_directory());
                 let key = scheduler.add(seat.evicted(inner.evicted > 0));
                 inner.seat = Some((key, active));
                 key
@@ -278,8 +256,8 @@ impl Queues {
 
     /// Takes a queue from the scheduler and gives back all that it had. `EINVAL`: there is no such
     /// queue here. Any other error: it is gone nevertheless.
-    pub(super) fn destroy(&self, device: &ProcessDevice, id: QueueId) -> Result {
-        let scheduler = device.node().queues().scheduler();
+    pub(crate) fn destroy(&self, site: &impl Site, id: QueueId) -> Result {
+        let scheduler = site.node().queues().scheduler();
         let mut inner = self.inner.lock();
         let key = inner.queues.get(&id).ok_or(EINVAL)?.key;
         let result = match &inner.seat {
@@ -332,12 +310,12 @@ impl Queues {
     }
 
     /// Where a copy queue counts; `None` for any other.
-    pub(super) fn sdma_counter(&self, id: QueueId) -> Option<u64> {
+    pub(crate) fn sdma_counter(&self, id: QueueId) -> Option<u64> {
         self.inner.lock().queues.get(&id)?.queue.sdma_counter()
     }
 
     /// A copy queue that has counted this much is gone.
-    pub(super) fn keep_sdma_count(&self, count: u64) {
+    pub(crate) fn keep_sdma_count(&self, count: u64) {
         self.past_sdma.fetch_add(count, Relaxed);
     }
 
@@ -349,11 +327,11 @@ impl Queues {
     }
 
     /// How many compute units the process's waves would fill at this moment.
-    pub(crate) fn occupied_cus(&self, device: &ProcessDevice) -> u32 {
+    pub(crate) fn occupied_cus(&self, site: &impl Site) -> u32 {
         if self.is_empty() {
             return 0;
         }
-        let node = device.node();
+        let node = site.node();
         let occupancy = node.kgd().occupancy(node.xcc_mask().trailing_zeros());
         let inner = self.inner.lock();
         let waves_at = |doorbell| -> u32 {
@@ -378,14 +356,14 @@ impl Queues {
     }
 
     /// What UPDATE_QUEUE can change of a queue; `None`: there is no such queue here.
-    pub(super) fn drive(&self, id: QueueId) -> Option<Drive> {
+    pub(crate) fn drive(&self, id: QueueId) -> Option<Drive> {
         let inner = self.inner.lock();
         let scheduled = inner.queues.get(&id)?;
         Some(*scheduled.queue.properties.drive())
     }
 
     /// What a queue is. `EFAULT`: there is no such queue here.
-    pub(super) fn properties(&self, id: QueueId) -> Result<Properties> {
+    pub(crate) fn properties(&self, id: QueueId) -> Result<Properties> {
         let inner = self.inner.lock();
         let scheduled = inner.queues.get(&id).ok_or(EFAULT)?;
         Ok(scheduled.queue.properties)
@@ -401,7 +379,7 @@ impl Queues {
 
     /// Looks at a queue that nothing brings onto the hardware meanwhile. `EFAULT`: there is no such
     /// queue here; `EINVAL`: it may run.
-    pub(super) fn while_stopped(&self, id: QueueId, look: impl FnOnce(&Queue) -> Result) -> Result {
+    pub(crate) fn while_stopped(&self, id: QueueId, look: impl FnOnce(&Queue) -> Result) -> Result {
         let inner = self.inner.lock();
         let Scheduled { key, queue } = inner.queues.get(&id).ok_or(EFAULT)?;
         let (seat, _) = inner.seat.as_ref().ok_or(EFAULT)?;
@@ -414,7 +392,7 @@ impl Queues {
     /// Gives a queue the GPU's global wave sync: one queue of the process's at a time has it, all of it.
     /// `EBUSY`: one has it. `EINVAL`: there is no such queue here. `EACCES`: a queue of the process was reset. After
     /// any other error it has it all the same.
-    pub(super) fn give_wave_sync(&self, id: QueueId) -> Result {
+    pub(crate) fn give_wave_sync(&self, id: QueueId) -> Result {
         let mut inner = self.inner.lock();
         if inner.wave_sync.is_some() {
             return Err(EBUSY);
@@ -423,7 +401,7 @@ impl Queues {
     }
 
     /// Takes it back, whichever queue has it. `EINVAL`: none has. `EACCES`: a queue of the process was reset.
-    pub(super) fn take_wave_sync(&self) -> Result {
+    pub(crate) fn take_wave_sync(&self) -> Result {
         let mut inner = self.inner.lock();
         let id = inner.wave_sync.ok_or(EINVAL)?;
         inner.set_wave_sync(id, false)
@@ -431,7 +409,7 @@ impl Queues {
 
     /// Whether a queue could be changed now. `EFAULT`: there is no such queue here; others: see
     /// [`Scheduler::check_changeable`].
-    pub(super) fn check_changeable(&self, id: QueueId) -> Result {
+    pub(crate) fn check_changeable(&self, id: QueueId) -> Result {
         let inner = self.inner.lock();
         let Scheduled { key, queue } = inner.queues.get(&id).ok_or(EFAULT)?;
         let (seat, _) = inner.seat.as_ref().ok_or(EFAULT)?;
@@ -455,7 +433,7 @@ impl Queues {
 
     /// Starts or stops a queue with a drive whose descriptor is the one that it has. `EFAULT`: there is no
     /// such queue here.
-    pub(super) fn set_runs(&self, id: QueueId, drive: Drive) -> Result {
+    pub(crate) fn set_runs(&self, id: QueueId, drive: Drive) -> Result {
         let mut inner = self.inner.lock();
         let Inner { seat, queues, .. } = &mut *inner;
         let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
@@ -469,7 +447,7 @@ impl Queues {
 
     /// Changes a queue with `change`, and its descriptor, while it is off the hardware. `EACCES`: a queue
     /// of the process was reset; nothing changes.
-    pub(super) fn rewrite(&self, id: QueueId, change: &mut dyn FnMut(&mut Queue)) -> Result {
+    pub(crate) fn rewrite(&self, id: QueueId, change: &mut dyn FnMut(&mut Queue)) -> Result {
         let mut inner = self.inner.lock();
         let Inner { seat, queues, .. } = &mut *inner;
         let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
@@ -479,9 +457,9 @@ impl Queues {
 }
 
 /// Tells whoever traces the module that a process's queues go, or come.
-fn trace_process(change: ProcessChange, device: &ProcessDevice, evicted: u32, result: &Result) {
-    let pid = device.vm_task().map_or(0, |task| task.pid);
-    trace::process(change, pid, device.gpu_id().raw(), evicted, result);
+fn trace_process(change: ProcessChange, site: &impl Site, evicted: u32, result: &Result) {
+    let pid = site.vm().map_or(0, |vm| vm.task().pid);
+    trace::process(change, pid, site.node().id().raw(), evicted, result);
 }
 
 impl Inner {

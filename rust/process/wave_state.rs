@@ -7,9 +7,8 @@
 //! both: [`wave_state`] puts the control stack where it belongs in the area, below a header.
 
 use super::{
-    requests::device_with,
-    Place,
-    Queue, //
+    queues::device_with,
+    Process, //
 };
 use crate::{
     gfx::{
@@ -17,7 +16,7 @@ use crate::{
         Words, //
     },
     ids::QueueId,
-    process::Process,
+    queue::Queue,
     uapi::user_slice, //
 };
 use kernel::prelude::*;
@@ -46,13 +45,9 @@ impl Saved {
 
     /// Takes it from the `xcc`th descriptor of `queue` and from the control stack behind that.
     fn fill(&mut self, xcc: u32, queue: &Queue) -> Result {
-        let Place::Compute { mqd, .. } = &queue.place else {
-            return Err(EINVAL);
-        };
-        let (descriptor, _) = mqd.mqd(xcc)?;
-        self.waves = queue.node.generation().mqd.saved_waves(&descriptor);
+        let (waves, behind) = queue.saved_waves(xcc)?;
+        self.waves = waves;
         let first = self.first();
-        let behind = mqd.control_stack(xcc);
         for (index, word) in self.stack.iter_mut().enumerate().skip(first) {
             *word = behind.get(index);
         }

@@ -6,22 +6,10 @@
 //! was taken is owned by what is being made: an error on the way gives it back.
 
 use super::{
-    device::{
-        New,
-        Scheduled, //
-    },
-    properties::{
-        Drive,
-        Extent,
-        Kind,
-        Properties, //
-    },
-    Place,
-    Queue,
-    QUEUES, //
+    Process,
+    ProcessDevice, //
 };
 use crate::{
-    doorbell::ProcessDoorbells,
     gfx::{
         cu_mask::{
             self,
@@ -34,28 +22,26 @@ use crate::{
     },
     ids::{
         GpuId,
-        GpuVa,
         QueueId, //
     },
-    kgd::{
-        QueueBuffer,
-        QueueBuffers,
-        MAX_QUEUE_BUFFERS, //
-    },
+    kgd::QueueBuffers,
     linux::trace::{
         self,
         QueueChange, //
     },
-    process::{
-        Process,
-        ProcessDevice, //
+    queue::{
+        mapped,
+        properties::{
+            Drive,
+            Kind,
+            Properties, //
+        },
+        Given,
+        NewQueue, //
     },
     sched::{
         node::Active,
-        slots::Slots,
-        Key,
-        NewSeat,
-        NodeQueues, //
+        NewSeat, //
     },
     uapi::user_slice,
 };
@@ -87,26 +73,29 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: &Properties) ->
             return Err(EINVAL);
         }
     }
-    let doorbells = device.queues().doorbells(device)?;
+    let doorbells = device.queues().doorbells(&**device)?;
     // Nobody else makes or ends one of the process's meanwhile, but for its end.
     let present = device.queues().count();
-    let new = make(process, device, properties, (doorbells, present))?;
-    let queue = &new.queue;
-    queue.write_new()?;
+    let given = Given {
+        doorbells,
+        present,
+        ids: process.queue_ids()?,
+        trap_handler: device.trap_handler().tba != 0,
+    };
+    let new = NewQueue::make(&**device, properties, given)?;
     let created = Created {
         gpu: device.gpu_id(),
-        id: queue.id()?,
-        doorbell_offset: doorbells.offset(queue.doorbell_id()),
+        id: new.id(),
+        doorbell_offset: doorbells.offset(new.doorbell_id()),
     };
     let mut seat = if present == 0 {
         Some(seat(process, device)?)
     } else {
         None
     };
-    let new = New::of(created.id, new)?;
     {
         let _alive = process.alive()?;
-        let inserted = device.queues().insert(device, &mut seat, new);
+        let inserted = device.queues().insert(&**device, &mut seat, new);
         device.node().tell_resets();
         inserted?;
     }
@@ -118,86 +107,6 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: &Properties) ->
 /// Tells whoever traces the module what became of a queue.
 fn trace_queue(change: QueueChange, device: &ProcessDevice, id: QueueId, result: &Result) {
     trace::queue(change, device.gpu_id().raw(), id.raw(), result);
-}
-
-/// A queue with all that it needs to have taken, beside as many of the process's as are `present` on the GPU.
-fn make(
-    process: &Process,
-    device: &ProcessDevice,
-    properties: &Properties,
-    (doorbells, present): (&ProcessDoorbells, usize),
-) -> Result<Scheduled> {
-    let node = device.node().queues().clone();
-    let buffers = pin(device, &node, properties)?;
-    let features = &node.generation().features;
-    if present >= features.queues_per_process {
-        return Err(ENOSPC);
-    }
-    let id = Slots::take(process.queue_ids()?.clone()).ok_or(ENOMEM)?;
-    let counted = node.count()?;
-    let place = match (properties.kind(), properties.compute_format()) {
-        (Kind::Sdma(choice), _) => {
-            let slot = node.take_sdma(choice)?;
-            let base = node.sdma_doorbells(slot.place().engine)?;
-            let (doorbell_id, doorbell) = doorbells.sdma(base, slot.place(), features)?;
-            Place::Sdma {
-                slot,
-                doorbell,
-                doorbell_id,
-            }
-        }
-        (_, format) => Place::Compute {
-            format: format.ok_or(EINVAL)?,
-            doorbell: doorbells.take()?,
-            mqd: node.mqds().take()?,
-            cu_masks: None,
-        },
-    };
-    // Copy queues have no counters.
-    let counted_too =
-        matches!(place, Place::Compute { .. }) && device.node().profiler().is_taken();
-    Ok(Scheduled {
-        key: Key::next(),
-        queue: Queue {
-            trap_handler: device.trap_handler().tba != 0,
-            counts: counted_too.then_some(true),
-            node,
-            properties: *properties,
-            place,
-            buffers,
-            _counted: counted,
-            _gauge: QUEUES.hold(),
-            id,
-        },
-    })
-}
-
-fn wanted(extent: Extent) -> Result<QueueBuffer> {
-    Ok(QueueBuffer {
-        address: GpuVa::new(extent.address).ok_or(EINVAL)?,
-        size: extent.bytes,
-    })
-}
-
-/// Keeps the user's buffers of a queue where they are: its ring first.
-fn pin(device: &ProcessDevice, node: &NodeQueues, properties: &Properties) -> Result<QueueBuffers> {
-    let eop = node.generation().features.eop_buffer_bytes;
-    let buffers = properties.buffers(node.save_sizes(), node.xccs(), eop);
-    let buffers = buffers.ok_or(EINVAL)?;
-    let ring = wanted(buffers.ring)?;
-    let others = [
-        Some(buffers.write_pointer),
-        Some(buffers.read_pointer),
-        buffers.eop,
-        buffers.save_area,
-    ];
-    let mut all = [ring; MAX_QUEUE_BUFFERS];
-    let mut count = 1;
-    for (place, extent) in all.iter_mut().skip(1).zip(others.into_iter().flatten()) {
-        *place = wanted(extent)?;
-        count += 1;
-    }
-    QueueBuffers::get(device.vm()?.clone(), all.get(..count).ok_or(EINVAL)?)
 }
 
 /// The process's seat at the scheduler of `device`'s node.
@@ -240,7 +149,7 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     let device = device_with(process, id).ok_or(EINVAL)?;
     let counter = device.queues().sdma_counter(id);
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
-    let result = device.queues().destroy(device, id);
+    let result = device.queues().destroy(&**device, id);
     device.node().tell_resets();
     process.files().changed();
     trace_queue(QueueChange::Destroy, device, id, &result);
@@ -266,7 +175,7 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
         _ if same_ring => None,
         _ => {
             let properties = device.queues().properties(id)?;
-            let ring = [wanted(properties.ring(&drive)).map_err(|_| EFAULT)?];
+            let ring = [mapped(properties.ring(&drive)).map_err(|_| EFAULT)?];
             let vm = device.vm()?.clone();
             let buffers = QueueBuffers::get(vm, &ring);
             Some(buffers.map_err(|error| if error == EINVAL { EFAULT } else { error })?)
@@ -282,7 +191,7 @@ pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
         device.queues().rewrite(id, &mut |queue| {
             queue.set_drive(drive);
             if let Some(ring) = &mut ring {
-                queue.buffers.swap_first(ring);
+                queue.swap_ring(ring);
             }
         })
     };
@@ -316,11 +225,9 @@ pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
         masks.push(cu_mask::spread(user, bitmap, engines, share), GFP_KERNEL)?;
     }
     let mut masks = Some(masks);
-    let result = device.queues().rewrite(id, &mut |queue| {
-        if let Place::Compute { cu_masks, .. } = &mut queue.place {
-            core::mem::swap(cu_masks, &mut masks);
-        }
-    });
+    let result = device
+        .queues()
+        .rewrite(id, &mut |queue| queue.swap_cu_masks(&mut masks));
     node.tell_resets();
     trace_queue(QueueChange::Change, device, id, &result);
     result

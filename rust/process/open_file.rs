@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The state of an open file of /dev/kfd: whose it is. One [`OpenFile`] for each open file, owned by it.
+
+use super::{
+    close_context,
+    open_context,
+    ProcessRef, //
+};
+use kernel::{
+    prelude::*,
+    sync::SetOnce, //
+};
+
+/// One open file.
+pub(crate) struct OpenFile {
+    /// The process that CREATE_PROCESS made for this file: from then on the file is that one's.
+    context: SetOnce<ProcessRef>,
+    opener: ProcessRef,
+}
+
+impl OpenFile {
+    /// A file that `opener` has opened.
+    pub(crate) fn new(opener: ProcessRef) -> Self {
+        Self {
+            context: SetOnce::new(),
+            opener,
+        }
+    }
+
+    /// Whose the file is.
+    pub(crate) fn process(&self) -> &ProcessRef {
+        self.context.as_ref().unwrap_or(&self.opener)
+    }
+
+    /// CREATE_PROCESS. `EINVAL`: it was called on this file before.
+    pub(crate) fn create_context(&self) -> Result {
+        if self.context.as_ref().is_some() {
+            return Err(EINVAL);
+        }
+        let context = open_context(&self.opener)?;
+        if self.context.populate(context.clone()) {
+            return Ok(());
+        }
+        // Another thread was faster.
+        close_context(&context);
+        Err(EINVAL)
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        if let Some(context) = self.context.as_ref() {
+            close_context(context);
+        }
+    }
+}

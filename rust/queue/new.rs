@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A queue that is being made: it takes all that it needs, and writes its descriptors.
+//!
+//! What was taken is owned by what is being made: an error on the way gives it back.
+
+use super::{
+    device::Scheduled,
+    properties::{
+        Extent,
+        Kind,
+        Properties, //
+    },
+    Place,
+    Queue,
+    QueueIds,
+    Site,
+    QUEUES, //
+};
+use crate::{
+    doorbell::ProcessDoorbells,
+    ids::{
+        GpuVa,
+        QueueId, //
+    },
+    kgd::{
+        QueueBuffer,
+        QueueBuffers,
+        MAX_QUEUE_BUFFERS, //
+    },
+    sched::{
+        slots::Slots,
+        Key,
+        NewEntry,
+        NodeQueues, //
+    },
+};
+use kernel::{
+    prelude::*,
+    rbtree::RBTreeNode,
+    sync::Arc, //
+};
+
+/// What a new queue gets of its process, beside the buffers that its properties name.
+pub(crate) struct Given<'a> {
+    pub(crate) doorbells: &'a ProcessDoorbells,
+    /// Queues that the process has on the GPU.
+    pub(crate) present: usize,
+    pub(crate) ids: &'a Arc<QueueIds>,
+    /// Whether waves that trap go to a handler.
+    pub(crate) trap_handler: bool,
+}
+
+/// A queue that no scheduler knows yet, with what taking it in needs: nothing is allocated then.
+pub(crate) struct NewQueue {
+    id: QueueId,
+    doorbell_id: usize,
+    pub(super) entry: NewEntry,
+    pub(super) node: RBTreeNode<QueueId, Scheduled>,
+}
+
+impl NewQueue {
+    /// Makes a queue of a process on a GPU. The errors are those of the ABI, and so is their order.
+    pub(crate) fn make(
+        site: &impl Site,
+        properties: &Properties,
+        given: Given<'_>,
+    ) -> Result<Self> {
+        let scheduled = make(site, properties, given)?;
+        let Scheduled { key, queue } = &scheduled;
+        queue.write_new()?;
+        let (id, doorbell_id) = (queue.id()?, queue.doorbell_id());
+        let runs = queue.properties.drive().runs();
+        let entry = NewEntry::new(*key, queue.map_queue()?, runs, queue.descriptor())?;
+        Ok(Self {
+            id,
+            doorbell_id,
+            entry,
+            node: RBTreeNode::new(id, scheduled, GFP_KERNEL)?,
+        })
+    }
+
+    /// Its name.
+    pub(crate) fn id(&self) -> QueueId {
+        self.id
+    }
+
+    /// The number of its doorbell in the process's pages.
+    pub(crate) fn doorbell_id(&self) -> usize {
+        self.doorbell_id
+    }
+}
+
+/// A queue with all that it needs to have taken.
+fn make(site: &impl Site, properties: &Properties, given: Given<'_>) -> Result<Scheduled> {
+    let Given {
+        doorbells,
+        present,
+        ids,
+        trap_handler,
+    } = given;
+    let node = site.node().queues().clone();
+    let buffers = pin(site, &node, properties)?;
+    let features = &node.generation().features;
+    if present >= features.queues_per_process {
+        return Err(ENOSPC);
+    }
+    let id = Slots::take(ids.clone()).ok_or(ENOMEM)?;
+    let counted = node.count()?;
+    let place = match (properties.kind(), properties.compute_format()) {
+        (Kind::Sdma(choice), _) => {
+            let slot = node.take_sdma(choice)?;
+            let base = node.sdma_doorbells(slot.place().engine)?;
+            let (doorbell_id, doorbell) = doorbells.sdma(base, slot.place(), features)?;
+            Place::Sdma {
+                slot,
+                doorbell,
+                doorbell_id,
+            }
+        }
+        (_, format) => Place::Compute {
+            format: format.ok_or(EINVAL)?,
+            doorbell: doorbells.take()?,
+            mqd: node.mqds().take()?,
+            cu_masks: None,
+        },
+    };
+    // Copy queues have no counters.
+    let counted_too =
+        matches!(place, Place::Compute { .. }) && site.node().profiler().is_taken();
+    Ok(Scheduled {
+        key: Key::next(),
+        queue: Queue {
+            trap_handler,
+            counts: counted_too.then_some(true),
+            node,
+            properties: *properties,
+            place,
+            buffers,
+            _counted: counted,
+            _gauge: QUEUES.hold(),
+            id,
+        },
+    })
+}
+
+/// The mapping that a queue needs there.
+pub(crate) fn mapped(extent: Extent) -> Result<QueueBuffer> {
+    Ok(QueueBuffer {
+        address: GpuVa::new(extent.address).ok_or(EINVAL)?,
+        size: extent.bytes,
+    })
+}
+
+/// Keeps the user's buffers of a queue where they are: its ring first.
+fn pin(site: &impl Site, node: &NodeQueues, properties: &Properties) -> Result<QueueBuffers> {
+    let eop = node.generation().features.eop_buffer_bytes;
+    let buffers = properties.buffers(node.save_sizes(), node.xccs(), eop);
+    let buffers = buffers.ok_or(EINVAL)?;
+    let ring = mapped(buffers.ring)?;
+    let others = [
+        Some(buffers.write_pointer),
+        Some(buffers.read_pointer),
+        buffers.eop,
+        buffers.save_area,
+    ];
+    let mut all = [ring; MAX_QUEUE_BUFFERS];
+    let mut count = 1;
+    for (place, extent) in all.iter_mut().skip(1).zip(others.into_iter().flatten()) {
+        *place = mapped(extent)?;
+        count += 1;
+    }
+    QueueBuffers::get(site.vm()?.clone(), all.get(..count).ok_or(EINVAL)?)
+}
