@@ -17,7 +17,7 @@ help:
 	@echo "make test       all tests that fit an hour; ends with \"N passed, N failed\""
 	@echo "make test-long  the larger bars as well, in parts that can be resumed"
 	@echo "make deb        the Debian packages, in build/deb"
-	@echo "make check      formatting and clippy"
+	@echo "make check      formatting, clippy, lengths, layers and documents"
 	@echo "make clean      remove what was built here (the cache in ~/.cache/amdkfd-rs stays)"
 
 sysroot:
@@ -61,9 +61,10 @@ test: guest module-debug
 test-long: guest module-debug
 	@tests/run --long
 
+# What needs no guest; `make test` has it, too.
+checks := lint lengths layers docs clippy
 check: sysroot
-	@tests/tools/lint.test
-	@tools/build-module CLIPPY=1
+	@for check in $(checks); do tests/tools/$$check.test || failed=1; done; exit $${failed:-0}
 
 # amdkfd-rs-dkms, kfdctl and amdkfd-rs-vm.
 deb:
