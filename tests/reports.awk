@@ -5,7 +5,7 @@
 # A report of kmemleak is its first line and the indented ones after it; one of debug_print_object
 # or WARN ends with "end trace"; any other is one line.
 #
-# KCSAN tells of races in all of the kernel, which has many that are meant. Its report, between two
+# KCSAN reports races in all of the kernel, which has many that are meant. Its report, between two
 # lines of "=", counts where one of the two accesses is in our code, or in what our code calls for
 # it.
 

@@ -36,7 +36,7 @@ one() {
     for try in $(seq 300); do [ "$(injected)" -gt "$applied" ] && break; sleep 0.1; done
     inject_flags 0
     [ "$(injected)" -gt "$applied" ] || echo "hang $1: it was not injected"
-    # The end of the process asks for the queue, which does not let go.
+    # The end of the process unmaps the queue, which does not stop.
     kill -9 $guilty; wait $guilty 2>/dev/null
     for try in $(seq 600); do [ "$(resets)" -gt "$before" ] && break; sleep 0.1; done
     [ "$(resets)" -gt "$before" ] || echo "hang $1: no reset"
