@@ -3,8 +3,8 @@
 //!
 //! Linux 7.3's virtio_console restores its control queue after the host has answered that it is
 //! there (virtcons_restore), so after a sleep the port waits for ever for a host that has been
-//! connected all along. A thread notices, binds the device to its driver anew and opens the new port;
-//! a writer that was blocked goes on with what it had left.
+//! connected all along. A thread notices, binds the device to its driver anew and opens the new
+//! port; a writer that was blocked goes on with what it had left.
 
 use anyhow::{anyhow, bail, Context, Result};
 use kfd_vm_protocol::{Frame, PORT};
