@@ -27,11 +27,11 @@ pub(crate) unsafe fn pinned_init<T, E>(
     value: impl PinInit<T, E>,
     slot: *mut T,
 ) -> Result<(), E> {
-    // SAFETY: By this function's contract.
     #[cfg(pin_init_is_init)]
-    return unsafe { value.__init(slot) };
     // SAFETY: By this function's contract.
+    return unsafe { value.__init(slot) };
     #[cfg(not(pin_init_is_init))]
+    // SAFETY: By this function's contract.
     unsafe {
         value.__pinned_init(slot)
     }
