@@ -59,7 +59,7 @@ fn main() -> Result<()> {
         println!("0 passed, 0 failed (no LLVM)");
         return Ok(());
     };
-    // Failures are told with their kernel, not as panics.
+    // Failures are printed with their kernel, not as panics.
     std::panic::set_hook(Box::new(|_| {}));
     let work = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/gcn-fuzz");
     let work = work.join(std::process::id().to_string());

@@ -35,8 +35,8 @@ pub(crate) enum CodeError {
 
 /// Decoded instructions of one address space.
 ///
-/// Must be told when code can have changed: whenever the hardware would invalidate its instruction
-/// cache (ACQUIRE_MEM, kernel launch with an acquire fence) or the page tables change.
+/// Must be invalidated when code can have changed: whenever the hardware would invalidate its
+/// instruction cache (ACQUIRE_MEM, kernel launch with an acquire fence) or the page tables change.
 #[derive(Debug, Default)]
 pub struct CodeCache {
     blocks: Vec<Block>,

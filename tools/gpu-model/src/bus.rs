@@ -66,8 +66,8 @@ struct Spin {
 }
 
 impl Bus {
-    /// How many unmodelled registers are told apart: a guest that tries all addresses must not fill
-    /// the host's memory.
+    /// How many unmodelled registers are counted one by one: a guest that tries all addresses must
+    /// not fill the host's memory.
     const MAX_UNKNOWN: usize = 1 << 16;
     /// Reads in a row that make a spin: a guest does some ten thousand a second.
     const SPINNING: u64 = 1 << 13;

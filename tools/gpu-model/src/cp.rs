@@ -377,7 +377,7 @@ impl Shared {
             *state.banks[usize::from(slot.xcc)].hqd_mut(slot) = mapped.queue.hqd;
             state.mapped.insert(slot, mapped.clone());
         }
-        // It hears its doorbell by now.
+        // It listens to its doorbell by now.
         let polled = wptr.map_or(Ok(()), |address| queue.poll_wptr(address));
         if let Some(team) = &mapped.queue.team {
             let Mapped { queue, task } = &mapped;

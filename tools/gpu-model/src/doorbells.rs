@@ -5,7 +5,7 @@
 //! A write through the socket makes the guest's CPU wait for several threads of the host to wake
 //! each other. So the doorbells of user queues are cells of shared memory instead, each of 8 bytes,
 //! and a thread looks at those that a mapped queue listens to: closely after a ring, less and less
-//! often when none comes. As with hardware, a doorbell that nobody listens to is lost; who maps a
+//! often when none comes. As with hardware, a doorbell without a mapped queue is lost; who maps a
 //! queue reads its write pointer from memory for that.
 
 use std::collections::BTreeMap;
@@ -179,7 +179,7 @@ mod tests {
     fn a_ring_is_heard_once_also_if_it_says_the_same_as_the_last() {
         let memory = cells();
         let doorbells = Doorbells::new(Some(memory.clone()));
-        // Rung while nobody listened.
+        // Rung while no queue was mapped to it.
         memory.write_u64(4 * u64::from(AT), 7).unwrap();
         doorbells.listen(AT);
         assert_eq!(take(&*memory, AT), None);

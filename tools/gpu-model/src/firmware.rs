@@ -43,7 +43,7 @@ impl File {
     }
 }
 
-/// Version of the application that tells of the hive.
+/// Version of the application that describes the hive.
 const XGMI_VERSION: u32 = 0x2000_000b;
 
 /// It begins with the mark by which the PSP knows the one application that it has; the others do

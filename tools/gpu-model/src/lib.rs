@@ -6,7 +6,7 @@
 //! ([`memory::PhysicalMemory`]), an interrupt line ([`chip::InterruptLine`]) and the guest's
 //! accesses ([`model::GpuModel`]).
 //!
-//! - [`preset`]: what GPU this is, as data; [`discovery`]: the same told to the driver
+//! - [`preset`]: what GPU this is, as data; [`discovery`]: the same as the driver reads it
 //! - [`chip`]: what blocks share; [`bus`]: registers by address, and the list of unmodelled ones;
 //!   [`regs`]: how they are declared
 //! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`], [`athub`]:

@@ -2,7 +2,7 @@
 //! What kind of GPU a model is, as data: PCI identity, counts of units, and the IP blocks with
 //! their versions and addresses.
 //!
-//! One [`Preset`] per model. The IP list is both what the discovery table tells the driver and
+//! One [`Preset`] per model. The IP list is both what the discovery table has and
 //! where the model's blocks put their registers, so the two cannot differ.
 
 use std::collections::BTreeMap;

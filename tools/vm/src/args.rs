@@ -161,7 +161,7 @@ pub struct RunArgs {
     /// FILE.gpuN.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Fail (125) when the kernel's log tells of a warning, a lockdep report, a leak or the like.
+    /// Fail (125) when the kernel's log has a warning, a lockdep report, a leak or the like.
     #[arg(long)]
     pub check_log: bool,
     /// The command and its arguments.

@@ -22,7 +22,7 @@ use std::time::Duration;
 const PACKAGE: &str = "gpu-model-server";
 /// TIMEOUT: a server only makes its memory and socket before it says so.
 const START: Duration = Duration::from_secs(30);
-/// TIMEOUT: a server ends when QEMU has left; one that serves the next client has to be told to.
+/// TIMEOUT: a server ends when QEMU has left; one that serves the next client gets a signal.
 const LEAVE: Duration = Duration::from_secs(3);
 /// TIMEOUT: how long it may take to write its report then.
 const REPORT: Duration = Duration::from_secs(10);

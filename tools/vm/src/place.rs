@@ -45,7 +45,7 @@ impl Place {
         dir.join("tools/sysroot/sysroot")
     }
 
-    /// What a guest sees at /mnt/share when nobody says.
+    /// What a guest sees at /mnt/share by default.
     pub fn share(&self) -> Option<PathBuf> {
         match self {
             Self::Tree(project) => Some(project.clone()),
@@ -53,7 +53,7 @@ impl Place {
         }
     }
 
-    /// The module for the stock kernel of that release when nobody says: the tree's own in
+    /// The module for the stock kernel of that release by default: the tree's own in
     /// `built`, or the one that DKMS has built on this machine.
     pub fn module(&self, release: &OsStr, built: PathBuf) -> PathBuf {
         match self {

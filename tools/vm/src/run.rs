@@ -155,7 +155,8 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// Finds all that the run needs from outside, so that what is missing is told before a boot.
+    /// Finds all that the run needs from outside, so that what is missing is reported before a
+    /// boot.
     fn new(args: &'a RunArgs, assets: &Assets) -> Result<Self> {
         let scratch = Scratch::new(args.machine.verbose > 0)?;
         let server = (args.gpu_count() > 0)

@@ -23,7 +23,7 @@ use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// TIMEOUT: QEMU leaves at once when told to.
+/// TIMEOUT: QEMU ends at once on `quit`.
 const QUIT: Duration = Duration::from_secs(5);
 /// TIMEOUT: a guest that takes nothing from its port for so long hangs.
 const LISTEN: Duration = Duration::from_secs(60);

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime};
 
 /// TIMEOUT: 300 MB to or from a file.
 const TRANSFER: Duration = Duration::from_secs(120);
-/// Snapshots that nobody has used for so long are removed when a new one is made.
+/// Snapshots that were not used for so long are removed when a new one is made.
 const UNUSED: Duration = Duration::from_secs(3 * 24 * 3600);
 const SUFFIX: &str = "snapshot";
 

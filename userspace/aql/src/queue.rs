@@ -135,8 +135,8 @@ impl Queue {
         &self.ring
     }
 
-    /// Puts `packet` into the ring and tells the GPU; waits while the ring is full. Returns its
-    /// index.
+    /// Puts `packet` into the ring and rings the doorbell; waits while the ring is full. Returns
+    /// its index.
     #[inline]
     pub fn submit(&self, packet: impl Into<Packet>) -> u64 {
         self.ring.submit(&packet.into())

@@ -49,7 +49,7 @@ trait Shared {
 /// index.
 #[inline]
 fn submit<S: Shared>(shared: &S, packets: &[Packet]) -> u64 {
-    // Relaxed: the places are told apart by their numbers; what is in them is ordered below.
+    // Relaxed: the places have different numbers; what is in them is ordered below.
     let first = shared.take(packets.len() as u64, Ordering::Relaxed);
     for (index, packet) in (first..).zip(packets) {
         // Acquire: the consumer's last look at the place came before it moved its index on.
@@ -140,7 +140,7 @@ impl Ring {
         ring
     }
 
-    /// Puts `packet` into the ring and tells the consumer; waits while the ring is full. Its index.
+    /// Puts `packet` into the ring and rings the doorbell; waits while the ring is full. Its index.
     #[inline]
     pub fn submit(&self, packet: &Packet) -> u64 {
         submit(self, std::slice::from_ref(packet))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! [`Signal`]: a 64-bit value that a GPU decrements, and the event that tells of it.
+//! [`Signal`]: a 64-bit value that a GPU decrements, and the event for it.
 //!
 //! The layout is `amd_signal_t` of ROCr's `amd_hsa_signal.h`, which the command processor knows.
 

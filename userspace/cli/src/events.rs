@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! `kfdctl events`: what the KFD tells system management (SMI) of, as it happens.
+//! `kfdctl events`: SMI events (system management interface), as they come.
 
 use anyhow::{ensure, Result};
 use clap::Args;
@@ -22,7 +22,7 @@ pub struct Events {
     seconds: Option<f64>,
 }
 
-/// What tells one stream from another: it is no event.
+/// A flag of the mask and no event: those of all processes.
 const ALL_PROCESS: &str = "ALL_PROCESS";
 
 impl Events {

@@ -44,7 +44,7 @@ enum Command {
     Queues(top::Queues),
     /// Show the packets in a queue's ring, decoded.
     Ring(ring::Ring),
-    /// Show the events that the KFD tells system management of, as they come.
+    /// Show SMI events (system management interface) as they come.
     Events(events::Events),
     /// Measure what one dispatch costs.
     Bench(bench::Bench),

@@ -19,7 +19,7 @@ macro_rules! outln {
     };
 }
 
-/// Whether `error` only says that nobody reads what we write.
+/// Whether `error` only says that the reader of our output is gone.
 pub fn is_closed(error: &anyhow::Error) -> bool {
     let is_pipe = |error: &io::Error| error.kind() == io::ErrorKind::BrokenPipe;
     error

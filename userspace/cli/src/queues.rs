@@ -117,7 +117,7 @@ pub struct Process {
     pub queues: Vec<Queue>,
 }
 
-/// What a driver tells, all at once.
+/// All that a driver shows.
 #[derive(Clone, Debug, Serialize)]
 pub struct Snapshot {
     /// Who serves `/dev/kfd`: "amdkfd" (ours) or "amdgpu" (the C driver).

@@ -109,7 +109,7 @@ impl Ring {
 fn decode(kind: Kind, ring: &[u8], read: u64, write: u64, last: usize) -> Vec<Packet> {
     let unit = kind.unit();
     let capacity = ring.len() as u64 / unit;
-    // Packets of varying length can be told apart only from a known start: the ring's own, as long
+    // Packets of varying length can be parsed only from a known start: the ring's own, as long
     // as it has not come round, and the read index.
     let start = match kind {
         Kind::Aql => read

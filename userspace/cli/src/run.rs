@@ -264,7 +264,7 @@ impl Run {
         self.dispatch(bench, name, &launch)
     }
 
-    /// Submits `repeat` times, each after the one before, and sleeps until the KFD tells of each.
+    /// Submits `repeat` times, each after the one before, and sleeps until the event of each.
     fn dispatch(&self, bench: &Bench, name: &str, launch: &Launch) -> Result<Report> {
         let done = bench.signals.signal(1)?;
         let own = match launch.scratch() {

@@ -209,7 +209,7 @@ impl Row<'_> {
         self.samples.len() == 2
     }
 
-    /// Whether QEMU's plugin shall be told of the next sample; remembers that.
+    /// Whether QEMU's plugin shall count the next sample; remembers that.
     fn is_counted(&self) -> bool {
         let counted = self.meter.count && self.is_third();
         if counted {

@@ -12,7 +12,7 @@ use kfd_uapi as uapi;
 use rustix::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-/// Print what comes of calls that name GPU_ID, and how many GPUs the process is told of.
+/// Print what comes of calls that name GPU_ID, and how many GPUs the process sees.
 #[derive(Args)]
 pub struct Denied {
     gpu_id: u32,
@@ -66,7 +66,7 @@ impl Denied {
     }
 }
 
-/// How many GPUs the process is told of: asked without room, with room for each node, and in the
+/// How many GPUs the process sees: asked without room, with room for each node, and in the
 /// old way.
 fn apertures(fd: BorrowedFd<'_>) -> Result<()> {
     let mut args = uapi::kfd_ioctl_get_process_apertures_new_args::default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! A process that has a queue and waits for what a driver tells of a GPU that failed.
+//! A process that has a queue and waits for the events of a GPU that failed.
 
 use crate::raw;
 use crate::waves::{Gpu, GROUP};

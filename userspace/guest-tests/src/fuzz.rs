@@ -2,7 +2,7 @@
 
 //! The fuzzer: generated programs of calls that several processes make at once, each kept as text
 //! before it runs. After every program the driver must be as it was. A program that fails can be
-//! run again and made smaller. `Documentation/fuzzing.md` tells how.
+//! run again and made smaller. `Documentation/fuzzing.md` describes how.
 
 mod execute;
 mod generate;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! How many queues a process gets, and what it hears when there are no more.
+//! How many queues a process gets, and which errno it gets when there are no more.
 
 use crate::bench::{name, Bench};
 use crate::raw::ioctl;

@@ -68,7 +68,7 @@ enum Command {
     OwnEventPage,
     /// Drive scripted and generated sequences of calls and print what each came to.
     Abi(abi::Abi),
-    /// Make happen what a GPU tells of, and print what it tells.
+    /// Cause each SMI event of a GPU, and print them.
     Smi(smi::Smi),
     /// Share memory between two processes by a dma-buf, and print what each sees.
     Ipc(ipc::Ipc),
@@ -98,9 +98,9 @@ enum Command {
     Queues,
     /// Kill a process in the middle of a dispatch, COUNT times.
     Kill(kill::Kill),
-    /// Have a queue and wait until the driver tells that the GPU failed; print what it tells.
+    /// Have a queue and wait for the events of a GPU that failed; print them.
     Exception(exception::Exception),
-    /// Have packets refused, and print what a runtime is told of each.
+    /// Have packets refused, and print the exception of each.
     Refused,
     /// Have each allocation and each copy of user memory fail in turn, in each call, and see that
     /// nothing is left.

@@ -22,7 +22,7 @@ pub struct Openers {
     /// to up to a second late, and whoever looked its inode up before is led there still.
     #[arg(long)]
     late_release: bool,
-    /// Until one is told to try again, which must happen in this time.
+    /// Until one gets EAGAIN, which must happen in this time.
     #[arg(long)]
     until_refused: bool,
 }
@@ -61,7 +61,7 @@ impl Openers {
 /// Set in the environment of a process that opens once and ends.
 const ONE: &str = "KFD_TESTS_OPENER";
 
-/// Status of such a process that is told to try again.
+/// Status of such a process that gets EAGAIN.
 const REFUSED: u8 = 75;
 
 fn one(late_release: bool) -> Result<()> {
@@ -75,7 +75,7 @@ fn one(late_release: bool) -> Result<()> {
 }
 
 /// Opens and closes a GPU's render node in a loop: each time amdgpu sets page tables up and the
-/// copy engines interrupt, so the KFD hears of interrupts all the time, with nobody on /dev/kfd.
+/// copy engines interrupt, so the KFD gets interrupts all the time, without a user of /dev/kfd.
 #[derive(Args)]
 pub struct Storm {
     /// For how long.

@@ -88,7 +88,7 @@ impl Pressure {
             std::thread::sleep(Duration::from_millis(300));
         }
         let mut all = Vec::new();
-        // Until nothing more is told: the last ones come back a little later.
+        // Until no more events come: the last ones come back a little later.
         loop {
             let more = events.read(Duration::from_secs(1))?;
             if more.is_empty() && settled(&all) {
@@ -201,7 +201,7 @@ fn end_of_input() -> Arc<AtomicBool> {
     ended
 }
 
-/// What the GPU tells of queues that go and come.
+/// The SMI events of queues that are evicted and restored.
 fn told(gpu_id: u32) -> Result<SmiEvents> {
     let numbers = [
         uapi::KFD_SMI_EVENT_QUEUE_EVICTION,
@@ -226,12 +226,12 @@ fn parts(event: &SmiEvent) -> Result<(u64, &str)> {
     ))
 }
 
-/// Whether it tells of that process.
+/// Whether it is of that process.
 fn is_of(event: &SmiEvent, pid: u32) -> bool {
     event.text.contains(&format!(" -{pid} "))
 }
 
-/// Watches a kernel that counts, and what is told of its queue.
+/// Watches a kernel that counts, and the SMI events of its queue.
 struct Watch {
     events: SmiEvents,
     /// Count, and between which times it was read.
@@ -262,13 +262,13 @@ impl Watch {
         self.restored >= times && (self.seen >= times || self.begin.elapsed() > PATIENCE)
     }
 
-    /// One look: at the count, and at what is told meanwhile.
+    /// One look: at the count, and at the events meanwhile.
     fn look(&mut self, count: &impl Fn() -> u32) -> Result<()> {
         let before = boot_time();
         let now = count();
         self.samples.push((before, now, boot_time()));
         for event in self.events.read(Duration::from_millis(2))? {
-            // Root is told of the others too.
+            // Root gets those of the others, too.
             if !is_of(&event, std::process::id()) {
                 continue;
             }

@@ -16,7 +16,7 @@ const RING: usize = 0x4000;
 const AGENT_DISPATCH: u32 = 4;
 /// KERNEL_DISPATCH with no dimensions.
 const NO_DIMENSIONS: u32 = 2;
-/// A PM4 packet of type 3 with an opcode that no GPU knows. It has no code, and nobody is told.
+/// A PM4 packet of type 3 with an opcode that no GPU has. It has no exception code, and no event.
 const UNKNOWN_OPCODE: u32 = 0xc000_fe00;
 /// TIMEOUT: generous for a busy host; what comes does so at once.
 const COMES: Duration = Duration::from_secs(30);
@@ -43,7 +43,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// A queue with a bad packet, and where it is told of.
+/// A queue with a bad packet, and where its exception is reported.
 struct Bad {
     /// Gone before what it uses.
     _queue: Queue,

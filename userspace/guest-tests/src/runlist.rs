@@ -56,7 +56,7 @@ pub fn all() -> Result<()> {
     processes(&mut stage, aql)
 }
 
-/// The kinds of queues, as child processes are told of them.
+/// The kinds of queues, as child processes get them.
 const KINDS: [(&str, u32); 3] = [
     ("aql", uapi::KFD_IOC_QUEUE_TYPE_COMPUTE_AQL),
     ("pm4", uapi::KFD_IOC_QUEUE_TYPE_COMPUTE),
@@ -379,7 +379,7 @@ fn queue_text(map: &[u32], write_index: u64) -> String {
     )
 }
 
-/// All of a packet's words but its header's, whose length is told by their number.
+/// All of a packet's words but its header's, whose length follows from their number.
 fn text(name: &str, packet: &[u32], shown: &[(usize, Shown)]) -> String {
     let word = |(at, word): (usize, &u32)| {
         let special = shown.iter().find(|(which, _)| *which == at);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! A kernel that runs until it is told to end, for tests that take its memory or its queue away
+//! A kernel that runs until a flag ends it, for tests that take its memory or its queue away
 //! meanwhile.
 
 use crate::waves::{Gpu, GROUP};

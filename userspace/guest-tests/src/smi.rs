@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! SMI events: makes what a GPU tells of happen, and prints what its file tells. Times are left
+//! SMI events: causes each of them, and prints what the file has. Times are left
 //! out, and who is meant is named, so that the lines of both drivers can be compared.
 
 use crate::bench::{name, Bench};
@@ -164,7 +164,7 @@ impl Smi {
     }
 }
 
-/// An access where nothing is: the process is told, and its queue is off from then on.
+/// An access where nothing is: the process gets an event, and its queue is off from then on.
 fn fault() -> Result<()> {
     // Beyond all that the process has of the GPU, and canonical.
     const NOWHERE: u64 = 0x1000;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! The thunk's calls that no other test makes: prints what each tells, without addresses, so that
+//! The thunk's calls that no other test makes: prints what each returns, without addresses, so that
 //! the lines of both drivers can be compared.
 
 use crate::bench::name;

@@ -134,7 +134,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The GPU's next access is a fault, and this is told.
+    /// The GPU's next access is a fault, and this is reported.
     fn unmapped(self) -> Result<()> {
         let done = self.gpu.signal()?;
         let faults = Event::new(done.event().events(), EventKind::Memory, false)?;
@@ -156,7 +156,7 @@ impl Bench {
         Ok(())
     }
 
-    /// While the memory may not be written the queue is off, and nothing is told but that.
+    /// While the memory may not be written the queue is off, and nothing else is reported.
     fn protected(self) -> Result<()> {
         // SAFETY: the process does not write there until it may again.
         unsafe { mprotect(self.place(), SIZE, MprotectFlags::READ)? };

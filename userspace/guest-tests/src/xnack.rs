@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! A process whose GPU repeats accesses that find no page (XNACK). The driver may bring the page,
-//! and the kernel goes on; or it gives up, and tells.
+//! and the kernel goes on; or it gives up, and reports a fault.
 
 use crate::cases;
 use crate::running::{Running, PATIENCE};
@@ -32,7 +32,7 @@ enum Case {
     Freed,
     /// Memory of the process that it may not touch.
     Forbidden,
-    /// Memory of the process that nobody mapped for the GPU.
+    /// Memory of the process that is not mapped for the GPU.
     Own,
     /// The same, from which the kernel takes the pages while the GPU writes to it.
     Dropped,
@@ -134,7 +134,7 @@ impl Bench {
         }
     }
 
-    /// A kernel counts where there is nothing: this is told.
+    /// A kernel counts at an address without memory: a fault is reported.
     fn fails(&self, address: u64) -> Result<()> {
         let running = Running::start(&self.gpu, address)?;
         ensure!(self.faults.wait(Some(PATIENCE))?, "no fault is told");
@@ -156,7 +156,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Starts a kernel that counts there. None: the driver gave up, and told.
+    /// Starts a kernel that counts there. None: the driver gave up, and reported a fault.
     fn start(&self, place: &Place) -> Result<Option<Running>> {
         let running = Running::start(&self.gpu, place.address())?;
         if self.ticks(place)? {
@@ -167,7 +167,7 @@ impl Bench {
         Ok(None)
     }
 
-    /// Waits until the kernel has counted on. False: a fault was told.
+    /// Waits until the kernel has counted on. False: a fault was reported.
     fn ticks(&self, place: &Place) -> Result<bool> {
         let (begin, first) = (Instant::now(), place.word());
         while begin.elapsed() < PATIENCE {

@@ -55,7 +55,7 @@ pub struct Checkpoint {
 }
 
 impl Kfd {
-    /// Stops the process's queues and tells what there is to save. [`Kfd::unpause`] lets them go
+    /// Stops the process's queues and returns what there is to save. [`Kfd::unpause`] lets them go
     /// on.
     pub fn pause(&self) -> Result<CheckpointSizes> {
         let mut args = args(uapi::KFD_CRIU_OP_PROCESS_INFO);
@@ -70,7 +70,7 @@ impl Kfd {
         })
     }
 
-    /// Saves what there is, of the sizes that [`Kfd::pause`] has told.
+    /// Saves what there is, of the sizes that [`Kfd::pause`] returned.
     pub fn checkpoint(&self, sizes: CheckpointSizes) -> Result<Checkpoint> {
         let mut saved = Checkpoint {
             devices: vec![Default::default(); sizes.devices as usize],
@@ -98,7 +98,7 @@ impl Kfd {
         }
     }
 
-    /// Makes again what `saved` tells of, in a process that has nothing yet: its devices name the
+    /// Makes again what `saved` describes, in a process that has nothing yet: its devices name the
     /// GPUs and their open render nodes. The buffers' contents are the caller's to fill in, through
     /// new files.
     ///

@@ -117,12 +117,12 @@ impl Debugger {
         Ok(Self { kfd, pid, runtime })
     }
 
-    /// What the process had told of its runtime when the debugger came.
+    /// What the process had set of its runtime when the debugger came.
     pub fn runtime(&self) -> uapi::kfd_runtime_info {
         self.runtime
     }
 
-    /// Which exceptions are told of from now on.
+    /// Which exceptions are reported from now on.
     pub fn set_exceptions(&self, exceptions: Exceptions) -> Result<()> {
         let set_exceptions_enabled = uapi::kfd_ioctl_dbg_trap_set_exceptions_enabled_args {
             exception_mask: exceptions.bits(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! [`SmiEvents`]: what a KFD tells system management of as it happens. As many as one opens.
+//! [`SmiEvents`]: events for system management, as they come. As many as one opens.
 
 use crate::ioctl::call;
 use crate::{Error, Kfd, Result};

@@ -21,7 +21,7 @@ pub(super) fn text(v: &Valu) -> String {
     join(&mnemonic, &operands) + &modifiers(v)
 }
 
-/// What tells VOP1, VOP2 and VOPC forms apart.
+/// What distinguishes VOP1, VOP2 and VOPC forms.
 fn suffix(v: &Valu) -> &'static str {
     use Vop2::{v_fmaak_f32, v_fmamk_f32, v_madak_f16, v_madmk_f16};
     match (v.form, v.op) {

@@ -52,7 +52,7 @@ pub const fn xcc_node(xcc: u8) -> u8 {
     4 * (xcc / 2) + 1 + xcc % 2
 }
 
-/// What MAP_PROCESS tells the hardware of a process.
+/// What MAP_PROCESS has of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Binding {
     /// Process address space id.
@@ -99,7 +99,7 @@ pub enum OnFault {
 pub enum Verdict {
     /// End.
     Final,
-    /// Repeat the access after a while: the driver has been told and may bring the page.
+    /// Repeat the access after a while: the fault is reported, and the driver may map a page.
     Retry,
 }
 

@@ -26,7 +26,7 @@ struct Counter {
     generation: u64,
 }
 
-/// What a wave is told.
+/// The answer for a wave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Go on.

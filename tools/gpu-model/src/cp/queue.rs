@@ -510,7 +510,7 @@ impl Queue {
         }
     }
 
-    /// Does what takes no time, if nobody runs the queue. False: there is more to do.
+    /// Does what takes no time, if no thread runs the queue. False: there is more to do.
     pub fn quick(&self) -> bool {
         if self.kind != Kind::Aql || self.xcc.is_follower() {
             return false;

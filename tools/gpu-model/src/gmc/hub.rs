@@ -92,7 +92,7 @@ const MMHUB_SHIFT: u32 = 0x340;
 const FRAME_BUFFER_BASE: u64 = 0x80_0000_0000;
 
 /// Which unit's access failed, `CID` of VM_L2_PROTECTION_FAULT_STATUS (`gmc_v9_0.c`,
-/// `gfxhub_client_ids`). The model tells instruction fetches from data only.
+/// `gfxhub_client_ids`). The model distinguishes instruction fetches from data only.
 mod client {
     pub const TCP: u32 = 8;
     pub const SQC_INSTRUCTION: u32 = 9;
@@ -102,7 +102,7 @@ mod client {
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     pub enabled: bool,
-    /// `RETRY_PERMISSION_OR_INVALID_PAGE_FAULT`: who asks is told to try again.
+    /// `RETRY_PERMISSION_OR_INVALID_PAGE_FAULT`: the client repeats the access.
     pub retries: bool,
     /// Directory levels above the page-table block; 0: one flat table.
     pub depth: u32,

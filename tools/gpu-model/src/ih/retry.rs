@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The retry CAM: pages that a retry fault told the driver of, until it acknowledges them. It keeps
+//! The retry CAM: pages of reported retry faults, until the driver acknowledges them. It keeps
 //! accesses that are repeated all the time from flooding the ring. One per interrupt handler.
 //!
 //! amdgpu acknowledges by a doorbell with the entry's index (`amdgpu_gmc_handle_retry_fault`),
@@ -16,11 +16,11 @@ const ENTRIES: usize = 1024;
 /// What becomes of a retry fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// The driver hears of it, by this index.
+    /// It is reported to the driver, with this index.
     New(u16),
-    /// The driver has heard of the page and has yet to see to it, or there is no room.
+    /// The page is reported already and not acknowledged, or there is no free entry.
     Pending,
-    /// The CAM is off: every fault is told.
+    /// The CAM is off: every fault is reported.
     Off,
 }
 

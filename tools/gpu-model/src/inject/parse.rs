@@ -124,7 +124,7 @@ fn duration(text: &str) -> Option<Duration> {
     match unit {
         "us" => Some(Duration::from_micros(number)),
         "ms" => Some(Duration::from_millis(number)),
-        // Beyond a day nobody waits; the sum with the present must not overflow.
+        // A delay over a day is of no use; the sum with the present must not overflow.
         "s" if number <= 86_400 => Some(Duration::from_secs(number)),
         _ => None,
     }

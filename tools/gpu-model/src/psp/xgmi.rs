@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The trusted application (TA) that tells the driver of the GPU's hive. The driver puts a command
-//! into a buffer that both see, invokes it, and finds the answer there. Stateless: what it knows is
-//! the [`Hive`].
+//! The trusted application (TA) that describes the GPU's hive to the driver. The driver puts a
+//! command into a buffer that both see, invokes it, and finds the answer there. Stateless: what it
+//! knows is the [`Hive`].
 //!
 //! Commands and layouts as in `linux:drivers/gpu/drm/amd/amdgpu/ta_xgmi_if.h`.
 

@@ -99,7 +99,7 @@ struct Owner {
 struct Registers {
     context: [u32; CONTEXT as usize],
     owner: Owner,
-    /// The doorbell that it was told to listen to.
+    /// The doorbell that it listens to.
     listening: Option<u32>,
 }
 
@@ -303,7 +303,7 @@ impl Ring {
         true
     }
 
-    /// Changes the ring while nobody runs it.
+    /// Changes the ring while no thread runs it.
     fn stopped<T>(&self, change: impl FnOnce(&mut Registers, &mut Exec) -> T) -> T {
         self.stop.store(true, Ordering::Release);
         let mut exec = lock(&self.exec);

@@ -34,7 +34,7 @@ pub fn serve() -> Result<()> {
 struct Service {
     incoming: Incoming,
     port: Port,
-    /// Opened before any GPU can come, so that no news of one is lost.
+    /// Opened before any GPU can come, so that the arrival of none is lost.
     gpus: gpus::Watch,
 }
 

@@ -57,7 +57,7 @@ pub fn set(machine: &Machine, choice: Choice) -> Result<()> {
         bail!("{UNIT} is not installed: it comes with the package kfdctl");
     }
     match unit {
-        // systemd is told as well. Without it, as in a chroot, the link is all there is.
+        // systemctl reloads systemd, too. Without it, as in a chroot, the link is all there is.
         Some(_) if machine.path("/run/systemd/system").exists() => systemctl(choice)?,
         Some(unit) if choice == Choice::Rust => enable(machine, &unit)?,
         _ => disable(machine)?,

@@ -9,7 +9,7 @@ use std::fmt;
 use std::fs;
 use std::path::Path;
 
-/// The certificate with which DKMS signs modules; its own when nobody has set another one.
+/// The certificate with which DKMS signs modules; its own if no other is set.
 pub const DKMS_KEY: &str = "/var/lib/dkms/mok.pub";
 
 /// The EFI variable, with the GUID of `EFI_GLOBAL_VARIABLE`.

@@ -105,7 +105,7 @@ fn is_rust(machine: &Machine) -> Option<String> {
     }
 }
 
-/// Whoever is not root is told before anything else is.
+/// Without root this fails before anything else is looked for.
 fn ensure_root() -> Result<()> {
     ensure!(
         nix::unistd::geteuid().is_root(),
@@ -273,7 +273,7 @@ fn explain(errno: Errno) -> Option<&'static str> {
     meaning.map(|(_, meaning)| *meaning)
 }
 
-/// The error that modprobe tells in words.
+/// The errno of what modprobe prints in words.
 fn errno_in(text: &str) -> Option<Errno> {
     // kmod has words of its own for this one.
     if text.contains("Unknown symbol in module") {

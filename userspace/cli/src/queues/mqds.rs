@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! What the C driver tells of queues: memory queue descriptors (MQD) as hexadecimal dumps, grouped
+//! What the C driver shows of queues: memory queue descriptors (MQD) as hexadecimal dumps, grouped
 //! by process and GPU, and in sysfs the id, type and size of each queue.
 //!
 //! The descriptors are those of graphics core 9 (`struct v9_mqd` and `struct v9_sdma_mqd` of

@@ -5,7 +5,7 @@
 
 use super::{address, Decoded};
 
-/// Opcode, name, length in words; a length of 0 is told by the packet itself.
+/// Opcode, name, length in words; a length of 0 is in the packet itself.
 const OPCODES: &[(u32, &str, usize)] = &[
     (0, "NOP", 0),
     (1, "COPY", 7),

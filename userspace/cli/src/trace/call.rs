@@ -108,7 +108,7 @@ impl Call {
         let path = path_of(task, fd).filter(|path| path == KFD)?;
         let size = (request >> 16 & 0x3fff) as usize;
         let found = kfd_uapi::ioctl_by_nr((request & 0xff) as u8);
-        // A number that this kernel's header does not have is told as what it is.
+        // A number that this kernel's header does not have is shown as a number.
         let name = found.map_or_else(
             || format!("ioctl number {:#x}, not in KFD 1.23", request & 0xff),
             |found| found.name.to_owned(),

@@ -101,7 +101,7 @@ fn prepare() -> std::io::Result<()> {
     Err(std::io::Error::last_os_error())
 }
 
-/// What the tracer wants to be told of, and that the program ends with it.
+/// What the tracer stops at, and that the program ends with it.
 pub fn options() -> ptrace::Options {
     ptrace::Options::PTRACE_O_TRACESYSGOOD
         | ptrace::Options::PTRACE_O_TRACESECCOMP

@@ -329,7 +329,7 @@ fn smi_file(world: &World) -> Result<()> {
     ready("after that");
     let other = smi_open(world.fd(), world.bench.gpu_id()).map_err(name);
     println!("script SMI a second file: {}", other.is_ok());
-    // Without a mask nothing is told.
+    // Without a mask there are no events.
     if let Ok(other) = other {
         let outcome = read(&other, &mut room).map(|_| ());
         say("SMI read of the second", outcome);

@@ -86,7 +86,7 @@ pub fn clean(operation: &Operation, stage: &mut Stage, report: &mut Report) -> R
     Ok(known)
 }
 
-/// With the `nth` fault. False: the call did not come by as many.
+/// With the `nth` fault. False: the call reaches fewer.
 pub fn attempt(
     operation: &Operation,
     stage: &mut Stage,

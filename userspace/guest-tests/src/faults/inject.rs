@@ -71,7 +71,7 @@ impl Injector {
         })
     }
 
-    /// Makes `call` with its `nth` fault, and tells which that was; None: it does not come by as
+    /// Makes `call` with its `nth` fault, and returns which that was; None: it does not reach as
     /// many.
     pub fn with<T>(&self, nth: u32, call: impl FnOnce() -> T) -> Result<(T, Option<Fault>)> {
         seek(&self.log, SeekFrom::End(0))?;

@@ -33,7 +33,7 @@ const NAMED: &[(&str, &str)] = &[
     ("mode_mask", "KFD_RUNTIME_ENABLE_MODE_"),
 ];
 
-/// The program that this trace tells of: a JSON object a line.
+/// The program that this trace is of: a JSON object a line.
 pub fn program(trace: &str) -> Result<Program> {
     let mut reader = Reader::default();
     reader.program.lines.push(Line::new(0, 0, "SETUP"));

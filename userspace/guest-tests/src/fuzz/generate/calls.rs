@@ -513,7 +513,7 @@ fn profiler(w: &mut Writer, p: u8, gpu: Value) {
     w.ioctl(p, "PROFILER", fields);
 }
 
-/// What our driver does not do, or nobody does any more; and another context.
+/// What our driver does not do, or no driver does any more; and another context.
 fn unsupported(w: &mut Writer, p: u8) {
     let name = w.random.pick(&[
         "CREATE_PROCESS",
