@@ -56,9 +56,9 @@ use kernel::{
 };
 use table::{
     Event,
-    Full,
-    Kind,
-    Room,
+    EventKind,
+    NewChunk,
+    TableFull,
     Tables, //
 };
 use waits::Waits;
@@ -69,7 +69,7 @@ const _: () = assert!(page::SLOTS == crate::uapi::KFD_SIGNAL_EVENT_LIMIT);
 const BATCH: usize = 32;
 
 /// A new event, as user space learns of it.
-pub(crate) struct Created {
+pub(crate) struct CreatedEvent {
     pub(crate) id: u32,
     /// It has a slot in the signal page, with its id as number.
     pub(crate) has_slot: bool,
@@ -115,8 +115,8 @@ impl Events {
 
     /// CREATE_EVENT. `ENOSPC` if there are too many; `ENOMEM` for a signal event without a signal
     /// page.
-    pub(crate) fn create(&self, event_type: u32, mode: Mode) -> Result<Created> {
-        let kind = Kind::from_type(event_type);
+    pub(crate) fn create(&self, event_type: u32, mode: Mode) -> Result<CreatedEvent> {
+        let kind = EventKind::from_type(event_type);
         let has_slot = kind.has_slot();
         if has_slot && !self.has_page() {
             return Err(ENOMEM);
@@ -127,14 +127,14 @@ impl Events {
                     trace::event(EventChange::Create, id);
                     break id;
                 }
-                Err(Full::Exhausted) => return Err(ENOSPC),
-                Err(Full::NeedsRoom { list }) => list,
+                Err(TableFull::Exhausted) => return Err(ENOSPC),
+                Err(TableFull::NeedsRoom { list }) => list,
             };
-            let room = Room::new(list)?;
-            let surplus = self.inner.lock().tables.grow(&kind, room);
+            let chunk = NewChunk::new(list)?;
+            let surplus = self.inner.lock().tables.grow(&kind, chunk);
             drop(surplus);
         };
-        Ok(Created { id, has_slot })
+        Ok(CreatedEvent { id, has_slot })
     }
 
     /// DESTROY_EVENT: those who wait for it fail. `EINVAL` if there is no such event.
@@ -209,12 +209,14 @@ impl Events {
 
     /// A memory access of the process failed.
     pub(crate) fn memory_exception(&self, data: MemoryException) {
-        self.raise(|kind| matches!(kind, Kind::Memory(_)).then_some(Kind::Memory(data)));
+        self.raise(|kind| matches!(kind, EventKind::Memory(_)).then_some(EventKind::Memory(data)));
     }
 
     /// A GPU of the process's was reset.
     pub(crate) fn hw_exception(&self, data: HwException) {
-        self.raise(|kind| matches!(kind, Kind::HwException(_)).then_some(Kind::HwException(data)));
+        self.raise(|kind| {
+            matches!(kind, EventKind::HwException(_)).then_some(EventKind::HwException(data))
+        });
     }
 
     /// Signals every signal event: whoever waits shall look around.
@@ -227,8 +229,8 @@ impl Events {
         }
     }
 
-    /// Signals all events for whose kind `news` has something to tell.
-    fn raise(&self, news: impl Fn(&Kind) -> Option<Kind>) {
+    /// Signals all events for whose kind `detail` has something to tell.
+    fn raise(&self, detail: impl Fn(&EventKind) -> Option<EventKind>) {
         let mut inner = self.inner.lock();
         let mut last = None;
         while let Some(id) = inner.tables.others.next_id(last) {
@@ -236,7 +238,7 @@ impl Events {
             let Some(event) = inner.tables.others.get_mut(id) else {
                 continue;
             };
-            if let Some(kind) = news(&event.kind) {
+            if let Some(kind) = detail(&event.kind) {
                 event.kind = kind;
                 inner.signal(id);
             }
@@ -250,7 +252,7 @@ impl Events {
 }
 
 impl Inner {
-    fn insert(&mut self, event: Event) -> Result<u32, Full> {
+    fn insert(&mut self, event: Event) -> Result<u32, TableFull> {
         if !event.kind.has_slot() {
             return self.tables.others.insert(event, page::SLOTS);
         }
@@ -271,7 +273,7 @@ impl Inner {
     /// An event that user space may set and reset.
     fn user_event(&mut self, id: u32) -> Result<&mut Event> {
         let event = self.tables.get_mut(id).ok_or(EINVAL)?;
-        matches!(event.kind, Kind::Signal)
+        matches!(event.kind, EventKind::Signal)
             .then_some(event)
             .ok_or(EINVAL)
     }

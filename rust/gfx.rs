@@ -4,7 +4,7 @@
 //!
 //! A `Generation` says how one family of GPUs wants its memory queue descriptors (MQD), its PM4
 //! packets, its SDMA descriptors and its interrupt ring entries written or read. There is one static
-//! `Generation` per supported family, each in a room of its own beneath this file, and one match
+//! `Generation` per supported family, each in a module of its own beneath this file, and one match
 //! from an IP version to it: [`Generation::of`]. Formats are pure: they turn values into words and
 //! words into values, and touch neither registers nor memory of their own.
 
@@ -28,7 +28,7 @@ use core::ops::Range;
 pub(crate) struct Generation {
     /// The family's name in messages.
     pub(crate) name: &'static str,
-    /// Numbers that other rooms need and that follow from the family alone.
+    /// Numbers that other modules need and that follow from the family alone.
     pub(crate) features: Features,
     /// Memory queue descriptors of the command processor (compute queues and the HIQ).
     pub(crate) mqd: &'static dyn MqdFormat,
@@ -149,7 +149,7 @@ pub(crate) struct ContextSave {
     pub(crate) debugger_bytes_per_wave: u32,
 }
 
-/// The context-save sizes of one node, of each XCC (accelerator complex die).
+/// The context-save sizes of one node, of each XCC (accelerator core complex).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContextSaveSizes {
     /// `ctl_stack_size` of sysfs and CREATE_QUEUE.

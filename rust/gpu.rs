@@ -17,8 +17,8 @@ use crate::{
     event::Events,
     gfx::{
         Generation,
-        Interrupt,
         IhSource,
+        Interrupt,
         UnknownGeneration, //
     },
     ids::{
@@ -34,7 +34,7 @@ use crate::{
         Partition, //
     },
     linux::{
-        rcu_table::Entry,
+        rcu_table::RcuEntry,
         trace, //
     },
     sched::NodeQueues,
@@ -56,7 +56,7 @@ pub(crate) trait Sink: Send + Sync {
     /// Lets the process know of an interrupt. Legal in a hard interrupt.
     fn deliver(&self, interrupt: Interrupt);
     /// From now on interrupts for `pasid` go to `events`, until what is returned is dropped.
-    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<Entry<Events>>;
+    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<RcuEntry<Events>>;
     /// Lets the process know that a queue of it was reset, and what that worked on is lost.
     fn queue_was_reset(&self, pasid: Pasid);
 }
@@ -175,7 +175,7 @@ impl Node {
     }
 
     /// Tells the processes of which a queue was reset. Whoever has called the scheduler calls this.
-    pub(crate) fn tell_resets(&self) {
+    pub(crate) fn notify_resets(&self) {
         while let Some(pasid) = self.queues.take_reset() {
             self.sink.queue_was_reset(pasid);
         }
@@ -184,7 +184,7 @@ impl Node {
     /// Takes all queues off the hardware until called with `false`.
     pub(crate) fn pause_queues(&self, pause: bool) -> Result {
         let result = self.queues.pause(pause);
-        self.tell_resets();
+        self.notify_resets();
         result
     }
 
@@ -223,7 +223,7 @@ impl Node {
         &self.partition
     }
 
-    /// The logical XCCs (accelerator complex dies) that run its waves.
+    /// The logical XCCs (accelerator core complexes) that run its waves.
     pub(crate) fn xcc_mask(&self) -> u32 {
         self.partition.xcc_mask
     }
@@ -304,10 +304,7 @@ impl kernel::fmt::Display for Unsupported {
 }
 
 /// Do we drive this generation?
-pub(crate) fn check_support(
-    version: IpVersion,
-    virtual_function: bool,
-) -> Result<(), Unsupported> {
+pub(crate) fn check_support(version: IpVersion, virtual_function: bool) -> Result<(), Unsupported> {
     if virtual_function {
         return Err(Unsupported::VirtualFunction);
     }
@@ -396,7 +393,7 @@ mod tests {
     impl Sink for NoSink {
         fn deliver(&self, _: Interrupt) {}
 
-        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<Entry<Events>> {
+        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<RcuEntry<Events>> {
             Err(ENODEV)
         }
 
@@ -406,7 +403,10 @@ mod tests {
     #[test]
     fn who_looks_at_a_node_uses_its_device() {
         let gpu = Gpu::new(Fake::new().unwrap()).unwrap();
-        let (id, sink) = (GpuId::new(1).unwrap(), Arc::new(NoSink, GFP_KERNEL).unwrap());
+        let (id, sink) = (
+            GpuId::new(1).unwrap(),
+            Arc::new(NoSink, GFP_KERNEL).unwrap(),
+        );
         let known = Node::new(gpu.clone(), 0, id, sink).unwrap();
         let handle = known.kgd().handle();
         register(known).unwrap();

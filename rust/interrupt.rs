@@ -23,7 +23,7 @@ use crate::{
     },
     linux::{
         rcu_table::{
-            Entry,
+            RcuEntry,
             RcuTable, //
         },
         spinlock::{
@@ -32,7 +32,7 @@ use crate::{
         },
     },
     process,
-    smi::News,
+    smi::SmiEvent,
     uapi::{
         HwException,
         MemoryException,
@@ -57,17 +57,17 @@ pub(crate) struct Interrupts {
     faults: Arc<Faults>,
     exceptions: Arc<Exceptions>,
     /// Whether a memory fault takes its process off, and is told: see `no_queue_eviction_on_vm_fault`.
-    heeds_faults: bool,
+    evict_on_fault: bool,
 }
 
 impl Interrupts {
     /// Nobody yet. `gpu` is the node's name.
-    pub(crate) fn new(gpu: GpuId, heeds_faults: bool) -> Result<Self> {
+    pub(crate) fn new(gpu: GpuId, evict_on_fault: bool) -> Result<Self> {
         Ok(Self {
             events: RcuTable::new()?,
             faults: Faults::new(gpu)?,
             exceptions: Exceptions::new()?,
-            heeds_faults,
+            evict_on_fault,
         })
     }
 
@@ -75,7 +75,7 @@ impl Interrupts {
     /// told.
     fn signal(&self, pasid: Pasid, id: u32, bits: u32) {
         let hint = Hint::new(id, bits);
-        let _told: Option<()> = self.events.with(pasid.raw(), |events| {
+        let _notified: Option<()> = self.events.with(pasid.raw(), |events| {
             if !events.signal_hinted(hint) {
                 if let Some(queue) = process::work_queue() {
                     Events::search_on(events, queue);
@@ -86,7 +86,7 @@ impl Interrupts {
 }
 
 impl Sink for Interrupts {
-    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<Entry<Events>> {
+    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<RcuEntry<Events>> {
         self.events.insert(pasid.raw(), events)
     }
 
@@ -105,7 +105,7 @@ impl Sink for Interrupts {
             Interrupt::WaveError { pasid, data, .. } | Interrupt::SqAuto { pasid, data, .. } => {
                 self.signal(pasid, data, 24)
             }
-            Interrupt::VmFault { .. } if !self.heeds_faults => {}
+            Interrupt::VmFault { .. } if !self.evict_on_fault => {}
             Interrupt::VmFault {
                 pasid,
                 va,
@@ -136,7 +136,7 @@ impl Sink for Interrupts {
 
     fn queue_was_reset(&self, pasid: Pasid) {
         let gpu_id = self.faults.gpu.raw();
-        let _told: Option<()> = self.events.with(pasid.raw(), |events| {
+        let _notified: Option<()> = self.events.with(pasid.raw(), |events| {
             events.hw_exception(HwException {
                 reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
                 memory_lost: 1,
@@ -224,7 +224,7 @@ impl Faults {
         let told = process::with_pasid(fault.pasid, |process, device| {
             device.add_fault();
             if let Ok(task) = device.vm_task() {
-                device.node().listeners().tell(News::VmFault(&task));
+                device.node().listeners().notify(SmiEvent::VmFault(&task));
             }
             if let Err(error) = device.queues().evict(&**device) {
                 pr_err!("the queues of a process at fault stay on the GPU ({error:?})\n");

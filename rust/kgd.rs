@@ -3,7 +3,7 @@
 //! Kgd, the kernel graphics driver underneath: what a KFD needs from it, and nothing else.
 //!
 //! One `Kgd` per device; [`Gpu`](crate::gpu::Gpu) owns it. [`amdgpu`] is the real one and the only
-//! room that knows amdgpu; [`fake`] stands in for it under KUnit. The traits speak in raw handles,
+//! module that knows amdgpu; [`fake`] stands in for it under KUnit. The traits speak in raw handles,
 //! which only those two can make; everybody else uses the owners in [`owned`], whose drop gives back
 //! what they took.
 //!
@@ -325,7 +325,7 @@ pub(crate) trait ProcessMemory {
 pub(crate) trait Hardware {
     /// Enables a pipe's time-stamp and opcode-error interrupts.
     fn init_interrupts(&self, pipe: u32, xcc: u32) -> Result;
-    /// Loads the HIQ (hardware interface queue) from its MQD, `offset` bytes into `mqd`: a whole MQD
+    /// Loads the HIQ (HSA interface queue) from its MQD, `offset` bytes into `mqd`: a whole MQD
     /// of the device's generation.
     fn load_hiq(
         &self,

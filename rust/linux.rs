@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Safe wrappers of what the kernel offers and the kernel crate lacks. Each file is named after the
-//! C header it wraps; this room lies beneath all others and knows none of them.
+//! C header it wraps; this module lies beneath all others and imports none of them.
 
 pub(crate) mod acpi;
 pub(crate) mod anon_file;

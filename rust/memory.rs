@@ -40,10 +40,10 @@ use kernel::{
     },
 };
 use request::{
-    Request,
+    BufferRequest,
     Source, //
 };
-use table::Table;
+use table::HandleTable;
 
 /// Buffers that user space has handles of, of all processes.
 pub(crate) static BUFFERS: Gauge = Gauge::new();
@@ -59,7 +59,7 @@ enum Owner {
 /// A buffer that user space has a handle of.
 struct Buffer {
     owner: Owner,
-    request: Request,
+    request: BufferRequest,
     _held: Held,
 }
 
@@ -76,7 +76,7 @@ impl Buffer {
 #[pin_data]
 pub(crate) struct Buffers {
     #[pin]
-    table: Mutex<Table<Buffer>>,
+    table: Mutex<HandleTable<Buffer>>,
     /// Bytes of VRAM.
     vram: Atomic<u64>,
 }
@@ -85,7 +85,7 @@ impl Buffers {
     /// None.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            table <- new_mutex!(Table::new(), "Buffers::table"),
+            table <- new_mutex!(HandleTable::new(), "Buffers::table"),
             vram: Atomic::new(0),
         })
     }
@@ -98,7 +98,7 @@ impl Buffers {
     /// Adds what `make` makes. Returns the low half of its handle, and what `read` reads of it.
     pub(crate) fn insert<R>(
         &self,
-        request: Request,
+        request: BufferRequest,
         make: impl FnOnce() -> Result<Memory>,
         read: impl FnOnce(&Memory) -> R,
     ) -> Result<(u32, R)> {
@@ -182,7 +182,7 @@ impl Buffers {
         I: Iterator<Item = &'a Arc<Vm>>,
     {
         // Not under the lock: freeing takes its time, and nobody adds any more.
-        let buffers = core::mem::replace(&mut *self.table.lock(), Table::new());
+        let buffers = core::mem::replace(&mut *self.table.lock(), HandleTable::new());
         for buffer in buffers.iter() {
             for vm in vms() {
                 // `EINVAL`: it was not mapped there. Any other failure shows when it is freed.
@@ -215,7 +215,7 @@ mod tests {
     }
 
     fn add(buffers: &Buffers, vm: &Arc<Vm>, flags: u32) -> u32 {
-        let request = Request {
+        let request = BufferRequest {
             address: 0x10000,
             size: 8192,
             flags,
@@ -246,7 +246,7 @@ mod tests {
     fn what_could_not_be_made_leaves_nothing_behind() {
         let fake = Fake::new().unwrap();
         let (vm, buffers) = (vm(&fake), buffers());
-        let request = Request {
+        let request = BufferRequest {
             address: 0,
             size: 8192,
             flags: VRAM,

@@ -30,10 +30,6 @@ pub(crate) mod wave_state;
 
 use device::Devices;
 pub(crate) use device::ProcessDevice;
-use registry::{
-    close_context,
-    open_context, //
-};
 pub(crate) use registry::{
     all,
     count_performance,
@@ -47,13 +43,17 @@ pub(crate) use registry::{
     work_queue,
     Processes, //
 };
+use registry::{
+    close_context,
+    open_context, //
+};
 
 use crate::{
+    event::Events,
     gauge::{
         Gauge,
         Held, //
     },
-    event::Events,
     gfx::Generation,
     gpu::{
         self,
@@ -84,12 +84,12 @@ use crate::{
         MAX_IDS, //
     },
     smi::{
-        News,
+        SmiEvent,
         Trigger, //
     },
 };
 use eviction::Evictor;
-use files::Files;
+use files::ProcessFiles;
 use kernel::{
     fmt,
     fs::LocalFile,
@@ -137,7 +137,7 @@ impl MmId {
 }
 
 /// Names a process that can be found: its address space, and which context of it. The next one may have the same name.
-type Name = (MmId, u16);
+type ProcessName = (MmId, u16);
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,7 +171,7 @@ struct Inner {
 pub(crate) struct MemoryState;
 
 /// What a process has from its first VM on.
-struct Compute {
+struct ComputeState {
     /// What its VMs share.
     context: Arc<MemoryContext>,
     evictor: Arc<Evictor>,
@@ -184,13 +184,13 @@ pub(crate) struct Process {
     events: Arc<Events>,
     /// Made with the first VM, under `memory`. Eviction and a reset read it without a lock: who holds
     /// `memory` may be waiting for just them.
-    compute: SetOnce<KBox<Compute>>,
+    compute: SetOnce<KBox<ComputeState>>,
     #[pin]
     memory: Mutex<MemoryState>,
     #[pin]
     inner: Mutex<Inner>,
     /// With the devices, the leader and the address space.
-    files: Arc<Files>,
+    files: Arc<ProcessFiles>,
     #[pin]
     notifier: Notifier,
     /// The notifier is registered: the end of the address space will not be missed.
@@ -223,7 +223,7 @@ impl Process {
         let xnack = xnack_by_default(&devices);
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
         let (pid, tgid) = (thread_group_id(&lead), system_thread_group_id(&lead));
-        let files = Files::new(devices, (lead, mm.into()), context, shown)?;
+        let files = ProcessFiles::new(devices, (lead, mm.into()), context, shown)?;
         let inner = Inner {
             lifecycle: Lifecycle::Alive,
             xnack,
@@ -277,7 +277,11 @@ impl Process {
     /// Shows the process on each GPU where it has queues: its memory there, and each queue.
     pub(crate) fn show_queues(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pid = self.lead().pid();
-        for device in self.devices().iter().filter(|device| !device.queues().is_empty()) {
+        for device in self
+            .devices()
+            .iter()
+            .filter(|device| !device.queues().is_empty())
+        {
             let gpu_id = device.gpu_id().raw();
             let (vram, faults) = (device.buffers().vram_usage(), device.faults());
             writeln!(f, "pid {pid} gpu_id {gpu_id} vram {vram} faults {faults}")?;
@@ -370,7 +374,7 @@ impl Process {
         }
         if self.compute.as_ref().is_none() {
             let kgd = device.node().kgd().clone();
-            let compute = Compute {
+            let compute = ComputeState {
                 context: Arc::new(MemoryContext::new(kgd, self.context)?, GFP_KERNEL)?,
                 evictor: Evictor::new(self.mm, self.context)?,
                 queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL)?,
@@ -410,19 +414,23 @@ impl Process {
     /// be, and the queues do not come back before they are restored.
     pub(crate) fn evict(&self, trigger: Trigger) -> Result {
         let mut result = Ok(());
-        if self.devices().iter().any(|device| device.node().facts().debug_evictions) {
+        if self
+            .devices()
+            .iter()
+            .any(|device| device.node().facts().debug_evictions)
+        {
             pr_warn!("evicting process {}: {trigger:?}\n", self.pid);
         }
         for device in self.devices() {
-            self.tell_eviction(device, trigger);
+            self.notify_eviction(device, trigger);
             result = result.and(device.queues().evict(&**device));
         }
         result
     }
 
     /// Tells who listens that the queues leave a GPU.
-    fn tell_eviction(&self, device: &ProcessDevice, trigger: Trigger) {
-        device.node().listeners().tell(News::Eviction {
+    fn notify_eviction(&self, device: &ProcessDevice, trigger: Trigger) {
+        device.node().listeners().notify(SmiEvent::Eviction {
             pid: self.pid,
             tgid: self.tgid,
             gpu: device.gpu_id().raw(),
@@ -431,9 +439,9 @@ impl Process {
     }
 
     /// Tells who listens that the queues come back, or cannot yet.
-    fn tell_restore(&self, postponed: bool) {
+    fn notify_restore(&self, postponed: bool) {
         for device in self.devices() {
-            device.node().listeners().tell(News::Restore {
+            device.node().listeners().notify(SmiEvent::Restore {
                 pid: self.pid,
                 tgid: self.tgid,
                 gpu: device.gpu_id().raw(),
@@ -448,7 +456,7 @@ impl Process {
     }
 
     /// Its files in sysfs.
-    pub(crate) fn files(&self) -> &Arc<Files> {
+    pub(crate) fn files(&self) -> &Arc<ProcessFiles> {
         &self.files
     }
 
@@ -484,7 +492,7 @@ impl Process {
 
     /// Undoes [`Process::evict`]. Tries all GPUs, and returns the first error.
     pub(crate) fn restore(&self) -> Result {
-        self.tell_restore(false);
+        self.notify_restore(false);
         let mut result = Ok(());
         for device in self.devices() {
             result = result.and(device.queues().restore(&**device));
@@ -528,7 +536,9 @@ impl PinnedDrop for Process {
         drop(self.events.take_page());
         for device in self.devices() {
             let devices = self.devices().iter();
-            device.buffers().clear(|| devices.clone().filter_map(|device| device.vm().ok()));
+            device
+                .buffers()
+                .clear(|| devices.clone().filter_map(|device| device.vm().ok()));
         }
     }
 }
@@ -548,7 +558,10 @@ fn devices(nodes: &[Arc<Node>]) -> Result<Devices> {
         }
     }
     if devices.is_empty() {
-        pr_warn!("there is no GPU that process {} may use\n", kernel::current!().pid());
+        pr_warn!(
+            "there is no GPU that process {} may use\n",
+            kernel::current!().pid()
+        );
         return Err(EINVAL);
     }
     Ok(devices)

@@ -2,7 +2,7 @@
 
 //! User queues: rings in a process's memory from which a GPU takes work without asking us.
 //!
-//! A [`Queue`] is its checked [`Properties`] and what it has taken for them: an id, a doorbell, room
+//! A [`Queue`] is its checked [`QueueProperties`] and what it has taken for them: an id, a doorbell, room
 //! for its descriptor or a slot of a copy engine, and the user's buffers, which must stay where they
 //! are. It exists from CREATE_QUEUE to DESTROY_QUEUE or the end of its process, and owns all of that;
 //! dropping it gives everything back. Whether it is on the hardware is the scheduler's to know: the
@@ -29,11 +29,11 @@ pub(crate) use new::{
 };
 
 use crate::{
+    doorbell::DoorbellSlot,
     gauge::{
         Gauge,
         Held, //
     },
-    doorbell::DoorbellSlot,
     gfx::{
         ComputeFormat,
         ComputeQueue,
@@ -44,20 +44,20 @@ use crate::{
         SdmaQueue,
         XccMqd, //
     },
+    gpu::Node,
     ids::{
         DoorbellIndex,
         QueueId, //
     },
-    gpu::Node,
     kgd::{
         QueueBuffers,
         Vm, //
     },
     sched::{
-        memory::Window,
+        memory::BoWindow,
         mqd_pool::MqdSlot,
         node::{
-            Counted,
+            QueueCount,
             SdmaSlot, //
         },
         slots::{
@@ -75,9 +75,9 @@ use kernel::{
     sync::Arc, //
 };
 use properties::{
-    Drive,
-    Kind,
-    Properties, //
+    QueueKind,
+    QueueProperties, //
+    QueueSettings,
 };
 
 /// All queues of all processes.
@@ -98,7 +98,7 @@ pub(crate) trait Site {
 }
 
 /// What executes a queue, and what it took there.
-enum Place {
+enum Placement {
     /// Shaders: its own descriptors, one for each XCC, and any doorbell.
     Compute {
         format: ComputeFormat,
@@ -125,14 +125,14 @@ pub(crate) struct QueueFacts {
 /// A user queue.
 pub(crate) struct Queue {
     node: Arc<NodeQueues>,
-    properties: Properties,
-    place: Place,
+    properties: QueueProperties,
+    place: Placement,
     trap_handler: bool,
     /// Whether performance counters shall count it, if somebody has them or has said so.
     counts: Option<bool>,
     /// The user's buffers. The first is the ring; UPDATE_QUEUE may bring another.
     buffers: QueueBuffers,
-    _counted: Counted,
+    _counted: QueueCount,
     _gauge: Held,
     id: SlotGuard<Arc<QueueIds>, { MAX_IDS / 64 }>,
 }
@@ -145,15 +145,15 @@ impl Queue {
 
     /// Takes other masks of compute units, one for each XCC, and returns its own. A copy queue has none.
     pub(crate) fn swap_cu_masks(&mut self, masks: &mut Option<KVec<CuMask>>) {
-        if let Place::Compute { cu_masks, .. } = &mut self.place {
+        if let Placement::Compute { cu_masks, .. } = &mut self.place {
             core::mem::swap(cu_masks, masks);
         }
     }
 
     /// What the `xcc`th XCC has saved of a stopped queue, and the control stack that it has written.
     /// `EINVAL`: it is a copy queue.
-    pub(crate) fn saved_waves(&self, xcc: u32) -> Result<(SavedWaves, Window<'_>)> {
-        let Place::Compute { mqd, .. } = &self.place else {
+    pub(crate) fn saved_waves(&self, xcc: u32) -> Result<(SavedWaves, BoWindow<'_>)> {
+        let Placement::Compute { mqd, .. } = &self.place else {
             return Err(EINVAL);
         };
         let (descriptor, _) = mqd.mqd(xcc)?;
@@ -162,9 +162,9 @@ impl Queue {
     }
 
     /// Takes what UPDATE_QUEUE set.
-    pub(crate) fn set_drive(&mut self, drive: Drive) {
-        self.properties.set_drive(drive);
-        if let (Place::Compute { format, .. }, Some(new)) =
+    pub(crate) fn apply_settings(&mut self, settings: QueueSettings) {
+        self.properties.apply_settings(settings);
+        if let (Placement::Compute { format, .. }, Some(new)) =
             (&mut self.place, self.properties.compute_format())
         {
             *format = new;
@@ -173,19 +173,19 @@ impl Queue {
 
     /// Shows it as `name value` pairs.
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (properties, drive) = (&self.properties, self.properties.drive());
+        let (properties, settings) = (&self.properties, self.properties.settings());
         let kind = match properties.kind() {
-            Kind::Aql => "aql",
-            Kind::Pm4 => "pm4",
-            Kind::Sdma(_) => "sdma",
+            QueueKind::Aql => "aql",
+            QueueKind::Pm4 => "pm4",
+            QueueKind::Sdma(_) => "sdma",
         };
-        let (ring, bytes) = (drive.ring().raw(), drive.ring_bytes());
+        let (ring, bytes) = (settings.ring().raw(), settings.ring_bytes());
         write!(f, "type {kind} ring {ring:#x} bytes {bytes}")?;
         let read = properties.read_pointer().raw();
         let write = properties.write_pointer().raw();
         write!(f, " read_pointer {read:#x} write_pointer {write:#x}")?;
-        let (doorbell, priority) = (self.doorbell_id(), drive.priority());
-        let runs = u8::from(drive.runs());
+        let (doorbell, priority) = (self.doorbell_id(), settings.priority());
+        let runs = u8::from(settings.runs());
         write!(f, " doorbell {doorbell} priority {priority} runs {runs}")
     }
 
@@ -196,61 +196,61 @@ impl Queue {
 
     fn facts(&self) -> QueueFacts {
         let kind = match &self.place {
-            Place::Compute { .. } => 0,
-            Place::Sdma { slot, .. } if self.node.is_for_xgmi(slot.place().engine) => 3,
-            Place::Sdma { .. } => 1,
+            Placement::Compute { .. } => 0,
+            Placement::Sdma { slot, .. } if self.node.is_for_xgmi(slot.place().engine) => 3,
+            Placement::Sdma { .. } => 1,
         };
         QueueFacts {
-            ring_bytes: self.properties.drive().ring_bytes(),
+            ring_bytes: self.properties.settings().ring_bytes(),
             kind,
         }
     }
 
     /// Where the engine counts the time that it was busy with this queue: behind the read index.
     fn sdma_counter(&self) -> Option<u64> {
-        let copies = matches!(self.place, Place::Sdma { .. });
+        let copies = matches!(self.place, Placement::Sdma { .. });
         copies.then_some(self.properties.read_pointer().raw().wrapping_add(8))
     }
 
     /// The doorbell of a compute queue, and whether its work is spread over all XCCs.
     fn compute_doorbell(&self) -> Option<(DoorbellIndex, bool)> {
         match &self.place {
-            Place::Compute {
+            Placement::Compute {
                 format, doorbell, ..
             } => Some((doorbell.index(), matches!(format, ComputeFormat::Aql))),
-            Place::Sdma { .. } => None,
+            Placement::Sdma { .. } => None,
         }
     }
 
     fn doorbell_id(&self) -> usize {
         match &self.place {
-            Place::Compute { doorbell, .. } => doorbell.id(),
-            Place::Sdma { doorbell_id, .. } => *doorbell_id,
+            Placement::Compute { doorbell, .. } => doorbell.id(),
+            Placement::Sdma { doorbell_id, .. } => *doorbell_id,
         }
     }
 
     fn compute(&self, format: ComputeFormat, doorbell: DoorbellIndex) -> ComputeQueue {
-        let drive = self.properties.drive();
+        let settings = self.properties.settings();
         let saves = self.node.kgd().facts().cwsr_enable;
         ComputeQueue {
             format,
-            ring: drive.ring(),
-            ring_bytes: drive.ring_bytes(),
+            ring: settings.ring(),
+            ring_bytes: settings.ring_bytes(),
             read_pointer: self.properties.read_pointer(),
             write_pointer: self.properties.write_pointer(),
             doorbell,
             eop: self.properties.eop(),
             save_area: self.properties.save_area().filter(|_| saves),
             trap_handler: self.trap_handler,
-            priority: drive.priority(),
+            priority: settings.priority(),
         }
     }
 
     fn sdma(&self, slot: &SdmaSlot, doorbell: DoorbellIndex) -> SdmaQueue {
-        let drive = self.properties.drive();
+        let settings = self.properties.settings();
         SdmaQueue {
-            ring: drive.ring(),
-            ring_bytes: drive.ring_bytes(),
+            ring: settings.ring(),
+            ring_bytes: settings.ring_bytes(),
             read_pointer: self.properties.read_pointer(),
             doorbell,
             place: slot.place(),
@@ -261,7 +261,7 @@ impl Queue {
     fn write_new(&self) -> Result {
         let generation = self.node.generation();
         match &self.place {
-            Place::Compute {
+            Placement::Compute {
                 format,
                 mqd,
                 doorbell,
@@ -284,7 +284,7 @@ impl Queue {
                 }
                 self.flush();
             }
-            Place::Sdma { slot, doorbell, .. } => {
+            Placement::Sdma { slot, doorbell, .. } => {
                 let (words, _) = self.node.memory().sdma_mqd(slot.place(), true)?;
                 generation.sdma.encode(&words, &self.sdma(slot, *doorbell));
             }
@@ -294,7 +294,7 @@ impl Queue {
 
     /// Writes into the descriptors of a queue that is off the hardware whether it has the global wave sync.
     fn write_wave_sync(&self, on: bool) {
-        let Place::Compute { mqd, .. } = &self.place else {
+        let Placement::Compute { mqd, .. } = &self.place else {
             return;
         };
         for xcc in 0..self.node.xccs() {
@@ -310,7 +310,7 @@ impl Queue {
     fn write_changes(&self) -> Result {
         let generation = self.node.generation();
         match &self.place {
-            Place::Compute {
+            Placement::Compute {
                 format,
                 mqd,
                 doorbell,
@@ -330,7 +330,7 @@ impl Queue {
                 }
                 self.flush();
             }
-            Place::Sdma { slot, doorbell, .. } => {
+            Placement::Sdma { slot, doorbell, .. } => {
                 let (words, _) = self.node.memory().sdma_mqd(slot.place(), false)?;
                 generation.sdma.encode(&words, &self.sdma(slot, *doorbell));
             }
@@ -340,14 +340,14 @@ impl Queue {
 
     /// Changes the queue with `change`, and its descriptors, while it is off the hardware. `EACCES`: a
     /// queue of the process was reset; nothing changes.
-    fn rewrite(&mut self, seat: Key, key: Key, change: &mut dyn FnMut(&mut Self)) -> Result {
+    fn rewrite(&mut self, process: Key, key: Key, change: &mut dyn FnMut(&mut Self)) -> Result {
         let node = self.node.clone();
-        node.scheduler().rewrite(seat, key, &mut || {
+        node.scheduler().rewrite(process, key, &mut || {
             change(self);
             if let Err(error) = self.write_changes() {
                 pr_err!("a queue's descriptor is incomplete: {:?}\n", error);
             }
-            self.properties.drive().runs()
+            self.properties.settings().runs()
         })
     }
 
@@ -361,10 +361,10 @@ impl Queue {
     /// What the scheduler is to know.
     fn map_queue(&self) -> Result<MapQueue> {
         let (engine, doorbell, mqd) = match &self.place {
-            Place::Compute { mqd, doorbell, .. } => {
+            Placement::Compute { mqd, doorbell, .. } => {
                 (Engine::Compute, doorbell.index(), mqd.mqd(0)?.1)
             }
-            Place::Sdma { slot, doorbell, .. } => {
+            Placement::Sdma { slot, doorbell, .. } => {
                 let (_, mqd) = self.node.memory().sdma_mqd(slot.place(), false)?;
                 (Engine::Sdma(slot.place().engine), *doorbell, mqd)
             }
@@ -381,8 +381,8 @@ impl Queue {
     /// Where the CPU finds its descriptors.
     fn descriptor(&self) -> Descriptor {
         match &self.place {
-            Place::Compute { mqd, .. } => mqd.descriptor(),
-            Place::Sdma { slot, .. } => self.node.memory().sdma_descriptor(slot.place()),
+            Placement::Compute { mqd, .. } => mqd.descriptor(),
+            Placement::Sdma { slot, .. } => self.node.memory().sdma_descriptor(slot.place()),
         }
     }
 }

@@ -6,11 +6,10 @@
 //! [`NodeQueues`]. [`runlist`] hands all queues to the firmware's hardware
 //! scheduler (HWS); [`direct`] does without one and gives each queue a hardware slot of its own.
 //!
-//! A process takes a [`Seat`] before its first queue and gives it up after its last. What goes into
-//! a seat or a queue's entry is allocated by the caller beforehand: nothing here allocates, because
+//! A process takes a [`SchedProcess`] before its first queue and gives it up after its last. What goes into
+//! a process or a queue's entry is allocated by the caller beforehand: nothing here allocates, because
 //! eviction runs where memory is being reclaimed.
 
-mod books;
 mod direct;
 mod dump;
 mod hiq;
@@ -22,6 +21,7 @@ mod partition;
 mod resets;
 pub(crate) mod ring;
 mod runlist;
+mod runlist_state;
 pub(crate) mod slots;
 
 pub(crate) use node::NodeQueues;
@@ -40,15 +40,15 @@ use crate::{
         Vm, //
     },
 };
-use direct::{
-    Binding,
-    Hold, //
-};
-use image::Census;
 use core::sync::atomic::{
     AtomicU64,
     Ordering, //
 };
+use direct::{
+    Binding,
+    HqdSlot, //
+};
+use image::Counts;
 use kernel::{
     prelude::*,
     rbtree::{
@@ -59,23 +59,23 @@ use kernel::{
     sync::Arc, //
 };
 
-/// The name of a seat or of a queue's entry. Newer names sort first, as the hardware gets them.
+/// The name of a process or of a queue's entry. Newer names sort first, as the hardware gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(u64);
 
 impl Key {
     /// A name that nothing has had.
     pub(crate) fn next() -> Self {
-        /// Counts downwards from the top, for every seat and every queue of every node.
+        /// Counts downwards from the top, for every process and every queue of every node.
         static NEXT: AtomicU64 = AtomicU64::new(u64::MAX);
         Self(NEXT.fetch_sub(1, Ordering::Relaxed))
     }
 
-    /// Set in the name of a seat without XNACK, clear in that of one with.
+    /// Set in the name of a process without XNACK, clear in that of one with.
     const NO_XNACK: u64 = 1 << 63;
 
-    /// A name for a seat: those of one XNACK mode sort next to each other.
-    fn next_seat(xnack: bool) -> Self {
+    /// A name for a process: those of one XNACK mode sort next to each other.
+    fn next_process(xnack: bool) -> Self {
         let age = Self::next().age();
         Self(if xnack { age } else { age | Self::NO_XNACK })
     }
@@ -87,15 +87,15 @@ impl Key {
 }
 
 /// A process at a scheduler.
-struct Seat {
+struct SchedProcess {
     /// It counts the queues, those that do not run as well.
-    process: MapProcess,
+    packet: MapProcess,
     /// None of its queues may be on the hardware.
     evicted: bool,
-    queues: RBTree<Key, Entry>,
+    queues: RBTree<Key, SchedQueue>,
     part: Part,
     /// What it has in the run list.
-    census: Census,
+    counts: Counts,
     /// A queue of it was reset: its queues do not change any more.
     has_reset: bool,
     /// Its VMID, if the driver itself gives them.
@@ -103,7 +103,7 @@ struct Seat {
     vm: Option<Arc<Vm>>,
 }
 
-/// Where a seat's part of the run list is, in words.
+/// Where a process's part of the run list is, in words.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     /// What follows it in the list.
@@ -115,70 +115,70 @@ struct Part {
 }
 
 /// A queue at a scheduler.
-struct Entry {
-    queue: MapQueue,
+struct SchedQueue {
+    packet: MapQueue,
     /// It is meant to run; it does unless its process is evicted.
     runs: bool,
     /// Words of its packet in the run list. 0: it is not in it.
     listed: usize,
     /// Its slot, if the driver itself gives them.
-    hold: Hold,
+    hqd: HqdSlot,
 }
 
-/// A seat that no scheduler has yet.
-pub(crate) struct NewSeat {
+/// A process that no scheduler has yet.
+pub(crate) struct NewSchedProcess {
     key: Key,
-    seat: Seat,
-    room: RBTreeNodeReservation<Key, Seat>,
+    process: SchedProcess,
+    room: RBTreeNodeReservation<Key, SchedProcess>,
 }
 
-impl NewSeat {
-    /// A seat for `process`.
+impl NewSchedProcess {
+    /// The process that `process` tells the hardware of.
     pub(crate) fn new(process: MapProcess, xnack: bool) -> Result<Self> {
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
-        let seat = Seat {
-            process,
+        let process = SchedProcess {
+            packet: process,
             evicted: false,
             queues: RBTree::new(),
             part: Part::default(),
-            census: Census::default(),
+            counts: Counts::default(),
             has_reset: false,
             binding: None,
             vm: None,
         };
         Ok(Self {
-            key: Key::next_seat(xnack),
-            seat,
+            key: Key::next_process(xnack),
+            process,
             room,
         })
     }
 
     /// The same, for who loads queues of its memory.
     pub(crate) fn with_vm(mut self, vm: Arc<Vm>) -> Self {
-        self.seat.vm = Some(vm);
+        self.process.vm = Some(vm);
         self
     }
 
     /// The same; `evicted`: its queues shall not run until they are restored.
     pub(crate) fn evicted(mut self, evicted: bool) -> Self {
-        self.seat.evicted = evicted;
+        self.process.evicted = evicted;
         self
     }
 
     /// The same, with its page table at `base` by now.
     pub(crate) fn with_page_table(mut self, base: u64) -> Self {
-        self.seat.process.page_table_base = base;
+        self.process.packet.page_table_base = base;
         self
     }
 }
 
 /// A queue that no scheduler has yet.
-pub(crate) struct NewEntry {
+pub(crate) struct NewSchedQueue {
     key: Key,
-    node: RBTreeNode<Key, Entry>,
+    node: RBTreeNode<Key, SchedQueue>,
 }
 
-impl NewEntry {
+impl NewSchedQueue {
     /// An entry called `key` for `queue`, whose descriptors lie there.
     pub(crate) fn new(
         key: Key,
@@ -186,21 +186,21 @@ impl NewEntry {
         runs: bool,
         descriptor: Descriptor,
     ) -> Result<Self> {
-        Self::holding(key, queue, runs, Hold::new(descriptor))
+        Self::with_slot(key, queue, runs, HqdSlot::new(descriptor))
     }
 
-    /// The same without descriptors, for tests of the books.
+    /// The same without descriptors, for tests of the run list.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn undescribed(queue: MapQueue, runs: bool) -> Result<Self> {
-        Self::holding(Key::next(), queue, runs, Hold::default())
+        Self::with_slot(Key::next(), queue, runs, HqdSlot::default())
     }
 
-    fn holding(key: Key, queue: MapQueue, runs: bool, hold: Hold) -> Result<Self> {
-        let entry = Entry {
-            queue,
+    fn with_slot(key: Key, queue: MapQueue, runs: bool, hqd: HqdSlot) -> Result<Self> {
+        let entry = SchedQueue {
+            packet: queue,
             runs,
             listed: 0,
-            hold,
+            hqd,
         };
         let node = RBTreeNode::new(key, entry, GFP_KERNEL)?;
         Ok(Self { key, node })
@@ -228,27 +228,27 @@ pub(crate) struct Descriptor {
 /// not stop is reset, if that can be done, and the others go on: see [`Scheduler::take_reset`].
 pub(crate) trait Scheduler: Send + Sync {
     /// Takes a process in.
-    fn add(&self, seat: NewSeat) -> Key;
+    fn add(&self, process: NewSchedProcess) -> Key;
     /// Lets a process go with all its queues; they are off the list even if this fails.
-    fn remove(&self, seat: Key) -> Result;
+    fn remove(&self, process: Key) -> Result;
     /// Takes a queue in and runs it if it is to run. On error it is not taken in. `EPERM`: it would be more to run
     /// than the user allows.
-    fn map(&self, seat: Key, queue: NewEntry) -> Result;
+    fn map(&self, process: Key, queue: NewSchedQueue) -> Result;
     /// Lets a queue go; it is off the list even if this fails.
-    fn unmap(&self, seat: Key, queue: Key) -> Result;
+    fn unmap(&self, process: Key, queue: Key) -> Result;
     /// Takes a queue off the hardware, calls `change`, and goes on with the queue if that says so.
     /// `EACCES`: a queue of the process was reset; nothing changes.
-    fn rewrite(&self, seat: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result;
+    fn rewrite(&self, process: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result;
     /// Takes a process's queues off the hardware until they are restored; once is enough.
-    fn evict(&self, seat: Key) -> Result;
+    fn evict(&self, process: Key) -> Result;
     /// Runs an evicted process's queues again, with its page table now at `page_table_base`.
-    fn restore(&self, seat: Key, page_table_base: u64) -> Result;
+    fn restore(&self, process: Key, page_table_base: u64) -> Result;
     /// Gives a queue the node's global wave sync, or takes it back, and calls `change` while it is off the
     /// hardware. `ENODEV`: there is none, as without a scheduler in the firmware; `EACCES`: a queue of the
     /// process was reset. In both cases nothing changes.
     fn set_wave_sync(
         &self,
-        _seat: Key,
+        _process: Key,
         _queue: Key,
         _on: bool,
         _change: &mut dyn FnMut(),
@@ -257,10 +257,10 @@ pub(crate) trait Scheduler: Send + Sync {
     }
     /// Whether a queue may be on the hardware: it is meant to run, its process is not evicted, and it was not
     /// reset.
-    fn may_run(&self, seat: Key, queue: Key) -> bool;
+    fn may_run(&self, process: Key, queue: Key) -> bool;
     /// Whether a queue could be changed now. `EACCES`: a queue of the process was reset; `EIO`: the node refuses all
     /// work.
-    fn check_changeable(&self, seat: Key, queue: Key) -> Result;
+    fn check_changeable(&self, process: Key, queue: Key) -> Result;
     /// Whether it has left the hardware, which may be asleep then.
     fn is_stopped(&self) -> bool;
     /// Hangs the firmware's scheduler, to try what follows: a reset of the GPU. `ENODEV`: there is
@@ -278,7 +278,7 @@ pub(crate) trait Scheduler: Send + Sync {
     }
     /// Takes all queues off the hardware until called with `false`.
     fn pause(&self, pause: bool) -> Result;
-    /// Leaves the hardware, which may go away or be reset then: queues come and go in the books only.
+    /// Leaves the hardware, which may go away or be reset then: queues come and go in memory only.
     /// During a reset the hardware is not touched. An error: it may still be at work; it is left all
     /// the same.
     fn stop(&self) -> Result;

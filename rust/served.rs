@@ -26,7 +26,7 @@ use crate::{
         Cause, //
     },
     sched::NodeQueues,
-    smi::News,
+    smi::SmiEvent,
     topology, //
 };
 use kernel::{
@@ -95,7 +95,8 @@ impl Served {
     pub(crate) fn throttled(&self, reasons: u64) {
         for node in &self.nodes {
             let count = node.kgd().throttle_count();
-            node.listeners().tell(News::Throttle { reasons, count });
+            node.listeners()
+                .notify(SmiEvent::Throttle { reasons, count });
         }
     }
 
@@ -241,7 +242,7 @@ impl Served {
     /// A reset begins: from now until [`Served::post_reset`] the hardware is amdgpu's alone.
     pub(crate) fn pre_reset(&self, cause: &str) {
         for node in self.nodes() {
-            node.listeners().tell_reset(false, cause);
+            node.listeners().notify_reset(false, cause);
         }
         self.sleep.close_gate();
         self.stop();
@@ -260,7 +261,7 @@ impl Served {
         self.gpu.resets().end();
         self.sleep.open_gate();
         for node in self.nodes() {
-            node.listeners().tell_reset(true, "");
+            node.listeners().notify_reset(true, "");
         }
         started
     }

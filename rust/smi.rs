@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! News of a GPU for who asked to be told: SMI events (system management interface).
+//! SMI events (system management interface): a process can read what happens to a GPU and its processes.
 //!
 //! SMI_EVENTS opens a file for one GPU. What is written to it says which events it shall tell, one bit
 //! each; what is read from it are lines of text in the formats of `<linux/kfd_ioctl.h>`
-//! (`KFD_EVENT_FMT_*`). A file keeps a limited number of bytes: when it is full, news are lost.
+//! (`KFD_EVENT_FMT_*`). A file keeps a limited number of bytes: when it is full, event are lost.
 //!
 //! News of a process are for that process, and for everybody who was privileged (CAP_SYS_ADMIN) when
 //! the file was opened. News of the GPU are for all.
@@ -88,7 +88,7 @@ impl Trigger {
 
 /// What there is to tell.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum News<'a> {
+pub(crate) enum SmiEvent<'a> {
     /// A memory access of a process's failed.
     VmFault(&'a VmTask),
     /// The GPU slows down for heat, for these reasons and for that many times so far.
@@ -118,7 +118,7 @@ pub(crate) enum News<'a> {
     Process { ends: bool, task: &'a VmTask },
 }
 
-impl News<'_> {
+impl SmiEvent<'_> {
     /// `enum kfd_smi_event`.
     const fn number(&self) -> u32 {
         match self {
@@ -299,15 +299,15 @@ impl Listener {
         Arc::pin_init(listener, GFP_KERNEL)
     }
 
-    fn wants(&self, news: &News<'_>) -> bool {
-        let may = match news.process() {
+    fn wants(&self, event: &SmiEvent<'_>) -> bool {
+        let may = match event.process() {
             Some(tgid) => tgid == self.tgid || self.privileged,
             None => true,
         };
-        may && self.wanted.load(Relaxed) >> (news.number() - 1) & 1 != 0
+        may && self.wanted.load(Relaxed) >> (event.number() - 1) & 1 != 0
     }
 
-    fn tell(&self, line: &Line) {
+    fn notify(&self, line: &Line) {
         if self.inbox.lock().put(line.bytes()) {
             self.arrived.notify_all();
         } else {
@@ -338,25 +338,25 @@ impl Listeners {
     }
 
     /// Tells all who want to know. Never sleeps.
-    pub(crate) fn tell(&self, news: News<'_>) {
+    pub(crate) fn notify(&self, event: SmiEvent<'_>) {
         if self.count.load(Relaxed) == 0 {
             return;
         }
-        let line = news.line();
+        let line = event.line();
         for listener in self.list.lock().iter() {
-            if listener.wants(&news) {
-                listener.tell(&line);
+            if listener.wants(&event) {
+                listener.notify(&line);
             }
         }
     }
 
     /// Tells of a reset: that it begins, and why; or that it is over. They are counted.
-    pub(crate) fn tell_reset(&self, over: bool, cause: &str) {
+    pub(crate) fn notify_reset(&self, over: bool, cause: &str) {
         if !over {
             self.resets.fetch_add(1, Relaxed);
         }
         let number = self.resets.load(Relaxed);
-        self.tell(News::Reset {
+        self.notify(SmiEvent::Reset {
             over,
             number,
             cause,
@@ -454,8 +454,8 @@ impl AnonFile for Subscription {
 mod tests {
     use super::*;
 
-    fn reads(news: News<'_>, text: &str) -> bool {
-        news.line().bytes() == text.as_bytes()
+    fn reads(event: SmiEvent<'_>, text: &str) -> bool {
+        event.line().bytes() == text.as_bytes()
     }
 
     fn task(pid: i32, name: &str) -> VmTask {
@@ -486,7 +486,7 @@ mod tests {
         Arc::pin_init(listener, GFP_KERNEL).unwrap()
     }
 
-    const EVICTION: News<'static> = News::Eviction {
+    const EVICTION: SmiEvent<'static> = SmiEvent::Eviction {
         pid: 7,
         tgid: 70,
         gpu: 0x89d1,
@@ -496,13 +496,13 @@ mod tests {
     #[test]
     fn lines_read_as_user_space_parses_them() {
         let task = task(0x1a2, "name");
-        assert!(reads(News::VmFault(&task), "1 1a2:name\n"));
-        let throttle = News::Throttle {
+        assert!(reads(SmiEvent::VmFault(&task), "1 1a2:name\n"));
+        let throttle = SmiEvent::Throttle {
             reasons: 0x20,
             count: 0x11,
         };
         assert!(reads(throttle, "2 20:11\n"));
-        let reset = |over, cause| News::Reset {
+        let reset = |over, cause| SmiEvent::Reset {
             over,
             number: 10,
             cause,
@@ -510,14 +510,14 @@ mod tests {
         assert!(reads(reset(false, "job hang"), "3 a job hang\n"));
         assert!(reads(reset(true, ""), "4 a \n"));
         assert!(reads(
-            News::Process {
+            SmiEvent::Process {
                 ends: false,
                 task: &task
             },
             "c 1a2 name\n"
         ));
         assert!(reads(
-            News::Process {
+            SmiEvent::Process {
                 ends: true,
                 task: &task
             },
@@ -532,16 +532,16 @@ mod tests {
     fn a_line_that_is_too_long_is_cut() {
         let cause = "0123456789012345678901234567890123456789012345678901234567890123456789\
             0123456789012345678901234567890123456789";
-        let news = News::Reset {
+        let event = SmiEvent::Reset {
             over: false,
             number: 1,
             cause,
         };
-        assert_eq!(news.line().bytes().len(), 95);
+        assert_eq!(event.line().bytes().len(), 95);
     }
 
     #[test]
-    fn news_of_a_process_are_its_own_or_the_privileged_ones() {
+    fn events_of_a_process_are_its_own_or_the_privileged_ones() {
         let all = u64::MAX;
         assert!(listener(70, false, all).wants(&EVICTION));
         // The same number in another pid namespace.
@@ -550,18 +550,18 @@ mod tests {
         assert!(!listener(70, true, 1 << 7).wants(&EVICTION));
         assert!(listener(70, true, 1 << 8).wants(&EVICTION));
         let task = task(7, "name");
-        for news in [
-            News::VmFault(&task),
-            News::Process {
+        for event in [
+            SmiEvent::VmFault(&task),
+            SmiEvent::Process {
                 ends: false,
                 task: &task,
             },
         ] {
-            assert!(listener(70, false, all).wants(&news));
-            assert!(!listener(7, false, all).wants(&news));
-            assert!(listener(7, true, all).wants(&news));
+            assert!(listener(70, false, all).wants(&event));
+            assert!(!listener(7, false, all).wants(&event));
+            assert!(listener(7, true, all).wants(&event));
         }
-        let of_the_gpu = News::Throttle {
+        let of_the_gpu = SmiEvent::Throttle {
             reasons: 0,
             count: 0,
         };
@@ -603,7 +603,7 @@ mod tests {
         listeners.add(first.clone()).unwrap();
         listeners.add(second.clone()).unwrap();
         listeners.remove(&first);
-        listeners.tell_reset(false, "x");
+        listeners.notify_reset(false, "x");
         assert_eq!(first.inbox.lock().length, 0);
         assert_eq!(second.inbox.lock().length, "3 1 x\n".len());
     }

@@ -66,9 +66,9 @@ impl fmt::Display for System {
 
 /// What a node calls itself: file `name`. Lower case, empty for CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Name([u8; 31]);
+pub(crate) struct NodeName([u8; 31]);
 
-impl Name {
+impl NodeName {
     /// From a C string, or from text without an end.
     pub(crate) fn new(text: &[u8]) -> Self {
         let mut name = Self::default();
@@ -80,7 +80,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for NodeName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let end = self.0.iter().position(|&byte| byte == 0);
         let text = self.0.get(..end.unwrap_or(self.0.len())).unwrap_or(&[]);
@@ -90,7 +90,7 @@ impl fmt::Display for Name {
 
 /// What every node has: file `properties`. A CPU node's GPU numbers are 0, and the other way round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Properties {
+pub(crate) struct NodeProperties {
     pub(crate) cpu_cores_count: u32,
     pub(crate) simd_count: u32,
     pub(crate) mem_banks_count: u32,
@@ -104,7 +104,7 @@ pub(crate) struct Properties {
     pub(crate) gds_size_in_kb: u32,
     pub(crate) num_gws: u32,
     pub(crate) wave_front_size: u32,
-    /// Shader arrays of all XCCs (accelerator complex dies) together.
+    /// Shader arrays of all XCCs (accelerator core complexes) together.
     pub(crate) array_count: u32,
     pub(crate) simd_arrays_per_engine: u32,
     pub(crate) cu_per_simd_array: u32,
@@ -144,7 +144,7 @@ pub(crate) struct GpuProperties {
     pub(crate) num_xcc: u32,
 }
 
-impl fmt::Display for Properties {
+impl fmt::Display for NodeProperties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         lines!(f, self, cpu_cores_count simd_count mem_banks_count caches_count io_links_count
             p2p_links_count cpu_core_id_base simd_id_base max_waves_per_simd lds_size_in_kb
@@ -346,10 +346,13 @@ mod tests {
 
     #[test]
     fn names_are_lower_case_lines() {
-        assert!(reads(&Name::new(b"IP DISCOVERY\0junk"), "ip discovery\n"));
-        assert!(reads(&Name::default(), "\n"));
         assert!(reads(
-            &Name::new(b"0123456789012345678901234567890123"),
+            &NodeName::new(b"IP DISCOVERY\0junk"),
+            "ip discovery\n"
+        ));
+        assert!(reads(&NodeName::default(), "\n"));
+        assert!(reads(
+            &NodeName::new(b"0123456789012345678901234567890123"),
             "0123456789012345678901234567890\n"
         ));
     }
@@ -390,9 +393,9 @@ mod tests {
 
     #[test]
     fn only_gpus_have_the_lines_of_gpus() {
-        let mut node = Properties {
+        let mut node = NodeProperties {
             cpu_cores_count: 2,
-            ..Properties::default()
+            ..NodeProperties::default()
         };
         let mut lines = Lines(0);
         assert!(write!(lines, "{node}").is_ok());

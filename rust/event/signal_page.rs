@@ -8,9 +8,9 @@ use crate::kgd::KernelMapping;
 use kernel::prelude::*;
 
 /// The memory of the signal page.
-pub(crate) struct SignalPage(Memory);
+pub(crate) struct SignalPage(PageMemory);
 
-enum Memory {
+enum PageMemory {
     Buffer(KernelMapping),
     #[cfg(CONFIG_KUNIT = "y")]
     Test(KVec<kernel::sync::atomic::Atomic<u64>>),
@@ -25,7 +25,7 @@ impl SignalPage {
         if mapping.size() < page::PAGE_BYTES {
             return Err(EINVAL);
         }
-        let page = Self(Memory::Buffer(mapping));
+        let page = Self(PageMemory::Buffer(mapping));
         for id in 0..page::SLOTS {
             page.acknowledge(id);
         }
@@ -44,9 +44,9 @@ impl SignalPage {
 
     fn read(&self, id: u32) -> Option<u64> {
         match &self.0 {
-            Memory::Buffer(mapping) => mapping.read_u64(id as usize * 8).ok(),
+            PageMemory::Buffer(mapping) => mapping.read_u64(id as usize * 8).ok(),
             #[cfg(CONFIG_KUNIT = "y")]
-            Memory::Test(slots) => slots
+            PageMemory::Test(slots) => slots
                 .get(id as usize)
                 .map(|slot| slot.load(kernel::sync::atomic::ordering::Relaxed)),
         }
@@ -56,11 +56,11 @@ impl SignalPage {
     pub(super) fn write(&self, id: u32, value: u64) {
         match &self.0 {
             // Cannot fail: `buffer` checked the size.
-            Memory::Buffer(mapping) => {
+            PageMemory::Buffer(mapping) => {
                 let _ = mapping.write_u64(id as usize * 8, value);
             }
             #[cfg(CONFIG_KUNIT = "y")]
-            Memory::Test(slots) => {
+            PageMemory::Test(slots) => {
                 if let Some(slot) = slots.get(id as usize) {
                     slot.store(value, kernel::sync::atomic::ordering::Relaxed);
                 }
@@ -72,9 +72,9 @@ impl SignalPage {
     pub(super) fn slots(&self) -> u32 {
         match &self.0 {
             // CAST: At most 4096.
-            Memory::Buffer(mapping) => (mapping.size() / 8).min(page::SLOTS as usize) as u32,
+            PageMemory::Buffer(mapping) => (mapping.size() / 8).min(page::SLOTS as usize) as u32,
             #[cfg(CONFIG_KUNIT = "y")]
-            Memory::Test(slots) => slots.len() as u32,
+            PageMemory::Test(slots) => slots.len() as u32,
         }
     }
 
@@ -86,6 +86,6 @@ impl SignalPage {
             let slot = kernel::sync::atomic::Atomic::new(page::UNSIGNALLED);
             memory.push(slot, GFP_KERNEL)?;
         }
-        Ok(Self(Memory::Test(memory)))
+        Ok(Self(PageMemory::Test(memory)))
     }
 }

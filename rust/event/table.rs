@@ -46,7 +46,7 @@ pub(crate) static EVENTS: Gauge = Gauge::new();
 
 /// What an event is for, and what it has to tell.
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum EventKind {
     /// `KFD_IOC_EVENT_SIGNAL`: user space, or a packet of a queue, says so.
     Signal,
     /// `KFD_IOC_EVENT_DEBUG_EVENT`: only packets say so.
@@ -59,7 +59,7 @@ pub(super) enum Kind {
     Other,
 }
 
-impl Kind {
+impl EventKind {
     /// The kind of event for an `event_type` of CREATE_EVENT. Every value makes an event.
     pub(super) fn from_type(event_type: u32) -> Self {
         match event_type {
@@ -82,13 +82,13 @@ pub(super) struct Event {
     pub(super) latch: Latch,
     /// The first of those who wait for it.
     pub(super) waiters: Option<LinkRef>,
-    pub(super) kind: Kind,
+    pub(super) kind: EventKind,
     _held: Held,
 }
 
 impl Event {
     /// An event that nobody has signalled or waits for.
-    pub(super) fn new(kind: Kind, mode: Mode) -> Self {
+    pub(super) fn new(kind: EventKind, mode: Mode) -> Self {
         Self {
             latch: Latch::new(mode),
             waiters: None,
@@ -119,14 +119,14 @@ impl Chunk {
 }
 
 /// Room for 64 more events.
-pub(super) struct Room {
+pub(super) struct NewChunk {
     chunk: KBox<Chunk>,
     /// A longer list of chunks, where the table's has no place for this one.
     list: KVec<KBox<Chunk>>,
 }
 
-impl Room {
-    /// What [`Full::NeedsRoom`] asks for. Call it before the lock.
+impl NewChunk {
+    /// What [`TableFull::NeedsRoom`] asks for. Call it before the lock.
     pub(super) fn new(list: usize) -> Result<Self> {
         Ok(Self {
             chunk: Chunk::new()?,
@@ -140,8 +140,8 @@ type Surplus = (Option<KBox<Chunk>>, KVec<KBox<Chunk>>);
 
 /// Why no event could be put in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
-    /// The next free id lies in a chunk that is not there yet: [`Table::grow`], then again.
+pub(super) enum TableFull {
+    /// The next free id lies in a chunk that is not there yet: [`EventTable::grow`], then again.
     NeedsRoom {
         /// For how many chunks it takes a list; 0 if the table's is long enough.
         list: usize,
@@ -151,13 +151,13 @@ pub(super) enum Full {
 }
 
 /// Events by id, from `BASE` on. A constant, for it is looked at with each event of each wait.
-pub(super) struct Table<const BASE: u32> {
+pub(super) struct EventTable<const BASE: u32> {
     /// Every chunk below this one is full.
     first: usize,
     chunks: KVec<KBox<Chunk>>,
 }
 
-impl<const BASE: u32> Table<BASE> {
+impl<const BASE: u32> EventTable<BASE> {
     /// Signal event 0 is never given: packets that name no event carry that id.
     const RESERVE_FIRST: bool = BASE == 0;
 
@@ -170,8 +170,8 @@ impl<const BASE: u32> Table<BASE> {
     }
 
     /// Adds a chunk. What is not needed comes back, to be freed outside the lock.
-    pub(super) fn grow(&mut self, room: Room) -> Surplus {
-        let Room {
+    pub(super) fn grow(&mut self, room: NewChunk) -> Surplus {
+        let NewChunk {
             mut chunk,
             mut list,
         } = room;
@@ -191,24 +191,26 @@ impl<const BASE: u32> Table<BASE> {
     }
 
     /// Puts `event` at the lowest free id, if that is below `BASE + limit`.
-    pub(super) fn insert(&mut self, event: Event, limit: u32) -> Result<u32, Full> {
+    pub(super) fn insert(&mut self, event: Event, limit: u32) -> Result<u32, TableFull> {
         let taken = self.chunks.iter().map(|chunk| chunk.taken);
         let Some(index) = page::first_free(taken, self.first) else {
             let exhausted = self.chunks.len() * CHUNK >= (limit as usize).min(CHUNKS * CHUNK);
             return Err(match (exhausted, self.chunks.len()) {
-                (true, _) => Full::Exhausted,
-                (false, chunks) if chunks < self.chunks.capacity() => Full::NeedsRoom { list: 0 },
-                (false, chunks) => Full::NeedsRoom {
+                (true, _) => TableFull::Exhausted,
+                (false, chunks) if chunks < self.chunks.capacity() => {
+                    TableFull::NeedsRoom { list: 0 }
+                }
+                (false, chunks) => TableFull::NeedsRoom {
                     list: (2 * chunks).max(FEW),
                 },
             });
         };
         if index >= limit as usize {
-            return Err(Full::Exhausted);
+            return Err(TableFull::Exhausted);
         }
         self.first = index / CHUNK;
         let Some(chunk) = self.chunks.get_mut(index / CHUNK) else {
-            return Err(Full::Exhausted);
+            return Err(TableFull::Exhausted);
         };
         chunk.taken |= 1 << (index % CHUNK);
         if let Some(place) = chunk.events.get_mut(index % CHUNK) {
@@ -265,21 +267,21 @@ impl<const BASE: u32> Table<BASE> {
 
 /// The two tables of a process.
 pub(super) struct Tables {
-    pub(super) signals: Table<0>,
-    pub(super) others: Table<FIRST_OTHER_ID>,
+    pub(super) signals: EventTable<0>,
+    pub(super) others: EventTable<FIRST_OTHER_ID>,
 }
 
 impl Tables {
     /// No events.
     pub(super) fn new() -> Self {
         Self {
-            signals: Table::new(),
-            others: Table::new(),
+            signals: EventTable::new(),
+            others: EventTable::new(),
         }
     }
 
-    /// [`Table::grow`] of the one for events of this kind.
-    pub(super) fn grow(&mut self, kind: &Kind, room: Room) -> Surplus {
+    /// [`EventTable::grow`] of the one for events of this kind.
+    pub(super) fn grow(&mut self, kind: &EventKind, room: NewChunk) -> Surplus {
         if kind.has_slot() {
             self.signals.grow(room)
         } else {
@@ -312,15 +314,15 @@ mod tests {
     use super::*;
 
     fn event() -> Event {
-        Event::new(Kind::Signal, Mode::Auto)
+        Event::new(EventKind::Signal, Mode::Auto)
     }
 
-    fn table(chunks: usize) -> Table<FIRST_OTHER_ID> {
+    fn table(chunks: usize) -> EventTable<FIRST_OTHER_ID> {
         grown(chunks)
     }
 
-    fn grown<const BASE: u32>(chunks: usize) -> Table<BASE> {
-        let mut table = Table::new();
+    fn grown<const BASE: u32>(chunks: usize) -> EventTable<BASE> {
+        let mut table = EventTable::new();
         for _ in 0..chunks {
             grow(&mut table);
         }
@@ -328,9 +330,9 @@ mod tests {
     }
 
     /// One more chunk, which is taken.
-    fn grow<const BASE: u32>(table: &mut Table<BASE>) {
+    fn grow<const BASE: u32>(table: &mut EventTable<BASE>) {
         let list = 2 * table.chunks.len().max(1);
-        assert!(table.grow(Room::new(list).unwrap()).0.is_none());
+        assert!(table.grow(NewChunk::new(list).unwrap()).0.is_none());
     }
 
     #[test]
@@ -361,14 +363,14 @@ mod tests {
         }
         assert!(matches!(
             table.insert(event(), 100),
-            Err(Full::NeedsRoom { .. })
+            Err(TableFull::NeedsRoom { .. })
         ));
-        assert_eq!(table.insert(event(), 64), Err(Full::Exhausted));
+        assert_eq!(table.insert(event(), 64), Err(TableFull::Exhausted));
         grow(&mut table);
         for _ in 64..100 {
             assert!(table.insert(event(), 100).is_ok());
         }
-        assert_eq!(table.insert(event(), 100), Err(Full::Exhausted));
+        assert_eq!(table.insert(event(), 100), Err(TableFull::Exhausted));
     }
 
     #[test]
@@ -378,17 +380,17 @@ mod tests {
         let full = loop {
             match table.insert(event(), 4096) {
                 Ok(_) => {}
-                Err(Full::NeedsRoom { list }) => {
+                Err(TableFull::NeedsRoom { list }) => {
                     chunks += 1;
                     lists += usize::from(list > 0);
-                    let (chunk, old) = table.grow(Room::new(list).unwrap());
+                    let (chunk, old) = table.grow(NewChunk::new(list).unwrap());
                     assert!(chunk.is_none() && old.is_empty());
                 }
                 Err(full) => break full,
             }
         };
         // Lists for 4, 8, 16, 32 and 64 chunks.
-        assert_eq!((full, lists, chunks), (Full::Exhausted, 5, 64));
+        assert_eq!((full, lists, chunks), (TableFull::Exhausted, 5, 64));
         assert!(table.get_mut(FIRST_OTHER_ID + 4095).is_some());
         assert!(table.get_mut(FIRST_OTHER_ID + 4096).is_none());
     }
@@ -396,13 +398,13 @@ mod tests {
     #[test]
     fn what_another_was_faster_with_comes_back() {
         let mut table = table(0);
-        let (chunk, _) = table.grow(Room::new(FEW).unwrap());
+        let (chunk, _) = table.grow(NewChunk::new(FEW).unwrap());
         assert!(chunk.is_none());
         for _ in 1..FEW {
-            assert!(table.grow(Room::new(0).unwrap()).0.is_none());
+            assert!(table.grow(NewChunk::new(0).unwrap()).0.is_none());
         }
         // The list is full, and a shorter or equal one is of no use.
-        let (chunk, list) = table.grow(Room::new(FEW).unwrap());
+        let (chunk, list) = table.grow(NewChunk::new(FEW).unwrap());
         assert!(chunk.is_some() && list.capacity() == FEW);
     }
 

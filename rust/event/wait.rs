@@ -13,11 +13,11 @@ use super::{
         Tally, //
     },
     page,
-    table::Kind,
+    table::EventKind,
     waits::{
-        Link,
         Wait,
         WaitId, //
+        WaitLink,
     },
     Events,
     Inner, //
@@ -85,16 +85,16 @@ struct Seen {
     /// The event was signalled.
     fired: bool,
     /// If it fired, the waiter is told more than that.
-    has_news: bool,
+    has_detail: bool,
 }
 
 /// Where a wait keeps what it knows of its events: those that it has looked at.
-trait Room: DerefMut<Target = [Seen]> {
+trait SeenList: DerefMut<Target = [Seen]> {
     /// One more. `ENOMEM`: there is no room for it.
     fn put(&mut self, seen: Seen) -> Result;
 }
 
-impl Room for KVVec<Seen> {
+impl SeenList for KVVec<Seen> {
     #[inline]
     fn put(&mut self, seen: Seen) -> Result {
         Ok(self.push_within_capacity(seen)?)
@@ -108,7 +108,7 @@ struct Few {
     count: usize,
 }
 
-impl Room for Few {
+impl SeenList for Few {
     #[inline]
     fn put(&mut self, seen: Seen) -> Result {
         *self.room.get_mut(self.count).ok_or(ENOMEM)? = seen;
@@ -138,16 +138,16 @@ impl Inner {
         let id = record.event_id();
         let event = self.tables.get_mut(id).ok_or(EINVAL)?;
         let age = record.last_event_age();
-        let (last_age, has_news) = match event.kind {
-            Kind::Signal => (age, age != 0),
-            Kind::Memory(_) | Kind::HwException(_) => (0, true),
-            Kind::Debug | Kind::Other => (0, false),
+        let (last_age, has_detail) = match event.kind {
+            EventKind::Signal => (age, age != 0),
+            EventKind::Memory(_) | EventKind::HwException(_) => (0, true),
+            EventKind::Debug | EventKind::Other => (0, false),
         };
         Ok(Seen {
             last_age,
             event: id,
             fired: event.latch.take() | event.latch.missed(last_age),
-            has_news,
+            has_detail,
         })
     }
 
@@ -187,27 +187,27 @@ impl Inner {
     }
 
     /// What the user learns of an event that fired. `EINVAL` if it is gone.
-    fn news(&mut self, seen: &Seen) -> Result<News> {
+    fn detail(&mut self, seen: &Seen) -> Result<EventDetail> {
         let event = self.tables.get_mut(seen.event).ok_or(EINVAL)?;
         Ok(match event.kind {
-            Kind::Memory(data) => News::Memory(data),
-            Kind::HwException(data) => News::HwException(data),
-            Kind::Signal if seen.last_age != 0 => News::Age(event.latch.age()),
-            Kind::Signal | Kind::Debug | Kind::Other => News::None,
+            EventKind::Memory(data) => EventDetail::Memory(data),
+            EventKind::HwException(data) => EventDetail::HwException(data),
+            EventKind::Signal if seen.last_age != 0 => EventDetail::Age(event.latch.age()),
+            EventKind::Signal | EventKind::Debug | EventKind::Other => EventDetail::None,
         })
     }
 }
 
 /// What WAIT_EVENTS writes into a record.
 #[derive(Clone, Copy)]
-enum News {
+enum EventDetail {
     None,
     Age(u64),
     Memory(MemoryException),
     HwException(HwException),
 }
 
-impl News {
+impl EventDetail {
     /// Writes it to the union at the head of the record at user address `record`.
     fn write(&self, record: u64) -> Result {
         fn copy<T: AsBytes>(record: u64, value: &T) -> Result {
@@ -244,14 +244,14 @@ impl Events {
     fn wait_with<const N: usize>(
         &self,
         request: &WaitRequest,
-        seen: &mut impl Room,
+        seen: &mut impl SeenList,
         timeout: &mut Timeout,
     ) -> Result<Outcome> {
         let mut tally = Tally::new(request.count, request.all);
-        let mut has_news = false;
-        let result = match self.look::<N>(request, seen, &mut tally, &mut has_news) {
+        let mut has_detail = false;
+        let result = match self.look::<N>(request, seen, &mut tally, &mut has_detail) {
             Err(error) => Err(error),
-            Ok(()) if tally.complete() && !has_news => return Ok(Outcome::Complete),
+            Ok(()) if tally.complete() && !has_detail => return Ok(Outcome::Complete),
             Ok(()) if tally.complete() => Ok(Outcome::Complete),
             Ok(()) if timeout.expired() => Ok(Outcome::TimedOut),
             Ok(()) => self.park(seen, tally, timeout),
@@ -270,13 +270,13 @@ impl Events {
     }
 
     /// Looks at every event once. Signals of automatic events are consumed, also if there is an error
-    /// at last. `has_news`: one of them fired, and the waiter is told more than that.
+    /// at last. `has_detail`: one of them fired, and the waiter is told more than that.
     fn look<const N: usize>(
         &self,
         request: &WaitRequest,
-        seen: &mut impl Room,
+        seen: &mut impl SeenList,
         tally: &mut Tally,
-        has_news: &mut bool,
+        has_detail: &mut bool,
     ) -> Result {
         let mut left = request.count as usize;
         let mut reader = user_slice(request.records, left * size_of::<EventRecord>()).reader();
@@ -289,7 +289,7 @@ impl Events {
             let mut inner = self.inner.lock();
             for record in &*batch {
                 let new = inner.look(record)?;
-                *has_news |= new.fired & new.has_news;
+                *has_detail |= new.fired & new.has_detail;
                 fired += u32::from(new.fired);
                 seen.put(new)?;
             }
@@ -303,7 +303,7 @@ impl Events {
     fn park(&self, seen: &mut [Seen], tally: Tally, timeout: &mut Timeout) -> Result<Outcome> {
         let mut links = KVVec::with_capacity(seen.len(), GFP_KERNEL)?;
         for seen in seen.iter() {
-            links.push_within_capacity(Link::new(seen.event, seen.last_age, seen.fired))?;
+            links.push_within_capacity(WaitLink::new(seen.event, seen.last_age, seen.fired))?;
         }
         let wait = Wait {
             task: ARef::from(&**kernel::current!()),
@@ -361,22 +361,22 @@ impl Events {
 
     /// Tells the user what happened.
     fn report(&self, request: &WaitRequest, seen: &[Seen]) -> Result {
-        let tells = |seen: &Seen| seen.fired && seen.has_news;
+        let tells = |seen: &Seen| seen.fired && seen.has_detail;
         for (batch, seen) in seen.chunks(BATCH).enumerate() {
             if !seen.iter().any(tells) {
                 continue;
             }
-            let mut news = [News::None; BATCH];
+            let mut detail = [EventDetail::None; BATCH];
             {
                 let mut inner = self.inner.lock();
-                for (news, seen) in news.iter_mut().zip(seen).filter(|(_, seen)| tells(seen)) {
-                    *news = inner.news(seen)?;
+                for (detail, seen) in detail.iter_mut().zip(seen).filter(|(_, seen)| tells(seen)) {
+                    *detail = inner.detail(seen)?;
                 }
             }
             let first = batch * BATCH * size_of::<EventRecord>();
-            for (index, news) in news.iter().enumerate() {
+            for (index, detail) in detail.iter().enumerate() {
                 let offset = first + index * size_of::<EventRecord>();
-                news.write(request.records.wrapping_add(offset as u64))?;
+                detail.write(request.records.wrapping_add(offset as u64))?;
             }
         }
         Ok(())

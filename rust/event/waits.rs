@@ -2,7 +2,7 @@
 
 //! Who waits for which event: the threads inside WAIT_EVENTS that found nothing signalled.
 //!
-//! A [`Wait`] is one such thread; it has a [`Link`] for each event it waits for. The links of one
+//! A [`Wait`] is one such thread; it has a [`WaitLink`] for each event it waits for. The links of one
 //! event form a list that starts in the event. They refer to each other by number rather than by
 //! address, so that all of this is plain data under one lock. A signal takes the whole list off its
 //! event and costs nothing for events that nobody waits for.
@@ -43,7 +43,7 @@ impl LinkRef {
 
 /// One event of a WAIT_EVENTS call.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
+pub(super) struct WaitLink {
     pub(super) event: u32,
     /// The age that the waiter saw last; 0 if it did not say.
     pub(super) last_age: u64,
@@ -54,7 +54,7 @@ pub(super) struct Link {
     prev: Option<LinkRef>,
 }
 
-impl Link {
+impl WaitLink {
     /// A link to `event` that is in no list.
     pub(super) const fn new(event: u32, last_age: u64, fired: bool) -> Self {
         Self {
@@ -75,7 +75,7 @@ pub(super) struct WaitId(usize);
 /// One thread inside WAIT_EVENTS.
 pub(super) struct Wait {
     pub(super) task: ARef<Task>,
-    pub(super) links: KVVec<Link>,
+    pub(super) links: KVVec<WaitLink>,
     pub(super) tally: Tally,
     /// One of the events was destroyed.
     pub(super) broken: bool,
@@ -143,7 +143,7 @@ impl Waits {
     }
 
     #[inline]
-    fn link_mut(&mut self, at: LinkRef) -> Option<&mut Link> {
+    fn link_mut(&mut self, at: LinkRef) -> Option<&mut WaitLink> {
         self.0
             .get_mut(at.wait())?
             .as_mut()?
@@ -237,7 +237,7 @@ mod tests {
         let mut list = KVVec::with_capacity(links as usize, GFP_KERNEL).unwrap();
         for event in 0..links {
             assert!(list
-                .push_within_capacity(Link::new(event, 0, false))
+                .push_within_capacity(WaitLink::new(event, 0, false))
                 .is_ok());
         }
         Wait {

@@ -2,7 +2,7 @@
 
 //! Graphics core 9.4.3 (gfx942: MI300A, MI300X and their partitions) with SDMA 4.4.2.
 //!
-//! `GFX9_4_3` is the only thing the rest of the driver sees of this room.
+//! `GFX9_4_3` is the only thing the rest of the driver sees of this module.
 
 mod ih;
 mod mqd;

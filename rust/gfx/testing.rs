@@ -6,9 +6,9 @@ use super::Words;
 use core::cell::Cell;
 
 /// Words that nobody else sees: as many as the longest descriptor has.
-pub(crate) struct Memory([Cell<u32>; 512]);
+pub(crate) struct TestWords([Cell<u32>; 512]);
 
-impl Memory {
+impl TestWords {
     /// All zero.
     pub(crate) fn new() -> Self {
         Self([const { Cell::new(0) }; 512])
@@ -21,7 +21,7 @@ impl Memory {
     }
 }
 
-impl Words for Memory {
+impl Words for TestWords {
     fn get(&self, dword: usize) -> u32 {
         self.0[dword].get()
     }

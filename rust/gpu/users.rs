@@ -30,15 +30,15 @@ impl Users {
     }
 
     pub(super) fn count(&self) -> i32 {
-        // Pairs with the release in `Counted`: who sees 0 sees all that the last one gave back.
+        // Pairs with the release in `UserCount`: who sees 0 sees all that the last one gave back.
         self.0.load(Acquire)
     }
 }
 
 /// One of them.
-struct Counted(Arc<Users>);
+struct UserCount(Arc<Users>);
 
-impl Drop for Counted {
+impl Drop for UserCount {
     fn drop(&mut self) {
         let _: i32 = self.0 .0.fetch_sub(1, Release);
     }
@@ -48,7 +48,7 @@ impl Drop for Counted {
 /// has been taken out of it. Dropped from top to bottom: it no longer counts when it has let go.
 pub(crate) struct NodeUser {
     node: Arc<Node>,
-    _counted: Counted,
+    _counted: UserCount,
 }
 
 impl NodeUser {
@@ -57,7 +57,7 @@ impl NodeUser {
         let _: i32 = users.0.fetch_add(1, Relaxed);
         Self {
             node,
-            _counted: Counted(users),
+            _counted: UserCount(users),
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     linux::errno,
     memory::{
         request::{
-            Request,
+            BufferRequest,
             Source, //
         },
         Handle, //
@@ -34,7 +34,7 @@ pub(super) fn alloc_memory_of_gpu(
     call: &Call<'_>,
     args: &mut kfd_ioctl_alloc_memory_of_gpu_args,
 ) -> Result {
-    let request = Request {
+    let request = BufferRequest {
         address: args.va_addr,
         size: args.size,
         flags: args.flags,
@@ -61,7 +61,7 @@ pub(super) fn alloc_memory_of_gpu(
 }
 
 /// What a new buffer shows: an address of the user's (`given`), or one on the GPU's bus.
-fn source_offset(device: &ProcessDevice, request: &Request, given: u64) -> Result<u64> {
+fn source_offset(device: &ProcessDevice, request: &BufferRequest, given: u64) -> Result<u64> {
     match request.source() {
         Source::Memory => Ok(given),
         Source::Doorbells if request.size != doorbells::bytes(device) as u64 => Err(EINVAL),
@@ -83,12 +83,7 @@ pub(super) fn free_memory_of_gpu(
 }
 
 /// Calls `action` with the GPUs that a user lists. `EINVAL`: none, or more are done than there are.
-fn with_gpus(
-    list: u64,
-    count: u32,
-    done: u32,
-    action: impl FnOnce(&[u32]) -> Result,
-) -> Result {
+fn with_gpus(list: u64, count: u32, done: u32, action: impl FnOnce(&[u32]) -> Result) -> Result {
     /// So many need no memory of their own.
     const FEW: usize = 8;
     if count == 0 || done > count {

@@ -14,10 +14,10 @@ use crate::{
         wave_state, //
     },
     queue::properties::{
-        Drive,
-        Properties,
+        QueueProperties,
+        QueueRequest, //
+        QueueSettings,
         Refusal,
-        Request, //
     },
     uapi::{
         kfd_ioctl_alloc_queue_gws_args,
@@ -44,7 +44,7 @@ fn refused(refusal: Refusal) -> Error {
 
 /// CREATE_QUEUE.
 pub(crate) fn create_queue(call: &Call<'_>, args: &mut kfd_ioctl_create_queue_args) -> Result {
-    let request = Request {
+    let request = QueueRequest {
         ring_base_address: args.ring_base_address,
         write_pointer_address: args.write_pointer_address,
         read_pointer_address: args.read_pointer_address,
@@ -60,12 +60,12 @@ pub(crate) fn create_queue(call: &Call<'_>, args: &mut kfd_ioctl_create_queue_ar
         sdma_engine_id: args.sdma_engine_id,
         metadata_ring_size: args.metadata_ring_size,
     };
-    let properties = match Properties::new(&request, user_limit()?) {
+    let properties = match QueueProperties::new(&request, user_limit()?) {
         Ok(properties) => properties,
         Err(refusal) => return Err(refused(refusal)),
     };
     // User space learns how large its ring really is, whatever comes of the rest.
-    args.ring_size = properties.drive().ring_bytes();
+    args.ring_size = properties.settings().ring_bytes();
     let created = queues::create(call.process, args.gpu_id, &properties)?;
     let doorbells = MmapTarget::Doorbell(created.gpu).to_offset();
     args.queue_id = created.id.raw();
@@ -80,14 +80,14 @@ pub(crate) fn destroy_queue(call: &Call<'_>, args: &mut kfd_ioctl_destroy_queue_
 
 /// UPDATE_QUEUE.
 pub(crate) fn update_queue(call: &Call<'_>, args: &mut kfd_ioctl_update_queue_args) -> Result {
-    let drive = Drive::new(
+    let settings = QueueSettings::new(
         args.ring_base_address,
         args.ring_size,
         args.queue_percentage,
         args.queue_priority,
         user_limit()?,
     );
-    queues::update(call.process, args.queue_id, drive.map_err(refused)?)
+    queues::update(call.process, args.queue_id, settings.map_err(refused)?)
 }
 
 /// SET_CU_MASK.

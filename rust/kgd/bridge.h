@@ -30,7 +30,7 @@ struct bridge_vm;			/* one DRM file's VM, turned into a compute VM */
 
 /* A partition (amdgpu: XCP) of a device: what one KFD node is made of. */
 struct bridge_partition {
-	u32 xcc_mask;		/* logical accelerator complex dies (XCC) of the partition */
+	u32 xcc_mask;		/* logical accelerator core complexes (XCC) of the partition */
 	s32 id;			/* -1: the device has no partition manager */
 	s32 mem_id;		/* memory partition */
 	u32 render_minor;

@@ -105,7 +105,7 @@ struct Bo {
 }
 
 /// A process's buffer of the fake's.
-struct Buffer {
+struct FakeBuffer {
     bo: Bo,
     /// VMs that it is mapped in.
     mapped: u32,
@@ -375,7 +375,7 @@ impl Vms for Fake {
 /// # Safety
 ///
 /// `memory` came from `alloc_memory`, is not consumed yet, and only this reference is in use.
-unsafe fn buffer<'a>(memory: &MemoryHandle) -> &'a mut Buffer {
+unsafe fn buffer<'a>(memory: &MemoryHandle) -> &'a mut FakeBuffer {
     // SAFETY: by this function's own contract.
     unsafe { memory.0.cast().as_mut() }
 }
@@ -390,7 +390,7 @@ impl ProcessMemory for Fake {
         _flags: u32,
     ) -> Result<NewMemory> {
         let bo = new_bo(usize::try_from(size)?)?;
-        let memory = MemoryHandle(own(Buffer { bo, mapped: 0 })?);
+        let memory = MemoryHandle(own(FakeBuffer { bo, mapped: 0 })?);
         self.live.lock().memories += 1;
         Ok(NewMemory {
             memory,
@@ -408,7 +408,7 @@ impl ProcessMemory for Fake {
         }
         live.memories -= 1;
         // SAFETY: from `alloc_memory`; the owner does not use it after success.
-        drop(unsafe { take::<Buffer>(memory.0) });
+        drop(unsafe { take::<FakeBuffer>(memory.0) });
         Ok(0)
     }
 

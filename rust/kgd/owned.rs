@@ -42,17 +42,17 @@ use kernel::{
 const SDMA_MQD_BYTES: usize = 512;
 
 /// Memory that the GPU reads and writes at the same time: `size` bytes that are accessed volatile only.
-pub(crate) struct Window {
+pub(crate) struct VolatileMemory {
     cpu: NonNull<u8>,
     size: usize,
 }
 
 // SAFETY: any thread may access the memory (`new`).
-unsafe impl Send for Window {}
+unsafe impl Send for VolatileMemory {}
 // SAFETY: as above; all access is volatile.
-unsafe impl Sync for Window {}
+unsafe impl Sync for VolatileMemory {}
 
-impl Window {
+impl VolatileMemory {
     /// # Safety
     ///
     /// `size` bytes at `cpu`, page-aligned, must be readable and writable while the window lives, and
@@ -135,7 +135,7 @@ impl Window {
 pub(crate) struct KernelBo {
     kgd: Arc<dyn Kgd>,
     raw: ManuallyDrop<RawKernelBo>,
-    window: Window,
+    window: VolatileMemory,
 }
 
 impl KernelBo {
@@ -145,7 +145,7 @@ impl KernelBo {
         let bo = Self {
             kgd,
             // SAFETY: the mapping is `size` bytes long and goes when `raw` does.
-            window: unsafe { Window::new(raw.cpu, size) },
+            window: unsafe { VolatileMemory::new(raw.cpu, size) },
             raw: ManuallyDrop::new(raw),
         };
         bo.fill(0, size, 0)?;
@@ -204,9 +204,9 @@ impl KernelBo {
 }
 
 impl Deref for KernelBo {
-    type Target = Window;
+    type Target = VolatileMemory;
 
-    fn deref(&self) -> &Window {
+    fn deref(&self) -> &VolatileMemory {
         &self.window
     }
 }
@@ -369,12 +369,7 @@ impl Vm {
     }
 
     /// Loads a copy queue of the process from its MQD `offset` bytes into `mqd`.
-    pub(crate) fn load_sdma(
-        &self,
-        mqd: &KernelBo,
-        offset: usize,
-        write_pointer: UserVa,
-    ) -> Result {
+    pub(crate) fn load_sdma(&self, mqd: &KernelBo, offset: usize, write_pointer: UserVa) -> Result {
         mqd.window.range(offset, SDMA_MQD_BYTES)?;
         self.kgd
             .load_sdma(&self.raw, &mqd.raw, offset, write_pointer)
@@ -476,7 +471,7 @@ impl Drop for Memory {
 /// A process's buffer in system memory, mapped for the kernel too.
 pub(crate) struct KernelMapping {
     memory: Arc<Memory>,
-    window: Window,
+    window: VolatileMemory,
 }
 
 impl KernelMapping {
@@ -484,7 +479,7 @@ impl KernelMapping {
     pub(crate) fn new(memory: Arc<Memory>) -> Result<Self> {
         let (cpu, size) = memory.vm.kgd.map_kernel(&memory.raw)?;
         // SAFETY: the mapping is `size` bytes long and goes when this object does.
-        let window = unsafe { Window::new(cpu, size) };
+        let window = unsafe { VolatileMemory::new(cpu, size) };
         Ok(Self { memory, window })
     }
 
@@ -495,9 +490,9 @@ impl KernelMapping {
 }
 
 impl Deref for KernelMapping {
-    type Target = Window;
+    type Target = VolatileMemory;
 
-    fn deref(&self) -> &Window {
+    fn deref(&self) -> &VolatileMemory {
         &self.window
     }
 }

@@ -12,9 +12,9 @@ use kernel::{
 };
 
 /// A table, mapped until dropped.
-pub(crate) struct Table(NonNull<bindings::acpi_table_header>);
+pub(crate) struct AcpiTable(NonNull<bindings::acpi_table_header>);
 
-impl Table {
+impl AcpiTable {
     /// The first table of this signature.
     pub(crate) fn get(signature: &'static CStr) -> Option<Self> {
         let mut table = null_mut();
@@ -38,7 +38,7 @@ impl Table {
     }
 }
 
-impl Drop for Table {
+impl Drop for AcpiTable {
     fn drop(&mut self) {
         // SAFETY: `get` got it.
         unsafe { bindings::acpi_put_table(self.0.as_ptr()) };

@@ -10,7 +10,7 @@
 use super::{
     class::{
         Class,
-        Device, //
+        ClassDevice, //
     },
     ffi,
     mmap::Vma, //
@@ -257,7 +257,7 @@ impl Drop for Mappings {
 
 /// A device node that users can open. Fields are in the order of teardown.
 pub(crate) struct Registration {
-    node: Device,
+    node: ClassDevice,
     _class: Arc<Class>,
     major: Major,
     mappings: Mappings,

@@ -37,7 +37,7 @@ impl Class {
         self: &Arc<Self>,
         number: bindings::dev_t,
         name: &'static CStr,
-    ) -> Result<Device> {
+    ) -> Result<ClassDevice> {
         // SAFETY: The class is registered; the format takes one string, and `name` is one.
         let raw = from_err_ptr(unsafe {
             bindings::device_create(
@@ -50,7 +50,7 @@ impl Class {
             )
         })?;
         let raw = NonNull::new(raw).ok_or(ENODEV)?;
-        Ok(Device {
+        Ok(ClassDevice {
             raw,
             number,
             class: self.clone(),
@@ -66,25 +66,25 @@ impl Drop for Class {
 }
 
 /// A device of a [`Class`].
-pub(crate) struct Device {
+pub(crate) struct ClassDevice {
     raw: NonNull<bindings::device>,
     number: bindings::dev_t,
     class: Arc<Class>,
 }
 
 // SAFETY: The driver core does its own locking.
-unsafe impl Send for Device {}
+unsafe impl Send for ClassDevice {}
 // SAFETY: As above.
-unsafe impl Sync for Device {}
+unsafe impl Sync for ClassDevice {}
 
-impl AsRef<device::Device> for Device {
+impl AsRef<device::Device> for ClassDevice {
     fn as_ref(&self) -> &device::Device {
         // SAFETY: The device lives until `drop`, and the borrow cannot outlive `self`.
         unsafe { device::Device::from_raw(self.raw.as_ptr()) }
     }
 }
 
-impl Drop for Device {
+impl Drop for ClassDevice {
     fn drop(&mut self) {
         // SAFETY: `device` created this device in this class.
         unsafe { bindings::device_destroy(self.class.0.as_ptr(), self.number) };

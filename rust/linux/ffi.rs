@@ -20,8 +20,9 @@ unsafe extern "C" {
     pub(super) fn amdkfd_anon_inode(name: *const c_char) -> *mut bindings::inode;
     pub(super) fn amdkfd_signal_group(task: *mut bindings::task_struct, number: c_int);
     pub(super) fn amdkfd_thread_group_id(task: *mut bindings::task_struct) -> bindings::pid_t;
-    pub(super) fn amdkfd_system_thread_group_id(task: *mut bindings::task_struct)
-        -> bindings::pid_t;
+    pub(super) fn amdkfd_system_thread_group_id(
+        task: *mut bindings::task_struct,
+    ) -> bindings::pid_t;
     pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;
 }
 

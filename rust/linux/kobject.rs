@@ -7,6 +7,7 @@
 //! directory is gone, so none of ours need wait for that. Our part, the files, is out of use as soon
 //! as a directory is deleted: that waits for readers inside, and lets no other in.
 
+use crate::compat::kobj_attribute;
 use core::{
     fmt::{
         self,
@@ -14,7 +15,6 @@ use core::{
     },
     ptr::NonNull, //
 };
-use crate::compat::kobj_attribute;
 use kernel::{
     bindings,
     container_of,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! News of the end of an address space (`include/linux/mmu_notifier.h`).
+//! Notification of the end of an address space (`include/linux/mmu_notifier.h`).
 //!
 //! [`watch`] makes the kernel call [`AddressSpaceUser::released`] once, before the pages of the
 //! address space go. The registration's reference is dropped after that by an SRCU callback, which no

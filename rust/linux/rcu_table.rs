@@ -3,7 +3,7 @@
 //! A table from small numbers to shared objects that is read without a lock, in any context
 //! (`include/linux/xarray.h`, `include/linux/rcupdate.h`).
 //!
-//! A reader borrows an object for the length of a closure. Whoever put it in holds an [`Entry`];
+//! A reader borrows an object for the length of a closure. Whoever put it in holds an [`RcuEntry`];
 //! dropping that takes the object out and waits until no reader has it any more.
 
 use core::{
@@ -50,7 +50,7 @@ impl<T: Send + Sync> RcuTable<T> {
     }
 
     /// Puts an object in. `EEXIST` if the number is taken.
-    pub(crate) fn insert(self: &Arc<Self>, index: u32, object: Arc<T>) -> Result<Entry<T>> {
+    pub(crate) fn insert(self: &Arc<Self>, index: u32, object: Arc<T>) -> Result<RcuEntry<T>> {
         let index = index as usize;
         let new = object.into_foreign();
         let (xa, none) = (self.xa.get(), core::ptr::null_mut());
@@ -76,7 +76,7 @@ impl<T: Send + Sync> RcuTable<T> {
             drop(unsafe { Arc::<T>::from_foreign(new) });
             return Err(error);
         }
-        Ok(Entry {
+        Ok(RcuEntry {
             table: self.clone(),
             index,
         })
@@ -94,7 +94,7 @@ impl<T: Send + Sync> RcuTable<T> {
         let found = unsafe { bindings::xa_load(self.xa.get(), index as usize) };
         let found = NonNull::new(found.cast::<T>())?;
         // SAFETY: Entries come from `Arc::into_foreign`, which for an `Arc` is the address of the
-        // shared object's inner value, and `Entry::drop` keeps the reference for as long as an RCU
+        // shared object's inner value, and `RcuEntry::drop` keeps the reference for as long as an RCU
         // reader may have found it.
         let object = unsafe { Arc::<T>::borrow(found.as_ptr().cast()) };
         Some(look(object))
@@ -110,12 +110,12 @@ impl<T: Send + Sync> PinnedDrop for RcuTable<T> {
 }
 
 /// An object in an [`RcuTable`]. Its drop may sleep.
-pub(crate) struct Entry<T: Send + Sync + 'static> {
+pub(crate) struct RcuEntry<T: Send + Sync + 'static> {
     table: Arc<RcuTable<T>>,
     index: usize,
 }
 
-impl<T: Send + Sync> Drop for Entry<T> {
+impl<T: Send + Sync> Drop for RcuEntry<T> {
     fn drop(&mut self) {
         // SAFETY: The table is initialised.
         let object = unsafe { bindings::xa_erase(self.table.xa.get(), self.index) };

@@ -20,7 +20,7 @@ const PAGE: u64 = 4096;
 
 /// A buffer as a user wants it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct BufferRequest {
     /// Where the GPU shall see it.
     pub(crate) address: u64,
     /// Bytes.
@@ -40,7 +40,7 @@ pub(crate) enum Source {
     Registers,
 }
 
-impl Request {
+impl BufferRequest {
     /// A dma-buf of somebody else's: it takes no memory of the process's.
     pub(crate) const fn imported(address: u64) -> Self {
         Self {
@@ -111,8 +111,8 @@ mod tests {
     /// `KFD_IOC_ALLOC_MEM_FLAGS_GTT`.
     const GTT: u32 = 1 << 1;
 
-    fn request(size: u64, flags: u32) -> Request {
-        Request {
+    fn request(size: u64, flags: u32) -> BufferRequest {
+        BufferRequest {
             address: 0x10000,
             size,
             flags,
@@ -141,7 +141,7 @@ mod tests {
             request(16384, flag::VRAM | flag::AQL_QUEUE_MEM).vram_bytes(),
             8192
         );
-        assert_eq!(Request::imported(0x1000).vram_bytes(), 0);
+        assert_eq!(BufferRequest::imported(0x1000).vram_bytes(), 0);
     }
 
     #[test]

@@ -5,16 +5,16 @@
 use kernel::prelude::*;
 
 /// Things, by number.
-pub(super) struct Table<T> {
+pub(super) struct HandleTable<T> {
     places: KVVec<Option<T>>,
     /// No place below it is free.
     first_free: usize,
 }
 
 /// A place that is free and kept for somebody: only while the table is not touched otherwise.
-pub(super) struct Place(usize);
+pub(super) struct TablePlace(usize);
 
-impl<T> Table<T> {
+impl<T> HandleTable<T> {
     /// Numbers that a handle can carry.
     const MAX: usize = i32::MAX as usize;
 
@@ -27,7 +27,7 @@ impl<T> Table<T> {
     }
 
     /// Finds a free place and the memory for it. `ENOSPC`: all numbers are in use.
-    pub(super) fn reserve(&mut self) -> Result<Place> {
+    pub(super) fn reserve(&mut self) -> Result<TablePlace> {
         let mut after = self.places.iter().enumerate().skip(self.first_free);
         let free = after
             .find(|(_, place)| place.is_none())
@@ -40,11 +40,11 @@ impl<T> Table<T> {
             self.places.push(None, GFP_KERNEL)?;
         }
         self.first_free = index;
-        Ok(Place(index))
+        Ok(TablePlace(index))
     }
 
     /// Puts a thing into its place and returns its number.
-    pub(super) fn fill(&mut self, place: Place, thing: T) -> u32 {
+    pub(super) fn fill(&mut self, place: TablePlace, thing: T) -> u32 {
         if let Some(free) = self.places.get_mut(place.0) {
             *free = Some(thing);
         }
@@ -58,11 +58,11 @@ impl<T> Table<T> {
     }
 
     /// Takes the thing of that number out. Its place may be filled again.
-    pub(super) fn take(&mut self, number: u32) -> Option<(Place, T)> {
+    pub(super) fn take(&mut self, number: u32) -> Option<(TablePlace, T)> {
         let index = number as usize;
         let thing = self.places.get_mut(index)?.take()?;
         self.first_free = self.first_free.min(index);
-        Some((Place(index), thing))
+        Some((TablePlace(index), thing))
     }
 
     /// All things.
@@ -75,14 +75,14 @@ impl<T> Table<T> {
 mod tests {
     use super::*;
 
-    fn add(table: &mut Table<char>, thing: char) -> u32 {
+    fn add(table: &mut HandleTable<char>, thing: char) -> u32 {
         let place = table.reserve().unwrap();
         table.fill(place, thing)
     }
 
     #[test]
     fn the_lowest_free_number_is_next() {
-        let mut table = Table::new();
+        let mut table = HandleTable::new();
         assert_eq!(
             ['a', 'b', 'c'].map(|thing| add(&mut table, thing)),
             [0, 1, 2]
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_not_found() {
-        let mut table = Table::new();
+        let mut table = HandleTable::new();
         assert!(table.get(0).is_none() && table.take(0).is_none());
         assert_eq!(add(&mut table, 'a'), 0);
         assert!(table.get(1).is_none() && table.get(u32::MAX).is_none());
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_thing_can_go_back_to_its_place() {
-        let mut table = Table::new();
+        let mut table = HandleTable::new();
         assert_eq!(['a', 'b'].map(|thing| add(&mut table, thing)), [0, 1]);
         let (place, thing) = table.take(0).unwrap();
         assert_eq!(table.iter().count(), 1);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_reserved_place_that_is_not_filled_is_free() {
-        let mut table = Table::new();
+        let mut table = HandleTable::new();
         assert!(table.reserve().is_ok());
         assert_eq!(table.iter().count(), 0);
         assert_eq!(add(&mut table, 'a'), 0);

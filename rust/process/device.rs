@@ -12,11 +12,11 @@ use super::{
     trap::TrapMemory, //
 };
 use crate::{
+    event::Events,
     gauge::{
         Gauge,
         Held, //
     },
-    event::Events,
     gpu::{
         Node,
         NodeUser, //
@@ -29,7 +29,7 @@ use crate::{
         Vm,
         VmTask, //
     },
-    linux::rcu_table::Entry,
+    linux::rcu_table::RcuEntry,
     memory::Buffers,
     queue::{
         Queues,
@@ -37,7 +37,7 @@ use crate::{
     },
     smi::{
         Listeners,
-        News, //
+        SmiEvent, //
     },
 };
 use core::ops::Deref;
@@ -68,7 +68,7 @@ pub(crate) struct TrapHandler {
 /// What comes with a VM. Fields are dropped from top to bottom.
 struct DeviceVm {
     /// Interrupts find the events of the process by its pasid.
-    _interrupts: Entry<Events>,
+    _interrupts: RcuEntry<Events>,
     trap: Option<TrapMemory>,
     _started: Started,
     vm: Arc<Vm>,
@@ -84,7 +84,7 @@ struct Started {
 impl Started {
     fn new(node: &Node, task: VmTask) -> Self {
         let listeners = node.listeners().clone();
-        listeners.tell(News::Process {
+        listeners.notify(SmiEvent::Process {
             ends: false,
             task: &task,
         });
@@ -94,7 +94,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        self.listeners.tell(News::Process {
+        self.listeners.notify(SmiEvent::Process {
             ends: true,
             task: &self.task,
         });
@@ -250,10 +250,7 @@ impl ProcessDevice {
         let trap = code
             .map(|code| TrapMemory::new(&vm, self.apertures.trap, code))
             .transpose()?;
-        let interrupts = self
-            .node
-            .sink()
-            .register(vm.pasid(), events.clone())?;
+        let interrupts = self.node.sink().register(vm.pasid(), events.clone())?;
         self.vm.populate(DeviceVm {
             _interrupts: interrupts,
             trap,

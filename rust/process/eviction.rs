@@ -121,7 +121,9 @@ impl Evictor {
         }
         // The number of a context that was closed is given to the next one.
         let own = |process: &ProcessRef| {
-            process.evictor().is_some_and(|evictor| core::ptr::eq(&raw const **evictor, self))
+            process
+                .evictor()
+                .is_some_and(|evictor| core::ptr::eq(&raw const **evictor, self))
         };
         registry::of_context(self.mm, self.context)
             .filter(|process| own(process) && process.is_alive())

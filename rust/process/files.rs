@@ -2,7 +2,7 @@
 
 //! A process in sysfs: `/sys/devices/virtual/kfd/kfd/proc/<pid>`, user ABI that monitors read.
 //!
-//! One [`Files`] for each process, owned by it. Names, modes and formats are the C driver's. A file holds what it
+//! One [`ProcessFiles`] for each process, owned by it. Names, modes and formats are the C driver's. A file holds what it
 //! needs to answer, so a reader takes none of the process's outer locks. A secondary process is a
 //! directory of its primary one's.
 //!
@@ -66,7 +66,7 @@ const DELAY: Msecs = 4;
 
 global_lock! {
     // SAFETY: `prepare` below runs before anything else in the module.
-    unsafe(uninit) static ROOT: Mutex<Option<Directory<Content>>> = None;
+    unsafe(uninit) static ROOT: Mutex<Option<Directory<ProcessFile>>> = None;
 }
 
 /// Makes this file usable.
@@ -96,7 +96,7 @@ pub(crate) fn exit() {
 const TICKS_PER_MICROSECOND: u64 = 100;
 
 /// What a file shows.
-enum Content {
+enum ProcessFile {
     /// Always 0: a process has one for each VM.
     Pasid,
     Vram(Arc<ProcessDevice>),
@@ -109,7 +109,7 @@ enum Content {
     QueueType(Arc<ProcessDevice>, QueueId),
 }
 
-impl Show for Content {
+impl Show for ProcessFile {
     fn show(&self, out: &mut Output<'_>) -> Result {
         let written = match self {
             Self::Pasid => writeln!(out, "0"),
@@ -118,7 +118,9 @@ impl Show for Content {
                 writeln!(out, "{}", sdma_microseconds(device, task, mm)?)
             }
             Self::EvictedMs(device) => writeln!(out, "{}", device.queues().evicted_ms()),
-            Self::CuOccupancy(device) => writeln!(out, "{}", device.queues().occupied_cus(&**device)),
+            Self::CuOccupancy(device) => {
+                writeln!(out, "{}", device.queues().occupied_cus(&**device))
+            }
             // The files of a queue end without a line feed.
             Self::QueueGpu(id) => write!(out, "{id}"),
             Self::QueueSize(device, id) => {
@@ -140,44 +142,44 @@ fn sdma_microseconds(device: &ProcessDevice, task: &Task, mm: &Mm) -> Result<u64
 }
 
 /// The files of a process. Fields are dropped from top to bottom: what lies in a directory first.
-struct Published {
+struct PublishedProcess {
     /// In debugfs. A process may be without.
     pasids: Option<Pasids>,
-    queues: RBTree<QueueId, (Arc<ProcessDevice>, Directory<Content>)>,
-    queue_directory: Directory<Content>,
-    process: Directory<Content>,
+    queues: RBTree<QueueId, (Arc<ProcessDevice>, Directory<ProcessFile>)>,
+    queue_directory: Directory<ProcessFile>,
+    process: Directory<ProcessFile>,
 }
 
 /// What of a process is shown.
 enum Shown {
     NotYet,
-    Yes(KBox<Published>),
+    Yes(KBox<PublishedProcess>),
     /// It could not be, or the process has ended: it never is again.
     No,
 }
 
 /// The files of a process, and the work that makes them.
 #[pin_data]
-pub(crate) struct Files {
+pub(crate) struct ProcessFiles {
     #[pin]
-    work: DelayedWork<Files>,
+    work: DelayedWork<ProcessFiles>,
     devices: Devices,
     lead: ARef<Task>,
     /// The address space. The leader may leave it for another program while others use it on.
     mm: ARef<Mm>,
     context: u16,
     /// Those of the process beside which this is another context.
-    primary: Option<Arc<Files>>,
+    primary: Option<Arc<ProcessFiles>>,
     /// Changed with `ROOT` locked only: the worker is not the only one who settles.
     #[pin]
     shown: Mutex<Shown>,
 }
 
 impl_has_delayed_work! {
-    impl HasDelayedWork<Self> for Files { self.work }
+    impl HasDelayedWork<Self> for ProcessFiles { self.work }
 }
 
-impl WorkItem for Files {
+impl WorkItem for ProcessFiles {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
@@ -185,22 +187,22 @@ impl WorkItem for Files {
     }
 }
 
-impl Files {
+impl ProcessFiles {
     /// None as yet, for a process on these devices.
     pub(super) fn new(
         devices: Devices,
         (lead, mm): (ARef<Task>, ARef<Mm>),
         context: u16,
-        primary: Option<&Arc<Files>>,
+        primary: Option<&Arc<ProcessFiles>>,
     ) -> Result<Arc<Self>> {
         let files = pin_init!(Self {
-            work <- new_delayed_work!("amdkfd::Files"),
+            work <- new_delayed_work!("amdkfd::ProcessFiles"),
             devices,
             lead,
             mm,
             context,
             primary: primary.cloned(),
-            shown <- new_mutex!(Shown::NotYet, "amdkfd::Files"),
+            shown <- new_mutex!(Shown::NotYet, "amdkfd::ProcessFiles"),
         });
         Arc::pin_init(files, GFP_KERNEL)
     }
@@ -263,7 +265,7 @@ impl Files {
     }
 
     /// Makes the directory of the process, without its queues.
-    fn make(&self, root: Option<&Directory<Content>>) -> Result<KBox<Published>> {
+    fn make(&self, root: Option<&Directory<ProcessFile>>) -> Result<KBox<PublishedProcess>> {
         let (directory, pasids) = match &self.primary {
             None => {
                 let pid = self.lead.pid();
@@ -277,44 +279,50 @@ impl Files {
                     let files = self.top()?;
                     let context = self.context;
                     let directory = &parent.process;
-                    let directory = directory.own_child(format_args!("context_{context}"), files)?;
+                    let directory =
+                        directory.own_child(format_args!("context_{context}"), files)?;
                     let pasids = parent.pasids.as_ref().and_then(|beside| {
-                        Pasids::new(format_args!("context_{context}"), Some(beside), &self.devices).ok()
+                        Pasids::new(
+                            format_args!("context_{context}"),
+                            Some(beside),
+                            &self.devices,
+                        )
+                        .ok()
                     });
                     (directory, pasids)
                 }
                 Shown::NotYet | Shown::No => return Err(ENODEV),
             },
         };
-        let published = Published::new(directory, pasids, &self.devices)?;
+        let published = PublishedProcess::new(directory, pasids, &self.devices)?;
         Ok(KBox::new(published, GFP_KERNEL)?)
     }
 
     /// The files in it.
-    fn top(&self) -> Result<kobject::Files<Content>> {
+    fn top(&self) -> Result<kobject::Files<ProcessFile>> {
         let mut files = kobject::Files::new();
-        files.add(c"pasid", Content::Pasid)?;
+        files.add(c"pasid", ProcessFile::Pasid)?;
         for device in self.devices.iter() {
             let gpu = device.gpu_id().raw();
-            let vram = Content::Vram(device.clone());
+            let vram = ProcessFile::Vram(device.clone());
             files.add_named(format_args!("vram_{gpu}"), vram)?;
-            let sdma = Content::Sdma(device.clone(), self.lead.clone(), self.mm.clone());
+            let sdma = ProcessFile::Sdma(device.clone(), self.lead.clone(), self.mm.clone());
             files.add_named(format_args!("sdma_{gpu}"), sdma)?;
         }
         Ok(files)
     }
 }
 
-impl Published {
+impl PublishedProcess {
     fn new(
-        mut directory: Directory<Content>,
+        mut directory: Directory<ProcessFile>,
         pasids: Option<Pasids>,
         devices: &[Arc<ProcessDevice>],
     ) -> Result<Self> {
         for device in devices {
             let mut files = kobject::Files::new();
-            files.add(c"evicted_ms", Content::EvictedMs(device.clone()))?;
-            files.add(c"cu_occupancy", Content::CuOccupancy(device.clone()))?;
+            files.add(c"evicted_ms", ProcessFile::EvictedMs(device.clone()))?;
+            files.add(c"cu_occupancy", ProcessFile::CuOccupancy(device.clone()))?;
             directory.child(format_args!("stats_{}", device.gpu_id().raw()), files)?;
         }
         let queue_directory = directory.own_child(format_args!("queues"), kobject::Files::new())?;
@@ -349,11 +357,11 @@ impl Published {
         Ok(())
     }
 
-    fn queue(&self, device: &Arc<ProcessDevice>, id: QueueId) -> Result<Directory<Content>> {
+    fn queue(&self, device: &Arc<ProcessDevice>, id: QueueId) -> Result<Directory<ProcessFile>> {
         let mut files = kobject::Files::new();
-        files.add(c"gpuid", Content::QueueGpu(device.gpu_id().raw()))?;
-        files.add(c"size", Content::QueueSize(device.clone(), id))?;
-        files.add(c"type", Content::QueueType(device.clone(), id))?;
+        files.add(c"gpuid", ProcessFile::QueueGpu(device.gpu_id().raw()))?;
+        files.add(c"size", ProcessFile::QueueSize(device.clone(), id))?;
+        files.add(c"type", ProcessFile::QueueType(device.clone(), id))?;
         let name = id.raw();
         self.queue_directory
             .own_child(format_args!("{name}"), files)

@@ -14,7 +14,7 @@ use crate::{
         Vm, //
     },
     memory::{
-        request::Request,
+        request::BufferRequest,
         Handle, //
     },
 };
@@ -23,11 +23,11 @@ use kernel::prelude::*;
 /// Allocates a buffer on a GPU. Returns its handle and where mmap on the DRM file finds it.
 pub(crate) fn alloc(
     device: &ProcessDevice,
-    request: Request,
+    request: BufferRequest,
     offset: u64,
 ) -> Result<(Handle, u64)> {
     let vm = device.vm()?.clone();
-    let Request {
+    let BufferRequest {
         address,
         size,
         flags,
@@ -45,7 +45,7 @@ pub(crate) fn import(device: &ProcessDevice, fd: i32, address: u64) -> Result<Ha
     let make = || Memory::import(vm, fd, address);
     let (index, ()) = device
         .buffers()
-        .insert(Request::imported(address), make, |_| ())?;
+        .insert(BufferRequest::imported(address), make, |_| ())?;
     Ok(Handle::new(device.gpu_id(), index))
 }
 

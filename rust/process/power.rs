@@ -135,7 +135,7 @@ impl Process {
     /// Takes its queues off all GPUs for good: memory of the process's is lost. They stay off if it is called again.
     pub(super) fn lose_queues(&self) {
         for device in self.devices() {
-            self.tell_eviction(device, Trigger::SUSPEND);
+            self.notify_eviction(device, Trigger::SUSPEND);
             if let Err(error) = device.queues().lose(&**device) {
                 let (pid, gpu) = (self.lead().pid(), device.gpu_id().raw());
                 pr_err!("queues of process {pid} stay on GPU {gpu} ({error:?})\n");
@@ -149,12 +149,12 @@ impl Process {
             self.lose_queues();
         }
         for device in self.devices_on(gpu) {
-            self.tell_reset(device.gpu_id().raw(), cause);
+            self.notify_reset(device.gpu_id().raw(), cause);
         }
     }
 
     /// What the ABI tells of a reset of the whole GPU.
-    pub(crate) fn tell_reset(&self, gpu_id: u32, cause: Cause) {
+    pub(crate) fn notify_reset(&self, gpu_id: u32, cause: Cause) {
         let reset_cause = match cause {
             Cause::Hang => KFD_HW_EXCEPTION_GPU_HANG,
             Cause::Ecc => KFD_HW_EXCEPTION_ECC,

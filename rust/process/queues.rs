@@ -32,16 +32,16 @@ use crate::{
     queue::{
         mapped,
         properties::{
-            Drive,
-            Kind,
-            Properties, //
+            QueueKind,
+            QueueProperties, //
+            QueueSettings,
         },
         Given,
         NewQueue, //
     },
     sched::{
-        node::Active,
-        NewSeat, //
+        node::ActiveProcess,
+        NewSchedProcess, //
     },
     uapi::user_slice,
 };
@@ -52,7 +52,7 @@ use kernel::{
 
 /// What CREATE_QUEUE tells user space.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Created {
+pub(crate) struct CreatedQueue {
     pub(crate) gpu: GpuId,
     pub(crate) id: QueueId,
     /// Bytes from the start of the process's doorbell mapping to the queue's doorbell.
@@ -62,12 +62,16 @@ pub(crate) struct Created {
 /// CREATE_QUEUE on the GPU `gpu_id`.
 ///
 /// The errors are those of the ABI, and so is their order.
-pub(crate) fn create(process: &Process, gpu_id: u32, properties: &Properties) -> Result<Created> {
+pub(crate) fn create(
+    process: &Process,
+    gpu_id: u32,
+    properties: &QueueProperties,
+) -> Result<CreatedQueue> {
     let _turn = process.memory_lock();
     let device = process.device(gpu_id)?;
     device.vm().map_err(|_| ESRCH)?;
     let node = device.node().queues();
-    if let Kind::Sdma(SdmaChoice::Engine(engine)) = properties.kind() {
+    if let QueueKind::Sdma(SdmaChoice::Engine(engine)) = properties.kind() {
         if !node.has_engine(engine) {
             pr_err!("there is no copy engine {}\n", engine);
             return Err(EINVAL);
@@ -83,20 +87,20 @@ pub(crate) fn create(process: &Process, gpu_id: u32, properties: &Properties) ->
         trap_handler: device.trap_handler().tba != 0,
     };
     let new = NewQueue::make(&**device, properties, given)?;
-    let created = Created {
+    let created = CreatedQueue {
         gpu: device.gpu_id(),
         id: new.id(),
         doorbell_offset: doorbells.offset(new.doorbell_id()),
     };
-    let mut seat = if present == 0 {
-        Some(seat(process, device)?)
+    let mut sched_process = if present == 0 {
+        Some(sched_process(process, device)?)
     } else {
         None
     };
     {
         let _alive = process.alive()?;
-        let inserted = device.queues().insert(&**device, &mut seat, new);
-        device.node().tell_resets();
+        let inserted = device.queues().insert(&**device, &mut sched_process, new);
+        device.node().notify_resets();
         inserted?;
     }
     process.files().changed();
@@ -109,8 +113,11 @@ fn trace_queue(change: QueueChange, device: &ProcessDevice, id: QueueId, result:
     trace::queue(change, device.gpu_id().raw(), id.raw(), result);
 }
 
-/// The process's seat at the scheduler of `device`'s node.
-fn seat(process: &Process, device: &ProcessDevice) -> Result<(NewSeat, Active)> {
+/// The process for the scheduler of `device`'s node.
+fn sched_process(
+    process: &Process,
+    device: &ProcessDevice,
+) -> Result<(NewSchedProcess, ActiveProcess)> {
     let (vm, node) = (device.vm()?, device.node().queues());
     let apertures = device.apertures();
     let xnack = process.xnack();
@@ -129,8 +136,8 @@ fn seat(process: &Process, device: &ProcessDevice) -> Result<(NewSeat, Active)> 
         wave_sync: 0,
         cleans: false,
     };
-    let seat = NewSeat::new(map_process, xnack)?.with_vm(vm.clone());
-    Ok((seat, node.activate()))
+    let new = NewSchedProcess::new(map_process, xnack)?.with_vm(vm.clone());
+    Ok((new, node.activate()))
 }
 
 /// The device on which the process has queue `id`.
@@ -150,7 +157,7 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     let counter = device.queues().sdma_counter(id);
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
     let result = device.queues().destroy(&**device, id);
-    device.node().tell_resets();
+    device.node().notify_resets();
     process.files().changed();
     trace_queue(QueueChange::Destroy, device, id, &result);
     device.queues().keep_sdma_count(counted.unwrap_or(0));
@@ -159,43 +166,43 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
 
 /// UPDATE_QUEUE. `EFAULT`: the process has no such queue, or the new ring is not mapped; `EACCES`: a queue of the
 /// process was reset.
-pub(crate) fn update(process: &Process, id: u32, drive: Drive) -> Result {
+pub(crate) fn update(process: &Process, id: u32, settings: QueueSettings) -> Result {
     let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EFAULT)?;
     let (device, kept) = process
         .devices()
         .iter()
-        .find_map(|device| Some((device, device.queues().drive(id)?)))
+        .find_map(|device| Some((device, device.queues().settings(id)?)))
         .ok_or(EFAULT)?;
-    let same_ring = drive.ring() == kept.ring() && drive.ring_bytes() == kept.ring_bytes();
-    let mut ring = match drive.ring().raw() {
+    let same_ring = settings.ring() == kept.ring() && settings.ring_bytes() == kept.ring_bytes();
+    let mut ring = match settings.ring().raw() {
         // A queue without a ring stops; it keeps the buffer of the one it had.
         0 => None,
         // The ring that it has cannot be unmapped meanwhile.
         _ if same_ring => None,
         _ => {
             let properties = device.queues().properties(id)?;
-            let ring = [mapped(properties.ring(&drive)).map_err(|_| EFAULT)?];
+            let ring = [mapped(properties.ring(&settings)).map_err(|_| EFAULT)?];
             let vm = device.vm()?.clone();
             let buffers = QueueBuffers::get(vm, &ring);
             Some(buffers.map_err(|error| if error == EINVAL { EFAULT } else { error })?)
         }
     };
-    if drive.is_like(&kept) {
+    if settings.is_like(&kept) {
         return device.queues().check_changeable(id);
     }
-    let result = if drive.is_described_like(&kept) {
-        device.queues().set_runs(id, drive)
+    let result = if settings.is_described_like(&kept) {
+        device.queues().set_runs(id, settings)
     } else {
         // With another ring the old one is let go when the hardware no longer reads it, or is given up on.
         device.queues().rewrite(id, &mut |queue| {
-            queue.set_drive(drive);
+            queue.apply_settings(settings);
             if let Some(ring) = &mut ring {
                 queue.swap_ring(ring);
             }
         })
     };
-    device.node().tell_resets();
+    device.node().notify_resets();
     trace_queue(QueueChange::Change, device, id, &result);
     result
 }
@@ -228,7 +235,7 @@ pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
     let result = device
         .queues()
         .rewrite(id, &mut |queue| queue.swap_cu_masks(&mut masks));
-    node.tell_resets();
+    node.notify_resets();
     trace_queue(QueueChange::Change, device, id, &result);
     result
 }

@@ -10,9 +10,9 @@
 use super::{
     power,
     MmId,
-    Name,
     Process,
     ProcessDevice,
+    ProcessName,
     ProcessRef,
     PRIMARY_CONTEXT, //
 };
@@ -51,7 +51,7 @@ pub(super) struct Registry {
     /// The module, which each process keeps loaded.
     module: &'static ThisModule,
     #[pin]
-    table: IrqSpinLock<RBTree<Name, ProcessRef>>,
+    table: IrqSpinLock<RBTree<ProcessName, ProcessRef>>,
     #[pin]
     creation: Mutex<()>,
     /// One at a time puts all processes to sleep, or wakes them (`power.rs`).
@@ -170,7 +170,7 @@ impl Processes {
     /// # Safety
     ///
     /// Once. It is dropped when /dev/kfd is gone, no process is in the registry, and nobody calls
-    /// into this room any more.
+    /// into this module any more.
     pub(crate) unsafe fn new(module: &'static ThisModule) -> Result<Self> {
         // SAFETY: By this function's own contract.
         unsafe { REGISTRY.init(Registry::new(module)) }?;
@@ -264,7 +264,7 @@ pub(crate) fn count_performance(node: &Node, count: bool) {
             pr_warn!("a GPU's performance counters do not count all queues ({error:?})\n");
         }
     });
-    node.tell_resets();
+    node.notify_resets();
 }
 
 /// The contexts of an address space that are there beside its primary process.
@@ -334,7 +334,7 @@ pub(crate) fn evict_mm(mm: MmId, trigger: Trigger) -> Result {
 /// amdgpu finds no room to undo that, and will try again.
 pub(crate) fn restore_postponed(mm: MmId) {
     if let Some(process) = of_mm(mm) {
-        process.tell_restore(true);
+        process.notify_restore(true);
     }
 }
 

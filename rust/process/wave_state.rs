@@ -148,6 +148,6 @@ pub(crate) fn allocate_wave_sync(process: &Process, id: u32, slots: u32) -> Resu
         0 => device.queues().take_wave_sync(),
         _ => device.queues().give_wave_sync(id),
     };
-    device.node().tell_resets();
+    device.node().notify_resets();
     result
 }

@@ -2,13 +2,13 @@
 
 //! The queues of one process on one GPU: which there are, and whether they may run.
 //!
-//! One [`Queues`] for each `ProcessDevice`, embedded in it. It holds the process's seat at the node's
+//! One [`Queues`] for each `ProcessDevice`, embedded in it. It holds the process's key at the node's
 //! scheduler for as long as there is a queue, and its doorbells from the first need on.
 
 use super::{
     properties::{
-        Drive,
-        Properties, //
+        QueueProperties, //
+        QueueSettings,
     },
     NewQueue,
     Queue,
@@ -30,15 +30,14 @@ use crate::{
         }, //
     },
     sched::{
-        node::Active,
+        node::ActiveProcess,
         Key,
-        NewSeat,
+        NewSchedProcess,
         Scheduler, //
     },
 };
 use kernel::{
-    fmt,
-    new_mutex,
+    fmt, new_mutex,
     prelude::*,
     rbtree::RBTree,
     sync::{
@@ -81,7 +80,7 @@ struct Inner {
     /// The queue that has the GPU's global wave sync.
     wave_sync: Option<QueueId>,
     /// The process's place at the scheduler, while it has queues.
-    seat: Option<(Key, Active)>,
+    process: Option<(Key, ActiveProcess)>,
     queues: RBTree<QueueId, Scheduled>,
     /// How many these are.
     count: usize,
@@ -100,7 +99,7 @@ impl Queues {
                 evicted_at: 0,
                 lost: false,
                 wave_sync: None,
-                seat: None,
+                process: None,
                 queues: RBTree::new(),
                 count: 0,
             }, "Queues.inner"),
@@ -148,11 +147,11 @@ impl Queues {
     pub(crate) fn quiesce(&self, site: &impl Site) {
         let mut inner = self.inner.lock();
         inner.closed = true;
-        let seat = inner.seat.take();
-        if let Some((key, _)) = &seat {
+        let process = inner.process.take();
+        if let Some((key, _)) = &process {
             let result = site.node().queues().scheduler().remove(*key);
             trace_process(ProcessChange::Quiesce, site, inner.evicted, &result);
-            site.node().tell_resets();
+            site.node().notify_resets();
             if let Err(error) = result {
                 pr_err!(
                     "queues of a process that ended may still run: {:?}\n",
@@ -164,7 +163,7 @@ impl Queues {
         inner.count = 0;
         drop(inner);
         drop(gone);
-        drop(seat);
+        drop(process);
     }
 
     /// Keeps all queues off the hardware until as many [`Queues::restore`]. If the hardware fails
@@ -175,12 +174,12 @@ impl Queues {
         if inner.evicted == 1 {
             inner.evicted_at = boot_nanoseconds();
         }
-        let result = match &inner.seat {
+        let result = match &inner.process {
             Some((key, _)) if inner.evicted == 1 => site.node().queues().scheduler().evict(*key),
             _ => Ok(()),
         };
         trace_process(ProcessChange::Evict, site, inner.evicted, &result);
-        site.node().tell_resets();
+        site.node().notify_resets();
         result
     }
 
@@ -193,7 +192,7 @@ impl Queues {
             let time = boot_nanoseconds().saturating_sub(inner.evicted_at);
             self.evicted_for.fetch_add(time, Relaxed);
         }
-        let result = match &inner.seat {
+        let result = match &inner.process {
             Some((key, _)) if was == 1 => site.vm().and_then(|vm| {
                 let scheduler = site.node().queues().scheduler();
                 scheduler.restore(*key, vm.page_directory())
@@ -201,7 +200,7 @@ impl Queues {
             _ => Ok(()),
         };
         trace_process(ProcessChange::Restore, site, inner.evicted, &result);
-        site.node().tell_resets();
+        site.node().notify_resets();
         result
     }
 
@@ -214,11 +213,11 @@ impl Queues {
         self.evict(site)
     }
 
-    /// Hands a queue to the scheduler; the process's first one takes the seat along.
+    /// Hands a queue to the scheduler; the process's first one takes the process in.
     pub(crate) fn insert(
         &self,
         site: &impl Site,
-        seat: &mut Option<(NewSeat, Active)>,
+        process: &mut Option<(NewSchedProcess, ActiveProcess)>,
         new: NewQueue,
     ) -> Result {
         let NewQueue { entry, node, .. } = new;
@@ -227,15 +226,15 @@ impl Queues {
         if inner.closed {
             return Err(ESRCH);
         }
-        let key = match &inner.seat {
+        let key = match &inner.process {
             Some((key, _)) => *key,
             None => {
                 // Nobody else ends the process's last queue while this one is made.
-                let (seat, active) = seat.take().ok_or(EAGAIN)?;
-                // It may have moved since the seat was made: who was restored meanwhile had none.
-                let seat = seat.with_page_table(site.vm()?.page_directory());
-                let key = scheduler.add(seat.evicted(inner.evicted > 0));
-                inner.seat = Some((key, active));
+                let (process, active) = process.take().ok_or(EAGAIN)?;
+                // It may have moved since the process was made: who was restored meanwhile had none.
+                let process = process.with_page_table(site.vm()?.page_directory());
+                let key = scheduler.add(process.evicted(inner.evicted > 0));
+                inner.process = Some((key, active));
                 key
             }
         };
@@ -246,9 +245,9 @@ impl Queues {
                 Ok(())
             }
             Err(error) => {
-                let seat = inner.give_up_seat(scheduler);
+                let process = inner.leave_scheduler(scheduler);
                 drop(inner);
-                drop((seat, node));
+                drop((process, node));
                 Err(error)
             }
         }
@@ -260,8 +259,8 @@ impl Queues {
         let scheduler = site.node().queues().scheduler();
         let mut inner = self.inner.lock();
         let key = inner.queues.get(&id).ok_or(EINVAL)?.key;
-        let result = match &inner.seat {
-            Some((seat, _)) => scheduler.unmap(*seat, key),
+        let result = match &inner.process {
+            Some((process, _)) => scheduler.unmap(*process, key),
             None => Ok(()),
         };
         let gone = inner.queues.remove_node(&id);
@@ -269,9 +268,9 @@ impl Queues {
         if inner.wave_sync == Some(id) {
             inner.wave_sync = None;
         }
-        let seat = inner.give_up_seat(scheduler);
+        let process = inner.leave_scheduler(scheduler);
         drop(inner);
-        drop(seat);
+        drop(process);
         drop(gone);
         result
     }
@@ -356,14 +355,14 @@ impl Queues {
     }
 
     /// What UPDATE_QUEUE can change of a queue; `None`: there is no such queue here.
-    pub(crate) fn drive(&self, id: QueueId) -> Option<Drive> {
+    pub(crate) fn settings(&self, id: QueueId) -> Option<QueueSettings> {
         let inner = self.inner.lock();
         let scheduled = inner.queues.get(&id)?;
-        Some(*scheduled.queue.properties.drive())
+        Some(*scheduled.queue.properties.settings())
     }
 
     /// What a queue is. `EFAULT`: there is no such queue here.
-    pub(crate) fn properties(&self, id: QueueId) -> Result<Properties> {
+    pub(crate) fn properties(&self, id: QueueId) -> Result<QueueProperties> {
         let inner = self.inner.lock();
         let scheduled = inner.queues.get(&id).ok_or(EFAULT)?;
         Ok(scheduled.queue.properties)
@@ -382,8 +381,8 @@ impl Queues {
     pub(crate) fn while_stopped(&self, id: QueueId, look: impl FnOnce(&Queue) -> Result) -> Result {
         let inner = self.inner.lock();
         let Scheduled { key, queue } = inner.queues.get(&id).ok_or(EFAULT)?;
-        let (seat, _) = inner.seat.as_ref().ok_or(EFAULT)?;
-        if queue.node.scheduler().may_run(*seat, *key) {
+        let (process, _) = inner.process.as_ref().ok_or(EFAULT)?;
+        if queue.node.scheduler().may_run(*process, *key) {
             return Err(EINVAL);
         }
         look(queue)
@@ -412,36 +411,40 @@ impl Queues {
     pub(crate) fn check_changeable(&self, id: QueueId) -> Result {
         let inner = self.inner.lock();
         let Scheduled { key, queue } = inner.queues.get(&id).ok_or(EFAULT)?;
-        let (seat, _) = inner.seat.as_ref().ok_or(EFAULT)?;
-        queue.node.scheduler().check_changeable(*seat, *key)
+        let (process, _) = inner.process.as_ref().ok_or(EFAULT)?;
+        queue.node.scheduler().check_changeable(*process, *key)
     }
 
     /// Performance counters count all queues, or do not.
     pub(crate) fn count_performance(&self, count: bool) -> Result {
         let mut inner = self.inner.lock();
-        let Inner { seat, queues, .. } = &mut *inner;
-        let Some((seat, _)) = seat.as_ref() else {
+        let Inner {
+            process, queues, ..
+        } = &mut *inner;
+        let Some((process, _)) = process.as_ref() else {
             return Ok(());
         };
         let mut result = Ok(());
         for Scheduled { key, queue } in queues.values_mut() {
-            let changed = queue.rewrite(*seat, *key, &mut |queue| queue.counts = Some(count));
+            let changed = queue.rewrite(*process, *key, &mut |queue| queue.counts = Some(count));
             result = result.and(changed);
         }
         result
     }
 
-    /// Starts or stops a queue with a drive whose descriptor is the one that it has. `EFAULT`: there is no
+    /// Starts or stops a queue with settings whose descriptor is the one that it has. `EFAULT`: there is no
     /// such queue here.
-    pub(crate) fn set_runs(&self, id: QueueId, drive: Drive) -> Result {
+    pub(crate) fn set_runs(&self, id: QueueId, settings: QueueSettings) -> Result {
         let mut inner = self.inner.lock();
-        let Inner { seat, queues, .. } = &mut *inner;
+        let Inner {
+            process, queues, ..
+        } = &mut *inner;
         let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
-        let (seat, _) = seat.as_ref().ok_or(EFAULT)?;
+        let (process, _) = process.as_ref().ok_or(EFAULT)?;
         let node = queue.node.clone();
-        node.scheduler().rewrite(*seat, *key, &mut || {
-            queue.set_drive(drive);
-            drive.runs()
+        node.scheduler().rewrite(*process, *key, &mut || {
+            queue.apply_settings(settings);
+            settings.runs()
         })
     }
 
@@ -449,10 +452,12 @@ impl Queues {
     /// of the process was reset; nothing changes.
     pub(crate) fn rewrite(&self, id: QueueId, change: &mut dyn FnMut(&mut Queue)) -> Result {
         let mut inner = self.inner.lock();
-        let Inner { seat, queues, .. } = &mut *inner;
+        let Inner {
+            process, queues, ..
+        } = &mut *inner;
         let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
-        let (seat, _) = seat.as_ref().ok_or(EFAULT)?;
-        queue.rewrite(*seat, *key, change)
+        let (process, _) = process.as_ref().ok_or(EFAULT)?;
+        queue.rewrite(*process, *key, change)
     }
 }
 
@@ -465,22 +470,22 @@ fn trace_process(change: ProcessChange, site: &impl Site, evicted: u32, result: 
 impl Inner {
     fn set_wave_sync(&mut self, id: QueueId, on: bool) -> Result {
         let Scheduled { key, queue } = self.queues.get(&id).ok_or(EINVAL)?;
-        let (seat, _) = self.seat.as_ref().ok_or(EINVAL)?;
+        let (process, _) = self.process.as_ref().ok_or(EINVAL)?;
         let owner = &mut self.wave_sync;
         let scheduler = queue.node.scheduler();
-        scheduler.set_wave_sync(*seat, *key, on, &mut || {
+        scheduler.set_wave_sync(*process, *key, on, &mut || {
             queue.write_wave_sync(on);
             *owner = on.then_some(id);
         })
     }
 
-    /// Gives up the process's seat after its last queue. What is returned is to be dropped when
+    /// Lets the scheduler forget the process after its last queue. What is returned is to be dropped when
     /// nothing is locked.
-    fn give_up_seat(&mut self, scheduler: &dyn Scheduler) -> Option<Active> {
+    fn leave_scheduler(&mut self, scheduler: &dyn Scheduler) -> Option<ActiveProcess> {
         if !self.queues.is_empty() {
             return None;
         }
-        let (key, active) = self.seat.take()?;
+        let (key, active) = self.process.take()?;
         // There is nothing on the hardware to take off, hence nothing that can fail.
         let _ = scheduler.remove(key);
         Some(active)

@@ -8,10 +8,10 @@ use super::{
     device::Scheduled,
     properties::{
         Extent,
-        Kind,
-        Properties, //
+        QueueKind,
+        QueueProperties, //
     },
-    Place,
+    Placement,
     Queue,
     QueueIds,
     Site,
@@ -31,7 +31,7 @@ use crate::{
     sched::{
         slots::Slots,
         Key,
-        NewEntry,
+        NewSchedQueue,
         NodeQueues, //
     },
 };
@@ -55,7 +55,7 @@ pub(crate) struct Given<'a> {
 pub(crate) struct NewQueue {
     id: QueueId,
     doorbell_id: usize,
-    pub(super) entry: NewEntry,
+    pub(super) entry: NewSchedQueue,
     pub(super) node: RBTreeNode<QueueId, Scheduled>,
 }
 
@@ -63,15 +63,15 @@ impl NewQueue {
     /// Makes a queue of a process on a GPU. The errors are those of the ABI, and so is their order.
     pub(crate) fn make(
         site: &impl Site,
-        properties: &Properties,
+        properties: &QueueProperties,
         given: Given<'_>,
     ) -> Result<Self> {
         let scheduled = make(site, properties, given)?;
         let Scheduled { key, queue } = &scheduled;
         queue.write_new()?;
         let (id, doorbell_id) = (queue.id()?, queue.doorbell_id());
-        let runs = queue.properties.drive().runs();
-        let entry = NewEntry::new(*key, queue.map_queue()?, runs, queue.descriptor())?;
+        let runs = queue.properties.settings().runs();
+        let entry = NewSchedQueue::new(*key, queue.map_queue()?, runs, queue.descriptor())?;
         Ok(Self {
             id,
             doorbell_id,
@@ -92,7 +92,7 @@ impl NewQueue {
 }
 
 /// A queue with all that it needs to have taken.
-fn make(site: &impl Site, properties: &Properties, given: Given<'_>) -> Result<Scheduled> {
+fn make(site: &impl Site, properties: &QueueProperties, given: Given<'_>) -> Result<Scheduled> {
     let Given {
         doorbells,
         present,
@@ -108,17 +108,17 @@ fn make(site: &impl Site, properties: &Properties, given: Given<'_>) -> Result<S
     let id = Slots::take(ids.clone()).ok_or(ENOMEM)?;
     let counted = node.count()?;
     let place = match (properties.kind(), properties.compute_format()) {
-        (Kind::Sdma(choice), _) => {
+        (QueueKind::Sdma(choice), _) => {
             let slot = node.take_sdma(choice)?;
             let base = node.sdma_doorbells(slot.place().engine)?;
             let (doorbell_id, doorbell) = doorbells.sdma(base, slot.place(), features)?;
-            Place::Sdma {
+            Placement::Sdma {
                 slot,
                 doorbell,
                 doorbell_id,
             }
         }
-        (_, format) => Place::Compute {
+        (_, format) => Placement::Compute {
             format: format.ok_or(EINVAL)?,
             doorbell: doorbells.take()?,
             mqd: node.mqds().take()?,
@@ -127,7 +127,7 @@ fn make(site: &impl Site, properties: &Properties, given: Given<'_>) -> Result<S
     };
     // Copy queues have no counters.
     let counted_too =
-        matches!(place, Place::Compute { .. }) && site.node().profiler().is_taken();
+        matches!(place, Placement::Compute { .. }) && site.node().profiler().is_taken();
     Ok(Scheduled {
         key: Key::next(),
         queue: Queue {
@@ -153,7 +153,7 @@ pub(crate) fn mapped(extent: Extent) -> Result<QueueBuffer> {
 }
 
 /// Keeps the user's buffers of a queue where they are: its ring first.
-fn pin(site: &impl Site, node: &NodeQueues, properties: &Properties) -> Result<QueueBuffers> {
+fn pin(site: &impl Site, node: &NodeQueues, properties: &QueueProperties) -> Result<QueueBuffers> {
     let eop = node.generation().features.eop_buffer_bytes;
     let buffers = properties.buffers(node.save_sizes(), node.xccs(), eop);
     let buffers = buffers.ok_or(EINVAL)?;

@@ -2,9 +2,9 @@
 
 //! What user space asked a queue to be, checked.
 //!
-//! One `Properties` per queue, part of it from CREATE_QUEUE on; UPDATE_QUEUE replaces its [`Drive`].
+//! One `QueueProperties` per queue, part of it from CREATE_QUEUE on; UPDATE_QUEUE replaces its [`QueueSettings`].
 //! The checks here need nothing but the arguments. Those that need the process's address space or
-//! the node come after them, in this order: buffers (`Properties::buffers`), then slots.
+//! the node come after them, in this order: buffers (`QueueProperties::buffers`), then slots.
 
 use crate::gfx::{
     ComputeFormat,
@@ -70,7 +70,7 @@ impl Refusal {
 
 /// The arguments of CREATE_QUEUE, as they came.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Request {
+pub(crate) struct QueueRequest {
     pub(crate) ring_base_address: u64,
     pub(crate) write_pointer_address: u64,
     pub(crate) read_pointer_address: u64,
@@ -105,7 +105,7 @@ mod queue_type {
 
 /// What executes a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum QueueKind {
     /// Shaders, by AQL packets.
     Aql,
     /// Shaders, by PM4 packets.
@@ -120,7 +120,7 @@ pub(crate) enum Kind {
 ///
 /// `ring_bytes` is a power of two and at least [`MIN_RING_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Drive {
+pub(crate) struct QueueSettings {
     /// Where the ring is; 0 stops the queue.
     ring: GpuVa,
     ring_bytes: u32,
@@ -145,7 +145,7 @@ fn shared(address: u64, limit: UserVa, refusal: Refusal) -> Result<GpuVa, Refusa
     GpuVa::new(va.raw()).ok_or(refusal)
 }
 
-impl Drive {
+impl QueueSettings {
     /// Checks what UPDATE_QUEUE and CREATE_QUEUE have in common. `percentage` holds the share in its
     /// low byte and the target XCC in the next. `limit` is the highest user address.
     pub(crate) fn new(
@@ -191,9 +191,9 @@ impl Drive {
     /// Whether the hardware could not tell this from `other`.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let percentage = |share| if share == 0 { 0 } else { MAX_PERCENTAGE as u8 };
-        let all_alike = |drive: &Self| Self {
-            percentage: percentage(drive.percentage),
-            ..*drive
+        let all_alike = |settings: &Self| Self {
+            percentage: percentage(settings.percentage),
+            ..*settings
         };
         all_alike(self) == all_alike(other)
     }
@@ -215,9 +215,9 @@ impl Drive {
 
 /// The properties of one queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Properties {
-    kind: Kind,
-    drive: Drive,
+pub(crate) struct QueueProperties {
+    kind: QueueKind,
+    settings: QueueSettings,
     metadata_bytes: u32,
     read_pointer: UserVa,
     write_pointer: UserVa,
@@ -228,12 +228,12 @@ pub(crate) struct Properties {
     control_stack_bytes: u32,
 }
 
-impl Properties {
+impl QueueProperties {
     /// Checks `request`; `limit` is the highest address of user space.
     ///
     /// The order of the checks is part of the ABI: the first that fails chooses the errno.
-    pub(crate) fn new(request: &Request, limit: UserVa) -> Result<Self, Refusal> {
-        let drive = Drive::new(
+    pub(crate) fn new(request: &QueueRequest, limit: UserVa) -> Result<Self, Refusal> {
+        let settings = QueueSettings::new(
             request.ring_base_address,
             request.ring_size,
             request.queue_percentage,
@@ -252,12 +252,12 @@ impl Properties {
             limit,
             Refusal::SaveAreaAddress,
         )?;
-        let kind = Kind::new(request.queue_type, request.sdma_engine_id)?;
+        let kind = QueueKind::new(request.queue_type, request.sdma_engine_id)?;
 
         Ok(Self {
             kind,
-            drive,
-            metadata_bytes: if kind == Kind::Aql { metadata } else { 0 },
+            settings,
+            metadata_bytes: if kind == QueueKind::Aql { metadata } else { 0 },
             read_pointer,
             write_pointer,
             eop,
@@ -269,17 +269,17 @@ impl Properties {
         })
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> QueueKind {
         self.kind
     }
 
-    pub(crate) fn drive(&self) -> &Drive {
-        &self.drive
+    pub(crate) fn settings(&self) -> &QueueSettings {
+        &self.settings
     }
 
     /// Takes what UPDATE_QUEUE set.
-    pub(crate) fn set_drive(&mut self, drive: Drive) {
-        self.drive = drive;
+    pub(crate) fn apply_settings(&mut self, settings: QueueSettings) {
+        self.settings = settings;
     }
 
     pub(crate) fn read_pointer(&self) -> UserVa {
@@ -297,11 +297,11 @@ impl Properties {
     /// How the ring of a compute queue is read; `None` for a copy queue.
     pub(crate) fn compute_format(&self) -> Option<ComputeFormat> {
         match self.kind {
-            Kind::Aql => Some(ComputeFormat::Aql),
-            Kind::Pm4 => Some(ComputeFormat::Pm4 {
-                target_xcc: self.drive.target_xcc,
+            QueueKind::Aql => Some(ComputeFormat::Aql),
+            QueueKind::Pm4 => Some(ComputeFormat::Pm4 {
+                target_xcc: self.settings.target_xcc,
             }),
-            Kind::Sdma(_) => None,
+            QueueKind::Sdma(_) => None,
         }
     }
 
@@ -314,11 +314,11 @@ impl Properties {
         })
     }
 
-    /// Where `drive`, of this queue, has its ring. UPDATE_QUEUE looks it up as it is: less than a
+    /// Where `settings`, of this queue, has its ring. UPDATE_QUEUE looks it up as it is: less than a
     /// page matches a mapping of any length.
-    pub(crate) fn ring(&self, drive: &Drive) -> Extent {
-        let bytes = u64::from(drive.ring_bytes) + u64::from(self.metadata_bytes);
-        Extent::new(drive.ring.raw(), bytes)
+    pub(crate) fn ring(&self, settings: &QueueSettings) -> Extent {
+        let bytes = u64::from(settings.ring_bytes) + u64::from(self.metadata_bytes);
+        Extent::new(settings.ring.raw(), bytes)
     }
 
     /// The buffers that a queue of these properties must find mapped, each at its very start, on a
@@ -329,16 +329,16 @@ impl Properties {
         sizes: &ContextSaveSizes,
         xccs: u32,
         eop_bytes: u32,
-    ) -> Option<Buffers> {
+    ) -> Option<QueueExtents> {
         let page = u64::from(PAGE_BYTES);
-        let mut buffers = Buffers {
+        let mut buffers = QueueExtents {
             write_pointer: Extent::new(self.write_pointer.raw(), page),
             read_pointer: Extent::new(self.read_pointer.raw(), page),
-            ring: self.ring(&self.drive).whole_pages(),
+            ring: self.ring(&self.settings).whole_pages(),
             eop: None,
             save_area: None,
         };
-        if let Kind::Sdma(_) = self.kind {
+        if let QueueKind::Sdma(_) = self.kind {
             return Some(buffers);
         }
         if self.eop.raw() != 0 {
@@ -361,7 +361,7 @@ impl Properties {
     }
 }
 
-impl Kind {
+impl QueueKind {
     fn new(queue_type: u32, engine: u32) -> Result<Self, Refusal> {
         match queue_type {
             queue_type::COMPUTE => Ok(Self::Pm4),
@@ -394,7 +394,7 @@ impl Extent {
 
 /// The buffers of a queue, in the order in which they are looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Buffers {
+pub(crate) struct QueueExtents {
     pub(crate) write_pointer: Extent,
     pub(crate) read_pointer: Extent,
     pub(crate) ring: Extent,
@@ -419,8 +419,8 @@ mod tests {
         known(UserVa::new((1 << 47) - 4096))
     }
 
-    fn request() -> Request {
-        Request {
+    fn request() -> QueueRequest {
+        QueueRequest {
             ring_base_address: 0x7f12_3450_0000,
             write_pointer_address: 0x7f12_3460_0038,
             read_pointer_address: 0x7f12_3460_0080,
@@ -431,32 +431,34 @@ mod tests {
             ctx_save_restore_address: 0x7f12_3500_0000,
             ctx_save_restore_size: 0x255000,
             ctl_stack_size: 0x1000,
-            ..Request::default()
+            ..QueueRequest::default()
         }
     }
 
     /// The errno of a request that differs from a good one by `change`.
-    fn errno(change: impl FnOnce(&mut Request)) -> Option<i32> {
+    fn errno(change: impl FnOnce(&mut QueueRequest)) -> Option<i32> {
         let mut request = request();
         change(&mut request);
-        Properties::new(&request, limit()).err().map(Refusal::errno)
+        QueueProperties::new(&request, limit())
+            .err()
+            .map(Refusal::errno)
     }
 
     /// The buffers of a request that differs from a good one by `change`, on two XCCs.
-    fn buffers(change: impl FnOnce(&mut Request)) -> Option<Buffers> {
+    fn buffers(change: impl FnOnce(&mut QueueRequest)) -> Option<QueueExtents> {
         let mut request = request();
         change(&mut request);
-        let properties = Properties::new(&request, limit()).ok()?;
+        let properties = QueueProperties::new(&request, limit()).ok()?;
         properties.buffers(&SIZES, 2, 4096)
     }
 
     #[test]
     fn a_good_request_is_taken() {
         assert_eq!(errno(|_| ()), None);
-        let properties = known(Properties::new(&request(), limit()).ok());
-        assert_eq!(properties.kind(), Kind::Aql);
-        assert!(properties.drive().runs());
-        assert_eq!(properties.drive().priority(), 7);
+        let properties = known(QueueProperties::new(&request(), limit()).ok());
+        assert_eq!(properties.kind(), QueueKind::Aql);
+        assert!(properties.settings().runs());
+        assert_eq!(properties.settings().priority(), 7);
     }
 
     #[test]
@@ -468,12 +470,12 @@ mod tests {
 
     #[test]
     fn the_next_byte_is_the_target() {
-        let request = Request {
+        let request = QueueRequest {
             queue_type: 0,
             queue_percentage: 0x0364,
             ..request()
         };
-        let properties = known(Properties::new(&request, limit()).ok());
+        let properties = known(QueueProperties::new(&request, limit()).ok());
         let expected = Some(ComputeFormat::Pm4 { target_xcc: 3 });
         assert_eq!(properties.compute_format(), expected);
     }
@@ -496,12 +498,12 @@ mod tests {
     #[test]
     fn a_small_ring_becomes_the_smallest() {
         for size in [0, 1, 512, 1024] {
-            let request = Request {
+            let request = QueueRequest {
                 ring_size: size,
                 ..request()
             };
-            let properties = known(Properties::new(&request, limit()).ok());
-            assert_eq!(properties.drive().ring_bytes(), 1024);
+            let properties = known(QueueProperties::new(&request, limit()).ok());
+            assert_eq!(properties.settings().ring_bytes(), 1024);
         }
     }
 
@@ -543,18 +545,18 @@ mod tests {
     #[test]
     fn all_types_are_known() {
         let kind = |queue_type| {
-            let request = Request {
+            let request = QueueRequest {
                 queue_type,
                 sdma_engine_id: 3,
                 ..request()
             };
-            Properties::new(&request, limit()).map(|properties| properties.kind())
+            QueueProperties::new(&request, limit()).map(|properties| properties.kind())
         };
-        assert_eq!(kind(0), Ok(Kind::Pm4));
-        assert_eq!(kind(1), Ok(Kind::Sdma(SdmaChoice::Pcie)));
-        assert_eq!(kind(2), Ok(Kind::Aql));
-        assert_eq!(kind(3), Ok(Kind::Sdma(SdmaChoice::Xgmi)));
-        assert_eq!(kind(4), Ok(Kind::Sdma(SdmaChoice::Engine(3))));
+        assert_eq!(kind(0), Ok(QueueKind::Pm4));
+        assert_eq!(kind(1), Ok(QueueKind::Sdma(SdmaChoice::Pcie)));
+        assert_eq!(kind(2), Ok(QueueKind::Aql));
+        assert_eq!(kind(3), Ok(QueueKind::Sdma(SdmaChoice::Xgmi)));
+        assert_eq!(kind(4), Ok(QueueKind::Sdma(SdmaChoice::Engine(3))));
     }
 
     #[test]
@@ -571,7 +573,7 @@ mod tests {
     #[test]
     fn metadata_counts_for_aql_only() {
         let ring = |queue_type| {
-            let change = |r: &mut Request| {
+            let change = |r: &mut QueueRequest| {
                 (r.queue_type, r.metadata_ring_size) = (queue_type, 0x1000);
             };
             known(buffers(change)).ring.bytes
@@ -602,33 +604,40 @@ mod tests {
 
     #[test]
     fn a_copy_queue_has_neither_area_nor_stack() {
-        let change = |r: &mut Request| (r.queue_type, r.ctl_stack_size) = (1, 7);
+        let change = |r: &mut QueueRequest| (r.queue_type, r.ctl_stack_size) = (1, 7);
         let found = known(buffers(change));
         assert_eq!((found.eop, found.save_area), (None, None));
     }
 
     #[test]
     fn an_update_may_stop_a_queue() {
-        let drive = |ring, percentage| Drive::new(ring, 4096, percentage, 7, limit());
-        assert_eq!(drive(0, 100).map(|drive| drive.runs()), Ok(false));
-        assert_eq!(drive(0x1000, 0).map(|drive| drive.runs()), Ok(false));
-        assert_eq!(drive(0x1000, 1).map(|drive| drive.runs()), Ok(true));
+        let settings = |ring, percentage| QueueSettings::new(ring, 4096, percentage, 7, limit());
+        assert_eq!(settings(0, 100).map(|settings| settings.runs()), Ok(false));
+        assert_eq!(
+            settings(0x1000, 0).map(|settings| settings.runs()),
+            Ok(false)
+        );
+        assert_eq!(
+            settings(0x1000, 1).map(|settings| settings.runs()),
+            Ok(true)
+        );
     }
 
     #[test]
     fn shares_but_zero_are_alike() {
-        let drive = |percentage| known(Drive::new(0x1000, 4096, percentage, 7, limit()).ok());
-        assert!(drive(50).is_like(&drive(100)));
-        assert!(!drive(0).is_like(&drive(1)));
-        assert!(!drive(0x0164).is_like(&drive(0x0264)));
-        assert!(drive(0).is_described_like(&drive(100)));
-        assert!(!drive(0x0164).is_described_like(&drive(0x0264)));
+        let settings =
+            |percentage| known(QueueSettings::new(0x1000, 4096, percentage, 7, limit()).ok());
+        assert!(settings(50).is_like(&settings(100)));
+        assert!(!settings(0).is_like(&settings(1)));
+        assert!(!settings(0x0164).is_like(&settings(0x0264)));
+        assert!(settings(0).is_described_like(&settings(100)));
+        assert!(!settings(0x0164).is_described_like(&settings(0x0264)));
     }
 
     #[test]
     fn an_update_looks_for_the_ring_as_it_is() {
-        let properties = known(Properties::new(&request(), limit()).ok());
-        let drive = known(Drive::new(0x20_0000, 0, 100, 7, limit()).ok());
-        assert_eq!(properties.ring(&drive), Extent::new(0x20_0000, 1024));
+        let properties = known(QueueProperties::new(&request(), limit()).ok());
+        let settings = known(QueueSettings::new(0x20_0000, 0, 100, 7, limit()).ok());
+        assert_eq!(properties.ring(&settings), Extent::new(0x20_0000, 1024));
     }
 }

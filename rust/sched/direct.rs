@@ -15,7 +15,7 @@ mod hardware;
 
 pub(super) use hardware::{
     Binding,
-    Hold, //
+    HqdSlot, //
 };
 
 use super::{
@@ -23,17 +23,17 @@ use super::{
         xccs,
         Config, //
     },
-    resets::Resets,
+    resets::ResetProcesses,
     slots::{
         SlotGuard,
         Slots, //
     },
-    Entry,
     Key,
-    NewEntry,
-    NewSeat,
+    NewSchedProcess,
+    NewSchedQueue,
+    SchedProcess, //
+    SchedQueue,
     Scheduler,
-    Seat, //
 };
 use crate::{
     gfx::{
@@ -54,7 +54,7 @@ use crate::{
     linux::errno,
 };
 use hardware::{
-    Hardware,
+    DirectHardware,
     Places, //
 };
 use kernel::{
@@ -70,10 +70,10 @@ use kernel::{
 /// The scheduler.
 #[pin_data(PinnedDrop)]
 pub(crate) struct Direct {
-    hardware: Arc<Hardware>,
+    hardware: Arc<DirectHardware>,
     vmids: Arc<Places>,
     slots: Arc<Places>,
-    resets: Resets,
+    resets: ResetProcesses,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -84,7 +84,7 @@ struct Inner {
     paused: bool,
     /// The pipe that the next compute queue gets a slot of, if it has one.
     next_pipe: usize,
-    seats: RBTree<Key, Seat>,
+    processes: RBTree<Key, SchedProcess>,
 }
 
 /// Whether the hardware is to be had.
@@ -107,18 +107,18 @@ impl Direct {
         let slots = kgd.facts().compute_queue_bitmap;
         let free = |mask: u64| Arc::new(Places::with(|bit| mask >> bit & 1 != 0), GFP_KERNEL);
         let (vmids, slots) = (free(config.vmid_mask.into())?, free(slots)?);
-        let hardware = Hardware::new(kgd, generation, config.xcc_mask)?;
+        let hardware = DirectHardware::new(kgd, generation, config.xcc_mask)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 hardware,
                 vmids,
                 slots,
-                resets: Resets::new(),
+                resets: ResetProcesses::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     paused: false,
                     next_pipe: 0,
-                    seats: RBTree::new(),
+                    processes: RBTree::new(),
                 }, "Scheduler.inner"),
             }),
             GFP_KERNEL,
@@ -129,7 +129,7 @@ impl Direct {
     }
 
     fn init_interrupts(&self) -> Result {
-        let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
+        let DirectHardware { kgd, xcc_mask, .. } = &*self.hardware;
         let facts = kgd.facts();
         let (mask, each) = (facts.compute_queue_bitmap, facts.num_queue_per_pipe);
         for (logical, _) in xccs(*xcc_mask) {
@@ -172,51 +172,51 @@ impl Direct {
         Ok(binding)
     }
 
-    /// Gives a new queue of a seat all that it needs, and runs it if it is to run.
-    fn admit(&self, inner: &mut Inner, seat: Key, queue: Key) -> Result {
+    /// Gives a new queue of a process all that it needs, and runs it if it is to run.
+    fn admit(&self, inner: &mut Inner, process: Key, queue: Key) -> Result {
         let Inner {
             phase,
             paused,
             next_pipe,
-            seats,
+            processes,
         } = inner;
-        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        let at = processes.get_mut(&process).ok_or(ENOENT)?;
         if at.binding.is_none() {
-            at.binding = Some(self.take_vmid(&at.process, *phase)?);
+            at.binding = Some(self.take_vmid(&at.packet, *phase)?);
         }
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
-        if entry.queue.engine == Engine::Compute {
-            entry.hold.place = Some(self.take_slot(next_pipe)?);
+        if entry.packet.engine == Engine::Compute {
+            entry.hqd.place = Some(self.take_slot(next_pipe)?);
         }
         self.run(*phase, *paused, at)
     }
 
-    fn position(&self, entry: &Entry) -> HqdPosition {
+    fn position(&self, entry: &SchedQueue) -> HqdPosition {
         let each = self.hardware.kgd.facts().num_queue_per_pipe.max(1);
         // CAST: less than 64. A copy queue has no slot of a pipe.
-        let index = entry.hold.place.as_ref().map_or(0, |place| place.index()) as u32;
+        let index = entry.hqd.place.as_ref().map_or(0, |place| place.index()) as u32;
         HqdPosition {
             pipe: index / each,
             queue: index % each,
         }
     }
 
-    /// Loads what of a seat is to run and does not. The caller keeps resets away.
-    fn put_on(&self, phase: Phase, paused: bool, seat: &mut Seat) -> Result {
+    /// Loads what of a process is to run and does not. The caller keeps resets away.
+    fn put_on(&self, phase: Phase, paused: bool, process: &mut SchedProcess) -> Result {
         match phase {
             Phase::Hung => return Err(EIO),
             Phase::Stopped => return Ok(()),
-            Phase::Runs if paused || seat.evicted => return Ok(()),
+            Phase::Runs if paused || process.evicted => return Ok(()),
             Phase::Runs => {}
         }
-        let Some(vmid) = seat.binding.as_ref().map(Binding::vmid) else {
+        let Some(vmid) = process.binding.as_ref().map(Binding::vmid) else {
             return Ok(());
         };
         let mut result = Ok(());
-        for entry in seat.queues.values_mut() {
-            if entry.runs && !entry.hold.loaded && !entry.hold.reset {
+        for entry in process.queues.values_mut() {
+            if entry.runs && !entry.hqd.loaded && !entry.hqd.reset {
                 let position = self.position(entry);
-                let vm = seat.vm.as_deref();
+                let vm = process.vm.as_deref();
                 result = result.and(self.hardware.load(vmid, vm, entry, position));
             }
         }
@@ -224,13 +224,13 @@ impl Direct {
     }
 
     /// The same; a reset is an error.
-    fn run(&self, phase: Phase, paused: bool, seat: &mut Seat) -> Result {
+    fn run(&self, phase: Phase, paused: bool, process: &mut SchedProcess) -> Result {
         match phase {
             Phase::Runs => {
                 let _guard = ResetGuard::try_new(&*self.hardware.kgd)?;
-                self.put_on(phase, paused, seat)
+                self.put_on(phase, paused, process)
             }
-            Phase::Hung | Phase::Stopped => self.put_on(phase, paused, seat),
+            Phase::Hung | Phase::Stopped => self.put_on(phase, paused, process),
         }
     }
 
@@ -239,10 +239,10 @@ impl Direct {
         &self,
         phase: &mut Phase,
         vmid: Option<Vmid>,
-        entry: &mut Entry,
+        entry: &mut SchedQueue,
         preempt: Preempt,
     ) -> Result {
-        if !entry.hold.loaded {
+        if !entry.hqd.loaded {
             return Ok(());
         }
         match phase {
@@ -253,14 +253,14 @@ impl Direct {
         let _guard = ResetGuard::try_new(&*self.hardware.kgd)?;
         let position = self.position(entry);
         let result = self.hardware.unload(entry, position, preempt);
-        entry.hold.loaded = false;
+        entry.hqd.loaded = false;
         if result.is_ok() {
             return Ok(());
         }
-        entry.hold.reset = true;
-        let doorbell = entry.queue.doorbell.raw();
+        entry.hqd.reset = true;
+        let doorbell = entry.packet.doorbell.raw();
         pr_err!("the queue at doorbell {doorbell:#x} does not stop\n");
-        let left = match (entry.queue.engine, vmid) {
+        let left = match (entry.packet.engine, vmid) {
             (Engine::Compute, Some(vmid)) => self.hardware.reset(vmid, position),
             _ => false,
         };
@@ -277,11 +277,11 @@ impl Direct {
         Err(errno::timer_expired())
     }
 
-    /// Takes all queues of a seat off the hardware; the first error counts. One that had to be reset for it is off.
-    fn clear(&self, phase: &mut Phase, seat: &mut Seat, preempt: Preempt) -> Result {
-        let vmid = seat.binding.as_ref().map(Binding::vmid);
+    /// Takes all queues of a process off the hardware; the first error counts. One that had to be reset for it is off.
+    fn clear(&self, phase: &mut Phase, process: &mut SchedProcess, preempt: Preempt) -> Result {
+        let vmid = process.binding.as_ref().map(Binding::vmid);
         let mut result = Ok(());
-        for entry in seat.queues.values_mut() {
+        for entry in process.queues.values_mut() {
             let off = match self.take_off(phase, vmid, entry, preempt) {
                 Err(error) if error == errno::timer_expired() && *phase == Phase::Runs => Ok(()),
                 off => off,
@@ -299,52 +299,62 @@ impl Direct {
         }
     }
 
-    /// Calls `act` for each seat; the first error counts.
-    fn each(inner: &mut Inner, act: impl Fn(&mut Phase, bool, &mut Seat) -> Result) -> Result {
+    /// Calls `act` for each process; the first error counts.
+    fn each(
+        inner: &mut Inner,
+        act: impl Fn(&mut Phase, bool, &mut SchedProcess) -> Result,
+    ) -> Result {
         let Inner {
             phase,
             paused,
-            seats,
+            processes,
             ..
         } = inner;
         let mut result = Ok(());
-        for seat in seats.values_mut() {
-            result = result.and(act(phase, *paused, seat));
+        for process in processes.values_mut() {
+            result = result.and(act(phase, *paused, process));
         }
         result
     }
 }
 
 impl Scheduler for Direct {
-    fn add(&self, seat: NewSeat) -> Key {
-        let NewSeat { key, seat, room } = seat;
+    fn add(&self, process: NewSchedProcess) -> Key {
+        let NewSchedProcess { key, process, room } = process;
         // It gets a VMID with its first queue.
-        self.inner.lock().seats.insert(room.into_node(key, seat));
+        self.inner
+            .lock()
+            .processes
+            .insert(room.into_node(key, process));
         key
     }
 
-    fn remove(&self, seat: Key) -> Result {
+    fn remove(&self, process: Key) -> Result {
         let mut inner = self.inner.lock();
-        let Inner { phase, seats, .. } = &mut *inner;
-        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        let Inner {
+            phase, processes, ..
+        } = &mut *inner;
+        let at = processes.get_mut(&process).ok_or(ENOENT)?;
         let result = self.clear(phase, at, Preempt::Reset);
-        let gone = seats.remove_node(&seat);
+        let gone = processes.remove_node(&process);
         drop(inner);
         drop(gone);
         result
     }
 
-    fn map(&self, seat: Key, queue: NewEntry) -> Result {
-        let NewEntry { key, node } = queue;
+    fn map(&self, process: Key, queue: NewSchedQueue) -> Result {
+        let NewSchedQueue { key, node } = queue;
         let mut inner = self.inner.lock();
-        let at = inner.seats.get_mut(&seat).ok_or(ENOENT)?;
+        let at = inner.processes.get_mut(&process).ok_or(ENOENT)?;
         at.queues.insert(node);
-        let Err(error) = self.admit(&mut inner, seat, key) else {
+        let Err(error) = self.admit(&mut inner, process, key) else {
             return Ok(());
         };
-        let Inner { phase, seats, .. } = &mut *inner;
+        let Inner {
+            phase, processes, ..
+        } = &mut *inner;
         let mut gone = None;
-        if let Some(at) = seats.get_mut(&seat) {
+        if let Some(at) = processes.get_mut(&process) {
             let vmid = at.binding.as_ref().map(Binding::vmid);
             if let Some(entry) = at.queues.get_mut(&key) {
                 // Some of its XCCs may have it. What does not stop says so.
@@ -357,10 +367,12 @@ impl Scheduler for Direct {
         Err(error)
     }
 
-    fn unmap(&self, seat: Key, queue: Key) -> Result {
+    fn unmap(&self, process: Key, queue: Key) -> Result {
         let mut inner = self.inner.lock();
-        let Inner { phase, seats, .. } = &mut *inner;
-        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        let Inner {
+            phase, processes, ..
+        } = &mut *inner;
+        let at = processes.get_mut(&process).ok_or(ENOENT)?;
         let vmid = at.binding.as_ref().map(Binding::vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         let result = self.take_off(phase, vmid, entry, Preempt::Reset);
@@ -370,15 +382,17 @@ impl Scheduler for Direct {
         result
     }
 
-    fn rewrite(&self, seat: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result {
+    fn rewrite(&self, process: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result {
         let mut inner = self.inner.lock();
         let paused = inner.paused;
-        let Inner { phase, seats, .. } = &mut *inner;
-        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        let Inner {
+            phase, processes, ..
+        } = &mut *inner;
+        let at = processes.get_mut(&process).ok_or(ENOENT)?;
         let vmid = at.binding.as_ref().map(Binding::vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         let off = self.take_off(phase, vmid, entry, self.preempt());
-        if entry.hold.reset {
+        if entry.hqd.reset {
             return Err(off.err().unwrap_or(EACCES));
         }
         entry.runs = change();
@@ -386,41 +400,49 @@ impl Scheduler for Direct {
         self.run(*phase, paused, at)
     }
 
-    fn may_run(&self, seat: Key, queue: Key) -> bool {
+    fn may_run(&self, process: Key, queue: Key) -> bool {
         let inner = self.inner.lock();
-        let seat = inner.seats.get(&seat).filter(|seat| !seat.evicted);
-        seat.and_then(|seat| seat.queues.get(&queue))
-            .is_some_and(|entry| entry.runs && !entry.hold.reset)
+        let process = inner
+            .processes
+            .get(&process)
+            .filter(|process| !process.evicted);
+        process
+            .and_then(|process| process.queues.get(&queue))
+            .is_some_and(|entry| entry.runs && !entry.hqd.reset)
     }
 
-    fn check_changeable(&self, seat: Key, queue: Key) -> Result {
+    fn check_changeable(&self, process: Key, queue: Key) -> Result {
         let inner = self.inner.lock();
-        let seat = inner.seats.get(&seat).ok_or(ENOENT)?;
-        let entry = seat.queues.get(&queue).ok_or(ENOENT)?;
+        let process = inner.processes.get(&process).ok_or(ENOENT)?;
+        let entry = process.queues.get(&queue).ok_or(ENOENT)?;
         match inner.phase {
-            _ if entry.hold.reset => Err(EACCES),
+            _ if entry.hqd.reset => Err(EACCES),
             Phase::Hung => Err(EIO),
             Phase::Runs | Phase::Stopped => Ok(()),
         }
     }
 
-    fn evict(&self, seat: Key) -> Result {
+    fn evict(&self, process: Key) -> Result {
         let mut inner = self.inner.lock();
-        let Inner { phase, seats, .. } = &mut *inner;
-        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        let Inner {
+            phase, processes, ..
+        } = &mut *inner;
+        let at = processes.get_mut(&process).ok_or(ENOENT)?;
         at.evicted = true;
         self.clear(phase, at, self.preempt())
     }
 
-    fn restore(&self, seat: Key, page_table_base: u64) -> Result {
+    fn restore(&self, process: Key, page_table_base: u64) -> Result {
         let mut inner = self.inner.lock();
         let paused = inner.paused;
-        let Inner { phase, seats, .. } = &mut *inner;
-        let at = seats.get_mut(&seat).ok_or(ENOENT)?;
+        let Inner {
+            phase, processes, ..
+        } = &mut *inner;
+        let at = processes.get_mut(&process).ok_or(ENOENT)?;
         at.evicted = false;
-        at.process.page_table_base = page_table_base;
+        at.packet.page_table_base = page_table_base;
         if let (Phase::Runs, Some(binding)) = (*phase, &at.binding) {
-            let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
+            let DirectHardware { kgd, xcc_mask, .. } = &*self.hardware;
             let _guard = ResetGuard::try_new(&**kgd)?;
             kgd.move_page_directory(binding.vmid(), page_table_base, *xcc_mask);
         }
@@ -441,9 +463,9 @@ impl Scheduler for Direct {
         if inner.phase == Phase::Hung {
             return Ok(());
         }
-        Self::each(&mut inner, |phase, paused, seat| match pause {
-            true => self.clear(phase, seat, self.preempt()),
-            false => self.run(*phase, paused, seat),
+        Self::each(&mut inner, |phase, paused, process| match pause {
+            true => self.clear(phase, process, self.preempt()),
+            false => self.run(*phase, paused, process),
         })
     }
 
@@ -458,14 +480,15 @@ impl Scheduler for Direct {
         }
         // During a reset there is nothing on the hardware to take off, nor without hardware.
         let in_reset = ResetGuard::try_new(&*self.hardware.kgd).is_err();
-        let result = Self::each(&mut inner, |phase, _, seat| {
+        let result = Self::each(&mut inner, |phase, _, process| {
             let off = match in_reset || *phase == Phase::Hung {
                 true => Ok(()),
-                false => self.clear(phase, seat, self.preempt()),
+                false => self.clear(phase, process, self.preempt()),
             };
-            seat.queues
+            process
+                .queues
                 .values_mut()
-                .for_each(|entry| entry.hold.loaded = false);
+                .for_each(|entry| entry.hqd.loaded = false);
             off
         });
         inner.phase = Phase::Stopped;
@@ -479,11 +502,11 @@ impl Scheduler for Direct {
         }
         inner.phase = Phase::Runs;
         let started = self.init_interrupts().and_then(|()| {
-            Self::each(&mut inner, |phase, paused, seat| {
-                if let Some(binding) = &seat.binding {
-                    binding.program(&seat.process)?;
+            Self::each(&mut inner, |phase, paused, process| {
+                if let Some(binding) = &process.binding {
+                    binding.program(&process.packet)?;
                 }
-                self.put_on(*phase, paused, seat)
+                self.put_on(*phase, paused, process)
             })
         });
         if started.is_err() {
@@ -537,7 +560,7 @@ mod tests {
         Direct::start(fake.clone(), generation(), config).unwrap()
     }
 
-    fn seat(number: u32) -> NewSeat {
+    fn process(number: u32) -> NewSchedProcess {
         let process = MapProcess {
             pasid: known(Pasid::new(number + 1)),
             page_table_base: 0x1000,
@@ -547,10 +570,10 @@ mod tests {
             wave_sync: 0,
             cleans: false,
         };
-        NewSeat::new(process, false).unwrap()
+        NewSchedProcess::new(process, false).unwrap()
     }
 
-    fn queue(fake: &Arc<Fake>, runs: bool) -> NewEntry {
+    fn queue(fake: &Arc<Fake>, runs: bool) -> NewSchedQueue {
         let queue = MapQueue {
             engine: Engine::Compute,
             doorbell: known(DoorbellIndex::new(0x1000)),
@@ -564,35 +587,35 @@ mod tests {
             offset: 0,
             stride: 4096,
         };
-        NewEntry::new(Key::next(), queue, runs, descriptor).unwrap()
+        NewSchedQueue::new(Key::next(), queue, runs, descriptor).unwrap()
     }
 
     /// A new queue that runs.
-    fn mapped(direct: &Direct, seat: Key, fake: &Arc<Fake>) -> Key {
+    fn mapped(direct: &Direct, process: Key, fake: &Arc<Fake>) -> Key {
         let new = queue(fake, true);
         let key = new.key();
-        direct.map(seat, new).unwrap();
+        direct.map(process, new).unwrap();
         key
     }
 
     #[test]
-    fn a_process_has_a_vmid_as_long_as_it_has_a_seat_with_queues() {
+    fn a_process_has_a_vmid_as_long_as_it_has_queues() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let seats = [0, 1].map(|n| direct.add(seat(n)));
+        let processes = [0, 1].map(|n| direct.add(process(n)));
         assert_eq!(fake.live().vmids, 0);
-        for seat in seats {
-            direct.map(seat, queue(&fake, true)).unwrap();
-            direct.map(seat, queue(&fake, false)).unwrap();
+        for process in processes {
+            direct.map(process, queue(&fake, true)).unwrap();
+            direct.map(process, queue(&fake, false)).unwrap();
         }
         assert_eq!(fake.live().vmids, 0x300);
         assert_eq!(direct.pasid_of(known(Vmid::new(9))), Pasid::new(2));
         // The pipes take turns, and what is not to run has a slot, but is not in it.
         assert_eq!(fake.live().slots, 1 << 1 | 1 << 17);
-        direct.remove(seats[0]).unwrap();
+        direct.remove(processes[0]).unwrap();
         assert_eq!((fake.live().vmids, fake.live().slots), (0x200, 1 << 17));
         assert_eq!(direct.pasid_of(known(Vmid::new(8))), None);
-        direct.remove(seats[1]).unwrap();
+        direct.remove(processes[1]).unwrap();
         assert_eq!((fake.live().vmids, fake.live().slots), (0, 0));
     }
 
@@ -601,14 +624,14 @@ mod tests {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
         for n in 0..8 {
-            let seat = direct.add(seat(n));
-            direct.map(seat, queue(&fake, true)).unwrap();
+            let process = direct.add(process(n));
+            direct.map(process, queue(&fake, true)).unwrap();
         }
-        let ninth = direct.add(seat(8));
+        let ninth = direct.add(process(8));
         let refused = direct.map(ninth, queue(&fake, true));
         assert_eq!(refused.err(), Some(ENOSPC));
         direct.remove(ninth).unwrap();
-        let first = direct.add(seat(9));
+        let first = direct.add(process(9));
         assert_eq!(direct.map(first, queue(&fake, true)).err(), Some(ENOSPC));
     }
 
@@ -616,13 +639,13 @@ mod tests {
     fn slots_run_out_at_28() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let seat = direct.add(seat(0));
+        let process = direct.add(process(0));
         for _ in 0..28 {
-            direct.map(seat, queue(&fake, true)).unwrap();
+            direct.map(process, queue(&fake, true)).unwrap();
         }
         assert_eq!(fake.live().slots, 0xfefe_fefe);
-        assert_eq!(direct.map(seat, queue(&fake, true)).err(), Some(EBUSY));
-        direct.remove(seat).unwrap();
+        assert_eq!(direct.map(process, queue(&fake, true)).err(), Some(EBUSY));
+        direct.remove(process).unwrap();
         assert_eq!(fake.live().slots, 0);
     }
 
@@ -630,22 +653,22 @@ mod tests {
     fn queues_leave_and_come_back() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let seat = direct.add(seat(0));
-        let key = mapped(&direct, seat, &fake);
+        let process = direct.add(process(0));
+        let key = mapped(&direct, process, &fake);
         let there = |there: bool| {
             let slots = fake.live().slots;
             assert_eq!(slots.count_ones(), u32::from(there));
         };
-        direct.evict(seat).unwrap();
+        direct.evict(process).unwrap();
         there(false);
         assert_eq!(fake.live().last_preempt, Some(Preempt::Drain));
-        direct.rewrite(seat, key, &mut || true).unwrap();
+        direct.rewrite(process, key, &mut || true).unwrap();
         there(false);
-        direct.restore(seat, 0x2000).unwrap();
+        direct.restore(process, 0x2000).unwrap();
         there(true);
-        direct.rewrite(seat, key, &mut || false).unwrap();
+        direct.rewrite(process, key, &mut || false).unwrap();
         there(false);
-        direct.rewrite(seat, key, &mut || true).unwrap();
+        direct.rewrite(process, key, &mut || true).unwrap();
         direct.pause(true).unwrap();
         there(false);
         direct.pause(false).unwrap();
@@ -654,7 +677,7 @@ mod tests {
         there(false);
         Scheduler::start(&*direct).unwrap();
         there(true);
-        direct.unmap(seat, key).unwrap();
+        direct.unmap(process, key).unwrap();
         there(false);
         assert_eq!(fake.live().last_preempt, Some(Preempt::Reset));
     }
@@ -663,12 +686,12 @@ mod tests {
     fn a_queue_that_was_reset_does_not_change() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let seat = direct.add(seat(0));
-        let key = mapped(&direct, seat, &fake);
+        let process = direct.add(process(0));
+        let key = mapped(&direct, process, &fake);
         fake.set_stuck(true, true);
         for error in [errno::timer_expired(), EACCES] {
             let mut changed = false;
-            let result = direct.rewrite(seat, key, &mut || {
+            let result = direct.rewrite(process, key, &mut || {
                 changed = true;
                 true
             });
@@ -681,17 +704,17 @@ mod tests {
     fn who_is_evicted_is_off_when_its_queue_had_to_be_reset() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let seat = direct.add(seat(0));
-        let key = mapped(&direct, seat, &fake);
-        assert!(direct.may_run(seat, key));
+        let process = direct.add(process(0));
+        let key = mapped(&direct, process, &fake);
+        assert!(direct.may_run(process, key));
         fake.set_stuck(true, true);
-        assert_eq!(direct.evict(seat), Ok(()));
+        assert_eq!(direct.evict(process), Ok(()));
         assert_eq!(fake.live().slots, 0);
         assert_eq!(direct.take_reset(), Pasid::new(1));
-        assert_eq!(direct.check_changeable(seat, key), Err(EACCES));
+        assert_eq!(direct.check_changeable(process, key), Err(EACCES));
         fake.set_stuck(false, false);
-        direct.restore(seat, 0).unwrap();
-        assert!(!direct.may_run(seat, key));
+        direct.restore(process, 0).unwrap();
+        assert!(!direct.may_run(process, key));
         assert_eq!(fake.live().slots, 0);
     }
 
@@ -699,17 +722,23 @@ mod tests {
     fn what_does_not_stop_is_reset_or_the_gpu_is() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let seat = direct.add(seat(0));
-        let key = mapped(&direct, seat, &fake);
-        let other = mapped(&direct, seat, &fake);
+        let process = direct.add(process(0));
+        let key = mapped(&direct, process, &fake);
+        let other = mapped(&direct, process, &fake);
         fake.set_stuck(true, true);
-        assert_eq!(direct.unmap(seat, key).err(), Some(errno::timer_expired()));
+        assert_eq!(
+            direct.unmap(process, key).err(),
+            Some(errno::timer_expired())
+        );
         assert!(!fake.live().in_reset);
         assert_eq!(direct.take_reset(), Pasid::new(1));
         fake.set_stuck(true, false);
-        assert_eq!(direct.unmap(seat, other).err(), Some(errno::timer_expired()));
+        assert_eq!(
+            direct.unmap(process, other).err(),
+            Some(errno::timer_expired())
+        );
         assert!(fake.live().in_reset);
-        assert_eq!(direct.map(seat, queue(&fake, true)).err(), Some(EIO));
+        assert_eq!(direct.map(process, queue(&fake, true)).err(), Some(EIO));
         fake.set_in_reset(false);
     }
 }

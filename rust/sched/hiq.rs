@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The HIQ (hardware interface queue): the queue of ours through which the firmware's scheduler takes
+//! The HIQ (HSA interface queue): the queue of ours through which the firmware's scheduler takes
 //! its orders.
 //!
 //! One [`Hiq`] per node, part of its run-list scheduler. Where its ring stands is a [`Cursor`], which the
@@ -103,7 +103,7 @@ impl Hiq {
         self.memory.forget()?;
         let mut cursor = Cursor::new();
         self.load()?;
-        self.introduce(&mut cursor)?;
+        self.set_resources(&mut cursor)?;
         Ok(cursor)
     }
 
@@ -167,7 +167,7 @@ impl Hiq {
     }
 
     /// Tells the firmware what is its to use, and the hardware whom to interrupt.
-    fn introduce(&self, cursor: &mut Cursor) -> Result {
+    fn set_resources(&self, cursor: &mut Cursor) -> Result {
         let facts = self.kgd.facts();
         let resources = Resources {
             vmid_mask: self.config.vmid_mask,

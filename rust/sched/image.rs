@@ -22,7 +22,7 @@ use core::ops::{
 
 /// How many processes and queues the scheduler has to fit onto the hardware.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Census {
+pub(crate) struct Counts {
     /// Processes with at least one queue, running or not.
     pub(crate) processes: u32,
     /// Queues that want to run …
@@ -33,7 +33,7 @@ pub(crate) struct Census {
     pub(crate) wave_sync_queues: u32,
 }
 
-impl AddAssign for Census {
+impl AddAssign for Counts {
     fn add_assign(&mut self, more: Self) {
         self.processes += more.processes;
         self.queues += more.queues;
@@ -42,7 +42,7 @@ impl AddAssign for Census {
     }
 }
 
-impl SubAssign for Census {
+impl SubAssign for Counts {
     fn sub_assign(&mut self, less: Self) {
         self.processes -= less.processes;
         self.queues -= less.queues;
@@ -79,12 +79,12 @@ impl Oversubscription {
 }
 
 impl Capacity {
-    /// What of `census` does not fit.
-    pub(crate) fn exceeded_by(&self, census: &Census) -> Oversubscription {
+    /// What of `counts` does not fit.
+    pub(crate) fn exceeded_by(&self, counts: &Counts) -> Oversubscription {
         Oversubscription {
-            processes: census.processes > self.processes.max(1),
-            queues: census.compute_queues > self.compute_queues,
-            wave_sync: census.wave_sync_queues > 1,
+            processes: counts.processes > self.processes.max(1),
+            queues: counts.compute_queues > self.compute_queues,
+            wave_sync: counts.wave_sync_queues > 1,
             xnack: false,
         }
     }
@@ -92,7 +92,7 @@ impl Capacity {
 
 /// The memory for the image is too small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Full;
+pub(crate) struct ListFull;
 
 /// The list as it is to be.
 ///
@@ -122,19 +122,19 @@ impl<M: DerefMut<Target = [u32]>> Image<M> {
         behind: usize,
         old: usize,
         len: usize,
-    ) -> Result<&mut [u32], Full> {
+    ) -> Result<&mut [u32], ListFull> {
         let room = self.room.len();
-        let end = room.checked_sub(behind).ok_or(Full)?;
-        let front = self.dwords.checked_sub(behind + old).ok_or(Full)?;
+        let end = room.checked_sub(behind).ok_or(ListFull)?;
+        let front = self.dwords.checked_sub(behind + old).ok_or(ListFull)?;
         let dwords = behind + len + front;
-        let start = room.checked_sub(dwords).ok_or(Full)?;
+        let start = room.checked_sub(dwords).ok_or(ListFull)?;
         if len != old {
             let from = room - self.dwords;
             // PANIC: both ranges are `front` words within the room.
             self.room.copy_within(from..from + front, start);
             self.dwords = dwords;
         }
-        self.room.get_mut(end - len..end).ok_or(Full)
+        self.room.get_mut(end - len..end).ok_or(ListFull)
     }
 
     /// As [`Image::replace`], with `packet` in place of the old words. Returns its length.
@@ -143,7 +143,7 @@ impl<M: DerefMut<Target = [u32]>> Image<M> {
         behind: usize,
         old: usize,
         packet: &Packet,
-    ) -> Result<usize, Full> {
+    ) -> Result<usize, ListFull> {
         let words = packet.words();
         self.replace(behind, old, words.len())?
             .copy_from_slice(words);
@@ -151,17 +151,17 @@ impl<M: DerefMut<Target = [u32]>> Image<M> {
     }
 
     /// Copies the list to where the hardware will read it; first its last `first` words.
-    pub(crate) fn copy(&self, first: usize, to: &Target<'_>) -> Result<usize, Full> {
+    pub(crate) fn copy(&self, first: usize, to: &ListTarget<'_>) -> Result<usize, ListFull> {
         let (_, list) = self
             .room
             .split_at_checked(self.room.len() - self.dwords)
-            .ok_or(Full)?;
+            .ok_or(ListFull)?;
         if list.len() > to.capacity {
-            return Err(Full);
+            return Err(ListFull);
         }
         let (last, first) = list
             .split_at_checked(list.len() - first.min(list.len()))
-            .ok_or(Full)?;
+            .ok_or(ListFull)?;
         if !first.is_empty() {
             to.words.set_row(0, first);
         }
@@ -171,13 +171,13 @@ impl<M: DerefMut<Target = [u32]>> Image<M> {
 }
 
 /// Where the hardware reads a list: `capacity` words that the GPU finds at `address`.
-pub(crate) struct Target<'a> {
+pub(crate) struct ListTarget<'a> {
     pub(crate) words: &'a dyn Words,
     pub(crate) address: GpuVa,
     pub(crate) capacity: usize,
 }
 
-impl Target<'_> {
+impl ListTarget<'_> {
     /// Ends the list of `dwords` that was copied here and says how to start it. One that does not fit
     /// the hardware ends with a packet that starts it over (its own length included).
     pub(crate) fn finish(
@@ -186,7 +186,7 @@ impl Target<'_> {
         format: &dyn RunlistFormat,
         oversubscribed: bool,
         concurrent_processes: u32,
-    ) -> Result<RunList, Full> {
+    ) -> Result<RunList, ListFull> {
         let mut list = RunList {
             address: self.address,
             dwords: dwords as u32,
@@ -197,7 +197,7 @@ impl Target<'_> {
             list.dwords += format.run_list(&list).words().len() as u32;
             let over = format.run_list(&list);
             if list.dwords as usize > self.capacity {
-                return Err(Full);
+                return Err(ListFull);
             }
             self.words.set_row(dwords, over.words());
         }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::{
         gfx::{
-            testing::{known, Memory},
+            testing::{known, TestWords},
             Generation, //
         },
         ids::IpVersion,
@@ -228,8 +228,8 @@ mod tests {
         known(GpuVa::new(0xff_0041_2000))
     }
 
-    fn target(words: &Memory, capacity: usize) -> Target<'_> {
-        Target {
+    fn target(words: &TestWords, capacity: usize) -> ListTarget<'_> {
+        ListTarget {
             words,
             address: address(),
             capacity,
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn packets_come_and_go_anywhere() {
-        let (mut room, words) = ([0; 16], Memory::new());
+        let (mut room, words) = ([0; 16], TestWords::new());
         let mut image = Image::new(&mut room[..]);
         assert_eq!(image.put(0, 0, &Packet::new([1, 2, 3])), Ok(3));
         // In front of it, between the two, and in place of the one in between.
@@ -252,14 +252,14 @@ mod tests {
             .eq([8, 9, 6, 7, 1, 2, 3]));
         assert_eq!(image.replace(3, 2, 0).map(|gone| gone.len()), Ok(0));
         assert_eq!(image.dwords(), 5);
-        let words = Memory::new();
+        let words = TestWords::new();
         assert_eq!(image.copy(0, &target(&words, 16)), Ok(5));
         assert!(words.written().map(|(_, word)| word).eq([8, 9, 1, 2, 3]));
     }
 
     #[test]
     fn the_last_words_may_come_first() {
-        let (mut room, words) = ([0; 16], Memory::new());
+        let (mut room, words) = ([0; 16], TestWords::new());
         let mut image = Image::new(&mut room[..]);
         assert_eq!(image.put(0, 0, &Packet::new([1, 2, 3])), Ok(3));
         assert_eq!(image.put(3, 0, &Packet::new([4, 5])), Ok(2));
@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn an_oversubscribed_list_starts_itself_over() {
-        let words = Memory::new();
+        let words = TestWords::new();
         let target = target(&words, 512);
         target.words.set(0, 7);
         let list = target.finish(1, format(), true, 8);
@@ -295,16 +295,16 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let (mut room, words) = ([0; 4], Memory::new());
+        let (mut room, words) = ([0; 4], TestWords::new());
         let mut image = Image::new(&mut room[..]);
         assert_eq!(image.put(0, 0, &Packet::new([1, 2, 3])), Ok(3));
-        assert_eq!(image.put(3, 0, &Packet::new([4, 5])), Err(Full));
-        assert_eq!(image.put(0, 4, &Packet::new([4, 5])), Err(Full));
-        assert_eq!(image.put(4, 0, &Packet::new([4])), Err(Full));
-        assert_eq!(image.copy(0, &target(&words, 2)), Err(Full));
+        assert_eq!(image.put(3, 0, &Packet::new([4, 5])), Err(ListFull));
+        assert_eq!(image.put(0, 4, &Packet::new([4, 5])), Err(ListFull));
+        assert_eq!(image.put(4, 0, &Packet::new([4])), Err(ListFull));
+        assert_eq!(image.copy(0, &target(&words, 2)), Err(ListFull));
         assert_eq!(image.copy(0, &target(&words, 4)), Ok(3));
         let full = target(&words, 4).finish(3, format(), true, 1);
-        assert_eq!(full.err(), Some(Full));
+        assert_eq!(full.err(), Some(ListFull));
         assert!(words.written().eq([(0, 1), (1, 2), (2, 3)]));
     }
 
@@ -315,13 +315,13 @@ mod tests {
             compute_queues: 24,
         };
         let over = |processes, compute_queues| {
-            let census = Census {
+            let counts = Counts {
                 processes,
                 queues: 99,
                 compute_queues,
                 wave_sync_queues: 0,
             };
-            let over = capacity.exceeded_by(&census);
+            let over = capacity.exceeded_by(&counts);
             (over.processes, over.queues, over.any())
         };
         assert_eq!(over(8, 24), (false, false, false));
@@ -336,13 +336,13 @@ mod tests {
             compute_queues: 24,
         };
         let over = |wave_sync_queues| {
-            let census = Census {
+            let counts = Counts {
                 processes: 2,
                 queues: 2,
                 compute_queues: 2,
                 wave_sync_queues,
             };
-            capacity.exceeded_by(&census).any()
+            capacity.exceeded_by(&counts).any()
         };
         assert!(!over(1) && over(2));
     }
@@ -353,12 +353,12 @@ mod tests {
             processes: 0,
             compute_queues: 24,
         };
-        let census = Census {
+        let counts = Counts {
             processes: 1,
             queues: 1,
             compute_queues: 1,
             wave_sync_queues: 0,
         };
-        assert!(!capacity.exceeded_by(&census).any());
+        assert!(!capacity.exceeded_by(&counts).any());
     }
 }

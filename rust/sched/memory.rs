@@ -56,12 +56,12 @@ pub(crate) struct Needs {
 }
 
 /// A part of a kernel buffer, as words.
-pub(crate) struct Window<'a> {
+pub(crate) struct BoWindow<'a> {
     bo: &'a KernelBo,
     offset: usize,
 }
 
-impl<'a> Window<'a> {
+impl<'a> BoWindow<'a> {
     /// The words from byte `offset` of `bo` on.
     pub(crate) fn new(bo: &'a KernelBo, offset: usize) -> Self {
         Self { bo, offset }
@@ -77,7 +77,7 @@ impl<'a> Window<'a> {
     }
 }
 
-impl Words for Window<'_> {
+impl Words for BoWindow<'_> {
     fn get(&self, dword: usize) -> u32 {
         self.bo.read_u32(self.at(dword)).unwrap_or_else(|_| {
             self.outside(dword);
@@ -168,8 +168,8 @@ impl NodeMemory {
     }
 
     /// The scheduler's ring and where the GPU finds it.
-    pub(crate) fn ring(&self) -> (Window<'_>, GpuVa) {
-        (Window::new(&self.bo, 0), self.bo.gpu_va())
+    pub(crate) fn ring(&self) -> (BoWindow<'_>, GpuVa) {
+        (BoWindow::new(&self.bo, 0), self.bo.gpu_va())
     }
 
     /// The GPU addresses of the scheduler's read pointer, write pointer and end-of-pipe ring.
@@ -202,9 +202,13 @@ impl NodeMemory {
     }
 
     /// The HIQ's descriptor for the `xcc`th XCC of the node: its offset, words and GPU address.
-    pub(crate) fn hiq_mqd(&self, xcc: u32) -> Result<(usize, Window<'_>, GpuVa)> {
+    pub(crate) fn hiq_mqd(&self, xcc: u32) -> Result<(usize, BoWindow<'_>, GpuVa)> {
         let offset = self.hiq_mqds + self.generation.mqd.bytes() * xcc as usize;
-        Ok((offset, Window::new(&self.bo, offset), self.gpu_va(offset)?))
+        Ok((
+            offset,
+            BoWindow::new(&self.bo, offset),
+            self.gpu_va(offset)?,
+        ))
     }
 
     fn sdma_offset(&self, place: SdmaPlace) -> usize {
@@ -223,13 +227,13 @@ impl NodeMemory {
     }
 
     /// The descriptor of the copy queue at `place`, cleared if it is for a new one.
-    pub(crate) fn sdma_mqd(&self, place: SdmaPlace, new: bool) -> Result<(Window<'_>, GpuVa)> {
+    pub(crate) fn sdma_mqd(&self, place: SdmaPlace, new: bool) -> Result<(BoWindow<'_>, GpuVa)> {
         let bytes = self.generation.sdma.bytes();
         let offset = self.sdma_offset(place);
         if new {
             self.bo.fill(offset, bytes, 0)?;
         }
-        Ok((Window::new(&self.bo, offset), self.gpu_va(offset)?))
+        Ok((BoWindow::new(&self.bo, offset), self.gpu_va(offset)?))
     }
 
     /// Notes how much of the run list the hardware reads now.
@@ -238,15 +242,15 @@ impl NodeMemory {
     }
 
     /// The run list that the hardware reads, and its words; none if it reads none.
-    pub(crate) fn listed(&self) -> (Window<'_>, usize) {
-        let words = Window::new(&self.bo, self.run_list.start);
+    pub(crate) fn listed(&self) -> (BoWindow<'_>, usize) {
+        let words = BoWindow::new(&self.bo, self.run_list.start);
         (words, self.listed.load(Ordering::Relaxed))
     }
 
     /// The room for a run list: its words, GPU address and how many words there are.
-    pub(crate) fn run_list(&self) -> Result<(Window<'_>, GpuVa, usize)> {
+    pub(crate) fn run_list(&self) -> Result<(BoWindow<'_>, GpuVa, usize)> {
         Ok((
-            Window::new(&self.bo, self.run_list.start),
+            BoWindow::new(&self.bo, self.run_list.start),
             self.gpu_va(self.run_list.start)?,
             self.run_list.len() / size_of::<u32>(),
         ))

@@ -8,7 +8,7 @@
 
 use super::{
     dump::dump,
-    memory::Window,
+    memory::BoWindow,
     slots::{
         SlotGuard,
         Slots, //
@@ -41,16 +41,16 @@ use kernel::{
 const CHUNK_BYTES: usize = 2 << 20;
 
 /// A buffer and which parts of it are free.
-struct Chunk {
+struct MqdChunk {
     bo: Arc<KernelBo>,
     slots: Slots<1>,
     count: usize,
 }
 
 /// A chunk that a slot keeps alive.
-struct InChunk(Arc<Chunk>);
+struct InMqdChunk(Arc<MqdChunk>);
 
-impl Deref for InChunk {
+impl Deref for InMqdChunk {
     type Target = Slots<1>;
 
     fn deref(&self) -> &Slots<1> {
@@ -60,8 +60,8 @@ impl Deref for InChunk {
 
 /// Room for one queue's descriptors.
 pub(crate) struct MqdSlot {
-    place: SlotGuard<InChunk, 1>,
-    chunk: Arc<Chunk>,
+    place: SlotGuard<InMqdChunk, 1>,
+    chunk: Arc<MqdChunk>,
     bytes: usize,
     stride: usize,
 }
@@ -87,15 +87,15 @@ impl MqdSlot {
     }
 
     /// The words of the `xcc`th XCC's descriptor and where the GPU finds them.
-    pub(crate) fn mqd(&self, xcc: u32) -> Result<(Window<'_>, GpuVa)> {
+    pub(crate) fn mqd(&self, xcc: u32) -> Result<(BoWindow<'_>, GpuVa)> {
         let offset = self.offset(xcc);
         let va = self.chunk.bo.gpu_va().checked_add(offset as u64);
-        Ok((Window::new(&self.chunk.bo, offset), va.ok_or(EINVAL)?))
+        Ok((BoWindow::new(&self.chunk.bo, offset), va.ok_or(EINVAL)?))
     }
 
     /// The words of the control stack behind the `xcc`th XCC's descriptor.
-    pub(crate) fn control_stack(&self, xcc: u32) -> Window<'_> {
-        Window::new(&self.chunk.bo, self.offset(xcc) + PAGE_BYTES as usize)
+    pub(crate) fn control_stack(&self, xcc: u32) -> BoWindow<'_> {
+        BoWindow::new(&self.chunk.bo, self.offset(xcc) + PAGE_BYTES as usize)
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct MqdPool {
     stride: usize,
     xccs: u32,
     #[pin]
-    chunks: Mutex<KVec<Arc<Chunk>>>,
+    chunks: Mutex<KVec<Arc<MqdChunk>>>,
 }
 
 impl MqdPool {
@@ -138,7 +138,7 @@ impl MqdPool {
         !self.kgd.facts().is_app_apu
     }
 
-    fn new_chunk(&self) -> Result<Arc<Chunk>> {
+    fn new_chunk(&self) -> Result<Arc<MqdChunk>> {
         let (bytes, slots, domain) = if self.in_vram() {
             let slots = (CHUNK_BYTES / self.slot_bytes()).clamp(1, 64);
             (slots * self.slot_bytes(), slots, Domain::Vram)
@@ -147,7 +147,7 @@ impl MqdPool {
             (self.slot_bytes(), 1, Domain::Gtt)
         };
         let bo = KernelBo::new(self.kgd.clone(), bytes, domain, !self.in_vram())?;
-        let chunk = Chunk {
+        let chunk = MqdChunk {
             bo: Arc::new(bo, GFP_KERNEL)?,
             slots: Slots::new(slots),
             count: slots,
@@ -155,9 +155,9 @@ impl MqdPool {
         Ok(Arc::new(chunk, GFP_KERNEL)?)
     }
 
-    fn slot_in(&self, chunk: &Arc<Chunk>) -> Option<MqdSlot> {
+    fn slot_in(&self, chunk: &Arc<MqdChunk>) -> Option<MqdSlot> {
         Some(MqdSlot {
-            place: Slots::take(InChunk(chunk.clone()))?,
+            place: Slots::take(InMqdChunk(chunk.clone()))?,
             chunk: chunk.clone(),
             bytes: self.slot_bytes(),
             stride: self.stride,
@@ -171,7 +171,7 @@ impl MqdPool {
                 for xcc in 0..self.xccs as usize {
                     writeln!(f, "  Compute queue, XCC {xcc}")?;
                     let offset = slot * self.slot_bytes() + xcc * self.stride;
-                    dump(f, "    ", &Window::new(&chunk.bo, offset), words)?;
+                    dump(f, "    ", &BoWindow::new(&chunk.bo, offset), words)?;
                 }
             }
         }

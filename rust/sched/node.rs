@@ -142,26 +142,26 @@ pub(crate) struct NodeQueues {
     /// Queues there are, of all processes.
     queues: AtomicU32,
     /// Processes that have queues.
-    seats: AtomicU32,
+    processes: AtomicU32,
     /// The XCC at which the next queue's work starts.
     rotation: AtomicU32,
 }
 
 /// A queue, as the node counts them.
-pub(crate) struct Counted(Arc<NodeQueues>);
+pub(crate) struct QueueCount(Arc<NodeQueues>);
 
-impl Drop for Counted {
+impl Drop for QueueCount {
     fn drop(&mut self) {
         self.0.queues.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A process that has queues: while there is one, the GPU's power management knows of it.
-pub(crate) struct Active(Arc<NodeQueues>);
+pub(crate) struct ActiveProcess(Arc<NodeQueues>);
 
-impl Drop for Active {
+impl Drop for ActiveProcess {
     fn drop(&mut self) {
-        if self.0.seats.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.0.processes.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.kgd.set_compute_idle(true);
         }
     }
@@ -242,7 +242,7 @@ impl NodeQueues {
             xccs,
             save_sizes,
             queues: AtomicU32::new(0),
-            seats: AtomicU32::new(0),
+            processes: AtomicU32::new(0),
             rotation: AtomicU32::new(0),
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
@@ -373,23 +373,23 @@ impl NodeQueues {
 
     /// Whether any process has queues here.
     pub(crate) fn is_active(&self) -> bool {
-        self.seats.load(Ordering::Relaxed) != 0
+        self.processes.load(Ordering::Relaxed) != 0
     }
 
     /// Counts a process that has queues.
-    pub(crate) fn activate(self: &Arc<Self>) -> Active {
-        if self.seats.fetch_add(1, Ordering::AcqRel) == 0 {
+    pub(crate) fn activate(self: &Arc<Self>) -> ActiveProcess {
+        if self.processes.fetch_add(1, Ordering::AcqRel) == 0 {
             self.kgd.set_compute_idle(false);
         }
-        Active(self.clone())
+        ActiveProcess(self.clone())
     }
 
     /// Counts a queue. `EPERM`: the user allows no more of them on a device.
-    pub(crate) fn count(self: &Arc<Self>) -> Result<Counted> {
+    pub(crate) fn count(self: &Arc<Self>) -> Result<QueueCount> {
         let max = self.kgd.facts().max_num_of_queues_per_device;
         let max = u32::try_from(max).unwrap_or(u32::MAX);
         let before = self.queues.fetch_add(1, Ordering::Relaxed);
-        let counted = Counted(self.clone());
+        let counted = QueueCount(self.clone());
         if before >= max {
             pr_warn!("no more than {} queues are allowed on a GPU\n", max);
             return Err(EPERM);

@@ -2,12 +2,12 @@
 
 //! Queues that did not leave the hardware and were reset, each for itself.
 //!
-//! [`reset_stuck`] does that for the run-list scheduler. Who is to be told of it stands in a [`Resets`],
+//! [`reset_stuck`] does that for the run-list scheduler. Who is to be told of it stands in a [`ResetProcesses`],
 //! one per scheduler: telling is the business of others, who ask when they have called the scheduler.
 
 use super::{
-    books::Books,
     partition::xccs, //
+    runlist_state::RunlistState,
 };
 use crate::{
     gfx::Generation,
@@ -25,14 +25,14 @@ use core::sync::atomic::{
 use kernel::prelude::*;
 
 /// Processes that are to be told: as many as can have a queue on the hardware at a time.
-pub(super) struct Resets {
+pub(super) struct ResetProcesses {
     places: [AtomicU32; Self::MAX],
     /// How many places are taken, once nobody is in the middle of a change: asking in vain, which each
     /// call of the scheduler does, is one load.
     taken: AtomicU32,
 }
 
-impl Resets {
+impl ResetProcesses {
     const MAX: usize = 64;
 
     /// Nobody.
@@ -75,9 +75,9 @@ impl Resets {
 }
 
 /// The doorbells that the firmware named as those of queues that do not stop, by logical XCC.
-pub(super) struct Named([Option<u32>; Self::XCCS]);
+pub(super) struct StuckDoorbells([Option<u32>; Self::XCCS]);
 
-impl Named {
+impl StuckDoorbells {
     const XCCS: usize = 32;
 
     /// None.
@@ -103,9 +103,9 @@ pub(super) fn reset_stuck(
     kgd: &dyn Kgd,
     generation: &Generation,
     xcc_mask: u32,
-    named: &Named,
-    books: &mut Books,
-    resets: &Resets,
+    named: &StuckDoorbells,
+    state: &mut RunlistState,
+    resets: &ResetProcesses,
 ) -> Result {
     let facts = kgd.facts();
     if !facts.queue_reset {
@@ -124,10 +124,10 @@ pub(super) fn reset_stuck(
                 continue;
             };
             found = true;
-            let owner = books.owner_of(ring, named.of(xcc), generation.mqd);
-            let (seat, queue) = owner.ok_or_else(errno::timer_expired)?;
+            let owner = state.owner_of(ring, named.of(xcc), generation.mqd);
+            let (process, queue) = owner.ok_or_else(errno::timer_expired)?;
             // Whether it can be or not: what it worked on is lost.
-            let pasid = books.set_reset(seat, queue)?;
+            let pasid = state.set_reset(process, queue)?;
             if kgd.reset_slot(position, xcc) != Some(ring) {
                 return Err(errno::timer_expired());
             }
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn each_process_is_told_once() {
-        let resets = Resets::new();
+        let resets = ResetProcesses::new();
         let [a, b] = [1, 2].map(|raw| Pasid::new(raw).unwrap());
         resets.add(a);
         resets.add(b);
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn doorbells_are_named_by_xcc() {
-        let mut named = Named::new();
+        let mut named = StuckDoorbells::new();
         named.add(3, 0x1200);
         assert_eq!(
             (named.of(3), named.of(0), named.of(99)),

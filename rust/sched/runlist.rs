@@ -5,10 +5,10 @@
 //! One per node. The firmware reads a run list of processes and queues and time-slices them over
 //! VMIDs and hardware queues on its own. It takes orders from a queue of ours ([`hiq`](super::hiq)).
 //! To change the list everything is taken off first: UNMAP_QUEUES, a fence, and RUN_LIST with the new
-//! list. What is to run, and the list made of it, stands in the [`books`](super::books).
+//! list. What is to run, and the list made of it, stands in the [`runlist_state`](super::runlist_state).
 //!
-//! While the scheduler is stopped (the device sleeps, is being reset, or goes away) it only keeps
-//! books: queues may come, go and change, and what is to run then does when it is started again.
+//! While the scheduler is stopped (the device sleeps, is being reset, or goes away) only its state
+//! changes: queues may come, go and change, and what is to run then does when it is started again.
 //!
 //! # Locking
 //!
@@ -17,27 +17,27 @@
 //! nothing sleeps but the wait for the fence, which is bounded.
 
 use super::{
-    books::Books,
     hiq::{
         Cursor,
         Hiq, //
     },
     image::{
         Capacity,
-        Census,
+        Counts,
+        ListTarget, //
         Oversubscription,
-        Target, //
     },
     memory::NodeMemory,
     partition::Config,
     resets::{
         reset_stuck,
-        Named,
-        Resets, //
+        ResetProcesses, //
+        StuckDoorbells,
     },
+    runlist_state::RunlistState,
     Key,
-    NewEntry,
-    NewSeat,
+    NewSchedProcess,
+    NewSchedQueue,
     Scheduler, //
 };
 use crate::{
@@ -76,7 +76,7 @@ pub(crate) struct Runlist {
     capacity: Capacity,
     /// No more may be to run than the GPU holds at once.
     strict: bool,
-    resets: Resets,
+    resets: ResetProcesses,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -87,7 +87,7 @@ struct Inner {
     paused: bool,
     hiq: Cursor,
     oversubscription: Oversubscription,
-    books: Books,
+    state: RunlistState,
 }
 
 /// What is on the hardware.
@@ -124,7 +124,7 @@ impl Runlist {
         };
         let hiq = Hiq::new(kgd.clone(), generation, memory.clone(), config)?;
         let (_, _, room) = memory.run_list()?;
-        let books = Books::new(generation.runlist, facts.gws_size, room)?;
+        let state = RunlistState::new(generation.runlist, facts.gws_size, room)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 kgd,
@@ -133,13 +133,13 @@ impl Runlist {
                 hiq,
                 capacity,
                 strict,
-                resets: Resets::new(),
+                resets: ResetProcesses::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     paused: false,
                     hiq: Cursor::new(),
                     oversubscription: Oversubscription::default(),
-                    books,
+                    state,
                 }, "Scheduler.inner"),
             }),
             GFP_KERNEL,
@@ -160,7 +160,7 @@ impl Runlist {
         if result == Err(errno::timer_expired()) {
             self.hold_still();
         }
-        let result = result.and_then(|()| self.check_preemption(&mut inner.books));
+        let result = result.and_then(|()| self.check_preemption(&mut inner.state));
         inner.phase = match result {
             Ok(()) => Phase::Idle,
             Err(_) => self.give_up(),
@@ -170,18 +170,20 @@ impl Runlist {
     }
 
     /// Sees to it that every queue has let go of the hardware: what does not stop is reset.
-    fn check_preemption(&self, books: &mut Books) -> Result {
+    fn check_preemption(&self, state: &mut RunlistState) -> Result {
         let mut named = None;
         self.hiq.take_stuck(|xcc, doorbell| {
             pr_err!("XCC {xcc}: the queue at doorbell {doorbell:#x} does not stop\n");
-            named.get_or_insert_with(Named::new).add(xcc, doorbell);
+            named
+                .get_or_insert_with(StuckDoorbells::new)
+                .add(xcc, doorbell);
         })?;
         let Some(named) = named else {
             return Ok(());
         };
         self.hold_still();
         let (kgd, mask) = (&*self.kgd, self.hiq.xcc_mask());
-        reset_stuck(kgd, self.generation, mask, &named, books, &self.resets)?;
+        reset_stuck(kgd, self.generation, mask, &named, state, &self.resets)?;
         pr_err!("it was reset; the others go on\n");
         Ok(())
     }
@@ -216,14 +218,14 @@ impl Runlist {
             Phase::Idle if inner.paused => return Ok(()),
             Phase::Idle => {}
         }
-        if inner.books.census().queues == 0 {
+        if inner.state.counts().queues == 0 {
             return Ok(());
         }
-        let mut over = self.capacity.exceeded_by(inner.books.census());
-        over.xnack = self.hiq.xnack_chain() && inner.books.mixes_xnack();
+        let mut over = self.capacity.exceeded_by(inner.state.counts());
+        over.xnack = self.hiq.xnack_chain() && inner.state.mixes_xnack();
         let isolated = self.kgd.isolates(self.hiq.partition());
-        inner.books.set_isolated(isolated)?;
-        let list = self.copy(&inner.books, over)?;
+        inner.state.set_isolated(isolated)?;
+        let list = self.copy(&inner.state, over)?;
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;
         let order = self.generation.runlist.run_list(&list);
@@ -234,8 +236,8 @@ impl Runlist {
     }
 
     /// `EPERM`: the user wants no more to run than the GPU holds at once (`amdgpu.sched_policy=1`), and this is more.
-    fn check_fits(&self, census: &Census) -> Result {
-        let over = self.capacity.exceeded_by(census);
+    fn check_fits(&self, counts: &Counts) -> Result {
+        let over = self.capacity.exceeded_by(counts);
         if self.strict && (over.processes || over.queues) {
             return Err(EPERM);
         }
@@ -243,17 +245,17 @@ impl Runlist {
     }
 
     /// Copies the run list to where the idle hardware will read it.
-    fn copy(&self, books: &Books, over: Oversubscription) -> Result<RunList> {
+    fn copy(&self, state: &RunlistState, over: Oversubscription) -> Result<RunList> {
         let (words, address, capacity) = self.memory.run_list()?;
-        let target = Target {
+        let target = ListTarget {
             words: &words,
             address,
             capacity,
         };
-        let dwords = books.copy(&target)?;
-        let concurrent = match books.isolated() {
+        let dwords = state.copy(&target)?;
+        let concurrent = match state.isolated() {
             true => 1,
-            false => books.census().processes.min(self.capacity.processes),
+            false => state.counts().processes.min(self.capacity.processes),
         };
         Ok(target.finish(dwords, self.generation.runlist, over.any(), concurrent)?)
     }
@@ -276,15 +278,19 @@ impl Runlist {
 
     /// Changes what is to run: off with everything, `change`, on with what is left. The change
     /// happens even if the hardware is not to be had; then the error says so.
-    fn reschedule(&self, inner: &mut Inner, change: impl FnOnce(&mut Books) -> Result) -> Result {
+    fn reschedule(
+        &self,
+        inner: &mut Inner,
+        change: impl FnOnce(&mut RunlistState) -> Result,
+    ) -> Result {
         if inner.phase == Phase::Stopped {
-            return change(&mut inner.books);
+            return change(&mut inner.state);
         }
         let off = match ResetGuard::try_new(&*self.kgd) {
             Ok(guard) => self.take_off(inner).map(|()| guard),
             Err(error) => Err(error),
         };
-        let changed = change(&mut inner.books);
+        let changed = change(&mut inner.state);
         let _guard = off?;
         self.put_on(inner).and(changed)
     }
@@ -294,28 +300,28 @@ impl Runlist {
         &self,
         runs: bool,
         inner: &mut Inner,
-        change: impl FnOnce(&mut Books) -> Result,
+        change: impl FnOnce(&mut RunlistState) -> Result,
     ) -> Result {
         if runs {
             self.reschedule(inner, change)
         } else {
-            change(&mut inner.books)
+            change(&mut inner.state)
         }
     }
 }
 
 impl Scheduler for Runlist {
-    fn add(&self, seat: NewSeat) -> Key {
+    fn add(&self, process: NewSchedProcess) -> Key {
         // A process without queues is on no list yet: the hardware learns of it with its first one.
-        self.inner.lock().books.add(seat)
+        self.inner.lock().state.add(process)
     }
 
-    fn remove(&self, seat: Key) -> Result {
+    fn remove(&self, process: Key) -> Result {
         let mut inner = self.inner.lock();
-        let runs = inner.books.seat_runs(seat);
+        let runs = inner.state.process_runs(process);
         let mut gone = None;
-        let result = self.reschedule_if(runs, &mut inner, |books| {
-            gone = books.remove(seat);
+        let result = self.reschedule_if(runs, &mut inner, |state| {
+            gone = state.remove(process);
             Ok(())
         });
         drop(inner);
@@ -323,17 +329,17 @@ impl Scheduler for Runlist {
         result
     }
 
-    fn map(&self, seat: Key, queue: NewEntry) -> Result {
+    fn map(&self, process: Key, queue: NewSchedQueue) -> Result {
         let key = queue.key;
         let mut inner = self.inner.lock();
-        let mut result = inner.books.insert(seat, queue).map(|_| ());
-        if result.is_ok() && inner.books.queue_runs(seat, key) {
+        let mut result = inner.state.insert(process, queue).map(|_| ());
+        if result.is_ok() && inner.state.queue_runs(process, key) {
             result = self
-                .check_fits(inner.books.census())
+                .check_fits(inner.state.counts())
                 .and_then(|()| self.reschedule(&mut inner, |_| Ok(())));
         }
         if let Err(error) = result {
-            let gone = inner.books.take(seat, key);
+            let gone = inner.state.take(process, key);
             drop(inner);
             drop(gone);
             return Err(error);
@@ -341,12 +347,12 @@ impl Scheduler for Runlist {
         Ok(())
     }
 
-    fn unmap(&self, seat: Key, queue: Key) -> Result {
+    fn unmap(&self, process: Key, queue: Key) -> Result {
         let mut inner = self.inner.lock();
-        let runs = inner.books.queue_runs(seat, queue);
+        let runs = inner.state.queue_runs(process, queue);
         let mut gone = None;
-        let result = self.reschedule_if(runs, &mut inner, |books| {
-            gone = books.take(seat, queue);
+        let result = self.reschedule_if(runs, &mut inner, |state| {
+            gone = state.take(process, queue);
             Ok(())
         });
         drop(inner);
@@ -354,13 +360,13 @@ impl Scheduler for Runlist {
         result
     }
 
-    fn rewrite(&self, seat: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result {
+    fn rewrite(&self, process: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result {
         let mut inner = self.inner.lock();
-        let ran = inner.books.queue_runs(seat, queue);
+        let ran = inner.state.queue_runs(process, queue);
         let mut runs = false;
-        self.reschedule_if(ran, &mut inner, |books| {
-            books.check_changeable(seat)?;
-            runs = books.set_runs(seat, queue, change())?;
+        self.reschedule_if(ran, &mut inner, |state| {
+            state.check_changeable(process)?;
+            runs = state.set_runs(process, queue, change())?;
             Ok(())
         })?;
         self.reschedule_if(runs && !ran, &mut inner, |_| Ok(()))
@@ -368,43 +374,43 @@ impl Scheduler for Runlist {
 
     fn set_wave_sync(
         &self,
-        seat: Key,
+        process: Key,
         queue: Key,
         on: bool,
         change: &mut dyn FnMut(),
     ) -> Result {
         let mut inner = self.inner.lock();
-        let runs = inner.books.queue_runs(seat, queue);
-        self.reschedule_if(runs, &mut inner, |books| {
-            books.check_changeable(seat)?;
+        let runs = inner.state.queue_runs(process, queue);
+        self.reschedule_if(runs, &mut inner, |state| {
+            state.check_changeable(process)?;
             change();
-            books.change(seat, queue, |entry| entry.queue.wave_sync = on)
+            state.change(process, queue, |entry| entry.packet.wave_sync = on)
         })
     }
 
-    fn may_run(&self, seat: Key, queue: Key) -> bool {
-        self.inner.lock().books.queue_runs(seat, queue)
+    fn may_run(&self, process: Key, queue: Key) -> bool {
+        self.inner.lock().state.queue_runs(process, queue)
     }
 
-    fn check_changeable(&self, seat: Key, _queue: Key) -> Result {
+    fn check_changeable(&self, process: Key, _queue: Key) -> Result {
         let inner = self.inner.lock();
         match inner.phase {
             Phase::Hung => Err(EIO),
-            Phase::Idle | Phase::Listed | Phase::Stopped => inner.books.check_changeable(seat),
+            Phase::Idle | Phase::Listed | Phase::Stopped => inner.state.check_changeable(process),
         }
     }
 
-    fn evict(&self, seat: Key) -> Result {
+    fn evict(&self, process: Key) -> Result {
         let mut inner = self.inner.lock();
-        let runs = inner.books.seat_runs(seat);
-        self.reschedule_if(runs, &mut inner, |books| books.set_evicted(seat, true))
+        let runs = inner.state.process_runs(process);
+        self.reschedule_if(runs, &mut inner, |state| state.set_evicted(process, true))
     }
 
-    fn restore(&self, seat: Key, page_table_base: u64) -> Result {
+    fn restore(&self, process: Key, page_table_base: u64) -> Result {
         let mut inner = self.inner.lock();
-        inner.books.set_page_table_base(seat, page_table_base)?;
-        inner.books.set_evicted(seat, false)?;
-        let runs = inner.books.seat_runs(seat);
+        inner.state.set_page_table_base(process, page_table_base)?;
+        inner.state.set_evicted(process, false)?;
+        let runs = inner.state.process_runs(process);
         self.reschedule_if(runs, &mut inner, |_| Ok(()))
     }
 

@@ -63,7 +63,7 @@ pub(crate) struct CacheSizes {
 }
 
 /// A kind of cache.
-struct Kind {
+struct CacheKind {
     level: u32,
     size: u32,
     line: u32,
@@ -73,8 +73,8 @@ struct Kind {
 
 impl CacheSizes {
     /// The kinds of gfx9.4.3, whose discovery table does not state line sizes.
-    fn kinds(&self, cus_per_array: u32) -> [Kind; 5] {
-        let kind = |level, size, line, content, shared_by| Kind {
+    fn kinds(&self, cus_per_array: u32) -> [CacheKind; 5] {
+        let kind = |level, size, line, content, shared_by| CacheKind {
             level,
             size,
             line,
@@ -128,7 +128,7 @@ pub(crate) fn caches<E>(
 /// A first-level cache for each block of CUs with a working one.
 fn blocks<E>(
     cus: &ComputeUnits<'_>,
-    kind: &Kind,
+    kind: &CacheKind,
     base: u32,
     each: &mut impl FnMut(Cache) -> Result<(), E>,
 ) -> Result<(), E> {
@@ -154,7 +154,7 @@ fn blocks<E>(
 /// Its map is user ABI with a quirk: it begins with the first array that has a working CU, counted
 /// from that CU, then come all arrays from the first on, and for lack of room the last one is left
 /// out.
-fn shared(cus: &ComputeUnits<'_>, kind: &Kind, base: u32) -> Option<Cache> {
+fn shared(cus: &ComputeUnits<'_>, kind: &CacheKind, base: u32) -> Option<Cache> {
     let arrays = cus
         .arrays()
         .map(|working| working & low_bits(kind.shared_by));
@@ -164,7 +164,7 @@ fn shared(cus: &ComputeUnits<'_>, kind: &Kind, base: u32) -> Option<Cache> {
     Some(kind.cache(base.wrapping_add(first.trailing_zeros()), siblings))
 }
 
-impl Kind {
+impl CacheKind {
     fn cache(&self, processor_id_low: u32, sibling_map: SiblingMap) -> Cache {
         Cache {
             processor_id_low,

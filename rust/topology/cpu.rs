@@ -10,13 +10,13 @@ use super::{
     Link,
     LinkKind,
     MemBank,
-    Properties,
+    NodeProperties,
     System, //
 };
 
 /// What is known of a NUMA node with CPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NumaNode {
+pub(crate) struct CpuNode {
     /// The kernel's number of it.
     pub(crate) id: u32,
     /// CPUs that are online.
@@ -36,13 +36,13 @@ pub(crate) struct MemoryModules {
     pub(crate) speed: u32,
 }
 
-impl NumaNode {
+impl CpuNode {
     /// The file `properties`, but for the counts of lists.
-    pub(crate) fn properties(&self) -> Properties {
-        Properties {
+    pub(crate) fn properties(&self) -> NodeProperties {
+        NodeProperties {
             cpu_cores_count: self.cpus,
             cpu_core_id_base: self.first_apic_id,
-            ..Properties::default()
+            ..NodeProperties::default()
         }
     }
 
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_cpu_node_has_cpus_and_nothing_of_a_gpu() {
-        let node = NumaNode {
+        let node = CpuNode {
             id: 0,
             cpus: 2,
             first_apic_id: 4,

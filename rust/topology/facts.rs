@@ -9,7 +9,7 @@ use super::{
     },
     cpu,
     gpu::{
-        Compute,
+        ComputeFacts,
         CopyEngines,
         Description,
         Driver,
@@ -19,7 +19,7 @@ use super::{
         LocalMemory, //
     },
     identity::Identity,
-    Name,
+    NodeName,
     System, //
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
         Partition, //
     },
     linux::{
-        acpi::Table,
+        acpi::AcpiTable,
         platform, //
     },
 };
@@ -74,7 +74,7 @@ pub(super) fn describe(node: &Node) -> Result<Description<'_>> {
     let generation = Generation::of(facts.gc()).map_err(|_| ENODEV)?;
     let partition = node.partition();
     Ok(Description {
-        name: Name::new(&facts.asic_name),
+        name: NodeName::new(&facts.asic_name),
         identity: identity(facts, node.local_memory(), partition),
         vendor: facts.vendor,
         asic_revision: facts.revision,
@@ -113,8 +113,8 @@ pub(super) fn describe(node: &Node) -> Result<Description<'_>> {
     })
 }
 
-fn compute(facts: &GpuFacts) -> Compute {
-    Compute {
+fn compute(facts: &GpuFacts) -> ComputeFacts {
+    ComputeFacts {
         units: facts.cu_count,
         simd_per_unit: facts.simd_per_cu,
         waves_per_simd: facts.max_waves_per_simd,
@@ -213,7 +213,7 @@ fn numa_node(facts: &GpuFacts) -> Option<u32> {
     if let Ok(node) = u32::try_from(facts.numa_node) {
         return Some(node);
     }
-    let table = Table::get(c"SRAT")?;
+    let table = AcpiTable::get(c"SRAT")?;
     let slot = facts.pci_bus << 8 | facts.pci_devfn;
     let domain = cpu::affinity(table.bytes(), facts.pci_domain, slot)?;
     platform::proximity_node(domain)
@@ -221,7 +221,7 @@ fn numa_node(facts: &GpuFacts) -> Option<u32> {
 
 /// The machine's maker; zeros if the firmware does not tell.
 pub(super) fn system() -> System {
-    let Some(table) = Table::get(c"DSDT") else {
+    let Some(table) = AcpiTable::get(c"DSDT") else {
         pr_warn!("the firmware has no table DSDT to tell the platform's maker\n");
         return System::default();
     };

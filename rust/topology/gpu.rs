@@ -13,8 +13,8 @@ use super::{
     GpuProperties,
     Heap,
     MemBank,
-    Name,
-    Properties, //
+    NodeName,
+    NodeProperties, //
 };
 use crate::gfx::Features;
 
@@ -24,7 +24,7 @@ pub(crate) const FIRST_COMPUTE_UNIT: u32 = 0x8000_1000;
 /// What the topology needs to know of a GPU node (a partition of a device).
 #[derive(Clone, Copy)]
 pub(crate) struct Description<'a> {
-    pub(crate) name: Name,
+    pub(crate) name: NodeName,
     pub(crate) identity: Identity,
     pub(crate) vendor: u32,
     pub(crate) asic_revision: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Description<'a> {
     pub(crate) partitions: u32,
     pub(crate) partition: u32,
     pub(crate) features: &'a Features,
-    pub(crate) compute: Compute,
+    pub(crate) compute: ComputeFacts,
     pub(crate) units: ComputeUnits<'a>,
     pub(crate) caches: CacheSizes,
     pub(crate) memory: LocalMemory,
@@ -48,7 +48,7 @@ pub(crate) struct Description<'a> {
 
 /// The graphics core's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Compute {
+pub(crate) struct ComputeFacts {
     /// Working compute units of the whole device.
     pub(crate) units: u32,
     pub(crate) simd_per_unit: u32,
@@ -249,15 +249,15 @@ impl Description<'_> {
     }
 
     /// The file `properties`, but for the counts of lists. The first unit has the number `base`.
-    pub(crate) fn properties(&self, base: u32) -> Properties {
+    pub(crate) fn properties(&self, base: u32) -> NodeProperties {
         let (pcie_engines, xgmi_engines) = self.copy.split(self.partitions);
-        let Compute { simd_per_unit, .. } = self.compute;
+        let ComputeFacts { simd_per_unit, .. } = self.compute;
         let units_per_xcc = self.simds() / simd_per_unit.max(1) / self.xccs().max(1);
         let save = self
             .features
             .context_save
             .sizes(units_per_xcc, self.units.engines);
-        Properties {
+        NodeProperties {
             simd_count: self.simds(),
             simd_id_base: base,
             max_waves_per_simd: self.compute.waves_per_simd,
@@ -283,7 +283,7 @@ impl Description<'_> {
             cwsr_size: save.area,
             ctl_stack_size: save.control_stack,
             gpu: Some(self.gpu_properties()),
-            ..Properties::default()
+            ..NodeProperties::default()
         }
     }
 
@@ -385,7 +385,7 @@ pub(super) mod tests {
     pub(in crate::topology) fn description(bitmap: &[[[u32; 4]; 4]]) -> Description<'_> {
         let generation = Generation::of(IpVersion::new(9, 4, 3));
         Description {
-            name: Name::new(b"IP DISCOVERY"),
+            name: NodeName::new(b"IP DISCOVERY"),
             identity: Identity {
                 devfn: 0,
                 subsystem_vendor: 0x1002,
@@ -403,7 +403,7 @@ pub(super) mod tests {
             partitions: 1,
             partition: 0,
             features: &generation.ok().unwrap().features,
-            compute: Compute {
+            compute: ComputeFacts {
                 units: 40,
                 simd_per_unit: 4,
                 waves_per_simd: 8,

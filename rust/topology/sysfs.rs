@@ -7,13 +7,13 @@
 //! in the meantime sees from `generation_id` that it must begin again.
 
 use super::{
-    tree::Entry,
+    tree::NodeEntry,
     Cache,
     CpuClock,
     Link,
     MemBank,
-    Name,
-    Properties,
+    NodeName,
+    NodeProperties,
     System, //
 };
 use crate::{
@@ -54,20 +54,20 @@ pub(super) fn count_change() {
 }
 
 /// What a file shows.
-enum Content {
+enum TopologyFile {
     Generation,
     System(System),
     GpuId(u32),
-    Name(Name),
-    Node(Properties),
+    Name(NodeName),
+    Node(NodeProperties),
     MemBank(MemBank),
     Cache(Cache),
     Link(Link),
 }
 
 /// A file, and the GPU that a reader must be allowed to use.
-pub(super) struct File {
-    content: Content,
+pub(super) struct GuardedFile {
+    content: TopologyFile,
     gpu: Option<Arc<Node>>,
 }
 
@@ -76,44 +76,44 @@ fn put(out: &mut Output<'_>, text: impl Display) -> Result {
     write!(out, "{text}").map_err(|_| EFBIG)
 }
 
-impl Show for File {
+impl Show for GuardedFile {
     fn show(&self, out: &mut Output<'_>) -> Result {
         if let Some(gpu) = &self.gpu {
             gpu.kgd().cgroup_permission(gpu.partition().render_minor)?;
         }
         match &self.content {
-            Content::Generation => put(out, format_args!("{}\n", GENERATION.load(Relaxed))),
-            Content::System(system) => put(out, system),
-            Content::GpuId(id) => put(out, format_args!("{id}\n")),
-            Content::Name(name) => put(out, name),
-            Content::Node(properties) => {
+            TopologyFile::Generation => put(out, format_args!("{}\n", GENERATION.load(Relaxed))),
+            TopologyFile::System(system) => put(out, system),
+            TopologyFile::GpuId(id) => put(out, format_args!("{id}\n")),
+            TopologyFile::Name(name) => put(out, name),
+            TopologyFile::Node(properties) => {
                 put(out, properties)?;
                 put(out, CpuClock(platform::cpu_max_mhz()))
             }
-            Content::MemBank(bank) => put(out, bank),
-            Content::Cache(cache) => put(out, cache),
-            Content::Link(link) => put(out, link),
+            TopologyFile::MemBank(bank) => put(out, bank),
+            TopologyFile::Cache(cache) => put(out, cache),
+            TopologyFile::Link(link) => put(out, link),
         }
     }
 }
 
 /// The published topology. Dropped: gone.
-pub(super) struct Published(Directory<File>);
+pub(super) struct PublishedTopology(Directory<GuardedFile>);
 
-impl Published {
+impl PublishedTopology {
     /// Publishes the topology of a machine, without nodes as yet, below the device.
     pub(super) fn new(device: &Device, system: System) -> Result<Self> {
-        let file = |content| File { content, gpu: None };
+        let file = |content| GuardedFile { content, gpu: None };
         let mut files = Files::new();
-        files.add(c"generation_id", file(Content::Generation))?;
-        files.add(c"system_properties", file(Content::System(system)))?;
+        files.add(c"generation_id", file(TopologyFile::Generation))?;
+        files.add(c"system_properties", file(TopologyFile::System(system)))?;
         let mut topology = Directory::below_device(device, format_args!("topology"), files)?;
         topology.child(format_args!("nodes"), Files::new())?;
         Ok(Self(topology))
     }
 
     /// Makes all nodes anew. If that fails there are none.
-    pub(super) fn set_nodes(&mut self, entries: &[Entry]) -> Result {
+    pub(super) fn set_nodes(&mut self, entries: &[NodeEntry]) -> Result {
         self.0.clear();
         let nodes = self.0.child(format_args!("nodes"), Files::new())?;
         let result = entries
@@ -127,26 +127,28 @@ impl Published {
     }
 }
 
-fn publish_node(nodes: &mut Directory<File>, index: usize, entry: &Entry) -> Result {
-    let file = |content| File {
+fn publish_node(nodes: &mut Directory<GuardedFile>, index: usize, entry: &NodeEntry) -> Result {
+    let file = |content| GuardedFile {
         content,
         gpu: entry.node.clone(),
     };
     let mut files = Files::new();
-    files.add(c"gpu_id", file(Content::GpuId(entry.gpu_id())))?;
-    files.add(c"name", file(Content::Name(entry.name)))?;
-    files.add(c"properties", file(Content::Node(entry.properties())))?;
+    files.add(c"gpu_id", file(TopologyFile::GpuId(entry.gpu_id())))?;
+    files.add(c"name", file(TopologyFile::Name(entry.name)))?;
+    files.add(c"properties", file(TopologyFile::Node(entry.properties())))?;
     let node = nodes.child(format_args!("{index}"), files)?;
     let gpu = &entry.node;
     publish_list(node, "mem_banks", gpu, &entry.mem_banks, |&it| {
-        Content::MemBank(it)
+        TopologyFile::MemBank(it)
     })?;
-    publish_list(node, "caches", gpu, &entry.caches, |&it| Content::Cache(it))?;
+    publish_list(node, "caches", gpu, &entry.caches, |&it| {
+        TopologyFile::Cache(it)
+    })?;
     publish_list(node, "io_links", gpu, &entry.io_links, |&it| {
-        Content::Link(it)
+        TopologyFile::Link(it)
     })?;
     publish_list(node, "p2p_links", gpu, &entry.p2p_links, |&it| {
-        Content::Link(it)
+        TopologyFile::Link(it)
     })?;
     // For performance counters. There are none: the C driver's were an IOMMU's that is no more.
     node.child(format_args!("perf"), Files::new())?;
@@ -155,18 +157,18 @@ fn publish_node(nodes: &mut Directory<File>, index: usize, entry: &Entry) -> Res
 
 /// A directory `name` with a numbered directory for each thing of a node.
 fn publish_list<T>(
-    node: &mut Directory<File>,
+    node: &mut Directory<GuardedFile>,
     name: &str,
     gpu: &Option<Arc<Node>>,
     things: &[T],
-    content: impl Fn(&T) -> Content,
+    content: impl Fn(&T) -> TopologyFile,
 ) -> Result {
     let list = node.child(format_args!("{name}"), Files::new())?;
     for (index, thing) in things.iter().enumerate() {
         let mut files = Files::new();
         files.add(
             c"properties",
-            File {
+            GuardedFile {
                 content: content(thing),
                 gpu: gpu.clone(),
             },

@@ -21,13 +21,13 @@ use super::{
     },
     sysfs::{
         self,
-        Published, //
+        PublishedTopology, //
     },
     Cache,
     Link,
     MemBank,
-    Name,
-    Properties, //
+    NodeName,
+    NodeProperties, //
 };
 use crate::{
     gpu::Node,
@@ -49,9 +49,9 @@ use kernel::{
 };
 
 /// A node.
-pub(super) struct Entry {
-    pub(super) name: Name,
-    properties: Properties,
+pub(super) struct NodeEntry {
+    pub(super) name: NodeName,
+    properties: NodeProperties,
     pub(super) mem_banks: KVec<MemBank>,
     pub(super) caches: KVVec<Cache>,
     pub(super) io_links: KVec<Link>,
@@ -62,8 +62,8 @@ pub(super) struct Entry {
     pub(super) node: Option<Arc<Node>>,
 }
 
-impl Entry {
-    fn new(name: Name, properties: Properties) -> Self {
+impl NodeEntry {
+    fn new(name: NodeName, properties: NodeProperties) -> Self {
         Self {
             name,
             properties,
@@ -77,8 +77,8 @@ impl Entry {
     }
 
     /// CPUs, without links as yet.
-    fn cpus(numa: &cpu::NumaNode, modules: cpu::MemoryModules) -> Result<Self> {
-        let mut entry = Self::new(Name::default(), numa.properties());
+    fn cpus(numa: &cpu::CpuNode, modules: cpu::MemoryModules) -> Result<Self> {
+        let mut entry = Self::new(NodeName::default(), numa.properties());
         entry.mem_banks.push(numa.bank(modules), GFP_KERNEL)?;
         entry.numa = Some(numa.id);
         Ok(entry)
@@ -101,9 +101,9 @@ impl Entry {
     }
 
     /// The file `properties`, counts and all.
-    pub(super) fn properties(&self) -> Properties {
+    pub(super) fn properties(&self) -> NodeProperties {
         // CAST: a handful each.
-        Properties {
+        NodeProperties {
             mem_banks_count: self.mem_banks.len() as u32,
             caches_count: self.caches.len() as u32,
             io_links_count: self.io_links.len() as u32,
@@ -126,10 +126,10 @@ impl Entry {
 
 /// All nodes: CPUs first.
 struct Tree {
-    entries: KVec<Entry>,
+    entries: KVec<NodeEntry>,
     /// The number of the next GPU's first compute unit. It only grows.
     next_unit: u32,
-    published: Published,
+    published: PublishedTopology,
 }
 
 global_lock! {
@@ -153,7 +153,7 @@ pub(crate) fn init(device: &Device) -> Result {
     let mut tree = Tree {
         entries: cpu_entries()?,
         next_unit: FIRST_COMPUTE_UNIT,
-        published: Published::new(device, facts::system())?,
+        published: PublishedTopology::new(device, facts::system())?,
     };
     tree.publish()?;
     *TREE.lock() = Some(tree);
@@ -206,7 +206,7 @@ pub(crate) fn add(node: &Arc<Node>) -> Result {
 pub(crate) fn remove(node: &Node) {
     let mut tree = TREE.lock();
     let Some(tree) = tree.as_mut() else { return };
-    let is_it = |entry: &Entry| entry.gpu_id() == node.id().raw();
+    let is_it = |entry: &NodeEntry| entry.gpu_id() == node.id().raw();
     let Some(number) = tree.entries.iter().position(is_it) else {
         return;
     };
@@ -221,18 +221,18 @@ pub(crate) fn remove(node: &Node) {
 }
 
 /// A node for each NUMA node with CPUs, each linked to all others.
-fn cpu_entries() -> Result<KVec<Entry>> {
+fn cpu_entries() -> Result<KVec<NodeEntry>> {
     let (width, speed) = platform::memory_modules();
     let mut modules = cpu::MemoryModules { width, speed };
     let mut entries = KVec::new();
     for numa in platform::numa_nodes() {
-        let numa = cpu::NumaNode {
+        let numa = cpu::CpuNode {
             id: numa.id,
             cpus: numa.cpus,
             first_apic_id: numa.first_apic_id,
             memory: numa.memory,
         };
-        entries.push(Entry::cpus(&numa, modules)?, GFP_KERNEL)?;
+        entries.push(NodeEntry::cpus(&numa, modules)?, GFP_KERNEL)?;
         // The firmware does not say which module is whose: C tells the first node alone.
         modules = cpu::MemoryModules::default();
     }
@@ -240,7 +240,7 @@ fn cpu_entries() -> Result<KVec<Entry>> {
     Ok(entries)
 }
 
-fn link_cpus(entries: &mut KVec<Entry>) -> Result {
+fn link_cpus(entries: &mut KVec<NodeEntry>) -> Result {
     let amd = platform::cpu_is_amd();
     let mut nodes = KVec::new();
     for (number, entry) in (0u32..).zip(entries.iter()) {
@@ -273,7 +273,7 @@ impl Tree {
 
     /// The node of the CPUs that a GPU is attached to.
     fn home(&self, gpu: &Description<'_>) -> u32 {
-        let is_home = |entry: &Entry| entry.numa.is_some() && entry.numa == gpu.links.numa;
+        let is_home = |entry: &NodeEntry| entry.numa.is_some() && entry.numa == gpu.links.numa;
         // CAST: a handful.
         self.entries.iter().position(is_home).unwrap_or(0) as u32
     }
@@ -281,7 +281,7 @@ impl Tree {
     /// Adds a GPU as the last node. After an error it must be forgotten.
     fn add(&mut self, node: &Arc<Node>, gpu: &Description<'_>) -> Result {
         let number = self.count();
-        let entry = Entry::gpu(node.clone(), gpu, self.next_unit)?;
+        let entry = NodeEntry::gpu(node.clone(), gpu, self.next_unit)?;
         self.next_unit = self.next_unit.wrapping_add(gpu.numbers());
         self.entries.push(entry, GFP_KERNEL)?;
         let to_cpu = link::to_cpu(gpu, number, self.home(gpu));
@@ -292,7 +292,7 @@ impl Tree {
     }
 
     /// Enters the two links where `list` says.
-    fn link(&mut self, pair: Pair, list: impl Fn(&mut Entry) -> &mut KVec<Link>) -> Result {
+    fn link(&mut self, pair: Pair, list: impl Fn(&mut NodeEntry) -> &mut KVec<Link>) -> Result {
         for link in [Some(pair.out), pair.back].into_iter().flatten() {
             let entry = self
                 .entries

@@ -472,7 +472,7 @@ mod tests {
     use super::*;
     use crate::{
         gfx::{
-            testing::{known, Memory},
+            testing::{known, TestWords},
             SaveArea, //
         },
         ids::UserVa, //
@@ -518,8 +518,8 @@ mod tests {
         }
     }
 
-    fn new(xcc: u32, queue: &ComputeQueue) -> Memory {
-        let words = Memory::new();
+    fn new(xcc: u32, queue: &ComputeQueue) -> TestWords {
+        let words = TestWords::new();
         Mqd.compute(&words, at(xcc), queue);
         words
     }
@@ -662,7 +662,7 @@ mod tests {
             eop: (va(0xff_0040_1000), 4096),
             doorbell: doorbell(0x400),
         };
-        let (master, follower) = (Memory::new(), Memory::new());
+        let (master, follower) = (TestWords::new(), TestWords::new());
         let at = |xcc| XccMqd {
             stride: 2048,
             ..at(xcc)
@@ -678,7 +678,7 @@ mod tests {
 
     #[test]
     fn a_failed_preemption_is_reported_once() {
-        let words = Memory::new();
+        let words = TestWords::new();
         assert_eq!(Mqd.take_failed_doorbell(&words), None);
         words.set(dword::QUEUE_DOORBELL_ID0, 0x1802);
         assert_eq!(Mqd.take_failed_doorbell(&words), Some(0x1802));

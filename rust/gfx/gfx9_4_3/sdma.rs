@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::{
         gfx::{
-            testing::{known, Memory},
+            testing::{known, TestWords},
             SdmaPlace, //
         },
         ids::{DoorbellIndex, GpuVa, UserVa},
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn a_copy_queue_word_by_word() {
-        let words = Memory::new();
+        let words = TestWords::new();
         Sdma.encode(&words, &queue());
         assert!(words.written().eq([
             (0, 0x0006_1024),
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_vmid_changes_nothing_else() {
-        let words = Memory::new();
+        let words = TestWords::new();
         Sdma.encode(&words, &queue());
         Sdma.set_vmid(&words, known(Vmid::new(15)));
         Sdma.set_vmid(&words, known(Vmid::new(9)));
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn an_update_keeps_the_pointers_of_the_hardware() {
-        let words = Memory::new();
+        let words = TestWords::new();
         Sdma.encode(&words, &queue());
         words.set(3, 0x40);
         words.set(5, 0x80);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! The registers that the driver itself writes without the firmware's scheduler: who has a VMID
-//! ([`Binding`]), and which queue is in which slot ([`Hold`], [`Hardware::load`]).
+//! ([`Binding`]), and which queue is in which slot ([`HqdSlot`], [`DirectHardware::load`]).
 //!
-//! One [`Hardware`] per node, shared by its scheduler and the VMIDs given away. It knows no lock: the
+//! One [`DirectHardware`] per node, shared by its scheduler and the VMIDs given away. It knows no lock: the
 //! scheduler calls it under `Scheduler.inner`, and keeps resets away meanwhile.
 
 use crate::{
@@ -25,14 +25,14 @@ use crate::{
         VmidBinding, //
     },
     sched::{
-        memory::Window,
+        memory::BoWindow,
         partition::xccs,
         slots::{
             SlotGuard,
             Slots, //
         },
         Descriptor,
-        Entry, //
+        SchedQueue, //
     },
 };
 use core::sync::atomic::{
@@ -51,7 +51,7 @@ pub(super) type Places = Slots<1>;
 const VMIDS: usize = 16;
 
 /// What the scheduler and the VMIDs that it has given away share.
-pub(super) struct Hardware {
+pub(super) struct DirectHardware {
     pub(super) kgd: Arc<dyn Kgd>,
     generation: &'static Generation,
     /// The node's logical XCCs.
@@ -62,14 +62,14 @@ pub(super) struct Hardware {
 
 /// A process's VMID. Dropped, the hardware knows it no more, and then another process may have it.
 pub(in crate::sched) struct Binding {
-    hardware: Arc<Hardware>,
+    hardware: Arc<DirectHardware>,
     vmid: Vmid,
     _place: SlotGuard<Arc<Places>, 1>,
 }
 
 /// A queue's slot, and whether it is on the hardware.
 #[derive(Default)]
-pub(in crate::sched) struct Hold {
+pub(in crate::sched) struct HqdSlot {
     descriptor: Option<Descriptor>,
     /// Of a compute queue.
     pub(super) place: Option<SlotGuard<Arc<Places>, 1>>,
@@ -78,7 +78,7 @@ pub(in crate::sched) struct Hold {
     pub(super) reset: bool,
 }
 
-impl Hold {
+impl HqdSlot {
     /// Of a queue that is not in a slot yet.
     pub(in crate::sched) fn new(descriptor: Descriptor) -> Self {
         Self {
@@ -88,15 +88,18 @@ impl Hold {
     }
 
     /// The first XCC's descriptor.
-    pub(in crate::sched) fn first_mqd(&self) -> Option<Window<'_>> {
+    pub(in crate::sched) fn first_mqd(&self) -> Option<BoWindow<'_>> {
         let at = self.descriptor.as_ref()?;
-        Some(Window::new(&at.bo, at.offset))
+        Some(BoWindow::new(&at.bo, at.offset))
     }
 }
 
 impl Binding {
     /// The VMID that is called like `place`. The hardware does not know the process yet.
-    pub(super) fn new(hardware: Arc<Hardware>, place: SlotGuard<Arc<Places>, 1>) -> Result<Self> {
+    pub(super) fn new(
+        hardware: Arc<DirectHardware>,
+        place: SlotGuard<Arc<Places>, 1>,
+    ) -> Result<Self> {
         // CAST: less than 16, as the node's mask has it.
         let vmid = Vmid::new(place.index() as u8).ok_or(EINVAL)?;
         Ok(Self {
@@ -113,7 +116,7 @@ impl Binding {
 
     /// Tells the hardware of the process whose VMID it is. The caller keeps resets away.
     pub(super) fn program(&self, process: &MapProcess) -> Result {
-        let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
+        let DirectHardware { kgd, xcc_mask, .. } = &*self.hardware;
         let saves = kgd.facts().cwsr_enable;
         let binding = VmidBinding {
             vmid: self.vmid,
@@ -136,7 +139,7 @@ impl Binding {
 impl Drop for Binding {
     fn drop(&mut self) {
         self.owner().store(0, Ordering::Relaxed);
-        let Hardware { kgd, xcc_mask, .. } = &*self.hardware;
+        let DirectHardware { kgd, xcc_mask, .. } = &*self.hardware;
         // After a reset there is nothing to take back.
         if let Ok(_guard) = ResetGuard::try_new(&**kgd) {
             kgd.unbind_vmid(self.vmid, *xcc_mask);
@@ -144,7 +147,7 @@ impl Drop for Binding {
     }
 }
 
-impl Hardware {
+impl DirectHardware {
     /// The hardware of a node. Nobody has a VMID.
     pub(super) fn new(
         kgd: Arc<dyn Kgd>,
@@ -171,25 +174,25 @@ impl Hardware {
         &self,
         vmid: Vmid,
         vm: Option<&Vm>,
-        entry: &mut Entry,
+        entry: &mut SchedQueue,
         position: HqdPosition,
     ) -> Result {
-        let descriptor = entry.hold.descriptor.as_ref().ok_or(EINVAL)?;
-        let write_pointer = entry.queue.write_pointer;
+        let descriptor = entry.hqd.descriptor.as_ref().ok_or(EINVAL)?;
+        let write_pointer = entry.packet.write_pointer;
         let Descriptor { bo, offset, stride } = descriptor;
-        if let Engine::Sdma(_) = entry.queue.engine {
-            let words = Window::new(bo, *offset);
+        if let Engine::Sdma(_) = entry.packet.engine {
+            let words = BoWindow::new(bo, *offset);
             self.generation.sdma.set_vmid(&words, vmid);
             vm.ok_or(EINVAL)?.load_sdma(bo, *offset, write_pointer)?;
-            entry.hold.loaded = true;
+            entry.hqd.loaded = true;
             return Ok(());
         }
         for (_, within) in xccs(self.xcc_mask) {
-            let words = Window::new(bo, offset + stride * within as usize);
+            let words = BoWindow::new(bo, offset + stride * within as usize);
             self.generation.mqd.set_vmid(&words, vmid);
         }
         self.kgd.flush_hdp();
-        entry.hold.loaded = true;
+        entry.hqd.loaded = true;
         for (logical, within) in xccs(self.xcc_mask) {
             let mqd = offset + stride * within as usize;
             bo.load_queue(mqd, position, write_pointer, logical)?;
@@ -198,11 +201,16 @@ impl Hardware {
     }
 
     /// Takes a queue off the hardware: all XCCs are tried, the first error counts.
-    pub(super) fn unload(&self, entry: &Entry, position: HqdPosition, preempt: Preempt) -> Result {
-        let Some(Descriptor { bo, offset, stride }) = entry.hold.descriptor.as_ref() else {
+    pub(super) fn unload(
+        &self,
+        entry: &SchedQueue,
+        position: HqdPosition,
+        preempt: Preempt,
+    ) -> Result {
+        let Some(Descriptor { bo, offset, stride }) = entry.hqd.descriptor.as_ref() else {
             return Ok(());
         };
-        if let Engine::Sdma(_) = entry.queue.engine {
+        if let Engine::Sdma(_) = entry.packet.engine {
             return bo.unload_sdma(*offset);
         }
         let mut result = Ok(());

@@ -53,7 +53,7 @@ impl Node {
         (version != 0).then(|| format!("gfx{major}{minor:x}{step:x}"))
     }
 
-    /// How many accelerator complex dies (XCC) work as this node.
+    /// How many accelerator core complexes (XCC) work as this node.
     pub fn xccs(&self) -> u64 {
         self.property("num_xcc").max(1)
     }

@@ -1,0 +1,707 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What the run-list scheduler knows: which processes and queues there are, and the list they make.
+//!
+//! One [`RunlistState`] per scheduler, under its lock. Each change is made in the list at once, and only there
+//! where it is: a queue that comes or goes costs the same however many others there are, but for the
+//! words of newer ones, which move. What the hardware reads is a copy ([`RunlistState::copy`]).
+
+use super::{
+    image::{
+        Counts,
+        Image,
+        ListFull,
+        ListTarget, //
+    },
+    Key,
+    NewSchedProcess,
+    NewSchedQueue,
+    Part,
+    SchedProcess, //
+    SchedQueue,
+};
+use crate::{
+    gfx::{
+        Engine,
+        MapProcess,
+        MqdFormat,
+        RunlistFormat, //
+    },
+    ids::{
+        GpuVa,
+        Pasid, //
+    },
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+};
+
+/// The processes and queues of a run-list scheduler, and its run list.
+pub(super) struct RunlistState {
+    format: &'static dyn RunlistFormat,
+    /// The node's global wave sync: it goes to the process of the queue that has it.
+    wave_sync: u32,
+    /// Processes are kept apart: each packet says that what the one before left is cleared.
+    isolated: bool,
+    processes: RBTree<Key, SchedProcess>,
+    image: Image<KVVec<u32>>,
+    counts: Counts,
+}
+
+impl From<ListFull> for Error {
+    fn from(_: ListFull) -> Self {
+        ENOMEM
+    }
+}
+
+impl SchedQueue {
+    fn has_ring(&self, ring: GpuVa, format: &dyn MqdFormat) -> bool {
+        let words = self.hqd.first_mqd();
+        self.packet.engine == Engine::Compute
+            && words.is_some_and(|words| format.ring(&words) == Some(ring))
+    }
+
+    /// What it adds to a counts while it runs.
+    fn counts(&self) -> Counts {
+        Counts {
+            processes: 0,
+            queues: 1,
+            compute_queues: u32::from(self.packet.engine == Engine::Compute),
+            wave_sync_queues: u32::from(self.packet.wave_sync),
+        }
+    }
+}
+
+impl SchedProcess {
+    /// The queues that are to be on the hardware, the newest first.
+    fn running(&mut self) -> impl Iterator<Item = &mut SchedQueue> {
+        let evicted = self.evicted;
+        let all = self.queues.values_mut();
+        all.filter(move |entry| entry.runs && !evicted)
+    }
+
+    /// Whether the process's packet gives it the wave sync; `None`: it is not in the list yet.
+    fn listed_syncs(&self) -> Option<bool> {
+        (self.part.head > 0).then_some(self.counts.wave_sync_queues > 0)
+    }
+
+    /// Words of the list behind where `queue` is, or would be.
+    fn behind(&self, queue: Key) -> usize {
+        let newer = self.queues.iter().take_while(|(key, _)| **key <= queue);
+        let in_front: usize = newer.map(|(_, entry)| entry.listed).sum();
+        self.part.behind + self.part.dwords - self.part.head - in_front
+    }
+}
+
+impl RunlistState {
+    /// Empty ones, with room for a list of `dwords`.
+    pub(super) fn new(
+        format: &'static dyn RunlistFormat,
+        wave_sync: u32,
+        dwords: usize,
+    ) -> Result<Self> {
+        Ok(Self {
+            format,
+            wave_sync,
+            isolated: false,
+            processes: RBTree::new(),
+            image: Image::new(KVVec::from_elem(0, dwords, GFP_KERNEL)?),
+            counts: Counts::default(),
+        })
+    }
+
+    /// Whether processes are kept apart.
+    pub(super) fn isolated(&self) -> bool {
+        self.isolated
+    }
+
+    /// Whether they are from now on.
+    pub(super) fn set_isolated(&mut self, isolated: bool) -> Result {
+        if core::mem::replace(&mut self.isolated, isolated) == isolated {
+            return Ok(());
+        }
+        let mut from = Key(0);
+        while let Some(process) = self.processes.cursor_lower_bound(&from) {
+            let (&key, process) = process.current();
+            if process.part.head > 0 {
+                self.write_head(key)?;
+            }
+            let Some(next) = key.0.checked_add(1) else {
+                break;
+            };
+            from = Key(next);
+        }
+        Ok(())
+    }
+
+    /// What the list has.
+    pub(super) fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Words of the processes without XNACK: they are the last.
+    fn without_xnack(&self) -> usize {
+        let first = self.processes.cursor_lower_bound(&Key(Key::NO_XNACK));
+        first.map_or(0, |process| {
+            let part = process.current().1.part;
+            part.behind + part.dwords
+        })
+    }
+
+    /// Whether the list has processes with XNACK and processes without.
+    pub(super) fn mixes_xnack(&self) -> bool {
+        (1..self.image.dwords()).contains(&self.without_xnack())
+    }
+
+    /// Copies the list to where the hardware will read it: the newest process first, those with its
+    /// XNACK mode before the others.
+    pub(super) fn copy(&self, to: &ListTarget<'_>) -> Result<usize, ListFull> {
+        let newest = |from: Key| {
+            let process = self.processes.cursor_lower_bound(&from);
+            process.map_or(u64::MAX, |process| process.current().0.age())
+        };
+        let swapped = newest(Key(Key::NO_XNACK)) < newest(Key(0));
+        self.image
+            .copy(if swapped { self.without_xnack() } else { 0 }, to)
+    }
+
+    fn process(&mut self, key: Key) -> Result<&mut SchedProcess> {
+        self.processes.get_mut(&key).ok_or(ENOENT)
+    }
+
+    /// Is anything of this process in the list?
+    pub(super) fn process_runs(&self, key: Key) -> bool {
+        let process = self.processes.get(&key);
+        process.is_some_and(|process| process.counts.queues > 0)
+    }
+
+    /// Is this queue in the list?
+    pub(super) fn queue_runs(&self, process: Key, queue: Key) -> bool {
+        let process = self.processes.get(&process);
+        process
+            .and_then(|process| process.queues.get(&queue))
+            .is_some_and(|entry| entry.listed > 0)
+    }
+
+    /// Takes a process in. It comes into the list with its first queue.
+    pub(super) fn add(&mut self, new: NewSchedProcess) -> Key {
+        let NewSchedProcess {
+            key,
+            mut process,
+            room,
+        } = new;
+        let next = self.processes.cursor_lower_bound(&key);
+        process.part.behind = next.map_or(0, |next| {
+            let part = next.current().1.part;
+            part.behind + part.dwords
+        });
+        self.processes.insert(room.into_node(key, process));
+        key
+    }
+
+    /// Takes a process out with all its queues. What is returned is to be dropped when nothing is
+    /// locked.
+    pub(super) fn remove(&mut self, key: Key) -> Option<RBTreeNode<Key, SchedProcess>> {
+        let process = self.processes.get(&key)?;
+        let (part, counts) = (process.part, process.counts);
+        // It is there, so it is within the list: nothing can fail.
+        let _ = self.image.replace(part.behind, part.dwords, 0);
+        self.counts -= counts;
+        self.resized(key, part.dwords, 0);
+        self.processes.remove_node(&key)
+    }
+
+    /// A process's part of the list has another length: what is in front of it has more behind it, or less.
+    fn resized(&mut self, process: Key, old: usize, new: usize) {
+        for (_, newer) in self
+            .processes
+            .iter_mut()
+            .take_while(|(key, _)| **key < process)
+        {
+            newer.part.behind = newer.part.behind - old + new;
+        }
+    }
+
+    /// Takes a queue in. On error it is taken in, but not in the list.
+    pub(super) fn insert(&mut self, process: Key, queue: NewSchedQueue) -> Result<Key> {
+        let NewSchedQueue { key, node } = queue;
+        let at = self.process(process)?;
+        at.queues.insert(node);
+        at.packet.queues += 1;
+        self.list(process, key)?;
+        if let Err(full) = self.write_head(process) {
+            // No queue is in the list without its process.
+            self.unlist(process, key)?;
+            return Err(full);
+        }
+        Ok(key)
+    }
+
+    /// Takes a queue out. What is returned is to be dropped when nothing is locked.
+    pub(super) fn take(&mut self, process: Key, queue: Key) -> Option<RBTreeNode<Key, SchedQueue>> {
+        self.unlist(process, queue).ok()?;
+        let at = self.processes.get_mut(&process)?;
+        let gone = at.queues.remove_node(&queue)?;
+        at.packet.queues -= 1;
+        if at.part.head > 0 {
+            // The packet is as long as it was: nothing can fail.
+            let _ = self.write_head(process);
+        }
+        Some(gone)
+    }
+
+    /// Changes a queue.
+    pub(super) fn change(
+        &mut self,
+        process: Key,
+        queue: Key,
+        change: impl FnOnce(&mut SchedQueue),
+    ) -> Result {
+        let before = self.process(process)?.listed_syncs();
+        self.unlist(process, queue)?;
+        let at = self.process(process)?;
+        change(at.queues.get_mut(&queue).ok_or(ENOENT)?);
+        self.list(process, queue)?;
+        let after = self.process(process)?.listed_syncs();
+        if before.is_some() && before == after {
+            // The process's packet says what it should.
+            return Ok(());
+        }
+        self.write_head(process)
+    }
+
+    /// Whether a queue is meant to run from now on; returns whether it is in the list.
+    pub(super) fn set_runs(&mut self, process: Key, queue: Key, runs: bool) -> Result<bool> {
+        let at = self.process(process)?;
+        let in_list = at.part.head > 0;
+        let evicted = at.evicted;
+        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        if core::mem::replace(&mut entry.runs, runs) == runs {
+            return Ok(entry.listed > 0);
+        }
+        // Without wave sync the process's packet says the same, with the queue and without.
+        let same_head = in_list && !entry.packet.wave_sync;
+        if runs {
+            self.list(process, queue)?;
+        } else {
+            self.unlist(process, queue)?;
+        }
+        if !same_head {
+            self.write_head(process)?;
+        }
+        Ok(runs && !evicted)
+    }
+
+    /// A queue was reset: it never runs again, and its process's queues do not change any more.
+    pub(super) fn set_reset(&mut self, process: Key, queue: Key) -> Result<Pasid> {
+        self.set_runs(process, queue, false)?;
+        let at = self.process(process)?;
+        at.has_reset = true;
+        Ok(at.packet.pasid)
+    }
+
+    /// `EACCES`: a queue of the process was reset.
+    pub(super) fn check_changeable(&self, process: Key) -> Result {
+        match self.processes.get(&process) {
+            Some(process) if process.has_reset => Err(EACCES),
+            _ => Ok(()),
+        }
+    }
+
+    /// The compute queue whose ring this is: the one of that doorbell if several are there.
+    pub(super) fn owner_of(
+        &self,
+        ring: GpuVa,
+        doorbell: Option<u32>,
+        format: &dyn MqdFormat,
+    ) -> Option<(Key, Key)> {
+        let mut found = None;
+        for (process, at) in self.processes.iter() {
+            for (key, entry) in at
+                .queues
+                .iter()
+                .filter(|(_, entry)| entry.has_ring(ring, format))
+            {
+                if doorbell == Some(entry.packet.doorbell.raw()) {
+                    return Some((*process, *key));
+                }
+                // Two processes may have theirs at the same place.
+                let first = found.is_none();
+                found = Some(first.then_some((*process, *key)));
+            }
+        }
+        found.flatten()
+    }
+
+    /// Whether a process's queues may run from now on. On error nothing has changed.
+    pub(super) fn set_evicted(&mut self, process: Key, evicted: bool) -> Result {
+        let before = core::mem::replace(&mut self.process(process)?.evicted, evicted);
+        if let Err(full) = self.relist(process) {
+            self.process(process)?.evicted = before;
+            return Err(full);
+        }
+        self.write_head(process)
+    }
+
+    /// A process has its page table elsewhere from now on.
+    pub(super) fn set_page_table_base(&mut self, process: Key, base: u64) -> Result {
+        self.process(process)?.packet.page_table_base = base;
+        Ok(())
+    }
+
+    /// Puts a queue that is to run into the list.
+    fn list(&mut self, process: Key, queue: Key) -> Result {
+        let at = self.processes.get_mut(&process).ok_or(ENOENT)?;
+        let (behind, evicted) = (at.behind(queue), at.evicted);
+        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        if evicted || !entry.runs {
+            return Ok(());
+        }
+        let packet = self.format.map_queue(&entry.packet);
+        let words = self.image.put(behind, 0, &packet)?;
+        entry.listed = words;
+        let counts = entry.counts();
+        let old = at.part.dwords;
+        at.part.dwords += words;
+        at.counts += counts;
+        self.counts += counts;
+        self.resized(process, old, old + words);
+        Ok(())
+    }
+
+    /// Takes a queue out of the list, if it is in it.
+    fn unlist(&mut self, process: Key, queue: Key) -> Result {
+        let at = self.processes.get_mut(&process).ok_or(ENOENT)?;
+        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        let words = core::mem::take(&mut entry.listed);
+        if words == 0 {
+            return Ok(());
+        }
+        let counts = entry.counts();
+        // It no longer counts itself: its words are behind where it would be.
+        let behind = at.behind(queue) - words;
+        self.image.replace(behind, words, 0)?;
+        let old = at.part.dwords;
+        at.part.dwords -= words;
+        at.counts -= counts;
+        self.counts -= counts;
+        self.resized(process, old, old - words);
+        Ok(())
+    }
+
+    /// Writes all queues of a process into the list anew. On error nothing has changed.
+    fn relist(&mut self, key: Key) -> Result {
+        let format = self.format;
+        let process = self.processes.get_mut(&key).ok_or(ENOENT)?;
+        let Part {
+            head,
+            dwords: old,
+            behind,
+        } = process.part;
+        let mut counts = Counts {
+            processes: process.counts.processes,
+            ..Counts::default()
+        };
+        let mut words = 0;
+        for entry in process.running() {
+            words += format.map_queue(&entry.packet).words().len();
+            counts += entry.counts();
+        }
+        let mut room = self.image.replace(behind, old - head, words)?;
+        process
+            .queues
+            .values_mut()
+            .for_each(|entry| entry.listed = 0);
+        for entry in process.running() {
+            let packet = format.map_queue(&entry.packet);
+            let (place, rest) = room
+                .split_at_mut_checked(packet.words().len())
+                .ok_or(ENOMEM)?;
+            place.copy_from_slice(packet.words());
+            entry.listed = place.len();
+            room = rest;
+        }
+        self.counts -= core::mem::replace(&mut process.counts, counts);
+        self.counts += counts;
+        process.part.dwords = head + words;
+        self.resized(key, old, head + words);
+        Ok(())
+    }
+
+    /// Writes the packet of a process.
+    fn write_head(&mut self, key: Key) -> Result {
+        let process = self.processes.get_mut(&key).ok_or(ENOENT)?;
+        let Part {
+            behind,
+            dwords: old,
+            head,
+        } = process.part;
+        let syncs = process.counts.wave_sync_queues > 0;
+        let packet = self.format.map_process(&MapProcess {
+            wave_sync: if syncs { self.wave_sync } else { 0 },
+            cleans: self.isolated,
+            ..process.packet
+        });
+        let words = self.image.put(behind + old - head, head, &packet)?;
+        if words == head {
+            return Ok(());
+        }
+        // It comes into the list.
+        process.part.head = words;
+        process.part.dwords = old + words;
+        process.counts.processes += 1;
+        self.counts.processes += 1;
+        self.resized(key, old, old + words);
+        Ok(())
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_sched_runlist_state)]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::{
+            testing::{
+                known,
+                TestWords, //
+            },
+            Generation,
+            MapQueue,
+            Packet,
+            ShMem, //
+        },
+        ids::{
+            DoorbellIndex,
+            GpuVa,
+            IpVersion,
+            Pasid,
+            UserVa, //
+        },
+    };
+
+    fn format() -> &'static dyn RunlistFormat {
+        known(Generation::of(IpVersion::new(9, 4, 3)).ok()).runlist
+    }
+
+    fn state() -> RunlistState {
+        RunlistState::new(format(), 64, 512).unwrap()
+    }
+
+    fn process(number: u32, xnack: bool) -> NewSchedProcess {
+        let process = MapProcess {
+            pasid: known(Pasid::new(number + 1)),
+            page_table_base: 0x1000,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 0,
+            wave_sync: 0,
+            cleans: false,
+        };
+        NewSchedProcess::new(process, xnack).unwrap()
+    }
+
+    fn map_queue(number: u32) -> MapQueue {
+        MapQueue {
+            engine: if number % 3 == 0 {
+                Engine::Sdma(0)
+            } else {
+                Engine::Compute
+            },
+            doorbell: known(DoorbellIndex::new(number)),
+            mqd: known(GpuVa::new(0x1000)),
+            write_pointer: known(UserVa::new(0x2000)),
+            wave_sync: false,
+        }
+    }
+
+    fn queue(number: u32, runs: bool) -> NewSchedQueue {
+        NewSchedQueue::undescribed(map_queue(number), runs).unwrap()
+    }
+
+    fn copied(state: &RunlistState, words: &TestWords) -> usize {
+        let target = ListTarget {
+            words,
+            address: known(GpuVa::new(0x1000)),
+            capacity: 512,
+        };
+        state.copy(&target).unwrap()
+    }
+
+    /// The list and the counts as they come out when they are made from scratch.
+    fn from_scratch(state: &mut RunlistState) -> (KVec<u32>, Counts) {
+        let (mut words, mut counts) = (KVec::new(), Counts::default());
+        let mut push = |packet: Packet| {
+            let row = packet.words();
+            words.extend_from_slice(row, GFP_KERNEL).unwrap();
+        };
+        let cleans = state.isolated;
+        let ages = state.processes.keys().map(|key| (key.age(), *key));
+        let newest = ages.min().is_some_and(|(_, key)| key < Key(Key::NO_XNACK));
+        for xnack in [newest, !newest] {
+            for (key, process) in state.processes.iter_mut() {
+                if (*key < Key(Key::NO_XNACK)) != xnack || process.packet.queues == 0 {
+                    continue;
+                }
+                counts.processes += 1;
+                let syncs = process.running().any(|entry| entry.packet.wave_sync);
+                push(format().map_process(&MapProcess {
+                    wave_sync: if syncs { 64 } else { 0 },
+                    cleans,
+                    ..process.packet
+                }));
+                for entry in process.running() {
+                    counts += entry.counts();
+                    push(format().map_queue(&entry.packet));
+                }
+            }
+        }
+        (words, counts)
+    }
+
+    fn check(state: &mut RunlistState) {
+        let words = TestWords::new();
+        let len = copied(state, &words);
+        let (expected, counts) = from_scratch(state);
+        assert_eq!(len, expected.len());
+        for (index, word) in expected.iter().enumerate() {
+            assert_eq!(crate::gfx::Words::get(&words, index), *word);
+        }
+        assert_eq!(*state.counts(), counts);
+    }
+
+    #[test]
+    fn processes_are_kept_apart_from_then_on() {
+        let mut state = state();
+        let processes = [0, 1, 2].map(|number| state.add(process(number, number == 1)));
+        for (number, process) in (0..).zip(&processes[..2]) {
+            state.insert(*process, queue(number, true)).unwrap();
+        }
+        for isolated in [true, true, false] {
+            state.set_isolated(isolated).unwrap();
+            assert_eq!(state.isolated(), isolated);
+            check(&mut state);
+        }
+        state.set_isolated(true).unwrap();
+        state.insert(processes[2], queue(7, true)).unwrap();
+        check(&mut state);
+    }
+
+    #[test]
+    fn a_kept_list_is_the_one_made_from_scratch() {
+        let mut state = state();
+        let mut processes = KVec::new();
+        for number in 0..5 {
+            let key = state.add(process(number, number % 2 == 0));
+            let mut queues = KVec::new();
+            for queue_number in 0..4 {
+                let new = queue(number * 4 + queue_number, queue_number != 1);
+                queues
+                    .push(state.insert(key, new).unwrap(), GFP_KERNEL)
+                    .unwrap();
+                check(&mut state);
+            }
+            processes.push((key, queues), GFP_KERNEL).unwrap();
+        }
+        for round in 0..4 {
+            for (number, (key, queues)) in processes.iter().enumerate() {
+                let at = queues[(number + round) % queues.len()];
+                state.set_runs(*key, at, round % 2 == 1).unwrap();
+                check(&mut state);
+                state.set_evicted(*key, round % 2 == 0).unwrap();
+                check(&mut state);
+                state
+                    .change(*key, at, |entry| entry.packet.wave_sync = round % 2 == 0)
+                    .unwrap();
+                check(&mut state);
+            }
+        }
+        for (key, queues) in &processes {
+            assert!(state.take(*key, queues[2]).is_some());
+            check(&mut state);
+            assert!(state.take(*key, queues[2]).is_none());
+        }
+        for (key, _) in &processes {
+            assert!(state.remove(*key).is_some());
+            check(&mut state);
+        }
+        assert_eq!(state.image.dwords(), 0);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_changes_nothing() {
+        let mut state = RunlistState::new(format(), 64, 40).unwrap();
+        let key = state.add(process(0, false));
+        state.insert(key, queue(1, true)).unwrap();
+        state.insert(key, queue(2, true)).unwrap();
+        let third = queue(3, true);
+        let name = third.key;
+        assert_eq!(state.insert(key, third).err(), Some(ENOMEM));
+        assert!(!state.queue_runs(key, name));
+        assert!(state.take(key, name).is_some());
+        check(&mut state);
+    }
+
+    #[test]
+    fn a_process_that_finds_no_room_stays_evicted() {
+        let mut state = RunlistState::new(format(), 64, 60).unwrap();
+        let key = state.add(process(0, false));
+        let old = state.insert(key, queue(1, true)).unwrap();
+        state.insert(key, queue(2, true)).unwrap();
+        state.set_evicted(key, true).unwrap();
+        // Another fills its place until nothing more fits.
+        let other = state.add(process(1, false));
+        state.insert(other, queue(4, true)).unwrap();
+        let mut last = None;
+        for number in 5..32 {
+            let new = queue(number, true);
+            let name = new.key;
+            if state.insert(other, new).is_err() {
+                last = Some(name);
+                break;
+            }
+        }
+        assert!(state.take(other, last.unwrap()).is_some());
+        assert_eq!(state.set_evicted(key, false).err(), Some(ENOMEM));
+        check(&mut state);
+        assert!(!state.queue_runs(key, old));
+        // Its queues can come and go meanwhile.
+        state.set_runs(key, old, false).unwrap();
+        state.set_runs(key, old, true).unwrap();
+        check(&mut state);
+        assert!(state.remove(other).is_some());
+        state.set_evicted(key, false).unwrap();
+        assert!(state.queue_runs(key, old));
+        assert!(state.take(key, old).is_some());
+        check(&mut state);
+    }
+
+    #[test]
+    fn a_queue_is_not_in_the_list_without_its_process() {
+        let words = format().map_queue(&map_queue(1)).words().len();
+        let mut state = RunlistState::new(format(), 64, words + 3).unwrap();
+        let key = state.add(process(0, false));
+        let first = queue(1, true);
+        let name = first.key;
+        assert_eq!(state.insert(key, first).err(), Some(ENOMEM));
+        assert_eq!(state.image.dwords(), 0);
+        assert!(state.take(key, name).is_some());
+        assert_eq!(state.image.dwords(), 0);
+        check(&mut state);
+    }
+
+    #[test]
+    fn modes_of_xnack_are_told_apart() {
+        let mut state = state();
+        for xnack in [true, false] {
+            assert!(!state.mixes_xnack());
+            let key = state.add(process(0, xnack));
+            state.insert(key, queue(1, true)).unwrap();
+        }
+        assert!(state.mixes_xnack());
+    }
+}
