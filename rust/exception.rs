@@ -12,6 +12,7 @@
 use crate::{
     event::Hint,
     ids::Pasid,
+    kgd::PciName,
     linux::{
         spinlock::{
             new_irq_spinlock,
@@ -175,6 +176,8 @@ impl List {
 /// Exceptions that the worker has yet to tell.
 #[pin_data]
 pub(crate) struct Exceptions {
+    /// The device.
+    name: PciName,
     #[pin]
     list: IrqSpinLock<List>,
     #[pin]
@@ -187,8 +190,9 @@ impl_has_work! {
 
 impl Exceptions {
     /// None.
-    pub(crate) fn new() -> Result<Arc<Self>> {
+    pub(crate) fn new(name: PciName) -> Result<Arc<Self>> {
         let exceptions = pin_init!(Self {
+            name,
             list <- new_irq_spinlock!(List([None; MAX_EXCEPTIONS]), "amdkfd::Exceptions"),
             work <- new_work!("amdkfd::Exceptions"),
         });
@@ -198,7 +202,10 @@ impl Exceptions {
     /// Leaves an exception to the worker. Legal in a hard interrupt.
     pub(crate) fn add(self: &Arc<Self>, exception: Exception) {
         if !self.list.lock().add(exception) {
-            pr_warn_once!("an exception is lost: too many at a time\n");
+            pr_warn_once!(
+                "{}: too many exceptions at a time: one is lost\n",
+                self.name
+            );
         }
         if let Some(queue) = process::exception_queue() {
             // If the worker is on its way already, it will see the exception too.

@@ -31,7 +31,8 @@ use crate::{
         GpuFacts,
         Kgd,
         LocalMemory,
-        Partition, //
+        Partition,
+        PciName, //
     },
     linux::{
         rcu_table::RcuEntry,
@@ -211,6 +212,11 @@ impl Node {
     /// What does not change while its device is up.
     pub(crate) fn facts(&self) -> &GpuFacts {
         self.gpu.facts()
+    }
+
+    /// Its device's name on the PCI bus, for messages.
+    pub(crate) fn pci_name(&self) -> PciName {
+        self.facts().pci_name()
     }
 
     /// Which partition of the device, from 0.

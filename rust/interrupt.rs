@@ -21,6 +21,7 @@ use crate::{
         GpuId,
         Pasid, //
     },
+    kgd::{gpu_err, PciName},
     linux::{
         rcu_table::{
             RcuEntry,
@@ -61,12 +62,12 @@ pub(crate) struct Interrupts {
 }
 
 impl Interrupts {
-    /// Nobody yet. `gpu` is the node's name.
-    pub(crate) fn new(gpu: GpuId, evict_on_fault: bool) -> Result<Self> {
+    /// Nobody yet. `gpu` is the node's name, `name` its device's.
+    pub(crate) fn new(gpu: GpuId, name: PciName, evict_on_fault: bool) -> Result<Self> {
         Ok(Self {
             events: RcuTable::new()?,
             faults: Faults::new(gpu)?,
-            exceptions: Exceptions::new()?,
+            exceptions: Exceptions::new(name)?,
             evict_on_fault,
         })
     }
@@ -227,7 +228,11 @@ impl Faults {
                 device.node().listeners().notify(SmiEvent::VmFault(&task));
             }
             if let Err(error) = device.queues().evict(&**device) {
-                pr_err!("the queues of a process at fault stay on the GPU ({error:?})\n");
+                let (pid, name) = (process.lead().pid(), device.node().pci_name());
+                gpu_err!(
+                    name,
+                    "process {pid}: cannot unmap its queues after a fault: {error:?}\n"
+                );
             }
             process.events().memory_exception(MemoryException {
                 va: fault.va,
@@ -292,7 +297,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_signals_the_event_of_the_process_it_names() {
-        let interrupts = Interrupts::new(GpuId::new(1).unwrap(), true).unwrap();
+        let interrupts = Interrupts::new(GpuId::new(1).unwrap(), PciName::default(), true).unwrap();
         let events = Events::with_page(256).unwrap();
         let pasid = Pasid::new(0x8001).unwrap();
         let entry = interrupts.register(pasid, events.clone()).unwrap();

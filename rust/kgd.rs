@@ -58,6 +58,52 @@ unsafe impl Send for DeviceHandle {}
 // SAFETY: as above.
 unsafe impl Sync for DeviceHandle {}
 
+/// The name of a device on the PCI bus, as the kernel's own messages have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PciName {
+    domain: u32,
+    bus: u32,
+    devfn: u32,
+}
+
+impl core::fmt::Display for PciName {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (device, function) = (self.devfn >> 3, self.devfn & 7);
+        write!(
+            f,
+            "{:04x}:{:02x}:{device:02x}.{function}",
+            self.domain, self.bus
+        )
+    }
+}
+
+impl kernel::fmt::Display for PciName {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        core::fmt::Display::fmt(self, f)
+    }
+}
+
+/// An error of a device: like `pr_err!`, with the device's name in front. `$name`: a [`PciName`].
+macro_rules! gpu_err {
+    ($name:expr, $($text:tt)+) => { pr_err!("{}: {}", $name, ::kernel::prelude::fmt!($($text)+)) };
+}
+
+/// A warning about a device, as [`gpu_err`].
+macro_rules! gpu_warn {
+    ($name:expr, $($text:tt)+) => { pr_warn!("{}: {}", $name, ::kernel::prelude::fmt!($($text)+)) };
+}
+
+/// A message about a device, as [`gpu_err`].
+macro_rules! gpu_info {
+    ($name:expr, $($text:tt)+) => { pr_info!("{}: {}", $name, ::kernel::prelude::fmt!($($text)+)) };
+}
+
+pub(crate) use {
+    gpu_err,
+    gpu_info,
+    gpu_warn, //
+};
+
 /// Declares an owning handle: a pointer of the implementation's that only it makes and consumes.
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident) => {
@@ -461,6 +507,15 @@ impl GpuFacts {
     /// The graphics core's version.
     pub(crate) fn gc(&self) -> IpVersion {
         IpVersion::from_packed(self.gc_version)
+    }
+
+    /// The device's name on the PCI bus.
+    pub(crate) fn pci_name(&self) -> PciName {
+        PciName {
+            domain: self.pci_domain,
+            bus: self.pci_bus,
+            devfn: self.pci_devfn,
+        }
     }
 
     /// The partitions there are.

@@ -84,6 +84,8 @@ impl Drop for Attachment {
 /// A device that amdgpu offered.
 struct Slot {
     adev: NonNull<c_void>,
+    /// The device's name on its bus.
+    name: CString,
     /// Null unless served. Read under RCU, which is what an interrupt is.
     served: AtomicPtr<c_void>,
 }
@@ -110,13 +112,18 @@ pub(crate) unsafe fn init() {
 
 impl Slot {
     /// A place for the device; the one it had, if amdgpu offered it before.
-    fn of_device(adev: NonNull<c_void>) -> Result<*mut Self> {
+    fn of_device(adev: NonNull<c_void>, name: &CStr) -> Result<*mut Self> {
         let mut slots = SLOTS.lock();
         if let Some(slot) = slots.iter_mut().find(|slot| slot.adev == adev) {
             return Ok(&raw mut **slot);
         }
         let served = AtomicPtr::new(null_mut());
-        slots.push(KBox::new(Self { adev, served }, GFP_KERNEL)?, GFP_KERNEL)?;
+        let slot = Self {
+            adev,
+            name: CString::try_from(name)?,
+            served,
+        };
+        slots.push(KBox::new(slot, GFP_KERNEL)?, GFP_KERNEL)?;
         let slot = slots.last_mut().ok_or(ENOMEM)?;
         Ok(&raw mut **slot)
     }
@@ -290,13 +297,15 @@ upcalls! {
         virtual_function: bool
     ) -> *mut c::kfd_dev {
         // SAFETY: C passes a string that ends, and keeps it for the time of the call.
-        let name = unsafe { CStr::from_char_ptr(name) }.to_str().unwrap_or("?");
+        let bus_name = unsafe { CStr::from_char_ptr(name) };
+        let name = bus_name.to_str().unwrap_or("?");
         let version = IpVersion::from_packed(gc_version);
         if let Err(unsupported) = gpu::check_support(version, virtual_function) {
             pr_warn!("{name} is not served: {unsupported}\n");
             return null_mut();
         }
-        match NonNull::new(adev.cast()).ok_or(EINVAL).and_then(Slot::of_device) {
+        let adev = NonNull::new(adev.cast()).ok_or(EINVAL);
+        match adev.and_then(|adev| Slot::of_device(adev, bus_name)) {
             Ok(slot) => slot.cast(),
             Err(error) => {
                 pr_warn!("{name} is not served ({error:?})\n");
@@ -313,7 +322,8 @@ upcalls! {
         let slot = unsafe { Slot::from_raw(kfd) };
         let result = slot.begin(resources.cast());
         if let Err(error) = result {
-            pr_err!("a GPU could not be brought up ({error:?})\n");
+            let name = slot.name.to_str().unwrap_or("?");
+            pr_err!("{name}: cannot be brought up: {error:?}\n");
         }
         result.is_ok()
     }

@@ -50,6 +50,7 @@ use crate::{
         QueueId, //
     },
     kgd::{
+        gpu_err,
         QueueBuffers,
         Vm, //
     },
@@ -300,7 +301,7 @@ impl Queue {
         for xcc in 0..self.node.xccs() {
             match mqd.mqd(xcc) {
                 Ok((words, _)) => self.node.generation().mqd.spread_waves(&words, on),
-                Err(error) => pr_err!("a queue's descriptor is incomplete: {:?}\n", error),
+                Err(error) => self.report_incomplete(error),
             }
         }
         self.flush();
@@ -345,10 +346,19 @@ impl Queue {
         node.scheduler().rewrite(process, key, &mut || {
             change(self);
             if let Err(error) = self.write_changes() {
-                pr_err!("a queue's descriptor is incomplete: {:?}\n", error);
+                self.report_incomplete(error);
             }
             self.properties.settings().runs()
         })
+    }
+
+    fn report_incomplete(&self, error: Error) {
+        let name = self.node.kgd().facts().pci_name();
+        let id = self.id.index();
+        gpu_err!(
+            name,
+            "queue {id}: its descriptor is incomplete: {error:?}\n"
+        );
     }
 
     /// What was written into the GPU's memory reaches it before the GPU looks.

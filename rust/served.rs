@@ -18,7 +18,13 @@ use crate::{
     },
     interrupt::Interrupts,
     kfd,
-    kgd::Kgd,
+    kgd::{
+        gpu_err,
+        gpu_info,
+        gpu_warn,
+        Kgd,
+        PciName, //
+    },
     linux::task::Signal,
     mmap::MmapTarget,
     process::power::{
@@ -76,7 +82,8 @@ impl Served {
         self.nodes.push(node.clone(), GFP_KERNEL)?;
         gpu::register(node.clone())?;
         topology::add(&node)?;
-        pr_info!(
+        gpu_info!(
+            node.pci_name(),
             "serves GPU {} ({})\n",
             node.id().raw(),
             node.generation().name
@@ -134,7 +141,7 @@ fn node(gpu: &Arc<Gpu>, index: u32) -> Result<Arc<Node>> {
     let facts = gpu.facts();
     let memory = gpu.kgd().local_memory(index);
     let id = topology::gpu_id(facts, &memory, gpu.partition(index)?)?;
-    let interrupts = Interrupts::new(id, !facts.no_queue_eviction_on_vm_fault)?;
+    let interrupts = Interrupts::new(id, facts.pci_name(), !facts.no_queue_eviction_on_vm_fault)?;
     Node::new(gpu.clone(), index, id, Arc::new(interrupts, GFP_KERNEL)?)
 }
 
@@ -192,6 +199,10 @@ const GRACE: Delta = Delta::from_secs(3);
 const PATIENCE: Delta = Delta::from_secs(10);
 
 impl Served {
+    fn pci_name(&self) -> PciName {
+        self.gpu.facts().pci_name()
+    }
+
     /// All nodes are tried; the first error counts.
     fn each_queues(&self, act: impl Fn(&NodeQueues) -> Result) -> Result {
         let mut result = Ok(());
@@ -203,13 +214,13 @@ impl Served {
 
     fn stop(&self) {
         if let Err(error) = self.each_queues(NodeQueues::stop) {
-            pr_err!("queues may stay on a GPU that sleeps or goes away ({error:?})\n");
+            gpu_err!(self.pci_name(), "cannot stop the queues: {error:?}\n");
         }
     }
 
     fn start(&self) -> Result {
         self.each_queues(NodeQueues::start)
-            .inspect_err(|error| pr_err!("a GPU does not compute again ({error:?})\n"))
+            .inspect_err(|error| gpu_err!(self.pci_name(), "cannot start the queues: {error:?}\n"))
     }
 
     /// Power is about to go, or the device. `processes`: their buffers are too.
@@ -306,7 +317,10 @@ impl Served {
         power::end(handle, Signal::Kill);
         while !self.wait_for_users(PATIENCE) {
             let left = self.gpu.users();
-            pr_warn!("a GPU goes away; waiting for {left} processes to let go of it\n");
+            gpu_warn!(
+                self.pci_name(),
+                "is removed: waiting for {left} processes to end\n"
+            );
         }
     }
 }

@@ -6,11 +6,13 @@
 //! keep their [`Vm`]; so the order in which a process lets go of them does not matter.
 
 use super::{
+    gpu_err,
     Domain,
     HqdPosition,
     Kgd,
     MemoryHandle,
     NewMemory,
+    PciName,
     Preempt,
     ProcessHandle,
     QueueBos,
@@ -139,6 +141,11 @@ pub(crate) struct KernelBo {
 }
 
 impl KernelBo {
+    /// The name of the device whose buffer it is.
+    pub(crate) fn pci_name(&self) -> PciName {
+        self.kgd.facts().pci_name()
+    }
+
     /// Allocates `size` bytes. See [`super::KernelMemory::alloc_bo`] for `mqd`.
     pub(crate) fn new(kgd: Arc<dyn Kgd>, size: usize, domain: Domain, mqd: bool) -> Result<Self> {
         let raw = kgd.alloc_bo(size, domain, mqd)?;
@@ -312,6 +319,11 @@ pub(crate) struct Vm {
 }
 
 impl Vm {
+    /// The name of its device.
+    pub(crate) fn pci_name(&self) -> PciName {
+        self.kgd.facts().pci_name()
+    }
+
     /// Takes the VM of `drm_fd`, an open render node of `kgd`'s device, over for compute.
     pub(crate) fn acquire(
         kgd: Arc<dyn Kgd>,
@@ -459,10 +471,10 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Err(error) = self.vm.kgd.free_memory(&self.vm.raw, &self.raw) {
-            pr_err!(
-                "a buffer of {} bytes is lost: still in use when it was freed ({:?})\n",
-                self.size,
-                error
+            let (name, pid, bytes) = (self.vm.pci_name(), self.vm.task().pid, self.size);
+            gpu_err!(
+                name,
+                "process {pid}: a buffer of {bytes} bytes is leaked: {error:?}\n"
             );
         }
     }

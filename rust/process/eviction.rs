@@ -136,7 +136,7 @@ impl Evictor {
         };
         if let Err(error) = process.evict(Trigger::TTM) {
             let pid = process.lead().pid();
-            pr_err!("process {pid} cannot be evicted: its queues stay on a GPU ({error:?})\n");
+            pr_err!("process {pid}: cannot unmap its queues for an eviction: {error:?}\n");
             // A reset of that GPU follows, and with it the fence is signalled.
             let _ = process.restore();
             return false;
@@ -181,7 +181,7 @@ impl Evictor {
         }
         if let Err(error) = process.restore() {
             let pid = process.lead().pid();
-            pr_err!("the queues of process {pid} cannot be restored ({error:?})\n");
+            pr_err!("process {pid}: cannot restore its queues: {error:?}\n");
         }
         Ok(())
     }
@@ -216,7 +216,8 @@ impl WorkItem<RESTORE_LATER> for Evictor {
             false => Self::restore(&process),
         };
         if let Err(error) = room {
-            pr_debug!("no room to restore a process yet ({:?})\n", error);
+            let pid = process.lead().pid();
+            pr_debug!("process {pid}: no memory to restore its buffers yet: {error:?}\n");
             this.restore_later(BACK_OFF, &process);
         }
     }

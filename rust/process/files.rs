@@ -241,7 +241,8 @@ impl ProcessFiles {
             let made = self.make(root.as_ref());
             *self.shown.lock() = made.map_or_else(
                 |error| {
-                    pr_warn!("a process is not shown in sysfs ({error:?})\n");
+                    let pid = self.lead.pid();
+                    pr_warn!("process {pid} is not shown in sysfs: {error:?}\n");
                     Shown::No
                 },
                 Shown::Yes,
@@ -249,7 +250,8 @@ impl ProcessFiles {
         }
         if let Shown::Yes(published) = &mut *self.shown.lock() {
             if let Err(error) = published.settle_queues(&self.devices) {
-                pr_warn!("a queue is not shown in sysfs ({error:?})\n");
+                let pid = self.lead.pid();
+                pr_warn!("process {pid}: a queue is not shown in sysfs: {error:?}\n");
             }
         }
     }

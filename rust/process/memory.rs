@@ -7,8 +7,8 @@ use super::{
     ProcessDevice, //
 };
 use crate::{
-    ids::GpuId,
     kgd::{
+        gpu_err,
         Memory,
         TlbFlush,
         Vm, //
@@ -83,7 +83,7 @@ pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u3
             device
                 .vm()?
                 .map(memory)
-                .inspect_err(|error| refused(device.gpu_id(), *error))?;
+                .inspect_err(|error| refused(process, device, *error))?;
             *done += 1;
         }
         memory.sync(true)
@@ -148,12 +148,10 @@ fn flush_tlb(device: &ProcessDevice, vm: &Vm) {
     vm.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask());
 }
 
-fn refused(gpu: GpuId, error: Error) {
+fn refused(process: &Process, device: &ProcessDevice, error: Error) {
     // A signal is no failure: the user comes again.
     if error != ERESTARTSYS {
-        pr_err!(
-            "a buffer could not be mapped to GPU {} ({error:?})\n",
-            gpu.raw()
-        );
+        let (pid, name) = (process.lead().pid(), device.node().pci_name());
+        gpu_err!(name, "process {pid}: cannot map a buffer: {error:?}\n");
     }
 }

@@ -17,7 +17,10 @@ use super::{
     Process, //
 };
 use crate::{
-    kgd::DeviceHandle,
+    kgd::{
+        gpu_err,
+        DeviceHandle, //
+    },
     linux::task::{
         signal,
         Signal, //
@@ -71,7 +74,7 @@ pub(crate) fn suspend() {
     registry.each(|process| {
         if let Err(error) = process.evict(Trigger::SUSPEND) {
             let pid = process.lead().pid();
-            pr_err!("queues of process {pid} stay on a GPU while it is suspended ({error:?})\n");
+            pr_err!("process {pid}: cannot unmap its queues for a suspend: {error:?}\n");
         }
         process.let_buffers_move();
     });
@@ -104,11 +107,9 @@ pub(crate) fn end(gpu: DeviceHandle, how: Signal) -> usize {
     };
     let mut asked = 0;
     registry.each(|process| {
-        if process.devices_on(gpu).next().is_some() {
-            pr_notice!(
-                "sending {how:?} to process {}, whose GPU goes away\n",
-                process.lead().pid()
-            );
+        if let Some(device) = process.devices_on(gpu).next() {
+            let (pid, name) = (process.lead().pid(), device.node().pci_name());
+            pr_notice!("{name}: is removed: sending {how:?} to process {pid}\n");
             // First: who wakes up finds the signal.
             signal(process.lead(), how);
             process.events().signal_all();
@@ -137,8 +138,8 @@ impl Process {
         for device in self.devices() {
             self.notify_eviction(device, Trigger::SUSPEND);
             if let Err(error) = device.queues().lose(&**device) {
-                let (pid, gpu) = (self.lead().pid(), device.gpu_id().raw());
-                pr_err!("queues of process {pid} stay on GPU {gpu} ({error:?})\n");
+                let (pid, name) = (self.lead().pid(), device.node().pci_name());
+                gpu_err!(name, "process {pid}: cannot unmap its queues: {error:?}\n");
             }
         }
         self.let_buffers_move();

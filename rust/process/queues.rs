@@ -24,7 +24,10 @@ use crate::{
         GpuId,
         QueueId, //
     },
-    kgd::QueueBuffers,
+    kgd::{
+        gpu_err,
+        QueueBuffers, //
+    },
     linux::trace::{
         self,
         QueueChange, //
@@ -73,7 +76,8 @@ pub(crate) fn create(
     let node = device.node().queues();
     if let QueueKind::Sdma(SdmaChoice::Engine(engine)) = properties.kind() {
         if !node.has_engine(engine) {
-            pr_err!("there is no copy engine {}\n", engine);
+            let (pid, name) = (process.lead().pid(), device.node().pci_name());
+            gpu_err!(name, "process {pid}: there is no SDMA engine {engine}\n");
             return Err(EINVAL);
         }
     }

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     gpu::Node,
     ids::Pasid,
+    kgd::gpu_warn,
     linux::{
         mmu_notifier,
         module::Global,
@@ -261,7 +262,11 @@ pub(crate) fn count_performance(node: &Node, count: bool) {
             return;
         };
         if let Err(error) = device.queues().count_performance(count) {
-            pr_warn!("a GPU's performance counters do not count all queues ({error:?})\n");
+            let (pid, name) = (process.lead().pid(), node.pci_name());
+            gpu_warn!(
+                name,
+                "process {pid}: performance counters miss its queues: {error:?}\n"
+            );
         }
     });
     node.notify_resets();

@@ -3,7 +3,10 @@
 //! A process's wish to have a GPU's peak tensor limiter (PTL) lifted. One for each process and GPU; it
 //! ends with it.
 
-use crate::gpu::Node;
+use crate::{
+    gpu::Node,
+    kgd::gpu_warn, //
+};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -44,7 +47,8 @@ impl TensorLimit {
 impl PinnedDrop for TensorLimit {
     fn drop(self: Pin<&mut Self>) {
         if let Err(error) = self.lift(false) {
-            pr_warn!("the tensor limiter of a GPU stays lifted ({error:?})\n");
+            let name = self.node.pci_name();
+            gpu_warn!(name, "the tensor limiter stays lifted: {error:?}\n");
         }
     }
 }

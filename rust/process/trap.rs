@@ -10,6 +10,7 @@
 use super::device::TrapHandler;
 use crate::{
     kgd::{
+        gpu_err,
         KernelMapping,
         Memory,
         Vm, //
@@ -93,7 +94,11 @@ impl Drop for TrapMemory {
     fn drop(&mut self) {
         drop(self.mapping.take());
         if let Err(error) = self.vm.unmap(&self.memory) {
-            pr_err!("the trap handler of a process cannot be unmapped ({error:?})\n");
+            let (pid, name) = (self.vm.task().pid, self.vm.pci_name());
+            gpu_err!(
+                name,
+                "process {pid}: cannot unmap the trap handler: {error:?}\n"
+            );
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::{
         GpuId,
         QueueId, //
     },
+    kgd::gpu_err,
     linux::{
         timekeeping::boot_nanoseconds,
         trace::{
@@ -153,9 +154,11 @@ impl Queues {
             trace_process(ProcessChange::Quiesce, site, inner.evicted, &result);
             site.node().notify_resets();
             if let Err(error) = result {
-                pr_err!(
-                    "queues of a process that ended may still run: {:?}\n",
-                    error
+                let pid = site.vm().map_or(0, |vm| vm.task().pid);
+                let name = site.node().pci_name();
+                gpu_err!(
+                    name,
+                    "process {pid} ended: cannot unmap its queues: {error:?}\n"
                 );
             }
         }

@@ -46,8 +46,11 @@ use crate::{
         Vmid, //
     },
     kgd::{
+        gpu_err,
+        gpu_info,
         HqdPosition,
         Kgd,
+        PciName,
         Preempt,
         ResetGuard, //
     },
@@ -123,9 +126,16 @@ impl Direct {
             }),
             GFP_KERNEL,
         )?;
-        pr_info!("the driver schedules queues itself (amdgpu.sched_policy=2)\n");
+        gpu_info!(
+            this.pci_name(),
+            "the driver schedules queues itself (amdgpu.sched_policy=2)\n"
+        );
         Scheduler::start(&*this)?;
         Ok(this)
+    }
+
+    fn pci_name(&self) -> PciName {
+        self.hardware.kgd.facts().pci_name()
     }
 
     fn init_interrupts(&self) -> Result {
@@ -161,7 +171,10 @@ impl Direct {
     /// A VMID for a process. `ENOSPC`: there is none.
     fn take_vmid(&self, process: &MapProcess, phase: Phase) -> Result<Binding> {
         let Some(place) = Slots::take(self.vmids.clone()) else {
-            pr_err!("no VMID is free: no more processes can have queues\n");
+            gpu_err!(
+                self.pci_name(),
+                "no VMID is free: no more processes can have queues\n"
+            );
             return Err(ENOSPC);
         };
         let binding = Binding::new(self.hardware.clone(), place)?;
@@ -259,20 +272,21 @@ impl Direct {
         }
         entry.hqd.reset = true;
         let doorbell = entry.packet.doorbell.raw();
-        pr_err!("the queue at doorbell {doorbell:#x} does not stop\n");
+        let name = self.pci_name();
+        gpu_err!(name, "the queue at doorbell {doorbell:#x} does not stop\n");
         let left = match (entry.packet.engine, vmid) {
             (Engine::Compute, Some(vmid)) => self.hardware.reset(vmid, position),
             _ => false,
         };
         if !left {
-            pr_err!("it cannot be reset: no more queues on this GPU\n");
+            gpu_err!(name, "the queue cannot be reset; requesting a GPU reset\n");
             self.hardware.kgd.request_reset();
             *phase = Phase::Hung;
             return Err(errno::timer_expired());
         }
-        pr_err!("it was reset\n");
+        gpu_err!(name, "the queue was reset\n");
         if let Some(pasid) = vmid.and_then(|vmid| self.pasid_of(vmid)) {
-            self.resets.add(pasid);
+            self.resets.add(&*self.hardware.kgd, pasid);
         }
         Err(errno::timer_expired())
     }

@@ -30,6 +30,7 @@ use crate::{
     },
     ids::DoorbellIndex,
     kgd::{
+        gpu_err,
         Doorbells,
         HqdPosition,
         Kgd, //
@@ -123,7 +124,8 @@ impl Hiq {
         for (logical, _) in xccs(self.config.xcc_mask) {
             let off = self.kgd.unmap_hiq(self.doorbell(), logical);
             if let Err(error) = off {
-                pr_err!("XCC {logical}: the scheduler's queue does not stop: {error:?}\n");
+                let name = self.kgd.facts().pci_name();
+                gpu_err!(name, "XCC {logical}: cannot unmap the HIQ: {error:?}\n");
             }
             result = result.and(off);
         }

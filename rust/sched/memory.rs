@@ -18,9 +18,10 @@ use crate::{
     },
     ids::GpuVa,
     kgd::{
+        gpu_warn,
         Domain,
-        KernelBo, //
-        Kgd,
+        KernelBo,
+        Kgd, //
     },
 };
 use core::{
@@ -73,7 +74,10 @@ impl<'a> BoWindow<'a> {
 
     /// Formats only touch words of their own structures, for which the layout has room.
     fn outside(&self, dword: usize) {
-        pr_warn!("word {} of a descriptor is not in its buffer\n", dword);
+        gpu_warn!(
+            self.bo.pci_name(),
+            "dword {dword} lies outside of its buffer\n"
+        );
     }
 }
 

@@ -36,6 +36,7 @@ use crate::{
         Vmid, //
     },
     kgd::{
+        gpu_warn,
         HqdPosition,
         Kgd,
         Partition,
@@ -391,7 +392,11 @@ impl NodeQueues {
         let before = self.queues.fetch_add(1, Ordering::Relaxed);
         let counted = QueueCount(self.clone());
         if before >= max {
-            pr_warn!("no more than {} queues are allowed on a GPU\n", max);
+            let name = self.kgd.facts().pci_name();
+            gpu_warn!(
+                name,
+                "max_num_of_queues_per_device allows {max} queues only\n"
+            );
             return Err(EPERM);
         }
         Ok(counted)
@@ -416,7 +421,8 @@ impl NodeQueues {
             SdmaChoice::Engine(engine) => self.xgmi.take_on(engine),
         };
         slot.ok_or_else(|| {
-            pr_warn!("all queues of copy engines are taken ({:?})\n", choice);
+            let name = self.kgd.facts().pci_name();
+            gpu_warn!(name, "no SDMA queue is free ({choice:?})\n");
             ENOMEM
         })
     }

@@ -13,6 +13,8 @@ use crate::{
     gfx::Generation,
     ids::Pasid,
     kgd::{
+        gpu_err,
+        gpu_warn,
         HqdPosition,
         Kgd, //
     },
@@ -44,7 +46,7 @@ impl ResetProcesses {
     }
 
     /// Notes a process, once.
-    pub(super) fn add(&self, pasid: Pasid) {
+    pub(super) fn add(&self, kgd: &dyn Kgd, pasid: Pasid) {
         let raw = pasid.raw();
         let known = |place: &AtomicU32| place.load(Ordering::Relaxed) == raw;
         if self.places.iter().any(known) {
@@ -58,7 +60,11 @@ impl ResetProcesses {
         if self.places.iter().any(free) {
             self.taken.fetch_add(1, Ordering::Release);
         } else {
-            pr_warn!("too many queues were reset: a process is not told\n");
+            let name = kgd.facts().pci_name();
+            gpu_warn!(
+                name,
+                "too many queues were reset: pasid {raw} is not notified\n"
+            );
         }
     }
 
@@ -109,7 +115,10 @@ pub(super) fn reset_stuck(
 ) -> Result {
     let facts = kgd.facts();
     if !facts.queue_reset {
-        pr_err!("amdgpu's parameters forbid to reset single queues\n");
+        gpu_err!(
+            facts.pci_name(),
+            "amdgpu's parameters forbid to reset single queues\n"
+        );
         return Err(errno::timer_expired());
     }
     let each = facts.num_queue_per_pipe.max(1);
@@ -131,7 +140,7 @@ pub(super) fn reset_stuck(
             if kgd.reset_slot(position, xcc) != Some(ring) {
                 return Err(errno::timer_expired());
             }
-            resets.add(pasid);
+            resets.add(kgd, pasid);
         }
     }
     // What the firmware named must be somewhere.
@@ -145,14 +154,16 @@ pub(super) fn reset_stuck(
 #[kernel::macros::kunit_tests(amdkfd_sched_resets)]
 mod tests {
     use super::*;
+    use crate::kgd::fake::Fake;
 
     #[test]
     fn each_process_is_told_once() {
+        let fake = Fake::new().unwrap();
         let resets = ResetProcesses::new();
         let [a, b] = [1, 2].map(|raw| Pasid::new(raw).unwrap());
-        resets.add(a);
-        resets.add(b);
-        resets.add(a);
+        resets.add(&*fake, a);
+        resets.add(&*fake, b);
+        resets.add(&*fake, a);
         assert_eq!(resets.take(), Some(a));
         assert_eq!(resets.take(), Some(b));
         assert_eq!(resets.take(), None);

@@ -48,7 +48,10 @@ use crate::{
     },
     ids::Pasid,
     kgd::{
+        gpu_err,
+        gpu_warn,
         Kgd,
+        PciName,
         ResetGuard, //
     },
     linux::errno,
@@ -149,6 +152,10 @@ impl Runlist {
         Ok(this)
     }
 
+    fn pci_name(&self) -> PciName {
+        self.kgd.facts().pci_name()
+    }
+
     /// Takes everything off the hardware. With an error nothing changed, or the node is given up on.
     fn take_off(&self, inner: &mut Inner) -> Result {
         match inner.phase {
@@ -173,7 +180,10 @@ impl Runlist {
     fn check_preemption(&self, state: &mut RunlistState) -> Result {
         let mut named = None;
         self.hiq.take_stuck(|xcc, doorbell| {
-            pr_err!("XCC {xcc}: the queue at doorbell {doorbell:#x} does not stop\n");
+            gpu_err!(
+                self.pci_name(),
+                "XCC {xcc}: the queue at doorbell {doorbell:#x} does not stop\n"
+            );
             named
                 .get_or_insert_with(StuckDoorbells::new)
                 .add(xcc, doorbell);
@@ -184,7 +194,7 @@ impl Runlist {
         self.hold_still();
         let (kgd, mask) = (&*self.kgd, self.hiq.xcc_mask());
         reset_stuck(kgd, self.generation, mask, &named, state, &self.resets)?;
-        pr_err!("it was reset; the others go on\n");
+        gpu_err!(self.pci_name(), "the queue was reset; the others go on\n");
         Ok(())
     }
 
@@ -196,7 +206,10 @@ impl Runlist {
             return;
         }
         // TIMEOUT: none. It is the user's to end, as in C; whoever needs the scheduler waits for that.
-        pr_err!("it is left as it is until amdgpu's parameter halt_if_hws_hang is 0\n");
+        gpu_err!(
+            self.pci_name(),
+            "nothing is reset until amdgpu.halt_if_hws_hang is 0\n"
+        );
         while self.kgd.halts_on_hang() {
             fsleep(LOOK);
         }
@@ -205,7 +218,10 @@ impl Runlist {
     /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. It stops
     /// the node for that, and starts it again.
     fn give_up(&self) -> Phase {
-        pr_err!("the command processor does not take its queues off: no more queues on this GPU\n");
+        gpu_err!(
+            self.pci_name(),
+            "the queues cannot be unmapped; requesting a GPU reset\n"
+        );
         self.kgd.request_reset();
         Phase::Hung
     }
@@ -262,7 +278,8 @@ impl Runlist {
 
     fn report(&self, now: Oversubscription, before: Oversubscription) {
         if now.any() && !before.any() {
-            pr_warn!(
+            gpu_warn!(
+                self.pci_name(),
                 "more to run than the GPU holds at once:{}{}{}{}; it will be slower\n",
                 if now.processes { " processes" } else { "" },
                 if now.queues { " queues" } else { "" },
@@ -425,7 +442,10 @@ impl Scheduler for Runlist {
             let nonsense = Packet::new([0x5555_5555; 7]);
             self.hiq.submit(&mut inner.hiq, &nonsense)?;
         }
-        pr_warn!("the scheduler was given nonsense on request: it is to hang\n");
+        gpu_warn!(
+            self.pci_name(),
+            "hanging the scheduler, as debugfs asked for\n"
+        );
         // What is asked of it now is not answered any more.
         inner.phase = Phase::Listed;
         match self.reschedule(&mut inner, |_| Ok(())) {

@@ -33,6 +33,7 @@ use crate::{
     gpu::Node,
     ids::GpuId,
     kgd::{
+        gpu_err,
         GpuFacts,
         LocalMemory,
         Partition, //
@@ -213,9 +214,9 @@ pub(crate) fn remove(node: &Node) {
     // CAST: a handful.
     tree.forget(number as u32);
     if tree.publish().is_err() {
-        pr_err!(
-            "no memory to show the topology without GPU {}\n",
-            node.id().raw()
+        gpu_err!(
+            node.pci_name(),
+            "no memory to show the topology without it\n"
         );
     }
 }
