@@ -2,12 +2,13 @@
 
 //! What a tester may look at: /sys/kernel/debug/amdkfd.
 //!
-//! `counts` says how many there are of what must not leak, one `name value` a line; `rls` and `mqds`
-//! show run lists and descriptors as the hardware sees them, in the form in which the C driver shows
-//! its own, `hqds` the registers of all queue slots, and `mem_limit` amdgpu's account of the memory that processes
-//! may have. `proc/<pid>` has the pasids of a process, a file for each GPU. Whoever writes a `gpu_id` to `hang_hws` hangs
-//! that GPU's scheduler, which is found out at once and ends in a reset. `queues` tells of every queue whose it is and
-//! where its ring and indices lie, for tools that watch programs (`kfdctl top`). One [`Debugfs`], owned by the module.
+//! `counts` says how many there are of what must not leak, one `name value` a line; `rls` and
+//! `mqds` show run lists and descriptors as the hardware sees them, in the form in which the C
+//! driver shows its own, `hqds` the registers of all queue slots, and `mem_limit` amdgpu's account
+//! of the memory that processes may have. `proc/<pid>` has the pasids of a process, a file for each
+//! GPU. Whoever writes a `gpu_id` to `hang_hws` hangs that GPU's scheduler, which is found out at
+//! once and ends in a reset. `queues` tells of every queue whose it is and where its ring and
+//! indices lie, for tools that watch programs (`kfdctl top`). One [`Debugfs`], owned by the module.
 
 use crate::{
     doorbell,

@@ -5,8 +5,8 @@
 //!
 //! Everything is under one interrupt-safe lock, the innermost of the driver: beneath it nothing
 //! sleeps, allocates or faults. User memory is copied, and memory allocated, before the lock is
-//! taken; long walks let it go now and then. What an interrupt would have to look for long it leaves to
-//! a worker.
+//! taken; long walks let it go now and then. What an interrupt would have to look for long it
+//! leaves to a worker.
 
 mod latch;
 mod page;
@@ -181,8 +181,8 @@ impl Events {
 
     /// The GPU raised an interrupt for one of the signal events. Legal in a hard interrupt.
     ///
-    /// False: the hint was of no use, and there are too many events to look at all of them here. The
-    /// caller sees to [`Events::signal_written`].
+    /// False: the hint was of no use, and there are too many events to look at all of them here.
+    /// The caller sees to [`Events::signal_written`].
     pub(crate) fn signal_hinted(&self, hint: Hint) -> bool {
         let mut inner = self.inner.lock();
         let found = hint.candidates().any(|id| inner.answer(id));
@@ -200,8 +200,8 @@ impl Events {
         }
     }
 
-    /// Leaves [`Events::signal_written`] to a worker of `queue`. Legal in a hard interrupt, where somebody else keeps
-    /// the events.
+    /// Leaves [`Events::signal_written`] to a worker of `queue`. Legal in a hard interrupt, where
+    /// somebody else keeps the events.
     pub(crate) fn search_on(this: ArcBorrow<'_, Self>, queue: &OwnedQueue) {
         // If the worker is on its way already, it will see what is written now.
         let _ = queue.enqueue(Arc::from(this));
@@ -300,8 +300,8 @@ impl Inner {
         true
     }
 
-    /// The same for the [`BATCH`] signal events that follow `after`, the first ones if that is `None`. Returns the
-    /// last one; `None` if there are no more.
+    /// The same for the [`BATCH`] signal events that follow `after`, the first ones if that is
+    /// `None`. Returns the last one; `None` if there are no more.
     fn answer_batch(&mut self, mut after: Option<u32>) -> Option<u32> {
         for _ in 0..BATCH {
             let id = self.tables.signals.next_id(after)?;

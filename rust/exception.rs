@@ -4,10 +4,10 @@
 //! command processor refused.
 //!
 //! The runtime leaves a word of its memory and an event in the header of each queue's save area
-//! (`struct kfd_context_save_area_header`, err_payload_addr and err_event_id): the exception's bit is
-//! set in the one and the other signalled. One [`Exceptions`] for each node, part of its
-//! [`Interrupts`](crate::interrupt::Interrupts); interrupts add to it and a worker, which may sleep,
-//! empties it.
+//! (`struct kfd_context_save_area_header`, err_payload_addr and err_event_id): the exception's bit
+//! is set in the one and the other signalled. One [`Exceptions`] for each node, part of its
+//! [`Interrupts`](crate::interrupt::Interrupts); interrupts add to it and a worker, which may
+//! sleep, empties it.
 
 use crate::{
     event::Hint,
@@ -42,7 +42,8 @@ use kernel::{
     },
 };
 
-/// `EC_QUEUE_PACKET_DISPATCH_DIM_INVALID` to `EC_QUEUE_PACKET_VENDOR_UNSUPPORTED`: codes of packets.
+/// `EC_QUEUE_PACKET_DISPATCH_DIM_INVALID` to `EC_QUEUE_PACKET_VENDOR_UNSUPPORTED`: codes of
+/// packets.
 const PACKET_CODES: core::ops::RangeInclusive<u32> = 16..=23;
 /// `EC_QUEUE_WAVE_ABORT` to `EC_QUEUE_WAVE_APERTURE_VIOLATION`, as `KFD_EC_MASK` has them.
 const WAVE_CODES: u32 = 0x3f;
@@ -111,8 +112,8 @@ impl Exception {
         })
     }
 
-    /// Tells the runtime. `ENOENT`: the process has none, or no such queue; `EFAULT`: it has not said
-    /// where.
+    /// Tells the runtime. `ENOENT`: the process has none, or no such queue; `EFAULT`: it has not
+    /// said where.
     fn tell(&self, process: &Process, device: &ProcessDevice) -> Result {
         if !process.has_runtime() {
             return Err(ENOENT);

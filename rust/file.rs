@@ -2,10 +2,10 @@
 
 //! /dev/kfd, and an [`OpenFile`] for each time it is opened.
 //!
-//! A file is a reference to the opener's process, or to another context of it that was made for this file
-//! (CREATE_PROCESS), and nothing more. It works only for the thread
-//! group that opened it, and before execve: a child that inherits it cannot use it, nor can whoever gets it
-//! passed. An open file pins the module.
+//! A file is a reference to the opener's process, or to another context of it that was made for
+//! this file (CREATE_PROCESS), and nothing more. It works only for the thread group that opened it,
+//! and before execve: a child that inherits it cannot use it, nor can whoever gets it passed. An
+//! open file pins the module.
 
 use crate::{
     gpu::{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Gauges: how many objects of a kind the module has. A type that must not leak has a static [`Gauge`],
-//! and each object of it a [`Held`]; `counts` in debugfs shows them.
+//! Gauges: how many objects of a kind the module has. A type that must not leak has a static
+//! [`Gauge`], and each object of it a [`Held`]; `counts` in debugfs shows them.
 
 use core::sync::atomic::{
     AtomicUsize,

@@ -3,10 +3,10 @@
 //! What differs between generations of AMD's graphics core, as formats and as data.
 //!
 //! A `Generation` says how one family of GPUs wants its memory queue descriptors (MQD), its PM4
-//! packets, its SDMA descriptors and its interrupt ring entries written or read. There is one static
-//! `Generation` per supported family, each in a module of its own beneath this file, and one match
-//! from an IP version to it: [`Generation::of`]. Formats are pure: they turn values into words and
-//! words into values, and touch neither registers nor memory of their own.
+//! packets, its SDMA descriptors and its interrupt ring entries written or read. There is one
+//! static `Generation` per supported family, each in a module of its own beneath this file, and one
+//! match from an IP version to it: [`Generation::of`]. Formats are pure: they turn values into
+//! words and words into values, and touch neither registers nor memory of their own.
 
 pub(crate) mod cu_mask;
 pub(crate) mod field;
@@ -298,8 +298,8 @@ pub(crate) trait MqdFormat: Sync {
     fn set_cu_mask(&self, words: &dyn Words, mask: CuMask);
     /// Says whether performance counters count a queue that is off the hardware.
     fn count_performance(&self, words: &dyn Words, count: bool);
-    /// Whether a queue's waves are spread over all SIMDs, as those are that wait for each other (global wave
-    /// sync).
+    /// Whether a queue's waves are spread over all SIMDs, as those are that wait for each other
+    /// (global wave sync).
     fn spread_waves(&self, words: &dyn Words, spread: bool);
     /// Says which VMID a queue has that the driver itself loads.
     fn set_vmid(&self, words: &dyn Words, vmid: Vmid);
@@ -455,8 +455,8 @@ pub(crate) trait RunlistFormat: Sync {
     fn map_queue(&self, queue: &MapQueue) -> Packet;
     /// Starts a run list, or starts it over from within.
     fn run_list(&self, list: &RunList) -> Packet;
-    /// Takes every queue but the statically mapped ones off the hardware, and writes `value` to `fence`
-    /// once that is done: two packets.
+    /// Takes every queue but the statically mapped ones off the hardware, and writes `value` to
+    /// `fence` once that is done: two packets.
     fn unmap_all(&self, fence: GpuVa, value: u64) -> Packet;
     /// Writes a register, given as dword offset.
     fn write_register(&self, register: u32, value: u32) -> Packet;

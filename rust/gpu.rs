@@ -2,9 +2,9 @@
 
 //! Gpu and Node: the devices that this KFD serves.
 //!
-//! One [`Gpu`] per amdgpu device and one [`Node`] per partition of it, which is what userspace calls
-//! a GPU (`gpu_id`). The registry owns the nodes, a node owns its share of the `Gpu`; both go when
-//! amdgpu takes the device away, which is after the last process has let go of them.
+//! One [`Gpu`] per amdgpu device and one [`Node`] per partition of it, which is what userspace
+//! calls a GPU (`gpu_id`). The registry owns the nodes, a node owns its share of the `Gpu`; both go
+//! when amdgpu takes the device away, which is after the last process has let go of them.
 
 pub(crate) mod gate;
 mod profiler;
@@ -52,7 +52,8 @@ use profiler::Profiler;
 use resets::Resets;
 use users::Users;
 
-/// Where a node's interrupts and resets go. A layer above implements it: a device knows no processes.
+/// Where a node's interrupts and resets go. A layer above implements it: a device knows no
+/// processes.
 pub(crate) trait Sink: Send + Sync {
     /// Lets the process know of an interrupt. Legal in a hard interrupt.
     fn deliver(&self, interrupt: Interrupt);
@@ -129,8 +130,8 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Partition `index` of `gpu`, called `id`, with its scheduler running. `ENODEV`: there is no such
-    /// partition.
+    /// Partition `index` of `gpu`, called `id`, with its scheduler running. `ENODEV`: there is no
+    /// such partition.
     pub(crate) fn new(
         gpu: Arc<Gpu>,
         index: u32,
@@ -265,7 +266,8 @@ impl Node {
     }
 }
 
-/// Interrupts of these hardware nodes belong to a partition: to one without a partition manager, all.
+/// Interrupts of these hardware nodes belong to a partition: to one without a partition manager,
+/// all.
 fn interrupt_nodes(facts: &GpuFacts, partition: &Partition, generation: &Generation) -> u32 {
     if partition.id < 0 {
         return u32::MAX;

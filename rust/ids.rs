@@ -2,8 +2,8 @@
 
 //! Identities, addresses and versions: one type for each, so that none can stand for another.
 //!
-//! Pure: only `core`. A constructor returns `None` for a value that cannot name anything; the caller
-//! knows which errno that is.
+//! Pure: only `core`. A constructor returns `None` for a value that cannot name anything; the
+//! caller knows which errno that is.
 
 #![allow(dead_code)]
 
@@ -43,7 +43,8 @@ macro_rules! id {
 }
 
 id! {
-    /// What userspace calls a GPU node (sysfs `gpu_id`, ioctl `gpu_id`). A 16-bit hash that is never 0.
+    /// What userspace calls a GPU node (sysfs `gpu_id`, ioctl `gpu_id`). A 16-bit hash that is
+    /// never 0.
     GpuId(u32): 1, 0xffff
 }
 
@@ -64,7 +65,8 @@ id! {
 }
 
 id! {
-    /// Process address space id: names a process's VM to the GPU. amdgpu hands out 16 bits, never 0.
+    /// Process address space id: names a process's VM to the GPU. amdgpu hands out 16 bits, never
+    /// 0.
     Pasid(u32): 1, 0xffff
 }
 
@@ -74,8 +76,8 @@ id! {
 }
 
 id! {
-    /// The place of a doorbell on the doorbell BAR, in 32-bit units: what an MQD or a packet carries
-    /// (`CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_OFFSET`, 26 bits).
+    /// The place of a doorbell on the doorbell BAR, in 32-bit units: what an MQD or a packet
+    /// carries (`CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_OFFSET`, 26 bits).
     DoorbellIndex(u32): 0, (1 << 26) - 1
 }
 

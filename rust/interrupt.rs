@@ -2,9 +2,10 @@
 
 //! From a decoded interrupt to what it means for a process.
 //!
-//! Signals for events are delivered on the spot, in the hard interrupt; only the search through many
-//! events that a useless hint asks for is a worker's. What needs to sleep is left on the node's list of
-//! [`Faults`], which a worker empties: taking a faulting process's queues off the hardware, above all.
+//! Signals for events are delivered on the spot, in the hard interrupt; only the search through
+//! many events that a useless hint asks for is a worker's. What needs to sleep is left on the
+//! node's list of [`Faults`], which a worker empties: taking a faulting process's queues off the
+//! hardware, above all.
 
 use crate::{
     event::{
@@ -51,13 +52,15 @@ use kernel::{
     },
 };
 
-/// Who is interrupted by a node: one for each [`Node`](crate::gpu::Node), which has it as its [`Sink`].
+/// Who is interrupted by a node: one for each [`Node`](crate::gpu::Node), which has it as its
+/// [`Sink`].
 pub(crate) struct Interrupts {
     /// The events of the processes that use the node, by the pasid of their VM there.
     events: Arc<RcuTable<Events>>,
     faults: Arc<Faults>,
     exceptions: Arc<Exceptions>,
-    /// Whether a memory fault takes its process off, and is told: see `no_queue_eviction_on_vm_fault`.
+    /// Whether a memory fault takes its process off, and is told: see
+    /// `no_queue_eviction_on_vm_fault`.
     evict_on_fault: bool,
 }
 

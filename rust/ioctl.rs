@@ -145,9 +145,13 @@ kfd_ioctls! {
         built queue::destroy_queue;
     0x04 SET_MEMORY_POLICY(AMDKFD_IOC_SET_MEMORY_POLICY, kfd_ioctl_set_memory_policy_args, Opener)
         built process::set_memory_policy;
-    0x05 GET_CLOCK_COUNTERS(AMDKFD_IOC_GET_CLOCK_COUNTERS, kfd_ioctl_get_clock_counters_args, Opener)
+    0x05 GET_CLOCK_COUNTERS(
+        AMDKFD_IOC_GET_CLOCK_COUNTERS, kfd_ioctl_get_clock_counters_args, Opener
+    )
         built process::get_clock_counters;
-    0x06 GET_PROCESS_APERTURES(AMDKFD_IOC_GET_PROCESS_APERTURES, kfd_ioctl_get_process_apertures_args, Opener)
+    0x06 GET_PROCESS_APERTURES(
+        AMDKFD_IOC_GET_PROCESS_APERTURES, kfd_ioctl_get_process_apertures_args, Opener
+    )
         built process::get_process_apertures;
     0x07 UPDATE_QUEUE(AMDKFD_IOC_UPDATE_QUEUE, kfd_ioctl_update_queue_args, Opener)
         built queue::update_queue;
@@ -165,31 +169,47 @@ kfd_ioctls! {
         retired EPERM;
     0x0e DBG_UNREGISTER(AMDKFD_IOC_DBG_UNREGISTER_DEPRECATED, kfd_ioctl_dbg_unregister_args, Opener)
         retired EPERM;
-    0x0f DBG_ADDRESS_WATCH(AMDKFD_IOC_DBG_ADDRESS_WATCH_DEPRECATED, kfd_ioctl_dbg_address_watch_args, Opener)
+    0x0f DBG_ADDRESS_WATCH(
+        AMDKFD_IOC_DBG_ADDRESS_WATCH_DEPRECATED, kfd_ioctl_dbg_address_watch_args, Opener
+    )
         retired EPERM;
-    0x10 DBG_WAVE_CONTROL(AMDKFD_IOC_DBG_WAVE_CONTROL_DEPRECATED, kfd_ioctl_dbg_wave_control_args, Opener)
+    0x10 DBG_WAVE_CONTROL(
+        AMDKFD_IOC_DBG_WAVE_CONTROL_DEPRECATED, kfd_ioctl_dbg_wave_control_args, Opener
+    )
         retired EPERM;
-    0x11 SET_SCRATCH_BACKING_VA(AMDKFD_IOC_SET_SCRATCH_BACKING_VA, kfd_ioctl_set_scratch_backing_va_args, Opener)
+    0x11 SET_SCRATCH_BACKING_VA(
+        AMDKFD_IOC_SET_SCRATCH_BACKING_VA, kfd_ioctl_set_scratch_backing_va_args, Opener
+    )
         built process::set_scratch_backing_va;
     0x12 GET_TILE_CONFIG(AMDKFD_IOC_GET_TILE_CONFIG, kfd_ioctl_get_tile_config_args, Opener)
         built process::get_tile_config;
     0x13 SET_TRAP_HANDLER(AMDKFD_IOC_SET_TRAP_HANDLER, kfd_ioctl_set_trap_handler_args, Opener)
         built process::set_trap_handler;
-    0x14 GET_PROCESS_APERTURES_NEW(AMDKFD_IOC_GET_PROCESS_APERTURES_NEW, kfd_ioctl_get_process_apertures_new_args, Opener)
+    0x14 GET_PROCESS_APERTURES_NEW(
+        AMDKFD_IOC_GET_PROCESS_APERTURES_NEW, kfd_ioctl_get_process_apertures_new_args, Opener
+    )
         built process::get_process_apertures_new;
     0x15 ACQUIRE_VM(AMDKFD_IOC_ACQUIRE_VM, kfd_ioctl_acquire_vm_args, Opener)
         built process::acquire_vm;
-    0x16 ALLOC_MEMORY_OF_GPU(AMDKFD_IOC_ALLOC_MEMORY_OF_GPU, kfd_ioctl_alloc_memory_of_gpu_args, Opener)
+    0x16 ALLOC_MEMORY_OF_GPU(
+        AMDKFD_IOC_ALLOC_MEMORY_OF_GPU, kfd_ioctl_alloc_memory_of_gpu_args, Opener
+    )
         built memory::alloc_memory_of_gpu;
-    0x17 FREE_MEMORY_OF_GPU(AMDKFD_IOC_FREE_MEMORY_OF_GPU, kfd_ioctl_free_memory_of_gpu_args, Opener)
+    0x17 FREE_MEMORY_OF_GPU(
+        AMDKFD_IOC_FREE_MEMORY_OF_GPU, kfd_ioctl_free_memory_of_gpu_args, Opener
+    )
         built memory::free_memory_of_gpu;
     0x18 MAP_MEMORY_TO_GPU(AMDKFD_IOC_MAP_MEMORY_TO_GPU, kfd_ioctl_map_memory_to_gpu_args, Opener)
         built memory::map_memory_to_gpu;
-    0x19 UNMAP_MEMORY_FROM_GPU(AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU, kfd_ioctl_unmap_memory_from_gpu_args, Opener)
+    0x19 UNMAP_MEMORY_FROM_GPU(
+        AMDKFD_IOC_UNMAP_MEMORY_FROM_GPU, kfd_ioctl_unmap_memory_from_gpu_args, Opener
+    )
         built memory::unmap_memory_from_gpu;
     0x1a SET_CU_MASK(AMDKFD_IOC_SET_CU_MASK, kfd_ioctl_set_cu_mask_args, Opener)
         built queue::set_cu_mask;
-    0x1b GET_QUEUE_WAVE_STATE(AMDKFD_IOC_GET_QUEUE_WAVE_STATE, kfd_ioctl_get_queue_wave_state_args, Opener)
+    0x1b GET_QUEUE_WAVE_STATE(
+        AMDKFD_IOC_GET_QUEUE_WAVE_STATE, kfd_ioctl_get_queue_wave_state_args, Opener
+    )
         built queue::get_queue_wave_state;
     0x1c GET_DMABUF_INFO(AMDKFD_IOC_GET_DMABUF_INFO, kfd_ioctl_get_dmabuf_info_args, Opener)
         built memory::get_dmabuf_info;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Kfd: what userspace sees of this driver as a whole, /dev/kfd and the topology. One, from amdgpu's
-//! `kgd2kfd_init` to its `kgd2kfd_exit`, owned by the static here.
+//! Kfd: what userspace sees of this driver as a whole, /dev/kfd and the topology. One, from
+//! amdgpu's `kgd2kfd_init` to its `kgd2kfd_exit`, owned by the static here.
 
 use crate::{
     file,

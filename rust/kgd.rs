@@ -3,9 +3,9 @@
 //! Kgd, the kernel graphics driver underneath: what a KFD needs from it, and nothing else.
 //!
 //! One `Kgd` per device; [`Gpu`](crate::gpu::Gpu) owns it. [`amdgpu`] is the real one and the only
-//! module that knows amdgpu; [`fake`] stands in for it under KUnit. The traits speak in raw handles,
-//! which only those two can make; everybody else uses the owners in [`owned`], whose drop gives back
-//! what they took.
+//! module that knows amdgpu; [`fake`] stands in for it under KUnit. The traits speak in raw
+//! handles, which only those two can make; everybody else uses the owners in [`owned`], whose drop
+//! gives back what they took.
 //!
 //! Unless a method says otherwise it may sleep, and allocate with `GFP_KERNEL`.
 
@@ -24,6 +24,7 @@ pub(crate) mod amdgpu;
 mod bindings;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod fake;
+mod message;
 mod owned;
 mod trap_handler;
 
@@ -34,6 +35,15 @@ pub(crate) use bindings::{
     bridge_partition as Partition,
     bridge_register as Register,
     bridge_tile_config as TileConfig, //
+};
+pub(crate) use message::{
+    error,
+    gpu_err,
+    gpu_info,
+    gpu_warn,
+    info,
+    warning,
+    PciName, //
 };
 pub(crate) use owned::{
     Doorbells,
@@ -57,52 +67,6 @@ pub(crate) struct DeviceHandle(NonNull<c_void>);
 unsafe impl Send for DeviceHandle {}
 // SAFETY: as above.
 unsafe impl Sync for DeviceHandle {}
-
-/// The name of a device on the PCI bus, as the kernel's own messages have it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct PciName {
-    domain: u32,
-    bus: u32,
-    devfn: u32,
-}
-
-impl core::fmt::Display for PciName {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let (device, function) = (self.devfn >> 3, self.devfn & 7);
-        write!(
-            f,
-            "{:04x}:{:02x}:{device:02x}.{function}",
-            self.domain, self.bus
-        )
-    }
-}
-
-impl kernel::fmt::Display for PciName {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        core::fmt::Display::fmt(self, f)
-    }
-}
-
-/// An error of a device: like `pr_err!`, with the device's name in front. `$name`: a [`PciName`].
-macro_rules! gpu_err {
-    ($name:expr, $($text:tt)+) => { pr_err!("{}: {}", $name, ::kernel::prelude::fmt!($($text)+)) };
-}
-
-/// A warning about a device, as [`gpu_err`].
-macro_rules! gpu_warn {
-    ($name:expr, $($text:tt)+) => { pr_warn!("{}: {}", $name, ::kernel::prelude::fmt!($($text)+)) };
-}
-
-/// A message about a device, as [`gpu_err`].
-macro_rules! gpu_info {
-    ($name:expr, $($text:tt)+) => { pr_info!("{}: {}", $name, ::kernel::prelude::fmt!($($text)+)) };
-}
-
-pub(crate) use {
-    gpu_err,
-    gpu_info,
-    gpu_warn, //
-};
 
 /// Declares an owning handle: a pointer of the implementation's that only it makes and consumes.
 macro_rules! handle {
@@ -330,8 +294,8 @@ pub(crate) trait Vms {
 
 /// Buffers of compute processes.
 pub(crate) trait ProcessMemory {
-    /// `flags` are the ABI's `KFD_IOC_ALLOC_MEM_FLAGS_*`. `offset` goes in for userptr and comes out
-    /// for mmap.
+    /// `flags` are the ABI's `KFD_IOC_ALLOC_MEM_FLAGS_*`. `offset` goes in for userptr and comes
+    /// out for mmap.
     fn alloc_memory(
         &self,
         vm: &VmHandle,
@@ -362,8 +326,8 @@ pub(crate) trait ProcessMemory {
     fn dmabuf_info(&self, fd: i32) -> Result<RawDmabufInfo>;
     /// Bytes that a process may still allocate in a partition's VRAM.
     fn available_memory(&self, partition: u32) -> u64;
-    /// What the processes of all devices have of the memory that they may have, as amdgpu writes it for debugfs: the
-    /// length of the text.
+    /// What the processes of all devices have of the memory that they may have, as amdgpu writes it
+    /// for debugfs: the length of the text.
     fn memory_limits(&self, text: &mut [u8]) -> usize;
 }
 
@@ -416,7 +380,8 @@ pub(crate) enum Preempt {
     Save,
 }
 
-/// Queues that the driver puts onto the hardware itself. None of these may be called while a reset runs.
+/// Queues that the driver puts onto the hardware itself. None of these may be called while a reset
+/// runs.
 pub(crate) trait QueueSlots {
     /// Gives a VMID to a process.
     fn bind_vmid(&self, binding: &VmidBinding, xcc_mask: u32) -> Result;
@@ -452,7 +417,8 @@ pub(crate) trait QueueSlots {
     fn sdma_registers(&self, engine: u32, queue: u32) -> Result<KVec<Register>>;
     /// Resets a slot: the ring of the queue that has left it for that. `None`: none has.
     fn reset_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa>;
-    /// Loads a copy queue; the MQD says where. Its write pointer is read from the memory of the VM's process.
+    /// Loads a copy queue; the MQD says where. Its write pointer is read from the memory of the
+    /// VM's process.
     fn load_sdma(
         &self,
         vm: &VmHandle,
@@ -466,18 +432,18 @@ pub(crate) trait QueueSlots {
 
 /// Reset and power.
 pub(crate) trait Power {
-    /// Keeps a reset from beginning until `unlock_reset`; false if one runs, or the device was pulled out.
-    /// Never sleeps.
+    /// Keeps a reset from beginning until `unlock_reset`; false if one runs, or the device was
+    /// pulled out. Never sleeps.
     fn try_lock_reset(&self) -> bool;
     /// Undoes a successful `try_lock_reset`.
     fn unlock_reset(&self);
     /// Asks for a reset of the device, later and in another context. Never sleeps.
     fn request_reset(&self);
-    /// Whether the user wants a scheduler that hangs left as it is for now (`halt_if_hws_hang`), who may have said
-    /// otherwise a moment ago.
+    /// Whether the user wants a scheduler that hangs left as it is for now (`halt_if_hws_hang`),
+    /// who may have said otherwise a moment ago.
     fn halts_on_hang(&self) -> bool;
-    /// Whether the user wants processes kept apart on this partition (`enforce_isolation`): one at a time, and what it
-    /// leaves in registers and LDS cleared. May change at any time.
+    /// Whether the user wants processes kept apart on this partition (`enforce_isolation`): one at
+    /// a time, and what it leaves in registers and LDS cleared. May change at any time.
     fn isolates(&self, partition: u32) -> bool;
     /// Wakes the device and keeps it awake.
     fn power_get(&self) -> Result;
@@ -510,6 +476,8 @@ impl GpuFacts {
     }
 
     /// The device's name on the PCI bus.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn pci_name(&self) -> PciName {
         PciName {
             domain: self.pci_domain,

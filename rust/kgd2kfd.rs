@@ -2,10 +2,10 @@
 
 //! The calls that come up from amdgpu: each is translated into one call of ours.
 //!
-//! `attach/hooks.c` redirects amdgpu's calls here, flattened (`attach/kgd2kfd.h`). A [`Slot`] is what
-//! amdgpu holds as the device's `struct kfd_dev`: one per device that amdgpu ever offered, owned by
-//! the list of them until amdgpu itself goes, because amdgpu forgets its pointer only after it has
-//! told us that the device is gone.
+//! `attach/hooks.c` redirects amdgpu's calls here, flattened (`attach/kgd2kfd.h`). A [`Slot`] is
+//! what amdgpu holds as the device's `struct kfd_dev`: one per device that amdgpu ever offered,
+//! owned by the list of them until amdgpu itself goes, because amdgpu forgets its pointer only
+//! after it has told us that the device is gone.
 
 use crate::{
     gpu::{
@@ -229,7 +229,10 @@ fn write_text(to: &mut [u8], text: fmt::Arguments<'_>) {
 
 /// Defines the functions that C calls, and checks them against their declaration there.
 macro_rules! upcalls {
-    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block)*) => {
+    ($(
+        $(#[$meta:meta])*
+        fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)? $body:block
+    )*) => {
         $(
             $(#[$meta])*
             /// # Safety

@@ -3,13 +3,13 @@
 //! Memory that a process has of a GPU: video memory, system memory, the process's own memory made
 //! visible to the GPU, doorbells and a page of registers.
 //!
-//! One [`Buffers`] for each process and GPU owns the buffers allocated there. User space names one by
-//! a [`Handle`]. The GPU whose memory it is and the GPUs that see it are different things: a buffer
-//! is mapped to any of the process's GPUs, and must be unmapped from all before it can be freed.
-//! Moving, evicting and pinning are amdgpu's business.
+//! One [`Buffers`] for each process and GPU owns the buffers allocated there. User space names one
+//! by a [`Handle`]. The GPU whose memory it is and the GPUs that see it are different things: a
+//! buffer is mapped to any of the process's GPUs, and must be unmapped from all before it can be
+//! freed. Moving, evicting and pinning are amdgpu's business.
 //!
-//! The table's lock is held across calls into amdgpu, which sleep and reclaim memory. So nothing that
-//! reclaim can end up in (the mm notifier, quiescing a process) may take it, nor may mmap.
+//! The table's lock is held across calls into amdgpu, which sleep and reclaim memory. So nothing
+//! that reclaim can end up in (the mm notifier, quiescing a process) may take it, nor may mmap.
 
 pub(crate) mod handle;
 pub(crate) mod request;
@@ -151,8 +151,8 @@ impl Buffers {
         Err(error)
     }
 
-    /// A buffer for the kernel to use: from now on it stays until the process ends. `EINVAL`: there is
-    /// none of that handle, it has fewer than `bytes` bytes, or it is not the kernel's to map.
+    /// A buffer for the kernel to use: from now on it stays until the process ends. `EINVAL`: there
+    /// is none of that handle, it has fewer than `bytes` bytes, or it is not the kernel's to map.
     pub(crate) fn share(&self, handle: u32, bytes: usize) -> Result<Arc<Memory>> {
         let mut table = self.table.lock();
         let buffer = table.get(handle).ok_or(EINVAL)?;
@@ -176,7 +176,8 @@ impl Buffers {
         Ok(memory)
     }
 
-    /// Unmaps all buffers from these VMs, and frees them. The process has ended: its queues are gone.
+    /// Unmaps all buffers from these VMs, and frees them. The process has ended: its queues are
+    /// gone.
     pub(crate) fn clear<'a, I>(&self, vms: impl Fn() -> I)
     where
         I: Iterator<Item = &'a Arc<Vm>>,

@@ -2,16 +2,17 @@
 
 //! A process that computes: one [`Process`] for each address space that has opened /dev/kfd.
 //!
-//! It lives in two states. While it is *alive* it may have queues. It is *quiesced* when its address
-//! space ends: from then on, and synchronously, nothing of it is on any GPU. Its memory goes later,
-//! when the last file, mapping or worker has let go of it, and then on a workqueue: dropping a
-//! [`ProcessRef`] is legal in any context.
+//! It lives in two states. While it is *alive* it may have queues. It is *quiesced* when its
+//! address space ends: from then on, and synchronously, nothing of it is on any GPU. Its memory
+//! goes later, when the last file, mapping or worker has let go of it, and then on a workqueue:
+//! dropping a [`ProcessRef`] is legal in any context.
 //!
-//! Locks, outer to inner: `memory`, the buffers' (`Buffers::table`), `inner`, the queues', the scheduler's,
-//! the events' (Documentation/locking.md). `memory` serialises what gives the process VMs or a signal page, changes its
-//! queues or depends on there being none. What allocates, maps and frees buffers takes their lock alone.
-//! Under either amdgpu's memory management is called, which may sleep and reclaim; so whatever reclaim can
-//! end up in (`quiesce_mm`, the mm notifier) and `mmap` take neither.
+//! Locks, outer to inner: `memory`, the buffers' (`Buffers::table`), `inner`, the queues', the
+//! scheduler's, the events' (Documentation/locking.md). `memory` serialises what gives the process
+//! VMs or a signal page, changes its queues or depends on there being none. What allocates, maps
+//! and frees buffers takes their lock alone. Under either amdgpu's memory management is called,
+//! which may sleep and reclaim; so whatever reclaim can end up in (`quiesce_mm`, the mm notifier)
+//! and `mmap` take neither.
 
 pub(crate) mod apertures;
 pub(crate) mod debug;
@@ -136,7 +137,8 @@ impl MmId {
     }
 }
 
-/// Names a process that can be found: its address space, and which context of it. The next one may have the same name.
+/// Names a process that can be found: its address space, and which context of it. The next one may
+/// have the same name.
 type ProcessName = (MmId, u16);
 
 /// Where a process is in its life.
@@ -182,8 +184,8 @@ struct ComputeState {
 #[pin_data(PinnedDrop)]
 pub(crate) struct Process {
     events: Arc<Events>,
-    /// Made with the first VM, under `memory`. Eviction and a reset read it without a lock: who holds
-    /// `memory` may be waiting for just them.
+    /// Made with the first VM, under `memory`. Eviction and a reset read it without a lock: who
+    /// holds `memory` may be waiting for just them.
     compute: SetOnce<KBox<ComputeState>>,
     #[pin]
     memory: Mutex<MemoryState>,
@@ -210,8 +212,8 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The process of the current task, whose address space `mm` is, with a device for each node it may use.
-    /// `beside`: another context of that number.
+    /// The process of the current task, whose address space `mm` is, with a device for each node it
+    /// may use. `beside`: another context of that number.
     fn new(mm: &Mm, beside: Option<(ProcessRef, u16)>) -> Result<ProcessRef> {
         let registry = registry::get()?;
         let context = beside
@@ -311,8 +313,8 @@ impl Process {
         self.files.address_space()
     }
 
-    /// Whether the current task belongs to the thread group that opened /dev/kfd, and is still in the address
-    /// space in which it did: execve keeps the group's leader.
+    /// Whether the current task belongs to the thread group that opened /dev/kfd, and is still in
+    /// the address space in which it did: execve keeps the group's leader.
     pub(crate) fn is_current(&self) -> bool {
         let current = kernel::current!();
         let same_space = |mm: &MmWithUser| MmId::new(mm.as_raw()) == self.mm;
@@ -320,7 +322,8 @@ impl Process {
             && current.mm().is_some_and(same_space)
     }
 
-    /// The lock of ioctls that change the process's VMs or its queues, or look whether there are any.
+    /// The lock of ioctls that change the process's VMs or its queues, or look whether there are
+    /// any.
     pub(crate) fn memory_lock(&self) -> MutexGuard<'_, MemoryState> {
         self.memory.lock()
     }
@@ -359,8 +362,9 @@ impl Process {
 
     /// ACQUIRE_VM: the VM of an open render node becomes the process's on `device`.
     ///
-    /// `EBUSY` if the device has another one; `EINVAL` if that is no file at all; `EAGAIN` while the GPU is
-    /// reset. Of a reset that begins meanwhile the process is as if it had come afterwards.
+    /// `EBUSY` if the device has another one; `EINVAL` if that is no file at all; `EAGAIN` while
+    /// the GPU is reset. Of a reset that begins meanwhile the process is as if it had come
+    /// afterwards.
     pub(crate) fn acquire_vm(&self, device: &Arc<ProcessDevice>, drm_fd: i32) -> Result {
         // CAST: a number that is no file's is found out here.
         LocalFile::fget(drm_fd as u32).map_err(|_| EINVAL)?;
@@ -403,15 +407,16 @@ impl Process {
         for device in self.devices() {
             device.queues().quiesce(&**device);
         }
-        // The evictor does not find the process any more, whose buffers may stay for long: a child can have the file.
+        // The evictor does not find the process any more, whose buffers may stay for long: a child
+        // can have the file.
         self.let_buffers_move();
         self.events.shut_down();
     }
 
     /// Takes the process's queues off all GPUs until as many calls of [`Process::restore`] follow.
     ///
-    /// It counts even if a GPU does not obey, which the error says: that GPU is being reset, or will
-    /// be, and the queues do not come back before they are restored.
+    /// It counts even if a GPU does not obey, which the error says: that GPU is being reset, or
+    /// will be, and the queues do not come back before they are restored.
     pub(crate) fn evict(&self, trigger: Trigger) -> Result {
         let mut result = Ok(());
         if self
@@ -530,7 +535,8 @@ impl PinnedDrop for Process {
                 registry::count_performance(device.node(), false);
             }
         }
-        // Off the GPUs, buffers need no eviction before they go. A restore may have armed another fence.
+        // Off the GPUs, buffers need no eviction before they go. A restore may have armed another
+        // fence.
         self.let_buffers_move();
         // The signal page is the mapping of a buffer.
         drop(self.events.take_page());
@@ -543,8 +549,8 @@ impl PinnedDrop for Process {
     }
 }
 
-/// What the current task's process gets of these nodes: those that its cgroup lets it use. `EINVAL`: that
-/// is none. `EAGAIN`: the nodes may be about to change.
+/// What the current task's process gets of these nodes: those that its cgroup lets it use.
+/// `EINVAL`: that is none. `EAGAIN`: the nodes may be about to change.
 fn devices(nodes: &[Arc<Node>]) -> Result<Devices> {
     // The opener may have waited long since it passed the gate.
     if gate::is_closed() {

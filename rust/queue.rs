@@ -2,11 +2,12 @@
 
 //! User queues: rings in a process's memory from which a GPU takes work without asking us.
 //!
-//! A [`Queue`] is its checked [`QueueProperties`] and what it has taken for them: an id, a doorbell, room
-//! for its descriptor or a slot of a copy engine, and the user's buffers, which must stay where they
-//! are. It exists from CREATE_QUEUE to DESTROY_QUEUE or the end of its process, and owns all of that;
-//! dropping it gives everything back. Whether it is on the hardware is the scheduler's to know: the
-//! firmware needs nothing more of a queue that runs than of one that waits.
+//! A [`Queue`] is its checked [`QueueProperties`] and what it has taken for them: an id, a
+//! doorbell, room for its descriptor or a slot of a copy engine, and the user's buffers, which must
+//! stay where they are. It exists from CREATE_QUEUE to DESTROY_QUEUE or the end of its process, and
+//! owns all of that; dropping it gives everything back. Whether it is on the hardware is the
+//! scheduler's to know: the firmware needs nothing more of a queue that runs than of one that
+//! waits.
 //!
 //! A process has one [`Queues`] per GPU, embedded in its `ProcessDevice`.
 //!
@@ -144,15 +145,16 @@ impl Queue {
         self.buffers.swap_first(ring);
     }
 
-    /// Takes other masks of compute units, one for each XCC, and returns its own. A copy queue has none.
+    /// Takes other masks of compute units, one for each XCC, and returns its own. A copy queue has
+    /// none.
     pub(crate) fn swap_cu_masks(&mut self, masks: &mut Option<KVec<CuMask>>) {
         if let Placement::Compute { cu_masks, .. } = &mut self.place {
             core::mem::swap(cu_masks, masks);
         }
     }
 
-    /// What the `xcc`th XCC has saved of a stopped queue, and the control stack that it has written.
-    /// `EINVAL`: it is a copy queue.
+    /// What the `xcc`th XCC has saved of a stopped queue, and the control stack that it has
+    /// written. `EINVAL`: it is a copy queue.
     pub(crate) fn saved_waves(&self, xcc: u32) -> Result<(SavedWaves, BoWindow<'_>)> {
         let Placement::Compute { mqd, .. } = &self.place else {
             return Err(EINVAL);
@@ -293,7 +295,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Writes into the descriptors of a queue that is off the hardware whether it has the global wave sync.
+    /// Writes into the descriptors of a queue that is off the hardware whether it has the global
+    /// wave sync.
     fn write_wave_sync(&self, on: bool) {
         let Placement::Compute { mqd, .. } = &self.place else {
             return;
@@ -339,8 +342,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Changes the queue with `change`, and its descriptors, while it is off the hardware. `EACCES`: a
-    /// queue of the process was reset; nothing changes.
+    /// Changes the queue with `change`, and its descriptors, while it is off the hardware.
+    /// `EACCES`: a queue of the process was reset; nothing changes.
     fn rewrite(&mut self, process: Key, key: Key, change: &mut dyn FnMut(&mut Self)) -> Result {
         let node = self.node.clone();
         node.scheduler().rewrite(process, key, &mut || {

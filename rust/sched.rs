@@ -6,9 +6,9 @@
 //! [`NodeQueues`]. [`runlist`] hands all queues to the firmware's hardware
 //! scheduler (HWS); [`direct`] does without one and gives each queue a hardware slot of its own.
 //!
-//! A process takes a [`SchedProcess`] before its first queue and gives it up after its last. What goes into
-//! a process or a queue's entry is allocated by the caller beforehand: nothing here allocates, because
-//! eviction runs where memory is being reclaimed.
+//! A process takes a [`SchedProcess`] before its first queue and gives it up after its last. What
+//! goes into a process or a queue's entry is allocated by the caller beforehand: nothing here
+//! allocates, because eviction runs where memory is being reclaimed.
 
 mod direct;
 mod dump;
@@ -224,15 +224,16 @@ pub(crate) struct Descriptor {
 ///
 /// Every method that changes what is to run returns after the hardware has done so. `EIO`: the
 /// device is being reset, or was given up on earlier. `ETIME`: the hardware did not answer and is
-/// given up on now; the node refuses all work from then on, until it is started again. A queue that does
-/// not stop is reset, if that can be done, and the others go on: see [`Scheduler::take_reset`].
+/// given up on now; the node refuses all work from then on, until it is started again. A queue that
+/// does not stop is reset, if that can be done, and the others go on: see
+/// [`Scheduler::take_reset`].
 pub(crate) trait Scheduler: Send + Sync {
     /// Takes a process in.
     fn add(&self, process: NewSchedProcess) -> Key;
     /// Lets a process go with all its queues; they are off the list even if this fails.
     fn remove(&self, process: Key) -> Result;
-    /// Takes a queue in and runs it if it is to run. On error it is not taken in. `EPERM`: it would be more to run
-    /// than the user allows.
+    /// Takes a queue in and runs it if it is to run. On error it is not taken in. `EPERM`: it would
+    /// be more to run than the user allows.
     fn map(&self, process: Key, queue: NewSchedQueue) -> Result;
     /// Lets a queue go; it is off the list even if this fails.
     fn unmap(&self, process: Key, queue: Key) -> Result;
@@ -243,9 +244,9 @@ pub(crate) trait Scheduler: Send + Sync {
     fn evict(&self, process: Key) -> Result;
     /// Runs an evicted process's queues again, with its page table now at `page_table_base`.
     fn restore(&self, process: Key, page_table_base: u64) -> Result;
-    /// Gives a queue the node's global wave sync, or takes it back, and calls `change` while it is off the
-    /// hardware. `ENODEV`: there is none, as without a scheduler in the firmware; `EACCES`: a queue of the
-    /// process was reset. In both cases nothing changes.
+    /// Gives a queue the node's global wave sync, or takes it back, and calls `change` while it is
+    /// off the hardware. `ENODEV`: there is none, as without a scheduler in the firmware; `EACCES`:
+    /// a queue of the process was reset. In both cases nothing changes.
     fn set_wave_sync(
         &self,
         _process: Key,
@@ -255,11 +256,11 @@ pub(crate) trait Scheduler: Send + Sync {
     ) -> Result {
         Err(ENODEV)
     }
-    /// Whether a queue may be on the hardware: it is meant to run, its process is not evicted, and it was not
-    /// reset.
+    /// Whether a queue may be on the hardware: it is meant to run, its process is not evicted, and
+    /// it was not reset.
     fn may_run(&self, process: Key, queue: Key) -> bool;
-    /// Whether a queue could be changed now. `EACCES`: a queue of the process was reset; `EIO`: the node refuses all
-    /// work.
+    /// Whether a queue could be changed now. `EACCES`: a queue of the process was reset; `EIO`: the
+    /// node refuses all work.
     fn check_changeable(&self, process: Key, queue: Key) -> Result;
     /// Whether it has left the hardware, which may be asleep then.
     fn is_stopped(&self) -> bool;
@@ -279,11 +280,11 @@ pub(crate) trait Scheduler: Send + Sync {
     /// Takes all queues off the hardware until called with `false`.
     fn pause(&self, pause: bool) -> Result;
     /// Leaves the hardware, which may go away or be reset then: queues come and go in memory only.
-    /// During a reset the hardware is not touched. An error: it may still be at work; it is left all
-    /// the same.
+    /// During a reset the hardware is not touched. An error: it may still be at work; it is left
+    /// all the same.
     fn stop(&self) -> Result;
-    /// Takes the hardware as it is after power-up, and runs what is to run. For a stopped scheduler;
-    /// any other goes on. After an error the node refuses all work. The caller keeps resets away, or
-    /// is the end of one.
+    /// Takes the hardware as it is after power-up, and runs what is to run. For a stopped
+    /// scheduler; any other goes on. After an error the node refuses all work. The caller keeps
+    /// resets away, or is the end of one.
     fn start(&self) -> Result;
 }

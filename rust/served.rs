@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A device that is up, from `kgd2kfd_device_init` to `kgd2kfd_device_exit`: one [`Served`] for each, owned
-//! by its slot in `kgd2kfd.rs`. Here stands what amdgpu's calls about a device come to that sleeps, is reset,
-//! or goes away.
+//! A device that is up, from `kgd2kfd_device_init` to `kgd2kfd_device_exit`: one [`Served`] for
+//! each, owned by its slot in `kgd2kfd.rs`. Here stands what amdgpu's calls about a device come to
+//! that sleeps, is reset, or goes away.
 //!
-//! amdgpu makes these calls one after the other for a device. It pairs a suspend with a resume or with
-//! the end of the device, which is the drop of its [`Served`], and a pre-reset with a post-reset. What
-//! is open between the two is the [`Sleep`].
+//! amdgpu makes these calls one after the other for a device. It pairs a suspend with a resume or
+//! with the end of the device, which is the drop of its [`Served`], and a pre-reset with a
+//! post-reset. What is open between the two is the [`Sleep`].
 
 use crate::{
     doorbell,
@@ -51,8 +51,8 @@ use kernel::{
     },
 };
 
-/// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again, and
-/// nobody uses them any more: that may take as long as [`Served::end_processes`].
+/// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again,
+/// and nobody uses them any more: that may take as long as [`Served::end_processes`].
 pub(crate) struct Served {
     gpu: Arc<Gpu>,
     nodes: KVec<Arc<Node>>,
@@ -107,9 +107,9 @@ impl Served {
         }
     }
 
-    /// Whether a process has it, one that is ending included, or somebody is looking at it. A process that
-    /// the device cgroup keeps from it has not. With the gate closed and the nodes locked the answer `false`
-    /// stays true for processes. Never sleeps.
+    /// Whether a process has it, one that is ending included, or somebody is looking at it. A
+    /// process that the device cgroup keeps from it has not. With the gate closed and the nodes
+    /// locked the answer `false` stays true for processes. Never sleeps.
     pub(crate) fn is_used(&self) -> bool {
         self.gpu.users() != 0
     }
@@ -126,8 +126,8 @@ impl Drop for Served {
             topology::remove(node);
         }
         gpu::unregister(self.gpu.kgd().handle());
-        // From here on nobody new finds it. Before a device that was pulled out amdgpu neither suspends
-        // it nor asks for the end of its processes.
+        // From here on nobody new finds it. Before a device that was pulled out amdgpu neither
+        // suspends it nor asks for the end of its processes.
         if self.is_used() {
             self.suspend(true);
             self.end_processes();
@@ -282,7 +282,8 @@ impl Served {
         self.ecc.store(true, Relaxed);
     }
 
-    /// Takes the user's mappings of doorbells and registers away: whoever touches them gets a SIGBUS.
+    /// Takes the user's mappings of doorbells and registers away: whoever touches them gets a
+    /// SIGBUS.
     pub(crate) fn clear_mappings(&self) {
         for node in self.nodes() {
             let doorbells = MmapTarget::Doorbell(node.id());
@@ -304,10 +305,11 @@ impl Served {
         self.gpu.users() == 0
     }
 
-    /// The device goes away: its processes are asked to end, then made to. Returns when all have let go of it.
+    /// The device goes away: its processes are asked to end, then made to. Returns when all have
+    /// let go of it.
     ///
-    /// TIMEOUT: none beyond that. What amdgpu frees next is theirs. Who is left is a file of /dev/kfd
-    /// that was passed on to another process, or a task that cannot be killed.
+    /// TIMEOUT: none beyond that. What amdgpu frees next is theirs. Who is left is a file of
+    /// /dev/kfd that was passed on to another process, or a task that cannot be killed.
     pub(crate) fn end_processes(&self) {
         let handle = self.gpu.kgd().handle();
         power::end(handle, Signal::Bus);

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! SMI events (system management interface): a process can read what happens to a GPU and its processes.
+//! SMI events (system management interface): a process can read what happens to a GPU and its
+//! processes.
 //!
-//! SMI_EVENTS opens a file for one GPU. What is written to it says which events it shall tell, one bit
-//! each; what is read from it are lines of text in the formats of `<linux/kfd_ioctl.h>`
+//! SMI_EVENTS opens a file for one GPU. What is written to it says which events it shall tell, one
+//! bit each; what is read from it are lines of text in the formats of `<linux/kfd_ioctl.h>`
 //! (`KFD_EVENT_FMT_*`). A file keeps a limited number of bytes: when it is full, event are lost.
 //!
-//! News of a process are for that process, and for everybody who was privileged (CAP_SYS_ADMIN) when
-//! the file was opened. News of the GPU are for all.
+//! News of a process are for that process, and for everybody who was privileged (CAP_SYS_ADMIN)
+//! when the file was opened. News of the GPU are for all.
 //!
-//! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two locks, the second for
-//! each listener, and is legal wherever a spinlock is; so there are at most [`MAX_LISTENERS`].
+//! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two locks, the
+//! second for each listener, and is legal wherever a spinlock is; so there are at most
+//! [`MAX_LISTENERS`].
 
 use crate::{
     kgd::{
@@ -57,7 +59,8 @@ use kernel::{
 /// `KFD_MAX_KFIFO_SIZE` (kfd_smi_events.c): bytes that a file keeps.
 const ROOM: usize = 8192;
 
-/// How many files may listen to a node: each is looked at, interrupts off, when there is something to tell.
+/// How many files may listen to a node: each is looked at, interrupts off, when there is something
+/// to tell.
 const MAX_LISTENERS: usize = 1024;
 
 /// What a file does. Made before the module serves anybody.
@@ -363,7 +366,8 @@ impl Listeners {
         });
     }
 
-    /// SMI_EVENTS: a file that tells the current task of the node. `ENOSPC`: there are [`MAX_LISTENERS`].
+    /// SMI_EVENTS: a file that tells the current task of the node. `ENOSPC`: there are
+    /// [`MAX_LISTENERS`].
     pub(crate) fn open(self: &Arc<Self>) -> Result<i32> {
         let operations = OPERATIONS.as_ref().ok_or(ENODEV)?;
         let listener = Listener::new()?;

@@ -51,7 +51,8 @@ impl Latch {
     /// A signal arrives. If somebody waits, an automatic event hands it over and keeps nothing.
     pub(crate) fn set(&mut self, someone_waits: bool) {
         self.signalled = self.mode == Mode::Manual || !someone_waits;
-        // 2^64 signals do not happen; were they to, the ages with a meaning of their own are skipped.
+        // 2^64 signals do not happen; were they to, the ages with a meaning of their own are
+        // skipped.
         self.age = self.age.checked_add(1).unwrap_or(Self::NEVER + 1);
     }
 

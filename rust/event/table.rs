@@ -3,8 +3,8 @@
 //! The events of a process by id. A process has two tables: signal events, whose ids are slots of
 //! the signal page, and the rest, whose ids begin at [`FIRST_OTHER_ID`].
 //!
-//! A table begins without any room and grows by chunks of 64 events. The chunk is made before the lock of
-//! the table is taken, because under it nothing may allocate.
+//! A table begins without any room and grows by chunks of 64 events. The chunk is made before the
+//! lock of the table is taken, because under it nothing may allocate.
 
 use super::{
     latch::{

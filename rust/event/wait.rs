@@ -260,7 +260,8 @@ impl Events {
             Ok(Outcome::Complete) => self.report(request, seen).map(|()| Outcome::Complete),
             Ok(Outcome::TimedOut) => Ok(Outcome::TimedOut),
             Err(error) => {
-                // The call is made again. After any other error what the wait has taken is lost, as in C.
+                // The call is made again. After any other error what the wait has taken is lost, as
+                // in C.
                 if error == ERESTARTSYS {
                     self.put_back(seen);
                 }
@@ -269,8 +270,8 @@ impl Events {
         }
     }
 
-    /// Looks at every event once. Signals of automatic events are consumed, also if there is an error
-    /// at last. `has_detail`: one of them fired, and the waiter is told more than that.
+    /// Looks at every event once. Signals of automatic events are consumed, also if there is an
+    /// error at last. `has_detail`: one of them fired, and the waiter is told more than that.
     fn look<const N: usize>(
         &self,
         request: &WaitRequest,

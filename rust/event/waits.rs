@@ -2,10 +2,10 @@
 
 //! Who waits for which event: the threads inside WAIT_EVENTS that found nothing signalled.
 //!
-//! A [`Wait`] is one such thread; it has a [`WaitLink`] for each event it waits for. The links of one
-//! event form a list that starts in the event. They refer to each other by number rather than by
-//! address, so that all of this is plain data under one lock. A signal takes the whole list off its
-//! event and costs nothing for events that nobody waits for.
+//! A [`Wait`] is one such thread; it has a [`WaitLink`] for each event it waits for. The links of
+//! one event form a list that starts in the event. They refer to each other by number rather than
+//! by address, so that all of this is plain data under one lock. A signal takes the whole list off
+//! its event and costs nothing for events that nobody waits for.
 
 use super::latch::Tally;
 use kernel::{

@@ -3,9 +3,9 @@
 //! Which compute units (CU) a queue may use: from user space's row of bits to the hardware's masks.
 //!
 //! User space numbers the CUs of a node round robin over its XCCs, then over shader engines, then
-//! over the shader arrays of an engine, so that a queue with few CUs has them spread evenly. Hardware
-//! wants, for each engine of each XCC, a bit for each CU that works; one array has the low half of
-//! the word, the other the high half.
+//! over the shader arrays of an engine, so that a queue with few CUs has them spread evenly.
+//! Hardware wants, for each engine of each XCC, a bit for each CU that works; one array has the low
+//! half of the word, the other the high half.
 
 use super::CuMask;
 

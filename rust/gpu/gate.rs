@@ -3,8 +3,8 @@
 //! The gate: whether processes may get GPUs. One for the module.
 //!
 //! Who closes it learns from [`Gpu::users`](super::Gpu::users), read with the nodes locked
-//! ([`with_nodes`](super::with_nodes)), whether somebody was faster: a process takes its nodes under the same
-//! lock, and looks at the gate there.
+//! ([`with_nodes`](super::with_nodes)), whether somebody was faster: a process takes its nodes
+//! under the same lock, and looks at the gate there.
 
 use crate::compat::smp_mb;
 use kernel::sync::{
@@ -17,15 +17,16 @@ use kernel::sync::{
     }, //
 };
 
-/// How many reasons there are to let nobody new in: the device is changing hands, or a GPU sleeps, is
-/// being reset or partitioned.
+/// How many reasons there are to let nobody new in: the device is changing hands, or a GPU sleeps,
+/// is being reset or partitioned.
 static CLOSED: Atomic<i32> = Atomic::new(0);
 
 /// From now on opening fails with `EAGAIN`, until as many calls of [`open`]. Those already inside
 /// are not affected.
 pub(crate) fn close() {
     let _: i32 = CLOSED.fetch_add(1, Release);
-    // Pairs with the one in `is_closed_by_now`: either that finds the gate closed, or we find its process.
+    // Pairs with the one in `is_closed_by_now`: either that finds the gate closed, or we find its
+    // process.
     smp_mb();
 }
 

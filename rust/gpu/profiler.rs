@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who counts what a device does: one process at a time (PROFILER). One [`Profiler`] for each device.
+//! Who counts what a device does: one process at a time (PROFILER). One [`Profiler`] for each
+//! device.
 
 use crate::{
     ids::Serial,

@@ -11,7 +11,8 @@ use kernel::{
     },
 };
 
-/// The resets of a device, for what would be lost in one and must not begin unseen. One for each `Gpu`.
+/// The resets of a device, for what would be lost in one and must not begin unseen. One for each
+/// `Gpu`.
 ///
 /// Odd while there is one: begins and ends are counted. Changed by one task at a time.
 pub(crate) struct Resets(Atomic<u32>);
@@ -29,7 +30,8 @@ impl Resets {
     pub(crate) fn begin(&self) {
         let count = self.0.load(Relaxed);
         self.0.store(count.wrapping_add(1 + count % 2), Relaxed);
-        // Pairs with the one in `has_begun_since`: either that sees the reset, or we see what has begun.
+        // Pairs with the one in `has_begun_since`: either that sees the reset, or we see what has
+        // begun.
         smp_mb();
     }
 

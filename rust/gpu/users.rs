@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who still uses a device: one [`Users`] for each `Gpu`, and a [`NodeUser`] for each process on each of
-//! its nodes, and for whoever looks at a node without being such a process. amdgpu must not take the
-//! device away before they are gone.
+//! Who still uses a device: one [`Users`] for each `Gpu`, and a [`NodeUser`] for each process on
+//! each of its nodes, and for whoever looks at a node without being such a process. amdgpu must not
+//! take the device away before they are gone.
 
 use super::Node;
 use core::ops::Deref;
@@ -44,8 +44,9 @@ impl Drop for UserCount {
     }
 }
 
-/// A node that is in use. Made under the lock of the registry of nodes, so that nobody comes after the device
-/// has been taken out of it. Dropped from top to bottom: it no longer counts when it has let go.
+/// A node that is in use. Made under the lock of the registry of nodes, so that nobody comes after
+/// the device has been taken out of it. Dropped from top to bottom: it no longer counts when it has
+/// let go.
 pub(crate) struct NodeUser {
     node: Arc<Node>,
     _counted: UserCount,

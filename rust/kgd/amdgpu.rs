@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The real [`Kgd`](super::Kgd): amdgpu, through `bridge.h`. One per device, made when amdgpu brings
-//! the device up, owned by its `Gpu`.
+//! The real [`Kgd`](super::Kgd): amdgpu, through `bridge.h`. One per device, made when amdgpu
+//! brings the device up, owned by its `Gpu`.
 //!
 //! Every call passes pointers that came from the same bridge: the device pointer is valid until
 //! `kgd2kfd_device_exit` returns, and a handle names a live object until it is consumed.
+
+mod slots;
 
 use super::{
     bindings as c,
@@ -363,8 +365,8 @@ impl Vms for Amdgpu {
             *place = bo.0.as_ptr().cast();
             count += 1;
         }
-        // SAFETY: handle and buffers are live; `bos` begins with `count` buffers, whose references are
-        // consumed here, `buffers` being ours.
+        // SAFETY: handle and buffers are live; `bos` begins with `count` buffers, whose references
+        // are consumed here, `buffers` being ours.
         unsafe { c::bridge_vm_put_queue_buffers(vm(handle), bos.as_mut_ptr(), count) };
     }
 }
@@ -557,122 +559,6 @@ fn mqd_at(mqd: &RawKernelBo, offset: usize) -> *mut c_void {
     mqd.cpu.as_ptr().wrapping_add(offset).cast()
 }
 
-impl QueueSlots for Amdgpu {
-    fn bind_vmid(&self, binding: &VmidBinding, xcc_mask: u32) -> Result {
-        let (tba, tma) = binding.trap.unwrap_or_default();
-        let raw = c::bridge_vmid {
-            vmid: binding.vmid.raw().into(),
-            pasid: binding.pasid.raw(),
-            sh_mem_config: binding.sh_mem.0,
-            sh_mem_bases: binding.sh_mem.1,
-            page_directory: binding.page_directory,
-            has_trap_handler: binding.trap.is_some(),
-            tba,
-            tma,
-        };
-        // SAFETY: the device is valid.
-        to_result(unsafe { c::bridge_vmid_bind(self.adev(), &raw, xcc_mask) })
-    }
-
-    fn unbind_vmid(&self, vmid: Vmid, xcc_mask: u32) {
-        // SAFETY: the device is valid.
-        unsafe { c::bridge_vmid_unbind(self.adev(), vmid.raw().into(), xcc_mask) };
-    }
-
-    fn move_page_directory(&self, vmid: Vmid, directory: u64, xcc_mask: u32) {
-        let vmid = vmid.raw().into();
-        // SAFETY: the device is valid.
-        unsafe { c::bridge_vmid_page_directory(self.adev(), vmid, directory, xcc_mask) };
-    }
-
-    fn kill_waves(&self, vmid: Vmid, xcc_mask: u32) {
-        // SAFETY: the device is valid.
-        unsafe { c::bridge_vmid_kill_waves(self.adev(), vmid.raw().into(), xcc_mask) };
-    }
-
-    fn load_queue(
-        &self,
-        mqd: &RawKernelBo,
-        offset: usize,
-        position: HqdPosition,
-        write_pointer: UserVa,
-        xcc: u32,
-    ) -> Result {
-        let HqdPosition { pipe, queue } = position;
-        let (mqd, wptr) = (mqd_at(mqd, offset), write_pointer.raw());
-        // SAFETY: the device is valid; `mqd` is an MQD of its generation (trait).
-        to_result(unsafe { c::bridge_queue_load(self.adev(), mqd, pipe, queue, wptr, xcc) })
-    }
-
-    fn unload_queue(
-        &self,
-        mqd: &RawKernelBo,
-        offset: usize,
-        position: HqdPosition,
-        preempt: Preempt,
-        xcc: u32,
-    ) -> Result {
-        let HqdPosition { pipe, queue } = position;
-        let preempt = match preempt {
-            Preempt::Drain => c::BRIDGE_PREEMPT_DRAIN,
-            Preempt::Reset => c::BRIDGE_PREEMPT_RESET,
-            Preempt::Save => c::BRIDGE_PREEMPT_SAVE,
-        };
-        let (mqd, time) = (mqd_at(mqd, offset), UNMAP_LATENCY_MS);
-        // SAFETY: as in `load_queue`.
-        to_result(unsafe {
-            c::bridge_queue_unload(self.adev(), mqd, preempt, time, pipe, queue, xcc)
-        })
-    }
-
-    fn ring_in_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa> {
-        let HqdPosition { pipe, queue } = position;
-        // SAFETY: the device is valid.
-        let address = unsafe { c::bridge_queue_address(self.adev(), pipe, queue, xcc) };
-        GpuVa::new(address).filter(|_| address != 0)
-    }
-
-    fn slot_registers(&self, position: HqdPosition, xcc: u32) -> Result<KVec<Register>> {
-        let HqdPosition { pipe, queue } = position;
-        registers(|out| {
-            // SAFETY: the device is valid, and there is room for as many as it says at most.
-            unsafe { c::bridge_queue_registers(self.adev(), pipe, queue, xcc, out) }
-        })
-    }
-
-    fn sdma_registers(&self, engine: u32, queue: u32) -> Result<KVec<Register>> {
-        registers(|out| {
-            // SAFETY: as above.
-            unsafe { c::bridge_sdma_registers(self.adev(), engine, queue, out) }
-        })
-    }
-
-    fn reset_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa> {
-        let (HqdPosition { pipe, queue }, time) = (position, UNMAP_LATENCY_MS);
-        // SAFETY: the device is valid.
-        let address = unsafe { c::bridge_queue_reset(self.adev(), time, pipe, queue, xcc) };
-        GpuVa::new(address).filter(|_| address != 0)
-    }
-
-    fn load_sdma(
-        &self,
-        handle: &VmHandle,
-        mqd: &RawKernelBo,
-        offset: usize,
-        write_pointer: UserVa,
-    ) -> Result {
-        let (mqd, wptr) = (mqd_at(mqd, offset), write_pointer.raw());
-        // SAFETY: device and VM are valid; `mqd` is a copy queue's MQD of the generation (trait).
-        to_result(unsafe { c::bridge_sdma_load(self.adev(), vm(handle), mqd, wptr) })
-    }
-
-    fn unload_sdma(&self, mqd: &RawKernelBo, offset: usize) -> Result {
-        let mqd = mqd_at(mqd, offset);
-        // SAFETY: as in `load_sdma`.
-        to_result(unsafe { c::bridge_sdma_unload(self.adev(), mqd, UNMAP_LATENCY_MS) })
-    }
-}
-
 impl Power for Amdgpu {
     fn try_lock_reset(&self) -> bool {
         // SAFETY: the device is valid.
@@ -690,7 +576,8 @@ impl Power for Amdgpu {
     }
 
     fn halts_on_hang(&self) -> bool {
-        // SAFETY: it reads one of amdgpu's variables, and amdgpu is loaded as long as there is a device.
+        // SAFETY: it reads one of amdgpu's variables, and amdgpu is loaded as long as there is a
+        // device.
         unsafe { c::bridge_halts_on_hang() }
     }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A [`Kgd`](super::Kgd) without hardware, for KUnit: memory is the kernel's own, VMs and buffers are
-//! bookkeeping. It counts what is out, so that a test can see that everything came back, and refuses
-//! what amdgpu refuses.
+//! A [`Kgd`](super::Kgd) without hardware, for KUnit: memory is the kernel's own, VMs and buffers
+//! are bookkeeping. It counts what is out, so that a test can see that everything came back, and
+//! refuses what amdgpu refuses.
 
 use super::{
     Bandwidth,

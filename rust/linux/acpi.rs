@@ -29,8 +29,8 @@ impl AcpiTable {
 
     /// The whole table, header and all.
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: A table that was got is mapped in its whole length, which its header states, until
-        // it is put. Nobody writes to it.
+        // SAFETY: A table that was got is mapped in its whole length, which its header states,
+        // until it is put. Nobody writes to it.
         unsafe {
             let length = (*self.0.as_ptr()).length as usize;
             core::slice::from_raw_parts(self.0.as_ptr().cast(), length)

@@ -2,8 +2,8 @@
 
 //! Files without a name (`include/linux/anon_inodes.h`) that are read, written and polled.
 //!
-//! Each open file owns one [`AnonFile`]; [`Operations`] are shared by all of a kind and live for ever.
-//! An open file pins the module.
+//! Each open file owns one [`AnonFile`]; [`Operations`] are shared by all of a kind and live for
+//! ever. An open file pins the module.
 
 use super::ffi;
 use core::marker::PhantomData;

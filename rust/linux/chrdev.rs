@@ -56,8 +56,8 @@ pub(crate) trait CharDevice: 'static {
 /// The `file_operations` of a [`CharDevice`]: those of its open files, and those of its number.
 ///
 /// While a module unloads, what it owns cannot be opened: the kernel answers `ENXIO`. So the number
-/// belongs to nobody, its `gate` takes the module reference itself, and answers `EAGAIN` when there is
-/// none to be had.
+/// belongs to nobody, its `gate` takes the module reference itself, and answers `EAGAIN` when there
+/// is none to be had.
 pub(crate) struct FileOperations<T: CharDevice> {
     /// What the number leads to: `open` alone.
     gate: bindings::file_operations,
@@ -99,7 +99,8 @@ impl<T: CharDevice> FileOperations<T> {
 
     /// # Safety
     ///
-    /// `inode` and `file` must be those of a file of this device that is being opened through `gate`.
+    /// `inode` and `file` must be those of a file of this device that is being opened through
+    /// `gate`.
     unsafe extern "C" fn pass_gate(
         inode: *mut bindings::inode,
         file: *mut bindings::file,
@@ -110,8 +111,8 @@ impl<T: CharDevice> FileOperations<T> {
         if !unsafe { bindings::try_module_get(table.raw.owner) } {
             return EAGAIN.to_errno();
         }
-        // SAFETY: A file that is being opened is the opener's alone. It now holds the reference taken
-        // above, which the kernel gives back with the file, or when opening fails.
+        // SAFETY: A file that is being opened is the opener's alone. It now holds the reference
+        // taken above, which the kernel gives back with the file, or when opening fails.
         unsafe { (*file).f_op = &table.raw };
         // SAFETY: By this function's own contract.
         unsafe { Self::open(inode, file) }
@@ -129,8 +130,8 @@ impl<T: CharDevice> FileOperations<T> {
         };
         // SAFETY: The open file's operations are the field `raw` of a table that lives for ever.
         let table = unsafe { &*kernel::container_of!((*file).f_op.cast_mut(), Self, raw) };
-        // SAFETY: A file that is being opened is the opener's alone. The mapping outlives it: it goes
-        // with the registration, and that not before the module, which the file pins.
+        // SAFETY: A file that is being opened is the opener's alone. The mapping outlives it: it
+        // goes with the registration, and that not before the module, which the file pins.
         unsafe {
             (*file).private_data = data.into_foreign();
             (*file).f_mapping = table.mappings.load(Ordering::Acquire);
@@ -203,8 +204,8 @@ impl Major {
 }
 
 impl Drop for Major {
-    /// A task may still be in `pass_gate`, on its way out: `hooks_remove()` of `attach/hooks.c` waits for
-    /// such tasks (`synchronize_rcu_tasks`) before the module goes.
+    /// A task may still be in `pass_gate`, on its way out: `hooks_remove()` of `attach/hooks.c`
+    /// waits for such tasks (`synchronize_rcu_tasks`) before the module goes.
     fn drop(&mut self) {
         // SAFETY: The number was registered by `new` with this very range and name.
         unsafe {
@@ -213,8 +214,8 @@ impl Drop for Major {
     }
 }
 
-/// What all open files of a device map of, through whichever device node they were opened: so that it
-/// can be taken from all users at once. It is the mapping of an inode that nobody else sees.
+/// What all open files of a device map of, through whichever device node they were opened: so that
+/// it can be taken from all users at once. It is the mapping of an inode that nobody else sees.
 struct Mappings {
     inode: NonNull<bindings::inode>,
     /// Where open files look for it.

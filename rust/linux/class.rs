@@ -25,8 +25,9 @@ unsafe impl Sync for Class {}
 impl Class {
     /// Registers class `name`.
     pub(crate) fn new(name: &'static CStr) -> Result<Arc<Self>> {
-        // SAFETY: The name lives as long as the module. The class may outlive that, but all that the driver
-        // core does with the name after `class_destroy` is to print it in debug messages, where these are on.
+        // SAFETY: The name lives as long as the module. The class may outlive that, but all that
+        // the driver core does with the name after `class_destroy` is to print it in debug
+        // messages, where these are on.
         let raw = from_err_ptr(unsafe { bindings::class_create(name.as_char_ptr()) })?;
         let class = Self(NonNull::new(raw).ok_or(ENODEV)?);
         Ok(Arc::new(class, GFP_KERNEL)?)

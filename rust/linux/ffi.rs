@@ -7,8 +7,8 @@ use kernel::{
     prelude::*, //
 };
 
-// How a structure of the kernel's is made does not matter behind a pointer; in some configurations it
-// has members of no size.
+// How a structure of the kernel's is made does not matter behind a pointer; in some configurations
+// it has members of no size.
 #[allow(improper_ctypes)]
 unsafe extern "C" {
     pub(super) fn amdkfd_map_io(

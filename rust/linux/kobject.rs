@@ -4,8 +4,8 @@
 //!
 //! A [`Directory`] owns its files and its subdirectories. The kobjects are the kernel's own kind
 //! (`kobject_create_and_add`): the kernel frees one with code of its own when the last user of the
-//! directory is gone, so none of ours need wait for that. Our part, the files, is out of use as soon
-//! as a directory is deleted: that waits for readers inside, and lets no other in.
+//! directory is gone, so none of ours need wait for that. Our part, the files, is out of use as
+//! soon as a directory is deleted: that waits for readers inside, and lets no other in.
 
 use crate::compat::kobj_attribute;
 use core::{
@@ -176,8 +176,8 @@ impl<T: Show> Directory<T> {
         self.children.last_mut().ok_or(ENOMEM)
     }
 
-    /// A directory in this one that is the caller's. Whichever of the two goes first takes the other's
-    /// entries along.
+    /// A directory in this one that is the caller's. Whichever of the two goes first takes the
+    /// other's entries along.
     pub(crate) fn own_child(&self, name: fmt::Arguments<'_>, files: Files<T>) -> Result<Self> {
         Self::below(self.kobject.as_ptr(), name, files)
     }

@@ -3,8 +3,8 @@
 //! Notification of the end of an address space (`include/linux/mmu_notifier.h`).
 //!
 //! [`watch`] makes the kernel call [`AddressSpaceUser::released`] once, before the pages of the
-//! address space go. The registration's reference is dropped after that by an SRCU callback, which no
-//! one waits for; [`synchronize`] is for a module that is about to go.
+//! address space go. The registration's reference is dropped after that by an SRCU callback, which
+//! no one waits for; [`synchronize`] is for a module that is about to go.
 
 use super::workqueue::DeferredArc;
 use core::mem::ManuallyDrop;
@@ -75,8 +75,8 @@ impl<T: AddressSpaceUser> Calls<T> {
         notifier: *mut bindings::mmu_notifier,
         _mm: *mut bindings::mm_struct,
     ) {
-        // SAFETY: The reference stays until `free`, which the kernel calls an SRCU grace period after
-        // `mmu_notifier_put`, and this function runs inside an SRCU read section.
+        // SAFETY: The reference stays until `free`, which the kernel calls an SRCU grace period
+        // after `mmu_notifier_put`, and this function runs inside an SRCU read section.
         let user = unsafe { Self::user(notifier) };
         T::released(&user);
         // SAFETY: Registration took the one reference that this gives back. The kernel calls
@@ -93,8 +93,8 @@ impl<T: AddressSpaceUser> Calls<T> {
     }
 }
 
-/// Makes the kernel call [`AddressSpaceUser::released`] when `mm` ends. `mm` must be the caller's own,
-/// and `user` new: it is watched once.
+/// Makes the kernel call [`AddressSpaceUser::released`] when `mm` ends. `mm` must be the caller's
+/// own, and `user` new: it is watched once.
 pub(crate) fn watch<T: AddressSpaceUser>(mm: &MmWithUser, user: DeferredArc<T>) -> Result {
     let user = DeferredArc::into_raw(user);
     // No reference to the field alone: the callbacks go from it to the whole value.

@@ -90,7 +90,8 @@ impl<T: Send + Sync> Global<T> {
     #[inline]
     pub(crate) fn get(&'static self) -> Option<&'static T> {
         self.ready.load(Acquire).then(|| {
-            // SAFETY: `init` has finished, and the contract of `exit` keeps the value for its users.
+            // SAFETY: `init` has finished, and the contract of `exit` keeps the value for its
+            // users.
             unsafe { &*self.value.get().cast::<T>() }
         })
     }

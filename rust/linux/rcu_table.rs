@@ -94,8 +94,8 @@ impl<T: Send + Sync> RcuTable<T> {
         let found = unsafe { bindings::xa_load(self.xa.get(), index as usize) };
         let found = NonNull::new(found.cast::<T>())?;
         // SAFETY: Entries come from `Arc::into_foreign`, which for an `Arc` is the address of the
-        // shared object's inner value, and `RcuEntry::drop` keeps the reference for as long as an RCU
-        // reader may have found it.
+        // shared object's inner value, and `RcuEntry::drop` keeps the reference for as long as an
+        // RCU reader may have found it.
         let object = unsafe { Arc::<T>::borrow(found.as_ptr().cast()) };
         Some(look(object))
     }

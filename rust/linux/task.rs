@@ -38,8 +38,9 @@ pub(crate) fn system_thread_group_id(task: &Task) -> i32 {
     unsafe { ffi::amdkfd_system_thread_group_id(task.as_ptr()) }
 }
 
-/// A word of the memory of another task that runs in `mm`. `EFAULT`: it has none there, or none any more, or what would
-/// have to be brought in first (the task cannot keep the caller waiting for it), or runs another program by now.
+/// A word of the memory of another task that runs in `mm`. `EFAULT`: it has none there, or none any
+/// more, or what would have to be brought in first (the task cannot keep the caller waiting for
+/// it), or runs another program by now.
 pub(crate) fn read_present_memory(task: &Task, mm: &Mm, address: u64) -> Result<u64> {
     let mut word = 0u64;
     // CAST: A 64-bit kernel; a word's size.
@@ -49,7 +50,8 @@ pub(crate) fn read_present_memory(task: &Task, mm: &Mm, address: u64) -> Result<
     let bytes = unsafe {
         bindings::access_process_vm(task.as_ptr(), address, (&raw mut word).cast(), size, flags)
     };
-    // A program that was started meanwhile has another address space, and no task comes back to its old one.
+    // A program that was started meanwhile has another address space, and no task comes back to its
+    // old one.
     if bytes == size && runs_in(task, mm) {
         Ok(word)
     } else {
@@ -68,8 +70,8 @@ fn runs_in(task: &Task, mm: &Mm) -> bool {
     core::ptr::eq(its, mm.as_raw())
 }
 
-/// Lends the current kernel thread an address space: what `act` reads and writes of user memory is its.
-/// `ESRCH`: it has ended. `EINVAL`: the current task is no kernel thread. May sleep.
+/// Lends the current kernel thread an address space: what `act` reads and writes of user memory is
+/// its. `ESRCH`: it has ended. `EINVAL`: the current task is no kernel thread. May sleep.
 pub(crate) fn in_address_space<R>(mm: &Mm, act: impl FnOnce() -> Result<R>) -> Result<R> {
     // SAFETY: The current task is valid, and these flags are its own to change.
     let flags = unsafe { (*kernel::current!().as_ptr()).flags };
@@ -79,8 +81,8 @@ pub(crate) fn in_address_space<R>(mm: &Mm, act: impl FnOnce() -> Result<R>) -> R
     let mm = mm.mmget_not_zero().ok_or(ESRCH)?;
     // Whoever lets go of it last tears it down, and with it the process: not here.
     let mm = MmWithUser::into_mmput_async(mm);
-    // SAFETY: A kernel thread, as was just seen; work items leave its address space as they found it, which is none.
-    // The address space has users as long as `mm` is held.
+    // SAFETY: A kernel thread, as was just seen; work items leave its address space as they found
+    // it, which is none. The address space has users as long as `mm` is held.
     unsafe { bindings::kthread_use_mm(mm.as_raw()) };
     let result = act();
     // SAFETY: As above: it is the one that was taken.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Tracepoints: `events/amdkfd` in tracefs. Each is one function here and one TRACE_EVENT in `trace.h`.
+//! Tracepoints: `events/amdkfd` in tracefs. Each is one function here and one TRACE_EVENT in
+//! `trace.h`.
 //!
 //! One that is off costs an instruction that does nothing. All are legal in any context.
 
@@ -10,8 +11,8 @@ use kernel::{
     prelude::*, //
 };
 
-/// Declares the two symbols that `trace.c` makes for a tracepoint, and a function that calls it if it is
-/// on. Pointers that are passed must be good for as long as the call takes.
+/// Declares the two symbols that `trace.c` makes for a tracepoint, and a function that calls it if
+/// it is on. Pointers that are passed must be good for as long as the call takes.
 macro_rules! tracepoint {
     ($name:ident($($argument:ident: $type:ty),*)) => { kernel::macros::paste! {
         // What a tracepoint has in it does not matter here.
@@ -31,7 +32,8 @@ macro_rules! tracepoint {
                 static_branch_unlikely!([<__tracepoint_ $name>], bindings::tracepoint, key)
             };
             if is_on {
-                // SAFETY: The types are those of `TP_PROTO` in trace.h; the rest is the caller's promise.
+                // SAFETY: The types are those of `TP_PROTO` in trace.h; the rest is the caller's
+                // promise.
                 unsafe { [<rust_do_trace_ $name>]($($argument),*) };
             }
         }
@@ -41,7 +43,13 @@ macro_rules! tracepoint {
 tracepoint!(amdkfd_ioctl(name: *const u8, length: usize));
 tracepoint!(amdkfd_ioctl_done(name: *const u8, length: usize, result: c_int));
 tracepoint!(amdkfd_queue(change: c_uint, gpu_id: c_uint, queue_id: c_uint, result: c_int));
-tracepoint!(amdkfd_process(change: c_uint, pid: c_int, gpu_id: c_uint, evicted: c_uint, result: c_int));
+tracepoint!(amdkfd_process(
+    change: c_uint,
+    pid: c_int,
+    gpu_id: c_uint,
+    evicted: c_uint,
+    result: c_int
+));
 tracepoint!(amdkfd_event(change: c_uint, event_id: c_uint));
 tracepoint!(amdkfd_interrupt(gpu_id: c_uint, entry: *const u32));
 

@@ -57,10 +57,11 @@ impl Timeout {
 /// in a loop.
 pub(crate) fn sleep<'a, T>(guard: IrqGuard<'a, T>, timeout: Timeout) -> (IrqGuard<'a, T>, Timeout) {
     let lock: &'a Lock<T, IrqSave> = guard.lock_ref();
-    // SAFETY: `current` is this task, and only a task itself leaves the running state. A waker reads the
-    // state after it has taken the lock that we still hold, so for it a plain store is ordered. Who sends a
-    // signal does not take that lock: `__schedule` has a full barrier between this store and its look at
-    // pending signals (`signal_pending_state`), and the sender one between the signal and the state.
+    // SAFETY: `current` is this task, and only a task itself leaves the running state. A waker
+    // reads the state after it has taken the lock that we still hold, so for it a plain store is
+    // ordered. Who sends a signal does not take that lock: `__schedule` has a full barrier between
+    // this store and its look at pending signals (`signal_pending_state`), and the sender one
+    // between the signal and the state.
     unsafe {
         (&raw mut (*Task::current_raw()).__state).write_volatile(bindings::TASK_INTERRUPTIBLE)
     };

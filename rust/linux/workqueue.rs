@@ -34,8 +34,8 @@ use kernel::{
     },
 };
 
-/// Runs work that waits for its time now, and returns when it has run. May sleep. Nobody may queue it
-/// meanwhile: then it is nowhere any more afterwards.
+/// Runs work that waits for its time now, and returns when it has run. May sleep. Nobody may queue
+/// it meanwhile: then it is nowhere any more afterwards.
 pub(crate) fn flush_delayed<T, const ID: u64>(work: &DelayedWork<T, ID>) {
     // CAST: `DelayedWork` is a transparent wrapper of a `struct delayed_work` that C may change.
     let work = (&raw const *work)
@@ -63,8 +63,8 @@ impl OwnedQueue {
         Self::new(name, bindings::wq_flags_WQ_UNBOUND, 0)
     }
 
-    /// One item at a time, in the order in which they came; and none begins while the machine goes to sleep and until
-    /// it has woken up.
+    /// One item at a time, in the order in which they came; and none begins while the machine goes
+    /// to sleep and until it has woken up.
     pub(crate) fn ordered_freezable(name: &'static CStr) -> Result<Self> {
         let ordered = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags___WQ_ORDERED;
         Self::new(name, ordered | bindings::wq_flags_WQ_FREEZABLE, 1)
@@ -86,7 +86,8 @@ impl OwnedQueue {
         })
     }
 
-    /// Waits until the [`DeferredArc`] values are gone whose last owner let them go before this call. May sleep.
+    /// Waits until the [`DeferredArc`] values are gone whose last owner let them go before this
+    /// call. May sleep.
     pub(crate) fn settle(&self) {
         if self.leaving.load(Acquire) > 0 {
             // SAFETY: The queue is alive until drop.
@@ -111,7 +112,8 @@ impl Drop for OwnedQueue {
     }
 }
 
-/// A shared value whose drop runs on a workqueue, so that its last owner may let it go in any context.
+/// A shared value whose drop runs on a workqueue, so that its last owner may let it go in any
+/// context.
 ///
 /// # Invariants
 ///
@@ -222,7 +224,8 @@ impl<T: Send + Sync + 'static> Drop for DeferredArc<T> {
         if !self.body().references.dec_and_test() {
             return;
         }
-        // SAFETY: By the type's invariant it is a leaked box that is pinned, and nobody else refers to it.
+        // SAFETY: By the type's invariant it is a leaked box that is pinned, and nobody else refers
+        // to it.
         let body = unsafe { Pin::new_unchecked(KBox::from_raw(self.0.as_ptr())) };
         let queue = body.queue;
         let _: usize = queue.leaving.fetch_add(1, Relaxed);

@@ -6,8 +6,8 @@
 
 use crate::ids::GpuId;
 
-/// A buffer's name: `gpu_id` in the upper half, in the lower the number (`MAKE_HANDLE` in C). What a
-/// user passes may name nothing.
+/// A buffer's name: `gpu_id` in the upper half, in the lower the number (`MAKE_HANDLE` in C). What
+/// a user passes may name nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Handle(u64);
 

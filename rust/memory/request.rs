@@ -85,7 +85,8 @@ impl BufferRequest {
         self.has(flag::MMIO_REMAP)
     }
 
-    /// Bytes of VRAM that it takes. The ring of an AQL queue is mapped twice in a row, and there once.
+    /// Bytes of VRAM that it takes. The ring of an AQL queue is mapped twice in a row, and there
+    /// once.
     pub(crate) const fn vram_bytes(&self) -> u64 {
         if !self.has(flag::VRAM) {
             return 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Processes in debugfs: `proc/<pid>` has the pasids of a process, a file for each GPU. One [`Pasids`] for
-//! each process, owned by its `ProcessFiles`.
+//! Processes in debugfs: `proc/<pid>` has the pasids of a process, a file for each GPU. One
+//! [`Pasids`] for each process, owned by its `ProcessFiles`.
 
 use super::ProcessDevice;
 use kernel::{

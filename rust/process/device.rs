@@ -75,7 +75,8 @@ struct DeviceVm {
     _power: PowerGuard,
 }
 
-/// Who listens to the node knows that the process has a VM there; dropped: that it has none any more.
+/// Who listens to the node knows that the process has a VM there; dropped: that it has none any
+/// more.
 struct Started {
     listeners: Arc<Listeners>,
     task: VmTask,

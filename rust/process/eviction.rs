@@ -3,14 +3,14 @@
 //! Making room: amdgpu wants to move a process's buffers. One [`Evictor`] for each process.
 //!
 //! amdgpu waits for the process's eviction fence and says so where nothing may sleep. A worker then
-//! takes the queues off the GPUs and signals the fence. Another one, a little later, brings the buffers
-//! back, which arms a new fence, and restores the queues; it comes again as long as there is no room. A
-//! process that has only just been restored runs for a moment first, so that two of them cannot keep
-//! each other from working.
+//! takes the queues off the GPUs and signals the fence. Another one, a little later, brings the
+//! buffers back, which arms a new fence, and restores the queues; it comes again as long as there
+//! is no room. A process that has only just been restored runs for a moment first, so that two of
+//! them cannot keep each other from working.
 //!
 //! When the machine goes to sleep amdgpu moves all buffers out of VRAM before it tells us. Whoever
-//! brought them back meanwhile would keep it awake for ever, so nothing is restored from the moment at which tasks
-//! are frozen.
+//! brought them back meanwhile would keep it awake for ever, so nothing is restored from the moment
+//! at which tasks are frozen.
 
 use super::{
     power,
@@ -108,7 +108,8 @@ impl Evictor {
         }
     }
 
-    /// The process goes: nothing of this is done for it any more when this returns. May sleep, until the machine is awake.
+    /// The process goes: nothing of this is done for it any more when this returns. May sleep,
+    /// until the machine is awake.
     pub(super) fn end(&self) {
         self.ended.store(true, Relaxed);
         flush_delayed(&self.restoring);
@@ -158,8 +159,8 @@ impl Evictor {
         }
     }
 
-    /// Undoes one eviction of the process, and brings its buffers back, after a while. The caller holds the process, and so
-    /// it does not end meanwhile.
+    /// Undoes one eviction of the process, and brings its buffers back, after a while. The caller
+    /// holds the process, and so it does not end meanwhile.
     fn restore_later(self: &Arc<Self>, wait: Msecs, process: &Process) {
         let later = registry::get().is_ok_and(|registry| {
             let queue = registry.restoring();
@@ -168,7 +169,8 @@ impl Evictor {
                 .is_ok()
         });
         if !later {
-            // The one that waits for its time undoes another eviction. What is left of the error has been said.
+            // The one that waits for its time undoes another eviction. What is left of the error
+            // has been said.
             let _ = process.restore();
         }
     }

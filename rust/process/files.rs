@@ -2,16 +2,16 @@
 
 //! A process in sysfs: `/sys/devices/virtual/kfd/kfd/proc/<pid>`, user ABI that monitors read.
 //!
-//! One [`ProcessFiles`] for each process, owned by it. Names, modes and formats are the C driver's. A file holds what it
-//! needs to answer, so a reader takes none of the process's outer locks. A secondary process is a
-//! directory of its primary one's.
+//! One [`ProcessFiles`] for each process, owned by it. Names, modes and formats are the C driver's.
+//! A file holds what it needs to answer, so a reader takes none of the process's outer locks. A
+//! secondary process is a directory of its primary one's.
 //!
 //! Making and taking away directories of sysfs costs more than all else that opening /dev/kfd or
-//! CREATE_QUEUE does, so a worker does it a few milliseconds later ([`DELAY`]): a queue that is gone by
-//! then is never shown. Only the end of a process takes its files away at once.
+//! CREATE_QUEUE does, so a worker does it a few milliseconds later ([`DELAY`]): a queue that is
+//! gone by then is never shown. Only the end of a process takes its files away at once.
 //!
-//! There is no `counters_<gpu_id>`: it counts the faults and migrations of shared virtual memory (SVM),
-//! and is there in C only where that is.
+//! There is no `counters_<gpu_id>`: it counts the faults and migrations of shared virtual memory
+//! (SVM), and is there in C only where that is.
 
 use super::{
     debug::Pasids,
@@ -92,7 +92,8 @@ pub(crate) fn exit() {
     drop(root);
 }
 
-/// `SDMA_ACTIVITY_DIVISOR` (kfd_priv.h): copy engines count time at 100 MHz, the file in microseconds.
+/// `SDMA_ACTIVITY_DIVISOR` (kfd_priv.h): copy engines count time at 100 MHz, the file in
+/// microseconds.
 const TICKS_PER_MICROSECOND: u64 = 100;
 
 /// What a file shows.
@@ -132,7 +133,8 @@ impl Show for ProcessFile {
     }
 }
 
-/// The time that the process's copy queues on this GPU have been busy, those included that are gone.
+/// The time that the process's copy queues on this GPU have been busy, those included that are
+/// gone.
 fn sdma_microseconds(device: &ProcessDevice, task: &Task, mm: &Mm) -> Result<u64> {
     let (past, counters) = device.queues().sdma_counters()?;
     let present = counters

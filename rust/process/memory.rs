@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What user space asks of buffers: they belong to a process on one GPU, and are mapped to any of its GPUs.
+//! What user space asks of buffers: they belong to a process on one GPU, and are mapped to any of
+//! its GPUs.
 
 use super::{
     Process,
@@ -57,8 +58,8 @@ pub(crate) fn free(process: &Process, handle: Handle) -> Result {
         .free(handle.index())
 }
 
-/// A file descriptor for a buffer. `EINVAL`: there is none of that handle, or it shows a device's pages,
-/// of which amdgpu cannot keep two handles: it frees their list with each (`tbo.sg`).
+/// A file descriptor for a buffer. `EINVAL`: there is none of that handle, or it shows a device's
+/// pages, of which amdgpu cannot keep two handles: it frees their list with each (`tbo.sg`).
 pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i32> {
     let device = process.device(handle.gpu_id())?;
     let buffers = device.buffers();
@@ -68,9 +69,9 @@ pub(crate) fn export(process: &Process, handle: Handle, flags: u32) -> Result<i3
     buffers.with(handle.index(), EINVAL, |memory| memory.export_dmabuf(flags))
 }
 
-/// Maps a buffer to GPUs, from the `done`-th on, and waits until they see it. `done` counts those on
-/// which it is mapped, also if it fails: the user then goes on from there. What the user says is done is
-/// not looked at: where that is no GPU of the process's, there is nothing to do.
+/// Maps a buffer to GPUs, from the `done`-th on, and waits until they see it. `done` counts those
+/// on which it is mapped, also if it fails: the user then goes on from there. What the user says is
+/// done is not looked at: where that is no GPU of the process's, there is nothing to do.
 ///
 /// `EINVAL`: the process does not use that GPU. `ENODEV`: it has no VM there. `ENOMEM`: there is no
 /// such buffer.
@@ -95,8 +96,8 @@ pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u3
     Ok(())
 }
 
-/// Unmaps a buffer from GPUs, from the `done`-th on, and waits until they have forgotten it: also if it
-/// fails, those from which it is unmapped, for it may be freed next. Errors as for [`map`].
+/// Unmaps a buffer from GPUs, from the `done`-th on, and waits until they have forgotten it: also
+/// if it fails, those from which it is unmapped, for it may be freed next. Errors as for [`map`].
 pub(crate) fn unmap(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
     let owner = process.device(handle.gpu_id())?;
     owner.buffers().with(handle.index(), ENOMEM, |memory| {
@@ -119,8 +120,8 @@ fn unmap_each(process: &Process, memory: &Memory, gpus: &[u32], done: &mut u32) 
     Ok(())
 }
 
-/// When this returns these GPUs do not go to a buffer any more that was unmapped from them. The first
-/// error counts.
+/// When this returns these GPUs do not go to a buffer any more that was unmapped from them. The
+/// first error counts.
 fn forget(process: &Process, memory: &Memory, gpus: &[u32]) -> Result {
     // No signal ends that: who comes out too early can free what the GPU still reads.
     let mut result = memory.sync(false);
@@ -143,7 +144,8 @@ fn with_vms<'a>(
     })
 }
 
-/// Makes a GPU forget what it knows of the process's page tables. Accesses in flight are waited for.
+/// Makes a GPU forget what it knows of the process's page tables. Accesses in flight are waited
+/// for.
 fn flush_tlb(device: &ProcessDevice, vm: &Vm) {
     vm.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask());
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The state of an open file of /dev/kfd: whose it is. One [`OpenFile`] for each open file, owned by it.
+//! The state of an open file of /dev/kfd: whose it is. One [`OpenFile`] for each open file, owned
+//! by it.
 
 use super::{
     close_context,

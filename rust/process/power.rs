@@ -3,13 +3,14 @@
 //! What becomes of processes when a GPU sleeps, is reset or goes away. Called for a device by
 //! [`Served`](crate::served::Served); the state here is one for the module.
 //!
-//! - A GPU that sleeps takes all processes off all GPUs: their buffers are about to be moved out of its
-//!   memory. The last GPU that wakes up lets them go on.
-//! - A GPU that is reset takes those off for good that have a VM on it, for their memory there is lost.
-//!   All processes that know the GPU hear of it.
+//! - A GPU that sleeps takes all processes off all GPUs: their buffers are about to be moved out of
+//!   its memory. The last GPU that wakes up lets them go on.
+//! - A GPU that is reset takes those off for good that have a VM on it, for their memory there is
+//!   lost. All processes that know the GPU hear of it.
 //! - Before a GPU goes away, the processes that know it must end.
 //!
-//! Nothing here takes `Process.memory`: whoever holds that may be waiting for the GPU, that is, for us.
+//! Nothing here takes `Process.memory`: whoever holds that may be waiting for the GPU, that is, for
+//! us.
 
 use super::{
     eviction::Evictor,
@@ -59,8 +60,8 @@ pub(crate) fn is_suspended() -> bool {
     SUSPENDED.load(Relaxed) > 0
 }
 
-/// A GPU goes to sleep. When this returns no process runs on any GPU, and none waits for its buffers to
-/// stay where they are.
+/// A GPU goes to sleep. When this returns no process runs on any GPU, and none waits for its
+/// buffers to stay where they are.
 pub(crate) fn suspend() {
     let Ok(registry) = registry::get() else {
         return;
@@ -80,7 +81,8 @@ pub(crate) fn suspend() {
     });
 }
 
-/// Undoes one [`suspend`]; the last one has the processes restored, as soon as tasks run again and there is room.
+/// Undoes one [`suspend`]; the last one has the processes restored, as soon as tasks run again and
+/// there is room.
 pub(crate) fn resume() {
     let Ok(registry) = registry::get() else {
         return;
@@ -99,8 +101,8 @@ pub(crate) fn lose(gpu: DeviceHandle, cause: Cause) {
     registry.each(|process| process.lose(gpu, cause));
 }
 
-/// Asks the processes that know the device to end: everybody who waits for a signal wakes up, and the
-/// process gets a SIGBUS, or what cannot be refused. Returns how many they are.
+/// Asks the processes that know the device to end: everybody who waits for a signal wakes up, and
+/// the process gets a SIGBUS, or what cannot be refused. Returns how many they are.
 pub(crate) fn end(gpu: DeviceHandle, how: Signal) -> usize {
     let Ok(registry) = registry::get() else {
         return 0;
@@ -133,7 +135,8 @@ impl Process {
         }
     }
 
-    /// Takes its queues off all GPUs for good: memory of the process's is lost. They stay off if it is called again.
+    /// Takes its queues off all GPUs for good: memory of the process's is lost. They stay off if it
+    /// is called again.
     pub(super) fn lose_queues(&self) {
         for device in self.devices() {
             self.notify_eviction(device, Trigger::SUSPEND);

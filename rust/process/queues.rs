@@ -2,8 +2,8 @@
 
 //! What user space asks of queues: CREATE_QUEUE, DESTROY_QUEUE, UPDATE_QUEUE, SET_CU_MASK.
 //!
-//! Each takes and allocates all that it needs before it locks anything that eviction needs too. What
-//! was taken is owned by what is being made: an error on the way gives it back.
+//! Each takes and allocates all that it needs before it locks anything that eviction needs too.
+//! What was taken is owned by what is being made: an error on the way gives it back.
 
 use super::{
     Process,
@@ -168,8 +168,8 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     result
 }
 
-/// UPDATE_QUEUE. `EFAULT`: the process has no such queue, or the new ring is not mapped; `EACCES`: a queue of the
-/// process was reset.
+/// UPDATE_QUEUE. `EFAULT`: the process has no such queue, or the new ring is not mapped; `EACCES`:
+/// a queue of the process was reset.
 pub(crate) fn update(process: &Process, id: u32, settings: QueueSettings) -> Result {
     let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EFAULT)?;
@@ -198,7 +198,8 @@ pub(crate) fn update(process: &Process, id: u32, settings: QueueSettings) -> Res
     let result = if settings.is_described_like(&kept) {
         device.queues().set_runs(id, settings)
     } else {
-        // With another ring the old one is let go when the hardware no longer reads it, or is given up on.
+        // With another ring the old one is let go when the hardware no longer reads it, or is given
+        // up on.
         device.queues().rewrite(id, &mut |queue| {
             queue.apply_settings(settings);
             if let Some(ring) = &mut ring {

@@ -58,13 +58,13 @@ pub(super) struct Registry {
     /// One at a time puts all processes to sleep, or wakes them (`power.rs`).
     #[pin]
     pub(super) power: Mutex<()>,
-    /// Where exceptions are told. It writes into memory of processes and may wait there for as long as they
-    /// like: nothing else waits for it.
+    /// Where exceptions are told. It writes into memory of processes and may wait there for as long
+    /// as they like: nothing else waits for it.
     exceptions: OwnedQueue,
     /// Where processes are dropped.
     teardown: OwnedQueue,
-    /// Where evicted ones are restored, one after the other: two at a time take the room from each other that each needs
-    /// as a whole. Behind `teardown`, which waits for that.
+    /// Where evicted ones are restored, one after the other: two at a time take the room from each
+    /// other that each needs as a whole. Behind `teardown`, which waits for that.
     restoring: OwnedQueue,
 }
 
@@ -91,12 +91,14 @@ impl Registry {
         &self.teardown
     }
 
-    /// Where evicted processes are restored: not while the machine goes to sleep, for which their buffers leave VRAM.
+    /// Where evicted processes are restored: not while the machine goes to sleep, for which their
+    /// buffers leave VRAM.
     pub(super) fn restoring(&self) -> &OwnedQueue {
         &self.restoring
     }
 
-    /// The processes one after the other; one that comes or goes meanwhile may be among them or not.
+    /// The processes one after the other; one that comes or goes meanwhile may be among them or
+    /// not.
     pub(super) fn each(&self, mut act: impl FnMut(&ProcessRef)) {
         let mut from = (MmId(0), 0);
         loop {
@@ -230,8 +232,8 @@ pub(crate) fn open() -> Result<ProcessRef> {
     Ok(process)
 }
 
-/// Another context of the current task's address space, beside `primary`, which is of the same. It is its own process in all
-/// but that, and lasts as long as the file that it is made for.
+/// Another context of the current task's address space, beside `primary`, which is of the same. It
+/// is its own process in all but that, and lasts as long as the file that it is made for.
 pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
     let registry = get()?;
     let _creation = registry.creation.lock();

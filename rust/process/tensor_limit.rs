@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A process's wish to have a GPU's peak tensor limiter (PTL) lifted. One for each process and GPU; it
-//! ends with it.
+//! A process's wish to have a GPU's peak tensor limiter (PTL) lifted. One for each process and GPU;
+//! it ends with it.
 
 use crate::{
     gpu::Node,

@@ -3,8 +3,8 @@
 //! GET_QUEUE_WAVE_STATE and ALLOC_QUEUE_GWS: what a process may ask of a queue that it stopped.
 //!
 //! When waves leave an XCC, the command processor writes a control stack, which says what there is
-//! to restore, behind the queue's descriptor, and their state into the user's area. A debugger wants
-//! both: [`wave_state`] puts the control stack where it belongs in the area, below a header.
+//! to restore, behind the queue's descriptor, and their state into the user's area. A debugger
+//! wants both: [`wave_state`] puts the control stack where it belongs in the area, below a header.
 
 use super::{
     queues::device_with,
@@ -100,8 +100,8 @@ fn write_words(address: u64, words: &[u32]) -> Result {
     words.iter().try_for_each(|word| writer.write(word))
 }
 
-/// GET_QUEUE_WAVE_STATE: writes what all XCCs have saved of a stopped compute queue to a copy of its
-/// save area at `user`. `EFAULT`: the process has no such queue, or nothing is mapped there;
+/// GET_QUEUE_WAVE_STATE: writes what all XCCs have saved of a stopped compute queue to a copy of
+/// its save area at `user`. `EFAULT`: the process has no such queue, or nothing is mapped there;
 /// `EINVAL`: the queue may run, or saves no waves.
 pub(crate) fn wave_state(process: &Process, id: u32, user: u64) -> Result<WaveState> {
     let _turn = process.memory_lock();
@@ -135,8 +135,8 @@ pub(crate) fn wave_state(process: &Process, id: u32, user: u64) -> Result<WaveSt
 }
 
 /// ALLOC_QUEUE_GWS. `EINVAL`: the process has no such queue, or none of its has what it gives back;
-/// `ENODEV`: its GPU has no global wave sync; `EBUSY`: another of its queues has it; `EACCES`: a queue of it was
-/// reset.
+/// `ENODEV`: its GPU has no global wave sync; `EBUSY`: another of its queues has it; `EACCES`: a
+/// queue of it was reset.
 pub(crate) fn allocate_wave_sync(process: &Process, id: u32, slots: u32) -> Result {
     let _turn = process.memory_lock();
     let id = QueueId::new(id).ok_or(EINVAL)?;

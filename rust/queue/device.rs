@@ -2,8 +2,8 @@
 
 //! The queues of one process on one GPU: which there are, and whether they may run.
 //!
-//! One [`Queues`] for each `ProcessDevice`, embedded in it. It holds the process's key at the node's
-//! scheduler for as long as there is a queue, and its doorbells from the first need on.
+//! One [`Queues`] for each `ProcessDevice`, embedded in it. It holds the process's key at the
+//! node's scheduler for as long as there is a queue, and its doorbells from the first need on.
 
 use super::{
     properties::{
@@ -234,7 +234,8 @@ impl Queues {
             None => {
                 // Nobody else ends the process's last queue while this one is made.
                 let (process, active) = process.take().ok_or(EAGAIN)?;
-                // It may have moved since the process was made: who was restored meanwhile had none.
+                // It may have moved since the process was made: who was restored meanwhile had
+                // none.
                 let process = process.with_page_table(site.vm()?.page_directory());
                 let key = scheduler.add(process.evicted(inner.evicted > 0));
                 inner.process = Some((key, active));
@@ -391,9 +392,9 @@ impl Queues {
         look(queue)
     }
 
-    /// Gives a queue the GPU's global wave sync: one queue of the process's at a time has it, all of it.
-    /// `EBUSY`: one has it. `EINVAL`: there is no such queue here. `EACCES`: a queue of the process was reset. After
-    /// any other error it has it all the same.
+    /// Gives a queue the GPU's global wave sync: one queue of the process's at a time has it, all
+    /// of it. `EBUSY`: one has it. `EINVAL`: there is no such queue here. `EACCES`: a queue of the
+    /// process was reset. After any other error it has it all the same.
     pub(crate) fn give_wave_sync(&self, id: QueueId) -> Result {
         let mut inner = self.inner.lock();
         if inner.wave_sync.is_some() {
@@ -402,7 +403,8 @@ impl Queues {
         inner.set_wave_sync(id, true)
     }
 
-    /// Takes it back, whichever queue has it. `EINVAL`: none has. `EACCES`: a queue of the process was reset.
+    /// Takes it back, whichever queue has it. `EINVAL`: none has. `EACCES`: a queue of the process
+    /// was reset.
     pub(crate) fn take_wave_sync(&self) -> Result {
         let mut inner = self.inner.lock();
         let id = inner.wave_sync.ok_or(EINVAL)?;
@@ -435,8 +437,8 @@ impl Queues {
         result
     }
 
-    /// Starts or stops a queue with settings whose descriptor is the one that it has. `EFAULT`: there is no
-    /// such queue here.
+    /// Starts or stops a queue with settings whose descriptor is the one that it has. `EFAULT`:
+    /// there is no such queue here.
     pub(crate) fn set_runs(&self, id: QueueId, settings: QueueSettings) -> Result {
         let mut inner = self.inner.lock();
         let Inner {
@@ -451,8 +453,8 @@ impl Queues {
         })
     }
 
-    /// Changes a queue with `change`, and its descriptor, while it is off the hardware. `EACCES`: a queue
-    /// of the process was reset; nothing changes.
+    /// Changes a queue with `change`, and its descriptor, while it is off the hardware. `EACCES`: a
+    /// queue of the process was reset; nothing changes.
     pub(crate) fn rewrite(&self, id: QueueId, change: &mut dyn FnMut(&mut Queue)) -> Result {
         let mut inner = self.inner.lock();
         let Inner {
@@ -482,8 +484,8 @@ impl Inner {
         })
     }
 
-    /// Lets the scheduler forget the process after its last queue. What is returned is to be dropped when
-    /// nothing is locked.
+    /// Lets the scheduler forget the process after its last queue. What is returned is to be
+    /// dropped when nothing is locked.
     fn leave_scheduler(&mut self, scheduler: &dyn Scheduler) -> Option<ActiveProcess> {
         if !self.queues.is_empty() {
             return None;

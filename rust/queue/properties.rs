@@ -2,9 +2,10 @@
 
 //! What user space asked a queue to be, checked.
 //!
-//! One `QueueProperties` per queue, part of it from CREATE_QUEUE on; UPDATE_QUEUE replaces its [`QueueSettings`].
-//! The checks here need nothing but the arguments. Those that need the process's address space or
-//! the node come after them, in this order: buffers (`QueueProperties::buffers`), then slots.
+//! One `QueueProperties` per queue, part of it from CREATE_QUEUE on; UPDATE_QUEUE replaces its
+//! [`QueueSettings`]. The checks here need nothing but the arguments. Those that need the process's
+//! address space or the node come after them, in this order: buffers (`QueueProperties::buffers`),
+//! then slots.
 
 use crate::gfx::{
     ComputeFormat,
@@ -146,8 +147,8 @@ fn shared(address: u64, limit: UserVa, refusal: Refusal) -> Result<GpuVa, Refusa
 }
 
 impl QueueSettings {
-    /// Checks what UPDATE_QUEUE and CREATE_QUEUE have in common. `percentage` holds the share in its
-    /// low byte and the target XCC in the next. `limit` is the highest user address.
+    /// Checks what UPDATE_QUEUE and CREATE_QUEUE have in common. `percentage` holds the share in
+    /// its low byte and the target XCC in the next. `limit` is the highest user address.
     pub(crate) fn new(
         ring: u64,
         ring_size: u32,
@@ -314,8 +315,8 @@ impl QueueProperties {
         })
     }
 
-    /// Where `settings`, of this queue, has its ring. UPDATE_QUEUE looks it up as it is: less than a
-    /// page matches a mapping of any length.
+    /// Where `settings`, of this queue, has its ring. UPDATE_QUEUE looks it up as it is: less than
+    /// a page matches a mapping of any length.
     pub(crate) fn ring(&self, settings: &QueueSettings) -> Extent {
         let bytes = u64::from(settings.ring_bytes) + u64::from(self.metadata_bytes);
         Extent::new(settings.ring.raw(), bytes)

@@ -3,8 +3,8 @@
 //! The HIQ (HSA interface queue): the queue of ours through which the firmware's scheduler takes
 //! its orders.
 //!
-//! One [`Hiq`] per node, part of its run-list scheduler. Where its ring stands is a [`Cursor`], which the
-//! scheduler keeps under its lock: orders are given one after the other.
+//! One [`Hiq`] per node, part of its run-list scheduler. Where its ring stands is a [`Cursor`],
+//! which the scheduler keeps under its lock: orders are given one after the other.
 
 use super::{
     memory::{
@@ -48,8 +48,9 @@ use kernel::{
     }, //
 };
 
-/// How long the firmware waits for a queue, in tenths of a second, if we wait `timeout_ms`: nine tenths of that,
-/// for two engines one after the other. More than its field holds is as much as it holds.
+/// How long the firmware waits for a queue, in tenths of a second, if we wait `timeout_ms`: nine
+/// tenths of that, for two engines one after the other. More than its field holds is as much as it
+/// holds.
 fn unmap_latency(timeout_ms: u32) -> u32 {
     let latency = u64::from(timeout_ms) * 9 / 20 / 100;
     u8::try_from(latency).unwrap_or(u8::MAX).into()
@@ -251,8 +252,8 @@ impl Hiq {
         self.wait(value)
     }
 
-    /// The doorbells of queues that did not let go, of each XCC at most one. The firmware confirms an
-    /// UNMAP_QUEUES even so; it leaves the queue's doorbell in the HIQ's descriptor then. Asking
+    /// The doorbells of queues that did not let go, of each XCC at most one. The firmware confirms
+    /// an UNMAP_QUEUES even so; it leaves the queue's doorbell in the HIQ's descriptor then. Asking
     /// forgets them.
     pub(super) fn take_stuck(&self, mut found: impl FnMut(u32, u32)) -> Result {
         for (logical, within) in xccs(self.config.xcc_mask) {

@@ -2,10 +2,10 @@
 
 //! A run list as the hardware scheduler reads it: each process, followed by its queues.
 //!
-//! One [`Image`] per scheduler, kept up to date packet by packet while processes and queues come, go
-//! and change: what does not change is not written again. It is the list as it is to be, in memory of
-//! our own, and the scheduler's lock owns it. The hardware reads a copy, which is made while it reads
-//! none.
+//! One [`Image`] per scheduler, kept up to date packet by packet while processes and queues come,
+//! go and change: what does not change is not written again. It is the list as it is to be, in
+//! memory of our own, and the scheduler's lock owns it. The hardware reads a copy, which is made
+//! while it reads none.
 
 use crate::gfx::{
     Packet,
@@ -96,9 +96,9 @@ pub(crate) struct ListFull;
 
 /// The list as it is to be.
 ///
-/// It ends where its room ends and grows towards the front. The newest process is first, and its newest
-/// queue, so that what comes and goes most often moves little. Places are told by how many words are
-/// behind them: that number stays as it is when something changes in front of it.
+/// It ends where its room ends and grows towards the front. The newest process is first, and its
+/// newest queue, so that what comes and goes most often moves little. Places are told by how many
+/// words are behind them: that number stays as it is when something changes in front of it.
 pub(crate) struct Image<M> {
     room: M,
     dwords: usize,
@@ -115,8 +115,8 @@ impl<M: DerefMut<Target = [u32]>> Image<M> {
         self.dwords
     }
 
-    /// Makes `len` words of the `old` ones that have `behind` words behind them, and returns them to be
-    /// filled. What is in front of them moves.
+    /// Makes `len` words of the `old` ones that have `behind` words behind them, and returns them
+    /// to be filled. What is in front of them moves.
     pub(crate) fn replace(
         &mut self,
         behind: usize,
@@ -178,8 +178,8 @@ pub(crate) struct ListTarget<'a> {
 }
 
 impl ListTarget<'_> {
-    /// Ends the list of `dwords` that was copied here and says how to start it. One that does not fit
-    /// the hardware ends with a packet that starts it over (its own length included).
+    /// Ends the list of `dwords` that was copied here and says how to start it. One that does not
+    /// fit the hardware ends with a packet that starts it over (its own length included).
     pub(crate) fn finish(
         &self,
         dwords: usize,

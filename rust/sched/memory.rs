@@ -4,8 +4,8 @@
 //!
 //! One buffer in system memory per node: the scheduler's queue (HIQ) with what belongs to it, the
 //! descriptors of all copy queues, and the run list. It is as large as it will ever need to be, so
-//! that nothing is allocated while queues come and go. The node's `NodeQueues` owns it; the scheduler
-//! and every copy queue share it.
+//! that nothing is allocated while queues come and go. The node's `NodeQueues` owns it; the
+//! scheduler and every copy queue share it.
 
 use super::Descriptor;
 use crate::{

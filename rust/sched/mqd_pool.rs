@@ -143,7 +143,8 @@ impl MqdPool {
             let slots = (CHUNK_BYTES / self.slot_bytes()).clamp(1, 64);
             (slots * self.slot_bytes(), slots, Domain::Vram)
         } else {
-            // In system memory the page tables tell descriptor and control stack apart, buffer-wise.
+            // In system memory the page tables tell descriptor and control stack apart,
+            // buffer-wise.
             (self.slot_bytes(), 1, Domain::Gtt)
         };
         let bo = KernelBo::new(self.kgd.clone(), bytes, domain, !self.in_vram())?;

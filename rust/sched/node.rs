@@ -2,8 +2,8 @@
 
 //! What a node has for queues: its scheduler, room for descriptors, the slots of its copy engines.
 //!
-//! One [`NodeQueues`] per node, made when the node comes up. Dropping it takes the scheduler's queue
-//! off the hardware, so it goes after the last process has let go of the node.
+//! One [`NodeQueues`] per node, made when the node comes up. Dropping it takes the scheduler's
+//! queue off the hardware, so it goes after the last process has let go of the node.
 
 use super::{
     direct::Direct,
@@ -204,8 +204,8 @@ fn scheduler(
 }
 
 impl NodeQueues {
-    /// Brings up what a node needs for queues: partition `index` of the device beneath `kgd`, with the
-    /// VMIDs of `vmid_mask`.
+    /// Brings up what a node needs for queues: partition `index` of the device beneath `kgd`, with
+    /// the VMIDs of `vmid_mask`.
     pub(crate) fn new(
         kgd: Arc<dyn Kgd>,
         generation: &'static Generation,

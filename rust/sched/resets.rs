@@ -2,8 +2,9 @@
 
 //! Queues that did not leave the hardware and were reset, each for itself.
 //!
-//! [`reset_stuck`] does that for the run-list scheduler. Who is to be told of it stands in a [`ResetProcesses`],
-//! one per scheduler: telling is the business of others, who ask when they have called the scheduler.
+//! [`reset_stuck`] does that for the run-list scheduler. Who is to be told of it stands in a
+//! [`ResetProcesses`], one per scheduler: telling is the business of others, who ask when they have
+//! called the scheduler.
 
 use super::{
     partition::xccs, //
@@ -29,8 +30,8 @@ use kernel::prelude::*;
 /// Processes that are to be told: as many as can have a queue on the hardware at a time.
 pub(super) struct ResetProcesses {
     places: [AtomicU32; Self::MAX],
-    /// How many places are taken, once nobody is in the middle of a change: asking in vain, which each
-    /// call of the scheduler does, is one load.
+    /// How many places are taken, once nobody is in the middle of a change: asking in vain, which
+    /// each call of the scheduler does, is one load.
     taken: AtomicU32,
 }
 
@@ -103,8 +104,8 @@ impl StuckDoorbells {
     }
 }
 
-/// Resets what is still in its slot although everything was to leave. `ETIME`: not all of it could be,
-/// or nobody knows whose it is.
+/// Resets what is still in its slot although everything was to leave. `ETIME`: not all of it could
+/// be, or nobody knows whose it is.
 pub(super) fn reset_stuck(
     kgd: &dyn Kgd,
     generation: &Generation,

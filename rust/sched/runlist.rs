@@ -3,9 +3,10 @@
 //! The scheduler that hands all queues to the firmware: HWS, the hardware scheduler.
 //!
 //! One per node. The firmware reads a run list of processes and queues and time-slices them over
-//! VMIDs and hardware queues on its own. It takes orders from a queue of ours ([`hiq`](super::hiq)).
-//! To change the list everything is taken off first: UNMAP_QUEUES, a fence, and RUN_LIST with the new
-//! list. What is to run, and the list made of it, stands in the [`runlist_state`](super::runlist_state).
+//! VMIDs and hardware queues on its own. It takes orders from a queue of ours
+//! ([`hiq`](super::hiq)). To change the list everything is taken off first: UNMAP_QUEUES, a fence,
+//! and RUN_LIST with the new list. What is to run, and the list made of it, stands in the
+//! [`runlist_state`](super::runlist_state).
 //!
 //! While the scheduler is stopped (the device sleeps, is being reset, or goes away) only its state
 //! changes: queues may come, go and change, and what is to run then does when it is started again.
@@ -100,8 +101,8 @@ enum Phase {
     Idle,
     /// The run list in memory.
     Listed,
-    /// Nobody knows: it stopped to answer, and amdgpu was asked to reset the GPU. Or it could not be
-    /// started.
+    /// Nobody knows: it stopped to answer, and amdgpu was asked to reset the GPU. Or it could not
+    /// be started.
     Hung,
     /// Nothing, not even the HIQ: the device sleeps, is being reset, or goes away.
     Stopped,
@@ -156,7 +157,8 @@ impl Runlist {
         self.kgd.facts().pci_name()
     }
 
-    /// Takes everything off the hardware. With an error nothing changed, or the node is given up on.
+    /// Takes everything off the hardware. With an error nothing changed, or the node is given up
+    /// on.
     fn take_off(&self, inner: &mut Inner) -> Result {
         match inner.phase {
             Phase::Idle | Phase::Stopped => return Ok(()),
@@ -198,14 +200,16 @@ impl Runlist {
         Ok(())
     }
 
-    /// Touches nothing that hangs as long as the user wants to look at it (`amdgpu.halt_if_hws_hang`).
+    /// Touches nothing that hangs as long as the user wants to look at it
+    /// (`amdgpu.halt_if_hws_hang`).
     fn hold_still(&self) {
         /// How soon the user's change of mind is seen.
         const LOOK: Delta = Delta::from_millis(20);
         if !self.kgd.halts_on_hang() {
             return;
         }
-        // TIMEOUT: none. It is the user's to end, as in C; whoever needs the scheduler waits for that.
+        // TIMEOUT: none. It is the user's to end, as in C; whoever needs the scheduler waits for
+        // that.
         gpu_err!(
             self.pci_name(),
             "nothing is reset until amdgpu.halt_if_hws_hang is 0\n"
@@ -215,8 +219,8 @@ impl Runlist {
         }
     }
 
-    /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. It stops
-    /// the node for that, and starts it again.
+    /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. It
+    /// stops the node for that, and starts it again.
     fn give_up(&self) -> Phase {
         gpu_err!(
             self.pci_name(),
@@ -251,7 +255,8 @@ impl Runlist {
         Ok(())
     }
 
-    /// `EPERM`: the user wants no more to run than the GPU holds at once (`amdgpu.sched_policy=1`), and this is more.
+    /// `EPERM`: the user wants no more to run than the GPU holds at once (`amdgpu.sched_policy=1`),
+    /// and this is more.
     fn check_fits(&self, counts: &Counts) -> Result {
         let over = self.capacity.exceeded_by(counts);
         if self.strict && (over.processes || over.queues) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Places that queues take and give back: queue ids, doorbells, queue slots of copy engines, room for
-//! descriptors.
+//! Places that queues take and give back: queue ids, doorbells, queue slots of copy engines, room
+//! for descriptors.
 //!
 //! A [`Slots`] is a bitmap of free places, without a lock and without allocation once built. Taking
-//! a place gives a [`SlotGuard`], and dropping the guard gives the place back: a hardware slot cannot
-//! be forgotten on an error path.
+//! a place gives a [`SlotGuard`], and dropping the guard gives the place back: a hardware slot
+//! cannot be forgotten on an error path.
 
 use core::ops::Deref;
 use core::sync::atomic::{

@@ -193,8 +193,8 @@ fn links(node: &Node) -> Links {
     }
 }
 
-/// The GPUs that xGMI connects, by the number of their hive; 0: none. Partitions of one device are as
-/// good as connected.
+/// The GPUs that xGMI connects, by the number of their hive; 0: none. Partitions of one device are
+/// as good as connected.
 pub(super) fn hive(facts: &GpuFacts) -> u64 {
     let connected = if facts.use_xgmi_p2p {
         facts.xgmi_hive_id
@@ -207,8 +207,8 @@ pub(super) fn hive(facts: &GpuFacts) -> u64 {
     connected
 }
 
-/// The NUMA node that the device is attached to: as the kernel has it, or as the firmware's table of
-/// affinities (SRAT) says where the kernel does not know.
+/// The NUMA node that the device is attached to: as the kernel has it, or as the firmware's table
+/// of affinities (SRAT) says where the kernel does not know.
 fn numa_node(facts: &GpuFacts) -> Option<u32> {
     if let Ok(node) = u32::try_from(facts.numa_node) {
         return Some(node);

@@ -235,8 +235,8 @@ fn peer_engines(gpu: &Description<'_>, peer: &PeerPosition) -> (u32, u32) {
     )
 }
 
-/// The way from a GPU to a CPU that is not its own: through its own CPU, over the link `onward` that
-/// leads from that CPU's neighbour to it.
+/// The way from a GPU to a CPU that is not its own: through its own CPU, over the link `onward`
+/// that leads from that CPU's neighbour to it.
 pub(crate) fn indirect(gpu: &Description<'_>, direct: &Link, onward: &Link) -> Pair {
     let (from_gpu, to_gpu) = atomics(gpu, direct.kind);
     let link = Link {

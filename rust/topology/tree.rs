@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! The one topology there is: which nodes, in which order, and what changes when a GPU comes or goes.
+//! The one topology there is: which nodes, in which order, and what changes when a GPU comes or
+//! goes.
 //!
 //! A node's number is its place in the list, and links name nodes by number: when a GPU goes, the
 //! nodes behind it move up.

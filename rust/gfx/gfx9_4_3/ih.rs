@@ -206,8 +206,8 @@ impl IhFormat for Ih {
     }
 
     fn node_bitmap(&self, xcc_mask: u32) -> u32 {
-        // Four node numbers an active interposer die (AID): itself, its two XCCs, one unused. An XCC
-        // hears its own and its AID's.
+        // Four node numbers an active interposer die (AID): itself, its two XCCs, one unused. An
+        // XCC hears its own and its AID's.
         (0..16)
             .filter(|xcc| xcc_mask & 1 << xcc != 0)
             .fold(0, |bitmap, xcc| {

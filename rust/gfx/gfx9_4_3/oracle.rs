@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! AMD's own headers, asked whether our layouts are theirs. Checked when the module is built; nothing
-//! here runs.
+//! AMD's own headers, asked whether our layouts are theirs. Checked when the module is built;
+//! nothing here runs.
 
 use super::{
     mqd,

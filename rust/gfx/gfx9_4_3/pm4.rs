@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! PM4 packets of the hardware scheduler (HWS): what the driver puts into the scheduler's queue (HIQ)
-//! and into run lists.
+//! PM4 packets of the hardware scheduler (HWS): what the driver puts into the scheduler's queue
+//! (HIQ) and into run lists.
 //!
 //! Layouts and names are those of `kfd_pm4_headers_ai.h`; MAP_PROCESS is the longer form of
 //! `kfd_pm4_headers_aldebaran.h` with debugger settings per VMID. Every packet begins with a type-3

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What graphics core 9.4.3 has, as data. Constants only; `Features` and `ContextSave` say what each
-//! number means.
+//! What graphics core 9.4.3 has, as data. Constants only; `Features` and `ContextSave` say what
+//! each number means.
 
 use crate::gfx::{
     ContextSave,

@@ -3,8 +3,8 @@
 //! The registers that the driver itself writes without the firmware's scheduler: who has a VMID
 //! ([`Binding`]), and which queue is in which slot ([`HqdSlot`], [`DirectHardware::load`]).
 //!
-//! One [`DirectHardware`] per node, shared by its scheduler and the VMIDs given away. It knows no lock: the
-//! scheduler calls it under `Scheduler.inner`, and keeps resets away meanwhile.
+//! One [`DirectHardware`] per node, shared by its scheduler and the VMIDs given away. It knows no
+//! lock: the scheduler calls it under `Scheduler.inner`, and keeps resets away meanwhile.
 
 use crate::{
     gfx::{

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of descriptors.
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_mqd))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::super::*;
+    use crate::{
+        gfx::{
+            testing::{known, TestWords},
+            SaveArea, //
+        },
+        ids::UserVa, //
+    };
+
+    fn va(address: u64) -> GpuVa {
+        known(GpuVa::new(address))
+    }
+
+    fn doorbell(index: u32) -> DoorbellIndex {
+        known(DoorbellIndex::new(index))
+    }
+
+    fn user(address: u64) -> UserVa {
+        known(UserVa::new(address))
+    }
+
+    fn aql() -> ComputeQueue {
+        ComputeQueue {
+            format: ComputeFormat::Aql,
+            ring: va(0x7f12_3450_0000),
+            ring_bytes: 0x10000,
+            read_pointer: user(0x7f12_3460_0080),
+            write_pointer: user(0x7f12_3460_0038),
+            doorbell: doorbell(0x1802),
+            eop: (va(0), 0),
+            save_area: Some(SaveArea {
+                address: va(0x7f12_3500_0000),
+                bytes: 0x2d2000,
+                control_stack: 0x1000,
+            }),
+            trap_handler: true,
+            priority: 7,
+        }
+    }
+
+    fn at(xcc: u32) -> XccMqd {
+        XccMqd {
+            xcc,
+            address: va(0x80_0012_0000 + 0x2000 * u64::from(xcc)),
+            stride: 0x2000,
+            logical_xcc: (xcc + 3) % 4,
+        }
+    }
+
+    fn new(xcc: u32, queue: &ComputeQueue) -> TestWords {
+        let words = TestWords::new();
+        Mqd.compute(&words, at(xcc), queue);
+        words
+    }
+
+    #[test]
+    fn a_ring_is_found_again_and_a_vmid_is_one_word() {
+        let words = new(0, &aql());
+        assert_eq!(Mqd.ring(&words), Some(aql().ring));
+        Mqd.set_vmid(&words, known(Vmid::new(9)));
+        assert_eq!(words.get(dword::CP_HQD_VMID), 9);
+    }
+
+    /// Index and value of every word that is not zero: the whole descriptor at a glance.
+    const AQL_MASTER: [(usize, u32); 35] = [
+        (0, 0xc031_0800),
+        (11, 1),
+        (20, 0x40),
+        (23, u32::MAX),
+        (24, u32::MAX),
+        (26, u32::MAX),
+        (27, u32::MAX),
+        (39, 3),
+        (40, u32::MAX),
+        (41, 1),
+        (42, u32::MAX),
+        (128, 0x0012_0000),
+        (129, 0x80),
+        (132, 0x4000_5301),
+        (133, 1),
+        (135, 0x111),
+        (136, 0x1234_5000),
+        (137, 0x7f),
+        (139, 0x3460_0080),
+        (140, 0x7f12),
+        (141, 0x3460_0038),
+        (142, 0x7f12),
+        (143, 0x6008 | 2),
+        (145, 0x1401_450d),
+        (149, 0x00b0_0000),
+        (160, 0x4000),
+        (162, 0x100),
+        (171, 0x3500_0000),
+        (172, 0x7f12),
+        (174, 0x1000),
+        (175, 0x1000),
+        (176, 0x1000),
+        (177, 0x2d2000),
+        (181, 1),
+        (226, 0x2000),
+    ];
+
+    #[test]
+    fn an_aql_queue_word_by_word() {
+        assert!(new(0, &aql()).written().eq(AQL_MASTER));
+    }
+
+    #[test]
+    fn followers_differ_from_the_master_in_four_words() {
+        let (master, follower) = (new(0, &aql()), new(2, &aql()));
+        let differs = (0..512).filter(|&word| master.get(word) != follower.get(word));
+        assert!(differs.eq([39, 128, 145, 171]));
+        assert_eq!(follower.get(39), 1);
+        assert_eq!(follower.get(145), 0x1c01_450d);
+        assert_eq!(follower.get(171), 0x355a_4000);
+    }
+
+    #[test]
+    fn a_pm4_queue_runs_on_one_xcc() {
+        let queue = ComputeQueue {
+            format: ComputeFormat::Pm4 { target_xcc: 2 },
+            ..aql()
+        };
+        let words = new(1, &queue);
+        assert_eq!(words.get(dword::CP_HQD_PQ_CONTROL), 0x1000_050d);
+        assert_eq!(words.get(dword::CP_HQD_PQ_DOORBELL_CONTROL), 0x6008);
+        assert_eq!(words.get(dword::COMPUTE_CURRENT_LOGIC_XCC_ID), 0);
+        assert_eq!(words.get(dword::COMPUTE_TG_CHUNK_SIZE), 0);
+        assert_eq!(words.get(dword::PM4_TARGET_XCC_IN_XCP), 2);
+        assert_eq!(words.get(dword::CP_HQD_AQL_CONTROL), 0);
+    }
+
+    #[test]
+    fn without_a_save_area_waves_are_waited_for() {
+        let queue = ComputeQueue {
+            save_area: None,
+            trap_handler: false,
+            ..aql()
+        };
+        let words = new(0, &queue);
+        assert_eq!(words.get(dword::CP_HQD_PERSISTENT_STATE), 0x5301);
+        assert!((171..178).all(|word| words.get(word) == 0));
+        assert_eq!(words.get(dword::COMPUTE_PGM_RSRC2), 0);
+    }
+
+    #[test]
+    fn an_update_keeps_what_the_hardware_saved() {
+        let words = new(0, &aql());
+        words.set(138, 0x1234);
+        words.set(182, 0x5678);
+        // WPTR_CARRY and RPTR_CARRY: the hardware's own.
+        words.set(145, words.get(145) | 0xc0);
+        words.set(dword::CP_HQD_CTX_SAVE_CONTROL, 7);
+        let queue = ComputeQueue {
+            ring_bytes: 0x20000,
+            priority: 15,
+            ..aql()
+        };
+        Mqd.update(&words, 0, &queue);
+        assert_eq!(words.get(138), 0x1234);
+        assert_eq!(words.get(182), 0x5678);
+        assert_eq!(words.get(145), 0x1401_45ce);
+        assert_eq!(words.get(dword::CP_HQD_PIPE_PRIORITY), 2);
+        assert_eq!(words.get(dword::CP_HQD_CTX_SAVE_CONTROL), 0);
+        assert_eq!(words.get(dword::COMPUTE_CURRENT_LOGIC_XCC_ID), 3);
+    }
+
+    #[test]
+    fn ring_and_eop_sizes_are_coded() {
+        assert_eq!(queue_size(1024), 7);
+        assert_eq!(queue_size(1 << 31), 28);
+        assert_eq!(eop_size(0), 0);
+        assert_eq!(eop_size(4096), 9);
+        assert_eq!(eop_size(4104), 10);
+        assert_eq!(eop_size(1 << 20), EOP_SIZE_MAX);
+    }
+
+    #[test]
+    fn priorities_fall_into_three() {
+        let coded = (0..16).map(pipe_priority);
+        assert!(coded.eq([0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 2]));
+    }
+
+    #[test]
+    fn the_schedulers_own_queue_is_privileged() {
+        let queue = HiqQueue {
+            ring: va(0xff_0040_0000),
+            ring_bytes: 2048,
+            read_pointer: va(0xff_0040_0800),
+            write_pointer: va(0xff_0040_0a00),
+            eop: (va(0xff_0040_1000), 4096),
+            doorbell: doorbell(0x400),
+        };
+        let (master, follower) = (TestWords::new(), TestWords::new());
+        let at = |xcc| XccMqd {
+            stride: 2048,
+            ..at(xcc)
+        };
+        Mqd.hiq(&master, at(0), &queue);
+        Mqd.hiq(&follower, at(1), &queue);
+        assert_eq!(master.get(dword::CP_HQD_PQ_CONTROL), 0xd000_0508);
+        assert_eq!(follower.get(dword::CP_HQD_PQ_CONTROL), 0xd800_0508);
+        assert_eq!(master.get(dword::CP_HQD_EOP_CONTROL), 9);
+        assert_eq!(master.get(dword::CP_MQD_STRIDE_SIZE), 2048);
+        assert_eq!(master.get(dword::COMPUTE_CURRENT_LOGIC_XCC_ID), u32::MAX);
+    }
+
+    #[test]
+    fn a_failed_preemption_is_reported_once() {
+        let words = TestWords::new();
+        assert_eq!(Mqd.take_failed_doorbell(&words), None);
+        words.set(dword::QUEUE_DOORBELL_ID0, 0x1802);
+        assert_eq!(Mqd.take_failed_doorbell(&words), Some(0x1802));
+        assert_eq!(Mqd.take_failed_doorbell(&words), None);
+    }
+
+    #[test]
+    fn a_new_queue_has_saved_nothing() {
+        let saved = Mqd.saved_waves(&new(0, &aql()));
+        assert_eq!(saved.control_stack_offset, saved.control_stack_size);
+        assert_eq!(saved.wave_state_offset, saved.control_stack_size);
+        assert_ne!(saved.control_stack_size, 0);
+    }
+
+    #[test]
+    fn a_cu_mask_has_a_word_for_each_engine() {
+        let words = new(0, &aql());
+        Mqd.set_cu_mask(&words, [1, 2, 3, 4]);
+        assert_eq!(
+            [23, 24, 25, 26, 27].map(|word| words.get(word)),
+            [1, 2, 0, 3, 4]
+        );
+    }
+
+    #[test]
+    fn waves_are_spread_while_they_synchronise() {
+        let words = new(0, &aql());
+        let limits = words.get(22);
+        Mqd.spread_waves(&words, true);
+        assert_eq!(words.get(22), limits | 1 << 23);
+        Mqd.update(&words, 0, &aql());
+        assert_eq!(words.get(22), limits | 1 << 23);
+        Mqd.spread_waves(&words, false);
+        assert_eq!(words.get(22), limits);
+    }
+
+    #[test]
+    fn the_control_stack_follows_at_a_page() {
+        assert_eq!(Mqd.stride(0x1000), 0x2000);
+        assert_eq!(Mqd.stride(1), 0x2000);
+        assert_eq!(Mqd.stride(0x3000), 0x4000);
+    }
+}

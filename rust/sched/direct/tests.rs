@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of the scheduler without the firmware's.
+
+#[kernel::macros::kunit_tests(amdkfd_sched_direct)]
+mod tests {
+    use super::super::*;
+    use crate::{
+        gfx::{
+            testing::known,
+            MapQueue,
+            ShMem, //
+        },
+        ids::{
+            DoorbellIndex,
+            GpuVa,
+            IpVersion,
+            UserVa, //
+        },
+        kgd::{
+            fake::Fake,
+            Domain,
+            KernelBo, //
+        },
+        sched::Descriptor,
+    };
+
+    fn generation() -> &'static Generation {
+        known(Generation::of(IpVersion::new(9, 4, 3)).ok())
+    }
+
+    fn direct(fake: &Arc<Fake>) -> Arc<Direct> {
+        let config = Config {
+            xcc_mask: 1,
+            vmid_mask: 0xff00,
+            partition: 0,
+        };
+        Direct::start(fake.clone(), generation(), config).unwrap()
+    }
+
+    fn process(number: u32) -> NewSchedProcess {
+        let process = MapProcess {
+            pasid: known(Pasid::new(number + 1)),
+            page_table_base: 0x1000,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 0,
+            wave_sync: 0,
+            cleans: false,
+        };
+        NewSchedProcess::new(process, false).unwrap()
+    }
+
+    fn queue(fake: &Arc<Fake>, runs: bool) -> NewSchedQueue {
+        let queue = MapQueue {
+            engine: Engine::Compute,
+            doorbell: known(DoorbellIndex::new(0x1000)),
+            mqd: known(GpuVa::new(0x1000)),
+            write_pointer: known(UserVa::new(0x2000)),
+            wave_sync: false,
+        };
+        let bo = KernelBo::new(fake.clone(), 4096, Domain::Gtt, false).unwrap();
+        let descriptor = Descriptor {
+            bo: Arc::new(bo, GFP_KERNEL).unwrap(),
+            offset: 0,
+            stride: 4096,
+        };
+        NewSchedQueue::new(Key::next(), queue, runs, descriptor).unwrap()
+    }
+
+    /// A new queue that runs.
+    fn mapped(direct: &Direct, process: Key, fake: &Arc<Fake>) -> Key {
+        let new = queue(fake, true);
+        let key = new.key();
+        direct.map(process, new).unwrap();
+        key
+    }
+
+    #[test]
+    fn a_process_has_a_vmid_as_long_as_it_has_queues() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let processes = [0, 1].map(|n| direct.add(process(n)));
+        assert_eq!(fake.live().vmids, 0);
+        for process in processes {
+            direct.map(process, queue(&fake, true)).unwrap();
+            direct.map(process, queue(&fake, false)).unwrap();
+        }
+        assert_eq!(fake.live().vmids, 0x300);
+        assert_eq!(direct.pasid_of(known(Vmid::new(9))), Pasid::new(2));
+        // The pipes take turns, and what is not to run has a slot, but is not in it.
+        assert_eq!(fake.live().slots, 1 << 1 | 1 << 17);
+        direct.remove(processes[0]).unwrap();
+        assert_eq!((fake.live().vmids, fake.live().slots), (0x200, 1 << 17));
+        assert_eq!(direct.pasid_of(known(Vmid::new(8))), None);
+        direct.remove(processes[1]).unwrap();
+        assert_eq!((fake.live().vmids, fake.live().slots), (0, 0));
+    }
+
+    #[test]
+    fn what_finds_no_place_is_refused() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        for n in 0..8 {
+            let process = direct.add(process(n));
+            direct.map(process, queue(&fake, true)).unwrap();
+        }
+        let ninth = direct.add(process(8));
+        let refused = direct.map(ninth, queue(&fake, true));
+        assert_eq!(refused.err(), Some(ENOSPC));
+        direct.remove(ninth).unwrap();
+        let first = direct.add(process(9));
+        assert_eq!(direct.map(first, queue(&fake, true)).err(), Some(ENOSPC));
+    }
+
+    #[test]
+    fn slots_run_out_at_28() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let process = direct.add(process(0));
+        for _ in 0..28 {
+            direct.map(process, queue(&fake, true)).unwrap();
+        }
+        assert_eq!(fake.live().slots, 0xfefe_fefe);
+        assert_eq!(direct.map(process, queue(&fake, true)).err(), Some(EBUSY));
+        direct.remove(process).unwrap();
+        assert_eq!(fake.live().slots, 0);
+    }
+
+    #[test]
+    fn queues_leave_and_come_back() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let process = direct.add(process(0));
+        let key = mapped(&direct, process, &fake);
+        let there = |there: bool| {
+            let slots = fake.live().slots;
+            assert_eq!(slots.count_ones(), u32::from(there));
+        };
+        direct.evict(process).unwrap();
+        there(false);
+        assert_eq!(fake.live().last_preempt, Some(Preempt::Drain));
+        direct.rewrite(process, key, &mut || true).unwrap();
+        there(false);
+        direct.restore(process, 0x2000).unwrap();
+        there(true);
+        direct.rewrite(process, key, &mut || false).unwrap();
+        there(false);
+        direct.rewrite(process, key, &mut || true).unwrap();
+        direct.pause(true).unwrap();
+        there(false);
+        direct.pause(false).unwrap();
+        there(true);
+        direct.stop().unwrap();
+        there(false);
+        Scheduler::start(&*direct).unwrap();
+        there(true);
+        direct.unmap(process, key).unwrap();
+        there(false);
+        assert_eq!(fake.live().last_preempt, Some(Preempt::Reset));
+    }
+
+    #[test]
+    fn a_queue_that_was_reset_does_not_change() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let process = direct.add(process(0));
+        let key = mapped(&direct, process, &fake);
+        fake.set_stuck(true, true);
+        for error in [errno::timer_expired(), EACCES] {
+            let mut changed = false;
+            let result = direct.rewrite(process, key, &mut || {
+                changed = true;
+                true
+            });
+            assert_eq!((result.err(), changed), (Some(error), false));
+        }
+        assert_eq!(fake.live().slots, 0);
+    }
+
+    #[test]
+    fn who_is_evicted_is_off_when_its_queue_had_to_be_reset() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let process = direct.add(process(0));
+        let key = mapped(&direct, process, &fake);
+        assert!(direct.may_run(process, key));
+        fake.set_stuck(true, true);
+        assert_eq!(direct.evict(process), Ok(()));
+        assert_eq!(fake.live().slots, 0);
+        assert_eq!(direct.take_reset(), Pasid::new(1));
+        assert_eq!(direct.check_changeable(process, key), Err(EACCES));
+        fake.set_stuck(false, false);
+        direct.restore(process, 0).unwrap();
+        assert!(!direct.may_run(process, key));
+        assert_eq!(fake.live().slots, 0);
+    }
+
+    #[test]
+    fn what_does_not_stop_is_reset_or_the_gpu_is() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let process = direct.add(process(0));
+        let key = mapped(&direct, process, &fake);
+        let other = mapped(&direct, process, &fake);
+        fake.set_stuck(true, true);
+        assert_eq!(
+            direct.unmap(process, key).err(),
+            Some(errno::timer_expired())
+        );
+        assert!(!fake.live().in_reset);
+        assert_eq!(direct.take_reset(), Pasid::new(1));
+        fake.set_stuck(true, false);
+        assert_eq!(
+            direct.unmap(process, other).err(),
+            Some(errno::timer_expired())
+        );
+        assert!(fake.live().in_reset);
+        assert_eq!(direct.map(process, queue(&fake, true)).err(), Some(EIO));
+        fake.set_in_reset(false);
+    }
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of the run list's state.
+
+#[kernel::macros::kunit_tests(amdkfd_sched_runlist_state)]
+mod tests {
+    use super::super::*;
+    use crate::{
+        gfx::{
+            testing::{
+                known,
+                TestWords, //
+            },
+            Generation,
+            MapQueue,
+            Packet,
+            ShMem, //
+        },
+        ids::{
+            DoorbellIndex,
+            GpuVa,
+            IpVersion,
+            Pasid,
+            UserVa, //
+        },
+    };
+
+    fn format() -> &'static dyn RunlistFormat {
+        known(Generation::of(IpVersion::new(9, 4, 3)).ok()).runlist
+    }
+
+    fn state() -> RunlistState {
+        RunlistState::new(format(), 64, 512).unwrap()
+    }
+
+    fn process(number: u32, xnack: bool) -> NewSchedProcess {
+        let process = MapProcess {
+            pasid: known(Pasid::new(number + 1)),
+            page_table_base: 0x1000,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 0,
+            wave_sync: 0,
+            cleans: false,
+        };
+        NewSchedProcess::new(process, xnack).unwrap()
+    }
+
+    fn map_queue(number: u32) -> MapQueue {
+        MapQueue {
+            engine: if number % 3 == 0 {
+                Engine::Sdma(0)
+            } else {
+                Engine::Compute
+            },
+            doorbell: known(DoorbellIndex::new(number)),
+            mqd: known(GpuVa::new(0x1000)),
+            write_pointer: known(UserVa::new(0x2000)),
+            wave_sync: false,
+        }
+    }
+
+    fn queue(number: u32, runs: bool) -> NewSchedQueue {
+        NewSchedQueue::undescribed(map_queue(number), runs).unwrap()
+    }
+
+    fn copied(state: &RunlistState, words: &TestWords) -> usize {
+        let target = ListTarget {
+            words,
+            address: known(GpuVa::new(0x1000)),
+            capacity: 512,
+        };
+        state.copy(&target).unwrap()
+    }
+
+    /// The list and the counts as they come out when they are made from scratch.
+    fn from_scratch(state: &mut RunlistState) -> (KVec<u32>, Counts) {
+        let (mut words, mut counts) = (KVec::new(), Counts::default());
+        let mut push = |packet: Packet| {
+            let row = packet.words();
+            words.extend_from_slice(row, GFP_KERNEL).unwrap();
+        };
+        let cleans = state.isolated;
+        let ages = state.processes.keys().map(|key| (key.age(), *key));
+        let newest = ages.min().is_some_and(|(_, key)| key < Key(Key::NO_XNACK));
+        for xnack in [newest, !newest] {
+            for (key, process) in state.processes.iter_mut() {
+                if (*key < Key(Key::NO_XNACK)) != xnack || process.packet.queues == 0 {
+                    continue;
+                }
+                counts.processes += 1;
+                let syncs = process.running().any(|entry| entry.packet.wave_sync);
+                push(format().map_process(&MapProcess {
+                    wave_sync: if syncs { 64 } else { 0 },
+                    cleans,
+                    ..process.packet
+                }));
+                for entry in process.running() {
+                    counts += entry.counts();
+                    push(format().map_queue(&entry.packet));
+                }
+            }
+        }
+        (words, counts)
+    }
+
+    fn check(state: &mut RunlistState) {
+        let words = TestWords::new();
+        let len = copied(state, &words);
+        let (expected, counts) = from_scratch(state);
+        assert_eq!(len, expected.len());
+        for (index, word) in expected.iter().enumerate() {
+            assert_eq!(crate::gfx::Words::get(&words, index), *word);
+        }
+        assert_eq!(*state.counts(), counts);
+    }
+
+    #[test]
+    fn processes_are_kept_apart_from_then_on() {
+        let mut state = state();
+        let processes = [0, 1, 2].map(|number| state.add(process(number, number == 1)));
+        for (number, process) in (0..).zip(&processes[..2]) {
+            state.insert(*process, queue(number, true)).unwrap();
+        }
+        for isolated in [true, true, false] {
+            state.set_isolated(isolated).unwrap();
+            assert_eq!(state.isolated(), isolated);
+            check(&mut state);
+        }
+        state.set_isolated(true).unwrap();
+        state.insert(processes[2], queue(7, true)).unwrap();
+        check(&mut state);
+    }
+
+    #[test]
+    fn a_kept_list_is_the_one_made_from_scratch() {
+        let mut state = state();
+        let mut processes = KVec::new();
+        for number in 0..5 {
+            let key = state.add(process(number, number % 2 == 0));
+            let mut queues = KVec::new();
+            for queue_number in 0..4 {
+                let new = queue(number * 4 + queue_number, queue_number != 1);
+                queues
+                    .push(state.insert(key, new).unwrap(), GFP_KERNEL)
+                    .unwrap();
+                check(&mut state);
+            }
+            processes.push((key, queues), GFP_KERNEL).unwrap();
+        }
+        for round in 0..4 {
+            for (number, (key, queues)) in processes.iter().enumerate() {
+                let at = queues[(number + round) % queues.len()];
+                state.set_runs(*key, at, round % 2 == 1).unwrap();
+                check(&mut state);
+                state.set_evicted(*key, round % 2 == 0).unwrap();
+                check(&mut state);
+                state
+                    .change(*key, at, |entry| entry.packet.wave_sync = round % 2 == 0)
+                    .unwrap();
+                check(&mut state);
+            }
+        }
+        for (key, queues) in &processes {
+            assert!(state.take(*key, queues[2]).is_some());
+            check(&mut state);
+            assert!(state.take(*key, queues[2]).is_none());
+        }
+        for (key, _) in &processes {
+            assert!(state.remove(*key).is_some());
+            check(&mut state);
+        }
+        assert_eq!(state.image.dwords(), 0);
+    }
+
+    #[test]
+    fn what_there_is_no_room_for_changes_nothing() {
+        let mut state = RunlistState::new(format(), 64, 40).unwrap();
+        let key = state.add(process(0, false));
+        state.insert(key, queue(1, true)).unwrap();
+        state.insert(key, queue(2, true)).unwrap();
+        let third = queue(3, true);
+        let name = third.key;
+        assert_eq!(state.insert(key, third).err(), Some(ENOMEM));
+        assert!(!state.queue_runs(key, name));
+        assert!(state.take(key, name).is_some());
+        check(&mut state);
+    }
+
+    #[test]
+    fn a_process_that_finds_no_room_stays_evicted() {
+        let mut state = RunlistState::new(format(), 64, 60).unwrap();
+        let key = state.add(process(0, false));
+        let old = state.insert(key, queue(1, true)).unwrap();
+        state.insert(key, queue(2, true)).unwrap();
+        state.set_evicted(key, true).unwrap();
+        // Another fills its place until nothing more fits.
+        let other = state.add(process(1, false));
+        state.insert(other, queue(4, true)).unwrap();
+        let mut last = None;
+        for number in 5..32 {
+            let new = queue(number, true);
+            let name = new.key;
+            if state.insert(other, new).is_err() {
+                last = Some(name);
+                break;
+            }
+        }
+        assert!(state.take(other, last.unwrap()).is_some());
+        assert_eq!(state.set_evicted(key, false).err(), Some(ENOMEM));
+        check(&mut state);
+        assert!(!state.queue_runs(key, old));
+        // Its queues can come and go meanwhile.
+        state.set_runs(key, old, false).unwrap();
+        state.set_runs(key, old, true).unwrap();
+        check(&mut state);
+        assert!(state.remove(other).is_some());
+        state.set_evicted(key, false).unwrap();
+        assert!(state.queue_runs(key, old));
+        assert!(state.take(key, old).is_some());
+        check(&mut state);
+    }
+
+    #[test]
+    fn a_queue_is_not_in_the_list_without_its_process() {
+        let words = format().map_queue(&map_queue(1)).words().len();
+        let mut state = RunlistState::new(format(), 64, words + 3).unwrap();
+        let key = state.add(process(0, false));
+        let first = queue(1, true);
+        let name = first.key;
+        assert_eq!(state.insert(key, first).err(), Some(ENOMEM));
+        assert_eq!(state.image.dwords(), 0);
+        assert!(state.take(key, name).is_some());
+        assert_eq!(state.image.dwords(), 0);
+        check(&mut state);
+    }
+
+    #[test]
+    fn modes_of_xnack_are_told_apart() {
+        let mut state = state();
+        for xnack in [true, false] {
+            assert!(!state.mixes_xnack());
+            let key = state.add(process(0, xnack));
+            state.insert(key, queue(1, true)).unwrap();
+        }
+        assert!(state.mixes_xnack());
+    }
+}
