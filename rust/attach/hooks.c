@@ -15,6 +15,7 @@
 #include <linux/ftrace.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
+#include <linux/static_call.h>
 
 #include "amdgpu_bind.h"
 #include "kfd_smi_events.h"
@@ -164,7 +165,8 @@ static notrace int redirect_kfd_open(struct inode *inode, struct file *file)
 static struct hook {
 	const char *name;
 	void *target;
-	unsigned long address;
+	/* Where ftrace finds it called: the function's start, or past its ENDBR64. */
+	unsigned long site;
 } hooks[] = {
 	HOOK(kgd2kfd_interrupt),
 	HOOK(kgd2kfd_vmfault_fast_path),
@@ -215,15 +217,15 @@ static struct hook {
 	HOOK(kfd_open),
 };
 
-/* ftrace reports the call site: the function's start, or past its ENDBR64. */
-#define ENDBR_BYTES 4
+/* Not exported; bound like amdgpu's functions. */
+DEFINE_STATIC_CALL_NULL(find_call_site, ftrace_location);
 
 static notrace const struct hook *hook_at(unsigned long ip)
 {
 	const struct hook *hook;
 
 	for (hook = hooks; hook < hooks + ARRAY_SIZE(hooks); hook++)
-		if (ip == hook->address || ip == hook->address + ENDBR_BYTES)
+		if (ip == hook->site)
 			return hook;
 	return NULL;
 }
@@ -238,6 +240,7 @@ static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ft
 	if (now == HOOK_PASS && !blocked)
 		return;
 	hook = hook_at(ip);
+	/* hook is NULL for none of those that we have asked for. */
 	if (!hook || (now == HOOK_PASS && hook->target != redirect_kfd_open))
 		return;
 	atomic_inc(&inside);
@@ -253,18 +256,39 @@ static struct ftrace_ops ops = {
 #endif
 };
 
+/*
+ * Finds the call sites of all hooks. A function without one could be told to ftrace and would be
+ * served by C all the same, with a device of ours.
+ */
+static int find_sites(unsigned long (*lookup)(const char *name), unsigned long *sites)
+{
+	struct hook *hook;
+	unsigned long address = lookup("ftrace_location");
+
+	if (!address)
+		return refuse(-ENOENT, "symbol ftrace_location not found");
+	static_call_update(find_call_site, (void *)address);
+	for (hook = hooks; hook < hooks + ARRAY_SIZE(hooks); hook++) {
+		address = lookup(hook->name);
+		if (!address)
+			return refuse(-ENOENT, "symbol %s not found", hook->name);
+		hook->site = static_call(find_call_site)(address);
+		if (!hook->site)
+			return refuse(-EOPNOTSUPP, "%s cannot be redirected", hook->name);
+		*sites++ = hook->site;
+	}
+	return 0;
+}
+
 int hooks_install(unsigned long (*lookup)(const char *name))
 {
-	unsigned long addresses[ARRAY_SIZE(hooks)];
-	unsigned int i;
+	unsigned long sites[ARRAY_SIZE(hooks)];
 	int ret;
 
-	for (i = 0; i < ARRAY_SIZE(hooks); i++) {
-		hooks[i].address = addresses[i] = lookup(hooks[i].name);
-		if (!addresses[i])
-			return refuse(-ENOENT, "symbol %s not found", hooks[i].name);
-	}
-	ret = ftrace_set_filter_ips(&ops, addresses, ARRAY_SIZE(addresses), 0, 1);
+	ret = find_sites(lookup, sites);
+	if (ret)
+		return ret;
+	ret = ftrace_set_filter_ips(&ops, sites, ARRAY_SIZE(sites), 0, 1);
 	if (!ret)
 		ret = register_ftrace_function(&ops);
 	if (!ret)
