@@ -41,7 +41,10 @@ enum hook_mode {
  * Hooks all functions or none. -EBUSY: somebody else redirects one of them (a live patch, say).
  */
 int hooks_install(unsigned long (*lookup)(const char *name));
-/* Unhooks them, and returns when no task is inside any redirected call or on its way to one. */
+/*
+ * Unhooks them, and returns when no task is inside any redirected call or on its way to one. Does
+ * not return if ftrace has failed.
+ */
 void hooks_remove(void);
 /*
  * Changes the mode, and returns when nobody acts on the old one. Calls begun under it are over.

@@ -15,6 +15,7 @@
 #include <linux/ftrace.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
+#include <linux/sched.h>
 #include <linux/static_call.h>
 
 #include "amdgpu_bind.h"
@@ -317,11 +318,27 @@ static void drain(void)
 	synchronize_rcu();
 }
 
+/*
+ * After an error of its own ftrace changes no code any more (ftrace_kill()): amdgpu's functions go
+ * on calling our handler, which passes all on to C. So this text must stay, and so must amdgpu. A
+ * module that is being unloaded stays for one reason only: that its unloading does not end.
+ */
+static void __noreturn stay_forever(int err)
+{
+	pr_crit("ftrace does not let amdgpu's functions go (%d): this module stays loaded\n", err);
+	for (;;)
+		schedule_timeout_idle(MAX_SCHEDULE_TIMEOUT);
+}
+
 void hooks_remove(void)
 {
+	int ret;
+
 	WRITE_ONCE(mode, HOOK_PASS);
 	WRITE_ONCE(open_blocked, false);
-	WARN_ON(unregister_ftrace_function(&ops));
+	ret = unregister_ftrace_function(&ops);
+	if (ret)
+		stay_forever(ret);
 	drain();
 	ftrace_free_filter(&ops);
 }
