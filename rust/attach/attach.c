@@ -17,6 +17,7 @@
 #include <linux/device/bus.h>
 #include <linux/elf.h>
 #include <linux/kprobes.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/notifier.h>
 #include <linux/pci.h>
@@ -336,6 +337,14 @@ static void insmod_failed(int err)
 		report_refusal();
 }
 
+/* An amdgpu that is part of the kernel is live already, is no module, and never will be. */
+static bool amdgpu_is_built_in(void)
+{
+	unsigned long address = lookup("amdgpu_amdkfd_device_probe");
+
+	return address && !is_vmalloc_or_module_addr((void *)address);
+}
+
 int amdkfd_attach(void)
 {
 	int ret;
@@ -343,6 +352,10 @@ int amdkfd_attach(void)
 	ret = bind_lookup();
 	if (ret)
 		return ret;
+	if (amdgpu_is_built_in()) {
+		pr_err("amdgpu is built into this kernel; only a module's /dev/kfd can be taken\n");
+		return -ENODEV;
+	}
 	mutex_lock(&attach_lock);
 	ret = try_attach(insmod_failed);
 	mutex_unlock(&attach_lock);
