@@ -4,7 +4,7 @@
  * repartitioning.
  *
  * The order of the locks is the PCI core's, rescan before device, and then amdgpu's: device,
- * reset domain, partition.
+ * partition, reset domain.
  */
 #include <linux/pm_runtime.h>
 #include <linux/suspend.h>
@@ -16,6 +16,12 @@
  * How long a reset that already runs, or waits for its turn, may keep us from parking its queue.
  */
 #define PARK_TIMEOUT (10 * HZ)
+
+/*
+ * How long no reset may begin. Longer than all parking takes and than any hand-over; what lasts
+ * longer waits for a job of the GPU's that hangs, and amdgpu ends that job on the parked queue.
+ */
+#define HOLD_TIME (20 * HZ)
 
 struct holding held;
 
@@ -163,7 +169,8 @@ static void park(struct work_struct *work)
 	struct parking *parking = container_of(work, struct parking, work);
 
 	complete(&parking->parked);
-	wait_for_completion(&parking->release);
+	if (!wait_for_completion_timeout(&parking->release, HOLD_TIME))
+		pr_warn("/dev/kfd takes too long to change hands; GPUs may be reset again\n");
 }
 
 static bool is_parked(struct workqueue_struct *wq)
@@ -230,12 +237,13 @@ int hold(void)
 	ret = lock_devices();
 	if (!ret)
 		ret = driver_for_each_device(amdgpu_driver(), NULL, NULL, collect);
-	for_each_held(device)
-		if (!ret)
-			ret = park_resets(device->adev);
+	/* While resets may run: who has one of these may wait for a job that only a reset ends. */
 	for_each_held(device)
 		if (device->adev->xcp_mgr)
 			mutex_lock_nest_lock(&device->adev->xcp_mgr->xcp_lock, &attach_lock);
+	for_each_held(device)
+		if (!ret)
+			ret = park_resets(device->adev);
 	if (ret)
 		let_go();
 	return ret;

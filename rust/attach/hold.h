@@ -45,7 +45,8 @@ extern struct holding held;
 
 /*
  * Holds the devices. Waits for a probe that is under way, and for a reset that runs, but not for
- * long: -EBUSY, and refuse() knows why.
+ * long: -EBUSY, and refuse() knows why. For HOLD_TIME no reset begins that runs on amdgpu's queues;
+ * a PCI error's recovery does not, and may be under way.
  */
 int hold(void);
 void let_go(void);
