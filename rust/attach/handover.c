@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * /dev/kfd changes hands while amdgpu is live: from the C amdkfd to us (take), and back (give).
- * Both ways the devices are held first (hold.c), and nobody can open /dev/kfd. One hand-over at a
- * time; attach.c has the lock.
+ * Both ways the devices are held first (hold.c), looked at (inspect.c), and nobody can open
+ * /dev/kfd. One hand-over at a time; attach.c has the lock.
  */
 #include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/lockdep.h>
 
+#include "amdgpu_bind.h"
 #include "attach.h"
 #include "hold.h"
+#include "inspect.h"
 #include "kgd2kfd.h"
 
 /*
@@ -17,122 +19,6 @@
  * each GPU.
  */
 static u64 system_mem_size;
-
-static const char in_use[] = "/dev/kfd is in use; end the processes that use it first";
-
-/*
- * Is it a GPU that C serves (1) or none of a KFD's (0), or what speaks against taking it from C?
- * Locked.
- */
-static int check_gpu(struct amdgpu_device *adev)
-{
-	u32 version = amdgpu_ip_version(adev, GC_HWIP, 0);
-	const char *name = dev_name(adev->dev);
-	char why[96];
-
-	if (adev->kfd.dev && !amdkfd_supports(version, amdgpu_sriov_vf(adev), why, sizeof(why)))
-		return refuse(-ENODEV, "%s: %s", name, why);
-	if (atomic_read(&adev->reset_domain->in_gpu_reset))
-		return refuse(-EBUSY, "%s is being reset; try again", name);
-	/*
-	 * Of such a device C's suspend and its end do not count alike: it would believe itself
-	 * locked for good.
-	 */
-	if (adev->kfd.dev && !adev->kfd.dev->init_complete)
-		return refuse(-EBUSY, "%s is not up in the C amdkfd", name);
-	return adev->kfd.dev ? 1 : 0;
-}
-
-/*
- * Has the C amdkfd a process? Certain once open() was blocked and C's release queue flushed: an
- * opener that came before is in the table, or waits for the table's mutex.
- */
-static bool processes_exist(void)
-{
-	struct mutex *lock = &amdgpu_object(kfd_processes_mutex);
-	bool exist;
-
-	mutex_lock(lock);
-	exist = !hash_empty(amdgpu_object(kfd_processes_table)) || READ_ONCE(lock->first_waiter);
-	mutex_unlock(lock);
-	return exist;
-}
-
-int handover_check(void)
-{
-	int gpus;
-
-	/*
-	 * It could not be started again after we, or another of us, gave back: then it has no
-	 * work queue to flush.
-	 */
-	if (!amdgpu_object(kfd_process_wq)) {
-		pr_err("the C amdkfd does not serve, so there is nothing to take over\n");
-		return -ENODEV;
-	}
-	gpus = for_each_device(check_gpu);
-	if (gpus <= 0)
-		return gpus ?: HANDOVER_NO_GPU;
-	return processes_exist() ? refuse(-EBUSY, in_use) : 0;
-}
-
-/*
- * Locks C's devices against new processes; -EBUSY if one has an old one, even without a process.
- */
-static int lock_kfd(void)
-{
-	struct held_device *device;
-
-	if (processes_exist())
-		return -EBUSY;
-	for_each_held(device)
-		if (device->adev->kfd.dev &&
-		    amdgpu_call(kgd2kfd_check_and_lock_kfd)(device->adev->kfd.dev))
-			break;
-	if (device == held.device + held.devices)
-		return 0;
-	while (device-- > held.device)
-		if (device->adev->kfd.dev)
-			amdgpu_call(kgd2kfd_unlock_kfd)(device->adev->kfd.dev);
-	return -EBUSY;
-}
-
-/*
- * A file of SMI events outlives its process, and writes to the node when it is closed. None can be
- * added while the devices are held and nobody has a process.
- */
-static bool has_smi_files(const struct kfd_dev *kfd)
-{
-	unsigned int i;
-
-	for (i = 0; i < kfd->num_nodes; i++)
-		if (!list_empty(&kfd->nodes[i]->smi_clients))
-			return true;
-	return false;
-}
-
-/*
- * What handover_check() asked, now that nothing of it can change, and whether nobody uses C.
- * Locks C's devices.
- */
-static int check_held(void)
-{
-	struct held_device *device;
-	int gpus = 0;
-	int ret;
-
-	for_each_held(device) {
-		ret = check_gpu(device->adev);
-		if (ret < 0)
-			return ret;
-		gpus += ret;
-		if (ret && has_smi_files(device->adev->kfd.dev))
-			return refuse(-EBUSY, in_use);
-	}
-	if (!gpus)
-		return HANDOVER_NO_GPU;
-	return lock_kfd() ? refuse(-EBUSY, in_use) : 0;
-}
 
 /* No interrupt of the device's is on its way into a KFD any more. adev->kfd.dev is NULL. */
 static void settle_interrupts(struct amdgpu_device *adev)
@@ -166,6 +52,11 @@ static void take_device(struct held_device *device)
 	amdgpu_object(amdgpu_amdkfd_total_mem_size) -= adev->gmc.real_vram_size;
 	/* amdgpu never clears it, and would call into a KFD that has no device. */
 	adev->kfd.init_complete = false;
+	/*
+	 * A queue that does not stop makes the KFD ask for a reset. amdgpu_amdkfd_device_init()
+	 * initialises this work, which must not be on the parked queue then.
+	 */
+	device->wants_reset |= cancel_work(&adev->kfd.reset_work);
 }
 
 /*
@@ -194,6 +85,8 @@ static bool offer_device(const struct held_device *device)
 
 	amdgpu_call(amdgpu_amdkfd_device_probe)(adev);
 	amdgpu_call(amdgpu_amdkfd_device_init)(adev);
+	if (device->wants_reset)
+		amdgpu_call(amdgpu_amdkfd_gpu_reset)(adev);
 	if (!adev->kfd.dev)
 		return !device->had_kfd;
 	amdgpu_call(amdgpu_amdkfd_drm_client_create)(adev);
@@ -239,13 +132,14 @@ static void give_held(void)
 	failed = offer_devices();
 	if (failed)
 		pr_err("the C amdkfd does not serve %s again\n", failed);
+	inspect_c();
 }
 
 /*
  * The C amdkfd as a whole ends. It waits for its release queue, whose work may wait for a reset,
  * which may want the partition locks that we hold: lockdep sees a circle there. It cannot close.
  * A process that is being released is counted by its devices until it has done that waiting, and
- * lock_kfd() has found none.
+ * check_held() has found none.
  */
 static void end_c_kfd(void)
 {
@@ -308,14 +202,38 @@ int handover_take(void)
 	return ret;
 }
 
+/*
+ * How often, once a second, a device that is not at rest keeps us from giving it back. A PCI error
+ * may have no end, and a device that does not wake up may never do.
+ */
+#define REST_TRIES 30
+
+/* Holds the devices; they are at rest then, unless it is not patient any more. */
+static int hold_to_give(bool patient)
+{
+	int ret;
+
+	ret = hold();
+	if (ret || !check_rest())
+		return ret;
+	if (patient) {
+		let_go();
+		return -EBUSY;
+	}
+	pr_warn("%s; /dev/kfd is given back all the same\n", refusal());
+	return 0;
+}
+
 /* TIMEOUT: none for hold(); unloading cannot fail, and a reset that runs ends. */
 void handover_give(void)
 {
+	unsigned int tries = 0;
 	unsigned int devices;
 
 	hooks_block_open(true);
-	while (hold()) {
-		pr_warn("cannot give /dev/kfd back yet: %s\n", refusal());
+	while (hold_to_give(tries < REST_TRIES)) {
+		if (tries++ % 10 == 0)
+			pr_warn("cannot give /dev/kfd back yet: %s\n", refusal());
 		ssleep(1);
 	}
 	give_held();

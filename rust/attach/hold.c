@@ -149,8 +149,10 @@ static int collect(struct device *dev, void *unused)
 	adev = adev_of(dev);
 	if (!adev)
 		return 0;
-	pm_runtime_get_sync(dev);
-	held.device[held.devices++] = (struct held_device){ .dev = dev, .adev = adev };
+	/* One that does not wake up is counted as well: let_go() does not ask. */
+	held.device[held.devices++] = (struct held_device){
+		.dev = dev, .adev = adev, .awake = pm_runtime_get_sync(dev) >= 0,
+	};
 	return 0;
 }
 

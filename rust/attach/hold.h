@@ -24,6 +24,9 @@ struct parking {
 struct held_device {
 	struct device *dev;
 	struct amdgpu_device *adev;
+	bool awake;
+	/* handover.c's: amdgpu wanted it reset while it changed hands. */
+	bool wants_reset;
 	/* handover.c's: a KFD had it when it changed hands. */
 	bool had_kfd;
 };
