@@ -3,6 +3,8 @@
  * What of amdgpu's and its C amdkfd's state a hand-over depends on: all of it is read here, before
  * anything changes, and once more when C has the devices again.
  */
+#include <linux/kernfs.h>
+
 #include "attach.h"
 #include "hold.h"
 #include "inspect.h"
@@ -77,13 +79,26 @@ int handover_check(void)
 }
 
 /*
+ * Has a process of C's ended of which a file of /dev/kfd is left? The file is mapped by an inode
+ * that goes with C. Such a process is in no table; its devices count it, but it may have none (a
+ * device cgroup hides them all). What it has is a directory in sysfs. Certain where
+ * processes_exist() is.
+ */
+static bool processes_remain(void)
+{
+	const struct kobject *proc = amdgpu_object(procfs).kobj;
+
+	return proc && proc->sd && READ_ONCE(proc->sd->dir.subdirs);
+}
+
+/*
  * Locks C's devices against new processes; -EBUSY if one has an old one, even without a process.
  */
 static int lock_kfd(void)
 {
 	struct held_device *device;
 
-	if (processes_exist())
+	if (processes_exist() || processes_remain())
 		return -EBUSY;
 	for_each_held(device)
 		if (device->adev->kfd.dev &&

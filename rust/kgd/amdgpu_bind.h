@@ -27,9 +27,12 @@ extern const char *amdgpu_asic_name[];
 extern const struct kfd2kgd_calls gc_9_4_3_kfd2kgd;
 extern struct pci_driver amdgpu_kms_pci_driver;
 extern struct workqueue_struct *kfd_process_wq;
-/* Static in kfd_chardev.c and kfd_device.c. */
+/* Static in kfd_chardev.c, kfd_device.c and kfd_process.c. */
 extern int kfd_char_dev_major;
 extern int kfd_locked;
+extern struct {
+	struct kobject *kobj;
+} procfs;
 
 #define FUNCTION(name) DECLARE_STATIC_CALL(bound_##name, name);
 #define DRM_FUNCTION(name) FUNCTION(name)
