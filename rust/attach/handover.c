@@ -9,9 +9,11 @@
 #include <linux/lockdep.h>
 
 #include "amdgpu_bind.h"
+#include "kfd_device_queue_manager.h"
 #include "attach.h"
 #include "hold.h"
 #include "inspect.h"
+#include "isolation.h"
 #include "kgd2kfd.h"
 
 /*
@@ -33,10 +35,33 @@ static void settle_interrupts(struct amdgpu_device *adev)
 }
 
 /*
- * Takes a device from the KFD that serves it. The pointer goes first: amdgpu's own device_fini_sw
- * frees what an interrupt may still be using.
+ * Nobody is inside C's schedulers of the device any more, into which amdgpu calls from where it
+ * submits jobs. adev->kfd.dev is NULL, and settle_interrupts() has seen each task that had read it
+ * return, or go to sleep: on the scheduler's lock, for they sleep on nothing else before it.
  */
-static void take_device(struct held_device *device)
+static void settle_schedulers(struct kfd_dev *kfd)
+{
+	struct mutex *lock;
+	unsigned int i;
+	bool waited_for;
+
+	for (i = 0; i < kfd->num_nodes; i++) {
+		lock = &kfd->nodes[i]->dqm->lock_hidden;
+		do {
+			mutex_lock(lock);
+			waited_for = READ_ONCE(lock->first_waiter);
+			mutex_unlock(lock);
+		} while (waited_for);
+	}
+	/* The last one is between its mutex_unlock() and amdgpu's code. */
+	synchronize_rcu_tasks();
+}
+
+/*
+ * Takes a device from the KFD that serves it, C or ours. The pointer goes first: amdgpu's own
+ * device_fini_sw frees what an interrupt may still be using.
+ */
+static void take_device(struct held_device *device, bool from_c)
 {
 	struct amdgpu_device *adev = device->adev;
 	struct kfd_dev *kfd = adev->kfd.dev;
@@ -48,10 +73,10 @@ static void take_device(struct held_device *device)
 	amdgpu_call(amdgpu_amdkfd_suspend)(adev, true);
 	WRITE_ONCE(adev->kfd.dev, NULL);
 	settle_interrupts(adev);
+	if (from_c)
+		settle_schedulers(kfd);
 	amdgpu_call(kgd2kfd_device_exit)(kfd);
 	amdgpu_object(amdgpu_amdkfd_total_mem_size) -= adev->gmc.real_vram_size;
-	/* amdgpu never clears it, and would call into a KFD that has no device. */
-	adev->kfd.init_complete = false;
 	/*
 	 * A queue that does not stop makes the KFD ask for a reset. amdgpu_amdkfd_device_init()
 	 * initialises this work, which must not be on the parked queue then.
@@ -85,6 +110,7 @@ static bool offer_device(const struct held_device *device)
 
 	amdgpu_call(amdgpu_amdkfd_device_probe)(adev);
 	amdgpu_call(amdgpu_amdkfd_device_init)(adev);
+	isolation_changed_hands(adev);
 	if (device->wants_reset)
 		amdgpu_call(amdgpu_amdkfd_gpu_reset)(adev);
 	if (!adev->kfd.dev)
@@ -119,7 +145,7 @@ static void give_held(void)
 	const char *failed;
 
 	for (device = held.device + held.devices; device-- > held.device;)
-		take_device(device);
+		take_device(device, false);
 	/* Without a major number /dev/kfd was never published. */
 	if (major && standin_place(major))
 		pr_warn("openers may see ENXIO now\n");
@@ -153,7 +179,7 @@ static void take_from_c(void)
 	struct held_device *device;
 
 	for_each_held(device)
-		take_device(device);
+		take_device(device, true);
 	/* What is left when each GPU's share has been taken off. */
 	system_mem_size = amdgpu_object(amdgpu_amdkfd_total_mem_size);
 	end_c_kfd();

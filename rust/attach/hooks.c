@@ -97,7 +97,7 @@ REDIRECT_VOID(kgd2kfd_smi_event_throttle, (struct kfd_dev *kfd, uint64_t bitmask
 REDIRECT(int, kgd2kfd_check_and_lock_kfd, (struct kfd_dev *kfd), amdkfd_check_and_lock(kfd));
 REDIRECT_VOID(kgd2kfd_unlock_kfd, (struct kfd_dev *kfd), amdkfd_unlock(kfd));
 
-/* amdgpu asks for these by "init_complete" alone: while the device changes hands there is no KFD. */
+/* With and without a KFD: see enum may_lack. */
 REDIRECT(int, kgd2kfd_start_sched, (struct kfd_dev *kfd, uint32_t node),
 	 kfd ? amdkfd_start_sched(kfd, node) : 0);
 REDIRECT(int, kgd2kfd_stop_sched, (struct kfd_dev *kfd, uint32_t node),
@@ -161,11 +161,25 @@ static notrace int redirect_kfd_open(struct inode *inode, struct file *file)
 	return -EAGAIN;
 }
 
+/*
+ * amdgpu asks by "init_complete" alone whether there is a KFD for some calls, which come at any
+ * time: from the submission of jobs. While a device changes hands it has none. Then we answer
+ * whatever the mode, for C would not; and the first argument tells.
+ */
+enum may_lack {
+	LACKS_NOTHING,
+	MAY_LACK_KFD,		/* the argument is the KFD's device */
+	MAY_LACK_DEVICES_KFD,	/* the argument is amdgpu's device */
+};
+
 /* The busy one first: the handler looks from the top. */
-#define HOOK(function) { .name = "amdgpu:" #function, .target = redirect_##function }
+#define HOOK_THAT(function, lacks)						\
+	{ .name = "amdgpu:" #function, .target = redirect_##function, .may_lack = lacks }
+#define HOOK(function) HOOK_THAT(function, LACKS_NOTHING)
 static struct hook {
 	const char *name;
 	void *target;
+	enum may_lack may_lack;
 	/* Where ftrace finds it called: the function's start, or past its ENDBR64. */
 	unsigned long site;
 } hooks[] = {
@@ -191,20 +205,20 @@ static struct hook {
 	HOOK(kgd2kfd_smi_event_throttle),
 	HOOK(kgd2kfd_check_and_lock_kfd),
 	HOOK(kgd2kfd_unlock_kfd),
-	HOOK(kgd2kfd_start_sched),
-	HOOK(kgd2kfd_stop_sched),
-	HOOK(kgd2kfd_start_sched_all_nodes),
-	HOOK(kgd2kfd_stop_sched_all_nodes),
-	HOOK(amdgpu_amdkfd_start_sched_all),
-	HOOK(amdgpu_amdkfd_stop_sched_all),
-	HOOK(kgd2kfd_compute_active),
+	HOOK_THAT(kgd2kfd_start_sched, MAY_LACK_KFD),
+	HOOK_THAT(kgd2kfd_stop_sched, MAY_LACK_KFD),
+	HOOK_THAT(kgd2kfd_start_sched_all_nodes, MAY_LACK_KFD),
+	HOOK_THAT(kgd2kfd_stop_sched_all_nodes, MAY_LACK_KFD),
+	HOOK_THAT(amdgpu_amdkfd_start_sched_all, MAY_LACK_DEVICES_KFD),
+	HOOK_THAT(amdgpu_amdkfd_stop_sched_all, MAY_LACK_DEVICES_KFD),
+	HOOK_THAT(kgd2kfd_compute_active, MAY_LACK_KFD),
 #ifdef HAVE_EVICT_SVM_BO
 	HOOK(svm_range_evict_svm_bo),
 #else
 	HOOK(svm_range_schedule_evict_svm_bo),
 #endif
 #ifdef HAVE_RESET_MES_QUEUE
-	HOOK(kgd2kfd_reset_mes_queue),
+	HOOK_THAT(kgd2kfd_reset_mes_queue, MAY_LACK_KFD),
 #endif
 	HOOK(svm_range_restore_pages),
 	HOOK(kgd2kfd_init_zone_device),
@@ -231,6 +245,25 @@ static notrace const struct hook *hook_at(unsigned long ip)
 	return NULL;
 }
 
+static notrace bool lacks_kfd(const struct hook *hook, struct ftrace_regs *fregs)
+{
+	const void *first = (const void *)ftrace_regs_get_argument(fregs, 0);
+
+	switch (hook->may_lack) {
+	case MAY_LACK_KFD:
+		return !first;
+	case MAY_LACK_DEVICES_KFD:
+		return !READ_ONCE(((const struct amdgpu_device *)first)->kfd.dev);
+	default:
+		return false;
+	}
+}
+
+static notrace bool is_cs(const struct hook *hook, struct ftrace_regs *fregs)
+{
+	return hook->target != redirect_kfd_open && !lacks_kfd(hook, fregs);
+}
+
 static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
 			    struct ftrace_regs *fregs)
 {
@@ -242,7 +275,7 @@ static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ft
 		return;
 	hook = hook_at(ip);
 	/* hook is NULL for none of those that we have asked for. */
-	if (!hook || (now == HOOK_PASS && hook->target != redirect_kfd_open))
+	if (!hook || (now == HOOK_PASS && is_cs(hook, fregs)))
 		return;
 	atomic_inc(&inside);
 	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)hook->target);

@@ -6,8 +6,12 @@
  *
  * resetting: a reset runs, as in the recovery from a PCI error, which amdgpu does not run on its
  * queue. wanted: the KFD's work that resets it is queued, and its turn does not come. broken: it
- * does not wake up.
+ * does not wake up. submitting: amdgpu's jobs come one after the other, and take turns with the KFD
+ * (enforce_isolation): their begin and their end, without the jobs, for this needs firmware that
+ * knows the cleaner shader otherwise.
  */
+#include <linux/delay.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include <linux/pci.h>
 #include <linux/pm_runtime.h>
@@ -21,7 +25,11 @@ MODULE_PARM_DESC(device, "the address of the device");
 
 static char *state;
 module_param(state, charp, 0444);
-MODULE_PARM_DESC(state, "resetting, wanted or broken");
+MODULE_PARM_DESC(state, "resetting, wanted, broken or submitting");
+
+static ulong jobs;
+module_param(jobs, ulong, 0444);
+MODULE_PARM_DESC(jobs, "how many have been submitted");
 
 static struct pci_dev *pdev;
 
@@ -61,6 +69,44 @@ static void set_broken(bool on)
 	WRITE_ONCE(pdev->dev.power.runtime_error, on ? -EIO : 0);
 }
 
+static int submit(void *unused)
+{
+	struct amdgpu_ring *ring = &adev()->gfx.compute_ring[0];
+
+	while (!kthread_should_stop()) {
+		ring->funcs->begin_use(ring);
+		udelay(50);
+		ring->funcs->end_use(ring);
+		WRITE_ONCE(jobs, jobs + 1);
+		usleep_range(200, 400);
+	}
+	return 0;
+}
+
+static void isolate(bool on)
+{
+	mutex_lock(&adev()->enforce_isolation_mutex);
+	adev()->enforce_isolation[0] = on ? AMDGPU_ENFORCE_ISOLATION_ENABLE :
+					    AMDGPU_ENFORCE_ISOLATION_DISABLE;
+	adev()->gfx.enable_cleaner_shader = on;
+	mutex_unlock(&adev()->enforce_isolation_mutex);
+}
+
+static struct task_struct *submitter;
+
+static void set_submitting(bool on)
+{
+	if (on) {
+		isolate(true);
+		submitter = kthread_run(submit, NULL, "gpu_state");
+		return;
+	}
+	if (!IS_ERR(submitter))
+		kthread_stop(submitter);
+	flush_delayed_work(&adev()->gfx.enforce_isolation[0].work);
+	isolate(false);
+}
+
 static const struct {
 	const char *name;
 	void (*set)(bool on);
@@ -68,6 +114,7 @@ static const struct {
 	{ "resetting", set_resetting },
 	{ "wanted", set_wanted },
 	{ "broken", set_broken },
+	{ "submitting", set_submitting },
 };
 static void (*set)(bool on);
 
