@@ -28,6 +28,7 @@ static_assert(IMAGE_START % sizeof(void *) == 0);
 
 struct bridge_process {
 	struct mutex lock;			/* of the acquire and release of VMs */
+	unsigned int vms;			/* that are acquired; they keep info */
 	struct mm_struct *mm;			/* kept as a name: it may have ended */
 	struct dma_fence __rcu *eviction_fence;	/* NULL while it has no VM */
 	union {
@@ -127,6 +128,8 @@ static int make_compute(struct bridge_vm *vm)
 								  process->info ? NULL : &fence);
 	if (!ret && fence)
 		rcu_assign_pointer(process->eviction_fence, fence);
+	if (!ret)
+		process->vms++;
 	mutex_unlock(&process->lock);
 	return ret;
 }
@@ -186,27 +189,29 @@ free:
 	return ret;
 }
 
+/* Under the lock. The fence that nobody is left to stop for, if this was the last VM, or NULL. */
+static struct dma_fence *drop_vm(struct bridge_process *process)
+{
+	if (--process->vms)
+		return NULL;
+	process->info = NULL;
+	return rcu_replace_pointer(process->eviction_fence, NULL, lockdep_is_held(&process->lock));
+}
+
 /*
- * The VM is made an ordinary one again here and not when its file is closed, which others may hold
- * open: so the process info, which the last VM takes along, is gone when its owner is.
+ * The VM stays one for compute, and keeps its process info, until the last reference of its file
+ * goes: whoever else has the file open may be about to use the info, which amdgpu reads without a
+ * lock (amdgpu_gem_object_open). The process forgets it here, while the file still keeps it.
  */
 void bridge_vm_release(struct bridge_vm *vm)
 {
 	struct bridge_process *process = vm->process;
-	struct amdkfd_process_info *info;
-	struct dma_fence *fence = NULL;
+	struct dma_fence *fence;
 
 	mutex_lock(&process->lock);
-	info = process->info;
-	if (info->n_vms == 1) {
-		process->info = NULL;
-		fence = rcu_replace_pointer(process->eviction_fence, NULL,
-					    lockdep_is_held(&process->lock));
-	}
-	amdgpu_call(amdgpu_amdkfd_gpuvm_destroy_cb)(vm->adev, vm->vm);
+	fence = drop_vm(process);
 	mutex_unlock(&process->lock);
 	if (fence) {
-		/* Nobody is left to stop for its sake. */
 		dma_fence_signal(fence);
 		dma_fence_put(fence);
 	}

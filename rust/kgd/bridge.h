@@ -251,7 +251,10 @@ bool bridge_process_signal_eviction_fence(struct bridge_process *process);
 /* Brings evicted buffers back and arms a new eviction fence. */
 int bridge_process_restore(struct bridge_process *process);
 
-/* VMs. acquire: drm_fd is an open render node of this device. */
+/*
+ * VMs. acquire: drm_fd is an open render node of this device, which no process has acquired since
+ * it was opened (-EINVAL).
+ */
 int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process, int drm_fd,
 		      struct bridge_vm **out);
 void bridge_vm_release(struct bridge_vm *vm);
