@@ -334,23 +334,43 @@ static int set_tensor_limit(struct amdgpu_device *adev, bool limit)
 	return hw->ptl_ctrl(adev, PSP_PTL_PERF_MON_SET, &state, &first, &second);
 }
 
-int bridge_tensor_limit(struct amdgpu_device *adev, bool lift)
+/* The first who wants it lifted changes something. */
+static int lift_tensor_limit(struct amdgpu_device *adev)
 {
 	struct amdgpu_ptl *ptl = &adev->psp.ptl;
-	/* The first who wants it lifted, and the last, change something. */
-	int others = lift ? 0 : 1, ret = 0;
+	int ret = atomic_read(&ptl->disable_ref) ? 0 : set_tensor_limit(adev, false);
 
-	guard(mutex)(&ptl->mutex);
-	if (atomic_read(&ptl->disable_ref) == others)
-		ret = set_tensor_limit(adev, !lift);
 	if (ret)
 		return ret;
-	atomic_add(lift ? 1 : -1, &ptl->disable_ref);
-	if (lift)
-		set_bit(AMDGPU_PTL_DISABLE_PROFILER, ptl->disable_bitmap);
-	else if (others == 1 && !atomic_read(&ptl->disable_ref))
-		clear_bit(AMDGPU_PTL_DISABLE_PROFILER, ptl->disable_bitmap);
+	atomic_inc(&ptl->disable_ref);
+	set_bit(AMDGPU_PTL_DISABLE_PROFILER, ptl->disable_bitmap);
 	return 0;
+}
+
+/*
+ * And so does the last. Its bit goes first: while there is one, amdgpu leaves the limiter lifted,
+ * and calls that a success.
+ */
+static int restore_tensor_limit(struct amdgpu_device *adev)
+{
+	struct amdgpu_ptl *ptl = &adev->psp.ptl;
+	int ret = 0;
+
+	if (atomic_read(&ptl->disable_ref) == 1) {
+		clear_bit(AMDGPU_PTL_DISABLE_PROFILER, ptl->disable_bitmap);
+		ret = set_tensor_limit(adev, true);
+		if (ret)
+			set_bit(AMDGPU_PTL_DISABLE_PROFILER, ptl->disable_bitmap);
+	}
+	if (!ret)
+		atomic_dec(&ptl->disable_ref);
+	return ret;
+}
+
+int bridge_tensor_limit(struct amdgpu_device *adev, bool lift)
+{
+	guard(mutex)(&adev->psp.ptl.mutex);
+	return lift ? lift_tensor_limit(adev) : restore_tensor_limit(adev);
 }
 
 u64 bridge_throttle_count(struct amdgpu_device *adev)
