@@ -5,6 +5,7 @@
 
 pub(crate) mod acpi;
 pub(crate) mod anon_file;
+pub(crate) mod barrier;
 pub(crate) mod chrdev;
 pub(crate) mod class;
 pub(crate) mod errno;

@@ -24,6 +24,7 @@ unsafe extern "C" {
         task: *mut bindings::task_struct,
     ) -> bindings::pid_t;
     pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;
+    pub(super) safe fn amdkfd_mb();
 }
 
 // Exported by the kernel; its bindings lack them.

@@ -4,6 +4,7 @@
  * line each; anything longer belongs in Rust.
  */
 
+#include <asm/barrier.h>
 #include <linux/anon_inodes.h>
 #include <linux/compat.h>
 #include <linux/err.h>
@@ -70,4 +71,9 @@ bool amdkfd_current_traces(struct task_struct *task)
 {
 	guard(rcu)();
 	return ptrace_parent(task) == current;
+}
+
+void amdkfd_mb(void)
+{
+	mb();
 }

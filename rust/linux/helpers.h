@@ -23,5 +23,7 @@ pid_t amdkfd_thread_group_id(struct task_struct *task);
 pid_t amdkfd_system_thread_group_id(struct task_struct *task);
 /* Whether @task is traced by the current task. */
 bool amdkfd_current_traces(struct task_struct *task);
+/* mb() */
+void amdkfd_mb(void);
 
 #endif

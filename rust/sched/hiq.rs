@@ -18,7 +18,6 @@ use super::{
     ring::Ring, //
 };
 use crate::{
-    compat::smp_mb,
     gfx::{
         Generation,
         HiqQueue,
@@ -35,7 +34,10 @@ use crate::{
         HqdPosition,
         Kgd, //
     },
-    linux::errno,
+    linux::{
+        barrier::mb,
+        errno, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -216,10 +218,11 @@ impl Hiq {
             ring.set(dword, self.generation.features.nop);
         }
         ring.set_row(place.start, words);
-        // The packet is in memory before the pointer, and the pointer before the doorbell.
-        smp_mb();
+        // The packet is in memory before the pointer, and the pointer before the doorbell. The
+        // GPU reads them, and the ring may be mapped write-combined.
+        mb();
         self.memory.set_write_pointer(cursor.ring.written())?;
-        smp_mb();
+        mb();
         self.doorbells.ring(0, cursor.ring.written())
     }
 
