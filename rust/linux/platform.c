@@ -39,8 +39,11 @@ bool amdkfd_numa_node(int node, struct amdkfd_numa_node *out)
 	return true;
 }
 
-int amdkfd_numa_distance(int from, int to)
+u32 amdkfd_numa_distance(u32 from, u32 to)
 {
+	/* node_distance() takes them for signed, and looks at the upper bound alone. */
+	if (from >= MAX_NUMNODES || to >= MAX_NUMNODES)
+		return REMOTE_DISTANCE;
 	return node_distance(from, to);
 }
 

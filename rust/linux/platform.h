@@ -14,7 +14,8 @@ struct amdkfd_numa_node {
 int amdkfd_next_numa_node(int node);
 /* False if the node, which is online, has no CPU. */
 bool amdkfd_numa_node(int node, struct amdkfd_numa_node *out);
-int amdkfd_numa_distance(int from, int to);
+/* Any numbers; far away if one is no node. */
+u32 amdkfd_numa_distance(u32 from, u32 to);
 /* The NUMA node of an ACPI proximity domain, or -1. */
 int amdkfd_proximity_node(u32 domain);
 bool amdkfd_cpu_is_amd(void);

@@ -19,7 +19,7 @@ mod c {
     unsafe extern "C" {
         pub(super) fn amdkfd_next_numa_node(node: c_int) -> c_int;
         pub(super) fn amdkfd_numa_node(node: c_int, out: *mut NumaNode) -> bool;
-        pub(super) safe fn amdkfd_numa_distance(from: c_int, to: c_int) -> c_int;
+        pub(super) safe fn amdkfd_numa_distance(from: u32, to: u32) -> u32;
         pub(super) safe fn amdkfd_proximity_node(domain: u32) -> c_int;
         pub(super) safe fn amdkfd_cpu_is_amd() -> bool;
         pub(super) safe fn amdkfd_cpu_max_khz() -> u32;
@@ -65,8 +65,7 @@ fn online_nodes() -> impl Iterator<Item = c_int> {
 
 /// How far apart two NUMA nodes are; 10 is oneself.
 pub(crate) fn numa_distance(from: u32, to: u32) -> u32 {
-    // CAST: node numbers are small; a distance is a positive byte.
-    c::amdkfd_numa_distance(from as c_int, to as c_int) as u32
+    c::amdkfd_numa_distance(from, to)
 }
 
 /// The NUMA node of an ACPI proximity domain.
@@ -90,4 +89,18 @@ pub(crate) fn memory_modules() -> (u32, u32) {
 /// The highest clock of the first CPU in MHz; 0 without frequency scaling.
 pub(crate) fn cpu_max_mhz() -> u32 {
     c::amdkfd_cpu_max_khz() / 1000
+}
+
+#[kernel::macros::kunit_tests(amdkfd_linux_platform)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_numa_node_is_far_away() {
+        assert_eq!(numa_distance(0, 0), 10);
+        for no_node in [1 << 20, 1 << 31, u32::MAX] {
+            assert_eq!(numa_distance(no_node, 0), 20);
+            assert_eq!(numa_distance(0, no_node), 20);
+        }
+    }
 }
