@@ -38,14 +38,14 @@ pub(crate) unsafe fn pinned_init<T, E>(
 }
 
 /// A function that shows an attribute of sysfs.
-type Show = unsafe extern "C" fn(
+type ShowFn = unsafe extern "C" fn(
     *mut bindings::kobject,
     *mut bindings::kobj_attribute,
     *mut c_char,
 ) -> isize;
 
 /// A read-only attribute of a kobject.
-pub(crate) fn kobj_attribute(attr: bindings::attribute, show: Show) -> bindings::kobj_attribute {
+pub(crate) fn kobj_attribute(attr: bindings::attribute, show: ShowFn) -> bindings::kobj_attribute {
     #[cfg(const_attributes)]
     return bindings::kobj_attribute {
         attr,
