@@ -174,7 +174,7 @@ impl Events {
         self.inner.lock().page.is_some()
     }
 
-    /// Takes the signal page away, when nobody signals any more.
+    /// Takes the signal page away. No interrupt signals any more.
     pub(crate) fn take_page(&self) -> Option<SignalPage> {
         self.inner.lock().page.take()
     }

@@ -67,7 +67,7 @@ pub(crate) struct Exception {
 enum Message {
     None,
     One(u32),
-    /// Several, which nobody can tell any more.
+    /// Several different ones: which, is lost.
     Many,
 }
 
@@ -226,7 +226,7 @@ fn handle(exception: Exception) {
         told
     });
     if told != Some(Ok(())) {
-        pr_debug!("nobody wants to know of {:?}: {:?}\n", exception, told);
+        pr_debug!("not reported: {exception:?}: {told:?}\n");
     }
 }
 

@@ -245,7 +245,7 @@ impl Node {
         &*self.sink
     }
 
-    /// Who counts what its device does.
+    /// The owner of its device's performance counters.
     pub(crate) fn profiler(&self) -> &Profiler {
         &self.gpu.profiler
     }
@@ -255,7 +255,7 @@ impl Node {
         &self.gpu.resets
     }
 
-    /// Who wants to hear of it.
+    /// The listeners to its SMI events.
     pub(crate) fn listeners(&self) -> &Arc<Listeners> {
         &self.listeners
     }
@@ -350,7 +350,7 @@ pub(crate) fn unregister(device: DeviceHandle) {
     let mut nodes = NODES.lock();
     nodes.retain(|node| node.kgd().handle() != device);
     if nodes.is_empty() {
-        // Nobody drops a static: its memory must not outlive the module.
+        // A static is not dropped: its memory must not outlive the module.
         *nodes = KVec::new();
     }
 }

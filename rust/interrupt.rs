@@ -52,7 +52,7 @@ use kernel::{
     },
 };
 
-/// Who is interrupted by a node: one for each [`Node`](crate::gpu::Node), which has it as its
+/// Delivers the interrupts of a node: one for each [`Node`](crate::gpu::Node), which has it as its
 /// [`Sink`].
 pub(crate) struct Interrupts {
     /// The events of the processes that use the node, by the pasid of their VM there.

@@ -264,7 +264,7 @@ pub(crate) trait KernelMemory {
 
 /// Processes and their VMs.
 pub(crate) trait Vms {
-    /// For the current process. `context` is told back with evictions.
+    /// For the current process. amdgpu passes `context` back with evictions.
     fn create_process(&self, context: u16) -> Result<ProcessHandle>;
     /// After all of its VMs are released.
     fn destroy_process(&self, process: ProcessHandle);

@@ -182,7 +182,7 @@ impl Buffers {
     where
         I: Iterator<Item = &'a Arc<Vm>>,
     {
-        // Not under the lock: freeing takes its time, and nobody adds any more.
+        // Not under the lock: freeing takes its time, and no buffer is added any more.
         let buffers = core::mem::replace(&mut *self.table.lock(), HandleTable::new());
         for buffer in buffers.iter() {
             for vm in vms() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who gets the hardware: the scheduler of a node.
+//! The scheduler of a node: which queues are on the hardware.
 //!
 //! One [`Scheduler`] per node, made at bring-up and owned by the node's
 //! [`NodeQueues`]. [`runlist`] hands all queues to the firmware's hardware

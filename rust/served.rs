@@ -52,7 +52,7 @@ use kernel::{
 };
 
 /// A device that is up: what amdgpu's calls about it reach. Dropped, its nodes are unknown again,
-/// and nobody uses them any more: that may take as long as [`Served::end_processes`].
+/// and no process uses them any more: that may take as long as [`Served::end_processes`].
 pub(crate) struct Served {
     gpu: Arc<Gpu>,
     nodes: KVec<Arc<Node>>,
@@ -126,7 +126,7 @@ impl Drop for Served {
             topology::remove(node);
         }
         gpu::unregister(self.gpu.kgd().handle());
-        // From here on nobody new finds it. Before a device that was pulled out amdgpu neither
+        // From here on no process finds it. Before a device that was pulled out amdgpu neither
         // suspends it nor asks for the end of its processes.
         if self.is_used() {
             self.suspend(true);
@@ -136,7 +136,7 @@ impl Drop for Served {
     }
 }
 
-/// Partition `index` of a device, with its scheduler running. Nobody knows it yet.
+/// Partition `index` of a device, with its scheduler running. It is not registered yet.
 fn node(gpu: &Arc<Gpu>, index: u32) -> Result<Arc<Node>> {
     let facts = gpu.facts();
     let memory = gpu.kgd().local_memory(index);

@@ -3,12 +3,12 @@
 //! SMI events (system management interface): a process can read what happens to a GPU and its
 //! processes.
 //!
-//! SMI_EVENTS opens a file for one GPU. What is written to it says which events it shall tell, one
-//! bit each; what is read from it are lines of text in the formats of `<linux/kfd_ioctl.h>`
-//! (`KFD_EVENT_FMT_*`). A file keeps a limited number of bytes: when it is full, event are lost.
+//! SMI_EVENTS opens a file for one GPU. Writing a mask to it selects events, one bit each; reading
+//! it returns lines of text in the formats of `<linux/kfd_ioctl.h>` (`KFD_EVENT_FMT_*`). A file
+//! keeps a limited number of bytes: while it is full, events are dropped.
 //!
-//! News of a process are for that process, and for everybody who was privileged (CAP_SYS_ADMIN)
-//! when the file was opened. News of the GPU are for all.
+//! Events of a process go to files that this process opened, and to those that were opened with
+//! CAP_SYS_ADMIN. Events of the GPU go to all.
 //!
 //! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two locks, the
 //! second for each listener, and is legal wherever a spinlock is; so there are at most
@@ -319,7 +319,7 @@ impl Listener {
     }
 }
 
-/// Who wants to be told of one node.
+/// The listeners to the events of one node.
 #[pin_data]
 pub(crate) struct Listeners {
     #[pin]
@@ -330,7 +330,7 @@ pub(crate) struct Listeners {
 }
 
 impl Listeners {
-    /// Nobody.
+    /// None.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let listeners = pin_init!(Self {
             list <- new_irq_spinlock!(KVec::new(), "amdkfd::smi::Listeners"),

@@ -29,7 +29,7 @@ impl Latch {
     /// not care.
     const NEVER: u64 = 1;
 
-    /// A latch that nobody has signalled.
+    /// A latch that was not signalled yet.
     pub(crate) const fn new(mode: Mode) -> Self {
         Self {
             age: Self::NEVER,

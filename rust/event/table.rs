@@ -87,7 +87,7 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// An event that nobody has signalled or waits for.
+    /// An event that was not signalled, without waiters.
     pub(super) fn new(kind: EventKind, mode: Mode) -> Self {
         Self {
             latch: Latch::new(mode),

@@ -17,7 +17,7 @@ use kernel::sync::{
     }, //
 };
 
-/// How many reasons there are to let nobody new in: the device is changing hands, or a GPU sleeps,
+/// How many reasons there are to refuse processes: the device is changing hands, or a GPU sleeps,
 /// is being reset or partitioned.
 static CLOSED: Atomic<i32> = Atomic::new(0);
 
@@ -35,7 +35,7 @@ pub(crate) fn open() {
     let _: i32 = CLOSED.fetch_sub(1, Release);
 }
 
-/// Whether nobody is let in.
+/// Whether it is closed.
 pub(crate) fn is_closed() -> bool {
     CLOSED.load(Acquire) > 0
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Who counts what a device does: one process at a time (PROFILER). One [`Profiler`] for each
-//! device.
+//! The owner of a device's performance counters: one process at a time (PROFILER). One [`Profiler`]
+//! for each device.
 
 use crate::{
     ids::Serial,
@@ -24,7 +24,7 @@ pub(crate) struct Profiler {
 }
 
 impl Profiler {
-    /// Nobody has them.
+    /// No process has them.
     pub(super) fn new() -> Result<Arc<Self>> {
         let profiler = pin_init!(Self { owner <- new_mutex!(None, "amdkfd::Profiler") });
         Arc::pin_init(profiler, GFP_KERNEL)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Messages about a device: each begins with the device's name on the PCI bus, as those of `dev_err`
-//! do in C.
+//! Messages about a device: each begins with the PCI name of the device, as those of C's `dev_err`.
 
 use core::fmt;
 use kernel::prelude::*;

@@ -81,8 +81,9 @@ pub(crate) fn in_address_space<R>(mm: &Mm, act: impl FnOnce() -> Result<R>) -> R
     let mm = mm.mmget_not_zero().ok_or(ESRCH)?;
     // Whoever lets go of it last tears it down, and with it the process: not here.
     let mm = MmWithUser::into_mmput_async(mm);
-    // SAFETY: A kernel thread, as was just seen; work items leave its address space as they found
-    // it, which is none. The address space has users as long as `mm` is held.
+    // SAFETY: The current task is a kernel thread, as was just checked, and it uses no address
+    // space: a work item that takes one returns it before it ends. The address space has users as
+    // long as `mm` is held.
     unsafe { bindings::kthread_use_mm(mm.as_raw()) };
     let result = act();
     // SAFETY: As above: it is the one that was taken.

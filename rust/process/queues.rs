@@ -82,7 +82,7 @@ pub(crate) fn create(
         }
     }
     let doorbells = device.queues().doorbells(&**device)?;
-    // Nobody else makes or ends one of the process's meanwhile, but for its end.
+    // Only the end of the process changes this count meanwhile: `memory_lock` is held.
     let present = device.queues().count();
     let given = Given {
         doorbells,

@@ -58,13 +58,13 @@ pub(super) struct Registry {
     /// One at a time puts all processes to sleep, or wakes them (`power.rs`).
     #[pin]
     pub(super) power: Mutex<()>,
-    /// Where exceptions are told. It writes into memory of processes and may wait there for as long
-    /// as they like: nothing else waits for it.
+    /// Where exceptions are reported. It writes into memory of processes and may wait there for as
+    /// long as they like: nothing else waits for it.
     exceptions: OwnedQueue,
     /// Where processes are dropped.
     teardown: OwnedQueue,
-    /// Where evicted ones are restored, one after the other: two at a time take the room from each
-    /// other that each needs as a whole. Behind `teardown`, which waits for that.
+    /// Where evicted processes are restored, one at a time: two at a time would evict each other's
+    /// buffers again. Declared behind `teardown`, whose work waits for it.
     restoring: OwnedQueue,
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn work_queue() -> Option<&'static OwnedQueue> {
     Some(&REGISTRY.get()?.teardown)
 }
 
-/// Where exceptions are told; it is finished before the module goes.
+/// Where exceptions are reported; it is finished before the module goes.
 pub(crate) fn exception_queue() -> Option<&'static OwnedQueue> {
     Some(&REGISTRY.get()?.exceptions)
 }

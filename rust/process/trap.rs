@@ -71,7 +71,7 @@ impl TrapMemory {
         Ok(this)
     }
 
-    /// What the hardware is told.
+    /// The handler for the hardware.
     pub(super) fn handler(&self) -> TrapHandler {
         TrapHandler {
             tba: self.address,

@@ -232,7 +232,7 @@ impl Queues {
         let key = match &inner.process {
             Some((key, _)) => *key,
             None => {
-                // Nobody else ends the process's last queue while this one is made.
+                // `Process.memory` is held: the process's last queue does not end meanwhile.
                 let (process, active) = process.take().ok_or(EAGAIN)?;
                 // It may have moved since the process was made: who was restored meanwhile had
                 // none.

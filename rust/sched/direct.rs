@@ -90,7 +90,7 @@ struct Inner {
     processes: RBTree<Key, SchedProcess>,
 }
 
-/// Whether the hardware is to be had.
+/// Whether the hardware can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Runs,

@@ -101,7 +101,7 @@ impl Hiq {
         })
     }
 
-    /// Brings it onto the hardware and tells the firmware what is its to use. The caller sees to it
+    /// Loads it onto the hardware and sends SET_RESOURCES. The caller sees to it
     /// that no reset comes in between, or is the end of one.
     pub(super) fn start(&self) -> Result<Cursor> {
         self.memory.forget()?;
@@ -171,7 +171,7 @@ impl Hiq {
         Ok(())
     }
 
-    /// Tells the firmware what is its to use, and the hardware whom to interrupt.
+    /// Sends SET_RESOURCES: the VMIDs and queues that the firmware may use. Enables interrupts.
     fn set_resources(&self, cursor: &mut Cursor) -> Result {
         let facts = self.kgd.facts();
         let resources = Resources {

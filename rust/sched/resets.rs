@@ -30,7 +30,7 @@ use kernel::prelude::*;
 /// Processes that are to be told: as many as can have a queue on the hardware at a time.
 pub(super) struct ResetProcesses {
     places: [AtomicU32; Self::MAX],
-    /// How many places are taken, once nobody is in the middle of a change: asking in vain, which
+    /// How many places are taken, once no change is in progress: asking in vain, which
     /// each call of the scheduler does, is one load.
     taken: AtomicU32,
 }
@@ -38,7 +38,7 @@ pub(super) struct ResetProcesses {
 impl ResetProcesses {
     const MAX: usize = 64;
 
-    /// Nobody.
+    /// None.
     pub(super) fn new() -> Self {
         Self {
             places: core::array::from_fn(|_| AtomicU32::new(0)),
@@ -105,7 +105,7 @@ impl StuckDoorbells {
 }
 
 /// Resets what is still in its slot although everything was to leave. `ETIME`: not all of it could
-/// be, or nobody knows whose it is.
+/// be, or its owner is unknown.
 pub(super) fn reset_stuck(
     kgd: &dyn Kgd,
     generation: &Generation,

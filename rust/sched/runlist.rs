@@ -101,7 +101,7 @@ enum Phase {
     Idle,
     /// The run list in memory.
     Listed,
-    /// Nobody knows: it stopped to answer, and amdgpu was asked to reset the GPU. Or it could not
+    /// Unknown: it stopped to answer, and amdgpu was asked to reset the GPU. Or it could not
     /// be started.
     Hung,
     /// Nothing, not even the HIQ: the device sleeps, is being reset, or goes away.
@@ -299,7 +299,7 @@ impl Runlist {
     }
 
     /// Changes what is to run: off with everything, `change`, on with what is left. The change
-    /// happens even if the hardware is not to be had; then the error says so.
+    /// happens even if the hardware cannot be changed; then the error says so.
     fn reschedule(
         &self,
         inner: &mut Inner,

@@ -56,7 +56,7 @@ pub(super) struct DirectHardware {
     generation: &'static Generation,
     /// The node's logical XCCs.
     pub(super) xcc_mask: u32,
-    /// Who has each VMID; 0: nobody. For interrupts, which may lack it.
+    /// The pasid of each VMID's process; 0: it is free. For interrupts, which may lack it.
     pasids: [AtomicU32; VMIDS],
 }
 
@@ -148,7 +148,7 @@ impl Drop for Binding {
 }
 
 impl DirectHardware {
-    /// The hardware of a node. Nobody has a VMID.
+    /// The hardware of a node. All VMIDs are free.
     pub(super) fn new(
         kgd: Arc<dyn Kgd>,
         generation: &'static Generation,
