@@ -227,7 +227,9 @@ static int try_attach(void (*failed)(int err))
 		return ret;
 	ret = take_over(module);
 	if (!ret) {
-		/* Not before: who binds a GPU while we may still fail is to queue the next attempt. */
+		/*
+		 * Not before: who binds a GPU while we may still fail is to queue the next attempt.
+		 */
 		WRITE_ONCE(attached, module);
 		attach_set_state(ATTACH_SERVING);
 		return 0;

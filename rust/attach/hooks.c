@@ -8,8 +8,8 @@
  *     synchronize_rcu_tasks() wait for it.
  *   - Counted: it shows in "inside", even while it sleeps in our code.
  *   - After the count: a few instructions up to the return, without a voluntary switch among them:
- *     synchronize_rcu_tasks() waits for a task, synchronize_rcu() for an interrupt (over an idle CPU,
- *     where rcu_tasks does not look).
+ *     synchronize_rcu_tasks() waits for a task, synchronize_rcu() for an interrupt (over an idle
+ *     CPU, where rcu_tasks does not look).
  */
 #include <linux/delay.h>
 #include <linux/ftrace.h>
@@ -34,7 +34,9 @@ static __always_inline void leave(void)
 	atomic_dec(&inside);
 }
 
-/* Two forms: with a result and without. The type must be that of the function that it stands for. */
+/*
+ * Two forms: with a result and without. The type must be that of the function that it stands for.
+ */
 #define REDIRECT(type, name, params, call)				\
 	static notrace type redirect_##name params			\
 	{								\
@@ -63,7 +65,8 @@ REDIRECT(bool, kgd2kfd_device_init,
 REDIRECT_VOID(kgd2kfd_device_exit, (struct kfd_dev *kfd), amdkfd_device_exit(kfd));
 REDIRECT_VOID(kgd2kfd_teardown_processes, (struct amdgpu_device *adev),
 	      amdkfd_teardown_processes(adev->kfd.dev));
-REDIRECT_VOID(kgd2kfd_suspend, (struct kfd_dev *kfd, bool processes), amdkfd_suspend(kfd, processes));
+REDIRECT_VOID(kgd2kfd_suspend, (struct kfd_dev *kfd, bool processes),
+	      amdkfd_suspend(kfd, processes));
 REDIRECT(int, kgd2kfd_resume, (struct kfd_dev *kfd, bool processes), amdkfd_resume(kfd, processes));
 REDIRECT_VOID(kgd2kfd_suspend_process, (struct kfd_dev *kfd), amdkfd_suspend_process(kfd));
 REDIRECT(int, kgd2kfd_resume_process, (struct kfd_dev *kfd), amdkfd_resume_process(kfd));
@@ -128,8 +131,8 @@ REDIRECT(int, kgd2kfd_reset_mes_queue,
 #endif
 
 /*
- * What belongs to shared virtual memory (SVM), which we do not serve: amdgpu gets what it gets from a
- * kernel without it. init_zone_device must not run C's: its pages would call into C's SVM.
+ * What belongs to shared virtual memory (SVM), which we do not serve: amdgpu gets what it gets from
+ * a kernel without it. init_zone_device must not run C's: its pages would call into C's SVM.
  */
 #ifdef HAVE_EVICT_SVM_BO
 REDIRECT(int, svm_range_evict_svm_bo, (struct amdgpu_bo *bo), 0);
@@ -137,12 +140,14 @@ REDIRECT(int, svm_range_evict_svm_bo, (struct amdgpu_bo *bo), 0);
 REDIRECT(int, svm_range_schedule_evict_svm_bo, (struct amdgpu_amdkfd_fence *fence), -EINVAL);
 #endif
 REDIRECT(int, svm_range_restore_pages,
-	 (struct amdgpu_device *adev, unsigned int pasid, uint32_t vmid, uint32_t node, uint64_t addr,
-	  uint64_t ts, bool write), -EFAULT);
+	 (struct amdgpu_device *adev, unsigned int pasid, uint32_t vmid, uint32_t node,
+	  uint64_t addr, uint64_t ts, bool write), -EFAULT);
 REDIRECT(int, kgd2kfd_init_zone_device, (struct amdgpu_device *adev), 0);
 REDIRECT_VOID(kfd_update_svm_support_properties, (struct amdgpu_device *adev), );
 
-/* amdgpu.debug_mask=userptr looks a process up to blame it for a fault; we have none of C's kind. */
+/*
+ * amdgpu.debug_mask=userptr looks a process up to blame it for a fault; we have none of C's kind.
+ */
 REDIRECT(struct kfd_process *, kfd_lookup_process_by_pid, (struct pid *pid), NULL);
 REDIRECT_VOID(kfd_unref_process, (struct kfd_process *process), );
 REDIRECT_VOID(kfd_signal_vm_fault_event_with_userptr, (struct kfd_process *p, uint64_t gpu_va), );

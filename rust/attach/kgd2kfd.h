@@ -35,7 +35,10 @@ struct kfd_dev *amdkfd_probe(struct amdgpu_device *adev, const char *name, u32 g
 			     bool virtual_function);
 bool amdkfd_device_init(struct kfd_dev *kfd, const struct kgd2kfd_shared_resources *resources);
 void amdkfd_device_exit(struct kfd_dev *kfd);
-/* The device is going away: end the processes that use it, and wait until they let go. kfd: or NULL. */
+/*
+ * The device is going away: end the processes that use it, and wait until they let go. kfd: or
+ * NULL.
+ */
 void amdkfd_teardown_processes(struct kfd_dev *kfd);
 
 /* Power and reset. processes: theirs too, not the device's alone. */
@@ -65,7 +68,9 @@ int amdkfd_start_sched(struct kfd_dev *kfd, int node);
 int amdkfd_stop_sched(struct kfd_dev *kfd, int node);
 bool amdkfd_compute_active(struct kfd_dev *kfd, u32 node);
 
-/* Memory pressure. quiesce: synchronous, in an MMU notifier. schedule: fence lock held, IRQs off. */
+/*
+ * Memory pressure. quiesce: synchronous, in an MMU notifier. schedule: fence lock held, IRQs off.
+ */
 int amdkfd_quiesce_mm(struct mm_struct *mm, u32 trigger);
 int amdkfd_resume_mm(struct mm_struct *mm);
 /* Its buffers found no room: the queues come back later. */

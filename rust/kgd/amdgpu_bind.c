@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Binds amdgpu's symbols (and a few of drm's) to this module: one static_call for each function, one pointer for each
- * object. The addresses come from kallsyms; a static_call makes of them direct calls.
+ * Binds amdgpu's symbols (and a few of drm's) to this module: one static_call for each function,
+ * one pointer for each object. The addresses come from kallsyms; a static_call makes of them direct
+ * calls.
  */
 #include "amdgpu_bind.h"
 

@@ -70,7 +70,8 @@ static void identity(struct amdgpu_device *adev, struct bridge_facts *facts)
 	facts->ras_gfx = adev->ras_enabled & BIT(AMDGPU_RAS_BLOCK__GFX);
 	facts->ras_umc = adev->ras_enabled & BIT(AMDGPU_RAS_BLOCK__UMC);
 	facts->sdma_per_queue_reset = adev->sdma.supported_reset & AMDGPU_RESET_TYPE_PER_QUEUE;
-	facts->queue_reset = amdgpu_object(amdgpu_gpu_recovery) && !adev->debug_disable_gpu_ring_reset;
+	facts->queue_reset = amdgpu_object(amdgpu_gpu_recovery) &&
+			     !adev->debug_disable_gpu_ring_reset;
 	facts->package_is_apu = adev->smuio.funcs && adev->smuio.funcs->get_pkg_type &&
 				adev->smuio.funcs->get_pkg_type(adev) == AMDGPU_PKG_TYPE_APU;
 	facts->pcie_atomic_completer = completes_atomics(pdev);
@@ -102,7 +103,8 @@ static void graphics_core(struct amdgpu_device *adev, struct bridge_facts *facts
 	memcpy(facts->cu_bitmap, cu->bitmap, sizeof(cu->bitmap));
 	facts->max_engine_clock = amdgpu_call(amdgpu_amdkfd_get_max_engine_clock_in_mhz)(adev);
 	/* Only the firmware's scheduler gives it to a queue. */
-	facts->gws_size = amdgpu_object(sched_policy) == KFD_SCHED_POLICY_NO_HWS ? 0 : adev->gds.gws_size;
+	facts->gws_size = amdgpu_object(sched_policy) == KFD_SCHED_POLICY_NO_HWS ?
+			  0 : adev->gds.gws_size;
 	for (xcc = 0; xcc < BRIDGE_MAX_XCC; xcc++)
 		facts->logical_to_physical_xcc[xcc] = adev->ip_map.logical_to_dev_inst ?
 			adev->ip_map.logical_to_dev_inst(adev, GC_HWIP, xcc) : xcc;
@@ -227,7 +229,8 @@ static void partitions(struct amdgpu_device *adev, struct bridge_facts *facts)
 		partition->mem_id = xcp->mem_id;
 		if (facts->partition_mode != AMDGPU_SPX_PARTITION_MODE)
 			partition->unique_id = xcp->unique_id;
-		partition->render_minor = xcp->ddev ? xcp->ddev->render->index : facts->render_minor;
+		partition->render_minor = xcp->ddev ? xcp->ddev->render->index :
+						      facts->render_minor;
 		partition->memory_size = amdgpu_call(amdgpu_amdkfd_xcp_memory_size)(adev, xcp->id);
 		amdgpu_call(amdgpu_xcp_get_inst_details)(xcp, AMDGPU_XCP_GFX, &partition->xcc_mask);
 	}
@@ -482,7 +485,8 @@ int bridge_init_interrupts(struct amdgpu_device *adev, u32 pipe, u32 xcc)
 	return hw ? hw->init_interrupts(adev, pipe, xcc) : -ENODEV;
 }
 
-int bridge_hiq_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u32 doorbell, u32 xcc)
+int bridge_hiq_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u32 doorbell,
+		    u32 xcc)
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);
 
@@ -509,7 +513,8 @@ static void flush_vmid(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask)
 						      BRIDGE_TLB_HEAVYWEIGHT);
 	for_each_set_bit(xcc, adev->vmhubs_mask, AMDGPU_MAX_VMHUBS) {
 		if (xcc >= AMDGPU_MMHUB0(0))
-			amdgpu_call(amdgpu_gmc_flush_gpu_tlb)(adev, vmid, xcc, BRIDGE_TLB_HEAVYWEIGHT);
+			amdgpu_call(amdgpu_gmc_flush_gpu_tlb)(adev, vmid, xcc,
+							      BRIDGE_TLB_HEAVYWEIGHT);
 	}
 }
 
@@ -529,7 +534,8 @@ int bridge_vmid_bind(struct amdgpu_device *adev, const struct bridge_vmid *bindi
 		hw->program_sh_mem_settings(adev, vmid, binding->sh_mem_config, 0, 0,
 					    binding->sh_mem_bases, xcc);
 		if (binding->has_trap_handler)
-			hw->program_trap_handler_settings(adev, vmid, binding->tba, binding->tma, xcc);
+			hw->program_trap_handler_settings(adev, vmid, binding->tba, binding->tma,
+							  xcc);
 	}
 	bridge_vmid_page_directory(adev, vmid, binding->page_directory, xcc_mask);
 	return 0;
@@ -547,7 +553,8 @@ void bridge_vmid_unbind(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask)
 		hw->set_pasid_vmid_mapping(adev, 0, vmid, xcc);
 }
 
-void bridge_vmid_page_directory(struct amdgpu_device *adev, u32 vmid, u64 page_directory, u32 xcc_mask)
+void bridge_vmid_page_directory(struct amdgpu_device *adev, u32 vmid, u64 page_directory,
+				u32 xcc_mask)
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);
 
@@ -557,7 +564,10 @@ void bridge_vmid_page_directory(struct amdgpu_device *adev, u32 vmid, u64 page_d
 	flush_vmid(adev, vmid, xcc_mask);
 }
 
-/* SQ_CMD (gc_9_4_3_sh_mask.h): CMD 2:0, 3 kills; MODE 6:4, 1 is all waves; CHECK_VMID 7; VM_ID 31:28. */
+/*
+ * SQ_CMD (gc_9_4_3_sh_mask.h): CMD 2:0, 3 kills; MODE 6:4, 1 is all waves; CHECK_VMID 7; VM_ID
+ * 31:28.
+ */
 #define SQ_CMD_KILL(vmid)	(3 | 1 << 4 | 1 << 7 | (vmid) << 28)
 /* GRBM_GFX_INDEX: SH_, INSTANCE_ and SE_BROADCAST_WRITES. */
 #define GRBM_GFX_INDEX_ALL	(7U << 29)
@@ -571,17 +581,22 @@ void bridge_vmid_kill_waves(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask)
 		hw->wave_control_execute(adev, GRBM_GFX_INDEX_ALL, SQ_CMD_KILL(vmid), xcc);
 }
 
-int bridge_queue_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u64 write_pointer, u32 xcc)
+int bridge_queue_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u64 write_pointer,
+		      u32 xcc)
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);
 
-	/* The command processor reads the write pointer itself: shift, mask and mm are for older ones. */
-	return hw ? hw->hqd_load(adev, mqd, pipe, queue, (u32 __user *)write_pointer, 0, 0, NULL, xcc) :
+	/*
+	 * The command processor reads the write pointer itself: shift, mask and mm are for older
+	 * ones.
+	 */
+	return hw ? hw->hqd_load(adev, mqd, pipe, queue, (u32 __user *)write_pointer, 0, 0, NULL,
+				 xcc) :
 		    -ENODEV;
 }
 
-int bridge_queue_unload(struct amdgpu_device *adev, void *mqd, u32 preempt, u32 timeout_ms, u32 pipe, u32 queue,
-			u32 xcc)
+int bridge_queue_unload(struct amdgpu_device *adev, void *mqd, u32 preempt, u32 timeout_ms,
+			u32 pipe, u32 queue, u32 xcc)
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);
 
@@ -616,7 +631,8 @@ static int registers(u32 (*dump)[2], u32 count, struct bridge_register *out)
 	return count;
 }
 
-int bridge_queue_registers(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc, struct bridge_register *out)
+int bridge_queue_registers(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc,
+			   struct bridge_register *out)
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);
 	u32 (*dump)[2], count;
@@ -625,7 +641,8 @@ int bridge_queue_registers(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 
 	return ret ? ret : registers(dump, count, out);
 }
 
-int bridge_sdma_registers(struct amdgpu_device *adev, u32 engine, u32 queue, struct bridge_register *out)
+int bridge_sdma_registers(struct amdgpu_device *adev, u32 engine, u32 queue,
+			  struct bridge_register *out)
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);
 	u32 (*dump)[2], count;
@@ -709,7 +726,10 @@ void bridge_reset_unlock(struct amdgpu_device *adev)
 
 void bridge_request_reset(struct amdgpu_device *adev)
 {
-	/* Who waited for a device while it was pulled out finds that it hangs; there is nothing to reset. */
+	/*
+	 * Who waited for a device while it was pulled out finds that it hangs; there is nothing to
+	 * reset.
+	 */
 	if (!pci_dev_is_disconnected(adev->pdev))
 		amdgpu_call(amdgpu_amdkfd_gpu_reset)(adev);
 }

@@ -95,8 +95,8 @@ int bridge_process_restore(struct bridge_process *process)
 
 	mutex_lock(&process->lock);
 	if (process->info)
-		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)(process->info,
-									   &process->eviction_fence);
+		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)
+			(process->info, &process->eviction_fence);
 	mutex_unlock(&process->lock);
 	return ret;
 }
@@ -138,10 +138,10 @@ static int make_compute(struct bridge_vm *vm)
 #define CLEAR_TIMEOUT (10 * HZ)
 
 /*
- * Waits until the copy engines have cleared the new VM's page tables. amdgpu means to, when it turns
- * the VM over to the CPU (amdgpu_vm_make_compute), but amdgpu_sync_resv looks at no fence of usage
- * BOOKKEEP, and page-table updates leave just those: a clear that runs late wipes out what the CPU has
- * written since. The VM has no eviction fence yet, which would never signal.
+ * Waits until the copy engines have cleared the new VM's page tables. amdgpu means to, when it
+ * turns the VM over to the CPU (amdgpu_vm_make_compute), but amdgpu_sync_resv looks at no fence of
+ * usage BOOKKEEP, and page-table updates leave just those: a clear that runs late wipes out what
+ * the CPU has written since. The VM has no eviction fence yet, which would never signal.
  */
 static int wait_for_clears(struct amdgpu_vm *vm)
 {
@@ -300,7 +300,8 @@ static void put_queue_buffer(struct amdgpu_vm *vm, struct amdgpu_bo *bo)
 		bo_va->queue_refcount--;
 }
 
-int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer *buffers, u32 count)
+int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer *buffers,
+				u32 count)
 {
 	struct dma_resv *resv = vm->vm->root.bo->tbo.base.resv;
 	u32 i, got;
@@ -335,9 +336,10 @@ void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u
 }
 
 /*
- * Every buffer has a handle in the file of a DRM client of amdgpu's (adev->kfd.client). When the device
- * is unplugged that file is freed, the pointer to it stays, and processes may still have buffers. So what
- * looks at the file does it while the device is kept from being unplugged, with these two.
+ * Every buffer has a handle in the file of a DRM client of amdgpu's (adev->kfd.client). When the
+ * device is unplugged that file is freed, the pointer to it stays, and processes may still have
+ * buffers. So what looks at the file does it while the device is kept from being unplugged, with
+ * these two.
  */
 static int enter(struct amdgpu_device *adev, int *idx)
 {
@@ -366,12 +368,16 @@ static bool file_is_there(struct amdgpu_device *adev)
 	return false;
 }
 
-static int free_memory(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem, u64 *freed)
+static int free_memory(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
+		       u64 *freed)
 {
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
 }
 
-/* The same when the device is, or is being, unplugged: with the file went the buffer's handle in it. */
+/*
+ * The same when the device is, or is being, unplugged: with the file went the buffer's handle in
+ * it.
+ */
 static int free_unplugged(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 			  u64 *freed)
 {
@@ -397,7 +403,8 @@ int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 ad
 	ret = enter(adev, &idx);
 	if (ret)
 		return ret;
-	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size, vm->drm_priv,
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
+								   vm->drm_priv,
 								   out, offset, flags, false);
 	leave(idx);
 	return ret;
@@ -467,7 +474,8 @@ int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int f
 	ret = enter(adev, &idx);
 	if (ret)
 		return ret;
-	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_import_dmabuf_fd)(adev, fd, address, vm->drm_priv, out,
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_import_dmabuf_fd)(adev, fd, address, vm->drm_priv,
+								out,
 								size, mmap_offset);
 	leave(idx);
 	return ret;
@@ -515,7 +523,8 @@ int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_
 	int ret;
 
 	memset(out, 0, sizeof(*out));
-	ret = amdgpu_call(amdgpu_amdkfd_get_dmabuf_info)(adev, fd, &out->adev, &out->size, &metadata,
+	ret = amdgpu_call(amdgpu_amdkfd_get_dmabuf_info)(adev, fd, &out->adev, &out->size,
+							 &metadata,
 							 sizeof(out->metadata), &out->metadata_size,
 							 &out->flags, &partition);
 	out->partition = partition;

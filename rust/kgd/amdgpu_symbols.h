@@ -2,8 +2,8 @@
 /*
  * What this module uses of amdgpu that amdgpu does not export. FUNCTION(name) is called through a
  * static_call: a direct call, for most of these functions are sealed against indirect ones (IBT).
- * OBJECT(name) is read through a pointer. DRM_FUNCTION(name) is one that drm exports: this module shall be
- * loadable before drm is. No include guard: it is included once for each use.
+ * OBJECT(name) is read through a pointer. DRM_FUNCTION(name) is one that drm exports: this module
+ * shall be loadable before drm is. No include guard: it is included once for each use.
  */
 DRM_FUNCTION(drm_dev_enter)
 DRM_FUNCTION(drm_dev_exit)

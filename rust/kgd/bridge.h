@@ -16,7 +16,7 @@ struct amdgpu_bo;			/* a buffer object of amdgpu's; opaque here */
 struct mm_struct;
 struct kgd_mem;				/* a buffer of a compute process; opaque here */
 struct kgd2kfd_shared_resources;	/* what amdgpu leaves to compute; opaque here */
-struct bridge_process;			/* what a process's VMs share: process info, eviction fence */
+struct bridge_process;		/* what a process's VMs share: process info, eviction fence */
 struct bridge_vm;			/* one DRM file's VM, turned into a compute VM */
 
 #define BRIDGE_MAX_XCC		8
@@ -177,7 +177,8 @@ struct bridge_local_memory {
 	u32 vram_width;
 	u32 mem_clk_max;
 };
-void bridge_local_memory(struct amdgpu_device *adev, u32 partition, struct bridge_local_memory *out);
+void bridge_local_memory(struct amdgpu_device *adev, u32 partition,
+			 struct bridge_local_memory *out);
 
 u64 bridge_clock_counter(struct amdgpu_device *adev);
 
@@ -186,12 +187,14 @@ struct bridge_queue_waves {
 	u32 doorbell;		/* index on the BAR, in 32-bit units */
 	u32 waves;
 };
-/* The waves of an XCC's compute queues, each in its own place. Returns false if it cannot be told. */
+/*
+ * The waves of an XCC's compute queues, each in its own place. Returns false if it cannot be told.
+ */
 bool bridge_occupancy(struct amdgpu_device *adev, u32 xcc, struct bridge_queue_waves *queues,
 		      u32 *max_waves_per_cu);
 /*
- * The peak tensor limiter, which some GPUs have. Lifts it, or takes that back; amdgpu counts who wants it
- * lifted. -EOPNOTSUPP: there is none.
+ * The peak tensor limiter, which some GPUs have. Lifts it, or takes that back; amdgpu counts who
+ * wants it lifted. -EOPNOTSUPP: there is none.
  */
 bool bridge_has_tensor_limit(struct amdgpu_device *adev);
 int bridge_tensor_limit(struct amdgpu_device *adev, bool lift);
@@ -246,7 +249,9 @@ void bridge_doorbell_ring(const struct bridge_doorbells *doorbells, u32 offset, 
 int bridge_process_create(u16 context_id, struct bridge_process **out);
 /* After its VMs are released. */
 void bridge_process_destroy(struct bridge_process *process);
-/* Signals the eviction fence: its buffers may move, or go. Returns true if it was signaled before. */
+/*
+ * Signals the eviction fence: its buffers may move, or go. Returns true if it was signaled before.
+ */
 bool bridge_process_signal_eviction_fence(struct bridge_process *process);
 /* Brings evicted buffers back and arms a new eviction fence. */
 int bridge_process_restore(struct bridge_process *process);
@@ -260,7 +265,10 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 void bridge_vm_release(struct bridge_vm *vm);
 bool bridge_vm_is_file(const struct bridge_vm *vm, int drm_fd);
 u32 bridge_vm_pasid(const struct bridge_vm *vm);
-/* The task that acquired it; tgid: its thread group, as the initial pid namespace numbers it. name: 16 bytes. */
+/*
+ * The task that acquired it; tgid: its thread group, as the initial pid namespace numbers it. name:
+ * 16 bytes.
+ */
 s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name, s32 *tgid);
 u64 bridge_vm_page_directory(const struct bridge_vm *vm);
 
@@ -278,12 +286,13 @@ struct bridge_queue_buffer {
 	u64 size;		/* 0: any */
 	struct amdgpu_bo *bo;	/* out; NULL: none is mapped there (PRT) */
 };
-int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer *buffers, u32 count);
+int bridge_vm_get_queue_buffers(struct bridge_vm *vm, struct bridge_queue_buffer *buffers,
+				u32 count);
 void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u32 count);
 
 /*
- * Buffers of a compute process. flags: KFD_IOC_ALLOC_MEM_FLAGS_*. offset: in, what a userptr, doorbell
- * or MMIO buffer shows; out, where mmap on the DRM file finds the buffer.
+ * Buffers of a compute process. flags: KFD_IOC_ALLOC_MEM_FLAGS_*. offset: in, what a userptr,
+ * doorbell or MMIO buffer shows; out, where mmap on the DRM file finds the buffer.
  */
 int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
 			u32 flags, u64 *offset, struct kgd_mem **out);
@@ -317,11 +326,12 @@ int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_
 
 /* Hardware queues and the hardware around them (amdgpu: kfd2kgd). */
 int bridge_init_interrupts(struct amdgpu_device *adev, u32 pipe, u32 xcc);
-int bridge_hiq_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u32 doorbell, u32 xcc);
+int bridge_hiq_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u32 doorbell,
+		    u32 xcc);
 int bridge_hiq_unmap(struct amdgpu_device *adev, u32 doorbell, u32 xcc);
 /*
- * Queues that the driver puts onto the hardware itself. All xcc are logical, all pipes those of the first MEC, and
- * what waits does so for at most timeout_ms. None may be called while a reset runs.
+ * Queues that the driver puts onto the hardware itself. All xcc are logical, all pipes those of the
+ * first MEC, and what waits does so for at most timeout_ms. None may be called while a reset runs.
  */
 struct bridge_vmid {
 	u32 vmid;
@@ -333,12 +343,16 @@ struct bridge_vmid {
 	u64 tba;
 	u64 tma;
 };
-/* Gives a VMID to a process, on each XCC of xcc_mask, and forgets the translations of who had it before. */
+/*
+ * Gives a VMID to a process, on each XCC of xcc_mask, and forgets the translations of who had it
+ * before.
+ */
 int bridge_vmid_bind(struct amdgpu_device *adev, const struct bridge_vmid *binding, u32 xcc_mask);
 /* Takes it back. */
 void bridge_vmid_unbind(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask);
 /* Its process has its page directory elsewhere. */
-void bridge_vmid_page_directory(struct amdgpu_device *adev, u32 vmid, u64 page_directory, u32 xcc_mask);
+void bridge_vmid_page_directory(struct amdgpu_device *adev, u32 vmid, u64 page_directory,
+				u32 xcc_mask);
 /* Kills the waves of a VMID. */
 void bridge_vmid_kill_waves(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask);
 
@@ -346,13 +360,17 @@ void bridge_vmid_kill_waves(struct amdgpu_device *adev, u32 vmid, u32 xcc_mask);
 #define BRIDGE_PREEMPT_RESET	1	/* waves are killed */
 #define BRIDGE_PREEMPT_SAVE	2	/* waves are saved */
 /* mqd: of the device's generation, with its VMID. write_pointer: where the user has it. */
-int bridge_queue_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u64 write_pointer, u32 xcc);
+int bridge_queue_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, u64 write_pointer,
+		      u32 xcc);
 /* -ETIME: it does not stop. */
-int bridge_queue_unload(struct amdgpu_device *adev, void *mqd, u32 preempt, u32 timeout_ms, u32 pipe, u32 queue,
-			u32 xcc);
+int bridge_queue_unload(struct amdgpu_device *adev, void *mqd, u32 preempt, u32 timeout_ms,
+			u32 pipe, u32 queue, u32 xcc);
 /* The address of the ring of the user's queue that is in a slot; 0: there is none. */
 u64 bridge_queue_address(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc);
-/* Resets the slot, and if need be its pipe. The address of the ring that was there; 0: it did not leave. */
+/*
+ * Resets the slot, and if need be its pipe. The address of the ring that was there; 0: it did not
+ * leave.
+ */
 u64 bridge_queue_reset(struct amdgpu_device *adev, u32 timeout_ms, u32 pipe, u32 queue, u32 xcc);
 /* A register: where it is, in bytes, and what it reads. */
 struct bridge_register {
@@ -360,11 +378,17 @@ struct bridge_register {
 	u32 value;
 };
 #define BRIDGE_MAX_REGISTERS 64
-/* The registers of a compute queue's slot, or of a copy queue's: how many, at most BRIDGE_MAX_REGISTERS. */
-int bridge_queue_registers(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc, struct bridge_register *out);
-int bridge_sdma_registers(struct amdgpu_device *adev, u32 engine, u32 queue, struct bridge_register *out);
+/*
+ * The registers of a compute queue's slot, or of a copy queue's: how many, at most
+ * BRIDGE_MAX_REGISTERS.
+ */
+int bridge_queue_registers(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc,
+			   struct bridge_register *out);
+int bridge_sdma_registers(struct amdgpu_device *adev, u32 engine, u32 queue,
+			  struct bridge_register *out);
 /* The write pointer is read from the memory of vm's process, if that is still there. */
-int bridge_sdma_load(struct amdgpu_device *adev, struct bridge_vm *vm, void *mqd, u64 write_pointer);
+int bridge_sdma_load(struct amdgpu_device *adev, struct bridge_vm *vm, void *mqd,
+		     u64 write_pointer);
 int bridge_sdma_unload(struct amdgpu_device *adev, void *mqd, u32 timeout_ms);
 
 u32 bridge_iq_wait_times(struct amdgpu_device *adev, u32 xcc);
@@ -374,7 +398,10 @@ void bridge_flush_hdp(struct amdgpu_device *adev);
 void bridge_set_compute_idle(struct amdgpu_device *adev, bool idle);
 int bridge_drain_interrupts(struct amdgpu_device *adev, const u32 *payload);
 
-/* Reset. trylock: hardware may be touched until unlock; false while a reset runs, and once the device was pulled out. */
+/*
+ * Reset. trylock: hardware may be touched until unlock; false while a reset runs, and once the
+ * device was pulled out.
+ */
 bool bridge_in_reset(struct amdgpu_device *adev);
 bool bridge_reset_trylock(struct amdgpu_device *adev);
 void bridge_reset_unlock(struct amdgpu_device *adev);

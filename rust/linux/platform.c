@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the kernel knows of CPUs and memory and tells only C: per-CPU data, node data, and walks over
- * the firmware's tables.
+ * What the kernel knows of CPUs and memory and tells only C: per-CPU data, node data, and walks
+ * over the firmware's tables.
  */
 
 #include <linux/acpi.h>

@@ -51,12 +51,14 @@ TRACE_EVENT(amdkfd_queue,
 		__entry->result = result;
 	),
 	TP_printk("%s gpu_id=%u queue_id=%u result=%d",
-		  __print_symbolic(__entry->change, { 0, "create" }, { 1, "destroy" }, { 2, "change" }),
+		  __print_symbolic(__entry->change, { 0, "create" }, { 1, "destroy" },
+				   { 2, "change" }),
 		  __entry->gpu_id, __entry->queue_id, __entry->result)
 );
 
 TRACE_EVENT(amdkfd_process,
-	TP_PROTO(unsigned int change, int pid, unsigned int gpu_id, unsigned int evicted, int result),
+	TP_PROTO(unsigned int change, int pid, unsigned int gpu_id, unsigned int evicted,
+		 int result),
 	TP_ARGS(change, pid, gpu_id, evicted, result),
 	TP_STRUCT__entry(
 		__field(unsigned int, change)
@@ -73,7 +75,8 @@ TRACE_EVENT(amdkfd_process,
 		__entry->result = result;
 	),
 	TP_printk("%s pid=%d gpu_id=%u evicted=%u result=%d",
-		  __print_symbolic(__entry->change, { 0, "evict" }, { 1, "restore" }, { 2, "quiesce" }),
+		  __print_symbolic(__entry->change, { 0, "evict" }, { 1, "restore" },
+				   { 2, "quiesce" }),
 		  __entry->pid, __entry->gpu_id, __entry->evicted, __entry->result)
 );
 
@@ -89,7 +92,8 @@ TRACE_EVENT(amdkfd_event,
 		__entry->event_id = event_id;
 	),
 	TP_printk("%s event_id=%u",
-		  __print_symbolic(__entry->change, { 0, "create" }, { 1, "destroy" }, { 2, "reset" },
+		  __print_symbolic(__entry->change, { 0, "create" }, { 1, "destroy" },
+				   { 2, "reset" },
 				   { 3, "signal" }),
 		  __entry->event_id)
 );
