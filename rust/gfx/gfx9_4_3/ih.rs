@@ -63,7 +63,6 @@ mod sq {
     use super::Field;
     pub(super) const PRIV: Field = Field::bit(13);
     pub(super) const ENCODING: Field = Field::bits(27, 26);
-    pub(super) const ENCODING_AUTO: u32 = 0;
     pub(super) const ENCODING_INST: u32 = 1;
     pub(super) const ENCODING_ERROR: u32 = 2;
     /// Of the 24 bits of data: what kind of error.
@@ -99,11 +98,6 @@ fn shader(pasid: Pasid, client: u32, context0: u32, context1: u32) -> Option<Int
     let data = sq_data(context0, context1);
 
     match sq::ENCODING.get(context0) {
-        sq::ENCODING_AUTO => Some(Interrupt::SqAuto {
-            pasid,
-            status: context0,
-            data,
-        }),
         sq::ENCODING_INST => Some(Interrupt::WaveMessage {
             pasid,
             data,
@@ -121,7 +115,12 @@ fn shader(pasid: Pasid, client: u32, context0: u32, context1: u32) -> Option<Int
             }),
             |error| Some(Interrupt::WaveError { pasid, data, error }),
         ),
-        _ => None,
+        // ENCODING_AUTO, and the value that has no name: its data names an event as well.
+        _ => Some(Interrupt::SqAuto {
+            pasid,
+            status: context0,
+            data,
+        }),
     }
 }
 
@@ -281,6 +280,19 @@ mod tests {
             privileged: true,
         };
         assert_eq!(decode(0x14, 239, context0, 0x12), Some(expected));
+    }
+
+    #[test]
+    fn what_no_wave_sent_names_an_event() {
+        for encoding in [0, 3] {
+            let context0 = encoding << 26 | 0xbcd;
+            let expected = Interrupt::SqAuto {
+                pasid: pasid(),
+                status: context0,
+                data: 0x12_0bcd,
+            };
+            assert_eq!(decode(0x14, 239, context0, 0x12), Some(expected));
+        }
     }
 
     #[test]
