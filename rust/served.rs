@@ -98,9 +98,9 @@ impl Served {
         }
     }
 
-    /// The device slows down for heat. Never sleeps.
+    /// The device slows down for heat, of which its first node tells, as in C. Never sleeps.
     pub(crate) fn throttled(&self, reasons: u64) {
-        for node in &self.nodes {
+        if let Some(node) = self.nodes.first() {
             let count = node.kgd().throttle_count();
             node.listeners()
                 .notify(SmiEvent::Throttle { reasons, count });
@@ -324,5 +324,39 @@ impl Served {
                 "is removed: waiting for {left} processes to end\n"
             );
         }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_served)]
+mod tests {
+    use super::*;
+    use crate::kgd::fake::Fake;
+
+    /// A device of two partitions with a node each, which nobody knows.
+    fn two_nodes() -> Served {
+        let fake = Fake::with(|facts| {
+            facts.num_partitions = 2;
+            facts.partitions[1] = facts.partitions[0];
+        });
+        let gpu = Gpu::new(fake.unwrap()).unwrap();
+        let mut nodes = KVec::new();
+        for index in 0..2 {
+            nodes.push(node(&gpu, index).unwrap(), GFP_KERNEL).unwrap();
+        }
+        Served {
+            gpu,
+            nodes,
+            sleep: Sleep::new(),
+            ecc: Atomic::new(false),
+        }
+    }
+
+    #[test]
+    fn the_first_node_tells_that_the_device_throttles() {
+        let served = two_nodes();
+        let reader = |index: usize| served.nodes[index].listeners().read_all_events().unwrap();
+        let (first, second) = (reader(0), reader(1));
+        served.throttled(0x20);
+        assert!(first.has_read(b"2 20:0\n") && second.has_read(b""));
     }
 }

@@ -454,6 +454,31 @@ impl AnonFile for Subscription {
     }
 }
 
+/// For tests: what a privileged reader that wants all events finds.
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) struct TestReader(Arc<Listener>);
+
+#[cfg(CONFIG_KUNIT = "y")]
+impl TestReader {
+    /// Whether these bytes, and no others, have come since the last call.
+    pub(crate) fn has_read(&self, text: &[u8]) -> bool {
+        let mut bytes = [0; 256];
+        let count = self.0.inbox.lock().take(&mut bytes);
+        bytes.get(..count) == Some(text)
+    }
+}
+
+#[cfg(CONFIG_KUNIT = "y")]
+impl Listeners {
+    /// One more reader, who is never removed.
+    pub(crate) fn read_all_events(&self) -> Result<TestReader> {
+        let listener = Listener::new()?;
+        listener.wanted.store(u64::MAX, Relaxed);
+        self.add(listener.clone())?;
+        Ok(TestReader(listener))
+    }
+}
+
 #[kernel::macros::kunit_tests(amdkfd_smi)]
 mod tests {
     use super::*;

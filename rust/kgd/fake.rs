@@ -144,12 +144,19 @@ fn facts() -> GpuFacts {
 impl Fake {
     /// A device with nothing out.
     pub(crate) fn new() -> Result<Arc<Self>> {
+        Self::with(|_| {})
+    }
+
+    /// The same, but for what `change` changes of its facts.
+    pub(crate) fn with(change: impl FnOnce(&mut GpuFacts)) -> Result<Arc<Self>> {
+        let mut facts = facts();
+        change(&mut facts);
         let live = Live {
             next_gpu_va: FIRST_GPU_VA,
             ..Live::default()
         };
         let fake = pin_init!(Self {
-            facts: facts(),
+            facts,
             live <- new_mutex!(live),
         });
         Arc::pin_init(fake, GFP_KERNEL)
