@@ -433,8 +433,8 @@ upcalls! {
     fn amdkfd_compute_active(kfd: *mut c::kfd_dev, node: u32) -> bool {
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
         let active = unsafe { Slot::from_raw(kfd) }.with(|served| {
-            let node = served.nodes().get(node as usize);
-            node.is_some_and(|node| node.queues().is_active())
+            let mut nodes = served.nodes().iter();
+            nodes.any(|known| known.index() == node && known.queues().is_active())
         });
         active.unwrap_or(false)
     }

@@ -22,6 +22,7 @@ use crate::{
         gpu_err,
         gpu_info,
         gpu_warn,
+        GpuFacts,
         Kgd,
         PciName, //
     },
@@ -65,14 +66,13 @@ impl Served {
     /// Brings a device up, and makes its nodes known.
     pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
         let gpu = Gpu::new(kgd)?;
-        let count = gpu.facts().num_partitions;
         let mut served = Self {
             gpu: gpu.clone(),
             nodes: KVec::new(),
             sleep: Sleep::new(),
             ecc: Atomic::new(false),
         };
-        for index in 0..count {
+        for index in listed(gpu.facts()) {
             served.add(node(&gpu, index)?)?;
         }
         Ok(served)
@@ -134,6 +134,19 @@ impl Drop for Served {
         }
         self.sleep.end();
     }
+}
+
+/// The partitions that are GPUs for user space: those with a render node, for without one nobody can
+/// have memory there.
+fn listed(facts: &GpuFacts) -> impl Iterator<Item = u32> + '_ {
+    let all = (0u32..).zip(facts.partitions());
+    all.filter(|(index, partition)| {
+        if partition.no_render_node {
+            pr_warn!("partition {index} of a GPU has no render node, and is left out\n");
+        }
+        !partition.no_render_node
+    })
+    .map(|(index, _)| index)
 }
 
 /// Partition `index` of a device, with its scheduler running. It is not registered yet.
@@ -349,6 +362,16 @@ mod tests {
             sleep: Sleep::new(),
             ecc: Atomic::new(false),
         }
+    }
+
+    #[test]
+    fn a_partition_without_a_render_node_is_left_out() {
+        let fake = Fake::with(|facts| {
+            facts.num_partitions = 3;
+            facts.partitions[1].no_render_node = true;
+        });
+        let fake = fake.unwrap();
+        assert!(listed(crate::kgd::Device::facts(&*fake)).eq([0, 2]));
     }
 
     #[test]

@@ -229,8 +229,9 @@ static void partitions(struct amdgpu_device *adev, struct bridge_facts *facts)
 		partition->mem_id = xcp->mem_id;
 		if (facts->partition_mode != AMDGPU_SPX_PARTITION_MODE)
 			partition->unique_id = xcp->unique_id;
-		partition->render_minor = xcp->ddev ? xcp->ddev->render->index :
-						      facts->render_minor;
+		partition->no_render_node = !xcp->ddev;
+		if (xcp->ddev)
+			partition->render_minor = xcp->ddev->render->index;
 		partition->memory_size = amdgpu_call(amdgpu_amdkfd_xcp_memory_size)(adev, xcp->id);
 		amdgpu_call(amdgpu_xcp_get_inst_details)(xcp, AMDGPU_XCP_GFX, &partition->xcc_mask);
 	}

@@ -34,6 +34,7 @@ struct bridge_partition {
 	s32 id;			/* -1: the device has no partition manager */
 	s32 mem_id;		/* memory partition */
 	u32 render_minor;
+	bool no_render_node;	/* DRM had none left for it */
 	u64 unique_id;		/* 0: use the device's */
 	u64 memory_size;	/* bytes of VRAM that belong to it */
 };
