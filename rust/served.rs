@@ -16,6 +16,7 @@ use crate::{
         Gpu,
         Node, //
     },
+    ids::GpuId,
     interrupt::Interrupts,
     kfd,
     kgd::{
@@ -34,7 +35,10 @@ use crate::{
     },
     sched::NodeQueues,
     smi::SmiEvent,
-    topology, //
+    topology::{
+        self,
+        GivenId, //
+    }, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -57,6 +61,8 @@ use kernel::{
 pub(crate) struct Served {
     gpu: Arc<Gpu>,
     nodes: KVec<Arc<Node>>,
+    /// The nodes' numbers.
+    ids: KVec<GivenId>,
     sleep: Sleep,
     /// Errors of its memory that could not be corrected, since the last reset.
     ecc: Atomic<bool>,
@@ -69,11 +75,16 @@ impl Served {
         let mut served = Self {
             gpu: gpu.clone(),
             nodes: KVec::new(),
+            ids: KVec::new(),
             sleep: Sleep::new(),
             ecc: Atomic::new(false),
         };
         for index in listed(gpu.facts()) {
-            served.add(node(&gpu, index)?)?;
+            let memory = gpu.kgd().local_memory(index);
+            let id = topology::give_id(gpu.facts(), &memory, gpu.partition(index)?)?;
+            let node = node(&gpu, index, id.id())?;
+            served.ids.push(id, GFP_KERNEL)?;
+            served.add(node)?;
         }
         Ok(served)
     }
@@ -149,11 +160,10 @@ fn listed(facts: &GpuFacts) -> impl Iterator<Item = u32> + '_ {
     .map(|(index, _)| index)
 }
 
-/// Partition `index` of a device, with its scheduler running. It is not registered yet.
-fn node(gpu: &Arc<Gpu>, index: u32) -> Result<Arc<Node>> {
+/// Partition `index` of a device, called `id`, with its scheduler running. It is not
+/// registered yet.
+fn node(gpu: &Arc<Gpu>, index: u32, id: GpuId) -> Result<Arc<Node>> {
     let facts = gpu.facts();
-    let memory = gpu.kgd().local_memory(index);
-    let id = topology::gpu_id(facts, &memory, gpu.partition(index)?)?;
     let interrupts = Interrupts::new(id, facts.pci_name(), !facts.no_queue_eviction_on_vm_fault)?;
     Node::new(gpu.clone(), index, id, Arc::new(interrupts, GFP_KERNEL)?)
 }
@@ -354,11 +364,13 @@ mod tests {
         let gpu = Gpu::new(fake.unwrap()).unwrap();
         let mut nodes = KVec::new();
         for index in 0..2 {
-            nodes.push(node(&gpu, index).unwrap(), GFP_KERNEL).unwrap();
+            let id = GpuId::new(index + 1).unwrap();
+            nodes.push(node(&gpu, index, id).unwrap(), GFP_KERNEL).unwrap();
         }
         Served {
             gpu,
             nodes,
+            ids: KVec::new(),
             sleep: Sleep::new(),
             ecc: Atomic::new(false),
         }

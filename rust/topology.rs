@@ -20,6 +20,8 @@ pub(crate) mod link;
 #[cfg(CONFIG_RUST)]
 mod facts;
 #[cfg(CONFIG_RUST)]
+mod given;
+#[cfg(CONFIG_RUST)]
 mod sysfs;
 #[cfg(CONFIG_RUST)]
 mod tree;
@@ -30,10 +32,12 @@ pub(crate) use facts::{
     may_use, //
 };
 #[cfg(CONFIG_RUST)]
+pub(crate) use given::GivenId;
+#[cfg(CONFIG_RUST)]
 pub(crate) use tree::{
     add,
     exit,
-    gpu_id,
+    give_id,
     init,
     num_nodes,
     prepare,

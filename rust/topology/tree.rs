@@ -10,6 +10,10 @@ use super::{
     cache,
     cpu,
     facts,
+    given::{
+        self,
+        GivenId, //
+    },
     gpu::{
         Description,
         FIRST_COMPUTE_UNIT, //
@@ -32,7 +36,6 @@ use super::{
 };
 use crate::{
     gpu::Node,
-    ids::GpuId,
     kgd::{
         gpu_err,
         GpuFacts,
@@ -147,6 +150,8 @@ global_lock! {
 pub(crate) unsafe fn prepare() {
     // SAFETY: By this function's own contract.
     unsafe { TREE.init() };
+    // SAFETY: As above.
+    unsafe { given::prepare() };
 }
 
 /// Publishes the topology with its CPUs below the directory of `device`, which must stay until
@@ -173,20 +178,13 @@ pub(crate) fn num_nodes() -> usize {
     TREE.lock().as_ref().map_or(0, |tree| tree.entries.len())
 }
 
-/// The number by which user space shall know a partition: none that another has. `ENOSPC`: all
-/// 65535 are taken.
-pub(crate) fn gpu_id(
+/// The number by which user space shall know a partition. `ENOSPC`: all 65535 are taken.
+pub(crate) fn give_id(
     facts: &GpuFacts,
     memory: &LocalMemory,
     partition: &Partition,
-) -> Result<GpuId> {
-    let identity = facts::identity(facts, memory, partition);
-    let tree = TREE.lock();
-    let taken = |id| {
-        let mut entries = tree.iter().flat_map(|tree| &tree.entries);
-        entries.any(|entry| entry.gpu_id() == id)
-    };
-    GpuId::new(identity.gpu_id(taken)).ok_or(ENOSPC)
+) -> Result<GivenId> {
+    GivenId::new(&facts::identity(facts, memory, partition))
 }
 
 /// Adds a GPU node. `ENODEV`: the topology is gone.
