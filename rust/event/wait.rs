@@ -253,8 +253,10 @@ impl Events {
             Err(error) => Err(error),
             Ok(()) if tally.complete() && !has_detail => return Ok(Outcome::Complete),
             Ok(()) if tally.complete() => Ok(Outcome::Complete),
-            Ok(()) if timeout.expired() => Ok(Outcome::TimedOut),
-            Ok(()) => self.park(seen, tally, timeout),
+            Ok(()) => match given_up(*timeout) {
+                Some(result) => result,
+                None => self.park(seen, tally, timeout),
+            },
         };
         match result {
             Ok(Outcome::Complete) => self.report(request, seen).map(|()| Outcome::Complete),
@@ -395,6 +397,15 @@ impl Events {
     }
 }
 
+/// How a wait ends whose condition does not hold, if it must not sleep. A signal goes before the time, as
+/// in C, also where no time was given.
+fn given_up(timeout: Timeout) -> Option<Result<Outcome>> {
+    if kernel::current!().signal_pending() {
+        return Some(Err(ERESTARTSYS));
+    }
+    timeout.expired().then_some(Ok(Outcome::TimedOut))
+}
+
 /// Sleeps until a wait is over, the time is up or a signal comes.
 fn doze<'a>(
     mut inner: IrqGuard<'a, Inner>,
@@ -408,12 +419,49 @@ fn doze<'a>(
             Some(_) => {}
             None => return (inner, Err(EIO)),
         }
-        if timeout.expired() {
-            return (inner, Ok(Outcome::TimedOut));
-        }
-        if kernel::current!().signal_pending() {
-            return (inner, Err(ERESTARTSYS));
+        if let Some(result) = given_up(*timeout) {
+            return (inner, result);
         }
         (inner, *timeout) = sleep(inner, *timeout);
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_event_wait)]
+mod tests {
+    use super::*;
+    use kernel::{
+        bindings,
+        task::Task, //
+    };
+
+    // `include/linux/signal.h`, `include/linux/sched/signal.h`
+    #[allow(improper_ctypes)]
+    unsafe extern "C" {
+        fn kernel_sigaction(signal: c_int, action: usize);
+        fn send_sig(signal: c_int, task: *mut bindings::task_struct, privileged: c_int) -> c_int;
+        fn flush_signals(task: *mut bindings::task_struct);
+    }
+
+    /// `SIG_IGN`, and `SIG_KTHREAD`: a kernel thread asks for the signal.
+    const ACTIONS: [usize; 2] = [1, 2];
+
+    #[test]
+    fn a_signal_ends_a_wait_that_has_no_time() {
+        assert_eq!(given_up(Timeout::NONE), Some(Ok(Outcome::TimedOut)));
+        assert_eq!(given_up(Timeout::FOREVER), None);
+        let (current, signal) = (Task::current_raw(), bindings::SIGBUS as c_int);
+        // SAFETY: The current task is a kernel thread, and its signals are its own.
+        unsafe {
+            kernel_sigaction(signal, ACTIONS[1]);
+            send_sig(signal, current, 1);
+        }
+        let interrupted = [Timeout::NONE, Timeout::FOREVER].map(given_up);
+        // SAFETY: As above.
+        unsafe {
+            flush_signals(current);
+            kernel_sigaction(signal, ACTIONS[0]);
+        }
+        assert_eq!(interrupted, [Some(Err(ERESTARTSYS)); 2]);
+        assert_eq!(given_up(Timeout::FOREVER), None);
     }
 }
