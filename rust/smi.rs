@@ -10,9 +10,9 @@
 //! Events of a process go to files that this process opened, and to those that were opened with
 //! CAP_SYS_ADMIN. Events of the GPU go to all.
 //!
-//! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two locks, the
-//! second for each listener, and is legal wherever a spinlock is; so there are at most
-//! [`MAX_LISTENERS`].
+//! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two locks, the second for
+//! each listener, and is legal wherever a spinlock is; so the first is let go after each [`BATCH`], and users
+//! have only so many files.
 
 use crate::{
     kgd::{
@@ -38,11 +38,15 @@ use crate::{
     },
     uapi, //
 };
-use core::fmt::{
-    self,
-    Write, //
+use core::{
+    fmt::{
+        self,
+        Write, //
+    },
+    ops::Range,
 };
 use kernel::{
+    alloc::kvec::PushError,
     new_poll_condvar,
     prelude::*,
     sync::{
@@ -54,14 +58,21 @@ use kernel::{
         Arc,
         SetOnce, //
     },
+    task::Kuid,
 };
 
 /// `KFD_MAX_KFIFO_SIZE` (kfd_smi_events.c): bytes that a file keeps.
 const ROOM: usize = 8192;
 
-/// How many files may listen to a node: each is looked at, interrupts off, when there is something
-/// to tell.
-const MAX_LISTENERS: usize = 1024;
+/// How many files of a user may listen to a node, unless it was privileged (CAP_SYS_ADMIN) when it opened
+/// them: so no user takes the files from the others, and none from the monitors.
+const MAX_OF_A_USER: usize = 64;
+
+/// How many may of all such users: each takes memory, and is looked at when there is something to tell.
+const MAX_OF_ALL_USERS: usize = 1024;
+
+/// How many listeners are looked at in one go, interrupts off.
+const BATCH: usize = 16;
 
 /// What a file does. Made before the module serves anybody.
 static OPERATIONS: SetOnce<Operations<Subscription>> = SetOnce::new();
@@ -235,11 +246,12 @@ struct Inbox {
 }
 
 impl Inbox {
-    /// Where the n-th byte that waits lies, or would.
-    fn place(&self, offset: usize) -> usize {
-        (self.first + offset)
-            .checked_rem(self.ring.len())
-            .unwrap_or(0)
+    /// Where `count` bytes lie behind the first `offset` that wait: in one or two pieces.
+    fn places(&self, offset: usize, count: usize) -> [Range<usize>; 2] {
+        let size = self.ring.len();
+        let first = (self.first + offset).checked_rem(size).unwrap_or(0);
+        let head = count.min(size - first);
+        [first..first + head, 0..count - head]
     }
 
     /// Takes a line, or leaves it if there is no room for all of it.
@@ -247,11 +259,13 @@ impl Inbox {
         if self.ring.len() - self.length < line.len() {
             return false;
         }
-        for (offset, &byte) in line.iter().enumerate() {
-            let place = self.place(self.length + offset);
-            if let Some(place) = self.ring.get_mut(place) {
-                *place = byte;
+        let mut left = line;
+        for place in self.places(self.length, line.len()) {
+            let (piece, rest) = left.split_at(place.len());
+            if let Some(to) = self.ring.get_mut(place) {
+                to.copy_from_slice(piece);
             }
+            left = rest;
         }
         self.length += line.len();
         true
@@ -260,10 +274,17 @@ impl Inbox {
     /// Moves as many bytes as there are room and bytes for. Returns how many.
     fn take(&mut self, into: &mut [u8]) -> usize {
         let count = self.length.min(into.len());
-        for (offset, byte) in into.iter_mut().take(count).enumerate() {
-            *byte = self.ring.get(self.place(offset)).copied().unwrap_or(0);
+        let [one, other] = self.places(0, count);
+        let (head, tail) = into.split_at_mut(one.len());
+        if let (Some(one), Some(other), Some(tail)) = (
+            self.ring.get(one),
+            self.ring.get(other.clone()),
+            tail.get_mut(..other.len()),
+        ) {
+            head.copy_from_slice(one);
+            tail.copy_from_slice(other);
         }
-        self.first = self.place(count);
+        self.first = (self.first + count).checked_rem(self.ring.len()).unwrap_or(0);
         self.length -= count;
         count
     }
@@ -281,6 +302,7 @@ struct Listener {
     /// The thread group that opened it, as the whole system numbers it: two pid namespaces may
     /// have the same number.
     tgid: i32,
+    user: Kuid,
     privileged: bool,
 }
 
@@ -297,6 +319,7 @@ impl Listener {
             arrived <- new_poll_condvar!("amdkfd::smi::arrived"),
             wanted: Atomic::new(0),
             tgid: system_thread_group_id(kernel::current!()),
+            user: kernel::current!().uid(),
             privileged: capable(Capability::SysAdmin),
         });
         Arc::pin_init(listener, GFP_KERNEL)
@@ -319,11 +342,50 @@ impl Listener {
     }
 }
 
+/// Listeners at places that do not change. One that is gone leaves its place to the next.
+struct ListenerList(KVec<Option<Arc<Listener>>>);
+
+impl ListenerList {
+    /// Whether one more may be added.
+    fn may_add(&self, new: &Listener) -> bool {
+        let unprivileged = || self.0.iter().flatten().filter(|known| !known.privileged);
+        let of_its_user = unprivileged().filter(|known| known.user == new.user);
+        let full = || {
+            of_its_user.count() >= MAX_OF_A_USER || unprivileged().count() >= MAX_OF_ALL_USERS
+        };
+        new.privileged || !full()
+    }
+
+    /// Adds one without allocating. It comes back if there is no room.
+    fn put(&mut self, listener: Arc<Listener>) -> Result<(), Arc<Listener>> {
+        if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
+            *place = Some(listener);
+            return Ok(());
+        }
+        match self.0.push_within_capacity(Some(listener)) {
+            Ok(()) => Ok(()),
+            Err(PushError(listener)) => listener.map_or(Ok(()), Err),
+        }
+    }
+
+    /// Moves into a larger room. What is not needed comes back, to be freed outside the lock.
+    fn grow(&mut self, mut larger: KVec<Option<Arc<Listener>>>) -> KVec<Option<Arc<Listener>>> {
+        if larger.capacity() > self.0.capacity() {
+            for listener in self.0.iter_mut() {
+                // Cannot fail: there is more room than before.
+                let _ = larger.push_within_capacity(listener.take());
+            }
+            core::mem::swap(&mut self.0, &mut larger);
+        }
+        larger
+    }
+}
+
 /// The listeners to the events of one node.
 #[pin_data]
 pub(crate) struct Listeners {
     #[pin]
-    list: IrqSpinLock<KVec<Arc<Listener>>>,
+    list: IrqSpinLock<ListenerList>,
     /// How many there are, to be read without the lock.
     count: Atomic<usize>,
     resets: Atomic<u32>,
@@ -333,7 +395,7 @@ impl Listeners {
     /// None.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let listeners = pin_init!(Self {
-            list <- new_irq_spinlock!(KVec::new(), "amdkfd::smi::Listeners"),
+            list <- new_irq_spinlock!(ListenerList(KVec::new()), "amdkfd::smi::Listeners"),
             count: Atomic::new(0),
             resets: Atomic::new(0),
         });
@@ -346,11 +408,22 @@ impl Listeners {
             return;
         }
         let line = event.line();
-        for listener in self.list.lock().iter() {
-            if listener.wants(&event) {
-                listener.notify(&line);
+        let mut next = Some(0);
+        while let Some(first) = next {
+            next = self.notify_batch(first, &event, &line);
+        }
+    }
+
+    /// Tells those at the [`BATCH`] places from `first` on. Returns the next place, if there is one.
+    fn notify_batch(&self, first: usize, event: &SmiEvent<'_>, line: &Line) -> Option<usize> {
+        let list = self.list.lock();
+        let end = list.0.len().min(first + BATCH);
+        for listener in list.0.get(first..end)?.iter().flatten() {
+            if listener.wants(event) {
+                listener.notify(line);
             }
         }
+        (end < list.0.len()).then_some(end)
     }
 
     /// Tells of a reset: that it begins, and why; or that it is over. They are counted.
@@ -366,8 +439,8 @@ impl Listeners {
         });
     }
 
-    /// SMI_EVENTS: a file that tells the current task of the node. `ENOSPC`: there are
-    /// [`MAX_LISTENERS`].
+    /// SMI_EVENTS: a file that tells the current task of the node. `ENOSPC`: its user has [`MAX_OF_A_USER`],
+    /// or all have [`MAX_OF_ALL_USERS`].
     pub(crate) fn open(self: &Arc<Self>) -> Result<i32> {
         let operations = OPERATIONS.as_ref().ok_or(ENODEV)?;
         let listener = Listener::new()?;
@@ -383,37 +456,39 @@ impl Listeners {
         )
     }
 
-    fn add(&self, listener: Arc<Listener>) -> Result {
+    fn add(&self, mut listener: Arc<Listener>) -> Result {
         loop {
-            let wanted = self.count.load(Relaxed) + 1;
-            if wanted > MAX_LISTENERS {
+            let mut list = self.list.lock();
+            if !list.may_add(&listener) {
                 return Err(ENOSPC);
             }
-            let mut longer = KVec::with_capacity(wanted, GFP_KERNEL)?;
-            let mut list = self.list.lock();
-            if list.len() + 1 > longer.capacity() {
-                // Somebody else came in between.
-                continue;
+            match list.put(listener) {
+                Ok(()) => {
+                    let _: usize = self.count.fetch_add(1, Relaxed);
+                    return Ok(());
+                }
+                Err(back) => listener = back,
             }
-            for old in list.iter() {
-                // There is room: nothing is allocated.
-                longer.push(old.clone(), GFP_ATOMIC)?;
-            }
-            longer.push(listener, GFP_ATOMIC)?;
-            self.count.store(longer.len(), Relaxed);
-            let old = core::mem::replace(&mut *list, longer);
+            let capacity = list.0.capacity();
             drop(list);
-            drop(old);
-            return Ok(());
+            let larger = KVec::with_capacity((capacity * 2).max(4), GFP_KERNEL)?;
+            let surplus = self.list.lock().grow(larger);
+            drop(surplus);
         }
     }
 
     fn remove(&self, listener: &Arc<Listener>) {
         let mut list = self.list.lock();
-        let place = list.iter().position(|other| Arc::ptr_eq(other, listener));
-        let gone = place.and_then(|place| list.remove(place).ok());
-        self.count.store(list.len(), Relaxed);
+        let is_it = |place: &&mut Option<Arc<Listener>>| {
+            let known = place.as_ref();
+            known.is_some_and(|other| Arc::ptr_eq(other, listener))
+        };
+        let gone = list.0.iter_mut().find(is_it).and_then(Option::take);
         drop(list);
+        if gone.is_some() {
+            let _: usize = self.count.fetch_sub(1, Relaxed);
+        }
+        // Its last owner may sleep.
         drop(gone);
     }
 }
@@ -482,6 +557,7 @@ impl Listeners {
 #[kernel::macros::kunit_tests(amdkfd_smi)]
 mod tests {
     use super::*;
+    use kernel::bindings;
 
     fn reads(event: SmiEvent<'_>, text: &str) -> bool {
         event.line().bytes() == text.as_bytes()
@@ -500,6 +576,10 @@ mod tests {
     }
 
     fn listener(tgid: i32, privileged: bool, wanted: u64) -> Arc<Listener> {
+        of_user(1000, tgid, privileged, wanted)
+    }
+
+    fn of_user(user: u32, tgid: i32, privileged: bool, wanted: u64) -> Arc<Listener> {
         let inbox = Inbox {
             ring: KVec::from_elem(0, 64, GFP_KERNEL).unwrap(),
             first: 0,
@@ -510,6 +590,7 @@ mod tests {
             arrived <- new_poll_condvar!("test"),
             wanted: Atomic::new(wanted),
             tgid,
+            user: Kuid::from_raw(bindings::kuid_t { val: user }),
             privileged,
         });
         Arc::pin_init(listener, GFP_KERNEL).unwrap()
@@ -613,15 +694,41 @@ mod tests {
     }
 
     #[test]
-    fn there_are_only_so_many() {
+    fn a_user_has_only_so_many_and_monitors_have_more() {
         let listeners = Listeners::new().unwrap();
-        let one = listener(1, true, 0);
-        for _ in 0..MAX_LISTENERS {
-            listeners.add(one.clone()).unwrap();
+        let greedy = of_user(1000, 1, false, 0);
+        for _ in 0..MAX_OF_A_USER {
+            listeners.add(greedy.clone()).unwrap();
         }
-        assert_eq!(listeners.add(one.clone()), Err(ENOSPC));
-        listeners.remove(&one);
-        assert_eq!(listeners.add(one.clone()), Ok(()));
+        assert_eq!(listeners.add(greedy.clone()), Err(ENOSPC));
+        assert_eq!(listeners.add(of_user(1001, 2, false, 0)), Ok(()));
+        for user in 2000..2000 + (MAX_OF_ALL_USERS / MAX_OF_A_USER) as u32 {
+            let another = of_user(user, 3, false, 0);
+            while listeners.add(another.clone()).is_ok() {}
+        }
+        assert_eq!(listeners.count.load(Relaxed), MAX_OF_ALL_USERS);
+        for _ in 0..2 {
+            assert_eq!(listeners.add(of_user(0, 4, true, 0)), Ok(()));
+        }
+        listeners.remove(&greedy);
+        assert_eq!(listeners.add(greedy.clone()), Ok(()));
+        assert_eq!(listeners.add(greedy), Err(ENOSPC));
+    }
+
+    #[test]
+    fn the_lock_is_let_go_after_each_batch() {
+        let listeners = Listeners::new().unwrap();
+        let reader = listener(1, true, u64::MAX);
+        for _ in 0..2 * BATCH + 1 {
+            listeners.add(reader.clone()).unwrap();
+        }
+        let line = EVICTION.line();
+        let mut out = [0; 64];
+        for (first, next) in [(0, Some(BATCH)), (BATCH, Some(2 * BATCH)), (2 * BATCH, None)] {
+            assert_eq!(listeners.notify_batch(first, &EVICTION, &line), next);
+            assert!(reader.inbox.lock().take(&mut out) > 0);
+        }
+        assert_eq!(listeners.notify_batch(2 * BATCH + 2, &EVICTION, &line), None);
     }
 
     #[test]
