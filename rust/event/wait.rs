@@ -156,6 +156,7 @@ impl Inner {
         let Some(wait) = self.waits.get_mut(id) else {
             return;
         };
+        wait.follow(index);
         let Some(link) = wait.links.get_mut(index).filter(|link| !link.fired) else {
             return;
         };
@@ -304,13 +305,9 @@ impl Events {
 
     /// Sleeps until the wait is over.
     fn park(&self, seen: &mut [Seen], tally: Tally, timeout: &mut Timeout) -> Result<Outcome> {
-        let mut links = KVVec::with_capacity(seen.len(), GFP_KERNEL)?;
-        for seen in seen.iter() {
-            links.push_within_capacity(WaitLink::new(seen.event, seen.last_age, seen.fired))?;
-        }
         let wait = Wait {
             task: ARef::from(&**kernel::current!()),
-            links,
+            links: links(seen)?,
             tally,
             broken: false,
         };
@@ -328,8 +325,10 @@ impl Events {
         drop(inner);
         match wait {
             Some(wait) => {
-                for (seen, link) in seen.iter_mut().zip(&wait.links) {
-                    seen.fired = link.fired;
+                for (index, fired) in wait.fired() {
+                    if let Some(seen) = seen.get_mut(index) {
+                        seen.fired = fired;
+                    }
                 }
             }
             None => result = Err(EIO),
@@ -395,6 +394,37 @@ impl Events {
             }
         }
     }
+}
+
+/// The links of a wait, sorted by event.
+fn links(seen: &[Seen]) -> Result<KVVec<WaitLink>> {
+    let mut few = [0; BATCH];
+    let mut many = KVVec::new();
+    let order = match few.get_mut(..seen.len()) {
+        Some(order) => order,
+        None => {
+            many.resize(seen.len(), 0, GFP_KERNEL)?;
+            &mut *many
+        }
+    };
+    for ((index, seen), key) in (0u64..).zip(seen).zip(order.iter_mut()) {
+        *key = u64::from(seen.event) << u32::BITS | index;
+    }
+    order.sort_unstable();
+    let mut links = KVVec::with_capacity(seen.len(), GFP_KERNEL)?;
+    for key in order {
+        // CAST: the lower half, which is the index.
+        let index = *key as u32;
+        if let Some(seen) = seen.get(index as usize) {
+            links.push_within_capacity(WaitLink::new(
+                seen.event,
+                index,
+                seen.last_age,
+                seen.fired,
+            ))?;
+        }
+    }
+    Ok(links)
 }
 
 /// How a wait ends whose condition does not hold, if it must not sleep. A signal goes before the time, as

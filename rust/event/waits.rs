@@ -2,10 +2,13 @@
 
 //! Who waits for which event: the threads inside WAIT_EVENTS that found nothing signalled.
 //!
-//! A [`Wait`] is one such thread; it has a [`WaitLink`] for each event it waits for. The links of
-//! one event form a list that starts in the event. They refer to each other by number rather than
-//! by address, so that all of this is plain data under one lock. A signal takes the whole list off
-//! its event and costs nothing for events that nobody waits for.
+//! A [`Wait`] is one such thread; it has a [`WaitLink`] for each event it waits for. The links of one
+//! event form a list that starts in the event. They refer to each other by number rather than by
+//! address, so that all of this is plain data under one lock. A signal takes the whole list off its
+//! event and costs nothing for events that nobody waits for.
+//!
+//! A wait is in an event's list once, however often it names the event: its links are sorted by event, and
+//! those of one event follow one of them, their leader, which alone is in the list.
 
 use super::latch::Tally;
 use kernel::{
@@ -41,27 +44,39 @@ impl LinkRef {
     }
 }
 
+/// The leader of a link that has not joined yet.
+const NO_LEADER: u32 = u32::MAX;
+
 /// One event of a WAIT_EVENTS call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitLink {
     pub(super) event: u32,
     /// The age that the waiter saw last; 0 if it did not say.
     pub(super) last_age: u64,
+    /// Where the user's records have the event.
+    index: u32,
     /// The event was signalled.
     pub(super) fired: bool,
     linked: bool,
+    /// Which link of the wait is in the event's list for this one: perhaps itself.
+    leader: u32,
+    /// For how many links it is in the list.
+    followers: u32,
     next: Option<LinkRef>,
     prev: Option<LinkRef>,
 }
 
 impl WaitLink {
-    /// A link to `event` that is in no list.
-    pub(super) const fn new(event: u32, last_age: u64, fired: bool) -> Self {
+    /// A link to `event`, which the user named at `index`, that is in no list.
+    pub(super) const fn new(event: u32, index: u32, last_age: u64, fired: bool) -> Self {
         Self {
             event,
             last_age,
+            index,
             fired,
             linked: false,
+            leader: NO_LEADER,
+            followers: 0,
             next: None,
             prev: None,
         }
@@ -75,10 +90,41 @@ pub(super) struct WaitId(usize);
 /// One thread inside WAIT_EVENTS.
 pub(super) struct Wait {
     pub(super) task: ARef<Task>,
+    /// Those of one event stand next to each other.
     pub(super) links: KVVec<WaitLink>,
     pub(super) tally: Tally,
     /// One of the events was destroyed.
     pub(super) broken: bool,
+}
+
+impl Wait {
+    /// Has a link follow the leader of the one before it, if both are of one event.
+    pub(super) fn follow(&mut self, link: usize) {
+        let before = link.checked_sub(1).and_then(|before| self.links.get(before)).copied();
+        if let Some(entry) = self.links.get_mut(link) {
+            let before = before.filter(|before| before.event == entry.event);
+            // CAST: `Events::wait` keeps links within their bits.
+            entry.leader = before.map_or(link as u32, |before| before.leader);
+        }
+    }
+
+    /// The event of a link in a list was signalled: the link has fired, and who follows it.
+    fn fire(&mut self, link: usize) {
+        if let Some(link) = self.links.get_mut(link) {
+            link.fired = true;
+            self.tally.fire_many(core::mem::take(&mut link.followers));
+        }
+    }
+
+    /// Where the user named each event, and whether it was signalled.
+    pub(super) fn fired(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
+        let leads = |link: &WaitLink| self.links.get(link.leader as usize);
+        let links = self.links.iter();
+        links.map(move |link| {
+            let fired = link.fired || leads(link).is_some_and(|leader| leader.fired);
+            (link.index as usize, fired)
+        })
+    }
 }
 
 /// All waits of a process.
@@ -151,11 +197,21 @@ impl Waits {
             .get_mut(at.link())
     }
 
-    /// Puts link `link` of wait `id` at the head of its event's list.
+    /// Puts link `link` of wait `id` at the head of its event's list, unless its leader is in it.
     pub(super) fn attach(&mut self, head: &mut Option<LinkRef>, id: WaitId, link: usize) {
+        let leader = |wait: &mut Wait| Some(wait.links.get(link)?.leader as usize);
+        let leader = self.get_mut(id).and_then(leader).unwrap_or(link);
+        if let Some(entry) = self.link_mut(LinkRef::new(id, leader)) {
+            if entry.linked {
+                entry.followers += 1;
+                return;
+            }
+        }
         let (this, next) = (LinkRef::new(id, link), *head);
         if let Some(entry) = self.link_mut(this) {
             (entry.linked, entry.next, entry.prev) = (true, next, None);
+            // CAST: `Events::wait` keeps links within their bits.
+            (entry.leader, entry.followers) = (link as u32, 1);
             *head = Some(this);
         }
         if let Some(entry) = next.and_then(|next| self.link_mut(next)) {
@@ -188,10 +244,7 @@ impl Waits {
     /// An event is signalled: all who wait for it learn so, and those whose wait is over wake up.
     pub(super) fn fire(&mut self, head: &mut Option<LinkRef>) {
         self.take_list(head, |wait, link| {
-            if let Some(link) = wait.links.get_mut(link) {
-                link.fired = true;
-            }
-            wait.tally.fire();
+            wait.fire(link);
             wait.tally.complete()
         });
     }
@@ -232,20 +285,33 @@ impl Waits {
 mod tests {
     use super::*;
 
-    /// A wait of this very thread, whose links all go to one event.
-    fn wait(links: u32, all: bool) -> Wait {
-        let mut list = KVVec::with_capacity(links as usize, GFP_KERNEL).unwrap();
-        for event in 0..links {
-            assert!(list
-                .push_within_capacity(WaitLink::new(event, 0, false))
-                .is_ok());
+    /// A wait of this very thread for these events.
+    fn wait_for(events: impl ExactSizeIterator<Item = u32>, all: bool) -> Wait {
+        let count = events.len();
+        let mut links = KVVec::with_capacity(count, GFP_KERNEL).unwrap();
+        for (index, event) in (0u32..).zip(events) {
+            let link = WaitLink::new(event, index, 0, false);
+            assert!(links.push_within_capacity(link).is_ok());
         }
-        Wait {
+        let mut wait = Wait {
             task: ARef::from(&**kernel::current!()),
-            links: list,
-            tally: Tally::new(links, all),
+            links,
+            tally: Tally::new(count as u32, all),
             broken: false,
-        }
+        };
+        (0..count).for_each(|link| wait.follow(link));
+        wait
+    }
+
+    /// The same for `links` different events.
+    fn wait(links: u32, all: bool) -> Wait {
+        wait_for(0..links, all)
+    }
+
+    /// How many links are in a list.
+    fn length(waits: &mut Waits, head: Option<LinkRef>) -> usize {
+        let next = |at: &LinkRef| waits.link_mut(*at).and_then(|link| link.next);
+        core::iter::successors(head, next).count()
     }
 
     fn waits(room: usize) -> Waits {
@@ -256,7 +322,7 @@ mod tests {
 
     fn fired(waits: &mut Waits, id: WaitId) -> usize {
         waits.get_mut(id).map_or(0, |wait| {
-            wait.links.iter().filter(|link| link.fired).count()
+            wait.fired().filter(|(_, fired)| *fired).count()
         })
     }
 
@@ -316,14 +382,36 @@ mod tests {
     }
 
     #[test]
-    fn one_wait_may_name_an_event_twice() {
+    fn a_wait_that_names_an_event_often_is_in_its_list_once() {
+        const TIMES: u32 = super::super::page::SLOTS;
         let mut waits = waits(1);
         let mut head = None;
-        let id = waits.insert(wait(2, true)).ok().unwrap();
-        waits.attach(&mut head, id, 0);
-        waits.attach(&mut head, id, 1);
+        let events = core::iter::repeat_n(7, TIMES as usize);
+        let id = waits.insert(wait_for(events, true)).ok().unwrap();
+        for link in 0..TIMES as usize {
+            waits.get_mut(id).unwrap().follow(link);
+            waits.attach(&mut head, id, link);
+        }
+        assert_eq!(length(&mut waits, head), 1);
         waits.fire(&mut head);
-        assert_eq!(fired(&mut waits, id), 2);
+        assert_eq!(fired(&mut waits, id), TIMES as usize);
+        assert!(waits.get_mut(id).is_some_and(|wait| wait.tally.complete()));
+    }
+
+    #[test]
+    fn who_joins_after_a_signal_follows_nobody() {
+        let mut waits = waits(1);
+        let mut head = None;
+        let events = core::iter::repeat_n(7, 3);
+        let id = waits.insert(wait_for(events, true)).ok().unwrap();
+        waits.attach(&mut head, id, 0);
+        waits.fire(&mut head);
+        for link in [1, 2] {
+            waits.get_mut(id).unwrap().follow(link);
+            waits.attach(&mut head, id, link);
+        }
+        assert_eq!((length(&mut waits, head), fired(&mut waits, id)), (1, 1));
+        waits.fire(&mut head);
         assert!(waits.get_mut(id).is_some_and(|wait| wait.tally.complete()));
     }
 
