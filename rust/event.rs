@@ -5,8 +5,8 @@
 //!
 //! Everything is under one interrupt-safe lock, the innermost of the driver: beneath it nothing
 //! sleeps, allocates or faults. User memory is copied, and memory allocated, before the lock is
-//! taken; long walks let it go now and then. What an interrupt would have to look for long it
-//! leaves to a worker.
+//! taken; long walks let it go now and then. What an interrupt would have to look for long, and waiters
+//! that are more than a few, it leaves to a worker.
 
 mod latch;
 mod page;
@@ -80,7 +80,7 @@ pub(crate) struct CreatedEvent {
 pub(crate) struct Events {
     #[pin]
     inner: IrqSpinLock<Inner>,
-    /// Looks at all slots of the signal page.
+    /// Looks at all slots of the signal page, and tells waiters who are late.
     #[pin]
     search: Work<Events>,
 }
@@ -95,6 +95,8 @@ struct Inner {
     /// Slots of the signal page, and so signal events that the process can have.
     slots: u32,
     waits: Waits,
+    /// Some waiters have yet to be told of a signal: see [`Events::fire_late`].
+    late: bool,
 }
 
 impl Events {
@@ -105,6 +107,7 @@ impl Events {
             page: None,
             slots: 0,
             waits: Waits::new(),
+            late: false,
         };
         let events = pin_init!(Self {
             inner <- new_irq_spinlock!(inner, "amdkfd::Events"),
@@ -147,6 +150,11 @@ impl Events {
         let mut inner = self.inner.lock();
         inner.user_event(id)?;
         inner.signal(id);
+        let late = inner.late;
+        drop(inner);
+        if late {
+            self.fire_late();
+        }
         Ok(())
     }
 
@@ -181,27 +189,55 @@ impl Events {
 
     /// The GPU raised an interrupt for one of the signal events. Legal in a hard interrupt.
     ///
-    /// False: the hint was of no use, and there are too many events to look at all of them here.
-    /// The caller sees to [`Events::signal_written`].
+    /// False: the hint was of no use, and there are too many events to look at all of them here; or there
+    /// are too many waiters. The caller sees to [`Events::signal_written`].
     pub(crate) fn signal_hinted(&self, hint: Hint) -> bool {
         let mut inner = self.inner.lock();
         let found = hint.candidates().any(|id| inner.answer(id));
-        found || (inner.tables.signals.count() <= BATCH && inner.answer_batch(None).is_none())
+        let all = inner.tables.signals.count() <= BATCH;
+        (found || (all && inner.answer_batch())) && !inner.late
     }
 
-    /// Signals every signal event whose slot says so. The lock is let go after each [`BATCH`].
+    /// Signals every signal event whose slot says so, and tells all waiters.
     pub(crate) fn signal_written(&self) {
+        let next = |inner: &Inner, last| inner.tables.signals.next_id(last);
+        self.walk(next, |inner, id| {
+            inner.answer(id);
+        });
+    }
+
+    /// Calls `act` for each of the events that `next` names one after the other, and tells all waiters. The
+    /// lock is let go after each [`BATCH`].
+    fn walk(
+        &self,
+        next: impl Fn(&Inner, Option<u32>) -> Option<u32>,
+        act: impl Fn(&mut Inner, u32),
+    ) {
         let mut last = None;
         loop {
-            last = self.inner.lock().answer_batch(last);
-            if last.is_none() {
-                return;
+            let mut inner = self.inner.lock();
+            for _ in 0..BATCH {
+                let Some(id) = next(&inner, last) else {
+                    drop(inner);
+                    return self.fire_late();
+                };
+                act(&mut inner, id);
+                last = Some(id);
             }
         }
     }
 
-    /// Leaves [`Events::signal_written`] to a worker of `queue`. Legal in a hard interrupt, where
-    /// somebody else keeps the events.
+    /// Tells waiters whom a signal had no time for. The lock is let go after each few.
+    fn fire_late(&self) {
+        if !core::mem::take(&mut self.inner.lock().late) {
+            return;
+        }
+        let mut last = None;
+        while self.inner.lock().fire_late_batch(&mut last) {}
+    }
+
+    /// Leaves [`Events::signal_written`] to a worker of `queue`. Legal in a hard interrupt, where somebody else keeps
+    /// the events.
     pub(crate) fn search_on(this: ArcBorrow<'_, Self>, queue: &OwnedQueue) {
         // If the worker is on its way already, it will see what is written now.
         let _ = queue.enqueue(Arc::from(this));
@@ -221,28 +257,21 @@ impl Events {
 
     /// Signals every signal event: whoever waits shall look around.
     pub(crate) fn signal_all(&self) {
-        let mut inner = self.inner.lock();
-        let mut last = None;
-        while let Some(id) = inner.tables.signals.next_id(last) {
-            last = Some(id);
-            inner.signal(id);
-        }
+        self.walk(|inner, last| inner.tables.signals.next_id(last), Inner::signal);
     }
 
     /// Signals all events for whose kind `detail` has something to tell.
     fn raise(&self, detail: impl Fn(&EventKind) -> Option<EventKind>) {
-        let mut inner = self.inner.lock();
-        let mut last = None;
-        while let Some(id) = inner.tables.others.next_id(last) {
-            last = Some(id);
+        let next = |inner: &Inner, last| inner.tables.others.next_id(last);
+        self.walk(next, |inner, id| {
             let Some(event) = inner.tables.others.get_mut(id) else {
-                continue;
+                return;
             };
             if let Some(kind) = detail(&event.kind) {
                 event.kind = kind;
                 inner.signal(id);
             }
-        }
+        });
     }
 
     /// The process ends: nothing will be signalled any more, and whoever waits wakes up and fails.
@@ -265,7 +294,7 @@ impl Inner {
 
     fn remove(&mut self, id: u32) -> Option<()> {
         let mut event = self.tables.remove(id)?;
-        self.waits.abandon(&mut event.waiters);
+        self.waits.abandon(&mut event.waiters, event.latch.age());
         trace::event(EventChange::Destroy, id);
         Some(())
     }
@@ -282,8 +311,9 @@ impl Inner {
     fn signal(&mut self, id: u32) {
         if let Some(event) = self.tables.get_mut(id) {
             trace::event(EventChange::Signal, id);
-            event.latch.set(event.waiters.is_some());
-            self.waits.fire(&mut event.waiters);
+            let awaited = self.waits.is_awaited(&event.waiters, event.latch.age());
+            event.latch.set(awaited);
+            self.late |= self.waits.fire(&mut event.waiters);
         }
     }
 
@@ -300,15 +330,35 @@ impl Inner {
         true
     }
 
-    /// The same for the [`BATCH`] signal events that follow `after`, the first ones if that is
-    /// `None`. Returns the last one; `None` if there are no more.
-    fn answer_batch(&mut self, mut after: Option<u32>) -> Option<u32> {
+    /// The same for the first [`BATCH`] signal events. True: there are no more.
+    fn answer_batch(&mut self) -> bool {
+        let mut last = None;
         for _ in 0..BATCH {
-            let id = self.tables.signals.next_id(after)?;
+            let Some(id) = self.tables.signals.next_id(last) else {
+                return true;
+            };
             self.answer(id);
-            after = Some(id);
+            last = Some(id);
         }
-        after
+        false
+    }
+
+    /// Tells a few waiters who are late, of events after `last`. False: there are none.
+    fn fire_late_batch(&mut self, last: &mut Option<u32>) -> bool {
+        for _ in 0..BATCH {
+            let Some(id) = self.tables.next_id(*last) else {
+                return false;
+            };
+            let event = self.tables.get_mut(id);
+            if let Some(event) = event.filter(|event| event.waiters.are_late()) {
+                if !self.waits.fire_late(&mut event.waiters) {
+                    *last = Some(id);
+                }
+                return true;
+            }
+            *last = Some(id);
+        }
+        true
     }
 }
 

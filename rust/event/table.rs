@@ -12,7 +12,7 @@ use super::{
         Mode, //
     },
     page,
-    waits::LinkRef, //
+    waits::Waiters, //
 };
 use crate::{
     gauge::{
@@ -80,8 +80,7 @@ impl EventKind {
 /// An event.
 pub(super) struct Event {
     pub(super) latch: Latch,
-    /// The first of those who wait for it.
-    pub(super) waiters: Option<LinkRef>,
+    pub(super) waiters: Waiters,
     pub(super) kind: EventKind,
     _held: Held,
 }
@@ -91,7 +90,7 @@ impl Event {
     pub(super) fn new(kind: EventKind, mode: Mode) -> Self {
         Self {
             latch: Latch::new(mode),
-            waiters: None,
+            waiters: Waiters::default(),
             kind,
             _held: EVENTS.hold(),
         }
@@ -299,6 +298,16 @@ impl Tables {
         }
     }
 
+    /// [`EventTable::next_id`] over both.
+    pub(super) fn next_id(&self, after: Option<u32>) -> Option<u32> {
+        let other = after.filter(|id| *id >= FIRST_OTHER_ID);
+        let signal = match other {
+            None => self.signals.next_id(after),
+            Some(_) => None,
+        };
+        signal.or_else(|| self.others.next_id(other))
+    }
+
     /// Takes an event out; its id is free again.
     pub(super) fn remove(&mut self, id: u32) -> Option<Event> {
         if id < FIRST_OTHER_ID {
@@ -448,5 +457,19 @@ mod tests {
             (count, last) = (count + 1, Some(id));
         }
         assert_eq!(count, 146);
+    }
+
+    #[test]
+    fn a_walk_over_both_tables_begins_with_the_signals() {
+        let mut tables = Tables {
+            signals: grown(1),
+            others: grown(1),
+        };
+        for _ in 0..2 {
+            tables.signals.insert(event(), 4096).unwrap();
+            tables.others.insert(event(), 4096).unwrap();
+        }
+        let all = core::iter::successors(tables.next_id(None), |id| tables.next_id(Some(*id)));
+        assert!(all.eq([1, 2, FIRST_OTHER_ID, FIRST_OTHER_ID + 1]));
     }
 }

@@ -169,7 +169,8 @@ impl Inner {
             link.fired = true;
             wait.tally.fire();
         } else {
-            self.waits.attach(&mut event.waiters, id, index);
+            let age = event.latch.age();
+            self.waits.attach(&mut event.waiters, id, index, age);
         }
     }
 
@@ -183,7 +184,8 @@ impl Inner {
             return;
         };
         if let Some(event) = self.tables.get_mut(event) {
-            self.waits.detach(&mut event.waiters, id, index);
+            let age = event.latch.age();
+            self.waits.leave(&mut event.waiters, id, index, age);
         }
     }
 
@@ -330,6 +332,10 @@ impl Events {
                         seen.fired = fired;
                     }
                 }
+                // A signal that came before it left is its own.
+                if wait.tally.complete() && result != Err(EIO) {
+                    result = Ok(Outcome::Complete);
+                }
             }
             None => result = Err(EIO),
         }
@@ -393,6 +399,7 @@ impl Events {
                 inner.signal(seen.event);
             }
         }
+        self.fire_late();
     }
 }
 
@@ -458,7 +465,14 @@ fn doze<'a>(
 
 #[kernel::macros::kunit_tests(amdkfd_event_wait)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            page::Hint,
+            waits::FEW_WAITERS, //
+        },
+        *,
+    };
+    use crate::linux::workqueue::OwnedQueue;
     use kernel::{
         bindings,
         task::Task, //
@@ -474,6 +488,89 @@ mod tests {
 
     /// `SIG_IGN`, and `SIG_KTHREAD`: a kernel thread asks for the signal.
     const ACTIONS: [usize; 2] = [1, 2];
+
+    /// So many waits of this thread for an automatic event of `events`, and its id.
+    fn waiters(events: &Events, count: usize) -> (u32, KVec<WaitId>) {
+        let id = events.create(crate::uapi::KFD_IOC_EVENT_SIGNAL, Mode::Auto).unwrap().id;
+        let mut waits = KVec::new();
+        for _ in 0..count {
+            waits.push(join(events, id), GFP_KERNEL).unwrap();
+        }
+        (id, waits)
+    }
+
+    fn join(events: &Events, event: u32) -> WaitId {
+        let seen = Seen {
+            event,
+            ..Seen::default()
+        };
+        let wait = Wait {
+            task: ARef::from(&**kernel::current!()),
+            links: links(&[seen]).unwrap(),
+            tally: Tally::new(1, false),
+            broken: false,
+        };
+        let (mut inner, id) = events.enter(wait).unwrap();
+        inner.join(id, 0);
+        id
+    }
+
+    /// How many of the waits are over.
+    fn over(events: &Events, waits: &[WaitId]) -> usize {
+        let mut inner = events.inner.lock();
+        let mut complete = |id| inner.waits.get_mut(id).is_some_and(|wait| wait.tally.complete());
+        waits.iter().filter(|id| complete(**id)).count()
+    }
+
+    fn is_signalled(events: &Events, id: u32) -> bool {
+        let mut inner = events.inner.lock();
+        inner.tables.get_mut(id).is_some_and(|event| event.latch.take())
+    }
+
+    #[test]
+    fn of_many_waiters_an_interrupt_tells_a_few_and_a_worker_the_others() {
+        let events = Events::with_page(256).unwrap();
+        let (id, waits) = waiters(&events, 3 * FEW_WAITERS);
+        events.write_slot(id, 1);
+        assert!(!events.signal_hinted(Hint::new(id, 32)));
+        assert_eq!(over(&events, &waits), FEW_WAITERS);
+        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
+        Events::search_on(events.as_arc_borrow(), &queue);
+        drop(queue);
+        assert_eq!(over(&events, &waits), 3 * FEW_WAITERS);
+        assert!(!is_signalled(&events, id));
+        // A few need no worker; nor do many where nobody is interrupted.
+        let (id, waits) = waiters(&events, FEW_WAITERS);
+        events.write_slot(id, 1);
+        assert!(events.signal_hinted(Hint::new(id, 32)));
+        assert_eq!(over(&events, &waits), FEW_WAITERS);
+        let (id, waits) = waiters(&events, 3 * FEW_WAITERS);
+        events.set(id).unwrap();
+        assert_eq!(over(&events, &waits), 3 * FEW_WAITERS);
+    }
+
+    #[test]
+    fn a_signal_is_of_those_who_waited_when_it_came() {
+        let events = Events::with_page(256).unwrap();
+        let (id, waits) = waiters(&events, FEW_WAITERS + 2);
+        events.inner.lock().signal(id);
+        // Who joined first is told last. One leaves before that, and has its signal.
+        events.inner.lock().leave(waits[0], 0);
+        assert_eq!(over(&events, &waits), FEW_WAITERS + 1);
+        // Who joins now waits for the next one.
+        let last = join(&events, id);
+        events.fire_late();
+        assert_eq!(over(&events, &waits), FEW_WAITERS + 2);
+        assert_eq!(over(&events, &[last]), 0);
+        events.inner.lock().signal(id);
+        assert_eq!(over(&events, &[last]), 1);
+        assert!(!is_signalled(&events, id));
+        // A signal while only those are left who are late is nobody's, and kept.
+        let (id, waits) = waiters(&events, FEW_WAITERS + 1);
+        (0..2).for_each(|_| events.inner.lock().signal(id));
+        assert_eq!(over(&events, &waits), FEW_WAITERS + 1);
+        assert!(is_signalled(&events, id));
+    }
 
     #[test]
     fn a_signal_ends_a_wait_that_has_no_time() {

@@ -9,6 +9,9 @@
 //!
 //! A wait is in an event's list once, however often it names the event: its links are sorted by event, and
 //! those of one event follow one of them, their leader, which alone is in the list.
+//!
+//! A signal tells the first few of a list, and marks the others as late: they are told in further steps, as many
+//! at a time. Who joins meanwhile stands before them, and waits for the next signal.
 
 use super::latch::Tally;
 use kernel::{
@@ -21,6 +24,9 @@ use kernel::{
 /// Bits of a [`LinkRef`] that number the link within its wait: one call names at most as many
 /// events as there are signal slots.
 const LINK_BITS: u32 = super::page::SLOTS.trailing_zeros();
+
+/// How many waiters are told in one go, interrupts off.
+pub(super) const FEW_WAITERS: usize = 8;
 
 /// Names a link: which wait, and which of its links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +68,8 @@ pub(super) struct WaitLink {
     leader: u32,
     /// For how many links it is in the list.
     followers: u32,
+    /// The event's age when it joined: if that is another one, a signal came, and is this link's.
+    age: u64,
     next: Option<LinkRef>,
     prev: Option<LinkRef>,
 }
@@ -77,9 +85,25 @@ impl WaitLink {
             linked: false,
             leader: NO_LEADER,
             followers: 0,
+            age: 0,
             next: None,
             prev: None,
         }
+    }
+}
+
+/// Who waits for one event, those who came last first.
+#[derive(Default)]
+pub(super) struct Waiters {
+    head: Option<LinkRef>,
+    /// From this one on they have yet to be told of a signal.
+    late: Option<LinkRef>,
+}
+
+impl Waiters {
+    /// Whether some have yet to be told of a signal.
+    pub(super) fn are_late(&self) -> bool {
+        self.late.is_some()
     }
 }
 
@@ -197,8 +221,9 @@ impl Waits {
             .get_mut(at.link())
     }
 
-    /// Puts link `link` of wait `id` at the head of its event's list, unless its leader is in it.
-    pub(super) fn attach(&mut self, head: &mut Option<LinkRef>, id: WaitId, link: usize) {
+    /// Puts link `link` of wait `id` at the head of its event's list, unless its leader is in it. `age` is the
+    /// event's.
+    pub(super) fn attach(&mut self, list: &mut Waiters, id: WaitId, link: usize, age: u64) {
         let leader = |wait: &mut Wait| Some(wait.links.get(link)?.leader as usize);
         let leader = self.get_mut(id).and_then(leader).unwrap_or(link);
         if let Some(entry) = self.link_mut(LinkRef::new(id, leader)) {
@@ -207,29 +232,29 @@ impl Waits {
                 return;
             }
         }
-        let (this, next) = (LinkRef::new(id, link), *head);
+        let (this, next) = (LinkRef::new(id, link), list.head);
         if let Some(entry) = self.link_mut(this) {
             (entry.linked, entry.next, entry.prev) = (true, next, None);
             // CAST: `Events::wait` keeps links within their bits.
-            (entry.leader, entry.followers) = (link as u32, 1);
-            *head = Some(this);
+            (entry.leader, entry.followers, entry.age) = (link as u32, 1, age);
+            list.head = Some(this);
         }
         if let Some(entry) = next.and_then(|next| self.link_mut(next)) {
             entry.prev = Some(this);
         }
     }
 
-    /// Takes link `link` of wait `id` out of its event's list, if it is in it.
-    pub(super) fn detach(&mut self, head: &mut Option<LinkRef>, id: WaitId, link: usize) {
-        let Some(entry) = self.link_mut(LinkRef::new(id, link)) else {
-            return;
+    /// Takes a link out of its event's list. False: it is in none.
+    fn detach(&mut self, list: &mut Waiters, this: LinkRef) -> bool {
+        let Some(entry) = self.link_mut(this) else {
+            return false;
         };
         if !core::mem::take(&mut entry.linked) {
-            return;
+            return false;
         }
         let (next, prev) = (entry.next, entry.prev);
         match prev {
-            None => *head = next,
+            None => list.head = next,
             Some(prev) => {
                 if let Some(entry) = self.link_mut(prev) {
                     entry.next = next;
@@ -239,44 +264,75 @@ impl Waits {
         if let Some(entry) = next.and_then(|next| self.link_mut(next)) {
             entry.prev = prev;
         }
+        if list.late == Some(this) {
+            list.late = next;
+        }
+        true
     }
 
-    /// An event is signalled: all who wait for it learn so, and those whose wait is over wake up.
-    pub(super) fn fire(&mut self, head: &mut Option<LinkRef>) {
-        self.take_list(head, |wait, link| {
-            wait.fire(link);
-            wait.tally.complete()
-        });
-    }
-
-    /// An event goes away: all who wait for it wake up and fail.
-    pub(super) fn abandon(&mut self, head: &mut Option<LinkRef>) {
-        self.take_list(head, |wait, _| {
-            wait.broken = true;
-            true
-        });
-    }
-
-    /// Empties a list. `tell` learns each wait and which of its links it was, and says whether the
-    /// waiter shall wake up.
-    fn take_list(
-        &mut self,
-        head: &mut Option<LinkRef>,
-        mut tell: impl FnMut(&mut Wait, usize) -> bool,
-    ) {
-        let mut next = head.take();
-        while let Some(at) = next {
-            let Some(Some(wait)) = self.0.get_mut(at.wait()) else {
-                return;
-            };
-            let Some(link) = wait.links.get_mut(at.link()) else {
-                return;
-            };
-            link.linked = false;
-            next = link.next.take();
-            if tell(wait, at.link()) {
-                wait.task.wake_up();
+    /// Takes link `link` of wait `id` out of its event's list, if it is in it. A signal that it has yet to be
+    /// told of is not lost: `age` is the event's.
+    pub(super) fn leave(&mut self, list: &mut Waiters, id: WaitId, link: usize, age: u64) {
+        let this = LinkRef::new(id, link);
+        if !self.detach(list, this) {
+            return;
+        }
+        if let Some(wait) = self.get_mut(id) {
+            if wait.links.get(link).is_some_and(|link| link.age != age) {
+                wait.fire(link);
             }
+        }
+    }
+
+    /// Whether somebody waits for the next signal of an event of that age: those who are late do not.
+    pub(super) fn is_awaited(&mut self, list: &Waiters, age: u64) -> bool {
+        let head = list.head.and_then(|head| self.link_mut(head));
+        head.is_some_and(|link| link.age == age)
+    }
+
+    /// An event is signalled: the first few who wait for it learn so, and those whose wait is over wake up.
+    /// True: there are more, for [`Waits::fire_late`].
+    pub(super) fn fire(&mut self, list: &mut Waiters) -> bool {
+        list.late = list.head;
+        self.fire_late(list)
+    }
+
+    /// The next few who are late learn of the signal. True: there are more.
+    pub(super) fn fire_late(&mut self, list: &mut Waiters) -> bool {
+        for _ in 0..FEW_WAITERS {
+            let Some(at) = list.late else {
+                return false;
+            };
+            if !self.detach(list, at) {
+                list.late = None;
+                return false;
+            }
+            if let Some(wait) = self.get_mut(WaitId(at.wait())) {
+                wait.fire(at.link());
+                if wait.tally.complete() {
+                    wait.task.wake_up();
+                }
+            }
+        }
+        list.are_late()
+    }
+
+    /// An event of that age goes away: all who wait for it wake up and fail, but for those who have their
+    /// signal.
+    pub(super) fn abandon(&mut self, list: &mut Waiters, age: u64) {
+        while let Some(at) = list.head {
+            if !self.detach(list, at) {
+                return;
+            }
+            let Some(wait) = self.get_mut(WaitId(at.wait())) else {
+                return;
+            };
+            if wait.links.get(at.link()).is_some_and(|link| link.age != age) {
+                wait.fire(at.link());
+            } else {
+                wait.broken = true;
+            }
+            wait.task.wake_up();
         }
     }
 }
@@ -284,6 +340,9 @@ impl Waits {
 #[kernel::macros::kunit_tests(amdkfd_event_waits)]
 mod tests {
     use super::*;
+
+    /// Of all events, at any time.
+    const AGE: u64 = 1;
 
     /// A wait of this very thread for these events.
     fn wait_for(events: impl ExactSizeIterator<Item = u32>, all: bool) -> Wait {
@@ -352,13 +411,13 @@ mod tests {
     #[test]
     fn a_signal_reaches_every_waiter_of_the_event_and_empties_its_list() {
         let mut waits = waits(8);
-        let mut head = None;
+        let mut list = Waiters::default();
         let ids = [(); 3].map(|()| waits.insert(wait(1, false)).ok().unwrap());
         for id in ids {
-            waits.attach(&mut head, id, 0);
+            waits.attach(&mut list, id, 0, AGE);
         }
-        waits.fire(&mut head);
-        assert!(head.is_none());
+        assert!(!waits.fire(&mut list));
+        assert!(list.head.is_none());
         for id in ids {
             assert_eq!(fired(&mut waits, id), 1);
             assert!(waits.get_mut(id).is_some_and(|wait| wait.tally.complete()));
@@ -369,14 +428,14 @@ mod tests {
     fn links_leave_a_list_from_any_place() {
         for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
             let mut waits = waits(8);
-            let mut head = None;
+            let mut list = Waiters::default();
             let ids = [(); 3].map(|()| waits.insert(wait(1, false)).ok().unwrap());
             for id in ids {
-                waits.attach(&mut head, id, 0);
+                waits.attach(&mut list, id, 0, AGE);
             }
-            waits.detach(&mut head, ids[order[0]], 0);
-            waits.detach(&mut head, ids[order[1]], 0);
-            waits.fire(&mut head);
+            waits.leave(&mut list, ids[order[0]], 0, AGE);
+            waits.leave(&mut list, ids[order[1]], 0, AGE);
+            assert!(!waits.fire(&mut list));
             assert_eq!(order.map(|index| fired(&mut waits, ids[index])), [0, 0, 1]);
         }
     }
@@ -385,15 +444,15 @@ mod tests {
     fn a_wait_that_names_an_event_often_is_in_its_list_once() {
         const TIMES: u32 = super::super::page::SLOTS;
         let mut waits = waits(1);
-        let mut head = None;
+        let mut list = Waiters::default();
         let events = core::iter::repeat_n(7, TIMES as usize);
         let id = waits.insert(wait_for(events, true)).ok().unwrap();
         for link in 0..TIMES as usize {
             waits.get_mut(id).unwrap().follow(link);
-            waits.attach(&mut head, id, link);
+            waits.attach(&mut list, id, link, AGE);
         }
-        assert_eq!(length(&mut waits, head), 1);
-        waits.fire(&mut head);
+        assert_eq!(length(&mut waits, list.head), 1);
+        assert!(!waits.fire(&mut list));
         assert_eq!(fired(&mut waits, id), TIMES as usize);
         assert!(waits.get_mut(id).is_some_and(|wait| wait.tally.complete()));
     }
@@ -401,42 +460,42 @@ mod tests {
     #[test]
     fn who_joins_after_a_signal_follows_nobody() {
         let mut waits = waits(1);
-        let mut head = None;
+        let mut list = Waiters::default();
         let events = core::iter::repeat_n(7, 3);
         let id = waits.insert(wait_for(events, true)).ok().unwrap();
-        waits.attach(&mut head, id, 0);
-        waits.fire(&mut head);
+        waits.attach(&mut list, id, 0, AGE);
+        assert!(!waits.fire(&mut list));
         for link in [1, 2] {
             waits.get_mut(id).unwrap().follow(link);
-            waits.attach(&mut head, id, link);
+            waits.attach(&mut list, id, link, AGE);
         }
-        assert_eq!((length(&mut waits, head), fired(&mut waits, id)), (1, 1));
-        waits.fire(&mut head);
+        assert_eq!((length(&mut waits, list.head), fired(&mut waits, id)), (1, 1));
+        assert!(!waits.fire(&mut list));
         assert!(waits.get_mut(id).is_some_and(|wait| wait.tally.complete()));
     }
 
     #[test]
     fn leaving_twice_or_after_a_signal_changes_nothing() {
         let mut waits = waits(2);
-        let mut head = None;
+        let mut list = Waiters::default();
         let ids = [(); 2].map(|()| waits.insert(wait(1, false)).ok().unwrap());
-        waits.attach(&mut head, ids[0], 0);
-        waits.fire(&mut head);
-        waits.attach(&mut head, ids[1], 0);
-        waits.detach(&mut head, ids[0], 0);
-        assert!(head.is_some());
-        waits.detach(&mut head, ids[1], 0);
-        waits.detach(&mut head, ids[1], 0);
-        assert!(head.is_none());
+        waits.attach(&mut list, ids[0], 0, AGE);
+        assert!(!waits.fire(&mut list));
+        waits.attach(&mut list, ids[1], 0, AGE);
+        waits.leave(&mut list, ids[0], 0, AGE);
+        assert!(list.head.is_some());
+        waits.leave(&mut list, ids[1], 0, AGE);
+        waits.leave(&mut list, ids[1], 0, AGE);
+        assert!(list.head.is_none());
     }
 
     #[test]
     fn an_event_that_goes_away_breaks_its_waits() {
         let mut waits = waits(1);
-        let mut head = None;
+        let mut list = Waiters::default();
         let id = waits.insert(wait(2, true)).ok().unwrap();
-        waits.attach(&mut head, id, 1);
-        waits.abandon(&mut head);
+        waits.attach(&mut list, id, 1, AGE);
+        waits.abandon(&mut list, AGE);
         assert!(waits
             .get_mut(id)
             .is_some_and(|wait| wait.broken && !wait.tally.complete()));
