@@ -5,8 +5,8 @@
 //!
 //! Everything is under one interrupt-safe lock, the innermost of the driver: beneath it nothing
 //! sleeps, allocates or faults. User memory is copied, and memory allocated, before the lock is
-//! taken; long walks let it go now and then. What an interrupt would have to look for long, and waiters
-//! that are more than a few, it leaves to a worker.
+//! taken; long walks let it go now and then. What an interrupt would have to look for long, and
+//! waiters that are more than a few, it leaves to a worker.
 
 mod latch;
 mod page;
@@ -189,8 +189,8 @@ impl Events {
 
     /// The GPU raised an interrupt for one of the signal events. Legal in a hard interrupt.
     ///
-    /// False: the hint was of no use, and there are too many events to look at all of them here; or there
-    /// are too many waiters. The caller sees to [`Events::signal_written`].
+    /// False: the hint was of no use, and there are too many events to look at all of them here; or
+    /// there are too many waiters. The caller sees to [`Events::signal_written`].
     pub(crate) fn signal_hinted(&self, hint: Hint) -> bool {
         let mut inner = self.inner.lock();
         let found = hint.candidates().any(|id| inner.answer(id));
@@ -206,8 +206,8 @@ impl Events {
         });
     }
 
-    /// Calls `act` for each of the events that `next` names one after the other, and tells all waiters. The
-    /// lock is let go after each [`BATCH`].
+    /// Calls `act` for each of the events that `next` names one after the other, and tells all
+    /// waiters. The lock is let go after each [`BATCH`].
     fn walk(
         &self,
         next: impl Fn(&Inner, Option<u32>) -> Option<u32>,
@@ -236,8 +236,8 @@ impl Events {
         while self.inner.lock().fire_late_batch(&mut last) {}
     }
 
-    /// Leaves [`Events::signal_written`] to a worker of `queue`. Legal in a hard interrupt, where somebody else keeps
-    /// the events.
+    /// Leaves [`Events::signal_written`] to a worker of `queue`. Legal in a hard interrupt, where
+    /// somebody else keeps the events.
     pub(crate) fn search_on(this: ArcBorrow<'_, Self>, queue: &OwnedQueue) {
         // If the worker is on its way already, it will see what is written now.
         let _ = queue.enqueue(Arc::from(this));

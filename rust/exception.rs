@@ -7,7 +7,8 @@
 //! (`struct kfd_context_save_area_header`, err_payload_addr and err_event_id): the exception's bit
 //! is set in the one and the other signalled. One [`Exceptions`] for each node, part of its
 //! [`Interrupts`](crate::interrupt::Interrupts); interrupts add to it and a worker, which may
-//! sleep, empties it.
+//! sleep, empties it. The worker waits for no program: a runtime that keeps its word where a
+//! userfaultfd or the server of a file would have to bring it in is not told.
 
 use crate::{
     event::Hint,
@@ -25,10 +26,7 @@ use crate::{
         Process,
         ProcessDevice, //
     },
-    uapi::{
-        kfd_context_save_area_header,
-        user_slice, //
-    }, //
+    uapi::kfd_context_save_area_header, //
 };
 use core::mem::offset_of;
 use kernel::{
@@ -113,7 +111,7 @@ impl Exception {
     }
 
     /// Tells the runtime. `ENOENT`: the process has none, or no such queue; `EFAULT`: it has not
-    /// said where.
+    /// said where, or that is not there.
     fn tell(&self, process: &Process, device: &ProcessDevice) -> Result {
         if !process.has_runtime() {
             return Err(ENOENT);
@@ -125,27 +123,25 @@ impl Exception {
         let header = area.address.raw();
         let at = |offset: usize| header.wrapping_add(offset as u64);
         // The process's own, whatever program its leader runs by now.
-        let event = in_address_space(process.address_space(), || {
-            let payload = read(at(offset_of!(
+        let event = in_address_space(process.address_space(), |memory| {
+            let payload = memory.read(at(offset_of!(
                 kfd_context_save_area_header,
                 err_payload_addr
             )))?;
-            let codes = read(payload)? | self.codes;
-            let mut writer = user_slice(payload, size_of::<u64>()).writer();
-            writer.write(&codes)?;
-            read(at(offset_of!(kfd_context_save_area_header, err_event_id)))
+            let codes = memory.read(payload)? | self.codes;
+            memory.write(payload, codes)?;
+            memory.read(at(offset_of!(kfd_context_save_area_header, err_event_id)))
         })?;
         // CAST: The id is the lower half; what follows it is reserved.
         process.events().set(event as u32)
     }
 }
 
-fn read(address: u64) -> Result<u64> {
-    user_slice(address, size_of::<u64>()).reader().read()
-}
-
 /// Exceptions of different queues that wait for the worker at a time.
 const MAX_EXCEPTIONS: usize = 64;
+
+/// And of those of one VM, so that one process does not take the room from all.
+const MAX_OF_A_VM: usize = 16;
 
 /// A short list without allocation.
 struct List([Option<Exception>; MAX_EXCEPTIONS]);
@@ -160,7 +156,10 @@ impl List {
             known.message = known.message.and(new.message);
             return true;
         }
-        match self.0.iter_mut().find(|place| place.is_none()) {
+        let of_its_vm = self.0.iter().flatten();
+        let of_its_vm = of_its_vm.filter(|known| known.pasid == new.pasid).count();
+        let free = self.0.iter_mut().find(|place| place.is_none());
+        match free.filter(|_| of_its_vm < MAX_OF_A_VM) {
             Some(place) => {
                 *place = Some(new);
                 true
@@ -279,9 +278,20 @@ mod tests {
         assert_eq!(list.take(), Some(both));
         assert_eq!(list.take(), Some(other));
         assert_eq!(list.take(), None);
-        for doorbell in 0..MAX_EXCEPTIONS as u32 {
-            assert!(list.add(Exception::of_packet(pasid(), doorbell, 16).unwrap()));
+    }
+
+    #[test]
+    fn one_process_leaves_room_for_others() {
+        let mut list = List([None; MAX_EXCEPTIONS]);
+        let mut add = |pasid, doorbell| {
+            let pasid = Pasid::new(pasid).unwrap();
+            list.add(Exception::of_packet(pasid, doorbell, 16).unwrap())
+        };
+        for doorbell in 0..MAX_OF_A_VM as u32 {
+            assert!(add(1, doorbell));
         }
-        assert!(!list.add(Exception::of_packet(pasid(), 500, 16).unwrap()));
+        assert!(!add(1, 500) && add(1, 0) && add(2, 500));
+        let others = (3..).take_while(|pasid| add(*pasid, 0));
+        assert_eq!(others.count(), MAX_EXCEPTIONS - MAX_OF_A_VM - 1);
     }
 }

@@ -512,8 +512,8 @@ pub(crate) enum Interrupt {
     },
     /// Data that memory had marked as lost was consumed by `client`.
     Poison { pasid: Pasid, client: u8 },
-    /// A shader engine reports about itself (overflows, thread trace), or in an encoding that has no
-    /// name.
+    /// A shader engine reports about itself (overflows, thread trace), or in an encoding that has
+    /// no name.
     SqAuto {
         pasid: Pasid,
         status: u32,

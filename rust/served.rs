@@ -147,13 +147,14 @@ impl Drop for Served {
     }
 }
 
-/// The partitions that are GPUs for user space: those with a render node, for without one nobody can
-/// have memory there.
+/// The partitions that are GPUs for user space: those with a render node, for without one nobody
+/// can have memory there.
 fn listed(facts: &GpuFacts) -> impl Iterator<Item = u32> + '_ {
     let all = (0u32..).zip(facts.partitions());
     all.filter(|(index, partition)| {
         if partition.no_render_node {
-            pr_warn!("partition {index} of a GPU has no render node, and is left out\n");
+            let name = facts.pci_name();
+            gpu_warn!(name, "partition {index} has no render node, and is left out\n");
         }
         !partition.no_render_node
     })

@@ -10,9 +10,9 @@
 //! Events of a process go to files that this process opened, and to those that were opened with
 //! CAP_SYS_ADMIN. Events of the GPU go to all.
 //!
-//! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two locks, the second for
-//! each listener, and is legal wherever a spinlock is; so the first is let go after each [`BATCH`], and users
-//! have only so many files.
+//! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two locks, the
+//! second for each listener, and is legal wherever a spinlock is; so the first is let go after each
+//! [`BATCH`], and users have only so many files.
 
 use crate::{
     kgd::{
@@ -64,11 +64,12 @@ use kernel::{
 /// `KFD_MAX_KFIFO_SIZE` (kfd_smi_events.c): bytes that a file keeps.
 const ROOM: usize = 8192;
 
-/// How many files of a user may listen to a node, unless it was privileged (CAP_SYS_ADMIN) when it opened
-/// them: so no user takes the files from the others, and none from the monitors.
+/// How many files of a user may listen to a node, unless it was privileged (CAP_SYS_ADMIN) when it
+/// opened them: so no user takes the files from the others, and none from the monitors.
 const MAX_OF_A_USER: usize = 64;
 
-/// How many may of all such users: each takes memory, and is looked at when there is something to tell.
+/// How many may of all such users: each takes memory, and is looked at when there is something to
+/// tell.
 const MAX_OF_ALL_USERS: usize = 1024;
 
 /// How many listeners are looked at in one go, interrupts off.
@@ -414,7 +415,8 @@ impl Listeners {
         }
     }
 
-    /// Tells those at the [`BATCH`] places from `first` on. Returns the next place, if there is one.
+    /// Tells those at the [`BATCH`] places from `first` on. Returns the next place, if there is
+    /// one.
     fn notify_batch(&self, first: usize, event: &SmiEvent<'_>, line: &Line) -> Option<usize> {
         let list = self.list.lock();
         let end = list.0.len().min(first + BATCH);
@@ -439,8 +441,8 @@ impl Listeners {
         });
     }
 
-    /// SMI_EVENTS: a file that tells the current task of the node. `ENOSPC`: its user has [`MAX_OF_A_USER`],
-    /// or all have [`MAX_OF_ALL_USERS`].
+    /// SMI_EVENTS: a file that tells the current task of the node. `ENOSPC`: its user has
+    /// [`MAX_OF_A_USER`], or all have [`MAX_OF_ALL_USERS`].
     pub(crate) fn open(self: &Arc<Self>) -> Result<i32> {
         let operations = OPERATIONS.as_ref().ok_or(ENODEV)?;
         let listener = Listener::new()?;

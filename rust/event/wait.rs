@@ -434,8 +434,8 @@ fn links(seen: &[Seen]) -> Result<KVVec<WaitLink>> {
     Ok(links)
 }
 
-/// How a wait ends whose condition does not hold, if it must not sleep. A signal goes before the time, as
-/// in C, also where no time was given.
+/// How a wait ends whose condition does not hold, if it must not sleep. A signal goes before the
+/// time, as in C, also where no time was given.
 fn given_up(timeout: Timeout) -> Option<Result<Outcome>> {
     if kernel::current!().signal_pending() {
         return Some(Err(ERESTARTSYS));

@@ -2,16 +2,16 @@
 
 //! Who waits for which event: the threads inside WAIT_EVENTS that found nothing signalled.
 //!
-//! A [`Wait`] is one such thread; it has a [`WaitLink`] for each event it waits for. The links of one
-//! event form a list that starts in the event. They refer to each other by number rather than by
-//! address, so that all of this is plain data under one lock. A signal takes the whole list off its
-//! event and costs nothing for events that nobody waits for.
+//! A [`Wait`] is one such thread; it has a [`WaitLink`] for each event it waits for. The links of
+//! one event form a list that starts in the event. They refer to each other by number rather than
+//! by address, so that all of this is plain data under one lock. A signal takes the whole list off
+//! its event and costs nothing for events that nobody waits for.
 //!
-//! A wait is in an event's list once, however often it names the event: its links are sorted by event, and
-//! those of one event follow one of them, their leader, which alone is in the list.
+//! A wait is in an event's list once, however often it names the event: its links are sorted by
+//! event, and those of one event follow one of them, their leader, which alone is in the list.
 //!
-//! A signal tells the first few of a list, and marks the others as late: they are told in further steps, as many
-//! at a time. Who joins meanwhile stands before them, and waits for the next signal.
+//! A signal tells the first few of a list, and marks the others as late: they are told in further
+//! steps, as many at a time. Who joins meanwhile stands before them, and waits for the next signal.
 
 use super::latch::Tally;
 use kernel::{
@@ -221,8 +221,8 @@ impl Waits {
             .get_mut(at.link())
     }
 
-    /// Puts link `link` of wait `id` at the head of its event's list, unless its leader is in it. `age` is the
-    /// event's.
+    /// Puts link `link` of wait `id` at the head of its event's list, unless its leader is in it.
+    /// `age` is the event's.
     pub(super) fn attach(&mut self, list: &mut Waiters, id: WaitId, link: usize, age: u64) {
         let leader = |wait: &mut Wait| Some(wait.links.get(link)?.leader as usize);
         let leader = self.get_mut(id).and_then(leader).unwrap_or(link);
@@ -270,8 +270,8 @@ impl Waits {
         true
     }
 
-    /// Takes link `link` of wait `id` out of its event's list, if it is in it. A signal that it has yet to be
-    /// told of is not lost: `age` is the event's.
+    /// Takes link `link` of wait `id` out of its event's list, if it is in it. A signal that it has
+    /// yet to be told of is not lost: `age` is the event's.
     pub(super) fn leave(&mut self, list: &mut Waiters, id: WaitId, link: usize, age: u64) {
         let this = LinkRef::new(id, link);
         if !self.detach(list, this) {
@@ -284,14 +284,15 @@ impl Waits {
         }
     }
 
-    /// Whether somebody waits for the next signal of an event of that age: those who are late do not.
+    /// Whether somebody waits for the next signal of an event of that age: those who are late do
+    /// not.
     pub(super) fn is_awaited(&mut self, list: &Waiters, age: u64) -> bool {
         let head = list.head.and_then(|head| self.link_mut(head));
         head.is_some_and(|link| link.age == age)
     }
 
-    /// An event is signalled: the first few who wait for it learn so, and those whose wait is over wake up.
-    /// True: there are more, for [`Waits::fire_late`].
+    /// An event is signalled: the first few who wait for it learn so, and those whose wait is over
+    /// wake up. True: there are more, for [`Waits::fire_late`].
     pub(super) fn fire(&mut self, list: &mut Waiters) -> bool {
         list.late = list.head;
         self.fire_late(list)
@@ -317,8 +318,8 @@ impl Waits {
         list.are_late()
     }
 
-    /// An event of that age goes away: all who wait for it wake up and fail, but for those who have their
-    /// signal.
+    /// An event of that age goes away: all who wait for it wake up and fail, but for those who have
+    /// their signal.
     pub(super) fn abandon(&mut self, list: &mut Waiters, age: u64) {
         while let Some(at) = list.head {
             if !self.detach(list, at) {

@@ -39,8 +39,9 @@ pub(super) fn get_version(_: &Call<'_>, args: &mut kfd_ioctl_get_version_args) -
 }
 
 /// SET_MEMORY_POLICY. There is nothing to set: on gfx9 caching is chosen page by page, and the one
-/// flag there is (`KFD_PROC_FLAG_MFMA_HIGH_PRECISION`) is for gfx9.5.0, which is not driven. C writes
-/// SH_MEM_CONFIG anew, and forgets that the process chose XNACK; SET_XNACK_MODE's word stands here.
+/// flag there is (`KFD_PROC_FLAG_MFMA_HIGH_PRECISION`) is for gfx9.5.0, which is not driven. C
+/// writes SH_MEM_CONFIG anew, and forgets that the process chose XNACK; SET_XNACK_MODE's word
+/// stands here.
 pub(super) fn set_memory_policy(
     call: &Call<'_>,
     args: &mut kfd_ioctl_set_memory_policy_args,

@@ -23,6 +23,7 @@ unsafe extern "C" {
     pub(super) fn amdkfd_system_thread_group_id(
         task: *mut bindings::task_struct,
     ) -> bindings::pid_t;
+    pub(super) fn amdkfd_faults_alone(vma: *mut bindings::vm_area_struct) -> bool;
     pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;
     pub(super) safe fn amdkfd_mb();
 }

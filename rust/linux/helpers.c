@@ -17,6 +17,7 @@
 #include <linux/ptrace.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
+#include <linux/userfaultfd_k.h>
 
 #include "helpers.h"
 
@@ -65,6 +66,11 @@ pid_t amdkfd_thread_group_id(struct task_struct *task)
 pid_t amdkfd_system_thread_group_id(struct task_struct *task)
 {
 	return task_tgid_nr(task);
+}
+
+bool amdkfd_faults_alone(struct vm_area_struct *vma)
+{
+	return (vma_is_anonymous(vma) || vma->vm_flags & VM_PFNMAP) && !userfaultfd_armed(vma);
 }
 
 bool amdkfd_current_traces(struct task_struct *task)

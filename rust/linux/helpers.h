@@ -21,6 +21,8 @@ void amdkfd_signal_group(struct task_struct *task, int number);
 pid_t amdkfd_thread_group_id(struct task_struct *task);
 /* The same for the initial one. */
 pid_t amdkfd_system_thread_group_id(struct task_struct *task);
+/* Whether what is missing in @vma comes without another program: a file's server, a userfaultfd. */
+bool amdkfd_faults_alone(struct vm_area_struct *vma);
 /* Whether @task is traced by the current task. */
 bool amdkfd_current_traces(struct task_struct *task);
 /* mb() */

@@ -7,10 +7,15 @@ use kernel::{
     bindings,
     mm::{
         Mm,
-        MmWithUser, //
+        MmWithUser,
+        MmapReadGuard, //
     },
     prelude::*,
-    task::Task, //
+    task::Task,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 
 /// Whether the current system call was made in 32-bit mode.
@@ -70,9 +75,12 @@ fn runs_in(task: &Task, mm: &Mm) -> bool {
     core::ptr::eq(its, mm.as_raw())
 }
 
-/// Lends the current kernel thread an address space: what `act` reads and writes of user memory is
-/// its. `ESRCH`: it has ended. `EINVAL`: the current task is no kernel thread. May sleep.
-pub(crate) fn in_address_space<R>(mm: &Mm, act: impl FnOnce() -> Result<R>) -> Result<R> {
+/// Lends the current kernel thread an address space. `ESRCH`: it has ended. `EINVAL`: the current
+/// task is no kernel thread. May sleep.
+pub(crate) fn in_address_space<R>(
+    mm: &Mm,
+    act: impl FnOnce(LentMemory<'_>) -> Result<R>,
+) -> Result<R> {
     // SAFETY: The current task is valid, and these flags are its own to change.
     let flags = unsafe { (*kernel::current!().as_ptr()).flags };
     if flags & bindings::PF_KTHREAD == 0 {
@@ -85,10 +93,83 @@ pub(crate) fn in_address_space<R>(mm: &Mm, act: impl FnOnce() -> Result<R>) -> R
     // space: a work item that takes one returns it before it ends. The address space has users as
     // long as `mm` is held.
     unsafe { bindings::kthread_use_mm(mm.as_raw()) };
-    let result = act();
+    let result = act(LentMemory(&mm));
     // SAFETY: As above: it is the one that was taken.
     unsafe { bindings::kthread_unuse_mm(mm.as_raw()) };
     result
+}
+
+/// User memory of the current task's address space, for one who must not wait for other programs.
+/// What a userfaultfd or the server of a file would have to bring in is not there (`EFAULT`); what
+/// swap or a device has is. May sleep, for a bounded time.
+pub(crate) struct LentMemory<'a>(&'a MmWithUser);
+
+impl LentMemory<'_> {
+    /// A word.
+    pub(crate) fn read(&self, address: u64) -> Result<u64> {
+        let mut word = 0u64;
+        let to = (&raw mut word).cast();
+        // CAST: An address of this kernel's size. SAFETY: `to` is a word, and any address may be
+        // asked for.
+        let copy =
+            || unsafe { bindings::copy_from_user_nofault(to, address as _, size_of::<u64>()) };
+        self.copy(address, 0, copy)?;
+        Ok(word)
+    }
+
+    /// Writes a word.
+    pub(crate) fn write(&self, address: u64, word: u64) -> Result {
+        let from = (&raw const word).cast();
+        // CAST: An address of this kernel's size. SAFETY: `from` is a word, and any address may be
+        // asked for.
+        let copy =
+            || unsafe { bindings::copy_to_user_nofault(address as _, from, size_of::<u64>()) };
+        self.copy(address, bindings::fault_flag_FAULT_FLAG_WRITE, copy)
+    }
+
+    /// Copies a word; once more if that fails, when its pages have been brought in.
+    fn copy(&self, address: u64, flags: u32, copy: impl Fn() -> c_long) -> Result {
+        if copy() == 0 {
+            return Ok(());
+        }
+        for byte in [address, address.wrapping_add(size_of::<u64>() as u64 - 1)] {
+            self.bring_in(byte, flags)?;
+        }
+        match copy() {
+            0 => Ok(()),
+            _ => Err(EFAULT),
+        }
+    }
+
+    fn bring_in(&self, address: u64, flags: u32) -> Result {
+        let lock = self.lock().ok_or(EFAULT)?;
+        // CAST: An address of this kernel's size.
+        let address = address as usize;
+        let vma = lock.vma_lookup(address).ok_or(EFAULT)?;
+        // SAFETY: It is valid as long as the lock is held.
+        if !unsafe { ffi::amdkfd_faults_alone(vma.as_ptr()) } {
+            return Err(EFAULT);
+        }
+        let flags = flags | bindings::fault_flag_FAULT_FLAG_REMOTE;
+        let no_unlock = core::ptr::null_mut();
+        // SAFETY: The address space is valid, and its lock is held: with `no_unlock` it stays so.
+        let error =
+            unsafe { bindings::fixup_user_fault(self.0.as_raw(), address, flags, no_unlock) };
+        kernel::error::to_result(error)
+    }
+
+    /// The lock of the address space, whose holder may be waiting for another program.
+    fn lock(&self) -> Option<MmapReadGuard<'_>> {
+        const STEPS: usize = 20;
+        const STEP: Delta = Delta::from_millis(5);
+        for _ in 0..STEPS {
+            if let Some(lock) = self.0.mmap_read_trylock() {
+                return Some(lock);
+            }
+            fsleep(STEP);
+        }
+        None
+    }
 }
 
 /// What a task may be allowed beyond the ordinary.
@@ -145,4 +226,49 @@ pub(crate) fn process_exists(id: i32) -> bool {
     // SAFETY: `find_get_pid` took the reference, if it found one.
     unsafe { bindings::put_pid(pid) };
     !task.is_null()
+}
+
+#[kernel::macros::kunit_tests(amdkfd_task)]
+mod tests {
+    use super::*;
+
+    // `include/kunit/test.h`, `include/linux/mm.h`
+    #[allow(improper_ctypes)]
+    unsafe extern "C" {
+        fn kunit_attach_mm() -> c_int;
+        fn vm_mmap(
+            file: *mut bindings::file,
+            address: c_ulong,
+            length: c_ulong,
+            protection: c_ulong,
+            flags: c_ulong,
+            offset: c_ulong,
+        ) -> c_ulong;
+    }
+
+    /// `PROT_READ`, and with `PROT_WRITE`; `MAP_PRIVATE | MAP_ANONYMOUS`.
+    const PROTECTIONS: [c_ulong; 2] = [1, 3];
+    const FLAGS: c_ulong = 0x22;
+
+    #[test]
+    fn lent_memory_is_brought_in() {
+        let map = |protection| {
+            // SAFETY: The test's thread has an address space of its own, in which nobody else maps
+            // anything.
+            unsafe { vm_mmap(core::ptr::null_mut(), 0, 0x2000, protection, FLAGS, 0) as u64 }
+        };
+        // SAFETY: Gives the test's thread an address space, until it ends.
+        assert_eq!(unsafe { kunit_attach_mm() }, 0);
+        let [constant, variable] = PROTECTIONS.map(map);
+        let current = kernel::current!();
+        let memory = LentMemory(current.mm().unwrap());
+        // Nobody has touched the pages; one word lies on two.
+        assert_eq!(memory.read(constant), Ok(0));
+        assert_eq!(memory.write(variable + 0xffc, 7), Ok(()));
+        assert_eq!(memory.read(variable + 0xffc), Ok(7));
+        assert_eq!(memory.write(constant, 7), Err(EFAULT));
+        for nowhere in [0, 8, variable.max(constant) + 0x1ffc, u64::MAX - 3] {
+            assert!(memory.read(nowhere).is_err());
+        }
+    }
 }

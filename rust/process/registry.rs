@@ -58,8 +58,8 @@ pub(super) struct Registry {
     /// One at a time puts all processes to sleep, or wakes them (`power.rs`).
     #[pin]
     pub(super) power: Mutex<()>,
-    /// Where exceptions are reported. It writes into memory of processes and may wait there for as
-    /// long as they like: nothing else waits for it.
+    /// Where exceptions are told. It writes into memory of processes, which may take a while:
+    /// nothing else waits for it.
     exceptions: OwnedQueue,
     /// Where processes are dropped.
     teardown: OwnedQueue,

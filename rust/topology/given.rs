@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Which numbers (`gpu_id`) GPUs have. A number is given before its GPU is brought up, which takes long and
-//! may happen to two GPUs at once, and comes back when the GPU is gone.
+//! Which numbers (`gpu_id`) GPUs have. A number is given before its GPU is brought up, which takes
+//! long and may happen to two GPUs at once, and comes back when the GPU is gone.
 
 use super::identity::Identity;
 use crate::ids::GpuId;

@@ -100,8 +100,8 @@ enum Command {
     Kill(kill::Kill),
     /// Have a queue and wait for the events of a GPU that failed; print them.
     Exception(exception::Exception),
-    /// Have packets refused, and print the exception of each.
-    Refused,
+    /// Have packets refused, and print what a runtime is told of each.
+    Refused(refused::Refused),
     /// Have each allocation and each copy of user memory fail in turn, in each call, and see that
     /// nothing is left.
     Faults(faults::Faults),
@@ -164,7 +164,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Queues => limits::queues(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
-        Command::Refused => refused::run(),
+        Command::Refused(refused) => refused.run(),
         Command::Faults(faults) => faults.run(),
         Command::Fuzz(fuzz) => fuzz.run(),
         Command::Openers(openers) => openers.run(),

@@ -3,10 +3,15 @@
 //! What a runtime learns of packets that the command processor refuses. Both drivers must tell the
 //! same.
 
+use crate::raw;
 use anyhow::{Context, Result};
+use clap::Args;
 use kfd::{topology, Device, Event, EventKind, Events, Kfd, Memory, Queue, QueueKind, QueueMemory};
 use kfd_uapi as uapi;
+use rustix::fd::OwnedFd;
+use rustix::mm::{mmap_anonymous, userfaultfd, MapFlags, ProtFlags, UserfaultfdFlags};
 use std::mem::offset_of;
+use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +28,27 @@ const COMES: Duration = Duration::from_secs(30);
 /// What must not come has this long to do so.
 const DOES_NOT: Duration = Duration::from_millis(500);
 
-/// Says what came of each bad packet, without a runtime and with one.
-pub fn run() -> Result<()> {
+/// What is sent.
+#[derive(Args)]
+pub struct Refused {
+    /// Keep the word of one queue's exceptions where a userfaultfd that nobody answers would have
+    /// to bring it in. C waits for it, for ever.
+    #[arg(long)]
+    unanswered: bool,
+}
+
+impl Refused {
+    /// Says what came of each bad packet.
+    pub fn run(&self) -> Result<()> {
+        match self.unanswered {
+            true => unanswered(),
+            false => with_and_without_runtime(),
+        }
+    }
+}
+
+/// Without a runtime and with one.
+fn with_and_without_runtime() -> Result<()> {
     let kfd = Kfd::open()?;
     let nodes = topology::gpus()?;
     let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
@@ -43,12 +67,54 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// A queue with a bad packet, and where its exception is reported.
+/// A runtime whose memory nobody brings in, and one whose memory only the kernel has to.
+fn unanswered() -> Result<()> {
+    let kfd = Kfd::open()?;
+    let nodes = topology::gpus()?;
+    let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
+    let events = Events::new(&device)?;
+    let _runtime = kfd.enable_runtime(0x1000, false)?;
+    let send = |payload| Bad::send_to(&device, &events, QueueKind::Aql, AGENT_DISPATCH, payload);
+    let (missing, _never_answers) = missing_page()?;
+    let lost = send(missing)?;
+    println!("a page that nobody brings in: told {}", lost.event.wait(Some(DOES_NOT))?);
+    let fresh = fresh_page()?;
+    let came = send(fresh)?.event.wait(Some(COMES))?;
+    // SAFETY: the page is this function's own.
+    let codes = unsafe { (fresh as *const u64).read_volatile() };
+    println!("a page that nobody has touched: told {came}, exceptions {codes:#x}");
+    Bad::send(&device, &events, QueueKind::Aql, AGENT_DISPATCH)?.tell("a buffer", COMES)
+}
+
+/// The address of a page that is not there yet.
+fn fresh_page() -> Result<u64> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping replaces nothing.
+    let page = unsafe { mmap_anonymous(null_mut(), 4096, access, MapFlags::PRIVATE)? };
+    Ok(page as u64)
+}
+
+/// The same of one that never will be, as long as what comes with it is kept.
+fn missing_page() -> Result<(u64, OwnedFd)> {
+    // <linux/userfaultfd.h>: UFFDIO_API, UFFDIO_REGISTER, UFFD_API, UFFDIO_REGISTER_MODE_MISSING
+    const API: u32 = 0xc018_aa3f;
+    const REGISTER: u32 = 0xc020_aa00;
+    const VERSION: u64 = 0xaa;
+    const MISSING: u64 = 1;
+    let page = fresh_page()?;
+    // SAFETY: who touches the page waits, and nobody here does.
+    let fault = unsafe { userfaultfd(UserfaultfdFlags::CLOEXEC)? };
+    raw::ioctl(&fault, API, &mut [VERSION, 0, 0])?;
+    raw::ioctl(&fault, REGISTER, &mut [page, 4096, MISSING, 0])?;
+    Ok((page, fault))
+}
+
+/// A queue with a bad packet, and where it is told of.
 struct Bad {
     /// Gone before what it uses.
     _queue: Queue,
     event: Event,
-    payload: Memory,
+    payload: Option<Memory>,
     _memory: [Memory; 2],
 }
 
@@ -60,6 +126,22 @@ impl Bad {
         kind: QueueKind,
         packet: u32,
     ) -> Result<Self> {
+        let payload = Memory::gtt(device, 4096)?;
+        let sent = Self::send_to(device, events, kind, packet, payload.address())?;
+        Ok(Self {
+            payload: Some(payload),
+            ..sent
+        })
+    }
+
+    /// The same with a word at `payload`.
+    fn send_to(
+        device: &Arc<Device>,
+        events: &Arc<Events>,
+        kind: QueueKind,
+        packet: u32,
+        payload: u64,
+    ) -> Result<Self> {
         let (ring, indices) = (Memory::gtt(device, RING)?, Memory::gtt(device, 4096)?);
         let place = QueueMemory {
             ring: ring.address(),
@@ -67,12 +149,11 @@ impl Bad {
             write_index: indices.address(),
             read_index: indices.address() + 0x80,
         };
-        let payload = Memory::gtt(device, 4096)?;
         let event = Event::new(events, EventKind::Signal, false)?;
         let queue = Queue::create(device, kind, place)?;
         let area = queue.save_area().context("no save area")?;
         let at = offset_of!(uapi::kfd_context_save_area_header, err_payload_addr);
-        area.write(at, &[payload.address()]);
+        area.write(at, &[payload]);
         let at = offset_of!(uapi::kfd_context_save_area_header, err_event_id);
         area.write(at, &[event.id()]);
         ring.write(0, &[packet]);
@@ -87,7 +168,7 @@ impl Bad {
         Ok(Self {
             _queue: queue,
             event,
-            payload,
+            payload: None,
             _memory: [ring, indices],
         })
     }
@@ -95,7 +176,8 @@ impl Bad {
     /// Waits for the event, and shows the word.
     fn tell(&self, what: &str, limit: Duration) -> Result<()> {
         let came = self.event.wait(Some(limit))?;
-        let codes = self.payload.read::<u64>(0, 1)[0];
+        let payload = self.payload.as_ref().context("the word is elsewhere")?;
+        let codes = payload.read::<u64>(0, 1)[0];
         println!("{what}: told {came}, exceptions {codes:#x}");
         Ok(())
     }
