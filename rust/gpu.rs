@@ -345,10 +345,10 @@ pub(crate) fn register(node: Arc<Node>) -> Result {
     Ok(nodes.push(node, GFP_KERNEL)?)
 }
 
-/// Makes a device's nodes unknown.
-pub(crate) fn unregister(device: DeviceHandle) {
+/// Makes these nodes unknown. Others of the same device may have come meanwhile, and stay.
+pub(crate) fn unregister(gone: &[Arc<Node>]) {
     let mut nodes = NODES.lock();
-    nodes.retain(|node| node.kgd().handle() != device);
+    nodes.retain(|node| !gone.iter().any(|gone| Arc::ptr_eq(node, gone)));
     if nodes.is_empty() {
         // A static is not dropped: its memory must not outlive the module.
         *nodes = KVec::new();
@@ -417,18 +417,35 @@ mod tests {
         );
         let known = Node::new(gpu.clone(), 0, id, sink).unwrap();
         let handle = known.kgd().handle();
-        register(known).unwrap();
+        register(known.clone()).unwrap();
         assert!(exists(id) && id_of(handle, 0) == Some(id));
         assert_eq!(gpu.users(), 0);
         let one = node(id).unwrap();
         let all = nodes().unwrap();
         assert_eq!((all.len(), gpu.users()), (1, 2));
-        unregister(handle);
+        unregister(&[known]);
         assert!(!exists(id) && node(id).is_none());
         drop(one);
         assert_eq!(gpu.users(), 1);
         drop(all);
         assert_eq!(gpu.users(), 0);
+    }
+
+    #[test]
+    fn a_device_that_came_back_keeps_its_nodes() {
+        let gpu = Gpu::new(Fake::new().unwrap()).unwrap();
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let [old, new] = [1, 2].map(|id| {
+            let id = GpuId::new(id).unwrap();
+            Node::new(gpu.clone(), 0, id, sink.clone()).unwrap()
+        });
+        for node in [&old, &new] {
+            register(node.clone()).unwrap();
+        }
+        unregister(&[old.clone()]);
+        assert!(!exists(old.id()) && exists(new.id()));
+        unregister(&[new.clone()]);
+        assert!(!exists(new.id()));
     }
 
     #[test]

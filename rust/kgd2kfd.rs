@@ -16,6 +16,10 @@ use crate::{
     ids::IpVersion,
     kfd,
     kgd::amdgpu::Amdgpu,
+    linux::removable::{
+        InUse,
+        Removable, //
+    },
     process::{
         self,
         MmId, //
@@ -23,28 +27,15 @@ use crate::{
     served::Served,
     smi::Trigger, //
 };
-use core::{
-    ptr::{
-        null_mut,
-        NonNull, //
-    },
-    sync::atomic::{
-        AtomicPtr,
-        Ordering, //
-    },
+use core::ptr::{
+    null_mut,
+    NonNull, //
 };
 use kernel::{
-    bindings,
     fmt,
     prelude::*,
     str::CString,
-    sync::{
-        global_lock,
-        rcu,
-        Arc,
-        ArcBorrow, //
-    },
-    types::ForeignOwnable, //
+    sync::global_lock, //
 };
 
 #[allow(
@@ -86,13 +77,12 @@ struct Slot {
     adev: NonNull<c_void>,
     /// The device's name on its bus.
     name: CString,
-    /// Null unless served. Read under RCU, which is what an interrupt is.
-    served: AtomicPtr<c_void>,
+    served: Removable<Served>,
 }
 
 // SAFETY: `adev` is only handed back to amdgpu, which may be called from any thread.
 unsafe impl Send for Slot {}
-// SAFETY: as above; `served` is atomic.
+// SAFETY: as above.
 unsafe impl Sync for Slot {}
 
 global_lock! {
@@ -117,11 +107,10 @@ impl Slot {
         if let Some(slot) = slots.iter_mut().find(|slot| slot.adev == adev) {
             return Ok(&raw mut **slot);
         }
-        let served = AtomicPtr::new(null_mut());
         let slot = Self {
             adev,
             name: CString::try_from(name)?,
-            served,
+            served: Removable::new(),
         };
         slots.push(KBox::new(slot, GFP_KERNEL)?, GFP_KERNEL)?;
         let slot = slots.last_mut().ok_or(ENOMEM)?;
@@ -141,41 +130,26 @@ impl Slot {
         // SAFETY: amdgpu takes the device away (`amdkfd_device_exit`, which ends what is made here)
         // before it goes; `resources` is amdgpu's for the time of this call.
         let kgd = unsafe { Amdgpu::new(self.adev, resources) }?;
-        let served = Arc::new(Served::new(kgd)?, GFP_KERNEL)?;
-        self.served.store(served.into_foreign(), Ordering::Release);
-        Ok(())
+        self.served.put(Served::new(kgd)?)
     }
 
-    /// Ends it, if it had begun. Returns when nobody uses it, processes included (see [`Served`]).
+    /// Ends it, if it had begun. Returns when nobody uses it, calls of amdgpu's and processes
+    /// included (see [`Served`]).
     fn end(&self) {
-        let served = self.served.swap(null_mut(), Ordering::AcqRel);
-        if served.is_null() {
-            return;
-        }
-        // SAFETY: no locks are held. After it nobody has the old pointer.
-        unsafe { bindings::synchronize_rcu() };
-        // SAFETY: from `into_foreign` in `begin`, and not borrowed any more.
-        drop(unsafe { Arc::<Served>::from_foreign(served) });
+        self.served.remove();
     }
 
     /// Runs `action`, which must not sleep, on the device if it is served.
-    fn with<R>(&self, action: impl FnOnce(ArcBorrow<'_, Served>) -> R) -> Option<R> {
-        let _guard = rcu::Guard::new();
-        let served = self.served.load(Ordering::Acquire);
-        if served.is_null() {
-            return None;
-        }
-        // SAFETY: from `into_foreign` in `begin`; `end` waits for this RCU section before it frees.
-        Some(action(unsafe { Arc::<Served>::borrow(served) }))
+    fn with<R>(&self, action: impl FnOnce(&Served) -> R) -> Option<R> {
+        self.served.with(action)
     }
 
-    /// The device if it is served. For calls that amdgpu does not make at the same time as
-    /// `device_exit`, which is to drop the last reference: others go through [`Slot::with`].
-    fn served(&self) -> Option<Arc<Served>> {
-        self.with(|served| served.into())
+    /// The device if it is served. It does not end before what is returned is dropped.
+    fn served(&self) -> Option<InUse<'_, Served>> {
+        self.served.get()
     }
 
-    /// Runs `action` on the device if it is served; see [`Slot::served`].
+    /// Runs `action`, which may sleep, on the device if it is served.
     fn when_served(&self, action: impl FnOnce(&Served)) {
         if let Some(served) = self.served() {
             action(&served);

@@ -16,6 +16,7 @@ pub(crate) mod mmu_notifier;
 pub(crate) mod module;
 pub(crate) mod platform;
 pub(crate) mod rcu_table;
+pub(crate) mod removable;
 pub(crate) mod spinlock;
 pub(crate) mod task;
 pub(crate) mod timekeeping;

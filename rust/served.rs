@@ -136,7 +136,7 @@ impl Drop for Served {
         for node in &self.nodes {
             topology::remove(node);
         }
-        gpu::unregister(self.gpu.kgd().handle());
+        gpu::unregister(&self.nodes);
         // From here on no process finds it. Before a device that was pulled out amdgpu neither
         // suspends it nor asks for the end of its processes.
         if self.is_used() {

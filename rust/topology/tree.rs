@@ -206,7 +206,10 @@ pub(crate) fn add(node: &Arc<Node>) -> Result {
 pub(crate) fn remove(node: &Node) {
     let mut tree = TREE.lock();
     let Some(tree) = tree.as_mut() else { return };
-    let is_it = |entry: &NodeEntry| entry.gpu_id() == node.id().raw();
+    let is_it = |entry: &NodeEntry| {
+        let of_entry = entry.node.as_deref();
+        of_entry.is_some_and(|known| core::ptr::eq(known, node))
+    };
     let Some(number) = tree.entries.iter().position(is_it) else {
         return;
     };
