@@ -62,6 +62,7 @@ static void identity(struct amdgpu_device *adev, struct bridge_facts *facts)
 	facts->aid_mask = adev->aid_mask;
 	facts->is_apu = adev->flags & AMD_IS_APU;
 	facts->is_app_apu = adev->gmc.is_app_apu;
+	facts->prefers_gtt = adev->apu_prefer_gtt;
 	facts->is_vf = amdgpu_sriov_vf(adev);
 	facts->atomics = amdgpu_call(amdgpu_amdkfd_have_atomics_support)(adev);
 	facts->large_bar_debug = adev->debug_largebar;

@@ -59,6 +59,7 @@ struct bridge_facts {
 	u64 unique_id;
 	bool is_apu;
 	bool is_app_apu;
+	bool prefers_gtt;	/* an APU: what would be in VRAM elsewhere is in system memory */
 	bool is_vf;
 	bool connected_to_cpu;
 	bool atomics;		/* PCIe AtomicOps may reach system memory */

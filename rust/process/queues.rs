@@ -101,12 +101,13 @@ pub(crate) fn create(
     } else {
         None
     };
-    {
+    let inserted = {
         let _alive = process.alive()?;
         let inserted = device.queues().insert(&**device, &mut sched_process, new);
         device.node().notify_resets();
-        inserted?;
-    }
+        inserted
+    };
+    inserted.map_err(|refused| refused.error)?;
     process.files().changed();
     trace_queue(QueueChange::Create, device, created.id, &Ok(()));
     Ok(created)

@@ -34,13 +34,17 @@ use crate::{
         node::ActiveProcess,
         Key,
         NewSchedProcess,
+        NewSchedQueue,
         Scheduler, //
     },
 };
 use kernel::{
     fmt, new_mutex,
     prelude::*,
-    rbtree::RBTree,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
     sync::{
         atomic::{
             Atomic,
@@ -55,6 +59,16 @@ use kernel::{
 pub(super) struct Scheduled {
     pub(super) key: Key,
     pub(super) queue: Queue,
+}
+
+/// A queue with its place among those of the process.
+type QueueNode = RBTreeNode<QueueId, Scheduled>;
+
+/// A queue that was not taken in. To be dropped when nothing is locked that reclaim may take: its
+/// memory goes.
+pub(crate) struct Refused {
+    pub(crate) error: Error,
+    _left: (Option<ActiveProcess>, Option<QueueNode>),
 }
 
 /// The queues of one process on one GPU.
@@ -222,8 +236,24 @@ impl Queues {
         site: &impl Site,
         process: &mut Option<(NewSchedProcess, ActiveProcess)>,
         new: NewQueue,
-    ) -> Result {
+    ) -> Result<(), Refused> {
         let NewQueue { entry, node, .. } = new;
+        let (mut node, mut active) = (Some(node), None);
+        self.try_insert(site, process, entry, (&mut node, &mut active))
+            .map_err(|error| Refused {
+                error,
+                _left: (active, node),
+            })
+    }
+
+    /// The same; what is left over stays where it is, or comes there.
+    fn try_insert(
+        &self,
+        site: &impl Site,
+        process: &mut Option<(NewSchedProcess, ActiveProcess)>,
+        entry: NewSchedQueue,
+        (node, active): (&mut Option<QueueNode>, &mut Option<ActiveProcess>),
+    ) -> Result {
         let scheduler = site.node().queues().scheduler();
         let mut inner = self.inner.lock();
         if inner.closed {
@@ -233,28 +263,25 @@ impl Queues {
             Some((key, _)) => *key,
             None => {
                 // `Process.memory` is held: the process's last queue does not end meanwhile.
+                let page_directory = site.vm()?.page_directory();
                 let (process, active) = process.take().ok_or(EAGAIN)?;
                 // It may have moved since the process was made: who was restored meanwhile had
                 // none.
-                let process = process.with_page_table(site.vm()?.page_directory());
+                let process = process.with_page_table(page_directory);
                 let key = scheduler.add(process.evicted(inner.evicted > 0));
                 inner.process = Some((key, active));
                 key
             }
         };
-        match scheduler.map(key, entry) {
-            Ok(()) => {
-                inner.queues.insert(node);
-                inner.count += 1;
-                Ok(())
-            }
-            Err(error) => {
-                let process = inner.leave_scheduler(scheduler);
-                drop(inner);
-                drop((process, node));
-                Err(error)
-            }
+        if let Err(error) = scheduler.map(key, entry) {
+            *active = inner.leave_scheduler(scheduler);
+            return Err(error);
         }
+        if let Some(node) = node.take() {
+            inner.queues.insert(node);
+            inner.count += 1;
+        }
+        Ok(())
     }
 
     /// Takes a queue from the scheduler and gives back all that it had. `EINVAL`: there is no such

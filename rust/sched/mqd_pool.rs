@@ -3,8 +3,9 @@
 //! Room for the descriptors of a node's compute queues.
 //!
 //! A descriptor and the control stack behind it, for all XCCs, are of one size on a node. They are
-//! cut from large buffers that the pool allocates as needed and keeps until the node goes. One pool
-//! per node, owned by its `NodeQueues`; a queue owns its [`MqdSlot`].
+//! cut from large buffers that the pool allocates as needed. Of those that no queue uses any more it keeps
+//! a few. One pool per node, owned by its `NodeQueues` and the slots that it gave; a queue owns its
+//! [`MqdSlot`].
 
 use super::{
     dump::dump,
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     gfx::{
-        MqdFormat,
+        Generation,
         PAGE_BYTES, //
     },
     ids::GpuVa,
@@ -47,6 +48,12 @@ struct MqdChunk {
     count: usize,
 }
 
+impl MqdChunk {
+    fn is_unused(&self) -> bool {
+        self.slots.count_free() == self.count
+    }
+}
+
 /// A chunk that a slot keeps alive.
 struct InMqdChunk(Arc<MqdChunk>);
 
@@ -58,12 +65,33 @@ impl Deref for InMqdChunk {
     }
 }
 
-/// Room for one queue's descriptors.
+/// Room for one queue's descriptors. Dropping it may free a buffer: not under a lock that reclaim may take.
 pub(crate) struct MqdSlot {
+    // Dropped from top to bottom: the place is free when the pool looks at the chunk.
     place: SlotGuard<InMqdChunk, 1>,
-    chunk: Arc<MqdChunk>,
+    chunk: InMqdPool,
     bytes: usize,
     stride: usize,
+}
+
+/// A chunk of a pool's, which looks after the use of it whether to keep it.
+struct InMqdPool {
+    chunk: Arc<MqdChunk>,
+    pool: Arc<MqdPool>,
+}
+
+impl Deref for InMqdPool {
+    type Target = MqdChunk;
+
+    fn deref(&self) -> &MqdChunk {
+        &self.chunk
+    }
+}
+
+impl Drop for InMqdPool {
+    fn drop(&mut self) {
+        self.pool.trim(&self.chunk);
+    }
 }
 
 impl MqdSlot {
@@ -105,6 +133,7 @@ pub(crate) struct MqdPool {
     kgd: Arc<dyn Kgd>,
     stride: usize,
     xccs: u32,
+    in_vram: bool,
     #[pin]
     chunks: Mutex<KVec<Arc<MqdChunk>>>,
 }
@@ -113,16 +142,18 @@ impl MqdPool {
     /// An empty pool for queues with `control_stack` bytes of control stack on each of `xccs`.
     pub(crate) fn new(
         kgd: Arc<dyn Kgd>,
-        format: &dyn MqdFormat,
+        generation: &Generation,
         control_stack: u32,
         xccs: u32,
     ) -> Result<Arc<Self>> {
-        let stride = format.stride(control_stack);
+        let stride = generation.mqd.stride(control_stack);
+        let in_vram = generation.features.mqds_in_vram && !kgd.facts().prefers_gtt;
         Arc::pin_init(
             pin_init!(Self {
                 kgd,
                 stride,
                 xccs,
+                in_vram,
                 chunks <- new_mutex!(KVec::new(), "MqdPool.chunks"),
             }),
             GFP_KERNEL,
@@ -133,13 +164,13 @@ impl MqdPool {
         self.stride * self.xccs as usize
     }
 
-    /// Whether descriptors lie in the GPU's own memory. If CPU and GPU share theirs, they do not.
+    /// Whether descriptors lie in the GPU's own memory.
     pub(crate) fn in_vram(&self) -> bool {
-        !self.kgd.facts().is_app_apu
+        self.in_vram
     }
 
     fn new_chunk(&self) -> Result<Arc<MqdChunk>> {
-        let (bytes, slots, domain) = if self.in_vram() {
+        let (bytes, slots, domain) = if self.in_vram {
             let slots = (CHUNK_BYTES / self.slot_bytes()).clamp(1, 64);
             (slots * self.slot_bytes(), slots, Domain::Vram)
         } else {
@@ -147,7 +178,7 @@ impl MqdPool {
             // buffer-wise.
             (self.slot_bytes(), 1, Domain::Gtt)
         };
-        let bo = KernelBo::new(self.kgd.clone(), bytes, domain, !self.in_vram())?;
+        let bo = KernelBo::new(self.kgd.clone(), bytes, domain, !self.in_vram)?;
         let chunk = MqdChunk {
             bo: Arc::new(bo, GFP_KERNEL)?,
             slots: Slots::new(slots),
@@ -156,13 +187,35 @@ impl MqdPool {
         Ok(Arc::new(chunk, GFP_KERNEL)?)
     }
 
-    fn slot_in(&self, chunk: &Arc<MqdChunk>) -> Option<MqdSlot> {
+    fn slot_in(self: &Arc<Self>, chunk: &Arc<MqdChunk>) -> Option<MqdSlot> {
+        let place = Slots::take(InMqdChunk(chunk.clone()))?;
         Some(MqdSlot {
-            place: Slots::take(InMqdChunk(chunk.clone()))?,
-            chunk: chunk.clone(),
+            place,
+            chunk: InMqdPool {
+                chunk: chunk.clone(),
+                pool: self.clone(),
+            },
             bytes: self.slot_bytes(),
             stride: self.stride,
         })
+    }
+
+    /// Frees a chunk that nobody uses any more, if there are others for the next queues.
+    fn trim(&self, chunk: &Arc<MqdChunk>) {
+        if !chunk.is_unused() {
+            return;
+        }
+        let keeps = (CHUNK_BYTES / (chunk.count * self.slot_bytes()).max(1)).max(1);
+        let mut chunks = self.chunks.lock();
+        // Slots are taken under this lock: one that is unused now stays so.
+        let unused = chunks.iter().filter(|other| other.is_unused()).count();
+        let at = chunks.iter().position(|other| Arc::ptr_eq(other, chunk));
+        let gone = match at {
+            Some(at) if unused > keeps && chunk.is_unused() => chunks.remove(at).ok(),
+            _ => None,
+        };
+        drop(chunks);
+        drop(gone);
     }
 
     /// Shows the descriptors of all queues.
@@ -180,7 +233,7 @@ impl MqdPool {
     }
 
     /// Takes room for a queue, with what one before it may have left there.
-    pub(crate) fn take(&self) -> Result<MqdSlot> {
+    pub(crate) fn take(self: &Arc<Self>) -> Result<MqdSlot> {
         let found = self
             .chunks
             .lock()
@@ -194,5 +247,69 @@ impl MqdPool {
         let slot = self.slot_in(&chunk).ok_or(ENOMEM)?;
         self.chunks.lock().push(chunk, GFP_KERNEL)?;
         Ok(slot)
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_sched_mqd_pool)]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::testing::known,
+        ids::IpVersion,
+        kgd::fake::Fake, //
+    };
+
+    /// 80 CUs of 2,048 waves: a stride of 24 KiB.
+    fn pool(fake: &Arc<Fake>) -> Arc<MqdPool> {
+        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
+        MqdPool::new(fake.clone(), generation, 20 << 10, 6).unwrap()
+    }
+
+    fn apu() -> Arc<Fake> {
+        Fake::with(|facts| facts.prefers_gtt = true).unwrap()
+    }
+
+    /// Takes so many slots, and gives all of them back.
+    fn burst(pool: &Arc<MqdPool>, count: usize) {
+        let mut slots = KVec::new();
+        for _ in 0..count {
+            slots.push(pool.take().unwrap(), GFP_KERNEL).unwrap();
+        }
+    }
+
+    #[test]
+    fn an_apu_that_prefers_system_memory_has_descriptors_there() {
+        assert!(pool(&Fake::new().unwrap()).in_vram());
+        assert!(!pool(&apu()).in_vram());
+        // A GPU in one package with its CPU may have memory of its own.
+        let own = Fake::with(|facts| facts.is_app_apu = true).unwrap();
+        assert!(pool(&own).in_vram());
+    }
+
+    #[test]
+    fn of_unused_buffers_few_are_kept() {
+        for (fake, kept) in [(Fake::new().unwrap(), 1), (apu(), CHUNK_BYTES / (6 * (24 << 10)))] {
+            let pool = pool(&fake);
+            burst(&pool, 200);
+            // CAST: some tens.
+            assert_eq!(fake.live().bos, kept as u32);
+            burst(&pool, 1);
+            assert_eq!(fake.live().bos, kept as u32);
+            drop(pool);
+            assert_eq!(fake.live().bos, 0);
+        }
+    }
+
+    #[test]
+    fn a_buffer_in_use_is_kept() {
+        let fake = Fake::new().unwrap();
+        let pool = pool(&fake);
+        let first = pool.take().unwrap();
+        burst(&pool, 200);
+        let before = fake.live().bos;
+        let second = pool.take().unwrap();
+        assert_eq!(fake.live().bos, before);
+        drop((first, second));
+        assert_eq!(fake.live().bos, 1);
     }
 }

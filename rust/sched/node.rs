@@ -229,7 +229,7 @@ impl NodeQueues {
             partition: index,
         };
         let stack = save_sizes.control_stack;
-        let mqds = MqdPool::new(kgd.clone(), generation.mqd, stack, xccs)?;
+        let mqds = MqdPool::new(kgd.clone(), generation, stack, xccs)?;
         let this = Self {
             scheduler: scheduler(&kgd, generation, &memory, config)?,
             memory,
@@ -270,7 +270,7 @@ impl NodeQueues {
     }
 
     /// Room for descriptors of compute queues.
-    pub(crate) fn mqds(&self) -> &MqdPool {
+    pub(crate) fn mqds(&self) -> &Arc<MqdPool> {
         &self.mqds
     }
 

@@ -103,6 +103,14 @@ impl<const WORDS: usize> Slots<WORDS> {
         word.is_some_and(|word| word.load(Ordering::Relaxed) & 1 << (index % 64) != 0)
     }
 
+    /// How many places are free.
+    pub(crate) fn count_free(&self) -> usize {
+        let words = self.free.iter();
+        words
+            .map(|word| word.load(Ordering::Relaxed).count_ones() as usize)
+            .sum()
+    }
+
     fn put(&self, index: usize) {
         if let Some(word) = self.free.get(index / 64) {
             word.fetch_or(1 << (index % 64), Ordering::Release);
@@ -163,6 +171,7 @@ mod tests {
         let second = Slots::take(&pool);
         drop(first);
         assert!(pool.is_free(0) && !pool.is_free(1));
+        assert_eq!(pool.count_free(), 1);
         assert_eq!(Slots::take(&pool).map(|p| p.index()), Some(0));
         assert_eq!(second.map(|p| p.index()), Some(1));
         assert!(pool.is_free(0) && pool.is_free(1));

@@ -18,6 +18,7 @@ pub(super) const FEATURES: Features = Features {
     hiq_slot: (4, 0),
     xnack_per_process: true,
     nop: super::pm4::NOP,
+    mqds_in_vram: true,
     watch_points: 4,
     per_queue_reset: true,
     precise_memory_operations: true,
