@@ -94,6 +94,8 @@ struct SchedProcess {
     evicted: bool,
     queues: RBTree<Key, SchedQueue>,
     part: Part,
+    /// Words that it has in the run list if all its queues run.
+    reserved: usize,
     /// What it has in the run list.
     counts: Counts,
     /// A queue of it was reset: its queues do not change any more.
@@ -141,6 +143,7 @@ impl NewSchedProcess {
             evicted: false,
             queues: RBTree::new(),
             part: Part::default(),
+            reserved: 0,
             counts: Counts::default(),
             has_reset: false,
             binding: None,

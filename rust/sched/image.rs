@@ -110,6 +110,11 @@ impl<M: DerefMut<Target = [u32]>> Image<M> {
         Self { room, dwords: 0 }
     }
 
+    /// Words that it may have.
+    pub(crate) fn room(&self) -> usize {
+        self.room.len()
+    }
+
     /// Words of the list.
     pub(crate) fn dwords(&self) -> usize {
         self.dwords

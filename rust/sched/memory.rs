@@ -42,17 +42,18 @@ pub(crate) const RING_BYTES: usize = 2048;
 /// Bytes between things that hardware writes on its own account, so that they share no cache line.
 const APART: usize = 512;
 
-/// Processes for which the run list has room (`KFD_MAX_NUM_OF_PROCESSES`).
-const MAX_PROCESSES: usize = 512;
-
 /// Bytes of a queue's packet in the run list.
 const QUEUE_PACKET_BYTES: usize = 7 * size_of::<u32>();
+
+/// Bytes of any packet, at most.
+const PACKET_BYTES: usize = Packet::MAX * size_of::<u32>();
 
 /// How much a node needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     pub(crate) xccs: usize,
     pub(crate) sdma_engines: usize,
+    /// Queues of all processes. Each may be the only one of a process.
     pub(crate) queues: usize,
 }
 
@@ -141,8 +142,7 @@ impl NodeMemory {
         let sdma_mqds = hiq_mqds + generation.mqd.bytes() * needs.xccs;
         let slots = needs.sdma_engines * generation.features.sdma_queues_per_engine as usize;
         let run_list = (sdma_mqds + generation.sdma.bytes() * slots).next_multiple_of(page);
-        let process = Packet::MAX * size_of::<u32>();
-        let entries = MAX_PROCESSES * process + needs.queues * QUEUE_PACKET_BYTES + process;
+        let entries = needs.queues * (PACKET_BYTES + QUEUE_PACKET_BYTES) + PACKET_BYTES;
         let end = (run_list + entries).next_multiple_of(page);
         let memory = Self {
             bo: Arc::new(KernelBo::new(kgd, end, Domain::Gtt, false)?, GFP_KERNEL)?,
@@ -251,6 +251,11 @@ impl NodeMemory {
         (words, self.listed.load(Ordering::Relaxed))
     }
 
+    /// Words of the list itself: behind it the packet has room that starts it over.
+    pub(crate) fn list_room(&self) -> usize {
+        self.run_list.len() / size_of::<u32>() - Packet::MAX
+    }
+
     /// The room for a run list: its words, GPU address and how many words there are.
     pub(crate) fn run_list(&self) -> Result<(BoWindow<'_>, GpuVa, usize)> {
         Ok((
@@ -258,5 +263,102 @@ impl NodeMemory {
             self.gpu_va(self.run_list.start)?,
             self.run_list.len() / size_of::<u32>(),
         ))
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_sched_memory)]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::{
+            testing::known,
+            Engine,
+            MapProcess,
+            MapQueue,
+            RunlistFormat,
+            ShMem, //
+        },
+        ids::{
+            DoorbellIndex,
+            IpVersion,
+            Pasid,
+            UserVa, //
+        },
+        kgd::fake::Fake,
+        sched::{
+            image::ListTarget,
+            runlist_state::RunlistState,
+            NewSchedProcess,
+            NewSchedQueue, //
+        },
+    };
+
+    fn process() -> NewSchedProcess {
+        let process = MapProcess {
+            pasid: known(Pasid::new(1)),
+            page_table_base: 0x1000,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 0,
+            wave_sync: 0,
+            cleans: false,
+        };
+        NewSchedProcess::new(process, false).unwrap()
+    }
+
+    fn queue() -> NewSchedQueue {
+        let queue = MapQueue {
+            engine: Engine::Compute,
+            doorbell: known(DoorbellIndex::new(1)),
+            mqd: known(GpuVa::new(0x1000)),
+            write_pointer: known(UserVa::new(0x2000)),
+            wave_sync: false,
+        };
+        NewSchedQueue::undescribed(queue, true).unwrap()
+    }
+
+    #[test]
+    fn each_queue_may_be_another_process() {
+        const QUEUES: usize = 4096;
+        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
+        let format: &dyn RunlistFormat = generation.runlist;
+        let needs = Needs {
+            xccs: 1,
+            sdma_engines: 2,
+            queues: QUEUES,
+        };
+        let memory = NodeMemory::new(Fake::new().unwrap(), generation, needs).unwrap();
+        let mut state = RunlistState::new(format, 64, memory.list_room()).unwrap();
+        for _ in 0..QUEUES {
+            let process = state.add(process());
+            state.insert(process, queue()).unwrap();
+        }
+        let (words, address, capacity) = memory.run_list().unwrap();
+        let target = ListTarget {
+            words: &words,
+            address,
+            capacity,
+        };
+        let dwords = state.copy(&target).unwrap();
+        assert!(target.finish(dwords, format, true, 1).is_ok());
+    }
+
+    #[test]
+    fn a_full_list_has_room_to_start_itself_over() {
+        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
+        let needs = Needs {
+            xccs: 1,
+            sdma_engines: 2,
+            queues: 1,
+        };
+        let memory = NodeMemory::new(Fake::new().unwrap(), generation, needs).unwrap();
+        let (words, address, capacity) = memory.run_list().unwrap();
+        let target = ListTarget {
+            words: &words,
+            address,
+            capacity,
+        };
+        let full = target.finish(memory.list_room(), generation.runlist, true, 1);
+        assert!(full.is_ok());
     }
 }

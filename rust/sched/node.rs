@@ -37,6 +37,7 @@ use crate::{
     },
     kgd::{
         gpu_warn,
+        GpuFacts,
         HqdPosition,
         Kgd,
         Partition,
@@ -180,6 +181,13 @@ fn engine_counts(kgd: &dyn Kgd) -> (u32, u32) {
     (pcie, all - pcie)
 }
 
+/// Queues that a node may have, of all processes.
+fn max_queues(facts: &GpuFacts) -> u32 {
+    /// `KFD_MAX_NUM_OF_QUEUES_PER_DEVICE`
+    const MAX: i32 = 4096;
+    facts.max_num_of_queues_per_device.clamp(1, MAX) as u32
+}
+
 /// The context-save sizes of each XCC of a node.
 pub(crate) fn save_sizes(kgd: &dyn Kgd, generation: &Generation, xccs: u32) -> ContextSaveSizes {
     let facts = kgd.facts();
@@ -220,7 +228,7 @@ impl NodeQueues {
         let needs = Needs {
             xccs: xccs as usize,
             sdma_engines: (pcie + xgmi) as usize,
-            queues: usize::try_from(facts.max_num_of_queues_per_device).unwrap_or(0),
+            queues: max_queues(facts) as usize,
         };
         let memory = NodeMemory::new(kgd.clone(), generation, needs)?;
         let config = Config {
@@ -387,8 +395,7 @@ impl NodeQueues {
 
     /// Counts a queue. `EPERM`: the user allows no more of them on a device.
     pub(crate) fn count(self: &Arc<Self>) -> Result<QueueCount> {
-        let max = self.kgd.facts().max_num_of_queues_per_device;
-        let max = u32::try_from(max).unwrap_or(u32::MAX);
+        let max = max_queues(self.kgd.facts());
         let before = self.queues.fetch_add(1, Ordering::Relaxed);
         let counted = QueueCount(self.clone());
         if before >= max {

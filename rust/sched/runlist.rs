@@ -127,7 +127,7 @@ impl Runlist {
             compute_queues: facts.set_resources_queue_mask.count_ones(),
         };
         let hiq = Hiq::new(kgd.clone(), generation, memory.clone(), config)?;
-        let (_, _, room) = memory.run_list()?;
+        let room = memory.list_room();
         let state = RunlistState::new(generation.runlist, facts.gws_size, room)?;
         let this = Arc::pin_init(
             pin_init!(Self {

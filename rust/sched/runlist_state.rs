@@ -6,6 +6,9 @@
 //! only there where it is: a queue that comes or goes costs the same however many others there are,
 //! but for the words of newer ones, which move. What the hardware reads is a copy
 //! ([`RunlistState::copy`]).
+//!
+//! A queue takes its place in the list with it when it comes, whether it is to run or not: whoever
+//! is restored or started later finds it.
 
 use super::{
     image::{
@@ -51,6 +54,8 @@ pub(super) struct RunlistState {
     isolated: bool,
     processes: RBTree<Key, SchedProcess>,
     image: Image<KVVec<u32>>,
+    /// Words of the list if all queues run.
+    reserved: usize,
     counts: Counts,
 }
 
@@ -91,6 +96,12 @@ impl SchedProcess {
         (self.part.head > 0).then_some(self.counts.wave_sync_queues > 0)
     }
 
+    /// Words that a queue of it needs in the list.
+    fn words_of(&self, queue: Key, format: &dyn RunlistFormat) -> Result<usize> {
+        let entry = self.queues.get(&queue).ok_or(ENOENT)?;
+        Ok(format.map_queue(&entry.packet).words().len())
+    }
+
     /// Words of the list behind where `queue` is, or would be.
     fn behind(&self, queue: Key) -> usize {
         let newer = self.queues.iter().take_while(|(key, _)| **key <= queue);
@@ -112,6 +123,7 @@ impl RunlistState {
             isolated: false,
             processes: RBTree::new(),
             image: Image::new(KVVec::from_elem(0, dwords, GFP_KERNEL)?),
+            reserved: 0,
             counts: Counts::default(),
         })
     }
@@ -209,11 +221,12 @@ impl RunlistState {
     /// locked.
     pub(super) fn remove(&mut self, key: Key) -> Option<RBTreeNode<Key, SchedProcess>> {
         let process = self.processes.get(&key)?;
-        let (part, counts) = (process.part, process.counts);
+        let (part, counts, reserved) = (process.part, process.counts, process.reserved);
         // It is there, so it is within the list: nothing can fail.
         let _ = self.image.replace(part.behind, part.dwords, 0);
         self.counts -= counts;
         self.resized(key, part.dwords, 0);
+        self.reserved -= reserved;
         self.processes.remove_node(&key)
     }
 
@@ -229,12 +242,24 @@ impl RunlistState {
         }
     }
 
-    /// Takes a queue in. On error it is taken in, but not in the list.
+    /// Takes a queue in. On error it is taken in, but not in the list. `ENOMEM`: the list has no room for all
+    /// queues that there are then.
     pub(super) fn insert(&mut self, process: Key, queue: NewSchedQueue) -> Result<Key> {
         let NewSchedQueue { key, node } = queue;
+        let format = self.format;
         let at = self.process(process)?;
         at.queues.insert(node);
         at.packet.queues += 1;
+        let mut words = at.words_of(key, format)?;
+        if at.reserved == 0 {
+            // It has its packet in the list from its first queue on until it goes.
+            words += format.map_process(&at.packet).words().len();
+        }
+        at.reserved += words;
+        self.reserved += words;
+        if self.reserved > self.image.room() {
+            return Err(ENOMEM);
+        }
         self.list(process, key)?;
         if let Err(full) = self.write_head(process) {
             // No queue is in the list without its process.
@@ -248,7 +273,10 @@ impl RunlistState {
     pub(super) fn take(&mut self, process: Key, queue: Key) -> Option<RBTreeNode<Key, SchedQueue>> {
         self.unlist(process, queue).ok()?;
         let at = self.processes.get_mut(&process)?;
+        let words = at.words_of(queue, self.format).ok()?;
         let gone = at.queues.remove_node(&queue)?;
+        at.reserved -= words;
+        self.reserved -= words;
         at.packet.queues -= 1;
         if at.part.head > 0 {
             // The packet is as long as it was: nothing can fail.
@@ -340,7 +368,7 @@ impl RunlistState {
         found.flatten()
     }
 
-    /// Whether a process's queues may run from now on. On error nothing has changed.
+    /// Whether a process's queues may run from now on. On error nothing has changed; there is room.
     pub(super) fn set_evicted(&mut self, process: Key, evicted: bool) -> Result {
         let before = core::mem::replace(&mut self.process(process)?.evicted, evicted);
         if let Err(full) = self.relist(process) {

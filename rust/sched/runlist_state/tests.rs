@@ -187,38 +187,46 @@ mod tests {
         check(&mut state);
     }
 
-    #[test]
-    fn a_process_that_finds_no_room_stays_evicted() {
-        let mut state = RunlistState::new(format(), 64, 60).unwrap();
-        let key = state.add(process(0, false));
-        let old = state.insert(key, queue(1, true)).unwrap();
-        state.insert(key, queue(2, true)).unwrap();
-        state.set_evicted(key, true).unwrap();
-        // Another fills its place until nothing more fits.
-        let other = state.add(process(1, false));
-        state.insert(other, queue(4, true)).unwrap();
-        let mut last = None;
+    /// Fills a process with queues that run until no more fits.
+    fn fill(state: &mut RunlistState, process: Key) {
         for number in 5..32 {
             let new = queue(number, true);
             let name = new.key;
-            if state.insert(other, new).is_err() {
-                last = Some(name);
-                break;
+            if let Err(error) = state.insert(process, new) {
+                assert_eq!(error, ENOMEM);
+                assert!(state.take(process, name).is_some());
+                return;
             }
         }
-        assert!(state.take(other, last.unwrap()).is_some());
-        assert_eq!(state.set_evicted(key, false).err(), Some(ENOMEM));
+        panic!("there is no end of it");
+    }
+
+    #[test]
+    fn who_is_evicted_keeps_the_room() {
+        let mut state = RunlistState::new(format(), 64, 99).unwrap();
+        let key = state.add(process(0, false));
+        let old = state.insert(key, queue(1, true)).unwrap();
+        let stopped = state.insert(key, queue(2, false)).unwrap();
+        state.set_evicted(key, true).unwrap();
+        // Another takes what is left.
+        let other = state.add(process(1, false));
+        state.insert(other, queue(4, true)).unwrap();
+        fill(&mut state, other);
         check(&mut state);
-        assert!(!state.queue_runs(key, old));
         // Its queues can come and go meanwhile.
         state.set_runs(key, old, false).unwrap();
         state.set_runs(key, old, true).unwrap();
+        state.set_evicted(key, false).unwrap();
+        state.set_runs(key, stopped, true).unwrap();
+        assert!(state.queue_runs(key, old) && state.queue_runs(key, stopped));
+        check(&mut state);
+        assert!(state.take(key, old).is_some());
+        // What it gave back another gets, and then no more.
+        fill(&mut state, other);
         check(&mut state);
         assert!(state.remove(other).is_some());
-        state.set_evicted(key, false).unwrap();
-        assert!(state.queue_runs(key, old));
-        assert!(state.take(key, old).is_some());
-        check(&mut state);
+        assert!(state.remove(key).is_some());
+        assert_eq!((state.reserved, state.image.dwords()), (0, 0));
     }
 
     #[test]
