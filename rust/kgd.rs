@@ -437,6 +437,12 @@ pub(crate) trait Power {
     fn try_lock_reset(&self) -> bool;
     /// Undoes a successful `try_lock_reset`.
     fn unlock_reset(&self);
+    /// Whether a reset runs, or waits for whoever keeps it from beginning: what the hardware was asked before, it
+    /// does not answer any more. Never sleeps.
+    fn in_reset(&self) -> bool;
+    /// Whether the hardware has told of a fatal error: it does not answer until the reset that has to follow.
+    /// Never sleeps.
+    fn has_fatal_error(&self) -> bool;
     /// Asks for a reset of the device, later and in another context. Never sleeps.
     fn request_reset(&self);
     /// Whether the user wants a scheduler that hangs left as it is for now (`halt_if_hws_hang`),

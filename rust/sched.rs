@@ -18,6 +18,7 @@ pub(crate) mod memory;
 pub(crate) mod mqd_pool;
 pub(crate) mod node;
 mod partition;
+mod preemption;
 mod resets;
 pub(crate) mod ring;
 mod runlist;

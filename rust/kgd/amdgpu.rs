@@ -570,6 +570,16 @@ impl Power for Amdgpu {
         unsafe { c::bridge_reset_unlock(self.adev()) };
     }
 
+    fn in_reset(&self) -> bool {
+        // SAFETY: the device is valid.
+        unsafe { c::bridge_in_reset(self.adev()) }
+    }
+
+    fn has_fatal_error(&self) -> bool {
+        // SAFETY: the device is valid.
+        unsafe { c::bridge_has_fatal_error(self.adev()) }
+    }
+
     fn request_reset(&self) {
         // SAFETY: the device is valid.
         unsafe { c::bridge_request_reset(self.adev()) };

@@ -716,6 +716,11 @@ bool bridge_in_reset(struct amdgpu_device *adev)
 	return amdgpu_call(amdgpu_in_reset)(adev);
 }
 
+bool bridge_has_fatal_error(struct amdgpu_device *adev)
+{
+	return amdgpu_call(amdgpu_amdkfd_is_fed)(adev);
+}
+
 bool bridge_reset_trylock(struct amdgpu_device *adev)
 {
 	return !pci_dev_is_disconnected(adev->pdev) && down_read_trylock(&adev->reset_domain->sem);

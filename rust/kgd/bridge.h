@@ -401,10 +401,12 @@ void bridge_set_compute_idle(struct amdgpu_device *adev, bool idle);
 int bridge_drain_interrupts(struct amdgpu_device *adev, const u32 *payload);
 
 /*
- * Reset. trylock: hardware may be touched until unlock; false while a reset runs, and once the
- * device was pulled out.
+ * Reset. in_reset: it runs, or waits for who has the lock. trylock: hardware may be touched until
+ * unlock; false while a reset runs, and once the device was pulled out.
  */
 bool bridge_in_reset(struct amdgpu_device *adev);
+/* A fatal error was detected: until the reset that has to follow nothing answers. */
+bool bridge_has_fatal_error(struct amdgpu_device *adev);
 bool bridge_reset_trylock(struct amdgpu_device *adev);
 void bridge_reset_unlock(struct amdgpu_device *adev);
 void bridge_request_reset(struct amdgpu_device *adev);

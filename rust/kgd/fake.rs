@@ -78,6 +78,9 @@ pub(crate) struct Live {
     /// Doorbells rung so far.
     pub(crate) rings: u32,
     pub(crate) in_reset: bool,
+    /// A reset waits for the lock; a fatal error was detected.
+    pub(crate) reset_waits: bool,
+    pub(crate) fatal_error: bool,
     /// The user wants processes kept apart.
     pub(crate) isolates: bool,
     /// VMIDs that processes have; slots with queues, 8 a pipe; copy queues.
@@ -91,10 +94,26 @@ pub(crate) struct Live {
     next_gpu_va: u64,
 }
 
+/// What the firmware's scheduler does when its doorbell rings: it gets the buffer with its queue, and how far the
+/// queue is written.
+pub(crate) type Firmware = fn(&Fake, NonNull<u8>, u64);
+
+/// The firmware's scheduler.
+struct FakeFirmware {
+    rung: Firmware,
+    /// The buffer that the HIQ was loaded from.
+    memory: Option<NonNull<u8>>,
+}
+
+// SAFETY: the buffer belongs to whoever has loaded the HIQ, for as long as that rings doorbells.
+unsafe impl Send for FakeFirmware {}
+
 /// A device that is not there.
 #[pin_data]
 pub(crate) struct Fake {
     facts: GpuFacts,
+    #[pin]
+    firmware: Mutex<FakeFirmware>,
     #[pin]
     live: Mutex<Live>,
 }
@@ -130,6 +149,8 @@ fn facts() -> GpuFacts {
         doorbell_size: 0x20_0000,
         num_partitions: 1,
         max_num_of_queues_per_device: 127,
+        queue_preemption_timeout_ms: 2000,
+        queue_reset: true,
         ..GpuFacts::default()
     };
     facts.partitions[0] = Partition {
@@ -157,6 +178,10 @@ impl Fake {
         };
         let fake = pin_init!(Self {
             facts,
+            firmware <- new_mutex!(FakeFirmware {
+                rung: |_, _, _| (),
+                memory: None,
+            }),
             live <- new_mutex!(live),
         });
         Arc::pin_init(fake, GFP_KERNEL)
@@ -176,9 +201,24 @@ impl Fake {
         }
     }
 
+    /// The firmware's scheduler does this from now on; before, nothing.
+    pub(crate) fn set_firmware(&self, rung: Firmware) {
+        self.firmware.lock().rung = rung;
+    }
+
     /// From now on the device is being reset, or no longer.
     pub(crate) fn set_in_reset(&self, in_reset: bool) {
         self.live.lock().in_reset = in_reset;
+    }
+
+    /// From now on a reset waits for whoever keeps it from beginning.
+    pub(crate) fn begin_reset(&self) {
+        self.live.lock().reset_waits = true;
+    }
+
+    /// From now on the hardware has a fatal error.
+    pub(crate) fn fail_fatally(&self) {
+        self.live.lock().fatal_error = true;
     }
 }
 
@@ -300,6 +340,10 @@ impl KernelMemory for Fake {
         // SAFETY: the owner checked that `offset` is aligned and lies inside.
         unsafe { cpu.add(offset as usize).cast::<u64>().write_volatile(value) };
         self.live.lock().rings += 1;
+        let FakeFirmware { rung, memory } = *self.firmware.lock();
+        if let Some(memory) = memory {
+            rung(self, memory, value);
+        }
         Ok(())
     }
 }
@@ -479,12 +523,13 @@ impl Hardware for Fake {
 
     fn load_hiq(
         &self,
-        _mqd: &RawKernelBo,
+        mqd: &RawKernelBo,
         _offset: usize,
         _position: HqdPosition,
         _doorbell: DoorbellIndex,
         xcc: u32,
     ) -> Result {
+        self.firmware.lock().memory = Some(mqd.cpu);
         self.live.lock().hiqs |= 1u32.checked_shl(xcc).ok_or(EINVAL)?;
         Ok(())
     }
@@ -614,6 +659,15 @@ impl Power for Fake {
 
     fn unlock_reset(&self) {
         self.live.lock().reset_locks -= 1;
+    }
+
+    fn in_reset(&self) -> bool {
+        let live = self.live.lock();
+        live.in_reset || live.reset_waits
+    }
+
+    fn has_fatal_error(&self) -> bool {
+        self.live.lock().fatal_error
     }
 
     fn request_reset(&self) {

@@ -23,6 +23,10 @@ use super::{
         xccs,
         Config, //
     },
+    preemption::{
+        check_available,
+        Preemption, //
+    },
     resets::ResetProcesses,
     slots::{
         SlotGuard,
@@ -54,7 +58,6 @@ use crate::{
         Preempt,
         ResetGuard, //
     },
-    linux::errno,
 };
 use hardware::{
     DirectHardware,
@@ -247,29 +250,48 @@ impl Direct {
         }
     }
 
-    /// Takes a queue off the hardware. It is off, whatever is returned, or the node is given up on.
+    /// Takes a queue off the hardware. If it may still be at work, the node is given up on, or a reset comes.
     fn take_off(
         &self,
         phase: &mut Phase,
         vmid: Option<Vmid>,
         entry: &mut SchedQueue,
         preempt: Preempt,
-    ) -> Result {
+    ) -> Preemption {
         if !entry.hqd.loaded {
-            return Ok(());
+            return Preemption::Complete;
         }
         match phase {
-            Phase::Hung => return Err(EIO),
-            Phase::Stopped => return Ok(()),
+            Phase::Hung => return Preemption::Unavailable,
+            Phase::Stopped => return Preemption::Complete,
             Phase::Runs => {}
         }
-        let _guard = ResetGuard::try_new(&*self.hardware.kgd)?;
+        let kgd = &*self.hardware.kgd;
+        let Ok(_guard) = ResetGuard::try_new(kgd) else {
+            return Preemption::Unavailable;
+        };
         let position = self.position(entry);
-        let result = self.hardware.unload(entry, position, preempt);
-        entry.hqd.loaded = false;
-        if result.is_ok() {
-            return Ok(());
+        let asked = check_available(kgd);
+        match Preemption::of(asked.and_then(|()| self.hardware.unload(entry, position, preempt))) {
+            // The end of the reset settles it.
+            Preemption::Unavailable => return Preemption::Unavailable,
+            Preemption::Failed => entry.hqd.loaded = false,
+            off => {
+                entry.hqd.loaded = false;
+                return off;
+            }
         }
+        self.reset(phase, vmid, entry, position)
+    }
+
+    /// Resets a queue that does not stop, or has amdgpu reset the GPU.
+    fn reset(
+        &self,
+        phase: &mut Phase,
+        vmid: Option<Vmid>,
+        entry: &mut SchedQueue,
+        position: HqdPosition,
+    ) -> Preemption {
         entry.hqd.reset = true;
         let doorbell = entry.packet.doorbell.raw();
         let name = self.pci_name();
@@ -282,13 +304,13 @@ impl Direct {
             gpu_err!(name, "the queue cannot be reset; requesting a GPU reset\n");
             self.hardware.kgd.request_reset();
             *phase = Phase::Hung;
-            return Err(errno::timer_expired());
+            return Preemption::Failed;
         }
         gpu_err!(name, "the queue was reset\n");
         if let Some(pasid) = vmid.and_then(|vmid| self.pasid_of(vmid)) {
             self.resets.add(&*self.hardware.kgd, pasid);
         }
-        Err(errno::timer_expired())
+        Preemption::AfterReset
     }
 
     /// Takes all queues of a process off the hardware; the first error counts. One that had to be
@@ -297,11 +319,8 @@ impl Direct {
         let vmid = process.binding.as_ref().map(Binding::vmid);
         let mut result = Ok(());
         for entry in process.queues.values_mut() {
-            let off = match self.take_off(phase, vmid, entry, preempt) {
-                Err(error) if error == errno::timer_expired() && *phase == Phase::Runs => Ok(()),
-                off => off,
-            };
-            result = result.and(off);
+            let off = self.take_off(phase, vmid, entry, preempt);
+            result = result.and(off.result());
         }
         result
     }
@@ -390,11 +409,11 @@ impl Scheduler for Direct {
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         let vmid = at.binding.as_ref().map(Binding::vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
-        let result = self.take_off(phase, vmid, entry, Preempt::Reset);
+        let off = self.take_off(phase, vmid, entry, Preempt::Reset);
         let gone = at.queues.remove_node(&queue);
         drop(inner);
         drop(gone);
-        result
+        off.undisturbed()
     }
 
     fn rewrite(&self, process: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result {
@@ -407,6 +426,7 @@ impl Scheduler for Direct {
         let vmid = at.binding.as_ref().map(Binding::vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         let off = self.take_off(phase, vmid, entry, self.preempt());
+        let off = off.undisturbed();
         if entry.hqd.reset {
             return Err(off.err().unwrap_or(EACCES));
         }

@@ -15,6 +15,7 @@ use super::{
         xccs,
         Config, //
     },
+    preemption::check_available,
     ring::Ring, //
 };
 use crate::{
@@ -208,8 +209,12 @@ impl Hiq {
         self.kgd.facts().xnack_flags & CHAIN != 0
     }
 
-    /// Puts `packet` into the HIQ, in one piece, and rings its doorbell.
+    /// Puts `packet` into the HIQ, in one piece, and rings its doorbell. `EIO`: nobody would read it, for a
+    /// fatal error.
     pub(super) fn submit(&self, cursor: &mut Cursor, packet: &Packet) -> Result {
+        if self.kgd.has_fatal_error() {
+            return Err(EIO);
+        }
         let words = packet.words();
         let read = self.memory.read_pointer()?;
         let place = cursor.ring.reserve(read, words.len()).ok_or(ENOMEM)?;
@@ -226,7 +231,7 @@ impl Hiq {
         self.doorbells.ring(0, cursor.ring.written())
     }
 
-    /// Waits until the fence has `value`.
+    /// Waits until the fence has `value`. `EIO`: a reset or a fatal error comes first. `ETIME`: nothing comes.
     fn wait(&self, value: u64) -> Result {
         // An idle GPU has confirmed before anybody looks at the clock.
         if self.memory.fence()? == value {
@@ -237,6 +242,7 @@ impl Hiq {
         let start = Instant::<Monotonic>::now();
         let mut pause_us = 10;
         while self.memory.fence()? != value {
+            check_available(&*self.kgd)?;
             if start.elapsed() > timeout {
                 return Err(errno::timer_expired());
             }

@@ -24,6 +24,8 @@ use crate::{
         Kgd, //
     },
 };
+#[cfg(CONFIG_KUNIT = "y")]
+use core::ptr::NonNull;
 use core::{
     ops::Range,
     sync::atomic::{
@@ -153,6 +155,33 @@ impl NodeMemory {
             listed: AtomicUsize::new(0),
         };
         Ok(Arc::new(memory, GFP_KERNEL)?)
+    }
+
+    /// What firmware does for tests: it has read the ring of the buffer at `memory` up to `written`, and confirms
+    /// what was to be confirmed there last. Returns whether there was anything.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(super) fn confirm(memory: NonNull<u8>, written: u64) -> bool {
+        /// The words of a QUERY_STATUS, and its opcode.
+        const LEN: u64 = 7;
+        const OPCODE: u32 = 0xa4;
+        const DWORDS: u64 = RING_BYTES as u64 / 4;
+        let word = |back: u64| {
+            let at = (written.wrapping_sub(back) % DWORDS) as usize * size_of::<u32>();
+            // SAFETY: The caller's buffer is a `NodeMemory`'s, which begins with the ring.
+            unsafe { memory.add(at).cast::<u32>().read_volatile() }
+        };
+        // SAFETY: As above; the pointer is a word of it.
+        unsafe {
+            let pointer = memory.add(Self::READ_POINTER).cast::<u32>();
+            pointer.write_volatile((written % DWORDS) as u32);
+        }
+        let asked = written >= LEN && word(LEN) >> 8 & 0xff == OPCODE;
+        if asked {
+            let value = u64::from(word(2)) | u64::from(word(1)) << 32;
+            // SAFETY: As above; the fence is two words of it.
+            unsafe { memory.add(Self::FENCE).cast::<u64>().write_volatile(value) };
+        }
+        asked
     }
 
     fn gpu_va(&self, offset: usize) -> Result<GpuVa> {

@@ -7,7 +7,8 @@
 //! called the scheduler.
 
 use super::{
-    partition::xccs, //
+    partition::xccs,
+    preemption::Preemption, //
     runlist_state::RunlistState,
 };
 use crate::{
@@ -104,8 +105,8 @@ impl StuckDoorbells {
     }
 }
 
-/// Resets what is still in its slot although everything was to leave. `ETIME`: not all of it could
-/// be, or its owner is unknown.
+/// Resets the compute queues that are still in their slots although everything was to leave. It
+/// fails if not all of them could be reset, or the owner of one is unknown.
 pub(super) fn reset_stuck(
     kgd: &dyn Kgd,
     generation: &Generation,
@@ -113,7 +114,23 @@ pub(super) fn reset_stuck(
     named: &StuckDoorbells,
     state: &mut RunlistState,
     resets: &ResetProcesses,
-) -> Result {
+) -> Preemption {
+    match try_reset_stuck(kgd, generation, xcc_mask, named, state, resets) {
+        // What the firmware named must be somewhere.
+        Ok(0) | Err(_) => Preemption::Failed,
+        Ok(_) => Preemption::AfterReset,
+    }
+}
+
+/// Returns how many.
+fn try_reset_stuck(
+    kgd: &dyn Kgd,
+    generation: &Generation,
+    xcc_mask: u32,
+    named: &StuckDoorbells,
+    state: &mut RunlistState,
+    resets: &ResetProcesses,
+) -> Result<u32> {
     let facts = kgd.facts();
     if !facts.queue_reset {
         gpu_err!(
@@ -123,7 +140,7 @@ pub(super) fn reset_stuck(
         return Err(errno::timer_expired());
     }
     let each = facts.num_queue_per_pipe.max(1);
-    let mut found = false;
+    let mut found = 0;
     for bit in (0..u64::BITS).filter(|bit| facts.compute_queue_bitmap >> bit & 1 != 0) {
         let position = HqdPosition {
             pipe: bit / each,
@@ -133,7 +150,7 @@ pub(super) fn reset_stuck(
             let Some(ring) = kgd.ring_in_slot(position, xcc) else {
                 continue;
             };
-            found = true;
+            found += 1;
             let owner = state.owner_of(ring, named.of(xcc), generation.mqd);
             let (process, queue) = owner.ok_or_else(errno::timer_expired)?;
             // Whether it can be or not: what it worked on is lost.
@@ -144,12 +161,7 @@ pub(super) fn reset_stuck(
             resets.add(kgd, pasid);
         }
     }
-    // What the firmware named must be somewhere.
-    if found {
-        Ok(())
-    } else {
-        Err(errno::timer_expired())
-    }
+    Ok(found)
 }
 
 #[kernel::macros::kunit_tests(amdkfd_sched_resets)]

@@ -30,6 +30,7 @@ use super::{
     },
     memory::NodeMemory,
     partition::Config,
+    preemption::Preemption,
     resets::{
         reset_stuck,
         ResetProcesses, //
@@ -165,23 +166,33 @@ impl Runlist {
             Phase::Hung => return Err(EIO),
             Phase::Listed => {}
         }
-        let result = self.hiq.unmap_all(&mut inner.hiq);
-        if result == Err(errno::timer_expired()) {
-            self.hold_still();
-        }
-        let result = result.and_then(|()| self.check_preemption(&mut inner.state));
-        inner.phase = match result {
-            Ok(()) => Phase::Idle,
-            Err(_) => self.give_up(),
+        let preemption = self.preempt(inner);
+        inner.phase = match preemption {
+            Preemption::Complete | Preemption::AfterReset => Phase::Idle,
+            Preemption::Unavailable | Preemption::Failed => self.give_up(preemption),
         };
         self.memory.set_listed(0);
-        result
+        preemption.result()
     }
 
-    /// Sees to it that every queue has let go of the hardware: what does not stop is reset.
-    fn check_preemption(&self, state: &mut RunlistState) -> Result {
+    /// Has the firmware take everything off, and sees to it that every queue has let go: what does not stop is
+    /// reset.
+    fn preempt(&self, inner: &mut Inner) -> Preemption {
+        let confirmed = Preemption::of(self.hiq.unmap_all(&mut inner.hiq));
+        if confirmed == Preemption::Failed {
+            self.hold_still();
+        }
+        let preemption = confirmed.and(|| self.check_compute(&mut inner.state));
+        if preemption == Preemption::AfterReset {
+            gpu_err!(self.pci_name(), "the queue was reset; the others go on\n");
+        }
+        preemption
+    }
+
+    /// Resets the compute queues that the firmware names as not having stopped.
+    fn check_compute(&self, state: &mut RunlistState) -> Preemption {
         let mut named = None;
-        self.hiq.take_stuck(|xcc, doorbell| {
+        let asked = self.hiq.take_stuck(|xcc, doorbell| {
             gpu_err!(
                 self.pci_name(),
                 "XCC {xcc}: the queue at doorbell {doorbell:#x} does not stop\n"
@@ -189,15 +200,13 @@ impl Runlist {
             named
                 .get_or_insert_with(StuckDoorbells::new)
                 .add(xcc, doorbell);
-        })?;
+        });
         let Some(named) = named else {
-            return Ok(());
+            return Preemption::of(asked);
         };
         self.hold_still();
         let (kgd, mask) = (&*self.kgd, self.hiq.xcc_mask());
-        reset_stuck(kgd, self.generation, mask, &named, state, &self.resets)?;
-        gpu_err!(self.pci_name(), "the queue was reset; the others go on\n");
-        Ok(())
+        reset_stuck(kgd, self.generation, mask, &named, state, &self.resets)
     }
 
     /// Touches nothing that hangs as long as the user wants to look at it
@@ -220,12 +229,19 @@ impl Runlist {
     }
 
     /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. It
-    /// stops the node for that, and starts it again.
-    fn give_up(&self) -> Phase {
-        gpu_err!(
-            self.pci_name(),
-            "the queues cannot be unmapped; requesting a GPU reset\n"
-        );
+    /// stops the node for that, and starts it again. A reset that is about to begin makes that
+    /// request useless: it drops the request.
+    fn give_up(&self, preemption: Preemption) -> Phase {
+        match preemption {
+            Preemption::Unavailable => gpu_err!(
+                self.pci_name(),
+                "the GPU is about to be reset: its queues end with that\n"
+            ),
+            _ => gpu_err!(
+                self.pci_name(),
+                "the queues cannot be unmapped; requesting a GPU reset\n"
+            ),
+        }
         self.kgd.request_reset();
         Phase::Hung
     }
@@ -514,5 +530,132 @@ impl PinnedDrop for Runlist {
     fn drop(self: Pin<&mut Self>) {
         // What does not stop has said so.
         let _ = self.stop();
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_sched_runlist)]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::{
+            testing::known,
+            Engine,
+            MapProcess,
+            MapQueue,
+            ShMem, //
+        },
+        ids::{
+            DoorbellIndex,
+            GpuVa,
+            IpVersion,
+            UserVa, //
+        },
+        kgd::fake::Fake,
+        sched::memory::Needs,
+    };
+    use core::ptr::NonNull;
+
+    fn confirm(_: &Fake, memory: NonNull<u8>, written: u64) {
+        NodeMemory::confirm(memory, written);
+    }
+
+    fn memory(fake: &Arc<Fake>) -> Arc<NodeMemory> {
+        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
+        let needs = Needs {
+            xccs: 1,
+            sdma_engines: 2,
+            queues: 8,
+        };
+        NodeMemory::new(fake.clone(), generation, needs).unwrap()
+    }
+
+    fn runlist(fake: &Arc<Fake>, memory: Arc<NodeMemory>) -> Arc<Runlist> {
+        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
+        let config = Config {
+            xcc_mask: 1,
+            vmid_mask: 0xff00,
+            partition: 0,
+        };
+        fake.set_firmware(confirm);
+        Runlist::start(fake.clone(), generation, memory, config).unwrap()
+    }
+
+    fn process(number: u32) -> NewSchedProcess {
+        let process = MapProcess {
+            pasid: known(Pasid::new(number)),
+            page_table_base: 0x1000,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 0,
+            wave_sync: 0,
+            cleans: false,
+        };
+        NewSchedProcess::new(process, false).unwrap()
+    }
+
+    fn map_queue(engine: Engine, doorbell: u32) -> MapQueue {
+        MapQueue {
+            engine,
+            doorbell: known(DoorbellIndex::new(doorbell)),
+            mqd: known(GpuVa::new(0x1000)),
+            write_pointer: known(UserVa::new(0x2000)),
+            wave_sync: false,
+        }
+    }
+
+    /// Takes a process in with a compute queue that runs.
+    fn mapped(runlist: &Runlist, number: u32) -> (Key, Key) {
+        let process = runlist.add(process(number));
+        let new = NewSchedQueue::undescribed(map_queue(Engine::Compute, 1), true).unwrap();
+        let key = new.key();
+        runlist.map(process, new).unwrap();
+        (process, key)
+    }
+
+    #[test]
+    fn firmware_takes_queues_off() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, queue) = mapped(&runlist, 1);
+        assert!(runlist.may_run(process, queue));
+        runlist.evict(process).unwrap();
+        assert!(!runlist.may_run(process, queue));
+        runlist.restore(process, 0x1000).unwrap();
+        runlist.unmap(process, queue).unwrap();
+        assert_eq!(runlist.take_reset(), None);
+        assert!(!fake.live().in_reset);
+    }
+
+    #[test]
+    fn firmware_that_does_not_answer_has_the_gpu_reset() {
+        let fake = Fake::with(|facts| facts.queue_preemption_timeout_ms = 20).unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, queue) = mapped(&runlist, 1);
+        fake.set_firmware(|_, _, _| ());
+        let timeout = Some(errno::timer_expired());
+        assert_eq!(runlist.evict(process).err(), timeout);
+        assert!(fake.live().in_reset);
+        assert_eq!(runlist.check_changeable(process, queue), Err(EIO));
+    }
+
+    #[test]
+    fn nobody_waits_for_firmware_that_is_to_be_reset() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, _) = mapped(&runlist, 1);
+        // While the fence is waited for.
+        fake.set_firmware(|fake, _, _| fake.begin_reset());
+        assert_eq!(runlist.evict(process).err(), Some(EIO));
+    }
+
+    #[test]
+    fn nobody_asks_firmware_after_a_fatal_error() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, _) = mapped(&runlist, 1);
+        let rings = fake.live().rings;
+        fake.fail_fatally();
+        assert_eq!(runlist.evict(process).err(), Some(EIO));
+        assert_eq!(fake.live().rings, rings);
     }
 }

@@ -22,6 +22,7 @@ mod tests {
             Domain,
             KernelBo, //
         },
+        linux::errno,
         sched::Descriptor,
     };
 
@@ -194,6 +195,21 @@ mod tests {
         direct.restore(process, 0).unwrap();
         assert!(!direct.may_run(process, key));
         assert_eq!(fake.live().slots, 0);
+    }
+
+    #[test]
+    fn a_reset_or_a_fatal_error_is_not_the_queues_fault() {
+        for interrupt in [Fake::begin_reset, Fake::fail_fatally] {
+            let fake = Fake::new().unwrap();
+            let direct = direct(&fake);
+            let process = direct.add(process(0));
+            let key = mapped(&direct, process, &fake);
+            fake.set_stuck(true, true);
+            interrupt(&fake);
+            assert_eq!(direct.evict(process).err(), Some(EIO));
+            assert_eq!((direct.take_reset(), fake.live().in_reset), (None, false));
+            assert_eq!(direct.check_changeable(process, key), Ok(()));
+        }
     }
 
     #[test]
