@@ -119,7 +119,8 @@ pub(crate) struct Features {
     pub(crate) xnack_per_process: bool,
     /// A packet for the scheduler that is one word long and does nothing.
     pub(crate) nop: u32,
-    /// Descriptors of compute queues lie in the GPU's own memory, if it has any to speak of (`mqd_on_vram`).
+    /// Descriptors of compute queues lie in the GPU's own memory, if it has any to speak of
+    /// (`mqd_on_vram`).
     pub(crate) mqds_in_vram: bool,
     /// Address watch points for a debugger.
     pub(crate) watch_points: u32,

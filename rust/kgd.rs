@@ -333,6 +333,8 @@ pub(crate) trait ProcessMemory {
 
 /// Hardware queues and what is around them.
 pub(crate) trait Hardware {
+    /// Whether a copy engine can be reset alone; known once the device is up.
+    fn can_reset_copy_engines(&self) -> bool;
     /// Enables a pipe's time-stamp and opcode-error interrupts.
     fn init_interrupts(&self, pipe: u32, xcc: u32) -> Result;
     /// Loads the HIQ (HSA interface queue) from its MQD, `offset` bytes into `mqd`: a whole MQD
@@ -415,6 +417,12 @@ pub(crate) trait QueueSlots {
     fn slot_registers(&self, position: HqdPosition, xcc: u32) -> Result<KVec<Register>>;
     /// The registers of a copy queue of one of the device's engines, in ascending order.
     fn sdma_registers(&self, engine: u32, queue: u32) -> Result<KVec<Register>>;
+    /// The doorbell of the user's copy queue that one of the device's engines has selected in a
+    /// slot.
+    fn copy_doorbell(&self, engine: u32, queue: u32) -> Option<u32>;
+    /// Resets a copy engine: the user's queue that was on it is off then, the kernel's go on.
+    /// Allocates nothing with reclaim. `EOPNOTSUPP`: the firmware cannot.
+    fn reset_copy_engine(&self, engine: u32) -> Result;
     /// Resets a slot: the ring of the queue that has left it for that. `None`: none has.
     fn reset_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa>;
     /// Loads a copy queue; the MQD says where. Its write pointer is read from the memory of the
@@ -437,11 +445,11 @@ pub(crate) trait Power {
     fn try_lock_reset(&self) -> bool;
     /// Undoes a successful `try_lock_reset`.
     fn unlock_reset(&self);
-    /// Whether a reset runs, or waits for whoever keeps it from beginning: what the hardware was asked before, it
-    /// does not answer any more. Never sleeps.
+    /// Whether a reset runs, or waits for whoever keeps it from beginning: what the hardware was
+    /// asked before, it does not answer any more. Never sleeps.
     fn in_reset(&self) -> bool;
-    /// Whether the hardware has told of a fatal error: it does not answer until the reset that has to follow.
-    /// Never sleeps.
+    /// Whether the hardware has told of a fatal error: it does not answer until the reset that has
+    /// to follow. Never sleeps.
     fn has_fatal_error(&self) -> bool;
     /// Asks for a reset of the device, later and in another context. Never sleeps.
     fn request_reset(&self);

@@ -10,6 +10,7 @@
 //! goes into a process or a queue's entry is allocated by the caller beforehand: nothing here
 //! allocates, because eviction runs where memory is being reclaimed.
 
+mod copy_slots;
 mod direct;
 mod dump;
 mod hiq;
@@ -30,7 +31,8 @@ pub(crate) use node::NodeQueues;
 use crate::{
     gfx::{
         MapProcess,
-        MapQueue, //
+        MapQueue,
+        SdmaPlace, //
     },
     ids::{
         Pasid,
@@ -222,6 +224,8 @@ pub(crate) struct Descriptor {
     pub(crate) bo: Arc<KernelBo>,
     pub(crate) offset: usize,
     pub(crate) stride: usize,
+    /// The slot that a copy queue's descriptor names.
+    pub(crate) copy_slot: Option<SdmaPlace>,
 }
 
 /// Puts queues onto the hardware and takes them off.

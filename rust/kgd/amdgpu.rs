@@ -482,6 +482,11 @@ impl ProcessMemory for Amdgpu {
 }
 
 impl Hardware for Amdgpu {
+    fn can_reset_copy_engines(&self) -> bool {
+        // SAFETY: the device is valid.
+        unsafe { c::bridge_can_reset_sdma_engines(self.adev()) }
+    }
+
     fn init_interrupts(&self, pipe: u32, xcc: u32) -> Result {
         // SAFETY: the device is valid.
         to_result(unsafe { c::bridge_init_interrupts(self.adev(), pipe, xcc) })

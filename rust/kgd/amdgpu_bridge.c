@@ -70,7 +70,6 @@ static void identity(struct amdgpu_device *adev, struct bridge_facts *facts)
 	facts->ras_enabled = adev->ras_enabled;
 	facts->ras_gfx = adev->ras_enabled & BIT(AMDGPU_RAS_BLOCK__GFX);
 	facts->ras_umc = adev->ras_enabled & BIT(AMDGPU_RAS_BLOCK__UMC);
-	facts->sdma_per_queue_reset = adev->sdma.supported_reset & AMDGPU_RESET_TYPE_PER_QUEUE;
 	facts->queue_reset = amdgpu_object(amdgpu_gpu_recovery) &&
 			     !adev->debug_disable_gpu_ring_reset;
 	facts->package_is_apu = adev->smuio.funcs && adev->smuio.funcs->get_pkg_type &&
@@ -617,6 +616,32 @@ u64 bridge_queue_reset(struct amdgpu_device *adev, u32 timeout_ms, u32 pipe, u32
 	const struct kfd2kgd_calls *hw = hardware(adev);
 
 	return hw ? hw->hqd_reset(adev, pipe, queue, xcc, timeout_ms) : 0;
+}
+
+u32 bridge_sdma_doorbell(struct amdgpu_device *adev, u32 engine, u32 queue)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+
+	return hw ? hw->hqd_sdma_get_doorbell(adev, engine, queue) : 0;
+}
+
+bool bridge_can_reset_sdma_engines(struct amdgpu_device *adev)
+{
+	return adev->sdma.supported_reset & AMDGPU_RESET_TYPE_PER_QUEUE;
+}
+
+int bridge_sdma_reset_engine(struct amdgpu_device *adev, u32 engine)
+{
+	unsigned int flags;
+	int ret;
+
+	if (!bridge_can_reset_sdma_engines(adev) || engine >= adev->sdma.num_instances)
+		return -EOPNOTSUPP;
+	/* The caller holds a lock that reclaim may take, and amdgpu allocates. */
+	flags = memalloc_noreclaim_save();
+	ret = amdgpu_call(amdgpu_sdma_reset_engine)(adev, engine, false);
+	memalloc_noreclaim_restore(flags);
+	return ret;
 }
 
 /* Hands on the count pairs of a dump, which amdgpu allocated. */

@@ -69,7 +69,6 @@ struct bridge_facts {
 	u32 aid_mask;		/* active interposer dies */
 	bool ras_gfx;
 	bool ras_umc;
-	bool sdma_per_queue_reset;
 	bool queue_reset;	/* amdgpu's parameters allow to reset single queues */
 	bool package_is_apu;	/* CPU and GPU in one package */
 	bool pcie_atomic_completer;	/* the device completes AtomicOps */
@@ -374,6 +373,15 @@ u64 bridge_queue_address(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xc
  * leave.
  */
 u64 bridge_queue_reset(struct amdgpu_device *adev, u32 timeout_ms, u32 pipe, u32 queue, u32 xcc);
+/*
+ * The doorbell (its index on the BAR, in 32-bit units) of the user's queue in a slot of a copy
+ * engine, if that engine has selected it; 0 if not. engine: of the device.
+ */
+u32 bridge_sdma_doorbell(struct amdgpu_device *adev, u32 engine, u32 queue);
+/* Whether a copy engine can be reset alone: known after the device's late init only. */
+bool bridge_can_reset_sdma_engines(struct amdgpu_device *adev);
+/* Does that: -EOPNOTSUPP if it cannot be done. Never enters reclaim. */
+int bridge_sdma_reset_engine(struct amdgpu_device *adev, u32 engine);
 /* A register: where it is, in bytes, and what it reads. */
 struct bridge_register {
 	u32 offset;

@@ -88,14 +88,20 @@ pub(crate) struct Live {
     pub(crate) slots: u64,
     pub(crate) copy_queues: u32,
     pub(crate) last_preempt: Option<Preempt>,
+    /// The slot (engine, queue, doorbell) of a copy queue that stays although firmware says that
+    /// all have left.
+    pub(crate) stuck_copy: Option<(u32, u32, u32)>,
+    /// How often slots of copy engines were looked at, and which engines were reset alone.
+    pub(crate) copy_looks: u32,
+    pub(crate) copy_resets: u32,
     /// Queues do not stop; they can be reset.
     pub(crate) stuck: bool,
     pub(crate) resettable: bool,
     next_gpu_va: u64,
 }
 
-/// What the firmware's scheduler does when its doorbell rings: it gets the buffer with its queue, and how far the
-/// queue is written.
+/// What the firmware's scheduler does when its doorbell rings: it gets the buffer with its queue,
+/// and how far the queue is written.
 pub(crate) type Firmware = fn(&Fake, NonNull<u8>, u64);
 
 /// The firmware's scheduler.
@@ -199,6 +205,18 @@ impl Fake {
             next_gpu_va: 0,
             ..*self.live.lock()
         }
+    }
+
+    /// A copy queue stays in slot `queue` of `engine`; it can be reset.
+    pub(crate) fn set_stuck_copy(
+        &self,
+        (engine, queue): (u32, u32),
+        doorbell: u32,
+        resettable: bool,
+    ) {
+        let mut live = self.live.lock();
+        live.stuck_copy = Some((engine, queue, doorbell));
+        live.resettable = resettable;
     }
 
     /// The firmware's scheduler does this from now on; before, nothing.
@@ -517,6 +535,10 @@ impl ProcessMemory for Fake {
 }
 
 impl Hardware for Fake {
+    fn can_reset_copy_engines(&self) -> bool {
+        self.live.lock().resettable
+    }
+
     fn init_interrupts(&self, _pipe: u32, _xcc: u32) -> Result {
         Ok(())
     }
@@ -614,6 +636,23 @@ impl QueueSlots for Fake {
 
     fn sdma_registers(&self, _engine: u32, _queue: u32) -> Result<KVec<Register>> {
         Ok(KVec::new())
+    }
+
+    fn copy_doorbell(&self, engine: u32, queue: u32) -> Option<u32> {
+        let mut live = self.live.lock();
+        live.copy_looks += 1;
+        let (at_engine, at_queue, doorbell) = live.stuck_copy?;
+        (at_engine == engine && at_queue == queue).then_some(doorbell)
+    }
+
+    fn reset_copy_engine(&self, engine: u32) -> Result {
+        let mut live = self.live.lock();
+        if !live.resettable {
+            return Err(errno::unsupported());
+        }
+        live.copy_resets |= 1 << engine;
+        live.stuck_copy.take_if(|(stuck, ..)| *stuck == engine);
+        Ok(())
     }
 
     fn reset_slot(&self, position: HqdPosition, _xcc: u32) -> Option<GpuVa> {

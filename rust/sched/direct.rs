@@ -250,7 +250,8 @@ impl Direct {
         }
     }
 
-    /// Takes a queue off the hardware. If it may still be at work, the node is given up on, or a reset comes.
+    /// Takes a queue off the hardware. If it may still be at work, the node is given up on, or a
+    /// reset comes.
     fn take_off(
         &self,
         phase: &mut Phase,

@@ -117,6 +117,11 @@ impl Hiq {
         self.config.xcc_mask
     }
 
+    /// The device's number for the node's first copy engine.
+    pub(super) fn first_engine(&self) -> u32 {
+        self.config.first_engine
+    }
+
     /// Which partition of its device the node is.
     pub(super) fn partition(&self) -> u32 {
         self.config.partition
@@ -209,8 +214,8 @@ impl Hiq {
         self.kgd.facts().xnack_flags & CHAIN != 0
     }
 
-    /// Puts `packet` into the HIQ, in one piece, and rings its doorbell. `EIO`: nobody would read it, for a
-    /// fatal error.
+    /// Puts `packet` into the HIQ, in one piece, and rings its doorbell. `EIO`: nobody would read
+    /// it, for a fatal error.
     pub(super) fn submit(&self, cursor: &mut Cursor, packet: &Packet) -> Result {
         if self.kgd.has_fatal_error() {
             return Err(EIO);
@@ -231,7 +236,8 @@ impl Hiq {
         self.doorbells.ring(0, cursor.ring.written())
     }
 
-    /// Waits until the fence has `value`. `EIO`: a reset or a fatal error comes first. `ETIME`: nothing comes.
+    /// Waits until the fence has `value`. `EIO`: a reset or a fatal error comes first. `ETIME`:
+    /// nothing comes.
     fn wait(&self, value: u64) -> Result {
         // An idle GPU has confirmed before anybody looks at the clock.
         if self.memory.fence()? == value {

@@ -157,8 +157,9 @@ impl NodeMemory {
         Ok(Arc::new(memory, GFP_KERNEL)?)
     }
 
-    /// What firmware does for tests: it has read the ring of the buffer at `memory` up to `written`, and confirms
-    /// what was to be confirmed there last. Returns whether there was anything.
+    /// What firmware does for tests: it has read the ring of the buffer at `memory` up to
+    /// `written`, and confirms what was to be confirmed there last. Returns whether there was
+    /// anything.
     #[cfg(CONFIG_KUNIT = "y")]
     pub(super) fn confirm(memory: NonNull<u8>, written: u64) -> bool {
         /// The words of a QUERY_STATUS, and its opcode.
@@ -256,6 +257,7 @@ impl NodeMemory {
             bo: self.bo.clone(),
             offset: self.sdma_offset(place),
             stride: 0,
+            copy_slot: Some(place),
         }
     }
 

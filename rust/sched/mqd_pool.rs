@@ -3,9 +3,9 @@
 //! Room for the descriptors of a node's compute queues.
 //!
 //! A descriptor and the control stack behind it, for all XCCs, are of one size on a node. They are
-//! cut from large buffers that the pool allocates as needed. Of those that no queue uses any more it keeps
-//! a few. One pool per node, owned by its `NodeQueues` and the slots that it gave; a queue owns its
-//! [`MqdSlot`].
+//! cut from large buffers that the pool allocates as needed. Of those that no queue uses any more
+//! it keeps a few. One pool per node, owned by its `NodeQueues` and the slots that it gave; a queue
+//! owns its [`MqdSlot`].
 
 use super::{
     dump::dump,
@@ -65,7 +65,8 @@ impl Deref for InMqdChunk {
     }
 }
 
-/// Room for one queue's descriptors. Dropping it may free a buffer: not under a lock that reclaim may take.
+/// Room for one queue's descriptors. Dropping it may free a buffer: not under a lock that reclaim
+/// may take.
 pub(crate) struct MqdSlot {
     // Dropped from top to bottom: the place is free when the pool looks at the chunk.
     place: SlotGuard<InMqdChunk, 1>,
@@ -105,6 +106,7 @@ impl MqdSlot {
             bo: self.chunk.bo.clone(),
             offset: self.offset(0),
             stride: self.stride,
+            copy_slot: None,
         }
     }
 
@@ -288,7 +290,10 @@ mod tests {
 
     #[test]
     fn of_unused_buffers_few_are_kept() {
-        for (fake, kept) in [(Fake::new().unwrap(), 1), (apu(), CHUNK_BYTES / (6 * (24 << 10)))] {
+        for (fake, kept) in [
+            (Fake::new().unwrap(), 1),
+            (apu(), CHUNK_BYTES / (6 * (24 << 10))),
+        ] {
             let pool = pool(&fake);
             burst(&pool, 200);
             // CAST: some tens.

@@ -235,6 +235,7 @@ impl NodeQueues {
             xcc_mask: partition.xcc_mask,
             vmid_mask,
             partition: index,
+            first_engine: index * (pcie + xgmi),
         };
         let stack = save_sizes.control_stack;
         let mqds = MqdPool::new(kgd.clone(), generation, stack, xccs)?;

@@ -11,6 +11,8 @@ pub(crate) struct Config {
     pub(crate) vmid_mask: u32,
     /// Which partition of its device it is.
     pub(crate) partition: u32,
+    /// The device's number for the node's first copy engine.
+    pub(crate) first_engine: u32,
 }
 
 /// The logical XCCs of `mask`, each with its number within the node.

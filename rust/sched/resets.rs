@@ -2,17 +2,21 @@
 
 //! Queues that did not leave the hardware and were reset, each for itself.
 //!
-//! [`reset_stuck`] does that for the run-list scheduler. Who is to be told of it stands in a
-//! [`ResetProcesses`], one per scheduler: telling is the business of others, who ask when they have
-//! called the scheduler.
+//! [`reset_stuck`] and [`reset_copies`] do that for the run-list scheduler. Who is to be told of it
+//! stands in a [`ResetProcesses`], one per scheduler: telling is the business of others, who ask
+//! when they have called the scheduler.
 
 use super::{
+    copy_slots::CopySlots,
     partition::xccs,
     preemption::Preemption, //
     runlist_state::RunlistState,
 };
 use crate::{
-    gfx::Generation,
+    gfx::{
+        Generation,
+        SdmaPlace, //
+    },
     ids::Pasid,
     kgd::{
         gpu_err,
@@ -162,6 +166,57 @@ fn try_reset_stuck(
         }
     }
     Ok(found)
+}
+
+/// Resets the copy queues that are still on their engines although firmware has confirmed that
+/// everything left: of copy queues it does not say so. Only the slots of those in the list are
+/// looked at. It fails if one cannot be reset, or nobody knows whose it is. `hold_still` is called
+/// before anything is touched.
+pub(super) fn reset_copies(
+    kgd: &dyn Kgd,
+    first_engine: u32,
+    state: &mut RunlistState,
+    resets: &ResetProcesses,
+    hold_still: impl FnOnce(),
+) -> Preemption {
+    let on_engine = |place: &SdmaPlace| kgd.copy_doorbell(first_engine + place.engine, place.queue);
+    let mut stuck = CopySlots::default();
+    for place in state.copy_slots().iter() {
+        if let Some(doorbell) = on_engine(&place) {
+            let engine = first_engine + place.engine;
+            gpu_err!(kgd.facts().pci_name(), "SDMA engine {engine}: the queue at doorbell {doorbell:#x} does not stop\n");
+            stuck.insert(place);
+        }
+    }
+    if stuck.is_empty() {
+        return Preemption::Complete;
+    }
+    hold_still();
+    if !kgd.facts().queue_reset {
+        gpu_err!(kgd.facts().pci_name(), "amdgpu's parameters forbid to reset single engines\n");
+        return Preemption::Failed;
+    }
+    for doorbell in stuck.iter().filter_map(|place| on_engine(&place)) {
+        let owner = state.copy_owner_of(doorbell);
+        let lost = owner.and_then(|(process, queue)| state.set_reset(process, queue).ok());
+        let Some(pasid) = lost else {
+            gpu_err!(kgd.facts().pci_name(), "doorbell {doorbell:#x} is nobody's\n");
+            return Preemption::Failed;
+        };
+        resets.add(pasid);
+    }
+    for engine in stuck.engines() {
+        if let Err(error) = kgd.reset_copy_engine(first_engine + engine) {
+            gpu_err!(kgd.facts().pci_name(), "SDMA engine {engine} cannot be reset alone ({error:?})\n");
+            return Preemption::Failed;
+        }
+    }
+    let stays = stuck.iter().any(|place| on_engine(&place).is_some());
+    if stays {
+        Preemption::Failed
+    } else {
+        Preemption::AfterReset
+    }
 }
 
 #[kernel::macros::kunit_tests(amdkfd_sched_resets)]

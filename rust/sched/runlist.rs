@@ -32,6 +32,7 @@ use super::{
     partition::Config,
     preemption::Preemption,
     resets::{
+        reset_copies,
         reset_stuck,
         ResetProcesses, //
         StuckDoorbells,
@@ -175,14 +176,16 @@ impl Runlist {
         preemption.result()
     }
 
-    /// Has the firmware take everything off, and sees to it that every queue has let go: what does not stop is
-    /// reset.
+    /// Has the firmware take everything off, and sees to it that every queue has let go: what does
+    /// not stop is reset.
     fn preempt(&self, inner: &mut Inner) -> Preemption {
         let confirmed = Preemption::of(self.hiq.unmap_all(&mut inner.hiq));
         if confirmed == Preemption::Failed {
             self.hold_still();
         }
-        let preemption = confirmed.and(|| self.check_compute(&mut inner.state));
+        let preemption = confirmed
+            .and(|| self.check_compute(&mut inner.state))
+            .and(|| self.check_copies(&mut inner.state));
         if preemption == Preemption::AfterReset {
             gpu_err!(self.pci_name(), "the queue was reset; the others go on\n");
         }
@@ -207,6 +210,12 @@ impl Runlist {
         self.hold_still();
         let (kgd, mask) = (&*self.kgd, self.hiq.xcc_mask());
         reset_stuck(kgd, self.generation, mask, &named, state, &self.resets)
+    }
+
+    /// Resets the copy queues that have not left their engines: the firmware says nothing of them.
+    fn check_copies(&self, state: &mut RunlistState) -> Preemption {
+        let first = self.hiq.first_engine();
+        reset_copies(&*self.kgd, first, state, &self.resets, || self.hold_still())
     }
 
     /// Touches nothing that hangs as long as the user wants to look at it
@@ -542,6 +551,7 @@ mod tests {
             Engine,
             MapProcess,
             MapQueue,
+            SdmaPlace,
             ShMem, //
         },
         ids::{
@@ -574,7 +584,8 @@ mod tests {
         let config = Config {
             xcc_mask: 1,
             vmid_mask: 0xff00,
-            partition: 0,
+            partition: 1,
+            first_engine: 2,
         };
         fake.set_firmware(confirm);
         Runlist::start(fake.clone(), generation, memory, config).unwrap()
@@ -624,6 +635,94 @@ mod tests {
         runlist.unmap(process, queue).unwrap();
         assert_eq!(runlist.take_reset(), None);
         assert!(!fake.live().in_reset);
+    }
+
+    /// Takes a process in with a copy queue that runs, in slot 3 of the node's second engine.
+    fn copying(runlist: &Runlist, memory: &NodeMemory, number: u32) -> (Key, Key) {
+        let process = runlist.add(process(number));
+        let place = SdmaPlace {
+            engine: 1,
+            queue: 3,
+        };
+        let key = Key::next();
+        let queue = map_queue(Engine::Sdma(place.engine), DOORBELL);
+        let new = NewSchedQueue::new(key, queue, true, memory.sdma_descriptor(place)).unwrap();
+        runlist.map(process, new).unwrap();
+        (process, key)
+    }
+
+    /// Where that slot is on the device, and the queue's doorbell.
+    const SLOT: (u32, u32) = (3, 3);
+    const DOORBELL: u32 = 0x1234;
+
+    #[test]
+    fn a_copy_queue_that_stays_is_reset_with_its_engine() {
+        let fake = Fake::new().unwrap();
+        let memory = memory(&fake);
+        let runlist = runlist(&fake, memory.clone());
+        let (other, _) = mapped(&runlist, 1);
+        let (process, queue) = copying(&runlist, &memory, 2);
+        fake.set_stuck_copy(SLOT, DOORBELL, true);
+        runlist.evict(other).unwrap();
+        assert_eq!(
+            (fake.live().copy_resets, fake.live().in_reset),
+            (1 << SLOT.0, false)
+        );
+        assert_eq!(
+            (runlist.take_reset(), runlist.take_reset()),
+            (Pasid::new(2), None)
+        );
+        assert_eq!(runlist.check_changeable(process, queue), Err(EACCES));
+        assert!(!runlist.may_run(process, queue));
+        // It is not in the list any more.
+        let looks = fake.live().copy_looks;
+        runlist.restore(other, 0x1000).unwrap();
+        runlist.evict(other).unwrap();
+        assert_eq!(fake.live().copy_looks, looks);
+    }
+
+    #[test]
+    fn a_copy_queue_that_stays_has_the_gpu_reset() {
+        let allowed = |allowed| Fake::with(|facts| facts.queue_reset = allowed).unwrap();
+        // The engine cannot be reset; it must not be; and a queue of nobody's is on it.
+        for (fake, doorbell, resettable) in [
+            (allowed(true), DOORBELL, false),
+            (allowed(false), DOORBELL, true),
+            (allowed(true), 1, true),
+        ] {
+            let memory = memory(&fake);
+            let runlist = runlist(&fake, memory.clone());
+            let (process, queue) = copying(&runlist, &memory, 2);
+            fake.set_stuck_copy(SLOT, doorbell, resettable);
+            let timeout = Some(errno::timer_expired());
+            assert_eq!(runlist.evict(process).err(), timeout);
+            assert_eq!((fake.live().copy_resets, fake.live().in_reset), (0, true));
+            assert_eq!(runlist.check_changeable(process, queue), Err(EIO));
+        }
+    }
+
+    #[test]
+    fn only_slots_of_copy_queues_that_run_are_looked_at() {
+        let fake = Fake::new().unwrap();
+        let memory = memory(&fake);
+        let runlist = runlist(&fake, memory.clone());
+        let (compute, _) = mapped(&runlist, 1);
+        let looks = |change: &dyn Fn() -> Result| {
+            let before = fake.live().copy_looks;
+            change().unwrap();
+            fake.live().copy_looks - before
+        };
+        assert_eq!(looks(&|| runlist.evict(compute)), 0);
+        let (process, queue) = copying(&runlist, &memory, 2);
+        assert_eq!(looks(&|| runlist.restore(compute, 0x1000)), 1);
+        assert_eq!(looks(&|| runlist.rewrite(process, queue, &mut || false)), 1);
+        assert_eq!(looks(&|| runlist.evict(compute)), 0);
+        runlist.rewrite(process, queue, &mut || true).unwrap();
+        runlist.evict(process).unwrap();
+        assert_eq!(looks(&|| runlist.restore(compute, 0x1000)), 0);
+        runlist.restore(process, 0x1000).unwrap();
+        assert_eq!(looks(&|| runlist.remove(process)), 1);
+        assert_eq!(looks(&|| runlist.evict(compute)), 0);
     }
 
     #[test]

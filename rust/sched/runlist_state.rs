@@ -11,6 +11,7 @@
 //! is restored or started later finds it.
 
 use super::{
+    copy_slots::CopySlots,
     image::{
         Counts,
         Image,
@@ -56,6 +57,8 @@ pub(super) struct RunlistState {
     image: Image<KVVec<u32>>,
     /// Words of the list if all queues run.
     reserved: usize,
+    /// Slots of the copy queues in the list.
+    copy_slots: CopySlots,
     counts: Counts,
 }
 
@@ -79,6 +82,22 @@ impl SchedQueue {
             queues: 1,
             compute_queues: u32::from(self.packet.engine == Engine::Compute),
             wave_sync_queues: u32::from(self.packet.wave_sync),
+        }
+    }
+}
+
+impl CopySlots {
+    /// A queue is in the list from now on.
+    fn list(&mut self, entry: &SchedQueue) {
+        if let Some(place) = entry.hqd.copy_slot() {
+            self.insert(place);
+        }
+    }
+
+    /// It is not.
+    fn unlist(&mut self, entry: &SchedQueue) {
+        if let Some(place) = entry.hqd.copy_slot() {
+            self.remove(place);
         }
     }
 }
@@ -124,6 +143,7 @@ impl RunlistState {
             processes: RBTree::new(),
             image: Image::new(KVVec::from_elem(0, dwords, GFP_KERNEL)?),
             reserved: 0,
+            copy_slots: CopySlots::default(),
             counts: Counts::default(),
         })
     }
@@ -222,6 +242,9 @@ impl RunlistState {
     pub(super) fn remove(&mut self, key: Key) -> Option<RBTreeNode<Key, SchedProcess>> {
         let process = self.processes.get(&key)?;
         let (part, counts, reserved) = (process.part, process.counts, process.reserved);
+        for entry in process.queues.values() {
+            self.copy_slots.unlist(entry);
+        }
         // It is there, so it is within the list: nothing can fail.
         let _ = self.image.replace(part.behind, part.dwords, 0);
         self.counts -= counts;
@@ -242,8 +265,8 @@ impl RunlistState {
         }
     }
 
-    /// Takes a queue in. On error it is taken in, but not in the list. `ENOMEM`: the list has no room for all
-    /// queues that there are then.
+    /// Takes a queue in. On error it is taken in, but not in the list. `ENOMEM`: the list has no
+    /// room for all queues that there are then.
     pub(super) fn insert(&mut self, process: Key, queue: NewSchedQueue) -> Result<Key> {
         let NewSchedQueue { key, node } = queue;
         let format = self.format;
@@ -368,6 +391,24 @@ impl RunlistState {
         found.flatten()
     }
 
+    /// The copy queue with this doorbell.
+    pub(super) fn copy_owner_of(&self, doorbell: u32) -> Option<(Key, Key)> {
+        let is_it = |entry: &SchedQueue| {
+            matches!(entry.packet.engine, Engine::Sdma(_))
+                && entry.packet.doorbell.raw() == doorbell
+        };
+        self.processes.iter().find_map(|(process, at)| {
+            let mut queues = at.queues.iter();
+            let (queue, _) = queues.find(|(_, entry)| is_it(entry))?;
+            Some((*process, *queue))
+        })
+    }
+
+    /// Slots of the copy queues in the list.
+    pub(super) fn copy_slots(&self) -> &CopySlots {
+        &self.copy_slots
+    }
+
     /// Whether a process's queues may run from now on. On error nothing has changed; there is room.
     pub(super) fn set_evicted(&mut self, process: Key, evicted: bool) -> Result {
         let before = core::mem::replace(&mut self.process(process)?.evicted, evicted);
@@ -395,6 +436,7 @@ impl RunlistState {
         let packet = self.format.map_queue(&entry.packet);
         let words = self.image.put(behind, 0, &packet)?;
         entry.listed = words;
+        self.copy_slots.list(entry);
         let counts = entry.counts();
         let old = at.part.dwords;
         at.part.dwords += words;
@@ -412,6 +454,7 @@ impl RunlistState {
         if words == 0 {
             return Ok(());
         }
+        self.copy_slots.unlist(entry);
         let counts = entry.counts();
         // It no longer counts itself: its words are behind where it would be.
         let behind = at.behind(queue) - words;
@@ -443,10 +486,10 @@ impl RunlistState {
             counts += entry.counts();
         }
         let mut room = self.image.replace(behind, old - head, words)?;
-        process
-            .queues
-            .values_mut()
-            .for_each(|entry| entry.listed = 0);
+        for entry in process.queues.values_mut() {
+            entry.listed = 0;
+            self.copy_slots.unlist(entry);
+        }
         for entry in process.running() {
             let packet = format.map_queue(&entry.packet);
             let (place, rest) = room
@@ -454,6 +497,7 @@ impl RunlistState {
                 .ok_or(ENOMEM)?;
             place.copy_from_slice(packet.words());
             entry.listed = place.len();
+            self.copy_slots.list(entry);
             room = rest;
         }
         self.counts -= core::mem::replace(&mut process.counts, counts);

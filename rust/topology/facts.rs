@@ -41,7 +41,7 @@ use kernel::prelude::*;
 const DRIVER: Driver = Driver {
     debugger: false,
     queue_reset: true,
-    copy_queue_reset: false,
+    copy_queue_reset: true,
     svm: false,
     // As many slots as the GPU has.
     global_wave_sync: 0,
@@ -100,7 +100,7 @@ pub(super) fn describe(node: &Node) -> Result<Description<'_>> {
         copy: CopyEngines {
             count: facts.num_sdma_engines,
             xgmi: facts.xgmi_supported,
-            per_queue_reset: facts.sdma_per_queue_reset,
+            per_queue_reset: node.kgd().can_reset_copy_engines(),
         },
         links: links(node),
         errors: errors(facts),
@@ -148,6 +148,11 @@ fn local_memory(facts: &GpuFacts, memory: &kgd::LocalMemory) -> LocalMemory {
         pretend_public: facts.large_bar_debug,
         shared_with_cpu: facts.is_app_apu,
     }
+}
+
+/// Whether a copy queue of the node can be reset alone.
+pub(super) fn resets_copy_queues(node: &Node) -> bool {
+    DRIVER.copy_queue_reset && node.kgd().can_reset_copy_engines()
 }
 
 /// The CPU sees all of the node's memory ("large BAR").

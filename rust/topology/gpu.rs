@@ -215,6 +215,17 @@ mod cap {
     pub(super) const DISPATCH_INFO_ALWAYS_VALID: u64 = 0x400;
 }
 
+fn capability2(copy_queue_reset: bool) -> u32 {
+    when(copy_queue_reset, cap::PER_SDMA_QUEUE_RESET_SUPPORTED)
+}
+
+impl GpuProperties {
+    /// Says whether copy queues can be reset one at a time.
+    pub(crate) fn set_copy_queue_reset(&mut self, can: bool) {
+        self.capability2 = capability2(can);
+    }
+}
+
 impl Description<'_> {
     /// Compute units of one XCC, working or not: how many numbers the node takes.
     pub(crate) fn numbers(&self) -> u32 {
@@ -339,8 +350,7 @@ impl Description<'_> {
     }
 
     fn capability2(&self) -> u32 {
-        let reset = self.driver.copy_queue_reset && self.copy.per_queue_reset;
-        when(reset, cap::PER_SDMA_QUEUE_RESET_SUPPORTED)
+        capability2(self.driver.copy_queue_reset && self.copy.per_queue_reset)
     }
 
     fn debug_properties(&self) -> u64 {
@@ -463,6 +473,11 @@ pub(super) mod tests {
         let gpu = properties.gpu.unwrap();
         assert_eq!(gpu.capability & !cap::ASIC_REVISION_MASK, 0xa807_a280);
         assert_eq!((gpu.capability2, gpu.debug_prop), (1, 0x5e7));
+        let mut gpu = gpu;
+        for can in [false, true] {
+            gpu.set_copy_queue_reset(can);
+            assert_eq!(gpu.capability2, u32::from(can));
+        }
         assert_eq!(properties.num_gws, 64);
     }
 

@@ -7,6 +7,7 @@
 //! in the meantime sees from `generation_id` that it must begin again.
 
 use super::{
+    facts,
     tree::NodeEntry,
     Cache,
     CpuClock,
@@ -76,6 +77,14 @@ fn put(out: &mut Output<'_>, text: impl Display) -> Result {
     write!(out, "{text}").map_err(|_| EFBIG)
 }
 
+/// The properties with what amdgpu learns only after it has told us of the GPU.
+fn now(mut properties: NodeProperties, node: Option<&Node>) -> NodeProperties {
+    if let (Some(gpu), Some(node)) = (&mut properties.gpu, node) {
+        gpu.set_copy_queue_reset(facts::resets_copy_queues(node));
+    }
+    properties
+}
+
 impl Show for GuardedFile {
     fn show(&self, out: &mut Output<'_>) -> Result {
         if let Some(gpu) = &self.gpu {
@@ -87,7 +96,7 @@ impl Show for GuardedFile {
             TopologyFile::GpuId(id) => put(out, format_args!("{id}\n")),
             TopologyFile::Name(name) => put(out, name),
             TopologyFile::Node(properties) => {
-                put(out, properties)?;
+                put(out, now(*properties, self.gpu.as_deref()))?;
                 put(out, CpuClock(platform::cpu_max_mhz()))
             }
             TopologyFile::MemBank(bank) => put(out, bank),

@@ -94,6 +94,17 @@ impl QueueSlots for Amdgpu {
         })
     }
 
+    fn copy_doorbell(&self, engine: u32, queue: u32) -> Option<u32> {
+        // SAFETY: the device is valid.
+        let doorbell = unsafe { c::bridge_sdma_doorbell(self.adev(), engine, queue) };
+        (doorbell != 0).then_some(doorbell)
+    }
+
+    fn reset_copy_engine(&self, engine: u32) -> Result {
+        // SAFETY: the device is valid.
+        to_result(unsafe { c::bridge_sdma_reset_engine(self.adev(), engine) })
+    }
+
     fn reset_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa> {
         let (HqdPosition { pipe, queue }, time) = (position, UNMAP_LATENCY_MS);
         // SAFETY: the device is valid.

@@ -10,7 +10,8 @@ use crate::{
     gfx::{
         Engine,
         Generation,
-        MapProcess, //
+        MapProcess,
+        SdmaPlace, //
     },
     ids::{
         Pasid,
@@ -85,6 +86,11 @@ impl HqdSlot {
             descriptor: Some(descriptor),
             ..Self::default()
         }
+    }
+
+    /// The slot of a copy engine that its queue is loaded into.
+    pub(in crate::sched) fn copy_slot(&self) -> Option<SdmaPlace> {
+        self.descriptor.as_ref()?.copy_slot
     }
 
     /// The first XCC's descriptor.
@@ -179,7 +185,9 @@ impl DirectHardware {
     ) -> Result {
         let descriptor = entry.hqd.descriptor.as_ref().ok_or(EINVAL)?;
         let write_pointer = entry.packet.write_pointer;
-        let Descriptor { bo, offset, stride } = descriptor;
+        let Descriptor {
+            bo, offset, stride, ..
+        } = descriptor;
         if let Engine::Sdma(_) = entry.packet.engine {
             let words = BoWindow::new(bo, *offset);
             self.generation.sdma.set_vmid(&words, vmid);
@@ -207,7 +215,10 @@ impl DirectHardware {
         position: HqdPosition,
         preempt: Preempt,
     ) -> Result {
-        let Some(Descriptor { bo, offset, stride }) = entry.hqd.descriptor.as_ref() else {
+        let Some(Descriptor {
+            bo, offset, stride, ..
+        }) = entry.hqd.descriptor.as_ref()
+        else {
             return Ok(());
         };
         if let Engine::Sdma(_) = entry.packet.engine {

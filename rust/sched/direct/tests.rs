@@ -35,6 +35,7 @@ mod tests {
             xcc_mask: 1,
             vmid_mask: 0xff00,
             partition: 0,
+            first_engine: 0,
         };
         Direct::start(fake.clone(), generation(), config).unwrap()
     }
@@ -65,6 +66,7 @@ mod tests {
             bo: Arc::new(bo, GFP_KERNEL).unwrap(),
             offset: 0,
             stride: 4096,
+            copy_slot: None,
         };
         NewSchedQueue::new(Key::next(), queue, runs, descriptor).unwrap()
     }
