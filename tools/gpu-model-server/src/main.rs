@@ -38,7 +38,12 @@ enum Command {
     /// Serve one GPU until QEMU disconnects.
     Serve(Serve),
     /// Write the firmware files amdgpu loads into DIR/amdgpu.
-    Firmware { dir: PathBuf },
+    Firmware {
+        /// Whose firmware: the first GPU's, if a machine has several kinds.
+        #[arg(long, default_value = "mi300x", value_parser = PossibleValuesParser::new(preset::NAMES))]
+        preset: String,
+        dir: PathBuf,
+    },
 }
 
 #[derive(clap::Args)]
@@ -95,7 +100,7 @@ fn main() -> Result<()> {
             let status = serve(&options)?;
             std::process::exit(status);
         }
-        Command::Firmware { dir } => write_firmware(&dir),
+        Command::Firmware { preset, dir } => write_firmware(&preset, &dir),
     }
 }
 
@@ -111,10 +116,11 @@ fn parse_size(text: &str) -> Result<u64> {
     number.checked_mul(1 << shift).context("too large")
 }
 
-fn write_firmware(dir: &Path) -> Result<()> {
+fn write_firmware(preset: &str, dir: &Path) -> Result<()> {
     let dir = dir.join("amdgpu");
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    for (name, bytes) in gpu_model::firmware::files() {
+    let preset = Preset::by_name(preset).with_context(|| format!("no preset {preset}"))?;
+    for (name, bytes) in gpu_model::firmware::files(preset.firmware) {
         let path = dir.join(name);
         std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     }

@@ -6,7 +6,7 @@
 //! at once: registers are atomics, the interrupt ring has its own small lock, and no call here
 //! holds a lock while it calls a block.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -99,6 +99,8 @@ pub struct Chip {
     pub inject: Inject,
     /// A block asked for a reset of the whole chip; done after the access that asked.
     reset_wanted: AtomicBool,
+    /// Copy engines whose reset was asked for, by bit; done after that access, too.
+    sdma_resets: AtomicU32,
 }
 
 impl Chip {
@@ -136,6 +138,7 @@ impl Chip {
             partitions: AtomicU8::new(1),
             inject: Inject::default(),
             reset_wanted,
+            sdma_resets: AtomicU32::new(0),
         }
     }
 
@@ -147,6 +150,16 @@ impl Chip {
     /// Whether a reset was asked for since the last call.
     pub fn take_reset_request(&self) -> bool {
         self.reset_wanted.swap(false, Ordering::AcqRel)
+    }
+
+    /// Wants these copy engines reset once the present access is over.
+    pub fn request_sdma_reset(&self, engines: u32) {
+        self.sdma_resets.fetch_or(engines, Ordering::AcqRel);
+    }
+
+    /// The copy engines whose reset was asked for since the last call.
+    pub fn take_sdma_resets(&self) -> u32 {
+        self.sdma_resets.swap(0, Ordering::AcqRel)
     }
 
     /// The physical memory of an address space.

@@ -43,6 +43,8 @@ pub trait Engine: Send + Sync {
     fn step(&self, chip: &Chip) -> Progress;
     /// Drops all queues and work.
     fn reset(&self, chip: &Chip);
+    /// The same for these copy engines, by bit.
+    fn reset_sdma(&self, _engines: u32) {}
     /// What software asked for and the engine does not do: a line per kind, with its count.
     fn burndown(&self) -> String {
         String::new()

@@ -5,6 +5,8 @@
 //! Headers as in `linux:drivers/gpu/drm/amd/amdgpu/amdgpu_ucode.h` (`struct common_firmware_header`
 //! and what follows it).
 
+use crate::preset::Firmware;
+
 /// Bytes of payload in each file.
 const PAYLOAD: usize = 1024;
 
@@ -53,8 +55,8 @@ fn payload() -> Vec<u8> {
     text.iter().copied().cycle().take(PAYLOAD).collect()
 }
 
-/// All files by their names under `amdgpu/`.
-pub fn files() -> Vec<(&'static str, Vec<u8>)> {
+/// All files by their names under `amdgpu/`, with these versions.
+pub fn files(versions: Firmware) -> Vec<(&'static str, Vec<u8>)> {
     let file = |version, ucode_version, fields: &[u32], payload| {
         File {
             version,
@@ -64,10 +66,8 @@ pub fn files() -> Vec<(&'static str, Vec<u8>)> {
         }
         .bytes()
     };
-    // gfx_firmware_header_v1_0: feature version, jump table offset and size in dwords. Version 150:
-    // before the cleaner shader (153), queue reset (155) and the xnack chain (184), which the model
-    // lacks.
-    let mec = file((1, 0), 150, &[32, 64, 64], true);
+    // gfx_firmware_header_v1_0: feature version, jump table offset and size in dwords.
+    let mec = file((1, 0), versions.mec, &[32, 64, 64], true);
     // rlc_firmware_header_v2_0: feature version, jump table, then list sizes and offsets: all
     // empty.
     let empty_lists = [1].into_iter().chain([0; 17]).collect::<Vec<_>>();
@@ -82,7 +82,7 @@ pub fn files() -> Vec<(&'static str, Vec<u8>)> {
         // smc_firmware_header_v2_1: start address, no power-play tables.
         (
             "smu_13_0_6.bin",
-            file((2, 1), 0x0055_4700, &[0, 0, 0], true),
+            file((2, 1), versions.pmfw, &[0, 0, 0], true),
         ),
         // psp_firmware_header_v2_0: one binary, PSP_FW_TYPE_PSP_SOS (1), version, offset, size.
         (
@@ -106,10 +106,11 @@ pub fn files() -> Vec<(&'static str, Vec<u8>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::preset::Preset;
 
     #[test]
     fn sizes_in_the_headers_are_those_of_the_files() {
-        for (name, bytes) in files() {
+        for (name, bytes) in files(Preset::mi300x().firmware) {
             let at = |i: usize| u32::from_le_bytes(bytes[i..i + 4].try_into().unwrap()) as usize;
             assert_eq!(at(0), bytes.len(), "{name}: size_bytes");
             assert_eq!(

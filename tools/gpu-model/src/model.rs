@@ -189,6 +189,11 @@ impl GpuModel {
 
     /// A message to the SMU asked for it.
     fn reset_if_asked(&self) {
+        let sdma = self.chip.take_sdma_resets();
+        if sdma != 0 {
+            tracing::info!("reset of SDMA engines {sdma:#b}");
+            self.engines.iter().for_each(|it| it.reset_sdma(sdma));
+        }
         if self.chip.take_reset_request() {
             self.reset_chip();
         }

@@ -56,6 +56,31 @@ pub struct IpBlock {
     pub instances: Vec<Vec<u32>>,
 }
 
+/// Versions of the firmware, by which drivers know what they may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Firmware {
+    /// The compute micro engines'.
+    pub mec: u32,
+    /// The system management unit's.
+    pub pmfw: u32,
+}
+
+impl Firmware {
+    /// MEC 150: before the cleaner shader (153), queue reset (155) and the xnack chain (184), which
+    /// the model lacks. PMFW 85.71.0: new enough for frequency control, older than what reports
+    /// RAS and per-die metrics.
+    const OLD: Self = Self {
+        mec: 150,
+        pmfw: 0x0055_4700,
+    };
+    /// The first that reset a copy engine alone (`sdma_v4_4_2_update_reset_mask`,
+    /// `smu_v13_0_6_init_caps`).
+    const RESETS: Self = Self {
+        mec: 0xb0,
+        pmfw: 0x0055_7900,
+    };
+}
+
 /// A kind of GPU.
 #[derive(Clone, Debug)]
 pub struct Preset {
@@ -70,19 +95,21 @@ pub struct Preset {
     /// Working ones.
     pub active_cus_per_engine: u32,
     pub sdma_engines: u8,
+    pub firmware: Firmware,
     /// Local memory if the user names no size.
     pub default_vram: u64,
     pub ips: Vec<IpBlock>,
 }
 
 /// Names of all presets.
-pub const NAMES: &[&str] = &["mi300x", "mi308x", "gc-9.4.4"];
+pub const NAMES: &[&str] = &["mi300x", "mi300x-resets", "mi308x", "gc-9.4.4"];
 
 impl Preset {
     /// A preset by its name.
     pub fn by_name(name: &str) -> Option<Self> {
         match name {
             "mi300x" => Some(Self::mi300x()),
+            "mi300x-resets" => Some(Self::mi300x_resets()),
             "mi308x" => Some(Self::mi308x()),
             "gc-9.4.4" => Some(Self::gc_9_4_4()),
             _ => None,
@@ -92,6 +119,14 @@ impl Preset {
     /// MI300X (1002:74A1) cut down to one XCC with 4 compute units: small, so that tests are quick.
     pub fn mi300x() -> Self {
         Self::gfx942("mi300x", 0x74a1, 1, 1)
+    }
+
+    /// As `mi300x` with firmware that resets a copy engine alone.
+    pub fn mi300x_resets() -> Self {
+        Self {
+            firmware: Firmware::RESETS,
+            ..Self::gfx942("mi300x-resets", 0x74a1, 1, 1)
+        }
     }
 
     /// MI308X (1002:74A2): 4 XCCs, 80 compute units; scratch for one queue takes gigabytes.
@@ -123,6 +158,7 @@ impl Preset {
             cus_per_engine: 10,
             active_cus_per_engine,
             sdma_engines: 2,
+            firmware: Firmware::OLD,
             default_vram: 2 << 30,
             ips: gfx942_ips(xccs),
         }

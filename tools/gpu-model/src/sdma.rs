@@ -312,9 +312,11 @@ impl Sdma {
 
 impl Unit {
     fn new(common: &Arc<Common>, index: u8) -> Arc<Self> {
+        let held_by = ring::unheld();
         let rings = (0..RINGS as u8)
             .map(|number| {
-                let ring = Arc::new(Ring::new(common.clone(), index, number));
+                let ring = Ring::new(common.clone(), index, number, held_by.clone());
+                let ring = Arc::new(ring);
                 (ring.clone(), Task::new(ring))
             })
             .collect();

@@ -76,6 +76,7 @@ mod message {
     pub const QUERY_VALID_MCA_CE_COUNT: u32 = 0x3a;
     pub const SELECT_PLPD_MODE: u32 = 0x40;
     pub const SET_THROTTLING_POLICY: u32 = 0x44;
+    pub const RESET_SDMA: u32 = 0x4d;
 }
 
 /// `PPSMC_Result_OK`, `_Failed`, `_UnknownCmd`.
@@ -85,9 +86,8 @@ const UNKNOWN_COMMAND: u32 = 0xfe;
 /// `PPSMC_RESET_TYPE_DRIVER_MODE_1_RESET`.
 const MODE_1_RESET: u32 = 0x1;
 
-/// Firmware 85.71.0: new enough for frequency control, older than what reports RAS and per-die
-/// metrics.
-const VERSION: u32 = 0x0055_4700;
+/// The first firmware that has `PPSMC_MSG_ResetSDMA` (`SMU_CAP(SDMA_RESET)`).
+const FIRST_RESETS_SDMA: u32 = 0x0055_7900;
 /// `SMU13_0_6_DRIVER_IF_VERSION`.
 const DRIVER_IF_VERSION: u32 = 0x0804_2024;
 /// `MetricsTableV0_t` is what version 0xb describes.
@@ -174,7 +174,7 @@ impl Smu {
         use message::*;
         match message {
             TEST => Ok(argument.wrapping_add(1)),
-            GET_SMU_VERSION => Ok(VERSION),
+            GET_SMU_VERSION => Ok(chip.preset.firmware.pmfw),
             GET_DRIVER_IF_VERSION => Ok(DRIVER_IF_VERSION),
             GET_METRICS_VERSION => Ok(METRICS_VERSION),
             GET_METRICS_TABLE => self.send_metrics(chip),
@@ -199,6 +199,11 @@ impl Smu {
             GET_PPT_LIMIT => Ok(metrics::POWER_LIMIT),
             GET_CTF_LIMIT | READ_THROTTLER_LIMIT => Ok(metrics::TEMPERATURE_LIMIT),
             QUERY_VALID_MCA_COUNT | QUERY_VALID_MCA_CE_COUNT => Ok(0),
+            // The copy engines by their bits, as the chip has them.
+            RESET_SDMA if chip.preset.firmware.pmfw >= FIRST_RESETS_SDMA => {
+                chip.request_sdma_reset(argument);
+                Ok(0)
+            }
             // Nothing sits on the I2C bus: no address is acknowledged.
             REQUEST_I2C_TRANSACTION => Err(FAILED),
             _ => self.accepted(message),
@@ -323,7 +328,7 @@ mod tests {
     fn messages_answer_in_the_argument() {
         let rig = Rig::new();
         assert_eq!(send(&rig, message::TEST, 41), (OK, 42));
-        assert_eq!(send(&rig, message::GET_SMU_VERSION, 0), (OK, VERSION));
+        assert_eq!(send(&rig, message::GET_SMU_VERSION, 0), (OK, 0x0055_4700));
         // PPCLK_UCLK is 3: the highest level, and that level's frequency.
         assert_eq!(
             send(&rig, message::GET_DPM_FREQ_BY_INDEX, 3 << 16 | 0xff),
@@ -363,5 +368,20 @@ mod tests {
         );
         send(&rig, message::SET_DRIVER_ADDRESS_HIGH, 0);
         assert_eq!(send(&rig, message::GET_METRICS_TABLE, 0).0, FAILED);
+    }
+
+    #[test]
+    fn one_copy_engine_is_reset_by_firmware_that_can() {
+        // RLC0_DOORBELL_OFFSET of either engine.
+        let at = [0x1260, 0x1860].map(|base| base + 0x130 + 0x2b);
+        for (preset, expected) in [
+            (Preset::mi300x(), (UNKNOWN_COMMAND, [7, 7])),
+            (Preset::mi300x_resets(), (OK, [7, 0])),
+        ] {
+            let rig = Rig::of(preset);
+            at.iter().for_each(|at| rig.write(*at, 7));
+            let result = send(&rig, message::RESET_SDMA, 1 << 1).0;
+            assert_eq!((result, at.map(|at| rig.read(at))), expected);
+        }
     }
 }

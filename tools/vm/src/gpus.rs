@@ -54,12 +54,12 @@ fn build_server(workspace: &Path) -> Result<PathBuf> {
     Ok(workspace.join("target/debug").join(PACKAGE))
 }
 
-/// Firmware files, by name relative to /lib/firmware.
-pub fn firmware(server: &Path, scratch: &Path) -> Result<Vec<(String, Vec<u8>)>> {
+/// Firmware files of a kind of GPU, by name relative to /lib/firmware.
+pub fn firmware(server: &Path, preset: &str, scratch: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let dir = scratch.join("firmware");
     fs::create_dir_all(&dir)?;
     let status = Command::new(server)
-        .arg("firmware")
+        .args(["firmware", "--preset", preset])
         .arg(&dir)
         .stdout(Stdio::null())
         .status();

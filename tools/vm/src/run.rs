@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
             .transpose()?;
         let firmware = server
             .as_ref()
-            .map(|server| gpus::firmware(server, scratch.path()));
+            .map(|server| gpus::firmware(server, args.preset(0), scratch.path()));
         Ok(Self {
             args,
             share: share(args)?,

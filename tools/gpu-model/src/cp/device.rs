@@ -363,6 +363,12 @@ impl Engine for Processors {
         self.cp.reset();
         self.sdma.reset(None);
     }
+
+    fn reset_sdma(&self, engines: u32) {
+        (0..32u8)
+            .filter(|engine| engines >> engine & 1 != 0)
+            .for_each(|engine| self.sdma.reset(Some(engine)));
+    }
 }
 
 thread_local! {

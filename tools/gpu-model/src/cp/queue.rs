@@ -457,7 +457,8 @@ impl Queue {
             OnUnmap::Waits => (true, false, true),
             OnUnmap::Reported => (false, true, false),
             OnUnmap::ReportedForGood => (false, true, true),
-            OnUnmap::Works => (false, false, false),
+            // Confirmed is a copy queue's.
+            OnUnmap::Works | OnUnmap::Confirmed => (false, false, false),
         };
         self.stuck.store(stuck, Ordering::Release);
         self.abandoned.store(abandoned, Ordering::Release);

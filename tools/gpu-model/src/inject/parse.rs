@@ -218,9 +218,15 @@ fn fence(words: &mut Words<'_>) -> Answer<What> {
 
 fn hang(words: &mut Words<'_>) -> Answer<What> {
     let kind = words.one_of("queue", &QueueKind::NAMES)?;
+    let confirmed = words.flag("confirmed");
     let flags = ["preempts", "reported", "resists"].map(|name| words.flag(name));
     let compute = matches!(kind, Some(QueueKind::Aql | QueueKind::Pm4));
     let on_unmap = match flags {
+        _ if confirmed && kind != Some(QueueKind::Sdma) => {
+            return Err("confirmed: only of queue=sdma".into())
+        }
+        [false, false, false] if confirmed => OnUnmap::Confirmed,
+        _ if confirmed => return Err("confirmed excludes preempts, reported and resists".into()),
         [false, false, false] => OnUnmap::Waits,
         [true, false, false] => OnUnmap::Works,
         [true, ..] => return Err("preempts excludes reported and resists".into()),
@@ -342,6 +348,7 @@ mod tests {
             "hang queue=pm4 reported",
             "hang queue=aql reported resists",
             "hang queue=sdma user",
+            "hang queue=sdma user confirmed",
             "hang",
             "fault va=0x1000-0x1fff access=write pasid=1",
             "fault va=arg length=0x2000",
@@ -371,6 +378,9 @@ mod tests {
             "fence of=what withhold",
             "fence of=signal delay=1s",
             "hang queue=gfx",
+            "hang confirmed",
+            "hang queue=aql confirmed",
+            "hang queue=sdma confirmed preempts",
             "fault",
             "fault va=0x2000-0x1000",
             "fault va=arg-arg",

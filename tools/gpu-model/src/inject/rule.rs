@@ -161,6 +161,8 @@ pub enum OnUnmap {
     ReportedForGood,
     /// It leaves.
     Works,
+    /// A copy queue: the scheduler says that it has left, and it is where it was.
+    Confirmed,
 }
 
 impl Hang {

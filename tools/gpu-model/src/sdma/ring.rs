@@ -5,7 +5,7 @@
 //! Locks: `exec` (held while a slice runs) → `registers` (a leaf). Pointers are in bytes and never
 //! wrap.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::packet::{self, Flow};
@@ -138,7 +138,17 @@ pub struct Ring {
     traps: AtomicBool,
     /// A user's ring was disabled in the middle of something, and is not idle before that is done.
     drains: AtomicBool,
+    /// Of its engine: the user's ring that does not give way to others (fault injection).
+    held_by: Arc<AtomicU8>,
     exec: Mutex<Exec>,
+}
+
+/// No ring holds the engine.
+const NOBODY: u8 = u8::MAX;
+
+/// What the rings of an engine know of each other.
+pub(super) fn unheld() -> Arc<AtomicU8> {
+    Arc::new(AtomicU8::new(NOBODY))
 }
 
 /// What a slice needs to know of the registers.
@@ -153,7 +163,7 @@ pub struct Setup {
 }
 
 impl Ring {
-    pub(super) fn new(common: Arc<Common>, engine: u8, number: u8) -> Self {
+    pub(super) fn new(common: Arc<Common>, engine: u8, number: u8, held_by: Arc<AtomicU8>) -> Self {
         let registers = Registers {
             context: [0; CONTEXT as usize],
             owner: Owner::default(),
@@ -170,6 +180,7 @@ impl Ring {
             halted: false.into(),
             traps: false.into(),
             drains: false.into(),
+            held_by,
             exec: Mutex::default(),
         }
     }
@@ -203,6 +214,17 @@ impl Ring {
     /// Nothing to do.
     pub fn is_idle(&self) -> bool {
         !self.drains() && (!self.is_enabled() || self.rptr() == self.wptr())
+    }
+
+    /// Whether the engine is its for good (fault injection).
+    fn holds(&self) -> bool {
+        self.held_by.load(Ordering::Acquire) == self.number
+    }
+
+    /// Whether the engine is another ring's for good: the firmware switches users' rings only when
+    /// the one that runs lets it.
+    fn is_held_up(&self) -> bool {
+        self.is_users() && !matches!(self.held_by.load(Ordering::Acquire), NOBODY) && !self.holds()
     }
 
     fn drains(&self) -> bool {
@@ -243,10 +265,12 @@ impl Ring {
             context::RB_WPTR => self.wptr() as u32,
             context::RB_WPTR_HI => (self.wptr() >> 32) as u32,
             context::CONTEXT_STATUS => {
-                if self.is_idle() {
-                    IDLE
-                } else {
-                    SELECTED
+                match (self.holds(), self.is_idle()) {
+                    (true, _) => SELECTED,
+                    (_, true) => IDLE,
+                    // Work, and an engine that is another's.
+                    _ if self.is_held_up() => 0,
+                    _ => SELECTED,
                 }
             }
             _ => lock(&self.registers).context[at],
@@ -371,7 +395,21 @@ impl Ring {
             Filter::Pasid(pasid) => owner.pasid == pasid,
             Filter::Doorbell(dword) => field(context[context::DOORBELL_OFFSET], 2, 26) == dword,
         };
-        owner.by_scheduler && wanted && xcc.is_none_or(|xcc| xcc == owner.xcc)
+        let its = owner.by_scheduler && wanted && xcc.is_none_or(|xcc| xcc == owner.xcc);
+        its && !self.stays()
+    }
+
+    /// Whether the scheduler believes that it took it off, and did not.
+    fn stays(&self) -> bool {
+        let stays = self.holds();
+        if stays {
+            let stats = &self.common.stats;
+            stats.work(
+                "SDMA queues that stayed after their unmapping was confirmed",
+                1,
+            );
+        }
+        stays
     }
 
     fn unload_now(&self) -> (u64, Flight) {
@@ -387,6 +425,9 @@ impl Ring {
 
     /// Back to nothing.
     pub fn reset(&self) {
+        if self.holds() {
+            self.held_by.store(NOBODY, Ordering::Release);
+        }
         self.unload_now();
         self.rptr.store(0, Ordering::Release);
         self.wptr.store(0, Ordering::Release);
@@ -554,7 +595,10 @@ impl Ring {
             return false;
         };
         exec.flight.hung = Some("fault injection".into());
-        exec.flight.stuck = hang.on_unmap != OnUnmap::Works;
+        exec.flight.stuck = !matches!(hang.on_unmap, OnUnmap::Works | OnUnmap::Confirmed);
+        if hang.on_unmap == OnUnmap::Confirmed && self.is_users() {
+            self.held_by.store(self.number, Ordering::Release);
+        }
         true
     }
 
@@ -651,7 +695,7 @@ impl Job for Ring {
     fn step(&self) -> Progress {
         let mut exec = lock(&self.exec);
         let halted = self.halted.load(Ordering::Acquire);
-        if halted || !(self.fetches() || self.drains()) {
+        if halted || self.is_held_up() || !(self.fetches() || self.drains()) {
             return Progress::Idle;
         }
         let setup = self.setup();

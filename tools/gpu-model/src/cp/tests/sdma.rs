@@ -296,3 +296,50 @@ fn all_slots_taken_says_so() {
     }
     assert_eq!(rig.sdma.map(0, queue), Ok(false));
 }
+
+/// CONTEXT_STATUS: SELECTED, IDLE.
+const CONTEXT_STATUS: u32 = 0x11;
+const SELECTED: u32 = 1;
+const IDLE: u32 = 4;
+
+#[test]
+fn a_queue_can_stay_though_its_unmapping_is_confirmed() {
+    let rig = Rig::sync();
+    let queue = user_queue(&rig);
+    let status = |ring: u32| rig.sdma.reg_read(0, RLC0 + ring * 0x58 + CONTEXT_STATUS);
+    let doorbell = |ring: u32| rig.sdma.reg_read(0, RLC0 + ring * 0x58 + 0x2b);
+    rig.write(0x60_0000, &[5, 0x4000, 0, 1]);
+    rig.write64(0x60_9000, 16);
+    *crate::cp::lock(&rig.flat.hang) = Some(crate::inject::rule::Hang {
+        on_unmap: crate::inject::rule::OnUnmap::Confirmed,
+        ..Default::default()
+    });
+    assert_eq!(rig.sdma.map(0, queue), Ok(true));
+    rig.engine.poll();
+    *crate::cp::lock(&rig.flat.hang) = None;
+    assert!(!rig.sdma.has_stuck(0), "the scheduler does not wait for it");
+    rig.sdma.unmap(Filter::All, true);
+    assert_eq!(
+        (status(0), doorbell(0)),
+        (Some(SELECTED), Some(0x300 << 2)),
+        "what sdma_has_hang() looks at"
+    );
+    assert_eq!(rig.listeners(queue.doorbell), 1);
+    // Another queue of that engine finds it taken; the other engine's goes on.
+    let others = [(0, 0x302), (1, 0x304)];
+    for (engine, doorbell) in others {
+        let other = RlcQueue { doorbell, ..queue };
+        assert_eq!(rig.sdma.map(engine, other), Ok(true));
+        rig.engine.poll();
+        assert_eq!(rig.read(0x60_4000), engine.into());
+    }
+    assert_eq!(status(1), Some(0), "work, and not selected");
+    rig.sdma.reset(Some(0));
+    assert_eq!([status(0), status(1)], [Some(IDLE); 2]);
+    assert_eq!(doorbell(0), Some(0));
+    rig.write(0x60_4000, &[0]);
+    rig.write64(MQD + 12, 0);
+    assert_eq!(rig.sdma.map(0, queue), Ok(true));
+    rig.engine.poll();
+    assert_eq!(rig.read(0x60_4000), 1);
+}
