@@ -63,6 +63,7 @@ impl Gpu {
             vram_size: VRAM,
             serial: 0,
             synchronous: true,
+            hostile: None,
         };
         let model = GpuModel::new(config, host).expect("a model of this size can be made");
         let gpu = Self { model };

@@ -41,6 +41,7 @@ fn backend() -> Backend {
         vram_size: VRAM,
         serial: 0,
         synchronous: true,
+        hostile: None,
     };
     let model = GpuModel::new(config, host).expect("a model of this size can be made");
     Backend::new(Arc::new(model), system, msi)

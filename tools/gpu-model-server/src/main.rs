@@ -89,6 +89,10 @@ struct Serve {
     /// repeat.
     #[arg(long)]
     synchronous: bool,
+    /// Do what hardware may do and the model otherwise does not (Documentation/model.md), as SEED
+    /// chooses.
+    #[arg(long, value_name = "SEED")]
+    hostile: Option<u64>,
 }
 
 /// Exit status of `--strict` when something was missing.
@@ -187,6 +191,7 @@ fn serve(options: &Serve) -> Result<i32> {
         vram_size,
         serial: options.serial,
         synchronous: options.synchronous,
+        hostile: options.hostile,
     };
     let model = Arc::new(GpuModel::new(config, host)?);
     if let Some(path) = &options.inject {

@@ -15,6 +15,8 @@ use crate::doorbells::Doorbells;
 use crate::engine::Wake;
 use crate::gmc::{Gmc, Hub, Vm};
 use crate::hive::Hive;
+use crate::hostile::hdp::Hdp;
+use crate::hostile::Hostile;
 use crate::ih::Ih;
 use crate::inject::Inject;
 use crate::memory::{BusError, Physical, PhysicalMemory, Space};
@@ -97,6 +99,10 @@ pub struct Chip {
     pub partitions: AtomicU8,
     /// What is to go wrong.
     pub inject: Inject,
+    /// Hostile mode.
+    pub hostile: Option<Arc<Hostile>>,
+    /// Local memory behind the host data path, in hostile mode.
+    pub hdp: Option<Arc<Hdp>>,
     /// A block asked for a reset of the whole chip; done after the access that asked.
     reset_wanted: AtomicBool,
     /// Copy engines whose reset was asked for, by bit; done after that access, too.
@@ -108,18 +114,24 @@ impl Chip {
         preset: Preset,
         vram_size: u64,
         host: Host,
-        clock: Clock,
+        (clock, hostile): (Clock, Option<Arc<Hostile>>),
         shared: (Arc<Gmc>, Arc<Ih>),
         bus: Bus,
     ) -> Self {
         let Host {
-            vram,
+            mut vram,
             system,
             interrupt,
             hive,
             doorbells,
         } = host;
         let (gmc, ih) = shared;
+        // The memories of a hive are reached past what one GPU's CPU wrote.
+        let behind = hostile.clone().filter(|_| hive.is_none());
+        let hdp = behind.map(|hostile| Arc::new(Hdp::new(vram.clone(), hostile)));
+        if let Some(hdp) = &hdp {
+            vram = hdp.clone();
+        }
         let (wake, reset_wanted) = (Wake::default(), AtomicBool::new(false));
         Self {
             preset,
@@ -137,6 +149,8 @@ impl Chip {
             busy: OnceLock::new(),
             partitions: AtomicU8::new(1),
             inject: Inject::default(),
+            hostile,
+            hdp,
             reset_wanted,
             sdma_resets: AtomicU32::new(0),
         }
@@ -181,6 +195,13 @@ impl Chip {
         self.memory(at.space).write(at.address, data)
     }
 
+    /// What CPUs have written through BAR0 is there for the GPU.
+    pub fn flush_hdp(&self) {
+        if let Some(hdp) = &self.hdp {
+            hdp.flush();
+        }
+    }
+
     /// A view of one VMID's address space through one hub. Make one per engine step or wave slice:
     /// it caches translations until the page tables are invalidated.
     pub fn vm(&self, hub: Hub, vmid: u8) -> Vm<'_> {
@@ -191,6 +212,13 @@ impl Chip {
     /// in the multimedia hub, and the PASID in the interrupt handler's tables. `page_table_base` is
     /// the packet's 64-bit value with its flag bits.
     pub fn bind_vmid(&self, xcc: u8, vmid: u8, pasid: u16, page_table_base: u64) {
+        // Firmware gives a VMID to another process with an empty TLB.
+        for hub in [Hub::Gc(xcc), Hub::Mm] {
+            let before = (self.ih.pasid(hub, vmid), self.gmc.page_table(hub, vmid));
+            if before != (pasid, page_table_base) {
+                self.gmc.invalidate_vmids(hub, 1 << (vmid & 15));
+            }
+        }
         tracing::debug!(target: "gmc", "XCC {xcc}: VMID {vmid} is pasid {pasid}, root \
         {page_table_base:#x}");
         self.gmc.set_page_table(Hub::Gc(xcc), vmid, page_table_base);

@@ -17,6 +17,8 @@ pub use vm::Vm;
 
 use crate::chip::Chip;
 use crate::hive::Hive;
+use crate::hostile::translations::Translations;
+use crate::hostile::Hostile;
 use crate::ih::{client, Claim, Interrupt};
 use crate::memory::{Physical, Space};
 use crate::preset::Preset;
@@ -75,6 +77,17 @@ pub struct Translation {
     pub executable: bool,
 }
 
+impl Translation {
+    /// Whether the page allows it.
+    pub const fn permits(&self, access: Access) -> bool {
+        match access {
+            Access::Read => self.readable,
+            Access::Write => self.writable,
+            Access::Execute => self.executable,
+        }
+    }
+}
+
 /// GPUs that this process has made so far. Each counts its generations from a number of its own, so
 /// that a generation says whose it is.
 static GPUS: AtomicU64 = AtomicU64::new(1);
@@ -85,6 +98,31 @@ pub struct Gmc {
     mm: Arc<HubBlock>,
     generation: AtomicU64,
     reach: Reach,
+    /// What the hubs keep, in hostile mode.
+    kept: Option<Kept>,
+}
+
+/// What each XCC's hub and the multimedia hub keep.
+struct Kept {
+    gc: Vec<Translations>,
+    mm: Translations,
+}
+
+impl Kept {
+    fn new(preset: &Preset, hostile: &Arc<Hostile>) -> Self {
+        let hub = || Translations::new(hostile.clone());
+        Self {
+            gc: (0..preset.xccs).map(|_| hub()).collect(),
+            mm: hub(),
+        }
+    }
+
+    fn of(&self, hub: Hub) -> Option<&Translations> {
+        match hub {
+            Hub::Gc(xcc) => self.gc.get(usize::from(xcc)),
+            Hub::Mm => Some(&self.mm),
+        }
+    }
 }
 
 /// The local memories that a GPU reaches by their addresses: its own, or those of all nodes of its
@@ -133,7 +171,7 @@ const fn xcc_node(xcc: u8) -> u8 {
 const VA_MASK: u64 = 0xffff_ffff_ffff;
 
 impl Gmc {
-    pub fn new(preset: &Preset, reach: Reach) -> Self {
+    pub fn new(preset: &Preset, reach: Reach, hostile: Option<&Arc<Hostile>>) -> Self {
         let gc = (0..preset.xccs).map(|xcc| Arc::new(HubBlock::gc(preset, xcc, reach)));
         let mm = Arc::new(HubBlock::mm(preset, reach));
         Self {
@@ -141,6 +179,7 @@ impl Gmc {
             mm,
             generation: AtomicU64::new(GPUS.fetch_add(1, Ordering::Relaxed) << 40),
             reach,
+            kept: hostile.map(|hostile| Kept::new(preset, hostile)),
         }
     }
 
@@ -162,8 +201,28 @@ impl Gmc {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Drops cached translations (any hub, any VMID: the caches are small).
+    /// Drops all cached translations of all hubs: for changes that no driver makes.
     pub fn invalidate(&self) {
+        if let Some(kept) = &self.kept {
+            kept.gc
+                .iter()
+                .chain([&kept.mm])
+                .for_each(|hub| hub.invalidate(u16::MAX));
+        }
+        self.changed();
+    }
+
+    /// Drops those of the VMIDs of `mask` in one hub. Only hostile mode keeps the others.
+    pub fn invalidate_vmids(&self, hub: Hub, mask: u16) {
+        if let Some(kept) = self.kept.as_ref().and_then(|kept| kept.of(hub)) {
+            kept.invalidate(mask);
+        }
+        self.changed();
+    }
+
+    /// What a driver has to follow by an invalidation has changed. All but hostile mode does not
+    /// wait for it.
+    pub fn changed(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
@@ -172,7 +231,7 @@ impl Gmc {
         if let Some(hub) = self.hub(hub) {
             hub.set_page_table(vmid, base);
         }
-        self.invalidate();
+        self.changed();
     }
 
     /// The page-table base of a VMID, as its register holds it.
@@ -199,13 +258,13 @@ impl Gmc {
         if chip.inject.watches_addresses() && self.is_refused(chip, hub, vmid, va, access) {
             return Err(fault(FaultReason::Invalid));
         }
-        let found = self.walk(chip, hub, vmid, va & VA_MASK).map_err(fault)?;
-        let allowed = match access {
-            Access::Read => found.readable,
-            Access::Write => found.writable,
-            Access::Execute => found.executable,
+        let walk = |va| self.walk(chip, hub, vmid, va);
+        let found = match self.kept.as_ref().and_then(|kept| kept.of(hub)) {
+            Some(kept) => kept.lookup(vmid, va & VA_MASK, access, walk),
+            None => walk(va & VA_MASK),
         };
-        if !allowed {
+        let found = found.map_err(fault)?;
+        if !found.permits(access) {
             return Err(fault(FaultReason::Permission));
         }
         Ok(found)

@@ -12,7 +12,7 @@
 //! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`], [`athub`]:
 //!   blocks; [`misc`] and [`plain`]: those that only remember what was written; [`firmware`]: the
 //!   files the driver loads
-//! - [`inject`]: faults from a script; [`hive`]: GPUs that xGMI connects
+//! - [`inject`]: faults from a script; [`hostile`]: what else hardware may do; [`hive`]: GPUs that xGMI connects
 //! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command
 //!   processor and the copy engines
 
@@ -29,6 +29,7 @@ pub mod firmware;
 pub mod gc;
 pub mod gmc;
 pub mod hive;
+pub mod hostile;
 pub mod ih;
 pub mod inject;
 pub mod memory;

@@ -5,13 +5,15 @@
 use std::sync::Arc;
 
 use crate::bus::Block;
+use crate::chip::Chip;
 use crate::plain::Plain;
 use crate::preset::{ip, Preset};
 use crate::registers;
+use crate::regs::{Key, Placed};
 
 registers! {
     /// Host data path: how the CPU reaches local memory. BAR0 is that memory itself here, so there
-    /// is nothing to flush.
+    /// is nothing to flush, except in hostile mode.
     pub enum HdpRegister from "hdp/hdp_4_4_2" {
         HDP_NONSURFACE_BASE = 0 @ 0x0040;
         HDP_NONSURFACE_BASE_HI = 0 @ 0x0042;
@@ -56,6 +58,36 @@ registers! {
     }
 }
 
+/// The registers whose writes flush the HDP.
+struct HdpFlush(Plain<RemapRegister>);
+
+impl Block for HdpFlush {
+    fn name(&self) -> String {
+        self.0.name()
+    }
+
+    fn registers(&self) -> Vec<Placed> {
+        self.0.registers()
+    }
+
+    fn register_name(&self, key: Key) -> String {
+        self.0.register_name(key)
+    }
+
+    fn read(&self, chip: &Chip, key: Key) -> u32 {
+        self.0.read(chip, key)
+    }
+
+    fn write(&self, chip: &Chip, key: Key, value: u32) {
+        chip.flush_hdp();
+        self.0.write(chip, key, value);
+    }
+
+    fn reset(&self, chip: &Chip) {
+        self.0.reset(chip);
+    }
+}
+
 /// All of them.
 pub fn blocks(preset: &Preset) -> Vec<Arc<dyn Block>> {
     vec![
@@ -65,7 +97,7 @@ pub fn blocks(preset: &Preset) -> Vec<Arc<dyn Block>> {
             &[],
             &[],
         )),
-        Arc::new(Plain::<RemapRegister>::new("REMAP", &[0], &[], &[])),
+        Arc::new(HdpFlush(Plain::new("REMAP", &[0], &[], &[]))),
         Arc::new(Plain::<Mp1PublicRegister>::new(
             "MP1",
             &[0],

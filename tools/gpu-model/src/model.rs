@@ -13,6 +13,7 @@ use crate::doorbells::Ring;
 use crate::engine::{step_all, DoorbellIndex, Engine, EngineThread, Progress};
 use crate::gc::Gc;
 use crate::gmc::{Gmc, Reach};
+use crate::hostile::Hostile;
 use crate::ih::Ih;
 use crate::inject::{window, Delays};
 use crate::memory::BusError;
@@ -33,6 +34,8 @@ pub struct Config {
     pub serial: u32,
     /// Engines run on the accessing thread and time is counted: runs are reproducible.
     pub synchronous: bool,
+    /// Does what hardware may do, as this seed chooses.
+    pub hostile: Option<u64>,
 }
 
 /// Why a model cannot be made.
@@ -66,7 +69,9 @@ impl GpuModel {
             vram_size,
             serial,
             synchronous,
+            hostile,
         } = config;
+        let hostile = hostile.map(|seed| Arc::new(Hostile::new(seed)));
         if !vram_size.is_power_of_two() || vram_size < 256 << 20 {
             return Err(NewError::VramSize(vram_size));
         }
@@ -75,7 +80,7 @@ impl GpuModel {
             Some(hive) => Reach::of(hive),
             None => Reach::alone(vram_size),
         };
-        let gmc = Arc::new(Gmc::new(&preset, reach));
+        let gmc = Arc::new(Gmc::new(&preset, reach, hostile.as_ref()));
         let ih = Arc::new(Ih::new(&preset));
         let sockets = device::sockets(&preset);
         let mut blocks: Vec<Arc<dyn Block>> = sockets.blocks.clone();
@@ -94,7 +99,7 @@ impl GpuModel {
             Clock::host()
         };
         let bus = Bus::new(&preset, blocks);
-        let chip = Chip::new(preset, vram_size, host, clock, (gmc, ih), bus);
+        let chip = Chip::new(preset, vram_size, host, (clock, hostile), (gmc, ih), bus);
         let chip = Arc::new(chip);
         put_discovery(&chip)?;
         let engines: Vec<Arc<dyn Engine>> = vec![

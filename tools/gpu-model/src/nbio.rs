@@ -170,7 +170,7 @@ impl Block for Nbio {
                 dword if self.is_window(dword) => 0,
                 dword => chip.bus.read(chip, dword),
             },
-            // A flush is done at once: local memory has no cache in front of it here.
+            // A flush is done at once.
             Some((BIF_BX_PF0_GPU_HDP_FLUSH_DONE, _)) => u32::MAX,
             Some((BIF_BX_PF0_PARTITION_COMPUTE_STATUS, _)) => compute_mode(chip) << 4,
             Some((register, index)) => self.registers.at(register, index),
@@ -191,6 +191,7 @@ impl Block for Nbio {
                 }
                 return;
             }
+            BIF_BX_PF0_GPU_HDP_FLUSH_REQ => chip.flush_hdp(),
             // Read-only: straps and fuses.
             RCC_STRAP0_RCC_DEV0_EPF0_STRAP0
             | RCC_DEV0_EPF0_RCC_CONFIG_MEMSIZE

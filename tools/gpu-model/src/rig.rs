@@ -28,6 +28,7 @@ impl InterruptLine for Counter {
 pub struct Rig {
     pub model: GpuModel,
     interrupts: Arc<Counter>,
+    cpu: Option<Arc<dyn PhysicalMemory>>,
 }
 
 impl Rig {
@@ -37,15 +38,29 @@ impl Rig {
 
     pub fn of(preset: Preset) -> Self {
         let vram = Arc::new(HeapMemory::new(VRAM as usize));
-        Self::with(preset, vram, None)
+        Self::with(preset, vram, None, None)
+    }
+
+    /// In hostile mode. [`Rig::cpu`] is local memory as a CPU writes it.
+    pub fn hostile(seed: u64) -> Self {
+        let vram = Arc::new(HeapMemory::new(VRAM as usize));
+        Self {
+            cpu: Some(vram.clone()),
+            ..Self::with(Preset::mi300x(), vram, None, Some(seed))
+        }
     }
 
     /// A node of a hive.
     pub fn in_hive(hive: Hive) -> Self {
-        Self::with(Preset::mi300x(), hive.own(), Some(hive))
+        Self::with(Preset::mi300x(), hive.own(), Some(hive), None)
     }
 
-    fn with(preset: Preset, vram: Arc<dyn PhysicalMemory>, hive: Option<Hive>) -> Self {
+    fn with(
+        preset: Preset,
+        vram: Arc<dyn PhysicalMemory>,
+        hive: Option<Hive>,
+        hostile: Option<u64>,
+    ) -> Self {
         let interrupts = Arc::new(Counter::default());
         let host = Host {
             vram,
@@ -59,11 +74,18 @@ impl Rig {
             vram_size: VRAM,
             serial: 0,
             synchronous: true,
+            hostile,
         };
         Self {
             model: GpuModel::new(config, host).unwrap(),
             interrupts,
+            cpu: None,
         }
+    }
+
+    /// Local memory past the host data path.
+    pub fn cpu(&self) -> &dyn PhysicalMemory {
+        self.cpu.as_deref().unwrap_or(self.vram())
     }
 
     pub fn chip(&self) -> &Chip {

@@ -6,6 +6,7 @@
 
 pub use gcn::{Access, Fault};
 
+use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 
 /// Which memory hub translates an address: each XCC (accelerator die) has one, SDMA uses MMHUB.
@@ -183,8 +184,13 @@ pub trait Bus: Send + Sync {
     /// Gives `vmid` of XCC `xcc`'s hub and of MMHUB to a process.
     fn bind(&self, xcc: u8, vmid: u8, binding: &Binding);
 
-    /// Forgets the translations of a VMID (None: of all) in an XCC's hub and in MMHUB.
-    fn invalidate_tlb(&self, xcc: u8, vmid: Option<u8>);
+    /// Forgets the translations of a VMID (None: of all) in an XCC's hub, and if asked in MMHUB.
+    fn invalidate_tlb(&self, xcc: u8, vmid: Option<u8>, all_hubs: bool);
+
+    /// Hostile mode.
+    fn hostile(&self) -> Option<&Hostile> {
+        None
+    }
 
     /// The constant 100 MHz counter.
     fn realtime(&self) -> u64;

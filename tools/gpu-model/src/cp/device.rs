@@ -21,6 +21,7 @@ use crate::bus::Block;
 use crate::chip::Chip;
 use crate::engine::{DoorbellIndex, Engine, Progress};
 use crate::gmc::{self, FaultReason, Translation};
+use crate::hostile::Hostile;
 use crate::ih;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::preset::{ip, Preset};
@@ -411,12 +412,7 @@ impl GpuBus {
                 })
                 .inspect_err(|refusal| tracing::debug!(%refusal, "no translation"))
         })?;
-        let allowed = match access {
-            gmc::Access::Read => found.readable,
-            gmc::Access::Write => found.writable,
-            gmc::Access::Execute => found.executable,
-        };
-        if !allowed {
+        if !found.permits(access) {
             // Remembered for another kind of access: the page tables may allow this one by now.
             let gmc = &self.chip.gmc;
             let found = gmc.translate(&self.chip, hub, space.vmid, address, access)?;
@@ -668,8 +664,17 @@ impl Bus for GpuBus {
             .bind_vmid(xcc, vmid, binding.pasid, binding.page_table_base);
     }
 
-    fn invalidate_tlb(&self, _xcc: u8, _vmid: Option<u8>) {
-        self.chip.gmc.invalidate();
+    fn invalidate_tlb(&self, xcc: u8, vmid: Option<u8>, all_hubs: bool) {
+        let mask = vmid.map_or(u16::MAX, |vmid| 1 << (vmid & 15));
+        let gmc = &self.chip.gmc;
+        gmc.invalidate_vmids(gmc::Hub::Gc(xcc), mask);
+        if all_hubs {
+            gmc.invalidate_vmids(gmc::Hub::Mm, mask);
+        }
+    }
+
+    fn hostile(&self) -> Option<&Hostile> {
+        self.chip.hostile.as_deref()
     }
 
     fn realtime(&self) -> u64 {

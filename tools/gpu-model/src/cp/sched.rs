@@ -388,10 +388,11 @@ fn query_status(cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// INVALIDATE_TLBS: DST_SEL 3:0 (1 = by pasid), PASID 20:5.
+/// INVALIDATE_TLBS: DST_SEL 3:0 (1 = by pasid), ALL_HUB 4, PASID 20:5.
 fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
     let pasid = field(control, 5, 16) as u16;
     let by_pasid = field(control, 0, 4) == 1;
+    let all_hubs = field(control, 4, 1) != 0;
     // A process that is not mapped has nothing to invalidate: its next VMID starts with an empty
     // TLB.
     let vmids = match by_pasid {
@@ -399,7 +400,7 @@ fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
         false => vec![None],
     };
     for vmid in vmids {
-        shared.bus.invalidate_tlb(xcc, vmid);
+        shared.bus.invalidate_tlb(xcc, vmid, all_hubs);
         shared.invalidate_code(vmid);
     }
 }

@@ -44,7 +44,8 @@ registers! {
         VM_CONTEXTS_DISABLE = 0 @ 0x0870;
         /// Lock around an invalidation: reading 1 takes it.
         VM_INVALIDATE_ENG0_SEM[18] = 0 @ 0x0871;
-        /// Bits 15:0 name the VMIDs whose translations go.
+        /// Bits 15:0 name the VMIDs whose translations go; `INVALIDATE_L2_PTES` 18 and `_L1_PTES`
+        /// 22 say that pages are meant.
         VM_INVALIDATE_ENG0_REQ[18] = 0 @ 0x0883;
         /// Bits 15:0 name the VMIDs that are done.
         VM_INVALIDATE_ENG0_ACK[18] = 0 @ 0x0895;
@@ -83,6 +84,9 @@ registers! {
 }
 
 use VmRegister::*;
+
+/// `VM_INVALIDATE_ENG0_REQ.INVALIDATE_L2_PTES` and `_L1_PTES`.
+const INVALIDATE_PTES: u32 = 1 << 18 | 1 << 22;
 
 /// Dwords from a graphics-hub register to its MMHUB twin, segment bases apart.
 const MMHUB_SHIFT: u32 = 0x340;
@@ -286,14 +290,16 @@ impl Block for HubBlock {
         };
         match register {
             VM_INVALIDATE_ENG0_REQ => {
-                chip.gmc.invalidate();
+                let pages = value & INVALIDATE_PTES == INVALIDATE_PTES;
+                let vmids = if pages { value as u16 } else { 0 };
+                chip.gmc.invalidate_vmids(self.hub, vmids);
                 self.registers
                     .set_at(VM_INVALIDATE_ENG0_ACK, index, value & 0xffff);
             }
             VM_L2_PROTECTION_FAULT_CNTL if value & 1 != 0 => self.clear_fault(),
             VM_CONTEXT0_CNTL
             | VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_LO32
-            | VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32 => chip.gmc.invalidate(),
+            | VM_CONTEXT0_PAGE_TABLE_BASE_ADDR_HI32 => chip.gmc.changed(),
             // Read-only: status, and where local memory lies.
             VM_INVALIDATE_ENG0_ACK
             | VM_L2_PROTECTION_FAULT_STATUS

@@ -5,7 +5,7 @@
 //! processes differ.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::cp::bus::{
     wide, Access, Binding, Bus, Cores, Fault, Interrupt, OnFault, Space, Verdict,
@@ -14,6 +14,7 @@ use crate::cp::engine::{Engine, Mode};
 use crate::cp::mqd::{dw, NO_UPDATE_RPTR, PRIV_STATE};
 use crate::cp::stats::Stats;
 use crate::cp::{lock, reg, Cp};
+use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::sdma::Sdma;
 
@@ -36,6 +37,7 @@ pub struct Flat {
     /// The fault injection: queues that hang, fences that stay unwritten.
     pub hang: Mutex<Option<Hang>>,
     pub withheld: Mutex<Option<FenceKind>>,
+    pub hostile: OnceLock<Hostile>,
     /// Queues that listen to a doorbell.
     pub listeners: Mutex<HashMap<u32, i32>>,
 }
@@ -139,8 +141,12 @@ impl Bus for Flat {
         lock(&self.bases)[usize::from(vmid)] = binding.page_table_base & !0xfff;
     }
 
-    fn invalidate_tlb(&self, _xcc: u8, vmid: Option<u8>) {
+    fn invalidate_tlb(&self, _xcc: u8, vmid: Option<u8>, _all_hubs: bool) {
         lock(&self.flushes).push(vmid);
+    }
+
+    fn hostile(&self) -> Option<&Hostile> {
+        self.hostile.get()
     }
 
     fn realtime(&self) -> u64 {
@@ -220,6 +226,7 @@ impl Rig {
             pasids: Mutex::default(),
             hang: Mutex::default(),
             withheld: Mutex::default(),
+            hostile: OnceLock::new(),
             listeners: Mutex::default(),
         });
         let bus: Arc<dyn Bus> = flat.clone();

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+//! Hostile mode: the GPU does all that hardware may do and this model otherwise does not, chosen by
+//! a seed. One [`Hostile`] per GPU, in its [`Chip`](crate::chip::Chip); without it every question
+//! costs a look at an `Option`.
+//!
+//! What a correct driver and correct programs may not notice. What each behaviour is, and why
+//! hardware may do it: Documentation/model.md, "Hostile mode".
+
+pub mod hdp;
+#[cfg(test)]
+mod on_gpu;
+pub mod translations;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The seed's choices.
+pub struct Hostile {
+    state: AtomicU64,
+}
+
+impl Hostile {
+    /// Two runs with a seed and the same questions in the same order go the same way.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            state: AtomicU64::new(seed),
+        }
+    }
+
+    /// The next number (SplitMix64, which needs no more state than this).
+    pub fn number(&self) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let state = self.state.fetch_add(STEP, Ordering::Relaxed);
+        let mut mixed = state.wrapping_add(STEP);
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// True once in `n` times.
+    pub fn one_in(&self, n: u64) -> bool {
+        self.number() % n == 0
+    }
+
+    /// A time of up to `longest`; short ones are more frequent.
+    pub fn time(&self, longest: Duration) -> Duration {
+        let micros = longest.as_micros() as u64 + 1;
+        let under = self.number() % micros + 1;
+        Duration::from_micros(self.number() % under)
+    }
+
+    /// Lets such a time pass.
+    pub fn pause(&self, longest: Duration) {
+        std::thread::sleep(self.time(longest));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_says_all() {
+        let numbers = |seed| {
+            let hostile = Hostile::new(seed);
+            [0; 4].map(|_| hostile.number())
+        };
+        assert_eq!(numbers(1), numbers(1));
+        assert_ne!(numbers(1), numbers(2));
+        let hostile = Hostile::new(3);
+        let hits = (0..1000).filter(|_| hostile.one_in(4)).count();
+        assert!((150..350).contains(&hits), "{hits}");
+        let longest = Duration::from_millis(1);
+        assert!((0..1000).all(|_| hostile.time(longest) <= longest));
+    }
+}
