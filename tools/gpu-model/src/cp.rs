@@ -40,6 +40,7 @@ pub mod waves;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
 
 use bus::{Binding, Bus, Hub, Interrupt, Space, View};
 use crew::Crew;
@@ -211,6 +212,8 @@ impl Cp {
         let dword = (offset / 4) as u32;
         let listeners = self.shared.at_doorbell(dword);
         let found = !listeners.is_empty();
+        // Of a partition's HIQs the master's comes last.
+        let late = self.lateness().filter(|_| listeners.len() == 1);
         // The master XCC comes last: when it writes a fence, the others have done their part.
         for Mapped { queue, task } in listeners.into_iter().rev() {
             let value = if bytes == 4 {
@@ -219,14 +222,23 @@ impl Cp {
                 value
             };
             queue.ring(value);
-            match queue.kind {
-                Kind::Kiq | Kind::Hiq => self.run_now(&queue, &task),
-                _ if !self.shared.engine.is_synchronous() && queue.quick() => {}
+            let at_once = !self.shared.engine.is_synchronous();
+            match (late, queue.kind) {
+                (Some(late), _) => self.shared.engine.wake_later(&task, late),
+                (None, Kind::Kiq | Kind::Hiq) => self.run_now(&queue, &task),
+                _ if at_once && queue.quick() => {}
                 _ => self.shared.engine.wake(&task),
             }
         }
         self.shared.engine.poll();
         found
+    }
+
+    /// How late a doorbell is heard, if it is (hostile mode): it is a posted write.
+    fn lateness(&self) -> Option<Duration> {
+        const LATEST: Duration = Duration::from_millis(3);
+        let hostile = self.shared.bus.hostile()?;
+        hostile.one_in(2).then(|| hostile.time(LATEST))
     }
 
     /// Slices that a kernel's queue may run before the guest's CPU goes on.

@@ -7,14 +7,17 @@
 
 mod retry;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::bus::Block;
 use crate::chip::Chip;
 use crate::cp::bus::xcc_node;
 use crate::engine::DoorbellIndex;
 use crate::gmc::{Access, Hub};
+use crate::hostile::Hostile;
 use crate::memory::{Physical, Space};
 use crate::preset::{ip, Preset};
 use crate::registers;
@@ -146,6 +149,16 @@ impl Interrupt {
     /// Bytes of an entry.
     pub const SIZE: u32 = 32;
 
+    /// Whether all that it says is to look at memory: the end of a pipe, an SDMA queue's trap.
+    fn only_hints(&self) -> bool {
+        const END_OF_PIPE: u8 = 181;
+        const TRAP: u8 = 224;
+        matches!(
+            (self.client, self.source),
+            (client::GRBM_CP, END_OF_PIPE) | (client::SDMA0 | client::SDMA1, TRAP)
+        )
+    }
+
     fn encode(&self, pasid: u16, time: u64) -> [u8; Self::SIZE as usize] {
         let head = u32::from(self.client)
             | u32::from(self.source) << 8
@@ -191,6 +204,8 @@ pub struct Ih {
     /// Held while an entry goes in: entries come from several threads.
     push: Mutex<()>,
     retry: RetryCam,
+    /// Of each client: how many of its entries are late, and the last one's time (hostile mode).
+    waiting: Mutex<BTreeMap<u8, (usize, Instant)>>,
 }
 
 impl Ih {
@@ -202,6 +217,7 @@ impl Ih {
             pasids: PasidTables::new(),
             push: Mutex::new(()),
             retry: RetryCam::default(),
+            waiting: Mutex::default(),
         }
     }
 
@@ -229,8 +245,53 @@ impl Ih {
 
     /// Puts an event into the ring and raises the MSI.
     pub fn push(&self, chip: &Chip, interrupt: Interrupt) {
-        if !chip.inject.interrupt(chip, &interrupt) {
-            self.deliver(chip, interrupt);
+        if chip.inject.interrupt(chip, &interrupt) {
+            return;
+        }
+        match &chip.hostile {
+            Some(hostile) => self.push_anyhow(chip, hostile, interrupt),
+            None => self.deliver(chip, interrupt),
+        }
+    }
+
+    /// Hostile mode: an event comes late, past those of other clients. One that only says that
+    /// memory has changed comes once more later, which is too early for the next one, or in a
+    /// burst.
+    fn push_anyhow(&self, chip: &Chip, hostile: &Hostile, interrupt: Interrupt) {
+        const LATEST: Duration = Duration::from_millis(3);
+        const AGAIN: Duration = Duration::from_millis(20);
+        let late = hostile.one_in(8).then(|| hostile.time(LATEST));
+        self.push_in_order(chip, interrupt, late);
+        if interrupt.only_hints() && hostile.one_in(8) {
+            let burst = if hostile.one_in(8) { 16 } else { 1 };
+            for _ in 0..burst {
+                let late = hostile.time(AGAIN);
+                chip.inject.defer_interrupt(chip, late, interrupt);
+            }
+        }
+    }
+
+    /// What one client sends stays in its order.
+    fn push_in_order(&self, chip: &Chip, interrupt: Interrupt, late: Option<Duration>) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let (count, last) = waiting
+            .entry(interrupt.client)
+            .or_insert((0, Instant::now()));
+        if *count == 0 && late.is_none() {
+            return self.deliver(chip, interrupt);
+        }
+        let due = (Instant::now() + late.unwrap_or_default()).max(*last);
+        if chip.inject.defer_in_order(chip, due, interrupt) {
+            (*count, *last) = (*count + 1, due);
+        }
+    }
+
+    /// The time of one that waited has come.
+    pub fn deliver_late(&self, chip: &Chip, interrupt: Interrupt) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        self.deliver(chip, interrupt);
+        if let Some((count, _)) = waiting.get_mut(&interrupt.client) {
+            *count = count.saturating_sub(1);
         }
     }
 
@@ -396,6 +457,10 @@ impl Block for Ih {
     fn reset(&self, _chip: &Chip) {
         self.pasids.clear();
         self.retry.clear();
+        self.waiting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
         self.registers.clear();
     }
 }

@@ -41,6 +41,8 @@ struct LiveState {
 /// What waits for its time.
 enum Deferred {
     Interrupt(Interrupt),
+    /// One that the interrupt handler waits for (hostile mode).
+    Late(Interrupt),
     Write {
         hub: Hub,
         vmid: u8,
@@ -369,16 +371,32 @@ impl Inject {
         self.count.load(Ordering::Relaxed)
     }
 
+    /// Puts an interrupt into the ring after a while.
+    pub fn defer_interrupt(&self, chip: &Chip, delay: Duration, interrupt: Interrupt) {
+        self.defer(chip, delay, Deferred::Interrupt(interrupt));
+    }
+
+    /// The same for one that others of its client follow. False: there is no room.
+    pub fn defer_in_order(&self, chip: &Chip, due: Instant, interrupt: Interrupt) -> bool {
+        self.defer_until(chip, due, Deferred::Late(interrupt))
+    }
+
     fn defer(&self, chip: &Chip, delay: Duration, what: Deferred) {
+        self.defer_until(chip, Instant::now() + delay, what);
+    }
+
+    fn defer_until(&self, chip: &Chip, due: Instant, what: Deferred) -> bool {
         let mut deferred = lock(&self.deferred);
         if deferred.len() >= MAX_DEFERRED {
-            return tracing::warn!(target: "inject", "too much is delayed: dropped");
+            tracing::warn!(target: "inject", "too much is delayed: dropped");
+            return false;
         }
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        deferred.insert((Instant::now() + delay, number), what);
+        deferred.insert((due, number), what);
         self.has_deferred.store(true, Ordering::Release);
         drop(deferred);
         chip.wake.kick();
+        true
     }
 
     fn take_due(&self) -> Option<Deferred> {
@@ -426,6 +444,7 @@ impl Engine for Delays {
         while let Some(what) = inject.take_due() {
             match what {
                 Deferred::Interrupt(interrupt) => chip.ih.deliver(chip, interrupt),
+                Deferred::Late(interrupt) => chip.ih.deliver_late(chip, interrupt),
                 Deferred::Write {
                     hub,
                     vmid,

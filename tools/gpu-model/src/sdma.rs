@@ -10,6 +10,7 @@ mod packet;
 mod ring;
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::cp::bus::{Bus, Fault, Hub, Space, View};
 use crate::cp::engine::{Engine, Job, Progress, Task};
@@ -201,7 +202,9 @@ impl Sdma {
                 } else {
                     value
                 });
-                if number >= FIRST_RLC || !Self::finishes(ring) {
+                if let Some(late) = self.lateness() {
+                    self.engine.wake_later(task, late);
+                } else if number >= FIRST_RLC || !Self::finishes(ring) {
                     self.engine.wake(task);
                 }
             }
@@ -210,6 +213,13 @@ impl Sdma {
             self.engine.poll();
         }
         found
+    }
+
+    /// How late a doorbell is heard, if it is (hostile mode).
+    fn lateness(&self) -> Option<Duration> {
+        const LATEST: Duration = Duration::from_millis(3);
+        let hostile = self.common.bus.hostile()?;
+        hostile.one_in(2).then(|| hostile.time(LATEST))
     }
 
     /// Runs a ring of the kernel's on this thread for a few slices: true if that was all. What it

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Executing AQL packets of a user's queue: one at a time and in order, whatever the barrier bit
-//! allows.
+//! allows, except in hostile mode ([`overtake`]).
 //!
 //! On several XCCs the partition's first one is the master: it goes through the packets, and all
 //! run their shares of a dispatch ([`super::team`]). A packet is done when its kernel has ended:
@@ -10,6 +10,7 @@
 
 mod dispatch;
 mod error;
+pub mod overtake;
 
 use std::sync::Arc;
 
@@ -68,6 +69,14 @@ pub fn step(queue: &Queue, body: &mut Body) -> Progress {
     for _ in 0..SLICE_PACKETS {
         if body.flight.hung.is_some() {
             return Progress::Idle;
+        }
+        match overtake::step(queue, body) {
+            Ok(None) => {}
+            Ok(Some(progress)) => return progress,
+            Err(fault) => {
+                queue.fault(body, fault);
+                continue;
+            }
         }
         if let Some(progress) = pm4::step_flight(queue, body) {
             return progress;
@@ -150,6 +159,7 @@ fn step_packet(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault
         Ok(Action::Wait) => Ok(Some(Progress::Blocked)),
         Ok(Action::Complete | Action::Started) => {
             body.flight.aql = Some(pending);
+            overtake::consider(queue, body)?;
             Ok(None)
         }
         Err(error) => {
@@ -340,12 +350,10 @@ fn pm4_ib(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Action, Pack
 fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Fault> {
     body.flight.aql = None;
     body.flight.refused = None;
-    let view = queue.view();
-    let header = (kind::INVALID as u16).to_le_bytes();
-    view.bus
-        .write(view.space, address(queue, body.rptr), &header)?;
+    complete_slot(queue, body.rptr)?;
     let next = body.rptr + 1;
     queue.advance(body, next);
+    overtake::follow(queue, body);
     if let Some(team) = &queue.team {
         team.report(queue.xcc, next);
         if next < queue.wptr() {
@@ -353,6 +361,19 @@ fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Faul
         }
     }
     queue.report_rptr(body);
+    tell(queue, pending)
+}
+
+/// Hands a packet's slot back.
+fn complete_slot(queue: &Queue, packet: u64) -> Result<(), Fault> {
+    let header = (kind::INVALID as u16).to_le_bytes();
+    let view = queue.view();
+    view.bus.write(view.space, address(queue, packet), &header)
+}
+
+/// Counts a packet's completion signal down.
+fn tell(queue: &Queue, pending: Pending) -> Result<(), Fault> {
+    let view = queue.view();
     let Some(signal) = pending.signal else {
         return Ok(());
     };

@@ -140,6 +140,11 @@ impl Engine {
         self.inner.enqueue(task);
     }
 
+    /// The same after a while, unless somebody else wakes it before.
+    pub fn wake_later(&self, task: &Arc<Task>, pause: Duration) {
+        self.inner.enqueue_later(task, pause);
+    }
+
     /// Synchronous mode: steps what can run, until nothing can or a limit is reached.
     pub fn poll(&self) {
         if self.mode != Mode::Sync {
@@ -211,6 +216,24 @@ impl Inner {
                     lists.ready.push_back((paused.task, POLL_MIN));
                 }
             }
+        }
+        self.wake.notify_one();
+    }
+
+    fn enqueue_later(&self, task: &Arc<Task>, pause: Duration) {
+        let mut lists = self.lock();
+        match task.state.load(Ordering::Relaxed) {
+            IDLE => {
+                task.state.store(QUEUED, Ordering::Relaxed);
+                lists.paused.push(Paused {
+                    task: task.clone(),
+                    until: Instant::now() + pause,
+                    pause: POLL_MIN,
+                });
+            }
+            RUNNING => task.state.store(AGAIN, Ordering::Relaxed),
+            // It will be stepped.
+            _ => {}
         }
         self.wake.notify_one();
     }

@@ -86,6 +86,8 @@ pub struct Flight {
     pub advance: u64,
     /// The AQL packet in flight.
     pub aql: Option<aql::Pending>,
+    /// The AQL dispatch after it that has overtaken it (hostile mode).
+    pub ahead: Option<Box<aql::overtake::Ahead>>,
     /// The AQL packet that was refused last; none once one has completed.
     pub refused: Option<u64>,
     /// Why the queue will not go on, ever.
@@ -99,12 +101,13 @@ impl Flight {
             ibs,
             launch,
             aql,
+            ahead,
             refused,
             hung,
             ..
         } = self;
         let packet = launch.is_some() || aql.is_some() || refused.is_some();
-        ibs.is_empty() && !packet && hung.is_none()
+        ibs.is_empty() && ahead.is_none() && !packet && hung.is_none()
     }
 }
 
@@ -473,9 +476,13 @@ impl Queue {
         if !self.gone.load(Ordering::Acquire) {
             self.stop.store(false, Ordering::Release);
         }
-        if let Some(launch) = &mut body.flight.launch {
+        let Flight { launch, ahead, .. } = &mut body.flight;
+        let ahead = ahead.as_mut().and_then(|ahead| ahead.launch());
+        for launch in launch.as_deref_mut().into_iter().chain(ahead) {
             let groups = launch.live().iter_mut().map(|live| &mut live.group);
-            groups.flat_map(|group| &mut group.waves).for_each(change);
+            groups
+                .flat_map(|group| &mut group.waves)
+                .for_each(&mut *change);
         }
     }
 

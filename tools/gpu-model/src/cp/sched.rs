@@ -10,6 +10,7 @@
 mod runlist;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::bus::{wide, Fault, Hub, OnFault, Space};
 use super::mqd::{dw, Mqd, DOORBELL_EN};
@@ -113,6 +114,9 @@ pub fn execute(cx: &mut Cx<'_>, op: u8, body: &[u32]) -> Outcome {
         // What does not stop cannot be unmapped: only a reset helps.
         return Ok(Flow::Wait);
     }
+    if matches!(op, op::UNMAP_QUEUES | op::RUN_LIST) {
+        take_time(&shared);
+    }
     match op {
         op::SET_RESOURCES => set_resources(&shared, xcc, body),
         op::MAP_QUEUES => map_queues(&shared, cx, body),
@@ -128,6 +132,14 @@ pub fn execute(cx: &mut Cx<'_>, op: u8, body: &[u32]) -> Outcome {
         _ => {}
     }
     Ok(Flow::Next)
+}
+
+/// Hostile mode: queues are taken off when their waves have been saved, which takes a while.
+fn take_time(shared: &Shared) {
+    const LONGEST: Duration = Duration::from_millis(20);
+    if let Some(hostile) = shared.bus.hostile() {
+        hostile.pause(LONGEST);
+    }
 }
 
 /// SET_RESOURCES: VMID_MASK 15:0, QUEUE_TYPE 31:29 (1 = HIQ), queue mask.

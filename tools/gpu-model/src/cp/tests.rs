@@ -5,6 +5,7 @@
 mod aql;
 mod cwsr;
 mod direct;
+mod hostile;
 mod inject;
 mod kernels;
 mod kiq;

@@ -2,8 +2,11 @@
 //! Hostile mode on a whole GPU without a guest: drivers' mistakes that it shows, each beside what
 //! is right. Queues have theirs in `cp/tests/hostile.rs`.
 
+use std::time::{Duration, Instant};
+
 use crate::gmc::pte::Entry;
 use crate::gmc::{Access, Hub};
+use crate::ih::{client, Interrupt};
 use crate::rig::{Rig, FB};
 
 /// GC's VM_CONTEXT8_CNTL, VM_CONTEXT8_PAGE_TABLE_END_ADDR_LO32, VM_INVALIDATE_ENG0_REQ, and the
@@ -119,4 +122,62 @@ fn a_missing_hdp_flush_is_found() {
         assert_eq!(unseen(|rig| rig.write(flush, 1)), 0);
     }
     assert!(unseen(|_| ()) > 80);
+}
+
+#[test]
+fn interrupts_come_late_twice_and_in_bursts() {
+    let rig = Rig::hostile(3);
+    // IH_RB_BASE, IH_RB_CNTL: 4096 entries.
+    rig.write(0x1121, 0x10_0000 >> 8);
+    rig.write(0x1120, 1 | 15 << 1 | 1 << 17);
+    let push = |client, source, n| {
+        let entry = Interrupt {
+            client,
+            source,
+            ring_id: 3,
+            vmid: 9,
+            from_mm: false,
+            pasid: Some(1),
+            node: 1,
+            data: [n, 0, 0, 0],
+        };
+        rig.chip().ih.push(rig.chip(), entry);
+    };
+    // QUERY_STATUS and an error of another client say something themselves: late, and once. The end
+    // of a pipe does not.
+    for n in 0..200 {
+        push(client::GRBM_CP, 199, n);
+        push(client::UTCL2, 1, n);
+        push(client::GRBM_CP, 181, n);
+    }
+    let entries = || {
+        let wptr = u64::from(rig.read(0x1124));
+        let entry = |at: u64| [0, 16].map(|field| rig.system().read_u32(0x10_0000 + at + field));
+        let entries = (0..wptr / 32).map(|n| entry(32 * n).map(Result::unwrap));
+        entries.collect::<Vec<_>>()
+    };
+    let of = |source: u32| {
+        let entries = entries().into_iter();
+        let data = entries.filter(move |it| it[0] >> 8 & 0xff == source);
+        data.map(|it| it[1]).collect::<Vec<_>>()
+    };
+    let start = Instant::now();
+    while of(199).len() < 200 || of(1).len() < 200 || of(181).len() < 220 {
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "{}",
+            of(181).len()
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    std::thread::sleep(Duration::from_millis(30));
+    let all: Vec<u32> = (0..200).collect();
+    assert_eq!(
+        [of(199), of(1)],
+        [all.clone(), all],
+        "one client's stay in order"
+    );
+    let both = entries().into_iter();
+    let both = both.filter(|it| matches!(it[0] >> 8 & 0xff, 199 | 1));
+    assert!(!both.is_sorted_by_key(|it| it[1]), "some came past others");
 }

@@ -39,7 +39,7 @@ const STORE_CU: &[u32] = &[
     S_ENDPGM,
 ];
 /// Loops until the dword at (pointer in kernarg) is not 0, then stores 42 as above.
-const WAIT_THEN_STORE: &[u32] = &[
+pub const WAIT_THEN_STORE: &[u32] = &[
     0xc006_0080,
     0,           // s_load_dwordx2 s[2:3], s[0:1], 0
     0xbf8c_c07f, // s_waitcnt lgkmcnt(0)
