@@ -40,7 +40,8 @@ enum Command {
     /// Write the firmware files amdgpu loads into DIR/amdgpu.
     Firmware {
         /// Whose firmware: the first GPU's, if a machine has several kinds.
-        #[arg(long, default_value = "mi300x", value_parser = PossibleValuesParser::new(preset::NAMES))]
+        #[arg(long, default_value = "mi300x")]
+        #[arg(value_parser = PossibleValuesParser::new(preset::NAMES))]
         preset: String,
         dir: PathBuf,
     },

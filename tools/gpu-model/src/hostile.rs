@@ -17,6 +17,10 @@ use std::time::Duration;
 /// The seed's choices.
 pub struct Hostile {
     state: AtomicU64,
+    /// How often a translation was used that the page tables did not have any more.
+    pub stale_translations: AtomicU64,
+    /// How often the GPU read what a CPU had overwritten.
+    pub stale_reads: AtomicU64,
 }
 
 impl Hostile {
@@ -24,7 +28,19 @@ impl Hostile {
     pub fn new(seed: u64) -> Self {
         Self {
             state: AtomicU64::new(seed),
+            stale_translations: AtomicU64::new(0),
+            stale_reads: AtomicU64::new(0),
         }
+    }
+
+    /// For the model's report: that the mode was at work, and where to look when a program fails.
+    pub fn report(&self) -> String {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        format!(
+            "# hostile: {} stale translations, {} stale reads of local memory\n",
+            count(&self.stale_translations),
+            count(&self.stale_reads)
+        )
     }
 
     /// The next number (SplitMix64, which needs no more state than this).

@@ -12,7 +12,8 @@
 //! - [`pci`]: configuration space; [`nbio`], [`gmc`], [`ih`], [`psp`], [`smu`], [`gc`], [`athub`]:
 //!   blocks; [`misc`] and [`plain`]: those that only remember what was written; [`firmware`]: the
 //!   files the driver loads
-//! - [`inject`]: faults from a script; [`hostile`]: what else hardware may do; [`hive`]: GPUs that xGMI connects
+//! - [`inject`]: faults from a script; [`hostile`]: what else hardware may do; [`hive`]: GPUs that
+//!   xGMI connects
 //! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command
 //!   processor and the copy engines
 

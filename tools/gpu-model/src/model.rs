@@ -272,6 +272,11 @@ impl GpuModel {
             format!("# the guest: {reads} reads, {writes} writes, {doorbells} doorbells\n");
         text += &self.chip.bus.burndown();
         text += &self.chip.inject.report();
+        text += &self
+            .chip
+            .hostile
+            .as_ref()
+            .map_or(String::new(), |it| it.report());
         for engine in &self.engines {
             text += &format!("# {}: count, what\n{}", engine.name(), engine.burndown());
             text += &format!("# {}, done: count, what\n{}", engine.name(), engine.work());

@@ -9,6 +9,7 @@
 //! nothing to invalidate on 4.4.2). A page that the GPU has not used lately is read as it is.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -93,6 +94,16 @@ impl Hdp {
         })
     }
 
+    /// Counts what is read though a CPU has overwritten it.
+    fn compare(&self, address: u64, read: &[u8]) {
+        let mut bytes = [0; PAGE as usize];
+        let now = &mut bytes[..read.len()];
+        if self.memory.read(address, now).is_ok() && now != read {
+            tracing::debug!(target: "hostile", "local memory at {address:#x} is older than BAR0's");
+            self.hostile.stale_reads.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// What a write of the GPU changed in the pages that it has copies of; a page of which it has
     /// none is copied.
     fn written(&self, copies: &mut Copies, address: u64, data: &[u8]) {
@@ -136,6 +147,7 @@ impl PhysicalMemory for Hdp {
             let copy = self.copy(&mut copies, at / PAGE).map_err(|_| whole)?;
             let inside = (at % PAGE) as usize;
             now.copy_from_slice(&copy.bytes[inside..inside + now.len()]);
+            self.compare(at, now);
             at += now.len() as u64;
             left = rest;
         }

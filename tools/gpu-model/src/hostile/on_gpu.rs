@@ -125,6 +125,21 @@ fn a_missing_hdp_flush_is_found() {
 }
 
 #[test]
+fn the_report_counts_what_was_stale() {
+    let rig = Rig::hostile(1);
+    let vm = || rig.chip().vm(Hub::Mm, 0).read_u64(FB + 0x40_0000).unwrap();
+    vm();
+    rig.cpu().write_u64(0x40_0000, 7).unwrap();
+    vm();
+    let report = rig.model.report();
+    assert!(
+        report.contains(" 1 stale reads of local memory"),
+        "{report}"
+    );
+    assert!(!Rig::new().model.report().contains("hostile"));
+}
+
+#[test]
 fn interrupts_come_late_twice_and_in_bursts() {
     let rig = Rig::hostile(3);
     // IH_RB_BASE, IH_RB_CNTL: 4096 entries.

@@ -7,6 +7,7 @@
 //! TLB). Directories are not kept.
 
 use std::collections::HashMap;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Hostile;
@@ -52,7 +53,10 @@ impl Translations {
         let known = kept.get(&key).copied();
         let known = known.filter(|it| it.permits(access) && !self.hostile.one_in(EVICTED));
         let page = match known {
-            Some(page) => page,
+            Some(page) => {
+                self.compare(vmid, va - inside, page, walk(va - inside).ok());
+                page
+            }
             None => {
                 let page = walk(va - inside)?;
                 if kept.len() >= ROOM {
@@ -66,6 +70,17 @@ impl Translations {
         found.at.address += inside;
         found.length = PAGE - inside;
         Ok(found)
+    }
+
+    /// Counts what is used though the page tables say otherwise by now.
+    fn compare(&self, vmid: u8, va: u64, kept: Translation, now: Option<Translation>) {
+        if now.is_some_and(|now| now.at == kept.at) {
+            return;
+        }
+        tracing::debug!(target: "hostile", "VMID {vmid}, {va:#x}: {kept:x?}, by now {now:x?}");
+        self.hostile
+            .stale_translations
+            .fetch_add(1, Ordering::Relaxed);
     }
 
     /// Drops what is kept for the VMIDs of `mask`.

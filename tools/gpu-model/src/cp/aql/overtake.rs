@@ -2,8 +2,9 @@
 //! A dispatch that overtakes the one before it (hostile mode). One per queue slot.
 //!
 //! A packet without the barrier bit may begin before those before it are done, and be done before
-//! them (HSA runtime specification, the packet header's barrier bit). So the next dispatch gets some slices ahead of the present one, and then they run
-//! in turn: neither may rely on the other to wait or to go on.
+//! them (HSA runtime specification, the packet header's barrier bit). So the next dispatch gets
+//! some slices ahead of the present one, and then they run in turn: neither may rely on the other
+//! to wait or to go on.
 
 use super::{complete_slot, dispatch, fetch, kind, tell, Pending};
 use crate::cp::bus::{wide, Fault};
