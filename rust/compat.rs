@@ -23,10 +23,7 @@ pub(crate) fn smp_mb() {
 /// # Safety
 ///
 /// `slot` is valid for writes and never moves until it is dropped; after an error it holds nothing.
-pub(crate) unsafe fn pinned_init<T, E>(
-    value: impl PinInit<T, E>,
-    slot: *mut T,
-) -> Result<(), E> {
+pub(crate) unsafe fn pinned_init<T, E>(value: impl PinInit<T, E>, slot: *mut T) -> Result<(), E> {
     #[cfg(pin_init_is_init)]
     // SAFETY: By this function's contract.
     return unsafe { value.__init(slot) };

@@ -257,7 +257,10 @@ impl Events {
 
     /// Signals every signal event: whoever waits shall look around.
     pub(crate) fn signal_all(&self) {
-        self.walk(|inner, last| inner.tables.signals.next_id(last), Inner::signal);
+        self.walk(
+            |inner, last| inner.tables.signals.next_id(last),
+            Inner::signal,
+        );
     }
 
     /// Signals all events for whose kind `detail` has something to tell.

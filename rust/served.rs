@@ -154,7 +154,10 @@ fn listed(facts: &GpuFacts) -> impl Iterator<Item = u32> + '_ {
     all.filter(|(index, partition)| {
         if partition.no_render_node {
             let name = facts.pci_name();
-            gpu_warn!(name, "partition {index} has no render node, and is left out\n");
+            gpu_warn!(
+                name,
+                "partition {index} has no render node, and is left out\n"
+            );
         }
         !partition.no_render_node
     })
@@ -366,7 +369,9 @@ mod tests {
         let mut nodes = KVec::new();
         for index in 0..2 {
             let id = GpuId::new(index + 1).unwrap();
-            nodes.push(node(&gpu, index, id).unwrap(), GFP_KERNEL).unwrap();
+            nodes
+                .push(node(&gpu, index, id).unwrap(), GFP_KERNEL)
+                .unwrap();
         }
         Served {
             gpu,

@@ -285,7 +285,9 @@ impl Inbox {
             head.copy_from_slice(one);
             tail.copy_from_slice(other);
         }
-        self.first = (self.first + count).checked_rem(self.ring.len()).unwrap_or(0);
+        self.first = (self.first + count)
+            .checked_rem(self.ring.len())
+            .unwrap_or(0);
         self.length -= count;
         count
     }
@@ -351,9 +353,8 @@ impl ListenerList {
     fn may_add(&self, new: &Listener) -> bool {
         let unprivileged = || self.0.iter().flatten().filter(|known| !known.privileged);
         let of_its_user = unprivileged().filter(|known| known.user == new.user);
-        let full = || {
-            of_its_user.count() >= MAX_OF_A_USER || unprivileged().count() >= MAX_OF_ALL_USERS
-        };
+        let full =
+            || of_its_user.count() >= MAX_OF_A_USER || unprivileged().count() >= MAX_OF_ALL_USERS;
         new.privileged || !full()
     }
 
@@ -726,11 +727,18 @@ mod tests {
         }
         let line = EVICTION.line();
         let mut out = [0; 64];
-        for (first, next) in [(0, Some(BATCH)), (BATCH, Some(2 * BATCH)), (2 * BATCH, None)] {
+        for (first, next) in [
+            (0, Some(BATCH)),
+            (BATCH, Some(2 * BATCH)),
+            (2 * BATCH, None),
+        ] {
             assert_eq!(listeners.notify_batch(first, &EVICTION, &line), next);
             assert!(reader.inbox.lock().take(&mut out) > 0);
         }
-        assert_eq!(listeners.notify_batch(2 * BATCH + 2, &EVICTION, &line), None);
+        assert_eq!(
+            listeners.notify_batch(2 * BATCH + 2, &EVICTION, &line),
+            None
+        );
     }
 
     #[test]

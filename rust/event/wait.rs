@@ -491,7 +491,10 @@ mod tests {
 
     /// So many waits of this thread for an automatic event of `events`, and its id.
     fn waiters(events: &Events, count: usize) -> (u32, KVec<WaitId>) {
-        let id = events.create(crate::uapi::KFD_IOC_EVENT_SIGNAL, Mode::Auto).unwrap().id;
+        let id = events
+            .create(crate::uapi::KFD_IOC_EVENT_SIGNAL, Mode::Auto)
+            .unwrap()
+            .id;
         let mut waits = KVec::new();
         for _ in 0..count {
             waits.push(join(events, id), GFP_KERNEL).unwrap();
@@ -518,13 +521,21 @@ mod tests {
     /// How many of the waits are over.
     fn over(events: &Events, waits: &[WaitId]) -> usize {
         let mut inner = events.inner.lock();
-        let mut complete = |id| inner.waits.get_mut(id).is_some_and(|wait| wait.tally.complete());
+        let mut complete = |id| {
+            inner
+                .waits
+                .get_mut(id)
+                .is_some_and(|wait| wait.tally.complete())
+        };
         waits.iter().filter(|id| complete(**id)).count()
     }
 
     fn is_signalled(events: &Events, id: u32) -> bool {
         let mut inner = events.inner.lock();
-        inner.tables.get_mut(id).is_some_and(|event| event.latch.take())
+        inner
+            .tables
+            .get_mut(id)
+            .is_some_and(|event| event.latch.take())
     }
 
     #[test]

@@ -124,7 +124,10 @@ pub(super) struct Wait {
 impl Wait {
     /// Has a link follow the leader of the one before it, if both are of one event.
     pub(super) fn follow(&mut self, link: usize) {
-        let before = link.checked_sub(1).and_then(|before| self.links.get(before)).copied();
+        let before = link
+            .checked_sub(1)
+            .and_then(|before| self.links.get(before))
+            .copied();
         if let Some(entry) = self.links.get_mut(link) {
             let before = before.filter(|before| before.event == entry.event);
             // CAST: `Events::wait` keeps links within their bits.
@@ -328,7 +331,11 @@ impl Waits {
             let Some(wait) = self.get_mut(WaitId(at.wait())) else {
                 return;
             };
-            if wait.links.get(at.link()).is_some_and(|link| link.age != age) {
+            if wait
+                .links
+                .get(at.link())
+                .is_some_and(|link| link.age != age)
+            {
                 wait.fire(at.link());
             } else {
                 wait.broken = true;
@@ -381,9 +388,9 @@ mod tests {
     }
 
     fn fired(waits: &mut Waits, id: WaitId) -> usize {
-        waits.get_mut(id).map_or(0, |wait| {
-            wait.fired().filter(|(_, fired)| *fired).count()
-        })
+        waits
+            .get_mut(id)
+            .map_or(0, |wait| wait.fired().filter(|(_, fired)| *fired).count())
     }
 
     #[test]
@@ -470,7 +477,10 @@ mod tests {
             waits.get_mut(id).unwrap().follow(link);
             waits.attach(&mut list, id, link, AGE);
         }
-        assert_eq!((length(&mut waits, list.head), fired(&mut waits, id)), (1, 1));
+        assert_eq!(
+            (length(&mut waits, list.head), fired(&mut waits, id)),
+            (1, 1)
+        );
         assert!(!waits.fire(&mut list));
         assert!(waits.get_mut(id).is_some_and(|wait| wait.tally.complete()));
     }

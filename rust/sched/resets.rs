@@ -184,7 +184,10 @@ pub(super) fn reset_copies(
     for place in state.copy_slots().iter() {
         if let Some(doorbell) = on_engine(&place) {
             let engine = first_engine + place.engine;
-            gpu_err!(kgd.facts().pci_name(), "SDMA engine {engine}: the queue at doorbell {doorbell:#x} does not stop\n");
+            gpu_err!(
+                kgd.facts().pci_name(),
+                "SDMA engine {engine}: the queue at doorbell {doorbell:#x} does not stop\n"
+            );
             stuck.insert(place);
         }
     }
@@ -193,21 +196,30 @@ pub(super) fn reset_copies(
     }
     hold_still();
     if !kgd.facts().queue_reset {
-        gpu_err!(kgd.facts().pci_name(), "amdgpu's parameters forbid to reset single engines\n");
+        gpu_err!(
+            kgd.facts().pci_name(),
+            "amdgpu's parameters forbid to reset single engines\n"
+        );
         return Preemption::Failed;
     }
     for doorbell in stuck.iter().filter_map(|place| on_engine(&place)) {
         let owner = state.copy_owner_of(doorbell);
         let lost = owner.and_then(|(process, queue)| state.set_reset(process, queue).ok());
         let Some(pasid) = lost else {
-            gpu_err!(kgd.facts().pci_name(), "doorbell {doorbell:#x} is nobody's\n");
+            gpu_err!(
+                kgd.facts().pci_name(),
+                "doorbell {doorbell:#x} is nobody's\n"
+            );
             return Preemption::Failed;
         };
-        resets.add(pasid);
+        resets.add(kgd, pasid);
     }
     for engine in stuck.engines() {
         if let Err(error) = kgd.reset_copy_engine(first_engine + engine) {
-            gpu_err!(kgd.facts().pci_name(), "SDMA engine {engine} cannot be reset alone ({error:?})\n");
+            gpu_err!(
+                kgd.facts().pci_name(),
+                "SDMA engine {engine} cannot be reset alone ({error:?})\n"
+            );
             return Preemption::Failed;
         }
     }
