@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Queue slots of the fake: bits.
+
+use super::*;
+
+impl QueueSlots for Fake {
+    fn bind_vmid(&self, binding: &VmidBinding, _xcc_mask: u32) -> Result {
+        self.live.lock().vmids |= 1 << binding.vmid.raw();
+        Ok(())
+    }
+
+    fn unbind_vmid(&self, vmid: Vmid, _xcc_mask: u32) {
+        self.live.lock().vmids &= !(1 << vmid.raw());
+    }
+
+    fn move_page_directory(&self, _vmid: Vmid, _directory: u64, _xcc_mask: u32) {}
+
+    fn kill_waves(&self, _vmid: Vmid, _xcc_mask: u32) {}
+
+    fn load_queue(
+        &self,
+        _mqd: &RawKernelBo,
+        _offset: usize,
+        position: HqdPosition,
+        _write_pointer: UserVa,
+        _xcc: u32,
+    ) -> Result {
+        self.live.lock().slots |= slot_bit(position);
+        Ok(())
+    }
+
+    fn unload_queue(
+        &self,
+        _mqd: &RawKernelBo,
+        _offset: usize,
+        position: HqdPosition,
+        preempt: Preempt,
+        _xcc: u32,
+    ) -> Result {
+        let mut live = self.live.lock();
+        live.last_preempt = Some(preempt);
+        if live.stuck {
+            return Err(Error::from_errno(-(kernel::bindings::ETIME as i32)));
+        }
+        live.slots &= !slot_bit(position);
+        Ok(())
+    }
+
+    fn ring_in_slot(&self, position: HqdPosition, _xcc: u32) -> Option<GpuVa> {
+        let taken = self.live.lock().slots & slot_bit(position) != 0;
+        GpuVa::new(RING).filter(|_| taken)
+    }
+
+    fn slot_registers(&self, _position: HqdPosition, _xcc: u32) -> Result<KVec<Register>> {
+        Ok(KVec::new())
+    }
+
+    fn sdma_registers(&self, _engine: u32, _queue: u32) -> Result<KVec<Register>> {
+        Ok(KVec::new())
+    }
+
+    fn copy_doorbell(&self, engine: u32, queue: u32) -> Option<u32> {
+        let mut live = self.live.lock();
+        live.copy_looks += 1;
+        let (at_engine, at_queue, doorbell) = live.stuck_copy?;
+        (at_engine == engine && at_queue == queue).then_some(doorbell)
+    }
+
+    fn reset_copy_engine(&self, engine: u32) -> Result {
+        let mut live = self.live.lock();
+        if !live.resettable {
+            return Err(errno::unsupported());
+        }
+        live.copy_resets |= 1 << engine;
+        live.stuck_copy.take_if(|(stuck, ..)| *stuck == engine);
+        Ok(())
+    }
+
+    fn reset_slot(&self, position: HqdPosition, _xcc: u32) -> Option<GpuVa> {
+        let mut live = self.live.lock();
+        if !live.resettable {
+            return None;
+        }
+        live.slots &= !slot_bit(position);
+        GpuVa::new(RING)
+    }
+
+    fn load_sdma(
+        &self,
+        _vm: &VmHandle,
+        _mqd: &RawKernelBo,
+        _offset: usize,
+        _write_pointer: UserVa,
+    ) -> Result {
+        self.live.lock().copy_queues += 1;
+        Ok(())
+    }
+
+    fn unload_sdma(&self, _mqd: &RawKernelBo, _offset: usize) -> Result {
+        self.live.lock().copy_queues -= 1;
+        Ok(())
+    }
+}
+
+/// The ring of whatever queue is in a slot.
+const RING: u64 = 0x7f00_0000_0000;
+
+fn slot_bit(position: HqdPosition) -> u64 {
+    1u64.checked_shl(position.pipe * 8 + position.queue)
+        .unwrap_or(0)
+}

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of the run-list scheduler.
+
+#[kernel::macros::kunit_tests(amdkfd_sched_runlist)]
+mod tests {
+    use super::super::*;
+    use crate::{
+        gfx::{
+            testing::known,
+            Engine,
+            MapProcess,
+            MapQueue,
+            SdmaPlace,
+            ShMem, //
+        },
+        ids::{
+            DoorbellIndex,
+            GpuVa,
+            IpVersion,
+            UserVa, //
+        },
+        kgd::fake::Fake,
+        sched::memory::Needs,
+    };
+    use core::ptr::NonNull;
+
+    fn confirm(_: &Fake, memory: NonNull<u8>, written: u64) {
+        NodeMemory::confirm(memory, written);
+    }
+
+    fn memory(fake: &Arc<Fake>) -> Arc<NodeMemory> {
+        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
+        let needs = Needs {
+            xccs: 1,
+            sdma_engines: 2,
+            queues: 8,
+        };
+        NodeMemory::new(fake.clone(), generation, needs).unwrap()
+    }
+
+    fn runlist(fake: &Arc<Fake>, memory: Arc<NodeMemory>) -> Arc<Runlist> {
+        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
+        let config = Config {
+            xcc_mask: 1,
+            vmid_mask: 0xff00,
+            partition: 1,
+            first_engine: 2,
+        };
+        fake.set_firmware(confirm);
+        Runlist::start(fake.clone(), generation, memory, config).unwrap()
+    }
+
+    fn process(number: u32) -> NewSchedProcess {
+        let process = MapProcess {
+            pasid: known(Pasid::new(number)),
+            page_table_base: 0x1000,
+            sh_mem: ShMem::default(),
+            trap: None,
+            queues: 0,
+            wave_sync: 0,
+            cleans: false,
+        };
+        NewSchedProcess::new(process, false).unwrap()
+    }
+
+    fn map_queue(engine: Engine, doorbell: u32) -> MapQueue {
+        MapQueue {
+            engine,
+            doorbell: known(DoorbellIndex::new(doorbell)),
+            mqd: known(GpuVa::new(0x1000)),
+            write_pointer: known(UserVa::new(0x2000)),
+            wave_sync: false,
+        }
+    }
+
+    /// Takes a process in with a compute queue that runs.
+    fn mapped(runlist: &Runlist, number: u32) -> (Key, Key) {
+        let process = runlist.add(process(number));
+        let new = NewSchedQueue::undescribed(map_queue(Engine::Compute, 1), true).unwrap();
+        let key = new.key();
+        runlist.map(process, new).unwrap();
+        (process, key)
+    }
+
+    #[test]
+    fn firmware_takes_queues_off() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, queue) = mapped(&runlist, 1);
+        assert!(runlist.may_run(process, queue));
+        runlist.evict(process).unwrap();
+        assert!(!runlist.may_run(process, queue));
+        runlist.restore(process, 0x1000).unwrap();
+        runlist.unmap(process, queue).unwrap();
+        assert_eq!(runlist.take_reset(), None);
+        assert!(!fake.live().in_reset);
+    }
+
+    /// Takes a process in with a copy queue that runs, in slot 3 of the node's second engine.
+    fn copying(runlist: &Runlist, memory: &NodeMemory, number: u32) -> (Key, Key) {
+        let process = runlist.add(process(number));
+        let place = SdmaPlace {
+            engine: 1,
+            queue: 3,
+        };
+        let key = Key::next();
+        let queue = map_queue(Engine::Sdma(place.engine), DOORBELL);
+        let new = NewSchedQueue::new(key, queue, true, memory.sdma_descriptor(place)).unwrap();
+        runlist.map(process, new).unwrap();
+        (process, key)
+    }
+
+    /// Where that slot is on the device, and the queue's doorbell.
+    const SLOT: (u32, u32) = (3, 3);
+    const DOORBELL: u32 = 0x1234;
+
+    #[test]
+    fn a_copy_queue_that_stays_is_reset_with_its_engine() {
+        let fake = Fake::new().unwrap();
+        let memory = memory(&fake);
+        let runlist = runlist(&fake, memory.clone());
+        let (other, _) = mapped(&runlist, 1);
+        let (process, queue) = copying(&runlist, &memory, 2);
+        fake.set_stuck_copy(SLOT, DOORBELL, true);
+        runlist.evict(other).unwrap();
+        assert_eq!(
+            (fake.live().copy_resets, fake.live().in_reset),
+            (1 << SLOT.0, false)
+        );
+        assert_eq!(
+            (runlist.take_reset(), runlist.take_reset()),
+            (Pasid::new(2), None)
+        );
+        assert_eq!(runlist.check_changeable(process, queue), Err(EACCES));
+        assert!(!runlist.may_run(process, queue));
+        // It is not in the list any more.
+        let looks = fake.live().copy_looks;
+        runlist.restore(other, 0x1000).unwrap();
+        runlist.evict(other).unwrap();
+        assert_eq!(fake.live().copy_looks, looks);
+    }
+
+    #[test]
+    fn a_copy_queue_that_stays_has_the_gpu_reset() {
+        let allowed = |allowed| Fake::with(|facts| facts.queue_reset = allowed).unwrap();
+        // The engine cannot be reset; it must not be; and a queue of nobody's is on it.
+        for (fake, doorbell, resettable) in [
+            (allowed(true), DOORBELL, false),
+            (allowed(false), DOORBELL, true),
+            (allowed(true), 1, true),
+        ] {
+            let memory = memory(&fake);
+            let runlist = runlist(&fake, memory.clone());
+            let (process, queue) = copying(&runlist, &memory, 2);
+            fake.set_stuck_copy(SLOT, doorbell, resettable);
+            let timeout = Some(errno::timer_expired());
+            assert_eq!(runlist.evict(process).err(), timeout);
+            assert_eq!((fake.live().copy_resets, fake.live().in_reset), (0, true));
+            assert_eq!(runlist.check_changeable(process, queue), Err(EIO));
+        }
+    }
+
+    #[test]
+    fn only_slots_of_copy_queues_that_run_are_looked_at() {
+        let fake = Fake::new().unwrap();
+        let memory = memory(&fake);
+        let runlist = runlist(&fake, memory.clone());
+        let (compute, _) = mapped(&runlist, 1);
+        let looks = |change: &dyn Fn() -> Result| {
+            let before = fake.live().copy_looks;
+            change().unwrap();
+            fake.live().copy_looks - before
+        };
+        assert_eq!(looks(&|| runlist.evict(compute)), 0);
+        let (process, queue) = copying(&runlist, &memory, 2);
+        assert_eq!(looks(&|| runlist.restore(compute, 0x1000)), 1);
+        assert_eq!(looks(&|| runlist.rewrite(process, queue, &mut || false)), 1);
+        assert_eq!(looks(&|| runlist.evict(compute)), 0);
+        runlist.rewrite(process, queue, &mut || true).unwrap();
+        runlist.evict(process).unwrap();
+        assert_eq!(looks(&|| runlist.restore(compute, 0x1000)), 0);
+        runlist.restore(process, 0x1000).unwrap();
+        assert_eq!(looks(&|| runlist.remove(process)), 1);
+        assert_eq!(looks(&|| runlist.evict(compute)), 0);
+    }
+
+    #[test]
+    fn firmware_that_does_not_answer_has_the_gpu_reset() {
+        let fake = Fake::with(|facts| facts.queue_preemption_timeout_ms = 20).unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, queue) = mapped(&runlist, 1);
+        fake.set_firmware(|_, _, _| ());
+        let timeout = Some(errno::timer_expired());
+        assert_eq!(runlist.evict(process).err(), timeout);
+        assert!(fake.live().in_reset);
+        assert_eq!(runlist.check_changeable(process, queue), Err(EIO));
+    }
+
+    #[test]
+    fn nobody_waits_for_firmware_that_is_to_be_reset() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, _) = mapped(&runlist, 1);
+        // While the fence is waited for.
+        fake.set_firmware(|fake, _, _| fake.begin_reset());
+        assert_eq!(runlist.evict(process).err(), Some(EIO));
+    }
+
+    #[test]
+    fn nobody_asks_firmware_after_a_fatal_error() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, _) = mapped(&runlist, 1);
+        let rings = fake.live().rings;
+        fake.fail_fatally();
+        assert_eq!(runlist.evict(process).err(), Some(EIO));
+        assert_eq!(fake.live().rings, rings);
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of SMI events.
+
+#[kernel::macros::kunit_tests(amdkfd_smi)]
+mod tests {
+    use super::super::*;
+    use kernel::bindings;
+
+    fn reads(event: SmiEvent<'_>, text: &str) -> bool {
+        event.line().bytes() == text.as_bytes()
+    }
+
+    fn task(pid: i32, name: &str) -> VmTask {
+        let mut task = VmTask {
+            pid,
+            tgid: pid * 10,
+            ..VmTask::default()
+        };
+        for (to, from) in task.name.0.iter_mut().zip(name.bytes()) {
+            *to = from;
+        }
+        task
+    }
+
+    fn listener(tgid: i32, privileged: bool, wanted: u64) -> Arc<Listener> {
+        of_user(1000, tgid, privileged, wanted)
+    }
+
+    fn of_user(user: u32, tgid: i32, privileged: bool, wanted: u64) -> Arc<Listener> {
+        let inbox = Inbox {
+            ring: KVec::from_elem(0, 64, GFP_KERNEL).unwrap(),
+            first: 0,
+            length: 0,
+        };
+        let listener = pin_init!(Listener {
+            inbox <- new_irq_spinlock!(inbox, "test"),
+            arrived <- new_poll_condvar!("test"),
+            wanted: Atomic::new(wanted),
+            tgid,
+            user: Kuid::from_raw(bindings::kuid_t { val: user }),
+            privileged,
+        });
+        Arc::pin_init(listener, GFP_KERNEL).unwrap()
+    }
+
+    const EVICTION: SmiEvent<'static> = SmiEvent::Eviction {
+        pid: 7,
+        tgid: 70,
+        gpu: 0x89d1,
+        trigger: Trigger::TTM,
+    };
+
+    #[test]
+    fn lines_read_as_user_space_parses_them() {
+        let task = task(0x1a2, "name");
+        assert!(reads(SmiEvent::VmFault(&task), "1 1a2:name\n"));
+        let throttle = SmiEvent::Throttle {
+            reasons: 0x20,
+            count: 0x11,
+        };
+        assert!(reads(throttle, "2 20:11\n"));
+        let reset = |over, cause| SmiEvent::Reset {
+            over,
+            number: 10,
+            cause,
+        };
+        assert!(reads(reset(false, "job hang"), "3 a job hang\n"));
+        assert!(reads(reset(true, ""), "4 a \n"));
+        assert!(reads(
+            SmiEvent::Process {
+                ends: false,
+                task: &task
+            },
+            "c 1a2 name\n"
+        ));
+        assert!(reads(
+            SmiEvent::Process {
+                ends: true,
+                task: &task
+            },
+            "d 1a2 name\n"
+        ));
+        let line = EVICTION.line();
+        assert!(line.bytes().starts_with(b"9 "));
+        assert!(line.bytes().ends_with(b" -7 89d1 2\n"));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut() {
+        let cause = "0123456789012345678901234567890123456789012345678901234567890123456789\
+            0123456789012345678901234567890123456789";
+        let event = SmiEvent::Reset {
+            over: false,
+            number: 1,
+            cause,
+        };
+        assert_eq!(event.line().bytes().len(), 95);
+    }
+
+    #[test]
+    fn events_of_a_process_are_its_own_or_the_privileged_ones() {
+        let all = u64::MAX;
+        assert!(listener(70, false, all).wants(&EVICTION));
+        // The same number in another pid namespace.
+        assert!(!listener(7, false, all).wants(&EVICTION));
+        assert!(listener(7, true, all).wants(&EVICTION));
+        assert!(!listener(70, true, 1 << 7).wants(&EVICTION));
+        assert!(listener(70, true, 1 << 8).wants(&EVICTION));
+        let task = task(7, "name");
+        for event in [
+            SmiEvent::VmFault(&task),
+            SmiEvent::Process {
+                ends: false,
+                task: &task,
+            },
+        ] {
+            assert!(listener(70, false, all).wants(&event));
+            assert!(!listener(7, false, all).wants(&event));
+            assert!(listener(7, true, all).wants(&event));
+        }
+        let of_the_gpu = SmiEvent::Throttle {
+            reasons: 0,
+            count: 0,
+        };
+        assert!(listener(8, false, 2).wants(&of_the_gpu));
+    }
+
+    #[test]
+    fn an_inbox_keeps_whole_lines_in_order() {
+        let listener = listener(1, true, 0);
+        let mut inbox = listener.inbox.lock();
+        let mut out = [0; 64];
+        for round in 0..10u8 {
+            assert!(inbox.put(&[round; 30]) && inbox.put(&[round + 1; 30]));
+            assert!(!inbox.put(&[0; 5]));
+            assert_eq!(inbox.take(&mut out[..40]), 40);
+            assert!(out[..30] == [round; 30] && out[30..40] == [round + 1; 10]);
+            assert_eq!(inbox.take(&mut out), 20);
+            assert_eq!(inbox.take(&mut out), 0);
+        }
+    }
+
+    #[test]
+    fn a_user_has_only_so_many_and_monitors_have_more() {
+        let listeners = Listeners::new().unwrap();
+        let greedy = of_user(1000, 1, false, 0);
+        for _ in 0..MAX_OF_A_USER {
+            listeners.add(greedy.clone()).unwrap();
+        }
+        assert_eq!(listeners.add(greedy.clone()), Err(ENOSPC));
+        assert_eq!(listeners.add(of_user(1001, 2, false, 0)), Ok(()));
+        for user in 2000..2000 + (MAX_OF_ALL_USERS / MAX_OF_A_USER) as u32 {
+            let another = of_user(user, 3, false, 0);
+            while listeners.add(another.clone()).is_ok() {}
+        }
+        assert_eq!(listeners.count.load(Relaxed), MAX_OF_ALL_USERS);
+        for _ in 0..2 {
+            assert_eq!(listeners.add(of_user(0, 4, true, 0)), Ok(()));
+        }
+        listeners.remove(&greedy);
+        assert_eq!(listeners.add(greedy.clone()), Ok(()));
+        assert_eq!(listeners.add(greedy), Err(ENOSPC));
+    }
+
+    #[test]
+    fn the_lock_is_let_go_after_each_batch() {
+        let listeners = Listeners::new().unwrap();
+        let reader = listener(1, true, u64::MAX);
+        for _ in 0..2 * BATCH + 1 {
+            listeners.add(reader.clone()).unwrap();
+        }
+        let line = EVICTION.line();
+        let mut out = [0; 64];
+        for (first, next) in [
+            (0, Some(BATCH)),
+            (BATCH, Some(2 * BATCH)),
+            (2 * BATCH, None),
+        ] {
+            assert_eq!(listeners.notify_batch(first, &EVICTION, &line), next);
+            assert!(reader.inbox.lock().take(&mut out) > 0);
+        }
+        assert_eq!(
+            listeners.notify_batch(2 * BATCH + 2, &EVICTION, &line),
+            None
+        );
+    }
+
+    #[test]
+    fn who_is_removed_is_not_told() {
+        let listeners = Listeners::new().unwrap();
+        let first = listener(1, true, u64::MAX);
+        let second = listener(2, true, u64::MAX);
+        listeners.add(first.clone()).unwrap();
+        listeners.add(second.clone()).unwrap();
+        listeners.remove(&first);
+        listeners.notify_reset(false, "x");
+        assert_eq!(first.inbox.lock().length, 0);
+        assert_eq!(second.inbox.lock().length, "3 1 x\n".len());
+    }
+}
