@@ -436,8 +436,8 @@ fn links(seen: &[Seen]) -> Result<KVVec<WaitLink>> {
     Ok(links)
 }
 
-/// Sorts in place. It is a heap sort: objtool takes the end of the library's quicksort, which panics
-/// over a comparison that is no order, for one that falls through.
+/// Sorts in place. It is a heap sort: objtool takes the end of the library's quicksort, which
+/// panics over a comparison that is no order, for one that falls through.
 fn sort(keys: &mut [u64]) {
     for root in (0..keys.len() / 2).rev() {
         sift(keys, root);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * bridge.h in terms of amdgpu: kernel buffers and the hardware. The device's facts are in
- * amdgpu_bridge_facts.c, processes and their memory in amdgpu_bridge_vm.c. Nothing here keeps state.
+ * amdgpu_bridge_facts.c, processes and their memory in amdgpu_bridge_vm.c. It keeps no state.
  */
 #include <linux/io-64-nonatomic-lo-hi.h>
 #include <linux/pci.h>
