@@ -24,9 +24,13 @@ const POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 2,
     tv_nsec: 0,
 };
-/// How long a host may be away before the device is bound anew: only while the machine stands
-/// still, between snapshot and restore.
+/// How long a host may be away after a sleep before the device is bound anew.
 const HOST_TIMEOUT: Duration = Duration::from_secs(1);
+/// The kernel's counts of the times that the machine went to sleep, or did not come to it.
+const SLEEPS: [&str; 2] = [
+    "/sys/power/suspend_stats/success",
+    "/sys/power/suspend_stats/fail",
+];
 const HOST_POLL: Duration = Duration::from_millis(10);
 const PORTS: &str = "/sys/class/virtio-ports";
 
@@ -139,14 +143,19 @@ pub fn open() -> Result<(Incoming, Port)> {
     Ok((incoming, Port(Arc::new(Mutex::new(outgoing)))))
 }
 
-/// Binds the device anew whenever the port has lost its host.
+/// Binds the device anew when the port has lost its host in a sleep. A host that is away without
+/// one, while a snapshot is taken, comes back by itself.
 fn keep_attached(mut file: File, replacements: &[Arc<Replacement>]) -> Result<()> {
-    let mut away = None;
+    let (mut away, mut slept) = (None, sleeps());
     loop {
         let mut fds = [PollFd::new(&file, PollFlags::empty())];
         poll(&mut fds, Some(&POLL_INTERVAL))?;
         if !fds[0].revents().contains(PollFlags::HUP) {
-            away = None;
+            (away, slept) = (None, sleeps());
+            continue;
+        }
+        if sleeps() == slept {
+            sleep(HOST_POLL);
             continue;
         }
         if away.get_or_insert_with(Instant::now).elapsed() > HOST_TIMEOUT {
@@ -155,10 +164,14 @@ fn keep_attached(mut file: File, replacements: &[Arc<Replacement>]) -> Result<()
             for replacement in replacements {
                 replacement.put(file.try_clone()?);
             }
-            away = None;
+            (away, slept) = (None, sleeps());
         }
         sleep(HOST_POLL);
     }
+}
+
+fn sleeps() -> [Option<String>; 2] {
+    SLEEPS.map(|path| fs::read_to_string(path).ok())
 }
 
 fn bind_anew() -> Result<()> {
