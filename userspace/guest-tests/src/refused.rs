@@ -77,7 +77,10 @@ fn unanswered() -> Result<()> {
     let send = |payload| Bad::send_to(&device, &events, QueueKind::Aql, AGENT_DISPATCH, payload);
     let (missing, _never_answers) = missing_page()?;
     let lost = send(missing)?;
-    println!("a page that nobody brings in: told {}", lost.event.wait(Some(DOES_NOT))?);
+    println!(
+        "a page that nobody brings in: told {}",
+        lost.event.wait(Some(DOES_NOT))?
+    );
     let fresh = fresh_page()?;
     let came = send(fresh)?.event.wait(Some(COMES))?;
     // SAFETY: the page is this function's own.
