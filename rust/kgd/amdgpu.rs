@@ -326,9 +326,9 @@ impl Vms for Amdgpu {
 
     fn vm_task(&self, handle: &VmHandle) -> VmTask {
         let mut task = VmTask::default();
+        let name = task.name.0.as_mut_ptr();
         // SAFETY: the handle is live; the name has the bridge's 16 bytes.
-        task.pid =
-            unsafe { c::bridge_vm_task(vm(handle), task.name.0.as_mut_ptr(), &raw mut task.tgid) };
+        task.pid = unsafe { c::bridge_vm_task(vm(handle), name, &raw mut task.tgid) };
         task
     }
 

@@ -3,6 +3,7 @@
 //! What the current task is and may do (`include/linux/{compat,capability,ptrace}.h`).
 
 use super::ffi;
+use core::ffi::c_void;
 use kernel::{
     bindings,
     mm::{
@@ -109,10 +110,10 @@ impl LentMemory<'_> {
     pub(crate) fn read(&self, address: u64) -> Result<u64> {
         let mut word = 0u64;
         let to = (&raw mut word).cast();
-        // CAST: An address of this kernel's size. SAFETY: `to` is a word, and any address may be
-        // asked for.
-        let copy =
-            || unsafe { bindings::copy_from_user_nofault(to, address as _, size_of::<u64>()) };
+        // CAST: an address of this kernel's size.
+        let user = address as *const c_void;
+        // SAFETY: `to` is a word, and any address may be asked for.
+        let copy = || unsafe { bindings::copy_from_user_nofault(to, user, size_of::<u64>()) };
         self.copy(address, 0, copy)?;
         Ok(word)
     }
@@ -120,10 +121,10 @@ impl LentMemory<'_> {
     /// Writes a word.
     pub(crate) fn write(&self, address: u64, word: u64) -> Result {
         let from = (&raw const word).cast();
-        // CAST: An address of this kernel's size. SAFETY: `from` is a word, and any address may be
-        // asked for.
-        let copy =
-            || unsafe { bindings::copy_to_user_nofault(address as _, from, size_of::<u64>()) };
+        // CAST: an address of this kernel's size.
+        let user = address as *mut c_void;
+        // SAFETY: `from` is a word, and any address may be asked for.
+        let copy = || unsafe { bindings::copy_to_user_nofault(user, from, size_of::<u64>()) };
         self.copy(address, bindings::fault_flag_FAULT_FLAG_WRITE, copy)
     }
 
