@@ -19,11 +19,8 @@ use std::time::{Duration, Instant};
 
 /// TIMEOUT: the port belongs to a built-in driver; only its node may be late.
 const PORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Nothing wakes a poll that slept through the loss of the host, so it looks by itself.
-const POLL_INTERVAL: Timespec = Timespec {
-    tv_sec: 2,
-    tv_nsec: 0,
-};
+/// How often the counts of sleeps are read.
+const SLEEPS_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a host may be away after a sleep before the device is bound anew.
 const HOST_TIMEOUT: Duration = Duration::from_secs(1);
 /// The kernel's counts of the times that the machine went to sleep, or did not come to it.
@@ -145,26 +142,39 @@ pub fn open() -> Result<(Incoming, Port)> {
 
 /// Binds the device anew when the port has lost its host in a sleep. A host that is away without
 /// one, while a snapshot is taken, comes back by itself.
+///
+/// The port is polled after a sleep only: a poll takes back what the host has read, and if it is
+/// ahead of the interrupt for that, virtio_console does not wake a writer that waits for room.
 fn keep_attached(mut file: File, replacements: &[Arc<Replacement>]) -> Result<()> {
-    let (mut away, mut slept) = (None, sleeps());
+    let mut slept = sleeps();
     loop {
-        let mut fds = [PollFd::new(&file, PollFlags::empty())];
-        poll(&mut fds, Some(&POLL_INTERVAL))?;
-        if !fds[0].revents().contains(PollFlags::HUP) {
-            (away, slept) = (None, sleeps());
+        sleep(SLEEPS_INTERVAL);
+        let now = sleeps();
+        if now == slept {
             continue;
         }
-        if sleeps() == slept {
-            sleep(HOST_POLL);
-            continue;
-        }
-        if away.get_or_insert_with(Instant::now).elapsed() > HOST_TIMEOUT {
+        if stays_away(&file)? {
             bind_anew()?;
             file = open_port()?;
             for replacement in replacements {
                 replacement.put(file.try_clone()?);
             }
-            (away, slept) = (None, sleeps());
+        }
+        slept = now;
+    }
+}
+
+/// Whether the port is without a host for so long that none will come.
+fn stays_away(file: &File) -> Result<bool> {
+    let deadline = Instant::now() + HOST_TIMEOUT;
+    loop {
+        let mut fds = [PollFd::new(file, PollFlags::empty())];
+        poll(&mut fds, Some(&Timespec::default()))?;
+        if !fds[0].revents().contains(PollFlags::HUP) {
+            return Ok(false);
+        }
+        if Instant::now() > deadline {
+            return Ok(true);
         }
         sleep(HOST_POLL);
     }
