@@ -28,6 +28,7 @@ bootstrap() {
     options=(--quiet --variant=minbase --components=main --include="$include" "${unpacked[@]}"
         --aptopt="$(check_valid_until | sed 's/=\(.*\)/ "\1"/')"
         --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Retries "3"'
+        --dpkgopt=force-unsafe-io
         --keyring=/usr/share/keyrings/debian-archive-keyring.gpg)
     mkdir -p "$cache/roots"
     remove_tree "$target.part"
