@@ -13,7 +13,7 @@ use crate::{
         Held, //
     },
     gfx::{
-        Features,
+        Chip,
         SdmaPlace,
         PAGE_BYTES, //
     },
@@ -72,9 +72,9 @@ pub(crate) struct ProcessDoorbells {
     doorbell_bytes: usize,
 }
 
-/// Bytes of a process's doorbells on a GPU with these features.
-pub(crate) fn bytes(features: &Features) -> usize {
-    (COUNT * features.doorbell_bytes).next_multiple_of(PAGE_BYTES as usize)
+/// Bytes of a process's doorbells on such a GPU.
+pub(crate) fn bytes(chip: &Chip) -> usize {
+    (COUNT * chip.doorbell_bytes).next_multiple_of(PAGE_BYTES as usize)
 }
 
 /// Whether a compute queue may have doorbell `id`: some of both pages belong to other engines.
@@ -85,12 +85,12 @@ fn is_for_compute(facts: &GpuFacts, id: usize) -> bool {
 
 impl ProcessDoorbells {
     /// Takes pages of the aperture.
-    pub(crate) fn new(kgd: Arc<dyn Kgd>, features: &Features) -> Result<Self> {
+    pub(crate) fn new(kgd: Arc<dyn Kgd>, chip: &Chip) -> Result<Self> {
         let ids = Slots::with(|id| is_for_compute(kgd.facts(), id));
         Ok(Self {
-            pages: Doorbells::new(kgd, bytes(features), false)?,
+            pages: Doorbells::new(kgd, bytes(chip), false)?,
             ids: Arc::new(ids, GFP_KERNEL)?,
-            doorbell_bytes: features.doorbell_bytes,
+            doorbell_bytes: chip.doorbell_bytes,
         })
     }
 
@@ -115,9 +115,9 @@ impl ProcessDoorbells {
         &self,
         base: usize,
         place: SdmaPlace,
-        features: &Features,
+        chip: &Chip,
     ) -> Result<(usize, DoorbellIndex)> {
-        let base = base.next_multiple_of(features.sdma_doorbell_granularity as usize);
+        let base = base.next_multiple_of(chip.sdma_doorbell_granularity as usize);
         let (pair, odd) = (place.queue as usize / 2, place.queue as usize % 2);
         let id = base + pair + odd * MIRROR;
         if id >= COUNT {

@@ -2,17 +2,29 @@
 
 //! What differs between generations of AMD's graphics core, as formats and as data.
 //!
-//! A `Generation` says how one family of GPUs wants its memory queue descriptors (MQD), its PM4
-//! packets, its SDMA descriptors and its interrupt ring entries written or read. There is one
-//! static `Generation` per supported family, each in a module of its own beneath this file, and one
-//! match from an IP version to it: [`Generation::of`]. Formats are pure: they turn values into
-//! words and words into values, and touch neither registers nor memory of their own.
+//! A [`Generation`] has two halves. [`Formats`] say how memory queue descriptors (MQD), packets for
+//! the hardware scheduler, SDMA descriptors and interrupt ring entries are written or read; they
+//! are pure: they turn values into words and words into values, and touch neither registers nor
+//! memory of their own. A [`Chip`] has the numbers and policies of one GPU, which follow from its
+//! [`ChipFacts`]. Each generation is a module beneath this file, and one match chooses it:
+//! [`Generation::of`].
 
+mod chip;
 pub(crate) mod cu_mask;
 pub(crate) mod field;
 mod gfx9_4_3;
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
 pub(crate) mod testing;
+
+pub(crate) use chip::{
+    ApertureBases,
+    CacheLines,
+    Chip,
+    ChipFacts,
+    ContextSave,
+    ContextSaveSizes,
+    MqdDomain, //
+};
 
 use crate::ids::{
     DoorbellIndex,
@@ -24,12 +36,17 @@ use crate::ids::{
 };
 use core::ops::Range;
 
-/// A GPU family: its formats, and what else is fixed for it.
+/// What one GPU is to this driver.
+#[derive(Clone, Copy)]
 pub(crate) struct Generation {
-    /// The family's name in messages.
-    pub(crate) name: &'static str,
-    /// Numbers that other modules need and that follow from the family alone.
-    pub(crate) features: Features,
+    /// Its numbers and policies.
+    pub(crate) chip: Chip,
+    /// How its engines are written to and read.
+    pub(crate) formats: &'static Formats,
+}
+
+/// The formats of a generation, which all of its chips have in common.
+pub(crate) struct Formats {
     /// Memory queue descriptors of the command processor (compute queues and the HIQ).
     pub(crate) mqd: &'static dyn MqdFormat,
     /// Memory queue descriptors of the copy engines.
@@ -38,6 +55,8 @@ pub(crate) struct Generation {
     pub(crate) runlist: &'static dyn RunlistFormat,
     /// Entries of the interrupt handler's (IH) ring.
     pub(crate) ih: &'static dyn IhFormat,
+    /// SH_MEM_CONFIG and SH_MEM_BASES of a process.
+    pub(crate) sh_mem: fn(ShMemOptions) -> ShMem,
 }
 
 /// A graphics core for which this driver has no `Generation`.
@@ -88,105 +107,32 @@ impl kernel::fmt::Display for UnknownGeneration {
     }
 }
 
-impl Generation {
-    /// The one place where an IP version chooses code. A version that is not listed is refused:
-    /// near relatives differ in descriptors and packets, and a guess corrupts memory.
-    pub(crate) fn of(gc: IpVersion) -> Result<&'static Generation, UnknownGeneration> {
-        match (gc.major, gc.minor, gc.revision) {
-            (9, 4, 3) => Ok(&gfx9_4_3::GFX9_4_3),
-            (_, _, _) => Err(UnknownGeneration(gc)),
-        }
+/// A generation, before the facts of a GPU are known.
+type Make = fn(&ChipFacts) -> Generation;
+
+/// The one place where an IP version chooses code. A version that is not listed is refused: near
+/// relatives differ in descriptors and packets, and a guess corrupts memory.
+fn make(gc: IpVersion) -> Result<Make, UnknownGeneration> {
+    match (gc.major, gc.minor, gc.revision) {
+        (9, 4, 3) => Ok(gfx9_4_3::generation),
+        (_, _, _) => Err(UnknownGeneration(gc)),
     }
 }
 
-/// What follows from the family alone and is not a format.
-pub(crate) struct Features {
-    /// What user space calls the instruction set: major * 10000 + minor * 100 + stepping.
-    pub(crate) gfx_target_version: u32,
-    /// Bytes of one doorbell.
-    pub(crate) doorbell_bytes: usize,
-    /// Queues that one process may have on one device (`max_queues` of `pqm_create_queue`).
-    pub(crate) queues_per_process: usize,
-    /// Queues of one copy engine.
-    pub(crate) sdma_queues_per_engine: u32,
-    /// A copy engine's doorbells start at a multiple of this many indices
-    /// (`KFD_SDMA_SHADER_DOORBELL_GRANULARITY`).
-    pub(crate) sdma_doorbell_granularity: u32,
-    /// Pipe and queue where the hardware scheduler's own queue (HIQ) lives
-    /// (`KFD_CIK_HIQ_PIPE`, `KFD_CIK_HIQ_QUEUE`).
-    pub(crate) hiq_slot: (u32, u32),
-    /// Processes choose one by one whether a faulting access is retried (XNACK).
-    pub(crate) xnack_per_process: bool,
-    /// A packet for the scheduler that is one word long and does nothing.
-    pub(crate) nop: u32,
-    /// Descriptors of compute queues lie in the GPU's own memory, if it has any to speak of
-    /// (`mqd_on_vram`).
-    pub(crate) mqds_in_vram: bool,
-    /// Address watch points for a debugger.
-    pub(crate) watch_points: u32,
-    /// Queues may be reset one at a time (`HSA_CAP_PER_QUEUE_RESET_SUPPORTED`).
-    pub(crate) per_queue_reset: bool,
-    /// Precise memory operations can be switched on for a debugger.
-    pub(crate) precise_memory_operations: bool,
-    /// Trap temporaries always hold dispatch information (`HSA_DBG_DISPATCH_INFO_ALWAYS_VALID`).
-    pub(crate) dispatch_info_always_valid: bool,
-    /// Lowest and highest address bit that a watch point can mask, as sysfs codes them.
-    pub(crate) watch_mask_bits: (u32, u32),
-    /// Smallest end-of-pipe buffer a queue may bring (`eop_buffer_size`).
-    pub(crate) eop_buffer_bytes: u32,
-    /// What a wave needs to be saved when its queue is taken off the hardware.
-    pub(crate) context_save: ContextSave,
-}
+impl Generation {
+    /// What the GPU with these facts is.
+    pub(crate) fn of(facts: &ChipFacts) -> Result<Generation, UnknownGeneration> {
+        Ok(make(facts.gc)?(facts))
+    }
 
-/// Sizes from which the context-save area of a queue is computed (CWSR: compute wave save and
-/// restore). User space computes the same and its answer has to match.
-pub(crate) struct ContextSave {
-    pub(crate) vgpr_bytes_per_cu: u32,
-    pub(crate) sgpr_bytes_per_cu: u32,
-    pub(crate) lds_bytes_per_cu: u32,
-    pub(crate) hardware_register_bytes_per_cu: u32,
-    pub(crate) control_stack_bytes_per_wave: u32,
-    pub(crate) waves_per_cu: u32,
-    /// An upper bound for the waves of one shader engine, beside that of its CUs.
-    pub(crate) waves_per_engine: u32,
-    pub(crate) debugger_bytes_per_wave: u32,
+    /// Whether this driver knows the graphics core.
+    pub(crate) fn check(gc: IpVersion) -> Result<(), UnknownGeneration> {
+        make(gc).map(|_| ())
+    }
 }
-
-/// The context-save sizes of one node, of each XCC (accelerator core complex).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ContextSaveSizes {
-    /// `ctl_stack_size` of sysfs and CREATE_QUEUE.
-    pub(crate) control_stack: u32,
-    /// `cwsr_size`: control stack and wave state.
-    pub(crate) area: u32,
-    /// `debug_memory_size`: what follows the areas, for a debugger.
-    pub(crate) debug: u32,
-}
-
-/// Bytes of the header that user space keeps at the start of a context-save area
-/// (`SIZEOF_HSA_USER_CONTEXT_SAVE_AREA_HEADER`).
-const SAVE_AREA_HEADER_BYTES: u32 = 40;
 
 /// Bytes of a page, the CPU's and the GPU's.
 pub(crate) const PAGE_BYTES: u32 = 4096;
-
-impl ContextSave {
-    /// The sizes for `cus` compute units in `engines` shader engines, both of one XCC.
-    pub(crate) fn sizes(&self, cus: u32, engines: u32) -> ContextSaveSizes {
-        let waves = (cus * self.waves_per_cu).min(engines * self.waves_per_engine);
-        let per_cu = self.vgpr_bytes_per_cu
-            + self.sgpr_bytes_per_cu
-            + self.lds_bytes_per_cu
-            + self.hardware_register_bytes_per_cu;
-        let stack = SAVE_AREA_HEADER_BYTES + waves * self.control_stack_bytes_per_wave + 8;
-        let control_stack = stack.next_multiple_of(PAGE_BYTES);
-        ContextSaveSizes {
-            control_stack,
-            area: control_stack + (cus * per_cu).next_multiple_of(PAGE_BYTES),
-            debug: (waves * self.debugger_bytes_per_wave).next_multiple_of(64),
-        }
-    }
-}
 
 /// A run of 32-bit words that hardware reads: device memory in the module, an array in tests.
 pub(crate) trait Words {
@@ -396,14 +342,20 @@ pub(crate) struct Resources {
     pub(crate) xnack_chain: bool,
 }
 
-/// What the scheduler needs to know of a process (MAP_PROCESS).
+/// What the hardware needs to know of a process, however it is scheduled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MapProcess {
+pub(crate) struct HwProcess {
     pub(crate) pasid: Pasid,
     pub(crate) page_table_base: u64,
     pub(crate) sh_mem: ShMem,
     /// Trap handler and its memory (TBA and TMA); not sign-extended, as the shader wants them.
     pub(crate) trap: Option<(u64, u64)>,
+}
+
+/// A process in a run list (MAP_PROCESS).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapProcess {
+    pub(crate) process: HwProcess,
     /// Queues that follow, or could.
     pub(crate) queues: u32,
     /// Slots of global wave sync (GWS) that its queues may use.
@@ -419,16 +371,16 @@ pub(crate) struct ShMem {
     pub(crate) bases: u32,
 }
 
-/// Which engine executes a queue (MAP_QUEUES).
+/// Which engine executes a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
     Compute,
     Sdma(u32),
 }
 
-/// A queue of the process before it (MAP_QUEUES).
+/// What the hardware needs to know of a queue to load it, however it is scheduled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MapQueue {
+pub(crate) struct HwQueue {
     pub(crate) engine: Engine,
     pub(crate) doorbell: DoorbellIndex,
     pub(crate) mqd: GpuVa,
@@ -454,8 +406,10 @@ pub(crate) trait RunlistFormat: Sync {
     fn set_resources(&self, resources: &Resources) -> Packet;
     /// Opens a process in a run list.
     fn map_process(&self, process: &MapProcess) -> Packet;
-    /// Adds a queue to the process before it in a run list.
-    fn map_queue(&self, queue: &MapQueue) -> Packet;
+    /// Adds a queue to the process before it in a run list (MAP_QUEUES).
+    fn map_queue(&self, queue: &HwQueue) -> Packet;
+    /// Words of the packets of a process and of a queue.
+    fn words(&self) -> RunlistWords;
     /// Starts a run list, or starts it over from within.
     fn run_list(&self, list: &RunList) -> Packet;
     /// Takes every queue but the statically mapped ones off the hardware, and writes `value` to
@@ -463,8 +417,15 @@ pub(crate) trait RunlistFormat: Sync {
     fn unmap_all(&self, fence: GpuVa, value: u64) -> Packet;
     /// Writes a register, given as dword offset.
     fn write_register(&self, register: u32, value: u32) -> Packet;
-    /// SH_MEM_CONFIG and SH_MEM_BASES of a process.
-    fn sh_mem(&self, process: ShMemOptions) -> ShMem;
+    /// A packet that is one word long and does nothing.
+    fn nop(&self) -> u32;
+}
+
+/// How long packets are, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RunlistWords {
+    pub(crate) process: usize,
+    pub(crate) queue: usize,
 }
 
 /// What a process's view of memory depends on.
@@ -580,11 +541,18 @@ mod tests {
 
     #[test]
     fn only_known_generations_are_served() {
-        let target = |gc| Generation::of(gc).map(|known| known.features.gfx_target_version);
+        let target = |gc| {
+            let facts = ChipFacts {
+                gc,
+                ..testing::MI300X
+            };
+            Generation::of(&facts).map(|known| known.chip.gfx_target_version)
+        };
         assert_eq!(target(IpVersion::new(9, 4, 3)), Ok(90402));
         for gc in [(9, 4, 2), (9, 4, 4), (9, 5, 0), (11, 0, 0), (0, 0, 0)] {
             let gc = IpVersion::new(gc.0, gc.1, gc.2);
             assert_eq!(target(gc), Err(UnknownGeneration(gc)));
+            assert_eq!(Generation::check(gc), Err(UnknownGeneration(gc)));
         }
     }
 
@@ -595,7 +563,7 @@ mod tests {
             let digits = |unit: u16, base: u16| (number / unit % base) as u8;
             let gc = IpVersion::new(digits(100, 20), digits(10, 10), digits(1, 10));
             let told = known.split(", ").any(|name| is_named(gc, name));
-            assert_eq!(Generation::of(gc).is_ok(), told);
+            assert_eq!(Generation::check(gc).is_ok(), told);
         }
     }
 
@@ -605,22 +573,5 @@ mod tests {
             .iter()
             .all(|part| parts.next() == Some(Ok(*part)))
             && parts.next().is_none()
-    }
-
-    #[test]
-    fn save_areas_follow_the_compute_units() {
-        let sizes = |cus, engines| {
-            let generation = Generation::of(IpVersion::new(9, 4, 3));
-            generation.map(|known| known.features.context_save.sizes(cus, engines))
-        };
-        // 38 units an XCC: an MI300X.
-        let expected = ContextSaveSizes {
-            control_stack: 0x3000,
-            area: 0x3000 + 38 * 0x95000,
-            debug: 1520 * 32,
-        };
-        assert_eq!(sizes(38, 4), Ok(expected));
-        // More waves than the engines can count.
-        assert_eq!(sizes(60, 4).map(|sizes| sizes.debug), Ok(2048 * 32));
     }
 }

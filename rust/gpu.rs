@@ -16,7 +16,9 @@ pub(crate) use users::NodeUser;
 use crate::{
     event::Events,
     gfx::{
+        ChipFacts,
         Generation,
+        IhFormat,
         IhSource,
         Interrupt,
         UnknownGeneration, //
@@ -66,7 +68,7 @@ pub(crate) trait Sink: Send + Sync {
 /// One amdgpu device.
 pub(crate) struct Gpu {
     kgd: Arc<dyn Kgd>,
-    generation: &'static Generation,
+    generation: Generation,
     users: Arc<Users>,
     profiler: Arc<Profiler>,
     resets: Resets,
@@ -75,7 +77,7 @@ pub(crate) struct Gpu {
 impl Gpu {
     /// The device that `kgd` stands for. `ENODEV`: a generation that we do not drive.
     pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Arc<Self>> {
-        let generation = Generation::of(kgd.facts().gc()).map_err(|_| ENODEV)?;
+        let generation = Generation::of(&chip_facts(kgd.facts())).map_err(|_| ENODEV)?;
         let gpu = Self {
             kgd,
             generation,
@@ -146,7 +148,7 @@ impl Node {
             queues: NodeQueues::new(gpu.kgd.clone(), gpu.generation, &partition, (index, vmids))?,
             sink,
             listeners: Listeners::new()?,
-            interrupt_nodes: interrupt_nodes(facts, &partition, gpu.generation),
+            interrupt_nodes: interrupt_nodes(facts, &partition, gpu.generation.formats.ih),
             gpu,
             id,
             partition,
@@ -159,7 +161,7 @@ impl Node {
 
     /// An entry of the device's interrupt ring, perhaps for this node. Legal in a hard interrupt.
     pub(crate) fn interrupt(&self, entry: &[u32; 8]) {
-        let ih = self.gpu.generation.ih;
+        let ih = self.gpu.generation.formats.ih;
         let ours = ih
             .source(entry)
             .filter(|from| from.belongs_to(self.interrupt_nodes, self.vmids));
@@ -195,9 +197,9 @@ impl Node {
         &self.queues
     }
 
-    /// What its family has in common.
-    pub(crate) fn generation(&self) -> &'static Generation {
-        self.gpu.generation
+    /// Its numbers, and the formats of its engines.
+    pub(crate) fn generation(&self) -> &Generation {
+        &self.gpu.generation
     }
 
     /// Userspace's name for it.
@@ -266,9 +268,18 @@ impl Node {
     }
 }
 
+/// What decides which chip a device is.
+fn chip_facts(facts: &GpuFacts) -> ChipFacts {
+    ChipFacts {
+        gc: facts.gc(),
+        prefers_gtt: facts.prefers_gtt,
+        virtual_function: facts.is_vf,
+    }
+}
+
 /// Interrupts of these hardware nodes belong to a partition: to one without a partition manager,
 /// all.
-fn interrupt_nodes(facts: &GpuFacts, partition: &Partition, generation: &Generation) -> u32 {
+fn interrupt_nodes(facts: &GpuFacts, partition: &Partition, ih: &dyn IhFormat) -> u32 {
     if partition.id < 0 {
         return u32::MAX;
     }
@@ -277,7 +288,7 @@ fn interrupt_nodes(facts: &GpuFacts, partition: &Partition, generation: &Generat
     let mask = physical.fold(0, |mask, (_, &xcc)| {
         mask | 1u32.checked_shl(xcc).unwrap_or(0)
     });
-    generation.ih.node_bitmap(mask)
+    ih.node_bitmap(mask)
 }
 
 /// The VMIDs of a partition. Where each XCC is one (CPX), two share the memory hub that tells VMIDs
@@ -316,9 +327,7 @@ pub(crate) fn check_support(version: IpVersion, virtual_function: bool) -> Resul
     if virtual_function {
         return Err(Unsupported::VirtualFunction);
     }
-    Generation::of(version)
-        .map(|_| ())
-        .map_err(Unsupported::Generation)
+    Generation::check(version).map_err(Unsupported::Generation)
 }
 
 global_lock! {
@@ -392,7 +401,10 @@ pub(crate) fn nodes() -> Result<KVec<NodeUser>> {
 #[kernel::macros::kunit_tests(amdkfd_gpu)]
 mod tests {
     use super::*;
-    use crate::kgd::fake::Fake;
+    use crate::kgd::{
+        fake::Fake,
+        is_known_to_c, //
+    };
     use pin_init::Zeroable;
 
     /// Takes nothing.
@@ -446,6 +458,16 @@ mod tests {
         assert!(!exists(old.id()) && exists(new.id()));
         unregister(&[new.clone()]);
         assert!(!exists(new.id()));
+    }
+
+    #[test]
+    fn c_drives_the_same_graphics_cores() {
+        for number in 0..=0xf_ffffu32 {
+            // Beyond every version that exists: 15.255.255.
+            let [_, major, minor, revision] = number.to_be_bytes();
+            let gc = IpVersion::new(major, minor, revision);
+            assert_eq!(Generation::check(gc).is_ok(), is_known_to_c(gc));
+        }
     }
 
     #[test]

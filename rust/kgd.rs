@@ -57,6 +57,8 @@ pub(crate) use owned::{
     Vm, //
 };
 
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) use trap_handler::is_known_to_c;
 pub(crate) use trap_handler::trap_handler;
 
 /// Which device: amdgpu's pointer, for identity only. Two handles are equal if the devices are.

@@ -55,7 +55,6 @@ use crate::{
         Gauge,
         Held, //
     },
-    gfx::Generation,
     gpu::{
         self,
         gate,
@@ -600,6 +599,5 @@ impl Alive<'_> {
 
 /// Whether `node` can run processes with and without retry side by side.
 pub(crate) fn xnack_is_a_choice(node: &Node) -> bool {
-    let generation = Generation::of(node.facts().gc());
-    generation.is_ok_and(|known| known.features.xnack_per_process) && !node.facts().is_vf
+    node.generation().chip.xnack_per_process
 }

@@ -40,7 +40,7 @@ use crate::{
         ComputeQueue,
         CuMask,
         Engine,
-        MapQueue,
+        HwQueue,
         SavedWaves,
         SdmaQueue,
         XccMqd, //
@@ -160,7 +160,7 @@ impl Queue {
             return Err(EINVAL);
         };
         let (descriptor, _) = mqd.mqd(xcc)?;
-        let waves = self.node.generation().mqd.saved_waves(&descriptor);
+        let waves = self.node.generation().formats.mqd.saved_waves(&descriptor);
         Ok((waves, mqd.control_stack(xcc)))
     }
 
@@ -280,16 +280,19 @@ impl Queue {
                         stride: mqd.stride(),
                         logical_xcc: first.wrapping_add(xcc) % self.node.xccs(),
                     };
-                    generation.mqd.compute(&words, at, &queue);
+                    generation.formats.mqd.compute(&words, at, &queue);
                     if let Some(counts) = self.counts {
-                        generation.mqd.count_performance(&words, counts);
+                        generation.formats.mqd.count_performance(&words, counts);
                     }
                 }
                 self.flush();
             }
             Placement::Sdma { slot, doorbell, .. } => {
                 let (words, _) = self.node.memory().sdma_mqd(slot.place(), true)?;
-                generation.sdma.encode(&words, &self.sdma(slot, *doorbell));
+                generation
+                    .formats
+                    .sdma
+                    .encode(&words, &self.sdma(slot, *doorbell));
             }
         }
         Ok(())
@@ -303,7 +306,7 @@ impl Queue {
         };
         for xcc in 0..self.node.xccs() {
             match mqd.mqd(xcc) {
-                Ok((words, _)) => self.node.generation().mqd.spread_waves(&words, on),
+                Ok((words, _)) => self.node.generation().formats.mqd.spread_waves(&words, on),
                 Err(error) => self.report_incomplete(error),
             }
         }
@@ -323,20 +326,23 @@ impl Queue {
                 let queue = self.compute(*format, doorbell.index());
                 for xcc in 0..self.node.xccs() {
                     let (words, _) = mqd.mqd(xcc)?;
-                    generation.mqd.update(&words, xcc, &queue);
+                    generation.formats.mqd.update(&words, xcc, &queue);
                     if let Some(counts) = self.counts {
-                        generation.mqd.count_performance(&words, counts);
+                        generation.formats.mqd.count_performance(&words, counts);
                     }
                     let masks = cu_masks.as_ref();
                     if let Some(mask) = masks.and_then(|masks| masks.get(xcc as usize)) {
-                        generation.mqd.set_cu_mask(&words, *mask);
+                        generation.formats.mqd.set_cu_mask(&words, *mask);
                     }
                 }
                 self.flush();
             }
             Placement::Sdma { slot, doorbell, .. } => {
                 let (words, _) = self.node.memory().sdma_mqd(slot.place(), false)?;
-                generation.sdma.encode(&words, &self.sdma(slot, *doorbell));
+                generation
+                    .formats
+                    .sdma
+                    .encode(&words, &self.sdma(slot, *doorbell));
             }
         }
         Ok(())
@@ -372,7 +378,7 @@ impl Queue {
     }
 
     /// What the scheduler is to know.
-    fn map_queue(&self) -> Result<MapQueue> {
+    fn map_queue(&self) -> Result<HwQueue> {
         let (engine, doorbell, mqd) = match &self.place {
             Placement::Compute { mqd, doorbell, .. } => {
                 (Engine::Compute, doorbell.index(), mqd.mqd(0)?.1)
@@ -382,7 +388,7 @@ impl Queue {
                 (Engine::Sdma(slot.place().engine), *doorbell, mqd)
             }
         };
-        Ok(MapQueue {
+        Ok(HwQueue {
             engine,
             doorbell,
             mqd,

@@ -30,8 +30,8 @@ pub(crate) use node::NodeQueues;
 
 use crate::{
     gfx::{
-        MapProcess,
-        MapQueue,
+        HwProcess,
+        HwQueue,
         SdmaPlace, //
     },
     ids::{
@@ -91,8 +91,10 @@ impl Key {
 
 /// A process at a scheduler.
 struct SchedProcess {
-    /// It counts the queues, those that do not run as well.
-    packet: MapProcess,
+    /// What the hardware is told of it.
+    described: HwProcess,
+    /// Its queues, those that do not run as well.
+    queue_count: u32,
     /// None of its queues may be on the hardware.
     evicted: bool,
     queues: RBTree<Key, SchedQueue>,
@@ -121,7 +123,7 @@ struct Part {
 
 /// A queue at a scheduler.
 struct SchedQueue {
-    packet: MapQueue,
+    described: HwQueue,
     /// It is meant to run; it does unless its process is evicted.
     runs: bool,
     /// Words of its packet in the run list. 0: it is not in it.
@@ -139,10 +141,11 @@ pub(crate) struct NewSchedProcess {
 
 impl NewSchedProcess {
     /// The process that `process` tells the hardware of.
-    pub(crate) fn new(process: MapProcess, xnack: bool) -> Result<Self> {
+    pub(crate) fn new(process: HwProcess, xnack: bool) -> Result<Self> {
         let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
         let process = SchedProcess {
-            packet: process,
+            described: process,
+            queue_count: 0,
             evicted: false,
             queues: RBTree::new(),
             part: Part::default(),
@@ -173,7 +176,7 @@ impl NewSchedProcess {
 
     /// The same, with its page table at `base` by now.
     pub(crate) fn with_page_table(mut self, base: u64) -> Self {
-        self.process.packet.page_table_base = base;
+        self.process.described.page_table_base = base;
         self
     }
 }
@@ -188,7 +191,7 @@ impl NewSchedQueue {
     /// An entry called `key` for `queue`, whose descriptors lie there.
     pub(crate) fn new(
         key: Key,
-        queue: MapQueue,
+        queue: HwQueue,
         runs: bool,
         descriptor: Descriptor,
     ) -> Result<Self> {
@@ -197,13 +200,13 @@ impl NewSchedQueue {
 
     /// The same without descriptors, for tests of the run list.
     #[cfg(CONFIG_KUNIT = "y")]
-    pub(crate) fn undescribed(queue: MapQueue, runs: bool) -> Result<Self> {
+    pub(crate) fn undescribed(queue: HwQueue, runs: bool) -> Result<Self> {
         Self::with_slot(Key::next(), queue, runs, HqdSlot::default())
     }
 
-    fn with_slot(key: Key, queue: MapQueue, runs: bool, hqd: HqdSlot) -> Result<Self> {
+    fn with_slot(key: Key, queue: HwQueue, runs: bool, hqd: HqdSlot) -> Result<Self> {
         let entry = SchedQueue {
-            packet: queue,
+            described: queue,
             runs,
             listed: 0,
             hqd,

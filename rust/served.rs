@@ -97,7 +97,7 @@ impl Served {
             node.pci_name(),
             "serves GPU {} ({})\n",
             node.id().raw(),
-            node.generation().name
+            node.generation().chip.name
         );
         Ok(())
     }
@@ -314,7 +314,7 @@ impl Served {
     pub(crate) fn clear_mappings(&self) {
         for node in self.nodes() {
             let doorbells = MmapTarget::Doorbell(node.id());
-            let bytes = doorbell::bytes(&node.generation().features);
+            let bytes = doorbell::bytes(&node.generation().chip);
             kfd::zap(doorbells.to_offset(), bytes as u64);
             kfd::zap(MmapTarget::Mmio(node.id()).to_offset(), PAGE_SIZE as u64);
         }

@@ -2,8 +2,30 @@
 
 //! What the tests of the formats share. Compiled for tests only.
 
-use super::Words;
+use super::{
+    ChipFacts,
+    Generation,
+    Words, //
+};
+use crate::ids::IpVersion;
 use core::cell::Cell;
+
+/// A whole GPU with memory of its own.
+pub(crate) const MI300X: ChipFacts = ChipFacts {
+    gc: IpVersion::new(9, 4, 3),
+    prefers_gtt: false,
+    virtual_function: false,
+};
+
+/// What such a GPU is to this driver.
+pub(crate) fn mi300x() -> Generation {
+    mi300x_as(&MI300X)
+}
+
+/// The same with other facts.
+pub(crate) fn mi300x_as(facts: &ChipFacts) -> Generation {
+    known(Generation::of(facts).ok())
+}
 
 /// Words that nobody else sees: as many as the longest descriptor has.
 pub(crate) struct TestWords([Cell<u32>; 512]);

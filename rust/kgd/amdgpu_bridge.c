@@ -15,16 +15,27 @@
 static_assert(BRIDGE_DOMAIN_GTT == AMDGPU_GEM_DOMAIN_GTT);
 static_assert(BRIDGE_DOMAIN_VRAM == AMDGPU_GEM_DOMAIN_VRAM);
 
-/* The hardware access table of the device's generation; NULL for one that we do not drive. */
-static const struct kfd2kgd_calls *hardware(struct amdgpu_device *adev)
+/* Where amdgpu's hardware access table of a graphics core is; NULL for one that we do not drive. */
+static const struct kfd2kgd_calls **hardware_table(u32 gc_version)
 {
-	switch (amdgpu_ip_version(adev, GC_HWIP, 0)) {
+	switch (gc_version) {
 	case IP_VERSION(9, 4, 3):
-	case IP_VERSION(9, 4, 4):
-		return &amdgpu_object(gc_9_4_3_kfd2kgd);
+		return &bound_gc_9_4_3_kfd2kgd;
 	default:
 		return NULL;
 	}
+}
+
+static const struct kfd2kgd_calls *hardware(struct amdgpu_device *adev)
+{
+	const struct kfd2kgd_calls **table = hardware_table(amdgpu_ip_version(adev, GC_HWIP, 0));
+
+	return table ? *table : NULL;
+}
+
+bool bridge_has_hardware(u32 gc_version)
+{
+	return hardware_table(gc_version);
 }
 
 static struct amdgpu_xcp *partition_of(struct amdgpu_device *adev, u32 index)

@@ -172,6 +172,12 @@ struct bridge_facts {
 int bridge_facts(struct amdgpu_device *adev, const struct kgd2kfd_shared_resources *resources,
 		 struct bridge_facts *facts);
 
+/*
+ * Whether the bridge has amdgpu's hardware access for a graphics core. gc_version: major << 24 |
+ * minor << 16 | revision << 8.
+ */
+bool bridge_has_hardware(u32 gc_version);
+
 struct bridge_local_memory {
 	u64 size_private;
 	u64 size_public;

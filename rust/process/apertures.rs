@@ -7,6 +7,8 @@
 //! address of memory can fall into them; SH_MEM_BASES tells the hardware their upper 16 bits, and
 //! their size of 4 GiB is fixed.
 
+use crate::gfx::ApertureBases;
+
 /// A span of addresses as the user ABI states it: first and last address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Aperture {
@@ -39,11 +41,6 @@ pub(crate) struct Apertures {
     pub(crate) trap: u64,
 }
 
-/// `MAKE_LDS_APP_BASE_V9` (kfd_flat_memory.c).
-const GFX9_LDS: u64 = 1 << 48;
-/// `MAKE_SCRATCH_APP_BASE_V9` (kfd_flat_memory.c).
-const GFX9_SCRATCH: u64 = 2 << 48;
-
 /// `AMDGPU_VA_RESERVED_BOTTOM` (amdgpu_vm.h).
 const RESERVED_BOTTOM: u64 = 64 << 10;
 /// `AMDGPU_VA_RESERVED_CSA_SIZE`, `AMDGPU_VA_RESERVED_SEQ64_SIZE` and
@@ -54,16 +51,16 @@ const RESERVED_TOP: [u64; 3] = [2 << 20, 2 << 20, 64 << 10];
 const GPU_PAGE: u64 = 4096;
 
 impl Apertures {
-    /// The apertures of the gfx9 generations.
+    /// The apertures of a process on a GPU whose LDS and scratch begin at `bases`.
     ///
     /// `gpuvm_size` is the size of the address space left to compute, `max_pfn` the number of GPU
     /// pages of the whole of it (`amdgpu_vm_manager.max_pfn`).
-    pub(crate) const fn gfx9(gpuvm_size: u64, max_pfn: u64) -> Self {
+    pub(crate) const fn new(bases: ApertureBases, gpuvm_size: u64, max_pfn: u64) -> Self {
         let top = max_pfn.saturating_mul(GPU_PAGE);
         let reserved = RESERVED_TOP[0] + RESERVED_TOP[1] + RESERVED_TOP[2];
         Self {
-            lds: Aperture::four_gib(GFX9_LDS),
-            scratch: Aperture::four_gib(GFX9_SCRATCH),
+            lds: Aperture::four_gib(bases.lds),
+            scratch: Aperture::four_gib(bases.scratch),
             gpuvm: Aperture {
                 base: RESERVED_BOTTOM,
                 limit: gpuvm_size.saturating_sub(1),
@@ -79,7 +76,12 @@ mod tests {
     use super::*;
 
     /// gfx9: 48 bits of address, of which user space gets the lower half.
-    const GFX9: Apertures = Apertures::gfx9(1 << 47, 1 << 36);
+    const BASES: ApertureBases = ApertureBases {
+        lds: 1 << 48,
+        scratch: 2 << 48,
+    };
+
+    const GFX9: Apertures = Apertures::new(BASES, 1 << 47, 1 << 36);
 
     #[test]
     fn lds_and_scratch_lie_in_the_address_hole() {
@@ -133,10 +135,10 @@ mod tests {
 
     #[test]
     fn nonsense_facts_do_not_overflow() {
-        assert_eq!(Apertures::gfx9(0, 0).gpuvm.limit, 0);
-        assert_eq!(Apertures::gfx9(0, 0).trap, 0);
+        assert_eq!(Apertures::new(BASES, 0, 0).gpuvm.limit, 0);
+        assert_eq!(Apertures::new(BASES, 0, 0).trap, 0);
         assert_eq!(
-            Apertures::gfx9(0, u64::MAX).trap,
+            Apertures::new(BASES, 0, u64::MAX).trap,
             u64::MAX - (4 << 20) - (64 << 10)
         );
     }

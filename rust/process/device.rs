@@ -173,7 +173,9 @@ pub(crate) struct ProcessDevice {
 impl ProcessDevice {
     /// A process on `node`, without a VM.
     pub(super) fn new(node: Arc<Node>) -> Result<Arc<Self>> {
-        let apertures = Apertures::gfx9(node.facts().gpuvm_size, node.facts().max_pfn);
+        let facts = node.facts();
+        let bases = node.generation().chip.apertures;
+        let apertures = Apertures::new(bases, facts.gpuvm_size, facts.max_pfn);
         let device = try_pin_init!(Self {
             queues <- Queues::new(),
             buffers <- Buffers::new(),

@@ -16,7 +16,7 @@ pub(crate) fn physical_address(device: &ProcessDevice) -> Result<u64> {
 
 /// Bytes of them.
 pub(crate) fn bytes(device: &ProcessDevice) -> usize {
-    doorbell::bytes(&device.node().generation().features)
+    doorbell::bytes(&device.node().generation().chip)
 }
 
 /// Maps the process's doorbells on `device`: all of them or `EINVAL`.

@@ -16,7 +16,7 @@ use crate::{
             ShaderEngines,
             Share, //
         },
-        MapProcess,
+        HwProcess,
         SdmaChoice,
         ShMemOptions, //
     },
@@ -132,16 +132,13 @@ fn sched_process(
         scratch_base: apertures.scratch.base,
         xnack,
     };
-    let map_process = MapProcess {
+    let described = HwProcess {
         pasid: vm.pasid(),
         page_table_base: vm.page_directory(),
-        sh_mem: node.generation().runlist.sh_mem(options),
+        sh_mem: (node.generation().formats.sh_mem)(options),
         trap: (trap.tba != 0).then_some((trap.tba, trap.tma)),
-        queues: 0,
-        wave_sync: 0,
-        cleans: false,
     };
-    let new = NewSchedProcess::new(map_process, xnack)?.with_vm(vm.clone());
+    let new = NewSchedProcess::new(described, xnack)?.with_vm(vm.clone());
     Ok((new, node.activate()))
 }
 

@@ -151,7 +151,7 @@ impl Queues {
             return Ok(doorbells);
         }
         let node = site.node();
-        let features = &node.queues().generation().features;
+        let features = &node.queues().generation().chip;
         // Of two that meet here one is dropped again.
         let new = ProcessDoorbells::new(node.kgd().clone(), features)?;
         self.doorbells.populate(new);

@@ -101,7 +101,7 @@ fn make(site: &impl Site, properties: &QueueProperties, given: Given<'_>) -> Res
     } = given;
     let node = site.node().queues().clone();
     let buffers = pin(site, &node, properties)?;
-    let features = &node.generation().features;
+    let features = &node.generation().chip;
     if present >= features.queues_per_process {
         return Err(ENOSPC);
     }
@@ -154,7 +154,7 @@ pub(crate) fn mapped(extent: Extent) -> Result<QueueBuffer> {
 
 /// Keeps the user's buffers of a queue where they are: its ring first.
 fn pin(site: &impl Site, node: &NodeQueues, properties: &QueueProperties) -> Result<QueueBuffers> {
-    let eop = node.generation().features.eop_buffer_bytes;
+    let eop = node.generation().chip.eop_buffer_bytes;
     let buffers = properties.buffers(node.save_sizes(), node.xccs(), eop);
     let buffers = buffers.ok_or(EINVAL)?;
     let ring = mapped(buffers.ring)?;

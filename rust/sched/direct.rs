@@ -42,8 +42,8 @@ use super::{
 use crate::{
     gfx::{
         Engine,
-        Generation,
-        MapProcess, //
+        Formats,
+        HwProcess, //
     },
     ids::{
         Pasid,
@@ -107,13 +107,13 @@ impl Direct {
     /// Starts the scheduler.
     pub(crate) fn start(
         kgd: Arc<dyn Kgd>,
-        generation: &'static Generation,
+        formats: &'static Formats,
         config: Config,
     ) -> Result<Arc<Self>> {
         let slots = kgd.facts().compute_queue_bitmap;
         let free = |mask: u64| Arc::new(Places::with(|bit| mask >> bit & 1 != 0), GFP_KERNEL);
         let (vmids, slots) = (free(config.vmid_mask.into())?, free(slots)?);
-        let hardware = DirectHardware::new(kgd, generation, config.xcc_mask)?;
+        let hardware = DirectHardware::new(kgd, formats, config.xcc_mask)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 hardware,
@@ -172,7 +172,7 @@ impl Direct {
     }
 
     /// A VMID for a process. `ENOSPC`: there is none.
-    fn take_vmid(&self, process: &MapProcess, phase: Phase) -> Result<Binding> {
+    fn take_vmid(&self, process: &HwProcess, phase: Phase) -> Result<Binding> {
         let Some(place) = Slots::take(self.vmids.clone()) else {
             gpu_err!(
                 self.pci_name(),
@@ -198,10 +198,10 @@ impl Direct {
         } = inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         if at.binding.is_none() {
-            at.binding = Some(self.take_vmid(&at.packet, *phase)?);
+            at.binding = Some(self.take_vmid(&at.described, *phase)?);
         }
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
-        if entry.packet.engine == Engine::Compute {
+        if entry.described.engine == Engine::Compute {
             entry.hqd.place = Some(self.take_slot(next_pipe)?);
         }
         self.run(*phase, *paused, at)
@@ -294,10 +294,10 @@ impl Direct {
         position: HqdPosition,
     ) -> Preemption {
         entry.hqd.reset = true;
-        let doorbell = entry.packet.doorbell.raw();
+        let doorbell = entry.described.doorbell.raw();
         let name = self.pci_name();
         gpu_err!(name, "the queue at doorbell {doorbell:#x} does not stop\n");
-        let left = match (entry.packet.engine, vmid) {
+        let left = match (entry.described.engine, vmid) {
             (Engine::Compute, Some(vmid)) => self.hardware.reset(vmid, position),
             _ => false,
         };
@@ -476,7 +476,7 @@ impl Scheduler for Direct {
         } = &mut *inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         at.evicted = false;
-        at.packet.page_table_base = page_table_base;
+        at.described.page_table_base = page_table_base;
         if let (Phase::Runs, Some(binding)) = (*phase, &at.binding) {
             let DirectHardware { kgd, xcc_mask, .. } = &*self.hardware;
             let _guard = ResetGuard::try_new(&**kgd)?;
@@ -540,7 +540,7 @@ impl Scheduler for Direct {
         let started = self.init_interrupts().and_then(|()| {
             Self::each(&mut inner, |phase, paused, process| {
                 if let Some(binding) = &process.binding {
-                    binding.program(&process.packet)?;
+                    binding.program(&process.described)?;
                 }
                 self.put_on(*phase, paused, process)
             })

@@ -79,7 +79,7 @@ impl Cursor {
 /// The queue.
 pub(super) struct Hiq {
     kgd: Arc<dyn Kgd>,
-    generation: &'static Generation,
+    generation: Generation,
     memory: Arc<NodeMemory>,
     doorbells: Doorbells,
     config: Config,
@@ -89,7 +89,7 @@ impl Hiq {
     /// A queue that is not on the hardware yet.
     pub(super) fn new(
         kgd: Arc<dyn Kgd>,
-        generation: &'static Generation,
+        generation: Generation,
         memory: Arc<NodeMemory>,
         config: Config,
     ) -> Result<Self> {
@@ -157,17 +157,17 @@ impl Hiq {
             eop: (eop, PAGE_BYTES),
             doorbell: self.doorbell(),
         };
-        let (pipe, slot) = self.generation.features.hiq_slot;
+        let (pipe, slot) = self.generation.chip.hiq_slot;
         let position = HqdPosition { pipe, queue: slot };
         for (_, within) in xccs(self.config.xcc_mask) {
             let (_, words, address) = self.memory.hiq_mqd(within)?;
             let at = XccMqd {
                 xcc: within,
                 address,
-                stride: self.generation.mqd.bytes() as u32,
+                stride: self.generation.formats.mqd.bytes() as u32,
                 logical_xcc: 0,
             };
-            self.generation.mqd.hiq(&words, at, &queue);
+            self.generation.formats.mqd.hiq(&words, at, &queue);
         }
         for (logical, within) in xccs(self.config.xcc_mask) {
             let (offset, _, _) = self.memory.hiq_mqd(within)?;
@@ -198,7 +198,7 @@ impl Hiq {
         // On an APU a queue is given up sooner; on all, an idle one is asked again after 1 µs.
         let grace = u32::from(facts.is_app_apu && !facts.emulation);
         let wait = self.kgd.dequeue_wait_counts(wait_times, grace, 1);
-        let format = self.generation.runlist;
+        let format = self.generation.formats.runlist;
         self.submit(cursor, &format.set_resources(&resources))?;
         self.submit(cursor, &format.write_register(wait.offset, wait.value))
     }
@@ -225,7 +225,7 @@ impl Hiq {
         let place = cursor.ring.reserve(read, words.len()).ok_or(ENOMEM)?;
         let (ring, _) = self.memory.ring();
         for dword in place.fill_from..place.fill_from + place.fill {
-            ring.set(dword, self.generation.features.nop);
+            ring.set(dword, self.generation.formats.runlist.nop());
         }
         ring.set_row(place.start, words);
         // The packet is in memory before the pointer, and the pointer before the doorbell. The
@@ -262,7 +262,10 @@ impl Hiq {
     pub(super) fn unmap_all(&self, cursor: &mut Cursor) -> Result {
         let value = cursor.fence + 1;
         let fence = self.memory.fence_va()?;
-        self.submit(cursor, &self.generation.runlist.unmap_all(fence, value))?;
+        self.submit(
+            cursor,
+            &self.generation.formats.runlist.unmap_all(fence, value),
+        )?;
         cursor.fence = value;
         self.wait(value)
     }
@@ -273,7 +276,7 @@ impl Hiq {
     pub(super) fn take_stuck(&self, mut found: impl FnMut(u32, u32)) -> Result {
         for (logical, within) in xccs(self.config.xcc_mask) {
             let (_, words, _) = self.memory.hiq_mqd(within)?;
-            if let Some(doorbell) = self.generation.mqd.take_failed_doorbell(&words) {
+            if let Some(doorbell) = self.generation.formats.mqd.take_failed_doorbell(&words) {
                 found(logical, doorbell);
             }
         }

@@ -217,16 +217,14 @@ impl ListTarget<'_> {
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {
     use super::*;
-    use crate::{
-        gfx::{
-            testing::{known, TestWords},
-            Generation, //
-        },
-        ids::IpVersion,
+    use crate::gfx::testing::{
+        known,
+        mi300x,
+        TestWords, //
     };
 
     fn format() -> &'static dyn RunlistFormat {
-        known(Generation::of(IpVersion::new(9, 4, 3)).ok()).runlist
+        mi300x().formats.runlist
     }
 
     fn address() -> GpuVa {

@@ -12,6 +12,7 @@ use crate::{
     gfx::{
         Generation,
         Packet,
+        RunlistWords,
         SdmaPlace,
         Words,
         PAGE_BYTES, //
@@ -43,12 +44,6 @@ pub(crate) const RING_BYTES: usize = 2048;
 
 /// Bytes between things that hardware writes on its own account, so that they share no cache line.
 const APART: usize = 512;
-
-/// Bytes of a queue's packet in the run list.
-const QUEUE_PACKET_BYTES: usize = 7 * size_of::<u32>();
-
-/// Bytes of any packet, at most.
-const PACKET_BYTES: usize = Packet::MAX * size_of::<u32>();
 
 /// How much a node needs.
 #[derive(Clone, Copy, Debug)]
@@ -115,7 +110,7 @@ impl Words for BoWindow<'_> {
 /// The buffer and where things lie in it, in bytes.
 pub(crate) struct NodeMemory {
     bo: Arc<KernelBo>,
-    generation: &'static Generation,
+    generation: Generation,
     hiq_mqds: usize,
     sdma_mqds: usize,
     run_list: Range<usize>,
@@ -136,16 +131,18 @@ impl NodeMemory {
     /// Allocates the buffer.
     pub(crate) fn new(
         kgd: Arc<dyn Kgd>,
-        generation: &'static Generation,
+        generation: Generation,
         needs: Needs,
     ) -> Result<Arc<Self>> {
         let page = PAGE_BYTES as usize;
         let hiq_mqds = Self::EOP + page;
-        let sdma_mqds = hiq_mqds + generation.mqd.bytes() * needs.xccs;
-        let slots = needs.sdma_engines * generation.features.sdma_queues_per_engine as usize;
-        let run_list = (sdma_mqds + generation.sdma.bytes() * slots).next_multiple_of(page);
-        let entries = needs.queues * (PACKET_BYTES + QUEUE_PACKET_BYTES) + PACKET_BYTES;
-        let end = (run_list + entries).next_multiple_of(page);
+        let sdma_mqds = hiq_mqds + generation.formats.mqd.bytes() * needs.xccs;
+        let slots = needs.sdma_engines * generation.chip.sdma_queues_per_engine as usize;
+        let run_list = (sdma_mqds + generation.formats.sdma.bytes() * slots).next_multiple_of(page);
+        let RunlistWords { process, queue } = generation.formats.runlist.words();
+        // A process for each queue, and a packet that starts over at the end.
+        let words = needs.queues * (process + queue) + Packet::MAX;
+        let end = (run_list + words * size_of::<u32>()).next_multiple_of(page);
         let memory = Self {
             bo: Arc::new(KernelBo::new(kgd, end, Domain::Gtt, false)?, GFP_KERNEL)?,
             generation,
@@ -237,7 +234,7 @@ impl NodeMemory {
 
     /// The HIQ's descriptor for the `xcc`th XCC of the node: its offset, words and GPU address.
     pub(crate) fn hiq_mqd(&self, xcc: u32) -> Result<(usize, BoWindow<'_>, GpuVa)> {
-        let offset = self.hiq_mqds + self.generation.mqd.bytes() * xcc as usize;
+        let offset = self.hiq_mqds + self.generation.formats.mqd.bytes() * xcc as usize;
         Ok((
             offset,
             BoWindow::new(&self.bo, offset),
@@ -246,9 +243,9 @@ impl NodeMemory {
     }
 
     fn sdma_offset(&self, place: SdmaPlace) -> usize {
-        let slots = self.generation.features.sdma_queues_per_engine;
+        let slots = self.generation.chip.sdma_queues_per_engine;
         let slot = (place.engine * slots + place.queue) as usize;
-        self.sdma_mqds + slot * self.generation.sdma.bytes()
+        self.sdma_mqds + slot * self.generation.formats.sdma.bytes()
     }
 
     /// Where the CPU finds the descriptor of the copy queue at `place`.
@@ -263,7 +260,7 @@ impl NodeMemory {
 
     /// The descriptor of the copy queue at `place`, cleared if it is for a new one.
     pub(crate) fn sdma_mqd(&self, place: SdmaPlace, new: bool) -> Result<(BoWindow<'_>, GpuVa)> {
-        let bytes = self.generation.sdma.bytes();
+        let bytes = self.generation.formats.sdma.bytes();
         let offset = self.sdma_offset(place);
         if new {
             self.bo.fill(offset, bytes, 0)?;
@@ -302,16 +299,15 @@ mod tests {
     use super::*;
     use crate::{
         gfx::{
-            testing::known,
+            testing::{known, mi300x},
             Engine,
-            MapProcess,
-            MapQueue,
+            HwProcess,
+            HwQueue,
             RunlistFormat,
             ShMem, //
         },
         ids::{
             DoorbellIndex,
-            IpVersion,
             Pasid,
             UserVa, //
         },
@@ -325,20 +321,17 @@ mod tests {
     };
 
     fn process() -> NewSchedProcess {
-        let process = MapProcess {
+        let process = HwProcess {
             pasid: known(Pasid::new(1)),
             page_table_base: 0x1000,
             sh_mem: ShMem::default(),
             trap: None,
-            queues: 0,
-            wave_sync: 0,
-            cleans: false,
         };
         NewSchedProcess::new(process, false).unwrap()
     }
 
     fn queue() -> NewSchedQueue {
-        let queue = MapQueue {
+        let queue = HwQueue {
             engine: Engine::Compute,
             doorbell: known(DoorbellIndex::new(1)),
             mqd: known(GpuVa::new(0x1000)),
@@ -351,8 +344,8 @@ mod tests {
     #[test]
     fn each_queue_may_be_another_process() {
         const QUEUES: usize = 4096;
-        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
-        let format: &dyn RunlistFormat = generation.runlist;
+        let generation = mi300x();
+        let format: &dyn RunlistFormat = generation.formats.runlist;
         let needs = Needs {
             xccs: 1,
             sdma_engines: 2,
@@ -376,7 +369,7 @@ mod tests {
 
     #[test]
     fn a_full_list_has_room_to_start_itself_over() {
-        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
+        let generation = mi300x();
         let needs = Needs {
             xccs: 1,
             sdma_engines: 2,
@@ -389,7 +382,7 @@ mod tests {
             address,
             capacity,
         };
-        let full = target.finish(memory.list_room(), generation.runlist, true, 1);
+        let full = target.finish(memory.list_room(), generation.formats.runlist, true, 1);
         assert!(full.is_ok());
     }
 }

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     gfx::{
         Generation,
+        MqdDomain,
         PAGE_BYTES, //
     },
     ids::GpuVa,
@@ -148,8 +149,8 @@ impl MqdPool {
         control_stack: u32,
         xccs: u32,
     ) -> Result<Arc<Self>> {
-        let stride = generation.mqd.stride(control_stack);
-        let in_vram = generation.features.mqds_in_vram && !kgd.facts().prefers_gtt;
+        let stride = generation.formats.mqd.stride(control_stack);
+        let in_vram = generation.chip.mqds == MqdDomain::Vram;
         Arc::pin_init(
             pin_init!(Self {
                 kgd,
@@ -256,15 +257,21 @@ impl MqdPool {
 mod tests {
     use super::*;
     use crate::{
-        gfx::testing::known,
-        ids::IpVersion,
+        gfx::{
+            testing::{mi300x_as, MI300X},
+            ChipFacts, //
+        },
         kgd::fake::Fake, //
     };
 
     /// 80 CUs of 2,048 waves: a stride of 24 KiB.
     fn pool(fake: &Arc<Fake>) -> Arc<MqdPool> {
-        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
-        MqdPool::new(fake.clone(), generation, 20 << 10, 6).unwrap()
+        let kgd: &dyn Kgd = &**fake;
+        let generation = mi300x_as(&ChipFacts {
+            prefers_gtt: kgd.facts().prefers_gtt,
+            ..MI300X
+        });
+        MqdPool::new(fake.clone(), &generation, 20 << 10, 6).unwrap()
     }
 
     fn apu() -> Arc<Fake> {

@@ -135,7 +135,7 @@ pub(crate) struct NodeQueues {
     pcie: Engines,
     xgmi: Engines,
     kgd: Arc<dyn Kgd>,
-    generation: &'static Generation,
+    generation: Generation,
     index: u32,
     /// Its logical XCCs, and how many these are.
     xcc_mask: u32,
@@ -193,20 +193,20 @@ pub(crate) fn save_sizes(kgd: &dyn Kgd, generation: &Generation, xccs: u32) -> C
     let facts = kgd.facts();
     let cus = facts.cu_count / facts.num_partitions.max(1) / xccs.max(1);
     let engines = facts.max_shader_engines;
-    generation.features.context_save.sizes(cus, engines)
+    generation.chip.context_save.sizes(cus, engines)
 }
 
 /// The scheduler that the user wants.
 fn scheduler(
     kgd: &Arc<dyn Kgd>,
-    generation: &'static Generation,
+    generation: Generation,
     memory: &Arc<NodeMemory>,
     config: Config,
 ) -> Result<Arc<dyn Scheduler>> {
     /// `KFD_SCHED_POLICY_NO_HWS`
     const NO_HWS: i32 = 2;
     Ok(match kgd.facts().sched_policy {
-        NO_HWS => Direct::start(kgd.clone(), generation, config)?,
+        NO_HWS => Direct::start(kgd.clone(), generation.formats, config)?,
         _ => Runlist::start(kgd.clone(), generation, memory.clone(), config)?,
     })
 }
@@ -216,15 +216,15 @@ impl NodeQueues {
     /// the VMIDs of `vmid_mask`.
     pub(crate) fn new(
         kgd: Arc<dyn Kgd>,
-        generation: &'static Generation,
+        generation: Generation,
         partition: &Partition,
         (index, vmid_mask): (u32, u32),
     ) -> Result<Arc<Self>> {
         let facts = kgd.facts();
         let xccs = partition.xcc_mask.count_ones();
-        let save_sizes = save_sizes(&*kgd, generation, xccs);
+        let save_sizes = save_sizes(&*kgd, &generation, xccs);
         let (pcie, xgmi) = engine_counts(&*kgd);
-        let slots = generation.features.sdma_queues_per_engine;
+        let slots = generation.chip.sdma_queues_per_engine;
         let needs = Needs {
             xccs: xccs as usize,
             sdma_engines: (pcie + xgmi) as usize,
@@ -238,7 +238,7 @@ impl NodeQueues {
             first_engine: index * (pcie + xgmi),
         };
         let stack = save_sizes.control_stack;
-        let mqds = MqdPool::new(kgd.clone(), generation, stack, xccs)?;
+        let mqds = MqdPool::new(kgd.clone(), &generation, stack, xccs)?;
         let this = Self {
             scheduler: scheduler(&kgd, generation, &memory, config)?,
             memory,
@@ -284,8 +284,8 @@ impl NodeQueues {
     }
 
     /// The node's generation.
-    pub(crate) fn generation(&self) -> &'static Generation {
-        self.generation
+    pub(crate) fn generation(&self) -> &Generation {
+        &self.generation
     }
 
     /// The sizes of a queue's context-save area, of each XCC.
@@ -338,10 +338,10 @@ impl NodeQueues {
         if guard.is_err() || self.scheduler.is_stopped() {
             return f.write_str("  Device is stopped\n");
         }
-        let (facts, features) = (self.kgd.facts(), &self.generation.features);
+        let (facts, chip) = (self.kgd.facts(), &self.generation.chip);
         let each = facts.num_queue_per_pipe.max(1);
         for xcc in (0..u32::BITS).filter(|xcc| self.xcc_mask >> xcc & 1 != 0) {
-            let (pipe, queue) = features.hiq_slot;
+            let (pipe, queue) = chip.hiq_slot;
             writeln!(f, "  XCC {xcc}, HIQ, pipe {pipe}, queue {queue}")?;
             self.show_slot(HqdPosition { pipe, queue }, xcc, f)?;
             for bit in (0..u64::BITS).filter(|bit| facts.compute_queue_bitmap >> bit & 1 != 0) {
@@ -353,7 +353,7 @@ impl NodeQueues {
         let engines = self.pcie.count + self.xgmi.count;
         let first = self.index * engines;
         for engine in first..first + engines {
-            for queue in 0..features.sdma_queues_per_engine {
+            for queue in 0..chip.sdma_queues_per_engine {
                 writeln!(f, "  SDMA engine {engine}, queue {queue}")?;
                 let registers = self.kgd.sdma_registers(engine, queue);
                 dump_registers(f, &registers.map_err(|_| fmt::Error)?)?;
@@ -376,9 +376,15 @@ impl NodeQueues {
         {
             writeln!(f, "  SDMA queue {} of engine {}", place.queue, place.engine)?;
             let mqd = self.memory.sdma_mqd(place, false).map_err(|_| fmt::Error)?;
-            dump(f, "    ", &mqd.0, words(self.generation.sdma.bytes()))?;
+            dump(
+                f,
+                "    ",
+                &mqd.0,
+                words(self.generation.formats.sdma.bytes()),
+            )?;
         }
-        self.mqds.show(words(self.generation.mqd.bytes()), f)
+        self.mqds
+            .show(words(self.generation.formats.mqd.bytes()), f)
     }
 
     /// Whether any process has queues here.

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     gfx::{
-        Generation,
+        Formats,
         SdmaPlace, //
     },
     ids::Pasid,
@@ -113,13 +113,13 @@ impl StuckDoorbells {
 /// fails if not all of them could be reset, or the owner of one is unknown.
 pub(super) fn reset_stuck(
     kgd: &dyn Kgd,
-    generation: &Generation,
+    formats: &Formats,
     xcc_mask: u32,
     named: &StuckDoorbells,
     state: &mut RunlistState,
     resets: &ResetProcesses,
 ) -> Preemption {
-    match try_reset_stuck(kgd, generation, xcc_mask, named, state, resets) {
+    match try_reset_stuck(kgd, formats, xcc_mask, named, state, resets) {
         // What the firmware named must be somewhere.
         Ok(0) | Err(_) => Preemption::Failed,
         Ok(_) => Preemption::AfterReset,
@@ -129,7 +129,7 @@ pub(super) fn reset_stuck(
 /// Returns how many.
 fn try_reset_stuck(
     kgd: &dyn Kgd,
-    generation: &Generation,
+    formats: &Formats,
     xcc_mask: u32,
     named: &StuckDoorbells,
     state: &mut RunlistState,
@@ -155,7 +155,7 @@ fn try_reset_stuck(
                 continue;
             };
             found += 1;
-            let owner = state.owner_of(ring, named.of(xcc), generation.mqd);
+            let owner = state.owner_of(ring, named.of(xcc), formats.mqd);
             let (process, queue) = owner.ok_or_else(errno::timer_expired)?;
             // Whether it can be or not: what it worked on is lost.
             let pasid = state.set_reset(process, queue)?;

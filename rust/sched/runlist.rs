@@ -45,6 +45,7 @@ use super::{
 };
 use crate::{
     gfx::{
+        Formats,
         Generation,
         Packet,
         RunList, //
@@ -76,7 +77,7 @@ use kernel::{
 #[pin_data(PinnedDrop)]
 pub(crate) struct Runlist {
     kgd: Arc<dyn Kgd>,
-    generation: &'static Generation,
+    formats: &'static Formats,
     memory: Arc<NodeMemory>,
     hiq: Hiq,
     capacity: Capacity,
@@ -114,7 +115,7 @@ impl Runlist {
     /// Starts the scheduler: the HIQ is on the hardware when this returns.
     pub(crate) fn start(
         kgd: Arc<dyn Kgd>,
-        generation: &'static Generation,
+        generation: Generation,
         memory: Arc<NodeMemory>,
         config: Config,
     ) -> Result<Arc<Self>> {
@@ -130,11 +131,11 @@ impl Runlist {
         };
         let hiq = Hiq::new(kgd.clone(), generation, memory.clone(), config)?;
         let room = memory.list_room();
-        let state = RunlistState::new(generation.runlist, facts.gws_size, room)?;
+        let state = RunlistState::new(generation.formats.runlist, facts.gws_size, room)?;
         let this = Arc::pin_init(
             pin_init!(Self {
                 kgd,
-                generation,
+                formats: generation.formats,
                 memory,
                 hiq,
                 capacity,
@@ -209,7 +210,7 @@ impl Runlist {
         };
         self.hold_still();
         let (kgd, mask) = (&*self.kgd, self.hiq.xcc_mask());
-        reset_stuck(kgd, self.generation, mask, &named, state, &self.resets)
+        reset_stuck(kgd, self.formats, mask, &named, state, &self.resets)
     }
 
     /// Resets the copy queues that have not left their engines: the firmware says nothing of them.
@@ -273,7 +274,7 @@ impl Runlist {
         let list = self.copy(&inner.state, over)?;
         self.report(over, inner.oversubscription);
         inner.oversubscription = over;
-        let order = self.generation.runlist.run_list(&list);
+        let order = self.formats.runlist.run_list(&list);
         self.hiq.submit(&mut inner.hiq, &order)?;
         self.memory.set_listed(list.dwords as usize);
         inner.phase = Phase::Listed;
@@ -303,7 +304,7 @@ impl Runlist {
             true => 1,
             false => state.counts().processes.min(self.capacity.processes),
         };
-        Ok(target.finish(dwords, self.generation.runlist, over.any(), concurrent)?)
+        Ok(target.finish(dwords, self.formats.runlist, over.any(), concurrent)?)
     }
 
     fn report(&self, now: Oversubscription, before: Oversubscription) {
@@ -431,7 +432,7 @@ impl Scheduler for Runlist {
         self.reschedule_if(runs, &mut inner, |state| {
             state.check_changeable(process)?;
             change();
-            state.change(process, queue, |entry| entry.packet.wave_sync = on)
+            state.change(process, queue, |entry| entry.described.wave_sync = on)
         })
     }
 

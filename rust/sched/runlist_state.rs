@@ -71,7 +71,7 @@ impl From<ListFull> for Error {
 impl SchedQueue {
     fn has_ring(&self, ring: GpuVa, format: &dyn MqdFormat) -> bool {
         let words = self.hqd.first_mqd();
-        self.packet.engine == Engine::Compute
+        self.described.engine == Engine::Compute
             && words.is_some_and(|words| format.ring(&words) == Some(ring))
     }
 
@@ -80,8 +80,8 @@ impl SchedQueue {
         Counts {
             processes: 0,
             queues: 1,
-            compute_queues: u32::from(self.packet.engine == Engine::Compute),
-            wave_sync_queues: u32::from(self.packet.wave_sync),
+            compute_queues: u32::from(self.described.engine == Engine::Compute),
+            wave_sync_queues: u32::from(self.described.wave_sync),
         }
     }
 }
@@ -113,12 +113,6 @@ impl SchedProcess {
     /// Whether the process's packet gives it the wave sync; `None`: it is not in the list yet.
     fn listed_syncs(&self) -> Option<bool> {
         (self.part.head > 0).then_some(self.counts.wave_sync_queues > 0)
-    }
-
-    /// Words that a queue of it needs in the list.
-    fn words_of(&self, queue: Key, format: &dyn RunlistFormat) -> Result<usize> {
-        let entry = self.queues.get(&queue).ok_or(ENOENT)?;
-        Ok(format.map_queue(&entry.packet).words().len())
     }
 
     /// Words of the list behind where `queue` is, or would be.
@@ -269,14 +263,14 @@ impl RunlistState {
     /// room for all queues that there are then.
     pub(super) fn insert(&mut self, process: Key, queue: NewSchedQueue) -> Result<Key> {
         let NewSchedQueue { key, node } = queue;
-        let format = self.format;
+        let format = self.format.words();
         let at = self.process(process)?;
         at.queues.insert(node);
-        at.packet.queues += 1;
-        let mut words = at.words_of(key, format)?;
+        at.queue_count += 1;
+        let mut words = format.queue;
         if at.reserved == 0 {
             // It has its packet in the list from its first queue on until it goes.
-            words += format.map_process(&at.packet).words().len();
+            words += format.process;
         }
         at.reserved += words;
         self.reserved += words;
@@ -296,11 +290,11 @@ impl RunlistState {
     pub(super) fn take(&mut self, process: Key, queue: Key) -> Option<RBTreeNode<Key, SchedQueue>> {
         self.unlist(process, queue).ok()?;
         let at = self.processes.get_mut(&process)?;
-        let words = at.words_of(queue, self.format).ok()?;
+        let words = self.format.words().queue;
         let gone = at.queues.remove_node(&queue)?;
         at.reserved -= words;
         self.reserved -= words;
-        at.packet.queues -= 1;
+        at.queue_count -= 1;
         if at.part.head > 0 {
             // The packet is as long as it was: nothing can fail.
             let _ = self.write_head(process);
@@ -338,7 +332,7 @@ impl RunlistState {
             return Ok(entry.listed > 0);
         }
         // Without wave sync the process's packet says the same, with the queue and without.
-        let same_head = in_list && !entry.packet.wave_sync;
+        let same_head = in_list && !entry.described.wave_sync;
         if runs {
             self.list(process, queue)?;
         } else {
@@ -355,7 +349,7 @@ impl RunlistState {
         self.set_runs(process, queue, false)?;
         let at = self.process(process)?;
         at.has_reset = true;
-        Ok(at.packet.pasid)
+        Ok(at.described.pasid)
     }
 
     /// `EACCES`: a queue of the process was reset.
@@ -380,7 +374,7 @@ impl RunlistState {
                 .iter()
                 .filter(|(_, entry)| entry.has_ring(ring, format))
             {
-                if doorbell == Some(entry.packet.doorbell.raw()) {
+                if doorbell == Some(entry.described.doorbell.raw()) {
                     return Some((*process, *key));
                 }
                 // Two processes may have theirs at the same place.
@@ -394,8 +388,8 @@ impl RunlistState {
     /// The copy queue with this doorbell.
     pub(super) fn copy_owner_of(&self, doorbell: u32) -> Option<(Key, Key)> {
         let is_it = |entry: &SchedQueue| {
-            matches!(entry.packet.engine, Engine::Sdma(_))
-                && entry.packet.doorbell.raw() == doorbell
+            matches!(entry.described.engine, Engine::Sdma(_))
+                && entry.described.doorbell.raw() == doorbell
         };
         self.processes.iter().find_map(|(process, at)| {
             let mut queues = at.queues.iter();
@@ -421,7 +415,7 @@ impl RunlistState {
 
     /// A process has its page table elsewhere from now on.
     pub(super) fn set_page_table_base(&mut self, process: Key, base: u64) -> Result {
-        self.process(process)?.packet.page_table_base = base;
+        self.process(process)?.described.page_table_base = base;
         Ok(())
     }
 
@@ -433,7 +427,7 @@ impl RunlistState {
         if evicted || !entry.runs {
             return Ok(());
         }
-        let packet = self.format.map_queue(&entry.packet);
+        let packet = self.format.map_queue(&entry.described);
         let words = self.image.put(behind, 0, &packet)?;
         entry.listed = words;
         self.copy_slots.list(entry);
@@ -482,7 +476,7 @@ impl RunlistState {
         };
         let mut words = 0;
         for entry in process.running() {
-            words += format.map_queue(&entry.packet).words().len();
+            words += format.words().queue;
             counts += entry.counts();
         }
         let mut room = self.image.replace(behind, old - head, words)?;
@@ -491,7 +485,7 @@ impl RunlistState {
             self.copy_slots.unlist(entry);
         }
         for entry in process.running() {
-            let packet = format.map_queue(&entry.packet);
+            let packet = format.map_queue(&entry.described);
             let (place, rest) = room
                 .split_at_mut_checked(packet.words().len())
                 .ok_or(ENOMEM)?;
@@ -517,9 +511,10 @@ impl RunlistState {
         } = process.part;
         let syncs = process.counts.wave_sync_queues > 0;
         let packet = self.format.map_process(&MapProcess {
+            process: process.described,
+            queues: process.queue_count,
             wave_sync: if syncs { self.wave_sync } else { 0 },
             cleans: self.isolated,
-            ..process.packet
         });
         let words = self.image.put(behind + old - head, head, &packet)?;
         if words == head {

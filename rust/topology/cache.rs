@@ -13,6 +13,7 @@ use super::{
     CACHE_GPU,
     CACHE_INSTRUCTION, //
 };
+use crate::gfx::CacheLines;
 
 /// Which compute units of a node work. All counts are of one XCC.
 #[derive(Clone, Copy)]
@@ -72,8 +73,7 @@ struct CacheKind {
 }
 
 impl CacheSizes {
-    /// The kinds of gfx9.4.3, whose discovery table does not state line sizes.
-    fn kinds(&self, cus_per_array: u32) -> [CacheKind; 5] {
+    fn kinds(&self, lines: &CacheLines, cus_per_array: u32) -> [CacheKind; 5] {
         let kind = |level, size, line, content, shared_by| CacheKind {
             level,
             size,
@@ -83,17 +83,23 @@ impl CacheSizes {
         };
         let last = self.last / self.memory_partitions.max(1);
         [
-            kind(1, self.vector, 128, CACHE_DATA, 1),
+            kind(1, self.vector, lines.vector, CACHE_DATA, 1),
             kind(
                 1,
                 self.instruction,
-                64,
+                lines.instruction,
                 CACHE_INSTRUCTION,
                 self.cus_per_sequencer,
             ),
-            kind(1, self.scalar, 64, CACHE_DATA, self.cus_per_sequencer),
-            kind(2, self.second, 128, CACHE_DATA, cus_per_array),
-            kind(3, last, 64, CACHE_DATA, cus_per_array),
+            kind(
+                1,
+                self.scalar,
+                lines.scalar,
+                CACHE_DATA,
+                self.cus_per_sequencer,
+            ),
+            kind(2, self.second, lines.second, CACHE_DATA, cus_per_array),
+            kind(3, last, lines.last, CACHE_DATA, cus_per_array),
         ]
     }
 }
@@ -107,12 +113,12 @@ fn low_bits(bits: u32) -> u32 {
 /// first CU has the number `base`.
 pub(crate) fn caches<E>(
     cus: &ComputeUnits<'_>,
-    sizes: &CacheSizes,
+    (sizes, lines): (&CacheSizes, &CacheLines),
     base: u32,
     mut each: impl FnMut(Cache) -> Result<(), E>,
 ) -> Result<(), E> {
     for kind in sizes
-        .kinds(cus.cus_per_array)
+        .kinds(lines, cus.cus_per_array)
         .iter()
         .filter(|kind| kind.size != 0)
     {
@@ -182,6 +188,7 @@ impl CacheKind {
 mod tests {
     #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
     use super::*;
+    use crate::gfx::testing::mi300x;
 
     /// A graphics core as the discovery table of MI300X states it.
     const SIZES: CacheSizes = CacheSizes {
@@ -213,7 +220,7 @@ mod tests {
         pick: (u32, u32),
     ) -> (u32, Option<Cache>) {
         let (mut count, mut first) = (0, None);
-        let done = caches::<()>(cus, sizes, BASE, |cache| {
+        let done = caches::<()>(cus, (sizes, &mi300x().chip.cache_lines), BASE, |cache| {
             if (cache.level, cache.kind) == pick {
                 count += 1;
                 first = first.or(Some(cache));

@@ -23,7 +23,6 @@ use super::{
     System, //
 };
 use crate::{
-    gfx::Generation,
     gpu::Node,
     kgd::{
         self,
@@ -71,7 +70,6 @@ pub(super) fn identity(
 /// What the topology needs to know of a GPU node. `ENODEV`: of a generation that we do not know.
 pub(super) fn describe(node: &Node) -> Result<Description<'_>> {
     let facts = node.facts();
-    let generation = Generation::of(facts.gc()).map_err(|_| ENODEV)?;
     let partition = node.partition();
     Ok(Description {
         name: NodeName::new(&facts.asic_name),
@@ -86,7 +84,7 @@ pub(super) fn describe(node: &Node) -> Result<Description<'_>> {
         render_minor: partition.render_minor,
         partitions: facts.num_partitions,
         partition: node.index(),
-        features: &generation.features,
+        chip: node.generation().chip,
         compute: compute(facts),
         units: ComputeUnits {
             bitmap: &facts.cu_bitmap,

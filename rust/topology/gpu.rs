@@ -16,7 +16,7 @@ use super::{
     NodeName,
     NodeProperties, //
 };
-use crate::gfx::Features;
+use crate::gfx::Chip;
 
 /// The number of the first compute unit of the first GPU: CPUs have the numbers below.
 pub(crate) const FIRST_COMPUTE_UNIT: u32 = 0x8000_1000;
@@ -33,7 +33,7 @@ pub(crate) struct Description<'a> {
     /// Partitions of the device, and which of them this is.
     pub(crate) partitions: u32,
     pub(crate) partition: u32,
-    pub(crate) features: &'a Features,
+    pub(crate) chip: Chip,
     pub(crate) compute: ComputeFacts,
     pub(crate) units: ComputeUnits<'a>,
     pub(crate) caches: CacheSizes,
@@ -265,7 +265,7 @@ impl Description<'_> {
         let ComputeFacts { simd_per_unit, .. } = self.compute;
         let units_per_xcc = self.simds() / simd_per_unit.max(1) / self.xccs().max(1);
         let save = self
-            .features
+            .chip
             .context_save
             .sizes(units_per_xcc, self.units.engines);
         NodeProperties {
@@ -280,7 +280,7 @@ impl Description<'_> {
             cu_per_simd_array: self.units.cus_per_array,
             simd_per_cu: simd_per_unit,
             max_slots_scratch_cu: self.compute.scratch_slots_per_unit,
-            gfx_target_version: self.features.gfx_target_version,
+            gfx_target_version: self.chip.gfx_target_version,
             vendor_id: self.vendor,
             device_id: self.identity.device,
             location_id: self.location(),
@@ -289,7 +289,7 @@ impl Description<'_> {
             hive_id: self.hive(),
             num_sdma_engines: pcie_engines,
             num_sdma_xgmi_engines: xgmi_engines,
-            num_sdma_queues_per_engine: self.features.sdma_queues_per_engine,
+            num_sdma_queues_per_engine: self.chip.sdma_queues_per_engine,
             num_cp_queues: self.compute.queues,
             cwsr_size: save.area,
             ctl_stack_size: save.control_stack,
@@ -323,7 +323,7 @@ impl Description<'_> {
 
     fn capability(&self) -> u32 {
         let errors = self.errors;
-        let reset = self.driver.queue_reset && self.features.per_queue_reset;
+        let reset = self.driver.queue_reset && self.chip.per_queue_reset;
         cap::DOORBELL_TYPE_2_0 << cap::DOORBELL_TYPE_TOTALBITS_SHIFT
             | self.asic_revision << cap::ASIC_REVISION_SHIFT & cap::ASIC_REVISION_MASK
             | when(errors.graphics, cap::SRAM_EDCSUPPORTED)
@@ -337,15 +337,18 @@ impl Description<'_> {
 
     /// What a debugger can do.
     fn debugger(&self) -> u32 {
-        let log2 = self.features.watch_points.checked_ilog2().unwrap_or(0);
+        let log2 = self.chip.watch_points.checked_ilog2().unwrap_or(0);
         let watch = cap::WATCH_POINTS_SUPPORTED
             | log2 << cap::WATCH_POINTS_TOTALBITS_SHIFT & cap::WATCH_POINTS_TOTALBITS_MASK;
         let precise = cap::TRAP_DEBUG_PRECISE_MEMORY_OPERATIONS_SUPPORTED;
         cap::TRAP_DEBUG_SUPPORT
             | cap::TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED
             | cap::TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED
-            | cap::TRAP_DEBUG_FIRMWARE_SUPPORTED
-            | when(self.features.precise_memory_operations, precise)
+            | when(
+                self.chip.debugger_firmware,
+                cap::TRAP_DEBUG_FIRMWARE_SUPPORTED,
+            )
+            | when(self.chip.precise_memory_operations, precise)
             | when(log2 != 0, watch)
     }
 
@@ -354,9 +357,9 @@ impl Description<'_> {
     }
 
     fn debug_properties(&self) -> u64 {
-        let (lowest, highest) = self.features.watch_mask_bits;
+        let (lowest, highest) = self.chip.watch_mask_bits;
         let bits = lowest | highest << cap::WATCH_ADDR_MASK_HI_BIT_SHIFT;
-        let dispatch = if self.features.dispatch_info_always_valid {
+        let dispatch = if self.chip.dispatch_info_always_valid {
             cap::DISPATCH_INFO_ALWAYS_VALID
         } else {
             0
@@ -383,17 +386,13 @@ const fn when(condition: bool, bits: u32) -> u32 {
 pub(super) mod tests {
     #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
     use super::*;
-    use crate::{
-        gfx::Generation,
-        ids::IpVersion, //
-    };
+    use crate::gfx::testing::mi300x;
 
     /// Four shader engines of ten working units.
     pub(in crate::topology) const BITMAP: [[[u32; 4]; 4]; 8] = [[[0x3ff, 0, 0, 0]; 4]; 8];
 
     /// A GPU as the model presents it: one XCC, 40 units, 16 copy engines.
     pub(in crate::topology) fn description(bitmap: &[[[u32; 4]; 4]]) -> Description<'_> {
-        let generation = Generation::of(IpVersion::new(9, 4, 3));
         Description {
             name: NodeName::new(b"IP DISCOVERY"),
             identity: Identity {
@@ -412,7 +411,7 @@ pub(super) mod tests {
             render_minor: 128,
             partitions: 1,
             partition: 0,
-            features: &generation.ok().unwrap().features,
+            chip: mi300x().chip,
             compute: ComputeFacts {
                 units: 40,
                 simd_per_unit: 4,

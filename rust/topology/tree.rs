@@ -93,9 +93,12 @@ impl NodeEntry {
     fn gpu(node: Arc<Node>, gpu: &Description<'_>, base: u32) -> Result<Self> {
         let mut entry = Self::new(gpu.name, gpu.properties(base));
         entry.mem_banks.push(gpu.memory.bank(), GFP_KERNEL)?;
-        cache::caches(&gpu.units, &gpu.caches, base, |cache| {
-            entry.caches.push(cache, GFP_KERNEL)
-        })?;
+        cache::caches(
+            &gpu.units,
+            (&gpu.caches, &gpu.chip.cache_lines),
+            base,
+            |cache| entry.caches.push(cache, GFP_KERNEL),
+        )?;
         entry.node = Some(node);
         Ok(entry)
     }

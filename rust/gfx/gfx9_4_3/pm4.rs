@@ -10,12 +10,13 @@
 use crate::gfx::{
     field::{hi, lo, Field},
     Engine,
+    HwQueue,
     MapProcess,
-    MapQueue,
     Packet,
     Resources,
     RunList,
     RunlistFormat,
+    RunlistWords,
     ShMem,
     ShMemOptions, //
 };
@@ -153,9 +154,12 @@ mod sh_mem_bases {
     pub(super) const SHARED_BASE: Field = Field::bits(31, 16);
 }
 
+/// Words of MAP_PROCESS and MAP_QUEUES.
+const MAP_PROCESS_WORDS: usize = 21;
+const MAP_QUEUES_WORDS: usize = 7;
+
 /// A packet that is one word long and does nothing: it fills the end of a ring.
-pub(super) const NOP: u32 =
-    header::TYPE.of(3) | header::COUNT.mask() | header::OPCODE.of(opcode::NOP);
+const NOP: u32 = header::TYPE.of(3) | header::COUNT.mask() | header::OPCODE.of(opcode::NOP);
 
 /// The first word of the packet `opcode`, which has `len` of them.
 const fn header(opcode: u32, len: u32) -> u32 {
@@ -210,19 +214,19 @@ impl RunlistFormat for Pm4 {
     fn map_process(&self, process: &MapProcess) -> Packet {
         use map_process::*;
 
-        let (tba, tma) = match process.trap {
+        let (tba, tma) = match process.process.trap {
             Some((tba, tma)) => (tba >> 8, tma >> 8),
             None => (0, 0),
         };
-        let mut words = [0; 21];
+        let mut words = [0; MAP_PROCESS_WORDS];
         words[1..10].copy_from_slice(&[
-            PASID.of(process.pasid.raw())
+            PASID.of(process.process.pasid.raw())
                 | EXEC_CLEANER_SHADER.flag(process.cleans)
                 | PROCESS_QUANTUM.of(QUANTUM_MS),
-            lo(process.page_table_base),
-            hi(process.page_table_base),
-            process.sh_mem.bases,
-            process.sh_mem.config,
+            lo(process.process.page_table_base),
+            hi(process.process.page_table_base),
+            process.process.sh_mem.bases,
+            process.process.sh_mem.config,
             lo(tba),
             hi(tba),
             lo(tma),
@@ -234,7 +238,7 @@ impl RunlistFormat for Pm4 {
         packet(opcode::MAP_PROCESS, words)
     }
 
-    fn map_queue(&self, queue: &MapQueue) -> Packet {
+    fn map_queue(&self, queue: &HwQueue) -> Packet {
         use map_queues::*;
 
         let write_pointer = queue.write_pointer.raw();
@@ -301,16 +305,26 @@ impl RunlistFormat for Pm4 {
         packet(opcode::WRITE_DATA, [0, ADDR_INCR.of(1), register, 0, value])
     }
 
-    fn sh_mem(&self, options: ShMemOptions) -> ShMem {
-        use sh_mem_config::*;
-
-        ShMem {
-            config: ALIGNMENT_MODE.of(UNALIGNED)
-                | F8_MODE.of(1)
-                | RETRY_DISABLE.flag(!options.xnack),
-            bases: sh_mem_bases::SHARED_BASE.of(hi(options.lds_base) >> 16)
-                | sh_mem_bases::PRIVATE_BASE.of(hi(options.scratch_base) >> 16),
+    fn words(&self) -> RunlistWords {
+        RunlistWords {
+            process: MAP_PROCESS_WORDS,
+            queue: MAP_QUEUES_WORDS,
         }
+    }
+
+    fn nop(&self) -> u32 {
+        NOP
+    }
+}
+
+/// SH_MEM_CONFIG and SH_MEM_BASES.
+pub(super) fn sh_mem(options: ShMemOptions) -> ShMem {
+    use sh_mem_config::*;
+
+    ShMem {
+        config: ALIGNMENT_MODE.of(UNALIGNED) | F8_MODE.of(1) | RETRY_DISABLE.flag(!options.xnack),
+        bases: sh_mem_bases::SHARED_BASE.of(hi(options.lds_base) >> 16)
+            | sh_mem_bases::PRIVATE_BASE.of(hi(options.scratch_base) >> 16),
     }
 }
 
@@ -319,12 +333,15 @@ impl RunlistFormat for Pm4 {
 mod tests {
     use super::*;
     use crate::{
-        gfx::testing::known,
+        gfx::{
+            testing::known,
+            HwProcess, //
+        },
         ids::{DoorbellIndex, Pasid, UserVa},
     };
 
     fn map_queue(engine: Engine) -> Packet {
-        Pm4.map_queue(&MapQueue {
+        Pm4.map_queue(&HwQueue {
             engine,
             doorbell: known(DoorbellIndex::new(0x1802)),
             mqd: known(GpuVa::new(0x80_0012_0000)),
@@ -361,16 +378,18 @@ mod tests {
     #[test]
     fn wave_sync_is_the_processs_and_one_queues() {
         let process = Pm4.map_process(&MapProcess {
-            pasid: known(Pasid::new(0x8001)),
-            page_table_base: 0,
-            sh_mem: ShMem::default(),
-            trap: None,
+            process: HwProcess {
+                pasid: known(Pasid::new(0x8001)),
+                page_table_base: 0,
+                sh_mem: ShMem::default(),
+                trap: None,
+            },
             queues: 1,
             wave_sync: 64,
             cleans: false,
         });
         assert_eq!(word(&process, 13), 1 << 22 | 1 << 7 | 64);
-        let queue = Pm4.map_queue(&MapQueue {
+        let queue = Pm4.map_queue(&HwQueue {
             engine: Engine::Compute,
             doorbell: known(DoorbellIndex::new(0x1802)),
             mqd: known(GpuVa::new(0x80_0012_0000)),
@@ -382,16 +401,18 @@ mod tests {
 
     #[test]
     fn map_process_has_trap_handler_and_apertures() {
-        let sh_mem = Pm4.sh_mem(ShMemOptions {
+        let seen = sh_mem(ShMemOptions {
             lds_base: 1 << 48,
             scratch_base: 2 << 48,
             xnack: false,
         });
         let packet = Pm4.map_process(&MapProcess {
-            pasid: known(Pasid::new(0x8001)),
-            page_table_base: 0x12_3456_7001,
-            sh_mem,
-            trap: Some((0xffff_ffbe_0000, 0xffff_ffbe_1000)),
+            process: HwProcess {
+                pasid: known(Pasid::new(0x8001)),
+                page_table_base: 0x12_3456_7001,
+                sh_mem: seen,
+                trap: Some((0xffff_ffbe_0000, 0xffff_ffbe_1000)),
+            },
             queues: 3,
             wave_sync: 0,
             cleans: false,
@@ -425,10 +446,12 @@ mod tests {
     #[test]
     fn map_process_without_a_trap_handler() {
         let packet = Pm4.map_process(&MapProcess {
-            pasid: known(Pasid::new(1)),
-            page_table_base: 0,
-            sh_mem: ShMem::default(),
-            trap: None,
+            process: HwProcess {
+                pasid: known(Pasid::new(1)),
+                page_table_base: 0,
+                sh_mem: ShMem::default(),
+                trap: None,
+            },
             queues: 0,
             wave_sync: 0,
             cleans: false,
@@ -507,6 +530,6 @@ mod tests {
             scratch_base: 0,
             xnack: true,
         };
-        assert_eq!(Pm4.sh_mem(options).config, 0x118);
+        assert_eq!(sh_mem(options).config, 0x118);
     }
 }

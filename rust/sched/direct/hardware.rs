@@ -9,8 +9,8 @@
 use crate::{
     gfx::{
         Engine,
-        Generation,
-        MapProcess,
+        Formats,
+        HwProcess,
         SdmaPlace, //
     },
     ids::{
@@ -54,7 +54,7 @@ const VMIDS: usize = 16;
 /// What the scheduler and the VMIDs that it has given away share.
 pub(super) struct DirectHardware {
     pub(super) kgd: Arc<dyn Kgd>,
-    generation: &'static Generation,
+    formats: &'static Formats,
     /// The node's logical XCCs.
     pub(super) xcc_mask: u32,
     /// The pasid of each VMID's process; 0: it is free. For interrupts, which may lack it.
@@ -121,7 +121,7 @@ impl Binding {
     }
 
     /// Tells the hardware of the process whose VMID it is. The caller keeps resets away.
-    pub(super) fn program(&self, process: &MapProcess) -> Result {
+    pub(super) fn program(&self, process: &HwProcess) -> Result {
         let DirectHardware { kgd, xcc_mask, .. } = &*self.hardware;
         let saves = kgd.facts().cwsr_enable;
         let binding = VmidBinding {
@@ -157,12 +157,12 @@ impl DirectHardware {
     /// The hardware of a node. All VMIDs are free.
     pub(super) fn new(
         kgd: Arc<dyn Kgd>,
-        generation: &'static Generation,
+        formats: &'static Formats,
         xcc_mask: u32,
     ) -> Result<Arc<Self>> {
         let hardware = Self {
             kgd,
-            generation,
+            formats,
             xcc_mask,
             pasids: core::array::from_fn(|_| AtomicU32::new(0)),
         };
@@ -184,20 +184,20 @@ impl DirectHardware {
         position: HqdPosition,
     ) -> Result {
         let descriptor = entry.hqd.descriptor.as_ref().ok_or(EINVAL)?;
-        let write_pointer = entry.packet.write_pointer;
+        let write_pointer = entry.described.write_pointer;
         let Descriptor {
             bo, offset, stride, ..
         } = descriptor;
-        if let Engine::Sdma(_) = entry.packet.engine {
+        if let Engine::Sdma(_) = entry.described.engine {
             let words = BoWindow::new(bo, *offset);
-            self.generation.sdma.set_vmid(&words, vmid);
+            self.formats.sdma.set_vmid(&words, vmid);
             vm.ok_or(EINVAL)?.load_sdma(bo, *offset, write_pointer)?;
             entry.hqd.loaded = true;
             return Ok(());
         }
         for (_, within) in xccs(self.xcc_mask) {
             let words = BoWindow::new(bo, offset + stride * within as usize);
-            self.generation.mqd.set_vmid(&words, vmid);
+            self.formats.mqd.set_vmid(&words, vmid);
         }
         self.kgd.flush_hdp();
         entry.hqd.loaded = true;
@@ -221,7 +221,7 @@ impl DirectHardware {
         else {
             return Ok(());
         };
-        if let Engine::Sdma(_) = entry.packet.engine {
+        if let Engine::Sdma(_) = entry.described.engine {
             return bo.unload_sdma(*offset);
         }
         let mut result = Ok(());

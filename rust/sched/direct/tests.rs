@@ -7,14 +7,13 @@ mod tests {
     use super::super::*;
     use crate::{
         gfx::{
-            testing::known,
-            MapQueue,
+            testing::{known, mi300x},
+            HwQueue,
             ShMem, //
         },
         ids::{
             DoorbellIndex,
             GpuVa,
-            IpVersion,
             UserVa, //
         },
         kgd::{
@@ -26,10 +25,6 @@ mod tests {
         sched::Descriptor,
     };
 
-    fn generation() -> &'static Generation {
-        known(Generation::of(IpVersion::new(9, 4, 3)).ok())
-    }
-
     fn direct(fake: &Arc<Fake>) -> Arc<Direct> {
         let config = Config {
             xcc_mask: 1,
@@ -37,24 +32,21 @@ mod tests {
             partition: 0,
             first_engine: 0,
         };
-        Direct::start(fake.clone(), generation(), config).unwrap()
+        Direct::start(fake.clone(), mi300x().formats, config).unwrap()
     }
 
     fn process(number: u32) -> NewSchedProcess {
-        let process = MapProcess {
+        let process = HwProcess {
             pasid: known(Pasid::new(number + 1)),
             page_table_base: 0x1000,
             sh_mem: ShMem::default(),
             trap: None,
-            queues: 0,
-            wave_sync: 0,
-            cleans: false,
         };
         NewSchedProcess::new(process, false).unwrap()
     }
 
     fn queue(fake: &Arc<Fake>, runs: bool) -> NewSchedQueue {
-        let queue = MapQueue {
+        let queue = HwQueue {
             engine: Engine::Compute,
             doorbell: known(DoorbellIndex::new(0x1000)),
             mqd: known(GpuVa::new(0x1000)),

@@ -7,17 +7,16 @@ mod tests {
     use super::super::*;
     use crate::{
         gfx::{
-            testing::known,
+            testing::{known, mi300x},
             Engine,
-            MapProcess,
-            MapQueue,
+            HwProcess,
+            HwQueue,
             SdmaPlace,
             ShMem, //
         },
         ids::{
             DoorbellIndex,
             GpuVa,
-            IpVersion,
             UserVa, //
         },
         kgd::fake::Fake,
@@ -30,7 +29,7 @@ mod tests {
     }
 
     fn memory(fake: &Arc<Fake>) -> Arc<NodeMemory> {
-        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
+        let generation = mi300x();
         let needs = Needs {
             xccs: 1,
             sdma_engines: 2,
@@ -40,7 +39,7 @@ mod tests {
     }
 
     fn runlist(fake: &Arc<Fake>, memory: Arc<NodeMemory>) -> Arc<Runlist> {
-        let generation = known(Generation::of(IpVersion::new(9, 4, 3)).ok());
+        let generation = mi300x();
         let config = Config {
             xcc_mask: 1,
             vmid_mask: 0xff00,
@@ -52,20 +51,17 @@ mod tests {
     }
 
     fn process(number: u32) -> NewSchedProcess {
-        let process = MapProcess {
+        let process = HwProcess {
             pasid: known(Pasid::new(number)),
             page_table_base: 0x1000,
             sh_mem: ShMem::default(),
             trap: None,
-            queues: 0,
-            wave_sync: 0,
-            cleans: false,
         };
         NewSchedProcess::new(process, false).unwrap()
     }
 
-    fn map_queue(engine: Engine, doorbell: u32) -> MapQueue {
-        MapQueue {
+    fn map_queue(engine: Engine, doorbell: u32) -> HwQueue {
+        HwQueue {
             engine,
             doorbell: known(DoorbellIndex::new(doorbell)),
             mqd: known(GpuVa::new(0x1000)),

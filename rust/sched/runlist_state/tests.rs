@@ -9,24 +9,24 @@ mod tests {
         gfx::{
             testing::{
                 known,
+                mi300x,
                 TestWords, //
             },
-            Generation,
-            MapQueue,
+            HwProcess,
+            HwQueue,
             Packet,
             ShMem, //
         },
         ids::{
             DoorbellIndex,
             GpuVa,
-            IpVersion,
             Pasid,
             UserVa, //
         },
     };
 
     fn format() -> &'static dyn RunlistFormat {
-        known(Generation::of(IpVersion::new(9, 4, 3)).ok()).runlist
+        mi300x().formats.runlist
     }
 
     fn state() -> RunlistState {
@@ -34,20 +34,17 @@ mod tests {
     }
 
     fn process(number: u32, xnack: bool) -> NewSchedProcess {
-        let process = MapProcess {
+        let process = HwProcess {
             pasid: known(Pasid::new(number + 1)),
             page_table_base: 0x1000,
             sh_mem: ShMem::default(),
             trap: None,
-            queues: 0,
-            wave_sync: 0,
-            cleans: false,
         };
         NewSchedProcess::new(process, xnack).unwrap()
     }
 
-    fn map_queue(number: u32) -> MapQueue {
-        MapQueue {
+    fn map_queue(number: u32) -> HwQueue {
+        HwQueue {
             engine: if number % 3 == 0 {
                 Engine::Sdma(0)
             } else {
@@ -85,19 +82,20 @@ mod tests {
         let newest = ages.min().is_some_and(|(_, key)| key < Key(Key::NO_XNACK));
         for xnack in [newest, !newest] {
             for (key, process) in state.processes.iter_mut() {
-                if (*key < Key(Key::NO_XNACK)) != xnack || process.packet.queues == 0 {
+                if (*key < Key(Key::NO_XNACK)) != xnack || process.queue_count == 0 {
                     continue;
                 }
                 counts.processes += 1;
-                let syncs = process.running().any(|entry| entry.packet.wave_sync);
+                let syncs = process.running().any(|entry| entry.described.wave_sync);
                 push(format().map_process(&MapProcess {
+                    process: process.described,
+                    queues: process.queue_count,
                     wave_sync: if syncs { 64 } else { 0 },
                     cleans,
-                    ..process.packet
                 }));
                 for entry in process.running() {
                     counts += entry.counts();
-                    push(format().map_queue(&entry.packet));
+                    push(format().map_queue(&entry.described));
                 }
             }
         }
@@ -156,7 +154,7 @@ mod tests {
                 state.set_evicted(*key, round % 2 == 0).unwrap();
                 check(&mut state);
                 state
-                    .change(*key, at, |entry| entry.packet.wave_sync = round % 2 == 0)
+                    .change(*key, at, |entry| entry.described.wave_sync = round % 2 == 0)
                     .unwrap();
                 check(&mut state);
             }
