@@ -74,6 +74,10 @@ unsafe impl Sync for DeviceHandle {}
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
+        ///
+        /// # Invariants
+        ///
+        /// The object is live: the implementation takes the handle itself to end it.
         #[derive(PartialEq, Eq)]
         pub(crate) struct $name(NonNull<c_void>);
 

@@ -103,9 +103,10 @@ pub(crate) unsafe fn init() {
 impl Slot {
     /// A place for the device; the one it had, if amdgpu offered it before.
     fn of_device(adev: NonNull<c_void>, name: &CStr) -> Result<*mut Self> {
+        // Shared only: amdgpu's other calls look at slots without the lock.
         let mut slots = SLOTS.lock();
-        if let Some(slot) = slots.iter_mut().find(|slot| slot.adev == adev) {
-            return Ok(&raw mut **slot);
+        if let Some(slot) = slots.iter().find(|slot| slot.adev == adev) {
+            return Ok((&raw const **slot).cast_mut());
         }
         let slot = Self {
             adev,
@@ -113,8 +114,8 @@ impl Slot {
             served: Removable::new(),
         };
         slots.push(KBox::new(slot, GFP_KERNEL)?, GFP_KERNEL)?;
-        let slot = slots.last_mut().ok_or(ENOMEM)?;
-        Ok(&raw mut **slot)
+        let slot = slots.last().ok_or(ENOMEM)?;
+        Ok((&raw const **slot).cast_mut())
     }
 
     /// # Safety
@@ -220,6 +221,22 @@ macro_rules! upcalls {
     };
 }
 
+/// The same for calls about a device that amdgpu was given a [`Slot`] for: C passes it first.
+macro_rules! device_upcalls {
+    ($(
+        fn $name:ident($slot:ident $(, $arg:ident: $type:ty)*) $(-> $ret:ty)? $body:block
+    )*) => {
+        upcalls! {$(
+            fn $name(kfd: *mut c::kfd_dev $(, $arg: $type)*) $(-> $ret)? {
+                // SAFETY: amdgpu passes what `amdkfd_probe` returned, which it forgets before
+                // it calls `amdkfd_exit` (kgd2kfd.h).
+                let $slot = unsafe { Slot::from_raw(kfd) };
+                $body
+            }
+        )*}
+    };
+}
+
 upcalls! {
     fn amdkfd_supports(
         gc_version: u32,
@@ -291,25 +308,6 @@ upcalls! {
         }
     }
 
-    fn amdkfd_device_init(
-        kfd: *mut c::kfd_dev,
-        resources: *const c::kgd2kfd_shared_resources
-    ) -> bool {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        let slot = unsafe { Slot::from_raw(kfd) };
-        let result = slot.begin(resources.cast());
-        if let Err(error) = result {
-            let name = slot.name.to_str().unwrap_or("?");
-            pr_err!("{name}: cannot be brought up: {error:?}\n");
-        }
-        result.is_ok()
-    }
-
-    fn amdkfd_device_exit(kfd: *mut c::kfd_dev) {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd) }.end();
-    }
-
     fn amdkfd_teardown_processes(kfd: *mut c::kfd_dev) {
         let Some(kfd) = NonNull::new(kfd) else {
             return;
@@ -318,99 +316,12 @@ upcalls! {
         unsafe { Slot::from_raw(kfd.as_ptr()) }.when_served(Served::end_processes);
     }
 
-    fn amdkfd_suspend(kfd: *mut c::kfd_dev, processes: bool) {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd) }.when_served(|served| served.suspend(processes));
-    }
-
-    fn amdkfd_resume(kfd: *mut c::kfd_dev, processes: bool) -> c_int {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.try_when_served(|served| served.resume(processes)))
-    }
-
-    fn amdkfd_suspend_process(kfd: *mut c::kfd_dev) {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd) }.when_served(Served::suspend_processes);
-    }
-
-    fn amdkfd_resume_process(kfd: *mut c::kfd_dev) -> c_int {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd) }.when_served(Served::resume_processes);
-        0
-    }
-
-    fn amdkfd_pre_reset(kfd: *mut c::kfd_dev, cause: *const c_char) -> c_int {
-        // SAFETY: C passes a string that ends, and keeps it for the time of the call.
-        let cause = unsafe { CStr::from_char_ptr(cause) }.to_str().unwrap_or("?");
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd) }.when_served(|served| served.pre_reset(cause));
-        0
-    }
-
-    fn amdkfd_post_reset(kfd: *mut c::kfd_dev) -> c_int {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.try_when_served(Served::post_reset))
-    }
-
-    fn amdkfd_clear_mappings(kfd: *mut c::kfd_dev) {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd) }.when_served(Served::clear_mappings);
-    }
-
-    fn amdkfd_interrupt(kfd: *mut c::kfd_dev, entry: *const u32) {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned, and an entry of eight dwords.
-        let (slot, entry) = unsafe { (Slot::from_raw(kfd), &*entry.cast::<[u32; 8]>()) };
-        slot.interrupt(entry);
-    }
-
     fn amdkfd_drop_fault(_adev: *mut c::amdgpu_device, _pasid: u32) -> bool {
         false
     }
 
-    fn amdkfd_set_sram_ecc_flag(kfd: *mut c::kfd_dev) {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd) }.with(|served| served.note_ecc_error());
-    }
-
-    fn amdkfd_throttle(kfd: *mut c::kfd_dev, bitmask: u64) {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd) }.with(|served| served.throttled(bitmask));
-    }
-
-    fn amdkfd_check_and_lock(kfd: *mut c::kfd_dev) -> c_int {
-        gate::close();
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        let slot = unsafe { Slot::from_raw(kfd) };
-        // An opener takes its nodes under the same lock: it is counted, or finds the gate closed.
-        let in_use = gpu::with_nodes(|_| slot.with(|served| served.is_used()));
-        if in_use != Some(true) {
-            return 0;
-        }
-        gate::open();
-        errno(Err(EBUSY))
-    }
-
     fn amdkfd_unlock(_kfd: *mut c::kfd_dev) {
         gate::open();
-    }
-
-    fn amdkfd_start_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.pause_queues(false)))
-    }
-
-    fn amdkfd_stop_sched(kfd: *mut c::kfd_dev, node: c_int) -> c_int {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        errno(unsafe { Slot::from_raw(kfd) }.each_node(node, |node| node.pause_queues(true)))
-    }
-
-    fn amdkfd_compute_active(kfd: *mut c::kfd_dev, node: u32) -> bool {
-        // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        let active = unsafe { Slot::from_raw(kfd) }.with(|served| {
-            let mut nodes = served.nodes().iter();
-            nodes.any(|known| known.index() == node && known.queues().is_active())
-        });
-        active.unwrap_or(false)
     }
 
     fn amdkfd_quiesce_mm(mm: *mut c::mm_struct, trigger: u32) -> c_int {
@@ -431,5 +342,92 @@ upcalls! {
         fence_seqno: u64
     ) -> c_int {
         errno(process::schedule_eviction(MmId::new(mm.cast()), context_id, fence_seqno))
+    }
+}
+
+device_upcalls! {
+    fn amdkfd_device_init(slot, resources: *const c::kgd2kfd_shared_resources) -> bool {
+        let result = slot.begin(resources.cast());
+        if let Err(error) = result {
+            let name = slot.name.to_str().unwrap_or("?");
+            pr_err!("{name}: cannot be brought up: {error:?}\n");
+        }
+        result.is_ok()
+    }
+
+    fn amdkfd_device_exit(slot) {
+        slot.end();
+    }
+
+    fn amdkfd_suspend(slot, processes: bool) {
+        slot.when_served(|served| served.suspend(processes));
+    }
+
+    fn amdkfd_resume(slot, processes: bool) -> c_int {
+        errno(slot.try_when_served(|served| served.resume(processes)))
+    }
+
+    fn amdkfd_suspend_process(slot) {
+        slot.when_served(Served::suspend_processes);
+    }
+
+    fn amdkfd_resume_process(slot) -> c_int {
+        slot.when_served(Served::resume_processes);
+        0
+    }
+
+    fn amdkfd_pre_reset(slot, cause: *const c_char) -> c_int {
+        // SAFETY: C passes a string that ends, and keeps it for the time of the call.
+        let cause = unsafe { CStr::from_char_ptr(cause) }.to_str().unwrap_or("?");
+        slot.when_served(|served| served.pre_reset(cause));
+        0
+    }
+
+    fn amdkfd_post_reset(slot) -> c_int {
+        errno(slot.try_when_served(Served::post_reset))
+    }
+
+    fn amdkfd_clear_mappings(slot) {
+        slot.when_served(Served::clear_mappings);
+    }
+
+    fn amdkfd_interrupt(slot, entry: *const u32) {
+        // SAFETY: amdgpu passes an entry of eight dwords.
+        slot.interrupt(unsafe { &*entry.cast::<[u32; 8]>() });
+    }
+
+    fn amdkfd_set_sram_ecc_flag(slot) {
+        slot.with(|served| served.note_ecc_error());
+    }
+
+    fn amdkfd_throttle(slot, bitmask: u64) {
+        slot.with(|served| served.throttled(bitmask));
+    }
+
+    fn amdkfd_check_and_lock(slot) -> c_int {
+        gate::close();
+        // An opener takes its nodes under the same lock: it is counted, or finds the gate closed.
+        let in_use = gpu::with_nodes(|_| slot.with(|served| served.is_used()));
+        if in_use != Some(true) {
+            return 0;
+        }
+        gate::open();
+        errno(Err(EBUSY))
+    }
+
+    fn amdkfd_start_sched(slot, node: c_int) -> c_int {
+        errno(slot.each_node(node, |node| node.pause_queues(false)))
+    }
+
+    fn amdkfd_stop_sched(slot, node: c_int) -> c_int {
+        errno(slot.each_node(node, |node| node.pause_queues(true)))
+    }
+
+    fn amdkfd_compute_active(slot, node: u32) -> bool {
+        let active = slot.with(|served| {
+            let mut nodes = served.nodes().iter();
+            nodes.any(|known| known.index() == node && known.queues().is_active())
+        });
+        active.unwrap_or(false)
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The calls that come up from amdgpu, flattened: C declares and calls them, rust/kgd2kfd.rs defines
- * them. "kfd" is what amdkfd_probe returned for the device; it lives until amdkfd_device_exit.
+ * them. "kfd" is what amdkfd_probe returned for the device; it lives until amdkfd_exit.
  * Also the two calls by which Rust starts and ends it all.
  */
 #ifndef AMDKFD_KGD2KFD_H

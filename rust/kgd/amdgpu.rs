@@ -63,6 +63,11 @@ use kernel::{
 };
 
 /// A device of amdgpu's.
+///
+/// # Invariants
+///
+/// `adev` points to a `struct amdgpu_device` that is valid as long as this and whatever was made
+/// through it.
 pub(crate) struct Amdgpu {
     adev: DeviceHandle,
     facts: GpuFacts,
@@ -79,6 +84,7 @@ impl Amdgpu {
         let mut facts = GpuFacts::default();
         // SAFETY: `adev` and `resources` by this function's contract; `facts` is ours.
         to_result(unsafe { c::bridge_facts(adev.as_ptr().cast(), resources.cast(), &mut facts) })?;
+        // INVARIANT: By this function's contract `adev` stays valid for so long.
         let this = Self {
             adev: DeviceHandle(adev),
             facts,
@@ -102,13 +108,13 @@ impl Device for Amdgpu {
 
     fn local_memory(&self, partition: u32) -> LocalMemory {
         let mut out = LocalMemory::default();
-        // SAFETY: the device is valid (see `new`), `out` is ours.
+        // SAFETY: By the type invariant, the device is valid; `out` is ours.
         unsafe { c::bridge_local_memory(self.adev(), partition, &mut out) };
         out
     }
 
     fn clock_counter(&self) -> u64 {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_clock_counter(self.adev()) }
     }
 
@@ -122,7 +128,8 @@ impl Device for Amdgpu {
         else {
             return occupancy;
         };
-        // SAFETY: the device is valid; `found` has room for as many as the bridge fills.
+        // SAFETY: By the type invariant, the device is valid; `found` has room for as many as the
+        // bridge fills.
         let told = unsafe {
             let max_waves = &raw mut occupancy.max_waves_per_cu;
             c::bridge_occupancy(self.adev(), xcc, found.as_mut_ptr(), max_waves)
@@ -144,23 +151,23 @@ impl Device for Amdgpu {
     }
 
     fn has_tensor_limit(&self) -> bool {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_has_tensor_limit(self.adev()) }
     }
 
     fn lift_tensor_limit(&self, lift: bool) -> Result {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         to_result(unsafe { c::bridge_tensor_limit(self.adev(), lift) })
     }
 
     fn throttle_count(&self) -> u64 {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_throttle_count(self.adev()) }
     }
 
     fn tile_config(&self) -> Result<TileConfig> {
         let mut out = TileConfig::default();
-        // SAFETY: the device is valid, `out` is ours.
+        // SAFETY: By the type invariant, the device is valid, `out` is ours.
         to_result(unsafe { c::bridge_tile_config(self.adev(), &mut out) })?;
         Ok(out)
     }
@@ -185,13 +192,13 @@ impl Device for Amdgpu {
     fn pcie_bandwidth(&self) -> Result<Bandwidth> {
         let mut bandwidth = Bandwidth::default();
         let (min, max) = (&mut bandwidth.min, &mut bandwidth.max);
-        // SAFETY: the device is valid, the out pointers are ours.
+        // SAFETY: By the type invariant, the device is valid, the out pointers are ours.
         to_result(unsafe { c::bridge_pcie_bandwidth(self.adev(), min, max) })?;
         Ok(bandwidth)
     }
 
     fn cgroup_permission(&self, render_minor: u32) -> Result {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         to_result(unsafe { c::bridge_cgroup_permission(self.adev(), render_minor) })
     }
 }
@@ -204,7 +211,7 @@ impl KernelMemory for Amdgpu {
         };
         let mut out = c::bridge_kernel_bo::default();
         let size = size as u64;
-        // SAFETY: the device is valid, `out` is ours.
+        // SAFETY: By the type invariant, the device is valid, `out` is ours.
         to_result(unsafe { c::bridge_kernel_bo_alloc(self.adev(), size, domain, mqd, &mut out) })?;
         let bo = BoHandle(NonNull::new(out.bo.cast()).ok_or(ENOMEM)?);
         match (GpuVa::new(out.gpu_addr), NonNull::new(out.cpu.cast())) {
@@ -225,7 +232,7 @@ impl KernelMemory for Amdgpu {
     fn alloc_doorbells(&self, size: usize, map: bool) -> Result<RawDoorbells> {
         let mut out = c::bridge_doorbells::default();
         let size = size as u64;
-        // SAFETY: the device is valid, `out` is ours.
+        // SAFETY: By the type invariant, the device is valid, `out` is ours.
         to_result(unsafe { c::bridge_doorbells_alloc(self.adev(), size, map, &mut out) })?;
         let bo = BoHandle(NonNull::new(out.bo.cast()).ok_or(ENOMEM)?);
         match DoorbellIndex::new(out.index) {
@@ -292,19 +299,20 @@ impl Vms for Amdgpu {
     }
 
     fn signal_eviction_fence(&self, handle: &ProcessHandle) -> bool {
-        // SAFETY: the handle is live.
+        // SAFETY: By its invariant, the handle is live.
         unsafe { c::bridge_process_signal_eviction_fence(process(handle)) }
     }
 
     fn restore(&self, handle: &ProcessHandle) -> Result {
-        // SAFETY: the handle is live.
+        // SAFETY: By its invariant, the handle is live.
         to_result(unsafe { c::bridge_process_restore(process(handle)) })
     }
 
     fn acquire_vm(&self, handle: &ProcessHandle, drm_fd: i32) -> Result<VmHandle> {
         let mut out = null_mut();
         let process = process(handle);
-        // SAFETY: device and process are valid, `out` is ours; any number may come as `drm_fd`.
+        // SAFETY: By their invariants, device and process are valid; `out` is ours; any number may
+        // come as `drm_fd`.
         to_result(unsafe { c::bridge_vm_acquire(self.adev(), process, drm_fd, &mut out) })?;
         Ok(VmHandle(NonNull::new(out.cast()).ok_or(ENOMEM)?))
     }
@@ -315,25 +323,25 @@ impl Vms for Amdgpu {
     }
 
     fn vm_is_file(&self, handle: &VmHandle, drm_fd: i32) -> bool {
-        // SAFETY: the handle is live; any number may come as `drm_fd`.
+        // SAFETY: By its invariant, the handle is live; any number may come as `drm_fd`.
         unsafe { c::bridge_vm_is_file(vm(handle), drm_fd) }
     }
 
     fn pasid(&self, handle: &VmHandle) -> Result<Pasid> {
-        // SAFETY: the handle is live.
+        // SAFETY: By its invariant, the handle is live.
         Pasid::new(unsafe { c::bridge_vm_pasid(vm(handle)) }).ok_or(EINVAL)
     }
 
     fn vm_task(&self, handle: &VmHandle) -> VmTask {
         let mut task = VmTask::default();
         let name = task.name.0.as_mut_ptr();
-        // SAFETY: the handle is live; the name has the bridge's 16 bytes.
+        // SAFETY: By its invariant, the handle is live; the name has the bridge's 16 bytes.
         task.pid = unsafe { c::bridge_vm_task(vm(handle), name, &raw mut task.tgid) };
         task
     }
 
     fn page_directory(&self, handle: &VmHandle) -> u64 {
-        // SAFETY: the handle is live.
+        // SAFETY: By its invariant, the handle is live.
         unsafe { c::bridge_vm_page_directory(vm(handle)) }
     }
 
@@ -341,7 +349,7 @@ impl Vms for Amdgpu {
         let flush = match flush {
             TlbFlush::Heavyweight => c::BRIDGE_TLB_HEAVYWEIGHT,
         };
-        // SAFETY: device and handle are live.
+        // SAFETY: By the invariants of this type and of handles, both are live.
         unsafe { c::bridge_vm_flush_tlb(self.adev(), vm(handle), flush, xcc_mask) };
     }
 
@@ -353,7 +361,7 @@ impl Vms for Amdgpu {
         }
         // CAST: at most `MAX_QUEUE_BUFFERS`.
         let count = raw.len() as u32;
-        // SAFETY: the handle is live; `raw` has `count` elements and is ours.
+        // SAFETY: By its invariant, the handle is live; `raw` has `count` elements and is ours.
         to_result(unsafe { c::bridge_vm_get_queue_buffers(vm(handle), raw.as_mut_ptr(), count) })?;
         Ok(places.map(|buffer| NonNull::new(buffer.bo.cast()).map(BoHandle)))
     }
@@ -365,8 +373,8 @@ impl Vms for Amdgpu {
             *place = bo.0.as_ptr().cast();
             count += 1;
         }
-        // SAFETY: handle and buffers are live; `bos` begins with `count` buffers, whose references
-        // are consumed here, `buffers` being ours.
+        // SAFETY: By their invariants, handle and buffers are live; `bos` begins with `count`
+        // buffers, whose references are consumed here, `buffers` being ours.
         unsafe { c::bridge_vm_put_queue_buffers(vm(handle), bos.as_mut_ptr(), count) };
     }
 }
@@ -389,7 +397,8 @@ impl ProcessMemory for Amdgpu {
         flags: u32,
     ) -> Result<NewMemory> {
         let (vm, mut out) = (vm(handle), null_mut());
-        // SAFETY: device and VM are live; the out pointers are ours. amdgpu checks the numbers.
+        // SAFETY: By the invariants of this type and of handles, device and VM are live; the out
+        // pointers are ours. amdgpu checks the numbers.
         to_result(unsafe {
             c::bridge_memory_alloc(self.adev(), vm, address, size, flags, &mut offset, &mut out)
         })?;
@@ -402,7 +411,8 @@ impl ProcessMemory for Amdgpu {
 
     fn free_memory(&self, handle: &VmHandle, memory: &MemoryHandle) -> Result<u64> {
         let mut freed = 0;
-        // SAFETY: device, VM and buffer are live. The owner does not use the buffer after success.
+        // SAFETY: By their invariants, device, VM and buffer are live. The owner does not use the
+        // buffer after success.
         to_result(unsafe {
             c::bridge_memory_free(self.adev(), vm(handle), mem(memory), &mut freed)
         })?;
@@ -410,42 +420,43 @@ impl ProcessMemory for Amdgpu {
     }
 
     fn map_memory(&self, handle: &VmHandle, memory: &MemoryHandle) -> Result {
-        // SAFETY: device, VM and buffer are live.
+        // SAFETY: By their invariants, device, VM and buffer are live.
         to_result(unsafe { c::bridge_memory_map(self.adev(), vm(handle), mem(memory)) })
     }
 
     fn unmap_memory(&self, handle: &VmHandle, memory: &MemoryHandle) -> Result {
-        // SAFETY: device, VM and buffer are live.
+        // SAFETY: By their invariants, device, VM and buffer are live.
         to_result(unsafe { c::bridge_memory_unmap(self.adev(), vm(handle), mem(memory)) })
     }
 
     fn dma_unmap_memory(&self, handle: &VmHandle, memory: &MemoryHandle) -> Result {
-        // SAFETY: VM and buffer are live.
+        // SAFETY: By their invariants, VM and buffer are live.
         to_result(unsafe { c::bridge_memory_dma_unmap(vm(handle), mem(memory)) })
     }
 
     fn sync_memory(&self, memory: &MemoryHandle, interruptible: bool) -> Result {
-        // SAFETY: device and buffer are live.
+        // SAFETY: By their invariants, device and buffer are live.
         to_result(unsafe { c::bridge_memory_sync(self.adev(), mem(memory), interruptible) })
     }
 
     fn map_kernel(&self, memory: &MemoryHandle) -> Result<(NonNull<u8>, usize)> {
         let (mut cpu, mut size) = (null_mut(), 0);
-        // SAFETY: the buffer is live, the out pointers are ours.
+        // SAFETY: By its invariant, the buffer is live, the out pointers are ours.
         to_result(unsafe { c::bridge_memory_map_kernel(mem(memory), &mut cpu, &mut size) })?;
         let cpu = NonNull::new(cpu.cast()).ok_or(ENOMEM)?;
         Ok((cpu, usize::try_from(size)?))
     }
 
     fn unmap_kernel(&self, memory: &MemoryHandle) {
-        // SAFETY: the buffer is live.
+        // SAFETY: By its invariant, the buffer is live.
         unsafe { c::bridge_memory_unmap_kernel(mem(memory)) };
     }
 
     fn import_dmabuf(&self, handle: &VmHandle, fd: i32, address: u64) -> Result<NewMemory> {
         let (vm, mut size, mut offset, mut out) = (vm(handle), 0, 0, null_mut());
         let (s, o) = (&mut size, &mut offset);
-        // SAFETY: device and VM are live; the out pointers are ours. Any number may come as `fd`.
+        // SAFETY: By the invariants of this type and of handles, device and VM are live; the out
+        // pointers are ours. Any number may come as `fd`.
         to_result(unsafe {
             c::bridge_memory_import(self.adev(), vm, fd, address, s, o, &mut out)
         })?;
@@ -457,7 +468,7 @@ impl ProcessMemory for Amdgpu {
     }
 
     fn export_dmabuf(&self, memory: &MemoryHandle, flags: u32) -> Result<i32> {
-        // SAFETY: the buffer is live.
+        // SAFETY: By its invariant, the buffer is live.
         let fd = unsafe { c::bridge_memory_export(mem(memory), flags) };
         to_result(fd.min(0))?;
         Ok(fd)
@@ -465,13 +476,14 @@ impl ProcessMemory for Amdgpu {
 
     fn dmabuf_info(&self, fd: i32) -> Result<RawDmabufInfo> {
         let mut out = RawDmabufInfo::default();
-        // SAFETY: the device is valid, `out` is ours; any number may come as `fd`.
+        // SAFETY: By the type invariant, the device is valid, `out` is ours; any number may come as
+        // `fd`.
         to_result(unsafe { c::bridge_dmabuf_info(self.adev(), fd, &mut out) })?;
         Ok(out)
     }
 
     fn available_memory(&self, partition: u32) -> u64 {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_memory_available(self.adev(), partition) }
     }
 
@@ -483,12 +495,12 @@ impl ProcessMemory for Amdgpu {
 
 impl Hardware for Amdgpu {
     fn can_reset_copy_engines(&self) -> bool {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_can_reset_sdma_engines(self.adev()) }
     }
 
     fn init_interrupts(&self, pipe: u32, xcc: u32) -> Result {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         to_result(unsafe { c::bridge_init_interrupts(self.adev(), pipe, xcc) })
     }
 
@@ -503,17 +515,18 @@ impl Hardware for Amdgpu {
         let HqdPosition { pipe, queue } = position;
         // SAFETY: the owner of `mqd` checked that `offset` lies inside.
         let mqd = unsafe { mqd.cpu.add(offset) }.as_ptr().cast();
-        // SAFETY: the device is valid; `mqd` is an MQD of the device's generation (trait).
+        // SAFETY: By the type invariant, the device is valid; `mqd` is an MQD of the device's
+        // generation (trait).
         to_result(unsafe { c::bridge_hiq_load(self.adev(), mqd, pipe, queue, doorbell.raw(), xcc) })
     }
 
     fn unmap_hiq(&self, doorbell: DoorbellIndex, xcc: u32) -> Result {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         to_result(unsafe { c::bridge_hiq_unmap(self.adev(), doorbell.raw(), xcc) })
     }
 
     fn iq_wait_times(&self, xcc: u32) -> u32 {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_iq_wait_times(self.adev(), xcc) }
     }
 
@@ -523,7 +536,7 @@ impl Hardware for Amdgpu {
             value: 0,
         };
         let (offset, value) = (&mut write.offset, &mut write.value);
-        // SAFETY: the device is valid, the out pointers are ours.
+        // SAFETY: By the type invariant, the device is valid, the out pointers are ours.
         unsafe {
             let adev = self.adev();
             c::bridge_dequeue_wait_counts(adev, wait_times, sch_wave, que_sleep, offset, value)
@@ -532,12 +545,12 @@ impl Hardware for Amdgpu {
     }
 
     fn flush_hdp(&self) {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_flush_hdp(self.adev()) };
     }
 
     fn set_compute_idle(&self, idle: bool) {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_set_compute_idle(self.adev(), idle) };
     }
 }
@@ -566,27 +579,27 @@ fn mqd_at(mqd: &RawKernelBo, offset: usize) -> *mut c_void {
 
 impl Power for Amdgpu {
     fn try_lock_reset(&self) -> bool {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_reset_trylock(self.adev()) }
     }
 
     fn unlock_reset(&self) {
-        // SAFETY: the device is valid, and locked by the caller (trait).
+        // SAFETY: By the type invariant, the device is valid, and locked by the caller (trait).
         unsafe { c::bridge_reset_unlock(self.adev()) };
     }
 
     fn in_reset(&self) -> bool {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_in_reset(self.adev()) }
     }
 
     fn has_fatal_error(&self) -> bool {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_has_fatal_error(self.adev()) }
     }
 
     fn request_reset(&self) {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_request_reset(self.adev()) };
     }
 
@@ -597,17 +610,17 @@ impl Power for Amdgpu {
     }
 
     fn isolates(&self, partition: u32) -> bool {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_isolates(self.adev(), partition) }
     }
 
     fn power_get(&self) -> Result {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         to_result(unsafe { c::bridge_power_get(self.adev()) })
     }
 
     fn power_put(&self) {
-        // SAFETY: the device is valid, and held awake by the caller (trait).
+        // SAFETY: By the type invariant, the device is valid, and held awake by the caller (trait).
         unsafe { c::bridge_power_put(self.adev()) };
     }
 }

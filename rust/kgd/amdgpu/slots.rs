@@ -17,23 +17,23 @@ impl QueueSlots for Amdgpu {
             tba,
             tma,
         };
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         to_result(unsafe { c::bridge_vmid_bind(self.adev(), &raw, xcc_mask) })
     }
 
     fn unbind_vmid(&self, vmid: Vmid, xcc_mask: u32) {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_vmid_unbind(self.adev(), vmid.raw().into(), xcc_mask) };
     }
 
     fn move_page_directory(&self, vmid: Vmid, directory: u64, xcc_mask: u32) {
         let vmid = vmid.raw().into();
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_vmid_page_directory(self.adev(), vmid, directory, xcc_mask) };
     }
 
     fn kill_waves(&self, vmid: Vmid, xcc_mask: u32) {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_vmid_kill_waves(self.adev(), vmid.raw().into(), xcc_mask) };
     }
 
@@ -47,7 +47,8 @@ impl QueueSlots for Amdgpu {
     ) -> Result {
         let HqdPosition { pipe, queue } = position;
         let (mqd, wptr) = (mqd_at(mqd, offset), write_pointer.raw());
-        // SAFETY: the device is valid; `mqd` is an MQD of its generation (trait).
+        // SAFETY: By the type invariant, the device is valid; `mqd` is an MQD of its generation
+        // (trait).
         to_result(unsafe { c::bridge_queue_load(self.adev(), mqd, pipe, queue, wptr, xcc) })
     }
 
@@ -74,7 +75,7 @@ impl QueueSlots for Amdgpu {
 
     fn ring_in_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa> {
         let HqdPosition { pipe, queue } = position;
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         let address = unsafe { c::bridge_queue_address(self.adev(), pipe, queue, xcc) };
         GpuVa::new(address).filter(|_| address != 0)
     }
@@ -82,7 +83,8 @@ impl QueueSlots for Amdgpu {
     fn slot_registers(&self, position: HqdPosition, xcc: u32) -> Result<KVec<Register>> {
         let HqdPosition { pipe, queue } = position;
         registers(|out| {
-            // SAFETY: the device is valid, and there is room for as many as it says at most.
+            // SAFETY: By the type invariant, the device is valid, and there is room for as many as
+            // it says at most.
             unsafe { c::bridge_queue_registers(self.adev(), pipe, queue, xcc, out) }
         })
     }
@@ -95,19 +97,19 @@ impl QueueSlots for Amdgpu {
     }
 
     fn copy_doorbell(&self, engine: u32, queue: u32) -> Option<u32> {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         let doorbell = unsafe { c::bridge_sdma_doorbell(self.adev(), engine, queue) };
         (doorbell != 0).then_some(doorbell)
     }
 
     fn reset_copy_engine(&self, engine: u32) -> Result {
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         to_result(unsafe { c::bridge_sdma_reset_engine(self.adev(), engine) })
     }
 
     fn reset_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa> {
         let (HqdPosition { pipe, queue }, time) = (position, UNMAP_LATENCY_MS);
-        // SAFETY: the device is valid.
+        // SAFETY: By the type invariant, the device is valid.
         let address = unsafe { c::bridge_queue_reset(self.adev(), time, pipe, queue, xcc) };
         GpuVa::new(address).filter(|_| address != 0)
     }
@@ -120,7 +122,8 @@ impl QueueSlots for Amdgpu {
         write_pointer: UserVa,
     ) -> Result {
         let (mqd, wptr) = (mqd_at(mqd, offset), write_pointer.raw());
-        // SAFETY: device and VM are valid; `mqd` is a copy queue's MQD of the generation (trait).
+        // SAFETY: By their invariants, device and VM are valid; `mqd` is a copy queue's MQD of the
+        // generation (trait).
         to_result(unsafe { c::bridge_sdma_load(self.adev(), vm(handle), mqd, wptr) })
     }
 
