@@ -401,9 +401,12 @@ pub(crate) fn nodes() -> Result<KVec<NodeUser>> {
 #[kernel::macros::kunit_tests(amdkfd_gpu)]
 mod tests {
     use super::*;
-    use crate::kgd::{
-        fake::Fake,
-        is_known_to_c, //
+    use crate::{
+        gfx::MqdDomain,
+        kgd::{
+            fake::Fake,
+            is_known_to_c, //
+        },
     };
     use pin_init::Zeroable;
 
@@ -468,6 +471,20 @@ mod tests {
             let gc = IpVersion::new(major, minor, revision);
             assert_eq!(Generation::check(gc).is_ok(), is_known_to_c(gc));
         }
+    }
+
+    #[test]
+    fn a_chip_follows_the_facts_of_its_gpu() {
+        let chip = |change: fn(&mut GpuFacts)| {
+            let gpu = Gpu::new(Fake::with(change).unwrap()).unwrap();
+            gpu.generation.chip
+        };
+        let whole = chip(|_| ());
+        assert!(whole.mqds == MqdDomain::Vram && whole.per_queue_reset);
+        assert_eq!(chip(|facts| facts.is_app_apu = true), whole);
+        assert_eq!(chip(|facts| facts.prefers_gtt = true).mqds, MqdDomain::Gtt);
+        let part = chip(|facts| facts.is_vf = true);
+        assert!(part.mqds == MqdDomain::Vram && !part.per_queue_reset);
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl Key {
 struct SchedProcess {
     /// What the hardware is told of it.
     described: HwProcess,
-    /// Its queues, those that do not run as well.
+    /// Its queues, those that do not run as well. Counted for the run list only.
     queue_count: u32,
     /// None of its queues may be on the hardware.
     evicted: bool,

@@ -187,6 +187,7 @@ mod tests {
         };
         let (whole, part) = (mi300x().chip, mi300x_as(&facts).chip);
         assert!(whole.per_queue_reset && !part.per_queue_reset);
-        assert!(whole.xnack_per_process && !part.xnack_per_process);
+        // C takes the choice from virtual functions of 9.4.2 only (`amdgpu_sriov_xnack_support`).
+        assert!(whole.xnack_per_process && part.xnack_per_process);
     }
 }

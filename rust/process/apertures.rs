@@ -74,18 +74,16 @@ impl Apertures {
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {
     use super::*;
+    use crate::gfx::testing::mi300x;
 
-    /// gfx9: 48 bits of address, of which user space gets the lower half.
-    const BASES: ApertureBases = ApertureBases {
-        lds: 1 << 48,
-        scratch: 2 << 48,
-    };
-
-    const GFX9: Apertures = Apertures::new(BASES, 1 << 47, 1 << 36);
+    /// 48 bits of address, of which user space gets the lower half.
+    fn gfx9() -> Apertures {
+        Apertures::new(mi300x().chip.apertures, 1 << 47, 1 << 36)
+    }
 
     #[test]
     fn lds_and_scratch_lie_in_the_address_hole() {
-        for aperture in [GFX9.lds, GFX9.scratch] {
+        for aperture in [gfx9().lds, gfx9().scratch] {
             assert!(aperture.base >= 1 << 47);
             assert!(aperture.limit < 0xffff_8000_0000_0000);
         }
@@ -94,14 +92,14 @@ mod tests {
     #[test]
     fn lds_and_scratch_are_four_gib_each() {
         assert_eq!(
-            GFX9.lds,
+            gfx9().lds,
             Aperture {
                 base: 1 << 48,
                 limit: 0x1_0000_ffff_ffff
             }
         );
         assert_eq!(
-            GFX9.scratch,
+            gfx9().scratch,
             Aperture {
                 base: 2 << 48,
                 limit: 0x2_0000_ffff_ffff
@@ -111,15 +109,15 @@ mod tests {
 
     #[test]
     fn their_upper_sixteen_bits_are_what_sh_mem_bases_gets() {
-        assert_eq!((GFX9.lds.base >> 48, GFX9.scratch.base >> 48), (1, 2));
-        assert_eq!(GFX9.lds.base << 16, 0);
-        assert_eq!(GFX9.scratch.base << 16, 0);
+        assert_eq!((gfx9().lds.base >> 48, gfx9().scratch.base >> 48), (1, 2));
+        assert_eq!(gfx9().lds.base << 16, 0);
+        assert_eq!(gfx9().scratch.base << 16, 0);
     }
 
     #[test]
     fn user_memory_leaves_out_the_lowest_64_kib() {
         assert_eq!(
-            GFX9.gpuvm,
+            gfx9().gpuvm,
             Aperture {
                 base: 0x10000,
                 limit: 0x7fff_ffff_ffff
@@ -129,16 +127,16 @@ mod tests {
 
     #[test]
     fn the_trap_handler_is_below_what_amdgpu_reserves_at_the_top() {
-        assert_eq!(GFX9.trap, (1 << 48) - (4 << 20) - (64 << 10));
-        assert_eq!(GFX9.trap % GPU_PAGE, 0);
+        assert_eq!(gfx9().trap, (1 << 48) - (4 << 20) - (64 << 10));
+        assert_eq!(gfx9().trap % GPU_PAGE, 0);
     }
 
     #[test]
     fn nonsense_facts_do_not_overflow() {
-        assert_eq!(Apertures::new(BASES, 0, 0).gpuvm.limit, 0);
-        assert_eq!(Apertures::new(BASES, 0, 0).trap, 0);
+        assert_eq!(Apertures::new(mi300x().chip.apertures, 0, 0).gpuvm.limit, 0);
+        assert_eq!(Apertures::new(mi300x().chip.apertures, 0, 0).trap, 0);
         assert_eq!(
-            Apertures::new(BASES, 0, u64::MAX).trap,
+            Apertures::new(mi300x().chip.apertures, 0, u64::MAX).trap,
             u64::MAX - (4 << 20) - (64 << 10)
         );
     }

@@ -67,11 +67,11 @@ pub(super) fn identity(
     }
 }
 
-/// What the topology needs to know of a GPU node. `ENODEV`: of a generation that we do not know.
-pub(super) fn describe(node: &Node) -> Result<Description<'_>> {
+/// What the topology needs to know of a GPU node.
+pub(super) fn describe(node: &Node) -> Description<'_> {
     let facts = node.facts();
     let partition = node.partition();
-    Ok(Description {
+    Description {
         name: NodeName::new(&facts.asic_name),
         identity: identity(facts, node.local_memory(), partition),
         vendor: facts.vendor,
@@ -108,7 +108,7 @@ pub(super) fn describe(node: &Node) -> Result<Description<'_>> {
             global_wave_sync: facts.gws_size,
             ..DRIVER
         },
-    })
+    }
 }
 
 fn compute(facts: &GpuFacts) -> ComputeFacts {

@@ -20,8 +20,7 @@ pub(super) fn chip(facts: &ChipFacts) -> Chip {
         } else {
             MqdDomain::Vram
         },
-        // `kfd_process_xnack_mode`, `kfd_topology_set_capabilities`: not for virtual functions.
-        xnack_per_process: !facts.virtual_function,
+        // `kfd_topology_set_capabilities`
         per_queue_reset: !facts.virtual_function,
         ..BARE_METAL
     }

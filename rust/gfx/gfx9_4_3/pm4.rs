@@ -242,21 +242,19 @@ impl RunlistFormat for Pm4 {
         use map_queues::*;
 
         let write_pointer = queue.write_pointer.raw();
-        packet(
-            opcode::MAP_QUEUES,
-            [
-                0,
-                NUM_QUEUES.of(1)
-                    | QUEUE_SEL.of(HWS_DETERMINED)
-                    | GWS_CONTROL_QUEUE.flag(queue.wave_sync)
-                    | engine_selection(queue.engine),
-                DOORBELL_OFFSET.of(queue.doorbell.raw()),
-                lo(queue.mqd.raw()),
-                hi(queue.mqd.raw()),
-                lo(write_pointer),
-                hi(write_pointer),
-            ],
-        )
+        let words: [u32; MAP_QUEUES_WORDS] = [
+            0,
+            NUM_QUEUES.of(1)
+                | QUEUE_SEL.of(HWS_DETERMINED)
+                | GWS_CONTROL_QUEUE.flag(queue.wave_sync)
+                | engine_selection(queue.engine),
+            DOORBELL_OFFSET.of(queue.doorbell.raw()),
+            lo(queue.mqd.raw()),
+            hi(queue.mqd.raw()),
+            lo(write_pointer),
+            hi(write_pointer),
+        ];
+        packet(opcode::MAP_QUEUES, words)
     }
 
     fn run_list(&self, list: &RunList) -> Packet {
