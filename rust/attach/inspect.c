@@ -140,6 +140,30 @@ int check_rest(void)
 	return 0;
 }
 
+/*
+ * Is C locked? Its end of a device that it could not bring up lowers the count (kgd2kfd_device_exit)
+ * that its suspend raises for those only that are up: then the count stays below 0, and C does not
+ * suspend its processes any more. While all devices are held and awake, none is being suspended,
+ * reset or partitioned, so 0 is right.
+ */
+static int check_kfd_locked(void)
+{
+	struct mutex *lock = &amdgpu_object(kfd_processes_mutex);
+	int locked;
+
+	mutex_lock(lock);
+	locked = amdgpu_object(kfd_locked);
+	if (locked < 0)
+		amdgpu_object(kfd_locked) = 0;
+	mutex_unlock(lock);
+	if (locked > 0)
+		return refuse(-EBUSY, "the C amdkfd is locked (%d)", locked);
+	if (locked < 0)
+		pr_info("the C amdkfd's kfd_locked was %d with no device suspended; it is 0 now\n",
+			locked);
+	return 0;
+}
+
 int check_held(void)
 {
 	struct held_device *device;
@@ -149,9 +173,9 @@ int check_held(void)
 	ret = check_rest();
 	if (ret)
 		return ret;
-	/* Below 0 it would go on without an error, and not suspend its processes any more. */
-	if (amdgpu_object(kfd_locked))
-		return refuse(-EBUSY, "the C amdkfd is locked (%d)", amdgpu_object(kfd_locked));
+	ret = check_kfd_locked();
+	if (ret)
+		return ret;
 	for_each_held(device) {
 		ret = check_gpu(device->adev);
 		if (ret < 0)
