@@ -51,6 +51,7 @@ use kernel::{
     },
 };
 use profiler::Profiler;
+pub(crate) use resets::Quiet;
 use resets::Resets;
 use users::Users;
 

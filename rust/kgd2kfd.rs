@@ -118,6 +118,14 @@ impl Slot {
         Ok((&raw const **slot).cast_mut())
     }
 
+    /// Whether amdgpu was given it by [`amdkfd_probe`].
+    fn is_one(kfd: *mut c::kfd_dev) -> bool {
+        SLOTS
+            .lock()
+            .iter()
+            .any(|slot| core::ptr::eq(&raw const **slot, kfd.cast()))
+    }
+
     /// # Safety
     ///
     /// `kfd` came from [`amdkfd_probe`], and amdgpu has not called [`amdkfd_exit`] since.
@@ -308,6 +316,16 @@ upcalls! {
         }
     }
 
+    fn amdkfd_device_exit(kfd: *mut c::kfd_dev) {
+        // A device that was unbound before we took over ends when its last DRM file is closed.
+        if !Slot::is_one(kfd) {
+            pr_warn!("what the C amdkfd had of a GPU that was unbound while in use is not freed\n");
+            return;
+        }
+        // SAFETY: `amdkfd_probe` returned it.
+        unsafe { Slot::from_raw(kfd) }.end();
+    }
+
     fn amdkfd_teardown_processes(kfd: *mut c::kfd_dev) {
         let Some(kfd) = NonNull::new(kfd) else {
             return;
@@ -353,10 +371,6 @@ device_upcalls! {
             pr_err!("{name}: cannot be brought up: {error:?}\n");
         }
         result.is_ok()
-    }
-
-    fn amdkfd_device_exit(slot) {
-        slot.end();
     }
 
     fn amdkfd_suspend(slot, processes: bool) {

@@ -385,11 +385,9 @@ impl Process {
             self.compute.populate(KBox::new(compute, GFP_KERNEL)?);
         }
         let context = self.context().ok_or(ENODEV)?.clone();
-        let resets = device.node().resets();
-        let before = resets.quiet()?;
-        device.acquire_vm(context, drm_fd, &self.events)?;
+        let since = device.acquire_vm(context, drm_fd, &self.events)?;
         // Who reset the GPU may not have seen the VM, whose page tables are gone.
-        if resets.has_begun_since(before) {
+        if device.node().resets().has_begun_since(since) {
             self.lose_queues();
         }
         Ok(())

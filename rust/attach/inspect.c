@@ -141,10 +141,10 @@ int check_rest(void)
 }
 
 /*
- * Is C locked? Its end of a device that it could not bring up lowers the count (kgd2kfd_device_exit)
- * that its suspend raises for those only that are up: then the count stays below 0, and C does not
- * suspend its processes any more. While all devices are held and awake, none is being suspended,
- * reset or partitioned, so 0 is right.
+ * Is C locked? Its end of a device lowers the count (kgd2kfd_device_exit), which its suspend raises
+ * only for one that is up: after the end of one that it could not bring up the count stays below 0,
+ * and C does not suspend its processes any more. While all devices are held and awake, none is
+ * being suspended, reset or partitioned, so 0 is right.
  */
 static int check_kfd_locked(void)
 {

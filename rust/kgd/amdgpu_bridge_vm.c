@@ -28,7 +28,7 @@ static_assert(IMAGE_START % sizeof(void *) == 0);
 
 struct bridge_process {
 	struct mutex lock;			/* of the acquire and release of VMs */
-	struct list_head vms;			/* that are acquired; they keep info */
+	unsigned int vms;			/* that are acquired; they keep info */
 	struct mm_struct *mm;			/* kept as a name: it may have ended */
 	struct dma_fence __rcu *eviction_fence;	/* NULL while it has no VM */
 	union {
@@ -38,7 +38,6 @@ struct bridge_process {
 };
 
 struct bridge_vm {
-	struct list_head node;			/* of the process's */
 	struct bridge_process *process;
 	struct amdgpu_device *adev;
 	struct file *file;
@@ -53,7 +52,6 @@ int bridge_process_create(u16 context_id, struct bridge_process **out)
 	if (!process)
 		return -ENOMEM;
 	mutex_init(&process->lock);
-	INIT_LIST_HEAD(&process->vms);
 	process->mm = current->mm;
 	mmgrab(process->mm);
 	memcpy(process->image + IMAGE_CONTEXT, &context_id, sizeof(context_id));
@@ -119,101 +117,19 @@ static struct amdgpu_vm *vm_of_file(struct amdgpu_device *adev, struct file *fil
 	return vm;
 }
 
-/* Under the lock. The fence that nobody is left to stop for, if the VM was the last, or NULL. */
-static struct dma_fence *drop_vm(struct bridge_vm *vm)
-{
-	struct bridge_process *process = vm->process;
-
-	list_del(&vm->node);
-	if (!list_empty(&process->vms))
-		return NULL;
-	process->info = NULL;
-	return rcu_replace_pointer(process->eviction_fence, NULL, lockdep_is_held(&process->lock));
-}
-
-static bool is_acquired(const struct bridge_process *process, const struct amdgpu_vm *vm)
-{
-	const struct bridge_vm *other;
-
-	list_for_each_entry(other, &process->vms, node)
-		if (other->vm == vm)
-			return true;
-	return false;
-}
-
-/*
- * Under the lock. Whether the VM was acquired for this process, and released since: it kept its
- * process info (bridge_vm_release).
- */
-static bool was_released(const struct bridge_process *process, const struct amdgpu_vm *vm)
-{
-	struct amdkfd_process_info *info = READ_ONCE(vm->process_info);
-	bool of_process;
-
-	if (!info || is_acquired(process, vm))
-		return false;
-	if (process->info)
-		return process->info == info;
-	mutex_lock(&info->lock);
-	of_process = info->eviction_fence->mm == process->mm;
-	mutex_unlock(&info->lock);
-	return of_process && !memcmp(process->image + IMAGE_CONTEXT, &info->context_id,
-				     sizeof(info->context_id));
-}
-
-/*
- * Under the lock. The process's eviction fence is the info's again. That one has signaled, with the
- * release of the last VM: amdgpu replaces it as it does after an eviction.
- */
-static int adopt_info(struct bridge_process *process, struct amdkfd_process_info *info)
-{
-	mutex_lock(&info->lock);
-	rcu_assign_pointer(process->eviction_fence, dma_fence_get(&info->eviction_fence->base));
-	mutex_unlock(&info->lock);
-	process->info = info;
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)(info,
-								    &process->eviction_fence);
-}
-
-/* Under the lock. As C, whose failed ACQUIRE_VM leaves the file as it was, and can be repeated. */
-static int acquire_again(struct bridge_vm *vm)
-{
-	struct bridge_process *process = vm->process;
-	int ret;
-
-	list_add_tail(&vm->node, &process->vms);
-	if (process->info)
-		return 0;
-	ret = adopt_info(process, vm->vm->process_info);
-	if (ret)
-		dma_fence_put(drop_vm(vm));
-	return ret;
-}
-
-/* Under the lock. */
-static int acquire_first(struct bridge_vm *vm)
+static int make_compute(struct bridge_vm *vm)
 {
 	struct bridge_process *process = vm->process;
 	struct dma_fence *fence = NULL;
 	int ret;
 
+	mutex_lock(&process->lock);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_acquire_process_vm)(vm->adev, vm->vm, &process->info,
 								  process->info ? NULL : &fence);
-	if (ret)
-		return ret;
-	if (fence)
+	if (!ret && fence)
 		rcu_assign_pointer(process->eviction_fence, fence);
-	list_add_tail(&vm->node, &process->vms);
-	return 0;
-}
-
-static int make_compute(struct bridge_vm *vm)
-{
-	struct bridge_process *process = vm->process;
-	int ret;
-
-	mutex_lock(&process->lock);
-	ret = was_released(process, vm->vm) ? acquire_again(vm) : acquire_first(vm);
+	if (!ret)
+		process->vms++;
 	mutex_unlock(&process->lock);
 	return ret;
 }
@@ -273,19 +189,42 @@ free:
 	return ret;
 }
 
+/* Under the lock. The fence that nobody is left to stop for, if this was the last VM, or NULL. */
+static struct dma_fence *drop_vm(struct bridge_process *process)
+{
+	if (--process->vms)
+		return NULL;
+	process->info = NULL;
+	return rcu_replace_pointer(process->eviction_fence, NULL, lockdep_is_held(&process->lock));
+}
+
+/*
+ * From here on the file may go, and amdgpu ends part of its VM before it takes it off the info's
+ * list (amdgpu_driver_postclose_kms): a restore of the process's other VMs must not find it there.
+ * Whoever takes it off later finds a node of its own.
+ */
+static void leave_process(struct amdgpu_vm *vm)
+{
+	struct amdkfd_process_info *info = vm->process_info;
+
+	mutex_lock(&info->lock);
+	list_del_init(&vm->vm_list_node);
+	mutex_unlock(&info->lock);
+}
+
 /*
  * The VM stays one for compute, and keeps its process info, until the last reference of its file
  * goes: whoever else has the file open may be about to use the info, which amdgpu reads without a
- * lock (amdgpu_gem_object_open). The process forgets it here, while the file still keeps it, and takes
- * it up again if the file is acquired again (was_released).
+ * lock (amdgpu_gem_object_open). The process forgets it here, while the file still keeps it.
  */
 void bridge_vm_release(struct bridge_vm *vm)
 {
 	struct bridge_process *process = vm->process;
 	struct dma_fence *fence;
 
+	leave_process(vm->vm);
 	mutex_lock(&process->lock);
-	fence = drop_vm(vm);
+	fence = drop_vm(process);
 	mutex_unlock(&process->lock);
 	if (fence) {
 		dma_fence_signal(fence);

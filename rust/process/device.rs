@@ -19,7 +19,8 @@ use crate::{
     },
     gpu::{
         Node,
-        NodeUser, //
+        NodeUser,
+        Quiet, //
     },
     ids::GpuId,
     kgd::{
@@ -42,6 +43,7 @@ use crate::{
 };
 use core::ops::Deref;
 use kernel::{
+    new_mutex,
     prelude::*,
     sync::{
         atomic::{
@@ -49,7 +51,9 @@ use kernel::{
             Atomic, //
         },
         Arc,
-        SetOnce, //
+        Mutex,
+        SetOnce,
+        UniqueArc, //
     },
 };
 
@@ -73,6 +77,31 @@ struct DeviceVm {
     _started: Started,
     vm: Arc<Vm>,
     _power: PowerGuard,
+}
+
+/// A VM that an ACQUIRE_VM has acquired, which has not come to its end yet, or failed: then the VM
+/// stays for the next one. Given back, it could not be acquired a second time (see
+/// `bridge_vm_release`). Fields are dropped from top to bottom.
+struct AcquiredVm {
+    vm: Arc<Vm>,
+    /// A moment before it was acquired.
+    since: Quiet,
+    power: PowerGuard,
+}
+
+impl AcquiredVm {
+    fn new(node: &Node, context: Arc<MemoryContext>, drm_fd: i32, since: Quiet) -> Result<Self> {
+        let kgd = node.kgd();
+        let power = PowerGuard::new(kgd.clone())?;
+        // First: the VM would be given back, were there no memory for it afterwards.
+        let place = UniqueArc::new_uninit(GFP_KERNEL)?;
+        let vm = place.write(Vm::acquire(kgd.clone(), context, drm_fd)?);
+        Ok(Self {
+            vm: vm.into(),
+            since,
+            power,
+        })
+    }
 }
 
 /// Who listens to the node knows that the process has a VM there; dropped: that it has none any
@@ -157,6 +186,8 @@ pub(crate) struct ProcessDevice {
     #[pin]
     buffers: Buffers,
     vm: SetOnce<DeviceVm>,
+    #[pin]
+    unfinished: Mutex<Option<AcquiredVm>>,
     apertures: Apertures,
     /// The user's trap handler, where the driver has none of its own.
     user_tba: Atomic<u64>,
@@ -180,6 +211,7 @@ impl ProcessDevice {
             queues <- Queues::new(),
             buffers <- Buffers::new(),
             vm: SetOnce::new(),
+            unfinished <- new_mutex!(None, "amdkfd::ProcessDevice::unfinished"),
             apertures,
             user_tba: Atomic::new(0),
             user_tma: Atomic::new(0),
@@ -239,21 +271,28 @@ impl ProcessDevice {
 
     /// Takes over the VM of an open render node and sets up what comes with it. The caller holds
     /// the process's memory lock, and there is no VM yet.
+    ///
+    /// Returns a moment before the VM was acquired. `EAGAIN`: the GPU is being reset.
     pub(super) fn acquire_vm(
         &self,
         context: Arc<MemoryContext>,
         drm_fd: i32,
         events: &Arc<Events>,
-    ) -> Result {
-        let kgd = self.node.kgd();
-        let power = PowerGuard::new(kgd.clone())?;
-        let vm = Arc::new(Vm::acquire(kgd.clone(), context, drm_fd)?, GFP_KERNEL)?;
+    ) -> Result<Quiet> {
+        let now = self.node.resets().quiet()?;
+        let mut unfinished = self.unfinished.lock();
+        if !unfinished.as_ref().is_some_and(|it| it.vm.is_file(drm_fd)) {
+            *unfinished = None;
+            *unfinished = Some(AcquiredVm::new(&self.node, context, drm_fd, now)?);
+        }
+        let vm = &unfinished.as_ref().ok_or(ENODEV)?.vm;
         let facts = self.node.facts();
         let code = trap_handler(facts.gc()).filter(|_| facts.cwsr_enable);
         let trap = code
-            .map(|code| TrapMemory::new(&vm, self.apertures.trap, code))
+            .map(|code| TrapMemory::new(vm, self.apertures.trap, code))
             .transpose()?;
         let interrupts = self.node.sink().register(vm.pasid(), events.clone())?;
+        let AcquiredVm { vm, since, power } = unfinished.take().ok_or(ENODEV)?;
         self.vm.populate(DeviceVm {
             _interrupts: interrupts,
             trap,
@@ -261,7 +300,7 @@ impl ProcessDevice {
             vm,
             _power: power,
         });
-        Ok(())
+        Ok(since)
     }
 
     /// Lifts the GPU's tensor limiter for the process. `EOPNOTSUPP`: the GPU has none.
