@@ -34,13 +34,8 @@ impl<const WORDS: usize> Slots<WORDS> {
 
     /// The places for which `usable` holds.
     pub(crate) fn with(usable: impl Fn(usize) -> bool) -> Self {
-        let word = |word: usize| {
-            (0..64)
-                .filter(|bit| usable(word * 64 + bit))
-                .fold(0, |bits, bit| bits | 1u64 << bit)
-        };
         Self {
-            free: core::array::from_fn(|index| AtomicU64::new(word(index))),
+            free: core::array::from_fn(|word| AtomicU64::new(bits(word, &usable))),
         }
     }
 
@@ -58,11 +53,7 @@ impl<const WORDS: usize> Slots<WORDS> {
         P: Deref<Target = Self>,
     {
         let wanted = |index: usize| index >= start && (index - start) % step.max(1) == 0;
-        Self::take_among(pool, |word| {
-            (0..64)
-                .filter(|bit| wanted(word * 64 + bit))
-                .fold(0, |bits, bit| bits | 1u64 << bit)
-        })
+        Self::take_among(pool, |word| bits(word, wanted))
     }
 
     /// Takes the lowest free place of `start` to `start + count - 1`.
@@ -71,11 +62,7 @@ impl<const WORDS: usize> Slots<WORDS> {
         P: Deref<Target = Self>,
     {
         let wanted = |index: usize| (start..start + count).contains(&index);
-        Self::take_among(pool, |word| {
-            (0..64)
-                .filter(|bit| wanted(word * 64 + bit))
-                .fold(0, |bits, bit| bits | 1u64 << bit)
-        })
+        Self::take_among(pool, |word| bits(word, wanted))
     }
 
     /// Takes the lowest free place that is set in `mask` of its word.
@@ -116,6 +103,13 @@ impl<const WORDS: usize> Slots<WORDS> {
             word.fetch_or(1 << (index % 64), Ordering::Release);
         }
     }
+}
+
+/// The bits of the places in word number `word` for which `wanted` holds.
+fn bits(word: usize, wanted: impl Fn(usize) -> bool) -> u64 {
+    (0..64)
+        .filter(|bit| wanted(word * 64 + bit))
+        .fold(0, |bits, bit| bits | 1 << bit)
 }
 
 /// A taken place of a [`Slots`]; dropping it gives the place back.
