@@ -169,9 +169,9 @@ impl Drop for ActiveProcess {
     }
 }
 
-/// The copy engines of a node for PCIe and those for traffic between GPUs.
-fn engine_counts(kgd: &dyn Kgd) -> (u32, u32) {
-    let facts = kgd.facts();
+/// How many copy engines a node has for PCIe, and how many for traffic between GPUs. A device with
+/// xGMI has all but two for that.
+fn engine_counts(facts: &GpuFacts) -> (u32, u32) {
     let all = facts.num_sdma_engines / facts.num_partitions.max(1);
     let pcie = if facts.xgmi_supported {
         all.min(2)
@@ -223,7 +223,7 @@ impl NodeQueues {
         let facts = kgd.facts();
         let xccs = partition.xcc_mask.count_ones();
         let save_sizes = save_sizes(&*kgd, &generation, xccs);
-        let (pcie, xgmi) = engine_counts(&*kgd);
+        let (pcie, xgmi) = engine_counts(facts);
         let slots = generation.chip.sdma_queues_per_engine;
         let needs = Needs {
             xccs: xccs as usize,
@@ -416,6 +416,11 @@ impl NodeQueues {
         Ok(counted)
     }
 
+    /// How many copy engines there are for PCIe, and how many for traffic between GPUs.
+    pub(crate) fn copy_engines(&self) -> (u32, u32) {
+        (self.pcie.count, self.xgmi.count)
+    }
+
     /// Whether there is a copy engine of that number.
     pub(crate) fn has_engine(&self, engine: u32) -> bool {
         engine < self.pcie.count + self.xgmi.count
@@ -455,5 +460,26 @@ impl NodeQueues {
     /// At which XCC the work of a new queue starts: each queue at the next one.
     pub(crate) fn next_xcc(&self) -> u32 {
         self.rotation.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_sched_node)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_are_split_only_with_xgmi() {
+        let mut facts = GpuFacts {
+            num_sdma_engines: 16,
+            num_partitions: 1,
+            ..GpuFacts::default()
+        };
+        assert_eq!(engine_counts(&facts), (16, 0));
+        facts.xgmi_supported = true;
+        let split = [1, 8, 16].map(|partitions| {
+            facts.num_partitions = partitions;
+            engine_counts(&facts)
+        });
+        assert_eq!(split, [(2, 14), (2, 0), (1, 0)]);
     }
 }

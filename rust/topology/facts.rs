@@ -71,6 +71,7 @@ pub(super) fn identity(
 pub(super) fn describe(node: &Node) -> Description<'_> {
     let facts = node.facts();
     let partition = node.partition();
+    let (pcie, xgmi) = node.queues().copy_engines();
     Description {
         name: NodeName::new(&facts.asic_name),
         identity: identity(facts, node.local_memory(), partition),
@@ -96,8 +97,8 @@ pub(super) fn describe(node: &Node) -> Description<'_> {
         caches: cache_sizes(facts),
         memory: local_memory(facts, node.local_memory()),
         copy: CopyEngines {
-            count: facts.num_sdma_engines,
-            xgmi: facts.xgmi_supported,
+            pcie,
+            xgmi,
             per_queue_reset: node.kgd().can_reset_copy_engines(),
         },
         links: links(node),

@@ -105,22 +105,13 @@ impl LocalMemory {
     }
 }
 
-/// The copy engines (SDMA) of the whole device.
+/// The copy engines (SDMA) of the partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CopyEngines {
-    pub(crate) count: u32,
-    /// The device has xGMI: all engines but two are meant for it.
-    pub(crate) xgmi: bool,
+    pub(crate) pcie: u32,
+    /// Those for traffic between GPUs.
+    pub(crate) xgmi: u32,
     pub(crate) per_queue_reset: bool,
-}
-
-impl CopyEngines {
-    /// Of one partition: engines for PCIe, and engines for xGMI.
-    pub(crate) fn split(&self, partitions: u32) -> (u32, u32) {
-        let all = self.count / partitions.max(1);
-        let pcie = if self.xgmi { all.min(2) } else { all };
-        (pcie, all - pcie)
-    }
 }
 
 /// What the GPU is linked to, and how.
@@ -261,7 +252,6 @@ impl Description<'_> {
 
     /// The file `properties`, but for the counts of lists. The first unit has the number `base`.
     pub(crate) fn properties(&self, base: u32) -> NodeProperties {
-        let (pcie_engines, xgmi_engines) = self.copy.split(self.partitions);
         let ComputeFacts { simd_per_unit, .. } = self.compute;
         let units_per_xcc = self.simds() / simd_per_unit.max(1) / self.xccs().max(1);
         let save = self
@@ -287,8 +277,8 @@ impl Description<'_> {
             domain: self.identity.domain,
             drm_render_minor: self.render_minor,
             hive_id: self.hive(),
-            num_sdma_engines: pcie_engines,
-            num_sdma_xgmi_engines: xgmi_engines,
+            num_sdma_engines: self.copy.pcie,
+            num_sdma_xgmi_engines: self.copy.xgmi,
             num_sdma_queues_per_engine: self.chip.sdma_queues_per_engine,
             num_cp_queues: self.compute.queues,
             cwsr_size: save.area,
@@ -435,8 +425,8 @@ pub(super) mod tests {
                 ..LocalMemory::default()
             },
             copy: CopyEngines {
-                count: 4,
-                xgmi: false,
+                pcie: 4,
+                xgmi: 0,
                 per_queue_reset: true,
             },
             links: Links::default(),
@@ -503,7 +493,7 @@ pub(super) mod tests {
         gpu.units.xcc_mask = 0x30;
         let quarter = gpu.properties(0);
         assert_eq!((quarter.simd_count, quarter.array_count), (304, 8));
-        assert_eq!((quarter.num_sdma_engines, quarter.location_id), (1, 0x302));
+        assert_eq!(quarter.location_id, 0x302);
     }
 
     /// `kfd_queue_ctx_save_restore_size` by hand: 40 units are 1600 waves, 0x95000 bytes each.
@@ -512,21 +502,6 @@ pub(super) mod tests {
         let properties = description(&BITMAP).properties(0);
         assert_eq!(properties.ctl_stack_size, 0x4000);
         assert_eq!(properties.cwsr_size, 0x4000 + 40 * 0x95000);
-    }
-
-    #[test]
-    fn engines_are_split_only_with_xgmi() {
-        let mut copy = CopyEngines {
-            count: 16,
-            xgmi: false,
-            per_queue_reset: false,
-        };
-        assert_eq!(copy.split(1), (16, 0));
-        copy.xgmi = true;
-        assert_eq!(
-            (copy.split(1), copy.split(8), copy.split(16)),
-            ((2, 14), (2, 0), (1, 0))
-        );
     }
 
     #[test]

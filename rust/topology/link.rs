@@ -6,6 +6,7 @@
 
 use super::{
     gpu::{
+        CopyEngines,
         Description,
         HostLink, //
     },
@@ -139,7 +140,7 @@ fn atomics(gpu: &Description<'_>, kind: LinkKind) -> (u32, u32) {
 /// The bits of the engines for PCIe, and of those for xGMI.
 fn engines(gpu: &Description<'_>) -> (u32, u32) {
     let bits = |count: u32| 1u32.checked_shl(count).unwrap_or(0).wrapping_sub(1);
-    let (pcie, xgmi) = gpu.copy.split(gpu.partitions);
+    let CopyEngines { pcie, xgmi, .. } = gpu.copy;
     (bits(pcie), bits(xgmi).checked_shl(pcie).unwrap_or(0))
 }
 
@@ -317,8 +318,8 @@ mod tests {
     #[test]
     fn a_hive_of_eight_has_best_engines() {
         let mut gpu = description(&BITMAP);
-        gpu.copy.count = 16;
-        gpu.copy.xgmi = true;
+        gpu.copy.pcie = 2;
+        gpu.copy.xgmi = 14;
         gpu.links.engine_map = true;
         gpu.links.hive_size = 8;
         gpu.links.hive_position = 2;
