@@ -260,39 +260,46 @@ impl Queue {
         }
     }
 
-    /// Writes the descriptors of a queue that the hardware has not seen yet.
-    fn write_new(&self) -> Result {
-        let generation = self.node.generation();
+    /// Writes the descriptors of a queue that is off the hardware: in full if the hardware has not
+    /// seen it yet (`new`), and otherwise what has changed.
+    fn write_descriptors(&self, new: bool) -> Result {
+        let formats = self.node.generation().formats;
         match &self.place {
             Placement::Compute {
                 format,
                 mqd,
                 doorbell,
-                ..
+                cu_masks,
             } => {
                 let queue = self.compute(*format, doorbell.index());
-                let first = self.node.next_xcc();
-                for xcc in 0..self.node.xccs() {
+                let xccs = self.node.xccs();
+                let first = new.then(|| self.node.next_xcc());
+                for xcc in 0..xccs {
                     let (words, address) = mqd.mqd(xcc)?;
-                    let at = XccMqd {
-                        xcc,
-                        address,
-                        stride: mqd.stride(),
-                        logical_xcc: first.wrapping_add(xcc) % self.node.xccs(),
-                    };
-                    generation.formats.mqd.compute(&words, at, &queue);
+                    if let Some(first) = first {
+                        let at = XccMqd {
+                            xcc,
+                            address,
+                            stride: mqd.stride(),
+                            logical_xcc: first.wrapping_add(xcc) % xccs,
+                        };
+                        formats.mqd.compute(&words, at, &queue);
+                    } else {
+                        formats.mqd.update(&words, xcc, &queue);
+                    }
                     if let Some(counts) = self.counts {
-                        generation.formats.mqd.count_performance(&words, counts);
+                        formats.mqd.count_performance(&words, counts);
+                    }
+                    let masks = cu_masks.as_ref();
+                    if let Some(mask) = masks.and_then(|masks| masks.get(xcc as usize)) {
+                        formats.mqd.set_cu_mask(&words, *mask);
                     }
                 }
                 self.flush();
             }
             Placement::Sdma { slot, doorbell, .. } => {
-                let (words, _) = self.node.memory().sdma_mqd(slot.place(), true)?;
-                generation
-                    .formats
-                    .sdma
-                    .encode(&words, &self.sdma(slot, *doorbell));
+                let (words, _) = self.node.memory().sdma_mqd(slot.place(), new)?;
+                formats.sdma.encode(&words, &self.sdma(slot, *doorbell));
             }
         }
         Ok(())
@@ -313,48 +320,13 @@ impl Queue {
         self.flush();
     }
 
-    /// Writes into the descriptors of a queue that is off the hardware what has changed.
-    fn write_changes(&self) -> Result {
-        let generation = self.node.generation();
-        match &self.place {
-            Placement::Compute {
-                format,
-                mqd,
-                doorbell,
-                cu_masks,
-            } => {
-                let queue = self.compute(*format, doorbell.index());
-                for xcc in 0..self.node.xccs() {
-                    let (words, _) = mqd.mqd(xcc)?;
-                    generation.formats.mqd.update(&words, xcc, &queue);
-                    if let Some(counts) = self.counts {
-                        generation.formats.mqd.count_performance(&words, counts);
-                    }
-                    let masks = cu_masks.as_ref();
-                    if let Some(mask) = masks.and_then(|masks| masks.get(xcc as usize)) {
-                        generation.formats.mqd.set_cu_mask(&words, *mask);
-                    }
-                }
-                self.flush();
-            }
-            Placement::Sdma { slot, doorbell, .. } => {
-                let (words, _) = self.node.memory().sdma_mqd(slot.place(), false)?;
-                generation
-                    .formats
-                    .sdma
-                    .encode(&words, &self.sdma(slot, *doorbell));
-            }
-        }
-        Ok(())
-    }
-
     /// Changes the queue with `change`, and its descriptors, while it is off the hardware.
     /// `EACCES`: a queue of the process was reset; nothing changes.
     fn rewrite(&mut self, process: Key, key: Key, change: &mut dyn FnMut(&mut Self)) -> Result {
         let node = self.node.clone();
         node.scheduler().rewrite(process, key, &mut || {
             change(self);
-            if let Err(error) = self.write_changes() {
+            if let Err(error) = self.write_descriptors(false) {
                 self.report_incomplete(error);
             }
             self.properties.settings().runs()

@@ -68,7 +68,7 @@ impl NewQueue {
     ) -> Result<Self> {
         let scheduled = make(site, properties, given)?;
         let Scheduled { key, queue } = &scheduled;
-        queue.write_new()?;
+        queue.write_descriptors(true)?;
         let (id, doorbell_id) = (queue.id()?, queue.doorbell_id());
         let runs = queue.properties.settings().runs();
         let entry = NewSchedQueue::new(*key, queue.map_queue()?, runs, queue.descriptor())?;
