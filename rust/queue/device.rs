@@ -411,9 +411,8 @@ impl Queues {
     /// queue here; `EINVAL`: it may run.
     pub(crate) fn while_stopped(&self, id: QueueId, look: impl FnOnce(&Queue) -> Result) -> Result {
         let inner = self.inner.lock();
-        let Scheduled { key, queue } = inner.queues.get(&id).ok_or(EFAULT)?;
-        let (process, _) = inner.process.as_ref().ok_or(EFAULT)?;
-        if queue.node.scheduler().may_run(*process, *key) {
+        let (process, key, queue) = inner.get(id).ok_or(EFAULT)?;
+        if queue.node.scheduler().may_run(process, key) {
             return Err(EINVAL);
         }
         look(queue)
@@ -442,9 +441,8 @@ impl Queues {
     /// [`Scheduler::check_changeable`].
     pub(crate) fn check_changeable(&self, id: QueueId) -> Result {
         let inner = self.inner.lock();
-        let Scheduled { key, queue } = inner.queues.get(&id).ok_or(EFAULT)?;
-        let (process, _) = inner.process.as_ref().ok_or(EFAULT)?;
-        queue.node.scheduler().check_changeable(*process, *key)
+        let (process, key, queue) = inner.get(id).ok_or(EFAULT)?;
+        queue.node.scheduler().check_changeable(process, key)
     }
 
     /// Performance counters count all queues, or do not.
@@ -468,13 +466,9 @@ impl Queues {
     /// there is no such queue here.
     pub(crate) fn set_runs(&self, id: QueueId, settings: QueueSettings) -> Result {
         let mut inner = self.inner.lock();
-        let Inner {
-            process, queues, ..
-        } = &mut *inner;
-        let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
-        let (process, _) = process.as_ref().ok_or(EFAULT)?;
+        let (process, key, queue) = inner.get_mut(id).ok_or(EFAULT)?;
         let node = queue.node.clone();
-        node.scheduler().rewrite(*process, *key, &mut || {
+        node.scheduler().rewrite(process, key, &mut || {
             queue.apply_settings(settings);
             settings.runs()
         })
@@ -484,12 +478,8 @@ impl Queues {
     /// queue of the process was reset; nothing changes.
     pub(crate) fn rewrite(&self, id: QueueId, change: &mut dyn FnMut(&mut Queue)) -> Result {
         let mut inner = self.inner.lock();
-        let Inner {
-            process, queues, ..
-        } = &mut *inner;
-        let Scheduled { key, queue } = queues.get_mut(&id).ok_or(EFAULT)?;
-        let (process, _) = process.as_ref().ok_or(EFAULT)?;
-        queue.rewrite(*process, *key, change)
+        let (process, key, queue) = inner.get_mut(id).ok_or(EFAULT)?;
+        queue.rewrite(process, key, change)
     }
 }
 
@@ -500,6 +490,20 @@ fn trace_process(change: ProcessChange, site: &impl Site, evicted: u32, result: 
 }
 
 impl Inner {
+    /// A queue, after the keys of process and queue at the scheduler.
+    fn get(&self, id: QueueId) -> Option<(Key, Key, &Queue)> {
+        let Scheduled { key, queue } = self.queues.get(&id)?;
+        let (process, _) = self.process.as_ref()?;
+        Some((*process, *key, queue))
+    }
+
+    /// The same, to be changed.
+    fn get_mut(&mut self, id: QueueId) -> Option<(Key, Key, &mut Queue)> {
+        let Scheduled { key, queue } = self.queues.get_mut(&id)?;
+        let (process, _) = self.process.as_ref()?;
+        Some((*process, *key, queue))
+    }
+
     fn set_wave_sync(&mut self, id: QueueId, on: bool) -> Result {
         let Scheduled { key, queue } = self.queues.get(&id).ok_or(EINVAL)?;
         let (process, _) = self.process.as_ref().ok_or(EINVAL)?;
