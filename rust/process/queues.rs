@@ -142,20 +142,18 @@ fn sched_process(
     Ok((new, node.activate()))
 }
 
-/// The device on which the process has queue `id`.
-pub(super) fn device_with(process: &Process, id: QueueId) -> Option<&Arc<ProcessDevice>> {
-    process
-        .devices()
-        .iter()
-        .find(|device| device.queues().has(id))
+/// The process's queue that user space calls `id`, and the device that it is on.
+pub(super) fn find(process: &Process, id: u32) -> Option<(QueueId, &Arc<ProcessDevice>)> {
+    let id = QueueId::new(id)?;
+    let mut devices = process.devices().iter();
+    Some((id, devices.find(|device| device.queues().has(id))?))
 }
 
 /// DESTROY_QUEUE. `EINVAL`: the process has no such queue. After any other error it is gone all the
 /// same, but the hardware did not confirm that it has let go.
 pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     let _turn = process.memory_lock();
-    let id = QueueId::new(id).ok_or(EINVAL)?;
-    let device = device_with(process, id).ok_or(EINVAL)?;
+    let (id, device) = find(process, id).ok_or(EINVAL)?;
     let counter = device.queues().sdma_counter(id);
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
     let result = device.queues().destroy(&**device, id);
@@ -214,8 +212,7 @@ pub(crate) fn update(process: &Process, id: u32, settings: QueueSettings) -> Res
 /// `EFAULT`: the process has no such queue.
 pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
     let _turn = process.memory_lock();
-    let id = QueueId::new(id).ok_or(EFAULT)?;
-    let device = device_with(process, id).ok_or(EFAULT)?;
+    let (id, device) = find(process, id).ok_or(EFAULT)?;
     let node = device.node();
     let facts = node.facts();
     let engines = ShaderEngines {

@@ -7,7 +7,7 @@
 //! wants both: [`wave_state`] puts the control stack where it belongs in the area, below a header.
 
 use super::{
-    queues::device_with,
+    queues,
     Process, //
 };
 use crate::{
@@ -15,7 +15,6 @@ use crate::{
         SavedWaves,
         Words, //
     },
-    ids::QueueId,
     queue::Queue,
     uapi::user_slice, //
 };
@@ -105,8 +104,7 @@ fn write_words(address: u64, words: &[u32]) -> Result {
 /// `EINVAL`: the queue may run, or saves no waves.
 pub(crate) fn wave_state(process: &Process, id: u32, user: u64) -> Result<WaveState> {
     let _turn = process.memory_lock();
-    let id = QueueId::new(id).ok_or(EFAULT)?;
-    let device = device_with(process, id).ok_or(EFAULT)?;
+    let (id, device) = queues::find(process, id).ok_or(EFAULT)?;
     let properties = device.queues().properties(id)?;
     properties.compute_format().ok_or(EINVAL)?;
     let area = properties.save_area().ok_or(EINVAL)?;
@@ -139,8 +137,7 @@ pub(crate) fn wave_state(process: &Process, id: u32, user: u64) -> Result<WaveSt
 /// queue of it was reset.
 pub(crate) fn allocate_wave_sync(process: &Process, id: u32, slots: u32) -> Result {
     let _turn = process.memory_lock();
-    let id = QueueId::new(id).ok_or(EINVAL)?;
-    let device = device_with(process, id).ok_or(EINVAL)?;
+    let (id, device) = queues::find(process, id).ok_or(EINVAL)?;
     if device.node().facts().gws_size == 0 {
         return Err(ENODEV);
     }
