@@ -66,7 +66,10 @@ use hardware::{
 use kernel::{
     new_mutex,
     prelude::*,
-    rbtree::RBTree,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
     sync::{
         Arc,
         Mutex, //
@@ -285,6 +288,24 @@ impl Direct {
         self.reset(phase, vmid, entry, position)
     }
 
+    /// Takes a queue off the hardware and from its process for good. What is returned beside the
+    /// outcome is to be dropped when nothing is locked.
+    fn take_out(
+        &self,
+        inner: &mut Inner,
+        process: Key,
+        queue: Key,
+    ) -> Result<(Preemption, Option<RBTreeNode<Key, SchedQueue>>)> {
+        let Inner {
+            phase, processes, ..
+        } = inner;
+        let at = processes.get_mut(&process).ok_or(ENOENT)?;
+        let vmid = at.binding.as_ref().map(Binding::vmid);
+        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        let off = self.take_off(phase, vmid, entry, Preempt::Reset);
+        Ok((off, at.queues.remove_node(&queue)))
+    }
+
     /// Resets a queue that does not stop, or has amdgpu reset the GPU.
     fn reset(
         &self,
@@ -385,18 +406,8 @@ impl Scheduler for Direct {
         let Err(error) = self.admit(&mut inner, process, key) else {
             return Ok(());
         };
-        let Inner {
-            phase, processes, ..
-        } = &mut *inner;
-        let mut gone = None;
-        if let Some(at) = processes.get_mut(&process) {
-            let vmid = at.binding.as_ref().map(Binding::vmid);
-            if let Some(entry) = at.queues.get_mut(&key) {
-                // Some of its XCCs may have it. What does not stop says so.
-                let _ = self.take_off(phase, vmid, entry, Preempt::Reset);
-            }
-            gone = at.queues.remove_node(&key);
-        }
+        // Some of its XCCs may have it. What does not stop says so.
+        let gone = self.take_out(&mut inner, process, key);
         drop(inner);
         drop(gone);
         Err(error)
@@ -404,14 +415,7 @@ impl Scheduler for Direct {
 
     fn unmap(&self, process: Key, queue: Key) -> Result {
         let mut inner = self.inner.lock();
-        let Inner {
-            phase, processes, ..
-        } = &mut *inner;
-        let at = processes.get_mut(&process).ok_or(ENOENT)?;
-        let vmid = at.binding.as_ref().map(Binding::vmid);
-        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
-        let off = self.take_off(phase, vmid, entry, Preempt::Reset);
-        let gone = at.queues.remove_node(&queue);
+        let (off, gone) = self.take_out(&mut inner, process, queue)?;
         drop(inner);
         drop(gone);
         off.undisturbed()
