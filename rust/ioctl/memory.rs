@@ -17,6 +17,7 @@ use crate::{
     process::{
         doorbells,
         memory,
+        Process,
         ProcessDevice, //
     },
     topology,
@@ -82,13 +83,24 @@ pub(super) fn free_memory_of_gpu(
     memory::free(call.process, Handle::from_raw(args.handle))
 }
 
-/// Calls `action` with the GPUs that a user lists. `EINVAL`: none, or more are done than there are.
-fn with_gpus(list: u64, count: u32, done: u32, action: impl FnOnce(&[u32]) -> Result) -> Result {
+/// Does something with a buffer on GPUs, and counts those on which it is done.
+type OnGpus = fn(&Process, Handle, &[u32], &mut u32) -> Result;
+
+/// Calls `action` with the GPUs that a user lists: `count` at `list`. `EINVAL`: none, or more are
+/// done than there are.
+fn on_gpus(
+    process: &Process,
+    handle: u64,
+    (list, count): (u64, u32),
+    done: &mut u32,
+    action: OnGpus,
+) -> Result {
     /// So many need no memory of their own.
     const FEW: usize = 8;
-    if count == 0 || done > count {
+    if count == 0 || *done > count {
         return Err(EINVAL);
     }
+    let handle = Handle::from_raw(handle);
     // CAST: 64-bit.
     let count = count as usize;
     let read = |gpus: &mut [u32]| {
@@ -98,12 +110,12 @@ fn with_gpus(list: u64, count: u32, done: u32, action: impl FnOnce(&[u32]) -> Re
     let mut few = [0; FEW];
     if let Some(gpus) = few.get_mut(..count) {
         read(gpus)?;
-        return action(gpus);
+        return action(process, handle, gpus, done);
     }
     // The user chooses how many: too many are no reason to warn.
     let mut many = KVec::from_elem(0, count, GFP_KERNEL | __GFP_NOWARN)?;
     read(&mut many)?;
-    action(&many)
+    action(process, handle, &many, done)
 }
 
 /// MAP_MEMORY_TO_GPU.
@@ -111,11 +123,9 @@ pub(super) fn map_memory_to_gpu(
     call: &Call<'_>,
     args: &mut kfd_ioctl_map_memory_to_gpu_args,
 ) -> Result {
-    let (list, count, done) = (args.device_ids_array_ptr, args.n_devices, args.n_success);
-    let handle = Handle::from_raw(args.handle);
-    with_gpus(list, count, done, |gpus| {
-        memory::map(call.process, handle, gpus, &mut args.n_success)
-    })
+    let gpus = (args.device_ids_array_ptr, args.n_devices);
+    let done = &mut args.n_success;
+    on_gpus(call.process, args.handle, gpus, done, memory::map)
 }
 
 /// UNMAP_MEMORY_FROM_GPU.
@@ -123,11 +133,9 @@ pub(super) fn unmap_memory_from_gpu(
     call: &Call<'_>,
     args: &mut kfd_ioctl_unmap_memory_from_gpu_args,
 ) -> Result {
-    let (list, count, done) = (args.device_ids_array_ptr, args.n_devices, args.n_success);
-    let handle = Handle::from_raw(args.handle);
-    with_gpus(list, count, done, |gpus| {
-        memory::unmap(call.process, handle, gpus, &mut args.n_success)
-    })
+    let gpus = (args.device_ids_array_ptr, args.n_devices);
+    let done = &mut args.n_success;
+    on_gpus(call.process, args.handle, gpus, done, memory::unmap)
 }
 
 /// AVAILABLE_MEMORY: how much VRAM a process can hope for.
