@@ -15,11 +15,12 @@ use crate::{
     ids::Pasid,
     kgd::PciName,
     linux::{
-        spinlock::{
-            new_irq_spinlock,
-            IrqSpinLock, //
+        backlog::{
+            Backlog,
+            Deferred, //
         },
-        task::in_address_space, //
+        task::in_address_space,
+        workqueue::OwnedQueue, //
     },
     process::{
         self,
@@ -30,14 +31,10 @@ use crate::{
 };
 use core::mem::offset_of;
 use kernel::{
-    new_work, pr_warn_once,
+    new_work,
+    pr_warn_once,
     prelude::*,
-    sync::Arc,
-    workqueue::{
-        impl_has_work,
-        Work,
-        WorkItem, //
-    },
+    sync::Arc, //
 };
 
 /// `EC_QUEUE_PACKET_DISPATCH_DIM_INVALID` to `EC_QUEUE_PACKET_VENDOR_UNSUPPORTED`: codes of
@@ -143,102 +140,66 @@ const MAX_EXCEPTIONS: usize = 64;
 /// And of those of one VM, so that one process does not take the room from all.
 const MAX_OF_A_VM: usize = 16;
 
-/// A short list without allocation.
-struct List([Option<Exception>; MAX_EXCEPTIONS]);
+impl Deferred for Exception {
+    type Context = ();
 
-impl List {
-    /// Notes an exception; those of one queue become one. False: there is no room.
-    fn add(&mut self, new: Exception) -> bool {
-        let same =
-            |known: &&mut Exception| (known.pasid, known.doorbell) == (new.pasid, new.doorbell);
-        if let Some(known) = self.0.iter_mut().flatten().find(same) {
-            known.codes |= new.codes;
-            known.message = known.message.and(new.message);
-            return true;
+    /// Those of one queue become one.
+    #[inline]
+    fn join(&mut self, new: &Self) -> bool {
+        let same = (self.pasid, self.doorbell) == (new.pasid, new.doorbell);
+        if same {
+            self.codes |= new.codes;
+            self.message = self.message.and(new.message);
         }
-        let of_its_vm = self.0.iter().flatten();
-        let of_its_vm = of_its_vm.filter(|known| known.pasid == new.pasid).count();
-        let free = self.0.iter_mut().find(|place| place.is_none());
-        match free.filter(|_| of_its_vm < MAX_OF_A_VM) {
-            Some(place) => {
-                *place = Some(new);
-                true
-            }
-            None => false,
-        }
+        same
     }
 
-    fn take(&mut self) -> Option<Exception> {
-        self.0.iter_mut().find_map(Option::take)
+    fn may_wait<'a>(&self, waiting: impl Iterator<Item = &'a Self>) -> bool {
+        waiting.filter(|known| known.pasid == self.pasid).count() < MAX_OF_A_VM
+    }
+
+    #[inline]
+    fn queue() -> Option<&'static OwnedQueue> {
+        process::exception_queue()
+    }
+
+    fn handle(self, (): &()) {
+        let told = process::with_pasid(self.pasid, |process, device| {
+            let told = self.tell(process, device);
+            if let (Err(_), Some(hint)) = (told, self.message.hint()) {
+                if !process.events().signal_hinted(hint) {
+                    process.events().signal_written();
+                }
+            }
+            told
+        });
+        if told != Some(Ok(())) {
+            pr_debug!("not reported: {self:?}: {told:?}\n");
+        }
     }
 }
 
 /// Exceptions that the worker has yet to tell.
-#[pin_data]
 pub(crate) struct Exceptions {
     /// The device.
     name: PciName,
-    #[pin]
-    list: IrqSpinLock<List>,
-    #[pin]
-    work: Work<Exceptions>,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Exceptions { self.work }
+    backlog: Arc<Backlog<Exception, MAX_EXCEPTIONS>>,
 }
 
 impl Exceptions {
     /// None.
-    pub(crate) fn new(name: PciName) -> Result<Arc<Self>> {
-        let exceptions = pin_init!(Self {
-            name,
-            list <- new_irq_spinlock!(List([None; MAX_EXCEPTIONS]), "amdkfd::Exceptions"),
-            work <- new_work!("amdkfd::Exceptions"),
-        });
-        Arc::pin_init(exceptions, GFP_KERNEL)
+    pub(crate) fn new(name: PciName) -> Result<Self> {
+        let backlog = Backlog::new((), new_work!("amdkfd::Exceptions"))?;
+        Ok(Self { name, backlog })
     }
 
     /// Leaves an exception to the worker. Legal in a hard interrupt.
-    pub(crate) fn add(self: &Arc<Self>, exception: Exception) {
-        if !self.list.lock().add(exception) {
+    pub(crate) fn add(&self, exception: Exception) {
+        if !self.backlog.add(exception) {
             pr_warn_once!(
                 "{}: too many exceptions at a time: one is lost\n",
                 self.name
             );
-        }
-        if let Some(queue) = process::exception_queue() {
-            // If the worker is on its way already, it will see the exception too.
-            let _ = queue.enqueue(self.clone());
-        }
-    }
-}
-
-fn handle(exception: Exception) {
-    let told = process::with_pasid(exception.pasid, |process, device| {
-        let told = exception.tell(process, device);
-        if let (Err(_), Some(hint)) = (told, exception.message.hint()) {
-            if !process.events().signal_hinted(hint) {
-                process.events().signal_written();
-            }
-        }
-        told
-    });
-    if told != Some(Ok(())) {
-        pr_debug!("not reported: {exception:?}: {told:?}\n");
-    }
-}
-
-impl WorkItem for Exceptions {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        loop {
-            let exception = this.list.lock().take();
-            match exception {
-                Some(exception) => handle(exception),
-                None => return,
-            }
         }
     }
 }
@@ -246,6 +207,7 @@ impl WorkItem for Exceptions {
 #[kernel::macros::kunit_tests(amdkfd_exception)]
 mod tests {
     use super::*;
+    use crate::linux::backlog::List;
 
     fn pasid() -> Pasid {
         Pasid::new(7).unwrap()
@@ -265,7 +227,7 @@ mod tests {
 
     #[test]
     fn those_of_one_queue_become_one() {
-        let mut list = List([None; MAX_EXCEPTIONS]);
+        let mut list = List::<Exception, MAX_EXCEPTIONS>::new();
         let abort = Exception::of_wave(pasid(), 1 << 10 | 5).unwrap();
         let trap = Exception::of_wave(pasid(), 2 << 10 | 5).unwrap();
         let other = Exception::of_wave(pasid(), 2 << 10 | 6).unwrap();
@@ -282,7 +244,7 @@ mod tests {
 
     #[test]
     fn one_process_leaves_room_for_others() {
-        let mut list = List([None; MAX_EXCEPTIONS]);
+        let mut list = List::<Exception, MAX_EXCEPTIONS>::new();
         let mut add = |pasid, doorbell| {
             let pasid = Pasid::new(pasid).unwrap();
             list.add(Exception::of_packet(pasid, doorbell, 16).unwrap())

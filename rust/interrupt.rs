@@ -4,8 +4,8 @@
 //!
 //! Signals for events are delivered on the spot, in the hard interrupt; only the search through
 //! many events that a useless hint asks for is a worker's. What needs to sleep is left on the
-//! node's list of [`Faults`], which a worker empties: taking a faulting process's queues off the
-//! hardware, above all.
+//! node's [`Faults`], which a worker handles: taking a faulting process's queues off the hardware,
+//! above all.
 
 use crate::{
     event::{
@@ -24,14 +24,15 @@ use crate::{
     },
     kgd::{gpu_err, PciName},
     linux::{
+        backlog::{
+            Backlog,
+            Deferred, //
+        },
         rcu_table::{
             RcuEntry,
             RcuTable, //
         },
-        spinlock::{
-            new_irq_spinlock,
-            IrqSpinLock, //
-        },
+        workqueue::OwnedQueue, //
     },
     process,
     smi::SmiEvent,
@@ -44,12 +45,7 @@ use crate::{
 use kernel::{
     new_work,
     prelude::*,
-    sync::Arc,
-    workqueue::{
-        impl_has_work,
-        Work,
-        WorkItem, //
-    },
+    sync::Arc, //
 };
 
 /// Delivers the interrupts of a node: one for each [`Node`](crate::gpu::Node), which has it as its
@@ -58,7 +54,8 @@ pub(crate) struct Interrupts {
     /// The events of the processes that use the node, by the pasid of their VM there.
     events: Arc<RcuTable<Events>>,
     faults: Arc<Faults>,
-    exceptions: Arc<Exceptions>,
+    exceptions: Exceptions,
+    gpu: GpuId,
     /// Whether a memory fault takes its process off, and is told: see
     /// `no_queue_eviction_on_vm_fault`.
     evict_on_fault: bool,
@@ -69,8 +66,9 @@ impl Interrupts {
     pub(crate) fn new(gpu: GpuId, name: PciName, evict_on_fault: bool) -> Result<Self> {
         Ok(Self {
             events: RcuTable::new()?,
-            faults: Faults::new(gpu)?,
+            faults: Faults::new(gpu, new_work!("amdkfd::Faults"))?,
             exceptions: Exceptions::new(name)?,
+            gpu,
             evict_on_fault,
         })
     }
@@ -117,7 +115,8 @@ impl Sink for Interrupts {
                 write,
                 ..
             } => {
-                self.faults.add(Fault {
+                // One that finds no room comes again.
+                let _noted: bool = self.faults.add(Fault {
                     pasid,
                     va,
                     not_present,
@@ -139,7 +138,7 @@ impl Sink for Interrupts {
     }
 
     fn queue_was_reset(&self, pasid: Pasid) {
-        let gpu_id = self.faults.gpu.raw();
+        let gpu_id = self.gpu.raw();
         let _notified: Option<()> = self.events.with(pasid.raw(), |events| {
             events.hw_exception(HwException {
                 reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
@@ -163,69 +162,32 @@ struct Fault {
 /// Faults of different processes that wait for the worker at a time.
 const MAX_FAULTS: usize = 32;
 
-/// A short list without allocation.
-struct FaultList([Option<Fault>; MAX_FAULTS]);
+/// Faults that a worker has yet to look at. When there are too many processes at fault, the fault
+/// of one is noted when it faults again.
+type Faults = Backlog<Fault, MAX_FAULTS>;
 
-impl FaultList {
-    /// Notes a fault. A process has one at a time: its first, which stops its queues. When there
-    /// are too many processes at fault, theirs is noted when they fault again.
-    fn add(&mut self, fault: Fault) {
-        if self
-            .0
-            .iter()
-            .flatten()
-            .any(|known| known.pasid == fault.pasid)
-        {
-            return;
-        }
-        if let Some(place) = self.0.iter_mut().find(|place| place.is_none()) {
-            *place = Some(fault);
-        }
+impl Deferred for Fault {
+    /// The node.
+    type Context = GpuId;
+
+    /// A process has one at a time: its first, which stops its queues.
+    #[inline]
+    fn join(&mut self, new: &Self) -> bool {
+        self.pasid == new.pasid
     }
 
-    /// Takes one fault off the list.
-    fn take(&mut self) -> Option<Fault> {
-        self.0.iter_mut().find_map(Option::take)
-    }
-}
-
-/// Faults that a worker has yet to look at. One list for each node.
-#[pin_data]
-struct Faults {
-    #[pin]
-    list: IrqSpinLock<FaultList>,
-    #[pin]
-    work: Work<Faults>,
-    gpu: GpuId,
-}
-
-impl_has_work! {
-    impl HasWork<Self> for Faults { self.work }
-}
-
-impl Faults {
-    fn new(gpu: GpuId) -> Result<Arc<Self>> {
-        let list = FaultList([None; MAX_FAULTS]);
-        let faults = pin_init!(Self {
-            list <- new_irq_spinlock!(list, "amdkfd::Faults"),
-            work <- new_work!("amdkfd::Faults"),
-            gpu,
-        });
-        Arc::pin_init(faults, GFP_KERNEL)
+    fn may_wait<'a>(&self, _: impl Iterator<Item = &'a Self>) -> bool {
+        true
     }
 
-    /// Leaves a fault to the worker. Legal in a hard interrupt.
-    fn add(self: &Arc<Self>, fault: Fault) {
-        self.list.lock().add(fault);
-        if let Some(queue) = process::work_queue() {
-            // If the worker is on its way already, it will see the fault too.
-            let _ = queue.enqueue(self.clone());
-        }
+    #[inline]
+    fn queue() -> Option<&'static OwnedQueue> {
+        process::work_queue()
     }
 
     /// Takes the process off the GPU, where it would fault for ever, and tells it why.
-    fn handle(&self, fault: Fault) {
-        let told = process::with_pasid(fault.pasid, |process, device| {
+    fn handle(self, gpu: &GpuId) {
+        let told = process::with_pasid(self.pasid, |process, device| {
             device.add_fault();
             if let Ok(task) = device.vm_task() {
                 device.node().listeners().notify(SmiEvent::VmFault(&task));
@@ -238,29 +200,15 @@ impl Faults {
                 );
             }
             process.events().memory_exception(MemoryException {
-                va: fault.va,
-                gpu_id: self.gpu.raw(),
-                not_present: fault.not_present.into(),
-                read_only: fault.read_only.into(),
+                va: self.va,
+                gpu_id: gpu.raw(),
+                not_present: self.not_present.into(),
+                read_only: self.read_only.into(),
                 ..MemoryException::default()
             });
         });
         if told.is_none() {
-            pr_debug!("a memory fault of a process that is gone: {:?}\n", fault);
-        }
-    }
-}
-
-impl WorkItem for Faults {
-    type Pointer = Arc<Self>;
-
-    fn run(this: Arc<Self>) {
-        loop {
-            let fault = this.list.lock().take();
-            match fault {
-                Some(fault) => this.handle(fault),
-                None => return,
-            }
+            pr_debug!("a memory fault of a process that is gone: {self:?}\n");
         }
     }
 }
@@ -268,6 +216,7 @@ impl WorkItem for Faults {
 #[kernel::macros::kunit_tests(amdkfd_interrupt)]
 mod tests {
     use super::*;
+    use crate::linux::backlog::List;
 
     fn fault(pasid: u32, va: u64) -> Fault {
         Fault {
@@ -280,10 +229,10 @@ mod tests {
 
     #[test]
     fn the_first_fault_of_a_process_is_the_one_that_counts() {
-        let mut list = FaultList([None; MAX_FAULTS]);
-        list.add(fault(1, 0x1000));
-        list.add(fault(1, 0x2000));
-        list.add(fault(2, 0x3000));
+        let mut list = List::<Fault, MAX_FAULTS>::new();
+        assert!(list.add(fault(1, 0x1000)));
+        assert!(list.add(fault(1, 0x2000)));
+        assert!(list.add(fault(2, 0x3000)));
         assert_eq!(list.take(), Some(fault(1, 0x1000)));
         assert_eq!(list.take(), Some(fault(2, 0x3000)));
         assert_eq!(list.take(), None);
@@ -291,9 +240,9 @@ mod tests {
 
     #[test]
     fn a_full_list_keeps_what_it_has() {
-        let mut list = FaultList([None; MAX_FAULTS]);
+        let mut list = List::<Fault, MAX_FAULTS>::new();
         for pasid in 1..=MAX_FAULTS as u32 + 5 {
-            list.add(fault(pasid, 0));
+            assert_eq!(list.add(fault(pasid, 0)), pasid <= MAX_FAULTS as u32);
         }
         assert_eq!(core::iter::from_fn(|| list.take()).count(), MAX_FAULTS);
     }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Safe wrappers of what the kernel offers and the kernel crate lacks. Each file is named after the
-//! C header it wraps; this module lies beneath all others and imports none of them.
+//! C header it wraps, but for `backlog`, which is made of two of them; this module lies beneath all
+//! others and imports none of them.
 
 pub(crate) mod acpi;
 pub(crate) mod anon_file;
+pub(crate) mod backlog;
 pub(crate) mod barrier;
 pub(crate) mod chrdev;
 pub(crate) mod class;
