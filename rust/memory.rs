@@ -197,19 +197,11 @@ impl Buffers {
 #[kernel::macros::kunit_tests(amdkfd_memory)]
 mod tests {
     use super::*;
-    use crate::kgd::{
-        fake::Fake,
-        MemoryContext, //
-    };
+    use crate::kgd::fake::Fake;
 
     /// `KFD_IOC_ALLOC_MEM_FLAGS_VRAM` and `…_USERPTR`.
     const VRAM: u32 = 1;
     const USERPTR: u32 = 4;
-
-    fn vm(fake: &Arc<Fake>) -> Arc<Vm> {
-        let context = Arc::new(MemoryContext::new(fake.clone(), 7).unwrap(), GFP_KERNEL).unwrap();
-        Arc::new(Vm::acquire(fake.clone(), context, 3).unwrap(), GFP_KERNEL).unwrap()
-    }
 
     fn buffers() -> Pin<KBox<Buffers>> {
         KBox::pin_init(Buffers::new(), GFP_KERNEL).unwrap()
@@ -228,7 +220,7 @@ mod tests {
     #[test]
     fn a_mapped_buffer_keeps_its_handle() {
         let fake = Fake::new().unwrap();
-        let (vm, buffers) = (vm(&fake), buffers());
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
         let handle = add(&buffers, &vm, VRAM);
         buffers
             .with(handle, ENOMEM, |memory| vm.map(memory))
@@ -246,7 +238,7 @@ mod tests {
     #[test]
     fn what_could_not_be_made_leaves_nothing_behind() {
         let fake = Fake::new().unwrap();
-        let (vm, buffers) = (vm(&fake), buffers());
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
         let request = BufferRequest {
             address: 0,
             size: 8192,
@@ -263,7 +255,7 @@ mod tests {
     #[test]
     fn a_shared_buffer_is_not_the_users_to_free() {
         let fake = Fake::new().unwrap();
-        let (vm, buffers) = (vm(&fake), buffers());
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
         let handle = add(&buffers, &vm, 0);
         let memory = buffers.share(handle, 8192).unwrap();
         assert!(Arc::ptr_eq(&memory, &buffers.share(handle, 4096).unwrap()));
@@ -282,7 +274,7 @@ mod tests {
     #[test]
     fn only_the_kernels_kind_of_buffer_is_shared() {
         let fake = Fake::new().unwrap();
-        let (vm, buffers) = (vm(&fake), buffers());
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
         let handle = add(&buffers, &vm, USERPTR);
         assert!(buffers
             .share(handle, 4096)

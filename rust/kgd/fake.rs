@@ -17,6 +17,7 @@ use super::{
     HqdPosition,
     KernelMemory,
     LocalMemory,
+    MemoryContext,
     MemoryHandle,
     NewMemory,
     Occupancy,
@@ -35,6 +36,7 @@ use super::{
     RegisterWrite,
     TileConfig,
     TlbFlush,
+    Vm,
     VmHandle,
     VmTask,
     VmidBinding,
@@ -193,6 +195,13 @@ impl Fake {
             live <- new_mutex!(live),
         });
         Arc::pin_init(fake, GFP_KERNEL)
+    }
+
+    /// A VM of a process on the device.
+    pub(crate) fn vm(self: &Arc<Self>) -> Result<Arc<Vm>> {
+        let context = Arc::new(MemoryContext::new(self.clone(), 7)?, GFP_KERNEL)?;
+        let vm = Vm::acquire(self.clone(), context, 3)?;
+        Ok(Arc::new(vm, GFP_KERNEL)?)
     }
 
     /// Queues do not stop when asked, from now on, and perhaps not even when reset.

@@ -13,11 +13,6 @@ mod tests {
         Device, //
     };
 
-    fn vm(fake: &Arc<Fake>) -> Arc<Vm> {
-        let context = Arc::new(MemoryContext::new(fake.clone(), 7).unwrap(), GFP_KERNEL).unwrap();
-        Arc::new(Vm::acquire(fake.clone(), context, 3).unwrap(), GFP_KERNEL).unwrap()
-    }
-
     #[test]
     fn a_kernel_buffer_is_zeroed_and_stays_inside_itself() {
         let fake = Fake::new().unwrap();
@@ -44,7 +39,7 @@ mod tests {
                 address: GpuVa::new(0x1000).unwrap(),
                 size: 4096,
             }; 5];
-            let _kept = QueueBuffers::get(vm(&fake), &wanted).unwrap();
+            let _kept = QueueBuffers::get(fake.vm().unwrap(), &wanted).unwrap();
             let live = fake.live();
             assert_eq!(
                 (live.bos, live.doorbells, live.processes, live.vms),
@@ -61,7 +56,7 @@ mod tests {
     #[test]
     fn a_mapped_buffer_is_not_freed() {
         let fake = Fake::new().unwrap();
-        let vm = vm(&fake);
+        let vm = fake.vm().unwrap();
         let memory = Memory::alloc(vm.clone(), 0x1000, 4096, 0, 0).unwrap();
         vm.map(&memory).unwrap();
         let Err((error, memory)) = memory.free() else {
@@ -76,7 +71,7 @@ mod tests {
     #[test]
     fn a_buffer_keeps_its_vm_and_that_its_process() {
         let fake = Fake::new().unwrap();
-        let memory = Memory::alloc(vm(&fake), 0x1000, 4096, 0, 0).unwrap();
+        let memory = Memory::alloc(fake.vm().unwrap(), 0x1000, 4096, 0, 0).unwrap();
         assert_eq!((fake.live().vms, fake.live().processes), (1, 1));
         let memory = Arc::new(memory, GFP_KERNEL).unwrap();
         let mapping = KernelMapping::new(memory).unwrap();
@@ -116,7 +111,7 @@ mod tests {
         let context = Arc::new(MemoryContext::new(fake.clone(), 7).unwrap(), GFP_KERNEL).unwrap();
         assert!(Vm::acquire(fake.clone(), context, -1).is_err());
         assert_eq!(fake.live(), Live::default());
-        let vm = vm(&fake);
+        let vm = fake.vm().unwrap();
         assert!(vm.is_file(3) && !vm.is_file(4));
         assert_eq!(vm.pasid().raw(), 3);
     }
