@@ -4,10 +4,20 @@
 
 use super::{
     ChipFacts,
+    Engine,
     Generation,
+    HwProcess,
+    HwQueue,
+    ShMem,
     Words, //
 };
-use crate::ids::IpVersion;
+use crate::ids::{
+    DoorbellIndex,
+    GpuVa,
+    IpVersion,
+    Pasid,
+    UserVa, //
+};
 use core::cell::Cell;
 
 /// A whole GPU with memory of its own.
@@ -25,6 +35,27 @@ pub(crate) fn mi300x() -> Generation {
 /// The same with other facts.
 pub(crate) fn mi300x_as(facts: &ChipFacts) -> Generation {
     known(Generation::of(facts).ok())
+}
+
+/// A process with its page tables somewhere.
+pub(crate) fn hw_process(pasid: u32) -> HwProcess {
+    HwProcess {
+        pasid: known(Pasid::new(pasid)),
+        page_table_base: 0x1000,
+        sh_mem: ShMem::default(),
+        trap: None,
+    }
+}
+
+/// A queue with its descriptor and its write pointer somewhere.
+pub(crate) fn hw_queue(engine: Engine, doorbell: u32) -> HwQueue {
+    HwQueue {
+        engine,
+        doorbell: known(DoorbellIndex::new(doorbell)),
+        mqd: known(GpuVa::new(0x1000)),
+        write_pointer: known(UserVa::new(0x2000)),
+        wave_sync: false,
+    }
 }
 
 /// Words that nobody else sees: as many as the longest descriptor has.

@@ -299,17 +299,13 @@ mod tests {
     use super::*;
     use crate::{
         gfx::{
-            testing::{known, mi300x},
+            testing::{
+                hw_process,
+                hw_queue,
+                mi300x, //
+            },
             Engine,
-            HwProcess,
-            HwQueue,
-            RunlistFormat,
-            ShMem, //
-        },
-        ids::{
-            DoorbellIndex,
-            Pasid,
-            UserVa, //
+            RunlistFormat, //
         },
         kgd::fake::Fake,
         sched::{
@@ -321,24 +317,11 @@ mod tests {
     };
 
     fn process() -> NewSchedProcess {
-        let process = HwProcess {
-            pasid: known(Pasid::new(1)),
-            page_table_base: 0x1000,
-            sh_mem: ShMem::default(),
-            trap: None,
-        };
-        NewSchedProcess::new(process, false).unwrap()
+        NewSchedProcess::new(hw_process(1), false).unwrap()
     }
 
     fn queue() -> NewSchedQueue {
-        let queue = HwQueue {
-            engine: Engine::Compute,
-            doorbell: known(DoorbellIndex::new(1)),
-            mqd: known(GpuVa::new(0x1000)),
-            write_pointer: known(UserVa::new(0x2000)),
-            wave_sync: false,
-        };
-        NewSchedQueue::undescribed(queue, true).unwrap()
+        NewSchedQueue::undescribed(hw_queue(Engine::Compute, 1), true).unwrap()
     }
 
     #[test]

@@ -332,19 +332,22 @@ mod tests {
     use super::*;
     use crate::{
         gfx::{
-            testing::known,
+            testing::{
+                hw_process,
+                known, //
+            },
             HwProcess, //
         },
         ids::{DoorbellIndex, Pasid, UserVa},
     };
 
-    fn map_queue(engine: Engine) -> Packet {
+    fn map_queue(engine: Engine, wave_sync: bool) -> Packet {
         Pm4.map_queue(&HwQueue {
             engine,
             doorbell: known(DoorbellIndex::new(0x1802)),
             mqd: known(GpuVa::new(0x80_0012_0000)),
             write_pointer: known(UserVa::new(0x7f12_3460_0038)),
-            wave_sync: false,
+            wave_sync,
         })
     }
 
@@ -376,24 +379,13 @@ mod tests {
     #[test]
     fn wave_sync_is_the_processs_and_one_queues() {
         let process = Pm4.map_process(&MapProcess {
-            process: HwProcess {
-                pasid: known(Pasid::new(0x8001)),
-                page_table_base: 0,
-                sh_mem: ShMem::default(),
-                trap: None,
-            },
+            process: hw_process(0x8001),
             queues: 1,
             wave_sync: 64,
             cleans: false,
         });
         assert_eq!(word(&process, 13), 1 << 22 | 1 << 7 | 64);
-        let queue = Pm4.map_queue(&HwQueue {
-            engine: Engine::Compute,
-            doorbell: known(DoorbellIndex::new(0x1802)),
-            mqd: known(GpuVa::new(0x80_0012_0000)),
-            write_pointer: known(UserVa::new(0x7f12_3460_0038)),
-            wave_sync: true,
-        });
+        let queue = map_queue(Engine::Compute, true);
         assert_eq!(word(&queue, 1), 1 << 29 | 1 << 12 | 1 << 4);
     }
 
@@ -444,12 +436,7 @@ mod tests {
     #[test]
     fn map_process_without_a_trap_handler() {
         let packet = Pm4.map_process(&MapProcess {
-            process: HwProcess {
-                pasid: known(Pasid::new(1)),
-                page_table_base: 0,
-                sh_mem: ShMem::default(),
-                trap: None,
-            },
+            process: hw_process(1),
             queues: 0,
             wave_sync: 0,
             cleans: false,
@@ -469,12 +456,12 @@ mod tests {
             0x3460_0038,
             0x7f12,
         ];
-        assert_eq!(map_queue(Engine::Compute).words(), expected);
+        assert_eq!(map_queue(Engine::Compute, false).words(), expected);
     }
 
     #[test]
     fn copy_engines_are_named_in_three_ways() {
-        let selection = |engine| word(&map_queue(Engine::Sdma(engine)), 1);
+        let selection = |engine| word(&map_queue(Engine::Sdma(engine), false), 1);
         assert_eq!(selection(0), 0x2800_0010);
         assert_eq!(selection(1), 0x2c00_0010);
         assert_eq!(selection(2), 0x2800_0014);

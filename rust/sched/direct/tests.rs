@@ -6,15 +6,11 @@
 mod tests {
     use super::super::*;
     use crate::{
-        gfx::{
-            testing::{known, mi300x},
-            HwQueue,
-            ShMem, //
-        },
-        ids::{
-            DoorbellIndex,
-            GpuVa,
-            UserVa, //
+        gfx::testing::{
+            hw_process,
+            hw_queue,
+            known,
+            mi300x, //
         },
         kgd::{
             fake::Fake,
@@ -36,23 +32,11 @@ mod tests {
     }
 
     fn process(number: u32) -> NewSchedProcess {
-        let process = HwProcess {
-            pasid: known(Pasid::new(number + 1)),
-            page_table_base: 0x1000,
-            sh_mem: ShMem::default(),
-            trap: None,
-        };
-        NewSchedProcess::new(process, false).unwrap()
+        NewSchedProcess::new(hw_process(number + 1), false).unwrap()
     }
 
     fn queue(fake: &Arc<Fake>, runs: bool) -> NewSchedQueue {
-        let queue = HwQueue {
-            engine: Engine::Compute,
-            doorbell: known(DoorbellIndex::new(0x1000)),
-            mqd: known(GpuVa::new(0x1000)),
-            write_pointer: known(UserVa::new(0x2000)),
-            wave_sync: false,
-        };
+        let queue = hw_queue(Engine::Compute, 0x1000);
         let bo = KernelBo::new(fake.clone(), 4096, Domain::Gtt, false).unwrap();
         let descriptor = Descriptor {
             bo: Arc::new(bo, GFP_KERNEL).unwrap(),

@@ -7,17 +7,13 @@ mod tests {
     use super::super::*;
     use crate::{
         gfx::{
-            testing::{known, mi300x},
+            testing::{
+                hw_process,
+                hw_queue,
+                mi300x, //
+            },
             Engine,
-            HwProcess,
-            HwQueue,
-            SdmaPlace,
-            ShMem, //
-        },
-        ids::{
-            DoorbellIndex,
-            GpuVa,
-            UserVa, //
+            SdmaPlace, //
         },
         kgd::fake::Fake,
         sched::memory::Needs,
@@ -51,29 +47,13 @@ mod tests {
     }
 
     fn process(number: u32) -> NewSchedProcess {
-        let process = HwProcess {
-            pasid: known(Pasid::new(number)),
-            page_table_base: 0x1000,
-            sh_mem: ShMem::default(),
-            trap: None,
-        };
-        NewSchedProcess::new(process, false).unwrap()
-    }
-
-    fn map_queue(engine: Engine, doorbell: u32) -> HwQueue {
-        HwQueue {
-            engine,
-            doorbell: known(DoorbellIndex::new(doorbell)),
-            mqd: known(GpuVa::new(0x1000)),
-            write_pointer: known(UserVa::new(0x2000)),
-            wave_sync: false,
-        }
+        NewSchedProcess::new(hw_process(number), false).unwrap()
     }
 
     /// Takes a process in with a compute queue that runs.
     fn mapped(runlist: &Runlist, number: u32) -> (Key, Key) {
         let process = runlist.add(process(number));
-        let new = NewSchedQueue::undescribed(map_queue(Engine::Compute, 1), true).unwrap();
+        let new = NewSchedQueue::undescribed(hw_queue(Engine::Compute, 1), true).unwrap();
         let key = new.key();
         runlist.map(process, new).unwrap();
         (process, key)
@@ -101,7 +81,7 @@ mod tests {
             queue: 3,
         };
         let key = Key::next();
-        let queue = map_queue(Engine::Sdma(place.engine), DOORBELL);
+        let queue = hw_queue(Engine::Sdma(place.engine), DOORBELL);
         let new = NewSchedQueue::new(key, queue, true, memory.sdma_descriptor(place)).unwrap();
         runlist.map(process, new).unwrap();
         (process, key)

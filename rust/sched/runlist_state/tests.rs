@@ -8,21 +8,16 @@ mod tests {
     use crate::{
         gfx::{
             testing::{
+                hw_process,
+                hw_queue,
                 known,
                 mi300x,
                 TestWords, //
             },
-            HwProcess,
             HwQueue,
-            Packet,
-            ShMem, //
+            Packet, //
         },
-        ids::{
-            DoorbellIndex,
-            GpuVa,
-            Pasid,
-            UserVa, //
-        },
+        ids::GpuVa,
     };
 
     fn format() -> &'static dyn RunlistFormat {
@@ -34,27 +29,15 @@ mod tests {
     }
 
     fn process(number: u32, xnack: bool) -> NewSchedProcess {
-        let process = HwProcess {
-            pasid: known(Pasid::new(number + 1)),
-            page_table_base: 0x1000,
-            sh_mem: ShMem::default(),
-            trap: None,
-        };
-        NewSchedProcess::new(process, xnack).unwrap()
+        NewSchedProcess::new(hw_process(number + 1), xnack).unwrap()
     }
 
     fn map_queue(number: u32) -> HwQueue {
-        HwQueue {
-            engine: if number % 3 == 0 {
-                Engine::Sdma(0)
-            } else {
-                Engine::Compute
-            },
-            doorbell: known(DoorbellIndex::new(number)),
-            mqd: known(GpuVa::new(0x1000)),
-            write_pointer: known(UserVa::new(0x2000)),
-            wave_sync: false,
-        }
+        let engine = match number % 3 {
+            0 => Engine::Sdma(0),
+            _ => Engine::Compute,
+        };
+        hw_queue(engine, number)
     }
 
     fn queue(number: u32, runs: bool) -> NewSchedQueue {
