@@ -20,6 +20,7 @@ pub(super) use hardware::{
 
 use super::{
     partition::{
+        slot_at,
         xccs,
         Config, //
     },
@@ -211,13 +212,9 @@ impl Direct {
     }
 
     fn position(&self, entry: &SchedQueue) -> HqdPosition {
-        let each = self.hardware.kgd.facts().num_queue_per_pipe.max(1);
         // CAST: less than 64. A copy queue has no slot of a pipe.
         let index = entry.hqd.place.as_ref().map_or(0, |place| place.index()) as u32;
-        HqdPosition {
-            pipe: index / each,
-            queue: index % each,
-        }
+        slot_at(self.hardware.kgd.facts(), index)
     }
 
     /// Loads what of a process is to run and does not. The caller keeps resets away.

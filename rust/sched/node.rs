@@ -16,7 +16,11 @@ use super::{
         NodeMemory, //
     },
     mqd_pool::MqdPool,
-    partition::Config,
+    partition::{
+        compute_slots,
+        xccs,
+        Config, //
+    },
     runlist::Runlist,
     slots::{
         SlotGuard,
@@ -339,15 +343,14 @@ impl NodeQueues {
             return f.write_str("  Device is stopped\n");
         }
         let (facts, chip) = (self.kgd.facts(), &self.generation.chip);
-        let each = facts.num_queue_per_pipe.max(1);
-        for xcc in (0..u32::BITS).filter(|xcc| self.xcc_mask >> xcc & 1 != 0) {
+        for (xcc, _) in xccs(self.xcc_mask) {
             let (pipe, queue) = chip.hiq_slot;
             writeln!(f, "  XCC {xcc}, HIQ, pipe {pipe}, queue {queue}")?;
             self.show_slot(HqdPosition { pipe, queue }, xcc, f)?;
-            for bit in (0..u64::BITS).filter(|bit| facts.compute_queue_bitmap >> bit & 1 != 0) {
-                let (pipe, queue) = (bit / each, bit % each);
+            for slot in compute_slots(facts) {
+                let HqdPosition { pipe, queue } = slot;
                 writeln!(f, "  XCC {xcc}, pipe {pipe}, queue {queue}")?;
-                self.show_slot(HqdPosition { pipe, queue }, xcc, f)?;
+                self.show_slot(slot, xcc, f)?;
             }
         }
         let engines = self.pcie.count + self.xgmi.count;

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What a scheduler knows of the partition of a device that its node is.
+//! What a scheduler knows of the partition of a device that its node is, and of the slots there.
+
+use crate::kgd::{
+    GpuFacts,
+    HqdPosition, //
+};
 
 /// What a scheduler is started with.
 #[derive(Clone, Copy)]
@@ -24,4 +29,42 @@ pub(super) fn xccs(mask: u32) -> impl Iterator<Item = (u32, u32)> {
         xcc
     };
     core::iter::from_fn(lowest).zip(0..)
+}
+
+/// Where slot `index` of the micro engine is: the slots of a pipe follow each other.
+#[inline]
+pub(super) fn slot_at(facts: &GpuFacts, index: u32) -> HqdPosition {
+    let each = facts.num_queue_per_pipe.max(1);
+    HqdPosition {
+        pipe: index / each,
+        queue: index % each,
+    }
+}
+
+/// The slots that compute queues can be in.
+pub(super) fn compute_slots(facts: &GpuFacts) -> impl Iterator<Item = HqdPosition> + '_ {
+    (0..u64::BITS)
+        .filter(|index| facts.compute_queue_bitmap >> index & 1 != 0)
+        .map(|index| slot_at(facts, index))
+}
+
+#[kernel::macros::kunit_tests(amdkfd_sched_partition)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn xccs_are_numbered_within_the_node() {
+        assert!(xccs(0b1101_0000).eq([(4, 0), (6, 1), (7, 2)]));
+    }
+
+    #[test]
+    fn slots_are_numbered_pipe_by_pipe() {
+        let facts = GpuFacts {
+            num_queue_per_pipe: 4,
+            compute_queue_bitmap: 1 << 3 | 1 << 4 | 1 << 63,
+            ..GpuFacts::default()
+        };
+        let slots = compute_slots(&facts).map(|slot| (slot.pipe, slot.queue));
+        assert!(slots.eq([(0, 3), (1, 0), (15, 3)]));
+    }
 }

@@ -8,7 +8,10 @@
 
 use super::{
     copy_slots::CopySlots,
-    partition::xccs,
+    partition::{
+        compute_slots,
+        xccs, //
+    },
     preemption::Preemption, //
     runlist_state::RunlistState,
 };
@@ -21,7 +24,6 @@ use crate::{
     kgd::{
         gpu_err,
         gpu_warn,
-        HqdPosition,
         Kgd, //
     },
     linux::errno,
@@ -143,13 +145,8 @@ fn try_reset_stuck(
         );
         return Err(errno::timer_expired());
     }
-    let each = facts.num_queue_per_pipe.max(1);
     let mut found = 0;
-    for bit in (0..u64::BITS).filter(|bit| facts.compute_queue_bitmap >> bit & 1 != 0) {
-        let position = HqdPosition {
-            pipe: bit / each,
-            queue: bit % each,
-        };
+    for position in compute_slots(facts) {
         for (xcc, _) in xccs(xcc_mask) {
             let Some(ring) = kgd.ring_in_slot(position, xcc) else {
                 continue;
