@@ -163,7 +163,7 @@ pub fn apertures(process: &Binding) -> gcn::Apertures {
 }
 
 impl Cp {
-    /// A command processor for `xccs` dies, with nothing mapped.
+    /// A command processor for so many XCCs, with nothing mapped.
     pub fn new(
         bus: Arc<dyn Bus>,
         engine: Arc<Engine>,

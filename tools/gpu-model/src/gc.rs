@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The parts of a graphics core (XCC) that are neither command processor nor page-table walker:
-//! run-list controller (RLC), GDS partitions, shader array configuration. One [`Gc`] per XCC.
+//! The parts of an accelerator core complex (XCC) that are neither command processor nor page-table
+//! walker: run-list controller (RLC), GDS partitions, shader array configuration. One [`Gc`] per
+//! XCC.
 
 use crate::bus::Block;
 use crate::chip::Chip;

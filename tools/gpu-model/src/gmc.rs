@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Graphics memory controller: address translation per hub and VMID.
 //!
-//! A *hub* is one page-table walker with 16 contexts: each accelerator die (XCC) has one for its
-//! shaders and command processor, and the multimedia hub (MMHUB) serves SDMA, IH and PSP. One
-//! [`Gmc`] per GPU, shared through [`crate::chip::Chip`]; each hub's registers are a
+//! A *hub* is one page-table walker with 16 contexts: each accelerator core complex (XCC) has one
+//! for its shaders and command processor, and the multimedia hub (MMHUB) serves SDMA, IH and PSP.
+//! One [`Gmc`] per GPU, shared through [`crate::chip::Chip`]; each hub's registers are a
 //! [`hub::HubBlock`] on the bus.
 
 pub mod hub;

@@ -86,7 +86,7 @@ impl Firmware {
 pub struct Preset {
     pub name: &'static str,
     pub device_id: u16,
-    /// Accelerator dies (XCC).
+    /// Accelerator core complexes (XCC).
     pub xccs: u8,
     /// Shader engines of an XCC.
     pub shader_engines: u32,

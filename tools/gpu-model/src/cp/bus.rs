@@ -9,7 +9,8 @@ pub use gcn::{Access, Fault};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 
-/// Which memory hub translates an address: each XCC (accelerator die) has one, SDMA uses MMHUB.
+/// Which memory hub translates an address: each XCC (accelerator core complex) has one, SDMA uses
+/// MMHUB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Hub {
     /// GC hub of this XCC.
