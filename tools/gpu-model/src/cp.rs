@@ -27,6 +27,7 @@ pub mod mqd;
 pub mod packet;
 pub mod pm4;
 pub mod queue;
+pub mod reg;
 pub mod registers;
 pub mod saved;
 pub mod sched;
@@ -47,6 +48,7 @@ use crew::Crew;
 use engine::{Engine, Job, Progress, Task};
 use gws::Gws;
 use queue::{Flight, Kind, Queue, SlotId};
+use reg::CpRegister;
 use registers::Bank;
 use saved::Saved;
 use sched::Hws;
@@ -69,31 +71,6 @@ pub const SOURCE_PRIV_REG: u8 = 184;
 pub const SOURCE_QUERY_STATUS: u8 = 199;
 /// GFX_9_0__SRCID__SQ_INTERRUPT_ID.
 const SOURCE_SQ: u8 = 239;
-
-/// Register offsets in dwords, an XCC's at XCC 0's place. Sources: `gc_9_4_3_offset.h`,
-/// `nbio_7_9_0_offset.h`.
-#[allow(missing_docs)] // The names are the documentation.
-pub mod reg {
-    pub const GPU_HDP_FLUSH_REQ: u32 = 0xe26;
-    pub const GRBM_GFX_CNTL: u32 = 0x2022;
-    pub const CP_MEC_CNTL: u32 = 0x208d;
-    pub const SH_MEM_BASES: u32 = 0x230a;
-    pub const SH_MEM_CONFIG: u32 = 0x230d;
-    pub const SQ_CMD: u32 = 0x237b;
-    pub const SQ_SHADER_TBA_LO: u32 = 0x231c;
-    pub const SQ_SHADER_TMA_HI: u32 = 0x231f;
-    pub const CP_PQ_WPTR_POLL_CNTL1: u32 = 0x3084;
-    pub const CP_ME1_PIPE0_INT_CNTL: u32 = 0x3085;
-    pub const CP_ME1_PIPE3_INT_CNTL: u32 = 0x3088;
-    pub const CPC_INT_CNTL: u32 = 0x30b4;
-    pub const CPC_INT_STATUS: u32 = 0x30b5;
-    pub const SPI_COMPUTE_QUEUE_RESET: u32 = 0x31db;
-    pub const CP_MQD_BASE_ADDR: u32 = 0x3245;
-    pub const CP_HQD_AQL_DISPATCH_ID_HI: u32 = 0x327f;
-    pub const GDS_GWS_VMID0: u32 = 0x3320;
-    pub const RLC_CP_SCHEDULERS: u32 = 0xecaa;
-    pub const CP_HYP_XCP_CTL: u32 = 0xf828;
-}
 
 /// Interrupts that shaders raise (SQ_INTERRUPT_WORD_*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -257,14 +234,14 @@ impl Cp {
         self.shared.engine.wake(task);
     }
 
-    /// A register as MMIO reads it. None: not the CP's.
-    pub fn reg_read(&self, xcc: u8, offset: u32) -> Option<u32> {
-        registers::read(&self.shared, xcc, offset)
+    /// A register as MMIO reads it. None: it is only stored.
+    pub fn reg_read(&self, xcc: u8, register: CpRegister, index: usize) -> Option<u32> {
+        registers::read(&self.shared, xcc, register, index)
     }
 
-    /// A register written through MMIO. False: not the CP's.
-    pub fn reg_write(&self, xcc: u8, offset: u32, value: u32) -> bool {
-        registers::write(&self.shared, xcc, offset, value)
+    /// A register written through MMIO. False: it is only stored.
+    pub fn reg_write(&self, xcc: u8, register: CpRegister, index: usize, value: u32) -> bool {
+        registers::write(&self.shared, xcc, register, index, value)
     }
 
     /// Back to power-on: nothing mapped, nothing kept.
@@ -439,11 +416,9 @@ impl Shared {
     /// A register write by a packet. Queue slots are out of its reach: hardware would deadlock,
     /// too.
     pub fn reg_write(&self, slot: SlotId, offset: u32, value: u32) {
-        match offset {
-            reg::CPC_INT_STATUS => self.raise_status(slot, value),
-            reg::CP_MQD_BASE_ADDR..=reg::CP_HQD_AQL_DISPATCH_ID_HI
-            | reg::SPI_COMPUTE_QUEUE_RESET
-            | reg::CP_MEC_CNTL => {
+        match CpRegister::at(offset) {
+            Some((CpRegister::CPC_INT_STATUS, _)) => self.raise_status(slot, value),
+            Some((register, _)) if register.stops_queues() => {
                 self.stats.count("packet that writes queue slot registers");
                 tracing::warn!(?slot, offset, value, "register write by packet refused");
             }

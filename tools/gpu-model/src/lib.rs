@@ -53,7 +53,7 @@ pub fn register_tables() -> Vec<(&'static str, &'static [RegisterInfo])> {
     }
     vec![
         of::<athub::AthubRegister>(),
-        of::<cp::device::CpRegister>(),
+        of::<cp::reg::CpRegister>(),
         of::<gc::GcRegister>(),
         of::<gmc::hub::VmRegister>(),
         of::<ih::IhRegister>(),

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use super::bus::{Access, Binding, Bus, Cores, Fault, Hub, Interrupt, OnFault, Space, Verdict};
 use super::engine::{Engine as Runner, Mode};
-use super::reg;
+use super::reg::CpRegister;
 use super::registers::STORED_POWER_ON;
 use super::stats::Stats;
 use super::Cp;
@@ -26,76 +26,9 @@ use crate::ih;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::preset::{ip, Preset};
 use crate::registers;
-use crate::regs::{name_of, place, Key, Placed, RegisterFile, RegisterInfo, RegisterSet};
+use crate::regs::{name_of, place, Key, Placed, RegisterFile};
 use crate::sdma::{Sdma, ENGINE_DWORDS};
 use tlb::{PAGE, VA_MASK};
-
-registers! {
-    /// The command processor's, the shader launcher's and the shaders' registers of one XCC. Those
-    /// that [`super::registers`] does not know are only stored.
-    pub enum CpRegister from "gc/gc_9_4_3" {
-        GRBM_STATUS2 = 0 @ 0x0002;
-        GRBM_STATUS = 0 @ 0x0004;
-        GRBM_SOFT_RESET = 0 @ 0x0008;
-        GRBM_GFX_CNTL = 0 @ 0x0022;
-        CP_CPC_STATUS = 0 @ 0x0084;
-        CP_CPC_BUSY_STAT = 0 @ 0x0085;
-        CP_CPC_STALLED_STAT1 = 0 @ 0x0086;
-        CP_CPF_STATUS = 0 @ 0x0087;
-        CP_CPF_BUSY_STAT = 0 @ 0x0088;
-        CP_CPF_STALLED_STAT1 = 0 @ 0x0089;
-        CP_MEC_CNTL = 0 @ 0x008d;
-        /// Last packets of each micro engine, for the driver's dump after a hang.
-        CP_MEC_ME1_HEADER_DUMP = 0 @ 0x008e;
-        CP_MEC_ME2_HEADER_DUMP = 0 @ 0x008f;
-        CP_STAT = 0 @ 0x01a0;
-        CP_RB_WPTR_POLL_CNTL = 0 @ 0x01c2;
-        SQ_CONFIG = 0 @ 0x0300;
-        /// Banked by GRBM_GFX_CNTL.VMID.
-        SH_MEM_BASES = 0 @ 0x030a;
-        SQ_TIMEOUT_CONFIG = 0 @ 0x030b;
-        /// Banked by GRBM_GFX_CNTL.VMID.
-        SH_MEM_CONFIG = 0 @ 0x030d;
-        /// Banked by GRBM_GFX_CNTL.VMID: SQ_SHADER_TBA_LO, _HI, SQ_SHADER_TMA_LO, _HI.
-        SQ_SHADER_TBA_LO[4] = 0 @ 0x031c;
-        SQ_IND_INDEX = 0 @ 0x0378;
-        SQ_IND_DATA = 0 @ 0x0379;
-        SQ_CMD = 0 @ 0x037b;
-        SPI_CSQ_WF_ACTIVE_STATUS = 0 @ 0x04db;
-        SPI_CSQ_WF_ACTIVE_COUNT_0[8] = 0 @ 0x04dc;
-        CP_MEC_DOORBELL_RANGE_LOWER = 0 @ 0x105c;
-        CP_MEC_DOORBELL_RANGE_UPPER = 0 @ 0x105d;
-        CP_INT_CNTL_RING0 = 0 @ 0x106a;
-        CP_MEM_SLP_CNTL = 0 @ 0x1079;
-        CP_CPC_DEBUG = 0 @ 0x1081;
-        CP_PQ_WPTR_POLL_CNTL = 0 @ 0x1083;
-        CP_PQ_WPTR_POLL_CNTL1 = 0 @ 0x1084;
-        CP_ME1_PIPE0_INT_CNTL[4] = 0 @ 0x1085;
-        CP_IQ_WAIT_TIME1 = 0 @ 0x10af;
-        CP_IQ_WAIT_TIME2 = 0 @ 0x10b0;
-        /// Banked by GRBM_GFX_CNTL: the selected pipe's.
-        CPC_INT_CNTL = 0 @ 0x10b4;
-        CPC_INT_STATUS = 0 @ 0x10b5;
-        CP_PQ_STATUS = 0 @ 0x10b8;
-        CP_CPC_IC_BASE_LO = 0 @ 0x10b9;
-        CP_CPC_IC_BASE_HI = 0 @ 0x10ba;
-        CP_CPC_IC_BASE_CNTL = 0 @ 0x10bb;
-        SPI_WCL_PIPE_PERCENT_GFX = 0 @ 0x11c7;
-        SPI_WCL_PIPE_PERCENT_CS0[4] = 0 @ 0x11c9;
-        SPI_GDBG_PER_VMID_CNTL = 0 @ 0x11d3;
-        SPI_COMPUTE_QUEUE_RESET = 0 @ 0x11db;
-        /// Banked by GRBM_GFX_CNTL: CP_MQD_BASE_ADDR to CP_HQD_AQL_DISPATCH_ID_HI.
-        CP_MQD_BASE_ADDR[59] = 0 @ 0x1245;
-        SCRATCH_REG0[8] = 1 @ 0x2040;
-        GRBM_GFX_INDEX = 1 @ 0x2200;
-        SPI_CONFIG_CNTL = 1 @ 0x2440;
-        RLC_CP_SCHEDULERS = 1 @ 0x4caa;
-        CP_MEC_ME1_UCODE_ADDR = 1 @ 0x581a;
-        CP_MEC_ME1_UCODE_DATA = 1 @ 0x581b;
-        /// The XCC in its partition: `VIRTUAL_XCC_ID` 2:0, `NUM_XCC_IN_XCP` 6:3.
-        CP_HYP_XCP_CTL = 1 @ 0x5828;
-    }
-}
 
 registers! {
     /// All of an SDMA engine's register space; [`crate::sdma`] gives the places meaning.
@@ -120,19 +53,6 @@ impl CpBlock {
         self.socket.get()?.upgrade()
     }
 
-    /// The register's dword address at XCC 0's place.
-    fn offset(key: Key) -> u32 {
-        const SEGMENTS: [u32; 2] = [0x2000, 0xa000];
-        let RegisterInfo {
-            segment,
-            offset,
-            step,
-            ..
-        } = CpRegister::TABLE[usize::from(key.row)];
-        let base = SEGMENTS.get(usize::from(segment)).copied().unwrap_or(0);
-        base + offset + u32::from(key.index) * u32::from(step)
-    }
-
     fn restore(&self) {
         self.stored.clear();
         for (register, value) in STORED_POWER_ON {
@@ -155,27 +75,24 @@ impl Block for CpBlock {
     }
 
     fn read(&self, _chip: &Chip, key: Key) -> u32 {
-        let live = self
-            .processors()
-            .and_then(|it| it.cp.reg_read(self.xcc, Self::offset(key)));
-        let stored = || {
-            key.of::<CpRegister>()
-                .map_or(0, |(at, index)| self.stored.at(at, index))
+        let Some((register, index)) = key.of::<CpRegister>() else {
+            return 0;
         };
-        live.unwrap_or_else(stored)
+        self.processors()
+            .and_then(|it| it.cp.reg_read(self.xcc, register, index))
+            .unwrap_or_else(|| self.stored.at(register, index))
     }
 
     fn write(&self, _chip: &Chip, key: Key, value: u32) {
-        let Some(it) = self.processors() else {
+        let (Some(it), Some((register, index))) = (self.processors(), key.of::<CpRegister>())
+        else {
             return;
         };
-        if BY_PACKET.get() && stops_queues(Self::offset(key)) {
+        if BY_PACKET.get() && register.stops_queues() {
             return refuse(&it, &self.register_name(key));
         }
-        if !it.cp.reg_write(self.xcc, Self::offset(key), value) {
-            if let Some((register, index)) = key.of::<CpRegister>() {
-                self.stored.set_at(register, index, value);
-            }
+        if !it.cp.reg_write(self.xcc, register, index, value) {
+            self.stored.set_at(register, index, value);
         }
     }
 
@@ -220,19 +137,6 @@ impl Block for SdmaBlock {
     }
 
     fn reset(&self, _chip: &Chip) {}
-}
-
-/// Registers whose writes wait for queues to stop. A packet that reached one, through whatever
-/// window, would wait for its own queue.
-const fn stops_queues(offset: u32) -> bool {
-    matches!(
-        offset,
-        reg::CP_MQD_BASE_ADDR
-            ..=reg::CP_HQD_AQL_DISPATCH_ID_HI
-                | reg::SPI_COMPUTE_QUEUE_RESET
-                | reg::CP_MEC_CNTL
-                | reg::SQ_CMD
-    )
 }
 
 fn refuse(it: &Processors, register: &str) {

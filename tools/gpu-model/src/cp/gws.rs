@@ -10,7 +10,9 @@ use std::collections::HashMap;
 use gcn::{GwsOp, GwsRequest};
 
 use super::queue::Queue;
+use super::reg::offset;
 use super::{lock, Shared};
+use crate::gc::GcRegister;
 
 /// Counters that exist at a time, of all processes; a guest cannot make more.
 const MAX_COUNTERS: usize = 4096;
@@ -110,7 +112,9 @@ impl Shared {
         } else {
             // GDS_GWS_VMIDn: BASE 5:0, SIZE 22:16.
             let vmid = u32::from(queue.space.vmid);
-            let given = self.bus.reg_read(xcc, super::reg::GDS_GWS_VMID0 + vmid);
+            let given = self
+                .bus
+                .reg_read(xcc, offset(GcRegister::GDS_GWS_VMID0) + vmid);
             (queue.space.vmid.into(), given >> 16 & 0x7f)
         };
         (resource < size).then_some((xcc, owner, resource))

@@ -91,10 +91,13 @@ impl Cx<'_> {
     }
 }
 
+/// NBIO's BIF_BX_PF0_GPU_HDP_FLUSH_REQ, where packets find it.
+const GPU_HDP_FLUSH_REQ: u32 = 0xe26;
+
 /// Registers that unprivileged packets may write: UCONFIG space (perf counters, scratch) and the
 /// HDP flush.
 const fn is_open_register(offset: u32) -> bool {
-    matches!(offset, 0xc000..=0xffff | super::reg::GPU_HDP_FLUSH_REQ)
+    matches!(offset, 0xc000..=0xffff | GPU_HDP_FLUSH_REQ)
 }
 
 /// Runs a slice of a PM4 queue.

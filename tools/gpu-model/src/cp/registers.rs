@@ -6,14 +6,14 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use super::bus::{wide, Binding, Hub, OnFault, Space};
-use super::device::CpRegister;
 use super::mqd::{dw, Hqd, Mqd, HQD_FIRST};
 use super::packet::field;
 use super::queue::{self, Kind, Queue, SlotId};
+use super::reg::CpRegister::{self, *};
 use super::sched::Keep;
 use super::team::Member;
 use super::waves::wave_control;
-use super::{lock, reg, saved, Mapped, Shared};
+use super::{lock, saved, Mapped, Shared};
 
 /// Registers that are only stored and are not 0 after power-on.
 pub const STORED_POWER_ON: &[(CpRegister, u32)] = &[];
@@ -146,104 +146,95 @@ fn refresh(hqd: &mut Hqd, queue: &Queue) {
     hqd.set(dw::CP_HQD_PQ_WPTR_HI, (wptr >> 32) as u32);
 }
 
-fn hqd_dword(offset: u32) -> Option<usize> {
-    (reg::CP_MQD_BASE_ADDR..=reg::CP_HQD_AQL_DISPATCH_ID_HI)
-        .contains(&offset)
-        .then(|| (offset - reg::CP_MQD_BASE_ADDR) as usize + HQD_FIRST)
+/// A slot of micro engine 1's `pipe`, for what all its queues share.
+fn of_pipe(slot: SlotId, pipe: usize) -> SlotId {
+    SlotId {
+        me: 1,
+        pipe: pipe as u8,
+        ..slot
+    }
 }
 
-/// Reads one of the CP's registers.
-pub fn read(shared: &Shared, xcc: u8, offset: u32) -> Option<u32> {
+/// Reads element `index` of one of the CP's registers. None: it is only stored.
+pub fn read(shared: &Shared, xcc: u8, register: CpRegister, index: usize) -> Option<u32> {
     let mut state = lock(&shared.state);
     let bank = state.banks.get_mut(usize::from(xcc))?;
     let slot = bank.selected(xcc);
-    Some(match offset {
-        reg::GRBM_GFX_CNTL => bank.grbm_gfx_cntl,
-        reg::CP_MEC_CNTL => bank.mec_cntl,
-        reg::RLC_CP_SCHEDULERS => bank.rlc_cp_schedulers,
-        reg::CP_HYP_XCP_CTL => bank.xcp_ctl,
-        reg::SH_MEM_BASES => bank.vmid().sh_mem_bases,
-        reg::SH_MEM_CONFIG => bank.vmid().sh_mem_config,
-        reg::SQ_SHADER_TBA_LO..=reg::SQ_SHADER_TMA_HI => {
-            bank.vmid().traps[(offset - reg::SQ_SHADER_TBA_LO) as usize]
-        }
-        reg::CP_ME1_PIPE0_INT_CNTL..=reg::CP_ME1_PIPE3_INT_CNTL => {
-            let pipe = (offset - reg::CP_ME1_PIPE0_INT_CNTL) as u8;
-            shared
-                .int_cntl(SlotId {
-                    me: 1,
-                    pipe,
-                    ..slot
-                })
-                .load(Ordering::Relaxed)
-        }
-        reg::CPC_INT_CNTL => shared.int_cntl(slot).load(Ordering::Relaxed),
-        reg::CPC_INT_STATUS | reg::SPI_COMPUTE_QUEUE_RESET | reg::CP_PQ_WPTR_POLL_CNTL1 => 0,
-        _ => {
-            let dword = hqd_dword(offset)?;
+    Some(match register {
+        GRBM_GFX_CNTL => bank.grbm_gfx_cntl,
+        CP_MEC_CNTL => bank.mec_cntl,
+        RLC_CP_SCHEDULERS => bank.rlc_cp_schedulers,
+        CP_HYP_XCP_CTL => bank.xcp_ctl,
+        SH_MEM_BASES => bank.vmid().sh_mem_bases,
+        SH_MEM_CONFIG => bank.vmid().sh_mem_config,
+        SQ_SHADER_TBA_LO => bank.vmid().traps[index],
+        CP_ME1_PIPE0_INT_CNTL => shared
+            .int_cntl(of_pipe(slot, index))
+            .load(Ordering::Relaxed),
+        CPC_INT_CNTL => shared.int_cntl(slot).load(Ordering::Relaxed),
+        CPC_INT_STATUS | SPI_COMPUTE_QUEUE_RESET | CP_PQ_WPTR_POLL_CNTL1 => 0,
+        CP_MQD_BASE_ADDR => {
             let running = state.mapped.get(&slot).map(|at| at.queue.clone());
             let hqd = state.banks[usize::from(xcc)].hqd_mut(slot);
             if let Some(queue) = running {
                 refresh(hqd, &queue);
             }
-            hqd.get(dword)
+            hqd.get(HQD_FIRST + index)
         }
+        _ => return None,
     })
 }
 
-/// Writes one of the CP's registers. False: not its own.
-pub fn write(shared: &Arc<Shared>, xcc: u8, offset: u32, value: u32) -> bool {
+/// Writes element `index` of one of the CP's registers. False: it is only stored.
+pub fn write(
+    shared: &Arc<Shared>,
+    xcc: u8,
+    register: CpRegister,
+    index: usize,
+    value: u32,
+) -> bool {
     let mut state = lock(&shared.state);
     let Some(bank) = state.banks.get_mut(usize::from(xcc)) else {
         return false;
     };
     let slot = bank.selected(xcc);
-    match offset {
-        reg::GRBM_GFX_CNTL => bank.grbm_gfx_cntl = value,
-        reg::RLC_CP_SCHEDULERS => bank.rlc_cp_schedulers = value,
-        reg::CP_HYP_XCP_CTL => bank.xcp_ctl = value & 0x7f,
-        reg::SQ_CMD => {
+    match register {
+        GRBM_GFX_CNTL => bank.grbm_gfx_cntl = value,
+        RLC_CP_SCHEDULERS => bank.rlc_cp_schedulers = value,
+        CP_HYP_XCP_CTL => bank.xcp_ctl = value & 0x7f,
+        SQ_CMD => {
             drop(state);
             wave_control(shared, xcc, value);
         }
-        reg::SH_MEM_BASES => bank.vmid().sh_mem_bases = value,
-        reg::SH_MEM_CONFIG => bank.vmid().sh_mem_config = value,
-        reg::SQ_SHADER_TBA_LO..=reg::SQ_SHADER_TMA_HI => {
-            bank.vmid().traps[(offset - reg::SQ_SHADER_TBA_LO) as usize] = value;
+        SH_MEM_BASES => bank.vmid().sh_mem_bases = value,
+        SH_MEM_CONFIG => bank.vmid().sh_mem_config = value,
+        SQ_SHADER_TBA_LO => bank.vmid().traps[index] = value,
+        CP_ME1_PIPE0_INT_CNTL => {
+            let cntl = shared.int_cntl(of_pipe(slot, index));
+            cntl.store(value, Ordering::Relaxed);
         }
-        reg::CP_ME1_PIPE0_INT_CNTL..=reg::CP_ME1_PIPE3_INT_CNTL => {
-            let pipe = (offset - reg::CP_ME1_PIPE0_INT_CNTL) as u8;
-            shared
-                .int_cntl(SlotId {
-                    me: 1,
-                    pipe,
-                    ..slot
-                })
-                .store(value, Ordering::Relaxed);
-        }
-        reg::CPC_INT_CNTL => shared.int_cntl(slot).store(value, Ordering::Relaxed),
-        reg::CPC_INT_STATUS => {}
-        reg::CP_PQ_WPTR_POLL_CNTL1 => bank.poll_once = true,
-        reg::CP_MEC_CNTL => {
+        CPC_INT_CNTL => shared.int_cntl(slot).store(value, Ordering::Relaxed),
+        CPC_INT_STATUS => {}
+        CP_PQ_WPTR_POLL_CNTL1 => bank.poll_once = true,
+        CP_MEC_CNTL => {
             let old = std::mem::replace(&mut bank.mec_cntl, value);
             drop(state);
             let halts = value & MEC_HALT != 0;
             reset_pipes(shared, xcc, !old & value, halts);
         }
-        reg::SPI_COMPUTE_QUEUE_RESET => {
+        SPI_COMPUTE_QUEUE_RESET => {
             drop(state);
             if value & 1 != 0 {
                 reset_queue(shared, slot);
             }
         }
-        _ => {
-            let Some(dword) = hqd_dword(offset) else {
-                return false;
-            };
+        CP_MQD_BASE_ADDR => {
+            let dword = HQD_FIRST + index;
             bank.hqd_mut(slot).set(dword, value);
             drop(state);
             written(shared, slot, dword, value);
         }
+        _ => return false,
     }
     true
 }

@@ -3,9 +3,10 @@
 //! scheduler.
 
 use super::rig::{pkt, Rig, Setup};
+use crate::cp::lock;
 use crate::cp::mqd::dw;
 use crate::cp::packet::op;
-use crate::cp::{lock, reg};
+use crate::cp::reg::CpRegister;
 use crate::inject::rule::{Hang, OnUnmap};
 
 const VMID: u8 = 9;
@@ -41,7 +42,8 @@ fn load(rig: &Rig) {
     }
     rig.set_hqd(0, dw::CP_HQD_VMID, VMID.into());
     rig.set_hqd(0, dw::CP_HQD_PQ_WPTR_POLL_ADDR_LO, QUEUE.wptr as u32);
-    rig.cp.reg_write(0, reg::CP_PQ_WPTR_POLL_CNTL1, 1 << 19);
+    rig.cp
+        .reg_write(0, CpRegister::CP_PQ_WPTR_POLL_CNTL1, 0, 1 << 19);
     rig.set_hqd(0, dw::CP_HQD_ACTIVE, 1);
     rig.engine.poll();
 }
@@ -95,7 +97,8 @@ fn a_queue_that_hangs_hears_no_dequeue_request() {
         load(&rig);
         rig.set_hqd(0, dw::CP_HQD_DEQUEUE_REQUEST, 3);
         assert_eq!(rig.hqd(0, dw::CP_HQD_ACTIVE), dequeued, "{on_unmap:?}");
-        rig.cp.reg_write(0, reg::SPI_COMPUTE_QUEUE_RESET, 1);
+        rig.cp
+            .reg_write(0, CpRegister::SPI_COMPUTE_QUEUE_RESET, 0, 1);
         assert_eq!(rig.hqd(0, dw::CP_HQD_ACTIVE), reset, "{on_unmap:?}");
     }
 }

@@ -8,7 +8,7 @@ use crate::cp::engine::Mode;
 use crate::cp::lock;
 use crate::cp::mqd::dw;
 use crate::cp::packet::op;
-use crate::cp::reg;
+use crate::cp::reg::CpRegister;
 use crate::inject::rule::{FenceKind, Hang, OnUnmap, QueueKind};
 
 fn rig() -> Rig {
@@ -69,11 +69,12 @@ fn a_queue_that_the_scheduler_gives_up_on_is_named_and_can_be_reset_alone() {
     assert_eq!(rig.read(named), setup(3, 0).doorbell);
     rig.write(named, &[0]);
     // The driver finds it where it still is: the first of the scheduler's slots, pipe 2 of MEC 1.
-    rig.cp.reg_write(0, reg::GRBM_GFX_CNTL, 2 | 1 << 2);
-    let active = reg::CP_MQD_BASE_ADDR + (dw::CP_HQD_ACTIVE - dw::CP_MQD_BASE_ADDR_LO) as u32;
-    assert_eq!(rig.cp.reg_read(0, active), Some(1));
-    rig.cp.reg_write(0, reg::SPI_COMPUTE_QUEUE_RESET, 1);
-    assert_eq!(rig.cp.reg_read(0, active), Some(0));
+    rig.cp
+        .reg_write(0, CpRegister::GRBM_GFX_CNTL, 0, 2 | 1 << 2);
+    assert_eq!(rig.hqd(0, dw::CP_HQD_ACTIVE), 1);
+    rig.cp
+        .reg_write(0, CpRegister::SPI_COMPUTE_QUEUE_RESET, 0, 1);
+    assert_eq!(rig.hqd(0, dw::CP_HQD_ACTIVE), 0);
     run(&rig, &process(4, &[0]));
     submit(&rig, 4, 0, &write_at(0x4004, 2));
     assert_eq!(rig.read(0x40_4004), 2);
@@ -86,10 +87,11 @@ fn a_queue_that_resists_stays_in_its_slot() {
     let rig = rig();
     hang(&rig, OnUnmap::ReportedForGood);
     assert!(unmap(&rig, 2, 0, 0), "the others have left");
-    rig.cp.reg_write(0, reg::GRBM_GFX_CNTL, 2 | 1 << 2);
-    let active = reg::CP_MQD_BASE_ADDR + (dw::CP_HQD_ACTIVE - dw::CP_MQD_BASE_ADDR_LO) as u32;
-    rig.cp.reg_write(0, reg::SPI_COMPUTE_QUEUE_RESET, 1);
-    assert_eq!(rig.cp.reg_read(0, active), Some(1));
+    rig.cp
+        .reg_write(0, CpRegister::GRBM_GFX_CNTL, 0, 2 | 1 << 2);
+    rig.cp
+        .reg_write(0, CpRegister::SPI_COMPUTE_QUEUE_RESET, 0, 1);
+    assert_eq!(rig.hqd(0, dw::CP_HQD_ACTIVE), 1);
 }
 
 #[test]

@@ -232,7 +232,7 @@ fn scratch_that_is_too_small_is_asked_for() {
 
 #[test]
 fn waves_are_halted_resumed_and_killed_by_command() {
-    use crate::cp::reg::SQ_CMD;
+    use crate::cp::reg::CpRegister::SQ_CMD;
     let rig = rig_in(Mode::Threads(2));
     load(&rig, WAIT_THEN_STORE);
     let done = signal(&rig, 0, false);
@@ -240,15 +240,16 @@ fn waves_are_halted_resumed_and_killed_by_command() {
     rig.wait("the waves run", |rig| rig.stats.done("waves launched") == 2);
     // SETHALT of VMID 9 (not theirs), then of theirs.
     rig.cp
-        .reg_write(0, SQ_CMD, 9 << 28 | 1 << 8 | 1 << 7 | 1 << 4 | 1);
+        .reg_write(0, SQ_CMD, 0, 9 << 28 | 1 << 8 | 1 << 7 | 1 << 4 | 1);
     assert_eq!(rig.stats.done("waves controlled by SQ_CMD"), 0);
     rig.cp
-        .reg_write(0, SQ_CMD, 8 << 28 | 1 << 8 | 1 << 7 | 1 << 4 | 1);
+        .reg_write(0, SQ_CMD, 0, 8 << 28 | 1 << 8 | 1 << 7 | 1 << 4 | 1);
     assert_eq!(rig.stats.done("waves controlled by SQ_CMD"), 2);
     rig.write(BASE + u64::from(OUT) + 0x1000, &[1]);
     rig.wait("the queue is idle", |rig| rig.engine.is_idle());
     assert_eq!(value(&rig, done), 1, "halted waves do nothing");
-    rig.cp.reg_write(0, SQ_CMD, 8 << 28 | 1 << 7 | 1 << 4 | 1);
+    rig.cp
+        .reg_write(0, SQ_CMD, 0, 8 << 28 | 1 << 7 | 1 << 4 | 1);
     rig.wait("they go on", |rig| value(rig, done) == 0);
     assert_eq!(out(&rig, 63), 42);
     // KILL: the dispatch ends.
@@ -256,7 +257,7 @@ fn waves_are_halted_resumed_and_killed_by_command() {
     let killed = signal(&rig, 1, false);
     send(&rig, dispatch(3, killed));
     rig.wait("the waves run", |rig| rig.stats.done("waves launched") == 5);
-    rig.cp.reg_write(0, SQ_CMD, 1 << 4 | 3);
+    rig.cp.reg_write(0, SQ_CMD, 0, 1 << 4 | 3);
     rig.wait("they are gone", |rig| value(rig, killed) == 0);
     assert_eq!(rig.stats.all(), []);
 }

@@ -6,7 +6,8 @@ use super::rig::{kernel_ring, pkt, Rig};
 use crate::cp::engine::Mode;
 use crate::cp::mqd::dw;
 use crate::cp::packet::op;
-use crate::cp::{lock, reg, CLIENT_GRBM_CP};
+use crate::cp::reg::{offset, CpRegister};
+use crate::cp::{lock, CLIENT_GRBM_CP};
 
 const SCRATCH_REG0: u32 = 0xc040;
 
@@ -45,7 +46,7 @@ fn a_fence_writes_memory_and_raises_interrupt_178() {
     let rig = Rig::sync();
     let write = pkt(op::WRITE_DATA as u32, 4);
     rig.kiq(0, &[write, 5 << 8 | 1 << 20, 0x2_0000, 0, 77]);
-    let int_status = reg::CPC_INT_STATUS;
+    let int_status = offset(CpRegister::CPC_INT_STATUS);
     rig.kiq(0, &[write, 1 << 20, int_status, 0, 0x2000_0000]);
     assert_eq!(rig.read(0x2_0000), 77);
     let interrupts = rig.interrupts();
@@ -116,7 +117,8 @@ fn dequeue_request_and_queue_reset_free_the_slot() {
         rig.select(0, 1, 0, 3);
         assert_eq!(rig.hqd(0, dw::CP_HQD_ACTIVE), 1);
         if reset {
-            rig.cp.reg_write(0, reg::SPI_COMPUTE_QUEUE_RESET, 1);
+            rig.cp
+                .reg_write(0, CpRegister::SPI_COMPUTE_QUEUE_RESET, 0, 1);
         } else {
             rig.set_hqd(0, dw::CP_HQD_DEQUEUE_REQUEST, 1);
         }

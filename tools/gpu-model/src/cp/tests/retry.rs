@@ -9,6 +9,7 @@ use super::{cwsr, runlist, sdma};
 use crate::cp::bus::{Access, Binding, OnFault};
 use crate::cp::engine::Mode;
 use crate::cp::lock;
+use crate::cp::reg::CpRegister;
 use crate::sdma::Filter;
 
 /// Adds 1 to the dword at (pointer in kernarg) + 4 * work-item.
@@ -113,7 +114,7 @@ fn waiting_waves_can_be_taken_off() {
     let killed = signal(&rig, 1, false);
     send(&rig, dispatch(3, killed));
     refused(&rig, 3);
-    rig.cp.reg_write(0, crate::cp::reg::SQ_CMD, 1 << 4 | 3);
+    rig.cp.reg_write(0, CpRegister::SQ_CMD, 0, 1 << 4 | 3);
     rig.wait("they are gone", |rig| value(rig, killed) == 0);
     assert_eq!((read_index(&rig), out(&rig, 0)), (2, 0));
 }

@@ -11,9 +11,10 @@ use crate::cp::bus::{
     wide, Access, Binding, Bus, Cores, Fault, Interrupt, OnFault, Space, Verdict,
 };
 use crate::cp::engine::{Engine, Mode};
-use crate::cp::mqd::{dw, NO_UPDATE_RPTR, PRIV_STATE};
+use crate::cp::mqd::{dw, HQD_FIRST, NO_UPDATE_RPTR, PRIV_STATE};
+use crate::cp::reg::CpRegister;
 use crate::cp::stats::Stats;
-use crate::cp::{lock, reg, Cp};
+use crate::cp::{lock, Cp};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::sdma::Sdma;
@@ -307,21 +308,25 @@ impl Rig {
 
     /// Selects a queue slot.
     pub fn select(&self, xcc: u8, me: u32, pipe: u32, queue: u32) {
-        self.cp
-            .reg_write(xcc, reg::GRBM_GFX_CNTL, pipe | me << 2 | queue << 8);
+        self.cp.reg_write(
+            xcc,
+            CpRegister::GRBM_GFX_CNTL,
+            0,
+            pipe | me << 2 | queue << 8,
+        );
     }
 
     /// A queue slot's register, by MQD dword.
     pub fn hqd(&self, xcc: u8, dword: usize) -> u32 {
         self.cp
-            .reg_read(xcc, reg::CP_MQD_BASE_ADDR + dword as u32 - 128)
+            .reg_read(xcc, CpRegister::CP_MQD_BASE_ADDR, dword - HQD_FIRST)
             .expect("CP register")
     }
 
     pub fn set_hqd(&self, xcc: u8, dword: usize, value: u32) {
         assert!(self
             .cp
-            .reg_write(xcc, reg::CP_MQD_BASE_ADDR + dword as u32 - 128, value));
+            .reg_write(xcc, CpRegister::CP_MQD_BASE_ADDR, dword - HQD_FIRST, value));
     }
 
     /// Writes an MQD; the read pointer is reported at `mqd + 0x800 + 128`, the write pointer is at
@@ -370,8 +375,12 @@ impl Rig {
             silent: false,
         };
         self.write_mqd(setup);
-        self.cp
-            .reg_write(xcc, reg::RLC_CP_SCHEDULERS, 0x80 | 1 << 5 | 1 << 3);
+        self.cp.reg_write(
+            xcc,
+            CpRegister::RLC_CP_SCHEDULERS,
+            0,
+            0x80 | 1 << 5 | 1 << 3,
+        );
         self.select(xcc, 1, 1, 0);
         for dword in [128, 136, 139, 141, 143, 145] {
             let value = self.read(mqd + 4 * dword as u64);
@@ -381,8 +390,12 @@ impl Rig {
         self.select(xcc, 0, 0, 0);
         for pipe in 0..4 {
             // TIME_STAMP_INT_ENABLE, OPCODE_ERROR_INT_ENABLE, PRIV_REG_INT_ENABLE
-            self.cp
-                .reg_write(xcc, reg::CP_ME1_PIPE0_INT_CNTL + pipe, 7 << 24 | 1 << 23);
+            self.cp.reg_write(
+                xcc,
+                CpRegister::CP_ME1_PIPE0_INT_CNTL,
+                pipe,
+                7 << 24 | 1 << 23,
+            );
         }
     }
 
