@@ -6,7 +6,7 @@
 //! MMIO ──reg_write──▶ register banks ──CP_HQD_ACTIVE──▶ Queue ─┐
 //! BAR2 ──doorbell───▶ KIQ, HIQ: executed at once (sched) ──────┼─▶ Queue
 //!                                                              │
-//!                     engine threads ◀─────────────────────────┘
+//!                     runner threads ◀─────────────────────────┘
 //!                           └─▶ pm4 / aql ──▶ gcn
 //! ```
 //!
@@ -15,12 +15,8 @@
 //! `state`.
 
 pub mod aql;
-pub mod atomic;
-pub mod bus;
 pub mod crew;
 pub mod cwsr;
-pub mod device;
-pub mod engine;
 pub mod gws;
 pub mod launch;
 pub mod mqd;
@@ -32,7 +28,6 @@ pub mod registers;
 pub mod saved;
 pub mod sched;
 pub mod signal;
-pub mod stats;
 pub mod team;
 #[cfg(test)]
 mod tests;
@@ -43,19 +38,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use bus::{Binding, Bus, Hub, Interrupt, Space, View};
 use crew::Crew;
-use engine::{Engine, Job, Progress, Task};
 use gws::Gws;
 use queue::{Flight, Kind, Queue, SlotId};
 use reg::CpRegister;
 use registers::Bank;
-use saved::Saved;
 use sched::Hws;
-use stats::Stats;
 use team::{Member, Team};
 
-use crate::sdma::Sdma;
+use crate::processor::bus::{Binding, Bus, Fault, Hub, Interrupt, Space, View};
+use crate::processor::copy::CopyEngines;
+use crate::processor::lock;
+use crate::processor::runner::{Job, Progress, Runner, Task};
+use crate::processor::saved::Saved;
+use crate::processor::stats::Stats;
 
 /// SOC15_IH_CLIENTID_GRBM_CP.
 pub const CLIENT_GRBM_CP: u8 = 0x14;
@@ -84,7 +80,7 @@ pub enum SqInterrupt {
     Error,
 }
 
-/// A mapped queue and its place in the engine.
+/// A mapped queue and its place in the runner.
 #[derive(Clone)]
 pub struct Mapped {
     /// The queue.
@@ -109,8 +105,8 @@ pub struct Shared {
     pub stats: Arc<Stats>,
     /// Who runs work-groups together; None in synchronous mode.
     pub crew: Option<Crew>,
-    engine: Arc<Engine>,
-    sdma: Arc<Sdma>,
+    runner: Arc<Runner>,
+    sdma: Arc<dyn CopyEngines>,
     xccs: u8,
     serial: Mutex<()>,
     hws: Mutex<Hws>,
@@ -126,11 +122,6 @@ pub struct Cp {
     shared: Arc<Shared>,
 }
 
-/// Locks; a panic elsewhere does not make the data less valid.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poison| poison.into_inner())
-}
-
 /// The flat windows of a process.
 pub fn apertures(process: &Binding) -> gcn::Apertures {
     gcn::Apertures {
@@ -143,8 +134,8 @@ impl Cp {
     /// A command processor for so many XCCs, with nothing mapped.
     pub fn new(
         bus: Arc<dyn Bus>,
-        engine: Arc<Engine>,
-        sdma: Arc<Sdma>,
+        runner: Arc<Runner>,
+        sdma: Arc<dyn CopyEngines>,
         stats: Arc<Stats>,
         xccs: u8,
     ) -> Self {
@@ -158,7 +149,7 @@ impl Cp {
             doorbells: HashMap::new(),
             teams: HashMap::new(),
         };
-        let crew = match engine.is_synchronous() {
+        let crew = match runner.is_synchronous() {
             true => None,
             false => Crew::new()
                 .inspect_err(|error| tracing::error!(%error, "waves run on one thread"))
@@ -168,7 +159,7 @@ impl Cp {
             bus,
             stats,
             crew,
-            engine,
+            runner,
             sdma,
             xccs,
             serial: Mutex::new(()),
@@ -199,15 +190,15 @@ impl Cp {
                 value
             };
             queue.ring(value);
-            let at_once = !self.shared.engine.is_synchronous();
+            let at_once = !self.shared.runner.is_synchronous();
             match (late, queue.kind) {
-                (Some(late), _) => self.shared.engine.wake_later(&task, late),
+                (Some(late), _) => self.shared.runner.wake_later(&task, late),
                 (None, Kind::Kiq | Kind::Hiq) => self.run_now(&queue, &task),
                 _ if at_once && queue.quick() => {}
-                _ => self.shared.engine.wake(&task),
+                _ => self.shared.runner.wake(&task),
             }
         }
-        self.shared.engine.poll();
+        self.shared.runner.poll();
         found
     }
 
@@ -226,12 +217,12 @@ impl Cp {
             match queue.step() {
                 Progress::Busy => {}
                 Progress::Idle => return,
-                // It waits for a register or memory: let the engine look again.
+                // It waits for a register or memory: let the runner look again.
                 Progress::Blocked => break,
             }
         }
         // So does one that has no end: the guest's CPU waits for this call.
-        self.shared.engine.wake(task);
+        self.shared.runner.wake(task);
     }
 
     /// A register as MMIO reads it. None: it is only stored.
@@ -316,8 +307,8 @@ impl Shared {
     }
 
     /// The threads that run queues.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
+    pub fn runner(&self) -> &Runner {
+        &self.runner
     }
 
     /// An XCC in its partition.
@@ -349,7 +340,7 @@ impl Shared {
     /// Puts a queue into its slot and lets it run; `wptr` is where its write pointer lies in
     /// memory, if it is to be read there. An error of that does not keep the queue from being
     /// there.
-    fn insert(self: &Arc<Self>, queue: &Arc<Queue>, wptr: Option<u64>) -> Result<(), bus::Fault> {
+    fn insert(self: &Arc<Self>, queue: &Arc<Queue>, wptr: Option<u64>) -> Result<(), Fault> {
         let mapped = Mapped {
             task: queue.task(),
             queue: queue.clone(),
@@ -371,10 +362,10 @@ impl Shared {
         if let Some(team) = &mapped.queue.team {
             let Mapped { queue, task } = &mapped;
             team.join(queue.xcc, queue.packets(), task);
-            team.wake(queue.xcc, &self.engine);
+            team.wake(queue.xcc, &self.runner);
         }
         if !matches!(mapped.queue.kind, Kind::Kiq | Kind::Hiq | Kind::Follower) {
-            self.engine.wake(&mapped.task);
+            self.runner.wake(&mapped.task);
         }
         polled
     }

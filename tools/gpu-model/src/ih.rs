@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 
 use crate::bus::Block;
 use crate::chip::Chip;
-use crate::cp::bus::xcc_node;
 use crate::engine::DoorbellIndex;
 use crate::gmc::{Access, Hub};
 use crate::hostile::Hostile;
 use crate::memory::{Physical, Space};
 use crate::preset::{ip, Preset};
+use crate::processor::bus::xcc_node;
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
 pub use retry::Claim;

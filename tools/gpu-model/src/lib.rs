@@ -14,8 +14,9 @@
 //!   files the driver loads
 //! - [`inject`]: faults from a script; [`hostile`]: what else hardware may do; [`hive`]: GPUs that
 //!   xGMI connects
-//! - [`engine`]: what works on its own and the thread it runs on; [`cp`], [`sdma`]: the command
-//!   processor and the copy engines
+//! - [`engine`]: what works on its own and the thread it runs on
+//! - [`processor`]: what a processor needs that fetches packets from rings; [`cp`], [`sdma`]: those
+//!   that do, the command processor and the copy engines; [`device`]: their place in the GPU
 
 use regs::{RegisterInfo, RegisterSet};
 
@@ -23,10 +24,13 @@ pub mod athub;
 pub mod bus;
 pub mod chip;
 pub mod cp;
+pub mod device;
 pub mod discovery;
 pub mod doorbells;
 pub mod engine;
 pub mod firmware;
+#[cfg(test)]
+mod flat;
 pub mod gc;
 pub mod gmc;
 pub mod hive;
@@ -40,6 +44,7 @@ pub mod nbio;
 pub mod pci;
 pub mod plain;
 pub mod preset;
+pub mod processor;
 pub mod psp;
 pub mod regs;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::athub::Athub;
 use crate::bus::{Block, Bus};
 use crate::chip::{Chip, Clock, Host};
-use crate::cp::device::{self, Processors};
+use crate::device::{self, Processors};
 use crate::discovery;
 use crate::doorbells::Ring;
 use crate::engine::{step_all, DoorbellIndex, Engine, EngineThread, Progress};

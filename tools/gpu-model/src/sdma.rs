@@ -4,19 +4,22 @@
 //! Each engine has ten rings: GFX and PAGE, set up by the kernel through registers, and RLC0 to 7
 //! for user queues, loaded from an MQD by the hardware scheduler or through registers by the
 //! driver. A ring is registers and nothing else; who runs it is the engine of
-//! [`crate::cp::engine`]. Addresses go through MMHUB.
+//! [`crate::processor::runner`]. Addresses go through MMHUB.
 
 mod packet;
 mod ring;
+#[cfg(test)]
+mod tests;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::cp::bus::{Bus, Fault, Hub, Space, View};
-use crate::cp::engine::{Engine, Job, Progress, Task};
-use crate::cp::lock;
-use crate::cp::saved::Saved;
-use crate::cp::stats::Stats;
+use crate::processor::bus::{Bus, Fault, Hub, Space, View};
+use crate::processor::copy::{CopyEngines, Filter, RlcQueue};
+use crate::processor::lock;
+use crate::processor::runner::{Job, Progress, Runner, Task};
+use crate::processor::saved::Saved;
+use crate::processor::stats::Stats;
 use ring::{context, Flight, Ring};
 
 /// Dwords of an engine's register space.
@@ -53,34 +56,6 @@ fn context_of_mqd(dword: usize) -> usize {
     }
 }
 
-/// A user queue to be mapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RlcQueue {
-    /// Address of its MQD, in VMID 0.
-    pub mqd: u64,
-    /// Where its write pointer is, in its own address space.
-    pub wptr: u64,
-    /// Doorbell in dwords.
-    pub doorbell: u32,
-    /// VMID that it gets.
-    pub vmid: u8,
-    /// Its process.
-    pub pasid: u16,
-    /// The XCC whose scheduler maps it.
-    pub xcc: u8,
-}
-
-/// Which user queues to unmap.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Filter {
-    /// All that the hardware scheduler mapped.
-    All,
-    /// A process's.
-    Pasid(u16),
-    /// One.
-    Doorbell(u32),
-}
-
 struct Unit {
     registers: Mutex<Vec<u32>>,
     rings: Vec<(Arc<Ring>, Arc<Task>)>,
@@ -95,7 +70,7 @@ struct Common {
 /// The engines.
 pub struct Sdma {
     common: Arc<Common>,
-    engine: Arc<Engine>,
+    runner: Arc<Runner>,
     units: Vec<Arc<Unit>>,
     saved: Mutex<Saved<Flight>>,
     /// Serialises map and unmap.
@@ -107,12 +82,12 @@ const KERNEL_SLICES: usize = 4;
 
 impl Sdma {
     /// `count` engines at rest.
-    pub fn new(bus: Arc<dyn Bus>, engine: Arc<Engine>, stats: Arc<Stats>, count: u8) -> Self {
+    pub fn new(bus: Arc<dyn Bus>, runner: Arc<Runner>, stats: Arc<Stats>, count: u8) -> Self {
         let common = Arc::new(Common { bus, stats });
         let units = (0..count).map(|index| Unit::new(&common, index)).collect();
         Sdma {
             common,
-            engine,
+            runner,
             units,
             saved: Mutex::default(),
             serial: Mutex::default(),
@@ -172,7 +147,7 @@ impl Sdma {
             reg::F32_CNTL => {
                 for (ring, task) in &unit.rings {
                     ring.halt(value & 1 != 0);
-                    self.engine.wake(task);
+                    self.runner.wake(task);
                 }
             }
             _ => {}
@@ -182,7 +157,7 @@ impl Sdma {
 
     fn wake(&self, unit: &Unit, ring: &Arc<Ring>) {
         if let Some((_, task)) = unit.rings.iter().find(|(at, _)| Arc::ptr_eq(at, ring)) {
-            self.engine.wake(task);
+            self.runner.wake(task);
         }
     }
 
@@ -203,14 +178,14 @@ impl Sdma {
                     value
                 });
                 if let Some(late) = self.lateness() {
-                    self.engine.wake_later(task, late);
+                    self.runner.wake_later(task, late);
                 } else if number >= FIRST_RLC || !Self::finishes(ring) {
-                    self.engine.wake(task);
+                    self.runner.wake(task);
                 }
             }
         }
         if found {
-            self.engine.poll();
+            self.runner.poll();
         }
         found
     }
@@ -230,67 +205,6 @@ impl Sdma {
             .map(|_| ring.step())
             .find(|progress| *progress != Progress::Busy)
             == Some(Progress::Idle)
-    }
-
-    /// Maps a user queue to a free RLC ring. False: there is none.
-    pub fn map(&self, engine: u8, queue: RlcQueue) -> Result<bool, Fault> {
-        let _serial = lock(&self.serial);
-        let Some(unit) = self.unit(engine) else {
-            self.common
-                .stats
-                .count("MAP_QUEUES to an SDMA engine that is not there");
-            tracing::warn!(engine, "no such SDMA engine");
-            return Ok(true);
-        };
-        let free = unit.rings[FIRST_RLC..]
-            .iter()
-            .find(|(ring, _)| !ring.is_enabled());
-        let Some((ring, task)) = free else {
-            return Ok(false);
-        };
-        let mqd = self.kernel_view().dwords(queue.mqd, MQD_DWORDS + 1)?;
-        let token = mqd[MQD_SAVED_TOKEN as usize];
-        let flight = lock(&self.saved).take(queue.mqd, token);
-        if token != 0 {
-            self.kernel_view()
-                .write32(queue.mqd + 4 * MQD_SAVED_TOKEN, 0)?;
-        }
-        ring.load(&queue, &mqd[..MQD_DWORDS], flight);
-        if queue.wptr != 0 {
-            ring.poll_wptr(queue.wptr);
-        }
-        tracing::debug!(engine, ?queue, "SDMA queue mapped");
-        self.engine.wake(task);
-        Ok(true)
-    }
-
-    /// Whether a user queue does not stop (fault injection).
-    pub fn has_stuck(&self, xcc: u8) -> bool {
-        let mut rings = self.units.iter().flat_map(|unit| &unit.rings[FIRST_RLC..]);
-        rings.any(|(ring, _)| ring.is_stuck(xcc))
-    }
-
-    /// Unmaps user queues, each within a slice; their pointers go to their MQDs.
-    pub fn unmap(&self, filter: Filter, keep: bool) {
-        self.unmap_of(None, filter, keep);
-    }
-
-    /// How many engines there are.
-    pub fn engines(&self) -> u32 {
-        self.units.len() as u32
-    }
-
-    /// The same for those that one XCC's scheduler mapped (None: any).
-    pub fn unmap_of(&self, xcc: Option<u8>, filter: Filter, keep: bool) {
-        let _serial = lock(&self.serial);
-        for (ring, _) in self.units.iter().flat_map(|unit| &unit.rings[FIRST_RLC..]) {
-            let Some((mqd, flight)) = ring.unload(xcc, filter) else {
-                continue;
-            };
-            if let Err(fault) = self.save(ring, mqd, flight, keep) {
-                tracing::warn!(mqd, %fault, "SDMA MQD not saved");
-            }
-        }
     }
 
     fn save(&self, ring: &Ring, mqd: u64, flight: Flight, keep: bool) -> Result<(), Fault> {
@@ -317,6 +231,60 @@ impl Sdma {
         if engine.is_none() {
             *lock(&self.saved) = Saved::default();
         }
+    }
+}
+
+impl CopyEngines for Sdma {
+    fn engines(&self) -> u32 {
+        self.units.len() as u32
+    }
+
+    fn map(&self, engine: u8, queue: RlcQueue) -> Result<bool, Fault> {
+        let _serial = lock(&self.serial);
+        let Some(unit) = self.unit(engine) else {
+            self.common
+                .stats
+                .count("MAP_QUEUES to an SDMA engine that is not there");
+            tracing::warn!(engine, "no such SDMA engine");
+            return Ok(true);
+        };
+        let free = unit.rings[FIRST_RLC..]
+            .iter()
+            .find(|(ring, _)| !ring.is_enabled());
+        let Some((ring, task)) = free else {
+            return Ok(false);
+        };
+        let mqd = self.kernel_view().dwords(queue.mqd, MQD_DWORDS + 1)?;
+        let token = mqd[MQD_SAVED_TOKEN as usize];
+        let flight = lock(&self.saved).take(queue.mqd, token);
+        if token != 0 {
+            self.kernel_view()
+                .write32(queue.mqd + 4 * MQD_SAVED_TOKEN, 0)?;
+        }
+        ring.load(&queue, &mqd[..MQD_DWORDS], flight);
+        if queue.wptr != 0 {
+            ring.poll_wptr(queue.wptr);
+        }
+        tracing::debug!(engine, ?queue, "SDMA queue mapped");
+        self.runner.wake(task);
+        Ok(true)
+    }
+
+    fn unmap(&self, xcc: Option<u8>, filter: Filter, keep: bool) {
+        let _serial = lock(&self.serial);
+        for (ring, _) in self.units.iter().flat_map(|unit| &unit.rings[FIRST_RLC..]) {
+            let Some((mqd, flight)) = ring.unload(xcc, filter) else {
+                continue;
+            };
+            if let Err(fault) = self.save(ring, mqd, flight, keep) {
+                tracing::warn!(mqd, %fault, "SDMA MQD not saved");
+            }
+        }
+    }
+
+    fn has_stuck(&self, xcc: u8) -> bool {
+        let mut rings = self.units.iter().flat_map(|unit| &unit.rings[FIRST_RLC..]);
+        rings.any(|(ring, _)| ring.is_stuck(xcc))
     }
 }
 

@@ -14,14 +14,15 @@ pub mod overtake;
 
 use std::sync::Arc;
 
-use super::bus::{wide, Fault};
-use super::engine::Progress;
-use super::packet::{compare, field, Header};
+use super::packet::Header;
 use super::pm4;
 use super::queue::{Body, Ib, Queue};
 use super::signal::Signal;
 use super::team::Team;
 use super::SOURCE_END_OF_PIPE;
+use crate::processor::bus::{wide, Fault};
+use crate::processor::packet::{compare, field};
+use crate::processor::runner::Progress;
 pub use error::PacketError;
 
 /// Dwords of a packet.
@@ -190,7 +191,7 @@ fn follow(queue: &Queue, body: &mut Body, team: &Team) -> Result<Option<Progress
         let next = body.rptr + 1;
         queue.advance(body, next);
         team.report(queue.xcc, next);
-        team.wake(queue.xcc, queue.shared.engine());
+        team.wake(queue.xcc, queue.shared.runner());
         return Ok(None);
     }
     let Some(completed) = team.completed() else {
@@ -357,7 +358,7 @@ fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Faul
     if let Some(team) = &queue.team {
         team.report(queue.xcc, next);
         if next < queue.wptr() {
-            team.wake(queue.xcc, queue.shared.engine());
+            team.wake(queue.xcc, queue.shared.runner());
         }
     }
     queue.report_rptr(body);

@@ -11,8 +11,9 @@ use gcn::{GwsOp, GwsRequest};
 
 use super::queue::Queue;
 use super::reg::offset;
-use super::{lock, Shared};
+use super::Shared;
 use crate::gc::GcRegister;
+use crate::processor::lock;
 
 /// Counters that exist at a time, of all processes; a guest cannot make more.
 const MAX_COUNTERS: usize = 4096;

@@ -6,8 +6,8 @@
 //! queue slot's CP_HQD_* registers, 1 to 80 of COMPUTE_*. Source: `include/v9_structs.h`, struct
 //! v9_mqd.
 
-use super::bus::{wide, Fault, View};
-use super::packet::field;
+use crate::processor::bus::{wide, Fault, View};
+use crate::processor::packet::field;
 
 /// Dwords of an MQD that the model reads (the rest is the firmware's).
 pub const MQD_DWORDS: usize = 256;

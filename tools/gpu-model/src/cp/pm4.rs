@@ -10,12 +10,13 @@ mod memory;
 mod shader;
 pub use shader::{cu_masks, scratch_ring, share};
 
-use super::bus::{Fault, Space, View};
-use super::engine::Progress;
 use super::launch::Launch;
-use super::packet::{self, field, op, Header};
+use super::packet::{self, op, Header};
 use super::queue::{Body, Ib, Kind, Queue};
 use super::sched;
+use crate::processor::bus::{Fault, Space, View};
+use crate::processor::packet::field;
+use crate::processor::runner::Progress;
 
 /// Packets of one slice.
 const SLICE_PACKETS: usize = 1024;
@@ -388,7 +389,7 @@ fn indirect_buffer(cx: &Cx<'_>, body: &[u32]) -> Flow {
     };
     let ib = Ib {
         space,
-        address: super::bus::wide(body[0], body[1]) & !3,
+        address: crate::processor::bus::wide(body[0], body[1]) & !3,
         dwords: u64::from(field(control, 0, 20)),
         at: 0,
         privileged: cx.source.privileged && !chooses,

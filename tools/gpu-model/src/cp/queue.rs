@@ -10,9 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::aql;
-use super::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
 use super::cwsr;
-use super::engine::{Job, Progress, Task};
 use super::launch::{Launch, State};
 use super::mqd::{self, dw, Hqd, Mqd, NO_UPDATE_RPTR, SH_DWORDS};
 use super::pm4;
@@ -20,6 +18,8 @@ use super::sched::Keep;
 use super::team::{Member, Team};
 use super::Shared;
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
+use crate::processor::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
+use crate::processor::runner::{Job, Progress, Task};
 
 /// COMPUTE_PGM_RSRC2.TRAP_PRESENT.
 pub const TRAP_PRESENT: u32 = 1 << 6;
@@ -513,7 +513,7 @@ impl Queue {
             vmid: self.space.vmid,
             mmhub: false,
             pasid: self.process.pasid,
-            node_id: super::bus::xcc_node(self.slot.xcc),
+            node_id: crate::processor::bus::xcc_node(self.slot.xcc),
             context,
         }
     }
@@ -602,7 +602,7 @@ impl Queue {
         mqd::save(self.kernel_view(), self.mqd, &dwords)
     }
 
-    /// Its task for the engine.
+    /// Its task for the runner.
     pub fn task(self: &Arc<Self>) -> Arc<Task> {
         Task::new(self.clone())
     }

@@ -5,15 +5,16 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use super::bus::{wide, Binding, Hub, OnFault, Space};
 use super::mqd::{dw, Hqd, Mqd, HQD_FIRST};
-use super::packet::field;
 use super::queue::{self, Kind, Queue, SlotId};
 use super::reg::CpRegister::{self, *};
 use super::sched::Keep;
 use super::team::Member;
 use super::waves::wave_control;
-use super::{lock, saved, Mapped, Shared};
+use super::{saved, Mapped, Shared};
+use crate::processor::bus::{wide, Binding, Hub, OnFault, Space};
+use crate::processor::lock;
+use crate::processor::packet::field;
 
 /// Registers that are only stored and are not 0 after power-on.
 pub const STORED_POWER_ON: &[(CpRegister, u32)] = &[];
@@ -287,7 +288,7 @@ fn written(shared: &Arc<Shared>, slot: SlotId, dword: usize, value: u32) {
         }
         (dw::CP_HQD_PQ_WPTR_LO, Some(Mapped { queue, task })) => {
             queue.ring(u64::from(value));
-            shared.engine.wake(&task);
+            shared.runner.wake(&task);
         }
         _ => {}
     }

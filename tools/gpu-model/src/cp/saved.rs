@@ -1,64 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Waves and half-done packets of preempted queues, until the queue is mapped again. One [`Saved`]
-//! per GPU for compute, one for SDMA.
-//!
-//! Stands for what real hardware writes to the context save area. The MQD carries a token, so that
-//! another queue that gets the same MQD memory later does not get the old one's waves.
-
-use std::collections::HashMap;
+//! Keeping what a compute queue was in the middle of, under a token in its MQD: see
+//! [`crate::processor::saved`].
 
 use super::mqd::{dw, save, Mqd};
 use super::queue::{Flight, Queue};
-use super::{lock, Shared};
-
-/// How many queues can be kept; beyond, the oldest is forgotten (its owner is dead: nobody takes
-/// that long).
-const MAX_KEPT: usize = 4096;
-
-/// What is kept, by token.
-pub struct Saved<F> {
-    last: u32,
-    kept: HashMap<u32, (u64, F)>,
-}
-
-impl<F> Default for Saved<F> {
-    fn default() -> Self {
-        Saved {
-            last: 0,
-            kept: HashMap::new(),
-        }
-    }
-}
-
-impl<F: Default> Saved<F> {
-    /// Keeps what was in flight; the token is for the MQD.
-    pub fn put(&mut self, mqd: u64, flight: F) -> u32 {
-        self.kept.retain(|_, (of, _)| *of != mqd);
-        if self.kept.len() >= MAX_KEPT {
-            let oldest = self
-                .kept
-                .keys()
-                .min_by_key(|token| token.wrapping_sub(self.last))
-                .copied();
-            oldest.and_then(|token| self.kept.remove(&token));
-        }
-        self.last = self.last.wrapping_add(1).max(1);
-        self.kept.insert(self.last, (mqd, flight));
-        self.last
-    }
-
-    /// Gives it back, if it is this queue's; forgets whatever else is kept for this MQD address.
-    pub fn take(&mut self, mqd: u64, token: u32) -> F {
-        let is_ours = self.kept.get(&token).is_some_and(|(of, _)| *of == mqd);
-        let flight = if is_ours {
-            self.kept.remove(&token)
-        } else {
-            None
-        };
-        self.kept.retain(|_, (of, _)| *of != mqd);
-        flight.map(|(_, flight)| flight).unwrap_or_default()
-    }
-}
+use super::Shared;
+use crate::processor::lock;
 
 /// Keeps what a retired queue was in the middle of.
 pub fn keep(shared: &Shared, queue: &Queue, flight: Flight) {
@@ -78,25 +25,4 @@ pub fn take(shared: &Shared, xcc: u8, address: u64, mqd: &Mqd) -> Flight {
         }
     }
     flight
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flight_comes_back_once_and_only_to_its_queue() {
-        let hung = || Flight {
-            hung: Some("test".into()),
-            ..Flight::default()
-        };
-        let mut saved = Saved::<Flight>::default();
-        let token = saved.put(0x1000, hung());
-        assert!(saved.take(0x2000, token).is_empty());
-        assert!(!saved.take(0x1000, token).is_empty());
-        assert!(saved.take(0x1000, token).is_empty());
-        saved.put(0x1000, hung());
-        assert!(saved.take(0x1000, 0).is_empty(), "a new MQD has no token");
-        assert!(saved.kept.is_empty());
-    }
 }

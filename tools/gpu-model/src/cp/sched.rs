@@ -12,15 +12,17 @@ mod runlist;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bus::{wide, Fault, Hub, OnFault, Space};
 use super::mqd::{dw, Mqd, DOORBELL_EN};
-use super::packet::{field, op};
+use super::packet::op;
 use super::pm4::{Cx, Flow, Outcome};
 use super::queue::{self, Kind, Queue, SlotId};
 use super::team::Member;
-use super::{lock, saved, Shared, SOURCE_QUERY_STATUS};
+use super::{saved, Shared, SOURCE_QUERY_STATUS};
 use crate::inject::rule::FenceKind;
-use crate::sdma::{self, RlcQueue};
+use crate::processor::bus::{wide, Fault, Hub, OnFault, Space};
+use crate::processor::copy::{Filter, RlcQueue};
+use crate::processor::lock;
+use crate::processor::packet::field;
 pub use runlist::Rotate;
 use runlist::Runlist;
 
@@ -304,7 +306,7 @@ fn unmap_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
             let slots = shared.mapped_slots(|queue| wanted(queue) && (by_kiq || queue.by_hiq));
             take_off(shared, cx.queue, slots, keep);
             for doorbell in doorbells {
-                unmap_sdma(shared, xcc, keep, sdma::Filter::Doorbell(doorbell));
+                unmap_sdma(shared, xcc, keep, Filter::Doorbell(doorbell));
             }
         }
         1 => {
@@ -329,12 +331,7 @@ fn unmap_where(
     let xcc = hiq.slot.xcc;
     let wanted = |queue: &Queue| queue.by_hiq && queue.slot.xcc == xcc && wanted(queue);
     take_off(shared, hiq, shared.mapped_slots(wanted), keep);
-    unmap_sdma(
-        shared,
-        xcc,
-        keep,
-        pasid.map_or(sdma::Filter::All, sdma::Filter::Pasid),
-    );
+    unmap_sdma(shared, xcc, keep, pasid.map_or(Filter::All, Filter::Pasid));
     let mut hws = lock(&shared.hws);
     hws.release(xcc, pasid);
     let runlist = &mut hws.runlists[usize::from(xcc)];
@@ -367,10 +364,8 @@ fn abandon(hiq: &Queue, queue: &Queue) {
 
 /// An SDMA queue belongs to a partition, not to an XCC: the HIQ that mapped it, the master's, sees
 /// to it.
-fn unmap_sdma(shared: &Shared, xcc: u8, keep: Keep, filter: sdma::Filter) {
-    shared
-        .sdma
-        .unmap_of(Some(xcc), filter, keep == Keep::Flight);
+fn unmap_sdma(shared: &Shared, xcc: u8, keep: Keep, filter: Filter) {
+    shared.sdma.unmap(Some(xcc), filter, keep == Keep::Flight);
 }
 
 /// QUERY_STATUS: COMMAND 31:30, address, data. Everything before it has been done when it is its

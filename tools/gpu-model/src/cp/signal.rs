@@ -4,7 +4,7 @@
 //!
 //! Layout: amd_signal_t of ROCr's `amd_hsa_signal.h` (the ABI between runtime and firmware).
 
-use super::bus::{Fault, View};
+use crate::processor::bus::{Fault, View};
 
 const VALUE: u64 = 8;
 const EVENT_MAILBOX_PTR: u64 = 16;

@@ -10,8 +10,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::engine::{Engine, Task};
-use super::lock;
+use crate::processor::lock;
+use crate::processor::runner::{Runner, Task};
 
 /// XCCs of a partition at most.
 pub const MAX: usize = 8;
@@ -109,11 +109,11 @@ impl Team {
     }
 
     /// Something has changed for the master (by a follower) or for the followers (by the master).
-    pub fn wake(&self, by: Member, engine: &Engine) {
+    pub fn wake(&self, by: Member, runner: &Runner) {
         let tasks = lock(&self.tasks);
         let wanted = |index: usize| by.is_follower() == (index == 0);
         for (_, task) in tasks.iter().enumerate().filter(|(at, _)| wanted(*at)) {
-            task.iter().for_each(|task| engine.wake(task));
+            task.iter().for_each(|task| runner.wake(task));
         }
     }
 }

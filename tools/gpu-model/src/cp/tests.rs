@@ -12,6 +12,4 @@ mod kiq;
 mod partition;
 mod pm4;
 mod retry;
-mod rig;
 mod runlist;
-mod sdma;

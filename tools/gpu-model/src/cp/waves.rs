@@ -10,9 +10,9 @@ use std::sync::Arc;
 use gcn::wave::status;
 use gcn::{Wave, WaveState};
 
-use super::packet::field;
 use super::queue::{Kind, Queue};
 use super::Shared;
+use crate::processor::packet::field;
 
 /// SQ_CMD.CMD.
 mod command {
@@ -86,7 +86,7 @@ pub fn wave_control(shared: &Arc<Shared>, xcc: u8, value: u32) {
                 shared.stats.work("waves controlled by SQ_CMD", 1);
             }
         });
-        shared.engine.wake(&at.task);
+        shared.runner.wake(&at.task);
     }
     if !known {
         shared.stats.count("SQ_CMD.CMD");

@@ -2,11 +2,11 @@
 //! SDMA packets: how long each is and what it does. Layouts: `amdgpu/vega10_sdma_pkt_open.h`.
 
 use super::ring::{Ib, Ring};
-use crate::cp::atomic::Atomic;
-use crate::cp::bus::{wide, Bus, Fault, Space, View};
-use crate::cp::packet::{compare, field};
-use crate::cp::stats::Stats;
 use crate::inject::rule::FenceKind;
+use crate::processor::atomic::Atomic;
+use crate::processor::bus::{wide, Bus, Fault, Space, View};
+use crate::processor::packet::{compare, field};
+use crate::processor::stats::Stats;
 
 /// Bytes that a copy or fill moves before it looks whether it is to stop.
 const CHUNK: u64 = 1 << 20;

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::packet::{self, Flow};
-use super::{context_of_mqd, Common, Filter, RlcQueue, CONTEXT, FIRST_RLC};
-use crate::cp::bus::{wide, Bus, Fault, Hub, Interrupt, OnFault, Space, Verdict, View};
-use crate::cp::engine::{Job, Progress};
-use crate::cp::lock;
-use crate::cp::packet::field;
+use super::{context_of_mqd, Common, CONTEXT, FIRST_RLC};
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
+use crate::processor::bus::{wide, Bus, Fault, Hub, Interrupt, OnFault, Space, Verdict, View};
+use crate::processor::copy::{Filter, RlcQueue};
+use crate::processor::lock;
+use crate::processor::packet::field;
+use crate::processor::runner::{Job, Progress};
 
 /// Ring registers, by their offset from RB_CNTL.
 pub mod context {

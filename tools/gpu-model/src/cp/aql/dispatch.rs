@@ -7,12 +7,12 @@
 //! `amd_hsa_queue.h`.
 
 use super::PacketError;
-use crate::cp::bus::{to_dwords, wide, Fault};
 use crate::cp::launch::{Launch, Order, ScratchRing, Shape};
-use crate::cp::packet::field;
 use crate::cp::pm4::{cu_masks, scratch_ring, share};
 use crate::cp::queue::{Body, Queue};
 use crate::cp::team::Member;
+use crate::processor::bus::{to_dwords, wide, Fault};
+use crate::processor::packet::field;
 
 /// LDS of a compute unit.
 const LDS_BYTES: u32 = 64 * 1024;

@@ -4,10 +4,10 @@
 
 use super::dispatch::AmdQueue;
 use super::{notify, Pending};
-use crate::cp::bus::Fault;
 use crate::cp::queue::{Body, Queue};
 use crate::cp::signal::Signal;
 use crate::cp::SOURCE_BAD_OPCODE;
+use crate::processor::bus::Fault;
 
 /// A packet that the queue cannot execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

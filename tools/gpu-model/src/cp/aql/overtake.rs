@@ -7,12 +7,12 @@
 //! to wait or to go on.
 
 use super::{complete_slot, dispatch, fetch, kind, tell, Pending};
-use crate::cp::bus::{wide, Fault};
-use crate::cp::engine::Progress;
 use crate::cp::launch::Launch;
-use crate::cp::packet::field;
 use crate::cp::queue::{Body, Queue};
 use crate::cp::signal::Signal;
+use crate::processor::bus::{wide, Fault};
+use crate::processor::packet::field;
+use crate::processor::runner::Progress;
 
 /// Slices that it runs alone.
 const HEAD_START: u32 = 64;

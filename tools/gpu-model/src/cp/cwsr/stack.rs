@@ -9,7 +9,8 @@
 //! (ROCdbgapi `src/architecture.cpp`, gfx9, gfx90a and gfx940), COMPUTE_RELAUNCH of
 //! `gc_9_4_3_sh_mask.h`.
 
-use crate::cp::packet::{field, op};
+use crate::cp::packet::op;
+use crate::processor::packet::field;
 
 /// Words before the first group.
 const HEADER: usize = 2;

@@ -5,8 +5,8 @@
 //! Sources: COMPUTE_STATIC_THREAD_MGMT_SE* of the MQD, SQ_WAVE_HW_ID of `gc_9_4_3_sh_mask.h`; the
 //! limits of a compute unit are those of "AMD Instinct MI300 Instruction Set Architecture".
 
-use super::super::bus::Cores;
 use super::super::queue::SlotId;
+use crate::processor::bus::Cores;
 use gcn::Dispatch;
 
 /// SIMDs of a compute unit.

@@ -5,11 +5,11 @@
 use gcn::wave::{sreg, status, trapsts};
 use gcn::{CodeCache, ExecError, Fault, GwsRequest, Outcome, Workgroup};
 
-use super::super::bus::Verdict;
 use super::super::gws::Answer;
 use super::super::queue::Queue;
 use super::super::SqInterrupt;
 use super::Live;
+use crate::processor::bus::Verdict;
 
 /// s_sendmsg messages of gfx9.
 const MSG_INTERRUPT: u16 = 1;

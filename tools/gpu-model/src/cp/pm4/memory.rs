@@ -3,11 +3,11 @@
 //! function a packet.
 
 use super::{Cx, Flow, Outcome};
-use crate::cp::atomic;
-use crate::cp::bus::{wide, Fault};
-use crate::cp::packet::{compare, field};
 use crate::cp::SOURCE_END_OF_PIPE;
 use crate::inject::rule::FenceKind;
+use crate::processor::atomic::Atomic;
+use crate::processor::bus::{wide, Fault};
+use crate::processor::packet::{compare, field};
 
 /// WRITE_DATA: control (DST_SEL 11:8, ADDR_INCR 16), address low, high, data.
 pub fn write_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
@@ -148,7 +148,7 @@ fn fence(cx: &Cx<'_>, address: u64, bytes: &[u8]) -> Result<(), Fault> {
 
 /// ATOMIC_MEM: control (ATOMIC 6:0, COMMAND 11:8), address, source, compare, interval.
 pub fn atomic_mem(cx: &Cx<'_>, body: &[u32]) -> Outcome {
-    let atomic = atomic::Atomic {
+    let atomic = Atomic {
         op: field(body[0], 0, 7),
         address: wide(body[1], body[2]),
         source: wide(body[3], body[4]),

@@ -3,11 +3,11 @@
 //! is made here.
 
 use super::{Cx, Flow, Outcome};
-use crate::cp::bus::wide;
 use crate::cp::launch::{Launch, Order, ScratchRing, Shape, Share};
 use crate::cp::mqd::{dw, SH_DWORDS};
-use crate::cp::packet::field;
 use crate::cp::queue::{Queue, TRAP_PRESENT};
+use crate::processor::bus::wide;
+use crate::processor::packet::field;
 
 /// Register offsets from COMPUTE_DISPATCH_INITIATOR (`gc_9_4_3_offset.h`: regCOMPUTE_* minus
 /// 0xe00).

@@ -9,13 +9,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{map_compute, EngineSel, Hws, Keep, MapQueue};
-use crate::cp::bus::{wide, Binding, Fault, OnFault, View};
-use crate::cp::engine::{Job, Progress, Task};
 use crate::cp::mqd::{dw, Mqd};
-use crate::cp::packet::{field, op, Header};
+use crate::cp::packet::{op, Header};
 use crate::cp::queue::{self, Queue};
-use crate::cp::{lock, Shared};
-use crate::sdma::{self, RlcQueue};
+use crate::cp::Shared;
+use crate::processor::bus::{wide, Binding, Fault, OnFault, View};
+use crate::processor::copy::{Filter, RlcQueue};
+use crate::processor::lock;
+use crate::processor::packet::field;
+use crate::processor::runner::{Job, Progress, Task};
 
 /// Time that a process has its VMID for when others wait. MAP_PROCESS.PROCESS_QUANTUM is in 8
 /// µs·1000 steps on hardware; the driver always says 10.
@@ -166,7 +168,7 @@ fn binding(body: &[u32]) -> Binding {
     }
 }
 
-/// Maps what fits of the XCC's run list. If not all does, the engine will rotate it.
+/// Maps what fits of the XCC's run list. If not all does, the runner will rotate it.
 pub fn map(shared: &Arc<Shared>, hws: &mut Hws, xcc: u8) {
     let Some(runlist) = &hws.runlists[usize::from(xcc)] else {
         return;
@@ -190,7 +192,7 @@ pub fn map(shared: &Arc<Shared>, hws: &mut Hws, xcc: u8) {
     }
     if partial && !hws.rotating {
         hws.rotating = true;
-        shared.engine.wake(&Task::new(Arc::new(Rotate {
+        shared.runner.wake(&Task::new(Arc::new(Rotate {
             shared: shared.clone(),
         })));
     }
@@ -302,9 +304,7 @@ impl Job for Rotate {
             for slot in self.shared.mapped_slots(dynamic) {
                 self.shared.unmap(slot, Keep::Flight);
             }
-            self.shared
-                .sdma
-                .unmap_of(Some(xcc), sdma::Filter::All, true);
+            self.shared.sdma.unmap(Some(xcc), Filter::All, true);
             hws.release(xcc, None);
             map(&self.shared, &mut hws, xcc);
             if let Some(runlist) = &mut hws.runlists[usize::from(xcc)] {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! AQL queues without kernels: barriers, signals, events, PM4 jumps, and packets that are wrong.
 
-use super::rig::{pkt, Rig, Setup};
 use super::runlist;
-use crate::cp::engine::Mode;
 use crate::cp::packet::op;
 use crate::cp::{SOURCE_BAD_OPCODE, SOURCE_END_OF_PIPE};
+use crate::flat::{pkt, Rig, Setup};
+use crate::processor::runner::Mode;
 
 /// Process 3, whose memory begins at 3 MiB. Addresses below are its own.
 pub const BASE: u64 = 3 << 20;
@@ -138,16 +138,16 @@ fn barrier_and_waits_for_all_and_barrier_or_for_one() {
     let [all, any] = [3, 4].map(|n| signal(&rig, n, false));
     send(&rig, barrier(3, &[a, b], all));
     rig.write64(BASE + u64::from(a) + 8, 0);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(value(&rig, all), 1);
     rig.write64(BASE + u64::from(b) + 8, 0);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(value(&rig, all), 0);
     rig.write64(BASE + u64::from(a) + 8, 1);
     send(&rig, barrier(5, &[a, c], any));
     assert_eq!(value(&rig, any), 1);
     rig.write64(BASE + u64::from(c) + 8, 0);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(value(&rig, any), 0);
 }
 
@@ -174,7 +174,7 @@ fn a_packet_without_a_header_is_waited_for() {
     let packet = barrier(3, &[], done);
     rig.write(BASE + RING + 4, &packet[1..]);
     rig.write(BASE + RING, &packet[..1]);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!((read_index(&rig), value(&rig, done)), (1, 0));
 }
 
@@ -220,7 +220,7 @@ fn a_barrier_on_a_value_compares_signed() {
     send(&rig, packet);
     assert_eq!(value(&rig, done), 1);
     rig.write64(BASE + u64::from(watched) + 8, -1i64 as u64);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(value(&rig, done), 0);
 }
 
@@ -273,7 +273,7 @@ fn wrong_packets_stop_the_queue_and_say_why() {
         let done = signal(&rig, 0, false);
         rig.write(BASE + RING, &barrier(3, &[], done));
         rig.write64(BASE + INACTIVE + 8, 0);
-        rig.engine.poll();
+        rig.runner.poll();
         assert_eq!(value(&rig, done), 0);
     }
 }
@@ -284,7 +284,7 @@ fn a_packet_is_refused_once() {
     send(&rig, barrier(4, &[], 0));
     for _ in 0..5 {
         rig.write64(BASE + INACTIVE + 8, 0);
-        rig.engine.poll();
+        rig.runner.poll();
         assert!(runlist::unmap(&rig, 2, 0, 0));
         map(&rig);
     }
@@ -309,7 +309,7 @@ fn preemption_loses_and_repeats_nothing() {
     assert_eq!(value(&rig, done), 6);
     assert!(runlist::unmap(&rig, 2, 0, 0));
     rig.write64(BASE + u64::from(gate) + 8, 0);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(value(&rig, done), 6);
     map(&rig);
     assert_eq!((read_index(&rig), value(&rig, done)), (10, 0));

@@ -4,11 +4,11 @@
 //! nothing is tested.
 
 use super::aql::{self, map, rig_in, send, signal, value, BASE, QUEUE};
-use super::rig::Rig;
 use super::runlist;
 use crate::cp::cwsr::waves_in_stack;
-use crate::cp::engine::Mode;
 use crate::cp::mqd::dw;
+use crate::flat::Rig;
+use crate::processor::runner::Mode;
 
 pub const CODE: u32 = 0x6_0000;
 const DESCRIPTOR: u32 = 0x6_8000;

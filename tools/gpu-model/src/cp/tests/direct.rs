@@ -2,12 +2,12 @@
 //! User queues that the driver loads and takes off through registers, without the hardware
 //! scheduler.
 
-use super::rig::{pkt, Rig, Setup};
-use crate::cp::lock;
 use crate::cp::mqd::dw;
 use crate::cp::packet::op;
 use crate::cp::reg::CpRegister;
+use crate::flat::{pkt, Rig, Setup};
 use crate::inject::rule::{Hang, OnUnmap};
+use crate::processor::lock;
 
 const VMID: u8 = 9;
 const PASID: u16 = 0x42;
@@ -45,7 +45,7 @@ fn load(rig: &Rig) {
     rig.cp
         .reg_write(0, CpRegister::CP_PQ_WPTR_POLL_CNTL1, 0, 1 << 19);
     rig.set_hqd(0, dw::CP_HQD_ACTIVE, 1);
-    rig.engine.poll();
+    rig.runner.poll();
 }
 
 /// A packet with an end-of-pipe interrupt: RELEASE_MEM.
@@ -118,7 +118,7 @@ fn load_ring(rig: &Rig, wptr: u32) {
     set(0x01, (RING >> 8) as u32);
     set(0x09, (RING + 0x8000) as u32);
     set(0x00, cntl | 1);
-    rig.engine.poll();
+    rig.runner.poll();
 }
 
 fn status(rig: &Rig) -> u32 {
@@ -143,7 +143,7 @@ fn a_copy_ring_loaded_by_registers_has_the_pasid_of_its_vmid() {
     rig.sdma.reg_write(0, RLC1, cntl);
     rig.write(RING + 8, &[6, 0xabc]);
     rig.sdma.reg_write(0, RLC1 + 5, 16);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(rig.sdma.reg_read(0, RLC1 + 3), Some(8));
     assert!(rig.interrupts().is_empty());
 }

@@ -4,10 +4,10 @@
 
 use super::aql::{self, map, rig_in, send, signal, value, BASE};
 use super::kernels::{dispatch, load, out, OUT, STORE_42, WAIT_THEN_STORE};
-use super::rig::Rig;
 use super::runlist;
-use crate::cp::engine::Mode;
+use crate::flat::Rig;
 use crate::hostile::Hostile;
+use crate::processor::runner::Mode;
 
 const BARRIER: u32 = 1 << 8;
 /// A second kernel: code, descriptor and arguments of its own.
@@ -71,12 +71,12 @@ fn dispatches_that_overtake_run_at_the_same_time_and_outlive_preemption() {
         rig.wait("a wave", |rig| rig.stats.done("waves launched") > 0);
         if rig.stats.done("dispatches that overtook another") == 0 {
             rig.cp.reset();
-            rig.engine.stop();
+            rig.runner.stop();
             return false;
         }
         for _ in 0..3 {
             runlist::unmap(&rig, 2, 0, 0);
-            rig.wait("the HIQ", |rig| rig.engine.is_idle());
+            rig.wait("the HIQ", |rig| rig.runner.is_idle());
             map(&rig);
         }
         rig.wait("both", |rig| done.iter().all(|done| value(rig, *done) == 0));

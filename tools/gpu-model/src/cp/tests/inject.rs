@@ -2,14 +2,14 @@
 //! What the fault injection does to queues: they hang, with and without letting themselves be
 //! unmapped, and fences stay unwritten. SDMA's fences and rings are asked the same way.
 
-use super::rig::{pkt, Rig};
 use super::runlist::{process, run, setup, start, submit, unmap, HIQ};
-use crate::cp::engine::Mode;
-use crate::cp::lock;
 use crate::cp::mqd::dw;
 use crate::cp::packet::op;
 use crate::cp::reg::CpRegister;
+use crate::flat::{pkt, Rig};
 use crate::inject::rule::{FenceKind, Hang, OnUnmap, QueueKind};
+use crate::processor::lock;
+use crate::processor::runner::Mode;
 
 fn rig() -> Rig {
     let rig = Rig::new(Mode::Sync, 1);
@@ -43,7 +43,7 @@ fn a_queue_that_hangs_for_good_holds_up_the_scheduler_until_a_reset() {
     let rig = rig();
     hang(&rig, OnUnmap::Waits);
     assert!(!unmap(&rig, 2, 0, 0));
-    rig.engine.poll();
+    rig.runner.poll();
     assert!(!unmap(&rig, 2, 1, 0), "not even without saving");
     rig.cp.reset();
     let rig = self::rig();
@@ -56,7 +56,7 @@ fn a_queue_that_hangs_politely_leaves_and_still_hangs_when_it_returns() {
     hang(&rig, OnUnmap::Works);
     assert!(unmap(&rig, 2, 0, 0));
     run(&rig, &process(3, &[0]));
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(rig.read(0x30_4000), 0);
 }
 

@@ -2,10 +2,10 @@
 //! Kernels through PM4 and AQL: launching, faults, endless loops, preemption with live waves.
 
 use super::aql::{self, map, read_index, rig_in, send, signal, value, BASE};
-use super::rig::{pkt, Rig};
 use super::runlist;
-use crate::cp::engine::Mode;
 use crate::cp::packet::op;
+use crate::flat::{pkt, Rig};
+use crate::processor::runner::Mode;
 
 const CODE: u32 = 0x6_0000;
 const DESCRIPTOR: u32 = 0x6_8000;
@@ -166,7 +166,7 @@ fn an_endless_kernel_is_preempted_in_bounded_time_and_killed() {
         assert!(start.elapsed().as_secs() < 2, "{:?}", start.elapsed());
         map(&rig);
     }
-    assert!(!rig.engine.is_idle(), "its waves go on");
+    assert!(!rig.runner.is_idle(), "its waves go on");
     // RESET_QUEUES kills them; the packet is begun anew, with a kernel that ends.
     assert!(runlist::unmap(&rig, 2, 1, 0));
     load(&rig, STORE_42);
@@ -226,7 +226,7 @@ fn scratch_that_is_too_small_is_asked_for() {
     rig.write64(BASE + aql::AMD_QUEUE + 160, 0x9_0000);
     rig.write(BASE + aql::AMD_QUEUE + 176, &[64]);
     rig.write64(inactive, 0);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(value(&rig, done), 0);
 }
 
@@ -246,7 +246,7 @@ fn waves_are_halted_resumed_and_killed_by_command() {
         .reg_write(0, SQ_CMD, 0, 8 << 28 | 1 << 8 | 1 << 7 | 1 << 4 | 1);
     assert_eq!(rig.stats.done("waves controlled by SQ_CMD"), 2);
     rig.write(BASE + u64::from(OUT) + 0x1000, &[1]);
-    rig.wait("the queue is idle", |rig| rig.engine.is_idle());
+    rig.wait("the queue is idle", |rig| rig.runner.is_idle());
     assert_eq!(value(&rig, done), 1, "halted waves do nothing");
     rig.cp
         .reg_write(0, SQ_CMD, 0, 8 << 28 | 1 << 7 | 1 << 4 | 1);

@@ -2,12 +2,13 @@
 //! The KIQ: bring-up through registers, ring test, fences, mapping and unmapping the kernel's
 //! rings.
 
-use super::rig::{kernel_ring, pkt, Rig};
-use crate::cp::engine::Mode;
 use crate::cp::mqd::dw;
 use crate::cp::packet::op;
 use crate::cp::reg::{offset, CpRegister};
-use crate::cp::{lock, CLIENT_GRBM_CP};
+use crate::cp::CLIENT_GRBM_CP;
+use crate::flat::{kernel_ring, pkt, Rig};
+use crate::processor::lock;
+use crate::processor::runner::Mode;
 
 const SCRATCH_REG0: u32 = 0xc040;
 

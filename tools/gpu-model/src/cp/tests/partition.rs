@@ -2,11 +2,11 @@
 //! Several XCCs that work on one AQL queue: shares, completion, preemption, and PM4 packets for
 //! some of them.
 
-use super::rig::{pkt, Rig, Setup};
 use super::runlist;
-use crate::cp::engine::Mode;
 use crate::cp::mqd::dw;
 use crate::cp::packet::op;
+use crate::flat::{pkt, Rig, Setup};
+use crate::processor::runner::Mode;
 
 const XCCS: u8 = 4;
 const BASE: u64 = 3 << 20;

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! PM4 packets of the kernel's rings and of user queues.
 
-use super::rig::{kernel_ring, pkt, Rig, Setup};
 use crate::cp::packet::op;
-use crate::cp::{lock, SOURCE_END_OF_PIPE, SOURCE_PRIV_REG};
+use crate::cp::{SOURCE_END_OF_PIPE, SOURCE_PRIV_REG};
+use crate::flat::{kernel_ring, pkt, Rig, Setup};
+use crate::processor::lock;
 
 const RING: Setup = kernel_ring(0x20_0000, 0x10);
 const AT: u32 = 0x3_0000;
@@ -53,10 +54,10 @@ fn wait_reg_mem_holds_the_ring_until_it_is_so() {
         &[p(op::WAIT_REG_MEM, 6), 3 | 1 << 4, AT, 0, 5, 0xff, 4],
     );
     rig.submit(RING, &[p(op::WRITE_DATA, 4), 5 << 8, AT + 4, 0, 1]);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(rig.read(AT as u64 + 4), 0);
     rig.write(AT.into(), &[0x1205]);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(rig.read(AT as u64 + 4), 1);
 }
 

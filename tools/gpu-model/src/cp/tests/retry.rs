@@ -4,13 +4,12 @@
 
 use super::aql::{self, map, read_index, rig_in, send, signal, value, BASE};
 use super::kernels::{dispatch, load, out, OUT, STORE_42};
-use super::rig::Rig;
-use super::{cwsr, runlist, sdma};
-use crate::cp::bus::{Access, Binding, OnFault};
-use crate::cp::engine::Mode;
-use crate::cp::lock;
+use super::{cwsr, runlist};
 use crate::cp::reg::CpRegister;
-use crate::sdma::Filter;
+use crate::flat::Rig;
+use crate::processor::bus::{Access, Binding, OnFault};
+use crate::processor::lock;
+use crate::processor::runner::Mode;
 
 /// Adds 1 to the dword at (pointer in kernarg) + 4 * work-item.
 const ADD_1: &[u32] = &[
@@ -77,7 +76,7 @@ fn without_xnack_the_first_fault_is_final() {
     send(&rig, dispatch(1, done));
     assert_eq!(rig.faults().len(), 1);
     bring(&rig);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!((value(&rig, done), rig.faults().len()), (1, 0));
     let config = |sh_mem_config| Binding {
         sh_mem_config,
@@ -130,7 +129,7 @@ fn a_gpu_reset_ends_a_waiting_wave() {
     rig.faults();
     std::thread::sleep(std::time::Duration::from_millis(5));
     assert_eq!(rig.faults(), []);
-    assert!(rig.engine.is_idle());
+    assert!(rig.runner.is_idle());
 }
 
 #[test]
@@ -171,30 +170,5 @@ fn an_atomic_is_done_once_for_each_lane_though_it_is_saved_in_between() {
     rig.wait("the kernel ends", |rig| value(rig, done) == 0);
     let all: Vec<u32> = (0..128).map(|item| out(&rig, item)).collect();
     assert_eq!(all, [4; 128], "one for each group");
-    assert_eq!(rig.stats.all(), []);
-}
-
-#[test]
-fn a_copy_waits_for_its_page_and_goes_on() {
-    let rig = Rig::new(Mode::Threads(2), 1);
-    let queue = sdma::user_queue(&rig);
-    *lock(&rig.flat.retries) = true;
-    *lock(&rig.flat.missing) = 0x5000..0x6000;
-    rig.write(0x60_4000, &[1, 2, 3]);
-    let packets = [1, 11, 0, 0x4000, 0, 0x5000, 0, 5, 0x7000, 0, 9];
-    rig.write(0x60_0000, &packets);
-    rig.write64(0x60_9000, 4 * packets.len() as u64);
-    assert_eq!(rig.sdma.map(0, queue), Ok(true));
-    refused(&rig, 3);
-    rig.sdma.unmap(Filter::Pasid(0x8001), true);
-    rig.faults();
-    std::thread::sleep(std::time::Duration::from_millis(5));
-    assert_eq!(rig.faults(), []);
-    assert_eq!(rig.sdma.map(0, queue), Ok(true));
-    refused(&rig, 3);
-    assert_eq!(rig.read(0x60_7000), 0, "the fence waits behind the copy");
-    bring(&rig);
-    rig.wait("the fence", |rig| rig.read(0x60_7000) == 9);
-    assert_eq!(rig.read(0x60_5008), 3);
     assert_eq!(rig.stats.all(), []);
 }

@@ -2,12 +2,12 @@
 //! The HIQ: run lists of processes, VMIDs, preemption, fences; several XCCs; more processes than
 //! VMIDs.
 
-use super::rig::{pkt, Rig, Setup};
-use crate::cp::engine::Mode;
-use crate::cp::lock;
 use crate::cp::mqd::dw;
 use crate::cp::packet::op;
 use crate::cp::SOURCE_END_OF_PIPE;
+use crate::flat::{pkt, Rig, Setup};
+use crate::processor::lock;
+use crate::processor::runner::Mode;
 
 pub const HIQ: Setup = Setup {
     mqd: 0x28_0000,
@@ -271,7 +271,7 @@ fn a_waiting_packet_does_not_hold_up_the_unmap() {
     submit(&rig, 3, 0, &packets);
     assert!(unmap(&rig, 2, 0, 0));
     rig.write(0x30_5000, &[1]);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(rig.read(0x30_4000), 0);
     run(&rig, &process(3, &[0]));
     assert_eq!(rig.read(0x30_4000), 7);
@@ -353,8 +353,8 @@ fn more_processes_than_vmids_take_turns() {
         (3..14).all(|n| rig.read(base(n)) == n)
     });
     assert!(unmap(&rig, 2, 0, 0));
-    rig.engine.poll();
-    assert!(rig.engine.is_idle(), "nothing rotates any more");
+    rig.runner.poll();
+    assert!(rig.runner.is_idle(), "nothing rotates any more");
 }
 
 #[test]

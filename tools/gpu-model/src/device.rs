@@ -11,20 +11,22 @@ mod tlb;
 use std::cell::Cell;
 use std::sync::{Arc, OnceLock, Weak};
 
-use super::bus::{Access, Binding, Bus, Cores, Fault, Hub, Interrupt, OnFault, Space, Verdict};
-use super::engine::{Engine as Runner, Mode};
-use super::reg::CpRegister;
-use super::registers::STORED_POWER_ON;
-use super::stats::Stats;
-use super::Cp;
 use crate::bus::Block;
 use crate::chip::Chip;
+use crate::cp::reg::CpRegister;
+use crate::cp::registers::STORED_POWER_ON;
+use crate::cp::Cp;
 use crate::engine::{DoorbellIndex, Engine, Progress};
 use crate::gmc::{self, FaultReason, Translation};
 use crate::hostile::Hostile;
 use crate::ih;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::preset::{ip, Preset};
+use crate::processor::bus::{
+    Access, Binding, Bus, Cores, Fault, Hub, Interrupt, OnFault, Space, Verdict,
+};
+use crate::processor::runner::{Mode, Runner};
+use crate::processor::stats::Stats;
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
 use crate::sdma::{Sdma, ENGINE_DWORDS};

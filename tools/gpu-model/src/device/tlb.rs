@@ -7,8 +7,8 @@
 use std::cell::RefCell;
 
 use crate::chip::Chip;
-use crate::cp::bus::Space;
 use crate::gmc::Translation;
+use crate::processor::bus::Space;
 
 /// Bytes of a remembered page.
 pub const PAGE: u64 = 0x1000;
@@ -63,8 +63,8 @@ pub fn lookup<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cp::bus::Hub;
     use crate::memory::{Physical, Space as Memory};
+    use crate::processor::bus::Hub;
 
     fn found(address: u64) -> Result<Translation, ()> {
         Ok(Translation {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Who runs the queues: a few host threads, or the caller itself in synchronous mode. One
-//! [`Engine`] per GPU.
+//! [`Runner`] per GPU.
 //!
 //! A queue is a [`Job`]: it is stepped for a bounded slice, over and over, until it says it is
 //! idle; a blocked one (it polls memory) is stepped again after a growing pause. Ringing a doorbell
@@ -32,7 +32,7 @@ pub trait Job: Send + Sync {
 /// How jobs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// On the thread that calls [`Engine::poll`].
+    /// On the thread that calls [`Runner::poll`].
     Sync,
     /// On this many host threads.
     Threads(usize),
@@ -49,7 +49,7 @@ const QUEUED: u8 = 1;
 const RUNNING: u8 = 2;
 const AGAIN: u8 = 3;
 
-/// A job with its place in the engine.
+/// A job with its place in the runner.
 pub struct Task {
     job: Arc<dyn Job>,
     /// Read and written under the lock of [`Lists`] only.
@@ -103,13 +103,13 @@ struct Inner {
 }
 
 /// The threads (if any) and what they have to do. Dropping it joins them.
-pub struct Engine {
+pub struct Runner {
     inner: Arc<Inner>,
     mode: Mode,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Engine {
+impl Runner {
     /// Starts the threads.
     pub fn new(mode: Mode) -> Self {
         let inner = Arc::new(Inner::default());
@@ -127,7 +127,7 @@ impl Engine {
                     .ok()
             })
             .collect();
-        Engine {
+        Runner {
             inner,
             mode,
             threads: Mutex::new(threads),
@@ -135,7 +135,7 @@ impl Engine {
     }
 
     /// Makes sure that `task` is stepped (again). In synchronous mode somebody must call
-    /// [`Engine::poll`], who holds no lock: a job may want any.
+    /// [`Runner::poll`], who holds no lock: a job may want any.
     pub fn wake(&self, task: &Arc<Task>) {
         self.inner.enqueue(task);
     }
@@ -189,7 +189,7 @@ impl Engine {
     }
 }
 
-impl Drop for Engine {
+impl Drop for Runner {
     fn drop(&mut self) {
         self.stop();
     }
@@ -328,9 +328,9 @@ mod tests {
 
     #[test]
     fn threads_run_a_job_to_its_end() {
-        let engine = Engine::new(Mode::Threads(2));
+        let runner = Runner::new(Mode::Threads(2));
         let (job, task) = count(100);
-        engine.wake(&task);
+        runner.wake(&task);
         let start = Instant::now();
         while job.left.load(Ordering::SeqCst) > 0 && start.elapsed() < Duration::from_secs(20) {
             std::thread::sleep(Duration::from_millis(1));
@@ -340,14 +340,14 @@ mod tests {
 
     #[test]
     fn synchronous_mode_runs_in_poll_and_looks_at_the_blocked() {
-        let engine = Engine::new(Mode::Sync);
+        let runner = Runner::new(Mode::Sync);
         let (job, task) = count(2);
-        engine.wake(&task);
-        engine.poll();
+        runner.wake(&task);
+        runner.poll();
         assert_eq!(job.steps.load(Ordering::SeqCst), 2);
-        assert!(!engine.is_idle());
-        engine.poll();
+        assert!(!runner.is_idle());
+        runner.poll();
         assert_eq!(job.steps.load(Ordering::SeqCst), 3);
-        assert!(engine.is_idle());
+        assert!(runner.is_idle());
     }
 }

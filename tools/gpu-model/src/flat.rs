@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! A GPU for tests: processors over 16 MiB of flat memory. One per test.
+//! A GPU for tests of the processors: both kinds over 16 MiB of flat memory. One per test.
 //!
 //! VMID 0 sees the memory as it is; another VMID sees it from its page-table base on, so that
 //! processes differ.
@@ -7,16 +7,17 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::cp::bus::{
-    wide, Access, Binding, Bus, Cores, Fault, Interrupt, OnFault, Space, Verdict,
-};
-use crate::cp::engine::{Engine, Mode};
 use crate::cp::mqd::{dw, HQD_FIRST, NO_UPDATE_RPTR, PRIV_STATE};
 use crate::cp::reg::CpRegister;
-use crate::cp::stats::Stats;
-use crate::cp::{lock, Cp};
+use crate::cp::Cp;
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
+use crate::processor::bus::{
+    wide, Access, Binding, Bus, Cores, Fault, Hub, Interrupt, OnFault, Space, Verdict,
+};
+use crate::processor::lock;
+use crate::processor::runner::{Mode, Runner};
+use crate::processor::stats::Stats;
 use crate::sdma::Sdma;
 
 const BYTES: u64 = 16 << 20;
@@ -188,7 +189,7 @@ pub struct Rig {
     pub flat: Arc<Flat>,
     pub cp: Cp,
     pub sdma: Arc<Sdma>,
-    pub engine: Arc<Engine>,
+    pub runner: Arc<Runner>,
     pub stats: Arc<Stats>,
 }
 
@@ -231,15 +232,15 @@ impl Rig {
             listeners: Mutex::default(),
         });
         let bus: Arc<dyn Bus> = flat.clone();
-        let engine = Arc::new(Engine::new(mode));
+        let runner = Arc::new(Runner::new(mode));
         let stats = Arc::new(Stats::default());
-        let sdma = Arc::new(Sdma::new(bus.clone(), engine.clone(), stats.clone(), 2));
-        let cp = Cp::new(bus, engine.clone(), sdma.clone(), stats.clone(), xccs);
+        let sdma = Arc::new(Sdma::new(bus.clone(), runner.clone(), stats.clone(), 2));
+        let cp = Cp::new(bus, runner.clone(), sdma.clone(), stats.clone(), xccs);
         let rig = Rig {
             flat,
             cp,
             sdma,
-            engine,
+            runner,
             stats,
         };
         (0..xccs).for_each(|xcc| rig.start_kiq(xcc));
@@ -252,7 +253,7 @@ impl Rig {
 
     fn kernel() -> Space {
         Space {
-            hub: crate::cp::bus::Hub::Mm,
+            hub: Hub::Mm,
             vmid: 0,
         }
     }
@@ -300,7 +301,7 @@ impl Rig {
     pub fn wait(&self, what: &str, done: impl Fn(&Self) -> bool) {
         let start = std::time::Instant::now();
         while !done(self) {
-            self.engine.poll();
+            self.runner.poll();
             assert!(start.elapsed().as_secs() < 20, "timeout: {what}");
             std::thread::yield_now();
         }

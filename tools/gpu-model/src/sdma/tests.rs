@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! SDMA rings as the kernel and user queues use them.
 
-use super::rig::Rig;
-use crate::cp::engine::Mode;
-use crate::sdma::{Filter, RlcQueue};
+use crate::flat::Rig;
+use crate::processor::copy::{CopyEngines, Filter, RlcQueue};
+use crate::processor::lock;
+use crate::processor::runner::Mode;
 
 const GFX: u32 = 0x80;
 const RLC0: u32 = 0x130;
@@ -125,10 +126,10 @@ fn polls_atomics_conditions_and_registers() {
             0,
         ],
     );
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(rig.read64(AT + 8), 0);
     rig.write(AT, &[0x103]);
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(rig.read64(AT + 8), u64::MAX);
     // COND_EXE: skips the 4 dwords of a FENCE unless the dword is 1.
     submit(&rig, &[9, AT as u32, 0, 1, 4, 5, AT as u32 + 32, 0, 9]);
@@ -145,7 +146,7 @@ fn polls_atomics_conditions_and_registers() {
 #[test]
 fn indirect_buffers_choose_their_vmid() {
     let rig = rig();
-    crate::cp::lock(&rig.flat.bases)[5] = 0x40_0000;
+    lock(&rig.flat.bases)[5] = 0x40_0000;
     rig.write(0x40_0100, &[5, 0x2000, 0, 3, 0, 0, 0, 0]);
     submit(&rig, &[4 | 5 << 16, 0x100, 0, 8, 0, 0]);
     assert_eq!(rig.read(0x40_2000), 3);
@@ -200,11 +201,11 @@ fn no_packet_panics() {
     assert_eq!(rig.read(AT), 42);
 }
 
-pub const MQD: u64 = 0x50_0000;
+const MQD: u64 = 0x50_0000;
 
-pub fn user_queue(rig: &Rig) -> RlcQueue {
+fn user_queue(rig: &Rig) -> RlcQueue {
     // Seen from VMID 9 the memory begins at 6 MiB: ring at 0, pointers at 0x8000 and 0x9000.
-    crate::cp::lock(&rig.flat.bases)[9] = 0x60_0000;
+    lock(&rig.flat.bases)[9] = 0x60_0000;
     let mut mqd = [0; 43];
     mqd[0] = 10 << 1 | 1 << 12;
     mqd[9] = 0x8000;
@@ -228,7 +229,7 @@ fn a_user_queue_goes_on_where_it_was() {
     rig.write(0x60_0000, &[5, 0x4000, 0, 1, 6, 3]);
     rig.write64(0x60_9000, 24);
     assert_eq!(rig.sdma.map(0, queue), Ok(true));
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(rig.read(0x60_4000), 1, "rung while unmapped");
     assert_eq!(rig.listeners(queue.doorbell), 1);
     let trap = rig.interrupts()[0];
@@ -237,20 +238,20 @@ fn a_user_queue_goes_on_where_it_was() {
         rig.sdma.reg_read(0, RLC0),
         Some(1 | 10 << 1 | 1 << 12 | 9 << 24)
     );
-    rig.sdma.unmap(Filter::Pasid(0x8002), true);
+    rig.sdma.unmap(None, Filter::Pasid(0x8002), true);
     assert_eq!(
         rig.sdma.reg_read(0, RLC0 + 0x2b),
         Some(0x300 << 2),
         "another process's"
     );
-    rig.sdma.unmap(Filter::Pasid(0x8001), true);
+    rig.sdma.unmap(None, Filter::Pasid(0x8001), true);
     assert_eq!(rig.sdma.reg_read(0, RLC0 + 0x2b), Some(0));
     assert_eq!(rig.listeners(queue.doorbell), 0);
     assert_eq!([rig.read64(MQD + 12), rig.read64(MQD + 20)], [24, 24]);
     rig.write(0x60_0018, &[5, 0x4000, 0, 2]);
     rig.write64(0x60_9000, 40);
     assert_eq!(rig.sdma.map(0, queue), Ok(true));
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(rig.read(0x60_4000), 2);
     assert!(rig.interrupts().is_empty(), "nothing is replayed");
 }
@@ -268,7 +269,7 @@ fn a_long_copy_can_be_preempted_in_its_middle() {
     assert_eq!(rig.sdma.map(0, queue), Ok(true));
     let mut turns = 0;
     while rig.read(0x60_4000) == 0 {
-        rig.sdma.unmap(Filter::All, true);
+        rig.sdma.unmap(None, Filter::All, true);
         let before = rig.read64(MQD + 12);
         assert_eq!(
             before,
@@ -310,15 +311,15 @@ fn a_queue_can_stay_though_its_unmapping_is_confirmed() {
     let doorbell = |ring: u32| rig.sdma.reg_read(0, RLC0 + ring * 0x58 + 0x2b);
     rig.write(0x60_0000, &[5, 0x4000, 0, 1]);
     rig.write64(0x60_9000, 16);
-    *crate::cp::lock(&rig.flat.hang) = Some(crate::inject::rule::Hang {
+    *lock(&rig.flat.hang) = Some(crate::inject::rule::Hang {
         on_unmap: crate::inject::rule::OnUnmap::Confirmed,
         ..Default::default()
     });
     assert_eq!(rig.sdma.map(0, queue), Ok(true));
-    rig.engine.poll();
-    *crate::cp::lock(&rig.flat.hang) = None;
+    rig.runner.poll();
+    *lock(&rig.flat.hang) = None;
     assert!(!rig.sdma.has_stuck(0), "the scheduler does not wait for it");
-    rig.sdma.unmap(Filter::All, true);
+    rig.sdma.unmap(None, Filter::All, true);
     assert_eq!(
         (status(0), doorbell(0)),
         (Some(SELECTED), Some(0x300 << 2)),
@@ -330,7 +331,7 @@ fn a_queue_can_stay_though_its_unmapping_is_confirmed() {
     for (engine, doorbell) in others {
         let other = RlcQueue { doorbell, ..queue };
         assert_eq!(rig.sdma.map(engine, other), Ok(true));
-        rig.engine.poll();
+        rig.runner.poll();
         assert_eq!(rig.read(0x60_4000), engine.into());
     }
     assert_eq!(status(1), Some(0), "work, and not selected");
@@ -340,6 +341,39 @@ fn a_queue_can_stay_though_its_unmapping_is_confirmed() {
     rig.write(0x60_4000, &[0]);
     rig.write64(MQD + 12, 0);
     assert_eq!(rig.sdma.map(0, queue), Ok(true));
-    rig.engine.poll();
+    rig.runner.poll();
     assert_eq!(rig.read(0x60_4000), 1);
+}
+
+/// Waits until memory has refused three more times.
+fn refused(rig: &Rig) {
+    rig.faults();
+    rig.wait("accesses are repeated", |rig| {
+        lock(&rig.flat.faults).len() >= 3
+    });
+}
+
+#[test]
+fn a_copy_waits_for_its_page_and_goes_on() {
+    let rig = Rig::new(Mode::Threads(2), 1);
+    let queue = user_queue(&rig);
+    *lock(&rig.flat.retries) = true;
+    *lock(&rig.flat.missing) = 0x5000..0x6000;
+    rig.write(0x60_4000, &[1, 2, 3]);
+    let packets = [1, 11, 0, 0x4000, 0, 0x5000, 0, 5, 0x7000, 0, 9];
+    rig.write(0x60_0000, &packets);
+    rig.write64(0x60_9000, 4 * packets.len() as u64);
+    assert_eq!(rig.sdma.map(0, queue), Ok(true));
+    refused(&rig);
+    rig.sdma.unmap(None, Filter::Pasid(0x8001), true);
+    rig.faults();
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert_eq!(rig.faults(), []);
+    assert_eq!(rig.sdma.map(0, queue), Ok(true));
+    refused(&rig);
+    assert_eq!(rig.read(0x60_7000), 0, "the fence waits behind the copy");
+    *lock(&rig.flat.missing) = 0..0;
+    rig.wait("the fence", |rig| rig.read(0x60_7000) == 9);
+    assert_eq!(rig.read(0x60_5008), 3);
+    assert_eq!(rig.stats.all(), []);
 }
