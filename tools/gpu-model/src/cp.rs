@@ -46,6 +46,7 @@ use registers::Bank;
 use sched::Hws;
 use team::{Member, Team};
 
+use crate::ih::client;
 use crate::processor::bus::{Binding, Bus, Fault, Hub, Interrupt, Space, View};
 use crate::processor::copy::CopyEngines;
 use crate::processor::lock;
@@ -53,10 +54,6 @@ use crate::processor::runner::{Job, Progress, Runner, Task};
 use crate::processor::saved::Saved;
 use crate::processor::stats::Stats;
 
-/// SOC15_IH_CLIENTID_GRBM_CP.
-pub const CLIENT_GRBM_CP: u8 = 0x14;
-/// SOC15_IH_CLIENTID_SE0SH.
-const CLIENT_SE0SH: u8 = 0x0a;
 /// GFX_9_0__SRCID__CP_EOP_INTERRUPT.
 pub const SOURCE_END_OF_PIPE: u8 = 181;
 /// GFX_9_0__SRCID__CP_BAD_OPCODE_ERROR.
@@ -274,7 +271,7 @@ impl Shared {
         View {
             bus: &*self.bus,
             space: Space {
-                hub: Hub::Gfx(xcc),
+                hub: Hub::Gc(xcc),
                 vmid: 0,
             },
         }
@@ -419,33 +416,31 @@ impl Shared {
 
     /// CPC_INT_STATUS: GENERIC0 to 2 (bits 31 to 29) are interrupts 176 to 178.
     fn raise_status(&self, slot: SlotId, value: u32) {
-        for (bit, source_id) in [(31, 176), (30, 177), (29, 178)] {
+        for (bit, source) in [(31, 176), (30, 177), (29, 178)] {
             if value >> bit & 1 == 0 {
                 continue;
             }
             let Some(Mapped { queue, .. }) = self.mapped_at(slot) else {
                 continue;
             };
-            self.bus.interrupt(queue.interrupt(source_id, [0; 4]));
+            self.bus.interrupt(queue.interrupt(source, [0; 4]));
         }
     }
 
     /// The end-of-pipe interrupt, if the queue's pipe has it enabled (TIME_STAMP_INT_ENABLE).
-    pub fn end_of_pipe(&self, queue: &Queue, source_id: u8, context: u32) {
+    pub fn end_of_pipe(&self, queue: &Queue, source: u8, data: u32) {
         if self.enabled(queue.slot, 26) {
-            self.bus
-                .interrupt(queue.interrupt(source_id, [context, 0, 0, 0]));
+            self.bus.interrupt(queue.interrupt(source, [data, 0, 0, 0]));
         } else {
             self.stats.work("end-of-pipe interrupt while disabled", 1);
         }
     }
 
     /// An error interrupt, if enabled (OPCODE_ERROR_INT_ENABLE, PRIV_REG_INT_ENABLE).
-    pub fn raise_error(&self, queue: &Queue, source_id: u8, context: u32) {
-        let bit = if source_id == SOURCE_PRIV_REG { 23 } else { 24 };
+    pub fn raise_error(&self, queue: &Queue, source: u8, data: u32) {
+        let bit = if source == SOURCE_PRIV_REG { 23 } else { 24 };
         if self.enabled(queue.slot, bit) {
-            self.bus
-                .interrupt(queue.interrupt(source_id, [context, 0, 0, 0]));
+            self.bus.interrupt(queue.interrupt(source, [data, 0, 0, 0]));
         }
     }
 
@@ -460,7 +455,7 @@ impl Shared {
         let context = [low, data >> 16 & 0xff, 0, 0];
         let interrupt = queue.interrupt(SOURCE_SQ, context);
         self.bus.interrupt(Interrupt {
-            client_id: CLIENT_SE0SH,
+            client: client::SE0SH,
             ring_id: 0,
             ..interrupt
         });

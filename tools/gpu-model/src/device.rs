@@ -19,7 +19,6 @@ use crate::cp::Cp;
 use crate::engine::{DoorbellIndex, Engine, Progress};
 use crate::gmc::{self, FaultReason, Translation};
 use crate::hostile::Hostile;
-use crate::ih;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::preset::{ip, Preset};
 use crate::processor::bus::{
@@ -292,13 +291,6 @@ struct GpuBus {
 type Refusal = gmc::Fault;
 
 impl GpuBus {
-    fn hub(space: Space) -> gmc::Hub {
-        match space.hub {
-            Hub::Gfx(xcc) => gmc::Hub::Gc(xcc),
-            Hub::Mm => gmc::Hub::Mm,
-        }
-    }
-
     /// Where `address` leads, with the bytes left in its page.
     fn page(
         &self,
@@ -306,12 +298,11 @@ impl GpuBus {
         address: u64,
         access: gmc::Access,
     ) -> Result<Translation, Refusal> {
-        let hub = Self::hub(space);
         let mut found = tlb::lookup(&self.chip, space, address, || {
             let start = address & VA_MASK & !(PAGE - 1);
             self.chip
                 .gmc
-                .translate(&self.chip, hub, space.vmid, start, access)
+                .translate(&self.chip, space.hub, space.vmid, start, access)
                 .map_err(|refusal| Refusal {
                     va: address,
                     ..refusal
@@ -321,7 +312,7 @@ impl GpuBus {
         if !found.permits(access) {
             // Remembered for another kind of access: the page tables may allow this one by now.
             let gmc = &self.chip.gmc;
-            let found = gmc.translate(&self.chip, hub, space.vmid, address, access)?;
+            let found = gmc.translate(&self.chip, space.hub, space.vmid, address, access)?;
             let length = PAGE - address % PAGE;
             return Ok(Translation { length, ..found });
         }
@@ -343,12 +334,12 @@ impl GpuBus {
             return self.page(space, address, access);
         }
         let gmc = &self.chip.gmc;
-        gmc.translate(&self.chip, Self::hub(space), space.vmid, address, access)
+        gmc.translate(&self.chip, space.hub, space.vmid, address, access)
     }
 
     fn refusal(&self, space: Space, va: u64, access: gmc::Access, reason: FaultReason) -> Refusal {
         Refusal {
-            hub: Self::hub(space),
+            hub: space.hub,
             vmid: space.vmid,
             va,
             access,
@@ -432,7 +423,7 @@ impl Bus for GpuBus {
                 .gmc
                 .translate(
                     &self.chip,
-                    Self::hub(space),
+                    space.hub,
                     space.vmid,
                     address,
                     gmc::Access::Write,
@@ -499,7 +490,7 @@ impl Bus for GpuBus {
     }
 
     fn pasid(&self, space: Space) -> u16 {
-        self.chip.ih.pasid(Self::hub(space), space.vmid)
+        self.chip.ih.pasid(space.hub, space.vmid)
     }
 
     fn listen(&self, dword: u32) {
@@ -511,27 +502,7 @@ impl Bus for GpuBus {
     }
 
     fn interrupt(&self, interrupt: Interrupt) {
-        let Interrupt {
-            client_id,
-            source_id,
-            ring_id,
-            vmid,
-            mmhub,
-            pasid,
-            node_id,
-            context,
-        } = interrupt;
-        let entry = ih::Interrupt {
-            client: client_id,
-            source: source_id,
-            ring_id,
-            vmid,
-            from_mm: mmhub,
-            pasid: Some(pasid),
-            node: node_id,
-            data: context,
-        };
-        self.chip.ih.push(&self.chip, entry);
+        self.chip.ih.push(&self.chip, interrupt);
     }
 
     fn fault(&self, space: Space, pasid: u16, fault: Fault, on_fault: OnFault) -> Verdict {
@@ -573,9 +544,9 @@ impl Bus for GpuBus {
     fn invalidate_tlb(&self, xcc: u8, vmid: Option<u8>, all_hubs: bool) {
         let mask = vmid.map_or(u16::MAX, |vmid| 1 << (vmid & 15));
         let gmc = &self.chip.gmc;
-        gmc.invalidate_vmids(gmc::Hub::Gc(xcc), mask);
+        gmc.invalidate_vmids(Hub::Gc(xcc), mask);
         if all_hubs {
-            gmc.invalidate_vmids(gmc::Hub::Mm, mask);
+            gmc.invalidate_vmids(Hub::Mm, mask);
         }
     }
 
@@ -598,7 +569,7 @@ impl Bus for GpuBus {
         address: u64,
         bytes: &[u8],
     ) -> Result<(), Fault> {
-        let at = (Self::hub(space), space.vmid, address);
+        let at = (space.hub, space.vmid, address);
         match self.chip.inject.fence(&self.chip, of, at, bytes) {
             Some(bytes) => self.write(space, address, &bytes),
             None => Ok(()),
@@ -648,7 +619,7 @@ mod tests {
     const RETRY: u32 = 1 << 7;
     const VM_L2_PROTECTION_FAULT_STATUS: u64 = 0x282b;
     const SPACE: Space = Space {
-        hub: Hub::Gfx(0),
+        hub: Hub::Gc(0),
         vmid: 8,
     };
 

@@ -19,7 +19,7 @@ use crate::chip::Chip;
 use crate::hive::Hive;
 use crate::hostile::translations::Translations;
 use crate::hostile::Hostile;
-use crate::ih::{client, Claim, Interrupt};
+use crate::ih::{client, Claim, Interrupt, Node};
 use crate::memory::{Physical, Space};
 use crate::preset::Preset;
 use hub::HubBlock;
@@ -159,12 +159,6 @@ impl Reach {
     pub const fn bytes(self) -> u64 {
         self.segment * self.nodes as u64
     }
-}
-
-/// NodeId of an XCC in interrupt entries (`amdgpu_irq.h`, `XCDn_NODEID`): two XCCs follow each I/O
-/// die.
-const fn xcc_node(xcc: u8) -> u8 {
-    4 * (xcc / 2) + 1 + xcc % 2
 }
 
 /// Addresses are 48 bits wide.
@@ -447,9 +441,9 @@ const DATA1_WRITE: u32 = 0x20;
 
 /// The interrupt of a fault that is not retried.
 fn interrupt_of(fault: &Fault, pasid: Option<u16>) -> Interrupt {
-    let (client, node, from_mm) = match fault.hub {
-        Hub::Gc(xcc) => (client::UTCL2, xcc_node(xcc), false),
-        Hub::Mm => (client::VMC, 0, true),
+    let (client, from_mm) = match fault.hub {
+        Hub::Gc(_) => (client::UTCL2, false),
+        Hub::Mm => (client::VMC, true),
     };
     let write = match fault.access {
         Access::Write => DATA1_WRITE,
@@ -463,7 +457,7 @@ fn interrupt_of(fault: &Fault, pasid: Option<u16>) -> Interrupt {
         vmid: fault.vmid,
         from_mm,
         pasid,
-        node,
+        node: Node::of(fault.hub).0,
         data: [page as u32, (page >> 32) as u32 & 0xf | write, 0, 0],
     }
 }

@@ -19,7 +19,6 @@ use crate::gmc::{Access, Hub};
 use crate::hostile::Hostile;
 use crate::memory::{Physical, Space};
 use crate::preset::{ip, Preset};
-use crate::processor::bus::xcc_node;
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
 pub use retry::Claim;
@@ -93,11 +92,11 @@ use IhRegister::*;
 pub struct Node(pub u8);
 
 impl Node {
-    /// The graphics hub's or the multimedia hub's. The one multimedia hub of the model is the first
-    /// die's.
+    /// The graphics hub's (`amdgpu_irq.h`, `XCDn_NODEID`) or the multimedia hub's. The one
+    /// multimedia hub of the model is the first die's.
     pub const fn of(hub: Hub) -> Self {
         match hub {
-            Hub::Gc(xcc) => Self(xcc_node(xcc)),
+            Hub::Gc(xcc) => Self(4 * (xcc / 2) + 1 + xcc % 2),
             Hub::Mm => Self(0),
         }
     }
@@ -507,6 +506,12 @@ mod tests {
 
     fn dword(rig: &Rig, at: u64) -> u32 {
         rig.system().read_u32(RING + at).unwrap()
+    }
+
+    #[test]
+    fn xccs_have_the_node_ids_of_the_interrupt_cookie() {
+        let node = |xcc| Node::of(Hub::Gc(xcc)).0;
+        assert_eq!([0, 1, 2, 3].map(node), [1, 2, 5, 6]);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use super::pm4;
 use super::sched::Keep;
 use super::team::{Member, Team};
 use super::Shared;
+use crate::ih::{client, Node};
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
 use crate::processor::runner::{Job, Progress, Task};
@@ -284,7 +285,7 @@ impl Queue {
             hqd,
             mqd,
             space: Space {
-                hub: Hub::Gfx(slot.xcc),
+                hub: Hub::Gc(slot.xcc),
                 vmid,
             },
             process,
@@ -505,16 +506,16 @@ impl Queue {
     }
 
     /// An interrupt that names this queue.
-    pub fn interrupt(&self, source_id: u8, context: [u32; 4]) -> Interrupt {
+    pub fn interrupt(&self, source: u8, data: [u32; 4]) -> Interrupt {
         Interrupt {
-            client_id: super::CLIENT_GRBM_CP,
-            source_id,
+            client: client::GRBM_CP,
+            source,
             ring_id: self.slot.ring_id(),
             vmid: self.space.vmid,
-            mmhub: false,
-            pasid: self.process.pasid,
-            node_id: crate::processor::bus::xcc_node(self.slot.xcc),
-            context,
+            from_mm: false,
+            pasid: Some(self.process.pasid),
+            node: Node::of(self.space.hub).0,
+            data,
         }
     }
 

@@ -303,7 +303,7 @@ fn activate(shared: &Arc<Shared>, slot: SlotId) {
         let hqd = *bank.hqd_mut(slot);
         let mut process = bank.binding(hqd.vmid());
         process.pasid = shared.bus.pasid(Space {
-            hub: Hub::Gfx(slot.xcc),
+            hub: Hub::Gc(slot.xcc),
             vmid: hqd.vmid(),
         });
         (hqd, bank.is_kiq(slot), poll, process, bank.member())

@@ -416,7 +416,7 @@ fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
 /// its.
 fn vmids_of(shared: &Shared, xcc: u8, pasid: u16) -> Vec<Option<u8>> {
     let given = lock(&shared.hws).vmids_of(pasid);
-    let hub = Hub::Gfx(xcc);
+    let hub = Hub::Gc(xcc);
     let said = |vmid: &u8| shared.bus.pasid(Space { hub, vmid: *vmid }) == pasid;
     let others = (1..16).filter(|vmid| !given.contains(vmid) && said(vmid));
     let others: Vec<u8> = others.collect();

@@ -84,7 +84,7 @@ mod tests {
         let rig = crate::rig::Rig::new();
         let chip = rig.model.chip();
         let space = Space {
-            hub: Hub::Gfx(0),
+            hub: Hub::Gc(0),
             vmid: 8,
         };
         let at = |address, walk: Result<Translation, ()>| {

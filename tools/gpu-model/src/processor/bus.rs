@@ -6,18 +6,11 @@
 
 pub use gcn::{Access, Fault};
 
+pub use crate::gmc::Hub;
+pub use crate::ih::Interrupt;
+
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
-
-/// Which memory hub translates an address: each XCC (accelerator core complex) has one, SDMA uses
-/// MMHUB.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Hub {
-    /// GC hub of this XCC.
-    Gfx(u8),
-    /// MMHUB.
-    Mm,
-}
 
 /// A hub and a VMID in it: one address space. VMID 0 is the kernel's (FB window and GART).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -26,32 +19,6 @@ pub struct Space {
     pub hub: Hub,
     /// Which of its 16.
     pub vmid: u8,
-}
-
-/// One entry for the interrupt ring, in the words of `amdgpu_ih.h` (struct amdgpu_iv_entry).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Interrupt {
-    /// `soc15_ih_clientid.h`.
-    pub client_id: u8,
-    /// `ivsrcid/`.
-    pub source_id: u8,
-    /// Meaning depends on the client.
-    pub ring_id: u8,
-    /// VMID of the work that raised it.
-    pub vmid: u8,
-    /// VMID is of MMHUB (VMID_TYPE), not of GFX.
-    pub mmhub: bool,
-    /// Process address space id of that VMID.
-    pub pasid: u16,
-    /// Die: AIDs are multiples of 4, their XCDs follow ([`xcc_node`]).
-    pub node_id: u8,
-    /// CONTEXT_ID0 to 3.
-    pub context: [u32; 4],
-}
-
-/// NodeId of an XCC in interrupt entries (`amdgpu_irq.h` XCDn_NODEID): two XCCs per AID.
-pub const fn xcc_node(xcc: u8) -> u8 {
-    4 * (xcc / 2) + 1 + xcc % 2
 }
 
 /// What MAP_PROCESS has of a process.
@@ -309,15 +276,5 @@ impl gcn::Memory for View<'_> {
 
     fn realtime(&mut self) -> u64 {
         self.bus.realtime()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn xccs_have_the_node_ids_of_the_interrupt_cookie() {
-        assert_eq!([0, 1, 2, 3].map(xcc_node), [1, 2, 5, 6]);
     }
 }

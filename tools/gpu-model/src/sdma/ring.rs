@@ -502,7 +502,7 @@ impl Ring {
     }
 
     /// The TRAP packet's interrupt.
-    pub fn trap(&self, space: Space, pasid: u16, context: u32) {
+    pub fn trap(&self, space: Space, pasid: u16, data: u32) {
         if !self.traps.load(Ordering::Acquire) {
             self.common.stats.work("SDMA TRAP while disabled", 1);
             return;
@@ -510,14 +510,14 @@ impl Ring {
         // SDMA0 to SDMA3 of each die (soc15_ih_clientid.h).
         const CLIENTS: [u8; 4] = [0x08, 0x09, 0x01, 0x04];
         self.common.bus.interrupt(Interrupt {
-            client_id: CLIENTS[usize::from(self.engine % 4)],
-            source_id: SOURCE_TRAP,
+            client: CLIENTS[usize::from(self.engine % 4)],
+            source: SOURCE_TRAP,
             ring_id: self.number,
             vmid: space.vmid,
-            mmhub: true,
-            pasid,
-            node_id: self.engine / 4 * 4,
-            context: [context, 0, 0, 0],
+            from_mm: true,
+            pasid: Some(pasid),
+            node: self.engine / 4 * 4,
+            data: [data, 0, 0, 0],
         });
     }
 

@@ -54,8 +54,8 @@ fn write_fence_and_trap() {
     let interrupts = rig.interrupts();
     assert_eq!(interrupts.len(), 1);
     let trap = interrupts[0];
-    assert_eq!((trap.client_id, trap.source_id, trap.ring_id), (8, 224, 0));
-    assert_eq!(trap.context[0], 0xabc);
+    assert_eq!((trap.client, trap.source, trap.ring_id), (8, 224, 0));
+    assert_eq!(trap.data[0], 0xabc);
     assert_eq!(rig.read64(RING + 0x8000), 48, "read pointer in bytes");
 }
 
@@ -161,7 +161,7 @@ fn the_second_engine_has_its_own_client_and_wraps() {
         packets.extend([6, 1]);
         submit(&rig, &packets);
     }
-    let clients: Vec<u8> = rig.interrupts().iter().map(|trap| trap.client_id).collect();
+    let clients: Vec<u8> = rig.interrupts().iter().map(|trap| trap.client).collect();
     assert_eq!(clients, [9, 9, 9]);
     assert_eq!(rig.read64(RING + 0x8000), 3 * 502 * 4);
 }
@@ -233,7 +233,7 @@ fn a_user_queue_goes_on_where_it_was() {
     assert_eq!(rig.read(0x60_4000), 1, "rung while unmapped");
     assert_eq!(rig.listeners(queue.doorbell), 1);
     let trap = rig.interrupts()[0];
-    assert_eq!((trap.pasid, trap.vmid, trap.ring_id), (0x8001, 9, 2));
+    assert_eq!((trap.pasid, trap.vmid, trap.ring_id), (Some(0x8001), 9, 2));
     assert_eq!(
         rig.sdma.reg_read(0, RLC0),
         Some(1 | 10 << 1 | 1 << 12 | 9 << 24)

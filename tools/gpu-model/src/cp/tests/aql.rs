@@ -115,8 +115,8 @@ fn a_barrier_completes_its_signal_and_tells_the_event() {
     assert_eq!(interrupts.len(), 1);
     let end = interrupts[0];
     assert_eq!(
-        (end.source_id, end.context[0], end.pasid),
-        (SOURCE_END_OF_PIPE, 5, 3)
+        (end.source, end.data[0], end.pasid),
+        (SOURCE_END_OF_PIPE, 5, Some(3))
     );
     assert_eq!(read_index(&rig), 1);
     assert_eq!(
@@ -259,14 +259,11 @@ fn wrong_packets_stop_the_queue_and_say_why() {
         let interrupts = rig.interrupts();
         let bad = interrupts
             .iter()
-            .find(|at| at.source_id == SOURCE_BAD_OPCODE)
+            .find(|at| at.source == SOURCE_BAD_OPCODE)
             .expect("error");
-        assert_eq!(
-            bad.context[0],
-            QUEUE.doorbell >> 1 & 0x3ff | exception << 10
-        );
+        assert_eq!(bad.data[0], QUEUE.doorbell >> 1 & 0x3ff | exception << 10);
         assert!(
-            interrupts.iter().any(|at| at.context[0] == 77),
+            interrupts.iter().any(|at| at.data[0] == 77),
             "the signal's event"
         );
         // The runtime lifts it: the queue tries again and finds a good packet.
@@ -291,7 +288,7 @@ fn a_packet_is_refused_once() {
     let interrupts = rig.interrupts();
     let bad = interrupts
         .iter()
-        .filter(|at| at.source_id == SOURCE_BAD_OPCODE);
+        .filter(|at| at.source == SOURCE_BAD_OPCODE);
     assert_eq!((bad.count(), read_index(&rig)), (1, 0));
 }
 

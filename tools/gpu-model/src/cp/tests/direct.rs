@@ -64,7 +64,10 @@ fn a_queue_loaded_by_registers_has_the_pasid_of_its_vmid() {
     assert_eq!(rig.read(AT), 5);
     let interrupts = rig.interrupts();
     assert_eq!(interrupts.len(), 1);
-    assert_eq!((interrupts[0].vmid, interrupts[0].pasid), (VMID, PASID));
+    assert_eq!(
+        (interrupts[0].vmid, interrupts[0].pasid),
+        (VMID, Some(PASID))
+    );
     rig.set_hqd(0, dw::CP_HQD_DEQUEUE_REQUEST, 3);
     assert_eq!(rig.hqd(0, dw::CP_HQD_ACTIVE), 0);
     assert_eq!(rig.read(QUEUE.mqd + 4 * dw::CP_HQD_PQ_RPTR as u64), 8);
@@ -133,7 +136,10 @@ fn a_copy_ring_loaded_by_registers_has_the_pasid_of_its_vmid() {
     let interrupts = rig.interrupts();
     assert_eq!(interrupts.len(), 1);
     let trap = interrupts[0];
-    assert_eq!((trap.vmid, trap.pasid, trap.ring_id), (VMID, PASID, 3));
+    assert_eq!(
+        (trap.vmid, trap.pasid, trap.ring_id),
+        (VMID, Some(PASID), 3)
+    );
     // As kgd_gfx_v9_4_3_hqd_sdma_destroy() leaves it: enabled, but without a doorbell nothing is
     // fetched.
     let cntl = rig.sdma.reg_read(0, RLC1).unwrap();
@@ -170,7 +176,7 @@ fn a_copy_ring_in_an_indirect_buffer_ends_it_before_it_is_idle() {
     assert_eq!(status(&rig) & 5, 1, "not idle before the buffer's end");
     rig.write(AT, &[1]);
     rig.wait("idle", |rig| status(rig) & 4 != 0);
-    let traps: Vec<u32> = rig.interrupts().iter().map(|it| it.context[0]).collect();
+    let traps: Vec<u32> = rig.interrupts().iter().map(|it| it.data[0]).collect();
     assert_eq!(traps, [0x123], "the packet after it waits");
     assert_eq!(rig.sdma.reg_read(0, RLC1 + 3), Some(24));
 }

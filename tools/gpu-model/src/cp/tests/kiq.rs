@@ -5,8 +5,8 @@
 use crate::cp::mqd::dw;
 use crate::cp::packet::op;
 use crate::cp::reg::{offset, CpRegister};
-use crate::cp::CLIENT_GRBM_CP;
 use crate::flat::{kernel_ring, pkt, Rig};
+use crate::ih::client;
 use crate::processor::lock;
 use crate::processor::runner::Mode;
 
@@ -53,8 +53,8 @@ fn a_fence_writes_memory_and_raises_interrupt_178() {
     let interrupts = rig.interrupts();
     assert_eq!(interrupts.len(), 1);
     assert_eq!(
-        (interrupts[0].client_id, interrupts[0].source_id),
-        (CLIENT_GRBM_CP, 178)
+        (interrupts[0].client, interrupts[0].source),
+        (client::GRBM_CP, 178)
     );
     assert_eq!(interrupts[0].ring_id, 1 << 2 | 1);
 }

@@ -85,8 +85,8 @@ fn release_mem_writes_and_interrupts() {
     assert_eq!(rig.read64(AT.into()), 7 | 8 << 32);
     let interrupts = rig.interrupts();
     assert_eq!(interrupts.len(), 1);
-    assert_eq!(interrupts[0].source_id, SOURCE_END_OF_PIPE);
-    assert_eq!(interrupts[0].context[0], 0x1ab);
+    assert_eq!(interrupts[0].source, SOURCE_END_OF_PIPE);
+    assert_eq!(interrupts[0].data[0], 0x1ab);
     assert_eq!(interrupts[0].ring_id, 1 << 2, "ME 1, pipe 0, queue 0");
     rig.submit(RING, &[release, 0x514, 3 << 29, AT, 0, 0, 0, 0]);
     assert_eq!(rig.read64(AT.into()), 1234);
@@ -158,7 +158,7 @@ fn users_do_not_write_registers() {
     assert_eq!(lock(&rig.flat.registers).get(&(0, 0x2894)), None);
     let interrupts = rig.interrupts();
     assert_eq!(interrupts.len(), 1);
-    assert_eq!(interrupts[0].source_id, SOURCE_PRIV_REG);
+    assert_eq!(interrupts[0].source, SOURCE_PRIV_REG);
 }
 
 #[test]

@@ -161,10 +161,10 @@ fn two_processes_run_side_by_side_each_in_its_memory() {
     );
     let interrupt = rig.interrupts()[0];
     assert_eq!(
-        (interrupt.source_id, interrupt.context[0]),
+        (interrupt.source, interrupt.data[0]),
         (SOURCE_END_OF_PIPE, 9)
     );
-    assert_eq!((interrupt.pasid, interrupt.vmid), (4, 9));
+    assert_eq!((interrupt.pasid, interrupt.vmid), (Some(4), 9));
     // The read pointer that the process polls wraps.
     assert_eq!(rig.read(0x40_0000 + 0x2_0080), 5 + 8);
 }
