@@ -19,7 +19,7 @@ use crate::hostile::hdp::Hdp;
 use crate::hostile::Hostile;
 use crate::ih::Ih;
 use crate::inject::Inject;
-use crate::memory::{BusError, Physical, PhysicalMemory, Space};
+use crate::memory::{BusError, Memory, Physical, PhysicalMemory};
 use crate::preset::Preset;
 
 /// Raises the one message-signalled interrupt of the device.
@@ -176,23 +176,23 @@ impl Chip {
         self.sdma_resets.swap(0, Ordering::AcqRel)
     }
 
-    /// The physical memory of an address space.
-    pub fn memory(&self, space: Space) -> &dyn PhysicalMemory {
-        match space {
-            Space::Vram => match &self.hive {
+    /// One of the two.
+    pub fn memory(&self, which: Memory) -> &dyn PhysicalMemory {
+        match which {
+            Memory::Vram => match &self.hive {
                 Some(hive) => hive,
                 None => &*self.vram,
             },
-            Space::System => &*self.system,
+            Memory::System => &*self.system,
         }
     }
 
     pub fn read(&self, at: Physical, out: &mut [u8]) -> Result<(), BusError> {
-        self.memory(at.space).read(at.address, out)
+        self.memory(at.memory).read(at.address, out)
     }
 
     pub fn write(&self, at: Physical, data: &[u8]) -> Result<(), BusError> {
-        self.memory(at.space).write(at.address, data)
+        self.memory(at.memory).write(at.address, data)
     }
 
     /// What CPUs have written through BAR0 is there for the GPU.

@@ -17,7 +17,7 @@ use crate::cp::reg::CpRegister;
 use crate::cp::registers::STORED_POWER_ON;
 use crate::cp::Cp;
 use crate::engine::{DoorbellIndex, Engine, Progress};
-use crate::gmc::{self, FaultReason, Translation};
+use crate::gmc::{FaultReason, Refusal, Translation};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::preset::{ip, Preset};
@@ -287,17 +287,9 @@ struct GpuBus {
     chip: Arc<Chip>,
 }
 
-/// What becomes of an access that does not translate.
-type Refusal = gmc::Fault;
-
 impl GpuBus {
     /// Where `address` leads, with the bytes left in its page.
-    fn page(
-        &self,
-        space: Space,
-        address: u64,
-        access: gmc::Access,
-    ) -> Result<Translation, Refusal> {
+    fn page(&self, space: Space, address: u64, access: Access) -> Result<Translation, Refusal> {
         let mut found = tlb::lookup(&self.chip, space, address, || {
             let start = address & VA_MASK & !(PAGE - 1);
             self.chip
@@ -328,7 +320,7 @@ impl GpuBus {
         space: Space,
         address: u64,
         bytes: usize,
-        access: gmc::Access,
+        access: Access,
     ) -> Result<Translation, Refusal> {
         if bytes as u64 <= PAGE {
             return self.page(space, address, access);
@@ -337,7 +329,7 @@ impl GpuBus {
         gmc.translate(&self.chip, space.hub, space.vmid, address, access)
     }
 
-    fn refusal(&self, space: Space, va: u64, access: gmc::Access, reason: FaultReason) -> Refusal {
+    fn refusal(&self, space: Space, va: u64, access: Access, reason: FaultReason) -> Refusal {
         Refusal {
             hub: space.hub,
             vmid: space.vmid,
@@ -347,24 +339,25 @@ impl GpuBus {
         }
     }
 
-    /// Reads memory for a purpose; the address that refused.
+    /// Reads memory for a purpose.
     fn read_as(
         &self,
-        access: gmc::Access,
+        access: Access,
         space: Space,
         address: u64,
         bytes: &mut [u8],
-    ) -> Result<(), u64> {
+    ) -> Result<(), Fault> {
         let (mut address, mut left) = (address, bytes);
         while !left.is_empty() {
+            let fault = Fault { address, access };
             let page = self
                 .extent(space, address, left.len(), access)
-                .map_err(|_| address)?;
+                .map_err(|_| fault)?;
             let (now, rest) = left.split_at_mut(
                 left.len()
                     .min(usize::try_from(page.length).unwrap_or(usize::MAX)),
             );
-            self.chip.read(page.at, now).map_err(|_| address)?;
+            self.chip.read(page.at, now).map_err(|_| fault)?;
             address = address.wrapping_add(now.len() as u64);
             left = rest;
         }
@@ -381,25 +374,18 @@ const fn write_fault(address: u64) -> Fault {
 
 impl Bus for GpuBus {
     fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let access = Access::Read;
-        self.read_as(gmc::Access::Read, space, address, bytes)
-            .map_err(|address| Fault { address, access })
+        self.read_as(Access::Read, space, address, bytes)
     }
 
     fn fetch(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let fault = |address| Fault {
-            address,
-            access: Access::Fetch,
-        };
-        self.read_as(gmc::Access::Execute, space, address, bytes)
-            .map_err(fault)
+        self.read_as(Access::Fetch, space, address, bytes)
     }
 
     fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault> {
         let (mut address, mut left) = (address, bytes);
         while !left.is_empty() {
             let page = self
-                .extent(space, address, left.len(), gmc::Access::Write)
+                .extent(space, address, left.len(), Access::Write)
                 .map_err(|_| write_fault(address))?;
             let (now, rest) = left.split_at(
                 left.len()
@@ -421,17 +407,11 @@ impl Bus for GpuBus {
             let page = self
                 .chip
                 .gmc
-                .translate(
-                    &self.chip,
-                    space.hub,
-                    space.vmid,
-                    address,
-                    gmc::Access::Write,
-                )
+                .translate(&self.chip, space.hub, space.vmid, address, Access::Write)
                 .map_err(|_| write_fault(address))?;
             let now = left.min(page.length);
             self.chip
-                .memory(page.at.space)
+                .memory(page.at.memory)
                 .zero(page.at.address, now)
                 .map_err(|_| write_fault(address))?;
             address = address.wrapping_add(now);
@@ -446,17 +426,13 @@ impl Bus for GpuBus {
         address: u64,
         update: &mut dyn FnMut(u32) -> u32,
     ) -> Result<u32, Fault> {
-        let fault = || Fault {
-            address,
-            access: Access::Atomic,
-        };
-        let page = self
-            .page(space, address & !3, gmc::Access::Write)
-            .map_err(|_| fault())?;
+        let access = Access::Atomic;
+        let fault = Fault { address, access };
+        let page = self.page(space, address & !3, access).map_err(|_| fault)?;
         self.chip
-            .memory(page.at.space)
+            .memory(page.at.memory)
             .update32(page.at.address, update)
-            .map_err(|_| fault())
+            .map_err(|_| fault)
     }
 
     fn update64(
@@ -465,17 +441,13 @@ impl Bus for GpuBus {
         address: u64,
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, Fault> {
-        let fault = || Fault {
-            address,
-            access: Access::Atomic,
-        };
-        let page = self
-            .page(space, address & !7, gmc::Access::Write)
-            .map_err(|_| fault())?;
+        let access = Access::Atomic;
+        let fault = Fault { address, access };
+        let page = self.page(space, address & !7, access).map_err(|_| fault)?;
         self.chip
-            .memory(page.at.space)
+            .memory(page.at.memory)
             .update64(page.at.address, update)
-            .map_err(|_| fault())
+            .map_err(|_| fault)
     }
 
     fn reg_read(&self, xcc: u8, offset: u32) -> u32 {
@@ -506,11 +478,7 @@ impl Bus for GpuBus {
     }
 
     fn fault(&self, space: Space, pasid: u16, fault: Fault, on_fault: OnFault) -> Verdict {
-        let access = match fault.access {
-            Access::Fetch => gmc::Access::Execute,
-            Access::Read => gmc::Access::Read,
-            Access::Write | Access::Atomic => gmc::Access::Write,
-        };
+        let access = fault.access;
         // Ask again for the reason. What translates now, and leads to memory, came between the
         // access and here.
         let asked = if self.chip.inject.has_faulted(space.vmid, fault.address) {

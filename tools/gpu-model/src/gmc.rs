@@ -13,6 +13,7 @@ mod vm;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+pub use gcn::Access;
 pub use vm::Vm;
 
 use crate::chip::Chip;
@@ -20,7 +21,7 @@ use crate::hive::Hive;
 use crate::hostile::translations::Translations;
 use crate::hostile::Hostile;
 use crate::ih::{client, Claim, Interrupt, Node};
-use crate::memory::{Physical, Space};
+use crate::memory::{Memory, Physical};
 use crate::preset::Preset;
 use hub::HubBlock;
 use pte::Entry;
@@ -34,12 +35,9 @@ pub enum Hub {
     Mm,
 }
 
-/// What an access wants to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Access {
-    Read,
-    Write,
-    Execute,
+/// Whether an access needs of a page what a write does.
+pub const fn writes(access: Access) -> bool {
+    matches!(access, Access::Write | Access::Atomic)
 }
 
 /// Why an address did not translate.
@@ -58,7 +56,7 @@ pub enum FaultReason {
 /// A failed translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{hub:?} VMID {vmid}: {access:?} at {va:#x}: {reason}")]
-pub struct Fault {
+pub struct Refusal {
     pub hub: Hub,
     pub vmid: u8,
     pub va: u64,
@@ -82,8 +80,8 @@ impl Translation {
     pub const fn permits(&self, access: Access) -> bool {
         match access {
             Access::Read => self.readable,
-            Access::Write => self.writable,
-            Access::Execute => self.executable,
+            Access::Write | Access::Atomic => self.writable,
+            Access::Fetch => self.executable,
         }
     }
 }
@@ -241,8 +239,8 @@ impl Gmc {
         vmid: u8,
         va: u64,
         access: Access,
-    ) -> Result<Translation, Fault> {
-        let fault = |reason| Fault {
+    ) -> Result<Translation, Refusal> {
+        let fault = |reason| Refusal {
             hub,
             vmid,
             va,
@@ -295,7 +293,7 @@ impl Gmc {
         let length = (offset < self.reach.bytes()).then(|| segment - offset % segment);
         Ok(Translation {
             at: Physical {
-                space: Space::Vram,
+                memory: Memory::Vram,
                 address: offset,
             },
             length: length.ok_or(FaultReason::Bus)?,
@@ -319,7 +317,7 @@ impl Gmc {
     fn entry(&self, chip: &Chip, table: Physical, index: u64) -> Result<Entry, FaultReason> {
         let address = table.address + index * 8;
         let raw = chip
-            .memory(table.space)
+            .memory(table.memory)
             .read_u64(address)
             .map_err(|_| FaultReason::Bus)?;
         Ok(Entry(raw))
@@ -356,7 +354,7 @@ impl Gmc {
     }
 
     /// The entries that lead to a fault, from the root on, as they are now.
-    fn path(&self, chip: &Chip, fault: &Fault) -> String {
+    fn path(&self, chip: &Chip, fault: &Refusal) -> String {
         let Some(context) = self.hub(fault.hub).map(|hub| hub.context(fault.vmid)) else {
             return "no such hub".into();
         };
@@ -378,7 +376,7 @@ impl Gmc {
 
     /// Whether the hub answers a failed translation with "try again" instead of an error: its
     /// context says so, the page may still come, and its entry does not forbid it.
-    pub fn retries(&self, chip: &Chip, fault: &Fault) -> bool {
+    pub fn retries(&self, chip: &Chip, fault: &Refusal) -> bool {
         let Some(context) = self.hub(fault.hub).map(|hub| hub.context(fault.vmid)) else {
             return false;
         };
@@ -399,7 +397,7 @@ impl Gmc {
         let inside = va & ((1 << shift) - 1);
         Ok(Translation {
             at: Physical {
-                space: entry.space(),
+                memory: entry.memory(),
                 address: entry.address() + inside,
             },
             length: (1 << shift) - inside,
@@ -411,7 +409,7 @@ impl Gmc {
 
     /// Tells the driver of a fault that is final: status registers and an interrupt.
     /// `pasid`: whose it was, if the reporter knows better than the interrupt handler's table.
-    pub fn report(&self, chip: &Chip, fault: &Fault, pasid: Option<u16>) {
+    pub fn report(&self, chip: &Chip, fault: &Refusal, pasid: Option<u16>) {
         tracing::warn!(target: "gmc", "page fault: {fault} ({})", self.path(chip, fault));
         if let Some(hub) = self.hub(fault.hub) {
             hub.latch_fault(fault);
@@ -422,7 +420,7 @@ impl Gmc {
     /// Tells the driver of an access that is repeated until its page is there: an interrupt, unless
     /// the interrupt handler's retry CAM knows that the driver has yet to see to the same page. The
     /// status registers do not change.
-    pub fn report_retry(&self, chip: &Chip, fault: &Fault, pasid: Option<u16>) {
+    pub fn report_retry(&self, chip: &Chip, fault: &Refusal, pasid: Option<u16>) {
         let mut interrupt = interrupt_of(fault, pasid);
         interrupt.data[1] |= DATA1_RETRY;
         match chip.ih.claim_retry(&interrupt) {
@@ -440,14 +438,14 @@ const DATA1_RETRY: u32 = 0x80;
 const DATA1_WRITE: u32 = 0x20;
 
 /// The interrupt of a fault that is not retried.
-fn interrupt_of(fault: &Fault, pasid: Option<u16>) -> Interrupt {
+fn interrupt_of(fault: &Refusal, pasid: Option<u16>) -> Interrupt {
     let (client, from_mm) = match fault.hub {
         Hub::Gc(_) => (client::UTCL2, false),
         Hub::Mm => (client::VMC, true),
     };
-    let write = match fault.access {
-        Access::Write => DATA1_WRITE,
-        Access::Read | Access::Execute => 0,
+    let write = match writes(fault.access) {
+        true => DATA1_WRITE,
+        false => 0,
     };
     let page = (fault.va & VA_MASK) >> 12;
     Interrupt {
@@ -518,7 +516,7 @@ mod tests {
         assert_eq!(
             found.at,
             Physical {
-                space: Space::System,
+                memory: Memory::System,
                 address: 0x12_3018
             }
         );
@@ -544,7 +542,7 @@ mod tests {
         assert_eq!(
             found.at,
             Physical {
-                space: Space::Vram,
+                memory: Memory::Vram,
                 address: VA & 0x3fff_ffff
             }
         );
@@ -623,7 +621,7 @@ mod tests {
         put(&rig, 0x20_0000, 30, E::LEAF | E::VALID | E::READABLE);
         assert!(ask(&rig, VA, Access::Read).is_ok());
         assert_eq!(ask(&rig, VA, Access::Write), Err(FaultReason::Permission));
-        assert_eq!(ask(&rig, VA, Access::Execute), Err(FaultReason::Permission));
+        assert_eq!(ask(&rig, VA, Access::Fetch), Err(FaultReason::Permission));
     }
 
     #[test]
@@ -655,7 +653,7 @@ mod tests {
         assert_eq!(
             ask(FB + 0x1234),
             Ok(Physical {
-                space: Space::Vram,
+                memory: Memory::Vram,
                 address: 0x1234
             })
         );
@@ -669,7 +667,7 @@ mod tests {
         assert_eq!(
             ask(0x5678),
             Ok(Physical {
-                space: Space::System,
+                memory: Memory::System,
                 address: 0x3_0678
             })
         );

@@ -17,7 +17,7 @@ use crate::chip::Chip;
 use crate::engine::DoorbellIndex;
 use crate::gmc::{Access, Hub};
 use crate::hostile::Hostile;
-use crate::memory::{Physical, Space};
+use crate::memory::{Memory, Physical};
 use crate::preset::{ip, Preset};
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
@@ -376,7 +376,7 @@ impl Ih {
             }
         } else {
             Physical {
-                space: Space::System,
+                memory: Memory::System,
                 address,
             }
         };

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use crate::chip::Chip;
 use crate::engine::{DoorbellIndex, Engine, Progress};
-use crate::gmc::{Access, Hub};
+use crate::gmc::{writes, Access, Hub};
 use crate::ih::Interrupt;
 use parse::ScriptError;
 use rule::{FaultRange, FenceFate, FenceKind, First, Hang, IrqFate, QueueAt, Rule, SmuFate, What};
@@ -269,6 +269,12 @@ impl Inject {
 
     /// Whether an address is not to translate.
     pub fn faults(&self, vmid: u8, pasid: u16, va: u64, access: Access) -> bool {
+        // Scripts know no atomic accesses.
+        let access = if writes(access) {
+            Access::Write
+        } else {
+            access
+        };
         let argument = self.argument.load(Ordering::Relaxed);
         let hit = self.first(kind::FAULT, "address faults", |what| match what {
             What::Fault(range) => {

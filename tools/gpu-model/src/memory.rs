@@ -59,9 +59,9 @@ pub trait PhysicalMemory: Send + Sync {
     }
 }
 
-/// Which physical address space an address lies in.
+/// Which of the two a physical address lies in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Space {
+pub enum Memory {
     /// Local memory; addresses are offsets from its start, or, in a hive, from the start of the
     /// first node's.
     Vram,
@@ -72,7 +72,7 @@ pub enum Space {
 /// A place in physical memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Physical {
-    pub space: Space,
+    pub memory: Memory,
     pub address: u64,
 }
 

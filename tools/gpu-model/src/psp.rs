@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::bus::Block;
 use crate::chip::Chip;
-use crate::gmc::{Fault, Hub, Vm};
+use crate::gmc::{Hub, Refusal, Vm};
 use crate::preset::{ip, Preset};
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
@@ -241,7 +241,7 @@ impl Psp {
     }
 
     /// Loads the application if it is the one that the model knows and there is a hive to tell of.
-    fn load_application(&self, chip: &Chip, vm: &mut Vm<'_>, command: u64) -> Result<u32, Fault> {
+    fn load_application(&self, chip: &Chip, vm: &mut Vm<'_>, command: u64) -> Result<u32, Refusal> {
         // struct psp_gfx_cmd_load_ta: the binary and its length, the buffer and its length.
         let data = command.wrapping_add(COMMAND_DATA);
         let binary = vm.read_u64(data)?;
@@ -259,7 +259,7 @@ impl Psp {
         Ok(SUCCESS)
     }
 
-    fn invoke(&self, chip: &Chip, vm: &mut Vm<'_>) -> Result<u32, Fault> {
+    fn invoke(&self, chip: &Chip, vm: &mut Vm<'_>) -> Result<u32, Refusal> {
         let (Some(buffer), Some(hive)) = (self.shared(), &chip.hive) else {
             return Ok(BAD_PARAMETERS);
         };
@@ -268,7 +268,7 @@ impl Psp {
     }
 
     /// One command: answer it, then signal its fence.
-    fn frame(&self, chip: &Chip, vm: &mut Vm<'_>, frame: u64) -> Result<(), Fault> {
+    fn frame(&self, chip: &Chip, vm: &mut Vm<'_>, frame: u64) -> Result<(), Refusal> {
         let command = vm.read_u64(frame)?;
         let id = vm.read_u32(command.wrapping_add(COMMAND_ID))?;
         let argument = vm.read_u32(command.wrapping_add(COMMAND_DATA))?;

@@ -63,13 +63,13 @@ pub fn lookup<E>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Physical, Space as Memory};
+    use crate::memory::{Memory, Physical};
     use crate::processor::bus::Hub;
 
     fn found(address: u64) -> Result<Translation, ()> {
         Ok(Translation {
             at: Physical {
-                space: Memory::Vram,
+                memory: Memory::Vram,
                 address,
             },
             length: PAGE,

@@ -5,7 +5,7 @@
 //! Both kinds have the same registers in the same order; in the MMHUB they lie 0x340 dwords further
 //! (`mmhub_1_8_0_offset.h` against `gc_9_4_3_offset.h`).
 
-use super::{Access, Fault, FaultReason, Hub, Reach};
+use super::{writes, Access, FaultReason, Hub, Reach, Refusal};
 use crate::bus::Block;
 use crate::chip::Chip;
 use crate::preset::{ip, Preset};
@@ -214,23 +214,23 @@ impl HubBlock {
     }
 
     /// Keeps the first fault in the status registers until the driver clears it.
-    pub fn latch_fault(&self, fault: &Fault) {
+    pub fn latch_fault(&self, fault: &Refusal) {
         if self.registers.get(VM_L2_PROTECTION_FAULT_STATUS) != 0 {
             return;
         }
         let permission = match (fault.reason, fault.access) {
             (FaultReason::Permission, Access::Read) => 1 << 4,
-            (FaultReason::Permission, Access::Write) => 2 << 4,
-            (FaultReason::Permission, Access::Execute) => 4 << 4,
+            (FaultReason::Permission, Access::Write | Access::Atomic) => 2 << 4,
+            (FaultReason::Permission, Access::Fetch) => 4 << 4,
             // `PERMISSION_FAULTS` bits of an entry without any permission, `WALKER_ERROR` 0: no
             // entry.
             (FaultReason::Invalid, _) => 3 << 4,
             (FaultReason::Range, _) => 1 << 1,
             (FaultReason::Bus, _) => 2 << 1,
         };
-        let write = u32::from(fault.access == Access::Write) << 18;
+        let write = u32::from(writes(fault.access)) << 18;
         let client = match (self.hub, fault.access) {
-            (Hub::Gc(_), Access::Execute) => client::SQC_INSTRUCTION,
+            (Hub::Gc(_), Access::Fetch) => client::SQC_INSTRUCTION,
             (Hub::Gc(_), _) => client::TCP,
             (Hub::Mm, _) => 0,
         };

@@ -4,7 +4,7 @@
 //! Bits as `linux:drivers/gpu/drm/amd/amdgpu/amdgpu_vm.h` names them (`AMDGPU_PTE_*`,
 //! `AMDGPU_PDE_*`).
 
-use crate::memory::{Physical, Space};
+use crate::memory::{Memory, Physical};
 
 /// One entry of a page table or page directory, or a context's base register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,11 +69,11 @@ impl Entry {
             || self.0 & (ELSEWHERE | Self::VALID) == ELSEWHERE
     }
 
-    pub fn space(self) -> Space {
+    pub fn memory(self) -> Memory {
         if self.has(Self::SYSTEM) {
-            Space::System
+            Memory::System
         } else {
-            Space::Vram
+            Memory::Vram
         }
     }
 
@@ -87,7 +87,7 @@ impl Entry {
     /// The table a directory entry points to, if it is valid.
     pub fn table(self) -> Option<Physical> {
         self.valid().then(|| Physical {
-            space: self.space(),
+            memory: self.memory(),
             address: self.0 & Self::TABLE_MASK,
         })
     }
@@ -113,6 +113,6 @@ mod tests {
     fn a_leaf_of_2_mib_may_begin_at_any_page() {
         let entry = Entry(Entry::LEAF | Entry::SYSTEM | Entry::VALID | 0x7f00_1234_5000);
         assert_eq!(entry.address(), 0x7f00_1234_5000);
-        assert!(entry.is_leaf() && entry.space() == Space::System);
+        assert!(entry.is_leaf() && entry.memory() == Memory::System);
     }
 }

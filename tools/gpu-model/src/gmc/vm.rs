@@ -2,7 +2,7 @@
 //! One VMID's memory through one hub, with a small translation cache. Made per engine step or wave
 //! slice by [`Chip::vm`] and dropped after it.
 
-use super::{Access, Fault, FaultReason, Hub, Translation, VA_MASK};
+use super::{Access, FaultReason, Hub, Refusal, Translation, VA_MASK};
 use crate::chip::Chip;
 use crate::memory::BusError;
 
@@ -35,8 +35,8 @@ impl<'a> Vm<'a> {
         self.vmid
     }
 
-    fn fault(&self, va: u64, access: Access, reason: FaultReason) -> Fault {
-        Fault {
+    fn fault(&self, va: u64, access: Access, reason: FaultReason) -> Refusal {
+        Refusal {
             hub: self.hub,
             vmid: self.vmid,
             va,
@@ -46,7 +46,7 @@ impl<'a> Vm<'a> {
     }
 
     /// Where `va` leads, with the bytes left in its 4 KiB page.
-    fn page(&mut self, va: u64, access: Access) -> Result<Translation, Fault> {
+    fn page(&mut self, va: u64, access: Access) -> Result<Translation, Refusal> {
         let generation = self.chip.gmc.generation();
         if generation != self.generation {
             self.cache.fill(None);
@@ -65,17 +65,12 @@ impl<'a> Vm<'a> {
                 let start = va & !0xfff;
                 let page = gmc.translate(self.chip, self.hub, self.vmid, start, access);
                 // A fault names the byte that was wanted, not its page.
-                let page = page.map_err(|fault| Fault { va, ..fault })?;
+                let page = page.map_err(|fault| Refusal { va, ..fault })?;
                 self.cache[slot] = Some((number, page));
                 page
             }
         };
-        let allowed = match access {
-            Access::Read => found.readable,
-            Access::Write => found.writable,
-            Access::Execute => found.executable,
-        };
-        if !allowed {
+        if !found.permits(access) {
             return Err(self.fault(va, access, FaultReason::Permission));
         }
         found.at.address += va & 0xfff;
@@ -84,13 +79,13 @@ impl<'a> Vm<'a> {
     }
 
     /// Translates without touching memory.
-    pub fn translate(&mut self, va: u64, access: Access) -> Result<Translation, Fault> {
+    pub fn translate(&mut self, va: u64, access: Access) -> Result<Translation, Refusal> {
         self.page(va, access)
     }
 
     /// Reads bytes, across pages. `access` is [`Access::Read`] or, for instructions,
-    /// [`Access::Execute`].
-    pub fn read_as(&mut self, access: Access, va: u64, out: &mut [u8]) -> Result<(), Fault> {
+    /// [`Access::Fetch`].
+    pub fn read_as(&mut self, access: Access, va: u64, out: &mut [u8]) -> Result<(), Refusal> {
         let mut va = va;
         let mut left = out;
         while !left.is_empty() {
@@ -104,11 +99,11 @@ impl<'a> Vm<'a> {
         Ok(())
     }
 
-    pub fn read(&mut self, va: u64, out: &mut [u8]) -> Result<(), Fault> {
+    pub fn read(&mut self, va: u64, out: &mut [u8]) -> Result<(), Refusal> {
         self.read_as(Access::Read, va, out)
     }
 
-    pub fn write(&mut self, va: u64, data: &[u8]) -> Result<(), Fault> {
+    pub fn write(&mut self, va: u64, data: &[u8]) -> Result<(), Refusal> {
         let mut va = va;
         let mut left = data;
         while !left.is_empty() {
@@ -122,38 +117,46 @@ impl<'a> Vm<'a> {
         Ok(())
     }
 
-    pub fn read_u32(&mut self, va: u64) -> Result<u32, Fault> {
+    pub fn read_u32(&mut self, va: u64) -> Result<u32, Refusal> {
         let mut bytes = [0; 4];
         self.read(va, &mut bytes)?;
         Ok(u32::from_le_bytes(bytes))
     }
 
-    pub fn read_u64(&mut self, va: u64) -> Result<u64, Fault> {
+    pub fn read_u64(&mut self, va: u64) -> Result<u64, Refusal> {
         let mut bytes = [0; 8];
         self.read(va, &mut bytes)?;
         Ok(u64::from_le_bytes(bytes))
     }
 
-    pub fn write_u32(&mut self, va: u64, value: u32) -> Result<(), Fault> {
+    pub fn write_u32(&mut self, va: u64, value: u32) -> Result<(), Refusal> {
         self.write(va, &value.to_le_bytes())
     }
 
-    pub fn write_u64(&mut self, va: u64, value: u64) -> Result<(), Fault> {
+    pub fn write_u64(&mut self, va: u64, value: u64) -> Result<(), Refusal> {
         self.write(va, &value.to_le_bytes())
     }
 
     /// Atomically replaces an aligned dword by `change(old)`; returns the old value.
-    pub fn update32(&mut self, va: u64, change: &mut dyn FnMut(u32) -> u32) -> Result<u32, Fault> {
+    pub fn update32(
+        &mut self,
+        va: u64,
+        change: &mut dyn FnMut(u32) -> u32,
+    ) -> Result<u32, Refusal> {
         let page = self.page(va & !3, Access::Write)?;
-        let memory = self.chip.memory(page.at.space);
+        let memory = self.chip.memory(page.at.memory);
         let bus = |_| self.fault(va, Access::Write, FaultReason::Bus);
         memory.update32(page.at.address, change).map_err(bus)
     }
 
     /// The same for an aligned qword.
-    pub fn update64(&mut self, va: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault> {
+    pub fn update64(
+        &mut self,
+        va: u64,
+        change: &mut dyn FnMut(u64) -> u64,
+    ) -> Result<u64, Refusal> {
         let page = self.page(va & !7, Access::Write)?;
-        let memory = self.chip.memory(page.at.space);
+        let memory = self.chip.memory(page.at.memory);
         let bus = |_| self.fault(va, Access::Write, FaultReason::Bus);
         memory.update64(page.at.address, change).map_err(bus)
     }

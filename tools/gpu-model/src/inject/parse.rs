@@ -266,7 +266,7 @@ fn fault(words: &mut Words<'_>) -> Answer<What> {
     let accesses = [
         ("read", Access::Read),
         ("write", Access::Write),
-        ("execute", Access::Execute),
+        ("execute", Access::Fetch),
     ];
     Ok(What::Fault(FaultRange {
         first,

@@ -4,9 +4,9 @@
 //! The model implements [`Bus`] once, over its memory hubs, interrupt ring and register file; the
 //! tests implement it over a flat memory. Nobody here knows PCI, vfio-user or page tables.
 
-pub use gcn::{Access, Fault};
+pub use gcn::Fault;
 
-pub use crate::gmc::Hub;
+pub use crate::gmc::{Access, Hub};
 pub use crate::ih::Interrupt;
 
 use crate::hostile::Hostile;

@@ -5,7 +5,7 @@
 //!
 //! Commands and layouts as in `linux:drivers/gpu/drm/amd/amdgpu/ta_xgmi_if.h`.
 
-use crate::gmc::{Fault, Vm};
+use crate::gmc::{Refusal, Vm};
 use crate::hive::{Hive, MAX_NODES};
 
 /// What its binary begins with, in our firmware file.
@@ -61,7 +61,7 @@ struct Session<'a, 'b> {
 }
 
 /// Does what the buffer says, and answers there.
-pub fn invoke(hive: &Hive, vm: &mut Vm<'_>, buffer: u64) -> Result<(), Fault> {
+pub fn invoke(hive: &Hive, vm: &mut Vm<'_>, buffer: u64) -> Result<(), Refusal> {
     let mut session = Session { hive, vm, buffer };
     let id = session.read(COMMAND)?;
     let status = session.run(id)?;
@@ -71,28 +71,28 @@ pub fn invoke(hive: &Hive, vm: &mut Vm<'_>, buffer: u64) -> Result<(), Fault> {
 }
 
 impl Session<'_, '_> {
-    fn read(&mut self, at: u64) -> Result<u32, Fault> {
+    fn read(&mut self, at: u64) -> Result<u32, Refusal> {
         self.vm.read_u32(self.buffer.wrapping_add(at))
     }
 
-    fn write(&mut self, at: u64, value: u32) -> Result<(), Fault> {
+    fn write(&mut self, at: u64, value: u32) -> Result<(), Refusal> {
         self.vm.write_u32(self.buffer.wrapping_add(at), value)
     }
 
-    fn write64(&mut self, at: u64, value: u64) -> Result<(), Fault> {
+    fn write64(&mut self, at: u64, value: u64) -> Result<(), Refusal> {
         self.vm.write_u64(self.buffer.wrapping_add(at), value)
     }
 
-    fn bytes(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+    fn bytes(&mut self, at: u64, bytes: &[u8]) -> Result<(), Refusal> {
         self.vm.write(self.buffer.wrapping_add(at), bytes)
     }
 
     /// All links fit the first set of records: the driver asks for a second one, which is empty.
-    fn is_second_set(&mut self) -> Result<bool, Fault> {
+    fn is_second_set(&mut self) -> Result<bool, Refusal> {
         Ok(self.read(EXTENDED & !3)? & 0xff != 0)
     }
 
-    fn run(&mut self, id: u32) -> Result<u32, Fault> {
+    fn run(&mut self, id: u32) -> Result<u32, Refusal> {
         match id {
             command::INITIALIZE => self.bytes(CAPABILITIES, &[KNOWS_PORTS])?,
             command::GET_NODE_ID => {
@@ -115,7 +115,7 @@ impl Session<'_, '_> {
     }
 
     /// The nodes that a message names, or what is wrong with it.
-    fn nodes(&mut self, message: u64, size: u64) -> Result<Result<Vec<u8>, u32>, Fault> {
+    fn nodes(&mut self, message: u64, size: u64) -> Result<Result<Vec<u8>, u32>, Refusal> {
         let count = self.read(message)?;
         if count == 0 || count as usize > MAX_NODES {
             return Ok(Err(status::INVALID_NODE_NUM));
@@ -132,7 +132,7 @@ impl Session<'_, '_> {
     }
 
     /// Every node is one hop from every other.
-    fn topology(&mut self) -> Result<u32, Fault> {
+    fn topology(&mut self) -> Result<u32, Refusal> {
         let nodes = match self.nodes(INPUT, NODE)? {
             Ok(nodes) => nodes,
             Err(status) => return Ok(status),
@@ -150,7 +150,7 @@ impl Session<'_, '_> {
     }
 
     /// One link to each of the nodes that the answer's room names.
-    fn links(&mut self, size: u64) -> Result<u32, Fault> {
+    fn links(&mut self, size: u64) -> Result<u32, Refusal> {
         let nodes = match self.nodes(OUTPUT, size)? {
             Ok(nodes) => nodes,
             Err(status) => return Ok(status),
