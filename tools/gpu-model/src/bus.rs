@@ -44,7 +44,7 @@ struct Unknown {
 }
 
 /// Routes dword addresses to blocks.
-pub struct Bus {
+pub struct RegisterBus {
     blocks: Vec<Arc<dyn Block>>,
     routes: HashMap<u64, Route>,
     /// Where each segment of each IP block begins, and its name.
@@ -65,7 +65,7 @@ struct Spin {
     found: BTreeMap<u64, u64>,
 }
 
-impl Bus {
+impl RegisterBus {
     /// How many unmodelled registers are counted one by one: a guest that tries all addresses must
     /// not fill the host's memory.
     const MAX_UNKNOWN: usize = 1 << 16;
@@ -120,7 +120,7 @@ impl Bus {
         }
     }
 
-    /// The address of a register by the name that [`Bus::name`] gives it.
+    /// The address of a register by the name that [`RegisterBus::name`] gives it.
     pub fn find(&self, name: &str) -> Option<u64> {
         let mut dwords = self.routes.keys().copied();
         dwords.find(|&dword| self.name(dword) == name)

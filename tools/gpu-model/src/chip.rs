@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use crate::bus::Bus;
+use crate::bus::RegisterBus;
 use crate::doorbells::Doorbells;
 use crate::engine::Wake;
 use crate::gmc::{Gmc, Hub, Vm};
@@ -88,7 +88,7 @@ pub struct Chip {
     /// The interrupt rings.
     pub ih: Arc<Ih>,
     /// All registers by address.
-    pub bus: Bus,
+    pub bus: RegisterBus,
     /// Doorbells in memory, and who listens.
     pub doorbells: Doorbells,
     /// Rouses the engine thread.
@@ -116,7 +116,7 @@ impl Chip {
         host: Host,
         (clock, hostile): (Clock, Option<Arc<Hostile>>),
         shared: (Arc<Gmc>, Arc<Ih>),
-        bus: Bus,
+        bus: RegisterBus,
     ) -> Self {
         let Host {
             mut vram,

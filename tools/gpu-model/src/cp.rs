@@ -46,11 +46,12 @@ use registers::Bank;
 use sched::Hws;
 use team::{Member, Team};
 
+use crate::engine::Progress;
 use crate::ih::client;
 use crate::processor::bus::{Binding, Bus, Fault, Hub, Interrupt, Space, View};
 use crate::processor::copy::CopyEngines;
 use crate::processor::lock;
-use crate::processor::runner::{Job, Progress, Runner, Task};
+use crate::processor::runner::{Job, Runner, Task};
 use crate::processor::saved::Saved;
 use crate::processor::stats::Stats;
 
@@ -215,7 +216,7 @@ impl Cp {
                 Progress::Busy => {}
                 Progress::Idle => return,
                 // It waits for a register or memory: let the runner look again.
-                Progress::Blocked => break,
+                Progress::Polling => break,
             }
         }
         // So does one that has no end: the guest's CPU waits for this call.

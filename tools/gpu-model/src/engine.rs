@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use crate::chip::Chip;
 
-/// What a step achieved.
+/// What a step of an engine or of one of its queues achieved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
     /// Nothing to do until a doorbell or register write comes.

@@ -443,10 +443,7 @@ fn interrupt_of(fault: &Refusal, pasid: Option<u16>) -> Interrupt {
         Hub::Gc(_) => (client::UTCL2, false),
         Hub::Mm => (client::VMC, true),
     };
-    let write = match writes(fault.access) {
-        true => DATA1_WRITE,
-        false => 0,
-    };
+    let write = if writes(fault.access) { DATA1_WRITE } else { 0 };
     let page = (fault.va & VA_MASK) >> 12;
     Interrupt {
         client,

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::athub::Athub;
-use crate::bus::{Block, Bus};
+use crate::bus::{Block, RegisterBus};
 use crate::chip::{Chip, Clock, Host};
 use crate::device::{self, Processors};
 use crate::discovery;
@@ -98,7 +98,7 @@ impl GpuModel {
         } else {
             Clock::host()
         };
-        let bus = Bus::new(&preset, blocks);
+        let bus = RegisterBus::new(&preset, blocks);
         let chip = Chip::new(preset, vram_size, host, (clock, hostile), (gmc, ih), bus);
         let chip = Arc::new(chip);
         put_discovery(&chip)?;

@@ -14,10 +14,11 @@ mod tests;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::engine::Progress;
 use crate::processor::bus::{Bus, Fault, Hub, Space, View};
 use crate::processor::copy::{CopyEngines, Filter, RlcQueue};
 use crate::processor::lock;
-use crate::processor::runner::{Job, Progress, Runner, Task};
+use crate::processor::runner::{Job, Runner, Task};
 use crate::processor::saved::Saved;
 use crate::processor::stats::Stats;
 use ring::{context, Flight, Ring};

@@ -20,9 +20,9 @@ use super::queue::{Body, Ib, Queue};
 use super::signal::Signal;
 use super::team::Team;
 use super::SOURCE_END_OF_PIPE;
+use crate::engine::Progress;
 use crate::processor::bus::{wide, Fault};
 use crate::processor::packet::{compare, field};
-use crate::processor::runner::Progress;
 pub use error::PacketError;
 
 /// Dwords of a packet.
@@ -135,13 +135,13 @@ fn step_packet(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault
     if let Some(pending) = body.flight.aql {
         if let Some(signal) = pending.inactive {
             if signal.value(queue.view())? != 0 {
-                return Ok(Some(Progress::Blocked));
+                return Ok(Some(Progress::Polling));
             }
             body.flight.aql = None;
             return Ok(None);
         }
         if pending.shared && !is_done_by_all(queue, body.rptr) {
-            return Ok(Some(Progress::Blocked));
+            return Ok(Some(Progress::Polling));
         }
         complete(queue, body, pending)?;
         return Ok(None);
@@ -157,7 +157,7 @@ fn step_packet(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault
         shared: is_shared(&packet),
     };
     match begin(queue, body, &packet)? {
-        Ok(Action::Wait) => Ok(Some(Progress::Blocked)),
+        Ok(Action::Wait) => Ok(Some(Progress::Polling)),
         Ok(Action::Complete | Action::Started) => {
             body.flight.aql = Some(pending);
             overtake::consider(queue, body)?;
@@ -211,7 +211,7 @@ fn follow(queue: &Queue, body: &mut Body, team: &Team) -> Result<Option<Progress
         return Ok(None);
     }
     if packet[0] & 0xff == kind::INVALID {
-        return Ok(Some(Progress::Blocked));
+        return Ok(Some(Progress::Polling));
     }
     if !is_shared(&packet) {
         return Ok(Some(Progress::Idle));
@@ -227,7 +227,7 @@ fn follow(queue: &Queue, body: &mut Body, team: &Team) -> Result<Option<Progress
             Ok(None)
         }
         // The master says so, and comes back to the packet when the runtime has seen to it.
-        Err(_) => Ok(Some(Progress::Blocked)),
+        Err(_) => Ok(Some(Progress::Polling)),
     }
 }
 

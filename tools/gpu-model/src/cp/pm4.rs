@@ -14,9 +14,9 @@ use super::launch::Launch;
 use super::packet::{self, op, Header};
 use super::queue::{Body, Ib, Kind, Queue};
 use super::sched;
+use crate::engine::Progress;
 use crate::processor::bus::{Fault, Space, View};
 use crate::processor::packet::field;
-use crate::processor::runner::Progress;
 
 /// Packets of one slice.
 const SLICE_PACKETS: usize = 1024;
@@ -121,7 +121,7 @@ pub fn step(queue: &Queue, body: &mut Body) -> Progress {
         match ring_packet(queue, body) {
             Ok(None) => return Progress::Idle,
             Ok(Some(true)) => {}
-            Ok(Some(false)) => return Progress::Blocked,
+            Ok(Some(false)) => return Progress::Polling,
             Err(fault) => queue.fault(body, fault),
         }
     }
@@ -147,7 +147,7 @@ pub fn step_flight(queue: &Queue, body: &mut Body) -> Option<Progress> {
         }
         match ib_packet(queue, body, ib) {
             Ok(true) => {}
-            Ok(false) => return Some(Progress::Blocked),
+            Ok(false) => return Some(Progress::Polling),
             Err(fault) => queue.fault(body, fault),
         }
     }

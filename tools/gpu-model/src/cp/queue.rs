@@ -17,10 +17,11 @@ use super::pm4;
 use super::sched::Keep;
 use super::team::{Member, Team};
 use super::Shared;
+use crate::engine::Progress;
 use crate::ih::{client, Node};
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
-use crate::processor::runner::{Job, Progress, Task};
+use crate::processor::runner::{Job, Task};
 
 /// COMPUTE_PGM_RSRC2.TRAP_PRESENT.
 pub const TRAP_PRESENT: u32 = 1 << 6;
@@ -146,7 +147,7 @@ impl Body {
         let progress = match state {
             State::Done => return None,
             State::Running => Progress::Busy,
-            State::Waiting => Progress::Blocked,
+            State::Waiting => Progress::Polling,
             State::Halted => Progress::Idle,
             State::Hung(why) => {
                 self.flight.hung = Some(why);

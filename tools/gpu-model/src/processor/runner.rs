@@ -3,7 +3,7 @@
 //! [`Runner`] per GPU.
 //!
 //! A queue is a [`Job`]: it is stepped for a bounded slice, over and over, until it says it is
-//! idle; a blocked one (it polls memory) is stepped again after a growing pause. Ringing a doorbell
+//! idle; one that polls memory is stepped again after a growing pause. Ringing a doorbell
 //! wakes it.
 
 use std::collections::VecDeque;
@@ -12,16 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a step came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
-    /// There is more to do now.
-    Busy,
-    /// It waits for memory to change.
-    Blocked,
-    /// Nothing to do until somebody wakes it.
-    Idle,
-}
+use crate::engine::Progress;
 
 /// Something to run, a slice of a few milliseconds at most at a time.
 pub trait Job: Send + Sync {
@@ -40,7 +31,7 @@ pub enum Mode {
 
 /// Steps that one poll may take in synchronous mode before it returns.
 const SYNC_STEPS: usize = 256;
-/// First and longest pause of a blocked job.
+/// First and longest pause of a job that polls.
 const POLL_MIN: Duration = Duration::from_micros(20);
 const POLL_MAX: Duration = Duration::from_millis(2);
 
@@ -283,7 +274,7 @@ impl Inner {
         match progress {
             Progress::Busy => lists.ready.push_back((task, POLL_MIN)),
             _ if woken => lists.ready.push_back((task, POLL_MIN)),
-            Progress::Blocked => lists.paused.push(Paused {
+            Progress::Polling => lists.paused.push(Paused {
                 task,
                 until: Instant::now() + pause,
                 pause: (pause * 2).min(POLL_MAX),
@@ -312,7 +303,7 @@ mod tests {
                 .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more)
             {
                 Ok(left) if left % 2 == 0 => Progress::Busy,
-                Ok(_) => Progress::Blocked,
+                Ok(_) => Progress::Polling,
                 Err(_) => Progress::Idle,
             }
         }
@@ -339,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn synchronous_mode_runs_in_poll_and_looks_at_the_blocked() {
+    fn synchronous_mode_runs_in_poll_and_looks_at_those_that_poll() {
         let runner = Runner::new(Mode::Sync);
         let (job, task) = count(2);
         runner.wake(&task);

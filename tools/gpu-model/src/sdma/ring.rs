@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex};
 
 use super::packet::{self, Flow};
 use super::{context_of_mqd, Common, CONTEXT, FIRST_RLC};
+use crate::engine::Progress;
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{wide, Bus, Fault, Hub, Interrupt, OnFault, Space, Verdict, View};
 use crate::processor::copy::{Filter, RlcQueue};
 use crate::processor::lock;
 use crate::processor::packet::field;
-use crate::processor::runner::{Job, Progress};
+use crate::processor::runner::Job;
 
 /// Ring registers, by their offset from RB_CNTL.
 pub mod context {
@@ -564,7 +565,7 @@ impl Ring {
             return Ok(Some(Progress::Idle));
         };
         let done = match flow {
-            Flow::Wait => return Ok(Some(Progress::Blocked)),
+            Flow::Wait => return Ok(Some(Progress::Polling)),
             Flow::Partly(moved) => {
                 exec.flight.moved = moved;
                 return Ok(None);
@@ -623,7 +624,7 @@ impl Ring {
             return Ok(None);
         };
         let done = match flow {
-            Flow::Wait => return Ok(Some(Progress::Blocked)),
+            Flow::Wait => return Ok(Some(Progress::Polling)),
             Flow::Partly(moved) => {
                 exec.flight.moved = moved;
                 return Ok(None);
@@ -721,7 +722,7 @@ impl Job for Ring {
                     break;
                 }
                 Err(fault) if self.waits(&mut exec, &setup, fault) => {
-                    progress = Progress::Blocked;
+                    progress = Progress::Polling;
                     break;
                 }
                 Err(_) => {}

@@ -10,9 +10,9 @@ use super::{complete_slot, dispatch, fetch, kind, tell, Pending};
 use crate::cp::launch::Launch;
 use crate::cp::queue::{Body, Queue};
 use crate::cp::signal::Signal;
+use crate::engine::Progress;
 use crate::processor::bus::{wide, Fault};
 use crate::processor::packet::field;
-use crate::processor::runner::Progress;
 
 /// Slices that it runs alone.
 const HEAD_START: u32 = 64;

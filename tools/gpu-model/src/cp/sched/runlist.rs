@@ -13,11 +13,12 @@ use crate::cp::mqd::{dw, Mqd};
 use crate::cp::packet::{op, Header};
 use crate::cp::queue::{self, Queue};
 use crate::cp::Shared;
+use crate::engine::Progress;
 use crate::processor::bus::{wide, Binding, Fault, OnFault, View};
 use crate::processor::copy::{Filter, RlcQueue};
 use crate::processor::lock;
 use crate::processor::packet::field;
-use crate::processor::runner::{Job, Progress, Task};
+use crate::processor::runner::{Job, Task};
 
 /// Time that a process has its VMID for when others wait. MAP_PROCESS.PROCESS_QUANTUM is in 8
 /// µs·1000 steps on hardware; the driver always says 10.
@@ -311,6 +312,6 @@ impl Job for Rotate {
                 runlist.quantum = QUANTUM.max(began.elapsed() * SWITCHES_IN_TURN);
             }
         }
-        Progress::Blocked
+        Progress::Polling
     }
 }
