@@ -6,14 +6,13 @@
 //! event finds nothing to wait for. A packet that must wait (WAIT_REG_MEM) leaves everything as it
 //! is and is tried again.
 
-mod memory;
-mod shader;
+pub mod memory;
+pub mod shader;
 pub use shader::{cu_masks, scratch_ring, share};
 
 use super::launch::Launch;
-use super::packet::{self, op, Header};
+use super::packet::{self, Header, Run};
 use super::queue::{Body, Ib, Kind, Queue};
-use super::sched;
 use crate::engine::Progress;
 use crate::processor::bus::{Fault, Space, View};
 use crate::processor::packet::field;
@@ -72,6 +71,11 @@ impl Cx<'_> {
             bus: &*self.queue.shared.bus,
             space: self.source.space,
         }
+    }
+
+    /// Whether the queue is one of the scheduler's.
+    fn schedules(&self) -> bool {
+        matches!(self.queue.kind, Kind::Kiq | Kind::Hiq)
     }
 
     fn reg_read(&self, offset: u32) -> u32 {
@@ -281,72 +285,44 @@ pub fn execute(mut cx: Cx<'_>, header: u32, body: &[u32]) -> Outcome {
             _ => bad_opcode(&cx, header),
         });
     };
+    let known = packet::find(op);
     tracing::trace!(
         target: "pm4",
         "{:?} {} {:x?}",
         cx.queue.slot,
-        packet::name(op).unwrap_or("illegal"),
+        known.map_or("illegal", |packet| packet.name),
         &body[..body.len().min(16)]
     );
-    let Some(body) = checked(op, body) else {
-        tracing::warn!(slot = ?cx.queue.slot, header, "packet too short");
+    let Some(packet) = known else {
         return Ok(bad_opcode(&cx, header));
     };
-    let flow = match op {
-        op::NOP | op::CLEAR_STATE | op::PFP_SYNC_ME | op::EVENT_WRITE | op::FRAME_CONTROL => {
-            Flow::Next
-        }
-        op::WRITE_DATA => memory::write_data(&cx, body)?,
-        op::COPY_DATA => memory::copy_data(&cx, body)?,
-        op::WAIT_REG_MEM => memory::wait_reg_mem(&cx, body, false)?,
-        op::WAIT_REG_MEM64 => memory::wait_reg_mem(&cx, body, true)?,
-        op::RELEASE_MEM => memory::release_mem(&cx, body)?,
-        op::ATOMIC_MEM => memory::atomic_mem(&cx, body)?,
-        op::DMA_DATA => memory::dma_data(&cx, body)?,
-        op::COND_EXEC => memory::cond_exec(&cx, body)?,
-        op::PRED_EXEC => pred_exec(&cx, body),
-        op::ACQUIRE_MEM => {
-            cx.body.invalidate_code();
-            Flow::Next
-        }
-        op::INDIRECT_BUFFER => indirect_buffer(&cx, body),
-        op::SET_UCONFIG_REG => set_registers(&cx, 0xc000, body),
-        // Both spellings are in use: relative to the space, and absolute
-        // (gfx_v9_4_3_ring_emit_ib_compute).
-        op::SET_CONFIG_REG => set_registers(&cx, 0x2000, body),
-        op::SET_SH_REG => shader::set_sh_reg(&mut cx, body),
-        op::DISPATCH_DIRECT => shader::dispatch(&mut cx, [body[0], body[1], body[2], body[3]]),
-        op::DISPATCH_INDIRECT => shader::dispatch_indirect(&mut cx, body)?,
-        op::SET_RESOURCES..=op::RUN_LIST | op::INVALIDATE_TLBS | op::RUN_CLEANER_SHADER => {
-            return scheduler(&mut cx, op, body);
-        }
-        _ => bad_opcode(&cx, header),
-    };
-    Ok(flow)
+    if !packet.fits(body) {
+        tracing::warn!(slot = ?cx.queue.slot, header, "packet too short");
+        return Ok(bad_opcode(&cx, header));
+    }
+    match packet.run {
+        Run::Executes(run) => run(&mut cx, body),
+        Run::Schedules(run) if cx.schedules() => run(&mut cx, body),
+        Run::Schedules(_) => Ok(refuse(&cx, packet.name)),
+        Run::Lacks => Ok(bad_opcode(&cx, header)),
+    }
 }
 
-/// Packet bodies are at least as long as their layout says: checked here, so that no reader can
-/// index beyond.
-fn checked(op: u8, body: &[u32]) -> Option<&[u32]> {
-    let least = match op {
-        op::DISPATCH_DIRECT | op::COND_EXEC => 4,
-        op::COPY_DATA | op::ACQUIRE_MEM | op::UNMAP_QUEUES => 5,
-        op::WAIT_REG_MEM | op::DMA_DATA | op::MAP_QUEUES | op::QUERY_STATUS => 6,
-        op::RELEASE_MEM | op::SET_RESOURCES => 7,
-        op::ATOMIC_MEM | op::WAIT_REG_MEM64 => 8,
-        op::INDIRECT_BUFFER | op::RUN_LIST | op::WRITE_DATA => 3,
-        op::SET_UCONFIG_REG | op::SET_CONFIG_REG | op::SET_SH_REG | op::DISPATCH_INDIRECT => 2,
-        op::PRED_EXEC | op::INVALIDATE_TLBS => 1,
-        op::MAP_PROCESS => 13,
-        _ => 0,
-    };
-    (body.len() >= least).then_some(body)
+/// A packet that leaves the model nothing to do.
+pub fn nothing(_cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
+    Ok(Flow::Next)
+}
+
+/// ACQUIRE_MEM: there are no caches but that of decoded code.
+pub fn acquire_mem(cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
+    cx.body.invalidate_code();
+    Ok(Flow::Next)
 }
 
 fn bad_opcode(cx: &Cx<'_>, header: u32) -> Flow {
     let opcode = (header >> 8) as u8;
     let known = if header >> 30 == 3 {
-        packet::name(opcode)
+        packet::find(opcode).map(|packet| packet.name)
     } else {
         None
     };
@@ -374,7 +350,7 @@ fn bad_opcode(cx: &Cx<'_>, header: u32) -> Flow {
 }
 
 /// INDIRECT_BUFFER: base low, base high, size 19:0, CHAIN 20, VALID 23, VMID 27:24.
-fn indirect_buffer(cx: &Cx<'_>, body: &[u32]) -> Flow {
+pub fn indirect_buffer(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let control = body[2];
     let vmid = field(control, 24, 4) as u8;
     // The kernel's rings choose the VMID of each buffer; a user's queue has its own only.
@@ -394,51 +370,59 @@ fn indirect_buffer(cx: &Cx<'_>, body: &[u32]) -> Flow {
         at: 0,
         privileged: cx.source.privileged && !chooses,
     };
-    match (field(control, 20, 1) != 0, cx.source.in_ib) {
+    Ok(match (field(control, 20, 1) != 0, cx.source.in_ib) {
         (true, true) => Flow::Chain(ib),
         _ => Flow::Call(ib),
-    }
+    })
 }
 
 /// PRED_EXEC: the next EXEC_COUNT dwords are for the XCCs in VIRTUAL_XCC_ID_SELECT only.
-fn pred_exec(cx: &Cx<'_>, body: &[u32]) -> Flow {
-    if field(body[0], 24, 8) >> cx.queue.xcc.index.min(7) & 1 != 0 {
+pub fn pred_exec(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    let selected = field(body[0], 24, 8) >> cx.queue.xcc.index.min(7) & 1 != 0;
+    Ok(if selected {
         Flow::Next
     } else {
         Flow::Skip(u64::from(field(body[0], 0, 14)))
-    }
+    })
 }
 
-fn set_registers(cx: &Cx<'_>, base: u32, body: &[u32]) -> Flow {
-    let offset = body[0] & 0xffff;
-    let first = if base == 0x2000 && offset >= base {
-        offset
-    } else {
-        base + offset
+/// SET_UCONFIG_REG: REG_OFFSET from 0xc000, values.
+pub fn set_uconfig_reg(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    Ok(set_registers(cx, 0xc000 + (body[0] & 0xffff), body))
+}
+
+/// SET_CONFIG_REG: REG_OFFSET, values. Both spellings are in use: relative to the space, and
+/// absolute (gfx_v9_4_3_ring_emit_ib_compute).
+pub fn set_config_reg(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    let first = match body[0] & 0xffff {
+        offset @ 0x2000.. => offset,
+        offset => 0x2000 + offset,
     };
+    Ok(set_registers(cx, first, body))
+}
+
+fn set_registers(cx: &Cx<'_>, first: u32, body: &[u32]) -> Flow {
     for (register, value) in (first..).zip(&body[1..]) {
         cx.reg_write(register, *value);
     }
     Flow::Next
 }
 
-/// Packets of the scheduling queues; other queues may not send them.
-fn scheduler(cx: &mut Cx<'_>, op: u8, body: &[u32]) -> Outcome {
-    let name = packet::name(op).unwrap_or_default();
-    if !matches!(cx.queue.kind, Kind::Kiq | Kind::Hiq) {
-        if op == op::RUN_CLEANER_SHADER && cx.source.privileged {
-            // Clears LDS and registers: the model's waves find theirs cleared.
-            return Ok(Flow::Next);
-        }
-        cx.queue
-            .shared
-            .stats
-            .count("scheduler packet outside KIQ and HIQ");
-        tracing::warn!(slot = ?cx.queue.slot, name, "scheduler packet refused");
-        cx.queue
-            .shared
-            .raise_error(cx.queue, super::SOURCE_BAD_OPCODE, 0);
-        return Ok(Flow::Next);
-    }
-    sched::execute(cx, op, body)
+/// RUN_CLEANER_SHADER clears LDS and registers: the model's waves find theirs cleared. Of the
+/// kernel's rings and the scheduling queues.
+pub fn run_cleaner_shader(cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
+    Ok(if cx.source.privileged || cx.schedules() {
+        Flow::Next
+    } else {
+        refuse(cx, "RUN_CLEANER_SHADER")
+    })
+}
+
+/// A packet of the scheduling queues on another.
+fn refuse(cx: &Cx<'_>, name: &str) -> Flow {
+    let shared = &cx.queue.shared;
+    shared.stats.count("scheduler packet outside KIQ and HIQ");
+    tracing::warn!(slot = ?cx.queue.slot, name, "scheduler packet refused");
+    shared.raise_error(cx.queue, super::SOURCE_BAD_OPCODE, 0);
+    Flow::Next
 }

@@ -4,8 +4,9 @@
 //!
 //! The KIQ (kernel interface queue, amdgpu's) maps queues to slots that it names; the HIQ (HSA
 //! interface queue, amdkfd's) gives run lists, and the scheduler chooses VMIDs and slots. Every XCC
-//! has both, and the HIQs of a partition listen to one doorbell: each does its part. Layouts:
-//! `amdkfd/kfd_pm4_headers_ai.h`, `kfd_pm4_headers_aldebaran.h`, `amdgpu/soc15d.h`.
+//! has both, and the HIQs of a partition listen to one doorbell: each does its part. Who executes
+//! their packets holds `serial`. Layouts: `amdkfd/kfd_pm4_headers_ai.h`,
+//! `kfd_pm4_headers_aldebaran.h`, `amdgpu/soc15d.h`.
 
 mod runlist;
 
@@ -13,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::mqd::{dw, Mqd, DOORBELL_EN};
-use super::packet::op;
 use super::pm4::{Cx, Flow, Outcome};
 use super::queue::{self, Kind, Queue, SlotId};
 use super::team::Member;
@@ -108,34 +108,6 @@ impl Hws {
     }
 }
 
-/// Executes a scheduling packet. The caller holds `serial`.
-pub fn execute(cx: &mut Cx<'_>, op: u8, body: &[u32]) -> Outcome {
-    let shared = cx.queue.shared.clone();
-    let xcc = cx.queue.slot.xcc;
-    if matches!(op, op::UNMAP_QUEUES | op::RUN_LIST) && shared.has_stuck(xcc) {
-        // What does not stop cannot be unmapped: only a reset helps.
-        return Ok(Flow::Wait);
-    }
-    if matches!(op, op::UNMAP_QUEUES | op::RUN_LIST) {
-        take_time(&shared);
-    }
-    match op {
-        op::SET_RESOURCES => set_resources(&shared, xcc, body),
-        op::MAP_QUEUES => map_queues(&shared, cx, body),
-        op::UNMAP_QUEUES => unmap_queues(&shared, cx, body),
-        op::QUERY_STATUS => query_status(cx, body)?,
-        op::RUN_LIST => run_list(&shared, cx, body)?,
-        op::INVALIDATE_TLBS => invalidate_tlbs(&shared, xcc, body[0]),
-        op::MAP_PROCESS => {
-            shared.stats.count("MAP_PROCESS outside a run list");
-            tracing::warn!(xcc, "MAP_PROCESS outside a run list ignored");
-        }
-        // RUN_CLEANER_SHADER: the model's waves find LDS and registers cleared.
-        _ => {}
-    }
-    Ok(Flow::Next)
-}
-
 /// Hostile mode: queues are taken off when their waves have been saved, which takes a while.
 fn take_time(shared: &Shared) {
     const LONGEST: Duration = Duration::from_millis(20);
@@ -144,15 +116,36 @@ fn take_time(shared: &Shared) {
     }
 }
 
-/// SET_RESOURCES: VMID_MASK 15:0, QUEUE_TYPE 31:29 (1 = HIQ), queue mask.
-fn set_resources(shared: &Shared, xcc: u8, body: &[u32]) {
-    if field(body[0], 29, 3) != 1 {
-        // The KIQ's queue mask says nothing that its MAP_QUEUES packets do not.
-        return;
+/// Before queues are taken off an XCC. False: one does not stop, and only a reset helps.
+fn may_unmap(shared: &Shared, xcc: u8) -> bool {
+    if shared.has_stuck(xcc) {
+        return false;
     }
-    let mut hws = lock(&shared.hws);
-    hws.vmid_mask[usize::from(xcc)] = field(body[0], 0, 16) as u16;
-    hws.queue_mask[usize::from(xcc)] = wide(body[1], body[2]);
+    take_time(shared);
+    true
+}
+
+/// MAP_PROCESS has its place in a run list.
+pub fn map_process(cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
+    let shared = &cx.queue.shared;
+    shared.stats.count("MAP_PROCESS outside a run list");
+    tracing::warn!(
+        xcc = cx.queue.slot.xcc,
+        "MAP_PROCESS outside a run list ignored"
+    );
+    Ok(Flow::Next)
+}
+
+/// SET_RESOURCES: VMID_MASK 15:0, QUEUE_TYPE 31:29 (1 = HIQ), queue mask.
+pub fn set_resources(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    // The KIQ's queue mask says nothing that its MAP_QUEUES packets do not.
+    if field(body[0], 29, 3) == 1 {
+        let xcc = usize::from(cx.queue.slot.xcc);
+        let mut hws = lock(&cx.queue.shared.hws);
+        hws.vmid_mask[xcc] = field(body[0], 0, 16) as u16;
+        hws.queue_mask[xcc] = wide(body[1], body[2]);
+    }
+    Ok(Flow::Next)
 }
 
 /// A MAP_QUEUES packet, decoded.
@@ -202,8 +195,9 @@ impl MapQueue {
 
 /// MAP_QUEUES on the KIQ: to the slot that the packet names. On the HIQ's ring it maps like a run
 /// list's.
-fn map_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
+pub fn map_queues(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let map = MapQueue::decode(body);
+    let shared = &cx.queue.shared;
     let xcc = cx.queue.slot.xcc;
     let (me, pipe, queue) = map.slot;
     let slot = SlotId {
@@ -217,7 +211,7 @@ fn map_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
     if cx.queue.kind == Kind::Hiq || is_own || me > 2 || map.engine == EngineSel::Gfx {
         shared.stats.count("MAP_QUEUES of an unknown kind");
         tracing::warn!(?slot, ?map, "queue not mapped");
-        return;
+        return Ok(Flow::Next);
     }
     let is_hiq = map.engine == EngineSel::Hiq;
     let mapped = map_compute(shared, slot, &map, map.mqd, |mqd, config| {
@@ -234,6 +228,7 @@ fn map_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
         let space = shared.kernel_view(xcc).space;
         shared.bus.fault(space, 0, fault, OnFault::Ends);
     }
+    Ok(Flow::Next)
 }
 
 /// Loads an MQD into a slot and starts its queue; `adjust` sees to what the two schedulers do
@@ -284,12 +279,19 @@ fn map_compute(
 }
 
 /// UNMAP_QUEUES: ACTION 1:0, QUEUE_SEL 5:4, NUM_QUEUES 31:29; PASID or doorbells.
-fn unmap_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
+pub fn unmap_queues(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    let shared = &cx.queue.shared;
     let xcc = cx.queue.slot.xcc;
+    if !may_unmap(shared, xcc) {
+        return Ok(Flow::Wait);
+    }
     let keep = match field(body[0], 0, 2) {
         1 => Keep::Nothing,
         // PREEMPT_QUEUES_NO_UNMAP is for the graphics ring.
-        3 => return shared.stats.count("UNMAP_QUEUES.PREEMPT_QUEUES_NO_UNMAP"),
+        3 => {
+            shared.stats.count("UNMAP_QUEUES.PREEMPT_QUEUES_NO_UNMAP");
+            return Ok(Flow::Next);
+        }
         _ => Keep::Flight,
     };
     let by_kiq = cx.queue.kind == Kind::Kiq;
@@ -318,6 +320,7 @@ fn unmap_queues(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) {
         2 => unmap_where(shared, cx.queue, keep, None, |_| true),
         _ => unmap_where(shared, cx.queue, keep, None, |queue| !queue.is_static),
     }
+    Ok(Flow::Next)
 }
 
 /// Unmaps the HIQ's queues that `wanted` names, and with them the run list they came from.
@@ -372,9 +375,9 @@ fn unmap_sdma(shared: &Shared, xcc: u8, keep: Keep, filter: Filter) {
 /// turn. Of the HIQs of a partition the master's alone answers, which is rung last: another's
 /// answer would be there while the master's queues are still being taken off, and their MQDs
 /// written.
-fn query_status(cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
+pub fn query_status(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     if cx.queue.follows() {
-        return Ok(());
+        return Ok(Flow::Next);
     }
     let command = field(body[0], 30, 2);
     if command != 0 {
@@ -392,11 +395,12 @@ fn query_status(cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
         let interrupt = cx.queue.interrupt(SOURCE_QUERY_STATUS, [context, 0, 0, 0]);
         cx.queue.shared.bus.interrupt(interrupt);
     }
-    Ok(())
+    Ok(Flow::Next)
 }
 
 /// INVALIDATE_TLBS: DST_SEL 3:0 (1 = by pasid), ALL_HUB 4, PASID 20:5.
-fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
+pub fn invalidate_tlbs(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    let (shared, xcc, control) = (&cx.queue.shared, cx.queue.slot.xcc, body[0]);
     let pasid = field(control, 5, 16) as u16;
     let by_pasid = field(control, 0, 4) == 1;
     let all_hubs = field(control, 4, 1) != 0;
@@ -410,6 +414,7 @@ fn invalidate_tlbs(shared: &Shared, xcc: u8, control: u32) {
         shared.bus.invalidate_tlb(xcc, vmid, all_hubs);
         shared.invalidate_code(vmid);
     }
+    Ok(Flow::Next)
 }
 
 /// The VMIDs of a process: those that the scheduler gave it, and those that the driver says are
@@ -424,15 +429,19 @@ fn vmids_of(shared: &Shared, xcc: u8, pasid: u16) -> Vec<Option<u8>> {
 }
 
 /// RUN_LIST: IB base, size and flags. Replaces the XCC's run list and maps what fits.
-fn run_list(shared: &Arc<Shared>, cx: &Cx<'_>, body: &[u32]) -> Result<(), Fault> {
+pub fn run_list(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    let shared = &cx.queue.shared;
     let xcc = cx.queue.slot.xcc;
+    if !may_unmap(shared, xcc) {
+        return Ok(Flow::Wait);
+    }
     unmap_where(shared, cx.queue, Keep::Flight, None, |_| true);
     let copy = shared.rank(cx.queue);
     let runlist = Runlist::load(shared, cx.view(), copy, body)?;
     let mut hws = lock(&shared.hws);
     hws.runlists[usize::from(xcc)] = Some(runlist);
     runlist::map(shared, &mut hws, xcc);
-    Ok(())
+    Ok(Flow::Next)
 }
 
 impl Shared {

@@ -10,7 +10,7 @@ use crate::processor::bus::{wide, Fault};
 use crate::processor::packet::{compare, field};
 
 /// WRITE_DATA: control (DST_SEL 11:8, ADDR_INCR 16), address low, high, data.
-pub fn write_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
+pub fn write_data(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let one_address = field(body[0], 16, 1) != 0;
     let data = &body[3..];
     match field(body[0], 8, 4) {
@@ -40,7 +40,7 @@ pub fn write_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
 
 /// COPY_DATA: control (SRC_SEL 3:0, DST_SEL 11:8, COUNT_SEL 16), source low, high, destination low,
 /// high.
-pub fn copy_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
+pub fn copy_data(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let is_wide = field(body[0], 16, 1) != 0;
     let source = wide(body[1], body[2]);
     let value = match field(body[0], 0, 4) {
@@ -82,7 +82,16 @@ pub fn copy_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
 
 /// WAIT_REG_MEM: control (FUNCTION 2:0, MEM_SPACE 5:4, OPERATION 7:6), address, reference, mask,
 /// interval.
-pub fn wait_reg_mem(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
+pub fn wait_reg_mem(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    wait(cx, body, false)
+}
+
+/// WAIT_REG_MEM64: the same with reference and mask of 64 bits.
+pub fn wait_reg_mem64(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    wait(cx, body, true)
+}
+
+fn wait(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
     let memory = field(body[0], 4, 2) == 1;
     let (reference, mask) = if is_wide {
         (wide(body[3], body[4]), wide(body[5], body[6]))
@@ -112,7 +121,7 @@ pub fn wait_reg_mem(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
 
 /// RELEASE_MEM: event, control (DST_SEL 17:16, INT_SEL 26:24, DATA_SEL 31:29), address, data,
 /// INT_CTXID.
-pub fn release_mem(cx: &Cx<'_>, body: &[u32]) -> Outcome {
+pub fn release_mem(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let address = wide(body[2], body[3]);
     match field(body[1], 29, 3) {
         0 => {}
@@ -147,7 +156,7 @@ fn fence(cx: &Cx<'_>, address: u64, bytes: &[u8]) -> Result<(), Fault> {
 }
 
 /// ATOMIC_MEM: control (ATOMIC 6:0, COMMAND 11:8), address, source, compare, interval.
-pub fn atomic_mem(cx: &Cx<'_>, body: &[u32]) -> Outcome {
+pub fn atomic_mem(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let atomic = Atomic {
         op: field(body[0], 0, 7),
         address: wide(body[1], body[2]),
@@ -164,7 +173,7 @@ pub fn atomic_mem(cx: &Cx<'_>, body: &[u32]) -> Outcome {
 }
 
 /// DMA_DATA: control (DST_SEL 21:20, SRC_SEL 30:29), source or data, destination, BYTE_COUNT 25:0.
-pub fn dma_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
+pub fn dma_data(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let (source, destination) = (wide(body[1], body[2]), wide(body[3], body[4]));
     let count = field(body[5], 0, 26) as usize;
     let mut bytes = vec![0; count];
@@ -184,7 +193,7 @@ pub fn dma_data(cx: &Cx<'_>, body: &[u32]) -> Outcome {
 }
 
 /// COND_EXEC: address, control, EXEC_COUNT 13:0: skips that many dwords if the dword is zero.
-pub fn cond_exec(cx: &Cx<'_>, body: &[u32]) -> Outcome {
+pub fn cond_exec(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let condition = cx.view().read32(wide(body[0], body[1]) & !3)?;
     let count = u64::from(field(body[3], 0, 14));
     Ok(if condition == 0 {

@@ -30,7 +30,7 @@ const FORCE_START_AT_000: u32 = 1 << 2;
 const USE_THREAD_DIMENSIONS: u32 = 1 << 5;
 
 /// SET_SH_REG: REG_OFFSET from 0x2c00, values. COMPUTE_* registers are the queue's own.
-pub fn set_sh_reg(cx: &mut Cx<'_>, body: &[u32]) -> Flow {
+pub fn set_sh_reg(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let first = (body[0] & 0xffff) as usize;
     for (offset, value) in (first..).zip(&body[1..]) {
         match offset
@@ -45,7 +45,7 @@ pub fn set_sh_reg(cx: &mut Cx<'_>, body: &[u32]) -> Flow {
                 .count("SET_SH_REG of a graphics register"),
         }
     }
-    Flow::Next
+    Ok(Flow::Next)
 }
 
 /// DISPATCH_INDIRECT: the dimensions are in memory.
@@ -59,7 +59,11 @@ pub fn dispatch_indirect(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
 }
 
 /// DISPATCH_DIRECT: DIM_X, DIM_Y, DIM_Z, initiator.
-pub fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
+pub fn dispatch_direct(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    Ok(dispatch(cx, [body[0], body[1], body[2], body[3]]))
+}
+
+fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
     let [x, y, z, initiator] = body;
     if initiator & COMPUTE_SHADER_EN == 0 {
         return Flow::Next;

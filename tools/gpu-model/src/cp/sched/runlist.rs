@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::{map_compute, EngineSel, Hws, Keep, MapQueue};
 use crate::cp::mqd::{dw, Mqd};
-use crate::cp::packet::{op, Header};
+use crate::cp::packet::{self, op, Header};
 use crate::cp::queue::{self, Queue};
 use crate::cp::Shared;
 use crate::engine::Progress;
@@ -127,17 +127,18 @@ fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u
         }
         let (body, next) = after.split_at(count);
         rest = next;
+        let fits = packet::find(op).is_some_and(|packet| packet.fits(body));
         match (op, processes.last_mut()) {
-            (op::MAP_PROCESS, _) if count >= 13 => {
+            (op::MAP_PROCESS, _) if fits => {
                 processes.push(Process {
                     binding: binding(body),
                     queues: Vec::new(),
                 });
             }
-            (op::MAP_QUEUES, Some(process)) if count >= 6 => {
+            (op::MAP_QUEUES, Some(process)) if fits => {
                 process.queues.push(MapQueue::decode(body));
             }
-            (op::RUN_LIST, _) if count >= 3 => {
+            (op::RUN_LIST, _) if fits => {
                 let valid = field(body[2], 23, 1) != 0;
                 let chained = (
                     wide(body[0], body[1]) & !3,
