@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! SDMA packets: how long each is and what it does. Layouts: `amdgpu/vega10_sdma_pkt_open.h`.
+//! SDMA packets: how long each is and what it does ([`PACKETS`]). Layouts and names:
+//! `amdgpu/vega10_sdma_pkt_open.h`.
 
 use super::ring::{Ib, Ring};
 use crate::inject::rule::FenceKind;
@@ -10,28 +11,6 @@ use crate::processor::stats::Stats;
 
 /// Bytes that a copy or fill moves before it looks whether it is to stop.
 const CHUNK: u64 = 1 << 20;
-
-/// Opcodes (header 7:0), SDMA_OP_*.
-mod op {
-    pub const NOP: u32 = 0;
-    pub const COPY: u32 = 1;
-    pub const WRITE: u32 = 2;
-    pub const INDIRECT: u32 = 4;
-    pub const FENCE: u32 = 5;
-    pub const TRAP: u32 = 6;
-    pub const POLL_REGMEM: u32 = 8;
-    pub const COND_EXE: u32 = 9;
-    pub const ATOMIC: u32 = 10;
-    pub const CONST_FILL: u32 = 11;
-    pub const PTEPDE: u32 = 12;
-    pub const TIMESTAMP: u32 = 13;
-    pub const SRBM_WRITE: u32 = 14;
-    pub const PRE_EXE: u32 = 15;
-    pub const DUMMY_TRAP: u32 = 16;
-}
-
-/// SDMA_SUBOP_COPY_LINEAR_SUB_WIND.
-const SUB_WINDOW: u32 = 4;
 
 /// What a packet came to.
 pub enum Flow {
@@ -47,40 +26,108 @@ pub enum Flow {
     Call(Ib),
 }
 
-/// Dwords of the packet that begins with `head` (its first dwords, as many as there are). None:
-/// unknown packet.
-pub fn dwords(head: &[u32]) -> Option<u64> {
-    let header = *head.first()?;
-    let sub = field(header, 8, 8);
-    Some(match (header & 0xff, sub) {
-        (op::NOP, _) => 1 + u64::from(field(header, 16, 14)),
-        (op::COPY, 0) => {
-            if field(header, 27, 1) != 0 {
-                9
-            } else {
-                7
-            }
+/// Dwords of a packet.
+enum Length {
+    Fixed(u64),
+    /// By its first dwords, of which there are up to four.
+    By(fn(&[u32]) -> u64),
+}
+use Length::*;
+
+/// All that there is to know of a packet before it is executed.
+pub struct Packet {
+    /// Header 7:0, SDMA_OP_*.
+    op: u32,
+    /// Header 15:8, SDMA_SUBOP_*. None: any.
+    sub: Option<u32>,
+    /// AMD's name, of the opcode or of what it is together with the other one.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the document has it"))]
+    name: &'static str,
+    dwords: Length,
+    run: fn(&Cx<'_>, &[u32]) -> Result<Flow, Fault>,
+}
+
+/// Declares the packets: `op sub NAME[length] => function;`, for any sub-opcode `op _`.
+macro_rules! packets {
+    (@sub _) => { None };
+    (@sub $sub:literal) => { Some($sub) };
+    ($($op:literal $sub:tt $name:ident[$dwords:expr] => $run:ident;)*) => {
+        /// All packets; others stop the ring. `Documentation/packets.md` says who sends them.
+        static PACKETS: &[Packet] = &[
+            $(Packet {
+                op: $op,
+                sub: packets!(@sub $sub),
+                name: stringify!($name),
+                dwords: $dwords,
+                run: |cx, p| cx.$run(p),
+            },)*
+        ];
+    };
+}
+
+packets! {
+    0 _ NOP[By(nop_dwords)] => nothing;
+    1 0 COPY_LINEAR[By(copy_dwords)] => copy_linear;
+    1 4 COPY_LINEAR_SUB_WIND[Fixed(13)] => copy_window;
+    2 0 WRITE_LINEAR[By(write_dwords)] => write;
+    4 _ INDIRECT[Fixed(6)] => indirect;
+    5 _ FENCE[Fixed(4)] => fence;
+    6 _ TRAP[Fixed(2)] => trap;
+    8 0 POLL_REGMEM[Fixed(6)] => poll;
+    8 1 POLL_REG_WRITE_MEM[Fixed(4)] => copy_register;
+    9 _ COND_EXE[Fixed(5)] => skip;
+    10 _ ATOMIC[Fixed(8)] => atomic;
+    11 0 CONST_FILL[Fixed(5)] => fill;
+    12 0 PTEPDE_GEN[Fixed(10)] => generate_entries;
+    12 1 PTEPDE_COPY[Fixed(8)] => copy_entries;
+    13 _ TIMESTAMP[Fixed(3)] => timestamp;
+    14 _ SRBM_WRITE[Fixed(3)] => write_register;
+    // The next packets are for the engines that DEV_SEL names; there is one.
+    15 _ PRE_EXE[Fixed(2)] => nothing;
+    16 _ DUMMY_TRAP[Fixed(2)] => nothing;
+}
+
+fn nop_dwords(head: &[u32]) -> u64 {
+    1 + u64::from(field(head[0], 16, 14))
+}
+
+/// BROADCAST 27: two destinations.
+fn copy_dwords(head: &[u32]) -> u64 {
+    if field(head[0], 27, 1) != 0 {
+        9
+    } else {
+        7
+    }
+}
+
+fn write_dwords(head: &[u32]) -> u64 {
+    match head.get(3) {
+        Some(count) => 5 + u64::from(field(*count, 0, 20)),
+        None => 4,
+    }
+}
+
+/// The packet of a header. None: it is unknown.
+pub fn find(header: u32) -> Option<&'static Packet> {
+    let (op, sub) = (header & 0xff, field(header, 8, 8));
+    let is_it = |packet: &&Packet| packet.op == op && packet.sub.is_none_or(|it| it == sub);
+    PACKETS.iter().find(is_it)
+}
+
+impl Packet {
+    /// Dwords of the packet that begins with `head`: its first dwords, as many as there are, but
+    /// the header at least.
+    pub fn dwords(&self, head: &[u32]) -> u64 {
+        match self.dwords {
+            Fixed(dwords) => dwords,
+            By(dwords) => dwords(head),
         }
-        (op::COPY, SUB_WINDOW) => 13,
-        (op::WRITE, 0) => match head.get(3) {
-            Some(count) => 5 + u64::from(field(*count, 0, 20)),
-            None => 4,
-        },
-        (op::INDIRECT, _) => 6,
-        (op::FENCE, _) => 4,
-        (op::TRAP | op::DUMMY_TRAP, _) => 2,
-        (op::POLL_REGMEM, 0) => 6,
-        (op::POLL_REGMEM, 1) => 4,
-        (op::COND_EXE, _) => 5,
-        (op::ATOMIC, _) => 8,
-        (op::CONST_FILL, 0) => 5,
-        (op::PTEPDE, 0) => 10,
-        (op::PTEPDE, 1) => 8,
-        (op::TIMESTAMP, _) => 3,
-        (op::SRBM_WRITE, _) => 3,
-        (op::PRE_EXE, _) => 2,
-        _ => return None,
-    })
+    }
+
+    /// Executes a whole packet.
+    pub fn execute(&self, cx: &Cx<'_>, p: &[u32]) -> Result<Flow, Fault> {
+        (self.run)(cx, p)
+    }
 }
 
 /// A packet at its execution.
@@ -109,44 +156,55 @@ impl Cx<'_> {
         }
     }
 
-    /// Executes a whole packet.
-    pub fn execute(&self, p: &[u32]) -> Result<Flow, Fault> {
-        match (p[0] & 0xff, field(p[0], 8, 8)) {
-            (op::COPY, SUB_WINDOW) => return self.copy_window(p),
-            (op::COPY, _) => return self.copy_linear(p),
-            (op::CONST_FILL, _) => return self.fill(p),
-            (op::WRITE, _) => self.view().write_dwords(wide(p[1], p[2]) & !3, &p[4..])?,
-            (op::INDIRECT, _) => return Ok(self.indirect(p)),
-            (op::FENCE, _) => {
-                let (address, value) = (wide(p[1], p[2]) & !3, p[3].to_le_bytes());
-                self.bus
-                    .write_fence(FenceKind::Sdma, self.space, address, &value)?;
-            }
-            (op::TRAP, _) => self.ring.trap(self.space, self.pasid, p[1] & 0xfff_ffff),
-            (op::POLL_REGMEM, 0) => return self.poll(p),
-            (op::POLL_REGMEM, _) => {
-                let value = self.bus.reg_read(0, p[1] >> 2);
-                self.view().write32(wide(p[2], p[3]) & !3, value)?;
-            }
-            (op::COND_EXE, _) => {
-                let condition = self.view().read32(wide(p[1], p[2]) & !3)?;
-                let skips = condition != p[3];
-                return Ok(if skips {
-                    Flow::Skip(field(p[4], 0, 14).into())
-                } else {
-                    Flow::Next
-                });
-            }
-            (op::ATOMIC, _) => return self.atomic(p),
-            (op::PTEPDE, 0) => self.generate_entries(p)?,
-            (op::PTEPDE, _) => self.copy_entries(p)?,
-            (op::TIMESTAMP, 0) => self.stats.count("SDMA TIMESTAMP.SET"),
-            (op::TIMESTAMP, _) => self
-                .view()
-                .write64(wide(p[1], p[2]) & !7, self.bus.realtime())?,
-            (op::SRBM_WRITE, _) => self.write_register(p),
-            // PRE_EXE: the next packets are for the engines that DEV_SEL names; there is one.
-            _ => {}
+    fn nothing(&self, _p: &[u32]) -> Result<Flow, Fault> {
+        Ok(Flow::Next)
+    }
+
+    /// WRITE_LINEAR: destination, count - 1, data.
+    fn write(&self, p: &[u32]) -> Result<Flow, Fault> {
+        self.view().write_dwords(wide(p[1], p[2]) & !3, &p[4..])?;
+        Ok(Flow::Next)
+    }
+
+    /// FENCE: address, value.
+    fn fence(&self, p: &[u32]) -> Result<Flow, Fault> {
+        let (address, value) = (wide(p[1], p[2]) & !3, p[3].to_le_bytes());
+        self.bus
+            .write_fence(FenceKind::Sdma, self.space, address, &value)?;
+        Ok(Flow::Next)
+    }
+
+    /// TRAP: INT_CONTEXT 27:0.
+    fn trap(&self, p: &[u32]) -> Result<Flow, Fault> {
+        self.ring.trap(self.space, self.pasid, p[1] & 0xfff_ffff);
+        Ok(Flow::Next)
+    }
+
+    /// POLL_REG_WRITE_MEM: register in bytes, destination.
+    fn copy_register(&self, p: &[u32]) -> Result<Flow, Fault> {
+        let value = self.bus.reg_read(0, p[1] >> 2);
+        self.view().write32(wide(p[2], p[3]) & !3, value)?;
+        Ok(Flow::Next)
+    }
+
+    /// COND_EXE: address, reference, EXEC_COUNT 13:0.
+    fn skip(&self, p: &[u32]) -> Result<Flow, Fault> {
+        let condition = self.view().read32(wide(p[1], p[2]) & !3)?;
+        let skips = condition != p[3];
+        Ok(if skips {
+            Flow::Skip(field(p[4], 0, 14).into())
+        } else {
+            Flow::Next
+        })
+    }
+
+    /// TIMESTAMP: sub-opcode 0 sets the clock, the others store it.
+    fn timestamp(&self, p: &[u32]) -> Result<Flow, Fault> {
+        if field(p[0], 8, 8) == 0 {
+            self.stats.count("SDMA TIMESTAMP.SET");
+        } else {
+            self.view()
+                .write64(wide(p[1], p[2]) & !7, self.bus.realtime())?;
         }
         Ok(Flow::Next)
     }
@@ -241,19 +299,19 @@ impl Cx<'_> {
     }
 
     /// INDIRECT: VMID 19:16, base, size. The kernel's rings choose the VMID, a user's has its own.
-    fn indirect(&self, p: &[u32]) -> Flow {
+    fn indirect(&self, p: &[u32]) -> Result<Flow, Fault> {
         let vmid = field(p[0], 16, 4) as u8;
         let space = if self.privileged {
             Space { vmid, ..self.space }
         } else {
             self.space
         };
-        Flow::Call(Ib {
+        Ok(Flow::Call(Ib {
             space,
             address: wide(p[1], p[2]) & !0x1f,
             dwords: field(p[3], 0, 20).into(),
             at: 0,
-        })
+        }))
     }
 
     /// POLL_REGMEM: HDP_FLUSH 26, FUNC 30:28, MEM_POLL 31; address, reference, mask.
@@ -293,16 +351,17 @@ impl Cx<'_> {
 
     /// PTEPDE_GEN: destination, mask, first value, increment, count - 1: writes (value + n *
     /// increment) | mask.
-    fn generate_entries(&self, p: &[u32]) -> Result<(), Fault> {
+    fn generate_entries(&self, p: &[u32]) -> Result<Flow, Fault> {
         let (mask, value, increment) = (wide(p[3], p[4]), wide(p[5], p[6]), wide(p[7], p[8]));
         let count = u64::from(field(p[9], 0, 19)) + 1;
         let entry = |n: u64| value.wrapping_add(n.wrapping_mul(increment)) | mask;
         let bytes: Vec<u8> = (0..count).flat_map(|n| entry(n).to_le_bytes()).collect();
-        self.bus.write(self.space, wide(p[1], p[2]) & !7, &bytes)
+        self.bus.write(self.space, wide(p[1], p[2]) & !7, &bytes)?;
+        Ok(Flow::Next)
     }
 
     /// PTEPDE_COPY: source, destination, mask to set, count - 1.
-    fn copy_entries(&self, p: &[u32]) -> Result<(), Fault> {
+    fn copy_entries(&self, p: &[u32]) -> Result<Flow, Fault> {
         let mask = wide(p[5], p[6]).to_le_bytes();
         let count = field(p[7], 0, 19) as usize + 1;
         let mut bytes = vec![0; count * 8];
@@ -314,16 +373,17 @@ impl Cx<'_> {
                 .zip(mask)
                 .for_each(|(byte, mask)| *byte |= mask);
         }
-        self.bus.write(self.space, wide(p[3], p[4]) & !7, &bytes)
+        self.bus.write(self.space, wide(p[3], p[4]) & !7, &bytes)?;
+        Ok(Flow::Next)
     }
 
     /// SRBM_WRITE: BYTE_EN 31:28, register in dwords, data.
-    fn write_register(&self, p: &[u32]) {
+    fn write_register(&self, p: &[u32]) -> Result<Flow, Fault> {
         let offset = field(p[1], 0, 18);
         if !self.privileged || self.space.vmid != 0 {
             self.stats.count("SDMA SRBM_WRITE by a user");
             tracing::warn!(offset, "register write by a user's SDMA queue refused");
-            return;
+            return Ok(Flow::Next);
         }
         let lanes = (0..4).filter(|lane| field(p[0], 28, 4) >> lane & 1 != 0);
         let mask = lanes.fold(0u32, |mask, lane| mask | 0xff << (8 * lane));
@@ -333,5 +393,18 @@ impl Cx<'_> {
             self.bus.reg_read(0, offset)
         };
         self.bus.reg_write(0, offset, old & !mask | p[2] & mask);
+        Ok(Flow::Next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processor::packet::check_documented;
+
+    #[test]
+    fn packets_are_documented_as_they_are() {
+        let table = PACKETS.iter().map(|it| (it.name, true));
+        check_documented("SDMA", &table.collect::<Vec<_>>());
     }
 }

@@ -655,7 +655,7 @@ impl Ring {
         fetch: impl Fn(u64, u64) -> Result<Vec<u32>, Fault>,
     ) -> Result<Option<(u64, Flow)>, Fault> {
         let head = fetch(0, left.min(4))?;
-        let Some(dwords) = packet::dwords(&head) else {
+        let Some(kind) = packet::find(head[0]) else {
             exec.flight.hung = Some(format!("SDMA packet {:#x} unknown", head[0]));
             tracing::error!(
                 engine = self.engine,
@@ -666,6 +666,7 @@ impl Ring {
             self.common.stats.count("illegal SDMA packet");
             return Ok(Some((1, Flow::Wait)));
         };
+        let dwords = kind.dwords(&head);
         if dwords > left {
             return Ok(None);
         }
@@ -689,7 +690,7 @@ impl Ring {
             space.vmid,
             &packet[..packet.len().min(13)]
         );
-        Ok(Some((dwords, cx.execute(&packet)?)))
+        Ok(Some((dwords, kind.execute(&cx, &packet)?)))
     }
 }
 
