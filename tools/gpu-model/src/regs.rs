@@ -6,7 +6,8 @@
 //! (`NAME_BASE_IDX`) and the dword offset inside that segment. An IP discovery table gives the
 //! segment's base address per instance, so the absolute dword address is `base[segment] + offset`.
 //!
-//! What is not in such an enum is not modelled: [`crate::bus::RegisterBus`] logs it once and counts it.
+//! What is not in such an enum is not modelled: [`crate::bus::RegisterBus`] logs it once and counts
+//! it.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! What the command processors (CP and SDMA) need from the rest of the GPU, and nothing else.
+//! What the processors (CP and SDMA) need from the rest of the GPU, and nothing else.
 //!
 //! The model implements [`Bus`] once, over its memory hubs, interrupt ring and register file; the
 //! tests implement it over a flat memory. Nobody here knows PCI, vfio-user or page tables.
@@ -81,7 +81,7 @@ pub struct Cores {
     pub units: u8,
 }
 
-/// The GPU around the command processors.
+/// The GPU around the processors.
 ///
 /// Called from several threads at once. A naturally aligned access of 4 or 8 bytes must be a single
 /// one to the memory behind it. No method may call back into [`crate::cp::Cp::doorbell`].
