@@ -163,6 +163,7 @@ pub fn get_wave_state(world: &mut World) {
         if !exists || outcome == Err(rustix::io::Errno::INVAL) || tries.next().is_none() {
             break (args, outcome);
         }
+        eprintln!("retried: GET_QUEUE_WAVE_STATE, which was {outcome:?}");
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
     let written = format!(

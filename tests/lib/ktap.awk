@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# tests/ktap.awk: reads a kernel log with the results of KUnit (KTAP) and prints "ok - SUITE: CASE"
+# ktap.awk: reads a kernel log with the results of KUnit (KTAP) and prints "ok - SUITE: CASE"
 # or "not ok - SUITE: CASE" for each case. What a log may lack is a failure too: a case that the
 # plan of its suite promised, a suite that failed with all its cases well, all of it.
 #

@@ -221,6 +221,7 @@ impl<'a> Stage<'a> {
             if !lists.iter().any(List::lacks_queues) {
                 break;
             }
+            eprintln!("retried: the list of {title}, since a process is evicted");
             std::thread::sleep(std::time::Duration::from_millis(50));
             lists = Self::lists(title)?;
         }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
-# tests/reports.awk: awk -f reports.awk ALLOW LOG: the first line of each report in LOG (what
+# awk -f reports.awk ALLOW LOG: the first line of each report in LOG (what
 # kmemleak shows, and a kernel log), but for those of which a line matches a pattern of ALLOW.
 #
 # A report of kmemleak is its first line and the indented ones after it; one of debug_print_object

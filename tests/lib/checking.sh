@@ -44,7 +44,7 @@ what_is_wrong() {
         echo "the kernel's checker, or kmemleak, or the record was not at work to the end"
         return
     done
-    reports=$(awk -f tests/reports.awk tests/debug.allow "$1.log" "$1.dmesg" | sort -u)
+    reports=$(awk -f tests/lib/reports.awk tests/lib/debug.allow "$1.log" "$1.dmesg" | sort -u)
     [ -z "$reports" ] || reports=$(head -n 5 <<<"$reports" | tr '\n' ';')
     [ -z "$reports" ] || echo "the kernel reports: $reports see $1.log"
 }
