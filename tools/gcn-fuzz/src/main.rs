@@ -55,10 +55,7 @@ fn main() -> Result<()> {
         print!("{}", batch::source(number, arguments.batch));
         return Ok(());
     }
-    let Some(toolchain) = Toolchain::find("gcn-fuzz") else {
-        println!("0 passed, 0 failed (no LLVM)");
-        return Ok(());
-    };
+    let toolchain = Toolchain::new();
     // Failures are printed with their kernel, not as panics.
     std::panic::set_hook(Box::new(|_| {}));
     let work = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/gcn-fuzz");

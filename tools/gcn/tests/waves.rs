@@ -170,13 +170,8 @@ fn a_trap_handler_runs_and_returns() {
                 s_getreg_b32 s8, hwreg(HW_REG_STATUS)\n\
                    s_bfe_u32 s9, ttmp1, 0x80010\n s_and_b32 ttmp1, ttmp1, 0xffff\n\
                 s_rfe_b64 ttmp[0:1]";
-    let Some(mut bench) = Bench::new(
-        "trap",
-        "s_mov_b32 s4, 1\n s_trap 7\n s_mov_b32 s5, 2\n s_endpgm",
-    ) else {
-        return;
-    };
-    let toolchain = Toolchain::find("trap").expect("it was there");
+    let mut bench = Bench::new("s_mov_b32 s4, 1\n s_trap 7\n s_mov_b32 s5, 2\n s_endpgm");
+    let toolchain = Toolchain::new();
     let tba = bench.ram.place(&toolchain.assemble(handler));
     bench.group.waves[0].tba = tba;
     bench.group.waves[0].status |= status::TRAP_EN;
@@ -191,9 +186,7 @@ fn a_trap_handler_runs_and_returns() {
 fn a_trap_without_handler_and_a_message_come_to_the_caller() {
     let text = "s_trap 2\n s_mov_b32 m0, 0x42\n s_sendmsg sendmsg(MSG_INTERRUPT)\n\
                 s_mov_b32 s4, 1\n s_endpgm";
-    let Some(mut bench) = Bench::new("message", text) else {
-        return;
-    };
+    let mut bench = Bench::new(text);
     let pc = bench.wave().pc;
     assert_eq!(bench.run(), Outcome::Trap { wave: 0, id: 2, pc });
     assert_eq!(
@@ -213,9 +206,7 @@ fn a_trap_without_handler_and_a_message_come_to_the_caller() {
 fn a_fault_names_address_and_pc_and_can_be_retried() {
     let text =
         "s_nop 0\n global_load_dword v1, v2, s[4:5] offset:8\n v_add_u32 v1, 1, v1\n s_endpgm";
-    let Some(mut bench) = Bench::new("fault", text) else {
-        return;
-    };
+    let mut bench = Bench::new(text);
     let pc = bench.wave().pc + 4;
     bench.group.waves[0].set_scalar64(4, 0x1000);
     let fault = Fault {
@@ -234,9 +225,7 @@ fn a_fault_names_address_and_pc_and_can_be_retried() {
 fn a_barrier_waits_for_all_waves() {
     let text = "v_mov_b32 v1, 123\n v_mov_b32 v2, 0\n ds_write_b32 v2, v1\n s_barrier\n \
                 v_mov_b32 v2, 0\n ds_read_b32 v3, v2\n s_endpgm";
-    let Some(mut bench) = Bench::new("barrier", text) else {
-        return;
-    };
+    let mut bench = Bench::new(text);
     // The first wave begins at the barrier and must not read before the second one has written.
     let writer = bench.group.waves[0].clone();
     bench.group.waves.push(writer);
@@ -248,9 +237,7 @@ fn a_barrier_waits_for_all_waves() {
 
 #[test]
 fn short_turns_starve_no_wave() {
-    let Some(mut bench) = Bench::new("turns", "spin: s_nop 0\n s_branch spin\n s_endpgm") else {
-        return;
-    };
+    let mut bench = Bench::new("spin: s_nop 0\n s_branch spin\n s_endpgm");
     let (spinning, last) = (bench.group.waves[0].clone(), 1);
     bench.group.waves.push(spinning);
     bench.group.waves[last].pc += 4 * 2;
@@ -265,9 +252,7 @@ fn short_turns_starve_no_wave() {
 fn gws_requests_wait_for_the_caller() {
     let text = "v_mov_b32 v2, 4\n s_mov_b32 m0, 0x20000\n ds_gws_init v2 offset:1 gds\n\
                 ds_gws_sema_p offset:1 gds\n s_endpgm";
-    let Some(mut bench) = Bench::new("gws", text) else {
-        return;
-    };
+    let mut bench = Bench::new(text);
     let request = GwsRequest {
         op: GwsOp::Init,
         resource: 3,
@@ -286,9 +271,7 @@ fn gws_requests_wait_for_the_caller() {
 
 #[test]
 fn a_halted_wave_stays_until_it_is_let_go() {
-    let Some(mut bench) = Bench::new("halt", "s_sethalt 1\n s_mov_b32 s4, 1\n s_endpgm") else {
-        return;
-    };
+    let mut bench = Bench::new("s_sethalt 1\n s_mov_b32 s4, 1\n s_endpgm");
     assert_eq!(bench.run(), Outcome::Halted);
     assert_eq!(bench.wave().scalar[4], 0);
     bench.group.waves[0].status &= !status::HALT;
@@ -301,9 +284,7 @@ fn budgets_cut_anywhere_and_kept_state_goes_on_elsewhere() {
     let text =
         "s_mov_b32 s4, 0\n s_add_u32 s4, s4, 3\n v_add_u32 v1, s4, v1\n s_cmp_lt_u32 s4, 300\n\
                 s_cbranch_scc1 65531\n s_endpgm";
-    let Some(mut bench) = Bench::new("budget", text) else {
-        return;
-    };
+    let mut bench = Bench::new(text);
     let mut whole = bench.group.clone();
     assert_eq!(
         whole.run(&mut bench.ram, &mut bench.code, 100_000),
@@ -328,9 +309,7 @@ fn budgets_cut_anywhere_and_kept_state_goes_on_elsewhere() {
 fn what_cannot_be_executed_says_so() {
     let text = "v_mfma_f32_32x32x1_2b_f32 a[0:31], v0, v1, a[0:31]\n\
                 v_screen_partition_4se_b32 v1, v0\n s_endpgm";
-    let Some(mut bench) = Bench::new("errors", text) else {
-        return;
-    };
+    let mut bench = Bench::new(text);
     let Outcome::Error { error, .. } = bench.run() else {
         panic!("16 accumulators are too few")
     };
@@ -364,9 +343,7 @@ fn what_cannot_be_executed_says_so() {
 
 #[test]
 fn code_is_read_again_after_invalidation() {
-    let Some(mut bench) = Bench::new("invalidation", "s_mov_b32 s4, 1\n s_endpgm") else {
-        return;
-    };
+    let mut bench = Bench::new("s_mov_b32 s4, 1\n s_endpgm");
     let entry = bench.wave().pc;
     assert_eq!(bench.run(), Outcome::Done);
     // s_mov_b32 s4, 2

@@ -1,52 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The build root's LLVM, for tests. Absent when no build root was made: then tests say so and
-//! pass.
+//! The build root's LLVM, for tests. Without one they fail.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// `tools/sysroot/sysroot`, if it has a build root.
+/// `tools/sysroot/sysroot`, which has a build root.
 pub struct Toolchain {
     script: PathBuf,
 }
 
 impl Toolchain {
-    /// The toolchain, or `None` with a loud message.
-    pub fn find(test: &str) -> Option<Toolchain> {
+    /// The toolchain.
+    ///
+    /// # Panics
+    ///
+    /// Where no build root was made: nothing is tested without LLVM.
+    pub fn new() -> Toolchain {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sysroot/sysroot");
-        let root = Command::new(&script)
-            .arg("env")
-            .output()
-            .ok()
-            .and_then(|output| {
-                let text = String::from_utf8(output.stdout).ok()?;
-                let line = text
-                    .lines()
-                    .find_map(|line| line.strip_prefix("BUILD_ROOT="))?
-                    .to_string();
-                Path::new(&line)
-                    .join("usr/bin/llvm-mc")
-                    .symlink_metadata()
-                    .ok()
-                    .map(|_| ())
-            });
-        if root.is_none() {
-            eprintln!("SKIPPED {test}: no LLVM; make it with `tools/sysroot/sysroot build-root`");
-            return None;
-        }
-        Some(Toolchain { script })
+        let toolchain = Toolchain { script };
+        let llvm = toolchain.path("BUILD_ROOT").join("usr/bin/llvm-mc");
+        assert!(
+            llvm.symlink_metadata().is_ok(),
+            "no LLVM; make it with `tools/sysroot/sysroot build-root`"
+        );
+        toolchain
     }
 
-    /// A path that `sysroot env` prints, if it exists.
-    pub fn path(&self, name: &str) -> Option<PathBuf> {
-        let output = Command::new(&self.script).arg("env").output().ok()?;
-        let text = String::from_utf8(output.stdout).ok()?;
+    /// A path that `sysroot env` prints.
+    pub fn path(&self, name: &str) -> PathBuf {
+        let output = Command::new(&self.script).arg("env").output();
+        let text = String::from_utf8(output.expect("sysroot runs").stdout).expect("UTF-8");
         let line = text
             .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
-        Some(PathBuf::from(line)).filter(|path| path.exists())
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+        PathBuf::from(line.unwrap_or_else(|| panic!("sysroot env prints no {name}")))
     }
 
     /// Runs a command of the build root with `input`; its output and its messages.

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Context save and restore with the trap handler of the kernel source, which the variable
-//! KERNEL_TREE names (`tools/sysroot/sysroot env` prints it). Without it there is no handler, and
-//! nothing is tested.
+//! Context save and restore with the trap handler of the kernel source that the module is built
+//! with.
+
+#[path = "../../../tests/support/kernel_tree.rs"]
+mod kernel_tree;
 
 use super::aql::{self, map, rig_in, send, signal, value, BASE, QUEUE};
 use super::runlist;
@@ -9,6 +11,7 @@ use crate::cp::cwsr::waves_in_stack;
 use crate::cp::mqd::dw;
 use crate::flat::Rig;
 use crate::processor::runner::Mode;
+use kernel_tree::kernel_tree;
 
 pub const CODE: u32 = 0x6_0000;
 const DESCRIPTOR: u32 = 0x6_8000;
@@ -69,24 +72,20 @@ const KERNEL: &[u32] = &[
 ];
 
 /// The words of cwsr_trap_gfx9_4_3_hex in the kernel source.
-fn handler() -> Option<Vec<u32>> {
-    let Some(tree) = std::env::var_os("KERNEL_TREE") else {
-        eprintln!("KERNEL_TREE is not set: no trap handler, nothing tested");
-        return None;
-    };
+fn handler() -> Vec<u32> {
     let file = "drivers/gpu/drm/amd/amdkfd/cwsr_trap_handler.h";
-    let text = std::fs::read_to_string(std::path::Path::new(&tree).join(file)).expect("handlers");
+    let text = std::fs::read_to_string(kernel_tree().join(file)).expect("handlers");
     let (_, after) = text
         .split_once("cwsr_trap_gfx9_4_3_hex[] = {")
         .expect("the handler");
     let (words, _) = after.split_once("};").expect("its end");
     let word = |text: &str| u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok();
-    Some(words.split(',').filter_map(word).collect())
+    words.split(',').filter_map(word).collect()
 }
 
 /// Process 3 with a handler, a save area and the kernel; its queue is not mapped.
-pub fn rig(mode: Mode) -> Option<Rig> {
-    let handler = handler()?;
+pub fn rig(mode: Mode) -> Rig {
+    let handler = handler();
     assert!(handler.len() > 500, "{} words", handler.len());
     let rig = rig_in(mode);
     assert!(runlist::unmap(&rig, 2, 0, 0));
@@ -108,7 +107,7 @@ pub fn rig(mode: Mode) -> Option<Rig> {
     descriptor[14] = 1 << 3;
     rig.write(BASE + u64::from(DESCRIPTOR), &descriptor);
     rig.write64(BASE + u64::from(KERNARG), OUT.into());
-    Some(rig)
+    rig
 }
 
 /// Maps process 3's queue, with the handler.
@@ -177,9 +176,7 @@ fn mqd(rig: &Rig, dword: usize) -> u32 {
 #[test]
 fn waves_are_saved_by_the_drivers_handler_and_come_back() {
     for mode in [Mode::Sync, Mode::Threads(2)] {
-        let Some(rig) = rig(mode) else {
-            return;
-        };
+        let rig = rig(mode);
         map_with_handler(&rig);
         let done = start(&rig);
         for round in 1..=3 {
@@ -204,9 +201,7 @@ fn waves_are_saved_by_the_drivers_handler_and_come_back() {
 /// A group that is back must not be saved over one that is not: their places change.
 #[test]
 fn waves_may_be_preempted_while_they_come_back() {
-    let Some(rig) = rig(Mode::Threads(2)) else {
-        return;
-    };
+    let rig = rig(Mode::Threads(2));
     map_with_handler(&rig);
     let done = start(&rig);
     preempt(&rig);
@@ -228,9 +223,7 @@ fn waves_may_be_preempted_while_they_come_back() {
 
 #[test]
 fn the_save_area_holds_registers_and_lds_where_debuggers_look() {
-    let Some(rig) = rig(Mode::Threads(2)) else {
-        return;
-    };
+    let rig = rig(Mode::Threads(2));
     map_with_handler(&rig);
     let done = start(&rig);
     preempt(&rig);
@@ -293,9 +286,7 @@ fn the_save_area_holds_registers_and_lds_where_debuggers_look() {
 
 #[test]
 fn a_corrupt_control_stack_hangs_the_queue_only() {
-    let Some(rig) = rig(Mode::Threads(2)) else {
-        return;
-    };
+    let rig = rig(Mode::Threads(2));
     map_with_handler(&rig);
     let done = start(&rig);
     preempt(&rig);
@@ -314,9 +305,7 @@ fn a_corrupt_control_stack_hangs_the_queue_only() {
 
 #[test]
 fn a_save_area_that_is_not_there_faults() {
-    let Some(rig) = rig(Mode::Threads(2)) else {
-        return;
-    };
+    let rig = rig(Mode::Threads(2));
     rig.write(
         QUEUE.mqd + 4 * dw::CP_HQD_CTX_SAVE_BASE_ADDR_LO as u64,
         &[0x7f00_0000],
