@@ -38,7 +38,7 @@ pub struct Cost {
     /// so that the model's trace shows what the operation does to the hardware.
     #[arg(long)]
     mark: bool,
-    /// Tell QEMU's plugin (tools/count-plugin) of the third run of each operation.
+    /// Tell QEMU's plugin (tools/crates/count-plugin) of the third run of each operation.
     #[arg(long)]
     count: bool,
 }

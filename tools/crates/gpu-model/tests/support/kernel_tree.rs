@@ -10,7 +10,7 @@ use std::process::Command;
 ///
 /// Where there is none: a comparison with nothing compares nothing.
 pub fn kernel_tree() -> PathBuf {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sysroot/sysroot");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sysroot/sysroot");
     let output = Command::new(script).arg("env").output();
     let text = String::from_utf8(output.expect("sysroot runs").stdout).expect("UTF-8");
     let line = text

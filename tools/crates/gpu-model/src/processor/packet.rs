@@ -25,7 +25,7 @@ pub const fn compare(function: u32, value: u64, reference: u64) -> bool {
 /// what they are.
 #[cfg(test)]
 pub fn check_documented(section: &str, table: &[(&str, bool)]) {
-    let text = include_str!("../../../../Documentation/packets.md");
+    let text = include_str!("../../../../../Documentation/packets.md");
     let begin = text.find(&format!("## {section}\n")).expect("the section");
     let section = text[begin + 3..].split("\n## ").next().unwrap_or_default();
     let mut documented = Vec::new();

@@ -18,7 +18,7 @@ impl Toolchain {
     ///
     /// Where no build root was made: nothing is tested without LLVM.
     pub fn new() -> Toolchain {
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sysroot/sysroot");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sysroot/sysroot");
         let toolchain = Toolchain { script };
         let llvm = toolchain.path("BUILD_ROOT").join("usr/bin/llvm-mc");
         assert!(

@@ -32,8 +32,8 @@ pub fn locate(assets: &Assets) -> Result<PathBuf> {
     let place = Place::find();
     let key = match &place {
         Place::Tree(project) => Key::default()
-            .tree(&project.join("tools/vm/agent"))?
-            .tree(&project.join("tools/vm/protocol"))?,
+            .tree(&project.join("tools/crates/vm/agent"))?
+            .tree(&project.join("tools/crates/vm/protocol"))?,
         Place::Installed { programs, .. } => {
             Key::default().text(&String::from_utf8_lossy(&fs::read(programs.join(AGENT))?))
         }

@@ -34,7 +34,7 @@ impl Place {
                 shared: shared.into(),
             },
             (None, None) => {
-                let built = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+                let built = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
                 Self::Tree(built.unwrap_or(Path::new("/")).to_path_buf())
             }
         }

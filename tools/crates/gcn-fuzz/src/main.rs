@@ -58,7 +58,7 @@ fn main() -> Result<()> {
     let toolchain = Toolchain::new();
     // Failures are printed with their kernel, not as panics.
     std::panic::set_hook(Box::new(|_| {}));
-    let work = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/gcn-fuzz");
+    let work = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/gcn-fuzz");
     let work = work.join(std::process::id().to_string());
     std::fs::create_dir_all(&work).context("work directory")?;
     let result = run(&arguments, &toolchain, &work);
