@@ -41,7 +41,7 @@ pub fn server(args: &RunArgs) -> Result<PathBuf> {
 }
 
 fn build_server(workspace: &Path) -> Result<PathBuf> {
-    if !workspace.join(PACKAGE).exists() {
+    if !workspace.join("crates").join(PACKAGE).exists() {
         bail!("this tree has no {PACKAGE}; set GPU_MODEL_SERVER to one, or use --gpus 0");
     }
     let status = Command::new("cargo")
