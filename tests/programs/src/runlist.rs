@@ -217,11 +217,13 @@ impl<'a> Stage<'a> {
         let mut lists = Self::lists(title)?;
         // A process that is evicted, as when the kernel moves its memory, is there without its
         // queues, on either driver. That does not last.
-        for _ in 0..20 {
+        for tries in 0..20 {
             if !lists.iter().any(List::lacks_queues) {
+                if tries > 0 {
+                    eprintln!("retried: the list of {title}; a process was evicted");
+                }
                 break;
             }
-            eprintln!("retried: the list of {title}, since a process is evicted");
             std::thread::sleep(std::time::Duration::from_millis(50));
             lists = Self::lists(title)?;
         }

@@ -161,9 +161,11 @@ pub fn get_wave_state(world: &mut World) {
         area[..4].fill(0);
         let outcome = world.call(uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args);
         if !exists || outcome == Err(rustix::io::Errno::INVAL) || tries.next().is_none() {
+            if exists && outcome == Err(rustix::io::Errno::INVAL) && tries.len() < 20 {
+                eprintln!("retried: GET_QUEUE_WAVE_STATE; the process was evicted");
+            }
             break (args, outcome);
         }
-        eprintln!("retried: GET_QUEUE_WAVE_STATE, which was {outcome:?}");
         std::thread::sleep(std::time::Duration::from_millis(20));
     };
     let written = format!(
