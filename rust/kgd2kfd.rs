@@ -35,7 +35,13 @@ use kernel::{
     fmt,
     prelude::*,
     str::CString,
-    sync::global_lock, //
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        global_lock, //
+    },
 };
 
 #[allow(
@@ -77,6 +83,8 @@ struct Slot {
     adev: NonNull<c_void>,
     /// The device's name on its bus.
     name: CString,
+    /// Whether amdgpu has it in `adev`. Changed under the lock of the list.
+    offered: Atomic<bool>,
     served: Removable<Served>,
 }
 
@@ -106,11 +114,13 @@ impl Slot {
         // Shared only: amdgpu's other calls look at slots without the lock.
         let mut slots = SLOTS.lock();
         if let Some(slot) = slots.iter().find(|slot| slot.adev == adev) {
+            slot.offered.store(true, Relaxed);
             return Ok((&raw const **slot).cast_mut());
         }
         let slot = Self {
             adev,
             name: CString::try_from(name)?,
+            offered: Atomic::new(true),
             served: Removable::new(),
         };
         slots.push(KBox::new(slot, GFP_KERNEL)?, GFP_KERNEL)?;
@@ -118,12 +128,25 @@ impl Slot {
         Ok((&raw const **slot).cast_mut())
     }
 
-    /// Whether amdgpu was given it by [`amdkfd_probe`].
-    fn is_one(kfd: *mut c::kfd_dev) -> bool {
-        SLOTS
-            .lock()
+    /// amdgpu takes the device away: it forgets the slot when this call returns. False: it had it
+    /// from another KFD.
+    fn take_back(kfd: *mut c::kfd_dev) -> bool {
+        let slots = SLOTS.lock();
+        let slot = slots
             .iter()
-            .any(|slot| core::ptr::eq(&raw const **slot, kfd.cast()))
+            .find(|slot| core::ptr::eq(&raw const ***slot, kfd.cast()));
+        slot.is_some_and(|slot| slot.offered.xchg(false, Relaxed))
+    }
+
+    /// Takes the slots from amdgpu where it still has them: of devices that were unbound, and of
+    /// which somebody has a file open.
+    fn withdraw_all(slots: &[KBox<Self>]) {
+        for slot in slots.iter().filter(|slot| slot.offered.load(Relaxed)) {
+            let kfd = (&raw const **slot).cast_mut().cast();
+            // SAFETY: the device does not go before `amdkfd_device_exit` has returned, which waits
+            // for the list's lock in `take_back`.
+            unsafe { c::amdkfd_withdraw(slot.adev.as_ptr().cast(), kfd) };
+        }
     }
 
     /// # Safety
@@ -285,7 +308,11 @@ upcalls! {
 
     fn amdkfd_exit() {
         // Not under the lock: the end of a device may take long.
-        let slots = core::mem::replace(&mut *SLOTS.lock(), KVec::new());
+        let slots = {
+            let mut slots = SLOTS.lock();
+            Slot::withdraw_all(&slots);
+            core::mem::replace(&mut *slots, KVec::new())
+        };
         for slot in &slots {
             slot.end();
         }
@@ -318,7 +345,7 @@ upcalls! {
 
     fn amdkfd_device_exit(kfd: *mut c::kfd_dev) {
         // A device that was unbound before we took over ends when its last DRM file is closed.
-        if !Slot::is_one(kfd) {
+        if !Slot::take_back(kfd) {
             pr_warn!("what the C amdkfd had of a GPU that was unbound while in use is not freed\n");
             return;
         }

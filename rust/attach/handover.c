@@ -16,12 +16,6 @@
 #include "isolation.h"
 #include "kgd2kfd.h"
 
-/*
- * Bytes of system memory that amdgpu found free when it was loaded. To them it adds the memory of
- * each GPU.
- */
-static u64 system_mem_size;
-
 /* No interrupt of the device's is on its way into a KFD any more. adev->kfd.dev is NULL. */
 static void settle_interrupts(struct amdgpu_device *adev)
 {
@@ -85,15 +79,27 @@ static void take_device(struct held_device *device, bool from_c)
 }
 
 /*
- * The KFD as a whole starts. amdgpu would count the memory anew, of which a part is in use by
- * now.
+ * The KFD as a whole starts. amdgpu would count the memory anew, of which a part is in use by now.
+ * What it had counted is what is left: it found that free when it was loaded, and the held devices'
+ * shares have been taken off.
  */
 static int start_kfd(void)
 {
+	u64 size = amdgpu_object(amdgpu_amdkfd_total_mem_size);
 	int ret = amdgpu_call(amdgpu_amdkfd_init)();
 
-	amdgpu_object(amdgpu_amdkfd_total_mem_size) = system_mem_size;
+	amdgpu_object(amdgpu_amdkfd_total_mem_size) = size;
 	return ret;
+}
+
+void amdkfd_withdraw(struct amdgpu_device *adev, struct kfd_dev *kfd)
+{
+	if (adev->kfd.dev != kfd)
+		return;
+	WRITE_ONCE(adev->kfd.dev, NULL);
+	amdgpu_object(amdgpu_amdkfd_total_mem_size) -= adev->gmc.real_vram_size;
+	/* A task that has read the pointer is in one of our hooks by then. */
+	synchronize_rcu_tasks();
 }
 
 /*
@@ -180,8 +186,6 @@ static void take_from_c(void)
 
 	for_each_held(device)
 		take_device(device, true);
-	/* What is left when each GPU's share has been taken off. */
-	system_mem_size = amdgpu_object(amdgpu_amdkfd_total_mem_size);
 	end_c_kfd();
 	hooks_set_mode(HOOK_OURS);
 }

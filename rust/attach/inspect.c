@@ -141,12 +141,12 @@ int check_rest(void)
 }
 
 /*
- * Is C locked? Its end of a device lowers the count (kgd2kfd_device_exit), which its suspend raises
- * only for one that is up: after the end of one that it could not bring up the count stays below 0,
- * and C does not suspend its processes any more. While all devices are held and awake, none is
- * being suspended, reset or partitioned, so 0 is right.
+ * How often is C locked? Its end of a device lowers the count (kgd2kfd_device_exit), which its
+ * suspend raises only for one that is up: after the end of one that it could not bring up the count
+ * stays below 0, and C does not suspend its processes any more. While all devices are held and
+ * awake, none is being suspended, reset or partitioned, so 0 is right.
  */
-static int check_kfd_locked(void)
+static int kfd_locks(void)
 {
 	struct mutex *lock = &amdgpu_object(kfd_processes_mutex);
 	int locked;
@@ -156,26 +156,24 @@ static int check_kfd_locked(void)
 	if (locked < 0)
 		amdgpu_object(kfd_locked) = 0;
 	mutex_unlock(lock);
-	if (locked > 0)
-		return refuse(-EBUSY, "the C amdkfd is locked (%d)", locked);
 	if (locked < 0)
 		pr_info("the C amdkfd's kfd_locked was %d with no device suspended; it is 0 now\n",
 			locked);
-	return 0;
+	return max(locked, 0);
 }
 
 int check_held(void)
 {
 	struct held_device *device;
 	int gpus = 0;
-	int ret;
+	int locked, ret;
 
 	ret = check_rest();
 	if (ret)
 		return ret;
-	ret = check_kfd_locked();
-	if (ret)
-		return ret;
+	locked = kfd_locks();
+	if (locked)
+		return refuse(-EBUSY, "the C amdkfd is locked (%d)", locked);
 	for_each_held(device) {
 		ret = check_gpu(device->adev);
 		if (ret < 0)
@@ -191,7 +189,8 @@ int check_held(void)
 
 void inspect_c(void)
 {
-	if (amdgpu_object(kfd_locked))
-		pr_err("the C amdkfd is locked (%d) after it was given /dev/kfd back\n",
-		       amdgpu_object(kfd_locked));
+	int locked = kfd_locks();
+
+	if (locked)
+		pr_err("the C amdkfd is locked (%d) after it was given /dev/kfd back\n", locked);
 }

@@ -36,6 +36,11 @@ struct kfd_dev *amdkfd_probe(struct amdgpu_device *adev, const char *name, u32 g
 bool amdkfd_device_init(struct kfd_dev *kfd, const struct kgd2kfd_shared_resources *resources);
 void amdkfd_device_exit(struct kfd_dev *kfd);
 /*
+ * The other way: amdgpu forgets what amdkfd_probe returned for a device that does not go before
+ * amdkfd_exit. It was unbound, and somebody has a file of its open. adev must not go meanwhile.
+ */
+void amdkfd_withdraw(struct amdgpu_device *adev, struct kfd_dev *kfd);
+/*
  * The device is going away: end the processes that use it, and wait until they let go. kfd: or
  * NULL.
  */

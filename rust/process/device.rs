@@ -282,8 +282,8 @@ impl ProcessDevice {
         let now = self.node.resets().quiet()?;
         let mut unfinished = self.unfinished.lock();
         if !unfinished.as_ref().is_some_and(|it| it.vm.is_file(drm_fd)) {
-            *unfinished = None;
-            *unfinished = Some(AcquiredVm::new(&self.node, context, drm_fd, now)?);
+            let other = AcquiredVm::new(&self.node, context, drm_fd, now)?;
+            *unfinished = Some(other);
         }
         let vm = &unfinished.as_ref().ok_or(ENODEV)?.vm;
         let facts = self.node.facts();
