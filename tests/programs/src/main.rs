@@ -27,6 +27,7 @@ mod refused;
 mod runlist;
 mod running;
 mod smi;
+mod stranger;
 mod thunk;
 mod userptr;
 mod wakes;
@@ -94,6 +95,8 @@ enum Command {
     /// What `runlist` runs as other processes.
     #[command(hide = true)]
     RunlistChild(runlist::RunlistChild),
+    /// Have one user try to learn of another's process, to change it, and to hold it up.
+    Stranger(stranger::Stranger),
     /// Create queues until there are no more, and print how many there are.
     Queues,
     /// Kill a process in the middle of a dispatch, COUNT times.
@@ -161,6 +164,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Mqd => mqd::all(),
         Command::Runlist => runlist::all(),
         Command::RunlistChild(child) => child.run(),
+        Command::Stranger(stranger) => stranger.run(),
         Command::Queues => limits::queues(),
         Command::Kill(kill) => kill.run(),
         Command::Exception(exception) => exception.run(),
