@@ -5,6 +5,7 @@
 
 use kernel::prelude::*;
 
+mod bits;
 mod compat;
 mod debugfs;
 mod doorbell;

@@ -8,6 +8,7 @@
 // Whatever only the other half of the module calls.
 #![allow(dead_code)]
 
+mod bits;
 mod gfx;
 mod ids;
 mod mmap;

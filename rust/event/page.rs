@@ -51,17 +51,6 @@ pub(crate) fn first_free(taken: impl Iterator<Item = u64>, from: usize) -> Optio
         .map(|(index, word)| index * 64 + word.trailing_ones() as usize)
 }
 
-/// The numbers of the bits that are set in `word`, in order.
-pub(crate) fn set_bits(mut word: u64) -> impl Iterator<Item = u32> {
-    core::iter::from_fn(move || {
-        let bit = word.trailing_zeros();
-        (bit < 64).then(|| {
-            word &= word - 1;
-            bit
-        })
-    })
-}
-
 #[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_event_page))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {
@@ -115,17 +104,5 @@ mod tests {
     fn the_search_begins_where_it_is_told() {
         assert_eq!(first_free([0, 0b1].into_iter(), 1), Some(65));
         assert_eq!(first_free([0].into_iter(), 1), None);
-    }
-
-    #[test]
-    fn set_bits_come_in_order() {
-        let mut bits = set_bits(1 | 1 << 5 | 1 << 63);
-        assert_eq!(
-            (bits.next(), bits.next(), bits.next()),
-            (Some(0), Some(5), Some(63))
-        );
-        assert_eq!(bits.next(), None);
-        assert_eq!(set_bits(0).count(), 0);
-        assert_eq!(set_bits(u64::MAX).count(), 64);
     }
 }

@@ -15,6 +15,7 @@ use super::{
     waits::Waiters, //
 };
 use crate::{
+    bits::set_bits,
     gauge::{
         Gauge,
         Held, //
@@ -254,7 +255,7 @@ impl<const BASE: u32> EventTable<BASE> {
         for (number, chunk) in present {
             let skipped = start.saturating_sub(number * CHUNK);
             let later = u64::MAX.checked_shl(skipped as u32).unwrap_or(0);
-            let mut bits = page::set_bits(chunk.taken & later);
+            let mut bits = set_bits(chunk.taken & later);
             let present = |bit: &u32| matches!(chunk.events.get(*bit as usize), Some(Some(_)));
             if let Some(bit) = bits.find(present) {
                 return Some(BASE + (number * CHUNK) as u32 + bit);

@@ -127,11 +127,13 @@ impl Wait {
         let before = link
             .checked_sub(1)
             .and_then(|before| self.links.get(before))
-            .copied();
+            .map(|before| (before.event, before.leader));
         if let Some(entry) = self.links.get_mut(link) {
-            let before = before.filter(|before| before.event == entry.event);
-            // CAST: `Events::wait` keeps links within their bits.
-            entry.leader = before.map_or(link as u32, |before| before.leader);
+            entry.leader = match before {
+                Some((event, leader)) if event == entry.event => leader,
+                // CAST: `Events::wait` keeps links within their bits.
+                _ => link as u32,
+            };
         }
     }
 
@@ -227,16 +229,18 @@ impl Waits {
     /// Puts link `link` of wait `id` at the head of its event's list, unless its leader is in it.
     /// `age` is the event's.
     pub(super) fn attach(&mut self, list: &mut Waiters, id: WaitId, link: usize, age: u64) {
-        let leader = |wait: &mut Wait| Some(wait.links.get(link)?.leader as usize);
-        let leader = self.get_mut(id).and_then(leader).unwrap_or(link);
-        if let Some(entry) = self.link_mut(LinkRef::new(id, leader)) {
-            if entry.linked {
+        let Some(wait) = self.get_mut(id) else {
+            return;
+        };
+        let leader = wait.links.get(link).map(|entry| entry.leader as usize);
+        if let Some(leader) = leader.filter(|leader| *leader != link) {
+            if let Some(entry) = wait.links.get_mut(leader).filter(|entry| entry.linked) {
                 entry.followers += 1;
                 return;
             }
         }
         let (this, next) = (LinkRef::new(id, link), list.head);
-        if let Some(entry) = self.link_mut(this) {
+        if let Some(entry) = wait.links.get_mut(link) {
             (entry.linked, entry.next, entry.prev) = (true, next, None);
             // CAST: `Events::wait` keeps links within their bits.
             (entry.leader, entry.followers, entry.age) = (link as u32, 1, age);
@@ -247,15 +251,14 @@ impl Waits {
         }
     }
 
-    /// Takes a link out of its event's list. False: it is in none.
-    fn detach(&mut self, list: &mut Waiters, this: LinkRef) -> bool {
-        let Some(entry) = self.link_mut(this) else {
-            return false;
-        };
+    /// Takes a link out of its event's list. Returns the event's age when it joined; `None`: it is
+    /// in no list.
+    fn detach(&mut self, list: &mut Waiters, this: LinkRef) -> Option<u64> {
+        let entry = self.link_mut(this)?;
         if !core::mem::take(&mut entry.linked) {
-            return false;
+            return None;
         }
-        let (next, prev) = (entry.next, entry.prev);
+        let (next, prev, age) = (entry.next, entry.prev, entry.age);
         match prev {
             None => list.head = next,
             Some(prev) => {
@@ -270,18 +273,15 @@ impl Waits {
         if list.late == Some(this) {
             list.late = next;
         }
-        true
+        Some(age)
     }
 
     /// Takes link `link` of wait `id` out of its event's list, if it is in it. A signal that it has
     /// yet to be told of is not lost: `age` is the event's.
     pub(super) fn leave(&mut self, list: &mut Waiters, id: WaitId, link: usize, age: u64) {
-        let this = LinkRef::new(id, link);
-        if !self.detach(list, this) {
-            return;
-        }
-        if let Some(wait) = self.get_mut(id) {
-            if wait.links.get(link).is_some_and(|link| link.age != age) {
+        let joined = self.detach(list, LinkRef::new(id, link));
+        if joined.is_some_and(|joined| joined != age) {
+            if let Some(wait) = self.get_mut(id) {
                 wait.fire(link);
             }
         }
@@ -307,7 +307,7 @@ impl Waits {
             let Some(at) = list.late else {
                 return false;
             };
-            if !self.detach(list, at) {
+            if self.detach(list, at).is_none() {
                 list.late = None;
                 return false;
             }
@@ -325,17 +325,13 @@ impl Waits {
     /// their signal.
     pub(super) fn abandon(&mut self, list: &mut Waiters, age: u64) {
         while let Some(at) = list.head {
-            if !self.detach(list, at) {
+            let Some(joined) = self.detach(list, at) else {
                 return;
-            }
+            };
             let Some(wait) = self.get_mut(WaitId(at.wait())) else {
                 return;
             };
-            if wait
-                .links
-                .get(at.link())
-                .is_some_and(|link| link.age != age)
-            {
+            if joined != age {
                 wait.fire(at.link());
             } else {
                 wait.broken = true;

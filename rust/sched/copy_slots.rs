@@ -2,7 +2,10 @@
 
 //! Slots of a node's copy engines, as a set.
 
-use crate::gfx::SdmaPlace;
+use crate::{
+    bits::set_bits,
+    gfx::SdmaPlace, //
+};
 
 /// Slots of copy engines, both counted within the node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,8 +53,7 @@ impl CopySlots {
     pub(super) fn iter(&self) -> impl Iterator<Item = SdmaPlace> + '_ {
         let all = (0..).zip(&self.engines);
         all.flat_map(|(engine, slots)| {
-            let taken = (0..u32::BITS).filter(move |queue| slots >> queue & 1 != 0);
-            taken.map(move |queue| SdmaPlace { engine, queue })
+            set_bits((*slots).into()).map(move |queue| SdmaPlace { engine, queue })
         })
     }
 }

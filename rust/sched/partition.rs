@@ -2,9 +2,12 @@
 
 //! What a scheduler knows of the partition of a device that its node is, and of the slots there.
 
-use crate::kgd::{
-    GpuFacts,
-    HqdPosition, //
+use crate::{
+    bits::set_bits,
+    kgd::{
+        GpuFacts,
+        HqdPosition, //
+    }, //
 };
 
 /// What a scheduler is started with.
@@ -22,13 +25,7 @@ pub(crate) struct Config {
 
 /// The logical XCCs of `mask`, each with its number within the node.
 pub(super) fn xccs(mask: u32) -> impl Iterator<Item = (u32, u32)> {
-    let mut left = mask;
-    let lowest = move || {
-        let xcc = (left != 0).then(|| left.trailing_zeros());
-        left &= left.wrapping_sub(1);
-        xcc
-    };
-    core::iter::from_fn(lowest).zip(0..)
+    set_bits(mask.into()).zip(0..)
 }
 
 /// Where slot `index` of the micro engine is: the slots of a pipe follow each other.
@@ -43,9 +40,7 @@ pub(super) fn slot_at(facts: &GpuFacts, index: u32) -> HqdPosition {
 
 /// The slots that compute queues can be in.
 pub(super) fn compute_slots(facts: &GpuFacts) -> impl Iterator<Item = HqdPosition> + '_ {
-    (0..u64::BITS)
-        .filter(|index| facts.compute_queue_bitmap >> index & 1 != 0)
-        .map(|index| slot_at(facts, index))
+    set_bits(facts.compute_queue_bitmap).map(|index| slot_at(facts, index))
 }
 
 #[kernel::macros::kunit_tests(amdkfd_sched_partition)]
