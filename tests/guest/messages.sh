@@ -23,7 +23,7 @@ done </tmp/names
 last=$(tail -n 1 /tmp/names)
 id=${last% *} name=${last#* }
 
-before=$(dmesg --raw | wc -l)
+seen_before=$(dmesg --raw | wc -l)
 check "GPU $id is to hang" sh -c "echo $id >/sys/kernel/debug/amdkfd/hang_hws"
 for _ in $(seq 300); do
     dmesg | grep -q 'GPU reset([0-9]*) succeeded' && break
@@ -31,7 +31,7 @@ for _ in $(seq 300); do
 done
 equal "one GPU was reset" "$(dmesg | grep -c 'GPU reset([0-9]*) succeeded')" 1
 # Warnings and errors alone.
-dmesg --raw | tail -n +$((before + 1)) | grep -E '^<[0-4]>.*amdkfd: ' | sed 's/.*amdkfd: //' \
+dmesg --raw | tail -n +$((seen_before + 1)) | grep -E '^<[0-4]>.*amdkfd: ' | sed 's/.*amdkfd: //' \
     >/tmp/said
 equal "it was asked for, and it hung" \
     "$(grep -cE 'hanging the scheduler|cannot be unmapped' /tmp/said)" 2
