@@ -8,8 +8,13 @@ use crate::{
 };
 
 /// Slots of copy engines, both counted within the node.
+///
+/// # Invariants
+///
+/// Bit n of `used` is set exactly if `engines[n]` is not 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CopySlots {
+    used: u32,
     /// Bit n: slot n of the engine.
     engines: [u32; Self::ENGINES],
 }
@@ -18,42 +23,42 @@ impl CopySlots {
     /// As many as a device has (`AMDGPU_MAX_SDMA_INSTANCES`).
     const ENGINES: usize = 16;
 
-    fn engine(&mut self, place: SdmaPlace) -> Option<(&mut u32, u32)> {
-        let engine = self.engines.get_mut(place.engine as usize)?;
-        Some((engine, 1u32.checked_shl(place.queue)?))
+    /// Changes what an engine has, and sees to the invariant. `change`: the slots, and the one.
+    fn change(&mut self, place: SdmaPlace, change: impl FnOnce(u32, u32) -> u32) {
+        let engine = self.engines.get_mut(place.engine as usize);
+        if let Some((slots, bit)) = engine.zip(1u32.checked_shl(place.queue)) {
+            *slots = change(*slots, bit);
+            // INVARIANT: the bit says what the engine has now.
+            self.used = self.used & !(1 << place.engine) | u32::from(*slots != 0) << place.engine;
+        }
     }
 
     /// Adds a slot.
     pub(super) fn insert(&mut self, place: SdmaPlace) {
-        if let Some((engine, bit)) = self.engine(place) {
-            *engine |= bit;
-        }
+        self.change(place, |slots, slot| slots | slot);
     }
 
     /// Takes a slot out.
     pub(super) fn remove(&mut self, place: SdmaPlace) {
-        if let Some((engine, bit)) = self.engine(place) {
-            *engine &= !bit;
-        }
+        self.change(place, |slots, slot| slots & !slot);
     }
 
     /// Whether there is none.
     pub(super) fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.used == 0
     }
 
     /// The engines that have any.
     pub(super) fn engines(&self) -> impl Iterator<Item = u32> + '_ {
-        let all = (0..).zip(&self.engines);
-        all.filter(|(_, slots)| **slots != 0)
-            .map(|(engine, _)| engine)
+        set_bits(self.used.into())
     }
 
     /// The slots, engine by engine.
     pub(super) fn iter(&self) -> impl Iterator<Item = SdmaPlace> + '_ {
-        let all = (0..).zip(&self.engines);
-        all.flat_map(|(engine, slots)| {
-            set_bits((*slots).into()).map(move |queue| SdmaPlace { engine, queue })
+        self.engines().flat_map(|engine| {
+            let slots = self.engines.get(engine as usize).copied();
+            let slots = set_bits(slots.unwrap_or_default().into());
+            slots.map(move |queue| SdmaPlace { engine, queue })
         })
     }
 }
