@@ -322,6 +322,10 @@ impl Description<'_> {
             | when(self.links.coherent, cap::FLAGS_COHERENTHOSTACCESS)
             | when(self.driver.svm, cap::SVMAPI_SUPPORTED)
             | when(reset, cap::PER_QUEUE_RESET_SUPPORTED)
+            | when(
+                self.chip.debugger_firmware,
+                cap::TRAP_DEBUG_FIRMWARE_SUPPORTED,
+            )
             | when(self.driver.debugger, self.debugger())
     }
 
@@ -334,10 +338,6 @@ impl Description<'_> {
         cap::TRAP_DEBUG_SUPPORT
             | cap::TRAP_DEBUG_WAVE_LAUNCH_TRAP_OVERRIDE_SUPPORTED
             | cap::TRAP_DEBUG_WAVE_LAUNCH_MODE_SUPPORTED
-            | when(
-                self.chip.debugger_firmware,
-                cap::TRAP_DEBUG_FIRMWARE_SUPPORTED,
-            )
             | when(self.chip.precise_memory_operations, precise)
             | when(log2 != 0, watch)
     }
@@ -443,7 +443,9 @@ pub(super) mod tests {
             .properties(FIRST_COMPUTE_UNIT)
             .gpu
             .unwrap();
-        assert_eq!(gpu.capability, 0x2000 | 1 << 22);
+        // The firmware's bit is the firmware's: ROCr calls RUNTIME_ENABLE where it is set.
+        let firmware = cap::TRAP_DEBUG_FIRMWARE_SUPPORTED;
+        assert_eq!(gpu.capability, 0x2000 | 1 << 22 | firmware);
         assert_eq!((gpu.capability2, gpu.debug_prop), (0, 0));
     }
 
