@@ -119,7 +119,7 @@ layouts! {
     rb_cntl from [Register(MASKS, "SDMA_RLC0_RB_CNTL"), Register(MASKS, "SDMA_GFX_RB_CNTL")]
         after 0 {
         RB_ENABLE = 0: 0, 1;
-        RB_SIZE = 0: 1, 6;
+        RB_SIZE = 0: 1, 5;
         RPTR_WRITEBACK_ENABLE = 0: 12, 1;
         RB_VMID = 0: 24, 4;
     }
