@@ -130,7 +130,13 @@ fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u
         }
         let (body, next) = after.split_at(count);
         rest = next;
-        let fits = packet::find(op).is_some_and(|packet| packet.fits(body));
+        let known = packet::find(op);
+        tracing::trace!(
+            target: "pm4",
+            "run list {} {body:x?}",
+            known.map_or("illegal", |packet| packet.name)
+        );
+        let fits = known.is_some_and(|packet| packet.fits(body));
         match (op, processes.last_mut()) {
             (op::MAP_PROCESS, _) if fits => {
                 processes.push(Process {
