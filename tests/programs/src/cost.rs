@@ -16,16 +16,16 @@ mod queue;
 pub use process::CostChild;
 
 use crate::bench::Bench;
+use crate::marks::Marks;
 use crate::raw;
-use anyhow::{bail, Context, Result};
+use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use kfd::{topology, Device, Kfd};
 use kfd_uapi as uapi;
 use rustix::fd::AsFd;
 use rustix::time::{clock_gettime, ClockId};
 use std::cell::RefCell;
-use std::fs::{read_dir, File, OpenOptions};
-use std::os::unix::fs::FileExt;
+use std::fs::OpenOptions;
 use std::sync::Arc;
 
 /// What to measure.
@@ -192,7 +192,9 @@ impl Row<'_> {
     fn sample(&mut self, act: impl FnOnce() -> Result<()>) -> Result<()> {
         let marks = self.meter.marks.as_ref().filter(|_| self.is_third());
         if let Some(marks) = marks {
-            marks.begin(&self.operation)?;
+            // Which operation it is stands on stdout, in the same order.
+            println!(r#"{{"mark":"{}"}}"#, self.operation);
+            marks.begin()?;
         }
         let count = self.is_counted();
         let taken = elapsed(|| counted(count, act)).with_context(|| self.operation.clone())?;
@@ -232,40 +234,6 @@ impl Row<'_> {
             self.samples[last / 2],
             self.samples[last * 9 / 10],
         );
-    }
-}
-
-/// Marks in the model's trace: a number, written to a register that nothing else uses, by amdgpu's
-/// own debug file.
-struct Marks(File);
-
-/// SCRATCH_REG7 (gc_9_4_3_offset.h: regSCRATCH_REG7, segment 1, which starts at 0xa000), in bytes.
-const SCRATCH_REG7: u64 = (0xa000 + 0x2047) * 4;
-
-impl Marks {
-    fn open() -> Result<Self> {
-        for entry in read_dir("/sys/kernel/debug/dri")? {
-            let path = entry?.path().join("amdgpu_regs");
-            if let Ok(file) = OpenOptions::new().write(true).open(path) {
-                return Ok(Self(file));
-            }
-        }
-        bail!("no amdgpu_regs in debugfs")
-    }
-
-    fn begin(&self, operation: &str) -> Result<()> {
-        // Which operation it is stands on stdout, in the same order.
-        println!(r#"{{"mark":"{operation}"}}"#);
-        self.write(0xbeef_0001)
-    }
-
-    fn end(&self) -> Result<()> {
-        self.write(0xbeef_0002)
-    }
-
-    fn write(&self, value: u32) -> Result<()> {
-        self.0.write_all_at(&value.to_le_bytes(), SCRATCH_REG7)?;
-        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@ mod fuzz;
 mod ipc;
 mod kill;
 mod limits;
+mod marks;
 mod mqd;
 mod openers;
 mod peer;
@@ -26,6 +27,7 @@ mod raw;
 mod refused;
 mod runlist;
 mod running;
+mod script;
 mod smi;
 mod stranger;
 mod thunk;
@@ -92,6 +94,8 @@ enum Command {
     /// Create scenes of queues, in several processes, and print the run lists, but for addresses
     /// and order.
     Runlist,
+    /// Do one operation after the other, each between two marks in the model's trace.
+    Script,
     /// What `runlist` runs as other processes.
     #[command(hide = true)]
     RunlistChild(runlist::RunlistChild),
@@ -163,6 +167,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Peer(peer) => peer.run(),
         Command::Mqd => mqd::all(),
         Command::Runlist => runlist::all(),
+        Command::Script => script::all(),
         Command::RunlistChild(child) => child.run(),
         Command::Stranger(stranger) => stranger.run(),
         Command::Queues => limits::queues(),

@@ -8,7 +8,8 @@
 use std::sync::Arc;
 
 use gpu_model::chip::{Host, InterruptLine};
-use gpu_model::cp::mqd::{dw, PRIV_STATE};
+use gpu_model::cp::layout::pq_control::PRIV_STATE;
+use gpu_model::cp::mqd::dw;
 use gpu_model::gmc::pte::Entry;
 use gpu_model::memory::HeapMemory;
 use gpu_model::model::{Config, GpuModel};
@@ -144,7 +145,8 @@ impl Gpu {
         pair(dw::CP_HQD_PQ_RPTR_REPORT_ADDR_LO, pointers + 128);
         pair(dw::CP_HQD_PQ_WPTR_POLL_ADDR_LO, pointers + 56);
         mqd[dw::CP_HQD_VMID] = vmid.into();
-        mqd[dw::CP_HQD_PQ_CONTROL] = (Queue::ORDER - 1) | if vmid == 0 { PRIV_STATE } else { 0 };
+        mqd[dw::CP_HQD_PQ_CONTROL] =
+            (Queue::ORDER - 1) | if vmid == 0 { PRIV_STATE.mask() } else { 0 };
         mqd[dw::CP_HQD_PQ_DOORBELL_CONTROL] = doorbell << 2 | 1 << 30;
         mqd[dw::CP_HQD_AQL_CONTROL] = aql.into();
         self.put(at, &mqd);

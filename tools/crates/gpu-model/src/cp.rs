@@ -19,6 +19,7 @@ pub mod crew;
 pub mod cwsr;
 pub mod gws;
 pub mod launch;
+pub mod layout;
 pub mod mqd;
 pub mod packet;
 pub mod pm4;
@@ -40,6 +41,7 @@ use std::time::Duration;
 
 use crew::Crew;
 use gws::Gws;
+use layout::sq_wave_ctxid;
 use queue::{Flight, Kind, Queue, SlotId};
 use reg::CpRegister;
 use registers::Bank;
@@ -56,15 +58,15 @@ use crate::processor::saved::Saved;
 use crate::processor::stats::Stats;
 
 /// GFX_9_0__SRCID__CP_EOP_INTERRUPT.
-pub const SOURCE_END_OF_PIPE: u8 = 181;
+pub const SOURCE_END_OF_PIPE: u8 = layout::source::CP_EOP_INTERRUPT;
 /// GFX_9_0__SRCID__CP_BAD_OPCODE_ERROR.
-pub const SOURCE_BAD_OPCODE: u8 = 183;
+pub const SOURCE_BAD_OPCODE: u8 = layout::source::CP_BAD_OPCODE_ERROR;
 /// GFX_9_0__SRCID__CP_PRIV_REG_FAULT.
-pub const SOURCE_PRIV_REG: u8 = 184;
+pub const SOURCE_PRIV_REG: u8 = layout::source::CP_PRIV_REG_FAULT;
 /// GFX_9_0__SRCID__CP_COMPUTE_QUERY_STATUS.
-pub const SOURCE_QUERY_STATUS: u8 = 199;
+pub const SOURCE_QUERY_STATUS: u8 = layout::source::CP_COMPUTE_QUERY_STATUS;
 /// GFX_9_0__SRCID__SQ_INTERRUPT_ID.
-const SOURCE_SQ: u8 = 239;
+const SOURCE_SQ: u8 = layout::source::SQ_INTERRUPT_ID;
 
 /// Interrupts that shaders raise (SQ_INTERRUPT_WORD_*).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -451,8 +453,11 @@ impl Shared {
             SqInterrupt::Wave { privileged } => (1, privileged),
             SqInterrupt::Error => (2, false),
         };
-        let low =
-            data & 0xfff | u32::from(privileged) << 13 | encoding << 26 | (data >> 12 & 0xf) << 28;
+        // DATA has 12 bits; KFD_CONTEXT_ID_GET_SQ_INT_DATA (kfd_int_process_v9.c) has the others.
+        let low = sq_wave_ctxid::DATA.place(data)
+            | sq_wave_ctxid::PRIV.place(privileged.into())
+            | sq_wave_ctxid::ENCODING.place(encoding)
+            | (data >> 12 & 0xf) << 28;
         let context = [low, data >> 16 & 0xff, 0, 0];
         let interrupt = queue.interrupt(SOURCE_SQ, context);
         self.bus.interrupt(Interrupt {

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
-use crate::cp::mqd::{dw, HQD_FIRST, NO_UPDATE_RPTR, PRIV_STATE};
+use crate::cp::layout::pq_control;
+use crate::cp::mqd::{dw, HQD_FIRST, STATIC_THREAD_MGMT};
 use crate::cp::reg::CpRegister;
 use crate::cp::Cp;
 use crate::hostile::Hostile;
@@ -345,15 +346,23 @@ impl Rig {
             silent,
         } = setup;
         let mut dwords = vec![0; 256];
-        for se in dw::COMPUTE_STATIC_THREAD_MGMT {
+        for se in STATIC_THREAD_MGMT {
             dwords[se] = !0;
         }
         dwords[dw::COMPUTE_TG_CHUNK_SIZE] = aql.into();
         dwords[dw::CP_MQD_BASE_ADDR_LO] = mqd as u32;
         dwords[dw::CP_HQD_PQ_BASE_LO] = (ring >> 8) as u32;
         dwords[dw::CP_HQD_PQ_CONTROL] = (order - 1)
-            | if privileged { PRIV_STATE } else { 0 }
-            | if silent { NO_UPDATE_RPTR } else { 0 };
+            | if privileged {
+                pq_control::PRIV_STATE.mask()
+            } else {
+                0
+            }
+            | if silent {
+                pq_control::NO_UPDATE_RPTR.mask()
+            } else {
+                0
+            };
         dwords[dw::CP_HQD_PQ_DOORBELL_CONTROL] = doorbell << 2;
         dwords[dw::CP_HQD_AQL_CONTROL] = aql.into();
         dwords[dw::CP_HQD_PQ_RPTR_REPORT_ADDR_LO] = rptr as u32;

@@ -20,6 +20,7 @@ use crate::chip::Chip;
 use crate::hive::Hive;
 use crate::hostile::translations::Translations;
 use crate::hostile::Hostile;
+use crate::ih::layout::{fault_data, vmc_source};
 use crate::ih::{client, Claim, Interrupt, Node};
 use crate::memory::{Memory, Physical};
 use crate::preset::Preset;
@@ -422,7 +423,7 @@ impl Gmc {
     /// status registers do not change.
     pub fn report_retry(&self, chip: &Chip, fault: &Refusal, pasid: Option<u16>) {
         let mut interrupt = interrupt_of(fault, pasid);
-        interrupt.data[1] |= DATA1_RETRY;
+        interrupt.data[1] |= fault_data::RETRY;
         match chip.ih.claim_retry(&interrupt) {
             Claim::Pending => return,
             Claim::New(index) => interrupt.data[2] = index.into(),
@@ -433,21 +434,21 @@ impl Gmc {
     }
 }
 
-/// `AMDGPU_GMC9_FAULT_SOURCE_DATA_RETRY` and `_WRITE`.
-const DATA1_RETRY: u32 = 0x80;
-const DATA1_WRITE: u32 = 0x20;
-
 /// The interrupt of a fault that is not retried.
 fn interrupt_of(fault: &Refusal, pasid: Option<u16>) -> Interrupt {
     let (client, from_mm) = match fault.hub {
         Hub::Gc(_) => (client::UTCL2, false),
         Hub::Mm => (client::VMC, true),
     };
-    let write = if writes(fault.access) { DATA1_WRITE } else { 0 };
+    let write = if writes(fault.access) {
+        fault_data::WRITE
+    } else {
+        0
+    };
     let page = (fault.va & VA_MASK) >> 12;
     Interrupt {
         client,
-        source: 0,
+        source: vmc_source::VM_FAULT,
         ring_id: 0,
         vmid: fault.vmid,
         from_mm,

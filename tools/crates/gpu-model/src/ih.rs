@@ -5,6 +5,7 @@
 //! One per GPU, shared through [`Chip`]. Ring 0 takes everything; ring 1 exists as registers: with
 //! the retry CAM on, as amdgpu has it on this chip, retry faults come through ring 0 too.
 
+pub mod layout;
 mod retry;
 
 use std::collections::BTreeMap;
@@ -21,24 +22,10 @@ use crate::memory::{Memory, Physical};
 use crate::preset::{ip, Preset};
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
+pub use layout::client;
+use layout::{doorbell_rptr, entry, rb_cntl, rb_wptr, retry_int_cam_cntl};
 pub use retry::Claim;
 use retry::RetryCam;
-
-/// Who raised an interrupt (`linux:.../include/soc15_ih_clientid.h`).
-pub mod client {
-    /// `SOC15_IH_CLIENTID_SDMA0`; SDMA1 is the next.
-    pub const SDMA0: u8 = 0x08;
-    /// `SOC15_IH_CLIENTID_SDMA1`.
-    pub const SDMA1: u8 = 0x09;
-    /// `SOC15_IH_CLIENTID_VMC`: the multimedia hub's page-table walker.
-    pub const VMC: u8 = 0x12;
-    /// `SOC15_IH_CLIENTID_GRBM_CP`.
-    pub const GRBM_CP: u8 = 0x14;
-    /// `SOC15_IH_CLIENTID_SE0SH` .. `SE3SH`: waves of a shader engine.
-    pub const SE0SH: u8 = 0x0a;
-    /// `SOC15_IH_CLIENTID_UTCL2`: a graphics hub's page-table walker.
-    pub const UTCL2: u8 = 0x1b;
-}
 
 registers! {
     /// The rings' registers and the VMID → PASID tables.
@@ -150,32 +137,33 @@ impl Interrupt {
 
     /// Whether all that it says is to look at memory: the end of a pipe, an SDMA queue's trap.
     fn only_hints(&self) -> bool {
-        const END_OF_PIPE: u8 = 181;
-        const TRAP: u8 = 224;
+        use crate::cp::layout::source::CP_EOP_INTERRUPT;
+        use crate::sdma::layout::source::SDMA_TRAP;
         matches!(
             (self.client, self.source),
-            (client::GRBM_CP, END_OF_PIPE) | (client::SDMA0 | client::SDMA1, TRAP)
+            (client::GRBM_CP, CP_EOP_INTERRUPT) | (client::SDMA0 | client::SDMA1, SDMA_TRAP)
         )
     }
 
     fn encode(&self, pasid: u16, time: u64) -> [u8; Self::SIZE as usize] {
-        let head = u32::from(self.client)
-            | u32::from(self.source) << 8
-            | u32::from(self.ring_id) << 16
-            | u32::from(self.vmid & 15) << 24
-            | u32::from(self.from_mm) << 31;
-        let owner = u32::from(pasid) | u32::from(self.node) << 16;
-        let [a, b, c, d] = self.data;
-        let dwords = [
-            head,
-            time as u32,
-            (time >> 32) as u32 & 0xffff,
-            owner,
-            a,
-            b,
-            c,
-            d,
+        let values = [
+            (entry::CLIENT_ID, self.client.into()),
+            (entry::SOURCE_ID, self.source.into()),
+            (entry::RING_ID, self.ring_id.into()),
+            (entry::VMID, self.vmid.into()),
+            (entry::VMID_TYPE, self.from_mm.into()),
+            (entry::PASID, pasid.into()),
+            (entry::NODEID, self.node.into()),
+            (entry::CONTEXT_ID0, self.data[0]),
+            (entry::CONTEXT_ID1, self.data[1]),
+            (entry::CONTEXT_ID2, self.data[2]),
+            (entry::CONTEXT_ID3, self.data[3]),
         ];
+        // 48 bits of time: amdgpu_ih_decode_iv_helper.
+        let mut dwords = [0, time as u32, (time >> 32) as u32 & 0xffff, 0, 0, 0, 0, 0];
+        for (field, value) in values {
+            dwords[field.dword] |= field.place(value);
+        }
         let mut bytes = [0; Self::SIZE as usize];
         for (chunk, dword) in bytes.chunks_exact_mut(4).zip(dwords) {
             chunk.copy_from_slice(&dword.to_le_bytes());
@@ -186,14 +174,15 @@ impl Interrupt {
 
 /// `MC_SPACE` of [`IH_RB_CNTL`]: the ring's address is a VMID 0 address, not a bus address.
 const MC_SPACE_VIRTUAL: u32 = 4;
-const RB_ENABLE: u32 = 1;
-const WPTR_WRITEBACK_ENABLE: u32 = 1 << 8;
-const WPTR_OVERFLOW_ENABLE: u32 = 1 << 16;
-const ENABLE_INTR: u32 = 1 << 17;
-const WPTR_OVERFLOW_CLEAR: u32 = 1 << 31;
-const RB_OVERFLOW: u32 = 1;
-const DOORBELL_ENABLE: u32 = 1 << 28;
-const RETRY_CAM_ENABLE: u32 = 1 << 16;
+
+const RB_ENABLE: u32 = rb_cntl::RB_ENABLE.mask();
+const WPTR_WRITEBACK_ENABLE: u32 = rb_cntl::WPTR_WRITEBACK_ENABLE.mask();
+const WPTR_OVERFLOW_ENABLE: u32 = rb_cntl::WPTR_OVERFLOW_ENABLE.mask();
+const ENABLE_INTR: u32 = rb_cntl::ENABLE_INTR.mask();
+const WPTR_OVERFLOW_CLEAR: u32 = rb_cntl::WPTR_OVERFLOW_CLEAR.mask();
+const RB_OVERFLOW: u32 = rb_wptr::RB_OVERFLOW.mask();
+const DOORBELL_ENABLE: u32 = doorbell_rptr::ENABLE.mask();
+const RETRY_CAM_ENABLE: u32 = retry_int_cam_cntl::ENABLE.mask();
 
 /// The interrupt handler.
 pub struct Ih {
@@ -339,7 +328,8 @@ impl Ih {
 
     /// Bytes of ring 0.
     fn ring_size(control: u32) -> u32 {
-        4u32.checked_shl(control >> 1 & 0x1f).unwrap_or(0)
+        4u32.checked_shl(rb_cntl::RB_SIZE.pick(control))
+            .unwrap_or(0)
     }
 
     fn store(&self, chip: &Chip, control: u32, entry: &[u8]) {
@@ -367,7 +357,7 @@ impl Ih {
     }
 
     fn write_memory(&self, chip: &Chip, control: u32, address: u64, data: &[u8]) {
-        let at = if control >> 28 & 7 == MC_SPACE_VIRTUAL {
+        let at = if rb_cntl::MC_SPACE.pick(control) == MC_SPACE_VIRTUAL {
             match chip.gmc.translate(chip, Hub::Mm, 0, address, Access::Write) {
                 Ok(found) => found.at,
                 Err(fault) => {
@@ -393,13 +383,15 @@ impl Ih {
         ];
         for (doorbell, pointer) in rings {
             let setting = self.registers.get(doorbell);
-            if setting & DOORBELL_ENABLE != 0 && setting & 0x03ff_ffff == index.0 {
+            let is_its = doorbell_rptr::OFFSET.pick(setting) == index.0;
+            if setting & DOORBELL_ENABLE != 0 && is_its {
                 self.registers.set(pointer, value as u32 & 0x3_fffc);
                 return true;
             }
         }
+        let setting = self.registers.get(IH_DOORBELL_RETRY_CAM);
         let is_cams =
-            self.registers.get(IH_DOORBELL_RETRY_CAM) & 0x13ff_ffff == DOORBELL_ENABLE | index.0;
+            setting & DOORBELL_ENABLE != 0 && doorbell_rptr::OFFSET.pick(setting) == index.0;
         if is_cams {
             self.retry.release(value as u32);
         }

@@ -18,6 +18,7 @@
 //! - [`processor`]: what a processor needs that fetches packets from rings; [`cp`], [`sdma`]: those
 //!   that do, the command processor and the copy engines; [`device`]: their place in the GPU
 
+use layout::{Layout, Values};
 use regs::{RegisterInfo, RegisterSet};
 
 pub mod athub;
@@ -37,6 +38,7 @@ pub mod hive;
 pub mod hostile;
 pub mod ih;
 pub mod inject;
+pub mod layout;
 pub mod memory;
 pub mod misc;
 pub mod model;
@@ -49,6 +51,9 @@ pub mod psp;
 pub mod regs;
 #[cfg(test)]
 mod rig;
+pub mod sdma;
+pub mod smu;
+pub mod traffic;
 
 /// All registers the model declares, by the AMD header that names them
 /// (`asic_reg/HEADER_offset.h`): what a check against the kernel's source compares.
@@ -70,6 +75,20 @@ pub fn register_tables() -> Vec<(&'static str, &'static [RegisterInfo])> {
         of::<smu::SmuRegister>(),
     ]
 }
-pub mod sdma;
-pub mod smu;
-pub mod traffic;
+
+/// The layouts of packets, descriptors and interrupt entries that the model decodes and makes, for
+/// the same check.
+pub fn layouts() -> impl Iterator<Item = &'static Layout> {
+    let tables = [
+        cp::layout::LAYOUTS,
+        sdma::layout::LAYOUTS,
+        ih::layout::LAYOUTS,
+    ];
+    tables.into_iter().flatten()
+}
+
+/// Constants that go with them.
+pub fn values() -> impl Iterator<Item = &'static Values> {
+    let tables = [cp::layout::VALUES, sdma::layout::VALUES, ih::layout::VALUES];
+    tables.into_iter().flatten()
+}

@@ -6,6 +6,7 @@
 //! driver. A ring is registers and nothing else; who runs it is the engine of
 //! [`crate::processor::runner`]. Addresses go through MMHUB.
 
+pub mod layout;
 mod packet;
 mod ring;
 #[cfg(test)]
@@ -21,33 +22,24 @@ use crate::processor::lock;
 use crate::processor::runner::{Job, Runner, Task};
 use crate::processor::saved::Saved;
 use crate::processor::stats::Stats;
-use ring::{context, Flight, Ring};
+use layout::{cntl, context, f32_cntl, reg, status_reg};
+use ring::{Flight, Ring};
 
 /// Dwords of an engine's register space.
 pub const ENGINE_DWORDS: u32 = 0x600;
 /// Rings of an engine: GFX, PAGE, RLC0 to RLC7.
 const RINGS: usize = 10;
 const FIRST_RLC: usize = 2;
-/// First register of each ring, and their distance for the RLC ones (`sdma_4_4_2_offset.h`).
-const GFX: u32 = 0x80;
-const PAGE: u32 = 0xd8;
-const RLC0: u32 = 0x130;
-const CONTEXT: u32 = 0x58;
-
-/// Registers outside the rings.
-mod reg {
-    pub const F32_CNTL: u32 = 0x02;
-    pub const STATUS_REG: u32 = 0x25;
-    pub const CNTL: u32 = 0x6d;
-}
+/// Registers from one user ring to the next.
+const CONTEXT: u32 = reg::RLC1_RB_CNTL - reg::RLC0_RB_CNTL;
 
 /// Dwords of struct v9_sdma_mqd that the model reads.
-const MQD_DWORDS: usize = 42;
+pub const MQD_DWORDS: usize = 42;
 /// A reserved dword of it: names what was kept of a preempted queue.
-const MQD_SAVED_TOKEN: u64 = 42;
+pub const MQD_SAVED_TOKEN: u64 = 42;
 
 /// The ring register that MQD dword `dword` images.
-fn context_of_mqd(dword: usize) -> usize {
+pub const fn context_of_mqd(dword: usize) -> usize {
     match dword {
         0..=18 => dword,
         19..=24 => dword + 0x28 - 19,
@@ -116,7 +108,7 @@ impl Sdma {
             return Some(ring.reg_read(at));
         }
         if offset == reg::STATUS_REG {
-            return Some(u32::from(unit.is_idle()));
+            return Some(status_reg::IDLE.place(unit.is_idle().into()));
         }
         lock(&unit.registers).get(offset as usize).copied()
     }
@@ -143,11 +135,10 @@ impl Sdma {
             reg::CNTL => unit
                 .rings
                 .iter()
-                .for_each(|(ring, _)| ring.enable_traps(value & 1 != 0)),
-            // HALT
+                .for_each(|(ring, _)| ring.enable_traps(cntl::TRAP_ENABLE.pick(value) != 0)),
             reg::F32_CNTL => {
                 for (ring, task) in &unit.rings {
-                    ring.halt(value & 1 != 0);
+                    ring.halt(f32_cntl::HALT.pick(value) != 0);
                     self.runner.wake(task);
                 }
             }
@@ -308,10 +299,10 @@ impl Unit {
     /// The ring that a register belongs to, and its place among the ring's.
     fn ring_at(&self, offset: u32) -> Option<(&Arc<Ring>, usize)> {
         let (number, at) = match offset {
-            GFX..PAGE => (0, offset - GFX),
-            PAGE..RLC0 => (1, offset - PAGE),
+            reg::GFX_RB_CNTL..reg::PAGE_RB_CNTL => (0, offset - reg::GFX_RB_CNTL),
+            reg::PAGE_RB_CNTL..reg::RLC0_RB_CNTL => (1, offset - reg::PAGE_RB_CNTL),
             _ => {
-                let from = offset.checked_sub(RLC0)?;
+                let from = offset.checked_sub(reg::RLC0_RB_CNTL)?;
                 (FIRST_RLC as u32 + from / CONTEXT, from % CONTEXT)
             }
         };

@@ -6,8 +6,9 @@
 //! queue slot's CP_HQD_* registers, 1 to 80 of COMPUTE_*. Source: `include/v9_structs.h`, struct
 //! v9_mqd.
 
+use super::layout::{doorbell_control, pq_control, rptr_report, vmid, wptr_poll};
+use crate::layout::{places, Field};
 use crate::processor::bus::{wide, Fault, View};
-use crate::processor::packet::field;
 
 /// Dwords of an MQD that the model reads (the rest is the firmware's).
 pub const MQD_DWORDS: usize = 256;
@@ -20,57 +21,64 @@ pub const SH_DWORDS: usize = 128;
 /// How many of them an MQD holds: up to COMPUTE_USER_DATA_15.
 pub const SH_SAVED: usize = 80;
 
-/// Dword numbers, by field name of struct v9_mqd.
-#[allow(missing_docs)] // The names are the documentation.
-pub mod dw {
-    pub const COMPUTE_PGM_RSRC2: usize = 20;
-    /// Shader engines 0 to 3.
-    pub const COMPUTE_STATIC_THREAD_MGMT: [usize; 4] = [23, 24, 26, 27];
-    pub const COMPUTE_CURRENT_LOGIC_XCC_ID: usize = 39;
-    pub const COMPUTE_TG_CHUNK_SIZE: usize = 41;
-    /// A reserved dword: the model's name for what it kept of a preempted queue
-    /// ([`super::super::saved`]).
-    pub const SAVED_TOKEN: usize = 112;
-    pub const CP_MQD_BASE_ADDR_LO: usize = 128;
-    pub const CP_MQD_BASE_ADDR_HI: usize = 129;
-    pub const CP_HQD_ACTIVE: usize = 130;
-    pub const CP_HQD_VMID: usize = 131;
-    pub const CP_HQD_PQ_BASE_LO: usize = 136;
-    pub const CP_HQD_PQ_BASE_HI: usize = 137;
-    pub const CP_HQD_PQ_RPTR: usize = 138;
-    pub const CP_HQD_PQ_RPTR_REPORT_ADDR_LO: usize = 139;
-    pub const CP_HQD_PQ_RPTR_REPORT_ADDR_HI: usize = 140;
-    pub const CP_HQD_PQ_WPTR_POLL_ADDR_LO: usize = 141;
-    pub const CP_HQD_PQ_WPTR_POLL_ADDR_HI: usize = 142;
-    pub const CP_HQD_PQ_DOORBELL_CONTROL: usize = 143;
-    pub const CP_HQD_PQ_CONTROL: usize = 145;
-    pub const CP_HQD_IB_CONTROL: usize = 149;
-    pub const CP_HQD_DEQUEUE_REQUEST: usize = 152;
-    pub const CP_HQD_EOP_RPTR: usize = 168;
-    pub const CP_HQD_CTX_SAVE_BASE_ADDR_LO: usize = 171;
-    pub const CP_HQD_CTX_SAVE_BASE_ADDR_HI: usize = 172;
-    pub const CP_HQD_CNTL_STACK_OFFSET: usize = 174;
-    pub const CP_HQD_CNTL_STACK_SIZE: usize = 175;
-    pub const CP_HQD_WG_STATE_OFFSET: usize = 176;
-    pub const CP_HQD_CTX_SAVE_SIZE: usize = 177;
-    pub const CP_HQD_ERROR: usize = 179;
-    pub const CP_HQD_AQL_CONTROL: usize = 181;
-    pub const CP_HQD_PQ_WPTR_LO: usize = 182;
-    pub const CP_HQD_PQ_WPTR_HI: usize = 183;
-    pub const CP_HQD_AQL_DISPATCH_ID_LO: usize = 185;
-    pub const CP_HQD_AQL_DISPATCH_ID_HI: usize = 186;
-    pub const PM4_TARGET_XCC_IN_XCP: usize = 225;
-    pub const CP_MQD_STRIDE_SIZE: usize = 226;
-    /// Doorbell of a queue that could not be preempted; 0 = none.
-    pub const QUEUE_DOORBELL_ID0: usize = 240;
+places! {
+    /// Dword numbers, by field name of struct v9_mqd.
+    dw, DWORDS:
+    COMPUTE_PGM_RSRC2 = 20;
+    COMPUTE_STATIC_THREAD_MGMT_SE0 = 23;
+    COMPUTE_STATIC_THREAD_MGMT_SE1 = 24;
+    COMPUTE_STATIC_THREAD_MGMT_SE2 = 26;
+    COMPUTE_STATIC_THREAD_MGMT_SE3 = 27;
+    COMPUTE_CURRENT_LOGIC_XCC_ID = 39;
+    COMPUTE_TG_CHUNK_SIZE = 41;
+    RESERVED_112 = 112;
+    CP_MQD_BASE_ADDR_LO = 128;
+    CP_MQD_BASE_ADDR_HI = 129;
+    CP_HQD_ACTIVE = 130;
+    CP_HQD_VMID = 131;
+    CP_HQD_PQ_BASE_LO = 136;
+    CP_HQD_PQ_BASE_HI = 137;
+    CP_HQD_PQ_RPTR = 138;
+    CP_HQD_PQ_RPTR_REPORT_ADDR_LO = 139;
+    CP_HQD_PQ_RPTR_REPORT_ADDR_HI = 140;
+    CP_HQD_PQ_WPTR_POLL_ADDR_LO = 141;
+    CP_HQD_PQ_WPTR_POLL_ADDR_HI = 142;
+    CP_HQD_PQ_DOORBELL_CONTROL = 143;
+    CP_HQD_PQ_CONTROL = 145;
+    CP_HQD_IB_CONTROL = 149;
+    CP_HQD_DEQUEUE_REQUEST = 152;
+    CP_HQD_EOP_RPTR = 168;
+    CP_HQD_CTX_SAVE_BASE_ADDR_LO = 171;
+    CP_HQD_CTX_SAVE_BASE_ADDR_HI = 172;
+    CP_HQD_CNTL_STACK_OFFSET = 174;
+    CP_HQD_CNTL_STACK_SIZE = 175;
+    CP_HQD_WG_STATE_OFFSET = 176;
+    CP_HQD_CTX_SAVE_SIZE = 177;
+    CP_HQD_ERROR = 179;
+    CP_HQD_AQL_CONTROL = 181;
+    CP_HQD_PQ_WPTR_LO = 182;
+    CP_HQD_PQ_WPTR_HI = 183;
+    RESERVED_185 = 185;
+    RESERVED_186 = 186;
+    PM4_TARGET_XCC_IN_XCP = 225;
+    CP_MQD_STRIDE_SIZE = 226;
+    QUEUE_DOORBELL_ID0 = 240;
 }
 
-/// CP_HQD_PQ_DOORBELL_CONTROL.DOORBELL_EN.
-pub const DOORBELL_EN: u32 = 1 << 30;
-/// CP_HQD_PQ_CONTROL.NO_UPDATE_RPTR.
-pub const NO_UPDATE_RPTR: u32 = 1 << 27;
-/// CP_HQD_PQ_CONTROL.PRIV_STATE.
-pub const PRIV_STATE: u32 = 1 << 30;
+/// A reserved dword: the model's name for what it kept of a preempted queue ([`super::saved`]).
+pub const SAVED_TOKEN: usize = dw::RESERVED_112;
+/// The image of CP_HQD_AQL_DISPATCH_ID and _HI by their place among the registers; struct v9_mqd
+/// has them reserved.
+pub const AQL_DISPATCH_ID_LO: usize = dw::RESERVED_185;
+/// See [`AQL_DISPATCH_ID_LO`].
+pub const AQL_DISPATCH_ID_HI: usize = dw::RESERVED_186;
+/// Shader engines 0 to 3.
+pub const STATIC_THREAD_MGMT: [usize; 4] = [
+    dw::COMPUTE_STATIC_THREAD_MGMT_SE0,
+    dw::COMPUTE_STATIC_THREAD_MGMT_SE1,
+    dw::COMPUTE_STATIC_THREAD_MGMT_SE2,
+    dw::COMPUTE_STATIC_THREAD_MGMT_SE3,
+];
 
 /// The CP_HQD_* registers of one queue slot, indexed by MQD dword minus [`HQD_FIRST`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +105,11 @@ impl Hqd {
         wide(self.get(dword), self.get(dword + 1))
     }
 
+    /// An address of 48 bits whose low register is `low`.
+    const fn address(&self, dword: usize, low: Field) -> u64 {
+        low.wide(&[self.get(dword), self.get(dword + 1) & 0xffff])
+    }
+
     /// Address of the MQD.
     pub const fn mqd_address(&self) -> u64 {
         self.pair(dw::CP_MQD_BASE_ADDR_LO) & !3
@@ -104,7 +117,7 @@ impl Hqd {
 
     /// VMID of the queue.
     pub const fn vmid(&self) -> u8 {
-        (self.get(dw::CP_HQD_VMID) & 0xf) as u8
+        vmid::VMID.pick(self.get(dw::CP_HQD_VMID)) as u8
     }
 
     /// Address of the ring.
@@ -114,22 +127,25 @@ impl Hqd {
 
     /// Dwords of the ring: QUEUE_SIZE says 2^(n+1).
     pub const fn ring_dwords(&self) -> u64 {
-        2 << field(self.get(dw::CP_HQD_PQ_CONTROL), 0, 6)
+        2 << pq_control::QUEUE_SIZE.pick(self.get(dw::CP_HQD_PQ_CONTROL))
     }
 
     /// Where the read pointer is reported.
     pub const fn rptr_report(&self) -> u64 {
-        self.pair(dw::CP_HQD_PQ_RPTR_REPORT_ADDR_LO) & 0xffff_ffff_ffff & !3
+        self.address(
+            dw::CP_HQD_PQ_RPTR_REPORT_ADDR_LO,
+            rptr_report::RPTR_REPORT_ADDR,
+        )
     }
 
     /// Where the write pointer is polled.
     pub const fn wptr_poll(&self) -> u64 {
-        self.pair(dw::CP_HQD_PQ_WPTR_POLL_ADDR_LO) & 0xffff_ffff_ffff & !7
+        self.address(dw::CP_HQD_PQ_WPTR_POLL_ADDR_LO, wptr_poll::WPTR_ADDR)
     }
 
     /// Doorbell in dwords of the doorbell aperture (DOORBELL_OFFSET).
     pub const fn doorbell(&self) -> u32 {
-        field(self.get(dw::CP_HQD_PQ_DOORBELL_CONTROL), 2, 26)
+        doorbell_control::DOORBELL_OFFSET.pick(self.get(dw::CP_HQD_PQ_DOORBELL_CONTROL))
     }
 
     /// What interrupts and waves call it: its number among the 1024 doorbells, of 8 bytes each, of
@@ -146,7 +162,12 @@ impl Hqd {
 
     /// Whether its packets may touch registers (PRIV_STATE).
     pub const fn is_privileged(&self) -> bool {
-        self.get(dw::CP_HQD_PQ_CONTROL) & PRIV_STATE != 0
+        pq_control::PRIV_STATE.pick(self.get(dw::CP_HQD_PQ_CONTROL)) != 0
+    }
+
+    /// Whether its read pointer is not reported (NO_UPDATE_RPTR).
+    pub const fn hides_rptr(&self) -> bool {
+        pq_control::NO_UPDATE_RPTR.pick(self.get(dw::CP_HQD_PQ_CONTROL)) != 0
     }
 
     /// Where waves are saved, in the queue's own address space.
@@ -161,7 +182,7 @@ impl Hqd {
 
     /// The 64-bit AQL packet index.
     pub const fn dispatch_id(&self) -> u64 {
-        self.pair(dw::CP_HQD_AQL_DISPATCH_ID_LO)
+        self.pair(AQL_DISPATCH_ID_LO)
     }
 }
 
@@ -211,8 +232,9 @@ mod tests {
     fn the_hqd_image_speaks_of_the_ring() {
         let mut hqd = Hqd::default();
         hqd.set(dw::CP_HQD_PQ_BASE_LO, 0x10);
-        hqd.set(dw::CP_HQD_PQ_CONTROL, PRIV_STATE | 9);
-        hqd.set(dw::CP_HQD_PQ_DOORBELL_CONTROL, DOORBELL_EN | 0x1002 << 2);
+        hqd.set(dw::CP_HQD_PQ_CONTROL, pq_control::PRIV_STATE.place(1) | 9);
+        let doorbell = doorbell_control::DOORBELL_OFFSET.place(0x1002);
+        hqd.set(dw::CP_HQD_PQ_DOORBELL_CONTROL, doorbell | 1 << 30);
         assert_eq!(hqd.ring_base(), 0x1000);
         assert_eq!(hqd.ring_dwords(), 1024);
         assert_eq!(hqd.doorbell(), 0x1002);

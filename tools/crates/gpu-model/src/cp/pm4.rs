@@ -11,11 +11,13 @@ pub mod shader;
 pub use shader::{cu_masks, scratch_ring, share};
 
 use super::launch::Launch;
+use super::layout::{
+    indirect_buffer as ib, pred_exec as pred, register_space as space, set_uconfig_reg,
+};
 use super::packet::{self, Header, Run};
 use super::queue::{Body, Ib, Kind, Queue};
 use crate::engine::Progress;
 use crate::processor::bus::{Fault, Space, View};
-use crate::processor::packet::field;
 
 /// Packets of one slice.
 const SLICE_PACKETS: usize = 1024;
@@ -351,8 +353,7 @@ fn bad_opcode(cx: &Cx<'_>, header: u32) -> Flow {
 
 /// INDIRECT_BUFFER: base low, base high, size 19:0, CHAIN 20, VALID 23, VMID 27:24.
 pub fn indirect_buffer(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
-    let control = body[2];
-    let vmid = field(control, 24, 4) as u8;
+    let vmid = ib::VMID.of(body) as u8;
     // The kernel's rings choose the VMID of each buffer; a user's queue has its own only.
     let chooses = cx.source.privileged && !cx.source.in_ib && vmid != 0;
     let space = if chooses {
@@ -363,40 +364,41 @@ pub fn indirect_buffer(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     } else {
         cx.source.space
     };
-    let ib = Ib {
+    let buffer = Ib {
         space,
-        address: crate::processor::bus::wide(body[0], body[1]) & !3,
-        dwords: u64::from(field(control, 0, 20)),
+        address: ib::IB_BASE_LO.wide(body),
+        dwords: ib::IB_SIZE.of(body).into(),
         at: 0,
         privileged: cx.source.privileged && !chooses,
     };
-    Ok(match (field(control, 20, 1) != 0, cx.source.in_ib) {
-        (true, true) => Flow::Chain(ib),
-        _ => Flow::Call(ib),
+    Ok(match (ib::CHAIN.is_set(body), cx.source.in_ib) {
+        (true, true) => Flow::Chain(buffer),
+        _ => Flow::Call(buffer),
     })
 }
 
 /// PRED_EXEC: the next EXEC_COUNT dwords are for the XCCs in VIRTUAL_XCC_ID_SELECT only.
 pub fn pred_exec(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
-    let selected = field(body[0], 24, 8) >> cx.queue.xcc.index.min(7) & 1 != 0;
+    let selected = pred::VIRTUAL_XCC_ID_SELECT.of(body) >> cx.queue.xcc.index.min(7) & 1 != 0;
     Ok(if selected {
         Flow::Next
     } else {
-        Flow::Skip(u64::from(field(body[0], 0, 14)))
+        Flow::Skip(pred::EXEC_COUNT.of(body).into())
     })
 }
 
 /// SET_UCONFIG_REG: REG_OFFSET from 0xc000, values.
 pub fn set_uconfig_reg(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
-    Ok(set_registers(cx, 0xc000 + (body[0] & 0xffff), body))
+    let first = space::UCONFIG_REG_START + set_uconfig_reg::REG_OFFSET.of(body);
+    Ok(set_registers(cx, first, body))
 }
 
 /// SET_CONFIG_REG: REG_OFFSET, values. Both spellings are in use: relative to the space, and
 /// absolute (gfx_v9_4_3_ring_emit_ib_compute).
 pub fn set_config_reg(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let first = match body[0] & 0xffff {
-        offset @ 0x2000.. => offset,
-        offset => 0x2000 + offset,
+        offset @ space::CONFIG_REG_START.. => offset,
+        offset => space::CONFIG_REG_START + offset,
     };
     Ok(set_registers(cx, first, body))
 }

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::aql;
 use super::cwsr;
 use super::launch::{Launch, State};
-use super::mqd::{self, dw, Hqd, Mqd, NO_UPDATE_RPTR, SH_DWORDS};
+use super::layout::pgm_rsrc2;
+use super::mqd::{self, dw, Hqd, Mqd, SH_DWORDS};
 use super::pm4;
 use super::sched::Keep;
 use super::team::{Member, Team};
@@ -22,9 +23,6 @@ use crate::ih::{client, Node};
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
 use crate::processor::runner::{Job, Task};
-
-/// COMPUTE_PGM_RSRC2.TRAP_PRESENT.
-pub const TRAP_PRESENT: u32 = 1 << 6;
 
 /// A queue slot: micro engine 1 or 2, 4 pipes, 8 queues a pipe, in each XCC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -269,7 +267,7 @@ impl Queue {
             ),
         };
         let threads = shared.crew.as_ref().map_or(1, |crew| crew.size());
-        let has_traps = sh[dw::COMPUTE_PGM_RSRC2 - 1] & TRAP_PRESENT != 0;
+        let has_traps = pgm_rsrc2::TRAP_PRESENT.pick(sh[dw::COMPUTE_PGM_RSRC2 - 1]) != 0;
         let body = Body {
             rptr,
             flight,
@@ -396,7 +394,7 @@ impl Queue {
     /// Writes the read pointer where the queue's owner polls it.
     pub fn report_rptr(&self, body: &mut Body) {
         let address = self.hqd.rptr_report();
-        let silent = self.hqd.get(dw::CP_HQD_PQ_CONTROL) & NO_UPDATE_RPTR != 0;
+        let silent = self.hqd.hides_rptr();
         if body.reported == Some(body.rptr) || address == 0 || silent {
             return;
         }
@@ -431,7 +429,7 @@ impl Queue {
     /// Whether it is the HIQ of an XCC that is not its partition's master, whose alone reports its
     /// read pointer (`kfd_mqd_manager_v9.c`, init_mqd_hiq_v9_4_3).
     pub fn follows(&self) -> bool {
-        self.kind == Kind::Hiq && self.hqd.get(dw::CP_HQD_PQ_CONTROL) & NO_UPDATE_RPTR != 0
+        self.kind == Kind::Hiq && self.hqd.hides_rptr()
     }
 
     /// Whether no reset of its slot takes it off.
@@ -593,8 +591,8 @@ impl Queue {
         ];
         dwords.extend(marks.into_iter().flatten());
         if self.kind == Kind::Aql {
-            dwords.push((dw::CP_HQD_AQL_DISPATCH_ID_LO, body.rptr as u32));
-            dwords.push((dw::CP_HQD_AQL_DISPATCH_ID_HI, (body.rptr >> 32) as u32));
+            dwords.push((mqd::AQL_DISPATCH_ID_LO, body.rptr as u32));
+            dwords.push((mqd::AQL_DISPATCH_ID_HI, (body.rptr >> 32) as u32));
         }
         if self.kind == Kind::Pm4 {
             // MQD dword n is register n - 1; the scheduler keeps the first 80.

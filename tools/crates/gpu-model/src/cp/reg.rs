@@ -74,7 +74,7 @@ registers! {
 
 /// Where segments 0 and 1 of the graphics core begin in XCC 0. Packets name an XCC's own registers
 /// by these places, whichever XCC runs them.
-const SEGMENTS: [u32; 2] = [0x2000, 0xa000];
+pub const SEGMENTS: [u32; 2] = [0x2000, 0xa000];
 
 /// The dword address that packets know a register of the graphics core by.
 pub fn offset<R: RegisterSet>(register: R) -> u32 {

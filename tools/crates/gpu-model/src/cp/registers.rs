@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use super::layout::grbm_gfx_cntl;
 use super::mqd::{dw, Hqd, Mqd, HQD_FIRST};
 use super::queue::{self, Kind, Queue, SlotId};
 use super::reg::CpRegister::{self, *};
@@ -14,7 +15,6 @@ use super::waves::wave_control;
 use super::{saved, Mapped, Shared};
 use crate::processor::bus::{wide, Binding, Hub, OnFault, Space};
 use crate::processor::lock;
-use crate::processor::packet::field;
 
 /// Registers that are only stored and are not 0 after power-on.
 pub const STORED_POWER_ON: &[(CpRegister, u32)] = &[];
@@ -69,14 +69,14 @@ impl Bank {
     fn selected(&self, xcc: u8) -> SlotId {
         SlotId {
             xcc,
-            me: field(self.grbm_gfx_cntl, 2, 2) as u8,
-            pipe: field(self.grbm_gfx_cntl, 0, 2) as u8,
-            queue: field(self.grbm_gfx_cntl, 8, 3) as u8,
+            me: grbm_gfx_cntl::MEID.pick(self.grbm_gfx_cntl) as u8,
+            pipe: grbm_gfx_cntl::PIPEID.pick(self.grbm_gfx_cntl) as u8,
+            queue: grbm_gfx_cntl::QUEUEID.pick(self.grbm_gfx_cntl) as u8,
         }
     }
 
     fn vmid(&mut self) -> &mut VmidRegisters {
-        &mut self.vmids[field(self.grbm_gfx_cntl, 4, 4) as usize]
+        &mut self.vmids[grbm_gfx_cntl::VMID.pick(self.grbm_gfx_cntl) as usize]
     }
 
     fn index(slot: SlotId) -> usize {

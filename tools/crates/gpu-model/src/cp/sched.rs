@@ -13,16 +13,21 @@ mod runlist;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::mqd::{dw, Mqd, DOORBELL_EN};
+use super::layout::{
+    doorbell_control, invalidate_tlbs as invalidate, map_queues as map, map_queues_engine_sel,
+    map_queues_extended_engine_sel as extended, map_queues_queue_type, query_status as query,
+    query_status_command, set_resources as resources, set_resources_queue_type,
+    unmap_queues as unmap, unmap_queues_action, unmap_queues_queue_sel as queue_sel,
+};
+use super::mqd::{dw, Mqd};
 use super::pm4::{Cx, Flow, Outcome};
 use super::queue::{self, Kind, Queue, SlotId};
 use super::team::Member;
 use super::{saved, Shared, SOURCE_QUERY_STATUS};
 use crate::inject::rule::FenceKind;
-use crate::processor::bus::{wide, Fault, Hub, OnFault, Space};
+use crate::processor::bus::{Fault, Hub, OnFault, Space};
 use crate::processor::copy::{Filter, RlcQueue};
 use crate::processor::lock;
-use crate::processor::packet::field;
 pub use runlist::Rotate;
 use runlist::Runlist;
 
@@ -139,14 +144,19 @@ pub fn map_process(cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
 /// SET_RESOURCES: VMID_MASK 15:0, QUEUE_TYPE 31:29 (1 = HIQ), queue mask.
 pub fn set_resources(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     // The KIQ's queue mask says nothing that its MAP_QUEUES packets do not.
-    if field(body[0], 29, 3) == 1 {
+    if resources::QUEUE_TYPE.of(body) == set_resources_queue_type::HSA_INTERFACE_QUEUE_HIQ {
         let xcc = usize::from(cx.queue.slot.xcc);
         let mut hws = lock(&cx.queue.shared.hws);
-        hws.vmid_mask[xcc] = field(body[0], 0, 16) as u16;
-        hws.queue_mask[xcc] = wide(body[1], body[2]);
+        hws.vmid_mask[xcc] = resources::VMID_MASK.of(body) as u16;
+        hws.queue_mask[xcc] = resources::QUEUE_MASK_LO.wide(body);
     }
     Ok(Flow::Next)
 }
+
+/// MAP_QUEUES.ENGINE_SEL as amdgpu has it for the HIQ (`amdgpu_amdkfd_gfx_v9.c`,
+/// kgd_gfx_v9_hiq_mqd_load) and for graphics rings (`gfx_v9_0.c`, gfx_v9_0_kiq_map_queues).
+const ENGINE_HIQ: u32 = 1;
+const ENGINE_GFX: u32 = 4;
 
 /// A MAP_QUEUES packet, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,25 +180,26 @@ enum EngineSel {
 
 impl MapQueue {
     fn decode(body: &[u32]) -> Self {
-        let control = body[0];
-        let select = field(control, 26, 3) as u8;
-        let engine = match (field(control, 2, 2), select) {
-            (1, select) => EngineSel::Sdma(select),
-            (2, select) => EngineSel::Sdma(8 + select),
-            (_, 2 | 3) => EngineSel::Sdma(select - 2),
-            (_, 1) => EngineSel::Hiq,
-            (_, 4) => EngineSel::Gfx,
+        let select = map::ENGINE_SEL.of(body);
+        let engine = match (map::EXTENDED_ENGINE_SEL.of(body), select) {
+            (extended::SDMA0_TO_7_SEL, _) => EngineSel::Sdma(select as u8),
+            (extended::SDMA8_TO_15_SEL, _) => EngineSel::Sdma(8 + select as u8),
+            (_, map_queues_engine_sel::SDMA0_VI) => EngineSel::Sdma(0),
+            (_, map_queues_engine_sel::SDMA1_VI) => EngineSel::Sdma(1),
+            (_, ENGINE_HIQ) => EngineSel::Hiq,
+            (_, ENGINE_GFX) => EngineSel::Gfx,
             _ => EngineSel::Compute,
         };
-        // ME 20:18 counts from MEC 1 on.
-        let me = field(control, 18, 3) as u8 + 1;
+        // ME counts from MEC 1 on.
+        let me = map::ME.of(body) as u8 + 1;
+        let queue_type = map::QUEUE_TYPE.of(body);
         MapQueue {
             engine,
-            slot: (me, field(control, 16, 2) as u8, field(control, 13, 3) as u8),
-            is_static: field(control, 21, 3) == 2,
-            doorbell: field(body[1], 2, 26),
-            mqd: wide(body[2], body[3]) & !3,
-            wptr: wide(body[4], body[5]) & !3,
+            slot: (me, map::PIPE.of(body) as u8, map::QUEUE.of(body) as u8),
+            is_static: queue_type == map_queues_queue_type::NORMAL_LATENCY_STATIC_QUEUE_VI,
+            doorbell: map::DOORBELL_OFFSET.of(body),
+            mqd: map::MQD_ADDR_LO.wide(body) & !3,
+            wptr: map::WPTR_ADDR_LO.wide(body) & !3,
         }
     }
 }
@@ -263,11 +274,10 @@ fn map_compute(
     let hqd = &mut config.hqd;
     hqd.set(dw::CP_HQD_ACTIVE, 1);
     hqd.set(dw::CP_HQD_VMID, config.vmid.into());
-    let control = hqd.get(dw::CP_HQD_PQ_DOORBELL_CONTROL) & !(0x3ff_ffff << 2);
-    hqd.set(
-        dw::CP_HQD_PQ_DOORBELL_CONTROL,
-        control | DOORBELL_EN | map.doorbell << 2,
-    );
+    let control = hqd.get(dw::CP_HQD_PQ_DOORBELL_CONTROL);
+    let control = doorbell_control::DOORBELL_OFFSET.replace(control, map.doorbell);
+    let control = doorbell_control::DOORBELL_EN.replace(control, 1);
+    hqd.set(dw::CP_HQD_PQ_DOORBELL_CONTROL, control);
     let (kind, doorbell, vmid) = (config.kind, map.doorbell, config.vmid);
     tracing::debug!(?slot, ?kind, doorbell, vmid, "queue mapped");
     let queue = Queue::new(shared.clone(), config);
@@ -285,20 +295,27 @@ pub fn unmap_queues(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     if !may_unmap(shared, xcc) {
         return Ok(Flow::Wait);
     }
-    let keep = match field(body[0], 0, 2) {
-        1 => Keep::Nothing,
-        // PREEMPT_QUEUES_NO_UNMAP is for the graphics ring.
-        3 => {
+    let keep = match unmap::ACTION.of(body) {
+        unmap_queues_action::RESET_QUEUES => Keep::Nothing,
+        // PREEMPT_QUEUES_NO_UNMAP (`soc15d.h`) is for the graphics ring.
+        unmap_queues_action::RESERVED => {
             shared.stats.count("UNMAP_QUEUES.PREEMPT_QUEUES_NO_UNMAP");
             return Ok(Flow::Next);
         }
         _ => Keep::Flight,
     };
     let by_kiq = cx.queue.kind == Kind::Kiq;
-    match field(body[0], 4, 2) {
-        0 => {
-            let count = field(body[0], 29, 3).clamp(1, 4) as usize;
-            let doorbells: Vec<u32> = body[1..=count].iter().map(|at| field(*at, 2, 26)).collect();
+    match unmap::QUEUE_SEL.of(body) {
+        queue_sel::PERFORM_REQUEST_ON_SPECIFIED_QUEUES => {
+            let count = unmap::NUM_QUEUES.of(body).clamp(1, 4) as usize;
+            let doorbells = [
+                unmap::DOORBELL_OFFSET0,
+                unmap::DOORBELL_OFFSET1,
+                unmap::DOORBELL_OFFSET2,
+                unmap::DOORBELL_OFFSET3,
+            ];
+            let doorbells = doorbells[..count].iter().map(|doorbell| doorbell.of(body));
+            let doorbells: Vec<u32> = doorbells.collect();
             let me = cx.queue.slot;
             let wanted = |queue: &Queue| {
                 queue.slot != me
@@ -311,13 +328,13 @@ pub fn unmap_queues(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
                 unmap_sdma(shared, xcc, keep, Filter::Doorbell(doorbell));
             }
         }
-        1 => {
-            let pasid = field(body[1], 0, 16) as u16;
+        queue_sel::PERFORM_REQUEST_ON_PASID_QUEUES => {
+            let pasid = unmap::PASID.of(body) as u16;
             unmap_where(shared, cx.queue, keep, Some(pasid), |queue| {
                 queue.process.pasid == pasid
             });
         }
-        2 => unmap_where(shared, cx.queue, keep, None, |_| true),
+        queue_sel::UNMAP_ALL_QUEUES => unmap_where(shared, cx.queue, keep, None, |_| true),
         _ => unmap_where(shared, cx.queue, keep, None, |queue| !queue.is_static),
     }
     Ok(Flow::Next)
@@ -379,9 +396,9 @@ pub fn query_status(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     if cx.queue.follows() {
         return Ok(Flow::Next);
     }
-    let command = field(body[0], 30, 2);
-    if command != 0 {
-        let (address, value) = (wide(body[2], body[3]) & !7, wide(body[4], body[5]));
+    let command = query::COMMAND.of(body);
+    if command != query_status_command::INTERRUPT_ONLY {
+        let (address, value) = (query::ADDR_LO.wide(body) & !7, query::DATA_LO.wide(body));
         let bus = cx.view().bus;
         bus.write_fence(
             FenceKind::QueryStatus,
@@ -390,8 +407,12 @@ pub fn query_status(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
             &value.to_le_bytes(),
         )?;
     }
-    if matches!(command, 0 | 3) {
-        let context = field(body[0], 0, 28);
+    if matches!(
+        command,
+        query_status_command::INTERRUPT_ONLY
+            | query_status_command::FENCE_WAIT_FOR_WRITE_ACK_SEND_INTERRUPT
+    ) {
+        let context = query::CONTEXT_ID.of(body);
         let interrupt = cx.queue.interrupt(SOURCE_QUERY_STATUS, [context, 0, 0, 0]);
         cx.queue.shared.bus.interrupt(interrupt);
     }
@@ -400,10 +421,11 @@ pub fn query_status(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
 
 /// INVALIDATE_TLBS: DST_SEL 3:0 (1 = by pasid), ALL_HUB 4, PASID 20:5.
 pub fn invalidate_tlbs(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
-    let (shared, xcc, control) = (&cx.queue.shared, cx.queue.slot.xcc, body[0]);
-    let pasid = field(control, 5, 16) as u16;
-    let by_pasid = field(control, 0, 4) == 1;
-    let all_hubs = field(control, 4, 1) != 0;
+    let (shared, xcc) = (&cx.queue.shared, cx.queue.slot.xcc);
+    let pasid = invalidate::PASID.of(body) as u16;
+    // gfx_v9_4_3_kiq_invalidate_tlbs: 1 is by PASID.
+    let by_pasid = invalidate::DST_SEL.of(body) == 1;
+    let all_hubs = invalidate::ALL_HUB.is_set(body);
     // A process that is not mapped has nothing to invalidate: its next VMID starts with an empty
     // TLB.
     let vmids = match by_pasid {
@@ -511,6 +533,8 @@ mod tests {
     fn engines_are_named_in_two_ways() {
         let map = |control| MapQueue::decode(&[control, 0, 0, 0, 0, 0]).engine;
         assert_eq!(map(3 << 26), EngineSel::Sdma(1));
+        assert_eq!(map(2 << 26), EngineSel::Sdma(0));
+        assert_eq!(map(1 << 26), EngineSel::Hiq);
         assert_eq!(map(1 << 2 | 5 << 26), EngineSel::Sdma(5));
         assert_eq!(map(2 << 2 | 5 << 26), EngineSel::Sdma(13));
         assert_eq!(map(0), EngineSel::Compute);

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use gcn::wave::status;
 use gcn::{Wave, WaveState};
 
+use super::layout::sq_cmd;
 use super::queue::{Kind, Queue};
 use super::Shared;
-use crate::processor::packet::field;
 
 /// SQ_CMD.CMD.
 mod command {
@@ -33,26 +33,29 @@ struct Command(u32);
 impl Command {
     /// CMD 2:0.
     fn command(self) -> u32 {
-        field(self.0, 0, 3)
+        sq_cmd::CMD.pick(self.0)
     }
 
     /// DATA 11:8.
     fn data(self) -> u8 {
-        field(self.0, 8, 4) as u8
+        sq_cmd::DATA.pick(self.0) as u8
     }
 
     /// CHECK_VMID 7, VM_ID 31:28; MODE 6:4, QUEUE_ID 26:24.
     fn means_queue(self, queue: &Queue) -> bool {
         let vmid = u32::from(queue.space.vmid);
-        let by_queue = matches!(field(self.0, 4, 3), MODE_SINGLE | MODE_BROADCAST_QUEUE);
-        (field(self.0, 7, 1) == 0 || field(self.0, 28, 4) == vmid)
-            && (!by_queue || field(self.0, 24, 3) == u32::from(queue.slot.queue))
+        let by_queue = matches!(
+            sq_cmd::MODE.pick(self.0),
+            MODE_SINGLE | MODE_BROADCAST_QUEUE
+        );
+        (sq_cmd::CHECK_VMID.pick(self.0) == 0 || sq_cmd::VM_ID.pick(self.0) == vmid)
+            && (!by_queue || sq_cmd::QUEUE_ID.pick(self.0) == u32::from(queue.slot.queue))
     }
 
     /// WAVE_ID 19:16, SIMD_ID 21:20, as the wave reads them in HW_ID.
     fn means_wave(self, wave: &Wave) -> bool {
-        field(self.0, 4, 3) != MODE_SINGLE
-            || (field(self.0, 16, 4), field(self.0, 20, 2))
+        sq_cmd::MODE.pick(self.0) != MODE_SINGLE
+            || (sq_cmd::WAVE_ID.pick(self.0), sq_cmd::SIMD_ID.pick(self.0))
                 == (wave.hw_id & 0xf, wave.hw_id >> 4 & 3)
     }
 

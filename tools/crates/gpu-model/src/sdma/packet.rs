@@ -2,15 +2,24 @@
 //! SDMA packets: how long each is and what it does ([`PACKETS`]). Layouts and names:
 //! `amdgpu/vega10_sdma_pkt_open.h`.
 
+use super::layout::{
+    atomic, cond_exe, constant_fill, copy_linear as linear, copy_window as window, fence, header,
+    indirect, nop, op, poll_reg_write_mem as reg_write_mem, poll_regmem as poll, ptepde_copy,
+    srbm_write, sub, timestamp_get, trap, write, write_incr,
+};
 use super::ring::{Ib, Ring};
 use crate::inject::rule::FenceKind;
+use crate::layout::Field;
 use crate::processor::atomic::Atomic;
-use crate::processor::bus::{wide, Bus, Fault, Space, View};
-use crate::processor::packet::{compare, field};
+use crate::processor::bus::{Bus, Fault, Space, View};
+use crate::processor::packet::compare;
 use crate::processor::stats::Stats;
 
 /// Bytes that a copy or fill moves before it looks whether it is to stop.
 const CHUNK: u64 = 1 << 20;
+
+/// CONST_FILL.FILLSIZE: whole dwords (sdma_v4_4_2.c names none of its values; ROCr's is 2).
+const FILLSIZE_DWORD: u32 = 2;
 
 /// What a packet came to.
 pub enum Flow {
@@ -47,11 +56,11 @@ pub struct Packet {
     run: fn(&Cx<'_>, &[u32]) -> Result<Flow, Fault>,
 }
 
-/// Declares the packets: `op sub NAME[length] => function;`, for any sub-opcode `op _`.
+/// Declares the packets: `op, (sub), NAME[length] => function;`, for any sub-opcode `_`.
 macro_rules! packets {
     (@sub _) => { None };
-    (@sub $sub:literal) => { Some($sub) };
-    ($($op:literal $sub:tt $name:ident[$dwords:expr] => $run:ident;)*) => {
+    (@sub $sub:tt) => { Some($sub) };
+    ($($op:path, $sub:tt, $name:ident[$dwords:expr] => $run:ident;)*) => {
         /// All packets; others stop the ring. `Documentation/packets.md` says who sends them.
         static PACKETS: &[Packet] = &[
             $(Packet {
@@ -65,35 +74,38 @@ macro_rules! packets {
     };
 }
 
+/// Sub-opcode of a packet whose opcode has others, too, but which has no name for its own.
+const NO_SUB: u32 = 0;
+
 packets! {
-    0 _ NOP[By(nop_dwords)] => nothing;
-    1 0 COPY_LINEAR[By(copy_dwords)] => copy_linear;
-    1 4 COPY_LINEAR_SUB_WIND[Fixed(13)] => copy_window;
-    2 0 WRITE_LINEAR[By(write_dwords)] => write;
-    4 _ INDIRECT[Fixed(6)] => indirect;
-    5 _ FENCE[Fixed(4)] => fence;
-    6 _ TRAP[Fixed(2)] => trap;
-    8 0 POLL_REGMEM[Fixed(6)] => poll;
-    8 1 POLL_REG_WRITE_MEM[Fixed(4)] => copy_register;
-    9 _ COND_EXE[Fixed(5)] => skip;
-    10 _ ATOMIC[Fixed(8)] => atomic;
-    11 0 CONST_FILL[Fixed(5)] => fill;
-    12 0 PTEPDE_GEN[Fixed(10)] => generate_entries;
-    12 1 PTEPDE_COPY[Fixed(8)] => copy_entries;
-    13 _ TIMESTAMP[Fixed(3)] => timestamp;
-    14 _ SRBM_WRITE[Fixed(3)] => write_register;
+    op::NOP, _, NOP[By(nop_dwords)] => nothing;
+    op::COPY, (sub::COPY_LINEAR), COPY_LINEAR[By(copy_dwords)] => copy_linear;
+    op::COPY, (sub::COPY_LINEAR_SUB_WIND), COPY_LINEAR_SUB_WIND[Fixed(13)] => copy_window;
+    op::WRITE, (sub::WRITE_LINEAR), WRITE_LINEAR[By(write_dwords)] => write;
+    op::INDIRECT, _, INDIRECT[Fixed(6)] => indirect;
+    op::FENCE, _, FENCE[Fixed(4)] => fence;
+    op::TRAP, _, TRAP[Fixed(2)] => trap;
+    op::POLL_REGMEM, (NO_SUB), POLL_REGMEM[Fixed(6)] => poll;
+    op::POLL_REGMEM, (sub::POLL_REG_WRITE_MEM), POLL_REG_WRITE_MEM[Fixed(4)] => copy_register;
+    op::COND_EXE, _, COND_EXE[Fixed(5)] => skip;
+    op::ATOMIC, _, ATOMIC[Fixed(8)] => atomic;
+    op::CONST_FILL, (NO_SUB), CONST_FILL[Fixed(5)] => fill;
+    op::PTEPDE, (sub::PTEPDE_GEN), PTEPDE_GEN[Fixed(10)] => generate_entries;
+    op::PTEPDE, (sub::PTEPDE_COPY), PTEPDE_COPY[Fixed(8)] => copy_entries;
+    op::TIMESTAMP, _, TIMESTAMP[Fixed(3)] => timestamp;
+    op::SRBM_WRITE, _, SRBM_WRITE[Fixed(3)] => write_register;
     // The next packets are for the engines that DEV_SEL names; there is one.
-    15 _ PRE_EXE[Fixed(2)] => nothing;
-    16 _ DUMMY_TRAP[Fixed(2)] => nothing;
+    op::PRE_EXE, _, PRE_EXE[Fixed(2)] => nothing;
+    op::DUMMY_TRAP, _, DUMMY_TRAP[Fixed(2)] => nothing;
 }
 
 fn nop_dwords(head: &[u32]) -> u64 {
-    1 + u64::from(field(head[0], 16, 14))
+    1 + u64::from(nop::COUNT.of(head))
 }
 
 /// BROADCAST 27: two destinations.
 fn copy_dwords(head: &[u32]) -> u64 {
-    if field(head[0], 27, 1) != 0 {
+    if linear::BROADCAST.is_set(head) {
         9
     } else {
         7
@@ -101,15 +113,16 @@ fn copy_dwords(head: &[u32]) -> u64 {
 }
 
 fn write_dwords(head: &[u32]) -> u64 {
-    match head.get(3) {
-        Some(count) => 5 + u64::from(field(*count, 0, 20)),
-        None => 4,
+    let before = write::DATA0.dword as u64;
+    match head.get(write::COUNT.dword) {
+        Some(count) => before + 1 + u64::from(write::COUNT.pick(*count)),
+        None => before,
     }
 }
 
 /// The packet of a header. None: it is unknown.
 pub fn find(header: u32) -> Option<&'static Packet> {
-    let (op, sub) = (header & 0xff, field(header, 8, 8));
+    let (op, sub) = (header::OP.pick(header), header::SUB_OP.pick(header));
     let is_it = |packet: &&Packet| packet.op == op && packet.sub.is_none_or(|it| it == sub);
     PACKETS.iter().find(is_it)
 }
@@ -162,13 +175,15 @@ impl Cx<'_> {
 
     /// WRITE_LINEAR: destination, count - 1, data.
     fn write(&self, p: &[u32]) -> Result<Flow, Fault> {
-        self.view().write_dwords(wide(p[1], p[2]) & !3, &p[4..])?;
+        let to = write::DST_ADDR_31_0.wide(p) & !3;
+        self.view().write_dwords(to, &p[write::DATA0.dword..])?;
         Ok(Flow::Next)
     }
 
     /// FENCE: address, value.
     fn fence(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let (address, value) = (wide(p[1], p[2]) & !3, p[3].to_le_bytes());
+        let address = fence::ADDR_31_0.wide(p) & !3;
+        let value = fence::DATA.of(p).to_le_bytes();
         self.bus
             .write_fence(FenceKind::Sdma, self.space, address, &value)?;
         Ok(Flow::Next)
@@ -176,23 +191,25 @@ impl Cx<'_> {
 
     /// TRAP: INT_CONTEXT 27:0.
     fn trap(&self, p: &[u32]) -> Result<Flow, Fault> {
-        self.ring.trap(self.space, self.pasid, p[1] & 0xfff_ffff);
+        let context = trap::INT_CONTEXT.of(p);
+        self.ring.trap(self.space, self.pasid, context);
         Ok(Flow::Next)
     }
 
     /// POLL_REG_WRITE_MEM: register in bytes, destination.
     fn copy_register(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let value = self.bus.reg_read(0, p[1] >> 2);
-        self.view().write32(wide(p[2], p[3]) & !3, value)?;
+        let value = self.bus.reg_read(0, reg_write_mem::ADDR_31_2.of(p));
+        let to = reg_write_mem::ADDR_31_0.wide(p) & !3;
+        self.view().write32(to, value)?;
         Ok(Flow::Next)
     }
 
     /// COND_EXE: address, reference, EXEC_COUNT 13:0.
     fn skip(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let condition = self.view().read32(wide(p[1], p[2]) & !3)?;
-        let skips = condition != p[3];
+        let condition = self.view().read32(cond_exe::ADDR_31_0.wide(p) & !3)?;
+        let skips = condition != cond_exe::REFERENCE.of(p);
         Ok(if skips {
-            Flow::Skip(field(p[4], 0, 14).into())
+            Flow::Skip(cond_exe::EXEC_COUNT.of(p).into())
         } else {
             Flow::Next
         })
@@ -200,11 +217,11 @@ impl Cx<'_> {
 
     /// TIMESTAMP: sub-opcode 0 sets the clock, the others store it.
     fn timestamp(&self, p: &[u32]) -> Result<Flow, Fault> {
-        if field(p[0], 8, 8) == 0 {
+        if header::SUB_OP.of(p) == sub::TIMESTAMP_SET {
             self.stats.count("SDMA TIMESTAMP.SET");
         } else {
             self.view()
-                .write64(wide(p[1], p[2]) & !7, self.bus.realtime())?;
+                .write64(timestamp_get::WRITE_ADDR_31_3.wide(p), self.bus.realtime())?;
         }
         Ok(Flow::Next)
     }
@@ -212,19 +229,19 @@ impl Cx<'_> {
     /// COPY_LINEAR: count - 1 (30 bits on 4.4.2), parameters, source, destination (BROADCAST: two
     /// of them).
     fn copy_linear(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let total = u64::from(field(p[1], 0, 30)) + 1;
-        let source = wide(p[3], p[4]);
-        let destinations: Vec<u64> = p[5..]
-            .chunks_exact(2)
-            .map(|at| wide(at[0], at[1]))
-            .collect();
+        let total = u64::from(linear::COUNT.of(p)) + 1;
+        let source = linear::SRC_ADDR_31_0.wide(p);
+        let second = linear::BROADCAST
+            .is_set(p)
+            .then_some(linear::DST2_ADDR_31_0);
+        let destinations = [linear::DST_ADDR_31_0].into_iter().chain(second);
         let count = CHUNK.min(total - self.moved.min(total));
         let mut bytes = vec![0; count as usize];
         self.bus
             .read(self.space, source.wrapping_add(self.moved), &mut bytes)?;
         for destination in destinations {
-            self.bus
-                .write(self.space, destination.wrapping_add(self.moved), &bytes)?;
+            let to = destination.wide(p).wrapping_add(self.moved);
+            self.bus.write(self.space, to, &bytes)?;
         }
         Ok(self.progress(total, count))
     }
@@ -240,20 +257,21 @@ impl Cx<'_> {
 
     /// CONST_FILL: destination, data, count - 1 in bytes; FILLSIZE 2 counts whole dwords.
     fn fill(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let count = u64::from(field(p[4], 0, 30));
-        let total = if field(p[0], 30, 2) == 2 {
+        let count = u64::from(constant_fill::COUNT.of(p));
+        let total = if constant_fill::FILLSIZE.of(p) == FILLSIZE_DWORD {
             (count & !3) + 4
         } else {
             count + 1
         };
-        let destination = wide(p[1], p[2]);
+        let destination = constant_fill::DST_ADDR_31_0.wide(p);
+        let value = constant_fill::SRC_DATA_31_0.of(p);
         let chunk = CHUNK.min(total - self.moved.min(total));
-        if p[3] == 0 {
+        if value == 0 {
             self.bus
                 .zero(self.space, destination.wrapping_add(self.moved), chunk)?;
             return Ok(self.progress(total, chunk));
         }
-        let mut bytes = p[3].to_le_bytes().repeat(chunk.div_ceil(4) as usize);
+        let mut bytes = value.to_le_bytes().repeat(chunk.div_ceil(4) as usize);
         bytes.truncate(chunk as usize);
         self.bus
             .write(self.space, destination.wrapping_add(self.moved), &bytes)?;
@@ -262,23 +280,41 @@ impl Cx<'_> {
 
     /// COPY_LINEAR_SUB_WIND: a box out of a pitched array into another; a row at a time.
     fn copy_window(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let element = 1u64 << field(p[0], 29, 3);
-        let side = |address: u64, xy: u32, z_pitch: u32, slice: u32| {
-            let pitch = u64::from(field(z_pitch, 13, 19)) + 1;
-            let slice = u64::from(field(slice, 0, 28)) + 1;
-            let (x, y, z) = (field(xy, 0, 14), field(xy, 16, 14), field(z_pitch, 0, 11));
-            let origin = u64::from(z) * slice + u64::from(y) * pitch + u64::from(x);
+        let element = 1u64 << window::ELEMENTSIZE.of(p);
+        let side = |address: Field, [x, y, z, pitch, slice]: [Field; 5]| {
+            let pitch = u64::from(pitch.of(p)) + 1;
+            let slice = u64::from(slice.of(p)) + 1;
+            let [x, y, z] = [x, y, z].map(|at| u64::from(at.of(p)));
+            let origin = z * slice + y * pitch + x;
             (
-                address.wrapping_add(origin * element),
+                address.wide(p).wrapping_add(origin * element),
                 pitch * element,
                 slice * element,
             )
         };
-        let (from, from_pitch, from_slice) = side(wide(p[1], p[2]), p[3], p[4], p[5]);
-        let (to, to_pitch, to_slice) = side(wide(p[6], p[7]), p[8], p[9], p[10]);
-        let width = (u64::from(field(p[11], 0, 14)) + 1) * element;
-        let rows = u64::from(field(p[11], 16, 14)) + 1;
-        let total = rows * (u64::from(field(p[12], 0, 11)) + 1);
+        let (from, from_pitch, from_slice) = side(
+            window::SRC_ADDR_31_0,
+            [
+                window::SRC_X,
+                window::SRC_Y,
+                window::SRC_Z,
+                window::SRC_PITCH,
+                window::SRC_SLICE_PITCH,
+            ],
+        );
+        let (to, to_pitch, to_slice) = side(
+            window::DST_ADDR_31_0,
+            [
+                window::DST_X,
+                window::DST_Y,
+                window::DST_Z,
+                window::DST_PITCH,
+                window::DST_SLICE_PITCH,
+            ],
+        );
+        let width = (u64::from(window::RECT_X.of(p)) + 1) * element;
+        let rows = u64::from(window::RECT_Y.of(p)) + 1;
+        let total = rows * (u64::from(window::RECT_Z.of(p)) + 1);
         let mut bytes = vec![0; width as usize];
         let first = self.moved;
         let last = total.min(first + (CHUNK / width).max(1));
@@ -300,7 +336,7 @@ impl Cx<'_> {
 
     /// INDIRECT: VMID 19:16, base, size. The kernel's rings choose the VMID, a user's has its own.
     fn indirect(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let vmid = field(p[0], 16, 4) as u8;
+        let vmid = indirect::VMID.of(p) as u8;
         let space = if self.privileged {
             Space { vmid, ..self.space }
         } else {
@@ -308,43 +344,44 @@ impl Cx<'_> {
         };
         Ok(Flow::Call(Ib {
             space,
-            address: wide(p[1], p[2]) & !0x1f,
-            dwords: field(p[3], 0, 20).into(),
+            address: indirect::IB_BASE_31_0.wide(p) & !0x1f,
+            dwords: indirect::IB_SIZE.of(p).into(),
             at: 0,
         }))
     }
 
     /// POLL_REGMEM: HDP_FLUSH 26, FUNC 30:28, MEM_POLL 31; address, reference, mask.
     fn poll(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let value = if field(p[0], 31, 1) != 0 {
-            self.view().read32(wide(p[1], p[2]) & !3)?
-        } else if field(p[0], 26, 1) != 0 {
-            // The first register says done, the second one takes the request.
-            self.bus.reg_write(0, p[2] >> 2, p[3]);
-            self.bus.reg_read(0, p[1] >> 2)
+        let (reference, mask) = (poll::VALUE.of(p), poll::MASK.of(p));
+        let value = if poll::MEM_POLL.is_set(p) {
+            self.view().read32(poll::ADDR_31_0.wide(p) & !3)?
         } else {
-            self.bus.reg_read(0, p[1] >> 2)
+            if poll::HDP_FLUSH.is_set(p) {
+                // The first register says done, the second one takes the request.
+                self.bus
+                    .reg_write(0, poll::ADDR_63_32.of(p) >> 2, reference);
+            }
+            self.bus.reg_read(0, poll::ADDR_31_0.of(p) >> 2)
         };
-        let function = field(p[0], 28, 3);
-        let holds = compare(function, (value & p[4]).into(), p[3].into());
+        let holds = compare(poll::FUNC.of(p), (value & mask).into(), reference.into());
         Ok(if holds { Flow::Next } else { Flow::Wait })
     }
 
     /// ATOMIC: LOOP 16, ATOMIC_OP 31:25; address, source, compare.
     fn atomic(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let atomic = Atomic {
-            op: field(p[0], 25, 7),
-            address: wide(p[1], p[2]),
-            source: wide(p[3], p[4]),
-            compare: wide(p[5], p[6]),
+        let operation = Atomic {
+            op: atomic::ATOMIC_OP.of(p),
+            address: atomic::ADDR_31_0.wide(p),
+            source: atomic::SRC_DATA_31_0.wide(p),
+            compare: atomic::CMP_DATA_31_0.wide(p),
         };
-        Ok(match atomic.execute(self.view())? {
+        Ok(match operation.execute(self.view())? {
             None => {
                 self.stats.count("SDMA ATOMIC_OP");
-                tracing::warn!(op = atomic.op, "SDMA atomic not modelled");
+                tracing::warn!(op = operation.op, "SDMA atomic not modelled");
                 Flow::Next
             }
-            Some(old) if field(p[0], 16, 1) != 0 && old != atomic.compare => Flow::Wait,
+            Some(old) if atomic::LOOP.is_set(p) && old != operation.compare => Flow::Wait,
             Some(_) => Flow::Next,
         })
     }
@@ -352,47 +389,51 @@ impl Cx<'_> {
     /// PTEPDE_GEN: destination, mask, first value, increment, count - 1: writes (value + n *
     /// increment) | mask.
     fn generate_entries(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let (mask, value, increment) = (wide(p[3], p[4]), wide(p[5], p[6]), wide(p[7], p[8]));
-        let count = u64::from(field(p[9], 0, 19)) + 1;
+        let mask = write_incr::MASK_DW0.wide(p);
+        let value = write_incr::INIT_DW0.wide(p);
+        let increment = write_incr::INCR_DW0.wide(p);
+        let count = u64::from(write_incr::COUNT.of(p)) + 1;
         let entry = |n: u64| value.wrapping_add(n.wrapping_mul(increment)) | mask;
         let bytes: Vec<u8> = (0..count).flat_map(|n| entry(n).to_le_bytes()).collect();
-        self.bus.write(self.space, wide(p[1], p[2]) & !7, &bytes)?;
+        let to = write_incr::DST_ADDR_31_0.wide(p) & !7;
+        self.bus.write(self.space, to, &bytes)?;
         Ok(Flow::Next)
     }
 
     /// PTEPDE_COPY: source, destination, mask to set, count - 1.
     fn copy_entries(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let mask = wide(p[5], p[6]).to_le_bytes();
-        let count = field(p[7], 0, 19) as usize + 1;
+        let mask = ptepde_copy::MASK_DW0.wide(p).to_le_bytes();
+        let count = ptepde_copy::COUNT.of(p) as usize + 1;
+        let (from, to) = (ptepde_copy::SRC_ADDR_31_0, ptepde_copy::DST_ADDR_31_0);
         let mut bytes = vec![0; count * 8];
-        self.bus
-            .read(self.space, wide(p[1], p[2]) & !7, &mut bytes)?;
+        self.bus.read(self.space, from.wide(p) & !7, &mut bytes)?;
         for entry in bytes.chunks_exact_mut(8) {
             entry
                 .iter_mut()
                 .zip(mask)
                 .for_each(|(byte, mask)| *byte |= mask);
         }
-        self.bus.write(self.space, wide(p[3], p[4]) & !7, &bytes)?;
+        self.bus.write(self.space, to.wide(p) & !7, &bytes)?;
         Ok(Flow::Next)
     }
 
     /// SRBM_WRITE: BYTE_EN 31:28, register in dwords, data.
     fn write_register(&self, p: &[u32]) -> Result<Flow, Fault> {
-        let offset = field(p[1], 0, 18);
+        let offset = srbm_write::ADDR.of(p);
         if !self.privileged || self.space.vmid != 0 {
             self.stats.count("SDMA SRBM_WRITE by a user");
             tracing::warn!(offset, "register write by a user's SDMA queue refused");
             return Ok(Flow::Next);
         }
-        let lanes = (0..4).filter(|lane| field(p[0], 28, 4) >> lane & 1 != 0);
+        let lanes = (0..4).filter(|lane| srbm_write::BYTE_EN.of(p) >> lane & 1 != 0);
         let mask = lanes.fold(0u32, |mask, lane| mask | 0xff << (8 * lane));
         let old = if mask == u32::MAX {
             0
         } else {
             self.bus.reg_read(0, offset)
         };
-        self.bus.reg_write(0, offset, old & !mask | p[2] & mask);
+        self.bus
+            .reg_write(0, offset, old & !mask | srbm_write::DATA.of(p) & mask);
         Ok(Flow::Next)
     }
 }

@@ -8,43 +8,19 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex};
 
+use super::layout::{
+    context, context_status, doorbell, doorbell_offset, minor_ptr_update, rb_cntl, source,
+};
 use super::packet::{self, Flow};
 use super::{context_of_mqd, Common, CONTEXT, FIRST_RLC};
 use crate::engine::Progress;
+use crate::ih::client;
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{wide, Bus, Fault, Hub, Interrupt, OnFault, Space, Verdict, View};
 use crate::processor::copy::{Filter, RlcQueue};
 use crate::processor::lock;
-use crate::processor::packet::field;
 use crate::processor::runner::Job;
 
-/// Ring registers, by their offset from RB_CNTL.
-pub mod context {
-    pub const RB_CNTL: usize = 0x00;
-    pub const RB_BASE: usize = 0x01;
-    pub const RB_RPTR: usize = 0x03;
-    pub const RB_RPTR_HI: usize = 0x04;
-    pub const RB_WPTR: usize = 0x05;
-    pub const RB_WPTR_HI: usize = 0x06;
-    pub const RB_RPTR_ADDR_HI: usize = 0x08;
-    pub const RB_RPTR_ADDR_LO: usize = 0x09;
-    pub const CONTEXT_STATUS: usize = 0x11;
-    pub const DOORBELL: usize = 0x12;
-    pub const DOORBELL_OFFSET: usize = 0x2b;
-    pub const MINOR_PTR_UPDATE: usize = 0x35;
-}
-
-/// RB_CNTL.RB_ENABLE.
-const RB_ENABLE: u32 = 1;
-/// RB_CNTL.RPTR_WRITEBACK_ENABLE.
-const RPTR_WRITEBACK_ENABLE: u32 = 1 << 12;
-/// DOORBELL.ENABLE.
-const DOORBELL_ENABLE: u32 = 1 << 28;
-/// CONTEXT_STATUS.SELECTED and IDLE.
-const SELECTED: u32 = 1;
-const IDLE: u32 = 1 << 2;
-/// SDMA0_4_0__SRCID__SDMA_TRAP.
-const SOURCE_TRAP: u8 = 224;
 /// Packets of one slice.
 const SLICE_PACKETS: usize = 256;
 
@@ -107,8 +83,16 @@ struct Registers {
 
 impl Registers {
     fn doorbell(&self) -> Option<u32> {
-        let is_enabled = self.context[context::DOORBELL] & DOORBELL_ENABLE != 0;
-        is_enabled.then(|| field(self.context[context::DOORBELL_OFFSET], 2, 26))
+        let is_enabled = doorbell::ENABLE.pick(self.context[context::DOORBELL]) != 0;
+        is_enabled.then(|| self.doorbell_offset())
+    }
+
+    fn doorbell_offset(&self) -> u32 {
+        doorbell_offset::OFFSET.pick(self.context[context::DOORBELL_OFFSET])
+    }
+
+    fn is_enabled(&self) -> bool {
+        rb_cntl::RB_ENABLE.pick(self.context[context::RB_CNTL]) != 0
     }
 
     /// After a change of the context.
@@ -210,7 +194,7 @@ impl Ring {
 
     /// RB_ENABLE.
     pub fn is_enabled(&self) -> bool {
-        lock(&self.registers).context[context::RB_CNTL] & RB_ENABLE != 0
+        lock(&self.registers).is_enabled()
     }
 
     /// Nothing to do.
@@ -239,9 +223,8 @@ impl Ring {
 
     /// Whether it fetches packets: a user's ring does while it has a doorbell.
     fn fetches(&self) -> bool {
-        let context = &lock(&self.registers).context;
-        context[context::RB_CNTL] & RB_ENABLE != 0
-            && (!self.is_users() || context[context::DOORBELL] & DOORBELL_ENABLE != 0)
+        let registers = lock(&self.registers);
+        registers.is_enabled() && (!self.is_users() || registers.doorbell().is_some())
     }
 
     /// SDMA_CNTL.TRAP_ENABLE.
@@ -268,11 +251,11 @@ impl Ring {
             context::RB_WPTR_HI => (self.wptr() >> 32) as u32,
             context::CONTEXT_STATUS => {
                 match (self.holds(), self.is_idle()) {
-                    (true, _) => SELECTED,
-                    (_, true) => IDLE,
+                    (true, _) => context_status::SELECTED.mask(),
+                    (_, true) => context_status::IDLE.mask(),
                     // Work, and an engine that is another's.
                     _ if self.is_held_up() => 0,
-                    _ => SELECTED,
+                    _ => context_status::SELECTED.mask(),
                 }
             }
             _ => lock(&self.registers).context[at],
@@ -288,7 +271,7 @@ impl Ring {
             context::RB_RPTR_HI => self.rptr.store(high(self.rptr()), Ordering::Release),
             context::RB_WPTR => self.wptr.store(low(self.wptr()), Ordering::Release),
             context::RB_WPTR_HI => self.wptr.store(high(self.wptr()), Ordering::Release),
-            context::RB_CNTL if value & RB_ENABLE == 0 => {
+            context::RB_CNTL if rb_cntl::RB_ENABLE.pick(value) == 0 => {
                 let drains = self.stopped(|registers, exec| {
                     registers.context[at] = value;
                     if self.is_users() && !self.is_between(exec) {
@@ -305,13 +288,12 @@ impl Ring {
         let registers = &mut *lock(&self.registers);
         registers.context[at] = value;
         registers.listen(&*self.common.bus);
-        let context = &registers.context;
         if at == context::RB_CNTL {
             self.drains.store(false, Ordering::Release);
         }
-        let runs = context[context::RB_CNTL] & RB_ENABLE != 0;
         // Between the writes that set both halves, MINOR_PTR_UPDATE is 1.
-        runs && context[context::MINOR_PTR_UPDATE] & 1 == 0
+        let halves = minor_ptr_update::ENABLE.pick(registers.context[context::MINOR_PTR_UPDATE]);
+        registers.is_enabled() && halves == 0
     }
 
     /// Whether nothing is in flight, once the packet that is done has been counted.
@@ -344,10 +326,10 @@ impl Ring {
             for (dword, value) in mqd.iter().enumerate() {
                 context[context_of_mqd(dword)] = *value;
             }
-            let cntl = context[context::RB_CNTL] & !(0xf << 24);
-            context[context::RB_CNTL] = cntl | RB_ENABLE | u32::from(queue.vmid) << 24;
-            context[context::DOORBELL] = DOORBELL_ENABLE;
-            context[context::DOORBELL_OFFSET] = queue.doorbell << 2;
+            let cntl = rb_cntl::RB_VMID.replace(context[context::RB_CNTL], queue.vmid.into());
+            context[context::RB_CNTL] = rb_cntl::RB_ENABLE.replace(cntl, 1);
+            context[context::DOORBELL] = doorbell::ENABLE.mask();
+            context[context::DOORBELL_OFFSET] = doorbell_offset::OFFSET.place(queue.doorbell);
             registers.listen(&*self.common.bus);
             let pair = |at: usize| wide(mqd[at], mqd[at + 1]);
             self.rptr
@@ -391,11 +373,12 @@ impl Ring {
     }
 
     fn is_wanted(&self, xcc: Option<u8>, filter: Filter) -> bool {
-        let Registers { context, owner, .. } = &*lock(&self.registers);
+        let registers = lock(&self.registers);
+        let owner = registers.owner;
         let wanted = match filter {
             Filter::All => true,
             Filter::Pasid(pasid) => owner.pasid == pasid,
-            Filter::Doorbell(dword) => field(context[context::DOORBELL_OFFSET], 2, 26) == dword,
+            Filter::Doorbell(dword) => registers.doorbell_offset() == dword,
         };
         let its = owner.by_scheduler && wanted && xcc.is_none_or(|xcc| xcc == owner.xcc);
         its && !self.stays()
@@ -443,9 +426,10 @@ impl Ring {
             context[context::RB_RPTR_ADDR_LO] & !3,
             context[context::RB_RPTR_ADDR_HI],
         );
+        let writes_back = rb_cntl::RPTR_WRITEBACK_ENABLE.pick(cntl) != 0;
         let space = Space {
             hub: Hub::Mm,
-            vmid: field(cntl, 24, 4) as u8,
+            vmid: rb_cntl::RB_VMID.pick(cntl) as u8,
         };
         let pasid = match owner.by_scheduler {
             true => owner.pasid,
@@ -453,10 +437,10 @@ impl Ring {
         };
         Setup {
             base: wide(context[context::RB_BASE], context[context::RB_BASE + 1]) << 8,
-            bytes: 4 << field(cntl, 1, 6).min(30),
+            bytes: 4 << rb_cntl::RB_SIZE.pick(cntl).min(30),
             space,
             pasid,
-            report: (cntl & RPTR_WRITEBACK_ENABLE != 0 && report != 0).then_some(report),
+            report: (writes_back && report != 0).then_some(report),
         }
     }
 
@@ -508,11 +492,11 @@ impl Ring {
             self.common.stats.work("SDMA TRAP while disabled", 1);
             return;
         }
-        // SDMA0 to SDMA3 of each die (soc15_ih_clientid.h).
-        const CLIENTS: [u8; 4] = [0x08, 0x09, 0x01, 0x04];
+        // Of each die.
+        const CLIENTS: [u8; 4] = [client::SDMA0, client::SDMA1, client::SDMA2, client::SDMA3];
         self.common.bus.interrupt(Interrupt {
             client: CLIENTS[usize::from(self.engine % 4)],
-            source: SOURCE_TRAP,
+            source: source::SDMA_TRAP,
             ring_id: self.number,
             vmid: space.vmid,
             from_mm: true,
@@ -585,11 +569,7 @@ impl Ring {
     fn hangs(&self, exec: &mut Exec, setup: &Setup) -> bool {
         let at = QueueAt {
             kind: QueueKind::Sdma,
-            doorbell: field(
-                lock(&self.registers).context[context::DOORBELL_OFFSET],
-                2,
-                26,
-            ),
+            doorbell: lock(&self.registers).doorbell_offset(),
             pasid: setup.pasid,
             vmid: setup.space.vmid,
         };

@@ -3,27 +3,36 @@
 //! function a packet.
 
 use super::{Cx, Flow, Outcome};
+use crate::cp::layout::{
+    atomic_mem as atomic, atomic_mem_command, copy_data as copy, copy_data_dst_sel as copy_to,
+    copy_data_src_sel as copy_from, dma_data as dma, release_mem as release,
+    release_mem_data_sel as data_sel, release_mem_int_sel as int_sel, wait_reg_mem as polled,
+    wait_reg_mem_mem_space, wait_reg_mem_operation, write_data as write, write_data_dst_sel,
+};
 use crate::cp::SOURCE_END_OF_PIPE;
 use crate::inject::rule::FenceKind;
 use crate::processor::atomic::Atomic;
 use crate::processor::bus::{wide, Fault};
 use crate::processor::packet::{compare, field};
 
+/// WRITE_DATA.DST_SEL: memory, through GRBM (a comment of `soc15d.h`).
+const WRITE_MEMORY_SYNC: u32 = 1;
+/// COPY_DATA.DST_SEL: the same.
+const COPY_MEMORY_SYNC: u32 = 1;
+
 /// WRITE_DATA: control (DST_SEL 11:8, ADDR_INCR 16), address low, high, data.
 pub fn write_data(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
-    let one_address = field(body[0], 16, 1) != 0;
+    let one_address = write::ADDR_INCR.is_set(body);
     let data = &body[3..];
-    match field(body[0], 8, 4) {
-        // mem_mapped_register
-        0 => {
-            let first = body[1] & 0x3ffff;
+    match write::DST_SEL.of(body) {
+        write_data_dst_sel::MEM_MAPPED_REGISTER => {
+            let first = write::DST_MMREG_ADDR.of(body);
             for (at, value) in (0..).zip(data) {
                 cx.reg_write(if one_address { first } else { first + at }, *value);
             }
         }
-        // memory_sync, tc_l2, memory
-        1 | 2 | 5 => {
-            let first = wide(body[1], body[2]) & !3;
+        WRITE_MEMORY_SYNC | write_data_dst_sel::TC_L2 | write_data_dst_sel::MEMORY => {
+            let first = write::DST_MEM_ADDR_LO.wide(body);
             if one_address {
                 data.iter()
                     .try_for_each(|value| cx.view().write32(first, *value))?;
@@ -41,12 +50,10 @@ pub fn write_data(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
 /// COPY_DATA: control (SRC_SEL 3:0, DST_SEL 11:8, COUNT_SEL 16), source low, high, destination low,
 /// high.
 pub fn copy_data(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
-    let is_wide = field(body[0], 16, 1) != 0;
-    let source = wide(body[1], body[2]);
-    let value = match field(body[0], 0, 4) {
-        // mem_mapped_register, perfcounters
-        0 | 4 => {
-            let register = body[1] & 0x3ffff;
+    let is_wide = copy::COUNT_SEL.is_set(body);
+    let value = match copy::SRC_SEL.of(body) {
+        copy_from::MEM_MAPPED_REGISTER | copy_from::PERFCOUNTERS => {
+            let register = copy::SRC_REG_OFFSET.of(body);
             let high = if is_wide {
                 cx.reg_read(register + 1)
             } else {
@@ -54,27 +61,34 @@ pub fn copy_data(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
             };
             wide(cx.reg_read(register), high)
         }
-        1 | 2 if is_wide => cx.view().read64(source & !7)?,
-        1 | 2 => cx.view().read32(source & !3)?.into(),
-        // immediate_data
-        5 => source,
-        // gpu_clock_count
-        9 => cx.queue.shared.bus.realtime(),
+        copy_from::MEMORY | copy_from::TC_L2 if is_wide => {
+            cx.view().read64(copy::SRC_64B_ADDR_LO.wide(body))?
+        }
+        copy_from::MEMORY | copy_from::TC_L2 => {
+            cx.view().read32(copy::SRC_32B_ADDR_LO.wide(body))?.into()
+        }
+        copy_from::IMMEDIATE_DATA => wide(body[1], body[2]),
+        copy_from::GPU_CLOCK_COUNT => cx.queue.shared.bus.realtime(),
         other => {
             unmodelled(cx, "COPY_DATA.SRC_SEL", other);
             return Ok(Flow::Next);
         }
     };
-    let destination = wide(body[3], body[4]);
-    match field(body[0], 8, 4) {
-        0 | 4 => {
-            cx.reg_write(body[3] & 0x3ffff, value as u32);
+    match copy::DST_SEL.of(body) {
+        copy_to::MEM_MAPPED_REGISTER | copy_to::PERFCOUNTERS => {
+            let register = copy::DST_REG_OFFSET.of(body);
+            cx.reg_write(register, value as u32);
             if is_wide {
-                cx.reg_write((body[3] & 0x3ffff) + 1, (value >> 32) as u32);
+                cx.reg_write(register + 1, (value >> 32) as u32);
             }
         }
-        1 | 2 | 5 if is_wide => cx.view().write64(destination & !7, value)?,
-        1 | 2 | 5 => cx.view().write32(destination & !3, value as u32)?,
+        COPY_MEMORY_SYNC | copy_to::TC_L2 | copy_to::MEMORY if is_wide => {
+            cx.view().write64(copy::DST_64B_ADDR_LO.wide(body), value)?;
+        }
+        COPY_MEMORY_SYNC | copy_to::TC_L2 | copy_to::MEMORY => {
+            let destination = copy::DST_32B_ADDR_LO.wide(body);
+            cx.view().write32(destination, value as u32)?;
+        }
         other => unmodelled(cx, "COPY_DATA.DST_SEL", other),
     }
     Ok(Flow::Next)
@@ -92,57 +106,66 @@ pub fn wait_reg_mem64(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
 }
 
 fn wait(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
-    let memory = field(body[0], 4, 2) == 1;
+    let memory = polled::MEM_SPACE.of(body) == wait_reg_mem_mem_space::MEMORY_SPACE;
     let (reference, mask) = if is_wide {
         (wide(body[3], body[4]), wide(body[5], body[6]))
     } else {
         (body[3].into(), body[4].into())
     };
-    let polled = if memory {
-        let address = wide(body[1], body[2]);
+    let value = if memory {
+        let address = polled::MEM_POLL_ADDR_LO.wide(body);
         if is_wide {
             cx.view().read64(address & !7)?
         } else {
-            cx.view().read32(address & !3)?.into()
+            cx.view().read32(address)?.into()
         }
-    } else if field(body[0], 6, 2) == 1 {
-        // wr_wait_wr_reg: write the reference to the first register, wait on the second.
-        cx.reg_write(body[1] & 0x3ffff, reference as u32);
-        cx.reg_read(body[2] & 0x3ffff).into()
+    } else if polled::OPERATION.of(body) == wait_reg_mem_operation::WR_WAIT_WR_REG {
+        // Write the reference to the first register, wait on the second.
+        cx.reg_write(polled::REG_WRITE_ADDR1.of(body), reference as u32);
+        cx.reg_read(polled::REG_WRITE_ADDR2.of(body)).into()
     } else {
-        cx.reg_read(body[1] & 0x3ffff).into()
+        cx.reg_read(polled::REG_POLL_ADDR.of(body)).into()
     };
-    Ok(if compare(field(body[0], 0, 3), polled & mask, reference) {
-        Flow::Next
-    } else {
-        Flow::Wait
-    })
+    Ok(
+        if compare(polled::FUNCTION.of(body), value & mask, reference) {
+            Flow::Next
+        } else {
+            Flow::Wait
+        },
+    )
 }
 
 /// RELEASE_MEM: event, control (DST_SEL 17:16, INT_SEL 26:24, DATA_SEL 31:29), address, data,
 /// INT_CTXID.
 pub fn release_mem(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
-    let address = wide(body[2], body[3]);
-    match field(body[1], 29, 3) {
-        0 => {}
-        1 => fence(cx, address & !3, &body[4].to_le_bytes())?,
-        2 => fence(cx, address & !7, &wide(body[4], body[5]).to_le_bytes())?,
-        // GPU clock counter, CP performance counter
-        3 | 4 => cx
+    let (address, wide_address) = (
+        release::ADDRESS_LO_32B.wide(body),
+        release::ADDRESS_LO_64B.wide(body),
+    );
+    let data = release::DATA_LO.wide(body);
+    match release::DATA_SEL.of(body) {
+        data_sel::NONE => {}
+        data_sel::SEND_32_BIT_LOW => fence(cx, address, &(data as u32).to_le_bytes())?,
+        data_sel::SEND_64_BIT_DATA => fence(cx, wide_address, &data.to_le_bytes())?,
+        data_sel::SEND_GPU_CLOCK_COUNTER | data_sel::SEND_CP_PERFCOUNTER_HI_LO => cx
             .view()
-            .write64(address & !7, cx.queue.shared.bus.realtime())?,
+            .write64(wide_address, cx.queue.shared.bus.realtime())?,
         other => unmodelled(cx, "RELEASE_MEM.DATA_SEL", other),
     }
-    let data = wide(body[4], body[5]);
-    let send = match field(body[1], 24, 3) {
-        // send_interrupt_only, _after_write_confirm, unconditionally_send_int_ctxid
-        1 | 2 | 4 => true,
-        5 => u64::from(cx.view().read32(address & !3)?) == data & 0xffff_ffff,
-        6 => cx.view().read64(address & !7)? == data,
+    let send = match release::INT_SEL.of(body) {
+        int_sel::SEND_INTERRUPT_ONLY
+        | int_sel::SEND_INTERRUPT_AFTER_WRITE_CONFIRM
+        | int_sel::UNCONDITIONALLY_SEND_INT_CTXID => true,
+        int_sel::CONDITIONALLY_SEND_INT_CTXID_BASED_ON_32_BIT_COMPARE => {
+            cx.view().read32(address)? == data as u32
+        }
+        int_sel::CONDITIONALLY_SEND_INT_CTXID_BASED_ON_64_BIT_COMPARE => {
+            cx.view().read64(wide_address)? == data
+        }
         _ => false,
     };
     if send {
-        let context = body.get(6).copied().unwrap_or(0);
+        let context = release::INT_CTXID.of(body);
         cx.queue
             .shared
             .end_of_pipe(cx.queue, SOURCE_END_OF_PIPE, context);
@@ -157,16 +180,16 @@ fn fence(cx: &Cx<'_>, address: u64, bytes: &[u8]) -> Result<(), Fault> {
 
 /// ATOMIC_MEM: control (ATOMIC 6:0, COMMAND 11:8), address, source, compare, interval.
 pub fn atomic_mem(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
-    let atomic = Atomic {
-        op: field(body[0], 0, 7),
+    let operation = Atomic {
+        op: atomic::ATOMIC.of(body),
         address: wide(body[1], body[2]),
         source: wide(body[3], body[4]),
         compare: wide(body[5], body[6]),
     };
-    match atomic.execute(cx.view())? {
-        None => unmodelled(cx, "ATOMIC_MEM.ATOMIC", atomic.op),
-        // loop_until_compare_satisfied
-        Some(old) if field(body[0], 8, 4) == 1 && old != atomic.compare => return Ok(Flow::Wait),
+    let loops = atomic::COMMAND.of(body) == atomic_mem_command::LOOP_UNTIL_COMPARE_SATISFIED;
+    match operation.execute(cx.view())? {
+        None => unmodelled(cx, "ATOMIC_MEM.ATOMIC", operation.op),
+        Some(old) if loops && old != operation.compare => return Ok(Flow::Wait),
         Some(_) => {}
     }
     Ok(Flow::Next)
@@ -177,7 +200,7 @@ pub fn dma_data(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
     let (source, destination) = (wide(body[1], body[2]), wide(body[3], body[4]));
     let count = field(body[5], 0, 26) as usize;
     let mut bytes = vec![0; count];
-    match field(body[0], 29, 2) {
+    match dma::SRC_SEL.of(body) {
         0 | 3 => cx.view().bus.read(cx.source.space, source, &mut bytes)?,
         // DATA
         2 => bytes.chunks_mut(4).for_each(|to| {
@@ -185,7 +208,7 @@ pub fn dma_data(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
         }),
         other => unmodelled(cx, "DMA_DATA.SRC_SEL", other),
     }
-    match field(body[0], 20, 2) {
+    match dma::DST_SEL.of(body) {
         0 | 3 => cx.view().bus.write(cx.source.space, destination, &bytes)?,
         other => unmodelled(cx, "DMA_DATA.DST_SEL", other),
     }

@@ -4,37 +4,30 @@
 
 use super::{Cx, Flow, Outcome};
 use crate::cp::launch::{Launch, Order, ScratchRing, Shape, Share};
-use crate::cp::mqd::{dw, SH_DWORDS};
-use crate::cp::queue::{Queue, TRAP_PRESENT};
+use crate::cp::layout::{
+    compute, dispatch_initiator as start, num_thread, pgm_rsrc2, register_space, set_sh_reg,
+    tmpring_size,
+};
+use crate::cp::mqd::{SH_DWORDS, STATIC_THREAD_MGMT};
+use crate::cp::queue::Queue;
+use crate::cp::reg::SEGMENTS;
 use crate::processor::bus::wide;
-use crate::processor::packet::field;
 
-/// Register offsets from COMPUTE_DISPATCH_INITIATOR (`gc_9_4_3_offset.h`: regCOMPUTE_* minus
-/// 0xe00).
-mod compute {
-    pub const START_X: usize = 0x04;
-    pub const NUM_THREAD_X: usize = 0x07;
-    pub const PGM_LO: usize = 0x0c;
-    pub const DISPATCH_SCRATCH_BASE_LO: usize = 0x10;
-    pub const PGM_RSRC1: usize = 0x12;
-    pub const PGM_RSRC2: usize = 0x13;
-    pub const TMPRING_SIZE: usize = 0x18;
-    pub const PGM_RSRC3: usize = 0x2d;
-    pub const USER_DATA_0: usize = 0x40;
+/// Where the COMPUTE_* registers are among the dwords that SET_SH_REG can set.
+const COMPUTE_START: usize =
+    SEGMENTS[0] as usize + compute::DISPATCH_INITIATOR - register_space::SH_REG_START as usize;
+
+/// The place of a COMPUTE_* register among them.
+const fn at(register: usize) -> usize {
+    register - compute::DISPATCH_INITIATOR
 }
-
-/// COMPUTE_DISPATCH_INITIATOR fields.
-const COMPUTE_SHADER_EN: u32 = 1;
-const PARTIAL_TG_EN: u32 = 1 << 1;
-const FORCE_START_AT_000: u32 = 1 << 2;
-const USE_THREAD_DIMENSIONS: u32 = 1 << 5;
 
 /// SET_SH_REG: REG_OFFSET from 0x2c00, values. COMPUTE_* registers are the queue's own.
 pub fn set_sh_reg(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
-    let first = (body[0] & 0xffff) as usize;
+    let first = set_sh_reg::REG_OFFSET.of(body) as usize;
     for (offset, value) in (first..).zip(&body[1..]) {
         match offset
-            .checked_sub(0x200)
+            .checked_sub(COMPUTE_START)
             .and_then(|at| cx.body.sh.get_mut(at))
         {
             Some(register) => *register = *value,
@@ -65,7 +58,7 @@ pub fn dispatch_direct(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
 
 fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
     let [x, y, z, initiator] = body;
-    if initiator & COMPUTE_SHADER_EN == 0 {
+    if start::COMPUTE_SHADER_EN.pick(initiator) == 0 {
         return Flow::Next;
     }
     let sh = &cx.body.sh;
@@ -73,25 +66,25 @@ fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
     if shape.size.contains(&0) || shape.size.iter().map(|n| u64::from(*n)).product::<u64>() > 1024 {
         return Flow::Hang(format!("work-group of {:?} work-items", shape.size));
     }
-    let rsrc2 = sh[compute::PGM_RSRC2];
-    let (process, pgm) = (&cx.queue.process, compute::PGM_LO);
-    let traps = cx.queue.has_traps || rsrc2 & TRAP_PRESENT != 0;
+    let rsrc2 = sh[at(compute::PGM_RSRC2)];
+    let (process, pgm) = (&cx.queue.process, at(compute::PGM_LO));
+    let traps = cx.queue.has_traps || pgm_rsrc2::TRAP_PRESENT.pick(rsrc2) != 0;
     let dispatch = gcn::Dispatch {
         entry: wide(sh[pgm], sh[pgm + 1] & 0xff) << 8,
-        pgm_rsrc1: sh[compute::PGM_RSRC1],
+        pgm_rsrc1: sh[at(compute::PGM_RSRC1)],
         pgm_rsrc2: rsrc2,
-        pgm_rsrc3: sh[compute::PGM_RSRC3],
-        user_sgprs: sh[compute::USER_DATA_0..compute::USER_DATA_0 + 16].to_vec(),
+        pgm_rsrc3: sh[at(compute::PGM_RSRC3)],
+        user_sgprs: sh[at(compute::USER_DATA_0)..][..16].to_vec(),
         workgroup_size: shape.size,
         // LDS_SIZE counts 128 dwords.
-        lds_bytes: field(rsrc2, 15, 9) * 512,
+        lds_bytes: pgm_rsrc2::LDS_SIZE.pick(rsrc2) * 512,
         apertures: super::super::apertures(process),
         tba: if traps { process.tba } else { 0 },
         tma: if traps { process.tma } else { 0 },
     };
-    let scratch_base = compute::DISPATCH_SCRATCH_BASE_LO;
+    let scratch_base = at(compute::DISPATCH_SCRATCH_BASE_LO);
     let scratch = scratch_ring(
-        sh[compute::TMPRING_SIZE],
+        sh[at(compute::TMPRING_SIZE)],
         wide(sh[scratch_base], sh[scratch_base + 1] & 0xff) << 8,
     );
     if shape.groups() == 0 {
@@ -120,38 +113,40 @@ pub fn share(queue: &Queue) -> Share {
 
 /// The compute units that the queue may use, by shader engine.
 pub fn cu_masks(sh: &[u32; SH_DWORDS]) -> [u32; 4] {
-    dw::COMPUTE_STATIC_THREAD_MGMT.map(|dword| sh[dword - 1])
+    STATIC_THREAD_MGMT.map(|dword| sh[dword - 1])
 }
 
 /// COMPUTE_TMPRING_SIZE: WAVES 11:0, WAVESIZE 24:12 in KiB.
 pub fn scratch_ring(tmpring: u32, base: u64) -> ScratchRing {
     ScratchRing {
         base,
-        wave_bytes: u64::from(field(tmpring, 12, 13)) * 1024,
-        waves: field(tmpring, 0, 12),
+        wave_bytes: u64::from(tmpring_size::WAVESIZE.pick(tmpring)) * 1024,
+        waves: tmpring_size::WAVES.pick(tmpring),
     }
 }
 
 /// The grid: NUM_THREAD_* hold the full size in 15:0 and that of the last group in 31:16.
 fn shape(sh: &[u32], dim: [u32; 3], initiator: u32) -> Shape {
-    let threads = |d: usize| sh[compute::NUM_THREAD_X + d];
-    let size = [0, 1, 2].map(|d| threads(d) & 0xffff);
-    if initiator & USE_THREAD_DIMENSIONS != 0 && !size.contains(&0) {
+    let threads = |d: usize| sh[at(compute::NUM_THREAD_X) + d];
+    let size = [0, 1, 2].map(|d| num_thread::NUM_THREAD_FULL.pick(threads(d)));
+    if start::USE_THREAD_DIMENSIONS.pick(initiator) != 0 && !size.contains(&0) {
         return Shape::of_items(dim, size);
     }
-    let partial = |d: usize| match threads(d) >> 16 {
-        last if initiator & PARTIAL_TG_EN != 0 && last != 0 => last,
+    let has_partial = start::PARTIAL_TG_EN.pick(initiator) != 0;
+    let partial = |d: usize| match num_thread::NUM_THREAD_PARTIAL.pick(threads(d)) {
+        last if has_partial && last != 0 => last,
         _ => size[d],
     };
-    let start = |d: usize| {
-        if initiator & FORCE_START_AT_000 != 0 {
+    let from_zero = start::FORCE_START_AT_000.pick(initiator) != 0;
+    let first = |d: usize| {
+        if from_zero {
             0
         } else {
-            sh[compute::START_X + d]
+            sh[at(compute::START_X) + d]
         }
     };
     Shape {
-        start: [0, 1, 2].map(start),
+        start: [0, 1, 2].map(first),
         end: dim,
         size,
         last: [0, 1, 2].map(partial),

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{map_compute, EngineSel, Hws, Keep, MapQueue};
+use crate::cp::layout::{map_process as process, run_list};
 use crate::cp::mqd::{dw, Mqd};
 use crate::cp::packet::{self, op, Header};
 use crate::cp::queue::{self, Queue};
 use crate::cp::Shared;
 use crate::engine::Progress;
-use crate::processor::bus::{wide, Binding, Fault, OnFault, View};
+use crate::processor::bus::{Binding, Fault, OnFault, View};
 use crate::processor::copy::{Filter, RlcQueue};
 use crate::processor::lock;
-use crate::processor::packet::field;
 use crate::processor::runner::{Job, Task};
 
 /// Time that a process has its VMID for when others wait. MAP_PROCESS.PROCESS_QUANTUM is in 8
@@ -53,10 +53,7 @@ impl Runlist {
     /// Reads the run list that the RUN_LIST packet `body` names.
     pub fn load(shared: &Shared, view: View<'_>, copy: u8, body: &[u32]) -> Result<Self, Fault> {
         let mut processes = Vec::new();
-        let mut next = Some((
-            wide(body[0], body[1]) & !3,
-            u64::from(field(body[2], 0, 20)),
-        ));
+        let mut next = Some(buffer(body));
         let start = next;
         let mut total = 0;
         while let Some((address, dwords)) = next.take() {
@@ -113,6 +110,12 @@ impl Runlist {
     }
 }
 
+/// Address and dwords of the buffer that a RUN_LIST packet names.
+const fn buffer(body: &[u32]) -> (u64, u64) {
+    let dwords = run_list::IB_SIZE.of(body) as u64;
+    (run_list::IB_BASE_LO.wide(body), dwords)
+}
+
 /// Collects a buffer's processes; the chained buffer, if there is one.
 fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u64, u64)> {
     let mut rest = ib;
@@ -127,7 +130,13 @@ fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u
         }
         let (body, next) = after.split_at(count);
         rest = next;
-        let fits = packet::find(op).is_some_and(|packet| packet.fits(body));
+        let known = packet::find(op);
+        tracing::trace!(
+            target: "pm4",
+            "run list {} {body:x?}",
+            known.map_or("illegal", |packet| packet.name)
+        );
+        let fits = known.is_some_and(|packet| packet.fits(body));
         match (op, processes.last_mut()) {
             (op::MAP_PROCESS, _) if fits => {
                 processes.push(Process {
@@ -139,12 +148,7 @@ fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u
                 process.queues.push(MapQueue::decode(body));
             }
             (op::RUN_LIST, _) if fits => {
-                let valid = field(body[2], 23, 1) != 0;
-                let chained = (
-                    wide(body[0], body[1]) & !3,
-                    u64::from(field(body[2], 0, 20)),
-                );
-                return valid.then_some(chained);
+                return run_list::VALID.is_set(body).then(|| buffer(body));
             }
             (op::NOP, _) => {}
             _ => {
@@ -156,17 +160,19 @@ fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u
     None
 }
 
+/// Bits of an address in units of 256 bytes: ADDR_HI 7:0 of SQ_SHADER_TBA_HI and _TMA_HI.
+const ADDRESS: u64 = 0xff_ffff_ffff;
+
 /// MAP_PROCESS: PASID 15:0, page table base, SH_MEM, TBA and TMA in units of 256 bytes, NUM_GWS.
 fn binding(body: &[u32]) -> Binding {
     Binding {
-        pasid: field(body[0], 0, 16) as u16,
-        page_table_base: wide(body[1], body[2]),
-        sh_mem_bases: body[3],
-        sh_mem_config: body[4],
-        tba: wide(body[5], body[6] & 0xff) << 8,
-        tma: wide(body[7], body[8] & 0xff) << 8,
-        // NUM_GWS
-        gws: field(body[12], 0, 7) as u8,
+        pasid: process::PASID.of(body) as u16,
+        page_table_base: process::VM_CONTEXT_PAGE_TABLE_BASE_ADDR_LO32.wide(body),
+        sh_mem_bases: process::SH_MEM_BASES.of(body),
+        sh_mem_config: process::SH_MEM_CONFIG.of(body),
+        tba: (process::SQ_SHADER_TBA_LO.wide(body) & ADDRESS) << 8,
+        tma: (process::SQ_SHADER_TMA_LO.wide(body) & ADDRESS) << 8,
+        gws: process::NUM_GWS.of(body) as u8,
     }
 }
 
