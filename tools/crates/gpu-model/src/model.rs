@@ -308,6 +308,9 @@ impl GpuModel {
         for engine in &self.engines {
             engine.reset(&self.chip);
         }
+        if let Some(caches) = &self.chip.caches {
+            caches.reset();
+        }
         self.chip.bus.reset(&self.chip);
         if let Err(error) = put_discovery(&self.chip) {
             tracing::error!("cannot restore the discovery table: {error}");

@@ -313,9 +313,21 @@ pub fn nothing(_cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// ACQUIRE_MEM: there are no caches but that of decoded code.
-pub fn acquire_mem(cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
-    cx.body.invalidate_code();
+/// ACQUIRE_MEM: COHER_CNTL with TC_WB_ACTION 18, TCL1_ACTION 22, SH_KCACHE_ACTION 27 and
+/// SH_ICACHE_ACTION 29. Decoded code goes anyway without hostile mode's caches.
+pub fn acquire_mem(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    let acts = |bit| field(body[0], bit, 1) != 0;
+    let [write_back, vector, scalar, code] = [18, 22, 27, 29].map(acts);
+    let (caches, xcc) = (cx.queue.shared.bus.caches(), cx.queue.slot.xcc);
+    if let Some(caches) = caches {
+        caches.invalidate(xcc, [vector, scalar, code]);
+        if write_back {
+            caches.write_back(xcc);
+        }
+    }
+    if code || caches.is_none() {
+        cx.body.invalidate_code();
+    }
     Ok(Flow::Next)
 }
 

@@ -119,9 +119,16 @@ fn wait(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
     })
 }
 
-/// RELEASE_MEM: event, control (DST_SEL 17:16, INT_SEL 26:24, DATA_SEL 31:29), address, data,
+/// RELEASE_MEM: event (EOP_TC_WB_ACTION_EN 15, EOP_TCL1_ACTION_EN 16), control (DST_SEL 17:16, INT_SEL 26:24, DATA_SEL 31:29), address, data,
 /// INT_CTXID.
 pub fn release_mem(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    if let Some(caches) = cx.queue.shared.bus.caches() {
+        let xcc = cx.queue.slot.xcc;
+        if field(body[0], 15, 1) != 0 {
+            caches.write_back(xcc);
+        }
+        caches.invalidate(xcc, [field(body[0], 16, 1) != 0, false, false]);
+    }
     let address = wide(body[2], body[3]);
     match field(body[1], 29, 3) {
         0 => {}
