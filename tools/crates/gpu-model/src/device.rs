@@ -594,7 +594,7 @@ impl Bus for GpuBus {
     fn cores(&self) -> Cores {
         Cores {
             engines: self.chip.preset.shader_engines as u8,
-            units: self.chip.preset.active_cus_per_engine as u8,
+            units: self.chip.preset.active_cus,
         }
     }
 }

@@ -224,7 +224,7 @@ impl Bus for Flat {
     fn cores(&self) -> Cores {
         Cores {
             engines: 4,
-            units: 1,
+            units: [1; 4],
         }
     }
 }

@@ -79,7 +79,7 @@ pub struct Cores {
     /// Shader engines.
     pub engines: u8,
     /// Compute units of each that work.
-    pub units: u8,
+    pub units: [u8; 4],
 }
 
 /// The GPU around the processors.

@@ -40,9 +40,10 @@ impl Places {
     pub fn new(cores: Cores, masks: [u32; 4], dispatch: &Dispatch) -> Option<Self> {
         let mut units = Vec::new();
         // Neighbouring groups go to different engines.
-        for unit in 0..cores.units.min(16) {
+        for unit in 0..16 {
             for engine in 0..cores.engines {
-                if masks[usize::from(engine) % 4] >> unit & 1 != 0 {
+                let at = usize::from(engine) % 4;
+                if unit < cores.units[at] && masks[at] >> unit & 1 != 0 {
                     units.push(Cu { engine, unit });
                 }
             }
@@ -109,7 +110,7 @@ mod tests {
 
     const CORES: Cores = Cores {
         engines: 4,
-        units: 5,
+        units: [5; 4],
     };
 
     fn dispatch(items: u32, lds_bytes: u32) -> Dispatch {
