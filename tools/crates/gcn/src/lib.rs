@@ -36,6 +36,6 @@ pub mod workgroup;
 
 pub use code::CodeCache;
 pub use dispatch::{Apertures, Dispatch, Scratch};
-pub use memory::{Access, Fault, Memory};
+pub use memory::{Access, CacheControl, Fault, Memory, Scope};
 pub use wave::{Wave, WaveState};
 pub use workgroup::{ExecError, GwsOp, GwsRequest, Outcome, Workgroup};

@@ -29,11 +29,54 @@ pub struct Fault {
     pub access: Access,
 }
 
+/// How far an access must be seen, or a cache control reach: SC1 and SC0 of a vector memory
+/// instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Scope {
+    /// The wave itself.
+    #[default]
+    Wave,
+    /// SC0: its work-group.
+    Group,
+    /// SC1: the agent (all XCCs of a partition).
+    Device,
+    /// Both: other agents and CPUs.
+    System,
+}
+
+impl Scope {
+    /// By the bits.
+    pub const fn of(sc0: bool, sc1: bool) -> Self {
+        match (sc1, sc0) {
+            (false, false) => Scope::Wave,
+            (false, true) => Scope::Group,
+            (true, false) => Scope::Device,
+            (true, true) => Scope::System,
+        }
+    }
+}
+
+/// What an instruction asks of the caches between a wave and memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CacheControl {
+    /// `buffer_inv`: what others wrote is seen.
+    Invalidate(Scope),
+    /// `buffer_wbl2`: others see what was written.
+    WriteBack(Scope),
+    /// `s_dcache_inv`.
+    InvalidateScalar,
+    /// `s_icache_inv`.
+    InvalidateCode,
+}
+
 /// The GPU virtual address space that a wave runs in.
 ///
 /// An access of 1, 2, 4 or 8 bytes at a multiple of its size must be one access to the memory
 /// behind it: CPUs poll what waves write. Longer accesses are several lanes or dwords at once, in
 /// no order. A refused access must not have changed memory below the faulting page's part of it.
+///
+/// Methods with a default are for memory behind caches that keep what they may: without them there
+/// is one kind of access, seen by all at once.
 pub trait Memory {
     /// Reads instructions. The interpreter never asks across a 64-byte line.
     fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault>;
@@ -53,4 +96,22 @@ pub trait Memory {
 
     /// The constant 100 MHz counter (`s_memrealtime`).
     fn realtime(&mut self) -> u64;
+
+    /// Reads for a scalar load; `glc`: past the scalar cache.
+    fn read_scalar(&mut self, address: u64, bytes: &mut [u8], glc: bool) -> Result<(), Fault> {
+        let _ = glc;
+        self.read(address, bytes)
+    }
+
+    /// Writes for a scalar store.
+    fn write_scalar(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        self.write(address, bytes)
+    }
+
+    /// The scope of reads and writes from now on. [`Scope::Wave`] at first, and between
+    /// instructions.
+    fn set_scope(&mut self, _scope: Scope) {}
+
+    /// Controls caches.
+    fn control(&mut self, _control: CacheControl) {}
 }

@@ -8,7 +8,7 @@ use crate::code::{Block, CodeCache, CodeError};
 use crate::dispatch::Apertures;
 use crate::exec::{Flow, Machine, Stop};
 use crate::inst::Inst;
-use crate::memory::{Fault, Memory};
+use crate::memory::{CacheControl, Fault, Memory};
 use crate::wave::{Wave, WaveState};
 
 /// Why a wave cannot go on: the program's fault or this interpreter's limit. The PC stays at the
@@ -273,7 +273,10 @@ impl Workgroup {
                 Ended::Jumped if !self.waves[index].can_issue() => return None,
                 Ended::Jumped => {}
                 Ended::Yielded => return None,
-                Ended::Refetch => code.invalidate(),
+                Ended::Refetch => {
+                    memory.control(CacheControl::InvalidateCode);
+                    code.invalidate();
+                }
                 Ended::Stopped(stop) => return self.stopped(index, stop),
             }
         }

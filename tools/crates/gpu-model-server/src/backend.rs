@@ -52,8 +52,9 @@ pub fn listen(
     doorbells: Option<&File>,
 ) -> Result<Server> {
     let mut regions: Vec<ServerRegion> = (0..VFIO_PCI_NUM_REGIONS).map(|i| region(i, 0)).collect();
+    let vram_bar = pci::vram_bar(model.chip().vram_size);
     regions[VFIO_PCI_BAR0_REGION_INDEX as usize] =
-        mapped(VFIO_PCI_BAR0_REGION_INDEX, 0..model.chip().vram_size, vram);
+        mapped(VFIO_PCI_BAR0_REGION_INDEX, 0..vram_bar, vram);
     let aperture = TRAPPED..pci::DOORBELL_SIZE;
     regions[VFIO_PCI_BAR2_REGION_INDEX as usize] = match doorbells {
         Some(file) => mapped(VFIO_PCI_BAR2_REGION_INDEX, aperture, file),
@@ -133,7 +134,7 @@ impl Backend {
     /// Refuses an access that leaves its region.
     fn check(&self, region: u32, offset: u64, length: usize) -> Result<(), Error> {
         let size = match region {
-            VFIO_PCI_BAR0_REGION_INDEX => self.model.chip().vram_size,
+            VFIO_PCI_BAR0_REGION_INDEX => pci::vram_bar(self.model.chip().vram_size),
             VFIO_PCI_BAR2_REGION_INDEX => pci::DOORBELL_SIZE,
             VFIO_PCI_BAR5_REGION_INDEX => self.model.mmio_size(),
             VFIO_PCI_CONFIG_REGION_INDEX => pci::SIZE as u64,

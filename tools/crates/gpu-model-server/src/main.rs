@@ -55,7 +55,7 @@ struct Serve {
     /// Kind of GPU.
     #[arg(long, default_value = "mi300x", value_parser = PossibleValuesParser::new(preset::NAMES))]
     preset: String,
-    /// Local memory, as 512M or 2G: a power of two [default: the preset's].
+    /// Local memory, as 512M or 2G: a multiple of 256M [default: the preset's].
     #[arg(long, value_parser = parse_size)]
     vram: Option<u64>,
     /// Number of this card, which makes its unique id.
@@ -246,7 +246,7 @@ fn local_memory(
     size: u64,
 ) -> Result<(Arc<dyn PhysicalMemory>, Option<Hive>, File)> {
     let Some(node) = options.hive else {
-        let (vram, file) = memory::LocalMemory::new(size)?;
+        let (vram, file) = memory::LocalMemory::new(pci::vram_bar(size))?;
         return Ok((Arc::new(vram), None, file));
     };
     let mut memories: Vec<Arc<dyn PhysicalMemory>> = Vec::new();

@@ -15,6 +15,7 @@ use crate::doorbells::Doorbells;
 use crate::engine::Wake;
 use crate::gmc::{Gmc, Hub, Vm};
 use crate::hive::Hive;
+use crate::hostile::caches::Caches;
 use crate::hostile::hdp::Hdp;
 use crate::hostile::Hostile;
 use crate::ih::Ih;
@@ -103,6 +104,8 @@ pub struct Chip {
     pub hostile: Option<Arc<Hostile>>,
     /// Local memory behind the host data path, in hostile mode.
     pub hdp: Option<Arc<Hdp>>,
+    /// The XCCs' caches, in hostile mode.
+    pub caches: Option<Caches>,
     /// A block asked for a reset of the whole chip; done after the access that asked.
     reset_wanted: AtomicBool,
     /// Copy engines whose reset was asked for, by bit; done after that access, too.
@@ -132,6 +135,9 @@ impl Chip {
         if let Some(hdp) = &hdp {
             vram = hdp.clone();
         }
+        let caches = hdp.is_some().then_some(hostile.clone()).flatten();
+        let caches =
+            caches.map(|hostile| Caches::new(hostile, vram.clone(), system.clone(), preset.xccs));
         let (wake, reset_wanted) = (Wake::default(), AtomicBool::new(false));
         Self {
             preset,
@@ -151,6 +157,7 @@ impl Chip {
             inject: Inject::default(),
             hostile,
             hdp,
+            caches,
             reset_wanted,
             sdma_resets: AtomicU32::new(0),
         }
@@ -202,6 +209,15 @@ impl Chip {
         }
     }
 
+    /// Drops the translations of the VMIDs of `mask` in one hub. On gfx942 amdgpu makes each such
+    /// request a heavy-weight one, too (`flush_tlb_needs_extra_type_2`), which flushes caches.
+    pub fn invalidate_vmids(&self, hub: Hub, mask: u16) {
+        self.gmc.invalidate_vmids(hub, mask);
+        if let (Some(caches), Hub::Gc(xcc)) = (&self.caches, hub) {
+            caches.flush(xcc);
+        }
+    }
+
     /// A view of one VMID's address space through one hub. Make one per engine step or wave slice:
     /// it caches translations until the page tables are invalidated.
     pub fn vm(&self, hub: Hub, vmid: u8) -> Vm<'_> {
@@ -216,7 +232,7 @@ impl Chip {
         for hub in [Hub::Gc(xcc), Hub::Mm] {
             let before = (self.ih.pasid(hub, vmid), self.gmc.page_table(hub, vmid));
             if before != (pasid, page_table_base) {
-                self.gmc.invalidate_vmids(hub, 1 << (vmid & 15));
+                self.invalidate_vmids(hub, 1 << (vmid & 15));
             }
         }
         tracing::debug!(target: "gmc", "XCC {xcc}: VMID {vmid} is pasid {pasid}, root \

@@ -18,8 +18,10 @@ use crate::cp::registers::STORED_POWER_ON;
 use crate::cp::Cp;
 use crate::engine::{DoorbellIndex, Engine, Progress};
 use crate::gmc::{FaultReason, Refusal, Translation};
+use crate::hostile::caches::{Caches, Place};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
+use crate::memory::{BusError, Physical};
 use crate::preset::{ip, Preset};
 use crate::processor::bus::{
     Access, Binding, Bus, Cores, Fault, Hub, Interrupt, OnFault, Space, Verdict,
@@ -339,6 +341,32 @@ impl GpuBus {
         }
     }
 
+    /// Reads memory, or what the hub's XCC has newer (hostile mode).
+    fn read_at(&self, hub: Hub, at: Physical, out: &mut [u8]) -> Result<(), BusError> {
+        let xcc = match hub {
+            Hub::Gc(xcc) => Some(xcc),
+            Hub::Mm => None,
+        };
+        match &self.chip.caches {
+            Some(caches) => caches.read(xcc, at, out),
+            None => self.chip.read(at, out),
+        }
+    }
+
+    /// Memory is being written past the caches.
+    fn probe(&self, at: Physical, length: u64) {
+        if let Some(caches) = &self.chip.caches {
+            caches.probe(at, length);
+        }
+    }
+
+    /// Memory is about to do an atomic operation.
+    fn settle(&self, at: Physical, length: usize) {
+        if let Some(caches) = &self.chip.caches {
+            caches.settle(at, length);
+        }
+    }
+
     /// Reads memory for a purpose.
     fn read_as(
         &self,
@@ -357,7 +385,7 @@ impl GpuBus {
                 left.len()
                     .min(usize::try_from(page.length).unwrap_or(usize::MAX)),
             );
-            self.chip.read(page.at, now).map_err(|_| fault)?;
+            self.read_at(space.hub, page.at, now).map_err(|_| fault)?;
             address = address.wrapping_add(now.len() as u64);
             left = rest;
         }
@@ -391,6 +419,7 @@ impl Bus for GpuBus {
                 left.len()
                     .min(usize::try_from(page.length).unwrap_or(usize::MAX)),
             );
+            self.probe(page.at, now.len() as u64);
             self.chip
                 .write(page.at, now)
                 .map_err(|_| write_fault(address))?;
@@ -410,6 +439,7 @@ impl Bus for GpuBus {
                 .translate(&self.chip, space.hub, space.vmid, address, Access::Write)
                 .map_err(|_| write_fault(address))?;
             let now = left.min(page.length);
+            self.probe(page.at, now);
             self.chip
                 .memory(page.at.memory)
                 .zero(page.at.address, now)
@@ -429,6 +459,7 @@ impl Bus for GpuBus {
         let access = Access::Atomic;
         let fault = Fault { address, access };
         let page = self.page(space, address & !3, access).map_err(|_| fault)?;
+        self.settle(page.at, 4);
         self.chip
             .memory(page.at.memory)
             .update32(page.at.address, update)
@@ -444,6 +475,7 @@ impl Bus for GpuBus {
         let access = Access::Atomic;
         let fault = Fault { address, access };
         let page = self.page(space, address & !7, access).map_err(|_| fault)?;
+        self.settle(page.at, 8);
         self.chip
             .memory(page.at.memory)
             .update64(page.at.address, update)
@@ -511,11 +543,22 @@ impl Bus for GpuBus {
 
     fn invalidate_tlb(&self, xcc: u8, vmid: Option<u8>, all_hubs: bool) {
         let mask = vmid.map_or(u16::MAX, |vmid| 1 << (vmid & 15));
-        let gmc = &self.chip.gmc;
-        gmc.invalidate_vmids(Hub::Gc(xcc), mask);
+        self.chip.invalidate_vmids(Hub::Gc(xcc), mask);
         if all_hubs {
-            gmc.invalidate_vmids(Hub::Mm, mask);
+            self.chip.invalidate_vmids(Hub::Mm, mask);
         }
+    }
+
+    fn caches(&self) -> Option<&Caches> {
+        self.chip.caches.as_ref()
+    }
+
+    fn place(&self, space: Space, address: u64, access: Access) -> Result<Place, Fault> {
+        let page = self.page(space, address, access);
+        let Translation {
+            at, length, mtype, ..
+        } = page.map_err(|_| Fault { address, access })?;
+        Ok(Place { at, length, mtype })
     }
 
     fn hostile(&self) -> Option<&Hostile> {
@@ -551,7 +594,7 @@ impl Bus for GpuBus {
     fn cores(&self) -> Cores {
         Cores {
             engines: self.chip.preset.shader_engines as u8,
-            units: self.chip.preset.active_cus_per_engine as u8,
+            units: self.chip.preset.active_cus,
         }
     }
 }

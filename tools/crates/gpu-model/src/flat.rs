@@ -11,8 +11,11 @@ use crate::cp::layout::pq_control;
 use crate::cp::mqd::{dw, HQD_FIRST, STATIC_THREAD_MGMT};
 use crate::cp::reg::CpRegister;
 use crate::cp::Cp;
+use crate::gmc::pte::Mtype;
+use crate::hostile::caches::{Caches, Place};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
+use crate::memory::{HeapMemory, Memory, Physical, PhysicalMemory};
 use crate::processor::bus::{
     wide, Access, Binding, Bus, Cores, Fault, Hub, Interrupt, OnFault, Space, Verdict,
 };
@@ -25,7 +28,7 @@ const BYTES: u64 = 16 << 20;
 
 /// The memory and what the processors did to the GPU around it.
 pub struct Flat {
-    memory: Mutex<Vec<u8>>,
+    pub memory: Arc<HeapMemory>,
     pub registers: Mutex<HashMap<(u8, u32), u32>>,
     pub interrupts: Mutex<Vec<Interrupt>>,
     pub faults: Mutex<Vec<(Space, u16, Fault)>>,
@@ -40,13 +43,16 @@ pub struct Flat {
     /// The fault injection: queues that hang, fences that stay unwritten.
     pub hang: Mutex<Option<Hang>>,
     pub withheld: Mutex<Option<FenceKind>>,
-    pub hostile: OnceLock<Hostile>,
+    pub hostile: OnceLock<Arc<Hostile>>,
+    pub caches: OnceLock<Caches>,
+    /// Of all memory.
+    pub mtype: Mutex<Mtype>,
     /// Queues that listen to a doorbell.
     pub listeners: Mutex<HashMap<u32, i32>>,
 }
 
 impl Flat {
-    fn at(&self, space: Space, address: u64, bytes: usize, access: Access) -> Result<usize, Fault> {
+    fn at(&self, space: Space, address: u64, bytes: usize, access: Access) -> Result<u64, Fault> {
         let base = lock(&self.bases)[usize::from(space.vmid)];
         let last = address.saturating_add((bytes as u64).saturating_sub(1));
         let missing = lock(&self.missing).clone();
@@ -58,23 +64,50 @@ impl Flat {
             .checked_add(base)
             .and_then(|at| at.checked_add(bytes as u64));
         match end {
-            Some(end) if end <= BYTES => Ok((address + base) as usize),
+            Some(end) if end <= BYTES => Ok(address + base),
             _ => Err(Fault { address, access }),
         }
     }
 }
 
+impl Flat {
+    fn settle(&self, at: u64, length: usize) {
+        if let Some(caches) = self.caches.get() {
+            caches.settle(physical(at), length);
+        }
+    }
+}
+
+const fn physical(address: u64) -> Physical {
+    let memory = Memory::Vram;
+    Physical { memory, address }
+}
+
 impl Bus for Flat {
     fn read(&self, space: Space, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
         let at = self.at(space, address, bytes.len(), Access::Read)?;
-        bytes.copy_from_slice(&lock(&self.memory)[at..at + bytes.len()]);
-        Ok(())
+        let xcc = match space.hub {
+            Hub::Gc(xcc) => Some(xcc),
+            Hub::Mm => None,
+        };
+        let read = match self.caches.get() {
+            Some(caches) => caches.read(xcc, physical(at), bytes),
+            None => self.memory.read(at, bytes),
+        };
+        read.map_err(|_| Fault {
+            address,
+            access: Access::Read,
+        })
     }
 
     fn write(&self, space: Space, address: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let at = self.at(space, address, bytes.len(), Access::Write)?;
-        lock(&self.memory)[at..at + bytes.len()].copy_from_slice(bytes);
-        Ok(())
+        let access = Access::Write;
+        let at = self.at(space, address, bytes.len(), access)?;
+        if let Some(caches) = self.caches.get() {
+            caches.probe(physical(at), bytes.len() as u64);
+        }
+        let written = self.memory.write(at, bytes);
+        written.map_err(|_| Fault { address, access })
     }
 
     fn update32(
@@ -83,11 +116,11 @@ impl Bus for Flat {
         address: u64,
         update: &mut dyn FnMut(u32) -> u32,
     ) -> Result<u32, Fault> {
-        let at = self.at(space, address, 4, Access::Atomic)?;
-        let mut memory = lock(&self.memory);
-        let old = u32::from_le_bytes(memory[at..at + 4].try_into().expect("4 bytes"));
-        memory[at..at + 4].copy_from_slice(&update(old).to_le_bytes());
-        Ok(old)
+        let access = Access::Atomic;
+        let at = self.at(space, address, 4, access)?;
+        self.settle(at, 4);
+        let updated = self.memory.update32(at, update);
+        updated.map_err(|_| Fault { address, access })
     }
 
     fn update64(
@@ -96,11 +129,11 @@ impl Bus for Flat {
         address: u64,
         update: &mut dyn FnMut(u64) -> u64,
     ) -> Result<u64, Fault> {
-        let at = self.at(space, address, 8, Access::Atomic)?;
-        let mut memory = lock(&self.memory);
-        let old = u64::from_le_bytes(memory[at..at + 8].try_into().expect("8 bytes"));
-        memory[at..at + 8].copy_from_slice(&update(old).to_le_bytes());
-        Ok(old)
+        let access = Access::Atomic;
+        let at = self.at(space, address, 8, access)?;
+        self.settle(at, 8);
+        let updated = self.memory.update64(at, update);
+        updated.map_err(|_| Fault { address, access })
     }
 
     fn reg_read(&self, xcc: u8, offset: u32) -> u32 {
@@ -149,7 +182,19 @@ impl Bus for Flat {
     }
 
     fn hostile(&self) -> Option<&Hostile> {
-        self.hostile.get()
+        self.hostile.get().map(|it| &**it)
+    }
+
+    fn caches(&self) -> Option<&Caches> {
+        self.caches.get()
+    }
+
+    fn place(&self, space: Space, address: u64, access: Access) -> Result<Place, Fault> {
+        Ok(Place {
+            at: physical(self.at(space, address, 1, access)?),
+            length: 0x1000 - address % 0x1000,
+            mtype: *lock(&self.mtype),
+        })
     }
 
     fn realtime(&self) -> u64 {
@@ -180,7 +225,7 @@ impl Bus for Flat {
     fn cores(&self) -> Cores {
         Cores {
             engines: 4,
-            units: 1,
+            units: [1; 4],
         }
     }
 }
@@ -218,7 +263,7 @@ const KIQ_DOORBELL: u32 = 0;
 impl Rig {
     pub fn new(mode: Mode, xccs: u8) -> Self {
         let flat = Arc::new(Flat {
-            memory: Mutex::new(vec![0; BYTES as usize]),
+            memory: Arc::new(HeapMemory::new(BYTES as usize)),
             registers: Mutex::default(),
             interrupts: Mutex::default(),
             faults: Mutex::default(),
@@ -230,6 +275,8 @@ impl Rig {
             hang: Mutex::default(),
             withheld: Mutex::default(),
             hostile: OnceLock::new(),
+            caches: OnceLock::new(),
+            mtype: Mutex::new(Mtype::Rw),
             listeners: Mutex::default(),
         });
         let bus: Arc<dyn Bus> = flat.clone();

@@ -12,7 +12,8 @@ use crate::regs::{name_of, place, Key, Placed, RegisterFile};
 registers! {
     /// Registers of the graphics core that the driver sets up.
     pub enum GcRegister from "gc/gc_9_4_3" {
-        /// `INACTIVE_CUS` 31:16: compute units of the selected shader engine that do not work.
+        /// `INACTIVE_CUS` 31:16: compute units of the selected shader engine (`GRBM_GFX_INDEX`)
+        /// that do not work.
         CC_GC_SHADER_ARRAY_CONFIG = 0 @ 0x026f;
         /// The same, by the user's choice.
         GC_USER_SHADER_ARRAY_CONFIG = 0 @ 0x0270;
@@ -102,18 +103,19 @@ use GcRegister::*;
 pub struct Gc {
     xcc: u8,
     bases: Vec<u32>,
-    inactive_cus: u32,
+    /// `INACTIVE_CUS` of each shader engine.
+    inactive_cus: [u32; 4],
     registers: RegisterFile<GcRegister>,
 }
 
 impl Gc {
     pub fn new(preset: &Preset, xcc: u8) -> Self {
         let all = (1u32 << preset.cus_per_engine) - 1;
-        let active = (1u32 << preset.active_cus_per_engine) - 1;
+        let inactive = |active: u8| (all & !((1u32 << active) - 1)) << 16;
         let block = Self {
             xcc,
             bases: preset.bases(ip::GC, xcc).to_vec(),
-            inactive_cus: (all & !active) << 16,
+            inactive_cus: preset.active_cus.map(inactive),
             registers: RegisterFile::new(),
         };
         block.power_on();
@@ -122,8 +124,14 @@ impl Gc {
 
     fn power_on(&self) {
         self.registers.clear();
-        self.registers
-            .set(CC_GC_SHADER_ARRAY_CONFIG, self.inactive_cus);
+    }
+
+    /// SE_INDEX 23:16 of this XCC's GRBM_GFX_INDEX, which is the command processor's.
+    fn selected_engine(&self, chip: &Chip) -> usize {
+        const GRBM_GFX_INDEX: u32 = 0x2200;
+        let base = self.bases.get(1).copied().unwrap_or(0);
+        let selected = chip.bus.read(chip, u64::from(base + GRBM_GFX_INDEX));
+        (selected >> 16 & 3) as usize
     }
 }
 
@@ -140,8 +148,9 @@ impl Block for Gc {
         name_of::<GcRegister>(key)
     }
 
-    fn read(&self, _chip: &Chip, key: Key) -> u32 {
+    fn read(&self, chip: &Chip, key: Key) -> u32 {
         match key.of::<GcRegister>() {
+            Some((CC_GC_SHADER_ARRAY_CONFIG, _)) => self.inactive_cus[self.selected_engine(chip)],
             Some((GB_ADDR_CONFIG_READ, _)) => self.registers.get(GB_ADDR_CONFIG),
             Some((register, index)) => self.registers.at(register, index),
             None => 0,

@@ -25,7 +25,7 @@ use crate::ih::{client, Claim, Interrupt, Node};
 use crate::memory::{Memory, Physical};
 use crate::preset::Preset;
 use hub::HubBlock;
-use pte::Entry;
+use pte::{Entry, Mtype};
 
 /// Names one of the page-table walkers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,6 +74,7 @@ pub struct Translation {
     pub readable: bool,
     pub writable: bool,
     pub executable: bool,
+    pub mtype: Mtype,
 }
 
 impl Translation {
@@ -301,6 +302,7 @@ impl Gmc {
             readable: true,
             writable: true,
             executable: true,
+            mtype: Mtype::Uc,
         })
     }
 
@@ -405,6 +407,7 @@ impl Gmc {
             readable: entry.readable(),
             writable: entry.writable(),
             executable: entry.executable(),
+            mtype: entry.mtype(),
         })
     }
 

@@ -6,10 +6,13 @@
 //! What a correct driver and correct programs may not notice. What each behaviour is, and why
 //! hardware may do it: Documentation/model.md, "Hostile mode".
 
+pub mod caches;
 pub mod hdp;
+mod lines;
 #[cfg(test)]
 mod on_gpu;
 pub mod translations;
+pub mod wave;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +24,10 @@ pub struct Hostile {
     pub stale_translations: AtomicU64,
     /// How often the GPU read what a CPU had overwritten.
     pub stale_reads: AtomicU64,
+    /// How often a wave used a line that was not so any more.
+    pub stale_lines: AtomicU64,
+    /// How often something was read of which an L2 had something newer.
+    pub unwritten: AtomicU64,
 }
 
 impl Hostile {
@@ -30,6 +37,8 @@ impl Hostile {
             state: AtomicU64::new(seed),
             stale_translations: AtomicU64::new(0),
             stale_reads: AtomicU64::new(0),
+            stale_lines: AtomicU64::new(0),
+            unwritten: AtomicU64::new(0),
         }
     }
 
@@ -37,9 +46,12 @@ impl Hostile {
     pub fn report(&self) -> String {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         format!(
-            "# hostile: {} stale translations, {} stale reads of local memory\n",
+            "# hostile: {} stale translations, {} stale reads of local memory, {} of cache lines, \
+             {} of what was not written back\n",
             count(&self.stale_translations),
-            count(&self.stale_reads)
+            count(&self.stale_reads),
+            count(&self.stale_lines),
+            count(&self.unwritten)
         )
     }
 

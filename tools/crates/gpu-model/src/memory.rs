@@ -60,7 +60,7 @@ pub trait PhysicalMemory: Send + Sync {
 }
 
 /// Which of the two a physical address lies in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Memory {
     /// Local memory; addresses are offsets from its start, or, in a hive, from the start of the
     /// first node's.
@@ -70,7 +70,7 @@ pub enum Memory {
 }
 
 /// A place in physical memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Physical {
     pub memory: Memory,
     pub address: u64,

@@ -45,7 +45,7 @@ registers! {
 registers! {
     /// SMU I/O.
     pub enum SmuioRegister from "smuio/smuio_13_0_3" {
-        /// Package type: 0, a card; bit 1 would say APU.
+        /// Package type: 0 a card, 2 an APU.
         SMUIO_MCM_CONFIG = 1 @ 0x0023;
     }
 }
@@ -107,7 +107,7 @@ pub fn blocks(preset: &Preset) -> Vec<Arc<dyn Block>> {
         Arc::new(Plain::<SmuioRegister>::new(
             "SMUIO",
             preset.bases(ip::SMUIO, 0),
-            &[],
+            &[(SmuioRegister::SMUIO_MCM_CONFIG, preset.package)],
             &[SmuioRegister::SMUIO_MCM_CONFIG],
         )),
         Arc::new(Plain::<DagbRegister>::new(

@@ -28,7 +28,7 @@ use crate::traffic::Traffic;
 /// What the host chooses about a GPU.
 pub struct Config {
     pub preset: Preset,
-    /// Bytes of local memory: a power of two, at least 256 MiB.
+    /// Bytes of local memory: a multiple of 256 MiB.
     pub vram_size: u64,
     /// The card's number, which makes its unique id.
     pub serial: u32,
@@ -41,7 +41,7 @@ pub struct Config {
 /// Why a model cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum NewError {
-    #[error("local memory of {0:#x} bytes: need a power of two from 256 MiB")]
+    #[error("local memory of {0:#x} bytes: need a multiple of 256 MiB")]
     VramSize(u64),
     #[error("cannot put the discovery table into local memory: {0}")]
     Discovery(#[from] BusError),
@@ -72,7 +72,7 @@ impl GpuModel {
             hostile,
         } = config;
         let hostile = hostile.map(|seed| Arc::new(Hostile::new(seed)));
-        if !vram_size.is_power_of_two() || vram_size < 256 << 20 {
+        if vram_size == 0 || !vram_size.is_multiple_of(256 << 20) {
             return Err(NewError::VramSize(vram_size));
         }
         let config_space = ConfigSpace::new(&preset, vram_size);
@@ -307,6 +307,9 @@ impl GpuModel {
         tracing::info!("reset");
         for engine in &self.engines {
             engine.reset(&self.chip);
+        }
+        if let Some(caches) = &self.chip.caches {
+            caches.reset();
         }
         self.chip.bus.reset(&self.chip);
         if let Err(error) = put_discovery(&self.chip) {

@@ -11,6 +11,11 @@ pub const SIZE: usize = 4096;
 /// Doorbells: BAR2.
 pub const DOORBELL_SIZE: u64 = 2 << 20;
 
+/// Bytes of BAR0, behind which local memory of so many bytes begins: BARs are powers of two.
+pub const fn vram_bar(vram_size: u64) -> u64 {
+    vram_size.next_power_of_two()
+}
+
 /// Bytes of BAR5 (registers): each XCC after the first has a window of 256 KiB from 512 KiB on.
 pub fn mmio_size(preset: &Preset) -> u64 {
     let used = (u64::from(preset.xccs) + 1) << 18;
@@ -72,7 +77,7 @@ pub struct ConfigSpace {
 
 impl ConfigSpace {
     pub fn new(preset: &Preset, vram_size: u64) -> Self {
-        let bars = [vram_size, DOORBELL_SIZE, mmio_size(preset)];
+        let bars = [vram_bar(vram_size), DOORBELL_SIZE, mmio_size(preset)];
         let device_id = preset.device_id;
         Self {
             space: Mutex::new(power_on(device_id, bars)),

@@ -66,6 +66,12 @@ pub struct Firmware {
 }
 
 impl Firmware {
+    /// An APU's power firmware has numbers of its own; this one's metrics are those of a card
+    /// (`smu_v13_0_6_get_metrics_version`).
+    const APU: Self = Self {
+        pmfw: 0x0455_6901,
+        ..Self::OLD
+    };
     /// MEC 150: before the cleaner shader (153), queue reset (155) and the xnack chain (184), which
     /// the model lacks. PMFW 85.71.0: new enough for frequency control, older than what reports
     /// RAS and per-die metrics.
@@ -81,6 +87,9 @@ impl Firmware {
     };
 }
 
+/// `AMDGPU_PKG_TYPE_APU`, as `smuio_v13_0_3_get_pkg_type` reads it.
+const PACKAGE_APU: u32 = 2;
+
 /// A kind of GPU.
 #[derive(Clone, Debug)]
 pub struct Preset {
@@ -92,9 +101,11 @@ pub struct Preset {
     pub shader_engines: u32,
     /// Compute units of a shader engine, working or not.
     pub cus_per_engine: u32,
-    /// Working ones.
-    pub active_cus_per_engine: u32,
+    /// How many work, of each shader engine.
+    pub active_cus: [u8; 4],
     pub sdma_engines: u8,
+    /// SMUIO_MCM_CONFIG: how it is packed.
+    pub package: u32,
     pub firmware: Firmware,
     /// Local memory if the user names no size.
     pub default_vram: u64,
@@ -102,7 +113,14 @@ pub struct Preset {
 }
 
 /// Names of all presets.
-pub const NAMES: &[&str] = &["mi300x", "mi300x-resets", "mi308x", "gc-9.4.4"];
+pub const NAMES: &[&str] = &[
+    "mi300x",
+    "mi300x-resets",
+    "mi300x-full",
+    "mi300a",
+    "mi308x",
+    "gc-9.4.4",
+];
 
 impl Preset {
     /// A preset by its name.
@@ -110,6 +128,8 @@ impl Preset {
         match name {
             "mi300x" => Some(Self::mi300x()),
             "mi300x-resets" => Some(Self::mi300x_resets()),
+            "mi300x-full" => Some(Self::mi300x_full()),
+            "mi300a" => Some(Self::mi300a()),
             "mi308x" => Some(Self::mi308x()),
             "gc-9.4.4" => Some(Self::gc_9_4_4()),
             _ => None,
@@ -118,14 +138,34 @@ impl Preset {
 
     /// MI300X (1002:74A1) cut down to one XCC with 4 compute units: small, so that tests are quick.
     pub fn mi300x() -> Self {
-        Self::gfx942("mi300x", 0x74a1, 1, 1)
+        Self::gfx942("mi300x", 0x74a1, 1, [1; 4])
     }
 
     /// As `mi300x` with firmware that resets a copy engine alone.
     pub fn mi300x_resets() -> Self {
         Self {
             firmware: Firmware::RESETS,
-            ..Self::gfx942("mi300x-resets", 0x74a1, 1, 1)
+            ..Self::gfx942("mi300x-resets", 0x74a1, 1, [1; 4])
+        }
+    }
+
+    /// MI300X as it is sold, but for its copy engines: 8 XCCs with 38 compute units each, 192 GiB.
+    pub fn mi300x_full() -> Self {
+        Self {
+            default_vram: 192 << 30,
+            ..Self::gfx942("mi300x-full", 0x74a1, 8, [10, 10, 9, 9])
+        }
+    }
+
+    /// MI300A (1002:74A0): an APU with 6 XCCs of 38 compute units, in carve-out mode: part of its
+    /// memory is the GPU's, behind BAR0. Without one (`is_app_apu`) amdgpu asks ACPI for memory and
+    /// discovery table.
+    pub fn mi300a() -> Self {
+        Self {
+            package: PACKAGE_APU,
+            firmware: Firmware::APU,
+            default_vram: 4 << 30,
+            ..Self::gfx942("mi300a", 0x74a0, 6, [10, 10, 9, 9])
         }
     }
 
@@ -133,14 +173,14 @@ impl Preset {
     pub fn mi308x() -> Self {
         Self {
             default_vram: 8 << 30,
-            ..Self::gfx942("mi308x", 0x74a2, 4, 5)
+            ..Self::gfx942("mi308x", 0x74a2, 4, [5; 4])
         }
     }
 
     /// As `mi300x` with the next version of the graphics core: one that amdgpu and its amdkfd know,
     /// for drivers that do not.
     pub fn gc_9_4_4() -> Self {
-        let mut preset = Self::gfx942("gc-9.4.4", 0x74a1, 1, 1);
+        let mut preset = Self::gfx942("gc-9.4.4", 0x74a1, 1, [1; 4]);
         for block in &mut preset.ips {
             if block.hardware_id == ip::GC {
                 block.version = (9, 4, 4);
@@ -149,15 +189,16 @@ impl Preset {
         preset
     }
 
-    fn gfx942(name: &'static str, device_id: u16, xccs: u8, active_cus_per_engine: u32) -> Self {
+    fn gfx942(name: &'static str, device_id: u16, xccs: u8, active_cus: [u8; 4]) -> Self {
         Self {
             name,
             device_id,
             xccs,
             shader_engines: 4,
             cus_per_engine: 10,
-            active_cus_per_engine,
+            active_cus,
             sdma_engines: 2,
+            package: 0,
             firmware: Firmware::OLD,
             default_vram: 2 << 30,
             ips: gfx942_ips(xccs),
@@ -166,7 +207,8 @@ impl Preset {
 
     /// All compute units that work.
     pub fn compute_units(&self) -> u32 {
-        u32::from(self.xccs) * self.shader_engines * self.active_cus_per_engine
+        let of_xcc: u32 = self.active_cus.iter().map(|it| u32::from(*it)).sum();
+        u32::from(self.xccs) * of_xcc
     }
 
     /// A block's segment bases; empty if the preset has no such block.
@@ -279,11 +321,12 @@ mod tests {
 
     #[test]
     fn xccs_keep_the_low_half_of_their_addresses() {
-        let preset = Preset::mi308x();
-        assert_eq!(preset.compute_units(), 80);
-        for xcc in 0..4 {
-            assert_eq!(preset.base(ip::GC, xcc, 0) & 0xffff, 0x2000);
-            assert_eq!(preset.base(ip::GC, xcc, 1) & 0xffff, 0xa000);
+        for (preset, units) in [(Preset::mi308x(), 80), (Preset::mi300x_full(), 304)] {
+            assert_eq!(preset.compute_units(), units);
+            for xcc in 0..preset.xccs {
+                assert_eq!(preset.base(ip::GC, xcc, 0) & 0xffff, 0x2000);
+                assert_eq!(preset.base(ip::GC, xcc, 1) & 0xffff, 0xa000);
+            }
         }
     }
 }

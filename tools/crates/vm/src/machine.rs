@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 
 pub const MAX_GPUS: u8 = 8;
 /// Address space that each port keeps free for a GPU's VRAM and doorbells, and for its registers.
+/// The first has room for the largest card; all of them for it would be more than SeaBIOS places.
 const PREFETCHABLE_RESERVE: &str = "64G";
+const FIRST_PREFETCHABLE_RESERVE: &str = "512G";
 const MEMORY_RESERVE: &str = "16M";
 /// `rep` string instructions count once for each iteration; without these the kernel avoids them.
 const CPU_ICOUNT: &str = "max,phys-bits=48,erms=off,fsrm=off,fsrs=off,fzrm=off,fsrc=off";
@@ -169,9 +171,13 @@ fn channels(wiring: &Wiring) -> Vec<String> {
 
 fn ports() -> Vec<String> {
     let port = |number: u8| {
+        let prefetchable = match number {
+            0 => FIRST_PREFETCHABLE_RESERVE,
+            _ => PREFETCHABLE_RESERVE,
+        };
         format!(
             "pcie-root-port,id={},slot={},chassis={},addr={:#x},\
-             pref64-reserve={PREFETCHABLE_RESERVE},mem-reserve={MEMORY_RESERVE},io-reserve=0",
+             pref64-reserve={prefetchable},mem-reserve={MEMORY_RESERVE},io-reserve=0",
             port_name(number),
             number + 1,
             number + 1,

@@ -7,16 +7,32 @@ use super::places::{Place, Places, Run, Window, WINDOW};
 use super::typed::Format;
 use super::{atomic, unsupported, Done, Machine, Stop};
 use crate::inst::{Dst, Inst, MemInst};
-use crate::memory::{Access, Fault};
+use crate::memory::{Access, CacheControl, Fault, Scope};
 use crate::op::mem::{Part, Segment};
 use crate::op::{AtomicOp, MemOp};
 use crate::wave::{Vgpr, LANES};
 
 impl Machine<'_> {
     pub(super) fn vector_memory(&mut self, inst: &Inst, mem: &MemInst) -> Done {
+        let scope = Scope::of(mem.sc0, mem.sc1);
         if mem.op == MemOp::Cache {
+            self.memory.control(match mem.name {
+                "wbl2" => CacheControl::WriteBack(scope),
+                "inv" => CacheControl::Invalidate(scope),
+                _ => CacheControl::Invalidate(Scope::Group),
+            });
             return Ok(());
         }
+        if scope == Scope::Wave {
+            return self.vector_access(inst, mem);
+        }
+        self.memory.set_scope(scope);
+        let done = self.vector_access(inst, mem);
+        self.memory.set_scope(Scope::Wave);
+        done
+    }
+
+    fn vector_access(&mut self, inst: &Inst, mem: &MemInst) -> Done {
         let places = match mem.segment {
             Segment::Global => Places::Memory(self.global_addresses(mem)),
             Segment::Flat => Places::Mixed(self.flat_places(mem)),

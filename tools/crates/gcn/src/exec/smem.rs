@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Scalar memory: loads and stores of whole dwords, cache control (nothing to do), clocks.
+//! Scalar memory: loads and stores of whole dwords, cache control, clocks.
 
 use super::{Done, Machine};
 use crate::inst::{Inst, SmemInst};
+use crate::memory::CacheControl;
 use crate::op::Smem;
 
 /// Core clocks in a tick of the 100 MHz counter, for `s_memtime`.
@@ -15,11 +16,11 @@ impl Machine<'_> {
         match smem.op {
             s_load_dword | s_load_dwordx2 | s_load_dwordx4 | s_load_dwordx8 | s_load_dwordx16 => {
                 let address = self.smem_address(smem, 1);
-                self.scalar_load(smem.data, address, dwords)
+                self.scalar_load(smem, address, dwords)
             }
             s_scratch_load_dword | s_scratch_load_dwordx2 | s_scratch_load_dwordx4 => {
                 let address = self.smem_address(smem, 64);
-                self.scalar_load(smem.data, address, dwords)
+                self.scalar_load(smem, address, dwords)
             }
             s_buffer_load_dword
             | s_buffer_load_dwordx2
@@ -47,8 +48,12 @@ impl Machine<'_> {
                 self.set64(smem.data, time);
                 Ok(())
             }
-            s_dcache_inv | s_dcache_wb | s_dcache_inv_vol | s_dcache_wb_vol | s_dcache_discard
-            | s_dcache_discard_x2 | s_atc_probe | s_atc_probe_buffer => Ok(()),
+            s_dcache_inv | s_dcache_inv_vol => {
+                self.memory.control(CacheControl::InvalidateScalar);
+                Ok(())
+            }
+            s_dcache_wb | s_dcache_wb_vol | s_dcache_discard | s_dcache_discard_x2
+            | s_atc_probe | s_atc_probe_buffer => Ok(()),
             _ => self.scalar_atomic(inst, smem),
         }
     }
@@ -62,13 +67,13 @@ impl Machine<'_> {
             & !3
     }
 
-    fn scalar_load(&mut self, data: u8, address: u64, dwords: usize) -> Done {
+    fn scalar_load(&mut self, smem: &SmemInst, address: u64, dwords: usize) -> Done {
         let mut bytes = [0; 64];
         let bytes = &mut bytes[..4 * dwords];
-        self.memory.read(address, bytes)?;
+        self.memory.read_scalar(address, bytes, smem.glc)?;
         for (index, dword) in bytes.chunks_exact(4).enumerate() {
             let value = u32::from_le_bytes([dword[0], dword[1], dword[2], dword[3]]);
-            self.set32(data.wrapping_add(index as u8), value);
+            self.set32(smem.data.wrapping_add(index as u8), value);
         }
         Ok(())
     }
@@ -79,7 +84,7 @@ impl Machine<'_> {
             let register = usize::from(data.wrapping_add(index as u8) & 0x7f);
             dword.copy_from_slice(&self.wave.scalar[register].to_le_bytes());
         }
-        Ok(self.memory.write(address, &bytes[..4 * dwords])?)
+        Ok(self.memory.write_scalar(address, &bytes[..4 * dwords])?)
     }
 
     /// Where dword `index` of an access through a buffer descriptor is. None: beyond the buffer's
@@ -112,7 +117,7 @@ impl Machine<'_> {
         let mut values = [[0; 4]; 16];
         for (place, value) in places[..dwords].iter().zip(&mut values) {
             if let Some(address) = place {
-                self.memory.read(*address, value)?;
+                self.memory.read_scalar(*address, value, smem.glc)?;
             }
         }
         for (index, value) in (0u8..).zip(&values[..dwords]) {
@@ -127,7 +132,7 @@ impl Machine<'_> {
             let register = usize::from(smem.data.wrapping_add(index as u8) & 0x7f);
             if let Some(address) = self.buffer_dword(smem, index as u64) {
                 let value = self.wave.scalar[register].to_le_bytes();
-                self.memory.write(address, &value)?;
+                self.memory.write_scalar(address, &value)?;
             }
         }
         Ok(())

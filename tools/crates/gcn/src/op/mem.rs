@@ -93,7 +93,7 @@ pub enum MemOp {
     Format(bool, bool, u8),
     /// A dword from LDS to memory (MUBUF only).
     StoreLds,
-    /// Cache control: nothing to do here.
+    /// Cache control.
     Cache,
 }
 

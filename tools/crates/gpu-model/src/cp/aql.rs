@@ -10,6 +10,7 @@
 
 mod dispatch;
 mod error;
+mod fences;
 pub mod overtake;
 
 use std::sync::Arc;
@@ -53,6 +54,8 @@ pub struct Pending {
     inactive: Option<Signal>,
     /// The partition's other XCCs have a part in it.
     shared: bool,
+    /// Its header, for what it releases.
+    header: u32,
 }
 
 /// What a packet asks for.
@@ -155,10 +158,12 @@ fn step_packet(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault
         start: queue.shared.bus.realtime(),
         inactive: None,
         shared: is_shared(&packet),
+        header: packet[0],
     };
     match begin(queue, body, &packet)? {
         Ok(Action::Wait) => Ok(Some(Progress::Polling)),
         Ok(Action::Complete | Action::Started) => {
+            fences::acquire(queue, body, packet[0]);
             body.flight.aql = Some(pending);
             overtake::consider(queue, body)?;
             Ok(None)
@@ -218,11 +223,13 @@ fn follow(queue: &Queue, body: &mut Body, team: &Team) -> Result<Option<Progress
     }
     match begin(queue, body, &packet)? {
         Ok(_) => {
+            fences::acquire(queue, body, packet[0]);
             body.flight.aql = Some(Pending {
                 signal: None,
                 start: 0,
                 inactive: None,
                 shared: true,
+                header: packet[0],
             });
             Ok(None)
         }
@@ -254,10 +261,6 @@ fn begin(
 ) -> Result<Result<Action, PacketError>, Fault> {
     let header = packet[0];
     tracing::trace!(target: "aql", "{:?} {} {packet:x?}", queue.slot, body.rptr);
-    if header & 0xff != kind::INVALID && field(header, 9, 2) != 0 {
-        // SCACQUIRE: agent or system scope invalidates the instruction cache.
-        body.invalidate_code();
-    }
     match header & 0xff {
         kind::INVALID => Ok(Ok(Action::Wait)),
         // The packet stays where it is, as one that never ends.
@@ -351,6 +354,7 @@ fn pm4_ib(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Action, Pack
 fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Fault> {
     body.flight.aql = None;
     body.flight.refused = None;
+    fences::release(queue, pending.header);
     complete_slot(queue, body.rptr)?;
     let next = body.rptr + 1;
     queue.advance(body, next);

@@ -213,7 +213,7 @@ fn finish_restore(queue: &Queue, live: &mut Live, code: &mut CodeCache) -> Resul
         if live.group.executed >= end || waits > WAITS {
             return Err(Failure::Handler("it does not restore its waves".into()));
         }
-        let outcome = live.group.run(&mut queue.view(), code, TURN);
+        let outcome = queue.as_wave(live.unit, |memory| live.group.run(memory, code, TURN));
         match settle(queue, live, code, outcome) {
             Turn::On => {}
             Turn::Waits => waits += 1,
@@ -234,7 +234,7 @@ fn run_handlers(
 ) -> Result<(), Failure> {
     let mut parts: Vec<_> = launch.live().iter_mut().zip(groups).collect();
     together(queue, &mut parts, codes, |(live, group), code| {
-        save_group(queue, &mut live.group, group, area, code)
+        save_group(queue, live, group, area, code)
     })
 }
 
@@ -267,7 +267,7 @@ type Part<'a, T> = (&'a mut [T], &'a mut CodeCache, Result<(), Failure>);
 /// Runs a group in its trap handler until all its waves have ended, and answers what they ask.
 fn save_group(
     queue: &Queue,
-    group: &mut Workgroup,
+    Live { group, unit, .. }: &mut Live,
     places: &Group,
     area: Area,
     code: &mut CodeCache,
@@ -275,7 +275,7 @@ fn save_group(
     let end = group.executed.saturating_add(BUDGET);
     loop {
         let left = end.saturating_sub(group.executed);
-        match group.run(&mut queue.view(), code, left) {
+        match queue.as_wave(*unit, |memory| group.run(memory, code, left)) {
             Outcome::Done => return Ok(()),
             Outcome::Message { wave, message, .. } if message & 0xf == MSG_SAVEWAVE => {
                 let place = places.waves[wave];
@@ -339,6 +339,7 @@ fn relaunch(queue: &Queue, launch: &Launch, group: &Group, parked: &Parked, area
     Live {
         group: Workgroup::new(waves, lds_bytes as usize, dispatch.apertures),
         slot: parked.slot,
+        unit: launch.unit(parked.slot),
         gws: Vec::new(),
         restoring: true,
     }

@@ -49,6 +49,8 @@ pub struct Live {
     pub group: Workgroup,
     /// Its place: a number below [`Places::slots`].
     pub slot: u32,
+    /// Its compute unit.
+    pub unit: u16,
     /// Waves that wait for the global wave sync: which, what for, and their tickets.
     pub gws: Vec<(usize, GwsRequest, u64)>,
     /// Its waves were launched to restore themselves, and may not have done with it.
@@ -176,6 +178,11 @@ impl Launch {
     /// Scratch.
     pub fn scratch(&self) -> ScratchRing {
         self.order.scratch
+    }
+
+    /// The compute unit of a place.
+    pub fn unit(&self, slot: u32) -> u16 {
+        self.places.unit(slot)
     }
 
     /// Groups that have started and not ended.
@@ -307,7 +314,9 @@ impl Run<'_> {
                 return;
             };
             let before = live.group.executed;
-            let outcome = live.group.run(&mut self.queue.view(), code, TURN.min(left));
+            let outcome = self.queue.as_wave(live.unit, |memory| {
+                live.group.run(memory, code, TURN.min(left))
+            });
             let spent = live.group.executed.saturating_sub(before).max(1);
             left = left.saturating_sub(spent);
             live.is_restoring();
@@ -385,6 +394,7 @@ impl Run<'_> {
         Live {
             group,
             slot,
+            unit: self.places.unit(slot),
             gws: Vec::new(),
             restoring: false,
         }

@@ -99,12 +99,20 @@ layouts! {
         REG_WRITE_ADDR2 = 2: 0, 18;
     }
     release_mem from [Struct(KFD, "pm4_mec_release_mem")] after 1 {
+        TC_WB_ACTION_ENA = 0: 15, 1;
+        TCL1_ACTION_ENA = 0: 16, 1;
         INT_SEL = 1: 24, 3;
         DATA_SEL = 1: 29, 3;
         ADDRESS_LO_32B = 2: 2, 30;
         ADDRESS_LO_64B = 2: 3, 29;
         DATA_LO = 4: 0, 32;
         INT_CTXID = 6: 0, 32;
+    }
+    acquire_mem from [Place(SOC15D, "PACKET3_ACQUIRE_MEM_CP_COHER_CNTL")] after 1 {
+        TC_WB_ACTION_ENA = 0: 18, 1;
+        TCL1_ACTION_ENA = 0: 22, 1;
+        SH_KCACHE_ACTION_ENA = 0: 27, 1;
+        SH_ICACHE_ACTION_ENA = 0: 29, 1;
     }
     atomic_mem from [Place(SOC15D, "PACKET3_ATOMIC_MEM")] after 1 {
         ATOMIC = 0: 0, 7 unlike "TC_OP (vega10_enum.h) has 7 bits, and so has this field in \

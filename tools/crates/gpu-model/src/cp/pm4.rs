@@ -315,9 +315,27 @@ pub fn nothing(_cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
     Ok(Flow::Next)
 }
 
-/// ACQUIRE_MEM: there are no caches but that of decoded code.
-pub fn acquire_mem(cx: &mut Cx<'_>, _body: &[u32]) -> Outcome {
-    cx.body.invalidate_code();
+/// ACQUIRE_MEM: what COHER_CNTL says of the caches. Decoded code goes anyway without hostile mode's
+/// caches.
+pub fn acquire_mem(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    use super::layout::acquire_mem::*;
+    let [write_back, vector, scalar, code] = [
+        TC_WB_ACTION_ENA,
+        TCL1_ACTION_ENA,
+        SH_KCACHE_ACTION_ENA,
+        SH_ICACHE_ACTION_ENA,
+    ]
+    .map(|action| action.is_set(body));
+    let (caches, xcc) = (cx.queue.shared.bus.caches(), cx.queue.slot.xcc);
+    if let Some(caches) = caches {
+        caches.invalidate(xcc, [vector, scalar, code]);
+        if write_back {
+            caches.write_back(xcc);
+        }
+    }
+    if code || caches.is_none() {
+        cx.body.invalidate_code();
+    }
     Ok(Flow::Next)
 }
 

@@ -19,6 +19,8 @@ use super::sched::Keep;
 use super::team::{Member, Team};
 use super::Shared;
 use crate::engine::Progress;
+use crate::hostile::caches::Client;
+use crate::hostile::wave::WaveView;
 use crate::ih::{client, Node};
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
@@ -277,6 +279,10 @@ impl Queue {
         };
         // Before the write pointer is read from memory: what is rung in between is heard.
         shared.bus.listen(hqd.doorbell());
+        // Waves that are restored may have been elsewhere.
+        if let Some(caches) = shared.bus.caches() {
+            caches.invalidate(slot.xcc, [true; 3]);
+        }
         Arc::new(Queue {
             shared,
             slot,
@@ -319,6 +325,25 @@ impl Queue {
             bus: &*self.shared.bus,
             space: self.space,
         }
+    }
+
+    /// The XCCs of its partition.
+    pub fn partition(&self) -> std::ops::Range<u8> {
+        let first = self.slot.xcc.saturating_sub(self.xcc.index);
+        first..first + self.xcc.of
+    }
+
+    /// Runs something with its memory as waves on a compute unit see it.
+    pub fn as_wave<R>(&self, unit: u16, run: impl FnOnce(&mut dyn gcn::Memory) -> R) -> R {
+        let Some(caches) = self.shared.bus.caches() else {
+            return run(&mut self.view());
+        };
+        let client = Client {
+            xcc: self.slot.xcc,
+            unit,
+            shared: self.xcc.of > 1,
+        };
+        run(&mut WaveView::new(self.view(), caches, client))
     }
 
     /// The kernel's memory of its XCC: where MQDs are.
@@ -542,6 +567,9 @@ impl Queue {
             Keep::Flight => self.save_waves(&mut body),
             _ => cwsr::empty(self),
         };
+        if let Some(caches) = self.shared.bus.caches() {
+            caches.write_back(self.slot.xcc);
+        }
         if keep != Keep::Forgotten {
             if let Err(fault) = self.save_pointers(&mut body, marks) {
                 tracing::warn!(slot = ?self.slot, %fault, "MQD not saved");

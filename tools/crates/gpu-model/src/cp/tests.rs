@@ -3,6 +3,7 @@
 //! preemption.
 
 mod aql;
+mod caches;
 mod cwsr;
 mod direct;
 mod hostile;

@@ -292,7 +292,7 @@ impl Block for HubBlock {
             VM_INVALIDATE_ENG0_REQ => {
                 let pages = value & INVALIDATE_PTES == INVALIDATE_PTES;
                 let vmids = if pages { value as u16 } else { 0 };
-                chip.gmc.invalidate_vmids(self.hub, vmids);
+                chip.invalidate_vmids(self.hub, vmids);
                 self.registers
                     .set_at(VM_INVALIDATE_ENG0_ACK, index, value & 0xffff);
             }

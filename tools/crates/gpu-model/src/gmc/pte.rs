@@ -6,6 +6,19 @@
 
 use crate::memory::{Memory, Physical};
 
+/// How caches treat a page: MTYPE_* of `include/vega10_enum.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mtype {
+    /// Not coherent.
+    Nc,
+    /// Local memory, cached for reads and writes.
+    Rw,
+    /// Coherent by probes.
+    Cc,
+    /// Not cached by the L2.
+    Uc,
+}
+
 /// One entry of a page table or page directory, or a context's base register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(pub u64);
@@ -74,6 +87,16 @@ impl Entry {
             Memory::System
         } else {
             Memory::Vram
+        }
+    }
+
+    /// `AMDGPU_PTE_MTYPE_VG10`: bits 58:57.
+    pub fn mtype(self) -> Mtype {
+        match self.0 >> 57 & 3 {
+            0 => Mtype::Nc,
+            1 => Mtype::Rw,
+            2 => Mtype::Cc,
+            _ => Mtype::Uc,
         }
     }
 

@@ -9,6 +9,7 @@ pub use gcn::Fault;
 pub use crate::gmc::{Access, Hub};
 pub use crate::ih::Interrupt;
 
+use crate::hostile::caches::{Caches, Place};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 
@@ -78,7 +79,7 @@ pub struct Cores {
     /// Shader engines.
     pub engines: u8,
     /// Compute units of each that work.
-    pub units: u8,
+    pub units: [u8; 4],
 }
 
 /// The GPU around the processors.
@@ -159,6 +160,14 @@ pub trait Bus: Send + Sync {
     fn hostile(&self) -> Option<&Hostile> {
         None
     }
+
+    /// The caches before waves, in hostile mode. All other accesses of memory know of them.
+    fn caches(&self) -> Option<&Caches> {
+        None
+    }
+
+    /// Where an address leads: for those caches.
+    fn place(&self, space: Space, address: u64, access: Access) -> Result<Place, Fault>;
 
     /// The constant 100 MHz counter.
     fn realtime(&self) -> u64;

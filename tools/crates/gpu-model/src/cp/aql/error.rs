@@ -84,6 +84,7 @@ impl PacketError {
             start: 0,
             inactive: Some(signal),
             shared: false,
+            header: 0,
         });
         Ok(())
     }

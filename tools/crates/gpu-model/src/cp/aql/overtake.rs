@@ -6,7 +6,7 @@
 //! some slices ahead of the present one, and then they run in turn: neither may rely on the other
 //! to wait or to go on.
 
-use super::{complete_slot, dispatch, fetch, kind, tell, Pending};
+use super::{complete_slot, dispatch, fences, fetch, kind, tell, Pending};
 use crate::cp::launch::Launch;
 use crate::cp::queue::{Body, Queue};
 use crate::cp::signal::Signal;
@@ -52,9 +52,7 @@ pub fn consider(queue: &Queue, body: &mut Body) -> Result<(), Fault> {
     let Some(launch) = launch?.ok().filter(|launch| !scratch(launch)) else {
         return Ok(());
     };
-    if field(packet[0], 9, 2) != 0 {
-        body.invalidate_code();
-    }
+    fences::acquire(queue, body, packet[0]);
     queue
         .shared
         .stats
@@ -64,6 +62,7 @@ pub fn consider(queue: &Queue, body: &mut Body) -> Result<(), Fault> {
         start: queue.shared.bus.realtime(),
         inactive: None,
         shared: false,
+        header: packet[0],
     };
     body.flight.ahead = Some(Box::new(Ahead {
         pending,
@@ -93,6 +92,7 @@ pub fn step(queue: &Queue, body: &mut Body) -> Result<Option<Progress>, Fault> {
     let (done, pending) = (progress.is_none(), ahead.pending);
     body.flight.ahead = Some(ahead);
     if done {
+        fences::release(queue, pending.header);
         complete_slot(queue, body.rptr + 1)?;
         tell(queue, pending)?;
     }

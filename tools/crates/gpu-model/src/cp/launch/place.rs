@@ -40,9 +40,10 @@ impl Places {
     pub fn new(cores: Cores, masks: [u32; 4], dispatch: &Dispatch) -> Option<Self> {
         let mut units = Vec::new();
         // Neighbouring groups go to different engines.
-        for unit in 0..cores.units.min(16) {
+        for unit in 0..16 {
             for engine in 0..cores.engines {
-                if masks[usize::from(engine) % 4] >> unit & 1 != 0 {
+                let at = usize::from(engine) % 4;
+                if unit < cores.units[at] && masks[at] >> unit & 1 != 0 {
                     units.push(Cu { engine, unit });
                 }
             }
@@ -64,11 +65,21 @@ impl Places {
         self.units.len() as u32 * self.per_unit
     }
 
+    fn cu(&self, slot: u32) -> Cu {
+        self.units[slot as usize % self.units.len()]
+    }
+
+    /// A number for the compute unit of a slot.
+    pub fn unit(&self, slot: u32) -> u16 {
+        let Cu { engine, unit } = self.cu(slot);
+        u16::from(engine) << 8 | u16::from(unit)
+    }
+
     /// HW_ID of a group's wave: WAVE_ID 3:0, SIMD_ID 5:4, PIPE_ID 7:6, CU_ID 11:8, SE_ID 14:13,
     /// TG_ID 19:16, VM_ID 23:20, QUEUE_ID 26:24, ME_ID 31:30.
     pub fn hw_id(&self, of: SlotId, vmid: u8, slot: u32, wave: u32, waves: u32) -> u32 {
         let count = self.units.len() as u32;
-        let cu = self.units[(slot % count) as usize];
+        let cu = self.cu(slot);
         let group = slot / count;
         let place = group * waves + wave;
         ((place / SIMDS) & 0xf)
@@ -99,7 +110,7 @@ mod tests {
 
     const CORES: Cores = Cores {
         engines: 4,
-        units: 5,
+        units: [5; 4],
     };
 
     fn dispatch(items: u32, lds_bytes: u32) -> Dispatch {

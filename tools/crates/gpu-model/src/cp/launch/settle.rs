@@ -144,7 +144,7 @@ fn global_wave_sync(
             if let Some(at) = held {
                 live.gws.swap_remove(at);
             }
-            live.group.retire(wave, &mut queue.view(), code);
+            queue.as_wave(live.unit, |memory| live.group.retire(wave, memory, code));
         }
         Answer::Wait(ticket) if held.is_none() => live.gws.push((wave, request, ticket)),
         Answer::Wait(_) => {}

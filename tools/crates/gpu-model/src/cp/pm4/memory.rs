@@ -135,9 +135,16 @@ fn wait(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
     )
 }
 
-/// RELEASE_MEM: event, control (DST_SEL 17:16, INT_SEL 26:24, DATA_SEL 31:29), address, data,
-/// INT_CTXID.
+/// RELEASE_MEM: the caches' actions first, then the data, then the interrupt.
 pub fn release_mem(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
+    if let Some(caches) = cx.queue.shared.bus.caches() {
+        let xcc = cx.queue.slot.xcc;
+        if release::TC_WB_ACTION_ENA.is_set(body) {
+            caches.write_back(xcc);
+        }
+        let vector = release::TCL1_ACTION_ENA.is_set(body);
+        caches.invalidate(xcc, [vector, false, false]);
+    }
     let (address, wide_address) = (
         release::ADDRESS_LO_32B.wide(body),
         release::ADDRESS_LO_64B.wide(body),

@@ -21,7 +21,7 @@ fn two(mode: Mode, seed: Option<u64>, first: &[u32], second: u32, header: u32) -
     let rig = rig_in(mode);
     assert!(runlist::unmap(&rig, 2, 0, 0));
     if let Some(seed) = seed {
-        assert!(rig.flat.hostile.set(Hostile::new(seed)).is_ok());
+        assert!(rig.flat.hostile.set(Hostile::new(seed).into()).is_ok());
     }
     load(&rig, first);
     let mut code = STORE_42.to_vec();
@@ -90,7 +90,7 @@ fn dispatches_that_overtake_run_at_the_same_time_and_outlive_preemption() {
 #[test]
 fn late_doorbells_are_heard_in_the_end() {
     let rig = rig_in(Mode::Threads(2));
-    assert!(rig.flat.hostile.set(Hostile::new(5)).is_ok());
+    assert!(rig.flat.hostile.set(Hostile::new(5).into()).is_ok());
     load(&rig, STORE_42);
     for n in 0..40 {
         let done = signal(&rig, n, false);

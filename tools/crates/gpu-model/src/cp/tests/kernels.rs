@@ -7,9 +7,9 @@ use crate::cp::packet::op;
 use crate::flat::{pkt, Rig};
 use crate::processor::runner::Mode;
 
-const CODE: u32 = 0x6_0000;
+pub const CODE: u32 = 0x6_0000;
 const DESCRIPTOR: u32 = 0x6_8000;
-const KERNARG: u32 = 0x7_0000;
+pub const KERNARG: u32 = 0x7_0000;
 pub const OUT: u32 = 0x8_0000;
 
 const S_ENDPGM: u32 = 0xbf81_0000;
