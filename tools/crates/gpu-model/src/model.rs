@@ -72,7 +72,7 @@ impl GpuModel {
             hostile,
         } = config;
         let hostile = hostile.map(|seed| Arc::new(Hostile::new(seed)));
-        if vram_size == 0 || !vram_size.is_multiple_of(256 << 20) {
+        if vram_size == 0 || vram_size % (256 << 20) != 0 {
             return Err(NewError::VramSize(vram_size));
         }
         let config_space = ConfigSpace::new(&preset, vram_size);
