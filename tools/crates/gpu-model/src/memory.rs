@@ -26,6 +26,11 @@ pub trait PhysicalMemory: Send + Sync {
     /// The same for an aligned qword.
     fn update64(&self, address: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, BusError>;
 
+    /// What the newest write left there, also where readers see an older copy.
+    fn newest(&self, address: u64, out: &mut [u8]) -> Result<(), BusError> {
+        self.read(address, out)
+    }
+
     /// Clears a range. Worth overriding where clearing much is cheaper than writing zeros.
     fn zero(&self, address: u64, length: u64) -> Result<(), BusError> {
         let zeros = [0; 4096];

@@ -568,7 +568,8 @@ impl Queue {
             _ => cwsr::empty(self),
         };
         if let Some(caches) = self.shared.bus.caches() {
-            caches.write_back(self.slot.xcc);
+            // Nobody may tell the caches when the pages of a process go that has no VMID.
+            caches.flush(self.slot.xcc);
         }
         if keep != Keep::Forgotten {
             if let Err(fault) = self.save_pointers(&mut body, marks) {

@@ -34,6 +34,10 @@ pub struct Place {
     pub mtype: Mtype,
 }
 
+/// A flush of TLBs came between a translation and its use: to be translated again.
+#[derive(Debug)]
+pub struct Outdated;
+
 /// A wave.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
@@ -109,21 +113,25 @@ impl Caches {
         self.memory(at).read(at.address, out)?;
         if xcc.l2.len() != 0 {
             for (place, range) in pieces(at, out.len()) {
-                xcc.l2.overlay(place, &mut out[range]);
+                xcc.l2.overlay(self.memory(place), place, &mut out[range]);
             }
         }
         Ok(())
     }
 
-    /// A wave's load, past the first cache from [`Scope::Device`] on.
+    /// A wave's load, past the first cache from [`Scope::Device`] on. `current`: the translation
+    /// that led here is still one; a flush waits for those that have been asked.
     pub fn load(
         &self,
         by: Client,
         (through, scope): (Through, Scope),
-        at: Physical,
+        (at, current): (Physical, impl Fn() -> bool),
         out: &mut [u8],
-    ) -> Result<(), BusError> {
+    ) -> Result<Result<(), Outdated>, BusError> {
         let mut xcc = self.xcc(by.xcc);
+        if !current() {
+            return Ok(Err(Outdated));
+        }
         for (place, range) in pieces(at, out.len()) {
             let (line, inside) = split(place);
             let out = &mut out[range];
@@ -146,7 +154,7 @@ impl Caches {
                 self.read_l2(&mut xcc, place, out)?;
             }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Counts what is used though it is not so any more.
@@ -160,15 +168,27 @@ impl Caches {
     }
 
     /// A wave's store. The first cache writes through; the L2 keeps local memory (RW) until it is
-    /// written back, unless others are to see it.
-    pub fn store(&self, by: Client, scope: Scope, to: Place, data: &[u8]) -> Result<(), BusError> {
+    /// written back, unless others are to see it. `current` as for a load.
+    pub fn store(
+        &self,
+        by: Client,
+        scope: Scope,
+        (to, current): (Place, impl Fn() -> bool),
+        data: &[u8],
+    ) -> Result<Result<(), Outdated>, BusError> {
         let stays = match scope {
             Scope::Wave | Scope::Group => true,
             Scope::Device => !by.shared,
             Scope::System => false,
         };
         let stays = stays && matches!(to.mtype, Mtype::Rw | Mtype::Nc);
+        if !stays {
+            self.probe(to.at, data.len() as u64);
+        }
         let mut xcc = self.xcc(by.xcc);
+        if !current() {
+            return Ok(Err(Outdated));
+        }
         for (at, range) in pieces(to.at, data.len()) {
             let data = &data[range];
             let memory = self.memory(at);
@@ -180,26 +200,44 @@ impl Caches {
             }
             xcc.cache(Through::Vector, by.unit).write(at, data);
         }
-        if xcc.l2.len() > ROOM || xcc.l2.len() != 0 && self.hostile.one_in(WRITTEN) {
-            if let Some(line) = xcc.l2.nth(self.hostile.number()) {
-                xcc.l2.write_back(self.memory(line), line);
-            }
+        if self.hostile.one_in(WRITTEN) {
+            self.write_one(&mut xcc);
         }
-        Ok(())
+        while xcc.l2.len() > ROOM {
+            self.write_one(&mut xcc);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes some line back.
+    fn write_one(&self, xcc: &mut Xcc) {
+        if let Some(line) = xcc.l2.any(self.hostile.number()) {
+            xcc.l2.write_back(self.memory(line), line);
+        }
     }
 
     /// A scalar store: its own cache and the vector L1 do not know each other.
-    pub fn store_scalar(&self, by: Client, to: Place, data: &[u8]) -> Result<(), BusError> {
-        self.store(by, Scope::Wave, to, data)?;
+    pub fn store_scalar(
+        &self,
+        by: Client,
+        (to, current): (Place, impl Fn() -> bool),
+        data: &[u8],
+    ) -> Result<Result<(), Outdated>, BusError> {
+        let stored = self.store(by, Scope::Wave, (to, current), data)?;
         let mut xcc = self.xcc(by.xcc);
         pieces(to.at, data.len()).for_each(|(at, _)| xcc.scalar.remove(split(at).0));
-        Ok(())
+        Ok(stored)
     }
 
     /// Before a wave's atomic operation, which memory does: what all XCCs have of it is there, and
     /// the wave's first cache has not.
     pub fn before_atomic(&self, by: Client, at: Physical, length: usize) {
         self.settle(at, length);
+        self.after_atomic(by, at);
+    }
+
+    /// After it: what another wave of the compute unit has read meanwhile is too old for this one.
+    pub fn after_atomic(&self, by: Client, at: Physical) {
         self.xcc(by.xcc)
             .cache(Through::Vector, by.unit)
             .remove(split(at).0);

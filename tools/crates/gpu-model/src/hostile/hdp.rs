@@ -154,6 +154,10 @@ impl PhysicalMemory for Hdp {
         Ok(())
     }
 
+    fn newest(&self, address: u64, out: &mut [u8]) -> Result<(), BusError> {
+        self.memory.newest(address, out)
+    }
+
     fn write(&self, address: u64, data: &[u8]) -> Result<(), BusError> {
         let mut copies = self.copies();
         self.memory.write(address, data)?;

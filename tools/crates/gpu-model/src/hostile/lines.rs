@@ -82,8 +82,8 @@ impl Lines {
 /// Bytes that were stored and not written back.
 struct Stored {
     bytes: Bytes,
-    /// Memory below them when they were stored. Where it differs by now somebody else has written,
-    /// whose probe has taken the byte from the cache.
+    /// Memory below them when they were stored, behind the HDP. Where it differs by now somebody
+    /// else has written, whose probe has taken the byte from the cache.
     below: Bytes,
     /// Which bytes.
     mask: u128,
@@ -107,7 +107,7 @@ impl Dirty {
     ) -> Result<(), BusError> {
         let (line, inside) = split(at);
         let mut now = [0; LINE as usize];
-        memory.read(line.address, &mut now)?;
+        memory.newest(line.address, &mut now)?;
         let stored = self.0.entry(line).or_insert_with(|| Stored {
             bytes: now,
             below: now,
@@ -122,25 +122,24 @@ impl Dirty {
         Ok(())
     }
 
-    /// Lays what is stored in one line over `out`, which is memory at `at`. True: there was some.
-    pub fn overlay(&mut self, at: Physical, out: &mut [u8]) -> bool {
+    /// Lays what is stored in one line over `out`, which is what a reader finds in memory at `at`.
+    pub fn overlay(&mut self, memory: &dyn PhysicalMemory, at: Physical, out: &mut [u8]) {
         let (line, inside) = split(at);
         let Some(stored) = self.0.get_mut(&line) else {
-            return false;
+            return;
         };
-        let mut any = false;
+        let mut now = [0; LINE as usize];
+        if memory.newest(line.address, &mut now).is_ok() {
+            stored.settle(&now);
+        }
         for (index, byte) in (inside..).zip(out) {
-            if stored.mask >> index & 1 == 0 {
-                continue;
-            }
-            if stored.below[index] == *byte {
+            if stored.mask >> index & 1 != 0 {
                 *byte = stored.bytes[index];
-                any = true;
-            } else {
-                stored.mask &= !(1 << index);
             }
         }
-        any
+        if stored.mask == 0 {
+            self.0.remove(&line);
+        }
     }
 
     /// Whether some of the bytes of one line are stored.
@@ -155,6 +154,9 @@ impl Dirty {
         let (line, inside) = split(at);
         if let Some(stored) = self.0.get_mut(&line) {
             stored.mask &= !mask_of(inside, length);
+            if stored.mask == 0 {
+                self.0.remove(&line);
+            }
         }
     }
 
@@ -165,7 +167,7 @@ impl Dirty {
             return;
         };
         let mut now = [0; LINE as usize];
-        if memory.read(line.address, &mut now).is_ok() {
+        if memory.newest(line.address, &mut now).is_ok() {
             stored.settle(&now);
             stored.write(memory, line.address);
         }
@@ -185,10 +187,16 @@ impl Dirty {
         self.0.range(first..end).map(|(line, _)| *line).collect()
     }
 
-    /// The line with this number, of those that are there.
-    pub fn nth(&self, number: u64) -> Option<Physical> {
-        let count = (self.0.len() as u64).max(1);
-        self.0.keys().nth((number % count) as usize).copied()
+    /// One of the lines, by a random number.
+    pub fn any(&self, number: u64) -> Option<Physical> {
+        let (first, last) = (self.0.keys().next()?, self.0.keys().next_back()?);
+        let (from, until) = (
+            first.address.min(last.address),
+            first.address.max(last.address),
+        );
+        let address = from + number % (until - from + 1);
+        let after = self.0.range(Physical { address, ..*first }..).next();
+        Some(*after.map_or(first, |(line, _)| line))
     }
 }
 

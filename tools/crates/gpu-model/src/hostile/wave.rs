@@ -3,7 +3,7 @@
 
 use gcn::{CacheControl, Scope};
 
-use super::caches::{Caches, Client, Place, Through};
+use super::caches::{Caches, Client, Outdated, Place, Through};
 use crate::memory::BusError;
 use crate::processor::bus::{Access, Fault, View};
 
@@ -30,22 +30,31 @@ impl<'a> WaveView<'a> {
         self.view.bus.place(self.view.space, address, access)
     }
 
-    /// Does something to each part that lies together.
+    /// Does something to each part that lies together. `act` is told whether the translation is
+    /// still one, and does nothing if it is not: then there is a new one.
     fn each(
         &self,
         address: u64,
         length: usize,
         access: Access,
-        mut act: impl FnMut(Place, std::ops::Range<usize>) -> Result<(), BusError>,
+        mut act: impl FnMut(
+            (Place, &dyn Fn() -> bool),
+            std::ops::Range<usize>,
+        ) -> Result<Result<(), Outdated>, BusError>,
     ) -> Result<(), Fault> {
         let mut done = 0;
         while done < length {
             let address = address.wrapping_add(done as u64);
+            let generation = self.view.bus.generation();
             let place = self.place(address, access)?;
             let left = length - done;
             let now = usize::try_from(place.length).map_or(left, |room| left.min(room));
-            act(place, done..done + now).map_err(|_| Fault { address, access })?;
-            done += now;
+            let current = || self.view.bus.generation() == generation;
+            match act((place, &current), done..done + now) {
+                Ok(Ok(())) => done += now,
+                Ok(Err(Outdated)) => {}
+                Err(_) => return Err(Fault { address, access }),
+            }
         }
         Ok(())
     }
@@ -57,16 +66,24 @@ impl<'a> WaveView<'a> {
         address: u64,
         bytes: &mut [u8],
     ) -> Result<(), Fault> {
-        self.each(address, bytes.len(), access, |place, range| {
+        self.each(address, bytes.len(), access, |(place, current), range| {
+            let from = (place.at, current);
             self.caches
-                .load(self.client, through, place.at, &mut bytes[range])
+                .load(self.client, through, from, &mut bytes[range])
         })
     }
 
-    fn before_atomic(&self, address: u64, length: usize) -> Result<(), Fault> {
-        let place = self.place(address, Access::Atomic)?;
-        self.caches.before_atomic(self.client, place.at, length);
-        Ok(())
+    /// An atomic operation, between what it asks of the caches.
+    fn atomic<T>(
+        &self,
+        address: u64,
+        update: impl FnOnce() -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
+        let at = self.place(address, Access::Atomic)?.at;
+        self.caches.before_atomic(self.client, at, size_of::<T>());
+        let old = update();
+        self.caches.after_atomic(self.client, at);
+        old
     }
 }
 
@@ -80,20 +97,20 @@ impl gcn::Memory for WaveView<'_> {
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
-        self.each(address, bytes.len(), Access::Write, |place, range| {
+        self.each(address, bytes.len(), Access::Write, |to, range| {
             self.caches
-                .store(self.client, self.scope, place, &bytes[range])
+                .store(self.client, self.scope, to, &bytes[range])
         })
     }
 
     fn update32(&mut self, address: u64, update: &mut dyn FnMut(u32) -> u32) -> Result<u32, Fault> {
-        self.before_atomic(address, 4)?;
-        self.view.bus.update32(self.view.space, address, update)
+        let View { bus, space } = self.view;
+        self.atomic(address, || bus.update32(space, address, update))
     }
 
     fn update64(&mut self, address: u64, update: &mut dyn FnMut(u64) -> u64) -> Result<u64, Fault> {
-        self.before_atomic(address, 8)?;
-        self.view.bus.update64(self.view.space, address, update)
+        let View { bus, space } = self.view;
+        self.atomic(address, || bus.update64(space, address, update))
     }
 
     fn realtime(&mut self) -> u64 {
@@ -106,8 +123,8 @@ impl gcn::Memory for WaveView<'_> {
     }
 
     fn write_scalar(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
-        self.each(address, bytes.len(), Access::Write, |place, range| {
-            self.caches.store_scalar(self.client, place, &bytes[range])
+        self.each(address, bytes.len(), Access::Write, |to, range| {
+            self.caches.store_scalar(self.client, to, &bytes[range])
         })
     }
 

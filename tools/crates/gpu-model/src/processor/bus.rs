@@ -166,6 +166,11 @@ pub trait Bus: Send + Sync {
         None
     }
 
+    /// Changes whenever a TLB is flushed.
+    fn generation(&self) -> u64 {
+        0
+    }
+
     /// Where an address leads: for those caches.
     fn place(&self, space: Space, address: u64, access: Access) -> Result<Place, Fault>;
 

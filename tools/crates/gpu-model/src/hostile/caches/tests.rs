@@ -31,14 +31,17 @@ impl Gpu {
     fn load(&self, by: Client, through: Through, scope: Scope) -> u64 {
         let mut bytes = [0; 8];
         let through = (through, scope);
-        self.caches.load(by, through, X.at, &mut bytes).unwrap();
+        let from = (X.at, || true);
+        let loaded = self.caches.load(by, through, from, &mut bytes);
+        loaded.unwrap().unwrap();
         u64::from_le_bytes(bytes)
     }
 
     fn store(&self, by: Client, scope: Scope, mtype: Mtype, value: u64) {
         let to = Place { mtype, ..X };
         let bytes = value.to_le_bytes();
-        self.caches.store(by, scope, to, &bytes).unwrap();
+        let stored = self.caches.store(by, scope, (to, || true), &bytes);
+        stored.unwrap().unwrap();
     }
 
     fn memory(&self) -> u64 {
@@ -207,13 +210,16 @@ fn there_is_room_for_so_many_lines_and_bytes_may_cross_them() {
         at: at(address),
         ..X
     };
-    for turn in 0..16 {
-        let place = to(0x40 + turn * 0x4000);
-        gpu.caches.store(by, Scope::Wave, place, &data).unwrap();
+    for turn in 0..60 {
+        let to = (to(0x40 + turn * 0x4000), || true);
+        let stored = gpu.caches.store(by, Scope::Wave, to, &data);
+        stored.unwrap().unwrap();
         let mut out = vec![0; data.len()];
         let through = (Through::Vector, Scope::Wave);
-        gpu.caches.load(by, through, place.at, &mut out).unwrap();
+        let loaded = gpu.caches.load(by, through, (to.0.at, || true), &mut out);
+        loaded.unwrap().unwrap();
         assert!(out == data);
+        assert!(gpu.caches.xcc(0).l2.len() <= ROOM);
     }
     gpu.caches.write_back(0);
     let mut out = vec![0; data.len()];
@@ -221,6 +227,60 @@ fn there_is_room_for_so_many_lines_and_bytes_may_cross_them() {
     assert!(out == data && gpu.memory.read_u32(0x4000 + 0x40 + 0x3f00) == Ok(0));
     assert!(gpu
         .caches
-        .store(by, Scope::Wave, to(1 << 20), &[1])
+        .store(by, Scope::Wave, (to(1 << 20), || true), &[1])
         .is_err());
+}
+
+/// Memory whose readers see zeros until it is renewed, as through an HDP.
+struct Older(HeapMemory, std::sync::atomic::AtomicBool);
+
+impl PhysicalMemory for Older {
+    fn read(&self, address: u64, out: &mut [u8]) -> Result<(), BusError> {
+        if self.1.load(Ordering::Relaxed) {
+            return self.0.read(address, out);
+        }
+        out.fill(0);
+        Ok(())
+    }
+
+    fn newest(&self, address: u64, out: &mut [u8]) -> Result<(), BusError> {
+        self.0.read(address, out)
+    }
+
+    fn write(&self, address: u64, data: &[u8]) -> Result<(), BusError> {
+        self.0.write(address, data)
+    }
+
+    fn update32(&self, at: u64, change: &mut dyn FnMut(u32) -> u32) -> Result<u32, BusError> {
+        self.0.update32(at, change)
+    }
+
+    fn update64(&self, at: u64, change: &mut dyn FnMut(u64) -> u64) -> Result<u64, BusError> {
+        self.0.update64(at, change)
+    }
+}
+
+#[test]
+fn a_cpus_older_write_that_comes_to_sight_takes_nothing_away() {
+    let memory = Arc::new(Older(HeapMemory::new(1 << 20), false.into()));
+    let caches = Caches::new(Arc::new(Hostile::new(1)), memory.clone(), memory.clone(), 1);
+    memory.0.write_u64(X.at.address, 5).unwrap();
+    let (by, to) = (wave(0, 0, false), (X, || true));
+    let stored = caches.store(by, Scope::Wave, to, &7u64.to_le_bytes());
+    stored.unwrap().unwrap();
+    memory.1.store(true, Ordering::Relaxed);
+    caches.write_back(0);
+    assert_eq!(memory.0.read_u64(X.at.address), Ok(7));
+}
+
+#[test]
+fn a_translation_that_is_none_any_more_moves_nothing() {
+    let gpu = Gpu::new();
+    let (by, mut out) = (wave(0, 0, false), [1; 8]);
+    let stored = gpu.caches.store(by, Scope::Wave, (X, || false), &[7; 8]);
+    let through = (Through::Vector, Scope::Wave);
+    let loaded = gpu.caches.load(by, through, (X.at, || false), &mut out);
+    assert!(stored.unwrap().is_err() && loaded.unwrap().is_err());
+    gpu.caches.write_back(0);
+    assert_eq!((gpu.memory(), out), (0, [1; 8]));
 }
