@@ -113,6 +113,8 @@ impl Exception {
         if !process.has_runtime() {
             return Err(ENOENT);
         }
+        // DESTROY_QUEUE waits for this: what is read and written here is the queue's.
+        let _telling = process.telling();
         let area = device
             .queues()
             .save_area_at(self.doorbell as usize)

@@ -189,6 +189,8 @@ pub(crate) struct Process {
     #[pin]
     memory: Mutex<MemoryState>,
     #[pin]
+    telling: Mutex<()>,
+    #[pin]
     inner: Mutex<Inner>,
     /// With the devices, the leader and the address space.
     files: Arc<ProcessFiles>,
@@ -234,6 +236,7 @@ impl Process {
             events,
             compute: SetOnce::new(),
             memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
+            telling <- new_mutex!((), "amdkfd::Process::telling"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
             files,
             mm: MmId::new(mm.as_raw()),
@@ -325,6 +328,12 @@ impl Process {
     /// any.
     pub(crate) fn memory_lock(&self) -> MutexGuard<'_, MemoryState> {
         self.memory.lock()
+    }
+
+    /// Held by who writes into the save area of one of the process's queues: a queue that is gone
+    /// when somebody had the lock is written for no more. Its holder waits for no program.
+    pub(crate) fn telling(&self) -> MutexGuard<'_, ()> {
+        self.telling.lock()
     }
 
     /// Proof that the process is alive, for as long as it is held; queues are made under it.

@@ -157,6 +157,8 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
     let counter = device.queues().sdma_counter(id);
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
     let result = device.queues().destroy(&**device, id);
+    // Once this returns, its save area is the user's to free.
+    drop(process.telling());
     device.node().notify_resets();
     process.files().changed();
     trace_queue(QueueChange::Destroy, device, id, &result);
