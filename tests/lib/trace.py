@@ -64,6 +64,8 @@ def operations(lines):
         write = WRITE.search(line)
         value = int(write[2], 16) if write else None
         if value == BEGIN:
+            if current is not None:
+                sys.exit("trace.py: an operation begins inside another")
             current = []
         elif value == END and current is not None:
             yield current
@@ -76,7 +78,8 @@ def said(lines):
     """What there is to compare of an operation."""
     for line in lines:
         if match := PACKET.search(line):
-            if match[5] in SCHEDULES:
+            # All that the HIQ (ME 2, pipe 0) executes, and orders elsewhere.
+            if match[5] in SCHEDULES or (match[2], match[3]) == ("2", "0"):
                 yield f"{match[2]}.{match[3]}.{match[4]} {packet(match[5], match[6])}"
         elif match := LIST.search(line):
             yield f"    {packet(match[1], match[2])}"
