@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+//! Faults that are over, and pages that say what caches keep.
+
+use super::*;
+use crate::gmc::pte::Entry;
+use crate::hostile::caches::Client;
+use crate::hostile::wave::WaveView;
+use crate::processor::bus::View;
+use crate::rig::Rig;
+
+/// GC's VM_CONTEXT8_CNTL, and VM_CONTEXT8_PAGE_TABLE_END_ADDR_LO32 and _HI32
+/// (gc_9_4_3_offset.h).
+const CNTL: u64 = 0x2868;
+const END: u64 = 0x291b;
+/// Four levels, faults repeated (RETRY_PERMISSION_OR_INVALID_PAGE_FAULT).
+const FOUR_LEVELS: u32 = 1 | 2 << 1 | 9 << 3;
+const RETRY: u32 = 1 << 7;
+const VM_L2_PROTECTION_FAULT_STATUS: u64 = 0x282b;
+const SPACE: Space = Space {
+    hub: Hub::Gc(0),
+    vmid: 8,
+};
+
+/// What becomes of a read whose page leads to `at` by the time that the fault is looked at.
+fn late(control: u32, at: u64) -> (Verdict, u32) {
+    let rig = Rig::new();
+    rig.write(CNTL, control);
+    rig.write(END, u32::MAX);
+    rig.write(END + 1, 0xf);
+    let chip = rig.model.shared_chip();
+    chip.bind_vmid(0, 8, 33, 0x10_0000 | Entry::VALID);
+    let access = Entry::VALID | Entry::READABLE;
+    let vram = rig.vram();
+    vram.write_u64(0x10_0000, 0x20_0000 | Entry::VALID).unwrap();
+    vram.write_u64(0x20_0000, at | Entry::LEAF | access)
+        .unwrap();
+    let fault = Fault {
+        address: 0x1000,
+        access: Access::Read,
+    };
+    let verdict = GpuBus { chip }.fault(SPACE, 33, fault, OnFault::Repeats);
+    (verdict, rig.read(VM_L2_PROTECTION_FAULT_STATUS) & 0xfe)
+}
+
+/// For how many of 20 seeds a CPU does not find a wave's store through a page of this MTYPE.
+fn unseen(mtype: u64, after: impl Fn(&Rig)) -> usize {
+    let is_unseen = |seed: &u64| {
+        let rig = Rig::hostile(*seed);
+        rig.write(CNTL, FOUR_LEVELS);
+        rig.write(END, u32::MAX);
+        rig.write(END + 1, 0xf);
+        let access = Entry::VALID | Entry::READABLE | Entry::WRITEABLE | Entry::LEAF;
+        let vram = rig.vram();
+        vram.write_u64(0x10_0000, 0x20_0000 | Entry::VALID).unwrap();
+        vram.write_u64(0x20_0000, access | mtype << 57).unwrap();
+        let chip = rig.model.shared_chip();
+        chip.bind_vmid(0, 8, 33, 0x10_0000 | Entry::VALID);
+        let bus = GpuBus { chip: chip.clone() };
+        let view = View {
+            bus: &bus,
+            space: SPACE,
+        };
+        let by = Client {
+            xcc: 0,
+            unit: 0,
+            shared: true,
+        };
+        let mut wave = WaveView::new(view, chip.caches.as_ref().unwrap(), by);
+        gcn::Memory::write(&mut wave, 0x40_1000, &7u64.to_le_bytes()).unwrap();
+        after(&rig);
+        rig.cpu().read_u64(0x40_1000) != Ok(7)
+    };
+    (1..=20).filter(is_unseen).count()
+}
+
+#[test]
+fn the_page_table_says_which_stores_stay_in_the_l2() {
+    // MTYPE 58:57 (AMDGPU_PTE_MTYPE_VG10): NC, RW, CC, UC.
+    assert!(unseen(0, |_| ()) > 15 && unseen(1, |_| ()) > 15);
+    assert_eq!((unseen(2, |_| ()), unseen(3, |_| ())), (0, 0));
+}
+
+#[test]
+fn a_flush_of_the_graphics_hub_writes_the_l2_back() {
+    // VM_INVALIDATE_ENG17_REQ of GC and of MMHUB (gc_9_4_3_offset.h, mmhub_1_8_0_offset.h):
+    // VMID 8, FLUSH_TYPE 2.
+    const REQUEST: u32 = 1 << 8 | 2 << 16 | 1 << 18 | 1 << 22;
+    assert_eq!(unseen(1, |rig| rig.write(0x2883, REQUEST)), 0);
+    assert!(unseen(1, |rig| rig.write(0x1_8000 + 0x340 + 0x883, REQUEST)) > 15);
+}
+
+#[test]
+fn a_page_that_came_meanwhile_is_no_fault() {
+    assert_eq!(late(FOUR_LEVELS | RETRY, 0), (Verdict::Retry, 0));
+    // Who cannot repeat it has met a page that was not valid (PERMISSION_FAULTS 7:4).
+    assert_eq!(late(FOUR_LEVELS, 0), (Verdict::Final, 3 << 4));
+    // A page outside memory stays one (WALKER_ERROR 3:1).
+    assert_eq!(late(FOUR_LEVELS | RETRY, 1 << 40), (Verdict::Final, 2 << 1));
+}
