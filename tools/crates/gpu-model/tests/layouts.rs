@@ -102,14 +102,14 @@ fn place(headers: &Headers, source: Source, name: &str) -> Option<Place> {
             let text = header
                 .macros
                 .get(&format!("{prefix}_{name}_FROM_IH_ENTRY(entry)"))?;
-            let dword = text.split(['[', ']']).nth(1)?.parse().ok();
+            let dword = text.split(['[', ']']).nth(1)?.parse().ok()?;
             let shift = text.split(">>").nth(1).map_or(Some(0), first_number)?;
             let mask = text
                 .split('&')
                 .nth(1)
                 .map_or(Some(u32::MAX), first_number)?;
             Some(Place {
-                dword,
+                dword: Some(dword),
                 shift,
                 width: Some(mask.count_ones()),
             })
