@@ -188,6 +188,7 @@ pub(crate) struct Process {
     compute: SetOnce<KBox<ComputeState>>,
     #[pin]
     memory: Mutex<MemoryState>,
+    /// See [`Process::telling`].
     #[pin]
     telling: Mutex<()>,
     #[pin]

@@ -3,8 +3,8 @@
 # In a guest of Debian experimental: runs rocrtst's tests, each in a process of its own, and prints
 # a line for each: NAME RESULT SECONDS, where RESULT is passed, skipped, failed, crashed (by a
 # signal) or late. What a test that did not pass said goes to standard error. A test with a race of
-# its own ("mostly" in rocrtst.explained) runs 20 times, and is mostly or seldom: 10 times passed
-# or fewer.
+# its own ("mostly" in rocrtst.explained) runs 20 times: its RESULT is mostly if it passes 10 times
+# or more, and else seldom.
 #
 #   rocrtst.sh LATE [NAME...]      LATE: seconds that a test may take
 #
