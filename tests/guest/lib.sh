@@ -39,6 +39,15 @@ unload() {
     return 1
 }
 
+# load_amdgpu ARGUMENTS...: modprobe amdgpu, within seconds (tests/modules/quick_ftrace.c).
+load_amdgpu() {
+    insmod "$share/quick_ftrace.ko" 2>/dev/null
+    modprobe amdgpu "$@"
+    set -- $?
+    rmmod quick_ftrace 2>/dev/null
+    return "$1"
+}
+
 # equal WHAT A B
 equal() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: '$2' is not '$3'"; fi; }
 

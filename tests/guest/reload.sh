@@ -21,7 +21,7 @@ recover() {
 reload() {
     check "rmmod, cycle $1" rmmod amdgpu
     served_by nobody
-    check "modprobe, cycle $1" modprobe amdgpu
+    check "modprobe, cycle $1" load_amdgpu
     for _ in $(seq 100); do [ -e /dev/kfd ] && break; sleep 0.2; done
     check "vadd, cycle $1" vadd
 }
