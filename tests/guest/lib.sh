@@ -4,7 +4,10 @@
 
 share=$(cd "$(dirname "$0")/.." && pwd)
 module=/run/amdkfd/amdkfd.ko
-export PATH="$share:$PATH" TMPDIR=/tmp
+# In memory: each page of a program comes through the share anew for each process.
+mkdir -p /tmp/bin
+cp -u "$share/kfdctl" "$share/kfd-tests" /tmp/bin
+export PATH="/tmp/bin:$share:$PATH" TMPDIR=/tmp
 failed=0
 
 ok() { echo "ok - $*"; }
