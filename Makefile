@@ -55,7 +55,9 @@ build/guest/hip_%: tests/hip/%.hip
 demo:
 	@tools/demo
 
-test: guest module-debug
+# What is built one by one does not keep all CPUs busy.
+test: sysroot
+	@$(MAKE) --no-print-directory --jobs=$(shell nproc) --output-sync=target guest module-debug
 	@tests/run
 
 test-long: guest module-debug
