@@ -27,8 +27,8 @@ sysroot:
 module: sysroot
 	@tools/build-module
 
-# The same source for the debug kernel, in build/debug.
-module-debug:
+# The same source for the debug kernel, in build/debug; it is copied, while nothing is built in it.
+module-debug: module
 	@tools/build-module --debug
 
 tools: sysroot
