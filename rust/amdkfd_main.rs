@@ -30,6 +30,7 @@ mod queue;
 mod sched;
 mod served;
 mod smi;
+mod svm;
 mod topology;
 mod uapi;
 mod uapi_bindings;
@@ -47,6 +48,7 @@ struct Amdkfd {
     _debugfs: Pin<KBox<debugfs::Debugfs>>,
     _attachment: kgd2kfd::Attachment,
     _processes: process::Processes,
+    _remains: kgd::amdgpu::vram::Remains,
 }
 
 impl kernel::Module for Amdkfd {
@@ -58,6 +60,7 @@ impl kernel::Module for Amdkfd {
             kgd2kfd::init();
             process::files::prepare();
             process::debug::prepare();
+            svm::block::prepare();
             topology::prepare();
         }
         file::prepare(module);
@@ -70,6 +73,7 @@ impl kernel::Module for Amdkfd {
             _attachment: kgd2kfd::Attachment::new()?,
             _debugfs: debugfs,
             _processes: processes,
+            _remains: kgd::amdgpu::vram::Remains::new(),
         })
     }
 }

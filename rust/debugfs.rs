@@ -22,7 +22,8 @@ use crate::{
         debug, //
     },
     queue,
-    sched::NodeQueues, //
+    sched::NodeQueues,
+    svm, //
 };
 use kernel::{
     c_str,
@@ -36,13 +37,16 @@ use kernel::{
 };
 
 /// What `counts` shows.
-static GAUGES: [(&str, &Gauge); 6] = [
+static GAUGES: [(&str, &Gauge); 9] = [
     ("processes", &process::PROCESSES),
     ("process_devices", &process::device::DEVICES),
     ("events", &event::EVENTS),
     ("queues", &queue::QUEUES),
     ("doorbells", &doorbell::TAKEN),
     ("buffers", &memory::BUFFERS),
+    ("regions", &svm::REGIONS),
+    ("granules", &svm::GRANULES),
+    ("blocks", &svm::block::BLOCKS),
 ];
 
 /// Hangs the scheduler of the GPU whose decimal `gpu_id` is written. `EINVAL`: there is none.

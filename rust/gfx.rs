@@ -23,7 +23,8 @@ pub(crate) use chip::{
     ChipFacts,
     ContextSave,
     ContextSaveSizes,
-    MqdDomain, //
+    MqdDomain,
+    SystemMemory, //
 };
 
 use crate::ids::{

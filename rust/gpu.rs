@@ -274,6 +274,7 @@ fn chip_facts(facts: &GpuFacts) -> ChipFacts {
     ChipFacts {
         gc: facts.gc(),
         prefers_gtt: facts.prefers_gtt,
+        is_apu: facts.is_apu,
         virtual_function: facts.is_vf,
     }
 }

@@ -185,6 +185,19 @@ impl kernel::fmt::Display for IpVersion {
     }
 }
 
+/// How a GPU's caches may hold a page (`MTYPE`, in its page table entry).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MemoryType {
+    /// Not at all (UC).
+    Uncached,
+    /// Not coherent: until the end of a kernel (NC).
+    NonCoherent,
+    /// For reads, and writes go through (CC).
+    CoherentlyCached,
+    /// For reads and writes: nobody else caches the page (RW).
+    ReadWrite,
+}
+
 #[cfg_attr(CONFIG_RUST, kernel::prelude::kunit_tests(amdkfd_ids))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {

@@ -95,14 +95,14 @@ const fn check(place: usize, number: u32, command: u32, bytes: usize) {
     );
 }
 
-/// Declares the table. `built` names a handler, `unbuilt` the error of an ioctl that is not there.
+/// Declares the table. `built` names a handler, `array` one whose structure is followed by as many
+/// 64-bit words as the user passed, `unbuilt` the error of an ioctl that is not there.
 macro_rules! kfd_ioctls {
     ($($number:literal $name:ident($command:ident, $args:ty, $caller:ident)
         $kind:ident $answer:expr;)*) => {
         static ROWS: [Row; [$($number),*].len()] = [$({
             fn run(call: &Call<'_>, words: &mut [u64]) -> Result {
-                let handler = kfd_ioctls!(@$kind $name, $args, $answer);
-                handler(call, uapi::view(words)?)
+                kfd_ioctls!(@$kind $name, $args, $answer, call, words)
             }
             Row {
                 command: $command,
@@ -121,19 +121,24 @@ macro_rules! kfd_ioctls {
             assert!(place + 1 == AMDKFD_COMMAND_END as usize, "the ABI has more ioctls");
         };
     };
-    (@built $name:ident, $args:ty, $handler:expr) => {{
+    (@built $name:ident, $args:ty, $handler:expr, $call:ident, $words:ident) => {{
         let handler: fn(&Call<'_>, &mut $args) -> Result = $handler;
-        handler
+        handler($call, uapi::view($words)?)
     }};
-    (@unbuilt $name:ident, $args:ty, $errno:expr) => {
-        |_: &Call<'_>, _: &mut $args| -> Result {
-            pr_info_once!("{} is not supported yet\n", stringify!($name));
-            Err($errno)
-        }
-    };
-    (@retired $name:ident, $args:ty, $errno:expr) => {
-        |_: &Call<'_>, _: &mut $args| -> Result { Err($errno) }
-    };
+    (@array $name:ident, $args:ty, $handler:expr, $call:ident, $words:ident) => {{
+        let handler: fn(&Call<'_>, &mut $args, &mut [u64]) -> Result = $handler;
+        let (args, array) = uapi::view_with_array($words)?;
+        handler($call, args, array)
+    }};
+    (@unbuilt $name:ident, $args:ty, $errno:expr, $call:ident, $words:ident) => {{
+        let _ = ($call, $words);
+        pr_info_once!("{} is not supported yet\n", stringify!($name));
+        Err($errno)
+    }};
+    (@retired $name:ident, $args:ty, $errno:expr, $call:ident, $words:ident) => {{
+        let _ = ($call, $words);
+        Err($errno)
+    }};
 }
 
 kfd_ioctls! {
@@ -220,7 +225,7 @@ kfd_ioctls! {
     0x1f SMI_EVENTS(AMDKFD_IOC_SMI_EVENTS, kfd_ioctl_smi_events_args, Opener)
         built process::smi_events;
     0x20 SVM(AMDKFD_IOC_SVM, kfd_ioctl_svm_args, Opener)
-        built memory::svm;
+        array memory::svm;
     0x21 SET_XNACK_MODE(AMDKFD_IOC_SET_XNACK_MODE, kfd_ioctl_set_xnack_mode_args, Opener)
         built process::set_xnack_mode;
     0x22 CRIU_OP(AMDKFD_IOC_CRIU_OP, kfd_ioctl_criu_args, Checkpointer)

@@ -9,19 +9,25 @@
 //!
 //! Unless a method says otherwise it may sleep, and allocate with `GFP_KERNEL`.
 
-use crate::ids::{
-    DoorbellIndex,
-    GpuVa,
-    IpVersion,
-    Pasid,
-    UserVa,
-    Vmid, //
+use crate::{
+    ids::{
+        DoorbellIndex,
+        GpuVa,
+        IpVersion,
+        MemoryType,
+        Pasid,
+        UserVa,
+        Vmid, //
+    },
+    linux::hmm::HmmPfn, //
 };
 use core::ptr::NonNull;
 use kernel::prelude::*;
 
 pub(crate) mod amdgpu;
 mod bindings;
+
+mod device_pages;
 #[cfg(CONFIG_KUNIT = "y")]
 pub(crate) mod fake;
 mod message;
@@ -36,6 +42,14 @@ pub(crate) use bindings::{
     bridge_register as Register,
     bridge_tile_config as TileConfig, //
 };
+pub(crate) use device_pages::{
+    CopyPage,
+    DeviceMemory,
+    DevicePages,
+    Direction,
+    NewVram,
+    MAX_PAGES, //
+};
 pub(crate) use message::{
     error,
     gpu_err,
@@ -45,7 +59,15 @@ pub(crate) use message::{
     warning,
     PciName, //
 };
+pub(crate) use owned::vram::{
+    self,
+    Copies,
+    FaultEnd,
+    Vram,
+    VramOwner, //
+};
 pub(crate) use owned::{
+    DmaPages,
     Doorbells,
     KernelBo,
     KernelMapping,
@@ -104,6 +126,14 @@ handle! {
 handle! {
     /// A buffer of a compute process.
     MemoryHandle
+}
+handle! {
+    /// A buffer of device pages.
+    VramHandle
+}
+handle! {
+    /// A copy between such a buffer and system memory.
+    CopyHandle
 }
 
 /// Where a kernel buffer lies.
@@ -337,6 +367,67 @@ pub(crate) trait ProcessMemory {
     fn memory_limits(&self, text: &mut [u8]) -> usize;
 }
 
+/// How a VM's page table entries show pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageAccess {
+    pub(crate) memory_type: MemoryType,
+    /// They are the system's, or a GPU's.
+    pub(crate) system: bool,
+    /// The processor's caches are asked too.
+    pub(crate) snooped: bool,
+    pub(crate) writable: bool,
+    pub(crate) executable: bool,
+}
+
+/// Pages of a process's own memory in its VMs, by number (`first`, `count`), without a buffer.
+pub(crate) trait SharedMemory {
+    /// Locks the page tables, for `make_tables` and `map_pages`. `EBUSY`: they are out of VRAM.
+    fn lock_tables(&self, vm: &VmHandle) -> Result;
+    /// Unlocks them.
+    fn unlock_tables(&self, vm: &VmHandle);
+    /// Makes page tables for pages, at most 256, which are not mapped afterwards.
+    fn make_tables(&self, vm: &VmHandle, first: u64, count: u64) -> Result;
+    /// Maps as many pages as there are addresses, at most 256. Allocates nothing if there are
+    /// tables.
+    fn map_pages(
+        &self,
+        vm: &VmHandle,
+        first: u64,
+        access: PageAccess,
+        addresses: &mut [u64],
+    ) -> Result;
+    /// Waits until the page tables are as they shall be. `ETIME`: they are not, after a while.
+    fn sync_tables(&self, vm: &VmHandle) -> Result;
+    /// Unmaps pages, and waits; not under the tables' lock, and legal under reclaim. The TLB is the
+    /// caller's to flush. After an error they may be mapped still. `EBUSY`: the tables are out of
+    /// VRAM.
+    fn unmap_pages(&self, vm: &VmHandle, first: u64, count: u64) -> Result;
+    /// Gives system pages addresses for the device, and says whether that is to be undone.
+    fn dma_map(&self, pfns: &[HmmPfn], addresses: &mut [u64]) -> Result<bool>;
+    /// Undoes it.
+    fn dma_unmap(&self, addresses: &[u64]);
+    /// Whether a buffer is mapped among these pages.
+    fn has_buffer(&self, vm: &VmHandle, first: u64, count: u64) -> Result<bool>;
+    /// Takes bytes from what all processes may have. `ENOMEM`: there are not so many left.
+    fn reserve_memory(&self, bytes: u64) -> Result;
+    /// Gives them back.
+    fn unreserve_memory(&self, bytes: u64);
+    /// The time stamp of the youngest retry fault that is not handled yet; 0: there is none.
+    fn fault_checkpoint(&self) -> u64;
+    /// Whether a fault with this time stamp is not younger than that one.
+    fn is_fault_before(&self, timestamp: u64, checkpoint: u64) -> bool;
+    /// The next fault of that page is told of again.
+    fn forget_fault(&self, page: u64, pasid: Pasid);
+    /// Where the device's memory begins for it, and for those that reach it.
+    fn device_memory_base(&self) -> u64;
+    /// How the device caches its own memory.
+    fn local_memory_type(&self) -> MemoryType;
+    /// Whether the machine may have several NUMA nodes.
+    fn has_numa(&self) -> bool;
+    /// How many pages move together where a user does not say, as a power of two.
+    fn default_granularity(&self) -> u8;
+}
+
 /// Hardware queues and what is around them.
 pub(crate) trait Hardware {
     /// Whether a copy engine can be reset alone; known once the device is up.
@@ -473,12 +564,32 @@ pub(crate) trait Power {
 
 /// All of it: what stands under one GPU.
 pub(crate) trait Kgd:
-    Device + KernelMemory + Vms + ProcessMemory + Hardware + QueueSlots + Power + Send + Sync
+    Device
+    + KernelMemory
+    + Vms
+    + ProcessMemory
+    + SharedMemory
+    + DeviceMemory
+    + Hardware
+    + QueueSlots
+    + Power
+    + Send
+    + Sync
 {
 }
 
 impl<T> Kgd for T where
-    T: Device + KernelMemory + Vms + ProcessMemory + Hardware + QueueSlots + Power + Send + Sync
+    T: Device
+        + KernelMemory
+        + Vms
+        + ProcessMemory
+        + SharedMemory
+        + DeviceMemory
+        + Hardware
+        + QueueSlots
+        + Power
+        + Send
+        + Sync
 {
 }
 

@@ -15,7 +15,10 @@ use crate::{
     },
     ids::IpVersion,
     kfd,
-    kgd::amdgpu::Amdgpu,
+    kgd::{
+        amdgpu::Amdgpu,
+        vram, //
+    },
     linux::removable::{
         InUse,
         Removable, //
@@ -25,7 +28,8 @@ use crate::{
         MmId, //
     },
     served::Served,
-    smi::Trigger, //
+    smi::Trigger,
+    svm, //
 };
 use core::ptr::{
     null_mut,
@@ -65,6 +69,8 @@ pub(crate) struct Attachment(());
 impl Attachment {
     /// Everything that serves a call must be ready: they come at once. Only one may exist.
     pub(crate) fn new() -> Result<Self> {
+        // SAFETY: it reads a parameter of the module's.
+        svm::set_enabled(unsafe { c::amdkfd_svm_enabled() });
         // SAFETY: once, from the module's init; the functions below are ready.
         kernel::error::to_result(unsafe { c::amdkfd_attach() })?;
         Ok(Self(()))
@@ -365,12 +371,31 @@ upcalls! {
         false
     }
 
+    fn amdkfd_svm_to_ram(fault: *mut c::vm_fault) -> c_uint {
+        // SAFETY: It is the argument of `migrate_to_ram`.
+        unsafe { vram::fault(fault.cast()) }
+    }
+
+    fn amdkfd_svm_free(folio: *mut c::folio) {
+        // SAFETY: It is the argument of `folio_free`.
+        unsafe { vram::page_freed(folio.cast()) };
+    }
+
     fn amdkfd_unlock(_kfd: *mut c::kfd_dev) {
         gate::open();
     }
 
     fn amdkfd_quiesce_mm(mm: *mut c::mm_struct, trigger: u32) -> c_int {
         errno(process::evict_mm(MmId::new(mm.cast()), Trigger::from_raw(trigger)))
+    }
+
+    fn amdkfd_page_fault(pasid: u32, page: u64, timestamp: u64, write: bool) -> c_int {
+        let fault = svm::Fault {
+            page,
+            write,
+            timestamp,
+        };
+        errno(process::page_fault(pasid, fault))
     }
 
     fn amdkfd_restore_postponed(mm: *mut c::mm_struct) {

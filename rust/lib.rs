@@ -37,3 +37,9 @@ mod sched {
     pub(crate) mod ring;
     pub(crate) mod slots;
 }
+
+mod svm {
+    pub(crate) mod attributes;
+    pub(crate) mod page_bits;
+    pub(crate) mod pages;
+}

@@ -12,7 +12,10 @@ pub(crate) mod chrdev;
 pub(crate) mod class;
 pub(crate) mod errno;
 mod ffi;
+pub(crate) mod hmm;
 pub(crate) mod kobject;
+
+pub(crate) mod migrate;
 pub(crate) mod mmap;
 pub(crate) mod mmu_notifier;
 pub(crate) mod module;

@@ -25,6 +25,7 @@ pub(crate) mod open_file;
 pub(crate) mod power;
 pub(crate) mod queues;
 mod registry;
+mod shared;
 mod tensor_limit;
 mod trap;
 pub(crate) mod wave_state;
@@ -37,6 +38,7 @@ pub(crate) use registry::{
     evict_mm,
     exception_queue,
     open,
+    page_fault,
     restore_mm,
     restore_postponed,
     schedule_eviction,
@@ -87,6 +89,7 @@ use crate::{
         SmiEvent,
         Trigger, //
     },
+    svm::Svm,
 };
 use eviction::Evictor;
 use files::ProcessFiles;
@@ -188,6 +191,8 @@ pub(crate) struct Process {
     compute: SetOnce<KBox<ComputeState>>,
     #[pin]
     memory: Mutex<MemoryState>,
+    /// Made under `memory`, with the first VM at the latest, if processes have SVM.
+    svm: SetOnce<Arc<Svm>>,
     /// See [`Process::telling`].
     #[pin]
     telling: Mutex<()>,
@@ -237,6 +242,7 @@ impl Process {
             events,
             compute: SetOnce::new(),
             memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
+            svm: SetOnce::new(),
             telling <- new_mutex!((), "amdkfd::Process::telling"),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
             files,
@@ -265,6 +271,12 @@ impl Process {
     /// The process's view of a node.
     pub(crate) fn device_of(&self, gpu: GpuId) -> Option<&Arc<ProcessDevice>> {
         self.devices().iter().find(|device| device.gpu_id() == gpu)
+    }
+
+    /// The device's place among all.
+    pub(crate) fn place_of(&self, device: &Arc<ProcessDevice>) -> Option<usize> {
+        let mut devices = self.devices().iter();
+        devices.position(|known| Arc::ptr_eq(known, device))
     }
 
     /// The device whose VM has this pasid.
@@ -395,7 +407,11 @@ impl Process {
             self.compute.populate(KBox::new(compute, GFP_KERNEL)?);
         }
         let context = self.context().ok_or(ENODEV)?.clone();
+        let svm = self.make_svm_locked()?;
         let since = device.acquire_vm(context, drm_fd, &self.events)?;
+        if let Some(svm) = svm {
+            self.tell_svm(svm);
+        }
         // Who reset the GPU may not have seen the VM, whose page tables are gone.
         if device.node().resets().has_begun_since(since) {
             self.lose_queues();
@@ -532,6 +548,9 @@ unsafe impl AddressSpaceUser for Process {
 impl PinnedDrop for Process {
     fn drop(self: Pin<&mut Self>) {
         self.quiesce();
+        if let Some(svm) = self.svm() {
+            svm.end();
+        }
         if let Some(evictor) = self.evictor() {
             evictor.end();
         }

@@ -70,6 +70,7 @@ use crate::{
         Key,
         NodeQueues, //
     },
+    svm::PinnedPages,
 };
 use kernel::{
     fmt,
@@ -134,6 +135,8 @@ pub(crate) struct Queue {
     counts: Option<bool>,
     /// The user's buffers. The first is the ring; UPDATE_QUEUE may bring another.
     buffers: QueueBuffers,
+    /// Its save area, if that is shared virtual memory.
+    _saved: Option<PinnedPages>,
     _counted: QueueCount,
     _gauge: Held,
     id: SlotGuard<Arc<QueueIds>, { MAX_IDS / 64 }>,

@@ -35,6 +35,7 @@ use crate::{
     },
     sched::NodeQueues,
     smi::SmiEvent,
+    svm,
     topology::{
         self,
         GivenId, //
@@ -143,6 +144,8 @@ impl Drop for Served {
             self.suspend(true);
             self.end_processes();
         }
+        // Pages of theirs may be in its memory still: those of children.
+        svm::block::empty_device(self.gpu.kgd().handle());
         self.sleep.end();
     }
 }

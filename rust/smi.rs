@@ -95,6 +95,10 @@ impl Trigger {
     pub(crate) const SUSPEND: Self =
         Self(uapi::KFD_QUEUE_EVICTION_TRIGGERS_KFD_QUEUE_EVICTION_TRIGGER_SUSPEND);
 
+    /// Pages of shared virtual memory are taken away.
+    pub(crate) const SVM: Self =
+        Self(uapi::KFD_QUEUE_EVICTION_TRIGGERS_KFD_QUEUE_EVICTION_TRIGGER_SVM);
+
     /// As amdgpu says.
     pub(crate) const fn from_raw(trigger: u32) -> Self {
         Self(trigger)

@@ -105,6 +105,15 @@ pub(crate) fn view<T: UserStruct>(words: &mut [u64]) -> Result<&mut T> {
     Ok(unsafe { &mut *words.as_mut_ptr().cast() })
 }
 
+/// Sees the beginning of `words` as a structure of whole words, and what follows as they are.
+/// `EINVAL` if they are too few.
+pub(crate) fn view_with_array<T: UserStruct>(words: &mut [u64]) -> Result<(&mut T, &mut [u64])> {
+    let (first, rest) = words
+        .split_at_mut_checked(size_of::<T>() / size_of::<u64>())
+        .ok_or(EINVAL)?;
+    Ok((view(first)?, rest))
+}
+
 /// The user's memory at `address`, which an ioctl argument carries as an integer. An address that
 /// is none faults when it is used.
 pub(crate) fn user_slice(address: u64, bytes: usize) -> UserSlice {

@@ -13,6 +13,8 @@
  */
 #include <linux/delay.h>
 #include <linux/ftrace.h>
+#include <linux/memremap.h>
+#include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
@@ -24,6 +26,7 @@
 #include "kfd_topology.h"
 #include "attach.h"
 #include "kgd2kfd.h"
+#include "../linux/migrate.h"
 
 static atomic_t inside = ATOMIC_INIT(0);
 static enum hook_mode mode = HOOK_PASS;
@@ -100,7 +103,7 @@ REDIRECT_VOID(kgd2kfd_smi_event_throttle, (struct kfd_dev *kfd, uint64_t bitmask
 REDIRECT(int, kgd2kfd_check_and_lock_kfd, (struct kfd_dev *kfd), amdkfd_check_and_lock(kfd));
 REDIRECT_VOID(kgd2kfd_unlock_kfd, (struct kfd_dev *kfd), amdkfd_unlock(kfd));
 
-/* With and without a KFD: see enum may_lack. */
+/* With and without a KFD: see enum answered. */
 REDIRECT(int, kgd2kfd_start_sched, (struct kfd_dev *kfd, uint32_t node),
 	 kfd ? amdkfd_start_sched(kfd, node) : 0);
 REDIRECT(int, kgd2kfd_stop_sched, (struct kfd_dev *kfd, uint32_t node),
@@ -131,8 +134,8 @@ REDIRECT(int, kgd2kfd_reset_mes_queue,
 #endif
 
 /*
- * What belongs to shared virtual memory (SVM), which we do not serve: amdgpu gets what it gets from
- * a kernel without it. init_zone_device must not run C's: its pages would call into C's SVM.
+ * What belongs to shared virtual memory (SVM). amdgpu gets what it gets from a kernel without it,
+ * but for init_zone_device, which passes to C where we use C's device pages (ANSWERED_FOR_PAGES).
  */
 #ifdef HAVE_EVICT_SVM_BO
 REDIRECT(int, svm_range_evict_svm_bo, (struct amdgpu_bo *bo), 0);
@@ -141,7 +144,8 @@ REDIRECT(int, svm_range_schedule_evict_svm_bo, (struct amdgpu_amdkfd_fence *fenc
 #endif
 REDIRECT(int, svm_range_restore_pages,
 	 (struct amdgpu_device *adev, unsigned int pasid, uint32_t vmid, uint32_t node,
-	  uint64_t addr, uint64_t ts, bool write), -EFAULT);
+	  uint64_t addr, uint64_t ts, bool write),
+	 amdkfd_page_fault(pasid, addr, ts, write));
 REDIRECT(int, kgd2kfd_init_zone_device, (struct amdgpu_device *adev), 0);
 REDIRECT_VOID(kfd_update_svm_support_properties, (struct amdgpu_device *adev), );
 
@@ -159,6 +163,24 @@ REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
 REDIRECT_VOID(kfd_dev_unmap_mapping_range, (loff_t const begin, loff_t const length), );
 REDIRECT(size_t, kfd_doorbell_process_slice, (struct kfd_dev *kfd), 0);
 
+/*
+ * The operations of C's device pages, for those pages that are ours (ANSWERED_BY_TAG). They are
+ * static there, hence no types to check.
+ */
+static notrace vm_fault_t redirect_svm_migrate_to_ram(struct vm_fault *vmf)
+{
+	vm_fault_t ret = amdkfd_svm_to_ram(vmf);
+
+	leave();
+	return ret;
+}
+
+static notrace void redirect_svm_migrate_folio_free(struct folio *folio)
+{
+	amdkfd_svm_free(folio);
+	leave();
+}
+
 /* open() of the C amdkfd's /dev/kfd; static there, hence no type to check. */
 static notrace int redirect_kfd_open(struct inode *inode, struct file *file)
 {
@@ -167,24 +189,33 @@ static notrace int redirect_kfd_open(struct inode *inode, struct file *file)
 }
 
 /*
+ * Who answers a call, beside the mode.
+ *
  * amdgpu asks by "init_complete" alone whether there is a KFD for some calls, which come at any
  * time: from the submission of jobs. While a device changes hands it has none. Then we answer
  * whatever the mode, for C would not; and the first argument tells.
+ *
+ * Device pages are C's, all of them: it made them when amdgpu bound the device. But some are in
+ * use by C, or are left in children of its processes, and others by us, in each mode. The page
+ * tells.
  */
-enum may_lack {
-	LACKS_NOTHING,
-	MAY_LACK_KFD,		/* the argument is the KFD's device */
-	MAY_LACK_DEVICES_KFD,	/* the argument is amdgpu's device */
+enum answered {
+	ANSWERED_BY_MODE,
+	ANSWERED_WITHOUT_KFD,		/* the argument is the KFD's device */
+	ANSWERED_WITHOUT_DEVICES_KFD,	/* the argument is amdgpu's device */
+	ANSWERED_BY_FAULTS_TAG,		/* the argument is the fault of a device page */
+	ANSWERED_BY_TAG,		/* the argument is the folio of a device page */
+	ANSWERED_FOR_PAGES,		/* the argument is amdgpu's device: are there pages? */
 };
 
 /* The busy one first: the handler looks from the top. */
-#define HOOK_THAT(function, lacks)						\
-	{ .name = "amdgpu:" #function, .target = redirect_##function, .may_lack = lacks }
-#define HOOK(function) HOOK_THAT(function, LACKS_NOTHING)
+#define HOOK_THAT(function, is_answered)					\
+	{ .name = "amdgpu:" #function, .target = redirect_##function, .answered = is_answered }
+#define HOOK(function) HOOK_THAT(function, ANSWERED_BY_MODE)
 static struct hook {
 	const char *name;
 	void *target;
-	enum may_lack may_lack;
+	enum answered answered;
 	/* Where ftrace finds it called: the function's start, or past its ENDBR64. */
 	unsigned long site;
 } hooks[] = {
@@ -210,23 +241,25 @@ static struct hook {
 	HOOK(kgd2kfd_smi_event_throttle),
 	HOOK(kgd2kfd_check_and_lock_kfd),
 	HOOK(kgd2kfd_unlock_kfd),
-	HOOK_THAT(kgd2kfd_start_sched, MAY_LACK_KFD),
-	HOOK_THAT(kgd2kfd_stop_sched, MAY_LACK_KFD),
-	HOOK_THAT(kgd2kfd_start_sched_all_nodes, MAY_LACK_KFD),
-	HOOK_THAT(kgd2kfd_stop_sched_all_nodes, MAY_LACK_KFD),
-	HOOK_THAT(amdgpu_amdkfd_start_sched_all, MAY_LACK_DEVICES_KFD),
-	HOOK_THAT(amdgpu_amdkfd_stop_sched_all, MAY_LACK_DEVICES_KFD),
-	HOOK_THAT(kgd2kfd_compute_active, MAY_LACK_KFD),
+	HOOK_THAT(kgd2kfd_start_sched, ANSWERED_WITHOUT_KFD),
+	HOOK_THAT(kgd2kfd_stop_sched, ANSWERED_WITHOUT_KFD),
+	HOOK_THAT(kgd2kfd_start_sched_all_nodes, ANSWERED_WITHOUT_KFD),
+	HOOK_THAT(kgd2kfd_stop_sched_all_nodes, ANSWERED_WITHOUT_KFD),
+	HOOK_THAT(amdgpu_amdkfd_start_sched_all, ANSWERED_WITHOUT_DEVICES_KFD),
+	HOOK_THAT(amdgpu_amdkfd_stop_sched_all, ANSWERED_WITHOUT_DEVICES_KFD),
+	HOOK_THAT(kgd2kfd_compute_active, ANSWERED_WITHOUT_KFD),
 #ifdef HAVE_EVICT_SVM_BO
 	HOOK(svm_range_evict_svm_bo),
 #else
 	HOOK(svm_range_schedule_evict_svm_bo),
 #endif
 #ifdef HAVE_RESET_MES_QUEUE
-	HOOK_THAT(kgd2kfd_reset_mes_queue, MAY_LACK_KFD),
+	HOOK_THAT(kgd2kfd_reset_mes_queue, ANSWERED_WITHOUT_KFD),
 #endif
 	HOOK(svm_range_restore_pages),
-	HOOK(kgd2kfd_init_zone_device),
+	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
+	HOOK_THAT(svm_migrate_folio_free, ANSWERED_BY_TAG),
+	HOOK_THAT(kgd2kfd_init_zone_device, ANSWERED_FOR_PAGES),
 	HOOK(kfd_update_svm_support_properties),
 	HOOK(kfd_lookup_process_by_pid),
 	HOOK(kfd_unref_process),
@@ -250,37 +283,52 @@ static notrace const struct hook *hook_at(unsigned long ip)
 	return NULL;
 }
 
-static notrace bool lacks_kfd(const struct hook *hook, struct ftrace_regs *fregs)
+/* Whether a device page is in use by us: rust/linux/migrate.h. */
+static notrace bool is_tagged(const struct page *page)
+{
+	return (unsigned long)READ_ONCE(page->zone_device_data) & AMDKFD_PAGE_TAG;
+}
+
+/* While this module serves. C makes the pages of a device once, if we use them. */
+static notrace bool has_pages(const struct amdgpu_device *adev)
+{
+	return !amdkfd_svm_enabled() || adev->kfd.pgmap.type;
+}
+
+static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
+			    struct ftrace_regs *fregs)
 {
 	const void *first = (const void *)ftrace_regs_get_argument(fregs, 0);
 
-	switch (hook->may_lack) {
-	case MAY_LACK_KFD:
-		return !first;
-	case MAY_LACK_DEVICES_KFD:
-		return !READ_ONCE(((const struct amdgpu_device *)first)->kfd.dev);
-	default:
-		return false;
+	if (hook->target == redirect_kfd_open)
+		return serves || blocked;
+	switch (hook->answered) {
+	case ANSWERED_BY_MODE:
+		return serves;
+	case ANSWERED_WITHOUT_KFD:
+		return serves || (blocked && !first);
+	case ANSWERED_WITHOUT_DEVICES_KFD:
+		return serves ||
+			(blocked && !READ_ONCE(((const struct amdgpu_device *)first)->kfd.dev));
+	case ANSWERED_BY_FAULTS_TAG:
+		return is_tagged(((const struct vm_fault *)first)->page);
+	case ANSWERED_BY_TAG:
+		return is_tagged(&((const struct folio *)first)->page);
+	case ANSWERED_FOR_PAGES:
+		return serves && has_pages(first);
 	}
-}
-
-static notrace bool is_cs(const struct hook *hook, struct ftrace_regs *fregs)
-{
-	return hook->target != redirect_kfd_open && !lacks_kfd(hook, fregs);
+	return serves;
 }
 
 static notrace void handler(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *ops,
 			    struct ftrace_regs *fregs)
 {
-	enum hook_mode now = READ_ONCE(mode);
+	bool serves = READ_ONCE(mode) == HOOK_OURS;
 	bool blocked = READ_ONCE(open_blocked);
-	const struct hook *hook;
+	const struct hook *hook = hook_at(ip);
 
-	if (now == HOOK_PASS && !blocked)
-		return;
-	hook = hook_at(ip);
 	/* hook is NULL for none of those that we have asked for. */
-	if (!hook || (now == HOOK_PASS && is_cs(hook, fregs)))
+	if (!hook || !is_ours(hook, serves, blocked, fregs))
 		return;
 	atomic_inc(&inside);
 	ftrace_regs_set_instruction_pointer(fregs, (unsigned long)hook->target);

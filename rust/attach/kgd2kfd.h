@@ -10,13 +10,17 @@
 #include <linux/types.h>
 
 struct amdgpu_device;
+struct folio;
 struct kfd_dev;
 struct kgd2kfd_shared_resources;
 struct mm_struct;
+struct vm_fault;
 
 /* Rust calls these: attach to amdgpu, now or when it is loaded; and let go of it. */
 int amdkfd_attach(void);
 void amdkfd_detach(void);
+/* Whether processes have shared virtual memory: the module parameter svm. In any context. */
+bool amdkfd_svm_enabled(void);
 
 /* Do we drive this generation? If not, why gets the reason: what of it fits into so many bytes. */
 bool amdkfd_supports(u32 gc_version, bool virtual_function, char *why, size_t size);
@@ -78,8 +82,22 @@ bool amdkfd_compute_active(struct kfd_dev *kfd, u32 node);
  */
 int amdkfd_quiesce_mm(struct mm_struct *mm, u32 trigger);
 int amdkfd_resume_mm(struct mm_struct *mm);
+/*
+ * A GPU misses a page of a process's, and tries again until it has it; page: by number; write: it
+ * was to be written; timestamp: of the interrupt ring. -EFAULT and the like: it must not try again.
+ * A worker of amdgpu's.
+ */
+int amdkfd_page_fault(u32 pasid, u64 page, u64 timestamp, bool write);
 /* Its buffers found no room: the queues come back later. */
 void amdkfd_restore_postponed(struct mm_struct *mm);
 int amdkfd_schedule_evict_and_restore(struct mm_struct *mm, u16 context_id, u64 fence_seqno);
+
+/*
+ * For device pages that are ours, in any mode. to_ram: the processor touched one; mmap_lock or the
+ * VMA's lock is held, the page is locked and referenced. A vm_fault_t. free: nobody refers to it
+ * any more; atomic.
+ */
+unsigned int amdkfd_svm_to_ram(struct vm_fault *fault);
+void amdkfd_svm_free(struct folio *folio);
 
 #endif

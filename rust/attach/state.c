@@ -10,6 +10,7 @@
 #include <linux/sysfs.h>
 
 #include "attach.h"
+#include "kgd2kfd.h"
 
 /* A leaf: refuse() is called with devices locked, the parameter is read by anybody. */
 static DEFINE_MUTEX(state_lock);
@@ -77,3 +78,12 @@ static const struct kernel_param_ops state_ops = {
 };
 module_param_cb(state, &state_ops, NULL, 0444);
 MODULE_PARM_DESC(state, "what the module does, to be read: serving, waiting, or refused and why");
+
+static bool svm;
+module_param(svm, bool, 0444);
+MODULE_PARM_DESC(svm, "shared virtual memory for all processes (default: 0)");
+
+notrace bool amdkfd_svm_enabled(void)
+{
+	return svm;
+}

@@ -38,6 +38,17 @@
 #define VRAM_AVAILABILITY_ALIGN (1 << 21)
 #endif
 
+/* A job with room for @size bytes of packets. */
+#ifdef HAVE_JOB_ALLOC_ENDS_WITH_JOB
+#define compat_job_alloc_with_ib(adev, entity, size, id, job)			\
+	amdgpu_call(amdgpu_job_alloc_with_ib)(adev, entity, AMDGPU_FENCE_OWNER_UNDEFINED, size,	\
+					      AMDGPU_IB_POOL_DELAYED, id, job)
+#else
+#define compat_job_alloc_with_ib(adev, entity, size, id, job)			\
+	amdgpu_call(amdgpu_job_alloc_with_ib)(adev, entity, AMDGPU_FENCE_OWNER_UNDEFINED, size,	\
+					      AMDGPU_IB_POOL_DELAYED, job, id)
+#endif
+
 /* Whether the GPU has a peak tensor limiter. */
 #ifdef HAVE_PTL_SUPPORTED_STATE
 #define compat_ptl_supported(ptl) ((ptl)->hw_supported_state == AMDGPU_PTL_HW_SUPPORTED)

@@ -13,6 +13,8 @@ pub(crate) struct ChipFacts {
     pub(crate) gc: IpVersion,
     /// An APU: what would be in VRAM elsewhere is in system memory (`apu_prefer_gtt`).
     pub(crate) prefers_gtt: bool,
+    /// An APU: the system's memory is its own.
+    pub(crate) is_apu: bool,
     /// A part of a GPU that a hypervisor hands out (SR-IOV).
     pub(crate) virtual_function: bool,
 }
@@ -40,6 +42,8 @@ pub(crate) struct Chip {
     pub(crate) xnack_per_process: bool,
     /// Where descriptors of compute queues lie.
     pub(crate) mqds: MqdDomain,
+    /// How it caches pages of the system's memory.
+    pub(crate) system_memory: SystemMemory,
     /// Address watch points for a debugger.
     pub(crate) watch_points: u32,
     /// Queues may be reset one at a time (`HSA_CAP_PER_QUEUE_RESET_SUPPORTED`).
@@ -69,6 +73,15 @@ pub(crate) enum MqdDomain {
     Vram,
     /// The system's, mapped for the GPU (GTT: graphics translation table).
     Gtt,
+}
+
+/// How a GPU caches pages of the system's memory (`svm_range_get_pte_flags`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SystemMemory {
+    /// Not at all.
+    Uncached,
+    /// As its own memory, if there is one NUMA node; page by page, if there are more.
+    Own,
 }
 
 /// Bytes of a line, of each kind of cache.

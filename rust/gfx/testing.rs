@@ -24,6 +24,7 @@ use core::cell::Cell;
 pub(crate) const MI300X: ChipFacts = ChipFacts {
     gc: IpVersion::new(9, 4, 3),
     prefers_gtt: false,
+    is_apu: false,
     virtual_function: false,
 };
 

@@ -20,6 +20,12 @@ use crate::{
         Process,
         ProcessDevice, //
     },
+    svm::{
+        self,
+        Attribute,
+        Common,
+        Pages, //
+    },
     topology,
     uapi::*, //
 };
@@ -46,6 +52,7 @@ pub(super) fn alloc_memory_of_gpu(
     if request.is_user_memory() && !call.process.is_primary() {
         return Err(errno::unsupported());
     }
+    check_ranges(call.process, &request, args.mmap_offset)?;
     let device = call.process.device(args.gpu_id)?;
     if request.is_public_vram() && !topology::is_memory_public(device.node()) {
         return Err(EINVAL);
@@ -58,6 +65,24 @@ pub(super) fn alloc_memory_of_gpu(
         true => MmapTarget::Mmio(device.gpu_id()).to_offset(),
         false => offset,
     };
+    Ok(())
+}
+
+/// Whether a new buffer has an address of its own. `EADDRINUSE`: it is, or shows, memory that has
+/// attributes of shared virtual memory.
+fn check_ranges(process: &Process, request: &BufferRequest, shown: u64) -> Result {
+    let Some(svm) = process.svm() else {
+        return Ok(());
+    };
+    let in_use = |address: u64| {
+        let page = PAGE_SIZE as u64;
+        let end = address.saturating_add(request.size).div_ceil(page);
+        svm.has_ranges(Pages::new(address / page, end))
+    };
+    let placed = request.address != 0 || request.vram_bytes() == 0;
+    if placed && in_use(request.address)? || request.is_user_memory() && in_use(shown)? {
+        return Err(errno::address_in_use());
+    }
     Ok(())
 }
 
@@ -199,20 +224,79 @@ pub(super) fn export_dmabuf(call: &Call<'_>, args: &mut kfd_ioctl_export_dmabuf_
     Ok(())
 }
 
-/// SVM. Not there: the answer is that of a C driver configured without it, once the arguments make
-/// sense.
-pub(super) fn svm(call: &Call<'_>, args: &mut kfd_ioctl_svm_args) -> Result {
-    let attributes = args.nattr as usize * size_of::<kfd_ioctl_svm_attribute>();
-    if call.user_bytes < size_of::<kfd_ioctl_svm_args>() + attributes {
+/// An attribute as a user passes it: `struct kfd_ioctl_svm_attribute`, a type and a value.
+fn svm_attribute(word: u64) -> (u32, u32) {
+    // CAST: the lower half is the type.
+    (word as u32, (word >> 32) as u32)
+}
+
+/// SVM: gives an area attributes, or tells those that it has.
+pub(super) fn svm(call: &Call<'_>, args: &mut kfd_ioctl_svm_args, words: &mut [u64]) -> Result {
+    const _: () = assert!(size_of::<kfd_ioctl_svm_attribute>() == size_of::<u64>());
+    let count = args.nattr as usize;
+    if call.user_bytes < size_of::<kfd_ioctl_svm_args>() + count * size_of::<u64>() {
         return Err(EINVAL);
     }
-    if !call.process.is_primary() {
+    let process = call.process;
+    if !process.is_primary() {
         return Err(errno::unsupported());
     }
     let unaligned = (args.start_addr | args.size) % PAGE_SIZE as u64 != 0;
     if unaligned || args.start_addr == 0 || args.size == 0 {
         return Err(EINVAL);
     }
-    pr_info_once!("shared virtual memory (SVM) is not supported\n");
-    Err(EPERM)
+    if !svm::is_enabled() {
+        pr_info_once!("shared virtual memory (SVM) is not enabled (parameter svm)\n");
+        return Err(EPERM);
+    }
+    let attributes = words.get_mut(..count).ok_or(EINVAL)?;
+    // An area that no address space has, as C.
+    let pages = Pages::of_bytes(args.start_addr, args.size);
+    const SET: u32 = kfd_ioctl_svm_op_KFD_IOCTL_SVM_OP_SET_ATTR;
+    const GET: u32 = kfd_ioctl_svm_op_KFD_IOCTL_SVM_OP_GET_ATTR;
+    match args.op {
+        SET => set_svm(process, pages, attributes),
+        GET => get_svm(process, pages, attributes),
+        _ => Err(EINVAL),
+    }
+}
+
+/// The place of the GPU of that id among the process's.
+fn place_of(process: &Process, gpu_id: u32) -> Option<usize> {
+    let mut devices = process.devices().iter();
+    devices.position(|device| device.gpu_id().raw() == gpu_id)
+}
+
+fn set_svm(process: &Process, pages: Option<Pages>, words: &[u64]) -> Result {
+    let mut change = KVec::with_capacity(words.len(), GFP_KERNEL)?;
+    for word in words {
+        let (kind, value) = svm_attribute(*word);
+        let attribute = Attribute::parse(kind, value, |gpu| place_of(process, gpu));
+        change.push(attribute.ok_or(EINVAL)?, GFP_KERNEL)?;
+    }
+    process.make_svm()?.set(pages.ok_or(EOVERFLOW)?, &change)
+}
+
+fn get_svm(process: &Process, pages: Option<Pages>, words: &mut [u64]) -> Result {
+    let svm = process.make_svm()?;
+    let pages = pages.ok_or(EOVERFLOW)?;
+    svm.check_area(pages)?;
+    if !words
+        .iter()
+        .all(|word| Common::can_tell(svm_attribute(*word).0))
+    {
+        return Err(EINVAL);
+    }
+    let common = svm.get(pages)?;
+    let gpu_id = |place: usize| {
+        let device = process.devices().get(place)?;
+        Some(device.gpu_id().raw())
+    };
+    for word in words {
+        let (kind, value) = svm_attribute(*word);
+        let answer = common.answer(kind, value, |gpu| place_of(process, gpu), gpu_id);
+        let (kind, value) = answer.ok_or(EINVAL)?;
+        *word = u64::from(value) << 32 | u64::from(kind);
+    }
+    Ok(())
 }

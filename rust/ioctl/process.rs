@@ -218,6 +218,9 @@ pub(super) fn set_xnack_mode(call: &Call<'_>, args: &mut kfd_ioctl_set_xnack_mod
     if wanted && !process.xnack() && !call.process.devices().iter().all(|device| possible(device)) {
         return Err(EPERM);
     }
+    if let Some(svm) = call.process.svm() {
+        svm.set_xnack(wanted)?;
+    }
     process.set_xnack(wanted);
     Ok(())
 }

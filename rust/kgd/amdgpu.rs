@@ -6,7 +6,9 @@
 //! Every call passes pointers that came from the same bridge: the device pointer is valid until
 //! `kgd2kfd_device_exit` returns, and a handle names a live object until it is consumed.
 
+mod shared;
 mod slots;
+pub(crate) mod vram;
 
 use super::{
     bindings as c,
@@ -23,6 +25,7 @@ use super::{
     MemoryHandle,
     NewMemory,
     Occupancy,
+    PageAccess,
     Power,
     Preempt,
     ProcessHandle,
@@ -36,6 +39,7 @@ use super::{
     RawKernelBo,
     Register,
     RegisterWrite,
+    SharedMemory,
     TileConfig,
     TlbFlush,
     VmHandle,

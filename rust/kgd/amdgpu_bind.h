@@ -15,6 +15,7 @@
 #include "amdgpu_reset.h"
 #include "amdgpu_xgmi.h"
 #include "kfd_priv.h"
+#include <drm/ttm/ttm_bo.h>
 
 #include "compat.h"
 
@@ -36,10 +37,12 @@ extern struct {
 
 #define FUNCTION(name) DECLARE_STATIC_CALL(bound_##name, name);
 #define DRM_FUNCTION(name) FUNCTION(name)
+#define TTM_FUNCTION(name) FUNCTION(name)
 #define OBJECT(name) extern typeof(name) *bound_##name;
 #include "amdgpu_symbols.h"
 #undef FUNCTION
 #undef DRM_FUNCTION
+#undef TTM_FUNCTION
 #undef OBJECT
 
 /* amdgpu's function of that name. */

@@ -14,36 +14,7 @@
 
 #include "amdgpu_bind.h"
 #include "bridge.h"
-
-/*
- * amdgpu is handed a place for its process info, and takes it for the field kgd_process_info of the
- * C driver's struct kfd_process: it reads the field context_id at the same distance
- * (amdgpu_amdkfd_gpuvm.c, init_kfd_vm). So the place lies in a block with the same spacing.
- */
-#define IMAGE_START offsetof(struct kfd_process, kgd_process_info)
-#define IMAGE_CONTEXT (offsetof(struct kfd_process, context_id) - IMAGE_START)
-
-static_assert(offsetof(struct kfd_process, context_id) > IMAGE_START);
-static_assert(IMAGE_START % sizeof(void *) == 0);
-
-struct bridge_process {
-	struct mutex lock;			/* of the acquire and release of VMs */
-	unsigned int vms;			/* that are acquired; they keep info */
-	struct mm_struct *mm;			/* kept as a name: it may have ended */
-	struct dma_fence __rcu *eviction_fence;	/* NULL while it has no VM */
-	union {
-		void *info;
-		u8 image[IMAGE_CONTEXT + sizeof(u16)];
-	};
-};
-
-struct bridge_vm {
-	struct bridge_process *process;
-	struct amdgpu_device *adev;
-	struct file *file;
-	void *drm_priv;
-	struct amdgpu_vm *vm;
-};
+#include "bridge_vm.h"
 
 int bridge_process_create(u16 context_id, struct bridge_process **out)
 {
@@ -174,6 +145,7 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 	}
 	vm->adev = adev;
 	vm->process = process;
+	mutex_init(&vm->flushing);
 	vm->drm_priv = vm->file->private_data;
 	ret = vm->vm->is_compute_context ? 0 : wait_for_clears(vm->vm);
 	if (!ret)
@@ -278,7 +250,13 @@ struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm)
 
 void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask)
 {
+	/*
+	 * amdgpu forgets that a flush is due before it begins with it: without the lock a second
+	 * caller would return while the first one's flush is still on its way.
+	 */
+	mutex_lock(&vm->flushing);
 	amdgpu_call(amdgpu_vm_flush_compute_tlb)(adev, vm->vm, type, xcc_mask);
+	mutex_unlock(&vm->flushing);
 }
 
 /* Under the reservation of the VM's root: takes a reference, and pins the mapping. */

@@ -17,6 +17,8 @@ struct mm_struct;
 struct kgd_mem;				/* a buffer of a compute process; opaque here */
 struct kgd2kfd_shared_resources;	/* what amdgpu leaves to compute; opaque here */
 struct bridge_process;		/* what a process's VMs share: process info, eviction fence */
+struct bridge_vram;		/* a buffer in VRAM whose pages are device pages */
+struct bridge_copy;		/* a copy between such a buffer and system memory */
 struct bridge_vm;			/* one DRM file's VM, turned into a compute VM */
 
 #define BRIDGE_MAX_XCC		8
@@ -287,6 +289,64 @@ struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm);
 #define BRIDGE_TLB_HEAVYWEIGHT	2
 void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask);
 
+/*
+ * Pages of the process's own memory in a VM, by number, without a buffer behind them. lock: of the
+ * page tables, for make_tables and map; -EBUSY: they are out of VRAM.
+ */
+#define BRIDGE_MEMORY_UC	0	/* memory types (MTYPE): uncached */
+#define BRIDGE_MEMORY_NC	1	/* not coherent */
+#define BRIDGE_MEMORY_CC	2	/* coherently cached */
+#define BRIDGE_MEMORY_RW	3	/* cached for reads and writes */
+
+struct bridge_pages {
+	u64 first;
+	u32 count;
+	u32 memory_type;
+	bool system;		/* or VRAM */
+	bool snooped;
+	bool writable;
+	bool executable;
+};
+int bridge_pages_lock(struct amdgpu_device *adev, struct bridge_vm *vm);
+void bridge_pages_unlock(struct bridge_vm *vm);
+/* Makes page tables for so many pages, which are not mapped afterwards. */
+int bridge_pages_make_tables(struct amdgpu_device *adev, struct bridge_vm *vm, u64 first,
+			     u64 count);
+/* addresses: of the pages, for the device. */
+int bridge_pages_map(struct amdgpu_device *adev, struct bridge_vm *vm,
+		     const struct bridge_pages *pages, u64 *addresses);
+/* Waits until the page tables are as they shall be. */
+int bridge_pages_sync(struct bridge_vm *vm);
+/*
+ * Without the lock, and may run under reclaim; waits. The TLB is the caller's to flush. -EBUSY: the
+ * page tables are out of VRAM, and still have the pages when they come back.
+ */
+int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 first, u64 count);
+/* pfns: HMM's. undo: they have to be unmapped some day. */
+int bridge_pages_dma_map(struct amdgpu_device *adev, const unsigned long *pfns, u32 count,
+			 u64 *addresses, bool *undo);
+/* addresses: 0 is none. */
+void bridge_pages_dma_unmap(struct amdgpu_device *adev, const u64 *addresses, u32 count);
+/* Whether a buffer is mapped anywhere there: 1 or 0. */
+int bridge_pages_have_buffer(struct bridge_vm *vm, u64 first, u64 count);
+/* Takes so many bytes from what the processes of all devices may have. */
+int bridge_pages_reserve(u64 bytes);
+void bridge_pages_unreserve(u64 bytes);
+
+/* The time stamp of the youngest retry fault that is not handled yet; 0: there is none. */
+u64 bridge_fault_checkpoint(struct amdgpu_device *adev);
+bool bridge_fault_is_before(u64 timestamp, u64 checkpoint);
+/* The next fault of that page is told of again. */
+void bridge_fault_forget(struct amdgpu_device *adev, u64 page, u32 pasid);
+/* Where VRAM begins in page table entries. */
+u64 bridge_device_memory_base(const struct amdgpu_device *adev);
+/* The memory type of a device's own memory (amdgpu.mtype_local). */
+u32 bridge_local_memory_type(void);
+/* Whether the machine has, or may have, more than one NUMA node. */
+bool bridge_has_numa(void);
+/* amdgpu.svm_default_granularity: the power of two of pages. */
+u32 bridge_default_granularity(void);
+
 /* User memory that a queue needs to stay where it is: mapped exactly there, then kept. */
 struct bridge_queue_buffer {
 	u64 address;
@@ -330,6 +390,56 @@ struct bridge_dmabuf_info {
 	u8 metadata[BRIDGE_MAX_METADATA];
 };
 int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_info *out);
+
+/*
+ * Device pages: the VRAM of a device as pages that the processor cannot reach. Pages are meant by
+ * their page frame number.
+ */
+struct bridge_vram_pages {
+	unsigned long first;	/* the page at the begin of VRAM */
+	unsigned long count;
+	void *owner;		/* of these, and of the pages of its hive */
+};
+/* -EOPNOTSUPP: there are none. */
+int bridge_vram_pages(struct amdgpu_device *adev, struct bridge_vram_pages *out);
+/*
+ * A buffer of so many pages in a partition's VRAM, at most BRIDGE_MAX_COPY; pfns: its pages. It
+ * stays where it is until amdkfd_vram_wanted was called and then bridge_vram_is_empty, or until it
+ * is freed. clear: to zero. It may evict other such buffers: nothing that their owners need to
+ * empty them may be held. May return -ERESTARTSYS. While there is one this module stays loaded.
+ */
+#define BRIDGE_MAX_COPY 512
+int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, bool clear,
+		      void *cookie, unsigned long *pfns, struct bridge_vram **out);
+/*
+ * None of its pages is in use, and none will be: amdgpu may have the memory, once the last copy has
+ * ended. Never sleeps.
+ */
+void bridge_vram_is_empty(struct bridge_vram *vram);
+void bridge_vram_free(struct bridge_vram *vram);
+/*
+ * Implemented in Rust. amdgpu wants the memory of the buffer with that cookie: fence lock held,
+ * IRQs off. At most once, and never after bridge_vram_is_empty or bridge_vram_free have returned.
+ */
+void amdkfd_vram_wanted(void *cookie);
+
+struct bridge_copy_page {
+	unsigned long system;
+	unsigned long device;	/* of that buffer */
+};
+/*
+ * Copies pages, at most BRIDGE_MAX_COPY, by the device's copy engines. System pages that are read
+ * must not change until it ends; those that are written are kept until it does, and so is the
+ * memory of the buffer. -ENODEV: the device sleeps, or is gone; -EBUSY: amdgpu has the memory.
+ */
+int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridge_copy_page *pages,
+		      u32 count, struct bridge_copy **out);
+/* -ETIME: it has not ended yet. Another error: it has ended, and what was copied is not good. */
+int bridge_copy_wait(struct bridge_copy *copy, u32 timeout_ms);
+/* If it has not ended, what it uses is kept until it has; and so is this module. */
+void bridge_copy_end(struct bridge_copy *copy);
+/* Before this module goes, and after all buffers and copies have: waits until nothing is left. */
+void bridge_vram_drain(void);
 
 /* Hardware queues and the hardware around them (amdgpu: kfd2kgd). */
 int bridge_init_interrupts(struct amdgpu_device *adev, u32 pipe, u32 xcc);

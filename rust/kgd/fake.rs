@@ -4,7 +4,9 @@
 //! are bookkeeping. It counts what is out, so that a test can see that everything came back, and
 //! refuses what amdgpu refuses.
 
+mod shared;
 mod slots;
+mod vram;
 
 use super::{
     Bandwidth,
@@ -21,6 +23,7 @@ use super::{
     MemoryHandle,
     NewMemory,
     Occupancy,
+    PageAccess,
     Partition,
     Power,
     Preempt,
@@ -34,6 +37,7 @@ use super::{
     RawKernelBo,
     Register,
     RegisterWrite,
+    SharedMemory,
     TileConfig,
     TlbFlush,
     Vm,
@@ -101,6 +105,15 @@ pub(crate) struct Live {
     /// Queues do not stop; they can be reset.
     pub(crate) stuck: bool,
     pub(crate) resettable: bool,
+    /// Pages of shared virtual memory that VMs show, those with addresses, and bytes reserved.
+    pub(crate) shared_pages: u64,
+    pub(crate) dma_pages: u64,
+    pub(crate) reserved: u64,
+    /// Page tables are locked.
+    pub(crate) table_locks: u32,
+    /// Buffers of device pages, and copies from and to them.
+    pub(crate) vrams: u32,
+    pub(crate) copies: u32,
     next_gpu_va: u64,
 }
 

@@ -5,6 +5,8 @@
 //! Each keeps its `Kgd` alive. [`Vm`] keeps its [`MemoryContext`], [`Memory`] and [`QueueBuffers`]
 //! keep their [`Vm`]; so the order in which a process lets go of them does not matter.
 
+pub(crate) use shared::DmaPages;
+
 use super::{
     gpu_err,
     Domain,
@@ -582,4 +584,7 @@ impl Drop for PowerGuard {
     }
 }
 
+mod shared;
 mod tests;
+
+pub(crate) mod vram;

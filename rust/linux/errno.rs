@@ -19,6 +19,12 @@ pub(crate) fn unsupported() -> Error {
     Error::from_errno(-(bindings::EOPNOTSUPP as i32))
 }
 
+/// `EADDRINUSE`
+pub(crate) fn address_in_use() -> Error {
+    // CAST: As above.
+    Error::from_errno(-(bindings::EADDRINUSE as i32))
+}
+
 /// `ETIME`
 pub(crate) fn timer_expired() -> Error {
     // CAST: As above.

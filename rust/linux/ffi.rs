@@ -28,6 +28,74 @@ unsafe extern "C" {
     pub(super) safe fn amdkfd_mb();
 }
 
+// Those of `hmm.c`, declared as `hmm.h` has them.
+#[allow(improper_ctypes)]
+unsafe extern "C" {
+    pub(super) fn amdkfd_hmm_fault(
+        notifier: *mut bindings::mmu_interval_notifier,
+        seq: c_ulong,
+        start: c_ulong,
+        end: c_ulong,
+        write: bool,
+        owner: *mut c_void,
+        pfns: *mut c_ulong,
+    ) -> c_int;
+    pub(super) fn amdkfd_noreclaim_save() -> c_uint;
+    pub(super) fn amdkfd_noreclaim_restore(flags: c_uint);
+    pub(super) fn amdkfd_is_heap_or_stack(vma: *mut bindings::vm_area_struct) -> bool;
+}
+
+/// `struct amdkfd_migration` of `migrate.h`.
+#[repr(C)]
+pub(super) struct RawMigration(c_void);
+
+// Those of `migrate.c`, declared as `migrate.h` has them.
+#[allow(improper_ctypes)]
+unsafe extern "C" {
+    pub(super) fn amdkfd_migration_collect(
+        vma: *mut bindings::vm_area_struct,
+        start: c_ulong,
+        end: c_ulong,
+        device: bool,
+        owner: *mut c_void,
+        fault: *mut bindings::vm_fault,
+        out: *mut *mut RawMigration,
+    ) -> c_int;
+    pub(super) fn amdkfd_migration_collect_pages(
+        pfns: *const c_ulong,
+        count: u32,
+        out: *mut *mut RawMigration,
+    ) -> c_int;
+    pub(super) fn amdkfd_migration_count(migration: *const RawMigration) -> u32;
+    pub(super) fn amdkfd_migration_source(
+        migration: *const RawMigration,
+        index: u32,
+        pfn: *mut c_ulong,
+    ) -> u32;
+    pub(super) fn amdkfd_migration_target(migration: *const RawMigration, index: u32) -> c_ulong;
+    pub(super) fn amdkfd_migration_allocate(migration: *mut RawMigration, index: u32) -> c_ulong;
+    pub(super) fn amdkfd_migration_take(
+        migration: *mut RawMigration,
+        index: u32,
+        pfn: c_ulong,
+        owner: *mut c_void,
+    );
+    pub(super) fn amdkfd_migration_commit(migration: *mut RawMigration);
+    pub(super) fn amdkfd_migration_end(migration: *mut RawMigration);
+    pub(super) fn amdkfd_fault_owner(
+        fault: *const bindings::vm_fault,
+        pfn: *mut c_ulong,
+    ) -> *mut c_void;
+    pub(super) fn amdkfd_folio_owner(
+        folio: *const bindings::folio,
+        pfn: *mut c_ulong,
+    ) -> *mut c_void;
+    pub(super) fn amdkfd_page_owner(pfn: c_ulong) -> *mut c_void;
+    pub(super) fn amdkfd_clear_page(pfn: c_ulong);
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(super) fn amdkfd_copy_page(pfn: c_ulong, memory: *mut c_void, from_page: bool);
+}
+
 // Exported by the kernel; its bindings lack them.
 #[allow(improper_ctypes)]
 unsafe extern "C" {

@@ -70,6 +70,12 @@ impl OwnedQueue {
         Self::new(name, ordered | bindings::wq_flags_WQ_FREEZABLE, 1)
     }
 
+    /// As [`OwnedQueue::unbound`], but none begins while the machine sleeps, or is about to.
+    pub(crate) fn unbound_freezable(name: &'static CStr) -> Result<Self> {
+        let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_FREEZABLE;
+        Self::new(name, flags, 0)
+    }
+
     fn new(name: &'static CStr, flags: c_uint, max_active: c_int) -> Result<Self> {
         // SAFETY: The format takes one string, and `name` is one.
         let queue = unsafe {

@@ -89,6 +89,7 @@ pub(crate) fn create(
         present,
         ids: process.queue_ids()?,
         trap_handler: device.trap_handler().tba != 0,
+        svm: process.svm().zip(process.place_of(device)),
     };
     let new = NewQueue::make(&**device, properties, given)?;
     let created = CreatedQueue {

@@ -30,6 +30,10 @@ use crate::{
         workqueue::OwnedQueue, //
     },
     smi::Trigger,
+    svm::{
+        self,
+        Fault, //
+    },
 };
 use kernel::{
     new_mutex,
@@ -66,6 +70,8 @@ pub(super) struct Registry {
     /// Where evicted processes are restored, one at a time: two at a time would evict each other's
     /// buffers again. Declared behind `teardown`, whose work waits for it.
     restoring: OwnedQueue,
+    /// Where shared virtual memory is put right that the system has changed.
+    pages: OwnedQueue,
 }
 
 impl Registry {
@@ -78,6 +84,7 @@ impl Registry {
             exceptions: OwnedQueue::unbound(c"amdkfd_exceptions")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
             restoring: OwnedQueue::ordered_freezable(c"amdkfd_restore")?,
+            pages: OwnedQueue::unbound_freezable(c"amdkfd_svm")?,
         })
     }
 
@@ -95,6 +102,11 @@ impl Registry {
     /// buffers leave VRAM.
     pub(super) fn restoring(&self) -> &OwnedQueue {
         &self.restoring
+    }
+
+    /// Where shared virtual memory is put right: not while the machine goes to sleep.
+    pub(super) fn pages(&'static self) -> &'static OwnedQueue {
+        &self.pages
     }
 
     /// The processes one after the other; one that comes or goes meanwhile may be among them or
@@ -371,4 +383,19 @@ pub(crate) fn with_pasid<R>(
     };
     let device = process.device_with(pasid)?;
     Some(act(&process, device))
+}
+
+/// A GPU misses a page of the process whose VM has this pasid, and tries again until it has it.
+/// After an error it must not. May sleep.
+pub(crate) fn page_fault(pasid: u32, fault: Fault) -> Result {
+    let serve = |process: &Process, device: &Arc<ProcessDevice>| {
+        let svm = process.svm().ok_or(EFAULT)?;
+        svm.fault(process.place_of(device).ok_or(EFAULT)?, fault)
+    };
+    // Without a process it is nobody's.
+    match Pasid::new(pasid).and_then(|pasid| with_pasid(pasid, serve)) {
+        Some(result) => result,
+        None if svm::is_enabled() => Ok(()),
+        None => Err(EFAULT),
+    }
 }

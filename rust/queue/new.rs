@@ -34,8 +34,14 @@ use crate::{
         NewSchedQueue,
         NodeQueues, //
     },
+    svm::{
+        Pages,
+        PinnedPages,
+        Svm, //
+    },
 };
 use kernel::{
+    page::PAGE_SIZE,
     prelude::*,
     rbtree::RBTreeNode,
     sync::Arc, //
@@ -49,6 +55,8 @@ pub(crate) struct Given<'a> {
     pub(crate) ids: &'a Arc<QueueIds>,
     /// Whether waves that trap go to a handler.
     pub(crate) trap_handler: bool,
+    /// The process's shared virtual memory, and the GPU's place there.
+    pub(crate) svm: Option<(&'a Arc<Svm>, usize)>,
 }
 
 /// A queue that no scheduler knows yet, with what taking it in needs: nothing is allocated then.
@@ -98,9 +106,10 @@ fn make(site: &impl Site, properties: &QueueProperties, given: Given<'_>) -> Res
         present,
         ids,
         trap_handler,
+        svm,
     } = given;
     let node = site.node().queues().clone();
-    let buffers = pin(site, &node, properties)?;
+    let (buffers, saved) = pin(site, &node, properties, svm)?;
     let features = &node.generation().chip;
     if present >= features.queues_per_process {
         return Err(ENOSPC);
@@ -137,6 +146,7 @@ fn make(site: &impl Site, properties: &QueueProperties, given: Given<'_>) -> Res
             properties: *properties,
             place,
             buffers,
+            _saved: saved,
             _counted: counted,
             _gauge: QUEUES.hold(),
             id,
@@ -152,8 +162,14 @@ pub(crate) fn mapped(extent: Extent) -> Result<QueueBuffer> {
     })
 }
 
-/// Keeps the user's buffers of a queue where they are: its ring first.
-fn pin(site: &impl Site, node: &NodeQueues, properties: &QueueProperties) -> Result<QueueBuffers> {
+/// Keeps the user's buffers of a queue where they are: its ring first. Its save area may be shared
+/// virtual memory.
+fn pin(
+    site: &impl Site,
+    node: &NodeQueues,
+    properties: &QueueProperties,
+    svm: Option<(&Arc<Svm>, usize)>,
+) -> Result<(QueueBuffers, Option<PinnedPages>)> {
     let eop = node.generation().chip.eop_buffer_bytes;
     let buffers = properties.buffers(node.save_sizes(), node.xccs(), eop);
     let buffers = buffers.ok_or(EINVAL)?;
@@ -170,5 +186,22 @@ fn pin(site: &impl Site, node: &NodeQueues, properties: &QueueProperties) -> Res
         *place = mapped(extent)?;
         count += 1;
     }
-    QueueBuffers::get(site.vm()?.clone(), all.get(..count).ok_or(EINVAL)?)
+    let vm = site.vm()?;
+    let wanted = all.get(..count).ok_or(EINVAL)?;
+    match (
+        QueueBuffers::get(vm.clone(), wanted),
+        svm,
+        buffers.save_area,
+    ) {
+        (Err(error), Some((svm, gpu)), Some(area)) if error == EINVAL => {
+            let page = PAGE_SIZE as u64;
+            let end = area.address.checked_add(area.bytes).ok_or(EINVAL)?;
+            let pages = Pages::new(area.address / page, end.div_ceil(page));
+            // Without the last one, which is the save area.
+            let others = wanted.get(..count - 1).ok_or(EINVAL)?;
+            let others = QueueBuffers::get(vm.clone(), others)?;
+            Ok((others, Some(PinnedPages::new(svm, gpu, pages)?)))
+        }
+        (buffers, ..) => Ok((buffers?, None)),
+    }
 }

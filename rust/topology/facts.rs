@@ -33,6 +33,7 @@ use crate::{
         acpi::AcpiTable,
         platform, //
     },
+    svm,
 };
 use kernel::prelude::*;
 
@@ -41,6 +42,7 @@ const DRIVER: Driver = Driver {
     debugger: false,
     queue_reset: true,
     copy_queue_reset: true,
+    // If processes have it: `describe`.
     svm: false,
     // As many slots as the GPU has.
     global_wave_sync: 0,
@@ -107,6 +109,7 @@ pub(super) fn describe(node: &Node) -> Description<'_> {
         sdma_firmware: facts.sdma_fw_version,
         driver: Driver {
             global_wave_sync: facts.gws_size,
+            svm: svm::is_enabled(),
             ..DRIVER
         },
     }

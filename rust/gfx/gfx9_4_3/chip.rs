@@ -8,7 +8,8 @@ use crate::gfx::{
     Chip,
     ChipFacts,
     ContextSave,
-    MqdDomain, //
+    MqdDomain,
+    SystemMemory, //
 };
 
 /// The chip with these facts.
@@ -19,6 +20,11 @@ pub(super) fn chip(facts: &ChipFacts) -> Chip {
             MqdDomain::Gtt
         } else {
             MqdDomain::Vram
+        },
+        system_memory: if facts.is_apu {
+            SystemMemory::Own
+        } else {
+            SystemMemory::Uncached
         },
         // `kfd_topology_set_capabilities`
         per_queue_reset: !facts.virtual_function,
@@ -37,6 +43,7 @@ const BARE_METAL: Chip = Chip {
     hiq_slot: (4, 0),
     xnack_per_process: true,
     mqds: MqdDomain::Vram,
+    system_memory: SystemMemory::Uncached,
     watch_points: 4,
     per_queue_reset: true,
     precise_memory_operations: true,

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Pages of a process's own memory in a compute VM: what shared virtual memory (SVM) needs of
+ * amdgpu. There is no buffer behind these mappings: the page tables alone know them.
+ */
+#include <linux/dma-fence.h>
+#include <linux/dma-mapping.h>
+#include <linux/dma-resv.h>
+#include <linux/hmm.h>
+#include <linux/interval_tree_generic.h>
+#include <linux/nodemask.h>
+
+#include "amdgpu_bind.h"
+#include "bridge.h"
+#include "bridge_vm.h"
+
+static struct dma_resv *tables_of(const struct bridge_vm *vm)
+{
+	return vm->vm->root.bo->tbo.base.resv;
+}
+
+/* amdgpu wants it for buffers of VMs whose tables were evicted, which compute VMs put into VRAM. */
+static int validate_table(void *unused, struct amdgpu_bo *bo)
+{
+	struct ttm_operation_ctx ctx = { };
+
+	amdgpu_call(amdgpu_bo_placement_from_domain)(bo, AMDGPU_GEM_DOMAIN_VRAM);
+	return amdgpu_call(ttm_bo_validate)(&bo->tbo, &bo->placement, &ctx);
+}
+
+int bridge_pages_lock(struct amdgpu_device *adev, struct bridge_vm *vm)
+{
+	int ret;
+
+	dma_resv_lock(tables_of(vm), NULL);
+	ret = dma_resv_reserve_fences(tables_of(vm), 2);
+	if (!ret)
+		ret = amdgpu_call(amdgpu_vm_validate)(adev, vm->vm, NULL, validate_table, NULL);
+	if (!ret && !amdgpu_call(amdgpu_vm_ready)(vm->vm))
+		ret = -EBUSY;
+	if (ret)
+		dma_resv_unlock(tables_of(vm));
+	return ret;
+}
+
+void bridge_pages_unlock(struct bridge_vm *vm)
+{
+	dma_resv_unlock(tables_of(vm));
+}
+
+/* amdgpu gives a job of its copy engines 2 s, and then resets them. */
+#define UPDATE_TIMEOUT (10 * HZ)
+
+static int wait_for(struct dma_fence *fence)
+{
+	long left;
+
+	if (!fence)
+		return 0;
+	left = dma_fence_wait_timeout(fence, false, UPDATE_TIMEOUT);
+	dma_fence_put(fence);
+	if (left < 0)
+		return left;
+	return left ? 0 : -ETIME;
+}
+
+static int update(struct amdgpu_device *adev, struct bridge_vm *vm, bool unlocked, bool flush,
+		  u64 first, u64 count, u64 flags, dma_addr_t *pages, struct dma_fence **fence)
+{
+	static_assert(AMDGPU_GPU_PAGES_IN_CPU_PAGE == 1);
+	/* With pages: as amdgpu finds best on an APU of several NUMA nodes (allow_override). */
+	return amdgpu_call(amdgpu_vm_update_range)(adev, vm->vm, false, unlocked, flush, !!pages,
+						   NULL, first, first + count - 1, flags, 0, 0,
+						   NULL, pages, fence);
+}
+
+int bridge_pages_make_tables(struct amdgpu_device *adev, struct bridge_vm *vm, u64 first, u64 count)
+{
+	return update(adev, vm, false, false, first, count, adev->gmc.init_pte_flags, NULL,
+		      &vm->vm->last_update);
+}
+
+static u32 memory_type(u32 type)
+{
+	switch (type) {
+	case BRIDGE_MEMORY_RW:
+		return AMDGPU_VM_MTYPE_RW;
+	case BRIDGE_MEMORY_CC:
+		return AMDGPU_VM_MTYPE_CC;
+	case BRIDGE_MEMORY_NC:
+		return AMDGPU_VM_MTYPE_NC;
+	default:
+		return AMDGPU_VM_MTYPE_UC;
+	}
+}
+
+static u64 entry_flags(struct amdgpu_device *adev, struct bridge_vm *vm,
+		       const struct bridge_pages *pages)
+{
+	u32 mapping = memory_type(pages->memory_type);
+	u64 flags = AMDGPU_PTE_VALID;
+
+	if (pages->system)
+		flags |= AMDGPU_PTE_SYSTEM;
+	if (pages->snooped)
+		flags |= AMDGPU_PTE_SNOOPED;
+	if (pages->executable)
+		mapping |= AMDGPU_VM_PAGE_EXECUTABLE;
+	amdgpu_gmc_get_vm_pte(adev, vm->vm, NULL, mapping, &flags);
+	flags |= AMDGPU_PTE_READABLE;
+	if (pages->writable)
+		flags |= AMDGPU_PTE_WRITEABLE;
+	return flags;
+}
+
+int bridge_pages_map(struct amdgpu_device *adev, struct bridge_vm *vm,
+		     const struct bridge_pages *pages, u64 *addresses)
+{
+	u64 flags = entry_flags(adev, vm, pages);
+	int ret;
+
+	static_assert(sizeof(dma_addr_t) == sizeof(u64));
+	ret = update(adev, vm, false, false, pages->first, pages->count, flags, addresses,
+		     &vm->vm->last_update);
+	if (!ret)
+		ret = amdgpu_call(amdgpu_vm_update_pdes)(adev, vm->vm, false);
+	return ret;
+}
+
+int bridge_pages_sync(struct bridge_vm *vm)
+{
+	struct dma_fence *fence;
+
+	dma_resv_lock(tables_of(vm), NULL);
+	fence = dma_fence_get(vm->vm->last_update);
+	dma_resv_unlock(tables_of(vm));
+	return wait_for(fence);
+}
+
+int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 first, u64 count)
+{
+	struct dma_fence *fence = NULL;
+	int ret;
+
+	/* amdgpu refuses it (-EBUSY) from the time when a table is evicted until all are back. */
+	ret = update(adev, vm, true, true, first, count, adev->gmc.init_pte_flags, NULL, &fence);
+	return ret ? ret : wait_for(fence);
+}
+
+int bridge_pages_dma_map(struct amdgpu_device *adev, const unsigned long *pfns, u32 count,
+			 u64 *addresses, bool *undo)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		addresses[i] = dma_map_page(adev->dev, hmm_pfn_to_page(pfns[i]), 0, PAGE_SIZE,
+					    DMA_BIDIRECTIONAL);
+		if (!dma_mapping_error(adev->dev, addresses[i]))
+			continue;
+		bridge_pages_dma_unmap(adev, addresses, i);
+		return -ENOMEM;
+	}
+	/* Not before: a bounce buffer among them changes the answer. */
+	*undo = dma_need_unmap(adev->dev);
+	return 0;
+}
+
+void bridge_pages_dma_unmap(struct amdgpu_device *adev, const u64 *addresses, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		if (addresses[i])
+			dma_unmap_page(adev->dev, addresses[i], PAGE_SIZE, DMA_BIDIRECTIONAL);
+}
+
+int bridge_pages_have_buffer(struct bridge_vm *vm, u64 first, u64 count)
+{
+	struct interval_tree_node *node;
+	int ret;
+
+	ret = dma_resv_lock_interruptible(tables_of(vm), NULL);
+	if (ret)
+		return ret == -EINTR ? -ERESTARTSYS : ret;
+	node = interval_tree_iter_first((struct rb_root_cached *)&vm->vm->va, first,
+					first + count - 1);
+	dma_resv_unlock(tables_of(vm));
+	return !!node;
+}
+
+int bridge_pages_reserve(u64 bytes)
+{
+	return amdgpu_call(amdgpu_amdkfd_reserve_mem_limit)(NULL, bytes,
+							    KFD_IOC_ALLOC_MEM_FLAGS_USERPTR, 0);
+}
+
+void bridge_pages_unreserve(u64 bytes)
+{
+	amdgpu_call(amdgpu_amdkfd_unreserve_mem_limit)(NULL, bytes,
+						       KFD_IOC_ALLOC_MEM_FLAGS_USERPTR, 0);
+}
+
+/* The ring from which retry faults are handled: amdgpu's own copy where it is told of each once. */
+static struct amdgpu_ih_ring *fault_ring(struct amdgpu_device *adev)
+{
+	struct amdgpu_ih_ring *first = &adev->irq.ih1;
+
+	if (!adev->irq.retry_cam_enabled && first->ring_size &&
+	    first->rptr != amdgpu_ih_get_wptr(adev, first))
+		return first;
+	return &adev->irq.ih_soft;
+}
+
+u64 bridge_fault_checkpoint(struct amdgpu_device *adev)
+{
+	struct amdgpu_ih_ring *ring = fault_ring(adev);
+	u32 written = amdgpu_ih_get_wptr(adev, ring);
+
+	if (ring->rptr == written)
+		return 0;
+	return amdgpu_ih_decode_iv_ts(adev, ring, written, -1);
+}
+
+bool bridge_fault_is_before(u64 timestamp, u64 checkpoint)
+{
+	return amdgpu_ih_ts_after_or_equal(timestamp, checkpoint);
+}
+
+void bridge_fault_forget(struct amdgpu_device *adev, u64 page, u32 pasid)
+{
+	amdgpu_call(amdgpu_gmc_filter_faults_remove)(adev, page, pasid);
+}
+
+u64 bridge_device_memory_base(const struct amdgpu_device *adev)
+{
+	return adev->vm_manager.vram_base_offset;
+}
+
+u32 bridge_local_memory_type(void)
+{
+	switch (amdgpu_object(amdgpu_mtype_local)) {
+	case 1:
+		return BRIDGE_MEMORY_NC;
+	case 2:
+		return BRIDGE_MEMORY_CC;
+	default:
+		return BRIDGE_MEMORY_RW;
+	}
+}
+
+bool bridge_has_numa(void)
+{
+	return num_possible_nodes() > 1;
+}
+
+u32 bridge_default_granularity(void)
+{
+	/* Pages that four levels of page tables can have, at most. */
+	return min_t(u32, amdgpu_object(amdgpu_svm_default_granularity), 0x1b);
+}

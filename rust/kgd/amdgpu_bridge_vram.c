@@ -1,0 +1,565 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * bridge.h in terms of amdgpu: buffers in VRAM whose pages are device pages (struct page of the
+ * device's pgmap, which C made), and the copies between them and system memory.
+ */
+#include <linux/dma-fence.h>
+#include <linux/dma-mapping.h>
+#include <linux/dma-resv.h>
+#include <linux/delay.h>
+#include <linux/memremap.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/rcupdate.h>
+#include <linux/slab.h>
+#include <linux/workqueue.h>
+
+#include "amdgpu_bind.h"
+#include "amdgpu_job.h"
+#include "amdgpu_res_cursor.h"
+#include "bridge.h"
+
+/* What of this file may outlive who made it: fences, and copies that do not end. */
+static atomic_t outliving = ATOMIC_INIT(0);
+
+/*
+ * "amdgpu wants this memory": a fence of a buffer that signals when the buffer is empty. Whoever
+ * waits for it, as amdgpu does before it evicts a buffer, asks for that (enable_signaling). It is
+ * none of amdgpu's eviction fences, which amdgpu knows by their operations, and casts.
+ */
+struct eviction {
+	struct dma_fence base;
+	atomic_t users;		/* of the memory: the buffer's owner, and copies; 0: signalled */
+	spinlock_t lock;
+	void *cookie;		/* under the lock; NULL: nobody is left to tell */
+};
+
+static const char *eviction_name(struct dma_fence *fence)
+{
+	return "amdkfd";
+}
+
+static bool eviction_wanted(struct dma_fence *fence)
+{
+	struct eviction *eviction = container_of(fence, struct eviction, base);
+
+	if (eviction->cookie)
+		amdkfd_vram_wanted(eviction->cookie);
+	return true;
+}
+
+static void eviction_free(struct rcu_head *rcu)
+{
+	kfree(container_of(rcu, struct eviction, base.rcu));
+	atomic_dec(&outliving);
+}
+
+static void eviction_release(struct dma_fence *fence)
+{
+	/* Who found it under RCU may still look at it. */
+	call_rcu(&fence->rcu, eviction_free);
+}
+
+static const struct dma_fence_ops eviction_ops = {
+	.get_driver_name = eviction_name,
+	.get_timeline_name = eviction_name,
+	.enable_signaling = eviction_wanted,
+	.release = eviction_release,
+};
+
+static struct eviction *eviction_new(void *cookie)
+{
+	struct eviction *eviction = kzalloc(sizeof(*eviction), GFP_KERNEL);
+
+	if (!eviction)
+		return NULL;
+	spin_lock_init(&eviction->lock);
+	eviction->cookie = cookie;
+	atomic_set(&eviction->users, 1);
+	atomic_inc(&outliving);
+	dma_fence_init(&eviction->base, &eviction_ops, &eviction->lock, dma_fence_context_alloc(1),
+		       1);
+	return eviction;
+}
+
+/* One user less. With the last one the memory is free to be taken. */
+static void eviction_put_user(struct eviction *eviction)
+{
+	if (atomic_dec_and_test(&eviction->users))
+		dma_fence_signal(&eviction->base);
+}
+
+/* When this returns nobody is told any more. */
+static void eviction_forget(struct eviction *eviction)
+{
+	unsigned long flags;
+
+	spin_lock_irqsave(&eviction->lock, flags);
+	eviction->cookie = NULL;
+	spin_unlock_irqrestore(&eviction->lock, flags);
+}
+
+struct bridge_vram {
+	struct amdgpu_device *adev;
+	struct amdgpu_bo *bo;
+	struct eviction *eviction;
+	atomic_t emptied;
+};
+
+int bridge_vram_pages(struct amdgpu_device *adev, struct bridge_vram_pages *out)
+{
+	const struct dev_pagemap *pgmap = &adev->kfd.pgmap;
+
+	if (pgmap->type != MEMORY_DEVICE_PRIVATE)
+		return -EOPNOTSUPP;
+	out->first = pgmap->range.start >> PAGE_SHIFT;
+	out->count = range_len(&pgmap->range) >> PAGE_SHIFT;
+	out->owner = pgmap->owner;
+	return 0;
+}
+
+/* What became of a job that has ended. */
+static int result_of(struct dma_fence *fence)
+{
+	return min(dma_fence_get_status(fence), 0);
+}
+
+/* amdgpu gives a job of its copy engines 2 s, and then resets them. */
+#define CLEAR_TIMEOUT (10 * HZ)
+
+/*
+ * Until what was there before has been moved away and the pages are cleared. Under the reservation:
+ * nobody can move the buffer meanwhile.
+ */
+static int wait_for_memory(struct amdgpu_bo *bo)
+{
+	struct dma_resv *resv = bo->tbo.base.resv;
+	struct dma_resv_iter cursor;
+	struct dma_fence *fence;
+	long ret;
+
+	ret = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, false, CLEAR_TIMEOUT);
+	if (ret < 0)
+		return ret;
+	if (!ret)
+		return -ETIME;
+	/* What was not cleared is somebody else's data. */
+	dma_resv_for_each_fence(&cursor, resv, DMA_RESV_USAGE_KERNEL, fence) {
+		ret = result_of(fence);
+		if (ret)
+			return ret;
+	}
+	/* It was evicted already. */
+	return bo->tbo.resource && bo->tbo.resource->mem_type == TTM_PL_VRAM ? 0 : -EAGAIN;
+}
+
+static void list_pages(struct bridge_vram *vram, u32 pages, unsigned long *pfns)
+{
+	u64 start = vram->adev->kfd.pgmap.range.start;
+	struct amdgpu_res_cursor cursor;
+	u32 i;
+
+	amdgpu_res_first(vram->bo->tbo.resource, 0, (u64)pages << PAGE_SHIFT, &cursor);
+	for (i = 0; i < pages; i++) {
+		pfns[i] = (start + cursor.start) >> PAGE_SHIFT;
+		amdgpu_res_next(&cursor, PAGE_SIZE);
+	}
+}
+
+/* From here on the buffer stays where it is until the eviction's fence has signalled. */
+static int settle(struct bridge_vram *vram, u32 pages, unsigned long *pfns)
+{
+	struct dma_resv *resv = vram->bo->tbo.base.resv;
+	int ret;
+
+	dma_resv_lock(resv, NULL);
+	ret = wait_for_memory(vram->bo);
+	if (!ret)
+		ret = dma_resv_reserve_fences(resv, 1);
+	if (!ret) {
+		dma_resv_add_fence(resv, &vram->eviction->base, DMA_RESV_USAGE_BOOKKEEP);
+		list_pages(vram, pages, pfns);
+	}
+	dma_resv_unlock(resv);
+	return ret;
+}
+
+static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, bool clear,
+		     struct amdgpu_bo **out)
+{
+	struct amdgpu_bo_param param = {
+		.size = (u64)pages << PAGE_SHIFT,
+		.byte_align = PAGE_SIZE,
+		.domain = AMDGPU_GEM_DOMAIN_VRAM,
+		.flags = AMDGPU_GEM_CREATE_NO_CPU_ACCESS | AMDGPU_GEM_CREATE_DISCARDABLE,
+		.type = ttm_bo_type_device,
+		.xcp_id_plus1 = partition + 1,
+	};
+	struct amdgpu_bo_user *user;
+	s8 counted = max(partition, 0);
+	int ret;
+
+	if (clear)
+		param.flags |= AMDGPU_GEM_CREATE_VRAM_CLEARED;
+	/* As C does: what processes may have must suffice, and is not used up by this. */
+	ret = amdgpu_call(amdgpu_amdkfd_reserve_mem_limit)(adev, param.size,
+							   KFD_IOC_ALLOC_MEM_FLAGS_VRAM, counted);
+	if (ret)
+		return ret;
+	ret = amdgpu_call(amdgpu_bo_create_user)(adev, &param, &user);
+	amdgpu_call(amdgpu_amdkfd_unreserve_mem_limit)(adev, param.size,
+						       KFD_IOC_ALLOC_MEM_FLAGS_VRAM, counted);
+	if (!ret)
+		*out = &user->bo;
+	return ret;
+}
+
+static int make_vram(struct bridge_vram *vram, s32 partition, u32 pages, bool clear,
+		     unsigned long *pfns)
+{
+	int idx, ret;
+
+	if (!amdgpu_call(drm_dev_enter)(adev_to_drm(vram->adev), &idx))
+		return -ENODEV;
+	ret = create_bo(vram->adev, partition, pages, clear, &vram->bo);
+	if (!ret) {
+		ret = settle(vram, pages, pfns);
+		if (ret)
+			amdgpu_call(amdgpu_bo_unref)(&vram->bo);
+	}
+	amdgpu_call(drm_dev_exit)(idx);
+	return ret;
+}
+
+int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, bool clear,
+		      void *cookie, unsigned long *pfns, struct bridge_vram **out)
+{
+	struct bridge_vram *vram;
+	int ret = -ENOMEM;
+
+	if (adev->kfd.pgmap.type != MEMORY_DEVICE_PRIVATE)
+		return -EOPNOTSUPP;
+	if (!pages || pages > BRIDGE_MAX_COPY)
+		return -EINVAL;
+	/* The hooks must be there as long as its pages are out. */
+	if (!try_module_get(THIS_MODULE))
+		return -ENODEV;
+	vram = kzalloc(sizeof(*vram), GFP_KERNEL);
+	if (!vram)
+		goto put;
+	vram->adev = adev;
+	vram->eviction = eviction_new(cookie);
+	if (!vram->eviction)
+		goto free;
+	ret = make_vram(vram, partition, pages, clear, pfns);
+	if (ret)
+		goto end;
+	amdgpu_call(drm_dev_get)(adev_to_drm(adev));
+	*out = vram;
+	return 0;
+end:
+	bridge_vram_is_empty(vram);
+	dma_fence_put(&vram->eviction->base);
+free:
+	kfree(vram);
+put:
+	module_put(THIS_MODULE);
+	return ret;
+}
+
+void bridge_vram_is_empty(struct bridge_vram *vram)
+{
+	/* Nobody is to be told of what has been done. */
+	eviction_forget(vram->eviction);
+	if (!atomic_xchg(&vram->emptied, 1))
+		eviction_put_user(vram->eviction);
+}
+
+void bridge_vram_free(struct bridge_vram *vram)
+{
+	struct drm_device *drm = adev_to_drm(vram->adev);
+
+	bridge_vram_is_empty(vram);
+	dma_fence_put(&vram->eviction->base);
+	amdgpu_call(amdgpu_bo_unref)(&vram->bo);
+	amdgpu_call(drm_dev_put)(drm);
+	kfree(vram);
+	module_put(THIS_MODULE);
+}
+
+/* A copy: two jobs of one of amdgpu's queues for moving memory, and what they use meanwhile. */
+struct bridge_copy {
+	struct amdgpu_device *adev;
+	struct amdgpu_bo *bo;
+	struct eviction *eviction;	/* the memory stays the buffer's until the copy has ended */
+	struct dma_fence *mapped;	/* the job that fills the window */
+	struct dma_fence *copied;
+	struct delayed_work later;
+	bool to_vram;
+	u32 count;			/* pages that are mapped */
+	dma_addr_t address[BRIDGE_MAX_COPY];
+	struct page *page[BRIDGE_MAX_COPY];
+	u64 vram[BRIDGE_MAX_COPY];	/* bytes from the begin of VRAM */
+};
+
+static enum dma_data_direction direction(const struct bridge_copy *copy)
+{
+	return copy->to_vram ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
+}
+
+/* What is written to system memory stays allocated until it is. */
+static int map_pages(struct bridge_copy *copy, const struct bridge_copy_page *pages, u32 count)
+{
+	struct device *dev = copy->adev->dev;
+	u64 start = copy->adev->kfd.pgmap.range.start;
+	dma_addr_t address;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		copy->page[i] = pfn_to_page(pages[i].system);
+		copy->vram[i] = ((u64)pages[i].device << PAGE_SHIFT) - start;
+		address = dma_map_page(dev, copy->page[i], 0, PAGE_SIZE, direction(copy));
+		if (dma_mapping_error(dev, address))
+			return -EIO;
+		copy->address[i] = address;
+		copy->count++;
+		if (!copy->to_vram)
+			get_page(copy->page[i]);
+	}
+	return 0;
+}
+
+static void unmap_pages(struct bridge_copy *copy)
+{
+	u32 i;
+
+	for (i = 0; i < copy->count; i++) {
+		dma_unmap_page(copy->adev->dev, copy->address[i], PAGE_SIZE, direction(copy));
+		if (!copy->to_vram)
+			put_page(copy->page[i]);
+	}
+}
+
+/* How many pages from the one at @first lie one after the other in VRAM and fit into a packet. */
+static u32 run_at(const struct bridge_copy *copy, u32 first)
+{
+	u32 most = copy->adev->mman.buffer_funcs->copy_max_bytes >> PAGE_SHIFT;
+	u32 i = first + 1;
+
+	while (i < copy->count && i - first < most &&
+	       copy->vram[i] == copy->vram[i - 1] + PAGE_SIZE)
+		i++;
+	return i - first;
+}
+
+static struct amdgpu_ring *mover(struct amdgpu_device *adev)
+{
+	return to_amdgpu_ring(adev->mman.buffer_funcs_scheds[0]);
+}
+
+/* Bytes of @packets copy packets, as a ring wants their end aligned. */
+static u32 packets_size(struct amdgpu_device *adev, u32 packets)
+{
+	return ALIGN(packets * adev->mman.buffer_funcs->copy_num_dw, 8) * sizeof(u32);
+}
+
+/* Shows the system pages in the entity's window of the GART. */
+static int fill_window(struct bridge_copy *copy, struct amdgpu_ttm_buffer_entity *entity)
+{
+	u64 flags = AMDGPU_PTE_VALID | AMDGPU_PTE_READABLE | AMDGPU_PTE_SYSTEM |
+		    AMDGPU_PTE_SNOOPED | copy->adev->gart.gart_pte_flags;
+	u32 bytes = copy->count * AMDGPU_GPU_PAGES_IN_CPU_PAGE * sizeof(u64);
+	struct amdgpu_device *adev = copy->adev;
+	u32 code = packets_size(adev, 1);
+	struct amdgpu_job *job;
+	u64 table;
+	int ret;
+
+	ret = compat_job_alloc_with_ib(adev, &entity->base, code + bytes,
+				       AMDGPU_KERNEL_JOB_ID_KFD_GART_MAP, &job);
+	if (ret)
+		return ret;
+	if (!copy->to_vram)
+		flags |= AMDGPU_PTE_WRITEABLE;
+	table = amdgpu_call(amdgpu_bo_gpu_offset)(adev->gart.bo) +
+		(entity->gart_window_offs[0] >> AMDGPU_GPU_PAGE_SHIFT) * sizeof(u64);
+	amdgpu_emit_copy_buffer(adev, &job->ibs[0], job->ibs[0].gpu_addr + code, table, bytes, 0);
+	amdgpu_ring_pad_ib(mover(adev), &job->ibs[0]);
+	amdgpu_call(amdgpu_gart_map)(adev, 0, copy->count, copy->address, flags,
+				     &job->ibs[0].ptr[code / sizeof(u32)]);
+	copy->mapped = amdgpu_call(amdgpu_job_submit)(job);
+	return 0;
+}
+
+/* Copies between the window and VRAM. The translations of what the window showed are forgotten. */
+static int copy_window(struct bridge_copy *copy, struct amdgpu_ttm_buffer_entity *entity)
+{
+	struct amdgpu_device *adev = copy->adev;
+	u64 window = amdgpu_compute_gart_address(&adev->gmc, entity, 0);
+	u64 start = amdgpu_call(amdgpu_ttm_domain_start)(adev, TTM_PL_VRAM);
+	u32 i, run, packets = 0;
+	struct amdgpu_job *job;
+	u64 system, vram;
+	int ret;
+
+	for (i = 0; i < copy->count; i += run_at(copy, i))
+		packets++;
+	ret = compat_job_alloc_with_ib(adev, &entity->base, packets_size(adev, packets),
+				       AMDGPU_KERNEL_JOB_ID_TTM_COPY_BUFFER, &job);
+	if (ret)
+		return ret;
+	job->vm_pd_addr = amdgpu_call(amdgpu_gmc_pd_addr)(adev->gmc.pdb0_bo ?: adev->gart.bo);
+	job->vm_needs_flush = true;
+	for (i = 0; i < copy->count; i += run) {
+		run = run_at(copy, i);
+		system = window + ((u64)i << PAGE_SHIFT);
+		vram = start + copy->vram[i];
+		amdgpu_emit_copy_buffer(adev, &job->ibs[0], copy->to_vram ? system : vram,
+					copy->to_vram ? vram : system, run << PAGE_SHIFT, 0);
+	}
+	amdgpu_ring_pad_ib(mover(adev), &job->ibs[0]);
+	copy->copied = amdgpu_call(amdgpu_job_submit)(job);
+	return 0;
+}
+
+/*
+ * The two jobs, one right after the other: under the entity's lock its window is ours, and what
+ * comes later runs later. Copies take turns among all entities.
+ */
+static int submit(struct bridge_copy *copy)
+{
+	struct amdgpu_mman *mman = &copy->adev->mman;
+	struct amdgpu_ttm_buffer_entity *entity;
+	u32 entities = READ_ONCE(mman->num_move_entities);
+	int ret;
+
+	/* While the device sleeps there are none. */
+	if (!mman->buffer_funcs_enabled || !entities || !mover(copy->adev)->sched.ready)
+		return -ENODEV;
+	entity = &mman->move_entities[(u32)atomic_inc_return(&mman->next_move_entity) % entities];
+	mutex_lock(&entity->lock);
+	ret = fill_window(copy, entity);
+	if (!ret)
+		ret = copy_window(copy, entity);
+	mutex_unlock(&entity->lock);
+	return ret;
+}
+
+static void free_copy(struct bridge_copy *copy)
+{
+	struct drm_device *drm = adev_to_drm(copy->adev);
+
+	unmap_pages(copy);
+	dma_fence_put(copy->mapped);
+	dma_fence_put(copy->copied);
+	eviction_put_user(copy->eviction);
+	dma_fence_put(&copy->eviction->base);
+	amdgpu_call(amdgpu_bo_unref)(&copy->bo);
+	amdgpu_call(drm_dev_put)(drm);
+	kvfree(copy);
+}
+
+static void free_later(struct work_struct *work);
+
+int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridge_copy_page *pages,
+		      u32 count, struct bridge_copy **out)
+{
+	struct bridge_copy *copy;
+	int idx, ret;
+
+	static_assert(BRIDGE_MAX_COPY <= AMDGPU_GTT_MAX_TRANSFER_SIZE >> PAGE_SHIFT);
+	if (!count || count > BRIDGE_MAX_COPY)
+		return -EINVAL;
+	if (!amdgpu_call(drm_dev_enter)(adev_to_drm(vram->adev), &idx))
+		return -ENODEV;
+	ret = -ENOMEM;
+	copy = kvzalloc(sizeof(*copy), GFP_KERNEL);
+	if (!copy)
+		goto exit;
+	ret = -EBUSY;
+	if (!atomic_inc_not_zero(&vram->eviction->users)) {
+		kvfree(copy);
+		goto exit;
+	}
+	INIT_DELAYED_WORK(&copy->later, free_later);
+	dma_fence_get(&vram->eviction->base);
+	copy->eviction = vram->eviction;
+	copy->adev = vram->adev;
+	copy->bo = amdgpu_call(amdgpu_bo_ref)(vram->bo);
+	copy->to_vram = to_vram;
+	amdgpu_call(drm_dev_get)(adev_to_drm(copy->adev));
+	ret = map_pages(copy, pages, count);
+	if (!ret)
+		ret = submit(copy);
+	if (ret)
+		free_copy(copy);
+	else
+		*out = copy;
+exit:
+	amdgpu_call(drm_dev_exit)(idx);
+	return ret;
+}
+
+int bridge_copy_wait(struct bridge_copy *copy, u32 timeout_ms)
+{
+	long left = dma_fence_wait_timeout(copy->copied, false, msecs_to_jiffies(timeout_ms));
+
+	if (left < 0)
+		return left;
+	if (!left)
+		return -ETIME;
+	return result_of(copy->mapped) ?: result_of(copy->copied);
+}
+
+static bool has_ended(struct bridge_copy *copy)
+{
+	return dma_fence_is_signaled(copy->mapped) && dma_fence_is_signaled(copy->copied);
+}
+
+/* How often it is looked whether a copy that did not end in time has ended. */
+#define LATER HZ
+
+static void free_later(struct work_struct *work)
+{
+	struct bridge_copy *copy = container_of(work, struct bridge_copy, later.work);
+
+	if (!has_ended(copy)) {
+		schedule_delayed_work(&copy->later, LATER);
+		return;
+	}
+	free_copy(copy);
+	atomic_dec(&outliving);
+	module_put(THIS_MODULE);
+}
+
+void bridge_copy_end(struct bridge_copy *copy)
+{
+	if (has_ended(copy)) {
+		free_copy(copy);
+		return;
+	}
+	dev_warn(copy->adev->dev, "amdkfd: a copy of %u pages has not ended yet\n", copy->count);
+	__module_get(THIS_MODULE);
+	atomic_inc(&outliving);
+	schedule_delayed_work(&copy->later, LATER);
+}
+
+/*
+ * TIMEOUT: none, for the module's text is about to go. Whoever still has one of the fences got it
+ * from the reservation of a buffer that is gone, and lets it go when it has looked at it.
+ */
+void bridge_vram_drain(void)
+{
+	unsigned int waited = 0;
+
+	while (atomic_read(&outliving)) {
+		msleep(10);
+		if (++waited % 1000 == 0)
+			pr_warn("waiting for %d fences to be let go\n", atomic_read(&outliving));
+	}
+	/* The callbacks, and whoever has called one of our functions last, have returned then. */
+	rcu_barrier();
+	synchronize_rcu();
+	synchronize_rcu_tasks();
+}

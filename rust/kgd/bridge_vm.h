@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the C files of the bridge share of a process and its VMs.
+ */
+#ifndef AMDKFD_BRIDGE_VM_H
+#define AMDKFD_BRIDGE_VM_H
+
+#include <linux/mutex.h>
+
+#include "amdgpu_bind.h"
+
+/*
+ * amdgpu is handed a place for its process info, and takes it for the field kgd_process_info of the
+ * C driver's struct kfd_process: it reads the field context_id at the same distance
+ * (amdgpu_amdkfd_gpuvm.c, init_kfd_vm). So the place lies in a block with the same spacing.
+ */
+#define IMAGE_START offsetof(struct kfd_process, kgd_process_info)
+#define IMAGE_CONTEXT (offsetof(struct kfd_process, context_id) - IMAGE_START)
+
+static_assert(offsetof(struct kfd_process, context_id) > IMAGE_START);
+static_assert(IMAGE_START % sizeof(void *) == 0);
+
+struct bridge_process {
+	struct mutex lock;			/* of the acquire and release of VMs */
+	unsigned int vms;			/* that are acquired; they keep info */
+	struct mm_struct *mm;			/* kept as a name: it may have ended */
+	struct dma_fence __rcu *eviction_fence;	/* NULL while it has no VM */
+	union {
+		void *info;
+		u8 image[IMAGE_CONTEXT + sizeof(u16)];
+	};
+};
+
+struct bridge_vm {
+	struct bridge_process *process;
+	struct amdgpu_device *adev;
+	struct file *file;
+	void *drm_priv;
+	struct amdgpu_vm *vm;
+	struct mutex flushing;			/* amdgpu skips a flush that another has begun */
+};
+
+#endif

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A device's own memory as pages of processes: device pages, which the processor cannot reach.
+//!
+//! The pages are amdgpu's: there is one for each of VRAM, whoever uses it. A buffer of ours has
+//! some of them, and the device copies between these and system memory. See
+//! [`Vram`](super::Vram).
+
+use super::{
+    bindings::BRIDGE_MAX_COPY,
+    CopyHandle,
+    VramHandle, //
+};
+use crate::linux::migrate::{
+    DevicePage,
+    PageOwner, //
+};
+use core::ptr::NonNull;
+use kernel::prelude::*;
+
+/// The most pages that a buffer has, and that are copied at once.
+pub(crate) const MAX_PAGES: usize = BRIDGE_MAX_COPY as usize;
+
+/// The device pages of a device.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DevicePages {
+    /// That at the begin of VRAM.
+    pub(crate) first: DevicePage,
+    pub(crate) count: usize,
+    /// Whose they are.
+    pub(crate) owner: PageOwner,
+}
+
+/// A buffer that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewVram {
+    /// amdgpu's number of the partition; -1: the device has none.
+    pub(crate) partition: i32,
+    /// At most [`MAX_PAGES`].
+    pub(crate) pages: u32,
+    /// Whether it has to read as zeros. What is copied over as a whole need not.
+    pub(crate) clear: bool,
+}
+
+/// Which way is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// From system memory.
+    ToDevice,
+    /// To system memory.
+    ToSystem,
+}
+
+pub(crate) use super::bindings::bridge_copy_page as CopyPage;
+
+/// Memory of the device for pages of processes.
+pub(crate) trait DeviceMemory {
+    /// `EOPNOTSUPP`: there are none.
+    fn device_pages(&self) -> Result<DevicePages>;
+    /// Makes a buffer and lists its pages, as many as `pages` has room for: `new.pages`. amdgpu may
+    /// evict other such buffers for it. From now on, until the buffer is empty or freed, amdgpu may
+    /// say that it wants the memory, by `cookie` (see [`Vram`](super::Vram)). `ERESTARTSYS`: the
+    /// calling task has a signal.
+    fn alloc_vram(
+        &self,
+        new: NewVram,
+        cookie: NonNull<c_void>,
+        pages: &mut [usize],
+    ) -> Result<VramHandle>;
+    /// Nobody uses a page of it, nor will: amdgpu may have the memory. Never sleeps.
+    fn empty_vram(&self, vram: &VramHandle);
+    /// Gives it back. May be empty or not.
+    fn free_vram(&self, vram: VramHandle);
+    /// Begins to copy pages of a buffer, at most [`MAX_PAGES`]. System pages that are read must not
+    /// change until the copy ends. Allocates; no lock of ours that reclaim takes may be held.
+    /// `ENODEV`: the device sleeps, or is gone.
+    ///
+    /// # Safety
+    ///
+    /// The system pages stay until this returns; those that are written to are referenced by it
+    /// for as long as the copy goes on, and nobody else accesses them meanwhile.
+    unsafe fn begin_copy(
+        &self,
+        vram: &VramHandle,
+        direction: Direction,
+        pages: &[CopyPage],
+    ) -> Result<CopyHandle>;
+    /// Waits until a copy ends, but not longer. `ETIME`: it has not. Another error: it has, and
+    /// what was copied is not good.
+    fn wait_copy(&self, copy: &CopyHandle, timeout_ms: u32) -> Result;
+    /// Lets go of a copy. If it has not ended, what it uses is kept until it has.
+    fn end_copy(&self, copy: CopyHandle);
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Pages of a process's own memory, on a device that is not there: they are counted.
+
+use super::*;
+use crate::{
+    ids::MemoryType,
+    linux::hmm::HmmPfn, //
+};
+
+impl SharedMemory for Fake {
+    fn lock_tables(&self, _vm: &VmHandle) -> Result {
+        self.live.lock().table_locks += 1;
+        Ok(())
+    }
+
+    fn unlock_tables(&self, _vm: &VmHandle) {
+        self.live.lock().table_locks -= 1;
+    }
+
+    fn make_tables(&self, _vm: &VmHandle, _first: u64, _count: u64) -> Result {
+        Ok(())
+    }
+
+    fn map_pages(
+        &self,
+        _vm: &VmHandle,
+        _first: u64,
+        _access: PageAccess,
+        addresses: &mut [u64],
+    ) -> Result {
+        self.live.lock().shared_pages += addresses.len() as u64;
+        Ok(())
+    }
+
+    fn sync_tables(&self, _vm: &VmHandle) -> Result {
+        Ok(())
+    }
+
+    fn unmap_pages(&self, _vm: &VmHandle, _first: u64, count: u64) -> Result {
+        self.live.lock().shared_pages -= count;
+        Ok(())
+    }
+
+    fn dma_map(&self, pfns: &[HmmPfn], addresses: &mut [u64]) -> Result<bool> {
+        for (address, pfn) in addresses.iter_mut().zip(pfns) {
+            *address = (*pfn as u64) << 12;
+        }
+        self.live.lock().dma_pages += pfns.len() as u64;
+        Ok(true)
+    }
+
+    fn dma_unmap(&self, addresses: &[u64]) {
+        self.live.lock().dma_pages -=
+            addresses.iter().filter(|address| **address != 0).count() as u64;
+    }
+
+    fn has_buffer(&self, _vm: &VmHandle, _first: u64, _count: u64) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn reserve_memory(&self, bytes: u64) -> Result {
+        self.live.lock().reserved += bytes;
+        Ok(())
+    }
+
+    fn unreserve_memory(&self, bytes: u64) {
+        self.live.lock().reserved -= bytes;
+    }
+
+    fn fault_checkpoint(&self) -> u64 {
+        0
+    }
+
+    fn is_fault_before(&self, timestamp: u64, checkpoint: u64) -> bool {
+        timestamp <= checkpoint
+    }
+
+    fn forget_fault(&self, _page: u64, _pasid: Pasid) {}
+
+    fn device_memory_base(&self) -> u64 {
+        0
+    }
+
+    fn local_memory_type(&self) -> MemoryType {
+        MemoryType::ReadWrite
+    }
+
+    fn has_numa(&self) -> bool {
+        false
+    }
+
+    fn default_granularity(&self) -> u8 {
+        9
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Device pages of the fake's: numbers of pages that are not there, and memory of the kernel's own
+//! behind them. So they can be copied to and from, but not be in an address space.
+
+use super::{
+    super::{
+        vram,
+        CopyHandle,
+        CopyPage,
+        DeviceMemory,
+        DevicePages,
+        Direction,
+        NewVram,
+        VramHandle,
+        MAX_PAGES, //
+    },
+    *, //
+};
+use crate::linux::migrate::{
+    copy_page,
+    DevicePage,
+    PageOwner, //
+};
+use kernel::page::PAGE_SIZE;
+
+/// The page at the begin of VRAM. Each buffer is at its begin.
+const FIRST: usize = 1 << 40;
+
+struct FakeVram {
+    memory: VVec<u8>,
+    cookie: NonNull<c_void>,
+    wanted: bool,
+}
+
+impl Fake {
+    /// amdgpu wants the memory of a buffer, if its owner has not been told or has released it.
+    pub(crate) fn want(&self, handle: &VramHandle) {
+        // SAFETY: from `alloc_vram`, and not consumed yet; tests are of one thread.
+        let vram = unsafe { handle.0.cast::<FakeVram>().as_mut() };
+        if !core::mem::replace(&mut vram.wanted, true) {
+            // SAFETY: the buffer is there.
+            unsafe { vram::wanted(vram.cookie) };
+        }
+    }
+}
+
+impl DeviceMemory for Fake {
+    fn device_pages(&self) -> Result<DevicePages> {
+        Ok(DevicePages {
+            first: DevicePage(FIRST),
+            count: MAX_PAGES,
+            owner: PageOwner::new(core::ptr::from_ref(self).cast()),
+        })
+    }
+
+    fn alloc_vram(
+        &self,
+        new: NewVram,
+        cookie: NonNull<c_void>,
+        pages: &mut [usize],
+    ) -> Result<VramHandle> {
+        if pages.is_empty() || pages.len() > MAX_PAGES || pages.len() != new.pages as usize {
+            return Err(EINVAL);
+        }
+        // The last page is apart from the others, as it may be in VRAM.
+        for (number, page) in (FIRST..).zip(pages.iter_mut()) {
+            *page = number;
+        }
+        if let Some(page) = pages.last_mut() {
+            *page += 1;
+        }
+        let memory = VVec::from_elem(0, (pages.len() + 1) * PAGE_SIZE, GFP_KERNEL)?;
+        let vram = VramHandle(own(FakeVram {
+            memory,
+            cookie,
+            wanted: false,
+        })?);
+        self.live.lock().vrams += 1;
+        Ok(vram)
+    }
+
+    fn empty_vram(&self, handle: &VramHandle) {
+        // SAFETY: from `alloc_vram`, and not consumed yet; tests are of one thread.
+        unsafe { handle.0.cast::<FakeVram>().as_mut() }.wanted = true;
+    }
+
+    fn free_vram(&self, handle: VramHandle) {
+        self.live.lock().vrams -= 1;
+        // SAFETY: from `alloc_vram`, and consumed.
+        drop(unsafe { take::<FakeVram>(handle.0) });
+    }
+
+    unsafe fn begin_copy(
+        &self,
+        handle: &VramHandle,
+        direction: Direction,
+        pages: &[CopyPage],
+    ) -> Result<CopyHandle> {
+        // SAFETY: from `alloc_vram`, and not consumed yet; tests are of one thread.
+        let vram = unsafe { handle.0.cast::<FakeVram>().as_mut() };
+        for page in pages {
+            let start = page.device.wrapping_sub(FIRST).wrapping_mul(PAGE_SIZE);
+            let memory = vram.memory.get_mut(start..).ok_or(EINVAL)?;
+            let memory = memory.get_mut(..PAGE_SIZE).ok_or(EINVAL)?;
+            let to_system = direction == Direction::ToSystem;
+            // SAFETY: By this function's contract; the memory is a page's.
+            unsafe { copy_page(page.system, memory.as_mut_ptr(), !to_system) };
+        }
+        let copy = CopyHandle(own(pages.len())?);
+        self.live.lock().copies += 1;
+        Ok(copy)
+    }
+
+    fn wait_copy(&self, _copy: &CopyHandle, _timeout_ms: u32) -> Result {
+        if self.live.lock().stuck {
+            return Err(errno::timer_expired());
+        }
+        Ok(())
+    }
+
+    fn end_copy(&self, copy: CopyHandle) {
+        self.live.lock().copies -= 1;
+        // SAFETY: from `begin_copy`, and consumed.
+        drop(unsafe { take::<usize>(copy.0) });
+    }
+}

@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Buffers of device pages, and the copies from and to them.
+//!
+//! A [`Vram`] is shared: its [owner](VramOwner) has it as long as it wants new pages in it, and
+//! each page that is out, in an address space, refers to it. So it goes when the owner has let it
+//! go and its pages are gone. Its owner stays as long as it does.
+
+use super::super::{
+    CopyHandle,
+    CopyPage,
+    Direction,
+    Kgd,
+    NewVram,
+    VramHandle,
+    MAX_PAGES, //
+};
+use crate::linux::{
+    errno,
+    migrate::{
+        self,
+        DevicePage,
+        Fault,
+        Migration,
+        Source,
+        SystemPage, //
+    },
+    spinlock::{
+        new_irq_spinlock,
+        IrqSpinLock, //
+    },
+    workqueue::{
+        DeferredArc,
+        OwnedQueue, //
+    },
+};
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
+use kernel::{
+    bindings,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// What became of a fault of the processor's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FaultEnd {
+    /// The page is in system memory, or it is to be tried again.
+    Done,
+    /// There was no memory.
+    NoMemory,
+    /// What was in the page is lost.
+    Lost,
+}
+
+/// Whose buffer it is.
+pub(crate) trait VramOwner: Send + Sync {
+    /// amdgpu wants the memory: the owner is to move all pages into system memory and then to say
+    /// so ([`Vram::release`]). Interrupts are off and a fence's lock is held. At most once.
+    ///
+    /// Whoever wants it waits for that, 15 s at most, with amdgpu's reservation of the buffer held,
+    /// and may hold mmap_lock and whatever else was held when memory was asked for.
+    fn wanted(self: Arc<Self>);
+
+    /// The processor has touched a page, of any address space. mmap_lock is held; the page is
+    /// locked. [`Migration::from_fault`] moves it.
+    fn fault(self: Arc<Self>, fault: &Fault<'_>, page: u32) -> FaultEnd;
+
+    /// A page is free again: nobody refers to it. Atomic, and anywhere: it may run in what the
+    /// owner itself calls of a [`Migration`], its commit and its drop among it.
+    fn freed(self: Arc<Self>, page: u32);
+}
+
+/// Pages of a buffer that lie one after the other.
+#[derive(Clone, Copy)]
+struct Run {
+    first: usize,
+    index: u32,
+    count: u32,
+}
+
+/// Which pages are out.
+struct Taken {
+    pages: [u64; MAX_PAGES / 64],
+    count: u32,
+    /// The memory may be amdgpu's.
+    released: bool,
+}
+
+impl Taken {
+    fn place(&mut self, page: u32) -> (&mut u64, u64) {
+        let bit = 1 << (page % 64);
+        (&mut self.pages[page as usize / 64 % (MAX_PAGES / 64)], bit)
+    }
+
+    fn add(&mut self, page: u32) -> Result {
+        if self.released {
+            return Err(EBUSY);
+        }
+        let (word, bit) = self.place(page);
+        if *word & bit != 0 {
+            return Err(EEXIST);
+        }
+        *word |= bit;
+        self.count += 1;
+        Ok(())
+    }
+
+    fn remove(&mut self, page: u32) {
+        let (word, bit) = self.place(page);
+        *word &= !bit;
+        self.count -= 1;
+    }
+}
+
+/// The buffer as the device made it.
+///
+/// # Invariants
+///
+/// amdgpu knows it by the address of `owner`, which is in its box for as long.
+struct Buffer {
+    // Given back by `drop`, before the owner goes.
+    raw: ManuallyDrop<VramHandle>,
+    kgd: Arc<dyn Kgd>,
+    owner: KBox<Arc<dyn VramOwner>>,
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: `raw` is taken here only, and nobody uses `self` after drop.
+        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
+        self.kgd.free_vram(raw);
+    }
+}
+
+/// A buffer of device pages.
+///
+/// # Invariants
+///
+/// `runs` lists the buffer's pages, each once, and these are device pages of the device. A page
+/// that is taken is out, and has a reference of this buffer; another one is in nobody's use.
+#[pin_data]
+pub(crate) struct Vram {
+    buffer: Buffer,
+    runs: KVec<Run>,
+    count: u32,
+    first: usize,
+    #[pin]
+    taken: IrqSpinLock<Taken>,
+}
+
+fn runs_of(pages: &[usize]) -> Result<KVec<Run>> {
+    let mut runs: KVec<Run> = KVec::new();
+    for (index, page) in (0..).zip(pages) {
+        match runs.last_mut() {
+            Some(run) if run.first + run.count as usize == *page => run.count += 1,
+            _ => {
+                let run = Run {
+                    first: *page,
+                    index,
+                    count: 1,
+                };
+                runs.push(run, GFP_KERNEL)?;
+            }
+        }
+    }
+    Ok(runs)
+}
+
+impl Vram {
+    /// Makes one. It is freed on `queue`, once nobody has it any more. Other buffers may be evicted
+    /// for it: the caller holds nothing that their owners need for that, and no page that is being
+    /// migrated. `ERESTARTSYS`: the calling task has a signal. `EOPNOTSUPP`: no device pages.
+    pub(crate) fn alloc(
+        kgd: Arc<dyn Kgd>,
+        queue: &'static OwnedQueue,
+        new: NewVram,
+        owner: Arc<dyn VramOwner>,
+    ) -> Result<DeferredArc<Self>> {
+        let first = kgd.device_pages()?.first.0;
+        let owner = KBox::new(owner, GFP_KERNEL)?;
+        let mut pages = KVec::from_elem(0, new.pages as usize, GFP_KERNEL)?;
+        let cookie = NonNull::from(&*owner).cast();
+        let raw = kgd.alloc_vram(new, cookie, &mut pages)?;
+        // INVARIANT: The cookie is the owner's address.
+        let buffer = Buffer {
+            raw: ManuallyDrop::new(raw),
+            kgd,
+            owner,
+        };
+        let runs = runs_of(&pages)?;
+        let taken = Taken {
+            pages: [0; MAX_PAGES / 64],
+            count: 0,
+            released: false,
+        };
+        // INVARIANT: The pages are those that the device has listed. None is out.
+        let vram = pin_init!(Self {
+            buffer,
+            runs,
+            count: new.pages,
+            first,
+            taken <- new_irq_spinlock!(taken, "amdkfd::Vram"),
+        });
+        DeferredArc::new(queue, vram)
+    }
+
+    /// How many pages it has.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+
+    /// One of its pages.
+    pub(crate) fn page(&self, index: u32) -> Option<DevicePage> {
+        let run = self
+            .runs
+            .iter()
+            .find(|run| index.wrapping_sub(run.index) < run.count)?;
+        Some(DevicePage(run.first + (index - run.index) as usize))
+    }
+
+    /// Which of its pages that is. `None`: another one's.
+    pub(crate) fn index_of(&self, page: DevicePage) -> Option<u32> {
+        self.runs.iter().find_map(|run| {
+            let offset = page.0.checked_sub(run.first)?;
+            // CAST: Less than `count`.
+            (offset < run.count as usize).then(|| run.index + offset as u32)
+        })
+    }
+
+    /// Where a page is, in bytes from the begin of VRAM.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn offset(&self, index: u32) -> Option<u64> {
+        let page = self.page(index)?;
+        // CAST: A 64-bit kernel.
+        Some(((page.0 - self.first) * kernel::page::PAGE_SIZE) as u64)
+    }
+
+    /// The buffer, and which of its pages that is, of a place of `migration`. `None`: there is no
+    /// device page of ours.
+    pub(crate) fn of(migration: &Migration<'_>, place: u32) -> Option<(DeferredArc<Self>, u32)> {
+        let Source::Device(page) = migration.source(place) else {
+            return None;
+        };
+        let vram = migration.owner(place)?.cast::<Self>().as_ptr();
+        // SAFETY: `take` named its buffer as the page's owner, with a reference that the page has
+        // until it is free; the migration has a reference of the page.
+        let vram = ManuallyDrop::new(unsafe { DeferredArc::from_raw(vram) });
+        Some((DeferredArc::clone(&vram), vram.index_of(page)?))
+    }
+
+    /// How many pages are out.
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken.lock().count
+    }
+
+    /// Takes a page as the target of a place of `migration`. `EEXIST`: it is out already, or the
+    /// place has a target; `EBUSY`: the memory may be amdgpu's. Never sleeps.
+    pub(crate) fn take(
+        this: &DeferredArc<Self>,
+        migration: &Migration<'_>,
+        place: u32,
+        index: u32,
+    ) -> Result {
+        let page = this.page(index).ok_or(EINVAL)?;
+        this.taken.lock().add(index)?;
+        let raw = DeferredArc::into_raw(this.clone());
+        let owner = NonNull::new(raw.cast_mut().cast()).ok_or(EINVAL)?;
+        // SAFETY: By the type invariant it is a device page, and nobody's until a moment ago. The
+        // reference that is leaked above is given back when the page is free.
+        let result = unsafe { migration.take(place, page, owner) };
+        if result.is_err() {
+            this.taken.lock().remove(index);
+            // SAFETY: From `into_raw`; the page has not taken the reference.
+            drop(unsafe { DeferredArc::from_raw(raw) });
+        }
+        result
+    }
+
+    /// Collects all pages that are out, in whatever address spaces: place and page have the same
+    /// number. Needs no lock of an address space, and takes those that lead to the pages.
+    pub(crate) fn collect(&self) -> Result<Migration<'static>> {
+        let mut pages = KVec::with_capacity(self.count as usize, GFP_KERNEL)?;
+        for index in 0..self.count {
+            pages.push(self.page(index).ok_or(EINVAL)?, GFP_KERNEL)?;
+        }
+        // SAFETY: By the type invariant.
+        unsafe { Migration::from_pages(&pages) }
+    }
+
+    /// Lets amdgpu have the memory: no page can be taken any more. `EBUSY`: some are out. Never
+    /// sleeps.
+    pub(crate) fn release(&self) -> Result {
+        {
+            let mut taken = self.taken.lock();
+            if taken.count != 0 {
+                return Err(EBUSY);
+            }
+            taken.released = true;
+        }
+        self.buffer.kgd.empty_vram(&self.buffer.raw);
+        Ok(())
+    }
+}
+
+/// amdgpu wants the memory of the buffer with that cookie.
+///
+/// # Safety
+///
+/// The cookie is one that `alloc_vram` was given, and its buffer is not given back before this
+/// returns.
+pub(crate) unsafe fn wanted(cookie: NonNull<c_void>) {
+    // SAFETY: By the invariant of `Buffer`, and this function's contract.
+    let owner = unsafe { cookie.cast::<Arc<dyn VramOwner>>().as_ref() };
+    // Not the last reference: the buffer has another.
+    owner.clone().wanted();
+}
+
+/// The processor has touched a device page of ours: a `vm_fault_t`.
+///
+/// # Safety
+///
+/// `fault` is the argument of `migrate_to_ram`.
+pub(crate) unsafe fn fault(fault: *mut bindings::vm_fault) -> c_uint {
+    const BUS: c_uint = bindings::vm_fault_reason_VM_FAULT_SIGBUS;
+    // SAFETY: By this function's contract: it lasts until this returns.
+    let Some(fault) = (unsafe { Fault::new(fault) }) else {
+        return BUS;
+    };
+    let Some((vram, page)) = fault.owner() else {
+        return BUS;
+    };
+    // SAFETY: `Vram::take` named its buffer as the page's owner, and the page has a reference of
+    // that until it is free; the fault has one of the page.
+    let vram = unsafe { vram.cast::<Vram>().as_ref() };
+    let Some(index) = vram.index_of(page) else {
+        return BUS;
+    };
+    // Not the last reference: the buffer has another.
+    match (*vram.buffer.owner).clone().fault(&fault, index) {
+        FaultEnd::Done => 0,
+        FaultEnd::NoMemory => bindings::vm_fault_reason_VM_FAULT_OOM,
+        FaultEnd::Lost => BUS,
+    }
+}
+
+/// A device page of ours is free. Atomic.
+///
+/// # Safety
+///
+/// `folio` is the argument of `folio_free`.
+pub(crate) unsafe fn page_freed(folio: *const bindings::folio) {
+    // SAFETY: By this function's contract.
+    let Some((vram, page)) = (unsafe { migrate::freed_by(folio) }) else {
+        return;
+    };
+    // SAFETY: `Vram::take` gave the page this reference, and it is given back once: here.
+    let vram = unsafe { DeferredArc::from_raw(vram.cast::<Vram>().as_ptr()) };
+    if let Some(index) = vram.index_of(page) {
+        vram.taken.lock().remove(index);
+        // Not the last reference: the buffer has another.
+        let owner: Arc<dyn VramOwner> = (*vram.buffer.owner).clone();
+        owner.freed(index);
+    }
+}
+
+/// How long a copy may take: longer than amdgpu gives a job of its copy engines before it resets
+/// them.
+const COPY_TIMEOUT_MS: u32 = 10_000;
+
+/// Copies of one buffer's pages that go on. Dropped, they are waited for; and if one does not end,
+/// what it uses is kept until it has.
+pub(crate) struct Copies {
+    vram: DeferredArc<Vram>,
+    direction: Direction,
+    copies: KVec<CopyHandle>,
+}
+
+impl Copies {
+    /// None yet.
+    pub(crate) fn new(vram: DeferredArc<Vram>, direction: Direction) -> Self {
+        Self {
+            vram,
+            direction,
+            copies: KVec::new(),
+        }
+    }
+
+    /// Begins to copy pages: of system memory, and those of the buffer, at most [`MAX_PAGES`]. One
+    /// call is one job for the device. Those that are read must not change until
+    /// [`Copies::wait`]: the migration that they are from must not be committed before. `ENODEV`:
+    /// the device sleeps, or is gone. Allocates.
+    pub(crate) fn begin(&mut self, pages: &[(SystemPage<'_>, u32)]) -> Result {
+        let mut list = KVec::with_capacity(pages.len(), GFP_KERNEL)?;
+        for (system, index) in pages {
+            let page = CopyPage {
+                system: system.number(),
+                device: self.vram.page(*index).ok_or(EINVAL)?.0,
+            };
+            list.push(page, GFP_KERNEL)?;
+        }
+        self.copies.reserve(1, GFP_KERNEL)?;
+        let buffer = &self.vram.buffer;
+        // SAFETY: The system pages are a migration's, which keeps them until this returns, and
+        // which nobody else can reach.
+        let copy = unsafe { buffer.kgd.begin_copy(&buffer.raw, self.direction, &list) }?;
+        // There is room.
+        Ok(self.copies.push(copy, GFP_KERNEL)?)
+    }
+
+    /// Waits for all. `ETIME`: one has not ended in time (10 s); another error: of one. Then
+    /// nothing that was copied is good.
+    pub(crate) fn wait(mut self) -> Result {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result {
+        let kgd = &self.vram.buffer.kgd;
+        let mut result = Ok(());
+        // Who does not end is waited for once.
+        let mut timeout = COPY_TIMEOUT_MS;
+        for copy in self.copies.drain_all() {
+            let ended = kgd.wait_copy(&copy, timeout);
+            if ended == Err(errno::timer_expired()) {
+                timeout = 1;
+            }
+            result = result.and(ended);
+            kgd.end_copy(copy);
+        }
+        result
+    }
+}
+
+impl Drop for Copies {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_vram)]
+mod tests {
+    use super::*;
+    use crate::kgd::fake::{
+        Fake,
+        Live, //
+    };
+    use kernel::sync::atomic::{
+        ordering::Relaxed,
+        Atomic, //
+    };
+
+    /// Counts what it is told.
+    struct Counts(Atomic<usize>);
+
+    impl VramOwner for Counts {
+        fn wanted(self: Arc<Self>) {
+            let _: usize = self.0.fetch_add(1, Relaxed);
+        }
+
+        fn fault(self: Arc<Self>, _: &Fault<'_>, _: u32) -> FaultEnd {
+            FaultEnd::Lost
+        }
+
+        fn freed(self: Arc<Self>, _: u32) {}
+    }
+
+    #[test]
+    fn pages_are_found_by_their_numbers() {
+        let runs = runs_of(&[7, 8, 9, 3, 4, 11]).unwrap();
+        let places = [(7, 0, 3), (3, 3, 2), (11, 5, 1)];
+        let found = runs.iter().map(|run| (run.first, run.index, run.count));
+        assert!(found.eq(places));
+    }
+
+    #[test]
+    fn a_page_is_taken_once() {
+        let mut taken = Taken {
+            pages: [0; MAX_PAGES / 64],
+            count: 0,
+            released: false,
+        };
+        assert_eq!(taken.add(511), Ok(()));
+        assert_eq!(taken.add(511), Err(EEXIST));
+        assert_eq!(taken.add(0), Ok(()));
+        taken.remove(511);
+        assert_eq!((taken.count, taken.add(511)), (1, Ok(())));
+        taken.released = true;
+        assert_eq!(taken.add(1), Err(EBUSY));
+    }
+
+    #[test]
+    fn the_owner_is_told_once_that_the_memory_is_wanted() {
+        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
+        let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
+        // SAFETY: It is freed below, when no buffer refers to it any more.
+        let shared: &'static OwnedQueue = unsafe { &*queue };
+        let fake = Fake::new().unwrap();
+        let owner = Arc::new(Counts(Atomic::new(0)), GFP_KERNEL).unwrap();
+        let new = NewVram {
+            partition: -1,
+            pages: 4,
+            clear: false,
+        };
+        let vram = Vram::alloc(fake.clone(), shared, new, owner.clone()).unwrap();
+        assert_eq!((vram.len(), vram.taken(), fake.live().vrams), (4, 0, 1));
+        let places = (0..5).map(|index| vram.offset(index).map(|offset| offset / 4096));
+        assert!(places.eq([Some(0), Some(1), Some(2), Some(4), None]));
+        let last = vram.page(3).unwrap();
+        assert_eq!(vram.index_of(last), Some(3));
+        assert_eq!(vram.index_of(DevicePage(last.0 - 1)), None);
+        fake.want(&vram.buffer.raw);
+        fake.want(&vram.buffer.raw);
+        assert_eq!(owner.0.load(Relaxed), 1);
+        assert_eq!(vram.release(), Ok(()));
+        drop(vram);
+        shared.settle();
+        assert_eq!(fake.live(), Live::default());
+        // SAFETY: The box is the one above, and its last user is gone.
+        drop(unsafe { KBox::from_raw(queue) });
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Heterogeneous memory management (HMM) for Rust: structures that its bindings lack.
+ */
+#include <linux/hmm.h>
+#include <linux/mm.h>
+#include <linux/mmu_notifier.h>
+#include <linux/sched/mm.h>
+
+#include "hmm.h"
+
+int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
+		     unsigned long start, unsigned long end, bool write, void *owner,
+		     unsigned long *pfns)
+{
+	struct hmm_range range = {
+		.notifier = notifier,
+		.notifier_seq = seq,
+		.start = start,
+		.end = end,
+		.hmm_pfns = pfns,
+		.default_flags = HMM_PFN_REQ_FAULT | (write ? HMM_PFN_REQ_WRITE : 0),
+		.dev_private_owner = owner,
+	};
+
+	return hmm_range_fault(&range);
+}
+
+unsigned int amdkfd_noreclaim_save(void)
+{
+	return memalloc_noreclaim_save();
+}
+
+void amdkfd_noreclaim_restore(unsigned int flags)
+{
+	memalloc_noreclaim_restore(flags);
+}
+
+bool amdkfd_is_heap_or_stack(struct vm_area_struct *vma)
+{
+	return vma_is_initial_heap(vma) || vma_is_initial_stack(vma);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+#ifndef AMDKFD_LINUX_HMM_H
+#define AMDKFD_LINUX_HMM_H
+
+#include <linux/types.h>
+
+struct mmu_interval_notifier;
+struct vm_area_struct;
+
+/*
+ * Brings the pages of [start, end) of an address space in, for a device: pfns gets an HMM entry for
+ * each. Under mmap_lock, and in an interval that notifier has; seq: what mmu_interval_read_begin()
+ * said. -EBUSY: they were taken away meanwhile; -EFAULT: one cannot be had.
+ */
+int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
+		     unsigned long start, unsigned long end, bool write, void *owner,
+		     unsigned long *pfns);
+/* memalloc_noreclaim_save() and its end. */
+unsigned int amdkfd_noreclaim_save(void);
+void amdkfd_noreclaim_restore(unsigned int flags);
+/* Whether it is the heap that the program started with, or its first thread's stack. */
+bool amdkfd_is_heap_or_stack(struct vm_area_struct *vma);
+
+#endif

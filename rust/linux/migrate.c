@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * migrate.h in terms of the kernel, whose structures for this the Rust bindings lack.
+ */
+#include <linux/gfp.h>
+#include <linux/highmem.h>
+#include <linux/memremap.h>
+#include <linux/migrate.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/slab.h>
+
+#include "migrate.h"
+
+struct amdkfd_migration {
+	struct migrate_vma args;	/* vma: NULL if pages were collected by number */
+	bool committed;
+	unsigned long entries[];	/* sources, targets */
+};
+
+static struct amdkfd_migration *new_migration(unsigned long count)
+{
+	struct amdkfd_migration *migration;
+
+	migration = kvzalloc(struct_size(migration, entries, 2 * count), GFP_KERNEL);
+	if (!migration)
+		return NULL;
+	migration->args.src = migration->entries;
+	migration->args.dst = migration->entries + count;
+	migration->args.npages = count;
+	return migration;
+}
+
+int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
+			     bool device, void *owner, struct vm_fault *fault,
+			     struct amdkfd_migration **out)
+{
+	unsigned long count = (end - start) >> PAGE_SHIFT;
+	struct amdkfd_migration *migration;
+	int ret;
+
+	if (end <= start)
+		return -EINVAL;
+	migration = new_migration(count);
+	if (!migration)
+		return -ENOMEM;
+	migration->args.vma = vma;
+	migration->args.start = start;
+	migration->args.end = end;
+	migration->args.pgmap_owner = owner;
+	migration->args.flags = device ? MIGRATE_VMA_SELECT_DEVICE_PRIVATE :
+				MIGRATE_VMA_SELECT_SYSTEM;
+	migration->args.fault_page = fault ? fault->page : NULL;
+	ret = migrate_vma_setup(&migration->args);
+	if (ret) {
+		kvfree(migration);
+		return ret;
+	}
+	*out = migration;
+	return 0;
+}
+
+int amdkfd_migration_collect_pages(const unsigned long *pfns, u32 count,
+				   struct amdkfd_migration **out)
+{
+	struct amdkfd_migration *migration = new_migration(count);
+	int ret;
+
+	if (!migration)
+		return -ENOMEM;
+	memcpy(migration->args.src, pfns, count * sizeof(*pfns));
+	ret = migrate_device_pfns(migration->args.src, count);
+	if (ret) {
+		kvfree(migration);
+		return ret;
+	}
+	*out = migration;
+	return 0;
+}
+
+/* What was collected: the kernel may have found fewer than there was room for. */
+u32 amdkfd_migration_count(const struct amdkfd_migration *migration)
+{
+	return migration->args.npages;
+}
+
+u32 amdkfd_migration_source(const struct amdkfd_migration *migration, u32 index,
+			    unsigned long *pfn)
+{
+	unsigned long entry = migration->args.src[index];
+	struct page *page = migrate_pfn_to_page(entry);
+
+	*pfn = 0;
+	if (!(entry & MIGRATE_PFN_MIGRATE))
+		return AMDKFD_MIGRATE_STAYS;
+	if (!page)
+		return AMDKFD_MIGRATE_EMPTY;
+	*pfn = page_to_pfn(page);
+	return is_zone_device_page(page) ? AMDKFD_MIGRATE_DEVICE : AMDKFD_MIGRATE_SYSTEM;
+}
+
+unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index)
+{
+	struct page *page = migrate_pfn_to_page(migration->args.dst[index]);
+
+	return page ? page_to_pfn(page) : 0;
+}
+
+unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index)
+{
+	struct migrate_vma *args = &migration->args;
+	unsigned long address = args->start + ((unsigned long)index << PAGE_SHIFT);
+	struct folio *folio;
+
+	if (args->vma)
+		folio = vma_alloc_folio(GFP_HIGHUSER_MOVABLE, 0, args->vma, address);
+	else
+		folio = folio_alloc(GFP_HIGHUSER_MOVABLE, 0);
+	if (!folio)
+		return 0;
+	folio_lock(folio);
+	args->dst[index] = migrate_pfn(folio_pfn(folio));
+	return folio_pfn(folio);
+}
+
+void amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
+			   void *owner)
+{
+	struct page *page = pfn_to_page(pfn);
+
+	page->zone_device_data = (void *)((unsigned long)owner | AMDKFD_PAGE_TAG);
+	zone_device_page_init(page, page_pgmap(page), 0);
+	migration->args.dst[index] = migrate_pfn(pfn);
+}
+
+/* The target is let go: what is at @index stays. */
+static void give_up(struct amdkfd_migration *migration, u32 index)
+{
+	struct page *page = migrate_pfn_to_page(migration->args.dst[index]);
+
+	if (!page)
+		return;
+	migration->args.dst[index] = 0;
+	unlock_page(page);
+	put_page(page);
+}
+
+static void finalize(struct amdkfd_migration *migration)
+{
+	struct migrate_vma *args = &migration->args;
+
+	migration->committed = true;
+	if (args->vma)
+		migrate_vma_finalize(args);
+	else
+		migrate_device_finalize(args->src, args->dst, args->npages);
+}
+
+void amdkfd_migration_commit(struct amdkfd_migration *migration)
+{
+	struct migrate_vma *args = &migration->args;
+	unsigned long i;
+
+	if (args->vma)
+		migrate_vma_pages(args);
+	else
+		migrate_device_pages(args->src, args->dst, args->npages);
+	finalize(migration);
+	/* A target that was not taken is freed by now, and is not to be mentioned any more. */
+	for (i = 0; i < args->npages; i++)
+		if (!(args->src[i] & MIGRATE_PFN_MIGRATE))
+			args->dst[i] = 0;
+}
+
+void amdkfd_migration_end(struct amdkfd_migration *migration)
+{
+	u32 i;
+
+	if (!migration->committed) {
+		for (i = 0; i < migration->args.npages; i++)
+			give_up(migration, i);
+		finalize(migration);
+	}
+	kvfree(migration);
+}
+
+static void *owner_of(const struct page *page, unsigned long *pfn)
+{
+	unsigned long data;
+
+	if (!is_device_private_page(page))
+		return NULL;
+	data = (unsigned long)page->zone_device_data;
+	*pfn = page_to_pfn(page);
+	return data & AMDKFD_PAGE_TAG ? (void *)(data & ~AMDKFD_PAGE_TAG) : NULL;
+}
+
+void *amdkfd_fault_owner(const struct vm_fault *fault, unsigned long *pfn)
+{
+	return owner_of(fault->page, pfn);
+}
+
+void *amdkfd_folio_owner(const struct folio *folio, unsigned long *pfn)
+{
+	return owner_of(&folio->page, pfn);
+}
+
+void *amdkfd_page_owner(unsigned long pfn)
+{
+	return owner_of(pfn_to_page(pfn), &pfn);
+}
+
+void amdkfd_clear_page(unsigned long pfn)
+{
+	clear_highpage(pfn_to_page(pfn));
+}
+
+void amdkfd_copy_page(unsigned long pfn, void *memory, bool from_page)
+{
+	if (from_page)
+		memcpy_from_page(memory, pfn_to_page(pfn), 0, PAGE_SIZE);
+	else
+		memcpy_to_page(pfn_to_page(pfn), 0, memory, PAGE_SIZE);
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Moving pages between system memory and device pages (linux/migrate.h), as functions that Rust can
+ * call. A page is meant by its page frame number (pfn); 0 is none.
+ */
+#ifndef AMDKFD_LINUX_MIGRATE_H
+#define AMDKFD_LINUX_MIGRATE_H
+
+#include <linux/types.h>
+
+struct folio;
+struct vm_area_struct;
+struct vm_fault;
+
+/*
+ * A device page of ours has this bit set in its zone_device_data, beside the address of its owner;
+ * one of the C driver's has not.
+ */
+#define AMDKFD_PAGE_TAG 1UL
+
+/* Pages that were collected: locked, and mapped nowhere, until the end. */
+struct amdkfd_migration;
+
+/*
+ * Collects the pages of [start, end) of @vma: those in system memory, and places without a page; or
+ * (@device) the device pages of @owner. Under mmap_lock. @fault: in which fault of one of these
+ * pages this is, or NULL.
+ */
+int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
+			     bool device, void *owner, struct vm_fault *fault,
+			     struct amdkfd_migration **out);
+/* Collects those of @count device pages that somebody has, whoever that is. */
+int amdkfd_migration_collect_pages(const unsigned long *pfns, u32 count,
+				   struct amdkfd_migration **out);
+/* How many there are at most. */
+u32 amdkfd_migration_count(const struct amdkfd_migration *migration);
+
+#define AMDKFD_MIGRATE_STAYS	0	/* not collected */
+#define AMDKFD_MIGRATE_EMPTY	1	/* a place that reads as zeros */
+#define AMDKFD_MIGRATE_SYSTEM	2
+#define AMDKFD_MIGRATE_DEVICE	3
+/* What is at @index, and its page. */
+u32 amdkfd_migration_source(const struct amdkfd_migration *migration, u32 index,
+			    unsigned long *pfn);
+/* Where it goes. */
+unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index);
+/* A new page in system memory as the target. 0: no memory. */
+unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index);
+/* A free device page as the target, which is @owner's from here on. */
+void amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
+			   void *owner);
+/* Moves what has a target, lets all pages go and forgets which targets were not taken. */
+void amdkfd_migration_commit(struct amdkfd_migration *migration);
+/* Lets all pages go, unless that was done, and frees it. */
+void amdkfd_migration_end(struct amdkfd_migration *migration);
+
+/*
+ * The owner of a device page of ours, or NULL, and its number: the page of a fault, and one that is
+ * being freed.
+ */
+void *amdkfd_fault_owner(const struct vm_fault *fault, unsigned long *pfn);
+void *amdkfd_folio_owner(const struct folio *folio, unsigned long *pfn);
+
+/* Copies a page in system memory to or from @memory. */
+void amdkfd_copy_page(unsigned long pfn, void *memory, bool from_page);
+/* The owner of a device page that was collected, if it is ours, or NULL. */
+void *amdkfd_page_owner(unsigned long pfn);
+/* Fills a page in system memory with zeros. */
+void amdkfd_clear_page(unsigned long pfn);
+
+#endif

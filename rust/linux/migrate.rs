@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Moving pages between system memory and device pages (`include/linux/migrate.h`).
+//!
+//! A [`Migration`] holds the pages that were collected: locked, and mapped nowhere, so that whoever
+//! touches one waits. Each may be given a target, into which the caller copies it. Committed, what
+//! has a target moves there; dropped without that, everything stays where it was.
+//!
+//! Collecting invalidates the pages in the notifiers of the address space, with the given owner.
+//! Whoever is in there must not wait for a lock that the caller holds.
+
+use super::ffi;
+use core::{
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    ops::Range,
+    ptr::{
+        null_mut,
+        NonNull, //
+    },
+};
+use kernel::{
+    bindings,
+    error::to_result,
+    mm::virt::VmaRef,
+    prelude::*, //
+};
+
+/// Whose device pages: those of a device, or of all devices of a hive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PageOwner(usize);
+
+impl PageOwner {
+    /// From the `owner` of a `struct dev_pagemap`, which is compared only.
+    pub(crate) fn new(owner: *const c_void) -> Self {
+        Self(owner as usize)
+    }
+
+    pub(super) fn as_ptr(self) -> *mut c_void {
+        self.0 as *mut c_void
+    }
+}
+
+/// A device page, by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct DevicePage(pub(crate) usize);
+
+/// A page in system memory that a migration keeps as long as this.
+#[derive(Clone, Copy)]
+pub(crate) struct SystemPage<'a>(usize, PhantomData<&'a ()>);
+
+impl SystemPage<'_> {
+    /// Its number.
+    pub(crate) fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// What was collected at some place.
+pub(crate) enum Source<'a> {
+    /// Nothing that could be moved.
+    Stays,
+    /// No page: the place reads as zeros.
+    Empty,
+    /// A page in system memory.
+    System(SystemPage<'a>),
+    /// A device page of the owner's, whoever uses it.
+    Device(DevicePage),
+}
+
+/// The processor has touched a device page.
+///
+/// # Invariants
+///
+/// `raw` is valid for `'a`: the fault is being handled, mmap_lock is held, and its page is locked
+/// and referenced.
+pub(crate) struct Fault<'a> {
+    raw: NonNull<bindings::vm_fault>,
+    _fault: PhantomData<&'a bindings::vm_fault>,
+}
+
+impl<'a> Fault<'a> {
+    /// # Safety
+    ///
+    /// `raw` is the argument of `migrate_to_ram`, which does not return before `'a` is over.
+    pub(crate) unsafe fn new(raw: *mut bindings::vm_fault) -> Option<Self> {
+        // INVARIANT: By this function's contract.
+        Some(Self {
+            raw: NonNull::new(raw)?,
+            _fault: PhantomData,
+        })
+    }
+
+    /// The address.
+    pub(crate) fn address(&self) -> usize {
+        // SAFETY: By the type invariant.
+        unsafe { (*self.raw.as_ptr()).__bindgen_anon_1.address }
+    }
+
+    /// Where it is mapped.
+    pub(crate) fn vma(&self) -> &VmaRef {
+        // SAFETY: By the type invariant: the VMA is the fault's, and mmap_lock is held.
+        unsafe { VmaRef::from_raw((*self.raw.as_ptr()).__bindgen_anon_1.vma) }
+    }
+
+    /// What was given to [`Migration::take`] for the page, and the page. `None`: another driver's.
+    pub(crate) fn owner(&self) -> Option<(NonNull<c_void>, DevicePage)> {
+        let mut number = 0;
+        // SAFETY: By the type invariant; `number` is ours.
+        let owner = unsafe { ffi::amdkfd_fault_owner(self.raw.as_ptr(), &mut number) };
+        Some((NonNull::new(owner)?, DevicePage(number)))
+    }
+}
+
+/// What was given to [`Migration::take`] for a page that nobody refers to any more, and the page.
+/// `None`: another driver's.
+///
+/// # Safety
+///
+/// `folio` is the argument of `folio_free`.
+pub(crate) unsafe fn freed_by(
+    folio: *const bindings::folio,
+) -> Option<(NonNull<c_void>, DevicePage)> {
+    let mut number = 0;
+    // SAFETY: By this function's contract; `number` is ours.
+    let owner = unsafe { ffi::amdkfd_folio_owner(folio, &mut number) };
+    Some((NonNull::new(owner)?, DevicePage(number)))
+}
+
+/// Pages that are being moved. Not to be kept: programs wait for them.
+///
+/// # Invariants
+///
+/// `raw` has `count` places, and is this one's to end. While it lives, the VMA that it is about
+/// stays, and mmap_lock is held.
+pub(crate) struct Migration<'a> {
+    raw: NonNull<ffi::RawMigration>,
+    count: u32,
+    _vma: PhantomData<&'a VmaRef>,
+}
+
+impl<'a> Migration<'a> {
+    /// Collects what of `range` is in system memory, and places without a page. Under mmap_lock.
+    /// `owner`: whose notifiers know of it. `EINVAL`: not memory that can be moved.
+    pub(crate) fn from_system(
+        vma: &'a VmaRef,
+        range: Range<usize>,
+        owner: PageOwner,
+    ) -> Result<Self> {
+        Self::collect(vma, range, false, owner, null_mut())
+    }
+
+    /// Collects what of `range` is in device pages of the owner's. Under mmap_lock.
+    pub(crate) fn from_device(
+        vma: &'a VmaRef,
+        range: Range<usize>,
+        owner: PageOwner,
+    ) -> Result<Self> {
+        Self::collect(vma, range, true, owner, null_mut())
+    }
+
+    /// The same in a fault, whose page must be in `range`.
+    pub(crate) fn from_fault(
+        fault: &'a Fault<'_>,
+        range: Range<usize>,
+        owner: PageOwner,
+    ) -> Result<Self> {
+        Self::collect(fault.vma(), range, true, owner, fault.raw.as_ptr())
+    }
+
+    fn collect(
+        vma: &'a VmaRef,
+        range: Range<usize>,
+        device: bool,
+        owner: PageOwner,
+        fault: *mut bindings::vm_fault,
+    ) -> Result<Self> {
+        let (start, end) = (range.start, range.end);
+        let (owner, mut raw) = (owner.as_ptr(), null_mut());
+        // SAFETY: `vma` is one under mmap_lock; the kernel checks that the range is in it. `fault`
+        // is null, or valid as its type says.
+        to_result(unsafe {
+            ffi::amdkfd_migration_collect(vma.as_ptr(), start, end, device, owner, fault, &mut raw)
+        })?;
+        // INVARIANT: It was made for `vma`, which is borrowed.
+        Self::own(raw)
+    }
+
+    /// Collects those of some device pages that somebody has. Needs no lock; takes those that lead
+    /// to where the pages are mapped.
+    ///
+    /// # Safety
+    ///
+    /// Each is a device page.
+    pub(crate) unsafe fn from_pages(pages: &[DevicePage]) -> Result<Migration<'static>> {
+        let mut raw = null_mut();
+        let count = u32::try_from(pages.len())?;
+        let mut numbers = KVec::with_capacity(pages.len(), GFP_KERNEL)?;
+        for page in pages {
+            numbers.push(page.0, GFP_KERNEL)?;
+        }
+        // SAFETY: By this function's contract; there are `count` of them.
+        to_result(unsafe {
+            ffi::amdkfd_migration_collect_pages(numbers.as_ptr(), count, &mut raw)
+        })?;
+        // INVARIANT: There is no VMA.
+        Migration::own(raw)
+    }
+
+    fn own(raw: *mut ffi::RawMigration) -> Result<Self> {
+        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
+        Ok(Self {
+            // SAFETY: It was just made.
+            count: unsafe { ffi::amdkfd_migration_count(raw.as_ptr()) },
+            raw,
+            _vma: PhantomData,
+        })
+    }
+
+    /// How many places there are. The first is at the begin of the range.
+    pub(crate) fn len(&self) -> u32 {
+        self.count
+    }
+
+    fn check(&self, index: u32) -> Result<*mut ffi::RawMigration> {
+        if index < self.count {
+            Ok(self.raw.as_ptr())
+        } else {
+            Err(EINVAL)
+        }
+    }
+
+    /// What is at a place.
+    pub(crate) fn source(&self, index: u32) -> Source<'_> {
+        let Ok(raw) = self.check(index) else {
+            return Source::Stays;
+        };
+        let mut number = 0;
+        // SAFETY: By the type invariant, and there is such a place.
+        let kind = unsafe { ffi::amdkfd_migration_source(raw, index, &mut number) };
+        match kind {
+            1 => Source::Empty,
+            2 => Source::System(SystemPage(number, PhantomData)),
+            3 => Source::Device(DevicePage(number)),
+            _ => Source::Stays,
+        }
+    }
+
+    /// What was given to [`Migration::take`] for the device page at a place. `None`: there is none,
+    /// or it is another driver's.
+    pub(crate) fn owner(&self, index: u32) -> Option<NonNull<c_void>> {
+        let Source::Device(page) = self.source(index) else {
+            return None;
+        };
+        // SAFETY: It is a device page, which the migration has referenced.
+        NonNull::new(unsafe { ffi::amdkfd_page_owner(page.0) })
+    }
+
+    /// A new page in system memory as the target of a place, filled with zeros.
+    pub(crate) fn allocate_zeros(&self, index: u32) -> Result<SystemPage<'_>> {
+        let page = self.allocate(index)?;
+        // SAFETY: It was just allocated, and nobody knows it.
+        unsafe { ffi::amdkfd_clear_page(page.0) };
+        Ok(page)
+    }
+
+    /// The place, if it has no target yet.
+    fn without_target(&self, index: u32) -> Result<*mut ffi::RawMigration> {
+        let raw = self.check(index)?;
+        // SAFETY: By the type invariant, and there is such a place.
+        match unsafe { ffi::amdkfd_migration_target(raw, index) } {
+            0 => Ok(raw),
+            _ => Err(EEXIST),
+        }
+    }
+
+    /// A new page in system memory as the target of a place.
+    pub(crate) fn allocate(&self, index: u32) -> Result<SystemPage<'_>> {
+        let raw = self.without_target(index)?;
+        // SAFETY: By the type invariant, and there is such a place; nobody uses another thread's
+        // migration.
+        match unsafe { ffi::amdkfd_migration_allocate(raw, index) } {
+            0 => Err(ENOMEM),
+            number => Ok(SystemPage(number, PhantomData)),
+        }
+    }
+
+    /// A device page as the target of a place. From now on it has an owner, for whom
+    /// [`freed_by`] tells when it is free again.
+    ///
+    /// # Safety
+    ///
+    /// It is a device page that nobody has. `owner` has an even address and stays until then.
+    pub(crate) unsafe fn take(
+        &self,
+        index: u32,
+        page: DevicePage,
+        owner: NonNull<c_void>,
+    ) -> Result {
+        let raw = self.without_target(index)?;
+        // SAFETY: By the type invariant, and by this function's contract.
+        unsafe { ffi::amdkfd_migration_take(raw, index, page.0, owner.as_ptr()) };
+        Ok(())
+    }
+
+    /// Moves what has a target. Everything must have been copied. Afterwards programs go on, with
+    /// what has moved and with what has not.
+    pub(crate) fn commit(self) -> Moved {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: By the type invariant.
+        unsafe { ffi::amdkfd_migration_commit(this.raw.as_ptr()) };
+        Moved {
+            raw: this.raw,
+            count: this.count,
+        }
+    }
+}
+
+impl Drop for Migration<'_> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant, and nobody uses it any more.
+        unsafe { ffi::amdkfd_migration_end(self.raw.as_ptr()) };
+    }
+}
+
+/// What a migration has moved.
+pub(crate) struct Moved {
+    raw: NonNull<ffi::RawMigration>,
+    count: u32,
+}
+
+impl Moved {
+    /// Whether what was at a place is where its target was.
+    pub(crate) fn has(&self, index: u32) -> bool {
+        // SAFETY: It is alive until drop.
+        index < self.count && unsafe { ffi::amdkfd_migration_target(self.raw.as_ptr(), index) } != 0
+    }
+
+    /// How many pages have moved.
+    pub(crate) fn count(&self) -> u32 {
+        // CAST: At most `count`.
+        (0..self.count).filter(|index| self.has(*index)).count() as u32
+    }
+}
+
+impl Drop for Moved {
+    fn drop(&mut self) {
+        // SAFETY: `Migration` gave it up, and nobody uses it any more.
+        unsafe { ffi::amdkfd_migration_end(self.raw.as_ptr()) };
+    }
+}
+
+/// Copies a page in system memory to (`from_page`) or from memory of a page's size.
+///
+/// # Safety
+///
+/// There is such a page, which stays and which nobody else accesses; `memory` is valid for it.
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) unsafe fn copy_page(number: usize, memory: *mut u8, from_page: bool) {
+    // SAFETY: By this function's contract.
+    unsafe { ffi::amdkfd_copy_page(number, memory.cast(), from_page) };
+}

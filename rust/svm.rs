@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Shared virtual memory (SVM): a process's own address space, as its GPUs see it.
+//!
+//! One [`Svm`] for each process. User space gives areas attributes ([`ranges`]): who may access
+//! them, and how. With XNACK a GPU that misses a page faults, and gets it then ([`fault`]);
+//! without, all GPUs that may access an area see it from SET_ATTR on ([`set`]), and when the system
+//! takes pages away ([`region`]) the process's queues stop until they are back ([`restore`]). Pages
+//! may be in a GPU's memory ([`migrate`], [`block`]).
+//!
+//! The address space is cut into granules of 2 MiB ([`granule`]), in which all of this happens side
+//! by side, and into regions of 256 MiB, which watch it. Both are made when they are needed.
+//!
+//! Locks, outer to inner: `changing`, a granule's turn, `mmap_lock`, a VM's page tables, `regions`,
+//! a region's contents, a granule's state, `book`. Notifiers run under reclaim: what they take,
+//! a region's contents, a granule's state, `evicting` and `pins`, is never held across an
+//! allocation that reclaims. `changing` is the lock of ioctls that change attributes; nothing is
+//! mapped under it.
+
+pub(crate) mod attributes;
+pub(crate) mod block;
+mod fault;
+mod granule;
+mod map;
+mod migrate;
+pub(crate) mod page_bits;
+pub(crate) mod pages;
+mod pin;
+mod ranges;
+mod region;
+mod restore;
+mod set;
+
+pub(crate) use attributes::{
+    Attribute,
+    Common, //
+};
+pub(crate) use fault::Fault;
+pub(crate) use granule::GRANULES;
+pub(crate) use pages::Pages;
+pub(crate) use pin::Pin as PinnedPages;
+pub(crate) use region::REGIONS;
+
+use crate::{
+    gpu::{
+        Node,
+        NodeUser, //
+    },
+    kgd::Vm,
+    linux::{
+        hmm::Watched,
+        workqueue::{
+            flush_delayed,
+            OwnedQueue, //
+        },
+    },
+    uapi::{
+        KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED,
+        KFD_IOCTL_SVM_FLAG_GPU_EXEC,
+        KFD_IOCTL_SVM_FLAG_GPU_RO, //
+    },
+};
+use attributes::{
+    Attributes,
+    GpuSet,
+    MAX_GPUS, //
+};
+use granule::Granule;
+use kernel::{
+    mm::{
+        Mm,
+        MmWithUser,
+        MmWithUserAsync, //
+    },
+    new_delayed_work, new_mutex, new_work,
+    prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        aref::ARef,
+        atomic::{
+            ordering::{
+                Acquire,
+                Relaxed,
+                Release, //
+            },
+            Atomic, //
+        },
+        lock::mutex::MutexGuard,
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+    workqueue::{
+        impl_has_delayed_work,
+        impl_has_work,
+        DelayedWork,
+        Work, //
+    },
+};
+use ranges::Ranges;
+use region::{
+    Region,
+    RegionUse,
+    REGION_PAGES, //
+};
+
+/// Whether processes have it: the module parameter `svm`.
+static ENABLED: Atomic<bool> = Atomic::new(false);
+
+/// Says whether processes have it, before there are any.
+pub(crate) fn set_enabled(enabled: bool) {
+    ENABLED.store(enabled, Relaxed);
+}
+
+/// Whether processes have it.
+pub(crate) fn is_enabled() -> bool {
+    ENABLED.load(Relaxed)
+}
+
+/// One of the process's GPUs.
+struct Gpu {
+    /// From ACQUIRE_VM on.
+    vm: SetOnce<Arc<Vm>>,
+    /// Retry faults up to this time stamp were there before pages were taken away; 0: none were.
+    checkpoint: Atomic<u64>,
+    /// Last: the device may go when all have let go of it.
+    node: NodeUser,
+}
+
+impl Gpu {
+    fn vm(&self) -> Result<&Arc<Vm>> {
+        self.vm.as_ref().ok_or(ENODEV)
+    }
+
+    fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+}
+
+/// The process whose memory it is.
+pub(crate) trait Host: Send + Sync {
+    /// Takes its queues off the GPUs, until as many calls of `restore` follow. May run under
+    /// reclaim.
+    fn evict(&self);
+    /// Undoes one eviction.
+    fn restore(&self);
+}
+
+/// What user space has said of the address space.
+struct Book {
+    ranges: Ranges,
+    /// Pages that are charged to what all processes may have.
+    charged: u64,
+}
+
+/// Why the queues are off the hardware.
+struct Evicting {
+    /// They are.
+    evicted: bool,
+    /// Notifiers that need them off at the moment.
+    busy: usize,
+}
+
+/// Names the work that forgets attributes of what was unmapped.
+const SETTLE: u64 = 0;
+/// Names the work that brings pages back.
+const RESTORE: u64 = 1;
+
+/// Proof that nobody else changes attributes.
+type Changing<'a> = MutexGuard<'a, ()>;
+
+/// The shared virtual memory of a process.
+#[pin_data]
+pub(crate) struct Svm {
+    gpus: KVec<Gpu>,
+    mm: ARef<Mm>,
+    host: KBox<dyn Host>,
+    queue: &'static OwnedQueue,
+    /// The same for blocks, which are emptied while the machine goes to sleep.
+    blocks_queue: &'static OwnedQueue,
+    /// How many pages move together where user space has not said, as a power of two.
+    granularity: u8,
+    /// Faulting accesses are retried.
+    xnack: Atomic<bool>,
+    /// The process ends: nothing is mapped any more.
+    ended: Atomic<bool>,
+    /// Pages have to come back, or could not be taken away: there is something to restore.
+    lost: Atomic<bool>,
+    /// How often in a row not all could be brought back.
+    failures: Atomic<u32>,
+    #[pin]
+    changing: Mutex<()>,
+    #[pin]
+    book: Mutex<Book>,
+    #[pin]
+    regions: Mutex<RBTree<u64, Watched<Region>>>,
+    #[pin]
+    evicting: Mutex<Evicting>,
+    #[pin]
+    pins: Mutex<KVec<Pages>>,
+    /// Areas that were unmapped, whose attributes are there still.
+    unmapped: Atomic<usize>,
+    #[pin]
+    settling: Work<Svm, SETTLE>,
+    #[pin]
+    restoring: DelayedWork<Svm, RESTORE>,
+}
+
+impl_has_work! {
+    impl HasWork<Self, SETTLE> for Svm { self.settling }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, RESTORE> for Svm { self.restoring }
+}
+
+impl Svm {
+    /// The memory of the address space `mm`, for GPUs in this order. Work for it is done on these
+    /// queues: the first rests while the machine sleeps.
+    pub(crate) fn new<'a>(
+        nodes: impl Iterator<Item = &'a Arc<Node>>,
+        mm: ARef<Mm>,
+        xnack: bool,
+        host: KBox<dyn Host>,
+        (queue, blocks_queue): (&'static OwnedQueue, &'static OwnedQueue),
+    ) -> Result<Arc<Self>> {
+        let mut gpus = KVec::new();
+        for node in nodes.take(MAX_GPUS) {
+            let gpu = Gpu {
+                vm: SetOnce::new(),
+                checkpoint: Atomic::new(0),
+                node: NodeUser::new(node.clone()),
+            };
+            gpus.push(gpu, GFP_KERNEL)?;
+        }
+        let first = gpus.first().ok_or(ENODEV)?;
+        let granularity = first.node().kgd().default_granularity();
+        let svm = try_pin_init!(Self {
+            gpus,
+            mm,
+            host,
+            queue,
+            blocks_queue,
+            granularity,
+            xnack: Atomic::new(xnack),
+            ended: Atomic::new(false),
+            lost: Atomic::new(false),
+            failures: Atomic::new(0),
+            changing <- new_mutex!((), "amdkfd::Svm::changing"),
+            book <- new_mutex!(Book { ranges: Ranges::new(), charged: 0 }, "amdkfd::Svm::book"),
+            regions <- new_mutex!(RBTree::new(), "amdkfd::Svm::regions"),
+            evicting <- new_mutex!(
+                Evicting { evicted: false, busy: 0 },
+                "amdkfd::Svm::evicting"
+            ),
+            pins <- new_mutex!(KVec::new(), "amdkfd::Svm::pins"),
+            unmapped: Atomic::new(0),
+            settling <- new_work!("amdkfd::Svm::settling"),
+            restoring <- new_delayed_work!("amdkfd::Svm::restoring"),
+        });
+        Arc::pin_init(svm, GFP_KERNEL)
+    }
+
+    /// The GPU at that place of the list has a VM now.
+    pub(crate) fn set_vm(&self, place: usize, vm: &Arc<Vm>) {
+        if let Some(gpu) = self.gpus.get(place) {
+            gpu.vm.populate(vm.clone());
+        }
+    }
+
+    /// The process ends, and its queues are off the GPUs: no GPU sees its pages any more, and no
+    /// notifier runs, when this returns.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Release);
+        // Whoever maps has seen that, or is done.
+        loop {
+            let region = {
+                let mut regions = self.regions.lock();
+                let first = regions.cursor_front_mut();
+                first.map(|first| first.remove_current().1)
+            };
+            let Some(region) = region else {
+                break;
+            };
+            let (_, region) = region.to_key_value();
+            region.wait_for_users();
+            region.take_all();
+        }
+        flush_delayed(&self.restoring);
+        self.forget_all();
+    }
+
+    /// All GPUs.
+    fn all_gpus(&self) -> GpuSet {
+        GpuSet::first(self.gpus.len())
+    }
+
+    fn xnack(&self) -> bool {
+        self.xnack.load(Acquire)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended.load(Acquire)
+    }
+
+    /// The address space, while somebody runs in it. `ESRCH`: nobody does any more. Whoever lets go
+    /// of it last leaves its end to a worker.
+    fn users_mm(&self) -> Result<ARef<MmWithUserAsync>> {
+        let mm = self.mm.mmget_not_zero().ok_or(ESRCH)?;
+        Ok(MmWithUser::into_mmput_async(mm))
+    }
+
+    /// What is said of a range of which nothing was said.
+    fn default_attributes(&self) -> Attributes {
+        let access = if self.xnack() {
+            self.all_gpus()
+        } else {
+            GpuSet::EMPTY
+        };
+        Attributes::new(self.granularity, access)
+    }
+
+    /// The region that a page is in, if there is one.
+    fn region_of(&self, page: u64) -> Option<RegionUse> {
+        let regions = self.regions.lock();
+        if self.has_ended() {
+            return None;
+        }
+        Some(RegionUse::new(regions.get(&(page / REGION_PAGES))?))
+    }
+
+    /// The region that a page is in, made if there is none.
+    fn make_region(self: &Arc<Self>, page: u64, mm: &MmWithUser) -> Result<RegionUse> {
+        if let Some(region) = self.region_of(page) {
+            return Ok(region);
+        }
+        let index = page / REGION_PAGES;
+        let region = Region::new(self.clone(), index, mm)?;
+        let node = RBTreeNode::new(index, region, GFP_KERNEL)?;
+        let unused = {
+            let mut regions = self.regions.lock();
+            if self.has_ended() || regions.get(&index).is_some() {
+                Some(node)
+            } else {
+                regions.insert(node)
+            }
+        };
+        // Not under the lock: it waits for notifiers.
+        drop(unused);
+        self.region_of(page).ok_or(ESRCH)
+    }
+
+    /// The granule that a page is in, with its region; both are made if they are not there.
+    fn make_granule(
+        self: &Arc<Self>,
+        page: u64,
+        mm: &MmWithUser,
+    ) -> Result<(RegionUse, Arc<Granule>)> {
+        let region = self.make_region(page, mm)?;
+        let granule = region.make_granule(page)?;
+        Ok((region, granule))
+    }
+
+    /// The ranges in an area, cut to it.
+    fn ranges_in(&self, pages: Pages) -> Result<KVec<(Pages, Attributes)>> {
+        let mut ranges = KVec::new();
+        let mut result = Ok(());
+        self.book.lock().ranges.each(pages, |pages, attributes| {
+            if result.is_ok() {
+                result = ranges.push((pages, *attributes), GFP_KERNEL);
+            }
+        });
+        result?;
+        Ok(ranges)
+    }
+}
+
+impl Attributes {
+    /// The GPUs that may access the range.
+    fn accessible(&self) -> GpuSet {
+        self.access.union(self.in_place)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.flags & KFD_IOCTL_SVM_FLAG_GPU_RO != 0
+    }
+
+    fn is_executable(&self) -> bool {
+        self.flags & KFD_IOCTL_SVM_FLAG_GPU_EXEC != 0
+    }
+
+    /// GPUs see the range always, also where they retry accesses.
+    fn is_always_mapped(&self) -> bool {
+        self.flags & KFD_IOCTL_SVM_FLAG_GPU_ALWAYS_MAPPED != 0
+    }
+}

@@ -1,0 +1,486 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A block: video memory for pages of a granule.
+//!
+//! The page at some place of an area always goes to the same place of its block, so that a page
+//! that comes back needs no search. A block's memory is freed when the last of its pages has left,
+//! which may be in another process: a child's. amdgpu may want it before; then a worker moves all
+//! pages into system memory. Nothing here needs the process that made the block.
+
+use super::{
+    page_bits::PageBits,
+    pages::{
+        Pages,
+        PAGE_SHIFT, //
+    },
+};
+use crate::{
+    gauge::{
+        Gauge,
+        Held, //
+    },
+    kgd::{
+        Copies,
+        DeviceHandle,
+        Direction,
+        FaultEnd,
+        Kgd,
+        NewVram,
+        Vram,
+        VramOwner, //
+    },
+    linux::{
+        migrate::{
+            Fault,
+            Migration,
+            SystemPage, //
+        },
+        spinlock::{
+            new_irq_spinlock,
+            IrqSpinLock, //
+        },
+        workqueue::{
+            DeferredArc,
+            OwnedQueue, //
+        },
+    },
+};
+use kernel::{
+    new_delayed_work,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
+        global_lock, Arc,
+    },
+    time::{
+        delay::fsleep,
+        msecs_to_jiffies,
+        Delta,
+        Msecs, //
+    },
+    workqueue::{
+        impl_has_delayed_work,
+        DelayedWork,
+        WorkItem, //
+    },
+};
+
+/// Blocks of all processes, and of those that have ended.
+pub(crate) static BLOCKS: Gauge = Gauge::new();
+
+global_lock! {
+    // SAFETY: `prepare` below runs before anything else in the module.
+    unsafe(uninit) static ALL: Mutex<KVec<Arc<Block>>> = KVec::new();
+}
+
+/// Makes this file usable.
+///
+/// # Safety
+///
+/// Must be called exactly once, before any other function of this file.
+pub(crate) unsafe fn prepare() {
+    // SAFETY: By this function's own contract.
+    unsafe { ALL.init() };
+}
+
+/// What is under a block's lock.
+struct Memory {
+    /// Until the last page has left.
+    vram: Option<DeferredArc<Vram>>,
+    /// Who is about to put pages into it.
+    movers: u32,
+    /// amdgpu wants it: no page comes any more.
+    wanted: bool,
+    /// Places that were in use at some time: they do not read as zeros.
+    soiled: PageBits,
+}
+
+/// A block.
+#[pin_data]
+pub(crate) struct Block {
+    kgd: Arc<dyn Kgd>,
+    queue: &'static OwnedQueue,
+    /// Whose place in it is which.
+    pages: Pages,
+    /// How often not all pages could be moved.
+    failures: Atomic<u32>,
+    #[pin]
+    memory: IrqSpinLock<Memory>,
+    #[pin]
+    emptying: DelayedWork<Block>,
+    _held: Held,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self> for Block { self.emptying }
+}
+
+/// Puts pages into a block. Its memory stays until this is dropped.
+pub(super) struct Mover {
+    block: Arc<Block>,
+    vram: DeferredArc<Vram>,
+}
+
+impl Drop for Mover {
+    fn drop(&mut self) {
+        let unused = {
+            let mut memory = self.block.memory.lock();
+            memory.movers -= 1;
+            memory.take_if_unused()
+        };
+        self.block.let_go(unused);
+    }
+}
+
+impl Memory {
+    /// The memory, if nobody uses it or is about to.
+    fn take_if_unused(&mut self) -> Option<DeferredArc<Vram>> {
+        let unused = self.movers == 0 && self.vram.as_ref()?.taken() == 0;
+        if unused {
+            self.vram.take()
+        } else {
+            None
+        }
+    }
+}
+
+impl Block {
+    /// A new block on a device's partition, for these pages of one granule. Others may be evicted
+    /// for it. The caller is about to put pages into it. `ENOMEM`: there is no memory.
+    pub(super) fn make(
+        kgd: Arc<dyn Kgd>,
+        partition: i32,
+        pages: Pages,
+        queue: &'static OwnedQueue,
+    ) -> Result<Mover> {
+        forget_unused();
+        let memory = Memory {
+            vram: None,
+            movers: 1,
+            wanted: false,
+            soiled: PageBits::NONE,
+        };
+        let own = kgd.clone();
+        let block = pin_init!(Self {
+            kgd: own,
+            queue,
+            pages,
+            failures: Atomic::new(0),
+            memory <- new_irq_spinlock!(memory, "amdkfd::Block::memory"),
+            emptying <- new_delayed_work!("amdkfd::Block::emptying"),
+            _held: BLOCKS.hold(),
+        });
+        let block = Arc::pin_init(block, GFP_KERNEL)?;
+        let new = NewVram {
+            partition,
+            // CAST: at most a granule.
+            pages: pages.len() as u32,
+            clear: true,
+        };
+        let vram = Vram::alloc(kgd, queue, new, block.clone())?;
+        ALL.lock().push(block.clone(), GFP_KERNEL)?;
+        let wanted = {
+            let mut memory = block.memory.lock();
+            memory.vram = Some(vram.clone());
+            memory.wanted
+        };
+        if wanted {
+            block.empty_later(0);
+        }
+        Ok(Mover { block, vram })
+    }
+
+    /// Whether it is on this device, and has places for these pages.
+    pub(super) fn is_for(&self, device: DeviceHandle, pages: Pages) -> bool {
+        self.kgd.handle() == device && self.pages.covers(pages)
+    }
+
+    /// Whether it has memory.
+    pub(super) fn is_live(&self) -> bool {
+        self.memory.lock().vram.is_some()
+    }
+
+    /// Begins to put pages into it. `None`: its memory is gone, or about to.
+    pub(super) fn enter(self: &Arc<Self>) -> Option<Mover> {
+        let mut memory = self.memory.lock();
+        if memory.wanted {
+            return None;
+        }
+        let vram = memory.vram.clone()?;
+        memory.movers += 1;
+        drop(memory);
+        Some(Mover {
+            block: self.clone(),
+            vram,
+        })
+    }
+
+    /// Lets its memory go, if that is unused, and the block with it. Legal in any context.
+    fn let_go(self: &Arc<Self>, unused: Option<DeferredArc<Vram>>) {
+        if unused.is_some() {
+            drop(unused);
+            self.empty_later(0);
+        }
+    }
+
+    fn empty_later(self: &Arc<Self>, wait: Msecs) {
+        let jiffies = msecs_to_jiffies(wait);
+        // If it waits already, it sees to this too.
+        let _ = self.queue.enqueue_delayed(self.clone(), jiffies);
+    }
+
+    /// Moves all pages into system memory. `lossy`: those that cannot be copied become zeros. True:
+    /// all are there.
+    fn empty(&self, lossy: bool) -> bool {
+        let Some(vram) = self.memory.lock().vram.clone() else {
+            return true;
+        };
+        let moved = vram
+            .collect()
+            .and_then(|migration| bring_home(migration, |_| true, lossy));
+        if let Err(error) = moved {
+            pr_debug!("{} pages stay in VRAM for now: {error:?}\n", vram.taken());
+        }
+        vram.taken() == 0
+    }
+}
+
+impl Mover {
+    pub(super) fn block(&self) -> &Arc<Block> {
+        &self.block
+    }
+
+    /// Moves what of `range` is in system memory, or nowhere, into the block: `first` is the page
+    /// that the range begins with. Returns how many pages have moved.
+    pub(super) fn take(&self, migration: Migration<'_>, first: u64) -> Result<u32> {
+        use crate::linux::migrate::Source;
+        let mut list: KVec<(SystemPage<'_>, u32)> = KVec::new();
+        for place in 0..migration.len() {
+            let page = first + u64::from(place);
+            // CAST: at most a granule.
+            let index = (page - self.block.pages.start) as u32;
+            let system = match migration.source(place) {
+                Source::System(system) => Some(system),
+                Source::Empty if self.is_clean(index) => None,
+                _ => continue,
+            };
+            // A place that another one's page has: this one stays.
+            if Vram::take(&self.vram, &migration, place, index).is_err() {
+                continue;
+            }
+            self.soil(index);
+            if let Some(system) = system {
+                list.push((system, index), GFP_KERNEL)?;
+            }
+        }
+        if !list.is_empty() {
+            let mut copies = Copies::new(self.vram.clone(), Direction::ToDevice);
+            copies.begin(&list)?;
+            copies.wait()?;
+        }
+        drop(list);
+        Ok(migration.commit().count())
+    }
+
+    fn is_clean(&self, index: u32) -> bool {
+        let memory = self.block.memory.lock();
+        !memory.soiled.contains(index.into())
+    }
+
+    fn soil(&self, index: u32) {
+        let index = u64::from(index);
+        let mut memory = self.block.memory.lock();
+        memory.soiled = memory
+            .soiled
+            .union(PageBits::of(Pages::new(index, index + 1)));
+    }
+}
+
+/// Pages of a block that are to be copied, and where to.
+type Job<'a> = (DeferredArc<Vram>, KVec<(SystemPage<'a>, u32)>);
+
+/// Moves device pages of ours into system memory: those that `wanted` is true of, by place.
+/// `lossy`: what cannot be copied becomes zeros. Returns how many have moved. `ENOMEM`: not all
+/// could, and perhaps none.
+pub(super) fn bring_home(
+    migration: Migration<'_>,
+    wanted: impl Fn(u32) -> bool,
+    lossy: bool,
+) -> Result<u32> {
+    let mut jobs: KVec<Job<'_>> = KVec::new();
+    let mut missing = false;
+    for place in (0..migration.len()).filter(|place| wanted(*place)) {
+        let Some((vram, index)) = Vram::of(&migration, place) else {
+            continue;
+        };
+        let system = match lossy {
+            true => migration.allocate_zeros(place),
+            false => migration.allocate(place),
+        };
+        let Ok(system) = system else {
+            missing = true;
+            continue;
+        };
+        match jobs.last_mut() {
+            Some((last, list)) if DeferredArc::ptr_eq(last, &vram) => {
+                list.push((system, index), GFP_KERNEL)?;
+            }
+            _ => {
+                let mut list = KVec::new();
+                list.push((system, index), GFP_KERNEL)?;
+                jobs.push((vram, list), GFP_KERNEL)?;
+            }
+        }
+    }
+    let copied = copy_home(&jobs);
+    drop(jobs);
+    if !lossy {
+        copied?;
+    }
+    let moved = migration.commit().count();
+    if missing {
+        return Err(ENOMEM);
+    }
+    Ok(moved)
+}
+
+/// Copies what goes home, all blocks beside each other.
+fn copy_home(jobs: &[Job<'_>]) -> Result {
+    let mut all = KVec::new();
+    let mut result = Ok(());
+    for (vram, list) in jobs {
+        let mut copies = Copies::new(vram.clone(), Direction::ToSystem);
+        result = result.and(copies.begin(list));
+        match all.push(copies, GFP_KERNEL) {
+            Ok(()) => (),
+            // Its drop has waited.
+            Err(error) => result = result.and(Err(error.into())),
+        }
+    }
+    for copies in all {
+        result = result.and(copies.wait());
+    }
+    result
+}
+
+impl VramOwner for Block {
+    fn wanted(self: Arc<Self>) {
+        let live = {
+            let mut memory = self.memory.lock();
+            memory.wanted = true;
+            memory.vram.is_some()
+        };
+        // If not, it is being made, and then emptied.
+        if live {
+            self.empty_later(0);
+        }
+    }
+
+    fn fault(self: Arc<Self>, fault: &Fault<'_>, page: u32) -> FaultEnd {
+        let Ok(memory) = self.kgd.device_pages() else {
+            return FaultEnd::Lost;
+        };
+        let (vma, bytes) = (fault.vma(), 1usize << PAGE_SHIFT);
+        let address = fault.address() & !(bytes - 1);
+        // The block's pages around it, wherever they are now: mremap may have moved them.
+        let before = page as usize * bytes;
+        // CAST: at most a granule.
+        let behind = (self.pages.len() as usize - page as usize) * bytes;
+        let start = address.saturating_sub(before).max(vma.start());
+        let end = address.saturating_add(behind).min(vma.end());
+        let moved = Migration::from_fault(fault, start..end, memory.owner)
+            .and_then(|migration| bring_home(migration, |_| true, false));
+        match moved {
+            Ok(_) => FaultEnd::Done,
+            Err(error) if error == ENOMEM => FaultEnd::NoMemory,
+            Err(error) => {
+                pr_err!("a page in VRAM is lost to the processor: {error:?}\n");
+                FaultEnd::Lost
+            }
+        }
+    }
+
+    fn freed(self: Arc<Self>, _page: u32) {
+        let unused = self.memory.lock().take_if_unused();
+        self.let_go(unused);
+    }
+}
+
+impl WorkItem for Block {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        const LONGEST_PAUSE: u32 = 6;
+        if !this.empty(false) {
+            let failures = this.failures.fetch_add(1, Relaxed);
+            this.empty_later(1 << failures.min(LONGEST_PAUSE));
+            return;
+        }
+        let vram = this.memory.lock().vram.clone();
+        if let Some(vram) = vram {
+            // `EBUSY`: a page has come meanwhile, of a mover that had begun before.
+            if vram.release().is_err() {
+                this.empty_later(1);
+                return;
+            }
+        }
+        let unused = this.memory.lock().take_if_unused();
+        drop(unused);
+        forget_unused();
+    }
+}
+
+/// Blocks without memory need not be known any more.
+fn forget_unused() {
+    let mut unused = KVec::new();
+    {
+        let mut all = ALL.lock();
+        while let Some(place) = all.iter().position(|block| !block.is_live()) {
+            let Ok(block) = all.remove(place) else {
+                break;
+            };
+            // Without memory for the list it goes under the lock, which does no harm.
+            let _ = unused.push(block, GFP_KERNEL);
+        }
+    }
+    drop(unused);
+}
+
+/// A device goes, and the processes that used it have ended: its memory has no page of anybody's
+/// any more when this returns. What cannot be copied any more reads as zeros.
+pub(crate) fn empty_device(device: DeviceHandle) {
+    /// So often pages are tried to be saved.
+    const TRIES: u32 = 20;
+    const PAUSE: Delta = Delta::from_millis(10);
+    let mut tries = 0;
+    loop {
+        forget_unused();
+        let block = {
+            let all = ALL.lock();
+            let mut live = all.iter().filter(|block| block.kgd.handle() == device);
+            live.next().cloned()
+        };
+        let Some(block) = block else {
+            return;
+        };
+        block.memory.lock().wanted = true;
+        block.empty(tries > TRIES);
+        let unused = block.memory.lock().take_if_unused();
+        drop(unused);
+        if block.is_live() {
+            tries += 1;
+            if tries % 1000 == 0 {
+                pr_warn!("waiting for pages in the memory of a GPU that goes away\n");
+            }
+            fsleep(PAUSE);
+        } else {
+            tries = 0;
+        }
+        let queue = block.queue;
+        drop(block);
+        queue.settle();
+    }
+}

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A GPU misses a page, and tries again until it has it (XNACK).
+
+use super::{
+    attributes::{
+        Attributes,
+        Location, //
+    },
+    map::{
+        Place,
+        Wanted, //
+    },
+    page_bits::GRANULE_PAGES,
+    pages::{
+        Pages,
+        PAGE_SHIFT, //
+    },
+    Gpu, Svm,
+};
+use crate::{
+    linux::hmm::is_heap_or_stack,
+    svm::attributes::GpuSet, //
+};
+use kernel::{
+    mm::{
+        virt::flags,
+        MmWithUser,
+        MmapReadGuard, //
+    },
+    prelude::*,
+    sync::{
+        atomic::ordering::{
+            Acquire,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+};
+
+/// A retry fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fault {
+    /// The page that is missing.
+    pub(crate) page: u64,
+    /// It was to be written.
+    pub(crate) write: bool,
+    /// When, by the clock of the interrupt ring.
+    pub(crate) timestamp: u64,
+}
+
+/// What the process has mapped at a page.
+struct Mapping {
+    pages: Pages,
+    readable: bool,
+    writable: bool,
+    device: bool,
+    heap_or_stack: bool,
+}
+
+impl Mapping {
+    /// What is mapped at a page, if anything is.
+    fn of(lock: &MmapReadGuard<'_>, page: u64) -> Option<Self> {
+        // CAST: an address of this kernel's size.
+        let vma = lock.vma_lookup((page << PAGE_SHIFT) as usize)?;
+        Some(Self {
+            pages: Pages::new(
+                vma.start() as u64 >> PAGE_SHIFT,
+                vma.end() as u64 >> PAGE_SHIFT,
+            ),
+            readable: vma.flags() & flags::READ != 0,
+            writable: vma.flags() & flags::WRITE != 0,
+            device: super::set::is_device_memory(vma),
+            heap_or_stack: is_heap_or_stack(vma),
+        })
+    }
+}
+
+impl Svm {
+    /// The GPU at that place of the list misses a page. After an error it must not try again: it
+    /// may not have it, or there is none.
+    pub(crate) fn fault(self: &Arc<Self>, index: usize, fault: Fault) -> Result {
+        let gpu = self.gpus.get(index).ok_or(EFAULT)?;
+        // It goes away with its process.
+        let Ok(mm) = self.users_mm() else {
+            return Ok(());
+        };
+        if self.has_ended() {
+            return Ok(());
+        }
+        if !self.xnack() {
+            return Err(EFAULT);
+        }
+        let served = match self.is_outdated(gpu, fault) {
+            true => Err(EAGAIN),
+            false => self.serve((index, gpu), fault, &mm),
+        };
+        match served {
+            Err(error) if is_transient(error) => {
+                pr_debug!(
+                    "a fault at page {:#x} is served later: {error:?}\n",
+                    fault.page
+                );
+                // Else amdgpu takes the next one for the same.
+                if let Ok(vm) = gpu.vm() {
+                    vm.forget_fault(fault.page);
+                }
+                Ok(())
+            }
+            result => result,
+        }
+    }
+
+    /// Notes that the faults that wait to be handled may be of pages that are taken away now.
+    pub(super) fn note_checkpoints(&self) {
+        for gpu in self.gpus.iter().filter(|gpu| gpu.vm().is_ok()) {
+            let checkpoint = gpu.node().kgd().fault_checkpoint();
+            if checkpoint != 0 {
+                gpu.checkpoint.store(checkpoint, Release);
+            }
+        }
+    }
+
+    /// Whether a fault may be of a page that has been taken away since.
+    fn is_outdated(&self, gpu: &Gpu, fault: Fault) -> bool {
+        let checkpoint = gpu.checkpoint.load(Acquire);
+        if checkpoint == 0 {
+            return false;
+        }
+        let kgd = gpu.node().kgd();
+        let outdated = kgd.is_fault_before(fault.timestamp, checkpoint);
+        if !outdated {
+            // All that come now are younger. Time stamps wrap around.
+            let _ = gpu.checkpoint.cmpxchg(checkpoint, 0, Relaxed);
+        }
+        outdated
+    }
+
+    fn serve(
+        self: &Arc<Self>,
+        (index, gpu): (usize, &Gpu),
+        fault: Fault,
+        mm: &MmWithUser,
+    ) -> Result {
+        let page = fault.page;
+        let known = self.book.lock().ranges.at(page);
+        if known.is_none() {
+            self.add_range(page, mm)?;
+        }
+        // What is gone by now was unmapped: nobody has a right to it.
+        let mapping = Mapping::of(&mm.mmap_read_lock(), page);
+        let Some(mapping) = mapping else {
+            return Ok(());
+        };
+        if !mapping.readable || fault.write && !mapping.writable {
+            return Err(EPERM);
+        }
+        let (region, granule) = self.make_granule(page, mm)?;
+        let turn = granule.turn();
+        let Some((range, attributes)) = self.book.lock().ranges.at(page) else {
+            return Ok(());
+        };
+        if !attributes.accessible().contains(index) {
+            return Err(EACCES);
+        }
+        if fault.write && attributes.is_read_only() {
+            return Err(EPERM);
+        }
+        let has_it = {
+            let state = granule.state();
+            let view = state.views.get(index).ok_or(EFAULT)?;
+            view.mapped.contains(page)
+        };
+        if has_it {
+            gpu.vm()?.forget_fault(page);
+            return Ok(());
+        }
+        let place = Place {
+            region: &region,
+            granule: &granule,
+            mm,
+            _turn: &turn,
+        };
+        let wanted = |pages| Wanted {
+            pages,
+            attributes,
+            gpus: GpuSet::EMPTY.with(index),
+            again: false,
+        };
+        let window = window(page, range, &attributes);
+        let window = window.intersection(mapping.pages).ok_or(EAGAIN)?;
+        let target = self.target_of_fault(index, &attributes).ok_or(EACCES)?;
+        // If they cannot be moved they are used where they are.
+        if let Err(error) = self.move_to(&place, window, range, target) {
+            pr_debug!("pages around {page:#x} stay where they are: {error:?}\n");
+        }
+        match self.map(&place, &wanted(window)) {
+            Err(error) if error == EFAULT => {
+                // Others cannot be had; can this one?
+                self.map(&place, &wanted(Pages::new(page, page + 1)))
+            }
+            result => result,
+        }
+    }
+
+    /// A GPU uses memory of which user space has said nothing: a range around the page, with what
+    /// holds then. `EFAULT`: nothing is mapped there, a device's memory, or a buffer.
+    fn add_range(self: &Arc<Self>, page: u64, mm: &MmWithUser) -> Result {
+        let changing = self.changing.lock();
+        self.settle(&changing)?;
+        self.make_region(page, mm)?;
+        // What is unmapped from here on is told of.
+        let lock = mm.mmap_read_lock();
+        let mapping = Mapping::of(&lock, page).ok_or(EFAULT)?;
+        if mapping.device {
+            return Err(EFAULT);
+        }
+        let mut attributes = self.default_attributes();
+        if mapping.heap_or_stack {
+            attributes.preferred = Location::System;
+        }
+        let around = align(page, self.granularity.min(MOST));
+        let within = around.intersection(mapping.pages).ok_or(EFAULT)?;
+        if self.book.lock().ranges.at(page).is_some() {
+            return Ok(());
+        }
+        let mut gap = self.book.lock().ranges.gap(page, within);
+        if self.check_buffers(gap).is_err() {
+            gap = Pages::new(page, page + 1);
+            self.check_buffers(gap).map_err(|_| EFAULT)?;
+        }
+        // Nobody else changes them.
+        let mut book = self.book.lock();
+        let plan = book.ranges.plan(gap, |_| attributes)?;
+        book.ranges.commit(plan);
+        Ok(())
+    }
+}
+
+/// The pages of a granule, as a power of two.
+const MOST: u8 = GRANULE_PAGES.trailing_zeros() as u8;
+
+/// So many pages, as a power of two, around one.
+fn align(page: u64, granularity: u8) -> Pages {
+    let size = 1 << granularity.min(63);
+    let start = page & !(size - 1);
+    Pages::new(start, start.saturating_add(size))
+}
+
+/// The pages that are brought along with one: of the same range, as many as its granularity says.
+fn window(page: u64, range: Pages, attributes: &Attributes) -> Pages {
+    let around = align(page, attributes.granularity.min(MOST));
+    around.intersection(range).unwrap_or(around)
+}
+
+/// Whether what failed may succeed if it is tried again.
+fn is_transient(error: Error) -> bool {
+    [EAGAIN, EBUSY, ENOMEM, EINTR, ERESTARTSYS, ESRCH].contains(&error)
+}

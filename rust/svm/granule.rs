@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A granule: 2 MiB of an address space, and which of its pages which GPU sees.
+//!
+//! Whoever gives pages to a GPU, or changes how it sees them, has the granule's turn. Which pages
+//! it sees is under the granule's state lock, which a notifier takes without the turn.
+
+use super::{
+    block::Block,
+    page_bits::{
+        PageBits,
+        GRANULE_PAGES, //
+    },
+    pages::Pages,
+    Gpu, //
+};
+use crate::{
+    gauge::{
+        Gauge,
+        Held, //
+    },
+    kgd::{
+        DmaPages,
+        TlbFlush, //
+    },
+    linux::hmm::NoReclaim,
+};
+use core::ops::{
+    Deref,
+    DerefMut, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        lock::mutex::MutexGuard,
+        Arc,
+        Mutex, //
+    },
+};
+
+/// Granules of all processes.
+pub(crate) static GRANULES: Gauge = Gauge::new();
+
+/// What one GPU sees of a granule.
+pub(super) struct View {
+    /// The pages that its page tables show.
+    pub(super) mapped: PageBits,
+    /// Those that they show still, although they were to be unmapped.
+    pub(super) stale: PageBits,
+    /// The device's addresses of both; 0: none. Only where they are to be given back.
+    addresses: Option<KVec<u64>>,
+    /// There are page tables.
+    pub(super) has_tables: bool,
+}
+
+impl View {
+    const NOTHING: Self = Self {
+        mapped: PageBits::NONE,
+        stale: PageBits::NONE,
+        addresses: None,
+        has_tables: false,
+    };
+
+    /// Keeps the addresses of pages that are mapped from `place` on, and hands out those that they
+    /// had before. `room`: for the addresses of a whole granule, if some must be kept.
+    pub(super) fn exchange(
+        &mut self,
+        place: usize,
+        dma: &mut DmaPages,
+        room: &mut Option<KVec<u64>>,
+    ) {
+        if self.addresses.is_none() && dma.must_be_undone() {
+            self.addresses = room.take();
+        }
+        let count = dma.addresses().len();
+        let stored = self.addresses.as_mut();
+        if let Some(stored) = stored.and_then(|all| all.get_mut(place..place + count)) {
+            dma.exchange(stored);
+        }
+    }
+
+    /// Gives the addresses of pages back that the GPU does not see any more.
+    fn give_back(&mut self, gpu: &Gpu, run: Pages) {
+        let (Some(addresses), Ok(vm)) = (&mut self.addresses, gpu.vm()) else {
+            return;
+        };
+        // CAST: less than a granule has pages.
+        let place = (run.start % GRANULE_PAGES) as usize;
+        if let Some(run) = addresses.get_mut(place..place + run.len() as usize) {
+            vm.dma_unmap_pages(run);
+            run.fill(0);
+        }
+    }
+}
+
+/// What is under a granule's state lock.
+pub(super) struct State {
+    /// One for each GPU of the process.
+    pub(super) views: KVec<View>,
+    /// Pages that a GPU must not miss, even where it retries accesses.
+    pub(super) always: PageBits,
+    /// Pages that were taken away and have to come back before the process's queues do.
+    pub(super) lost: PageBits,
+}
+
+/// A granule.
+#[pin_data]
+pub(crate) struct Granule {
+    /// Its first page.
+    pub(super) first: u64,
+    #[pin]
+    turn: Mutex<()>,
+    /// The blocks that its pages are put into. Under the turn.
+    #[pin]
+    blocks: Mutex<KVec<Arc<Block>>>,
+    #[pin]
+    state: Mutex<State>,
+    _held: Held,
+}
+
+/// The turn of a granule: see the module's documentation.
+pub(super) type Turn<'a> = MutexGuard<'a, ()>;
+
+/// A granule's state. Nothing that is allocated while it is locked reclaims memory.
+pub(super) struct StateGuard<'a> {
+    state: MutexGuard<'a, State>,
+    _no_reclaim: NoReclaim,
+}
+
+impl Deref for StateGuard<'_> {
+    type Target = State;
+
+    fn deref(&self) -> &State {
+        &self.state
+    }
+}
+
+impl DerefMut for StateGuard<'_> {
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.state
+    }
+}
+
+/// What is to become of pages that are taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Afterwards {
+    /// Nothing: who wants them faults.
+    Nothing,
+    /// They are brought back before the process's queues run again.
+    ComeBack,
+}
+
+impl Granule {
+    /// The granule that begins with page `first`, of a process with so many GPUs.
+    pub(super) fn new(first: u64, gpus: usize) -> Result<Arc<Self>> {
+        let mut views = KVec::with_capacity(gpus, GFP_KERNEL)?;
+        for _ in 0..gpus {
+            views.push(View::NOTHING, GFP_KERNEL)?;
+        }
+        let state = State {
+            views,
+            always: PageBits::NONE,
+            lost: PageBits::NONE,
+        };
+        let granule = try_pin_init!(Self {
+            first,
+            turn <- new_mutex!((), "amdkfd::Granule::turn"),
+            blocks <- new_mutex!(KVec::new(), "amdkfd::Granule::blocks"),
+            state <- new_mutex!(state, "amdkfd::Granule::state"),
+            _held: GRANULES.hold(),
+        });
+        Arc::pin_init(granule, GFP_KERNEL)
+    }
+
+    /// Waits for its turn, which may be held across faults of the process's.
+    pub(super) fn turn(&self) -> Turn<'_> {
+        self.turn.lock()
+    }
+
+    /// The blocks that its pages are put into.
+    pub(super) fn blocks(&self) -> MutexGuard<'_, KVec<Arc<Block>>> {
+        self.blocks.lock()
+    }
+
+    /// Its pages.
+    pub(super) fn pages(&self) -> Pages {
+        Pages::new(self.first, self.first + GRANULE_PAGES)
+    }
+
+    /// Locks its state.
+    pub(super) fn state(&self) -> StateGuard<'_> {
+        let no_reclaim = NoReclaim::new();
+        StateGuard {
+            state: self.state.lock(),
+            _no_reclaim: no_reclaim,
+        }
+    }
+
+    /// Whether no GPU sees any of `pages`; false if that cannot be told without waiting.
+    pub(super) fn is_free(&self, pages: Pages) -> bool {
+        let Some(state) = self.state.try_lock() else {
+            return false;
+        };
+        let wanted = PageBits::of(pages);
+        let seen = |view: &View| {
+            !view
+                .mapped
+                .union(view.stale)
+                .intersection(wanted)
+                .is_empty()
+        };
+        !state.views.iter().any(seen)
+    }
+
+    /// Whether it shows nothing to anybody, and nothing has to come back.
+    pub(super) fn is_idle(&self) -> bool {
+        let state = self.state();
+        let seen = |view: &View| !view.mapped.union(view.stale).is_empty();
+        state.lost.is_empty() && !state.views.iter().any(seen)
+    }
+
+    /// The pages among these that some GPU sees, and those among them that no GPU may miss.
+    pub(super) fn seen(&self, pages: Pages) -> (PageBits, PageBits) {
+        let state = self.state();
+        let mut seen = PageBits::NONE;
+        for view in &state.views {
+            seen = seen.union(view.mapped);
+        }
+        let seen = seen.intersection(PageBits::of(pages));
+        (seen, seen.intersection(state.always))
+    }
+
+    /// Takes pages from GPUs: those of which `from` is true. When this returns true, they do not
+    /// use them any more. False: page tables could not be changed, and [`Granule::retry`] must be
+    /// tried until it is true; no queue of the process's may run before.
+    pub(super) fn take(
+        &self,
+        gpus: &[Gpu],
+        pages: Pages,
+        then: Afterwards,
+        from: impl Fn(usize) -> bool,
+    ) -> bool {
+        let wanted = PageBits::of(pages);
+        let mut state = self.state();
+        let mut taken = PageBits::NONE;
+        let mut done = true;
+        for (place, (gpu, view)) in gpus.iter().zip(state.views.iter_mut()).enumerate() {
+            let gone = view.mapped.intersection(wanted);
+            if gone.is_empty() || !from(place) {
+                continue;
+            }
+            taken = taken.union(gone);
+            view.mapped = view.mapped.minus(gone);
+            view.stale = view.stale.union(gone);
+            done &= self.forget(gpu, view, gone);
+        }
+        if then == Afterwards::ComeBack {
+            state.lost = state.lost.union(taken);
+        }
+        done
+    }
+
+    /// Takes those pages from GPUs that could not be taken when they should have been.
+    pub(super) fn retry(&self, gpus: &[Gpu]) -> bool {
+        let mut state = self.state();
+        let mut done = true;
+        for (gpu, view) in gpus.iter().zip(state.views.iter_mut()) {
+            let stale = view.stale;
+            if !stale.is_empty() {
+                done &= self.forget(gpu, view, stale);
+            }
+        }
+        done
+    }
+
+    /// Makes a GPU forget stale pages.
+    fn forget(&self, gpu: &Gpu, view: &mut View, gone: PageBits) -> bool {
+        let Ok(vm) = gpu.vm() else {
+            return true;
+        };
+        let mut forgotten = PageBits::NONE;
+        for run in gone.runs(self.first) {
+            match vm.unmap_pages(run.start, run.len()) {
+                // Without a device there is nobody who could use them.
+                Ok(()) | Err(ENODEV) => forgotten = forgotten.union(PageBits::of(run)),
+                Err(error) => pr_debug!("pages cannot be unmapped: {error:?}\n"),
+            }
+        }
+        vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask());
+        for run in forgotten.runs(self.first) {
+            view.give_back(gpu, run);
+        }
+        view.stale = view.stale.minus(forgotten);
+        gone == forgotten
+    }
+}

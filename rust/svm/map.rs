@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Showing pages to GPUs.
+
+use super::{
+    attributes::{
+        Attributes,
+        GpuSet, //
+    },
+    granule::{
+        Granule,
+        Turn, //
+    },
+    page_bits::{
+        PageBits,
+        GRANULE_PAGES, //
+    },
+    pages::{
+        Pages,
+        PAGE_SHIFT, //
+    },
+    region::Region,
+    Gpu, Svm,
+};
+use crate::{
+    gfx::SystemMemory,
+    ids::MemoryType,
+    kgd::{
+        DmaPages,
+        PageAccess,
+        TlbFlush, //
+    },
+    linux::{
+        hmm::{
+            self,
+            HmmPfn,
+            Sequence, //
+        },
+        migrate::PageOwner,
+    },
+    uapi::KFD_IOCTL_SVM_FLAG_EXT_COHERENT,
+};
+use kernel::{
+    mm::{
+        virt::flags,
+        MmWithUser, //
+    },
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    },
+};
+
+/// How long pages are tried to be mapped that are taken away again and again
+/// (`HMM_RANGE_DEFAULT_TIMEOUT`).
+const PATIENCE: Delta = Delta::from_millis(1000);
+
+/// The pages that one call to amdgpu maps: of more, up to 2 MiB, it would make an entry of a page
+/// directory, which a change of one of them destroys.
+const MOST_AT_A_TIME: u64 = 256;
+
+/// What shall be shown to whom.
+pub(super) struct Wanted {
+    /// In one granule.
+    pub(super) pages: Pages,
+    pub(super) attributes: Attributes,
+    pub(super) gpus: GpuSet,
+    /// Those that see them see them otherwise.
+    pub(super) again: bool,
+}
+
+/// Where it happens.
+pub(super) struct Place<'a> {
+    pub(super) region: &'a Region,
+    pub(super) granule: &'a Granule,
+    pub(super) mm: &'a MmWithUser,
+    /// The granule's.
+    pub(super) _turn: &'a Turn<'a>,
+}
+
+/// The pages of one mapping, as they were at one moment.
+struct Found<'a> {
+    pages: Pages,
+    pfns: &'a [HmmPfn],
+    since: Sequence,
+    writable: bool,
+}
+
+impl Gpu {
+    /// How the GPU sees pages of the system's.
+    fn access(&self, holder: Option<&Gpu>, attributes: &Attributes, writable: bool) -> PageAccess {
+        let far = attributes.flags & KFD_IOCTL_SVM_FLAG_EXT_COHERENT != 0;
+        let node = self.node();
+        let own = match far {
+            true => MemoryType::CoherentlyCached,
+            false => node.kgd().local_memory_type(),
+        };
+        let remote = match far {
+            true => MemoryType::Uncached,
+            false => MemoryType::NonCoherent,
+        };
+        // As `svm_range_get_pte_flags` has it.
+        let memory_type = match (holder, node.generation().chip.system_memory) {
+            (Some(holder), _) if holder.is_near(self) => own,
+            (Some(_), _) => remote,
+            (None, SystemMemory::Uncached) => MemoryType::Uncached,
+            (None, SystemMemory::Own) if node.kgd().has_numa() => remote,
+            (None, SystemMemory::Own) => own,
+        };
+        PageAccess {
+            memory_type,
+            system: holder.is_none(),
+            snooped: true,
+            writable: writable && !attributes.is_read_only(),
+            executable: attributes.is_executable(),
+        }
+    }
+}
+
+impl Gpu {
+    /// Whether another GPU has the same memory near it: the same partition of the same device.
+    fn is_near(&self, other: &Gpu) -> bool {
+        let (one, other) = (self.node(), other.node());
+        let (memory, others) = (one.partition().mem_id, other.partition().mem_id);
+        one.kgd().handle() == other.kgd().handle() && memory == others
+    }
+}
+
+impl Svm {
+    /// Where a GPU's pages are, for all GPUs that reach its memory.
+    fn device_addresses(&self, holder: &Gpu, pfns: &[HmmPfn]) -> Result<KVec<u64>> {
+        let memory = holder.memory().ok_or(ENODEV)?;
+        let base = holder.node().kgd().device_memory_base();
+        let mut addresses = KVec::with_capacity(pfns.len(), GFP_KERNEL)?;
+        for pfn in pfns {
+            let offset = memory.offset_of(hmm::page_number(*pfn)).ok_or(EINVAL)?;
+            addresses.push(base + offset, GFP_KERNEL)?;
+        }
+        Ok(addresses)
+    }
+
+    /// Shows pages to GPUs, those that can be had. `EFAULT`: some cannot. `EAGAIN`, `EBUSY`,
+    /// `ENOMEM`: not now.
+    pub(super) fn map(&self, place: &Place<'_>, wanted: &Wanted) -> Result {
+        if wanted.gpus.is_empty() {
+            return Ok(());
+        }
+        // CAST: at most a granule.
+        let mut pfns = KVec::from_elem(0, wanted.pages.len() as usize, GFP_KERNEL)?;
+        let mut rest = wanted.pages;
+        let mut result = Ok(());
+        while !rest.is_empty() {
+            match self.map_some(place, wanted, rest, &mut pfns) {
+                Ok(done) => rest.start = done,
+                // What cannot be had, page by page: the others can.
+                Err(error) if error == EFAULT => {
+                    result = Err(EFAULT);
+                    rest.start = self.map_each(place, wanted, rest, &mut pfns)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        result
+    }
+
+    /// Shows the pages of the mapping that `pages` begin in, one by one, those that can be had.
+    /// Returns where the next one begins.
+    fn map_each(
+        &self,
+        place: &Place<'_>,
+        wanted: &Wanted,
+        pages: Pages,
+        pfns: &mut [HmmPfn],
+    ) -> Result<u64> {
+        let end = {
+            let lock = place.mm.mmap_read_lock();
+            // CAST: an address of this kernel's size.
+            let vma = lock.vma_lookup(pages.address() as usize);
+            vma.map_or(pages.start + 1, |vma| vma.end() as u64 >> PAGE_SHIFT)
+        };
+        let end = end.min(pages.end);
+        if pages.len() > 1 {
+            for page in pages.start..end {
+                match self.map_some(place, wanted, Pages::new(page, page + 1), pfns) {
+                    Err(error) if error != EFAULT => return Err(error),
+                    _ => (),
+                }
+            }
+        }
+        Ok(end)
+    }
+
+    /// Shows the pages of the mapping that `pages` begin in, all of them. Returns where the next
+    /// one begins. `EFAULT`: there is none, or one of them cannot be had.
+    fn map_some(
+        &self,
+        place: &Place<'_>,
+        wanted: &Wanted,
+        pages: Pages,
+        pfns: &mut [HmmPfn],
+    ) -> Result<u64> {
+        let begun = Instant::<Monotonic>::now();
+        let owner = self.owner_for(wanted.gpus);
+        loop {
+            if self.has_ended() {
+                return Err(ESRCH);
+            }
+            let interval = &place.region.interval;
+            let since = interval.begin();
+            let lock = place.mm.mmap_read_lock();
+            // CAST: an address of this kernel's size.
+            let vma = lock.vma_lookup(pages.address() as usize).ok_or(EFAULT)?;
+            let end = (vma.end() as u64 >> PAGE_SHIFT).min(pages.end);
+            if vma.flags() & flags::READ == 0 {
+                return Ok(end);
+            }
+            let here = Pages::new(pages.start, end);
+            let pfns = pfns.get_mut(..here.len() as usize).ok_or(EINVAL)?;
+            let writable = vma.flags() & flags::WRITE != 0;
+            let at = (interval, since);
+            let mut brought = hmm::fault(&lock, at, here.address(), writable, owner, pfns);
+            // A device page that is shared, with a child, comes home to be written.
+            let shared = |pfn: &HmmPfn| !hmm::is_writable(*pfn);
+            if brought.is_ok() && writable && owner.is_some() && pfns.iter().any(shared) {
+                brought = hmm::fault(&lock, at, here.address(), writable, None, pfns);
+            }
+            drop(lock);
+            let found = Found {
+                pages: here,
+                pfns,
+                since,
+                writable,
+            };
+            match brought {
+                Ok(()) if self.show(place, wanted, &found)? => return Ok(end),
+                Err(error) if error != EBUSY => return Err(error),
+                _ => (),
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(EAGAIN);
+            }
+            fsleep(Delta::from_micros(50));
+        }
+    }
+
+    /// Whose device pages all these GPUs reach.
+    fn owner_for(&self, gpus: GpuSet) -> Option<PageOwner> {
+        let mut owners = gpus.iter().map(|place| {
+            let memory = self.gpus.get(place).and_then(Gpu::memory);
+            memory.map(|memory| memory.owner)
+        });
+        let first = owners.next()??;
+        owners.all(|owner| owner == Some(first)).then_some(first)
+    }
+
+    /// The GPU in whose memory a page is, and where there.
+    fn holder(&self, pfn: HmmPfn) -> Option<(usize, u64)> {
+        let number = hmm::page_number(pfn);
+        self.gpus.iter().enumerate().find_map(|(place, gpu)| {
+            let memory = gpu.memory()?;
+            Some((place, memory.offset_of(number)?))
+        })
+    }
+
+    /// Shows pages that were found to all GPUs that shall see them. False: they have been taken
+    /// away meanwhile.
+    fn show(&self, place: &Place<'_>, wanted: &Wanted, found: &Found<'_>) -> Result<bool> {
+        for index in wanted.gpus.iter() {
+            let Some(gpu) = self.gpus.get(index).filter(|gpu| gpu.vm().is_ok()) else {
+                continue;
+            };
+            let todo = {
+                let state = place.granule.state();
+                let view = state.views.get(index).ok_or(EINVAL)?;
+                let all = PageBits::of(found.pages);
+                if wanted.again {
+                    all
+                } else {
+                    all.minus(view.mapped)
+                }
+            };
+            for run in todo.runs(place.granule.first) {
+                let mut rest = run;
+                while !rest.is_empty() {
+                    let (run, holder) = self.first_of_one_kind(found, rest);
+                    rest.start = run.end;
+                    if !self.show_run(place, wanted, found, (index, gpu), (run, holder))? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The first pages of a run that are in the same memory, and the GPU whose that is.
+    fn first_of_one_kind(&self, found: &Found<'_>, run: Pages) -> (Pages, Option<usize>) {
+        let holder_of = |page: u64| {
+            // CAST: a place in a granule.
+            let pfn = found.pfns.get((page - found.pages.start) as usize)?;
+            self.holder(*pfn).map(|(holder, _)| holder)
+        };
+        let holder = holder_of(run.start);
+        let same = (run.start..run.end).take_while(|page| holder_of(*page) == holder);
+        (
+            Pages::new(run.start, run.start + same.count() as u64),
+            holder,
+        )
+    }
+
+    /// Shows pages next to each other, all in the memory of GPU `holder` or the system's, to one
+    /// GPU.
+    fn show_run(
+        &self,
+        place: &Place<'_>,
+        wanted: &Wanted,
+        found: &Found<'_>,
+        (index, gpu): (usize, &Gpu),
+        (run, holder): (Pages, Option<usize>),
+    ) -> Result<bool> {
+        let (vm, granule) = (gpu.vm()?, place.granule);
+        // CAST: places in a granule.
+        let offset = (run.start - found.pages.start) as usize;
+        let pfns = found.pfns.get(offset..offset + run.len() as usize);
+        let pfns = pfns.ok_or(EINVAL)?;
+        let holder = holder.and_then(|holder| self.gpus.get(holder));
+        let (mut dma, mut device) = match holder {
+            None => (DmaPages::new(vm.clone(), pfns)?, None),
+            Some(holder) => {
+                let addresses = self.device_addresses(holder, pfns)?;
+                (DmaPages::none(vm.clone(), pfns.len())?, Some(addresses))
+            }
+        };
+        let mut room = match dma.must_be_undone() {
+            true => Some(KVec::from_elem(0, GRANULE_PAGES as usize, GFP_KERNEL)?),
+            false => None,
+        };
+        let access = gpu.access(holder, &wanted.attributes, found.writable);
+        let tables = vm.tables()?;
+        let has_tables = |granule: &Granule| {
+            let state = granule.state();
+            state.views.get(index).is_some_and(|view| view.has_tables)
+        };
+        // Not under the state's lock: for tables amdgpu may have to wait for others' memory.
+        let made = !has_tables(granule);
+        if made {
+            tables.make(run.start, 1)?;
+        }
+        let mut state = granule.state();
+        if !place.region.interval.holds(found.since) {
+            return Ok(false);
+        }
+        if wanted.attributes.is_always_mapped() {
+            state.always = state.always.union(PageBits::of(run));
+        } else {
+            state.always = state.always.minus(PageBits::of(run));
+        }
+        let view = state.views.get_mut(index).ok_or(EINVAL)?;
+        view.has_tables |= made;
+        let bits = PageBits::of(run);
+        let seen = view.mapped.union(view.stale).intersection(bits);
+        // Before it is done: some of them may be, if it fails.
+        view.mapped = view.mapped.union(bits);
+        view.stale = view.stale.minus(bits);
+        let mut result = Ok(());
+        for piece in run.pieces(MOST_AT_A_TIME) {
+            let from = (piece.start - run.start) as usize;
+            let all = match &mut device {
+                Some(addresses) => &mut addresses[..],
+                None => dma.addresses(),
+            };
+            let addresses = all.get_mut(from..from + piece.len() as usize);
+            let addresses = addresses.ok_or(EINVAL)?;
+            result = result.and_then(|()| tables.map(piece.start, access, addresses));
+        }
+        view.exchange((run.start % GRANULE_PAGES) as usize, &mut dma, &mut room);
+        drop(state);
+        drop(tables);
+        result?;
+        vm.sync_pages()?;
+        if !seen.is_empty() {
+            vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask());
+        }
+        Ok(true)
+    }
+}

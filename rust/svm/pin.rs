@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Pages that a queue depends on: where its waves are saved (CWSR).
+
+use super::{
+    pages::Pages,
+    Svm, //
+};
+use crate::linux::hmm::NoReclaim;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Pages that a queue depends on, until this is dropped. If they are unmapped before, the process's
+/// queues never run again.
+pub(crate) struct Pin {
+    svm: Arc<Svm>,
+    pages: Pages,
+}
+
+impl Pin {
+    /// `EINVAL`: not all of these pages are always mapped on the GPU at that place of the list.
+    pub(crate) fn new(svm: &Arc<Svm>, gpu: usize, pages: Pages) -> Result<Self> {
+        let changing = svm.changing.lock();
+        svm.settle(&changing)?;
+        let mut covered = 0;
+        svm.book.lock().ranges.each(pages, |range, attributes| {
+            if attributes.is_always_mapped() && attributes.accessible().contains(gpu) {
+                covered += range.len();
+            }
+        });
+        if covered != pages.len() {
+            return Err(EINVAL);
+        }
+        let _no_reclaim = NoReclaim::new();
+        svm.pins.lock().push(pages, GFP_KERNEL)?;
+        Ok(Self {
+            svm: svm.clone(),
+            pages,
+        })
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        let mut pins = self.svm.pins.lock();
+        let place = pins.iter().position(|pages| *pages == self.pages);
+        if let Some(place) = place {
+            // It is there: `remove` fails for places beyond the end only.
+            let _ = pins.remove(place);
+        }
+    }
+}
+
+impl Svm {
+    /// Pages are unmapped: if a queue depends on them, the process's queues never run again. May
+    /// run under reclaim.
+    pub(super) fn check_pins(&self, pages: Pages) {
+        let lost = {
+            let pins = self.pins.lock();
+            pins.iter().copied().find(|pin| pin.overlaps(pages))
+        };
+        if let Some(lost) = lost {
+            let address = lost.address();
+            pr_warn!("the save area of a queue at {address:#x} is unmapped: queues evicted\n");
+            self.host.evict();
+        }
+    }
+}

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! A region: 256 MiB of an address space that one interval notifier watches.
+//!
+//! There is a region wherever there are attributes. Before pages are taken away, or show something
+//! else, the notifier takes them from the GPUs, granule by granule.
+
+use super::{
+    granule::{
+        Afterwards,
+        Granule, //
+    },
+    page_bits::GRANULE_PAGES,
+    pages::{
+        Pages,
+        PAGE_SHIFT, //
+    },
+    Svm, //
+};
+use crate::{
+    gauge::{
+        Gauge,
+        Held, //
+    },
+    linux::hmm::{
+        Interval,
+        IntervalUser,
+        Invalidation,
+        NoReclaim,
+        Reason,
+        Watched, //
+    },
+};
+use core::ops::Deref;
+use kernel::{
+    mm::MmWithUser,
+    new_mutex,
+    prelude::*,
+    sync::{
+        atomic::{
+            ordering::{
+                Acquire,
+                Relaxed,
+                Release, //
+            },
+            Atomic, //
+        },
+        Arc,
+        Mutex, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+
+/// Regions of all processes.
+pub(crate) static REGIONS: Gauge = Gauge::new();
+
+/// Granules of a region.
+const GRANULES_EACH: u64 = 128;
+/// Pages of a region.
+pub(super) const REGION_PAGES: u64 = GRANULES_EACH * GRANULE_PAGES;
+
+/// What is in a region.
+struct Contents {
+    /// One for each, or none at all.
+    granules: KVec<Option<Arc<Granule>>>,
+    /// What was unmapped, and has attributes still.
+    unmapped: KVec<Pages>,
+}
+
+/// A region.
+#[pin_data]
+pub(super) struct Region {
+    svm: Arc<Svm>,
+    index: u64,
+    pub(super) interval: Interval,
+    users: Atomic<usize>,
+    #[pin]
+    contents: Mutex<Contents>,
+    _held: Held,
+}
+
+/// A region that stays watched until this is dropped.
+pub(super) struct RegionUse(Arc<Region>);
+
+impl RegionUse {
+    /// Under the lock of the process's regions, which has this one.
+    pub(super) fn new(region: &Watched<Region>) -> Self {
+        let _: usize = region.users.fetch_add(1, Relaxed);
+        Self(Arc::clone(region))
+    }
+}
+
+impl Deref for RegionUse {
+    type Target = Region;
+
+    fn deref(&self) -> &Region {
+        &self.0
+    }
+}
+
+impl Drop for RegionUse {
+    fn drop(&mut self) {
+        let _: usize = self.0.users.fetch_sub(1, Release);
+    }
+}
+
+impl Region {
+    /// Watches the region of that number.
+    pub(super) fn new(svm: Arc<Svm>, index: u64, mm: &MmWithUser) -> Result<Watched<Self>> {
+        let contents = Contents {
+            granules: KVec::new(),
+            unmapped: KVec::new(),
+        };
+        let region = try_pin_init!(Self {
+            svm,
+            index,
+            interval: Interval::new(),
+            users: Atomic::new(0),
+            contents <- new_mutex!(contents, "amdkfd::Region::contents"),
+            _held: REGIONS.hold(),
+        });
+        let region = Arc::pin_init(region, GFP_KERNEL)?;
+        let start = index * REGION_PAGES << PAGE_SHIFT;
+        Watched::new(region, mm, start, REGION_PAGES << PAGE_SHIFT)
+    }
+
+    /// Its pages.
+    pub(super) fn pages(&self) -> Pages {
+        let first = self.index * REGION_PAGES;
+        Pages::new(first, first + REGION_PAGES)
+    }
+
+    /// Whether somebody uses it.
+    pub(super) fn is_used(&self) -> bool {
+        self.users.load(Acquire) > 0
+    }
+
+    /// Waits until nobody uses it. Nobody can begin to.
+    ///
+    /// TIMEOUT: none. Whoever uses it maps pages, which is bounded but for faults of the process's,
+    /// and these end when it is killed.
+    pub(super) fn wait_for_users(&self) {
+        while self.is_used() {
+            fsleep(Delta::from_millis(1));
+        }
+    }
+
+    fn place(page: u64) -> usize {
+        // CAST: less than `GRANULES_EACH`.
+        (page % REGION_PAGES / GRANULE_PAGES) as usize
+    }
+
+    /// The granule that a page is in, if there is one.
+    pub(super) fn granule(&self, page: u64) -> Option<Arc<Granule>> {
+        let contents = self.contents.lock();
+        contents.granules.get(Self::place(page))?.clone()
+    }
+
+    /// The granule that a page is in, made if there is none.
+    pub(super) fn make_granule(&self, page: u64) -> Result<Arc<Granule>> {
+        if let Some(granule) = self.granule(page) {
+            return Ok(granule);
+        }
+        let first = page - page % GRANULE_PAGES;
+        let new = Granule::new(first, self.svm.gpus.len())?;
+        let mut room = KVec::new();
+        for _ in 0..GRANULES_EACH {
+            room.push(None, GFP_KERNEL)?;
+        }
+        let mut contents = self.contents.lock();
+        if contents.granules.is_empty() {
+            core::mem::swap(&mut contents.granules, &mut room);
+        }
+        let place = contents.granules.get_mut(Self::place(page)).ok_or(EINVAL)?;
+        let granule = place.get_or_insert(new).clone();
+        drop(contents);
+        Ok(granule)
+    }
+
+    /// All granules, one after the other.
+    pub(super) fn each_granule(&self, mut act: impl FnMut(&Arc<Granule>)) {
+        for place in 0..GRANULES_EACH {
+            if let Some(granule) = self.granule(self.pages().start + place * GRANULE_PAGES) {
+                act(&granule);
+            }
+        }
+    }
+
+    /// No GPU sees any of its pages when this returns. The process's queues are off, for good.
+    pub(super) fn take_all(&self) {
+        self.each_granule(|granule| {
+            let pages = Pages::new(granule.first, granule.first + GRANULE_PAGES);
+            granule.take(&self.svm.gpus, pages, Afterwards::Nothing, |_| true);
+        });
+    }
+
+    /// Drops granules that show nothing. Whether none is left. Nobody else may use the region.
+    pub(super) fn drop_idle(&self) -> bool {
+        let mut left = false;
+        for place in 0..GRANULES_EACH {
+            let page = self.pages().start + place * GRANULE_PAGES;
+            let idle = self.granule(page).is_none_or(|granule| granule.is_idle());
+            left |= !idle;
+            if idle {
+                let mut contents = self.contents.lock();
+                let slot = contents.granules.get_mut(Self::place(page));
+                let gone = slot.and_then(Option::take);
+                drop(contents);
+                drop(gone);
+            }
+        }
+        !left
+    }
+
+    /// An area that was unmapped, and has attributes still.
+    pub(super) fn next_unmapped(&self) -> Option<Pages> {
+        self.contents.lock().unmapped.pop()
+    }
+
+    /// Whether there is such an area.
+    pub(super) fn has_unmapped(&self) -> bool {
+        !self.contents.lock().unmapped.is_empty()
+    }
+
+    /// Notes that an area was unmapped. May run under reclaim.
+    fn note_unmapped(&self, pages: Pages) {
+        let _no_reclaim = NoReclaim::new();
+        let mut contents = self.contents.lock();
+        if let Some(last) = contents.unmapped.last_mut() {
+            if last.end == pages.start || last.start == pages.end {
+                *last = Pages::new(last.start.min(pages.start), last.end.max(pages.end));
+                return;
+            }
+        }
+        if contents.unmapped.push(pages, GFP_KERNEL).is_ok() {
+            self.svm.add_unmapped();
+        } else if let Some(last) = contents.unmapped.last_mut() {
+            // What lies between forgets its attributes, too.
+            *last = Pages::new(last.start.min(pages.start), last.end.max(pages.end));
+        } else {
+            let (start, bytes) = (pages.address(), pages.bytes());
+            pr_warn!("{bytes:#x} bytes at {start:#x} were unmapped, and keep their attributes\n");
+        }
+    }
+
+    /// Whether no GPU sees any of these pages; false if that cannot be told without waiting.
+    fn is_free(&self, pages: Pages) -> bool {
+        let Some(contents) = self.contents.try_lock() else {
+            return false;
+        };
+        pages.pieces(GRANULE_PAGES).all(|piece| {
+            let granule = contents.granules.get(Self::place(piece.start));
+            let granule = granule.and_then(Option::as_ref);
+            granule.is_none_or(|granule| granule.is_free(piece))
+        })
+    }
+}
+
+// SAFETY: `INTERVAL` is where the interval is.
+unsafe impl IntervalUser for Region {
+    const INTERVAL: usize = core::mem::offset_of!(Self, interval);
+
+    fn invalidate(&self, what: &Invalidation) -> bool {
+        // Its queues end in a moment, and its pages are unmapped afterwards, which is told again.
+        if what.reason == Reason::Release {
+            return true;
+        }
+        let bytes = 1 << PAGE_SHIFT;
+        let pages = Pages::new(what.start >> PAGE_SHIFT, what.end.div_ceil(bytes));
+        if !what.may_sleep {
+            return self.is_free(pages);
+        }
+        if what.reason == Reason::Unmap {
+            self.svm.note_checkpoints();
+            self.note_unmapped(pages);
+            self.svm.check_pins(pages);
+        }
+        for piece in pages.pieces(GRANULE_PAGES) {
+            if let Some(granule) = self.granule(piece.start) {
+                self.svm.take(&granule, piece, what.reason);
+            }
+        }
+        true
+    }
+}

@@ -1,0 +1,393 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What user space says and asks of areas: SET_ATTR, GET_ATTR.
+
+use super::{
+    attributes::{
+        Attribute,
+        Attributes,
+        Common,
+        GpuSet, //
+    },
+    granule::Afterwards,
+    map::{
+        Place,
+        Wanted, //
+    },
+    migrate::Target,
+    page_bits::GRANULE_PAGES,
+    pages::{
+        Pages,
+        PAGE_SHIFT, //
+    },
+    ranges::Spare,
+    region::REGION_PAGES,
+    Book, Changing, Svm, SETTLE,
+};
+use crate::linux::errno;
+use kernel::{
+    bindings,
+    mm::{
+        virt::flags,
+        MmWithUser,
+        MmapReadGuard, //
+    },
+    prelude::*,
+    sync::{
+        atomic::ordering::{
+            Acquire,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+    workqueue::WorkItem,
+};
+
+/// Mappings of a device's memory: no page of theirs can be shared.
+const DEVICE_MEMORY: bindings::vm_flags_t = flags::IO | flags::PFNMAP | flags::MIXEDMAP;
+
+/// Whether a mapping shows a device's memory.
+pub(super) fn is_device_memory(vma: &kernel::mm::virt::VmaRef) -> bool {
+    vma.flags() & DEVICE_MEMORY != 0
+}
+
+impl Book {
+    /// Pages in an area that GPUs may use.
+    fn usable(&self, pages: Pages) -> u64 {
+        let mut usable = 0;
+        self.ranges.each(pages, |range, attributes| {
+            if !attributes.accessible().is_empty() {
+                usable += range.len();
+            }
+        });
+        usable
+    }
+}
+
+/// All pages there can be.
+const ALL: Pages = Pages::new(0, u64::MAX >> PAGE_SHIFT);
+
+impl Svm {
+    /// SET_ATTR. Without XNACK, and where it was asked for, all GPUs that may access the area see
+    /// it when this returns; if not all could be done, the first error counts.
+    ///
+    /// `EFAULT`: not all of it is mapped, or it is a device's memory. `EADDRINUSE`: there is a
+    /// buffer. `ENOMEM`: more than all processes may have. `EINVAL`: no GPU has a VM.
+    pub(crate) fn set(self: &Arc<Self>, pages: Pages, change: &[Attribute]) -> Result {
+        if !self.gpus.iter().any(|gpu| gpu.vm().is_ok()) {
+            return Err(EINVAL);
+        }
+        let mm = self.users_mm()?;
+        let new = {
+            let changing = self.changing.lock();
+            self.settle(&changing)?;
+            self.check(&mm.mmap_read_lock(), pages)?;
+            self.check_buffers(pages)?;
+            for piece in pages.pieces(REGION_PAGES) {
+                self.make_region(piece.start, &mm)?;
+            }
+            let lock = mm.mmap_read_lock();
+            // Not before: what is unmapped from here on is told of, and forgotten.
+            self.check(&lock, pages)?;
+            self.change(pages, change)?
+        };
+        let mut result = Ok(());
+        if new || self.matters(change) {
+            for piece in pages.pieces(GRANULE_PAGES) {
+                result = result.and(self.apply(piece, change, &mm));
+            }
+        }
+        result
+    }
+
+    /// GET_ATTR: what the ranges of an area have in common. Errors as for [`Svm::set`].
+    pub(crate) fn get(self: &Arc<Self>, pages: Pages) -> Result<Common> {
+        let mm = self.users_mm()?;
+        let changing = self.changing.lock();
+        self.settle(&changing)?;
+        self.check(&mm.mmap_read_lock(), pages)?;
+        self.check_buffers(pages)?;
+        let mut common = Common::new(self.default_attributes());
+        let book = self.book.lock();
+        book.ranges
+            .each(pages, |_, attributes| common.add(attributes));
+        Ok(common)
+    }
+
+    /// Whether all of an area is mapped, as [`Svm::get`] wants it.
+    pub(crate) fn check_area(self: &Arc<Self>, pages: Pages) -> Result {
+        let mm = self.users_mm()?;
+        self.check(&mm.mmap_read_lock(), pages)?;
+        self.check_buffers(pages)
+    }
+
+    /// Whether any page of an area has attributes.
+    pub(crate) fn has_ranges(&self, pages: Pages) -> Result<bool> {
+        let changing = self.changing.lock();
+        self.settle(&changing)?;
+        let mut found = false;
+        self.book.lock().ranges.each(pages, |_, _| found = true);
+        Ok(found)
+    }
+
+    /// SET_XNACK_MODE. `ENOMEM`: without it more than all processes may have would be charged.
+    pub(crate) fn set_xnack(&self, xnack: bool) -> Result {
+        let _changing = self.changing.lock();
+        let mut book = self.book.lock();
+        let charged = if xnack { 0 } else { book.usable(ALL) };
+        self.charge(&mut book, charged)?;
+        self.xnack.store(xnack, Release);
+        Ok(())
+    }
+
+    /// Charges that many pages, in all. `ENOMEM`: it is too many, and nothing has changed.
+    fn charge(&self, book: &mut Book, pages: u64) -> Result {
+        let kgd = self.gpus.first().ok_or(ENODEV)?.node().kgd();
+        let more = pages.saturating_sub(book.charged);
+        if more > 0 {
+            kgd.reserve_memory(more << PAGE_SHIFT)?;
+        }
+        let less = book.charged.saturating_sub(pages);
+        if less > 0 {
+            kgd.unreserve_memory(less << PAGE_SHIFT);
+        }
+        book.charged = pages;
+        Ok(())
+    }
+
+    /// Nothing has attributes any more.
+    pub(super) fn forget_all(&self) {
+        let mut book = self.book.lock();
+        // Nothing is charged anew.
+        let _ = self.charge(&mut book, 0);
+        book.ranges = super::Ranges::new();
+    }
+
+    /// Whether all of an area is mapped, and no device's memory. `EFAULT` if not.
+    pub(super) fn check(&self, lock: &MmapReadGuard<'_>, pages: Pages) -> Result {
+        let mut rest = pages;
+        while !rest.is_empty() {
+            // CAST: an address of this kernel's size.
+            let vma = lock.vma_lookup(rest.address() as usize).ok_or(EFAULT)?;
+            if is_device_memory(vma) {
+                return Err(EFAULT);
+            }
+            rest.start = vma.end() as u64 >> PAGE_SHIFT;
+        }
+        Ok(())
+    }
+
+    /// Whether no GPU shows a buffer in an area. `EADDRINUSE` if one does.
+    pub(super) fn check_buffers(&self, pages: Pages) -> Result {
+        for vm in self.gpus.iter().filter_map(|gpu| gpu.vm().ok()) {
+            if vm.has_buffer(pages.start, pages.len())? {
+                return Err(errno::address_in_use());
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives an area other attributes. Whether part of it had none.
+    fn change(&self, pages: Pages, change: &[Attribute]) -> Result<bool> {
+        let default = self.default_attributes();
+        let mut book = self.book.lock();
+        let mut known = 0;
+        book.ranges.each(pages, |range, _| known += range.len());
+        let plan = book.ranges.plan(pages, |before| {
+            let mut after = before.copied().unwrap_or(default);
+            after.apply(change);
+            after
+        })?;
+        if self.xnack() {
+            book.ranges.commit(plan);
+            return Ok(known != pages.len());
+        }
+        let mut after = default;
+        after.apply(change);
+        // As if all of it were used first: nothing is changed if that is too much.
+        let before = book.usable(pages);
+        let others = book.charged.saturating_sub(before);
+        self.charge(&mut book, others + pages.len())?;
+        book.ranges.commit(plan);
+        let now = book.usable(pages);
+        // Less than what is charged.
+        let _ = self.charge(&mut book, others + now);
+        Ok(known != pages.len())
+    }
+
+    /// Whether a change has to be done at once. What a GPU may access with XNACK, it fetches.
+    fn matters(&self, change: &[Attribute]) -> bool {
+        change.iter().any(|attribute| match attribute {
+            Attribute::SetFlags(_) | Attribute::ClearFlags(_) | Attribute::NoAccess(_) => true,
+            Attribute::Prefetch(_) => true,
+            Attribute::Access(_) | Attribute::InPlace(_) => !self.xnack(),
+            _ => false,
+        })
+    }
+
+    /// Makes what GPUs see of pages, which lie in one granule, what their attributes say.
+    fn apply(self: &Arc<Self>, pages: Pages, change: &[Attribute], mm: &MmWithUser) -> Result {
+        let region = self.region_of(pages.start).ok_or(ESRCH)?;
+        let shown = |attributes: &Attributes| !attributes.shown_at_once(self.xnack()).is_empty();
+        let fetches = |attribute: &Attribute| matches!(attribute, Attribute::Prefetch(_));
+        let granule = match region.granule(pages.start) {
+            Some(granule) => granule,
+            None if !change.iter().any(fetches)
+                && !self.ranges_in(pages)?.iter().any(|(_, range)| shown(range)) =>
+            {
+                return Ok(());
+            }
+            None => region.make_granule(pages.start)?,
+        };
+        let turn = granule.turn();
+        let ranges = self.ranges_in(pages)?;
+        let place = Place {
+            region: &region,
+            granule: &granule,
+            mm,
+            _turn: &turn,
+        };
+        let flags = |attribute: &Attribute| {
+            matches!(attribute, Attribute::SetFlags(_) | Attribute::ClearFlags(_))
+        };
+        let otherwise = change.iter().any(flags);
+        let prefetch = change.iter().rev().find_map(|attribute| match attribute {
+            Attribute::Prefetch(to) => Some(*to),
+            _ => None,
+        });
+        let mut result = Ok(());
+        for (pages, attributes) in ranges {
+            let accessible = attributes.accessible();
+            let may_not = |gpu: usize| !accessible.contains(gpu);
+            self.take_from(&granule, pages, may_not);
+            let mut gpus = attributes.shown_at_once(self.xnack());
+            if let Some(to) = prefetch {
+                let target = self.target_of_prefetch(to, &attributes);
+                let around = self.book.lock().ranges.at(pages.start);
+                let range = around.map_or(pages, |(range, _)| range);
+                // If they cannot be moved they are used where they are.
+                if let Err(error) = self.move_to(&place, pages, range, target) {
+                    pr_debug!("pages are not prefetched: {error:?}\n");
+                }
+                if let Target::Gpu(gpu) = target {
+                    gpus = gpus.union(accessible.intersection(GpuSet::EMPTY.with(gpu)));
+                }
+            }
+            if gpus.is_empty() && otherwise {
+                // They come for it again.
+                self.take_from(&granule, pages, |_| true);
+            }
+            let wanted = Wanted {
+                pages,
+                attributes,
+                gpus,
+                again: otherwise,
+            };
+            result = result.and(self.map(&place, &wanted));
+        }
+        result
+    }
+
+    /// Takes pages from those GPUs of which `from` is true, for good.
+    fn take_from(
+        self: &Arc<Self>,
+        granule: &super::Granule,
+        pages: Pages,
+        from: impl Fn(usize) -> bool,
+    ) {
+        if !granule.take(&self.gpus, pages, Afterwards::Nothing, from) {
+            let eviction = self.evict();
+            self.lost.store(true, Release);
+            drop(eviction);
+        }
+    }
+
+    /// One more area was unmapped that may have attributes. May run under reclaim.
+    pub(super) fn add_unmapped(self: &Arc<Self>) {
+        let _: usize = self.unmapped.fetch_add(1, Release);
+        // If it is queued already it sees to this one, too.
+        let _ = self.queue.enqueue::<_, SETTLE>(self.clone());
+    }
+
+    /// Forgets the attributes of what was unmapped.
+    pub(super) fn settle(&self, _changing: &Changing<'_>) -> Result {
+        let mut from = 0;
+        while self.unmapped.load(Acquire) > 0 {
+            let region = {
+                let regions = self.regions.lock();
+                let next = regions.cursor_lower_bound(&from);
+                next.map(|next| (*next.current().0, super::RegionUse::new(next.current().1)))
+            };
+            let Some((index, region)) = region else {
+                break;
+            };
+            while region.has_unmapped() {
+                let spare = Spare::new()?;
+                let Some(pages) = region.next_unmapped() else {
+                    break;
+                };
+                let _: usize = self.unmapped.fetch_sub(1, Relaxed);
+                self.forget(pages, spare);
+            }
+            drop(region);
+            self.retire(index);
+            from = index + 1;
+        }
+        Ok(())
+    }
+
+    /// An area has no attributes any more.
+    fn forget(&self, pages: Pages, spare: Spare) {
+        let mut book = self.book.lock();
+        let before = if self.xnack() { 0 } else { book.usable(pages) };
+        book.ranges.remove(pages, spare);
+        let charged = book.charged.saturating_sub(before);
+        // Less than before.
+        let _ = self.charge(&mut book, charged);
+    }
+
+    /// Watches a region no longer, if nothing in it has attributes, and no GPU sees any of it.
+    fn retire(&self, index: u64) {
+        let pages = Pages::new(index * REGION_PAGES, (index + 1) * REGION_PAGES);
+        let mut used = false;
+        self.book.lock().ranges.each(pages, |_, _| used = true);
+        if used {
+            return;
+        }
+        let region = {
+            let mut regions = self.regions.lock();
+            let idle = |region: &super::Watched<super::Region>| {
+                !region.is_used() && !region.has_unmapped() && region.drop_idle()
+            };
+            match regions.get(&index).is_some_and(idle) {
+                true => regions.remove_node(&index),
+                false => None,
+            }
+        };
+        // Not under the lock: it waits for notifiers.
+        drop(region);
+    }
+}
+
+impl WorkItem<SETTLE> for Svm {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        let changing = this.changing.lock();
+        if let Err(error) = this.settle(&changing) {
+            pr_debug!("what was unmapped keeps its attributes for now: {error:?}\n");
+        }
+    }
+}
+
+impl Attributes {
+    /// Which GPUs see the range as soon as it has attributes: without XNACK all that may.
+    pub(super) fn shown_at_once(&self, xnack: bool) -> GpuSet {
+        if !xnack || self.is_always_mapped() {
+            self.accessible()
+        } else {
+            GpuSet::EMPTY
+        }
+    }
+}
