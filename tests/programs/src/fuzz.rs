@@ -13,6 +13,7 @@ mod shrink;
 mod trace;
 mod watch;
 
+pub use generate::Random;
 pub use watch::left_behind;
 
 use anyhow::{bail, ensure, Context, Result};

@@ -30,6 +30,7 @@ mod running;
 mod script;
 mod smi;
 mod stranger;
+mod svm;
 mod thunk;
 mod userptr;
 mod wakes;
@@ -87,6 +88,8 @@ enum Command {
     Userptr(userptr::Userptr),
     /// Have the GPU repeat accesses that find no page, and print whether the driver brings it.
     Xnack(xnack::Xnack),
+    /// Set and ask for attributes of shared virtual memory, and have GPUs access it.
+    Svm(svm::Svm),
     /// Have two GPUs that xGMI connects use each other's memory.
     Peer(peer::Peer),
     /// Create queues of all kinds and print their descriptors, but for addresses.
@@ -164,6 +167,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Asleep(asleep) => asleep.run(),
         Command::Userptr(userptr) => userptr.run(),
         Command::Xnack(xnack) => xnack.run(),
+        Command::Svm(svm) => svm.run(),
         Command::Peer(peer) => peer.run(),
         Command::Mqd => mqd::all(),
         Command::Runlist => runlist::all(),

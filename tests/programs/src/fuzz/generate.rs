@@ -9,7 +9,7 @@ mod random;
 pub use calls::{MEMORY, PLACE, PLACES};
 
 use super::program::{Line, Program, Value};
-use random::Random;
+pub use random::Random;
 
 /// Threads of a process.
 const THREADS: usize = 2;

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! Shared virtual memory: attributes of ranges, as a driver takes and tells them, and what comes of
+//! them when GPUs access the memory.
+
+mod attribute;
+mod effects;
+mod generate;
+mod interpreter;
+mod stage;
+mod world;
+
+use anyhow::{ensure, Result};
+use clap::{Args, ValueEnum};
+use interpreter::Interpreter;
+
+/// Set and ask for attributes of memory, have GPUs access it, and print what each step came to.
+#[derive(Args)]
+pub struct Svm {
+    what: What,
+    /// Have the GPUs repeat accesses that find no page.
+    #[arg(long)]
+    xnack: bool,
+    /// This case alone.
+    #[arg(long)]
+    case: Option<String>,
+    /// Where a generated sequence begins; each seed is another sequence.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Steps of a generated sequence.
+    #[arg(long, default_value_t = 200)]
+    steps: u32,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// Scripts of SET_ATTR and GET_ATTR, of maps and unmaps.
+    Attributes,
+    /// The same, generated.
+    Generated,
+    /// Scripts in which GPUs access the memory, each in a process of its own.
+    Effects,
+}
+
+/// The scripts; `interpreter.rs` says how they are written.
+const SCRIPTS: &[&str] = &[
+    include_str!("svm/values.txt"),
+    include_str!("svm/ranges.txt"),
+    include_str!("svm/memory.txt"),
+    include_str!("svm/buffers.txt"),
+    include_str!("svm/gpus.txt"),
+];
+
+/// Those with GPUs.
+const EFFECTS: &[&str] = &[
+    include_str!("svm/access.txt"),
+    include_str!("svm/changes.txt"),
+    include_str!("svm/vram.txt"),
+    include_str!("svm/processes.txt"),
+];
+
+impl Svm {
+    pub fn run(&self) -> Result<()> {
+        match self.what {
+            What::Attributes => self.scripts(SCRIPTS),
+            What::Generated => generate::run(self.xnack, self.seed, self.steps),
+            What::Effects if self.case.is_some() => self.scripts(EFFECTS),
+            What::Effects => {
+                let all = EFFECTS.iter().flat_map(|script| cases(script));
+                effects::run_each(all.map(|(name, _)| name), self.xnack)
+            }
+        }
+    }
+
+    fn scripts(&self, scripts: &[&str]) -> Result<()> {
+        let stack = [0u8; 3 * world::PAGE as usize];
+        let mut interpreter = Interpreter::new(self.xnack, stack.as_ptr() as u64)?;
+        let mut found = false;
+        for script in scripts {
+            for (name, lines) in cases(script) {
+                if self.case.as_deref().is_none_or(|wanted| wanted == name) {
+                    interpreter.case(name, &lines)?;
+                    found = true;
+                }
+            }
+        }
+        std::hint::black_box(stack);
+        ensure!(found, "there is no such case");
+        Ok(())
+    }
+}
+
+/// The cases of a script: what stands after "case", and the lines below it.
+fn cases(script: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut cases = Vec::new();
+    for line in script.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("case ") {
+            cases.push((name, Vec::new()));
+        } else if let (Some((_, lines)), false) =
+            (cases.last_mut(), line.is_empty() || line.starts_with('#'))
+        {
+            lines.push(line);
+        }
+    }
+    cases
+}
