@@ -65,3 +65,23 @@ kernel void verify(global const uint *data, global uint *wrong, uint seed)
 	if (data[page * 1024ul] != (page * 2654435761u ^ seed))
 		__scoped_atomic_fetch_add(wrong, 1, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM);
 }
+
+// Writes the first word of each page: `word`, mixed with the page's number times `factor`.
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+kernel void scatter(global uint *data, uint pages, uint word, uint factor)
+{
+	uint page = ITEM;
+
+	if (page < pages)
+		data[page * 1024ul] = page * factor ^ word;
+}
+
+// Reads the first word of each page.
+__attribute__((reqd_work_group_size(GROUP, 1, 1)))
+kernel void gather(global const uint *data, global uint *out, uint pages)
+{
+	uint page = ITEM;
+
+	if (page < pages)
+		out[page] = data[page * 1024ul];
+}
