@@ -199,6 +199,20 @@ impl Slot {
         self.served().map_or(Ok(()), |served| action(&served))
     }
 
+    /// Runs `action`, which may sleep, on amdgpu's device `adev` if it is served.
+    fn when_device_served(adev: *mut c_void, action: impl FnOnce(&Served)) {
+        let slot = {
+            let slots = SLOTS.lock();
+            let of_device = |slot: &&KBox<Self>| core::ptr::eq(slot.adev.as_ptr(), adev);
+            slots.iter().find(of_device).map(|slot| &raw const **slot)
+        };
+        if let Some(slot) = slot {
+            // SAFETY: the list keeps it until `amdkfd_exit`, which comes when amdgpu goes: after
+            // the device, whose lock the caller holds.
+            unsafe { &*slot }.when_served(action);
+        }
+    }
+
     /// Runs `action` on one node of the device, or on all (`index` < 0). The first error counts.
     fn each_node(&self, index: c_int, action: impl Fn(&Node) -> Result) -> Result {
         let Some(served) = self.served() else {
@@ -357,6 +371,10 @@ upcalls! {
         }
         // SAFETY: `amdkfd_probe` returned it.
         unsafe { Slot::from_raw(kfd) }.end();
+    }
+
+    fn amdkfd_unbinding(adev: *mut c::amdgpu_device) {
+        Slot::when_device_served(adev.cast(), Served::save_memory);
     }
 
     fn amdkfd_teardown_processes(kfd: *mut c::kfd_dev) {

@@ -261,6 +261,12 @@ impl Served {
         }
     }
 
+    /// The device is about to go, and works still: what processes have in its memory comes into the
+    /// the system's.
+    pub(crate) fn save_memory(&self) {
+        svm::block::save_device(self.gpu.kgd().handle());
+    }
+
     /// Undoes it.
     pub(crate) fn resume(&self, processes: bool) -> Result {
         self.start()?;

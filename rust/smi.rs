@@ -135,6 +135,103 @@ pub(crate) enum SmiEvent<'a> {
     },
     /// A process got a VM on the GPU, or lost it.
     Process { ends: bool, task: &'a VmTask },
+    /// Something happened to a process's shared virtual memory.
+    Memory {
+        pid: i32,
+        tgid: i32,
+        event: MemoryEvent,
+    },
+}
+
+/// What happened to shared virtual memory. Pages are numbers; GPUs are ids, and 0 is the system.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MemoryEvent {
+    /// A GPU misses a page, and waits for it.
+    FaultBegins { gpu: u32, page: u64, write: bool },
+    /// It has it, or never will; whether pages were moved for it.
+    FaultEnds { gpu: u32, page: u64, moved: bool },
+    /// Pages begin to move.
+    MigrationBegins {
+        page: u64,
+        count: u64,
+        from: u32,
+        to: u32,
+        prefetch: u32,
+        preferred: u32,
+        trigger: u32,
+    },
+    /// They have moved, or (an errno) have not.
+    MigrationEnds {
+        page: u64,
+        count: u64,
+        from: u32,
+        to: u32,
+        trigger: u32,
+        error: i32,
+    },
+    /// A GPU does not see pages any more.
+    Unmapped {
+        gpu: u32,
+        page: u64,
+        count: u64,
+        trigger: u32,
+    },
+}
+
+impl MemoryEvent {
+    /// `enum kfd_smi_event`.
+    const fn number(&self) -> u32 {
+        match self {
+            Self::FaultBegins { .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_PAGE_FAULT_START,
+            Self::FaultEnds { .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_PAGE_FAULT_END,
+            Self::MigrationBegins { .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_MIGRATE_START,
+            Self::MigrationEnds { .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_MIGRATE_END,
+            Self::Unmapped { .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_UNMAP_FROM_GPU,
+        }
+    }
+
+    /// `KFD_EVENT_FMT_*`, behind the process.
+    fn write(&self, line: &mut Line) -> fmt::Result {
+        match self {
+            Self::FaultBegins { gpu, page, write } => {
+                let access = if *write { 'W' } else { 'R' };
+                write!(line, "@{page:x}({gpu:x}) {access}")
+            }
+            Self::FaultEnds { gpu, page, moved } => {
+                let update = if *moved { 'M' } else { 'U' };
+                write!(line, "@{page:x}({gpu:x}) {update}")
+            }
+            Self::MigrationBegins {
+                page,
+                count,
+                from,
+                to,
+                prefetch,
+                preferred,
+                trigger,
+            } => write!(
+                line,
+                "@{page:x}({count:x}) {from:x}->{to:x} {prefetch:x}:{preferred:x} {trigger}"
+            ),
+            Self::MigrationEnds {
+                page,
+                count,
+                from,
+                to,
+                trigger,
+                error,
+            } => write!(
+                line,
+                "@{page:x}({count:x}) {from:x}->{to:x} {trigger} {error}"
+            ),
+            Self::Unmapped {
+                gpu,
+                page,
+                count,
+                trigger,
+            } => write!(line, "@{page:x}({count:x}) {gpu:x} {trigger}"),
+        }
+    }
 }
 
 impl SmiEvent<'_> {
@@ -149,6 +246,7 @@ impl SmiEvent<'_> {
             Self::Restore { .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_QUEUE_RESTORE,
             Self::Process { ends: false, .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_PROCESS_START,
             Self::Process { ends: true, .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_PROCESS_END,
+            Self::Memory { event, .. } => event.number(),
         }
     }
 
@@ -156,6 +254,7 @@ impl SmiEvent<'_> {
     const fn process(&self) -> Option<i32> {
         match self {
             Self::Eviction { tgid, .. } | Self::Restore { tgid, .. } => Some(*tgid),
+            Self::Memory { tgid, .. } => Some(*tgid),
             Self::VmFault(task) | Self::Process { task, .. } => Some(task.tgid),
             Self::Throttle { .. } | Self::Reset { .. } => None,
         }
@@ -195,6 +294,10 @@ impl SmiEvent<'_> {
             Self::Process { task, .. } => {
                 write!(line, "{:x} ", task.pid)?;
                 line.push_name(&task.name);
+            }
+            Self::Memory { pid, event, .. } => {
+                write!(line, "{} -{pid} ", boot_nanoseconds())?;
+                event.write(line)?;
             }
         }
         line.write_str("\n")

@@ -30,6 +30,7 @@ mod ranges;
 mod region;
 mod restore;
 mod set;
+mod told;
 
 pub(crate) use attributes::{
     Attribute,
@@ -40,6 +41,10 @@ pub(crate) use granule::GRANULES;
 pub(crate) use pages::Pages;
 pub(crate) use pin::Pin as PinnedPages;
 pub(crate) use region::REGIONS;
+pub(crate) use told::{
+    Counters,
+    Subject, //
+};
 
 use crate::{
     gpu::{
@@ -126,6 +131,7 @@ struct Gpu {
     vm: SetOnce<Arc<Vm>>,
     /// Retry faults up to this time stamp were there before pages were taken away; 0: none were.
     checkpoint: Atomic<u64>,
+    counters: Arc<Counters>,
     /// Last: the device may go when all have let go of it.
     node: NodeUser,
 }
@@ -177,6 +183,7 @@ type Changing<'a> = MutexGuard<'a, ()>;
 pub(crate) struct Svm {
     gpus: KVec<Gpu>,
     mm: ARef<Mm>,
+    subject: Subject,
     host: KBox<dyn Host>,
     queue: &'static OwnedQueue,
     /// The same for blocks, which are emptied while the machine goes to sleep.
@@ -221,17 +228,18 @@ impl Svm {
     /// The memory of the address space `mm`, for GPUs in this order. Work for it is done on these
     /// queues: the first rests while the machine sleeps.
     pub(crate) fn new<'a>(
-        nodes: impl Iterator<Item = &'a Arc<Node>>,
-        mm: ARef<Mm>,
+        nodes: impl Iterator<Item = (&'a Arc<Node>, &'a Arc<Counters>)>,
+        (mm, subject): (ARef<Mm>, Subject),
         xnack: bool,
         host: KBox<dyn Host>,
         (queue, blocks_queue): (&'static OwnedQueue, &'static OwnedQueue),
     ) -> Result<Arc<Self>> {
         let mut gpus = KVec::new();
-        for node in nodes.take(MAX_GPUS) {
+        for (node, counters) in nodes.take(MAX_GPUS) {
             let gpu = Gpu {
                 vm: SetOnce::new(),
                 checkpoint: Atomic::new(0),
+                counters: counters.clone(),
                 node: NodeUser::new(node.clone()),
             };
             gpus.push(gpu, GFP_KERNEL)?;
@@ -241,6 +249,7 @@ impl Svm {
         let svm = try_pin_init!(Self {
             gpus,
             mm,
+            subject,
             host,
             queue,
             blocks_queue,

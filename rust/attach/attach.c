@@ -347,7 +347,27 @@ static bool amdgpu_is_built_in(void)
 	return address && !is_vmalloc_or_module_addr((void *)address);
 }
 
-int amdkfd_attach(void)
+/*
+ * amdgpu is about to leave a GPU, whose copy engines still work: once amdgpu tells us they do not.
+ * Under the device's lock.
+ */
+static int unbind_event(struct notifier_block *nb, unsigned long event, void *data)
+{
+	const struct device *dev = data;
+	struct drm_device *drm;
+
+	if (event != BUS_NOTIFY_UNBIND_DRIVER || !READ_ONCE(attached) ||
+	    strcmp(dev->driver->name, amdgpu_name))
+		return NOTIFY_DONE;
+	drm = dev_get_drvdata(dev);
+	if (drm)
+		amdkfd_unbinding(drm_to_adev(drm));
+	return NOTIFY_OK;
+}
+
+static struct notifier_block unbind_notifier = { .notifier_call = unbind_event };
+
+static int attach(void)
 {
 	int ret;
 
@@ -364,6 +384,19 @@ int amdkfd_attach(void)
 	return ret == NOT_YET ? start_attempts() : ret;
 }
 
+int amdkfd_attach(void)
+{
+	int ret;
+
+	ret = bus_register_notifier(&pci_bus_type, &unbind_notifier);
+	if (ret)
+		return ret;
+	ret = attach();
+	if (ret)
+		bus_unregister_notifier(&pci_bus_type, &unbind_notifier);
+	return ret;
+}
+
 static void let_amdgpu_go(void)
 {
 	struct module *module = attached;
@@ -376,6 +409,7 @@ static void let_amdgpu_go(void)
 
 void amdkfd_detach(void)
 {
+	bus_unregister_notifier(&pci_bus_type, &unbind_notifier);
 	stop_attempts();
 	mutex_lock(&attach_lock);
 	if (attached)

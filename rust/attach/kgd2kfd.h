@@ -39,6 +39,8 @@ struct kfd_dev *amdkfd_probe(struct amdgpu_device *adev, const char *name, u32 g
 			     bool virtual_function);
 bool amdkfd_device_init(struct kfd_dev *kfd, const struct kgd2kfd_shared_resources *resources);
 void amdkfd_device_exit(struct kfd_dev *kfd);
+/* amdgpu is about to be unbound from a device, which works still, and may be none of ours. */
+void amdkfd_unbinding(struct amdgpu_device *adev);
 /*
  * The other way: amdgpu forgets what amdkfd_probe returned for a device that does not go before
  * amdkfd_exit. It was unbound, and somebody has a file of its open. adev must not go meanwhile.

@@ -40,6 +40,7 @@ use crate::{
         Listeners,
         SmiEvent, //
     },
+    svm::Counters,
 };
 use core::ops::Deref;
 use kernel::{
@@ -196,6 +197,7 @@ pub(crate) struct ProcessDevice {
     faults: Atomic<u64>,
     #[pin]
     tensor_limit: TensorLimit,
+    shared_counters: Arc<Counters>,
     held: Held,
     /// Last: the device may go when all have let go of it.
     node: NodeUser,
@@ -217,6 +219,7 @@ impl ProcessDevice {
             user_tma: Atomic::new(0),
             faults: Atomic::new(0),
             tensor_limit <- TensorLimit::new(node.clone()),
+            shared_counters: Arc::new(Counters::new(), GFP_KERNEL)?,
             held: DEVICES.hold(),
             node: NodeUser::new(node),
         });
@@ -246,6 +249,11 @@ impl ProcessDevice {
     /// The buffers of the process on this GPU.
     pub(crate) fn buffers(&self) -> &Buffers {
         &self.buffers
+    }
+
+    /// What happens to the process's shared virtual memory on this GPU.
+    pub(crate) fn shared_counters(&self) -> &Arc<Counters> {
+        &self.shared_counters
     }
 
     /// One more memory fault.

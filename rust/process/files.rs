@@ -10,8 +10,8 @@
 //! CREATE_QUEUE does, so a worker does it a few milliseconds later ([`DELAY`]): a queue that is
 //! gone by then is never shown. Only the end of a process takes its files away at once.
 //!
-//! There is no `counters_<gpu_id>`: it counts the faults and migrations of shared virtual memory
-//! (SVM), and is there in C only where that is.
+//! `counters_<gpu_id>` is there only where processes have shared virtual memory (SVM), whose faults
+//! and migrations it counts.
 
 use super::{
     debug::Pasids,
@@ -31,6 +31,10 @@ use crate::{
         },
         task::read_present_memory,
         workqueue::flush_delayed, //
+    },
+    svm::{
+        self,
+        Counters, //
     },
 };
 use core::fmt::Write;
@@ -103,6 +107,9 @@ enum ProcessFile {
     Vram(Arc<ProcessDevice>),
     /// How long copy queues have been busy. They count in the process's memory.
     Sdma(Arc<ProcessDevice>, ARef<Task>, ARef<Mm>),
+    Faults(Arc<Counters>),
+    PageIn(Arc<Counters>),
+    PageOut(Arc<Counters>),
     EvictedMs(Arc<ProcessDevice>),
     CuOccupancy(Arc<ProcessDevice>),
     QueueGpu(u32),
@@ -118,6 +125,9 @@ impl Show for ProcessFile {
             Self::Sdma(device, task, mm) => {
                 writeln!(out, "{}", sdma_microseconds(device, task, mm)?)
             }
+            Self::Faults(counters) => writeln!(out, "{}", counters.faults()),
+            Self::PageIn(counters) => writeln!(out, "{}", counters.page_in()),
+            Self::PageOut(counters) => writeln!(out, "{}", counters.page_out()),
             Self::EvictedMs(device) => writeln!(out, "{}", device.queues().evicted_ms()),
             Self::CuOccupancy(device) => {
                 writeln!(out, "{}", device.queues().occupied_cus(&**device))
@@ -328,6 +338,13 @@ impl PublishedProcess {
             files.add(c"evicted_ms", ProcessFile::EvictedMs(device.clone()))?;
             files.add(c"cu_occupancy", ProcessFile::CuOccupancy(device.clone()))?;
             directory.child(format_args!("stats_{}", device.gpu_id().raw()), files)?;
+            if svm::is_enabled() {
+                let (mut files, counters) = (kobject::Files::new(), device.shared_counters());
+                files.add(c"faults", ProcessFile::Faults(counters.clone()))?;
+                files.add(c"page_in", ProcessFile::PageIn(counters.clone()))?;
+                files.add(c"page_out", ProcessFile::PageOut(counters.clone()))?;
+                directory.child(format_args!("counters_{}", device.gpu_id().raw()), files)?;
+            }
         }
         let queue_directory = directory.own_child(format_args!("queues"), kobject::Files::new())?;
         Ok(Self {

@@ -12,6 +12,7 @@ use crate::{
     smi::Trigger,
     svm::{
         self,
+        Subject,
         Svm, //
     },
 };
@@ -42,9 +43,15 @@ impl Process {
                 mm: self.mm,
                 context: self.context,
             };
+            let subject = Subject {
+                pid: self.pid,
+                tgid: self.tgid,
+            };
             let svm = Svm::new(
-                self.devices().iter().map(|device| device.node()),
-                self.address_space().into(),
+                self.devices()
+                    .iter()
+                    .map(|device| (device.node(), device.shared_counters())),
+                (self.address_space().into(), subject),
                 self.xnack(),
                 KBox::new(host, GFP_KERNEL)?,
                 (registry::get()?.pages(), registry::get()?.teardown()),

@@ -121,7 +121,7 @@ impl Location {
     }
 
     /// As a user gets it. `id`: the id of the GPU at a place.
-    fn value(self, id: impl Fn(usize) -> Option<u32>) -> u32 {
+    pub(super) fn value(self, id: impl Fn(usize) -> Option<u32>) -> u32 {
         match self {
             Self::Undefined => location::UNDEFINED,
             Self::System => location::SYSMEM,

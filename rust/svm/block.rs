@@ -13,6 +13,7 @@ use super::{
         Pages,
         PAGE_SHIFT, //
     },
+    told::Audience,
 };
 use crate::{
     gauge::{
@@ -43,6 +44,10 @@ use crate::{
             DeferredArc,
             OwnedQueue, //
         },
+    },
+    uapi::{
+        KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PAGEFAULT_CPU,
+        KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_TTM_EVICTION, //
     },
 };
 use kernel::{
@@ -86,6 +91,10 @@ pub(crate) unsafe fn prepare() {
     unsafe { ALL.init() };
 }
 
+/// Why pages leave: amdgpu wants their memory, or the processor has touched one.
+const EVICTED: u32 = KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_TTM_EVICTION;
+const TOUCHED: u32 = KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PAGEFAULT_CPU;
+
 /// What is under a block's lock.
 struct Memory {
     /// Until the last page has left.
@@ -105,6 +114,8 @@ pub(crate) struct Block {
     queue: &'static OwnedQueue,
     /// Whose place in it is which.
     pages: Pages,
+    /// Who hears of it.
+    audience: Audience,
     /// How often not all pages could be moved.
     failures: Atomic<u32>,
     #[pin]
@@ -152,8 +163,8 @@ impl Block {
     /// for it. The caller is about to put pages into it. `ENOMEM`: there is no memory.
     pub(super) fn make(
         kgd: Arc<dyn Kgd>,
-        partition: i32,
-        pages: Pages,
+        (partition, pages): (i32, Pages),
+        audience: Audience,
         queue: &'static OwnedQueue,
     ) -> Result<Mover> {
         forget_unused();
@@ -168,6 +179,7 @@ impl Block {
             kgd: own,
             queue,
             pages,
+            audience,
             failures: Atomic::new(0),
             memory <- new_irq_spinlock!(memory, "amdkfd::Block::memory"),
             emptying <- new_delayed_work!("amdkfd::Block::emptying"),
@@ -238,9 +250,10 @@ impl Block {
         let Some(vram) = self.memory.lock().vram.clone() else {
             return true;
         };
-        let moved = vram
-            .collect()
-            .and_then(|migration| bring_home(migration, |_| true, lossy));
+        let home = |migration| bring_home(migration, |_| true, lossy);
+        let moved = self
+            .audience
+            .watch_return(self.pages, EVICTED, || vram.collect().and_then(home));
         if let Err(error) = moved {
             pr_debug!("{} pages stay in VRAM for now: {error:?}\n", vram.taken());
         }
@@ -249,6 +262,11 @@ impl Block {
 }
 
 impl Mover {
+    /// Who hears of the block.
+    pub(super) fn audience(&self) -> &Audience {
+        &self.block.audience
+    }
+
     pub(super) fn block(&self) -> &Arc<Block> {
         &self.block
     }
@@ -391,8 +409,11 @@ impl VramOwner for Block {
         let behind = (self.pages.len() as usize - page as usize) * bytes;
         let start = address.saturating_sub(before).max(vma.start());
         let end = address.saturating_add(behind).min(vma.end());
-        let moved = Migration::from_fault(fault, start..end, memory.owner)
-            .and_then(|migration| bring_home(migration, |_| true, false));
+        let pages = Pages::new((start / bytes) as u64, end.div_ceil(bytes) as u64);
+        let moved = self.audience.watch_return(pages, TOUCHED, || {
+            let migration = Migration::from_fault(fault, start..end, memory.owner)?;
+            bring_home(migration, |_| true, false)
+        });
         match moved {
             Ok(_) => FaultEnd::Done,
             Err(error) if error == ENOMEM => FaultEnd::NoMemory,
@@ -447,6 +468,34 @@ fn forget_unused() {
         }
     }
     drop(unused);
+}
+
+/// A device is about to go, and works still: pages in its memory are brought into the system's.
+/// Processes go on meanwhile: those of their pages that come later are not.
+pub(crate) fn save_device(device: DeviceHandle) {
+    const TRIES: u32 = 20;
+    const PAUSE: Delta = Delta::from_millis(5);
+    let Ok(mut blocks) = KVec::with_capacity(ALL.lock().len(), GFP_KERNEL) else {
+        return;
+    };
+    for block in ALL.lock().iter() {
+        // What is new since has no room, and is of a process that goes on.
+        if block.kgd.handle() == device && blocks.push_within_capacity(block.clone()).is_err() {
+            break;
+        }
+    }
+    for block in &blocks {
+        let block: &Arc<Block> = block;
+        block.memory.lock().wanted = true;
+        for _ in 0..TRIES {
+            if block.empty(false) {
+                break;
+            }
+            fsleep(PAUSE);
+        }
+        let unused = block.memory.lock().take_if_unused();
+        block.let_go(unused);
+    }
 }
 
 /// A device goes, and the processes that used it have ended: its memory has no page of anybody's

@@ -11,6 +11,7 @@ use super::{
         Place,
         Wanted, //
     },
+    migrate::Why,
     page_bits::GRANULE_PAGES,
     pages::{
         Pages,
@@ -20,7 +21,8 @@ use super::{
 };
 use crate::{
     linux::hmm::is_heap_or_stack,
-    svm::attributes::GpuSet, //
+    svm::attributes::GpuSet,
+    uapi::KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PAGEFAULT_GPU, //
 };
 use kernel::{
     mm::{
@@ -108,7 +110,10 @@ impl Svm {
                 }
                 Ok(())
             }
-            result => result,
+            result => {
+                gpu.counters.add_fault();
+                result
+            }
         }
     }
 
@@ -192,16 +197,25 @@ impl Svm {
         let window = window.intersection(mapping.pages).ok_or(EAGAIN)?;
         let target = self.target_of_fault(index, &attributes).ok_or(EACCES)?;
         // If they cannot be moved they are used where they are.
-        if let Err(error) = self.move_to(&place, window, range, target) {
+        self.tell_fault(index, fault);
+        let why = Why {
+            range,
+            attributes,
+            trigger: KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PAGEFAULT_GPU,
+        };
+        let moved = self.move_to(&place, window, &why, target);
+        if let Err(error) = moved {
             pr_debug!("pages around {page:#x} stay where they are: {error:?}\n");
         }
-        match self.map(&place, &wanted(window)) {
+        let mapped = match self.map(&place, &wanted(window)) {
             Err(error) if error == EFAULT => {
                 // Others cannot be had; can this one?
                 self.map(&place, &wanted(Pages::new(page, page + 1)))
             }
             result => result,
-        }
+        };
+        self.tell_fault_end(index, fault, moved == Ok(true));
+        mapped
     }
 
     /// A GPU uses memory of which user space has said nothing: a range around the page, with what

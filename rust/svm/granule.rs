@@ -233,13 +233,14 @@ impl Granule {
 
     /// Takes pages from GPUs: those of which `from` is true. When this returns true, they do not
     /// use them any more. False: page tables could not be changed, and [`Granule::retry`] must be
-    /// tried until it is true; no queue of the process's may run before.
+    /// tried until it is true; no queue of the process's may run before. `tell` hears of each run.
     pub(super) fn take(
         &self,
         gpus: &[Gpu],
         pages: Pages,
         then: Afterwards,
         from: impl Fn(usize) -> bool,
+        mut tell: impl FnMut(usize, Pages),
     ) -> bool {
         let wanted = PageBits::of(pages);
         let mut state = self.state();
@@ -254,6 +255,7 @@ impl Granule {
             view.mapped = view.mapped.minus(gone);
             view.stale = view.stale.union(gone);
             done &= self.forget(gpu, view, gone);
+            gone.runs(self.first).for_each(|run| tell(place, run));
         }
         if then == Afterwards::ComeBack {
             state.lost = state.lost.union(taken);

@@ -17,6 +17,7 @@ use super::{
         Pages,
         PAGE_SHIFT, //
     },
+    told::Told,
     Gpu, Svm,
 };
 use crate::{
@@ -27,7 +28,10 @@ use crate::{
         Source, //
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
 
 /// Where pages shall be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +42,19 @@ pub(super) enum Target {
     System,
     /// In that of the GPU at this place of the list.
     Gpu(usize),
+}
+
+/// Why pages move: their range and what is said of it, and `KFD_MIGRATE_TRIGGER_*`.
+pub(super) struct Why {
+    pub(super) range: Pages,
+    pub(super) attributes: Attributes,
+    pub(super) trigger: u32,
+}
+
+impl Why {
+    fn locations(&self) -> (Location, Location) {
+        (self.attributes.prefetch, self.attributes.preferred)
+    }
 }
 
 impl Gpu {
@@ -95,81 +112,129 @@ impl Svm {
         }
     }
 
-    /// Moves pages of one granule, those that can be moved. `range`: the pages around them with the
-    /// same attributes. Of an error those stay that have not been moved.
+    /// Moves pages of one granule, those that can be moved; whether any has moved. After an error
+    /// those stay that have not been moved.
     pub(super) fn move_to(
         &self,
         place: &Place<'_>,
         pages: Pages,
-        range: Pages,
+        why: &Why,
         target: Target,
-    ) -> Result {
-        match target {
-            Target::Anywhere => Ok(()),
-            Target::System => self.fetch(place, pages, None),
-            Target::Gpu(index) => {
-                let gpu = self.gpus.get(index).ok_or(EINVAL)?;
-                let Some(memory) = gpu.memory() else {
-                    return self.fetch(place, pages, None);
-                };
-                self.fetch(place, pages, Some(memory))?;
-                self.send(place, pages, range, gpu, memory.owner)
-            }
-        }
+    ) -> Result<bool> {
+        let gpu = match target {
+            Target::Anywhere => return Ok(false),
+            Target::System => None,
+            Target::Gpu(index) => self.gpus.get(index).map(|gpu| (index, gpu)),
+        };
+        let memory = gpu.and_then(|(_, gpu)| gpu.memory());
+        let fetched = self.fetch(place, pages, why, memory)?;
+        let (Some((index, gpu)), Some(memory)) = (gpu, memory) else {
+            return Ok(fetched > 0);
+        };
+        let told = Told {
+            pages,
+            from: 0,
+            to: self.id_of(index),
+            trigger: why.trigger,
+        };
+        self.tell_migration(index, told, why.locations());
+        let sent = self.send(place, pages, why, gpu, memory.owner);
+        self.tell_migration_end(index, told, sent.map(drop));
+        let sent = sent?;
+        gpu.counters.add_in(sent);
+        Ok(fetched + sent > 0)
     }
 
-    /// Brings pages into system memory, but for those in `kept`.
-    fn fetch(&self, place: &Place<'_>, pages: Pages, kept: Option<DevicePages>) -> Result {
-        let is_kept = |migration: &Migration<'_>, index: u32| match migration.source(index) {
-            Source::Device(page) => kept.is_some_and(|kept| kept.has(page)),
-            _ => false,
-        };
+    /// Brings pages into system memory, but for those in `kept`. Returns how many have moved.
+    fn fetch(
+        &self,
+        place: &Place<'_>,
+        pages: Pages,
+        why: &Why,
+        kept: Option<DevicePages>,
+    ) -> Result<u32> {
         // With one GPU all that is in VRAM is in its own.
         if kept.is_some() && self.gpus.len() == 1 {
-            return Ok(());
+            return Ok(0);
         }
-        let mut result = Ok(());
+        let (mut result, mut moved) = (Ok(()), 0);
         for (index, gpu) in self.gpus.iter().enumerate() {
-            let Some(owner) = gpu.owner() else {
+            let Some(memory) = gpu
+                .memory()
+                .filter(|memory| !kept.is_some_and(|it| it.is(memory)))
+            else {
                 continue;
             };
-            let done = |other: &Gpu| other.owner() == Some(owner);
-            if self.gpus.iter().take(index).any(done) {
+            // Partitions of a device have the same memory.
+            let same = |other: &Gpu| other.memory().is_some_and(|other| other.is(&memory));
+            if self.gpus.iter().take(index).any(same) {
                 continue;
             }
+            let told = Told {
+                pages,
+                from: self.id_of(index),
+                to: 0,
+                trigger: why.trigger,
+            };
+            let device = gpu.node().kgd().handle();
+            let is_live = |block: &Arc<Block>| block.is_for(device, pages) && block.is_live();
+            // Without a block of its own pages may be here all the same: of a parent's.
+            let mut begun = place.granule.blocks().iter().any(is_live);
+            if begun {
+                self.tell_migration(index, told, why.locations());
+            }
+            let mut count = 0;
             let each = each_mapping(place, pages, |vma, here| {
                 let bytes = here.start as usize..here.end as usize;
-                let migration = Migration::from_device(vma, bytes, owner)?;
-                let keeps: KVec<bool> = {
-                    let mut keeps = KVec::new();
-                    for index in 0..migration.len() {
-                        keeps.push(is_kept(&migration, index), GFP_KERNEL)?;
-                    }
-                    keeps
-                };
-                let wanted = |index: u32| keeps.get(index as usize) == Some(&false);
-                block::bring_home(migration, wanted, false).map(drop)
+                let migration = Migration::from_device(vma, bytes, memory.owner)?;
+                let mut wanted = KVec::new();
+                for index in 0..migration.len() {
+                    let its = match migration.source(index) {
+                        Source::Device(page) => memory.has(page),
+                        _ => false,
+                    };
+                    wanted.push(its, GFP_KERNEL)?;
+                }
+                if !wanted.contains(&true) {
+                    return Ok(());
+                }
+                if !begun {
+                    begun = true;
+                    self.tell_migration(index, told, why.locations());
+                }
+                let is_wanted = |index: u32| wanted.get(index as usize) == Some(&true);
+                count += block::bring_home(migration, is_wanted, false)?;
+                Ok(())
             });
+            if begun {
+                self.tell_migration_end(index, told, each);
+            }
+            gpu.counters.add_out(count);
+            moved += count;
             result = result.and(each);
         }
-        result
+        result.map(|()| moved)
     }
 
-    /// Moves pages of the system's into a GPU's memory.
+    /// Moves pages of the system's into a GPU's memory. Returns how many have moved.
     fn send(
         &self,
         place: &Place<'_>,
         pages: Pages,
-        range: Pages,
+        why: &Why,
         gpu: &Gpu,
         owner: PageOwner,
-    ) -> Result {
-        let mover = self.mover(place, pages, range, gpu)?;
+    ) -> Result<u32> {
+        let mover = self.mover(place, pages, why.range, gpu)?;
+        mover.audience().set_locations(self.ids_at(why.locations()));
+        let mut moved = 0;
         each_mapping(place, pages, |vma, here| {
             let bytes = here.start as usize..here.end as usize;
             let migration = Migration::from_system(vma, bytes, owner)?;
-            mover.take(migration, here.start >> PAGE_SHIFT).map(drop)
-        })
+            moved += mover.take(migration, here.start >> PAGE_SHIFT)?;
+            Ok(())
+        })?;
+        Ok(moved)
     }
 
     /// A block of the granule's that has places for pages, or a new one.
@@ -189,13 +254,24 @@ impl Svm {
         let around = granule.pages().intersection(range).unwrap_or(pages);
         let partition = gpu.node().partition().id;
         // For it others may be evicted: nothing that this needs is locked.
-        let mover = Block::make(kgd.clone(), partition, around, self.blocks_queue)?;
+        let audience = self.audience(gpu);
+        let mover = Block::make(
+            kgd.clone(),
+            (partition, around),
+            audience,
+            self.blocks_queue,
+        )?;
         granule.blocks().push(mover.block().clone(), GFP_KERNEL)?;
         Ok(mover)
     }
 }
 
 impl DevicePages {
+    /// Whether it is the same device's.
+    fn is(&self, other: &DevicePages) -> bool {
+        self.first == other.first
+    }
+
     /// Whether a page is one of them.
     fn has(&self, page: crate::linux::migrate::DevicePage) -> bool {
         page.0

@@ -193,7 +193,13 @@ impl Region {
     pub(super) fn take_all(&self) {
         self.each_granule(|granule| {
             let pages = Pages::new(granule.first, granule.first + GRANULE_PAGES);
-            granule.take(&self.svm.gpus, pages, Afterwards::Nothing, |_| true);
+            granule.take(
+                &self.svm.gpus,
+                pages,
+                Afterwards::Nothing,
+                |_| true,
+                |_, _| (),
+            );
         });
     }
 

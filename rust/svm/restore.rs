@@ -23,7 +23,14 @@ use super::{
     region::RegionUse,
     Svm, RESTORE,
 };
-use crate::linux::hmm::Reason;
+use crate::{
+    linux::hmm::Reason,
+    uapi::{
+        KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY,
+        KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY_MIGRATE,
+        KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU, //
+    },
+};
 use kernel::{
     mm::MmWithUser,
     prelude::*,
@@ -85,7 +92,18 @@ impl Svm {
             true => Afterwards::ComeBack,
             false => Afterwards::Nothing,
         };
-        let taken = granule.take(&self.gpus, pages, then, |_| true);
+        let trigger = match reason {
+            Reason::Unmap => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU,
+            Reason::Migrate => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY_MIGRATE,
+            _ => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY,
+        };
+        let tell = |gpu, run| {
+            // What comes back is told of by the eviction.
+            if !comes_back {
+                self.tell_unmapped(gpu, run, trigger);
+            }
+        };
+        let taken = granule.take(&self.gpus, pages, then, |_| true, tell);
         if comes_back {
             self.lost.store(true, Release);
         }

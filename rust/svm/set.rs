@@ -14,7 +14,10 @@ use super::{
         Place,
         Wanted, //
     },
-    migrate::Target,
+    migrate::{
+        Target,
+        Why, //
+    },
     page_bits::GRANULE_PAGES,
     pages::{
         Pages,
@@ -24,7 +27,13 @@ use super::{
     region::REGION_PAGES,
     Book, Changing, Svm, SETTLE,
 };
-use crate::linux::errno;
+use crate::{
+    linux::errno,
+    uapi::{
+        KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PREFETCH,
+        KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU,
+    },
+};
 use kernel::{
     bindings,
     mm::{
@@ -260,14 +269,19 @@ impl Svm {
         for (pages, attributes) in ranges {
             let accessible = attributes.accessible();
             let may_not = |gpu: usize| !accessible.contains(gpu);
-            self.take_from(&granule, pages, may_not);
+            self.take_from(&granule, pages, true, may_not);
             let mut gpus = attributes.shown_at_once(self.xnack());
             if let Some(to) = prefetch {
                 let target = self.target_of_prefetch(to, &attributes);
                 let around = self.book.lock().ranges.at(pages.start);
                 let range = around.map_or(pages, |(range, _)| range);
                 // If they cannot be moved they are used where they are.
-                if let Err(error) = self.move_to(&place, pages, range, target) {
+                let why = Why {
+                    range,
+                    attributes,
+                    trigger: KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PREFETCH,
+                };
+                if let Err(error) = self.move_to(&place, pages, &why, target) {
                     pr_debug!("pages are not prefetched: {error:?}\n");
                 }
                 if let Target::Gpu(gpu) = target {
@@ -276,7 +290,7 @@ impl Svm {
             }
             if gpus.is_empty() && otherwise {
                 // They come for it again.
-                self.take_from(&granule, pages, |_| true);
+                self.take_from(&granule, pages, false, |_| true);
             }
             let wanted = Wanted {
                 pages,
@@ -289,14 +303,22 @@ impl Svm {
         result
     }
 
-    /// Takes pages from those GPUs of which `from` is true, for good.
+    /// Takes pages from those GPUs of which `from` is true, for good; who listens hears of it if
+    /// `told`.
     fn take_from(
         self: &Arc<Self>,
         granule: &super::Granule,
         pages: Pages,
+        told: bool,
         from: impl Fn(usize) -> bool,
     ) {
-        if !granule.take(&self.gpus, pages, Afterwards::Nothing, from) {
+        const TRIGGER: u32 = KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU;
+        let tell = |gpu, run| {
+            if told {
+                self.tell_unmapped(gpu, run, TRIGGER);
+            }
+        };
+        if !granule.take(&self.gpus, pages, Afterwards::Nothing, from, tell) {
             let eviction = self.evict();
             self.lost.store(true, Release);
             drop(eviction);
