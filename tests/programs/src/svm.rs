@@ -8,6 +8,7 @@ mod effects;
 mod generate;
 mod interpreter;
 mod stage;
+mod told;
 mod world;
 
 use anyhow::{ensure, Result};
@@ -40,6 +41,8 @@ enum What {
     Generated,
     /// Scripts in which GPUs access the memory, each in a process of its own.
     Effects,
+    /// Scripts that leave memory of GPUs to children, one at a time.
+    Left,
 }
 
 /// The scripts; `interpreter.rs` says how they are written.
@@ -57,6 +60,7 @@ const EFFECTS: &[&str] = &[
     include_str!("svm/changes.txt"),
     include_str!("svm/vram.txt"),
     include_str!("svm/processes.txt"),
+    include_str!("svm/told.txt"),
 ];
 
 impl Svm {
@@ -64,6 +68,7 @@ impl Svm {
         match self.what {
             What::Attributes => self.scripts(SCRIPTS),
             What::Generated => generate::run(self.xnack, self.seed, self.steps),
+            What::Left => self.scripts(&[include_str!("svm/left.txt")]),
             What::Effects if self.case.is_some() => self.scripts(EFFECTS),
             What::Effects => {
                 let all = EFFECTS.iter().flat_map(|script| cases(script));

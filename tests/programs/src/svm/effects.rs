@@ -2,17 +2,20 @@
 
 //! The steps that use GPUs, and those that only they need:
 //!
-//!     gwrite PLACE LENGTH WORD [GPU]       gread PLACE LENGTH [GPU]     each page's first word
-//!     gfill PLACE LENGTH SEED [GPU]        gcheck PLACE LENGTH SEED [GPU]     words of a pattern
-//!     fill PLACE LENGTH SEED               check PLACE LENGTH SEED      the same by the CPU
-//!     threads NUMBER PLACE LENGTH SEED     threads check it, and write the pattern of SEED + 1
-//!     launch PLACE LENGTH WORD             as gwrite, without waiting
-//!     count PLACE                          starts a kernel that counts there
-//!     counts PLACE     stands PLACE        what it does now           stop     ends it
-//!     queue PLACE                          CREATE_QUEUE that saves its waves there
-//!     sleep MILLISECONDS     compact       merge NUMBER (until so many pages are merged)
-//!     exit                                 the process ends here, as it is
-//!     kill                                 the process is killed
+//! ```text
+//! gwrite PLACE LENGTH WORD [GPU]       gread PLACE LENGTH [GPU]     each page's first word
+//! gfill PLACE LENGTH SEED [GPU]        gcheck PLACE LENGTH SEED [GPU]     words of a pattern
+//! fill PLACE LENGTH SEED               check PLACE LENGTH SEED      the same by the CPU
+//! threads NUMBER PLACE LENGTH SEED     threads check it, and write the pattern of SEED + 1
+//! launch PLACE LENGTH WORD             as gwrite, without waiting
+//! count PLACE                          starts a kernel that counts there
+//! counts PLACE     stands PLACE        what it does now           stop     ends it
+//! queue PLACE                          CREATE_QUEUE that saves its waves there
+//! sleep MILLISECONDS     compact       merge NUMBER (until so many pages are merged)
+//! exit                                 the process ends here, as it is
+//! close                                closes all files
+//! kill                                 the process is killed
+//! ```
 
 use super::interpreter::{together, Interpreter};
 use super::stage::{mixed, Stage};
@@ -103,6 +106,10 @@ impl Interpreter {
             [verb @ ("counts" | "stands"), place] => self.counting(verb, place),
             ["stop"] => self.stage("G0")?.end(),
             ["queue", place] => self.queue(place),
+            ["close"] => self.world.close_all(),
+            ["listen"] => self.listen(),
+            ["told"] => self.heard(),
+            ["counters"] => self.counters(),
             ["sleep", time] => {
                 std::thread::sleep(Duration::from_millis(time.parse()?));
                 Ok("0".into())

@@ -25,6 +25,7 @@ use crate::bench::name;
 use crate::raw::Outcome;
 use anyhow::{bail, ensure, Context, Result};
 use kfd::SvmAttribute;
+use rustix::fd::OwnedFd;
 use std::io::Write;
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub struct Interpreter {
     /// The GPU that steps use, with its number.
     pub stages: Vec<(usize, Stage)>,
     pub saved: Option<Saved>,
+    /// A file of SMI events.
+    pub listener: Option<OwnedFd>,
 }
 
 /// What the driver's worker needs after memory came back from VRAM: when a range is split before it
@@ -66,6 +69,7 @@ impl Interpreter {
             vram: false,
             stages: Vec::new(),
             saved: None,
+            listener: None,
         })
     }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use kfd::{topology, Device, Kfd, SvmAttribute};
 use kfd_uapi as uapi;
 use nix::libc;
-use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use std::ffi::{c_int, c_void};
 use std::fs;
@@ -119,6 +119,20 @@ impl World {
     }
 
     /// Nothing is left in the area.
+    /// Closes all files but the standard ones and those that memory is read through.
+    pub fn close_all(&self) -> Result<String> {
+        let kept = [self.pipe.0.as_raw_fd(), self.pipe.1.as_raw_fd()];
+        for file in (3..1024).filter(|file| !kept.contains(file)) {
+            // SAFETY: nobody in this process uses them any more: it is a child that was told so.
+            unsafe { libc::close(file) };
+        }
+        Ok("0".into())
+    }
+
+    pub fn kfd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
     pub fn clear(&mut self) -> Result<()> {
         self.primary()?;
         while let Some(name) = self.buffers.last().map(|buffer| buffer.name.clone()) {

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! The steps that look at what others hear of the memory:
+//!
+//! ```text
+//! listen       opens the GPU's file of SMI events     told       what it has told since
+//! counters     what sysfs counts of the process on the GPU
+//! ```
+
+use super::interpreter::Interpreter;
+use super::world::{BASE, PAGE};
+use crate::raw::ioctl;
+use anyhow::{Context, Result};
+use kfd_uapi as uapi;
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fd::{FromRawFd, OwnedFd};
+use std::fs;
+
+/// Migrations, faults of pages, pages that GPUs lose (`enum kfd_smi_event`: 5 to 8, 11).
+const MASK: u64 = 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10;
+
+/// Nothing comes any more.
+const QUIET: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 300_000_000,
+};
+
+impl Interpreter {
+    pub fn listen(&mut self) -> Result<String> {
+        let mut args = uapi::kfd_ioctl_smi_events_args {
+            gpuid: self.world.gpus[0],
+            anon_fd: 0,
+        };
+        ioctl(self.world.kfd(), uapi::IOC_SMI_EVENTS, &mut args)?;
+        // SAFETY: the kernel has just made it for this process.
+        let fd = unsafe { OwnedFd::from_raw_fd(args.anon_fd as i32) };
+        rustix::io::write(&fd, &MASK.to_ne_bytes())?;
+        self.listener = Some(fd);
+        Ok("0".into())
+    }
+
+    /// The events of the process, without their times; pages are those of the area.
+    pub fn heard(&self) -> Result<String> {
+        let fd = self.listener.as_ref().context("nobody listens")?;
+        let (mut text, mut room) = (String::new(), [0u8; 4096]);
+        loop {
+            let mut fds = [PollFd::new(fd, PollFlags::IN)];
+            if poll(&mut fds, Some(&QUIET))? == 0 {
+                break;
+            }
+            let bytes = rustix::io::read(fd, &mut room)?;
+            text.push_str(&String::from_utf8_lossy(&room[..bytes]));
+        }
+        let mine = format!("-{}", std::process::id());
+        let lines = text.lines().filter_map(|line| {
+            let mut words = line.split(' ');
+            let (number, _time, pid) = (words.next()?, words.next()?, words.next()?);
+            let rest: Vec<_> = words.map(|word| self.relative(word)).collect();
+            (pid == mine).then(|| format!("{number} {}", rest.join(" ")))
+        });
+        Ok(lines.collect::<Vec<_>>().join(" | "))
+    }
+
+    /// An event's word: pages from the area's first on, GPUs by number.
+    fn relative(&self, word: &str) -> String {
+        let gpu = format!("{:x}", self.world.gpus[0]);
+        let word = word.replace(&gpu, "G0");
+        let Some((page, rest)) = word.strip_prefix('@').and_then(|word| word.split_once('('))
+        else {
+            return word;
+        };
+        let page = u64::from_str_radix(page, 16).unwrap_or(0);
+        format!("@{}({rest}", page.wrapping_sub(BASE / PAGE))
+    }
+
+    pub fn counters(&self) -> Result<String> {
+        let (pid, gpu) = (std::process::id(), self.world.gpus[0]);
+        let folder = format!("/sys/devices/virtual/kfd/kfd/proc/{pid}/counters_{gpu}");
+        let read = |name: &str| -> Result<String> {
+            let text = fs::read_to_string(format!("{folder}/{name}"))?;
+            Ok(format!("{name} {}", text.trim()))
+        };
+        let all = ["faults", "page_in", "page_out"].map(read);
+        let all: Result<Vec<_>> = all.into_iter().collect();
+        Ok(all?.join(", "))
+    }
+}
