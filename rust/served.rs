@@ -262,7 +262,7 @@ impl Served {
     }
 
     /// The device is about to go, and works still: what processes have in its memory comes into the
-    /// the system's.
+    /// system's.
     pub(crate) fn save_memory(&self) {
         svm::block::save_device(self.gpu.kgd().handle());
     }

@@ -167,7 +167,6 @@ impl Block {
         audience: Audience,
         queue: &'static OwnedQueue,
     ) -> Result<Mover> {
-        forget_unused();
         let memory = Memory {
             vram: None,
             movers: 1,
@@ -456,18 +455,7 @@ impl WorkItem for Block {
 
 /// Blocks without memory need not be known any more.
 fn forget_unused() {
-    let mut unused = KVec::new();
-    {
-        let mut all = ALL.lock();
-        while let Some(place) = all.iter().position(|block| !block.is_live()) {
-            let Ok(block) = all.remove(place) else {
-                break;
-            };
-            // Without memory for the list it goes under the lock, which does no harm.
-            let _ = unused.push(block, GFP_KERNEL);
-        }
-    }
-    drop(unused);
+    ALL.lock().retain(|block| block.is_live());
 }
 
 /// A device is about to go, and works still: pages in its memory are brought into the system's.
