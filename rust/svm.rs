@@ -11,11 +11,11 @@
 //! The address space is cut into granules of 2 MiB ([`granule`]), in which all of this happens side
 //! by side, and into regions of 256 MiB, which watch it. Both are made when they are needed.
 //!
-//! Locks, outer to inner: `changing`, a granule's turn, `mmap_lock`, a VM's page tables, `regions`,
+//! Locks, outer to inner: a granule's turn, `mmap_lock`, `changing`, a VM's page tables, `regions`,
 //! a region's contents, a granule's state, `book`. Notifiers run under reclaim: what they take,
 //! a region's contents, a granule's state, `evicting` and `pins`, is never held across an
 //! allocation that reclaims. `changing` is the lock of ioctls that change attributes; nothing is
-//! mapped under it.
+//! mapped under it, and who holds it waits for no program.
 
 pub(crate) mod attributes;
 pub(crate) mod block;

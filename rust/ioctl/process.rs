@@ -206,22 +206,23 @@ pub(super) fn set_xnack_mode(call: &Call<'_>, args: &mut kfd_ioctl_set_xnack_mod
         args.xnack_enabled = call.process.alive()?.xnack().into();
         return Ok(());
     }
-    // A queue that is being made has read the mode, and is not seen yet.
+    // A queue that is being made has read the mode, and is not seen yet. Nobody else changes it.
     let _turn = call.process.memory_lock();
-    let mut process = call.process.alive()?;
+    let before = call.process.alive()?.xnack();
     if call.process.has_queues() {
         return Err(EBUSY);
     }
     let wanted = args.xnack_enabled != 0;
     let possible =
         |device: &ProcessDevice| xnack_is_a_choice(device.node()) || !device.node().facts().noretry;
-    if wanted && !process.xnack() && !call.process.devices().iter().all(|device| possible(device)) {
+    if wanted && !before && !call.process.devices().iter().all(|device| possible(device)) {
         return Err(EPERM);
     }
     if let Some(svm) = call.process.svm() {
         svm.set_xnack(wanted)?;
     }
-    process.set_xnack(wanted);
+    // Not before: evictions, of whatever process, wait for who holds this.
+    call.process.alive()?.set_xnack(wanted);
     Ok(())
 }
 

@@ -221,11 +221,15 @@ impl Svm {
     /// A GPU uses memory of which user space has said nothing: a range around the page, with what
     /// holds then. `EFAULT`: nothing is mapped there, a device's memory, or a buffer.
     fn add_range(self: &Arc<Self>, page: u64, mm: &MmWithUser) -> Result {
+        self.make_region(page, mm)?;
+        let lock = mm.mmap_read_lock();
         let changing = self.changing.lock();
         self.settle(&changing)?;
-        self.make_region(page, mm)?;
+        let area = Pages::new(page, page + 1);
+        if !self.is_watched(area) {
+            return Err(EAGAIN);
+        }
         // What is unmapped from here on is told of.
-        let lock = mm.mmap_read_lock();
         let mapping = Mapping::of(&lock, page).ok_or(EFAULT)?;
         if mapping.device {
             return Err(EFAULT);
@@ -241,7 +245,7 @@ impl Svm {
         }
         let mut gap = self.book.lock().ranges.gap(page, within);
         if self.check_buffers(gap).is_err() {
-            gap = Pages::new(page, page + 1);
+            gap = area;
             self.check_buffers(gap).map_err(|_| EFAULT)?;
         }
         // Nobody else changes them.

@@ -88,19 +88,7 @@ impl Svm {
             return Err(EINVAL);
         }
         let mm = self.users_mm()?;
-        let new = {
-            let changing = self.changing.lock();
-            self.settle(&changing)?;
-            self.check(&mm.mmap_read_lock(), pages)?;
-            self.check_buffers(pages)?;
-            for piece in pages.pieces(REGION_PAGES) {
-                self.make_region(piece.start, &mm)?;
-            }
-            let lock = mm.mmap_read_lock();
-            // Not before: what is unmapped from here on is told of, and forgotten.
-            self.check(&lock, pages)?;
-            self.change(pages, change)?
-        };
+        let new = self.give(pages, change, &mm)?;
         let mut result = Ok(());
         if new || self.matters(change) {
             for piece in pages.pieces(GRANULE_PAGES) {
@@ -110,12 +98,45 @@ impl Svm {
         result
     }
 
+    /// Gives an area other attributes, and watches all of it. Whether part of it had none.
+    fn give(self: &Arc<Self>, pages: Pages, change: &[Attribute], mm: &MmWithUser) -> Result<bool> {
+        self.check(&mm.mmap_read_lock(), pages)?;
+        self.check_buffers(pages)?;
+        loop {
+            for piece in pages.pieces(REGION_PAGES) {
+                self.make_region(piece.start, mm)?;
+            }
+            let lock = mm.mmap_read_lock();
+            let changing = self.changing.lock();
+            self.settle(&changing)?;
+            // Somebody may have forgotten what was unmapped, and the region with it.
+            if !self.is_watched(pages) {
+                continue;
+            }
+            // Not before: what is unmapped from here on is told of, and forgotten.
+            self.check(&lock, pages)?;
+            return self.change(pages, change);
+        }
+    }
+
+    /// Whether there is a region wherever an area is. They stay while nobody else changes
+    /// attributes.
+    pub(super) fn is_watched(&self, pages: Pages) -> bool {
+        let regions = self.regions.lock();
+        pages
+            .pieces(REGION_PAGES)
+            .all(|piece| regions.get(&(piece.start / REGION_PAGES)).is_some())
+    }
+
     /// GET_ATTR: what the ranges of an area have in common. Errors as for [`Svm::set`].
     pub(crate) fn get(self: &Arc<Self>, pages: Pages) -> Result<Common> {
         let mm = self.users_mm()?;
+        // Before `changing`: for this lock one may have to wait for a program.
+        let lock = mm.mmap_read_lock();
         let changing = self.changing.lock();
         self.settle(&changing)?;
-        self.check(&mm.mmap_read_lock(), pages)?;
+        self.check(&lock, pages)?;
+        drop(lock);
         self.check_buffers(pages)?;
         let mut common = Common::new(self.default_attributes());
         let book = self.book.lock();
