@@ -348,7 +348,7 @@ impl Svm {
         }
         let index = page / REGION_PAGES;
         let region = Region::new(self.clone(), index, mm)?;
-        let node = RBTreeNode::new(index, region, GFP_KERNEL)?;
+        let node = RBTreeNode::new(index, region, GFP_KERNEL_ACCOUNT)?;
         let unused = {
             let mut regions = self.regions.lock();
             if self.has_ended() || regions.get(&index).is_some() {

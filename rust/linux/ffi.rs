@@ -16,6 +16,7 @@ unsafe extern "C" {
         address: bindings::phys_addr_t,
     ) -> c_int;
     pub(super) fn amdkfd_in_compat_syscall() -> bool;
+    pub(super) safe fn amdkfd_fatal_signal_pending() -> bool;
     pub(super) fn amdkfd_jiffies_to_msecs(jiffies: c_ulong) -> c_uint;
     pub(super) fn amdkfd_anon_inode(name: *const c_char) -> *mut bindings::inode;
     pub(super) fn amdkfd_signal_group(task: *mut bindings::task_struct, number: c_int);

@@ -33,6 +33,11 @@ bool amdkfd_in_compat_syscall(void)
 	return in_compat_syscall();
 }
 
+bool amdkfd_fatal_signal_pending(void)
+{
+	return fatal_signal_pending(current);
+}
+
 unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies)
 {
 	return jiffies_to_msecs(jiffies);

@@ -12,6 +12,8 @@ struct vm_area_struct;
 int amdkfd_map_io(struct vm_area_struct *vma, phys_addr_t address);
 /* Whether the current system call was made in 32-bit mode. */
 bool amdkfd_in_compat_syscall(void);
+/* Whether the current task is being killed. */
+bool amdkfd_fatal_signal_pending(void);
 unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies);
 /* An inode that nothing else uses, with a reference. NULL: no memory. */
 struct inode *amdkfd_anon_inode(const char *name);

@@ -25,6 +25,11 @@ pub(crate) fn in_compat_syscall() -> bool {
     unsafe { ffi::amdkfd_in_compat_syscall() }
 }
 
+/// Whether the current task is being killed: what takes long is given up.
+pub(crate) fn is_killed() -> bool {
+    ffi::amdkfd_fatal_signal_pending()
+}
+
 /// Whether the current task traces `task`.
 pub(crate) fn current_traces(task: &Task) -> bool {
     // SAFETY: The task is valid.

@@ -162,7 +162,7 @@ impl Svm {
             return Err(EPERM);
         }
         let (region, granule) = self.make_granule(page, mm)?;
-        let turn = granule.turn();
+        let turn = granule.turn().ok_or(EAGAIN)?;
         let Some((range, attributes)) = self.book.lock().ranges.at(page) else {
             return Ok(());
         };

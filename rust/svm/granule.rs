@@ -109,8 +109,9 @@ pub(super) struct State {
 pub(crate) struct Granule {
     /// Its first page.
     pub(super) first: u64,
+    /// Whether its region has it still.
     #[pin]
-    turn: Mutex<()>,
+    turn: Mutex<bool>,
     /// The blocks that its pages are put into. Under the turn.
     #[pin]
     blocks: Mutex<KVec<Arc<Block>>>,
@@ -120,7 +121,7 @@ pub(crate) struct Granule {
 }
 
 /// The turn of a granule: see the module's documentation.
-pub(super) type Turn<'a> = MutexGuard<'a, ()>;
+pub(super) type Turn<'a> = MutexGuard<'a, bool>;
 
 /// A granule's state. Nothing that is allocated while it is locked reclaims memory.
 pub(super) struct StateGuard<'a> {
@@ -154,9 +155,9 @@ pub(super) enum Afterwards {
 impl Granule {
     /// The granule that begins with page `first`, of a process with so many GPUs.
     pub(super) fn new(first: u64, gpus: usize) -> Result<Arc<Self>> {
-        let mut views = KVec::with_capacity(gpus, GFP_KERNEL)?;
+        let mut views = KVec::with_capacity(gpus, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..gpus {
-            views.push(View::NOTHING, GFP_KERNEL)?;
+            views.push(View::NOTHING, GFP_KERNEL_ACCOUNT)?;
         }
         let state = State {
             views,
@@ -165,17 +166,24 @@ impl Granule {
         };
         let granule = try_pin_init!(Self {
             first,
-            turn <- new_mutex!((), "amdkfd::Granule::turn"),
+            turn <- new_mutex!(true, "amdkfd::Granule::turn"),
             blocks <- new_mutex!(KVec::new(), "amdkfd::Granule::blocks"),
             state <- new_mutex!(state, "amdkfd::Granule::state"),
             _held: GRANULES.hold(),
         });
-        Arc::pin_init(granule, GFP_KERNEL)
+        Arc::pin_init(granule, GFP_KERNEL_ACCOUNT)
     }
 
-    /// Waits for its turn, which may be held across faults of the process's.
-    pub(super) fn turn(&self) -> Turn<'_> {
-        self.turn.lock()
+    /// Waits for its turn, which may be held across faults of the process's. `None`: it was
+    /// dropped meanwhile, and its region may have another one.
+    pub(super) fn turn(&self) -> Option<Turn<'_>> {
+        let turn = self.turn.lock();
+        turn.then_some(turn)
+    }
+
+    /// Whether a block has memory for its pages. Under the turn.
+    pub(super) fn has_blocks(&self) -> bool {
+        self.blocks.lock().iter().any(|block| block.is_live())
     }
 
     /// The blocks that its pages are put into.

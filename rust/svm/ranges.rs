@@ -235,7 +235,7 @@ impl Plan {
         if let Some((pages, attributes)) = self.last.take() {
             let start = pages.start;
             let range = Range { start, attributes };
-            let node = RBTreeNode::new(pages.end, range, GFP_KERNEL)?;
+            let node = RBTreeNode::new(pages.end, range, GFP_KERNEL_ACCOUNT)?;
             self.ranges.insert(node);
         }
         Ok(())
@@ -248,7 +248,7 @@ pub(crate) struct Spare(RBTreeNodeReservation<u64, Range>);
 impl Spare {
     /// Allocates it.
     pub(crate) fn new() -> Result<Self> {
-        Ok(Self(RBTreeNodeReservation::new(GFP_KERNEL)?))
+        Ok(Self(RBTreeNodeReservation::new(GFP_KERNEL_ACCOUNT)?))
     }
 }
 

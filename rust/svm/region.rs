@@ -8,7 +8,8 @@
 use super::{
     granule::{
         Afterwards,
-        Granule, //
+        Granule,
+        Turn, //
     },
     page_bits::GRANULE_PAGES,
     pages::{
@@ -122,7 +123,7 @@ impl Region {
             contents <- new_mutex!(contents, "amdkfd::Region::contents"),
             _held: REGIONS.hold(),
         });
-        let region = Arc::pin_init(region, GFP_KERNEL)?;
+        let region = Arc::pin_init(region, GFP_KERNEL_ACCOUNT)?;
         let start = index * REGION_PAGES << PAGE_SHIFT;
         Watched::new(region, mm, start, REGION_PAGES << PAGE_SHIFT)
     }
@@ -168,7 +169,7 @@ impl Region {
         let new = Granule::new(first, self.svm.gpus.len())?;
         let mut room = KVec::new();
         for _ in 0..GRANULES_EACH {
-            room.push(None, GFP_KERNEL)?;
+            room.push(None, GFP_KERNEL_ACCOUNT)?;
         }
         let mut contents = self.contents.lock();
         if contents.granules.is_empty() {
@@ -180,8 +181,32 @@ impl Region {
         Ok(granule)
     }
 
+    /// Whether it never had any.
+    pub(super) fn has_no_granules(&self) -> bool {
+        self.contents.lock().granules.is_empty()
+    }
+
+    /// Drops a granule whose turn it is, if it shows nothing and has no memory in VRAM: whoever
+    /// waits for its turn looks for another one.
+    pub(super) fn drop_if_idle(&self, granule: &Arc<Granule>, mut turn: Turn<'_>) {
+        if !granule.is_idle() || granule.has_blocks() {
+            return;
+        }
+        let gone = {
+            let mut contents = self.contents.lock();
+            let slot = contents.granules.get_mut(Self::place(granule.first));
+            slot.and_then(Option::take)
+        };
+        *turn = false;
+        drop(turn);
+        drop(gone);
+    }
+
     /// All granules, one after the other.
     pub(super) fn each_granule(&self, mut act: impl FnMut(&Arc<Granule>)) {
+        if self.has_no_granules() {
+            return;
+        }
         for place in 0..GRANULES_EACH {
             if let Some(granule) = self.granule(self.pages().start + place * GRANULE_PAGES) {
                 act(&granule);

@@ -158,7 +158,9 @@ impl Svm {
         if granule.state().lost.is_empty() {
             return Ok(());
         }
-        let turn = granule.turn();
+        let Some(turn) = granule.turn() else {
+            return Ok(());
+        };
         let lost = core::mem::replace(&mut granule.state().lost, PageBits::NONE);
         let place = Place {
             region,

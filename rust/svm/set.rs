@@ -7,7 +7,8 @@ use super::{
         Attribute,
         Attributes,
         Common,
-        GpuSet, //
+        GpuSet,
+        Location, //
     },
     granule::Afterwards,
     map::{
@@ -24,11 +25,17 @@ use super::{
         PAGE_SHIFT, //
     },
     ranges::Spare,
-    region::REGION_PAGES,
+    region::{
+        RegionUse,
+        REGION_PAGES, //
+    },
     Book, Changing, Svm, SETTLE,
 };
 use crate::{
-    linux::errno,
+    linux::{
+        errno,
+        task::is_killed, //
+    },
     uapi::{
         KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PREFETCH,
         KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU,
@@ -88,22 +95,84 @@ impl Svm {
             return Err(EINVAL);
         }
         let mm = self.users_mm()?;
-        let new = self.give(pages, change, &mm)?;
+        if self.give(pages, change, &mm)? || self.matters(change) {
+            self.apply_all(pages, change, &mm)?;
+        }
+        Ok(())
+    }
+
+    /// Makes what GPUs see of an area what its attributes say. The first error counts. It takes as
+    /// long as the area is large where GPUs see it or it goes to one; `EINTR`: the task is killed.
+    fn apply_all(
+        self: &Arc<Self>,
+        pages: Pages,
+        change: &[Attribute],
+        mm: &MmWithUser,
+    ) -> Result {
+        let goes_to_gpu = change
+            .iter()
+            .any(|attribute| matches!(attribute, Attribute::Prefetch(Location::Gpu(_))));
         let mut result = Ok(());
-        if new || self.matters(change) {
-            for piece in pages.pieces(GRANULE_PAGES) {
-                result = result.and(self.apply(piece, change, &mm));
+        for piece in pages.pieces(REGION_PAGES) {
+            if is_killed() {
+                return Err(EINTR);
+            }
+            // It goes when all of it has been unmapped.
+            let Some(region) = self.region_of(piece.start) else {
+                continue;
+            };
+            let everywhere = goes_to_gpu || self.is_shown(piece);
+            if !everywhere && region.has_no_granules() {
+                continue;
+            }
+            for piece in piece.pieces(GRANULE_PAGES) {
+                if is_killed() {
+                    return Err(EINTR);
+                }
+                if everywhere || region.granule(piece.start).is_some() {
+                    result = result.and(self.apply(&region, piece, change, mm));
+                }
             }
         }
         result
+    }
+
+    /// Whether GPUs see any of an area as soon as it has attributes.
+    fn is_shown(&self, pages: Pages) -> bool {
+        let mut shown = false;
+        self.book.lock().ranges.each(pages, |_, attributes| {
+            shown |= !attributes.shown_at_once(self.xnack()).is_empty();
+        });
+        shown
     }
 
     /// Gives an area other attributes, and watches all of it. Whether part of it had none.
     fn give(self: &Arc<Self>, pages: Pages, change: &[Attribute], mm: &MmWithUser) -> Result<bool> {
         self.check(&mm.mmap_read_lock(), pages)?;
         self.check_buffers(pages)?;
+        self.check_charge(pages)?;
+        let given = self.watch_and_give(pages, change, mm);
+        if given.is_err() {
+            // What has no attributes is not watched.
+            let _changing = self.changing.lock();
+            for piece in pages.pieces(REGION_PAGES) {
+                self.retire(piece.start / REGION_PAGES);
+            }
+        }
+        given
+    }
+
+    fn watch_and_give(
+        self: &Arc<Self>,
+        pages: Pages,
+        change: &[Attribute],
+        mm: &MmWithUser,
+    ) -> Result<bool> {
         loop {
             for piece in pages.pieces(REGION_PAGES) {
+                if is_killed() {
+                    return Err(EINTR);
+                }
                 self.make_region(piece.start, mm)?;
             }
             let lock = mm.mmap_read_lock();
@@ -186,6 +255,20 @@ impl Svm {
         Ok(())
     }
 
+    /// Whether all of an area could be charged, before anything is made for it. `ENOMEM` if not.
+    fn check_charge(&self, pages: Pages) -> Result {
+        if self.xnack() {
+            return Ok(());
+        }
+        let _changing = self.changing.lock();
+        let mut book = self.book.lock();
+        let charged = book.charged;
+        let others = charged.saturating_sub(book.usable(pages));
+        self.charge(&mut book, others + pages.len())?;
+        // Not more than that.
+        self.charge(&mut book, charged)
+    }
+
     /// Nothing has attributes any more.
     pub(super) fn forget_all(&self) {
         let mut book = self.book.lock();
@@ -257,27 +340,39 @@ impl Svm {
     }
 
     /// Makes what GPUs see of pages, which lie in one granule, what their attributes say.
-    fn apply(self: &Arc<Self>, pages: Pages, change: &[Attribute], mm: &MmWithUser) -> Result {
-        let region = self.region_of(pages.start).ok_or(ESRCH)?;
-        let shown = |attributes: &Attributes| !attributes.shown_at_once(self.xnack()).is_empty();
-        let fetches = |attribute: &Attribute| matches!(attribute, Attribute::Prefetch(_));
-        let granule = match region.granule(pages.start) {
-            Some(granule) => granule,
-            None if !change.iter().any(fetches)
-                && !self.ranges_in(pages)?.iter().any(|(_, range)| shown(range)) =>
-            {
-                return Ok(());
-            }
-            None => region.make_granule(pages.start)?,
-        };
-        let turn = granule.turn();
+    fn apply(
+        self: &Arc<Self>,
+        region: &RegionUse,
+        pages: Pages,
+        change: &[Attribute],
+        mm: &MmWithUser,
+    ) -> Result {
+        loop {
+            let granule = region.make_granule(pages.start)?;
+            let Some(turn) = granule.turn() else {
+                continue;
+            };
+            let place = Place {
+                region,
+                granule: &granule,
+                mm,
+                _turn: &turn,
+            };
+            let result = self.apply_at(&place, pages, change);
+            // Nothing may be there to be seen: an area can be far larger than memory.
+            region.drop_if_idle(&granule, turn);
+            return result;
+        }
+    }
+
+    fn apply_at(
+        self: &Arc<Self>,
+        place: &Place<'_>,
+        pages: Pages,
+        change: &[Attribute],
+    ) -> Result {
+        let granule = place.granule;
         let ranges = self.ranges_in(pages)?;
-        let place = Place {
-            region: &region,
-            granule: &granule,
-            mm,
-            _turn: &turn,
-        };
         let flags = |attribute: &Attribute| {
             matches!(attribute, Attribute::SetFlags(_) | Attribute::ClearFlags(_))
         };
@@ -290,7 +385,7 @@ impl Svm {
         for (pages, attributes) in ranges {
             let accessible = attributes.accessible();
             let may_not = |gpu: usize| !accessible.contains(gpu);
-            self.take_from(&granule, pages, true, may_not);
+            self.take_from(granule, pages, true, may_not);
             let mut gpus = attributes.shown_at_once(self.xnack());
             if let Some(to) = prefetch {
                 let target = self.target_of_prefetch(to, &attributes);
@@ -302,7 +397,7 @@ impl Svm {
                     attributes,
                     trigger: KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PREFETCH,
                 };
-                if let Err(error) = self.move_to(&place, pages, &why, target) {
+                if let Err(error) = self.move_to(place, pages, &why, target) {
                     pr_debug!("pages are not prefetched: {error:?}\n");
                 }
                 if let Target::Gpu(gpu) = target {
@@ -311,7 +406,7 @@ impl Svm {
             }
             if gpus.is_empty() && otherwise {
                 // They come for it again.
-                self.take_from(&granule, pages, false, |_| true);
+                self.take_from(granule, pages, false, |_| true);
             }
             let wanted = Wanted {
                 pages,
@@ -319,7 +414,7 @@ impl Svm {
                 gpus,
                 again: otherwise,
             };
-            result = result.and(self.map(&place, &wanted));
+            result = result.and(self.map(place, &wanted));
         }
         result
     }

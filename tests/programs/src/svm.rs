@@ -41,6 +41,8 @@ enum What {
     Generated,
     /// Scripts in which GPUs access the memory, each in a process of its own.
     Effects,
+    /// Scripts about areas that are larger than memory, one at a time.
+    Bounds,
     /// Scripts that leave memory of GPUs to children, one at a time.
     Left,
 }
@@ -68,6 +70,7 @@ impl Svm {
         match self.what {
             What::Attributes => self.scripts(SCRIPTS),
             What::Generated => generate::run(self.xnack, self.seed, self.steps),
+            What::Bounds => self.scripts(&[include_str!("svm/bounds.txt")]),
             What::Left => self.scripts(&[include_str!("svm/left.txt")]),
             What::Effects if self.case.is_some() => self.scripts(EFFECTS),
             What::Effects => {

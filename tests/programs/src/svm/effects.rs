@@ -15,6 +15,7 @@
 //! sleep MILLISECONDS     compact       merge NUMBER (until so many pages are merged)
 //! exit                                 the process ends here, as it is
 //! close                                closes all files
+//! say WORD                             at once, and to who reads the errors
 //! kill                                 the process is killed
 //! ```
 
@@ -116,7 +117,14 @@ impl Interpreter {
             ["stop"] => self.stage("G0")?.end(),
             ["queue", place] => self.queue(place),
             ["close"] => self.world.close_all(),
-            ["listen"] => self.listen(),
+            ["listen"] => self.listen(false),
+            ["listen", "modest"] => self.listen(true),
+            ["usage"] => self.usage(),
+            ["gauge", name] => self.gauge(name),
+            ["say", said] => {
+                eprintln!("{said}");
+                Ok("0".into())
+            }
             ["told"] => self.heard(),
             ["counters"] => self.counters(),
             ["sleep", time] => {

@@ -46,6 +46,8 @@ pub struct Interpreter {
     pub saved: Option<Saved>,
     /// A file of SMI events.
     pub listener: Option<OwnedFd>,
+    /// What sysfs counted when it was looked at first.
+    pub first_usage: Option<i64>,
 }
 
 /// What the driver's worker needs after memory came back from VRAM: when a range is split before it
@@ -70,6 +72,7 @@ impl Interpreter {
             stages: Vec::new(),
             saved: None,
             listener: None,
+            first_usage: None,
         })
     }
 

@@ -4,7 +4,10 @@
 //!
 //! ```text
 //! listen       opens the GPU's file of SMI events     told       what it has told since
+//! listen modest       the same by who may hear of his own processes only
 //! counters     what sysfs counts of the process on the GPU
+//! usage        how much more memory in VRAM sysfs counts of the process than at first
+//! gauge NAME   how many there are in the driver
 //! ```
 
 use super::interpreter::Interpreter;
@@ -26,7 +29,21 @@ const QUIET: Timespec = Timespec {
 };
 
 impl Interpreter {
-    pub fn listen(&mut self) -> Result<String> {
+    /// `modest`: without privileges.
+    pub fn listen(&mut self, modest: bool) -> Result<String> {
+        const NOBODY: u32 = 65534;
+        if modest {
+            nix::unistd::seteuid(NOBODY.into())?;
+        }
+        let opened = self.open_listener();
+        if modest {
+            nix::unistd::seteuid(0.into())?;
+        }
+        self.listener = Some(opened?);
+        Ok("0".into())
+    }
+
+    fn open_listener(&self) -> Result<OwnedFd> {
         let mut args = uapi::kfd_ioctl_smi_events_args {
             gpuid: self.world.gpus[0],
             anon_fd: 0,
@@ -35,11 +52,11 @@ impl Interpreter {
         // SAFETY: the kernel has just made it for this process.
         let fd = unsafe { OwnedFd::from_raw_fd(args.anon_fd as i32) };
         rustix::io::write(&fd, &MASK.to_ne_bytes())?;
-        self.listener = Some(fd);
-        Ok("0".into())
+        Ok(fd)
     }
 
-    /// The events of the process, without their times; pages are those of the area.
+    /// The events, without their times; pages are those of the area. Those of other processes are
+    /// `foreign`.
     pub fn heard(&self) -> Result<String> {
         let fd = self.listener.as_ref().context("nobody listens")?;
         let (mut text, mut room) = (String::new(), [0u8; 4096]);
@@ -56,7 +73,8 @@ impl Interpreter {
             let mut words = line.split(' ');
             let (number, _time, pid) = (words.next()?, words.next()?, words.next()?);
             let rest: Vec<_> = words.map(|word| self.relative(word)).collect();
-            (pid == mine).then(|| format!("{number} {}", rest.join(" ")))
+            let whose = if pid == mine { "" } else { "foreign " };
+            Some(format!("{whose}{number} {}", rest.join(" ")))
         });
         Ok(lines.collect::<Vec<_>>().join(" | "))
     }
@@ -71,6 +89,21 @@ impl Interpreter {
         };
         let page = u64::from_str_radix(page, 16).unwrap_or(0);
         format!("@{}({rest}", page.wrapping_sub(BASE / PAGE))
+    }
+
+    pub fn usage(&mut self) -> Result<String> {
+        let (pid, gpu) = (std::process::id(), self.world.gpus[0]);
+        let file = format!("/sys/devices/virtual/kfd/kfd/proc/{pid}/vram_{gpu}");
+        let now: i64 = fs::read_to_string(file)?.trim().parse()?;
+        let first = *self.first_usage.get_or_insert(now);
+        Ok(format!("{} KiB more", (now - first) >> 10))
+    }
+
+    pub fn gauge(&self, name: &str) -> Result<String> {
+        let all = fs::read_to_string("/sys/kernel/debug/amdkfd/counts")?;
+        let mut lines = all.lines().filter_map(|line| line.split_once(' '));
+        let found = lines.find(|(counted, _)| *counted == name);
+        Ok(found.context("no such gauge")?.1.into())
     }
 
     pub fn counters(&self) -> Result<String> {
