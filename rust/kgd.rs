@@ -76,6 +76,7 @@ pub(crate) use owned::{
     PowerGuard,
     QueueBuffers,
     ResetGuard,
+    Tables,
     Vm, //
 };
 

@@ -5,7 +5,10 @@
 //! Each keeps its `Kgd` alive. [`Vm`] keeps its [`MemoryContext`], [`Memory`] and [`QueueBuffers`]
 //! keep their [`Vm`]; so the order in which a process lets go of them does not matter.
 
-pub(crate) use shared::DmaPages;
+pub(crate) use shared::{
+    DmaPages,
+    Tables, //
+};
 
 use super::{
     gpu_err,

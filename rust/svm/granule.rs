@@ -48,6 +48,8 @@ pub(super) struct View {
     pub(super) mapped: PageBits,
     /// Those that they show still, although they were to be unmapped.
     pub(super) stale: PageBits,
+    /// Those behind which the next one lies in the GPU's address space for memory as well.
+    pub(super) joined: PageBits,
     /// The device's addresses of both; 0: none. Only where they are to be given back.
     addresses: Option<KVec<u64>>,
     /// There are page tables.
@@ -58,9 +60,15 @@ impl View {
     const NOTHING: Self = Self {
         mapped: PageBits::NONE,
         stale: PageBits::NONE,
+        joined: PageBits::NONE,
         addresses: None,
         has_tables: false,
     };
+
+    /// The pages that the GPU may translate together with one of `wanted`, these among them.
+    fn around(&self, wanted: PageBits) -> PageBits {
+        wanted.with_blocks(self.joined)
+    }
 
     /// Keeps the addresses of pages that are mapped from `place` on, and hands out those that they
     /// had before. `room`: for the addresses of a whole granule, if some must be kept.
@@ -143,15 +151,6 @@ impl DerefMut for StateGuard<'_> {
     }
 }
 
-/// What is to become of pages that are taken away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Afterwards {
-    /// Nothing: who wants them faults.
-    Nothing,
-    /// They are brought back before the process's queues run again.
-    ComeBack,
-}
-
 impl Granule {
     /// The granule that begins with page `first`, of a process with so many GPUs.
     pub(super) fn new(first: u64, gpus: usize) -> Result<Arc<Self>> {
@@ -212,11 +211,8 @@ impl Granule {
         };
         let wanted = PageBits::of(pages);
         let seen = |view: &View| {
-            !view
-                .mapped
-                .union(view.stale)
-                .intersection(wanted)
-                .is_empty()
+            let all = view.mapped.union(view.stale);
+            !all.intersection(view.around(wanted)).is_empty()
         };
         !state.views.iter().any(seen)
     }
@@ -228,25 +224,28 @@ impl Granule {
         state.lost.is_empty() && !state.views.iter().any(seen)
     }
 
-    /// The pages among these that some GPU sees, and those among them that no GPU may miss.
-    pub(super) fn seen(&self, pages: Pages) -> (PageBits, PageBits) {
+    /// The pages among these that some GPU sees of which `by` is true, with those that it may
+    /// translate together with them; and those of all these that no GPU may miss.
+    pub(super) fn seen(&self, pages: Pages, by: impl Fn(usize) -> bool) -> (PageBits, PageBits) {
         let state = self.state();
+        let wanted = PageBits::of(pages);
         let mut seen = PageBits::NONE;
-        for view in &state.views {
-            seen = seen.union(view.mapped);
+        for (_, view) in (0..).zip(&state.views).filter(|(place, _)| by(*place)) {
+            seen = seen.union(view.mapped.intersection(view.around(wanted)));
         }
-        let seen = seen.intersection(PageBits::of(pages));
         (seen, seen.intersection(state.always))
     }
 
-    /// Takes pages from GPUs: those of which `from` is true. When this returns true, they do not
-    /// use them any more. False: page tables could not be changed, and [`Granule::retry`] must be
-    /// tried until it is true; no queue of the process's may run before. `tell` hears of each run.
+    /// Takes pages from GPUs, those of which `from` is true, with what they may translate together
+    /// with them. When this returns true, they do not use them any more. False: page tables could
+    /// not be changed, and [`Granule::retry`] must be tried until it is true; no queue of the
+    /// process's may run before. `back`: which of them are brought back before the queues run
+    /// again; who wants others faults. `tell` hears of each run of `pages`.
     pub(super) fn take(
         &self,
         gpus: &[Gpu],
         pages: Pages,
-        then: Afterwards,
+        back: PageBits,
         from: impl Fn(usize) -> bool,
         mut tell: impl FnMut(usize, Pages),
     ) -> bool {
@@ -255,7 +254,7 @@ impl Granule {
         let mut taken = PageBits::NONE;
         let mut done = true;
         for (place, (gpu, view)) in gpus.iter().zip(state.views.iter_mut()).enumerate() {
-            let gone = view.mapped.intersection(wanted);
+            let gone = view.mapped.intersection(view.around(wanted));
             if gone.is_empty() || !from(place) {
                 continue;
             }
@@ -263,11 +262,10 @@ impl Granule {
             view.mapped = view.mapped.minus(gone);
             view.stale = view.stale.union(gone);
             done &= self.forget(gpu, view, gone);
-            gone.runs(self.first).for_each(|run| tell(place, run));
+            let told = gone.intersection(wanted);
+            told.runs(self.first).for_each(|run| tell(place, run));
         }
-        if then == Afterwards::ComeBack {
-            state.lost = state.lost.union(taken);
-        }
+        state.lost = state.lost.union(taken.intersection(back));
         done
     }
 
@@ -302,6 +300,7 @@ impl Granule {
             view.give_back(gpu, run);
         }
         view.stale = view.stale.minus(forgotten);
+        view.joined = view.joined.minus(forgotten);
         gone == forgotten
     }
 }

@@ -28,6 +28,7 @@ use crate::{
     kgd::{
         DmaPages,
         PageAccess,
+        Tables,
         TlbFlush, //
     },
     linux::{
@@ -365,17 +366,12 @@ impl Svm {
         // Before it is done: some of them may be, if it fails.
         view.mapped = view.mapped.union(bits);
         view.stale = view.stale.minus(bits);
-        let mut result = Ok(());
-        for piece in run.pieces(MOST_AT_A_TIME) {
-            let from = (piece.start - run.start) as usize;
-            let all = match &mut device {
-                Some(addresses) => &mut addresses[..],
-                None => dma.addresses(),
-            };
-            let addresses = all.get_mut(from..from + piece.len() as usize);
-            let addresses = addresses.ok_or(EINVAL)?;
-            result = result.and_then(|()| tables.map(piece.start, access, addresses));
-        }
+        let addresses = match &mut device {
+            Some(addresses) => &mut addresses[..],
+            None => dma.addresses(),
+        };
+        view.joined = view.joined.minus(bits).union(joined(run, addresses));
+        let result = write(&tables, run, access, addresses);
         view.exchange((run.start % GRANULE_PAGES) as usize, &mut dma, &mut room);
         drop(state);
         drop(tables);
@@ -386,4 +382,31 @@ impl Svm {
         }
         Ok(true)
     }
+}
+
+/// Writes page table entries.
+fn write(
+    tables: &Tables<'_>,
+    pages: Pages,
+    access: PageAccess,
+    addresses: &mut [u64],
+) -> Result {
+    for piece in pages.pieces(MOST_AT_A_TIME) {
+        // CAST: a place in a granule.
+        let place = (piece.start - pages.start) as usize;
+        let addresses = addresses.get_mut(place..place + piece.len() as usize);
+        tables.map(piece.start, access, addresses.ok_or(EINVAL)?)?;
+    }
+    Ok(())
+}
+
+/// Those of these pages behind which the next one lies in memory, too, and is mapped with them.
+fn joined(pages: Pages, addresses: &[u64]) -> PageBits {
+    let mut joined = PageBits::NONE;
+    for (page, pair) in (pages.start..).zip(addresses.windows(2)) {
+        if (page + 1) % MOST_AT_A_TIME != 0 && pair[0] + (1 << PAGE_SHIFT) == pair[1] {
+            joined = joined.union(PageBits::of(Pages::new(page, page + 1)));
+        }
+    }
+    joined
 }

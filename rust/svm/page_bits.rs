@@ -21,10 +21,14 @@ impl PageBits {
 
     /// Those of `pages`, which lie in one granule.
     pub(crate) fn of(pages: Pages) -> Self {
-        let first = pages.start % GRANULE_PAGES;
+        let mut place = pages.start % GRANULE_PAGES;
+        let end = (place + pages.len()).min(GRANULE_PAGES);
         let mut bits = Self::NONE;
-        for place in first..(first + pages.len()).min(GRANULE_PAGES) {
-            bits.0[(place / 64) as usize] |= 1 << (place % 64);
+        while place < end {
+            let behind = (place | 63) + 1;
+            let unused = behind - behind.min(end) + place % 64;
+            bits.0[(place / 64) as usize] |= (u64::MAX >> unused) << (place % 64);
+            place = behind;
         }
         bits
     }
@@ -77,6 +81,29 @@ impl PageBits {
         GRANULE_PAGES
     }
 
+    /// These, and all that a GPU may translate together with one of them. `joined`: pages behind
+    /// which the next one lies in the GPU's address space for memory, too. A translation stands for
+    /// so many pages as a power of two says, up to 256, from a multiple of that on (the field
+    /// fragment of page table entries: `AMDGPU_PTE_FRAG` of `amdgpu_vm.h`).
+    pub(crate) fn with_blocks(self, joined: Self) -> Self {
+        const LARGEST: u64 = 256;
+        let mut all = self;
+        let mut place = self.next(0, true);
+        while place < GRANULE_PAGES {
+            let mut size = LARGEST;
+            while size > 1 {
+                let start = place & !(size - 1);
+                if joined.next(start, false) >= start + size - 1 {
+                    all = all.union(Self::of(Pages::new(start, start + size)));
+                    break;
+                }
+                size /= 2;
+            }
+            place = self.next(place + 1, true);
+        }
+        all
+    }
+
     /// Pages next to each other, in order; `first`: of the granule.
     pub(crate) fn runs(self, first: u64) -> impl Iterator<Item = Pages> {
         let mut place = 0;
@@ -105,6 +132,34 @@ mod tests {
         assert_eq!(runs.next(), Some(Pages::new(1023, 1024)));
         assert_eq!(runs.next(), None);
         assert!(bits.contains(572) && !bits.contains(582) && bits.contains(1023));
+    }
+
+    #[test]
+    fn an_area_has_the_bits_of_its_pages() {
+        for (start, end) in [(0, 1), (3, 64), (63, 65), (0, 64), (5, 200), (128, 512), (0, 512)] {
+            let bits = PageBits::of(Pages::new(1024 + start, 1024 + end));
+            let pages = (0..512).filter(|place| bits.contains(*place));
+            assert!(pages.eq(start..end));
+        }
+    }
+
+    #[test]
+    fn pages_of_one_translation_go_together() {
+        let one = |page| PageBits::of(Pages::new(page, page + 1));
+        let all = |start, end| PageBits::of(Pages::new(start, end));
+        assert_eq!(one(7).with_blocks(PageBits::NONE), one(7));
+        // From 3 to 20: as 3, 4 to 7, 8 to 15, 16 to 19, 20.
+        let joined = all(3, 20);
+        assert_eq!(one(3).with_blocks(joined), one(3));
+        assert_eq!(one(5).with_blocks(joined), all(4, 8));
+        assert_eq!(one(15).with_blocks(joined), all(8, 16));
+        assert_eq!(all(7, 9).with_blocks(joined), all(4, 16));
+        assert_eq!(one(19).with_blocks(joined), all(16, 20));
+        assert_eq!(one(20).with_blocks(joined), one(20));
+        // One call maps at most 256 pages.
+        assert_eq!(one(300).with_blocks(all(0, 511)), all(256, 512));
+        assert_eq!(one(511).with_blocks(all(0, 511)), all(256, 512));
+        assert_eq!(one(255).with_blocks(all(1, 511)), all(128, 256));
     }
 
     #[test]

@@ -7,11 +7,13 @@
 
 use super::{
     granule::{
-        Afterwards,
         Granule,
         Turn, //
     },
-    page_bits::GRANULE_PAGES,
+    page_bits::{
+        PageBits,
+        GRANULE_PAGES, //
+    },
     pages::{
         Pages,
         PAGE_SHIFT, //
@@ -218,13 +220,7 @@ impl Region {
     pub(super) fn take_all(&self) {
         self.each_granule(|granule| {
             let pages = Pages::new(granule.first, granule.first + GRANULE_PAGES);
-            granule.take(
-                &self.svm.gpus,
-                pages,
-                Afterwards::Nothing,
-                |_| true,
-                |_, _| (),
-            );
+            granule.take(&self.svm.gpus, pages, PageBits::NONE, |_| true, |_, _| ());
         });
     }
 

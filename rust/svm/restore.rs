@@ -7,10 +7,7 @@
 //! intervals.
 
 use super::{
-    granule::{
-        Afterwards,
-        Granule, //
-    },
+    granule::Granule,
     map::{
         Place,
         Wanted, //
@@ -81,17 +78,18 @@ impl Svm {
     /// Pages of a granule are taken away. When this returns no GPU uses them. May run under
     /// reclaim.
     pub(super) fn take(self: &Arc<Self>, granule: &Granule, pages: Pages, reason: Reason) {
-        let (seen, always) = granule.seen(pages);
+        let (seen, always) = granule.seen(pages, |_| true);
         if seen.is_empty() {
             return;
         }
         let missed = if self.xnack() { always } else { seen };
-        let comes_back = reason != Reason::Unmap && !missed.is_empty() && !self.has_ended();
-        let eviction = comes_back.then(|| self.evict());
-        let then = match comes_back {
-            true => Afterwards::ComeBack,
-            false => Afterwards::Nothing,
+        let missed = match reason {
+            // But what a GPU sees together with them is.
+            Reason::Unmap => missed.minus(PageBits::of(pages)),
+            _ => missed,
         };
+        let comes_back = !missed.is_empty() && !self.has_ended();
+        let eviction = comes_back.then(|| self.evict());
         let trigger = match reason {
             Reason::Unmap => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU,
             Reason::Migrate => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY_MIGRATE,
@@ -99,11 +97,11 @@ impl Svm {
         };
         let tell = |gpu, run| {
             // What comes back is told of by the eviction.
-            if !comes_back {
+            if !comes_back || reason == Reason::Unmap {
                 self.tell_unmapped(gpu, run, trigger);
             }
         };
-        let taken = granule.take(&self.gpus, pages, then, |_| true, tell);
+        let taken = granule.take(&self.gpus, pages, missed, |_| true, tell);
         if comes_back {
             self.lost.store(true, Release);
         }

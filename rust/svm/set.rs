@@ -10,7 +10,6 @@ use super::{
         GpuSet,
         Location, //
     },
-    granule::Afterwards,
     map::{
         Place,
         Wanted, //
@@ -19,7 +18,10 @@ use super::{
         Target,
         Why, //
     },
-    page_bits::GRANULE_PAGES,
+    page_bits::{
+        PageBits,
+        GRANULE_PAGES, //
+    },
     pages::{
         Pages,
         PAGE_SHIFT, //
@@ -34,6 +36,7 @@ use super::{
 use crate::{
     linux::{
         errno,
+        hmm::Reason,
         task::is_killed, //
     },
     uapi::{
@@ -408,6 +411,9 @@ impl Svm {
                 // They come for it again.
                 self.take_from(granule, pages, false, |_| true);
             }
+            if !gpus.is_empty() && otherwise {
+                self.part(granule, pages);
+            }
             let wanted = Wanted {
                 pages,
                 attributes,
@@ -417,6 +423,15 @@ impl Svm {
             result = result.and(self.map(place, &wanted));
         }
         result
+    }
+
+    /// Pages are about to be seen otherwise than those beside them: GPUs do not see them together
+    /// any more.
+    fn part(self: &Arc<Self>, granule: &super::Granule, pages: Pages) {
+        let (seen, _) = granule.seen(pages, |_| true);
+        for beside in seen.minus(PageBits::of(pages)).runs(granule.first) {
+            self.take(granule, beside, Reason::Other);
+        }
     }
 
     /// Takes pages from those GPUs of which `from` is true, for good; who listens hears of it if
@@ -434,10 +449,15 @@ impl Svm {
                 self.tell_unmapped(gpu, run, TRIGGER);
             }
         };
-        if !granule.take(&self.gpus, pages, Afterwards::Nothing, from, tell) {
-            let eviction = self.evict();
+        // What a GPU sees together with them it sees again.
+        let (seen, always) = granule.seen(pages, &from);
+        let missed = if self.xnack() { always } else { seen };
+        let missed = missed.minus(PageBits::of(pages));
+        let eviction = (!missed.is_empty()).then(|| self.evict());
+        let taken = granule.take(&self.gpus, pages, missed, from, tell);
+        let failed = (!taken).then(|| self.evict());
+        if eviction.is_some() || failed.is_some() {
             self.lost.store(true, Release);
-            drop(eviction);
         }
     }
 
