@@ -380,6 +380,16 @@ pub(crate) struct PageAccess {
     pub(crate) executable: bool,
 }
 
+/// Entries of page tables that are to be written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewEntries {
+    /// Of this page on.
+    pub(crate) first: u64,
+    pub(crate) access: PageAccess,
+    /// Some may be there: the flush of the TLB that follows counts.
+    pub(crate) replaces: bool,
+}
+
 /// Pages of a process's own memory in its VMs, by number (`first`, `count`), without a buffer.
 pub(crate) trait SharedMemory {
     /// Locks the page tables, for `make_tables` and `map_pages`. `EBUSY`: they are out of VRAM.
@@ -390,13 +400,7 @@ pub(crate) trait SharedMemory {
     fn make_tables(&self, vm: &VmHandle, first: u64, count: u64) -> Result;
     /// Maps as many pages as there are addresses, at most 256. Allocates nothing if there are
     /// tables.
-    fn map_pages(
-        &self,
-        vm: &VmHandle,
-        first: u64,
-        access: PageAccess,
-        addresses: &mut [u64],
-    ) -> Result;
+    fn map_pages(&self, vm: &VmHandle, entries: NewEntries, addresses: &mut [u64]) -> Result;
     /// Waits until the page tables are as they shall be. `ETIME`: they are not, after a while.
     fn sync_tables(&self, vm: &VmHandle) -> Result;
     /// Unmaps pages, and waits; not under the tables' lock, and legal under reclaim. The TLB is the

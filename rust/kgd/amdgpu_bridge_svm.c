@@ -120,8 +120,9 @@ int bridge_pages_map(struct amdgpu_device *adev, struct bridge_vm *vm,
 	int ret;
 
 	static_assert(sizeof(dma_addr_t) == sizeof(u64));
-	ret = update(adev, vm, false, false, pages->first, pages->count, flags, addresses,
-		     &vm->vm->last_update);
+	/* Without a word of it amdgpu leaves out a flush that follows (kfd_last_flushed_seq). */
+	ret = update(adev, vm, false, pages->replaces, pages->first, pages->count, flags,
+		     addresses, &vm->vm->last_update);
 	if (!ret)
 		ret = amdgpu_call(amdgpu_vm_update_pdes)(adev, vm->vm, false);
 	return ret;

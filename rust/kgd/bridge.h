@@ -306,6 +306,7 @@ struct bridge_pages {
 	bool snooped;
 	bool writable;
 	bool executable;
+	bool replaces;		/* some may be mapped already: the next flush of the TLB counts */
 };
 int bridge_pages_lock(struct amdgpu_device *adev, struct bridge_vm *vm);
 void bridge_pages_unlock(struct bridge_vm *vm);

@@ -204,6 +204,19 @@ impl Granule {
         }
     }
 
+    /// Whether there are page tables of a GPU for it.
+    pub(super) fn has_tables(&self, gpu: usize) -> bool {
+        let state = self.state();
+        state.views.get(gpu).is_some_and(|view| view.has_tables)
+    }
+
+    /// Whether a GPU may see any of `pages` still, which were to be taken from it.
+    pub(super) fn is_stale(&self, gpu: usize, pages: Pages) -> bool {
+        let state = self.state();
+        let stale = |view: &View| !view.stale.intersection(PageBits::of(pages)).is_empty();
+        state.views.get(gpu).is_some_and(stale)
+    }
+
     /// Whether no GPU sees any of `pages`; false if that cannot be told without waiting.
     pub(super) fn is_free(&self, pages: Pages) -> bool {
         let Some(state) = self.state.try_lock() else {

@@ -26,6 +26,7 @@ use crate::{
     gfx::SystemMemory,
     ids::MemoryType,
     kgd::{
+        DevicePages,
         DmaPages,
         PageAccess,
         Tables,
@@ -35,6 +36,7 @@ use crate::{
         hmm::{
             self,
             HmmPfn,
+            Reason,
             Sequence, //
         },
         migrate::PageOwner,
@@ -47,6 +49,7 @@ use kernel::{
         MmWithUser, //
     },
     prelude::*,
+    sync::Arc,
     time::{
         delay::fsleep,
         Delta,
@@ -86,8 +89,30 @@ pub(super) struct Place<'a> {
 struct Found<'a> {
     pages: Pages,
     pfns: &'a [HmmPfn],
+    /// Whose device pages may be among them.
+    holders: &'a Holders,
     since: Sequence,
     writable: bool,
+}
+
+/// The GPUs of a process that have device pages, by their place in the list, and these.
+struct Holders(KVec<(usize, DevicePages)>);
+
+impl Holders {
+    /// The GPU in whose memory a page is.
+    fn of(&self, pfn: HmmPfn) -> Option<usize> {
+        let number = hmm::page_number(pfn);
+        let mut all = self.0.iter();
+        let found = all.find(|(_, memory)| memory.offset_of(number).is_some())?;
+        Some(found.0)
+    }
+}
+
+/// A run of pages, all in the memory of one GPU or the system's.
+struct Run {
+    pages: Pages,
+    /// That GPU's place in the list.
+    holder: Option<usize>,
 }
 
 impl Gpu {
@@ -145,7 +170,7 @@ impl Svm {
 
     /// Shows pages to GPUs, those that can be had. `EFAULT`: some cannot. `EAGAIN`, `EBUSY`,
     /// `ENOMEM`: not now.
-    pub(super) fn map(&self, place: &Place<'_>, wanted: &Wanted) -> Result {
+    pub(super) fn map(self: &Arc<Self>, place: &Place<'_>, wanted: &Wanted) -> Result {
         if wanted.gpus.is_empty() {
             return Ok(());
         }
@@ -170,7 +195,7 @@ impl Svm {
     /// Shows the pages of the mapping that `pages` begin in, one by one, those that can be had.
     /// Returns where the next one begins.
     fn map_each(
-        &self,
+        self: &Arc<Self>,
         place: &Place<'_>,
         wanted: &Wanted,
         pages: Pages,
@@ -197,7 +222,7 @@ impl Svm {
     /// Shows the pages of the mapping that `pages` begin in, all of them. Returns where the next
     /// one begins. `EFAULT`: there is none, or one of them cannot be had.
     fn map_some(
-        &self,
+        self: &Arc<Self>,
         place: &Place<'_>,
         wanted: &Wanted,
         pages: Pages,
@@ -205,6 +230,7 @@ impl Svm {
     ) -> Result<u64> {
         let begun = Instant::<Monotonic>::now();
         let owner = self.owner_for(wanted.gpus);
+        let holders = self.holders(owner)?;
         loop {
             if self.has_ended() {
                 return Err(ESRCH);
@@ -232,6 +258,7 @@ impl Svm {
             let found = Found {
                 pages: here,
                 pfns,
+                holders: &holders,
                 since,
                 writable,
             };
@@ -257,18 +284,26 @@ impl Svm {
         owners.all(|owner| owner == Some(first)).then_some(first)
     }
 
-    /// The GPU in whose memory a page is, and where there.
-    fn holder(&self, pfn: HmmPfn) -> Option<(usize, u64)> {
-        let number = hmm::page_number(pfn);
-        self.gpus.iter().enumerate().find_map(|(place, gpu)| {
-            let memory = gpu.memory()?;
-            Some((place, memory.offset_of(number)?))
-        })
+    /// The GPUs whose device pages may be found if those of `owner` stay where they are.
+    fn holders(&self, owner: Option<PageOwner>) -> Result<Holders> {
+        let mut holders = KVec::new();
+        for (place, gpu) in self.gpus.iter().enumerate() {
+            let memory = gpu.memory();
+            if let Some(memory) = memory.filter(|memory| Some(memory.owner) == owner) {
+                holders.push((place, memory), GFP_KERNEL)?;
+            }
+        }
+        Ok(Holders(holders))
     }
 
     /// Shows pages that were found to all GPUs that shall see them. False: they have been taken
     /// away meanwhile.
-    fn show(&self, place: &Place<'_>, wanted: &Wanted, found: &Found<'_>) -> Result<bool> {
+    fn show(
+        self: &Arc<Self>,
+        place: &Place<'_>,
+        wanted: &Wanted,
+        found: &Found<'_>,
+    ) -> Result<bool> {
         for index in wanted.gpus.iter() {
             let Some(gpu) = self.gpus.get(index).filter(|gpu| gpu.vm().is_ok()) else {
                 continue;
@@ -286,9 +321,9 @@ impl Svm {
             for run in todo.runs(place.granule.first) {
                 let mut rest = run;
                 while !rest.is_empty() {
-                    let (run, holder) = self.first_of_one_kind(found, rest);
-                    rest.start = run.end;
-                    if !self.show_run(place, wanted, found, (index, gpu), (run, holder))? {
+                    let run = found.first_of_one_kind(rest);
+                    rest.start = run.pages.end;
+                    if !self.show_run(place, wanted, found, (index, gpu), &run)? {
                         return Ok(false);
                     }
                 }
@@ -297,37 +332,18 @@ impl Svm {
         Ok(true)
     }
 
-    /// The first pages of a run that are in the same memory, and the GPU whose that is.
-    fn first_of_one_kind(&self, found: &Found<'_>, run: Pages) -> (Pages, Option<usize>) {
-        let holder_of = |page: u64| {
-            // CAST: a place in a granule.
-            let pfn = found.pfns.get((page - found.pages.start) as usize)?;
-            self.holder(*pfn).map(|(holder, _)| holder)
-        };
-        let holder = holder_of(run.start);
-        let same = (run.start..run.end).take_while(|page| holder_of(*page) == holder);
-        (
-            Pages::new(run.start, run.start + same.count() as u64),
-            holder,
-        )
-    }
-
-    /// Shows pages next to each other, all in the memory of GPU `holder` or the system's, to one
-    /// GPU.
+    /// Shows pages next to each other, all in one memory, to one GPU.
     fn show_run(
-        &self,
+        self: &Arc<Self>,
         place: &Place<'_>,
         wanted: &Wanted,
         found: &Found<'_>,
         (index, gpu): (usize, &Gpu),
-        (run, holder): (Pages, Option<usize>),
+        run: &Run,
     ) -> Result<bool> {
         let (vm, granule) = (gpu.vm()?, place.granule);
-        // CAST: places in a granule.
-        let offset = (run.start - found.pages.start) as usize;
-        let pfns = found.pfns.get(offset..offset + run.len() as usize);
-        let pfns = pfns.ok_or(EINVAL)?;
-        let holder = holder.and_then(|holder| self.gpus.get(holder));
+        let pfns = found.pfns_of(run.pages).ok_or(EINVAL)?;
+        let holder = run.holder.and_then(|holder| self.gpus.get(holder));
         let (mut dma, mut device) = match holder {
             None => (DmaPages::new(vm.clone(), pfns)?, None),
             Some(holder) => {
@@ -336,32 +352,31 @@ impl Svm {
             }
         };
         let mut room = match dma.must_be_undone() {
-            true => Some(KVec::from_elem(0, GRANULE_PAGES as usize, GFP_KERNEL)?),
+            true => Some(KVec::from_elem(
+                0,
+                GRANULE_PAGES as usize,
+                GFP_KERNEL_ACCOUNT,
+            )?),
             false => None,
         };
         let access = gpu.access(holder, &wanted.attributes, found.writable);
         let tables = vm.tables()?;
-        let has_tables = |granule: &Granule| {
-            let state = granule.state();
-            state.views.get(index).is_some_and(|view| view.has_tables)
-        };
         // Not under the state's lock: for tables amdgpu may have to wait for others' memory.
-        let made = !has_tables(granule);
+        let made = !granule.has_tables(index);
         if made {
-            tables.make(run.start, 1)?;
+            tables.make(run.pages.start, 1)?;
         }
         let mut state = granule.state();
         if !place.region.interval.holds(found.since) {
             return Ok(false);
         }
-        if wanted.attributes.is_always_mapped() {
-            state.always = state.always.union(PageBits::of(run));
-        } else {
-            state.always = state.always.minus(PageBits::of(run));
-        }
+        let bits = PageBits::of(run.pages);
+        state.always = match wanted.attributes.is_always_mapped() {
+            true => state.always.union(bits),
+            false => state.always.minus(bits),
+        };
         let view = state.views.get_mut(index).ok_or(EINVAL)?;
         view.has_tables |= made;
-        let bits = PageBits::of(run);
         let seen = view.mapped.union(view.stale).intersection(bits);
         // Before it is done: some of them may be, if it fails.
         view.mapped = view.mapped.union(bits);
@@ -370,13 +385,20 @@ impl Svm {
             Some(addresses) => &mut addresses[..],
             None => dma.addresses(),
         };
-        view.joined = view.joined.minus(bits).union(joined(run, addresses));
-        let result = write(&tables, run, access, addresses);
-        view.exchange((run.start % GRANULE_PAGES) as usize, &mut dma, &mut room);
+        view.joined = view.joined.minus(bits).union(joined(run.pages, addresses));
+        let written = write(&tables, run.pages, access, !seen.is_empty(), addresses);
+        view.exchange((run.pages.start % GRANULE_PAGES) as usize, &mut dma, &mut room);
         drop(state);
         drop(tables);
-        result?;
-        vm.sync_pages()?;
+        if let Err(error) = written.and_then(|()| vm.sync_pages()) {
+            // Some of them are shown, perhaps: none is to be, before it is tried again.
+            self.take(granule, run.pages, Reason::Other);
+            if granule.is_stale(index, run.pages) {
+                // The device may use what was there before.
+                dma.leave();
+            }
+            return Err(error);
+        }
         if !seen.is_empty() {
             vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask());
         }
@@ -384,18 +406,38 @@ impl Svm {
     }
 }
 
-/// Writes page table entries.
+impl Found<'_> {
+    /// What HMM says of some of them.
+    fn pfns_of(&self, pages: Pages) -> Option<&[HmmPfn]> {
+        // CAST: places in a granule.
+        let place = pages.start.checked_sub(self.pages.start)? as usize;
+        self.pfns.get(place..place + pages.len() as usize)
+    }
+
+    /// The first of these pages that are in the same memory.
+    fn first_of_one_kind(&self, pages: Pages) -> Run {
+        let pfns = self.pfns_of(pages).unwrap_or_default();
+        let mut holders = pfns.iter().map(|pfn| self.holders.of(*pfn));
+        let holder = holders.next().flatten();
+        let more = holders.take_while(|next| *next == holder).count() as u64;
+        let pages = Pages::new(pages.start, (pages.start + 1 + more).min(pages.end));
+        Run { pages, holder }
+    }
+}
+
+/// Writes page table entries. `replaces`: some were there before.
 fn write(
     tables: &Tables<'_>,
     pages: Pages,
     access: PageAccess,
+    replaces: bool,
     addresses: &mut [u64],
 ) -> Result {
     for piece in pages.pieces(MOST_AT_A_TIME) {
         // CAST: a place in a granule.
         let place = (piece.start - pages.start) as usize;
         let addresses = addresses.get_mut(place..place + piece.len() as usize);
-        tables.map(piece.start, access, addresses.ok_or(EINVAL)?)?;
+        tables.map(piece.start, access, replaces, addresses.ok_or(EINVAL)?)?;
     }
     Ok(())
 }

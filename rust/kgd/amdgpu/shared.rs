@@ -37,18 +37,19 @@ impl SharedMemory for Amdgpu {
     fn map_pages(
         &self,
         handle: &VmHandle,
-        first: u64,
-        access: PageAccess,
+        entries: NewEntries,
         addresses: &mut [u64],
     ) -> Result {
+        let access = entries.access;
         let pages = c::bridge_pages {
-            first,
+            first: entries.first,
             count: u32::try_from(addresses.len())?,
             memory_type: raw(access.memory_type),
             system: access.system,
             snooped: access.snooped,
             writable: access.writable,
             executable: access.executable,
+            replaces: entries.replaces,
         };
         let addresses = addresses.as_mut_ptr();
         // SAFETY: By the invariants of this type and of handles, both are live; locked by the

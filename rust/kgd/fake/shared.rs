@@ -25,8 +25,7 @@ impl SharedMemory for Fake {
     fn map_pages(
         &self,
         _vm: &VmHandle,
-        _first: u64,
-        _access: PageAccess,
+        _entries: NewEntries,
         addresses: &mut [u64],
     ) -> Result {
         self.live.lock().shared_pages += addresses.len() as u64;

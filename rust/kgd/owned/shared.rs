@@ -5,7 +5,10 @@
 use super::Vm;
 use crate::{
     ids::Pasid,
-    kgd::PageAccess,
+    kgd::{
+        NewEntries,
+        PageAccess, //
+    },
     linux::hmm::HmmPfn, //
 };
 use kernel::{
@@ -22,10 +25,22 @@ impl Tables<'_> {
         self.0.kgd.make_tables(&self.0.raw, first, count)
     }
 
-    /// Maps as many pages as there are addresses, at most 256, from `first` on. Where there are
-    /// tables, it allocates nothing.
-    pub(crate) fn map(&self, first: u64, access: PageAccess, addresses: &mut [u64]) -> Result {
-        self.0.kgd.map_pages(&self.0.raw, first, access, addresses)
+    /// Maps as many pages as there are addresses, at most 256, from `first` on. `replaces`: some of
+    /// them may be mapped already, and a flush of the TLB will follow. Where there are tables, it
+    /// allocates nothing.
+    pub(crate) fn map(
+        &self,
+        first: u64,
+        access: PageAccess,
+        replaces: bool,
+        addresses: &mut [u64],
+    ) -> Result {
+        let pages = NewEntries {
+            first,
+            access,
+            replaces,
+        };
+        self.0.kgd.map_pages(&self.0.raw, pages, addresses)
     }
 }
 
@@ -103,6 +118,14 @@ impl DmaPages {
     /// The addresses, one for each page.
     pub(crate) fn addresses(&mut self) -> &mut [u64] {
         &mut self.addresses
+    }
+
+    /// The device may use the addresses still, for good: they are not given back.
+    pub(crate) fn leave(&mut self) {
+        if self.undo {
+            pr_warn!("{} addresses of a device stay in use\n", self.addresses.len());
+            self.undo = false;
+        }
     }
 
     /// Whether the addresses have to be given back some day.
