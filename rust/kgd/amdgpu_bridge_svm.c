@@ -9,6 +9,7 @@
 #include <linux/hmm.h>
 #include <linux/interval_tree_generic.h>
 #include <linux/nodemask.h>
+#include <linux/sched/signal.h>
 
 #include "amdgpu_bind.h"
 #include "bridge.h"
@@ -28,6 +29,41 @@ static int validate_table(void *unused, struct amdgpu_bo *bo)
 	return amdgpu_call(ttm_bo_validate)(&bo->tbo, &bo->placement, &ctx);
 }
 
+/*
+ * amdgpu gives a job of its copy engines 2 s, and then resets them. Where one did not end in time
+ * the next ones are not waited for, until one does.
+ */
+#define UPDATE_TIMEOUT (10 * HZ)
+
+static unsigned long patience(const struct bridge_vm *vm)
+{
+	return READ_ONCE(vm->hangs) ? 1 : UPDATE_TIMEOUT;
+}
+
+static int waited(struct bridge_vm *vm, long left)
+{
+	if (left < 0)
+		return left;
+	WRITE_ONCE(vm->hangs, !left);
+	return left ? 0 : -ETIME;
+}
+
+/*
+ * With page tables that the CPU writes amdgpu waits, whenever it writes them, for whoever moves or
+ * clears tables of the VM; if a signal comes meanwhile it writes nothing, and does not say so. So
+ * that is waited for here, before the state of a granule is locked: as long as the tables are
+ * locked nobody adds another.
+ */
+static int wait_for_tables(struct bridge_vm *vm)
+{
+	long left;
+
+	if (!vm->vm->use_cpu_for_update)
+		return 0;
+	left = dma_resv_wait_timeout(tables_of(vm), DMA_RESV_USAGE_KERNEL, false, patience(vm));
+	return waited(vm, left) ? -EBUSY : 0;
+}
+
 int bridge_pages_lock(struct amdgpu_device *adev, struct bridge_vm *vm)
 {
 	int ret;
@@ -38,6 +74,8 @@ int bridge_pages_lock(struct amdgpu_device *adev, struct bridge_vm *vm)
 		ret = amdgpu_call(amdgpu_vm_validate)(adev, vm->vm, NULL, validate_table, NULL);
 	if (!ret && !amdgpu_call(amdgpu_vm_ready)(vm->vm))
 		ret = -EBUSY;
+	if (!ret)
+		ret = wait_for_tables(vm);
 	if (ret)
 		dma_resv_unlock(tables_of(vm));
 	return ret;
@@ -48,20 +86,15 @@ void bridge_pages_unlock(struct bridge_vm *vm)
 	dma_resv_unlock(tables_of(vm));
 }
 
-/* amdgpu gives a job of its copy engines 2 s, and then resets them. */
-#define UPDATE_TIMEOUT (10 * HZ)
-
-static int wait_for(struct dma_fence *fence)
+static int wait_for(struct bridge_vm *vm, struct dma_fence *fence)
 {
 	long left;
 
 	if (!fence)
 		return 0;
-	left = dma_fence_wait_timeout(fence, false, UPDATE_TIMEOUT);
+	left = dma_fence_wait_timeout(fence, false, patience(vm));
 	dma_fence_put(fence);
-	if (left < 0)
-		return left;
-	return left ? 0 : -ETIME;
+	return waited(vm, left);
 }
 
 static int update(struct amdgpu_device *adev, struct bridge_vm *vm, bool unlocked, bool flush,
@@ -76,8 +109,11 @@ static int update(struct amdgpu_device *adev, struct bridge_vm *vm, bool unlocke
 
 int bridge_pages_make_tables(struct amdgpu_device *adev, struct bridge_vm *vm, u64 first, u64 count)
 {
-	return update(adev, vm, false, false, first, count, adev->gmc.init_pte_flags, NULL,
-		      &vm->vm->last_update);
+	int ret;
+
+	ret = update(adev, vm, false, false, first, count, adev->gmc.init_pte_flags, NULL,
+		     &vm->vm->last_update);
+	return ret ? ret : wait_for_tables(vm);
 }
 
 static u32 memory_type(u32 type)
@@ -135,7 +171,7 @@ int bridge_pages_sync(struct bridge_vm *vm)
 	dma_resv_lock(tables_of(vm), NULL);
 	fence = dma_fence_get(vm->vm->last_update);
 	dma_resv_unlock(tables_of(vm));
-	return wait_for(fence);
+	return wait_for(vm, fence);
 }
 
 int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 first, u64 count)
@@ -145,7 +181,13 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 
 	/* amdgpu refuses it (-EBUSY) from the time when a table is evicted until all are back. */
 	ret = update(adev, vm, true, true, first, count, adev->gmc.init_pte_flags, NULL, &fence);
-	return ret ? ret : wait_for(fence);
+	if (ret)
+		return ret;
+	ret = wait_for(vm, fence);
+	/* It may have written nothing (wait_for_tables()): the lock cannot be taken here. */
+	if (!ret && vm->vm->use_cpu_for_update && signal_pending(current))
+		ret = -EINTR;
+	return ret;
 }
 
 int bridge_pages_dma_map(struct amdgpu_device *adev, const unsigned long *pfns, u32 count,
