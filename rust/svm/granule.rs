@@ -210,11 +210,31 @@ impl Granule {
         state.views.get(gpu).is_some_and(|view| view.has_tables)
     }
 
+    /// Addresses in it do not show what they did: a buffer there may get rid of the page tables.
+    pub(super) fn forget_tables(&self) {
+        for view in &mut self.state().views {
+            view.has_tables = false;
+        }
+    }
+
     /// Whether a GPU may see any of `pages` still, which were to be taken from it.
     pub(super) fn is_stale(&self, gpu: usize, pages: Pages) -> bool {
         let state = self.state();
         let stale = |view: &View| !view.stale.intersection(PageBits::of(pages)).is_empty();
         state.views.get(gpu).is_some_and(stale)
+    }
+
+    /// No queue of the process's runs any more, nor will: the device's addresses of all pages are
+    /// given back, whatever page tables show.
+    pub(super) fn end(&self, gpus: &[Gpu]) {
+        let mut state = self.state();
+        for (gpu, view) in gpus.iter().zip(state.views.iter_mut()) {
+            view.mapped = PageBits::NONE;
+            view.stale = PageBits::NONE;
+            if let (Some(addresses), Ok(vm)) = (view.addresses.take(), gpu.vm()) {
+                vm.dma_unmap_pages(&addresses);
+            }
+        }
     }
 
     /// Whether no GPU sees any of `pages`; false if that cannot be told without waiting.

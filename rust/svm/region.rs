@@ -221,6 +221,7 @@ impl Region {
         self.each_granule(|granule| {
             let pages = Pages::new(granule.first, granule.first + GRANULE_PAGES);
             granule.take(&self.svm.gpus, pages, PageBits::NONE, |_| true, |_, _| ());
+            granule.end(&self.svm.gpus);
         });
     }
 
@@ -308,6 +309,9 @@ unsafe impl IntervalUser for Region {
         for piece in pages.pieces(GRANULE_PAGES) {
             if let Some(granule) = self.granule(piece.start) {
                 self.svm.take(&granule, piece, what.reason);
+                if what.reason == Reason::Unmap {
+                    granule.forget_tables();
+                }
             }
         }
         true
