@@ -98,6 +98,11 @@ impl Svm {
             true => Err(EAGAIN),
             false => self.serve((index, gpu), fault, &mm),
         };
+        let served = match served {
+            // They were not said of what is there now.
+            Err(error) if is_refusal(error) && self.was_unmapped(fault.page) => Err(EAGAIN),
+            served => served,
+        };
         match served {
             Err(error) if is_transient(error) => {
                 pr_debug!(
@@ -149,6 +154,9 @@ impl Svm {
         mm: &MmWithUser,
     ) -> Result {
         let page = fault.page;
+        if self.was_unmapped(page) {
+            self.settle_now()?;
+        }
         let known = self.book.lock().ranges.at(page);
         if known.is_none() {
             self.add_range(page, mm)?;
@@ -218,6 +226,12 @@ impl Svm {
         mapped
     }
 
+    /// Whether memory around a page was unmapped whose attributes are there still.
+    fn was_unmapped(&self, page: u64) -> bool {
+        let region = self.region_of(page);
+        region.is_some_and(|region| region.has_unmapped())
+    }
+
     /// A GPU uses memory of which user space has said nothing: a range around the page, with what
     /// holds then. `EFAULT`: nothing is mapped there, a device's memory, or a buffer.
     fn add_range(self: &Arc<Self>, page: u64, mm: &MmWithUser) -> Result {
@@ -270,6 +284,11 @@ fn align(page: u64, granularity: u8) -> Pages {
 fn window(page: u64, range: Pages, attributes: &Attributes) -> Pages {
     let around = align(page, attributes.granularity.min(MOST));
     around.intersection(range).unwrap_or(around)
+}
+
+/// Whether the GPU may not have the page.
+fn is_refusal(error: Error) -> bool {
+    [EACCES, EPERM].contains(&error)
 }
 
 /// Whether what failed may succeed if it is tried again.

@@ -238,9 +238,21 @@ impl Svm {
             let interval = &place.region.interval;
             let since = interval.begin();
             let lock = place.mm.mmap_read_lock();
+            // Attributes of what was unmapped are not those of what is there now.
+            if place.region.has_unmapped() {
+                drop(lock);
+                self.settle_now()?;
+                if begun.elapsed() > PATIENCE {
+                    return Err(EAGAIN);
+                }
+                continue;
+            }
+            let Some((range, _)) = self.book.lock().ranges.at(pages.start) else {
+                return Ok(pages.start + 1);
+            };
             // CAST: an address of this kernel's size.
             let vma = lock.vma_lookup(pages.address() as usize).ok_or(EFAULT)?;
-            let end = (vma.end() as u64 >> PAGE_SHIFT).min(pages.end);
+            let end = (vma.end() as u64 >> PAGE_SHIFT).min(pages.end).min(range.end);
             if vma.flags() & flags::READ == 0 {
                 return Ok(end);
             }

@@ -225,7 +225,7 @@ impl Svm {
     }
 
     /// Whether any page of an area has attributes.
-    pub(crate) fn has_ranges(&self, pages: Pages) -> Result<bool> {
+    pub(crate) fn has_ranges(self: &Arc<Self>, pages: Pages) -> Result<bool> {
         let changing = self.changing.lock();
         self.settle(&changing)?;
         let mut found = false;
@@ -469,7 +469,7 @@ impl Svm {
     }
 
     /// Forgets the attributes of what was unmapped.
-    pub(super) fn settle(&self, _changing: &Changing<'_>) -> Result {
+    pub(super) fn settle(self: &Arc<Self>, _changing: &Changing<'_>) -> Result {
         let mut from = 0;
         while self.unmapped.load(Acquire) > 0 {
             let region = {
@@ -487,12 +487,24 @@ impl Svm {
                 };
                 let _: usize = self.unmapped.fetch_sub(1, Relaxed);
                 self.forget(pages, spare);
+                // What is there now may have been shown meanwhile.
+                for piece in pages.pieces(GRANULE_PAGES) {
+                    if let Some(granule) = region.granule(piece.start) {
+                        self.take(&granule, piece, Reason::Unmap);
+                    }
+                }
             }
             drop(region);
             self.retire(index);
             from = index + 1;
         }
         Ok(())
+    }
+
+    /// The same for who does not change attributes. Not under mmap_lock.
+    pub(super) fn settle_now(self: &Arc<Self>) -> Result {
+        let changing = self.changing.lock();
+        self.settle(&changing)
     }
 
     /// An area has no attributes any more.
