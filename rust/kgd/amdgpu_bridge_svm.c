@@ -8,6 +8,7 @@
 #include <linux/dma-resv.h>
 #include <linux/hmm.h>
 #include <linux/interval_tree_generic.h>
+#include <linux/memremap.h>
 #include <linux/nodemask.h>
 #include <linux/sched/signal.h>
 
@@ -196,6 +197,11 @@ int bridge_pages_dma_map(struct amdgpu_device *adev, const unsigned long *pfns, 
 	u32 i;
 
 	for (i = 0; i < count; i++) {
+		/* A device's page has no address that another one reaches. */
+		if (is_zone_device_page(hmm_pfn_to_page(pfns[i]))) {
+			bridge_pages_dma_unmap(adev, addresses, i);
+			return -EINVAL;
+		}
 		addresses[i] = dma_map_page(adev->dev, hmm_pfn_to_page(pfns[i]), 0, PAGE_SIZE,
 					    DMA_BIDIRECTIONAL);
 		if (!dma_mapping_error(adev->dev, addresses[i]))

@@ -41,6 +41,7 @@ unsafe extern "C" {
         owner: *mut c_void,
         pfns: *mut c_ulong,
     ) -> c_int;
+    pub(super) fn amdkfd_is_device_page(pfn: c_ulong) -> bool;
     pub(super) fn amdkfd_noreclaim_save() -> c_uint;
     pub(super) fn amdkfd_noreclaim_restore(flags: c_uint);
     pub(super) fn amdkfd_is_heap_or_stack(vma: *mut bindings::vm_area_struct) -> bool;

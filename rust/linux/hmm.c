@@ -3,6 +3,7 @@
  * Heterogeneous memory management (HMM) for Rust: structures that its bindings lack.
  */
 #include <linux/hmm.h>
+#include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/sched/mm.h>
@@ -24,6 +25,11 @@ int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 	};
 
 	return hmm_range_fault(&range);
+}
+
+bool amdkfd_is_device_page(unsigned long pfn)
+{
+	return is_zone_device_page(hmm_pfn_to_page(pfn));
 }
 
 unsigned int amdkfd_noreclaim_save(void)

@@ -15,6 +15,8 @@ struct vm_area_struct;
 int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 		     unsigned long start, unsigned long end, bool write, void *owner,
 		     unsigned long *pfns);
+/* pfn: HMM's, of a page that is there. */
+bool amdkfd_is_device_page(unsigned long pfn);
 /* memalloc_noreclaim_save() and its end. */
 unsigned int amdkfd_noreclaim_save(void);
 void amdkfd_noreclaim_restore(unsigned int flags);

@@ -212,6 +212,12 @@ pub(crate) fn is_writable(pfn: HmmPfn) -> bool {
     pfn & 1 << WRITE != 0
 }
 
+/// Whether it is a device's, of whatever device. `pfn` is one that [`fault`] has filled in.
+pub(crate) fn is_device_page(pfn: HmmPfn) -> bool {
+    // SAFETY: `fault` has found the page: its number has a `struct page`, which is looked at only.
+    unsafe { ffi::amdkfd_is_device_page(pfn) }
+}
+
 /// Brings pages in: one entry of `pfns` for each, from `start` on, which lies in a mapping that may
 /// be read, and if `write` written. Device pages of `owner` stay where they are; others come into
 /// system memory. `EBUSY`: some were taken away meanwhile; `EFAULT`: one cannot

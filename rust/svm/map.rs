@@ -261,9 +261,12 @@ impl Svm {
             let writable = vma.flags() & flags::WRITE != 0;
             let at = (interval, since);
             let mut brought = hmm::fault(&lock, at, here.address(), writable, owner, pfns);
-            // A device page that is shared, with a child, comes home to be written.
-            let shared = |pfn: &HmmPfn| !hmm::is_writable(*pfn);
-            if brought.is_ok() && writable && owner.is_some() && pfns.iter().any(shared) {
+            // A device page that is shared, with a child, comes home to be written; so does one of
+            // a GPU that the process does not have.
+            let shared = |pfn: &HmmPfn| writable && !hmm::is_writable(*pfn);
+            let foreign = |pfn: &HmmPfn| holders.of(*pfn).is_none() && hmm::is_device_page(*pfn);
+            let comes_home = |pfn: &HmmPfn| shared(pfn) || foreign(pfn);
+            if brought.is_ok() && owner.is_some() && pfns.iter().any(comes_home) {
                 brought = hmm::fault(&lock, at, here.address(), writable, None, pfns);
             }
             drop(lock);
