@@ -425,6 +425,9 @@ pub(crate) trait SharedMemory {
     fn forget_fault(&self, page: u64, pasid: Pasid);
     /// Where the device's memory begins for it, and for those that reach it.
     fn device_memory_base(&self) -> u64;
+    /// The memory partition (`Partition::mem_id`) that has this byte of VRAM, counted from its
+    /// begin. `None`: there is one for all.
+    fn memory_partition(&self, offset: u64) -> Option<i32>;
     /// How the device caches its own memory.
     fn local_memory_type(&self) -> MemoryType;
     /// Whether the machine may have several NUMA nodes.

@@ -280,6 +280,19 @@ void bridge_fault_forget(struct amdgpu_device *adev, u64 page, u32 pasid)
 	amdgpu_call(amdgpu_gmc_filter_faults_remove)(adev, page, pasid);
 }
 
+s32 bridge_memory_partition(const struct amdgpu_device *adev, u64 offset)
+{
+	const struct amdgpu_mem_partition_info *partitions = adev->gmc.mem_partitions;
+	u64 page = offset >> PAGE_SHIFT;
+	s32 i;
+
+	for (i = 0; partitions && adev->gmc.num_mem_partitions > 1 &&
+		    i < adev->gmc.num_mem_partitions; i++)
+		if (partitions[i].range.fpfn <= page && page <= partitions[i].range.lpfn)
+			return i;
+	return -1;
+}
+
 u64 bridge_device_memory_base(const struct amdgpu_device *adev)
 {
 	return adev->vm_manager.vram_base_offset;

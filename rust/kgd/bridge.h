@@ -339,6 +339,11 @@ u64 bridge_fault_checkpoint(struct amdgpu_device *adev);
 bool bridge_fault_is_before(u64 timestamp, u64 checkpoint);
 /* The next fault of that page is told of again. */
 void bridge_fault_forget(struct amdgpu_device *adev, u64 page, u32 pasid);
+/*
+ * The memory partition that has a byte of VRAM, @offset bytes from its begin: a partition's mem_id.
+ * -1: there is one for all.
+ */
+s32 bridge_memory_partition(const struct amdgpu_device *adev, u64 offset);
 /* Where VRAM begins in page table entries. */
 u64 bridge_device_memory_base(const struct amdgpu_device *adev);
 /* The memory type of a device's own memory (amdgpu.mtype_local). */

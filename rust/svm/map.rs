@@ -28,6 +28,7 @@ use crate::{
     kgd::{
         DevicePages,
         DmaPages,
+        Kgd,
         PageAccess,
         Tables,
         TlbFlush, //
@@ -96,28 +97,40 @@ struct Found<'a> {
 }
 
 /// The GPUs of a process that have device pages, by their place in the list, and these.
-struct Holders(KVec<(usize, DevicePages)>);
+struct Holders(KVec<(usize, DevicePages, Arc<dyn Kgd>)>);
+
+/// Where a page is: in the memory of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Holder {
+    /// The place in the list of a GPU of that device.
+    gpu: usize,
+    /// The device's memory partition; `None`: it has one.
+    partition: Option<i32>,
+}
 
 impl Holders {
-    /// The GPU in whose memory a page is.
-    fn of(&self, pfn: HmmPfn) -> Option<usize> {
+    /// In whose memory a page is. `None`: the system's, or one that no GPU of the process has.
+    fn of(&self, pfn: HmmPfn) -> Option<Holder> {
         let number = hmm::page_number(pfn);
-        let mut all = self.0.iter();
-        let found = all.find(|(_, memory)| memory.offset_of(number).is_some())?;
-        Some(found.0)
+        self.0.iter().find_map(|(gpu, memory, kgd)| {
+            let partition = kgd.memory_partition(memory.offset_of(number)?);
+            Some(Holder {
+                gpu: *gpu,
+                partition,
+            })
+        })
     }
 }
 
 /// A run of pages, all in the memory of one GPU or the system's.
 struct Run {
     pages: Pages,
-    /// That GPU's place in the list.
-    holder: Option<usize>,
+    holder: Option<Holder>,
 }
 
 impl Gpu {
     /// How the GPU sees pages of the system's.
-    fn access(&self, holder: Option<&Gpu>, attributes: &Attributes, writable: bool) -> PageAccess {
+    fn access(&self, holder: Option<(&Gpu, Option<i32>)>, attributes: &Attributes, writable: bool) -> PageAccess {
         let far = attributes.flags & KFD_IOCTL_SVM_FLAG_EXT_COHERENT != 0;
         let node = self.node();
         let own = match far {
@@ -130,7 +143,7 @@ impl Gpu {
         };
         // As `svm_range_get_pte_flags` has it.
         let memory_type = match (holder, node.generation().chip.system_memory) {
-            (Some(holder), _) if holder.is_near(self) => own,
+            (Some((holder, partition)), _) if self.is_near(holder, partition) => own,
             (Some(_), _) => remote,
             (None, SystemMemory::Uncached) => MemoryType::Uncached,
             (None, SystemMemory::Own) if node.kgd().has_numa() => remote,
@@ -147,11 +160,12 @@ impl Gpu {
 }
 
 impl Gpu {
-    /// Whether another GPU has the same memory near it: the same partition of the same device.
-    fn is_near(&self, other: &Gpu) -> bool {
-        let (one, other) = (self.node(), other.node());
-        let (memory, others) = (one.partition().mem_id, other.partition().mem_id);
-        one.kgd().handle() == other.kgd().handle() && memory == others
+    /// Whether the memory of another GPU's device is near it: it is its own, and if the device has
+    /// several memory partitions, its own one.
+    fn is_near(&self, other: &Gpu, partition: Option<i32>) -> bool {
+        let own = self.node().partition().mem_id;
+        self.node().kgd().handle() == other.node().kgd().handle()
+            && partition.is_none_or(|partition| partition == own)
     }
 }
 
@@ -305,7 +319,7 @@ impl Svm {
         for (place, gpu) in self.gpus.iter().enumerate() {
             let memory = gpu.memory();
             if let Some(memory) = memory.filter(|memory| Some(memory.owner) == owner) {
-                holders.push((place, memory), GFP_KERNEL)?;
+                holders.push((place, memory, gpu.node().kgd().clone()), GFP_KERNEL)?;
             }
         }
         Ok(Holders(holders))
@@ -358,10 +372,13 @@ impl Svm {
     ) -> Result<bool> {
         let (vm, granule) = (gpu.vm()?, place.granule);
         let pfns = found.pfns_of(run.pages).ok_or(EINVAL)?;
-        let holder = run.holder.and_then(|holder| self.gpus.get(holder));
+        let holder = match run.holder {
+            Some(holder) => Some((self.gpus.get(holder.gpu).ok_or(EINVAL)?, holder.partition)),
+            None => None,
+        };
         let (mut dma, mut device) = match holder {
             None => (DmaPages::new(vm.clone(), pfns)?, None),
-            Some(holder) => {
+            Some((holder, _)) => {
                 let addresses = self.device_addresses(holder, pfns)?;
                 (DmaPages::none(vm.clone(), pfns.len())?, Some(addresses))
             }

@@ -116,6 +116,12 @@ impl SharedMemory for Amdgpu {
         unsafe { c::bridge_fault_forget(self.adev(), page, pasid.raw()) };
     }
 
+    fn memory_partition(&self, offset: u64) -> Option<i32> {
+        // SAFETY: By the type invariant, the device is valid.
+        let partition = unsafe { c::bridge_memory_partition(self.adev(), offset) };
+        (partition >= 0).then_some(partition)
+    }
+
     fn device_memory_base(&self) -> u64 {
         // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_device_memory_base(self.adev()) }

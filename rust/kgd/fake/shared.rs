@@ -77,6 +77,10 @@ impl SharedMemory for Fake {
 
     fn forget_fault(&self, _page: u64, _pasid: Pasid) {}
 
+    fn memory_partition(&self, _offset: u64) -> Option<i32> {
+        None
+    }
+
     fn device_memory_base(&self) -> u64 {
         0
     }
