@@ -348,6 +348,9 @@ impl Svm {
         }
         let index = page / REGION_PAGES;
         let region = Region::new(self.clone(), index, mm)?;
+        // Where something is being unmapped the kernel begins to tell of it later. Now it does.
+        let _ = region.interval.begin();
+        let known = Arc::clone(&region);
         let node = RBTreeNode::new(index, region, GFP_KERNEL_ACCOUNT)?;
         let unused = {
             let mut regions = self.regions.lock();
@@ -357,8 +360,12 @@ impl Svm {
                 regions.insert(node)
             }
         };
-        // Not under the lock: it waits for notifiers.
-        drop(unused);
+        if let Some(unused) = unused {
+            // Not under the lock: it waits for notifiers.
+            drop(unused);
+            // Nobody was told of it but that region, which was not looked into.
+            known.forget_unmapped();
+        }
         self.region_of(page).ok_or(ESRCH)
     }
 

@@ -17,6 +17,7 @@ use super::{
         Pages,
         PAGE_SHIFT, //
     },
+    region::REGION_PAGES,
     Gpu, Svm,
 };
 use crate::{
@@ -159,7 +160,10 @@ impl Svm {
         }
         let known = self.book.lock().ranges.at(page);
         if known.is_none() {
-            self.add_range(page, mm)?;
+            self.add_range(page, mm).inspect_err(|_| {
+                let _changing = self.changing.lock();
+                self.retire(page / REGION_PAGES);
+            })?;
         }
         // What is gone by now was unmapped: nobody has a right to it.
         let mapping = Mapping::of(&mm.mmap_read_lock(), page);
@@ -235,6 +239,7 @@ impl Svm {
     /// A GPU uses memory of which user space has said nothing: a range around the page, with what
     /// holds then. `EFAULT`: nothing is mapped there, a device's memory, or a buffer.
     fn add_range(self: &Arc<Self>, page: u64, mm: &MmWithUser) -> Result {
+        Mapping::of(&mm.mmap_read_lock(), page).ok_or(EFAULT)?;
         self.make_region(page, mm)?;
         let lock = mm.mmap_read_lock();
         let changing = self.changing.lock();

@@ -248,6 +248,13 @@ impl Region {
         self.contents.lock().unmapped.pop()
     }
 
+    /// Nothing of it has attributes, nor had.
+    pub(super) fn forget_unmapped(&self) {
+        while self.next_unmapped().is_some() {
+            self.svm.take_unmapped();
+        }
+    }
+
     /// Whether there is such an area.
     pub(super) fn has_unmapped(&self) -> bool {
         !self.contents.lock().unmapped.is_empty()

@@ -468,6 +468,11 @@ impl Svm {
         let _ = self.queue.enqueue::<_, SETTLE>(self.clone());
     }
 
+    /// One less.
+    pub(super) fn take_unmapped(&self) {
+        let _: usize = self.unmapped.fetch_sub(1, Relaxed);
+    }
+
     /// Forgets the attributes of what was unmapped.
     pub(super) fn settle(self: &Arc<Self>, _changing: &Changing<'_>) -> Result {
         let mut from = 0;
@@ -485,7 +490,7 @@ impl Svm {
                 let Some(pages) = region.next_unmapped() else {
                     break;
                 };
-                let _: usize = self.unmapped.fetch_sub(1, Relaxed);
+                self.take_unmapped();
                 self.forget(pages, spare);
                 // What is there now may have been shown meanwhile.
                 for piece in pages.pieces(GRANULE_PAGES) {
@@ -518,7 +523,7 @@ impl Svm {
     }
 
     /// Watches a region no longer, if nothing in it has attributes, and no GPU sees any of it.
-    fn retire(&self, index: u64) {
+    pub(super) fn retire(&self, index: u64) {
         let pages = Pages::new(index * REGION_PAGES, (index + 1) * REGION_PAGES);
         let mut used = false;
         self.book.lock().ranges.each(pages, |_, _| used = true);
