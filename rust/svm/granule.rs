@@ -217,6 +217,16 @@ impl Granule {
         }
     }
 
+    /// Whether a GPU sees all of `pages`, or will before a queue of the process's runs.
+    pub(super) fn shows(&self, gpu: usize, pages: Pages) -> bool {
+        let state = self.state();
+        let all = |view: &View| {
+            let seen = view.mapped.union(state.lost);
+            PageBits::of(pages).minus(seen).is_empty()
+        };
+        state.views.get(gpu).is_some_and(all)
+    }
+
     /// Whether a GPU may see any of `pages` still, which were to be taken from it.
     pub(super) fn is_stale(&self, gpu: usize, pages: Pages) -> bool {
         let state = self.state();

@@ -3,6 +3,7 @@
 //! Pages that a queue depends on: where its waves are saved (CWSR).
 
 use super::{
+    page_bits::GRANULE_PAGES,
     pages::Pages,
     Svm, //
 };
@@ -20,25 +21,20 @@ pub(crate) struct Pin {
 }
 
 impl Pin {
-    /// `EINVAL`: not all of these pages are always mapped on the GPU at that place of the list.
+    /// `EINVAL`: not all of these pages are always mapped on the GPU at that place of the list, and
+    /// mapped now, or about to be again.
     pub(crate) fn new(svm: &Arc<Svm>, gpu: usize, pages: Pages) -> Result<Self> {
-        let changing = svm.changing.lock();
-        svm.settle(&changing)?;
-        let mut covered = 0;
-        svm.book.lock().ranges.each(pages, |range, attributes| {
-            if attributes.is_always_mapped() && attributes.accessible().contains(gpu) {
-                covered += range.len();
-            }
-        });
-        if covered != pages.len() {
-            return Err(EINVAL);
+        {
+            let _no_reclaim = NoReclaim::new();
+            svm.pins.lock().push(pages, GFP_KERNEL)?;
         }
-        let _no_reclaim = NoReclaim::new();
-        svm.pins.lock().push(pages, GFP_KERNEL)?;
-        Ok(Self {
+        let pin = Self {
             svm: svm.clone(),
             pages,
-        })
+        };
+        // What is unmapped from here on is noticed.
+        svm.check_mapped(gpu, pages)?;
+        Ok(pin)
     }
 }
 
@@ -54,6 +50,27 @@ impl Drop for Pin {
 }
 
 impl Svm {
+    /// Whether a GPU always sees all of these pages. `EINVAL` if not.
+    fn check_mapped(self: &Arc<Self>, gpu: usize, pages: Pages) -> Result {
+        let changing = self.changing.lock();
+        self.settle(&changing)?;
+        let mut covered = 0;
+        self.book.lock().ranges.each(pages, |range, attributes| {
+            if attributes.is_always_mapped() && attributes.accessible().contains(gpu) {
+                covered += range.len();
+            }
+        });
+        let shown = |piece: Pages| {
+            let granule = self.region_of(piece.start)?.granule(piece.start)?;
+            granule.shows(gpu, piece).then_some(())
+        };
+        let mut pieces = pages.pieces(GRANULE_PAGES);
+        match covered == pages.len() && pieces.all(|piece| shown(piece).is_some()) {
+            true => Ok(()),
+            false => Err(EINVAL),
+        }
+    }
+
     /// Pages are unmapped: if a queue depends on them, the process's queues never run again. May
     /// run under reclaim.
     pub(super) fn check_pins(&self, pages: Pages) {
