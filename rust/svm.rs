@@ -153,6 +153,8 @@ pub(crate) trait Host: Send + Sync {
     fn evict(&self);
     /// Undoes one eviction.
     fn restore(&self);
+    /// That has to wait: not all pages are back.
+    fn restore_postponed(&self);
 }
 
 /// What user space has said of the address space.

@@ -95,6 +95,12 @@ impl svm::Host for SvmHost {
         }
     }
 
+    fn restore_postponed(&self) {
+        if let Some(process) = self.process() {
+            process.notify_restore(true);
+        }
+    }
+
     fn restore(&self) {
         if let Some(process) = self.process() {
             if let Err(error) = process.restore() {

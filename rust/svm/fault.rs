@@ -11,7 +11,10 @@ use super::{
         Place,
         Wanted, //
     },
-    migrate::Why,
+    migrate::{
+        Target,
+        Why, //
+    },
     page_bits::GRANULE_PAGES,
     pages::{
         Pages,
@@ -226,7 +229,12 @@ impl Svm {
             }
             result => result,
         };
-        self.tell_fault_end(index, fault, moved == Ok(true));
+        // As C: it was tried, or something was there to be moved.
+        let migrated = match target {
+            Target::Gpu(_) => true,
+            _ => moved == Ok(true) || granule.has_blocks(),
+        };
+        self.tell_fault_end(index, fault, migrated);
         mapped
     }
 

@@ -217,6 +217,7 @@ impl WorkItem<RESTORE> for Svm {
                 pr_debug!("not all pages can be brought back yet: {error:?}\n");
                 this.lost.store(true, Release);
                 if error != ESRCH {
+                    this.host.restore_postponed();
                     let failures = this.failures.fetch_add(1, Relaxed);
                     this.restore_later(failures + 1);
                 }
