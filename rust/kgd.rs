@@ -413,6 +413,8 @@ pub(crate) trait SharedMemory {
     fn dma_unmap(&self, addresses: &[u64]);
     /// Whether a buffer is mapped among these pages.
     fn has_buffer(&self, vm: &VmHandle, first: u64, count: u64) -> Result<bool>;
+    /// Whether a buffer that is mapped shows (`USERPTR`) any of so many of the process's pages.
+    fn has_userptr(&self, vm: &VmHandle, first: u64, count: u64) -> Result<bool>;
     /// Takes bytes from what all processes may have. `ENOMEM`: there are not so many left.
     fn reserve_memory(&self, bytes: u64) -> Result;
     /// Gives them back.

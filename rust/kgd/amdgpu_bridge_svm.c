@@ -237,6 +237,31 @@ int bridge_pages_have_buffer(struct bridge_vm *vm, u64 first, u64 count)
 	return !!node;
 }
 
+int bridge_pages_have_userptr(struct bridge_vm *vm, u64 first, u64 count)
+{
+	struct rb_root_cached *mappings = (struct rb_root_cached *)&vm->vm->va;
+	u64 start = first << PAGE_SHIFT, last = ((first + count) << PAGE_SHIFT) - 1;
+	struct amdgpu_bo_va_mapping *mapping;
+	struct interval_tree_node *node;
+	struct amdgpu_bo *bo;
+	int ret;
+
+	ret = dma_resv_lock_interruptible(tables_of(vm), NULL);
+	if (ret)
+		return ret == -EINTR ? -ERESTARTSYS : ret;
+	for (node = interval_tree_iter_first(mappings, 0, ~0UL); node;
+	     node = interval_tree_iter_next(node, 0, ~0UL)) {
+		mapping = container_of((struct rb_node *)node, struct amdgpu_bo_va_mapping, rb);
+		bo = mapping->bo_va->base.bo;
+		ret = bo && amdgpu_call(amdgpu_ttm_tt_affect_userptr)(bo->tbo.ttm, start, last,
+								      NULL);
+		if (ret)
+			break;
+	}
+	dma_resv_unlock(tables_of(vm));
+	return ret;
+}
+
 int bridge_pages_reserve(u64 bytes)
 {
 	return amdgpu_call(amdgpu_amdkfd_reserve_mem_limit)(NULL, bytes,

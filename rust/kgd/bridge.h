@@ -330,6 +330,8 @@ int bridge_pages_dma_map(struct amdgpu_device *adev, const unsigned long *pfns, 
 void bridge_pages_dma_unmap(struct amdgpu_device *adev, const u64 *addresses, u32 count);
 /* Whether a buffer is mapped anywhere there: 1 or 0. */
 int bridge_pages_have_buffer(struct bridge_vm *vm, u64 first, u64 count);
+/* Whether a buffer that is mapped shows (USERPTR) any of so many of the process's pages: 1 or 0. */
+int bridge_pages_have_userptr(struct bridge_vm *vm, u64 first, u64 count);
 /* Takes so many bytes from what the processes of all devices may have. */
 int bridge_pages_reserve(u64 bytes);
 void bridge_pages_unreserve(u64 bytes);

@@ -238,6 +238,16 @@ impl Svm {
         mapped
     }
 
+    /// Whether a buffer shows any of these pages (`USERPTR`), on a GPU that it is mapped for.
+    fn has_userptr(&self, pages: Pages) -> Result<bool> {
+        for vm in self.gpus.iter().filter_map(|gpu| gpu.vm().ok()) {
+            if vm.has_userptr(pages.start, pages.len())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// Whether memory around a page was unmapped whose attributes are there still.
     fn was_unmapped(&self, page: u64) -> bool {
         let region = self.region_of(page);
@@ -274,6 +284,13 @@ impl Svm {
         if self.check_buffers(gap).is_err() {
             gap = area;
             self.check_buffers(gap).map_err(|_| EFAULT)?;
+        }
+        if self.has_userptr(gap)? {
+            // Beside what a buffer shows it is a range; what it shows has the buffer's addresses.
+            gap = area;
+            if self.has_userptr(gap)? {
+                return Err(EFAULT);
+            }
         }
         // Nobody else changes them.
         let mut book = self.book.lock();

@@ -91,6 +91,13 @@ impl SharedMemory for Amdgpu {
         Ok(found != 0)
     }
 
+    fn has_userptr(&self, handle: &VmHandle, first: u64, count: u64) -> Result<bool> {
+        // SAFETY: By its invariant, the handle is live.
+        let found = unsafe { c::bridge_pages_have_userptr(vm(handle), first, count) };
+        to_result(found.min(0))?;
+        Ok(found != 0)
+    }
+
     fn reserve_memory(&self, bytes: u64) -> Result {
         // SAFETY: amdgpu is loaded as long as there is a device.
         to_result(unsafe { c::bridge_pages_reserve(bytes) })

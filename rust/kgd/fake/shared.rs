@@ -58,6 +58,10 @@ impl SharedMemory for Fake {
         Ok(false)
     }
 
+    fn has_userptr(&self, _vm: &VmHandle, _first: u64, _count: u64) -> Result<bool> {
+        Ok(false)
+    }
+
     fn reserve_memory(&self, bytes: u64) -> Result {
         self.live.lock().reserved += bytes;
         Ok(())

@@ -78,6 +78,11 @@ impl Vm {
         self.kgd.has_buffer(&self.raw, first, count)
     }
 
+    /// Whether a buffer that is mapped shows (`USERPTR`) any of these pages of the process's.
+    pub(crate) fn has_userptr(&self, first: u64, count: u64) -> Result<bool> {
+        self.kgd.has_userptr(&self.raw, first, count)
+    }
+
     /// The next fault of that page is told of again.
     pub(crate) fn forget_fault(&self, page: u64) {
         let pasid: Pasid = self.pasid;
