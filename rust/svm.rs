@@ -286,6 +286,7 @@ impl Svm {
     /// notifier runs, when this returns.
     pub(crate) fn end(&self) {
         self.ended.store(true, Release);
+        self.gpus.iter().for_each(|gpu| gpu.counters.end());
         // Whoever maps has seen that, or is done.
         loop {
             let region = {

@@ -26,6 +26,8 @@ pub(crate) struct Counters {
     /// Pages that came into the GPU's memory, and that left it again.
     page_in: Atomic<u64>,
     page_out: Atomic<u64>,
+    /// The process has ended: another one may have its number.
+    ended: Atomic<bool>,
 }
 
 impl Counters {
@@ -35,7 +37,13 @@ impl Counters {
             faults: Atomic::new(0),
             page_in: Atomic::new(0),
             page_out: Atomic::new(0),
+            ended: Atomic::new(false),
         }
+    }
+
+    /// The process ends: nobody hears of it any more.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Relaxed);
     }
 
     pub(super) fn add_fault(&self) {
@@ -105,6 +113,10 @@ impl Audience {
     }
 
     fn tell(&self, event: MemoryEvent) {
+        // Its number may be somebody else's, who is not to hear of a child's memory.
+        if self.counters.ended.load(Relaxed) {
+            return;
+        }
         self.listeners.notify(SmiEvent::Memory {
             pid: self.subject.pid,
             tgid: self.subject.tgid,
