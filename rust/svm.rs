@@ -98,6 +98,11 @@ use kernel::{
         Mutex,
         SetOnce, //
     },
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    },
     workqueue::{
         impl_has_delayed_work,
         impl_has_work,
@@ -170,6 +175,10 @@ struct Evicting {
     evicted: bool,
     /// Notifiers that need them off at the moment.
     busy: usize,
+    /// When all pages were back last, and how long that took.
+    restored: Option<(Instant<Monotonic>, Delta)>,
+    /// How often in a row pages were taken soon after that.
+    again: u32,
 }
 
 /// Names the work that forgets attributes of what was unmapped.
@@ -264,7 +273,7 @@ impl Svm {
             book <- new_mutex!(Book { ranges: Ranges::new(), charged: 0 }, "amdkfd::Svm::book"),
             regions <- new_mutex!(RBTree::new(), "amdkfd::Svm::regions"),
             evicting <- new_mutex!(
-                Evicting { evicted: false, busy: 0 },
+                Evicting { evicted: false, busy: 0, restored: None, again: 0 },
                 "amdkfd::Svm::evicting"
             ),
             pins <- new_mutex!(KVec::new(), "amdkfd::Svm::pins"),

@@ -18,7 +18,7 @@ use super::{
     },
     pages::Pages,
     region::RegionUse,
-    Svm, RESTORE,
+    Evicting, Svm, RESTORE,
 };
 use crate::{
     linux::hmm::Reason,
@@ -41,6 +41,9 @@ use kernel::{
     },
     time::{
         msecs_to_jiffies,
+        Delta,
+        Instant,
+        Monotonic,
         Msecs, //
     },
     workqueue::WorkItem,
@@ -57,8 +60,44 @@ pub(super) struct Eviction<'a>(&'a Arc<Svm>);
 
 impl Drop for Eviction<'_> {
     fn drop(&mut self) {
-        self.0.evicting.lock().busy -= 1;
-        self.0.restore_later(0);
+        let pause = {
+            let mut evicting = self.0.evicting.lock();
+            evicting.busy -= 1;
+            evicting.pause()
+        };
+        self.0.restore_after(pause);
+    }
+}
+
+impl Evicting {
+    /// The queues leave: if soon after they came, pages are taken away as fast as they are brought
+    /// back.
+    fn note_eviction(&mut self) {
+        /// So many times as long as it took to bring them back.
+        const SOON: i64 = 10;
+        let soon = |(when, took): (Instant<Monotonic>, Delta)| {
+            when.elapsed().as_nanos() < took.as_nanos().saturating_mul(SOON)
+        };
+        self.again = match self.restored.is_some_and(soon) {
+            true => self.again.saturating_add(1),
+            false => 0,
+        };
+    }
+
+    /// The pause before pages are brought back: longer and longer, while they are soon taken again,
+    /// in terms of what that costs. So a process that has no room costs no time, and one whose
+    /// memory changes all the time waits for a moment only.
+    fn pause(&self) -> Msecs {
+        /// The longest, as a power of two of what it takes, and at all.
+        const MOST: u32 = 6;
+        const LONGEST: i64 = 10_000;
+        if self.again == 0 {
+            return FIRST_PAUSE;
+        }
+        let took = self.restored.map_or(0, |(_, took)| took.as_millis());
+        let pause = took.saturating_mul(1 << self.again.min(MOST)).min(LONGEST);
+        // CAST: at most `LONGEST`.
+        pause.max(FIRST_PAUSE.into()) as Msecs
     }
 }
 
@@ -69,6 +108,7 @@ impl Svm {
         if !evicting.evicted {
             self.host.evict();
             evicting.evicted = true;
+            evicting.note_eviction();
         }
         evicting.busy += 1;
         drop(evicting);
@@ -115,7 +155,10 @@ impl Svm {
 
     /// Brings pages back after a pause, which grows with the failures.
     fn restore_later(self: &Arc<Self>, failures: u32) {
-        let pause = FIRST_PAUSE << failures.min(LONGEST_PAUSE);
+        self.restore_after(FIRST_PAUSE << failures.min(LONGEST_PAUSE));
+    }
+
+    fn restore_after(self: &Arc<Self>, pause: Msecs) {
         let jiffies = msecs_to_jiffies(pause).max(1);
         // If it waits already, it sees to this too.
         let _ = self
@@ -192,13 +235,15 @@ impl Svm {
         result
     }
 
-    /// Lets the queues run again, if nobody needs them off, and nothing is missing.
-    fn resume(self: &Arc<Self>) {
+    /// Lets the queues run again, if nobody needs them off, and nothing is missing. `took`: to bring
+    /// pages back.
+    fn resume(self: &Arc<Self>, took: Delta) {
         let mut evicting = self.evicting.lock();
         if !evicting.evicted || evicting.busy > 0 || self.lost.load(Acquire) {
             return;
         }
         evicting.evicted = false;
+        evicting.restored = Some((Instant::now(), took));
         drop(evicting);
         self.host.restore();
     }
@@ -211,6 +256,7 @@ impl WorkItem<RESTORE> for Svm {
         if this.has_ended() {
             return;
         }
+        let begun = Instant::<Monotonic>::now();
         // Before it is looked: what is lost from here on is seen to again.
         if this.lost.xchg(false, kernel::sync::atomic::ordering::Full) {
             if let Err(error) = this.bring_back() {
@@ -225,6 +271,37 @@ impl WorkItem<RESTORE> for Svm {
             }
         }
         this.failures.store(0, Relaxed);
-        this.resume();
+        this.resume(begun.elapsed());
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_svm_restore)]
+mod tests {
+    use super::*;
+
+    fn after(took: Delta, times: u32) -> Msecs {
+        let mut evicting = Evicting {
+            evicted: false,
+            busy: 0,
+            restored: Some((Instant::now(), took)),
+            again: 0,
+        };
+        (0..times).for_each(|_| evicting.note_eviction());
+        evicting.pause()
+    }
+
+    #[test]
+    fn pages_that_are_taken_again_at_once_come_back_later_and_later() {
+        let minute = Delta::from_secs(60);
+        assert_eq!(after(Delta::from_millis(100), 0), FIRST_PAUSE);
+        assert_eq!(after(Delta::from_secs(2), 1), 4000);
+        assert_eq!(after(Delta::from_secs(2), 2), 8000);
+        assert_eq!((after(minute, 1), after(minute, 100)), (10_000, 10_000));
+    }
+
+    #[test]
+    fn what_cost_nothing_comes_back_at_once() {
+        assert_eq!(after(Delta::from_nanos(0), 3), FIRST_PAUSE);
+        assert_eq!(after(Delta::from_nanos(-1), 100), FIRST_PAUSE);
     }
 }

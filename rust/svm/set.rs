@@ -94,14 +94,20 @@ impl Svm {
     /// `EFAULT`: not all of it is mapped, or it is a device's memory. `EADDRINUSE`: there is a
     /// buffer. `ENOMEM`: more than all processes may have. `EINVAL`: no GPU has a VM.
     pub(crate) fn set(self: &Arc<Self>, pages: Pages, change: &[Attribute]) -> Result {
-        if !self.gpus.iter().any(|gpu| gpu.vm().is_ok()) {
-            return Err(EINVAL);
-        }
+        self.check_vm()?;
         let mm = self.users_mm()?;
         if self.give(pages, change, &mm)? || self.matters(change) {
             self.apply_all(pages, change, &mm)?;
         }
         Ok(())
+    }
+
+    /// Whether a GPU of the process has a VM. `EINVAL` if not.
+    pub(crate) fn check_vm(&self) -> Result {
+        match self.gpus.iter().any(|gpu| gpu.vm().is_ok()) {
+            true => Ok(()),
+            false => Err(EINVAL),
+        }
     }
 
     /// Makes what GPUs see of an area what its attributes say. The first error counts. It takes as
