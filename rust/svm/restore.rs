@@ -135,9 +135,14 @@ impl Svm {
             Reason::Migrate => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY_MIGRATE,
             _ => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY,
         };
-        let tell = |gpu, run| {
+        // Of the end of an address space nobody is told.
+        let told = match reason {
+            Reason::Unmap => self.users_mm().is_ok(),
             // What comes back is told of by the eviction.
-            if !comes_back || reason == Reason::Unmap {
+            _ => !comes_back,
+        };
+        let tell = |gpu, run| {
+            if told {
                 self.tell_unmapped(gpu, run, trigger);
             }
         };
