@@ -274,7 +274,10 @@ fn set_svm(process: &Process, pages: Option<Pages>, words: &[u64]) -> Result {
         let attribute = Attribute::parse(kind, value, |gpu| place_of(process, gpu));
         change.push(attribute.ok_or(EINVAL)?, GFP_KERNEL)?;
     }
-    process.make_svm()?.set(pages.ok_or(EOVERFLOW)?, &change)
+    let svm = process.make_svm()?;
+    // Before it is looked at the area, as C.
+    svm.check_vm()?;
+    svm.set(pages.ok_or(EOVERFLOW)?, &change)
 }
 
 fn get_svm(process: &Process, pages: Option<Pages>, words: &mut [u64]) -> Result {
