@@ -12,6 +12,7 @@
 //! count PLACE                          starts a kernel that counts there
 //! counts PLACE     stands PLACE        what it does now           stop     ends it
 //! queue PLACE                          CREATE_QUEUE that saves its waves there
+//! await FILE                           waits until there is that file
 //! sleep MILLISECONDS     compact       merge NUMBER (until so many pages are merged)
 //! exit                                 the process ends here, as it is
 //! close                                closes all files
@@ -127,6 +128,7 @@ impl Interpreter {
             }
             ["told"] => self.heard(),
             ["counters"] => self.counters(),
+            ["await", file] => await_file(file),
             ["sleep", time] => {
                 std::thread::sleep(Duration::from_millis(time.parse()?));
                 Ok("0".into())
@@ -198,6 +200,17 @@ impl Interpreter {
             Err(errno) => name(errno),
         })
     }
+}
+
+/// Waits until somebody makes a file.
+fn await_file(file: &str) -> Result<String> {
+    const PATIENCE: Duration = Duration::from_secs(200);
+    let begin = Instant::now();
+    while !fs::exists(file)? {
+        ensure!(begin.elapsed() < PATIENCE, "{file} does not come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok("0".into())
 }
 
 /// The CPU writes the pattern.
