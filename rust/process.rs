@@ -300,7 +300,7 @@ impl Process {
             .filter(|device| !device.queues().is_empty())
         {
             let gpu_id = device.gpu_id().raw();
-            let (vram, faults) = (device.buffers().vram_usage(), device.faults());
+            let (vram, faults) = (device.vram_usage(), device.faults());
             writeln!(f, "pid {pid} gpu_id {gpu_id} vram {vram} faults {faults}")?;
             device.queues().show(pid, device.gpu_id(), f)?;
         }

@@ -251,6 +251,11 @@ impl ProcessDevice {
         &self.buffers
     }
 
+    /// Bytes of the GPU's memory that the process has: in buffers, and as shared virtual memory.
+    pub(crate) fn vram_usage(&self) -> u64 {
+        self.buffers().vram_usage() + self.shared_counters().vram()
+    }
+
     /// What happens to the process's shared virtual memory on this GPU.
     pub(crate) fn shared_counters(&self) -> &Arc<Counters> {
         &self.shared_counters

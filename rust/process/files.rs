@@ -121,7 +121,7 @@ impl Show for ProcessFile {
     fn show(&self, out: &mut Output<'_>) -> Result {
         let written = match self {
             Self::Pasid => writeln!(out, "0"),
-            Self::Vram(device) => writeln!(out, "{}", device.buffers().vram_usage()),
+            Self::Vram(device) => writeln!(out, "{}", device.vram_usage()),
             Self::Sdma(device, task, mm) => {
                 writeln!(out, "{}", sdma_microseconds(device, task, mm)?)
             }

@@ -13,7 +13,10 @@ use super::{
         Pages,
         PAGE_SHIFT, //
     },
-    told::Audience,
+    told::{
+        Audience,
+        Usage, //
+    },
 };
 use crate::{
     gauge::{
@@ -99,6 +102,8 @@ const TOUCHED: u32 = KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PAGEFAULT_CPU;
 struct Memory {
     /// Until the last page has left.
     vram: Option<DeferredArc<Vram>>,
+    /// As long.
+    usage: Option<Usage>,
     /// Who is about to put pages into it.
     movers: u32,
     /// amdgpu wants it: no page comes any more.
@@ -151,6 +156,7 @@ impl Memory {
     fn take_if_unused(&mut self) -> Option<DeferredArc<Vram>> {
         let unused = self.movers == 0 && self.vram.as_ref()?.taken() == 0;
         if unused {
+            self.usage = None;
             self.vram.take()
         } else {
             None
@@ -169,6 +175,7 @@ impl Block {
     ) -> Result<Mover> {
         let memory = Memory {
             vram: None,
+            usage: None,
             movers: 1,
             wanted: false,
             soiled: PageBits::NONE,
@@ -196,6 +203,7 @@ impl Block {
         let wanted = {
             let mut memory = block.memory.lock();
             memory.vram = Some(vram.clone());
+            memory.usage = Some(block.audience.count(block.pages));
             memory.wanted
         };
         if wanted {

@@ -26,6 +26,8 @@ pub(crate) struct Counters {
     /// Pages that came into the GPU's memory, and that left it again.
     page_in: Atomic<u64>,
     page_out: Atomic<u64>,
+    /// Bytes of the GPU's memory that blocks have.
+    vram: Atomic<u64>,
     /// The process has ended: another one may have its number.
     ended: Atomic<bool>,
 }
@@ -37,6 +39,7 @@ impl Counters {
             faults: Atomic::new(0),
             page_in: Atomic::new(0),
             page_out: Atomic::new(0),
+            vram: Atomic::new(0),
             ended: Atomic::new(false),
         }
     }
@@ -71,6 +74,23 @@ impl Counters {
     /// Pages that left it.
     pub(crate) fn page_out(&self) -> u64 {
         self.page_out.load(Relaxed)
+    }
+
+    /// Bytes of the GPU's memory that are the process's as shared virtual memory.
+    pub(crate) fn vram(&self) -> u64 {
+        self.vram.load(Relaxed)
+    }
+}
+
+/// Memory in VRAM that is counted as the process's until this is dropped.
+pub(super) struct Usage {
+    counters: Arc<Counters>,
+    bytes: u64,
+}
+
+impl Drop for Usage {
+    fn drop(&mut self) {
+        let _: u64 = self.counters.vram.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -110,6 +130,16 @@ impl Audience {
     pub(super) fn set_locations(&self, (prefetch, preferred): (u32, u32)) {
         self.prefetch.store(prefetch, Relaxed);
         self.preferred.store(preferred, Relaxed);
+    }
+
+    /// Counts so many pages as the process's.
+    pub(super) fn count(&self, pages: Pages) -> Usage {
+        let bytes = pages.bytes();
+        let _: u64 = self.counters.vram.fetch_add(bytes, Relaxed);
+        Usage {
+            counters: self.counters.clone(),
+            bytes,
+        }
     }
 
     fn tell(&self, event: MemoryEvent) {
