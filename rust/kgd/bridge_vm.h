@@ -38,7 +38,7 @@ struct bridge_vm {
 	void *drm_priv;
 	struct amdgpu_vm *vm;
 	struct mutex flushing;			/* amdgpu skips a flush that another has begun */
-	bool hangs;				/* an update of its page tables did not end in time */
+	bool hangs;				/* an update of page tables did not end in time */
 };
 
 #endif

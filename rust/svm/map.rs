@@ -130,7 +130,12 @@ struct Run {
 
 impl Gpu {
     /// How the GPU sees pages of the system's.
-    fn access(&self, holder: Option<(&Gpu, Option<i32>)>, attributes: &Attributes, writable: bool) -> PageAccess {
+    fn access(
+        &self,
+        holder: Option<(&Gpu, Option<i32>)>,
+        attributes: &Attributes,
+        writable: bool,
+    ) -> PageAccess {
         let far = attributes.flags & KFD_IOCTL_SVM_FLAG_EXT_COHERENT != 0;
         let node = self.node();
         let own = match far {
@@ -266,7 +271,9 @@ impl Svm {
             };
             // CAST: an address of this kernel's size.
             let vma = lock.vma_lookup(pages.address() as usize).ok_or(EFAULT)?;
-            let end = (vma.end() as u64 >> PAGE_SHIFT).min(pages.end).min(range.end);
+            let end = (vma.end() as u64 >> PAGE_SHIFT)
+                .min(pages.end)
+                .min(range.end);
             if vma.flags() & flags::READ == 0 {
                 return Ok(end);
             }
@@ -419,7 +426,11 @@ impl Svm {
         };
         view.joined = view.joined.minus(bits).union(joined(run.pages, addresses));
         let written = write(&tables, run.pages, access, !seen.is_empty(), addresses);
-        view.exchange((run.pages.start % GRANULE_PAGES) as usize, &mut dma, &mut room);
+        view.exchange(
+            (run.pages.start % GRANULE_PAGES) as usize,
+            &mut dma,
+            &mut room,
+        );
         drop(state);
         drop(tables);
         if let Err(error) = written.and_then(|()| vm.sync_pages()) {

@@ -136,7 +136,15 @@ mod tests {
 
     #[test]
     fn an_area_has_the_bits_of_its_pages() {
-        for (start, end) in [(0, 1), (3, 64), (63, 65), (0, 64), (5, 200), (128, 512), (0, 512)] {
+        for (start, end) in [
+            (0, 1),
+            (3, 64),
+            (63, 65),
+            (0, 64),
+            (5, 200),
+            (128, 512),
+            (0, 512),
+        ] {
             let bits = PageBits::of(Pages::new(1024 + start, 1024 + end));
             let pages = (0..512).filter(|place| bits.contains(*place));
             assert!(pages.eq(start..end));

@@ -240,8 +240,8 @@ impl Svm {
         result
     }
 
-    /// Lets the queues run again, if nobody needs them off, and nothing is missing. `took`: to bring
-    /// pages back.
+    /// Lets the queues run again, if nobody needs them off, and nothing is missing. `took`: so long
+    /// it took to bring pages back.
     fn resume(self: &Arc<Self>, took: Delta) {
         let mut evicting = self.evicting.lock();
         if !evicting.evicted || evicting.busy > 0 || self.lost.load(Acquire) {

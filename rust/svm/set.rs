@@ -112,12 +112,7 @@ impl Svm {
 
     /// Makes what GPUs see of an area what its attributes say. The first error counts. It takes as
     /// long as the area is large where GPUs see it or it goes to one; `EINTR`: the task is killed.
-    fn apply_all(
-        self: &Arc<Self>,
-        pages: Pages,
-        change: &[Attribute],
-        mm: &MmWithUser,
-    ) -> Result {
+    fn apply_all(self: &Arc<Self>, pages: Pages, change: &[Attribute], mm: &MmWithUser) -> Result {
         let goes_to_gpu = change
             .iter()
             .any(|attribute| matches!(attribute, Attribute::Prefetch(Location::Gpu(_))));
@@ -266,7 +261,8 @@ impl Svm {
 
     /// Whether all of an area could be charged, before anything is made for it. `ENOMEM` if not.
     fn check_charge(&self, pages: Pages) -> Result {
-        if self.xnack() {
+        // Of one region there is not much to be made.
+        if self.xnack() || pages.len() <= REGION_PAGES {
             return Ok(());
         }
         let _changing = self.changing.lock();
@@ -374,12 +370,7 @@ impl Svm {
         }
     }
 
-    fn apply_at(
-        self: &Arc<Self>,
-        place: &Place<'_>,
-        pages: Pages,
-        change: &[Attribute],
-    ) -> Result {
+    fn apply_at(self: &Arc<Self>, place: &Place<'_>, pages: Pages, change: &[Attribute]) -> Result {
         let granule = place.granule;
         let ranges = self.ranges_in(pages)?;
         let flags = |attribute: &Attribute| {
