@@ -19,7 +19,10 @@ use crate::{
         UserVa,
         Vmid, //
     },
-    linux::hmm::HmmPfn, //
+    linux::{
+        hmm::HmmPfn,
+        migrate::PageOwner, //
+    },
 };
 use core::ptr::NonNull;
 use kernel::prelude::*;
@@ -87,6 +90,13 @@ pub(crate) use trap_handler::trap_handler;
 /// Which device: amdgpu's pointer, for identity only. Two handles are equal if the devices are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DeviceHandle(NonNull<c_void>);
+
+impl DeviceHandle {
+    /// Whether device pages of that owner are this device's alone, and not a hive's.
+    pub(crate) fn owns(self, owner: PageOwner) -> bool {
+        owner == PageOwner::new(self.0.as_ptr())
+    }
+}
 
 // SAFETY: the pointer is compared and handed back to amdgpu, never dereferenced.
 unsafe impl Send for DeviceHandle {}

@@ -96,8 +96,22 @@ struct Found<'a> {
     writable: bool,
 }
 
-/// The GPUs of a process that have device pages, by their place in the list, and these.
-struct Holders(KVec<(usize, DevicePages, Arc<dyn Kgd>)>);
+/// The GPUs of a process that have device pages.
+struct Holders {
+    all: KVec<Memory>,
+    /// Others may have pages of the same owner: those of a hive.
+    with_others: bool,
+}
+
+/// The memory of one of them.
+struct Memory {
+    /// Its place in the list.
+    gpu: usize,
+    pages: DevicePages,
+    kgd: Arc<dyn Kgd>,
+    /// It is one.
+    whole: bool,
+}
 
 /// Where a page is: in the memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,13 +126,20 @@ impl Holders {
     /// In whose memory a page is. `None`: the system's, or one that no GPU of the process has.
     fn of(&self, pfn: HmmPfn) -> Option<Holder> {
         let number = hmm::page_number(pfn);
-        self.0.iter().find_map(|(gpu, memory, kgd)| {
-            let partition = kgd.memory_partition(memory.offset_of(number)?);
-            Some(Holder {
-                gpu: *gpu,
-                partition,
-            })
+        self.all.iter().find_map(|memory| {
+            let offset = memory.pages.offset_of(number)?;
+            let partition = match memory.whole {
+                true => None,
+                false => memory.kgd.memory_partition(offset),
+            };
+            let gpu = memory.gpu;
+            Some(Holder { gpu, partition })
         })
+    }
+
+    /// Whether a page is a device's that no GPU of the process has.
+    fn lack(&self, pfn: HmmPfn) -> bool {
+        self.with_others && self.of(pfn).is_none() && hmm::is_device_page(pfn)
     }
 }
 
@@ -285,8 +306,7 @@ impl Svm {
             // A device page that is shared, with a child, comes home to be written; so does one of
             // a GPU that the process does not have.
             let shared = |pfn: &HmmPfn| writable && !hmm::is_writable(*pfn);
-            let foreign = |pfn: &HmmPfn| holders.of(*pfn).is_none() && hmm::is_device_page(*pfn);
-            let comes_home = |pfn: &HmmPfn| shared(pfn) || foreign(pfn);
+            let comes_home = |pfn: &HmmPfn| shared(pfn) || holders.lack(*pfn);
             if brought.is_ok() && owner.is_some() && pfns.iter().any(comes_home) {
                 brought = hmm::fault(&lock, at, here.address(), writable, None, pfns);
             }
@@ -322,14 +342,29 @@ impl Svm {
 
     /// The GPUs whose device pages may be found if those of `owner` stay where they are.
     fn holders(&self, owner: Option<PageOwner>) -> Result<Holders> {
-        let mut holders = KVec::new();
-        for (place, gpu) in self.gpus.iter().enumerate() {
-            let memory = gpu.memory();
-            if let Some(memory) = memory.filter(|memory| Some(memory.owner) == owner) {
-                holders.push((place, memory, gpu.node().kgd().clone()), GFP_KERNEL)?;
+        let mut holders = Holders {
+            all: KVec::new(),
+            with_others: false,
+        };
+        if owner.is_none() {
+            return Ok(holders);
+        }
+        for (gpu, it) in self.gpus.iter().enumerate() {
+            let memory = it.memory();
+            if let Some(pages) = memory.filter(|memory| Some(memory.owner) == owner) {
+                let kgd = it.node().kgd().clone();
+                holders.with_others |= !kgd.handle().owns(pages.owner);
+                let whole = kgd.memory_partition(0).is_none();
+                let memory = Memory {
+                    gpu,
+                    pages,
+                    kgd,
+                    whole,
+                };
+                holders.all.push(memory, GFP_KERNEL)?;
             }
         }
-        Ok(Holders(holders))
+        Ok(holders)
     }
 
     /// Shows pages that were found to all GPUs that shall see them. False: they have been taken
@@ -490,7 +525,7 @@ fn joined(pages: Pages, addresses: &[u64]) -> PageBits {
     let mut joined = PageBits::NONE;
     for (page, pair) in (pages.start..).zip(addresses.windows(2)) {
         if (page + 1) % MOST_AT_A_TIME != 0 && pair[0] + (1 << PAGE_SHIFT) == pair[1] {
-            joined = joined.union(PageBits::of(Pages::new(page, page + 1)));
+            joined.insert(page);
         }
     }
     joined

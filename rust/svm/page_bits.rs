@@ -33,6 +33,12 @@ impl PageBits {
         bits
     }
 
+    /// Adds the page of that number.
+    pub(crate) fn insert(&mut self, page: u64) {
+        let place = page % GRANULE_PAGES;
+        self.0[(place / 64) as usize] |= 1 << (place % 64);
+    }
+
     /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::NONE
@@ -87,19 +93,24 @@ impl PageBits {
     /// fragment of page table entries: `AMDGPU_PTE_FRAG` of `amdgpu_vm.h`).
     pub(crate) fn with_blocks(self, joined: Self) -> Self {
         const LARGEST: u64 = 256;
+        if joined.is_empty() {
+            return self;
+        }
         let mut all = self;
         let mut place = self.next(0, true);
         while place < GRANULE_PAGES {
-            let mut size = LARGEST;
-            while size > 1 {
+            let alone = !joined.contains(place) && (place == 0 || !joined.contains(place - 1));
+            let mut size = if alone { 1 } else { LARGEST };
+            let whole = |size: u64| {
                 let start = place & !(size - 1);
-                if joined.next(start, false) >= start + size - 1 {
-                    all = all.union(Self::of(Pages::new(start, start + size)));
-                    break;
-                }
+                joined.next(start, false) >= start + size - 1
+            };
+            while size > 1 && !whole(size) {
                 size /= 2;
             }
-            place = self.next(place + 1, true);
+            let block = Pages::new(place & !(size - 1), (place & !(size - 1)) + size);
+            all = all.union(Self::of(block));
+            place = self.next(block.end, true);
         }
         all
     }
@@ -177,6 +188,9 @@ mod tests {
         assert!(all.minus(all).is_empty());
         assert_eq!(PageBits::NONE.runs(0).next(), None);
         let half = PageBits::of(Pages::new(1024, 1280));
+        let mut pages = PageBits::NONE;
+        (1024..1280).for_each(|page| pages.insert(page));
+        assert_eq!(pages, half);
         assert_eq!(all.intersection(half), half);
         assert!(all.minus(half).runs(1024).eq([Pages::new(1280, 1536)]));
     }

@@ -170,8 +170,11 @@ impl Region {
         let first = page - page % GRANULE_PAGES;
         let new = Granule::new(first, self.svm.gpus.len())?;
         let mut room = KVec::new();
-        for _ in 0..GRANULES_EACH {
-            room.push(None, GFP_KERNEL_ACCOUNT)?;
+        if self.has_no_granules() {
+            room = KVec::with_capacity(GRANULES_EACH as usize, GFP_KERNEL_ACCOUNT)?;
+            for _ in 0..GRANULES_EACH {
+                room.push(None, GFP_KERNEL_ACCOUNT)?;
+            }
         }
         let mut contents = self.contents.lock();
         if contents.granules.is_empty() {
