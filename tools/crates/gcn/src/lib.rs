@@ -13,16 +13,16 @@
 //! ```
 //!
 //! Known but not interpreted, with [`ExecError::Unsupported`]: GDS, `s_setkill`,
-//! `v_screen_partition_4se_b32` and the fork instructions. Floating point exceptions neither trap
-//! nor set TRAPSTS. What the hardware
-//! makes of a fault or an unknown instruction (trap handler, interrupt) is the caller's business:
-//! see [`Wave::enter_trap`].
+//! `v_screen_partition_4se_b32` and the fork instructions. What the hardware makes of a fault or an
+//! unknown instruction (trap handler, interrupt) is the caller's business: see
+//! [`Workgroup::violate`] and [`Wave::except_here`].
 //!
 //! Sources: AMD's public "AMD Instinct MI300 Instruction Set Architecture" guide and the answers of
 //! LLVM's assembler.
 #![forbid(unsafe_code)]
 
 pub mod code;
+pub mod debug;
 pub mod decode;
 pub mod disasm;
 pub mod dispatch;
@@ -35,6 +35,7 @@ pub mod wave;
 pub mod workgroup;
 
 pub use code::CodeCache;
+pub use debug::{Debug, Watch, WatchMode};
 pub use dispatch::{Apertures, Dispatch, Scratch};
 pub use memory::{Access, CacheControl, Fault, Memory, Scope};
 pub use wave::{Wave, WaveState};

@@ -7,7 +7,7 @@ use super::places::{Place, Places, Run, Window, WINDOW};
 use super::typed::Format;
 use super::{atomic, unsupported, Done, Machine, Stop};
 use crate::inst::{Dst, Inst, MemInst};
-use crate::memory::{Access, CacheControl, Fault, Scope};
+use crate::memory::{CacheControl, Fault, Scope};
 use crate::op::mem::{Part, Segment};
 use crate::op::{AtomicOp, MemOp};
 use crate::wave::{Vgpr, LANES};
@@ -33,12 +33,7 @@ impl Machine<'_> {
     }
 
     fn vector_access(&mut self, inst: &Inst, mem: &MemInst) -> Done {
-        let places = match mem.segment {
-            Segment::Global => Places::Memory(self.global_addresses(mem)),
-            Segment::Flat => Places::Mixed(self.flat_places(mem)),
-            Segment::Scratch => Places::Mixed(self.scratch_places(mem)),
-            Segment::Buffer | Segment::Typed => Places::Mixed(self.buffer_places(mem)),
-        };
+        let places = self.places(mem);
         match mem.op {
             _ if mem.lds => self.load_to_lds(inst, mem, &places),
             MemOp::Load(dwords) => self.load(mem, &places, dwords.into()),
@@ -57,6 +52,17 @@ impl Machine<'_> {
         }
     }
 
+    /// Where the lanes find their data.
+    #[inline(always)]
+    pub(super) fn places(&self, mem: &MemInst) -> Places {
+        match mem.segment {
+            Segment::Global => Places::Memory(self.global_addresses(mem)),
+            Segment::Flat => Places::Mixed(self.flat_places(mem)),
+            Segment::Scratch => Places::Mixed(self.scratch_places(mem)),
+            Segment::Buffer | Segment::Typed => Places::Mixed(self.buffer_places(mem)),
+        }
+    }
+
     fn vaddr(&self, mem: &MemInst, index: usize) -> &Vgpr {
         &self.wave.vgpr[usize::from(mem.vaddr.unwrap_or(0)) + index]
     }
@@ -65,6 +71,7 @@ impl Machine<'_> {
         u64::from(self.vaddr(mem, 0)[lane]) | u64::from(self.vaddr(mem, 1)[lane]) << 32
     }
 
+    #[inline(always)]
     fn global_addresses(&self, mem: &MemInst) -> [u64; LANES] {
         let offset = i64::from(mem.offset) as u64;
         let low = self.vaddr(mem, 0);
@@ -87,6 +94,7 @@ impl Machine<'_> {
     }
 
     /// Addresses in the shared or the private window mean LDS or scratch.
+    #[inline(always)]
     fn flat_places(&self, mem: &MemInst) -> [Place; LANES] {
         let (shared, private) = (self.apertures.shared, self.apertures.private);
         let inside = |address: u64, base: u64| base != 0 && address >> 32 == base >> 32;
@@ -104,6 +112,7 @@ impl Machine<'_> {
         })
     }
 
+    #[inline(always)]
     fn scratch_places(&self, mem: &MemInst) -> [Place; LANES] {
         let saddr = mem
             .saddr
@@ -125,20 +134,26 @@ impl Machine<'_> {
         [0, 1, 2, 3].map(|index| self.wave.scalar[first + index])
     }
 
+    /// Bytes that a lane accesses.
+    pub(super) fn lane_bytes(&self, mem: &MemInst) -> u64 {
+        let size = 4 * u64::from(mem.op.data_dwords().max(1));
+        match mem.op {
+            MemOp::LoadNarrow { bytes, .. } | MemOp::StoreNarrow { bytes, .. } => bytes.into(),
+            MemOp::Atomic(AtomicOp::CmpSwap, _) => size / 2,
+            MemOp::Format(..) => {
+                Format::of(mem, self.descriptor(mem)).map_or(4, |format| format.bytes() as u64)
+            }
+            _ => size,
+        }
+    }
+
     /// MUBUF: base, index × stride and offsets, checked against the descriptor's bounds.
+    #[inline(always)]
     fn buffer_places(&self, mem: &MemInst) -> [Place; LANES] {
         let descriptor = self.descriptor(mem);
         let buffer = Buffer::new(descriptor);
         let soffset = u64::from(self.scalar32(mem.soffset));
-        let size = 4 * u64::from(mem.op.data_dwords().max(1));
-        let size = match mem.op {
-            MemOp::LoadNarrow { bytes, .. } | MemOp::StoreNarrow { bytes, .. } => bytes.into(),
-            MemOp::Atomic(AtomicOp::CmpSwap, _) => size / 2,
-            MemOp::Format(..) => {
-                Format::of(mem, descriptor).map_or(4, |format| format.bytes() as u64)
-            }
-            _ => size,
-        };
+        let size = self.lane_bytes(mem);
         std::array::from_fn(|lane| {
             let index = if mem.idxen {
                 u64::from(self.vaddr(mem, 0)[lane])
@@ -154,7 +169,7 @@ impl Machine<'_> {
     }
 
     /// Where byte `offset` of a lane's scratch lies: dwords of the lanes are interleaved.
-    fn scratch_address(&self, offset: u64, lane: usize) -> u64 {
+    pub(super) fn scratch_address(&self, offset: u64, lane: usize) -> u64 {
         let swizzled = offset / 4 * 4 * LANES as u64 + 4 * lane as u64 + offset % 4;
         self.wave.scratch_base().wrapping_add(swizzled)
     }
@@ -441,6 +456,7 @@ impl Machine<'_> {
 
     fn atomic(&mut self, mem: &MemInst, places: &Places, op: AtomicOp, dwords: u8) -> Done {
         let exec = self.lanes_left();
+        check_alignment(places, exec, 4 * u64::from(dwords))?;
         let mut result = [[0; LANES]; 2];
         let wide = dwords == 2;
         let second = usize::from(dwords);
@@ -505,12 +521,6 @@ impl Machine<'_> {
                 return Ok(old);
             }
         };
-        if address % if wide { 8 } else { 4 } != 0 {
-            return Err(Fault {
-                address,
-                access: Access::Atomic,
-            });
-        }
         match wide {
             true => self.memory.update64(address, &mut wide_update),
             false => self
@@ -541,6 +551,15 @@ impl Machine<'_> {
         }
         Ok(())
     }
+}
+
+/// Atomics are at multiples of their size.
+fn check_alignment(places: &Places, exec: u64, size: u64) -> Done {
+    let misaligned = lanes(exec).find_map(|lane| match places.of(lane) {
+        Place::Memory(address) => Some(address).filter(|address| address % size != 0),
+        _ => None,
+    });
+    misaligned.map_or(Ok(()), |address| Err(Stop::Misaligned(address)))
 }
 
 /// A lane's dwords as bytes.
