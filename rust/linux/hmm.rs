@@ -33,8 +33,9 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Why pages are taken away.
+/// Why pages are taken away. The numbers are those of `amdkfd_svm_invalidate` in trace.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub(crate) enum Reason {
     /// Their addresses are not the process's any more, or show something else: munmap, mremap.
     Unmap,
