@@ -8,7 +8,9 @@
 //! of the memory that processes may have. `proc/<pid>` has the pasids of a process, a file for each
 //! GPU. Whoever writes a `gpu_id` to `hang_hws` hangs that GPU's scheduler, which is found out at
 //! once and ends in a reset. `queues` tells of every queue whose it is and where its ring and
-//! indices lie, for tools that watch programs (`kfdctl top`). One [`Debugfs`], owned by the module.
+//! indices lie, for tools that watch programs (`kfdctl top`), and `svm` of every range of shared
+//! virtual memory what is said of it and where its pages are (`kfdctl svm`). One [`Debugfs`], owned
+//! by the module.
 
 use crate::{
     doorbell,
@@ -102,6 +104,8 @@ pub(crate) struct Debugfs {
     hang_hws: File<()>,
     #[pin]
     queues: File<()>,
+    #[pin]
+    svm: File<()>,
 }
 
 impl Debugfs {
@@ -141,6 +145,10 @@ impl Debugfs {
                         process.files().settle();
                         process.show_queues(f)
                     })
+                }),
+                svm <- dir.read_callback_file(c_str!("svm"), (), &|(), f| {
+                    let processes = process::all().map_err(|_| fmt::Error)?;
+                    processes.iter().try_for_each(|process| process.show_svm(f))
                 }),
             }? Error),
             GFP_KERNEL,

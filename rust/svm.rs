@@ -30,6 +30,7 @@ mod ranges;
 mod region;
 mod restore;
 mod set;
+mod show;
 mod told;
 
 pub(crate) use attributes::{

@@ -5,7 +5,10 @@
 use super::Call;
 use crate::{
     gpu,
-    linux::errno,
+    linux::{
+        errno,
+        trace, //
+    },
     memory::{
         request::{
             BufferRequest,
@@ -277,7 +280,11 @@ fn set_svm(process: &Process, pages: Option<Pages>, words: &[u64]) -> Result {
     let svm = process.make_svm()?;
     // Before it is looked at the area, as C.
     svm.check_vm()?;
-    svm.set(pages.ok_or(EOVERFLOW)?, &change)
+    let pages = pages.ok_or(EOVERFLOW)?;
+    let result = svm.set(pages, &change);
+    let pid = process.lead().pid();
+    trace::svm_set_attr(pid, pages.into(), change.len(), &result);
+    result
 }
 
 fn get_svm(process: &Process, pages: Option<Pages>, words: &mut [u64]) -> Result {

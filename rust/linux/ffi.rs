@@ -45,6 +45,14 @@ unsafe extern "C" {
         pfns: *mut c_ulong,
     ) -> c_int;
     pub(super) fn amdkfd_is_device_page(pfn: c_ulong) -> bool;
+    pub(super) fn amdkfd_hmm_look(
+        notifier: *mut bindings::mmu_interval_notifier,
+        seq: c_ulong,
+        start: c_ulong,
+        end: c_ulong,
+        owner: *mut c_void,
+        pfns: *mut c_ulong,
+    ) -> c_int;
     pub(super) fn amdkfd_noreclaim_save() -> c_uint;
     pub(super) fn amdkfd_noreclaim_restore(flags: c_uint);
     pub(super) fn amdkfd_is_heap_or_stack(vma: *mut bindings::vm_area_struct) -> bool;

@@ -32,6 +32,21 @@ bool amdkfd_is_device_page(unsigned long pfn)
 	return is_zone_device_page(hmm_pfn_to_page(pfn));
 }
 
+int amdkfd_hmm_look(struct mmu_interval_notifier *notifier, unsigned long seq,
+		    unsigned long start, unsigned long end, void *owner, unsigned long *pfns)
+{
+	struct hmm_range range = {
+		.notifier = notifier,
+		.notifier_seq = seq,
+		.start = start,
+		.end = end,
+		.hmm_pfns = pfns,
+		.dev_private_owner = owner,
+	};
+
+	return hmm_range_fault(&range);
+}
+
 unsigned int amdkfd_noreclaim_save(void)
 {
 	return memalloc_noreclaim_save();

@@ -17,6 +17,9 @@ int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 		     unsigned long *pfns);
 /* pfn: HMM's, of a page that is there. */
 bool amdkfd_is_device_page(unsigned long pfn);
+/* The same, but no page is brought in: the entry of one that is not there is not valid. */
+int amdkfd_hmm_look(struct mmu_interval_notifier *notifier, unsigned long seq,
+		    unsigned long start, unsigned long end, void *owner, unsigned long *pfns);
 /* memalloc_noreclaim_save() and its end. */
 unsigned int amdkfd_noreclaim_save(void);
 void amdkfd_noreclaim_restore(unsigned int flags);

@@ -33,8 +33,9 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Why pages are taken away.
+/// Why pages are taken away. The numbers are those of `amdkfd_svm_invalidate` in trace.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub(crate) enum Reason {
     /// Their addresses are not the process's any more, or show something else: munmap, mremap.
     Unmap,
@@ -247,6 +248,34 @@ pub(crate) fn fault(
             pfns.as_mut_ptr(),
         )
     })
+}
+
+/// Looks at pages without bringing any in: one entry of `pfns` for each, from `start` on, which is
+/// [there](is_there) if the page is, be it a device page of `owner`. `EBUSY`: some were taken away
+/// meanwhile.
+pub(crate) fn look(
+    _lock: &MmapReadGuard<'_>,
+    (interval, since): (&Interval, Sequence),
+    start: u64,
+    owner: Option<PageOwner>,
+    pfns: &mut [HmmPfn],
+) -> Result {
+    // CAST: A 64-bit kernel.
+    let start = start as c_ulong;
+    let end = start + ((pfns.len() as c_ulong) << bindings::PAGE_SHIFT);
+    let owner = owner.map_or(core::ptr::null_mut(), PageOwner::as_ptr);
+    let interval = interval.0.get();
+    // SAFETY: As for `fault`.
+    to_result(unsafe {
+        ffi::amdkfd_hmm_look(interval, since.0, start, end, owner, pfns.as_mut_ptr())
+    })
+}
+
+/// Whether a page that was [looked](look) at is there.
+pub(crate) fn is_there(pfn: HmmPfn) -> bool {
+    /// `HMM_PFN_VALID`
+    const VALID: u32 = c_ulong::BITS - 1;
+    pfn & 1 << VALID != 0
 }
 
 /// Whether a mapping is the heap that the program began with, or its first stack.

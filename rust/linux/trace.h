@@ -113,6 +113,118 @@ TRACE_EVENT(amdkfd_interrupt,
 		  __print_array(__entry->words, 8, sizeof(u32)))
 );
 
+TRACE_EVENT(amdkfd_svm_set_attr,
+	TP_PROTO(int pid, u64 start, u64 pages, unsigned int attributes, int result),
+	TP_ARGS(pid, start, pages, attributes, result),
+	TP_STRUCT__entry(
+		__field(int, pid)
+		__field(u64, start)
+		__field(u64, pages)
+		__field(unsigned int, attributes)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		__entry->pid = pid;
+		__entry->start = start;
+		__entry->pages = pages;
+		__entry->attributes = attributes;
+		__entry->result = result;
+	),
+	TP_printk("pid=%d start=%#llx pages=%llu attributes=%u result=%d", __entry->pid,
+		  __entry->start, __entry->pages, __entry->attributes, __entry->result)
+);
+
+TRACE_EVENT(amdkfd_svm_fault,
+	TP_PROTO(int pid, unsigned int gpu_id, u64 address, bool write, int result),
+	TP_ARGS(pid, gpu_id, address, write, result),
+	TP_STRUCT__entry(
+		__field(int, pid)
+		__field(unsigned int, gpu_id)
+		__field(u64, address)
+		__field(bool, write)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		__entry->pid = pid;
+		__entry->gpu_id = gpu_id;
+		__entry->address = address;
+		__entry->write = write;
+		__entry->result = result;
+	),
+	TP_printk("pid=%d gpu_id=%u address=%#llx write=%d result=%d", __entry->pid,
+		  __entry->gpu_id, __entry->address, __entry->write, __entry->result)
+);
+
+TRACE_EVENT(amdkfd_svm_migrate,
+	TP_PROTO(int pid, u64 start, u64 pages, unsigned int from, unsigned int to,
+		 unsigned int trigger, int result),
+	TP_ARGS(pid, start, pages, from, to, trigger, result),
+	TP_STRUCT__entry(
+		__field(int, pid)
+		__field(u64, start)
+		__field(u64, pages)
+		__field(unsigned int, from)
+		__field(unsigned int, to)
+		__field(unsigned int, trigger)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		__entry->pid = pid;
+		__entry->start = start;
+		__entry->pages = pages;
+		__entry->from = from;
+		__entry->to = to;
+		__entry->trigger = trigger;
+		__entry->result = result;
+	),
+	TP_printk("pid=%d start=%#llx pages=%llu from=%u to=%u trigger=%s result=%d",
+		  __entry->pid, __entry->start, __entry->pages, __entry->from, __entry->to,
+		  __print_symbolic(__entry->trigger, { 0, "prefetch" }, { 1, "gpu" },
+				   { 2, "cpu" }, { 3, "eviction" }),
+		  __entry->result)
+);
+
+TRACE_EVENT(amdkfd_svm_invalidate,
+	TP_PROTO(int pid, u64 start, u64 pages, unsigned int reason, bool evict),
+	TP_ARGS(pid, start, pages, reason, evict),
+	TP_STRUCT__entry(
+		__field(int, pid)
+		__field(u64, start)
+		__field(u64, pages)
+		__field(unsigned int, reason)
+		__field(bool, evict)
+	),
+	TP_fast_assign(
+		__entry->pid = pid;
+		__entry->start = start;
+		__entry->pages = pages;
+		__entry->reason = reason;
+		__entry->evict = evict;
+	),
+	TP_printk("pid=%d start=%#llx pages=%llu reason=%s evict=%d", __entry->pid,
+		  __entry->start, __entry->pages,
+		  __print_symbolic(__entry->reason, { 0, "unmap" }, { 1, "release" },
+				   { 2, "migrate" }, { 3, "other" }),
+		  __entry->evict)
+);
+
+TRACE_EVENT(amdkfd_svm_restore,
+	TP_PROTO(int pid, unsigned int failures, int result),
+	TP_ARGS(pid, failures, result),
+	TP_STRUCT__entry(
+		__field(int, pid)
+		__field(unsigned int, failures)
+		__field(int, result)
+	),
+	TP_fast_assign(
+		__entry->pid = pid;
+		__entry->failures = failures;
+		__entry->result = result;
+	),
+	TP_printk("pid=%d failures=%u result=%d", __entry->pid, __entry->failures,
+		  __entry->result)
+);
+
 #endif
 
 /* Outside of the guard: it reads this file again. */

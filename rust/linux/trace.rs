@@ -5,6 +5,7 @@
 //!
 //! One that is off costs an instruction that does nothing. All are legal in any context.
 
+use super::hmm::Reason;
 use kernel::{
     bindings,
     jump_label::static_branch_unlikely,
@@ -52,6 +53,37 @@ tracepoint!(amdkfd_process(
 ));
 tracepoint!(amdkfd_event(change: c_uint, event_id: c_uint));
 tracepoint!(amdkfd_interrupt(gpu_id: c_uint, entry: *const u32));
+tracepoint!(amdkfd_svm_set_attr(
+    pid: c_int,
+    start: u64,
+    pages: u64,
+    attributes: c_uint,
+    result: c_int
+));
+tracepoint!(amdkfd_svm_fault(
+    pid: c_int,
+    gpu_id: c_uint,
+    address: u64,
+    write: bool,
+    result: c_int
+));
+tracepoint!(amdkfd_svm_migrate(
+    pid: c_int,
+    start: u64,
+    pages: u64,
+    from: c_uint,
+    to: c_uint,
+    trigger: c_uint,
+    result: c_int
+));
+tracepoint!(amdkfd_svm_invalidate(
+    pid: c_int,
+    start: u64,
+    pages: u64,
+    reason: c_uint,
+    evict: bool
+));
+tracepoint!(amdkfd_svm_restore(pid: c_int, failures: c_uint, result: c_int));
 
 /// What happens to a queue. The numbers are those of `amdkfd_queue` in trace.h.
 #[derive(Clone, Copy)]
@@ -125,4 +157,50 @@ pub(crate) fn event(change: EventChange, event_id: u32) {
 pub(crate) fn interrupt(gpu_id: u32, entry: &[u32; 8]) {
     // SAFETY: Eight words, as many as `amdkfd_interrupt` copies.
     unsafe { amdkfd_interrupt(gpu_id, entry.as_ptr()) }
+}
+
+/// An area of a process's shared virtual memory: the address of its first page, and how many.
+#[derive(Clone, Copy)]
+pub(crate) struct Area {
+    pub(crate) start: u64,
+    pub(crate) pages: u64,
+}
+
+/// A process gives an area so many attributes.
+#[inline(always)]
+pub(crate) fn svm_set_attr(pid: i32, area: Area, attributes: usize, result: &Result) {
+    // CAST: As many as fit into an ioctl's argument.
+    let attributes = attributes as c_uint;
+    // SAFETY: Numbers.
+    unsafe { amdkfd_svm_set_attr(pid, area.start, area.pages, attributes, errno(result)) }
+}
+
+/// A GPU has missed a page at `address`, and got it or not.
+#[inline(always)]
+pub(crate) fn svm_fault(pid: i32, gpu_id: u32, address: u64, write: bool, result: &Result) {
+    // SAFETY: Numbers.
+    unsafe { amdkfd_svm_fault(pid, gpu_id, address, write, errno(result)) }
+}
+
+/// Pages of an area have moved, those that could, or have not, between the memories of two GPUs;
+/// 0: the system's. `trigger`: `KFD_MIGRATE_TRIGGER_*` of linux/kfd_ioctl.h.
+#[inline(always)]
+pub(crate) fn svm_migrate(pid: i32, area: Area, (from, to): (u32, u32), trigger: u32, error: i32) {
+    // SAFETY: Numbers.
+    unsafe { amdkfd_svm_migrate(pid, area.start, area.pages, from, to, trigger, error) }
+}
+
+/// The system takes pages away that a GPU sees; `evict`: the process's queues have to leave the
+/// hardware until they are back.
+#[inline(always)]
+pub(crate) fn svm_invalidate(pid: i32, area: Area, reason: Reason, evict: bool) {
+    // SAFETY: Numbers.
+    unsafe { amdkfd_svm_invalidate(pid, area.start, area.pages, reason as c_uint, evict) }
+}
+
+/// What was taken away has been brought back, or not yet, after so many failures in a row.
+#[inline(always)]
+pub(crate) fn svm_restore(pid: i32, failures: u32, result: &Result) {
+    // SAFETY: Numbers.
+    unsafe { amdkfd_svm_restore(pid, failures, errno(result)) }
 }

@@ -17,6 +17,7 @@ use crate::{
     },
 };
 use kernel::{
+    fmt,
     prelude::*,
     sync::Arc, //
 };
@@ -59,6 +60,11 @@ impl Process {
             self.svm.populate(svm);
         }
         Ok(self.svm())
+    }
+
+    /// Shows its shared virtual memory, if it has any.
+    pub(crate) fn show_svm(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.svm().map_or(Ok(()), |svm| svm.list(f))
     }
 
     /// Tells of the VMs that there are.

@@ -24,7 +24,10 @@ use super::{
     Gpu, Svm,
 };
 use crate::{
-    linux::hmm::is_heap_or_stack,
+    linux::{
+        hmm::is_heap_or_stack,
+        trace, //
+    },
     svm::attributes::GpuSet,
     uapi::KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PAGEFAULT_GPU, //
 };
@@ -107,6 +110,8 @@ impl Svm {
             Err(error) if is_refusal(error) && self.was_unmapped(fault.page) => Err(EAGAIN),
             served => served,
         };
+        let address = fault.page << PAGE_SHIFT;
+        trace::svm_fault(self.pid(), self.id_of(index), address, fault.write, &served);
         match served {
             Err(error) if is_transient(error) => {
                 pr_debug!(

@@ -58,6 +58,14 @@ impl Ranges {
             .filter(|(range, _)| range.contains(page))
     }
 
+    /// The first range that begins at `page` or later.
+    pub(crate) fn next(&self, page: u64) -> Option<(Pages, Attributes)> {
+        match self.first_behind(page) {
+            Some((range, _)) if range.start < page => self.first_behind(range.end),
+            found => found,
+        }
+    }
+
     /// The first range that ends behind a page.
     fn first_behind(&self, page: u64) -> Option<(Pages, Attributes)> {
         let cursor = self.tree.cursor_lower_bound(&page.checked_add(1)?)?;
@@ -309,6 +317,17 @@ mod tests {
         );
         assert_eq!((at(40), at(u64::MAX)), (None, None));
         assert!(Ranges::new().at(0).is_none());
+    }
+
+    #[test]
+    fn ranges_are_found_one_after_the_other() {
+        let ranges = three();
+        let next = |page| ranges.next(page).map(|(range, _)| (range.start, range.end));
+        assert_eq!((next(0), next(10)), (Some((10, 20)), Some((10, 20))));
+        // Of one that has grown meanwhile nothing is told twice.
+        assert_eq!((next(11), next(21)), (Some((20, 25)), Some((30, 40))));
+        assert_eq!((next(40), next(u64::MAX)), (None, None));
+        assert!(Ranges::new().next(0).is_none());
     }
 
     #[test]

@@ -21,7 +21,10 @@ use super::{
     Evicting, Svm, RESTORE,
 };
 use crate::{
-    linux::hmm::Reason,
+    linux::{
+        hmm::Reason,
+        trace, //
+    },
     uapi::{
         KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY,
         KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY_MIGRATE,
@@ -130,6 +133,7 @@ impl Svm {
         };
         let comes_back = !missed.is_empty() && !self.has_ended();
         let eviction = comes_back.then(|| self.evict());
+        trace::svm_invalidate(self.pid(), pages.into(), reason, comes_back);
         let trigger = match reason {
             Reason::Unmap => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU,
             Reason::Migrate => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY_MIGRATE,
@@ -264,7 +268,9 @@ impl WorkItem<RESTORE> for Svm {
         let begun = Instant::<Monotonic>::now();
         // Before it is looked: what is lost from here on is seen to again.
         if this.lost.xchg(false, kernel::sync::atomic::ordering::Full) {
-            if let Err(error) = this.bring_back() {
+            let back = this.bring_back();
+            trace::svm_restore(this.pid(), this.failures.load(Relaxed), &back);
+            if let Err(error) = back {
                 pr_debug!("not all pages can be brought back yet: {error:?}\n");
                 this.lost.store(true, Release);
                 if error != ESRCH {

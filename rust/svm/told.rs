@@ -3,10 +3,16 @@
 //! What others hear of shared virtual memory: SMI events, and counters in sysfs.
 
 use super::{attributes::Location, pages::Pages, Fault, Gpu, Svm};
-use crate::smi::{
-    Listeners,
-    MemoryEvent,
-    SmiEvent, //
+use crate::{
+    linux::trace::{
+        self,
+        Area, //
+    },
+    smi::{
+        Listeners,
+        MemoryEvent,
+        SmiEvent, //
+    },
 };
 use kernel::{
     prelude::*,
@@ -172,13 +178,16 @@ impl Audience {
             trigger,
         });
         let moved = act();
+        let error = moved.map_or_else(Error::to_errno, |_| 0);
+        let (pid, way) = (self.subject.tgid, (self.gpu, 0));
+        trace::svm_migrate(pid, pages.into(), way, trigger, error);
         self.tell(MemoryEvent::MigrationEnds {
             page: pages.start,
             count: pages.len(),
             from: self.gpu,
             to: 0,
             trigger,
-            error: moved.map_or_else(Error::to_errno, |_| 0),
+            error,
         });
         if let Ok(count) = moved {
             self.counters.add_out(count);
@@ -271,14 +280,31 @@ impl Svm {
 
     /// They have moved, or have not.
     pub(super) fn tell_migration_end(&self, gpu: usize, told: Told, result: Result) {
+        let error = result.err().map_or(0, Error::to_errno);
+        let way = (told.from, told.to);
+        trace::svm_migrate(self.pid(), told.pages.into(), way, told.trigger, error);
         let event = MemoryEvent::MigrationEnds {
             page: told.pages.start,
             count: told.pages.len(),
             from: told.from,
             to: told.to,
             trigger: told.trigger,
-            error: result.err().map_or(0, Error::to_errno),
+            error,
         };
         self.tell(gpu, event);
+    }
+
+    /// The process, as the whole system calls it.
+    pub(super) fn pid(&self) -> i32 {
+        self.subject.tgid
+    }
+}
+
+impl From<Pages> for Area {
+    fn from(pages: Pages) -> Self {
+        Self {
+            start: pages.address(),
+            pages: pages.len(),
+        }
     }
 }

@@ -12,6 +12,7 @@ mod many;
 mod memory;
 mod process;
 mod queue;
+mod svm;
 
 pub use process::CostChild;
 
@@ -56,6 +57,12 @@ enum Group {
     Many,
     /// The kernel's memory, in bytes; only when asked for.
     Footprint,
+    /// Shared virtual memory; only when asked for, as the two that follow.
+    Svm,
+    /// The kernel's memory for a GiB of it, in bytes.
+    SvmFootprint,
+    /// Threads that touch what is in VRAM, in nanoseconds of time.
+    SvmThreads,
 }
 
 impl Cost {
@@ -71,8 +78,12 @@ impl Cost {
 
     fn measure(&self, meter: &Meter) -> Result<()> {
         let wanted = |group| self.groups.is_empty() || self.groups.contains(&group);
-        if self.groups == [Group::Footprint] {
-            return footprint::all();
+        match self.groups[..] {
+            [Group::Footprint] => return footprint::all(),
+            [Group::Svm] => return svm::all(meter),
+            [Group::SvmFootprint] => return svm::footprint(),
+            [Group::SvmThreads] => return svm::threads(),
+            _ => (),
         }
         // Before this process has the GPU: what a new one pays.
         if wanted(Group::Process) {
@@ -203,6 +214,20 @@ impl Row<'_> {
         }
         self.samples.push(taken.saturating_sub(self.meter.empty));
         Ok(())
+    }
+
+    /// As [`Self::sample`]; so much of it is not the operation's.
+    fn sample_less(&mut self, other: u64, act: impl FnOnce() -> Result<()>) -> Result<()> {
+        self.sample(act)?;
+        self.reduce(other);
+        Ok(())
+    }
+
+    /// So much of the last sample was not the operation's.
+    fn reduce(&mut self, other: u64) {
+        if let Some(last) = self.samples.last_mut() {
+            *last = last.saturating_sub(other);
+        }
     }
 
     /// Whether the next sample is the one that is looked at closely: the first ones may still set

@@ -6,6 +6,7 @@
 mod attribute;
 mod effects;
 mod generate;
+mod hold;
 mod interpreter;
 mod stage;
 mod told;
@@ -45,6 +46,8 @@ enum What {
     Bounds,
     /// Scripts that leave memory of GPUs to children, one at a time.
     Left,
+    /// A process with some memory, for tools to look at; goes on with each line it reads.
+    Hold,
 }
 
 /// The scripts; `interpreter.rs` says how they are written.
@@ -71,6 +74,7 @@ impl Svm {
             What::Attributes => self.scripts(SCRIPTS),
             What::Generated => generate::run(self.xnack, self.seed, self.steps),
             What::Bounds => self.scripts(&[include_str!("svm/bounds.txt")]),
+            What::Hold => hold::run(),
             What::Left => self.scripts(&[include_str!("svm/left.txt")]),
             What::Effects if self.case.is_some() => self.scripts(EFFECTS),
             What::Effects => {

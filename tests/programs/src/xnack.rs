@@ -95,7 +95,8 @@ impl Place {
 impl Bench {
     fn new() -> Result<Self> {
         let kfd = Kfd::open()?;
-        kfd.set_xnack(true)?;
+        // SAFETY: the kernels here write to the mappings of the cases only.
+        unsafe { kfd.set_xnack(true)? };
         ensure!(kfd.xnack()?, "XNACK stays off");
         let nodes = kfd::topology::gpus()?;
         let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;

@@ -14,6 +14,7 @@ mod info;
 mod queues;
 mod ring;
 mod run;
+mod svm;
 mod top;
 mod trace;
 mod units;
@@ -44,6 +45,8 @@ enum Command {
     Queues(top::Queues),
     /// Show the packets in a queue's ring, decoded.
     Ring(ring::Ring),
+    /// Show a process's shared virtual memory: its ranges, and where their pages are.
+    Svm(svm::Svm),
     /// Show SMI events (system management interface) as they come.
     Events(events::Events),
     /// Measure what one dispatch costs.
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Command::Top(top) => top.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Queues(queues) => queues.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Ring(ring) => ring.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Svm(svm) => svm.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Events(events) => events.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Bench(bench) => bench.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Doctor => doctor::doctor(arguments.json).map(|()| ExitCode::SUCCESS),

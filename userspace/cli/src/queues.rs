@@ -175,7 +175,8 @@ impl Memory {
     }
 }
 
-fn name_of(pid: u32) -> String {
+/// What process `pid` is called, as `ps` shows it.
+pub fn name_of(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm"))
         .unwrap_or_default()
         .trim()
@@ -236,7 +237,8 @@ fn queue<'a>(value: &dyn Fn(&str) -> Option<&'a str>) -> Option<Queue> {
     })
 }
 
-fn number(text: &str) -> Option<u64> {
+/// A number, decimal or with 0x.
+pub fn number(text: &str) -> Option<u64> {
     match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),

@@ -9,6 +9,7 @@ use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{open, Mode, OFlags};
 use rustix::ioctl::{NoArg, Opcode};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Arc;
 
 const DEVICE_FILE: &str = "/dev/kfd";
@@ -19,6 +20,8 @@ const DEVICE_FILE: &str = "/dev/kfd";
 pub struct Kfd {
     fd: OwnedFd,
     version: (u32, u32),
+    /// Whether accesses are retried was said by [`Kfd::set_xnack`].
+    chosen: AtomicBool,
 }
 
 impl Kfd {
@@ -32,6 +35,7 @@ impl Kfd {
         Ok(Arc::new(Self {
             fd,
             version: (args.major_version, args.minor_version),
+            chosen: AtomicBool::new(false),
         }))
     }
 
@@ -76,8 +80,26 @@ impl Kfd {
 
     /// Has faulting accesses retried, or not. EBUSY when the process has queues, EPERM where a GPU
     /// can't.
-    pub fn set_xnack(&self, retry: bool) -> Result<()> {
-        self.xnack_mode(retry.into()).map(drop)
+    ///
+    /// Without this they are not: [`Device::acquire`] turns it off where an administrator's
+    /// `amdgpu.noretry=0` has it on.
+    ///
+    /// # Safety
+    /// With `retry`, and a driver that has shared virtual memory, waves get whatever memory of this
+    /// process they touch, for reading and, where it is mapped so, writing. So no kernel may run
+    /// that touches what Rust believes to be its own; see [`Kfd::set_svm`].
+    pub unsafe fn set_xnack(&self, retry: bool) -> Result<()> {
+        self.xnack_mode(retry.into())?;
+        self.chosen.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Sees to it that accesses are retried only where somebody has asked for it.
+    fn settle_xnack(&self) -> Result<()> {
+        if !self.chosen.load(Relaxed) && self.xnack()? {
+            self.xnack_mode(0)?;
+        }
+        Ok(())
     }
 
     fn xnack_mode(&self, mode: i32) -> Result<i32> {
@@ -220,6 +242,7 @@ impl Device {
         };
         // SAFETY: the struct holds no pointer; the kernel takes its own reference on the file.
         unsafe { call(kfd.as_ref(), || object(node), &mut args)? };
+        kfd.settle_xnack()?;
         let own = kfd
             .apertures()?
             .into_iter()

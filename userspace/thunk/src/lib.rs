@@ -3,8 +3,8 @@
 //! A thunk for AMD's kernel fusion driver (KFD): what `libhsakmt` is to ROCm, in Rust, small.
 //!
 //! One type per kernel object, released when it is dropped: [`Kfd`] (the open `/dev/kfd`),
-//! [`Device`] (a GPU whose address space this process has acquired), [`Memory`], [`Queue`],
-//! [`Events`] and [`Event`]. An error says which call failed, on what, with which errno.
+//! [`Device`] (a GPU whose address space this process has acquired), [`Memory`], [`Managed`],
+//! [`Queue`], [`Events`] and [`Event`]. An error says which call failed, on what, with which errno.
 //!
 //! ```no_run
 //! let kfd = kfd::Kfd::open()?;
@@ -14,6 +14,10 @@
 //! memory.write(0, &[1u32, 2, 3]);
 //! # Ok::<(), kfd::Error>(())
 //! ```
+//!
+//! Kernels write where their addresses point. As long as only [`Memory`] and [`Managed`] are there
+//! for GPUs that is memory which Rust reads and writes volatile. What shows GPUs any other memory
+//! of the process's is `unsafe`: [`Kfd::set_svm`], [`Kfd::set_xnack`].
 
 mod checkpoint;
 mod debug;
@@ -37,4 +41,4 @@ pub use memory::{Memory, MemoryFlags, Plain};
 pub use profiler::ProfilerLock;
 pub use queue::{Queue, QueueKind, QueueMemory};
 pub use smi::{SmiEvent, SmiEvents};
-pub use svm::SvmAttribute;
+pub use svm::{Location, Managed, ManagedFlags, SvmAttribute};

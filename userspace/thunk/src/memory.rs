@@ -224,7 +224,7 @@ impl Memory {
 
     /// The first byte, for atomics and for what this type has no method for.
     pub fn as_ptr(&self) -> NonNull<u8> {
-        self.range.base.cast()
+        self.range.as_ptr()
     }
 
     /// Copies `values` to byte `offset`.
@@ -232,11 +232,7 @@ impl Memory {
     /// # Panics
     /// When they don't fit, or `offset` is not aligned for `T`.
     pub fn write<T: Plain>(&self, offset: usize, values: &[T]) {
-        let start = self.element::<T>(offset, values.len());
-        for (index, value) in values.iter().enumerate() {
-            // SAFETY: `element` checked range and alignment; volatile, since the GPU may look.
-            unsafe { start.add(index).write_volatile(*value) };
-        }
+        self.range.write(offset, values);
     }
 
     /// Copies `count` values from byte `offset`.
@@ -244,29 +240,7 @@ impl Memory {
     /// # Panics
     /// When there are not so many, or `offset` is not aligned for `T`.
     pub fn read<T: Plain>(&self, offset: usize, count: usize) -> Vec<T> {
-        let start = self.element::<T>(offset, count);
-        // SAFETY: `element` checked range and alignment; volatile, since the GPU may write.
-        (0..count)
-            .map(|index| unsafe { start.add(index).read_volatile() })
-            .collect()
-    }
-
-    fn element<T>(&self, offset: usize, count: usize) -> *mut T {
-        let bytes = count
-            .checked_mul(size_of::<T>())
-            .and_then(|bytes| bytes.checked_add(offset));
-        assert!(
-            bytes.is_some_and(|end| end <= self.size()),
-            "beyond the buffer's {} bytes",
-            self.size()
-        );
-        assert_eq!(
-            offset % align_of::<T>(),
-            0,
-            "offset {offset} is not aligned"
-        );
-        // SAFETY: `offset` is within the mapping.
-        unsafe { self.range.base.as_ptr().cast::<u8>().add(offset).cast() }
+        self.range.read(offset, count)
     }
 }
 
@@ -308,7 +282,7 @@ pub(crate) struct Range {
 
 impl Range {
     /// Takes `size` bytes of addresses that nothing else uses, aligned for the GPU's page tables.
-    fn reserve(size: usize) -> Result<Self> {
+    pub(crate) fn reserve(size: usize) -> Result<Self> {
         let align = if size >= LARGE_PAGE { LARGE_PAGE } else { PAGE };
         let too_large = || Error::Invalid(format!("{size} bytes are beyond the address space"));
         let whole = size.checked_add(align - PAGE).ok_or_else(too_large)?;
@@ -340,7 +314,8 @@ impl Range {
         }
     }
 
-    fn back_with_memory(&self) -> Result<()> {
+    /// Has the process's ordinary memory there, which its children do not get.
+    pub(crate) fn back_with_memory(&self) -> Result<()> {
         let flags = MapFlags::PRIVATE | MapFlags::FIXED;
         // SAFETY: replaces the reservation, which this value owns.
         unsafe {
@@ -376,8 +351,55 @@ impl Range {
         Ok(())
     }
 
-    fn address(&self) -> u64 {
+    /// Where it begins.
+    pub(crate) fn address(&self) -> u64 {
         self.base.as_ptr() as u64
+    }
+
+    /// Its bytes, whole pages.
+    pub(crate) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The first byte.
+    pub(crate) fn as_ptr(&self) -> NonNull<u8> {
+        self.base.cast()
+    }
+
+    /// As [`Memory::write`]. Requires: the range is backed by memory that can be written.
+    pub(crate) fn write<T: Plain>(&self, offset: usize, values: &[T]) {
+        let start = self.element::<T>(offset, values.len());
+        for (index, value) in values.iter().enumerate() {
+            // SAFETY: `element` checked range and alignment; volatile, since the GPU may look.
+            unsafe { start.add(index).write_volatile(*value) };
+        }
+    }
+
+    /// As [`Memory::read`]. Requires: the range is backed by memory that can be read.
+    pub(crate) fn read<T: Plain>(&self, offset: usize, count: usize) -> Vec<T> {
+        let start = self.element::<T>(offset, count);
+        // SAFETY: `element` checked range and alignment; volatile, since the GPU may write.
+        (0..count)
+            .map(|index| unsafe { start.add(index).read_volatile() })
+            .collect()
+    }
+
+    fn element<T>(&self, offset: usize, count: usize) -> *mut T {
+        let bytes = count
+            .checked_mul(size_of::<T>())
+            .and_then(|bytes| bytes.checked_add(offset));
+        assert!(
+            bytes.is_some_and(|end| end <= self.size),
+            "beyond the buffer's {} bytes",
+            self.size
+        );
+        assert_eq!(
+            offset % align_of::<T>(),
+            0,
+            "offset {offset} is not aligned"
+        );
+        // SAFETY: `offset` is within the mapping.
+        unsafe { self.base.as_ptr().cast::<u8>().add(offset).cast() }
     }
 }
 

@@ -63,6 +63,12 @@ impl Node {
         self.property("simd_count") / self.property("simd_per_cu").max(1)
     }
 
+    /// Whether the GPU's driver offers shared virtual memory (`HSA_CAP_SVMAPI_SUPPORTED` in
+    /// linux/kfd_sysfs.h).
+    pub fn has_svm(&self) -> bool {
+        self.property("capability") & 1 << 27 != 0
+    }
+
     /// The bytes that a queue's context-save area has behind its waves, for all XCCs: the
     /// debugger's.
     ///

@@ -9,10 +9,10 @@ use super::{
     queue::{destroy, Request},
 };
 use crate::bench::Bench;
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use kfd::{topology, Device, Kfd, Memory};
 use std::collections::HashMap;
-use std::fs::{read_to_string, write};
+use std::fs::{read_dir, read_to_string, write};
 use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
@@ -41,7 +41,7 @@ pub(super) fn all() -> Result<()> {
     Ok(())
 }
 
-fn row(operation: &str, bytes: u64) {
+pub(super) fn row(operation: &str, bytes: u64) {
     println!(r#"{{"operation":"{operation}","n":1,"min":{bytes},"median":{bytes},"p90":{bytes}}}"#);
 }
 
@@ -69,16 +69,16 @@ fn queues(slab: &Slab, bench: &Bench) -> Result<u64> {
 }
 
 /// The slab allocators, as tracefs shows them.
-struct Slab;
+pub(super) struct Slab;
 
 const TRACING: &str = "/sys/kernel/tracing";
 
 impl Slab {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let _ = Command::new("mount")
             .args(["-t", "tracefs", "none", TRACING])
             .status()?;
-        for (file, text) in [("tracing_on", "0"), ("buffer_size_kb", "16384")] {
+        for (file, text) in [("tracing_on", "0"), ("buffer_size_kb", "65536")] {
             write(format!("{TRACING}/{file}"), text)?;
         }
         for event in ["kmalloc", "kmem_cache_alloc", "kfree", "kmem_cache_free"] {
@@ -88,7 +88,7 @@ impl Slab {
     }
 
     /// Bytes of the objects that `act` leaves.
-    fn more(&self, act: impl FnOnce() -> Result<()>) -> Result<u64> {
+    pub(super) fn more(&self, act: impl FnOnce() -> Result<()>) -> Result<u64> {
         write(format!("{TRACING}/trace"), "")?;
         write(format!("{TRACING}/tracing_on"), "1")?;
         let result = act();
@@ -96,6 +96,8 @@ impl Slab {
         sleep(Duration::from_secs(1));
         write(format!("{TRACING}/tracing_on"), "0")?;
         result?;
+        let lost = lost_events()?;
+        ensure!(lost == 0, "{lost} events did not fit into the trace");
         let mut live = HashMap::new();
         for line in read_to_string(format!("{TRACING}/trace"))?.lines() {
             let Some(object) = field(line, "ptr=") else {
@@ -108,6 +110,19 @@ impl Slab {
         }
         Ok(live.values().sum())
     }
+}
+
+/// Events that were overwritten by younger ones.
+fn lost_events() -> Result<u64> {
+    let mut lost = 0;
+    for processor in read_dir(format!("{TRACING}/per_cpu"))? {
+        let stats = read_to_string(processor?.path().join("stats"))?;
+        let overrun = stats
+            .lines()
+            .find_map(|line| line.strip_prefix("overrun: "));
+        lost += overrun.context("no overrun")?.trim().parse::<u64>()?;
+    }
+    Ok(lost)
 }
 
 fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {

@@ -101,7 +101,8 @@ impl World {
     pub fn new(xnack: bool, stack: u64) -> Result<Self> {
         stay()?;
         let kfd = Kfd::open()?;
-        kfd.set_xnack(xnack)?;
+        // SAFETY: kernels are given addresses of the area, and of buffers.
+        unsafe { kfd.set_xnack(xnack)? };
         let mut devices = Vec::new();
         for node in topology::gpus()? {
             devices.push(Device::acquire(&kfd, &node)?);
