@@ -191,17 +191,81 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 	return ret;
 }
 
+/* How many pages from the one at @first on lie one after the other. */
+static u32 run_at(const unsigned long *pfns, u32 first, u32 count)
+{
+	unsigned long start = pfns[first] & ~HMM_PFN_FLAGS;
+	u32 i = first + 1;
+
+	while (i < count && (pfns[i] & ~HMM_PFN_FLAGS) == start + (i - first))
+		i++;
+	return i - first;
+}
+
+static void unmap_runs(struct amdgpu_device *adev, const unsigned long *pfns,
+		       const u64 *addresses, u32 count)
+{
+	u32 i, run;
+
+	for (i = 0; i < count; i += run) {
+		run = run_at(pfns, i, count);
+		dma_unmap_page(adev->dev, addresses[i], (size_t)run << PAGE_SHIFT,
+			       DMA_BIDIRECTIONAL);
+	}
+}
+
+/*
+ * Where nothing has to be undone, run by run. False: something would have, page by page, or it was
+ * too much at once; nothing is mapped.
+ */
+static bool map_runs(struct amdgpu_device *adev, const unsigned long *pfns, u32 count,
+		     u64 *addresses)
+{
+	u32 i, j, run;
+
+	if (dma_need_unmap(adev->dev))
+		return false;
+	for (i = 0; i < count; i += run) {
+		run = run_at(pfns, i, count);
+		addresses[i] = dma_map_page(adev->dev, hmm_pfn_to_page(pfns[i]), 0,
+					    (size_t)run << PAGE_SHIFT, DMA_BIDIRECTIONAL);
+		if (dma_mapping_error(adev->dev, addresses[i])) {
+			unmap_runs(adev, pfns, addresses, i);
+			return false;
+		}
+		for (j = 1; j < run; j++)
+			addresses[i + j] = addresses[i] + ((u64)j << PAGE_SHIFT);
+	}
+	/* Not before: a bounce buffer among them changes the answer. */
+	if (!dma_need_unmap(adev->dev))
+		return true;
+	unmap_runs(adev, pfns, addresses, count);
+	return false;
+}
+
+static bool has_device_page(const unsigned long *pfns, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		if (is_zone_device_page(hmm_pfn_to_page(pfns[i])))
+			return true;
+	return false;
+}
+
 int bridge_pages_dma_map(struct amdgpu_device *adev, const unsigned long *pfns, u32 count,
 			 u64 *addresses, bool *undo)
 {
 	u32 i;
 
+	/* A device's page has no address that another one reaches. */
+	if (has_device_page(pfns, count))
+		return -EINVAL;
+	*undo = false;
+	if (map_runs(adev, pfns, count, addresses))
+		return 0;
+
 	for (i = 0; i < count; i++) {
-		/* A device's page has no address that another one reaches. */
-		if (is_zone_device_page(hmm_pfn_to_page(pfns[i]))) {
-			bridge_pages_dma_unmap(adev, addresses, i);
-			return -EINVAL;
-		}
 		addresses[i] = dma_map_page(adev->dev, hmm_pfn_to_page(pfns[i]), 0, PAGE_SIZE,
 					    DMA_BIDIRECTIONAL);
 		if (!dma_mapping_error(adev->dev, addresses[i]))
