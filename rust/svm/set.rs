@@ -60,6 +60,10 @@ use kernel::{
         },
         Arc, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     workqueue::WorkItem,
 };
 
@@ -538,7 +542,7 @@ impl Svm {
         let region = {
             let mut regions = self.regions.lock();
             let idle = |region: &super::Watched<super::Region>| {
-                !region.is_used() && !region.has_unmapped() && region.drop_idle()
+                region.try_leave() && !region.has_unmapped() && region.drop_idle()
             };
             match regions.get(&index).is_some_and(idle) {
                 true => regions.remove_node(&index),
@@ -554,9 +558,15 @@ impl WorkItem<SETTLE> for Svm {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let changing = this.changing.lock();
-        if let Err(error) = this.settle(&changing) {
+        const PAUSE: Delta = Delta::from_millis(10);
+        if this.has_ended() {
+            return;
+        }
+        if let Err(error) = this.settle_now() {
             pr_debug!("what was unmapped keeps its attributes for now: {error:?}\n");
+            fsleep(PAUSE);
+            // If it is queued already it is tried again, too.
+            let _ = this.queue.enqueue::<_, SETTLE>(this.clone());
         }
     }
 }
