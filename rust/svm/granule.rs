@@ -46,6 +46,8 @@ pub(crate) static GRANULES: Gauge = Gauge::new();
 pub(super) struct View {
     /// The pages that its page tables show.
     pub(super) mapped: PageBits,
+    /// Those among them that it may write.
+    pub(super) writable: PageBits,
     /// Those that they show still, although they were to be unmapped.
     pub(super) stale: PageBits,
     /// Those behind which the next one lies in the GPU's address space for memory as well.
@@ -59,6 +61,7 @@ pub(super) struct View {
 impl View {
     const NOTHING: Self = Self {
         mapped: PageBits::NONE,
+        writable: PageBits::NONE,
         stale: PageBits::NONE,
         joined: PageBits::NONE,
         addresses: None,
@@ -215,6 +218,14 @@ impl Granule {
         for view in &mut self.state().views {
             view.has_tables = false;
         }
+    }
+
+    /// Whether a GPU sees a page, and may write it if it wants to `write`.
+    pub(super) fn has(&self, gpu: usize, page: u64, write: bool) -> bool {
+        let state = self.state();
+        let has =
+            |view: &View| view.mapped.contains(page) && (!write || view.writable.contains(page));
+        state.views.get(gpu).is_some_and(has)
     }
 
     /// Whether a GPU sees all of `pages`, or will before a queue of the process's runs.

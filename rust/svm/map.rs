@@ -454,6 +454,10 @@ impl Svm {
         let seen = view.mapped.union(view.stale).intersection(bits);
         // Before it is done: some of them may be, if it fails.
         view.mapped = view.mapped.union(bits);
+        view.writable = match access.writable {
+            true => view.writable.union(bits),
+            false => view.writable.minus(bits),
+        };
         view.stale = view.stale.minus(bits);
         let addresses = match &mut device {
             Some(addresses) => &mut addresses[..],
