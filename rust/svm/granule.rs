@@ -46,8 +46,6 @@ pub(crate) static GRANULES: Gauge = Gauge::new();
 pub(super) struct View {
     /// The pages that its page tables show.
     pub(super) mapped: PageBits,
-    /// Those among them that it may write.
-    pub(super) writable: PageBits,
     /// Those that they show still, although they were to be unmapped.
     pub(super) stale: PageBits,
     /// Those behind which the next one lies in the GPU's address space for memory as well.
@@ -56,16 +54,18 @@ pub(super) struct View {
     addresses: Option<KVec<u64>>,
     /// There are page tables.
     pub(super) has_tables: bool,
+    /// Some of the pages may not be written.
+    pub(super) read_only: bool,
 }
 
 impl View {
     const NOTHING: Self = Self {
         mapped: PageBits::NONE,
-        writable: PageBits::NONE,
         stale: PageBits::NONE,
         joined: PageBits::NONE,
         addresses: None,
         has_tables: false,
+        read_only: false,
     };
 
     /// The pages that the GPU may translate together with one of `wanted`, these among them.
@@ -220,11 +220,11 @@ impl Granule {
         }
     }
 
-    /// Whether a GPU sees a page, and may write it if it wants to `write`.
+    /// Whether a GPU sees a page, and may write it if it wants to `write`; false if that cannot be
+    /// told at once.
     pub(super) fn has(&self, gpu: usize, page: u64, write: bool) -> bool {
         let state = self.state();
-        let has =
-            |view: &View| view.mapped.contains(page) && (!write || view.writable.contains(page));
+        let has = |view: &View| view.mapped.contains(page) && !(write && view.read_only);
         state.views.get(gpu).is_some_and(has)
     }
 

@@ -475,11 +475,8 @@ impl Svm {
         view.has_tables |= made;
         let seen = view.mapped.union(view.stale).intersection(bits);
         // Before it is done: some of them may be, if it fails.
+        view.read_only = !access.writable || view.read_only && !view.mapped.is_empty();
         view.mapped = view.mapped.union(bits);
-        view.writable = match access.writable {
-            true => view.writable.union(bits),
-            false => view.writable.minus(bits),
-        };
         view.stale = view.stale.minus(bits);
         let addresses = match &mut device {
             Some(addresses) => &mut addresses[..],
