@@ -159,6 +159,36 @@ impl Ranges {
         Ok(plan)
     }
 
+    /// Changes the attributes of `pages`, if these are one range, which stays one by itself, and
+    /// `fits` says so of what it had and what it gets. False: nothing was done.
+    pub(crate) fn update(
+        &mut self,
+        pages: Pages,
+        change: impl Fn(&Attributes) -> Attributes,
+        fits: impl Fn(&Attributes, &Attributes) -> bool,
+    ) -> bool {
+        let Some(cursor) = self.tree.cursor_lower_bound(&pages.start.saturating_add(1)) else {
+            return false;
+        };
+        let (end, range) = cursor.current();
+        if (range.start, *end) != (pages.start, pages.end) {
+            return false;
+        }
+        let after = change(&range.attributes);
+        let before = cursor.peek_prev();
+        let behind = cursor.peek_next();
+        let grows = before.is_some_and(|(end, it)| *end == pages.start && it.attributes == after)
+            || behind.is_some_and(|(_, it)| it.start == pages.end && it.attributes == after);
+        if grows || !fits(&range.attributes, &after) {
+            return false;
+        }
+        match self.tree.get_mut(&pages.end) {
+            Some(range) => range.attributes = after,
+            None => return false,
+        }
+        true
+    }
+
     /// Does what was planned. The ranges must not have changed since.
     pub(crate) fn commit(&mut self, mut plan: Plan) {
         let Some(area) = plan.area else {
@@ -364,6 +394,21 @@ mod tests {
         assert_eq!((next(11), next(21)), (Some((20, 25)), Some((30, 40))));
         assert_eq!((next(40), next(u64::MAX)), (None, None));
         assert!(Ranges::new().next(0).is_none());
+    }
+
+    #[test]
+    fn a_range_that_stays_by_itself_is_updated() {
+        let mut ranges = three();
+        let mut update = |start, end, granularity, fits| {
+            ranges.update(Pages::new(start, end), |_| like(granularity), |_, _| fits)
+        };
+        assert!(!update(10, 19, 7, true) && !update(11, 20, 7, true));
+        assert!(!update(25, 30, 7, true) && !update(40, 50, 7, true));
+        assert!(!update(10, 20, 7, false));
+        // It would become one with the next, or with the one before.
+        assert!(!update(10, 20, 2, true) && !update(20, 25, 1, true));
+        assert!(update(10, 20, 7, true) && update(30, 40, 2, true));
+        assert!(all(&ranges, &[(10, 20, 7), (20, 25, 2), (30, 40, 2)]));
     }
 
     #[test]

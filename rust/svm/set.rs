@@ -326,11 +326,20 @@ impl Svm {
     fn change(&self, pages: Pages, change: &[Attribute]) -> Result<bool> {
         let default = self.default_attributes();
         let mut book = self.book.lock();
-        let plan = book.ranges.plan(pages, |before| {
+        let changed = |before: Option<&Attributes>| {
             let mut after = before.copied().unwrap_or(default);
             after.apply(change);
             after
-        })?;
+        };
+        let same_charge =
+            |one: &Attributes, other: &Attributes| one.usable(pages) == other.usable(pages);
+        let one = book
+            .ranges
+            .update(pages, |before| changed(Some(before)), same_charge);
+        if one {
+            return Ok(false);
+        }
+        let plan = book.ranges.plan(pages, changed)?;
         let new = plan.known != pages.len();
         if self.xnack() {
             book.ranges.commit(plan);
