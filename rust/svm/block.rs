@@ -24,6 +24,7 @@ use crate::{
         Held, //
     },
     kgd::{
+        gpu_warn,
         Copies,
         DeviceHandle,
         Direction,
@@ -245,26 +246,46 @@ impl Block {
         }
     }
 
+    /// Moves all pages into system memory, those that can be moved. An error: the device copies
+    /// nothing.
+    fn save(&self) -> Result {
+        const TRIES: u32 = 20;
+        const PAUSE: Delta = Delta::from_millis(5);
+        self.memory.lock().wanted = true;
+        for _ in 0..TRIES {
+            match self.empty(false) {
+                Ok(()) => break,
+                // Of the system's memory, or of one page.
+                Err(error) if [EAGAIN, ENOMEM].contains(&error) => fsleep(PAUSE),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     fn empty_later(self: &Arc<Self>, wait: Msecs) {
         let jiffies = msecs_to_jiffies(wait);
         // If it waits already, it sees to this too.
         let _ = self.queue.enqueue_delayed(self.clone(), jiffies);
     }
 
-    /// Moves all pages into system memory. `lossy`: those that cannot be copied become zeros. True:
-    /// all are there.
-    fn empty(&self, lossy: bool) -> bool {
+    /// Moves all pages into system memory. `lossy`: those that cannot be copied become zeros.
+    /// `EAGAIN`: some could not be moved; another error: of the memory, or of a copy.
+    fn empty(&self, lossy: bool) -> Result {
         let Some(vram) = self.memory.lock().vram.clone() else {
-            return true;
+            return Ok(());
         };
         let home = |migration| bring_home(migration, |_| true, lossy);
         let moved = self
             .audience
             .watch_return(self.pages, EVICTED, || vram.collect().and_then(home));
-        if let Err(error) = moved {
-            pr_debug!("{} pages stay in VRAM for now: {error:?}\n", vram.taken());
+        match vram.taken() {
+            0 => Ok(()),
+            left => {
+                pr_debug!("{left} pages stay in VRAM for now: {moved:?}\n");
+                Err(moved.err().unwrap_or(EAGAIN))
+            }
         }
-        vram.taken() == 0
     }
 }
 
@@ -442,7 +463,7 @@ impl WorkItem for Block {
 
     fn run(this: Arc<Self>) {
         const LONGEST_PAUSE: u32 = 6;
-        if !this.empty(false) {
+        if this.empty(false).is_err() {
             let failures = this.failures.fetch_add(1, Relaxed);
             this.empty_later(1 << failures.min(LONGEST_PAUSE));
             return;
@@ -467,10 +488,9 @@ fn forget_unused() {
 }
 
 /// A device is about to go, and works still: pages in its memory are brought into the system's.
-/// Processes go on meanwhile: those of their pages that come later are not.
+/// Processes go on meanwhile: those of their pages that come later are not. If it copies nothing
+/// any more, this ends after one copy's time.
 pub(crate) fn save_device(device: DeviceHandle) {
-    const TRIES: u32 = 20;
-    const PAUSE: Delta = Delta::from_millis(5);
     let Ok(mut blocks) = KVec::with_capacity(ALL.lock().len(), GFP_KERNEL) else {
         return;
     };
@@ -482,15 +502,14 @@ pub(crate) fn save_device(device: DeviceHandle) {
     }
     for block in &blocks {
         let block: &Arc<Block> = block;
-        block.memory.lock().wanted = true;
-        for _ in 0..TRIES {
-            if block.empty(false) {
-                break;
-            }
-            fsleep(PAUSE);
-        }
+        let saved = block.save();
         let unused = block.memory.lock().take_if_unused();
         block.let_go(unused);
+        if let Err(error) = saved {
+            let name = block.kgd.facts().pci_name();
+            gpu_warn!(name, "pages in its memory are lost: it copies nothing: {error:?}\n");
+            break;
+        }
     }
 }
 
@@ -512,7 +531,7 @@ pub(crate) fn empty_device(device: DeviceHandle) {
             return;
         };
         block.memory.lock().wanted = true;
-        block.empty(tries > TRIES);
+        let _ = block.empty(tries > TRIES);
         let unused = block.memory.lock().take_if_unused();
         drop(unused);
         if block.is_live() {

@@ -392,7 +392,8 @@ impl Copies {
     /// Begins to copy pages: of system memory, and those of the buffer, at most [`MAX_PAGES`]. One
     /// call is one job for the device. Those that are read must not change until
     /// [`Copies::wait`]: the migration that they are from must not be committed before. `ENODEV`:
-    /// the device sleeps, or is gone. Allocates.
+    /// the device sleeps, or is gone. `ETIME`: a copy that was given up has not ended yet, or so
+    /// many go on. Allocates.
     pub(crate) fn begin(&mut self, pages: &[(SystemPage<'_>, u32)]) -> Result {
         let mut list = KVec::with_capacity(pages.len(), GFP_KERNEL)?;
         for (system, index) in pages {
