@@ -313,7 +313,10 @@ static enum dma_data_direction direction(const struct bridge_copy *copy)
 	return copy->to_vram ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
 }
 
-/* What is written to system memory stays allocated until it is. */
+/*
+ * System memory stays allocated until the copy has ended: also what is read, for a copy that was
+ * given up may read it when its owner has long let it go.
+ */
 static int map_pages(struct bridge_copy *copy, const struct bridge_copy_page *pages, u32 count)
 {
 	struct device *dev = copy->adev->dev;
@@ -329,8 +332,7 @@ static int map_pages(struct bridge_copy *copy, const struct bridge_copy_page *pa
 			return -ENOMEM;
 		copy->address[i] = address;
 		copy->count++;
-		if (!copy->to_vram)
-			get_page(copy->page[i]);
+		get_page(copy->page[i]);
 	}
 	return 0;
 }
@@ -341,8 +343,7 @@ static void unmap_pages(struct bridge_copy *copy)
 
 	for (i = 0; i < copy->count; i++) {
 		dma_unmap_page(copy->adev->dev, copy->address[i], PAGE_SIZE, direction(copy));
-		if (!copy->to_vram)
-			put_page(copy->page[i]);
+		put_page(copy->page[i]);
 	}
 }
 

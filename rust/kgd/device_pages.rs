@@ -78,8 +78,8 @@ pub(crate) trait DeviceMemory {
     ///
     /// # Safety
     ///
-    /// The system pages stay until this returns; those that are written to are referenced by it
-    /// for as long as the copy goes on, and nobody else accesses them meanwhile.
+    /// The system pages stay until this returns; it references them for as long as the copy goes
+    /// on, and nobody else accesses those that are written to meanwhile.
     unsafe fn begin_copy(
         &self,
         vram: &VramHandle,

@@ -223,13 +223,17 @@ impl Block {
         self.memory.lock().vram.is_some()
     }
 
-    /// Begins to put pages into it. `None`: its memory is gone, or about to.
+    /// Begins to put pages into it. `None`: its memory is gone, or about to, or something writes to
+    /// it that was given up.
     pub(super) fn enter(self: &Arc<Self>) -> Option<Mover> {
         let mut memory = self.memory.lock();
         if memory.wanted {
             return None;
         }
         let vram = memory.vram.clone()?;
+        if !vram.is_open() {
+            return None;
+        }
         memory.movers += 1;
         drop(memory);
         Some(Mover {
