@@ -200,17 +200,21 @@ impl Block {
             clear: true,
         };
         let vram = Vram::alloc(kgd, queue, new, block.clone())?;
-        ALL.lock().push(block.clone(), GFP_KERNEL)?;
-        let wanted = {
-            let mut memory = block.memory.lock();
-            memory.vram = Some(vram.clone());
-            memory.usage = Some(block.audience.count(block.pages));
-            memory.wanted
-        };
-        if wanted {
+        if block.publish(&vram)? {
             block.empty_later(0);
         }
         Ok(Mover { block, vram })
+    }
+
+    /// Gives it its memory, and makes it known. Whether amdgpu wants that back already.
+    fn publish(self: &Arc<Self>, vram: &DeferredArc<Vram>) -> Result<bool> {
+        // Across both: a block that is known and has no memory is forgotten.
+        let mut all = ALL.lock();
+        all.push(self.clone(), GFP_KERNEL)?;
+        let mut memory = self.memory.lock();
+        memory.vram = Some(vram.clone());
+        memory.usage = Some(self.audience.count(self.pages));
+        Ok(memory.wanted)
     }
 
     /// Whether it is on this device, and has places for these pages.
