@@ -71,6 +71,9 @@ pub(crate) trait DeviceMemory {
     fn empty_vram(&self, vram: &VramHandle);
     /// Gives it back. May be empty or not.
     fn free_vram(&self, vram: VramHandle);
+    /// How many buffers have not been given back. Once it is 0, nobody looks at a page of the
+    /// device's any more, unless somebody makes a buffer.
+    fn vrams(&self) -> usize;
     /// Begins to copy pages of a buffer, at most [`MAX_PAGES`]. System pages that are read must not
     /// change until the copy ends. Allocates; no lock of ours that reclaim takes may be held.
     /// `ENODEV`: the device sleeps, or is gone. `EIO`: a copy of the device's that did not end in

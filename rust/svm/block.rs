@@ -522,22 +522,14 @@ pub(crate) fn save_device(device: DeviceHandle) {
 }
 
 /// A device goes, and the processes that used it have ended: its memory has no page of anybody's
-/// any more when this returns. What cannot be copied any more reads as zeros.
-pub(crate) fn empty_device(device: DeviceHandle) {
+/// any more when this returns, and nobody looks at one. What cannot be copied any more reads as
+/// zeros.
+pub(crate) fn empty_device(kgd: &dyn Kgd) {
     /// So often pages are tried to be saved.
     const TRIES: u32 = 20;
     const PAUSE: Delta = Delta::from_millis(10);
     let mut tries = 0;
-    loop {
-        forget_unused();
-        let block = {
-            let all = ALL.lock();
-            let mut live = all.iter().filter(|block| block.kgd.handle() == device);
-            live.next().cloned()
-        };
-        let Some(block) = block else {
-            return;
-        };
+    while let Some(block) = live_block_of(kgd.handle()) {
         block.memory.lock().wanted = true;
         let _ = block.empty(tries > TRIES);
         let unused = block.memory.lock().take_if_unused();
@@ -545,14 +537,46 @@ pub(crate) fn empty_device(device: DeviceHandle) {
         if block.is_live() {
             tries += 1;
             if tries % 1000 == 0 {
-                pr_warn!("waiting for pages in the memory of a GPU that goes away\n");
+                let name = kgd.facts().pci_name();
+                gpu_warn!(name, "waiting for pages in the memory of a GPU that goes away\n");
             }
             fsleep(PAUSE);
         } else {
             tries = 0;
         }
-        let queue = block.queue;
-        drop(block);
-        queue.settle();
+    }
+    wait_for_buffers(kgd);
+}
+
+/// A block of a device's that has memory.
+fn live_block_of(device: DeviceHandle) -> Option<Arc<Block>> {
+    forget_unused();
+    let all = ALL.lock();
+    let mut own = all.iter().filter(|block| block.kgd.handle() == device);
+    own.next().cloned()
+}
+
+/// Until nobody has a buffer of a device's any more: a worker that has just found no page out may
+/// be about to look at their numbers. No block has one, so that none is made.
+fn wait_for_buffers(kgd: &dyn Kgd) {
+    const PAUSE: Delta = Delta::from_millis(2);
+    let mut waits: u32 = 0;
+    while kgd.vrams() != 0 {
+        waits += 1;
+        if waits % 5000 == 0 {
+            let name = kgd.facts().pci_name();
+            gpu_warn!(name, "waiting for {} buffers of pages\n", kgd.vrams());
+        }
+        fsleep(PAUSE);
+    }
+}
+
+/// The module goes, and no page is out: no block waits for its time on a queue any more when this
+/// returns.
+pub(crate) fn settle() {
+    const PAUSE: Delta = Delta::from_millis(2);
+    while BLOCKS.count() != 0 {
+        forget_unused();
+        fsleep(PAUSE);
     }
 }

@@ -91,6 +91,10 @@ impl DeviceMemory for Fake {
         drop(unsafe { take::<FakeVram>(handle.0) });
     }
 
+    fn vrams(&self) -> usize {
+        self.live.lock().vrams as usize
+    }
+
     unsafe fn begin_copy(
         &self,
         handle: &VramHandle,
