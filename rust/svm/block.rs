@@ -38,6 +38,7 @@ use crate::{
         migrate::{
             Fault,
             Migration,
+            Source,
             SystemPage, //
         },
         spinlock::{
@@ -310,7 +311,6 @@ impl Mover {
     /// Moves what of `range` is in system memory, or nowhere, into the block: `first` is the page
     /// that the range begins with. Returns how many pages have moved.
     pub(super) fn take(&self, migration: Migration<'_>, first: u64) -> Result<u32> {
-        use crate::linux::migrate::Source;
         let mut list: KVec<(SystemPage<'_>, u32)> = KVec::new();
         for place in 0..migration.len() {
             let page = first + u64::from(place);
@@ -356,17 +356,17 @@ impl Mover {
 /// Pages of a block that are to be copied, and where to.
 type Job<'a> = (DeferredArc<Vram>, KVec<(SystemPage<'a>, u32)>);
 
-/// Moves device pages of ours into system memory: those that `wanted` is true of, by place.
-/// `lossy`: what cannot be copied becomes zeros. Returns how many have moved. `ENOMEM`: not all
+/// Moves device pages of ours into system memory: those that `wanted` is true of. All or none of
+/// them are copied, so they should be of one device. `lossy`: what cannot be copied becomes zeros. Returns how many have moved. `ENOMEM`: not all
 /// could, and perhaps none.
 pub(super) fn bring_home(
     migration: Migration<'_>,
-    wanted: impl Fn(u32) -> bool,
+    wanted: impl Fn(&Source<'_>) -> bool,
     lossy: bool,
 ) -> Result<u32> {
     let mut jobs: KVec<Job<'_>> = KVec::new();
     let mut missing = false;
-    for place in (0..migration.len()).filter(|place| wanted(*place)) {
+    for place in (0..migration.len()).filter(|place| wanted(&migration.source(*place))) {
         let Some((vram, index)) = Vram::of(&migration, place) else {
             continue;
         };
@@ -448,7 +448,8 @@ impl VramOwner for Block {
         let pages = Pages::new((start / bytes) as u64, end.div_ceil(bytes) as u64);
         let moved = self.audience.watch_return(pages, TOUCHED, || {
             let migration = Migration::from_fault(fault, start..end, memory.owner)?;
-            bring_home(migration, |_| true, false)
+            // Not those of other devices of the hive: one that is down must not cost ours.
+            bring_home(migration, |source| memory.holds(source), false)
         });
         match moved {
             Ok(_) => FaultEnd::Done,
