@@ -35,6 +35,7 @@ use crate::{
         VramOwner, //
     },
     linux::{
+        errno,
         migrate::{
             Fault,
             Migration,
@@ -391,8 +392,10 @@ pub(super) fn bring_home(
     }
     let copied = copy_home(&jobs);
     drop(jobs);
-    if !lossy {
-        copied?;
+    match copied {
+        // What goes on writes to pages that somebody would have.
+        Err(error) if !lossy || error == errno::timer_expired() => return Err(error),
+        _ => (),
     }
     let moved = migration.commit().count();
     if missing {
@@ -401,21 +404,22 @@ pub(super) fn bring_home(
     Ok(moved)
 }
 
-/// Copies what goes home, all blocks beside each other.
+/// Copies what goes home, all blocks beside each other. `ETIME`: of one the copy goes on; another
+/// error: none does.
 fn copy_home(jobs: &[Job<'_>]) -> Result {
-    let mut all = KVec::new();
+    let mut all = KVec::with_capacity(jobs.len(), GFP_KERNEL)?;
     let mut result = Ok(());
     for (vram, list) in jobs {
         let mut copies = Copies::new(vram.clone(), Direction::ToSystem);
         result = result.and(copies.begin(list));
-        match all.push(copies, GFP_KERNEL) {
-            Ok(()) => (),
-            // Its drop has waited.
-            Err(error) => result = result.and(Err(error.into())),
-        }
+        all.push(copies, GFP_KERNEL)?;
     }
     for copies in all {
-        result = result.and(copies.wait());
+        let ended = copies.wait();
+        result = match ended == Err(errno::timer_expired()) {
+            true => ended,
+            false => result.and(ended),
+        };
     }
     result
 }
@@ -526,27 +530,37 @@ pub(crate) fn save_device(device: DeviceHandle) {
 /// any more when this returns, and nobody looks at one. What cannot be copied any more reads as
 /// zeros.
 pub(crate) fn empty_device(kgd: &dyn Kgd) {
-    /// So often pages are tried to be saved.
+    /// So often pages of one block are tried to be saved.
     const TRIES: u32 = 20;
     const PAUSE: Delta = Delta::from_millis(10);
     let mut tries = 0;
+    // Once it copies nothing it never will: all that is left is lost.
+    let mut lossy = false;
     while let Some(block) = live_block_of(kgd.handle()) {
         block.memory.lock().wanted = true;
-        let _ = block.empty(tries > TRIES);
+        let emptied = block.empty(lossy);
         let unused = block.memory.lock().take_if_unused();
         drop(unused);
-        if block.is_live() {
-            tries += 1;
-            if tries % 1000 == 0 {
-                let name = kgd.facts().pci_name();
-                gpu_warn!(name, "waiting for pages in the memory of a GPU that goes away\n");
-            }
-            fsleep(PAUSE);
-        } else {
+        if !block.is_live() {
             tries = 0;
+            continue;
+        }
+        tries += 1;
+        if tries % 1000 == 0 {
+            let name = kgd.facts().pci_name();
+            gpu_warn!(name, "waiting for pages in the memory of a GPU that goes away\n");
+        }
+        match emptied {
+            Err(error) if !lossy && (copies_nothing(error) || tries > TRIES) => lossy = true,
+            _ => fsleep(PAUSE),
         }
     }
     wait_for_buffers(kgd);
+}
+
+/// Whether an error of a copy says that the device is gone, or does not go on with what it has.
+fn copies_nothing(error: Error) -> bool {
+    [ENODEV, EIO, errno::timer_expired()].contains(&error)
 }
 
 /// A block of a device's that has memory.
