@@ -441,8 +441,10 @@ static int submit(struct bridge_copy *copy)
 	int ret;
 
 	/* While the device sleeps there are none. */
-	if (!mman->buffer_funcs_enabled || !entities || !mover(copy->adev)->sched.ready)
+	if (!mman->buffer_funcs_enabled || !entities)
 		return -ENODEV;
+	if (!mover(copy->adev)->sched.ready)
+		return amdgpu_call(amdgpu_in_reset)(copy->adev) ? -EAGAIN : -ENODEV;
 	entity = &mman->move_entities[(u32)atomic_inc_return(&mman->next_move_entity) % entities];
 	mutex_lock(&entity->lock);
 	ret = fill_window(copy, entity);

@@ -24,6 +24,7 @@ use crate::{
         Held, //
     },
     kgd::{
+        gpu_err,
         gpu_warn,
         Copies,
         DeviceHandle,
@@ -424,6 +425,16 @@ fn copy_home(jobs: &[Job<'_>]) -> Result {
     result
 }
 
+/// How long whoever has touched a page that cannot be copied now waits, with mmap_lock held for
+/// reading.
+const RETRY_AFTER: Msecs = 10;
+
+/// Whether an error of a copy may pass, as it does when a reset is over: the device has not ended
+/// another copy, or this one; it is being reset; it has dropped the copy.
+fn passes(error: Error) -> bool {
+    [EIO, EAGAIN, errno::timer_expired(), errno::canceled()].contains(&error)
+}
+
 impl VramOwner for Block {
     fn wanted(self: Arc<Self>) {
         let live = {
@@ -455,11 +466,18 @@ impl VramOwner for Block {
             // Not those of other devices of the hive: one that is down must not cost ours.
             bring_home(migration, |source| memory.holds(source), false)
         });
+        let name = self.kgd.facts().pci_name();
         match moved {
             Ok(_) => FaultEnd::Done,
             Err(error) if error == ENOMEM => FaultEnd::NoMemory,
+            // The page is where it was: whoever touches it again may find that it can be copied.
+            // Only who is about to die does not try again.
+            Err(error) if passes(error) => match fault.pause(RETRY_AFTER) {
+                true => FaultEnd::Done,
+                false => FaultEnd::Lost,
+            },
             Err(error) => {
-                pr_err!("a page in VRAM is lost to the processor: {error:?}\n");
+                gpu_err!(name, "a page in VRAM is lost to the processor: {error:?}\n");
                 FaultEnd::Lost
             }
         }
