@@ -515,7 +515,12 @@ impl WorkItem for Block {
 
 /// Blocks without memory need not be known any more.
 fn forget_unused() {
-    ALL.lock().retain(|block| block.is_live());
+    let mut all = ALL.lock();
+    all.retain(|block| block.is_live());
+    if all.is_empty() {
+        // Nobody frees what a static has when the module goes.
+        *all = KVec::new();
+    }
 }
 
 /// A device is about to go, and works still: pages in its memory are brought into the system's.
@@ -613,3 +618,5 @@ pub(crate) fn settle() {
         fsleep(PAUSE);
     }
 }
+
+mod tests;
