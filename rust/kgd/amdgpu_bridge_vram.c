@@ -12,6 +12,7 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/pci.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
@@ -429,9 +430,41 @@ static int copy_window(struct bridge_copy *copy, struct amdgpu_ttm_buffer_entity
 	return 0;
 }
 
+/* Whether amdgpu refuses what comes after a job of an entity that failed (amdgpu_job_prepare_job). */
+static bool has_failed(struct drm_sched_entity *entity)
+{
+	struct dma_fence *last;
+	bool failed;
+
+	rcu_read_lock();
+	last = rcu_dereference(entity->last_scheduled);
+	failed = last && READ_ONCE(last->error);
+	rcu_read_unlock();
+	return failed;
+}
+
+/*
+ * Copies take turns among all entities that amdgpu takes jobs of. NULL: none is left until the
+ * device is bound anew, or sleeps and wakes up.
+ */
+static struct amdgpu_ttm_buffer_entity *next_entity(struct amdgpu_device *adev, u32 entities)
+{
+	struct amdgpu_ttm_buffer_entity *entity;
+	u32 i, turn;
+
+	for (i = 0; i < entities; i++) {
+		turn = (u32)atomic_inc_return(&adev->mman.next_move_entity) % entities;
+		entity = &adev->mman.move_entities[turn];
+		if (!has_failed(&entity->base))
+			return entity;
+	}
+	dev_warn_once(adev->dev, "amdkfd: copies of pages have failed; amdgpu takes no more\n");
+	return NULL;
+}
+
 /*
  * The two jobs, one right after the other: under the entity's lock its window is ours, and what
- * comes later runs later. Copies take turns among all entities.
+ * comes later runs later.
  */
 static int submit(struct bridge_copy *copy)
 {
@@ -445,7 +478,9 @@ static int submit(struct bridge_copy *copy)
 		return -ENODEV;
 	if (!mover(copy->adev)->sched.ready)
 		return amdgpu_call(amdgpu_in_reset)(copy->adev) ? -EAGAIN : -ENODEV;
-	entity = &mman->move_entities[(u32)atomic_inc_return(&mman->next_move_entity) % entities];
+	entity = next_entity(copy->adev, entities);
+	if (!entity)
+		return -ENODEV;
 	mutex_lock(&entity->lock);
 	ret = fill_window(copy, entity);
 	if (!ret)
@@ -579,7 +614,9 @@ static int begin_copy(struct bridge_copy *copy, const struct bridge_copy_page *p
 {
 	int idx, ret;
 
-	if (!amdgpu_call(drm_dev_enter)(adev_to_drm(copy->adev), &idx))
+	/* One that was pulled out is not unplugged as yet. */
+	if (pci_dev_is_disconnected(copy->adev->pdev) ||
+	    !amdgpu_call(drm_dev_enter)(adev_to_drm(copy->adev), &idx))
 		return -ENODEV;
 	ret = map_pages(copy, pages, count);
 	if (!ret)
