@@ -145,7 +145,7 @@ impl Drop for Served {
             self.end_processes();
         }
         // Pages of theirs may be in its memory still: those of children.
-        svm::block::empty_device(self.gpu.kgd().handle());
+        svm::block::empty_device(&**self.gpu.kgd());
         self.sleep.end();
     }
 }
