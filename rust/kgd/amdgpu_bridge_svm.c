@@ -191,14 +191,20 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 	return ret;
 }
 
-/* How many pages from the one at @first on lie one after the other. */
-static u32 run_at(const unsigned long *pfns, u32 first, u32 count)
+/*
+ * How many pages from the one at @first on lie next to each other. @step: whether upwards (1), as
+ * the kernel hands out new pages, or downwards (-1), as those that were used before.
+ */
+static u32 run_at(const unsigned long *pfns, u32 first, u32 count, int *step)
 {
-	unsigned long start = pfns[first] & ~HMM_PFN_FLAGS;
+	unsigned long next = pfns[first] & ~HMM_PFN_FLAGS;
 	u32 i = first + 1;
 
-	while (i < count && (pfns[i] & ~HMM_PFN_FLAGS) == start + (i - first))
+	*step = i < count && (pfns[i] & ~HMM_PFN_FLAGS) + 1 == next ? -1 : 1;
+	while (i < count && (pfns[i] & ~HMM_PFN_FLAGS) == next + *step) {
+		next += *step;
 		i++;
+	}
 	return i - first;
 }
 
@@ -206,11 +212,12 @@ static void unmap_runs(struct amdgpu_device *adev, const unsigned long *pfns,
 		       const u64 *addresses, u32 count)
 {
 	u32 i, run;
+	int step;
 
 	for (i = 0; i < count; i += run) {
-		run = run_at(pfns, i, count);
-		dma_unmap_page(adev->dev, addresses[i], (size_t)run << PAGE_SHIFT,
-			       DMA_BIDIRECTIONAL);
+		run = run_at(pfns, i, count, &step);
+		dma_unmap_page(adev->dev, addresses[step > 0 ? i : i + run - 1],
+			       (size_t)run << PAGE_SHIFT, DMA_BIDIRECTIONAL);
 	}
 }
 
@@ -222,19 +229,25 @@ static bool map_runs(struct amdgpu_device *adev, const unsigned long *pfns, u32 
 		     u64 *addresses)
 {
 	u32 i, j, run;
+	int step;
 
 	if (dma_need_unmap(adev->dev))
 		return false;
 	for (i = 0; i < count; i += run) {
-		run = run_at(pfns, i, count);
-		addresses[i] = dma_map_page(adev->dev, hmm_pfn_to_page(pfns[i]), 0,
-					    (size_t)run << PAGE_SHIFT, DMA_BIDIRECTIONAL);
-		if (dma_mapping_error(adev->dev, addresses[i])) {
+		u32 lowest = i;
+		dma_addr_t address;
+
+		run = run_at(pfns, i, count, &step);
+		if (step < 0)
+			lowest += run - 1;
+		address = dma_map_page(adev->dev, hmm_pfn_to_page(pfns[lowest]), 0,
+				       (size_t)run << PAGE_SHIFT, DMA_BIDIRECTIONAL);
+		if (dma_mapping_error(adev->dev, address)) {
 			unmap_runs(adev, pfns, addresses, i);
 			return false;
 		}
-		for (j = 1; j < run; j++)
-			addresses[i + j] = addresses[i] + ((u64)j << PAGE_SHIFT);
+		for (j = 0; j < run; j++)
+			addresses[lowest + step * (int)j] = address + ((u64)j << PAGE_SHIFT);
 	}
 	/* Not before: a bounce buffer among them changes the answer. */
 	if (!dma_need_unmap(adev->dev))
