@@ -112,6 +112,11 @@ impl Gpu {
         self.users.count()
     }
 
+    /// Processes that use its nodes, those that are ending included.
+    pub(crate) fn processes(&self) -> i32 {
+        self.users.processes()
+    }
+
     /// Its resets.
     pub(crate) fn resets(&self) -> &Resets {
         &self.resets
@@ -448,9 +453,13 @@ mod tests {
         unregister(&[known]);
         assert!(!exists(id) && node(id).is_none());
         drop(one);
-        assert_eq!(gpu.users(), 1);
+        assert_eq!((gpu.users(), gpu.processes()), (1, 0));
+        let process = NodeUser::process(Arc::clone(all.first().unwrap()));
+        assert_eq!((gpu.users(), gpu.processes()), (2, 1));
         drop(all);
-        assert_eq!(gpu.users(), 0);
+        assert_eq!((gpu.users(), gpu.processes()), (1, 1));
+        drop(process);
+        assert_eq!((gpu.users(), gpu.processes()), (0, 0));
     }
 
     #[test]

@@ -491,7 +491,7 @@ device_upcalls! {
     fn amdkfd_check_and_lock(slot) -> c_int {
         gate::close();
         // An opener takes its nodes under the same lock: it is counted, or finds the gate closed.
-        let in_use = gpu::with_nodes(|_| slot.with(|served| served.is_used()));
+        let in_use = gpu::with_nodes(|_| slot.with(|served| served.has_processes()));
         if in_use != Some(true) {
             return 0;
         }

@@ -119,11 +119,11 @@ impl Served {
         }
     }
 
-    /// Whether a process has it, one that is ending included, or somebody is looking at it. A
-    /// process that the device cgroup keeps from it has not. With the gate closed and the nodes
-    /// locked the answer `false` stays true for processes. Never sleeps.
-    pub(crate) fn is_used(&self) -> bool {
-        self.gpu.users() != 0
+    /// Whether a process has it, one that is ending included. A process that the device cgroup
+    /// keeps from it has not, nor has who reads the topology: the end of the device waits for that.
+    /// With the gate closed and the nodes locked the answer `false` stays true. Never sleeps.
+    pub(crate) fn has_processes(&self) -> bool {
+        self.gpu.processes() != 0
     }
 
     /// Its nodes.
@@ -140,10 +140,10 @@ impl Drop for Served {
         gpu::unregister(&self.nodes);
         // From here on no process finds it. Before a device that was pulled out amdgpu neither
         // suspends it nor asks for the end of its processes.
-        if self.is_used() {
+        if self.has_processes() {
             self.suspend(true);
-            self.end_processes();
         }
+        self.end_processes();
         // Pages of theirs may be in its memory still: those of children.
         svm::block::empty_device(self.gpu.kgd().handle());
         self.sleep.end();
@@ -342,11 +342,14 @@ impl Served {
     }
 
     /// The device goes away: its processes are asked to end, then made to. Returns when all have
-    /// let go of it.
+    /// let go of it, and who looked at it.
     ///
     /// TIMEOUT: none beyond that. What amdgpu frees next is theirs. Who is left is a file of
     /// /dev/kfd that was passed on to another process, or a task that cannot be killed.
     pub(crate) fn end_processes(&self) {
+        if self.gpu.users() == 0 {
+            return;
+        }
         let handle = self.gpu.kgd().handle();
         power::end(handle, Signal::Bus);
         if self.wait_for_users(GRACE) {
@@ -366,7 +369,10 @@ impl Served {
 #[kernel::macros::kunit_tests(amdkfd_served)]
 mod tests {
     use super::*;
-    use crate::kgd::fake::Fake;
+    use crate::{
+        gpu::NodeUser,
+        kgd::fake::Fake, //
+    };
 
     /// A device of two partitions with a node each, which nobody knows.
     fn two_nodes() -> Served {
@@ -399,6 +405,17 @@ mod tests {
         });
         let fake = fake.unwrap();
         assert!(listed(crate::kgd::Device::facts(&*fake)).eq([0, 2]));
+    }
+
+    #[test]
+    fn who_reads_the_topology_is_no_process() {
+        let served = two_nodes();
+        let reader = NodeUser::new(served.nodes[0].clone());
+        assert!(!served.has_processes());
+        let process = NodeUser::process(served.nodes[1].clone());
+        assert!(served.has_processes());
+        drop((reader, process));
+        assert!(!served.has_processes());
     }
 
     #[test]
