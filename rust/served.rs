@@ -12,7 +12,7 @@ use crate::{
     doorbell,
     gpu::{
         self,
-        gate,
+        gate::Gate,
         Gpu,
         Node, //
     },
@@ -71,8 +71,8 @@ pub(crate) struct Served {
 
 impl Served {
     /// Brings a device up, and makes its nodes known.
-    pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
-        let gpu = Gpu::new(kgd)?;
+    pub(crate) fn new(kgd: Arc<dyn Kgd>, gate: Arc<Gate>) -> Result<Self> {
+        let gpu = Gpu::new(kgd, gate)?;
         let mut served = Self {
             gpu: gpu.clone(),
             nodes: KVec::new(),
@@ -146,7 +146,7 @@ impl Drop for Served {
         self.end_processes();
         // Pages of theirs may be in its memory still: those of children.
         svm::block::empty_device(self.gpu.kgd().handle());
-        self.sleep.end();
+        self.sleep.end(self.gpu.gate());
     }
 }
 
@@ -179,7 +179,7 @@ fn node(gpu: &Arc<Gpu>, index: u32, id: GpuId) -> Result<Arc<Node>> {
 struct Sleep {
     /// Processes are off all GPUs for it.
     processes: Atomic<bool>,
-    /// /dev/kfd cannot be opened for its reset.
+    /// Its gate is closed for its reset.
     gate: Atomic<bool>,
 }
 
@@ -203,21 +203,21 @@ impl Sleep {
         }
     }
 
-    fn close_gate(&self) {
+    fn close(&self, gate: &Gate) {
         if !self.gate.xchg(true, Relaxed) {
-            gate::close();
+            gate.close();
         }
     }
 
-    fn open_gate(&self) {
+    fn open(&self, gate: &Gate) {
         if self.gate.xchg(false, Relaxed) {
-            gate::open();
+            gate.open();
         }
     }
 
     /// The device ends, asleep or not.
-    fn end(&self) {
-        self.open_gate();
+    fn end(&self, gate: &Gate) {
+        self.open(gate);
         self.end_processes();
     }
 }
@@ -291,7 +291,7 @@ impl Served {
         for node in self.nodes() {
             node.listeners().notify_reset(false, cause);
         }
-        self.sleep.close_gate();
+        self.sleep.close(self.gpu.gate());
         self.stop();
         let cause = match self.ecc.load(Relaxed) {
             true => Cause::Ecc,
@@ -306,7 +306,7 @@ impl Served {
         let started = self.start();
         self.ecc.store(false, Relaxed);
         self.gpu.resets().end();
-        self.sleep.open_gate();
+        self.sleep.open(self.gpu.gate());
         for node in self.nodes() {
             node.listeners().notify_reset(true, "");
         }
@@ -380,7 +380,7 @@ mod tests {
             facts.num_partitions = 2;
             facts.partitions[1] = facts.partitions[0];
         });
-        let gpu = Gpu::new(fake.unwrap()).unwrap();
+        let gpu = Gpu::new(fake.unwrap(), Gate::new().unwrap()).unwrap();
         let mut nodes = KVec::new();
         for index in 0..2 {
             let id = GpuId::new(index + 1).unwrap();
