@@ -8,7 +8,8 @@
  *   /sys/kernel/debug/places     the edges of amdkfd.ko's code that any context has reached since
  *                                this module was loaded. KCOV records a task's own calls only, not
  *                                interrupts and workers. It is for an amdkfd.ko built with coverage
- *                                (tools/build-module --coverage), which needs this one first.
+ *                                (tools/build-module --coverage), which needs this one first. Who
+ *                                writes to it begins anew: what comes after is since then.
  */
 #include <linux/debugfs.h>
 #include <linux/kprobes.h>
@@ -282,7 +283,32 @@ static int places_show(struct seq_file *file, void *unused)
 				seq_printf(file, "%s %lx\n", which ? "fault" : "plain", place);
 	return 0;
 }
-DEFINE_SHOW_ATTRIBUTE(places);
+
+static int places_open(struct inode *inode, struct file *file)
+{
+	return single_open(file, places_show, NULL);
+}
+
+/* Places that are reached meanwhile count, or do not. */
+static ssize_t places_write(struct file *file, const char __user *from, size_t count, loff_t *at)
+{
+	int which;
+
+	for (which = 0; which < ARRAY_SIZE(places); which++)
+		if (places[which])
+			bitmap_zero(places[which], code_bytes);
+	return count;
+}
+
+static const struct file_operations places_operations = {
+	.owner = THIS_MODULE,
+	.open = places_open,
+	.read = seq_read,
+	.write = places_write,
+	.llseek = seq_lseek,
+	.release = single_release,
+};
+
 
 static struct dentry *nth_file, *places_file;
 
@@ -294,7 +320,7 @@ static int __init faults_init(void)
 	if (ret)
 		return ret;
 	nth_file = debugfs_create_file("fail-nth", 0600, NULL, NULL, &nth_operations);
-	places_file = debugfs_create_file("places", 0400, NULL, NULL, &places_fops);
+	places_file = debugfs_create_file("places", 0600, NULL, NULL, &places_operations);
 	return 0;
 }
 module_init(faults_init);
