@@ -13,6 +13,7 @@ mod scalar_atomic;
 mod smem;
 mod typed;
 mod valu;
+mod watch;
 
 use crate::dispatch::Apertures;
 use crate::inst::{Body, Inst, Special, Src};

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 pub mod code;
+pub mod debug;
 pub mod decode;
 pub mod disasm;
 pub mod dispatch;
@@ -35,6 +36,7 @@ pub mod wave;
 pub mod workgroup;
 
 pub use code::CodeCache;
+pub use debug::{Debug, Watch, WatchMode};
 pub use dispatch::{Apertures, Dispatch, Scratch};
 pub use memory::{Access, CacheControl, Fault, Memory, Scope};
 pub use wave::{Wave, WaveState};

@@ -26,8 +26,11 @@ pub mod sreg {
     pub const EXEC: usize = 126;
 }
 
-/// Fields of the MODE register (hwreg 1).
+/// Fields of the MODE register (hwreg 1): SQ_WAVE_MODE of `gc_9_4_3_sh_mask.h`, and TRAP_ON_END as
+/// ROCdbgapi (`src/architecture.cpp`, gfx940) has it.
 pub mod mode {
+    use super::trapsts::EXCP;
+
     /// FP_ROUND: bits 1:0 for f32, 3:2 for f16 and f64; 0 nearest even, 1 up, 2 down, 3 to zero.
     pub const FP_ROUND: u32 = 0xf;
     /// FP_DENORM: bits 5:4 for f32, 7:6 for f16 and f64; bit 0 allows inputs, bit 1 allows outputs.
@@ -36,8 +39,14 @@ pub mod mode {
     pub const DX10_CLAMP: u32 = 1 << 8;
     /// IEEE: signalling NaNs are quieted by min, max and friends.
     pub const IEEE: u32 = 1 << 9;
-    /// EXCP_EN: which exceptions trap.
-    pub const EXCP_EN: u32 = 0x1ff << 12;
+    /// DEBUG_EN: a trap after each instruction.
+    pub const DEBUG_EN: u32 = 1 << 11;
+    /// EXCP_EN: which exceptions trap; the bits are those of TRAPSTS.EXCP.
+    pub const EXCP_EN: u32 = EXCP << EXCP_EN_SHIFT;
+    /// Where EXCP_EN begins.
+    pub const EXCP_EN_SHIFT: u32 = 12;
+    /// TRAP_ON_END: a trap at `s_endpgm`.
+    pub const TRAP_ON_END: u32 = 1 << 21;
     /// FP16_OVFL: f16 overflow gives the largest finite value.
     pub const FP16_OVFL: u32 = 1 << 23;
     /// GPR_IDX_EN: VGPR indexing by M0.
@@ -56,16 +65,62 @@ pub mod status {
     pub const TRAP_EN: u32 = 1 << 6;
     /// HALT: the wave does not issue.
     pub const HALT: u32 = 1 << 13;
+    /// COND_DBG_USER: what `s_cbranch_cdbguser` looks at.
+    pub const COND_DBG_USER: u32 = 1 << 20;
+    /// COND_DBG_SYS: what `s_cbranch_cdbgsys` looks at.
+    pub const COND_DBG_SYS: u32 = 1 << 21;
 }
 
-/// Fields of the TRAPSTS register (hwreg 3).
+/// Fields of the TRAPSTS register (hwreg 3): SQ_WAVE_TRAPSTS of `gc_9_4_3_sh_mask.h`; WAVE_BEGIN,
+/// which is not there, and what is in EXCP and EXCP_HI as the driver's
+/// `cwsr_trap_handler_gfx9.asm` and ROCdbgapi have it.
 pub mod trapsts {
-    /// SAVECTX: the context is to be saved.
-    pub const SAVECTX: u32 = 1 << 10;
+    /// EXCP.INVALID: an invalid operation on floats.
+    pub const INVALID: u32 = 1;
+    /// EXCP.DENORM: a subnormal operand.
+    pub const INPUT_DENORM: u32 = 1 << 1;
+    /// EXCP.DIV0: a float divided by zero.
+    pub const DIV0: u32 = 1 << 2;
+    /// EXCP.OVERFLOW: of a float.
+    pub const OVERFLOW: u32 = 1 << 3;
+    /// EXCP.UNDERFLOW: of a float.
+    pub const UNDERFLOW: u32 = 1 << 4;
+    /// EXCP.INEXACT: a float was rounded.
+    pub const INEXACT: u32 = 1 << 5;
+    /// EXCP.INT_DIV0: an integer divided by zero.
+    pub const INT_DIV0: u32 = 1 << 6;
+    /// The exceptions of arithmetic.
+    pub const ARITHMETIC: u32 = 0x7f;
+    /// What each address watch sets: EXCP.ADDR_WATCH, EXCP_HI.ADDR_WATCH1 to 3.
+    pub const ADDR_WATCH: [u32; 4] = [1 << 7, 1 << 12, 1 << 13, 1 << 14];
     /// MEM_VIOL: memory refused an access.
     pub const MEM_VIOL: u32 = 1 << 8;
+    /// EXCP: all of the low field.
+    pub const EXCP: u32 = 0x1ff;
+    /// SAVECTX: the context is to be saved.
+    pub const SAVECTX: u32 = 1 << 10;
     /// ILLEGAL_INST: an unknown instruction was met.
     pub const ILLEGAL_INST: u32 = 1 << 11;
+    /// WAVE_BEGIN: the wave has begun.
+    pub const WAVE_BEGIN: u32 = 1 << 23;
+    /// WAVE_END: the wave is at `s_endpgm`.
+    pub const WAVE_END: u32 = 1 << 24;
+    /// TRAP_AFTER_INST: an instruction was executed in single-step mode.
+    pub const TRAP_AFTER_INST: u32 = 1 << 25;
+    /// XNACK_ERROR: no translation, and no repetition; MEM_VIOL alone is another refusal.
+    pub const XNACK_ERROR: u32 = 1 << 28;
+    /// What traps whatever MODE.EXCP_EN says.
+    pub const ALWAYS: u32 =
+        MEM_VIOL | ILLEGAL_INST | WAVE_BEGIN | WAVE_END | TRAP_AFTER_INST | XNACK_ERROR;
+}
+
+/// Exceptions that have occurred and of which the trap handler does not know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Pending {
+    /// Bits of TRAPSTS.
+    pub bits: u32,
+    /// So many instructions issue before the trap.
+    pub after: u32,
 }
 
 /// Whether a wave can issue.
@@ -114,6 +169,10 @@ pub struct Wave {
     pub tma: u64,
     /// Whether the wave can issue.
     pub state: WaveState,
+    /// Its number in its work-group, for the caller to fill.
+    pub number: u32,
+    /// Exceptions that will trap.
+    pub pending: Pending,
 }
 
 impl Wave {
@@ -133,6 +192,8 @@ impl Wave {
             tba: 0,
             tma: 0,
             state: WaveState::Ready,
+            number: 0,
+            pending: Pending::default(),
         };
         wave.set_exec(!0);
         wave
@@ -202,7 +263,7 @@ impl Wave {
     /// the trap handler now, or as soon as it leaves the one that it is in. A wave that waits at a
     /// barrier goes back to it. False if there is no handler.
     pub fn save_context(&mut self) -> bool {
-        if self.tba == 0 || self.status & status::TRAP_EN == 0 {
+        if !self.has_handler() {
             return false;
         }
         self.trapsts |= trapsts::SAVECTX;
@@ -212,8 +273,70 @@ impl Wave {
         if self.state == WaveState::Barrier {
             self.pc = self.pc.wrapping_sub(4);
             self.state = WaveState::Ready;
+            self.pending.bits &= !trapsts::TRAP_AFTER_INST;
         }
+        self.except_here(0)
+    }
+
+    /// Whether traps lead anywhere.
+    fn has_handler(&self) -> bool {
+        self.tba != 0 && self.status & status::TRAP_EN != 0
+    }
+
+    /// Whether exceptions trap now.
+    pub(crate) fn can_trap(&self) -> bool {
+        self.has_handler() && self.status & status::PRIV == 0
+    }
+
+    /// Exceptions occur (bits of TRAPSTS): what MODE does not let trap is only noted, the rest
+    /// traps once `after` more instructions have issued. Not in the trap handler, which nothing
+    /// interrupts: there all of it is only noted.
+    pub fn except(&mut self, bits: u32, after: u32) {
+        let traps = match self.can_trap() {
+            true => bits & self.enabled(),
+            false => 0,
+        };
+        self.trapsts |= bits & !traps;
+        if traps == 0 {
+            return;
+        }
+        let sooner = match self.pending.bits {
+            0 => after,
+            _ => after.min(self.pending.after),
+        };
+        self.pending = Pending {
+            bits: self.pending.bits | traps,
+            after: sooner,
+        };
+    }
+
+    /// Exceptions that trap.
+    fn enabled(&self) -> u32 {
+        let low = (self.mode & mode::EXCP_EN) >> mode::EXCP_EN_SHIFT;
+        let [first, others @ ..] = trapsts::ADDR_WATCH;
+        let others = match low & first {
+            0 => 0,
+            _ => others.iter().fold(0, |all, bit| all | bit),
+        };
+        trapsts::ALWAYS | low | others
+    }
+
+    /// Exceptions occur at the instruction that the PC is at, and the wave traps before it executes
+    /// anything more. False: it does not, for want of a handler, or because it is in it.
+    pub fn except_here(&mut self, bits: u32) -> bool {
+        self.trapsts |= bits;
+        if self.status & status::PRIV != 0 {
+            return false;
+        }
+        self.trapsts |= std::mem::take(&mut self.pending).bits;
         self.enter_trap(0, false)
+    }
+
+    /// Whether its instructions are looked at one by one.
+    pub(crate) fn is_traced(&self) -> bool {
+        const TRACED: u32 =
+            mode::DEBUG_EN | mode::TRAP_ON_END | trapsts::ARITHMETIC << mode::EXCP_EN_SHIFT;
+        self.status & status::PRIV == 0 && (self.mode & TRACED != 0 || self.pending.bits != 0)
     }
 
     /// Enters the trap handler, as the hardware does for `s_trap` and exceptions: TTMP1:TTMP0 take
@@ -221,7 +344,7 @@ impl Wave {
     /// `trap_id`; `host` marks a trap the host asked for (e.g. a context save, with TRAPSTS.SAVECTX
     /// set). False if there is no handler.
     pub fn enter_trap(&mut self, trap_id: u8, host: bool) -> bool {
-        if self.tba == 0 || self.status & status::TRAP_EN == 0 {
+        if !self.has_handler() {
             return false;
         }
         let info = u64::from(trap_id) << 48 | u64::from(host) << 56;

@@ -4,7 +4,10 @@
 //!
 //! The dispatcher owns one [`Workgroup`] for each work-group in flight.
 
+mod traced;
+
 use crate::code::{Block, CodeCache, CodeError};
+use crate::debug::Debug;
 use crate::dispatch::Apertures;
 use crate::exec::{Flow, Machine, Stop};
 use crate::inst::Inst;
@@ -108,7 +111,8 @@ pub enum Outcome {
         /// What.
         request: GwsRequest,
     },
-    /// Memory refused. The PC is at the instruction: calling again tries it again (all its lanes).
+    /// Memory refused. The PC is at the instruction: calling again tries it again (all its lanes);
+    /// [`Workgroup::violate`] gives it up.
     Fault {
         /// Who.
         wave: usize,
@@ -137,6 +141,8 @@ pub struct Workgroup {
     pub lds: Vec<u8>,
     /// Where flat addresses mean LDS and scratch.
     pub apertures: Apertures,
+    /// What a debugger asks for.
+    pub debug: Debug,
     /// Instructions executed so far, all waves.
     pub executed: u64,
     /// Whose turn it is.
@@ -179,6 +185,35 @@ fn lacks_registers(wave: &Wave, block: &Block) -> Option<ExecError> {
     Some(ExecError::Register { text, vgprs, accs })
 }
 
+/// Moves the PC as the instruction has it. None: the next one follows.
+#[inline(always)]
+fn go_on(wave: &mut Wave, inst: &Inst, flow: Flow) -> Option<Ended> {
+    match flow {
+        Flow::Next => {
+            wave.pc = inst.next();
+            None
+        }
+        Flow::Jump(pc) => {
+            wave.pc = pc;
+            Some(Ended::Jumped)
+        }
+        Flow::Yield => {
+            wave.pc = inst.next();
+            Some(Ended::Yielded)
+        }
+        Flow::Refetch => {
+            wave.pc = inst.next();
+            Some(Ended::Refetch)
+        }
+        Flow::Stop(stop) => {
+            if stop.is_past() {
+                wave.pc = inst.next();
+            }
+            Some(Ended::Stopped(stop))
+        }
+    }
+}
+
 impl Workgroup {
     /// A work-group of `waves` with `lds_bytes` of zeroed LDS.
     pub fn new(waves: Vec<Wave>, lds_bytes: usize, apertures: Apertures) -> Self {
@@ -186,6 +221,7 @@ impl Workgroup {
             waves,
             lds: vec![0; lds_bytes],
             apertures,
+            debug: Debug::default(),
             executed: 0,
             turn: 0,
         }
@@ -268,7 +304,11 @@ impl Workgroup {
                     })
                 }
             };
-            match self.run_block(index, memory, block) {
+            let ended = match self.is_traced(index) {
+                false => self.run_block(index, memory, block),
+                true => self.run_traced(index, memory, block),
+            };
+            match ended {
                 // `s_rfe` to a halted wave.
                 Ended::Jumped if !self.waves[index].can_issue() => return None,
                 Ended::Jumped => {}
@@ -283,6 +323,7 @@ impl Workgroup {
         None
     }
 
+    /// Runs a block of a wave that nobody looks at.
     fn run_block(&mut self, index: usize, memory: &mut dyn Memory, block: &Block) -> Ended {
         let wave = &mut self.waves[index];
         if let Some(error) = lacks_registers(wave, block) {
@@ -299,26 +340,8 @@ impl Workgroup {
             machine.wave.pc = inst.pc;
             let flow = machine.step(inst);
             self.executed += 1;
-            match flow {
-                Flow::Next => machine.wave.pc = inst.next(),
-                Flow::Jump(pc) => {
-                    machine.wave.pc = pc;
-                    return Ended::Jumped;
-                }
-                Flow::Yield => {
-                    machine.wave.pc = inst.next();
-                    return Ended::Yielded;
-                }
-                Flow::Refetch => {
-                    machine.wave.pc = inst.next();
-                    return Ended::Refetch;
-                }
-                Flow::Stop(stop) => {
-                    if stop.is_past() {
-                        machine.wave.pc = inst.next();
-                    }
-                    return Ended::Stopped(stop);
-                }
+            if let Some(ended) = go_on(machine.wave, inst, flow) {
+                return ended;
             }
         }
         Ended::Jumped
@@ -381,6 +404,7 @@ impl Workgroup {
             Err(_) => false,
         }
     }
+
     /// Whether all waves have ended.
     pub fn is_done(&self) -> bool {
         self.waves.iter().all(|wave| wave.state == WaveState::Ended)

@@ -31,11 +31,16 @@ impl Machine<'_> {
             s_cbranch_vccnz => self.branch_if(self.wave.vcc() != 0, inst, imm),
             s_cbranch_execz => self.branch_if(self.wave.exec() == 0, inst, imm),
             s_cbranch_execnz => self.branch_if(self.wave.exec() != 0, inst, imm),
-            // No debugger's condition bits are modelled: they read 0.
-            s_cbranch_cdbgsys
-            | s_cbranch_cdbguser
-            | s_cbranch_cdbgsys_or_user
-            | s_cbranch_cdbgsys_and_user => Flow::Next,
+            s_cbranch_cdbgsys => self.branch_if(self.is_set(status::COND_DBG_SYS), inst, imm),
+            s_cbranch_cdbguser => self.branch_if(self.is_set(status::COND_DBG_USER), inst, imm),
+            s_cbranch_cdbgsys_or_user => {
+                let either = status::COND_DBG_SYS | status::COND_DBG_USER;
+                self.branch_if(self.wave.status & either != 0, inst, imm)
+            }
+            s_cbranch_cdbgsys_and_user => {
+                let both = status::COND_DBG_SYS | status::COND_DBG_USER;
+                self.branch_if(self.is_set(both), inst, imm)
+            }
             s_endpgm | s_endpgm_saved | s_endpgm_ordered_ps_done => Flow::Stop(Stop::Ended),
             s_barrier => Flow::Stop(Stop::Barrier),
             s_sleep | s_wakeup => Flow::Yield,
@@ -62,6 +67,11 @@ impl Machine<'_> {
             }
             s_setkill => Flow::Stop(unsupported(inst)),
         }
+    }
+
+    /// Whether all of these bits of STATUS are set.
+    fn is_set(&self, bits: u32) -> bool {
+        self.wave.status & bits == bits
     }
 
     fn set_halt(&mut self, imm: u16) -> Flow {
@@ -97,7 +107,7 @@ impl Machine<'_> {
                 self.wave.pc = self.scalar64(src) & PC;
                 // A context save that was asked for meanwhile comes now.
                 if self.wave.trapsts & trapsts::SAVECTX != 0 {
-                    self.wave.enter_trap(0, false);
+                    self.wave.except_here(0);
                 }
                 return Flow::Jump(self.wave.pc);
             }

@@ -3,7 +3,8 @@
 //! Numbers: LLVM's `hwreg` symbols for gfx942 and
 //! linux:drivers/gpu/drm/amd/amdkfd/cwsr_trap_handler_gfx9.asm.
 
-use super::Machine;
+use super::{Flow, Machine};
+use crate::inst::Inst;
 use crate::wave::{status, WaveState};
 
 const MODE: u16 = 1;
@@ -44,7 +45,17 @@ impl Machine<'_> {
     }
 
     /// Writes the field that `imm` names. STATUS can be written in the trap handler only.
-    pub(super) fn setreg(&mut self, imm: u16, value: u32) {
+    pub(super) fn setreg(&mut self, inst: &Inst, imm: u16, value: u32) -> Flow {
+        let before = self.wave.is_traced();
+        self.set_field(imm, value);
+        match self.wave.is_traced() == before {
+            true => Flow::Next,
+            // The next instruction is executed in another way.
+            false => Flow::Jump(inst.next()),
+        }
+    }
+
+    fn set_field(&mut self, imm: u16, value: u32) {
         let (register, offset, width) = parts(imm);
         let mask = mask(width) << offset;
         let new = self.hwreg(register) & !mask | value << offset & mask;

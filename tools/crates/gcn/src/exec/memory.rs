@@ -33,12 +33,7 @@ impl Machine<'_> {
     }
 
     fn vector_access(&mut self, inst: &Inst, mem: &MemInst) -> Done {
-        let places = match mem.segment {
-            Segment::Global => Places::Memory(self.global_addresses(mem)),
-            Segment::Flat => Places::Mixed(self.flat_places(mem)),
-            Segment::Scratch => Places::Mixed(self.scratch_places(mem)),
-            Segment::Buffer | Segment::Typed => Places::Mixed(self.buffer_places(mem)),
-        };
+        let places = self.places(mem);
         match mem.op {
             _ if mem.lds => self.load_to_lds(inst, mem, &places),
             MemOp::Load(dwords) => self.load(mem, &places, dwords.into()),
@@ -54,6 +49,17 @@ impl Machine<'_> {
             MemOp::Atomic(op, dwords) => self.atomic(mem, &places, op, dwords),
             MemOp::Format(..) => self.typed(inst, mem, &places),
             MemOp::LoadLds(..) | MemOp::StoreLds | MemOp::Cache => Err(unsupported(inst)),
+        }
+    }
+
+    /// Where the lanes find their data.
+    #[inline(always)]
+    pub(super) fn places(&self, mem: &MemInst) -> Places {
+        match mem.segment {
+            Segment::Global => Places::Memory(self.global_addresses(mem)),
+            Segment::Flat => Places::Mixed(self.flat_places(mem)),
+            Segment::Scratch => Places::Mixed(self.scratch_places(mem)),
+            Segment::Buffer | Segment::Typed => Places::Mixed(self.buffer_places(mem)),
         }
     }
 
@@ -125,20 +131,24 @@ impl Machine<'_> {
         [0, 1, 2, 3].map(|index| self.wave.scalar[first + index])
     }
 
+    /// Bytes that a lane accesses.
+    pub(super) fn lane_bytes(&self, mem: &MemInst) -> u64 {
+        let size = 4 * u64::from(mem.op.data_dwords().max(1));
+        match mem.op {
+            MemOp::LoadNarrow { bytes, .. } | MemOp::StoreNarrow { bytes, .. } => bytes.into(),
+            MemOp::Atomic(AtomicOp::CmpSwap, _) => size / 2,
+            MemOp::Format(..) => Format::of(mem, self.descriptor(mem))
+                .map_or(4, |format| format.bytes() as u64),
+            _ => size,
+        }
+    }
+
     /// MUBUF: base, index × stride and offsets, checked against the descriptor's bounds.
     fn buffer_places(&self, mem: &MemInst) -> [Place; LANES] {
         let descriptor = self.descriptor(mem);
         let buffer = Buffer::new(descriptor);
         let soffset = u64::from(self.scalar32(mem.soffset));
-        let size = 4 * u64::from(mem.op.data_dwords().max(1));
-        let size = match mem.op {
-            MemOp::LoadNarrow { bytes, .. } | MemOp::StoreNarrow { bytes, .. } => bytes.into(),
-            MemOp::Atomic(AtomicOp::CmpSwap, _) => size / 2,
-            MemOp::Format(..) => {
-                Format::of(mem, descriptor).map_or(4, |format| format.bytes() as u64)
-            }
-            _ => size,
-        };
+        let size = self.lane_bytes(mem);
         std::array::from_fn(|lane| {
             let index = if mem.idxen {
                 u64::from(self.vaddr(mem, 0)[lane])
@@ -154,7 +164,7 @@ impl Machine<'_> {
     }
 
     /// Where byte `offset` of a lane's scratch lies: dwords of the lanes are interleaved.
-    fn scratch_address(&self, offset: u64, lane: usize) -> u64 {
+    pub(super) fn scratch_address(&self, offset: u64, lane: usize) -> u64 {
         let swizzled = offset / 4 * 4 * LANES as u64 + 4 * lane as u64 + offset % 4;
         self.wave.scratch_base().wrapping_add(swizzled)
     }

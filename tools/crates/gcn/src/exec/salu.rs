@@ -224,8 +224,8 @@ impl Machine<'_> {
                 let value = self.getreg(imm);
                 self.set32(dst, value);
             }
-            s_setreg_b32 => self.setreg(imm, old),
-            s_setreg_imm32_b32 => self.setreg(imm, literal),
+            s_setreg_b32 => return self.setreg(inst, imm, old),
+            s_setreg_imm32_b32 => return self.setreg(inst, imm, literal),
             s_call_b64 => {
                 self.set64(dst, inst.next());
                 return Flow::Jump(super::branch::target(inst, imm));

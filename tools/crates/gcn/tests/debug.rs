@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+//! What debuggers use: single steps, address watches, traps at a wave's end, exceptions.
+
+#[path = "support/bench.rs"]
+mod bench;
+#[path = "support/machine.rs"]
+mod machine;
+#[path = "support/toolchain.rs"]
+mod toolchain;
+
+use bench::Bench;
+use gcn::wave::{mode, status, trapsts};
+use gcn::{Access, Outcome, Watch, WatchMode, WaveState};
+use toolchain::Toolchain;
+
+/// Writes TTMP0 and TRAPSTS to the log at s[96:97], clears TRAPSTS, skips an `s_trap`.
+const HANDLER: &str = "s_getreg_b32 ttmp12, hwreg(HW_REG_STATUS)\n\
+    s_getreg_b32 ttmp4, hwreg(HW_REG_TRAPSTS)\n s_store_dword ttmp0, s[96:97], 0x0\n\
+    s_store_dword ttmp4, s[96:97], 0x4\n s_add_u32 s96, s96, 8\n s_addc_u32 s97, s97, 0\n\
+    s_mov_b32 ttmp5, 0\n s_setreg_b32 hwreg(HW_REG_TRAPSTS), ttmp5\n\
+    s_bfe_u32 ttmp6, ttmp1, 0x80010\n s_cbranch_scc0 2\n s_add_u32 ttmp0, ttmp0, 4\n\
+    s_addc_u32 ttmp1, ttmp1, 0\n s_and_b32 ttmp1, ttmp1, 0xffff\n\
+    s_setreg_b32 hwreg(HW_REG_STATUS), ttmp12\n s_rfe_b64 ttmp[0:1]";
+
+/// A wave with that handler.
+struct Debuggee {
+    bench: Bench,
+    entry: u64,
+    log: u64,
+}
+
+impl Debuggee {
+    fn new(text: &str) -> Self {
+        let mut bench = Bench::new(text);
+        let handler = Toolchain::new().assemble(HANDLER);
+        let (tba, log) = (bench.ram.place(&handler), bench.ram.allocate(4096));
+        let wave = &mut bench.group.waves[0];
+        wave.tba = tba;
+        wave.status |= status::TRAP_EN;
+        wave.set_scalar64(96, log);
+        let entry = wave.pc;
+        Debuggee { bench, entry, log }
+    }
+
+    /// Runs to the end; each trap's PC, from the program's beginning, and TRAPSTS.
+    fn traps(&mut self) -> Vec<(u64, u32)> {
+        assert_eq!(self.bench.run(), Outcome::Done);
+        self.log()
+    }
+
+    fn log(&self) -> Vec<(u64, u32)> {
+        let bytes = self.bench.wave().scalar64(96) - self.log;
+        let words: Vec<u32> = self.bench.ram.take(self.log, bytes as usize / 4);
+        let low = |pc: u32| u64::from(pc.wrapping_sub(self.entry as u32));
+        words.chunks(2).map(|it| (low(it[0]), it[1])).collect()
+    }
+
+    /// Runs to a fault, which is final.
+    fn violate(&mut self, bits: u32) -> bool {
+        let Outcome::Fault { wave, fault, .. } = self.bench.run() else {
+            panic!("no fault")
+        };
+        let Bench { group, ram, code } = &mut self.bench;
+        group.violate(wave, fault, bits, ram, code)
+    }
+}
+
+const STEP: u32 = trapsts::TRAP_AFTER_INST;
+
+#[test]
+fn a_stepped_wave_traps_after_each_instruction() {
+    let text = "s_mov_b32 s4, 1\n s_mov_b32 s5, 0x12345\n s_nop 0\n s_branch 1\n s_mov_b32 s4, 9\n\
+                v_mov_b32 v1, s5\n s_endpgm";
+    let mut stepped = Debuggee::new(text);
+    stepped.bench.group.waves[0].mode |= mode::DEBUG_EN;
+    let traps = stepped.traps();
+    assert_eq!(traps, [4, 12, 16, 24, 28].map(|pc| (pc, STEP)));
+    let wave = stepped.bench.wave();
+    assert_eq!((wave.scalar[4], wave.vgpr[1][5]), (1, 0x12345));
+    assert_eq!(Debuggee::new(text).traps(), []);
+}
+
+#[test]
+fn stepping_can_begin_and_end_in_the_program() {
+    // DEBUG_EN is bit 11 of MODE.
+    let text = "s_nop 0\n s_setreg_imm32_b32 hwreg(HW_REG_MODE, 11, 1), 1\n s_nop 0\n s_nop 0\n\
+                s_setreg_imm32_b32 hwreg(HW_REG_MODE, 11, 1), 0\n s_nop 0\n s_endpgm";
+    let traps = Debuggee::new(text).traps();
+    assert_eq!(traps, [16, 20, 28].map(|pc| (pc, STEP)));
+}
+
+#[test]
+fn a_stepped_s_trap_is_a_trap_and_no_step() {
+    let mut stepped = Debuggee::new("s_nop 0\n s_trap 1\n s_nop 0\n s_endpgm");
+    stepped.bench.group.waves[0].mode |= mode::DEBUG_EN;
+    assert_eq!(stepped.traps(), [(4, STEP), (4, 0), (12, STEP)]);
+}
+
+#[test]
+fn a_step_over_a_barrier_ends_when_the_barrier_does() {
+    let mut stepped = Debuggee::new("s_barrier\n s_nop 0\n s_endpgm");
+    let other = stepped.bench.group.waves[0].clone();
+    stepped.bench.group.waves[0].mode |= mode::DEBUG_EN;
+    stepped.bench.group.waves.push(other);
+    stepped.bench.group.waves[1].status |= status::HALT;
+    assert_eq!(stepped.bench.run(), Outcome::Halted);
+    assert_eq!(stepped.log(), []);
+    // Saved now, it would be at the barrier again.
+    let mut saved = stepped.bench.group.waves[0].clone();
+    assert!(saved.save_context());
+    assert_eq!(saved.trapsts, trapsts::SAVECTX);
+    stepped.bench.group.waves[1].status &= !status::HALT;
+    assert_eq!(stepped.traps(), [(4, STEP), (8, STEP)]);
+}
+
+#[test]
+fn a_step_and_a_save_come_together() {
+    let mut stepped = Debuggee::new("s_nop 0\n s_nop 0\n s_endpgm");
+    let Bench { group, ram, code } = &mut stepped.bench;
+    group.waves[0].mode |= mode::DEBUG_EN;
+    assert_eq!(group.run(ram, code, 1), Outcome::Budget);
+    let wave = &mut group.waves[0];
+    assert!(wave.save_context());
+    assert_eq!(wave.trapsts, trapsts::SAVECTX | STEP);
+    assert_eq!(wave.scalar64(gcn::wave::sreg::TTMP0), stepped.entry + 4);
+}
+
+#[test]
+fn a_wave_traps_once_at_its_end() {
+    let mut wave = Debuggee::new("s_nop 0\n s_endpgm");
+    wave.bench.group.waves[0].mode |= mode::TRAP_ON_END;
+    assert_eq!(wave.traps(), [(4, trapsts::WAVE_END)]);
+    assert_eq!(wave.bench.wave().mode & mode::TRAP_ON_END, 0);
+}
+
+/// A store to `s[2:3]` + 256 + 4 * lane, and code that does not wait for it at once.
+const STORE: &str = "v_lshlrev_b32 v1, 2, v0\n global_store_dword v1, v0, s[2:3] offset:256\n\
+                     s_nop 0\n s_nop 0\n s_waitcnt vmcnt(0)\n s_endpgm";
+
+fn watching(text: &str, number: usize, offset: u64, mode: WatchMode) -> Debuggee {
+    let mut it = Debuggee::new(text);
+    it.bench.group.debug.watches[number] = Some(Watch {
+        address: it.bench.wave().scalar64(2) + offset,
+        mask: !0x7f,
+        mode,
+    });
+    it.bench.group.waves[0].mode |= trapsts::ADDR_WATCH[0] << mode::EXCP_EN_SHIFT;
+    it
+}
+
+#[test]
+fn a_watch_traps_when_the_store_is_waited_for_and_precisely_after_it() {
+    for (number, bit) in (0..).zip(trapsts::ADDR_WATCH) {
+        let mut watched = watching(STORE, number, 384, WatchMode::NonRead);
+        assert_eq!(watched.traps(), [(20, bit)], "at s_waitcnt");
+        let stored = watched.bench.wave().scalar64(2) + 256;
+        let stored: Vec<u32> = watched.bench.ram.take(stored, 64);
+        assert!(stored.iter().zip(0..).all(|(value, lane)| *value == lane));
+        let mut watched = watching(STORE, number, 384, WatchMode::NonRead);
+        watched.bench.group.debug.precise = true;
+        assert_eq!(watched.traps(), [(12, bit)]);
+    }
+    assert_eq!(watching(STORE, 0, 128, WatchMode::All).traps(), []);
+    assert_eq!(watching(STORE, 0, 384, WatchMode::Read).traps(), []);
+    // Lanes that are off access nothing: the last 32 are those of the second block.
+    let mut half = watching(STORE, 0, 384, WatchMode::All);
+    half.bench.group.waves[0].set_exec(0xffff_ffff);
+    assert_eq!(half.traps(), []);
+    // A bit that does not trap stays.
+    let mut quiet = watching(STORE, 2, 384, WatchMode::All);
+    quiet.bench.group.waves[0].mode &= !mode::EXCP_EN;
+    assert_eq!(quiet.traps(), []);
+    assert_eq!(quiet.bench.wave().trapsts, trapsts::ADDR_WATCH[2]);
+}
+
+#[test]
+fn watches_see_vector_memory_by_what_it_does() {
+    let load = "global_load_dword v1, v2, s[2:3]\n s_endpgm";
+    let atomic = "global_atomic_add v2, v2, s[2:3]\n s_endpgm";
+    let scalar = "s_load_dword s4, s[2:3], 0x0\n s_waitcnt lgkmcnt(0)\n s_endpgm";
+    let flat = "v_mov_b32 v4, s2\n v_mov_b32 v5, s3\n flat_load_dword v1, v[4:5]\n s_endpgm";
+    let lds = "v_mov_b32 v4, 0\n v_mov_b32 v5, 0x10000\n flat_load_dword v1, v[4:5]\n s_endpgm";
+    let count = |text: &str, mode| {
+        let mut it = watching(text, 1, 0, mode);
+        it.bench.group.debug.precise = true;
+        it.traps().len()
+    };
+    for (text, seen) in [
+        (load, [1, 0, 0, 1]),
+        (atomic, [0, 1, 1, 1]),
+        (scalar, [0; 4]),
+        (flat, [1, 0, 0, 1]),
+        (lds, [0; 4]),
+    ] {
+        use WatchMode::*;
+        let counts = [Read, NonRead, Atomic, All].map(|mode| count(text, mode));
+        assert_eq!(counts, seen, "{text}");
+    }
+}
+
+const REFUSED: u32 = trapsts::MEM_VIOL | trapsts::XNACK_ERROR;
+
+#[test]
+fn a_violation_traps_late_unless_memory_operations_are_precise() {
+    let text = "s_mov_b64 s[4:5], 0x1000\n global_load_dword v1, v2, s[4:5]\n s_nop 0\n s_nop 0\n\
+                s_nop 0\n s_nop 0\n s_nop 0\n s_endpgm";
+    for (precise, pc) in [(false, 16 + 4 * 4), (true, 16)] {
+        let mut wave = Debuggee::new(text);
+        wave.bench.group.debug.precise = precise;
+        assert!(wave.violate(REFUSED));
+        assert_eq!(wave.traps(), [(pc, REFUSED)], "{precise}");
+    }
+    // One that is saved meanwhile enters the handler with both.
+    let mut wave = Debuggee::new(text);
+    assert!(wave.violate(REFUSED));
+    assert!(wave.bench.group.waves[0].save_context());
+    let saved = wave.bench.wave().trapsts;
+    assert_eq!(saved, REFUSED | trapsts::SAVECTX);
+    // Without a handler it cannot go on.
+    let mut wave = Debuggee::new(text);
+    wave.bench.group.waves[0].tba = 0;
+    assert!(!wave.violate(REFUSED));
+    assert_eq!(wave.bench.wave().state, WaveState::Ready);
+}
+
+#[test]
+fn code_that_cannot_be_fetched_traps_where_it_is() {
+    let mut wave = Debuggee::new("s_setpc_b64 s[4:5]");
+    wave.bench.group.waves[0].set_scalar64(4, 0x4000);
+    assert!(wave.violate(REFUSED));
+    let Outcome::Fault { fault, .. } = wave.bench.run() else {
+        panic!("the handler returned there")
+    };
+    assert_eq!((fault.address, fault.access), (0x4000, Access::Fetch));
+    assert_eq!(wave.log()[0].1, REFUSED);
+}
+
+#[test]
+fn branches_look_at_the_debuggers_conditions() {
+    let text = "s_cbranch_cdbguser 1\n s_mov_b32 s4, 1\n s_cbranch_cdbgsys 1\n s_mov_b32 s5, 1\n\
+                s_cbranch_cdbgsys_or_user 1\n s_mov_b32 s6, 1\n s_cbranch_cdbgsys_and_user 1\n\
+                s_mov_b32 s7, 1\n s_endpgm";
+    let with = |bits: u32| {
+        let mut bench = Bench::new(text);
+        bench.group.waves[0].status |= bits;
+        assert_eq!(bench.run(), Outcome::Done);
+        bench.wave().scalar[4..8].to_vec()
+    };
+    assert_eq!(with(0), [1; 4]);
+    assert_eq!(with(status::COND_DBG_USER), [0, 1, 0, 1]);
+    assert_eq!(with(status::COND_DBG_SYS), [1, 0, 0, 1]);
+    let both = status::COND_DBG_USER | status::COND_DBG_SYS;
+    assert_eq!(with(both), [0; 4]);
+}
