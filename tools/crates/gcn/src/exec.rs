@@ -36,7 +36,7 @@ pub(crate) enum Flow {
     Stop(Stop),
 }
 
-/// Why a wave stops. For all but the last three its PC is past the instruction.
+/// Why a wave stops. For all but the last four its PC is past the instruction.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// `s_endpgm`.
@@ -53,6 +53,8 @@ pub(crate) enum Stop {
     Gws(GwsRequest),
     /// Memory refused.
     Fault(Fault),
+    /// An atomic at an address that is no multiple of its size.
+    Misaligned(u64),
     /// Not executable.
     Error(ExecError),
 }

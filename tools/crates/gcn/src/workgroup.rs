@@ -121,6 +121,16 @@ pub enum Outcome {
         /// Where and what.
         fault: Fault,
     },
+    /// An atomic at an address that is no multiple of its size; nothing was done. The PC is at the
+    /// instruction, as with a fault.
+    Misaligned {
+        /// Who.
+        wave: usize,
+        /// Address of the instruction.
+        pc: u64,
+        /// Where.
+        address: u64,
+    },
     /// The instruction cannot be executed; calling again says so again.
     Error {
         /// Who.
@@ -167,7 +177,10 @@ enum Ended {
 impl Stop {
     /// Whether the instruction was executed.
     fn is_past(&self) -> bool {
-        !matches!(self, Stop::Gws(_) | Stop::Fault(_) | Stop::Error(_))
+        !matches!(
+            self,
+            Stop::Gws(_) | Stop::Fault(_) | Stop::Misaligned(_) | Stop::Error(_)
+        )
     }
 }
 
@@ -380,6 +393,13 @@ impl Workgroup {
                     wave: index,
                     pc,
                     fault,
+                })
+            }
+            Stop::Misaligned(address) => {
+                return Some(Outcome::Misaligned {
+                    wave: index,
+                    pc,
+                    address,
                 })
             }
             Stop::Error(error) => {

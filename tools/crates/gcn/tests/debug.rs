@@ -61,7 +61,7 @@ impl Debuggee {
             panic!("no fault")
         };
         let Bench { group, ram, code } = &mut self.bench;
-        group.violate(wave, fault, bits, ram, code)
+        group.violate(wave, fault.access, bits, ram, code)
     }
 }
 
@@ -221,6 +221,20 @@ fn a_violation_traps_late_unless_memory_operations_are_precise() {
     wave.bench.group.waves[0].tba = 0;
     assert!(!wave.violate(REFUSED));
     assert_eq!(wave.bench.wave().state, WaveState::Ready);
+}
+
+#[test]
+fn an_atomic_at_an_odd_address_does_nothing() {
+    let text = "v_mov_b32 v1, 7\n v_mov_b32 v2, 2\n global_atomic_add v2, v1, s[2:3]\n s_endpgm";
+    let mut bench = Bench::new(text);
+    let (data, entry) = (bench.wave().scalar64(2), bench.wave().pc);
+    let outcome = Outcome::Misaligned {
+        wave: 0,
+        pc: entry + 8,
+        address: data + 2,
+    };
+    assert_eq!(bench.run(), outcome);
+    assert_eq!(bench.ram.take::<u32>(data, 2), [0, 0]);
 }
 
 #[test]

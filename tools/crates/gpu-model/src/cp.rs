@@ -17,6 +17,7 @@
 pub mod aql;
 pub mod crew;
 pub mod cwsr;
+pub mod debug;
 pub mod gws;
 pub mod launch;
 pub mod layout;

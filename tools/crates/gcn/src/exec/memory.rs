@@ -7,7 +7,7 @@ use super::places::{Place, Places, Run, Window, WINDOW};
 use super::typed::Format;
 use super::{atomic, unsupported, Done, Machine, Stop};
 use crate::inst::{Dst, Inst, MemInst};
-use crate::memory::{Access, CacheControl, Fault, Scope};
+use crate::memory::{CacheControl, Fault, Scope};
 use crate::op::mem::{Part, Segment};
 use crate::op::{AtomicOp, MemOp};
 use crate::wave::{Vgpr, LANES};
@@ -137,8 +137,9 @@ impl Machine<'_> {
         match mem.op {
             MemOp::LoadNarrow { bytes, .. } | MemOp::StoreNarrow { bytes, .. } => bytes.into(),
             MemOp::Atomic(AtomicOp::CmpSwap, _) => size / 2,
-            MemOp::Format(..) => Format::of(mem, self.descriptor(mem))
-                .map_or(4, |format| format.bytes() as u64),
+            MemOp::Format(..) => {
+                Format::of(mem, self.descriptor(mem)).map_or(4, |format| format.bytes() as u64)
+            }
             _ => size,
         }
     }
@@ -451,6 +452,7 @@ impl Machine<'_> {
 
     fn atomic(&mut self, mem: &MemInst, places: &Places, op: AtomicOp, dwords: u8) -> Done {
         let exec = self.lanes_left();
+        check_alignment(places, exec, 4 * u64::from(dwords))?;
         let mut result = [[0; LANES]; 2];
         let wide = dwords == 2;
         let second = usize::from(dwords);
@@ -515,12 +517,6 @@ impl Machine<'_> {
                 return Ok(old);
             }
         };
-        if address % if wide { 8 } else { 4 } != 0 {
-            return Err(Fault {
-                address,
-                access: Access::Atomic,
-            });
-        }
         match wide {
             true => self.memory.update64(address, &mut wide_update),
             false => self
@@ -551,6 +547,15 @@ impl Machine<'_> {
         }
         Ok(())
     }
+}
+
+/// Atomics are at multiples of their size.
+fn check_alignment(places: &Places, exec: u64, size: u64) -> Done {
+    let misaligned = lanes(exec).find_map(|lane| match places.of(lane) {
+        Place::Memory(address) => Some(address).filter(|address| address % size != 0),
+        _ => None,
+    });
+    misaligned.map_or(Ok(()), |address| Err(Stop::Misaligned(address)))
 }
 
 /// A lane's dwords as bytes.

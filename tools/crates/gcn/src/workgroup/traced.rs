@@ -10,7 +10,7 @@ use super::{go_on, lacks_registers, Ended, Workgroup};
 use crate::code::{Block, CodeCache};
 use crate::exec::{Flow, Machine, Stop};
 use crate::inst::{Body, Inst};
-use crate::memory::{Access, Fault, Memory};
+use crate::memory::{Access, Memory};
 use crate::op::Sopp;
 use crate::wave::{mode, status, trapsts, Wave};
 
@@ -106,11 +106,12 @@ impl Workgroup {
     /// Memory refused a wave's access for good: it goes on without, and traps for `bits` of
     /// TRAPSTS. False: it cannot go on, for it has no handler or is in it.
     ///
-    /// `fault` is what [`Workgroup::run`] came back with, and the wave is still at its instruction.
+    /// `access` is what [`Workgroup::run`] came back with, and the wave is still at its
+    /// instruction.
     pub fn violate(
         &mut self,
         index: usize,
-        fault: Fault,
+        access: Access,
         bits: u32,
         memory: &mut dyn Memory,
         code: &mut CodeCache,
@@ -118,7 +119,7 @@ impl Workgroup {
         let wave = &mut self.waves[index];
         wave.set_replay(0);
         // Nothing comes after an instruction that cannot be fetched.
-        let stays = fault.access == Access::Fetch || !wave.can_trap();
+        let stays = access == Access::Fetch || !wave.can_trap();
         if stays || !self.retire(index, memory, code) {
             return self.waves[index].except_here(bits);
         }

@@ -11,7 +11,7 @@
 
 mod stack;
 
-use gcn::wave::{sreg, status};
+use gcn::wave::status;
 use gcn::{CodeCache, Fault, Outcome, Wave, WaveState, Workgroup};
 
 use super::launch::{message_of, settle, Launch, Live, Parked, ScratchRing, Turn, MSG_SAVEWAVE};
@@ -115,7 +115,6 @@ pub fn save(queue: &Queue, launch: &mut Launch, codes: &mut [CodeCache]) -> Resu
     if launch.live().iter_mut().any(|live| !ask(queue, live)) {
         return Err(Failure::Without);
     }
-    // Now: the handler uses TTMP11 for other things.
     let parked: Vec<Parked> = launch.live().iter().map(parked).collect();
     run_handlers(queue, launch, &groups, area, codes)?;
     let offset = area.stack_size - stack_bytes;
@@ -135,12 +134,9 @@ fn parked(live: &Live) -> Parked {
     let waves = live.group.waves.iter();
     Parked {
         slot: live.slot,
-        waves: waves.map(|wave| wave.scalar[WAVE_NUMBER] & 0x3f).collect(),
+        waves: waves.map(|wave| wave.number).collect(),
     }
 }
-
-/// TTMP11 has the wave's number in its group.
-const WAVE_NUMBER: usize = sreg::TTMP0 + 11;
 
 /// Places for all live waves, and the end of them, from the beginning of the area. Waves that have
 /// ended are dropped.
@@ -336,8 +332,10 @@ fn relaunch(queue: &Queue, launch: &Launch, group: &Group, parked: &Parked, area
         wave
     };
     let waves = group.waves.iter().zip(&parked.waves).map(wave).collect();
+    let mut group = Workgroup::new(waves, lds_bytes as usize, dispatch.apertures);
+    group.debug = queue.control().debug;
     Live {
-        group: Workgroup::new(waves, lds_bytes as usize, dispatch.apertures),
+        group,
         slot: parked.slot,
         unit: launch.unit(parked.slot),
         gws: Vec::new(),

@@ -14,10 +14,11 @@ pub mod shape;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use gcn::wave::{sreg, status};
+use gcn::wave::status;
 use gcn::{CodeCache, Dispatch, GwsRequest, Scratch, Workgroup};
 
 use super::crew::Crew;
+use super::debug::Control;
 use super::queue::Queue;
 use place::Places;
 pub use settle::{message_of, settle, Turn, MSG_SAVEWAVE};
@@ -117,7 +118,7 @@ pub struct Order {
     pub share: Share,
     /// Scratch.
     pub scratch: ScratchRing,
-    /// The packet's index in the ring (AQL), for the debugger's TTMP11.
+    /// Where the packet is in the ring (AQL: packets), for the debugger's TTMP11.
     pub packet: u64,
     /// COMPUTE_STATIC_THREAD_MGMT_SE0 to 3: the compute units it may use.
     pub cu_masks: [u32; 4],
@@ -233,12 +234,14 @@ impl Launch {
             order: &self.order,
             places: &self.places,
             groups: self.groups,
+            control: queue.control(),
             board: Mutex::new(std::mem::take(&mut self.board)),
         };
         match together {
             Some(crew) => run.together(crew, codes),
             None => run.slice(&mut codes[0]),
         }
+        let stalled = run.control.is_stalled();
         self.board = run
             .board
             .into_inner()
@@ -247,6 +250,7 @@ impl Launch {
         match &self.board.hung {
             Some(why) => State::Hung(why.clone()),
             None if self.width() == 0 && self.parked.is_empty() => State::Done,
+            None if stalled && self.board.live.is_empty() => State::Waiting,
             None if self.board.is_halted() => State::Halted,
             None if self.board.is_waiting() => State::Waiting,
             None => State::Running,
@@ -292,6 +296,8 @@ struct Run<'a> {
     order: &'a Order,
     places: &'a Places,
     groups: u64,
+    /// How its waves are debugged now.
+    control: Control,
     board: Mutex<Board>,
 }
 
@@ -313,6 +319,7 @@ impl Run<'_> {
             let Some(mut live) = self.next() else {
                 return;
             };
+            live.group.debug = self.control.debug;
             let before = live.group.executed;
             let outcome = self.queue.as_wave(live.unit, |memory| {
                 live.group.run(memory, code, TURN.min(left))
@@ -349,7 +356,7 @@ impl Run<'_> {
         if board.hung.is_some() {
             return None;
         }
-        if board.started < self.groups {
+        if board.started < self.groups && !self.control.is_stalled() {
             if let Some(slot) = board.free.pop_front() {
                 let index = board.started;
                 board.started += 1;
@@ -383,9 +390,7 @@ impl Run<'_> {
         for (index, wave) in (0..).zip(&mut group.waves) {
             self.places
                 .identify(queue, slot, index, dispatch.waves(), wave);
-            // What the SPI leaves for debuggers: the group's id, the packet and the wave's number.
-            wave.scalar[sreg::TTMP0 + 8..sreg::TTMP0 + 11].copy_from_slice(&id);
-            wave.scalar[sreg::TTMP0 + 11] = (*packet as u32 & 0x1ff_ffff) << 6 | index & 0x3f;
+            self.control.launch(wave, id, *packet as u32);
         }
         queue
             .shared
@@ -411,6 +416,7 @@ impl Launch {
 
 impl Places {
     fn identify(&self, queue: &Queue, slot: u32, index: u32, waves: u32, wave: &mut gcn::Wave) {
+        wave.number = index;
         wave.xcc_id = queue.xcc.index.into();
         wave.hw_id = self.hw_id(queue.slot, queue.space.vmid, slot, index, waves);
     }

@@ -29,12 +29,15 @@ layouts! {
     map_process from [Struct(KFD, "pm4_mes_map_process"),
         Struct(ALDEBARAN, "pm4_mes_map_process_aldebaran")] after 1 {
         PASID = 0: 0, 16;
+        SINGLE_MEMOPS = 0: 16, 1;
         VM_CONTEXT_PAGE_TABLE_BASE_ADDR_LO32 = 1: 0, 32;
         SH_MEM_BASES = 3: 0, 32;
         SH_MEM_CONFIG = 4: 0, 32;
         SQ_SHADER_TBA_LO = 5: 0, 32;
         SQ_SHADER_TMA_LO = 7: 0, 32;
         NUM_GWS = 12: 0, 7;
+        SPI_GDBG_PER_VMID_CNTL = 13: 0, 32;
+        TCP_WATCH_CNTL = 14: 0, 32;
     }
     map_queues from [Struct(KFD, "pm4_mes_map_queues"),
         Place(SOC15D, "PACKET3_MAP_QUEUES")] after 1 {
@@ -163,6 +166,30 @@ layouts! {
         MEID = 0: 2, 2;
         VMID = 0: 4, 4;
         QUEUEID = 0: 8, 3;
+    }
+    spi_gdbg from [Register(GC, "SPI_GDBG_PER_VMID_CNTL")] after 0 {
+        STALL_VMID = 0: 0, 1;
+        LAUNCH_MODE = 0: 1, 2;
+        TRAP_EN = 0: 3, 1;
+        EXCP_EN = 0: 4, 9;
+        EXCP_REPLACE = 0: 13, 1;
+        TRAP_ON_START = 0: 14, 1;
+        TRAP_ON_END = 0: 15, 1;
+    }
+    tcp_watch_addr_h from [Register(GC, "TCP_WATCH0_ADDR_H"), Register(GC, "TCP_WATCH3_ADDR_H")]
+        after 0 {
+        ADDR = 0: 0, 16;
+    }
+    tcp_watch_addr_l from [Register(GC, "TCP_WATCH0_ADDR_L"), Register(GC, "TCP_WATCH3_ADDR_L")]
+        after 0 {
+        ADDR = 0: 7, 25;
+    }
+    tcp_watch_cntl from [Register(GC, "TCP_WATCH0_CNTL"), Register(GC, "TCP_WATCH3_CNTL")]
+        after 0 {
+        MASK = 0: 0, 24;
+        VMID = 0: 24, 4;
+        MODE = 0: 29, 2;
+        VALID = 0: 31, 1;
     }
     sq_cmd from [Register(GC, "SQ_CMD")] after 0 {
         CMD = 0: 0, 3;

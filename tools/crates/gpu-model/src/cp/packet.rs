@@ -142,7 +142,7 @@ packets! {
     0x93 WAIT_REG_MEM64[8] => Executes(memory::wait_reg_mem64);
     0x98 INVALIDATE_TLBS[1] => Schedules(sched::invalidate_tlbs);
     0xa0 SET_RESOURCES[7] => Schedules(sched::set_resources);
-    0xa1 MAP_PROCESS[13] => Schedules(sched::map_process);
+    0xa1 MAP_PROCESS[18] => Schedules(sched::map_process);
     0xa2 MAP_QUEUES[6] => Schedules(sched::map_queues);
     0xa3 UNMAP_QUEUES[5] => Schedules(sched::unmap_queues);
     0xa4 QUERY_STATUS[6] => Schedules(sched::query_status);

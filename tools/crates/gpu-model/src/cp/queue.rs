@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::aql;
 use super::cwsr;
+use super::debug::Control;
 use super::launch::{Launch, State};
 use super::layout::pgm_rsrc2;
 use super::mqd::{self, dw, Hqd, Mqd, SH_DWORDS};
@@ -24,6 +25,7 @@ use crate::hostile::wave::WaveView;
 use crate::ih::{client, Node};
 use crate::inject::rule::{OnUnmap, QueueAt, QueueKind};
 use crate::processor::bus::{Binding, Fault, Hub, Interrupt, OnFault, Space, View};
+use crate::processor::lock;
 use crate::processor::runner::{Job, Task};
 
 /// A queue slot: micro engine 1 or 2, 4 pipes, 8 queues a pipe, in each XCC.
@@ -186,7 +188,7 @@ pub struct Queue {
     /// COMPUTE_CURRENT_LOGIC_XCC_ID and COMPUTE_TG_CHUNK_SIZE: its share of each grid.
     pub share: (u32, u32),
     /// The driver says by TRAP_PRESENT in the MQD that the process has a trap handler.
-    pub has_traps: bool,
+    has_traps: bool,
     /// Write pointer: dwords (PM4) or packets (AQL).
     wptr: AtomicU64,
     /// Read pointer, for registers.
@@ -331,6 +333,17 @@ impl Queue {
     pub fn partition(&self) -> std::ops::Range<u8> {
         let first = self.slot.xcc.saturating_sub(self.xcc.index);
         first..first + self.xcc.of
+    }
+
+    /// How its process's waves are debugged now.
+    pub fn control(&self) -> Control {
+        let state = lock(&self.shared.state);
+        state.banks[usize::from(self.slot.xcc)].debug(self.space.vmid)
+    }
+
+    /// Whether its waves have the process's trap handler.
+    pub fn has_handler(&self) -> bool {
+        self.has_traps || self.control().has_traps()
     }
 
     /// Runs something with its memory as waves on a compute unit see it.

@@ -57,10 +57,13 @@ registers! {
         CP_CPC_IC_BASE_CNTL = 0 @ 0x10bb;
         SPI_WCL_PIPE_PERCENT_GFX = 0 @ 0x11c7;
         SPI_WCL_PIPE_PERCENT_CS0[4] = 0 @ 0x11c9;
+        /// Banked by GRBM_GFX_CNTL.VMID.
         SPI_GDBG_PER_VMID_CNTL = 0 @ 0x11d3;
         SPI_COMPUTE_QUEUE_RESET = 0 @ 0x11db;
         /// Banked by GRBM_GFX_CNTL: CP_MQD_BASE_ADDR to CP_HQD_AQL_DISPATCH_ID_HI.
         CP_MQD_BASE_ADDR[59] = 0 @ 0x1245;
+        /// Four address watches of three registers each: TCP_WATCHn_ADDR_H, _ADDR_L and _CNTL.
+        TCP_WATCH0_ADDR_H[12] = 0 @ 0x12a0;
         SCRATCH_REG0[8] = 1 @ 0x2040;
         GRBM_GFX_INDEX = 1 @ 0x2200;
         SPI_CONFIG_CNTL = 1 @ 0x2440;

@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::Arc;
 
+use super::debug::{Control, WatchRegisters};
 use super::layout::grbm_gfx_cntl;
 use super::mqd::{dw, Hqd, Mqd, HQD_FIRST};
 use super::queue::{self, Kind, Queue, SlotId};
@@ -13,7 +14,7 @@ use super::sched::Keep;
 use super::team::Member;
 use super::waves::wave_control;
 use super::{saved, Mapped, Shared};
-use crate::processor::bus::{wide, Binding, Hub, OnFault, Space};
+use crate::processor::bus::{wide, Binding, DebugWords, Hub, OnFault, Space};
 use crate::processor::lock;
 
 /// Registers that are only stored and are not 0 after power-on.
@@ -23,12 +24,15 @@ const MES: usize = 3;
 const PIPES: usize = 4;
 const QUEUES: usize = 8;
 
-/// Settings of a VMID: SH_MEM_BASES, SH_MEM_CONFIG, SQ_SHADER_TBA_LO to SQ_SHADER_TMA_HI.
+/// Settings of a VMID: SH_MEM_BASES, SH_MEM_CONFIG, SQ_SHADER_TBA_LO to SQ_SHADER_TMA_HI,
+/// SPI_GDBG_PER_VMID_CNTL. That its memory operations are precise is in no register.
 #[derive(Clone, Copy, Debug, Default)]
 struct VmidRegisters {
     sh_mem_bases: u32,
     sh_mem_config: u32,
     traps: [u32; 4],
+    spi: u32,
+    single_memops: bool,
 }
 
 /// Registers of one XCC.
@@ -40,6 +44,7 @@ pub struct Bank {
     xcp_ctl: u32,
     hqds: Vec<Hqd>,
     vmids: [VmidRegisters; 16],
+    watches: WatchRegisters,
 }
 
 impl Bank {
@@ -57,6 +62,7 @@ impl Bank {
             .encode(),
             hqds: vec![Hqd::default(); MES * PIPES * QUEUES],
             vmids: Default::default(),
+            watches: WatchRegisters::default(),
         }
     }
 
@@ -111,6 +117,8 @@ impl Bank {
             sh_mem_bases,
             sh_mem_config,
             traps,
+            spi,
+            single_memops,
         } = self.vmids[usize::from(vmid & 15)];
         Binding {
             pasid: 0,
@@ -120,6 +128,11 @@ impl Bank {
             tba: wide(traps[0], traps[1] & 0xff) << 8,
             tma: wide(traps[2], traps[3] & 0xff) << 8,
             gws: 0,
+            debug: DebugWords {
+                spi,
+                watches: [0; 4],
+                single_memops,
+            },
         }
     }
 
@@ -135,7 +148,22 @@ impl Bank {
                 tma as u32,
                 (tma >> 32) as u32,
             ],
+            spi: process.debug.spi,
+            single_memops: process.debug.single_memops,
         };
+        self.watches.bind(vmid, process.debug.watches);
+    }
+
+    /// What the registers have for debugging a VMID.
+    pub fn debug(&self, vmid: u8) -> Control {
+        let registers = &self.vmids[usize::from(vmid & 15)];
+        Control {
+            spi: registers.spi,
+            debug: gcn::Debug {
+                watches: self.watches.of(vmid),
+                precise: registers.single_memops,
+            },
+        }
     }
 }
 
@@ -169,6 +197,8 @@ pub fn read(shared: &Shared, xcc: u8, register: CpRegister, index: usize) -> Opt
         SH_MEM_BASES => bank.vmid().sh_mem_bases,
         SH_MEM_CONFIG => bank.vmid().sh_mem_config,
         SQ_SHADER_TBA_LO => bank.vmid().traps[index],
+        SPI_GDBG_PER_VMID_CNTL => bank.vmid().spi,
+        TCP_WATCH0_ADDR_H => bank.watches.0[index],
         CP_ME1_PIPE0_INT_CNTL => shared
             .int_cntl(of_pipe(slot, index))
             .load(Ordering::Relaxed),
@@ -210,6 +240,8 @@ pub fn write(
         SH_MEM_BASES => bank.vmid().sh_mem_bases = value,
         SH_MEM_CONFIG => bank.vmid().sh_mem_config = value,
         SQ_SHADER_TBA_LO => bank.vmid().traps[index] = value,
+        SPI_GDBG_PER_VMID_CNTL => bank.vmid().spi = value,
+        TCP_WATCH0_ADDR_H => bank.watches.0[index] = value,
         CP_ME1_PIPE0_INT_CNTL => {
             let cntl = shared.int_cntl(of_pipe(slot, index));
             cntl.store(value, Ordering::Relaxed);

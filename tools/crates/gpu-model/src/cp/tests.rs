@@ -5,6 +5,7 @@
 mod aql;
 mod caches;
 mod cwsr;
+mod debug;
 mod direct;
 mod hostile;
 mod inject;

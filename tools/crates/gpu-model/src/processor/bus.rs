@@ -39,6 +39,19 @@ pub struct Binding {
     pub tma: u64,
     /// Global wave sync counters that it has.
     pub gws: u8,
+    /// What its debugger asks for.
+    pub debug: DebugWords,
+}
+
+/// What MAP_PROCESS has for debugging.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct DebugWords {
+    /// SPI_GDBG_PER_VMID_CNTL.
+    pub spi: u32,
+    /// TCP_WATCH0_CNTL to TCP_WATCH3_CNTL, without a VMID.
+    pub watches: [u32; 4],
+    /// Memory operations are precise.
+    pub single_memops: bool,
 }
 
 /// SH_MEM_CONFIG.RETRY_DISABLE

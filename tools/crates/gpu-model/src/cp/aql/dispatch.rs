@@ -6,7 +6,7 @@
 //! Execution State (gfx942: architected flat scratch, packed work-item ids); amd_queue_t of ROCr's
 //! `amd_hsa_queue.h`.
 
-use super::PacketError;
+use super::{PacketError, PACKET_DWORDS};
 use crate::cp::launch::{Launch, Order, ScratchRing, Shape};
 use crate::cp::pm4::{cu_masks, scratch_ring, share};
 use crate::cp::queue::{Body, Queue};
@@ -199,7 +199,7 @@ pub fn launch(
         0
     };
     let process = &queue.process;
-    let traps = queue.has_traps;
+    let traps = queue.has_handler();
     let dispatch = gcn::Dispatch {
         entry: descriptor.entry.wrapping_add(prologue),
         pgm_rsrc1: descriptor.rsrc1,
@@ -217,7 +217,7 @@ pub fn launch(
         shape: packet.shape,
         share: share(queue),
         scratch,
-        packet: body.rptr,
+        packet: body.rptr % (queue.hqd.ring_dwords() / PACKET_DWORDS),
         cu_masks: cu_masks(&body.sh),
     };
     Ok(Ok(Box::new(Launch::new(queue, order))))

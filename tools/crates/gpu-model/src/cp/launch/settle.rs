@@ -3,7 +3,7 @@
 //! traps, faults, the global wave sync. Called by whoever runs the group.
 
 use gcn::wave::{sreg, status, trapsts};
-use gcn::{CodeCache, ExecError, Fault, GwsRequest, Outcome, Workgroup};
+use gcn::{Access, CodeCache, ExecError, Fault, GwsRequest, Outcome, Workgroup};
 
 use super::super::gws::Answer;
 use super::super::queue::Queue;
@@ -52,7 +52,14 @@ pub fn settle(queue: &Queue, live: &mut Live, code: &mut CodeCache, outcome: Out
             Turn::On
         }
         Outcome::Gws { wave, request } => global_wave_sync(queue, live, code, wave, request),
-        Outcome::Fault { wave, pc, fault } => memory_violation(queue, group, wave, pc, fault),
+        Outcome::Fault { wave, pc, fault } => memory_violation(queue, live, code, wave, pc, fault),
+        Outcome::Misaligned { wave, pc, address } => {
+            let fault = Fault {
+                address,
+                access: Access::Atomic,
+            };
+            violation(queue, live, code, (wave, pc), fault, trapsts::MEM_VIOL)
+        }
         Outcome::Error { wave, pc, error } => illegal_instruction(queue, group, wave, pc, &error),
     }
 }
@@ -78,19 +85,12 @@ pub fn message_of(queue: &Queue, group: &mut Workgroup, wave: usize, message: u1
     }
 }
 
-/// Tells the trap handler, if there is one and it is not itself the culprit: true.
-fn trap(group: &mut Workgroup, wave: usize, reason: u32) -> bool {
-    let wave = &mut group.waves[wave];
-    let in_handler = wave.status & status::PRIV != 0;
-    wave.trapsts |= reason;
-    !in_handler && wave.enter_trap(0, false)
-}
-
 /// Memory refused: the driver learns of it from the hub. With XNACK the wave repeats its
 /// instruction; without, it learns of it from TRAPSTS.
 fn memory_violation(
     queue: &Queue,
-    group: &mut Workgroup,
+    live: &mut Live,
+    code: &mut CodeCache,
     wave: usize,
     pc: u64,
     fault: Fault,
@@ -101,9 +101,25 @@ fn memory_violation(
         queue.shared.stats.work("accesses repeated", 1);
         return Turn::Waits;
     }
-    tracing::warn!(slot = ?queue.slot, pc, %fault, "wave stopped");
-    group.waves[wave].set_replay(0);
-    if trap(group, wave, trapsts::MEM_VIOL) {
+    let bits = trapsts::MEM_VIOL | trapsts::XNACK_ERROR;
+    violation(queue, live, code, (wave, pc), fault, bits)
+}
+
+/// An access of the wave that is at `pc` will never be.
+fn violation(
+    queue: &Queue,
+    live: &mut Live,
+    code: &mut CodeCache,
+    (wave, pc): (usize, u64),
+    fault: Fault,
+    bits: u32,
+) -> Turn {
+    tracing::warn!(slot = ?queue.slot, pc, %fault, "memory violation");
+    let group = &mut live.group;
+    let goes_on = queue.as_wave(live.unit, |memory| {
+        group.violate(wave, fault.access, bits, memory, code)
+    });
+    if goes_on {
         return Turn::On;
     }
     Turn::Hung(fault.to_string())
@@ -120,7 +136,7 @@ fn illegal_instruction(
     let stats = &queue.shared.stats;
     stats.count("illegal or unmodelled instruction");
     tracing::error!(slot = ?queue.slot, pc, %error, "wave stopped");
-    if trap(group, wave, trapsts::ILLEGAL_INST) {
+    if group.waves[wave].except_here(trapsts::ILLEGAL_INST) {
         return Turn::On;
     }
     queue

@@ -68,7 +68,7 @@ fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
     }
     let rsrc2 = sh[at(compute::PGM_RSRC2)];
     let (process, pgm) = (&cx.queue.process, at(compute::PGM_LO));
-    let traps = cx.queue.has_traps || pgm_rsrc2::TRAP_PRESENT.pick(rsrc2) != 0;
+    let traps = cx.queue.has_handler() || pgm_rsrc2::TRAP_PRESENT.pick(rsrc2) != 0;
     let dispatch = gcn::Dispatch {
         entry: wide(sh[pgm], sh[pgm + 1] & 0xff) << 8,
         pgm_rsrc1: sh[at(compute::PGM_RSRC1)],

@@ -15,7 +15,7 @@ use crate::cp::packet::{self, op, Header};
 use crate::cp::queue::{self, Queue};
 use crate::cp::Shared;
 use crate::engine::Progress;
-use crate::processor::bus::{Binding, Fault, OnFault, View};
+use crate::processor::bus::{Binding, DebugWords, Fault, OnFault, View};
 use crate::processor::copy::{Filter, RlcQueue};
 use crate::processor::lock;
 use crate::processor::runner::{Job, Task};
@@ -163,7 +163,8 @@ fn parse(shared: &Shared, ib: &[u32], processes: &mut Vec<Process>) -> Option<(u
 /// Bits of an address in units of 256 bytes: ADDR_HI 7:0 of SQ_SHADER_TBA_HI and _TMA_HI.
 const ADDRESS: u64 = 0xff_ffff_ffff;
 
-/// MAP_PROCESS: PASID 15:0, page table base, SH_MEM, TBA and TMA in units of 256 bytes, NUM_GWS.
+/// MAP_PROCESS: PASID 15:0, page table base, SH_MEM, TBA and TMA in units of 256 bytes, NUM_GWS,
+/// what a debugger asks for.
 fn binding(body: &[u32]) -> Binding {
     Binding {
         pasid: process::PASID.of(body) as u16,
@@ -173,6 +174,11 @@ fn binding(body: &[u32]) -> Binding {
         tba: (process::SQ_SHADER_TBA_LO.wide(body) & ADDRESS) << 8,
         tma: (process::SQ_SHADER_TMA_LO.wide(body) & ADDRESS) << 8,
         gws: process::NUM_GWS.of(body) as u8,
+        debug: DebugWords {
+            spi: process::SPI_GDBG_PER_VMID_CNTL.of(body),
+            watches: [0, 1, 2, 3].map(|watch| body[process::TCP_WATCH_CNTL.dword + watch]),
+            single_memops: process::SINGLE_MEMOPS.is_set(body),
+        },
     }
 }
 

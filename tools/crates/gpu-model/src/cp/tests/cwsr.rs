@@ -14,14 +14,14 @@ use crate::processor::runner::Mode;
 use kernel_tree::kernel_tree;
 
 pub const CODE: u32 = 0x6_0000;
-const DESCRIPTOR: u32 = 0x6_8000;
-const KERNARG: u32 = 0x7_0000;
+pub const DESCRIPTOR: u32 = 0x6_8000;
+pub const KERNARG: u32 = 0x7_0000;
 pub const OUT: u32 = 0x8_0000;
-const HANDLER: u32 = 0xa_0000;
-const HANDLER_MEMORY: u32 = 0xb_0000;
-const AREA: u64 = 0xc_0000;
+pub const HANDLER: u32 = 0xa_0000;
+pub const HANDLER_MEMORY: u32 = 0xb_0000;
+pub const AREA: u64 = 0xc_0000;
 const AREA_BYTES: u32 = 0x3_0000;
-const STACK_BYTES: u32 = 0x1000;
+pub const STACK_BYTES: u32 = 0x1000;
 const GROUPS: u32 = 4;
 const ITEMS: u32 = 128;
 
@@ -115,6 +115,8 @@ pub fn map_with_handler(rig: &Rig) {
     let mut list = runlist::process(3, &[]);
     list[6] = HANDLER >> 8;
     list[8] = HANDLER_MEMORY >> 8;
+    // TRAP_EN of SPI_GDBG_PER_VMID_CNTL: trap temporaries have what debuggers want.
+    list[14] = 1 << 3;
     list.extend(aql::map_packet());
     runlist::run(rig, &list);
 }
@@ -169,7 +171,7 @@ fn preempt(rig: &Rig) {
     assert!(runlist::unmap(rig, 2, 0, 0));
 }
 
-fn mqd(rig: &Rig, dword: usize) -> u32 {
+pub fn mqd(rig: &Rig, dword: usize) -> u32 {
     rig.read(QUEUE.mqd + 4 * dword as u64)
 }
 
