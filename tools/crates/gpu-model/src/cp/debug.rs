@@ -68,14 +68,21 @@ impl Control {
     }
 }
 
-/// TCP_WATCH0_ADDR_H to TCP_WATCH3_CNTL.
+/// A watch's registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct WatchRegisters(pub [u32; 12]);
+pub struct WatchRegister {
+    /// TCP_WATCHn_ADDR_H.
+    pub high: u32,
+    /// TCP_WATCHn_ADDR_L.
+    pub low: u32,
+    /// TCP_WATCHn_CNTL.
+    pub control: u32,
+}
 
-/// Registers of a watch.
-const OF_WATCH: usize = 3;
-/// Where TCP_WATCHn_CNTL is among them.
-const CNTL: usize = 2;
+/// Those of all watches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct WatchRegisters(pub [WatchRegister; 4]);
+
 /// Bits of an address that no mask covers: MASK ends at bit 30.
 const COMPARED: u64 = 0xffff_8000_0000;
 
@@ -83,33 +90,37 @@ impl WatchRegisters {
     /// MAP_PROCESS gives a VMID these TCP_WATCHn_CNTL. A watch of another VMID stays if the process
     /// does not use it.
     pub fn bind(&mut self, vmid: u8, controls: [u32; 4]) {
-        for (registers, control) in self.0.chunks_exact_mut(OF_WATCH).zip(controls) {
-            let own = tcp_watch_cntl::VMID.pick(registers[CNTL]) == u32::from(vmid);
+        for (watch, control) in self.0.iter_mut().zip(controls) {
+            let own = tcp_watch_cntl::VMID.pick(watch.control) == u32::from(vmid);
             if own || tcp_watch_cntl::VALID.pick(control) != 0 {
-                registers[CNTL] = tcp_watch_cntl::VMID.replace(control, vmid.into());
+                watch.control = tcp_watch_cntl::VMID.replace(control, vmid.into());
             }
         }
     }
 
     /// The watches of a VMID.
     pub fn of(&self, vmid: u8) -> [Option<Watch>; 4] {
-        std::array::from_fn(|at| {
-            let [high, low, control] = [0, 1, 2].map(|it| self.0[OF_WATCH * at + it]);
-            let valid = tcp_watch_cntl::VALID.pick(control) != 0;
-            (valid && tcp_watch_cntl::VMID.pick(control) == u32::from(vmid)).then(|| Watch {
-                address: wide(
-                    tcp_watch_addr_l::ADDR.mask() & low,
-                    tcp_watch_addr_h::ADDR.pick(high),
-                ),
-                // MASK has bits 30:7 of the address.
-                mask: COMPARED | u64::from(tcp_watch_cntl::MASK.pick(control)) << 7,
-                mode: match tcp_watch_cntl::MODE.pick(control) {
-                    0 => WatchMode::Read,
-                    1 => WatchMode::NonRead,
-                    2 => WatchMode::Atomic,
-                    _ => WatchMode::All,
-                },
-            })
+        self.0.map(|it| it.of(vmid))
+    }
+}
+
+impl WatchRegister {
+    fn of(&self, vmid: u8) -> Option<Watch> {
+        let control = self.control;
+        let own = tcp_watch_cntl::VMID.pick(control) == u32::from(vmid);
+        (own && tcp_watch_cntl::VALID.pick(control) != 0).then(|| Watch {
+            address: wide(
+                tcp_watch_addr_l::ADDR.mask() & self.low,
+                tcp_watch_addr_h::ADDR.pick(self.high),
+            ),
+            // MASK has bits 30:7 of the address.
+            mask: COMPARED | u64::from(tcp_watch_cntl::MASK.pick(control)) << 7,
+            mode: match tcp_watch_cntl::MODE.pick(control) {
+                0 => WatchMode::Read,
+                1 => WatchMode::NonRead,
+                2 => WatchMode::Atomic,
+                _ => WatchMode::All,
+            },
         })
     }
 }
@@ -151,7 +162,7 @@ mod tests {
     #[test]
     fn a_watch_is_the_vmids_that_uses_it() {
         let mut registers = WatchRegisters::default();
-        registers.0[3..5].copy_from_slice(&[0xabcd_7fff, 0x1234_5fff]);
+        (registers.0[1].high, registers.0[1].low) = (0xabcd_7fff, 0x1234_5fff);
         let control = 1 << 31 | 3 << 29 | 0xff_fff0;
         registers.bind(8, [0, control, 0, 0]);
         let watch = Watch {

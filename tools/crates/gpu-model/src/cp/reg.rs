@@ -62,8 +62,10 @@ registers! {
         SPI_COMPUTE_QUEUE_RESET = 0 @ 0x11db;
         /// Banked by GRBM_GFX_CNTL: CP_MQD_BASE_ADDR to CP_HQD_AQL_DISPATCH_ID_HI.
         CP_MQD_BASE_ADDR[59] = 0 @ 0x1245;
-        /// Four address watches of three registers each: TCP_WATCHn_ADDR_H, _ADDR_L and _CNTL.
-        TCP_WATCH0_ADDR_H[12] = 0 @ 0x12a0;
+        /// Address watches: four of each.
+        TCP_WATCH0_ADDR_H[4; 3] = 0 @ 0x12a0;
+        TCP_WATCH0_ADDR_L[4; 3] = 0 @ 0x12a1;
+        TCP_WATCH0_CNTL[4; 3] = 0 @ 0x12a2;
         SCRATCH_REG0[8] = 1 @ 0x2040;
         GRBM_GFX_INDEX = 1 @ 0x2200;
         SPI_CONFIG_CNTL = 1 @ 0x2440;
@@ -90,9 +92,11 @@ impl CpRegister {
     pub fn at(dword: u32) -> Option<(Self, usize)> {
         let mut rows = (0..Self::TABLE.len()).filter_map(Self::from_row);
         rows.find_map(|register| {
-            let index = dword.checked_sub(offset(register))?;
-            let count = Self::TABLE[register.row()].count;
-            (index < count.into()).then_some((register, index as usize))
+            let info = &Self::TABLE[register.row()];
+            let (beyond, step) = (dword.checked_sub(offset(register))?, u32::from(info.step));
+            let index = beyond / step;
+            let is_there = beyond % step == 0 && index < info.count.into();
+            is_there.then_some((register, index as usize))
         })
     }
 
@@ -123,6 +127,7 @@ mod tests {
             (0x231f, (CpRegister::SQ_SHADER_TBA_LO, 3)),
             (0x327f, (CpRegister::CP_MQD_BASE_ADDR, 58)),
             (0xecaa, (CpRegister::RLC_CP_SCHEDULERS, 0)),
+            (0x32a7, (CpRegister::TCP_WATCH0_ADDR_L, 2)),
         ] {
             assert_eq!(CpRegister::at(dword), Some(register), "{dword:#x}");
         }

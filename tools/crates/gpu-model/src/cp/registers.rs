@@ -198,7 +198,9 @@ pub fn read(shared: &Shared, xcc: u8, register: CpRegister, index: usize) -> Opt
         SH_MEM_CONFIG => bank.vmid().sh_mem_config,
         SQ_SHADER_TBA_LO => bank.vmid().traps[index],
         SPI_GDBG_PER_VMID_CNTL => bank.vmid().spi,
-        TCP_WATCH0_ADDR_H => bank.watches.0[index],
+        TCP_WATCH0_ADDR_H => bank.watches.0[index].high,
+        TCP_WATCH0_ADDR_L => bank.watches.0[index].low,
+        TCP_WATCH0_CNTL => bank.watches.0[index].control,
         CP_ME1_PIPE0_INT_CNTL => shared
             .int_cntl(of_pipe(slot, index))
             .load(Ordering::Relaxed),
@@ -241,7 +243,9 @@ pub fn write(
         SH_MEM_CONFIG => bank.vmid().sh_mem_config = value,
         SQ_SHADER_TBA_LO => bank.vmid().traps[index] = value,
         SPI_GDBG_PER_VMID_CNTL => bank.vmid().spi = value,
-        TCP_WATCH0_ADDR_H => bank.watches.0[index] = value,
+        TCP_WATCH0_ADDR_H => bank.watches.0[index].high = value,
+        TCP_WATCH0_ADDR_L => bank.watches.0[index].low = value,
+        TCP_WATCH0_CNTL => bank.watches.0[index].control = value,
         CP_ME1_PIPE0_INT_CNTL => {
             let cntl = shared.int_cntl(of_pipe(slot, index));
             cntl.store(value, Ordering::Relaxed);

@@ -207,10 +207,9 @@ fn waves_trap_at_their_beginning_and_end() {
 
 /// Sets watch 2's address, as kgd_gfx_v9_4_3_set_address_watch() does.
 fn watch(rig: &Rig, address: u32) {
-    for (index, value) in [(6, 0), (7, address)] {
-        let register = CpRegister::TCP_WATCH0_ADDR_H;
-        assert!(rig.cp.reg_write(0, register, index, value));
-    }
+    let set = |register, value| assert!(rig.cp.reg_write(0, register, 2, value));
+    set(CpRegister::TCP_WATCH0_ADDR_H, 0);
+    set(CpRegister::TCP_WATCH0_ADDR_L, address);
 }
 
 /// TCP_WATCH2_CNTL: valid, stores and atomics, all bits compared.
