@@ -13,10 +13,9 @@
 //! ```
 //!
 //! Known but not interpreted, with [`ExecError::Unsupported`]: GDS, `s_setkill`,
-//! `v_screen_partition_4se_b32` and the fork instructions. Floating point exceptions neither trap
-//! nor set TRAPSTS. What the hardware
-//! makes of a fault or an unknown instruction (trap handler, interrupt) is the caller's business:
-//! see [`Wave::enter_trap`].
+//! `v_screen_partition_4se_b32` and the fork instructions. What the hardware makes of a fault or an
+//! unknown instruction (trap handler, interrupt) is the caller's business: see
+//! [`Workgroup::violate`] and [`Wave::except_here`].
 //!
 //! Sources: AMD's public "AMD Instinct MI300 Instruction Set Architecture" guide and the answers of
 //! LLVM's assembler.

@@ -249,6 +249,87 @@ fn code_that_cannot_be_fetched_traps_where_it_is() {
     assert_eq!(wave.log()[0].1, REFUSED);
 }
 
+/// What the program's instructions raise, all exceptions enabled: for each, with its source.
+const RAISING: &[(&str, u32)] = &[
+    ("v_add_f32 v1, 1.0, v2", 0),                     // 2^-23
+    ("v_add_f32 v1, 1.0, v3", trapsts::INEXACT),      // 2^-31
+    ("v_add_f32 v1, v4, v4", OVERFLOWS),              // the largest
+    ("v_sub_f32 v1, v5, v5", trapsts::INVALID),       // infinity
+    ("v_add_f32 v1, v5, v4", 0),                      // infinity
+    ("v_mul_f32 v1, v6, v6", UNDERFLOWS),             // 3e-30
+    ("v_mul_f32 v1, 2.0, v7", trapsts::INPUT_DENORM), // 2^-140
+    ("v_fma_f32 v1, v8, v8, -1.0", trapsts::INEXACT), // 1 + 1 ulp
+    (
+        "v_fma_f64 v[12:13], v[10:11], v[10:11], 1.0",
+        trapsts::INEXACT,
+    ), // 1 + 1 ulp
+    ("v_add_f16 v1, v14, v14", OVERFLOWS),            // the largest
+    ("v_rcp_f32 v1, v9", trapsts::DIV0),              // zero
+    ("v_rcp_iflag_f32 v1, v9", trapsts::INT_DIV0),
+    ("v_rcp_f32 v1, v4", 0),
+    ("v_sqrt_f32 v1, -1.0", trapsts::INVALID),
+    ("v_log_f32 v1, v9", trapsts::DIV0),
+    ("v_div_fixup_f32 v1, v15, v9, 1.0", trapsts::DIV0), // NaN so far
+    ("v_div_fixup_f32 v1, v15, v9, v9", trapsts::INVALID),
+    ("v_cvt_i32_f32 v1, 0.5", trapsts::INEXACT),
+    ("v_cvt_i32_f32 v1, v4", trapsts::INVALID),
+    ("v_cvt_i32_f32 v1, v15", trapsts::INVALID),
+    ("v_cvt_u32_f32 v1, 4.0", 0),
+    ("v_cvt_f32_i32 v1, v16", trapsts::INEXACT), // 2^24 + 1
+    ("v_cvt_f32_f64 v1, v[10:11]", trapsts::INEXACT),
+    ("v_cvt_f16_f32 v1, v4", OVERFLOWS),
+    ("v_cmp_lt_f32 vcc, v15, v4", 0),
+    ("v_cmp_lt_f32 vcc, v17, v4", trapsts::INVALID), // a signalling NaN
+    ("v_cmp_class_f32 vcc, v17, v4", 0),
+    ("v_max_f32 v1, v17, v4", trapsts::INVALID),
+    ("v_mov_b32 v1, v17", 0),
+    ("v_add_u32 v1, v17, v17", 0),
+    ("v_cndmask_b32 v1, v17, v17, vcc", 0),
+];
+const OVERFLOWS: u32 = trapsts::OVERFLOW | trapsts::INEXACT;
+const UNDERFLOWS: u32 = trapsts::UNDERFLOW | trapsts::INEXACT;
+
+fn calculating(excp_en: u32) -> Debuggee {
+    let lines = RAISING.iter().map(|(text, _)| format!("{text}\n"));
+    let mut it = Debuggee::new(&format!("{}s_endpgm", lines.collect::<String>()));
+    let wave = &mut it.bench.group.waves[0];
+    wave.mode |= excp_en << mode::EXCP_EN_SHIFT;
+    let mut set = |register: usize, value: f32| wave.vgpr[register] = [value.to_bits(); 64];
+    set(2, 2f32.powi(-23));
+    set(3, 2f32.powi(-31));
+    set(4, f32::MAX);
+    set(5, f32::INFINITY);
+    set(6, 3e-20);
+    set(7, 2f32.powi(-140));
+    set(8, f32::from_bits(0x3f80_0001));
+    set(9, 0.0);
+    set(15, f32::NAN);
+    set(17, f32::from_bits(0x7f80_0001));
+    (wave.vgpr[10], wave.vgpr[11]) = ([1; 64], [0x3ff0_0000; 64]);
+    (wave.vgpr[14], wave.vgpr[16]) = ([0x7bff; 64], [0x100_0001; 64]);
+    it
+}
+
+#[test]
+fn arithmetic_raises_what_is_enabled() {
+    let raised = |it: &mut Debuggee| it.traps().iter().map(|(_, bits)| *bits).collect::<Vec<_>>();
+    let expected = RAISING.iter().map(|(_, bits)| *bits);
+    let expected: Vec<u32> = expected.filter(|bits| *bits != 0).collect();
+    assert_eq!(raised(&mut calculating(trapsts::ARITHMETIC)), expected);
+    assert_eq!(calculating(0).traps(), []);
+    // Lanes that are off raise nothing.
+    let mut off = calculating(trapsts::ARITHMETIC);
+    off.bench.group.waves[0].set_exec(0);
+    assert_eq!(off.traps(), []);
+    // What is not enabled does not trap, and stays.
+    let mut some = calculating(trapsts::INT_DIV0);
+    let [(_, bits)] = some.traps()[..] else {
+        panic!("one division of integers")
+    };
+    assert_eq!(bits & trapsts::INT_DIV0, trapsts::INT_DIV0);
+    assert_ne!(bits & trapsts::DIV0, 0, "the one before");
+}
+
 #[test]
 fn branches_look_at_the_debuggers_conditions() {
     let text = "s_cbranch_cdbguser 1\n s_mov_b32 s4, 1\n s_cbranch_cdbgsys 1\n s_mov_b32 s5, 1\n\

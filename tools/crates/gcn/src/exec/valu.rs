@@ -8,6 +8,7 @@ mod compare;
 mod convert;
 mod cross;
 mod dot;
+mod exceptions;
 mod matrix;
 mod operand;
 mod packed;

@@ -4,7 +4,8 @@
 //!
 //! An exception traps at the earliest after its instruction, with the PC at the next one; one of a
 //! memory operation comes when the operation is waited for, or a few instructions later, unless the
-//! debugger asks for precise ones. An exception that does not trap leaves its bit in TRAPSTS.
+//! debugger asks for precise ones. An exception that does not trap leaves its bit in TRAPSTS; those
+//! of arithmetic do so only while one of them is enabled, for nobody looks at them otherwise.
 
 use super::{go_on, lacks_registers, Ended, Workgroup};
 use crate::code::{Block, CodeCache};
@@ -13,6 +14,9 @@ use crate::inst::{Body, Inst};
 use crate::memory::{Access, Memory};
 use crate::op::Sopp;
 use crate::wave::{mode, status, trapsts, Wave};
+
+/// Exceptions of arithmetic that trap.
+const ARITHMETIC: u32 = trapsts::ARITHMETIC << mode::EXCP_EN_SHIFT;
 
 fn sopp(inst: &Inst) -> Option<Sopp> {
     match inst.body {
@@ -84,6 +88,10 @@ impl Workgroup {
                 return Ended::Jumped;
             }
             let watched = machine.watched(inst, &self.debug.watches);
+            let arithmetic = match machine.wave.mode & ARITHMETIC {
+                0 => 0,
+                _ => machine.arithmetic(inst),
+            };
             let steps = machine.wave.mode & mode::DEBUG_EN != 0;
             let flow = machine.step(inst);
             self.executed += 1;
@@ -92,6 +100,7 @@ impl Workgroup {
             if is_done(&flow) && wave.status & status::PRIV == 0 {
                 wave.pending.after = wave.pending.after.saturating_sub(1);
                 wave.except(watched, self.debug.lateness());
+                wave.except(arithmetic, 0);
                 if steps {
                     wave.except(trapsts::TRAP_AFTER_INST, 0);
                 }
