@@ -332,11 +332,13 @@ impl Wave {
         self.enter_trap(0, false)
     }
 
-    /// Whether its instructions are looked at one by one.
-    pub(crate) fn is_traced(&self) -> bool {
+    /// Whether its instructions are looked at one by one; `watched`: its process watches addresses.
+    #[inline(always)]
+    pub(crate) fn is_traced(&self, watched: bool) -> bool {
         const TRACED: u32 =
             mode::DEBUG_EN | mode::TRAP_ON_END | trapsts::ARITHMETIC << mode::EXCP_EN_SHIFT;
-        self.status & status::PRIV == 0 && (self.mode & TRACED != 0 || self.pending.bits != 0)
+        let wanted = self.mode & TRACED | self.pending.bits | u32::from(watched);
+        wanted != 0 && self.status & status::PRIV == 0
     }
 
     /// Enters the trap handler, as the hardware does for `s_trap` and exceptions: TTMP1:TTMP0 take

@@ -298,6 +298,7 @@ impl Workgroup {
         slice: u64,
     ) -> Option<Outcome> {
         let end = self.executed + slice;
+        let watches = self.debug.is_watching();
         while self.executed < end {
             let pc = self.waves[index].pc;
             let block = match code.block(pc, memory) {
@@ -317,7 +318,7 @@ impl Workgroup {
                     })
                 }
             };
-            let ended = match self.is_traced(index) {
+            let ended = match self.waves[index].is_traced(watches) {
                 false => self.run_block(index, memory, block),
                 true => self.run_traced(index, memory, block),
             };

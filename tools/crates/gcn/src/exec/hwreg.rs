@@ -46,9 +46,9 @@ impl Machine<'_> {
 
     /// Writes the field that `imm` names. STATUS can be written in the trap handler only.
     pub(super) fn setreg(&mut self, inst: &Inst, imm: u16, value: u32) -> Flow {
-        let before = self.wave.is_traced();
+        let before = self.wave.is_traced(false);
         self.set_field(imm, value);
-        match self.wave.is_traced() == before {
+        match self.wave.is_traced(false) == before {
             true => Flow::Next,
             // The next instruction is executed in another way.
             false => Flow::Jump(inst.next()),

@@ -71,6 +71,7 @@ impl Machine<'_> {
         u64::from(self.vaddr(mem, 0)[lane]) | u64::from(self.vaddr(mem, 1)[lane]) << 32
     }
 
+    #[inline(always)]
     fn global_addresses(&self, mem: &MemInst) -> [u64; LANES] {
         let offset = i64::from(mem.offset) as u64;
         let low = self.vaddr(mem, 0);
@@ -93,6 +94,7 @@ impl Machine<'_> {
     }
 
     /// Addresses in the shared or the private window mean LDS or scratch.
+    #[inline(always)]
     fn flat_places(&self, mem: &MemInst) -> [Place; LANES] {
         let (shared, private) = (self.apertures.shared, self.apertures.private);
         let inside = |address: u64, base: u64| base != 0 && address >> 32 == base >> 32;
@@ -110,6 +112,7 @@ impl Machine<'_> {
         })
     }
 
+    #[inline(always)]
     fn scratch_places(&self, mem: &MemInst) -> [Place; LANES] {
         let saddr = mem
             .saddr
@@ -145,6 +148,7 @@ impl Machine<'_> {
     }
 
     /// MUBUF: base, index × stride and offsets, checked against the descriptor's bounds.
+    #[inline(always)]
     fn buffer_places(&self, mem: &MemInst) -> [Place; LANES] {
         let descriptor = self.descriptor(mem);
         let buffer = Buffer::new(descriptor);

@@ -56,13 +56,6 @@ fn traps_before(wave: &mut Wave, inst: &Inst) -> bool {
 }
 
 impl Workgroup {
-    /// Whether a wave is looked at.
-    #[inline]
-    pub(super) fn is_traced(&self, index: usize) -> bool {
-        let wave = &self.waves[index];
-        wave.is_traced() || self.debug.is_watching() && wave.status & status::PRIV == 0
-    }
-
     /// Like [`Workgroup::run_block`], slower.
     #[inline(never)]
     pub(super) fn run_traced(
