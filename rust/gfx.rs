@@ -15,6 +15,7 @@ pub(crate) mod field;
 mod gfx9_4_3;
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
 pub(crate) mod testing;
+mod wave_control;
 
 pub(crate) use chip::{
     ApertureBases,
@@ -25,6 +26,13 @@ pub(crate) use chip::{
     ContextSaveSizes,
     MqdDomain,
     SystemMemory, //
+};
+pub(crate) use wave_control::{
+    LaunchMode,
+    TrapMask,
+    Watch,
+    WaveControl,
+    WATCH_POINTS, //
 };
 
 use crate::ids::{
@@ -351,6 +359,8 @@ pub(crate) struct HwProcess {
     pub(crate) sh_mem: ShMem,
     /// Trap handler and its memory (TBA and TMA); not sign-extended, as the shader wants them.
     pub(crate) trap: Option<(u64, u64)>,
+    /// What a debugger has set.
+    pub(crate) control: WaveControl,
 }
 
 /// A process in a run list (MAP_PROCESS).

@@ -10,6 +10,7 @@ pub(crate) mod gate;
 mod profiler;
 mod resets;
 mod users;
+mod watch;
 
 pub(crate) use users::NodeUser;
 
@@ -54,6 +55,8 @@ use profiler::Profiler;
 pub(crate) use resets::Quiet;
 use resets::Resets;
 use users::Users;
+pub(crate) use watch::WatchPoint;
+use watch::WatchPoints;
 
 /// Where a node's interrupts and resets go. A layer above implements it: a device knows no
 /// processes.
@@ -126,6 +129,7 @@ pub(crate) struct Node {
     partition: Partition,
     index: u32,
     local_memory: LocalMemory,
+    watch_points: Arc<WatchPoints>,
     /// Its VMIDs: neighbours may have others on the same dies.
     vmids: u32,
     /// Bit n: interrupts of hardware node n are this node's.
@@ -155,6 +159,7 @@ impl Node {
             partition,
             index,
             local_memory,
+            watch_points: WatchPoints::new()?,
             vmids,
         };
         Ok(Arc::new(node, GFP_KERNEL)?)

@@ -470,6 +470,9 @@ pub(crate) trait Hardware {
     fn iq_wait_times(&self, xcc: u32) -> u32;
     /// The write that sets grace period and queue sleep in those wait times.
     fn dequeue_wait_counts(&self, wait_times: u32, sch_wave: u32, que_sleep: u32) -> RegisterWrite;
+    /// Puts a watch point's address into the registers of an XCC (logical); `point`: below 4.
+    /// `EINVAL`: above. No reset may run.
+    fn set_watch_address(&self, point: u32, address: u64, xcc: u32) -> Result;
     /// Flushes the host data path cache: CPU writes to VRAM reach memory.
     fn flush_hdp(&self);
     /// Compute power profile off or on.

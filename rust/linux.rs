@@ -12,6 +12,7 @@ pub(crate) mod chrdev;
 pub(crate) mod class;
 pub(crate) mod errno;
 mod ffi;
+pub(crate) mod fs;
 pub(crate) mod hmm;
 pub(crate) mod kobject;
 

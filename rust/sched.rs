@@ -33,6 +33,7 @@ use crate::{
         HwProcess,
         HwQueue,
         SdmaPlace, //
+        WaveControl,
     },
     ids::{
         Pasid,
@@ -124,8 +125,10 @@ struct Part {
 /// A queue at a scheduler.
 struct SchedQueue {
     described: HwQueue,
-    /// It is meant to run; it does unless its process is evicted.
+    /// It is meant to run; it does unless its process is evicted or it is suspended.
     runs: bool,
+    /// A debugger keeps it off.
+    suspended: bool,
     /// Words of its packet in the run list. 0: it is not in it.
     listed: usize,
     /// Its slot, if the driver itself gives them.
@@ -174,6 +177,12 @@ impl NewSchedProcess {
         self
     }
 
+    /// The same, with what a debugger has set by now.
+    pub(crate) fn with_control(mut self, control: WaveControl) -> Self {
+        self.process.described.control = control;
+        self
+    }
+
     /// The same, with its page table at `base` by now.
     pub(crate) fn with_page_table(mut self, base: u64) -> Self {
         self.process.described.page_table_base = base;
@@ -208,6 +217,7 @@ impl NewSchedQueue {
         let entry = SchedQueue {
             described: queue,
             runs,
+            suspended: false,
             listed: 0,
             hqd,
         };
@@ -229,6 +239,16 @@ pub(crate) struct Descriptor {
     pub(crate) stride: usize,
     /// The slot that a copy queue's descriptor names.
     pub(crate) copy_slot: Option<SdmaPlace>,
+}
+
+/// How queues are suspended, or that they are not any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suspension {
+    /// Waves that run are given so long to end by themselves, in units of 1000 clocks of the GPU;
+    /// `None`: as long as usual.
+    Begin { grace: Option<u32> },
+    /// They may run again.
+    End,
 }
 
 /// Puts queues onto the hardware and takes them off.
@@ -267,8 +287,26 @@ pub(crate) trait Scheduler: Send + Sync {
     ) -> Result {
         Err(ENODEV)
     }
+    /// What a debugger has set for the waves of a process is this from now on. After an error it
+    /// is all the same, but the hardware does not know. `EINVAL`: the scheduler cannot do that.
+    fn set_control(&self, _process: Key, _control: WaveControl) -> Result {
+        Err(EINVAL)
+    }
+    /// Suspends queues of a process, or takes that back: their waves are saved, and they do not
+    /// run, whatever else happens to them. `look` is called when all queues of the process have
+    /// left the hardware. After an error they are suspended all the same, but may still be at
+    /// work, and `look` was not called. `EINVAL`: the scheduler cannot do that.
+    fn suspend(
+        &self,
+        _process: Key,
+        _queues: &mut dyn Iterator<Item = Key>,
+        _suspension: Suspension,
+        _look: &mut dyn FnMut(),
+    ) -> Result {
+        Err(EINVAL)
+    }
     /// Whether a queue may be on the hardware: it is meant to run, its process is not evicted, and
-    /// it was not reset.
+    /// it was neither suspended nor reset.
     fn may_run(&self, process: Key, queue: Key) -> bool;
     /// Whether a queue could be changed now. `EACCES`: a queue of the process was reset; `EIO`: the
     /// node refuses all work.

@@ -548,6 +548,11 @@ impl Hardware for Amdgpu {
         write
     }
 
+    fn set_watch_address(&self, point: u32, address: u64, xcc: u32) -> Result {
+        // SAFETY: By the type invariant, the device is valid.
+        to_result(unsafe { c::bridge_set_watch_address(self.adev(), point, address, xcc) })
+    }
+
     fn flush_hdp(&self) {
         // SAFETY: By the type invariant, the device is valid.
         unsafe { c::bridge_flush_hdp(self.adev()) };

@@ -488,6 +488,19 @@ void bridge_dequeue_wait_counts(struct amdgpu_device *adev, u32 wait_times, u32 
 							  reg_offset, reg_data);
 }
 
+int bridge_set_watch_address(struct amdgpu_device *adev, u32 point, u64 address, u32 xcc)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+
+	if (point >= BRIDGE_WATCH_POINTS)
+		return -EINVAL;
+	if (!hw || !hw->set_address_watch)
+		return -ENODEV;
+	/* What it returns is made of mask and mode, which we encode ourselves. */
+	hw->set_address_watch(adev, address, 0, point, 0, 0, xcc);
+	return 0;
+}
+
 void bridge_flush_hdp(struct amdgpu_device *adev)
 {
 	amdgpu_call(amdgpu_device_flush_hdp)(adev, NULL);

@@ -39,6 +39,7 @@ static void identity(struct amdgpu_device *adev, struct bridge_facts *facts)
 	facts->subsystem_vendor = pdev->subsystem_vendor;
 	facts->subsystem_device = pdev->subsystem_device;
 	facts->revision = adev->rev_id;
+	facts->pci_revision = adev->pdev->revision;
 	facts->numa_node = dev_to_node(&pdev->dev);
 	facts->unique_id = adev->unique_id;
 	facts->aid_mask = adev->aid_mask;

@@ -57,6 +57,7 @@ struct bridge_facts {
 	u32 subsystem_vendor;
 	u32 subsystem_device;
 	u32 revision;		/* adev->rev_id */
+	u32 pci_revision;
 	s32 numa_node;
 	u64 unique_id;
 	bool is_apu;
@@ -528,6 +529,12 @@ int bridge_sdma_unload(struct amdgpu_device *adev, void *mqd, u32 timeout_ms);
 u32 bridge_iq_wait_times(struct amdgpu_device *adev, u32 xcc);
 void bridge_dequeue_wait_counts(struct amdgpu_device *adev, u32 wait_times, u32 sch_wave,
 				u32 que_sleep, u32 *reg_offset, u32 *reg_data);
+/*
+ * Writes the address of watch point @point (below BRIDGE_WATCH_POINTS) into an XCC's registers. The
+ * value for TCP_WATCHn_CNTL is the scheduler's to write.
+ */
+#define BRIDGE_WATCH_POINTS	4	/* MAX_WATCH_ADDRESSES of kfd_debug.c */
+int bridge_set_watch_address(struct amdgpu_device *adev, u32 point, u64 address, u32 xcc);
 void bridge_flush_hdp(struct amdgpu_device *adev);
 void bridge_set_compute_idle(struct amdgpu_device *adev, bool idle);
 int bridge_drain_interrupts(struct amdgpu_device *adev, const u32 *payload);

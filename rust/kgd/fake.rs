@@ -102,6 +102,10 @@ pub(crate) struct Live {
     /// How often slots of copy engines were looked at, and which engines were reset alone.
     pub(crate) copy_looks: u32,
     pub(crate) copy_resets: u32,
+    /// Addresses of watch points.
+    pub(crate) watched: [u64; 4],
+    /// Bit n: waves were given n units of time to end by themselves. 0: as long as usual.
+    pub(crate) graces: u32,
     /// Queues do not stop; they can be reset.
     pub(crate) stuck: bool,
     pub(crate) resettable: bool,
@@ -592,13 +596,20 @@ impl Hardware for Fake {
     fn dequeue_wait_counts(
         &self,
         wait_times: u32,
-        _sch_wave: u32,
+        sch_wave: u32,
         _que_sleep: u32,
     ) -> RegisterWrite {
+        self.live.lock().graces |= 1 << sch_wave.min(31);
         RegisterWrite {
             offset: 0,
             value: wait_times,
         }
+    }
+
+    fn set_watch_address(&self, point: u32, address: u64, _xcc: u32) -> Result {
+        let mut live = self.live.lock();
+        *live.watched.get_mut(point as usize).ok_or(EINVAL)? = address;
+        Ok(())
     }
 
     fn flush_hdp(&self) {}

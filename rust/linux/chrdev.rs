@@ -41,8 +41,12 @@ pub(crate) trait CharDevice: 'static {
     /// A file is being opened; `minor` is the minor number of its device node.
     fn open(minor: u32) -> Result<Self::Data>;
 
-    /// The `ioctl` system call.
-    fn ioctl(data: <Self::Data as ForeignOwnable>::Borrowed<'_>, cmd: u32, arg: usize) -> Result;
+    /// The `ioctl` system call; what it returns is not negative.
+    fn ioctl(
+        data: <Self::Data as ForeignOwnable>::Borrowed<'_>,
+        cmd: u32,
+        arg: usize,
+    ) -> Result<u32>;
 
     /// The `mmap` system call.
     fn mmap(data: <Self::Data as ForeignOwnable>::Borrowed<'_>, vma: &Vma) -> Result;
@@ -155,7 +159,8 @@ impl<T: CharDevice> FileOperations<T> {
         // SAFETY: `open` stored the data, and `release` cannot run during this call.
         let data = unsafe { T::Data::borrow((*file).private_data) };
         match T::ioctl(data, cmd, arg) {
-            Ok(()) => 0,
+            // CAST: A 64-bit kernel.
+            Ok(number) => number as c_long,
             // CAST: An errno fits every integer.
             Err(error) => error.to_errno() as c_long,
         }

@@ -13,6 +13,12 @@ pub(crate) fn already() -> Error {
     Error::from_errno(-(bindings::EALREADY as i32))
 }
 
+/// `ENODATA`
+pub(crate) fn no_data() -> Error {
+    // CAST: As above.
+    Error::from_errno(-(bindings::ENODATA as i32))
+}
+
 /// `EOPNOTSUPP`
 pub(crate) fn unsupported() -> Error {
     // CAST: As above.

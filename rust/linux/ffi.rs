@@ -25,7 +25,10 @@ unsafe extern "C" {
         task: *mut bindings::task_struct,
     ) -> bindings::pid_t;
     pub(super) fn amdkfd_faults_alone(vma: *mut bindings::vm_area_struct) -> bool;
+    pub(super) fn amdkfd_get_leader(task: *mut bindings::task_struct)
+        -> *mut bindings::task_struct;
     pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;
+    pub(super) fn amdkfd_write_nowait(file: *mut bindings::file, byte: u8) -> c_int;
     pub(super) safe fn amdkfd_mb();
 }
 

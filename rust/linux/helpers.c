@@ -17,6 +17,7 @@
 #include <linux/ptrace.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
+#include <linux/uio.h>
 #include <linux/userfaultfd_k.h>
 
 #include "helpers.h"
@@ -78,10 +79,32 @@ bool amdkfd_faults_alone(struct vm_area_struct *vma)
 	return (vma_is_anonymous(vma) || vma->vm_flags & VM_PFNMAP) && !userfaultfd_armed(vma);
 }
 
+struct task_struct *amdkfd_get_leader(struct task_struct *task)
+{
+	guard(rcu)();
+	return get_pid_task(task_tgid(task), PIDTYPE_TGID);
+}
+
 bool amdkfd_current_traces(struct task_struct *task)
 {
 	guard(rcu)();
 	return ptrace_parent(task) == current;
+}
+
+int amdkfd_write_nowait(struct file *file, u8 byte)
+{
+	struct kvec vec = { .iov_base = &byte, .iov_len = sizeof(byte) };
+	struct iov_iter from;
+	struct kiocb write;
+	ssize_t ret;
+
+	if (!(file->f_mode & FMODE_NOWAIT))
+		return -EOPNOTSUPP;
+	init_sync_kiocb(&write, file);
+	write.ki_flags |= IOCB_NOWAIT;
+	iov_iter_kvec(&from, ITER_SOURCE, &vec, 1, sizeof(byte));
+	ret = vfs_iocb_iter_write(file, &write, &from);
+	return ret < 0 ? ret : 0;
 }
 
 void amdkfd_mb(void)

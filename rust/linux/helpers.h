@@ -4,6 +4,7 @@
 
 #include <linux/types.h>
 
+struct file;
 struct inode;
 struct task_struct;
 struct vm_area_struct;
@@ -25,8 +26,15 @@ pid_t amdkfd_thread_group_id(struct task_struct *task);
 pid_t amdkfd_system_thread_group_id(struct task_struct *task);
 /* Whether what is missing in @vma comes without another program: a file's server, a userfaultfd. */
 bool amdkfd_faults_alone(struct vm_area_struct *vma);
+/* The leader of @task's thread group, with a reference; NULL: it has ended. */
+struct task_struct *amdkfd_get_leader(struct task_struct *task);
 /* Whether @task is traced by the current task. */
 bool amdkfd_current_traces(struct task_struct *task);
+/*
+ * Writes one byte to a file, without waiting for who reads it: -EAGAIN if that is needed,
+ * -EOPNOTSUPP if the file cannot be asked for that. Not at the file's position.
+ */
+int amdkfd_write_nowait(struct file *file, u8 byte);
 /* mb() */
 void amdkfd_mb(void);
 

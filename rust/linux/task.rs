@@ -3,15 +3,21 @@
 //! What the current task is and may do (`include/linux/{compat,capability,ptrace}.h`).
 
 use super::ffi;
-use core::ffi::c_void;
+use core::{
+    ffi::c_void,
+    ptr::NonNull, //
+};
 use kernel::{
     bindings,
     mm::{
         Mm,
         MmWithUser,
+        MmWithUserAsync,
         MmapReadGuard, //
     },
+    page::PAGE_SIZE,
     prelude::*,
+    sync::aref::ARef,
     task::Task,
     time::{
         delay::fsleep,
@@ -133,12 +139,35 @@ impl LentMemory<'_> {
         self.copy(address, bindings::fault_flag_FAULT_FLAG_WRITE, copy)
     }
 
+    /// Writes words.
+    pub(crate) fn write_words(&self, mut address: u64, words: &[u32]) -> Result {
+        // What lies on two pages at most is brought in at once.
+        for part in words.chunks(PAGE_SIZE / size_of::<u32>()) {
+            let bytes = size_of_val(part);
+            let from = part.as_ptr().cast();
+            // CAST: an address of this kernel's size.
+            let user = address as *mut c_void;
+            // SAFETY: `from` has so many bytes, and any address may be asked for.
+            let copy = || unsafe { bindings::copy_to_user_nofault(user, from, bytes) };
+            let last = address.wrapping_add(bytes as u64 - 1);
+            self.copy_to(address, last, bindings::fault_flag_FAULT_FLAG_WRITE, copy)?;
+            address = address.wrapping_add(bytes as u64);
+        }
+        Ok(())
+    }
+
     /// Copies a word; once more if that fails, when its pages have been brought in.
     fn copy(&self, address: u64, flags: u32, copy: impl Fn() -> c_long) -> Result {
+        let last = address.wrapping_add(size_of::<u64>() as u64 - 1);
+        self.copy_to(address, last, flags, copy)
+    }
+
+    /// The same of no more than two pages.
+    fn copy_to(&self, first: u64, last: u64, flags: u32, copy: impl Fn() -> c_long) -> Result {
         if copy() == 0 {
             return Ok(());
         }
-        for byte in [address, address.wrapping_add(size_of::<u64>() as u64 - 1)] {
+        for byte in [first, last] {
             self.bring_in(byte, flags)?;
         }
         match copy() {
@@ -219,19 +248,35 @@ pub(crate) fn signal(task: &Task, signal: Signal) {
     unsafe { ffi::amdkfd_signal_group(task.as_ptr(), number as c_int) };
 }
 
-/// Whether there is a task with this id, as the current task numbers them.
-pub(crate) fn process_exists(id: i32) -> bool {
+/// The task with this id, as the current task numbers them.
+pub(crate) fn find_task(id: i32) -> Option<ARef<Task>> {
     // SAFETY: Any number may be asked for. The reference is given back below.
     let pid = unsafe { bindings::find_get_pid(id) };
     // SAFETY: A task may be asked for of any pid, also of none.
     let task = unsafe { bindings::get_pid_task(pid, bindings::pid_type_PIDTYPE_PID) };
-    if !task.is_null() {
-        // SAFETY: `get_pid_task` took the reference.
-        unsafe { bindings::put_task_struct(task) };
-    }
     // SAFETY: `find_get_pid` took the reference, if it found one.
     unsafe { bindings::put_pid(pid) };
-    !task.is_null()
+    // SAFETY: `get_pid_task` took the reference, which is the result's from now on; a `Task` is a
+    // transparent `struct task_struct`.
+    NonNull::new(task).map(|task| unsafe { ARef::from_raw(task.cast()) })
+}
+
+/// The leader of a task's thread group. `None`: it has ended.
+pub(crate) fn leader_of(task: &Task) -> Option<ARef<Task>> {
+    // SAFETY: The task is valid.
+    let leader = unsafe { ffi::amdkfd_get_leader(task.as_ptr()) };
+    // SAFETY: The function took the reference, which is the result's from now on.
+    NonNull::new(leader).map(|leader| unsafe { ARef::from_raw(leader.cast()) })
+}
+
+/// The address space that a task runs in. `None`: a kernel thread, or one that has ended. The last
+/// one to let go of it ends it, later and in another context.
+pub(crate) fn address_space_of(task: &Task) -> Option<ARef<MmWithUserAsync>> {
+    // SAFETY: The task is valid.
+    let mm = unsafe { bindings::get_task_mm(task.as_ptr()) };
+    // SAFETY: `get_task_mm` took a reference as a user, which is the result's from now on; a
+    // `MmWithUserAsync` is a transparent `struct mm_struct`.
+    NonNull::new(mm).map(|mm| unsafe { ARef::from_raw(mm.cast()) })
 }
 
 #[kernel::macros::kunit_tests(amdkfd_task)]
@@ -273,6 +318,11 @@ mod tests {
         assert_eq!(memory.write(variable + 0xffc, 7), Ok(()));
         assert_eq!(memory.read(variable + 0xffc), Ok(7));
         assert_eq!(memory.write(constant, 7), Err(EFAULT));
+        let words = [7u32; 0x600];
+        assert_eq!(memory.write_words(variable + 0x400, &words), Ok(()));
+        assert_eq!(memory.read(variable + 0x1bf8), Ok(7 << 32 | 7));
+        assert_eq!(memory.read(variable + 0x1c00), Ok(0));
+        assert!(memory.write_words(variable + 0x1ffc, &words).is_err());
         for nowhere in [0, 8, variable.max(constant) + 0x1ffc, u64::MAX - 3] {
             assert!(memory.read(nowhere).is_err());
         }

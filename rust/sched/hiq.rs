@@ -64,6 +64,8 @@ pub(super) struct Cursor {
     ring: Ring<{ RING_BYTES as u64 / 4 }>,
     /// The value that the fence had, or will have, last.
     fence: u64,
+    /// `CP_IQ_WAIT_TIME2`, where queues leave as usual.
+    wait_times: u32,
 }
 
 impl Cursor {
@@ -72,6 +74,7 @@ impl Cursor {
         Self {
             ring: Ring::new(),
             fence: 0,
+            wait_times: 0,
         }
     }
 }
@@ -199,7 +202,19 @@ impl Hiq {
         let grace = u32::from(facts.is_app_apu && !facts.emulation);
         let wait = self.kgd.dequeue_wait_counts(wait_times, grace, 1);
         let format = self.generation.formats.runlist;
+        cursor.wait_times = wait.value;
         self.submit(cursor, &format.set_resources(&resources))?;
+        self.submit(cursor, &format.write_register(wait.offset, wait.value))
+    }
+
+    /// Says how long waves have to end by themselves when their queue is to leave, in units of 1000
+    /// clocks, from 1 to 255 (`CP_IQ_WAIT_TIME2.SCH_WAVE`; others mean the nearest of these).
+    /// `None`: as long as usual.
+    pub(super) fn set_grace(&self, cursor: &mut Cursor, grace: Option<u32>) -> Result {
+        // Firmware has taken 0 for "for ever", and a debugger means at once.
+        let grace = grace.map_or(0, |grace| grace.clamp(1, u8::MAX.into()));
+        let wait = self.kgd.dequeue_wait_counts(cursor.wait_times, grace, 0);
+        let format = self.generation.formats.runlist;
         self.submit(cursor, &format.write_register(wait.offset, wait.value))
     }
 

@@ -42,6 +42,7 @@ use super::{
     NewSchedProcess,
     NewSchedQueue,
     Scheduler, //
+    Suspension,
 };
 use crate::{
     gfx::{
@@ -49,6 +50,7 @@ use crate::{
         Generation,
         Packet,
         RunList, //
+        WaveControl,
     },
     ids::Pasid,
     kgd::{
@@ -163,12 +165,28 @@ impl Runlist {
     /// Takes everything off the hardware. With an error nothing changed, or the node is given up
     /// on.
     fn take_off(&self, inner: &mut Inner) -> Result {
+        self.take_off_within(inner, None)
+    }
+
+    /// The same; `grace`: how long waves have to end by themselves, if not as long as usual.
+    fn take_off_within(&self, inner: &mut Inner, grace: Option<u32>) -> Result {
         match inner.phase {
             Phase::Idle | Phase::Stopped => return Ok(()),
             Phase::Hung => return Err(EIO),
             Phase::Listed => {}
         }
+        if let Some(grace) = grace {
+            self.hiq.set_grace(&mut inner.hiq, Some(grace))?;
+        }
         let preemption = self.preempt(inner);
+        if grace.is_some() && preemption.result().is_ok() {
+            if let Err(error) = self.hiq.set_grace(&mut inner.hiq, None) {
+                gpu_err!(
+                    self.pci_name(),
+                    "waves keep a debugger's grace period: {error:?}\n"
+                );
+            }
+        }
         inner.phase = match preemption {
             Preemption::Complete | Preemption::AfterReset => Phase::Idle,
             Preemption::Unavailable | Preemption::Failed => self.give_up(preemption),
@@ -331,14 +349,25 @@ impl Runlist {
         inner: &mut Inner,
         change: impl FnOnce(&mut RunlistState) -> Result,
     ) -> Result {
+        self.reschedule_within(inner, None, |state, _| change(state))
+    }
+
+    /// The same; `grace`: how long waves have to end by themselves, if not as long as usual.
+    /// `change` is told whether the hardware has let go of all queues, and written what it saves.
+    fn reschedule_within(
+        &self,
+        inner: &mut Inner,
+        grace: Option<u32>,
+        change: impl FnOnce(&mut RunlistState, bool) -> Result,
+    ) -> Result {
         if inner.phase == Phase::Stopped {
-            return change(&mut inner.state);
+            return change(&mut inner.state, false);
         }
         let off = match ResetGuard::try_new(&*self.kgd) {
-            Ok(guard) => self.take_off(inner).map(|()| guard),
+            Ok(guard) => self.take_off_within(inner, grace).map(|()| guard),
             Err(error) => Err(error),
         };
-        let changed = change(&mut inner.state);
+        let changed = change(&mut inner.state, off.is_ok());
         let _guard = off?;
         self.put_on(inner).and(changed)
     }
@@ -433,6 +462,38 @@ impl Scheduler for Runlist {
             state.check_changeable(process)?;
             change();
             state.change(process, queue, |entry| entry.described.wave_sync = on)
+        })
+    }
+
+    fn set_control(&self, process: Key, control: WaveControl) -> Result {
+        let mut inner = self.inner.lock();
+        let runs = inner.state.process_runs(process);
+        self.reschedule_if(runs, &mut inner, |state| {
+            state.set_control(process, control)
+        })
+    }
+
+    fn suspend(
+        &self,
+        process: Key,
+        queues: &mut dyn Iterator<Item = Key>,
+        suspension: Suspension,
+        look: &mut dyn FnMut(),
+    ) -> Result {
+        let mut inner = self.inner.lock();
+        let (suspend, grace) = match suspension {
+            Suspension::Begin { grace } => (true, grace),
+            Suspension::End => (false, None),
+        };
+        self.reschedule_within(&mut inner, grace, |state, off| {
+            let mut result = Ok(());
+            for queue in queues {
+                result = result.and(state.set_suspended(process, queue, suspend));
+            }
+            if off {
+                look();
+            }
+            result
         })
     }
 

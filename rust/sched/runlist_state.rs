@@ -31,6 +31,7 @@ use crate::{
         MapProcess,
         MqdFormat,
         RunlistFormat, //
+        WaveControl,
     },
     ids::{
         GpuVa,
@@ -75,6 +76,11 @@ impl SchedQueue {
             && words.is_some_and(|words| format.ring(&words) == Some(ring))
     }
 
+    /// Whether it is in the list unless its process is evicted.
+    fn wants_to_run(&self) -> bool {
+        self.runs && !self.suspended
+    }
+
     /// What it adds to a counts while it runs.
     fn counts(&self) -> Counts {
         Counts {
@@ -107,7 +113,7 @@ impl SchedProcess {
     fn running(&mut self) -> impl Iterator<Item = &mut SchedQueue> {
         let evicted = self.evicted;
         let all = self.queues.values_mut();
-        all.filter(move |entry| entry.runs && !evicted)
+        all.filter(move |entry| entry.wants_to_run() && !evicted)
     }
 
     /// Whether the process's packet gives it the wave sync; `None`: it is not in the list yet.
@@ -333,6 +339,7 @@ impl RunlistState {
         }
         // Without wave sync the process's packet says the same, with the queue and without.
         let same_head = in_list && !entry.described.wave_sync;
+        let listed = entry.wants_to_run() && !evicted;
         if runs {
             self.list(process, queue)?;
         } else {
@@ -341,7 +348,33 @@ impl RunlistState {
         if !same_head {
             self.write_head(process)?;
         }
-        Ok(runs && !evicted)
+        Ok(listed)
+    }
+
+    /// Whether a queue is suspended from now on.
+    pub(super) fn set_suspended(&mut self, process: Key, queue: Key, suspended: bool) -> Result {
+        let at = self.process(process)?;
+        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        if core::mem::replace(&mut entry.suspended, suspended) == suspended {
+            return Ok(());
+        }
+        if suspended {
+            self.unlist(process, queue)?;
+        } else {
+            self.list(process, queue)?;
+        }
+        self.write_head(process)
+    }
+
+    /// What a debugger has set for the waves of a process is this from now on.
+    pub(super) fn set_control(&mut self, process: Key, control: WaveControl) -> Result {
+        let at = self.process(process)?;
+        at.described.control = control;
+        match at.part.head {
+            // It is not in the list yet.
+            0 => Ok(()),
+            _ => self.write_head(process),
+        }
     }
 
     /// A queue was reset: it never runs again, and its process's queues do not change any more.
@@ -424,7 +457,7 @@ impl RunlistState {
         let at = self.processes.get_mut(&process).ok_or(ENOENT)?;
         let (behind, evicted) = (at.behind(queue), at.evicted);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
-        if evicted || !entry.runs {
+        if evicted || !entry.wants_to_run() {
             return Ok(());
         }
         let packet = self.format.map_queue(&entry.described);

@@ -19,6 +19,8 @@ use crate::gfx::{
     RunlistWords,
     ShMem,
     ShMemOptions, //
+    Watch,
+    WaveControl,
 };
 use crate::ids::GpuVa;
 
@@ -64,6 +66,8 @@ mod set_resources {
 mod map_process {
     use super::Field;
     pub(super) const PASID: Field = Field::bits(15, 0);
+    /// Each memory operation has ended before the next instruction begins.
+    pub(super) const SINGLE_MEMOPS: Field = Field::bit(16);
     /// The cleaner shader runs before it.
     pub(super) const EXEC_CLEANER_SHADER: Field = Field::bit(17);
     /// Milliseconds that the process may keep the hardware while others wait.
@@ -77,8 +81,24 @@ mod map_process {
 /// `SPI_GDBG_PER_VMID_CNTL`: what a debugger may change for the waves of one VMID.
 mod spi_gdbg_per_vmid_cntl {
     use super::Field;
+    pub(super) const LAUNCH_MODE: Field = Field::bits(2, 1);
     /// Traps are taken. Without a debugger nothing else is set.
     pub(super) const TRAP_EN: Field = Field::bit(3);
+    pub(super) const EXCP_EN: Field = Field::bits(12, 4);
+    pub(super) const EXCP_REPLACE: Field = Field::bit(13);
+    pub(super) const TRAP_ON_START: Field = Field::bit(14);
+    pub(super) const TRAP_ON_END: Field = Field::bit(15);
+}
+
+/// `TCP_WATCH0_CNTL`, whose VMID the firmware fills in.
+mod tcp_watch_cntl {
+    use super::Field;
+    /// Bits 30:7 of the address that count.
+    pub(super) const MASK: Field = Field::bits(23, 0);
+    /// Where that begins in the ABI's mask.
+    pub(super) const MASK_SHIFT: u32 = 7;
+    pub(super) const MODE: Field = Field::bits(30, 29);
+    pub(super) const VALID: Field = Field::bit(31);
 }
 
 /// `struct pm4_mes_map_queues`.
@@ -188,6 +208,25 @@ fn engine_selection(engine: Engine) -> u32 {
     EXTENDED_ENGINE_SEL.of(group) | ENGINE_SEL.of(engine)
 }
 
+/// SPI_GDBG_PER_VMID_CNTL of a process.
+fn wave_launch(control: &WaveControl) -> u32 {
+    use spi_gdbg_per_vmid_cntl::*;
+
+    LAUNCH_MODE.of(control.launch_mode as u32)
+        | TRAP_EN.of(1)
+        | EXCP_EN.of(control.traps.exceptions())
+        | EXCP_REPLACE.flag(control.replaces_traps)
+        | TRAP_ON_START.flag(control.traps.on_start())
+        | TRAP_ON_END.flag(control.traps.on_end())
+}
+
+/// TCP_WATCHn_CNTL of a watch point.
+fn watch_point(watch: Watch) -> u32 {
+    use tcp_watch_cntl::*;
+
+    MASK.of(MASK.get(watch.mask >> MASK_SHIFT)) | MODE.of(watch.mode & 3) | VALID.of(1)
+}
+
 impl RunlistFormat for Pm4 {
     fn set_resources(&self, resources: &Resources) -> Packet {
         use set_resources::*;
@@ -218,9 +257,11 @@ impl RunlistFormat for Pm4 {
             Some((tba, tma)) => (tba >> 8, tma >> 8),
             None => (0, 0),
         };
+        let control = &process.process.control;
         let mut words = [0; MAP_PROCESS_WORDS];
         words[1..10].copy_from_slice(&[
             PASID.of(process.process.pasid.raw())
+                | SINGLE_MEMOPS.flag(control.single_memory_operations)
                 | EXEC_CLEANER_SHADER.flag(process.cleans)
                 | PROCESS_QUANTUM.of(QUANTUM_MS),
             lo(process.process.page_table_base),
@@ -234,7 +275,10 @@ impl RunlistFormat for Pm4 {
         ]);
         words[13] =
             NUM_GWS.of(process.wave_sync) | SDMA_ENABLE.of(1) | NUM_QUEUES.of(process.queues);
-        words[14] = spi_gdbg_per_vmid_cntl::TRAP_EN.of(1);
+        words[14] = wave_launch(control);
+        for (word, watch) in words[15..].iter_mut().zip(&control.watches) {
+            *word = watch.map_or(0, watch_point);
+        }
         packet(opcode::MAP_PROCESS, words)
     }
 
@@ -337,6 +381,8 @@ mod tests {
                 known, //
             },
             HwProcess, //
+            LaunchMode,
+            TrapMask,
         },
         ids::{DoorbellIndex, Pasid, UserVa},
     };
@@ -402,6 +448,7 @@ mod tests {
                 page_table_base: 0x12_3456_7001,
                 sh_mem: seen,
                 trap: Some((0xffff_ffbe_0000, 0xffff_ffbe_1000)),
+                control: WaveControl::default(),
             },
             queues: 3,
             wave_sync: 0,
@@ -431,6 +478,32 @@ mod tests {
             0,
         ];
         assert_eq!(packet.words(), expected);
+    }
+
+    #[test]
+    fn a_debugger_sets_waves_watch_points_and_memory_operations() {
+        let watch = |mode, mask| Some(Watch { mode, mask });
+        let control = WaveControl {
+            launch_mode: LaunchMode::Debug,
+            traps: TrapMask::new(1 << 31 | 0x81),
+            replaces_traps: true,
+            watches: [None, watch(1, 0x7fff_ff80), watch(3, u32::MAX), None],
+            single_memory_operations: true,
+        };
+        let packet = Pm4.map_process(&MapProcess {
+            process: HwProcess {
+                control,
+                ..hw_process(1)
+            },
+            queues: 0,
+            wave_sync: 0,
+            cleans: false,
+        });
+        assert_eq!(word(&packet, 1), 0x1401_0001);
+        assert_eq!(word(&packet, 14), 0xa000 | 0x81 << 4 | 8 | 3 << 1);
+        let watches = [0, 0xa0ff_ffff, 0xe0ff_ffff, 0];
+        assert!((15..19).map(|index| word(&packet, index)).eq(watches));
+        assert!((19..21).all(|index| word(&packet, index) == 0));
     }
 
     #[test]

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Files of the user's (`include/linux/fs.h`) that the kernel writes to on its own account.
+
+use super::ffi;
+use kernel::{
+    fs::LocalFile,
+    prelude::*,
+    sync::aref::ARef, //
+};
+
+/// A file that somebody has open, to be told by.
+pub(crate) struct NoticeFile(ARef<LocalFile>);
+
+// SAFETY: The file's position, which alone is not safe to share, is not used: what is written goes
+// where the file's own rules say, or to its beginning.
+unsafe impl Send for NoticeFile {}
+// SAFETY: As above.
+unsafe impl Sync for NoticeFile {}
+
+impl NoticeFile {
+    /// The current task's file of this number. `EBADF`: it has none.
+    pub(crate) fn get(number: u32) -> Result<Self> {
+        Ok(Self(LocalFile::fget(number)?))
+    }
+
+    /// Writes one byte, if that needs no waiting for a reader. `EAGAIN`: it would, so that there is
+    /// something to read already; `EOPNOTSUPP`: the file does not know how not to wait; others: it
+    /// cannot be written. May sleep.
+    pub(crate) fn write(&self, byte: u8) -> Result {
+        let file: *mut kernel::bindings::file = self.0.as_ptr();
+        // SAFETY: The file is open as long as the reference is held.
+        kernel::error::to_result(unsafe { ffi::amdkfd_write_nowait(file, byte) })
+    }
+}
