@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Exceptions of queues, told to the runtime of the process: a wave that trapped, a packet that the
-//! command processor refused.
+//! Exceptions of queues, told to the debugger of the process or else to its runtime: a wave that
+//! trapped, a packet that the command processor refused.
 //!
-//! The runtime leaves a word of its memory and an event in the header of each queue's save area
-//! (`struct kfd_context_save_area_header`, err_payload_addr and err_event_id): the exception's bit
-//! is set in the one and the other signalled. One [`Exceptions`] for each node, part of its
-//! [`Interrupts`](crate::interrupt::Interrupts); interrupts add to it and a worker, which may
-//! sleep, empties it. The worker waits for no program: a runtime that keeps its word where a
-//! userfaultfd or the server of a file would have to bring it in is not told.
+//! One [`Exceptions`] for each node, part of its [`Interrupts`](crate::interrupt::Interrupts);
+//! interrupts add to it and a worker, which may sleep, empties it. The worker waits for no program:
+//! a runtime that keeps its word where a userfaultfd or the server of a file would have to bring it
+//! in is not told.
 
 use crate::{
     event::Hint,
@@ -19,7 +17,6 @@ use crate::{
             Backlog,
             Deferred, //
         },
-        task::in_address_space,
         workqueue::OwnedQueue, //
     },
     process::{
@@ -27,9 +24,7 @@ use crate::{
         Process,
         ProcessDevice, //
     },
-    uapi::kfd_context_save_area_header, //
 };
-use core::mem::offset_of;
 use kernel::{
     new_work,
     pr_warn_once,
@@ -107,32 +102,17 @@ impl Exception {
         })
     }
 
-    /// Tells the runtime. `ENOENT`: the process has none, or no such queue; `EFAULT`: it has not
-    /// said where, or that is not there.
+    /// Tells the debugger, or else the runtime. `ENOENT`: the process has neither, or no such queue;
+    /// `EFAULT`: the runtime has not said where, or that is not there.
     fn tell(&self, process: &Process, device: &ProcessDevice) -> Result {
+        if process.queue_exception(device, self.doorbell, self.codes) {
+            return Ok(());
+        }
         if !process.has_runtime() {
             return Err(ENOENT);
         }
-        // DESTROY_QUEUE waits for this: what is read and written here is the queue's.
-        let _telling = process.telling();
-        let area = device
-            .queues()
-            .save_area_at(self.doorbell as usize)
-            .ok_or(ENOENT)?;
-        let header = area.address.raw();
-        let at = |offset: usize| header.wrapping_add(offset as u64);
-        // The process's own, whatever program its leader runs by now.
-        let event = in_address_space(process.address_space(), |memory| {
-            let payload = memory.read(at(offset_of!(
-                kfd_context_save_area_header,
-                err_payload_addr
-            )))?;
-            let codes = memory.read(payload)? | self.codes;
-            memory.write(payload, codes)?;
-            memory.read(at(offset_of!(kfd_context_save_area_header, err_event_id)))
-        })?;
-        // CAST: The id is the lower half; what follows it is reserved.
-        process.events().set(event as u32)
+        let area = || device.queues().save_area_at(self.doorbell as usize);
+        process.tell_runtime(area, self.codes)
     }
 }
 

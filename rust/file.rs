@@ -89,7 +89,7 @@ impl CharDevice for DevKfd {
         Ok(file.write(OpenFile::new(opener)).into())
     }
 
-    fn ioctl(file: ArcBorrow<'_, OpenFile>, command: u32, argument: usize) -> Result {
+    fn ioctl(file: ArcBorrow<'_, OpenFile>, command: u32, argument: usize) -> Result<u32> {
         ioctl::dispatch(&file, command, argument)
     }
 

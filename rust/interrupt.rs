@@ -22,7 +22,7 @@ use crate::{
         GpuId,
         Pasid, //
     },
-    kgd::{gpu_err, PciName},
+    kgd::PciName,
     linux::{
         backlog::{
             Backlog,
@@ -192,20 +192,17 @@ impl Deferred for Fault {
             if let Ok(task) = device.vm_task() {
                 device.node().listeners().notify(SmiEvent::VmFault(&task));
             }
-            if let Err(error) = device.queues().evict(&**device) {
-                let (pid, name) = (process.lead().pid(), device.node().pci_name());
-                gpu_err!(
-                    name,
-                    "process {pid}: cannot unmap its queues after a fault: {error:?}\n"
-                );
-            }
-            process.events().memory_exception(MemoryException {
+            let exception = MemoryException {
                 va: self.va,
                 gpu_id: gpu.raw(),
                 not_present: self.not_present.into(),
                 read_only: self.read_only.into(),
                 ..MemoryException::default()
-            });
+            };
+            // What becomes of it is the debugger's to say.
+            if !process.memory_violation(device, exception) {
+                process::report_fault(process, device, exception);
+            }
         });
         if told.is_none() {
             pr_debug!("a memory fault of a process that is gone: {self:?}\n");

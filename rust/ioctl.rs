@@ -12,6 +12,7 @@
 //! - The answer goes back even when the handler fails.
 //! - A file works only for the thread group that opened it.
 
+mod debug;
 mod event;
 mod memory;
 mod process;
@@ -36,6 +37,7 @@ use crate::{
         *, //
     },
 };
+use core::cell::Cell;
 use kernel::{
     ioctl::_IOC_SIZE,
     pr_info_once,
@@ -54,6 +56,8 @@ pub(crate) struct Call<'a> {
     pub(crate) process: &'a Process,
     /// Bytes that the user passed, which may be more or less than the structure has.
     pub(crate) user_bytes: usize,
+    /// What the call returns if it succeeds: for most, 0.
+    pub(crate) returns: Cell<u32>,
 }
 
 /// Who may call.
@@ -236,8 +240,8 @@ kfd_ioctls! {
         built memory::export_dmabuf;
     0x25 RUNTIME_ENABLE(AMDKFD_IOC_RUNTIME_ENABLE, kfd_ioctl_runtime_enable_args, Opener)
         built process::runtime_enable;
-    0x26 DBG_TRAP(AMDKFD_IOC_DBG_TRAP, kfd_ioctl_dbg_trap_args, Opener)
-        built process::debug_trap;
+    0x26 DBG_TRAP(AMDKFD_IOC_DBG_TRAP, DebugTrapArgs, Opener)
+        built debug::debug_trap;
     0x27 CREATE_PROCESS(AMDKFD_IOC_CREATE_PROCESS, (), Opener)
         built process::create_process;
     0x28 PROFILER(AMDKFD_IOC_PROFILER, ProfilerArgs, Opener)
@@ -253,7 +257,7 @@ const OUT: u32 = 1 << 31;
 const STACK_WORDS: usize = 16;
 
 /// Executes an ioctl of a file.
-pub(crate) fn dispatch(file: &OpenFile, command: u32, argument: usize) -> Result {
+pub(crate) fn dispatch(file: &OpenFile, command: u32, argument: usize) -> Result<u32> {
     let process: &Process = file.process();
     let row = find(command).ok_or(ENOTTY)?;
     authorise(process, row)?;
@@ -262,6 +266,7 @@ pub(crate) fn dispatch(file: &OpenFile, command: u32, argument: usize) -> Result
         file,
         process,
         user_bytes,
+        returns: Cell::new(0),
     };
     let words = user_bytes
         .max(_IOC_SIZE(row.command))
@@ -269,10 +274,12 @@ pub(crate) fn dispatch(file: &OpenFile, command: u32, argument: usize) -> Result
     let user = UserSlice::new(UserPtr::from_addr(argument), user_bytes);
     let mut stack = [0; STACK_WORDS];
     if let Some(words) = stack.get_mut(..words) {
-        return exchange(row, &call, words, user);
+        exchange(row, &call, words, user)?;
+    } else {
+        let mut heap = KVec::from_elem(0, words, GFP_KERNEL)?;
+        exchange(row, &call, &mut heap, user)?;
     }
-    let mut heap = KVec::from_elem(0, words, GFP_KERNEL)?;
-    exchange(row, &call, &mut heap, user)
+    Ok(call.returns.get())
 }
 
 /// The row of a command, by its number alone.

@@ -7,8 +7,8 @@
 //! goes later, when the last file, mapping or worker has let go of it, and then on a workqueue:
 //! dropping a [`ProcessRef`] is legal in any context.
 //!
-//! Locks, outer to inner: `memory`, the buffers' (`Buffers::table`), `inner`, the queues', the
-//! scheduler's, the events' (Documentation/locking.md). `memory` serialises what gives the process
+//! Locks, outer to inner: `memory`, the buffers' (`Buffers::table`), that of debugging
+//! (`Debugging::state`), `inner`, the queues', the scheduler's, the events' (Documentation/locking.md). `memory` serialises what gives the process
 //! VMs or a signal page, changes its queues or depends on there being none. What allocates, maps
 //! and frees buffers takes their lock alone. Under either amdgpu's memory management is called,
 //! which may sleep and reclaim; so whatever reclaim can end up in (`quiesce_mm`, the mm notifier)
@@ -16,6 +16,7 @@
 
 pub(crate) mod apertures;
 pub(crate) mod debug;
+pub(crate) mod debugger;
 pub(crate) mod device;
 pub(crate) mod doorbells;
 mod eviction;
@@ -26,10 +27,12 @@ pub(crate) mod power;
 pub(crate) mod queues;
 mod registry;
 mod shared;
+pub(crate) mod telling;
 mod tensor_limit;
 mod trap;
 pub(crate) mod wave_state;
 
+use debugger::Debugging;
 use device::Devices;
 pub(crate) use device::ProcessDevice;
 pub(crate) use registry::{
@@ -68,7 +71,10 @@ use crate::{
         QueueId,
         Serial, //
     },
-    kgd::MemoryContext,
+    kgd::{
+        gpu_err,
+        MemoryContext, //
+    },
     linux::{
         mmu_notifier::{
             AddressSpaceUser,
@@ -90,6 +96,7 @@ use crate::{
         Trigger, //
     },
     svm::Svm,
+    uapi::MemoryException,
 };
 use eviction::Evictor;
 use files::ProcessFiles;
@@ -152,23 +159,11 @@ enum Lifecycle {
     Quiesced,
 }
 
-/// What a debugger and the runtime have agreed on (RUNTIME_ENABLE).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Runtime {
-    /// The runtime has said that it is there.
-    pub(crate) enabled: bool,
-    /// Where the runtime describes itself to a debugger.
-    pub(crate) r_debug: u64,
-    /// Waves keep dispatch information in their trap temporaries (TTMP).
-    pub(crate) ttmp: bool,
-}
-
 /// What `Process::inner` protects.
 struct Inner {
     lifecycle: Lifecycle,
     /// Faulting accesses are retried (XNACK).
     xnack: bool,
-    runtime: Runtime,
 }
 
 /// What `Process::memory` protects: turns, and nothing else.
@@ -197,6 +192,8 @@ pub(crate) struct Process {
     #[pin]
     telling: Mutex<()>,
     #[pin]
+    debugging: Debugging,
+    #[pin]
     inner: Mutex<Inner>,
     /// With the devices, the leader and the address space.
     files: Arc<ProcessFiles>,
@@ -219,15 +216,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The process of the current task, whose address space `mm` is, with a device for each node it
-    /// may use. `beside`: another context of that number.
-    fn new(mm: &Mm, beside: Option<(ProcessRef, u16)>) -> Result<ProcessRef> {
+    /// The process of the thread group that `lead` leads, whose address space `mm` is, with a device
+    /// for each node that the current task may use. `beside`: another context of that number.
+    fn new(lead: &Task, mm: &Mm, beside: Option<(ProcessRef, u16)>) -> Result<ProcessRef> {
         let registry = registry::get()?;
         let context = beside
             .as_ref()
             .map_or(PRIMARY_CONTEXT, |(_, number)| *number);
         let events = Events::new()?;
-        let lead = ARef::from(kernel::current!().group_leader());
+        let lead = ARef::from(lead);
         let devices = gpu::with_nodes(devices)?;
         let xnack = xnack_by_default(&devices);
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
@@ -236,7 +233,6 @@ impl Process {
         let inner = Inner {
             lifecycle: Lifecycle::Alive,
             xnack,
-            runtime: Runtime::default(),
         };
         let process = try_pin_init!(Self {
             events,
@@ -244,6 +240,7 @@ impl Process {
             memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
             svm: SetOnce::new(),
             telling <- new_mutex!((), "amdkfd::Process::telling"),
+            debugging <- Debugging::new(),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
             files,
             mm: MmId::new(mm.as_raw()),
@@ -359,11 +356,6 @@ impl Process {
         }
     }
 
-    /// Whether the process's runtime has said that it is there, and wants to know of exceptions.
-    pub(crate) fn has_runtime(&self) -> bool {
-        self.inner.lock().runtime.enabled
-    }
-
     /// Whether faulting accesses are retried.
     pub(crate) fn xnack(&self) -> bool {
         self.inner.lock().xnack
@@ -409,6 +401,7 @@ impl Process {
         let context = self.context().ok_or(ENODEV)?.clone();
         let svm = self.make_svm_locked()?;
         let since = device.acquire_vm(context, drm_fd, &self.events)?;
+        self.tell_waves(device);
         if let Some(svm) = svm {
             self.tell_svm(svm);
         }
@@ -536,6 +529,7 @@ unsafe impl AddressSpaceUser for Process {
     fn released(this: &ProcessRef) {
         registry::forget(this);
         this.quiesce();
+        this.leave_debugging();
         // Its other contexts work on the same address space.
         registry::contexts_of(this.mm, |context| {
             registry::forget(context);
@@ -617,11 +611,19 @@ impl Alive<'_> {
     pub(crate) fn xnack(&self) -> bool {
         self.0.xnack
     }
+}
 
-    /// What the runtime has said of itself.
-    pub(crate) fn runtime_mut(&mut self) -> &mut Runtime {
-        &mut self.0.runtime
+/// A process's memory access failed on a GPU, where it would fail for ever: takes its queues off and
+/// tells it why. May sleep.
+pub(crate) fn report_fault(process: &Process, device: &ProcessDevice, fault: MemoryException) {
+    if let Err(error) = device.queues().evict(device) {
+        let (pid, name) = (process.lead().pid(), device.node().pci_name());
+        gpu_err!(
+            name,
+            "process {pid}: cannot unmap its queues after a fault: {error:?}\n"
+        );
     }
+    process.events().memory_exception(fault);
 }
 
 /// Whether `node` can run processes with and without retry side by side.

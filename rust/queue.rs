@@ -22,7 +22,11 @@ mod device;
 mod new;
 pub(crate) mod properties;
 
-pub(crate) use device::Queues;
+pub(crate) use device::{
+    Named,
+    QueueSnapshot,
+    Queues, //
+};
 pub(crate) use new::{
     mapped,
     Given,
@@ -162,6 +166,8 @@ impl Queue {
         let Placement::Compute { mqd, .. } = &self.place else {
             return Err(EINVAL);
         };
+        // What the hardware wrote there is what the processor reads.
+        self.flush();
         let (descriptor, _) = mqd.mqd(xcc)?;
         let waves = self.node.generation().formats.mqd.saved_waves(&descriptor);
         Ok((waves, mqd.control_stack(xcc)))

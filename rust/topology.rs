@@ -29,7 +29,8 @@ mod tree;
 #[cfg(CONFIG_RUST)]
 pub(crate) use facts::{
     is_memory_public,
-    may_use, //
+    may_use,
+    properties, //
 };
 #[cfg(CONFIG_RUST)]
 pub(crate) use given::GivenId;

@@ -83,7 +83,20 @@ user_structs! {
     kfd_ioctl_get_available_memory_args
     kfd_ioctl_export_dmabuf_args
     kfd_ioctl_runtime_enable_args
-    kfd_ioctl_dbg_trap_args
+    kfd_ioctl_dbg_trap_enable_args
+    kfd_ioctl_dbg_trap_send_runtime_event_args
+    kfd_ioctl_dbg_trap_set_exceptions_enabled_args
+    kfd_ioctl_dbg_trap_set_wave_launch_override_args
+    kfd_ioctl_dbg_trap_set_wave_launch_mode_args
+    kfd_ioctl_dbg_trap_suspend_queues_args
+    kfd_ioctl_dbg_trap_resume_queues_args
+    kfd_ioctl_dbg_trap_set_node_address_watch_args
+    kfd_ioctl_dbg_trap_clear_node_address_watch_args
+    kfd_ioctl_dbg_trap_set_flags_args
+    kfd_ioctl_dbg_trap_query_debug_event_args
+    kfd_ioctl_dbg_trap_query_exception_info_args
+    kfd_ioctl_dbg_trap_queue_snapshot_args
+    kfd_ioctl_dbg_trap_device_snapshot_args
     kfd_process_device_apertures
 }
 
@@ -141,6 +154,40 @@ const _: () = {
 
 // SAFETY: Integers; the alignment is 4.
 unsafe impl UserStruct for ProfilerArgs {}
+
+/// The arguments of DBG_TRAP: `struct kfd_ioctl_dbg_trap_args`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct DebugTrapArgs {
+    /// Whose process, as the caller numbers tasks.
+    pub(crate) pid: u32,
+    /// `enum kfd_dbg_trap_operations`
+    pub(crate) op: u32,
+    /// Of the operation: see [`view`].
+    pub(crate) words: [u64; 3],
+}
+
+const _: () = {
+    assert!(size_of::<DebugTrapArgs>() == size_of::<kfd_ioctl_dbg_trap_args>());
+    assert!(offset_of!(DebugTrapArgs, op) == offset_of!(kfd_ioctl_dbg_trap_args, op));
+    assert!(size_of::<kfd_ioctl_dbg_trap_args__bindgen_ty_1>() == size_of::<[u64; 3]>());
+};
+
+// SAFETY: Integers without padding.
+unsafe impl UserStruct for DebugTrapArgs {}
+
+const _: () = {
+    assert!(size_of::<kfd_runtime_info>() == 2 * size_of::<u64>());
+    assert!(size_of::<kfd_queue_snapshot_entry>() == 8 * size_of::<u64>());
+    assert!(size_of::<kfd_dbg_device_info_entry>() == 16 * size_of::<u64>());
+};
+
+// SAFETY: A 64-bit integer and two 32-bit ones: there is no padding (see the size above).
+unsafe impl AsBytes for kfd_runtime_info {}
+// SAFETY: Five 64-bit integers and six 32-bit ones, as above.
+unsafe impl AsBytes for kfd_queue_snapshot_entry {}
+// SAFETY: Seven 64-bit integers and eighteen 32-bit ones, as above.
+unsafe impl AsBytes for kfd_dbg_device_info_entry {}
 
 /// One event of WAIT_EVENTS as the user describes it: `struct kfd_event_data`.
 #[repr(C)]

@@ -4,21 +4,16 @@
 
 use super::Call;
 use crate::{
-    linux::{
-        errno,
-        task::process_exists,
-        timekeeping::{
-            boot_nanoseconds,
-            raw_nanoseconds, //
-        },
+    linux::timekeeping::{
+        boot_nanoseconds,
+        raw_nanoseconds, //
     },
     process::{
         device::{
             TrapHandler, //
         },
         xnack_is_a_choice,
-        ProcessDevice,
-        Runtime, //
+        ProcessDevice, //
     },
     topology,
     uapi::{
@@ -26,10 +21,7 @@ use crate::{
         *, //
     },
 };
-use kernel::{
-    pr_info_once,
-    prelude::*, //
-};
+use kernel::prelude::*;
 
 /// GET_VERSION: the ABI's version, as the kernel's header has it.
 pub(super) fn get_version(_: &Call<'_>, args: &mut kfd_ioctl_get_version_args) -> Result {
@@ -226,44 +218,14 @@ pub(super) fn set_xnack_mode(call: &Call<'_>, args: &mut kfd_ioctl_set_xnack_mod
     Ok(())
 }
 
-/// DBG_TRAP. Not there yet: no process can be debugged, as under a C driver without the hardware
-/// scheduler.
-pub(super) fn debug_trap(call: &Call<'_>, args: &mut kfd_ioctl_dbg_trap_args) -> Result {
-    if !call.process.is_primary() {
-        return Err(errno::unsupported());
-    }
-    // CAST: A process id is an `int`.
-    if !process_exists(args.pid as i32) {
-        return Err(ESRCH);
-    }
-    pr_info_once!("DBG_TRAP is not supported yet\n");
-    Err(EINVAL)
-}
-
 /// RUNTIME_ENABLE: the runtime says where a debugger finds it, and whether waves keep dispatch
-/// information for one.
+/// information for one; or that it goes.
 pub(super) fn runtime_enable(call: &Call<'_>, args: &mut kfd_ioctl_runtime_enable_args) -> Result {
-    // As above.
-    let _turn = call.process.memory_lock();
-    let mut process = call.process.alive()?;
-    let enable = args.mode_mask & KFD_RUNTIME_ENABLE_MODE_ENABLE_MASK != 0;
-    let runtime = process.runtime_mut();
-    if !enable {
-        *runtime = Runtime::default();
-        return Ok(());
+    if args.mode_mask & KFD_RUNTIME_ENABLE_MODE_ENABLE_MASK == 0 {
+        return call.process.disable_runtime();
     }
-    if runtime.enabled {
-        return Err(EBUSY);
-    }
-    if call.process.has_queues() {
-        return Err(EEXIST);
-    }
-    *runtime = Runtime {
-        enabled: true,
-        r_debug: args.r_debug,
-        ttmp: args.mode_mask & KFD_RUNTIME_ENABLE_MODE_TTMP_SAVE_MASK != 0,
-    };
-    Ok(())
+    let ttmp = args.mode_mask & KFD_RUNTIME_ENABLE_MODE_TTMP_SAVE_MASK != 0;
+    call.process.enable_runtime(args.r_debug, ttmp)
 }
 
 /// SMI_EVENTS: a file that tells of a GPU.

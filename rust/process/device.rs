@@ -350,6 +350,13 @@ impl ProcessDevice {
         }
     }
 
+    /// Tells the driver's handler, if there is one, whether there is a debugger.
+    pub(super) fn set_debug_flag(&self, on: bool) {
+        if let Some(trap) = self.vm.as_ref().and_then(|vm| vm.trap.as_ref()) {
+            trap.set_debug_flag(on);
+        }
+    }
+
     /// The trap handler that the hardware shall know.
     pub(crate) fn trap_handler(&self) -> TrapHandler {
         match self.vm.as_ref().and_then(|vm| vm.trap.as_ref()) {

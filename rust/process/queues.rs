@@ -19,6 +19,7 @@ use crate::{
         HwProcess,
         SdmaChoice,
         ShMemOptions, //
+        WaveControl,
     },
     ids::{
         GpuId,
@@ -109,6 +110,7 @@ pub(crate) fn create(
         inserted
     };
     inserted.map_err(|refused| refused.error)?;
+    process.queue_came();
     process.files().changed();
     trace_queue(QueueChange::Create, device, created.id, &Ok(()));
     Ok(created)
@@ -138,6 +140,8 @@ fn sched_process(
         page_table_base: vm.page_directory(),
         sh_mem: (node.generation().formats.sh_mem)(options),
         trap: (trap.tba != 0).then_some((trap.tba, trap.tma)),
+        // The device's queues know, and say so when they take the process in.
+        control: WaveControl::default(),
     };
     let new = NewSchedProcess::new(described, xnack)?.with_vm(vm.clone());
     Ok((new, node.activate()))
@@ -150,14 +154,33 @@ pub(super) fn find(process: &Process, id: u32) -> Option<(QueueId, &Arc<ProcessD
     Some((id, devices.find(|device| device.queues().has(id))?))
 }
 
-/// DESTROY_QUEUE. `EINVAL`: the process has no such queue. After any other error it is gone all the
-/// same, but the hardware did not confirm that it has let go.
+/// DESTROY_QUEUE. A queue that a debugger has suspended goes when that lets it run again. `EINVAL`:
+/// the process has no such queue. `EBUSY`: somebody else waits for that; `ERESTARTSYS`: a signal
+/// came first. After any other error it is gone all the same, but the hardware did not confirm that
+/// it has let go.
 pub(crate) fn destroy(process: &Process, id: u32) -> Result {
+    loop {
+        match destroy_now(process, id) {
+            Err(error) if error == EAGAIN => {}
+            result => return result,
+        }
+        let (id, device) = find(process, id).ok_or(EINVAL)?;
+        let resumed = process.debugging.resumed();
+        device.queues().await_resume(id, resumed)?;
+    }
+}
+
+/// The same of a queue that is not suspended; of one that is, `EAGAIN`.
+fn destroy_now(process: &Process, id: u32) -> Result {
     let _turn = process.memory_lock();
     let (id, device) = find(process, id).ok_or(EINVAL)?;
     let counter = device.queues().sdma_counter(id);
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
     let result = device.queues().destroy(&**device, id);
+    if result == Err(EAGAIN) {
+        return result;
+    }
+    process.queue_went(device);
     // Once this returns, its save area is the user's to free.
     drop(process.telling());
     device.node().notify_resets();

@@ -8,6 +8,7 @@
 //! allocations and which nobody takes that reclaim could wait for.
 
 use super::{
+    debugger,
     power,
     MmId,
     Process,
@@ -17,7 +18,10 @@ use super::{
     PRIMARY_CONTEXT, //
 };
 use crate::{
-    gpu::Node,
+    gpu::{
+        gate,
+        Node, //
+    },
     ids::Pasid,
     kgd::gpu_warn,
     linux::{
@@ -36,6 +40,7 @@ use crate::{
     },
 };
 use kernel::{
+    mm::MmWithUser,
     new_mutex,
     prelude::*,
     rbtree::{
@@ -46,6 +51,7 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    task::Task,
 };
 
 static REGISTRY: Global<Registry> = Global::new();
@@ -65,6 +71,8 @@ pub(super) struct Registry {
     /// Where exceptions are told. It writes into memory of processes, which may take a while:
     /// nothing else waits for it.
     exceptions: OwnedQueue,
+    /// Where debuggers' files are written to, which may take as long as their readers like.
+    notices: OwnedQueue,
     /// Where processes are dropped.
     teardown: OwnedQueue,
     /// Where evicted processes are restored, one at a time: two at a time would evict each other's
@@ -82,6 +90,7 @@ impl Registry {
             creation <- new_mutex!((), "amdkfd::Registry::creation"),
             power <- new_mutex!((), "amdkfd::Registry::power"),
             exceptions: OwnedQueue::unbound(c"amdkfd_exceptions")?,
+            notices: OwnedQueue::unbound(c"amdkfd_notices")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
             restoring: OwnedQueue::ordered_freezable(c"amdkfd_restore")?,
             pages: OwnedQueue::unbound_freezable(c"amdkfd_svm")?,
@@ -102,6 +111,11 @@ impl Registry {
     /// buffers leave VRAM.
     pub(super) fn restoring(&self) -> &OwnedQueue {
         &self.restoring
+    }
+
+    /// Where debuggers' files are written to.
+    pub(super) fn notices(&self) -> &OwnedQueue {
+        &self.notices
     }
 
     /// Where shared virtual memory is put right: not while the machine goes to sleep.
@@ -215,14 +229,27 @@ pub(crate) fn exception_queue() -> Option<&'static OwnedQueue> {
 /// The current task's process, made if there is none. `EINVAL` if the task has no address space, or
 /// there is no GPU.
 pub(crate) fn open() -> Result<ProcessRef> {
+    let current = kernel::current!();
+    let mm = current.mm().ok_or(EINVAL)?;
+    open_for(current.group_leader(), mm)
+}
+
+/// The process of a task that the current one traces, which runs in `mm`; made if there is none.
+/// `EINVAL`: the leader of its thread group does not run there, or there is no GPU.
+pub(super) fn open_traced(task: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
+    if gate::is_closed() {
+        return Err(EAGAIN);
+    }
+    open_for(&*debugger::leader_in(task, MmId::new(mm.as_raw()))?, mm)
+}
+
+fn open_for(lead: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
     let registry = get()?;
     if power::is_suspended() {
         return Err(EAGAIN);
     }
     // As in C: what an ended process still holds is given back before the next one asks for more.
     registry.teardown.settle();
-    let current = kernel::current!();
-    let mm = current.mm().ok_or(EINVAL)?;
     let id = MmId::new(mm.as_raw());
     // One that nobody watches yet may be forgotten again; its maker holds `creation` until then.
     if let Some(process) = registry.find(id).filter(|process| process.is_watched()) {
@@ -232,7 +259,7 @@ pub(crate) fn open() -> Result<ProcessRef> {
     if let Some(process) = registry.find(id) {
         return Ok(process);
     }
-    let process = Process::new(mm, None)?;
+    let process = Process::new(lead, mm, None)?;
     registry.insert(&process)?;
     if let Err(error) = mmu_notifier::watch(mm, process.clone()) {
         forget(&process);
@@ -254,7 +281,8 @@ pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
     let context = registry.free_context(primary.mm)?;
     let current = kernel::current!();
     let mm = current.mm().ok_or(EINVAL)?;
-    let process = Process::new(mm, Some((primary.clone(), context)))?;
+    let lead = current.group_leader();
+    let process = Process::new(lead, mm, Some((primary.clone(), context)))?;
     registry.insert(&process)?;
     process.files().changed();
     Ok(process)
@@ -284,6 +312,13 @@ pub(crate) fn count_performance(node: &Node, count: bool) {
         }
     });
     node.notify_resets();
+}
+
+/// Calls `act` with the processes one after the other: see [`Registry::each`].
+pub(super) fn each(act: impl FnMut(&ProcessRef)) {
+    if let Some(registry) = REGISTRY.get() {
+        registry.each(act);
+    }
 }
 
 /// The contexts of an address space that are there beside its primary process.

@@ -88,6 +88,15 @@ impl TrapMemory {
         let _ = mapping.write_u64(DATA, user.tba);
         let _ = mapping.write_u64(DATA + 8, user.tma);
     }
+
+    /// Tells the handler whether there is a debugger, for which it keeps dispatch information and
+    /// stops waves.
+    pub(super) fn set_debug_flag(&self, on: bool) {
+        if let Some(mapping) = &self.mapping {
+            // Cannot fail: the offset lies inside.
+            let _ = mapping.write_u64(DATA + 16, on.into());
+        }
+    }
 }
 
 impl Drop for TrapMemory {

@@ -5,20 +5,33 @@
 //! When waves leave an XCC, the command processor writes a control stack, which says what there is
 //! to restore, behind the queue's descriptor, and their state into the user's area. A debugger
 //! wants both: [`wave_state`] puts the control stack where it belongs in the area, below a header.
+//! SUSPEND_QUEUES does so for all compute queues of a process: there is [`room`] before it begins,
+//! it has a [`look`] at them while they are off the hardware, and [`write_all`] writes when nothing
+//! is locked any more.
 
 use super::{
     queues,
-    Process, //
+    telling::by_worker,
+    Process,
+    ProcessDevice,
+    ProcessRef, //
 };
 use crate::{
     gfx::{
+        SaveArea,
         SavedWaves,
         Words, //
     },
+    ids::QueueId,
+    linux::task::in_address_space,
     queue::Queue,
     uapi::user_slice, //
 };
-use kernel::prelude::*;
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    sync::Arc, //
+};
 
 /// What XCC 0 has saved, in bytes.
 pub(crate) struct WaveState {
@@ -30,7 +43,7 @@ pub(crate) struct WaveState {
 struct Saved {
     waves: SavedWaves,
     /// Room for the control stack; what is in use stands at its end.
-    stack: KVec<u32>,
+    stack: KVVec<u32>,
 }
 
 impl Saved {
@@ -38,7 +51,7 @@ impl Saved {
         let words = stack_bytes as usize / size_of::<u32>();
         Ok(Self {
             waves: SavedWaves::default(),
-            stack: KVec::from_elem(0, words, GFP_KERNEL)?,
+            stack: KVVec::from_elem(0, words, GFP_KERNEL)?,
         })
     }
 
@@ -65,8 +78,8 @@ impl Saved {
     }
 
     /// Writes the header (`kfd_context_save_area_header.wave_state`) and the stack to the area at
-    /// `address`.
-    fn write(&self, address: u64) -> Result {
+    /// `address`, with `write`.
+    fn write(&self, address: u64, mut write: impl FnMut(u64, &[u32]) -> Result) -> Result {
         let waves = &self.waves;
         let header = [
             waves.control_stack_offset,
@@ -74,9 +87,9 @@ impl Saved {
             waves.wave_state_offset,
             self.save_area_bytes(),
         ];
-        write_words(address, &header)?;
+        write(address, &header)?;
         let offset = self.first() * size_of::<u32>();
-        write_words(address.wrapping_add(offset as u64), self.used())
+        write(address.wrapping_add(offset as u64), self.used())
     }
 
     fn stack_bytes(&self) -> u32 {
@@ -111,18 +124,12 @@ pub(crate) fn wave_state(process: &Process, id: u32, user: u64) -> Result<WaveSt
     if !device.saves_waves() {
         return Err(EINVAL);
     }
-    let xccs = device.node().num_xcc();
-    let mut saved = KVec::with_capacity(xccs as usize, GFP_KERNEL)?;
-    for _ in 0..xccs {
-        saved.push(Saved::new(area.control_stack)?, GFP_KERNEL)?;
-    }
-    device.queues().while_stopped(id, |queue| {
-        (0..)
-            .zip(saved.iter_mut())
-            .try_for_each(|(xcc, saved): (u32, &mut Saved)| saved.fill(xcc, queue))
-    })?;
+    let mut saved = room_for(device, area)?;
+    device
+        .queues()
+        .while_stopped(id, |queue| fill(&mut saved, queue))?;
     for (xcc, saved) in (0u64..).zip(saved.iter()) {
-        saved.write(user.wrapping_add(xcc * u64::from(area.bytes)))?;
+        saved.write(user.wrapping_add(xcc * u64::from(area.bytes)), write_words)?;
     }
     let first = saved.first().ok_or(EINVAL)?;
     Ok(WaveState {
@@ -130,6 +137,101 @@ pub(crate) fn wave_state(process: &Process, id: u32, user: u64) -> Result<WaveSt
         control_stack: size_of_val(first.used()) as u32,
         save_area: first.save_area_bytes(),
     })
+}
+
+/// Room for what each XCC saves of a queue with this area.
+fn room_for(device: &ProcessDevice, area: SaveArea) -> Result<KVec<Saved>> {
+    let xccs = device.node().num_xcc();
+    let mut saved = KVec::with_capacity(xccs as usize, GFP_KERNEL)?;
+    for _ in 0..xccs {
+        saved.push(Saved::new(area.control_stack)?, GFP_KERNEL)?;
+    }
+    Ok(saved)
+}
+
+fn fill(saved: &mut [Saved], queue: &Queue) -> Result {
+    let mut xccs = (0..).zip(saved.iter_mut());
+    xccs.try_for_each(|(xcc, saved): (u32, &mut Saved)| saved.fill(xcc, queue))
+}
+
+/// What all XCCs have saved of a queue.
+pub(super) struct SavedQueue {
+    device: Arc<ProcessDevice>,
+    id: QueueId,
+    area: SaveArea,
+    xccs: KVec<Saved>,
+    /// It has been looked at.
+    seen: bool,
+}
+
+/// Room for what is saved of the compute queues that a process has.
+pub(super) fn room(process: &Process) -> Result<KVec<SavedQueue>> {
+    let mut all = KVec::new();
+    for device in process.devices().iter().filter(|it| it.saves_waves()) {
+        for id in device.queues().ids()? {
+            let Ok(properties) = device.queues().properties(id) else {
+                continue;
+            };
+            let compute = properties.compute_format();
+            let Some(area) = compute.and_then(|_| properties.save_area()) else {
+                continue;
+            };
+            let saved = SavedQueue {
+                device: device.clone(),
+                id,
+                area,
+                xccs: room_for(device, area)?,
+                seen: false,
+            };
+            all.push(saved, GFP_KERNEL)?;
+        }
+    }
+    Ok(all)
+}
+
+/// Takes what is saved of a queue on that GPU, if there is room for it. It is off the hardware.
+pub(super) fn look(
+    all: &mut [SavedQueue],
+    (device, id): (&Arc<ProcessDevice>, QueueId),
+    queue: &Queue,
+) {
+    let known = |it: &&mut SavedQueue| it.id == id && Arc::ptr_eq(&it.device, device);
+    if let Some(saved) = all.iter_mut().find(known) {
+        // A descriptor that cannot be read says nothing.
+        saved.seen = fill(&mut saved.xccs, queue).is_ok();
+    }
+}
+
+/// Writes what was saved of a process's queues into their save areas. One that is not there is left
+/// out. Nothing may be locked.
+pub(super) fn write_all(process: &ProcessRef, all: KVec<SavedQueue>) -> Result {
+    by_worker(process, move |process| {
+        for saved in all.iter().filter(|saved| saved.seen) {
+            if let Err(error) = saved.write(process) {
+                let id = saved.id.raw();
+                pr_debug!("queue {id}: what was saved of it is not written: {error:?}\n");
+            }
+        }
+    })
+}
+
+impl SavedQueue {
+    /// For a kernel thread. `ENOENT`: the queue is gone.
+    fn write(&self, process: &Process) -> Result {
+        // DESTROY_QUEUE waits for this: afterwards the area may be something else.
+        let _telling = process.telling();
+        if !self.device.queues().has(self.id) {
+            return Err(ENOENT);
+        }
+        in_address_space(process.address_space(), |memory| {
+            let area = self.area.address.raw();
+            for (xcc, saved) in (0u64..).zip(self.xccs.iter()) {
+                let address = area.wrapping_add(xcc * u64::from(self.area.bytes));
+                saved.write(address, |address, words| memory.write_words(address, words))?;
+            }
+            Ok(())
+        })
+    }
 }
 
 /// ALLOC_QUEUE_GWS. `EINVAL`: the process has no such queue, or none of its has what it gives back;

@@ -5,6 +5,14 @@
 //! One [`Queues`] for each `ProcessDevice`, embedded in it. It holds the process's key at the
 //! node's scheduler for as long as there is a queue, and its doorbells from the first need on.
 
+mod debugger;
+
+pub(super) use debugger::Debugged;
+pub(crate) use debugger::{
+    Named,
+    QueueSnapshot, //
+};
+
 use super::{
     properties::{
         QueueProperties, //
@@ -17,7 +25,10 @@ use super::{
 };
 use crate::{
     doorbell::ProcessDoorbells,
-    gfx::SaveArea,
+    gfx::{
+        SaveArea,
+        WaveControl, //
+    },
     ids::{
         GpuId,
         QueueId, //
@@ -59,6 +70,7 @@ use kernel::{
 pub(super) struct Scheduled {
     pub(super) key: Key,
     pub(super) queue: Queue,
+    pub(super) debugged: Debugged,
 }
 
 /// A queue with its place among those of the process.
@@ -94,6 +106,8 @@ struct Inner {
     lost: bool,
     /// The queue that has the GPU's global wave sync.
     wave_sync: Option<QueueId>,
+    /// What a debugger has set for the process's waves.
+    control: WaveControl,
     /// The process's place at the scheduler, while it has queues.
     process: Option<(Key, ActiveProcess)>,
     queues: RBTree<QueueId, Scheduled>,
@@ -114,6 +128,7 @@ impl Queues {
                 evicted_at: 0,
                 lost: false,
                 wave_sync: None,
+                control: WaveControl::default(),
                 process: None,
                 queues: RBTree::new(),
                 count: 0,
@@ -267,7 +282,9 @@ impl Queues {
                 let (process, active) = process.take().ok_or(EAGAIN)?;
                 // It may have moved since the process was made: who was restored meanwhile had
                 // none.
-                let process = process.with_page_table(page_directory);
+                let process = process
+                    .with_page_table(page_directory)
+                    .with_control(inner.control);
                 let key = scheduler.add(process.evicted(inner.evicted > 0));
                 inner.process = Some((key, active));
                 key
@@ -285,11 +302,15 @@ impl Queues {
     }
 
     /// Takes a queue from the scheduler and gives back all that it had. `EINVAL`: there is no such
-    /// queue here. Any other error: it is gone nevertheless.
+    /// queue here. `EAGAIN`: it is suspended. Any other error: it is gone nevertheless.
     pub(crate) fn destroy(&self, site: &impl Site, id: QueueId) -> Result {
         let scheduler = site.node().queues().scheduler();
         let mut inner = self.inner.lock();
-        let key = inner.queues.get(&id).ok_or(EINVAL)?.key;
+        let scheduled = inner.queues.get(&id).ok_or(EINVAL)?;
+        if scheduled.debugged.is_suspended() {
+            return Err(EAGAIN);
+        }
+        let key = scheduled.key;
         let result = match &inner.process {
             Some((process, _)) => scheduler.unmap(*process, key),
             None => Ok(()),
@@ -455,7 +476,7 @@ impl Queues {
             return Ok(());
         };
         let mut result = Ok(());
-        for Scheduled { key, queue } in queues.values_mut() {
+        for Scheduled { key, queue, .. } in queues.values_mut() {
             let changed = queue.rewrite(*process, *key, &mut |queue| queue.counts = Some(count));
             result = result.and(changed);
         }
@@ -492,20 +513,20 @@ fn trace_process(change: ProcessChange, site: &impl Site, evicted: u32, result: 
 impl Inner {
     /// A queue, after the keys of process and queue at the scheduler.
     fn get(&self, id: QueueId) -> Option<(Key, Key, &Queue)> {
-        let Scheduled { key, queue } = self.queues.get(&id)?;
+        let Scheduled { key, queue, .. } = self.queues.get(&id)?;
         let (process, _) = self.process.as_ref()?;
         Some((*process, *key, queue))
     }
 
     /// The same, to be changed.
     fn get_mut(&mut self, id: QueueId) -> Option<(Key, Key, &mut Queue)> {
-        let Scheduled { key, queue } = self.queues.get_mut(&id)?;
+        let Scheduled { key, queue, .. } = self.queues.get_mut(&id)?;
         let (process, _) = self.process.as_ref()?;
         Some((*process, *key, queue))
     }
 
     fn set_wave_sync(&mut self, id: QueueId, on: bool) -> Result {
-        let Scheduled { key, queue } = self.queues.get(&id).ok_or(EINVAL)?;
+        let Scheduled { key, queue, .. } = self.queues.get(&id).ok_or(EINVAL)?;
         let (process, _) = self.process.as_ref().ok_or(EINVAL)?;
         let owner = &mut self.wave_sync;
         let scheduler = queue.node.scheduler();

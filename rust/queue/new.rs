@@ -5,7 +5,10 @@
 //! What was taken is owned by what is being made: an error on the way gives it back.
 
 use super::{
-    device::Scheduled,
+    device::{
+        Debugged,
+        Scheduled, //
+    },
     properties::{
         Extent,
         QueueKind,
@@ -75,7 +78,7 @@ impl NewQueue {
         given: Given<'_>,
     ) -> Result<Self> {
         let scheduled = make(site, properties, given)?;
-        let Scheduled { key, queue } = &scheduled;
+        let Scheduled { key, queue, .. } = &scheduled;
         queue.write_descriptors(true)?;
         let (id, doorbell_id) = (queue.id()?, queue.doorbell_id());
         let runs = queue.properties.settings().runs();
@@ -139,6 +142,7 @@ fn make(site: &impl Site, properties: &QueueProperties, given: Given<'_>) -> Res
         matches!(place, Placement::Compute { .. }) && site.node().profiler().is_taken();
     Ok(Scheduled {
         key: Key::next(),
+        debugged: Debugged::NEW,
         queue: Queue {
             trap_handler,
             counts: counted_too.then_some(true),

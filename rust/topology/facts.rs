@@ -20,6 +20,7 @@ use super::{
     },
     identity::Identity,
     NodeName,
+    NodeProperties,
     System, //
 };
 use crate::{
@@ -39,7 +40,7 @@ use kernel::prelude::*;
 
 /// What this driver can do. A bit follows when the code behind it does.
 const DRIVER: Driver = Driver {
-    debugger: false,
+    debugger: true,
     queue_reset: true,
     copy_queue_reset: true,
     // If processes have it: `describe`.
@@ -113,6 +114,11 @@ pub(super) fn describe(node: &Node) -> Description<'_> {
             ..DRIVER
         },
     }
+}
+
+/// What the file `properties` of a GPU says, but for numbers that other nodes have a part in.
+pub(crate) fn properties(node: &Node) -> NodeProperties {
+    describe(node).properties(0)
 }
 
 fn compute(facts: &GpuFacts) -> ComputeFacts {

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Writing into a process's memory on its account: exceptions for its runtime, what waves have
+//! saved. That takes a kernel thread, which waits for no program: see
+//! [`in_address_space`](crate::linux::task::in_address_space).
+//!
+//! The runtime leaves a word of its memory and an event in the header of each queue's save area
+//! (`struct kfd_context_save_area_header`, err_payload_addr and err_event_id): an exception's bit
+//! is set in the one and the other signalled.
+
+use super::{
+    queues,
+    registry,
+    Process,
+    ProcessRef, //
+};
+use crate::{
+    gfx::SaveArea,
+    linux::task::in_address_space,
+    uapi::kfd_context_save_area_header, //
+};
+use core::mem::offset_of;
+use kernel::{
+    new_mutex, new_work,
+    prelude::*,
+    sync::{
+        Arc,
+        Completion,
+        Mutex, //
+    },
+    workqueue::{
+        impl_has_work,
+        Work,
+        WorkItem, //
+    },
+};
+
+/// Something to be done for a process by a kernel thread, while somebody waits for it.
+#[pin_data]
+struct Errand<F: FnMut(&Process) + Send + 'static> {
+    #[pin]
+    work: Work<Errand<F>>,
+    #[pin]
+    done: Completion,
+    #[pin]
+    act: Mutex<KBox<F>>,
+    process: ProcessRef,
+}
+
+impl_has_work! {
+    impl{F: FnMut(&Process) + Send + 'static} HasWork<Self> for Errand<F> { self.work }
+}
+
+impl<F: FnMut(&Process) + Send + 'static> WorkItem for Errand<F> {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        (this.act.lock())(&this.process);
+        this.done.complete_all();
+    }
+}
+
+/// Has a kernel thread call `act`, and returns when it has. Nothing may be locked.
+///
+/// TIMEOUT: what `act` does is bounded, and so is what else that worker does.
+pub(super) fn by_worker(
+    process: &ProcessRef,
+    act: impl FnMut(&Process) + Send + 'static,
+) -> Result {
+    let act = KBox::new(act, GFP_KERNEL)?;
+    let errand = try_pin_init!(Errand {
+        work <- new_work!("amdkfd::Errand"),
+        done <- Completion::new(),
+        act <- new_mutex!(act, "amdkfd::Errand"),
+        process: process.clone(),
+    }? Error);
+    let errand = Arc::pin_init(errand, GFP_KERNEL)?;
+    let queue = registry::exception_queue().ok_or(ENODEV)?;
+    queue.enqueue(errand.clone()).map_err(|_| EBUSY)?;
+    errand.done.wait_for_completion();
+    Ok(())
+}
+
+impl Process {
+    /// Tells the runtime of exceptions of the queue with this save area, which `find` looks up when
+    /// the queue can no longer go. For a kernel thread. `ENOENT`: there is no such queue; `EFAULT`:
+    /// the runtime has not said where, or that is not there.
+    pub(crate) fn tell_runtime(
+        &self,
+        find: impl FnOnce() -> Option<SaveArea>,
+        exceptions: u64,
+    ) -> Result {
+        // DESTROY_QUEUE waits for this: what is read and written here is the queue's.
+        let _telling = self.telling();
+        let header = find().ok_or(ENOENT)?.address.raw();
+        let at = |offset: usize| header.wrapping_add(offset as u64);
+        // The process's own, whatever program its leader runs by now.
+        let event = in_address_space(self.address_space(), |memory| {
+            let payload = memory.read(at(offset_of!(
+                kfd_context_save_area_header,
+                err_payload_addr
+            )))?;
+            let codes = memory.read(payload)? | exceptions;
+            memory.write(payload, codes)?;
+            memory.read(at(offset_of!(kfd_context_save_area_header, err_event_id)))
+        })?;
+        // CAST: The id is the lower half; what follows it is reserved.
+        self.events().set(event as u32)
+    }
+}
+
+/// SEND_RUNTIME_EVENT for the queue `id` of `process`. A runtime that cannot be told is not.
+pub(crate) fn send_to_runtime(process: &ProcessRef, id: u32, exceptions: u64) -> Result {
+    by_worker(process, move |process| {
+        let area = || {
+            let (id, device) = queues::find(process, id)?;
+            device.queues().properties(id).ok()?.save_area()
+        };
+        if let Err(error) = process.tell_runtime(area, exceptions) {
+            pr_debug!(
+                "process {}: its runtime was not told: {error:?}\n",
+                process.pid
+            );
+        }
+    })
+}
