@@ -9,6 +9,7 @@ mod asleep;
 mod bench;
 mod cases;
 mod cost;
+mod dbgapi;
 mod debug;
 mod denied;
 mod errno;
@@ -93,6 +94,8 @@ enum Command {
     Svm(svm::Svm),
     /// Debug processes on their GPUs, well and badly, and print what each step came to.
     Debug(debug::Debug),
+    /// Debug a HIP program with AMD's debugger library, and print what it sees.
+    Dbgapi(dbgapi::Dbgapi),
     /// Have two GPUs that xGMI connects use each other's memory.
     Peer(peer::Peer),
     /// Create queues of all kinds and print their descriptors, but for addresses.
@@ -171,6 +174,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Userptr(userptr) => userptr.run(),
         Command::Xnack(xnack) => xnack.run(),
         Command::Svm(svm) => svm.run(),
+        Command::Dbgapi(dbgapi) => dbgapi.run(),
         Command::Debug(debug) => debug.run(),
         Command::Peer(peer) => peer.run(),
         Command::Mqd => mqd::all(),

@@ -26,9 +26,24 @@ pub struct Stage {
     players: BTreeMap<char, Player>,
     /// What was shown so far.
     addresses: Vec<u64>,
+    /// Nothing is printed.
+    quiet: bool,
 }
 
 impl Stage {
+    /// One that prints nothing.
+    pub fn quiet() -> Self {
+        let mut stage = Self::default();
+        stage.quiet = true;
+        stage
+    }
+
+    fn print(&self, text: &str) {
+        if !self.quiet {
+            println!("{text}");
+        }
+    }
+
     /// One line of the case.
     pub fn line(&mut self, line: &str) -> Result<()> {
         match line.split_once(' ').context("a line has two words")? {
@@ -40,7 +55,7 @@ impl Stage {
             ("end", who) => self.known(who)?.end()?,
             (who, step) => return self.step(line, who, step),
         }
-        println!("{line}");
+        self.print(line);
         Ok(())
     }
 
@@ -65,7 +80,7 @@ impl Stage {
             None if how == Some('~') => "waits".into(),
             None => bail!("no answer in {} s", PATIENCE.as_secs()),
         };
-        println!("{line}: {said}");
+        self.print(&format!("{line}: {said}"));
         Ok(())
     }
 
@@ -93,7 +108,7 @@ impl Stage {
     /// The text with names instead of addresses.
     fn label(&mut self, said: &str) -> String {
         let words = said.split(' ').map(|word| {
-            let bare = word.trim_end_matches(',');
+            let bare = word.trim_end_matches([',', ';']);
             let number = bare.strip_prefix("0x");
             match number.and_then(|digits| u64::from_str_radix(digits, 16).ok()) {
                 Some(address) if address >= ADDRESSES => {
