@@ -85,3 +85,72 @@ kernel void gather(global const uint *data, global uint *out, uint pages)
 	if (page < pages)
 		out[page] = data[page * 1024ul];
 }
+
+// Raises what `what` says, and waits until *flag is not 0 with something in its registers: s_trap 1
+// to 6 with that number, 7 an instruction that no GPU has, 8 a store to `nowhere`.
+__attribute__((reqd_work_group_size(64, 1, 1)))
+kernel void raise(global uint *flag, global uint *out, global uint *nowhere, uint what)
+{
+	uint x = LANE * 3 + 1;
+
+	switch (what) {
+	case 1: __asm__ volatile("s_trap 1"); break;
+	case 2: __asm__ volatile("s_trap 2"); break;
+	case 3: __asm__ volatile("s_trap 3"); break;
+	case 4: __asm__ volatile("s_trap 4"); break;
+	case 5: __asm__ volatile("s_trap 5"); break;
+	case 6: __asm__ volatile("s_trap 6"); break;
+	case 7: __asm__ volatile(".long 0xbfff0000"); break;
+	case 8: *(volatile global uint *)nowhere = 1; break;
+	}
+	while (!__scoped_atomic_load_n(flag, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM))
+		__builtin_amdgcn_s_sleep(1);
+	out[LANE] = x;
+}
+
+// No kernel but a second-level trap handler. It tells the driver by a privileged message, of which
+// bits 9:0 are the queue's doorbell and the ones from 10 on the exceptions (bit 0 is EC 1): those
+// of s_trap N are EC N, and the wave goes on; a wave that did what it may not stops there.
+//
+// The first level comes with the PC and the trap's number in TTMP0 and 1 and with STATUS in TTMP12,
+// and leaves TTMP2 to 5 free.
+kernel void on_trap(void)
+{
+	__asm__ volatile(
+		"s_mov_b32 ttmp2, exec_lo\n"
+		"s_mov_b32 ttmp3, exec_hi\n"
+		"s_mov_b32 ttmp4, m0\n"
+		"s_mov_b32 exec_lo, 0x80000000\n"
+		"s_sendmsg sendmsg(MSG_GET_DOORBELL)\n"
+		".Lon_trap_wait:\n"
+		"s_nop 7\n"
+		"s_bitcmp0_b32 exec_lo, 31\n"
+		"s_cbranch_scc0 .Lon_trap_wait\n"
+		"s_and_b32 m0, exec_lo, 0x3ff\n"
+		"s_bfe_u32 ttmp5, ttmp1, 0x80010\n"
+		"s_cbranch_scc0 .Lon_trap_exception\n"
+		"s_sub_u32 ttmp5, ttmp5, 1\n"
+		"s_lshl_b32 ttmp5, 0x400, ttmp5\n"
+		"s_add_u32 ttmp0, ttmp0, 4\n"
+		"s_addc_u32 ttmp1, ttmp1, 0\n"
+		"s_branch .Lon_trap_tell\n"
+		".Lon_trap_exception:\n"
+		"s_bitset1_b32 ttmp12, 13\n"			// STATUS.HALT
+		"s_getreg_b32 ttmp5, hwreg(HW_REG_TRAPSTS)\n"
+		"s_bitcmp1_b32 ttmp5, 8\n"			// MEM_VIOL
+		"s_movk_i32 ttmp5, 0x2000\n"			// EC 4, or 5
+		"s_cbranch_scc0 .Lon_trap_tell\n"
+		"s_movk_i32 ttmp5, 0x4000\n"
+		".Lon_trap_tell:\n"
+		"s_or_b32 m0, m0, ttmp5\n"
+		"s_nop 0\n"
+		"s_sendmsg sendmsg(MSG_INTERRUPT)\n"
+		"s_mov_b32 m0, ttmp4\n"
+		"s_mov_b32 exec_lo, ttmp2\n"
+		"s_mov_b32 exec_hi, ttmp3\n"
+		"s_and_b32 ttmp1, ttmp1, 0xffff\n"
+		"s_and_b64 exec, exec, exec\n"
+		"s_and_b64 vcc, vcc, vcc\n"
+		"s_setreg_b32 hwreg(HW_REG_STATUS), ttmp12\n"
+		"s_rfe_b64 ttmp[0:1]\n");
+}

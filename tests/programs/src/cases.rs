@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! Tests of several cases, each of which wants a process of its own.
+//! Tests of several cases: those of which each wants a process of its own, and scripts of cases.
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -21,4 +21,20 @@ pub fn run_each<Case: ValueEnum>(command: &str) -> Result<()> {
         println!("{}: {}", name.get_name(), output.status);
     }
     Ok(())
+}
+
+/// The cases of a script: what stands after "case", and the lines below it but for empty ones and
+/// those that begin with "#".
+pub fn of_script(script: &str) -> Vec<(&str, Vec<&str>)> {
+    let mut cases = Vec::new();
+    for line in script.lines().map(str::trim) {
+        if let Some(name) = line.strip_prefix("case ") {
+            cases.push((name, Vec::new()));
+        } else if let (Some((_, lines)), false) =
+            (cases.last_mut(), line.is_empty() || line.starts_with('#'))
+        {
+            lines.push(line);
+        }
+    }
+    cases
 }

@@ -9,6 +9,8 @@ mod asleep;
 mod bench;
 mod cases;
 mod cost;
+mod dbgapi;
+mod debug;
 mod denied;
 mod errno;
 mod exception;
@@ -90,6 +92,10 @@ enum Command {
     Xnack(xnack::Xnack),
     /// Set and ask for attributes of shared virtual memory, and have GPUs access it.
     Svm(svm::Svm),
+    /// Debug processes on their GPUs, well and badly, and print what each step came to.
+    Debug(debug::Debug),
+    /// Debug a HIP program with AMD's debugger library, and print what it sees.
+    Dbgapi(dbgapi::Dbgapi),
     /// Have two GPUs that xGMI connects use each other's memory.
     Peer(peer::Peer),
     /// Create queues of all kinds and print their descriptors, but for addresses.
@@ -168,6 +174,8 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Userptr(userptr) => userptr.run(),
         Command::Xnack(xnack) => xnack.run(),
         Command::Svm(svm) => svm.run(),
+        Command::Dbgapi(dbgapi) => dbgapi.run(),
+        Command::Debug(debug) => debug.run(),
         Command::Peer(peer) => peer.run(),
         Command::Mqd => mqd::all(),
         Command::Runlist => runlist::all(),

@@ -17,7 +17,7 @@ struct Raw {
 
 // SAFETY: the caller of `ioctl` below answers for the pair.
 unsafe impl Ioctl for Raw {
-    type Output = ();
+    type Output = i32;
     const IS_MUTATING: bool = true;
 
     fn opcode(&self) -> Opcode {
@@ -28,9 +28,9 @@ unsafe impl Ioctl for Raw {
         self.argument
     }
 
-    // SAFETY: it looks at neither.
-    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
-        Ok(())
+    // SAFETY: it looks at no memory.
+    unsafe fn output_from_ptr(value: IoctlOutput, _: *mut c_void) -> rustix::io::Result<i32> {
+        Ok(value)
     }
 }
 
@@ -39,6 +39,15 @@ unsafe impl Ioctl for Raw {
 /// # Safety
 /// Where `argument` is a good pointer, the kernel may write as many bytes there as `request` says.
 pub unsafe fn ioctl_at(fd: impl AsFd, request: u32, argument: u64) -> Outcome {
+    // SAFETY: passed on.
+    unsafe { value_at(fd, request, argument) }.map(drop)
+}
+
+/// The same with what the call returns.
+///
+/// # Safety
+/// As for [`ioctl_at`].
+unsafe fn value_at(fd: impl AsFd, request: u32, argument: u64) -> Result<i32, Errno> {
     let raw = Raw {
         request,
         argument: argument as *mut c_void,
@@ -49,13 +58,18 @@ pub unsafe fn ioctl_at(fd: impl AsFd, request: u32, argument: u64) -> Outcome {
 
 /// Calls `request` with `args`, whose size need not be the one in `request`.
 pub fn ioctl<T>(fd: impl AsFd, request: u32, args: &mut T) -> Outcome {
+    value(fd, request, args).map(drop)
+}
+
+/// The same with what the call returns.
+pub fn value<T>(fd: impl AsFd, request: u32, args: &mut T) -> Result<i32, Errno> {
     // The kernel goes by the size in the request: give it room for any.
     let mut room = vec![0u64; (1 << 14) / 8 + size_of::<T>().div_ceil(8)];
     let place = room.as_mut_ptr().cast::<T>();
     // SAFETY: `place` has room for `T` and for every size that a request can say, aligned to 8.
     unsafe {
         place.copy_from_nonoverlapping(args, 1);
-        let outcome = ioctl_at(fd, request, place as u64);
+        let outcome = value_at(fd, request, place as u64);
         place.copy_to_nonoverlapping(args, 1);
         outcome
     }

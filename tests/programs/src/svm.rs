@@ -12,6 +12,7 @@ mod stage;
 mod told;
 mod world;
 
+use crate::cases::of_script;
 use anyhow::{ensure, Result};
 use clap::{Args, ValueEnum};
 use interpreter::Interpreter;
@@ -78,7 +79,7 @@ impl Svm {
             What::Left => self.scripts(&[include_str!("svm/left.txt")]),
             What::Effects if self.case.is_some() => self.scripts(EFFECTS),
             What::Effects => {
-                let all = EFFECTS.iter().flat_map(|script| cases(script));
+                let all = EFFECTS.iter().flat_map(|script| of_script(script));
                 effects::run_each(all.map(|(name, _)| name), self.xnack)
             }
         }
@@ -89,7 +90,7 @@ impl Svm {
         let mut interpreter = Interpreter::new(self.xnack, stack.as_ptr() as u64)?;
         let mut found = false;
         for script in scripts {
-            for (name, lines) in cases(script) {
+            for (name, lines) in of_script(script) {
                 if self.case.as_deref().is_none_or(|wanted| wanted == name) {
                     interpreter.case(name, &lines)?;
                     found = true;
@@ -100,19 +101,4 @@ impl Svm {
         ensure!(found, "there is no such case");
         Ok(())
     }
-}
-
-/// The cases of a script: what stands after "case", and the lines below it.
-fn cases(script: &str) -> Vec<(&str, Vec<&str>)> {
-    let mut cases = Vec::new();
-    for line in script.lines().map(str::trim) {
-        if let Some(name) = line.strip_prefix("case ") {
-            cases.push((name, Vec::new()));
-        } else if let (Some((_, lines)), false) =
-            (cases.last_mut(), line.is_empty() || line.starts_with('#'))
-        {
-            lines.push(line);
-        }
-    }
-    cases
 }

@@ -152,8 +152,24 @@ impl Gpu {
         Ok(self.signals.signal(1)?)
     }
 
+    /// The kernels.
+    pub fn code(&self) -> &Arc<CodeObject> {
+        &self.code
+    }
+
     pub fn launch(&self, kernel: &str, items: u32, arguments: &[u8]) -> Result<Launch> {
-        let group = [GROUP as u16, 1, 1];
+        self.launch_in(kernel, items, GROUP, arguments)
+    }
+
+    /// The same in groups of that many work-items.
+    pub fn launch_in(
+        &self,
+        kernel: &str,
+        items: u32,
+        group: u32,
+        arguments: &[u8],
+    ) -> Result<Launch> {
+        let group = [group as u16, 1, 1];
         Ok(Launch::new(
             &self.device,
             &self.code,

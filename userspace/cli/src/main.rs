@@ -18,6 +18,7 @@ mod svm;
 mod top;
 mod trace;
 mod units;
+mod waves;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use std::io::Write;
@@ -47,6 +48,8 @@ enum Command {
     Ring(ring::Ring),
     /// Show a process's shared virtual memory: its ranges, and where their pages are.
     Svm(svm::Svm),
+    /// Show the waves of a running program: where they are and what comes next.
+    Waves(waves::Waves),
     /// Show SMI events (system management interface) as they come.
     Events(events::Events),
     /// Measure what one dispatch costs.
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Queues(queues) => queues.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Ring(ring) => ring.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Svm(svm) => svm.run(arguments.json).map(|()| ExitCode::SUCCESS),
+        Command::Waves(waves) => waves.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Events(events) => events.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Bench(bench) => bench.run(arguments.json).map(|()| ExitCode::SUCCESS),
         Command::Doctor => doctor::doctor(arguments.json).map(|()| ExitCode::SUCCESS),

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only OR MIT
+# What kfdctl shows of waves and of a debugger's calls, on whatever driver serves: sourced after
+# lib.sh and says().
+
+# waves_of_a_program DRIVER: its kernel runs until it is told to end; meanwhile it is looked at.
+waves_of_a_program() {
+    mkfifo /tmp/line
+    hip_debugged </tmp/line >/tmp/said 2>&1 &
+    program=$!
+    exec 3>/tmp/line
+    for _ in $(seq 600); do grep -q running /tmp/said && break; sleep 0.1; done
+    says "waves of a program on $1" '^queue [0-9]+ on GPU [0-9]+: 4 waves' kfdctl waves "$program"
+    says "a wave's place and next instruction on $1" \
+        '^ +[0-9]+  1,0,0 +1  runs +0x[0-9a-f]{12} +64  (s_|v_|global_|flat_)' \
+        kfdctl waves "$program"
+    says "its registers on $1" '^    status 0x[0-9a-f]{8}' kfdctl waves --registers "$program"
+    says "waves as JSON on $1" '"group":\[1,0,0\]' kfdctl waves "$program" --json
+    # Lane 0 of v40 in each wave: what hip_debugged's kernel has put there.
+    equal "a register of each wave on $1" "$(kfdctl waves --vectors "$program" |
+        awk '/^    v/ { this = $1 } $1 == "lane" && $2 == 0 && this == "v40" { printf $3 " " }')" \
+        "00000001 000000c1 00000181 00000241 "
+    refused "a queue that it has not on $1" 'no compute queue 77' kfdctl waves "$program" -q 77
+    echo >&3
+    exec 3>&-
+    wait "$program"
+    equal "the program goes on and is right on $1" "$(tail -n 1 /tmp/said)" \
+        "0 of 256 results are not what they should be"
+    rm /tmp/line
+    sleep 100 &
+    program=$!
+    refused "a program without a runtime on $1" 'has not told the driver of a runtime' \
+        kfdctl waves "$program"
+    kill "$program"
+    wait "$program"
+    refused "a program that has ended on $1" 'there is no process' kfdctl waves "$program"
+}
+
+# debugger_is_traced DRIVER: a program that debugs itself, under kfdctl trace.
+debugger_is_traced() {
+    check "a debugger is traced on $1" kfdctl trace -o /tmp/trace -- kfd-tests debug --case itself
+    for call in 'op=ENABLE, .*exception_mask=.* = 0 ' 'op=ENABLE, .* = -1 EALREADY' \
+        'op=QUERY_DEBUG_EVENT, .*exception_mask=QUEUE_NEW.*= 0 ' 'op=GET_QUEUE_SNAPSHOT, .*ring_size'; do
+        says "$call on $1" "DBG_TRAP.*$call" cat /tmp/trace
+    done
+}

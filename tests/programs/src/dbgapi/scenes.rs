@@ -1,0 +1,467 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! What the debugger does, one scene after the other. Each prints what it sees, the same on both
+//! drivers.
+
+use super::inferior::Inferior;
+use super::library::{List, Of};
+use super::{Debugger, Scene, RUNTIME, WAVE_STOP};
+use anyhow::{bail, ensure, Context, Result};
+use clap::ValueEnum;
+use std::process::Command;
+
+/// `amd_dbgapi_wave_info_t`.
+const STATE: u32 = 1;
+const STOP_REASON: u32 = 2;
+const ARCHITECTURE: u32 = 9;
+const PC: u32 = 10;
+const EXEC: u32 = 11;
+const GROUP: u32 = 12;
+const NUMBER: u32 = 13;
+const LANES: u32 = 14;
+/// `amd_dbgapi_wave_state_t`: AMD_DBGAPI_WAVE_STATE_STOP.
+const STOPPED: u32 = 3;
+/// `amd_dbgapi_register_info_t`: AMD_DBGAPI_REGISTER_INFO_NAME.
+const NAME: u32 = 2;
+/// `amd_dbgapi_architecture_info_t`: AMD_DBGAPI_ARCHITECTURE_INFO_BREAKPOINT_INSTRUCTION_PC_ADJUST.
+const PC_ADJUST: u32 = 7;
+/// Waves of hip_debugged's kernel.
+const WAVES: usize = 4;
+/// What the program computes for an item.
+fn result(item: u32) -> u32 {
+    item * 3 + 1
+}
+
+/// A wave: the library's id, its group's number, its own in the group.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Wave {
+    group: u32,
+    number: u32,
+    id: u64,
+}
+
+/// A program whose kernel runs, and where it counts.
+struct Started {
+    debugger: Debugger,
+    ticks: u64,
+}
+
+/// Plays a scene in a process of its own. Whether it came to its end.
+pub fn play_alone(scene: Scene, program: &str) -> Result<bool> {
+    let name = scene.to_possible_value().context("a scene has a name")?;
+    let output = Command::new(std::env::current_exe()?)
+        .args(["dbgapi", "--program", program, "--case", name.get_name()])
+        .output()?;
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        println!("{}: {line}", name.get_name());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    for line in said.lines() {
+        eprintln!("{}: {line}", name.get_name());
+    }
+    println!("{}: {}", name.get_name(), output.status);
+    Ok(output.status.success())
+}
+
+pub fn play(scene: Scene, program: &str) -> Result<()> {
+    match scene {
+        Scene::Look => look(program),
+        Scene::Change => change(program),
+        Scene::Start => start(program),
+        Scene::Breakpoint => breakpoint(program),
+        Scene::Step => step(program),
+        Scene::Watch => watch(program),
+        Scene::Violation => violation(program),
+        Scene::Abandon => abandon(program),
+    }
+}
+
+/// The address behind "ready".
+fn address(line: &str) -> Result<u64> {
+    let word = line.split(' ').nth(1).context("ready and an address")?;
+    Ok(u64::from_str_radix(word.trim_start_matches("0x"), 16)?)
+}
+
+impl Started {
+    /// A program that runs before anybody debugs it.
+    fn running(program: &str) -> Result<Self> {
+        let mut inferior = Inferior::start(program, &[], false)?;
+        let ticks = address(&inferior.wait_line()?)?;
+        ensure!(inferior.wait_line()? == "running", "it does not run");
+        inferior.trace()?;
+        let mut debugger = Debugger::new(inferior)?;
+        debugger.attach()?;
+        debugger.until("the runtime", |debugger| debugger.had(RUNTIME) > 0)?;
+        println!("attached to a running program");
+        Ok(Self { debugger, ticks })
+    }
+
+    /// One that is debugged from its first instruction on.
+    fn new(program: &str) -> Result<Self> {
+        let inferior = Inferior::start(program, &[], true)?;
+        let mut debugger = Debugger::new(inferior)?;
+        debugger.attach()?;
+        println!("attached, runtime loaded: {}", debugger.had(RUNTIME) > 0);
+        debugger.inferior.begin()?;
+        debugger.until("the kernel", |debugger| debugger.lines.len() >= 2)?;
+        println!("runtime loaded: {}", debugger.had(RUNTIME) > 0);
+        let ticks = address(&debugger.lines[0])?;
+        Ok(Self { debugger, ticks })
+    }
+
+    /// Lets the program go on alone, and shows what it says.
+    fn let_go(mut self) -> Result<()> {
+        self.debugger.detach()?;
+        println!("let go");
+        self.finish()
+    }
+
+    /// The program's end.
+    fn finish(mut self) -> Result<()> {
+        let inferior = &mut self.debugger.inferior;
+        inferior.say("")?;
+        loop {
+            let line = inferior.wait_line()?;
+            println!("the program: {line}");
+            if line.contains(" of ") {
+                break;
+            }
+        }
+        println!("the program: {}", inferior.wait()?);
+        Ok(())
+    }
+
+    /// The kernel's waves, in order.
+    fn waves(&self) -> Result<Vec<Wave>> {
+        let library = &self.debugger.library;
+        let mut waves = Vec::new();
+        for id in self.debugger.list(List::Waves)? {
+            waves.push(Wave {
+                group: library.info::<[u32; 3]>(Of::Wave, id, GROUP)?[0],
+                number: library.info(Of::Wave, id, NUMBER)?,
+                id,
+            });
+        }
+        waves.sort_unstable();
+        Ok(waves)
+    }
+
+    /// Stops these waves.
+    fn stop(&mut self, waves: &[Wave]) -> Result<()> {
+        self.debugger.came.clear();
+        for wave in waves {
+            self.debugger.library.stop(wave.id)?;
+        }
+        self.stopped(waves.len())
+    }
+
+    /// Waits until so many have stopped.
+    fn stopped(&mut self, count: usize) -> Result<()> {
+        let stopped = move |debugger: &Debugger| debugger.had(WAVE_STOP) >= count;
+        self.debugger.until("a stop", stopped)
+    }
+
+    /// Stops all waves, and shows them.
+    fn stop_all(&mut self) -> Result<Vec<Wave>> {
+        let waves = self.waves()?;
+        ensure!(waves.len() == WAVES, "{} waves", waves.len());
+        self.stop(&waves)?;
+        self.show(&waves)?;
+        Ok(waves)
+    }
+
+    fn resume(&mut self, waves: &[Wave]) -> Result<()> {
+        self.debugger.came.clear();
+        for wave in waves {
+            self.debugger.library.resume(wave.id, false)?;
+        }
+        Ok(())
+    }
+
+    fn info<T: Copy + Default>(&self, wave: Wave, query: u32) -> Result<T> {
+        self.debugger.library.info(Of::Wave, wave.id, query)
+    }
+
+    /// Each wave's state.
+    fn show(&self, waves: &[Wave]) -> Result<()> {
+        for wave in waves {
+            let state: u32 = self.info(*wave, STATE)?;
+            let lanes: usize = self.info(*wave, LANES)?;
+            let Wave { group, number, .. } = wave;
+            if state == STOPPED {
+                let reason: u32 = self.info(*wave, STOP_REASON)?;
+                println!("wave {group}.{number}: stopped, reason {reason:#x}, {lanes} lanes");
+            } else {
+                println!("wave {group}.{number}: state {state}, {lanes} lanes");
+            }
+        }
+        Ok(())
+    }
+
+    /// A wave's register by its name.
+    fn register(&self, wave: Wave, name: &str) -> Result<u64> {
+        let library = &self.debugger.library;
+        for register in library.registers(wave.id)? {
+            if library.text(Of::Register, register, NAME)? == name {
+                return Ok(register);
+            }
+        }
+        bail!("the wave has no {name}")
+    }
+
+    /// A word of the process's memory.
+    fn word(&self, address: u64) -> Result<u32> {
+        let mut bytes = [0; 4];
+        let process = self.debugger.process()?;
+        self.debugger
+            .library
+            .memory(process, address, &mut bytes, false)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn set_bytes(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let mut bytes = bytes.to_vec();
+        let process = self.debugger.process()?;
+        self.debugger
+            .library
+            .memory(process, address, &mut bytes, true)
+    }
+
+    /// Whether the kernel counts.
+    fn counts(&self) -> Result<bool> {
+        let before = self.word(self.ticks)?;
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        Ok(self.word(self.ticks)? != before)
+    }
+}
+
+impl Debugger {
+    /// How many events of a kind have come.
+    fn had(&self, kind: u32) -> usize {
+        self.came.iter().filter(|(came, _)| *came == kind).count()
+    }
+}
+
+fn look(program: &str) -> Result<()> {
+    let started = Started::running(program)?;
+    let (debugger, library) = (&started.debugger, &started.debugger.library);
+    for agent in debugger.list(List::Agents)? {
+        // Name, state, slot, vendor and device, execution units and waves of each.
+        println!(
+            "agent {}: state {}, slot {:#x}, {:04x}:{:04x}, {} units of {} waves",
+            library.text(Of::Agent, agent, 2)?,
+            library.info::<u32>(Of::Agent, agent, 4)?,
+            library.info::<u16>(Of::Agent, agent, 6)?,
+            library.info::<u32>(Of::Agent, agent, 7)?,
+            library.info::<u32>(Of::Agent, agent, 8)?,
+            library.info::<usize>(Of::Agent, agent, 9)?,
+            library.info::<usize>(Of::Agent, agent, 10)?
+        );
+    }
+    let mut queues = Vec::new();
+    for queue in debugger.list(List::Queues)? {
+        let kind: u32 = library.info(Of::Queue, queue, 4)?;
+        let state: u32 = library.info(Of::Queue, queue, 5)?;
+        queues.push((kind, state));
+    }
+    queues.sort_unstable();
+    println!("queues, by type and state: {queues:?}");
+    println!(
+        "code objects: {}",
+        !debugger.list(List::CodeObjects)?.is_empty()
+    );
+    for dispatch in debugger.list(List::Dispatches)? {
+        println!(
+            "dispatch: {} dimensions, {:?} items in groups of {:?}, LDS {}, code {}",
+            library.info::<u32>(Of::Dispatch, dispatch, 9)?,
+            library.info::<[u32; 3]>(Of::Dispatch, dispatch, 11)?,
+            library.info::<[u16; 3]>(Of::Dispatch, dispatch, 10)?,
+            library.info::<u64>(Of::Dispatch, dispatch, 13)?,
+            library.info::<u64>(Of::Dispatch, dispatch, 16)? != 0
+        );
+    }
+    let waves = started.waves()?;
+    started.show(&waves)?;
+    println!("it counts: {}", started.counts()?);
+    started.let_go()
+}
+
+/// Changes a register of a lane, and a word.
+fn change(program: &str) -> Result<()> {
+    let mut started = Started::running(program)?;
+    change_and_go(&mut started)?;
+    started.let_go()
+}
+
+fn change_and_go(started: &mut Started) -> Result<()> {
+    const LANE: u64 = 5;
+    let waves = started.stop_all()?;
+    println!("it counts: {}", started.counts()?);
+    for wave in &waves {
+        let register = started.register(*wave, "v40")?;
+        let mut value = [0; 4];
+        let library = &started.debugger.library;
+        library.read_register(wave.id, register, 4 * LANE, &mut value)?;
+        let item = wave.group * 128 + wave.number * 64 + LANE as u32;
+        println!(
+            "v40 of lane {LANE} is right: {}, all lanes active: {}",
+            u32::from_le_bytes(value) == result(item),
+            started.info::<u64>(*wave, EXEC)? == u64::MAX
+        );
+    }
+    let last = waves[WAVES - 1];
+    let register = started.register(last, "v40")?;
+    let library = &started.debugger.library;
+    library.write_register(last.id, register, 4 * LANE, &1_000_000u32.to_le_bytes())?;
+    started.set_bytes(started.ticks, &5_000_000u32.to_le_bytes())?;
+    println!("the word is {}", started.word(started.ticks)?);
+    started.resume(&waves)?;
+    println!("it counts: {}", started.counts()?);
+    println!("from there: {}", started.word(started.ticks)? > 5_000_000);
+    Ok(())
+}
+
+/// The same with a program that is debugged from the beginning; it ends while it is debugged.
+fn start(program: &str) -> Result<()> {
+    let mut started = Started::new(program)?;
+    change_and_go(&mut started)?;
+    started.debugger.lines.clear();
+    started.debugger.inferior.say("")?;
+    started.debugger.until("its end", |debugger| {
+        debugger.inferior.ended.is_some()
+    })?;
+    for line in &started.debugger.lines {
+        println!("the program: {line}");
+    }
+    let ended = started.debugger.inferior.ended.take();
+    println!("the program: {}", ended.unwrap_or_default());
+    Ok(())
+}
+
+/// All waves come to the instruction that one of them was stopped at.
+fn breakpoint(program: &str) -> Result<()> {
+    let mut started = Started::running(program)?;
+    let waves = started.stop_all()?;
+    let architecture: u64 = started.info(waves[0], ARCHITECTURE)?;
+    let library = &started.debugger.library;
+    let instruction = library.breakpoint_instruction(architecture)?;
+    let adjust: u64 = library.info(Of::Architecture, architecture, PC_ADJUST)?;
+    // One of the second group: it takes no branch that others do not.
+    let (others, last) = (&waves[..WAVES - 1], waves[WAVES - 1]);
+    let place: u64 = started.info(last, PC)?;
+    let instead_of = started.word(place)?;
+    started.set_bytes(place, &instruction)?;
+    started.resume(others)?;
+    started.stopped(others.len())?;
+    started.show(others)?;
+    for wave in others {
+        let pc: u64 = started.info(*wave, PC)?;
+        println!("at the breakpoint: {}", pc - adjust == place);
+        if adjust != 0 {
+            let register = started.register(*wave, "pc")?;
+            let library = &started.debugger.library;
+            library.write_register(wave.id, register, 0, &place.to_le_bytes())?;
+        }
+    }
+    started.set_bytes(place, &instead_of.to_le_bytes())?;
+    started.resume(&waves)?;
+    println!("it counts: {}", started.counts()?);
+    started.let_go()
+}
+
+/// One wave goes on by single instructions while the others run.
+fn step(program: &str) -> Result<()> {
+    let mut started = Started::running(program)?;
+    let waves = started.waves()?;
+    ensure!(waves.len() == WAVES, "{} waves", waves.len());
+    let one = waves[WAVES - 1];
+    started.stop(&[one])?;
+    started.show(&[one])?;
+    let mut steps = Vec::new();
+    for _ in 0..12 {
+        let before: u64 = started.info(one, PC)?;
+        started.debugger.came.clear();
+        started.debugger.library.resume(one.id, true)?;
+        started.stopped(1)?;
+        let reason: u32 = started.info(one, STOP_REASON)?;
+        let after: u64 = started.info(one, PC)?;
+        ensure!(reason == 4, "it stopped for {reason:#x}");
+        steps.push(after.wrapping_sub(before) as i64);
+    }
+    // A loop: forward by whole instructions, and back.
+    let forward = steps.iter().filter(|step| (4..=12).contains(*step)).count();
+    let back = steps.iter().filter(|step| **step < 0).count();
+    println!(
+        "12 steps, all of them forward or back: {}, around: {}",
+        forward + back == steps.len(),
+        back > 0
+    );
+    started.resume(&[one])?;
+    println!("it counts: {}", started.counts()?);
+    started.let_go()
+}
+
+/// The wave that counts.
+fn watch(program: &str) -> Result<()> {
+    let mut started = Started::running(program)?;
+    let process = started.debugger.process()?;
+    started.debugger.came.clear();
+    let library = &started.debugger.library;
+    let watch = library.watch(process, started.ticks, 4)?;
+    started.stopped(1)?;
+    let waves = started.waves()?;
+    started.show(&waves)?;
+    println!("it counts: {}", started.counts()?);
+    started.debugger.library.unwatch(watch)?;
+    let stopped: Vec<Wave> = waves
+        .into_iter()
+        .filter(|wave| started.info::<u32>(*wave, STATE).is_ok_and(|state| state == STOPPED))
+        .collect();
+    started.resume(&stopped)?;
+    println!("it counts: {}", started.counts()?);
+    started.let_go()
+}
+
+fn violation(program: &str) -> Result<()> {
+    let mut inferior = Inferior::start(program, &["fault"], false)?;
+    let ticks = address(&inferior.wait_line()?)?;
+    inferior.trace()?;
+    let mut debugger = Debugger::new(inferior)?;
+    debugger.attach()?;
+    debugger.until("the runtime", |debugger| debugger.had(RUNTIME) > 0)?;
+    debugger.came.clear();
+    debugger.library.set_precise(debugger.process()?, true)?;
+    debugger.inferior.say("")?;
+    let mut started = Started { debugger, ticks };
+    started.stopped(1)?;
+    let waves = started.waves()?;
+    started.show(&waves)?;
+    started.debugger.library.detach(started.debugger.process()?)?;
+    println!("detached");
+    Ok(())
+}
+
+/// A debugger that ends while the waves are stopped.
+fn abandon(program: &str) -> Result<()> {
+    let mut inferior = Inferior::start(program, &[], false)?;
+    let ticks = address(&inferior.wait_line()?)?;
+    ensure!(inferior.wait_line()? == "running", "it does not run");
+    let pid = inferior.id().to_string();
+    let status = Command::new(std::env::current_exe()?)
+        .args(["dbgapi", "--program", program, "--abandon", &pid])
+        .status()?;
+    println!("the debugger: {status}");
+    let debugger = Debugger::new(inferior)?;
+    Started { debugger, ticks }.finish()
+}
+
+/// The debugger of that scene.
+pub fn leave(pid: u32) -> Result<()> {
+    let mut debugger = Debugger::new(Inferior::other(pid))?;
+    debugger.inferior.trace()?;
+    debugger.attach()?;
+    debugger.until("the runtime", |debugger| debugger.had(RUNTIME) > 0)?;
+    let mut started = Started { debugger, ticks: 0 };
+    started.stop_all()?;
+    std::process::exit(0)
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! Debugging through DBG_TRAP: scripts in which processes debug each other's use of the GPU.
+//!
+//! A case is played by processes of one letter, which come to be with their first line:
+//!
+//!     d: enable @t        has `d` do that (`player.rs`), with the id of `t` for `@t`, and prints
+//!                         the line and what it came to; `@t/1` is the id of t's second thread
+//!     t~ runtime on       the same; prints "waits" when it is not done within half a second
+//!     t? runtime          waits for what that came to
+//!     kill t, end t       kills it, or has it exit; prints nothing but the line
+//!
+//! `u` and later letters are another user. What is left at the end of a case is killed. Addresses
+//! are printed as A1, A2 and so on, in the order in which the case shows them.
+
+mod event;
+mod player;
+mod session;
+mod snapshot;
+mod stage;
+mod target;
+mod words;
+
+use crate::cases::of_script;
+use crate::kill::{counters, settled};
+use anyhow::{ensure, Context, Result};
+use clap::Args;
+use stage::Stage;
+use std::time::{Duration, Instant};
+
+/// Which case, or whom to be in one.
+#[derive(Args)]
+pub struct Debug {
+    /// This case alone.
+    #[arg(long)]
+    case: Option<String>,
+    /// Kill the debugger, its target, and both, at each point of a session, and see that the driver
+    /// has no more afterwards than before.
+    #[arg(long, conflicts_with = "case")]
+    kill: bool,
+    /// Be a process of a case: do what the lines of stdin say.
+    #[arg(long, hide = true)]
+    player: bool,
+}
+
+/// TIMEOUT: how long the driver may take to clean up, on a loaded host.
+const CLEANS_UP: Duration = Duration::from_secs(20);
+
+const SCRIPTS: &[&str] = &[
+    include_str!("debug/rules.txt"),
+    include_str!("debug/events.txt"),
+    include_str!("debug/snapshots.txt"),
+    include_str!("debug/queues.txt"),
+    include_str!("debug/waves.txt"),
+    include_str!("debug/runtime.txt"),
+    include_str!("debug/exits.txt"),
+];
+
+impl Debug {
+    pub fn run(&self) -> Result<()> {
+        if self.player {
+            return player::run();
+        }
+        if self.kill {
+            return killed();
+        }
+        let (mut played, mut failed) = (0, 0);
+        for (name, lines) in SCRIPTS.iter().flat_map(|script| of_script(script)) {
+            if self.case.as_deref().is_none_or(|wanted| wanted == name) {
+                println!("case {name}");
+                played += 1;
+                if let Err(error) = play(&lines) {
+                    println!("broken off: {error:#}");
+                    failed += 1;
+                }
+            }
+        }
+        ensure!(played > 0, "there is no such case");
+        ensure!(failed == 0, "{failed} of {played} cases were broken off");
+        Ok(())
+    }
+}
+
+/// One case.
+fn play(lines: &[&str]) -> Result<()> {
+    let mut stage = Stage::default();
+    for line in lines {
+        stage.line(line).with_context(|| (*line).to_owned())?;
+    }
+    Ok(())
+}
+
+/// The session of `killed.txt`, played to each of its points by processes that are killed there.
+fn killed() -> Result<()> {
+    let script = of_script(include_str!("debug/killed.txt"));
+    let (_, lines) = script.first().context("the script has a case")?;
+    let points: Vec<usize> = (0..lines.len())
+        .filter(|at| lines[*at].starts_with("point "))
+        .collect();
+    // The first makes what amdgpu keeps (page table pools, say).
+    kill_at(&lines[..points[0]], &["d", "t"])?;
+    let before = settled()?;
+    for at in points {
+        for who in [&["d"][..], &["t"], &["d", "t"], &["t", "d"]] {
+            let what = format!("{}: {} killed", lines[at], who.join(" and "));
+            kill_at(&lines[..at], who).with_context(|| what.clone())?;
+            let begin = Instant::now();
+            while counters()? != before {
+                let now = counters()?;
+                ensure!(
+                    begin.elapsed() < CLEANS_UP,
+                    "{what}: before {before:?}, after {now:?}"
+                );
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            println!("{what}: nothing is left");
+        }
+    }
+    Ok(())
+}
+
+/// Plays so many lines, and kills these processes, then all that are left.
+fn kill_at(lines: &[&str], who: &[&str]) -> Result<()> {
+    let mut stage = Stage::quiet();
+    for line in lines.iter().filter(|line| !line.starts_with("point ")) {
+        stage.line(line).with_context(|| (*line).to_owned())?;
+    }
+    for name in who {
+        stage.line(&format!("kill {name}"))?;
+    }
+    Ok(())
+}
