@@ -52,7 +52,7 @@ enum What {
     Stays,
     /// A process of 1 GiB that is idle for a while.
     Idle,
-    /// Scripts of twice the VRAM of a GPU with 256 MiB, each in a process of its own.
+    /// Scripts of twice the VRAM of a GPU with 512 MiB, each in a process of its own.
     Oversubscribed,
     /// Scripts of two GPUs that access the same memory, each in a process of its own.
     Linked,
