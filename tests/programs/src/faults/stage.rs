@@ -202,8 +202,10 @@ impl Call {
                 // SAFETY: the kernel checks the address, which is the process's own memory.
                 let shown = unsafe { nix::libc::write(*file, *address as *const _, 1) };
                 match shown {
-                    -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error())
-                        .unwrap_or(Errno::IO)),
+                    -1 => {
+                        Err(Errno::from_io_error(&std::io::Error::last_os_error())
+                            .unwrap_or(Errno::IO))
+                    }
                     count => Ok(count as u64),
                 }
             }

@@ -31,11 +31,7 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 /// Runs each case as `kfd-tests svm WHAT --case NAME`, and prints what it says and how it ends.
-pub fn run_each<'a>(
-    what: &str,
-    names: impl Iterator<Item = &'a str>,
-    xnack: bool,
-) -> Result<()> {
+pub fn run_each<'a>(what: &str, names: impl Iterator<Item = &'a str>, xnack: bool) -> Result<()> {
     let mut failed = false;
     for name in names {
         let mut command = std::process::Command::new(std::env::current_exe()?);
