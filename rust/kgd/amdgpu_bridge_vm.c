@@ -250,7 +250,7 @@ struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm)
 
 void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask)
 {
-	/* One that was pulled out translates nothing any more, and each flush would wait in vain. */
+	/* One that was pulled out translates nothing any more; each flush would wait in vain. */
 	if (pci_dev_is_disconnected(adev->pdev))
 		return;
 	/*
