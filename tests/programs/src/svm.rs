@@ -110,7 +110,7 @@ impl Svm {
             (What::Hold, _) => hold::run(),
             (What::Generated, _) => generate::run(self.xnack, self.seed, self.steps),
             (_, Some(what)) if self.case.is_none() => {
-                let all = scripts.iter().flat_map(|script| cases(script));
+                let all = scripts.iter().flat_map(|script| of_script(script));
                 effects::run_each(what, all.map(|(name, _)| name), self.xnack)
             }
             _ => self.scripts(scripts),
