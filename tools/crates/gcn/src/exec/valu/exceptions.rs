@@ -136,7 +136,7 @@ impl Machine<'_> {
         };
         let is_float = |ty: &Ty| format(*ty).is_some();
         let Some(from) = v.types[1..].iter().find(|ty| is_float(ty)) else {
-            return self.from_integers(v, work);
+            return self.rounded_integers(v, work);
         };
         // The addend may be the destination, which has no type of its own.
         let adds = matches!(work, Work::Fuse | Work::MultiplyAdd);
@@ -164,7 +164,7 @@ impl Machine<'_> {
         }
     }
 
-    fn from_integers(&self, v: &Valu, work: Work) -> u32 {
+    fn rounded_integers(&self, v: &Valu, work: Work) -> u32 {
         let Work::FromInteger(signed) = work else {
             return 0;
         };
