@@ -4,7 +4,7 @@
 
 use gcn::wave::{mode, status, trapsts};
 
-use super::aql::{self, send, signal, value, BASE, QUEUE};
+use super::aql::{self, send, signal, value, BASE};
 use super::cwsr::{
     self, AREA, CODE, DESCRIPTOR, HANDLER, HANDLER_MEMORY, KERNARG, OUT, STACK_BYTES,
 };
