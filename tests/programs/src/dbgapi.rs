@@ -2,8 +2,8 @@
 
 //! A debugger of HIP programs that uses AMD's own library, as gdb does: it attaches to a program
 //! that runs and to one that it starts, looks at agents, queues, dispatches and waves, stops them,
-//! reads and writes registers and memory, sets breakpoints and watch points, steps, and lets go. The
-//! program goes on, and says what its kernel has computed.
+//! reads and writes registers and memory, sets breakpoints and watch points, steps, and lets go.
+//! The program goes on, and says what its kernel has computed.
 
 mod client;
 mod inferior;
