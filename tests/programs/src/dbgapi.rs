@@ -26,7 +26,7 @@ pub struct Dbgapi {
     /// This scene alone.
     #[arg(long)]
     case: Option<Scene>,
-    /// Stop the waves of that process, and end.
+    /// Attach to that process, and be killed.
     #[arg(long, hide = true)]
     abandon: Option<u32>,
 }
@@ -47,7 +47,7 @@ pub enum Scene {
     Watch,
     /// A wave that stores to where nothing is.
     Violation,
-    /// The debugger ends without letting go.
+    /// The debugger is killed.
     Abandon,
 }
 

@@ -450,7 +450,7 @@ fn violation(program: &str) -> Result<()> {
     Ok(())
 }
 
-/// A debugger that ends while the waves are stopped.
+/// A debugger that is killed.
 fn abandon(program: &str) -> Result<()> {
     let mut inferior = Inferior::start(program, &[], false)?;
     let ticks = address(&inferior.wait_line()?)?;
@@ -470,7 +470,9 @@ pub fn leave(pid: u32) -> Result<()> {
     debugger.inferior.trace()?;
     debugger.attach()?;
     debugger.until("the runtime", |debugger| debugger.had(RUNTIME) > 0)?;
-    let mut started = Started { debugger, ticks: 0 };
-    started.stop_all()?;
-    std::process::exit(0)
+    let started = Started { debugger, ticks: 0 };
+    started.show(&started.waves()?)?;
+    // Waves that the library has stopped would stay so: they are halted in what was saved of them.
+    nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL)?;
+    Ok(())
 }
