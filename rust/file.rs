@@ -83,7 +83,9 @@ impl CharDevice for DevKfd {
         // Before there is a process: that would stay, were there no memory for its file.
         let file = UniqueArc::new_uninit(GFP_KERNEL)?;
         let opener = process::open()?;
-        if gate::is_closed_by_now() {
+        gate::settle();
+        let mut devices = opener.devices().iter();
+        if gate::is_closed() || devices.any(|device| device.node().gate().is_closed()) {
             return Err(EAGAIN);
         }
         Ok(file.write(OpenFile::new(opener)).into())

@@ -51,6 +51,7 @@ use kernel::{
         Arc, //
     },
 };
+use gate::Gate;
 use profiler::Profiler;
 pub(crate) use resets::Quiet;
 use resets::Resets;
@@ -76,11 +77,12 @@ pub(crate) struct Gpu {
     users: Arc<Users>,
     profiler: Arc<Profiler>,
     resets: Resets,
+    gate: Arc<Gate>,
 }
 
 impl Gpu {
     /// The device that `kgd` stands for. `ENODEV`: a generation that we do not drive.
-    pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Arc<Self>> {
+    pub(crate) fn new(kgd: Arc<dyn Kgd>, gate: Arc<Gate>) -> Result<Arc<Self>> {
         let generation = Generation::of(&chip_facts(kgd.facts())).map_err(|_| ENODEV)?;
         let gpu = Self {
             kgd,
@@ -88,6 +90,7 @@ impl Gpu {
             users: Users::new()?,
             profiler: Profiler::new()?,
             resets: Resets::new(),
+            gate,
         };
         Ok(Arc::new(gpu, GFP_KERNEL)?)
     }
@@ -112,9 +115,19 @@ impl Gpu {
         self.users.count()
     }
 
+    /// Processes that use its nodes, those that are ending included.
+    pub(crate) fn processes(&self) -> i32 {
+        self.users.processes()
+    }
+
     /// Its resets.
     pub(crate) fn resets(&self) -> &Resets {
         &self.resets
+    }
+
+    /// Whether processes may get it.
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.gate
     }
 }
 
@@ -256,6 +269,11 @@ impl Node {
     /// The owner of its device's performance counters.
     pub(crate) fn profiler(&self) -> &Profiler {
         &self.gpu.profiler
+    }
+
+    /// Whether processes may get its device.
+    pub(crate) fn gate(&self) -> &Gate {
+        self.gpu.gate()
     }
 
     /// What begins on it must not miss them.
@@ -432,7 +450,7 @@ mod tests {
 
     #[test]
     fn who_looks_at_a_node_uses_its_device() {
-        let gpu = Gpu::new(Fake::new().unwrap()).unwrap();
+        let gpu = Gpu::new(Fake::new().unwrap(), Gate::new().unwrap()).unwrap();
         let (id, sink) = (
             GpuId::new(1).unwrap(),
             Arc::new(NoSink, GFP_KERNEL).unwrap(),
@@ -448,14 +466,18 @@ mod tests {
         unregister(&[known]);
         assert!(!exists(id) && node(id).is_none());
         drop(one);
-        assert_eq!(gpu.users(), 1);
+        assert_eq!((gpu.users(), gpu.processes()), (1, 0));
+        let process = NodeUser::process(Arc::clone(all.first().unwrap()));
+        assert_eq!((gpu.users(), gpu.processes()), (2, 1));
         drop(all);
-        assert_eq!(gpu.users(), 0);
+        assert_eq!((gpu.users(), gpu.processes()), (1, 1));
+        drop(process);
+        assert_eq!((gpu.users(), gpu.processes()), (0, 0));
     }
 
     #[test]
     fn a_device_that_came_back_keeps_its_nodes() {
-        let gpu = Gpu::new(Fake::new().unwrap()).unwrap();
+        let gpu = Gpu::new(Fake::new().unwrap(), Gate::new().unwrap()).unwrap();
         let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
         let [old, new] = [1, 2].map(|id| {
             let id = GpuId::new(id).unwrap();
@@ -483,7 +505,7 @@ mod tests {
     #[test]
     fn a_chip_follows_the_facts_of_its_gpu() {
         let chip = |change: fn(&mut GpuFacts)| {
-            let gpu = Gpu::new(Fake::with(change).unwrap()).unwrap();
+            let gpu = Gpu::new(Fake::with(change).unwrap(), Gate::new().unwrap()).unwrap();
             gpu.generation.chip
         };
         let whole = chip(|_| ());

@@ -10,7 +10,10 @@
 use crate::{
     gpu::{
         self,
-        gate,
+        gate::{
+            self,
+            Gate, //
+        },
         Node, //
     },
     ids::IpVersion,
@@ -44,7 +47,8 @@ use kernel::{
             ordering::Relaxed,
             Atomic, //
         },
-        global_lock, //
+        global_lock,
+        Arc, //
     },
 };
 
@@ -91,6 +95,8 @@ struct Slot {
     name: CString,
     /// Whether amdgpu has it in `adev`. Changed under the lock of the list.
     offered: Atomic<bool>,
+    /// Whether processes may get it.
+    gate: Arc<Gate>,
     served: Removable<Served>,
 }
 
@@ -127,6 +133,7 @@ impl Slot {
             adev,
             name: CString::try_from(name)?,
             offered: Atomic::new(true),
+            gate: Gate::new()?,
             served: Removable::new(),
         };
         slots.push(KBox::new(slot, GFP_KERNEL)?, GFP_KERNEL)?;
@@ -168,7 +175,7 @@ impl Slot {
         // SAFETY: amdgpu takes the device away (`amdkfd_device_exit`, which ends what is made here)
         // before it goes; `resources` is amdgpu's for the time of this call.
         let kgd = unsafe { Amdgpu::new(self.adev, resources) }?;
-        self.served.put(Served::new(kgd)?)
+        self.served.put(Served::new(kgd, self.gate.clone())?)
     }
 
     /// Ends it, if it had begun. Returns when nobody uses it, calls of amdgpu's and processes
@@ -399,10 +406,6 @@ upcalls! {
         unsafe { vram::page_freed(folio.cast()) };
     }
 
-    fn amdkfd_unlock(_kfd: *mut c::kfd_dev) {
-        gate::open();
-    }
-
     fn amdkfd_quiesce_mm(mm: *mut c::mm_struct, trigger: u32) -> c_int {
         errno(process::evict_mm(MmId::new(mm.cast()), Trigger::from_raw(trigger)))
     }
@@ -489,14 +492,18 @@ device_upcalls! {
     }
 
     fn amdkfd_check_and_lock(slot) -> c_int {
-        gate::close();
+        slot.gate.close();
         // An opener takes its nodes under the same lock: it is counted, or finds the gate closed.
-        let in_use = gpu::with_nodes(|_| slot.with(|served| served.is_used()));
+        let in_use = gpu::with_nodes(|_| slot.with(|served| served.has_processes()));
         if in_use != Some(true) {
             return 0;
         }
-        gate::open();
+        slot.gate.open();
         errno(Err(EBUSY))
+    }
+
+    fn amdkfd_unlock(slot) {
+        slot.gate.open();
     }
 
     fn amdkfd_start_sched(slot, node: c_int) -> c_int {

@@ -580,8 +580,14 @@ fn devices(nodes: &[Arc<Node>]) -> Result<Devices> {
     for node in nodes {
         let minor = node.partition().render_minor;
         if node.kgd().cgroup_permission(minor).is_ok() {
+            if node.gate().is_closed() {
+                return Err(EAGAIN);
+            }
             devices.push(ProcessDevice::new(node.clone())?)?;
         }
+    }
+    if devices.is_empty() && gate::is_any_closed() {
+        return Err(EAGAIN);
     }
     if devices.is_empty() {
         pr_warn!(
@@ -629,4 +635,51 @@ pub(crate) fn report_fault(process: &Process, device: &ProcessDevice, fault: Mem
 /// Whether `node` can run processes with and without retry side by side.
 pub(crate) fn xnack_is_a_choice(node: &Node) -> bool {
     node.generation().chip.xnack_per_process
+}
+
+#[kernel::macros::kunit_tests(amdkfd_process)]
+mod tests {
+    use super::*;
+    use crate::{
+        gfx::Interrupt,
+        gpu::{
+            gate::Gate,
+            Gpu,
+            Sink, //
+        },
+        kgd::fake::Fake,
+        linux::rcu_table::RcuEntry, //
+    };
+
+    /// Takes nothing.
+    struct NoSink;
+
+    impl Sink for NoSink {
+        fn deliver(&self, _: Interrupt) {}
+
+        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<RcuEntry<Events>> {
+            Err(ENODEV)
+        }
+
+        fn queue_was_reset(&self, _: Pasid) {}
+    }
+
+    #[test]
+    fn a_device_that_is_reset_refuses_only_who_may_use_it() {
+        let gates = [Gate::new().unwrap(), Gate::new().unwrap()];
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let nodes = [1, 2].map(|number| {
+            let gate = gates[number as usize - 1].clone();
+            let gpu = Gpu::new(Fake::new().unwrap(), gate).unwrap();
+            Node::new(gpu, 0, GpuId::new(number).unwrap(), sink.clone()).unwrap()
+        });
+        assert!(devices(&nodes).is_ok());
+        gates[0].close();
+        assert_eq!(devices(&nodes).err(), Some(EAGAIN));
+        assert!(devices(&nodes[1..]).is_ok());
+        // While it is partitioned it has no nodes.
+        assert_eq!(devices(&[]).err(), Some(EAGAIN));
+        gates[0].open();
+        assert!(devices(&nodes).is_ok());
+    }
 }

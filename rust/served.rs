@@ -12,7 +12,7 @@ use crate::{
     doorbell,
     gpu::{
         self,
-        gate,
+        gate::Gate,
         Gpu,
         Node, //
     },
@@ -71,8 +71,8 @@ pub(crate) struct Served {
 
 impl Served {
     /// Brings a device up, and makes its nodes known.
-    pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
-        let gpu = Gpu::new(kgd)?;
+    pub(crate) fn new(kgd: Arc<dyn Kgd>, gate: Arc<Gate>) -> Result<Self> {
+        let gpu = Gpu::new(kgd, gate)?;
         let mut served = Self {
             gpu: gpu.clone(),
             nodes: KVec::new(),
@@ -119,11 +119,11 @@ impl Served {
         }
     }
 
-    /// Whether a process has it, one that is ending included, or somebody is looking at it. A
-    /// process that the device cgroup keeps from it has not. With the gate closed and the nodes
-    /// locked the answer `false` stays true for processes. Never sleeps.
-    pub(crate) fn is_used(&self) -> bool {
-        self.gpu.users() != 0
+    /// Whether a process has it, one that is ending included. A process that the device cgroup
+    /// keeps from it has not, nor has who reads the topology: the end of the device waits for that.
+    /// With the gate closed and the nodes locked the answer `false` stays true. Never sleeps.
+    pub(crate) fn has_processes(&self) -> bool {
+        self.gpu.processes() != 0
     }
 
     /// Its nodes.
@@ -140,13 +140,13 @@ impl Drop for Served {
         gpu::unregister(&self.nodes);
         // From here on no process finds it. Before a device that was pulled out amdgpu neither
         // suspends it nor asks for the end of its processes.
-        if self.is_used() {
+        if self.has_processes() {
             self.suspend(true);
-            self.end_processes();
         }
+        self.end_processes();
         // Pages of theirs may be in its memory still: those of children.
-        svm::block::empty_device(self.gpu.kgd().handle());
-        self.sleep.end();
+        svm::block::empty_device(&**self.gpu.kgd());
+        self.sleep.end(self.gpu.gate());
     }
 }
 
@@ -179,7 +179,7 @@ fn node(gpu: &Arc<Gpu>, index: u32, id: GpuId) -> Result<Arc<Node>> {
 struct Sleep {
     /// Processes are off all GPUs for it.
     processes: Atomic<bool>,
-    /// /dev/kfd cannot be opened for its reset.
+    /// Its gate is closed for its reset.
     gate: Atomic<bool>,
 }
 
@@ -203,21 +203,21 @@ impl Sleep {
         }
     }
 
-    fn close_gate(&self) {
+    fn close(&self, gate: &Gate) {
         if !self.gate.xchg(true, Relaxed) {
-            gate::close();
+            gate.close();
         }
     }
 
-    fn open_gate(&self) {
+    fn open(&self, gate: &Gate) {
         if self.gate.xchg(false, Relaxed) {
-            gate::open();
+            gate.open();
         }
     }
 
     /// The device ends, asleep or not.
-    fn end(&self) {
-        self.open_gate();
+    fn end(&self, gate: &Gate) {
+        self.open(gate);
         self.end_processes();
     }
 }
@@ -291,7 +291,7 @@ impl Served {
         for node in self.nodes() {
             node.listeners().notify_reset(false, cause);
         }
-        self.sleep.close_gate();
+        self.sleep.close(self.gpu.gate());
         self.stop();
         let cause = match self.ecc.load(Relaxed) {
             true => Cause::Ecc,
@@ -306,7 +306,7 @@ impl Served {
         let started = self.start();
         self.ecc.store(false, Relaxed);
         self.gpu.resets().end();
-        self.sleep.open_gate();
+        self.sleep.open(self.gpu.gate());
         for node in self.nodes() {
             node.listeners().notify_reset(true, "");
         }
@@ -342,11 +342,14 @@ impl Served {
     }
 
     /// The device goes away: its processes are asked to end, then made to. Returns when all have
-    /// let go of it.
+    /// let go of it, and who looked at it.
     ///
     /// TIMEOUT: none beyond that. What amdgpu frees next is theirs. Who is left is a file of
     /// /dev/kfd that was passed on to another process, or a task that cannot be killed.
     pub(crate) fn end_processes(&self) {
+        if self.gpu.users() == 0 {
+            return;
+        }
         let handle = self.gpu.kgd().handle();
         power::end(handle, Signal::Bus);
         if self.wait_for_users(GRACE) {
@@ -366,7 +369,10 @@ impl Served {
 #[kernel::macros::kunit_tests(amdkfd_served)]
 mod tests {
     use super::*;
-    use crate::kgd::fake::Fake;
+    use crate::{
+        gpu::NodeUser,
+        kgd::fake::Fake, //
+    };
 
     /// A device of two partitions with a node each, which nobody knows.
     fn two_nodes() -> Served {
@@ -374,7 +380,7 @@ mod tests {
             facts.num_partitions = 2;
             facts.partitions[1] = facts.partitions[0];
         });
-        let gpu = Gpu::new(fake.unwrap()).unwrap();
+        let gpu = Gpu::new(fake.unwrap(), Gate::new().unwrap()).unwrap();
         let mut nodes = KVec::new();
         for index in 0..2 {
             let id = GpuId::new(index + 1).unwrap();
@@ -399,6 +405,17 @@ mod tests {
         });
         let fake = fake.unwrap();
         assert!(listed(crate::kgd::Device::facts(&*fake)).eq([0, 2]));
+    }
+
+    #[test]
+    fn who_reads_the_topology_is_no_process() {
+        let served = two_nodes();
+        let reader = NodeUser::new(served.nodes[0].clone());
+        assert!(!served.has_processes());
+        let process = NodeUser::process(served.nodes[1].clone());
+        assert!(served.has_processes());
+        drop((reader, process));
+        assert!(!served.has_processes());
     }
 
     #[test]

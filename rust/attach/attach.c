@@ -349,7 +349,7 @@ static bool amdgpu_is_built_in(void)
 
 /*
  * amdgpu is about to leave a GPU, whose copy engines still work: once amdgpu tells us they do not.
- * Under the device's lock.
+ * But not those of a GPU that was pulled out. Under the device's lock.
  */
 static int unbind_event(struct notifier_block *nb, unsigned long event, void *data)
 {
@@ -357,7 +357,7 @@ static int unbind_event(struct notifier_block *nb, unsigned long event, void *da
 	struct drm_device *drm;
 
 	if (event != BUS_NOTIFY_UNBIND_DRIVER || !READ_ONCE(attached) ||
-	    strcmp(dev->driver->name, amdgpu_name))
+	    strcmp(dev->driver->name, amdgpu_name) || pci_dev_is_disconnected(to_pci_dev(dev)))
 		return NOTIFY_DONE;
 	drm = dev_get_drvdata(dev);
 	if (drm)

@@ -22,25 +22,44 @@ use kernel::{
 };
 
 /// How many they are.
-pub(super) struct Users(Atomic<i32>);
+pub(super) struct Users {
+    all: Atomic<i32>,
+    /// Those of them that are processes; the others look at a node for a moment.
+    processes: Atomic<i32>,
+}
 
 impl Users {
     pub(super) fn new() -> Result<Arc<Self>> {
-        Ok(Arc::new(Self(Atomic::new(0)), GFP_KERNEL)?)
+        let users = Self {
+            all: Atomic::new(0),
+            processes: Atomic::new(0),
+        };
+        Ok(Arc::new(users, GFP_KERNEL)?)
     }
 
     pub(super) fn count(&self) -> i32 {
         // Pairs with the release in `UserCount`: who sees 0 sees all that the last one gave back.
-        self.0.load(Acquire)
+        self.all.load(Acquire)
+    }
+
+    pub(super) fn processes(&self) -> i32 {
+        // As above.
+        self.processes.load(Acquire)
     }
 }
 
 /// One of them.
-struct UserCount(Arc<Users>);
+struct UserCount {
+    users: Arc<Users>,
+    is_process: bool,
+}
 
 impl Drop for UserCount {
     fn drop(&mut self) {
-        let _: i32 = self.0 .0.fetch_sub(1, Release);
+        if self.is_process {
+            let _: i32 = self.users.processes.fetch_sub(1, Release);
+        }
+        let _: i32 = self.users.all.fetch_sub(1, Release);
     }
 }
 
@@ -53,12 +72,25 @@ pub(crate) struct NodeUser {
 }
 
 impl NodeUser {
+    /// Who looks at the node.
     pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self::count(node, false)
+    }
+
+    /// A process that has the node.
+    pub(crate) fn process(node: Arc<Node>) -> Self {
+        Self::count(node, true)
+    }
+
+    fn count(node: Arc<Node>, is_process: bool) -> Self {
         let users = node.gpu.users.clone();
-        let _: i32 = users.0.fetch_add(1, Relaxed);
+        let _: i32 = users.all.fetch_add(1, Relaxed);
+        if is_process {
+            let _: i32 = users.processes.fetch_add(1, Relaxed);
+        }
         Self {
             node,
-            _counted: UserCount(users),
+            _counted: UserCount { users, is_process },
         }
     }
 }

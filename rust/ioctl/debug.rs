@@ -245,8 +245,14 @@ fn set_node_address_watch(
         mode: args.mode,
         mask: args.mask,
     };
-    args.id = it.turn()?.watch(args.gpu_id, args.address, watch)?;
-    Ok(())
+    let point = it.turn()?.watch(args.gpu_id, args.address, watch);
+    match point {
+        Ok(number) => args.id = number,
+        // As it always was.
+        Err(error) if error == ENOMEM => args.id = u32::MAX,
+        Err(_) => {}
+    }
+    point.map(drop)
 }
 
 /// CLEAR_NODE_ADDRESS_WATCH.

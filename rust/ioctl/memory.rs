@@ -290,14 +290,11 @@ fn set_svm(process: &Process, pages: Option<Pages>, words: &[u64]) -> Result {
 fn get_svm(process: &Process, pages: Option<Pages>, words: &mut [u64]) -> Result {
     let svm = process.make_svm()?;
     let pages = pages.ok_or(EOVERFLOW)?;
-    svm.check_area(pages)?;
-    if !words
-        .iter()
-        .all(|word| Common::can_tell(svm_attribute(*word).0))
-    {
-        return Err(EINVAL);
-    }
-    let common = svm.get(pages)?;
+    // Before any is answered.
+    let common = svm.get(pages, || {
+        let mut kinds = words.iter().map(|word| svm_attribute(*word).0);
+        kinds.all(Common::can_tell)
+    })?;
     let gpu_id = |place: usize| {
         let device = process.devices().get(place)?;
         Some(device.gpu_id().raw())

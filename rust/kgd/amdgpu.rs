@@ -63,7 +63,10 @@ use core::ptr::{
 use kernel::{
     error::to_result,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        atomic::Atomic,
+        Arc, //
+    },
 };
 
 /// A device of amdgpu's.
@@ -75,6 +78,8 @@ use kernel::{
 pub(crate) struct Amdgpu {
     adev: DeviceHandle,
     facts: GpuFacts,
+    /// Buffers of device pages.
+    vrams: Atomic<usize>,
 }
 
 impl Amdgpu {
@@ -92,6 +97,7 @@ impl Amdgpu {
         let this = Self {
             adev: DeviceHandle(adev),
             facts,
+            vrams: Atomic::new(0),
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }

@@ -191,17 +191,94 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 	return ret;
 }
 
+/*
+ * How many pages from the one at @first on lie next to each other. @step: whether upwards (1), as
+ * the kernel hands out new pages, or downwards (-1), as those that were used before.
+ */
+static u32 run_at(const unsigned long *pfns, u32 first, u32 count, int *step)
+{
+	unsigned long next = pfns[first] & ~HMM_PFN_FLAGS;
+	u32 i = first + 1;
+
+	*step = i < count && (pfns[i] & ~HMM_PFN_FLAGS) + 1 == next ? -1 : 1;
+	while (i < count && (pfns[i] & ~HMM_PFN_FLAGS) == next + *step) {
+		next += *step;
+		i++;
+	}
+	return i - first;
+}
+
+static void unmap_runs(struct amdgpu_device *adev, const unsigned long *pfns,
+		       const u64 *addresses, u32 count)
+{
+	u32 i, run;
+	int step;
+
+	for (i = 0; i < count; i += run) {
+		run = run_at(pfns, i, count, &step);
+		dma_unmap_page(adev->dev, addresses[step > 0 ? i : i + run - 1],
+			       (size_t)run << PAGE_SHIFT, DMA_BIDIRECTIONAL);
+	}
+}
+
+/*
+ * Where nothing has to be undone, run by run. False: something would have, page by page, or it was
+ * too much at once; nothing is mapped.
+ */
+static bool map_runs(struct amdgpu_device *adev, const unsigned long *pfns, u32 count,
+		     u64 *addresses)
+{
+	u32 i, j, run;
+	int step;
+
+	if (dma_need_unmap(adev->dev))
+		return false;
+	for (i = 0; i < count; i += run) {
+		u32 lowest = i;
+		dma_addr_t address;
+
+		run = run_at(pfns, i, count, &step);
+		if (step < 0)
+			lowest += run - 1;
+		address = dma_map_page(adev->dev, hmm_pfn_to_page(pfns[lowest]), 0,
+				       (size_t)run << PAGE_SHIFT, DMA_BIDIRECTIONAL);
+		if (dma_mapping_error(adev->dev, address)) {
+			unmap_runs(adev, pfns, addresses, i);
+			return false;
+		}
+		for (j = 0; j < run; j++)
+			addresses[lowest + step * (int)j] = address + ((u64)j << PAGE_SHIFT);
+	}
+	/* Not before: a bounce buffer among them changes the answer. */
+	if (!dma_need_unmap(adev->dev))
+		return true;
+	unmap_runs(adev, pfns, addresses, count);
+	return false;
+}
+
+static bool has_device_page(const unsigned long *pfns, u32 count)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++)
+		if (is_zone_device_page(hmm_pfn_to_page(pfns[i])))
+			return true;
+	return false;
+}
+
 int bridge_pages_dma_map(struct amdgpu_device *adev, const unsigned long *pfns, u32 count,
 			 u64 *addresses, bool *undo)
 {
 	u32 i;
 
+	/* A device's page has no address that another one reaches. */
+	if (has_device_page(pfns, count))
+		return -EINVAL;
+	*undo = false;
+	if (map_runs(adev, pfns, count, addresses))
+		return 0;
+
 	for (i = 0; i < count; i++) {
-		/* A device's page has no address that another one reaches. */
-		if (is_zone_device_page(hmm_pfn_to_page(pfns[i]))) {
-			bridge_pages_dma_unmap(adev, addresses, i);
-			return -EINVAL;
-		}
 		addresses[i] = dma_map_page(adev->dev, hmm_pfn_to_page(pfns[i]), 0, PAGE_SIZE,
 					    DMA_BIDIRECTIONAL);
 		if (!dma_mapping_error(adev->dev, addresses[i]))

@@ -7,12 +7,16 @@
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
 #include <linux/delay.h>
+#include <linux/list.h>
 #include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
+#include <linux/pci.h>
 #include <linux/rcupdate.h>
 #include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/wait.h>
 #include <linux/workqueue.h>
 
 #include "amdgpu_bind.h"
@@ -296,6 +300,8 @@ struct bridge_copy {
 	struct dma_fence *mapped;	/* the job that fills the window */
 	struct dma_fence *copied;
 	struct delayed_work later;
+	struct list_head link;		/* in copies */
+	bool given_up;			/* it did not end in time. Under copies_lock */
 	bool to_vram;
 	u32 count;			/* pages that are mapped */
 	dma_addr_t address[BRIDGE_MAX_COPY];
@@ -308,7 +314,10 @@ static enum dma_data_direction direction(const struct bridge_copy *copy)
 	return copy->to_vram ? DMA_TO_DEVICE : DMA_FROM_DEVICE;
 }
 
-/* What is written to system memory stays allocated until it is. */
+/*
+ * System memory stays allocated until the copy has ended: also what is read, for a copy that was
+ * given up may read it when its owner has long let it go.
+ */
 static int map_pages(struct bridge_copy *copy, const struct bridge_copy_page *pages, u32 count)
 {
 	struct device *dev = copy->adev->dev;
@@ -321,11 +330,10 @@ static int map_pages(struct bridge_copy *copy, const struct bridge_copy_page *pa
 		copy->vram[i] = ((u64)pages[i].device << PAGE_SHIFT) - start;
 		address = dma_map_page(dev, copy->page[i], 0, PAGE_SIZE, direction(copy));
 		if (dma_mapping_error(dev, address))
-			return -EIO;
+			return -ENOMEM;
 		copy->address[i] = address;
 		copy->count++;
-		if (!copy->to_vram)
-			get_page(copy->page[i]);
+		get_page(copy->page[i]);
 	}
 	return 0;
 }
@@ -336,8 +344,7 @@ static void unmap_pages(struct bridge_copy *copy)
 
 	for (i = 0; i < copy->count; i++) {
 		dma_unmap_page(copy->adev->dev, copy->address[i], PAGE_SIZE, direction(copy));
-		if (!copy->to_vram)
-			put_page(copy->page[i]);
+		put_page(copy->page[i]);
 	}
 }
 
@@ -423,9 +430,41 @@ static int copy_window(struct bridge_copy *copy, struct amdgpu_ttm_buffer_entity
 	return 0;
 }
 
+/* Whether amdgpu refuses what comes after a job of an entity that failed (amdgpu_job_prepare_job). */
+static bool has_failed(struct drm_sched_entity *entity)
+{
+	struct dma_fence *last;
+	bool failed;
+
+	rcu_read_lock();
+	last = rcu_dereference(entity->last_scheduled);
+	failed = last && READ_ONCE(last->error);
+	rcu_read_unlock();
+	return failed;
+}
+
+/*
+ * Copies take turns among all entities that amdgpu takes jobs of. NULL: none is left until the
+ * device is bound anew, or sleeps and wakes up.
+ */
+static struct amdgpu_ttm_buffer_entity *next_entity(struct amdgpu_device *adev, u32 entities)
+{
+	struct amdgpu_ttm_buffer_entity *entity;
+	u32 i, turn;
+
+	for (i = 0; i < entities; i++) {
+		turn = (u32)atomic_inc_return(&adev->mman.next_move_entity) % entities;
+		entity = &adev->mman.move_entities[turn];
+		if (!has_failed(&entity->base))
+			return entity;
+	}
+	dev_warn_once(adev->dev, "amdkfd: copies of pages have failed; amdgpu takes no more\n");
+	return NULL;
+}
+
 /*
  * The two jobs, one right after the other: under the entity's lock its window is ours, and what
- * comes later runs later. Copies take turns among all entities.
+ * comes later runs later.
  */
 static int submit(struct bridge_copy *copy)
 {
@@ -435,9 +474,13 @@ static int submit(struct bridge_copy *copy)
 	int ret;
 
 	/* While the device sleeps there are none. */
-	if (!mman->buffer_funcs_enabled || !entities || !mover(copy->adev)->sched.ready)
+	if (!mman->buffer_funcs_enabled || !entities)
 		return -ENODEV;
-	entity = &mman->move_entities[(u32)atomic_inc_return(&mman->next_move_entity) % entities];
+	if (!mover(copy->adev)->sched.ready)
+		return amdgpu_call(amdgpu_in_reset)(copy->adev) ? -EAGAIN : -ENODEV;
+	entity = next_entity(copy->adev, entities);
+	if (!entity)
+		return -ENODEV;
 	mutex_lock(&entity->lock);
 	ret = fill_window(copy, entity);
 	if (!ret)
@@ -446,10 +489,84 @@ static int submit(struct bridge_copy *copy)
 	return ret;
 }
 
+/*
+ * The copies under way, of all devices. A device gets so many at a time: each has room in amdgpu's
+ * pool for jobs (1 MiB, ib_pools in amdgpu_ib.c; at most 4.6 KiB a copy), and amdgpu waits for room
+ * there without end. And it gets none as long as one has not ended that was given up: then its
+ * engines are busy for long, or dead, and more of the same would use up the pool and keep pages.
+ */
+#define MOST_COPIES 64
+static LIST_HEAD(copies);
+static DEFINE_SPINLOCK(copies_lock);
+static DECLARE_WAIT_QUEUE_HEAD(copies_ended);
+
+static bool has_ended(struct bridge_copy *copy)
+{
+	return dma_fence_is_signaled(copy->mapped) && dma_fence_is_signaled(copy->copied);
+}
+
+/* Whether another copy may begin. -EIO: one was given up; -EBUSY: there are enough. */
+static int may_begin(const struct amdgpu_device *adev)
+{
+	struct bridge_copy *other;
+	unsigned int others = 0;
+
+	list_for_each_entry(other, &copies, link) {
+		if (other->adev != adev)
+			continue;
+		if (other->given_up && !has_ended(other))
+			return -EIO;
+		if (++others == MOST_COPIES)
+			return -EBUSY;
+	}
+	return 0;
+}
+
+static int add_copy(struct bridge_copy *copy)
+{
+	int ret;
+
+	spin_lock(&copies_lock);
+	ret = may_begin(copy->adev);
+	if (!ret)
+		list_add(&copy->link, &copies);
+	spin_unlock(&copies_lock);
+	return ret;
+}
+
+/* So long a copy waits for others to end: as long as each of them is waited for (kgd/owned). */
+#define TURN_TIMEOUT (10 * HZ)
+
+static int wait_for_turn(struct bridge_copy *copy)
+{
+	int ret;
+
+	wait_event_timeout(copies_ended, (ret = add_copy(copy)) != -EBUSY, TURN_TIMEOUT);
+	return ret == -EBUSY ? -EIO : ret;
+}
+
+static void end_turn(struct bridge_copy *copy)
+{
+	spin_lock(&copies_lock);
+	list_del(&copy->link);
+	spin_unlock(&copies_lock);
+	wake_up(&copies_ended);
+}
+
+static void give_up_copy(struct bridge_copy *copy)
+{
+	spin_lock(&copies_lock);
+	copy->given_up = true;
+	spin_unlock(&copies_lock);
+	/* Who waits for a turn need not wait for this one. */
+	wake_up_all(&copies_ended);
+}
+
 static void free_copy(struct bridge_copy *copy)
 {
 	struct drm_device *drm = adev_to_drm(copy->adev);
 
+	end_turn(copy);
 	unmap_pages(copy);
 	dma_fence_put(copy->mapped);
 	dma_fence_put(copy->copied);
@@ -462,42 +579,69 @@ static void free_copy(struct bridge_copy *copy)
 
 static void free_later(struct work_struct *work);
 
+/* A copy with all that it needs to go on alone, in its turn. */
+static int new_copy(struct bridge_vram *vram, bool to_vram, struct bridge_copy **out)
+{
+	struct bridge_copy *copy = kvzalloc(sizeof(*copy), GFP_KERNEL);
+	int ret;
+
+	if (!copy)
+		return -ENOMEM;
+	copy->adev = vram->adev;
+	copy->to_vram = to_vram;
+	INIT_DELAYED_WORK(&copy->later, free_later);
+	ret = wait_for_turn(copy);
+	if (ret)
+		goto free;
+	ret = -EBUSY;
+	if (!atomic_inc_not_zero(&vram->eviction->users))
+		goto end;
+	dma_fence_get(&vram->eviction->base);
+	copy->eviction = vram->eviction;
+	copy->bo = amdgpu_call(amdgpu_bo_ref)(vram->bo);
+	amdgpu_call(drm_dev_get)(adev_to_drm(copy->adev));
+	*out = copy;
+	return 0;
+end:
+	end_turn(copy);
+free:
+	kvfree(copy);
+	return ret;
+}
+
+/* On a device that is not unplugged, and is not meanwhile. */
+static int begin_copy(struct bridge_copy *copy, const struct bridge_copy_page *pages, u32 count)
+{
+	int idx, ret;
+
+	/* One that was pulled out is not unplugged as yet. */
+	if (pci_dev_is_disconnected(copy->adev->pdev) ||
+	    !amdgpu_call(drm_dev_enter)(adev_to_drm(copy->adev), &idx))
+		return -ENODEV;
+	ret = map_pages(copy, pages, count);
+	if (!ret)
+		ret = submit(copy);
+	amdgpu_call(drm_dev_exit)(idx);
+	return ret;
+}
+
 int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridge_copy_page *pages,
 		      u32 count, struct bridge_copy **out)
 {
 	struct bridge_copy *copy;
-	int idx, ret;
+	int ret;
 
 	static_assert(BRIDGE_MAX_COPY <= AMDGPU_GTT_MAX_TRANSFER_SIZE >> PAGE_SHIFT);
 	if (!count || count > BRIDGE_MAX_COPY)
 		return -EINVAL;
-	if (!amdgpu_call(drm_dev_enter)(adev_to_drm(vram->adev), &idx))
-		return -ENODEV;
-	ret = -ENOMEM;
-	copy = kvzalloc(sizeof(*copy), GFP_KERNEL);
-	if (!copy)
-		goto exit;
-	ret = -EBUSY;
-	if (!atomic_inc_not_zero(&vram->eviction->users)) {
-		kvfree(copy);
-		goto exit;
-	}
-	INIT_DELAYED_WORK(&copy->later, free_later);
-	dma_fence_get(&vram->eviction->base);
-	copy->eviction = vram->eviction;
-	copy->adev = vram->adev;
-	copy->bo = amdgpu_call(amdgpu_bo_ref)(vram->bo);
-	copy->to_vram = to_vram;
-	amdgpu_call(drm_dev_get)(adev_to_drm(copy->adev));
-	ret = map_pages(copy, pages, count);
-	if (!ret)
-		ret = submit(copy);
+	ret = new_copy(vram, to_vram, &copy);
+	if (ret)
+		return ret;
+	ret = begin_copy(copy, pages, count);
 	if (ret)
 		free_copy(copy);
 	else
 		*out = copy;
-exit:
-	amdgpu_call(drm_dev_exit)(idx);
 	return ret;
 }
 
@@ -510,11 +654,6 @@ int bridge_copy_wait(struct bridge_copy *copy, u32 timeout_ms)
 	if (!left)
 		return -ETIME;
 	return result_of(copy->mapped) ?: result_of(copy->copied);
-}
-
-static bool has_ended(struct bridge_copy *copy)
-{
-	return dma_fence_is_signaled(copy->mapped) && dma_fence_is_signaled(copy->copied);
 }
 
 /* How often it is looked whether a copy that did not end in time has ended. */
@@ -540,6 +679,7 @@ void bridge_copy_end(struct bridge_copy *copy)
 		return;
 	}
 	dev_warn(copy->adev->dev, "amdkfd: a copy of %u pages has not ended yet\n", copy->count);
+	give_up_copy(copy);
 	__module_get(THIS_MODULE);
 	atomic_inc(&outliving);
 	schedule_delayed_work(&copy->later, LATER);

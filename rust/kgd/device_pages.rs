@@ -71,14 +71,19 @@ pub(crate) trait DeviceMemory {
     fn empty_vram(&self, vram: &VramHandle);
     /// Gives it back. May be empty or not.
     fn free_vram(&self, vram: VramHandle);
+    /// How many buffers have not been given back. Once it is 0, nobody looks at a page of the
+    /// device's any more, unless somebody makes a buffer.
+    fn vrams(&self) -> usize;
     /// Begins to copy pages of a buffer, at most [`MAX_PAGES`]. System pages that are read must not
     /// change until the copy ends. Allocates; no lock of ours that reclaim takes may be held.
-    /// `ENODEV`: the device sleeps, or is gone.
+    /// `ENODEV`: the device sleeps, is gone, or takes no copies any more. `EAGAIN`: it is being
+    /// reset. `EIO`: a copy of the device's that did not end in its time has not ended yet, or
+    /// others have kept this one from beginning for 10 s.
     ///
     /// # Safety
     ///
-    /// The system pages stay until this returns; those that are written to are referenced by it
-    /// for as long as the copy goes on, and nobody else accesses them meanwhile.
+    /// The system pages stay until this returns; it references them for as long as the copy goes
+    /// on, and nobody else accesses those that are written to meanwhile.
     unsafe fn begin_copy(
         &self,
         vram: &VramHandle,

@@ -21,9 +21,9 @@ use super::{
     LocalMemory,
     MemoryContext,
     MemoryHandle,
+    NewEntries,
     NewMemory,
     Occupancy,
-    PageAccess,
     Partition,
     Power,
     Preempt,
@@ -115,9 +115,11 @@ pub(crate) struct Live {
     pub(crate) reserved: u64,
     /// Page tables are locked.
     pub(crate) table_locks: u32,
-    /// Buffers of device pages, and copies from and to them.
+    /// Buffers of device pages, copies from and to them, and those that were let go before they
+    /// had ended: copies and queues are stuck together.
     pub(crate) vrams: u32,
     pub(crate) copies: u32,
+    pub(crate) late_copies: u32,
     next_gpu_va: u64,
 }
 
@@ -225,6 +227,9 @@ impl Fake {
     pub(crate) fn set_stuck(&self, stuck: bool, resettable: bool) {
         let mut live = self.live.lock();
         (live.stuck, live.resettable) = (stuck, resettable);
+        if !stuck {
+            live.late_copies = 0;
+        }
     }
 
     /// What is out now.

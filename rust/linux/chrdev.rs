@@ -233,13 +233,25 @@ unsafe impl Send for Mappings {}
 unsafe impl Sync for Mappings {}
 
 impl Mappings {
+    /// `EBUSY`: the table has some, which files that are open map of.
     fn new<T: CharDevice>(name: &'static CStr, fops: &'static FileOperations<T>) -> Result<Self> {
         // SAFETY: The name is a string.
         let inode = unsafe { ffi::amdkfd_anon_inode(name.as_char_ptr()) };
         let inode = NonNull::new(inode).ok_or(ENOMEM)?;
         let shown = &fops.mappings;
         // SAFETY: We hold a reference of the inode.
-        shown.store(unsafe { (*inode.as_ptr()).i_mapping }, Ordering::Release);
+        let mapping = unsafe { (*inode.as_ptr()).i_mapping };
+        let old = shown.compare_exchange(
+            null_mut(),
+            mapping,
+            Ordering::Release,
+            Ordering::Relaxed, //
+        );
+        if old.is_err() {
+            // SAFETY: The reference is ours, and nobody else has seen the inode.
+            unsafe { bindings::iput(inode.as_ptr()) };
+            return Err(EBUSY);
+        }
         Ok(Self { inode, shown })
     }
 
@@ -270,7 +282,8 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Publishes minor 0 of a fresh major number as `/dev/<name>`, of class `<name>`.
+    /// Publishes minor 0 of a fresh major number as `/dev/<name>`, of class `<name>`. `EBUSY`: the
+    /// table has a registration already.
     pub(crate) fn new<T: CharDevice>(
         name: &'static CStr,
         fops: &'static FileOperations<T>,
@@ -300,5 +313,48 @@ impl Registration {
     /// The device, under which others hang their sysfs entries.
     pub(crate) fn device(&self) -> &kernel::device::Device {
         self.node.as_ref()
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_chrdev)]
+mod tests {
+    use super::*;
+
+    /// Nobody can open it.
+    struct Closed;
+
+    impl CharDevice for Closed {
+        type Data = Arc<u8>;
+
+        fn open(_: u32) -> Result<Arc<u8>> {
+            Err(EAGAIN)
+        }
+
+        fn ioctl(_: <Self::Data as ForeignOwnable>::Borrowed<'_>, _: u32, _: usize) -> Result {
+            Err(ENOTTY)
+        }
+
+        fn mmap(_: <Self::Data as ForeignOwnable>::Borrowed<'_>, _: &Vma) -> Result {
+            Err(ENODEV)
+        }
+    }
+
+    // SAFETY: Null is no module, as for code that is built in.
+    static NOBODY: ThisModule = unsafe { ThisModule::from_ptr(null_mut()) };
+
+    static TABLE: kernel::sync::SetOnce<FileOperations<Closed>> = kernel::sync::SetOnce::new();
+
+    #[test]
+    fn a_table_has_one_registration_at_a_time() {
+        TABLE.populate(FileOperations::new(&NOBODY));
+        let table = TABLE.as_ref().unwrap();
+        let one = Registration::new(c"amdkfd-test-one", table).unwrap();
+        let again = Registration::new(c"amdkfd-test-two", table);
+        assert_eq!(again.err(), Some(EBUSY));
+        // It was not taken from the first.
+        assert!(!table.mappings.load(Ordering::Acquire).is_null());
+        drop(one);
+        drop(Registration::new(c"amdkfd-test-two", table).unwrap());
+        assert!(table.mappings.load(Ordering::Acquire).is_null());
     }
 }

@@ -36,3 +36,9 @@ pub(crate) fn timer_expired() -> Error {
     // CAST: As above.
     Error::from_errno(-(bindings::ETIME as i32))
 }
+
+/// `ECANCELED`
+pub(crate) fn canceled() -> Error {
+    // CAST: As above.
+    Error::from_errno(-(bindings::ECANCELED as i32))
+}

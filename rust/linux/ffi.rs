@@ -95,6 +95,7 @@ unsafe extern "C" {
     );
     pub(super) fn amdkfd_migration_commit(migration: *mut RawMigration);
     pub(super) fn amdkfd_migration_end(migration: *mut RawMigration);
+    pub(super) fn amdkfd_fault_pause(milliseconds: c_uint) -> bool;
     pub(super) fn amdkfd_fault_owner(
         fault: *const bindings::vm_fault,
         pfn: *mut c_ulong,

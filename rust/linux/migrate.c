@@ -4,10 +4,13 @@
  */
 #include <linux/gfp.h>
 #include <linux/highmem.h>
+#include <linux/jiffies.h>
 #include <linux/memremap.h>
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "migrate.h"
@@ -198,6 +201,12 @@ static void *owner_of(const struct page *page, unsigned long *pfn)
 void *amdkfd_fault_owner(const struct vm_fault *fault, unsigned long *pfn)
 {
 	return owner_of(fault->page, pfn);
+}
+
+bool amdkfd_fault_pause(unsigned int milliseconds)
+{
+	schedule_timeout_killable(msecs_to_jiffies(milliseconds));
+	return !fatal_signal_pending(current);
 }
 
 void *amdkfd_folio_owner(const struct folio *folio, unsigned long *pfn)

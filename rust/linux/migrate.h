@@ -61,6 +61,9 @@ void amdkfd_migration_end(struct amdkfd_migration *migration);
 void *amdkfd_fault_owner(const struct vm_fault *fault, unsigned long *pfn);
 void *amdkfd_folio_owner(const struct folio *folio, unsigned long *pfn);
 
+/* In a fault that is to be tried again: sleeps. False: the task is being killed. */
+bool amdkfd_fault_pause(unsigned int milliseconds);
+
 /* Copies a page in system memory to or from @memory. */
 void amdkfd_copy_page(unsigned long pfn, void *memory, bool from_page);
 /* The owner of a device page that was collected, if it is ours, or NULL. */

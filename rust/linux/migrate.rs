@@ -23,7 +23,8 @@ use kernel::{
     bindings,
     error::to_result,
     mm::virt::VmaRef,
-    prelude::*, //
+    prelude::*,
+    time::Msecs, //
 };
 
 /// Whose device pages: those of a device, or of all devices of a hive.
@@ -101,6 +102,13 @@ impl<'a> Fault<'a> {
     pub(crate) fn vma(&self) -> &VmaRef {
         // SAFETY: By the type invariant: the VMA is the fault's, and mmap_lock is held.
         unsafe { VmaRef::from_raw((*self.raw.as_ptr()).__bindgen_anon_1.vma) }
+    }
+
+    /// Before whoever has touched the page is to try again: sleeps. False: the task is being killed,
+    /// and must not: where it is in the kernel, nothing else would stop it.
+    pub(crate) fn pause(&self, time: Msecs) -> bool {
+        // SAFETY: A fault may sleep, with mmap_lock held for reading.
+        unsafe { ffi::amdkfd_fault_pause(time) }
     }
 
     /// What was given to [`Migration::take`] for the page, and the page. `None`: another driver's.

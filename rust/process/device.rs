@@ -221,7 +221,7 @@ impl ProcessDevice {
             tensor_limit <- TensorLimit::new(node.clone()),
             shared_counters: Arc::new(Counters::new(), GFP_KERNEL)?,
             held: DEVICES.hold(),
-            node: NodeUser::new(node),
+            node: NodeUser::process(node),
         });
         Arc::pin_init(device, GFP_KERNEL)
     }

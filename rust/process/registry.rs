@@ -210,6 +210,8 @@ impl Processes {
 impl Drop for Processes {
     fn drop(&mut self) {
         mmu_notifier::synchronize();
+        // A queue that goes waits for its work, but not for work whose time has not come.
+        svm::block::settle();
         // SAFETY: By the contract of `new`. Dropping the queue runs what is left on it.
         unsafe { REGISTRY.exit() };
     }

@@ -24,6 +24,8 @@ use crate::{
         Held, //
     },
     kgd::{
+        gpu_err,
+        gpu_warn,
         Copies,
         DeviceHandle,
         Direction,
@@ -34,9 +36,11 @@ use crate::{
         VramOwner, //
     },
     linux::{
+        errno,
         migrate::{
             Fault,
             Migration,
+            Source,
             SystemPage, //
         },
         spinlock::{
@@ -199,17 +203,21 @@ impl Block {
             clear: true,
         };
         let vram = Vram::alloc(kgd, queue, new, block.clone())?;
-        ALL.lock().push(block.clone(), GFP_KERNEL)?;
-        let wanted = {
-            let mut memory = block.memory.lock();
-            memory.vram = Some(vram.clone());
-            memory.usage = Some(block.audience.count(block.pages));
-            memory.wanted
-        };
-        if wanted {
+        if block.publish(&vram)? {
             block.empty_later(0);
         }
         Ok(Mover { block, vram })
+    }
+
+    /// Gives it its memory, and makes it known. Whether amdgpu wants that back already.
+    fn publish(self: &Arc<Self>, vram: &DeferredArc<Vram>) -> Result<bool> {
+        // Across both: a block that is known and has no memory is forgotten.
+        let mut all = ALL.lock();
+        all.push(self.clone(), GFP_KERNEL)?;
+        let mut memory = self.memory.lock();
+        memory.vram = Some(vram.clone());
+        memory.usage = Some(self.audience.count(self.pages));
+        Ok(memory.wanted)
     }
 
     /// Whether it is on this device, and has places for these pages.
@@ -222,13 +230,17 @@ impl Block {
         self.memory.lock().vram.is_some()
     }
 
-    /// Begins to put pages into it. `None`: its memory is gone, or about to.
+    /// Begins to put pages into it. `None`: its memory is gone, or about to, or something writes to
+    /// it that was given up.
     pub(super) fn enter(self: &Arc<Self>) -> Option<Mover> {
         let mut memory = self.memory.lock();
         if memory.wanted {
             return None;
         }
         let vram = memory.vram.clone()?;
+        if !vram.is_open() {
+            return None;
+        }
         memory.movers += 1;
         drop(memory);
         Some(Mover {
@@ -245,26 +257,46 @@ impl Block {
         }
     }
 
+    /// Moves all pages into system memory, those that can be moved. An error: the device copies
+    /// nothing.
+    fn save(&self) -> Result {
+        const TRIES: u32 = 20;
+        const PAUSE: Delta = Delta::from_millis(5);
+        self.memory.lock().wanted = true;
+        for _ in 0..TRIES {
+            match self.empty(false) {
+                Ok(()) => break,
+                // Of the system's memory, or of one page.
+                Err(error) if [EAGAIN, ENOMEM].contains(&error) => fsleep(PAUSE),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     fn empty_later(self: &Arc<Self>, wait: Msecs) {
         let jiffies = msecs_to_jiffies(wait);
         // If it waits already, it sees to this too.
         let _ = self.queue.enqueue_delayed(self.clone(), jiffies);
     }
 
-    /// Moves all pages into system memory. `lossy`: those that cannot be copied become zeros. True:
-    /// all are there.
-    fn empty(&self, lossy: bool) -> bool {
+    /// Moves all pages into system memory. `lossy`: those that cannot be copied become zeros.
+    /// `EAGAIN`: some could not be moved; another error: of the memory, or of a copy.
+    fn empty(&self, lossy: bool) -> Result {
         let Some(vram) = self.memory.lock().vram.clone() else {
-            return true;
+            return Ok(());
         };
         let home = |migration| bring_home(migration, |_| true, lossy);
         let moved = self
             .audience
             .watch_return(self.pages, EVICTED, || vram.collect().and_then(home));
-        if let Err(error) = moved {
-            pr_debug!("{} pages stay in VRAM for now: {error:?}\n", vram.taken());
+        match vram.taken() {
+            0 => Ok(()),
+            left => {
+                pr_debug!("{left} pages stay in VRAM for now: {moved:?}\n");
+                Err(moved.err().unwrap_or(EAGAIN))
+            }
         }
-        vram.taken() == 0
     }
 }
 
@@ -281,7 +313,6 @@ impl Mover {
     /// Moves what of `range` is in system memory, or nowhere, into the block: `first` is the page
     /// that the range begins with. Returns how many pages have moved.
     pub(super) fn take(&self, migration: Migration<'_>, first: u64) -> Result<u32> {
-        use crate::linux::migrate::Source;
         let mut list: KVec<(SystemPage<'_>, u32)> = KVec::new();
         for place in 0..migration.len() {
             let page = first + u64::from(place);
@@ -327,17 +358,17 @@ impl Mover {
 /// Pages of a block that are to be copied, and where to.
 type Job<'a> = (DeferredArc<Vram>, KVec<(SystemPage<'a>, u32)>);
 
-/// Moves device pages of ours into system memory: those that `wanted` is true of, by place.
-/// `lossy`: what cannot be copied becomes zeros. Returns how many have moved. `ENOMEM`: not all
+/// Moves device pages of ours into system memory: those that `wanted` is true of. All or none of
+/// them are copied, so they should be of one device. `lossy`: what cannot be copied becomes zeros. Returns how many have moved. `ENOMEM`: not all
 /// could, and perhaps none.
 pub(super) fn bring_home(
     migration: Migration<'_>,
-    wanted: impl Fn(u32) -> bool,
+    wanted: impl Fn(&Source<'_>) -> bool,
     lossy: bool,
 ) -> Result<u32> {
     let mut jobs: KVec<Job<'_>> = KVec::new();
     let mut missing = false;
-    for place in (0..migration.len()).filter(|place| wanted(*place)) {
+    for place in (0..migration.len()).filter(|place| wanted(&migration.source(*place))) {
         let Some((vram, index)) = Vram::of(&migration, place) else {
             continue;
         };
@@ -362,8 +393,10 @@ pub(super) fn bring_home(
     }
     let copied = copy_home(&jobs);
     drop(jobs);
-    if !lossy {
-        copied?;
+    match copied {
+        // What goes on writes to pages that somebody would have.
+        Err(error) if !lossy || error == errno::timer_expired() => return Err(error),
+        _ => (),
     }
     let moved = migration.commit().count();
     if missing {
@@ -372,23 +405,34 @@ pub(super) fn bring_home(
     Ok(moved)
 }
 
-/// Copies what goes home, all blocks beside each other.
+/// Copies what goes home, all blocks beside each other. `ETIME`: of one the copy goes on; another
+/// error: none does.
 fn copy_home(jobs: &[Job<'_>]) -> Result {
-    let mut all = KVec::new();
+    let mut all = KVec::with_capacity(jobs.len(), GFP_KERNEL)?;
     let mut result = Ok(());
     for (vram, list) in jobs {
         let mut copies = Copies::new(vram.clone(), Direction::ToSystem);
         result = result.and(copies.begin(list));
-        match all.push(copies, GFP_KERNEL) {
-            Ok(()) => (),
-            // Its drop has waited.
-            Err(error) => result = result.and(Err(error.into())),
-        }
+        all.push(copies, GFP_KERNEL)?;
     }
     for copies in all {
-        result = result.and(copies.wait());
+        let ended = copies.wait();
+        result = match ended == Err(errno::timer_expired()) {
+            true => ended,
+            false => result.and(ended),
+        };
     }
     result
+}
+
+/// How long whoever has touched a page that cannot be copied now waits, with mmap_lock held for
+/// reading.
+const RETRY_AFTER: Msecs = 10;
+
+/// Whether an error of a copy may pass, as it does when a reset is over: the device has not ended
+/// another copy, or this one; it is being reset; it has dropped the copy.
+fn passes(error: Error) -> bool {
+    [EIO, EAGAIN, errno::timer_expired(), errno::canceled()].contains(&error)
 }
 
 impl VramOwner for Block {
@@ -419,13 +463,21 @@ impl VramOwner for Block {
         let pages = Pages::new((start / bytes) as u64, end.div_ceil(bytes) as u64);
         let moved = self.audience.watch_return(pages, TOUCHED, || {
             let migration = Migration::from_fault(fault, start..end, memory.owner)?;
-            bring_home(migration, |_| true, false)
+            // Not those of other devices of the hive: one that is down must not cost ours.
+            bring_home(migration, |source| memory.holds(source), false)
         });
+        let name = self.kgd.facts().pci_name();
         match moved {
             Ok(_) => FaultEnd::Done,
             Err(error) if error == ENOMEM => FaultEnd::NoMemory,
+            // The page is where it was: whoever touches it again may find that it can be copied.
+            // Only who is about to die does not try again.
+            Err(error) if passes(error) => match fault.pause(RETRY_AFTER) {
+                true => FaultEnd::Done,
+                false => FaultEnd::Lost,
+            },
             Err(error) => {
-                pr_err!("a page in VRAM is lost to the processor: {error:?}\n");
+                gpu_err!(name, "a page in VRAM is lost to the processor: {error:?}\n");
                 FaultEnd::Lost
             }
         }
@@ -442,7 +494,7 @@ impl WorkItem for Block {
 
     fn run(this: Arc<Self>) {
         const LONGEST_PAUSE: u32 = 6;
-        if !this.empty(false) {
+        if this.empty(false).is_err() {
             let failures = this.failures.fetch_add(1, Relaxed);
             this.empty_later(1 << failures.min(LONGEST_PAUSE));
             return;
@@ -463,14 +515,18 @@ impl WorkItem for Block {
 
 /// Blocks without memory need not be known any more.
 fn forget_unused() {
-    ALL.lock().retain(|block| block.is_live());
+    let mut all = ALL.lock();
+    all.retain(|block| block.is_live());
+    if all.is_empty() {
+        // Nobody frees what a static has when the module goes.
+        *all = KVec::new();
+    }
 }
 
 /// A device is about to go, and works still: pages in its memory are brought into the system's.
-/// Processes go on meanwhile: those of their pages that come later are not.
+/// Processes go on meanwhile: those of their pages that come later are not. If it copies nothing
+/// any more, this ends after one copy's time.
 pub(crate) fn save_device(device: DeviceHandle) {
-    const TRIES: u32 = 20;
-    const PAUSE: Delta = Delta::from_millis(5);
     let Ok(mut blocks) = KVec::with_capacity(ALL.lock().len(), GFP_KERNEL) else {
         return;
     };
@@ -482,50 +538,85 @@ pub(crate) fn save_device(device: DeviceHandle) {
     }
     for block in &blocks {
         let block: &Arc<Block> = block;
-        block.memory.lock().wanted = true;
-        for _ in 0..TRIES {
-            if block.empty(false) {
-                break;
-            }
-            fsleep(PAUSE);
-        }
+        let saved = block.save();
         let unused = block.memory.lock().take_if_unused();
         block.let_go(unused);
+        if let Err(error) = saved {
+            let name = block.kgd.facts().pci_name();
+            gpu_warn!(name, "pages in its memory are lost: it copies nothing: {error:?}\n");
+            break;
+        }
     }
 }
 
 /// A device goes, and the processes that used it have ended: its memory has no page of anybody's
-/// any more when this returns. What cannot be copied any more reads as zeros.
-pub(crate) fn empty_device(device: DeviceHandle) {
-    /// So often pages are tried to be saved.
+/// any more when this returns, and nobody looks at one. What cannot be copied any more reads as
+/// zeros.
+pub(crate) fn empty_device(kgd: &dyn Kgd) {
+    /// So often pages of one block are tried to be saved.
     const TRIES: u32 = 20;
     const PAUSE: Delta = Delta::from_millis(10);
     let mut tries = 0;
-    loop {
-        forget_unused();
-        let block = {
-            let all = ALL.lock();
-            let mut live = all.iter().filter(|block| block.kgd.handle() == device);
-            live.next().cloned()
-        };
-        let Some(block) = block else {
-            return;
-        };
+    // Once it copies nothing it never will: all that is left is lost.
+    let mut lossy = false;
+    while let Some(block) = live_block_of(kgd.handle()) {
         block.memory.lock().wanted = true;
-        block.empty(tries > TRIES);
+        let emptied = block.empty(lossy);
         let unused = block.memory.lock().take_if_unused();
         drop(unused);
-        if block.is_live() {
-            tries += 1;
-            if tries % 1000 == 0 {
-                pr_warn!("waiting for pages in the memory of a GPU that goes away\n");
-            }
-            fsleep(PAUSE);
-        } else {
+        if !block.is_live() {
             tries = 0;
+            continue;
         }
-        let queue = block.queue;
-        drop(block);
-        queue.settle();
+        tries += 1;
+        if tries % 1000 == 0 {
+            let name = kgd.facts().pci_name();
+            gpu_warn!(name, "waiting for pages in the memory of a GPU that goes away\n");
+        }
+        match emptied {
+            Err(error) if !lossy && (copies_nothing(error) || tries > TRIES) => lossy = true,
+            _ => fsleep(PAUSE),
+        }
+    }
+    wait_for_buffers(kgd);
+}
+
+/// Whether an error of a copy says that the device is gone, or does not go on with what it has.
+fn copies_nothing(error: Error) -> bool {
+    [ENODEV, EIO, errno::timer_expired()].contains(&error)
+}
+
+/// A block of a device's that has memory.
+fn live_block_of(device: DeviceHandle) -> Option<Arc<Block>> {
+    forget_unused();
+    let all = ALL.lock();
+    let mut own = all.iter().filter(|block| block.kgd.handle() == device);
+    own.next().cloned()
+}
+
+/// Until nobody has a buffer of a device's any more: a worker that has just found no page out may
+/// be about to look at their numbers. No block has one, so that none is made.
+fn wait_for_buffers(kgd: &dyn Kgd) {
+    const PAUSE: Delta = Delta::from_millis(2);
+    let mut waits: u32 = 0;
+    while kgd.vrams() != 0 {
+        waits += 1;
+        if waits % 5000 == 0 {
+            let name = kgd.facts().pci_name();
+            gpu_warn!(name, "waiting for {} buffers of pages\n", kgd.vrams());
+        }
+        fsleep(PAUSE);
     }
 }
+
+/// The module goes, and no page is out: no block waits for its time on a queue any more when this
+/// returns.
+pub(crate) fn settle() {
+    const PAUSE: Delta = Delta::from_millis(2);
+    while BLOCKS.count() != 0 {
+        forget_unused();
+        fsleep(PAUSE);
+    }
+}
+
+mod tests;

@@ -163,6 +163,14 @@ impl Svm {
         mm: &MmWithUser,
     ) -> Result {
         let page = fault.page;
+        // A wave misses many pages at once, of which most come with the first.
+        let region = self.region_of(page);
+        let granule = region.as_ref().and_then(|region| region.granule(page));
+        if granule.is_some_and(|granule| granule.has(index, page, fault.write)) {
+            gpu.vm()?.forget_fault(page);
+            return Ok(());
+        }
+        drop(region);
         if self.was_unmapped(page) {
             self.settle_now()?;
         }
@@ -192,12 +200,7 @@ impl Svm {
         if fault.write && attributes.is_read_only() {
             return Err(EPERM);
         }
-        let has_it = {
-            let state = granule.state();
-            let view = state.views.get(index).ok_or(EFAULT)?;
-            view.mapped.contains(page)
-        };
-        if has_it {
+        if granule.has(index, page, false) {
             gpu.vm()?.forget_fault(page);
             return Ok(());
         }

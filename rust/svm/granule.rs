@@ -54,6 +54,8 @@ pub(super) struct View {
     addresses: Option<KVec<u64>>,
     /// There are page tables.
     pub(super) has_tables: bool,
+    /// Some of the pages may not be written.
+    pub(super) read_only: bool,
 }
 
 impl View {
@@ -63,6 +65,7 @@ impl View {
         joined: PageBits::NONE,
         addresses: None,
         has_tables: false,
+        read_only: false,
     };
 
     /// The pages that the GPU may translate together with one of `wanted`, these among them.
@@ -215,6 +218,14 @@ impl Granule {
         for view in &mut self.state().views {
             view.has_tables = false;
         }
+    }
+
+    /// Whether a GPU sees a page, and may write it if it wants to `write`; false if that cannot be
+    /// told at once.
+    pub(super) fn has(&self, gpu: usize, page: u64, write: bool) -> bool {
+        let state = self.state();
+        let has = |view: &View| view.mapped.contains(page) && !(write && view.read_only);
+        state.views.get(gpu).is_some_and(has)
     }
 
     /// Whether a GPU sees all of `pages`, or will before a queue of the process's runs.

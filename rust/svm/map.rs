@@ -123,6 +123,28 @@ struct Holder {
 }
 
 impl Holders {
+    /// The place in `all` of the memory that a page is in.
+    fn memory_of(&self, pfn: HmmPfn) -> Option<usize> {
+        let number = hmm::page_number(pfn);
+        let mut all = self.all.iter();
+        all.position(|memory| memory.pages.offset_of(number).is_some())
+    }
+
+    /// How many of these pages, from the first on, are in the same memory as that.
+    fn count_same(&self, pfns: &[HmmPfn]) -> usize {
+        let Some(first) = pfns.first() else {
+            return 0;
+        };
+        let memory = self.memory_of(*first);
+        let place = memory.and_then(|place| self.all.get(place));
+        let same = |pfn: &&HmmPfn| match place {
+            // In which partition each is has to be asked.
+            Some(memory) if !memory.whole => self.of(**pfn) == self.of(*first),
+            _ => self.memory_of(**pfn) == memory,
+        };
+        pfns.iter().take_while(same).count()
+    }
+
     /// In whose memory a page is. `None`: the system's, or one that no GPU of the process has.
     fn of(&self, pfn: HmmPfn) -> Option<Holder> {
         let number = hmm::page_number(pfn);
@@ -453,6 +475,7 @@ impl Svm {
         view.has_tables |= made;
         let seen = view.mapped.union(view.stale).intersection(bits);
         // Before it is done: some of them may be, if it fails.
+        view.read_only = !access.writable || view.read_only && !view.mapped.is_empty();
         view.mapped = view.mapped.union(bits);
         view.stale = view.stale.minus(bits);
         let addresses = match &mut device {
@@ -495,10 +518,9 @@ impl Found<'_> {
     /// The first of these pages that are in the same memory.
     fn first_of_one_kind(&self, pages: Pages) -> Run {
         let pfns = self.pfns_of(pages).unwrap_or_default();
-        let mut holders = pfns.iter().map(|pfn| self.holders.of(*pfn));
-        let holder = holders.next().flatten();
-        let more = holders.take_while(|next| *next == holder).count() as u64;
-        let pages = Pages::new(pages.start, (pages.start + 1 + more).min(pages.end));
+        let holder = pfns.first().and_then(|pfn| self.holders.of(*pfn));
+        let count = self.holders.count_same(pfns).max(1) as u64;
+        let pages = Pages::new(pages.start, (pages.start + count).min(pages.end));
         Run { pages, holder }
     }
 }

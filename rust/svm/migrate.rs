@@ -187,23 +187,15 @@ impl Svm {
             let each = each_mapping(place, pages, |vma, here| {
                 let bytes = here.start as usize..here.end as usize;
                 let migration = Migration::from_device(vma, bytes, memory.owner)?;
-                let mut wanted = KVec::new();
-                for index in 0..migration.len() {
-                    let its = match migration.source(index) {
-                        Source::Device(page) => memory.has(page),
-                        _ => false,
-                    };
-                    wanted.push(its, GFP_KERNEL)?;
-                }
-                if !wanted.contains(&true) {
+                let is_its = |source: &Source<'_>| memory.holds(source);
+                if !(0..migration.len()).any(|index| is_its(&migration.source(index))) {
                     return Ok(());
                 }
                 if !begun {
                     begun = true;
                     self.tell_migration(index, told, why.locations());
                 }
-                let is_wanted = |index: u32| wanted.get(index as usize) == Some(&true);
-                count += block::bring_home(migration, is_wanted, false)?;
+                count += block::bring_home(migration, is_its, false)?;
                 Ok(())
             });
             if begun {
@@ -272,8 +264,11 @@ impl DevicePages {
         self.first == other.first
     }
 
-    /// Whether a page is one of them.
-    fn has(&self, page: crate::linux::migrate::DevicePage) -> bool {
+    /// Whether what a migration has found is one of them.
+    pub(super) fn holds(&self, source: &Source<'_>) -> bool {
+        let Source::Device(page) = source else {
+            return false;
+        };
         page.0
             .checked_sub(self.first.0)
             .is_some_and(|offset| offset < self.count)

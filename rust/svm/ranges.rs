@@ -75,13 +75,24 @@ impl Ranges {
 
     /// The ranges that overlap `pages`, cut to it, in order.
     pub(crate) fn each(&self, pages: Pages, mut act: impl FnMut(Pages, &Attributes)) {
-        let mut rest = pages;
-        while let Some((range, attributes)) = self.first_behind(rest.start) {
-            let Some(part) = range.intersection(rest) else {
+        let mut done = pages.start;
+        let mut look = |(end, range): (&u64, &Range)| {
+            let part = Pages::new(range.start, *end).intersection(pages);
+            part.map(|part| {
+                act(part, &range.attributes);
+                part.end
+            })
+        };
+        while done < pages.end {
+            let Some(cursor) = self.tree.cursor_lower_bound(&(done + 1)) else {
                 return;
             };
-            act(part, &attributes);
-            rest.start = part.end;
+            // Two at a time: the search is the larger part of it.
+            let first = look(cursor.current());
+            let Some(end) = first.and(cursor.peek_next().map_or(first, &mut look)) else {
+                return;
+            };
+            done = end;
         }
     }
 
@@ -112,6 +123,13 @@ impl Ranges {
         change: impl Fn(Option<&Attributes>) -> Attributes,
     ) -> Result<Plan> {
         let mut plan = Plan::new();
+        let add = |plan: &mut Plan, part: Pages, before: Option<&Attributes>| {
+            let after = change(before);
+            plan.known += before.map_or(0, |_| part.len());
+            plan.used += before.map_or(0, |before| before.usable(part));
+            plan.will_use += after.usable(part);
+            plan.push(part, after)
+        };
         if pages.is_empty() {
             return Ok(plan);
         }
@@ -120,25 +138,55 @@ impl Ranges {
         if let Some((range, attributes)) = before {
             plan.push(Pages::new(range.start, pages.start), attributes)?;
         }
-        let mut next = pages.start;
-        while let Some((range, attributes)) = self.first_behind(next) {
-            let Some(part) = range.intersection(Pages::new(next, pages.end)) else {
-                break;
-            };
-            if next < part.start {
-                plan.push(Pages::new(next, part.start), change(None))?;
+        let (mut next, mut result) = (pages.start, Ok(()));
+        self.each(pages, |part, attributes| {
+            if result.is_ok() && next < part.start {
+                result = add(&mut plan, Pages::new(next, part.start), None);
             }
-            plan.push(part, change(Some(&attributes)))?;
+            if result.is_ok() {
+                result = add(&mut plan, part, Some(attributes));
+            }
             next = part.end;
-        }
+        });
+        result?;
         if next < pages.end {
-            plan.push(Pages::new(next, pages.end), change(None))?;
+            add(&mut plan, Pages::new(next, pages.end), None)?;
         }
         if let Some((range, attributes)) = self.at(pages.end) {
             plan.push(Pages::new(pages.end, range.end), attributes)?;
         }
         plan.finish()?;
         Ok(plan)
+    }
+
+    /// Changes the attributes of `pages`, if these are one range, which stays one by itself, and
+    /// `fits` says so of what it had and what it gets. False: nothing was done.
+    pub(crate) fn update(
+        &mut self,
+        pages: Pages,
+        change: impl Fn(&Attributes) -> Attributes,
+        fits: impl Fn(&Attributes, &Attributes) -> bool,
+    ) -> bool {
+        let Some(cursor) = self.tree.cursor_lower_bound(&pages.start.saturating_add(1)) else {
+            return false;
+        };
+        let (end, range) = cursor.current();
+        if (range.start, *end) != (pages.start, pages.end) {
+            return false;
+        }
+        let after = change(&range.attributes);
+        let before = cursor.peek_prev();
+        let behind = cursor.peek_next();
+        let grows = before.is_some_and(|(end, it)| *end == pages.start && it.attributes == after)
+            || behind.is_some_and(|(_, it)| it.start == pages.end && it.attributes == after);
+        if grows || !fits(&range.attributes, &after) {
+            return false;
+        }
+        match self.tree.get_mut(&pages.end) {
+            Some(range) => range.attributes = after,
+            None => return false,
+        }
+        true
     }
 
     /// Does what was planned. The ranges must not have changed since.
@@ -206,6 +254,16 @@ impl Ranges {
     }
 }
 
+impl Attributes {
+    /// How many of so many pages with them GPUs may use.
+    pub(super) fn usable(&self, pages: Pages) -> u64 {
+        match self.access.union(self.in_place).is_empty() {
+            true => 0,
+            false => pages.len(),
+        }
+    }
+}
+
 /// Ranges that [`Ranges::commit`] puts where others are.
 pub(crate) struct Plan {
     ranges: Tree,
@@ -213,6 +271,11 @@ pub(crate) struct Plan {
     area: Option<Pages>,
     /// The last, which may still grow.
     last: Option<(Pages, Attributes)>,
+    /// Pages of the area that have attributes already.
+    pub(crate) known: u64,
+    /// Those of it that GPUs may use, before and afterwards.
+    pub(crate) used: u64,
+    pub(crate) will_use: u64,
 }
 
 impl Plan {
@@ -221,6 +284,9 @@ impl Plan {
             ranges: RBTree::new(),
             area: None,
             last: None,
+            known: 0,
+            used: 0,
+            will_use: 0,
         }
     }
 
@@ -328,6 +394,21 @@ mod tests {
         assert_eq!((next(11), next(21)), (Some((20, 25)), Some((30, 40))));
         assert_eq!((next(40), next(u64::MAX)), (None, None));
         assert!(Ranges::new().next(0).is_none());
+    }
+
+    #[test]
+    fn a_range_that_stays_by_itself_is_updated() {
+        let mut ranges = three();
+        let mut update = |start, end, granularity, fits| {
+            ranges.update(Pages::new(start, end), |_| like(granularity), |_, _| fits)
+        };
+        assert!(!update(10, 19, 7, true) && !update(11, 20, 7, true));
+        assert!(!update(25, 30, 7, true) && !update(40, 50, 7, true));
+        assert!(!update(10, 20, 7, false));
+        // It would become one with the next, or with the one before.
+        assert!(!update(10, 20, 2, true) && !update(20, 25, 1, true));
+        assert!(update(10, 20, 7, true) && update(30, 40, 2, true));
+        assert!(all(&ranges, &[(10, 20, 7), (20, 25, 2), (30, 40, 2)]));
     }
 
     #[test]

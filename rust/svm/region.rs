@@ -43,8 +43,8 @@ use kernel::{
         atomic::{
             ordering::{
                 Acquire,
-                Relaxed,
-                Release, //
+                Full,
+                Relaxed, //
             },
             Atomic, //
         },
@@ -80,6 +80,8 @@ pub(super) struct Region {
     index: u64,
     pub(super) interval: Interval,
     users: Atomic<usize>,
+    /// It would be watched no longer, if nobody used it.
+    leaving: Atomic<bool>,
     #[pin]
     contents: Mutex<Contents>,
     _held: Held,
@@ -106,7 +108,13 @@ impl Deref for RegionUse {
 
 impl Drop for RegionUse {
     fn drop(&mut self) {
-        let _: usize = self.0.users.fetch_sub(1, Release);
+        // As `try_leave` has it the other way round, one of the two sees the other.
+        let last = self.0.users.fetch_sub(1, Full) == 1;
+        if last && self.0.leaving.xchg(false, Full) {
+            // Nothing was unmapped: it is only looked at again.
+            let start = self.0.pages().start;
+            self.0.note_unmapped(Pages::new(start, start));
+        }
     }
 }
 
@@ -115,13 +123,15 @@ impl Region {
     pub(super) fn new(svm: Arc<Svm>, index: u64, mm: &MmWithUser) -> Result<Watched<Self>> {
         let contents = Contents {
             granules: KVec::new(),
-            unmapped: KVec::new(),
+            // So that the first of them can always be noted.
+            unmapped: KVec::with_capacity(1, GFP_KERNEL_ACCOUNT)?,
         };
         let region = try_pin_init!(Self {
             svm,
             index,
             interval: Interval::new(),
             users: Atomic::new(0),
+            leaving: Atomic::new(false),
             contents <- new_mutex!(contents, "amdkfd::Region::contents"),
             _held: REGIONS.hold(),
         });
@@ -139,6 +149,16 @@ impl Region {
     /// Whether somebody uses it.
     pub(super) fn is_used(&self) -> bool {
         self.users.load(Acquire) > 0
+    }
+
+    /// Whether nobody uses it; if not, who uses it last has it looked at again.
+    pub(super) fn try_leave(&self) -> bool {
+        let _ = self.leaving.xchg(true, Full);
+        let left = !self.is_used();
+        if left {
+            self.leaving.store(false, Relaxed);
+        }
+        left
     }
 
     /// Waits until nobody uses it. Nobody can begin to.
@@ -267,6 +287,9 @@ impl Region {
     fn note_unmapped(&self, pages: Pages) {
         let _no_reclaim = NoReclaim::new();
         let mut contents = self.contents.lock();
+        if pages.is_empty() && !contents.unmapped.is_empty() {
+            return;
+        }
         if let Some(last) = contents.unmapped.last_mut() {
             if last.end == pages.start || last.start == pages.end {
                 *last = Pages::new(last.start.min(pages.start), last.end.max(pages.end));

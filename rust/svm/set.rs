@@ -60,6 +60,10 @@ use kernel::{
         },
         Arc, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     workqueue::WorkItem,
 };
 
@@ -76,9 +80,7 @@ impl Book {
     fn usable(&self, pages: Pages) -> u64 {
         let mut usable = 0;
         self.ranges.each(pages, |range, attributes| {
-            if !attributes.accessible().is_empty() {
-                usable += range.len();
-            }
+            usable += attributes.usable(range)
         });
         usable
     }
@@ -152,11 +154,19 @@ impl Svm {
 
     /// Gives an area other attributes, and watches all of it. Whether part of it had none.
     fn give(self: &Arc<Self>, pages: Pages, change: &[Attribute], mm: &MmWithUser) -> Result<bool> {
-        self.check(&mm.mmap_read_lock(), pages)?;
-        self.check_buffers(pages)?;
-        self.check_charge(pages)?;
-        let given = self.watch_and_give(pages, change, mm);
-        if given.is_err() {
+        let mut watched = false;
+        let given = loop {
+            match self.try_give(pages, change, mm) {
+                Ok(Some(new)) => break Ok(new),
+                Ok(None) => (),
+                Err(error) => break Err(error),
+            }
+            watched = true;
+            if let Err(error) = self.watch(pages, mm) {
+                break Err(error);
+            }
+        };
+        if given.is_err() && watched {
             // What has no attributes is not watched.
             let _changing = self.changing.lock();
             for piece in pages.pieces(REGION_PAGES) {
@@ -166,30 +176,36 @@ impl Svm {
         given
     }
 
-    fn watch_and_give(
+    /// The same if all of it is watched. `None`: it is not, and else nothing speaks against it.
+    fn try_give(
         self: &Arc<Self>,
         pages: Pages,
         change: &[Attribute],
         mm: &MmWithUser,
-    ) -> Result<bool> {
-        loop {
-            for piece in pages.pieces(REGION_PAGES) {
-                if is_killed() {
-                    return Err(EINTR);
-                }
-                self.make_region(piece.start, mm)?;
-            }
-            let lock = mm.mmap_read_lock();
-            let changing = self.changing.lock();
-            self.settle(&changing)?;
-            // Somebody may have forgotten what was unmapped, and the region with it.
-            if !self.is_watched(pages) {
-                continue;
-            }
-            // Not before: what is unmapped from here on is told of, and forgotten.
-            self.check(&lock, pages)?;
-            return self.change(pages, change);
+    ) -> Result<Option<bool>> {
+        // Before `changing`: for this lock one may have to wait for a program.
+        let lock = mm.mmap_read_lock();
+        let changing = self.changing.lock();
+        self.settle(&changing)?;
+        self.check(&lock, pages)?;
+        self.check_buffers(pages)?;
+        // What is unmapped from here on is told of, and forgotten.
+        if self.is_watched(pages) {
+            return self.change(pages, change).map(Some);
         }
+        self.check_charge(&changing, pages)?;
+        Ok(None)
+    }
+
+    /// Watches all of an area. `EINTR`: the task is killed.
+    fn watch(self: &Arc<Self>, pages: Pages, mm: &MmWithUser) -> Result {
+        for piece in pages.pieces(REGION_PAGES) {
+            if is_killed() {
+                return Err(EINTR);
+            }
+            self.make_region(piece.start, mm)?;
+        }
+        Ok(())
     }
 
     /// Whether there is a region wherever an area is. They stay while nobody else changes
@@ -201,8 +217,13 @@ impl Svm {
             .all(|piece| regions.get(&(piece.start / REGION_PAGES)).is_some())
     }
 
-    /// GET_ATTR: what the ranges of an area have in common. Errors as for [`Svm::set`].
-    pub(crate) fn get(self: &Arc<Self>, pages: Pages) -> Result<Common> {
+    /// GET_ATTR: what the ranges of an area have in common, if that `can_be_told`. Errors as for
+    /// [`Svm::set`]; `EINVAL`: it cannot.
+    pub(crate) fn get(
+        self: &Arc<Self>,
+        pages: Pages,
+        can_be_told: impl FnOnce() -> bool,
+    ) -> Result<Common> {
         let mm = self.users_mm()?;
         // Before `changing`: for this lock one may have to wait for a program.
         let lock = mm.mmap_read_lock();
@@ -211,18 +232,14 @@ impl Svm {
         self.check(&lock, pages)?;
         drop(lock);
         self.check_buffers(pages)?;
+        if !can_be_told() {
+            return Err(EINVAL);
+        }
         let mut common = Common::new(self.default_attributes());
         let book = self.book.lock();
         book.ranges
             .each(pages, |_, attributes| common.add(attributes));
         Ok(common)
-    }
-
-    /// Whether all of an area is mapped, as [`Svm::get`] wants it.
-    pub(crate) fn check_area(self: &Arc<Self>, pages: Pages) -> Result {
-        let mm = self.users_mm()?;
-        self.check(&mm.mmap_read_lock(), pages)?;
-        self.check_buffers(pages)
     }
 
     /// Whether any page of an area has attributes.
@@ -260,12 +277,11 @@ impl Svm {
     }
 
     /// Whether all of an area could be charged, before anything is made for it. `ENOMEM` if not.
-    fn check_charge(&self, pages: Pages) -> Result {
+    fn check_charge(&self, _changing: &Changing<'_>, pages: Pages) -> Result {
         // Of one region there is not much to be made.
         if self.xnack() || pages.len() <= REGION_PAGES {
             return Ok(());
         }
-        let _changing = self.changing.lock();
         let mut book = self.book.lock();
         let charged = book.charged;
         let others = charged.saturating_sub(book.usable(pages));
@@ -310,28 +326,33 @@ impl Svm {
     fn change(&self, pages: Pages, change: &[Attribute]) -> Result<bool> {
         let default = self.default_attributes();
         let mut book = self.book.lock();
-        let mut known = 0;
-        book.ranges.each(pages, |range, _| known += range.len());
-        let plan = book.ranges.plan(pages, |before| {
+        let changed = |before: Option<&Attributes>| {
             let mut after = before.copied().unwrap_or(default);
             after.apply(change);
             after
-        })?;
+        };
+        let same_charge =
+            |one: &Attributes, other: &Attributes| one.usable(pages) == other.usable(pages);
+        let one = book
+            .ranges
+            .update(pages, |before| changed(Some(before)), same_charge);
+        if one {
+            return Ok(false);
+        }
+        let plan = book.ranges.plan(pages, changed)?;
+        let new = plan.known != pages.len();
         if self.xnack() {
             book.ranges.commit(plan);
-            return Ok(known != pages.len());
+            return Ok(new);
         }
-        let mut after = default;
-        after.apply(change);
         // As if all of it were used first: nothing is changed if that is too much.
-        let before = book.usable(pages);
-        let others = book.charged.saturating_sub(before);
+        let others = book.charged.saturating_sub(plan.used);
+        let now = others + plan.will_use;
         self.charge(&mut book, others + pages.len())?;
         book.ranges.commit(plan);
-        let now = book.usable(pages);
         // Less than what is charged.
-        let _ = self.charge(&mut book, others + now);
-        Ok(known != pages.len())
+        let _ = self.charge(&mut book, now);
+        Ok(new)
     }
 
     /// Whether a change has to be done at once. What a GPU may access with XNACK, it fetches.
@@ -530,7 +551,7 @@ impl Svm {
         let region = {
             let mut regions = self.regions.lock();
             let idle = |region: &super::Watched<super::Region>| {
-                !region.is_used() && !region.has_unmapped() && region.drop_idle()
+                region.try_leave() && !region.has_unmapped() && region.drop_idle()
             };
             match regions.get(&index).is_some_and(idle) {
                 true => regions.remove_node(&index),
@@ -546,9 +567,15 @@ impl WorkItem<SETTLE> for Svm {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        let changing = this.changing.lock();
-        if let Err(error) = this.settle(&changing) {
+        const PAUSE: Delta = Delta::from_millis(10);
+        if this.has_ended() {
+            return;
+        }
+        if let Err(error) = this.settle_now() {
             pr_debug!("what was unmapped keeps its attributes for now: {error:?}\n");
+            fsleep(PAUSE);
+            // If it is queued already it is tried again, too.
+            let _ = this.queue.enqueue::<_, SETTLE>(this.clone());
         }
     }
 }

@@ -132,6 +132,19 @@ pub(super) struct Audience {
 }
 
 impl Audience {
+    /// Nobody, for tests.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(super) fn nobody() -> Result<Self> {
+        Ok(Self {
+            listeners: Listeners::new()?,
+            subject: Subject { pid: 1, tgid: 1 },
+            gpu: 1,
+            counters: Arc::new(Counters::new(), GFP_KERNEL)?,
+            prefetch: Atomic::new(0),
+            preferred: Atomic::new(0),
+        })
+    }
+
     /// The locations of the range whose pages are put into the block.
     pub(super) fn set_locations(&self, (prefetch, preferred): (u32, u32)) {
         self.prefetch.store(prefetch, Relaxed);

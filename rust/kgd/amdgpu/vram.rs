@@ -19,6 +19,11 @@ use crate::linux::migrate::{
     DevicePage,
     PageOwner, //
 };
+use kernel::sync::atomic::ordering::{
+    Acquire,
+    Relaxed,
+    Release, //
+};
 
 fn raw(handle: &VramHandle) -> *mut c::bridge_vram {
     handle.0.as_ptr().cast()
@@ -58,7 +63,9 @@ impl DeviceMemory for Amdgpu {
         to_result(unsafe {
             c::bridge_vram_alloc(self.adev(), partition, count, clear, cookie, list, &mut out)
         })?;
-        Ok(VramHandle(NonNull::new(out.cast()).ok_or(ENOMEM)?))
+        let vram = VramHandle(NonNull::new(out.cast()).ok_or(ENOMEM)?);
+        self.vrams.add(1, Relaxed);
+        Ok(vram)
     }
 
     fn empty_vram(&self, handle: &VramHandle) {
@@ -69,6 +76,12 @@ impl DeviceMemory for Amdgpu {
     fn free_vram(&self, handle: VramHandle) {
         // SAFETY: the handle is consumed here.
         unsafe { c::bridge_vram_free(raw(&handle)) };
+        // Whoever sees this sees all that was done with the buffer.
+        let _: usize = self.vrams.fetch_sub(1, Release);
+    }
+
+    fn vrams(&self) -> usize {
+        self.vrams.load(Acquire)
     }
 
     unsafe fn begin_copy(

@@ -91,12 +91,19 @@ impl DeviceMemory for Fake {
         drop(unsafe { take::<FakeVram>(handle.0) });
     }
 
+    fn vrams(&self) -> usize {
+        self.live.lock().vrams as usize
+    }
+
     unsafe fn begin_copy(
         &self,
         handle: &VramHandle,
         direction: Direction,
         pages: &[CopyPage],
     ) -> Result<CopyHandle> {
+        if self.live.lock().late_copies > 0 {
+            return Err(EIO);
+        }
         // SAFETY: from `alloc_vram`, and not consumed yet; tests are of one thread.
         let vram = unsafe { handle.0.cast::<FakeVram>().as_mut() };
         for page in pages {
@@ -120,7 +127,11 @@ impl DeviceMemory for Fake {
     }
 
     fn end_copy(&self, copy: CopyHandle) {
-        self.live.lock().copies -= 1;
+        {
+            let mut live = self.live.lock();
+            live.copies -= 1;
+            live.late_copies += u32::from(live.stuck);
+        }
         // SAFETY: from `begin_copy`, and consumed.
         drop(unsafe { take::<usize>(copy.0) });
     }

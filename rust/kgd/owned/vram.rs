@@ -85,8 +85,9 @@ struct Run {
 struct Taken {
     pages: [u64; MAX_PAGES / 64],
     count: u32,
-    /// The memory may be amdgpu's.
-    released: bool,
+    /// No page is taken any more: the memory may be amdgpu's, or a copy into it was given up that
+    /// goes on.
+    closed: bool,
 }
 
 impl Taken {
@@ -96,7 +97,7 @@ impl Taken {
     }
 
     fn add(&mut self, page: u32) -> Result {
-        if self.released {
+        if self.closed {
             return Err(EBUSY);
         }
         let (word, bit) = self.place(page);
@@ -194,7 +195,7 @@ impl Vram {
         let taken = Taken {
             pages: [0; MAX_PAGES / 64],
             count: 0,
-            released: false,
+            closed: false,
         };
         // INVARIANT: The pages are those that the device has listed. None is out.
         let vram = pin_init!(Self {
@@ -257,8 +258,13 @@ impl Vram {
         self.taken.lock().count
     }
 
+    /// Whether pages can be taken still. Once false it stays so.
+    pub(crate) fn is_open(&self) -> bool {
+        !self.taken.lock().closed
+    }
+
     /// Takes a page as the target of a place of `migration`. `EEXIST`: it is out already, or the
-    /// place has a target; `EBUSY`: the memory may be amdgpu's. Never sleeps.
+    /// place has a target; `EBUSY`: no page can be taken any more. Never sleeps.
     pub(crate) fn take(
         this: &DeferredArc<Self>,
         migration: &Migration<'_>,
@@ -299,7 +305,7 @@ impl Vram {
             if taken.count != 0 {
                 return Err(EBUSY);
             }
-            taken.released = true;
+            taken.closed = true;
         }
         self.buffer.kgd.empty_vram(&self.buffer.raw);
         Ok(())
@@ -392,7 +398,8 @@ impl Copies {
     /// Begins to copy pages: of system memory, and those of the buffer, at most [`MAX_PAGES`]. One
     /// call is one job for the device. Those that are read must not change until
     /// [`Copies::wait`]: the migration that they are from must not be committed before. `ENODEV`:
-    /// the device sleeps, or is gone. Allocates.
+    /// the device sleeps, or is gone. `EIO`: a copy that was given up has not ended yet, or so
+    /// many go on. Allocates.
     pub(crate) fn begin(&mut self, pages: &[(SystemPage<'_>, u32)]) -> Result {
         let mut list = KVec::with_capacity(pages.len(), GFP_KERNEL)?;
         for (system, index) in pages {
@@ -411,14 +418,16 @@ impl Copies {
         Ok(self.copies.push(copy, GFP_KERNEL)?)
     }
 
-    /// Waits for all. `ETIME`: one has not ended in time (10 s); another error: of one. Then
-    /// nothing that was copied is good.
+    /// Waits for all. `ETIME`: one has not ended in time (10 s): what it reads and writes is kept
+    /// until it has, and no page of a buffer that it writes to can be taken any more. Another
+    /// error: of one. Then nothing that was copied is good.
     pub(crate) fn wait(mut self) -> Result {
         self.finish()
     }
 
     fn finish(&mut self) -> Result {
-        let kgd = &self.vram.buffer.kgd;
+        let vram = &self.vram;
+        let kgd = &vram.buffer.kgd;
         let mut result = Ok(());
         // Who does not end is waited for once.
         let mut timeout = COPY_TIMEOUT_MS;
@@ -426,6 +435,10 @@ impl Copies {
             let ended = kgd.wait_copy(&copy, timeout);
             if ended == Err(errno::timer_expired()) {
                 timeout = 1;
+                if self.direction == Direction::ToDevice {
+                    // It may yet write to pages that are free soon: nobody else gets them.
+                    vram.taken.lock().closed = true;
+                }
             }
             result = result.and(ended);
             kgd.end_copy(copy);
@@ -480,15 +493,53 @@ mod tests {
         let mut taken = Taken {
             pages: [0; MAX_PAGES / 64],
             count: 0,
-            released: false,
+            closed: false,
         };
         assert_eq!(taken.add(511), Ok(()));
         assert_eq!(taken.add(511), Err(EEXIST));
         assert_eq!(taken.add(0), Ok(()));
         taken.remove(511);
         assert_eq!((taken.count, taken.add(511)), (1, Ok(())));
-        taken.released = true;
+        taken.closed = true;
         assert_eq!(taken.add(1), Err(EBUSY));
+    }
+
+    /// What becomes of a copy that does not end in time, into a buffer or from it: whether pages of
+    /// the buffer can be taken afterwards, and whether anything else can be copied.
+    fn after_a_late_copy(direction: Direction) -> (bool, Result) {
+        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
+        let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
+        // SAFETY: It is freed below, when no buffer refers to it any more.
+        let shared: &'static OwnedQueue = unsafe { &*queue };
+        let fake = Fake::new().unwrap();
+        let owner = Arc::new(Counts(Atomic::new(0)), GFP_KERNEL).unwrap();
+        let new = NewVram {
+            partition: -1,
+            pages: 4,
+            clear: false,
+        };
+        let vram = Vram::alloc(fake.clone(), shared, new, owner).unwrap();
+        let mut copies = Copies::new(vram.clone(), direction);
+        copies.begin(&[]).unwrap();
+        fake.set_stuck(true, false);
+        assert_eq!(copies.wait(), Err(errno::timer_expired()));
+        assert_eq!((fake.live().copies, fake.live().late_copies), (0, 1));
+        let mut others = Copies::new(vram.clone(), direction);
+        let others = others.begin(&[]);
+        let open = vram.is_open();
+        assert_eq!(vram.taken.lock().add(0).is_ok(), open);
+        drop(vram);
+        shared.settle();
+        // SAFETY: The box is the one above, and its last user is gone.
+        drop(unsafe { KBox::from_raw(queue) });
+        (open, others)
+    }
+
+    #[test]
+    fn a_copy_that_is_given_up_closes_what_it_writes_to() {
+        let refused = Err(EIO);
+        assert_eq!(after_a_late_copy(Direction::ToDevice), (false, refused));
+        assert_eq!(after_a_late_copy(Direction::ToSystem), (true, refused));
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Process {
 
     /// The runtime says that it is there, where a debugger finds it, and whether waves keep
     /// dispatch information for one. `EBUSY`: it is there; `EEXIST`: there are queues already;
-    /// `ESRCH`: the process has ended; `ERESTARTSYS`: a signal; the same call goes on then.
+    /// `ESRCH`: the process has ended; `EINTR`: a signal; the same call goes on then.
     pub(crate) fn enable_runtime(&self, r_debug: u64, ttmp: bool) -> Result {
         // A queue that is being made is not seen yet.
         let turn = self.memory_lock();
@@ -115,7 +115,7 @@ impl Process {
         self.await_answer(state, Change::Enable)
     }
 
-    /// The runtime goes. `ESRCH`, `ERESTARTSYS`: as above.
+    /// The runtime goes. `ESRCH`, `EINTR`: as above.
     pub(crate) fn disable_runtime(&self) -> Result {
         let mut state = self.debugging.state.lock();
         let session = state.session.as_ref().map(|session| session.serial);
@@ -133,7 +133,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits until the debugger has answered, if there is one, or is gone. `ERESTARTSYS`: a signal.
+    /// Waits until the debugger has answered, if there is one, or is gone. `EINTR`: a signal.
     ///
     /// TIMEOUT: none but that. A debugger may look at the process as long as it lives.
     fn await_answer(&self, mut state: MutexGuard<'_, State>, change: Change) -> Result {
@@ -148,7 +148,7 @@ impl Process {
             }
             if self.debugging.answered.wait_interruptible(&mut state) {
                 state.runtime.interrupted = Some((change, session));
-                return Err(ERESTARTSYS);
+                return Err(EINTR);
             }
         }
         Ok(())

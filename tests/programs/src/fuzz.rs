@@ -4,7 +4,10 @@
 //! before it runs. After every program the driver must be as it was. A program that fails can be
 //! run again and made smaller. `Documentation/fuzzing.md` describes how.
 
+mod abi;
+mod corpus;
 mod execute;
+mod floors;
 mod generate;
 mod program;
 mod round;
@@ -18,6 +21,7 @@ pub use watch::left_behind;
 
 use anyhow::{bail, ensure, Context, Result};
 use clap::{Args, Subcommand};
+use corpus::{Corpus, Recorder};
 use program::Program;
 use round::Rounds;
 use std::fs;
@@ -92,6 +96,21 @@ struct Run {
     /// Where a failing program is kept.
     #[arg(long, default_value = "/tmp/failed.fuzz")]
     keep: PathBuf,
+    /// Programs that reached something new are kept there, and later ones are made of them.
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
+    /// With --corpus: where the kernel tells which edges of the driver were reached.
+    #[arg(long, value_name = "FILE", default_value = "/sys/kernel/debug/places")]
+    places: PathBuf,
+    /// Fail if too few calls of an ioctl were good (tests/programs/src/fuzz/floors.rs).
+    #[arg(long)]
+    floors: bool,
+}
+
+/// What has been reached, and how it is known.
+struct Learning {
+    corpus: Corpus,
+    recorder: Recorder,
 }
 
 #[derive(Args)]
@@ -160,12 +179,7 @@ impl Size {
 impl How {
     fn rounds(&self, killing: bool) -> Result<Rounds> {
         let bound = Duration::from_secs(self.bound);
-        Rounds::new(
-            self.record.clone(),
-            bound,
-            killing,
-            &generate::program(0, 2, 20),
-        )
+        Rounds::new(self.record.clone(), bound, killing, &generate::warm())
     }
 }
 
@@ -173,22 +187,65 @@ impl Run {
     fn run(&self) -> Result<()> {
         let models = self.size.models()?;
         let rounds = self.how.rounds(self.kill > 0)?;
+        let mut learning = self.learning()?;
         let begin = Instant::now();
         let mut seed = self.size.seed;
         while !self.is_over(&rounds, begin.elapsed()) {
-            let program = match self.kill {
-                0 => self.size.program(seed, &models),
+            let evolved = learning.as_mut().and_then(|it| it.corpus.next(seed));
+            let program = match (self.kill, evolved) {
+                (0, Some(program)) => program,
+                (0, None) => self.size.program(seed, &models),
                 _ => generate::loaded(seed, self.size.processes, self.size.lines),
             };
-            let failures = rounds.run(&program)?;
-            if !failures.is_empty() {
-                fs::write(&self.keep, program.to_string())?;
-                let kept = self.keep.display();
-                bail!("seed {seed}, kept in {kept}: {}", failures.join("; "));
+            match &mut learning {
+                Some(learning) => self.one_more(learning, &rounds, seed, &program)?,
+                None => self.one(&rounds, seed, &program)?,
             }
             seed += 1;
         }
-        self.tell(&rounds, seed - self.size.seed, begin.elapsed())
+        self.tell(&rounds, seed - self.size.seed, begin.elapsed())?;
+        if let Some(learning) = &learning {
+            println!("{}", learning.corpus.summary());
+        }
+        Ok(())
+    }
+
+    fn learning(&self) -> Result<Option<Learning>> {
+        let Some(directory) = &self.corpus else {
+            return Ok(None);
+        };
+        let recorder = Recorder::new(&self.places)?;
+        let corpus = Corpus::open(directory, &Recorder::build()?)?;
+        Ok(Some(Learning { corpus, recorder }))
+    }
+
+    /// Runs `program`, which must leave nothing and break no promise.
+    fn one(&self, rounds: &Rounds, seed: u64, program: &Program) -> Result<()> {
+        let failures = rounds.run(program)?;
+        if !failures.is_empty() {
+            fs::write(&self.keep, program.to_string())?;
+            let kept = self.keep.display();
+            bail!("seed {seed}, kept in {kept}: {}", failures.join("; "));
+        }
+        Ok(())
+    }
+
+    /// The same, and learns from what it reaches.
+    fn one_more(
+        &self,
+        learning: &mut Learning,
+        rounds: &Rounds,
+        seed: u64,
+        program: &Program,
+    ) -> Result<()> {
+        let recorder = &learning.recorder;
+        let mut reach = |program: &Program| {
+            recorder.forget()?;
+            self.one(rounds, seed, program)?;
+            recorder.reached()
+        };
+        let reached = reach(program)?;
+        learning.corpus.learn(program, &reached, &mut reach)
     }
 
     fn is_over(&self, rounds: &Rounds, time: Duration) -> bool {
@@ -219,6 +276,12 @@ impl Run {
             rounds.tally.good("KILLED")
         );
         ensure!(good >= bad / 4, "nearly every call was refused");
+        let below = if self.floors {
+            floors::below(&rows)
+        } else {
+            Vec::new()
+        };
+        ensure!(below.is_empty(), "too few good calls: {}", below.join("; "));
         Ok(())
     }
 }

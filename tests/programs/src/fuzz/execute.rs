@@ -5,12 +5,14 @@
 //!
 //! | word | does |
 //! |---|---|
-//! | `SETUP` | opens `/dev/kfd`, acquires the first GPU's VM and prepares what `$` names |
+//! | `SETUP [uid=]` | becomes that user, opens `/dev/kfd`, acquires the VMs of the first two GPUs |
+//! | | and prepares what `$` names; `$gpu2`, `$ring2` and so on are the second's, if there is one |
 //! | `OPEN render=` | opens `/dev/kfd`, or the GPU's render node, once more |
 //! | `CLOSE file=` | closes what a line of this process gave |
 //! | `MMAP kind= gpu= bytes= access= [fd=]` | maps the KFD |
 //! | `MUNMAP at=`, `TOUCH at=` | unmaps it, reads from it |
-//! | `DISCARD at= bytes=` | puts fresh pages in place of some of `$memory` |
+//! | `DISCARD at= bytes=` | puts fresh pages in place of some of `$memory` or `$svm` |
+//! | `POKE at= bytes=` | writes to a page of `$svm` each |
 //! | `FORK lines=` | a child does the next lines of this thread as well, and ends |
 //! | `SEND file= to=`, `RECEIVE` | passes a file to another process of the program; takes one |
 //! | `LAUNCH groups= rounds=`, `AWAIT ms=` | a real dispatch, and a wait for the oldest one |
@@ -19,9 +21,12 @@
 mod call;
 mod files;
 mod launch;
+mod open_files;
 
+pub use call::place;
 pub use files::mailbox;
 
+use super::abi::{Abi, Facts};
 use super::generate::{MEMORY, PLACE, PLACES};
 use super::program::{Line, Program, Value, MISSING};
 use super::shared::Shared;
@@ -31,6 +36,7 @@ use anyhow::{Context, Result};
 use kfd::{topology, Device, Kfd};
 use launch::Launches;
 use nix::libc;
+use open_files::OpenFile;
 use rustix::fd::AsRawFd;
 use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
 use std::collections::{HashMap, HashSet};
@@ -48,14 +54,20 @@ struct World<'a> {
     prepared: OnceLock<Prepared>,
     table: Mutex<Table>,
     launches: Mutex<Launches>,
+    abi: Mutex<Abi>,
 }
 
 /// What SETUP has made.
 struct Prepared {
-    bench: Bench,
+    /// Of the first GPU, and of the second.
+    benches: Vec<Bench>,
     gpu: Gpu,
     places: u64,
     memory: u64,
+    /// Memory that is shared with GPUs, if anything of it is.
+    svm: u64,
+    /// Whose the file is.
+    process: u32,
 }
 
 /// What the lines of a process have given so far.
@@ -65,7 +77,9 @@ struct Table {
     /// Labels whose lines are over, with something given or nothing.
     over: HashSet<String>,
     /// Files that the lines opened, and may close.
-    files: Vec<i32>,
+    files: Vec<OpenFile>,
+    /// Files so far, and changes of what is known of one.
+    changes: u64,
     /// Mappings that MMAP made, and their sizes.
     mappings: HashMap<u64, usize>,
 }
@@ -86,6 +100,7 @@ pub fn process(program: &Program, number: u8, shared: &Shared) -> ! {
         prepared: OnceLock::new(),
         table: Mutex::default(),
         launches: Mutex::default(),
+        abi: Mutex::default(),
     };
     let lines: Vec<&Line> = program.of(number).collect();
     let first = lines.iter().take_while(|line| line.call == "SETUP").count();
@@ -115,10 +130,13 @@ impl<'a> World<'a> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn abi(&self) -> MutexGuard<'_, Abi> {
+        self.abi.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn kfd(&self) -> i32 {
-        self.prepared
-            .get()
-            .map_or(-1, |it| it.bench.kfd().as_raw_fd())
+        let first = self.prepared.get().and_then(|it| it.benches.first());
+        first.map_or(-1, |it| it.kfd().as_raw_fd())
     }
 
     fn value(&self, value: &Value) -> u64 {
@@ -157,12 +175,20 @@ impl<'a> World<'a> {
         let Some(it) = self.prepared.get() else {
             return 0;
         };
-        let queue = it.bench.queue();
+        let (name, second) = match name.strip_suffix('2') {
+            Some(name) => (name, it.benches.get(1)),
+            None => (name, None),
+        };
+        let Some(bench) = second.or(it.benches.first()) else {
+            return 0;
+        };
+        let queue = bench.queue();
         match name {
-            "gpu" => it.bench.gpu_id().into(),
+            "gpu" => bench.gpu_id().into(),
             "kfd" => self.kfd() as u64,
             "place" => it.places,
             "memory" => it.memory,
+            "svm" => it.svm,
             "ring" => queue.ring_base_address,
             "write" => queue.write_pointer_address,
             "read" => queue.read_pointer_address,
@@ -181,11 +207,18 @@ impl<'a> World<'a> {
         }
     }
 
-    fn setup(&self) -> Result<()> {
+    fn setup(&self, user: Option<u32>) -> Result<()> {
+        if let Some(user) = user {
+            become_user(user)?;
+        }
         let kfd = Kfd::open()?;
         let nodes = topology::gpus()?;
-        let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
-        let gpu = Gpu::on(device.clone(), launch::MOST)?;
+        let used = &nodes[..nodes.len().min(2)];
+        let devices: Vec<_> = used
+            .iter()
+            .map(|node| Device::acquire(&kfd, node))
+            .collect::<Result<_, _>>()?;
+        let gpu = Gpu::on(devices.first().context("no GPU")?.clone(), launch::MOST)?;
         // The first event brings the process's page of them.
         gpu.signal()?;
         let reserve = |size: u64, access| {
@@ -199,16 +232,44 @@ impl<'a> World<'a> {
                 )
             }
         };
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         let prepared = Prepared {
-            bench: Bench::new(&device)?,
+            benches: devices.iter().map(Bench::new).collect::<Result<_>>()?,
             gpu,
             places: reserve(PLACES as u64 * PLACE, ProtFlags::empty())? as u64,
-            memory: reserve(MEMORY, ProtFlags::READ | ProtFlags::WRITE)? as u64,
+            memory: reserve(MEMORY, access)? as u64,
+            svm: reserve(MEMORY, access)? as u64,
+            process: std::process::id(),
         };
         // A second SETUP prepares nothing more.
-        let _ = self.prepared.set(prepared);
+        if self.prepared.set(prepared).is_ok() {
+            *self.abi() = Abi::new(facts(used, nodes.len()));
+        }
         Ok(())
     }
+}
+
+/// What of the machine bounds the answers.
+fn facts(used: &[topology::Node], all_gpus: usize) -> Facts {
+    let memory = |node: &topology::Node| {
+        let sizes = node.memory.iter().filter_map(|it| it.get("size_in_bytes"));
+        sizes.sum::<u64>()
+    };
+    let gpus = used
+        .iter()
+        .map(|node| (node.gpu_id, memory(node)))
+        .collect();
+    Facts { gpus, all_gpus }
+}
+
+/// This process, which has one thread, is `user`'s from now on, without any group's rights.
+fn become_user(user: u32) -> Result<()> {
+    use nix::unistd::{setgroups, setresgid, setresuid, Gid, Uid};
+    let (group, user) = (Gid::from_raw(user), Uid::from_raw(user));
+    setgroups(&[])?;
+    setresgid(group, group, group)?;
+    setresuid(user, user, user)?;
+    Ok(())
 }
 
 impl Thread<'_> {
@@ -230,7 +291,7 @@ impl Thread<'_> {
         let world = self.world;
         let number = |name| world.number(line, name);
         match line.call.as_str() {
-            "SETUP" => match world.setup() {
+            "SETUP" => match world.setup(line.field("uid").map(|_| number("uid") as u32)) {
                 Ok(()) => world.shared.tally.count("SETUP", true),
                 // Memory may be scarce: the others took it. Its calls fail then.
                 Err(error) => world.shared.complain(&format!("SETUP: {error:#}")),
@@ -240,6 +301,7 @@ impl Thread<'_> {
             "MMAP" => world.map(line),
             "MUNMAP" => world.unmap(number("at")),
             "TOUCH" => world.touch(number("at")),
+            "POKE" => world.poke(number("at"), number("bytes")),
             "DISCARD" => world.discard(number("at"), number("bytes")),
             "SEND" => world.send(number("file") as i32, number("to") as usize),
             "RECEIVE" => world.receive(line),
@@ -257,12 +319,15 @@ impl Thread<'_> {
         // The child has no other thread that could let these go.
         let table = self.world.table();
         let launches = self.world.launches.lock();
+        let abi = self.world.abi();
         // SAFETY: of what other threads may hold at this moment, the child takes only memory from
-        // the allocator, which the C library makes ready for that, and the two locks that are held
+        // the allocator, which the C library makes ready for that, and the locks that are held
         // here.
         let child = unsafe { libc::fork() };
-        drop((table, launches));
+        drop((table, launches, abi));
         if child == 0 {
+            // What it opens itself has a context of its own.
+            self.world.abi().lose();
             self.forked = true;
             self.run(lines);
             // SAFETY: it ends the child.

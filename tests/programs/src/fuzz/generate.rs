@@ -4,9 +4,12 @@
 //! same program, on any machine.
 
 mod calls;
+mod first;
 mod random;
+mod svm;
 
 pub use calls::{MEMORY, PLACE, PLACES};
+pub use first::warm;
 
 use super::program::{Line, Program, Value};
 pub use random::Random;
@@ -21,12 +24,23 @@ const MOMENT: u64 = 200;
 pub fn program(seed: u64, processes: u8, lines: usize) -> Program {
     let mut writer = Writer::new(seed, processes);
     for process in 0..processes {
-        writer.line(process, "SETUP", |line| line);
+        writer.line(process, "SETUP", |line| of_user(line, process));
     }
     for _ in 0..lines {
         writer.step();
     }
     writer.program
+}
+
+/// The user of every second process; the others are root's.
+const USER: u64 = 65534;
+
+/// A process's SETUP, with its user.
+fn of_user(line: Line, process: u8) -> Line {
+    match process % 2 {
+        1 => line.with("uid", Value::Number(USER)),
+        _ => line,
+    }
 }
 
 /// Such a program in which all processes have work on the GPU when it begins: for `--kill`.
@@ -65,13 +79,44 @@ pub fn mutated(seed: u64, processes: u8, model: &Program) -> Program {
     writer.program
 }
 
+/// `one` with some lines changed as by [`mutated`], each in its own process; and behind them some
+/// lines of `other`, from anywhere in it, in the processes that they are of.
+pub fn evolved(seed: u64, one: &Program, other: &Program) -> Program {
+    let processes = one.processes().max(1);
+    let mut writer = Writer::new(seed, processes);
+    writer.know(one);
+    for line in &one.lines {
+        writer.mutate(line, line.process);
+    }
+    if writer.random.chance(40) && !other.lines.is_empty() {
+        let first = writer.random.below(other.lines.len());
+        let count = 1 + writer.random.below(other.lines.len() - first);
+        for line in &other.lines[first..first + count] {
+            if line.call != "SETUP" {
+                writer.mutate(line, line.process % processes);
+            }
+        }
+    }
+    for _ in 0..writer.random.below(20) {
+        writer.step();
+    }
+    writer.program
+}
+
 /// What lines so far have given, for later ones to use.
 #[derive(Clone, Default)]
 struct Labels {
     handles: Vec<String>,
+    /// Those of the handles that some GPU sees.
+    mapped: Vec<String>,
     queues: Vec<String>,
     events: Vec<String>,
+    /// Those of the events that programs may set.
+    signals: Vec<String>,
     files: Vec<String>,
+    /// Those of the files that are dma-bufs, and /dev/kfd.
+    dmabufs: Vec<String>,
+    kfds: Vec<String>,
     mappings: Vec<String>,
 }
 
@@ -106,6 +151,11 @@ impl Writer {
             .push(fill(Line::new(process, thread, call)));
     }
 
+    /// Adds a line of the first thread.
+    fn first(&mut self, process: u8, call: &str, fill: &dyn Fn(Line) -> Line) {
+        self.program.lines.push(fill(Line::new(process, 0, call)));
+    }
+
     /// A new label of this kind.
     fn label(&mut self, kind: char) -> String {
         self.made += 1;
@@ -118,11 +168,37 @@ impl Writer {
         calls::any(self, process);
     }
 
+    /// Later calls know what the lines of `program` give; new labels are none of its.
+    fn know(&mut self, program: &Program) {
+        for line in &program.lines {
+            let Some(label) = &line.label else {
+                continue;
+            };
+            let number = label.get(1..).and_then(|digits| digits.parse().ok());
+            self.made = self.made.max(number.unwrap_or(0));
+            let labels = &mut self.labels[usize::from(line.process)];
+            if label.starts_with('d') {
+                labels.dmabufs.push(label.clone());
+            }
+            let kind = match label.as_bytes().first() {
+                Some(b'h') => &mut labels.handles,
+                Some(b'q') => &mut labels.queues,
+                Some(b'e') => &mut labels.events,
+                Some(b'm') => &mut labels.mappings,
+                _ => &mut labels.files,
+            };
+            kind.push(label.clone());
+        }
+    }
+
     fn mutate(&mut self, line: &Line, process: u8) {
         let mut line = line.clone();
         line.process = process;
         // A process is set up once: another time its VM would be taken.
         if line.call == "SETUP" {
+            if line.field("uid").is_none() {
+                line = of_user(line, process);
+            }
             self.program.lines.push(line);
             return;
         }
@@ -189,6 +265,21 @@ mod tests {
     }
 
     #[test]
+    fn the_first_program_has_queues_and_memory_on_both_gpus() {
+        let text = warm().to_string();
+        for wanted in [
+            "gpu_id=$gpu ",
+            "gpu_id=$gpu2 ",
+            "1.0 SETUP uid=",
+            "LAUNCH",
+            "flags=0x2",
+        ] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        assert_eq!(text.matches("CREATE_QUEUE").count(), 8);
+    }
+
+    #[test]
     fn a_loaded_program_begins_with_work_for_all() {
         let program = loaded(1, 3, 10);
         let launches = |process| {
@@ -218,7 +309,9 @@ mod tests {
                 continue;
             };
             let known = Struct::by_name(ioctl.arguments);
-            for (name, _) in line.fields.iter().filter(|(name, _)| name != "fd") {
+            let apart = ["fd", "request_bytes"];
+            let fields = line.fields.iter();
+            for (name, _) in fields.filter(|(name, _)| !apart.contains(&name.as_str())) {
                 let known = known.expect("fields need a struct");
                 let found = known.fields.iter().any(|field| field.name == name);
                 assert!(found || name.starts_with('@'), "{}.{name}", line.call);
@@ -241,6 +334,22 @@ mod tests {
         for time in times {
             assert!(matches!(time, Value::Number(..=MOMENT)), "{time}");
         }
+    }
+
+    #[test]
+    fn what_evolves_keeps_its_processes_and_takes_from_another() {
+        let (one, other) = (program(1, 3, 60), program(2, 3, 60));
+        let evolved = (0..20).map(|seed| evolved(seed, &one, &other));
+        for program in evolved {
+            assert_eq!(program.processes(), 3);
+            let setups = program.lines.iter().filter(|line| line.call == "SETUP");
+            assert_eq!(setups.count(), 3);
+            assert_eq!(program.to_string().parse::<Program>().unwrap(), program);
+        }
+        assert_eq!(
+            super::evolved(7, &one, &other),
+            super::evolved(7, &one, &other)
+        );
     }
 
     #[test]

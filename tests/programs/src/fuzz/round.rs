@@ -11,6 +11,7 @@ use crate::kill::settled;
 use anyhow::{bail, Context, Result};
 use nix::unistd::{fork, setpgid, ForkResult, Pid};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,7 @@ impl Rounds {
     ) -> Result<Self> {
         // What outlives its parent is this process's to wait for.
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        open_to_all()?;
         let complaints = format!("kfd-fuzz.{}", std::process::id());
         let mut rounds = Self {
             log: Log::new()?,
@@ -116,6 +118,23 @@ impl Rounds {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
+}
+
+/// Lets processes of every user open the driver's files: programs have some of two.
+fn open_to_all() -> Result<()> {
+    let mut files = vec![PathBuf::from("/dev/kfd")];
+    for entry in fs::read_dir("/dev/dri").context("/dev/dri")? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str());
+        if name.is_some_and(|name| name.starts_with("renderD")) {
+            files.push(path);
+        }
+    }
+    for file in files {
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666))
+            .with_context(|| file.display().to_string())?;
+    }
+    Ok(())
 }
 
 impl Drop for Rounds {

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 /// What else is counted than ioctls.
 const WORDS: &[&str] = &[
-    "SETUP", "OPEN", "MMAP", "MUNMAP", "TOUCH", "DISCARD", "SEND", "RECEIVE", "FORK", "LAUNCH",
-    "AWAIT", "DIE", "KILLED", "END", "CLEAN",
+    "SETUP", "OPEN", "MMAP", "MUNMAP", "TOUCH", "POKE", "DISCARD", "SEND", "RECEIVE", "FORK",
+    "LAUNCH", "AWAIT", "DIE", "KILLED", "END", "CLEAN",
 ];
 
 pub struct Shared {

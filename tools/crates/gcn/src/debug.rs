@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What a debugger asks of the hardware around waves: address watches, and memory operations that
-//! report what went wrong with them at once. Plain; one [`Debug`] per work-group, which its owner
-//! fills.
+//! report what went wrong with them at once. Plain; one of [`struct@Debug`] per work-group, which
+//! its owner fills.
 
 /// Accesses that a watch looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

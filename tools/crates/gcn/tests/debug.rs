@@ -8,6 +8,8 @@ mod machine;
 #[path = "support/toolchain.rs"]
 mod toolchain;
 
+use std::sync::OnceLock;
+
 use bench::Bench;
 use gcn::wave::{mode, status, trapsts};
 use gcn::{Access, Outcome, Watch, WatchMode, WaveState};
@@ -32,8 +34,9 @@ struct Debuggee {
 impl Debuggee {
     fn new(text: &str) -> Self {
         let mut bench = Bench::new(text);
-        let handler = Toolchain::new().assemble(HANDLER);
-        let (tba, log) = (bench.ram.place(&handler), bench.ram.allocate(4096));
+        static WORDS: OnceLock<Vec<u32>> = OnceLock::new();
+        let handler = WORDS.get_or_init(|| Toolchain::new().assemble(HANDLER));
+        let (tba, log) = (bench.ram.place(handler), bench.ram.allocate(4096));
         let wave = &mut bench.group.waves[0];
         wave.tba = tba;
         wave.status |= status::TRAP_EN;
@@ -259,6 +262,8 @@ const RAISING: &[(&str, u32)] = &[
     ("v_mul_f32 v1, v6, v6", UNDERFLOWS),             // 3e-30
     ("v_mul_f32 v1, 2.0, v7", trapsts::INPUT_DENORM), // 2^-140
     ("v_fma_f32 v1, v8, v8, -1.0", trapsts::INEXACT), // 1 + 1 ulp
+    ("v_fmac_f32 v18, v8, v8", 0),                    // infinity
+    ("v_fmac_f32 v19, v8, v8", trapsts::INEXACT),     // -1
     (
         "v_fma_f64 v[12:13], v[10:11], v[10:11], 1.0",
         trapsts::INEXACT,
@@ -305,6 +310,8 @@ fn calculating(excp_en: u32) -> Debuggee {
     set(9, 0.0);
     set(15, f32::NAN);
     set(17, f32::from_bits(0x7f80_0001));
+    set(18, f32::INFINITY);
+    set(19, -1.0);
     (wave.vgpr[10], wave.vgpr[11]) = ([1; 64], [0x3ff0_0000; 64]);
     (wave.vgpr[14], wave.vgpr[16]) = ([0x7bff; 64], [0x100_0001; 64]);
     it

@@ -2,10 +2,12 @@
 
 //! An ioctl of a line: the struct from the fields by their names, as the header lays them out.
 
+use super::super::abi::{Access, Fields, Request};
 use super::super::program::{Line, Value};
+use super::open_files::Origin;
 use super::World;
 use kfd_uapi::reflect::{Field, Kind, Struct};
-use kfd_uapi::{Ioctl, IOCTLS};
+use kfd_uapi::{kfd_event_data, Ioctl, IOCTLS};
 use nix::libc;
 
 /// Room for every size that a request can say.
@@ -21,12 +23,21 @@ const GIVEN: &[(&str, &str, bool)] = &[
     ("SMI_EVENTS", "anon_fd", true),
 ];
 
+/// The words of a `struct kfd_event_data`, and which of them is the event's id.
+const EVENT_WORDS: usize = size_of::<kfd_event_data>() / 4;
+const EVENT_ID: usize = std::mem::offset_of!(kfd_event_data, event_id) / 4;
+
 /// The argument of a call and what it points to.
 struct Argument {
     bytes: Vec<u64>,
+    /// The events that it lists, as many as it says.
+    events: Vec<u64>,
     /// Kept until the call is over.
     behind: Vec<Vec<u32>>,
 }
+
+/// What of a line is no field of the call's struct: the file, and how many bytes the request says.
+const APART: &[&str] = &["fd", "request_bytes"];
 
 impl World<'_> {
     pub fn ioctl(&self, line: &Line) {
@@ -37,39 +48,81 @@ impl World<'_> {
         };
         let known = Struct::by_name(ioctl.arguments);
         let mut argument = self.argument(line, known);
-        let file = match line.field("fd") {
-            Some(file) => self.value(file) as i32,
-            None => self.kfd(),
+        let before = argument.bytes.clone();
+        let file = self.file_of(line);
+        let fields = |words| Fields { known, words };
+        let mut request = Request {
+            call: ioctl.name,
+            access: file.access,
+            fields: fields(&before),
+            events: &argument.events,
         };
+        let renames = ioctl.name == "CREATE_PROCESS";
+        let file = if renames { self.blur(file) } else { file };
+        let ticket = self.abi().begin(&request);
         let place = argument.bytes.as_mut_ptr();
+        let number = self.request(line, ioctl);
         // SAFETY: the kernel writes as many bytes as the request says, for which there is room; and
         // through pointers in the struct, which are to lists that live as long, to memory of this
         // process that is set aside for that, or to nothing that is mapped.
-        let outcome = unsafe { libc::ioctl(file, ioctl.request.into(), place) };
-        self.shared.tally.count(ioctl.name, outcome == 0);
-        if outcome == 0 {
+        let outcome = unsafe { libc::ioctl(file.number, number.into(), place) };
+        let errno = match outcome {
+            0.. => 0,
+            _ => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
+        };
+        if renames {
+            self.renamed(file, errno == 0);
+        } else if !self.is_still(file) {
+            request.access = Access::Unknown;
+        }
+        let answer = fields(&argument.bytes);
+        for wrong in self.abi().end(&ticket, &request, answer, errno) {
+            self.shared.complain(&format!("{wrong}: {line}"));
+        }
+        self.shared.tally.count(ioctl.name, errno == 0);
+        if errno == 0 {
             self.keep(line, ioctl, known, &argument.bytes);
         }
         drop(argument.behind);
     }
 
+    /// The request's number, with another size where the line has one.
+    fn request(&self, line: &Line, ioctl: &Ioctl) -> u32 {
+        match line.field("request_bytes") {
+            Some(bytes) => {
+                let bytes = self.value(bytes).min(ROOM as u64 - 1) as u32;
+                ioctl.request & !(0x3fff << 16) | bytes << 16
+            }
+            None => ioctl.request,
+        }
+    }
+
     fn argument(&self, line: &Line, known: Option<&Struct>) -> Argument {
         let mut argument = Argument {
             bytes: vec![0; ROOM / 8],
+            events: Vec::new(),
             behind: Vec::new(),
         };
-        for (name, value) in line.fields.iter().filter(|(name, _)| name != "fd") {
+        let apart = |name: &str| APART.contains(&name);
+        for (name, value) in line.fields.iter().filter(|(name, _)| !apart(name)) {
             let Some((offset, bytes)) = place(known, name) else {
                 self.shared.complain(&format!("no such field: {line}"));
                 continue;
             };
             let number = match value {
                 Value::Words(words) => argument.list(self.words(words)),
-                Value::Events(events) => argument.list(self.events(events)),
+                Value::Events(events) => {
+                    let words = self.events(events);
+                    let ids = words.chunks(EVENT_WORDS).map(|data| data[EVENT_ID].into());
+                    argument.events = ids.collect();
+                    argument.list(words)
+                }
                 _ => self.value(value),
             };
             argument.write(offset, bytes, number);
         }
+        let listed = self.number(line, "num_events") as u32 as usize;
+        argument.events.truncate(listed);
         argument
     }
 
@@ -79,12 +132,11 @@ impl World<'_> {
 
     /// As `struct kfd_event_data`, with the age where those of signals have it.
     fn events(&self, events: &[(Value, u64)]) -> Vec<u32> {
-        use kfd_uapi::kfd_event_data as Data;
-        let mut words = vec![0; events.len() * size_of::<Data>() / 4];
-        for (data, (event, age)) in words.chunks_mut(size_of::<Data>() / 4).zip(events) {
+        let mut words = vec![0; events.len() * EVENT_WORDS];
+        for (data, (event, age)) in words.chunks_mut(EVENT_WORDS).zip(events) {
             data[0] = *age as u32;
             data[1] = (age >> 32) as u32;
-            data[std::mem::offset_of!(Data, event_id) / 4] = self.value(event) as u32;
+            data[EVENT_ID] = self.value(event) as u32;
         }
         words
     }
@@ -101,7 +153,7 @@ impl World<'_> {
                 value
             };
             if *is_file {
-                self.table().files.push(value as i32);
+                self.table().add(value as i32, Origin::Other);
             }
             self.gives(line, value);
         }
@@ -128,7 +180,7 @@ impl Argument {
 }
 
 /// Where the field called `name` lies and how many bytes it has; `@12` is the word at byte 12.
-fn place(known: Option<&Struct>, name: &str) -> Option<(usize, usize)> {
+pub fn place(known: Option<&Struct>, name: &str) -> Option<(usize, usize)> {
     if let Some(offset) = name.strip_prefix('@') {
         return Some((offset.parse::<usize>().ok()? & !3, 4));
     }
@@ -148,6 +200,7 @@ mod tests {
     fn words_and_longs_are_written_where_they_belong() {
         let mut argument = Argument {
             bytes: vec![0; 2],
+            events: Vec::new(),
             behind: Vec::new(),
         };
         argument.write(8, 8, 0x1122_3344_5566_7788);

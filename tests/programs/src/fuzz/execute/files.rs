@@ -2,8 +2,10 @@
 
 //! Words of a program that are about files and mappings.
 
+use super::super::abi::Access;
 use super::super::generate::MEMORY;
 use super::super::program::Line;
+use super::open_files::Origin;
 use super::World;
 use nix::libc;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -22,52 +24,58 @@ impl World<'_> {
         let path = match (self.number(line, "render"), self.prepared.get()) {
             (0, _) | (_, None) => "/dev/kfd".to_owned(),
             (_, Some(it)) => {
-                let minor = it.bench.device.node().property("drm_render_minor");
-                format!("/dev/dri/renderD{minor}")
+                let first = it.benches.first();
+                let minor = first.map(|it| it.device.node().property("drm_render_minor"));
+                format!("/dev/dri/renderD{}", minor.unwrap_or(0))
             }
         };
-        let file = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
+        let file = open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty());
         self.shared.tally.count("OPEN", file.is_ok());
+        let origin = match path.as_str() {
+            "/dev/kfd" => Origin::opened(),
+            _ => Origin::Other,
+        };
         if let Ok(file) = file {
-            self.adopt(line, file);
+            self.adopt(line, file, origin);
         }
     }
 
     /// The lines may use `file` and close it.
-    fn adopt(&self, line: &Line, file: OwnedFd) {
+    fn adopt(&self, line: &Line, file: OwnedFd, origin: Origin) {
         let number = file.into_raw_fd();
-        self.table().files.push(number);
+        self.table().add(number, origin);
         self.gives(line, number as u64);
     }
 
     pub fn close(&self, file: u64) {
         let mut table = self.table();
-        let Some(index) = table.files.iter().position(|known| *known == file as i32) else {
+        let Some(index) = table.files.iter().position(|it| it.number == file as i32) else {
             return;
         };
         let file = table.files.swap_remove(index);
         drop(table);
         // SAFETY: a line opened it, and it has just been taken off the list of those to close.
-        unsafe { libc::close(file) };
+        unsafe { libc::close(file.number) };
     }
 
     pub fn map(&self, line: &Line) {
         let number = |name| self.number(line, name);
-        let file = match line.field("fd") {
-            Some(file) => self.value(file) as i32,
-            None => self.kfd(),
-        };
-        if file < 0 {
+        let used = self.file_of(line);
+        if used.number < 0 {
             return;
         }
         // SAFETY: the number is not -1; a file that is not open is EBADF.
-        let file = unsafe { BorrowedFd::borrow_raw(file) };
+        let file = unsafe { BorrowedFd::borrow_raw(used.number) };
         let offset = number("kind") << 62 | (number("gpu") & 0xffff) << 46;
         let (bytes, access) = (number("bytes") as usize, number("access") as u32);
         let access = ProtFlags::from_bits_retain(access);
         // SAFETY: a new mapping where the kernel likes.
         let at = unsafe { mmap(null_mut(), bytes, access, MapFlags::SHARED, file, offset) };
         self.shared.tally.count("MMAP", at.is_ok());
+        if at.is_ok() && used.access == Access::Foreign && self.is_still(used) {
+            let wrong = "it works on a file that another process opened";
+            self.shared.complain(&format!("{wrong}: {line}"));
+        }
         if let Ok(at) = at {
             self.table().mappings.insert(at as u64, bytes);
             self.gives(line, at as u64);
@@ -94,12 +102,31 @@ impl World<'_> {
         }
     }
 
+    /// Whether these bytes lie in memory that SETUP set aside for such words.
+    fn is_own_memory(&self, at: u64, bytes: u64, also_plain: bool) -> bool {
+        let Some(it) = self.prepared.get() else {
+            return false;
+        };
+        let within = |start: u64| at >= start && at.saturating_add(bytes) <= start + MEMORY;
+        bytes != 0 && (within(it.svm) || also_plain && within(it.memory))
+    }
+
+    /// Writes to each of these pages, as a program does to memory that it shares with a GPU.
+    pub fn poke(&self, at: u64, bytes: u64) {
+        if !self.is_own_memory(at, bytes, false) {
+            return;
+        }
+        for page in (at..at + bytes).step_by(4096) {
+            // SAFETY: the memory is mapped and writable as long as the process lives; nobody has a
+            // reference to it.
+            unsafe { (page as *mut u8).write_volatile(1) };
+        }
+        self.shared.tally.count("POKE", true);
+    }
+
     /// Fresh pages in place of these, which a GPU may be using.
     pub fn discard(&self, at: u64, bytes: u64) {
-        let Some(memory) = self.prepared.get().map(|it| it.memory) else {
-            return;
-        };
-        if at < memory || bytes == 0 || at.saturating_add(bytes) > memory + MEMORY {
+        if !self.is_own_memory(at, bytes, true) {
             return;
         }
         let (access, how) = (
@@ -121,7 +148,14 @@ impl World<'_> {
         let mut control = SendAncillaryBuffer::new(&mut space);
         control.push(SendAncillaryMessage::ScmRights(&files));
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let sent = sendmsg(outbox.as_fd(), &[IoSlice::new(b"f")], &mut control, flags);
+        // Whose it is goes with it: the process that opened it, if it is a /dev/kfd.
+        let opener = self.opener(file).to_le_bytes();
+        let sent = sendmsg(
+            outbox.as_fd(),
+            &[IoSlice::new(&opener)],
+            &mut control,
+            flags,
+        );
         self.shared.tally.count("SEND", sent.is_ok());
     }
 
@@ -129,16 +163,17 @@ impl World<'_> {
         let Some(inbox) = self.shared.inboxes.get(usize::from(self.number)) else {
             return;
         };
-        let mut byte = [0];
+        let mut opener = [0; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        let parts = &mut [IoSliceMut::new(&mut byte)];
+        let parts = &mut [IoSliceMut::new(&mut opener)];
         let got = recvmsg(inbox.as_fd(), parts, &mut control, flags);
         self.shared.tally.count("RECEIVE", got.is_ok());
+        let origin = Origin::received(u32::from_le_bytes(opener));
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(files) = message {
-                files.for_each(|file| self.adopt(line, file));
+                files.for_each(|file| self.adopt(line, file, origin));
             }
         }
     }

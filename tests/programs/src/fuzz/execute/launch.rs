@@ -26,7 +26,9 @@ impl World<'_> {
             return;
         };
         if launches.running.len() + 1 < MOST as usize {
+            self.abi().others_begin();
             let begun = self.begin(&mut launches, groups.min(4), rounds.min(1000));
+            self.abi().others_end();
             self.shared.tally.count("LAUNCH", begun.is_ok());
         }
     }

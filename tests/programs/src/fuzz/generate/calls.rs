@@ -4,7 +4,7 @@
 //! from it. The fields' names are the header's.
 
 use super::super::program::{Line, Value};
-use super::Writer;
+use super::{svm, Labels, Writer};
 use kfd_uapi as uapi;
 
 /// An address that is the kernel's.
@@ -16,12 +16,13 @@ pub const PLACES: usize = 256;
 pub const MEMORY: u64 = 1 << 20;
 
 type Call = fn(&mut Writer, u8);
+type Kind = fn(&Labels) -> &[String];
 
 /// What is drawn from, and how often.
 const CALLS: &[(usize, Call)] = &[
-    (12, alloc),
+    (14, alloc),
     (8, map),
-    (4, unmap),
+    (6, unmap),
     (5, free),
     (3, export),
     (3, import),
@@ -39,8 +40,11 @@ const CALLS: &[(usize, Call)] = &[
     (2, reset_event),
     (7, wait_events),
     (2, smi),
-    (8, process),
+    (6, svm::svm),
+    (2, svm::poke),
+    (9, process),
     (1, unsupported),
+    (1, context),
     (3, mmap),
     (2, munmap),
     (2, touch),
@@ -69,30 +73,37 @@ pub fn any(writer: &mut Writer, process: u8) {
     }
 }
 
-fn number(value: u64) -> Value {
+pub fn number(value: u64) -> Value {
     Value::Number(value)
 }
 
-fn prepared(name: &str) -> Value {
+pub fn prepared(name: &str) -> Value {
     Value::Prepared(name.to_owned(), 0)
 }
 
 /// Values as calls want them.
 impl Writer {
     /// `good`, `percent` times of a hundred; else one of these.
-    fn mostly(&mut self, percent: usize, good: Value, others: &[u64]) -> Value {
+    pub fn mostly(&mut self, percent: usize, good: Value, others: &[u64]) -> Value {
         match self.random.chance(percent) {
             true => good,
             false => number(self.random.pick(others)),
         }
     }
 
-    fn pick(&mut self, from: &[u64]) -> Value {
+    pub fn pick(&mut self, from: &[u64]) -> Value {
         number(self.random.pick(from))
     }
 
-    fn gpu(&mut self) -> Value {
-        self.mostly(94, prepared("gpu"), &[0, 1, 0xffff, 0xffff_ffff])
+    /// What SETUP has prepared of this name; in one of four calls that of the second GPU.
+    fn prepared(&mut self, name: &str, second: bool) -> Value {
+        prepared(&format!("{name}{}", if second { "2" } else { "" }))
+    }
+
+    pub fn gpu(&mut self) -> Value {
+        let second = self.random.chance(25);
+        let gpu = self.prepared("gpu", second);
+        self.mostly(95, gpu, &[0, 1, 0xffff, 0xffff_ffff])
     }
 
     /// One of these labels; else one of the numbers.
@@ -109,24 +120,54 @@ impl Writer {
         }
     }
 
+    /// Mostly one of the process's labels of a kind: where there is none, `make` adds a line that
+    /// gives one.
+    fn of(&mut self, process: u8, which: Kind, make: Call, others: &[u64]) -> Value {
+        let labels = |w: &Self| which(&w.labels[usize::from(process)]).to_vec();
+        let mut known = labels(self);
+        if known.is_empty() && self.random.chance(85) {
+            make(self, process);
+            known = labels(self);
+        }
+        self.one_of(&known, others)
+    }
+
+    /// A buffer of the process's; now and then one that nobody was given, beside it.
     fn handle(&mut self, process: u8) -> Value {
-        let labels = self.labels[usize::from(process)].handles.clone();
-        self.one_of(&labels, &[0, 1, 1 << 32, u64::MAX])
+        match self.of(process, |it| &it.handles, alloc, &[0, 1, 1 << 32, u64::MAX]) {
+            Value::Label(name, _) if self.random.chance(3) => {
+                Value::Label(name, self.random.pick(&[1, 77, 1 << 20]))
+            }
+            value => value,
+        }
     }
 
     fn queue(&mut self, process: u8) -> Value {
-        let labels = self.labels[usize::from(process)].queues.clone();
-        self.one_of(&labels, &[0, 1, 2, 77, 1023, 1024, 0xffff_ffff])
+        let odd = &[0, 1, 2, 77, 1023, 1024, 0xffff_ffff];
+        self.of(process, |it| &it.queues, create_queue, odd)
     }
 
     fn event(&mut self, process: u8) -> Value {
-        let labels = self.labels[usize::from(process)].events.clone();
-        self.one_of(&labels, &[0, 1, 255, 4095, 4096, 0x8000_0000, 0xffff_ffff])
+        let odd = &[0, 1, 255, 4095, 4096, 0x8000_0000, 0xffff_ffff];
+        self.of(process, |it| &it.events, create_event, odd)
+    }
+
+    fn signal(&mut self, process: u8) -> Value {
+        match self.random.chance(85) {
+            true => self.of(process, |it| &it.signals, create_signal, &[0, 4096]),
+            false => self.event(process),
+        }
     }
 
     fn file(&mut self, process: u8) -> Value {
-        let labels = self.labels[usize::from(process)].files.clone();
-        self.one_of(&labels, &[0x7777, 0xffff_ffff])
+        self.of(process, |it| &it.files, open, &[0x7777, 0xffff_ffff])
+    }
+
+    fn dmabuf(&mut self, process: u8) -> Value {
+        match self.random.chance(90) {
+            true => self.of(process, |it| &it.dmabufs, export, &[0x7777]),
+            false => self.file(process),
+        }
     }
 
     fn place(&mut self) -> Value {
@@ -135,14 +176,15 @@ impl Writer {
         self.mostly(95, place, &[0, 4096, 1 << 47, KERNEL])
     }
 
-    fn memory(&mut self) -> Value {
+    pub fn memory(&mut self) -> Value {
         let page = self.random.below((MEMORY / 4096) as usize / 2) as u64;
         Value::Prepared("memory".into(), page * 4096)
     }
 
     /// Adds a line, now and then through another file of the process.
-    fn ioctl(&mut self, process: u8, name: &str, fields: Vec<(&str, Value)>) {
-        let other = self.random.chance(3).then(|| self.file(process));
+    pub fn ioctl(&mut self, process: u8, name: &str, fields: Vec<(&str, Value)>) {
+        let has_file = fields.iter().any(|(name, _)| *name == "fd");
+        let other = (!has_file && self.random.chance(3)).then(|| self.file(process));
         self.line(process, name, |mut line: Line| {
             for (name, value) in fields {
                 line = line.with(name, value);
@@ -155,7 +197,7 @@ impl Writer {
     }
 
     /// The line that was just added gives this.
-    fn gives(&mut self, kind: char) -> String {
+    pub fn gives(&mut self, kind: char) -> String {
         let label = self.label(kind);
         if let Some(line) = self.program.lines.last_mut() {
             line.label = Some(label.clone());
@@ -185,21 +227,16 @@ fn alloc(w: &mut Writer, p: u8) {
         uapi::KFD_IOC_ALLOC_MEM_FLAGS_UNCACHED,
         uapi::KFD_IOC_ALLOC_MEM_FLAGS_NO_SUBSTITUTE,
     ];
-    let flags = w.random.pick(&kinds) | w.random.pick(&extra);
-    let size = w.pick(&[
-        4096,
-        4096,
-        4096,
-        8192,
-        8192,
-        65536,
-        65536,
-        262_144,
-        1 << 21,
-        1 << 45,
-        0,
-        1,
-    ]);
+    let kind = w.random.pick(&kinds);
+    let flags = kind | w.random.pick(&extra);
+    // As large as the process's doorbells are, and the page of registers; a place has room for the
+    // others.
+    let right = match kind {
+        uapi::KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL => 8192,
+        uapi::KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP => 4096,
+        _ => w.random.pick(&[4096, 4096, 8192, 65536, 262_144]),
+    };
+    let size = w.mostly(92, number(right), &[4096, 8192, 1 << 21, 1 << 45, 0, 1]);
     let (gpu, place, own) = (w.gpu(), w.place(), w.memory());
     let offset = w.mostly(90, own, &[0, 8, KERNEL]);
     let fields = vec![
@@ -218,8 +255,26 @@ fn alloc(w: &mut Writer, p: u8) {
     }
 }
 
+/// Memory that is there for all that may be done with memory.
+fn alloc_plain(w: &mut Writer, p: u8) {
+    let flags = uapi::KFD_IOC_ALLOC_MEM_FLAGS_GTT | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE;
+    let (gpu, slot) = (prepared("gpu"), w.random.below(PLACES) as u64);
+    let fields = vec![
+        ("gpu_id", gpu),
+        ("va_addr", Value::Prepared("place".into(), slot * PLACE)),
+        ("size", w.pick(&[4096, 65536])),
+        ("flags", number(flags.into())),
+    ];
+    w.ioctl(p, "ALLOC_MEMORY_OF_GPU", fields);
+    let label = w.gives('h');
+    w.labels[usize::from(p)].handles.push(label);
+}
+
 fn map_one(w: &mut Writer, p: u8, handle: Value) {
-    let count = w.random.pick(&[1, 1, 1, 1, 0, 2]);
+    if let Value::Label(name, 0) = &handle {
+        w.labels[usize::from(p)].mapped.push(name.clone());
+    }
+    let count = w.random.pick(&[1, 1, 1, 1, 1, 1, 1, 2, 2, 0]);
     let gpus: Vec<Value> = (0..count).map(|_| w.gpu()).collect();
     let list = w.mostly(97, Value::Words(gpus), &[0, KERNEL]);
     let done = w.mostly(95, number(0), &[1, 2, 5]);
@@ -238,7 +293,12 @@ fn map(w: &mut Writer, p: u8) {
 }
 
 fn unmap(w: &mut Writer, p: u8) {
-    let (handle, gpu) = (w.handle(p), w.gpu());
+    let handle = w.of(p, |it| &it.mapped, map, &[0, 1, u64::MAX]);
+    unmap_one(w, p, handle);
+}
+
+fn unmap_one(w: &mut Writer, p: u8, handle: Value) {
+    let gpu = w.gpu();
     let done = w.mostly(95, number(0), &[1, 5]);
     let fields = vec![
         ("handle", handle),
@@ -251,23 +311,34 @@ fn unmap(w: &mut Writer, p: u8) {
 
 fn free(w: &mut Writer, p: u8) {
     let handle = w.handle(p);
+    if w.random.chance(40) {
+        unmap_one(w, p, handle.clone());
+    }
     w.ioctl(p, "FREE_MEMORY_OF_GPU", vec![("handle", handle)]);
 }
 
 fn export(w: &mut Writer, p: u8) {
-    let handle = w.handle(p);
-    let flags = w.pick(&[0, 0o2_000_000, 2, 0xffff_ffff]);
+    let handle = match w.random.chance(50) {
+        true => {
+            alloc_plain(w, p);
+            let label = w.labels[usize::from(p)].handles.last().cloned();
+            label.map_or(number(0), |label| Value::Label(label, 0))
+        }
+        false => w.handle(p),
+    };
+    let flags = w.pick(&[0, 2, 2, 0o2_000_000, 0o2_000_002, 0xffff_ffff]);
     w.ioctl(
         p,
         "EXPORT_DMABUF",
         vec![("handle", handle), ("flags", flags)],
     );
     let label = w.gives('d');
-    w.labels[usize::from(p)].files.push(label);
+    w.labels[usize::from(p)].files.push(label.clone());
+    w.labels[usize::from(p)].dmabufs.push(label);
 }
 
 fn import(w: &mut Writer, p: u8) {
-    let (gpu, place, file) = (w.gpu(), w.place(), w.file(p));
+    let (gpu, place, file) = (w.gpu(), w.place(), w.dmabuf(p));
     let fields = vec![("gpu_id", gpu), ("va_addr", place), ("dmabuf_fd", file)];
     w.ioctl(p, "IMPORT_DMABUF", fields);
     let label = w.gives('h');
@@ -275,7 +346,7 @@ fn import(w: &mut Writer, p: u8) {
 }
 
 fn dmabuf_info(w: &mut Writer, p: u8) {
-    let (file, own) = (w.file(p), w.memory());
+    let (file, own) = (w.dmabuf(p), w.memory());
     let room = w.mostly(80, own, &[0, KERNEL]);
     let size = w.pick(&[0, 64, 256]);
     let fields = vec![
@@ -293,31 +364,29 @@ fn available(w: &mut Writer, p: u8) {
 
 fn create_queue(w: &mut Writer, p: u8) {
     const BAD: &[u64] = &[0, 8, 4096, KERNEL];
+    let second = w.random.chance(25);
+    let gpu = w.prepared("gpu", second);
+    // What SETUP has of that GPU.
+    let own = |w: &mut Writer, name: &str| {
+        let value = w.prepared(name, second);
+        w.mostly(99, value, BAD)
+    };
     let kind = w.pick(&[0, 1, 2, 2, 2, 2, 3, 4, 5, 0xff]);
     let fields = vec![
-        ("gpu_id", w.gpu()),
+        ("gpu_id", w.mostly(97, gpu, &[0, 1, 0xffff])),
         ("queue_type", kind),
-        ("ring_base_address", w.mostly(99, prepared("ring"), BAD)),
+        ("ring_base_address", own(w, "ring")),
         (
             "ring_size",
             w.mostly(96, number(65536), &[0, 256, 1024, 4096, 65537, 131_072]),
         ),
-        (
-            "write_pointer_address",
-            w.mostly(99, prepared("write"), BAD),
-        ),
-        ("read_pointer_address", w.mostly(99, prepared("read"), BAD)),
-        ("eop_buffer_address", w.mostly(99, prepared("eop"), BAD)),
+        ("write_pointer_address", own(w, "write")),
+        ("read_pointer_address", own(w, "read")),
+        ("eop_buffer_address", own(w, "eop")),
         ("eop_buffer_size", w.mostly(98, number(4096), &[0, 1, 8192])),
-        (
-            "ctx_save_restore_address",
-            w.mostly(99, prepared("area"), BAD),
-        ),
-        (
-            "ctx_save_restore_size",
-            w.mostly(99, prepared("area_size"), BAD),
-        ),
-        ("ctl_stack_size", w.mostly(99, prepared("stack_size"), BAD)),
+        ("ctx_save_restore_address", own(w, "area")),
+        ("ctx_save_restore_size", own(w, "area_size")),
+        ("ctl_stack_size", own(w, "stack_size")),
         (
             "queue_percentage",
             w.mostly(94, number(100), &[0, 1, 50, 101]),
@@ -368,9 +437,21 @@ fn cu_mask(w: &mut Writer, p: u8) {
     w.ioctl(p, "SET_CU_MASK", fields);
 }
 
+/// Of a queue that is not to run, mostly.
 fn wave_state(w: &mut Writer, p: u8) {
+    let queue = w.queue(p);
+    if w.random.chance(75) {
+        let fields = vec![
+            ("queue_id", queue.clone()),
+            ("ring_base_address", prepared("ring")),
+            ("ring_size", number(65536)),
+            ("queue_percentage", number(0)),
+            ("queue_priority", number(7)),
+        ];
+        w.ioctl(p, "UPDATE_QUEUE", fields);
+    }
     let fields = vec![
-        ("queue_id", w.queue(p)),
+        ("queue_id", queue),
         (
             "ctl_stack_address",
             w.mostly(85, prepared("area"), &[0, 8, KERNEL]),
@@ -401,18 +482,26 @@ fn create_event(w: &mut Writer, p: u8) {
     w.labels[usize::from(p)].events.push(label);
 }
 
+fn create_signal(w: &mut Writer, p: u8) {
+    let fields = vec![("event_type", number(0)), ("auto_reset", w.pick(&[0, 1]))];
+    w.ioctl(p, "CREATE_EVENT", fields);
+    let label = w.gives('e');
+    w.labels[usize::from(p)].events.push(label.clone());
+    w.labels[usize::from(p)].signals.push(label);
+}
+
 fn destroy_event(w: &mut Writer, p: u8) {
     let event = w.event(p);
     w.ioctl(p, "DESTROY_EVENT", vec![("event_id", event)]);
 }
 
 fn set_event(w: &mut Writer, p: u8) {
-    let event = w.event(p);
+    let event = w.signal(p);
     w.ioctl(p, "SET_EVENT", vec![("event_id", event)]);
 }
 
 fn reset_event(w: &mut Writer, p: u8) {
-    let event = w.event(p);
+    let event = w.signal(p);
     w.ioctl(p, "RESET_EVENT", vec![("event_id", event)]);
 }
 
@@ -513,12 +602,38 @@ fn profiler(w: &mut Writer, p: u8, gpu: Value) {
     w.ioctl(p, "PROFILER", fields);
 }
 
+/// Another context of the process, with a VM, and something in it.
+fn context(w: &mut Writer, p: u8) {
+    open_one(w, p, 1);
+    let render = w.labels[usize::from(p)].files.last().cloned();
+    open_kfd(w, p);
+    let file = w.labels[usize::from(p)].files.last().cloned();
+    let of = |label: Option<String>| label.map_or(number(0x7777), |it| Value::Label(it, 0));
+    let (render, file, gpu) = (of(render), of(file), prepared("gpu"));
+    let here = vec![("fd", file.clone())];
+    w.ioctl(p, "CREATE_PROCESS", here.clone());
+    let mut acquire = here.clone();
+    acquire.extend([("gpu_id", gpu.clone()), ("drm_fd", render)]);
+    w.ioctl(p, "ACQUIRE_VM", acquire);
+    let (place, flags) = (w.place(), uapi::KFD_IOC_ALLOC_MEM_FLAGS_GTT);
+    let mut memory = here.clone();
+    memory.extend([
+        ("gpu_id", gpu),
+        ("va_addr", place),
+        ("size", number(8192)),
+        ("flags", number(flags.into())),
+    ]);
+    w.ioctl(p, "ALLOC_MEMORY_OF_GPU", memory);
+    let mut event = here;
+    event.push(("event_type", number(7)));
+    w.ioctl(p, "CREATE_EVENT", event);
+}
+
 /// What our driver does not do, or no driver does any more; and another context.
 fn unsupported(w: &mut Writer, p: u8) {
     let name = w.random.pick(&[
         "CREATE_PROCESS",
         "CREATE_PROCESS",
-        "SVM",
         "CRIU_OP",
         "DBG_TRAP",
         "DBG_REGISTER_DEPRECATED",
@@ -529,8 +644,8 @@ fn unsupported(w: &mut Writer, p: u8) {
     let operation = w.pick(&[0, 1, 2, 3, 77]);
     let fields = match name {
         // Through another file: the process's own would have a context without a VM from then on.
-        "CREATE_PROCESS" => vec![("fd", w.file(p))],
-        "SVM" | "CRIU_OP" | "DBG_TRAP" => vec![("op", operation)],
+        "CREATE_PROCESS" => vec![("fd", w.of(p, |it| &it.kfds, open_kfd, &[0x7777]))],
+        "CRIU_OP" | "DBG_TRAP" => vec![("op", operation)],
         _ => vec![],
     };
     w.ioctl(p, name, fields);
@@ -578,7 +693,11 @@ fn touch(w: &mut Writer, p: u8) {
 
 /// Other pages in place of some of the process's own.
 fn discard(w: &mut Writer, p: u8) {
-    let (at, bytes) = (w.memory(), w.pick(&[4096, 16384, 262_144]));
+    let bytes = w.pick(&[4096, 16384, 262_144]);
+    let at = match w.random.chance(50) {
+        true => w.memory(),
+        false => svm::area(w),
+    };
     w.line(p, "DISCARD", |line| {
         line.with("at", at).with("bytes", bytes)
     });
@@ -606,8 +725,20 @@ fn close(w: &mut Writer, p: u8) {
 }
 
 fn open(w: &mut Writer, p: u8) {
-    let what = w.pick(&[0, 0, 1]);
-    w.line(p, "OPEN", |line| line.with("render", what));
+    match w.random.below(3) {
+        0 => open_one(w, p, 1),
+        _ => open_kfd(w, p),
+    }
+}
+
+fn open_kfd(w: &mut Writer, p: u8) {
+    open_one(w, p, 0);
+    let labels = &mut w.labels[usize::from(p)];
+    labels.kfds.extend(labels.files.last().cloned());
+}
+
+fn open_one(w: &mut Writer, p: u8, render: u64) {
+    w.line(p, "OPEN", |line| line.with("render", number(render)));
     let label = w.gives('f');
     w.labels[usize::from(p)].files.push(label);
 }

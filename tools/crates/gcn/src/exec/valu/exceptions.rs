@@ -136,10 +136,17 @@ impl Machine<'_> {
         };
         let is_float = |ty: &Ty| format(*ty).is_some();
         let Some(from) = v.types[1..].iter().find(|ty| is_float(ty)) else {
-            return self.from_integers(v, work);
+            return self.rounded_integers(v, work);
         };
+        // The addend may be the destination, which has no type of its own.
+        let adds = matches!(work, Work::Fuse | Work::MultiplyAdd);
+        let ty = |index: usize| match index {
+            2 if adds => *from,
+            _ => v.types[index + 1],
+        };
+        let sources: [Option<Wide>; 3] =
+            std::array::from_fn(|index| self.float(v, index, ty(index)));
         let from = format(*from).unwrap_or(F32);
-        let sources: [Option<Wide>; 3] = std::array::from_fn(|index| self.float(v, index));
         lanes(self.wave.exec()).fold(0, |raised, lane| {
             let operands = sources.map(|source| source.map(|lanes| lanes[lane]));
             raised | self.of_lane(work, from, operands)
@@ -147,9 +154,9 @@ impl Machine<'_> {
     }
 
     /// Source `index`, if it is a float.
-    fn float(&self, v: &Valu, index: usize) -> Option<Wide> {
+    fn float(&self, v: &Valu, index: usize, ty: Ty) -> Option<Wide> {
         let mut hold = [0; crate::wave::LANES];
-        match v.types[index + 1] {
+        match ty {
             Ty::F32 => Some(self.src32(v, index, &mut hold).map(u64::from)),
             Ty::F16 => Some(self.src16(v, index).map(u64::from)),
             Ty::F64 => Some(self.src64(v, index)),
@@ -157,7 +164,7 @@ impl Machine<'_> {
         }
     }
 
-    fn from_integers(&self, v: &Valu, work: Work) -> u32 {
+    fn rounded_integers(&self, v: &Valu, work: Work) -> u32 {
         let Work::FromInteger(signed) = work else {
             return 0;
         };
