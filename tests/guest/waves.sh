@@ -39,7 +39,8 @@ waves_of_a_program() {
 debugger_is_traced() {
     check "a debugger is traced on $1" kfdctl trace -o /tmp/trace -- kfd-tests debug --case itself
     for call in 'op=ENABLE, .*exception_mask=.* = 0 ' 'op=ENABLE, .* = -1 EALREADY' \
-        'op=QUERY_DEBUG_EVENT, .*exception_mask=QUEUE_NEW.*= 0 ' 'op=GET_QUEUE_SNAPSHOT, .*ring_size'; do
+        'op=QUERY_DEBUG_EVENT, .*exception_mask=QUEUE_NEW.*= 0 ' \
+        'op=GET_QUEUE_SNAPSHOT, .*ring_size'; do
         says "$call on $1" "DBG_TRAP.*$call" cat /tmp/trace
     done
 }

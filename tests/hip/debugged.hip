@@ -5,8 +5,8 @@
 //	hip_debugged fault  a kernel stores to where nothing is
 //
 // It says "ready" and the addresses of the word and of the results, and at the end which results
-// are not what they should be. Each work-item keeps its result in v40 while it waits: a debugger may
-// change it there.
+// are not what they should be. Each work-item keeps its result in v40 while it waits: a debugger
+// may change it there.
 #include <hip/hip_runtime.h>
 #include <cstdint>
 #include <cstdio>

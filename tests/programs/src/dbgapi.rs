@@ -2,8 +2,8 @@
 
 //! A debugger of HIP programs that uses AMD's own library, as gdb does: it attaches to a program
 //! that runs and to one that it starts, looks at agents, queues, dispatches and waves, stops them,
-//! reads and writes registers and memory, sets breakpoints and watch points, steps, and lets go. The
-//! program goes on, and says what its kernel has computed.
+//! reads and writes registers and memory, sets breakpoints and watch points, steps, and lets go.
+//! The program goes on, and says what its kernel has computed.
 
 mod client;
 mod inferior;
@@ -14,6 +14,7 @@ use anyhow::{bail, ensure, Result};
 use clap::{Args, ValueEnum};
 use inferior::{Inferior, PATIENCE};
 use library::{Library, List, Of, Process};
+use nix::unistd::Pid;
 use std::time::Instant;
 
 /// Debug `hip_debugged`.
@@ -25,7 +26,7 @@ pub struct Dbgapi {
     /// This scene alone.
     #[arg(long)]
     case: Option<Scene>,
-    /// Stop the waves of that process, and end.
+    /// Attach to that process, and be killed.
     #[arg(long, hide = true)]
     abandon: Option<u32>,
 }
@@ -46,7 +47,7 @@ pub enum Scene {
     Watch,
     /// A wave that stores to where nothing is.
     Violation,
-    /// The debugger ends without letting go.
+    /// The debugger is killed.
     Abandon,
 }
 
@@ -72,9 +73,11 @@ impl Dbgapi {
 
 /// `amd_dbgapi_event_kind_t`.
 const WAVE_STOP: u32 = 1;
+const BREAKPOINT_RESUME: u32 = 4;
 const RUNTIME: u32 = 5;
 /// `amd_dbgapi_event_info_t`.
 const EVENT_WAVE: u32 = 3;
+const EVENT_THREAD: u32 = 5;
 
 /// A debugger at work.
 pub struct Debugger {
@@ -135,6 +138,11 @@ impl Debugger {
             while let Some((event, kind)) = self.library.event(process)? {
                 let wave = match kind {
                     WAVE_STOP => self.library.info(Of::Event, event, EVENT_WAVE)?,
+                    BREAKPOINT_RESUME => {
+                        let thread: usize = self.library.info(Of::Event, event, EVENT_THREAD)?;
+                        self.inferior.go_past(Pid::from_raw(thread as i32))?;
+                        0
+                    }
                     _ => 0,
                 };
                 self.came.push((kind, wave));

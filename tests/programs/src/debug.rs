@@ -98,7 +98,7 @@ fn killed() -> Result<()> {
         .filter(|at| lines[*at].starts_with("point "))
         .collect();
     // The first makes what amdgpu keeps (page table pools, say).
-    kill_at(&lines[..points[0]], &["d", "t"])?;
+    kill_at(lines, &["d", "t"])?;
     let before = settled()?;
     for at in points {
         for who in [&["d"][..], &["t"], &["d", "t"], &["t", "d"]] {

@@ -102,16 +102,16 @@ impl Waves {
         }
         let ids: Vec<u32> = wanted.iter().map(|entry| entry.queue_id).collect();
         let reports = debugger.suspend(&ids, 0, Exceptions::empty())?;
-        let queues = wanted.iter().zip(reports).filter_map(|(entry, report)| {
+        let queues: Result<Vec<Queue>> = wanted
+            .iter()
+            .zip(reports)
             // One that is gone meanwhile.
-            (report != QueueReport::Invalid).then(|| match report {
-                QueueReport::Failed => {
-                    bail!("the GPU does not suspend queue {}", entry.queue_id)
-                }
+            .filter(|(_, report)| *report != QueueReport::Invalid)
+            .map(|(entry, report)| match report {
+                QueueReport::Failed => bail!("the GPU does not suspend queue {}", entry.queue_id),
                 _ => read_queue(memory, entry, xccs(entry.gpu_id)),
             })
-        });
-        let queues = queues.collect::<Result<_>>();
+            .collect();
         debugger.resume(&ids)?;
         queues
     }
@@ -140,7 +140,8 @@ impl Waves {
             }
         );
         if waves > 0 {
-            text += "  packet  group        wave  state                PC              lanes  next\n";
+            text +=
+                "  packet  group        wave  state                PC              lanes  next\n";
         }
         for wave in &queue.waves {
             let [x, y, z] = wave.group();
@@ -197,18 +198,15 @@ impl Waves {
 }
 
 /// A suspended queue's waves, of all XCCs.
-fn read_queue(
-    memory: &Memory,
-    entry: &uapi::kfd_queue_snapshot_entry,
-    xccs: u32,
-) -> Result<Queue> {
+fn read_queue(memory: &Memory, entry: &uapi::kfd_queue_snapshot_entry, xccs: u32) -> Result<Queue> {
     let mut waves = Vec::new();
     for xcc in 0..u64::from(xccs) {
-        let area = entry.ctx_save_restore_address
-            + xcc * u64::from(entry.ctx_save_restore_area_size);
-        waves.extend(read_waves(memory, area, entry.ctx_save_restore_area_size).with_context(
-            || format!("queue {}: its save area at {area:#x}", entry.queue_id),
-        )?);
+        let area =
+            entry.ctx_save_restore_address + xcc * u64::from(entry.ctx_save_restore_area_size);
+        waves.extend(
+            read_waves(memory, area, entry.ctx_save_restore_area_size)
+                .with_context(|| format!("queue {}: its save area at {area:#x}", entry.queue_id))?,
+        );
     }
     Ok(Queue {
         id: entry.queue_id,
@@ -222,9 +220,8 @@ fn read_waves(memory: &Memory, area: u64, size: u32) -> Result<Vec<Wave>> {
     type Header = uapi::kfd_context_save_area_header;
     let mut bytes = [0; size_of::<Header>()];
     memory.read(area, &mut bytes).context("can't be read")?;
-    let word = |at: usize| {
-        u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-    };
+    let word =
+        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     // wave_state: offset and size of the control stack; end and size of the waves, which lie below.
     let [stack, stack_bytes, end, wave_bytes] = [0, 4, 8, 12].map(word);
     let inside = |begin: Option<u32>, bytes: u32| {

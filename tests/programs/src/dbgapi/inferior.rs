@@ -192,32 +192,37 @@ impl Inferior {
         Ok(true)
     }
 
-    /// A thread that came to a breakpoint of the library's goes past it when the library says so:
-    /// at once, for none that it sets wants anything else.
+    /// A thread that came to a breakpoint of the library's goes past it when the library says so: at
+    /// once, or by an event later.
     fn at_breakpoint(
         &self,
         library: &Library,
         process: Option<Process>,
         thread: Pid,
     ) -> Result<()> {
-        let mut registers = ptrace::getregs(thread)?;
-        let address = registers.rip - 1;
-        let known = Breakpoint::at(self.id, address);
-        let (Some((id, breakpoint)), Some(_)) = (known, process) else {
+        let known = Breakpoint::at(self.id, ptrace::getregs(thread)?.rip - 1);
+        let (Some((id, _)), Some(_)) = (known, process) else {
             // The stop after exec, or a trap of the program's own.
             return go_on(thread, None);
         };
-        let at_once = library.breakpoint_hit(id, thread.as_raw() as u32)?;
-        ensure!(at_once, "the library wants a host thread to wait");
-        breakpoint.set(false)?;
-        registers.rip = address;
+        if library.breakpoint_hit(id, thread.as_raw() as u32)? {
+            self.go_past(thread)?;
+        }
+        Ok(())
+    }
+
+    /// Has a thread at a breakpoint execute what should be there, and go on.
+    pub fn go_past(&self, thread: Pid) -> Result<()> {
+        let mut registers = ptrace::getregs(thread)?;
+        registers.rip -= 1;
         ptrace::setregs(thread, registers)?;
-        ptrace::step(thread, None)?;
-        waitpid(thread, Some(WaitPidFlag::__WALL))?;
-        // Unless the library has taken it away meanwhile.
-        if Breakpoint::at(self.id, address).is_some() {
+        if let Some((_, breakpoint)) = Breakpoint::at(self.id, registers.rip) {
+            breakpoint.set(false)?;
+            ptrace::step(thread, None)?;
+            waitpid(thread, Some(WaitPidFlag::__WALL))?;
             breakpoint.set(true)?;
         }
+        // The library may have taken it away meanwhile.
         go_on(thread, None)
     }
 }
@@ -234,7 +239,8 @@ impl Drop for Inferior {
     fn drop(&mut self) {
         if let (Some(own), None) = (&mut self.own, &self.ended) {
             let _ = own.child.kill();
-            let _ = own.child.wait();
+            // The leader's end is told when all traced threads have been waited for.
+            while waitpid(None::<Pid>, Some(WaitPidFlag::__WALL)).is_ok() {}
         }
     }
 }

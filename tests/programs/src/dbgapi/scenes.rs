@@ -260,12 +260,13 @@ fn look(program: &str) -> Result<()> {
     }
     let mut queues = Vec::new();
     for queue in debugger.list(List::Queues)? {
+        // Type and size in bytes. The library has the state in its header only.
         let kind: u32 = library.info(Of::Queue, queue, 4)?;
-        let state: u32 = library.info(Of::Queue, queue, 5)?;
-        queues.push((kind, state));
+        let size: u64 = library.info(Of::Queue, queue, 8)?;
+        queues.push((kind, size));
     }
     queues.sort_unstable();
-    println!("queues, by type and state: {queues:?}");
+    println!("queues, by type and size: {queues:?}");
     println!(
         "code objects: {}",
         !debugger.list(List::CodeObjects)?.is_empty()
@@ -303,10 +304,11 @@ fn change_and_go(started: &mut Started) -> Result<()> {
         let library = &started.debugger.library;
         library.read_register(wave.id, register, 4 * LANE, &mut value)?;
         let item = wave.group * 128 + wave.number * 64 + LANE as u32;
+        // The first wave counts with one lane.
         println!(
-            "v40 of lane {LANE} is right: {}, all lanes active: {}",
+            "v40 of lane {LANE} is right: {}, lanes are active: {}",
             u32::from_le_bytes(value) == result(item),
-            started.info::<u64>(*wave, EXEC)? == u64::MAX
+            started.info::<u64>(*wave, EXEC)? & 1 == 1
         );
     }
     let last = waves[WAVES - 1];
@@ -327,9 +329,9 @@ fn start(program: &str) -> Result<()> {
     change_and_go(&mut started)?;
     started.debugger.lines.clear();
     started.debugger.inferior.say("")?;
-    started.debugger.until("its end", |debugger| {
-        debugger.inferior.ended.is_some()
-    })?;
+    started
+        .debugger
+        .until("its end", |debugger| debugger.inferior.ended.is_some())?;
     for line in &started.debugger.lines {
         println!("the program: {line}");
     }
@@ -415,7 +417,11 @@ fn watch(program: &str) -> Result<()> {
     started.debugger.library.unwatch(watch)?;
     let stopped: Vec<Wave> = waves
         .into_iter()
-        .filter(|wave| started.info::<u32>(*wave, STATE).is_ok_and(|state| state == STOPPED))
+        .filter(|wave| {
+            started
+                .info::<u32>(*wave, STATE)
+                .is_ok_and(|state| state == STOPPED)
+        })
         .collect();
     started.resume(&stopped)?;
     println!("it counts: {}", started.counts()?);
@@ -436,12 +442,15 @@ fn violation(program: &str) -> Result<()> {
     started.stopped(1)?;
     let waves = started.waves()?;
     started.show(&waves)?;
-    started.debugger.library.detach(started.debugger.process()?)?;
+    started
+        .debugger
+        .library
+        .detach(started.debugger.process()?)?;
     println!("detached");
     Ok(())
 }
 
-/// A debugger that ends while the waves are stopped.
+/// A debugger that is killed.
 fn abandon(program: &str) -> Result<()> {
     let mut inferior = Inferior::start(program, &[], false)?;
     let ticks = address(&inferior.wait_line()?)?;
@@ -461,7 +470,9 @@ pub fn leave(pid: u32) -> Result<()> {
     debugger.inferior.trace()?;
     debugger.attach()?;
     debugger.until("the runtime", |debugger| debugger.had(RUNTIME) > 0)?;
-    let mut started = Started { debugger, ticks: 0 };
-    started.stop_all()?;
-    std::process::exit(0)
+    let started = Started { debugger, ticks: 0 };
+    started.show(&started.waves()?)?;
+    // Waves that the library has stopped would stay so: they are halted in what was saved of them.
+    nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL)?;
+    Ok(())
 }

@@ -2,13 +2,14 @@
 
 //! The waves of a queue that was taken off the hardware, as its save area holds them. Pure.
 //!
-//! The control stack grows down, the records of waves grow up: its first word belongs to the wave at
-//! the records' end. Two words on top make it a packet of relaunches; then comes for each group a
-//! word with the size of its waves (COMPUTE_RELAUNCH.IS_STATE), and one for each wave. A record is
-//! VGPRs, SGPRs, hardware registers with the trap temporaries, for a group's first wave the local
-//! data share, and a gap. Sources: `struct kfd_context_save_area_header` of `<linux/kfd_ioctl.h>`,
-//! COMPUTE_RELAUNCH of `gc_9_4_3_sh_mask.h`, the order in `cwsr_trap_handler_gfx9.asm`. The
-//! modelled GPU's side of it is `cp/cwsr/stack.rs` of the crate gpu-model.
+//! The control stack grows down, the records of waves grow up: its first word belongs to the wave
+//! at the records' end. Two words on top make it a packet of relaunches; then comes for each group
+//! a word with the size of its waves (COMPUTE_RELAUNCH.IS_STATE), and one for each wave. A record
+//! is VGPRs, SGPRs, hardware registers with the trap temporaries, for a group's first wave the
+//! local data share, and a gap. Sources: `struct kfd_context_save_area_header` of
+//! `<linux/kfd_ioctl.h>`, COMPUTE_RELAUNCH of `gc_9_4_3_sh_mask.h`, the order in
+//! `cwsr_trap_handler_gfx9.asm`. The modelled GPU's side of it is `cp/cwsr/stack.rs` of the crate
+//! gpu-model.
 
 use anyhow::{Context, Result};
 
