@@ -250,6 +250,9 @@ struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm)
 
 void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask)
 {
+	/* One that was pulled out translates nothing any more; each flush would wait in vain. */
+	if (pci_dev_is_disconnected(adev->pdev))
+		return;
 	/*
 	 * amdgpu forgets that a flush is due before it begins with it: without the lock a second
 	 * caller would return while the first one's flush is still on its way.
