@@ -31,13 +31,30 @@ pub struct Signals {
 impl Signals {
     /// Room for `count` signals that are live at the same time.
     pub fn new(device: &Arc<Device>, count: usize) -> Result<Arc<Self>> {
-        let memory = Memory::gtt(device, count * SIZE)?;
-        let free = (0..count).rev().collect();
+        Self::of(device, count, Events::new(device)?)
+    }
+
+    /// The same for another GPU of a process, which raises the events of its first one's page.
+    pub fn with_events(
+        device: &Arc<Device>,
+        count: usize,
+        events: Arc<Events>,
+    ) -> Result<Arc<Self>> {
+        events.share_with(device)?;
+        Self::of(device, count, events)
+    }
+
+    fn of(device: &Arc<Device>, count: usize, events: Arc<Events>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self {
-            memory,
-            events: Events::new(device)?,
-            free: Mutex::new(free),
+            memory: Memory::gtt(device, count * SIZE)?,
+            events,
+            free: Mutex::new((0..count).rev().collect()),
         }))
+    }
+
+    /// The process's events.
+    pub fn events(&self) -> &Arc<Events> {
+        &self.events
     }
 
     /// A signal of value `initial` whose completion raises an interrupt.

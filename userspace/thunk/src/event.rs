@@ -59,6 +59,11 @@ impl Events {
         }))
     }
 
+    /// Another GPU of the same process signals events of the page, too.
+    pub fn share_with(&self, device: &Device) -> Result<()> {
+        self.page.share_with(device)
+    }
+
     /// Waits for events. `None` waits without end; false means that the time is over.
     ///
     /// An event counts only once: one that came before the last wait that saw it does not end this

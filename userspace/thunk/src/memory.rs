@@ -13,7 +13,7 @@ use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::ptr::{null_mut, NonNull};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 const PAGE: usize = 4096;
 /// GPU page tables hold 2 MiB leaves: large buffers are aligned for them.
@@ -64,6 +64,8 @@ pub struct Memory {
     device: Arc<Device>,
     range: Range,
     handle: u64,
+    /// Other GPUs that see it too.
+    others: Mutex<Vec<u32>>,
 }
 
 impl Memory {
@@ -126,6 +128,7 @@ impl Memory {
             device: device.clone(),
             range,
             handle: args.handle,
+            others: Mutex::default(),
         };
         if !user && flags.intersects(MemoryFlags::PUBLIC | MemoryFlags::GTT) {
             memory
@@ -172,6 +175,7 @@ impl Memory {
             device: device.clone(),
             range,
             handle: args.handle,
+            others: Mutex::default(),
         };
         memory.range.back_with_file(file, 0)?;
         memory.map_to_gpu()?;
@@ -179,7 +183,10 @@ impl Memory {
     }
 
     fn map_to_gpu(&self) -> Result<()> {
-        let gpu_id = self.device.gpu_id();
+        self.map_to(self.device.gpu_id())
+    }
+
+    fn map_to(&self, gpu_id: u32) -> Result<()> {
         let mut args = uapi::kfd_ioctl_map_memory_to_gpu_args {
             handle: self.handle,
             device_ids_array_ptr: std::ptr::from_ref(&gpu_id) as u64,
@@ -190,15 +197,25 @@ impl Memory {
         unsafe { call(self.device.kfd().as_ref(), || self.to_string(), &mut args) }
     }
 
-    fn unmap_from_gpu(&self) -> Result<()> {
-        let gpu_id = self.device.gpu_id();
+    /// Another GPU of the same process sees the buffer too, at the same address, until it goes.
+    pub fn share_with(&self, device: &Device) -> Result<()> {
+        let gpu_id = device.gpu_id();
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        self.map_to(gpu_id)?;
+        others.push(gpu_id);
+        Ok(())
+    }
+
+    fn unmap_from_gpus(&self) -> Result<()> {
+        let mut ids = vec![self.device.gpu_id()];
+        ids.extend(&*self.others.lock().unwrap_or_else(PoisonError::into_inner));
         let mut args = uapi::kfd_ioctl_unmap_memory_from_gpu_args {
             handle: self.handle,
-            device_ids_array_ptr: std::ptr::from_ref(&gpu_id) as u64,
-            n_devices: 1,
+            device_ids_array_ptr: ids.as_ptr() as u64,
+            n_devices: ids.len() as u32,
             n_success: 0,
         };
-        // SAFETY: the pointer is to one id, which lives until after the call.
+        // SAFETY: the pointer is to as many ids, which live until after the call.
         unsafe { call(self.device.kfd().as_ref(), || self.to_string(), &mut args) }
     }
 
@@ -264,7 +281,7 @@ impl std::fmt::Display for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         // Nothing can be done about a failure here; the kernel frees what is left at process exit.
-        let _ = self.unmap_from_gpu();
+        let _ = self.unmap_from_gpus();
         let mut args = uapi::kfd_ioctl_free_memory_of_gpu_args {
             handle: self.handle,
         };
