@@ -43,7 +43,7 @@ module-tests: sysroot
 
 # What the guests of the demo and the tests see at /mnt/share.
 # KERNEL=... (tools/sysroot/sysroot) has modules of its own, below $(BUILD_DIR).
-hip_programs := $(addprefix build/guest/hip_, vadd gemm programs)
+hip_programs := $(addprefix build/guest/hip_, vadd gemm programs managed)
 guest: module module-tests tools userspace $(hip_programs)
 	@tools/guest-share
 
