@@ -5,6 +5,9 @@
  *   /sys/kernel/debug/fail-nth   as /proc/thread-self/fail-nth, for one task at a time: the Nth
  *                                allocation or copy of user memory of the task that wrote N fails.
  *                                A line in the log says which kind it was.
+ *   /sys/kernel/debug/fail-nth-work   the same for the works that any worker does for amdkfd.ko:
+ *                                those of its own functions, and amdgpu's for retry faults. This
+ *                                module has to be there before amdkfd.ko.
  *   /sys/kernel/debug/places     the edges of amdkfd.ko's code that any context has reached since
  *                                this module was loaded. KCOV records a task's own calls only, not
  *                                interrupts and workers. It is for an amdkfd.ko built with coverage
@@ -21,6 +24,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
+#include <linux/workqueue.h>
 #include <asm/ibt.h>
 
 /* Where a probe leaves a function that fails: at its end, with the result in ax. */
@@ -78,8 +82,36 @@ static struct point points[] = {
 
 /* Whose faults are counted; never looked into, for it may have ended. */
 static struct task_struct *armed;
-static unsigned int left;
+/* Or it is the works' that are done for amdkfd.ko. */
+static bool works_armed;
+static atomic_t left;
 static const struct point *failed;
+
+/* The recorded module: the address of its code while it is loaded, and the size in bytes. */
+#define RECORDED "amdkfd"
+static unsigned long code, code_bytes;
+/* amdgpu's function for retry faults. */
+#define RETRY_FAULTS "amdgpu:amdgpu_irq_handle_ih_soft"
+static unsigned long retry_faults;
+
+/* Whether the task does a work for amdkfd.ko. The work may have freed itself. */
+static bool in_its_work(void)
+{
+	struct work_struct *work = current->flags & PF_WQ_WORKER ? current_work() : NULL;
+	work_func_t func;
+
+	if (!work || get_kernel_nofault(func, &work->func))
+		return false;
+	return (unsigned long)func - READ_ONCE(code) < READ_ONCE(code_bytes) ||
+	       (retry_faults && (unsigned long)func == retry_faults);
+}
+NOKPROBE_SYMBOL(in_its_work);
+
+static bool is_armed(void)
+{
+	return READ_ONCE(armed) == current || (READ_ONCE(works_armed) && in_its_work());
+}
+NOKPROBE_SYMBOL(is_armed);
 
 static bool can_fail(const struct point *point, struct pt_regs *regs)
 {
@@ -107,9 +139,9 @@ static int before(struct kprobe *probe, struct pt_regs *regs)
 {
 	const struct point *point = container_of(probe, struct point, probe);
 
-	if (READ_ONCE(armed) != current || !in_its_call() || !left || !can_fail(point, regs))
+	if (!is_armed() || !in_its_call() || !atomic_read(&left) || !can_fail(point, regs))
 		return 0;
-	if (--left)
+	if (!atomic_dec_and_test(&left))
 		return 0;
 	failed = point;
 	regs->ax = point->bytes == NONE ? 0 : regs_get_kernel_argument(regs, point->bytes);
@@ -155,6 +187,19 @@ static int probe(void)
 	return 0;
 }
 
+/* kallsyms_lookup_name() itself is not exported; a probe finds it. */
+static unsigned long address_of(const char *name)
+{
+	struct kprobe probe = { .symbol_name = "kallsyms_lookup_name" };
+	unsigned long (*lookup)(const char *name);
+
+	if (register_kprobe(&probe))
+		return 0;
+	lookup = (void *)probe.addr;
+	unregister_kprobe(&probe);
+	return lookup(name);
+}
+
 static int nth_open(struct inode *inode, struct file *file)
 {
 	int ret = 0;
@@ -167,10 +212,17 @@ static int nth_open(struct inode *inode, struct file *file)
 	return ret;
 }
 
+/* Of the file for works its inode has a mark. */
+static bool is_for_works(const struct file *file)
+{
+	return file_inode(file)->i_private;
+}
+
 static ssize_t nth_read(struct file *file, char __user *to, size_t count, loff_t *at)
 {
+	bool own = is_for_works(file) ? works_armed : armed == current;
 	char text[16];
-	int length = scnprintf(text, sizeof(text), "%u\n", armed == current ? left : 0);
+	int length = scnprintf(text, sizeof(text), "%d\n", own ? atomic_read(&left) : 0);
 
 	return simple_read_from_buffer(to, count, at, text, length);
 }
@@ -184,14 +236,19 @@ static ssize_t nth_write(struct file *file, const char __user *from, size_t coun
 	if (ret)
 		return ret;
 	WRITE_ONCE(armed, NULL);
+	WRITE_ONCE(works_armed, false);
 	if (failed)
 		pr_notice("forcing a failure.\nname %s, in %s\n",
 			  failed->bytes == NONE ? "failslab" : "fail_usercopy",
 			  failed->probe.symbol_name);
 	failed = NULL;
-	left = nth;
-	if (nth)
+	atomic_set(&left, nth);
+	if (nth && is_for_works(file)) {
+		retry_faults = address_of(RETRY_FAULTS);
+		WRITE_ONCE(works_armed, true);
+	} else if (nth) {
 		WRITE_ONCE(armed, current);
+	}
 	return count;
 }
 
@@ -202,9 +259,6 @@ static const struct file_operations nth_operations = {
 	.write = nth_write,
 };
 
-/* The recorded module: the address of its code while it is loaded, and the size in bytes. */
-#define RECORDED "amdkfd"
-static unsigned long code, code_bytes;
 /*
  * Which bytes of it are a place that was reached: without a fault, and in a call in which something
  * fails. A loaded module has another address the next time, with the same bytes; one of another
@@ -284,7 +338,7 @@ static int places_show(struct seq_file *file, void *unused)
 }
 DEFINE_SHOW_ATTRIBUTE(places);
 
-static struct dentry *nth_file, *places_file;
+static struct dentry *nth_file, *works_file, *places_file;
 
 static int __init faults_init(void)
 {
@@ -294,6 +348,8 @@ static int __init faults_init(void)
 	if (ret)
 		return ret;
 	nth_file = debugfs_create_file("fail-nth", 0600, NULL, NULL, &nth_operations);
+	works_file = debugfs_create_file("fail-nth-work", 0600, NULL, &works_armed,
+					 &nth_operations);
 	places_file = debugfs_create_file("places", 0400, NULL, NULL, &places_fops);
 	return 0;
 }
@@ -302,6 +358,7 @@ module_init(faults_init);
 static void __exit faults_exit(void)
 {
 	debugfs_remove(nth_file);
+	debugfs_remove(works_file);
 	debugfs_remove(places_file);
 	if (probed)
 		unprobe(ARRAY_SIZE(points));

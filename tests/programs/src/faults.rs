@@ -31,7 +31,7 @@ use std::io::{Read, Write};
 /// More faults than any call comes by: something repeats itself.
 const MOST: u32 = 3000;
 /// What is wrong so often need not be looked at further.
-const ENOUGH: usize = 10;
+const ENOUGH: usize = 4;
 
 /// Which, and what to write.
 #[derive(Args)]
@@ -128,6 +128,9 @@ fn all_in_one(operation: &Operation, report: &mut Report) -> Result<()> {
     for nth in 1..=MOST {
         if !attempt(operation, &mut stage, &injector, nth, &known, report)? {
             report.over = true;
+            return Ok(());
+        }
+        if report.wrong.len() >= ENOUGH {
             return Ok(());
         }
     }

@@ -7,6 +7,7 @@
 mod memory;
 mod process;
 mod queue;
+mod shared;
 
 use super::stage::{Call, Needs, Stage};
 use anyhow::Result;
@@ -83,6 +84,7 @@ pub fn all() -> Vec<Operation> {
         process::operations(),
         memory::operations(),
         queue::operations(),
+        shared::operations(),
     ]
     .into_iter()
     .flatten()

@@ -65,10 +65,7 @@ impl Stage {
             _ => None,
         };
         let memory = reserve(ProtFlags::READ | ProtFlags::WRITE)?;
-        for page in (memory..memory + SPACE as u64).step_by(4096) {
-            // SAFETY: within the mapping just made.
-            unsafe { (page as *mut u8).write_volatile(1) };
-        }
+        touch(memory);
         Ok(Self {
             render: open(&render, both, Mode::empty()).context(render)?,
             node,
@@ -114,9 +111,29 @@ impl Stage {
         call.argument()
     }
 
+    /// The process's own memory is new again.
+    pub fn renew(&self) -> Result<()> {
+        self.renewal().make()?;
+        touch(self.memory);
+        Ok(())
+    }
+
+    /// New memory where the process's own is.
+    pub fn renewal(&self) -> Call {
+        Call::Renew(self.memory)
+    }
+
     /// A mapping of `/dev/kfd`.
     pub fn mapping(&self, offset: u64, size: usize) -> Result<Call> {
         Ok(Call::Map(self.kfd()?.as_raw_fd(), offset, size))
+    }
+}
+
+/// Writes to each page of the process's own memory.
+fn touch(memory: u64) {
+    for page in (memory..memory + SPACE as u64).step_by(4096) {
+        // SAFETY: within the mapping, which is for this.
+        unsafe { (page as *mut u8).write_volatile(1) };
     }
 }
 
@@ -139,6 +156,10 @@ pub enum Call {
     Write(RawFd, Vec<u8>),
     /// Reads from a file.
     Read(RawFd, Vec<u8>),
+    /// Writes the first byte of memory at an address to a file.
+    Show(RawFd, u64),
+    /// Maps new memory at an address.
+    Renew(u64),
 }
 
 /// What a call gave: a descriptor, an address, bytes.
@@ -177,6 +198,27 @@ impl Call {
             Self::Read(file, bytes) => {
                 rustix::io::read(borrow(file), &mut bytes[..]).map(|count| count as u64)
             }
+            Self::Show(file, address) => {
+                // SAFETY: the kernel checks the address, which is the process's own memory.
+                let shown = unsafe { nix::libc::write(*file, *address as *const _, 1) };
+                match shown {
+                    -1 => {
+                        Err(Errno::from_io_error(&std::io::Error::last_os_error())
+                            .unwrap_or(Errno::IO))
+                    }
+                    count => Ok(count as u64),
+                }
+            }
+            // SAFETY: it is the process's own memory, into which nothing points.
+            Self::Renew(address) => unsafe {
+                mmap_anonymous(
+                    *address as *mut _,
+                    SPACE,
+                    ProtFlags::READ | ProtFlags::WRITE,
+                    MapFlags::PRIVATE | MapFlags::FIXED,
+                )
+                .map(|at| at as u64)
+            },
         }
     }
 
