@@ -48,6 +48,14 @@ enum What {
     Left,
     /// A process with some memory, for tools to look at; goes on with each line it reads.
     Hold,
+    /// Scripts in which memory is out while something happens to its GPU, one at a time.
+    Stays,
+    /// A process of 1 GiB that is idle for a while.
+    Idle,
+    /// Scripts of twice the VRAM of a GPU with 512 MiB, each in a process of its own.
+    Oversubscribed,
+    /// Scripts of two GPUs that access the same memory, each in a process of its own.
+    Linked,
 }
 
 /// The scripts; `interpreter.rs` says how they are written.
@@ -68,19 +76,43 @@ const EFFECTS: &[&str] = &[
     include_str!("svm/told.txt"),
 ];
 
+impl What {
+    fn scripts(self) -> &'static [&'static str] {
+        match self {
+            Self::Attributes => SCRIPTS,
+            Self::Generated | Self::Hold => &[],
+            Self::Effects => EFFECTS,
+            Self::Bounds => &[include_str!("svm/bounds.txt")],
+            Self::Left => &[include_str!("svm/left.txt")],
+            Self::Stays => &[include_str!("svm/stays.txt")],
+            Self::Idle => &[include_str!("svm/idle.txt")],
+            Self::Oversubscribed => &[include_str!("svm/oversubscribed.txt")],
+            Self::Linked => &[include_str!("svm/linked.txt")],
+        }
+    }
+
+    /// The name on the command line, where each case is a process of its own.
+    fn of_processes(self) -> Option<&'static str> {
+        match self {
+            Self::Effects => Some("effects"),
+            Self::Oversubscribed => Some("oversubscribed"),
+            Self::Linked => Some("linked"),
+            _ => None,
+        }
+    }
+}
+
 impl Svm {
     pub fn run(&self) -> Result<()> {
-        match self.what {
-            What::Attributes => self.scripts(SCRIPTS),
-            What::Generated => generate::run(self.xnack, self.seed, self.steps),
-            What::Bounds => self.scripts(&[include_str!("svm/bounds.txt")]),
-            What::Hold => hold::run(),
-            What::Left => self.scripts(&[include_str!("svm/left.txt")]),
-            What::Effects if self.case.is_some() => self.scripts(EFFECTS),
-            What::Effects => {
-                let all = EFFECTS.iter().flat_map(|script| cases(script));
-                effects::run_each(all.map(|(name, _)| name), self.xnack)
+        let scripts = self.what.scripts();
+        match (self.what, self.what.of_processes()) {
+            (What::Hold, _) => hold::run(),
+            (What::Generated, _) => generate::run(self.xnack, self.seed, self.steps),
+            (_, Some(what)) if self.case.is_none() => {
+                let all = scripts.iter().flat_map(|script| cases(script));
+                effects::run_each(what, all.map(|(name, _)| name), self.xnack)
             }
+            _ => self.scripts(scripts),
         }
     }
 

@@ -143,6 +143,16 @@ impl Gpu {
         })
     }
 
+    /// Another GPU of the same process, whose event page it uses too.
+    pub fn beside(&self, device: Arc<Device>, signals: u32) -> Result<Self> {
+        let events = self.signals.events().clone();
+        Ok(Self {
+            signals: Signals::with_events(&device, signals as usize, events)?,
+            code: CodeObject::load(&device, KERNELS)?,
+            device,
+        })
+    }
+
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }

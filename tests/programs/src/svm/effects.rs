@@ -12,7 +12,7 @@
 //! count PLACE                          starts a kernel that counts there
 //! counts PLACE     stands PLACE        what it does now           stop     ends it
 //! queue PLACE                          CREATE_QUEUE that saves its waves there
-//! await FILE                           waits until there is that file
+//! reach FILE     await FILE            makes a file, and waits until there is one
 //! sleep MILLISECONDS     compact       merge NUMBER (until so many pages are merged)
 //! exit                                 the process ends here, as it is
 //! close                                closes all files
@@ -30,12 +30,12 @@ use kfd_uapi as uapi;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Runs each case as `kfd-tests svm effects --case NAME`, and prints what it says and how it ends.
-pub fn run_each<'a>(names: impl Iterator<Item = &'a str>, xnack: bool) -> Result<()> {
+/// Runs each case as `kfd-tests svm WHAT --case NAME`, and prints what it says and how it ends.
+pub fn run_each<'a>(what: &str, names: impl Iterator<Item = &'a str>, xnack: bool) -> Result<()> {
     let mut failed = false;
     for name in names {
         let mut command = std::process::Command::new(std::env::current_exe()?);
-        command.args(["svm", "effects", "--case", name]);
+        command.args(["svm", what, "--case", name]);
         if xnack {
             command.arg("--xnack");
         }
@@ -72,13 +72,16 @@ impl Interpreter {
             .context("a GPU is G0 or G1")?
             .parse()?;
         let device = self.world.devices.get(number).context("no such GPU")?;
-        if self.stages.is_empty() {
-            let stage = Stage::new(device)?;
+        let known = self.stages.iter().position(|(it, _)| *it == number);
+        let place = known.unwrap_or(self.stages.len());
+        if known.is_none() {
+            let stage = match self.stages.first() {
+                None => Stage::new(device)?,
+                Some((_, first)) => Stage::beside(device, first)?,
+            };
             self.stages.push((number, stage));
         }
-        let (first, stage) = &mut self.stages[0];
-        ensure!(*first == number, "a process uses one GPU");
-        Ok(stage)
+        Ok(&mut self.stages[place].1)
     }
 
     /// A step of this file.
@@ -128,6 +131,10 @@ impl Interpreter {
             }
             ["told"] => self.heard(),
             ["counters"] => self.counters(),
+            ["reach", file] => {
+                fs::write(file, "")?;
+                Ok("0".into())
+            }
             ["await", file] => await_file(file),
             ["sleep", time] => {
                 std::thread::sleep(Duration::from_millis(time.parse()?));
@@ -202,13 +209,14 @@ impl Interpreter {
     }
 }
 
-/// Waits until somebody makes a file.
+/// Waits until somebody makes a file. Whoever waits for long looks seldom: it is to be idle.
 fn await_file(file: &str) -> Result<String> {
     const PATIENCE: Duration = Duration::from_secs(200);
     let begin = Instant::now();
     while !fs::exists(file)? {
-        ensure!(begin.elapsed() < PATIENCE, "{file} does not come");
-        std::thread::sleep(Duration::from_millis(20));
+        let waited = begin.elapsed();
+        ensure!(waited < PATIENCE, "{file} does not come");
+        std::thread::sleep((waited / 20).max(Duration::from_millis(20)));
     }
     Ok("0".into())
 }

@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(40);
 /// How often a kernel's end and a fault are looked for.
 const POLL: Duration = Duration::from_millis(2);
+/// Signals of a GPU that are in use at the same time.
+const SIGNALS: u32 = 32;
 /// What the pattern multiplies a page's number by.
 const FACTOR: u32 = 2_654_435_761;
 
@@ -37,13 +39,21 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The process's first one has the event page; `events_of` is it.
+    /// The process's first one, which has the event page.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
-        let gpu = Gpu::on(device.clone(), 32)?;
+        Self::of(Gpu::on(device.clone(), SIGNALS)?)
+    }
+
+    /// Another GPU of the process.
+    pub fn beside(device: &Arc<Device>, first: &Self) -> Result<Self> {
+        Self::of(first.gpu.beside(device.clone(), SIGNALS)?)
+    }
+
+    fn of(gpu: Gpu) -> Result<Self> {
         let signal = gpu.signal()?;
         let faults = Event::new(signal.event().events(), EventKind::Memory, false)?;
         Ok(Self {
-            queue: Queue::new(device, 64)?,
+            queue: Queue::new(gpu.device(), 64)?,
             gpu,
             faults,
             started: Vec::new(),
