@@ -363,7 +363,6 @@ static const struct file_operations places_operations = {
 	.release = single_release,
 };
 
-
 static struct dentry *nth_file, *works_file, *places_file;
 
 static int __init faults_init(void)
