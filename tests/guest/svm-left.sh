@@ -37,3 +37,14 @@ looked() {
     printf 'child: check 0 2m 2: 0 wrong\nchild: check 0 2m 3: 0 wrong\n' | cmp -s - /tmp/looked ||
         { tail -n 4 /tmp/left; return 1; }
 }
+
+# begin CASE FILE [MODE]: in the background, until it has reached the place and made the file.
+begin() {
+    rm -f /tmp/svm-*
+    # shellcheck disable=SC2086
+    kfd-tests svm $3 stays --case "$1" >/tmp/stays 2>&1 & stays=$!
+    for _ in $(seq 600); do [ -e "/tmp/svm-$2" ] && break; sleep 0.1; done
+    if [ "$(count blocks)" -gt 0 ]; then ok "$1: pages are out"
+    else not_ok "$1: no page is out: $(tail -n 2 /tmp/stays | tr '\n' ' ')"; fi
+}
+said() { grep -F "$1" /tmp/stays | head -n 1; }
