@@ -21,7 +21,7 @@ none() {
 # What both say is in /tmp/left.
 leave() {
     rm -f /tmp/look
-    kfd-tests svm left --case "$1" >/tmp/left 2>&1 || { tail -n 2 /tmp/left; return 1; }
+    kfd-tests svm --xnack left --case "$1" >/tmp/left 2>&1 || { tail -n 2 /tmp/left; return 1; }
     ! grep -E '^child: (check|read)' /tmp/left
 }
 
