@@ -430,17 +430,14 @@ static int copy_window(struct bridge_copy *copy, struct amdgpu_ttm_buffer_entity
 	return 0;
 }
 
-/* Whether amdgpu refuses what comes after a job of an entity that failed (amdgpu_job_prepare_job). */
+/* Whether amdgpu refuses what comes after a failed job of an entity (amdgpu_job_prepare_job). */
 static bool has_failed(struct drm_sched_entity *entity)
 {
 	struct dma_fence *last;
-	bool failed;
 
-	rcu_read_lock();
+	guard(rcu)();
 	last = rcu_dereference(entity->last_scheduled);
-	failed = last && READ_ONCE(last->error);
-	rcu_read_unlock();
-	return failed;
+	return last && READ_ONCE(last->error);
 }
 
 /*
@@ -526,11 +523,10 @@ static int add_copy(struct bridge_copy *copy)
 {
 	int ret;
 
-	spin_lock(&copies_lock);
+	guard(spinlock)(&copies_lock);
 	ret = may_begin(copy->adev);
 	if (!ret)
 		list_add(&copy->link, &copies);
-	spin_unlock(&copies_lock);
 	return ret;
 }
 
@@ -547,17 +543,15 @@ static int wait_for_turn(struct bridge_copy *copy)
 
 static void end_turn(struct bridge_copy *copy)
 {
-	spin_lock(&copies_lock);
-	list_del(&copy->link);
-	spin_unlock(&copies_lock);
+	scoped_guard(spinlock, &copies_lock)
+		list_del(&copy->link);
 	wake_up(&copies_ended);
 }
 
 static void give_up_copy(struct bridge_copy *copy)
 {
-	spin_lock(&copies_lock);
-	copy->given_up = true;
-	spin_unlock(&copies_lock);
+	scoped_guard(spinlock, &copies_lock)
+		copy->given_up = true;
 	/* Who waits for a turn need not wait for this one. */
 	wake_up_all(&copies_ended);
 }

@@ -104,8 +104,8 @@ impl<'a> Fault<'a> {
         unsafe { VmaRef::from_raw((*self.raw.as_ptr()).__bindgen_anon_1.vma) }
     }
 
-    /// Before whoever has touched the page is to try again: sleeps. False: the task is being killed,
-    /// and must not: where it is in the kernel, nothing else would stop it.
+    /// Before whoever has touched the page is to try again: sleeps. False: the task is being
+    /// killed, and must not: where it is in the kernel, nothing else would stop it.
     pub(crate) fn pause(&self, time: Msecs) -> bool {
         // SAFETY: A fault may sleep, with mmap_lock held for reading.
         unsafe { ffi::amdkfd_fault_pause(time) }

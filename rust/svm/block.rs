@@ -359,8 +359,8 @@ impl Mover {
 type Job<'a> = (DeferredArc<Vram>, KVec<(SystemPage<'a>, u32)>);
 
 /// Moves device pages of ours into system memory: those that `wanted` is true of. All or none of
-/// them are copied, so they should be of one device. `lossy`: what cannot be copied becomes zeros. Returns how many have moved. `ENOMEM`: not all
-/// could, and perhaps none.
+/// them are copied, so they should be of one device. `lossy`: what cannot be copied becomes zeros.
+/// Returns how many have moved. `ENOMEM`: not all could, and perhaps none.
 pub(super) fn bring_home(
     migration: Migration<'_>,
     wanted: impl Fn(&Source<'_>) -> bool,

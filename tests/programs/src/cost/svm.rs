@@ -105,9 +105,8 @@ pub(super) fn threads() -> Result<()> {
         let (min, median) = (samples[0], samples[ROUNDS / 2]);
         let p90 = samples[ROUNDS - 1];
         let operation = format!("CPU faults on 8 granules in VRAM, {name}");
-        println!(
-            r#"{{"operation":"{operation}","n":{ROUNDS},"min":{min},"median":{median},"p90":{p90}}}"#
-        );
+        print!(r#"{{"operation":"{operation}","n":{ROUNDS},"#);
+        println!(r#""min":{min},"median":{median},"p90":{p90}}}"#);
     }
     Ok(())
 }
@@ -147,7 +146,8 @@ struct Area {
 unsafe impl Sync for Area {}
 
 impl Area {
-    /// So many bytes of small pages, which begin with a granule. `populated`: by the CPU, before anything else.
+    /// So many bytes of small pages, which begin with a granule. `populated`: by the CPU, before
+    /// anything else.
     fn new(size: usize, populated: bool) -> Result<Self> {
         Self::with(size, populated, Advice::LinuxNoHugepage)
     }
