@@ -102,8 +102,8 @@ impl Exception {
         })
     }
 
-    /// Tells the debugger, or else the runtime. `ENOENT`: the process has neither, or no such queue;
-    /// `EFAULT`: the runtime has not said where, or that is not there.
+    /// Tells the debugger, or else the runtime. `ENOENT`: the process has neither, or no such
+    /// queue; `EFAULT`: the runtime has not said where, or that is not there.
     fn tell(&self, process: &Process, device: &ProcessDevice) -> Result {
         if process.queue_exception(device, self.doorbell, self.codes) {
             return Ok(());

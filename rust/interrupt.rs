@@ -132,7 +132,7 @@ impl Sink for Interrupts {
                     self.exceptions.add(exception);
                 }
             }
-            // What a debugger, a reset or a drain would wait for: none of these exists yet.
+            // Nothing is done about poison, and nobody waits until interrupts have come.
             Interrupt::Poison { .. } | Interrupt::Fence { .. } => {}
         }
     }

@@ -8,7 +8,8 @@
 //! dropping a [`ProcessRef`] is legal in any context.
 //!
 //! Locks, outer to inner: `memory`, the buffers' (`Buffers::table`), that of debugging
-//! (`Debugging::state`), `inner`, the queues', the scheduler's, the events' (Documentation/locking.md). `memory` serialises what gives the process
+//! (`Debugging::state`), `inner`, the queues', the scheduler's, the events'
+//! (Documentation/locking.md). `memory` serialises what gives the process
 //! VMs or a signal page, changes its queues or depends on there being none. What allocates, maps
 //! and frees buffers takes their lock alone. Under either amdgpu's memory management is called,
 //! which may sleep and reclaim; so whatever reclaim can end up in (`quiesce_mm`, the mm notifier)
@@ -216,8 +217,9 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// The process of the thread group that `lead` leads, whose address space `mm` is, with a device
-    /// for each node that the current task may use. `beside`: another context of that number.
+    /// The process of the thread group that `lead` leads, whose address space `mm` is, with a
+    /// device for each node that the current task may use. `beside`: another context of that
+    /// number.
     fn new(lead: &Task, mm: &Mm, beside: Option<(ProcessRef, u16)>) -> Result<ProcessRef> {
         let registry = registry::get()?;
         let context = beside
@@ -619,8 +621,8 @@ impl Alive<'_> {
     }
 }
 
-/// A process's memory access failed on a GPU, where it would fail for ever: takes its queues off and
-/// tells it why. May sleep.
+/// A process's memory access failed on a GPU, where it would fail for ever: takes its queues off
+/// and tells it why. May sleep.
 pub(crate) fn report_fault(process: &Process, device: &ProcessDevice, fault: MemoryException) {
     if let Err(error) = device.queues().evict(device) {
         let (pid, name) = (process.lead().pid(), device.node().pci_name());

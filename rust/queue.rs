@@ -166,8 +166,6 @@ impl Queue {
         let Placement::Compute { mqd, .. } = &self.place else {
             return Err(EINVAL);
         };
-        // What the hardware wrote there is what the processor reads.
-        self.flush();
         let (descriptor, _) = mqd.mqd(xcc)?;
         let waves = self.node.generation().formats.mqd.saved_waves(&descriptor);
         Ok((waves, mqd.control_stack(xcc)))
@@ -351,8 +349,8 @@ impl Queue {
         );
     }
 
-    /// What was written into the GPU's memory reaches it before the GPU looks.
-    fn flush(&self) {
+    /// What was written into the GPU's memory reaches it before the GPU looks, or the processor.
+    pub(crate) fn flush(&self) {
         if self.node.mqds().in_vram() {
             self.node.kgd().flush_hdp();
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! What a debugger may set for the waves of one process on one GPU, as generations have it in
-//! common. How it reads in a packet is for each generation's [`RunlistFormat`](super::RunlistFormat)
-//! to say.
+//! common. How it reads in a packet is for each generation's
+//! [`RunlistFormat`](super::RunlistFormat) to say.
 
 /// Watch points that a GPU has (`MAX_WATCH_ADDRESSES` of kfd_debug.c).
 pub(crate) const WATCH_POINTS: usize = 4;

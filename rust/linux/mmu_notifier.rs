@@ -93,8 +93,8 @@ impl<T: AddressSpaceUser> Calls<T> {
     }
 }
 
-/// Makes the kernel call [`AddressSpaceUser::released`] when `mm` ends. `mm` must be the caller's
-/// own, and `user` new: it is watched once.
+/// Makes the kernel call [`AddressSpaceUser::released`] when `mm` ends. `user` must be
+/// new: it is watched once. Waits for the lock of the address space.
 pub(crate) fn watch<T: AddressSpaceUser>(mm: &MmWithUser, user: DeferredArc<T>) -> Result {
     let user = DeferredArc::into_raw(user);
     // No reference to the field alone: the callbacks go from it to the whole value.

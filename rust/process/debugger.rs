@@ -384,10 +384,11 @@ impl Process {
 
     /// The process ends: it is not debugged any more, and debugs nobody. May run under reclaim.
     pub(super) fn leave_debugging(&self) {
-        if self.is_debugged() {
-            let gone = end(self, &mut self.debugging.state.lock());
-            drop(gone);
-        }
+        // Who is about to debug it has the lock: `is_debugged` does not know yet.
+        let mut state = self.debugging.state.lock();
+        let gone = end(self, &mut state);
+        drop(state);
+        drop(gone);
         if self.debugging.debugs.load(Relaxed) {
             registry::each(|process| process.end_session_of(self.serial()));
         }

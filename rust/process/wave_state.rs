@@ -197,6 +197,7 @@ pub(super) fn look(
 ) {
     let known = |it: &&mut SavedQueue| it.id == id && Arc::ptr_eq(&it.device, device);
     if let Some(saved) = all.iter_mut().find(known) {
+        queue.flush();
         // A descriptor that cannot be read says nothing.
         saved.seen = fill(&mut saved.xccs, queue).is_ok();
     }

@@ -37,7 +37,11 @@ pub(crate) fn suspend(
     }
     drop(turn);
     if count > 0 {
-        wave_state::write_all(target, saved)?;
+        if let Err(error) = wave_state::write_all(target, saved) {
+            // The debugger would look at what was saved another time.
+            let _ = Turn::new(caller, target).and_then(|mut turn| turn.resume(Some(ids)));
+            return Err(error);
+        }
     }
     Ok(count)
 }

@@ -58,15 +58,21 @@ impl Turn<'_> {
     /// SET_FLAGS: returns those that were set before, also where it fails. `EACCES`: a GPU does not
     /// know one of them.
     pub(crate) fn set_flags(&mut self, flags: u32) -> (u32, Result) {
-        let (before, precise) = match self.active() {
-            Ok(session) => (session.flags, true),
+        let before = match self.active() {
+            Ok(session) => session.flags,
             Err(error) => return (flags, Err(error)),
         };
-        let mut devices = self.process.devices().iter();
-        let precise = precise
-            && devices.all(|device| device.node().generation().chip.precise_memory_operations);
-        let unknown =
-            SINGLE_ALU_OP | LDS_OUT_OF_ADDR_RANGE | if precise { 0 } else { SINGLE_MEM_OP };
+        let mut chips = self
+            .process
+            .devices()
+            .iter()
+            .map(|device| device.node().generation().chip);
+        let imprecise = if chips.all(|chip| chip.precise_memory_operations) {
+            0
+        } else {
+            SINGLE_MEM_OP
+        };
+        let unknown = SINGLE_ALU_OP | LDS_OUT_OF_ADDR_RANGE | imprecise;
         if flags & unknown != 0 {
             return (before, Err(EACCES));
         }

@@ -174,6 +174,56 @@ mod tests {
     }
 
     #[test]
+    fn suspended_queues_are_looked_at_and_stay_off() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, queue) = mapped(&runlist, 1);
+        let suspend = |suspension| {
+            let mut looks = 0;
+            let mut queues = [queue].into_iter();
+            let result = runlist.suspend(process, &mut queues, suspension, &mut || looks += 1);
+            (result, looks)
+        };
+        // At once means the shortest time there is.
+        let begin = |grace| Suspension::Begin { grace };
+        assert_eq!(suspend(begin(Some(0))), (Ok(()), 1));
+        assert_eq!(fake.live().graces, 1 << 1 | 1);
+        assert!(!runlist.may_run(process, queue));
+        runlist.rewrite(process, queue, &mut || false).unwrap();
+        runlist.rewrite(process, queue, &mut || true).unwrap();
+        runlist.evict(process).unwrap();
+        runlist.restore(process, 0x1000).unwrap();
+        assert!(!runlist.may_run(process, queue));
+        assert_eq!(suspend(Suspension::End), (Ok(()), 1));
+        assert!(runlist.may_run(process, queue));
+        // What does not answer was not looked at, and does not come back.
+        fake.set_firmware(|_, _, _| ());
+        let timeout = Err(errno::timer_expired());
+        assert_eq!(suspend(begin(None)), (timeout, 0));
+        assert!(!runlist.may_run(process, queue));
+    }
+
+    #[test]
+    fn the_hardware_is_told_what_a_debugger_sets() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, _) = mapped(&runlist, 1);
+        let empty = runlist.add(self::process(2));
+        let control = WaveControl {
+            single_memory_operations: true,
+            ..WaveControl::default()
+        };
+        let rings = || fake.live().rings;
+        let before = rings();
+        runlist.set_control(empty, control).unwrap();
+        assert_eq!(rings(), before);
+        runlist.set_control(process, control).unwrap();
+        assert!(rings() > before);
+        fake.begin_reset();
+        assert_eq!(runlist.set_control(process, control), Err(EIO));
+    }
+
+    #[test]
     fn nobody_waits_for_firmware_that_is_to_be_reset() {
         let fake = Fake::new().unwrap();
         let runlist = runlist(&fake, memory(&fake));

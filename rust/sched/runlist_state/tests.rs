@@ -15,6 +15,7 @@ mod tests {
                 TestWords, //
             },
             HwQueue,
+            LaunchMode,
             Packet, //
         },
         ids::GpuVa,
@@ -94,6 +95,62 @@ mod tests {
             assert_eq!(crate::gfx::Words::get(&words, index), *word);
         }
         assert_eq!(*state.counts(), counts);
+    }
+
+    #[test]
+    fn suspended_queues_are_off_the_list_whatever_else_they_are() {
+        let mut state = state();
+        let owner = state.add(process(0, false));
+        let other = state.add(process(1, true));
+        let queues = [1, 2, 3].map(|number| state.insert(owner, queue(number, true)).unwrap());
+        state.insert(other, queue(4, true)).unwrap();
+        let [first, second, third] = queues;
+        for suspended in [true, true, false, true] {
+            for queue in [first, third] {
+                state.set_suspended(owner, queue, suspended).unwrap();
+                assert_eq!(state.queue_runs(owner, queue), !suspended);
+                check(&mut state);
+            }
+        }
+        assert!(state.queue_runs(owner, second));
+        assert_eq!(state.set_runs(owner, first, false), Ok(false));
+        assert_eq!(state.set_runs(owner, first, true), Ok(false));
+        for evicted in [true, false] {
+            state.set_evicted(owner, evicted).unwrap();
+            assert!(!state.queue_runs(owner, first) && !state.queue_runs(owner, third));
+            assert_eq!(state.queue_runs(owner, second), !evicted);
+            check(&mut state);
+        }
+        // One that stopped meanwhile does not run when it is let go.
+        state.set_runs(owner, third, false).unwrap();
+        for queue in queues {
+            state.set_suspended(owner, queue, false).unwrap();
+            check(&mut state);
+        }
+        assert!(state.queue_runs(owner, first) && !state.queue_runs(owner, third));
+    }
+
+    #[test]
+    fn what_a_debugger_sets_is_in_one_processs_packet() {
+        let mut state = state();
+        let control = WaveControl {
+            launch_mode: LaunchMode::Halt,
+            single_memory_operations: true,
+            ..WaveControl::default()
+        };
+        let [early, late] = [0, 1].map(|number| state.add(process(number, false)));
+        // Before it has a queue, and afterwards.
+        state.set_control(early, control).unwrap();
+        for process in [early, late] {
+            state.insert(process, queue(1, true)).unwrap();
+            check(&mut state);
+        }
+        state.set_control(late, control).unwrap();
+        check(&mut state);
+        state.set_control(early, WaveControl::default()).unwrap();
+        check(&mut state);
+        let controls = [early, late].map(|key| state.process(key).unwrap().described.control);
+        assert_eq!(controls, [WaveControl::default(), control]);
     }
 
     #[test]
