@@ -40,23 +40,32 @@ use kernel::{
 
 /// `enum kfd_dbg_trap_operations`
 mod op {
-    pub(super) use crate::uapi::{
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_CLEAR_NODE_ADDRESS_WATCH as CLEAR_NODE_ADDRESS_WATCH,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_DISABLE as DISABLE,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_ENABLE as ENABLE,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_GET_DEVICE_SNAPSHOT as GET_DEVICE_SNAPSHOT, //
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_GET_QUEUE_SNAPSHOT as GET_QUEUE_SNAPSHOT,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_QUERY_DEBUG_EVENT as QUERY_DEBUG_EVENT,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_QUERY_EXCEPTION_INFO as QUERY_EXCEPTION_INFO,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_RESUME_QUEUES as RESUME_QUEUES,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SEND_RUNTIME_EVENT as SEND_RUNTIME_EVENT,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SET_EXCEPTIONS_ENABLED as SET_EXCEPTIONS_ENABLED,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SET_FLAGS as SET_FLAGS,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SET_NODE_ADDRESS_WATCH as SET_NODE_ADDRESS_WATCH,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SET_WAVE_LAUNCH_MODE as SET_WAVE_LAUNCH_MODE,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SET_WAVE_LAUNCH_OVERRIDE as SET_WAVE_LAUNCH_OVERRIDE,
-        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SUSPEND_QUEUES as SUSPEND_QUEUES,
-    };
+    use crate::uapi::*;
+    pub(super) const ENABLE: u32 = kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_ENABLE;
+    pub(super) const DISABLE: u32 = kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_DISABLE;
+    pub(super) const SEND_RUNTIME_EVENT: u32 =
+        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SEND_RUNTIME_EVENT;
+    pub(super) const SET_EXCEPTIONS_ENABLED: u32 =
+        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SET_EXCEPTIONS_ENABLED;
+    pub(super) const SET_WAVE_LAUNCH_OVERRIDE: u32 =
+        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SET_WAVE_LAUNCH_OVERRIDE;
+    pub(super) const SET_WAVE_LAUNCH_MODE: u32 =
+        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SET_WAVE_LAUNCH_MODE;
+    pub(super) const SUSPEND_QUEUES: u32 = kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SUSPEND_QUEUES;
+    pub(super) const RESUME_QUEUES: u32 = kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_RESUME_QUEUES;
+    pub(super) const SET_NODE_ADDRESS_WATCH: u32 =
+        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SET_NODE_ADDRESS_WATCH;
+    pub(super) const CLEAR_NODE_ADDRESS_WATCH: u32 =
+        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_CLEAR_NODE_ADDRESS_WATCH;
+    pub(super) const SET_FLAGS: u32 = kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_SET_FLAGS;
+    pub(super) const QUERY_DEBUG_EVENT: u32 =
+        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_QUERY_DEBUG_EVENT;
+    pub(super) const QUERY_EXCEPTION_INFO: u32 =
+        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_QUERY_EXCEPTION_INFO;
+    pub(super) const GET_QUEUE_SNAPSHOT: u32 =
+        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_GET_QUEUE_SNAPSHOT;
+    pub(super) const GET_DEVICE_SNAPSHOT: u32 =
+        kfd_dbg_trap_operations_KFD_IOC_DBG_TRAP_GET_DEVICE_SNAPSHOT;
 }
 
 /// `KFD_SCHED_POLICY_NO_HWS`: without the firmware's scheduler nothing can be debugged.
