@@ -71,7 +71,7 @@ impl Svm {
         attributes: &Attributes,
         places: &Places,
     ) -> fmt::Result {
-        let (pid, start) = (self.pid(), pages.address());
+        let (pid, start) = (self.tgid(), pages.address());
         let (prefetch, preferred) = self.ids_at((attributes.prefetch, attributes.preferred));
         let (flags, granularity) = (attributes.flags, attributes.granularity);
         let (count, system, unknown) = (pages.len(), places.system, places.unknown);
