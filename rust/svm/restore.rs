@@ -133,7 +133,7 @@ impl Svm {
         };
         let comes_back = !missed.is_empty() && !self.has_ended();
         let eviction = comes_back.then(|| self.evict());
-        trace::svm_invalidate(self.pid(), pages.into(), reason, comes_back);
+        trace::svm_invalidate(self.tgid(), pages.into(), reason, comes_back);
         let trigger = match reason {
             Reason::Unmap => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_UNMAP_FROM_CPU,
             Reason::Migrate => KFD_SVM_UNMAP_TRIGGERS_KFD_SVM_UNMAP_TRIGGER_MMU_NOTIFY_MIGRATE,
@@ -269,7 +269,7 @@ impl WorkItem<RESTORE> for Svm {
         // Before it is looked: what is lost from here on is seen to again.
         if this.lost.xchg(false, kernel::sync::atomic::ordering::Full) {
             let back = this.bring_back();
-            trace::svm_restore(this.pid(), this.failures.load(Relaxed), &back);
+            trace::svm_restore(this.tgid(), this.failures.load(Relaxed), &back);
             if let Err(error) = back {
                 pr_debug!("not all pages can be brought back yet: {error:?}\n");
                 this.lost.store(true, Release);

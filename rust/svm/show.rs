@@ -71,7 +71,7 @@ impl Svm {
         attributes: &Attributes,
         places: &Places,
     ) -> fmt::Result {
-        let (pid, start) = (self.pid(), pages.address());
+        let (pid, start) = (self.tgid(), pages.address());
         let (prefetch, preferred) = self.ids_at((attributes.prefetch, attributes.preferred));
         let (flags, granularity) = (attributes.flags, attributes.granularity);
         let (count, system, unknown) = (pages.len(), places.system, places.unknown);
@@ -158,7 +158,9 @@ impl Svm {
             self.look(region, mm, pages, owner, pfns)?;
             for pfn in pfns.iter().filter(|pfn| hmm::is_there(**pfn)) {
                 let number = hmm::page_number(*pfn);
-                let its = memories.iter().find(|(_, its)| its.offset_of(number).is_some());
+                let its = memories
+                    .iter()
+                    .find(|(_, its)| its.offset_of(number).is_some());
                 match its.and_then(|(holder, _)| vram.get_mut(*holder)) {
                     Some(count) => *count += 1,
                     // Each time the same.

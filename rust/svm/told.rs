@@ -295,7 +295,7 @@ impl Svm {
     pub(super) fn tell_migration_end(&self, gpu: usize, told: Told, result: Result) {
         let error = result.err().map_or(0, Error::to_errno);
         let way = (told.from, told.to);
-        trace::svm_migrate(self.pid(), told.pages.into(), way, told.trigger, error);
+        trace::svm_migrate(self.tgid(), told.pages.into(), way, told.trigger, error);
         let event = MemoryEvent::MigrationEnds {
             page: told.pages.start,
             count: told.pages.len(),
@@ -308,7 +308,7 @@ impl Svm {
     }
 
     /// The process, as the whole system calls it.
-    pub(super) fn pid(&self) -> i32 {
+    pub(super) fn tgid(&self) -> i32 {
         self.subject.tgid
     }
 }
