@@ -111,7 +111,13 @@ impl Svm {
             served => served,
         };
         let address = fault.page << PAGE_SHIFT;
-        trace::svm_fault(self.tgid(), self.id_of(index), address, fault.write, &served);
+        trace::svm_fault(
+            self.tgid(),
+            self.id_of(index),
+            address,
+            fault.write,
+            &served,
+        );
         match served {
             Err(error) if is_transient(error) => {
                 pr_debug!(

@@ -158,7 +158,9 @@ impl Svm {
             self.look(region, mm, pages, owner, pfns)?;
             for pfn in pfns.iter().filter(|pfn| hmm::is_there(**pfn)) {
                 let number = hmm::page_number(*pfn);
-                let its = memories.iter().find(|(_, its)| its.offset_of(number).is_some());
+                let its = memories
+                    .iter()
+                    .find(|(_, its)| its.offset_of(number).is_some());
                 match its.and_then(|(holder, _)| vram.get_mut(*holder)) {
                     Some(count) => *count += 1,
                     // Each time the same.
