@@ -192,8 +192,8 @@ impl Inferior {
         Ok(true)
     }
 
-    /// A thread that came to a breakpoint of the library's goes past it when the library says so: at
-    /// once, or by an event later.
+    /// A thread that came to a breakpoint of the library's goes past it when the library says so:
+    /// at once, or by an event later.
     fn at_breakpoint(
         &self,
         library: &Library,
