@@ -26,9 +26,6 @@ pub struct Dbgapi {
     /// This scene alone.
     #[arg(long)]
     case: Option<Scene>,
-    /// Attach to that process, and be killed.
-    #[arg(long, hide = true)]
-    abandon: Option<u32>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -47,15 +44,10 @@ pub enum Scene {
     Watch,
     /// A wave that stores to where nothing is.
     Violation,
-    /// The debugger is killed.
-    Abandon,
 }
 
 impl Dbgapi {
     pub fn run(&self) -> Result<()> {
-        if let Some(pid) = self.abandon {
-            return scenes::leave(pid);
-        }
         match self.case {
             Some(scene) => scenes::play(scene, &self.program),
             // Each in a process of its own: one cannot do without the library's state of another.

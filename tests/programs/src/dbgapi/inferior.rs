@@ -64,17 +64,6 @@ impl Inferior {
         Ok(inferior)
     }
 
-    /// A program that another has started.
-    pub fn other(id: u32) -> Self {
-        Self {
-            id,
-            own: None,
-            heard: Vec::new(),
-            traced: false,
-            ended: None,
-        }
-    }
-
     pub fn id(&self) -> u32 {
         self.id
     }

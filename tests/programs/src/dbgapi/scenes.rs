@@ -72,7 +72,6 @@ pub fn play(scene: Scene, program: &str) -> Result<()> {
         Scene::Step => step(program),
         Scene::Watch => watch(program),
         Scene::Violation => violation(program),
-        Scene::Abandon => abandon(program),
     }
 }
 
@@ -447,32 +446,5 @@ fn violation(program: &str) -> Result<()> {
         .library
         .detach(started.debugger.process()?)?;
     println!("detached");
-    Ok(())
-}
-
-/// A debugger that is killed.
-fn abandon(program: &str) -> Result<()> {
-    let mut inferior = Inferior::start(program, &[], false)?;
-    let ticks = address(&inferior.wait_line()?)?;
-    ensure!(inferior.wait_line()? == "running", "it does not run");
-    let pid = inferior.id().to_string();
-    let status = Command::new(std::env::current_exe()?)
-        .args(["dbgapi", "--program", program, "--abandon", &pid])
-        .status()?;
-    println!("the debugger: {status}");
-    let debugger = Debugger::new(inferior)?;
-    Started { debugger, ticks }.finish()
-}
-
-/// The debugger of that scene.
-pub fn leave(pid: u32) -> Result<()> {
-    let mut debugger = Debugger::new(Inferior::other(pid))?;
-    debugger.inferior.trace()?;
-    debugger.attach()?;
-    debugger.until("the runtime", |debugger| debugger.had(RUNTIME) > 0)?;
-    let started = Started { debugger, ticks: 0 };
-    started.show(&started.waves()?)?;
-    // Waves that the library has stopped would stay so: they are halted in what was saved of them.
-    nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL)?;
     Ok(())
 }

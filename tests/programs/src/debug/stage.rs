@@ -5,7 +5,7 @@
 use anyhow::{bail, ensure, Context, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::process::{kill_process, Pid, Signal};
-use std::collections::BTreeMap;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -63,8 +63,8 @@ impl Stage {
         let mut letters = who.chars();
         let (name, how) = (letters.next(), letters.next());
         let name = name.context("a line has a process")?;
-        if !self.players.contains_key(&name) {
-            self.players.insert(name, Player::start(name)?);
+        if let Entry::Vacant(new) = self.players.entry(name) {
+            new.insert(Player::start(name)?);
         }
         let words: Vec<String> = step
             .split(' ')
