@@ -26,7 +26,7 @@ const MOVED: usize = 64 << 20;
 const RANGES: usize = 10_000;
 /// CPU threads that touch pages of a GPU's, and how often they do.
 const THREADS: usize = 8;
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 9;
 
 /// What happens at once after the same.
 const NEXT: &str = "fault of 2 MiB right after another, they stay";
