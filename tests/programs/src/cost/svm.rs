@@ -105,9 +105,8 @@ pub(super) fn threads() -> Result<()> {
         let (min, median) = (samples[0], samples[ROUNDS / 2]);
         let p90 = samples[ROUNDS - 1];
         let operation = format!("CPU faults on 8 granules in VRAM, {name}");
-        println!(
-            r#"{{"operation":"{operation}","n":{ROUNDS},"min":{min},"median":{median},"p90":{p90}}}"#
-        );
+        print!(r#"{{"operation":"{operation}","n":{ROUNDS},"min":{min},"#);
+        println!(r#""median":{median},"p90":{p90}}}"#);
     }
     Ok(())
 }
@@ -147,7 +146,8 @@ struct Area {
 unsafe impl Sync for Area {}
 
 impl Area {
-    /// So many bytes of small pages, which begin with a granule. `populated`: by the CPU, before anything else.
+    /// So many bytes of small pages, which begin with a granule. `populated`: by the CPU, before
+    /// anything else.
     fn new(size: usize, populated: bool) -> Result<Self> {
         Self::with(size, populated, Advice::LinuxNoHugepage)
     }
@@ -191,7 +191,8 @@ impl Area {
     fn drop_pages(&self, offset: usize, size: usize) -> Result<()> {
         let place = (self.at + offset) as *mut c_void;
         // SAFETY: in the mapping; what was in it is nobody's.
-        Ok(unsafe { madvise(place, size, Advice::LinuxDontNeed)? })
+        unsafe { madvise(place, size, Advice::LinuxDontNeed)? };
+        Ok(())
     }
 }
 
@@ -222,7 +223,8 @@ impl Bench {
 
     fn xnack(&self, retry: bool) -> Result<()> {
         // SAFETY: kernels are given addresses of areas and of buffers only.
-        Ok(unsafe { self.kfd.set_xnack(retry)? })
+        unsafe { self.kfd.set_xnack(retry)? };
+        Ok(())
     }
 
     /// An attribute that names the GPU.
@@ -244,7 +246,8 @@ impl Bench {
     ) -> Result<()> {
         let start = (area.at + offset) as u64;
         // SAFETY: the area's pages are accessed volatile only.
-        Ok(unsafe { self.kfd.set_svm(start, size as u64, attributes)? })
+        unsafe { self.kfd.set_svm(start, size as u64, attributes)? };
+        Ok(())
     }
 
     fn get(&self, area: &Area, offset: usize, size: usize) -> Result<()> {
