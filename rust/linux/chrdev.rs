@@ -330,7 +330,7 @@ mod tests {
             Err(EAGAIN)
         }
 
-        fn ioctl(_: <Self::Data as ForeignOwnable>::Borrowed<'_>, _: u32, _: usize) -> Result {
+        fn ioctl(_: <Self::Data as ForeignOwnable>::Borrowed<'_>, _: u32, _: usize) -> Result<u32> {
             Err(ENOTTY)
         }
 
