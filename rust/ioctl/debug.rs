@@ -306,7 +306,9 @@ fn query_exception_info(
     }
     let (source, code) = (args.source_id, args.exception_code);
     let (room, address) = (args.info_size, args.info_ptr);
-    let size = match it.turn()?.info(source, code)? {
+    // The turn ends here: what follows may wait for the caller's memory.
+    let info = it.turn()?.info(source, code)?;
+    let size = match info {
         Info::Nothing => 0,
         Info::Fault(fault) => {
             show(&fault, address, room)?;

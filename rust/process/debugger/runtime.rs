@@ -66,10 +66,11 @@ impl Runtime {
         self.answers = 0;
     }
 
-    /// Whether the call goes on with a wait in this session.
-    fn resumes(&mut self, change: Change, session: Option<Serial>) -> bool {
-        let interrupted = self.interrupted.take();
-        interrupted.is_some() && interrupted == session.map(|session| (change, session))
+    /// Whether the call goes on with a wait that a signal has interrupted; false: there is nobody
+    /// to wait for any more, for that session is over. `None`: it is a new call.
+    fn resumes(&mut self, change: Change, session: Option<Serial>) -> Option<bool> {
+        let (interrupted, waited_for) = self.interrupted.take()?;
+        (interrupted == change).then_some(session == Some(waited_for))
     }
 }
 
@@ -95,7 +96,8 @@ impl Process {
         let turn = self.memory_lock();
         let mut state = self.debugging.state.lock();
         let session = state.session.as_ref().map(|session| session.serial);
-        if !state.runtime.resumes(Change::Enable, session) {
+        let resumed = state.runtime.resumes(Change::Enable, session);
+        if resumed.is_none() {
             self.alive().map(drop)?;
             if state.runtime.enabled {
                 return Err(EBUSY);
@@ -112,6 +114,9 @@ impl Process {
             }
         }
         drop(turn);
+        if resumed == Some(false) {
+            return Ok(());
+        }
         self.await_answer(state, Change::Enable)
     }
 
@@ -119,7 +124,8 @@ impl Process {
     pub(crate) fn disable_runtime(&self) -> Result {
         let mut state = self.debugging.state.lock();
         let session = state.session.as_ref().map(|session| session.serial);
-        if !state.runtime.resumes(Change::Disable, session) {
+        let resumed = state.runtime.resumes(Change::Disable, session);
+        if resumed.is_none() {
             self.alive().map(drop)?;
             state.runtime.enabled = false;
             state.runtime.r_debug = 0;
@@ -127,6 +133,10 @@ impl Process {
                 session.deactivate(self);
                 session.runtime_changed();
             }
+        }
+        if resumed == Some(false) {
+            state.runtime.ttmp = false;
+            return Ok(());
         }
         self.await_answer(state, Change::Disable)?;
         self.debugging.state.lock().runtime.ttmp = false;
@@ -166,14 +176,16 @@ mod tests {
             interrupted: Some((Change::Enable, one)),
             ..Runtime::default()
         };
-        assert!(interrupted().resumes(Change::Enable, Some(one)));
-        assert!(!interrupted().resumes(Change::Disable, Some(one)));
-        assert!(!interrupted().resumes(Change::Enable, Some(other)));
-        assert!(!interrupted().resumes(Change::Enable, None));
-        assert!(!Runtime::default().resumes(Change::Enable, None));
+        let resumes = |change, session| interrupted().resumes(change, session);
+        assert_eq!(resumes(Change::Enable, Some(one)), Some(true));
+        assert_eq!(resumes(Change::Disable, Some(one)), None);
+        // That debugger is gone: there is nobody to wait for.
+        assert_eq!(resumes(Change::Enable, Some(other)), Some(false));
+        assert_eq!(resumes(Change::Enable, None), Some(false));
+        assert_eq!(Runtime::default().resumes(Change::Enable, None), None);
         // Once.
         let mut runtime = interrupted();
-        assert!(!runtime.resumes(Change::Disable, None));
-        assert!(!runtime.resumes(Change::Enable, Some(one)));
+        assert_eq!(runtime.resumes(Change::Disable, None), None);
+        assert_eq!(runtime.resumes(Change::Enable, Some(one)), None);
     }
 }
