@@ -288,7 +288,7 @@ fn rows(name: &str, words: &[u32]) -> String {
     let mut text = String::new();
     for (row, words) in words.chunks(8).enumerate() {
         let first = format!("{name}{}", 8 * row);
-        text += &format!("    {first:<8}");
+        text += &format!("{first:<8}");
         for word in words {
             text += &format!(" {word:08x}");
         }
