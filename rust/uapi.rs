@@ -178,7 +178,7 @@ unsafe impl UserStruct for DebugTrapArgs {}
 
 const _: () = {
     assert!(size_of::<kfd_runtime_info>() == 2 * size_of::<u64>());
-    assert!(size_of::<kfd_queue_snapshot_entry>() == 8 * size_of::<u64>());
+    assert!(size_of::<kfd_queue_snapshot_entry>() == size_of::<[u64; 8]>());
     assert!(size_of::<kfd_dbg_device_info_entry>() == 16 * size_of::<u64>());
 };
 

@@ -229,12 +229,11 @@ impl Queues {
         };
         let (mut count, mut changed) = (0, false);
         for (id, scheduled) in inner.queues.iter_mut() {
-            match &mut named {
-                Some(named) => match named.find(*id) {
+            if let Some(named) = &mut named {
+                match named.find(*id) {
                     Some(place) => *place &= !INVALID,
                     None => continue,
-                },
-                None => {}
+                }
             }
             changed |= core::mem::take(&mut scheduled.debugged.suspended);
             count += 1;
