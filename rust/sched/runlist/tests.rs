@@ -197,9 +197,8 @@ mod tests {
         assert_eq!(suspend(Suspension::End), (Ok(()), 1));
         assert!(runlist.may_run(process, queue));
         // What does not answer was not looked at, and does not come back.
-        fake.set_firmware(|_, _, _| ());
-        let timeout = Err(errno::timer_expired());
-        assert_eq!(suspend(begin(None)), (timeout, 0));
+        fake.fail_fatally();
+        assert_eq!(suspend(begin(None)), (Err(EIO), 0));
         assert!(!runlist.may_run(process, queue));
     }
 
@@ -219,7 +218,7 @@ mod tests {
         assert_eq!(rings(), before);
         runlist.set_control(process, control).unwrap();
         assert!(rings() > before);
-        fake.begin_reset();
+        fake.fail_fatally();
         assert_eq!(runlist.set_control(process, control), Err(EIO));
     }
 
