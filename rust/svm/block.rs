@@ -543,7 +543,10 @@ pub(crate) fn save_device(device: DeviceHandle) {
         block.let_go(unused);
         if let Err(error) = saved {
             let name = block.kgd.facts().pci_name();
-            gpu_warn!(name, "pages in its memory are lost: it copies nothing: {error:?}\n");
+            gpu_warn!(
+                name,
+                "pages in its memory are lost: it copies nothing: {error:?}\n"
+            );
             break;
         }
     }
@@ -571,7 +574,10 @@ pub(crate) fn empty_device(kgd: &dyn Kgd) {
         tries += 1;
         if tries % 1000 == 0 {
             let name = kgd.facts().pci_name();
-            gpu_warn!(name, "waiting for pages in the memory of a GPU that goes away\n");
+            gpu_warn!(
+                name,
+                "waiting for pages in the memory of a GPU that goes away\n"
+            );
         }
         match emptied {
             Err(error) if !lossy && (copies_nothing(error) || tries > TRIES) => lossy = true,

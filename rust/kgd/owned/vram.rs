@@ -524,8 +524,7 @@ mod tests {
         fake.set_stuck(true, false);
         assert_eq!(copies.wait(), Err(errno::timer_expired()));
         assert_eq!((fake.live().copies, fake.live().late_copies), (0, 1));
-        let mut others = Copies::new(vram.clone(), direction);
-        let others = others.begin(&[]);
+        let others = Copies::new(vram.clone(), direction).begin(&[]);
         let open = vram.is_open();
         assert_eq!(vram.taken.lock().add(0).is_ok(), open);
         drop(vram);
