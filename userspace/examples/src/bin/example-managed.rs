@@ -6,6 +6,7 @@
 use anyhow::{ensure, Context, Result};
 use kfd::{topology, Device, Kfd, Managed};
 use kfd_aql::{Arguments, CodeObject, Launch, Queue, Signals};
+use std::slice::from_ref;
 use std::time::Duration;
 
 const COUNT: usize = 1 << 18;
@@ -18,8 +19,8 @@ fn main() -> Result<()> {
     let device = Device::acquire(&kfd, gpus.first().context("there is no GPU")?)?;
 
     // Ordinary memory, which the GPU sees from here on; its pages are made when they are touched.
-    let x = Managed::new(&[device.clone()], COUNT * 4)?;
-    let y = Managed::new(&[device.clone()], COUNT * 4)?;
+    let x = Managed::new(from_ref(&device), COUNT * 4)?;
+    let y = Managed::new(from_ref(&device), COUNT * 4)?;
     x.write(0, &[1.0f32; COUNT]);
 
     let code = CodeObject::load(&device, kfd_examples::KERNELS)?;

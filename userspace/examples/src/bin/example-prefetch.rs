@@ -8,6 +8,7 @@ use kfd::{topology, Device, Kfd, Location, Managed};
 use kfd_aql::{Arguments, CodeObject, Launch, Queue, Signals};
 use std::fs::read_to_string;
 use std::path::Path;
+use std::slice::from_ref;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -19,8 +20,8 @@ fn main() -> Result<()> {
     let kfd = Kfd::open()?;
     let gpus = topology::gpus()?;
     let device = Device::acquire(&kfd, gpus.first().context("there is no GPU")?)?;
-    let numbers = Managed::new(&[device.clone()], COUNT * 4)?;
-    let sum = Managed::new(&[device.clone()], 4)?;
+    let numbers = Managed::new(from_ref(&device), COUNT * 4)?;
+    let sum = Managed::new(from_ref(&device), 4)?;
     numbers.write(0, &(0..COUNT as u32).collect::<Vec<_>>());
 
     // All of it goes to the GPU at once, instead of piece by piece as the kernel finds it missing.
