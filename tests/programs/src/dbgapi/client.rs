@@ -126,7 +126,10 @@ extern "C" fn insert_breakpoint(process: usize, address: u64, id: u64) -> Status
     let insert = || -> Option<()> {
         let pid = process as u32;
         let mut instead_of = [0];
-        memory(pid).ok()?.read_exact_at(&mut instead_of, address).ok()?;
+        memory(pid)
+            .ok()?
+            .read_exact_at(&mut instead_of, address)
+            .ok()?;
         let [instead_of] = instead_of;
         let breakpoint = Breakpoint {
             pid,

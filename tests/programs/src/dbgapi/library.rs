@@ -282,8 +282,7 @@ impl Library {
         bytes: &mut [u8],
         write: bool,
     ) -> Result<()> {
-        type Access =
-            unsafe extern "C" fn(u64, u64, u32, u64, u64, *mut u64, *mut u8) -> Status;
+        type Access = unsafe extern "C" fn(u64, u64, u32, u64, u64, *mut u64, *mut u8) -> Status;
         /// `AMD_DBGAPI_LANE_NONE`, `AMD_DBGAPI_ADDRESS_SPACE_GLOBAL`; no wave is 0.
         const LANE_NONE: u32 = u32::MAX;
         const GLOBAL: u64 = 1;
@@ -296,8 +295,7 @@ impl Library {
         let (wanted, mut size) = (bytes.len() as u64, bytes.len() as u64);
         let place = bytes.as_mut_ptr();
         // SAFETY: as many bytes as it is told.
-        let status =
-            unsafe { access(process.0, 0, LANE_NONE, GLOBAL, address, &mut size, place) };
+        let status = unsafe { access(process.0, 0, LANE_NONE, GLOBAL, address, &mut size, place) };
         self.done(name, status)?;
         if size != wanted {
             bail!("{name}: {size} of {wanted} bytes")
@@ -315,7 +313,9 @@ impl Library {
             unsafe { self.symbol(NAME)? };
         let mut id = 0;
         // SAFETY: a number to write to.
-        self.done(NAME, unsafe { watch(process.0, address, size, STORES, &mut id) })?;
+        self.done(NAME, unsafe {
+            watch(process.0, address, size, STORES, &mut id)
+        })?;
         Ok(id)
     }
 

@@ -328,9 +328,9 @@ fn start(program: &str) -> Result<()> {
     change_and_go(&mut started)?;
     started.debugger.lines.clear();
     started.debugger.inferior.say("")?;
-    started.debugger.until("its end", |debugger| {
-        debugger.inferior.ended.is_some()
-    })?;
+    started
+        .debugger
+        .until("its end", |debugger| debugger.inferior.ended.is_some())?;
     for line in &started.debugger.lines {
         println!("the program: {line}");
     }
@@ -416,7 +416,11 @@ fn watch(program: &str) -> Result<()> {
     started.debugger.library.unwatch(watch)?;
     let stopped: Vec<Wave> = waves
         .into_iter()
-        .filter(|wave| started.info::<u32>(*wave, STATE).is_ok_and(|state| state == STOPPED))
+        .filter(|wave| {
+            started
+                .info::<u32>(*wave, STATE)
+                .is_ok_and(|state| state == STOPPED)
+        })
         .collect();
     started.resume(&stopped)?;
     println!("it counts: {}", started.counts()?);
@@ -437,7 +441,10 @@ fn violation(program: &str) -> Result<()> {
     started.stopped(1)?;
     let waves = started.waves()?;
     started.show(&waves)?;
-    started.debugger.library.detach(started.debugger.process()?)?;
+    started
+        .debugger
+        .library
+        .detach(started.debugger.process()?)?;
     println!("detached");
     Ok(())
 }

@@ -255,11 +255,7 @@ impl Session {
 
     fn resume(&self, pid: u32, words: &Words<'_>) -> Result<String> {
         let all = words.word(2).is_ok_and(|word| word == "all");
-        let mut ids = if all {
-            Vec::new()
-        } else {
-            words.numbers(2)?
-        };
+        let mut ids = if all { Vec::new() } else { words.numbers(2)? };
         let good = if all { 0 } else { ids.as_mut_ptr() as u64 };
         let resume_queues = uapi::kfd_ioctl_dbg_trap_resume_queues_args {
             queue_array_ptr: place(words, good)?,
@@ -353,11 +349,22 @@ impl Session {
         let result = self.trap(pid, op, &mut operation);
         // SAFETY: as in `enable`.
         let size = unsafe { operation.query_exception_info.info_size };
-        let written = 256 - info.iter().rev().take_while(|byte| **byte == UNTOUCHED).count();
-        let word = |at: usize| u32::from_le_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
+        let written = 256
+            - info
+                .iter()
+                .rev()
+                .take_while(|byte| **byte == UNTOUCHED)
+                .count();
+        let word =
+            |at: usize| u32::from_le_bytes([info[at], info[at + 1], info[at + 2], info[at + 3]]);
         let told = match written {
             0 => "nothing".into(),
-            16 => format!("r_debug {:#x}, state {}, ttmp {}", word(0), word(8), word(12)),
+            16 => format!(
+                "r_debug {:#x}, state {}, ttmp {}",
+                word(0),
+                word(8),
+                word(12)
+            ),
             bytes => format!("{bytes} bytes"),
         };
         Ok(format!("{}, size {size}, {told}", outcome(result)))

@@ -88,7 +88,12 @@ impl Session {
             told.entry_size
         );
         let fields = if of_queues { of_queue() } else { of_device() };
-        let filled = list.len() - list.iter().rev().take_while(|byte| **byte == UNTOUCHED).count();
+        let filled = list.len()
+            - list
+                .iter()
+                .rev()
+                .take_while(|byte| **byte == UNTOUCHED)
+                .count();
         for entry in list[..filled].chunks((entry as usize).clamp(1, ROOM)) {
             said += &format!("; {}", self.entry(&fields, entry, of_queues));
         }

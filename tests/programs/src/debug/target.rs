@@ -75,8 +75,9 @@ struct Work {
 
 impl Target {
     pub const KNOWS: &[&str] = &[
-        "acquire", "runtime", "handler", "queue", "hold", "raise", "finish", "moves", "stands", "bad",
-        "header", "wipe", "listen", "payload", "fault", "faulted", "stop", "start", "destroy",
+        "acquire", "runtime", "handler", "queue", "hold", "raise", "finish", "moves", "stands",
+        "bad", "header", "wipe", "listen", "payload", "fault", "faulted", "stop", "start",
+        "destroy",
     ];
 
     pub fn new(kfd: &Arc<Kfd>) -> Self {
@@ -218,7 +219,10 @@ impl Target {
         let (items, arguments) = match kernel {
             "tick" => (GROUP, vec![flag.address(), ticks.address(), out.address()]),
             // The third is where nothing lies; the last has 32 bits.
-            _ => (64, vec![flag.address(), out.address(), 1 << 45, words.number(2)?]),
+            _ => (
+                64,
+                vec![flag.address(), out.address(), 1 << 45, words.number(2)?],
+            ),
         };
         let mut arguments: Vec<u8> = arguments.into_iter().flat_map(u64::to_le_bytes).collect();
         arguments.truncate(28);
@@ -342,7 +346,12 @@ impl Queue {
         work.done.wait(PATIENCE)?;
         let right: Vec<u32> = (0..work.items).map(|item| item * 3 + 1).collect();
         let got = work.out.read::<u32>(0, work.items as usize);
-        Ok(if got == right { "right" } else { "wrong results" }.into())
+        Ok(if got == right {
+            "right"
+        } else {
+            "wrong results"
+        }
+        .into())
     }
 
     /// Whether the kernel counts; that it does not is seen after a while.
@@ -382,7 +391,10 @@ impl Queue {
         let (event, word) = self.listens.as_ref().context("nobody listens")?;
         let came = event.wait(Some(COMES))?;
         let codes = word.read::<u64>(0, 1)[0];
-        Ok(format!("told {came}, {}", super::words::show_exceptions(codes)))
+        Ok(format!(
+            "told {came}, {}",
+            super::words::show_exceptions(codes)
+        ))
     }
 
     fn share(&self, kfd: &Kfd, percentage: u32) -> String {

@@ -13,9 +13,8 @@ pub struct Words<'a> {
 
 impl<'a> Words<'a> {
     pub fn of(line: &'a str) -> Self {
-        let (named, plain): (Vec<&str>, Vec<&str>) = line
-            .split_whitespace()
-            .partition(|word| word.contains('='));
+        let (named, plain): (Vec<&str>, Vec<&str>) =
+            line.split_whitespace().partition(|word| word.contains('='));
         Self {
             plain,
             named: named
