@@ -4,11 +4,13 @@
 //!
 //! A case is played by processes of one letter, which come to be with their first line:
 //!
-//!     d: enable @t        has `d` do that (`player.rs`), with the id of `t` for `@t`, and prints
-//!                         the line and what it came to; `@t/1` is the id of t's second thread
-//!     t~ runtime on       the same; prints "waits" when it is not done within half a second
-//!     t? runtime          waits for what that came to
-//!     kill t, end t       kills it, or has it exit; prints nothing but the line
+//! ```text
+//! d: enable @t        has `d` do that (`player.rs`), with the id of `t` for `@t`, and prints
+//!                     the line and what it came to; `@t/1` is the id of t's second thread
+//! t~ runtime on       the same; prints "waits" when it is not done within half a second
+//! t? runtime          waits for what that came to
+//! kill t, end t       kills it, or has it exit; prints nothing but the line
+//! ```
 //!
 //! `u` and later letters are another user. What is left at the end of a case is killed. Addresses
 //! are printed as A1, A2 and so on, in the order in which the case shows them.

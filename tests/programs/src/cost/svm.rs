@@ -191,7 +191,8 @@ impl Area {
     fn drop_pages(&self, offset: usize, size: usize) -> Result<()> {
         let place = (self.at + offset) as *mut c_void;
         // SAFETY: in the mapping; what was in it is nobody's.
-        Ok(unsafe { madvise(place, size, Advice::LinuxDontNeed)? })
+        unsafe { madvise(place, size, Advice::LinuxDontNeed) }?;
+        Ok(())
     }
 }
 
@@ -222,7 +223,8 @@ impl Bench {
 
     fn xnack(&self, retry: bool) -> Result<()> {
         // SAFETY: kernels are given addresses of areas and of buffers only.
-        Ok(unsafe { self.kfd.set_xnack(retry)? })
+        unsafe { self.kfd.set_xnack(retry) }?;
+        Ok(())
     }
 
     /// An attribute that names the GPU.
@@ -244,7 +246,8 @@ impl Bench {
     ) -> Result<()> {
         let start = (area.at + offset) as u64;
         // SAFETY: the area's pages are accessed volatile only.
-        Ok(unsafe { self.kfd.set_svm(start, size as u64, attributes)? })
+        unsafe { self.kfd.set_svm(start, size as u64, attributes) }?;
+        Ok(())
     }
 
     fn get(&self, area: &Area, offset: usize, size: usize) -> Result<()> {

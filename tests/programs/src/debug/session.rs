@@ -3,18 +3,20 @@
 //! [`Session`]: a debugger's steps. Each is a DBG_TRAP on the process named first, but for the last
 //! two; words with "=" change what is asked.
 //!
-//!     enable PID [mask=] [fd=pipe|none|unused|socket] [size=] [at=]
-//!     disable PID             send PID mask= [gpu=] [queue=]      exceptions PID mask=
-//!     override PID [mode=] [enable=] [support=]       mode PID MODE
-//!     suspend PID QUEUE... [clear=] [grace=] [count=] [at=]
-//!     resume PID QUEUE...     `all`: without a list
-//!     watch PID [address=] [mask=] [mode=] [gpu=]     unwatch PID ID [gpu=]     flags PID FLAGS
-//!     query PID [clear=]      info PID CODE SOURCE [size=] [clear=] [at=]
-//!     queues, devices PID [clear=] [count=] [entry=] [at=]
-//!     seen PID                takes a snapshot of queues, so that none is new, and says how many
-//!     op PID NUMBER           an operation of zeros
-//!     told, quiet             whether a byte came through the pipe
-//!     close                   closes the end of the pipe that is written to
+//! ```text
+//! enable PID [mask=] [fd=pipe|none|unused|socket] [size=] [at=]
+//! disable PID             send PID mask= [gpu=] [queue=]      exceptions PID mask=
+//! override PID [mode=] [enable=] [support=]       mode PID MODE
+//! suspend PID QUEUE... [clear=] [grace=] [count=] [at=]
+//! resume PID QUEUE...     `all`: without a list
+//! watch PID [address=] [mask=] [mode=] [gpu=]     unwatch PID ID [gpu=]     flags PID FLAGS
+//! query PID [clear=]      info PID CODE SOURCE [size=] [clear=] [at=]
+//! queues, devices PID [clear=] [count=] [entry=] [at=]
+//! seen PID                takes a snapshot of queues, so that none is new, and says how many
+//! op PID NUMBER           an operation of zeros
+//! told, quiet             whether a byte came through the pipe
+//! close                   closes the end of the pipe that is written to
+//! ```
 //!
 //! `gpu=0` is the first GPU of the topology, `gpu=none` none. `at=` is a bad place: null, kernel,
 //! hole.

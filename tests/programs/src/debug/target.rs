@@ -2,23 +2,25 @@
 
 //! [`Target`]: a debugged process's steps.
 //!
-//!     acquire [GPU]           acquires the VM of a GPU, by its place in the topology
-//!     runtime on|off|ttmp     RUNTIME_ENABLE
-//!     handler                 installs a trap handler that tells the driver
-//!     queue aql|raw|pm4|sdma  creates a queue; a raw one takes packets of AQL, but no kernels
-//!     hold QUEUE              dispatches a kernel that counts until it is told to end
-//!     raise QUEUE WHAT        dispatches one that does that first (userspace/kernels/tests.cl)
-//!     finish QUEUE            tells the kernel to end, and looks at what it wrote
-//!     moves, stands QUEUE     whether the kernel counts
-//!     bad QUEUE HEADER        puts a packet with that header into a raw queue's ring, and rings
-//!     header QUEUE            the header of the queue's save area
-//!     listen QUEUE            names an event and a word for the queue's exceptions
-//!     payload QUEUE           whether the event came, and the word
-//!     fault                   makes an event of memory faults
-//!     faulted                 whether it came, and with what
-//!     stop, start QUEUE       UPDATE_QUEUE to no share of the time, or all of it
-//!     destroy QUEUE           DESTROY_QUEUE
-//!     wipe QUEUE              fills the header of the queue's save area with ones
+//! ```text
+//! acquire [GPU]           acquires the VM of a GPU, by its place in the topology
+//! runtime on|off|ttmp     RUNTIME_ENABLE
+//! handler                 installs a trap handler that tells the driver
+//! queue aql|raw|pm4|sdma  creates a queue; a raw one takes packets of AQL, but no kernels
+//! hold QUEUE              dispatches a kernel that counts until it is told to end
+//! raise QUEUE WHAT        dispatches one that does that first (userspace/kernels/tests.cl)
+//! finish QUEUE            tells the kernel to end, and looks at what it wrote
+//! moves, stands QUEUE     whether the kernel counts
+//! bad QUEUE HEADER        puts a packet with that header into a raw queue's ring, and rings
+//! header QUEUE            the header of the queue's save area
+//! listen QUEUE            names an event and a word for the queue's exceptions
+//! payload QUEUE           whether the event came, and the word
+//! fault                   makes an event of memory faults
+//! faulted                 whether it came, and with what
+//! stop, start QUEUE       UPDATE_QUEUE to no share of the time, or all of it
+//! destroy QUEUE           DESTROY_QUEUE
+//! wipe QUEUE              fills the header of the queue's save area with ones
+//! ```
 
 use super::player::outcome;
 use super::words::Words;

@@ -68,12 +68,12 @@ impl Fake {
             Deed::Make => {
                 let id = self.give(*kind);
                 set(call, words, field, id);
-                return 0;
+                0
             }
-            Deed::Take if self.bug == Bug::Stuck => return libc::EINVAL,
-            Deed::Take if self.live[*kind as usize].remove(&id) => return 0,
-            Deed::Use if self.live[*kind as usize].contains(&id) => return 0,
-            _ if self.bug == Bug::Unchecked(call) => return 0,
+            Deed::Take if self.bug == Bug::Stuck => libc::EINVAL,
+            Deed::Take if self.live[*kind as usize].remove(&id) => 0,
+            Deed::Use if self.live[*kind as usize].contains(&id) => 0,
+            _ if self.bug == Bug::Unchecked(call) => 0,
             _ => libc::EINVAL,
         }
     }
