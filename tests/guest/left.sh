@@ -52,3 +52,16 @@ timed() {
 at_most() {
     if [ $took -le "$2" ]; then ok "$1: $took s"; else not_ok "$1: it took $took s"; fi
 }
+
+# lost NUMBER SECONDS: the child finds so many pages, all but a few, to be zeros (read) or wrong
+# (check): a page that could not be moved when it should have been is in the system's memory.
+lost() {
+    for _ in $(seq $(($2 * 10))); do
+        line=$(grep -E '^child: (read|check) ' /tmp/left) && break
+        sleep 0.1
+    done
+    found=$(echo "$line" | sed 's/^.*m [0-9]*: //; s/^.*m: //' | tr '|' '\n' |
+        sed -nE 's/^ *[0-9]+\+([0-9]+) 0x0 *$/\1/p; s/^([0-9]+) wrong$/\1/p' |
+        awk '{ pages += $1 } END { print pages + 0 }')
+    [ "$found" -le "$1" ] && [ "$found" -ge $(($1 - 64)) ] || { echo "$found: $line"; return 1; }
+}

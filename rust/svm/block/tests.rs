@@ -87,7 +87,7 @@ mod tests {
                 }
             };
             let beside = Beside::start(queue, None, forget);
-            let known = (0..2000).all(|_| is_known(make(fake, queue).block()));
+            let known = (0..300).all(|_| is_known(make(fake, queue).block()));
             beside.over.store(true, Relaxed);
             assert!(known);
         });
