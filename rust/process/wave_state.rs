@@ -25,6 +25,7 @@ use crate::{
     ids::QueueId,
     linux::task::in_address_space,
     queue::Queue,
+    sched::Key,
     uapi::user_slice, //
 };
 use kernel::{
@@ -158,6 +159,8 @@ fn fill(saved: &mut [Saved], queue: &Queue) -> Result {
 pub(super) struct SavedQueue {
     device: Arc<ProcessDevice>,
     id: QueueId,
+    /// Which queue is meant: another one may have its `id` by now, and another area.
+    key: Key,
     area: SaveArea,
     xccs: KVec<Saved>,
     /// It has been looked at.
@@ -169,16 +172,13 @@ pub(super) fn room(process: &Process) -> Result<KVec<SavedQueue>> {
     let mut all = KVec::new();
     for device in process.devices().iter().filter(|it| it.saves_waves()) {
         for id in device.queues().ids()? {
-            let Ok(properties) = device.queues().properties(id) else {
-                continue;
-            };
-            let compute = properties.compute_format();
-            let Some(area) = compute.and_then(|_| properties.save_area()) else {
+            let Some((key, area)) = device.queues().key_and_save_area(id) else {
                 continue;
             };
             let saved = SavedQueue {
                 device: device.clone(),
                 id,
+                key,
                 area,
                 xccs: room_for(device, area)?,
                 seen: false,
@@ -189,14 +189,10 @@ pub(super) fn room(process: &Process) -> Result<KVec<SavedQueue>> {
     Ok(all)
 }
 
-/// Takes what is saved of a queue on that GPU, if there is room for it. It is off the hardware.
-pub(super) fn look(
-    all: &mut [SavedQueue],
-    (device, id): (&Arc<ProcessDevice>, QueueId),
-    queue: &Queue,
-) {
-    let known = |it: &&mut SavedQueue| it.id == id && Arc::ptr_eq(&it.device, device);
-    if let Some(saved) = all.iter_mut().find(known) {
+/// Takes what is saved of the queue that has this key, if there is room for it. It is off the
+/// hardware.
+pub(super) fn look(all: &mut [SavedQueue], key: Key, queue: &Queue) {
+    if let Some(saved) = all.iter_mut().find(|it| it.key == key) {
         queue.flush();
         // A descriptor that cannot be read says nothing.
         saved.seen = fill(&mut saved.xccs, queue).is_ok();
@@ -221,7 +217,7 @@ impl SavedQueue {
     fn write(&self, process: &Process) -> Result {
         // DESTROY_QUEUE waits for this: afterwards the area may be something else.
         let _telling = process.telling();
-        if !self.device.queues().has(self.id) {
+        if !self.device.queues().has_key(self.id, self.key) {
             return Err(ENOENT);
         }
         in_address_space(process.address_space(), |memory| {

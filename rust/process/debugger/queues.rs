@@ -30,7 +30,7 @@ pub(crate) fn suspend(
     let mut named = Named::new(ids);
     let mut count = 0;
     for device in target.devices() {
-        let mut look = |id, queue: &_| wave_state::look(&mut saved, (device, id), queue);
+        let mut look = |key, queue: &_| wave_state::look(&mut saved, key, queue);
         let queues = device.queues();
         count += queues.suspend(&**device, &mut named, (grace, clear), &mut look);
         device.node().notify_resets();

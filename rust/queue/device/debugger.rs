@@ -177,7 +177,7 @@ impl Queues {
         site: &impl Site,
         named: &mut Named<'_>,
         (grace, clear): (Option<u32>, u64),
-        look: &mut dyn FnMut(QueueId, &Queue),
+        look: &mut dyn FnMut(Key, &Queue),
     ) -> u32 {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
@@ -202,7 +202,7 @@ impl Queues {
             *process,
             &mut suspended.map(|it| it.key),
             Suspension::Begin { grace },
-            &mut || queues.iter().for_each(|(id, it)| look(*id, &it.queue)),
+            &mut || queues.values().for_each(|it| look(it.key, &it.queue)),
         );
         for (id, scheduled) in inner.queues.iter_mut() {
             match (named.find(*id), result) {
