@@ -148,6 +148,12 @@ fn send_runtime_event(
     args: &mut kfd_ioctl_dbg_trap_send_runtime_event_args,
 ) -> Result {
     let exceptions = args.exception_mask;
+    let others = exceptions & !(EC_DEVICE_MEMORY_VIOLATION | EC_PROCESS_RUNTIME);
+    // A signal while it waits for this finds nothing done: the call can be made again.
+    let turn = match others {
+        0 => None,
+        _ => Some(it.target.errand()?),
+    };
     if exceptions & EC_DEVICE_MEMORY_VIOLATION != 0 {
         let fault = it.turn()?.fault(args.gpu_id)?;
         let device = it.target.device(args.gpu_id).map_err(|_| ENODEV)?;
@@ -160,9 +166,9 @@ fn send_runtime_event(
     if exceptions & EC_PROCESS_RUNTIME != 0 {
         it.turn()?.answer()?;
     }
-    match exceptions & !(EC_DEVICE_MEMORY_VIOLATION | EC_PROCESS_RUNTIME) {
-        0 => Ok(()),
-        others => send_to_runtime(&it.target, args.queue_id, others),
+    match turn {
+        None => Ok(()),
+        Some(turn) => send_to_runtime(&turn, &it.target, args.queue_id, others),
     }
 }
 

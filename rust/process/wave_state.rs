@@ -11,7 +11,10 @@
 
 use super::{
     queues,
-    telling::by_worker,
+    telling::{
+        by_worker,
+        ErrandTurn, //
+    },
     Process,
     ProcessDevice,
     ProcessRef, //
@@ -52,7 +55,7 @@ impl Saved {
         let words = stack_bytes as usize / size_of::<u32>();
         Ok(Self {
             waves: SavedWaves::default(),
-            stack: KVVec::from_elem(0, words, GFP_KERNEL)?,
+            stack: KVVec::from_elem(0, words, GFP_KERNEL_ACCOUNT)?,
         })
     }
 
@@ -143,9 +146,9 @@ pub(crate) fn wave_state(process: &Process, id: u32, user: u64) -> Result<WaveSt
 /// Room for what each XCC saves of a queue with this area.
 fn room_for(device: &ProcessDevice, area: SaveArea) -> Result<KVec<Saved>> {
     let xccs = device.node().num_xcc();
-    let mut saved = KVec::with_capacity(xccs as usize, GFP_KERNEL)?;
+    let mut saved = KVec::with_capacity(xccs as usize, GFP_KERNEL_ACCOUNT)?;
     for _ in 0..xccs {
-        saved.push(Saved::new(area.control_stack)?, GFP_KERNEL)?;
+        saved.push(Saved::new(area.control_stack)?, GFP_KERNEL_ACCOUNT)?;
     }
     Ok(saved)
 }
@@ -183,7 +186,7 @@ pub(super) fn room(process: &Process) -> Result<KVec<SavedQueue>> {
                 xccs: room_for(device, area)?,
                 seen: false,
             };
-            all.push(saved, GFP_KERNEL)?;
+            all.push(saved, GFP_KERNEL_ACCOUNT)?;
         }
     }
     Ok(all)
@@ -200,20 +203,29 @@ pub(super) fn look(all: &mut [SavedQueue], key: Key, queue: &Queue) {
 }
 
 /// Writes what was saved of a process's queues into their save areas. One that is not there is left
-/// out. Nothing may be locked.
-pub(super) fn write_all(process: &ProcessRef, all: KVec<SavedQueue>) -> Result {
-    by_worker(process, move |process| {
+/// out, and so are all when somebody keeps the process's memory locked. Nothing may be locked.
+pub(super) fn write_all(
+    turn: &ErrandTurn<'_>,
+    process: &ProcessRef,
+    all: KVec<SavedQueue>,
+) -> Result {
+    by_worker(turn, process, move |process| {
         for saved in all.iter().filter(|saved| saved.seen) {
             if let Err(error) = saved.write(process) {
                 let id = saved.id.raw();
                 pr_debug!("queue {id}: what was saved of it is not written: {error:?}\n");
+                // Each of the others would wait as long for the same lock.
+                if error == ETIMEDOUT {
+                    break;
+                }
             }
         }
     })
 }
 
 impl SavedQueue {
-    /// For a kernel thread. `ENOENT`: the queue is gone.
+    /// For a kernel thread. `ENOENT`: the queue is gone; `EFAULT`, `ETIMEDOUT`: see
+    /// [`LentMemory`](crate::linux::task::LentMemory).
     fn write(&self, process: &Process) -> Result {
         // DESTROY_QUEUE waits for this: afterwards the area may be something else.
         let _telling = process.telling();

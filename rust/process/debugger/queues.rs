@@ -17,13 +17,18 @@ use kernel::prelude::*;
 /// all its compute queues what is saved. `ids`: which; afterwards each has a bit for what it did
 /// not come to. `grace`: how long waves have to end by themselves, in units of 1000 clocks of the
 /// GPU; `None`: as long as usual. `clear`: what happened to them and is taken note of. Returns how
-/// many are suspended. `EPERM`, `EINVAL`: see [`Turn`].
+/// many are suspended. `EPERM`, `EINVAL`: see [`Turn`]; `ERESTARTSYS`: a signal, and nothing is.
 pub(crate) fn suspend(
     caller: &Process,
     target: &ProcessRef,
     ids: &mut [u32],
     (grace, clear): (Option<u32>, u64),
 ) -> Result<u32> {
+    if ids.is_empty() {
+        return Turn::new(caller, target)?.check(true).map(|()| 0);
+    }
+    // Until all is written: there is room for one at a time.
+    let errand = target.errand()?;
     let mut saved = wave_state::room(target)?;
     let mut turn = Turn::new(caller, target)?;
     turn.check(true)?;
@@ -37,7 +42,7 @@ pub(crate) fn suspend(
     }
     drop(turn);
     if count > 0 {
-        if let Err(error) = wave_state::write_all(target, saved) {
+        if let Err(error) = wave_state::write_all(&errand, target, saved) {
             // The debugger would look at what was saved another time.
             let _ = Turn::new(caller, target).and_then(|mut turn| turn.resume(Some(ids)));
             return Err(error);
