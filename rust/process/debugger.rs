@@ -152,7 +152,8 @@ pub(crate) struct NewSession(KBox<Session>);
 
 impl NewSession {
     /// A session in which `caller` debugs `target`, and is told by its file of that number of what
-    /// is `wanted`. `EBADF`: there is no such file.
+    /// is `wanted`. `EBADF`: there is no such file, or not for writing; `EINVAL`: it cannot be
+    /// written without waiting.
     pub(crate) fn new(caller: &Process, target: &Process, file: u32, wanted: u64) -> Result<Self> {
         let serial = Serial::next();
         let notice = Notice::new(caller.debugging.outbox()?, serial, file)?;

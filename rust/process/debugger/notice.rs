@@ -113,7 +113,7 @@ pub(super) struct Notice {
 
 impl Notice {
     /// For a new session, of which the debugger with that outbox is told in its file of that
-    /// number. `EBADF`: the current task has no such file.
+    /// number. `EBADF`, `EINVAL`: see [`NoticeFile::get`].
     pub(super) fn new(outbox: &Arc<Outbox>, session: Serial, file: u32) -> Result<Self> {
         let file = Arc::new(NoticeFile::get(file)?, GFP_KERNEL)?;
         let node = RBTreeNode::new(session, Told { file, due: false }, GFP_KERNEL)?;
