@@ -25,7 +25,10 @@ use crate::{
         ProcessDevice,
         ProcessRef, //
     },
-    queue::MAX_IDS,
+    queue::{
+        QueueSnapshot,
+        MAX_IDS, //
+    },
     topology,
     uapi::{
         user_slice,
@@ -333,6 +336,24 @@ fn query_exception_info(
     Ok(())
 }
 
+/// How many queues the process has, and the first `shown` of them. `EAGAIN`: they come faster than
+/// room is made.
+fn all_queues(
+    it: &Debugging<'_>,
+    clear: u64,
+    shown: usize,
+) -> Result<(usize, KVec<QueueSnapshot>)> {
+    for _ in 0..8 {
+        // Some more may come meanwhile.
+        let mut all = KVec::with_capacity(it.target.queue_count() + 16, GFP_KERNEL)?;
+        let count = it.turn()?.queues(clear, shown, &mut all)?;
+        if let Some(count) = count {
+            return Ok((count, all));
+        }
+    }
+    Err(EAGAIN)
+}
+
 /// GET_QUEUE_SNAPSHOT.
 fn get_queue_snapshot(
     it: &Debugging<'_>,
@@ -344,9 +365,7 @@ fn get_queue_snapshot(
         return Err(EINVAL);
     }
     args.entry_size = stride.min(size_of::<kfd_queue_snapshot_entry>() as u32);
-    // Some more may come meanwhile.
-    let mut all = KVec::with_capacity(it.target.queue_count() + 16, GFP_KERNEL)?;
-    let count = it.turn()?.queues(args.exception_mask, room, &mut all)?;
+    let (count, all) = all_queues(it, args.exception_mask, room)?;
     for (index, queue) in (0u64..).zip(all.iter()) {
         let offset = index * u64::from(stride);
         show(
