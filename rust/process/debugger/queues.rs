@@ -30,9 +30,9 @@ pub(crate) fn suspend(
     // Until all is written: there is room for one at a time.
     let errand = target.errand()?;
     let mut saved = wave_state::room(target)?;
+    let mut named = Named::to_suspend(ids)?;
     let mut turn = Turn::new(caller, target)?;
     turn.check(true)?;
-    let mut named = Named::new(ids);
     let mut count = 0;
     for device in target.devices() {
         let mut look = |key, queue: &_| wave_state::look(&mut saved, key, queue);
@@ -43,8 +43,10 @@ pub(crate) fn suspend(
     drop(turn);
     if count > 0 {
         if let Err(error) = wave_state::write_all(&errand, target, saved) {
-            // The debugger would look at what was saved another time.
-            let _ = Turn::new(caller, target).and_then(|mut turn| turn.resume(Some(ids)));
+            // The debugger would look at what was saved another time. What it had suspended before
+            // stays so.
+            let mut begun = named.into_begun();
+            let _ = Turn::new(caller, target).and_then(|mut turn| turn.resume(Some(&mut begun)));
             return Err(error);
         }
     }
