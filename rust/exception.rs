@@ -103,7 +103,8 @@ impl Exception {
     }
 
     /// Tells the debugger, or else the runtime. `ENOENT`: the process has neither, or no such
-    /// queue; `EFAULT`: the runtime has not said where, or that is not there.
+    /// queue; `EFAULT`: the runtime has not said where, or that is not there; `ETIMEDOUT`: it
+    /// cannot be looked at.
     fn tell(&self, process: &Process, device: &ProcessDevice) -> Result {
         if process.queue_exception(device, self.doorbell, self.codes) {
             return Ok(());

@@ -130,7 +130,7 @@ impl GpuVa {
 }
 
 /// Tells a process from all that have been and will be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Serial(u64);
 
 impl Serial {

@@ -126,6 +126,7 @@ use kernel::{
     },
     task::Task,
 };
+use telling::Errands;
 
 /// Processes that are not yet gone: those on their way through the teardown included.
 pub(crate) static PROCESSES: Gauge = Gauge::new();
@@ -192,6 +193,9 @@ pub(crate) struct Process {
     /// See [`Process::telling`].
     #[pin]
     telling: Mutex<()>,
+    /// See [`Process::errand`].
+    #[pin]
+    errands: Errands,
     #[pin]
     debugging: Debugging,
     #[pin]
@@ -242,6 +246,7 @@ impl Process {
             memory <- new_mutex!(MemoryState, "amdkfd::Process::memory"),
             svm: SetOnce::new(),
             telling <- new_mutex!((), "amdkfd::Process::telling"),
+            errands <- Errands::new(),
             debugging <- Debugging::new(),
             inner <- new_mutex!(inner, "amdkfd::Process::inner"),
             files,

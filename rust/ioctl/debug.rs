@@ -25,7 +25,10 @@ use crate::{
         ProcessDevice,
         ProcessRef, //
     },
-    queue::MAX_IDS,
+    queue::{
+        QueueSnapshot,
+        MAX_IDS, //
+    },
     topology,
     uapi::{
         user_slice,
@@ -148,6 +151,12 @@ fn send_runtime_event(
     args: &mut kfd_ioctl_dbg_trap_send_runtime_event_args,
 ) -> Result {
     let exceptions = args.exception_mask;
+    let others = exceptions & !(EC_DEVICE_MEMORY_VIOLATION | EC_PROCESS_RUNTIME);
+    // A signal while it waits for this finds nothing done: the call can be made again.
+    let turn = match others {
+        0 => None,
+        _ => Some(it.target.errand()?),
+    };
     if exceptions & EC_DEVICE_MEMORY_VIOLATION != 0 {
         let fault = it.turn()?.fault(args.gpu_id)?;
         let device = it.target.device(args.gpu_id).map_err(|_| ENODEV)?;
@@ -160,9 +169,9 @@ fn send_runtime_event(
     if exceptions & EC_PROCESS_RUNTIME != 0 {
         it.turn()?.answer()?;
     }
-    match exceptions & !(EC_DEVICE_MEMORY_VIOLATION | EC_PROCESS_RUNTIME) {
-        0 => Ok(()),
-        others => send_to_runtime(&it.target, args.queue_id, others),
+    match turn {
+        None => Ok(()),
+        Some(turn) => send_to_runtime(&turn, &it.target, args.queue_id, others),
     }
 }
 
@@ -327,6 +336,24 @@ fn query_exception_info(
     Ok(())
 }
 
+/// How many queues the process has, and the first `shown` of them. `EAGAIN`: they come faster than
+/// room is made.
+fn all_queues(
+    it: &Debugging<'_>,
+    clear: u64,
+    shown: usize,
+) -> Result<(usize, KVec<QueueSnapshot>)> {
+    for _ in 0..8 {
+        // Some more may come meanwhile.
+        let mut all = KVec::with_capacity(it.target.queue_count() + 16, GFP_KERNEL)?;
+        let count = it.turn()?.queues(clear, shown, &mut all)?;
+        if let Some(count) = count {
+            return Ok((count, all));
+        }
+    }
+    Err(EAGAIN)
+}
+
 /// GET_QUEUE_SNAPSHOT.
 fn get_queue_snapshot(
     it: &Debugging<'_>,
@@ -338,9 +365,7 @@ fn get_queue_snapshot(
         return Err(EINVAL);
     }
     args.entry_size = stride.min(size_of::<kfd_queue_snapshot_entry>() as u32);
-    // Some more may come meanwhile.
-    let mut all = KVec::with_capacity(it.target.queue_count() + 16, GFP_KERNEL)?;
-    let count = it.turn()?.queues(args.exception_mask, room, &mut all)?;
+    let (count, all) = all_queues(it, args.exception_mask, room)?;
     for (index, queue) in (0u64..).zip(all.iter()) {
         let offset = index * u64::from(stride);
         show(

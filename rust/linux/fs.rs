@@ -19,17 +19,20 @@ unsafe impl Send for NoticeFile {}
 unsafe impl Sync for NoticeFile {}
 
 impl NoticeFile {
-    /// The current task's file of this number. `EBADF`: it has none.
+    /// The current task's file of this number. `EBADF`: it has none, or not for writing; `EINVAL`:
+    /// whoever writes to the file may have to wait for its reader.
     pub(crate) fn get(number: u32) -> Result<Self> {
-        Ok(Self(LocalFile::fget(number)?))
+        let file = LocalFile::fget(number)?;
+        // SAFETY: The file is open as long as the reference is held.
+        kernel::error::to_result(unsafe { ffi::amdkfd_check_nowait(file.as_ptr()) })?;
+        Ok(Self(file))
     }
 
     /// Writes one byte, if that needs no waiting for a reader. `EAGAIN`: it would, so that there is
-    /// something to read already; `EOPNOTSUPP`: the file does not know how not to wait; others: it
-    /// cannot be written. May sleep.
+    /// something to read already; others: it cannot be written. May sleep.
     pub(crate) fn write(&self, byte: u8) -> Result {
         let file: *mut kernel::bindings::file = self.0.as_ptr();
-        // SAFETY: The file is open as long as the reference is held.
+        // SAFETY: The file is open as long as the reference is held, and `get` has checked it.
         kernel::error::to_result(unsafe { ffi::amdkfd_write_nowait(file, byte) })
     }
 }

@@ -91,6 +91,15 @@ bool amdkfd_current_traces(struct task_struct *task)
 	return ptrace_parent(task) == current;
 }
 
+int amdkfd_check_nowait(struct file *file)
+{
+	if (!(file->f_mode & FMODE_WRITE))
+		return -EBADF;
+	if (!(file->f_mode & FMODE_NOWAIT) || !file->f_op->write_iter)
+		return -EINVAL;
+	return 0;
+}
+
 int amdkfd_write_nowait(struct file *file, u8 byte)
 {
 	struct kvec vec = { .iov_base = &byte, .iov_len = sizeof(byte) };
@@ -98,8 +107,6 @@ int amdkfd_write_nowait(struct file *file, u8 byte)
 	struct kiocb write;
 	ssize_t ret;
 
-	if (!(file->f_mode & FMODE_NOWAIT))
-		return -EOPNOTSUPP;
 	init_sync_kiocb(&write, file);
 	write.ki_flags |= IOCB_NOWAIT;
 	iov_iter_kvec(&from, ITER_SOURCE, &vec, 1, sizeof(byte));

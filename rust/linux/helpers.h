@@ -31,8 +31,12 @@ struct task_struct *amdkfd_get_leader(struct task_struct *task);
 /* Whether @task is traced by the current task. */
 bool amdkfd_current_traces(struct task_struct *task);
 /*
- * Writes one byte to a file, without waiting for who reads it: -EAGAIN if that is needed,
- * -EOPNOTSUPP if the file cannot be asked for that. Not at the file's position.
+ * Whether @file can be asked to write without waiting for who reads it: -EBADF if it is not open
+ * for writing, -EINVAL if it always may wait (a named pipe, a terminal) or is written otherwise.
+ */
+int amdkfd_check_nowait(struct file *file);
+/*
+ * Writes one byte to such a file: -EAGAIN if it would have to wait. Not at the file's position.
  */
 int amdkfd_write_nowait(struct file *file, u8 byte);
 /* mb() */

@@ -113,7 +113,8 @@ pub(crate) fn in_address_space<R>(
 
 /// User memory of the current task's address space, for one who must not wait for other programs.
 /// What a userfaultfd or the server of a file would have to bring in is not there (`EFAULT`); what
-/// swap or a device has is. May sleep, for a bounded time.
+/// swap or a device has is. `ETIMEDOUT`: the lock of the address space did not come free. May
+/// sleep, for a bounded time.
 pub(crate) struct LentMemory<'a>(&'a MmWithUser);
 
 impl LentMemory<'_> {
@@ -177,7 +178,7 @@ impl LentMemory<'_> {
     }
 
     fn bring_in(&self, address: u64, flags: u32) -> Result {
-        let lock = self.lock().ok_or(EFAULT)?;
+        let lock = self.lock().ok_or(ETIMEDOUT)?;
         // CAST: An address of this kernel's size.
         let address = address as usize;
         let vma = lock.vma_lookup(address).ok_or(EFAULT)?;

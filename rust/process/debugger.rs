@@ -81,11 +81,15 @@ use kernel::{
         lock::mutex::MutexGuard,
         Arc,
         CondVar,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     },
     task::Task,
 };
-use notice::Notice;
+use notice::{
+    Notice,
+    Outbox, //
+};
 use runtime::Runtime;
 
 /// What a process has to do with debuggers.
@@ -95,6 +99,8 @@ pub(super) struct Debugging {
     on: Atomic<bool>,
     /// The process has debugged another one.
     debugs: Atomic<bool>,
+    /// From where it is told of those that it debugs; made with the first.
+    outbox: SetOnce<Arc<Outbox>>,
     #[pin]
     state: Mutex<State>,
     /// The debugger has answered the runtime, or is gone.
@@ -117,7 +123,7 @@ struct Session {
     serial: Serial,
     /// `None`: the process debugs itself.
     debugger: Option<Serial>,
-    notice: Arc<Notice>,
+    notice: Notice,
     /// `KFD_EC_MASK` of what the debugger wants to hear of.
     wanted: u64,
     /// What has happened to the process.
@@ -146,9 +152,11 @@ pub(crate) struct NewSession(KBox<Session>);
 
 impl NewSession {
     /// A session in which `caller` debugs `target`, and is told by its file of that number of what
-    /// is `wanted`. `EBADF`: there is no such file.
+    /// is `wanted`. `EBADF`: there is no such file, or not for writing; `EINVAL`: it cannot be
+    /// written without waiting.
     pub(crate) fn new(caller: &Process, target: &Process, file: u32, wanted: u64) -> Result<Self> {
-        let notice = Notice::new(file)?;
+        let serial = Serial::next();
+        let notice = Notice::new(caller.debugging.outbox()?, serial, file)?;
         let count = target.devices().len();
         let mut devices = KVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
@@ -156,7 +164,7 @@ impl NewSession {
         }
         let myself = core::ptr::eq(caller, target);
         let session = Session {
-            serial: Serial::next(),
+            serial,
             debugger: (!myself).then_some(caller.serial()),
             notice,
             wanted,
@@ -221,10 +229,20 @@ impl Debugging {
         pin_init!(Self {
             on: Atomic::new(false),
             debugs: Atomic::new(false),
+            outbox: SetOnce::new(),
             state <- new_mutex!(state, "amdkfd::Debugging::state"),
             answered <- new_condvar!("amdkfd::Debugging::answered"),
             resumed <- new_condvar!("amdkfd::Debugging::resumed"),
         })
+    }
+
+    /// From where the process is told of those that it debugs.
+    fn outbox(&self) -> Result<&Arc<Outbox>> {
+        if self.outbox.as_ref().is_none() {
+            // Of two that meet here one is dropped again.
+            self.outbox.populate(Outbox::new()?);
+        }
+        self.outbox.as_ref().ok_or(EAGAIN)
     }
 
     /// Who waits for a queue to be resumed waits for this.

@@ -71,6 +71,9 @@ pub(super) struct Registry {
     /// Where exceptions are told. It writes into memory of processes, which may take a while:
     /// nothing else waits for it.
     exceptions: OwnedQueue,
+    /// Where a process's memory is written while somebody waits for that: one item for each process
+    /// at most.
+    errands: OwnedQueue,
     /// Where debuggers' files are written to, which may take as long as their readers like.
     notices: OwnedQueue,
     /// Where processes are dropped.
@@ -90,6 +93,7 @@ impl Registry {
             creation <- new_mutex!((), "amdkfd::Registry::creation"),
             power <- new_mutex!((), "amdkfd::Registry::power"),
             exceptions: OwnedQueue::unbound(c"amdkfd_exceptions")?,
+            errands: OwnedQueue::unbound(c"amdkfd_errands")?,
             notices: OwnedQueue::unbound(c"amdkfd_notices")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
             restoring: OwnedQueue::ordered_freezable(c"amdkfd_restore")?,
@@ -111,6 +115,11 @@ impl Registry {
     /// buffers leave VRAM.
     pub(super) fn restoring(&self) -> &OwnedQueue {
         &self.restoring
+    }
+
+    /// Where a process's memory is written while somebody waits for that.
+    pub(super) fn errands(&self) -> &OwnedQueue {
+        &self.errands
     }
 
     /// Where debuggers' files are written to.

@@ -7,6 +7,9 @@
 //! The runtime leaves a word of its memory and an event in the header of each queue's save area
 //! (`struct kfd_context_save_area_header`, err_payload_addr and err_event_id): an exception's bit
 //! is set in the one and the other signalled.
+//!
+//! Who has a kernel thread do so waits for it. There is one such errand for a process at a time:
+//! the others wait for their turn, before they allocate anything, and a signal ends that.
 
 use super::{
     queues,
@@ -21,11 +24,12 @@ use crate::{
 };
 use core::mem::offset_of;
 use kernel::{
-    new_mutex, new_work,
+    new_condvar, new_mutex, new_work,
     prelude::*,
     sync::{
         Arc,
         Completion,
+        CondVar,
         Mutex, //
     },
     workqueue::{
@@ -34,6 +38,50 @@ use kernel::{
         WorkItem, //
     },
 };
+
+/// Whose turn it is to have something done for a process. One for each process, embedded in it.
+#[pin_data]
+pub(super) struct Errands {
+    #[pin]
+    taken: Mutex<bool>,
+    #[pin]
+    free: CondVar,
+}
+
+impl Errands {
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            taken <- new_mutex!(false, "amdkfd::Errands::taken"),
+            free <- new_condvar!("amdkfd::Errands::free"),
+        })
+    }
+
+    /// Waits for one's turn. Nothing may be locked. `ERESTARTSYS`: a signal.
+    ///
+    /// TIMEOUT: none but that. What those before do is bounded.
+    fn turn(&self) -> Result<ErrandTurn<'_>> {
+        let mut taken = self.taken.lock();
+        while *taken {
+            if self.free.wait_interruptible(&mut taken) {
+                // It may have been told of a turn that it does not take.
+                self.free.notify_one();
+                return Err(ERESTARTSYS);
+            }
+        }
+        *taken = true;
+        Ok(ErrandTurn(self))
+    }
+}
+
+/// A turn to have something done for a process; it ends when this is dropped.
+pub(crate) struct ErrandTurn<'a>(&'a Errands);
+
+impl Drop for ErrandTurn<'_> {
+    fn drop(&mut self) {
+        *self.0.taken.lock() = false;
+        self.0.free.notify_one();
+    }
+}
 
 /// Something to be done for a process by a kernel thread, while somebody waits for it.
 #[pin_data]
@@ -60,10 +108,12 @@ impl<F: FnMut(&Process) + Send + 'static> WorkItem for Errand<F> {
     }
 }
 
-/// Has a kernel thread call `act`, and returns when it has. Nothing may be locked.
+/// Has a kernel thread call `act` in the caller's turn, and returns when it has. Nothing may be
+/// locked.
 ///
 /// TIMEOUT: what `act` does is bounded, and so is what else that worker does.
 pub(super) fn by_worker(
+    _turn: &ErrandTurn<'_>,
     process: &ProcessRef,
     act: impl FnMut(&Process) + Send + 'static,
 ) -> Result {
@@ -75,16 +125,22 @@ pub(super) fn by_worker(
         process: process.clone(),
     }? Error);
     let errand = Arc::pin_init(errand, GFP_KERNEL)?;
-    let queue = registry::exception_queue().ok_or(ENODEV)?;
+    let queue = registry::get()?.errands();
     queue.enqueue(errand.clone()).map_err(|_| EBUSY)?;
     errand.done.wait_for_completion();
     Ok(())
 }
 
 impl Process {
+    /// A turn to have a kernel thread write into the process's memory. Nothing may be locked.
+    /// `ERESTARTSYS`: a signal came before it was the caller's.
+    pub(crate) fn errand(&self) -> Result<ErrandTurn<'_>> {
+        self.errands.turn()
+    }
+
     /// Tells the runtime of exceptions of the queue with this save area, which `find` looks up when
     /// the queue can no longer go. For a kernel thread. `ENOENT`: there is no such queue; `EFAULT`:
-    /// the runtime has not said where, or that is not there.
+    /// the runtime has not said where, or that is not there; `ETIMEDOUT`: it cannot be looked at.
     pub(crate) fn tell_runtime(
         &self,
         find: impl FnOnce() -> Option<SaveArea>,
@@ -109,9 +165,15 @@ impl Process {
     }
 }
 
-/// SEND_RUNTIME_EVENT for the queue `id` of `process`. A runtime that cannot be told is not.
-pub(crate) fn send_to_runtime(process: &ProcessRef, id: u32, exceptions: u64) -> Result {
-    by_worker(process, move |process| {
+/// SEND_RUNTIME_EVENT for the queue `id` of `process`, in the caller's `turn` with that. A runtime
+/// that cannot be told is not.
+pub(crate) fn send_to_runtime(
+    turn: &ErrandTurn<'_>,
+    process: &ProcessRef,
+    id: u32,
+    exceptions: u64,
+) -> Result {
+    by_worker(turn, process, move |process| {
         let area = || {
             let (id, device) = queues::find(process, id)?;
             device.queues().properties(id).ok()?.save_area()
@@ -123,4 +185,20 @@ pub(crate) fn send_to_runtime(process: &ProcessRef, id: u32, exceptions: u64) ->
             );
         }
     })
+}
+
+#[kernel::macros::kunit_tests(amdkfd_process_telling)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_one_errand_at_a_time() {
+        let errands = KBox::pin_init(Errands::new(), GFP_KERNEL).unwrap();
+        for _ in 0..2 {
+            let turn = errands.turn().unwrap();
+            assert!(*errands.taken.lock());
+            drop(turn);
+            assert!(!*errands.taken.lock());
+        }
+    }
 }

@@ -11,7 +11,10 @@
 
 use super::{
     queues,
-    telling::by_worker,
+    telling::{
+        by_worker,
+        ErrandTurn, //
+    },
     Process,
     ProcessDevice,
     ProcessRef, //
@@ -25,6 +28,7 @@ use crate::{
     ids::QueueId,
     linux::task::in_address_space,
     queue::Queue,
+    sched::Key,
     uapi::user_slice, //
 };
 use kernel::{
@@ -51,7 +55,7 @@ impl Saved {
         let words = stack_bytes as usize / size_of::<u32>();
         Ok(Self {
             waves: SavedWaves::default(),
-            stack: KVVec::from_elem(0, words, GFP_KERNEL)?,
+            stack: KVVec::from_elem(0, words, GFP_KERNEL_ACCOUNT)?,
         })
     }
 
@@ -142,9 +146,9 @@ pub(crate) fn wave_state(process: &Process, id: u32, user: u64) -> Result<WaveSt
 /// Room for what each XCC saves of a queue with this area.
 fn room_for(device: &ProcessDevice, area: SaveArea) -> Result<KVec<Saved>> {
     let xccs = device.node().num_xcc();
-    let mut saved = KVec::with_capacity(xccs as usize, GFP_KERNEL)?;
+    let mut saved = KVec::with_capacity(xccs as usize, GFP_KERNEL_ACCOUNT)?;
     for _ in 0..xccs {
-        saved.push(Saved::new(area.control_stack)?, GFP_KERNEL)?;
+        saved.push(Saved::new(area.control_stack)?, GFP_KERNEL_ACCOUNT)?;
     }
     Ok(saved)
 }
@@ -158,6 +162,8 @@ fn fill(saved: &mut [Saved], queue: &Queue) -> Result {
 pub(super) struct SavedQueue {
     device: Arc<ProcessDevice>,
     id: QueueId,
+    /// Which queue is meant: another one may have its `id` by now, and another area.
+    key: Key,
     area: SaveArea,
     xccs: KVec<Saved>,
     /// It has been looked at.
@@ -169,34 +175,27 @@ pub(super) fn room(process: &Process) -> Result<KVec<SavedQueue>> {
     let mut all = KVec::new();
     for device in process.devices().iter().filter(|it| it.saves_waves()) {
         for id in device.queues().ids()? {
-            let Ok(properties) = device.queues().properties(id) else {
-                continue;
-            };
-            let compute = properties.compute_format();
-            let Some(area) = compute.and_then(|_| properties.save_area()) else {
+            let Some((key, area)) = device.queues().key_and_save_area(id) else {
                 continue;
             };
             let saved = SavedQueue {
                 device: device.clone(),
                 id,
+                key,
                 area,
                 xccs: room_for(device, area)?,
                 seen: false,
             };
-            all.push(saved, GFP_KERNEL)?;
+            all.push(saved, GFP_KERNEL_ACCOUNT)?;
         }
     }
     Ok(all)
 }
 
-/// Takes what is saved of a queue on that GPU, if there is room for it. It is off the hardware.
-pub(super) fn look(
-    all: &mut [SavedQueue],
-    (device, id): (&Arc<ProcessDevice>, QueueId),
-    queue: &Queue,
-) {
-    let known = |it: &&mut SavedQueue| it.id == id && Arc::ptr_eq(&it.device, device);
-    if let Some(saved) = all.iter_mut().find(known) {
+/// Takes what is saved of the queue that has this key, if there is room for it. It is off the
+/// hardware.
+pub(super) fn look(all: &mut [SavedQueue], key: Key, queue: &Queue) {
+    if let Some(saved) = all.iter_mut().find(|it| it.key == key) {
         queue.flush();
         // A descriptor that cannot be read says nothing.
         saved.seen = fill(&mut saved.xccs, queue).is_ok();
@@ -204,24 +203,33 @@ pub(super) fn look(
 }
 
 /// Writes what was saved of a process's queues into their save areas. One that is not there is left
-/// out. Nothing may be locked.
-pub(super) fn write_all(process: &ProcessRef, all: KVec<SavedQueue>) -> Result {
-    by_worker(process, move |process| {
+/// out, and so are all when somebody keeps the process's memory locked. Nothing may be locked.
+pub(super) fn write_all(
+    turn: &ErrandTurn<'_>,
+    process: &ProcessRef,
+    all: KVec<SavedQueue>,
+) -> Result {
+    by_worker(turn, process, move |process| {
         for saved in all.iter().filter(|saved| saved.seen) {
             if let Err(error) = saved.write(process) {
                 let id = saved.id.raw();
                 pr_debug!("queue {id}: what was saved of it is not written: {error:?}\n");
+                // Each of the others would wait as long for the same lock.
+                if error == ETIMEDOUT {
+                    break;
+                }
             }
         }
     })
 }
 
 impl SavedQueue {
-    /// For a kernel thread. `ENOENT`: the queue is gone.
+    /// For a kernel thread. `ENOENT`: the queue is gone; `EFAULT`, `ETIMEDOUT`: see
+    /// [`LentMemory`](crate::linux::task::LentMemory).
     fn write(&self, process: &Process) -> Result {
         // DESTROY_QUEUE waits for this: afterwards the area may be something else.
         let _telling = process.telling();
-        if !self.device.queues().has(self.id) {
+        if !self.device.queues().has_key(self.id, self.key) {
             return Err(ENOENT);
         }
         in_address_space(process.address_space(), |memory| {

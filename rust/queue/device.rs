@@ -407,6 +407,21 @@ impl Queues {
         self.inner.lock().queues.get(&id).is_some()
     }
 
+    /// Whether that is still the queue that has this key, which no later one has.
+    pub(crate) fn has_key(&self, id: QueueId, key: Key) -> bool {
+        let inner = self.inner.lock();
+        inner.queues.get(&id).is_some_and(|it| it.key == key)
+    }
+
+    /// The key of a compute queue, and where its waves are saved. `None`: there is no such queue
+    /// here, or it has no such area.
+    pub(crate) fn key_and_save_area(&self, id: QueueId) -> Option<(Key, SaveArea)> {
+        let inner = self.inner.lock();
+        let Scheduled { key, queue, .. } = inner.queues.get(&id)?;
+        queue.properties.compute_format()?;
+        Some((*key, queue.properties.save_area()?))
+    }
+
     /// What UPDATE_QUEUE can change of a queue; `None`: there is no such queue here.
     pub(crate) fn settings(&self, id: QueueId) -> Option<QueueSettings> {
         let inner = self.inner.lock();

@@ -183,18 +183,23 @@ impl Turn<'_> {
     }
 
     /// GET_QUEUE_SNAPSHOT: the process's queues, the newest first, as far as there is room in `to`,
-    /// which does not grow. Of what happened to those that are shown `clear` is forgotten. Returns
-    /// how many there are.
+    /// which does not grow, and as many as are to be `shown`. Of what happened to these `clear` is
+    /// forgotten. Returns how many there are. `None`: there was no room for all of them; nothing is
+    /// forgotten.
     pub(crate) fn queues(
         &mut self,
         clear: u64,
         shown: usize,
         to: &mut KVec<QueueSnapshot>,
-    ) -> Result<usize> {
+    ) -> Result<Option<usize>> {
         self.session()?;
         let mut count = 0;
         for device in self.process.devices() {
             count += device.queues().snapshot(device.gpu_id(), to);
+        }
+        // Which are the newest is known of all only.
+        if to.len() < count && shown > 0 {
+            return Ok(None);
         }
         newest_first(to);
         to.truncate(shown);
@@ -203,7 +208,7 @@ impl Turn<'_> {
                 device.queues().clear_exceptions(Some(id), clear);
             }
         }
-        Ok(count)
+        Ok(Some(count))
     }
 
     /// GET_DEVICE_SNAPSHOT: what has happened on the process's first GPUs, as many as `to` has

@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 //! Telling a debugger that there is something to ask for: a byte in a file of its own. One
-//! [`Notice`] for each session.
+//! [`Notice`] for each session, one [`Outbox`] for each process that debugs.
 //!
 //! A worker writes it, for the file may keep a writer waiting as long as its reader likes: who
 //! reads a pipe into memory that a userfaultfd has to bring in holds the pipe's lock. One worker at
-//! most waits for a session, and nobody for that worker.
+//! most waits for the files of a debugger, however many sessions it has or had, for its outbox is
+//! one item of work. Its other files wait behind that one, and nobody else does.
 
 use crate::{
+    ids::Serial,
     linux::fs::NoticeFile,
     process::registry, //
 };
 use kernel::{
-    new_work,
+    new_mutex, new_work,
     prelude::*,
-    sync::Arc,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
+    sync::{
+        Arc,
+        Mutex, //
+    },
     workqueue::{
         impl_has_work,
         Work,
@@ -22,45 +31,146 @@ use kernel::{
     },
 };
 
-/// A debugger's file, and the work that writes to it.
+/// The files of a debugger, and the work that writes to them.
 #[pin_data]
-pub(super) struct Notice {
+pub(super) struct Outbox {
     #[pin]
-    work: Work<Notice>,
-    file: NoticeFile,
+    work: Work<Outbox>,
+    #[pin]
+    files: Mutex<Files<Arc<NoticeFile>>>,
 }
 
 impl_has_work! {
-    impl HasWork<Self> for Notice { self.work }
+    impl HasWork<Self> for Outbox { self.work }
 }
 
-impl Notice {
-    /// `EBADF`: the current task has no file of this number.
-    pub(super) fn new(file: u32) -> Result<Arc<Self>> {
-        let file = NoticeFile::get(file)?;
-        let notice = pin_init!(Self {
-            work <- new_work!("amdkfd::Notice"),
-            file,
-        });
-        Arc::pin_init(notice, GFP_KERNEL)
+/// A file for each session that there is.
+struct Files<F>(RBTree<Serial, Told<F>>);
+
+/// Where a debugger is told of a session.
+struct Told<F> {
+    file: F,
+    /// Something happened, and is still to be told.
+    due: bool,
+}
+
+impl<F: Clone> Files<F> {
+    fn new() -> Self {
+        Self(RBTree::new())
     }
 
-    /// Something happened. Never sleeps.
-    pub(super) fn send(self: &Arc<Self>) {
-        if let Ok(registry) = registry::get() {
-            // If it is on its way already, the debugger has still to ask.
-            let _ = registry.notices().enqueue(self.clone());
+    /// Something happened in a session.
+    fn post(&mut self, session: Serial) {
+        if let Some(told) = self.0.get_mut(&session) {
+            told.due = true;
         }
     }
+
+    /// The next session of which something is to be told, which is not due any more then.
+    fn next(&mut self, after: Option<Serial>) -> Option<(Serial, F)> {
+        let mut all = self.0.iter_mut();
+        let (session, told) = all.find(|(session, told)| told.due && Some(**session) > after)?;
+        told.due = false;
+        Some((*session, told.file.clone()))
+    }
 }
 
-impl WorkItem for Notice {
+impl Outbox {
+    pub(super) fn new() -> Result<Arc<Self>> {
+        let outbox = pin_init!(Self {
+            work <- new_work!("amdkfd::Outbox"),
+            files <- new_mutex!(Files::new(), "amdkfd::Outbox::files"),
+        });
+        Arc::pin_init(outbox, GFP_KERNEL)
+    }
+
+    fn next(&self, after: Option<Serial>) -> Option<(Serial, Arc<NoticeFile>)> {
+        self.files.lock().next(after)
+    }
+}
+
+impl WorkItem for Outbox {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        // One that is full says it already.
-        if let Err(error) = this.file.write(b'.') {
-            pr_debug!("a debugger's file was not written to: {error:?}\n");
+        let mut last = None;
+        // What becomes due behind it has it queued again.
+        while let Some((session, file)) = this.next(last) {
+            // One that is full says it already.
+            if let Err(error) = file.write(b'.') {
+                pr_debug!("a debugger's file was not written to: {error:?}\n");
+            }
+            last = Some(session);
         }
+    }
+}
+
+/// How a debugger is told of a session.
+pub(super) struct Notice {
+    session: Serial,
+    outbox: Arc<Outbox>,
+}
+
+impl Notice {
+    /// For a new session, of which the debugger with that outbox is told in its file of that
+    /// number. `EBADF`, `EINVAL`: see [`NoticeFile::get`].
+    pub(super) fn new(outbox: &Arc<Outbox>, session: Serial, file: u32) -> Result<Self> {
+        let file = Arc::new(NoticeFile::get(file)?, GFP_KERNEL)?;
+        let node = RBTreeNode::new(session, Told { file, due: false }, GFP_KERNEL)?;
+        // No session has had that name.
+        let before = outbox.files.lock().0.insert(node);
+        drop(before);
+        Ok(Self {
+            session,
+            outbox: outbox.clone(),
+        })
+    }
+
+    /// Something happened. Waits for nobody.
+    pub(super) fn send(&self) {
+        self.outbox.files.lock().post(self.session);
+        if let Ok(registry) = registry::get() {
+            // If it is on its way already, it looks for what is due when it runs.
+            let _ = registry.notices().enqueue(self.outbox.clone());
+        }
+    }
+}
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        let gone = self.outbox.files.lock().0.remove_node(&self.session);
+        drop(gone);
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_process_notice)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due_is_told_once_in_turn() {
+        let mut files = Files::new();
+        let sessions = [Serial::next(), Serial::next(), Serial::next()];
+        for (file, session) in (0u32..).zip(sessions) {
+            let told = Told { file, due: false };
+            let node = RBTreeNode::new(session, told, GFP_KERNEL).unwrap();
+            assert!(files.0.insert(node).is_none());
+        }
+        let [one, two, three] = sessions;
+        assert_eq!(files.next(None), None);
+        for session in [three, one, one] {
+            files.post(session);
+        }
+        assert_eq!(files.next(None), Some((one, 0)));
+        // It has happened again: it is not told before the others.
+        files.post(one);
+        assert_eq!(files.next(Some(one)), Some((three, 2)));
+        assert_eq!(files.next(Some(three)), None);
+        assert_eq!(files.next(None), Some((one, 0)));
+        // A session that has ended is not told of.
+        files.post(two);
+        drop(files.0.remove_node(&two));
+        files.post(two);
+        assert_eq!(files.next(None), None);
     }
 }

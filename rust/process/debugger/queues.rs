@@ -17,29 +17,36 @@ use kernel::prelude::*;
 /// all its compute queues what is saved. `ids`: which; afterwards each has a bit for what it did
 /// not come to. `grace`: how long waves have to end by themselves, in units of 1000 clocks of the
 /// GPU; `None`: as long as usual. `clear`: what happened to them and is taken note of. Returns how
-/// many are suspended. `EPERM`, `EINVAL`: see [`Turn`].
+/// many are suspended. `EPERM`, `EINVAL`: see [`Turn`]; `ERESTARTSYS`: a signal, and nothing is.
 pub(crate) fn suspend(
     caller: &Process,
     target: &ProcessRef,
     ids: &mut [u32],
     (grace, clear): (Option<u32>, u64),
 ) -> Result<u32> {
+    if ids.is_empty() {
+        return Turn::new(caller, target)?.check(true).map(|()| 0);
+    }
+    // Until all is written: there is room for one at a time.
+    let errand = target.errand()?;
     let mut saved = wave_state::room(target)?;
+    let mut named = Named::to_suspend(ids)?;
     let mut turn = Turn::new(caller, target)?;
     turn.check(true)?;
-    let mut named = Named::new(ids);
     let mut count = 0;
     for device in target.devices() {
-        let mut look = |id, queue: &_| wave_state::look(&mut saved, (device, id), queue);
+        let mut look = |key, queue: &_| wave_state::look(&mut saved, key, queue);
         let queues = device.queues();
         count += queues.suspend(&**device, &mut named, (grace, clear), &mut look);
         device.node().notify_resets();
     }
     drop(turn);
     if count > 0 {
-        if let Err(error) = wave_state::write_all(target, saved) {
-            // The debugger would look at what was saved another time.
-            let _ = Turn::new(caller, target).and_then(|mut turn| turn.resume(Some(ids)));
+        if let Err(error) = wave_state::write_all(&errand, target, saved) {
+            // The debugger would look at what was saved another time. What it had suspended before
+            // stays so.
+            let mut begun = named.into_begun();
+            let _ = Turn::new(caller, target).and_then(|mut turn| turn.resume(Some(&mut begun)));
             return Err(error);
         }
     }

@@ -66,19 +66,57 @@ impl Debugged {
 }
 
 /// What a debugger named for SUSPEND_QUEUES or RESUME_QUEUES, and what came of it.
-pub(crate) struct Named<'a>(&'a mut [u32]);
+pub(crate) struct Named<'a> {
+    ids: &'a mut [u32],
+    /// Those that were not suspended before, as far as there is room.
+    begun: KVec<u32>,
+}
 
 impl<'a> Named<'a> {
     /// As they came from the user: so far they name no queue.
     pub(crate) fn new(ids: &'a mut [u32]) -> Self {
         ids.iter_mut().for_each(|id| *id |= INVALID);
-        Self(ids)
+        Self {
+            ids,
+            begun: KVec::new(),
+        }
+    }
+
+    /// The same, with room for all that may have to be resumed again.
+    pub(crate) fn to_suspend(ids: &'a mut [u32]) -> Result<Self> {
+        let begun = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
+        Ok(Self {
+            begun,
+            ..Self::new(ids)
+        })
+    }
+
+    /// The queues that are suspended since, whether the hardware has obeyed or not.
+    pub(crate) fn into_begun(self) -> KVec<u32> {
+        self.begun
     }
 
     /// Where a queue is named first.
     fn find(&mut self, id: QueueId) -> Option<&mut u32> {
-        let mut all = self.0.iter_mut();
+        let mut all = self.ids.iter_mut();
         all.find(|named| **named & !INVALID == id.raw())
+    }
+
+    /// Suspends a queue if it is named. False: it is not, or cannot be suspended.
+    fn suspend(&mut self, id: QueueId, debugged: &mut Debugged) -> bool {
+        let was = debugged.suspended;
+        let Some(place) = self.find(id) else {
+            return false;
+        };
+        if !debugged.suspend() {
+            return false;
+        }
+        *place &= !INVALID;
+        if !was {
+            // There is room for each that is named.
+            let _ = self.begun.push_within_capacity(id.raw());
+        }
+        true
     }
 }
 
@@ -177,7 +215,7 @@ impl Queues {
         site: &impl Site,
         named: &mut Named<'_>,
         (grace, clear): (Option<u32>, u64),
-        look: &mut dyn FnMut(QueueId, &Queue),
+        look: &mut dyn FnMut(Key, &Queue),
     ) -> u32 {
         let mut inner = self.inner.lock();
         let inner = &mut *inner;
@@ -186,12 +224,7 @@ impl Queues {
         };
         let mut count = 0;
         for (id, scheduled) in inner.queues.iter_mut() {
-            if let Some(place) = named.find(*id) {
-                if scheduled.debugged.suspend() {
-                    *place &= !INVALID;
-                    count += 1;
-                }
-            }
+            count += u32::from(named.suspend(*id, &mut scheduled.debugged));
         }
         if count == 0 {
             return 0;
@@ -202,7 +235,7 @@ impl Queues {
             *process,
             &mut suspended.map(|it| it.key),
             Suspension::Begin { grace },
-            &mut || queues.iter().for_each(|(id, it)| look(*id, &it.queue)),
+            &mut || queues.values().for_each(|it| look(it.key, &it.queue)),
         );
         for (id, scheduled) in inner.queues.iter_mut() {
             match (named.find(*id), result) {
@@ -341,6 +374,30 @@ mod tests {
         // Once it is, nothing of that matters.
         queue.exceptions = EC_QUEUE_NEW;
         assert!(queue.suspend());
+    }
+
+    #[test]
+    fn only_what_it_has_suspended_itself_is_undone() {
+        let mut ids = [5, 7, 5, 8];
+        let mut named = Named::to_suspend(&mut ids).unwrap();
+        let id = |raw| QueueId::new(raw).unwrap();
+        let seen = || Debugged {
+            exceptions: 0,
+            ..Debugged::NEW
+        };
+        let mut before = Debugged {
+            suspended: true,
+            ..seen()
+        };
+        assert!(named.suspend(id(5), &mut before));
+        assert!(named.suspend(id(7), &mut seen()));
+        // Too new, and not named.
+        let mut new = Debugged::NEW;
+        assert!(!named.suspend(id(8), &mut new));
+        let mut other = seen();
+        assert!(!named.suspend(id(9), &mut other) && !other.is_suspended());
+        assert_eq!(&named.into_begun()[..], [7]);
+        assert_eq!(ids, [5, 7, 5 | INVALID, 8 | INVALID]);
     }
 
     #[test]

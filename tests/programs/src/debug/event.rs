@@ -39,6 +39,16 @@ impl News {
             },
             "none" => return Ok(u32::MAX),
             "unused" => return Ok(1000),
+            // Only the other end can be written to.
+            "reading" => return Ok(self.read.as_raw_fd() as u32),
+            // The same pipe, which whoever opens it by name may have to wait for.
+            "again" => match &self.write {
+                Some(write) => {
+                    let path = format!("/proc/self/fd/{}", write.as_raw_fd());
+                    std::fs::OpenOptions::new().write(true).open(path)?.into()
+                }
+                None => bail!("the pipe is closed"),
+            },
             "socket" => {
                 let (one, other) = std::os::unix::net::UnixStream::pair()?;
                 self.other.push(other.into());

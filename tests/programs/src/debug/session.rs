@@ -4,7 +4,7 @@
 //! two; words with "=" change what is asked.
 //!
 //! ```text
-//! enable PID [mask=] [fd=pipe|none|unused|socket] [size=] [at=]
+//! enable PID [mask=] [fd=pipe|none|unused|reading|again|socket] [size=] [at=]
 //! disable PID             send PID mask= [gpu=] [queue=]      exceptions PID mask=
 //! override PID [mode=] [enable=] [support=]       mode PID MODE
 //! suspend PID QUEUE... [clear=] [grace=] [count=] [at=]
