@@ -389,7 +389,7 @@ upcalls! {
             return;
         };
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
-        unsafe { Slot::from_raw(kfd.as_ptr()) }.when_served(Served::end_processes);
+        unsafe { Slot::from_raw(kfd.as_ptr()) }.when_served(Served::end_use);
     }
 
     fn amdkfd_drop_fault(_adev: *mut c::amdgpu_device, _pasid: u32) -> bool {

@@ -341,6 +341,14 @@ impl Served {
         self.gpu.users() == 0
     }
 
+    /// The device goes away: nobody uses it any more when this returns, nor has a page in its
+    /// memory. A device that is unbound is ended when the last reference of its DRM device is gone,
+    /// but its device pages go before, and wait for who has one.
+    pub(crate) fn end_use(&self) {
+        self.end_processes();
+        svm::block::empty_device(&**self.gpu.kgd());
+    }
+
     /// The device goes away: its processes are asked to end, then made to. Returns when all have
     /// let go of it, and who looked at it.
     ///
