@@ -154,11 +154,8 @@ impl Region {
     /// Whether nobody uses it; if not, who uses it last has it looked at again.
     pub(super) fn try_leave(&self) -> bool {
         let _ = self.leaving.xchg(true, Full);
-        let left = !self.is_used();
-        if left {
-            self.leaving.store(false, Relaxed);
-        }
-        left
+        // Who used it until now may have seen that, and is about to note it.
+        !self.is_used() && self.leaving.xchg(false, Full)
     }
 
     /// Waits until nobody uses it. Nobody can begin to.

@@ -154,19 +154,25 @@ impl Svm {
 
     /// Gives an area other attributes, and watches all of it. Whether part of it had none.
     fn give(self: &Arc<Self>, pages: Pages, change: &[Attribute], mm: &MmWithUser) -> Result<bool> {
-        let mut watched = false;
+        let mut watched = None;
         let given = loop {
             match self.try_give(pages, change, mm) {
                 Ok(Some(new)) => break Ok(new),
                 Ok(None) => (),
                 Err(error) => break Err(error),
             }
-            watched = true;
-            if let Err(error) = self.watch(pages, mm) {
-                break Err(error);
+            // Kept, so that nobody finds them without attributes and watches them no longer.
+            match self.watch(pages, mm) {
+                Ok(regions) => watched = Some(regions),
+                Err(error) => {
+                    watched = Some(KVec::new());
+                    break Err(error);
+                }
             }
         };
-        if given.is_err() && watched {
+        let failed = given.is_err() && watched.is_some();
+        drop(watched);
+        if failed {
             // What has no attributes is not watched.
             let _changing = self.changing.lock();
             for piece in pages.pieces(REGION_PAGES) {
@@ -197,15 +203,17 @@ impl Svm {
         Ok(None)
     }
 
-    /// Watches all of an area. `EINTR`: the task is killed.
-    fn watch(self: &Arc<Self>, pages: Pages, mm: &MmWithUser) -> Result {
+    /// Watches all of an area, at least as long as what is returned is kept. `EINTR`: the task is
+    /// killed.
+    fn watch(self: &Arc<Self>, pages: Pages, mm: &MmWithUser) -> Result<KVec<RegionUse>> {
+        let mut regions = KVec::new();
         for piece in pages.pieces(REGION_PAGES) {
             if is_killed() {
                 return Err(EINTR);
             }
-            self.make_region(piece.start, mm)?;
+            regions.push(self.make_region(piece.start, mm)?, GFP_KERNEL_ACCOUNT)?;
         }
-        Ok(())
+        Ok(regions)
     }
 
     /// Whether there is a region wherever an area is. They stay while nobody else changes
@@ -503,11 +511,13 @@ impl Svm {
             let Some((index, region)) = region else {
                 break;
             };
+            let mut any = false;
             while region.has_unmapped() {
                 let spare = Spare::new()?;
                 let Some(pages) = region.next_unmapped() else {
                     break;
                 };
+                any = true;
                 self.take_unmapped();
                 self.forget(pages, spare);
                 // What is there now may have been shown meanwhile.
@@ -518,7 +528,9 @@ impl Svm {
                 }
             }
             drop(region);
-            self.retire(index);
+            if any {
+                self.retire(index);
+            }
             from = index + 1;
         }
         Ok(())
@@ -548,18 +560,21 @@ impl Svm {
         if used {
             return;
         }
-        let region = {
+        let idle = |region: &super::Watched<super::Region>| {
+            region.try_leave() && !region.has_unmapped() && region.drop_idle()
+        };
+        let (node, region) = {
             let mut regions = self.regions.lock();
-            let idle = |region: &super::Watched<super::Region>| {
-                region.try_leave() && !region.has_unmapped() && region.drop_idle()
+            let Some(region) = regions.get(&index).filter(|region| idle(region)) else {
+                return;
             };
-            match regions.get(&index).is_some_and(idle) {
-                true => regions.remove_node(&index),
-                false => None,
-            }
+            let region = Arc::clone(region);
+            (regions.remove_node(&index), region)
         };
         // Not under the lock: it waits for notifiers.
-        drop(region);
+        drop(node);
+        // A notifier may have noted an area until then.
+        region.forget_unmapped();
     }
 }
 
