@@ -10,6 +10,7 @@
 
 use crate::{
     doorbell,
+    gfx::Evidence,
     gpu::{
         self,
         gate::Gate,
@@ -100,6 +101,13 @@ impl Served {
             node.id().raw(),
             node.generation().chip.name
         );
+        if node.generation().evidence != Evidence::RunOnModel {
+            gpu_warn!(
+                node.pci_name(),
+                "{} was compared with the C driver and never run: served for allow_untested=1\n",
+                node.generation().chip.name
+            );
+        }
         Ok(())
     }
 

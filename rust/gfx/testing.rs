@@ -27,6 +27,7 @@ pub(crate) const MI300X: ChipFacts = ChipFacts {
     prefers_gtt: false,
     is_apu: false,
     virtual_function: false,
+    mec_firmware: u32::MAX,
 };
 
 /// What such a GPU is to this driver.

@@ -134,6 +134,7 @@ fn sched_process(
         lds_base: apertures.lds.base,
         scratch_base: apertures.scratch.base,
         xnack,
+        precise: device.is_precise(),
     };
     let described = HwProcess {
         pasid: vm.pasid(),
