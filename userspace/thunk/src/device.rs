@@ -258,6 +258,36 @@ impl Device {
         }))
     }
 
+    /// A device of no driver, all of whose calls fail (ENOTTY).
+    #[cfg(test)]
+    pub(crate) fn without_a_driver() -> Arc<Self> {
+        let file = || open("/dev/null", OFlags::RDWR, Mode::empty()).expect("/dev/null");
+        let kfd = Kfd {
+            fd: file(),
+            version: (0, 0),
+            chosen: AtomicBool::new(false),
+        };
+        let node = Node {
+            id: 1,
+            gpu_id: 7,
+            name: String::new(),
+            properties: Default::default(),
+            memory: Vec::new(),
+            caches: Vec::new(),
+            links: Vec::new(),
+        };
+        Arc::new(Self {
+            kfd: Arc::new(kfd),
+            node,
+            render: file(),
+            apertures: Apertures {
+                lds_base: 0,
+                scratch_base: 0,
+                gpuvm: (0, 0),
+            },
+        })
+    }
+
     /// The open `/dev/kfd` this came from.
     pub fn kfd(&self) -> &Arc<Kfd> {
         &self.kfd

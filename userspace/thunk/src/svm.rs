@@ -166,7 +166,7 @@ impl Managed {
             .checked_next_multiple_of(PAGE)
             .filter(|size| *size != 0)
             .ok_or_else(|| Error::Invalid("managed memory has at least one byte".into()))?;
-        let range = Range::reserve(size)?;
+        let mut range = Range::reserve(size)?;
         range.back_with_memory()?;
         let managed = Self {
             devices: devices.to_vec(),
@@ -225,7 +225,7 @@ impl Managed {
     fn set(&self, attributes: &[SvmAttribute]) -> Result<()> {
         let (start, size) = (self.address(), self.size() as u64);
         // SAFETY: the pages are this value's own mapping: no reference points into them, and they
-        // are read and written by volatile accesses of `Plain` values only.
+        // are read and written by relaxed atomic accesses of `Plain` values only.
         unsafe { self.devices[0].kfd().set_svm(start, size, attributes) }
     }
 
@@ -264,11 +264,6 @@ impl Managed {
 fn is_same(one: &Device, other: &Device) -> bool {
     std::ptr::eq(one, other)
 }
-
-// SAFETY: the mapping belongs to the value; all access goes through raw or volatile pointers.
-unsafe impl Send for Managed {}
-// SAFETY: concurrent volatile accesses of plain numbers can tear, which `Plain` allows.
-unsafe impl Sync for Managed {}
 
 impl std::fmt::Display for Managed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
