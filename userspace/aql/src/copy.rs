@@ -37,8 +37,8 @@ const WRITE_INDEX: usize = 64;
 #[derive(Debug)]
 pub struct CopyQueue {
     queue: kfd::Queue,
-    ring: Memory,
-    indices: Memory,
+    ring: Arc<Memory>,
+    indices: Arc<Memory>,
     /// Up to where the ring is written, in bytes.
     written: Mutex<u64>,
 }
@@ -46,15 +46,14 @@ pub struct CopyQueue {
 impl CopyQueue {
     /// A queue on one of the GPU's copy engines; the kernel chooses which.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
-        let (ring, indices) = (
-            Memory::gtt(device, RING_BYTES as usize)?,
-            Memory::gtt(device, 4096)?,
-        );
+        let ring = Arc::new(Memory::gtt(device, RING_BYTES as usize)?);
+        let indices = Arc::new(Memory::gtt(device, 4096)?);
         let memory = QueueMemory {
-            ring: ring.address(),
+            ring: ring.clone(),
             ring_size: RING_BYTES as u32,
-            write_index: indices.address() + WRITE_INDEX as u64,
-            read_index: indices.address() + READ_INDEX as u64,
+            indices: indices.clone(),
+            write_index: WRITE_INDEX,
+            read_index: READ_INDEX,
         };
         let queue = kfd::Queue::create(device, QueueKind::Sdma, memory)?;
         let written = Mutex::new(0);

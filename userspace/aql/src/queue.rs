@@ -35,8 +35,8 @@ pub struct Queue {
     // The queue goes before what it reads.
     ring: Ring,
     queue: kfd::Queue,
-    packets: Memory,
-    descriptor: Memory,
+    packets: Arc<Memory>,
+    descriptor: Arc<Memory>,
     scratch: Option<Scratch>,
 }
 
@@ -57,7 +57,8 @@ impl Queue {
             .into());
         }
         let size = packets as usize * PACKET;
-        let (ring, descriptor) = (Memory::gtt(device, size)?, Memory::gtt(device, 4096)?);
+        let ring = Arc::new(Memory::gtt(device, size)?);
+        let descriptor = Arc::new(Memory::gtt(device, 4096)?);
         for packet in 0..packets as usize {
             ring.write(packet * PACKET, &[crate::INVALID]);
         }
@@ -69,10 +70,11 @@ impl Queue {
             scratch.describe(&descriptor);
         }
         let memory = QueueMemory {
-            ring: ring.address(),
+            ring: ring.clone(),
             ring_size: size as u32,
-            write_index: descriptor.address() + WRITE_DISPATCH_ID as u64,
-            read_index: descriptor.address() + READ_DISPATCH_ID as u64,
+            indices: descriptor.clone(),
+            write_index: WRITE_DISPATCH_ID,
+            read_index: READ_DISPATCH_ID,
         };
         let queue = kfd::Queue::create(device, QueueKind::Aql, memory)?;
         let (write, read) = (
@@ -103,7 +105,7 @@ impl Queue {
         &self.queue
     }
 
-    /// The buffer that its packets lie in.
+    /// The buffer that its packets lie in. What is written there the GPU takes for packets.
     pub fn packets(&self) -> &Memory {
         &self.packets
     }

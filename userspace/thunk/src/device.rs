@@ -88,6 +88,12 @@ impl Kfd {
     /// With `retry`, and a driver that has shared virtual memory, waves get whatever memory of this
     /// process they touch, for reading and, where it is mapped so, writing. So no kernel may run
     /// that touches what Rust believes to be its own; see [`Kfd::set_svm`].
+    ///
+    /// ```compile_fail,E0133
+    /// # fn of(kfd: &kfd::Kfd) -> kfd::Result<()> {
+    /// kfd.set_xnack(true)
+    /// # }
+    /// ```
     pub unsafe fn set_xnack(&self, retry: bool) -> Result<()> {
         self.xnack_mode(retry.into())?;
         self.chosen.store(true, Relaxed);

@@ -178,6 +178,14 @@ impl Memory {
         }
     }
 
+    /// A buffer that no driver knows of.
+    #[cfg(test)]
+    pub(crate) fn anonymous(device: &Arc<Device>, size: usize) -> Result<Self> {
+        let mut range = Range::reserve(size)?;
+        range.back_with_memory()?;
+        Ok(Self::owning(device, range, 1))
+    }
+
     fn map_to_gpu(&self) -> Result<()> {
         self.map_to(self.device.gpu_id())
     }
@@ -540,9 +548,7 @@ mod tests {
     #[test]
     fn addresses_that_the_kernel_does_not_free_are_not_used_again() {
         let device = Device::without_a_driver();
-        let mut range = Range::reserve(LARGE_PAGE).expect("addresses");
-        range.back_with_memory().expect("memory");
-        let memory = Memory::owning(&device, range, 1);
+        let memory = Memory::anonymous(&device, LARGE_PAGE).expect("memory");
         let address = memory.address();
         // What is no KFD frees nothing.
         drop(memory);

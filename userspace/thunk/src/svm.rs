@@ -55,6 +55,13 @@ impl Kfd {
     /// Rust believes to be its own (a reference points to it, or it is the stack, the heap's or a
     /// static), and all accesses of this process are volatile or atomic; or no kernel that runs
     /// touches what is. [`Managed`] sees to that by itself.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn of(kfd: &kfd::Kfd) -> kfd::Result<()> {
+    /// let numbers = vec![0u32; 4096];
+    /// kfd.set_svm(numbers.as_ptr() as u64 & !4095, 4096, &[])
+    /// # }
+    /// ```
     pub unsafe fn set_svm(&self, start: u64, size: u64, attributes: &[SvmAttribute]) -> Result<()> {
         let mut attributes = attributes.to_vec();
         self.svm(

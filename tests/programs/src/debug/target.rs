@@ -63,7 +63,7 @@ struct Queue {
 
 enum Ring {
     Aql(kfd_aql::Queue),
-    Plain(kfd::Queue, [Memory; 2]),
+    Plain(kfd::Queue),
 }
 
 struct Work {
@@ -166,15 +166,15 @@ impl Target {
     fn create(&mut self, kind: &str) -> Result<String> {
         let device = self.device()?;
         let plain = |kind| -> Result<(u32, Ring)> {
-            let (ring, indices) = (Memory::gtt(device, RING)?, Memory::gtt(device, 4096)?);
             let memory = QueueMemory {
-                ring: ring.address(),
+                ring: Memory::gtt(device, RING)?.into(),
                 ring_size: RING as u32,
-                write_index: indices.address(),
-                read_index: indices.address() + 0x80,
+                indices: Memory::gtt(device, 4096)?.into(),
+                write_index: 0,
+                read_index: 0x80,
             };
             let queue = kfd::Queue::create(device, kind, memory)?;
-            Ok((queue.id(), Ring::Plain(queue, [ring, indices])))
+            Ok((queue.id(), Ring::Plain(queue)))
         };
         let (id, ring) = match kind {
             "aql" => {
@@ -302,14 +302,14 @@ impl Ring {
     fn queue(&self) -> &kfd::Queue {
         match self {
             Ring::Aql(queue) => queue.kfd_queue(),
-            Ring::Plain(queue, _) => queue,
+            Ring::Plain(queue) => queue,
         }
     }
 
     fn memory(&self) -> &Memory {
         match self {
             Ring::Aql(queue) => queue.packets(),
-            Ring::Plain(_, [ring, _]) => ring,
+            Ring::Plain(queue) => &queue.memory().ring,
         }
     }
 
@@ -369,11 +369,11 @@ impl Queue {
     }
 
     fn bad(&self, header: u32) -> Result<String> {
-        let Ring::Plain(queue, [ring, indices]) = &self.ring else {
+        let Ring::Plain(queue) = &self.ring else {
             bail!("it is no raw queue")
         };
-        ring.write(0, &[header]);
-        indices.write(0, &[1u64]);
+        queue.memory().ring.write(0, &[header]);
+        queue.memory().indices.write(0, &[1u64]);
         queue.ring_doorbell(0);
         Ok("0".into())
     }
