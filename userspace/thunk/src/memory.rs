@@ -7,7 +7,7 @@
 //! it.
 
 use crate::ioctl::call;
-use crate::{Device, Error, Result};
+use crate::{Device, Error, Kfd, Result};
 use kfd_uapi as uapi;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
@@ -191,14 +191,22 @@ impl Memory {
     }
 
     fn map_to(&self, gpu_id: u32) -> Result<()> {
-        let mut args = uapi::kfd_ioctl_map_memory_to_gpu_args {
-            handle: self.handle,
-            device_ids_array_ptr: std::ptr::from_ref(&gpu_id) as u64,
-            n_devices: 1,
-            n_success: 0,
+        map(self.device.kfd(), || self.to_string(), self.handle, gpu_id)
+    }
+
+    /// Its addresses and its handle; from now on nobody frees it.
+    pub(crate) fn keep(self) -> (Range, u64) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is neither used nor dropped after each of its fields that owns something
+        // has been taken from it once.
+        let (range, _device, _others) = unsafe {
+            (
+                ManuallyDrop::take(&mut this.range),
+                std::ptr::read(&this.device),
+                std::ptr::read(&this.others),
+            )
         };
-        // SAFETY: the pointer is to one id, which lives until after the call.
-        unsafe { call(self.device.kfd().as_ref(), || self.to_string(), &mut args) }
+        (range, this.handle)
     }
 
     /// Another GPU of the same process sees the buffer too, at the same address, until it goes.
@@ -301,6 +309,23 @@ impl Drop for Memory {
         // Otherwise, such as EBUSY for a queue's ring, the GPU still has these addresses: whatever
         // this process had there next, a GPU would read and write.
     }
+}
+
+/// Has a GPU see the buffer of that handle, which `object` names in an error.
+pub(crate) fn map(
+    kfd: &Kfd,
+    object: impl FnOnce() -> String,
+    handle: u64,
+    gpu_id: u32,
+) -> Result<()> {
+    let mut args = uapi::kfd_ioctl_map_memory_to_gpu_args {
+        handle,
+        device_ids_array_ptr: std::ptr::from_ref(&gpu_id) as u64,
+        n_devices: 1,
+        n_success: 0,
+    };
+    // SAFETY: the pointer is to one id, which lives until after the call.
+    unsafe { call(kfd, object, &mut args) }
 }
 
 /// A range of this process's addresses, given back when dropped.
