@@ -115,7 +115,7 @@ impl Hanging {
         let (launch, done) = (gpu.launch("tick", GROUP, &words)?, gpu.signal()?);
         let other = idle_queue(device)?;
         let queue = kfd_aql::Queue::new(device, 64)?;
-        launch.submit(&queue, &done);
+        launch.submit(&queue, &done)?;
         Ok(Self {
             queue,
             other,

@@ -82,7 +82,7 @@ impl Oversubscribe {
             arguments.extend(self.rounds.to_le_bytes());
             let launch = gpu.launch("churn", items, &arguments)?;
             let done = gpu.signals.signal(1)?;
-            launch.submit(&queue, &done);
+            launch.submit(&queue, &done)?;
             running.push((queue, launch, done, out));
         }
         for (number, (_, _, done, out)) in (0..).zip(&running) {
@@ -204,7 +204,7 @@ pub fn saved() -> Result<()> {
     let launch = gpu.launch("hold", items, &arguments)?;
     let done = gpu.signals.signal(1)?;
     let queue = Queue::new(&gpu.device, 64)?;
-    launch.submit(&queue, &done);
+    launch.submit(&queue, &done)?;
     std::thread::sleep(Duration::from_millis(300));
     for round in 0..3 {
         set_percentage(&gpu, &queue, 0)?;

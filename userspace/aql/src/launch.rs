@@ -72,20 +72,20 @@ impl Launch {
 
     /// Puts it into `queue`; `done` is decremented when it has run. Returns the packet's index.
     ///
-    /// # Panics
-    /// When the kernel needs more scratch than the queue has.
-    pub fn submit(&self, queue: &Queue, done: &Signal) -> u64 {
+    /// `Launch`: the kernel needs more scratch than the queue has. `Lost` as [`Queue::submit`].
+    pub fn submit(&self, queue: &Queue, done: &Signal) -> Result<u64> {
         self.put(queue, done.address())
     }
 
     /// Puts it into `queue` with the address of a signal, or 0.
-    pub(crate) fn put(&self, queue: &Queue, completion: u64) -> u64 {
+    pub(crate) fn put(&self, queue: &Queue, completion: u64) -> Result<u64> {
         let (needs, has) = (self.scratch(), queue.scratch());
-        assert!(
-            needs <= has,
-            "{}: {needs} bytes of scratch, and the queue has {has}",
-            self.kernel.name
-        );
+        if needs > has {
+            return Err(Error::Launch {
+                kernel: self.kernel.name.clone(),
+                reason: format!("{needs} bytes of scratch, and the queue has {has}"),
+            });
+        }
         queue.submit(KernelDispatch {
             completion,
             ..self.dispatch

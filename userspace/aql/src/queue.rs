@@ -8,8 +8,9 @@
 mod scratch;
 
 use self::scratch::Scratch;
+use crate::ring::PATIENCE;
 use crate::{Packet, Result, Ring};
-use kfd::{Device, Memory, QueueKind, QueueMemory};
+use kfd::{Device, Memory, QueueKind, QueueMemory, Resets};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
@@ -76,6 +77,7 @@ impl Queue {
             write_index: WRITE_DISPATCH_ID,
             read_index: READ_DISPATCH_ID,
         };
+        let resets = Resets::watch(device)?;
         let queue = kfd::Queue::create(device, QueueKind::Aql, memory)?;
         let (write, read) = (
             index(&descriptor, WRITE_DISPATCH_ID),
@@ -86,6 +88,9 @@ impl Queue {
             let doorbell = queue.doorbell().cast();
             Ring::new(ring.as_ptr().cast(), packets.into(), write, read, doorbell)
         };
+        // What can't be asked any more is gone, too.
+        let alive = move || matches!(resets.look(), Ok(None));
+        let producers = producers.watched(PATIENCE, alive);
         Ok(Self {
             ring: producers,
             queue,
@@ -139,8 +144,10 @@ impl Queue {
 
     /// Puts `packet` into the ring and rings the doorbell; waits while the ring is full. Returns
     /// its index.
+    ///
+    /// `Lost`: the ring is full, and the GPU was reset or has taken nothing for a minute.
     #[inline]
-    pub fn submit(&self, packet: impl Into<Packet>) -> u64 {
+    pub fn submit(&self, packet: impl Into<Packet>) -> Result<u64> {
         self.ring.submit(&packet.into())
     }
 }

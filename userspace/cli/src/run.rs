@@ -280,9 +280,9 @@ impl Run {
         };
         for _ in 0..self.repeat {
             done.store(1);
-            launch.submit(queue, &done);
+            launch.submit(queue, &done)?;
             last = done
-                .wait(Duration::from_secs(self.timeout))
+                .wait_interrupt(Duration::from_secs(self.timeout))
                 .with_context(|| format!("{name} on {}", bench.device))?;
         }
         Ok(Report {

@@ -161,6 +161,72 @@ fn milliseconds(timeout: Option<Duration>) -> u32 {
     })
 }
 
+/// Whether a GPU fails or is reset, from the making of this on: queues that it had then are lost.
+///
+/// Kept by whoever waits for a GPU without an event that its end would signal.
+#[derive(Debug)]
+pub struct Resets {
+    device: Arc<Device>,
+    id: u32,
+}
+
+/// What became of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reset {
+    /// Whether it lost what was in its memory.
+    pub memory_lost: bool,
+}
+
+impl Resets {
+    /// Begins to watch a GPU.
+    pub fn watch(device: &Arc<Device>) -> Result<Self> {
+        let mut args = uapi::kfd_ioctl_create_event_args {
+            event_type: EventKind::HardwareException.raw(),
+            node_id: device.node().id,
+            ..Default::default()
+        };
+        let object = || format!("resets of {device}");
+        // SAFETY: the struct holds no pointer.
+        unsafe { call(device.kfd().as_ref(), object, &mut args)? };
+        Ok(Self {
+            device: device.clone(),
+            id: args.event_id,
+        })
+    }
+
+    /// What became of it, if anything did. Does not wait.
+    pub fn look(&self) -> Result<Option<Reset>> {
+        let mut data = [uapi::kfd_event_data {
+            event_id: self.id,
+            ..Default::default()
+        }];
+        let mut args = uapi::kfd_ioctl_wait_events_args {
+            events_ptr: data.as_mut_ptr() as u64,
+            num_events: 1,
+            wait_for_all: 1,
+            timeout: 0,
+            wait_result: 0,
+        };
+        let object = || format!("resets of {}", self.device);
+        // SAFETY: the pointer is to one entry, which lives until after the call.
+        unsafe { call(self.device.kfd().as_ref(), object, &mut args)? };
+        // SAFETY: every member of the union is plain numbers; for these events it is this one.
+        let told = unsafe { data[0].__bindgen_anon_1.hw_exception_data };
+        let is_ours = told.gpu_id == self.device.gpu_id();
+        let came = args.wait_result == uapi::KFD_IOC_WAIT_RESULT_COMPLETE && is_ours;
+        Ok(came.then_some(Reset {
+            memory_lost: told.memory_lost != 0,
+        }))
+    }
+}
+
+impl Drop for Resets {
+    fn drop(&mut self) {
+        destroy(self.device.kfd(), self.id);
+    }
+}
+
 /// What a wave did that it may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
@@ -310,13 +376,17 @@ impl std::fmt::Display for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let mut args = uapi::kfd_ioctl_destroy_event_args {
-            event_id: self.id,
-            ..Default::default()
-        };
-        // SAFETY: the struct holds no pointer. A failure leaves it to the exit of the process.
-        let _ = unsafe { call(self.events.kfd(), String::new, &mut args) };
+        destroy(self.events.kfd(), self.id);
     }
+}
+
+fn destroy(kfd: &Kfd, id: u32) {
+    let mut args = uapi::kfd_ioctl_destroy_event_args {
+        event_id: id,
+        ..Default::default()
+    };
+    // SAFETY: the struct holds no pointer. A failure leaves it to the exit of the process.
+    let _ = unsafe { call(kfd, String::new, &mut args) };
 }
 
 #[cfg(test)]

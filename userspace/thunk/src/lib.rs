@@ -36,7 +36,7 @@ pub use checkpoint::{Checkpoint, CheckpointSizes};
 pub use debug::{Debugger, Exceptions, LaunchMode, QueueReport, Watch, WatchMode};
 pub use device::{Apertures, CachePolicy, Device, Kfd, Runtime, TileConfig};
 pub use error::{Error, Result};
-pub use event::{Event, EventKind, Events, Fault, Wait};
+pub use event::{Event, EventKind, Events, Fault, Reset, Resets, Wait};
 pub use memory::{Memory, MemoryFlags, Plain};
 pub use profiler::ProfilerLock;
 pub use queue::{Queue, QueueKind, QueueMemory};

@@ -235,7 +235,7 @@ impl Target {
         let Ring::Aql(ring) = &queue.ring else {
             bail!("queue {id} takes no kernels")
         };
-        launch.submit(ring, &done);
+        launch.submit(ring, &done)?;
         queue.work = Some(Work {
             _launch: launch,
             done,
