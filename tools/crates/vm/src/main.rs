@@ -9,6 +9,7 @@ mod cpio;
 mod gpus;
 mod guest;
 mod initramfs;
+mod input;
 mod kernel_log;
 mod machine;
 mod place;

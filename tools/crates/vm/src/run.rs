@@ -362,8 +362,9 @@ impl<'a> Run<'a> {
             argv: self.args.command.clone(),
             env: self.args.env.clone(),
             cwd: self.working_directory()?,
+            input: true,
         };
-        match session.request(&request, self.args.timeout, &mut PassThrough)? {
+        match session.run(&request, self.args.timeout, &mut PassThrough)? {
             Reply::Exit { status } => Ok(status as u8),
             Reply::Failed { message } => bail!("in the guest: {message}"),
             other => bail!("unexpected reply {other:?}"),

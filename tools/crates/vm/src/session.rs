@@ -3,7 +3,8 @@
 
 use crate::child::{self, Reaped};
 use crate::gpus::Ended;
-use crate::guest::{read_frames, Console, News};
+use crate::guest::{read_frames, Console, News, WAITING};
+use crate::input::{self, Credit};
 use crate::machine::{Machine, Wiring};
 use crate::qmp::Monitor;
 use crate::run::{Scratch, BOOT};
@@ -19,8 +20,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
-use std::sync::Arc;
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// TIMEOUT: QEMU ends at once on `quit`.
@@ -99,7 +100,9 @@ impl<'a> Start<'a> {
 
 pub struct Session {
     pub monitor: Monitor,
-    agent: UnixStream,
+    agent: Arc<Mutex<UnixStream>>,
+    /// Room for the command's input, while there is one that reads.
+    input: Option<Arc<Credit>>,
     news: Receiver<News>,
     console: Console,
     kernel_log: Option<Box<dyn Write>>,
@@ -125,7 +128,7 @@ impl Session {
         let qemu = spawn(&start, &wiring, &theirs)?;
         drop(theirs);
         agent.set_write_timeout(Some(LISTEN))?;
-        let (sender, news) = channel();
+        let (sender, news) = sync_channel(WAITING);
         read_frames(agent.try_clone()?, sender);
         let console = Console::read(console, start.console_log)?;
         let monitor = Monitor::connect(monitor).map_err(|error| {
@@ -138,7 +141,8 @@ impl Session {
         let (interrupt, models) = (start.interrupt, start.models);
         Ok(Self {
             monitor,
-            agent,
+            agent: Arc::new(Mutex::new(agent)),
+            input: None,
             news,
             console,
             kernel_log,
@@ -160,8 +164,29 @@ impl Session {
         self.reply(request, limit, sink)
     }
 
+    /// The same for a command that reads what this process reads.
+    pub fn run(
+        &mut self,
+        request: &Request,
+        limit: Duration,
+        sink: &mut dyn Sink,
+    ) -> Result<Reply> {
+        self.send(Frame::Request(request.clone()))?;
+        let credit = Arc::new(Credit::default());
+        self.input = Some(credit.clone());
+        input::pass_on(io::stdin(), self.agent.clone(), credit);
+        let reply = self.reply(request, limit, sink);
+        if let Some(credit) = self.input.take() {
+            credit.close();
+        }
+        reply
+    }
+
     fn send(&mut self, frame: Frame) -> Result<()> {
-        match frame.write(&mut self.agent) {
+        let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = frame.write(&mut *agent);
+        drop(agent);
+        match written {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Failure::Timeout(format!(
                 "the guest does not listen\n{}",
                 self.console.tail(TAIL_LINES)
@@ -207,7 +232,14 @@ impl Session {
                 }
             }
             Frame::Reply(reply) => return Ok(Some(reply)),
-            Frame::Request(_) | Frame::Data(_) => bail!("the agent sends a host's frame"),
+            Frame::Taken(count) => {
+                if let Some(credit) = &self.input {
+                    credit.add(count as usize);
+                }
+            }
+            Frame::Request(_) | Frame::Data(_) | Frame::Stdin(_) => {
+                bail!("the agent sends a host's frame")
+            }
         }
         Ok(None)
     }
@@ -289,6 +321,7 @@ impl Session {
             argv: argv.iter().map(|word| word.to_string()).collect(),
             env: Vec::new(),
             cwd: "/".into(),
+            input: false,
         };
         let mut output = Captured::default();
         match self.request(&request, limit, &mut output)? {
