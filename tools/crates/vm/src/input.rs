@@ -2,7 +2,10 @@
 //! Our input becomes the command's: a thread reads and sends, as far as the guest has room.
 
 use kfd_vm_protocol::{Frame, INPUT_WINDOW};
-use std::io::{ErrorKind, Read, Write};
+use rustix::process::getpgrp;
+use rustix::termios::{isatty, tcgetpgrp};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
@@ -54,6 +57,24 @@ impl Credit {
             left = self.more.wait(left).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
+
+/// Our standard input. From a terminal that another job has it has ended: to read there would stop
+/// us (SIGTTIN).
+pub struct Standard;
+
+impl Read for Standard {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match is_others(rustix::stdio::stdin()) {
+            true => Ok(0),
+            false => io::stdin().read(buffer),
+        }
+    }
+}
+
+/// Whether `input` is a terminal that another process group has in the foreground.
+fn is_others(input: impl AsFd) -> bool {
+    isatty(&input) && tcgetpgrp(&input).is_ok_and(|group| group != getpgrp())
 }
 
 /// Sends `input` to the agent until it ends or the command does. The thread may be left reading: it

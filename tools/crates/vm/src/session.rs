@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! One running machine: QEMU, the three sockets to it, and the conversation with its agent.
 
+use crate::args::Share;
 use crate::child::{self, Reaped};
 use crate::gpus::Ended;
 use crate::guest::{read_frames, Console, News, WAITING};
@@ -63,7 +64,7 @@ pub trait Sink {
 /// How a machine starts.
 pub struct Start<'a> {
     pub machine: &'a Machine<'a>,
-    pub share: PathBuf,
+    pub share: Share,
     /// Devices beyond the machine's own.
     pub devices: Vec<Value>,
     /// Wait for a snapshot instead of booting.
@@ -81,8 +82,11 @@ impl<'a> Start<'a> {
     /// A plain boot with nothing shared; the caller changes what differs.
     pub fn new(machine: &'a Machine<'a>, scratch: &Scratch) -> Result<Self> {
         let messages_path = scratch.path().join("qemu.log");
-        let share = scratch.path().join("nothing");
-        fs::create_dir_all(&share)?;
+        let share = Share {
+            directory: scratch.path().join("nothing"),
+            read_only: true,
+        };
+        fs::create_dir_all(&share.directory)?;
         Ok(Self {
             machine,
             share,
@@ -131,7 +135,7 @@ impl Session {
         let (sender, news) = sync_channel(WAITING);
         read_frames(agent.try_clone()?, sender);
         let console = Console::read(console, start.console_log)?;
-        let monitor = Monitor::connect(monitor).map_err(|error| {
+        let monitor = Monitor::connect(monitor, start.interrupt.clone()).map_err(|error| {
             error.context(format!(
                 "QEMU did not start: {}",
                 last_lines(&start.messages_path)
@@ -174,7 +178,7 @@ impl Session {
         self.send(Frame::Request(request.clone()))?;
         let credit = Arc::new(Credit::default());
         self.input = Some(credit.clone());
-        input::pass_on(io::stdin(), self.agent.clone(), credit);
+        input::pass_on(input::Standard, self.agent.clone(), credit);
         let reply = self.reply(request, limit, sink);
         if let Some(credit) = self.input.take() {
             credit.close();
@@ -391,6 +395,11 @@ impl Interrupt {
             signal_hook::flag::register_usize(signal, interrupt.0.clone(), signal as usize)?;
         }
         Ok(interrupt)
+    }
+
+    #[cfg(test)]
+    pub fn set(&self, signal: usize) {
+        self.0.store(signal, Ordering::Relaxed);
     }
 
     pub fn check(&self) -> Result<()> {
