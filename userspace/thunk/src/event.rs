@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! [`Events`], which GPUs signal through one page of a process, and [`Event`], one thing to wait for.
+//! [`Events`], which GPUs signal through one page of a process, and [`Event`], one thing to wait
+//! for.
 
 use crate::ioctl::call;
 use crate::memory::{map, Range};
@@ -41,8 +42,8 @@ pub enum Wait {
 }
 
 /// Events of a process, which GPUs name by 8 bytes for each in a page that they and the process
-/// see. The kernel takes one page for a context (a process, or [`Kfd::open_secondary`]) and keeps it
-/// until that ends, so all `Events` of a context have the same one.
+/// see. The kernel takes one page for a context (a process, or [`Kfd::open_secondary`]) and keeps
+/// it until that ends, so all `Events` of a context have the same one.
 #[derive(Debug)]
 pub struct Events {
     kfd: Arc<Kfd>,

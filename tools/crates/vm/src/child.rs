@@ -22,8 +22,8 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// The child's side: asks the kernel to be killed with the parent, which is process number `parent`,
-/// then becomes the program.
+/// The child's side: asks the kernel to be killed with the parent, which is process number
+/// `parent`, then becomes the program.
 pub fn exec(parent: i32, program: &OsStr, args: &[OsString]) -> Result<u8> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("binding to the parent")?;
     // It may have gone before. Number 1 is a parent like others: a container's entry point.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! How kfd-vm's children bind themselves to it, and that process number 1 is a parent like others: a
-//! container has kfd-vm there.
+//! How kfd-vm's children bind themselves to it, and that process number 1 is a parent like others:
+//! a container has kfd-vm there.
 
 use std::process::Command;
 

@@ -20,8 +20,8 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 /// How long nothing may come after the command's end before its output is taken to have ended: a
 /// process it left behind in the background may hold the pipe for ever.
 const QUIET: Duration = Duration::from_millis(500);
-/// The most that is passed on after the command's end: what it has left in the pipe, and a background
-/// process's last words, but not all that one has to say.
+/// The most that is passed on after the command's end: what it has left in the pipe, and last words
+/// of a background process, but not all that one has to say.
 const REST: usize = 16 << 20;
 /// How soon a pump notices the command's end.
 const NOTICE: Duration = Duration::from_millis(20);

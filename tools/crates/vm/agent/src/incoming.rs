@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! What comes from the host, sorted by a thread: requests for the service, and input for the command
-//! that runs meanwhile.
+//! What comes from the host, sorted by a thread: requests for the service, and input for the
+//! command that runs meanwhile.
 
 use anyhow::{anyhow, Result};
 use kfd_vm_protocol::{Frame, Request};
