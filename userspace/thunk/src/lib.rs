@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Kernels write where their addresses point. As long as only [`Memory`] and [`Managed`] are there
-//! for GPUs that is memory which Rust reads and writes by atomic accesses. What shows GPUs any other
-//! memory of the process's is `unsafe`: [`Kfd::set_svm`], [`Kfd::set_xnack`].
+//! for GPUs that is memory which Rust reads and writes by atomic accesses. What shows GPUs any
+//! other memory of the process's is `unsafe`: [`Kfd::set_svm`], [`Kfd::set_xnack`].
 
 mod checkpoint;
 mod debug;

@@ -279,8 +279,8 @@ fn load_rules(model: &GpuModel, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the report whenever SIGUSR1 comes, and reads the rules again on SIGHUP. A signal that ends
-/// the process does so when the report is written and the socket removed.
+/// Writes the report whenever SIGUSR1 comes, and reads the rules again on SIGHUP. A signal that
+/// ends the process does so when the report is written and the socket removed.
 fn act_on_signals(model: Arc<GpuModel>, options: &Serve) -> Result<()> {
     let (path, rules) = (options.report.clone(), options.inject.clone());
     let socket = options.socket.clone();
