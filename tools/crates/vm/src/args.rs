@@ -174,7 +174,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub cold: bool,
     /// Write the kernel's messages to FILE, the console's to FILE.console, the models' to
-    /// FILE.gpuN.
+    /// FILE.gpuN, and their reports to FILE.gpuN.report.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Fail (125) when the kernel's log has a warning, a lockdep report, a leak or the like.
