@@ -250,18 +250,16 @@ impl RunlistFormat for Pm4 {
         )
     }
 
-    fn map_process(&self, process: &MapProcess) -> Packet {
+    fn map_process(&self, process: &MapProcess<'_>) -> Packet {
         use map_process::*;
 
         let (tba, tma) = match process.process.trap {
             Some((tba, tma)) => (tba >> 8, tma >> 8),
             None => (0, 0),
         };
-        let control = &process.process.control;
         let mut words = [0; MAP_PROCESS_WORDS];
         words[1..10].copy_from_slice(&[
             PASID.of(process.process.pasid.raw())
-                | SINGLE_MEMOPS.flag(control.single_memory_operations)
                 | EXEC_CLEANER_SHADER.flag(process.cleans)
                 | PROCESS_QUANTUM.of(QUANTUM_MS),
             lo(process.process.page_table_base),
@@ -275,9 +273,13 @@ impl RunlistFormat for Pm4 {
         ]);
         words[13] =
             NUM_GWS.of(process.wave_sync) | SDMA_ENABLE.of(1) | NUM_QUEUES.of(process.queues);
-        words[14] = wave_launch(control);
-        for (word, watch) in words[15..].iter_mut().zip(&control.watches) {
-            *word = watch.map_or(0, watch_point);
+        words[14] = spi_gdbg_per_vmid_cntl::TRAP_EN.of(1);
+        if let Some(control) = &process.process.control {
+            words[1] |= SINGLE_MEMOPS.flag(control.single_memory_operations);
+            words[14] = wave_launch(control);
+            for (word, watch) in words[15..].iter_mut().zip(&control.watches) {
+                *word = watch.map_or(0, watch_point);
+            }
         }
         packet(opcode::MAP_PROCESS, words)
     }
@@ -425,7 +427,7 @@ mod tests {
     #[test]
     fn wave_sync_is_the_processs_and_one_queues() {
         let process = Pm4.map_process(&MapProcess {
-            process: hw_process(0x8001),
+            process: &hw_process(0x8001),
             queues: 1,
             wave_sync: 64,
             cleans: false,
@@ -443,12 +445,12 @@ mod tests {
             xnack: false,
         });
         let packet = Pm4.map_process(&MapProcess {
-            process: HwProcess {
+            process: &HwProcess {
                 pasid: known(Pasid::new(0x8001)),
                 page_table_base: 0x12_3456_7001,
                 sh_mem: seen,
                 trap: Some((0xffff_ffbe_0000, 0xffff_ffbe_1000)),
-                control: WaveControl::default(),
+                control: None,
             },
             queues: 3,
             wave_sync: 0,
@@ -491,8 +493,8 @@ mod tests {
             single_memory_operations: true,
         };
         let packet = Pm4.map_process(&MapProcess {
-            process: HwProcess {
-                control,
+            process: &HwProcess {
+                control: control.set(),
                 ..hw_process(1)
             },
             queues: 0,
@@ -509,7 +511,7 @@ mod tests {
     #[test]
     fn map_process_without_a_trap_handler() {
         let packet = Pm4.map_process(&MapProcess {
-            process: hw_process(1),
+            process: &hw_process(1),
             queues: 0,
             wave_sync: 0,
             cleans: false,

@@ -98,7 +98,7 @@ fn fresh_page() -> Result<u64> {
 }
 
 /// The same of one that never will be, as long as what comes with it is kept.
-fn missing_page() -> Result<(u64, OwnedFd)> {
+pub fn missing_page() -> Result<(u64, OwnedFd)> {
     // <linux/userfaultfd.h>: UFFDIO_API, UFFDIO_REGISTER, UFFD_API, UFFDIO_REGISTER_MODE_MISSING
     const API: u32 = 0xc018_aa3f;
     const REGISTER: u32 = 0xc020_aa00;

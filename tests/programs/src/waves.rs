@@ -5,7 +5,7 @@
 
 use anyhow::{ensure, Context, Result};
 use clap::Args;
-use kfd::{Device, Kfd, Memory};
+use kfd::{Device, Events, Kfd, Memory};
 use kfd_aql::{CodeObject, Launch, Queue, Signal, Signals};
 use kfd_uapi as uapi;
 use rustix::fd::AsFd;
@@ -143,14 +143,18 @@ impl Gpu {
         })
     }
 
-    /// Another GPU of the same process, whose event page it uses too.
-    pub fn beside(&self, device: Arc<Device>, signals: u32) -> Result<Self> {
-        let events = self.signals.events().clone();
+    /// The GPU of a process that has events already.
+    pub fn with_events(device: Arc<Device>, signals: u32, events: Arc<Events>) -> Result<Self> {
         Ok(Self {
             signals: Signals::with_events(&device, signals as usize, events)?,
             code: CodeObject::load(&device, KERNELS)?,
             device,
         })
+    }
+
+    /// Another GPU of the same process, whose event page it uses too.
+    pub fn beside(&self, device: Arc<Device>, signals: u32) -> Result<Self> {
+        Self::with_events(device, signals, self.signals.events().clone())
     }
 
     pub fn device(&self) -> &Arc<Device> {
