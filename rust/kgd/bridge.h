@@ -439,8 +439,9 @@ struct bridge_copy_page {
 /*
  * Copies pages, at most BRIDGE_MAX_COPY, by the device's copy engines. System pages that are read
  * must not change until it ends. All are kept until it does, and so is the memory of the buffer.
- * -ENODEV: the device sleeps, is gone, or takes no copies any more; -EAGAIN: it is being reset;
- * -EBUSY: amdgpu has the memory;
+ * Where amdgpu takes no jobs any more since one has failed, the processor copies from VRAM.
+ * -ENODEV: the device sleeps, is gone, or takes no copies to VRAM any more; -EAGAIN: it is being
+ * reset; -EBUSY: amdgpu has the memory;
  * -EIO: one that did not end in its time has not ended yet, or too many go on for 10 s.
  */
 int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridge_copy_page *pages,
