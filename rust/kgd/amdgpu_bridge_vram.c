@@ -213,6 +213,8 @@ struct bridge_copy {
 	struct dma_fence *copied;
 	struct delayed_work later;
 	struct list_head link;		/* in copies */
+	struct list_head late;		/* in late_copies, once it was given up */
+	struct pci_dev *pdev;		/* a name: the device's own reference may be gone */
 	bool given_up;			/* it did not end in time. Under copies_lock */
 	bool to_vram;
 	u32 count;			/* pages that are mapped */
@@ -485,15 +487,20 @@ static void end_turn(struct bridge_copy *copy)
 	wake_up(&copies_ended);
 }
 
+/* Those that were given up, until nothing is left of them. Under copies_lock. */
+static LIST_HEAD(late_copies);
+
 static void give_up_copy(struct bridge_copy *copy)
 {
-	scoped_guard(spinlock, &copies_lock)
+	scoped_guard(spinlock, &copies_lock) {
 		copy->given_up = true;
+		list_add(&copy->late, &late_copies);
+	}
 	/* Who waits for a turn need not wait for this one. */
 	wake_up_all(&copies_ended);
 }
 
-static void free_copy(struct bridge_copy *copy)
+static void release_copy(struct bridge_copy *copy)
 {
 	struct drm_device *drm = adev_to_drm(copy->adev);
 
@@ -505,6 +512,11 @@ static void free_copy(struct bridge_copy *copy)
 	dma_fence_put(&copy->eviction->base);
 	amdgpu_call(amdgpu_bo_unref)(&copy->bo);
 	amdgpu_call(drm_dev_put)(drm);
+}
+
+static void free_copy(struct bridge_copy *copy)
+{
+	release_copy(copy);
 	kvfree(copy);
 }
 
@@ -519,6 +531,7 @@ static int new_copy(struct bridge_vram *vram, bool to_vram, struct bridge_copy *
 	if (!copy)
 		return -ENOMEM;
 	copy->adev = vram->adev;
+	copy->pdev = vram->adev->pdev;
 	copy->to_vram = to_vram;
 	INIT_DELAYED_WORK(&copy->later, free_later);
 	ret = wait_for_turn(copy);
@@ -586,7 +599,7 @@ int bridge_copy_wait(struct bridge_copy *copy, u32 timeout_ms)
 }
 
 /* How often it is looked whether a copy that did not end in time has ended. */
-#define LATER HZ
+#define LATER (HZ / 10)
 
 static void free_later(struct work_struct *work)
 {
@@ -596,9 +609,34 @@ static void free_later(struct work_struct *work)
 		schedule_delayed_work(&copy->later, LATER);
 		return;
 	}
-	free_copy(copy);
+	release_copy(copy);
+	scoped_guard(spinlock, &copies_lock)
+		list_del(&copy->late);
+	wake_up_all(&copies_ended);
+	kvfree(copy);
 	atomic_dec(&vram_outliving);
 	module_put(THIS_MODULE);
+}
+
+static bool has_late_copies(const struct pci_dev *pdev)
+{
+	struct bridge_copy *copy;
+
+	guard(spinlock)(&copies_lock);
+	list_for_each_entry(copy, &late_copies, late) {
+		if (copy->pdev == pdev)
+			return true;
+	}
+	return false;
+}
+
+/* amdgpu has ended all jobs of a device that it has left: what still goes on will not end soon. */
+#define UNBOUND_TIMEOUT (5 * HZ)
+
+void bridge_vram_unbound(const struct pci_dev *pdev)
+{
+	if (!wait_event_timeout(copies_ended, !has_late_copies(pdev), UNBOUND_TIMEOUT))
+		pr_warn("%s: was unbound, and copies of pages have not ended\n", pci_name(pdev));
 }
 
 void bridge_copy_end(struct bridge_copy *copy)

@@ -14,6 +14,7 @@
 struct amdgpu_device;			/* amdgpu's device; opaque here */
 struct amdgpu_bo;			/* a buffer object of amdgpu's; opaque here */
 struct mm_struct;
+struct pci_dev;
 struct kgd_mem;				/* a buffer of a compute process; opaque here */
 struct kgd2kfd_shared_resources;	/* what amdgpu leaves to compute; opaque here */
 struct bridge_process;		/* what a process's VMs share: process info, eviction fence */
@@ -450,6 +451,11 @@ int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridg
 int bridge_copy_wait(struct bridge_copy *copy, u32 timeout_ms);
 /* If it has not ended, what it uses is kept until it has; and so is this module. */
 void bridge_copy_end(struct bridge_copy *copy);
+/*
+ * amdgpu has left a device: waits until copies that were given up are gone, for at most 5 s. They
+ * have the DRM device, and amdgpu does not bear it if that ends while the next one begins.
+ */
+void bridge_vram_unbound(const struct pci_dev *pdev);
 /* Before this module goes, and after all buffers and copies have: waits until nothing is left. */
 void bridge_vram_drain(void);
 
