@@ -311,8 +311,12 @@ impl Svm {
         granule: &Granule,
         mm: &MmWithUser,
     ) -> Result<u64> {
+        let idle = granule.is_idle();
         if !granule.retry(&self.gpus) {
             return Err(EBUSY);
+        }
+        if !idle && granule.is_idle() {
+            region.look_again();
         }
         if granule.state().lost.is_empty() {
             return Ok(0);
