@@ -6,7 +6,8 @@
 use crate::{
     file,
     linux::chrdev::Registration,
-    mappings, process,
+    mappings,
+    process,
     topology, //
 };
 use kernel::{

@@ -3,7 +3,8 @@
 //! A process's shared virtual memory: there is none before it is needed.
 
 use super::{
-    doorbells, registry,
+    doorbells,
+    registry,
     MmId,
     Process,
     ProcessRef, //

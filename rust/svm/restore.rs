@@ -4,10 +4,10 @@
 //!
 //! Where GPUs do not retry accesses, the process's queues leave the hardware first, and come back
 //! when all pages have: a worker brings them, again and again if it must. If they are taken as fast
-//! as they come, or soon afterwards, it rests in between, in proportion to what that has cost. So an
-//! idle process that has no room costs next to no time. Who rings a doorbell meanwhile is not kept
-//! waiting: the doorbells are taken away while the worker rests for long ([`super::Host::doze`]),
-//! and touching them ends the rest ([`Svm::hurry`]).
+//! as they come, or soon afterwards, it rests in between, in proportion to what that has cost. So
+//! an idle process that has no room costs next to no time. Who rings a doorbell meanwhile is not
+//! kept waiting: the doorbells are taken away while the worker rests for long
+//! ([`super::Host::doze`]), and touching them ends the rest ([`Svm::hurry`]).
 
 use super::{
     granule::Granule,
@@ -134,7 +134,9 @@ impl Evicting {
 
     /// How long it is until pages are brought back.
     fn left(&self) -> Msecs {
-        let left = self.due.map_or(0, |due| (due - Instant::now()).as_millis_ceil());
+        let left = self
+            .due
+            .map_or(0, |due| (due - Instant::now()).as_millis_ceil());
         // CAST: at most `LONGEST_REST`.
         left.clamp(0, LONGEST_REST.into()) as Msecs
     }
@@ -218,7 +220,7 @@ impl Svm {
         drop(eviction);
     }
 
-    /// Somebody has work for the queues: if they are off, and their pages wait for their time, these
+    /// Somebody has work for the queues: if they are off, and their pages wait for their time, they
     /// are brought back now. Takes `evicting`.
     pub(crate) fn hurry(self: &Arc<Self>) {
         let waits = {
@@ -227,7 +229,10 @@ impl Svm {
             evicting.due.take().is_some() && evicting.evicted
         };
         if waits && !self.has_ended() {
-            pr_debug!("process {} rings a doorbell: its pages come back now\n", self.tgid());
+            pr_debug!(
+                "process {} rings a doorbell: its pages come back now\n",
+                self.tgid()
+            );
             let _ = self.queue.hasten::<_, RESTORE>(self.clone());
         }
     }
