@@ -390,7 +390,7 @@ static int submit(struct bridge_copy *copy, struct amdgpu_ttm_buffer_entity *ent
 	return ret;
 }
 
-/* Without a job, home only, as amdgpu moves its own buffers then. It has ended when this returns. */
+/* Home only, as amdgpu moves its own buffers without jobs. It has ended when this returns. */
 static int copy_by_processor(struct bridge_copy *copy, const struct bridge_copy_page *pages,
 			     u32 count)
 {
@@ -636,7 +636,7 @@ static bool has_late_copies(const struct pci_dev *pdev)
 void bridge_vram_unbound(const struct pci_dev *pdev)
 {
 	if (!wait_event_timeout(copies_ended, !has_late_copies(pdev), UNBOUND_TIMEOUT))
-		pr_warn("%s: was unbound, and copies of pages have not ended\n", pci_name(pdev));
+		pr_warn("%s: unbound, and copies of pages have not ended\n", pci_name(pdev));
 }
 
 void bridge_copy_end(struct bridge_copy *copy)
@@ -663,7 +663,8 @@ void bridge_vram_drain(void)
 	while (atomic_read(&vram_outliving)) {
 		msleep(10);
 		if (++waited % 1000 == 0)
-			pr_warn("waiting for %d fences to be let go\n", atomic_read(&vram_outliving));
+			pr_warn("waiting for %d fences to be let go\n",
+				atomic_read(&vram_outliving));
 	}
 	/* The callbacks, and whoever has called one of our functions last, have returned then. */
 	rcu_barrier();
