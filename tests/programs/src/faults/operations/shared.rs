@@ -48,6 +48,8 @@ fn attributes() -> Vec<Operation> {
         plain("SVM SET_ATTR of a new range", |stage| {
             call(stage, SET, SIZE, &[access(stage)])
         })
+        // Attributes stay where the memory cannot be shown.
+        .keeps()
         .over(renew),
         plain("SVM SET_ATTR of a part", |stage| {
             make(stage, SIZE, &[access(stage)])?;
@@ -80,6 +82,7 @@ fn moves() -> Vec<Operation> {
         plain("SVM prefetch to VRAM of a new range", |stage| {
             call(stage, SET, SIZE, &[access(stage), fetch(stage.gpu_id())])
         })
+        .keeps()
         .over(renew),
         plain("SVM prefetch from VRAM", |stage| {
             make(stage, SIZE, &[access(stage), fetch(stage.gpu_id())])?;
