@@ -39,7 +39,7 @@ fn dispatches(meter: &Meter, bench: &Bench) -> Result<()> {
         let launch = gpu.launch("churn", GROUP, &arguments)?;
         let done = gpu.signal()?;
         row.sample(|| {
-            launch.submit(&queue, &done);
+            launch.submit(&queue, &done)?;
             done.wait(PATIENCE)?;
             Ok(())
         })?;

@@ -76,14 +76,13 @@ fn enable(kfd: &Kfd, news: &OwnedFd) -> Result<()> {
 }
 
 /// A queue, of which the debugger is told.
-fn queue(device: &Arc<Device>) -> Result<(Queue, [Memory; 2])> {
-    let (ring, indices) = (Memory::gtt(device, RING)?, Memory::gtt(device, 4096)?);
+fn queue(device: &Arc<Device>) -> Result<Queue> {
     let memory = QueueMemory {
-        ring: ring.address(),
+        ring: Memory::gtt(device, RING)?.into(),
         ring_size: RING as u32,
-        write_index: indices.address(),
-        read_index: indices.address() + 0x80,
+        indices: Memory::gtt(device, 4096)?.into(),
+        write_index: 0,
+        read_index: 0x80,
     };
-    let queue = Queue::create(device, QueueKind::Aql, memory)?;
-    Ok((queue, [ring, indices]))
+    Ok(Queue::create(device, QueueKind::Aql, memory)?)
 }
