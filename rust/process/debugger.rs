@@ -288,7 +288,7 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// ENABLE: returns the session's name, and what the runtime has said. `EALREADY`: the process is
+    /// ENABLE: returns the session's name and what the runtime has said. `EALREADY`: the process is
     /// debugged; `ESRCH`: it has ended.
     pub(crate) fn begin(
         mut self,

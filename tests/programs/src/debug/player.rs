@@ -2,12 +2,14 @@
 
 //! A process of a case: does what the lines of stdin say, and says what each came to.
 //!
-//!     open, secondary         opens /dev/kfd, or another context of this process
-//!     trace, attach, detach, interrupt, go PID     ptrace: seize, attach, and so on
-//!     pass, reap              waits for a traced process: passes a signal on, or sees it end
-//!     children                makes a child, which sleeps
-//!     thread                  makes a thread, which sleeps
-//!     apart STEP              a debugger's step, by a thread that ends then
+//! ```text
+//! open, secondary         opens /dev/kfd, or another context of this process
+//! trace, attach, detach, interrupt, go PID     ptrace: seize, attach, and so on
+//! pass, reap              waits for a traced process: passes a signal on, or sees it end
+//! children                makes a child, which sleeps
+//! thread                  makes a thread, which sleeps
+//! apart STEP              a debugger's step, by a thread that ends then
+//! ```
 //!
 //! More: `session.rs` has a debugger's steps, `target.rs` a debugged process's.
 

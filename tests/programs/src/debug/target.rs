@@ -365,7 +365,10 @@ impl Queue {
     fn finish(&mut self) -> Result<String> {
         let work = self.work.take().context("no kernel runs")?;
         let told = work.flag.read::<u32>(0, 1)[0] != 0;
-        ensure!(told || work.done.load() == 1, "the kernel ended before it was told");
+        ensure!(
+            told || work.done.load() == 1,
+            "the kernel ended before it was told"
+        );
         work.flag.write(0, &[1u32]);
         work.done.wait(PATIENCE)?;
         let right: Vec<u32> = (0..work.items).map(|item| item * 3 + 1).collect();

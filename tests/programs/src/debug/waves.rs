@@ -12,9 +12,9 @@
 //!
 //! The control stack grows down and the records of waves grow up, so its first word belongs to the
 //! wave at the records' end. Two words on top make it a packet; then comes for each group a word
-//! with the size of its waves (COMPUTE_RELAUNCH.IS_STATE), and one for each wave. A record is VGPRs,
-//! 112 words of SGPRs, 32 of hardware registers with the trap temporaries, for a group's first wave
-//! the local data share, and a gap. Sources: `struct kfd_context_save_area_header` of
+//! with the size of its waves (COMPUTE_RELAUNCH.IS_STATE), and one for each wave. A record is
+//! VGPRs, 112 words of SGPRs, 32 of hardware registers with the trap temporaries, for a group's
+//! first wave the local data share, and a gap. Sources: `struct kfd_context_save_area_header` of
 //! `<linux/kfd_ioctl.h>`, COMPUTE_RELAUNCH, SQ_WAVE_STATUS, _TRAPSTS and _MODE of
 //! `gc_9_4_3_sh_mask.h`, the order in `cwsr_trap_handler_gfx9.asm`.
 

@@ -17,7 +17,7 @@
 //! | `SEND file= to=`, `RECEIVE` | passes a file to another process of the program; takes one |
 //! | `LAUNCH groups= rounds=`, `AWAIT ms=` | a real dispatch, and a wait for the oldest one |
 //! | `SLEEP ms=`, `DIE` | sleeps; SIGKILL to itself |
-//! | `TRACE process=`, `UNTRACE process=` | this thread traces a process of the program, or no more |
+//! | `TRACE process=`, `UNTRACE process=` | this thread traces a process of the program; no more |
 
 mod call;
 mod debugger;

@@ -282,7 +282,9 @@ fn calls_that_overlap_prove_nothing() {
     assert_eq!(whole(&mut abi, &create, event, Ok(0)).len(), 1);
     // Of two who take it one fails.
     let (one, two) = (abi.begin(&destroy), abi.begin(&destroy));
-    assert!(abi.end(&one, &destroy, of_set, Err(libc::EINVAL)).is_empty());
+    assert!(abi
+        .end(&one, &destroy, of_set, Err(libc::EINVAL))
+        .is_empty());
     assert!(abi.end(&two, &destroy, of_set, Ok(0)).is_empty());
     // What the thunk makes may have the number.
     abi.others_begin();

@@ -132,7 +132,9 @@ impl Thread<'_> {
 
     /// Whether this thread traces the process with that id.
     pub fn traces(&self, pid: u32) -> bool {
-        self.traces.iter().any(|traced| traced.as_raw() as u32 == pid)
+        self.traces
+            .iter()
+            .any(|traced| traced.as_raw() as u32 == pid)
     }
 
     /// Lets go on what has stopped, with the signal that it stopped for.

@@ -139,9 +139,8 @@ fn ask(w: &mut Writer, p: u8, target: u8, op: u32, fields: Fields) {
     all.extend(fields);
     if w.random.chance(88) {
         w.first(p, "DBG_TRAP", &|line| {
-            let with = |line: super::Line, (name, value): &(&str, Value)| {
-                line.with(name, value.clone())
-            };
+            let with =
+                |line: super::Line, (name, value): &(&str, Value)| line.with(name, value.clone());
             all.iter().fold(line, with)
         });
     } else {
@@ -155,7 +154,15 @@ fn disable(_: &mut Writer) -> (u32, Fields) {
 
 fn send(w: &mut Writer) -> (u32, Fields) {
     let gpu = w.gpu();
-    let exceptions = [RUNTIME, RUNTIME, RUNTIME, VIOLATION, TRAP, TRAP | RUNTIME, 0];
+    let exceptions = [
+        RUNTIME,
+        RUNTIME,
+        RUNTIME,
+        VIOLATION,
+        TRAP,
+        TRAP | RUNTIME,
+        0,
+    ];
     let fields = vec![
         ("send_runtime_event.exception_mask", w.pick(&exceptions)),
         ("send_runtime_event.gpu_id", gpu),
