@@ -112,11 +112,15 @@ fn kernels() -> Vec<Operation> {
             make(stage, SIZE, &[access(stage)])?;
             Ok(stage.renewal())
         })
+        // It fails when the old memory is gone.
+        .keeps()
         .over(renew),
         plain("SVM: mmap over a range in VRAM", |stage| {
             make(stage, SIZE, &[access(stage), fetch(stage.gpu_id())])?;
             Ok(stage.renewal())
         })
+        // It fails when the old memory is gone.
+        .keeps()
         .over(renew),
     ]
 }
