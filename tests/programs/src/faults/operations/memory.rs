@@ -21,7 +21,7 @@ pub(super) fn operations() -> Vec<Operation> {
         plain("SVM", |stage| {
             stage.ioctl(uapi::IOC_SVM, [stage.memory, SIZE, 0])
         })
-        .over(|stage, _, _| stage.renew()),
+        .renewed(),
     );
     all
 }
