@@ -359,6 +359,10 @@ impl Svm {
             let mut state = granule.state();
             state.lost = state.lost.union(lost);
         }
+        if granule.is_idle() {
+            // What was missing has been unmapped.
+            region.look_again();
+        }
         result.map(|()| lost.count())
     }
 
