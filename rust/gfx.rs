@@ -378,14 +378,14 @@ pub(crate) struct HwProcess {
     pub(crate) sh_mem: ShMem,
     /// Trap handler and its memory (TBA and TMA); not sign-extended, as the shader wants them.
     pub(crate) trap: Option<(u64, u64)>,
-    /// What a debugger has set.
-    pub(crate) control: WaveControl,
+    /// What a debugger has set; `None`: nothing, as for nearly all.
+    pub(crate) control: Option<WaveControl>,
 }
 
 /// A process in a run list (MAP_PROCESS).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MapProcess {
-    pub(crate) process: HwProcess,
+pub(crate) struct MapProcess<'a> {
+    pub(crate) process: &'a HwProcess,
     /// Queues that follow, or could.
     pub(crate) queues: u32,
     /// Slots of global wave sync (GWS) that its queues may use.
@@ -435,7 +435,7 @@ pub(crate) trait RunlistFormat: Sync {
     /// Says what the scheduler may use, once before anything else.
     fn set_resources(&self, resources: &Resources) -> Packet;
     /// Opens a process in a run list.
-    fn map_process(&self, process: &MapProcess) -> Packet;
+    fn map_process(&self, process: &MapProcess<'_>) -> Packet;
     /// Adds a queue to the process before it in a run list (MAP_QUEUES).
     fn map_queue(&self, queue: &HwQueue) -> Packet;
     /// Words of the packets of a process and of a queue.

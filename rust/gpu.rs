@@ -48,6 +48,13 @@ use gate::Gate;
 use kernel::{
     prelude::*,
     sync::{
+        atomic::{
+            ordering::{
+                Acquire,
+                Full, //
+            },
+            Atomic, //
+        },
         global_lock,
         Arc, //
     },
@@ -147,6 +154,8 @@ pub(crate) struct Node {
     vmids: u32,
     /// Bit n: interrupts of hardware node n are this node's.
     interrupt_nodes: u32,
+    /// How often what users had mapped of it was taken away for good.
+    cleared: Atomic<u32>,
 }
 
 impl Node {
@@ -174,6 +183,7 @@ impl Node {
             local_memory,
             watch_points: WatchPoints::new()?,
             vmids,
+            cleared: Atomic::new(0),
         };
         Ok(Arc::new(node, GFP_KERNEL)?)
     }
@@ -209,6 +219,16 @@ impl Node {
         let result = self.queues.pause(pause);
         self.notify_resets();
         result
+    }
+
+    /// What users have mapped of it is about to be taken away for good: a reset.
+    pub(crate) fn note_cleared(&self) {
+        let _: u32 = self.cleared.fetch_add(1, Full);
+    }
+
+    /// How often that was.
+    pub(crate) fn cleared(&self) -> u32 {
+        self.cleared.load(Acquire)
     }
 
     /// What it has for queues.

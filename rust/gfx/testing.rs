@@ -9,7 +9,6 @@ use super::{
     HwProcess,
     HwQueue,
     ShMem,
-    WaveControl,
     Words, //
 };
 use crate::ids::{
@@ -47,7 +46,7 @@ pub(crate) fn hw_process(pasid: u32) -> HwProcess {
         page_table_base: 0x1000,
         sh_mem: ShMem::default(),
         trap: None,
-        control: WaveControl::default(),
+        control: None,
     }
 }
 

@@ -274,6 +274,9 @@ impl Common {
             return;
         }
         let common = &mut self.attributes;
+        if common == range {
+            return;
+        }
         *common = Attributes {
             preferred: common.preferred.common(range.preferred),
             prefetch: common.prefetch.common(range.prefetch),

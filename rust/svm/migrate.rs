@@ -157,6 +157,10 @@ impl Svm {
         if kept.is_some() && self.gpus.len() == 1 {
             return Ok(0);
         }
+        // Nobody has pages in VRAM, and so nobody has inherited any.
+        if block::BLOCKS.count() == 0 {
+            return Ok(0);
+        }
         let (mut result, mut moved) = (Ok(()), 0);
         for (index, gpu) in self.gpus.iter().enumerate() {
             let Some(memory) = gpu

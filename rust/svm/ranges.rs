@@ -74,25 +74,18 @@ impl Ranges {
     }
 
     /// The ranges that overlap `pages`, cut to it, in order.
-    pub(crate) fn each(&self, pages: Pages, mut act: impl FnMut(Pages, &Attributes)) {
-        let mut done = pages.start;
-        let mut look = |(end, range): (&u64, &Range)| {
-            let part = Pages::new(range.start, *end).intersection(pages);
-            part.map(|part| {
-                act(part, &range.attributes);
-                part.end
-            })
-        };
-        while done < pages.end {
-            let Some(cursor) = self.tree.cursor_lower_bound(&(done + 1)) else {
+    pub(crate) fn each(&mut self, pages: Pages, mut act: impl FnMut(Pages, &Attributes)) {
+        // Of the kernel's cursors only those that may change the tree go from one to the next.
+        let mut next = self
+            .tree
+            .cursor_lower_bound_mut(&pages.start.saturating_add(1));
+        while let Some(cursor) = next {
+            let (end, range) = cursor.current();
+            let Some(part) = Pages::new(range.start, *end).intersection(pages) else {
                 return;
             };
-            // Two at a time: the search is the larger part of it.
-            let first = look(cursor.current());
-            let Some(end) = first.and(cursor.peek_next().map_or(first, &mut look)) else {
-                return;
-            };
-            done = end;
+            act(part, &range.attributes);
+            next = cursor.move_next();
         }
     }
 
@@ -118,7 +111,7 @@ impl Ranges {
     /// What `change` makes of the attributes in `pages` (`None`: there were none). All that is
     /// needed is allocated; nothing is changed before [`Self::commit`].
     pub(crate) fn plan(
-        &self,
+        &mut self,
         pages: Pages,
         change: impl Fn(Option<&Attributes>) -> Attributes,
     ) -> Result<Plan> {
@@ -133,27 +126,37 @@ impl Ranges {
         if pages.is_empty() {
             return Ok(plan);
         }
-        // What is cut off, or may become one with what is changed, is planned anew.
-        let before = pages.start.checked_sub(1).and_then(|page| self.at(page));
-        if let Some((range, attributes)) = before {
-            plan.push(Pages::new(range.start, pages.start), attributes)?;
+        let (before, behind) = (
+            Pages::new(0, pages.start),
+            Pages::new(pages.end, u64::MAX),
+        );
+        let mut next = pages.start;
+        // From the one that ends where they begin, if there is one.
+        let mut found = self.tree.cursor_lower_bound_mut(&pages.start);
+        while let Some(cursor) = found {
+            let (end, range) = cursor.current();
+            if range.start > pages.end {
+                break;
+            }
+            let (range, attributes) = (Pages::new(range.start, *end), range.attributes);
+            // What is cut off, or may become one with what is changed, is planned anew.
+            if let Some(head) = range.intersection(before) {
+                plan.push(head, attributes)?;
+            }
+            if next < range.start.min(pages.end) {
+                add(&mut plan, Pages::new(next, range.start), None)?;
+            }
+            if let Some(part) = range.intersection(pages) {
+                add(&mut plan, part, Some(&attributes))?;
+            }
+            next = next.max(range.end);
+            if let Some(tail) = range.intersection(behind) {
+                plan.push(tail, attributes)?;
+            }
+            found = cursor.move_next();
         }
-        let (mut next, mut result) = (pages.start, Ok(()));
-        self.each(pages, |part, attributes| {
-            if result.is_ok() && next < part.start {
-                result = add(&mut plan, Pages::new(next, part.start), None);
-            }
-            if result.is_ok() {
-                result = add(&mut plan, part, Some(attributes));
-            }
-            next = part.end;
-        });
-        result?;
         if next < pages.end {
             add(&mut plan, Pages::new(next, pages.end), None)?;
-        }
-        if let Some((range, attributes)) = self.at(pages.end) {
-            plan.push(Pages::new(pages.end, range.end), attributes)?;
         }
         plan.finish()?;
         Ok(plan)
@@ -167,7 +170,8 @@ impl Ranges {
         change: impl Fn(&Attributes) -> Attributes,
         fits: impl Fn(&Attributes, &Attributes) -> bool,
     ) -> bool {
-        let Some(cursor) = self.tree.cursor_lower_bound(&pages.start.saturating_add(1)) else {
+        let first = pages.start.saturating_add(1);
+        let Some(mut cursor) = self.tree.cursor_lower_bound_mut(&first) else {
             return false;
         };
         let (end, range) = cursor.current();
@@ -182,10 +186,7 @@ impl Ranges {
         if grows || !fits(&range.attributes, &after) {
             return false;
         }
-        match self.tree.get_mut(&pages.end) {
-            Some(range) => range.attributes = after,
-            None => return false,
-        }
+        cursor.current_mut().1.attributes = after;
         true
     }
 
@@ -194,12 +195,18 @@ impl Ranges {
         let Some(area) = plan.area else {
             return;
         };
-        while let Some((range, _)) = self.first_behind(area.start) {
-            // Those that overlap the area lie in it.
-            if !area.covers(range) {
+        let mut found = self
+            .tree
+            .cursor_lower_bound_mut(&area.start.saturating_add(1));
+        while let Some(cursor) = found {
+            let (end, range) = cursor.current();
+            // Those that overlap the area lie in it. Behind the last of all comes one before it.
+            if !area.covers(Pages::new(range.start, *end)) {
                 break;
             }
-            self.take(range.end);
+            found = cursor.remove_current().0;
+            // INVARIANT: one less.
+            self.count -= 1;
         }
         while let Some(first) = plan.ranges.cursor_front_mut() {
             self.put(first.remove_current().1);
@@ -346,7 +353,7 @@ mod tests {
     }
 
     /// Whether these are the parts of ranges in an area: start, end, granularity.
-    fn are(ranges: &Ranges, start: u64, end: u64, expected: &[(u64, u64, u8)]) -> bool {
+    fn are(ranges: &mut Ranges, start: u64, end: u64, expected: &[(u64, u64, u8)]) -> bool {
         let mut expected = expected.iter();
         let mut same = true;
         ranges.each(Pages::new(start, end), |pages, attributes| {
@@ -357,7 +364,7 @@ mod tests {
     }
 
     /// Whether these are all ranges.
-    fn all(ranges: &Ranges, expected: &[(u64, u64, u8)]) -> bool {
+    fn all(ranges: &mut Ranges, expected: &[(u64, u64, u8)]) -> bool {
         ranges.len() == expected.len() && are(ranges, 0, u64::MAX, expected)
     }
 
@@ -408,21 +415,21 @@ mod tests {
         // It would become one with the next, or with the one before.
         assert!(!update(10, 20, 2, true) && !update(20, 25, 1, true));
         assert!(update(10, 20, 7, true) && update(30, 40, 2, true));
-        assert!(all(&ranges, &[(10, 20, 7), (20, 25, 2), (30, 40, 2)]));
+        assert!(all(&mut ranges, &[(10, 20, 7), (20, 25, 2), (30, 40, 2)]));
     }
 
     #[test]
     fn an_area_sees_parts_of_ranges() {
-        let ranges = three();
+        let mut ranges = three();
         assert!(are(
-            &ranges,
+            &mut ranges,
             15,
             35,
             &[(15, 20, 1), (20, 25, 2), (30, 35, 3)]
         ));
-        assert!(are(&ranges, 12, 13, &[(12, 13, 1)]));
-        assert!(are(&ranges, 25, 30, &[]) && are(&ranges, 12, 12, &[]));
-        assert!(all(&ranges, &[(10, 20, 1), (20, 25, 2), (30, 40, 3)]));
+        assert!(are(&mut ranges, 12, 13, &[(12, 13, 1)]));
+        assert!(are(&mut ranges, 25, 30, &[]) && are(&mut ranges, 12, 12, &[]));
+        assert!(all(&mut ranges, &[(10, 20, 1), (20, 25, 2), (30, 40, 3)]));
     }
 
     #[test]
@@ -442,10 +449,10 @@ mod tests {
         let mut ranges = three();
         let more = |old: Option<&Attributes>| like(old.map_or(9, |old| old.granularity + 10));
         let plan = ranges.plan(Pages::new(15, 35), more).unwrap();
-        assert!(all(&ranges, &[(10, 20, 1), (20, 25, 2), (30, 40, 3)]));
+        assert!(all(&mut ranges, &[(10, 20, 1), (20, 25, 2), (30, 40, 3)]));
         ranges.commit(plan);
         assert!(all(
-            &ranges,
+            &mut ranges,
             &[
                 (10, 15, 1),
                 (15, 20, 11),
@@ -462,20 +469,20 @@ mod tests {
         let mut ranges = Ranges::new();
         set(&mut ranges, 10, 20, 1);
         set(&mut ranges, 13, 15, 2);
-        assert!(all(&ranges, &[(10, 13, 1), (13, 15, 2), (15, 20, 1)]));
+        assert!(all(&mut ranges, &[(10, 13, 1), (13, 15, 2), (15, 20, 1)]));
         set(&mut ranges, 13, 15, 1);
-        assert!(all(&ranges, &[(10, 20, 1)]));
+        assert!(all(&mut ranges, &[(10, 20, 1)]));
     }
 
     #[test]
     fn neighbours_alike_become_one() {
         let mut ranges = three();
         set(&mut ranges, 25, 30, 2);
-        assert!(all(&ranges, &[(10, 20, 1), (20, 30, 2), (30, 40, 3)]));
+        assert!(all(&mut ranges, &[(10, 20, 1), (20, 30, 2), (30, 40, 3)]));
         set(&mut ranges, 20, 30, 3);
-        assert!(all(&ranges, &[(10, 20, 1), (20, 40, 3)]));
+        assert!(all(&mut ranges, &[(10, 20, 1), (20, 40, 3)]));
         set(&mut ranges, 0, 50, 1);
-        assert!(all(&ranges, &[(0, 50, 1)]));
+        assert!(all(&mut ranges, &[(0, 50, 1)]));
     }
 
     #[test]
@@ -483,9 +490,9 @@ mod tests {
         let mut ranges = Ranges::new();
         set(&mut ranges, 0, 2, 1);
         set(&mut ranges, 3, 4, 1);
-        assert!(all(&ranges, &[(0, 2, 1), (3, 4, 1)]));
+        assert!(all(&mut ranges, &[(0, 2, 1), (3, 4, 1)]));
         set(&mut ranges, 2, 3, 1);
-        assert!(all(&ranges, &[(0, 4, 1)]));
+        assert!(all(&mut ranges, &[(0, 4, 1)]));
     }
 
     #[test]
@@ -494,22 +501,22 @@ mod tests {
         set(&mut ranges, 12, 12, 9);
         remove(&mut ranges, 12, 12);
         drop(ranges.plan(Pages::new(0, 90), |_| like(9)));
-        assert!(all(&ranges, &[(10, 20, 1), (20, 25, 2), (30, 40, 3)]));
+        assert!(all(&mut ranges, &[(10, 20, 1), (20, 25, 2), (30, 40, 3)]));
     }
 
     #[test]
     fn what_is_removed_leaves_what_is_beside() {
         let mut ranges = three();
         remove(&mut ranges, 15, 35);
-        assert!(all(&ranges, &[(10, 15, 1), (35, 40, 3)]));
+        assert!(all(&mut ranges, &[(10, 15, 1), (35, 40, 3)]));
         remove(&mut ranges, 0, 11);
         remove(&mut ranges, 15, 35);
-        assert!(all(&ranges, &[(11, 15, 1), (35, 40, 3)]));
+        assert!(all(&mut ranges, &[(11, 15, 1), (35, 40, 3)]));
         remove(&mut ranges, 11, 15);
         remove(&mut ranges, 39, 90);
-        assert!(all(&ranges, &[(35, 39, 3)]));
+        assert!(all(&mut ranges, &[(35, 39, 3)]));
         remove(&mut ranges, 0, 90);
-        assert!(all(&ranges, &[]));
+        assert!(all(&mut ranges, &[]));
     }
 
     #[test]
@@ -517,7 +524,7 @@ mod tests {
         let mut ranges = Ranges::new();
         set(&mut ranges, 10, 20, 1);
         remove(&mut ranges, 13, 15);
-        assert!(all(&ranges, &[(10, 13, 1), (15, 20, 1)]));
+        assert!(all(&mut ranges, &[(10, 13, 1), (15, 20, 1)]));
         assert_eq!(ranges.gap(14, Pages::new(0, 90)), Pages::new(13, 15));
     }
 

@@ -77,7 +77,7 @@ pub(super) fn is_device_memory(vma: &kernel::mm::virt::VmaRef) -> bool {
 
 impl Book {
     /// Pages in an area that GPUs may use.
-    fn usable(&self, pages: Pages) -> u64 {
+    fn usable(&mut self, pages: Pages) -> u64 {
         let mut usable = 0;
         self.ranges.each(pages, |range, attributes| {
             usable += attributes.usable(range)
@@ -244,7 +244,7 @@ impl Svm {
             return Err(EINVAL);
         }
         let mut common = Common::new(self.default_attributes());
-        let book = self.book.lock();
+        let mut book = self.book.lock();
         book.ranges
             .each(pages, |_, attributes| common.add(attributes));
         Ok(common)

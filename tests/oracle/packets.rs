@@ -12,7 +12,6 @@ use crate::{
         HwQueue,
         LaunchMode,
         MapProcess,
-
         Resources,
         RunList,
         ShMem,
@@ -25,7 +24,7 @@ use crate::{
 pub(super) fn compare(generation: &Generation, line: &Line<'_>) -> Result<(), String> {
     let format = generation.formats.runlist;
     let packet = match line.kind {
-        "map_process" => format.map_process(&map_process(line)),
+        "map_process" => format.map_process(&map_process(line, &process(line))),
         "map_queues" => format.map_queue(&map_queue(line)),
         "run_list" => format.run_list(&RunList {
             address: line.gpu("address"),
@@ -47,30 +46,30 @@ pub(super) fn compare(generation: &Generation, line: &Line<'_>) -> Result<(), St
     same_words(|index| words[index], words.len(), line)
 }
 
-fn map_process(line: &Line<'_>) -> MapProcess {
-    let debugged = line.text("override").is_some();
-    let control = if debugged {
-        WaveControl {
-            launch_mode: LaunchMode::new(line.number("launch")).expect("a mode"),
-            traps: TrapMask::new(line.number("traps")),
-            replaces_traps: line.flag("override"),
-            watches: [None; 4],
-            single_memory_operations: line.flag("single"),
-        }
-    } else {
-        WaveControl::default()
+fn process(line: &Line<'_>) -> HwProcess {
+    let control = || WaveControl {
+        launch_mode: LaunchMode::new(line.number("launch")).expect("a mode"),
+        traps: TrapMask::new(line.number("traps")),
+        replaces_traps: line.flag("override"),
+        watches: [None; 4],
+        single_memory_operations: line.flag("single"),
     };
-    MapProcess {
-        process: HwProcess {
-            pasid: known(Pasid::new(line.number("pasid"))),
-            page_table_base: line.wide("tables"),
-            sh_mem: ShMem {
-                config: line.number("config"),
-                bases: line.number("bases"),
-            },
-            trap: line.flag("tba").then(|| (line.wide("tba"), line.wide("tma"))),
-            control,
+    let is_debugged = line.text("override").is_some();
+    HwProcess {
+        pasid: known(Pasid::new(line.number("pasid"))),
+        page_table_base: line.wide("tables"),
+        sh_mem: ShMem {
+            config: line.number("config"),
+            bases: line.number("bases"),
         },
+        trap: line.flag("tba").then(|| (line.wide("tba"), line.wide("tma"))),
+        control: is_debugged.then(control),
+    }
+}
+
+fn map_process<'a>(line: &Line<'_>, process: &'a HwProcess) -> MapProcess<'a> {
+    MapProcess {
+        process,
         queues: line.number("queues"),
         wave_sync: line.number("gws"),
         cleans: line.flag("cleans"),

@@ -268,20 +268,18 @@ impl RunlistFormat for Pm4 {
         )
     }
 
-    fn map_process(&self, process: &MapProcess) -> Packet {
+    fn map_process(&self, process: &MapProcess<'_>) -> Packet {
         use map_process::*;
 
         let (tba, tma) = match process.process.trap {
             Some((tba, tma)) => (tba >> 8, tma >> 8),
             None => (0, 0),
         };
-        let control = &process.process.control;
         let is_long = self.map_process_words == MAP_PROCESS_WORDS;
         let trap_en = TRAP_EN.flag(!is_long && process.process.trap.is_some());
         let mut words = [0; MAP_PROCESS_WORDS];
         words[1..10].copy_from_slice(&[
             PASID.of(process.process.pasid.raw())
-                | SINGLE_MEMOPS.flag(is_long && control.single_memory_operations)
                 | EXEC_CLEANER_SHADER.flag(process.cleans)
                 | PROCESS_QUANTUM.of(QUANTUM_MS),
             lo(process.process.page_table_base),
@@ -298,9 +296,13 @@ impl RunlistFormat for Pm4 {
         if !is_long {
             return packet(opcode::MAP_PROCESS, first_words::<16>(&words));
         }
-        words[14] = wave_launch(control);
-        for (word, watch) in words[15..].iter_mut().zip(&control.watches) {
-            *word = watch.map_or(0, watch_point);
+        words[14] = spi_gdbg_per_vmid_cntl::TRAP_EN.of(1);
+        if let Some(control) = &process.process.control {
+            words[1] |= SINGLE_MEMOPS.flag(control.single_memory_operations);
+            words[14] = wave_launch(control);
+            for (word, watch) in words[15..].iter_mut().zip(&control.watches) {
+                *word = watch.map_or(0, watch_point);
+            }
         }
         packet(opcode::MAP_PROCESS, words)
     }
@@ -466,7 +468,7 @@ mod tests {
     #[test]
     fn wave_sync_is_the_processs_and_one_queues() {
         let process = LONG.map_process(&MapProcess {
-            process: hw_process(0x8001),
+            process: &hw_process(0x8001),
             queues: 1,
             wave_sync: 64,
             cleans: false,
@@ -485,12 +487,12 @@ mod tests {
             precise: false,
         });
         let packet = LONG.map_process(&MapProcess {
-            process: HwProcess {
+            process: &HwProcess {
                 pasid: known(Pasid::new(0x8001)),
                 page_table_base: 0x12_3456_7001,
                 sh_mem: seen,
                 trap: Some((0xffff_ffbe_0000, 0xffff_ffbe_1000)),
-                control: WaveControl::default(),
+                control: None,
             },
             queues: 3,
             wave_sync: 0,
@@ -533,8 +535,8 @@ mod tests {
             single_memory_operations: true,
         };
         let packet = LONG.map_process(&MapProcess {
-            process: HwProcess {
-                control,
+            process: &HwProcess {
+                control: control.set(),
                 ..hw_process(1)
             },
             queues: 0,
@@ -551,7 +553,7 @@ mod tests {
     #[test]
     fn map_process_without_a_trap_handler() {
         let packet = LONG.map_process(&MapProcess {
-            process: hw_process(1),
+            process: &hw_process(1),
             queues: 0,
             wave_sync: 0,
             cleans: false,

@@ -25,7 +25,7 @@ struct Sdma;
 
 /// Indices of words in `struct v9_sdma_mqd`, by the names it gives them.
 #[rustfmt::skip]
-#[expect(dead_code, reason = "some are used at build time only")]
+#[cfg_attr(CONFIG_RUST, expect(dead_code, reason = "some are used at build time only"))]
 pub(super) mod dword {
     pub(crate) const SDMAX_RLCX_RB_CNTL: usize = 0;
     pub(crate) const SDMAX_RLCX_RB_BASE: usize = 1;
