@@ -29,14 +29,19 @@ fn calls(interrupt: Interrupt) -> Vec<String> {
             let all = [debug, signal(pasid, data, 24)];
             all.into_iter().skip(usize::from(!privileged)).collect()
         }
-        Interrupt::WaveError { pasid, data, .. } | Interrupt::SqAuto { pasid, data, .. } => vec![signal(pasid, data, 24)],
+        Interrupt::WaveError { pasid, data, .. } | Interrupt::SqAuto { pasid, data, .. } => {
+            vec![signal(pasid, data, 24)]
+        }
         Interrupt::BadPacket {
             pasid,
             doorbell,
             exception,
         } if PACKET_EXCEPTIONS.contains(&exception) => {
             let exceptions = 1u64 << (exception - 1);
-            vec![format!("debug,{:x},{doorbell:x},{exceptions:x}", pasid.raw())]
+            vec![format!(
+                "debug,{:x},{doorbell:x},{exceptions:x}",
+                pasid.raw()
+            )]
         }
         Interrupt::BadPacket { .. } => vec![],
         Interrupt::VmFault {

@@ -33,7 +33,9 @@ impl<'a> Line<'a> {
     }
 
     pub(super) fn wide(&self, name: &str) -> u64 {
-        let text = self.text(name).unwrap_or_else(|| panic!("no {name}: {}", self.text));
+        let text = self
+            .text(name)
+            .unwrap_or_else(|| panic!("no {name}: {}", self.text));
         u64::from_str_radix(text, 16).unwrap_or_else(|_| panic!("{name}: {}", self.text))
     }
 
@@ -49,12 +51,19 @@ impl<'a> Line<'a> {
     pub(super) fn numbers(&self, name: &str) -> Vec<u32> {
         let list = self.text(name).unwrap_or("");
         let numbers = list.split(',').filter(|text| !text.is_empty());
-        numbers.map(|text| u32::from_str_radix(text, 16).expect("a number")).collect()
+        numbers
+            .map(|text| u32::from_str_radix(text, 16).expect("a number"))
+            .collect()
     }
 
     pub(super) fn gc(&self) -> IpVersion {
-        let parts = self.text("gc").unwrap_or_else(|| panic!("no core: {}", self.text));
-        let parts: Vec<u8> = parts.split('.').map(|part| part.parse().expect("a core")).collect();
+        let parts = self
+            .text("gc")
+            .unwrap_or_else(|| panic!("no core: {}", self.text));
+        let parts: Vec<u8> = parts
+            .split('.')
+            .map(|part| part.parse().expect("a core"))
+            .collect();
         IpVersion::new(parts[0], parts[1], parts[2])
     }
 

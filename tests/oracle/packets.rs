@@ -62,7 +62,9 @@ fn process(line: &Line<'_>) -> HwProcess {
             config: line.number("config"),
             bases: line.number("bases"),
         },
-        trap: line.flag("tba").then(|| (line.wide("tba"), line.wide("tma"))),
+        trap: line
+            .flag("tba")
+            .then(|| (line.wide("tba"), line.wide("tma"))),
         control: is_debugged.then(control),
     }
 }
@@ -89,4 +91,3 @@ fn map_queue(line: &Line<'_>) -> HwQueue {
         wave_sync: line.flag("gws"),
     }
 }
-

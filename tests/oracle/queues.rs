@@ -99,7 +99,12 @@ fn cu_mask(line: &Line<'_>) -> CuMask {
         arrays: line.number("arrays"),
     };
     let cus = line.number("cus");
-    spread(&line.numbers("mask"), &present, engines, Share { xcc, xccs, cus })
+    spread(
+        &line.numbers("mask"),
+        &present,
+        engines,
+        Share { xcc, xccs, cus },
+    )
 }
 
 impl Queues {
@@ -114,7 +119,8 @@ impl Queues {
                 // What is changed in the end is what C's had become.
                 let xcc = line.number("xcc") as usize;
                 self.used.truncate(xcc);
-                self.used.push(line.words(generation.formats.mqd.bytes() / 4));
+                self.used
+                    .push(line.words(generation.formats.mqd.bytes() / 4));
                 Ok(())
             }
             "changed" => self.changed(generation, line),
@@ -129,7 +135,10 @@ impl Queues {
         let logical = (line.number("start") + line.number("xcc")) % line.number("xccs");
         mqd.compute(&ours, place(line, logical), &compute_queue(line));
         if mqd.stride(line.number("stack")) != line.number("stride") as usize {
-            return Err(format!("stride: ours {:x}", mqd.stride(line.number("stack"))));
+            return Err(format!(
+                "stride: ours {:x}",
+                mqd.stride(line.number("stack"))
+            ));
         }
         same_words(|index| ours.get(index), mqd.bytes() / 4, line)
     }
@@ -138,7 +147,10 @@ impl Queues {
         let mqd = generation.formats.mqd;
         let ours = Descriptor::new(mqd.bytes());
         let xcc = line.number("xcc");
-        ours.set_row(0, self.used.get(xcc as usize).expect("a queue that was used"));
+        ours.set_row(
+            0,
+            self.used.get(xcc as usize).expect("a queue that was used"),
+        );
         mqd.update(&ours, xcc, &compute_queue(line));
         if line.text("flag").is_some() {
             let flag = line.number("flag");
