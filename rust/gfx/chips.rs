@@ -77,6 +77,7 @@ cores! {
     };
     9 4 2: FormatsCompared, GFX9_4_2, gfx9_4_2;
     9 4 3: RunOnModel, GFX9_4_3, gfx9_4_3;
+    9 4 4: Compared, GFX9_4_3, |facts| named(gfx9_4_3(facts), "gfx9.4.4", 90402);
     9 5 0: Compared, GFX9_5_0, gfx9_5_0;
 }
 
