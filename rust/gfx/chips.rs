@@ -45,7 +45,8 @@ impl Core {
 macro_rules! cores {
     (
         run: $first:literal $(, $run:literal)*;
-        $($major:literal $minor:literal $revision:literal: $evidence:ident, $formats:ident, $chip:expr;)*
+        $($major:literal $minor:literal $revision:literal:
+            $evidence:ident, $formats:ident, $chip:expr;)*
     ) => {
         /// The core of this version.
         pub(super) fn core(gc: IpVersion) -> Option<Core> {

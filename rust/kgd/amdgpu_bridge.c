@@ -15,7 +15,7 @@
 static_assert(BRIDGE_DOMAIN_GTT == AMDGPU_GEM_DOMAIN_GTT);
 static_assert(BRIDGE_DOMAIN_VRAM == AMDGPU_GEM_DOMAIN_VRAM);
 
-/* Where amdgpu's hardware access table of a graphics core is; NULL for one that nobody knows here. */
+/* Where amdgpu's hardware access table of a graphics core is; NULL for one that is not known. */
 static const struct kfd2kgd_calls **hardware_table(u32 gc_version)
 {
 	switch (gc_version) {

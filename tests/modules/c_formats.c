@@ -104,7 +104,8 @@ static __printf(1, 2) void say(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	text.size += vscnprintf((char *)text.data + text.size, TEXT_BYTES - text.size, format, args);
+	text.size += vscnprintf((char *)text.data + text.size, TEXT_BYTES - text.size, format,
+				args);
 	va_end(args);
 }
 
@@ -506,8 +507,8 @@ static void draw_debugger(void)
 		supported, &previous, pdd->spi_dbg_override);
 	pdd->spi_dbg_launch_mode = hardware->set_wave_launch_mode(adev, modes[launch], 0);
 	process->dbg_flags = flip() ? KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP : 0;
-	say(" override=%x traps=%x traps_supported=%x launch=%x single=%x", override, bits, supported,
-	    modes[launch], process->dbg_flags);
+	say(" override=%x traps=%x traps_supported=%x launch=%x single=%x", override, bits,
+	    supported, modes[launch], process->dbg_flags);
 }
 
 static void dump_map_process(void)

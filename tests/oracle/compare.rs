@@ -2,9 +2,9 @@
 
 //! The formats of `rust/gfx` against those of the C amdkfd, to the bit.
 //!
-//! The file that `C_FORMATS` names has a line for each descriptor, packet and interrupt that C's own
-//! functions made, with the values that they made it of: tests/modules/c_formats.c writes it in a
-//! guest, tests/tools/generations.test compares. This is the driver's code compiled for the host.
+//! The file that `C_FORMATS` names has a line for each descriptor, packet and interrupt that C's
+//! own functions made, with the values that they made it of: tests/modules/c_formats.c writes it in
+//! a guest, tests/tools/generations.test compares. This is the driver's code compiled for the host.
 
 mod interrupts;
 mod line;

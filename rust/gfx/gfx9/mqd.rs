@@ -3,11 +3,11 @@
 //! Memory queue descriptors (MQD) of the command processor: `struct v9_mqd` of `v9_structs.h`.
 //!
 //! Where a node is made of several XCCs (9.4.3 and later), a compute queue has one descriptor per
-//! XCC, all alike but for a few words; the hardware scheduler's queue (HIQ) likewise. Words 128 and up are an image of the hardware queue
-//! descriptor's registers (`CP_MQD_BASE_ADDR` onwards), which the firmware loads when it maps the
-//! queue and writes back when it preempts it: an update must leave alone what the hardware keeps
-//! there. Register fields are those of `gc_9_4_3_sh_mask.h`, which are those of
-//! `gc_9_0_sh_mask.h` where that has them.
+//! XCC, all alike but for a few words; the hardware scheduler's queue (HIQ) likewise. Words 128 and
+//! up are an image of the hardware queue descriptor's registers (`CP_MQD_BASE_ADDR` onwards), which
+//! the firmware loads when it maps the queue and writes back when it preempts it: an update must
+//! leave alone what the hardware keeps there. Register fields are those of `gc_9_4_3_sh_mask.h`,
+//! which are those of `gc_9_0_sh_mask.h` where that has them.
 
 use crate::gfx::{
     field::{hi, lo},

@@ -4,8 +4,8 @@
 //! (HIQ) and into run lists.
 //!
 //! Layouts and names are those of `kfd_pm4_headers_ai.h`. Since graphics core 9.4.2 MAP_PROCESS has
-//! the longer form of `kfd_pm4_headers_aldebaran.h`, with debugger settings per VMID. Every packet begins with a type-3
-//! header that says how many words follow.
+//! the longer form of `kfd_pm4_headers_aldebaran.h`, with debugger settings per VMID. Every packet
+//! begins with a type-3 header that says how many words follow.
 
 use crate::gfx::{
     field::{hi, lo, Field},
