@@ -136,7 +136,8 @@ impl Evicting {
     fn left(&self) -> Msecs {
         let left = self
             .due
-            .map_or(0, |due| (due - Instant::now()).as_millis_ceil());
+            .map_or(0, |due| (due - Instant::now()).as_micros_ceil());
+        let left = (left + 999) / 1000;
         // CAST: at most `LONGEST_REST`.
         left.clamp(0, LONGEST_REST.into()) as Msecs
     }
