@@ -22,6 +22,7 @@ mod kfd;
 mod kgd;
 mod kgd2kfd;
 mod linux;
+mod mappings;
 mod memory;
 mod mmap;
 mod oracle;
@@ -57,6 +58,7 @@ impl kernel::Module for Amdkfd {
         unsafe {
             gpu::init();
             kfd::init();
+            mappings::init();
             kgd2kfd::init();
             process::files::prepare();
             process::debug::prepare();

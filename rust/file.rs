@@ -113,6 +113,14 @@ impl CharDevice for DevKfd {
             Err(BadCookie::NoGpu) => Err(ENODEV),
         }
     }
+
+    fn touched(file: ArcBorrow<'_, OpenFile>, offset: u64) -> Result<u64> {
+        let Ok(target @ MmapTarget::Doorbell(id)) = MmapTarget::from_offset(offset) else {
+            return Err(EFAULT);
+        };
+        let device = file.process().device_of(id).ok_or(ENODEV)?;
+        doorbells::touched(file.process(), device, offset - target.to_offset())
+    }
 }
 
 /// `ENODEV`: there is no such GPU, or not any more.

@@ -6,13 +6,14 @@
 //! the hardware scheduler, SDMA descriptors and interrupt ring entries are written or read; they
 //! are pure: they turn values into words and words into values, and touch neither registers nor
 //! memory of their own. A [`Chip`] has the numbers and policies of one GPU, which follow from its
-//! [`ChipFacts`]. Each generation is a module beneath this file, and one match chooses it:
-//! [`Generation::of`].
+//! [`ChipFacts`]. Formats of a generation are a module beneath this file, and one match chooses
+//! formats and chip: [`chips`].
 
 mod chip;
+mod chips;
 pub(crate) mod cu_mask;
 pub(crate) mod field;
-mod gfx9_4_3;
+mod gfx9;
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
 pub(crate) mod testing;
 mod wave_control;
@@ -24,6 +25,7 @@ pub(crate) use chip::{
     ChipFacts,
     ContextSave,
     ContextSaveSizes,
+    Evidence,
     MqdDomain,
     SystemMemory, //
 };
@@ -52,6 +54,8 @@ pub(crate) struct Generation {
     pub(crate) chip: Chip,
     /// How its engines are written to and read.
     pub(crate) formats: &'static Formats,
+    /// What speaks for them.
+    pub(crate) evidence: Evidence,
 }
 
 /// The formats of a generation, which all of its chips have in common.
@@ -68,43 +72,57 @@ pub(crate) struct Formats {
     pub(crate) sh_mem: fn(ShMemOptions) -> ShMem,
 }
 
-/// A graphics core for which this driver has no `Generation`.
+/// A graphics core that is not driven, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct UnknownGeneration(pub(crate) IpVersion);
-
-/// What [`Generation::of`] knows. A literal, since messages and `modinfo` want it at build time.
-macro_rules! known {
-    () => {
-        "9.4.3"
-    };
+pub(crate) enum UnknownGeneration {
+    /// Nobody knows it here.
+    Unknown(IpVersion),
+    /// It is driven only if somebody asks for it: [`Evidence::Compared`].
+    Untested(IpVersion),
+    /// [`Evidence::FormatsCompared`]
+    Unfinished(IpVersion),
 }
 
 /// `modinfo -F graphics_cores`: `kfdctl driver` looks there before it loads the module.
 #[cfg(CONFIG_RUST)]
 #[used]
 #[link_section = ".modinfo"]
-static MODINFO: [u8; MODINFO_TEXT.len()] = {
-    let mut bytes = [0; MODINFO_TEXT.len()];
+static MODINFO: [u8; MODINFO_NAME.len() + chips::RUN_ON_MODEL.len() + 1] = {
+    let mut bytes = [0; MODINFO_NAME.len() + chips::RUN_ON_MODEL.len() + 1];
+    let (name, cores) = (MODINFO_NAME.as_bytes(), chips::RUN_ON_MODEL.as_bytes());
     let mut at = 0;
-    while at < bytes.len() {
-        bytes[at] = MODINFO_TEXT.as_bytes()[at];
+    while at < name.len() + cores.len() {
+        bytes[at] = if at < name.len() {
+            name[at]
+        } else {
+            cores[at - name.len()]
+        };
         at += 1;
     }
     bytes
 };
 #[cfg(CONFIG_RUST)]
-const MODINFO_TEXT: &str = concat!("graphics_cores=", known!(), "\0");
+const MODINFO_NAME: &str = "graphics_cores=";
 
 impl core::fmt::Display for UnknownGeneration {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            concat!(
-                "graphics core {} is not supported; this driver knows ",
-                known!()
+        match self {
+            Self::Unknown(gc) => write!(
+                f,
+                "graphics core {gc} is not supported; this driver knows {}",
+                chips::RUN_ON_MODEL
             ),
-            self.0
-        )
+            Self::Untested(gc) => write!(
+                f,
+                "graphics core {gc} was compared with C and never run; allow_untested=1 serves it"
+            ),
+            Self::Unfinished(gc) => {
+                write!(
+                    f,
+                    "graphics core {gc} is not supported; only its formats are known"
+                )
+            }
+        }
     }
 }
 
@@ -116,27 +134,28 @@ impl kernel::fmt::Display for UnknownGeneration {
     }
 }
 
-/// A generation, before the facts of a GPU are known.
-type Make = fn(&ChipFacts) -> Generation;
-
-/// The one place where an IP version chooses code. A version that is not listed is refused: near
-/// relatives differ in descriptors and packets, and a guess corrupts memory.
-fn make(gc: IpVersion) -> Result<Make, UnknownGeneration> {
-    match (gc.major, gc.minor, gc.revision) {
-        (9, 4, 3) => Ok(gfx9_4_3::generation),
-        (_, _, _) => Err(UnknownGeneration(gc)),
-    }
-}
-
 impl Generation {
-    /// What the GPU with these facts is.
+    /// What the GPU with these facts is, whether or not it is driven.
     pub(crate) fn of(facts: &ChipFacts) -> Result<Generation, UnknownGeneration> {
-        Ok(make(facts.gc)?(facts))
+        let core = chips::core(facts.gc).ok_or(UnknownGeneration::Unknown(facts.gc))?;
+        Ok(core.generation(facts))
     }
 
-    /// Whether this driver knows the graphics core.
-    pub(crate) fn check(gc: IpVersion) -> Result<(), UnknownGeneration> {
-        make(gc).map(|_| ())
+    /// Whether this driver drives the graphics core. `allow_untested`: also one that it has never
+    /// run.
+    pub(crate) fn check(gc: IpVersion, allow_untested: bool) -> Result<(), UnknownGeneration> {
+        let core = chips::core(gc).ok_or(UnknownGeneration::Unknown(gc))?;
+        match core.evidence {
+            Evidence::Compared if !allow_untested => Err(UnknownGeneration::Untested(gc)),
+            Evidence::FormatsCompared => Err(UnknownGeneration::Unfinished(gc)),
+            Evidence::Compared | Evidence::RunOnModel => Ok(()),
+        }
+    }
+
+    /// Whether anything is known of the graphics core.
+    #[cfg(CONFIG_KUNIT = "y")]
+    pub(crate) fn knows(gc: IpVersion) -> bool {
+        chips::core(gc).is_some()
     }
 }
 
@@ -237,7 +256,7 @@ pub(crate) struct XccMqd {
 }
 
 /// Compute units a queue may use, per shader engine, of one XCC.
-pub(crate) type CuMask = [u32; 4];
+pub(crate) type CuMask = [u32; 8];
 
 /// Descriptors of queues that the command processor executes.
 ///
@@ -359,14 +378,14 @@ pub(crate) struct HwProcess {
     pub(crate) sh_mem: ShMem,
     /// Trap handler and its memory (TBA and TMA); not sign-extended, as the shader wants them.
     pub(crate) trap: Option<(u64, u64)>,
-    /// What a debugger has set.
-    pub(crate) control: WaveControl,
+    /// What a debugger has set; `None`: nothing, as for nearly all.
+    pub(crate) control: Option<WaveControl>,
 }
 
 /// A process in a run list (MAP_PROCESS).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct MapProcess {
-    pub(crate) process: HwProcess,
+pub(crate) struct MapProcess<'a> {
+    pub(crate) process: &'a HwProcess,
     /// Queues that follow, or could.
     pub(crate) queues: u32,
     /// Slots of global wave sync (GWS) that its queues may use.
@@ -416,7 +435,7 @@ pub(crate) trait RunlistFormat: Sync {
     /// Says what the scheduler may use, once before anything else.
     fn set_resources(&self, resources: &Resources) -> Packet;
     /// Opens a process in a run list.
-    fn map_process(&self, process: &MapProcess) -> Packet;
+    fn map_process(&self, process: &MapProcess<'_>) -> Packet;
     /// Adds a queue to the process before it in a run list (MAP_QUEUES).
     fn map_queue(&self, queue: &HwQueue) -> Packet;
     /// Words of the packets of a process and of a queue.
@@ -448,6 +467,8 @@ pub(crate) struct ShMemOptions {
     pub(crate) scratch_base: u64,
     /// A faulting access is retried.
     pub(crate) xnack: bool,
+    /// Matrix operations shall be as precise as they can be, where there is a choice.
+    pub(crate) precise: bool,
 }
 
 /// What the GPU interrupted us for.
@@ -552,29 +573,43 @@ mod tests {
 
     #[test]
     fn only_known_generations_are_served() {
-        let target = |gc| {
-            let facts = ChipFacts {
-                gc,
-                ..testing::MI300X
-            };
-            Generation::of(&facts).map(|known| known.chip.gfx_target_version)
-        };
-        assert_eq!(target(IpVersion::new(9, 4, 3)), Ok(90402));
-        for gc in [(9, 4, 2), (9, 4, 4), (9, 5, 0), (11, 0, 0), (0, 0, 0)] {
-            let gc = IpVersion::new(gc.0, gc.1, gc.2);
-            assert_eq!(target(gc), Err(UnknownGeneration(gc)));
-            assert_eq!(Generation::check(gc), Err(UnknownGeneration(gc)));
+        let check =
+            |gc: (u8, u8, u8), allow| Generation::check(IpVersion::new(gc.0, gc.1, gc.2), allow);
+        for allow in [false, true] {
+            assert_eq!(check((9, 4, 3), allow), Ok(()));
+            for gc in [(9, 4, 5), (11, 0, 0), (0, 0, 0)] {
+                let unknown = UnknownGeneration::Unknown(IpVersion::new(gc.0, gc.1, gc.2));
+                assert_eq!(check(gc, allow), Err(unknown));
+            }
+            let unfinished = UnknownGeneration::Unfinished(IpVersion::new(9, 4, 2));
+            assert_eq!(check((9, 4, 2), allow), Err(unfinished));
         }
     }
 
     #[test]
-    fn what_is_told_to_be_known_is_known() {
-        let known = known!();
+    fn what_is_told_to_be_driven_has_been_run() {
+        let told = chips::RUN_ON_MODEL;
         for number in 0..2000u16 {
             let digits = |unit: u16, base: u16| (number / unit % base) as u8;
             let gc = IpVersion::new(digits(100, 20), digits(10, 10), digits(1, 10));
-            let told = known.split(", ").any(|name| is_named(gc, name));
-            assert_eq!(Generation::check(gc).is_ok(), told);
+            let is_told = told.split(", ").any(|name| is_named(gc, name));
+            assert_eq!(Generation::check(gc, false).is_ok(), is_told);
+        }
+    }
+
+    #[test]
+    fn a_chip_is_named_by_its_version() {
+        for number in 0..1000u16 {
+            let digits = |unit: u16| (number / unit % 10) as u8;
+            let gc = IpVersion::new(digits(100), digits(10), digits(1));
+            let facts = ChipFacts {
+                gc,
+                ..testing::MI300X
+            };
+            if let Ok(known) = Generation::of(&facts) {
+                let name = known.chip.name.strip_prefix("gfx");
+                assert!(name.is_some_and(|name| is_named(gc, name)));
+            }
         }
     }
 

@@ -6,6 +6,7 @@
 use crate::{
     file,
     linux::chrdev::Registration,
+    mappings,
     process,
     topology, //
 };
@@ -47,6 +48,7 @@ pub(crate) fn publish() -> Result {
     topology::init(device.device())?;
     // The topology hangs under the device, which goes.
     process::files::init(device.device()).inspect_err(|_| topology::exit())?;
+    mappings::set(Some(device.mappings().clone()));
     *KFD.lock() = Some(Kfd { device });
     Ok(())
 }
@@ -56,15 +58,9 @@ pub(crate) fn major() -> u32 {
     KFD.lock().as_ref().map_or(0, |kfd| kfd.device.major())
 }
 
-/// Takes away what users have mapped of /dev/kfd from byte `offset` on.
-pub(crate) fn zap(offset: u64, bytes: u64) {
-    if let Some(kfd) = &*KFD.lock() {
-        kfd.device.zap(offset, bytes);
-    }
-}
-
 /// Retracts both.
 pub(crate) fn retract() {
+    mappings::set(None);
     let kfd = KFD.lock().take();
     drop(kfd);
 }

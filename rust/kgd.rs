@@ -351,7 +351,8 @@ pub(crate) trait ProcessMemory {
         offset: u64,
         flags: u32,
     ) -> Result<NewMemory>;
-    /// Returns the bytes of VRAM that came back. `EBUSY` while mapped to a GPU: still there.
+    /// Returns the bytes of VRAM that came back. `EBUSY` while mapped to a GPU: still there. After
+    /// any other error it is there, but its pages may move or go while GPUs see them.
     fn free_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result<u64>;
     /// Maps it into this device's VM.
     fn map_memory(&self, vm: &VmHandle, memory: &MemoryHandle) -> Result;

@@ -81,6 +81,12 @@ impl Attachment {
     }
 }
 
+/// Do we drive this generation?
+fn check_support(gc: IpVersion, virtual_function: bool) -> Result<(), gpu::Unsupported> {
+    // SAFETY: it reads a parameter of the module's.
+    gpu::check_support(gc, virtual_function, unsafe { c::amdkfd_allows_untested() })
+}
+
 impl Drop for Attachment {
     fn drop(&mut self) {
         // SAFETY: after a successful `amdkfd_attach`.
@@ -302,7 +308,8 @@ upcalls! {
         why: *mut c_char,
         size: usize
     ) -> bool {
-        match gpu::check_support(IpVersion::from_packed(gc_version), virtual_function) {
+        let gc = IpVersion::from_packed(gc_version);
+        match check_support(gc, virtual_function) {
             Ok(()) => true,
             Err(unsupported) => {
                 // SAFETY: C passes room for that many bytes, its own for the time of the call.
@@ -356,7 +363,7 @@ upcalls! {
         let bus_name = unsafe { CStr::from_char_ptr(name) };
         let name = bus_name.to_str().unwrap_or("?");
         let version = IpVersion::from_packed(gc_version);
-        if let Err(unsupported) = gpu::check_support(version, virtual_function) {
+        if let Err(unsupported) = check_support(version, virtual_function) {
             pr_warn!("{name} is not served: {unsupported}\n");
             return null_mut();
         }

@@ -9,6 +9,10 @@
 #![allow(dead_code)]
 
 mod bits;
+/// Our formats against those of the C amdkfd.
+#[cfg(test)]
+#[path = "../tests/oracle/compare.rs"]
+mod compare;
 mod gfx;
 mod ids;
 mod mmap;

@@ -54,6 +54,9 @@ enum Owner {
     Table(Memory),
     /// The kernel uses it as well: it stays until the process ends.
     Shared(Arc<Memory>),
+    /// amdgpu has failed to free it. It keeps its pages in place no more: all that can be done with
+    /// it is to free it.
+    Ending(Memory),
 }
 
 /// A buffer that user space has a handle of.
@@ -66,9 +69,14 @@ struct Buffer {
 impl Buffer {
     fn memory(&self) -> &Memory {
         match &self.owner {
-            Owner::Table(memory) => memory,
+            Owner::Table(memory) | Owner::Ending(memory) => memory,
             Owner::Shared(memory) => memory,
         }
+    }
+
+    /// Whether it is good for anything but to be freed.
+    fn is_usable(&self) -> bool {
+        !matches!(self.owner, Owner::Ending(_))
     }
 }
 
@@ -122,7 +130,9 @@ impl Buffers {
         missing: Error,
         action: impl FnOnce(&Memory) -> Result<R>,
     ) -> Result<R> {
-        action(self.table.lock().get(handle).ok_or(missing)?.memory())
+        let table = self.table.lock();
+        let buffer = table.get(handle).filter(|buffer| buffer.is_usable());
+        action(buffer.ok_or(missing)?.memory())
     }
 
     /// Whether a buffer is memory, and not pages of a device's. `EINVAL`: there is none.
@@ -133,18 +143,20 @@ impl Buffers {
     }
 
     /// Frees a buffer. `EINVAL`: there is none. `EBUSY`: it is mapped to a GPU. `EPERM`: the kernel
-    /// uses it.
+    /// uses it. After any other error, `EINTR` or `ENOMEM`, it can only be freed: amdgpu has taken
+    /// it off the list of what it validates before it found that out.
     pub(crate) fn free(&self, handle: u32) -> Result {
         let mut table = self.table.lock();
         let (place, buffer) = table.take(handle).ok_or(EINVAL)?;
         let (error, owner) = match buffer.owner {
             Owner::Shared(memory) => (EPERM, Owner::Shared(memory)),
-            Owner::Table(memory) => match memory.free() {
+            Owner::Table(memory) | Owner::Ending(memory) => match memory.free() {
                 Ok(_) => {
                     self.vram.fetch_sub(buffer.request.vram_bytes(), Relaxed);
                     return Ok(());
                 }
-                Err((error, memory)) => (error, Owner::Table(memory)),
+                Err((EBUSY, memory)) => (EBUSY, Owner::Table(memory)),
+                Err((error, memory)) => (error, Owner::Ending(memory)),
             },
         };
         table.fill(place, Buffer { owner, ..buffer });
@@ -156,7 +168,7 @@ impl Buffers {
     pub(crate) fn share(&self, handle: u32, bytes: usize) -> Result<Arc<Memory>> {
         let mut table = self.table.lock();
         let buffer = table.get(handle).ok_or(EINVAL)?;
-        if buffer.request.size < bytes as u64 {
+        if buffer.request.size < bytes as u64 || !buffer.is_usable() {
             return Err(EINVAL);
         }
         if let Owner::Shared(memory) = &buffer.owner {
@@ -168,7 +180,7 @@ impl Buffers {
         let shared = kernel::sync::UniqueArc::<Memory>::new_uninit(GFP_KERNEL)?;
         let (place, buffer) = table.take(handle).ok_or(EINVAL)?;
         let memory = match buffer.owner {
-            Owner::Table(memory) => Arc::from(shared.write(memory)),
+            Owner::Table(memory) | Owner::Ending(memory) => Arc::from(shared.write(memory)),
             Owner::Shared(memory) => memory,
         };
         let owner = Owner::Shared(memory.clone());
@@ -233,6 +245,21 @@ mod tests {
         assert_eq!(buffers.free(handle), Ok(()));
         assert_eq!((fake.live().memories, buffers.vram_usage()), (0, 0));
         assert_eq!(buffers.free(handle), Err(EINVAL));
+    }
+
+    #[test]
+    fn what_could_not_be_freed_can_only_be_freed() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
+        let handle = add(&buffers, &vm, 0);
+        fake.interrupt_free();
+        assert_eq!(buffers.free(handle), Err(EINTR));
+        let mapped = buffers.with(handle, ENOMEM, |memory| vm.map(memory));
+        assert_eq!(mapped, Err(ENOMEM));
+        assert_eq!(buffers.share(handle, 4096).err(), Some(EINVAL));
+        assert_eq!(fake.live().memories, 1);
+        assert_eq!(buffers.free(handle), Ok(()));
+        assert_eq!(fake.live().memories, 0);
     }
 
     #[test]

@@ -179,7 +179,7 @@ impl NewSchedProcess {
 
     /// The same, with what a debugger has set by now.
     pub(crate) fn with_control(mut self, control: WaveControl) -> Self {
-        self.process.described.control = control;
+        self.process.described.control = control.set();
         self
     }
 

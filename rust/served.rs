@@ -10,6 +10,7 @@
 
 use crate::{
     doorbell,
+    gfx::Evidence,
     gpu::{
         self,
         gate::Gate,
@@ -18,7 +19,6 @@ use crate::{
     },
     ids::GpuId,
     interrupt::Interrupts,
-    kfd,
     kgd::{
         gpu_err,
         gpu_info,
@@ -28,6 +28,7 @@ use crate::{
         PciName, //
     },
     linux::task::Signal,
+    mappings,
     mmap::MmapTarget,
     process::power::{
         self,
@@ -100,6 +101,13 @@ impl Served {
             node.id().raw(),
             node.generation().chip.name
         );
+        if node.generation().evidence != Evidence::RunOnModel {
+            gpu_warn!(
+                node.pci_name(),
+                "{} was compared with the C driver and never run: served for allow_untested=1\n",
+                node.generation().chip.name
+            );
+        }
         Ok(())
     }
 
@@ -322,10 +330,11 @@ impl Served {
     /// SIGBUS.
     pub(crate) fn clear_mappings(&self) {
         for node in self.nodes() {
-            let doorbells = MmapTarget::Doorbell(node.id());
+            // Before: who touches them meanwhile does not get them back.
+            node.note_cleared();
             let bytes = doorbell::bytes(&node.generation().chip);
-            kfd::zap(doorbells.to_offset(), bytes as u64);
-            kfd::zap(MmapTarget::Mmio(node.id()).to_offset(), PAGE_SIZE as u64);
+            mappings::zap(MmapTarget::Doorbell(node.id()), bytes);
+            mappings::zap(MmapTarget::Mmio(node.id()), PAGE_SIZE);
         }
     }
 

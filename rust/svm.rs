@@ -161,6 +161,8 @@ pub(crate) trait Host: Send + Sync {
     fn restore(&self);
     /// That has to wait: not all pages are back.
     fn restore_postponed(&self);
+    /// Has whoever rings a doorbell of its call [`Svm::hurry`].
+    fn doze(&self);
 }
 
 /// What user space has said of the address space.
@@ -180,6 +182,10 @@ struct Evicting {
     restored: Option<(Instant<Monotonic>, Delta)>,
     /// How often in a row pages were taken soon after that.
     again: u32,
+    /// Pages are not brought back before, unless somebody needs them.
+    due: Option<Instant<Monotonic>>,
+    /// Whoever needs them says so.
+    dozing: bool,
 }
 
 /// Names the work that forgets attributes of what was unmapped.
@@ -210,6 +216,8 @@ pub(crate) struct Svm {
     lost: Atomic<bool>,
     /// How often in a row not all could be brought back.
     failures: Atomic<u32>,
+    /// Pages that the system took away since they began to be brought back.
+    taken: Atomic<u64>,
     #[pin]
     changing: Mutex<()>,
     #[pin]
@@ -270,11 +278,12 @@ impl Svm {
             ended: Atomic::new(false),
             lost: Atomic::new(false),
             failures: Atomic::new(0),
+            taken: Atomic::new(0),
             changing <- new_mutex!((), "amdkfd::Svm::changing"),
             book <- new_mutex!(Book { ranges: Ranges::new(), charged: 0 }, "amdkfd::Svm::book"),
             regions <- new_mutex!(RBTree::new(), "amdkfd::Svm::regions"),
             evicting <- new_mutex!(
-                Evicting { evicted: false, busy: 0, restored: None, again: 0 },
+                Evicting::new(),
                 "amdkfd::Svm::evicting"
             ),
             pins <- new_mutex!(KVec::new(), "amdkfd::Svm::pins"),

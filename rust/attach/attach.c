@@ -26,6 +26,7 @@
 
 #include "amdgpu_bind.h"
 #include "attach.h"
+#include "bridge.h"
 #include "kgd2kfd.h"
 #include "amdgpu_build_id_generated.h"
 
@@ -349,13 +350,17 @@ static bool amdgpu_is_built_in(void)
 
 /*
  * amdgpu is about to leave a GPU, whose copy engines still work: once amdgpu tells us they do not.
- * But not those of a GPU that was pulled out. Under the device's lock.
+ * But not those of a GPU that was pulled out. And amdgpu has left one. Under the device's lock.
  */
 static int unbind_event(struct notifier_block *nb, unsigned long event, void *data)
 {
 	const struct device *dev = data;
 	struct drm_device *drm;
 
+	if (event == BUS_NOTIFY_UNBOUND_DRIVER && READ_ONCE(attached)) {
+		bridge_vram_unbound(to_pci_dev(dev));
+		return NOTIFY_OK;
+	}
 	if (event != BUS_NOTIFY_UNBIND_DRIVER || !READ_ONCE(attached) ||
 	    strcmp(dev->driver->name, amdgpu_name) || pci_dev_is_disconnected(to_pci_dev(dev)))
 		return NOTIFY_DONE;

@@ -21,6 +21,7 @@ int amdkfd_attach(void);
 void amdkfd_detach(void);
 /* Whether processes have shared virtual memory: the module parameter svm. In any context. */
 bool amdkfd_svm_enabled(void);
+bool amdkfd_allows_untested(void);
 
 /* Do we drive this generation? If not, why gets the reason: what of it fits into so many bytes. */
 bool amdkfd_supports(u32 gc_version, bool virtual_function, char *why, size_t size);

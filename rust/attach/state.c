@@ -87,3 +87,13 @@ notrace bool amdkfd_svm_enabled(void)
 {
 	return svm;
 }
+
+static bool allow_untested;
+module_param(allow_untested, bool, 0444);
+MODULE_PARM_DESC(allow_untested,
+		 "serve graphics cores that this driver has never run (default: 0)");
+
+bool amdkfd_allows_untested(void)
+{
+	return allow_untested;
+}

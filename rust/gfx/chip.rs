@@ -17,6 +17,19 @@ pub(crate) struct ChipFacts {
     pub(crate) is_apu: bool,
     /// A part of a GPU that a hypervisor hands out (SR-IOV).
     pub(crate) virtual_function: bool,
+    /// Version of the compute engine's (MEC) firmware.
+    pub(crate) mec_firmware: u32,
+}
+
+/// What speaks for a graphics core's formats and numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Evidence {
+    /// Programs have run on a model of it.
+    RunOnModel,
+    /// All is there, and what it writes and reads is the C driver's to the byte; nobody has run it.
+    Compared,
+    /// The same of its formats, but other things that it needs are missing.
+    FormatsCompared,
 }
 
 /// The numbers and policies of one GPU.
@@ -80,6 +93,8 @@ pub(crate) enum MqdDomain {
 pub(crate) enum SystemMemory {
     /// Not at all.
     Uncached,
+    /// Without keeping what others write from being stale, unless it is asked to.
+    NonCoherent,
     /// As its own memory, if there is one NUMA node; page by page, if there are more.
     Own,
 }

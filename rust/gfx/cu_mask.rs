@@ -10,7 +10,7 @@
 use super::CuMask;
 
 /// Shader engines of an XCC that the mask has a word for.
-const ENGINES: usize = 4;
+const ENGINES: usize = 8;
 
 /// Shader arrays of an engine that a word has a half for.
 const ARRAYS: usize = 2;
@@ -40,8 +40,9 @@ pub(crate) struct Share {
 
 /// The masks of one XCC for the bits of `user`, of which those beyond the node's CUs mean nothing.
 ///
-/// `present` says which CUs of an array work, by engine and array. The hardware counts only those:
-/// the first of them has the lowest bit.
+/// `present` says which CUs of an array work, by engine modulo `SE`, and by array, one further for
+/// each `SE` engines (`gfx_v9_0_get_cu_info`). The hardware counts only those: the first of them
+/// has the lowest bit.
 pub(crate) fn spread<const SE: usize, const SH: usize>(
     user: &[u32],
     present: &[[u32; SH]; SE],
@@ -50,12 +51,17 @@ pub(crate) fn spread<const SE: usize, const SH: usize>(
 ) -> CuMask {
     let bits = (user.len() as u32 * 32).min(share.cus);
     let arrays = (engines.arrays as usize).min(ARRAYS).min(SH);
-    let count = (engines.count as usize).min(ENGINES).min(SE);
+    let count = (engines.count as usize).min(ENGINES);
+    let works = |engine: usize, array: usize| {
+        let row = present.get(engine % SE);
+        let units = row.and_then(|row| row.get(array + engine / SE));
+        units.map_or(0, |units| units.count_ones())
+    };
     let mut mask = [0; ENGINES];
     let places = (0..CUS)
         .flat_map(|cu| (0..arrays).map(move |array| (cu, array)))
         .flat_map(|(cu, array)| (0..count).map(move |engine| (cu, array, engine)))
-        .filter(|&(cu, array, engine)| present[engine][array].count_ones() > cu);
+        .filter(|&(cu, array, engine)| works(engine, array) > cu);
     let mine = (share.xcc..bits).step_by(share.xccs.max(1) as usize);
     for ((cu, array, engine), bit) in places.zip(mine) {
         let word = user.get(bit as usize / 32).copied().unwrap_or(0);
@@ -87,7 +93,7 @@ mod tests {
         };
         assert_eq!(
             spread(&[0b10_0011], &present, ONE_ARRAY, share),
-            [1, 3, 0, 0]
+            [1, 3, 0, 0, 0, 0, 0, 0]
         );
     }
 
@@ -105,9 +111,11 @@ mod tests {
         };
         assert_eq!(
             spread(&[0x0010], &present, engines, share),
-            [1 << 16, 0, 0, 0]
+            [1 << 16, 0, 0, 0, 0, 0, 0, 0]
         );
-        assert_eq!(spread(&[0xffff], &present, engines, share), [0x3_0003; 4]);
+        let all = spread(&[0xffff], &present, engines, share);
+        assert_eq!(all[..4], [0x3_0003; 4]);
+        assert_eq!(all[4..], [0; 4]);
     }
 
     #[test]
@@ -121,9 +129,9 @@ mod tests {
             };
             spread(&[0b0001_0010], &present, ONE_ARRAY, share)
         };
-        assert_eq!(of(0), [0, 1, 0, 0]);
-        assert_eq!(of(1), [1, 0, 0, 0]);
-        assert_eq!(of(2), [0; 4]);
+        assert_eq!(of(0), [0, 1, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(of(1), [1, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(of(2), [0; 8]);
     }
 
     #[test]
@@ -137,7 +145,28 @@ mod tests {
         };
         assert_eq!(
             spread(&[u32::MAX], &present, ONE_ARRAY, share),
-            [0xf, 0x3, 0xf, 0xf]
+            [0xf, 0x3, 0xf, 0xf, 0, 0, 0, 0]
+        );
+    }
+
+    #[test]
+    fn engines_beyond_the_fourth_have_the_next_column() {
+        let mut present = [[0; 4]; 4];
+        present
+            .iter_mut()
+            .for_each(|row| row[..2].copy_from_slice(&[0x3, 0x1]));
+        let engines = ShaderEngines {
+            count: 8,
+            arrays: 1,
+        };
+        let share = Share {
+            xcc: 0,
+            xccs: 1,
+            cus: 12,
+        };
+        assert_eq!(
+            spread(&[0b1010_1111_0001], &present, engines, share),
+            [1, 2, 0, 2, 1, 1, 1, 1]
         );
     }
 
@@ -151,8 +180,8 @@ mod tests {
         };
         assert_eq!(
             spread(&[u32::MAX, u32::MAX], &present, ONE_ARRAY, share),
-            [3, 3, 1, 1]
+            [3, 3, 1, 1, 0, 0, 0, 0]
         );
-        assert_eq!(spread(&[], &present, ONE_ARRAY, share), [0; 4]);
+        assert_eq!(spread(&[], &present, ONE_ARRAY, share), [0; 8]);
     }
 }

@@ -9,7 +9,6 @@ use super::{
     HwProcess,
     HwQueue,
     ShMem,
-    WaveControl,
     Words, //
 };
 use crate::ids::{
@@ -27,6 +26,7 @@ pub(crate) const MI300X: ChipFacts = ChipFacts {
     prefers_gtt: false,
     is_apu: false,
     virtual_function: false,
+    mec_firmware: u32::MAX,
 };
 
 /// What such a GPU is to this driver.
@@ -46,7 +46,7 @@ pub(crate) fn hw_process(pasid: u32) -> HwProcess {
         page_table_base: 0x1000,
         sh_mem: ShMem::default(),
         trap: None,
-        control: WaveControl::default(),
+        control: None,
     }
 }
 

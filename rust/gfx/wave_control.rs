@@ -101,6 +101,13 @@ pub(crate) struct WaveControl {
     pub(crate) single_memory_operations: bool,
 }
 
+impl WaveControl {
+    /// `None`: it is what waves without a debugger have.
+    pub(crate) fn set(self) -> Option<Self> {
+        (self != Self::default()).then_some(self)
+    }
+}
+
 #[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx_wave_control))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {

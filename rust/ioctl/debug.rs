@@ -137,11 +137,11 @@ fn show(value: &impl AsBytes, address: u64, room: u32) -> Result {
 /// ENABLE.
 fn enable(it: &Debugging<'_>, args: &mut kfd_ioctl_dbg_trap_enable_args) -> Result {
     let new = NewSession::new(it.caller, &it.target, args.dbg_fd, args.exception_mask);
-    let runtime = it.turn()?.begin(it.caller, new)?;
+    let (session, runtime) = it.turn()?.begin(it.caller, new)?;
     let room = core::mem::replace(&mut args.rinfo_size, size_of::<kfd_runtime_info>() as u32);
     show(&runtime, args.rinfo_ptr, room).inspect_err(|_| {
-        // It may have ended meanwhile.
-        let _ = it.turn().and_then(Turn::end);
+        // It may have ended meanwhile, and another one begun.
+        let _ = it.turn().and_then(|turn| turn.take_back(session));
     })
 }
 

@@ -30,10 +30,9 @@ pub(super) fn get_version(_: &Call<'_>, args: &mut kfd_ioctl_get_version_args) -
     Ok(())
 }
 
-/// SET_MEMORY_POLICY. There is nothing to set: on gfx9 caching is chosen page by page, and the one
-/// flag there is (`KFD_PROC_FLAG_MFMA_HIGH_PRECISION`) is for gfx9.5.0, which is not driven. C
-/// writes SH_MEM_CONFIG anew, and forgets that the process chose XNACK; SET_XNACK_MODE's word
-/// stands here.
+/// SET_MEMORY_POLICY. On gfx9 caching is chosen page by page; what there is to set is the precision
+/// of matrix operations, on gfx9.5.0. C writes SH_MEM_CONFIG anew, and forgets that the process
+/// chose XNACK; SET_XNACK_MODE's word stands here.
 pub(super) fn set_memory_policy(
     call: &Call<'_>,
     args: &mut kfd_ioctl_set_memory_policy_args,
@@ -47,6 +46,7 @@ pub(super) fn set_memory_policy(
     }
     let device = call.process.device(args.gpu_id)?;
     device.vm().map_err(|_| ESRCH)?;
+    device.set_precise(args.misc_process_flag & KFD_PROC_FLAG_MFMA_HIGH_PRECISION != 0);
     Ok(())
 }
 

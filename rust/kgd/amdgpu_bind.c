@@ -40,6 +40,9 @@ int amdgpu_bind(unsigned long (*lookup)(const char *name), const char **missing)
 
 	for (binding = bindings; binding < bindings + ARRAY_SIZE(bindings); binding++) {
 		address = lookup(binding->name);
+		/* clang takes a structure of one member apart; this is the member, at its place. */
+		if (!address && binding->object == (void **)&bound_procfs)
+			address = lookup("amdgpu:procfs.0");
 		if (!address) {
 			*missing = binding->name;
 			return -ENOENT;

@@ -15,11 +15,24 @@
 static_assert(BRIDGE_DOMAIN_GTT == AMDGPU_GEM_DOMAIN_GTT);
 static_assert(BRIDGE_DOMAIN_VRAM == AMDGPU_GEM_DOMAIN_VRAM);
 
-/* Where amdgpu's hardware access table of a graphics core is; NULL for one that we do not drive. */
+/* Where amdgpu's hardware access table of a graphics core is; NULL for one that is not known. */
 static const struct kfd2kgd_calls **hardware_table(u32 gc_version)
 {
 	switch (gc_version) {
+	case IP_VERSION(9, 0, 1):
+	case IP_VERSION(9, 1, 0):
+	case IP_VERSION(9, 2, 1):
+	case IP_VERSION(9, 2, 2):
+	case IP_VERSION(9, 3, 0):
+	case IP_VERSION(9, 4, 0):
+		return &bound_gfx_v9_kfd2kgd;
+	case IP_VERSION(9, 4, 1):
+		return &bound_arcturus_kfd2kgd;
+	case IP_VERSION(9, 4, 2):
+		return &bound_aldebaran_kfd2kgd;
 	case IP_VERSION(9, 4, 3):
+	case IP_VERSION(9, 4, 4):
+	case IP_VERSION(9, 5, 0):
 		return &bound_gc_9_4_3_kfd2kgd;
 	default:
 		return NULL;

@@ -250,3 +250,15 @@ int bridge_facts(struct amdgpu_device *adev, const struct kgd2kfd_shared_resourc
 	parameters(facts);
 	return facts->num_partitions ? 0 : -ENODEV;
 }
+
+int bridge_vram_pages(struct amdgpu_device *adev, struct bridge_vram_pages *out)
+{
+	const struct dev_pagemap *pgmap = &adev->kfd.pgmap;
+
+	if (pgmap->type != MEMORY_DEVICE_PRIVATE)
+		return -EOPNOTSUPP;
+	out->first = pgmap->range.start >> PAGE_SHIFT;
+	out->count = range_len(&pgmap->range) >> PAGE_SHIFT;
+	out->owner = pgmap->owner;
+	return 0;
+}

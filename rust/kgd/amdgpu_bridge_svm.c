@@ -6,15 +6,18 @@
 #include <linux/dma-fence.h>
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
+#include <linux/highmem.h>
 #include <linux/hmm.h>
 #include <linux/interval_tree_generic.h>
 #include <linux/memremap.h>
 #include <linux/nodemask.h>
+#include <linux/pci.h>
 #include <linux/sched/signal.h>
 
 #include "amdgpu_bind.h"
 #include "bridge.h"
 #include "bridge_vm.h"
+#include "bridge_vram.h"
 
 static struct dma_resv *tables_of(const struct bridge_vm *vm)
 {
@@ -421,4 +424,29 @@ u32 bridge_default_granularity(void)
 {
 	/* Pages that four levels of page tables can have, at most. */
 	return min_t(u32, amdgpu_object(amdgpu_svm_default_granularity), 0x1b);
+}
+
+static void read_page(struct amdgpu_device *adev, const struct bridge_copy_page *page)
+{
+	u64 place = ((u64)page->device << PAGE_SHIFT) - adev->kfd.pgmap.range.start;
+	void *memory = kmap_local_page(pfn_to_page(page->system));
+
+	amdgpu_call(amdgpu_device_vram_access)(adev, place, memory, PAGE_SIZE, false);
+	kunmap_local(memory);
+}
+
+int bridge_read_vram(struct amdgpu_device *adev, const struct bridge_copy_page *pages, u32 count)
+{
+	u32 i;
+
+	/* A reset takes the memory away from the bus for a while. */
+	if (!down_read_trylock(&adev->reset_domain->sem))
+		return -EAGAIN;
+	for (i = 0; i < count && !adev->no_hw_access; i++) {
+		read_page(adev, &pages[i]);
+		cond_resched();
+	}
+	up_read(&adev->reset_domain->sem);
+	/* What has gone from the bus reads as ones. */
+	return i == count && pci_device_is_present(adev->pdev) ? 0 : -ENODEV;
 }

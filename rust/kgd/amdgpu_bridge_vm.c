@@ -7,6 +7,8 @@
 #include <linux/file.h>
 #include <linux/mutex.h>
 #include <linux/sched/mm.h>
+#include <linux/sched/signal.h>
+#include <linux/sched/task_stack.h>
 #include <linux/slab.h>
 
 #include <drm/drm_client.h>
@@ -364,10 +366,35 @@ static bool file_is_there(struct amdgpu_device *adev)
 	return false;
 }
 
+/*
+ * amdgpu waits interruptibly where it has begun to change a buffer already, and leaves it half
+ * changed if a signal comes: off the list of what is validated, but with its handle (freeing), or
+ * with the VM's root locked (the first mapping). So signals wait until it is done; what is left is
+ * SIGKILL of a process with several threads, which wakes them all up.
+ */
+static void block_signals(sigset_t *before)
+{
+	sigset_t all;
+
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, before);
+}
+
+static void restore_signals(sigset_t *before)
+{
+	sigprocmask(SIG_SETMASK, before, NULL);
+}
+
 static int free_memory(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed)
 {
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
+	sigset_t before;
+	int ret;
+
+	block_signals(&before);
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
+	restore_signals(&before);
+	return ret;
 }
 
 /*
@@ -424,22 +451,52 @@ static struct amdgpu_device *home(struct kgd_mem *mem)
 	return amdgpu_ttm_adev(mem->bo->tbo.bdev);
 }
 
+/*
+ * kfd_mem_attach() forgets the root's lock if it does not get the buffer's. That one is the current
+ * task's if the context that it was taken with lay on this stack, where nobody reads it any more.
+ * The list in which amdgpu had the two, a page, is lost.
+ */
+static void unlock_forgotten_root(struct bridge_vm *vm)
+{
+	struct amdgpu_bo *root = vm->vm->root.bo;
+	struct dma_resv *resv = root->tbo.base.resv;
+	struct ww_acquire_ctx *ctx = READ_ONCE(resv->lock.ctx);
+
+	if (!ctx || !object_is_on_stack(ctx))
+		return;
+	/* Unlocking would write to it. */
+	WRITE_ONCE(resv->lock.ctx, NULL);
+	dma_resv_unlock(resv);
+	amdgpu_call(amdgpu_bo_unref)(&root);
+}
+
 int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
 {
+	sigset_t before;
 	int idx, ret;
 
 	/* To map it on another device it is exported at home. */
 	ret = enter(home(mem), &idx);
 	if (ret)
 		return ret;
+	block_signals(&before);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
+	if (ret)
+		unlock_forgotten_root(vm);
+	restore_signals(&before);
 	leave(idx);
 	return ret;
 }
 
 int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
 {
-	return amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_memory_from_gpu)(adev, mem, vm->drm_priv);
+	sigset_t before;
+	int ret;
+
+	block_signals(&before);
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_unmap_memory_from_gpu)(adev, mem, vm->drm_priv);
+	restore_signals(&before);
+	return ret;
 }
 
 int bridge_memory_dma_unmap(struct bridge_vm *vm, struct kgd_mem *mem)

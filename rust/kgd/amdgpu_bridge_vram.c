@@ -23,86 +23,7 @@
 #include "amdgpu_job.h"
 #include "amdgpu_res_cursor.h"
 #include "bridge.h"
-
-/* What of this file may outlive who made it: fences, and copies that do not end. */
-static atomic_t outliving = ATOMIC_INIT(0);
-
-/*
- * "amdgpu wants this memory": a fence of a buffer that signals when the buffer is empty. Whoever
- * waits for it, as amdgpu does before it evicts a buffer, asks for that (enable_signaling). It is
- * none of amdgpu's eviction fences, which amdgpu knows by their operations, and casts.
- */
-struct eviction {
-	struct dma_fence base;
-	atomic_t users;		/* of the memory: the buffer's owner, and copies; 0: signalled */
-	spinlock_t lock;
-	void *cookie;		/* under the lock; NULL: nobody is left to tell */
-};
-
-static const char *eviction_name(struct dma_fence *fence)
-{
-	return "amdkfd";
-}
-
-static bool eviction_wanted(struct dma_fence *fence)
-{
-	struct eviction *eviction = container_of(fence, struct eviction, base);
-
-	if (eviction->cookie)
-		amdkfd_vram_wanted(eviction->cookie);
-	return true;
-}
-
-static void eviction_free(struct rcu_head *rcu)
-{
-	kfree(container_of(rcu, struct eviction, base.rcu));
-	atomic_dec(&outliving);
-}
-
-static void eviction_release(struct dma_fence *fence)
-{
-	/* Who found it under RCU may still look at it. */
-	call_rcu(&fence->rcu, eviction_free);
-}
-
-static const struct dma_fence_ops eviction_ops = {
-	.get_driver_name = eviction_name,
-	.get_timeline_name = eviction_name,
-	.enable_signaling = eviction_wanted,
-	.release = eviction_release,
-};
-
-static struct eviction *eviction_new(void *cookie)
-{
-	struct eviction *eviction = kzalloc(sizeof(*eviction), GFP_KERNEL);
-
-	if (!eviction)
-		return NULL;
-	spin_lock_init(&eviction->lock);
-	eviction->cookie = cookie;
-	atomic_set(&eviction->users, 1);
-	atomic_inc(&outliving);
-	dma_fence_init(&eviction->base, &eviction_ops, &eviction->lock, dma_fence_context_alloc(1),
-		       1);
-	return eviction;
-}
-
-/* One user less. With the last one the memory is free to be taken. */
-static void eviction_put_user(struct eviction *eviction)
-{
-	if (atomic_dec_and_test(&eviction->users))
-		dma_fence_signal(&eviction->base);
-}
-
-/* When this returns nobody is told any more. */
-static void eviction_forget(struct eviction *eviction)
-{
-	unsigned long flags;
-
-	spin_lock_irqsave(&eviction->lock, flags);
-	eviction->cookie = NULL;
-	spin_unlock_irqrestore(&eviction->lock, flags);
-}
+#include "bridge_vram.h"
 
 struct bridge_vram {
 	struct amdgpu_device *adev;
@@ -110,18 +31,6 @@ struct bridge_vram {
 	struct eviction *eviction;
 	atomic_t emptied;
 };
-
-int bridge_vram_pages(struct amdgpu_device *adev, struct bridge_vram_pages *out)
-{
-	const struct dev_pagemap *pgmap = &adev->kfd.pgmap;
-
-	if (pgmap->type != MEMORY_DEVICE_PRIVATE)
-		return -EOPNOTSUPP;
-	out->first = pgmap->range.start >> PAGE_SHIFT;
-	out->count = range_len(&pgmap->range) >> PAGE_SHIFT;
-	out->owner = pgmap->owner;
-	return 0;
-}
 
 /* What became of a job that has ended. */
 static int result_of(struct dma_fence *fence)
@@ -292,7 +201,10 @@ void bridge_vram_free(struct bridge_vram *vram)
 	module_put(THIS_MODULE);
 }
 
-/* A copy: two jobs of one of amdgpu's queues for moving memory, and what they use meanwhile. */
+/*
+ * A copy: two jobs of one of amdgpu's queues for moving memory, and what they use meanwhile. Or
+ * none, if the processor has done it.
+ */
 struct bridge_copy {
 	struct amdgpu_device *adev;
 	struct amdgpu_bo *bo;
@@ -301,6 +213,8 @@ struct bridge_copy {
 	struct dma_fence *copied;
 	struct delayed_work later;
 	struct list_head link;		/* in copies */
+	struct list_head late;		/* in late_copies, once it was given up */
+	struct pci_dev *pdev;		/* a name: the device's own reference may be gone */
 	bool given_up;			/* it did not end in time. Under copies_lock */
 	bool to_vram;
 	u32 count;			/* pages that are mapped */
@@ -455,7 +369,8 @@ static struct amdgpu_ttm_buffer_entity *next_entity(struct amdgpu_device *adev, 
 		if (!has_failed(&entity->base))
 			return entity;
 	}
-	dev_warn_once(adev->dev, "amdkfd: copies of pages have failed; amdgpu takes no more\n");
+	dev_warn_once(adev->dev,
+		      "amdkfd: copies have failed; the processor reads what is in VRAM still\n");
 	return NULL;
 }
 
@@ -463,7 +378,35 @@ static struct amdgpu_ttm_buffer_entity *next_entity(struct amdgpu_device *adev, 
  * The two jobs, one right after the other: under the entity's lock its window is ours, and what
  * comes later runs later.
  */
-static int submit(struct bridge_copy *copy)
+static int submit(struct bridge_copy *copy, struct amdgpu_ttm_buffer_entity *entity)
+{
+	int ret;
+
+	mutex_lock(&entity->lock);
+	ret = fill_window(copy, entity);
+	if (!ret)
+		ret = copy_window(copy, entity);
+	mutex_unlock(&entity->lock);
+	return ret;
+}
+
+/* Home only, as amdgpu moves its own buffers without jobs. It has ended when this returns. */
+static int copy_by_processor(struct bridge_copy *copy, const struct bridge_copy_page *pages,
+			     u32 count)
+{
+	int ret;
+
+	if (copy->to_vram)
+		return -ENODEV;
+	ret = bridge_read_vram(copy->adev, pages, count);
+	if (ret)
+		return ret;
+	copy->mapped = dma_fence_get_stub();
+	copy->copied = dma_fence_get_stub();
+	return 0;
+}
+
+static int start(struct bridge_copy *copy, const struct bridge_copy_page *pages, u32 count)
 {
 	struct amdgpu_mman *mman = &copy->adev->mman;
 	struct amdgpu_ttm_buffer_entity *entity;
@@ -477,13 +420,9 @@ static int submit(struct bridge_copy *copy)
 		return amdgpu_call(amdgpu_in_reset)(copy->adev) ? -EAGAIN : -ENODEV;
 	entity = next_entity(copy->adev, entities);
 	if (!entity)
-		return -ENODEV;
-	mutex_lock(&entity->lock);
-	ret = fill_window(copy, entity);
-	if (!ret)
-		ret = copy_window(copy, entity);
-	mutex_unlock(&entity->lock);
-	return ret;
+		return copy_by_processor(copy, pages, count);
+	ret = map_pages(copy, pages, count);
+	return ret ?: submit(copy, entity);
 }
 
 /*
@@ -548,15 +487,20 @@ static void end_turn(struct bridge_copy *copy)
 	wake_up(&copies_ended);
 }
 
+/* Those that were given up, until nothing is left of them. Under copies_lock. */
+static LIST_HEAD(late_copies);
+
 static void give_up_copy(struct bridge_copy *copy)
 {
-	scoped_guard(spinlock, &copies_lock)
+	scoped_guard(spinlock, &copies_lock) {
 		copy->given_up = true;
+		list_add(&copy->late, &late_copies);
+	}
 	/* Who waits for a turn need not wait for this one. */
 	wake_up_all(&copies_ended);
 }
 
-static void free_copy(struct bridge_copy *copy)
+static void release_copy(struct bridge_copy *copy)
 {
 	struct drm_device *drm = adev_to_drm(copy->adev);
 
@@ -568,6 +512,11 @@ static void free_copy(struct bridge_copy *copy)
 	dma_fence_put(&copy->eviction->base);
 	amdgpu_call(amdgpu_bo_unref)(&copy->bo);
 	amdgpu_call(drm_dev_put)(drm);
+}
+
+static void free_copy(struct bridge_copy *copy)
+{
+	release_copy(copy);
 	kvfree(copy);
 }
 
@@ -582,6 +531,7 @@ static int new_copy(struct bridge_vram *vram, bool to_vram, struct bridge_copy *
 	if (!copy)
 		return -ENOMEM;
 	copy->adev = vram->adev;
+	copy->pdev = vram->adev->pdev;
 	copy->to_vram = to_vram;
 	INIT_DELAYED_WORK(&copy->later, free_later);
 	ret = wait_for_turn(copy);
@@ -612,9 +562,7 @@ static int begin_copy(struct bridge_copy *copy, const struct bridge_copy_page *p
 	if (pci_dev_is_disconnected(copy->adev->pdev) ||
 	    !amdgpu_call(drm_dev_enter)(adev_to_drm(copy->adev), &idx))
 		return -ENODEV;
-	ret = map_pages(copy, pages, count);
-	if (!ret)
-		ret = submit(copy);
+	ret = start(copy, pages, count);
 	amdgpu_call(drm_dev_exit)(idx);
 	return ret;
 }
@@ -651,7 +599,7 @@ int bridge_copy_wait(struct bridge_copy *copy, u32 timeout_ms)
 }
 
 /* How often it is looked whether a copy that did not end in time has ended. */
-#define LATER HZ
+#define LATER (HZ / 10)
 
 static void free_later(struct work_struct *work)
 {
@@ -661,9 +609,34 @@ static void free_later(struct work_struct *work)
 		schedule_delayed_work(&copy->later, LATER);
 		return;
 	}
-	free_copy(copy);
-	atomic_dec(&outliving);
+	release_copy(copy);
+	scoped_guard(spinlock, &copies_lock)
+		list_del(&copy->late);
+	wake_up_all(&copies_ended);
+	kvfree(copy);
+	atomic_dec(&vram_outliving);
 	module_put(THIS_MODULE);
+}
+
+static bool has_late_copies(const struct pci_dev *pdev)
+{
+	struct bridge_copy *copy;
+
+	guard(spinlock)(&copies_lock);
+	list_for_each_entry(copy, &late_copies, late) {
+		if (copy->pdev == pdev)
+			return true;
+	}
+	return false;
+}
+
+/* amdgpu has ended all jobs of a device that it has left: what still goes on will not end soon. */
+#define UNBOUND_TIMEOUT (5 * HZ)
+
+void bridge_vram_unbound(const struct pci_dev *pdev)
+{
+	if (!wait_event_timeout(copies_ended, !has_late_copies(pdev), UNBOUND_TIMEOUT))
+		pr_warn("%s: unbound, and copies of pages have not ended\n", pci_name(pdev));
 }
 
 void bridge_copy_end(struct bridge_copy *copy)
@@ -675,7 +648,7 @@ void bridge_copy_end(struct bridge_copy *copy)
 	dev_warn(copy->adev->dev, "amdkfd: a copy of %u pages has not ended yet\n", copy->count);
 	give_up_copy(copy);
 	__module_get(THIS_MODULE);
-	atomic_inc(&outliving);
+	atomic_inc(&vram_outliving);
 	schedule_delayed_work(&copy->later, LATER);
 }
 
@@ -687,10 +660,11 @@ void bridge_vram_drain(void)
 {
 	unsigned int waited = 0;
 
-	while (atomic_read(&outliving)) {
+	while (atomic_read(&vram_outliving)) {
 		msleep(10);
 		if (++waited % 1000 == 0)
-			pr_warn("waiting for %d fences to be let go\n", atomic_read(&outliving));
+			pr_warn("waiting for %d fences to be let go\n",
+				atomic_read(&vram_outliving));
 	}
 	/* The callbacks, and whoever has called one of our functions last, have returned then. */
 	rcu_barrier();

@@ -14,6 +14,7 @@
 struct amdgpu_device;			/* amdgpu's device; opaque here */
 struct amdgpu_bo;			/* a buffer object of amdgpu's; opaque here */
 struct mm_struct;
+struct pci_dev;
 struct kgd_mem;				/* a buffer of a compute process; opaque here */
 struct kgd2kfd_shared_resources;	/* what amdgpu leaves to compute; opaque here */
 struct bridge_process;		/* what a process's VMs share: process info, eviction fence */
@@ -439,8 +440,9 @@ struct bridge_copy_page {
 /*
  * Copies pages, at most BRIDGE_MAX_COPY, by the device's copy engines. System pages that are read
  * must not change until it ends. All are kept until it does, and so is the memory of the buffer.
- * -ENODEV: the device sleeps, is gone, or takes no copies any more; -EAGAIN: it is being reset;
- * -EBUSY: amdgpu has the memory;
+ * Where amdgpu takes no jobs any more since one has failed, the processor copies from VRAM.
+ * -ENODEV: the device sleeps, is gone, or takes no copies to VRAM any more; -EAGAIN: it is being
+ * reset; -EBUSY: amdgpu has the memory;
  * -EIO: one that did not end in its time has not ended yet, or too many go on for 10 s.
  */
 int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridge_copy_page *pages,
@@ -449,6 +451,11 @@ int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridg
 int bridge_copy_wait(struct bridge_copy *copy, u32 timeout_ms);
 /* If it has not ended, what it uses is kept until it has; and so is this module. */
 void bridge_copy_end(struct bridge_copy *copy);
+/*
+ * amdgpu has left a device: waits until copies that were given up are gone, for at most 5 s. They
+ * have the DRM device, and amdgpu does not bear it if that ends while the next one begins.
+ */
+void bridge_vram_unbound(const struct pci_dev *pdev);
 /* Before this module goes, and after all buffers and copies have: waits until nothing is left. */
 void bridge_vram_drain(void);
 

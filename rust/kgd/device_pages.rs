@@ -76,9 +76,9 @@ pub(crate) trait DeviceMemory {
     fn vrams(&self) -> usize;
     /// Begins to copy pages of a buffer, at most [`MAX_PAGES`]. System pages that are read must not
     /// change until the copy ends. Allocates; no lock of ours that reclaim takes may be held.
-    /// `ENODEV`: the device sleeps, is gone, or takes no copies any more. `EAGAIN`: it is being
-    /// reset. `EIO`: a copy of the device's that did not end in its time has not ended yet, or
-    /// others have kept this one from beginning for 10 s.
+    /// `ENODEV`: the device sleeps, is gone, or takes no copies to its memory any more. `EAGAIN`:
+    /// it is being reset. `EIO`: a copy of the device's that did not end in its time has not ended
+    /// yet, or others have kept this one from beginning for 10 s.
     ///
     /// # Safety
     ///

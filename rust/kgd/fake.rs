@@ -89,6 +89,7 @@ pub(crate) struct Live {
     /// A reset waits for the lock; a fatal error was detected.
     pub(crate) reset_waits: bool,
     pub(crate) fatal_error: bool,
+    interrupts_free: bool,
     /// The user wants processes kept apart.
     pub(crate) isolates: bool,
     /// VMIDs that processes have; slots with queues, 8 a pipe; copy queues.
@@ -265,6 +266,11 @@ impl Fake {
     /// From now on a reset waits for whoever keeps it from beginning.
     pub(crate) fn begin_reset(&self) {
         self.live.lock().reset_waits = true;
+    }
+
+    /// The next buffer that is freed is not: a signal comes.
+    pub(crate) fn interrupt_free(&self) {
+        self.live.lock().interrupts_free = true;
     }
 
     /// From now on the hardware has a fatal error.
@@ -507,6 +513,9 @@ impl ProcessMemory for Fake {
         let buffer = unsafe { buffer(memory) };
         if buffer.mapped != 0 {
             return Err(EBUSY);
+        }
+        if core::mem::take(&mut live.interrupts_free) {
+            return Err(EINTR);
         }
         live.memories -= 1;
         // SAFETY: from `alloc_memory`; the owner does not use it after success.

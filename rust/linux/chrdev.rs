@@ -28,6 +28,7 @@ use core::{
 };
 use kernel::{
     bindings,
+    page::PAGE_SIZE,
     prelude::*,
     sync::Arc,
     types::ForeignOwnable, //
@@ -51,6 +52,14 @@ pub(crate) trait CharDevice: 'static {
     /// The `mmap` system call.
     fn mmap(data: <Self::Data as ForeignOwnable>::Borrowed<'_>, vma: &Vma) -> Result;
 
+    /// The bus address of the page at that byte of a mapping, which was taken away and is touched
+    /// again. An error: it is gone, and whoever touches it gets a SIGBUS. May be called twice for
+    /// one touch. mmap_lock is held for reading.
+    fn touched(data: <Self::Data as ForeignOwnable>::Borrowed<'_>, offset: u64) -> Result<u64> {
+        let _ = (data, offset);
+        Err(EFAULT)
+    }
+
     /// The last descriptor of a file is closed.
     fn release(data: Self::Data) {
         drop(data);
@@ -67,6 +76,8 @@ pub(crate) struct FileOperations<T: CharDevice> {
     gate: bindings::file_operations,
     /// What an open file has; owned by the module.
     raw: bindings::file_operations,
+    /// What a mapping has.
+    mapped: bindings::vm_operations_struct,
     /// What all open files map of (`Mappings`).
     mappings: AtomicPtr<bindings::address_space>,
     _device: PhantomData<fn() -> T>,
@@ -93,9 +104,14 @@ impl<T: CharDevice> FileOperations<T> {
             open: Some(Self::pass_gate),
             ..pin_init::zeroed()
         };
+        let mapped = bindings::vm_operations_struct {
+            fault: Some(Self::fault),
+            ..pin_init::zeroed()
+        };
         Self {
             gate,
             raw,
+            mapped,
             mappings: AtomicPtr::new(null_mut()),
             _device: PhantomData,
         }
@@ -176,10 +192,52 @@ impl<T: CharDevice> FileOperations<T> {
         // SAFETY: `open` stored the data, and `release` cannot run during this call.
         let data = unsafe { T::Data::borrow((*file).private_data) };
         // SAFETY: The kernel hands this operation a mapping that is being set up.
-        match T::mmap(data, unsafe { Vma::from_raw(vma) }) {
-            Ok(()) => 0,
-            Err(error) => error.to_errno(),
+        let mapping = unsafe { Vma::from_raw(vma) };
+        if let Err(error) = T::mmap(data, mapping) {
+            return error.to_errno();
         }
+        if !mapping.is_copied_on_write() {
+            // SAFETY: The open file's operations are the field `raw` of a table that lives for
+            // ever, and the mapping is being set up.
+            unsafe {
+                let table = &*kernel::container_of!((*file).f_op.cast_mut(), Self, raw);
+                (*vma).vm_ops = &raw const table.mapped;
+            }
+        }
+        0
+    }
+
+    /// # Safety
+    ///
+    /// `fault` must be one of a mapping of a file of this device.
+    unsafe extern "C" fn fault(fault: *mut bindings::vm_fault) -> c_uint {
+        const BUS: c_uint = bindings::vm_fault_reason_VM_FAULT_SIGBUS;
+        // SAFETY: By this function's own contract; fault and mapping last until this returns.
+        let (at, file) = unsafe {
+            let at = (*fault).__bindgen_anon_1;
+            (at, (*at.vma).vm_file)
+        };
+        let offset = (at.pgoff as u64) << bindings::PAGE_SHIFT;
+        // SAFETY: `open` stored the data, and `release` cannot run while the mapping has the file.
+        let touched = || T::touched(unsafe { T::Data::borrow((*file).private_data) }, offset);
+        let Ok(address) = touched() else {
+            return BUS;
+        };
+        // CAST: A 64-bit kernel.
+        let number = (address >> bindings::PAGE_SHIFT) as c_ulong;
+        // SAFETY: The mapping is of device memory (`Vma::map_io`), not copied on write, and
+        // mmap_lock is held. What `touched` names is a page of the device's.
+        let ended = unsafe { bindings::vmf_insert_pfn(at.vma, at.address, number) };
+        if touched().is_ok() {
+            return ended;
+        }
+        // It was taken from all meanwhile; this one may have come too late for that.
+        // SAFETY: The file's mapping is there as long as the file.
+        // CAST: As in `Mappings::zap`.
+        unsafe {
+            bindings::unmap_mapping_range((*file).f_mapping, offset as i64, PAGE_SIZE as i64, 1)
+        };
+        BUS
     }
 }
 
@@ -221,7 +279,7 @@ impl Drop for Major {
 
 /// What all open files of a device map of, through whichever device node they were opened: so that
 /// it can be taken from all users at once. It is the mapping of an inode that nobody else sees.
-struct Mappings {
+pub(crate) struct Mappings {
     inode: NonNull<bindings::inode>,
     /// Where open files look for it.
     shown: &'static AtomicPtr<bindings::address_space>,
@@ -255,7 +313,8 @@ impl Mappings {
         Ok(Self { inode, shown })
     }
 
-    fn zap(&self, offset: u64, bytes: u64) {
+    /// Takes away what users have mapped of the device from byte `offset` on. May sleep.
+    pub(crate) fn zap(&self, offset: u64, bytes: u64) {
         // CAST: Offsets of mappings are unsigned; the C type is not.
         let (offset, bytes) = (offset as i64, bytes as i64);
         // SAFETY: We hold a reference of the inode, whose mapping lives as long.
@@ -278,7 +337,7 @@ pub(crate) struct Registration {
     node: ClassDevice,
     _class: Arc<Class>,
     major: Major,
-    mappings: Mappings,
+    mappings: Arc<Mappings>,
 }
 
 impl Registration {
@@ -288,7 +347,7 @@ impl Registration {
         name: &'static CStr,
         fops: &'static FileOperations<T>,
     ) -> Result<Self> {
-        let mappings = Mappings::new(name, fops)?;
+        let mappings = Arc::new(Mappings::new(name, fops)?, GFP_KERNEL)?;
         let major = Major::new(name, fops)?;
         let class = Class::new(name)?;
         let node = class.device(major.device(0), name)?;
@@ -305,9 +364,9 @@ impl Registration {
         self.major.number
     }
 
-    /// Takes away what users have mapped of the device from byte `offset` on.
-    pub(crate) fn zap(&self, offset: u64, bytes: u64) {
-        self.mappings.zap(offset, bytes);
+    /// What users have mapped of the device.
+    pub(crate) fn mappings(&self) -> &Arc<Mappings> {
+        &self.mappings
     }
 
     /// The device, under which others hang their sysfs entries.

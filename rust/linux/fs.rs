@@ -20,7 +20,7 @@ unsafe impl Sync for NoticeFile {}
 
 impl NoticeFile {
     /// The current task's file of this number. `EBADF`: it has none, or not for writing; `EINVAL`:
-    /// whoever writes to the file may have to wait for its reader.
+    /// whoever writes to the file may have to wait for its reader, or it has none.
     pub(crate) fn get(number: u32) -> Result<Self> {
         let file = LocalFile::fget(number)?;
         // SAFETY: The file is open as long as the reference is held.
@@ -28,8 +28,9 @@ impl NoticeFile {
         Ok(Self(file))
     }
 
-    /// Writes one byte, if that needs no waiting for a reader. `EAGAIN`: it would, so that there is
-    /// something to read already; others: it cannot be written. May sleep.
+    /// Writes one byte with the credentials of who opened the file, if that needs no waiting for a
+    /// reader. `EAGAIN`: it would, so that there is something to read already; others: it cannot be
+    /// written. May sleep.
     pub(crate) fn write(&self, byte: u8) -> Result {
         let file: *mut kernel::bindings::file = self.0.as_ptr();
         // SAFETY: The file is open as long as the reference is held, and `get` has checked it.

@@ -93,8 +93,13 @@ bool amdkfd_current_traces(struct task_struct *task)
 
 int amdkfd_check_nowait(struct file *file)
 {
+	umode_t mode = file_inode(file)->i_mode;
+
 	if (!(file->f_mode & FMODE_WRITE))
 		return -EBADF;
+	/* Nobody is told by these, and who writes has to keep them from being frozen. */
+	if (S_ISREG(mode) || S_ISBLK(mode))
+		return -EINVAL;
 	if (!(file->f_mode & FMODE_NOWAIT) || !file->f_op->write_iter)
 		return -EINVAL;
 	return 0;
@@ -103,6 +108,7 @@ int amdkfd_check_nowait(struct file *file)
 int amdkfd_write_nowait(struct file *file, u8 byte)
 {
 	struct kvec vec = { .iov_base = &byte, .iov_len = sizeof(byte) };
+	const struct cred *worker;
 	struct iov_iter from;
 	struct kiocb write;
 	ssize_t ret;
@@ -110,7 +116,10 @@ int amdkfd_write_nowait(struct file *file, u8 byte)
 	init_sync_kiocb(&write, file);
 	write.ki_flags |= IOCB_NOWAIT;
 	iov_iter_kvec(&from, ITER_SOURCE, &vec, 1, sizeof(byte));
+	/* With the rights of who opened it: the other end may ask (SO_PASSCRED). */
+	worker = override_creds(file->f_cred);
 	ret = vfs_iocb_iter_write(file, &write, &from);
+	revert_creds(worker);
 	return ret < 0 ? ret : 0;
 }
 

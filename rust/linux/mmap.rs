@@ -2,9 +2,9 @@
 
 //! A user mapping under construction, and what a driver may put into it.
 //!
-//! One [`Vma`] exists during one `mmap` call (`struct file_operations`). It maps device memory or
-//! kernel pages as a whole, never page by page on faults, and always with the flags that keep the
-//! mapping out of forks, core dumps and `mremap` growth.
+//! One [`Vma`] exists during one `mmap` call (`struct file_operations`). It maps device memory as a
+//! whole, and always with the flags that keep the mapping out of forks, core dumps and `mremap`
+//! growth. What was taken away comes back page by page (`CharDevice::touched`).
 
 use kernel::{
     bindings,
@@ -46,6 +46,22 @@ impl Vma {
         // SAFETY: The mapping is under construction and ours alone (invariant of `VmaNew`).
         let pages = unsafe { (*self.0.as_ptr()).vm_pgoff };
         (pages as u64) << bindings::PAGE_SHIFT
+    }
+
+    /// Makes it as if that had been the `offset` argument, in bytes.
+    pub(crate) fn set_offset(&self, offset: u64) {
+        // SAFETY: The mapping is under construction and ours alone (invariant of `VmaNew`).
+        // CAST: A 64-bit kernel.
+        unsafe { (*self.0.as_ptr()).vm_pgoff = (offset >> bindings::PAGE_SHIFT) as c_ulong };
+    }
+
+    /// Whether writes go to a copy (`is_cow_mapping`): nobody rings a doorbell so.
+    pub(super) fn is_copied_on_write(&self) -> bool {
+        // CAST: Each fits.
+        let both = (bindings::VM_SHARED | bindings::VM_MAYWRITE) as bindings::vm_flags_t;
+        // SAFETY: The mapping is under construction and ours alone.
+        let flags = unsafe { (*self.0.as_ptr()).__bindgen_anon_2.vm_flags };
+        flags & both == bindings::VM_MAYWRITE as bindings::vm_flags_t
     }
 
     /// Fills the whole mapping with device memory at bus address `phys`, uncached.

@@ -29,6 +29,7 @@ use kernel::{
         impl_has_work,
         DelayedWork,
         Queue,
+        RawDelayedWorkItem,
         Work,
         WorkItem, //
     },
@@ -90,6 +91,24 @@ impl OwnedQueue {
             queue: NonNull::new(queue).ok_or(ENOMEM)?,
             leaving: Atomic::new(0),
         })
+    }
+
+    /// Queues delayed work at once, also if it waits for its time. Legal wherever work is queued.
+    pub(crate) fn hasten<W, const ID: u64>(&self, work: W) -> W::EnqueueOutput
+    where
+        W: RawDelayedWorkItem<ID> + Send + 'static,
+    {
+        let queue = self.queue.as_ptr();
+        // CAST: As in the kernel crate.
+        const ANY_CPU: c_int = bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int;
+        // SAFETY: As for `Queue::enqueue_delayed`: the work is the field of a `delayed_work`, and
+        // false is returned when it was queued already: then mod_delayed_work says true.
+        unsafe {
+            work.__enqueue(move |work| {
+                let delayed = container_of!(work, bindings::delayed_work, work);
+                !bindings::mod_delayed_work_on(ANY_CPU, queue, delayed, 0)
+            })
+        }
     }
 
     /// Waits until the [`DeferredArc`] values are gone whose last owner let them go before this

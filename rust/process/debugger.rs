@@ -288,13 +288,13 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// ENABLE: returns what the runtime has said. `EALREADY`: the process is debugged; `ESRCH`: it
-    /// has ended.
+    /// ENABLE: returns the session's name and what the runtime has said. `EALREADY`: the process is
+    /// debugged; `ESRCH`: it has ended.
     pub(crate) fn begin(
         mut self,
         caller: &Process,
         new: Result<NewSession>,
-    ) -> Result<kfd_runtime_info> {
+    ) -> Result<(Serial, kfd_runtime_info)> {
         if self.state.session.is_some() {
             return Err(errno::already());
         }
@@ -308,9 +308,19 @@ impl<'a> Turn<'a> {
         if session.debugger.is_some() {
             caller.debugging.debugs.store(true, Relaxed);
         }
+        let serial = session.serial;
         self.state.session = Some(session);
         self.process.debugging.on.store(true, Release);
-        Ok(self.state.runtime.info())
+        Ok((serial, self.state.runtime.info()))
+    }
+
+    /// Ends the session of that name, if it has not ended yet.
+    pub(crate) fn take_back(self, serial: Serial) -> Result {
+        let session = self.state.session.as_ref();
+        match session.is_some_and(|session| session.serial == serial) {
+            true => self.end(),
+            false => Ok(()),
+        }
     }
 
     /// DISABLE. `EINVAL`: the process is not debugged.

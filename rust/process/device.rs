@@ -193,6 +193,8 @@ pub(crate) struct ProcessDevice {
     /// The user's trap handler, where the driver has none of its own.
     user_tba: Atomic<u64>,
     user_tma: Atomic<u64>,
+    /// Matrix operations shall be as precise as they can be.
+    precise: Atomic<bool>,
     /// How often its waves touched memory that they may not.
     faults: Atomic<u64>,
     #[pin]
@@ -216,6 +218,7 @@ impl ProcessDevice {
             unfinished <- new_mutex!(None, "amdkfd::ProcessDevice::unfinished"),
             apertures,
             user_tba: Atomic::new(0),
+            precise: Atomic::new(false),
             user_tma: Atomic::new(0),
             faults: Atomic::new(0),
             tensor_limit <- TensorLimit::new(node.clone()),
@@ -337,6 +340,17 @@ impl ProcessDevice {
     /// The task that acquired the VM.
     pub(crate) fn vm_task(&self) -> Result<VmTask> {
         Ok(self.vm()?.task())
+    }
+
+    /// SET_MEMORY_POLICY: whether matrix operations are as precise as they can be. It counts for
+    /// the process's next first queue on the device.
+    pub(crate) fn set_precise(&self, precise: bool) {
+        self.precise.store(precise, Relaxed);
+    }
+
+    /// Whether matrix operations shall be as precise as they can be.
+    pub(crate) fn is_precise(&self) -> bool {
+        self.precise.load(Relaxed)
     }
 
     /// SET_TRAP_HANDLER. The driver's own handler, if there is one, calls the user's.

@@ -2,10 +2,15 @@
 
 //! The doorbells of a process on a GPU, as its user sees them: a mapping of /dev/kfd, or a buffer.
 
-use super::ProcessDevice;
+use super::{
+    Process,
+    ProcessDevice, //
+};
 use crate::{
     doorbell,
-    linux::mmap::Vma, //
+    linux::mmap::Vma,
+    mappings,
+    mmap::MmapTarget, //
 };
 use kernel::prelude::*;
 
@@ -24,5 +29,34 @@ pub(crate) fn mmap(device: &ProcessDevice, vma: &Vma) -> Result {
     if vma.size() != bytes(device) {
         return Err(EINVAL);
     }
-    vma.map_io(physical_address(device)?)
+    // Where it is found to be taken away, whatever the user has put into what is ignored.
+    vma.set_offset(MmapTarget::Doorbell(device.node().id()).to_offset());
+    let doorbells = device.queues().doorbells(device)?;
+    doorbells.note_mapped(device.node().cleared());
+    vma.map_io(doorbells.physical_address())
+}
+
+/// They were taken away, and their page at that byte is touched: its bus address. Whoever rings has
+/// work for the queues. `ENODEV`: a reset has taken them for good, and the queues.
+pub(crate) fn touched(process: &Process, device: &ProcessDevice, offset: u64) -> Result<u64> {
+    let doorbells = device.queues().doorbells(device)?;
+    if !doorbells.is_mapped(device.node().cleared()) {
+        return Err(ENODEV);
+    }
+    // CAST: A size.
+    if offset >= bytes(device) as u64 {
+        return Err(EINVAL);
+    }
+    if let Some(svm) = process.svm() {
+        svm.hurry();
+    }
+    Ok(doorbells.physical_address() + offset)
+}
+
+/// Takes them away on all GPUs: the process's, and those of others, who get theirs back when they
+/// touch them.
+pub(super) fn take_away(process: &Process) {
+    for device in process.devices() {
+        mappings::zap(MmapTarget::Doorbell(device.node().id()), bytes(device));
+    }
 }

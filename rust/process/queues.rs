@@ -19,7 +19,6 @@ use crate::{
         HwProcess,
         SdmaChoice,
         ShMemOptions, //
-        WaveControl,
     },
     ids::{
         GpuId,
@@ -134,6 +133,7 @@ fn sched_process(
         lds_base: apertures.lds.base,
         scratch_base: apertures.scratch.base,
         xnack,
+        precise: device.is_precise(),
     };
     let described = HwProcess {
         pasid: vm.pasid(),
@@ -141,7 +141,7 @@ fn sched_process(
         sh_mem: (node.generation().formats.sh_mem)(options),
         trap: (trap.tba != 0).then_some((trap.tba, trap.tma)),
         // The device's queues know, and say so when they take the process in.
-        control: WaveControl::default(),
+        control: None,
     };
     let new = NewSchedProcess::new(described, xnack)?.with_vm(vm.clone());
     Ok((new, node.activate()))

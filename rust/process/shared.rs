@@ -3,6 +3,7 @@
 //! A process's shared virtual memory: there is none before it is needed.
 
 use super::{
+    doorbells,
     registry,
     MmId,
     Process,
@@ -98,6 +99,12 @@ impl svm::Host for SvmHost {
                     process.pid
                 );
             }
+        }
+    }
+
+    fn doze(&self) {
+        if let Some(process) = self.process() {
+            doorbells::take_away(&process);
         }
     }
 

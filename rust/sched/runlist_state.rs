@@ -369,7 +369,7 @@ impl RunlistState {
     /// What a debugger has set for the waves of a process is this from now on.
     pub(super) fn set_control(&mut self, process: Key, control: WaveControl) -> Result {
         let at = self.process(process)?;
-        at.described.control = control;
+        at.described.control = control.set();
         match at.part.head {
             // It is not in the list yet.
             0 => Ok(()),
@@ -544,7 +544,7 @@ impl RunlistState {
         } = process.part;
         let syncs = process.counts.wave_sync_queues > 0;
         let packet = self.format.map_process(&MapProcess {
-            process: process.described,
+            process: &process.described,
             queues: process.queue_count,
             wave_sync: if syncs { self.wave_sync } else { 0 },
             cleans: self.isolated,

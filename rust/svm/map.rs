@@ -194,6 +194,7 @@ impl Gpu {
             (Some((holder, partition)), _) if self.is_near(holder, partition) => own,
             (Some(_), _) => remote,
             (None, SystemMemory::Uncached) => MemoryType::Uncached,
+            (None, SystemMemory::NonCoherent) => remote,
             (None, SystemMemory::Own) if node.kgd().has_numa() => remote,
             (None, SystemMemory::Own) => own,
         };

@@ -44,6 +44,11 @@ impl PageBits {
         *self == Self::NONE
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
     /// Whether the page of that number is one of them.
     pub(crate) fn contains(&self, page: u64) -> bool {
         let place = page % GRANULE_PAGES;

@@ -111,9 +111,7 @@ impl Drop for RegionUse {
         // As `try_leave` has it the other way round, one of the two sees the other.
         let last = self.0.users.fetch_sub(1, Full) == 1;
         if last && self.0.leaving.xchg(false, Full) {
-            // Nothing was unmapped: it is only looked at again.
-            let start = self.0.pages().start;
-            self.0.note_unmapped(Pages::new(start, start));
+            self.0.look_again();
         }
     }
 }
@@ -304,6 +302,13 @@ impl Region {
         }
     }
 
+    /// It may have become one that nobody needs: as if nothing of it was unmapped. May run under
+    /// reclaim.
+    pub(super) fn look_again(&self) {
+        let start = self.pages().start;
+        self.note_unmapped(Pages::new(start, start));
+    }
+
     /// Whether no GPU sees any of these pages; false if that cannot be told without waiting.
     fn is_free(&self, pages: Pages) -> bool {
         let Some(contents) = self.contents.try_lock() else {
@@ -336,13 +341,19 @@ unsafe impl IntervalUser for Region {
             self.note_unmapped(pages);
             self.svm.check_pins(pages);
         }
+        let mut any = false;
         for piece in pages.pieces(GRANULE_PAGES) {
             if let Some(granule) = self.granule(piece.start) {
+                any = true;
                 self.svm.take(&granule, piece, what.reason);
                 if what.reason == Reason::Unmap {
                     granule.forget_tables();
                 }
             }
+        }
+        if any && what.reason == Reason::Unmap {
+            // Who forgot the attributes meanwhile found that GPUs see pages still.
+            self.look_again();
         }
         true
     }

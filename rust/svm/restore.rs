@@ -3,8 +3,11 @@
 //! Pages that are taken away, and come back.
 //!
 //! Where GPUs do not retry accesses, the process's queues leave the hardware first, and come back
-//! when all pages have: a worker brings them, again and again if it must, at longer and longer
-//! intervals.
+//! when all pages have: a worker brings them, again and again if it must. If they are taken as fast
+//! as they come, or soon afterwards, it rests in between, in proportion to what that has cost. So
+//! an idle process that has no room costs next to no time. Who rings a doorbell meanwhile is not
+//! kept waiting: the doorbells are taken away while the worker rests for long
+//! ([`super::Host::doze`]), and touching them ends the rest ([`Svm::hurry`]).
 
 use super::{
     granule::Granule,
@@ -54,8 +57,16 @@ use kernel::{
 
 /// The first pause before pages are brought back (`AMDGPU_SVM_RANGE_RESTORE_DELAY_MS`).
 const FIRST_PAUSE: Msecs = 1;
-/// The longest, as a power of two of the first.
+/// The longest after failures, as a power of two of the first.
 const LONGEST_PAUSE: u32 = 10;
+/// The longest in terms of what it takes to bring pages back, as a power of two.
+const MOST_TIMES: u32 = 6;
+/// The longest while work may wait that could go on.
+const LONGEST_WAIT: Msecs = 10_000;
+/// The longest while pages are taken as fast as they come, so that no work could go on.
+const LONGEST_REST: Msecs = 300_000;
+/// From so long a pause on, whoever rings a doorbell ends it.
+const DOZE: Msecs = 500;
 
 /// The process's queues are off the hardware, and stay so until this is dropped and all pages are
 /// back.
@@ -63,16 +74,25 @@ pub(super) struct Eviction<'a>(&'a Arc<Svm>);
 
 impl Drop for Eviction<'_> {
     fn drop(&mut self) {
-        let pause = {
-            let mut evicting = self.0.evicting.lock();
-            evicting.busy -= 1;
-            evicting.pause()
-        };
-        self.0.restore_after(pause);
+        self.0.evicting.lock().busy -= 1;
+        // The worker rests if it is to.
+        self.0.restore_after(FIRST_PAUSE);
     }
 }
 
 impl Evicting {
+    /// Nothing was taken away yet.
+    pub(super) fn new() -> Self {
+        Self {
+            evicted: false,
+            busy: 0,
+            restored: None,
+            again: 0,
+            due: None,
+            dozing: false,
+        }
+    }
+
     /// The queues leave: if soon after they came, pages are taken away as fast as they are brought
     /// back.
     fn note_eviction(&mut self) {
@@ -85,23 +105,58 @@ impl Evicting {
             true => self.again.saturating_add(1),
             false => 0,
         };
+        let took = self.restored.map_or(Delta::ZERO, |(_, took)| took);
+        self.rest(match self.again {
+            0 => FIRST_PAUSE,
+            again => times(took, again).min(LONGEST_WAIT),
+        });
     }
 
-    /// The pause before pages are brought back: longer and longer, while they are soon taken again,
-    /// in terms of what that costs. So a process that has no room costs no time, and one whose
-    /// memory changes all the time waits for a moment only.
-    fn pause(&self) -> Msecs {
-        /// The longest, as a power of two of what it takes, and at all.
-        const MOST: u32 = 6;
-        const LONGEST: i64 = 10_000;
-        if self.again == 0 {
-            return FIRST_PAUSE;
-        }
-        let took = self.restored.map_or(0, |(_, took)| took.as_millis());
-        let pause = took.saturating_mul(1 << self.again.min(MOST)).min(LONGEST);
-        // CAST: at most `LONGEST`.
-        pause.max(FIRST_PAUSE.into()) as Msecs
+    /// Pages were taken away as fast as they came, for so long. `much`: that was no accident.
+    fn note_struggle(&mut self, much: bool, took: Delta) {
+        self.restored = Some((Instant::now(), took));
+        self.again = match much {
+            true => MOST_TIMES,
+            false => self.again.saturating_add(1),
+        };
+        self.rest(times(took, self.again));
     }
+
+    /// Pages could not be brought back, so often in a row; the last time it took so long.
+    fn note_failure(&mut self, failures: u32, took: Delta) {
+        let pause = FIRST_PAUSE << failures.min(LONGEST_PAUSE);
+        self.rest(pause.max(times(took, failures)));
+    }
+
+    fn rest(&mut self, pause: Msecs) {
+        self.due = Some(Instant::now() + Delta::from_millis(pause.into()));
+    }
+
+    /// How long it is until pages are brought back.
+    fn left(&self) -> Msecs {
+        let left = self
+            .due
+            .map_or(0, |due| (due - Instant::now()).as_micros_ceil());
+        let left = (left + 999) / 1000;
+        // CAST: at most `LONGEST_REST`.
+        left.clamp(0, LONGEST_REST.into()) as Msecs
+    }
+}
+
+/// A pause of so many times, as a power of two, of what something took.
+fn times(took: Delta, power: u32) -> Msecs {
+    let pause = took.as_millis().saturating_mul(1 << power.min(MOST_TIMES));
+    // CAST: at most `LONGEST_REST`.
+    pause.clamp(FIRST_PAUSE.into(), LONGEST_REST.into()) as Msecs
+}
+
+/// What came of it that pages were brought back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pass {
+    /// All that was missing when it began is there, or is missing again.
+    Over,
+    /// About as much was taken meanwhile as came, and that was much.
+    Struggle { much: bool },
 }
 
 impl Svm {
@@ -152,6 +207,10 @@ impl Svm {
         };
         let taken = granule.take(&self.gpus, pages, missed, |_| true, tell);
         if comes_back {
+            // What moves is there to be had.
+            if reason != Reason::Migrate {
+                let _: u64 = self.taken.fetch_add(missed.count(), Relaxed);
+            }
             self.lost.store(true, Release);
         }
         if !taken && !self.has_ended() {
@@ -162,9 +221,42 @@ impl Svm {
         drop(eviction);
     }
 
-    /// Brings pages back after a pause, which grows with the failures.
-    fn restore_later(self: &Arc<Self>, failures: u32) {
-        self.restore_after(FIRST_PAUSE << failures.min(LONGEST_PAUSE));
+    /// Somebody has work for the queues: if they are off, and their pages wait for their time, they
+    /// are brought back now. Takes `evicting`.
+    pub(crate) fn hurry(self: &Arc<Self>) {
+        let waits = {
+            let mut evicting = self.evicting.lock();
+            evicting.dozing = false;
+            evicting.due.take().is_some() && evicting.evicted
+        };
+        if waits && !self.has_ended() {
+            pr_debug!(
+                "process {} rings a doorbell: its pages come back now\n",
+                self.tgid()
+            );
+            let _ = self.queue.hasten::<_, RESTORE>(self.clone());
+        }
+    }
+
+    /// Nothing is brought back before its time. Whether there is time left.
+    fn doze(self: &Arc<Self>) -> bool {
+        let (left, first) = {
+            let mut evicting = self.evicting.lock();
+            let left = evicting.left();
+            let first = left >= DOZE && !evicting.dozing;
+            evicting.dozing |= first;
+            (left, first)
+        };
+        if left == 0 {
+            return false;
+        }
+        self.restore_after(left);
+        if first {
+            pr_debug!("pages of process {} come back in {left} ms\n", self.tgid());
+            // Who has rung before is served by the one that comes then.
+            self.host.doze();
+        }
+        true
     }
 
     fn restore_after(self: &Arc<Self>, pause: Msecs) {
@@ -176,8 +268,13 @@ impl Svm {
     }
 
     /// Brings back what was taken away. Fails if not all could be.
-    fn bring_back(self: &Arc<Self>) -> Result {
+    fn bring_back(self: &Arc<Self>) -> Result<Pass> {
+        /// Pages after which it is looked whether it is of use.
+        const LEAST: u64 = 16 * GRANULE_PAGES;
         let mm = self.users_mm()?;
+        self.taken.store(0, Relaxed);
+        let struggles = |came: u64| self.taken.load(Relaxed) >= (came / 2).max(1);
+        let (mut came, mut looked) = (0, LEAST);
         let mut result = Ok(());
         let mut from = 0;
         loop {
@@ -187,29 +284,51 @@ impl Svm {
                 next.map(|next| (*next.current().0, RegionUse::new(next.current().1)))
             };
             let Some((index, region)) = region else {
-                return result;
+                return result.map(|()| match came > 0 && struggles(came) {
+                    true => Pass::Struggle { much: false },
+                    false => Pass::Over,
+                });
             };
+            let mut of_use = true;
             region.each_granule(|granule| {
-                result = result.and(self.bring_granule_back(&region, granule, &mm));
+                if !of_use {
+                    return;
+                }
+                match self.bring_granule_back(&region, granule, &mm) {
+                    Ok(pages) => came += pages,
+                    Err(error) => result = result.and(Err(error)),
+                }
+                if came >= looked {
+                    looked = came + LEAST;
+                    of_use = !struggles(came);
+                }
             });
+            if !of_use {
+                return Ok(Pass::Struggle { much: true });
+            }
             from = index + 1;
         }
     }
 
+    /// Returns how many pages were missing.
     fn bring_granule_back(
         self: &Arc<Self>,
         region: &RegionUse,
         granule: &Granule,
         mm: &MmWithUser,
-    ) -> Result {
+    ) -> Result<u64> {
+        let idle = granule.is_idle();
         if !granule.retry(&self.gpus) {
             return Err(EBUSY);
         }
+        if !idle && granule.is_idle() {
+            region.look_again();
+        }
         if granule.state().lost.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let Some(turn) = granule.turn() else {
-            return Ok(());
+            return Ok(0);
         };
         let lost = core::mem::replace(&mut granule.state().lost, PageBits::NONE);
         let place = Place {
@@ -241,7 +360,23 @@ impl Svm {
             let mut state = granule.state();
             state.lost = state.lost.union(lost);
         }
-        result
+        if granule.is_idle() {
+            // What was missing has been unmapped.
+            region.look_again();
+        }
+        result.map(|()| lost.count())
+    }
+
+    /// Not all pages could be brought back, which took so long: they are tried again.
+    fn note_failure(self: &Arc<Self>, error: Error, took: Delta) {
+        pr_debug!("not all pages can be brought back yet: {error:?}\n");
+        self.lost.store(true, Release);
+        if error != ESRCH {
+            self.host.restore_postponed();
+            let failures = self.failures.fetch_add(1, Relaxed);
+            self.evicting.lock().note_failure(failures + 1, took);
+            self.restore_after(FIRST_PAUSE);
+        }
     }
 
     /// Lets the queues run again, if nobody needs them off, and nothing is missing. `took`: so long
@@ -262,26 +397,28 @@ impl WorkItem<RESTORE> for Svm {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        if this.has_ended() {
+        if this.has_ended() || this.doze() {
             return;
         }
         let begun = Instant::<Monotonic>::now();
+        let mut pass = Pass::Over;
         // Before it is looked: what is lost from here on is seen to again.
         if this.lost.xchg(false, kernel::sync::atomic::ordering::Full) {
             let back = this.bring_back();
-            trace::svm_restore(this.tgid(), this.failures.load(Relaxed), &back);
-            if let Err(error) = back {
-                pr_debug!("not all pages can be brought back yet: {error:?}\n");
-                this.lost.store(true, Release);
-                if error != ESRCH {
-                    this.host.restore_postponed();
-                    let failures = this.failures.fetch_add(1, Relaxed);
-                    this.restore_later(failures + 1);
-                }
-                return;
+            trace::svm_restore(this.tgid(), this.failures.load(Relaxed), &back.map(drop));
+            match back {
+                Ok(found) => pass = found,
+                Err(error) => return this.note_failure(error, begun.elapsed()),
             }
         }
         this.failures.store(0, Relaxed);
+        if let Pass::Struggle { much } = pass {
+            this.lost.store(true, Release);
+            this.host.restore_postponed();
+            this.evicting.lock().note_struggle(much, begun.elapsed());
+            this.restore_after(FIRST_PAUSE);
+            return;
+        }
         this.resume(begun.elapsed());
     }
 }
@@ -290,29 +427,50 @@ impl WorkItem<RESTORE> for Svm {
 mod tests {
     use super::*;
 
+    /// What is left of the pause after queues left so often soon after they came.
     fn after(took: Delta, times: u32) -> Msecs {
-        let mut evicting = Evicting {
-            evicted: false,
-            busy: 0,
-            restored: Some((Instant::now(), took)),
-            again: 0,
-        };
+        let mut evicting = Evicting::new();
+        evicting.note_eviction();
+        evicting.restored = Some((Instant::now(), took));
         (0..times).for_each(|_| evicting.note_eviction());
-        evicting.pause()
+        evicting.left()
+    }
+
+    /// Some time may have passed since.
+    fn is_about(left: Msecs, pause: Msecs) -> bool {
+        left <= pause && left + 200 >= pause
     }
 
     #[test]
     fn pages_that_are_taken_again_at_once_come_back_later_and_later() {
         let minute = Delta::from_secs(60);
-        assert_eq!(after(Delta::from_millis(100), 0), FIRST_PAUSE);
-        assert_eq!(after(Delta::from_secs(2), 1), 4000);
-        assert_eq!(after(Delta::from_secs(2), 2), 8000);
-        assert_eq!((after(minute, 1), after(minute, 100)), (10_000, 10_000));
+        assert!(is_about(after(Delta::from_millis(100), 0), FIRST_PAUSE));
+        assert!(is_about(after(Delta::from_secs(2), 1), 4000));
+        assert!(is_about(after(Delta::from_secs(2), 2), 8000));
+        assert!(is_about(after(minute, 1), LONGEST_WAIT));
+        assert!(is_about(after(minute, 100), LONGEST_WAIT));
     }
 
     #[test]
     fn what_cost_nothing_comes_back_at_once() {
-        assert_eq!(after(Delta::from_nanos(0), 3), FIRST_PAUSE);
-        assert_eq!(after(Delta::from_nanos(-1), 100), FIRST_PAUSE);
+        assert!(after(Delta::from_nanos(0), 3) <= FIRST_PAUSE);
+        assert!(after(Delta::from_nanos(-1), 100) <= FIRST_PAUSE);
+    }
+
+    #[test]
+    fn who_struggles_or_fails_rests_for_64_times_as_long() {
+        let mut evicting = Evicting::new();
+        evicting.note_struggle(false, Delta::from_secs(1));
+        assert!(is_about(evicting.left(), 2000));
+        evicting.note_struggle(true, Delta::from_secs(1));
+        assert!(is_about(evicting.left(), 64_000));
+        evicting.note_struggle(true, Delta::from_secs(60));
+        assert!(is_about(evicting.left(), LONGEST_REST));
+        evicting.note_failure(1, Delta::from_secs(1));
+        assert!(is_about(evicting.left(), 2000));
+        evicting.note_failure(100, Delta::from_secs(1));
+        assert!(is_about(evicting.left(), 64_000));
+        evicting.note_failure(10, Delta::from_nanos(0));
+        assert!(is_about(evicting.left(), 1024));
     }
 }

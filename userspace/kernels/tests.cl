@@ -87,11 +87,13 @@ kernel void gather(global const uint *data, global uint *out, uint pages)
 }
 
 // Raises what `what` says, and waits until *flag is not 0 with something in its registers: s_trap 1
-// to 6 with that number, 7 an instruction that no GPU has, 8 a store to `nowhere`.
+// to 6 with that number, 7 an instruction that no GPU has, 8 a store to `nowhere`, 9 a division by
+// 0, as which the reciprocal of 0 counts.
 __attribute__((reqd_work_group_size(64, 1, 1)))
 kernel void raise(global uint *flag, global uint *out, global uint *nowhere, uint what)
 {
 	uint x = LANE * 3 + 1;
+	float none = 0;
 
 	switch (what) {
 	case 1: __asm__ volatile("s_trap 1"); break;
@@ -102,6 +104,7 @@ kernel void raise(global uint *flag, global uint *out, global uint *nowhere, uin
 	case 6: __asm__ volatile("s_trap 6"); break;
 	case 7: __asm__ volatile(".long 0xbfff0000"); break;
 	case 8: *(volatile global uint *)nowhere = 1; break;
+	case 9: __asm__ volatile("v_rcp_f32 %0, %0" : "+v"(none)); break;
 	}
 	while (!__scoped_atomic_load_n(flag, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM))
 		__builtin_amdgcn_s_sleep(1);
@@ -110,7 +113,8 @@ kernel void raise(global uint *flag, global uint *out, global uint *nowhere, uin
 
 // No kernel but a second-level trap handler. It tells the driver by a privileged message, of which
 // bits 9:0 are the queue's doorbell and the ones from 10 on the exceptions (bit 0 is EC 1): those
-// of s_trap N are EC N, and the wave goes on; a wave that did what it may not stops there.
+// of s_trap N are EC N, and the wave goes on; a wave that did what it may not stops there, and so
+// does one that traps for its debugger (EC 2).
 //
 // The first level comes with the PC and the trap's number in TTMP0 and 1 and with STATUS in TTMP12,
 // and leaves TTMP2 to 5 free.
@@ -138,9 +142,14 @@ kernel void on_trap(void)
 		"s_bitset1_b32 ttmp12, 13\n"			// STATUS.HALT
 		"s_getreg_b32 ttmp5, hwreg(HW_REG_TRAPSTS)\n"
 		"s_bitcmp1_b32 ttmp5, 8\n"			// MEM_VIOL
-		"s_movk_i32 ttmp5, 0x2000\n"			// EC 4, or 5
-		"s_cbranch_scc0 .Lon_trap_tell\n"
-		"s_movk_i32 ttmp5, 0x4000\n"
+		"s_cbranch_scc1 .Lon_trap_violation\n"
+		"s_bitcmp1_b32 ttmp5, 11\n"			// ILLEGAL_INST
+		"s_movk_i32 ttmp5, 0x2000\n"			// EC 4
+		"s_cbranch_scc1 .Lon_trap_tell\n"
+		"s_movk_i32 ttmp5, 0x800\n"			// EC 2
+		"s_branch .Lon_trap_tell\n"
+		".Lon_trap_violation:\n"
+		"s_movk_i32 ttmp5, 0x4000\n"			// EC 5
 		".Lon_trap_tell:\n"
 		"s_or_b32 m0, m0, ttmp5\n"
 		"s_nop 0\n"

@@ -6,11 +6,15 @@
 //! A worker writes it, for the file may keep a writer waiting as long as its reader likes: who
 //! reads a pipe into memory that a userfaultfd has to bring in holds the pipe's lock. One worker at
 //! most waits for the files of a debugger, however many sessions it has or had, for its outbox is
-//! one item of work. Its other files wait behind that one, and nobody else does.
+//! one item of work. Its other files wait behind that one, and nobody else does: the module cannot
+//! be unloaded meanwhile (`EBUSY`).
 
 use crate::{
     ids::Serial,
-    linux::fs::NoticeFile,
+    linux::{
+        fs::NoticeFile,
+        module::ModuleRef, //
+    },
     process::registry, //
 };
 use kernel::{
@@ -93,6 +97,11 @@ impl WorkItem for Outbox {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        // Nobody is told any more when the module goes, which waits for this.
+        let module = registry::get().and_then(|registry| ModuleRef::new(registry.module()));
+        let Ok(_stays) = module else {
+            return;
+        };
         let mut last = None;
         // What becomes due behind it has it queued again.
         while let Some((session, file)) = this.next(last) {

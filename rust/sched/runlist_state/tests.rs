@@ -72,7 +72,7 @@ mod tests {
                 counts.processes += 1;
                 let syncs = process.running().any(|entry| entry.described.wave_sync);
                 push(format().map_process(&MapProcess {
-                    process: process.described,
+                    process: &process.described,
                     queues: process.queue_count,
                     wave_sync: if syncs { 64 } else { 0 },
                     cleans,
@@ -150,7 +150,7 @@ mod tests {
         state.set_control(early, WaveControl::default()).unwrap();
         check(&mut state);
         let controls = [early, late].map(|key| state.process(key).unwrap().described.control);
-        assert_eq!(controls, [WaveControl::default(), control]);
+        assert_eq!(controls, [None, Some(control)]);
     }
 
     #[test]

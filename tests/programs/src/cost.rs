@@ -13,6 +13,7 @@ mod memory;
 mod process;
 mod queue;
 mod svm;
+mod work;
 
 pub use process::CostChild;
 
@@ -105,6 +106,7 @@ impl Cost {
         }
         if wanted(Group::Queue) {
             queue::all(meter, &bench)?;
+            work::all(meter, &bench)?;
         }
         Ok(())
     }

@@ -16,11 +16,13 @@
 //! are printed as A1, A2 and so on, in the order in which the case shows them.
 
 mod event;
+mod held;
 mod player;
 mod session;
 mod snapshot;
 mod stage;
 mod target;
+mod waves;
 mod words;
 
 use crate::cases::of_script;
@@ -36,10 +38,16 @@ pub struct Debug {
     /// This case alone.
     #[arg(long)]
     case: Option<String>,
+    /// The cases of machines with two GPUs.
+    #[arg(long)]
+    gpus: bool,
     /// Kill the debugger, its target, and both, at each point of a session, and see that the driver
     /// has no more afterwards than before.
     #[arg(long, conflicts_with = "case")]
     kill: bool,
+    /// Debug this process, and end when a child keeps the lock of the debugger's pipe for ever.
+    #[arg(long, conflicts_with = "case")]
+    held: bool,
     /// Be a process of a case: do what the lines of stdin say.
     #[arg(long, hide = true)]
     player: bool,
@@ -58,6 +66,8 @@ const SCRIPTS: &[&str] = &[
     include_str!("debug/exits.txt"),
 ];
 
+const OF_TWO_GPUS: &[&str] = &[include_str!("debug/gpus.txt")];
+
 impl Debug {
     pub fn run(&self) -> Result<()> {
         if self.player {
@@ -66,8 +76,12 @@ impl Debug {
         if self.kill {
             return killed();
         }
+        if self.held {
+            return held::run();
+        }
+        let scripts = if self.gpus { OF_TWO_GPUS } else { SCRIPTS };
         let (mut played, mut failed) = (0, 0);
-        for (name, lines) in SCRIPTS.iter().flat_map(|script| of_script(script)) {
+        for (name, lines) in scripts.iter().flat_map(|script| of_script(script)) {
             if self.case.as_deref().is_none_or(|wanted| wanted == name) {
                 println!("case {name}");
                 played += 1;

@@ -61,7 +61,7 @@ impl Exception {
         if let Some(hanging) = hanging {
             hanging.tell()?;
         }
-        if let (true, Some((queue, _))) = (self.ring, &queue) {
+        if let (true, Some(queue)) = (self.ring, &queue) {
             println!("ringing");
             std::io::stdout().flush()?;
             queue.ring_doorbell(0);
@@ -97,7 +97,7 @@ impl Exception {
 /// A dispatch that never ends, on a queue of its own, and another queue.
 struct Hanging {
     queue: kfd_aql::Queue,
-    other: (Queue, [Memory; 2]),
+    other: Queue,
     _launch: Launch,
     done: Signal,
     _arguments: [Memory; 3],
@@ -115,7 +115,7 @@ impl Hanging {
         let (launch, done) = (gpu.launch("tick", GROUP, &words)?, gpu.signal()?);
         let other = idle_queue(device)?;
         let queue = kfd_aql::Queue::new(device, 64)?;
-        launch.submit(&queue, &done);
+        launch.submit(&queue, &done)?;
         Ok(Self {
             queue,
             other,
@@ -127,15 +127,13 @@ impl Hanging {
 
     /// What can still be done with it, and with the process's other queue.
     fn tell(self) -> Result<()> {
-        let (ring, bytes) = (self.queue.packets().address(), self.queue.packets().size());
         let said = |result: kfd::Result<()>| match result {
             Ok(()) => "done".into(),
             Err(error) => error.to_string(),
         };
-        let stop = self.queue.kfd_queue().update(ring, bytes as u32, 0, 7);
+        let stop = self.queue.kfd_queue().update(0, 7);
         println!("stopping the queue: {}", said(stop));
-        let other = self.other.1[0].address();
-        let stop = self.other.0.update(other, 0x4000, 0, 7);
+        let stop = self.other.update(0, 7);
         println!("stopping the other one: {}", said(stop));
         drop(self.queue);
         println!("the queue is gone");
@@ -144,18 +142,15 @@ impl Hanging {
 }
 
 /// An AQL queue with nothing in it, and its memory: the ring and the indices.
-fn idle_queue(device: &Arc<Device>) -> Result<(Queue, [Memory; 2])> {
-    let (ring, indices) = (Memory::gtt(device, 0x4000)?, Memory::gtt(device, 4096)?);
+fn idle_queue(device: &Arc<Device>) -> Result<Queue> {
     let place = QueueMemory {
-        ring: ring.address(),
+        ring: Memory::gtt(device, 0x4000)?.into(),
         ring_size: 0x4000,
-        write_index: indices.address(),
-        read_index: indices.address() + 0x80,
+        indices: Memory::gtt(device, 4096)?.into(),
+        write_index: 0,
+        read_index: 0x80,
     };
-    Ok((
-        Queue::create(device, QueueKind::Aql, place)?,
-        [ring, indices],
-    ))
+    Ok(Queue::create(device, QueueKind::Aql, place)?)
 }
 
 fn tell(came: &[uapi::kfd_event_data; 2], ids: [u32; 2], device: &Device) -> Result<()> {

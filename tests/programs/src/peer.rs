@@ -146,7 +146,7 @@ fn kernel_writes(gpu: &Gpu, out: &Memory) -> Result<bool> {
     let launch = gpu.launch("churn", items, &arguments)?;
     let queue = Queue::new(gpu.device(), 64)?;
     let done = gpu.signal()?;
-    launch.submit(&queue, &done);
+    launch.submit(&queue, &done)?;
     done.wait(PATIENCE)?;
     let got = out.read::<u32>(0, items as usize);
     let right: Vec<u32> = (0..GROUPS)

@@ -98,7 +98,7 @@ fn fresh_page() -> Result<u64> {
 }
 
 /// The same of one that never will be, as long as what comes with it is kept.
-fn missing_page() -> Result<(u64, OwnedFd)> {
+pub fn missing_page() -> Result<(u64, OwnedFd)> {
     // <linux/userfaultfd.h>: UFFDIO_API, UFFDIO_REGISTER, UFFD_API, UFFDIO_REGISTER_MODE_MISSING
     const API: u32 = 0xc018_aa3f;
     const REGISTER: u32 = 0xc020_aa00;
@@ -114,11 +114,9 @@ fn missing_page() -> Result<(u64, OwnedFd)> {
 
 /// A queue with a bad packet, and where it is told of.
 struct Bad {
-    /// Gone before what it uses.
     _queue: Queue,
     event: Event,
     payload: Option<Memory>,
-    _memory: [Memory; 2],
 }
 
 impl Bad {
@@ -145,12 +143,12 @@ impl Bad {
         packet: u32,
         payload: u64,
     ) -> Result<Self> {
-        let (ring, indices) = (Memory::gtt(device, RING)?, Memory::gtt(device, 4096)?);
         let place = QueueMemory {
-            ring: ring.address(),
+            ring: Memory::gtt(device, RING)?.into(),
             ring_size: RING as u32,
-            write_index: indices.address(),
-            read_index: indices.address() + 0x80,
+            indices: Memory::gtt(device, 4096)?.into(),
+            write_index: 0,
+            read_index: 0x80,
         };
         let event = Event::new(events, EventKind::Signal, false)?;
         let queue = Queue::create(device, kind, place)?;
@@ -159,6 +157,7 @@ impl Bad {
         area.write(at, &[payload]);
         let at = offset_of!(uapi::kfd_context_save_area_header, err_event_id);
         area.write(at, &[event.id()]);
+        let QueueMemory { ring, indices, .. } = queue.memory();
         ring.write(0, &[packet]);
         // AQL counts packets, and the last one rings; PM4 counts dwords, of which this packet has
         // two.
@@ -172,7 +171,6 @@ impl Bad {
             _queue: queue,
             event,
             payload: None,
-            _memory: [ring, indices],
         })
     }
 

@@ -33,7 +33,7 @@ impl Running {
         let launch = gpu.launch("tick", GROUP, &arguments.concat())?;
         let done = gpu.signal()?;
         let queue = Queue::new(gpu.device(), 64)?;
-        launch.submit(&queue, &done);
+        launch.submit(&queue, &done)?;
         Ok(Self {
             _queue: queue,
             _launch: launch,
@@ -113,7 +113,7 @@ pub fn wrong_pages(gpu: &Gpu, memory: &Memory, seed: u32) -> Result<u32> {
     let launch = gpu.launch("verify", pages, &arguments)?;
     let done = gpu.signal()?;
     let queue = Queue::new(gpu.device(), 64)?;
-    launch.submit(&queue, &done);
+    launch.submit(&queue, &done)?;
     done.wait(PATIENCE)?;
     Ok(wrong.read::<u32>(0, 1)[0])
 }

@@ -134,8 +134,8 @@ impl Script<'_> {
         let launch = gpu.launch("churn", GROUP, &arguments)?;
         let mut waited = None;
         self.step("a dispatch", || {
-            launch.submit(&queue, done);
-            waited = Some(done.wait(PATIENCE));
+            let submitted = launch.submit(&queue, done);
+            waited = Some(submitted.and_then(|_| done.wait(PATIENCE)));
             Ok(())
         })?;
         waited.context("it was not waited for")??;

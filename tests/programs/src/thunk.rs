@@ -21,12 +21,12 @@ pub fn all() -> Result<()> {
     apertures(&kfd, &device)?;
     profiler(&device)?;
     secondary(&device)?;
-    let (ring, indices) = (Memory::gtt(&device, 4096)?, Memory::gtt(&device, 4096)?);
     let memory = QueueMemory {
-        ring: ring.address(),
+        ring: Memory::gtt(&device, 4096)?.into(),
         ring_size: 4096,
-        write_index: indices.address(),
-        read_index: indices.address() + 64,
+        indices: Memory::gtt(&device, 4096)?.into(),
+        write_index: 0,
+        read_index: 64,
     };
     let queue = Queue::create(&device, QueueKind::Pm4, memory)?;
     debugger(&kfd, &queue);

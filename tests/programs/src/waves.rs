@@ -5,7 +5,7 @@
 
 use anyhow::{ensure, Context, Result};
 use clap::Args;
-use kfd::{Device, Kfd, Memory};
+use kfd::{Device, Events, Kfd, Memory};
 use kfd_aql::{CodeObject, Launch, Queue, Signal, Signals};
 use kfd_uapi as uapi;
 use rustix::fd::AsFd;
@@ -82,7 +82,7 @@ impl Oversubscribe {
             arguments.extend(self.rounds.to_le_bytes());
             let launch = gpu.launch("churn", items, &arguments)?;
             let done = gpu.signals.signal(1)?;
-            launch.submit(&queue, &done);
+            launch.submit(&queue, &done)?;
             running.push((queue, launch, done, out));
         }
         for (number, (_, _, done, out)) in (0..).zip(&running) {
@@ -143,14 +143,18 @@ impl Gpu {
         })
     }
 
-    /// Another GPU of the same process, whose event page it uses too.
-    pub fn beside(&self, device: Arc<Device>, signals: u32) -> Result<Self> {
-        let events = self.signals.events().clone();
+    /// The GPU of a process that has events already.
+    pub fn with_events(device: Arc<Device>, signals: u32, events: Arc<Events>) -> Result<Self> {
         Ok(Self {
             signals: Signals::with_events(&device, signals as usize, events)?,
             code: CodeObject::load(&device, KERNELS)?,
             device,
         })
+    }
+
+    /// Another GPU of the same process, whose event page it uses too.
+    pub fn beside(&self, device: Arc<Device>, signals: u32) -> Result<Self> {
+        Self::with_events(device, signals, self.signals.events().clone())
     }
 
     pub fn device(&self) -> &Arc<Device> {
@@ -204,7 +208,7 @@ pub fn saved() -> Result<()> {
     let launch = gpu.launch("hold", items, &arguments)?;
     let done = gpu.signals.signal(1)?;
     let queue = Queue::new(&gpu.device, 64)?;
-    launch.submit(&queue, &done);
+    launch.submit(&queue, &done)?;
     std::thread::sleep(Duration::from_millis(300));
     for round in 0..3 {
         set_percentage(&gpu, &queue, 0)?;

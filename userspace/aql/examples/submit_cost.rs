@@ -25,8 +25,8 @@ pub unsafe extern "C" fn kfd_ring(
     }))
 }
 
-/// Puts `packet` into `ring`.
+/// Puts `packet` into `ring`; its index, or -1 when nobody empties the ring.
 #[no_mangle]
 pub extern "C" fn kfd_submit(ring: &Ring, packet: &Packet) -> u64 {
-    ring.submit(packet)
+    ring.submit(packet).unwrap_or(u64::MAX)
 }

@@ -58,14 +58,17 @@ pub struct Argument {
 }
 
 impl CodeObject {
-    /// Loads `file` for `device`.
+    /// Loads `file` for `device`, if it is made for that GPU.
     pub fn load(device: &Arc<Device>, file: &[u8]) -> Result<Arc<Self>> {
         let elf = parse(file)?;
+        let metadata = metadata(&elf, file)?;
+        let version = device.node().property("gfx_target_version");
+        Target::of(&metadata)?.check(version, || Ok(device.kfd().xnack()?))?;
         let size = span(&elf, file)?;
         let memory = Memory::vram(device, size)?;
         copy_segments(&elf, file, &memory)?;
         relocate(&elf, &memory)?;
-        let kernels = kernels(&elf, file, memory.address(), size as u64)?;
+        let kernels = kernels(&elf, &metadata, memory.address(), size as u64)?;
         Ok(Arc::new(Self { memory, kernels }))
     }
 
@@ -194,9 +197,78 @@ fn relocate(elf: &Elf<'_>, memory: &Memory) -> Result<()> {
     Ok(())
 }
 
-fn kernels(elf: &Elf<'_>, file: &[u8], base: u64, size: u64) -> Result<Vec<Kernel>> {
-    let metadata = metadata(elf, file)?;
-    let list = field(&metadata, "amdhsa.kernels").and_then(Value::as_array);
+/// What a code object is made for: its target id, such as
+/// `amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-`.
+#[derive(Debug, PartialEq, Eq)]
+struct Target<'a> {
+    processor: &'a str,
+    /// Whether it runs only where accesses are retried, or only where they are not.
+    xnack: Option<bool>,
+}
+
+impl<'a> Target<'a> {
+    fn of(metadata: &'a Value) -> Result<Self> {
+        let name = field(metadata, "amdhsa.target").and_then(Value::as_str);
+        let name = name.ok_or_else(|| bad("it does not say for which GPU it is made"))?;
+        Self::parse(name).ok_or_else(|| bad(format!("made for {name}, not for an AMD GPU")))
+    }
+
+    fn parse(name: &'a str) -> Option<Self> {
+        let id = name.strip_prefix("amdgcn-amd-amdhsa-")?;
+        let (_, id) = id.split_once('-')?;
+        let mut parts = id.split(':');
+        let processor = parts.next().filter(|name| !name.is_empty())?;
+        let xnack = parts.find_map(|feature| match feature {
+            "xnack+" => Some(true),
+            "xnack-" => Some(false),
+            _ => None,
+        });
+        Some(Self { processor, xnack })
+    }
+
+    /// Refuses a GPU of another instruction set, and a process in the other mode.
+    fn check(&self, version: u64, xnack: impl FnOnce() -> Result<bool>) -> Result<()> {
+        let gpu = processor(version);
+        if self.processor != gpu && !self.is_generic_of(version) {
+            return Err(bad(format!(
+                "made for {}: this GPU is {gpu}",
+                self.processor
+            )));
+        }
+        match self.xnack {
+            Some(wanted) if wanted != xnack()? => {
+                let (made, is) = if wanted {
+                    ("xnack+", "off")
+                } else {
+                    ("xnack-", "on")
+                };
+                Err(bad(format!(
+                    "made for {made}, and XNACK is {is} in this process"
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it is for all GPUs of a family (LLVM's generic processors), and this is one of them.
+    fn is_generic_of(&self, version: u64) -> bool {
+        let members: &[u64] = match self.processor {
+            "gfx9-generic" => &[90000, 90002, 90004, 90006, 90009, 90012],
+            "gfx9-4-generic" => &[90402, 90500],
+            _ => &[],
+        };
+        members.contains(&version)
+    }
+}
+
+/// The name of the processor of that `gfx_target_version`: 90402 is gfx942, 90010 gfx90a.
+fn processor(version: u64) -> String {
+    let (major, minor, step) = (version / 10000, version / 100 % 100, version % 100);
+    format!("gfx{major}{minor:x}{step:x}")
+}
+
+fn kernels(elf: &Elf<'_>, metadata: &Value, base: u64, size: u64) -> Result<Vec<Kernel>> {
+    let list = field(metadata, "amdhsa.kernels").and_then(Value::as_array);
     list.ok_or_else(|| bad("its metadata lists no kernels"))?
         .iter()
         .map(|entry| kernel(elf, entry, base, size))
@@ -275,4 +347,54 @@ fn number(map: &Value, name: &str) -> Result<u64> {
     field(map, name)
         .and_then(Value::as_u64)
         .ok_or_else(|| bad(format!("its metadata has no {name}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, version: u64, xnack: bool) -> Result<()> {
+        let target = Target::parse(name).ok_or_else(|| bad("no target"))?;
+        target.check(version, || Ok(xnack))
+    }
+
+    #[test]
+    fn a_processor_is_named_as_llvm_does() {
+        let named = [90402, 90010, 110_000, 120_001, 90000].map(processor);
+        assert_eq!(named, ["gfx942", "gfx90a", "gfx1100", "gfx1201", "gfx900"]);
+    }
+
+    #[test]
+    fn an_object_for_another_gpu_is_refused() {
+        assert!(check("amdgcn-amd-amdhsa--gfx942", 90402, false).is_ok());
+        assert!(check("amdgcn-amd-amdhsa-unknown-gfx942", 90402, false).is_ok());
+        assert!(check("amdgcn-amd-amdhsa--gfx9-4-generic", 90402, false).is_ok());
+        let error = check("amdgcn-amd-amdhsa--gfx1100", 90402, false).expect_err("another ISA");
+        let said = error.to_string();
+        assert!(
+            said.contains("gfx1100") && said.contains("gfx942"),
+            "{said}"
+        );
+        assert!(check("amdgcn-amd-amdhsa--gfx9-generic", 90402, false).is_err());
+        assert!(check("amdgcn-amd-amdhsa--gfx94", 90402, false).is_err());
+        assert!(check("x86_64-unknown-linux-gnu", 90402, false).is_err());
+        assert!(check("amdgcn-amd-amdhsa--", 90402, false).is_err());
+    }
+
+    #[test]
+    fn an_object_for_the_other_xnack_mode_is_refused() {
+        let plus = "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack+";
+        let minus = "amdgcn-amd-amdhsa--gfx942:xnack-";
+        assert!(check(plus, 90402, true).is_ok() && check(plus, 90402, false).is_err());
+        assert!(check(minus, 90402, false).is_ok() && check(minus, 90402, true).is_err());
+        let asked = || -> Result<bool> { panic!("it does not matter to this object") };
+        let any = Target::parse("amdgcn-amd-amdhsa--gfx942:sramecc-").expect("a target");
+        assert!(any.check(90402, asked).is_ok());
+    }
+
+    #[test]
+    fn an_object_that_does_not_say_is_refused() {
+        let metadata = Value::Map(vec![("amdhsa.kernels".into(), Value::Array(Vec::new()))]);
+        assert!(Target::of(&metadata).is_err());
+    }
 }

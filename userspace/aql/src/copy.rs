@@ -6,8 +6,8 @@
 //! never start again; a packet does not go around the end of the ring, NOPs fill what is left
 //! there.
 
-use crate::{Error, Result, Signal};
-use kfd::{Device, Memory, QueueKind, QueueMemory};
+use crate::{Error, Result, Signal, PATIENCE};
+use kfd::{Device, Memory, QueueKind, QueueMemory, Resets};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,8 +28,8 @@ const FILL_WORDS: u32 = 2 << 30;
 const HDP_FLUSH: u32 = 0x8000_0000;
 /// The most bytes of one packet: its count has 22 bits on all SDMA 4.
 const MOST_BYTES: u64 = 1 << 22;
-/// How long a full ring is waited for.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a producer that waits asks whether the GPU is still there.
+const ASK: Duration = Duration::from_millis(100);
 const READ_INDEX: usize = 0;
 const WRITE_INDEX: usize = 64;
 
@@ -37,32 +37,32 @@ const WRITE_INDEX: usize = 64;
 #[derive(Debug)]
 pub struct CopyQueue {
     queue: kfd::Queue,
-    ring: Memory,
-    indices: Memory,
-    /// Up to where the ring is written, in bytes.
-    written: Mutex<u64>,
+    ring: Arc<Memory>,
+    indices: Arc<Memory>,
+    resets: Resets,
+    places: Places,
 }
 
 impl CopyQueue {
     /// A queue on one of the GPU's copy engines; the kernel chooses which.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
-        let (ring, indices) = (
-            Memory::gtt(device, RING_BYTES as usize)?,
-            Memory::gtt(device, 4096)?,
-        );
+        let ring = Arc::new(Memory::gtt(device, RING_BYTES as usize)?);
+        let indices = Arc::new(Memory::gtt(device, 4096)?);
         let memory = QueueMemory {
-            ring: ring.address(),
+            ring: ring.clone(),
             ring_size: RING_BYTES as u32,
-            write_index: indices.address() + WRITE_INDEX as u64,
-            read_index: indices.address() + READ_INDEX as u64,
+            indices: indices.clone(),
+            write_index: WRITE_INDEX,
+            read_index: READ_INDEX,
         };
+        let resets = Resets::watch(device)?;
         let queue = kfd::Queue::create(device, QueueKind::Sdma, memory)?;
-        let written = Mutex::new(0);
         Ok(Self {
             queue,
             ring,
             indices,
-            written,
+            resets,
+            places: Places::default(),
         })
     }
 
@@ -73,7 +73,8 @@ impl CopyQueue {
 
     /// Copies `bytes` from one address to another; `done` is decremented when they are there.
     ///
-    /// The buffers must live until then, and not overlap.
+    /// The buffers must live until then, and not overlap. `Lost`: the ring is full, and the GPU was
+    /// reset or has taken nothing for a minute.
     pub fn copy(&self, from: u64, to: u64, bytes: u64, done: &Signal) -> Result<()> {
         let mut packets = flush();
         for part in (0..bytes).step_by(MOST_BYTES as usize) {
@@ -90,7 +91,8 @@ impl CopyQueue {
     }
 
     /// Fills `bytes` from an address on with one word again and again; `done` is decremented when
-    /// they are there. Whole words only. The buffer must live until then.
+    /// they are there. Whole words only. The buffer must live until then. `Lost` as
+    /// [`CopyQueue::copy`].
     pub fn fill(&self, to: u64, word: u32, bytes: u64, done: &Signal) -> Result<()> {
         if (to | bytes) % 4 != 0 {
             return Err(Error::Copy(format!(
@@ -116,41 +118,100 @@ impl CopyQueue {
 
     /// Puts packets into the ring one after the other and rings the doorbell.
     fn submit(&self, packets: &[Vec<u32>]) -> Result<()> {
-        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        for packet in packets {
-            let bytes = packet.len() as u64 * 4;
-            let left = RING_BYTES - *written % RING_BYTES;
-            if left < bytes {
-                self.put(&mut written, &vec![0; left as usize / 4])?;
-            }
-            self.put(&mut written, packet)?;
-        }
-        self.ring_to(*written);
-        Ok(())
+        let alive = || matches!(self.resets.look(), Ok(None));
+        self.places.submit(self, packets, PATIENCE, alive)
+    }
+}
+
+/// The ring and its consumer.
+trait Engine {
+    /// Up to where the consumer has read, in bytes since the beginning.
+    fn read(&self) -> u64;
+    /// Writes words at a byte of the ring.
+    fn write(&self, at: u64, words: &[u32]);
+    /// Tells the consumer up to where it is written.
+    fn ring(&self, written: u64);
+}
+
+impl Engine for CopyQueue {
+    fn read(&self) -> u64 {
+        self.index(READ_INDEX).load(Ordering::Acquire)
     }
 
-    /// One packet, or the NOPs up to the ring's end; waits while there is no room.
-    fn put(&self, written: &mut u64, words: &[u32]) -> Result<()> {
-        let end = *written + words.len() as u64 * 4;
-        let start = Instant::now();
-        while end - self.index(READ_INDEX).load(Ordering::Acquire) > RING_BYTES {
-            // The engine must know of what it is waited for.
-            self.ring_to(*written);
-            if start.elapsed() >= PATIENCE {
-                return Err(Error::Timeout(PATIENCE));
-            }
-            std::thread::yield_now();
-        }
-        self.ring.write((*written % RING_BYTES) as usize, words);
-        *written = end;
-        Ok(())
+    fn write(&self, at: u64, words: &[u32]) {
+        self.ring.write(at as usize, words);
     }
 
-    fn ring_to(&self, written: u64) {
+    fn ring(&self, written: u64) {
         self.index(WRITE_INDEX).store(written, Ordering::Release);
         self.queue.ring_doorbell(written);
     }
+}
 
+/// Up to where a ring is written, in bytes. The lock is held while packets are written, and not
+/// while room for them is waited for.
+#[derive(Debug, Default)]
+struct Places {
+    written: Mutex<u64>,
+}
+
+impl Places {
+    /// As many of `packets` at a time as there is room for; others' may come between.
+    fn submit(
+        &self,
+        engine: &impl Engine,
+        packets: &[Vec<u32>],
+        patience: Duration,
+        alive: impl Fn() -> bool,
+    ) -> Result<()> {
+        let mut left = packets;
+        let (mut moved, mut asked, mut seen) = (Instant::now(), Instant::now(), engine.read());
+        loop {
+            left = &left[self.put(engine, left)..];
+            if left.is_empty() {
+                return Ok(());
+            }
+            std::thread::yield_now();
+            let (now, read) = (Instant::now(), engine.read());
+            if read != seen {
+                (moved, seen) = (now, read);
+            }
+            if now - asked >= ASK {
+                asked = now;
+                if now - moved >= patience || !alive() {
+                    return Err(Error::Lost);
+                }
+            }
+        }
+    }
+
+    /// Writes those packets that there is room for, and rings. How many.
+    fn put(&self, engine: &impl Engine, packets: &[Vec<u32>]) -> usize {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut count = 0;
+        for packet in packets {
+            let bytes = packet.len() as u64 * 4;
+            let left = RING_BYTES - *written % RING_BYTES;
+            let nops = if left < bytes { left } else { 0 };
+            if *written + nops + bytes - engine.read() > RING_BYTES {
+                break;
+            }
+            if nops > 0 {
+                engine.write(*written % RING_BYTES, &vec![0; nops as usize / 4]);
+            }
+            *written += nops;
+            engine.write(*written % RING_BYTES, packet);
+            *written += bytes;
+            count += 1;
+        }
+        if count > 0 {
+            engine.ring(*written);
+        }
+        count
+    }
+}
+
+impl CopyQueue {
     fn index(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: within the page, aligned to 8, and only ever used as an atomic by this process.
         unsafe { AtomicU64::from_ptr(self.indices.as_ptr().as_ptr().add(offset).cast()) }
@@ -198,6 +259,97 @@ mod tests {
         assert_eq!(packet(FENCE, &[], &[1], &[2]).len(), 4);
         assert_eq!(packet(TRAP, &[1], &[], &[]).len(), 2);
         assert_eq!(flush()[0].len(), 6);
+    }
+
+    /// A ring that nobody empties but the test.
+    struct Fake {
+        words: Mutex<Vec<u32>>,
+        read: AtomicU64,
+        written: AtomicU64,
+    }
+
+    impl Fake {
+        fn new() -> Self {
+            Self {
+                words: Mutex::new(vec![u32::MAX; RING_BYTES as usize / 4]),
+                read: AtomicU64::new(0),
+                written: AtomicU64::new(0),
+            }
+        }
+    }
+
+    impl Engine for Fake {
+        fn read(&self) -> u64 {
+            self.read.load(Ordering::Acquire)
+        }
+
+        fn write(&self, at: u64, words: &[u32]) {
+            let at = at as usize / 4;
+            self.words.lock().expect("no panic")[at..at + words.len()].copy_from_slice(words);
+        }
+
+        fn ring(&self, written: u64) {
+            self.written.store(written, Ordering::Release);
+        }
+    }
+
+    #[test]
+    fn a_packet_does_not_go_around_the_end() {
+        let (fake, places) = (Fake::new(), Places::default());
+        let seven = vec![7; 7];
+        let fit = RING_BYTES as usize / 28;
+        assert_eq!(places.put(&fake, &vec![seven.clone(); fit + 1]), fit);
+        fake.read.store(24, Ordering::Release);
+        assert_eq!(
+            places.put(&fake, std::slice::from_ref(&seven)),
+            0,
+            "4 words at the end, 7 at its start"
+        );
+        fake.read.store(56, Ordering::Release);
+        assert_eq!(places.put(&fake, &[seven]), 1);
+        let nops = RING_BYTES as usize / 4 - fit * 7;
+        assert!(nops > 0);
+        let words = fake.words.lock().expect("no panic");
+        assert_eq!(words[fit * 7..], vec![0; nops]);
+        assert_eq!(fake.written.load(Ordering::Acquire), RING_BYTES + 28);
+    }
+
+    #[test]
+    fn a_dead_engine_ends_all_waits_at_once() {
+        let (fake, places) = (Fake::new(), Places::default());
+        let full = RING_BYTES as usize / 16;
+        assert_eq!(places.put(&fake, &vec![vec![1; 4]; full]), full);
+        let patience = Duration::from_millis(400);
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            let waits: Vec<_> = (0..4)
+                .map(|_| scope.spawn(|| places.submit(&fake, &[vec![2; 4]], patience, || true)))
+                .collect();
+            for wait in waits {
+                let end = wait.join().expect("no panic");
+                assert!(matches!(end, Err(Error::Lost)));
+            }
+        });
+        // One after the other they would have taken four times as long.
+        assert!(start.elapsed() < 3 * patience, "{:?}", start.elapsed());
+        let gone = places.submit(&fake, &[vec![2; 4]], Duration::MAX, || false);
+        assert!(matches!(gone, Err(Error::Lost)));
+    }
+
+    #[test]
+    fn more_than_the_ring_holds_goes_in_parts() {
+        let (fake, places) = (Fake::new(), Places::default());
+        let packets = vec![vec![3; 8]; RING_BYTES as usize / 16];
+        std::thread::scope(|scope| {
+            let producer = scope.spawn(|| places.submit(&fake, &packets, PATIENCE, || true));
+            while !producer.is_finished() {
+                let written = fake.written.load(Ordering::Acquire);
+                fake.read.store(written, Ordering::Release);
+                std::thread::yield_now();
+            }
+            assert!(producer.join().expect("no panic").is_ok());
+        });
+        assert_eq!(fake.written.load(Ordering::Acquire), 2 * RING_BYTES);
     }
 
     #[test]

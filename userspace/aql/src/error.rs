@@ -22,6 +22,10 @@ pub enum Error {
     /// The GPU did not finish in time.
     #[error("no completion within {0:?}")]
     Timeout(std::time::Duration),
+    /// The GPU takes nothing more from the queue: it was reset, or something in the queue never
+    /// ends. What was submitted last may not run; the queue is of no more use.
+    #[error("the GPU takes no more packets from the queue")]
+    Lost,
     /// A barrier packet has room for five signals.
     #[error("a barrier on {0} signals: one packet has room for 5")]
     Barrier(usize),

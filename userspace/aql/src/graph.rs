@@ -2,9 +2,10 @@
 
 //! [`Graph`]: kernels that depend on each other, put together once and run as often as wanted.
 
+use crate::signal::Deadline;
 use crate::{BarrierAnd, Completion, Error, Launch, Queue, Result, Signal, Signals};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Kernels and what each waits for, spread over some queues.
 #[derive(Debug)]
@@ -60,17 +61,16 @@ impl Graph {
     /// Runs all of it and sleeps until the end; when each step began and ended, in the order of
     /// adding.
     ///
-    /// After a timeout the GPU may still be at it: drop the queues before the graph.
+    /// After an error the GPU may still be at it: drop the queues before the graph.
     ///
-    /// # Panics
-    /// When a kernel needs more scratch than its queue has.
+    /// `Launch`: a kernel needs more scratch than its queue has.
     pub fn run(&mut self, timeout: Duration) -> Result<Vec<Completion>> {
-        let end = Instant::now() + timeout;
+        let deadline = Deadline::after(timeout);
         self.nodes.iter().for_each(|node| node.done.store(1));
         for node in &self.nodes {
             self.submit(node)?;
         }
-        let left = || end.saturating_duration_since(Instant::now());
+        let left = || deadline.left().unwrap_or(Duration::MAX);
         self.nodes
             .iter()
             .map(|node| node.done.wait(left()))
@@ -86,10 +86,9 @@ impl Graph {
             .map(|other| other.done.address())
             .collect();
         for five in others.chunks(5) {
-            queue.submit(BarrierAnd::on(five)?);
+            queue.submit(BarrierAnd::on(five)?)?;
         }
-        node.launch.submit(queue, &node.done);
-        Ok(())
+        node.launch.submit(queue, &node.done).map(drop)
     }
 }
 

@@ -30,10 +30,12 @@ impl Launch {
     ) -> Result<Self> {
         let kernel = code.kernel(kernel)?;
         check(kernel, grid, workgroup, visible)?;
+        check_hidden(kernel)?;
         let arguments = Memory::gtt(device, kernel.kernarg_size.max(1))?;
         arguments.write(0, visible);
         for argument in &kernel.arguments {
-            if let Some(value) = hidden(argument, grid, workgroup) {
+            let aperture = aperture(argument, device);
+            if let Some(value) = hidden(argument, grid, workgroup).or(aperture) {
                 arguments.write(
                     argument.offset,
                     &value.to_le_bytes()[..argument.size.min(8)],
@@ -72,20 +74,20 @@ impl Launch {
 
     /// Puts it into `queue`; `done` is decremented when it has run. Returns the packet's index.
     ///
-    /// # Panics
-    /// When the kernel needs more scratch than the queue has.
-    pub fn submit(&self, queue: &Queue, done: &Signal) -> u64 {
+    /// `Launch`: the kernel needs more scratch than the queue has. `Lost` as [`Queue::submit`].
+    pub fn submit(&self, queue: &Queue, done: &Signal) -> Result<u64> {
         self.put(queue, done.address())
     }
 
     /// Puts it into `queue` with the address of a signal, or 0.
-    pub(crate) fn put(&self, queue: &Queue, completion: u64) -> u64 {
+    pub(crate) fn put(&self, queue: &Queue, completion: u64) -> Result<u64> {
         let (needs, has) = (self.scratch(), queue.scratch());
-        assert!(
-            needs <= has,
-            "{}: {needs} bytes of scratch, and the queue has {has}",
-            self.kernel.name
-        );
+        if needs > has {
+            return Err(Error::Launch {
+                kernel: self.kernel.name.clone(),
+                reason: format!("{needs} bytes of scratch, and the queue has {has}"),
+            });
+        }
         queue.submit(KernelDispatch {
             completion,
             ..self.dispatch
@@ -155,8 +157,46 @@ fn check(kernel: &Kernel, grid: [u32; 3], workgroup: [u16; 3], visible: &[u8]) -
     Ok(())
 }
 
-/// What the compiler expects in a hidden argument, as far as a runtime without printf and heap can
-/// say.
+/// Refuses a kernel with a hidden argument that this runtime has nothing for: it would find 0 where
+/// a heap, a printf buffer, a host that answers calls or a queue should be.
+fn check_hidden(kernel: &Kernel) -> Result<()> {
+    // `hidden_none` is a place that nothing is expected in; the others are known below.
+    const GIVEN: [&str; 4] = [
+        "hidden_none",
+        "hidden_dynamic_lds_size",
+        "hidden_private_base",
+        "hidden_shared_base",
+    ];
+    let hidden_ones = kernel
+        .arguments
+        .iter()
+        .filter(|argument| argument.kind.starts_with("hidden_"));
+    for argument in hidden_ones {
+        let is_given =
+            GIVEN.contains(&argument.kind.as_str()) || hidden(argument, [1; 3], [1; 3]).is_some();
+        if !is_given {
+            return Err(Error::Launch {
+                kernel: kernel.name.clone(),
+                reason: format!(
+                    "it expects {}, which this runtime does not have",
+                    argument.kind
+                ),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The upper halves of the apertures' addresses, for kernels that ask for them.
+fn aperture(argument: &Argument, device: &Device) -> Option<u64> {
+    match argument.kind.as_str() {
+        "hidden_private_base" => Some(device.apertures().scratch_base >> 32),
+        "hidden_shared_base" => Some(device.apertures().lds_base >> 32),
+        _ => None,
+    }
+}
+
+/// What the compiler expects in a hidden argument of sizes.
 fn hidden(argument: &Argument, grid: [u32; 3], workgroup: [u16; 3]) -> Option<u64> {
     let axis = match argument.kind.as_bytes().last()? {
         b'x' => 0,
@@ -229,6 +269,43 @@ mod tests {
         assert_eq!(of("hidden_group_size_y"), Some(1));
         assert_eq!(of("hidden_grid_dims"), Some(2));
         assert_eq!(of("hidden_printf_buffer"), None);
+    }
+
+    #[test]
+    fn what_this_runtime_does_not_have_is_refused() {
+        let with = |kind: &str| {
+            let mut kernel = kernel();
+            kernel.arguments.push(Argument {
+                offset: 24,
+                size: 8,
+                kind: kind.into(),
+            });
+            check_hidden(&kernel)
+        };
+        for kind in [
+            "hidden_none",
+            "hidden_block_count_z",
+            "hidden_group_size_x",
+            "hidden_global_offset_y",
+            "hidden_dynamic_lds_size",
+            "hidden_private_base",
+            "global_buffer",
+        ] {
+            assert!(with(kind).is_ok(), "{kind}");
+        }
+        for kind in [
+            "hidden_heap_v1",
+            "hidden_hostcall_buffer",
+            "hidden_printf_buffer",
+            "hidden_default_queue",
+            "hidden_completion_action",
+            "hidden_multigrid_sync_arg",
+            "hidden_queue_ptr",
+            "hidden_of_a_later_version",
+        ] {
+            let error = with(kind).expect_err(kind).to_string();
+            assert!(error.contains(kind), "{error}");
+        }
     }
 
     #[test]

@@ -29,6 +29,6 @@ pub use graph::{Graph, Step};
 pub use launch::Launch;
 pub use packet::{BarrierAnd, BarrierOr, KernelDispatch, Packet, Pm4Buffer};
 pub use queue::Queue;
-pub use ring::{Ring, INVALID};
+pub use ring::{Ring, INVALID, PATIENCE};
 pub use signal::{Completion, Signal, Signals};
 pub use stream::{Marker, Stream};

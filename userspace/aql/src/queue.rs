@@ -8,8 +8,9 @@
 mod scratch;
 
 use self::scratch::Scratch;
+use crate::ring::PATIENCE;
 use crate::{Packet, Result, Ring};
-use kfd::{Device, Memory, QueueKind, QueueMemory};
+use kfd::{Device, Memory, QueueKind, QueueMemory, Resets};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::Arc;
@@ -35,8 +36,8 @@ pub struct Queue {
     // The queue goes before what it reads.
     ring: Ring,
     queue: kfd::Queue,
-    packets: Memory,
-    descriptor: Memory,
+    packets: Arc<Memory>,
+    descriptor: Arc<Memory>,
     scratch: Option<Scratch>,
 }
 
@@ -57,7 +58,8 @@ impl Queue {
             .into());
         }
         let size = packets as usize * PACKET;
-        let (ring, descriptor) = (Memory::gtt(device, size)?, Memory::gtt(device, 4096)?);
+        let ring = Arc::new(Memory::gtt(device, size)?);
+        let descriptor = Arc::new(Memory::gtt(device, 4096)?);
         for packet in 0..packets as usize {
             ring.write(packet * PACKET, &[crate::INVALID]);
         }
@@ -69,11 +71,13 @@ impl Queue {
             scratch.describe(&descriptor);
         }
         let memory = QueueMemory {
-            ring: ring.address(),
+            ring: ring.clone(),
             ring_size: size as u32,
-            write_index: descriptor.address() + WRITE_DISPATCH_ID as u64,
-            read_index: descriptor.address() + READ_DISPATCH_ID as u64,
+            indices: descriptor.clone(),
+            write_index: WRITE_DISPATCH_ID,
+            read_index: READ_DISPATCH_ID,
         };
+        let resets = Resets::watch(device)?;
         let queue = kfd::Queue::create(device, QueueKind::Aql, memory)?;
         let (write, read) = (
             index(&descriptor, WRITE_DISPATCH_ID),
@@ -84,6 +88,9 @@ impl Queue {
             let doorbell = queue.doorbell().cast();
             Ring::new(ring.as_ptr().cast(), packets.into(), write, read, doorbell)
         };
+        // What can't be asked any more is gone, too.
+        let alive = move || matches!(resets.look(), Ok(None));
+        let producers = producers.watched(PATIENCE, alive);
         Ok(Self {
             ring: producers,
             queue,
@@ -103,7 +110,7 @@ impl Queue {
         &self.queue
     }
 
-    /// The buffer that its packets lie in.
+    /// The buffer that its packets lie in. What is written there the GPU takes for packets.
     pub fn packets(&self) -> &Memory {
         &self.packets
     }
@@ -137,8 +144,10 @@ impl Queue {
 
     /// Puts `packet` into the ring and rings the doorbell; waits while the ring is full. Returns
     /// its index.
+    ///
+    /// `Lost`: the ring is full, and the GPU was reset or has taken nothing for a minute.
     #[inline]
-    pub fn submit(&self, packet: impl Into<Packet>) -> u64 {
+    pub fn submit(&self, packet: impl Into<Packet>) -> Result<u64> {
         self.ring.submit(&packet.into())
     }
 }

@@ -5,8 +5,8 @@
 //! The layout is `amd_signal_t` of ROCr's `amd_hsa_signal.h`, which the command processor knows.
 
 use crate::{Error, Result};
-use kfd::{Device, Event, EventKind, Events, Memory, Wait};
-use std::sync::atomic::{AtomicI64, Ordering};
+use kfd::{Device, Event, EventKind, Events, Memory};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,13 +19,44 @@ const START: usize = 32;
 /// `AMD_SIGNAL_KIND_USER`.
 const KIND_USER: u64 = 1;
 
-/// A page of signals and the process's events. One per process, since the kernel takes one event
-/// page.
+/// A page of signals, and the process's events behind them.
 #[derive(Debug)]
 pub struct Signals {
     memory: Memory,
     events: Arc<Events>,
-    free: Mutex<Vec<usize>>,
+    places: Mutex<Places>,
+}
+
+/// Which places of the page a new signal may have.
+#[derive(Debug)]
+struct Places {
+    free: Vec<usize>,
+    /// Those of signals that were dropped while a packet might still count them down.
+    late: Vec<usize>,
+}
+
+impl Places {
+    fn new(count: usize) -> Self {
+        Self {
+            free: (0..count).rev().collect(),
+            late: Vec::new(),
+        }
+    }
+
+    /// A place that no GPU writes any more; `is_done` says so of one that was late.
+    fn take(&mut self, is_done: impl Fn(usize) -> bool) -> Option<usize> {
+        self.free.pop().or_else(|| {
+            let found = self.late.iter().position(|slot| is_done(*slot))?;
+            Some(self.late.swap_remove(found))
+        })
+    }
+
+    fn give_back(&mut self, slot: usize, is_done: bool) {
+        match is_done {
+            true => self.free.push(slot),
+            false => self.late.push(slot),
+        }
+    }
 }
 
 impl Signals {
@@ -48,7 +79,7 @@ impl Signals {
         Ok(Arc::new(Self {
             memory: Memory::gtt(device, count * SIZE)?,
             events,
-            free: Mutex::new((0..count).rev().collect()),
+            places: Mutex::new(Places::new(count)),
         }))
     }
 
@@ -60,31 +91,43 @@ impl Signals {
     /// A signal of value `initial` whose completion raises an interrupt.
     pub fn signal(self: &Arc<Self>, initial: i64) -> Result<Signal> {
         let event = Event::new(&self.events, EventKind::Signal, true)?;
-        let slot = self.lock_free().pop();
+        let slot = self
+            .places()
+            .take(|slot| self.value(slot).load(Ordering::Acquire) <= 0);
         let slot = slot.ok_or(Error::NoSignal(self.memory.size() / SIZE))?;
         let signal = Signal {
             pool: self.clone(),
             slot,
             event,
+            named: AtomicBool::new(false),
         };
         signal.put(KIND, KIND_USER);
         signal.put(MAILBOX, signal.event.mailbox());
         signal.put(EVENT_ID, u64::from(signal.event.trigger()));
         signal.put(START, 0);
         signal.put(START + 8, 0);
-        signal.store(initial);
+        signal.value().store(initial, Ordering::Release);
         Ok(signal)
     }
 
-    fn lock_free(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn places(&self) -> std::sync::MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The value of the signal at `slot`, which is below the page's number of them.
+    fn value(&self, slot: usize) -> &AtomicI64 {
+        // SAFETY: within the page, aligned to 8, and only ever used as an atomic by this process.
+        unsafe {
+            let page = self.memory.as_ptr().as_ptr();
+            AtomicI64::from_ptr(page.add(slot * SIZE + VALUE).cast())
+        }
     }
 }
 
 /// How a wait came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// How many interrupts of this signal the kernel has counted so far.
+    /// How many interrupts of this signal the kernel had counted when one was last waited for.
     pub interrupts: u64,
     /// When the GPU began and ended, in ticks of its clock; 0 where it does not tell.
     pub ticks: (u64, u64),
@@ -96,11 +139,17 @@ pub struct Signal {
     pool: Arc<Signals>,
     slot: usize,
     event: Event,
+    /// Whether somebody has its address, so that a packet may name it.
+    named: AtomicBool,
 }
 
 impl Signal {
     /// The address that packets name.
+    ///
+    /// Who has asked for it once may have it counted down later: a signal that is dropped before
+    /// its value is 0 or less keeps its place among the [`Signals`] until it is.
     pub fn address(&self) -> u64 {
+        self.named.store(true, Ordering::Relaxed);
         self.pool.memory.address() + self.offset() as u64
     }
 
@@ -119,9 +168,14 @@ impl Signal {
         self.value().load(Ordering::Acquire)
     }
 
-    /// Sets the value; before the packet that names this signal is submitted.
+    /// Sets the value; before the packet that names this signal is submitted, or for those who wait
+    /// for it: 0 or less wakes them.
     pub fn store(&self, value: i64) {
         self.value().store(value, Ordering::Release);
+        if value <= 0 {
+            // It fails only after a fork, in a process that has no waiters.
+            let _ = self.event.set();
+        }
     }
 
     /// The event behind it.
@@ -129,27 +183,39 @@ impl Signal {
         &self.event
     }
 
-    /// Sleeps in the kernel until the GPU's interrupt says that the value is 0 or less.
-    ///
-    /// The value is looked at only after the kernel has reported the event: nothing is polled.
+    /// Sleeps until the value is 0 or less; it returns at once when it is, however often it was
+    /// waited for before. [`Duration::MAX`] is without end.
     pub fn wait(&self, timeout: Duration) -> Result<Completion> {
-        let end = Instant::now() + timeout;
+        if self.load() <= 0 {
+            return Ok(self.completion());
+        }
+        self.wait_interrupt(timeout)
+    }
+
+    /// Sleeps in the kernel until the GPU's interrupt, one that no wait has seen yet, says that the
+    /// value is 0 or less.
+    ///
+    /// The value is looked at only after the kernel has reported the event: nothing is polled. For
+    /// those who want to know that the interrupt comes; [`Signal::wait`] is for all others.
+    pub fn wait_interrupt(&self, timeout: Duration) -> Result<Completion> {
+        let deadline = Deadline::after(timeout);
         loop {
-            let left = end.saturating_duration_since(Instant::now());
-            let came = self
-                .event
-                .events()
-                .wait(&[&self.event], Wait::All, Some(left))?;
+            let left = deadline.left();
+            let came = self.event.wait(left)?;
             if came && self.load() <= 0 {
-                let words = self.pool.memory.read::<u64>(self.offset() + START, 2);
-                return Ok(Completion {
-                    interrupts: self.event.age() - 1,
-                    ticks: (words[0], words[1]),
-                });
+                return Ok(self.completion());
             }
-            if left.is_zero() {
+            if left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::Timeout(timeout));
             }
+        }
+    }
+
+    fn completion(&self) -> Completion {
+        let words = self.pool.memory.read::<u64>(self.offset() + START, 2);
+        Completion {
+            interrupts: self.event.age() - 1,
+            ticks: (words[0], words[1]),
         }
     }
 
@@ -180,23 +246,61 @@ impl Signal {
     }
 
     fn value(&self) -> &AtomicI64 {
-        // SAFETY: within the pool's memory, aligned to 8, and only ever used as an atomic by this
-        // process.
-        unsafe {
-            AtomicI64::from_ptr(
-                self.pool
-                    .memory
-                    .as_ptr()
-                    .as_ptr()
-                    .add(self.offset() + VALUE)
-                    .cast(),
-            )
-        }
+        self.pool.value(self.slot)
     }
 }
 
 impl Drop for Signal {
     fn drop(&mut self) {
-        self.pool.lock_free().push(self.slot);
+        let is_done = self.load() <= 0 || !self.named.load(Ordering::Relaxed);
+        self.pool.places().give_back(self.slot, is_done);
+    }
+}
+
+/// When a wait ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline(Option<Instant>);
+
+impl Deadline {
+    /// The end of so much time from now on; a time that no clock reaches has none.
+    pub(crate) fn after(timeout: Duration) -> Self {
+        Self(Instant::now().checked_add(timeout))
+    }
+
+    /// What is left of it, at least nothing; `None` where there is no end.
+    pub(crate) fn left(self) -> Option<Duration> {
+        self.0
+            .map(|end| end.saturating_duration_since(Instant::now()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_that_may_still_be_written_is_not_given_to_another() {
+        let mut places = Places::new(2);
+        let nothing_is_done = |_| false;
+        let one = places.take(nothing_is_done).expect("two are free");
+        let two = places.take(nothing_is_done).expect("one is free");
+        assert_eq!(places.take(nothing_is_done), None);
+        places.give_back(one, false);
+        assert_eq!(
+            places.take(nothing_is_done),
+            None,
+            "a GPU may count it down"
+        );
+        places.give_back(two, true);
+        assert_eq!(places.take(nothing_is_done), Some(two));
+        assert_eq!(places.take(|slot| slot == one), Some(one), "it has been");
+    }
+
+    #[test]
+    fn the_longest_time_has_no_end() {
+        assert_eq!(Deadline::after(Duration::MAX).left(), None);
+        assert_eq!(Deadline::after(Duration::ZERO).left(), Some(Duration::ZERO));
+        let hour = Duration::from_secs(3600);
+        assert!(Deadline::after(hour).left() > Some(hour / 2));
     }
 }

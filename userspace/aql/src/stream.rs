@@ -54,11 +54,11 @@ impl Stream {
 
     /// Runs a kernel after all that was given before.
     ///
-    /// # Panics
-    /// When the kernel needs more scratch than the stream has.
-    pub fn launch(&self, launch: &Arc<Launch>) {
-        launch.put(&self.queue, 0);
+    /// `Launch`: the kernel needs more scratch than the stream has.
+    pub fn launch(&self, launch: &Arc<Launch>) -> Result<()> {
+        launch.put(&self.queue, 0)?;
         self.lock().launches.push(launch.clone());
+        Ok(())
     }
 
     /// A marker behind all that was given so far.
@@ -70,7 +70,7 @@ impl Stream {
         self.queue.submit(BarrierAnd {
             completion: marker.0.signal.address(),
             ..Default::default()
-        });
+        })?;
         self.lock().markers.push(marker.clone());
         Ok(marker)
     }
@@ -78,7 +78,7 @@ impl Stream {
     /// Does nothing of what is given from now on before `marker`, of whatever stream, is reached.
     pub fn wait_for(&self, marker: &Marker) -> Result<()> {
         self.queue
-            .submit(BarrierAnd::on(&[marker.0.signal.address()])?);
+            .submit(BarrierAnd::on(&[marker.0.signal.address()])?)?;
         self.lock().markers.push(marker.clone());
         Ok(())
     }

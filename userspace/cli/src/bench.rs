@@ -39,7 +39,7 @@ impl Bench {
         let empty = Launch::new(&device, &code, "spin", grid, group, arguments.bytes())?;
 
         let submit = self.times(|| {
-            queue.submit(BarrierAnd::default());
+            queue.submit(BarrierAnd::default())?;
             Ok(())
         })?;
         let barrier = BarrierAnd {
@@ -48,18 +48,18 @@ impl Bench {
         };
         let there_and_back = self.times(|| {
             done.store(1);
-            queue.submit(barrier);
+            queue.submit(barrier)?;
             Ok(done.wait_busy(LIMIT)?)
         })?;
         let busy = self.times(|| {
             done.store(1);
-            empty.submit(&queue, &done);
+            empty.submit(&queue, &done)?;
             Ok(done.wait_busy(LIMIT)?)
         })?;
         let asleep = self.times(|| {
             done.store(1);
-            empty.submit(&queue, &done);
-            Ok(done.wait(LIMIT).map(drop)?)
+            empty.submit(&queue, &done)?;
+            Ok(done.wait_interrupt(LIMIT).map(drop)?)
         })?;
         let figures = [
             ("put a packet into the ring", submit),

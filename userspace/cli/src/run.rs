@@ -9,6 +9,7 @@ use kfd_aql::{Arguments, CodeObject, Completion, Launch, Queue, Signals};
 use kfd_examples::KERNELS;
 use serde::Serialize;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -25,11 +26,11 @@ pub struct Run {
     #[arg(long, short = 'n', default_value_t = (1 << 20) + 1)]
     elements: u32,
     /// Work-items of the grid, as X or X,Y,Z.
-    #[arg(long, value_delimiter = ',', default_value = "64")]
-    grid: Vec<u32>,
+    #[arg(long, default_value = "64", value_parser = triple::<u32>)]
+    grid: [u32; 3],
     /// Work-items of a work-group, as X or X,Y,Z.
-    #[arg(long, value_delimiter = ',', default_value = "64")]
-    workgroup: Vec<u16>,
+    #[arg(long, default_value = "64", value_parser = triple::<u16>)]
+    workgroup: [u16; 3],
     /// Arguments in order: 5 or 5u32, 7u64, 1.5f32, buf:SIZE (a buffer of zeros, printed
     /// afterwards).
     #[arg(long, value_delimiter = ' ')]
@@ -56,6 +57,34 @@ struct Report {
     /// How many of them the KFD told of through its event: all, or somebody polled.
     interrupts: u64,
     milliseconds: f64,
+    /// The first words of the code object's buffers afterwards.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    buffers: Vec<Vec<u32>>,
+}
+
+impl Report {
+    /// The report as text: the buffers, a line each, and a line of all else.
+    fn text(&self) -> String {
+        let mut text = String::new();
+        for (index, words) in self.buffers.iter().enumerate() {
+            let words: Vec<_> = words.iter().map(|word| format!("{word:08x}")).collect();
+            text += &format!("buffer {index}: {}\n", words.join(" "));
+        }
+        let Report {
+            name,
+            gpu_id,
+            elements,
+            dispatches,
+            wrong,
+            interrupts,
+            milliseconds,
+            buffers: _,
+        } = self;
+        text + &format!(
+            "{name}: {elements} elements on GPU {gpu_id}, {dispatches} dispatches, \
+            {interrupts} interrupts, {milliseconds:.1} ms, {wrong} wrong"
+        )
+    }
 }
 
 /// A GPU with a queue and signals.
@@ -76,22 +105,9 @@ impl Run {
             "spin" => self.spin(&bench)?,
             _ => self.file(&bench)?,
         };
-        if json {
-            outln!("{}", serde_json::to_string(&report)?);
-        } else {
-            let Report {
-                name,
-                gpu_id,
-                elements,
-                dispatches,
-                wrong,
-                interrupts,
-                milliseconds,
-            } = &report;
-            outln!(
-                "{name}: {elements} elements on GPU {gpu_id}, {dispatches} dispatches, \
-            {interrupts} interrupts, {milliseconds:.1} ms, {wrong} wrong"
-            );
+        match json {
+            true => outln!("{}", serde_json::to_string(&report)?),
+            false => outln!("{}", report.text()),
         }
         ensure!(
             report.wrong == 0,
@@ -233,17 +249,16 @@ impl Run {
             &bench.device,
             &code,
             name,
-            triple(&self.grid),
-            triple(&self.workgroup),
+            self.grid,
+            self.workgroup,
             arguments.bytes(),
         )?;
         let report = self.dispatch(bench, name, &launch)?;
-        for (index, buffer) in buffers.iter().enumerate() {
-            let words = buffer.read::<u32>(0, (buffer.size() / 4).min(16));
-            let words: Vec<_> = words.iter().map(|word| format!("{word:08x}")).collect();
-            outln!("buffer {index}: {}", words.join(" "));
-        }
-        Ok(report)
+        let words = |buffer: &Memory| buffer.read::<u32>(0, (buffer.size() / 4).min(16));
+        Ok(Report {
+            buffers: buffers.iter().map(words).collect(),
+            ..report
+        })
     }
 
     fn example(&self, bench: &Bench, name: &str, arguments: &Arguments) -> Result<(Report, InUse)> {
@@ -280,9 +295,9 @@ impl Run {
         };
         for _ in 0..self.repeat {
             done.store(1);
-            launch.submit(queue, &done);
+            launch.submit(queue, &done)?;
             last = done
-                .wait(Duration::from_secs(self.timeout))
+                .wait_interrupt(Duration::from_secs(self.timeout))
                 .with_context(|| format!("{name} on {}", bench.device))?;
         }
         Ok(Report {
@@ -293,6 +308,7 @@ impl Run {
             wrong: 0,
             interrupts: last.interrupts,
             milliseconds: start.elapsed().as_secs_f64() * 1e3,
+            buffers: Vec::new(),
         })
     }
 }
@@ -353,8 +369,16 @@ fn scalar(arguments: Arguments, text: &str) -> Result<Arguments> {
     })
 }
 
-fn triple<T: Copy + From<u8>>(sizes: &[T]) -> [T; 3] {
-    [0, 1, 2].map(|axis| sizes.get(axis).copied().unwrap_or(T::from(1)))
+/// Up to three sizes; those that are not said are 1.
+fn triple<T: Copy + From<u8> + FromStr>(text: &str) -> Result<[T; 3], String> {
+    let mut sizes = [T::from(1); 3];
+    for (axis, word) in text.split(',').enumerate() {
+        let place = sizes.get_mut(axis);
+        let place = place.ok_or("a grid has at most three dimensions")?;
+        let size = word.trim().parse();
+        *place = size.map_err(|_| format!("{word:?} is no size such as 64"))?;
+    }
+    Ok(sizes)
 }
 
 /// `count` values that differ from their neighbours and are exact in 24 bits.
@@ -365,6 +389,36 @@ fn floats(count: usize, start: f32) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn grids_have_up_to_three_dimensions() {
+        assert_eq!(triple::<u32>("64"), Ok([64, 1, 1]));
+        assert_eq!(triple::<u16>("4, 5,6"), Ok([4, 5, 6]));
+        for text in ["1,2,3,4", "", "1,", "70000", "-1", "x"] {
+            assert!(triple::<u16>(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn buffers_are_part_of_the_report() {
+        let report = Report {
+            name: "k".into(),
+            gpu_id: 7,
+            elements: 1,
+            dispatches: 1,
+            wrong: 0,
+            interrupts: 1,
+            milliseconds: 1.0,
+            buffers: vec![vec![1, 0xff], vec![2]],
+        };
+        let text = report.text();
+        assert!(
+            text.starts_with("buffer 0: 00000001 000000ff\nbuffer 1: 00000002\nk: "),
+            "{text}"
+        );
+        let json = serde_json::to_value(&report).expect("JSON");
+        assert_eq!(json["buffers"][0][1], 255);
+    }
 
     #[test]
     fn scalars_are_read_by_their_suffix() {

@@ -11,19 +11,16 @@ use anyhow::{Context, Result};
 use call::{Call, End};
 use clap::Args;
 use nix::errno::Errno;
-use nix::libc;
-use nix::sys::ptrace;
 use nix::sys::signal::Signal;
-use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
-use tracee::Process;
+use tracee::{resume, Process, Resume, Stop};
 
 /// What to trace, and where to write it.
 #[derive(Args)]
@@ -61,6 +58,7 @@ impl Trace {
                 calls: !self.count,
                 counts: self.count || self.summary,
                 totals: BTreeMap::new(),
+                failed: None,
             },
             status: None,
         };
@@ -70,8 +68,18 @@ impl Trace {
             nix::sys::signal::signal(Signal::SIGINT, nix::sys::signal::SigHandler::SigIgn)?;
         }
         tracer.follow()?;
-        tracer.report.finish()?;
-        Ok(ExitCode::from(tracer.status.unwrap_or(1)))
+        let status = ExitCode::from(tracer.status.unwrap_or(1));
+        match tracer.report.finish() {
+            // Nobody reads it any more: that was its reader's choice.
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(status),
+            Err(error) => {
+                let file = self.output.as_ref().map(|path| path.display().to_string());
+                let file = file.unwrap_or_else(|| "standard error".into());
+                let what = format!("{file}: the trace is cut, the program ran on");
+                Err(error).context(what)
+            }
+            Ok(()) => Ok(status),
+        }
     }
 }
 
@@ -80,8 +88,6 @@ impl Trace {
 struct Task {
     call: Option<Call>,
     leader: Option<Pid>,
-    /// Whether it has been seen stopped: its first stop is the kernel's own SIGSTOP.
-    begun: bool,
 }
 
 /// All that is traced.
@@ -96,43 +102,43 @@ struct Tracer {
 
 impl Tracer {
     fn follow(&mut self) -> Result<()> {
-        // The stop after exec; only now can options be set.
-        waitpid(self.first, Some(WaitPidFlag::__WALL)).context("waiting for the program")?;
-        ptrace::setoptions(self.first, tracee::options()).context("tracing the program")?;
-        self.tasks.entry(self.first).or_default().begun = true;
-        ptrace::cont(self.first, None)?;
-        loop {
-            match waitpid(None::<Pid>, Some(WaitPidFlag::__WALL)) {
-                Ok(status) => self.stopped(status)?,
-                Err(Errno::ECHILD) => return Ok(()),
-                Err(Errno::EINTR) => {}
-                Err(errno) => return Err(errno).context("waiting for the program"),
+        while let Some((task, stop)) = Stop::next()? {
+            // A task that is killed at the same time answers ESRCH, and its end follows.
+            match self.stopped(task, stop) {
+                Ok(()) | Err(Errno::ESRCH) => {}
+                Err(errno) => return Err(errno).context("tracing the program"),
+            }
+        }
+        Ok(())
+    }
+
+    fn stopped(&mut self, task: Pid, stop: Stop) -> nix::Result<()> {
+        match stop {
+            Stop::Entry => self.enter(task),
+            Stop::CallEnd => self.leave(task),
+            Stop::Exec => {
+                // The address space is another now, and the thread has the leader's id.
+                self.processes.remove(&task);
+                self.tasks.entry(task).or_default().call = None;
+                resume(task, Resume::Run, 0)
+            }
+            Stop::Group => resume(task, Resume::Listen, 0),
+            Stop::Passing => self.go_on(task, 0),
+            Stop::Signal(signal) => self.go_on(task, signal),
+            Stop::Ended(status) => {
+                self.ended(task, status);
+                Ok(())
             }
         }
     }
 
-    /// Handles one stop; a task that is killed at the same time answers ESRCH, and its end follows.
-    fn stopped(&mut self, status: WaitStatus) -> Result<()> {
-        let handled = match status {
-            WaitStatus::PtraceEvent(task, _, libc::PTRACE_EVENT_SECCOMP) => self.enter(task),
-            WaitStatus::PtraceEvent(task, _, event) => {
-                if event == libc::PTRACE_EVENT_EXEC {
-                    // The address space is another now, and the thread has the leader's id.
-                    self.processes.remove(&task);
-                    self.tasks.entry(task).or_default().call = None;
-                }
-                ptrace::cont(task, None)
-            }
-            WaitStatus::PtraceSyscall(task) => self.leave(task)?,
-            WaitStatus::Stopped(task, signal) => self.signal(task, signal),
-            WaitStatus::Exited(task, code) => self.ended(task, code as u8)?,
-            WaitStatus::Signaled(task, signal, _) => self.ended(task, 128 + signal as u8)?,
-            _ => Ok(()),
+    /// Lets a task go on as it went before, with a signal or 0.
+    fn go_on(&mut self, task: Pid, signal: i32) -> nix::Result<()> {
+        let how = match self.tasks.entry(task).or_default().call {
+            Some(_) => Resume::ToCallEnd,
+            None => Resume::Run,
         };
-        match handled {
-            Ok(()) | Err(Errno::ESRCH) => Ok(()),
-            Err(errno) => Err(errno).context("tracing the program"),
-        }
+        resume(task, how, signal)
     }
 
     fn process(&mut self, task: Pid) -> &mut Process {
@@ -148,47 +154,23 @@ impl Tracer {
     fn enter(&mut self, task: Pid) -> nix::Result<()> {
         let entry = tracee::entry(task)?;
         let call = Call::enter(task, self.process(task), &entry);
-        let interesting = call.is_some();
         self.tasks.entry(task).or_default().call = call;
-        if interesting {
-            ptrace::syscall(task, None)
-        } else {
-            ptrace::cont(task, None)
-        }
+        self.go_on(task, 0)
     }
 
-    fn leave(&mut self, task: Pid) -> Result<nix::Result<()>> {
+    fn leave(&mut self, task: Pid) -> nix::Result<()> {
         let call = self
             .tasks
             .get_mut(&task)
             .and_then(|known| known.call.take());
         if let Some(call) = call {
-            let outcome = match tracee::outcome(task) {
-                Ok(outcome) => outcome,
-                Err(errno) => return Ok(Err(errno)),
-            };
-            let end = call.leave(self.process(task), outcome);
-            self.write(task, &call, &end)?;
+            let end = call.leave(self.process(task), tracee::outcome(task)?);
+            self.write(task, &call, &end);
         }
-        Ok(ptrace::cont(task, None))
+        resume(task, Resume::Run, 0)
     }
 
-    fn signal(&mut self, task: Pid, signal: Signal) -> nix::Result<()> {
-        let known = self.tasks.entry(task).or_default();
-        let first = !std::mem::replace(&mut known.begun, true);
-        if first && signal == Signal::SIGSTOP {
-            return ptrace::cont(task, None);
-        }
-        // A stop that has no signal's data is the group's, which has been delivered before.
-        let pass = ptrace::getsiginfo(task).is_ok().then_some(signal);
-        if known.call.is_some() {
-            ptrace::syscall(task, pass)
-        } else {
-            ptrace::cont(task, pass)
-        }
-    }
-
-    fn ended(&mut self, task: Pid, status: u8) -> Result<nix::Result<()>> {
+    fn ended(&mut self, task: Pid, status: u8) {
         if task == self.first {
             self.status = Some(status);
         }
@@ -198,17 +180,16 @@ impl Tracer {
             .and_then(|known| known.call.take());
         if let Some(call) = gone {
             let end = call.unfinished();
-            self.write(task, &call, &end)?;
+            self.write(task, &call, &end);
         }
         self.tasks.remove(&task);
         self.processes.remove(&task);
-        Ok(Ok(()))
     }
 
-    fn write(&mut self, task: Pid, call: &Call, end: &End) -> Result<()> {
+    fn write(&mut self, task: Pid, call: &Call, end: &End) {
         let leader = self.tasks.get(&task).and_then(|known| known.leader);
-        self.report
-            .call(task, leader.unwrap_or(task), self.since, call, end)
+        let leader = leader.unwrap_or(task);
+        self.report.call(task, leader, self.since, call, end);
     }
 }
 
@@ -219,6 +200,8 @@ struct Report {
     calls: bool,
     counts: bool,
     totals: BTreeMap<String, Total>,
+    /// Why nothing more is written. The program runs on: it is not to notice that it is traced.
+    failed: Option<std::io::Error>,
 }
 
 /// What all calls of one name came to.
@@ -230,55 +213,60 @@ struct Total {
 }
 
 impl Report {
-    fn call(
-        &mut self,
-        task: Pid,
-        leader: Pid,
-        since: Instant,
-        call: &Call,
-        end: &End,
-    ) -> Result<()> {
+    fn call(&mut self, task: Pid, leader: Pid, since: Instant, call: &Call, end: &End) {
         let total = self.totals.entry(call.name.clone()).or_default();
         total.calls += 1;
         total.errors += u64::from(matches!(end.outcome, Some(Err(_))));
         total.time += end.time;
-        if !self.calls {
-            return Ok(());
+        if !self.calls || self.failed.is_some() {
+            return;
         }
-        if self.json {
-            writeln!(self.output, "{}", call.json(task, leader, since, end))?;
-        } else {
-            writeln!(self.output, "{}", call.text(task, since, end))?;
-        }
-        Ok(())
+        let line = match self.json {
+            true => call.json(task, leader, since, end).to_string(),
+            false => call.text(task, since, end),
+        };
+        self.failed = writeln!(self.output, "{line}").err();
     }
 
-    fn finish(&mut self) -> Result<()> {
-        if !self.counts {
-            return Ok(self.output.flush()?);
+    fn finish(self) -> io::Result<()> {
+        let Self {
+            mut output, failed, ..
+        } = self;
+        if let Some(error) = failed {
+            return Err(error);
         }
-        let mut totals: Vec<_> = self.totals.iter().collect();
-        totals.sort_by_key(|(_, total)| std::cmp::Reverse(total.time));
-        if self.json {
-            let all: Vec<_> = totals
-                .iter()
-                .map(|(name, total)| total.json(name))
-                .collect();
-            writeln!(self.output, "{}", serde_json::Value::from(all))?;
-            return Ok(self.output.flush()?);
+        if self.counts {
+            write_totals(&mut output, self.json, &self.totals)?;
         }
-        writeln!(self.output, "  seconds  us/call    calls   errors  call")?;
-        for (name, total) in totals {
-            let seconds = total.time.as_secs_f64();
-            let each = seconds * 1e6 / total.calls as f64;
-            writeln!(
-                self.output,
-                "{seconds:9.6} {each:8.0} {:8} {:8}  {name}",
-                total.calls, total.errors
-            )?;
-        }
-        Ok(self.output.flush()?)
+        output.flush()
     }
+}
+
+fn write_totals(
+    output: &mut dyn Write,
+    json: bool,
+    totals: &BTreeMap<String, Total>,
+) -> io::Result<()> {
+    let mut totals: Vec<_> = totals.iter().collect();
+    totals.sort_by_key(|(_, total)| std::cmp::Reverse(total.time));
+    if json {
+        let all: Vec<_> = totals
+            .iter()
+            .map(|(name, total)| total.json(name))
+            .collect();
+        return writeln!(output, "{}", serde_json::Value::from(all));
+    }
+    writeln!(output, "  seconds  us/call    calls   errors  call")?;
+    for (name, total) in totals {
+        let seconds = total.time.as_secs_f64();
+        let each = seconds * 1e6 / total.calls as f64;
+        writeln!(
+            output,
+            "{seconds:9.6} {each:8.0} {:8} {:8}  {name}",
+            total.calls, total.errors
+        )?;
+    }
+    Ok(())
 }
 
 impl Total {

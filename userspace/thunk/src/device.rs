@@ -2,6 +2,7 @@
 
 //! [`Kfd`], the open `/dev/kfd`, one per process; [`Device`], one per GPU the process uses.
 
+use crate::event::{own_pages, Pages};
 use crate::ioctl::call;
 use crate::topology::Node;
 use crate::{Error, Result};
@@ -20,6 +21,8 @@ const DEVICE_FILE: &str = "/dev/kfd";
 pub struct Kfd {
     fd: OwnedFd,
     version: (u32, u32),
+    /// The context's event page.
+    event_page: Pages,
     /// Whether accesses are retried was said by [`Kfd::set_xnack`].
     chosen: AtomicBool,
 }
@@ -27,22 +30,27 @@ pub struct Kfd {
 impl Kfd {
     /// Opens `/dev/kfd` and asks for the version of its interface.
     pub fn open() -> Result<Arc<Self>> {
+        Self::open_file(own_pages()).map(Arc::new)
+    }
+
+    fn open_file(event_page: Pages) -> Result<Self> {
         let fd = open(DEVICE_FILE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(Error::of("open", DEVICE_FILE))?;
         let mut args = uapi::kfd_ioctl_get_version_args::default();
         // SAFETY: the struct holds no pointer.
         unsafe { call(&fd, || DEVICE_FILE.into(), &mut args)? };
-        Ok(Arc::new(Self {
+        Ok(Self {
             fd,
             version: (args.major_version, args.minor_version),
+            event_page,
             chosen: AtomicBool::new(false),
-        }))
+        })
     }
 
     /// Opens `/dev/kfd` with a context of its own: GPUs, memory, queues and events apart from those
     /// of this process's other ones. Needs the interface's version 1.19.
     pub fn open_secondary() -> Result<Arc<Self>> {
-        let kfd = Self::open()?;
+        let kfd = Self::open_file(Pages::default())?;
         // SAFETY: the request has no argument.
         unsafe {
             rustix::ioctl::ioctl(
@@ -51,7 +59,7 @@ impl Kfd {
             )
         }
         .map_err(Error::of("CREATE_PROCESS", DEVICE_FILE))?;
-        Ok(kfd)
+        Ok(Arc::new(kfd))
     }
 
     /// The apertures of at most seven GPUs with their ids, as the first version of the interface
@@ -65,6 +73,11 @@ impl Kfd {
             .iter()
             .take(args.num_of_nodes as usize);
         Ok(told.map(|own| (own.gpu_id, Apertures::of(own))).collect())
+    }
+
+    /// Where its context has its event page.
+    pub(crate) fn event_page(&self) -> &Pages {
+        &self.event_page
     }
 
     /// The interface's major and minor version.
@@ -88,6 +101,12 @@ impl Kfd {
     /// With `retry`, and a driver that has shared virtual memory, waves get whatever memory of this
     /// process they touch, for reading and, where it is mapped so, writing. So no kernel may run
     /// that touches what Rust believes to be its own; see [`Kfd::set_svm`].
+    ///
+    /// ```compile_fail,E0133
+    /// # fn of(kfd: &kfd::Kfd) -> kfd::Result<()> {
+    /// kfd.set_xnack(true)
+    /// # }
+    /// ```
     pub unsafe fn set_xnack(&self, retry: bool) -> Result<()> {
         self.xnack_mode(retry.into())?;
         self.chosen.store(true, Relaxed);
@@ -256,6 +275,37 @@ impl Device {
             render,
             apertures,
         }))
+    }
+
+    /// A device of no driver, all of whose calls fail (ENOTTY).
+    #[cfg(test)]
+    pub(crate) fn without_a_driver() -> Arc<Self> {
+        let file = || open("/dev/null", OFlags::RDWR, Mode::empty()).expect("/dev/null");
+        let kfd = Kfd {
+            fd: file(),
+            version: (0, 0),
+            event_page: Pages::default(),
+            chosen: AtomicBool::new(false),
+        };
+        let node = Node {
+            id: 1,
+            gpu_id: 7,
+            name: String::new(),
+            properties: Default::default(),
+            memory: Vec::new(),
+            caches: Vec::new(),
+            links: Vec::new(),
+        };
+        Arc::new(Self {
+            kfd: Arc::new(kfd),
+            node,
+            render: file(),
+            apertures: Apertures {
+                lds_base: 0,
+                scratch_base: 0,
+                gpuvm: (0, 0),
+            },
+        })
     }
 
     /// The open `/dev/kfd` this came from.

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! [`Events`], the page through which a GPU names the events it signals (one per process), and
-//! [`Event`], one thing to wait for.
+//! [`Events`], which GPUs signal through one page of a process, and [`Event`], one thing to wait
+//! for.
 
 use crate::ioctl::call;
+use crate::memory::{map, Range};
 use crate::{Device, Kfd, Memory, Result};
 use kfd_uapi as uapi;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 /// What an event has.
@@ -40,28 +41,85 @@ pub enum Wait {
     All,
 }
 
-/// The process's event page, 8 bytes for each signal event. The kernel takes one page per process,
-/// keeps it until the process exits, and refuses a second with EINVAL.
+/// Events of a process, which GPUs name by 8 bytes for each in a page that they and the process
+/// see. The kernel takes one page for a context (a process, or [`Kfd::open_secondary`]) and keeps
+/// it until that ends, so all `Events` of a context have the same one.
 #[derive(Debug)]
 pub struct Events {
-    page: Memory,
+    kfd: Arc<Kfd>,
+    node: u32,
+    page: Arc<Page>,
+}
+
+/// A context's event page. It stays allocated for as long as the context lasts.
+#[derive(Debug)]
+pub(crate) struct Page {
+    range: Range,
+    handle: u64,
+    /// The GPUs that see it.
+    gpus: Mutex<Vec<u32>>,
     /// Whether the kernel knows the page: it learns of it with the first event.
     announced: Mutex<bool>,
 }
 
-impl Events {
-    /// Allocates the page on `device`.
-    pub fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+/// Where a context has its page, once it has one.
+pub(crate) type Pages = Arc<Mutex<Option<Arc<Page>>>>;
+
+/// Where this process's own context has it: files of `/dev/kfd` come and go, the context stays.
+pub(crate) fn own_pages() -> Pages {
+    static OWN: LazyLock<Mutex<(u32, Pages)>> = LazyLock::new(Default::default);
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    // A child of fork has a context of its own.
+    if own.0 != std::process::id() {
+        *own = (std::process::id(), Pages::default());
+    }
+    own.1.clone()
+}
+
+impl Page {
+    fn new(device: &Arc<Device>) -> Result<Self> {
         let size = uapi::KFD_SIGNAL_EVENT_LIMIT as usize * size_of::<u64>();
-        Ok(Arc::new(Self {
-            page: Memory::gtt(device, size)?,
+        let (range, handle) = Memory::gtt(device, size)?.keep();
+        Ok(Self {
+            range,
+            handle,
+            gpus: Mutex::new(vec![device.gpu_id()]),
             announced: Mutex::new(false),
+        })
+    }
+
+    fn show_to(&self, device: &Device) -> Result<()> {
+        let mut gpus = self.gpus.lock().unwrap_or_else(PoisonError::into_inner);
+        if !gpus.contains(&device.gpu_id()) {
+            let object = || format!("event page of {device}");
+            map(device.kfd(), object, self.handle, device.gpu_id())?;
+            gpus.push(device.gpu_id());
+        }
+        Ok(())
+    }
+}
+
+impl Events {
+    /// Events that `device` signals. The first of a context allocates the page there.
+    pub fn new(device: &Arc<Device>) -> Result<Arc<Self>> {
+        let pages = device.kfd().event_page();
+        let mut pages = pages.lock().unwrap_or_else(PoisonError::into_inner);
+        let page = match &*pages {
+            Some(page) => page.clone(),
+            None => pages.insert(Arc::new(Page::new(device)?)).clone(),
+        };
+        drop(pages);
+        page.show_to(device)?;
+        Ok(Arc::new(Self {
+            kfd: device.kfd().clone(),
+            node: device.node().id,
+            page,
         }))
     }
 
-    /// Another GPU of the same process signals events of the page, too.
+    /// Another GPU of the same context signals events of the page, too.
     pub fn share_with(&self, device: &Device) -> Result<()> {
-        self.page.share_with(device)
+        self.page.show_to(device)
     }
 
     /// Waits for events. `None` waits without end; false means that the time is over.
@@ -92,7 +150,7 @@ impl Events {
     }
 
     fn kfd(&self) -> &Kfd {
-        self.page.device().kfd()
+        &self.kfd
     }
 }
 
@@ -102,6 +160,72 @@ fn milliseconds(timeout: Option<Duration>) -> u32 {
     timeout.map_or(forever, |time| {
         time.as_micros().div_ceil(1000).min(u128::from(forever - 1)) as u32
     })
+}
+
+/// Whether a GPU fails or is reset, from the making of this on: queues that it had then are lost.
+///
+/// Kept by whoever waits for a GPU without an event that its end would signal.
+#[derive(Debug)]
+pub struct Resets {
+    device: Arc<Device>,
+    id: u32,
+}
+
+/// What became of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Reset {
+    /// Whether it lost what was in its memory.
+    pub memory_lost: bool,
+}
+
+impl Resets {
+    /// Begins to watch a GPU.
+    pub fn watch(device: &Arc<Device>) -> Result<Self> {
+        let mut args = uapi::kfd_ioctl_create_event_args {
+            event_type: EventKind::HardwareException.raw(),
+            node_id: device.node().id,
+            ..Default::default()
+        };
+        let object = || format!("resets of {device}");
+        // SAFETY: the struct holds no pointer.
+        unsafe { call(device.kfd().as_ref(), object, &mut args)? };
+        Ok(Self {
+            device: device.clone(),
+            id: args.event_id,
+        })
+    }
+
+    /// What became of it, if anything did. Does not wait.
+    pub fn look(&self) -> Result<Option<Reset>> {
+        let mut data = [uapi::kfd_event_data {
+            event_id: self.id,
+            ..Default::default()
+        }];
+        let mut args = uapi::kfd_ioctl_wait_events_args {
+            events_ptr: data.as_mut_ptr() as u64,
+            num_events: 1,
+            wait_for_all: 1,
+            timeout: 0,
+            wait_result: 0,
+        };
+        let object = || format!("resets of {}", self.device);
+        // SAFETY: the pointer is to one entry, which lives until after the call.
+        unsafe { call(self.device.kfd().as_ref(), object, &mut args)? };
+        // SAFETY: every member of the union is plain numbers; for these events it is this one.
+        let told = unsafe { data[0].__bindgen_anon_1.hw_exception_data };
+        let is_ours = told.gpu_id == self.device.gpu_id();
+        let came = args.wait_result == uapi::KFD_IOC_WAIT_RESULT_COMPLETE && is_ours;
+        Ok(came.then_some(Reset {
+            memory_lost: told.memory_lost != 0,
+        }))
+    }
+}
+
+impl Drop for Resets {
+    fn drop(&mut self) {
+        destroy(self.device.kfd(), self.id);
+    }
 }
 
 /// What a wave did that it may not.
@@ -135,14 +259,15 @@ impl Event {
     /// A new event; with `auto_reset` the first waiter that sees it takes it.
     pub fn new(events: &Arc<Events>, kind: EventKind, auto_reset: bool) -> Result<Self> {
         let mut announced = events
+            .page
             .announced
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let mut args = uapi::kfd_ioctl_create_event_args {
-            event_page_offset: if *announced { 0 } else { events.page.handle() },
+            event_page_offset: if *announced { 0 } else { events.page.handle },
             event_type: kind.raw(),
             auto_reset: auto_reset.into(),
-            node_id: events.page.device().node().id,
+            node_id: events.node,
             ..Default::default()
         };
         // SAFETY: the struct holds no pointer; the page stays allocated while the process lives.
@@ -178,7 +303,7 @@ impl Event {
 
     /// The address of this event's slot in the page, for signal events.
     pub fn mailbox(&self) -> u64 {
-        self.events.page.address() + u64::from(self.slot) * size_of::<u64>() as u64
+        self.events.page.range.address() + u64::from(self.slot) * size_of::<u64>() as u64
     }
 
     /// How often it was signalled, as of the last wait: 1 plus the number of signals seen.
@@ -252,18 +377,52 @@ impl std::fmt::Display for Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        let mut args = uapi::kfd_ioctl_destroy_event_args {
-            event_id: self.id,
-            ..Default::default()
-        };
-        // SAFETY: the struct holds no pointer. A failure leaves it to the exit of the process.
-        let _ = unsafe { call(self.events.kfd(), String::new, &mut args) };
+        destroy(self.events.kfd(), self.id);
     }
+}
+
+fn destroy(kfd: &Kfd, id: u32) {
+    let mut args = uapi::kfd_ioctl_destroy_event_args {
+        event_id: id,
+        ..Default::default()
+    };
+    // SAFETY: the struct holds no pointer. A failure leaves it to the exit of the process.
+    let _ = unsafe { call(kfd, String::new, &mut args) };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn all_events_of_a_context_have_one_page() {
+        let device = Device::without_a_driver();
+        // Nobody allocates it here; the next try is not worse for that.
+        assert!(Events::new(&device).is_err());
+        assert!(Events::new(&device).is_err());
+        let (range, handle) = Memory::anonymous(&device, 4096).expect("memory").keep();
+        let page = Page {
+            range,
+            handle,
+            gpus: Mutex::new(vec![device.gpu_id()]),
+            announced: Mutex::new(true),
+        };
+        *device.kfd().event_page().lock().expect("unused") = Some(Arc::new(page));
+        let [one, two] = [Events::new(&device), Events::new(&device)];
+        let (one, two) = (one.expect("the page is there"), two.expect("it still is"));
+        assert!(Arc::ptr_eq(&one.page, &two.page));
+        drop((one, two));
+        let again = Events::new(&device).expect("it stays");
+        assert_eq!(again.page.handle, handle);
+        // A GPU that the page is not mapped on yet is no GPU of this driver's.
+        again.page.gpus.lock().expect("unused").clear();
+        assert!(Events::new(&device).is_err());
+    }
+
+    #[test]
+    fn files_of_one_process_have_one_page() {
+        assert!(Arc::ptr_eq(&own_pages(), &own_pages()));
+    }
 
     #[test]
     fn timeouts_are_rounded_up_and_never_become_endless() {

@@ -16,8 +16,8 @@
 //! ```
 //!
 //! Kernels write where their addresses point. As long as only [`Memory`] and [`Managed`] are there
-//! for GPUs that is memory which Rust reads and writes volatile. What shows GPUs any other memory
-//! of the process's is `unsafe`: [`Kfd::set_svm`], [`Kfd::set_xnack`].
+//! for GPUs that is memory which Rust reads and writes by atomic accesses. What shows GPUs any
+//! other memory of the process's is `unsafe`: [`Kfd::set_svm`], [`Kfd::set_xnack`].
 
 mod checkpoint;
 mod debug;
@@ -36,7 +36,7 @@ pub use checkpoint::{Checkpoint, CheckpointSizes};
 pub use debug::{Debugger, Exceptions, LaunchMode, QueueReport, Watch, WatchMode};
 pub use device::{Apertures, CachePolicy, Device, Kfd, Runtime, TileConfig};
 pub use error::{Error, Result};
-pub use event::{Event, EventKind, Events, Fault, Wait};
+pub use event::{Event, EventKind, Events, Fault, Reset, Resets, Wait};
 pub use memory::{Memory, MemoryFlags, Plain};
 pub use profiler::ProfilerLock;
 pub use queue::{Queue, QueueKind, QueueMemory};

@@ -26,18 +26,40 @@ pub enum QueueKind {
     Sdma,
 }
 
-/// Where the ring and its two indices lie, at addresses that the GPU sees. The memory must outlive
-/// the queue: whoever makes the queue keeps it, as `kfd-aql` does.
-#[derive(Clone, Copy, Debug)]
+/// Where the ring and its two indices lie. The queue keeps these buffers for as long as it lives.
+#[derive(Clone, Debug)]
 pub struct QueueMemory {
-    /// The ring's address.
-    pub ring: u64,
+    /// The ring, from the buffer's first byte on.
+    pub ring: Arc<Memory>,
     /// The ring's size in bytes, a power of two.
     pub ring_size: u32,
-    /// Where the producer's index stands.
-    pub write_index: u64,
-    /// Where the GPU puts the consumer's index.
-    pub read_index: u64,
+    /// The buffer of the indices; it may be the ring's.
+    pub indices: Arc<Memory>,
+    /// Where in it the producer's index stands, in bytes; a multiple of 8.
+    pub write_index: usize,
+    /// Where in it the GPU puts the consumer's index.
+    pub read_index: usize,
+}
+
+impl QueueMemory {
+    /// Whether ring and indices lie within their buffers.
+    fn check(&self) -> Result<()> {
+        let holds = |at: usize| at % 8 == 0 && at.saturating_add(8) <= self.indices.size();
+        if self.ring_size as usize > self.ring.size() {
+            let (ring, size) = (self.ring_size, self.ring.size());
+            return Err(Error::Invalid(format!(
+                "a ring of {ring} bytes in a buffer of {size}"
+            )));
+        }
+        if !holds(self.write_index) || !holds(self.read_index) {
+            let (write, read) = (self.write_index, self.read_index);
+            return Err(Error::Invalid(format!(
+                "indices at {write:#x} and {read:#x} of a buffer of {} bytes",
+                self.indices.size()
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// A queue; dropping it takes it off the hardware before its buffers go.
@@ -50,15 +72,34 @@ pub struct Queue {
     device: Arc<Device>,
     _context: Option<Memory>,
     _eop: Option<Memory>,
+    memory: QueueMemory,
 }
 
 impl Queue {
     /// Creates a queue of priority 7 (0 to 15) with all of its share of time.
+    ///
+    /// Its memory is buffers that it shares, so that they can't go before it does:
+    ///
+    /// ```compile_fail,E0308
+    /// # fn of(device: &std::sync::Arc<kfd::Device>, ring: kfd::Memory) -> kfd::Result<()> {
+    /// let memory = kfd::QueueMemory {
+    ///     ring: ring.address(),
+    ///     ring_size: 4096,
+    ///     indices: ring.address(),
+    ///     write_index: 0,
+    ///     read_index: 64,
+    /// };
+    /// let queue = kfd::Queue::create(device, kfd::QueueKind::Aql, memory)?;
+    /// drop(ring);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn create(device: &Arc<Device>, kind: QueueKind, memory: QueueMemory) -> Result<Self> {
+        memory.check()?;
         let mut args = uapi::kfd_ioctl_create_queue_args {
-            ring_base_address: memory.ring,
-            write_pointer_address: memory.write_index,
-            read_pointer_address: memory.read_index,
+            ring_base_address: memory.ring.address(),
+            write_pointer_address: memory.indices.address() + memory.write_index as u64,
+            read_pointer_address: memory.indices.address() + memory.read_index as u64,
             ring_size: memory.ring_size,
             gpu_id: device.gpu_id(),
             queue_type: kind.raw(),
@@ -78,8 +119,7 @@ impl Queue {
             args.eop_buffer_size = EOP_BUFFER as u64;
         }
         let named = || format!("{kind:?} queue, {} byte ring, {device}", memory.ring_size);
-        // SAFETY: the kernel checks that all addresses belong to buffers mapped on this GPU and
-        // holds references on those while the queue lives.
+        // SAFETY: the addresses are of buffers that the queue keeps.
         unsafe { call(device.kfd().as_ref(), named, &mut args)? };
         let offset = args.doorbell_offset as usize % DOORBELL_SLICE;
         let doorbells = Doorbells::map(device, args.doorbell_offset - offset as u64);
@@ -92,6 +132,7 @@ impl Queue {
             device: device.clone(),
             _context: context,
             _eop: eop,
+            memory,
         })
     }
 
@@ -105,21 +146,26 @@ impl Queue {
         self._context.as_ref()
     }
 
+    /// The ring and its indices.
+    pub fn memory(&self) -> &QueueMemory {
+        &self.memory
+    }
+
     /// The GPU it runs on.
     pub fn device(&self) -> &Arc<Device> {
         &self.device
     }
 
-    /// Changes ring, share of time (0 to 100; 0 stops it) and priority (0 to 15).
-    pub fn update(&self, ring: u64, ring_size: u32, percentage: u32, priority: u32) -> Result<()> {
+    /// Changes its share of time (0 to 100; 0 stops it) and priority (0 to 15).
+    pub fn update(&self, percentage: u32, priority: u32) -> Result<()> {
         let mut args = uapi::kfd_ioctl_update_queue_args {
-            ring_base_address: ring,
+            ring_base_address: self.memory.ring.address(),
             queue_id: self.id,
-            ring_size,
+            ring_size: self.memory.ring_size,
             queue_percentage: percentage,
             queue_priority: priority,
         };
-        // SAFETY: the kernel checks that the ring is a buffer mapped on this GPU.
+        // SAFETY: the ring is the one that it has.
         unsafe { self.call(&mut args) }
     }
 
@@ -278,5 +324,48 @@ impl Drop for Doorbells {
     fn drop(&mut self) {
         // SAFETY: the mapping belongs to this value.
         let _ = unsafe { munmap(self.0.as_ptr(), DOORBELL_SLICE) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ring_and_indices_lie_within_their_buffers() {
+        let buffer = |size| {
+            let device = Device::without_a_driver();
+            Arc::new(Memory::anonymous(&device, size).expect("memory"))
+        };
+        let of = |ring_size, write_index, read_index| {
+            QueueMemory {
+                ring: buffer(8192),
+                ring_size,
+                indices: buffer(4096),
+                write_index,
+                read_index,
+            }
+            .check()
+        };
+        assert!(of(8192, 0, 4088).is_ok());
+        assert!(of(16384, 0, 64).is_err());
+        assert!(of(4096, 4, 64).is_err());
+        assert!(of(4096, 0, 4096).is_err());
+        assert!(of(4096, usize::MAX - 7, 0).is_err());
+    }
+
+    #[test]
+    fn a_queue_that_cannot_be_made_lets_its_memory_go() {
+        let device = Device::without_a_driver();
+        let ring = Arc::new(Memory::anonymous(&device, 4096).expect("memory"));
+        let memory = QueueMemory {
+            ring: ring.clone(),
+            ring_size: 4096,
+            indices: ring.clone(),
+            write_index: 0,
+            read_index: 64,
+        };
+        assert!(Queue::create(&device, QueueKind::Sdma, memory).is_err());
+        assert_eq!(Arc::strong_count(&ring), 1);
     }
 }

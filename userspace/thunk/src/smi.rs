@@ -36,7 +36,10 @@ impl SmiEvents {
     ///
     /// Those of other users' processes come only to root, and only with
     /// `KFD_SMI_EVENT_ALL_PROCESS` among the numbers.
+    ///
+    /// `Invalid`: a number that is none, which are 1 to 64.
     pub fn open(kfd: &Arc<Kfd>, gpu_id: u32, numbers: &[u32]) -> Result<Self> {
+        let mask = mask(numbers)?;
         let mut args = uapi::kfd_ioctl_smi_events_args {
             gpuid: gpu_id,
             anon_fd: 0,
@@ -45,9 +48,6 @@ impl SmiEvents {
         unsafe { call(kfd.as_ref(), || format!("GPU {gpu_id}"), &mut args)? };
         // SAFETY: the kernel made the descriptor for this call.
         let file = unsafe { OwnedFd::from_raw_fd(args.anon_fd as i32) };
-        let mask = numbers
-            .iter()
-            .fold(0u64, |mask, number| mask | 1 << (number - 1));
         let object = format!("SMI events of GPU {gpu_id}");
         rustix::io::write(&file, &mask.to_ne_bytes()).map_err(Error::of("write", object))?;
         Ok(Self {
@@ -91,6 +91,16 @@ impl SmiEvents {
     }
 }
 
+/// The events with these numbers as the kernel wants them: bit 0 is number 1.
+fn mask(numbers: &[u32]) -> Result<u64> {
+    numbers.iter().try_fold(0, |mask, number| {
+        let bit = number.checked_sub(1).and_then(|bit| 1u64.checked_shl(bit));
+        let bit =
+            bit.ok_or_else(|| Error::Invalid(format!("{number} is no SMI event's number")))?;
+        Ok(mask | bit)
+    })
+}
+
 /// Takes the whole lines from `text`.
 fn take_lines(text: &mut String) -> Vec<SmiEvent> {
     let Some(end) = text.rfind('\n') else {
@@ -116,6 +126,15 @@ fn parse(line: &str) -> Option<SmiEvent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_bits_and_no_others() {
+        assert_eq!(mask(&[]).ok(), Some(0));
+        assert_eq!(mask(&[1, 3, 64]).ok(), Some(5 | 1 << 63));
+        assert!(mask(&[1, 0]).is_err());
+        assert!(mask(&[65]).is_err());
+        assert!(mask(&[u32::MAX]).is_err());
+    }
 
     #[test]
     fn lines_are_events_and_parts_of_lines_wait() {

@@ -55,6 +55,13 @@ impl Kfd {
     /// Rust believes to be its own (a reference points to it, or it is the stack, the heap's or a
     /// static), and all accesses of this process are volatile or atomic; or no kernel that runs
     /// touches what is. [`Managed`] sees to that by itself.
+    ///
+    /// ```compile_fail,E0133
+    /// # fn of(kfd: &kfd::Kfd) -> kfd::Result<()> {
+    /// let numbers = vec![0u32; 4096];
+    /// kfd.set_svm(numbers.as_ptr() as u64 & !4095, 4096, &[])
+    /// # }
+    /// ```
     pub unsafe fn set_svm(&self, start: u64, size: u64, attributes: &[SvmAttribute]) -> Result<()> {
         let mut attributes = attributes.to_vec();
         self.svm(
@@ -166,7 +173,7 @@ impl Managed {
             .checked_next_multiple_of(PAGE)
             .filter(|size| *size != 0)
             .ok_or_else(|| Error::Invalid("managed memory has at least one byte".into()))?;
-        let range = Range::reserve(size)?;
+        let mut range = Range::reserve(size)?;
         range.back_with_memory()?;
         let managed = Self {
             devices: devices.to_vec(),
@@ -225,7 +232,7 @@ impl Managed {
     fn set(&self, attributes: &[SvmAttribute]) -> Result<()> {
         let (start, size) = (self.address(), self.size() as u64);
         // SAFETY: the pages are this value's own mapping: no reference points into them, and they
-        // are read and written by volatile accesses of `Plain` values only.
+        // are read and written by relaxed atomic accesses of `Plain` values only.
         unsafe { self.devices[0].kfd().set_svm(start, size, attributes) }
     }
 
@@ -264,11 +271,6 @@ impl Managed {
 fn is_same(one: &Device, other: &Device) -> bool {
     std::ptr::eq(one, other)
 }
-
-// SAFETY: the mapping belongs to the value; all access goes through raw or volatile pointers.
-unsafe impl Send for Managed {}
-// SAFETY: concurrent volatile accesses of plain numbers can tear, which `Plain` allows.
-unsafe impl Sync for Managed {}
 
 impl std::fmt::Display for Managed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

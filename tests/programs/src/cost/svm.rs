@@ -453,7 +453,7 @@ impl<'a> Waves<'a> {
 
     /// Runs a kernel to its end, which the CPU looks out for.
     fn run(&self, (launch, done): &(kfd_aql::Launch, kfd_aql::Signal)) -> Result<()> {
-        launch.submit(&self.queue, done);
+        launch.submit(&self.queue, done)?;
         let mut patience = 10_000_000u32;
         while done.load() != 0 {
             patience -= 1;

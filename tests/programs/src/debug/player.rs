@@ -2,11 +2,14 @@
 
 //! A process of a case: does what the lines of stdin say, and says what each came to.
 //!
-//!     open, secondary         opens /dev/kfd, or another context of this process
-//!     trace, attach, detach, interrupt, go PID     ptrace: seize, attach, and so on
-//!     pass, reap              waits for a traced process: passes a signal on, or sees it end
-//!     children                makes a child, which sleeps
-//!     thread                  makes a thread, which sleeps
+//! ```text
+//! open, secondary         opens /dev/kfd, or another context of this process
+//! trace, attach, detach, interrupt, go PID     ptrace: seize, attach, and so on
+//! pass, reap              waits for a traced process: passes a signal on, or sees it end
+//! children                makes a child, which sleeps
+//! thread                  makes a thread, which sleeps
+//! apart STEP              a debugger's step, by a thread that ends then
+//! ```
 //!
 //! More: `session.rs` has a debugger's steps, `target.rs` a debugged process's.
 
@@ -14,7 +17,7 @@ use super::session::Session;
 use super::target::Target;
 use super::words::Words;
 use crate::bench::name;
-use anyhow::{bail, Context, Result};
+use anyhow::{anyhow, bail, Context, Result};
 use kfd::Kfd;
 use nix::sys::ptrace;
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
@@ -74,6 +77,12 @@ impl Player {
                 std::thread::sleep(Duration::from_millis(words.number(1)?));
                 Ok("0".into())
             }
+            "apart" => {
+                let session = self.session.as_mut().context("/dev/kfd is not open")?;
+                let rest = words.rest();
+                std::thread::scope(|scope| scope.spawn(|| session.step(&rest)).join())
+                    .map_err(|_| anyhow!("the thread failed"))?
+            }
             verb => {
                 let kfd = self.kfd.as_ref().context("/dev/kfd is not open")?;
                 if Target::KNOWS.contains(&verb) {
@@ -119,7 +128,9 @@ fn waited(words: &Words<'_>) -> Result<String> {
     let pid = process(words)?;
     Ok(match waitpid(pid, Some(WaitPidFlag::__WALL))? {
         WaitStatus::Stopped(_, signal) => {
-            ptrace::cont(pid, Some(signal))?;
+            // An attach's own is not passed on.
+            let passed = Some(signal).filter(|signal| *signal != nix::sys::signal::SIGSTOP);
+            ptrace::cont(pid, passed)?;
             format!("{signal}")
         }
         WaitStatus::Exited(_, code) => format!("exit {code}"),

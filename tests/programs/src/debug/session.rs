@@ -4,7 +4,8 @@
 //! two; words with "=" change what is asked.
 //!
 //! ```text
-//! enable PID [mask=] [fd=pipe|none|unused|reading|again|socket] [size=] [at=]
+//! enable PID [mask=] [fd=pipe|none|unused|reading|again|socket|blocking|event|nothing|file]
+//!     [size=] [at=]
 //! disable PID             send PID mask= [gpu=] [queue=]      exceptions PID mask=
 //! override PID [mode=] [enable=] [support=]       mode PID MODE
 //! suspend PID QUEUE... [clear=] [grace=] [count=] [at=]
@@ -15,11 +16,12 @@
 //! seen PID                takes a snapshot of queues, so that none is new, and says how many
 //! op PID NUMBER           an operation of zeros
 //! told, quiet             whether a byte came through the pipe
-//! close                   closes the end of the pipe that is written to
+//! edge                    whether one was written since the last time, by epoll
+//! fill, close, deafen     fills the pipe; closes the end that is written to, or read
 //! ```
 //!
-//! `gpu=0` is the first GPU of the topology, `gpu=none` none. `at=` is a bad place: null, kernel,
-//! hole.
+//! `gpu=0` is the first GPU of the topology, `gpu=none` none. `at=` is another place: null, kernel,
+//! hole; readonly, odd (at an odd address), edge (its first 8 bytes are there). Waves: `waves.rs`.
 
 use super::event::News;
 use super::player::outcome;
@@ -30,6 +32,7 @@ use kfd::{topology, Kfd};
 use kfd_uapi as uapi;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
+use rustix::mm::{mmap_anonymous, mprotect, MapFlags, MprotectFlags, ProtFlags};
 use std::sync::Arc;
 
 pub type Operation = uapi::kfd_ioctl_dbg_trap_args__bindgen_ty_1;
@@ -43,15 +46,42 @@ pub struct Session {
     gpus: Vec<u32>,
 }
 
-/// Where a list of the call lies.
+/// Where a list of the call lies that is at `good` so far, with as much as `at=` leaves of it.
 pub fn place(words: &Words<'_>, good: u64) -> Result<u64> {
     Ok(match words.value("at") {
         None => good,
         Some("null") => 0,
         Some("kernel") => 0xffff_8000_0000_0000,
         Some("hole") => 0x1000,
-        Some(other) => bail!("no place is called {other}"),
+        Some(kind) => elsewhere(kind, good)?,
     })
+}
+
+/// The same words in pages of their own, which stay.
+fn elsewhere(kind: &str, good: u64) -> Result<u64> {
+    const PAGE: usize = 4096;
+    const WORDS: usize = 8;
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: new mappings where the kernel likes.
+    let pages = unsafe {
+        mmap_anonymous(std::ptr::null_mut(), 2 * PAGE, access, MapFlags::PRIVATE)?.cast::<u8>()
+    };
+    let offset = match kind {
+        "readonly" => 0,
+        "odd" => 1,
+        "edge" => PAGE - WORDS,
+        _ => bail!("no place is called {kind}"),
+    };
+    // SAFETY: two words at least lie at `good`, and the pages are new.
+    unsafe {
+        let at = pages.add(offset);
+        at.copy_from_nonoverlapping(good as *const u8, WORDS);
+        if kind == "readonly" {
+            mprotect(pages.cast(), 2 * PAGE, MprotectFlags::READ)?;
+        }
+        mprotect(pages.add(PAGE).cast(), PAGE, MprotectFlags::empty())?;
+        Ok(at as u64)
+    }
 }
 
 impl Session {
@@ -68,8 +98,14 @@ impl Session {
         match words.word(0)? {
             "told" => return self.news.told(true),
             "quiet" => return self.news.told(false),
+            "edge" => return self.news.edge(),
+            "fill" => return self.news.fill(),
             "close" => {
                 self.news.close();
+                return Ok("0".into());
+            }
+            "deafen" => {
+                self.news.deafen();
                 return Ok("0".into());
             }
             _ => {}
@@ -92,6 +128,9 @@ impl Session {
             "info" => self.info(pid, words),
             "queues" | "devices" => self.snapshot(pid, words),
             "seen" => self.seen(pid),
+            "catch" => self.catch(pid, words),
+            "waves" => self.waves(pid, words),
+            "change" => self.change(pid, words),
             verb => bail!("no step is called {verb}"),
         }
     }
@@ -242,32 +281,34 @@ impl Session {
     }
 
     fn suspend(&self, pid: u32, words: &Words<'_>) -> Result<String> {
-        let mut ids = words.numbers(2)?;
+        let mut ids = with_room(words.numbers(2)?);
+        let named = words.numbers(2)?.len();
         let suspend_queues = uapi::kfd_ioctl_dbg_trap_suspend_queues_args {
             exception_mask: words.exceptions("clear", 0)?,
             queue_array_ptr: place(words, ids.as_mut_ptr() as u64)?,
-            num_queues: words.or("count", ids.len() as u64)? as u32,
+            num_queues: words.or("count", named as u64)? as u32,
             grace_period: words.or("grace", 0)? as u32,
         };
         let mut operation = Operation { suspend_queues };
         let op = uapi::KFD_IOC_DBG_TRAP_SUSPEND_QUEUES;
         let result = self.trap(pid, op, &mut operation);
-        Ok(Self::reports(result, &ids))
+        Ok(Self::reports(result, &ids[..named]))
     }
 
     fn resume(&self, pid: u32, words: &Words<'_>) -> Result<String> {
         let all = words.word(2).is_ok_and(|word| word == "all");
-        let mut ids = if all { Vec::new() } else { words.numbers(2)? };
+        let named = if all { Vec::new() } else { words.numbers(2)? };
+        let (mut ids, named) = (with_room(named.clone()), named.len());
         let good = if all { 0 } else { ids.as_mut_ptr() as u64 };
         let resume_queues = uapi::kfd_ioctl_dbg_trap_resume_queues_args {
             queue_array_ptr: place(words, good)?,
-            num_queues: words.or("count", ids.len() as u64)? as u32,
+            num_queues: words.or("count", named as u64)? as u32,
             pad: 0,
         };
         let mut operation = Operation { resume_queues };
         let op = uapi::KFD_IOC_DBG_TRAP_RESUME_QUEUES;
         let result = self.trap(pid, op, &mut operation);
-        Ok(Self::reports(result, &ids))
+        Ok(Self::reports(result, &ids[..named]))
     }
 
     fn watch(&self, pid: u32, words: &Words<'_>) -> Result<String> {
@@ -371,6 +412,12 @@ impl Session {
         };
         Ok(format!("{}, size {size}, {told}", outcome(result)))
     }
+}
+
+/// The list with room behind it.
+fn with_room(mut ids: Vec<u32>) -> Vec<u32> {
+    ids.resize(ids.len() + 2, 0);
+    ids
 }
 
 /// `KFD_DBG_QUEUE_INVALID_MASK` is negative as the header writes it.

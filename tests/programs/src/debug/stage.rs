@@ -89,11 +89,19 @@ impl Stage {
         self.players.get_mut(&name).context("it does not play")
     }
 
-    /// `@t` and `@t/1` as ids.
+    /// `@t` and `@t/1` as ids, `@A1` as an address that was shown; also behind "=".
     fn resolve(&self, word: &str) -> Result<String> {
+        if let Some((name, value)) = word.split_once('=') {
+            return Ok(format!("{name}={}", self.resolve(value)?));
+        }
         let Some(named) = word.strip_prefix('@') else {
             return Ok(word.to_owned());
         };
+        if let Some(number) = named.strip_prefix('A') {
+            let at = number.parse::<usize>()?.checked_sub(1);
+            let address = at.and_then(|at| self.addresses.get(at));
+            return Ok(format!("{:#x}", address.context("no such address")?));
+        }
         let (name, thread) = named.split_once('/').unwrap_or((named, "0"));
         let name = name.chars().next().context("@ and a process")?;
         let player = self.players.get(&name).context("it does not play")?;

@@ -6,10 +6,11 @@
 //! acquire [GPU]           acquires the VM of a GPU, by its place in the topology
 //! runtime on|off|ttmp     RUNTIME_ENABLE
 //! handler                 installs a trap handler that tells the driver
-//! queue aql|raw|pm4|sdma  creates a queue; a raw one takes packets of AQL, but no kernels
+//! queue aql|raw|pm4|sdma [gpu=]   creates a queue; a raw one takes packets of AQL, no kernels
 //! hold QUEUE              dispatches a kernel that counts until it is told to end
 //! raise QUEUE WHAT        dispatches one that does that first (userspace/kernels/tests.cl)
-//! finish QUEUE            tells the kernel to end, and looks at what it wrote
+//! release QUEUE           tells the kernel to end
+//! finish QUEUE            the same, and looks at what it wrote
 //! moves, stands QUEUE     whether the kernel counts
 //! bad QUEUE HEADER        puts a packet with that header into a raw queue's ring, and rings
 //! header QUEUE            the header of the queue's save area
@@ -20,6 +21,10 @@
 //! stop, start QUEUE       UPDATE_QUEUE to no share of the time, or all of it
 //! destroy QUEUE           DESTROY_QUEUE
 //! wipe QUEUE              fills the header of the queue's save area with ones
+//! entry KERNEL            the address of its first instruction
+//! places QUEUE            where its kernel's words lie: the flag, what it counts, what it writes
+//! mask QUEUE WORD         SET_CU_MASK to 32 times that word
+//! saved QUEUE             GET_QUEUE_WAVE_STATE
 //! ```
 
 use super::player::outcome;
@@ -63,7 +68,7 @@ struct Queue {
 
 enum Ring {
     Aql(kfd_aql::Queue),
-    Plain(kfd::Queue, [Memory; 2]),
+    Plain(kfd::Queue),
 }
 
 struct Work {
@@ -79,7 +84,7 @@ impl Target {
     pub const KNOWS: &[&str] = &[
         "acquire", "runtime", "handler", "queue", "hold", "raise", "finish", "moves", "stands",
         "bad", "header", "wipe", "listen", "payload", "fault", "faulted", "stop", "start",
-        "destroy",
+        "destroy", "entry", "release", "places", "mask", "saved",
     ];
 
     pub fn new(kfd: &Arc<Kfd>) -> Self {
@@ -97,7 +102,8 @@ impl Target {
             "acquire" => self.acquire(words.number(1).unwrap_or(0) as usize),
             "runtime" => self.runtime(words.word(1)?),
             "handler" => self.handler(),
-            "queue" => self.create(words.word(1)?),
+            "entry" => Ok(format!("0, at {:#x}", self.entry(words.word(1)?)?)),
+            "queue" => self.create(words.word(1)?, words.or("gpu", 0)? as usize),
             "hold" => self.dispatch(words, "tick"),
             "raise" => self.dispatch(words, "raise"),
             "fault" => self.listen_for_faults(),
@@ -126,7 +132,11 @@ impl Target {
     fn acquire(&mut self, at: usize) -> Result<String> {
         let nodes = topology::gpus()?;
         let device = Device::acquire(&self.kfd, nodes.get(at).context("no such GPU")?)?;
-        let gpu = Gpu::on(device.clone(), 16)?;
+        // One page of events is the process's.
+        let gpu = match self.gpus.first() {
+            Some((first, _)) => first.beside(device.clone(), 16)?,
+            None => Gpu::on(device.clone(), 16)?,
+        };
         self.gpus.push((gpu, device));
         Ok("0".into())
     }
@@ -152,29 +162,33 @@ impl Target {
     }
 
     fn handler(&self) -> Result<String> {
-        /// `kernel_code_entry_byte_offset` of a kernel's descriptor.
-        const ENTRY: usize = 16;
-        let code = self.gpu()?.code();
-        let descriptor = code.kernel("on_trap")?.descriptor;
-        let at = (descriptor - code.memory().address()) as usize;
-        let entry = code.memory().read::<u64>(at + ENTRY, 1)[0];
-        let address = descriptor.wrapping_add(entry);
-        self.device()?.set_trap_handler(address, 0)?;
+        self.device()?.set_trap_handler(self.entry("on_trap")?, 0)?;
         Ok("0".into())
     }
 
-    fn create(&mut self, kind: &str) -> Result<String> {
-        let device = self.device()?;
+    /// The first instruction of a kernel.
+    fn entry(&self, kernel: &str) -> Result<u64> {
+        /// `kernel_code_entry_byte_offset` of a kernel's descriptor.
+        const ENTRY: usize = 16;
+        let code = self.gpu()?.code();
+        let descriptor = code.kernel(kernel)?.descriptor;
+        let at = (descriptor - code.memory().address()) as usize;
+        let entry = code.memory().read::<u64>(at + ENTRY, 1)[0];
+        Ok(descriptor.wrapping_add(entry))
+    }
+
+    fn create(&mut self, kind: &str, gpu: usize) -> Result<String> {
+        let (_, device) = self.gpus.get(gpu).context("that GPU is not acquired")?;
         let plain = |kind| -> Result<(u32, Ring)> {
-            let (ring, indices) = (Memory::gtt(device, RING)?, Memory::gtt(device, 4096)?);
             let memory = QueueMemory {
-                ring: ring.address(),
+                ring: Memory::gtt(device, RING)?.into(),
                 ring_size: RING as u32,
-                write_index: indices.address(),
-                read_index: indices.address() + 0x80,
+                indices: Memory::gtt(device, 4096)?.into(),
+                write_index: 0,
+                read_index: 0x80,
             };
             let queue = kfd::Queue::create(device, kind, memory)?;
-            Ok((queue.id(), Ring::Plain(queue, [ring, indices])))
+            Ok((queue.id(), Ring::Plain(queue)))
         };
         let (id, ring) = match kind {
             "aql" => {
@@ -235,7 +249,7 @@ impl Target {
         let Ring::Aql(ring) = &queue.ring else {
             bail!("queue {id} takes no kernels")
         };
-        launch.submit(ring, &done);
+        launch.submit(ring, &done)?;
         queue.work = Some(Work {
             _launch: launch,
             done,
@@ -302,14 +316,14 @@ impl Ring {
     fn queue(&self) -> &kfd::Queue {
         match self {
             Ring::Aql(queue) => queue.kfd_queue(),
-            Ring::Plain(queue, _) => queue,
+            Ring::Plain(queue) => queue,
         }
     }
 
     fn memory(&self) -> &Memory {
         match self {
             Ring::Aql(queue) => queue.packets(),
-            Ring::Plain(_, [ring, _]) => ring,
+            Ring::Plain(queue) => &queue.memory().ring,
         }
     }
 
@@ -322,6 +336,10 @@ impl Queue {
     fn step(&mut self, kfd: &Kfd, verb: &str, words: &Words<'_>) -> Result<String> {
         match verb {
             "finish" => self.finish(),
+            "release" => {
+                self.work()?.flag.write(0, &[1u32]);
+                Ok("0".into())
+            }
             "moves" => Ok(self.counts(true)?.to_string()),
             "stands" => Ok((!self.counts(false)?).to_string()),
             "bad" => self.bad(words.number(2)? as u32),
@@ -331,6 +349,9 @@ impl Queue {
                 Ok("0".into())
             }
             "payload" => self.payload(),
+            "places" => self.places(),
+            "mask" => Ok(self.cu_mask(kfd, words.number(2)? as u32)),
+            "saved" => self.saved(kfd),
             "stop" => Ok(self.share(kfd, 0)),
             "start" => Ok(self.share(kfd, uapi::KFD_MAX_QUEUE_PERCENTAGE)),
             _ => bail!("no step is called {verb}"),
@@ -343,7 +364,11 @@ impl Queue {
 
     fn finish(&mut self) -> Result<String> {
         let work = self.work.take().context("no kernel runs")?;
-        ensure!(work.done.load() == 1, "the kernel ended before it was told");
+        let told = work.flag.read::<u32>(0, 1)[0] != 0;
+        ensure!(
+            told || work.done.load() == 1,
+            "the kernel ended before it was told"
+        );
         work.flag.write(0, &[1u32]);
         work.done.wait(PATIENCE)?;
         let right: Vec<u32> = (0..work.items).map(|item| item * 3 + 1).collect();
@@ -369,11 +394,11 @@ impl Queue {
     }
 
     fn bad(&self, header: u32) -> Result<String> {
-        let Ring::Plain(queue, [ring, indices]) = &self.ring else {
+        let Ring::Plain(queue) = &self.ring else {
             bail!("it is no raw queue")
         };
-        ring.write(0, &[header]);
-        indices.write(0, &[1u64]);
+        queue.memory().ring.write(0, &[header]);
+        queue.memory().indices.write(0, &[1u64]);
         queue.ring_doorbell(0);
         Ok("0".into())
     }
@@ -396,6 +421,39 @@ impl Queue {
         Ok(format!(
             "told {came}, {}",
             super::words::show_exceptions(codes)
+        ))
+    }
+
+    fn places(&self) -> Result<String> {
+        let Work {
+            flag, ticks, out, ..
+        } = self.work()?;
+        let [flag, ticks, out] = [flag, ticks, out].map(Memory::address);
+        Ok(format!("flag {flag:#x}, ticks {ticks:#x}, out {out:#x}"))
+    }
+
+    fn cu_mask(&self, kfd: &Kfd, word: u32) -> String {
+        let mask = [word; 32];
+        let mut args = uapi::kfd_ioctl_set_cu_mask_args {
+            queue_id: self.id,
+            num_cu_mask: 32 * mask.len() as u32,
+            cu_mask_ptr: mask.as_ptr() as u64,
+        };
+        outcome(ioctl(kfd.as_fd(), uapi::IOC_SET_CU_MASK, &mut args))
+    }
+
+    fn saved(&self, kfd: &Kfd) -> Result<String> {
+        let mut args = uapi::kfd_ioctl_get_queue_wave_state_args {
+            queue_id: self.id,
+            ctl_stack_address: self.ring.save_area()?.address(),
+            ..Default::default()
+        };
+        let done = ioctl(kfd.as_fd(), uapi::IOC_GET_QUEUE_WAVE_STATE, &mut args);
+        Ok(format!(
+            "{}, control stack {}, waves {}",
+            outcome(done),
+            args.ctl_stack_used_size,
+            args.save_area_used_size
         ))
     }
 

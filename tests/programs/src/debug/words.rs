@@ -24,6 +24,14 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// Without the first word.
+    pub fn rest(&self) -> Self {
+        Self {
+            plain: self.plain.iter().skip(1).copied().collect(),
+            named: self.named.clone(),
+        }
+    }
+
     /// The word at that place.
     pub fn word(&self, at: usize) -> Result<&'a str> {
         self.plain.get(at).copied().context("a word is missing")

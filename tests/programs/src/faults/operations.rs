@@ -23,6 +23,8 @@ pub struct Operation {
     pub again: Option<Errno>,
     /// A part of it may stay where the rest fails, as on the C driver.
     pub keeps: bool,
+    /// What undoes it undoes also what could not be said.
+    pub undone: bool,
     /// What it may say of a failed allocation other than ENOMEM: the kernel's answer, not the
     /// driver's.
     pub also: Option<Errno>,
@@ -40,6 +42,7 @@ pub const fn plain(name: &'static str, ready: fn(&mut Stage) -> Result<Call>) ->
         once: false,
         again: None,
         keeps: false,
+        undone: false,
         also: None,
         ready,
         over: |_, _, _| Ok(()),
@@ -65,6 +68,12 @@ impl Operation {
     const fn keeps(mut self) -> Self {
         self.keeps = true;
         self
+    }
+
+    /// New memory where the process's own is undoes it.
+    fn renewed(mut self) -> Self {
+        self.undone = true;
+        self.over(|stage, _, _| stage.renew())
     }
 
     const fn also(mut self, errno: Errno) -> Self {

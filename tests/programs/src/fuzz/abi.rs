@@ -9,10 +9,12 @@
 //! the thunk has made some in between, it claims nothing. What calls return must be possible
 //! ([`values`]). A file of another process's must not work at all.
 
+mod debug;
 #[cfg(test)]
 mod tests;
 mod values;
 
+pub use debug::Stance;
 pub use values::Facts;
 
 use super::execute::place;
@@ -85,7 +87,7 @@ pub struct Fields<'a> {
 
 impl Fields<'_> {
     /// The field called `name`.
-    fn get(&self, name: &str) -> Option<u64> {
+    pub fn get(&self, name: &str) -> Option<u64> {
         let (offset, bytes) = place(self.known, name)?;
         let value = self.words.get(offset / 8)? >> (offset % 8 * 8);
         Some(if bytes == 4 {
@@ -103,6 +105,20 @@ pub struct Request<'a> {
     pub fields: Fields<'a>,
     /// The ids that WAIT_EVENTS lists.
     pub events: &'a [u64],
+    /// When the call is over: the list that it was given, as it is then.
+    pub list: Option<&'a [u32]>,
+    /// What the caller of DBG_TRAP is to a process of the program that it names.
+    pub stance: Option<Stance>,
+}
+
+impl Request<'_> {
+    /// Whether it may begin or end a debugger's session.
+    pub fn changes_sessions(&self) -> bool {
+        use kfd_uapi::{KFD_IOC_DBG_TRAP_DISABLE, KFD_IOC_DBG_TRAP_ENABLE};
+        let changes = [KFD_IOC_DBG_TRAP_DISABLE, KFD_IOC_DBG_TRAP_ENABLE];
+        let op = self.fields.get("op").unwrap_or(u64::MAX);
+        self.call == "DBG_TRAP" && changes.iter().any(|it| u64::from(*it) == op)
+    }
 }
 
 /// What is known of an id that was given once.
@@ -167,6 +183,7 @@ impl Ids {
 pub struct Ticket {
     named: Vec<Named>,
     before: [(Busy, Busy); 3],
+    debugging: Option<debug::Before>,
 }
 
 /// An id that a call names.
@@ -182,6 +199,7 @@ struct Named {
 pub struct Abi {
     ids: [Ids; 3],
     values: values::Values,
+    sessions: debug::Sessions,
     /// Nothing is claimed any more.
     lost: bool,
 }
@@ -243,7 +261,12 @@ impl Abi {
         let events = request.events.iter().filter(|_| reaches);
         let events = events.map(|id| self.named(Kind::Event, Deed::Use, u64::from(*id as u32)));
         named.extend(events.collect::<Vec<_>>());
-        Ticket { named, before }
+        let debugging = (request.call == "DBG_TRAP").then(|| self.sessions.begin(request));
+        Ticket {
+            named,
+            before,
+            debugging,
+        }
     }
 
     fn named(&self, kind: Kind, deed: Deed, id: u64) -> Named {
@@ -261,16 +284,18 @@ impl Abi {
         }
     }
 
-    /// `request` has come to `errno`, or 0, with `answer` in its struct. What may not be, in words.
+    /// `request` has returned that, or failed with an errno, with `answer` in its struct. What may
+    /// not be, in words.
     pub fn end(
         &mut self,
         ticket: &Ticket,
         request: &Request<'_>,
         answer: Fields<'_>,
-        errno: i32,
+        outcome: Result<u64, i32>,
     ) -> Vec<String> {
         let mut wrong = Vec::new();
-        let done = errno == 0;
+        let errno = outcome.err().unwrap_or(0);
+        let done = outcome.is_ok();
         if request.access == Access::Foreign && done {
             wrong.push("it works on a file that another process opened".to_owned());
         }
@@ -281,6 +306,9 @@ impl Abi {
                 Deed::Use => self.used(ticket, named, done, &mut wrong),
                 Deed::Take => self.taken(ticket, named, errno, &mut wrong),
             }
+        }
+        if let Some(before) = ticket.debugging {
+            wrong.extend(self.sessions.end(before, request, answer, outcome));
         }
         if request.access == Access::Unknown && done {
             let kinds: Vec<Kind> = ticket.named.iter().map(|it| it.kind).collect();

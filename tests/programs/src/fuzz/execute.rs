@@ -17,13 +17,16 @@
 //! | `SEND file= to=`, `RECEIVE` | passes a file to another process of the program; takes one |
 //! | `LAUNCH groups= rounds=`, `AWAIT ms=` | a real dispatch, and a wait for the oldest one |
 //! | `SLEEP ms=`, `DIE` | sleeps; SIGKILL to itself |
+//! | `TRACE process=`, `UNTRACE process=` | this thread traces a process of the program; no more |
 
 mod call;
+mod debugger;
 mod files;
 mod launch;
 mod open_files;
 
 pub use call::place;
+pub use debugger::Turns;
 pub use files::mailbox;
 
 use super::abi::{Abi, Facts};
@@ -33,12 +36,15 @@ use super::shared::Shared;
 use crate::bench::Bench;
 use crate::waves::Gpu;
 use anyhow::{Context, Result};
+use debugger::Waits;
 use kfd::{topology, Device, Kfd};
 use launch::Launches;
 use nix::libc;
+use nix::unistd::Pid;
 use open_files::OpenFile;
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+use rustix::pipe::{pipe_with, PipeFlags};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -55,6 +61,7 @@ struct World<'a> {
     table: Mutex<Table>,
     launches: Mutex<Launches>,
     abi: Mutex<Abi>,
+    waits: Waits,
 }
 
 /// What SETUP has made.
@@ -66,6 +73,8 @@ struct Prepared {
     memory: u64,
     /// Memory that is shared with GPUs, if anything of it is.
     svm: u64,
+    /// The pipe by which it is told of what it debugs; nobody reads it.
+    notice: [OwnedFd; 2],
     /// Whose the file is.
     process: u32,
 }
@@ -89,6 +98,8 @@ struct Thread<'a> {
     world: &'a World<'a>,
     /// A child of FORK: it writes no record, for its parent has the same lines.
     forked: bool,
+    /// Whom it traces.
+    traces: Vec<Pid>,
 }
 
 /// Runs the lines of process `number` and never returns.
@@ -101,18 +112,27 @@ pub fn process(program: &Program, number: u8, shared: &Shared) -> ! {
         table: Mutex::default(),
         launches: Mutex::default(),
         abi: Mutex::default(),
+        waits: Waits::default(),
     };
+    shared.is(number);
     let lines: Vec<&Line> = program.of(number).collect();
     let first = lines.iter().take_while(|line| line.call == "SETUP").count();
     world.thread().run(&lines[..first]);
     let last = lines.iter().map(|line| line.thread).max().unwrap_or(0);
     std::thread::scope(|scope| {
+        let world = &world;
+        scope.spawn(|| world.attend());
+        let mut threads = Vec::new();
         for thread in 0..=last {
             let own = lines[first..].iter().filter(|line| line.thread == thread);
             let own: Vec<&Line> = own.copied().collect();
-            let world = &world;
-            scope.spawn(move || world.thread().run(&own));
+            threads.push(scope.spawn(move || world.thread().run(&own)));
         }
+        for thread in threads {
+            // One that panics has said so.
+            let _ = thread.join();
+        }
+        world.waits.end();
     });
     // SAFETY: it ends the process. What it has open the kernel takes back: that is tested.
     unsafe { libc::_exit(0) }
@@ -123,6 +143,7 @@ impl<'a> World<'a> {
         Thread {
             world: self,
             forked: false,
+            traces: Vec::new(),
         }
     }
 
@@ -172,6 +193,9 @@ impl<'a> World<'a> {
     }
 
     fn prepared(&self, name: &str) -> u64 {
+        if let Some(number) = name.strip_prefix("pid") {
+            return number.parse().map_or(0, |number| self.pid(number));
+        }
         let Some(it) = self.prepared.get() else {
             return 0;
         };
@@ -189,6 +213,7 @@ impl<'a> World<'a> {
             "place" => it.places,
             "memory" => it.memory,
             "svm" => it.svm,
+            "notice" => it.notice[1].as_raw_fd() as u64,
             "ring" => queue.ring_base_address,
             "write" => queue.write_pointer_address,
             "read" => queue.read_pointer_address,
@@ -210,6 +235,7 @@ impl<'a> World<'a> {
     fn setup(&self, user: Option<u32>) -> Result<()> {
         if let Some(user) = user {
             become_user(user)?;
+            debugger::may_be_traced();
         }
         let kfd = Kfd::open()?;
         let nodes = topology::gpus()?;
@@ -233,12 +259,14 @@ impl<'a> World<'a> {
             }
         };
         let access = ProtFlags::READ | ProtFlags::WRITE;
+        let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         let prepared = Prepared {
             benches: devices.iter().map(Bench::new).collect::<Result<_>>()?,
             gpu,
             places: reserve(PLACES as u64 * PLACE, ProtFlags::empty())? as u64,
             memory: reserve(MEMORY, access)? as u64,
             svm: reserve(MEMORY, access)? as u64,
+            notice: [read, write],
             process: std::process::id(),
         };
         // A second SETUP prepares nothing more.
@@ -284,6 +312,7 @@ impl Thread<'_> {
                 self.world.table().over.insert(label.clone());
             }
             self.world.shared.took(line, begin.elapsed());
+            self.attend_traces();
         }
     }
 
@@ -310,7 +339,9 @@ impl Thread<'_> {
             "SLEEP" => std::thread::sleep(Duration::from_millis(number("ms"))),
             "FORK" => self.fork(&following[..following.len().min(number("lines") as usize)]),
             "DIE" => die(world.shared),
-            _ => world.ioctl(line),
+            "TRACE" => self.trace(number("process") as usize),
+            "UNTRACE" => self.untrace(number("process") as usize),
+            _ => world.ioctl(line, &|pid| self.traces(pid)),
         }
     }
 
@@ -329,6 +360,7 @@ impl Thread<'_> {
             // What it opens itself has a context of its own.
             self.world.abi().lose();
             self.forked = true;
+            self.traces.clear();
             self.run(lines);
             // SAFETY: it ends the child.
             unsafe { libc::_exit(0) }

@@ -4,6 +4,7 @@
 //! same program, on any machine.
 
 mod calls;
+mod debugger;
 mod first;
 mod random;
 mod svm;
@@ -25,6 +26,11 @@ pub fn program(seed: u64, processes: u8, lines: usize) -> Program {
     let mut writer = Writer::new(seed, processes);
     for process in 0..processes {
         writer.line(process, "SETUP", |line| of_user(line, process));
+    }
+    for process in 0..processes {
+        if writer.random.chance(60) {
+            debugger::runtime(&mut writer, process);
+        }
     }
     for _ in 0..lines {
         writer.step();
@@ -118,6 +124,8 @@ struct Labels {
     dmabufs: Vec<String>,
     kfds: Vec<String>,
     mappings: Vec<String>,
+    /// Processes that this one debugs, if all went well.
+    sessions: Vec<u8>,
 }
 
 /// Writes one program.
@@ -253,6 +261,7 @@ fn bound(line: &mut Line) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fuzz::execute::place;
     use kfd_uapi::{ioctl_by_nr, reflect::Struct, IOCTLS};
 
     #[test]
@@ -313,8 +322,8 @@ mod tests {
             let fields = line.fields.iter();
             for (name, _) in fields.filter(|(name, _)| !apart.contains(&name.as_str())) {
                 let known = known.expect("fields need a struct");
-                let found = known.fields.iter().any(|field| field.name == name);
-                assert!(found || name.starts_with('@'), "{}.{name}", line.call);
+                let found = place(Some(known), name);
+                assert!(found.is_some(), "{}.{name}", line.call);
             }
         }
     }

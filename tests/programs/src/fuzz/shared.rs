@@ -2,28 +2,32 @@
 
 //! [`Shared`]: what the processes of one round and the fuzzer have in common. One per round.
 
-use super::execute::mailbox;
+use super::execute::{mailbox, Turns};
 use super::program::Line;
 use anyhow::{Context, Result};
 use kfd_uapi::IOCTLS;
 use rustix::fd::OwnedFd;
 use rustix::fs::{open, Mode, OFlags};
-use rustix::mm::{mmap_anonymous, MapFlags, ProtFlags};
+use rustix::mm::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What else is counted than ioctls.
 const WORDS: &[&str] = &[
     "SETUP", "OPEN", "MMAP", "MUNMAP", "TOUCH", "POKE", "DISCARD", "SEND", "RECEIVE", "FORK",
-    "LAUNCH", "AWAIT", "DIE", "KILLED", "END", "CLEAN",
+    "LAUNCH", "AWAIT", "DIE", "KILLED", "END", "CLEAN", "TRACE", "UNTRACE",
 ];
+
+/// The most processes of a program.
+const PROCESSES: usize = 64;
 
 pub struct Shared {
     /// Where files for process N are sent to, and where it takes them from.
     pub outboxes: Vec<OwnedFd>,
     pub inboxes: Vec<OwnedFd>,
     pub tally: &'static Tally,
+    pub processes: &'static Processes,
     /// A line goes there before it is begun, so that it is there whatever becomes of the kernel.
     record: Option<OwnedFd>,
     /// What is wrong in the processes' eyes.
@@ -49,10 +53,30 @@ impl Shared {
             outboxes,
             inboxes,
             tally,
+            processes: shared(Processes::default())?,
             record: record.map(appended).transpose()?,
             complaints: appended(complaints)?,
             bound,
         })
+    }
+
+    /// This is process `number`.
+    pub fn is(&self, number: u8) {
+        if let Some(pid) = self.processes.pids.get(usize::from(number)) {
+            pid.store(std::process::id(), Ordering::Relaxed);
+        }
+    }
+
+    /// The id of process `number`; 0: there is none yet.
+    pub fn pid(&self, number: usize) -> u32 {
+        let pid = self.processes.pids.get(number);
+        pid.map_or(0, |pid| pid.load(Ordering::Relaxed))
+    }
+
+    /// Whether that is the id of a process of the program.
+    pub fn knows(&self, pid: u32) -> bool {
+        let mut pids = self.processes.pids.iter();
+        pid != 0 && pids.any(|it| it.load(Ordering::Relaxed) == pid)
     }
 
     /// Notes that `line` begins.
@@ -87,6 +111,51 @@ fn write(file: &OwnedFd, line: &str) {
     let _ = rustix::io::write(file, format!("{line}\n").as_bytes());
 }
 
+/// The processes of a round, in memory that all share.
+pub struct Processes {
+    /// Their ids.
+    pub pids: [AtomicU32; PROCESSES],
+    /// Calls that may change their sessions; behind them those about anybody else.
+    pub turns: [Turns; PROCESSES + 1],
+}
+
+impl Default for Processes {
+    fn default() -> Self {
+        Self {
+            pids: [const { AtomicU32::new(0) }; PROCESSES],
+            turns: std::array::from_fn(|_| Turns::default()),
+        }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let at = std::ptr::from_ref(self.processes).cast_mut().cast();
+        // SAFETY: `shared` mapped it for this round, of which nobody runs any more.
+        let _ = unsafe { munmap(at, size_of::<Processes>()) };
+    }
+}
+
+/// A value in memory that processes made later share.
+fn shared<T: Sync>(value: T) -> Result<&'static T> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping where the kernel likes.
+    let at = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            size_of::<T>(),
+            access,
+            MapFlags::SHARED,
+        )?
+    };
+    let at = at.cast::<T>();
+    // SAFETY: the mapping is as large and aligned to a page.
+    unsafe {
+        at.write(value);
+        Ok(&*at)
+    }
+}
+
 /// What became of each call, by its name; in memory that all processes share.
 pub struct Tally {
     counts: [Count; 64],
@@ -115,18 +184,8 @@ pub struct Row {
 impl Tally {
     /// A new one, for the rest of the program.
     pub fn new() -> Result<&'static Self> {
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping where the kernel likes.
-        let at = unsafe {
-            mmap_anonymous(
-                std::ptr::null_mut(),
-                size_of::<Self>(),
-                access,
-                MapFlags::SHARED,
-            )?
-        };
-        // SAFETY: the mapping is as large, aligned to a page, zeroed, and never unmapped.
-        Ok(unsafe { &*at.cast() })
+        let counts = std::array::from_fn(|_| Count::default());
+        shared(Self { counts })
     }
 
     fn names() -> impl Iterator<Item = &'static str> {

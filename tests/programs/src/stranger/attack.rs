@@ -125,24 +125,25 @@ fn greedy<T, E>(
 
 /// Where a queue lies.
 struct Place {
-    ring: Memory,
-    indices: Memory,
+    ring: Arc<Memory>,
+    indices: Arc<Memory>,
 }
 
 impl Place {
     fn new(device: &Arc<Device>) -> Result<Self> {
         Ok(Self {
-            ring: Memory::gtt(device, 0x4000)?,
-            indices: Memory::gtt(device, 4096)?,
+            ring: Memory::gtt(device, 0x4000)?.into(),
+            indices: Memory::gtt(device, 4096)?.into(),
         })
     }
 
     fn queue(&self, device: &Arc<Device>, kind: QueueKind) -> kfd::Result<Queue> {
         let place = QueueMemory {
-            ring: self.ring.address(),
+            ring: self.ring.clone(),
             ring_size: 0x4000,
-            write_index: self.indices.address(),
-            read_index: self.indices.address() + 0x80,
+            indices: self.indices.clone(),
+            write_index: 0,
+            read_index: 0x80,
         };
         Queue::create(device, kind, place)
     }

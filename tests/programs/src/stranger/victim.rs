@@ -34,7 +34,6 @@ const SIZE: usize = 4 << 20;
 
 struct Victim {
     queue: Queue,
-    _ring: [Memory; 2],
     event: Event,
     ticks: Memory,
     secrets: Option<[Memory; 2]>,
@@ -67,21 +66,17 @@ impl Victim {
         for memory in &secrets {
             memory.write(0, &vec![SECRET; SIZE / 8]);
         }
-        let ring = [
-            Memory::gtt(gpu.device(), 0x4000)?,
-            Memory::gtt(gpu.device(), 4096)?,
-        ];
         let place = QueueMemory {
-            ring: ring[0].address(),
+            ring: Memory::gtt(gpu.device(), 0x4000)?.into(),
             ring_size: 0x4000,
-            write_index: ring[1].address(),
-            read_index: ring[1].address() + 0x80,
+            indices: Memory::gtt(gpu.device(), 4096)?.into(),
+            write_index: 0,
+            read_index: 0x80,
         };
         let signal = gpu.signal()?;
         let event = Event::new(signal.event().events(), EventKind::Signal, false)?;
         Ok(Self {
             queue: Queue::create(gpu.device(), QueueKind::Aql, place)?,
-            _ring: ring,
             event,
             ticks: Memory::gtt(gpu.device(), 4096)?,
             secrets: Some(secrets),

@@ -67,7 +67,7 @@ impl Stage {
         let items = pages.next_multiple_of(GROUP);
         let launch = self.gpu.launch(kernel, items, arguments)?;
         let done = self.gpu.signal()?;
-        launch.submit(&self.queue, &done);
+        launch.submit(&self.queue, &done)?;
         self.started.push(Started {
             _launch: launch,
             done,

@@ -20,7 +20,7 @@ use gpu_model::memory::PhysicalMemory;
 use gpu_model::model::{Config, GpuModel};
 use gpu_model::pci;
 use gpu_model::preset::{self, Preset};
-use signal_hook::consts::{SIGHUP, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
@@ -79,7 +79,7 @@ struct Serve {
     /// Exit with status 3 if software used a register, packet or instruction that is not modelled.
     #[arg(long)]
     strict: bool,
-    /// Write the list of such registers to FILE at the end and on SIGUSR1.
+    /// Write the list of such registers to FILE at the end, also that by SIGTERM, and on SIGUSR1.
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Make things go wrong by the rules of FILE (Documentation/model.md), which is read again on
@@ -198,13 +198,10 @@ fn serve(options: &Serve) -> Result<i32> {
     if let Some(path) = &options.inject {
         load_rules(&model, path)?;
     }
-    act_on_signals(
-        model.clone(),
-        options.report.clone(),
-        options.inject.clone(),
-    )?;
     let doorbell_file = doorbells.as_ref().map(|(_, file)| file);
     let server = backend::listen(&options.socket, &model, &vram_file, doorbell_file)?;
+    let _socket = Socket(options.socket.clone());
+    act_on_signals(model.clone(), options)?;
     println!("listening {}", options.socket.display());
     std::io::stdout().flush()?;
     let served = std::thread::scope(|scope| -> Result<()> {
@@ -229,6 +226,16 @@ fn serve(options: &Serve) -> Result<i32> {
         return Ok(STRICT_FAILURE);
     }
     Ok(0)
+}
+
+/// A socket's file, removed when this goes.
+struct Socket(PathBuf);
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        // Whoever started us may have removed it with its directory.
+        let _ = std::fs::remove_file(&self.0);
+    }
 }
 
 /// Ends the watching of doorbells when it goes, also in a panic.
@@ -272,17 +279,13 @@ fn load_rules(model: &GpuModel, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the report whenever SIGUSR1 comes, and reads the rules again on SIGHUP.
-fn act_on_signals(
-    model: Arc<GpuModel>,
-    path: Option<PathBuf>,
-    rules: Option<PathBuf>,
-) -> Result<()> {
+/// Writes the report whenever SIGUSR1 comes, and reads the rules again on SIGHUP. A signal that
+/// ends the process does so when the report is written and the socket removed.
+fn act_on_signals(model: Arc<GpuModel>, options: &Serve) -> Result<()> {
+    let (path, rules) = (options.report.clone(), options.inject.clone());
+    let socket = options.socket.clone();
     // Without rules SIGHUP ends the process, as it ends others.
-    let wanted = [SIGUSR1]
-        .into_iter()
-        .chain(rules.is_some().then_some(SIGHUP));
-    let mut signals = Signals::new(wanted)?;
+    let mut signals = Signals::new([SIGUSR1, SIGHUP, SIGTERM, SIGINT])?;
     std::thread::Builder::new()
         .name("signals".into())
         .spawn(move || {
@@ -293,6 +296,16 @@ fn act_on_signals(
                 };
                 if let Err(error) = done {
                     tracing::error!("{error:#}");
+                }
+                let is_end = match signal {
+                    SIGHUP => rules.is_none(),
+                    _ => signal != SIGUSR1,
+                };
+                if is_end {
+                    drop(Socket(socket));
+                    // Whoever waits for us is to see what ended us.
+                    let _ = signal_hook::low_level::emulate_default_handler(signal);
+                    std::process::exit(128 + signal);
                 }
             }
         })?;

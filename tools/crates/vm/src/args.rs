@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The command line.
 
+use anyhow::bail;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,6 +29,7 @@ pub enum Command {
     /// Become a child that dies with its parent.
     #[command(hide = true)]
     ExecChild {
+        parent: i32,
         program: OsString,
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
@@ -56,6 +58,16 @@ pub enum Kernel {
     Kcsan,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Accel {
+    /// By the processor where /dev/kvm makes machines, else translated.
+    Auto,
+    /// By the processor.
+    Kvm,
+    /// Translated: the same everywhere.
+    Tcg,
+}
+
 /// What decides which machine is booted, and with that which snapshot fits.
 #[derive(Debug, Clone, Args)]
 pub struct MachineArgs {
@@ -74,6 +86,9 @@ pub struct MachineArgs {
     /// Processors of the guest (always 1 with --icount).
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=8))]
     pub smp: u8,
+    /// How the guest's instructions are executed.
+    #[arg(long, value_enum, default_value_t = Accel::Tcg, env = "KFD_VM_ACCEL")]
+    pub accel: Accel,
     /// Count instructions: one is one nanosecond of guest time.
     #[arg(long)]
     pub icount: bool,
@@ -139,10 +154,11 @@ pub struct RunArgs {
     /// Do not load amdgpu: the command does it (`modprobe amdgpu`). Implies --cold and --no-insmod.
     #[arg(long)]
     pub no_amdgpu: bool,
-    /// The directory at /mnt/share [default: the project; installed: none].
-    #[arg(long)]
-    pub share: Option<PathBuf>,
-    /// Do not share any directory.
+    /// The directory that the guest, as root, has at /mnt/share; with :ro it can't write there
+    /// [default: none].
+    #[arg(long, value_name = "DIR[:ro]", value_parser = Share::parse)]
+    pub share: Option<Share>,
+    /// Do not share any directory; as without --share.
     #[arg(long, conflicts_with = "share")]
     pub no_share: bool,
     /// Working directory in the guest [default: ours when the share holds it, or the share].
@@ -158,7 +174,7 @@ pub struct RunArgs {
     #[arg(long)]
     pub cold: bool,
     /// Write the kernel's messages to FILE, the console's to FILE.console, the models' to
-    /// FILE.gpuN.
+    /// FILE.gpuN, and their reports to FILE.gpuN.report.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Fail (125) when the kernel's log has a warning, a lockdep report, a leak or the like.
@@ -170,6 +186,23 @@ pub struct RunArgs {
 }
 
 impl MachineArgs {
+    /// Whether the processor executes the guest's instructions: only a translator counts them, lets
+    /// processors take turns or has plugins.
+    pub fn kvm(&self) -> anyhow::Result<bool> {
+        let needs_tcg = [
+            (self.icount, "--icount"),
+            (self.take_turns, "--take-turns"),
+            (self.plugin.is_some(), "--plugin"),
+        ];
+        let needs_tcg = needs_tcg.iter().find(|(holds, _)| *holds);
+        match (self.accel, needs_tcg) {
+            (Accel::Tcg, _) | (Accel::Auto, Some(_)) => Ok(false),
+            (Accel::Kvm, Some((_, option))) => bail!("{option} needs --accel tcg"),
+            (Accel::Kvm, None) => crate::kvm::check().map(|()| true),
+            (Accel::Auto, None) => Ok(crate::kvm::check().is_ok()),
+        }
+    }
+
     /// Why this machine is not started from a snapshot, if it is not.
     pub fn cold_reason(&self) -> Option<&'static str> {
         let reasons = [
@@ -213,6 +246,29 @@ impl RunArgs {
 
     pub fn inserts_module(&self) -> bool {
         self.machine.kfd == Kfd::Rust && !self.no_insmod && !self.no_amdgpu
+    }
+}
+
+/// A directory that the guest sees.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    pub directory: PathBuf,
+    pub read_only: bool,
+}
+
+impl Share {
+    fn parse(text: &str) -> Result<Self, String> {
+        let (directory, read_only) = match text.strip_suffix(":ro") {
+            Some(directory) => (directory, true),
+            None => (text, false),
+        };
+        if directory.is_empty() {
+            return Err("the directory's name is empty".into());
+        }
+        Ok(Self {
+            directory: directory.into(),
+            read_only,
+        })
     }
 }
 
@@ -304,6 +360,41 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_shared_unless_asked_for() {
+        let share = |line: &str| parse(&format!("kfd-vm run {line} -- x")).unwrap().share;
+        let of = |directory: &str, read_only| {
+            Some(Share {
+                directory: directory.into(),
+                read_only,
+            })
+        };
+        assert_eq!(share(""), None);
+        assert_eq!(share("--no-share"), None);
+        assert_eq!(share("--share build/guest"), of("build/guest", false));
+        assert_eq!(share("--share /a:b:ro"), of("/a:b", true));
+    }
+
+    #[test]
+    fn what_only_a_translator_does_is_translated() {
+        let kvm = |line: &str| {
+            let args = parse(&format!("kfd-vm run {line} -- x")).unwrap();
+            args.machine.kvm().map_err(|error| error.to_string())
+        };
+        assert_eq!(kvm("--accel tcg"), Ok(false));
+        for option in ["--icount", "--take-turns", "--plugin p"] {
+            assert_eq!(kvm(&format!("--accel auto {option}")), Ok(false));
+            let refused = kvm(&format!("--accel kvm {option}")).unwrap_err();
+            assert!(
+                refused.contains(option.split(' ').next().unwrap()),
+                "{refused}"
+            );
+        }
+        let usable = crate::kvm::check().is_ok();
+        assert_eq!(kvm("--accel auto"), Ok(usable));
+        assert_eq!(kvm("--accel kvm").is_ok(), usable);
+    }
+
+    #[test]
     fn mistakes_are_refused() {
         for line in [
             "run",
@@ -315,6 +406,8 @@ mod tests {
             "run --env A -- x",
             "run --kfd d -- x",
             "run --no-share --share . -- x",
+            "run --share :ro -- x",
+            "run --accel xen -- x",
         ] {
             assert!(parse(&format!("kfd-vm {line}")).is_err(), "{line}");
         }

@@ -16,15 +16,18 @@ use std::time::{Duration, Instant};
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     // The link, not the path: it still leads here when a newer build has taken the path.
     let mut command = Command::new("/proc/self/exe");
-    command.arg("exec-child").arg(program).process_group(0);
+    let parent = std::process::id().to_string();
+    command.args(["exec-child", &parent]).arg(program);
+    command.process_group(0);
     command
 }
 
-/// The child's side: asks the kernel to be killed with the parent, then becomes the program.
-pub fn exec(program: &OsStr, args: &[OsString]) -> Result<u8> {
+/// The child's side: asks the kernel to be killed with the parent, which is process number
+/// `parent`, then becomes the program.
+pub fn exec(parent: i32, program: &OsStr, args: &[OsString]) -> Result<u8> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("binding to the parent")?;
-    let parent = rustix::process::getppid();
-    if parent.is_none_or(|pid| pid.is_init()) {
+    // It may have gone before. Number 1 is a parent like others: a container's entry point.
+    if rustix::process::getppid().map(Pid::as_raw_pid) != Some(parent) {
         bail!("the parent is gone");
     }
     Err(Command::new(program).args(args).exec())

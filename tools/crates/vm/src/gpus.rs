@@ -154,6 +154,11 @@ impl Gpu {
         command.args(hive.arguments(number));
         // Nothing then depends on how fast the host is.
         command.args(args.machine.icount.then_some("--synchronous"));
+        let reports = args.model_args.contains("--report");
+        if let Some(log) = args.log.as_ref().filter(|_| !reports) {
+            let report = format!("{}.gpu{number}.report", log.display());
+            command.arg("--report").arg(report);
+        }
         // Cards differ by their number, unless the caller numbers them.
         if !args.model_args.contains("--serial") {
             command.arg("--serial").arg(number.to_string());

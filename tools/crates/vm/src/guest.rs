@@ -6,9 +6,13 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+
+/// How many frames may wait for the session: a reader of ours that is slow holds the guest up
+/// instead of filling our memory.
+pub const WAITING: usize = 16;
 
 /// News for the session.
 #[derive(Debug)]
@@ -19,7 +23,7 @@ pub enum News {
 }
 
 /// Reads frames until the stream ends; the last news says so.
-pub fn read_frames(stream: UnixStream, news: Sender<News>) {
+pub fn read_frames(stream: UnixStream, news: SyncSender<News>) {
     thread::spawn(move || {
         let mut input = BufReader::new(stream);
         loop {
@@ -145,7 +149,7 @@ mod tests {
     #[test]
     fn frames_arrive_until_the_stream_ends() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let (sender, news) = std::sync::mpsc::channel();
+        let (sender, news) = std::sync::mpsc::sync_channel(8);
         read_frames(ours, sender);
         Frame::Stdout(b"x".to_vec()).write(&mut theirs).unwrap();
         drop(theirs);

@@ -4,6 +4,7 @@
 use crate::assets::{Assets, Key};
 use crate::cpio::Writer;
 use crate::place::Place;
+use crate::snapshot::keep;
 use anyhow::{bail, Context, Result};
 use kfd_vm_protocol::MODULE_LIST;
 use std::collections::{HashMap, HashSet};
@@ -43,6 +44,7 @@ pub fn locate(assets: &Assets) -> Result<PathBuf> {
         .large_file(&assets.kernel.vmlinuz)?
         .finish();
     let path = assets.cache.join(format!("initramfs-{key}.cpio"));
+    keep(&path);
     if !path.exists() {
         let agent = match place {
             Place::Tree(project) => build_agent(&project.join("tools"))?,

@@ -2,12 +2,12 @@
 //! The virtual machine as QEMU's command line: one q35 board that is the same for every run, so
 //! that a snapshot of it fits, and a free PCI Express port for each GPU that may come.
 
-use crate::args::MachineArgs;
+use crate::args::{MachineArgs, Share};
 use crate::assets::{Assets, Key};
 use anyhow::Result;
 use kfd_vm_protocol::{MODULES_DISK, PORT, ROOT_DISK, SHARE_TAG};
 use serde_json::{json, Value};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 pub const MAX_GPUS: u8 = 8;
 /// Address space that each port keeps free for a GPU's VRAM and doorbells, and for its registers.
@@ -34,13 +34,15 @@ pub struct Wiring {
     pub monitor: i32,
     pub console: i32,
     /// The shared directory; an empty one stands for none, the device is there all the same.
-    pub share: PathBuf,
+    pub share: Share,
     /// A plugin for the translator.
     pub plugin: Option<String>,
 }
 
 pub struct Machine<'a> {
     pub args: &'a MachineArgs,
+    /// By the processor, or translated: see [`MachineArgs::kvm`].
+    pub kvm: bool,
     pub assets: &'a Assets,
     pub initramfs: &'a Path,
 }
@@ -63,7 +65,10 @@ impl Machine<'_> {
             agent: 0,
             monitor: 0,
             console: 0,
-            share: "share".into(),
+            share: Share {
+                directory: "share".into(),
+                read_only: false,
+            },
             plugin: None,
         };
         let key = self
@@ -95,10 +100,10 @@ impl Machine<'_> {
             ("-cpu", if icount { CPU_ICOUNT } else { CPU }),
             (
                 "-accel",
-                if icount || args.take_turns {
-                    "tcg,thread=single"
-                } else {
-                    "tcg,thread=multi"
+                match self.kvm {
+                    true => "kvm",
+                    false if icount || args.take_turns => "tcg,thread=single",
+                    false => "tcg,thread=multi",
                 },
             ),
             ("-kernel", &self.assets.kernel.vmlinuz.display().to_string()),
@@ -140,7 +145,18 @@ impl Machine<'_> {
 
 /// The agent's port, the monitor, the console and the share.
 fn channels(wiring: &Wiring) -> Vec<String> {
-    let share = wiring.share.display().to_string().replace(',', ",,");
+    let share = wiring
+        .share
+        .directory
+        .display()
+        .to_string()
+        .replace(',', ",,");
+    // The guest's device is the same, so the snapshot is, too.
+    let access = if wiring.share.read_only {
+        ",readonly=on"
+    } else {
+        ""
+    };
     words_of(&[
         (
             "-chardev",
@@ -160,7 +176,7 @@ fn channels(wiring: &Wiring) -> Vec<String> {
         ),
         (
             "-fsdev",
-            &format!("local,id=share,path={share},security_model=none,multidevs=remap"),
+            &format!("local,id=share,path={share},security_model=none,multidevs=remap{access}"),
         ),
         (
             "-device",
@@ -266,6 +282,7 @@ mod tests {
         let (assets, args) = (assets(dir), machine_args(line));
         Machine {
             args: &args,
+            kvm: false,
             assets: &assets,
             initramfs: Path::new("i"),
         }
@@ -302,6 +319,7 @@ mod tests {
             }
             Machine {
                 args: &args,
+                kvm: false,
                 assets: &assets,
                 initramfs: Path::new("i"),
             }
@@ -314,6 +332,15 @@ mod tests {
             assert_ne!(base, fixed(line), "{line}");
         }
         assert_ne!(base, key(""), "newer files, another snapshot");
+        let (assets, args) = (assets(dir.path()), machine_args(""));
+        let machine = |kvm| Machine {
+            args: &args,
+            kvm,
+            assets: &assets,
+            initramfs: Path::new("i"),
+        };
+        let [kvm, tcg] = [machine(true), machine(false)].map(|machine| machine.key().unwrap());
+        assert_ne!(kvm, tcg, "neither restores the other's snapshot");
     }
 
     #[test]
@@ -322,10 +349,14 @@ mod tests {
         let (assets, args) = (assets(dir.path()), machine_args(""));
         let machine = Machine {
             args: &args,
+            kvm: false,
             assets: &assets,
             initramfs: Path::new("i"),
         };
-        let share = PathBuf::from("/a,b");
+        let share = Share {
+            directory: "/a,b".into(),
+            read_only: true,
+        };
         let words = machine.arguments(&Wiring {
             agent: 3,
             monitor: 4,
@@ -334,7 +365,8 @@ mod tests {
             plugin: None,
         });
         assert!(words.iter().any(|word| word.contains("guest,,1.img")));
-        assert!(words.iter().any(|word| word.contains("path=/a,,b,")));
+        let share = words.iter().find(|word| word.contains("path=/a,,b,"));
+        assert!(share.unwrap().ends_with(",readonly=on"));
     }
 
     #[test]
@@ -343,6 +375,7 @@ mod tests {
         let (assets, args) = (assets(dir.path()), machine_args("--icount --smp 4"));
         let machine = Machine {
             args: &args,
+            kvm: false,
             assets: &assets,
             initramfs: Path::new("i"),
         };

@@ -9,7 +9,9 @@ mod cpio;
 mod gpus;
 mod guest;
 mod initramfs;
+mod input;
 mod kernel_log;
+mod kvm;
 mod machine;
 mod place;
 mod qmp;
@@ -30,7 +32,11 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Prepare(args) => run::prepare(&args),
-        Command::ExecChild { program, args } => child::exec(&program, &args),
+        Command::ExecChild {
+            parent,
+            program,
+            args,
+        } => child::exec(parent, &program, &args),
     };
     match result {
         Ok(status) => ExitCode::from(status),

@@ -45,14 +45,6 @@ impl Place {
         dir.join("tools/sysroot/sysroot")
     }
 
-    /// What a guest sees at /mnt/share by default.
-    pub fn share(&self) -> Option<PathBuf> {
-        match self {
-            Self::Tree(project) => Some(project.clone()),
-            Self::Installed { .. } => None,
-        }
-    }
-
     /// The module for the stock kernel of that release by default: the tree's own in
     /// `built`, or the one that DKMS has built on this machine.
     pub fn module(&self, release: &OsStr, built: PathBuf) -> PathBuf {
@@ -87,7 +79,6 @@ mod tests {
             installed.sysroot(),
             Path::new("/usr/share/x/tools/sysroot/sysroot")
         );
-        assert_eq!(installed.share(), None);
         let built = Place::choose(None, None);
         assert!(built.sysroot().exists(), "{built:?}");
     }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! A client for QEMU's machine protocol: one command at a time, events passed over.
 
+use crate::session::Interrupt;
 use anyhow::{anyhow, bail, Context, Result};
 use serde_json::{json, Value};
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::thread::sleep;
@@ -12,16 +14,21 @@ use std::time::{Duration, Instant};
 const ANSWER: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(5);
 
+/// How soon a signal to this process is noticed.
+const NOTICE: Duration = Duration::from_millis(100);
+
 pub struct Monitor {
     input: BufReader<UnixStream>,
     output: UnixStream,
+    interrupt: Interrupt,
 }
 
 impl Monitor {
     /// Takes QEMU's greeting, which comes as soon as the machine is built.
-    pub fn connect(stream: UnixStream) -> Result<Self> {
-        stream.set_read_timeout(Some(ANSWER))?;
+    pub fn connect(stream: UnixStream, interrupt: Interrupt) -> Result<Self> {
+        stream.set_read_timeout(Some(NOTICE))?;
         let mut monitor = Self {
+            interrupt,
             output: stream.try_clone()?,
             input: BufReader::new(stream),
         };
@@ -62,6 +69,7 @@ impl Monitor {
         self.execute(command, json!({ "uri": format!("file:{file}") }))?;
         let deadline = Instant::now() + limit;
         loop {
+            self.interrupt.check()?;
             let state = self.execute("query-migrate", json!({}))?;
             match state["status"].as_str().unwrap_or_default() {
                 "completed" => return Ok(()),
@@ -77,18 +85,33 @@ impl Monitor {
         }
     }
 
+    /// The next line; a signal to this process ends the waiting.
     fn receive(&mut self) -> Result<Value> {
-        let mut line = String::new();
-        if self.input.read_line(&mut line)? == 0 {
-            return Err(anyhow!("QEMU closed its monitor"));
+        let deadline = Instant::now() + ANSWER;
+        let mut line = Vec::new();
+        while !line.ends_with(b"\n") {
+            match self.input.read_until(b'\n', &mut line) {
+                Ok(0) => return Err(anyhow!("QEMU closed its monitor")),
+                Ok(_) => {}
+                // What has come of the line is kept.
+                Err(error) if matches!(error.kind(), WouldBlock | TimedOut | Interrupted) => {
+                    self.interrupt.check()?;
+                    if Instant::now() > deadline {
+                        bail!("QEMU does not answer");
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
-        serde_json::from_str(&line).with_context(|| format!("QEMU says {line:?}"))
+        serde_json::from_slice(&line)
+            .with_context(|| format!("QEMU says {:?}", String::from_utf8_lossy(&line)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Failure;
 
     /// A monitor whose QEMU has said `lines` beforehand.
     fn scripted(lines: &[&str]) -> (Result<Monitor>, UnixStream) {
@@ -96,7 +119,7 @@ mod tests {
         for line in lines {
             writeln!(theirs, "{line}").unwrap();
         }
-        (Monitor::connect(ours), theirs)
+        (Monitor::connect(ours, Interrupt::default()), theirs)
     }
 
     #[test]
@@ -113,6 +136,43 @@ mod tests {
         assert_eq!(status["status"], "running");
         let error = monitor.execute("device_add", json!({})).unwrap_err();
         assert_eq!(error.to_string(), "QEMU refuses device_add: no such bus");
+    }
+
+    #[test]
+    fn a_signal_ends_the_waiting_for_qemu() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        for line in [r#"{"QMP": {}}"#, r#"{"return": {}}"#, r#"{"return": {}}"#] {
+            writeln!(theirs, "{line}").unwrap();
+        }
+        let interrupt = Interrupt::default();
+        let mut monitor = Monitor::connect(ours, interrupt.clone()).unwrap();
+        let signal = std::thread::spawn(move || {
+            sleep(Duration::from_millis(300));
+            interrupt.set(2);
+        });
+        let start = Instant::now();
+        let limit = Duration::from_secs(60);
+        let error = monitor
+            .migrate("migrate", "/nonexistent", limit)
+            .unwrap_err();
+        assert!(start.elapsed() < Duration::from_secs(20));
+        assert!(error.downcast_ref::<Failure>().is_some(), "{error:#}");
+        signal.join().unwrap();
+    }
+
+    #[test]
+    fn an_answer_may_come_in_pieces() {
+        let (monitor, mut theirs) = scripted(&[r#"{"QMP": {}}"#, r#"{"return": {}}"#]);
+        let mut monitor = monitor.unwrap();
+        let qemu = std::thread::spawn(move || {
+            for piece in [r#"{"ret"#, r#"urn": {"#, "}}\n"] {
+                sleep(2 * NOTICE);
+                theirs.write_all(piece.as_bytes()).unwrap();
+            }
+            theirs
+        });
+        assert_eq!(monitor.execute("cont", json!({})).unwrap(), json!({}));
+        qemu.join().unwrap();
     }
 
     #[test]

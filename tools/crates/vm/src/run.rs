@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! `kfd-vm run` from start to end: get a machine up, with its GPUs and its KFD, run the command.
 
-use crate::args::{Kfd, MachineArgs, RunArgs};
+use crate::args::{Kfd, MachineArgs, RunArgs, Share};
 use crate::assets::Assets;
 use crate::gpus::{self, Gpu, Hive};
 use crate::initramfs;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
-use crate::place::Place;
 use crate::session::{Failure, Interrupt, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
 use crate::STATUS_FAILED;
@@ -77,6 +76,7 @@ pub fn prepare(args: &MachineArgs) -> Result<u8> {
     let initramfs = initramfs::locate(&assets)?;
     let machine = Machine {
         args,
+        kvm: args.kvm()?,
         assets: &assets,
         initramfs: &initramfs,
     };
@@ -90,9 +90,15 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let initramfs = initramfs::locate(&assets)?;
     let machine = Machine {
         args: &args.machine,
+        kvm: args.machine.kvm()?,
         assets: &assets,
         initramfs: &initramfs,
     };
+    run.scratch.note(if machine.kvm {
+        "with KVM"
+    } else {
+        "translated (TCG)"
+    });
     let gpus = run.start_gpus()?;
     let mut session = run
         .bring_up(&machine, &gpus)
@@ -147,7 +153,7 @@ fn with_models(error: anyhow::Error, gpus: &[Gpu]) -> anyhow::Error {
 struct Run<'a> {
     args: &'a RunArgs,
     scratch: Scratch,
-    share: Option<PathBuf>,
+    share: Option<Share>,
     module: Option<Vec<u8>>,
     also: Option<Vec<u8>>,
     server: Option<PathBuf>,
@@ -362,8 +368,9 @@ impl<'a> Run<'a> {
             argv: self.args.command.clone(),
             env: self.args.env.clone(),
             cwd: self.working_directory()?,
+            input: true,
         };
-        match session.request(&request, self.args.timeout, &mut PassThrough)? {
+        match session.run(&request, self.args.timeout, &mut PassThrough)? {
             Reply::Exit { status } => Ok(status as u8),
             Reply::Failed { message } => bail!("in the guest: {message}"),
             other => bail!("unexpected reply {other:?}"),
@@ -389,7 +396,7 @@ impl<'a> Run<'a> {
             return Ok("/root".into());
         };
         let here = std::env::current_dir().context("the working directory")?;
-        Ok(match here.strip_prefix(share) {
+        Ok(match here.strip_prefix(&share.directory) {
             Ok(below) if below.as_os_str().is_empty() => SHARE.into(),
             Ok(below) => Path::new(SHARE).join(below).display().to_string(),
             Err(_) => SHARE.into(),
@@ -405,20 +412,20 @@ pub fn load_amdgpu(session: &mut Session, args: &str, scratch: &Scratch) -> Resu
     Ok(())
 }
 
-fn share(args: &RunArgs) -> Result<Option<PathBuf>> {
-    if args.no_share {
-        return Ok(None);
-    }
-    let Some(dir) = args.share.clone().or_else(|| Place::find().share()) else {
+fn share(args: &RunArgs) -> Result<Option<Share>> {
+    let Some(share) = &args.share else {
         return Ok(None);
     };
-    let dir = dir
-        .canonicalize()
-        .with_context(|| format!("the share {}", dir.display()))?;
-    if !dir.is_dir() {
-        bail!("the share {} is no directory", dir.display());
+    let directory = share.directory.canonicalize();
+    let directory =
+        directory.with_context(|| format!("the share {}", share.directory.display()))?;
+    if !directory.is_dir() {
+        bail!("the share {} is no directory", directory.display());
     }
-    Ok(Some(dir))
+    Ok(Some(Share {
+        directory,
+        ..*share
+    }))
 }
 
 /// The module to insert: what is asked for, or the project's own.

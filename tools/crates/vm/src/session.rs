@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! One running machine: QEMU, the three sockets to it, and the conversation with its agent.
 
+use crate::args::Share;
 use crate::child::{self, Reaped};
 use crate::gpus::Ended;
-use crate::guest::{read_frames, Console, News};
+use crate::guest::{read_frames, Console, News, WAITING};
+use crate::input::{self, Credit};
 use crate::machine::{Machine, Wiring};
 use crate::qmp::Monitor;
 use crate::run::{Scratch, BOOT};
@@ -19,8 +21,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{channel, Receiver, RecvTimeoutError};
-use std::sync::Arc;
+use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// TIMEOUT: QEMU ends at once on `quit`.
@@ -62,7 +64,7 @@ pub trait Sink {
 /// How a machine starts.
 pub struct Start<'a> {
     pub machine: &'a Machine<'a>,
-    pub share: PathBuf,
+    pub share: Share,
     /// Devices beyond the machine's own.
     pub devices: Vec<Value>,
     /// Wait for a snapshot instead of booting.
@@ -80,8 +82,11 @@ impl<'a> Start<'a> {
     /// A plain boot with nothing shared; the caller changes what differs.
     pub fn new(machine: &'a Machine<'a>, scratch: &Scratch) -> Result<Self> {
         let messages_path = scratch.path().join("qemu.log");
-        let share = scratch.path().join("nothing");
-        fs::create_dir_all(&share)?;
+        let share = Share {
+            directory: scratch.path().join("nothing"),
+            read_only: true,
+        };
+        fs::create_dir_all(&share.directory)?;
         Ok(Self {
             machine,
             share,
@@ -99,7 +104,9 @@ impl<'a> Start<'a> {
 
 pub struct Session {
     pub monitor: Monitor,
-    agent: UnixStream,
+    agent: Arc<Mutex<UnixStream>>,
+    /// Room for the command's input, while there is one that reads.
+    input: Option<Arc<Credit>>,
     news: Receiver<News>,
     console: Console,
     kernel_log: Option<Box<dyn Write>>,
@@ -125,10 +132,10 @@ impl Session {
         let qemu = spawn(&start, &wiring, &theirs)?;
         drop(theirs);
         agent.set_write_timeout(Some(LISTEN))?;
-        let (sender, news) = channel();
+        let (sender, news) = sync_channel(WAITING);
         read_frames(agent.try_clone()?, sender);
         let console = Console::read(console, start.console_log)?;
-        let monitor = Monitor::connect(monitor).map_err(|error| {
+        let monitor = Monitor::connect(monitor, start.interrupt.clone()).map_err(|error| {
             error.context(format!(
                 "QEMU did not start: {}",
                 last_lines(&start.messages_path)
@@ -138,7 +145,8 @@ impl Session {
         let (interrupt, models) = (start.interrupt, start.models);
         Ok(Self {
             monitor,
-            agent,
+            agent: Arc::new(Mutex::new(agent)),
+            input: None,
             news,
             console,
             kernel_log,
@@ -160,8 +168,29 @@ impl Session {
         self.reply(request, limit, sink)
     }
 
+    /// The same for a command that reads what this process reads.
+    pub fn run(
+        &mut self,
+        request: &Request,
+        limit: Duration,
+        sink: &mut dyn Sink,
+    ) -> Result<Reply> {
+        self.send(Frame::Request(request.clone()))?;
+        let credit = Arc::new(Credit::default());
+        self.input = Some(credit.clone());
+        input::pass_on(input::Standard, self.agent.clone(), credit);
+        let reply = self.reply(request, limit, sink);
+        if let Some(credit) = self.input.take() {
+            credit.close();
+        }
+        reply
+    }
+
     fn send(&mut self, frame: Frame) -> Result<()> {
-        match frame.write(&mut self.agent) {
+        let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        let written = frame.write(&mut *agent);
+        drop(agent);
+        match written {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Failure::Timeout(format!(
                 "the guest does not listen\n{}",
                 self.console.tail(TAIL_LINES)
@@ -207,7 +236,14 @@ impl Session {
                 }
             }
             Frame::Reply(reply) => return Ok(Some(reply)),
-            Frame::Request(_) | Frame::Data(_) => bail!("the agent sends a host's frame"),
+            Frame::Taken(count) => {
+                if let Some(credit) = &self.input {
+                    credit.add(count as usize);
+                }
+            }
+            Frame::Request(_) | Frame::Data(_) | Frame::Stdin(_) => {
+                bail!("the agent sends a host's frame")
+            }
         }
         Ok(None)
     }
@@ -289,6 +325,7 @@ impl Session {
             argv: argv.iter().map(|word| word.to_string()).collect(),
             env: Vec::new(),
             cwd: "/".into(),
+            input: false,
         };
         let mut output = Captured::default();
         match self.request(&request, limit, &mut output)? {
@@ -358,6 +395,11 @@ impl Interrupt {
             signal_hook::flag::register_usize(signal, interrupt.0.clone(), signal as usize)?;
         }
         Ok(interrupt)
+    }
+
+    #[cfg(test)]
+    pub fn set(&self, signal: usize) {
+        self.0.store(signal, Ordering::Relaxed);
     }
 
     pub fn check(&self) -> Result<()> {

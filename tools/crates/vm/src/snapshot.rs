@@ -5,17 +5,21 @@
 
 use crate::machine::Machine;
 use crate::run::{load_amdgpu, Scratch};
-use crate::session::{Session, Start};
+use crate::session::{Interrupt, Session, Start};
 use anyhow::{Context, Result};
 use rustix::fs::{flock, FlockOperation};
+use rustix::io::Errno;
 use serde_json::json;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
 use std::time::{Duration, SystemTime};
 
 /// TIMEOUT: 300 MB to or from a file.
 const TRANSFER: Duration = Duration::from_secs(120);
-/// Snapshots that were not used for so long are removed when a new one is made.
+/// How often the lock of whoever makes a snapshot is tried.
+const TURN: Duration = Duration::from_millis(100);
+/// What of the cache was not used for so long is removed when a new snapshot is made.
 const UNUSED: Duration = Duration::from_secs(3 * 24 * 3600);
 const SUFFIX: &str = "snapshot";
 
@@ -32,13 +36,25 @@ pub fn obtain(machine: &Machine<'_>, scratch: &Scratch) -> Result<Snapshot> {
     if !path.exists() {
         let lock = path.with_extension("lock");
         let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
-        flock(&lock, FlockOperation::LockExclusive).context("locking the snapshot")?;
+        wait_for_turn(&lock, &scratch.interrupt)?;
         if !path.exists() {
             remove_unused(&machine.assets.cache);
             make(machine, scratch, &path).context("making a snapshot")?;
         }
     }
     Ok(Snapshot { path })
+}
+
+/// Waits until no other kfd-vm makes this snapshot, or until a signal comes.
+fn wait_for_turn(lock: &File, interrupt: &Interrupt) -> Result<()> {
+    loop {
+        interrupt.check()?;
+        match flock(lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => sleep(TURN),
+            Err(errno) => return Err(errno).context("locking the snapshot"),
+        }
+    }
 }
 
 fn make(machine: &Machine<'_>, scratch: &Scratch, path: &Path) -> Result<()> {
@@ -62,11 +78,7 @@ fn make(machine: &Machine<'_>, scratch: &Scratch, path: &Path) -> Result<()> {
 impl Snapshot {
     /// Fills a machine that waits for it, and lets it run.
     pub fn restore(&self, session: &mut Session) -> Result<()> {
-        // The time of last use keeps the file in the cache.
-        let _ = File::options()
-            .append(true)
-            .open(&self.path)
-            .and_then(|file| file.set_modified(SystemTime::now()));
+        keep(&self.path);
         session.monitor.migrate(
             "migrate-incoming",
             &self.path.display().to_string(),
@@ -82,12 +94,21 @@ impl Snapshot {
     }
 }
 
+/// The time of last use keeps a file in the cache.
+pub fn keep(file: &Path) {
+    let file = File::options().append(true).open(file);
+    let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+}
+
+/// Removes snapshots and initramfs files that nobody uses any more.
 fn remove_unused(cache: &Path) {
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
         let path = entry.path();
-        let ours = path
-            .extension()
-            .is_some_and(|suffix| suffix == SUFFIX || suffix == "part");
+        let ours = path.extension().is_some_and(|suffix| {
+            [SUFFIX, "part", "cpio", "lock"]
+                .iter()
+                .any(|ours| suffix == *ours)
+        });
         let used = entry.metadata().and_then(|data| data.modified());
         let age = used
             .ok()
@@ -104,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_old_snapshots_are_removed() {
+    fn only_what_is_old_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let make = |name: &str, age: Duration| {
             let file = File::create(dir.path().join(name)).unwrap();
@@ -113,12 +134,29 @@ mod tests {
         make("old.snapshot", UNUSED * 2);
         make("new.snapshot", Duration::ZERO);
         make("old.cpio", UNUSED * 2);
+        make("kept.cpio", UNUSED * 2);
+        make("old.lock", UNUSED * 2);
+        make("old.other", UNUSED * 2);
+        keep(&dir.path().join("kept.cpio"));
         remove_unused(dir.path());
         let mut left: Vec<_> = fs::read_dir(dir.path())
             .unwrap()
             .map(|entry| entry.unwrap().file_name())
             .collect();
         left.sort();
-        assert_eq!(left, ["new.snapshot", "old.cpio"]);
+        assert_eq!(left, ["kept.cpio", "new.snapshot", "old.other"]);
+    }
+
+    #[test]
+    fn a_signal_ends_the_waiting_for_another_maker() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let lock = || File::create(file.path()).unwrap();
+        let (theirs, ours) = (lock(), lock());
+        let interrupt = Interrupt::default();
+        wait_for_turn(&theirs, &interrupt).unwrap();
+        interrupt.set(15);
+        assert!(wait_for_turn(&ours, &interrupt).is_err());
+        drop(theirs);
+        wait_for_turn(&ours, &Interrupt::default()).unwrap();
     }
 }

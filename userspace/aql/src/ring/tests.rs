@@ -87,7 +87,8 @@ fn eight_producers_lose_and_tear_nothing() {
             let ring = &ring;
             scope.spawn(move || {
                 for sequence in 0..each {
-                    ring.submit(&marked(producer, sequence));
+                    let packet = marked(producer, sequence);
+                    ring.submit(&packet).expect("the consumer takes all");
                 }
             });
         }
@@ -115,7 +116,7 @@ fn eight_producers_lose_and_tear_nothing() {
 fn the_doorbell_rings_after_the_last_of_several() {
     let (fake, ring) = Fake::new(64);
     let packets: Vec<_> = (0..5).map(|sequence| marked(0, sequence)).collect();
-    assert_eq!(ring.submit_all(&packets), 4);
+    assert_eq!(ring.submit_all(&packets).ok(), Some(4));
     assert_eq!(fake.doorbell.load(Ordering::Relaxed), 4);
     let taken: Vec<_> = std::iter::from_fn(|| fake.take()).collect();
     assert_eq!(taken, packets);
@@ -131,6 +132,52 @@ fn a_full_ring_is_told() {
     assert!(fake.take().is_some());
     assert_eq!(ring.try_submit(&marked(0, 64)), Some(64));
     assert_eq!(ring.try_submit(&marked(0, 65)), None);
+}
+
+#[test]
+fn a_consumer_that_takes_nothing_loses_the_ring() {
+    let (fake, ring) = Fake::new(64);
+    let ring = ring.watched(Duration::from_millis(300), || true);
+    for sequence in 0..64 {
+        assert!(ring.submit(&marked(0, sequence)).is_ok());
+    }
+    let start = Instant::now();
+    assert!(matches!(ring.submit(&marked(0, 64)), Err(Error::Lost)));
+    assert!(start.elapsed() >= Duration::from_millis(300));
+    // Its place stays empty, so nobody gets one behind it, whatever the consumer does now.
+    while fake.take().is_some() {}
+    assert!(matches!(ring.submit(&marked(0, 65)), Err(Error::Lost)));
+}
+
+#[test]
+fn a_slow_consumer_does_not_lose_it() {
+    let (fake, ring) = Fake::new(64);
+    let ring = ring.watched(Duration::from_millis(500), || true);
+    for sequence in 0..64 {
+        assert!(ring.submit(&marked(0, sequence)).is_ok());
+    }
+    std::thread::scope(|scope| {
+        let packets: Vec<_> = (64..72).map(|sequence| marked(0, sequence)).collect();
+        let ring = &ring;
+        let producer = scope.spawn(move || ring.submit_all(&packets));
+        for _ in 0..8 {
+            std::thread::sleep(Duration::from_millis(150));
+            assert!(fake.take().is_some());
+        }
+        let last = producer.join().expect("no panic");
+        assert_eq!(last.ok(), Some(71), "1.2 s in all, 0.15 s for each");
+    });
+}
+
+#[test]
+fn a_consumer_that_is_gone_is_not_waited_for() {
+    let (fake, ring) = Fake::new(64);
+    let ring = ring.watched(Duration::MAX, || false);
+    for sequence in 0..64 {
+        assert!(ring.submit(&marked(0, sequence)).is_ok());
+    }
+    assert!(matches!(ring.submit(&marked(0, 64)), Err(Error::Lost)));
+    drop(fake);
 }
 
 /// Counts this thread's allocations.
@@ -162,7 +209,7 @@ fn submitting_allocates_nothing() {
     let (fake, ring) = Fake::new(4096);
     let before = ALLOCATIONS.with(Cell::get);
     for sequence in 0..4096 {
-        ring.submit(&marked(0, sequence));
+        assert!(ring.submit(&marked(0, sequence)).is_ok());
     }
     assert_eq!(ALLOCATIONS.with(Cell::get), before);
     drop(fake);
@@ -184,7 +231,9 @@ fn submitting_makes_no_system_call() {
                 libc::_exit(2);
             }
             for sequence in 0..4096 {
-                ring.submit(&marked(0, sequence));
+                if ring.submit(&marked(0, sequence)).is_err() {
+                    libc::syscall(libc::SYS_exit, 3);
+                }
             }
             libc::syscall(libc::SYS_exit, 0);
         }
@@ -250,7 +299,7 @@ mod model {
             self.write.fetch_add(count, order)
         }
 
-        fn take_if(&self, index: u64, order: Ordering) -> Result<u64, u64> {
+        fn take_if(&self, index: u64, order: Ordering) -> std::result::Result<u64, u64> {
             self.write
                 .compare_exchange_weak(index, index + 1, order, order)
         }
@@ -277,8 +326,11 @@ mod model {
             self.doorbell.store(index, Ordering::Release);
         }
 
-        fn pause(&self) {
+        type Waited = ();
+
+        fn pause(&self, _: &mut ()) -> bool {
             thread::yield_now();
+            true
         }
     }
 
@@ -302,7 +354,7 @@ mod model {
     fn a_place_is_used_again_after_the_consumer() {
         check(|| {
             let model = Model::new(1);
-            submit(&*model, &[packet(1)]);
+            assert!(submit(&*model, &[packet(1)]).is_some());
             let producers: Vec<_> = (2..=3)
                 .map(|body| {
                     let model = model.clone();
@@ -326,13 +378,13 @@ mod model {
     fn a_full_ring_is_waited_for() {
         check(|| {
             let model = Model::new(1);
-            submit(&*model, &[packet(1)]);
+            assert!(submit(&*model, &[packet(1)]).is_some());
             let producer = {
                 let model = model.clone();
                 thread::spawn(move || submit(&*model, &[packet(2)]))
             };
             assert_eq!(model.consume(), 1);
-            assert_eq!(producer.join().expect("no panic"), 1);
+            assert_eq!(producer.join().expect("no panic"), Some(1));
             assert_eq!(model.consume(), 2);
         });
     }

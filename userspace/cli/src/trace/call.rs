@@ -54,6 +54,7 @@ impl Call {
         match entry.nr {
             libc::SYS_ioctl => Self::ioctl(task, process, entry),
             libc::SYS_mmap => Self::map(task, entry),
+            #[cfg(target_arch = "x86_64")]
             libc::SYS_open => Self::open(process, "open", entry.arguments[0], entry.arguments[1]),
             libc::SYS_openat => {
                 Self::open(process, "openat", entry.arguments[1], entry.arguments[2])

@@ -29,7 +29,7 @@ fn main() -> Result<()> {
         [64, 1, 1],
         arguments.bytes(),
     )?;
-    let index = launch.submit(&queue, &done);
+    let index = launch.submit(&queue, &done)?;
     // Whichever comes first: the end of the kernel, or its fault.
     let events = faults.events().clone();
     let timeout = Some(Duration::from_secs(20));

@@ -52,7 +52,7 @@ fn main() -> Result<()> {
         c.write(0, &vec![f32::NAN; n * n]);
         done.store(1);
         let start = Instant::now();
-        launch.submit(&queue, &done);
+        launch.submit(&queue, &done)?;
         done.wait(Duration::from_secs(600))?;
         let time = start.elapsed();
         let answer = c.read::<f32>(0, n * n);

@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     let mut want = 0.0f32;
     for turn in 0..TURNS {
         let done = signals.signal(1)?;
-        launch.submit(&queue, &done);
+        launch.submit(&queue, &done)?;
         done.wait(PATIENCE)?;
         want += 2.0 * (turn + 1) as f32;
         let found = y.read::<f32>(0, COUNT);

@@ -45,7 +45,7 @@ fn main() -> Result<()> {
     )?;
     let queue = Queue::new(&device, 64)?;
     let done = Signals::new(&device, 64)?.signal(1)?;
-    launch.submit(&queue, &done);
+    launch.submit(&queue, &done)?;
     done.wait(PATIENCE)?;
     let want = (0..COUNT as u32).fold(0u32, u32::wrapping_add);
     ensure!(sum.read::<u32>(0, 1)[0] == want, "the sum is wrong");

@@ -79,7 +79,7 @@ fn add(device: &Arc<Device>, buffer: &Memory, value: f32) -> Result<()> {
     let launch = Launch::new(device, &code, "saxpy", grid, group, arguments.bytes())?;
     let queue = Queue::new(device, 64)?;
     let done = Signals::new(device, 64)?.signal(1)?;
-    launch.submit(&queue, &done);
+    launch.submit(&queue, &done)?;
     done.wait(Duration::from_secs(10))?;
     Ok(())
 }

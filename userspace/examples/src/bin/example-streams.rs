@@ -78,9 +78,9 @@ fn medians(gpu: &Gpu) -> Result<()> {
     let (median, reduce) = (on("median", &input, &middle)?, on("reduce", &middle, &sum)?);
     let sorting = Stream::new(&gpu.device, &gpu.signals, median.scratch())?;
     let adding = Stream::new(&gpu.device, &gpu.signals, 0)?;
-    sorting.launch(&median);
+    sorting.launch(&median)?;
     adding.wait_for(&sorting.mark()?)?;
-    adding.launch(&reduce);
+    adding.launch(&reduce)?;
     adding.finish(PATIENCE)?;
 
     let want = numbers.chunks(OWN).map(|own| {

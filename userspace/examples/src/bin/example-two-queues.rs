@@ -43,11 +43,11 @@ fn main() -> Result<()> {
         taken.push(signals.signal(1)?);
         // The next item is made only when the last was taken, and taken only when it was made.
         if let Some(last) = round.checked_sub(1).map(|last| &taken[last]) {
-            producer.submit(BarrierAnd::on(&[last.address()])?);
+            producer.submit(BarrierAnd::on(&[last.address()])?)?;
         }
-        produce.submit(&producer, &made[round]);
-        consumer.submit(BarrierAnd::on(&[made[round].address()])?);
-        consume.submit(&consumer, &taken[round]);
+        produce.submit(&producer, &made[round])?;
+        consumer.submit(BarrierAnd::on(&[made[round].address()])?)?;
+        consume.submit(&consumer, &taken[round])?;
     }
     taken[ROUNDS - 1].wait(Duration::from_secs(60))?;
 

@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     // A packet into a ring, and asleep until the GPU's interrupt.
     let queue = Queue::new(&device, 64)?;
     let done = Signals::new(&device, 64)?.signal(1)?;
-    launch.submit(&queue, &done);
+    launch.submit(&queue, &done)?;
     done.wait(Duration::from_secs(10))?;
 
     let sums = c.read::<f32>(0, COUNT);

@@ -17,9 +17,12 @@ const SIZE: u64 = 256 << 10;
 pub(super) fn operations() -> Vec<Operation> {
     let mut all = buffers();
     all.extend(dmabufs());
-    all.push(plain("SVM", |stage| {
-        stage.ioctl(uapi::IOC_SVM, [stage.memory, SIZE, 0])
-    }));
+    all.push(
+        plain("SVM", |stage| {
+            stage.ioctl(uapi::IOC_SVM, [stage.memory, SIZE, 0])
+        })
+        .renewed(),
+    );
     all
 }
 

@@ -48,25 +48,27 @@ fn attributes() -> Vec<Operation> {
         plain("SVM SET_ATTR of a new range", |stage| {
             call(stage, SET, SIZE, &[access(stage)])
         })
-        .over(renew),
+        // Attributes stay where the memory cannot be shown.
+        .keeps()
+        .renewed(),
         plain("SVM SET_ATTR of a part", |stage| {
             make(stage, SIZE, &[access(stage)])?;
             let flag = uapi::KFD_IOCTL_SVM_FLAG_GPU_RO;
             let attribute = [uapi::KFD_IOCTL_SVM_ATTR_SET_FLAGS, flag];
             call(stage, SET, SIZE / 2, &[attribute])
         })
-        .over(renew),
+        .renewed(),
         plain("SVM SET_ATTR that takes access", |stage| {
             make(stage, SIZE, &[access(stage)])?;
             let attribute = [uapi::KFD_IOCTL_SVM_ATTR_NO_ACCESS, stage.gpu_id()];
             call(stage, SET, SIZE / 2, &[attribute])
         })
-        .over(renew),
+        .renewed(),
         plain("SVM GET_ATTR", |stage| {
             make(stage, SIZE, &[access(stage)])?;
             call(stage, GET, SIZE, &[access(stage)])
         })
-        .over(renew),
+        .renewed(),
     ]
 }
 
@@ -76,16 +78,19 @@ fn moves() -> Vec<Operation> {
             make(stage, SIZE, &[access(stage)])?;
             call(stage, SET, SIZE, &[fetch(stage.gpu_id())])
         })
-        .over(renew),
+        // Pages stay in VRAM where they cannot be shown.
+        .keeps()
+        .renewed(),
         plain("SVM prefetch to VRAM of a new range", |stage| {
             call(stage, SET, SIZE, &[access(stage), fetch(stage.gpu_id())])
         })
-        .over(renew),
+        .keeps()
+        .renewed(),
         plain("SVM prefetch from VRAM", |stage| {
             make(stage, SIZE, &[access(stage), fetch(stage.gpu_id())])?;
             call(stage, SET, SIZE, &[fetch(0)])
         })
-        .over(renew),
+        .renewed(),
         plain("SVM: the processor looks at a page in VRAM", |stage| {
             make(stage, SIZE, &[access(stage), fetch(stage.gpu_id())])?;
             let (reader, writer) = rustix::pipe::pipe()?;
@@ -95,9 +100,9 @@ fn moves() -> Vec<Operation> {
         })
         // A system call does not do the processor's fault once more that found no memory.
         .also(Errno::FAULT)
-        .over(|stage, call, answer| {
+        .over(|stage, _, _| {
             stage.files.clear();
-            renew(stage, call, answer)
+            stage.renew()
         }),
     ]
 }
@@ -109,12 +114,16 @@ fn kernels() -> Vec<Operation> {
             make(stage, SIZE, &[access(stage)])?;
             Ok(stage.renewal())
         })
-        .over(renew),
+        // It fails when the old memory is gone.
+        .keeps()
+        .renewed(),
         plain("SVM: mmap over a range in VRAM", |stage| {
             make(stage, SIZE, &[access(stage), fetch(stage.gpu_id())])?;
             Ok(stage.renewal())
         })
-        .over(renew),
+        // It fails when the old memory is gone.
+        .keeps()
+        .renewed(),
     ]
 }
 
@@ -149,9 +158,4 @@ fn call(stage: &Stage, op: u32, size: u64, attributes: &[[u32; 2]]) -> Result<Ca
 fn make(stage: &Stage, size: u64, attributes: &[[u32; 2]]) -> Result<()> {
     let (args, request) = arguments(stage, SET, size, attributes);
     stage.make(request, args).map(drop)
-}
-
-/// Nothing has attributes any more, and no page is in VRAM.
-fn renew(stage: &mut Stage, _: &Call, _: Option<u64>) -> Result<()> {
-    stage.renew()
 }

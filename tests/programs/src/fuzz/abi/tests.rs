@@ -165,13 +165,16 @@ fn found(seed: u64, bug: Bug) -> Vec<String> {
             },
             fields: fields(call, &before),
             events: &[],
+            list: None,
+            stance: None,
         };
         let ticket = abi.begin(&request);
         let errno = fake.call(call, foreign, &mut words);
         if errno == 0 {
             fill(call, &mut words, bug);
         }
-        wrong.extend(abi.end(&ticket, &request, fields(call, &words), errno));
+        let outcome = if errno == 0 { Ok(0) } else { Err(errno) };
+        wrong.extend(abi.end(&ticket, &request, fields(call, &words), outcome));
     }
     wrong
 }
@@ -243,6 +246,8 @@ fn about(call: &'static str, words: &[u64]) -> Request<'static> {
         access: Access::Own,
         fields: fields(call, words),
         events: &[],
+        list: None,
+        stance: None,
     }
 }
 
@@ -258,31 +263,33 @@ fn calls_that_overlap_prove_nothing() {
     let mut answer = [0; 64];
     fill("CREATE_EVENT", &mut answer, Bug::None);
     let (event, of_set) = (fields("CREATE_EVENT", &answer), fields("SET_EVENT", &words));
-    let whole = |abi: &mut Abi, request: &Request<'_>, answer: Fields<'_>, errno| {
+    let whole = |abi: &mut Abi, request: &Request<'_>, answer: Fields<'_>, outcome| {
         let ticket = abi.begin(request);
-        abi.end(&ticket, request, answer, errno)
+        abi.end(&ticket, request, answer, outcome)
     };
-    assert!(whole(&mut abi, &create, event, 0).is_empty());
-    assert!(whole(&mut abi, &destroy, of_set, 0).is_empty());
-    assert_eq!(whole(&mut abi, &set, of_set, 0).len(), 1);
+    assert!(whole(&mut abi, &create, event, Ok(0)).is_empty());
+    assert!(whole(&mut abi, &destroy, of_set, Ok(0)).is_empty());
+    assert_eq!(whole(&mut abi, &set, of_set, Ok(0)).len(), 1);
     // While another one is being made it may be that one.
     let making = abi.begin(&create);
-    assert!(whole(&mut abi, &set, of_set, 0).is_empty());
-    assert!(abi.end(&making, &create, event, 0).is_empty());
+    assert!(whole(&mut abi, &set, of_set, Ok(0)).is_empty());
+    assert!(abi.end(&making, &create, event, Ok(0)).is_empty());
     // Whoever guesses its number may take it before its maker has heard of it: then it is free.
     let making = abi.begin(&create);
-    _ = whole(&mut abi, &destroy, of_set, 0);
-    assert!(abi.end(&making, &create, event, 0).is_empty());
-    assert!(whole(&mut abi, &create, event, 0).is_empty());
-    assert_eq!(whole(&mut abi, &create, event, 0).len(), 1);
+    _ = whole(&mut abi, &destroy, of_set, Ok(0));
+    assert!(abi.end(&making, &create, event, Ok(0)).is_empty());
+    assert!(whole(&mut abi, &create, event, Ok(0)).is_empty());
+    assert_eq!(whole(&mut abi, &create, event, Ok(0)).len(), 1);
     // Of two who take it one fails.
     let (one, two) = (abi.begin(&destroy), abi.begin(&destroy));
-    assert!(abi.end(&one, &destroy, of_set, libc::EINVAL).is_empty());
-    assert!(abi.end(&two, &destroy, of_set, 0).is_empty());
+    assert!(abi
+        .end(&one, &destroy, of_set, Err(libc::EINVAL))
+        .is_empty());
+    assert!(abi.end(&two, &destroy, of_set, Ok(0)).is_empty());
     // What the thunk makes may have the number.
     abi.others_begin();
     abi.others_end();
-    assert!(whole(&mut abi, &set, of_set, 0).is_empty());
+    assert!(whole(&mut abi, &set, of_set, Ok(0)).is_empty());
 }
 
 #[test]
@@ -295,12 +302,177 @@ fn a_list_of_events_with_one_that_is_gone_must_not_work() {
         let request = about(call, &words);
         let ticket = abi.begin(&request);
         assert!(abi
-            .end(&ticket, &request, fields(call, &answer), 0)
+            .end(&ticket, &request, fields(call, &answer), Ok(0))
             .is_empty());
     }
     let mut request = about("WAIT_EVENTS", &words);
     request.events = &[0];
     let ticket = abi.begin(&request);
-    let said = abi.end(&ticket, &request, fields("WAIT_EVENTS", &words), 0);
+    let said = abi.end(&ticket, &request, fields("WAIT_EVENTS", &words), Ok(0));
     assert_eq!(said, ["Event 0x0 is gone and works"]);
+}
+
+/// DBG_TRAP about a process, with values in fields of the operation.
+fn trap(pid: u64, op: u32, fields: &[(&str, u64)]) -> Vec<u64> {
+    let mut words = vec![0; 64];
+    let all = [("pid", pid), ("op", op.into())];
+    for (field, value) in all.iter().chain(fields) {
+        set("DBG_TRAP", &mut words, field, *value);
+    }
+    words
+}
+
+/// The caller's calls about one process, of which it is neither the tracer nor the same.
+#[derive(Default)]
+struct Stranger {
+    abi: Abi,
+    turn: u32,
+    traces: bool,
+}
+
+impl Stranger {
+    const PID: u64 = 77;
+
+    fn call(&mut self, op: u32, fields: &[(&str, u64)], answer: &[(&str, u64)]) -> Vec<String> {
+        self.listed(op, fields, answer, Ok(0), None)
+    }
+
+    fn listed(
+        &mut self,
+        op: u32,
+        asked: &[(&str, u64)],
+        answer: &[(&str, u64)],
+        outcome: Result<u64, i32>,
+        list: Option<&[u32]>,
+    ) -> Vec<String> {
+        let words = trap(Self::PID, op, asked);
+        let mut request = about("DBG_TRAP", &words);
+        self.turn += u32::from(request.changes_sessions());
+        request.list = list;
+        request.stance = Some(Stance {
+            own: false,
+            traces: self.traces,
+            turn: self.turn,
+            begun: self.turn,
+        });
+        let ticket = self.abi.begin(&request);
+        let words = trap(Self::PID, op, &[asked, answer].concat());
+        self.abi
+            .end(&ticket, &request, fields("DBG_TRAP", &words), outcome)
+    }
+
+    fn enable(&mut self) -> Vec<String> {
+        let size = [("enable.rinfo_size", 16)];
+        self.call(kfd_uapi::KFD_IOC_DBG_TRAP_ENABLE, &[], &size)
+    }
+}
+
+#[test]
+fn strangers_debug_nobody() {
+    const SEND: u32 = kfd_uapi::KFD_IOC_DBG_TRAP_SEND_RUNTIME_EVENT;
+    const DISABLE: u32 = kfd_uapi::KFD_IOC_DBG_TRAP_DISABLE;
+    let mut one = Stranger::default();
+    let strange = ["a stranger debugs a process"];
+    assert_eq!(one.call(SEND, &[], &[]), strange);
+    assert_eq!(one.enable(), strange);
+    // The tracer may, and its debugger, traced or not.
+    let mut one = Stranger {
+        traces: true,
+        ..Stranger::default()
+    };
+    assert!(one.enable().is_empty());
+    one.traces = false;
+    assert!(one.call(SEND, &[], &[]).is_empty());
+    assert!(one.call(DISABLE, &[], &[]).is_empty());
+    assert_eq!(one.call(SEND, &[], &[]), strange);
+    // What fails is right.
+    assert!(one
+        .listed(SEND, &[], &[], Err(libc::EPERM), None)
+        .is_empty());
+}
+
+#[test]
+fn a_process_has_one_session() {
+    let mut one = Stranger {
+        traces: true,
+        ..Stranger::default()
+    };
+    assert!(one.enable().is_empty());
+    assert_eq!(one.enable(), ["a process has two sessions"]);
+    // Another one may have ended it.
+    one.turn += 1;
+    assert!(one.enable().is_empty());
+    assert!(one
+        .call(kfd_uapi::KFD_IOC_DBG_TRAP_DISABLE, &[], &[])
+        .is_empty());
+    assert!(one.enable().is_empty());
+}
+
+#[test]
+fn an_enable_under_way_may_have_made_a_debugger() {
+    let mut abi = Abi::default();
+    let enable = trap(77, kfd_uapi::KFD_IOC_DBG_TRAP_ENABLE, &[]);
+    let query = trap(77, kfd_uapi::KFD_IOC_DBG_TRAP_SEND_RUNTIME_EVENT, &[]);
+    let stance = Some(Stance::default());
+    let mut request = about("DBG_TRAP", &query);
+    request.stance = stance;
+    let asking = abi.begin(&request);
+    let other = about("DBG_TRAP", &enable);
+    let enabling = abi.begin(&other);
+    let failed = abi.end(&enabling, &other, other.fields, Err(libc::EPERM));
+    assert!(failed.is_empty());
+    let said = abi.end(&asking, &request, request.fields, Ok(0));
+    assert!(said.is_empty(), "{said:?}");
+}
+
+#[test]
+fn answers_to_a_debugger_that_cannot_be_are_found() {
+    use kfd_uapi::*;
+    let found = |op, asked: &[(&str, u64)], answer: &[(&str, u64)], list| {
+        let mut one = Stranger {
+            traces: true,
+            ..Stranger::default()
+        };
+        one.listed(op, asked, answer, Ok(1), list).len()
+    };
+    let event = "query_debug_event.exception_mask";
+    let gpu = "query_debug_event.gpu_id";
+    const QUERY: u32 = KFD_IOC_DBG_TRAP_QUERY_DEBUG_EVENT;
+    assert_eq!(found(QUERY, &[], &[(event, 1 << 29), (gpu, 5)], None), 0);
+    assert_eq!(found(QUERY, &[], &[(event, 1 << 47)], None), 0);
+    for exceptions in [0, 1 << 47 | 1 << 29, 1 << 29, 1 << 40] {
+        assert_eq!(found(QUERY, &[], &[(event, exceptions)], None), 1);
+    }
+    let queues = [("suspend_queues.num_queues", 2)];
+    let invalid = 1 << KFD_DBG_QUEUE_INVALID_BIT;
+    const SUSPEND: u32 = KFD_IOC_DBG_TRAP_SUSPEND_QUEUES;
+    let (right, wrong) = ([0, invalid], [0, 1]);
+    assert_eq!(found(SUSPEND, &queues, &[], Some(&right)), 0);
+    assert_eq!(found(SUSPEND, &queues, &[], Some(&wrong)), 1);
+    let asked = [("queue_snapshot.entry_size", 4096)];
+    let size = |size| [("queue_snapshot.entry_size", size)];
+    const QUEUES: u32 = KFD_IOC_DBG_TRAP_GET_QUEUE_SNAPSHOT;
+    assert_eq!(found(QUEUES, &asked, &size(64), None), 0);
+    assert_eq!(found(QUEUES, &asked, &size(4096), None), 1);
+    for (op, field, value) in [
+        (KFD_IOC_DBG_TRAP_SET_FLAGS, "set_flags.flags", 2),
+        (
+            KFD_IOC_DBG_TRAP_SET_WAVE_LAUNCH_MODE,
+            "launch_mode.launch_mode",
+            2,
+        ),
+        (
+            KFD_IOC_DBG_TRAP_CLEAR_NODE_ADDRESS_WATCH,
+            "clear_node_address_watch.id",
+            4,
+        ),
+        (
+            KFD_IOC_DBG_TRAP_QUERY_EXCEPTION_INFO,
+            "query_exception_info.info_size",
+            17,
+        ),
+        (15, "set_flags.flags", 0),
+    ] {
+        assert_eq!(found(op, &[(field, value)], &[], None), 1, "{op}");
+    }
 }

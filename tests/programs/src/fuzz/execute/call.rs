@@ -2,7 +2,7 @@
 
 //! An ioctl of a line: the struct from the fields by their names, as the header lays them out.
 
-use super::super::abi::{Access, Fields, Request};
+use super::super::abi::{Access, Fields, Request, Stance};
 use super::super::program::{Line, Value};
 use super::open_files::Origin;
 use super::World;
@@ -40,7 +40,8 @@ struct Argument {
 const APART: &[&str] = &["fd", "request_bytes"];
 
 impl World<'_> {
-    pub fn ioctl(&self, line: &Line) {
+    /// `traces`: whether the thread traces the process with an id.
+    pub fn ioctl(&self, line: &Line, traces: &dyn Fn(u32) -> bool) {
         let Some(ioctl) = IOCTLS.iter().find(|ioctl| ioctl.name == line.call) else {
             return self
                 .shared
@@ -56,7 +57,10 @@ impl World<'_> {
             access: file.access,
             fields: fields(&before),
             events: &argument.events,
+            list: None,
+            stance: None,
         };
+        let turn = self.turn(&request);
         let renames = ioctl.name == "CREATE_PROCESS";
         let file = if renames { self.blur(file) } else { file };
         let ticket = self.abi().begin(&request);
@@ -65,7 +69,8 @@ impl World<'_> {
         // SAFETY: the kernel writes as many bytes as the request says, for which there is room; and
         // through pointers in the struct, which are to lists that live as long, to memory of this
         // process that is set aside for that, or to nothing that is mapped.
-        let outcome = unsafe { libc::ioctl(file.number, number.into(), place) };
+        let call = || unsafe { libc::ioctl(file.number, number.into(), place) };
+        let outcome = self.waits.during(ioctl.name, call);
         let errno = match outcome {
             0.. => 0,
             _ => std::io::Error::last_os_error().raw_os_error().unwrap_or(0),
@@ -75,8 +80,14 @@ impl World<'_> {
         } else if !self.is_still(file) {
             request.access = Access::Unknown;
         }
+        request.list = argument.behind.first().map(Vec::as_slice);
+        request.stance = self.stance(&request, traces, turn);
+        let outcome = match errno {
+            0 => Ok(outcome as u64),
+            _ => Err(errno),
+        };
         let answer = fields(&argument.bytes);
-        for wrong in self.abi().end(&ticket, &request, answer, errno) {
+        for wrong in self.abi().end(&ticket, &request, answer, outcome) {
             self.shared.complain(&format!("{wrong}: {line}"));
         }
         self.shared.tally.count(ioctl.name, errno == 0);
@@ -84,6 +95,31 @@ impl World<'_> {
             self.keep(line, ioctl, known, &argument.bytes);
         }
         drop(argument.behind);
+    }
+
+    /// That a call is about to be made that may begin or end a session.
+    fn turn(&self, request: &Request<'_>) -> u32 {
+        let pid = request.fields.get("pid").unwrap_or(0) as u32;
+        match request.changes_sessions() {
+            true => self.shared.turns(pid).begin(),
+            false => 0,
+        }
+    }
+
+    /// What this process is to the one that DBG_TRAP names, if that is one of the program's.
+    fn stance(
+        &self,
+        request: &Request<'_>,
+        traces: &dyn Fn(u32) -> bool,
+        turn: u32,
+    ) -> Option<Stance> {
+        let pid = request.fields.get("pid")? as u32;
+        self.shared.knows(pid).then(|| Stance {
+            own: pid == std::process::id(),
+            traces: traces(pid),
+            turn,
+            begun: self.shared.turns(pid).begun(),
+        })
     }
 
     /// The request's number, with another size where the line has one.
@@ -179,12 +215,27 @@ impl Argument {
     }
 }
 
-/// Where the field called `name` lies and how many bytes it has; `@12` is the word at byte 12.
+/// Where the field called `name` lies and how many bytes it has; `@12` is the word at byte 12,
+/// `enable.dbg_fd` the second field of a member of an unnamed union.
 pub fn place(known: Option<&Struct>, name: &str) -> Option<(usize, usize)> {
     if let Some(offset) = name.strip_prefix('@') {
         return Some((offset.parse::<usize>().ok()? & !3, 4));
     }
-    let field: &Field = known?.fields.iter().find(|field| field.name == name)?;
+    let known = known?;
+    let named = |known: &'static Struct, name: &str| -> Option<&'static Field> {
+        known.fields.iter().find(|field| field.name == name)
+    };
+    if let Some((member, name)) = name.split_once('.') {
+        let inside = |kind: &Kind| match kind {
+            Kind::Struct(name) => Struct::by_name(name),
+            _ => None,
+        };
+        let union = known.fields.iter().find(|field| field.name.is_empty())?;
+        let member = named(inside(&union.kind)?, member)?;
+        let (offset, bytes) = place(inside(&member.kind), name)?;
+        return Some((union.offset + member.offset + offset, bytes));
+    }
+    let field: &Field = known.fields.iter().find(|field| field.name == name)?;
     match field.kind {
         Kind::Word => Some((field.offset, 4)),
         Kind::Long => Some((field.offset, 8)),
@@ -209,6 +260,21 @@ mod tests {
         argument.write(12, 4, 2);
         assert_eq!(argument.bytes, [0xaabb_ccdd_0000_0001, 0x2_5566_7788]);
         argument.write(1 << 20, 4, 2);
+    }
+
+    #[test]
+    fn members_of_unnamed_unions_have_places() {
+        let known = Struct::by_name("kfd_ioctl_dbg_trap_args");
+        for (name, found) in [
+            ("op", Some((4, 4))),
+            ("enable.exception_mask", Some((8, 8))),
+            ("enable.dbg_fd", Some((28, 4))),
+            ("resume_queues.num_queues", Some((16, 4))),
+            ("enable.none", None),
+            ("none.dbg_fd", None),
+        ] {
+            assert_eq!(place(known, name), found, "{name}");
+        }
     }
 
     #[test]

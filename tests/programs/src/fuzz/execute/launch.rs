@@ -49,7 +49,7 @@ impl World<'_> {
         let launch = gpu.launch("churn", items, &arguments)?;
         let done = gpu.signal()?;
         if let Some(queue) = &launches.queue {
-            launch.submit(queue, &done);
+            launch.submit(queue, &done)?;
             launches.running.push_back((launch, done, out));
         }
         Ok(())

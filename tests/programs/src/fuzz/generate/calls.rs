@@ -4,7 +4,7 @@
 //! from it. The fields' names are the header's.
 
 use super::super::program::{Line, Value};
-use super::{svm, Labels, Writer};
+use super::{debugger, svm, Labels, Writer};
 use kfd_uapi as uapi;
 
 /// An address that is the kernel's.
@@ -42,6 +42,7 @@ const CALLS: &[(usize, Call)] = &[
     (2, smi),
     (6, svm::svm),
     (2, svm::poke),
+    (9, debugger::debug),
     (9, process),
     (1, unsupported),
     (1, context),
@@ -170,7 +171,7 @@ impl Writer {
         }
     }
 
-    fn place(&mut self) -> Value {
+    pub fn place(&mut self) -> Value {
         let slot = self.random.below(PLACES) as u64;
         let place = Value::Prepared("place".into(), slot * PLACE);
         self.mostly(95, place, &[0, 4096, 1 << 47, KERNEL])
@@ -635,7 +636,6 @@ fn unsupported(w: &mut Writer, p: u8) {
         "CREATE_PROCESS",
         "CREATE_PROCESS",
         "CRIU_OP",
-        "DBG_TRAP",
         "DBG_REGISTER_DEPRECATED",
         "DBG_UNREGISTER_DEPRECATED",
         "DBG_ADDRESS_WATCH_DEPRECATED",
@@ -645,7 +645,7 @@ fn unsupported(w: &mut Writer, p: u8) {
     let fields = match name {
         // Through another file: the process's own would have a context without a VM from then on.
         "CREATE_PROCESS" => vec![("fd", w.of(p, |it| &it.kfds, open_kfd, &[0x7777]))],
-        "CRIU_OP" | "DBG_TRAP" => vec![("op", operation)],
+        "CRIU_OP" => vec![("op", operation)],
         _ => vec![],
     };
     w.ioctl(p, name, fields);

@@ -7,6 +7,7 @@
 mod boot;
 mod command;
 mod gpus;
+mod incoming;
 mod port;
 mod serve;
 

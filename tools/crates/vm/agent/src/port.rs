@@ -36,6 +36,16 @@ const PORTS: &str = "/sys/class/virtio-ports";
 pub struct Port(Arc<Mutex<Outgoing>>);
 
 impl Port {
+    /// A port that is a file of any kind.
+    #[cfg(test)]
+    pub fn of(file: std::os::fd::OwnedFd) -> Self {
+        let file = file.into();
+        Self(Arc::new(Mutex::new(Outgoing {
+            file,
+            replacement: Arc::default(),
+        })))
+    }
+
     pub fn send(&self, frame: &Frame) -> io::Result<()> {
         // A thread that died while writing has cut a frame: nothing after it would be understood.
         let mut outgoing = self

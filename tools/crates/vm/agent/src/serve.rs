@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The service: takes one request after another from the virtio-serial port.
 
-use crate::port::{self, Incoming, Port};
+use crate::incoming::{self, Inbox, Input};
+use crate::port::{self, Port};
 use crate::{command, gpus};
 use anyhow::{anyhow, bail, Context, Result};
 use kfd_vm_protocol::{Frame, Reply, Request, SHARE, SHARE_TAG};
@@ -18,12 +19,12 @@ use std::time::Duration;
 pub fn serve() -> Result<()> {
     let mut service = Service::new()?;
     loop {
-        let frame = Frame::read(&mut service.incoming)?.ok_or(anyhow!("the port ended"))?;
+        let (frame, input) = service.inbox.next()?;
         let Frame::Request(request) = frame else {
             bail!("not a request: {frame:?}")
         };
         let reply = service
-            .answer(request)
+            .answer(request, input)
             .unwrap_or_else(|error| Reply::Failed {
                 message: format!("{error:#}"),
             });
@@ -32,7 +33,7 @@ pub fn serve() -> Result<()> {
 }
 
 struct Service {
-    incoming: Incoming,
+    inbox: Inbox,
     port: Port,
     /// Opened before any GPU can come, so that the arrival of none is lost.
     gpus: gpus::Watch,
@@ -47,13 +48,13 @@ impl Service {
             .status();
         let (incoming, port) = port::open()?;
         Ok(Self {
-            incoming,
+            inbox: incoming::sort(incoming),
             port,
             gpus: gpus::Watch::new()?,
         })
     }
 
-    fn answer(&mut self, request: Request) -> Result<Reply> {
+    fn answer(&mut self, request: Request, input: Option<Input>) -> Result<Reply> {
         match request {
             Request::Hello => {
                 let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
@@ -71,8 +72,8 @@ impl Service {
             } => self
                 .gpus
                 .wait(count, Duration::from_millis(timeout_ms), hot)?,
-            Request::Run { argv, env, cwd } => {
-                let status = command::run(&self.port, &argv, &env, &cwd)?;
+            Request::Run { argv, env, cwd, .. } => {
+                let status = command::run(&self.port, &argv, &env, &cwd, input)?;
                 flush_share();
                 return Ok(Reply::Exit { status });
             }
@@ -98,8 +99,7 @@ impl Service {
         let mut file = create(path, mode);
         let mut left = size;
         while left > 0 {
-            let frame = Frame::read(&mut self.incoming)?.ok_or(anyhow!("the port ended"))?;
-            let Frame::Data(data) = frame else {
+            let (Frame::Data(data), _) = self.inbox.next()? else {
                 bail!("data of {path} expected")
             };
             left = left

@@ -3,7 +3,8 @@
 //!
 //! One virtio-serial port carries frames both ways: a kind byte, a little-endian 32-bit length and
 //! the payload. The host sends one [`Request`] at a time and the agent answers with one [`Reply`];
-//! in between it sends the output of the command it runs, and kernel messages where asked for.
+//! in between it sends the output of the command it runs, and kernel messages where asked for, and
+//! the host sends what the command reads.
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -20,6 +21,9 @@ pub const ROOT_DISK: &str = "root";
 pub const MODULES_DISK: &str = "modules";
 /// The list of kernel modules in the initramfs that the agent loads, in this order.
 pub const MODULE_LIST: &str = "/modules.list";
+/// How many bytes of a command's input may be on their way, sent and not yet [`Frame::Taken`]: a
+/// command that reads nothing must not stop the port.
+pub const INPUT_WINDOW: usize = 256 << 10;
 /// The longest payload of a frame: longer data goes into several.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 
@@ -54,6 +58,9 @@ pub enum Request {
         argv: Vec<String>,
         env: Vec<(String, String)>,
         cwd: String,
+        /// Whether it reads what comes in [`Frame::Stdin`]; otherwise it reads nothing.
+        #[serde(default)]
+        input: bool,
     },
 }
 
@@ -85,6 +92,10 @@ pub enum Frame {
     Log(Vec<u8>),
     /// A piece of the file that [`Request::WriteFile`] announced.
     Data(Vec<u8>),
+    /// A piece of the running command's input; empty at its end.
+    Stdin(Vec<u8>),
+    /// So many bytes of input have gone to the command, or nowhere since it reads no more.
+    Taken(u32),
 }
 
 impl Frame {
@@ -96,6 +107,8 @@ impl Frame {
             Frame::Stderr(bytes) => (b'2', bytes.clone()),
             Frame::Log(bytes) => (b'L', bytes.clone()),
             Frame::Data(bytes) => (b'D', bytes.clone()),
+            Frame::Stdin(bytes) => (b'0', bytes.clone()),
+            Frame::Taken(count) => (b'T', count.to_le_bytes().to_vec()),
         })
     }
 
@@ -141,6 +154,11 @@ impl Frame {
             b'2' => Frame::Stderr(payload),
             b'L' => Frame::Log(payload),
             b'D' => Frame::Data(payload),
+            b'0' => Frame::Stdin(payload),
+            b'T' => {
+                let count = payload.try_into().map_err(|_| bad("no count".into()))?;
+                Frame::Taken(u32::from_le_bytes(count))
+            }
             other => return Err(bad(format!("unknown frame kind {other:#x}"))),
         })
     }
@@ -167,6 +185,7 @@ mod tests {
                 argv: vec!["echo".into(), "a b".into()],
                 env: vec![("K".into(), "ü".into())],
                 cwd: "/".into(),
+                input: true,
             }),
             Frame::Request(Request::Settle {
                 realtime_ns: u64::MAX,
@@ -176,6 +195,9 @@ mod tests {
             Frame::Stdout(vec![0, 255, b'\n']),
             Frame::Stderr(Vec::new()),
             Frame::Log(b"x".to_vec()),
+            Frame::Stdin(b"in".to_vec()),
+            Frame::Stdin(Vec::new()),
+            Frame::Taken(70_000),
             Frame::Data(vec![7; MAX_PAYLOAD]),
         ];
         let stream: Vec<u8> = frames.iter().flat_map(bytes).collect();
@@ -198,6 +220,7 @@ mod tests {
             assert!(Frame::read(&mut &whole[..cut]).is_err(), "cut at {cut}");
         }
         assert!(Frame::read(&mut &b"?\0\0\0\0"[..]).is_err());
+        assert!(Frame::read(&mut &b"T\x02\0\0\0ab"[..]).is_err());
         assert!(Frame::read(&mut &b"1\xff\xff\xff\xff"[..]).is_err());
         assert!(Frame::read(&mut &b"Q\x02\0\0\0{}"[..]).is_err());
         assert!(Frame::Data(vec![0; MAX_PAYLOAD + 1])

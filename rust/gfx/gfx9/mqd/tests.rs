@@ -2,7 +2,7 @@
 
 //! Tests of descriptors.
 
-#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_mqd))]
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_mqd))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {
     use super::super::*;
@@ -13,6 +13,8 @@ mod tests {
         },
         ids::UserVa, //
     };
+
+    const MQD: &dyn MqdFormat = MANY_XCCS;
 
     fn va(address: u64) -> GpuVa {
         known(GpuVa::new(address))
@@ -56,15 +58,15 @@ mod tests {
 
     fn new(xcc: u32, queue: &ComputeQueue) -> TestWords {
         let words = TestWords::new();
-        Mqd.compute(&words, at(xcc), queue);
+        MQD.compute(&words, at(xcc), queue);
         words
     }
 
     #[test]
     fn a_ring_is_found_again_and_a_vmid_is_one_word() {
         let words = new(0, &aql());
-        assert_eq!(Mqd.ring(&words), Some(aql().ring));
-        Mqd.set_vmid(&words, known(Vmid::new(9)));
+        assert_eq!(MQD.ring(&words), Some(aql().ring));
+        MQD.set_vmid(&words, known(Vmid::new(9)));
         assert_eq!(words.get(dword::CP_HQD_VMID), 9);
     }
 
@@ -163,7 +165,7 @@ mod tests {
             priority: 15,
             ..aql()
         };
-        Mqd.update(&words, 0, &queue);
+        MQD.update(&words, 0, &queue);
         assert_eq!(words.get(138), 0x1234);
         assert_eq!(words.get(182), 0x5678);
         assert_eq!(words.get(145), 0x1401_45ce);
@@ -203,8 +205,8 @@ mod tests {
             stride: 2048,
             ..at(xcc)
         };
-        Mqd.hiq(&master, at(0), &queue);
-        Mqd.hiq(&follower, at(1), &queue);
+        MQD.hiq(&master, at(0), &queue);
+        MQD.hiq(&follower, at(1), &queue);
         assert_eq!(master.get(dword::CP_HQD_PQ_CONTROL), 0xd000_0508);
         assert_eq!(follower.get(dword::CP_HQD_PQ_CONTROL), 0xd800_0508);
         assert_eq!(master.get(dword::CP_HQD_EOP_CONTROL), 9);
@@ -215,15 +217,15 @@ mod tests {
     #[test]
     fn a_failed_preemption_is_reported_once() {
         let words = TestWords::new();
-        assert_eq!(Mqd.take_failed_doorbell(&words), None);
+        assert_eq!(MQD.take_failed_doorbell(&words), None);
         words.set(dword::QUEUE_DOORBELL_ID0, 0x1802);
-        assert_eq!(Mqd.take_failed_doorbell(&words), Some(0x1802));
-        assert_eq!(Mqd.take_failed_doorbell(&words), None);
+        assert_eq!(MQD.take_failed_doorbell(&words), Some(0x1802));
+        assert_eq!(MQD.take_failed_doorbell(&words), None);
     }
 
     #[test]
     fn a_new_queue_has_saved_nothing() {
-        let saved = Mqd.saved_waves(&new(0, &aql()));
+        let saved = MQD.saved_waves(&new(0, &aql()));
         assert_eq!(saved.control_stack_offset, saved.control_stack_size);
         assert_eq!(saved.wave_state_offset, saved.control_stack_size);
         assert_ne!(saved.control_stack_size, 0);
@@ -231,30 +233,35 @@ mod tests {
 
     #[test]
     fn a_cu_mask_has_a_word_for_each_engine() {
+        let mask = [1, 2, 3, 4, 5, 6, 7, 8];
+        let places = [23, 24, 25, 26, 27, 39, 40, 41, 42];
         let words = new(0, &aql());
-        Mqd.set_cu_mask(&words, [1, 2, 3, 4]);
-        assert_eq!(
-            [23, 24, 25, 26, 27].map(|word| words.get(word)),
-            [1, 2, 0, 3, 4]
-        );
+        MQD.set_cu_mask(&words, mask);
+        let ours = places.map(|word| words.get(word));
+        assert_eq!(ours, [1, 2, 0, 3, 4, 3, u32::MAX, 1, u32::MAX]);
+        let words = TestWords::new();
+        PLAIN.compute(&words, at(0), &aql());
+        PLAIN.set_cu_mask(&words, mask);
+        let ours = places.map(|word| words.get(word));
+        assert_eq!(ours, [1, 2, 0, 3, 4, 5, 6, 7, 8]);
     }
 
     #[test]
     fn waves_are_spread_while_they_synchronise() {
         let words = new(0, &aql());
         let limits = words.get(22);
-        Mqd.spread_waves(&words, true);
+        MQD.spread_waves(&words, true);
         assert_eq!(words.get(22), limits | 1 << 23);
-        Mqd.update(&words, 0, &aql());
+        MQD.update(&words, 0, &aql());
         assert_eq!(words.get(22), limits | 1 << 23);
-        Mqd.spread_waves(&words, false);
+        MQD.spread_waves(&words, false);
         assert_eq!(words.get(22), limits);
     }
 
     #[test]
     fn the_control_stack_follows_at_a_page() {
-        assert_eq!(Mqd.stride(0x1000), 0x2000);
-        assert_eq!(Mqd.stride(1), 0x2000);
-        assert_eq!(Mqd.stride(0x3000), 0x4000);
+        assert_eq!(MQD.stride(0x1000), 0x2000);
+        assert_eq!(MQD.stride(1), 0x2000);
+        assert_eq!(MQD.stride(0x3000), 0x4000);
     }
 }

@@ -2,11 +2,12 @@
 
 //! Memory queue descriptors (MQD) of the command processor: `struct v9_mqd` of `v9_structs.h`.
 //!
-//! A compute queue has one descriptor per XCC, all alike but for a few words; the hardware
-//! scheduler's queue (HIQ) likewise. Words 128 and up are an image of the hardware queue
-//! descriptor's registers (`CP_MQD_BASE_ADDR` onwards), which the firmware loads when it maps the
-//! queue and writes back when it preempts it: an update must leave alone what the hardware keeps
-//! there. Register fields are those of `gc_9_4_3_sh_mask.h`.
+//! Where a node is made of several XCCs (9.4.3 and later), a compute queue has one descriptor per
+//! XCC, all alike but for a few words; the hardware scheduler's queue (HIQ) likewise. Words 128 and
+//! up are an image of the hardware queue descriptor's registers (`CP_MQD_BASE_ADDR` onwards), which
+//! the firmware loads when it maps the queue and writes back when it preempts it: an update must
+//! leave alone what the hardware keeps there. Register fields are those of `gc_9_4_3_sh_mask.h`,
+//! which are those of `gc_9_0_sh_mask.h` where that has them.
 
 use crate::gfx::{
     field::{hi, lo},
@@ -23,13 +24,38 @@ use crate::gfx::{
 use crate::ids::{DoorbellIndex, GpuVa, Vmid};
 use core::cell::Cell;
 
-/// The format of this generation.
-pub(super) const MQD: &dyn MqdFormat = &Mqd;
+/// Up to graphics core 9.4.1.
+pub(super) const PLAIN: &dyn MqdFormat = &Mqd {
+    xccs: Xccs::One,
+    spreads_waves: false,
+};
+/// Graphics core 9.4.2.
+pub(super) const SPREADING: &dyn MqdFormat = &Mqd {
+    xccs: Xccs::One,
+    spreads_waves: true,
+};
+/// Graphics core 9.4.3 and later.
+pub(super) const MANY_XCCS: &dyn MqdFormat = &Mqd {
+    xccs: Xccs::Many,
+    spreads_waves: true,
+};
 
 /// Bytes of `struct v9_mqd`.
 pub(super) const BYTES: usize = 2048;
 
-struct Mqd;
+/// How many XCCs read a ring.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Xccs {
+    One,
+    /// Those of the node, of which each has a descriptor.
+    Many,
+}
+
+struct Mqd {
+    xccs: Xccs,
+    /// The hardware can spread the waves of a queue over all SIMDs (`FORCE_SIMD_DIST`).
+    spreads_waves: bool,
+}
 
 /// Indices of words in `struct v9_mqd`, by the names it gives them.
 #[rustfmt::skip]
@@ -39,12 +65,11 @@ pub(super) mod dword {
     pub(crate) const COMPUTE_PERFCOUNT_ENABLE: usize = 12;
     pub(crate) const COMPUTE_PGM_RSRC2: usize = 20;
     pub(crate) const COMPUTE_RESOURCE_LIMITS: usize = 22;
-    /// `compute_static_thread_mgmt_se0` to `_se3`: not in one row.
-    pub(crate) const COMPUTE_STATIC_THREAD_MGMT_SE: [usize; 4] = [23, 24, 26, 27];
-    /// Words that other gfx9 cores call `compute_static_thread_mgmt_se4` to `_se7`.
+    /// `compute_static_thread_mgmt_se0` to `_se7`: not in one row. Cores of many XCCs have only
+    /// the first four; to them the others are the next two constants, and two that stay.
+    pub(crate) const COMPUTE_STATIC_THREAD_MGMT_SE: [usize; 8] = [23, 24, 26, 27, 39, 40, 41, 42];
     pub(crate) const COMPUTE_CURRENT_LOGIC_XCC_ID: usize = 39;
     pub(crate) const COMPUTE_TG_CHUNK_SIZE: usize = 41;
-    pub(crate) const COMPUTE_RESTORE_TG_CHUNK_SIZE: usize = 42;
     pub(crate) const CP_MQD_BASE_ADDR_LO: usize = 128;
     pub(crate) const CP_HQD_VMID: usize = 131;
     pub(crate) const CP_HQD_PERSISTENT_STATE: usize = 132;
@@ -222,9 +247,6 @@ fn encode_defaults(words: &(impl Words + ?Sized), at: XccMqd) {
     for index in dword::COMPUTE_STATIC_THREAD_MGMT_SE {
         words.set(index, u32::MAX);
     }
-    for index in dword::COMPUTE_CURRENT_LOGIC_XCC_ID..=dword::COMPUTE_RESTORE_TG_CHUNK_SIZE {
-        words.set(index, u32::MAX);
-    }
     words.set(
         dword::CP_HQD_PERSISTENT_STATE,
         state::PRELOAD_REQ.of(1) | state::PRELOAD_SIZE.of(0x53),
@@ -239,7 +261,6 @@ fn encode_defaults(words: &(impl Words + ?Sized), at: XccMqd) {
         dword::CP_HQD_HQ_STATUS0,
         cp_hqd_hq_status0::DISPATCH_PTR.of(1),
     );
-    words.set(dword::CP_MQD_STRIDE_SIZE, at.stride);
 }
 
 /// Words that say where the ring is and how it is driven.
@@ -281,27 +302,30 @@ fn new_pq_control(ring_bytes: u32) -> u32 {
         | cp_hqd_pq_control::UNORD_DISPATCH.of(1)
 }
 
-/// Words that depend on who reads the ring: the packet format and this XCC's share of the work.
-fn encode_format(words: &(impl Words + ?Sized), xcc: u32, format: ComputeFormat) {
+/// Words of a ring whose packets are AQL's. `reports`: the command processor says how far it has
+/// read.
+fn encode_aql(words: &(impl Words + ?Sized), reports: bool) {
     use cp_hqd_pq_control as control;
 
+    let kept = words.get(dword::CP_HQD_PQ_CONTROL) & !control::NO_UPDATE_RPTR.mask();
+    words.set(
+        dword::CP_HQD_PQ_CONTROL,
+        kept | control::SLOT_BASED_WPTR.of(2)
+            | control::QUEUE_FULL_EN.of(1)
+            | control::WPP_CLAMP_EN.of(1)
+            | control::NO_UPDATE_RPTR.flag(!reports),
+    );
+    let doorbell = words.get(dword::CP_HQD_PQ_DOORBELL_CONTROL);
+    words.set(
+        dword::CP_HQD_PQ_DOORBELL_CONTROL,
+        doorbell | cp_hqd_pq_doorbell_control::DOORBELL_BIF_DROP.of(1),
+    );
+}
+
+/// Words that say which share of the work an XCC has.
+fn encode_share(words: &(impl Words + ?Sized), format: ComputeFormat) {
     match format {
-        ComputeFormat::Aql => {
-            let old = words.get(dword::CP_HQD_PQ_CONTROL);
-            let aql = control::SLOT_BASED_WPTR.of(2)
-                | control::QUEUE_FULL_EN.of(1)
-                | control::WPP_CLAMP_EN.of(1);
-            // All XCCs read the same ring; only the master reports how far.
-            let follower = control::NO_UPDATE_RPTR.flag(xcc != 0);
-            let kept = old & !control::NO_UPDATE_RPTR.mask();
-            words.set(dword::CP_HQD_PQ_CONTROL, kept | aql | follower);
-            let doorbell = words.get(dword::CP_HQD_PQ_DOORBELL_CONTROL);
-            words.set(
-                dword::CP_HQD_PQ_DOORBELL_CONTROL,
-                doorbell | cp_hqd_pq_doorbell_control::DOORBELL_BIF_DROP.of(1),
-            );
-            words.set(dword::COMPUTE_TG_CHUNK_SIZE, 1);
-        }
+        ComputeFormat::Aql => words.set(dword::COMPUTE_TG_CHUNK_SIZE, 1),
         ComputeFormat::Pm4 { target_xcc } => {
             words.set(dword::COMPUTE_CURRENT_LOGIC_XCC_ID, 0);
             words.set(dword::COMPUTE_TG_CHUNK_SIZE, 0);
@@ -341,24 +365,41 @@ fn common(queue: &ComputeQueue) -> Common {
     }
 }
 
-/// All words of a new descriptor.
-fn encode_new(words: &Draft<'_>, at: XccMqd, queue: &ComputeQueue) {
-    encode_defaults(words, at);
-    encode_common(words, &common(queue));
-    words.set(dword::CP_HQD_PQ_CONTROL, new_pq_control(queue.ring_bytes));
-    if queue.trap_handler {
-        let trap = compute_pgm_rsrc2::TRAP_PRESENT.of(1);
-        words.set(dword::COMPUTE_PGM_RSRC2, trap);
+impl Mqd {
+    /// All words of a new descriptor.
+    fn encode_new(&self, words: &Draft<'_>, at: XccMqd, queue: &ComputeQueue) {
+        encode_defaults(words, at);
+        encode_common(words, &common(queue));
+        words.set(dword::CP_HQD_PQ_CONTROL, new_pq_control(queue.ring_bytes));
+        if queue.trap_handler {
+            let trap = compute_pgm_rsrc2::TRAP_PRESENT.of(1);
+            words.set(dword::COMPUTE_PGM_RSRC2, trap);
+        }
+        if let Some(area) = queue.save_area {
+            encode_save_area(words, at.xcc, area);
+        }
+        if let ComputeFormat::Aql = queue.format {
+            let control = cp_hqd_aql_control::CONTROL0.of(1);
+            words.set(dword::CP_HQD_AQL_CONTROL, control);
+        }
+        if self.xccs == Xccs::Many {
+            words.set(dword::CP_MQD_STRIDE_SIZE, at.stride);
+            words.set(dword::COMPUTE_CURRENT_LOGIC_XCC_ID, at.logical_xcc);
+        }
+        self.encode_format(words, at.xcc, queue.format);
     }
-    if let Some(area) = queue.save_area {
-        encode_save_area(words, at.xcc, area);
+
+    /// Words that depend on who reads the ring: the packet format and this XCC's share of the work.
+    fn encode_format(&self, words: &(impl Words + ?Sized), xcc: u32, format: ComputeFormat) {
+        if let ComputeFormat::Aql = format {
+            // XCCs of one node read the same ring; only the master reports how far. One that is
+            // alone does not.
+            encode_aql(words, self.xccs == Xccs::Many && xcc == 0);
+        }
+        if self.xccs == Xccs::Many {
+            encode_share(words, format);
+        }
     }
-    if let ComputeFormat::Aql = queue.format {
-        let control = cp_hqd_aql_control::CONTROL0.of(1);
-        words.set(dword::CP_HQD_AQL_CONTROL, control);
-        words.set(dword::COMPUTE_CURRENT_LOGIC_XCC_ID, at.logical_xcc);
-    }
-    encode_format(words, at.xcc, queue.format);
 }
 
 impl MqdFormat for Mqd {
@@ -373,7 +414,7 @@ impl MqdFormat for Mqd {
 
     fn compute(&self, words: &dyn Words, at: XccMqd, queue: &ComputeQueue) {
         let mut new = [0; DRAFT_WORDS];
-        encode_new(
+        self.encode_new(
             &Draft(Cell::from_mut(&mut new[..]).as_slice_of_cells()),
             at,
             queue,
@@ -393,11 +434,18 @@ impl MqdFormat for Mqd {
         if queue.save_area.is_some() {
             words.set(dword::CP_HQD_CTX_SAVE_CONTROL, 0);
         }
-        encode_format(words, xcc, queue.format);
+        self.encode_format(words, xcc, queue.format);
     }
 
     fn set_cu_mask(&self, words: &dyn Words, mask: CuMask) {
-        for (index, engine) in dword::COMPUTE_STATIC_THREAD_MGMT_SE.into_iter().zip(mask) {
+        let engines = match self.xccs {
+            Xccs::One => mask.len(),
+            Xccs::Many => 4,
+        };
+        let places = dword::COMPUTE_STATIC_THREAD_MGMT_SE
+            .into_iter()
+            .take(engines);
+        for (index, engine) in places.zip(mask) {
             words.set(index, engine);
         }
     }
@@ -407,6 +455,9 @@ impl MqdFormat for Mqd {
     }
 
     fn spread_waves(&self, words: &dyn Words, spread: bool) {
+        if !self.spreads_waves {
+            return;
+        }
         let old = words.get(dword::COMPUTE_RESOURCE_LIMITS);
         words.set(
             dword::COMPUTE_RESOURCE_LIMITS,
@@ -446,6 +497,9 @@ impl MqdFormat for Mqd {
                 | control::PRIV_STATE.of(1)
                 | control::KMD_QUEUE.of(1),
         );
+        if self.xccs == Xccs::Many {
+            words.set(dword::CP_MQD_STRIDE_SIZE, at.stride);
+        }
     }
 
     fn saved_waves(&self, words: &dyn Words) -> SavedWaves {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Descriptors of copy queues: `struct v9_sdma_mqd` of `v9_structs.h`, for SDMA 4.4.2.
+//! Descriptors of copy queues: `struct v9_sdma_mqd` of `v9_structs.h`, for SDMA 4.0 to 4.4.
 //!
 //! One per queue slot of every copy engine; the scheduler keeps them in one buffer. The words are
 //! an image of the registers `SDMA_RLC0_*` (`sdma_4_4_2_sh_mask.h`), and the last two say which
@@ -15,7 +15,7 @@ use crate::gfx::{
 };
 use crate::ids::Vmid;
 
-/// The format of this generation.
+/// The format.
 pub(super) const SDMA: &dyn SdmaFormat = &Sdma;
 
 /// Bytes of `struct v9_sdma_mqd`.
@@ -25,7 +25,7 @@ struct Sdma;
 
 /// Indices of words in `struct v9_sdma_mqd`, by the names it gives them.
 #[rustfmt::skip]
-#[expect(dead_code, reason = "some are used at build time only")]
+#[cfg_attr(CONFIG_RUST, expect(dead_code, reason = "some are used at build time only"))]
 pub(super) mod dword {
     pub(crate) const SDMAX_RLCX_RB_CNTL: usize = 0;
     pub(crate) const SDMAX_RLCX_RB_BASE: usize = 1;
@@ -111,7 +111,7 @@ impl SdmaFormat for Sdma {
     }
 }
 
-#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_sdma))]
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_sdma))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {
     use super::*;

@@ -41,6 +41,7 @@ same_offset! { v9_mqd:
     mqd::dword::COMPUTE_STATIC_THREAD_MGMT_SE[1] => compute_static_thread_mgmt_se1,
     mqd::dword::COMPUTE_STATIC_THREAD_MGMT_SE[2] => compute_static_thread_mgmt_se2,
     mqd::dword::COMPUTE_STATIC_THREAD_MGMT_SE[3] => compute_static_thread_mgmt_se3,
+    mqd::dword::COMPUTE_STATIC_THREAD_MGMT_SE[4] => __bindgen_anon_1,
     mqd::dword::COMPUTE_CURRENT_LOGIC_XCC_ID => __bindgen_anon_1,
     mqd::dword::CP_MQD_BASE_ADDR_LO => cp_mqd_base_addr_lo,
     mqd::dword::CP_HQD_VMID => cp_hqd_vmid,

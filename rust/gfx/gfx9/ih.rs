@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Entries of the interrupt handler's (IH) ring: OSSSYS 4.4.2, 32 bytes each.
+//! Entries of the interrupt handler's (IH) ring: OSSSYS 4.0 to 4.4, 32 bytes each.
 //!
 //! Where a field lies is said by `soc15_int.h`; who sends (`client`) by `soc15_ih_clientid.h`. The
 //! data of a shader interrupt (SQ) is spread over the two context words.
@@ -18,10 +18,15 @@ use crate::ids::{
     Vmid, //
 };
 
-/// The format of this generation.
-pub(super) const IH: &dyn IhFormat = &Ih;
+/// Up to graphics core 9.4.2.
+pub(super) const PLAIN: &dyn IhFormat = &Ih { has_nodes: false };
+/// Since graphics core 9.4.3.
+pub(super) const NODES: &dyn IhFormat = &Ih { has_nodes: true };
 
-struct Ih;
+struct Ih {
+    /// Entries name the hardware node that sent them.
+    has_nodes: bool,
+}
 
 /// Word 0 and word 3 of an entry.
 mod entry {
@@ -146,6 +151,10 @@ impl IhFormat for Ih {
         // An entry without a process is nobody's: the firmware sends none for user queues.
         let pasid = Pasid::new(entry::PASID.get(words[3]))?;
         let (context0, context1) = (words[4], words[5]);
+        // The firmware also sends end-of-pipe with no event in it: not a signal.
+        if source == source::CP_END_OF_PIPE && context0 == 0 {
+            return None;
+        }
         let poison = Some(Interrupt::Poison {
             pasid,
             client: client as u8,
@@ -164,8 +173,7 @@ impl IhFormat for Ih {
             (c, source::SDMA_ECC) if client::SDMA.contains(&c) => poison,
             (c, source) if c == client::GRBM_CP || client::SHADER_ENGINES.contains(&c) => {
                 match source {
-                    // The firmware also sends end-of-pipe with no event in it: not a signal.
-                    source::CP_END_OF_PIPE if context0 != 0 => Some(Interrupt::EndOfPipe {
+                    source::CP_END_OF_PIPE => Some(Interrupt::EndOfPipe {
                         pasid,
                         context_id: context0,
                     }),
@@ -197,7 +205,11 @@ impl IhFormat for Ih {
 
     fn source(&self, words: &[u32; IH_ENTRY_DWORDS]) -> Option<IhSource> {
         Some(IhSource {
-            node: entry::NODEID.get(words[3]),
+            node: if self.has_nodes {
+                entry::NODEID.get(words[3])
+            } else {
+                0
+            },
             vmid: Vmid::new(entry::VMID.get(words[0]) as u8)?,
             fence: entry::CLIENT_ID.get(words[0]) == client::FENCE
                 && entry::SOURCE_ID.get(words[0]) == source::FENCE,
@@ -205,6 +217,9 @@ impl IhFormat for Ih {
     }
 
     fn node_bitmap(&self, xcc_mask: u32) -> u32 {
+        if !self.has_nodes {
+            return 1;
+        }
         // Four node numbers an active interposer die (AID): itself, its two XCCs, one unused. An
         // XCC hears its own and its AID's.
         (0..16)
@@ -216,7 +231,7 @@ impl IhFormat for Ih {
     }
 }
 
-#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_ih))]
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_ih))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {
     use super::*;
@@ -235,7 +250,7 @@ mod tests {
     }
 
     fn decode(client: u32, source: u32, context0: u32, context1: u32) -> Option<Interrupt> {
-        Ih.decode(&entry(client, source, context0, context1))
+        NODES.decode(&entry(client, source, context0, context1))
     }
 
     #[test]
@@ -252,11 +267,11 @@ mod tests {
     #[test]
     fn an_entry_that_names_no_process_is_given_one() {
         let unnamed = [8 << 24 | 181 << 8 | 0x14, 0, 0, 2 << 16, 0x1005, 0, 0, 0];
-        assert_eq!(Ih.decode(&unnamed), None);
-        let named = Ih.with_pasid(&unnamed, pasid());
+        assert_eq!(NODES.decode(&unnamed), None);
+        let named = NODES.with_pasid(&unnamed, pasid());
         assert_eq!(named, Some(entry(0x14, 181, 0x1005, 0)));
         let other = known(Pasid::new(7));
-        assert_eq!(Ih.with_pasid(&entry(0x14, 181, 0x1005, 0), other), None);
+        assert_eq!(NODES.with_pasid(&entry(0x14, 181, 0x1005, 0), other), None);
     }
 
     #[test]
@@ -340,7 +355,7 @@ mod tests {
             read: false,
             write: true,
         };
-        assert_eq!(Ih.decode(&words), Some(expected));
+        assert_eq!(NODES.decode(&words), Some(expected));
     }
 
     #[test]
@@ -359,7 +374,7 @@ mod tests {
         assert_eq!(decode(0x1f, 0, 0, 0), None);
         let mut nobody = entry(0x14, 181, 1, 0);
         nobody[3] = 0;
-        assert_eq!(Ih.decode(&nobody), None);
+        assert_eq!(NODES.decode(&nobody), None);
     }
 
     #[test]
@@ -370,10 +385,10 @@ mod tests {
 
     #[test]
     fn partitions_hear_their_own_dies() {
-        assert_eq!(Ih.node_bitmap(0b1), 0b0011);
-        assert_eq!(Ih.node_bitmap(0b10), 0b0101);
-        assert_eq!(Ih.node_bitmap(0b1111), 0b0111_0111);
-        let source = Ih.source(&entry(0x14, 181, 1, 0));
+        assert_eq!(NODES.node_bitmap(0b1), 0b0011);
+        assert_eq!(NODES.node_bitmap(0b10), 0b0101);
+        assert_eq!(NODES.node_bitmap(0b1111), 0b0111_0111);
+        let source = NODES.source(&entry(0x14, 181, 1, 0));
         let belongs = |nodes, vmids| source.is_some_and(|source| source.belongs_to(nodes, vmids));
         assert!(belongs(0b100, 0xff00));
         assert!(!belongs(0b011, 0xff00));

@@ -3,9 +3,9 @@
 //! PM4 packets of the hardware scheduler (HWS): what the driver puts into the scheduler's queue
 //! (HIQ) and into run lists.
 //!
-//! Layouts and names are those of `kfd_pm4_headers_ai.h`; MAP_PROCESS is the longer form of
-//! `kfd_pm4_headers_aldebaran.h` with debugger settings per VMID. Every packet begins with a type-3
-//! header that says how many words follow.
+//! Layouts and names are those of `kfd_pm4_headers_ai.h`. Since graphics core 9.4.2 MAP_PROCESS has
+//! the longer form of `kfd_pm4_headers_aldebaran.h`, with debugger settings per VMID. Every packet
+//! begins with a type-3 header that says how many words follow.
 
 use crate::gfx::{
     field::{hi, lo, Field},
@@ -24,10 +24,18 @@ use crate::gfx::{
 };
 use crate::ids::GpuVa;
 
-/// The format of this generation.
-pub(super) const RUNLIST: &dyn RunlistFormat = &Pm4;
+/// Up to graphics core 9.4.1.
+pub(super) const SHORT: &dyn RunlistFormat = &Pm4 {
+    map_process_words: 16,
+};
+/// Since graphics core 9.4.2.
+pub(super) const LONG: &dyn RunlistFormat = &Pm4 {
+    map_process_words: MAP_PROCESS_WORDS,
+};
 
-struct Pm4;
+struct Pm4 {
+    map_process_words: usize,
+}
 
 /// Opcodes (`enum it_opcode_type` of `kfd_pm4_opcodes.h`).
 #[rustfmt::skip]
@@ -62,7 +70,7 @@ mod set_resources {
     pub(super) const HIQ: u32 = 1;
 }
 
-/// `struct pm4_mes_map_process_aldebaran`.
+/// `struct pm4_mes_map_process` and `struct pm4_mes_map_process_aldebaran`.
 mod map_process {
     use super::Field;
     pub(super) const PASID: Field = Field::bits(15, 0);
@@ -76,6 +84,9 @@ mod map_process {
     pub(super) const SDMA_ENABLE: Field = Field::bit(7);
     pub(super) const NUM_QUEUES: Field = Field::bits(31, 22);
     pub(super) const QUANTUM_MS: u32 = 10;
+    /// `SQ_SHADER_TBA_HI.TRAP_EN`: of the shorter form. gfx9 has no such bit, and its firmware
+    /// gets it all the same.
+    pub(super) const TRAP_EN: Field = Field::bit(31);
 }
 
 /// `SPI_GDBG_PER_VMID_CNTL`: what a debugger may change for the waves of one VMID.
@@ -163,6 +174,8 @@ mod sh_mem_config {
     /// 8-bit floats are those of this generation.
     pub(super) const F8_MODE: Field = Field::bit(8);
     pub(super) const RETRY_DISABLE: Field = Field::bit(12);
+    /// Matrix operations are as precise as they can be (9.5.0).
+    pub(super) const PRECISION_MODE: Field = Field::bit(9);
     /// `SH_MEM_ALIGNMENT_MODE_UNALIGNED`
     pub(super) const UNALIGNED: u32 = 3;
 }
@@ -174,7 +187,7 @@ mod sh_mem_bases {
     pub(super) const SHARED_BASE: Field = Field::bits(31, 16);
 }
 
-/// Words of MAP_PROCESS and MAP_QUEUES.
+/// Words of the longer MAP_PROCESS, and of MAP_QUEUES.
 const MAP_PROCESS_WORDS: usize = 21;
 const MAP_QUEUES_WORDS: usize = 7;
 
@@ -192,6 +205,11 @@ fn packet<const N: usize>(opcode: u32, mut words: [u32; N]) -> Packet {
         *first = header(opcode, N as u32);
     }
     Packet::new(words)
+}
+
+/// The first of `words`, which are as many or more.
+fn first_words<const N: usize>(words: &[u32]) -> [u32; N] {
+    core::array::from_fn(|index| words.get(index).copied().unwrap_or(0))
 }
 
 /// `ordinal2` of MAP_QUEUES for `engine`: two engines have a number of their own, the others are
@@ -250,18 +268,18 @@ impl RunlistFormat for Pm4 {
         )
     }
 
-    fn map_process(&self, process: &MapProcess) -> Packet {
+    fn map_process(&self, process: &MapProcess<'_>) -> Packet {
         use map_process::*;
 
         let (tba, tma) = match process.process.trap {
             Some((tba, tma)) => (tba >> 8, tma >> 8),
             None => (0, 0),
         };
-        let control = &process.process.control;
+        let is_long = self.map_process_words == MAP_PROCESS_WORDS;
+        let trap_en = TRAP_EN.flag(!is_long && process.process.trap.is_some());
         let mut words = [0; MAP_PROCESS_WORDS];
         words[1..10].copy_from_slice(&[
             PASID.of(process.process.pasid.raw())
-                | SINGLE_MEMOPS.flag(control.single_memory_operations)
                 | EXEC_CLEANER_SHADER.flag(process.cleans)
                 | PROCESS_QUANTUM.of(QUANTUM_MS),
             lo(process.process.page_table_base),
@@ -269,15 +287,22 @@ impl RunlistFormat for Pm4 {
             process.process.sh_mem.bases,
             process.process.sh_mem.config,
             lo(tba),
-            hi(tba),
+            hi(tba) | trap_en,
             lo(tma),
             hi(tma),
         ]);
         words[13] =
             NUM_GWS.of(process.wave_sync) | SDMA_ENABLE.of(1) | NUM_QUEUES.of(process.queues);
-        words[14] = wave_launch(control);
-        for (word, watch) in words[15..].iter_mut().zip(&control.watches) {
-            *word = watch.map_or(0, watch_point);
+        if !is_long {
+            return packet(opcode::MAP_PROCESS, first_words::<16>(&words));
+        }
+        words[14] = spi_gdbg_per_vmid_cntl::TRAP_EN.of(1);
+        if let Some(control) = &process.process.control {
+            words[1] |= SINGLE_MEMOPS.flag(control.single_memory_operations);
+            words[14] = wave_launch(control);
+            for (word, watch) in words[15..].iter_mut().zip(&control.watches) {
+                *word = watch.map_or(0, watch_point);
+            }
         }
         packet(opcode::MAP_PROCESS, words)
     }
@@ -349,7 +374,7 @@ impl RunlistFormat for Pm4 {
 
     fn words(&self) -> RunlistWords {
         RunlistWords {
-            process: MAP_PROCESS_WORDS,
+            process: self.map_process_words,
             queue: MAP_QUEUES_WORDS,
         }
     }
@@ -359,18 +384,36 @@ impl RunlistFormat for Pm4 {
     }
 }
 
-/// SH_MEM_CONFIG and SH_MEM_BASES.
+/// SH_MEM_CONFIG and SH_MEM_BASES up to graphics core 9.4.2.
 pub(super) fn sh_mem(options: ShMemOptions) -> ShMem {
     use sh_mem_config::*;
 
     ShMem {
-        config: ALIGNMENT_MODE.of(UNALIGNED) | F8_MODE.of(1) | RETRY_DISABLE.flag(!options.xnack),
+        config: ALIGNMENT_MODE.of(UNALIGNED) | RETRY_DISABLE.flag(!options.xnack),
         bases: sh_mem_bases::SHARED_BASE.of(hi(options.lds_base) >> 16)
             | sh_mem_bases::PRIVATE_BASE.of(hi(options.scratch_base) >> 16),
     }
 }
 
-#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_4_3_pm4))]
+/// The same for graphics cores 9.4.3 and 9.4.4.
+pub(super) fn sh_mem_9_4_3(options: ShMemOptions) -> ShMem {
+    let plain = sh_mem(options);
+    ShMem {
+        config: plain.config | sh_mem_config::F8_MODE.of(1),
+        ..plain
+    }
+}
+
+/// The same for graphics core 9.5.0.
+pub(super) fn sh_mem_9_5_0(options: ShMemOptions) -> ShMem {
+    let plain = sh_mem(options);
+    ShMem {
+        config: plain.config | sh_mem_config::PRECISION_MODE.flag(options.precise),
+        ..plain
+    }
+}
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx9_pm4))]
 #[cfg_attr(not(CONFIG_RUST), cfg(test))]
 mod tests {
     use super::*;
@@ -388,7 +431,7 @@ mod tests {
     };
 
     fn map_queue(engine: Engine, wave_sync: bool) -> Packet {
-        Pm4.map_queue(&HwQueue {
+        LONG.map_queue(&HwQueue {
             engine,
             doorbell: known(DoorbellIndex::new(0x1802)),
             mqd: known(GpuVa::new(0x80_0012_0000)),
@@ -403,7 +446,7 @@ mod tests {
 
     #[test]
     fn set_resources_for_the_hiq() {
-        let packet = Pm4.set_resources(&Resources {
+        let packet = LONG.set_resources(&Resources {
             vmid_mask: 0xff00,
             queue_mask: 0xffff_ffff_00ff_fffe,
             unmap_latency: 40,
@@ -424,8 +467,8 @@ mod tests {
 
     #[test]
     fn wave_sync_is_the_processs_and_one_queues() {
-        let process = Pm4.map_process(&MapProcess {
-            process: hw_process(0x8001),
+        let process = LONG.map_process(&MapProcess {
+            process: &hw_process(0x8001),
             queues: 1,
             wave_sync: 64,
             cleans: false,
@@ -437,18 +480,19 @@ mod tests {
 
     #[test]
     fn map_process_has_trap_handler_and_apertures() {
-        let seen = sh_mem(ShMemOptions {
+        let seen = sh_mem_9_4_3(ShMemOptions {
             lds_base: 1 << 48,
             scratch_base: 2 << 48,
             xnack: false,
+            precise: false,
         });
-        let packet = Pm4.map_process(&MapProcess {
-            process: HwProcess {
+        let packet = LONG.map_process(&MapProcess {
+            process: &HwProcess {
                 pasid: known(Pasid::new(0x8001)),
                 page_table_base: 0x12_3456_7001,
                 sh_mem: seen,
                 trap: Some((0xffff_ffbe_0000, 0xffff_ffbe_1000)),
-                control: WaveControl::default(),
+                control: None,
             },
             queues: 3,
             wave_sync: 0,
@@ -490,9 +534,9 @@ mod tests {
             watches: [None, watch(1, 0x7fff_ff80), watch(3, u32::MAX), None],
             single_memory_operations: true,
         };
-        let packet = Pm4.map_process(&MapProcess {
-            process: HwProcess {
-                control,
+        let packet = LONG.map_process(&MapProcess {
+            process: &HwProcess {
+                control: control.set(),
                 ..hw_process(1)
             },
             queues: 0,
@@ -508,8 +552,8 @@ mod tests {
 
     #[test]
     fn map_process_without_a_trap_handler() {
-        let packet = Pm4.map_process(&MapProcess {
-            process: hw_process(1),
+        let packet = LONG.map_process(&MapProcess {
+            process: &hw_process(1),
             queues: 0,
             wave_sync: 0,
             cleans: false,
@@ -552,8 +596,8 @@ mod tests {
             concurrent_processes: 2,
         };
         let expected = [0xc002_a500, 0x0041_2000, 0xff, 0x0280_0031];
-        assert_eq!(Pm4.run_list(&list).words(), expected);
-        let chained = Pm4.run_list(&RunList {
+        assert_eq!(LONG.run_list(&list).words(), expected);
+        let chained = LONG.run_list(&RunList {
             chain: true,
             ..list
         });
@@ -563,7 +607,7 @@ mod tests {
     #[test]
     fn unmap_and_fence() {
         let fence = known(GpuVa::new(0xff_0040_0c00));
-        let packets = Pm4.unmap_all(fence, 0x1_0000_0007);
+        let packets = LONG.unmap_all(fence, 0x1_0000_0007);
         let (unmap, query) = packets.words().split_at(6);
         assert_eq!(unmap, [0xc004_a300, 0x30, 0, 0, 0, 0]);
         let expected = [0xc005_a400, 0x8000_0000, 0, 0x0040_0c00, 0xff, 7, 1];
@@ -573,7 +617,7 @@ mod tests {
     #[test]
     fn one_register_is_written() {
         let expected = [0xc003_3700, 0x1_0000, 0x2345, 0, 0x4001];
-        assert_eq!(Pm4.write_register(0x2345, 0x4001).words(), expected);
+        assert_eq!(LONG.write_register(0x2345, 0x4001).words(), expected);
     }
 
     #[test]
@@ -587,7 +631,8 @@ mod tests {
             lds_base: 0,
             scratch_base: 0,
             xnack: true,
+            precise: false,
         };
-        assert_eq!(sh_mem(options).config, 0x118);
+        assert_eq!(sh_mem_9_4_3(options).config, 0x118);
     }
 }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Graphics cores 9.0 to 9.5 with SDMA 4: the formats, of which these four combinations exist.
+
+mod ih;
+mod mqd;
+#[cfg(CONFIG_RUST)]
+mod oracle;
+mod pm4;
+mod sdma;
+
+use super::Formats;
+
+/// Graphics cores 9.0.1 to 9.4.1.
+pub(super) static GFX9: Formats = Formats {
+    mqd: mqd::PLAIN,
+    sdma: sdma::SDMA,
+    runlist: pm4::SHORT,
+    ih: ih::PLAIN,
+    sh_mem: pm4::sh_mem,
+};
+
+/// Graphics core 9.4.2.
+pub(super) static GFX9_4_2: Formats = Formats {
+    mqd: mqd::SPREADING,
+    sdma: sdma::SDMA,
+    runlist: pm4::LONG,
+    ih: ih::PLAIN,
+    sh_mem: pm4::sh_mem,
+};
+
+/// Graphics cores 9.4.3 and 9.4.4: several XCCs.
+pub(super) static GFX9_4_3: Formats = Formats {
+    mqd: mqd::MANY_XCCS,
+    sdma: sdma::SDMA,
+    runlist: pm4::LONG,
+    ih: ih::NODES,
+    sh_mem: pm4::sh_mem_9_4_3,
+};
+
+/// Graphics core 9.5.0.
+pub(super) static GFX9_5_0: Formats = Formats {
+    mqd: mqd::MANY_XCCS,
+    sdma: sdma::SDMA,
+    runlist: pm4::LONG,
+    ih: ih::NODES,
+    sh_mem: pm4::sh_mem_9_5_0,
+};

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Packets for the hardware scheduler.
+
+use super::{line::Line, same_words};
+use crate::{
+    gfx::{
+        testing::known,
+        Engine,
+        Generation,
+        HwProcess,
+        HwQueue,
+        LaunchMode,
+        MapProcess,
+        Resources,
+        RunList,
+        ShMem,
+        TrapMask,
+        WaveControl, //
+    },
+    ids::Pasid,
+};
+
+pub(super) fn compare(generation: &Generation, line: &Line<'_>) -> Result<(), String> {
+    let format = generation.formats.runlist;
+    let packet = match line.kind {
+        "map_process" => format.map_process(&map_process(line, &process(line))),
+        "map_queues" => format.map_queue(&map_queue(line)),
+        "run_list" => format.run_list(&RunList {
+            address: line.gpu("address"),
+            dwords: line.number("dwords"),
+            chain: line.flag("chain"),
+            concurrent_processes: line.number("concurrent"),
+        }),
+        "set_resources" => format.set_resources(&Resources {
+            vmid_mask: line.number("vmids"),
+            queue_mask: line.wide("queues"),
+            unmap_latency: line.number("latency"),
+            xnack_chain: line.flag("chain"),
+        }),
+        "unmap" => format.unmap_all(line.gpu("fence"), line.wide("value")),
+        "write_register" => format.write_register(line.number("register"), line.number("value")),
+        kind => return Err(format!("nobody compares {kind}")),
+    };
+    let words = packet.words();
+    same_words(|index| words[index], words.len(), line)
+}
+
+fn process(line: &Line<'_>) -> HwProcess {
+    let control = || WaveControl {
+        launch_mode: LaunchMode::new(line.number("launch")).expect("a mode"),
+        traps: TrapMask::new(line.number("traps")),
+        replaces_traps: line.flag("override"),
+        watches: [None; 4],
+        single_memory_operations: line.flag("single"),
+    };
+    let is_debugged = line.text("override").is_some();
+    HwProcess {
+        pasid: known(Pasid::new(line.number("pasid"))),
+        page_table_base: line.wide("tables"),
+        sh_mem: ShMem {
+            config: line.number("config"),
+            bases: line.number("bases"),
+        },
+        trap: line
+            .flag("tba")
+            .then(|| (line.wide("tba"), line.wide("tma"))),
+        control: is_debugged.then(control),
+    }
+}
+
+fn map_process<'a>(line: &Line<'_>, process: &'a HwProcess) -> MapProcess<'a> {
+    MapProcess {
+        process,
+        queues: line.number("queues"),
+        wave_sync: line.number("gws"),
+        cleans: line.flag("cleans"),
+    }
+}
+
+fn map_queue(line: &Line<'_>) -> HwQueue {
+    HwQueue {
+        engine: if line.flag("sdma") {
+            Engine::Sdma(line.number("engine"))
+        } else {
+            Engine::Compute
+        },
+        doorbell: line.doorbell(),
+        mqd: line.gpu("mqd"),
+        write_pointer: line.user("wptr"),
+        wave_sync: line.flag("gws"),
+    }
+}

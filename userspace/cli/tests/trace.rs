@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! `kfdctl trace` and the programs that it traces: they do what they do without it. No GPU is
+//! needed: opening a /dev/kfd that is not there is a call, too.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// `kfdctl trace OPTIONS -- bash -c SCRIPT`.
+fn trace(options: &[&str], script: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kfdctl"));
+    command
+        .arg("trace")
+        .args(options)
+        .args(["--", "bash", "-c", script]);
+    command.stdin(Stdio::null());
+    command
+}
+
+fn output(mut command: Command) -> (Option<i32>, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = command.output().expect("kfdctl starts");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    (status.code(), text(stdout), text(stderr))
+}
+
+#[test]
+fn calls_are_seen_and_the_status_is_the_programs() {
+    let (status, out, trace) = output(trace(&[], "echo out; true </dev/kfd; exit 7"));
+    assert_eq!((status, out.as_str()), (Some(7), "out\n"));
+    assert!(trace.contains("path=/dev/kfd"), "{trace}");
+}
+
+#[test]
+fn real_time_signals_reach_the_program() {
+    let script = "trap 'echo got' RTMIN+3; kill -RTMIN+3 $$; echo end";
+    assert_eq!(
+        output(trace(&[], script)),
+        (Some(0), "got\nend\n".into(), "".into())
+    );
+    let (status, _, _) = output(trace(&[], "kill -RTMIN $$; sleep 60"));
+    assert_eq!(status, Some(128 + 34));
+}
+
+#[test]
+fn a_full_disk_does_not_kill_the_program() {
+    let script = "for i in 1 2 3; do true </dev/kfd; done 2>/dev/null; echo end";
+    let (status, out, said) = output(trace(&["-o", "/dev/full"], script));
+    assert_eq!((status, out.as_str()), (Some(1), "end\n"));
+    assert!(
+        said.contains("/dev/full") && said.contains("No space left"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_does_not_kill_the_program() {
+    let mut command = trace(
+        &[],
+        "exec 2>/dev/null; for i in 1 2 3; do true </dev/kfd; sleep 0.1; done; exit 5",
+    );
+    let mut child = command
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("kfdctl starts");
+    drop(child.stderr.take());
+    assert_eq!(child.wait().expect("it ends").code(), Some(5));
+}
+
+#[test]
+fn a_program_that_is_not_there_is_an_error() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kfdctl"));
+    command.args(["trace", "--", "/nonexistent/program"]);
+    let (status, _, said) = output(command);
+    assert_eq!(status, Some(1));
+    assert!(said.contains("/nonexistent/program"), "{said}");
+}
+
+/// Kills what a failed test leaves.
+struct Stopped(Child);
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_stopped_program_stands_until_it_is_told_to_go_on() {
+    let script = "echo $$; kill -STOP $$; echo on";
+    let child = trace(&[], script).stdout(Stdio::piped()).spawn();
+    let mut child = Stopped(child.expect("kfdctl starts"));
+    let mut out = BufReader::new(child.0.stdout.take().expect("a pipe"));
+    let mut pid = String::new();
+    out.read_line(&mut pid).expect("a pid");
+    let pid = pid.trim();
+    // "t": stopped under a tracer.
+    let state = || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let rest = stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned());
+        rest.and_then(|rest| rest.chars().next())
+    };
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while state() != Some('t') && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(state(), Some('t'), "it went on by itself");
+    let told = Command::new("kill").args(["-CONT", pid]).status();
+    assert!(told.expect("kill starts").success());
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("its output");
+    assert_eq!(rest, "on\n");
+    assert!(child.0.wait().expect("it ends").success());
+}
