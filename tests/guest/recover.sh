@@ -47,7 +47,7 @@ ended() {
 
 # computes WHEN: vadd, as a new process.
 computes() {
-    if out=$(timeout 60 kfdctl run vadd -n 4097 2>&1) && echo "$out" |
+    if tried timeout 60 kfdctl run vadd -n 4097 && echo "$out" |
         grep -q ' 1 interrupts,.* 0 wrong'; then
         echo "$1: vadd computes"
     else echo "$1: vadd fails: $out"; fi
