@@ -6,6 +6,7 @@
 mod output;
 
 mod bench;
+mod devices;
 mod doctor;
 mod driver;
 mod events;

@@ -29,6 +29,8 @@ pub enum Kind {
     Pm4,
     /// The copy engine's: 32-bit words, counted in bytes.
     Sdma,
+    /// AQL or PM4: sysfs does not say which.
+    Compute,
 }
 
 impl Kind {
@@ -36,7 +38,7 @@ impl Kind {
     pub fn unit(self) -> u64 {
         match self {
             Kind::Aql => 64,
-            Kind::Pm4 => 4,
+            Kind::Pm4 | Kind::Compute => 4,
             Kind::Sdma => 1,
         }
     }
@@ -113,6 +115,8 @@ pub struct Process {
     /// How often its waves touched memory that they may not; `None` where the driver does not
     /// count.
     pub faults: Option<u64>,
+    /// Waves that it has on compute units now, on all GPUs.
+    pub waves: Option<u64>,
     /// Its queues.
     pub queues: Vec<Queue>,
 }
@@ -144,6 +148,7 @@ pub fn snapshot() -> Result<Snapshot> {
     };
     for process in &mut processes {
         process.name = name_of(process.pid);
+        process.waves = mqds::waves(&Path::new(PROC).join(process.pid.to_string()));
         let memory = Memory::of(process.pid);
         for queue in &mut process.queues {
             queue.look(&memory);
@@ -151,6 +156,23 @@ pub fn snapshot() -> Result<Snapshot> {
     }
     processes.sort_by_key(|process| process.pid);
     Ok(Snapshot { driver, processes })
+}
+
+/// What any user may see of all processes: which there are, their memory and waves, and of their
+/// queues number, GPU, type and size. `None` where no KFD serves.
+pub fn listed() -> Option<Snapshot> {
+    let proc = Path::new(PROC);
+    let mut processes = mqds::listed_processes(proc)?;
+    for process in &mut processes {
+        process.name = name_of(process.pid);
+    }
+    // Ours is a module; the C driver is a part of amdgpu.
+    let ours = fs::read_to_string("/sys/module/amdkfd/parameters/state");
+    let is_ours = ours.is_ok_and(|state| state.trim() == "serving");
+    Some(Snapshot {
+        driver: if is_ours { "amdkfd" } else { "amdgpu" },
+        processes,
+    })
 }
 
 /// A process's memory, if it may be read.

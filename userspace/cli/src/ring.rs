@@ -25,7 +25,7 @@ pub struct Ring {
 }
 
 /// One packet of a ring.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Packet {
     /// Where it begins, in the units of the ring's indices.
     pub index: u64,
@@ -68,7 +68,7 @@ impl Ring {
                 known.join(", ")
             )
         };
-        let packets = self.packets(queue, &Memory::of(self.pid))?;
+        let packets = packets(queue, &Memory::of(self.pid), self.last)?;
         if json {
             outln!("{}", serde_json::to_string(&packets)?);
             return Ok(());
@@ -87,22 +87,23 @@ impl Ring {
         }
         Ok(())
     }
+}
 
-    fn packets(&self, queue: &Queue, memory: &Memory) -> Result<Vec<Packet>> {
-        let ring = queue
-            .ring
-            .context("where its ring lies can't be learned here")?;
-        let unreadable = "its indices can't be read: neither from its memory nor from the driver";
-        let (read, write) = (
-            queue.read_index.context(unreadable)?,
-            queue.write_index.context(unreadable)?,
-        );
-        let mut bytes = vec![0; usize::try_from(queue.ring_size)?];
-        memory
-            .read(ring, &mut bytes)
-            .with_context(|| format!("the ring at {ring:#x} can't be read"))?;
-        Ok(decode(queue.kind, &bytes, read, write, self.last))
-    }
+/// The packets of a queue's ring: the last of those that are done, and all that are not.
+pub fn packets(queue: &Queue, memory: &Memory, last: usize) -> Result<Vec<Packet>> {
+    let ring = queue
+        .ring
+        .context("where its ring lies can't be learned here")?;
+    let unreadable = "its indices can't be read: neither from its memory nor from the driver";
+    let (read, write) = (
+        queue.read_index.context(unreadable)?,
+        queue.write_index.context(unreadable)?,
+    );
+    let mut bytes = vec![0; usize::try_from(queue.ring_size)?];
+    memory
+        .read(ring, &mut bytes)
+        .with_context(|| format!("the ring at {ring:#x} can't be read"))?;
+    Ok(decode(queue.kind, &bytes, read, write, last))
 }
 
 /// The packets of a ring with these indices: the last of those that are done, and all that are not.
@@ -132,7 +133,7 @@ fn decode(kind: Kind, ring: &[u8], read: u64, write: u64, last: usize) -> Vec<Pa
             .collect();
         let (name, fields, size) = match kind {
             Kind::Aql => aql::decode(&rest),
-            Kind::Pm4 => pm4::decode(&words(&rest)),
+            Kind::Pm4 | Kind::Compute => pm4::decode(&words(&rest)),
             Kind::Sdma => sdma::decode(&words(&rest)),
         };
         packets.push(Packet {

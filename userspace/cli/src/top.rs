@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! `kfdctl top` and `kfdctl queues`: who computes on which GPU, through which rings, how fast.
+//! `kfdctl top` and `kfdctl queues`: how busy the GPUs are, who computes on which, through which
+//! rings, how fast.
 
-use crate::queues::{snapshot, Kind, Process, Queue, Snapshot};
+mod metrics;
+mod text;
+mod view;
+
+use crate::devices::{devices, Device};
+use crate::queues::{listed, snapshot, Kind, Process, Queue, Snapshot};
 use crate::units::bytes;
 use anyhow::{bail, Result};
 use clap::Args;
@@ -11,12 +17,15 @@ use std::collections::HashMap;
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-/// How often to look.
+/// How often to look, and what to print.
 #[derive(Args)]
 pub struct Top {
     /// Print one look and end.
     #[arg(long)]
     once: bool,
+    /// Print one look as metrics for Prometheus (OpenMetrics text) and end.
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
     /// Seconds between two looks.
     #[arg(long, short, default_value_t = 1.0)]
     interval: f64,
@@ -49,10 +58,47 @@ struct Row<'a> {
     name: &'a str,
     vram: u64,
     faults: Option<u64>,
+    waves: Option<u64>,
     queues: Vec<Rated<'a>>,
 }
 
 type Rates = HashMap<(u32, Option<u64>), f64>;
+
+/// All that one look finds.
+struct Look {
+    at: Instant,
+    devices: Vec<Device>,
+    snapshot: Snapshot,
+    rates: Rates,
+    /// Why rings, indices and faults are not there, where they are not.
+    lacks: Option<String>,
+}
+
+impl Look {
+    /// Looks now. Rates are of the time since `before`.
+    fn now(before: Option<&Look>) -> Result<Self> {
+        let (snapshot, lacks) = match snapshot() {
+            Ok(snapshot) => (snapshot, None),
+            Err(error) => match listed() {
+                Some(snapshot) => (snapshot, Some(error.to_string())),
+                None => return Err(error),
+            },
+        };
+        let at = Instant::now();
+        let since = |before: &Look| rates(&before.snapshot, &snapshot, at - before.at);
+        Ok(Self {
+            at,
+            devices: devices()?,
+            rates: before.map(since).unwrap_or_default(),
+            snapshot,
+            lacks,
+        })
+    }
+
+    fn rate(&self, process: &Process, queue: &Queue) -> Option<f64> {
+        self.rates.get(&(process.pid, queue.ring)).copied()
+    }
+}
 
 impl Top {
     /// Looks once, or until it is interrupted.
@@ -63,34 +109,28 @@ impl Top {
                 self.interval
             );
         }
-        let mut before: Option<(Instant, Snapshot)> = None;
+        let interval = Duration::from_secs_f64(self.interval);
+        let is_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+        if !self.once && !self.prometheus && !json && is_terminal {
+            return view::run(interval);
+        }
+        let mut before: Option<Look> = None;
         loop {
-            let now = Instant::now();
-            let after = snapshot()?;
-            let rates = before.as_ref().map_or_else(Rates::new, |(then, before)| {
-                rates(before, &after, now.duration_since(*then))
-            });
-            self.show(&after, &rates, json)?;
-            if self.once {
+            let look = Look::now(before.as_ref())?;
+            let text = match (json, self.prometheus) {
+                (true, _) => format!("{}\n", self::json(&look)),
+                (_, true) => metrics::text(&look)?,
+                _ => text::screen(&look),
+            };
+            let mut output = std::io::stdout().lock();
+            output.write_all(text.as_bytes())?;
+            output.flush()?;
+            if self.once || self.prometheus {
                 return Ok(());
             }
-            before = Some((now, after));
-            std::thread::sleep(Duration::from_secs_f64(self.interval));
+            before = Some(look);
+            std::thread::sleep(interval);
         }
-    }
-
-    fn show(&self, snapshot: &Snapshot, rates: &Rates, json: bool) -> Result<()> {
-        let mut output = std::io::stdout().lock();
-        if json {
-            writeln!(output, "{}", self::json(snapshot, rates))?;
-        } else {
-            if !self.once && output.is_terminal() {
-                // Home, and clear to the end of the screen.
-                write!(output, "\x1b[H\x1b[J")?;
-            }
-            write!(output, "{}", screen(snapshot, rates))?;
-        }
-        Ok(output.flush()?)
     }
 }
 
@@ -103,7 +143,7 @@ impl Queues {
             bail!("process {} has no queue on any GPU", self.pid)
         };
         if json {
-            outln!("{}", self::json(&snapshot, &Rates::new()));
+            outln!("{}", processes(&snapshot, &Rates::new()));
         } else {
             out!("{}", details(process));
         }
@@ -128,12 +168,13 @@ fn rates(before: &Snapshot, after: &Snapshot, time: Duration) -> Rates {
     indices(after).into_iter().filter_map(rate).collect()
 }
 
-fn json(snapshot: &Snapshot, rates: &Rates) -> serde_json::Value {
+fn processes(snapshot: &Snapshot, rates: &Rates) -> serde_json::Value {
     let rows = snapshot.processes.iter().map(|process| Row {
         pid: process.pid,
         name: &process.name,
         vram: process.vram,
         faults: process.faults,
+        waves: process.waves,
         queues: process
             .queues
             .iter()
@@ -148,83 +189,11 @@ fn json(snapshot: &Snapshot, rates: &Rates) -> serde_json::Value {
     serde_json::json!({ "driver": snapshot.driver, "processes": rows.collect::<Vec<_>>() })
 }
 
-/// A line of the view: number, GPU, type, ring, waiting, fill, read and write index, rate,
-/// doorbell.
-fn line(columns: [&str; 10]) -> String {
-    let [id, gpu, kind, ring, waiting, fill, read, write, rate, doorbell] = columns;
-    format!(
-        "{id:>4} {gpu:<5} {kind:<4} {ring:<8} {waiting:>6} {fill:>5} {read:>13} {write:>13} \
-        {rate:>7} {doorbell:>4}\n"
-    )
-}
-
-fn heading() -> String {
-    line([
-        "Q", "GPU", "TYPE", "RING", "WAIT", "FILL", "READ", "WRITE", "RATE/s", "BELL",
-    ])
-}
-
-/// The view of `top`, at most 80 columns wide.
-fn screen(snapshot: &Snapshot, rates: &Rates) -> String {
-    let queues: usize = snapshot
-        .processes
-        .iter()
-        .map(|process| process.queues.len())
-        .sum();
-    let mut text = format!(
-        "/dev/kfd is served by {}: {} with {}\n",
-        if snapshot.driver == "amdkfd" {
-            "amdkfd.ko (Rust)"
-        } else {
-            "amdgpu's own (C)"
-        },
-        counted(snapshot.processes.len(), "process", "processes"),
-        counted(queues, "queue", "queues"),
-    );
-    for process in &snapshot.processes {
-        let faults = process
-            .faults
-            .map_or(String::new(), |faults| format!(", {faults} memory faults"));
-        let name: String = process.name.chars().take(24).collect();
-        text += &format!(
-            "\n{} {name}: {} of VRAM{faults}\n{}",
-            process.pid,
-            bytes(process.vram),
-            heading()
-        );
-        for queue in &process.queues {
-            text += &row(queue, rates.get(&(process.pid, queue.ring)).copied());
-        }
-    }
-    text
-}
-
-fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
-fn row(queue: &Queue, rate: Option<f64>) -> String {
-    let shown = |value: Option<u64>| value.map_or("?".into(), |value| value.to_string());
-    let fill = queue.fill();
-    let percent = fill.map_or("?".into(), |(waiting, capacity)| {
-        format!("{:.0}%", 100.0 * waiting as f64 / capacity.max(1) as f64)
-    });
-    let rate = match (queue.runs, rate) {
-        (Some(false), _) => "stopped".into(),
-        (_, rate) => rate.map_or("-".into(), short),
-    };
-    line([
-        &shown(queue.id.map(u64::from)),
-        &queue.gpu_id.to_string(),
-        name(queue.kind),
-        &bytes(queue.ring_size).replace(".0 ", " "),
-        &shown(fill.map(|(waiting, _)| waiting)),
-        &percent,
-        &shown(queue.read_index),
-        &shown(queue.write_index),
-        &rate,
-        &shown(queue.doorbell.map(u64::from)),
-    ])
+fn json(look: &Look) -> serde_json::Value {
+    let mut value = processes(&look.snapshot, &look.rates);
+    value["devices"] = serde_json::json!(look.devices);
+    value["lacks"] = serde_json::json!(look.lacks);
+    value
 }
 
 fn name(kind: Kind) -> &'static str {
@@ -232,16 +201,7 @@ fn name(kind: Kind) -> &'static str {
         Kind::Aql => "AQL",
         Kind::Pm4 => "PM4",
         Kind::Sdma => "SDMA",
-    }
-}
-
-/// A rate in at most 7 columns.
-fn short(rate: f64) -> String {
-    match rate {
-        rate if rate >= 1e9 => format!("{:.1}G", rate / 1e9),
-        rate if rate >= 1e6 => format!("{:.1}M", rate / 1e6),
-        rate if rate >= 1e4 => format!("{:.1}k", rate / 1e3),
-        rate => format!("{rate:.1}"),
+        Kind::Compute => "COMP",
     }
 }
 
@@ -286,7 +246,7 @@ fn details(process: &Process) -> String {
 pub fn unit(kind: Kind) -> &'static str {
     match kind {
         Kind::Aql => "packets",
-        Kind::Pm4 => "words",
+        Kind::Pm4 | Kind::Compute => "words",
         Kind::Sdma => "bytes",
     }
 }
@@ -295,7 +255,8 @@ pub fn unit(kind: Kind) -> &'static str {
 mod tests {
     use super::*;
 
-    fn snapshot(read: u64, write: u64) -> Snapshot {
+    /// A snapshot of one process with one queue.
+    pub fn snapshot(read: u64, write: u64) -> Snapshot {
         let queue = Queue {
             id: Some(1023),
             gpu_id: 65535,
@@ -315,6 +276,7 @@ mod tests {
             name: "a-name-of-15-ch".into(),
             vram: 1 << 34,
             faults: Some(3),
+            waves: Some(9728),
             queues: vec![queue],
         };
         Snapshot {
@@ -323,19 +285,37 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_screen_fits_80_columns() {
-        let (before, after) = (
-            snapshot(1_000_000_000_000, 1_000_000_000_001),
-            snapshot(1_000_500_000_000, 1_000_500_000_100),
-        );
-        let rates = rates(&before, &after, Duration::from_secs(1));
-        let text = screen(&after, &rates);
-        for line in text.lines() {
-            assert!(line.chars().count() <= 80, "{line}");
+    /// A GPU at work.
+    pub fn device() -> Device {
+        Device {
+            node: 16,
+            gpu_id: 65535,
+            target: Some("gfx942".into()),
+            pci: "0000:03:00.0".into(),
+            compute_units: 304,
+            wave_slots: 9728,
+            busy_percent: Some(100.0),
+            vram_used: Some(191 << 30),
+            vram_total: Some(192 << 30),
+            power_watts: Some(749.0),
+            power_cap_watts: Some(750.0),
+            temperature_celsius: Some(99.0),
+            clock_mhz: Some(2100.0),
+            waves: Some(4864),
         }
-        assert!(text.contains("500.0M"), "{text}");
-        assert!(text.contains("1000500000100"), "{text}");
+    }
+
+    /// A look that had `before` a second ago.
+    pub fn look(before: Option<Snapshot>, now: Snapshot) -> Look {
+        let second = Duration::from_secs(1);
+        let rates = before.map(|before| rates(&before, &now, second));
+        Look {
+            at: Instant::now(),
+            devices: vec![device()],
+            snapshot: now,
+            rates: rates.unwrap_or_default(),
+            lacks: None,
+        }
     }
 
     #[test]
@@ -347,11 +327,13 @@ mod tests {
 
     #[test]
     fn programs_get_all_of_it() {
-        let json = json(&snapshot(5, 9), &Rates::new());
+        let json = json(&look(None, snapshot(5, 9)));
         let queue = &json["processes"][0]["queues"][0];
         assert_eq!(queue["write_index"], 9);
         assert_eq!(queue["waiting"], 4);
         assert_eq!(queue["type"], "sdma");
         assert_eq!(queue["rate"], serde_json::Value::Null);
+        assert_eq!(json["devices"][0]["busy_percent"], 100.0);
+        assert_eq!(json["lacks"], serde_json::Value::Null);
     }
 }

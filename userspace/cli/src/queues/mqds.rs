@@ -153,6 +153,54 @@ fn vram(dir: &Path) -> u64 {
         .sum()
 }
 
+/// The waves of a process on all GPUs, of its directory in sysfs.
+pub fn waves(dir: &Path) -> Option<u64> {
+    let entries = fs::read_dir(dir).ok()?.flatten();
+    let each = entries
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("stats_"))
+        .filter_map(|entry| read_number(&entry.path().join("cu_occupancy")));
+    Some(each.sum())
+}
+
+/// The processes of `proc`, with as much of them as sysfs has.
+pub fn listed_processes(proc: &Path) -> Option<Vec<Process>> {
+    let process = |entry: fs::DirEntry| {
+        let dir = entry.path();
+        let queue = |listed: Listed| Queue {
+            id: Some(listed.id),
+            gpu_id: listed.gpu_id,
+            kind: if listed.is_sdma {
+                Kind::Sdma
+            } else {
+                Kind::Compute
+            },
+            ring: None,
+            ring_size: listed.size,
+            read_pointer: None,
+            write_pointer: None,
+            doorbell: None,
+            priority: None,
+            runs: None,
+            read_index: None,
+            write_index: None,
+        };
+        Some(Process {
+            pid: entry.file_name().to_str()?.parse().ok()?,
+            vram: vram(&dir),
+            waves: waves(&dir),
+            queues: listed(&dir.join("queues")).into_iter().map(queue).collect(),
+            ..Process::default()
+        })
+    };
+    let mut all: Vec<_> = fs::read_dir(proc)
+        .ok()?
+        .flatten()
+        .filter_map(process)
+        .collect();
+    all.sort_by_key(|process| process.pid);
+    Some(all)
+}
+
 fn listed(dir: &Path) -> Vec<Listed> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let queue = |entry: fs::DirEntry| {
@@ -242,5 +290,15 @@ mod tests {
         assert_eq!(aql.doorbell, Some(0x402));
         assert_eq!((sdma.kind, sdma.ring_size), (Kind::Sdma, 1 << 20));
         assert_eq!(sdma.id, None);
+
+        // The same without the right to read the dump.
+        let stats = root.path().join("812/stats_35969");
+        fs::create_dir_all(&stats).expect("writable");
+        fs::write(stats.join("cu_occupancy"), "6\n").expect("writable");
+        let listed = listed_processes(root.path()).expect("there is a directory");
+        assert_eq!((listed[0].pid, listed[0].waves), (812, Some(6)));
+        let queue = &listed[0].queues[0];
+        assert_eq!((queue.id, queue.kind), (Some(3), Kind::Compute));
+        assert_eq!((queue.ring, queue.ring_size), (None, 16384));
     }
 }

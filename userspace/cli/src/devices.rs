@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! What sysfs says of each GPU at the moment: how busy it is, its memory, power, temperature and
+//! clock. Nothing here needs more than the right to read sysfs; what is not there is `None`.
+
+use anyhow::Result;
+use kfd::topology::{self, Node};
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where the kernel lists its devices.
+const SYS: &str = "/sys";
+
+/// A GPU, or a partition of one.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Device {
+    /// The number of its node in the topology.
+    pub node: u32,
+    /// What the KFD's calls take.
+    pub gpu_id: u32,
+    /// Its target, such as gfx942.
+    pub target: Option<String>,
+    /// Its place on the PCI bus.
+    pub pci: String,
+    /// Compute units.
+    pub compute_units: u64,
+    /// Waves that fit on all of them.
+    pub wave_slots: u64,
+    /// Percent of the last moment in which it computed, as its firmware counts it.
+    pub busy_percent: Option<f64>,
+    /// Bytes of VRAM in use, by all programs and the kernel.
+    pub vram_used: Option<u64>,
+    /// Bytes of VRAM.
+    pub vram_total: Option<u64>,
+    /// Watts of the package.
+    pub power_watts: Option<f64>,
+    /// The watts that it is kept below.
+    pub power_cap_watts: Option<f64>,
+    /// Degrees Celsius of its hottest part.
+    pub temperature_celsius: Option<f64>,
+    /// MHz of the shaders' clock.
+    pub clock_mhz: Option<f64>,
+    /// Waves on its compute units now, of all processes that sysfs shows (`cu_occupancy`).
+    pub waves: Option<u64>,
+}
+
+/// All GPUs that this user may see, in the order of their nodes.
+pub fn devices() -> Result<Vec<Device>> {
+    let gpus = topology::gpus()?;
+    let device = |node: &Node| device(node, Path::new(SYS));
+    Ok(gpus.iter().map(device).collect())
+}
+
+fn device(node: &Node, sys: &Path) -> Device {
+    let pci = place(node);
+    let dir = sys.join("bus/pci/devices").join(&pci);
+    let hwmon = hwmon(&dir);
+    let sensor = |names: &[&str], unit: f64| {
+        let hwmon = hwmon.as_ref()?;
+        let value = names.iter().find_map(|name| number(&hwmon.join(name)));
+        value.map(|value| value as f64 / unit)
+    };
+    Device {
+        node: node.id,
+        gpu_id: node.gpu_id,
+        target: node.target(),
+        compute_units: node.compute_units(),
+        wave_slots: node.property("simd_count") * node.property("max_waves_per_simd"),
+        busy_percent: number(&dir.join("gpu_busy_percent")).map(|percent| percent as f64),
+        vram_used: number(&dir.join("mem_info_vram_used")),
+        vram_total: number(&dir.join("mem_info_vram_total")),
+        // Of the two, cards have the one or the other.
+        power_watts: sensor(&["power1_average", "power1_input"], 1e6),
+        power_cap_watts: sensor(&["power1_cap"], 1e6),
+        // Labelled "junction"; cards with one sensor only have it as the first.
+        temperature_celsius: sensor(&["temp2_input", "temp1_input"], 1e3),
+        clock_mhz: sensor(&["freq1_input"], 1e6),
+        waves: waves(&sys.join("class/kfd/kfd/proc"), node.gpu_id),
+        pci,
+    }
+}
+
+/// `DOMAIN:BUS:DEVICE.FUNCTION`; `location_id` has the last three in its low 16 bits, and above
+/// them the partition's number.
+fn place(node: &Node) -> String {
+    let (domain, id) = (node.property("domain"), node.property("location_id"));
+    let (bus, device, function) = (id >> 8 & 0xff, id >> 3 & 0x1f, id & 7);
+    format!("{domain:04x}:{bus:02x}:{device:02x}.{function}")
+}
+
+fn hwmon(dir: &Path) -> Option<PathBuf> {
+    let mut entries = fs::read_dir(dir.join("hwmon")).ok()?.flatten();
+    entries.next().map(|entry| entry.path())
+}
+
+/// The sum over all processes.
+fn waves(proc: &Path, gpu_id: u32) -> Option<u64> {
+    let entries = fs::read_dir(proc).ok()?.flatten();
+    let file = format!("stats_{gpu_id}/cu_occupancy");
+    let each = entries.filter_map(|entry| number(&entry.path().join(&file)));
+    Some(each.sum())
+}
+
+/// The number in a file of sysfs.
+pub fn number(path: &Path) -> Option<u64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(path: PathBuf, text: &str) {
+        fs::create_dir_all(path.parent().expect("a file has a directory")).expect("writable");
+        fs::write(path, text).expect("writable");
+    }
+
+    fn node() -> Node {
+        let properties = [
+            ("location_id", 0x300 | 2 << 28),
+            ("domain", 1),
+            ("simd_count", 16),
+            ("simd_per_cu", 4),
+            ("max_waves_per_simd", 8),
+            ("gfx_target_version", 90402),
+        ];
+        let properties = properties.map(|(name, value)| (name.to_owned(), value));
+        Node {
+            id: 1,
+            gpu_id: 77,
+            name: String::new(),
+            properties: properties.into_iter().collect(),
+            memory: Vec::new(),
+            caches: Vec::new(),
+            links: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sensors_come_in_their_units() {
+        let sys = tempfile::tempdir().expect("a temporary directory");
+        let pci = sys.path().join("bus/pci/devices/0001:03:00.0");
+        write(pci.join("gpu_busy_percent"), "87\n");
+        write(pci.join("mem_info_vram_used"), "1048576\n");
+        write(pci.join("hwmon/hwmon3/power1_input"), "512000000\n");
+        write(pci.join("hwmon/hwmon3/temp2_input"), "61000\n");
+        write(pci.join("hwmon/hwmon3/freq1_input"), "2100000000\n");
+        for (pid, waves) in [("10", "5\n"), ("11", "7\n")] {
+            let proc = sys.path().join("class/kfd/kfd/proc").join(pid);
+            write(proc.join("stats_77/cu_occupancy"), waves);
+        }
+        let device = device(&node(), sys.path());
+        assert_eq!(device.pci, "0001:03:00.0");
+        assert_eq!(device.busy_percent, Some(87.0));
+        assert_eq!((device.vram_used, device.vram_total), (Some(1 << 20), None));
+        assert_eq!(device.power_watts, Some(512.0));
+        assert_eq!(device.temperature_celsius, Some(61.0));
+        assert_eq!(device.clock_mhz, Some(2100.0));
+        assert_eq!((device.waves, device.wave_slots), (Some(12), 128));
+    }
+
+    #[test]
+    fn a_bare_card_has_no_numbers() {
+        let sys = tempfile::tempdir().expect("a temporary directory");
+        let device = device(&node(), sys.path());
+        assert_eq!((device.busy_percent, device.waves), (None, None));
+    }
+}

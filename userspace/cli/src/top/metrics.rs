@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! One look as metrics for Prometheus: `kfdctl top --prometheus` in a cron job or a timer writes a
+//! file that its node exporter collects.
+
+use super::Look;
+use anyhow::Result;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+use std::sync::atomic::AtomicU64;
+
+type Labels = Vec<(&'static str, String)>;
+type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
+
+/// A metric with its values: labels and number of each.
+struct Metric {
+    name: &'static str,
+    help: &'static str,
+    values: Vec<(Labels, f64)>,
+}
+
+/// The text that Prometheus reads.
+pub fn text(look: &Look) -> Result<String> {
+    let mut registry = Registry::with_prefix("kfd");
+    for metric in devices(look).into_iter().chain(processes(look)) {
+        let gauges = Gauges::default();
+        for (mut labels, value) in metric.values {
+            for (_, value) in &mut labels {
+                *value = escaped(value);
+            }
+            gauges.get_or_create(&labels).set(value);
+        }
+        registry.register(metric.name, metric.help, gauges);
+    }
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// A label's value as the format has it. Who starts a process chooses its name.
+fn escaped(value: &str) -> String {
+    let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+    value.replace('\n', "\\n")
+}
+
+fn devices(look: &Look) -> Vec<Metric> {
+    let metric = |name, help, value: &dyn Fn(&crate::devices::Device) -> Option<f64>| {
+        let values = look.devices.iter().filter_map(|device| {
+            let labels = vec![
+                ("gpu_id", device.gpu_id.to_string()),
+                ("pci", device.pci.clone()),
+            ];
+            Some((labels, value(device)?))
+        });
+        Metric {
+            name,
+            help,
+            values: values.collect(),
+        }
+    };
+    let number = |value: Option<u64>| value.map(|value| value as f64);
+    vec![
+        metric(
+            "gpu_busy_ratio",
+            "Part of the time in which it computed",
+            &|device| device.busy_percent.map(|percent| percent / 100.0),
+        ),
+        metric("gpu_vram_used_bytes", "VRAM in use", &|device| {
+            number(device.vram_used)
+        }),
+        metric("gpu_vram_bytes", "VRAM", &|device| {
+            number(device.vram_total)
+        }),
+        metric("gpu_power_watts", "Power of the package", &|device| {
+            device.power_watts
+        }),
+        metric(
+            "gpu_temperature_celsius",
+            "Temperature of its hottest part",
+            &|device| device.temperature_celsius,
+        ),
+        metric("gpu_clock_hertz", "The shaders' clock", &|device| {
+            device.clock_mhz.map(|clock| clock * 1e6)
+        }),
+        metric("gpu_waves", "Waves on its compute units", &|device| {
+            number(device.waves)
+        }),
+        metric("gpu_wave_slots", "Waves that it has room for", &|device| {
+            Some(device.wave_slots as f64)
+        }),
+    ]
+}
+
+fn processes(look: &Look) -> Vec<Metric> {
+    let (mut vram, mut queues) = (Vec::new(), Vec::new());
+    let (mut waiting, mut done, mut faults) = (Vec::new(), Vec::new(), Vec::new());
+    for process in &look.snapshot.processes {
+        let owner: Labels = vec![
+            ("pid", process.pid.to_string()),
+            ("name", process.name.clone()),
+        ];
+        vram.push((owner.clone(), process.vram as f64));
+        queues.push((owner.clone(), process.queues.len() as f64));
+        faults.extend(process.faults.map(|count| (owner.clone(), count as f64)));
+        for queue in &process.queues {
+            let mut labels = owner.clone();
+            labels.push(("gpu_id", queue.gpu_id.to_string()));
+            let id = queue.id.map_or_else(String::new, |id| id.to_string());
+            labels.push(("queue", id));
+            labels.push(("type", super::name(queue.kind).to_lowercase()));
+            let fill = queue.fill();
+            waiting.extend(fill.map(|(waiting, _)| (labels.clone(), waiting as f64)));
+            done.extend(queue.read_index.map(|index| (labels, index as f64)));
+        }
+    }
+    let metric = |name, help, values| Metric { name, help, values };
+    vec![
+        metric("process_vram_bytes", "VRAM of a process", vram),
+        metric("process_queues", "Queues of a process", queues),
+        metric(
+            "process_memory_faults",
+            "Accesses of a process's waves to memory that they may not touch",
+            faults,
+        ),
+        metric(
+            "queue_waiting",
+            "Packets (AQL), words (PM4) or bytes (SDMA) that wait in the ring or run",
+            waiting,
+        ),
+        metric(
+            "queue_read_index",
+            "Packets, words or bytes that the GPU has taken from the ring",
+            done,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{look, snapshot};
+    use super::*;
+
+    #[test]
+    fn each_gpu_and_queue_has_its_line() {
+        let mut look = look(None, snapshot(5, 9));
+        look.snapshot.processes[0].name = "odd \"name\"".into();
+        let text = text(&look).expect("it can be written");
+        for line in [
+            "kfd_gpu_busy_ratio{gpu_id=\"65535\",pci=\"0000:03:00.0\"} 1.0",
+            "kfd_gpu_power_watts{gpu_id=\"65535\",pci=\"0000:03:00.0\"} 749.0",
+            "kfd_queue_waiting{pid=\"4194304\",name=\"odd \\\"name\\\"\",gpu_id=\"65535\",\
+            queue=\"1023\",type=\"sdma\"} 4.0",
+            "# TYPE kfd_queue_waiting gauge",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line} in {text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_left_out() {
+        let mut look = look(None, snapshot(5, 9));
+        look.devices[0].busy_percent = None;
+        let text = text(&look).expect("it can be written");
+        assert!(!text.contains("kfd_gpu_busy_ratio{"), "{text}");
+    }
+}
