@@ -195,6 +195,8 @@ fn serve(options: &Serve) -> Result<i32> {
         hostile: options.hostile,
     };
     let model = Arc::new(GpuModel::new(config, host)?);
+    // So that who reads the trace knows when it was by the GPU's clock.
+    tracing::trace!(target: "clock", "ticks {}", model.chip().clock.ticks());
     if let Some(path) = &options.inject {
         load_rules(&model, path)?;
     }

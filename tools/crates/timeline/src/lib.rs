@@ -12,8 +12,8 @@
 
 pub mod proto;
 
-use proto::*;
 use prost::Message;
+use proto::*;
 use std::collections::HashMap;
 
 /// A value of a fact about an event.
@@ -67,7 +67,9 @@ impl Slice {
     /// A fact by its name.
     pub fn fact(&self, name: &str) -> Option<&Value> {
         let mut facts = self.facts.iter();
-        facts.find(|(known, _)| known == name).map(|(_, value)| value)
+        facts
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
     }
 
     /// A fact that is a number.
@@ -165,7 +167,9 @@ impl Timeline {
             begin,
             end: end.max(begin),
             name: name.to_owned(),
-            facts: facts.map(|(name, value)| (name.to_owned(), value)).collect(),
+            facts: facts
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect(),
         });
     }
 
@@ -198,7 +202,11 @@ impl Timeline {
         let mut packets = Vec::new();
         for (track, is_used) in self.tracks.iter_mut().zip(is_used) {
             if is_used {
-                packets.push(packet(writer, None, Data::TrackDescriptor(descriptor(track))));
+                packets.push(packet(
+                    writer,
+                    None,
+                    Data::TrackDescriptor(descriptor(track)),
+                ));
                 nest(&mut track.slices);
                 track_events(track, &mut events);
             }
@@ -216,7 +224,10 @@ impl Timeline {
         // A parent comes before its children.
         for at in (0..self.tracks.len()).rev() {
             let parent = self.tracks[at].parent.filter(|_| used[at]);
-            let place = self.tracks.iter().position(|track| Some(track.uuid) == parent);
+            let place = self
+                .tracks
+                .iter()
+                .position(|track| Some(track.uuid) == parent);
             if let Some(place) = place {
                 used[place] = true;
             }
@@ -296,7 +307,11 @@ fn track_events(track: &Track, events: &mut Vec<(u64, TrackEvent)>) {
             events.extend(ends.pop().map(|end| (end, event(Kind::SliceEnd))));
         }
         let is_slice = slice.end > slice.begin;
-        let kind = if is_slice { Kind::SliceBegin } else { Kind::Instant };
+        let kind = if is_slice {
+            Kind::SliceBegin
+        } else {
+            Kind::Instant
+        };
         let mut begin = event(kind);
         begin.name = Some(slice.name.clone());
         begin.debug_annotations = slice.facts.iter().map(annotation).collect();
@@ -380,7 +395,12 @@ pub fn read(bytes: &[u8]) -> Result<Reading, Malformed> {
                 let uuid = event.track_uuid.unwrap_or(0);
                 let place = places.get(&uuid);
                 let place = place.ok_or_else(|| Malformed(format!("there is no track {uuid}")))?;
-                take(&mut reading.tracks[*place], open.entry(uuid).or_default(), at, event)?;
+                take(
+                    &mut reading.tracks[*place],
+                    open.entry(uuid).or_default(),
+                    at,
+                    event,
+                )?;
             }
             None => {}
         }
@@ -406,7 +426,9 @@ fn track_of(descriptor: TrackDescriptor) -> Track {
         name: names.into_iter().flatten().next().unwrap_or_default(),
         parent: descriptor.parent_uuid,
         of: of_thread.or(of_process),
-        unit: descriptor.counter.map(|counter| counter.unit_name.unwrap_or_default()),
+        unit: descriptor
+            .counter
+            .map(|counter| counter.unit_name.unwrap_or_default()),
         ..Track::default()
     }
 }
@@ -440,7 +462,8 @@ fn take(
         }
         Kind::SliceEnd => {
             let slice = open.pop();
-            let slice = slice.ok_or_else(|| Malformed(format!("an end without a slice at {at}")))?;
+            let slice =
+                slice.ok_or_else(|| Malformed(format!("an end without a slice at {at}")))?;
             track.slices[slice].end = at;
         }
         Kind::Counter => track.values.push((at, event.counter_value.unwrap_or(0))),
@@ -466,11 +489,22 @@ mod tests {
         timeline.instant(thread, 25, "interrupt", []);
         timeline.count(counter, 15, -3);
         let reading = read(&timeline.encode()).expect("it is well-formed");
-        let names: Vec<_> = reading.tracks.iter().map(|track| track.name.as_str()).collect();
+        let names: Vec<_> = reading
+            .tracks
+            .iter()
+            .map(|track| track.name.as_str())
+            .collect();
         assert_eq!(names, ["gemm", "worker", "waves"]);
         let thread = &reading.tracks[1];
-        assert_eq!((thread.of, thread.parent), (Some((12, Some(13))), Some(7 << 32 | 1)));
-        let times: Vec<_> = thread.slices.iter().map(|slice| (slice.begin, slice.end)).collect();
+        assert_eq!(
+            (thread.of, thread.parent),
+            (Some((12, Some(13))), Some(7 << 32 | 1))
+        );
+        let times: Vec<_> = thread
+            .slices
+            .iter()
+            .map(|slice| (slice.begin, slice.end))
+            .collect();
         assert_eq!(times, [(10, 90), (20, 30), (25, 25)]);
         assert_eq!(thread.slices[0].number("result"), Some(0));
         assert_eq!(reading.tracks[2].values, [(15, -3)]);
@@ -486,7 +520,10 @@ mod tests {
         }
         let reading = read(&timeline.encode()).expect("it nests");
         let slices = &reading.tracks[0].slices;
-        let times: Vec<_> = slices.iter().map(|slice| (slice.begin, slice.end)).collect();
+        let times: Vec<_> = slices
+            .iter()
+            .map(|slice| (slice.begin, slice.end))
+            .collect();
         assert_eq!(times, [(10, 60), (20, 55), (50, 55), (60, 80), (60, 60)]);
     }
 

@@ -193,6 +193,7 @@ fn is_done_by_all(queue: &Queue, packet: u64) -> bool {
 /// A follower's step: does its part of the packet that the master is at. None: go on.
 fn follow(queue: &Queue, body: &mut Body, team: &Team) -> Result<Option<Progress>, Fault> {
     if body.flight.aql.take().is_some() {
+        tracing::trace!(target: "aql", "{:?} {} done", queue.slot, body.rptr);
         let next = body.rptr + 1;
         queue.advance(body, next);
         team.report(queue.xcc, next);
@@ -352,6 +353,7 @@ fn pm4_ib(queue: &Queue, body: &mut Body, packet: &[u32]) -> Result<Action, Pack
 
 /// Hands the slot back and signals completion.
 fn complete(queue: &Queue, body: &mut Body, pending: Pending) -> Result<(), Fault> {
+    tracing::trace!(target: "aql", "{:?} {} done", queue.slot, body.rptr);
     body.flight.aql = None;
     body.flight.refused = None;
     fences::release(queue, pending.header);

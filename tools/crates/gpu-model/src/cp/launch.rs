@@ -341,7 +341,11 @@ impl Run<'_> {
             (board.halted, board.waiting) = (0, 0);
         }
         match turn {
-            Turn::Done => return board.free.push_back(live.slot),
+            Turn::Done => {
+                tracing::trace!(target: "wave", "{:?} ends {} {}", self.queue.slot, live.unit,
+                    live.slot);
+                return board.free.push_back(live.slot);
+            }
             Turn::On => {}
             Turn::Halted => board.halted += 1,
             Turn::Waits => board.waiting += 1,
@@ -392,14 +396,14 @@ impl Run<'_> {
                 .identify(queue, slot, index, dispatch.waves(), wave);
             self.control.launch(wave, id, *packet as u32);
         }
-        queue
-            .shared
-            .stats
-            .work("waves launched", group.waves.len() as u64);
+        let waves = group.waves.len();
+        queue.shared.stats.work("waves launched", waves as u64);
+        let unit = self.places.unit(slot);
+        tracing::trace!(target: "wave", "{:?} starts {unit} {slot} {id:?} {waves}", queue.slot);
         Live {
             group,
             slot,
-            unit: self.places.unit(slot),
+            unit,
             gws: Vec::new(),
             restoring: false,
         }
@@ -407,6 +411,17 @@ impl Run<'_> {
 }
 
 impl Launch {
+    /// Waves in flight on each shader engine.
+    pub fn waves(&self) -> [u32; 4] {
+        let mut counts = [0; 4];
+        for live in &self.board.live {
+            let waves = live.group.waves.iter();
+            let waves = waves.filter(|wave| wave.state != gcn::WaveState::Ended);
+            counts[usize::from(live.unit >> 8) % 4] += waves.count() as u32;
+        }
+        counts
+    }
+
     /// Makes a wave that is launched again read where it is now.
     pub fn identify(&self, queue: &Queue, slot: u32, index: u32, wave: &mut gcn::Wave) {
         let waves = self.order.dispatch.waves();

@@ -6,7 +6,7 @@
 //! [`Body`], behind a lock that one slice of execution holds for a few milliseconds at most.
 //! [`Flight`] is what outlives an unmap.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::aql;
@@ -146,6 +146,7 @@ impl Body {
             }
         }
         let state = launch.step(queue, &mut self.codes);
+        queue.show_waves(launch.waves());
         let progress = match state {
             State::Done => return None,
             State::Running => Progress::Busy,
@@ -199,6 +200,8 @@ pub struct Queue {
     gone: AtomicBool,
     /// Translations of its VMID changed.
     stale_code: AtomicBool,
+    /// Waves in flight on each shader engine, as of the last slice.
+    waves: [AtomicU32; 4],
     /// It hangs so that it cannot even be unmapped (fault injection).
     stuck: AtomicBool,
     /// It hangs so that the scheduler gives up on unmapping it, and says so (fault injection).
@@ -307,6 +310,7 @@ impl Queue {
             stop: false.into(),
             gone: false.into(),
             stale_code: false.into(),
+            waves: Default::default(),
             stuck: false.into(),
             abandoned: false.into(),
             resists: false.into(),
@@ -319,6 +323,17 @@ impl Queue {
         self.body
             .lock()
             .unwrap_or_else(|poison| poison.into_inner())
+    }
+
+    fn show_waves(&self, counts: [u32; 4]) {
+        for (shown, count) in self.waves.iter().zip(counts) {
+            shown.store(count, Ordering::Relaxed);
+        }
+    }
+
+    /// Waves in flight on a shader engine.
+    pub fn waves(&self, engine: usize) -> u32 {
+        self.waves[engine % 4].load(Ordering::Relaxed)
     }
 
     /// Its memory.

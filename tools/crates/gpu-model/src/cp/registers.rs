@@ -38,6 +38,8 @@ struct VmidRegisters {
 /// Registers of one XCC.
 pub struct Bank {
     grbm_gfx_cntl: u32,
+    /// GRBM_GFX_INDEX.SE_INDEX.
+    engine: usize,
     rlc_cp_schedulers: u32,
     mec_cntl: u32,
     poll_once: bool,
@@ -52,6 +54,7 @@ impl Bank {
     pub fn new(xcc: u8, xccs: u8) -> Self {
         Bank {
             grbm_gfx_cntl: 0,
+            engine: 0,
             rlc_cp_schedulers: 0,
             mec_cntl: 0,
             poll_once: false,
@@ -206,6 +209,25 @@ pub fn read(shared: &Shared, xcc: u8, register: CpRegister, index: usize) -> Opt
             .load(Ordering::Relaxed),
         CPC_INT_CNTL => shared.int_cntl(slot).load(Ordering::Relaxed),
         CPC_INT_STATUS | SPI_COMPUTE_QUEUE_RESET | CP_PQ_WPTR_POLL_CNTL1 => 0,
+        // A bit for each queue of micro engine 1: those of a pipe beside each other.
+        SPI_CSQ_WF_ACTIVE_STATUS => {
+            let slots = state.mapped.keys();
+            let slots = slots.filter(|slot| slot.xcc == xcc && slot.me == 1);
+            slots.fold(0, |map, slot| {
+                map | 1 << (slot.pipe % 4 * 8 + slot.queue % 8)
+            })
+        }
+        // Of the selected pipe's queues, on the selected shader engine.
+        SPI_CSQ_WF_ACTIVE_COUNT_0 => {
+            let engine = bank.engine;
+            let slot = SlotId {
+                me: 1,
+                queue: index as u8,
+                ..slot
+            };
+            let mapped = state.mapped.get(&slot);
+            mapped.map_or(0, |at| at.queue.waves(engine))
+        }
         CP_MQD_BASE_ADDR => {
             let running = state.mapped.get(&slot).map(|at| at.queue.clone());
             let hqd = state.banks[usize::from(xcc)].hqd_mut(slot);
@@ -233,6 +255,11 @@ pub fn write(
     let slot = bank.selected(xcc);
     match register {
         GRBM_GFX_CNTL => bank.grbm_gfx_cntl = value,
+        GRBM_GFX_INDEX => {
+            // SE_INDEX 23:16.
+            bank.engine = (value >> 16 & 0xff) as usize;
+            return false;
+        }
         RLC_CP_SCHEDULERS => bank.rlc_cp_schedulers = value,
         CP_HYP_XCP_CTL => bank.xcp_ctl = value & 0x7f,
         SQ_CMD => {

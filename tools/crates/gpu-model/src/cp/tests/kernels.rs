@@ -230,6 +230,25 @@ fn scratch_that_is_too_small_is_asked_for() {
     assert_eq!(value(&rig, done), 0);
 }
 
+/// The waves of all queues, as a driver counts them for cu_occupancy.
+fn occupancy(rig: &Rig) -> u32 {
+    use crate::cp::reg::CpRegister::*;
+    let slotted = rig.cp.reg_read(0, SPI_CSQ_WF_ACTIVE_STATUS, 0);
+    assert_ne!(slotted, Some(0), "the queue is in a slot");
+    let mut waves = 0;
+    for bit in (0..32).filter(|bit| slotted.is_some_and(|map| map >> bit & 1 != 0)) {
+        for engine in 0..4 {
+            rig.cp.reg_write(0, GRBM_GFX_INDEX, 0, engine << 16);
+            rig.cp.reg_write(0, GRBM_GFX_CNTL, 0, bit / 8 | 1 << 2);
+            let count = rig
+                .cp
+                .reg_read(0, SPI_CSQ_WF_ACTIVE_COUNT_0, bit as usize % 8);
+            waves += count.unwrap_or(0);
+        }
+    }
+    waves
+}
+
 #[test]
 fn waves_are_halted_resumed_and_killed_by_command() {
     use crate::cp::reg::CpRegister::SQ_CMD;
@@ -238,6 +257,7 @@ fn waves_are_halted_resumed_and_killed_by_command() {
     let done = signal(&rig, 0, false);
     send(&rig, dispatch(2, done));
     rig.wait("the waves run", |rig| rig.stats.done("waves launched") == 2);
+    rig.wait("they are counted", |rig| occupancy(rig) == 2);
     // SETHALT of VMID 9 (not theirs), then of theirs.
     rig.cp
         .reg_write(0, SQ_CMD, 0, 9 << 28 | 1 << 8 | 1 << 7 | 1 << 4 | 1);
@@ -259,5 +279,6 @@ fn waves_are_halted_resumed_and_killed_by_command() {
     rig.wait("the waves run", |rig| rig.stats.done("waves launched") == 5);
     rig.cp.reg_write(0, SQ_CMD, 0, 1 << 4 | 3);
     rig.wait("they are gone", |rig| value(rig, killed) == 0);
+    assert_eq!(occupancy(&rig), 0);
     assert_eq!(rig.stats.all(), []);
 }
