@@ -25,8 +25,6 @@ pub struct Device {
     pub pci: String,
     /// Compute units.
     pub compute_units: u64,
-    /// Waves that fit on all of them.
-    pub wave_slots: u64,
     /// Percent of the last moment in which it computed, as its firmware counts it.
     pub busy_percent: Option<f64>,
     /// Bytes of VRAM in use, by all programs and the kernel.
@@ -41,8 +39,8 @@ pub struct Device {
     pub temperature_celsius: Option<f64>,
     /// MHz of the shaders' clock.
     pub clock_mhz: Option<f64>,
-    /// Waves on its compute units now, of all processes that sysfs shows (`cu_occupancy`).
-    pub waves: Option<u64>,
+    /// How many compute units the waves of all processes would fill (`cu_occupancy`).
+    pub cu_occupancy: Option<u64>,
 }
 
 /// All GPUs that this user may see, in the order of their nodes.
@@ -66,7 +64,6 @@ fn device(node: &Node, sys: &Path) -> Device {
         gpu_id: node.gpu_id,
         target: node.target(),
         compute_units: node.compute_units(),
-        wave_slots: node.property("simd_count") * node.property("max_waves_per_simd"),
         busy_percent: number(&dir.join("gpu_busy_percent")).map(|percent| percent as f64),
         vram_used: number(&dir.join("mem_info_vram_used")),
         vram_total: number(&dir.join("mem_info_vram_total")),
@@ -76,7 +73,7 @@ fn device(node: &Node, sys: &Path) -> Device {
         // Labelled "junction"; cards with one sensor only have it as the first.
         temperature_celsius: sensor(&["temp2_input", "temp1_input"], 1e3),
         clock_mhz: sensor(&["freq1_input"], 1e6),
-        waves: waves(&sys.join("class/kfd/kfd/proc"), node.gpu_id),
+        cu_occupancy: cu_occupancy(&sys.join("class/kfd/kfd/proc"), node.gpu_id),
         pci,
     }
 }
@@ -95,7 +92,7 @@ fn hwmon(dir: &Path) -> Option<PathBuf> {
 }
 
 /// The sum over all processes.
-fn waves(proc: &Path, gpu_id: u32) -> Option<u64> {
+fn cu_occupancy(proc: &Path, gpu_id: u32) -> Option<u64> {
     let entries = fs::read_dir(proc).ok()?.flatten();
     let file = format!("stats_{gpu_id}/cu_occupancy");
     let each = entries.filter_map(|entry| number(&entry.path().join(&file)));
@@ -122,7 +119,6 @@ mod tests {
             ("domain", 1),
             ("simd_count", 16),
             ("simd_per_cu", 4),
-            ("max_waves_per_simd", 8),
             ("gfx_target_version", 90402),
         ];
         let properties = properties.map(|(name, value)| (name.to_owned(), value));
@@ -146,9 +142,9 @@ mod tests {
         write(pci.join("hwmon/hwmon3/power1_input"), "512000000\n");
         write(pci.join("hwmon/hwmon3/temp2_input"), "61000\n");
         write(pci.join("hwmon/hwmon3/freq1_input"), "2100000000\n");
-        for (pid, waves) in [("10", "5\n"), ("11", "7\n")] {
+        for (pid, units) in [("10", "1\n"), ("11", "2\n")] {
             let proc = sys.path().join("class/kfd/kfd/proc").join(pid);
-            write(proc.join("stats_77/cu_occupancy"), waves);
+            write(proc.join("stats_77/cu_occupancy"), units);
         }
         let device = device(&node(), sys.path());
         assert_eq!(device.pci, "0001:03:00.0");
@@ -157,13 +153,13 @@ mod tests {
         assert_eq!(device.power_watts, Some(512.0));
         assert_eq!(device.temperature_celsius, Some(61.0));
         assert_eq!(device.clock_mhz, Some(2100.0));
-        assert_eq!((device.waves, device.wave_slots), (Some(12), 128));
+        assert_eq!((device.cu_occupancy, device.compute_units), (Some(3), 4));
     }
 
     #[test]
     fn a_bare_card_has_no_numbers() {
         let sys = tempfile::tempdir().expect("a temporary directory");
         let device = device(&node(), sys.path());
-        assert_eq!((device.busy_percent, device.waves), (None, None));
+        assert_eq!((device.busy_percent, device.cu_occupancy), (None, None));
     }
 }

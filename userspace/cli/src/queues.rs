@@ -115,8 +115,8 @@ pub struct Process {
     /// How often its waves touched memory that they may not; `None` where the driver does not
     /// count.
     pub faults: Option<u64>,
-    /// Waves that it has on compute units now, on all GPUs.
-    pub waves: Option<u64>,
+    /// How many compute units its waves would fill, on all GPUs.
+    pub cu_occupancy: Option<u64>,
     /// Its queues.
     pub queues: Vec<Queue>,
 }
@@ -148,7 +148,7 @@ pub fn snapshot() -> Result<Snapshot> {
     };
     for process in &mut processes {
         process.name = name_of(process.pid);
-        process.waves = mqds::waves(&Path::new(PROC).join(process.pid.to_string()));
+        process.cu_occupancy = mqds::cu_occupancy(&Path::new(PROC).join(process.pid.to_string()));
         let memory = Memory::of(process.pid);
         for queue in &mut process.queues {
             queue.look(&memory);

@@ -58,7 +58,7 @@ struct Row<'a> {
     name: &'a str,
     vram: u64,
     faults: Option<u64>,
-    waves: Option<u64>,
+    cu_occupancy: Option<u64>,
     queues: Vec<Rated<'a>>,
 }
 
@@ -174,7 +174,7 @@ fn processes(snapshot: &Snapshot, rates: &Rates) -> serde_json::Value {
         name: &process.name,
         vram: process.vram,
         faults: process.faults,
-        waves: process.waves,
+        cu_occupancy: process.cu_occupancy,
         queues: process
             .queues
             .iter()
@@ -276,7 +276,7 @@ mod tests {
             name: "a-name-of-15-ch".into(),
             vram: 1 << 34,
             faults: Some(3),
-            waves: Some(9728),
+            cu_occupancy: Some(152),
             queues: vec![queue],
         };
         Snapshot {
@@ -293,7 +293,6 @@ mod tests {
             target: Some("gfx942".into()),
             pci: "0000:03:00.0".into(),
             compute_units: 304,
-            wave_slots: 9728,
             busy_percent: Some(100.0),
             vram_used: Some(191 << 30),
             vram_total: Some(192 << 30),
@@ -301,7 +300,7 @@ mod tests {
             power_cap_watts: Some(750.0),
             temperature_celsius: Some(99.0),
             clock_mhz: Some(2100.0),
-            waves: Some(4864),
+            cu_occupancy: Some(152),
         }
     }
 

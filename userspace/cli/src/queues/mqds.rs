@@ -153,8 +153,8 @@ fn vram(dir: &Path) -> u64 {
         .sum()
 }
 
-/// The waves of a process on all GPUs, of its directory in sysfs.
-pub fn waves(dir: &Path) -> Option<u64> {
+/// How many compute units a process fills on all GPUs, of its directory in sysfs.
+pub fn cu_occupancy(dir: &Path) -> Option<u64> {
     let entries = fs::read_dir(dir).ok()?.flatten();
     let each = entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("stats_"))
@@ -187,7 +187,7 @@ pub fn listed_processes(proc: &Path) -> Option<Vec<Process>> {
         Some(Process {
             pid: entry.file_name().to_str()?.parse().ok()?,
             vram: vram(&dir),
-            waves: waves(&dir),
+            cu_occupancy: cu_occupancy(&dir),
             queues: listed(&dir.join("queues")).into_iter().map(queue).collect(),
             ..Process::default()
         })
@@ -296,7 +296,7 @@ mod tests {
         fs::create_dir_all(&stats).expect("writable");
         fs::write(stats.join("cu_occupancy"), "6\n").expect("writable");
         let listed = listed_processes(root.path()).expect("there is a directory");
-        assert_eq!((listed[0].pid, listed[0].waves), (812, Some(6)));
+        assert_eq!((listed[0].pid, listed[0].cu_occupancy), (812, Some(6)));
         let queue = &listed[0].queues[0];
         assert_eq!((queue.id, queue.kind), (Some(3), Kind::Compute));
         assert_eq!((queue.ring, queue.ring_size), (None, 16384));

@@ -36,7 +36,7 @@ pub fn screen(look: &Look) -> String {
     if !look.devices.is_empty() {
         text += &format!(
             "\n{:>5} {:<8} {:>5} {:>22} {:>7} {:>6} {:>9} {:>11}\n",
-            "GPU", "TARGET", "BUSY", "VRAM", "POWER", "TEMP", "CLOCK", "WAVES"
+            "GPU", "TARGET", "BUSY", "VRAM", "POWER", "TEMP", "CLOCK", "CUS"
         );
     }
     for device in &look.devices {
@@ -98,14 +98,14 @@ fn wrapped(text: &str) -> String {
 
 fn device_row(device: &Device) -> String {
     let cells = device_cells(device);
-    let [gpu, target, busy, vram, power, temperature, clock, waves] = cells;
+    let [gpu, target, busy, vram, power, temperature, clock, units] = cells;
     format!(
         "{gpu:>5} {target:<8} {busy:>5} {vram:>22} {power:>7} {temperature:>6} {clock:>9} \
-        {waves:>11}\n"
+        {units:>11}\n"
     )
 }
 
-/// The GPU, its target, how busy, memory, power, temperature, clock, waves.
+/// The GPU, its target, how busy, memory, power, temperature, clock, compute units.
 pub fn device_cells(device: &Device) -> [String; 8] {
     let shown = |value: Option<f64>, unit: &str| {
         value.map_or("?".into(), |value| format!("{value:.0}{unit}"))
@@ -119,8 +119,8 @@ pub fn device_cells(device: &Device) -> [String; 8] {
         shown(device.power_watts, " W"),
         shown(device.temperature_celsius, " C"),
         shown(device.clock_mhz, " MHz"),
-        match device.waves {
-            Some(waves) => format!("{waves}/{}", device.wave_slots),
+        match device.cu_occupancy {
+            Some(units) => format!("{units}/{}", device.compute_units),
             None => "?".into(),
         },
     ]
@@ -186,7 +186,7 @@ mod tests {
             "500.0M",
             "1000500000100",
             "749 W",
-            "4864/9728",
+            "152/304",
             "191.0 GiB / 192.0 GiB",
         ] {
             assert!(text.contains(shown), "{shown} in {text}");

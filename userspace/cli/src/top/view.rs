@@ -25,7 +25,7 @@ const HELP: &str = "\
 up, down, k, j   another line        page up, page down, home, end
 enter            a process's queue: its ring; a packet: its fields
 escape           back; from here: the end
-s                sort processes by number, VRAM, waves, rate
+s                sort processes by number, VRAM, compute units, rate
 space            stand still, go on
 + -              look less or more often
 h ?              this
@@ -50,7 +50,7 @@ pub fn run(interval: Duration) -> Result<()> {
 enum Order {
     Pid,
     Vram,
-    Waves,
+    Units,
     Rate,
 }
 
@@ -58,8 +58,8 @@ impl Order {
     fn next(self) -> Self {
         match self {
             Order::Pid => Order::Vram,
-            Order::Vram => Order::Waves,
-            Order::Waves => Order::Rate,
+            Order::Vram => Order::Units,
+            Order::Units => Order::Rate,
             Order::Rate => Order::Pid,
         }
     }
@@ -68,7 +68,7 @@ impl Order {
         match self {
             Order::Pid => "number",
             Order::Vram => "VRAM",
-            Order::Waves => "waves",
+            Order::Units => "compute units",
             Order::Rate => "rate",
         }
     }
@@ -180,7 +180,7 @@ impl View {
         match self.order {
             Order::Pid => processes.sort_by_key(|process| process.pid),
             Order::Vram => processes.sort_by_key(|process| std::cmp::Reverse(process.vram)),
-            Order::Waves => processes.sort_by_key(|process| std::cmp::Reverse(process.waves)),
+            Order::Units => processes.sort_by_key(|process| std::cmp::Reverse(process.cu_occupancy)),
             Order::Rate => processes.sort_by(|a, b| rate(b).total_cmp(&rate(a))),
         }
         let lines = processes.into_iter().flat_map(|process| {
@@ -356,10 +356,10 @@ impl View {
 
     fn draw_devices(&self, frame: &mut Frame, area: Rect) {
         let heads = [
-            "GPU", "TARGET", "BUSY", "VRAM", "", "POWER", "TEMP", "CLOCK", "WAVES",
+            "GPU", "TARGET", "BUSY", "VRAM", "", "POWER", "TEMP", "CLOCK", "CUS",
         ];
         let rows = self.look.devices.iter().map(|device| {
-            let [gpu, target, busy, vram, power, temperature, clock, waves] = device_cells(device);
+            let [gpu, target, busy, vram, power, temperature, clock, units] = device_cells(device);
             let part = device.busy_percent.map(|percent| percent / 100.0);
             let full = match (device.vram_used, device.vram_total) {
                 (Some(used), Some(total)) if total > 0 => Some(used as f64 / total as f64),
@@ -374,7 +374,7 @@ impl View {
                 Cell::new(power),
                 Cell::new(temperature),
                 Cell::new(clock),
-                Cell::new(waves),
+                Cell::new(units),
             ])
         });
         let widths = [5, 7, 13, 8, 19, 6, 5, 8, 11].map(Constraint::Length);
@@ -390,12 +390,12 @@ impl View {
                 None => {
                     let faults = process.faults.filter(|faults| *faults > 0);
                     let faults = faults.map_or(String::new(), |faults| format!("{faults} faults"));
-                    let waves = process.waves.unwrap_or(0);
+                    let units = process.cu_occupancy.unwrap_or(0);
                     Row::new([
                         format!("{} {}", process.pid, process.name),
                         String::new(),
                         crate::units::bytes(process.vram),
-                        format!("{waves} waves"),
+                        format!("{units} CUs"),
                         faults,
                     ])
                     .style(BOLD)
@@ -564,7 +564,7 @@ mod tests {
         ] {
             assert!(gpu.contains(part), "{part} in {gpu}");
         }
-        assert!(gpu.contains("4864/9728"), "{gpu}");
+        assert!(gpu.contains("152/304"), "{gpu}");
         assert!(line("a-name-of-15-ch").contains("3 faults"));
         let queue = line("queue 1023");
         for part in ["SDMA", "1 GiB", "64", "2000", "2064", "1000.0"] {
