@@ -84,9 +84,11 @@ fn devices(look: &Look) -> Vec<Metric> {
         metric("gpu_clock_hertz", "The shaders' clock", &|device| {
             device.clock_mhz.map(|clock| clock * 1e6)
         }),
-        metric("gpu_cu_occupancy", "Compute units that waves fill", &|device| {
-            number(device.cu_occupancy)
-        }),
+        metric(
+            "gpu_cu_occupancy",
+            "Compute units that waves fill",
+            &|device| number(device.cu_occupancy),
+        ),
         metric("gpu_compute_units", "Compute units", &|device| {
             Some(device.compute_units as f64)
         }),

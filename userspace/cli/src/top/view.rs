@@ -180,7 +180,9 @@ impl View {
         match self.order {
             Order::Pid => processes.sort_by_key(|process| process.pid),
             Order::Vram => processes.sort_by_key(|process| std::cmp::Reverse(process.vram)),
-            Order::Units => processes.sort_by_key(|process| std::cmp::Reverse(process.cu_occupancy)),
+            Order::Units => {
+                processes.sort_by_key(|process| std::cmp::Reverse(process.cu_occupancy))
+            }
             Order::Rate => processes.sort_by(|a, b| rate(b).total_cmp(&rate(a))),
         }
         let lines = processes.into_iter().flat_map(|process| {
