@@ -239,7 +239,7 @@ fn occupancy(rig: &Rig) -> u32 {
     for bit in (0..32).filter(|bit| slotted.is_some_and(|map| map >> bit & 1 != 0)) {
         for engine in 0..4 {
             rig.cp.reg_write(0, GRBM_GFX_INDEX, 0, engine << 16);
-            rig.cp.reg_write(0, GRBM_GFX_CNTL, 0, bit / 8 | 1 << 2);
+            rig.cp.reg_write(0, GRBM_GFX_CNTL, 0, (bit / 8) | (1 << 2));
             let count = rig
                 .cp
                 .reg_read(0, SPI_CSQ_WF_ACTIVE_COUNT_0, bit as usize % 8);
