@@ -31,6 +31,7 @@ pub mod float;
 pub mod inst;
 pub mod memory;
 pub mod op;
+pub mod target;
 pub mod wave;
 pub mod workgroup;
 
@@ -38,5 +39,6 @@ pub use code::CodeCache;
 pub use debug::{Debug, Watch, WatchMode};
 pub use dispatch::{Apertures, Dispatch, Scratch};
 pub use memory::{Access, CacheControl, Fault, Memory, Scope};
+pub use target::Target;
 pub use wave::{Wave, WaveState};
 pub use workgroup::{ExecError, GwsOp, GwsRequest, Outcome, Workgroup};

@@ -226,6 +226,7 @@ impl Bus for Flat {
         Cores {
             engines: 4,
             units: [1; 4],
+            target: gcn::Target::Gfx942,
         }
     }
 }
