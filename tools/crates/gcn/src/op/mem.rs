@@ -238,6 +238,10 @@ const BUFFER: &[Row] = &[
     (39, "store_format_d16_hi_x", Format(true, true, 1)),
     (40, "wbl2", Cache),
     (41, "inv", Cache),
+];
+
+/// MUBUF, but not of gfx950.
+const OLD_BUFFER: &[Row] = &[
     (61, "store_lds_dword", StoreLds),
     (62, "wbinvl1", Cache),
     (63, "wbinvl1_vol", Cache),
@@ -270,6 +274,7 @@ impl Segment {
         let more: &[Row] = match (target, self) {
             (Target::Gfx950, Segment::Global) => WIDE_LDS,
             (Target::Gfx950, Segment::Buffer) => BFLOAT,
+            (Target::Gfx942, Segment::Buffer) => OLD_BUFFER,
             _ => &[],
         };
         self.tables()
