@@ -352,8 +352,8 @@ fn relaunch(queue: &Queue, launch: &Launch, group: &Group, parked: &Parked, area
 /// The saved waves of a control stack: where each record begins in the area, and whether it is its
 /// group's first.
 #[cfg(test)]
-pub fn waves_in_stack(words: &[u32], end: u64) -> Vec<(u64, bool)> {
-    let groups = stack::decode(words, end, 512).expect("a control stack");
+pub fn waves_in_stack(words: &[u32], end: u64, lds_granule: u32) -> Vec<(u64, bool)> {
+    let groups = stack::decode(words, end, lds_granule).expect("a control stack");
     let waves = groups.iter().flat_map(|group| &group.waves);
     waves.map(|wave| (wave.offset, wave.first)).collect()
 }
