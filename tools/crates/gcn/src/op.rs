@@ -86,10 +86,12 @@ impl Ty {
     }
 }
 
-/// Defines the opcode enum of an encoding: `code mnemonic [destination source0 source1 source2]`, and
-/// the one target that has it unless all have.
+/// Defines the opcode enum of an encoding: `code mnemonic [destination source0 source1 source2]`,
+/// and the one target that has it unless all have.
 macro_rules! ops {
-    ($(#[$doc:meta])* $name:ident { $($code:literal $op:ident [$($ty:ident)*] $($only:ident)?,)* }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($code:literal $op:ident [$($ty:ident)*] $($only:ident)?,)*
+    }) => {
         $(#[$doc])*
         #[expect(non_camel_case_types, reason = "mnemonics verbatim")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]

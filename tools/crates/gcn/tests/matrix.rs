@@ -773,7 +773,8 @@ fn multiply_mixed(op: Vop3p, sizes: [usize; 3], formats: [usize; 2], scaled: boo
             }
         }
     }
-    let second = |a: usize, b: usize, c: usize| (256 + a | (256 + b) << 9 | (256 + c) << 18) as u32;
+    let second =
+        |a: usize, b: usize, c: usize| ((256 + a) | (256 + b) << 9 | (256 + c) << 18) as u32;
     let mut code = vec![
         0xd380_0000 | (op as u32) << 16 | (formats[0] as u32) << 8 | FIRST[3] as u32,
         second(FIRST[0], FIRST[1], FIRST[2]) | (formats[1] as u32) << 29,
