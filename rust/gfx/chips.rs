@@ -65,7 +65,7 @@ macro_rules! cores {
 }
 
 cores! {
-    run: "9.4.3";
+    run: "9.4.3", "9.5.0";
     9 0 1: FormatsCompared, GFX9, |facts| small(facts, "gfx9.0.1", 90000);
     9 1 0: FormatsCompared, GFX9, |facts| small(facts, "gfx9.1.0", 90002);
     9 2 1: FormatsCompared, GFX9, |facts| small(facts, "gfx9.2.1", 90004);
@@ -79,7 +79,7 @@ cores! {
     9 4 2: FormatsCompared, GFX9_4_2, gfx9_4_2;
     9 4 3: RunOnModel, GFX9_4_3, gfx9_4_3;
     9 4 4: Compared, GFX9_4_3, |facts| named(gfx9_4_3(facts), "gfx9.4.4", 90402);
-    9 5 0: Compared, GFX9_5_0, gfx9_5_0;
+    9 5 0: RunOnModel, GFX9_5_0, gfx9_5_0;
 }
 
 /// `chip` of this name, whose instruction set user space calls `target`.

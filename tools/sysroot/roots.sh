@@ -7,6 +7,7 @@ list_key() { packages "$1" | sha256sum | cut -c1-12; }
 
 build_root="$cache/roots/build-$(list_key build)"
 hip_root() { echo "$cache/roots/hip-$1-$(list_key "hip-$1")"; }
+llvm_root="$cache/roots/llvm-$(list_key llvm)"
 deb_root="$cache/roots/deb-guest-$(list_key deb-guest)"
 guest_image() { echo "$cache/roots/guest-$1-$(list_key "guest-$1").img"; }
 
@@ -109,12 +110,25 @@ make_hip_root() {
     finish_root "$root"
 }
 
+make_llvm_root() {
+    [ -e "$llvm_root/.complete" ] && return
+    deps
+    need_room 2 "the newer LLVM"
+    bootstrap llvm $suite "$llvm_root"
+    finish_root "$llvm_root"
+}
+
 make_deb_root() {
     [ -e "$deb_root/.complete" ] && return
     deps
     need_room 3 "the root for Debian packages"
     bootstrap deb-guest $suite "$deb_root"
     finish_root "$deb_root"
+}
+
+# One that is there is used without a look at the lock.
+make_llvm_root_locked() {
+    [ -e "$llvm_root/.complete" ] || locked llvm-root make_llvm_root
 }
 
 make_build_root_locked() {

@@ -15,7 +15,10 @@ use std::time::Duration;
 
 use crate::raw;
 
-static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tests.co"));
+static KERNELS: [&[u8]; 2] = [
+    include_bytes!(concat!(env!("OUT_DIR"), "/tests.co")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/tests-gfx950.co")),
+];
 /// Work-items of a group of these kernels.
 pub const GROUP: u32 = 256;
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -138,7 +141,7 @@ impl Gpu {
     pub fn on(device: Arc<Device>, signals: u32) -> Result<Self> {
         Ok(Self {
             signals: Signals::new(&device, signals as usize)?,
-            code: CodeObject::load(&device, KERNELS)?,
+            code: CodeObject::load_one_of(&device, &KERNELS)?,
             device,
         })
     }
@@ -147,7 +150,7 @@ impl Gpu {
     pub fn with_events(device: Arc<Device>, signals: u32, events: Arc<Events>) -> Result<Self> {
         Ok(Self {
             signals: Signals::with_events(&device, signals as usize, events)?,
-            code: CodeObject::load(&device, KERNELS)?,
+            code: CodeObject::load_one_of(&device, &KERNELS)?,
             device,
         })
     }

@@ -72,6 +72,21 @@ impl CodeObject {
         Ok(Arc::new(Self { memory, kernels }))
     }
 
+    /// Loads that one of several, of the same kernels for different GPUs, which is made for this
+    /// one. Empty files are left out.
+    pub fn load_one_of(device: &Arc<Device>, files: &[&[u8]]) -> Result<Arc<Self>> {
+        let version = device.node().property("gfx_target_version");
+        let fits = |file: &&&[u8]| {
+            let elf = parse(file).ok();
+            let metadata = elf.and_then(|elf| metadata(&elf, file).ok());
+            let target = metadata.as_ref().and_then(|it| Target::of(it).ok());
+            target.is_some_and(|target| target.is_of(version))
+        };
+        let found = files.iter().find(fits);
+        let file = found.ok_or_else(|| bad(format!("none is made for {}", processor(version))))?;
+        Self::load(device, file)
+    }
+
     /// The kernel called `name`.
     pub fn kernel(&self, name: &str) -> Result<&Kernel> {
         let found = self.kernels.iter().find(|kernel| kernel.name == name);
@@ -226,10 +241,15 @@ impl<'a> Target<'a> {
         Some(Self { processor, xnack })
     }
 
+    /// Whether this GPU executes it.
+    fn is_of(&self, version: u64) -> bool {
+        self.processor == processor(version) || self.is_generic_of(version)
+    }
+
     /// Refuses a GPU of another instruction set, and a process in the other mode.
     fn check(&self, version: u64, xnack: impl FnOnce() -> Result<bool>) -> Result<()> {
         let gpu = processor(version);
-        if self.processor != gpu && !self.is_generic_of(version) {
+        if !self.is_of(version) {
             return Err(bad(format!(
                 "made for {}: this GPU is {gpu}",
                 self.processor

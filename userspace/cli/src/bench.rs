@@ -32,7 +32,7 @@ impl Bench {
         let device = Device::acquire(&kfd, node)?;
         let queue = Queue::new(&device, 4096)?;
         let done = Signals::new(&device, 64)?.signal(1)?;
-        let code = CodeObject::load(&device, kfd_examples::KERNELS)?;
+        let code = CodeObject::load_one_of(&device, &kfd_examples::KERNELS)?;
         let cell = kfd::Memory::vram(&device, 4096)?;
         let arguments = Arguments::default().u64(cell.address()).u32(0);
         let (grid, group) = ([64, 1, 1], [64, 1, 1]);

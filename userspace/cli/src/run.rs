@@ -210,7 +210,7 @@ impl Run {
     fn spin(&self, bench: &Bench) -> Result<Report> {
         let done = bench.buffer(1)?;
         done.write(0, &[0u32]);
-        let code = CodeObject::load(&bench.device, KERNELS)?;
+        let code = CodeObject::load_one_of(&bench.device, &KERNELS)?;
         let arguments = Arguments::default().u64(done.address()).u32(self.elements);
         let launch = Launch::new(
             &bench.device,
@@ -263,7 +263,7 @@ impl Run {
 
     fn example(&self, bench: &Bench, name: &str, arguments: &Arguments) -> Result<(Report, InUse)> {
         ensure!(self.elements > 0, "at least one element");
-        let code = CodeObject::load(&bench.device, KERNELS)?;
+        let code = CodeObject::load_one_of(&bench.device, &KERNELS)?;
         let grid = self
             .elements
             .checked_next_multiple_of(GROUP.into())

@@ -3,5 +3,8 @@
 //! What the examples share: the code object of `userspace/kernels/examples.cl`. Each example is a
 //! program of its own, in `src/bin`, to be read from top to bottom.
 
-/// The kernels, compiled for gfx942.
-pub static KERNELS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/examples.co"));
+/// The kernels, compiled for gfx942 and for gfx950.
+pub static KERNELS: [&[u8]; 2] = [
+    include_bytes!(concat!(env!("OUT_DIR"), "/examples.co")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/examples-gfx950.co")),
+];

@@ -2,10 +2,11 @@
 //! Decoded code, kept by address. One [`CodeCache`] per address space (VMID); its owner invalidates
 //! it.
 
-use crate::decode::{decode, DecodeError};
+use crate::decode::{decode_for, DecodeError};
 use crate::inst::Inst;
 use crate::memory::{Fault, Memory};
 use crate::workgroup::ExecError;
+use crate::Target;
 use std::collections::HashMap;
 
 /// Bytes of an instruction cache line: code is fetched in pieces that end at a multiple of this.
@@ -16,6 +17,8 @@ const LONGEST_BLOCK: usize = 256;
 /// Instructions that run one after the other: only the last can leave the sequence.
 #[derive(Debug)]
 pub(crate) struct Block {
+    /// Whose instructions they are.
+    pub target: Target,
     /// At least one.
     pub insts: Vec<Inst>,
     /// VGPRs that they need.
@@ -39,6 +42,7 @@ pub(crate) enum CodeError {
 /// instruction cache (ACQUIRE_MEM, kernel launch with an acquire fence) or the page tables change.
 #[derive(Debug, Default)]
 pub struct CodeCache {
+    target: Target,
     blocks: Vec<Block>,
     /// Instructions in all blocks.
     held: usize,
@@ -54,9 +58,22 @@ const RECENT: usize = 256;
 const MOST: usize = 1 << 19;
 
 impl CodeCache {
-    /// An empty cache.
+    /// An empty cache, of gfx942.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty cache of another processor's instructions.
+    pub fn of(target: Target) -> Self {
+        Self {
+            target,
+            ..Self::default()
+        }
+    }
+
+    /// Whose instructions they are.
+    pub fn target(&self) -> Target {
+        self.target
     }
 
     /// Forgets everything.
@@ -78,7 +95,7 @@ impl CodeCache {
         let index = match self.by_pc.get(&pc) {
             Some(index) => *index,
             None => {
-                let block = read_block(pc, memory)?;
+                let block = read_block(self.target, pc, memory)?;
                 if self.held + block.insts.len() > MOST {
                     self.invalidate();
                 }
@@ -118,7 +135,7 @@ impl Fetcher<'_> {
 
 /// Decodes from `pc` to the next jump. What cannot be fetched or decoded ends the block, unless it
 /// is at `pc`.
-fn read_block(pc: u64, memory: &mut dyn Memory) -> Result<Block, CodeError> {
+fn read_block(target: Target, pc: u64, memory: &mut dyn Memory) -> Result<Block, CodeError> {
     let pc = pc & !3;
     let mut fetcher = Fetcher {
         memory,
@@ -128,7 +145,7 @@ fn read_block(pc: u64, memory: &mut dyn Memory) -> Result<Block, CodeError> {
     let mut insts: Vec<Inst> = Vec::new();
     let mut at = 0;
     while insts.len() < LONGEST_BLOCK {
-        match next_inst(pc, at, &mut fetcher) {
+        match next_inst(target, pc, at, &mut fetcher) {
             Ok(inst) => {
                 at += inst.dwords.len();
                 let last = inst.ends_block();
@@ -143,16 +160,17 @@ fn read_block(pc: u64, memory: &mut dyn Memory) -> Result<Block, CodeError> {
     }
     let most = |f: fn(&Inst) -> u16| insts.iter().map(f).max().unwrap_or(0).into();
     Ok(Block {
+        target,
         vgprs: most(|inst| inst.vgprs),
         accs: most(|inst| inst.accs),
         insts,
     })
 }
 
-fn next_inst(pc: u64, at: usize, fetcher: &mut Fetcher) -> Result<Inst, CodeError> {
+fn next_inst(target: Target, pc: u64, at: usize, fetcher: &mut Fetcher) -> Result<Inst, CodeError> {
     loop {
         let words = fetcher.words.get(at..).unwrap_or(&[]);
-        match decode(pc + 4 * at as u64, words) {
+        match decode_for(target, pc + 4 * at as u64, words) {
             Ok(inst) => return Ok(inst),
             Err(DecodeError::Short) => fetcher.more().map_err(CodeError::Fault)?,
             Err(DecodeError::Unknown(encoding)) => {

@@ -7,21 +7,31 @@ mod vector;
 
 use crate::inst::{Body, Dst, Inst, Special, Src};
 use crate::op::{AtomicOp, MemOp, Ty};
+use crate::Target;
 
 /// Why dwords are no instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
     /// More dwords are needed to say.
     Short,
-    /// Not an instruction of gfx942: the encoding's name.
+    /// Not an instruction of the processor: the encoding's name.
     Unknown(&'static str),
 }
 
 type Result<T> = std::result::Result<T, DecodeError>;
 
-/// Decodes the instruction that starts with `words\[0\]`, at address `pc`.
+/// Decodes gfx942's instruction that starts with `words\[0\]`, at address `pc`.
 pub fn decode(pc: u64, words: &[u32]) -> Result<Inst> {
-    let mut reader = Reader { words, used: 1 };
+    decode_for(Target::Gfx942, pc, words)
+}
+
+/// The same for any processor.
+pub fn decode_for(target: Target, pc: u64, words: &[u32]) -> Result<Inst> {
+    let mut reader = Reader {
+        target,
+        words,
+        used: 1,
+    };
     let first = *words.first().ok_or(DecodeError::Short)?;
     let body = match first >> 26 {
         _ if first >> 31 == 0 => vector::short(first, &mut reader)?,
@@ -48,6 +58,7 @@ pub fn decode(pc: u64, words: &[u32]) -> Result<Inst> {
 
 /// The dwords of one instruction, as far as they were needed.
 struct Reader<'a> {
+    target: Target,
     words: &'a [u32],
     used: usize,
 }
@@ -128,6 +139,8 @@ fn float_constant(code: u32, ty: Ty) -> u64 {
     const INV_2PI: u64 = 0x3fc4_5f30_6dc9_c882;
     let index = (code - 240) as usize;
     match ty {
+        // The upper half of a single.
+        Ty::Bf16 | Ty::PBf16 => u64::from(SINGLE[index] >> 16),
         Ty::F16 | Ty::B16 | Ty::P16 | Ty::PF16 => u64::from(HALF[index]),
         Ty::F64 | Ty::B64 if code == 248 => INV_2PI,
         Ty::F64 | Ty::B64 => f64::from(f32::from_bits(SINGLE[index])).to_bits(),

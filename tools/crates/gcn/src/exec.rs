@@ -20,6 +20,7 @@ use crate::inst::{Body, Inst, Special, Src};
 use crate::memory::{Fault, Memory};
 use crate::wave::{mode, Wave};
 use crate::workgroup::{ExecError, GwsRequest};
+use crate::Target;
 
 /// What comes after an instruction.
 #[derive(Debug)]
@@ -76,6 +77,8 @@ pub(crate) struct Machine<'a> {
     pub lds: &'a mut [u8],
     /// Its work-group's apertures.
     pub apertures: Apertures,
+    /// What executes it.
+    pub target: Target,
     /// Its address space.
     pub memory: &'a mut dyn Memory,
 }

@@ -276,6 +276,23 @@ pub fn settle64(result: f64, operands: [u64; 3]) -> u64 {
     }
 }
 
+/// IEEE 754-2019's minimum (or maximum) of three: a NaN wins, quieted, the first of several; -0 is
+/// less than +0.
+#[inline(always)]
+pub fn least(format: Format, maximum: bool, operands: [u64; 3]) -> u64 {
+    if let Some(nan) = operands.into_iter().find(|bits| format.is_nan(*bits)) {
+        return nan | format.quiet();
+    }
+    let [a, b, c] = operands;
+    min_max(
+        format,
+        false,
+        maximum,
+        min_max(format, false, maximum, a, b),
+        c,
+    )
+}
+
 /// Minimum (or maximum) by the hardware's rules: a NaN loses against a number, -0 is less than +0,
 /// and in IEEE mode a signalling NaN wins, quieted.
 #[inline(always)]

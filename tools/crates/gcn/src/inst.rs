@@ -4,6 +4,7 @@
 
 use crate::op::mem::Segment;
 use crate::op::{Ds, MemOp, Smem, Sop1, Sop2, Sopc, Sopk, Sopp, Ty, Vop1, Vop2, Vop3, Vop3p, Vopc};
+use crate::Target;
 
 /// A source operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +72,17 @@ impl ValuOp {
             ValuOp::Three(op) => op.mnemonic().to_string(),
             ValuOp::Packed(op) => op.mnemonic().to_string(),
             ValuOp::Compare(op) => op.mnemonic(),
+        }
+    }
+
+    /// Whether a processor has it.
+    pub fn is_on(self, target: Target) -> bool {
+        match self {
+            ValuOp::One(op) => op.is_on(target),
+            ValuOp::Two(op) => op.is_on(target),
+            ValuOp::Three(op) => op.is_on(target),
+            ValuOp::Packed(op) => op.is_on(target),
+            ValuOp::Compare(_) => true,
         }
     }
 
@@ -175,6 +187,8 @@ pub struct Mods {
     pub op_sel_hi: u8,
     /// Output scale: 1 doubles, 2 quadruples, 3 halves.
     pub omod: u8,
+    /// `v_bitop3`: the truth table.
+    pub bitop3: u8,
     /// The result is limited to the unit range (floats) or saturates (integers).
     pub clamp: bool,
 }
@@ -200,6 +214,8 @@ pub struct Valu {
     pub sdwa: Option<Sdwa>,
     /// DPP.
     pub dpp: Option<Dpp>,
+    /// Of a scaled matrix instruction: registers of A's and B's scales, and which of their bytes.
+    pub scales: Option<[(Src, u8); 2]>,
 }
 
 /// A scalar memory instruction.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The gfx942 (CDNA3, MI300) instruction set: a decoder, a disassembler and an interpreter of
-//! waves.
+//! The instruction sets gfx942 (CDNA3, MI300) and gfx950 (CDNA4, MI350): a decoder, a disassembler
+//! and an interpreter of waves. Where they differ a [`Target`] says which.
 //!
 //! Pure: the crate knows no device, no queue and no page table. Who dispatches fills a
 //! [`Dispatch`], asks it for a [`Workgroup`] for each work-group of the grid and calls
@@ -13,12 +13,13 @@
 //! ```
 //!
 //! Known but not interpreted, with [`ExecError::Unsupported`]: GDS, `s_setkill`,
-//! `v_screen_partition_4se_b32` and the fork instructions. What the hardware makes of a fault or an
+//! `v_screen_partition_4se_b32` and the fork instructions; of gfx950 the scaled and the random
+//! conversions and the transposing LDS reads. What the hardware makes of a fault or an
 //! unknown instruction (trap handler, interrupt) is the caller's business: see
 //! [`Workgroup::violate`] and [`Wave::except_here`].
 //!
-//! Sources: AMD's public "AMD Instinct MI300 Instruction Set Architecture" guide and the answers of
-//! LLVM's assembler.
+//! Sources: AMD's public "AMD Instinct MI300 Instruction Set Architecture" and "AMD Instinct CDNA4
+//! Instruction Set Architecture" guides and the answers of LLVM's assembler.
 #![forbid(unsafe_code)]
 
 pub mod code;
@@ -31,6 +32,7 @@ pub mod float;
 pub mod inst;
 pub mod memory;
 pub mod op;
+pub mod target;
 pub mod wave;
 pub mod workgroup;
 
@@ -38,5 +40,6 @@ pub use code::CodeCache;
 pub use debug::{Debug, Watch, WatchMode};
 pub use dispatch::{Apertures, Dispatch, Scratch};
 pub use memory::{Access, CacheControl, Fault, Memory, Scope};
+pub use target::Target;
 pub use wave::{Wave, WaveState};
 pub use workgroup::{ExecError, GwsOp, GwsRequest, Outcome, Workgroup};

@@ -2,7 +2,7 @@
 //! The opcode tables, one enum per encoding. A variant is the mnemonic verbatim, its value the
 //! opcode field.
 //!
-//! Opcode numbers and operand widths are those LLVM's gfx942 disassembler answers with; the test
+//! Opcode numbers and operand widths are those LLVM's disassembler answers with; the test
 //! `tests/toolchain.rs` asks it again, for every opcode.
 
 pub mod ds;
@@ -45,10 +45,16 @@ pub enum Ty {
     PF16,
     /// Two singles in two registers.
     PF32,
+    /// bfloat16.
+    Bf16,
+    /// Two bfloat16.
+    PBf16,
     /// Three registers.
     B96,
     /// Four registers.
     B128,
+    /// Six registers.
+    B192,
     /// Eight registers.
     B256,
     /// Sixteen registers.
@@ -62,10 +68,11 @@ impl Ty {
     pub const fn dwords(self) -> u8 {
         match self {
             Ty::N => 0,
-            Ty::B16 | Ty::F16 | Ty::B32 | Ty::F32 | Ty::P16 | Ty::PF16 => 1,
+            Ty::B16 | Ty::F16 | Ty::B32 | Ty::F32 | Ty::P16 | Ty::PF16 | Ty::Bf16 | Ty::PBf16 => 1,
             Ty::B64 | Ty::F64 | Ty::PF32 => 2,
             Ty::B96 => 3,
             Ty::B128 => 4,
+            Ty::B192 => 6,
             Ty::B256 => 8,
             Ty::B512 => 16,
             Ty::B1024 => 32,
@@ -74,13 +81,17 @@ impl Ty {
 
     /// Whether `neg` and `abs` mean something.
     pub const fn is_float(self) -> bool {
-        matches!(self, Ty::F16 | Ty::F32 | Ty::F64 | Ty::PF16 | Ty::PF32)
+        use Ty::*;
+        matches!(self, F16 | F32 | F64 | PF16 | PF32 | Bf16 | PBf16)
     }
 }
 
-/// Defines the opcode enum of an encoding: `code mnemonic [destination source0 source1 source2]`.
+/// Defines the opcode enum of an encoding: `code mnemonic [destination source0 source1 source2]`,
+/// and the one target that has it unless all have.
 macro_rules! ops {
-    ($(#[$doc:meta])* $name:ident { $($code:literal $op:ident [$($ty:ident)*],)* }) => {
+    ($(#[$doc:meta])* $name:ident {
+        $($code:literal $op:ident [$($ty:ident)*] $($only:ident)?,)*
+    }) => {
         $(#[$doc])*
         #[expect(non_camel_case_types, reason = "mnemonics verbatim")]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +116,16 @@ macro_rules! ops {
             pub fn mnemonic(self) -> &'static str {
                 match self {
                     $($name::$op => stringify!($op),)*
+                }
+            }
+
+            /// Whether a processor has it.
+            pub fn is_on(self, target: crate::Target) -> bool {
+                match self {
+                    $($name::$op => {
+                        const ONLY: &[crate::Target] = &[$(crate::Target::$only)?];
+                        ONLY.iter().all(|it| *it == target)
+                    })*
                 }
             }
 

@@ -5,7 +5,9 @@
 
 use gcn::inst::{Body, ValuOp};
 use gcn::op::Vop3p;
-use gcn::{Access, Apertures, CodeCache, Fault, Memory, Outcome, Wave, WaveState, Workgroup};
+use gcn::{
+    Access, Apertures, CodeCache, Fault, Memory, Outcome, Target, Wave, WaveState, Workgroup,
+};
 
 /// Code only.
 struct Code(Vec<u8>);
@@ -78,9 +80,17 @@ fn product(op: Vop3p) -> Product {
         n: sizes[1],
         k: sizes[2],
         blocks: count.unwrap_or(1),
-        a: kinds[0].to_string(),
-        b: kinds.last().unwrap().to_string(),
+        a: kind(op, kinds[0]),
+        b: kind(op, kinds.last().unwrap()),
         sparse: words[1] == "smfmac",
+    }
+}
+
+/// What an instruction calls a format: gfx950's 8-bit floats are the Open Compute Project's.
+fn kind(op: Vop3p, name: &str) -> String {
+    match (op.is_on(Target::Gfx942), name) {
+        (false, "fp8" | "bf8") => format!("ocp {name}"),
+        _ => name.to_string(),
     }
 }
 
@@ -110,6 +120,12 @@ impl Product {
             return (size * block + row, k);
         }
         let items = size * length / 64;
+        // Where B has eight registers, both have two runs of k in a lane.
+        if self.sparse && self.n * self.k * width(&self.b) == 8 * 32 * 64 {
+            let (part, k) = (k / (length / 2), k % (length / 2));
+            let run = items / 2;
+            return (size * (k / run) + row, part * run + k % run);
+        }
         (size * (k / items) + row, k % items)
     }
 
@@ -166,6 +182,8 @@ fn decode(kind: &str, bits: u64) -> f64 {
         "bf16" => half::bf16::from_bits(bits as u16).to_f64(),
         "i8" => f64::from(bits as u8 as i8),
         "fp8" => small(3, 8),
+        "ocp fp8" => small(3, 7),
+        "ocp bf8" => small(2, 15),
         _ => small(2, 16),
     }
 }
@@ -242,7 +260,8 @@ impl Case {
             second | self.blgp << 29,
             0xbf81_0000,
         ];
-        let inst = gcn::decode::decode(0, &code).unwrap();
+        let target = target(self.product.op);
+        let inst = gcn::decode::decode_for(target, 0, &code).unwrap();
         let Body::Valu(valu) = &inst.body else {
             panic!("{inst}")
         };
@@ -251,7 +270,7 @@ impl Case {
         bytes.resize(64, 0);
         (self.wave.pc, self.wave.state) = (0, WaveState::Ready);
         let mut group = Workgroup::new(vec![self.wave.clone()], 0, Apertures::default());
-        let outcome = group.run(&mut Code(bytes), &mut CodeCache::new(), 100);
+        let outcome = group.run(&mut Code(bytes), &mut CodeCache::of(target), 100);
         assert_eq!(outcome, Outcome::Done, "{inst}");
         self.wave = group.waves.remove(0);
     }
@@ -411,8 +430,23 @@ fn check(case: &mut Case, filled: &Filled, expect: impl Fn(&[(f64, f64)], f64) -
     }
 }
 
+/// All that gfx942 has.
 fn all() -> impl Iterator<Item = Vop3p> {
-    Vop3p::ALL.iter().copied().filter(|op| op.is_matrix())
+    let all = Vop3p::ALL.iter().copied();
+    all.filter(|op| op.is_matrix() && op.is_on(Target::Gfx942))
+}
+
+/// What gfx950 alone has, but for the mixed formats.
+fn newer() -> impl Iterator<Item = Vop3p> {
+    let all = Vop3p::ALL.iter().copied();
+    all.filter(|op| op.is_matrix() && !op.is_on(Target::Gfx942) && !op.is_mixed())
+}
+
+fn target(op: Vop3p) -> Target {
+    match op.is_on(Target::Gfx942) {
+        true => Target::Gfx942,
+        false => Target::Gfx950,
+    }
 }
 
 /// The bits of a sum that every order of adding makes.
@@ -430,8 +464,13 @@ fn sum(terms: &[(f64, f64)], c: f64) -> f64 {
 
 #[test]
 fn small_integers_multiply_exactly_in_every_instruction() {
+    assert_eq!(multiply_small_integers(all()), 2 * 46, "those of gfx942");
+    assert_eq!(multiply_small_integers(newer()), 2 * 20, "those of gfx950");
+}
+
+fn multiply_small_integers(ops: impl Iterator<Item = Vop3p>) -> usize {
     let mut count = 0;
-    for op in all() {
+    for op in ops {
         for acc in [false, true] {
             let mut case = Case::new(op);
             case.acc = acc;
@@ -445,7 +484,7 @@ fn small_integers_multiply_exactly_in_every_instruction() {
             count += 1;
         }
     }
-    assert_eq!(count, 2 * 46, "all matrix instructions of gfx942");
+    count
 }
 
 #[test]
@@ -653,5 +692,126 @@ fn f64_negates_where_its_modifier_says() {
                 (product * sign(0) * sign(1) + c * sign(2)).to_bits()
             });
         }
+    }
+}
+
+/// Formats by CBSZ and BLGP: name, bits, bits of fraction, bias.
+const MIXED: [(&str, usize, u32, i32); 5] = [
+    ("FP8", 8, 3, 7),
+    ("BF8", 8, 2, 15),
+    ("FP6", 6, 3, 1),
+    ("BF6", 6, 2, 3),
+    ("FP4", 4, 1, 1),
+];
+
+/// The bits of a small integer.
+fn encode_mixed(format: usize, value: i32) -> u64 {
+    let (_, bits, fraction, bias) = MIXED[format];
+    let sign = u64::from(value < 0) << (bits - 1);
+    let size = value.unsigned_abs();
+    if size == 0 {
+        return sign;
+    }
+    let exponent = size.ilog2();
+    let rest = u64::from(size - (1 << exponent)) << fraction >> exponent;
+    sign | ((exponent as i32 + bias) as u64) << fraction | rest
+}
+
+/// Lane and number in the lane of the element (row, k), by the tables of "AMD Instinct CDNA4
+/// Instruction Set Architecture", Dense Matrix Layouts: 8-bit and Smaller.
+fn place_mixed(bits: usize, size: usize, length: usize, row: usize, k: usize) -> (usize, usize) {
+    match bits {
+        8 => {
+            let (part, k) = (k / (length / 2), k % (length / 2));
+            (row + size * (k / 16), 16 * part + k % 16)
+        }
+        _ => (row + size * (k / 32), k % 32),
+    }
+}
+
+#[test]
+fn mixed_formats_multiply_with_and_without_scales() {
+    let ops = [
+        (Vop3p::v_mfma_f32_16x16x128_f8f6f4, 16, 128, 4),
+        (Vop3p::v_mfma_f32_32x32x64_f8f6f4, 32, 64, 16),
+    ];
+    for (op, size, length, registers) in ops {
+        for (a, b, scaled) in (0..50).map(|n| (n / 10, n / 2 % 5, n % 2 != 0)) {
+            multiply_mixed(op, [size, length, registers], [a, b], scaled);
+        }
+    }
+}
+
+fn multiply_mixed(op: Vop3p, sizes: [usize; 3], formats: [usize; 2], scaled: bool) {
+    const FIRST: [usize; 6] = [0, 8, 16, 32, 48, 49];
+    let [size, length, registers] = sizes;
+    let mut next = numbers(op as u64 * 100 + (formats[0] * 5 + formats[1]) as u64);
+    let mut wave = Wave::new(0, 64, 0);
+    let mut factors = [vec![], vec![]];
+    let mut scales = [vec![], vec![]];
+    for which in 0..2 {
+        let bits = MIXED[formats[which]].1;
+        for row in 0..size {
+            for k in 0..length {
+                let value = (next() % 9) as i32 - 4;
+                factors[which].push(f64::from(value));
+                let (lane, item) = place_mixed(bits, size, length, row, k);
+                let encoded = encode_mixed(formats[which], value);
+                for bit in 0..bits {
+                    let at = item * bits + bit;
+                    let register = &mut wave.vgpr[FIRST[which] + at / 32][lane];
+                    *register |= ((encoded >> bit & 1) as u32) << (at % 32);
+                }
+            }
+            for block in 0..length / 32 {
+                let exponent = 125 + (next() % 5) as u32;
+                scales[which].push(2f64.powi(exponent as i32 - 127));
+                // Byte 1 of A's, byte 2 of B's.
+                let shift = 8 * (1 + which);
+                let register = &mut wave.vgpr[FIRST[4 + which]][row + size * block];
+                *register = next() as u32 & !(0xff << shift) | exponent << shift;
+            }
+        }
+    }
+    let second =
+        |a: usize, b: usize, c: usize| ((256 + a) | (256 + b) << 9 | (256 + c) << 18) as u32;
+    let mut code = vec![
+        0xd380_0000 | (op as u32) << 16 | (formats[0] as u32) << 8 | FIRST[3] as u32,
+        second(FIRST[0], FIRST[1], FIRST[2]) | (formats[1] as u32) << 29,
+        0xbf81_0000,
+    ];
+    if scaled {
+        code[0] |= 1 << 11;
+        let load = 0xd3ac_0000 | 1 << 11;
+        code.splice(
+            0..0,
+            [load, second(FIRST[4], FIRST[5], 0) & 0x3ffff | 1 << 28],
+        );
+    }
+    let mut bytes: Vec<u8> = code.iter().flat_map(|dword| dword.to_le_bytes()).collect();
+    bytes.resize(64, 0);
+    let mut group = Workgroup::new(vec![wave], 0, Apertures::default());
+    let cache = &mut CodeCache::of(Target::Gfx950);
+    assert_eq!(group.run(&mut Code(bytes), cache, 100), Outcome::Done);
+    let names = formats.map(|format| MIXED[format].0);
+    for (item, lane) in (0..registers).flat_map(|item| (0..64).map(move |lane| (item, lane))) {
+        let (i, j) = match size {
+            32 => (8 * (item / 4) + 4 * (lane / 32) + item % 4, lane % 32),
+            _ => (4 * (lane / 16) + item, lane % 16),
+        };
+        let blocks = length / 32;
+        let expected: f64 = (0..length)
+            .map(|k| {
+                let scale = scales[0][i * blocks + k / 32] * scales[1][j * blocks + k / 32];
+                let product = factors[0][i * length + k] * factors[1][j * length + k];
+                product * if scaled { scale } else { 1.0 }
+            })
+            .sum();
+        let got = f32::from_bits(group.waves[0].vgpr[FIRST[3] + item][lane]);
+        assert_eq!(
+            f64::from(got),
+            expected,
+            "{op:?} {names:?} {scaled} [{i}][{j}]"
+        );
     }
 }

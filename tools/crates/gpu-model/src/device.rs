@@ -599,6 +599,7 @@ impl Bus for GpuBus {
         Cores {
             engines: self.chip.preset.shader_engines as u8,
             units: self.chip.preset.active_cus,
+            target: self.chip.preset.target,
         }
     }
 }

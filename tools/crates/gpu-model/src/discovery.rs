@@ -134,29 +134,29 @@ fn ip_entry(out: &mut Bytes, block: &IpBlock, instance: usize) {
 fn gc_table(preset: &Preset) -> Vec<u8> {
     let fields = [
         preset.shader_engines,
-        preset.cus_per_engine, // gc_num_cu_per_sh
-        1,                     // gc_num_sh_per_se
-        4,                     // gc_num_rb_per_se
-        16,                    // gc_num_tccs
-        512,                   // gc_num_gprs
-        32,                    // gc_num_max_gs_thds
-        32,                    // gc_gs_table_depth
-        1792,                  // gc_gsprim_buff_depth
-        2048,                  // gc_parameter_cache_depth
-        256,                   // gc_double_offchip_lds_buffer
-        64,                    // gc_wave_size
-        8,                     // gc_max_waves_per_simd
-        32,                    // gc_max_scratch_slots_per_cu
-        64,                    // gc_lds_size
-        1,                     // gc_num_sc_per_se
-        4,                     // gc_num_packer_per_sc
-        preset.cus_per_engine, // gc_num_tcp_per_sh
-        32,                    // gc_tcp_size_per_cu
-        16,                    // gc_num_sdp_interface
-        2,                     // gc_num_cu_per_sqc
-        64,                    // gc_instruction_cache_size_per_sqc
-        16,                    // gc_scalar_data_cache_size_per_sqc
-        4096,                  // gc_tcc_size
+        preset.cus_per_engine,           // gc_num_cu_per_sh
+        1,                               // gc_num_sh_per_se
+        4,                               // gc_num_rb_per_se
+        16,                              // gc_num_tccs
+        512,                             // gc_num_gprs
+        32,                              // gc_num_max_gs_thds
+        32,                              // gc_gs_table_depth
+        1792,                            // gc_gsprim_buff_depth
+        2048,                            // gc_parameter_cache_depth
+        256,                             // gc_double_offchip_lds_buffer
+        64,                              // gc_wave_size
+        8,                               // gc_max_waves_per_simd
+        32,                              // gc_max_scratch_slots_per_cu
+        preset.target.lds_bytes() >> 10, // gc_lds_size
+        1,                               // gc_num_sc_per_se
+        4,                               // gc_num_packer_per_sc
+        preset.cus_per_engine,           // gc_num_tcp_per_sh
+        32,                              // gc_tcp_size_per_cu
+        16,                              // gc_num_sdp_interface
+        2,                               // gc_num_cu_per_sqc
+        64,                              // gc_instruction_cache_size_per_sqc
+        16,                              // gc_scalar_data_cache_size_per_sqc
+        4096,                            // gc_tcc_size
     ];
     let mut table = Bytes::default();
     table

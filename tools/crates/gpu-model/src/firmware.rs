@@ -51,7 +51,7 @@ const XGMI_VERSION: u32 = 0x2000_000b;
 /// It begins with the mark by which the PSP knows the one application that it has; the others do
 /// not mind.
 fn payload() -> Vec<u8> {
-    let text = b"XGMI-TA: No microcode: the gfx942 model of amdkfd-rs executes none. ";
+    let text = b"XGMI-TA: No microcode: the GPU model of amdkfd-rs executes none. ";
     text.iter().copied().cycle().take(PAYLOAD).collect()
 }
 
@@ -72,13 +72,17 @@ pub fn files(versions: Firmware) -> Vec<(&'static str, Vec<u8>)> {
     // empty.
     let empty_lists = [1].into_iter().chain([0; 17]).collect::<Vec<_>>();
     let rlc = file((2, 0), 50, &empty_lists, true);
+    // sdma_firmware_header_v1_0: feature version, change version, jump table offset and size.
+    let sdma = file((1, 0), 20, &[1, 0, 0, 0], true);
     vec![
         ("gc_9_4_3_mec.bin", mec.clone()),
-        ("gc_9_4_4_mec.bin", mec),
+        ("gc_9_4_4_mec.bin", mec.clone()),
+        ("gc_9_5_0_mec.bin", mec),
         ("gc_9_4_3_rlc.bin", rlc.clone()),
-        ("gc_9_4_4_rlc.bin", rlc),
-        // sdma_firmware_header_v1_0: feature version, change version, jump table offset and size.
-        ("sdma_4_4_2.bin", file((1, 0), 20, &[1, 0, 0, 0], true)),
+        ("gc_9_4_4_rlc.bin", rlc.clone()),
+        ("gc_9_5_0_rlc.bin", rlc),
+        ("sdma_4_4_2.bin", sdma.clone()),
+        ("sdma_4_4_5.bin", sdma),
         // smc_firmware_header_v2_1: start address, no power-play tables.
         (
             "smu_13_0_6.bin",

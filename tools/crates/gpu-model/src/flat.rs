@@ -47,6 +47,8 @@ pub struct Flat {
     pub caches: OnceLock<Caches>,
     /// Of all memory.
     pub mtype: Mutex<Mtype>,
+    /// What waves execute, if not gfx942.
+    pub target: OnceLock<gcn::Target>,
     /// Queues that listen to a doorbell.
     pub listeners: Mutex<HashMap<u32, i32>>,
 }
@@ -226,6 +228,7 @@ impl Bus for Flat {
         Cores {
             engines: 4,
             units: [1; 4],
+            target: self.target.get().copied().unwrap_or_default(),
         }
     }
 }
@@ -277,6 +280,7 @@ impl Rig {
             hostile: OnceLock::new(),
             caches: OnceLock::new(),
             mtype: Mutex::new(Mtype::Rw),
+            target: OnceLock::new(),
             listeners: Mutex::default(),
         });
         let bus: Arc<dyn Bus> = flat.clone();

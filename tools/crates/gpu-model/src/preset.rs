@@ -7,6 +7,8 @@
 
 use std::collections::BTreeMap;
 
+use gcn::Target;
+
 /// Hardware ids of IP blocks (`linux:drivers/gpu/drm/amd/include/soc15_hw_ip.h`, `*_HWID`).
 pub mod ip {
     pub const MP1: u16 = 1;
@@ -79,6 +81,12 @@ impl Firmware {
         mec: 150,
         pmfw: 0x0055_4700,
     };
+    /// Graphics core 9.5.0 counts anew. MEC 14: before the reset of copy engines (15), of queues
+    /// (21) and the xnack chain (23), which the model lacks.
+    const GC_9_5_0: Self = Self {
+        mec: 14,
+        ..Self::OLD
+    };
     /// The first that reset a copy engine alone (`sdma_v4_4_2_update_reset_mask`,
     /// `smu_v13_0_6_init_caps`).
     const RESETS: Self = Self {
@@ -107,6 +115,8 @@ pub struct Preset {
     /// SMUIO_MCM_CONFIG: how it is packed.
     pub package: u32,
     pub firmware: Firmware,
+    /// What its waves execute.
+    pub target: Target,
     /// Local memory if the user names no size.
     pub default_vram: u64,
     pub ips: Vec<IpBlock>,
@@ -120,6 +130,8 @@ pub const NAMES: &[&str] = &[
     "mi300a",
     "mi308x",
     "gc-9.4.4",
+    "mi350x",
+    "mi350x-full",
 ];
 
 impl Preset {
@@ -132,6 +144,8 @@ impl Preset {
             "mi300a" => Some(Self::mi300a()),
             "mi308x" => Some(Self::mi308x()),
             "gc-9.4.4" => Some(Self::gc_9_4_4()),
+            "mi350x" => Some(Self::mi350x()),
+            "mi350x-full" => Some(Self::mi350x_full()),
             _ => None,
         }
     }
@@ -189,6 +203,33 @@ impl Preset {
         preset
     }
 
+    /// MI350X (1002:75A0) cut down to one XCC with 4 compute units, as `mi300x` is.
+    pub fn mi350x() -> Self {
+        Self::gfx950("mi350x", 1, [1; 4])
+    }
+
+    /// MI350X as it is sold, but for its copy engines: 8 XCCs with 32 compute units each, 288 GiB.
+    pub fn mi350x_full() -> Self {
+        Self {
+            default_vram: 288 << 30,
+            ..Self::gfx950("mi350x-full", 8, [8; 4])
+        }
+    }
+
+    /// Of the 36 compute units of an XCC 32 work ("AMD CDNA 4 Architecture", white paper).
+    fn gfx950(name: &'static str, xccs: u8, active_cus: [u8; 4]) -> Self {
+        let mut preset = Self {
+            cus_per_engine: 9,
+            firmware: Firmware::GC_9_5_0,
+            target: Target::Gfx950,
+            ..Self::gfx942(name, 0x75a0, xccs, active_cus)
+        };
+        for block in &mut preset.ips {
+            block.version = gfx950_version(block.hardware_id).unwrap_or(block.version);
+        }
+        preset
+    }
+
     fn gfx942(name: &'static str, device_id: u16, xccs: u8, active_cus: [u8; 4]) -> Self {
         Self {
             name,
@@ -200,6 +241,7 @@ impl Preset {
             sdma_engines: 2,
             package: 0,
             firmware: Firmware::OLD,
+            target: Target::Gfx942,
             default_vram: 2 << 30,
             ips: gfx942_ips(xccs),
         }
@@ -299,6 +341,18 @@ fn gfx942_ips(xccs: u8) -> Vec<IpBlock> {
     ]
 }
 
+/// Versions of a gfx950 GPU's blocks, where they are not those of gfx942 (the cases of 4.4.5, 1.8.1
+/// and 7.9.1 in amdgpu): its registers are where 9.4.3's are, for amdgpu has one driver for both.
+fn gfx950_version(hardware_id: u16) -> Option<Version> {
+    match hardware_id {
+        ip::GC => Some((9, 5, 0)),
+        ip::MMHUB => Some((1, 8, 1)),
+        ip::OSSSYS | ip::HDP | ip::SDMA0 => Some((4, 4, 5)),
+        ip::NBIF => Some((7, 9, 1)),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -321,7 +375,11 @@ mod tests {
 
     #[test]
     fn xccs_keep_the_low_half_of_their_addresses() {
-        for (preset, units) in [(Preset::mi308x(), 80), (Preset::mi300x_full(), 304)] {
+        for (preset, units) in [
+            (Preset::mi308x(), 80),
+            (Preset::mi300x_full(), 304),
+            (Preset::mi350x_full(), 256),
+        ] {
             assert_eq!(preset.compute_units(), units);
             for xcc in 0..preset.xccs {
                 assert_eq!(preset.base(ip::GC, xcc, 0) & 0xffff, 0x2000);

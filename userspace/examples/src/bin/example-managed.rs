@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     let y = Managed::new(from_ref(&device), COUNT * 4)?;
     x.write(0, &[1.0f32; COUNT]);
 
-    let code = CodeObject::load(&device, kfd_examples::KERNELS)?;
+    let code = CodeObject::load_one_of(&device, &kfd_examples::KERNELS)?;
     let arguments = Arguments::default()
         .f32(2.0)
         .u64(x.address())

@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     numbers.prefetch(Location::Gpu(&device))?;
     let there = moved(&device)?;
 
-    let code = CodeObject::load(&device, kfd_examples::KERNELS)?;
+    let code = CodeObject::load_one_of(&device, &kfd_examples::KERNELS)?;
     let arguments = Arguments::default()
         .u64(numbers.address())
         .u64(sum.address())

@@ -74,7 +74,7 @@ fn add(device: &Arc<Device>, buffer: &Memory, value: f32) -> Result<()> {
         .u64(ones.address())
         .u64(buffer.address())
         .u32(COUNT as u32);
-    let code = CodeObject::load(device, kfd_examples::KERNELS)?;
+    let code = CodeObject::load_one_of(device, &kfd_examples::KERNELS)?;
     let (grid, group) = ([COUNT as u32, 1, 1], [256, 1, 1]);
     let launch = Launch::new(device, &code, "saxpy", grid, group, arguments.bytes())?;
     let queue = Queue::new(device, 64)?;

@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     let kfd = Kfd::open()?;
     let gpus = topology::gpus()?;
     let device = Device::acquire(&kfd, gpus.first().context("there is no GPU")?)?;
-    let code = CodeObject::load(&device, kfd_examples::KERNELS)?;
+    let code = CodeObject::load_one_of(&device, &kfd_examples::KERNELS)?;
     let signals = Signals::new(&device, 64)?;
     let (producer, consumer) = (Queue::new(&device, 64)?, Queue::new(&device, 64)?);
     let [one, item, sum] = [0, 1, 2].map(|_| Memory::vram(&device, COUNT * 4));

@@ -25,7 +25,7 @@ fn main() -> Result<()> {
     b.write(0, &right);
 
     // The kernel, its arguments, and a grid of whole work-groups.
-    let code = CodeObject::load(&device, kfd_examples::KERNELS)?;
+    let code = CodeObject::load_one_of(&device, &kfd_examples::KERNELS)?;
     let arguments = Arguments::default()
         .u64(a.address())
         .u64(b.address())

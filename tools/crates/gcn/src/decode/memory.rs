@@ -47,7 +47,9 @@ fn file(number: u32, acc: bool) -> Dst {
 }
 
 pub(super) fn ds(word: u32, reader: &mut Reader) -> Result<Body> {
-    let op = Ds::from_code(word >> 17 & 0xff).ok_or(DecodeError::Unknown("DS"))?;
+    let op = Ds::from_code(word >> 17 & 0xff)
+        .filter(|op| op.is_on(reader.target))
+        .ok_or(DecodeError::Unknown("DS"))?;
     let second = reader.next()?;
     let acc = word >> 25 & 1 != 0;
     let types = op.types();
@@ -78,7 +80,7 @@ pub(super) fn flat(word: u32, reader: &mut Reader) -> Result<Body> {
     };
     let code = word >> 18 & 0x7f;
     let (name, op) = segment
-        .from_code(code)
+        .from_code(reader.target, code)
         .ok_or(DecodeError::Unknown("FLAT"))?;
     let second = reader.next()?;
     let acc = second >> 23 & 1 != 0;
@@ -128,7 +130,7 @@ fn operands(op: MemOp, vdst: u32, data: u32, acc: bool, returns: bool) -> (Dst, 
 pub(super) fn mubuf(word: u32, reader: &mut Reader) -> Result<Body> {
     let code = word >> 18 & 0x7f;
     let (name, op) = Segment::Buffer
-        .from_code(code)
+        .from_code(reader.target, code)
         .ok_or(DecodeError::Unknown("MUBUF"))?;
     let second = reader.next()?;
     let sc0 = word >> 14 & 1 != 0;
@@ -170,7 +172,7 @@ pub(super) fn mubuf(word: u32, reader: &mut Reader) -> Result<Body> {
 /// MTBUF: always formatted; the format is in the instruction.
 pub(super) fn mtbuf(word: u32, reader: &mut Reader) -> Result<Body> {
     let (name, op) = Segment::Typed
-        .from_code(word >> 15 & 15)
+        .from_code(reader.target, word >> 15 & 15)
         .ok_or(DecodeError::Unknown("MTBUF"))?;
     let second = reader.next()?;
     let acc = second >> 23 & 1 != 0;

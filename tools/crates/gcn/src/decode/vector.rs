@@ -13,6 +13,9 @@ const VCC: u8 = sreg::VCC as u8;
 /// VOP1, VOP2 and VOPC.
 pub(super) fn short(word: u32, reader: &mut Reader) -> Result<Body> {
     let op = short_op(word)?;
+    if !op.is_on(reader.target) {
+        return Err(DecodeError::Unknown("VOP"));
+    }
     let dst = match op {
         ValuOp::Compare(_) => Dst::Scalar(VCC),
         _ => destination(op, (word >> 17 & 0xff) as u8),
@@ -28,6 +31,7 @@ pub(super) fn short(word: u32, reader: &mut Reader) -> Result<Body> {
         mods: Mods::default(),
         sdwa: None,
         dpp: None,
+        scales: None,
     };
     let vsrc1 = word >> 9 & 0xff;
     let mut second = 256 + vsrc1;
@@ -202,7 +206,7 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
         _ => Vop3::from_code(code).map(ValuOp::Three),
     };
     let op = op
-        .filter(|op| has_long_form(*op))
+        .filter(|op| has_long_form(*op) && op.is_on(reader.target))
         .ok_or(DecodeError::Unknown("VOP3"))?;
     let second = reader.next()?;
     let types = op.types();
@@ -214,7 +218,9 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
     }
     let carries = has_scalar_result(op);
     let selects = types.iter().any(|ty| matches!(ty, Ty::B16 | Ty::F16)) || is_small_float(op);
-    let selects = selects && matches!(op, ValuOp::Three(op) if !op.mnemonic().contains("legacy"));
+    let short = matches!(op, ValuOp::Three(op) if !op.mnemonic().contains("legacy"));
+    let selects = selects && short || selects_parts(op);
+    let table = matches!(op, ValuOp::Three(Vop3::v_bitop3_b16 | Vop3::v_bitop3_b32));
     let floats = signed_sources(&types);
     let mods = Mods {
         neg: (second >> 29) as u8 & floats,
@@ -225,8 +231,13 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
         },
         op_sel: if selects { (word >> 11 & 0xf) as u8 } else { 0 },
         op_sel_hi: 0,
-        omod: (second >> 27 & 3) as u8,
+        omod: if table { 0 } else { (second >> 27 & 3) as u8 },
         clamp: word >> 15 & 1 != 0,
+        bitop3: if table {
+            (second >> 29 | (word >> 8 & 7) << 3 | (second >> 27 & 3) << 6) as u8
+        } else {
+            0
+        },
     };
     let mut valu = Valu {
         op,
@@ -242,6 +253,7 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
         mods,
         sdwa: None,
         dpp: None,
+        scales: None,
     };
     accumulate(&mut valu);
     Ok(Body::Valu(valu))
@@ -258,6 +270,7 @@ fn accumulate(valu: &mut Valu) {
                 | v_mac_f16
                 | v_pk_fmac_f16
                 | v_dot2c_f32_f16
+                | v_dot2c_f32_bf16
                 | v_dot2c_i32_i16
                 | v_dot4c_i32_i8
                 | v_dot8c_i32_i4
@@ -276,6 +289,16 @@ fn is_small_float(op: ValuOp) -> bool {
         op,
         ValuOp::Three(v_cvt_pk_fp8_f32 | v_cvt_pk_bf8_f32 | v_cvt_sr_fp8_f32 | v_cvt_sr_bf8_f32)
     )
+}
+
+/// What takes a part of its sources by OP_SEL, or leaves one of its destination, although none of
+/// them is 16 bits wide.
+fn selects_parts(op: ValuOp) -> bool {
+    match op {
+        ValuOp::One(Vop1::v_permlane16_swap_b32 | Vop1::v_permlane32_swap_b32) => true,
+        ValuOp::Three(op) => matches!(op as u16, 565..=593 | 613 | 614 | 617 | 618 | 678 | 679),
+        _ => false,
+    }
 }
 
 /// VOP3 takes no literal on gfx9.
@@ -314,8 +337,13 @@ fn has_scalar_result(op: ValuOp) -> bool {
 
 /// VOP3P: packed arithmetic, and the matrix core's instructions, which reuse modifier fields.
 pub(super) fn vop3p(word: u32, reader: &mut Reader) -> Result<Body> {
-    let op = Vop3p::from_code(word >> 16 & 0x7f).ok_or(DecodeError::Unknown("VOP3P"))?;
+    let op = Vop3p::from_code(word >> 16 & 0x7f)
+        .filter(|op| op.is_on(reader.target))
+        .ok_or(DecodeError::Unknown("VOP3P"))?;
     let second = reader.next()?;
+    if let Some(scaled) = scaled(op, [word, second], reader) {
+        return scaled;
+    }
     let types = op.types();
     let mut src = [Src::None; 3];
     for (index, src) in src.iter_mut().enumerate() {
@@ -337,15 +365,55 @@ pub(super) fn vop3p(word: u32, reader: &mut Reader) -> Result<Body> {
             op_sel_hi: (second >> 27 & 3 | word >> 12 & 4) as u8,
             omod: 0,
             clamp: word >> 15 & 1 != 0,
+            bitop3: 0,
         },
         sdwa: None,
         dpp: None,
+        scales: None,
     };
     if op.is_matrix() {
         matrix(&mut valu, word, second);
     }
+    if op.is_mixed() {
+        valu.types[1] = mixed(valu.mods.abs);
+        valu.types[2] = mixed(valu.mods.neg);
+    }
     accumulators(&mut valu);
     Ok(Body::Valu(valu))
+}
+
+/// The 16 bytes of a scaled matrix instruction: `words` load the scales, and the next two are the
+/// product. `None`: these are something else.
+fn scaled(op: Vop3p, words: [u32; 2], reader: &mut Reader) -> Option<Result<Body>> {
+    /// ABID of the product: it is scaled.
+    const SCALED: u32 = 1 << 11;
+    if op != Vop3p::v_mfma_ld_scale_b32 {
+        return None;
+    }
+    let third = match reader.words.get(reader.used) {
+        Some(word) => *word,
+        None => return Some(Err(DecodeError::Short)),
+    };
+    let product = Vop3p::from_code(third >> 16 & 0x7f).filter(|op| op.is_mixed());
+    if third >> 23 != 0b1_1010_0111 || product.is_none() || third & SCALED == 0 {
+        return None;
+    }
+    let [first, second] = words;
+    let scale = |index: u32| {
+        let select = first >> (11 + index) & 1 | (second >> (27 + index) & 1) << 1;
+        // Nothing but a VGPR: bit 8 of the field is not looked at.
+        (Src::Vgpr((second >> (9 * index)) as u8), select as u8)
+    };
+    let scales = [scale(0), scale(1)];
+    reader.used += 1;
+    let body = vop3p(third & !SCALED, reader);
+    Some(body.map(|body| match body {
+        Body::Valu(valu) => Body::Valu(Valu {
+            scales: Some(scales),
+            ..valu
+        }),
+        other => other,
+    }))
 }
 
 /// MFMA: ACC and ACC_CD choose the register file; CBSZ is in `abs`, ABID in `op_sel`, BLGP in
@@ -375,9 +443,25 @@ fn matrix(valu: &mut Valu, word: u32, second: u32) {
     }
 }
 
+/// Registers of a matrix by CBSZ or BLGP of the mixed formats: FP8, BF8, FP6, BF6, FP4.
+fn mixed(format: u8) -> Ty {
+    match format {
+        0 | 1 => Ty::B256,
+        2 | 3 => Ty::B192,
+        _ => Ty::B128,
+    }
+}
+
 impl Vop3p {
+    /// Whether CBSZ and BLGP say what A and B are.
+    pub fn is_mixed(self) -> bool {
+        self.mnemonic().ends_with("f8f6f4")
+    }
+
     /// Whether it runs on the matrix core.
     pub fn is_matrix(self) -> bool {
-        self.mnemonic().starts_with("v_mfma") || self.mnemonic().starts_with("v_smfmac")
+        let name = self.mnemonic();
+        let product = name.starts_with("v_mfma") && self != Vop3p::v_mfma_ld_scale_b32;
+        product || name.starts_with("v_smfmac")
     }
 }

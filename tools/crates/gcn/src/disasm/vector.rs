@@ -6,9 +6,15 @@ use crate::inst::{Dpp, Form, Sdwa, Sel, Src, Unused, Valu, ValuOp};
 use crate::op::{Ty, Vop1, Vop2, Vop3, Vop3p};
 
 pub(super) fn text(v: &Valu) -> String {
-    let mnemonic = v.op.mnemonic() + suffix(v);
+    let mnemonic = match v.scales {
+        Some(_) => v.op.mnemonic().replace("v_mfma", "v_mfma_scale"),
+        None => v.op.mnemonic() + suffix(v),
+    };
     // The table's types, not the instruction's: an implicit accumulator is not spelled.
-    let types = v.op.types();
+    let types = match v.op {
+        ValuOp::Packed(op) if op.is_mixed() => v.types,
+        op => op.types(),
+    };
     let mut operands = vec![destination(v.dst, types[0].dwords())];
     if let Some(mask) = scalar_result(v) {
         operands.push(mask);
@@ -18,7 +24,19 @@ pub(super) fn text(v: &Valu) -> String {
             operands.push(modified(v, index, *src, types[index + 1]));
         }
     }
-    join(&mnemonic, &operands) + &modifiers(v)
+    for (register, _) in v.scales.iter().flatten() {
+        operands.push(source(*register, Ty::B32));
+    }
+    join(&mnemonic, &operands) + &scale_bytes(v) + &modifiers(v)
+}
+
+/// Which byte of their registers the scales are: the low bit in OP_SEL, the high one in OP_SEL_HI.
+fn scale_bytes(v: &Valu) -> String {
+    let Some([(_, a), (_, b)]) = v.scales else {
+        return String::new();
+    };
+    let (low, high) = (a & 1 | b << 1 & 2, a >> 1 | b & 2);
+    list("op_sel", low, 3, 0) + &list("op_sel_hi", high, 3, 7)
 }
 
 /// What distinguishes VOP1, VOP2 and VOPC forms.
@@ -109,9 +127,16 @@ fn modifiers(v: &Valu) -> String {
         (ValuOp::Packed(Vop3p::v_accvgpr_read_b32 | Vop3p::v_accvgpr_write_b32), _) => {
             String::new()
         }
+        (ValuOp::Packed(Vop3p::v_mfma_ld_scale_b32), _) => String::new(),
         (ValuOp::Packed(_), _) => packed(v) + &clamp,
         (_, Form::Sdwa) => clamp + omod + &v.sdwa.map_or_else(String::new, |s| sdwa(v, s)),
         (_, Form::Dpp) => v.dpp.map_or_else(String::new, dpp),
+        (ValuOp::One(Vop1::v_permlane16_swap_b32 | Vop1::v_permlane32_swap_b32), _) => {
+            flag("bound_ctrl:1", v.mods.op_sel & 2 != 0) + &flag("fi:1", v.mods.op_sel & 1 != 0)
+        }
+        (ValuOp::Three(Vop3::v_bitop3_b16 | Vop3::v_bitop3_b32), _) => {
+            truth_table(v.mods.bitop3) + &op_sel(v)
+        }
         _ => op_sel(v) + &clamp + omod,
     }
 }
@@ -144,8 +169,22 @@ fn list(name: &str, bits: u8, count: usize, default: u8) -> String {
     format!(" {name}:[{}]", bits.join(","))
 }
 
+/// LLVM spells small numbers in decimal.
+fn truth_table(table: u8) -> String {
+    match table {
+        0..=9 => option("bitop3", table, 0),
+        _ => format!(" bitop3:0x{table:x}"),
+    }
+}
+
 fn op_sel(v: &Valu) -> String {
-    if let ValuOp::Three(Vop3::v_cvt_sr_fp8_f32 | Vop3::v_cvt_sr_bf8_f32) = v.op {
+    if let ValuOp::Three(
+        Vop3::v_cvt_sr_fp8_f32
+        | Vop3::v_cvt_sr_bf8_f32
+        | Vop3::v_cvt_scalef32_pk_fp4_f16
+        | Vop3::v_cvt_scalef32_pk_fp4_bf16,
+    ) = v.op
+    {
         return list("op_sel", v.mods.op_sel, 4, 0);
     }
     let count = count(v);

@@ -11,6 +11,7 @@ use crate::memory::{CacheControl, Fault, Scope};
 use crate::op::mem::{Part, Segment};
 use crate::op::{AtomicOp, MemOp};
 use crate::wave::{Vgpr, LANES};
+use crate::Target;
 
 impl Machine<'_> {
     pub(super) fn vector_memory(&mut self, inst: &Inst, mem: &MemInst) -> Done {
@@ -535,19 +536,24 @@ impl Machine<'_> {
         let (bytes, signed) = match mem.op {
             MemOp::LoadLds(bytes, signed) => (usize::from(bytes), signed),
             MemOp::Load(1) => (4, false),
+            MemOp::Load(dwords @ 3..=4) if self.target == Target::Gfx950 => {
+                (4 * usize::from(dwords), false)
+            }
             MemOp::LoadNarrow { bytes, signed, .. } => (usize::from(bytes), signed),
             _ => return Err(unsupported(inst)),
         };
-        let base = u64::from(self.wave.m0() & 0xfffc) + mem.offset.max(0) as u64;
+        // As many bits as an address in LDS has.
+        let mask = (self.target.lds_bytes().next_power_of_two() - 1) & !3;
+        let base = u64::from(self.wave.m0() & mask) + mem.offset.max(0) as u64;
         for lane in lanes(self.wave.exec()) {
-            let mut data = [0; 4];
+            let mut data = [0; 16];
             self.read(places.of(lane), lane, &mut data[..bytes])?;
-            let value = if bytes == 4 {
-                u32::from_le_bytes(data)
-            } else {
-                extend(&data[..bytes], signed)
-            };
-            self.lds_store(base + 4 * lane as u64, &value.to_le_bytes());
+            if bytes < 4 {
+                let value = extend(&data[..bytes], signed);
+                data[..4].copy_from_slice(&value.to_le_bytes());
+            }
+            let size = bytes.max(4);
+            self.lds_store(base + (size * lane) as u64, &data[..size]);
         }
         Ok(())
     }

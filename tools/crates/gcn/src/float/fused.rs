@@ -35,6 +35,11 @@ const PRODUCT_BITS: u32 = 24;
 const SUM_BITS: u32 = 31;
 
 impl Factor {
+    /// The value it was made of.
+    pub fn value(self) -> f32 {
+        self.value
+    }
+
     /// The factor of this value, which must be one of the format's.
     pub fn new(value: f32, layout: Layout) -> Factor {
         let bits = value.to_bits();

@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! gfx942's 8-bit floats, FP8 (E4M3) and BF8 (E5M2) of the "FNUZ" kind: no infinity, no negative
-//! zero, 0x80 is the only NaN, and the bias is one more than IEEE's would be. Stateless.
+//! 8-bit floats, FP8 (E4M3) and BF8 (E5M2). Stateless.
+//!
+//! gfx942 has the "FNUZ" kind: no infinity, no negative zero, 0x80 is the only NaN, and the bias is
+//! one more than IEEE's would be. gfx950 has the kind of the Open Compute Project's "8-bit Floating
+//! Point Specification": BF8 is as IEEE 754 would have it; FP8 has no infinity, and the largest
+//! magnitude is its only NaN.
+
+use crate::Target;
 
 /// A kind of 8-bit float.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,26 +15,125 @@ pub struct Small {
     pub fraction: u32,
     /// Exponent bias.
     pub bias: i32,
+    /// The largest finite magnitude.
+    pub largest: u8,
+    /// The Open Compute Project's kind, which has a negative zero.
+    pub signed_zero: bool,
 }
 
 /// FP8: 4 bits of exponent, 3 of fraction.
 pub const FP8: Small = Small {
     fraction: 3,
     bias: 8,
+    largest: 0x7f,
+    signed_zero: false,
 };
 /// BF8: 5 bits of exponent, 2 of fraction.
 pub const BF8: Small = Small {
     fraction: 2,
     bias: 16,
+    largest: 0x7f,
+    signed_zero: false,
 };
+/// FP8 of gfx950.
+pub const OCP_FP8: Small = Small {
+    fraction: 3,
+    bias: 7,
+    largest: 0x7e,
+    signed_zero: true,
+};
+/// BF8 of gfx950.
+pub const OCP_BF8: Small = Small {
+    fraction: 2,
+    bias: 15,
+    largest: 0x7b,
+    signed_zero: true,
+};
+
+/// FP6 (E2M3), BF6 (E3M2) and FP4 (E2M1) of gfx950: no infinity and no NaN.
+pub const FP6: Tiny = Tiny {
+    bits: 6,
+    fraction: 3,
+    bias: 1,
+};
+pub const BF6: Tiny = Tiny {
+    bits: 6,
+    fraction: 2,
+    bias: 3,
+};
+pub const FP4: Tiny = Tiny {
+    bits: 4,
+    fraction: 1,
+    bias: 1,
+};
+
+/// A kind of float of less than eight bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tiny {
+    /// All bits.
+    pub bits: u32,
+    /// Bits of fraction.
+    pub fraction: u32,
+    /// Exponent bias.
+    pub bias: i32,
+}
+
+impl Tiny {
+    /// The value; higher bits do not count.
+    pub fn to_f32(self, bits: u8) -> f32 {
+        let sign = 1 << (self.bits - 1);
+        let magnitude = bits & (sign - 1);
+        let fraction = i32::from(magnitude) & ((1 << self.fraction) - 1);
+        let (significand, exponent) = match i32::from(magnitude) >> self.fraction {
+            0 => (fraction, 1),
+            exponent => (fraction | 1 << self.fraction, exponent),
+        };
+        let value = significand as f32 * 2f32.powi(exponent - self.bias - self.fraction as i32);
+        if bits & sign != 0 {
+            -value
+        } else {
+            value
+        }
+    }
+}
 
 const NAN: u8 = 0x80;
 
 impl Small {
+    /// A processor's FP8.
+    pub const fn fp8(target: Target) -> Self {
+        match target {
+            Target::Gfx942 => FP8,
+            Target::Gfx950 => OCP_FP8,
+        }
+    }
+
+    /// A processor's BF8.
+    pub const fn bf8(target: Target) -> Self {
+        match target {
+            Target::Gfx942 => BF8,
+            Target::Gfx950 => OCP_BF8,
+        }
+    }
+
+    /// A NaN, and what is too large.
+    const fn beyond(self, sign: u8) -> (u8, u8) {
+        match (self.signed_zero, self.largest) {
+            (false, _) => (NAN, NAN),
+            // Infinity.
+            (true, 0x7b) => (0x7f, 0x7c | sign),
+            (true, _) => (0x7f, 0x7f | sign),
+        }
+    }
+
     /// The value.
     pub fn to_f32(self, bits: u8) -> f32 {
-        if bits == NAN {
-            return f32::NAN;
+        let size = bits & 0x7f;
+        match (self.signed_zero, self.largest) {
+            (false, _) if bits == NAN => return f32::NAN,
+            (true, 0x7b) if size == 0x7c => return f32::INFINITY.copysign(sign_of(bits)),
+            (true, largest) if size > largest => return f32::NAN,
+            _ => {}
         }
         let fraction = i32::from(bits) & ((1 << self.fraction) - 1);
         let exponent = i32::from(bits & 0x7f) >> self.fraction;
@@ -66,10 +171,14 @@ impl Small {
 
     fn round(self, value: f32, saturate: bool, up: impl Fn(u64, u64, bool) -> bool) -> u8 {
         if value.is_nan() {
-            return NAN;
+            return self.beyond(0).0;
         }
         let sign = if value.is_sign_negative() { 0x80 } else { 0 };
-        let overflow = if saturate { 0x7f | sign } else { NAN };
+        let overflow = if saturate {
+            self.largest | sign
+        } else {
+            self.beyond(sign).1
+        };
         if value.is_infinite() {
             return overflow;
         }
@@ -95,10 +204,19 @@ impl Small {
         let base = (own.max(1) as u64 - 1) << self.fraction;
         let magnitude = base + kept + u64::from(rest != 0 && up(rest, unit, kept & 1 != 0));
         match magnitude {
-            0 => 0,
-            1..=0x7f => magnitude as u8 | sign,
+            0 if !self.signed_zero => 0,
+            magnitude if magnitude <= self.largest.into() => magnitude as u8 | sign,
             _ => overflow,
         }
+    }
+}
+
+/// 1 with the sign of an 8-bit float.
+fn sign_of(bits: u8) -> f32 {
+    if bits & 0x80 != 0 {
+        -1.0
+    } else {
+        1.0
     }
 }
 
@@ -141,6 +259,49 @@ mod tests {
         assert_eq!(FP8.from_f32(1e9, false), NAN);
         assert_eq!(FP8.from_f32(-0.0, true), 0);
         assert_eq!(BF8.from_f32(-1e-30, true), 0);
+    }
+
+    #[test]
+    fn tiny_floats_have_their_extremes() {
+        // "AMD Instinct CDNA4 Instruction Set Architecture", Small Float Data Formats.
+        let extremes = [
+            (FP6, 0x1f, 7.5, 0.125),
+            (BF6, 0x1f, 28.0, 0.0625),
+            (FP4, 7, 6.0, 0.5),
+        ];
+        for (kind, most, largest, least) in extremes {
+            assert_eq!((kind.to_f32(most), kind.to_f32(1)), (largest, least));
+            assert_eq!(kind.to_f32(most + 1).to_bits(), (-0f32).to_bits());
+        }
+        assert_eq!(FP4.to_f32(2), 1.0);
+        assert_eq!(FP6.to_f32(8), 1.0);
+        assert_eq!(BF6.to_f32(0x0c), 1.0);
+    }
+
+    #[test]
+    fn the_open_kinds_have_their_extremes() {
+        assert_eq!(OCP_FP8.to_f32(0x38), 1.0);
+        assert_eq!(OCP_FP8.to_f32(0x7e), 448.0);
+        assert_eq!(OCP_FP8.to_f32(0x01), 2f32.powi(-9));
+        assert!(OCP_FP8.to_f32(0x7f).is_nan() && OCP_FP8.to_f32(0xff).is_nan());
+        assert_eq!(OCP_BF8.to_f32(0x3c), 1.0);
+        assert_eq!(OCP_BF8.to_f32(0x7b), 57344.0);
+        assert_eq!(OCP_BF8.to_f32(0xfc), f32::NEG_INFINITY);
+        assert!(OCP_BF8.to_f32(0x7d).is_nan());
+        for kind in [OCP_FP8, OCP_BF8] {
+            for bits in (0..=255u8).filter(|bits| bits & 0x7f <= kind.largest) {
+                assert_eq!(kind.from_f32(kind.to_f32(bits), true), bits);
+            }
+            for bits in 0..kind.largest {
+                let (low, high) = (kind.to_f32(bits), kind.to_f32(bits + 1));
+                let even = if bits & 1 == 0 { bits } else { bits + 1 };
+                assert_eq!(kind.from_f32((low + high) / 2.0, true), even);
+            }
+        }
+        assert_eq!(OCP_FP8.from_f32(1e9, false), 0x7f);
+        assert_eq!(OCP_FP8.from_f32(-1e9, true), 0xfe);
+        assert_eq!(OCP_BF8.from_f32(-1e9, false), 0xfc);
+        assert_eq!(OCP_BF8.from_f32(-0.0, false), 0x80);
     }
 
     #[test]

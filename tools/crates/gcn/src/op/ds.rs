@@ -132,6 +132,10 @@ ops! {
         190 ds_append [B32],
         222 ds_write_b96 [N B96],
         223 ds_write_b128 [N B128],
+        224 ds_read_b64_tr_b4 [B64] Gfx950,
+        225 ds_read_b96_tr_b6 [B96] Gfx950,
+        226 ds_read_b64_tr_b8 [B64] Gfx950,
+        227 ds_read_b64_tr_b16 [B64] Gfx950,
         254 ds_read_b96 [B96],
         255 ds_read_b128 [B128],
     }

@@ -2,6 +2,8 @@
 //! Opcodes of vector memory. FLAT, GLOBAL, SCRATCH and MUBUF number their common operations alike:
 //! one table serves all.
 
+use crate::Target;
+
 /// What an atomic does to memory; D is the data operand, C the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicOp {
@@ -204,6 +206,12 @@ const ATOMICS: &[Row] = &[
 /// FLAT and GLOBAL.
 const BFLOAT: &[Row] = &[(82, "atomic_pk_add_bf16", Atomic(PkAddBf16, 1))];
 
+/// GLOBAL, of gfx950: straight to LDS, wider.
+const WIDE_LDS: &[Row] = &[
+    (125, "load_lds_dwordx4", LoadLds(16, false)),
+    (126, "load_lds_dwordx3", LoadLds(12, false)),
+];
+
 /// MUBUF and MTBUF.
 const FORMATS: &[Row] = &[
     (0, "load_format_x", Format(false, false, 1)),
@@ -230,6 +238,10 @@ const BUFFER: &[Row] = &[
     (39, "store_format_d16_hi_x", Format(true, true, 1)),
     (40, "wbl2", Cache),
     (41, "inv", Cache),
+];
+
+/// MUBUF, but not of gfx950.
+const OLD_BUFFER: &[Row] = &[
     (61, "store_lds_dword", StoreLds),
     (62, "wbinvl1", Cache),
     (63, "wbinvl1_vol", Cache),
@@ -258,10 +270,17 @@ impl Segment {
     }
 
     /// Mnemonic (without prefix) and operation of an opcode.
-    pub fn from_code(self, code: u32) -> Option<(&'static str, MemOp)> {
+    pub fn from_code(self, target: Target, code: u32) -> Option<(&'static str, MemOp)> {
+        let more: &[Row] = match (target, self) {
+            (Target::Gfx950, Segment::Global) => WIDE_LDS,
+            (Target::Gfx950, Segment::Buffer) => BFLOAT,
+            (Target::Gfx942, Segment::Buffer) => OLD_BUFFER,
+            _ => &[],
+        };
         self.tables()
-            .iter()
-            .flat_map(|table| table.iter())
+            .into_iter()
+            .chain([more])
+            .flat_map(<[Row]>::iter)
             .find(|row| u32::from(row.0) == code)
             .map(|row| (row.1, row.2))
     }

@@ -70,6 +70,7 @@ impl Workgroup {
         }
         let (lds, apertures) = (self.lds.as_mut_slice(), self.apertures);
         let mut machine = Machine {
+            target: block.target,
             wave,
             lds,
             apertures,

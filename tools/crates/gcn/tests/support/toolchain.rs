@@ -2,6 +2,7 @@
 //! The build root's LLVM, for tests. Without one they fail.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use gcn::Target;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,6 +10,7 @@ use std::process::{Command, Stdio};
 /// `tools/sysroot/sysroot`, which has a build root.
 pub struct Toolchain {
     script: PathBuf,
+    target: Target,
 }
 
 impl Toolchain {
@@ -19,13 +21,37 @@ impl Toolchain {
     /// Where no build root was made: nothing is tested without LLVM.
     pub fn new() -> Toolchain {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sysroot/sysroot");
-        let toolchain = Toolchain { script };
+        let toolchain = Toolchain {
+            script,
+            target: Target::Gfx942,
+        };
         let llvm = toolchain.path("BUILD_ROOT").join("usr/bin/llvm-mc");
         assert!(
             llvm.symlink_metadata().is_ok(),
             "no LLVM; make it with `tools/sysroot/sysroot build-root`"
         );
         toolchain
+    }
+
+    /// The one for another processor: of the newer LLVM, which knows them all.
+    pub fn of(target: Target) -> Toolchain {
+        Toolchain {
+            target,
+            ..Toolchain::new()
+        }
+    }
+
+    /// llvm-mc's command for the processor, with these options.
+    fn llvm_mc<'a>(&self, cpu: &'a str, options: &'a str) -> Vec<&'a str> {
+        let program = match self.target {
+            Target::Gfx942 => "llvm-mc",
+            Target::Gfx950 => "llvm-mc-21",
+        };
+        vec![program, "-arch=amdgcn", cpu, options]
+    }
+
+    fn cpu(&self) -> String {
+        format!("-mcpu={}", self.target.name())
     }
 
     /// A path that `sysroot env` prints.
@@ -41,7 +67,10 @@ impl Toolchain {
     /// Runs a command of the build root with `input`; its output and its messages.
     pub fn run(&self, command: &[&str], input: &str) -> (Vec<u8>, String) {
         let mut child = Command::new(&self.script)
-            .arg("run")
+            .arg(match self.target {
+                Target::Gfx942 => "run",
+                Target::Gfx950 => "run-llvm",
+            })
             .args(command)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -61,8 +90,8 @@ impl Toolchain {
 
     /// The dwords of a piece of assembly.
     pub fn assemble(&self, text: &str) -> Vec<u32> {
-        let command = ["llvm-mc", "-arch=amdgcn", "-mcpu=gfx942", "-show-encoding"];
-        let (output, messages) = self.run(&command, text);
+        let cpu = self.cpu();
+        let (output, messages) = self.run(&self.llvm_mc(&cpu, "-show-encoding"), text);
         assert!(!messages.contains("error"), "{messages}");
         let output = String::from_utf8(output).expect("llvm-mc writes text");
         let mut dwords = Vec::new();
@@ -99,12 +128,12 @@ impl Toolchain {
             input += "\n";
             input += MARK;
         }
-        let (output, messages) = self.run(
-            &["llvm-mc", "-arch=amdgcn", "-mcpu=gfx942", "-disassemble"],
-            &input,
-        );
+        let cpu = self.cpu();
+        let (output, messages) = self.run(&self.llvm_mc(&cpu, "-disassemble"), &input);
         let refused: Vec<usize> = messages
             .lines()
+            // Others are read, with unused fields that are not zero.
+            .filter(|line| line.contains("invalid instruction encoding"))
             .filter_map(|line| {
                 line.strip_prefix("<stdin>:")?
                     .split(':')

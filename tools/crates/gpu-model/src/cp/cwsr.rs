@@ -106,7 +106,7 @@ pub fn save(queue: &Queue, launch: &mut Launch, codes: &mut [CodeCache]) -> Resu
         return Err(Failure::Without);
     }
     queue.view().read32(handler).map_err(Failure::Unmapped)?;
-    let (groups, end) = plan(launch, area);
+    let (groups, end) = plan(launch, area, lds_granule(queue));
     let words = stack::encode(&groups);
     let stack_bytes = 4 * words.len() as u64;
     if end > area.size || stack_bytes > area.stack_size {
@@ -140,7 +140,7 @@ fn parked(live: &Live) -> Parked {
 
 /// Places for all live waves, and the end of them, from the beginning of the area. Waves that have
 /// ended are dropped.
-fn plan(launch: &mut Launch, area: Area) -> (Vec<Group>, u64) {
+fn plan(launch: &mut Launch, area: Area, granule: u32) -> (Vec<Group>, u64) {
     let ring = launch.scratch();
     let mut end = area.stack_size;
     let mut groups = Vec::with_capacity(launch.live().len());
@@ -155,7 +155,7 @@ fn plan(launch: &mut Launch, area: Area) -> (Vec<Group>, u64) {
             Some(wave) => (wave.vgpr.len(), wave.acc.len()),
             None => (0, 0),
         };
-        let size = Size::of(vgprs, accs, group.lds.len());
+        let size = Size::of(vgprs, accs, group.lds.len(), granule);
         let (placed, next) = Group::place(size, &scratch, end);
         end = next;
         groups.push(placed);
@@ -287,6 +287,11 @@ fn save_group(
     }
 }
 
+/// What LDS is allocated in.
+fn lds_granule(queue: &Queue) -> u32 {
+    queue.shared.bus.cores().target.lds_granule()
+}
+
 /// Launches the waves that the area holds: they restore themselves when they run.
 pub fn restore(queue: &Queue, launch: &mut Launch) -> Result<(), Failure> {
     let area = Area::of(queue).ok_or(Failure::Without)?;
@@ -296,7 +301,7 @@ pub fn restore(queue: &Queue, launch: &mut Launch) -> Result<(), Failure> {
     let words = queue
         .kernel_view()
         .dwords(area.stack + offset, count as usize)?;
-    let groups = stack::decode(&words, end).ok_or(Failure::Corrupt)?;
+    let groups = stack::decode(&words, end, lds_granule(queue)).ok_or(Failure::Corrupt)?;
     let agree = |(group, parked): (&Group, &Parked)| group.waves.len() == parked.waves.len();
     let parked = launch.parked();
     if groups.len() != parked.len() || !groups.iter().zip(parked).all(agree) {
@@ -319,6 +324,7 @@ fn relaunch(queue: &Queue, launch: &Launch, group: &Group, parked: &Parked, area
         vgprs,
         all_vgprs,
         lds_bytes,
+        ..
     } = group.size;
     let dispatch = launch.dispatch();
     let (vgprs, accs) = (vgprs as usize, (all_vgprs - vgprs) as usize);
@@ -346,8 +352,8 @@ fn relaunch(queue: &Queue, launch: &Launch, group: &Group, parked: &Parked, area
 /// The saved waves of a control stack: where each record begins in the area, and whether it is its
 /// group's first.
 #[cfg(test)]
-pub fn waves_in_stack(words: &[u32], end: u64) -> Vec<(u64, bool)> {
-    let groups = stack::decode(words, end).expect("a control stack");
+pub fn waves_in_stack(words: &[u32], end: u64, lds_granule: u32) -> Vec<(u64, bool)> {
+    let groups = stack::decode(words, end, lds_granule).expect("a control stack");
     let waves = groups.iter().flat_map(|group| &group.waves);
     waves.map(|wave| (wave.offset, wave.first)).collect()
 }

@@ -30,8 +30,6 @@ const TURN: u64 = 4096;
 const SLICE: u64 = 32 * 1024;
 /// A turn of no more instructions than this was spent on asking for pages.
 const MANY_WAVES: u64 = 16;
-/// LDS is allocated in so many bytes.
-const LDS_GRANULE: u32 = 512;
 
 /// Scratch backing of a dispatch: a slot for each wave in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -141,15 +139,15 @@ impl Launch {
     /// Prepares to run `order` on the queue's XCC.
     pub fn new(queue: &Queue, mut order: Order) -> Self {
         let lds = order.dispatch.lds_bytes;
-        order.dispatch.lds_bytes = lds.next_multiple_of(LDS_GRANULE);
         let cores = queue.shared.bus.cores();
+        order.dispatch.lds_bytes = lds.next_multiple_of(cores.target.lds_granule());
         let places = Places::new(cores, order.cu_masks, &order.dispatch).unwrap_or_else(|| {
             queue
                 .shared
                 .stats
                 .count("CU mask that leaves an XCC nothing");
             tracing::warn!(slot = ?queue.slot, masks = ?order.cu_masks, "CU mask ignored");
-            Places::one(&order.dispatch)
+            Places::one(cores.target, &order.dispatch)
         });
         let waves = order.dispatch.waves().max(1);
         let room = match order.scratch.waves {

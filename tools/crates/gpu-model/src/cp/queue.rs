@@ -279,7 +279,9 @@ impl Queue {
             rptr,
             flight,
             sh: Box::new(sh),
-            codes: (0..threads).map(|_| gcn::CodeCache::new()).collect(),
+            codes: (0..threads)
+                .map(|_| gcn::CodeCache::of(shared.bus.cores().target))
+                .collect(),
             reported: None,
         };
         // Before the write pointer is read from memory: what is rung in between is heard.

@@ -93,6 +93,8 @@ pub struct Cores {
     pub engines: u8,
     /// Compute units of each that work.
     pub units: [u8; 4],
+    /// What they execute.
+    pub target: gcn::Target,
 }
 
 /// The GPU around the processors.

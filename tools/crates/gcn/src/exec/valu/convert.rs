@@ -4,7 +4,7 @@
 
 use super::{Done, Machine};
 use crate::exec::unsupported;
-use crate::float::small::{Small, BF8, FP8};
+use crate::float::small::Small;
 use crate::float::{half, soft, Fp, Round, F16, F32, F64};
 use crate::inst::{Inst, Valu};
 use crate::op::Vop1;
@@ -19,6 +19,8 @@ impl Machine<'_> {
     pub(super) fn convert(&mut self, inst: &Inst, v: &Valu, op: Vop1) -> Done {
         use Vop1::*;
         match op {
+            // The upper half of a single.
+            v_cvt_f32_bf16 => self.single_result(v, |_, a| a << 16),
             v_cvt_f32_i32 => self.single_result(v, |fp, a| from_i64(fp, i64::from(a as i32))),
             v_cvt_f32_u32 => self.single_result(v, |fp, a| from_i64(fp, i64::from(a))),
             v_cvt_f32_ubyte0 => self.single_result(v, |_, a| ((a & 0xff) as f32).to_bits()),
@@ -47,6 +49,7 @@ impl Machine<'_> {
 
     fn convert_small(&mut self, inst: &Inst, v: &Valu, op: Vop1) -> Done {
         use Vop1::*;
+        let (fp8, bf8) = (Small::fp8(self.target), Small::bf8(self.target));
         match op {
             v_cvt_f16_u16 => self.half_bits(v, |fp, a, _, _| soft::from_integer(F16, fp, a as i64)),
             v_cvt_f16_i16 => self.half_bits(v, |fp, a, _, _| {
@@ -56,10 +59,10 @@ impl Machine<'_> {
             v_cvt_i16_f16 => self.map16(v, |a, _, _| half::to_f32(a as u16) as i16 as u32),
             v_cvt_norm_i16_f16 => self.map16(v, |a, _, _| signed_norm(half::to_f32(a as u16))),
             v_cvt_norm_u16_f16 => self.map16(v, |a, _, _| unsigned_norm(half::to_f32(a as u16))),
-            v_cvt_f32_fp8 => self.single_result(v, |_, a| FP8.to_f32(a as u8).to_bits()),
-            v_cvt_f32_bf8 => self.single_result(v, |_, a| BF8.to_f32(a as u8).to_bits()),
-            v_cvt_pk_f32_fp8 => self.widen(v, |a| pair(FP8, a)),
-            v_cvt_pk_f32_bf8 => self.widen(v, |a| pair(BF8, a)),
+            v_cvt_f32_fp8 => self.single_result(v, |_, a| fp8.to_f32(a as u8).to_bits()),
+            v_cvt_f32_bf8 => self.single_result(v, |_, a| bf8.to_f32(a as u8).to_bits()),
+            v_cvt_pk_f32_fp8 => self.widen(v, |a| pair(fp8, a)),
+            v_cvt_pk_f32_bf8 => self.widen(v, |a| pair(bf8, a)),
             _ => Err(unsupported(inst)),
         }
     }

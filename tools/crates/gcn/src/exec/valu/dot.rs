@@ -13,6 +13,7 @@ impl Machine<'_> {
         use Vop2::*;
         match op {
             v_dot2c_f32_f16 => self.map3(v, dot2_f16),
+            v_dot2c_f32_bf16 if is_plain(v) => self.map3(v, dot2_bf16),
             v_dot2c_i32_i16 => self.map3(v, |a, b, c| sum::<16>(a, b, c, true)),
             v_dot4c_i32_i8 => self.map3(v, |a, b, c| sum::<8>(a, b, c, true)),
             v_dot8c_i32_i4 => self.map3(v, |a, b, c| sum::<4>(a, b, c, true)),
@@ -36,6 +37,7 @@ impl Machine<'_> {
         let clamp = v.mods.clamp;
         match op {
             v_dot2_f32_f16 => self.map3(v, dot2_f16),
+            v_dot2_f32_bf16 if is_plain(v) => self.map3(v, dot2_bf16),
             v_dot2_i32_i16 => self.map3(v, |a, b, c| product_sum::<16>(a, b, c, true, clamp)),
             v_dot2_u32_u16 => self.map3(v, |a, b, c| product_sum::<16>(a, b, c, false, clamp)),
             v_dot4_i32_i8 => self.map3(v, |a, b, c| product_sum::<8>(a, b, c, true, clamp)),
@@ -45,6 +47,22 @@ impl Machine<'_> {
             _ => Err(unsupported(inst)),
         }
     }
+}
+
+/// Without modifiers, which nobody has looked at.
+fn is_plain(v: &Valu) -> bool {
+    let mods = v.mods;
+    let selects = mods.op_sel == 0 && matches!(mods.op_sel_hi, 0 | 7);
+    selects && mods.neg | mods.abs | mods.omod == 0 && !mods.clamp && v.dpp.is_none()
+}
+
+/// The same of bfloat16.
+fn dot2_bf16(a: u32, b: u32, c: u32) -> u32 {
+    let product = |shift: u32| {
+        let [a, b] = [a, b].map(|x| f64::from(half::bf16_to_f32((x >> shift) as u16)));
+        a * b
+    };
+    ((product(0) + product(16) + f64::from(f32::from_bits(c))) as f32).to_bits()
 }
 
 /// Rounded once: products of halves are exact in f64, and so is their sum but for extreme

@@ -8,11 +8,12 @@
 use super::{Done, Machine};
 use crate::exec::unsupported;
 use crate::float::fused::{dot_add, Factor, Layout};
-use crate::float::small::{BF8, FP8};
+use crate::float::small::{Small, BF6, FP4, FP6};
 use crate::float::{fma32, half, settle32, settle64};
 use crate::inst::{Dst, Inst, Src, Valu};
 use crate::op::Vop3p;
 use crate::wave::{Vgpr, LANES};
+use crate::Target;
 
 /// What the matrices' elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,9 @@ enum Element {
     Bf16,
     Fp8,
     Bf8,
+    Fp6,
+    Bf6,
+    Fp4,
     I8,
 }
 
@@ -49,40 +53,62 @@ impl Element {
             Element::F32 | Element::Xf32 => 32,
             Element::F16 | Element::Bf16 => 16,
             Element::Fp8 | Element::Bf8 | Element::I8 => 8,
+            Element::Fp6 | Element::Bf6 => 6,
+            Element::Fp4 => 4,
         }
     }
 
     /// How its products are taken apart.
-    fn layout(self) -> Layout {
-        let (fraction, lowest) = match self {
+    fn layout(self, target: Target) -> Layout {
+        let (fraction, lowest) = match (self, target) {
+            (Element::Fp8, Target::Gfx950) => (3, -6),
+            (Element::Bf8, Target::Gfx950) => (2, -14),
+            (kind, _) => kind.old_layout(),
+        };
+        Layout { fraction, lowest }
+    }
+
+    /// gfx942's bits of fraction, and lowest exponent; the narrow ones are gfx950's alone.
+    fn old_layout(self) -> (u32, i32) {
+        match self {
+            Element::Fp6 => (3, 0),
+            Element::Bf6 => (2, -2),
+            Element::Fp4 => (1, 0),
             Element::F16 => (10, -14),
             Element::Bf16 => (7, -126),
             Element::Fp8 => (3, -7),
             Element::Bf8 => (2, -15),
             _ => (10, -126),
-        };
-        Layout { fraction, lowest }
+        }
     }
 
-    fn factor(self, bits: u64) -> Factor {
+    fn factor(self, target: Target, bits: u64) -> Factor {
         let value = match self {
             Element::F16 => half::to_f32(bits as u16),
             Element::Bf16 => half::bf16_to_f32(bits as u16),
-            Element::Fp8 => FP8.to_f32(bits as u8),
-            Element::Bf8 => BF8.to_f32(bits as u8),
+            Element::Fp8 => Small::fp8(target).to_f32(bits as u8),
+            Element::Bf8 => Small::bf8(target).to_f32(bits as u8),
+            Element::Fp6 => FP6.to_f32(bits as u8),
+            Element::Bf6 => BF6.to_f32(bits as u8),
+            Element::Fp4 => FP4.to_f32(bits as u8),
             _ => truncated(bits as u32),
         };
-        Factor::new(value, self.layout())
+        Factor::new(value, self.layout(target))
     }
 
     /// Products that are added at once.
     fn group(self) -> usize {
         match self {
             Element::Xf32 => 4,
-            Element::Fp8 | Element::Bf8 => 16,
+            Element::Fp8 | Element::Bf8 | Element::Fp6 | Element::Bf6 | Element::Fp4 => 16,
             _ => 8,
         }
     }
+}
+
+/// The bits of one element.
+fn mask_of(element: Element) -> u64 {
+    (1 << element.bits()) - 1
 }
 
 /// An XF32 operand of an f32's bits. A NaN stays one.
@@ -104,9 +130,41 @@ struct Shape {
     a: Element,
     b: Element,
     sparse: bool,
+    /// A lane's elements of B are in two runs: the second half of them belongs to the second half
+    /// of k. Of the mixed formats FP8 and BF8 are, in A, too.
+    split: bool,
 }
 
 impl Shape {
+    /// What CBSZ and BLGP make of the mixed formats' instructions.
+    fn mixed(v: &Valu, op: Vop3p) -> Option<Shape> {
+        let format = |code: u8| {
+            Some(match code {
+                0 => Element::Fp8,
+                1 => Element::Bf8,
+                2 => Element::Fp6,
+                3 => Element::Bf6,
+                4 => Element::Fp4,
+                _ => return None,
+            })
+        };
+        let (a, b) = (format(v.mods.abs)?, format(v.mods.neg)?);
+        let (size, k) = match op {
+            Vop3p::v_mfma_f32_16x16x128_f8f6f4 => (16, 128),
+            _ => (32, 64),
+        };
+        Some(Shape {
+            m: size,
+            n: size,
+            k,
+            blocks: 1,
+            a,
+            b,
+            sparse: false,
+            split: false,
+        })
+    }
+
     /// From a name like `v_mfma_f32_32x32x4_2b_f16`.
     fn parse(name: &str) -> Option<Shape> {
         let mut parts = name.split('_').skip(1);
@@ -130,6 +188,8 @@ impl Shape {
             a,
             b,
             sparse,
+            // Eight registers.
+            split: sparse && n * k * b.bits() == 8 * 32 * LANES,
         })
     }
 
@@ -194,6 +254,10 @@ fn lane_group(pattern: u8, lane: usize) -> usize {
 
 impl Machine<'_> {
     pub(super) fn matrix(&mut self, inst: &Inst, v: &Valu, op: Vop3p) -> Done {
+        if op.is_mixed() {
+            let shape = Shape::mixed(v, op).ok_or_else(|| unsupported(inst))?;
+            return self.multiply_mixed(v, shape);
+        }
         let shape = Shape::parse(op.mnemonic()).ok_or_else(|| unsupported(inst))?;
         match shape.a {
             Element::F64 => {
@@ -214,16 +278,87 @@ impl Machine<'_> {
 
     fn multiply_small(&mut self, v: &Valu, shape: Shape) -> Done {
         let (a, b) = (shape.a, shape.b);
-        let fractions = [a.layout().fraction, b.layout().fraction];
+        let target = self.target;
+        let fractions = [a.layout(target).fraction, b.layout(target).fraction];
         let halves = a.bits() == 8;
 
-        let convert: [&dyn Fn(u64) -> Factor; 2] = [&|bits| a.factor(bits), &|bits| b.factor(bits)];
+        let convert: [&dyn Fn(u64) -> Factor; 2] = [&|bits| a.factor(target, bits), &|bits| {
+            b.factor(target, bits)
+        }];
         self.multiply(v, shape, convert, |x, y, c| {
             let groups = x.chunks(a.group()).zip(y.chunks(a.group()));
             let start = f32::from_bits(c as u32);
             let sum = groups.fold(start, |c, (x, y)| dot_add(x, y, c, fractions, halves));
             sum.to_bits().into()
         })
+    }
+
+    /// FP8, BF8, FP6, BF6 and FP4 in any combination, with a scale for 32 elements of a row of A
+    /// and of a column of B. How the hardware rounds these sums nobody has published: each 32
+    /// products are added exactly here, and the sum is rounded with the accumulator.
+    fn multiply_mixed(&mut self, v: &Valu, shape: Shape) -> Done {
+        /// Elements that share a scale.
+        const BLOCK: usize = 32;
+        let target = self.target;
+        let value = |element: Element| {
+            move |bits: u64| f64::from(element.factor(target, bits & mask_of(element)).value())
+        };
+        let is_split = |element: Element| element.bits() == 8;
+        let (rows, columns) = ([shape.m, shape.k, 1], [shape.n, shape.k, 1]);
+        let a = self.factors(
+            v.src[0],
+            shape.a,
+            rows,
+            |l| l,
+            value(shape.a),
+            is_split(shape.a),
+        );
+        let b = self.factors(
+            v.src[1],
+            shape.b,
+            columns,
+            |l| l,
+            value(shape.b),
+            is_split(shape.b),
+        );
+        let scales = |which: usize, rows: usize| {
+            let scale = v.scales.map(|scales| scales[which]);
+            move |machine: &Self, row: usize, block: usize| match scale {
+                None => 1.0,
+                Some((src, byte)) => {
+                    let lane = row + rows * block;
+                    let bits = machine.element(src, 32, 0, lane) >> (8 * byte) & 0xff;
+                    match bits {
+                        0xff => f64::NAN,
+                        exponent => 2f64.powi(exponent as i32 - 127),
+                    }
+                }
+            }
+        };
+        let (scale_a, scale_b) = (scales(0, shape.m), scales(1, shape.n));
+        let registers = shape.registers();
+        let mut d = [[0; LANES]; 32];
+        for (item, register) in d[..registers].iter_mut().enumerate() {
+            *register = std::array::from_fn(|lane| {
+                let (_, row, column) = shape.place(lane, item);
+                let pairs = a
+                    .row(0, row)
+                    .chunks(BLOCK)
+                    .zip(b.row(0, column).chunks(BLOCK));
+                let start = f64::from(f32::from_bits(self.addend(v, shape, item, lane) as u32));
+                let sum = pairs.enumerate().fold(start, |sum, (block, (x, y))| {
+                    let products: f64 = x.iter().zip(y).map(|(x, y)| x * y).sum();
+                    let scale = scale_a(self, row, block) * scale_b(self, column, block);
+                    f64::from((sum + products * scale) as f32)
+                });
+                match sum.is_nan() {
+                    true => f32::NAN.to_bits(),
+                    false => (sum as f32).to_bits(),
+                }
+            });
+        }
+        self.put_matrix(v.dst, &d[..registers]);
+        Ok(())
     }
 
     /// All lanes' elements at a time, by fused multiply-adds, k upwards.
@@ -234,13 +369,14 @@ impl Machine<'_> {
             [shape.m, shape.k, shape.blocks],
             [shape.n, shape.k, shape.blocks],
         ];
-        let a = self.factors(v.src[0], shape.a, sizes[0], |lane| lane, convert);
+        let a = self.factors(v.src[0], shape.a, sizes[0], |lane| lane, convert, false);
         let b = self.factors(
             v.src[1],
             shape.b,
             sizes[1],
             |l| lane_group(pattern, l),
             convert,
+            false,
         );
         let registers = shape.registers();
         let mut d = [[0; LANES]; 32];
@@ -283,6 +419,7 @@ impl Machine<'_> {
             [shape.n, shape.k, shape.blocks],
             lane,
             second,
+            shape.split,
         );
         let depth = if shape.sparse { shape.k / 2 } else { shape.k };
         let a = self.factors(
@@ -291,6 +428,7 @@ impl Machine<'_> {
             [shape.m, depth, shape.blocks],
             |l| l,
             first,
+            false,
         );
         let columns = shape.sparse.then(|| self.sparse_columns(v, shape));
         let mut picked = [T::default(); 64];
@@ -326,7 +464,7 @@ impl Machine<'_> {
     }
 
     /// A or B: rows of A, or columns of B, with their elements by k. `size` is how many rows, how
-    /// long, and how many blocks.
+    /// long, and how many blocks; `split`: a lane's elements are two runs of k.
     fn factors<T: Copy + Default>(
         &self,
         src: Src,
@@ -334,6 +472,7 @@ impl Machine<'_> {
         size: [usize; 3],
         from: impl Fn(usize) -> usize,
         convert: impl Fn(u64) -> T,
+        split: bool,
     ) -> Factors<T> {
         let [rows, length, blocks] = size;
         let mut values = vec![T::default(); rows * length * blocks];
@@ -343,7 +482,8 @@ impl Machine<'_> {
             let (block, turn) = (rest % blocks, rest / blocks);
             for item in 0..items {
                 let bits = self.element(src, element.bits(), item, from(lane));
-                values[(block * rows + row) * length + turn * items + item] = convert(bits);
+                let k = place_of(item, turn, items, length, split);
+                values[(block * rows + row) * length + k] = convert(bits);
             }
         }
         Factors {
@@ -368,7 +508,11 @@ impl Machine<'_> {
             let indices = self.element(v.src[2], 32, 0, lane) >> (2 * items * set);
             for item in 0..items {
                 let of_four = indices >> (2 * item) & 3;
-                let k = turn * 2 * items + item / 2 * 4 + of_four as usize;
+                // Each element of A stands for one of two of B.
+                let run = if shape.split { items / 2 } else { items };
+                let (part, at) = (item / run, item % run);
+                let first = part * shape.k / 2 + turn * 2 * run;
+                let k = first + at / 2 * 4 + of_four as usize;
                 values[row * length + turn * items + item] = k as u8;
             }
         }
@@ -409,7 +553,12 @@ impl Machine<'_> {
             }
             Src::Vgpr(_) | Src::Acc(_) => {
                 let at = item * bits;
-                u64::from(register(at / 32) >> (at % 32))
+                let low = u64::from(register(at / 32) >> (at % 32));
+                // Six bits may lie in two registers.
+                match at % 32 + bits > 32 {
+                    true => low | u64::from(register(at / 32 + 1)) << (32 - at % 32),
+                    false => low,
+                }
             }
             constant => self.scalar64(constant),
         }
@@ -423,6 +572,12 @@ impl Machine<'_> {
         };
         file[first..first + values.len()].copy_from_slice(values);
     }
+}
+
+/// The k of a lane's `item`, where `turn` lanes before it have the same row.
+fn place_of(item: usize, turn: usize, items: usize, length: usize, split: bool) -> usize {
+    let run = if split { items / 2 } else { items };
+    item / run * length / 2 * usize::from(split) + turn * run + item % run
 }
 
 /// The block of A that `block` takes.
@@ -455,7 +610,10 @@ mod tests {
 
     #[test]
     fn every_matrix_instruction_has_a_shape() {
-        for op in Vop3p::ALL.iter().filter(|op| op.is_matrix()) {
+        for op in Vop3p::ALL
+            .iter()
+            .filter(|op| op.is_matrix() && !op.is_mixed())
+        {
             let shape = Shape::parse(op.mnemonic()).unwrap();
             let types = op.types();
             assert_eq!(shape.registers(), usize::from(types[0].dwords()), "{op:?}");

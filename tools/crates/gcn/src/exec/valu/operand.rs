@@ -93,7 +93,7 @@ impl Machine<'_> {
         }
         let sign = match v.types[index + 1] {
             Ty::F32 => 1 << 31,
-            Ty::F16 => 1 << 15,
+            Ty::F16 | Ty::Bf16 => 1 << 15,
             _ => 0,
         };
         if v.takes_magnitude(index) {
@@ -139,7 +139,7 @@ impl Machine<'_> {
         }
         let mut hold = blank();
         let lanes = self.raw32(v.src[index], &mut hold);
-        let is_float = v.types[index + 1] == Ty::F16;
+        let is_float = matches!(v.types[index + 1], Ty::F16 | Ty::Bf16);
         let mask = if v.takes_magnitude(index) && is_float {
             0x7fff
         } else {

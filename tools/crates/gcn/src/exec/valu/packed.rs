@@ -4,7 +4,7 @@
 
 use super::{blank, half_fma, half_result, Done, Machine};
 use crate::exec::unsupported;
-use crate::float::{fma32, half, min_max, settle32, soft, Fp, Round, F16, F32};
+use crate::float::{fma32, half, least, min_max, settle32, soft, Fp, Round, F16, F32};
 use crate::inst::{Inst, Src, Valu};
 use crate::op::Vop3p;
 use crate::wave::{Vgpr, LANES};
@@ -126,6 +126,8 @@ impl Machine<'_> {
                 half_pair(fp, soft::mul, a, b, |a, b| a * b)
             }),
             v_pk_min_f16 => self.half_lanes(v, fp, |[a, b, _]| min_max(F16, fp.ieee, false, a, b)),
+            v_pk_minimum3_f16 => self.half_lanes(v, fp, |[a, b, c]| least(F16, false, [a, b, c])),
+            v_pk_maximum3_f16 => self.half_lanes(v, fp, |[a, b, c]| least(F16, true, [a, b, c])),
             v_pk_max_f16 => self.half_lanes(v, fp, |[a, b, _]| min_max(F16, fp.ieee, true, a, b)),
             _ => Err(unsupported(inst)),
         }

@@ -4,7 +4,7 @@
 use super::{convert, Done, Machine};
 use crate::exec::unsupported;
 use crate::float::{half, special, F16, F32, F64};
-use crate::inst::{Inst, Valu};
+use crate::inst::{Dst, Inst, Src, Valu};
 use crate::op::Vop1;
 use crate::wave::LANES;
 
@@ -29,6 +29,9 @@ impl Machine<'_> {
             }),
             v_readfirstlane_b32 => self.read_first_lane(v),
             v_swap_b32 => self.swap(v),
+            v_prng_b32 => self.map1(v, prng),
+            v_permlane16_swap_b32 => self.swap_rows(v, 16),
+            v_permlane32_swap_b32 => self.swap_rows(v, 32),
             v_sat_pk_u8_i16 => self.map1(v, |a| {
                 let byte = |half: u32| (half as i16).clamp(0, 255) as u32;
                 byte(a) | byte(a >> 16) << 8
@@ -119,4 +122,40 @@ impl Machine<'_> {
         }
         Ok(())
     }
+
+    /// `v_permlane16_swap_b32` and `v_permlane32_swap_b32`: of the destination's rows of so many
+    /// lanes the odd ones change places with the even ones of the source. FI: lanes that EXEC
+    /// leaves out are read, too; else they keep what they have, and so do their partners, unless
+    /// BOUND_CTRL has those read 0.
+    fn swap_rows(&mut self, v: &Valu, row: usize) -> Done {
+        let (Dst::Vgpr(first), Src::Vgpr(second)) = (v.dst, v.src[0]) else {
+            return Ok(());
+        };
+        let exec = self.wave.exec();
+        let active = |lane: usize| exec >> lane & 1 != 0;
+        let (fetch, zero) = (v.mods.op_sel & 1 != 0, v.mods.op_sel & 2 != 0);
+        let [first, second] = [first, second].map(usize::from);
+        let (a, b) = (self.wave.vgpr[first], self.wave.vgpr[second]);
+        let take = |value: u32, from: usize, old: u32| match active(from) || fetch {
+            true => value,
+            false if zero => 0,
+            false => old,
+        };
+        for lane in (0..LANES).filter(|lane| lane / row % 2 == 1) {
+            let partner = lane - row;
+            if active(lane) {
+                self.wave.vgpr[first][lane] = take(b[partner], partner, a[lane]);
+            }
+            if active(partner) {
+                self.wave.vgpr[second][partner] = take(a[lane], lane, b[partner]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The next number of `v_prng_b32`: a shift register with the taps of 0xc5.
+fn prng(seed: u32) -> u32 {
+    let feedback = if seed >> 31 != 0 { 0xc5 } else { 0 };
+    seed << 1 ^ feedback
 }

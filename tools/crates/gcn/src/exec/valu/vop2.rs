@@ -85,9 +85,8 @@ impl Machine<'_> {
             v_min_u16 => self.map16(v, |a, b, _| a.min(b)),
             v_max_i16 => self.map16(v, |a, b, _| (a as i16).max(b as i16) as u32),
             v_min_i16 => self.map16(v, |a, b, _| (a as i16).min(b as i16) as u32),
-            v_dot2c_f32_f16 | v_dot2c_i32_i16 | v_dot4c_i32_i8 | v_dot8c_i32_i4 | v_pk_fmac_f16 => {
-                self.dot_accumulate(inst, v, op)
-            }
+            v_dot2c_f32_f16 | v_dot2c_f32_bf16 | v_dot2c_i32_i16 | v_dot4c_i32_i8
+            | v_dot8c_i32_i4 | v_pk_fmac_f16 => self.dot_accumulate(inst, v, op),
             _ => Err(crate::exec::unsupported(inst)),
         }
     }

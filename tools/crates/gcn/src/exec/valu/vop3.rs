@@ -5,11 +5,24 @@ use super::convert::{signed_norm, unsigned_norm};
 use super::{Done, Machine};
 use crate::exec::unsupported;
 use crate::float::graphics::{self, Cube};
-use crate::float::small::{Small, BF8, FP8};
-use crate::float::{divide, fma32, half, min_max, soft, Fp, Round, F16, F32, F64};
+use crate::float::small::Small;
+use crate::float::{divide, fma32, half, least, min_max, soft, Fp, Round, F16, F32, F64};
 use crate::inst::{Dst, Inst, Src, Valu};
 use crate::op::Vop3;
 use crate::wave::LANES;
+
+/// Each bit of the result is the one of the table that the operands' bits name, the first one's
+/// highest.
+fn by_table(table: u8, operands: [u32; 3]) -> u32 {
+    let [a, b, c] = operands;
+    (0..8)
+        .filter(|row| table >> row & 1 != 0)
+        .map(|row| {
+            let bit = |value: u32, at: u32| if row >> at & 1 != 0 { value } else { !value };
+            bit(a, 2) & bit(b, 1) & bit(c, 0)
+        })
+        .fold(0, |all, some| all | some)
+}
 
 impl Machine<'_> {
     pub(super) fn vop3(&mut self, inst: &Inst, v: &Valu, op: Vop3) -> Done {
@@ -37,8 +50,32 @@ impl Machine<'_> {
             v_lshrrev_b64 => self.wide2(v, |a, b| b >> (a & 63)),
             v_ashrrev_i64 => self.wide2(v, |a, b| (b as i64 >> (a & 63)) as u64),
             v_lshl_add_u64 => self.wide3(v, |a, b, c| (a << (b & 7)).wrapping_add(c)),
+            v_bitop3_b32 => {
+                let table = v.mods.bitop3;
+                self.map3(v, |a, b, c| by_table(table, [a, b, c]))
+            }
+            v_bitop3_b16 => {
+                let table = v.mods.bitop3;
+                self.map16(v, |a, b, c| by_table(table, [a, b, c]))
+            }
+            v_ashr_pk_i8_i32 => self.shift_bytes(v, -128, 127),
+            v_ashr_pk_u8_i32 => self.shift_bytes(v, 0, 255),
             _ => self.vop3_product(inst, v, op),
         }
+    }
+
+    /// Two numbers shifted right and limited to bytes, into the half that OP_SEL says.
+    fn shift_bytes(&mut self, v: &Valu, low: i32, high: i32) -> Done {
+        let mut hold = [[0; LANES]; 3];
+        let [hold_a, hold_b, hold_c] = &mut hold;
+        let a = self.src32(v, 0, hold_a);
+        let b = self.src32(v, 1, hold_b);
+        let c = self.src32(v, 2, hold_c);
+        let byte =
+            |value: u32, by: u32| u32::from((value as i32 >> (by & 31)).clamp(low, high) as u8);
+        let d = std::array::from_fn(|i| byte(a[i], c[i]) | byte(b[i], c[i]) << 8);
+        let shift = 16 * u32::from(v.mods.op_sel >> 3 & 1);
+        self.put_part(v, &d, shift, 0xffff << shift)
     }
 
     fn vop3_product(&mut self, inst: &Inst, v: &Valu, op: Vop3) -> Done {
@@ -94,6 +131,8 @@ impl Machine<'_> {
             v_med3_i16 => self.map16(v, |a, b, c| middle(a as i16, b as i16, c as i16) as u32),
             v_min3_f32 => self.float_bits(v, |fp, a, b, c| three(F32, fp, false, a, b, c)),
             v_max3_f32 => self.float_bits(v, |fp, a, b, c| three(F32, fp, true, a, b, c)),
+            v_minimum3_f32 => self.float_bits(v, |_, a, b, c| least(F32, false, [a, b, c])),
+            v_maximum3_f32 => self.float_bits(v, |_, a, b, c| least(F32, true, [a, b, c])),
             v_med3_f32 => self.float_bits(v, |fp, a, b, c| median(F32, fp, a, b, c)),
             v_min3_f16 => self.half_bits(v, |fp, a, b, c| three(F16, fp, false, a, b, c)),
             v_max3_f16 => self.half_bits(v, |fp, a, b, c| three(F16, fp, true, a, b, c)),
@@ -147,6 +186,21 @@ impl Machine<'_> {
                 };
                 self.map2(v, |a, b| {
                     let half = |bits: u32| soft::convert(F32, F16, fp, bits.into()) as u32;
+                    pair(half(a), half(b))
+                })
+            }
+            v_cvt_pk_f16_f32 if v.mods.omod == 0 && !v.mods.clamp => {
+                let fp = self.other();
+                self.map2(v, |a, b| {
+                    let half = |bits| u32::from(half::round_f32(f32::from_bits(bits), fp));
+                    pair(half(a), half(b))
+                })
+            }
+            v_cvt_pk_bf16_f32
+                if v.mods.omod == 0 && !v.mods.clamp && self.single().round == Round::Nearest =>
+            {
+                self.map2(v, |a, b| {
+                    let half = |bits| u32::from(half::bf16_from_f32(f32::from_bits(bits)));
                     pair(half(a), half(b))
                 })
             }
@@ -226,10 +280,10 @@ impl Machine<'_> {
             v_cubetc_f32 => self.cube(v, |cube| cube.tc),
             v_cubema_f32 => self.cube(v, |cube| cube.ma),
             v_trig_preop_f64 => self.wide2(v, |a, b| graphics::trig_preop(a, b as u32).to_bits()),
-            v_cvt_pk_fp8_f32 => self.pack_small(v, FP8),
-            v_cvt_pk_bf8_f32 => self.pack_small(v, BF8),
-            v_cvt_sr_fp8_f32 => self.round_small(v, FP8),
-            v_cvt_sr_bf8_f32 => self.round_small(v, BF8),
+            v_cvt_pk_fp8_f32 => self.pack_small(v, Small::fp8(self.target)),
+            v_cvt_pk_bf8_f32 => self.pack_small(v, Small::bf8(self.target)),
+            v_cvt_sr_fp8_f32 => self.round_small(v, Small::fp8(self.target)),
+            v_cvt_sr_bf8_f32 => self.round_small(v, Small::bf8(self.target)),
             _ => Err(unsupported(inst)),
         }
     }

@@ -14,8 +14,6 @@ use crate::cp::team::Member;
 use crate::processor::bus::{to_dwords, wide, Fault};
 use crate::processor::packet::field;
 
-/// LDS of a compute unit.
-const LDS_BYTES: u32 = 64 * 1024;
 /// Work-items of a work-group, at most.
 const MAX_ITEMS: u64 = 1024;
 /// Kernels that expect preloaded arguments begin with code that loads them, for older firmware.
@@ -133,7 +131,8 @@ struct Packet {
 }
 
 impl Packet {
-    fn decode(packet: &[u32]) -> Result<Self, PacketError> {
+    /// `lds_bytes`: how much there is.
+    fn decode(packet: &[u32], lds_bytes: u32) -> Result<Self, PacketError> {
         let dimensions = field(packet[0], 16, 2) as usize;
         let mut size = [packet[1] & 0xffff, packet[1] >> 16, packet[2] & 0xffff];
         let mut grid = [packet[3], packet[4], packet[5]];
@@ -146,7 +145,7 @@ impl Packet {
         if size.iter().map(|n| u64::from(*n)).product::<u64>() > MAX_ITEMS {
             return Err(PacketError::WorkgroupInvalid);
         }
-        if packet[7] > LDS_BYTES {
+        if packet[7] > lds_bytes {
             return Err(PacketError::GroupSegmentInvalid);
         }
         if packet[8] | packet[9] == 0 {
@@ -169,7 +168,7 @@ pub fn launch(
     address: u64,
     packet: &[u32],
 ) -> Result<Result<Box<Launch>, PacketError>, Fault> {
-    let packet = match Packet::decode(packet) {
+    let packet = match Packet::decode(packet, queue.shared.bus.cores().target.lds_bytes()) {
         Ok(packet) => packet,
         Err(error) => return Ok(Err(error)),
     };

@@ -32,36 +32,40 @@ pub struct Size {
     pub vgprs: u32,
     /// VGPRs with accumulation ones, a multiple of 8.
     pub all_vgprs: u32,
-    /// LDS of the group, a multiple of 512.
+    /// LDS of the group, a multiple of the granule.
     pub lds_bytes: u32,
+    /// What LDS is allocated in, bytes.
+    pub lds_granule: u32,
 }
 
 impl Size {
     /// The size of waves with these registers.
-    pub fn of(vgprs: usize, accs: usize, lds_bytes: usize) -> Self {
+    pub fn of(vgprs: usize, accs: usize, lds_bytes: usize, lds_granule: u32) -> Self {
         Size {
             vgprs: (vgprs as u32).next_multiple_of(4),
             all_vgprs: ((vgprs + accs) as u32).next_multiple_of(8),
-            lds_bytes: (lds_bytes as u32).next_multiple_of(512),
+            lds_bytes: (lds_bytes as u32).next_multiple_of(lds_granule),
+            lds_granule,
         }
     }
 
-    /// VGPRS 5:0 in eights, SGPRS 8:6 in sixteens with the TTMPs, LDS_SIZE 16:9 in 128 dwords,
+    /// VGPRS 5:0 in eights, SGPRS 8:6 in sixteens with the TTMPs, LDS_SIZE 16:9 in granules,
     /// ACCUM_OFFSET 29:24 in fours.
     fn encode(self) -> u32 {
         (self.all_vgprs / 8).saturating_sub(1) & 0x3f
             | 7 << 6
-            | ((self.lds_bytes / 512) & 0xff) << 9
+            | ((self.lds_bytes / self.lds_granule) & 0xff) << 9
             | ((self.vgprs / 4).saturating_sub(1) & 0x3f) << 24
             | IS_STATE
     }
 
-    fn decode(word: u32) -> Self {
+    fn decode(word: u32, lds_granule: u32) -> Self {
         let all_vgprs = (field(word, 0, 6) + 1) * 8;
         Size {
             vgprs: ((field(word, 24, 6) + 1) * 4).min(all_vgprs),
             all_vgprs,
-            lds_bytes: field(word, 9, 8) * 512,
+            lds_bytes: field(word, 9, 8) * lds_granule,
+            lds_granule,
         }
     }
 
@@ -133,7 +137,7 @@ pub fn encode(groups: &[Group]) -> Vec<u32> {
 
 /// The groups of a stack, in the order in which they were saved; `end`: of the wave save area.
 /// None: it is corrupt.
-pub fn decode(words: &[u32], end: u64) -> Option<Vec<Group>> {
+pub fn decode(words: &[u32], end: u64, lds_granule: u32) -> Option<Vec<Group>> {
     let mut groups: Vec<Group> = Vec::new();
     let mut state = None;
     let mut end = end;
@@ -142,7 +146,7 @@ pub fn decode(words: &[u32], end: u64) -> Option<Vec<Group>> {
             continue;
         }
         if word & IS_STATE != 0 {
-            state = Some(Size::decode(*word));
+            state = Some(Size::decode(*word, lds_granule));
             continue;
         }
         let first = field(*word, 17, 1) != 0;
@@ -170,8 +174,8 @@ mod tests {
 
     #[test]
     fn a_stack_says_what_was_saved_and_where() {
-        let big = Size::of(20, 12, 4096);
-        let small = Size::of(3, 0, 0);
+        let big = Size::of(20, 12, 4096, 512);
+        let small = Size::of(3, 0, 0, 512);
         assert_eq!((big.all_vgprs, small.all_vgprs), (32, 8));
         let (first, end) = Group::place(big, &[Some((1, 7)), None, Some((3, 300))], 0x2000);
         let (second, end) = Group::place(small, &[None], end);
@@ -182,9 +186,9 @@ mod tests {
         let words = encode(&groups);
         assert_eq!(words.len(), 2 + 4 + 2);
         assert_eq!(words[0] >> 16, 0xc000 | (words.len() as u32 - 2));
-        assert_eq!(decode(&words, end).as_ref(), Some(&groups));
-        assert_eq!(decode(&words, 100), None);
-        assert_eq!(decode(&words[..1], end), None);
-        assert_eq!(decode(&[0, 0, 5], end), None, "a wave without a state");
+        assert_eq!(decode(&words, end, 512).as_ref(), Some(&groups));
+        assert_eq!(decode(&words, 100, 512), None);
+        assert_eq!(decode(&words[..1], end, 512), None);
+        assert_eq!(decode(&[0, 0, 5], end, 512), None, "a wave without a state");
     }
 }

@@ -7,7 +7,7 @@
 
 use super::super::queue::SlotId;
 use crate::processor::bus::Cores;
-use gcn::Dispatch;
+use gcn::{Dispatch, Target};
 
 /// SIMDs of a compute unit.
 const SIMDS: u32 = 4;
@@ -15,8 +15,6 @@ const SIMDS: u32 = 4;
 const SIMD_WAVES: u32 = 8;
 /// VGPRs of a SIMD's lane, accumulation ones included.
 const SIMD_VGPRS: u32 = 512;
-/// LDS of a compute unit.
-const LDS_BYTES: u32 = 64 * 1024;
 
 /// A compute unit: shader engine and number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +46,15 @@ impl Places {
                 }
             }
         }
-        let per_unit = groups_of_unit(dispatch);
+        let per_unit = groups_of_unit(cores.target, dispatch);
         (!units.is_empty()).then_some(Places { units, per_unit })
     }
 
     /// One compute unit, whatever the masks say.
-    pub fn one(dispatch: &Dispatch) -> Self {
+    pub fn one(target: Target, dispatch: &Dispatch) -> Self {
         Places {
             units: vec![Cu { engine: 0, unit: 0 }],
-            per_unit: groups_of_unit(dispatch),
+            per_unit: groups_of_unit(target, dispatch),
         }
     }
 
@@ -95,12 +93,12 @@ impl Places {
 }
 
 /// How many groups of a dispatch a compute unit holds at a time: at least one.
-fn groups_of_unit(dispatch: &Dispatch) -> u32 {
+fn groups_of_unit(target: Target, dispatch: &Dispatch) -> u32 {
     let (vgprs, accs) = dispatch.vgprs();
     let by_vgprs = SIMD_VGPRS / ((vgprs + accs) as u32).max(1);
     let waves = SIMDS * by_vgprs.clamp(1, SIMD_WAVES);
     let by_waves = waves / dispatch.waves().max(1);
-    let by_lds = LDS_BYTES / dispatch.lds_bytes.max(1);
+    let by_lds = target.lds_bytes() / dispatch.lds_bytes.max(1);
     by_waves.min(by_lds).max(1)
 }
 
@@ -111,6 +109,7 @@ mod tests {
     const CORES: Cores = Cores {
         engines: 4,
         units: [5; 4],
+        target: Target::Gfx942,
     };
 
     fn dispatch(items: u32, lds_bytes: u32) -> Dispatch {
@@ -128,6 +127,12 @@ mod tests {
         assert_eq!(all.slots(), 20 * 16);
         let lds = Places::new(CORES, [!0; 4], &dispatch(64, 32 << 10)).unwrap();
         assert_eq!(lds.slots(), 20 * 2);
+        let cores = Cores {
+            target: Target::Gfx950,
+            ..CORES
+        };
+        let lds = Places::new(cores, [!0; 4], &dispatch(64, 32 << 10)).unwrap();
+        assert_eq!(lds.slots(), 20 * 5, "160 KiB");
         let masked = Places::new(CORES, [2, 0, 0, 2], &dispatch(1024, 0)).unwrap();
         assert_eq!(masked.slots(), 2);
         assert!(Places::new(CORES, [0; 4], &dispatch(64, 0)).is_none());

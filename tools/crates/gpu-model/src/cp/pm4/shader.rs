@@ -69,6 +69,7 @@ fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
     let rsrc2 = sh[at(compute::PGM_RSRC2)];
     let (process, pgm) = (&cx.queue.process, at(compute::PGM_LO));
     let traps = cx.queue.has_handler() || pgm_rsrc2::TRAP_PRESENT.pick(rsrc2) != 0;
+    let target = cx.queue.shared.bus.cores().target;
     let dispatch = gcn::Dispatch {
         entry: wide(sh[pgm], sh[pgm + 1] & 0xff) << 8,
         pgm_rsrc1: sh[at(compute::PGM_RSRC1)],
@@ -76,8 +77,7 @@ fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
         pgm_rsrc3: sh[at(compute::PGM_RSRC3)],
         user_sgprs: sh[at(compute::USER_DATA_0)..][..16].to_vec(),
         workgroup_size: shape.size,
-        // LDS_SIZE counts 128 dwords.
-        lds_bytes: pgm_rsrc2::LDS_SIZE.pick(rsrc2) * 512,
+        lds_bytes: pgm_rsrc2::LDS_SIZE.pick(rsrc2) * target.lds_granule(),
         apertures: super::super::apertures(process),
         tba: if traps { process.tba } else { 0 },
         tma: if traps { process.tma } else { 0 },

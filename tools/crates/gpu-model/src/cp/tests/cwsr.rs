@@ -11,6 +11,7 @@ use crate::cp::cwsr::waves_in_stack;
 use crate::cp::mqd::dw;
 use crate::flat::Rig;
 use crate::processor::runner::Mode;
+use gcn::Target;
 use kernel_tree::kernel_tree;
 
 pub const CODE: u32 = 0x6_0000;
@@ -71,12 +72,16 @@ const KERNEL: &[u32] = &[
     0xbf81_0000, // s_endpgm
 ];
 
-/// The words of cwsr_trap_gfx9_4_3_hex in the kernel source.
-fn handler() -> Vec<u32> {
+/// The words of cwsr_trap_gfx9_4_3_hex or cwsr_trap_gfx9_5_0_hex in the kernel source.
+fn handler(target: Target) -> Vec<u32> {
     let file = "drivers/gpu/drm/amd/amdkfd/cwsr_trap_handler.h";
     let text = std::fs::read_to_string(kernel_tree().join(file)).expect("handlers");
+    let core = match target {
+        Target::Gfx942 => "9_4_3",
+        Target::Gfx950 => "9_5_0",
+    };
     let (_, after) = text
-        .split_once("cwsr_trap_gfx9_4_3_hex[] = {")
+        .split_once(&format!("cwsr_trap_gfx{core}_hex[] = {{"))
         .expect("the handler");
     let (words, _) = after.split_once("};").expect("its end");
     let word = |text: &str| u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok();
@@ -85,10 +90,15 @@ fn handler() -> Vec<u32> {
 
 /// Process 3 with a handler, a save area and the kernel; its queue is not mapped.
 pub fn rig(mode: Mode) -> Rig {
-    let handler = handler();
+    rig_of(mode, Target::Gfx942)
+}
+
+fn rig_of(mode: Mode, target: Target) -> Rig {
+    let handler = handler(target);
     assert!(handler.len() > 500, "{} words", handler.len());
     let rig = rig_in(mode);
     assert!(runlist::unmap(&rig, 2, 0, 0));
+    rig.flat.target.set(target).expect("nobody has set it");
     rig.write(BASE + u64::from(HANDLER), &handler);
     let set = |dword: usize, value: u32| rig.write(QUEUE.mqd + 4 * dword as u64, &[value]);
     set(dw::COMPUTE_PGM_RSRC2, 1 << 6);
@@ -225,7 +235,12 @@ fn waves_may_be_preempted_while_they_come_back() {
 
 #[test]
 fn the_save_area_holds_registers_and_lds_where_debuggers_look() {
-    let rig = rig(Mode::Threads(2));
+    Target::ALL.into_iter().for_each(save_and_restore);
+}
+
+fn save_and_restore(target: Target) {
+    let granule = target.lds_granule();
+    let rig = rig_of(Mode::Threads(2), target);
     map_with_handler(&rig);
     let done = start(&rig);
     preempt(&rig);
@@ -234,11 +249,11 @@ fn the_save_area_holds_registers_and_lds_where_debuggers_look() {
     let words: Vec<u32> = (offset / 4..STACK_BYTES / 4)
         .map(|at| rig.read(QUEUE.mqd + 0x1000 + 4 * u64::from(at)))
         .collect();
-    let waves = waves_in_stack(&words, end.into());
+    let waves = waves_in_stack(&words, end.into(), granule);
     assert_eq!(waves.len(), 8);
     // 32 VGPRs, 112 SGPRs, hardware registers and TTMPs; the first wave of a group has the LDS; a
     // gap after each.
-    let bytes = |first: bool| 32 * 256 + 448 + 128 + u64::from(first) * 512 + 64;
+    let bytes = |first: bool| 32 * 256 + 448 + 128 + u64::from(first) * u64::from(granule) + 64;
     let total: u64 = waves.iter().map(|(_, first)| bytes(*first)).sum();
     assert_eq!(u64::from(end - STACK_BYTES), total);
     for (at, first) in &waves {
