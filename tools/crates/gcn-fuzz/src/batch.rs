@@ -123,6 +123,14 @@ pub struct Report {
     pub refused: Vec<String>,
 }
 
+/// What compiles for each side.
+pub struct Compilers {
+    /// For the machine that this runs on.
+    pub host: Toolchain,
+    /// For the GPU.
+    pub device: Toolchain,
+}
+
 /// One batch at work.
 struct Batch<'a> {
     toolchain: &'a Toolchain,
@@ -135,18 +143,18 @@ struct Batch<'a> {
 }
 
 /// Compiles and runs a batch.
-pub fn run(toolchain: &Toolchain, work: &Path, number: u64, size: u64) -> Result<Report> {
+pub fn run(compilers: &Compilers, work: &Path, number: u64, size: u64) -> Result<Report> {
     let name = |suffix: &str| work.join(format!("batch{number}{suffix}"));
     let program = name(".host");
     let kernels = kernels(number, size);
     let text = host_source(&kernels);
-    compile(toolchain, &text, &program, &["-static", "-O0"])?;
+    compile(&compilers.host, &text, &program, &["-static", "-O0"])?;
     let mut numbers = Numbers::new(number * 2 + 0x5eed);
     let inputs: Vec<Input> = kernels.iter().map(|_| input(&mut numbers)).collect();
     let expected = host(&program, &kernels, &inputs)?;
     std::fs::remove_file(&program).ok();
     let mut batch = Batch {
-        toolchain,
+        toolchain: &compilers.device,
         object: name(".so"),
         level: LEVELS[(number % 10) as usize],
         kernels,
@@ -163,10 +171,11 @@ impl Batch<'_> {
     /// tried, until the kernel is found that it fails on.
     fn run_some(&mut self, range: Range<usize>) -> Result<()> {
         let text = device_source(&self.kernels[range.clone()]);
+        let cpu = format!("-mcpu={}", self.toolchain.target().name());
         let target = [
             "-target",
             "amdgcn-amd-amdhsa",
-            "-mcpu=gfx942",
+            &cpu,
             "-nogpulib",
             self.level,
         ];
@@ -184,7 +193,7 @@ impl Batch<'_> {
         let elf = std::fs::read(&self.object).context("code object")?;
         std::fs::remove_file(&self.object).ok();
         let mut ram = Ram::new(64 << 20);
-        let program = Program::load(&elf, &mut ram);
+        let program = Program::load_for(self.toolchain.target(), &elf, &mut ram);
         let mark = ram.mark();
         for index in range {
             let (kernel, input) = (&self.kernels[index], &self.inputs[index]);
@@ -208,7 +217,7 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
 fn compile(toolchain: &Toolchain, text: &str, output: &Path, options: &[&str]) -> Result<()> {
     let output_name = output.to_str().context("path is UTF-8")?;
     let common = [
-        "clang",
+        toolchain.clang(),
         "-x",
         "c",
         "-",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Differential fuzzing of the interpreter: random C kernels, compiled by clang for gfx942 and for
+//! Differential fuzzing of the interpreter: random C kernels, compiled by clang for a GPU and for
 //! the host, must give the same bits.
 //!
 //! Kernels are made in batches: one source, one compilation for each side. A batch is a function of
@@ -16,16 +16,22 @@ mod kernel;
 mod progress;
 
 use anyhow::{Context, Result};
+use batch::Compilers;
+use clap::builder::PossibleValuesParser;
 use clap::Parser;
+use gcn::Target;
 use progress::Progress;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 use toolchain::Toolchain;
 
-/// Random C kernels: clang for gfx942 in the interpreter against clang for the host.
+/// Random C kernels: clang for a GPU in the interpreter against clang for the host.
 #[derive(Parser)]
 struct Arguments {
+    /// The GPU's processor.
+    #[arg(long, default_value = "gfx942", value_parser = PossibleValuesParser::new(TARGETS))]
+    target: String,
     /// How many kernels.
     #[arg(long, default_value_t = 1000)]
     kernels: u64,
@@ -49,19 +55,28 @@ struct Arguments {
     print: Option<u64>,
 }
 
+/// The processors' names.
+const TARGETS: [&str; 2] = [Target::ALL[0].name(), Target::ALL[1].name()];
+
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
     if let Some(number) = arguments.print {
         print!("{}", batch::source(number, arguments.batch));
         return Ok(());
     }
-    let toolchain = Toolchain::new();
+    let target = Target::ALL
+        .into_iter()
+        .find(|target| target.name() == arguments.target);
+    let compilers = Compilers {
+        host: Toolchain::new(),
+        device: Toolchain::of(target.context("a target")?),
+    };
     // Failures are printed with their kernel, not as panics.
     std::panic::set_hook(Box::new(|_| {}));
     let work = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/gcn-fuzz");
     let work = work.join(std::process::id().to_string());
     std::fs::create_dir_all(&work).context("work directory")?;
-    let result = run(&arguments, &toolchain, &work);
+    let result = run(&arguments, &compilers, &work);
     std::fs::remove_dir_all(&work).ok();
     let [passed, failed, refused] = result?;
     if refused > 0 {
@@ -74,7 +89,7 @@ fn main() -> Result<()> {
 
 /// Runs what is left to run; how many kernels passed, failed, and were
 /// refused by the compiler in all.
-fn run(arguments: &Arguments, toolchain: &Toolchain, work: &Path) -> Result<[u64; 3]> {
+fn run(arguments: &Arguments, compilers: &Compilers, work: &Path) -> Result<[u64; 3]> {
     let progress = Progress::open(arguments.state.as_deref(), arguments.batch)?;
     let batches = arguments.kernels.div_ceil(arguments.batch);
     let next = AtomicU64::new(arguments.first);
@@ -89,7 +104,7 @@ fn run(arguments: &Arguments, toolchain: &Toolchain, work: &Path) -> Result<[u64
             if progress.lock().expect("no worker panics").has(number) {
                 continue;
             }
-            let report = batch::run(toolchain, work, number, arguments.batch)?;
+            let report = batch::run(compilers, work, number, arguments.batch)?;
             for failure in &report.failures {
                 eprintln!("batch {number}: {failure}");
             }

@@ -10,6 +10,7 @@ pub mod divide;
 pub mod fused;
 pub mod graphics;
 pub mod half;
+pub mod narrow;
 pub mod small;
 pub mod soft;
 pub mod special;

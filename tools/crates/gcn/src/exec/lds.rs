@@ -33,6 +33,10 @@ impl Machine<'_> {
             ds_read_b64 => self.lds_read::<2, 8>(ds),
             ds_read_b96 => self.lds_read::<3, 12>(ds),
             ds_read_b128 => self.lds_read::<4, 16>(ds),
+            ds_read_b64_tr_b4 => self.lds_read_transposed::<2>(ds, 4),
+            ds_read_b96_tr_b6 => self.lds_read_transposed::<3>(ds, 6),
+            ds_read_b64_tr_b8 => self.lds_read_transposed::<2>(ds, 8),
+            ds_read_b64_tr_b16 => self.lds_read_transposed::<2>(ds, 16),
             ds_write_b32 => self.lds_write::<1, 4>(ds),
             ds_write_b64 => self.lds_write::<2, 8>(ds),
             ds_write_b96 => self.lds_write::<3, 12>(ds),
@@ -161,6 +165,36 @@ impl Machine<'_> {
         }
         for (index, register) in result.iter().enumerate() {
             self.put_data(ds.dst, index, register, exec);
+        }
+        Ok(())
+    }
+
+    /// `ds_read_*_tr_*`: what 16 lanes read is a matrix whose rows are 16 elements of `bits` bits,
+    /// one lane's after the other's; each of the lanes gets a column. The ISA guide (11.4) wants
+    /// EXEC to be all ones; here lanes that it leaves out count as zeros.
+    fn lds_read_transposed<const DWORDS: usize>(&mut self, ds: &DsInst, bits: usize) -> Done {
+        /// Lanes that work together, and elements of a row.
+        const GROUP: usize = 16;
+        let exec = self.wave.exec();
+        let mut read = [0u128; LANES];
+        for lane in lanes(exec) {
+            let mut bytes = [0; 16];
+            self.lds_bytes(self.ds_address(ds, lane), &mut bytes[..4 * DWORDS]);
+            read[lane] = u128::from_le_bytes(bytes);
+        }
+        let count = 32 * DWORDS / bits;
+        let column = |lane: usize| {
+            (0..count).fold(0u128, |column, row| {
+                let at = GROUP * row + lane % GROUP;
+                let source = read[lane / GROUP * GROUP + at / count];
+                let element = source >> (at % count * bits) & ((1 << bits) - 1);
+                column | element << (row * bits)
+            })
+        };
+        let columns: [u128; LANES] = std::array::from_fn(column);
+        for index in 0..DWORDS {
+            let register = columns.map(|column| (column >> (32 * index)) as u32);
+            self.put_data(ds.dst, index, &register, exec);
         }
         Ok(())
     }

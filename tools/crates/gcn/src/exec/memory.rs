@@ -552,8 +552,9 @@ impl Machine<'_> {
                 let value = extend(&data[..bytes], signed);
                 data[..4].copy_from_slice(&value.to_le_bytes());
             }
-            let size = bytes.max(4);
-            self.lds_store(base + (size * lane) as u64, &data[..size]);
+            // Three dwords have the room of four.
+            let room = bytes.max(4).next_power_of_two();
+            self.lds_store(base + (room * lane) as u64, &data[..bytes.max(4)]);
         }
         Ok(())
     }

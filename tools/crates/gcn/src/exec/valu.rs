@@ -12,6 +12,7 @@ mod exceptions;
 mod matrix;
 mod operand;
 mod packed;
+mod scaled;
 mod vop1;
 mod vop2;
 mod vop3;

@@ -117,7 +117,7 @@ impl Small {
     }
 
     /// A NaN, and what is too large.
-    const fn beyond(self, sign: u8) -> (u8, u8) {
+    pub(super) const fn beyond(self, sign: u8) -> (u8, u8) {
         match (self.signed_zero, self.largest) {
             (false, _) => (NAN, NAN),
             // Infinity.

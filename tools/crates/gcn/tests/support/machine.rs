@@ -3,7 +3,7 @@
 //! grid.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use gcn::{Access, Apertures, CodeCache, Dispatch, Fault, Memory, Outcome, Scratch};
+use gcn::{Access, Apertures, CodeCache, Dispatch, Fault, Memory, Outcome, Scratch, Target};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::collections::HashMap;
 
@@ -149,6 +149,7 @@ values! { u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 }
 /// A loaded code object.
 pub struct Program {
     symbols: HashMap<String, u64>,
+    target: Target,
 }
 
 /// One kernel's descriptor (LLVM's AMDGPU usage guide, "Kernel Descriptor").
@@ -161,8 +162,13 @@ struct Descriptor {
 }
 
 impl Program {
-    /// Loads the segments of a linked code object.
+    /// Loads the segments of a linked code object of gfx942.
     pub fn load(elf: &[u8], ram: &mut Ram) -> Program {
+        Program::load_for(Target::Gfx942, elf, ram)
+    }
+
+    /// The same for another processor.
+    pub fn load_for(target: Target, elf: &[u8], ram: &mut Ram) -> Program {
         let file = object::File::parse(elf).expect("the linker made an ELF file");
         let end = file
             .segments()
@@ -179,6 +185,7 @@ impl Program {
             |symbol: object::Symbol| Some((symbol.name().ok()?.into(), base + symbol.address()));
         Program {
             symbols: symbols.filter_map(named).collect(),
+            target,
         }
     }
 
@@ -222,7 +229,7 @@ impl Program {
         dispatch.user_sgprs.truncate(16);
         let wave_bytes = u64::from(descriptor.scratch) * 64;
         let scratch = ram.allocate((wave_bytes * u64::from(dispatch.waves())) as usize);
-        let mut code = CodeCache::new();
+        let mut code = CodeCache::of(self.target);
         let mut executed = 0;
         let groups: Vec<u32> = (0..3)
             .map(|axis| grid[axis].div_ceil(group[axis]))

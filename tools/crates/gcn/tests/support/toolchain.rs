@@ -41,6 +41,19 @@ impl Toolchain {
         }
     }
 
+    /// The processor.
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
+    /// The compiler's command.
+    pub fn clang(&self) -> &'static str {
+        match self.target {
+            Target::Gfx942 => "clang",
+            Target::Gfx950 => "clang-21",
+        }
+    }
+
     /// llvm-mc's command for the processor, with these options.
     fn llvm_mc<'a>(&self, cpu: &'a str, options: &'a str) -> Vec<&'a str> {
         let program = match self.target {

@@ -46,7 +46,7 @@ impl Machine<'_> {
     }
 
     /// The two operands of 16 bits that each source gives: low results' and high results'.
-    fn packed_source(&self, v: &Valu, index: usize, float: bool) -> [Vgpr; 2] {
+    pub(super) fn packed_source(&self, v: &Valu, index: usize, float: bool) -> [Vgpr; 2] {
         let mut hold = [0; LANES];
         let lanes = self.raw32(v.src[index], &mut hold);
         [(v.mods.op_sel, v.mods.neg), (v.mods.op_sel_hi, v.mods.abs)].map(|(select, negate)| {

@@ -155,7 +155,7 @@ impl Machine<'_> {
 }
 
 /// The next number of `v_prng_b32`: a shift register with the taps of 0xc5.
-fn prng(seed: u32) -> u32 {
+pub(super) fn prng(seed: u32) -> u32 {
     let feedback = if seed >> 31 != 0 { 0xc5 } else { 0 };
     seed << 1 ^ feedback
 }

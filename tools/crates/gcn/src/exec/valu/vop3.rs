@@ -3,8 +3,8 @@
 
 use super::convert::{signed_norm, unsigned_norm};
 use super::{Done, Machine};
-use crate::exec::unsupported;
 use crate::float::graphics::{self, Cube};
+use crate::float::narrow::Narrow;
 use crate::float::small::Small;
 use crate::float::{divide, fma32, half, least, min_max, soft, Fp, Round, F16, F32, F64};
 use crate::inst::{Dst, Inst, Src, Valu};
@@ -189,21 +189,21 @@ impl Machine<'_> {
                     pair(half(a), half(b))
                 })
             }
+            // MODE does not say how these two round.
             v_cvt_pk_f16_f32 if v.mods.omod == 0 && !v.mods.clamp => {
-                let fp = self.other();
+                let fp = Fp {
+                    round: Round::Nearest,
+                    ..self.other()
+                };
                 self.map2(v, |a, b| {
                     let half = |bits| u32::from(half::round_f32(f32::from_bits(bits), fp));
                     pair(half(a), half(b))
                 })
             }
-            v_cvt_pk_bf16_f32
-                if v.mods.omod == 0 && !v.mods.clamp && self.single().round == Round::Nearest =>
-            {
-                self.map2(v, |a, b| {
-                    let half = |bits| u32::from(half::bf16_from_f32(f32::from_bits(bits)));
-                    pair(half(a), half(b))
-                })
-            }
+            v_cvt_pk_bf16_f32 if v.mods.omod == 0 && !v.mods.clamp => self.map2(v, |a, b| {
+                let half = |bits| u32::from(half::bf16_from_f32(f32::from_bits(bits)));
+                pair(half(a), half(b))
+            }),
             v_cvt_pknorm_i16_f32 => self.map2(v, |a, b| {
                 pair(
                     signed_norm(f32::from_bits(a)),
@@ -284,7 +284,9 @@ impl Machine<'_> {
             v_cvt_pk_bf8_f32 => self.pack_small(v, Small::bf8(self.target)),
             v_cvt_sr_fp8_f32 => self.round_small(v, Small::fp8(self.target)),
             v_cvt_sr_bf8_f32 => self.round_small(v, Small::bf8(self.target)),
-            _ => Err(unsupported(inst)),
+            v_cvt_sr_f16_f32 => self.round_half(v, Narrow::F16),
+            v_cvt_sr_bf16_f32 => self.round_half(v, Narrow::BF16),
+            _ => self.convert_scaled(inst, v, op),
         }
     }
 
@@ -346,7 +348,13 @@ impl Machine<'_> {
     }
 
     /// Writes some bits of the destination and keeps the others.
-    fn put_part(&mut self, v: &Valu, d: &crate::wave::Vgpr, shift: u32, mask: u32) -> Done {
+    pub(super) fn put_part(
+        &mut self,
+        v: &Valu,
+        d: &crate::wave::Vgpr,
+        shift: u32,
+        mask: u32,
+    ) -> Done {
         let Dst::Vgpr(number) = v.dst else {
             return Ok(());
         };
