@@ -8,6 +8,7 @@ list_key() { packages "$1" | sha256sum | cut -c1-12; }
 build_root="$cache/roots/build-$(list_key build)"
 hip_root() { echo "$cache/roots/hip-$1-$(list_key "hip-$1")"; }
 deb_root="$cache/roots/deb-guest-$(list_key deb-guest)"
+package_root() { echo "$cache/roots/package-$1-$2"; }
 guest_image() { echo "$cache/roots/guest-$1-$(list_key "guest-$1").img"; }
 
 # bootstrap LIST SUITE TARGET: a Debian root with the packages of LIST in TARGET.part. A line
@@ -115,6 +116,25 @@ make_deb_root() {
     need_room 3 "the root for Debian packages"
     bootstrap deb-guest $suite "$deb_root"
     finish_root "$deb_root"
+}
+
+# make_package SUITE NAME: the files of one package, for a guest whose root has what it depends on.
+make_package() {
+    local root state
+    root=$(package_root "$1" "$2") state=$cache/apt/$1
+    [ ! -e "$root/.complete" ] || return 0
+    make_build_root_locked
+    remove_tree "$root.part"
+    mkdir -p "$root.part" "$state"
+    sources "$1" >"$state/sources.list"
+    { apt_in "$state" apt-get update --error-on=any &&
+        ( cd "$root.part" && apt_in "$state" apt-get download "$2" ) &&
+        in_build_root dpkg-deb -x "$root.part"/*.deb "$root.part"; } >"$root.log" 2>&1 || {
+        tail -n 5 "$root.log" >&2
+        die "could not download $2 of $1; see $root.log"
+    }
+    rm "$root.part"/*.deb
+    finish_root "$root"
 }
 
 make_build_root_locked() {
