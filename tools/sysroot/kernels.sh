@@ -13,8 +13,11 @@ flavour=amd64
 renew_after_minutes=1440
 
 # apt_kernels CMD...: apt in the build root, with the suite's kernels and nothing else.
-apt_kernels() {
-    local state="$cache/apt"
+apt_kernels() { apt_in "$cache/apt" "$@"; }
+
+# apt_in STATE CMD...: with the sources, lists and downloads of that directory.
+apt_in() {
+    local state=$1; shift
     mkdir -p "$state"/{lists/partial,archives/partial}
     in_build_root "$1" -q -o APT::Sandbox::User=root -o "$(check_valid_until)" \
         -o Dir::Etc::SourceList="$state/sources.list" -o Dir::Etc::SourceParts=/dev/null \

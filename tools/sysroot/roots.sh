@@ -9,6 +9,7 @@ build_root="$cache/roots/build-$(list_key build)"
 hip_root() { echo "$cache/roots/hip-$1-$(list_key "hip-$1")"; }
 llvm_root="$cache/roots/llvm-$(list_key llvm)"
 deb_root="$cache/roots/deb-guest-$(list_key deb-guest)"
+package_root() { echo "$cache/roots/package-$1-$2"; }
 guest_image() { echo "$cache/roots/guest-$1-$(list_key "guest-$1").img"; }
 
 # bootstrap LIST SUITE TARGET: a Debian root with the packages of LIST in TARGET.part. A line
@@ -129,6 +130,25 @@ make_deb_root() {
 # One that is there is used without a look at the lock.
 make_llvm_root_locked() {
     [ -e "$llvm_root/.complete" ] || locked llvm-root make_llvm_root
+}
+
+# make_package SUITE NAME: the files of one package, for a guest whose root has what it depends on.
+make_package() {
+    local root state
+    root=$(package_root "$1" "$2") state=$cache/apt/$1
+    [ ! -e "$root/.complete" ] || return 0
+    make_build_root_locked
+    remove_tree "$root.part"
+    mkdir -p "$root.part" "$state"
+    sources "$1" >"$state/sources.list"
+    { apt_in "$state" apt-get update --error-on=any &&
+        ( cd "$root.part" && apt_in "$state" apt-get download "$2" ) &&
+        in_build_root dpkg-deb -x "$root.part"/*.deb "$root.part"; } >"$root.log" 2>&1 || {
+        tail -n 5 "$root.log" >&2
+        die "could not download $2 of $1; see $root.log"
+    }
+    rm "$root.part"/*.deb
+    finish_root "$root"
 }
 
 make_build_root_locked() {

@@ -23,9 +23,12 @@ pub struct Dbgapi {
     /// The program.
     #[arg(long)]
     program: String,
-    /// This scene alone.
+    /// These scenes alone.
     #[arg(long)]
-    case: Option<Scene>,
+    case: Vec<Scene>,
+    /// Play the one scene in this process; with a pid: the part of the debugger that ends.
+    #[arg(long, hide = true)]
+    here: Option<u32>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -44,22 +47,28 @@ pub enum Scene {
     Watch,
     /// A wave that stores to where nothing is.
     Violation,
+    /// Look at a program from its first instruction until its end.
+    Along,
+    /// End in the middle of it, while queues are suspended.
+    Abandon,
 }
 
 impl Dbgapi {
     pub fn run(&self) -> Result<()> {
-        match self.case {
-            Some(scene) => scenes::play(scene, &self.program),
-            // Each in a process of its own: one cannot do without the library's state of another.
-            None => {
-                let mut failed = 0;
-                for scene in Scene::value_variants() {
-                    failed += u32::from(!scenes::play_alone(*scene, &self.program)?);
-                }
-                ensure!(failed == 0, "{failed} scenes failed");
-                Ok(())
-            }
+        if let (Some(pid), [scene]) = (self.here, &self.case[..]) {
+            return scenes::play(*scene, &self.program, pid);
         }
+        let scenes = match &self.case[..] {
+            [] => Scene::value_variants(),
+            some => some,
+        };
+        let mut failed = 0;
+        // Each in a process of its own: one cannot do without the library's state of another.
+        for scene in scenes {
+            failed += u32::from(!scenes::play_alone(*scene, &self.program)?);
+        }
+        ensure!(failed == 0, "{failed} scenes failed");
+        Ok(())
     }
 }
 
@@ -85,7 +94,7 @@ pub struct Debugger {
 impl Debugger {
     pub fn new(inferior: Inferior) -> Result<Self> {
         Ok(Self {
-            library: Library::open(&client::CALLBACKS)?,
+            library: Library::open(&client::CALLBACKS_70, &client::CALLBACKS)?,
             inferior,
             process: None,
             came: Vec::new(),

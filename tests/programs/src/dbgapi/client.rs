@@ -4,7 +4,7 @@
 //! library's callbacks know no client, so this one's state is the program's own.
 
 use super::library::{
-    Callbacks, Status, ERROR, MEMORY_ACCESS, NOT_AVAILABLE, PROCESS_EXITED, SUCCESS,
+    Callbacks, Callbacks70, Status, ERROR, MEMORY_ACCESS, NOT_AVAILABLE, PROCESS_EXITED, SUCCESS,
 };
 use nix::libc;
 use std::collections::BTreeMap;
@@ -25,6 +25,15 @@ pub struct Breakpoint {
 }
 
 static BREAKPOINTS: Mutex<BTreeMap<u64, Breakpoint>> = Mutex::new(BTreeMap::new());
+
+pub static CALLBACKS_70: Callbacks70 = Callbacks70 {
+    allocate_memory,
+    deallocate_memory: free,
+    get_os_pid,
+    insert_breakpoint,
+    remove_breakpoint,
+    log_message,
+};
 
 pub static CALLBACKS: Callbacks = Callbacks {
     allocate_memory,
@@ -61,8 +70,12 @@ extern "C" fn client_process_get_info(
     if size != size_of::<c_int>() {
         return ERROR;
     }
-    // SAFETY: the library's own place, of that size.
-    unsafe { *value.cast::<c_int>() = process as c_int };
+    get_os_pid(process, value.cast())
+}
+
+extern "C" fn get_os_pid(process: usize, pid: *mut c_int) -> Status {
+    // SAFETY: the library's own place.
+    unsafe { *pid = process as c_int };
     // A process that nobody has waited for yet is not gone.
     match std::fs::exists(format!("/proc/{process}/mem")) {
         Ok(true) => SUCCESS,
@@ -101,7 +114,7 @@ extern "C" fn xfer_global_memory(
 }
 
 /// The process's memory, also where it is only executable.
-fn memory(pid: u32) -> std::io::Result<File> {
+pub fn memory(pid: u32) -> std::io::Result<File> {
     let path = format!("/proc/{pid}/mem");
     File::options().read(true).write(true).open(path)
 }
@@ -111,6 +124,14 @@ impl Breakpoint {
     pub fn set(&self, on: bool) -> std::io::Result<()> {
         let byte = if on { INT3 } else { self.instead_of };
         memory(self.pid)?.write_all_at(&[byte], self.address)
+    }
+
+    /// Takes all instructions away, and nothing that the library knows of.
+    pub fn clear_all() -> std::io::Result<()> {
+        let all = BREAKPOINTS
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        all.values().try_for_each(|known| known.set(false))
     }
 
     /// The breakpoint at an address of a process, and its id.

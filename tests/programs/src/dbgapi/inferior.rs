@@ -64,6 +64,17 @@ impl Inferior {
         Ok(inferior)
     }
 
+    /// One that another program has started.
+    pub fn of_another(id: u32) -> Self {
+        Self {
+            id,
+            own: None,
+            heard: Vec::new(),
+            traced: false,
+            ended: None,
+        }
+    }
+
     pub fn id(&self) -> u32 {
         self.id
     }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! [`Library`]: AMD's debugger library, librocm-dbgapi 0.77, as far as the test calls it. One per
-//! program; the names, numbers and signatures are those of `amd-dbgapi.h`.
+//! [`Library`]: AMD's debugger library, librocm-dbgapi 0.70 (ROCm 5.7) and 0.77 (6.4 and 7.2), as
+//! far as the test calls it. One per program; the names, numbers and signatures are those of
+//! `amd-dbgapi.h`. Of what is called, the two have only [`Callbacks`] not in common.
 //!
 //! Its ids are structs of one 64-bit number, which the x86-64 ABI passes as the number.
 
@@ -16,7 +17,18 @@ pub const NOT_AVAILABLE: Status = -4;
 pub const PROCESS_EXITED: Status = -17;
 pub const MEMORY_ACCESS: Status = -37;
 
-/// `amd_dbgapi_callbacks_s`.
+/// `amd_dbgapi_callbacks_s` of 0.70, which accesses the process's memory itself.
+#[repr(C)]
+pub struct Callbacks70 {
+    pub allocate_memory: extern "C" fn(usize) -> *mut c_void,
+    pub deallocate_memory: extern "C" fn(*mut c_void),
+    pub get_os_pid: extern "C" fn(usize, *mut c_int) -> Status,
+    pub insert_breakpoint: extern "C" fn(usize, u64, u64) -> Status,
+    pub remove_breakpoint: extern "C" fn(usize, u64) -> Status,
+    pub log_message: extern "C" fn(u32, *const c_char),
+}
+
+/// `amd_dbgapi_callbacks_s` of 0.77.
 #[repr(C)]
 pub struct Callbacks {
     pub allocate_memory: extern "C" fn(usize) -> *mut c_void,
@@ -90,7 +102,7 @@ impl Of {
 
 impl Library {
     /// Loads and initializes it.
-    pub fn open(callbacks: &'static Callbacks) -> Result<Self> {
+    pub fn open(old: &'static Callbacks70, callbacks: &'static Callbacks) -> Result<Self> {
         // SAFETY: the library's initializers do nothing to this program.
         let object = unsafe { Object::new("librocm-dbgapi.so.0") }.context("librocm-dbgapi0")?;
         let library = Self { object };
@@ -100,14 +112,19 @@ impl Library {
         let [mut major, mut minor, mut patch] = [0u32; 3];
         // SAFETY: three numbers to write to.
         unsafe { version(&mut major, &mut minor, &mut patch) };
+        // SAFETY: the header's signature.
+        let build: Symbol<unsafe extern "C" fn() -> *const c_char> =
+            unsafe { library.symbol("amd_dbgapi_get_build_name")? };
+        // SAFETY: what comes is a static string.
+        let build = unsafe { CStr::from_ptr(build()).to_string_lossy().into_owned() };
+        eprintln!("dbgapi: {build}, interface {major}.{minor}.{patch}");
         // Its interface may change with each minor version before 1.0.
-        if (major, minor) != (0, 77) {
-            bail!("librocm-dbgapi is {major}.{minor}: this test is made for 0.77")
-        }
-        library.call1(
-            "amd_dbgapi_initialize",
-            std::ptr::from_ref(callbacks) as u64,
-        )?;
+        let callbacks = match (major, minor) {
+            (0, 70) => std::ptr::from_ref(old) as u64,
+            (0, 77) => std::ptr::from_ref(callbacks) as u64,
+            _ => bail!("librocm-dbgapi is {major}.{minor}: this test is made for 0.70 and 0.77"),
+        };
+        library.call1("amd_dbgapi_initialize", callbacks)?;
         Ok(library)
     }
 
@@ -159,6 +176,17 @@ impl Library {
 
     pub fn detach(&self, process: Process) -> Result<()> {
         self.call1("amd_dbgapi_process_detach", process.0)
+    }
+
+    /// Leaves queues suspended that the library has suspended.
+    pub fn stand_still(&self, process: Process) -> Result<()> {
+        const NAME: &str = "amd_dbgapi_process_set_progress";
+        /// `AMD_DBGAPI_PROGRESS_NO_FORWARD`.
+        const NO_FORWARD: u32 = 1;
+        // SAFETY: the header's signature.
+        let set: Symbol<unsafe extern "C" fn(u64, u32) -> Status> = unsafe { self.symbol(NAME)? };
+        // SAFETY: no pointers.
+        self.done(NAME, unsafe { set(process.0, NO_FORWARD) })
     }
 
     /// The ids of what a process has.

@@ -3,11 +3,13 @@
 //! What the debugger does, one scene after the other. Each prints what it sees, the same on both
 //! drivers.
 
+use super::client::{memory, Breakpoint};
 use super::inferior::Inferior;
 use super::library::{List, Of};
 use super::{Debugger, Scene, RUNTIME, WAVE_STOP};
 use anyhow::{bail, ensure, Context, Result};
 use clap::ValueEnum;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 /// `amd_dbgapi_wave_info_t`.
@@ -15,12 +17,14 @@ const STATE: u32 = 1;
 const STOP_REASON: u32 = 2;
 const ARCHITECTURE: u32 = 9;
 const PC: u32 = 10;
-const EXEC: u32 = 11;
 const GROUP: u32 = 12;
 const NUMBER: u32 = 13;
 const LANES: u32 = 14;
 /// `amd_dbgapi_wave_state_t`: AMD_DBGAPI_WAVE_STATE_STOP.
 const STOPPED: u32 = 3;
+/// `amd_dbgapi_agent_info_t`, and of `amd_dbgapi_agent_state_t` the good one.
+const AGENT_STATE: u32 = 4;
+const SUPPORTED: u32 = 1;
 /// `amd_dbgapi_register_info_t`: AMD_DBGAPI_REGISTER_INFO_NAME.
 const NAME: u32 = 2;
 /// `amd_dbgapi_architecture_info_t`: AMD_DBGAPI_ARCHITECTURE_INFO_BREAKPOINT_INSTRUCTION_PC_ADJUST.
@@ -50,7 +54,8 @@ struct Started {
 pub fn play_alone(scene: Scene, program: &str) -> Result<bool> {
     let name = scene.to_possible_value().context("a scene has a name")?;
     let output = Command::new(std::env::current_exe()?)
-        .args(["dbgapi", "--program", program, "--case", name.get_name()])
+        .args(["dbgapi", "--program", program, "--here", "0"])
+        .args(["--case", name.get_name()])
         .output()?;
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         println!("{}: {line}", name.get_name());
@@ -63,7 +68,8 @@ pub fn play_alone(scene: Scene, program: &str) -> Result<bool> {
     Ok(output.status.success())
 }
 
-pub fn play(scene: Scene, program: &str) -> Result<()> {
+/// Plays a scene; `pid`: what the debugger that abandons it debugs, or 0.
+pub fn play(scene: Scene, program: &str, pid: u32) -> Result<()> {
     match scene {
         Scene::Look => look(program),
         Scene::Change => change(program),
@@ -72,6 +78,9 @@ pub fn play(scene: Scene, program: &str) -> Result<()> {
         Scene::Step => step(program),
         Scene::Watch => watch(program),
         Scene::Violation => violation(program),
+        Scene::Along => along(program),
+        Scene::Abandon if pid != 0 => end_in_the_middle(pid),
+        Scene::Abandon => abandon(program),
     }
 }
 
@@ -112,21 +121,24 @@ impl Started {
     fn let_go(mut self) -> Result<()> {
         self.debugger.detach()?;
         println!("let go");
-        self.finish()
+        finish(&mut self.debugger.inferior)
     }
 
-    /// The program's end.
-    fn finish(mut self) -> Result<()> {
-        let inferior = &mut self.debugger.inferior;
-        inferior.say("")?;
-        loop {
-            let line = inferior.wait_line()?;
-            println!("the program: {line}");
-            if line.contains(" of ") {
-                break;
-            }
+    /// The program's end, while it is debugged.
+    fn end_debugged(mut self) -> Result<()> {
+        self.debugger.lines.clear();
+        self.debugger.inferior.say("")?;
+        self.debugger
+            .until("its end", |debugger| debugger.inferior.ended.is_some())?;
+        // What it said last may not have been read yet.
+        while let Some(line) = self.debugger.inferior.line()? {
+            self.debugger.lines.push(line);
         }
-        println!("the program: {}", inferior.wait()?);
+        for line in &self.debugger.lines {
+            println!("the program: {line}");
+        }
+        let ended = self.debugger.inferior.ended.take();
+        println!("the program: {}", ended.unwrap_or_default());
         Ok(())
     }
 
@@ -228,10 +240,36 @@ impl Started {
 
     /// Whether the kernel counts.
     fn counts(&self) -> Result<bool> {
-        let before = self.word(self.ticks)?;
-        std::thread::sleep(std::time::Duration::from_millis(500));
-        Ok(self.word(self.ticks)? != before)
+        counts(|| self.word(self.ticks))
     }
+}
+
+/// Whether a word changes.
+fn counts(word: impl Fn() -> Result<u32>) -> Result<bool> {
+    let before = word()?;
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    Ok(word()? != before)
+}
+
+/// A word of a process that is not debugged.
+fn read_word(pid: u32, address: u64) -> Result<u32> {
+    let mut bytes = [0; 4];
+    memory(pid)?.read_exact_at(&mut bytes, address)?;
+    Ok(u32::from_le_bytes(bytes))
+}
+
+/// A program's end that nobody debugs.
+fn finish(inferior: &mut Inferior) -> Result<()> {
+    inferior.say("")?;
+    loop {
+        let line = inferior.wait_line()?;
+        println!("the program: {line}");
+        if line.contains(" of ") {
+            break;
+        }
+    }
+    println!("the program: {}", inferior.wait()?);
+    Ok(())
 }
 
 impl Debugger {
@@ -241,21 +279,33 @@ impl Debugger {
     }
 }
 
-fn look(program: &str) -> Result<()> {
-    let started = Started::running(program)?;
-    let (debugger, library) = (&started.debugger, &started.debugger.library);
+/// Shows the agents. Whether the library can do more with all of them.
+fn show_agents(debugger: &Debugger) -> Result<bool> {
+    let library = &debugger.library;
+    let mut all = true;
     for agent in debugger.list(List::Agents)? {
+        let state: u32 = library.info(Of::Agent, agent, AGENT_STATE)?;
+        all &= state == SUPPORTED;
         // Name, state, slot, vendor and device, execution units and waves of each.
         println!(
             "agent {}: state {}, slot {:#x}, {:04x}:{:04x}, {} units of {} waves",
             library.text(Of::Agent, agent, 2)?,
-            library.info::<u32>(Of::Agent, agent, 4)?,
+            state,
             library.info::<u16>(Of::Agent, agent, 6)?,
             library.info::<u32>(Of::Agent, agent, 7)?,
             library.info::<u32>(Of::Agent, agent, 8)?,
             library.info::<usize>(Of::Agent, agent, 9)?,
             library.info::<usize>(Of::Agent, agent, 10)?
         );
+    }
+    Ok(all)
+}
+
+fn look(program: &str) -> Result<()> {
+    let started = Started::running(program)?;
+    let (debugger, library) = (&started.debugger, &started.debugger.library);
+    if !show_agents(debugger)? {
+        return started.let_go();
     }
     let mut queues = Vec::new();
     for queue in debugger.list(List::Queues)? {
@@ -303,11 +353,9 @@ fn change_and_go(started: &mut Started) -> Result<()> {
         let library = &started.debugger.library;
         library.read_register(wave.id, register, 4 * LANE, &mut value)?;
         let item = wave.group * 128 + wave.number * 64 + LANE as u32;
-        // The first wave counts with one lane.
         println!(
-            "v40 of lane {LANE} is right: {}, lanes are active: {}",
-            u32::from_le_bytes(value) == result(item),
-            started.info::<u64>(*wave, EXEC)? & 1 == 1
+            "v40 of lane {LANE} is right: {}",
+            u32::from_le_bytes(value) == result(item)
         );
     }
     let last = waves[WAVES - 1];
@@ -326,17 +374,47 @@ fn change_and_go(started: &mut Started) -> Result<()> {
 fn start(program: &str) -> Result<()> {
     let mut started = Started::new(program)?;
     change_and_go(&mut started)?;
-    started.debugger.lines.clear();
-    started.debugger.inferior.say("")?;
-    started
-        .debugger
-        .until("its end", |debugger| debugger.inferior.ended.is_some())?;
-    for line in &started.debugger.lines {
-        println!("the program: {line}");
-    }
-    let ended = started.debugger.inferior.ended.take();
-    println!("the program: {}", ended.unwrap_or_default());
-    Ok(())
+    started.end_debugged()
+}
+
+/// No wave is stopped.
+fn along(program: &str) -> Result<()> {
+    let started = Started::new(program)?;
+    show_agents(&started.debugger)?;
+    println!("it counts: {}", started.counts()?);
+    started.end_debugged()
+}
+
+/// What becomes of a program whose debugger is killed.
+fn abandon(program: &str) -> Result<()> {
+    let mut inferior = Inferior::start(program, &[], false)?;
+    let ticks = address(&inferior.wait_line()?)?;
+    ensure!(inferior.wait_line()? == "running", "it does not run");
+    let pid = inferior.id();
+    let debugger = Command::new(std::env::current_exe()?)
+        .args(["dbgapi", "--program", program, "--case", "abandon"])
+        .args(["--here", &pid.to_string()])
+        .output()?;
+    print!("{}", String::from_utf8_lossy(&debugger.stdout));
+    eprint!("{}", String::from_utf8_lossy(&debugger.stderr));
+    println!("the debugger: {}", debugger.status);
+    println!("it counts: {}", counts(|| read_word(pid, ticks))?);
+    finish(&mut inferior)
+}
+
+/// The debugger's part: its queues are suspended when it ends. What it has put into the program's
+/// code does not end with it, and would be a trap for the program at its end (`r_brk`, when code
+/// objects are unloaded): that is taken out before.
+fn end_in_the_middle(pid: u32) -> Result<()> {
+    let mut inferior = Inferior::of_another(pid);
+    inferior.trace()?;
+    let mut debugger = Debugger::new(inferior)?;
+    debugger.attach()?;
+    debugger.until("the runtime", |debugger| debugger.had(RUNTIME) > 0)?;
+    debugger.library.stand_still(debugger.process()?)?;
+    println!("waves: {}", debugger.list(List::Waves)?.len());
+    Breakpoint::clear_all()?;
+    Ok(nix::sys::signal::raise(nix::sys::signal::SIGKILL)?)
 }
 
 /// All waves come to the instruction that one of them was stopped at.
@@ -378,8 +456,10 @@ fn step(program: &str) -> Result<()> {
     let one = waves[WAVES - 1];
     started.stop(&[one])?;
     started.show(&[one])?;
+    // Its loop has some 12 instructions.
+    const STEPS: usize = 40;
     let mut steps = Vec::new();
-    for _ in 0..12 {
+    for _ in 0..STEPS {
         let before: u64 = started.info(one, PC)?;
         started.debugger.came.clear();
         started.debugger.library.resume(one.id, true)?;
@@ -393,7 +473,7 @@ fn step(program: &str) -> Result<()> {
     let forward = steps.iter().filter(|step| (4..=12).contains(*step)).count();
     let back = steps.iter().filter(|step| **step < 0).count();
     println!(
-        "12 steps, all of them forward or back: {}, around: {}",
+        "{STEPS} steps, all of them forward or back: {}, around: {}",
         forward + back == steps.len(),
         back > 0
     );
