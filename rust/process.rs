@@ -31,6 +31,7 @@ mod shared;
 pub(crate) mod telling;
 mod tensor_limit;
 mod trap;
+mod turns;
 pub(crate) mod wave_state;
 
 use debugger::Debugging;

@@ -61,29 +61,24 @@ unsafe impl Sync for OwnedQueue {}
 impl OwnedQueue {
     /// Work of this queue runs on any CPU, several items at a time.
     pub(crate) fn unbound(name: &'static CStr) -> Result<Self> {
-        Self::new(name, bindings::wq_flags_WQ_UNBOUND, 0)
-    }
-
-    /// One item at a time, in the order in which they came; and none begins while the machine goes
-    /// to sleep and until it has woken up.
-    pub(crate) fn ordered_freezable(name: &'static CStr) -> Result<Self> {
-        let ordered = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags___WQ_ORDERED;
-        Self::new(name, ordered | bindings::wq_flags_WQ_FREEZABLE, 1)
+        Self::new(name, bindings::wq_flags_WQ_UNBOUND)
     }
 
     /// As [`OwnedQueue::unbound`], but none begins while the machine sleeps, or is about to.
     pub(crate) fn unbound_freezable(name: &'static CStr) -> Result<Self> {
         let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_FREEZABLE;
-        Self::new(name, flags, 0)
+        Self::new(name, flags)
     }
 
-    fn new(name: &'static CStr, flags: c_uint, max_active: c_int) -> Result<Self> {
+    fn new(name: &'static CStr, flags: c_uint) -> Result<Self> {
+        /// As many items at a time as the kernel finds right.
+        const MAX_ACTIVE: c_int = 0;
         // SAFETY: The format takes one string, and `name` is one.
         let queue = unsafe {
             bindings::alloc_workqueue_noprof(
                 c"%s".as_char_ptr(),
                 flags,
-                max_active,
+                MAX_ACTIVE,
                 name.as_char_ptr(),
             )
         };

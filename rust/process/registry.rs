@@ -10,6 +10,7 @@
 use super::{
     debugger,
     power,
+    turns::Turns,
     MmId,
     Process,
     ProcessDevice,
@@ -52,9 +53,14 @@ use kernel::{
         Mutex, //
     },
     task::Task,
+    time::Delta,
 };
 
 static REGISTRY: Global<Registry> = Global::new();
+
+/// How long the others wait for a process whose buffers are brought back. It takes some 0.1 s for
+/// a gigabyte.
+const RESTORE_LIMIT: Delta = Delta::from_millis(500);
 
 /// The processes of the module.
 #[pin_data]
@@ -78,9 +84,11 @@ pub(super) struct Registry {
     notices: OwnedQueue,
     /// Where processes are dropped.
     teardown: OwnedQueue,
-    /// Where evicted processes are restored, one at a time: two at a time would evict each other's
-    /// buffers again. Declared behind `teardown`, whose work waits for it.
+    /// Where evicted processes are restored. Declared behind `teardown`, whose work waits for it.
     restoring: OwnedQueue,
+    /// Whose buffers are brought back.
+    #[pin]
+    restore_turns: Turns,
     /// Where shared virtual memory is put right that the system has changed.
     pages: OwnedQueue,
 }
@@ -96,7 +104,8 @@ impl Registry {
             errands: OwnedQueue::unbound(c"amdkfd_errands")?,
             notices: OwnedQueue::unbound(c"amdkfd_notices")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
-            restoring: OwnedQueue::ordered_freezable(c"amdkfd_restore")?,
+            restoring: OwnedQueue::unbound_freezable(c"amdkfd_restore")?,
+            restore_turns <- Turns::new(RESTORE_LIMIT),
             pages: OwnedQueue::unbound_freezable(c"amdkfd_svm")?,
         })
     }
@@ -115,6 +124,11 @@ impl Registry {
     /// buffers leave VRAM.
     pub(super) fn restoring(&self) -> &OwnedQueue {
         &self.restoring
+    }
+
+    /// Whose buffers are brought back.
+    pub(super) fn restore_turns(&self) -> &Turns {
+        &self.restore_turns
     }
 
     /// Where a process's memory is written while somebody waits for that.
