@@ -13,6 +13,7 @@
 #include <linux/io.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
+#include <linux/mmap_lock.h>
 #include <linux/pid_namespace.h>
 #include <linux/ptrace.h>
 #include <linux/rcupdate.h>
@@ -42,6 +43,16 @@ bool amdkfd_fatal_signal_pending(void)
 unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies)
 {
 	return jiffies_to_msecs(jiffies);
+}
+
+int amdkfd_mm_lock_killable(struct mm_struct *mm)
+{
+	return mmap_write_lock_killable(mm);
+}
+
+void amdkfd_mm_unlock(struct mm_struct *mm)
+{
+	mmap_write_unlock(mm);
 }
 
 struct inode *amdkfd_anon_inode(const char *name)

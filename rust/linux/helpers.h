@@ -6,6 +6,7 @@
 
 struct file;
 struct inode;
+struct mm_struct;
 struct task_struct;
 struct vm_area_struct;
 
@@ -16,6 +17,9 @@ bool amdkfd_in_compat_syscall(void);
 /* Whether the current task is being killed. */
 bool amdkfd_fatal_signal_pending(void);
 unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies);
+/* Takes mmap_lock for writing. -EINTR: the current task is being killed. */
+int amdkfd_mm_lock_killable(struct mm_struct *mm);
+void amdkfd_mm_unlock(struct mm_struct *mm);
 /* An inode that nothing else uses, with a reference. NULL: no memory. */
 struct inode *amdkfd_anon_inode(const char *name);
 /* Sends a signal of the kernel's to the thread group of @task. */

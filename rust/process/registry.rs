@@ -5,7 +5,8 @@
 //! The table is under an interrupt-safe spinlock, because an eviction fence asks for a process with
 //! interrupts off and reclaim asks for one too. Nothing is allocated under it: the node of a new
 //! process is made before. Making a process is serialised by `creation`, which is held across
-//! allocations and which nobody takes that reclaim could wait for.
+//! allocations and which nobody takes that reclaim could wait for. Who holds it waits for no program:
+//! the lock of the address space (mmap_lock), which a new process needs, is taken before.
 
 use super::{
     debugger,
@@ -280,13 +281,15 @@ fn open_for(lead: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
     if let Some(process) = registry.find(id).filter(|process| process.is_watched()) {
         return Ok(process);
     }
+    // First: its holder may be waiting for a program, and `creation` is everybody's.
+    let space = mmu_notifier::LockedSpace::new(mm)?;
     let creation = registry.creation.lock();
     if let Some(process) = registry.find(id) {
         return Ok(process);
     }
     let process = Process::new(lead, mm, None)?;
     registry.insert(&process)?;
-    if let Err(error) = mmu_notifier::watch(mm, process.clone()) {
+    if let Err(error) = mmu_notifier::watch(&space, process.clone()) {
         forget(&process);
         return Err(error);
     }
