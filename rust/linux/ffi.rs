@@ -27,6 +27,12 @@ unsafe extern "C" {
         task: *mut bindings::task_struct,
     ) -> bindings::pid_t;
     pub(super) fn amdkfd_faults_alone(vma: *mut bindings::vm_area_struct) -> bool;
+    pub(super) fn amdkfd_read_present(
+        vma: *mut bindings::vm_area_struct,
+        address: c_ulong,
+        to: *mut c_void,
+        bytes: c_int,
+    ) -> c_int;
     pub(super) fn amdkfd_get_leader(task: *mut bindings::task_struct)
         -> *mut bindings::task_struct;
     pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;

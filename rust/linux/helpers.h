@@ -30,6 +30,11 @@ pid_t amdkfd_thread_group_id(struct task_struct *task);
 pid_t amdkfd_system_thread_group_id(struct task_struct *task);
 /* Whether what is missing in @vma comes without another program: a file's server, a userfaultfd. */
 bool amdkfd_faults_alone(struct vm_area_struct *vma);
+/*
+ * Reads what is there of @vma, at most a page of it, and brings nothing in. mmap_lock is held.
+ * Returns @bytes, or anything else.
+ */
+int amdkfd_read_present(struct vm_area_struct *vma, unsigned long address, void *to, int bytes);
 /* The leader of @task's thread group, with a reference; NULL: it has ended. */
 struct task_struct *amdkfd_get_leader(struct task_struct *task);
 /* Whether @task is traced by the current task. */
