@@ -20,6 +20,7 @@ pub(crate) mod debug;
 pub(crate) mod debugger;
 pub(crate) mod device;
 pub(crate) mod doorbells;
+mod ends;
 mod eviction;
 pub(crate) mod files;
 pub(crate) mod memory;
@@ -87,7 +88,10 @@ use crate::{
             system_thread_group_id,
             thread_group_id, //
         },
-        workqueue::DeferredArc, //
+        workqueue::{
+            Deferrable,
+            DeferredArc, //
+        },
     },
     queue::{
         QueueIds,
@@ -100,6 +104,7 @@ use crate::{
     svm::Svm,
     uapi::MemoryException,
 };
+use ends::Ending;
 use eviction::Evictor;
 use files::ProcessFiles;
 use kernel::{
@@ -217,6 +222,8 @@ pub(crate) struct Process {
     serial: Serial,
     /// The process beside which this one is another context of the address space.
     primary: Option<ProcessRef>,
+    /// What is above has been given back.
+    ending: Ending,
     held: Held,
     module: ModuleRef,
 }
@@ -235,6 +242,7 @@ impl Process {
         let devices = gpu::with_nodes(devices)?;
         let xnack = xnack_by_default(&devices);
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
+        let ending = registry.ends().add(lead.uid())?;
         let (pid, tgid) = (thread_group_id(&lead), system_thread_group_id(&lead));
         let files = ProcessFiles::new(devices, (lead, mm.into()), context, shown)?;
         let inner = Inner {
@@ -259,6 +267,7 @@ impl Process {
             context,
             serial: Serial::next(),
             primary: beside.map(|(primary, _)| primary),
+            ending,
             held: PROCESSES.hold(),
             module: ModuleRef::new(registry.module())?,
         }? Error);
@@ -543,6 +552,12 @@ unsafe impl AddressSpaceUser for Process {
             registry::forget(context);
             context.quiesce();
         });
+    }
+}
+
+impl Deferrable for Process {
+    fn leaves(&self) {
+        self.ending.leaves();
     }
 }
 

@@ -8,7 +8,10 @@
 
 use super::{
     ffi,
-    workqueue::DeferredArc, //
+    workqueue::{
+        Deferrable,
+        DeferredArc, //
+    },
 };
 use core::mem::ManuallyDrop;
 use kernel::{
@@ -42,7 +45,7 @@ impl Notifier {
 /// # Safety
 ///
 /// At `NOTIFIER` there is a [`Notifier::new`] of this very type.
-pub(crate) unsafe trait AddressSpaceUser: Send + Sync + Sized + 'static {
+pub(crate) unsafe trait AddressSpaceUser: Deferrable + Sized {
     /// Where the notifier is, in bytes.
     const NOTIFIER: usize;
 

@@ -10,6 +10,7 @@
 
 use super::{
     debugger,
+    ends::Ends,
     power,
     turns::Turns,
     MmId,
@@ -85,6 +86,7 @@ pub(super) struct Registry {
     notices: OwnedQueue,
     /// Where processes are dropped.
     teardown: OwnedQueue,
+    ends: Arc<Ends>,
     /// Where evicted processes are restored. Declared behind `teardown`, whose work waits for it.
     restoring: OwnedQueue,
     /// Whose buffers are brought back.
@@ -105,6 +107,7 @@ impl Registry {
             errands: OwnedQueue::unbound(c"amdkfd_errands")?,
             notices: OwnedQueue::unbound(c"amdkfd_notices")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
+            ends: Ends::new()?,
             restoring: OwnedQueue::unbound_freezable(c"amdkfd_restore")?,
             restore_turns <- Turns::new(RESTORE_LIMIT),
             pages: OwnedQueue::unbound_freezable(c"amdkfd_svm")?,
@@ -119,6 +122,11 @@ impl Registry {
     /// Where processes are dropped.
     pub(super) fn teardown(&'static self) -> &'static OwnedQueue {
         &self.teardown
+    }
+
+    /// The ends of all processes.
+    pub(super) fn ends(&self) -> &Arc<Ends> {
+        &self.ends
     }
 
     /// Where evicted processes are restored: not while the machine goes to sleep, for which their
@@ -274,8 +282,8 @@ fn open_for(lead: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
     if power::is_suspended() {
         return Err(EAGAIN);
     }
-    // As in C: what an ended process still holds is given back before the next one asks for more.
-    registry.teardown.settle();
+    // What an ended process still holds is given back before the next one asks for more.
+    registry.ends.settle(&lead.uid());
     let id = MmId::new(mm.as_raw());
     // One that nobody watches yet may be forgotten again; its maker holds `creation` until then.
     if let Some(process) = registry.find(id).filter(|process| process.is_watched()) {
