@@ -183,7 +183,14 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 	struct dma_fence *fence = NULL;
 	int ret;
 
-	/* amdgpu refuses it (-EBUSY) from the time when a table is evicted until all are back. */
+	/*
+	 * amdgpu refuses it (-EBUSY) from the time when it evicts a table for another buffer until
+	 * all are back. But when the machine goes to sleep it evicts all that there is, and does
+	 * not note it: then it would write to tables that the CPU has mapped no more, as long as
+	 * they have not come back. Nobody else evicts meanwhile.
+	 */
+	if (!list_empty(&vm->vm->kernel.evicted))
+		return -EBUSY;
 	ret = update(adev, vm, true, true, first, count, adev->gmc.init_pte_flags, NULL, &fence);
 	if (ret)
 		return ret;
