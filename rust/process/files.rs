@@ -15,7 +15,7 @@
 
 use super::{
     debug::Pasids,
-    device::Devices,
+    devices::Devices,
     registry,
     ProcessDevice,
     PRIMARY_CONTEXT, //
