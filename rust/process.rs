@@ -19,7 +19,9 @@ pub(crate) mod apertures;
 pub(crate) mod debug;
 pub(crate) mod debugger;
 pub(crate) mod device;
+mod devices;
 pub(crate) mod doorbells;
+mod ends;
 mod eviction;
 pub(crate) mod files;
 pub(crate) mod memory;
@@ -31,11 +33,12 @@ mod shared;
 pub(crate) mod telling;
 mod tensor_limit;
 mod trap;
+mod turns;
 pub(crate) mod wave_state;
 
 use debugger::Debugging;
-use device::Devices;
 pub(crate) use device::ProcessDevice;
+use devices::Devices;
 pub(crate) use registry::{
     all,
     count_performance,
@@ -63,7 +66,6 @@ use crate::{
     },
     gpu::{
         self,
-        gate,
         Node, //
     },
     ids::{
@@ -86,7 +88,10 @@ use crate::{
             system_thread_group_id,
             thread_group_id, //
         },
-        workqueue::DeferredArc, //
+        workqueue::{
+            Deferrable,
+            DeferredArc, //
+        },
     },
     queue::{
         QueueIds,
@@ -99,6 +104,7 @@ use crate::{
     svm::Svm,
     uapi::MemoryException,
 };
+use ends::Ending;
 use eviction::Evictor;
 use files::ProcessFiles;
 use kernel::{
@@ -216,6 +222,8 @@ pub(crate) struct Process {
     serial: Serial,
     /// The process beside which this one is another context of the address space.
     primary: Option<ProcessRef>,
+    /// What is above has been given back.
+    ending: Ending,
     held: Held,
     module: ModuleRef,
 }
@@ -231,9 +239,10 @@ impl Process {
             .map_or(PRIMARY_CONTEXT, |(_, number)| *number);
         let events = Events::new()?;
         let lead = ARef::from(lead);
-        let devices = gpu::with_nodes(devices)?;
-        let xnack = xnack_by_default(&devices);
+        let devices = gpu::with_nodes(Devices::choose)?;
+        let xnack = devices.xnack_by_default();
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
+        let ending = registry.ends().add(lead.uid())?;
         let (pid, tgid) = (thread_group_id(&lead), system_thread_group_id(&lead));
         let files = ProcessFiles::new(devices, (lead, mm.into()), context, shown)?;
         let inner = Inner {
@@ -258,6 +267,7 @@ impl Process {
             context,
             serial: Serial::next(),
             primary: beside.map(|(primary, _)| primary),
+            ending,
             held: PROCESSES.hold(),
             module: ModuleRef::new(registry.module())?,
         }? Error);
@@ -545,6 +555,12 @@ unsafe impl AddressSpaceUser for Process {
     }
 }
 
+impl Deferrable for Process {
+    fn leaves(&self) {
+        self.ending.leaves();
+    }
+}
+
 #[pinned_drop]
 impl PinnedDrop for Process {
     fn drop(self: Pin<&mut Self>) {
@@ -574,41 +590,6 @@ impl PinnedDrop for Process {
                 .clear(|| devices.clone().filter_map(|device| device.vm().ok()));
         }
     }
-}
-
-/// What the current task's process gets of these nodes: those that its cgroup lets it use.
-/// `EINVAL`: that is none. `EAGAIN`: the nodes may be about to change.
-fn devices(nodes: &[Arc<Node>]) -> Result<Devices> {
-    // The opener may have waited long since it passed the gate.
-    if gate::is_closed() {
-        return Err(EAGAIN);
-    }
-    let mut devices = Devices::Few(None);
-    for node in nodes {
-        let minor = node.partition().render_minor;
-        if node.kgd().cgroup_permission(minor).is_ok() {
-            if node.gate().is_closed() {
-                return Err(EAGAIN);
-            }
-            devices.push(ProcessDevice::new(node.clone())?)?;
-        }
-    }
-    if devices.is_empty() && gate::is_any_closed() {
-        return Err(EAGAIN);
-    }
-    if devices.is_empty() {
-        pr_warn!(
-            "there is no GPU that process {} may use\n",
-            kernel::current!().pid()
-        );
-        return Err(EINVAL);
-    }
-    Ok(devices)
-}
-
-/// Whether a new process retries faulting accesses: if all its GPUs were set up for that at boot.
-fn xnack_by_default(devices: &[Arc<ProcessDevice>]) -> bool {
-    devices.iter().all(|device| !device.node().facts().noretry)
 }
 
 /// The process is alive and stays so.
@@ -642,51 +623,4 @@ pub(crate) fn report_fault(process: &Process, device: &ProcessDevice, fault: Mem
 /// Whether `node` can run processes with and without retry side by side.
 pub(crate) fn xnack_is_a_choice(node: &Node) -> bool {
     node.generation().chip.xnack_per_process
-}
-
-#[kernel::macros::kunit_tests(amdkfd_process)]
-mod tests {
-    use super::*;
-    use crate::{
-        gfx::Interrupt,
-        gpu::{
-            gate::Gate,
-            Gpu,
-            Sink, //
-        },
-        kgd::fake::Fake,
-        linux::rcu_table::RcuEntry, //
-    };
-
-    /// Takes nothing.
-    struct NoSink;
-
-    impl Sink for NoSink {
-        fn deliver(&self, _: Interrupt) {}
-
-        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<RcuEntry<Events>> {
-            Err(ENODEV)
-        }
-
-        fn queue_was_reset(&self, _: Pasid) {}
-    }
-
-    #[test]
-    fn a_device_that_is_reset_refuses_only_who_may_use_it() {
-        let gates = [Gate::new().unwrap(), Gate::new().unwrap()];
-        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
-        let nodes = [1, 2].map(|number| {
-            let gate = gates[number as usize - 1].clone();
-            let gpu = Gpu::new(Fake::new().unwrap(), gate).unwrap();
-            Node::new(gpu, 0, GpuId::new(number).unwrap(), sink.clone()).unwrap()
-        });
-        assert!(devices(&nodes).is_ok());
-        gates[0].close();
-        assert_eq!(devices(&nodes).err(), Some(EAGAIN));
-        assert!(devices(&nodes[1..]).is_ok());
-        // While it is partitioned it has no nodes.
-        assert_eq!(devices(&[]).err(), Some(EAGAIN));
-        gates[0].open();
-        assert!(devices(&nodes).is_ok());
-    }
 }

@@ -31,6 +31,7 @@ mod region;
 mod restore;
 mod set;
 mod show;
+pub(crate) mod sleep;
 mod told;
 
 pub(crate) use attributes::{

@@ -183,7 +183,14 @@ int bridge_pages_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, u64 fir
 	struct dma_fence *fence = NULL;
 	int ret;
 
-	/* amdgpu refuses it (-EBUSY) from the time when a table is evicted until all are back. */
+	/*
+	 * amdgpu refuses it (-EBUSY) from the time when it evicts a table for another buffer until
+	 * all are back. But when the machine goes to sleep it evicts all that there is, and does
+	 * not note it: then it would write to tables that the CPU has mapped no more, as long as
+	 * they have not come back. Nobody else evicts meanwhile.
+	 */
+	if (!list_empty(&vm->vm->kernel.evicted))
+		return -EBUSY;
 	ret = update(adev, vm, true, true, first, count, adev->gmc.init_pte_flags, NULL, &fence);
 	if (ret)
 		return ret;
@@ -317,6 +324,20 @@ int bridge_pages_have_buffer(struct bridge_vm *vm, u64 first, u64 count)
 	return !!node;
 }
 
+/*
+ * Whether a buffer shows the user's own memory there. amdgpu watches that memory for each such
+ * buffer (amdgpu_hmm_register), before anybody can map it; what it watches is part of the buffer.
+ * Its page list (tbo.ttm) says so too, but whoever moves or purges another buffer frees that one's
+ * under a reservation that is not ours.
+ */
+static bool shows_user_memory(const struct amdgpu_bo *bo, u64 start, u64 last)
+{
+	const struct mmu_interval_notifier *watched = &bo->notifier;
+
+	return READ_ONCE(watched->mm) && watched->interval_tree.start <= last &&
+	       watched->interval_tree.last >= start;
+}
+
 int bridge_pages_have_userptr(struct bridge_vm *vm, u64 first, u64 count)
 {
 	struct rb_root_cached *mappings = (struct rb_root_cached *)&vm->vm->va;
@@ -333,8 +354,7 @@ int bridge_pages_have_userptr(struct bridge_vm *vm, u64 first, u64 count)
 	     node = interval_tree_iter_next(node, 0, ~0UL)) {
 		mapping = container_of((struct rb_node *)node, struct amdgpu_bo_va_mapping, rb);
 		bo = mapping->bo_va->base.bo;
-		ret = bo && amdgpu_call(amdgpu_ttm_tt_affect_userptr)(bo->tbo.ttm, start, last,
-								      NULL);
+		ret = bo && shows_user_memory(bo, start, last);
 		if (ret)
 			break;
 	}

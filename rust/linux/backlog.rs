@@ -41,30 +41,41 @@ pub(crate) trait Deferred: Copy + Send + Unpin + 'static {
 }
 
 /// A short list without allocation.
-pub(crate) struct List<T, const ROOM: usize>([Option<T>; ROOM]);
+pub(crate) struct List<T, const ROOM: usize> {
+    places: [Option<T>; ROOM],
+    /// Behind the place of the last one that was taken: whoever fills that again comes last.
+    next: usize,
+}
 
 impl<T: Deferred, const ROOM: usize> List<T, ROOM> {
     /// Nothing waits.
     pub(crate) fn new() -> Self {
-        Self([None; ROOM])
+        Self {
+            places: [None; ROOM],
+            next: 0,
+        }
     }
 
     /// Notes an item. False: there is no room.
     pub(crate) fn add(&mut self, new: T) -> bool {
-        let mut waiting = self.0.iter_mut().flatten();
+        let mut waiting = self.places.iter_mut().flatten();
         if waiting.any(|known| known.join(&new)) {
             return true;
         }
-        if !new.may_wait(self.0.iter().flatten()) {
+        if !new.may_wait(self.places.iter().flatten()) {
             return false;
         }
-        let free = self.0.iter_mut().find(|place| place.is_none());
+        let free = self.places.iter_mut().find(|place| place.is_none());
         free.map(|place| *place = Some(new)).is_some()
     }
 
-    /// Takes one item off the list.
+    /// Takes one item off the list: each is taken before any place's next one.
     pub(crate) fn take(&mut self) -> Option<T> {
-        self.0.iter_mut().find_map(Option::take)
+        let waits = |at: &usize| self.places.get(*at).is_some_and(Option::is_some);
+        let mut places = (0..ROOM).map(|step| (self.next + step) % ROOM);
+        let found = places.find(waits)?;
+        self.next = (found + 1) % ROOM;
+        self.places.get_mut(found)?.take()
     }
 }
 
@@ -166,6 +177,17 @@ mod tests {
         let waiting = core::iter::from_fn(|| list.take());
         assert!(waiting.eq([20, 1, 2].map(Number)));
         assert!(list.add(Number(3)));
+    }
+
+    #[test]
+    fn nobody_waits_for_who_comes_again_and_again() {
+        let mut list = List::<Number, 3>::new();
+        assert!([2, 4, 6].map(|number| list.add(Number(number))) == [true; 3]);
+        for expected in [2, 4, 6, 2, 2] {
+            assert_eq!(list.take(), Some(Number(expected)));
+            // At once, at the place that is free.
+            assert!(list.add(Number(2)));
+        }
     }
 
     #[test]

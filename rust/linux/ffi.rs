@@ -18,6 +18,8 @@ unsafe extern "C" {
     pub(super) fn amdkfd_in_compat_syscall() -> bool;
     pub(super) safe fn amdkfd_fatal_signal_pending() -> bool;
     pub(super) fn amdkfd_jiffies_to_msecs(jiffies: c_ulong) -> c_uint;
+    pub(super) fn amdkfd_mm_lock_killable(mm: *mut bindings::mm_struct) -> c_int;
+    pub(super) fn amdkfd_mm_unlock(mm: *mut bindings::mm_struct);
     pub(super) fn amdkfd_anon_inode(name: *const c_char) -> *mut bindings::inode;
     pub(super) fn amdkfd_signal_group(task: *mut bindings::task_struct, number: c_int);
     pub(super) fn amdkfd_thread_group_id(task: *mut bindings::task_struct) -> bindings::pid_t;
@@ -25,6 +27,12 @@ unsafe extern "C" {
         task: *mut bindings::task_struct,
     ) -> bindings::pid_t;
     pub(super) fn amdkfd_faults_alone(vma: *mut bindings::vm_area_struct) -> bool;
+    pub(super) fn amdkfd_read_present(
+        vma: *mut bindings::vm_area_struct,
+        address: c_ulong,
+        to: *mut c_void,
+        bytes: c_int,
+    ) -> c_int;
     pub(super) fn amdkfd_get_leader(task: *mut bindings::task_struct)
         -> *mut bindings::task_struct;
     pub(super) fn amdkfd_current_traces(task: *mut bindings::task_struct) -> bool;

@@ -10,9 +10,11 @@
 #include <linux/err.h>
 #include <linux/file.h>
 #include <linux/fs.h>
+#include <linux/highmem.h>
 #include <linux/io.h>
 #include <linux/jiffies.h>
 #include <linux/mm.h>
+#include <linux/mmap_lock.h>
 #include <linux/pid_namespace.h>
 #include <linux/ptrace.h>
 #include <linux/rcupdate.h>
@@ -42,6 +44,16 @@ bool amdkfd_fatal_signal_pending(void)
 unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies)
 {
 	return jiffies_to_msecs(jiffies);
+}
+
+int amdkfd_mm_lock_killable(struct mm_struct *mm)
+{
+	return mmap_write_lock_killable(mm);
+}
+
+void amdkfd_mm_unlock(struct mm_struct *mm)
+{
+	mmap_write_unlock(mm);
 }
 
 struct inode *amdkfd_anon_inode(const char *name)
@@ -77,6 +89,23 @@ pid_t amdkfd_system_thread_group_id(struct task_struct *task)
 bool amdkfd_faults_alone(struct vm_area_struct *vma)
 {
 	return (vma_is_anonymous(vma) || vma->vm_flags & VM_PFNMAP) && !userfaultfd_armed(vma);
+}
+
+/* As access_process_vm(), whose lock is waited for. */
+int amdkfd_read_present(struct vm_area_struct *vma, unsigned long address, void *to, int bytes)
+{
+	struct page *page;
+
+	if (offset_in_page(address) + bytes > PAGE_SIZE)
+		return -EFAULT;
+	if (vma->vm_flags & (VM_IO | VM_PFNMAP))
+		return vma->vm_ops && vma->vm_ops->access ?
+			vma->vm_ops->access(vma, address, to, bytes, 0) : -EFAULT;
+	if (get_user_pages_remote(vma->vm_mm, address, 1, FOLL_NOFAULT, &page, NULL) != 1)
+		return -EFAULT;
+	memcpy_from_page(to, page, offset_in_page(address), bytes);
+	put_page(page);
+	return bytes;
 }
 
 struct task_struct *amdkfd_get_leader(struct task_struct *task)

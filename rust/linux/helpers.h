@@ -6,6 +6,7 @@
 
 struct file;
 struct inode;
+struct mm_struct;
 struct task_struct;
 struct vm_area_struct;
 
@@ -16,6 +17,9 @@ bool amdkfd_in_compat_syscall(void);
 /* Whether the current task is being killed. */
 bool amdkfd_fatal_signal_pending(void);
 unsigned int amdkfd_jiffies_to_msecs(unsigned long jiffies);
+/* Takes mmap_lock for writing. -EINTR: the current task is being killed. */
+int amdkfd_mm_lock_killable(struct mm_struct *mm);
+void amdkfd_mm_unlock(struct mm_struct *mm);
 /* An inode that nothing else uses, with a reference. NULL: no memory. */
 struct inode *amdkfd_anon_inode(const char *name);
 /* Sends a signal of the kernel's to the thread group of @task. */
@@ -26,6 +30,11 @@ pid_t amdkfd_thread_group_id(struct task_struct *task);
 pid_t amdkfd_system_thread_group_id(struct task_struct *task);
 /* Whether what is missing in @vma comes without another program: a file's server, a userfaultfd. */
 bool amdkfd_faults_alone(struct vm_area_struct *vma);
+/*
+ * Reads what is there of @vma, at most a page of it, and brings nothing in. mmap_lock is held.
+ * Returns @bytes, or anything else.
+ */
+int amdkfd_read_present(struct vm_area_struct *vma, unsigned long address, void *to, int bytes);
 /* The leader of @task's thread group, with a reference; NULL: it has ended. */
 struct task_struct *amdkfd_get_leader(struct task_struct *task);
 /* Whether @task is traced by the current task. */

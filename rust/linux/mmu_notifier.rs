@@ -6,7 +6,13 @@
 //! address space go. The registration's reference is dropped after that by an SRCU callback, which
 //! no one waits for; [`synchronize`] is for a module that is about to go.
 
-use super::workqueue::DeferredArc;
+use super::{
+    ffi,
+    workqueue::{
+        Deferrable,
+        DeferredArc, //
+    },
+};
 use core::mem::ManuallyDrop;
 use kernel::{
     bindings,
@@ -39,7 +45,7 @@ impl Notifier {
 /// # Safety
 ///
 /// At `NOTIFIER` there is a [`Notifier::new`] of this very type.
-pub(crate) unsafe trait AddressSpaceUser: Send + Sync + Sized + 'static {
+pub(crate) unsafe trait AddressSpaceUser: Deferrable + Sized {
     /// Where the notifier is, in bytes.
     const NOTIFIER: usize;
 
@@ -93,16 +99,36 @@ impl<T: AddressSpaceUser> Calls<T> {
     }
 }
 
-/// Makes the kernel call [`AddressSpaceUser::released`] when `mm` ends. `user` must be
-/// new: it is watched once. Waits for the lock of the address space.
-pub(crate) fn watch<T: AddressSpaceUser>(mm: &MmWithUser, user: DeferredArc<T>) -> Result {
+/// An address space whose lock (mmap_lock) is held for writing.
+pub(crate) struct LockedSpace<'a>(&'a MmWithUser);
+
+impl<'a> LockedSpace<'a> {
+    /// Waits for the lock, whose holder may be waiting for a program. Nothing may be locked that
+    /// others need. `EINTR`: the current task is being killed.
+    pub(crate) fn new(mm: &'a MmWithUser) -> Result<Self> {
+        // SAFETY: `mm` is valid, and has users.
+        to_result(unsafe { ffi::amdkfd_mm_lock_killable(mm.as_raw()) })?;
+        Ok(Self(mm))
+    }
+}
+
+impl Drop for LockedSpace<'_> {
+    fn drop(&mut self) {
+        // SAFETY: `new` took the lock.
+        unsafe { ffi::amdkfd_mm_unlock(self.0.as_raw()) };
+    }
+}
+
+/// Makes the kernel call [`AddressSpaceUser::released`] when the address space ends. `user` must be
+/// new: it is watched once.
+pub(crate) fn watch<T: AddressSpaceUser>(space: &LockedSpace<'_>, user: DeferredArc<T>) -> Result {
     let user = DeferredArc::into_raw(user);
     // No reference to the field alone: the callbacks go from it to the whole value.
     // SAFETY: By the trait's contract a notifier is there, within the value.
     let notifier = unsafe { &raw const (*user.byte_add(T::NOTIFIER).cast::<Notifier>()).0 };
-    // SAFETY: It stays where it is until `free`, and `mm` has users because the caller holds one.
-    let status =
-        unsafe { bindings::mmu_notifier_register(Opaque::cast_into(notifier), mm.as_raw()) };
+    let (notifier, mm) = (Opaque::cast_into(notifier), space.0.as_raw());
+    // SAFETY: It stays where it is until `free`. The address space has users, and is locked.
+    let status = unsafe { bindings::__mmu_notifier_register(notifier, mm) };
     let registered = to_result(status);
     if registered.is_err() {
         // SAFETY: The registration failed, so the reference that was just leaked is still ours.

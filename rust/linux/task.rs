@@ -4,6 +4,7 @@
 
 use super::ffi;
 use core::{
+    cell::Cell,
     ffi::c_void,
     ptr::NonNull, //
 };
@@ -55,36 +56,73 @@ pub(crate) fn system_thread_group_id(task: &Task) -> i32 {
     unsafe { ffi::amdkfd_system_thread_group_id(task.as_ptr()) }
 }
 
-/// A word of the memory of another task that runs in `mm`. `EFAULT`: it has none there, or none any
-/// more, or what would have to be brought in first (the task cannot keep the caller waiting for
-/// it), or runs another program by now.
-pub(crate) fn read_present_memory(task: &Task, mm: &Mm, address: u64) -> Result<u64> {
-    let mut word = 0u64;
-    // CAST: A 64-bit kernel; a word's size.
-    let (address, size) = (address as c_ulong, size_of::<u64>() as c_int);
-    let flags = bindings::FOLL_NOFAULT;
-    // SAFETY: The task is valid and `word` is as large as said; any address may be asked for.
-    let bytes = unsafe {
-        bindings::access_process_vm(task.as_ptr(), address, (&raw mut word).cast(), size, flags)
-    };
-    // A program that was started meanwhile has another address space, and no task comes back to its
-    // old one.
-    if bytes == size && runs_in(task, mm) {
-        Ok(word)
-    } else {
-        Err(EFAULT)
+/// What is there of an address space that may be another task's, for one who must not wait for
+/// programs.
+pub(crate) struct PresentMemory {
+    mm: ARef<MmWithUserAsync>,
+    /// For all that is read.
+    patience: Patience,
+}
+
+impl PresentMemory {
+    /// `ESRCH`: it has ended.
+    pub(crate) fn new(mm: &Mm) -> Result<Self> {
+        Ok(Self {
+            // Whoever lets go of it last tears it down, and with it the process: not here.
+            mm: MmWithUser::into_mmput_async(mm.mmget_not_zero().ok_or(ESRCH)?),
+            patience: Patience::new(),
+        })
+    }
+
+    /// A word. `EFAULT`: there is none, or it would have to be brought in first. `ETIMEDOUT`: the
+    /// lock of the address space did not come free. May sleep, for a bounded time.
+    pub(crate) fn read(&self, address: u64) -> Result<u64> {
+        let lock = lock_soon(&self.mm, &self.patience).ok_or(ETIMEDOUT)?;
+        // CAST: A 64-bit kernel.
+        let vma = lock.vma_lookup(address as usize).ok_or(EFAULT)?;
+        let mut word = 0u64;
+        let to = (&raw mut word).cast();
+        // CAST: As above; a word's size.
+        let (address, size) = (address as c_ulong, size_of::<u64>() as c_int);
+        // SAFETY: The mapping is valid as long as the lock is held, and `to` has so many bytes.
+        let bytes = unsafe { ffi::amdkfd_read_present(vma.as_ptr(), address, to, size) };
+        (bytes == size).then_some(word).ok_or(EFAULT)
     }
 }
 
-/// Whether the task runs in this address space. May sleep.
-fn runs_in(task: &Task, mm: &Mm) -> bool {
-    // SAFETY: The task is valid.
-    let its = unsafe { bindings::get_task_mm(task.as_ptr()) };
-    if !its.is_null() {
-        // SAFETY: `get_task_mm` took the reference. It may be the last.
-        unsafe { bindings::mmput_async(its) };
+/// How long the lock of an address space is still waited for, whose holder may be waiting for
+/// another program.
+struct Patience(Cell<u32>);
+
+impl Patience {
+    const STEP: Delta = Delta::from_millis(5);
+
+    /// 100 ms.
+    fn new() -> Self {
+        Self(Cell::new(20))
     }
-    core::ptr::eq(its, mm.as_raw())
+
+    /// Waits a little. False: it is used up.
+    fn wait(&self) -> bool {
+        let left = self.0.get().checked_sub(1);
+        if let Some(left) = left {
+            self.0.set(left);
+            fsleep(Self::STEP);
+        }
+        left.is_some()
+    }
+}
+
+/// The lock of the address space. `None`: it did not come free.
+fn lock_soon<'a>(mm: &'a MmWithUser, patience: &Patience) -> Option<MmapReadGuard<'a>> {
+    loop {
+        if let Some(lock) = mm.mmap_read_trylock() {
+            return Some(lock);
+        }
+        if !patience.wait() {
+            return None;
+        }
+    }
 }
 
 /// Lends the current kernel thread an address space. `ESRCH`: it has ended. `EINVAL`: the current
@@ -105,7 +143,7 @@ pub(crate) fn in_address_space<R>(
     // space: a work item that takes one returns it before it ends. The address space has users as
     // long as `mm` is held.
     unsafe { bindings::kthread_use_mm(mm.as_raw()) };
-    let result = act(LentMemory(&mm));
+    let result = act(LentMemory::new(&mm));
     // SAFETY: As above: it is the one that was taken.
     unsafe { bindings::kthread_unuse_mm(mm.as_raw()) };
     result
@@ -115,9 +153,20 @@ pub(crate) fn in_address_space<R>(
 /// What a userfaultfd or the server of a file would have to bring in is not there (`EFAULT`); what
 /// swap or a device has is. `ETIMEDOUT`: the lock of the address space did not come free. May
 /// sleep, for a bounded time.
-pub(crate) struct LentMemory<'a>(&'a MmWithUser);
+pub(crate) struct LentMemory<'a> {
+    mm: &'a MmWithUser,
+    /// For all that is read and written.
+    patience: Patience,
+}
 
-impl LentMemory<'_> {
+impl<'a> LentMemory<'a> {
+    fn new(mm: &'a MmWithUser) -> Self {
+        Self {
+            mm,
+            patience: Patience::new(),
+        }
+    }
+
     /// A word.
     pub(crate) fn read(&self, address: u64) -> Result<u64> {
         let mut word = 0u64;
@@ -178,7 +227,7 @@ impl LentMemory<'_> {
     }
 
     fn bring_in(&self, address: u64, flags: u32) -> Result {
-        let lock = self.lock().ok_or(ETIMEDOUT)?;
+        let lock = lock_soon(self.mm, &self.patience).ok_or(ETIMEDOUT)?;
         // CAST: An address of this kernel's size.
         let address = address as usize;
         let vma = lock.vma_lookup(address).ok_or(EFAULT)?;
@@ -190,21 +239,8 @@ impl LentMemory<'_> {
         let no_unlock = core::ptr::null_mut();
         // SAFETY: The address space is valid, and its lock is held: with `no_unlock` it stays so.
         let error =
-            unsafe { bindings::fixup_user_fault(self.0.as_raw(), address, flags, no_unlock) };
+            unsafe { bindings::fixup_user_fault(self.mm.as_raw(), address, flags, no_unlock) };
         kernel::error::to_result(error)
-    }
-
-    /// The lock of the address space, whose holder may be waiting for another program.
-    fn lock(&self) -> Option<MmapReadGuard<'_>> {
-        const STEPS: usize = 20;
-        const STEP: Delta = Delta::from_millis(5);
-        for _ in 0..STEPS {
-            if let Some(lock) = self.0.mmap_read_trylock() {
-                return Some(lock);
-            }
-            fsleep(STEP);
-        }
-        None
     }
 }
 
@@ -283,6 +319,11 @@ pub(crate) fn address_space_of(task: &Task) -> Option<ARef<MmWithUserAsync>> {
 #[kernel::macros::kunit_tests(amdkfd_task)]
 mod tests {
     use super::*;
+    use crate::linux::mmu_notifier::LockedSpace;
+    use kernel::time::{
+        Instant,
+        Monotonic, //
+    };
 
     // `include/kunit/test.h`, `include/linux/mm.h`
     #[allow(improper_ctypes)]
@@ -302,18 +343,19 @@ mod tests {
     const PROTECTIONS: [c_ulong; 2] = [1, 3];
     const FLAGS: c_ulong = 0x22;
 
-    #[test]
-    fn lent_memory_is_brought_in() {
-        let map = |protection| {
-            // SAFETY: The test's thread has an address space of its own, in which nobody else maps
-            // anything.
-            unsafe { vm_mmap(core::ptr::null_mut(), 0, 0x2000, protection, FLAGS, 0) as u64 }
-        };
+    /// Two pages that nobody has touched, in an address space of the test's own.
+    fn map(protection: c_ulong) -> u64 {
         // SAFETY: Gives the test's thread an address space, until it ends.
         assert_eq!(unsafe { kunit_attach_mm() }, 0);
+        // SAFETY: Nobody else maps anything in it.
+        unsafe { vm_mmap(core::ptr::null_mut(), 0, 0x2000, protection, FLAGS, 0) as u64 }
+    }
+
+    #[test]
+    fn lent_memory_is_brought_in() {
         let [constant, variable] = PROTECTIONS.map(map);
         let current = kernel::current!();
-        let memory = LentMemory(current.mm().unwrap());
+        let memory = LentMemory::new(current.mm().unwrap());
         // Nobody has touched the pages; one word lies on two.
         assert_eq!(memory.read(constant), Ok(0));
         assert_eq!(memory.write(variable + 0xffc, 7), Ok(()));
@@ -326,6 +368,31 @@ mod tests {
         assert!(memory.write_words(variable + 0x1ffc, &words).is_err());
         for nowhere in [0, 8, variable.max(constant) + 0x1ffc, u64::MAX - 3] {
             assert!(memory.read(nowhere).is_err());
+        }
+    }
+
+    #[test]
+    fn a_lock_that_does_not_come_free_is_waited_for_once() {
+        let variable = map(PROTECTIONS[1]);
+        let current = kernel::current!();
+        let mm = current.mm().unwrap();
+        let lent = LentMemory::new(mm);
+        let present = PresentMemory::new(mm).unwrap();
+        let locked = LockedSpace::new(mm).unwrap();
+        let begin = Instant::<Monotonic>::now();
+        for _ in 0..20 {
+            assert_eq!(lent.read(variable), Err(ETIMEDOUT));
+            assert_eq!(present.read(variable), Err(ETIMEDOUT));
+        }
+        let waited = begin.elapsed();
+        assert!(waited >= Delta::from_millis(200) && waited < Delta::from_secs(1));
+        drop(locked);
+        // Nothing is brought in that is not there.
+        assert_eq!(present.read(variable), Err(EFAULT));
+        assert_eq!(lent.write(variable, 7), Ok(()));
+        assert_eq!(present.read(variable), Ok(7));
+        for nowhere in [0, variable + 0xffc, u64::MAX - 3] {
+            assert_eq!(present.read(nowhere), Err(EFAULT));
         }
     }
 }

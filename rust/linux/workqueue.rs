@@ -14,17 +14,7 @@ use core::{
 use kernel::{
     bindings, container_of, new_work,
     prelude::*,
-    sync::{
-        atomic::{
-            ordering::{
-                Acquire,
-                Relaxed,
-                Release, //
-            },
-            Atomic, //
-        },
-        Refcount, //
-    },
+    sync::Refcount,
     workqueue::{
         impl_has_work,
         DelayedWork,
@@ -49,8 +39,6 @@ pub(crate) fn flush_delayed<T, const ID: u64>(work: &DelayedWork<T, ID>) {
 /// A queue that finishes its work before it goes.
 pub(crate) struct OwnedQueue {
     queue: NonNull<bindings::workqueue_struct>,
-    /// [`DeferredArc`] values on their way out.
-    leaving: Atomic<usize>,
 }
 
 // SAFETY: A workqueue may be used and destroyed from any thread.
@@ -61,35 +49,29 @@ unsafe impl Sync for OwnedQueue {}
 impl OwnedQueue {
     /// Work of this queue runs on any CPU, several items at a time.
     pub(crate) fn unbound(name: &'static CStr) -> Result<Self> {
-        Self::new(name, bindings::wq_flags_WQ_UNBOUND, 0)
-    }
-
-    /// One item at a time, in the order in which they came; and none begins while the machine goes
-    /// to sleep and until it has woken up.
-    pub(crate) fn ordered_freezable(name: &'static CStr) -> Result<Self> {
-        let ordered = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags___WQ_ORDERED;
-        Self::new(name, ordered | bindings::wq_flags_WQ_FREEZABLE, 1)
+        Self::new(name, bindings::wq_flags_WQ_UNBOUND)
     }
 
     /// As [`OwnedQueue::unbound`], but none begins while the machine sleeps, or is about to.
     pub(crate) fn unbound_freezable(name: &'static CStr) -> Result<Self> {
         let flags = bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags_WQ_FREEZABLE;
-        Self::new(name, flags, 0)
+        Self::new(name, flags)
     }
 
-    fn new(name: &'static CStr, flags: c_uint, max_active: c_int) -> Result<Self> {
+    fn new(name: &'static CStr, flags: c_uint) -> Result<Self> {
+        /// As many items at a time as the kernel finds right.
+        const MAX_ACTIVE: c_int = 0;
         // SAFETY: The format takes one string, and `name` is one.
         let queue = unsafe {
             bindings::alloc_workqueue_noprof(
                 c"%s".as_char_ptr(),
                 flags,
-                max_active,
+                MAX_ACTIVE,
                 name.as_char_ptr(),
             )
         };
         Ok(Self {
             queue: NonNull::new(queue).ok_or(ENOMEM)?,
-            leaving: Atomic::new(0),
         })
     }
 
@@ -112,12 +94,11 @@ impl OwnedQueue {
     }
 
     /// Waits until the [`DeferredArc`] values are gone whose last owner let them go before this
-    /// call. May sleep.
+    /// call, and for all other work that there is. May sleep.
+    #[cfg(CONFIG_KUNIT = "y")]
     pub(crate) fn settle(&self) {
-        if self.leaving.load(Acquire) > 0 {
-            // SAFETY: The queue is alive until drop.
-            unsafe { bindings::__flush_workqueue(self.queue.as_ptr()) };
-        }
+        // SAFETY: The queue is alive until drop.
+        unsafe { bindings::__flush_workqueue(self.queue.as_ptr()) };
     }
 }
 
@@ -137,13 +118,19 @@ impl Drop for OwnedQueue {
     }
 }
 
+/// What a [`DeferredArc`] shares.
+pub(crate) trait Deferrable: Send + Sync + 'static {
+    /// Its last owner has let it go: it is dropped soon. Called in any context.
+    fn leaves(&self) {}
+}
+
 /// A shared value whose drop runs on a workqueue, so that its last owner may let it go in any
 /// context.
 ///
 /// # Invariants
 ///
 /// It points to a pinned box that [`DeferredArc::new`] leaked, and owns one of its references.
-pub(crate) struct DeferredArc<T: Send + Sync + 'static>(NonNull<Body<T>>);
+pub(crate) struct DeferredArc<T: Deferrable>(NonNull<Body<T>>);
 
 /// The value, who shares it, and what is queued in the end.
 #[pin_data]
@@ -157,25 +144,23 @@ struct Body<T> {
 }
 
 // SAFETY: The value may be used and, by the last owner, dropped on any thread.
-unsafe impl<T: Send + Sync> Send for DeferredArc<T> {}
+unsafe impl<T: Deferrable> Send for DeferredArc<T> {}
 // SAFETY: As above; a shared one can only be cloned or looked at.
-unsafe impl<T: Send + Sync> Sync for DeferredArc<T> {}
+unsafe impl<T: Deferrable> Sync for DeferredArc<T> {}
 
 impl_has_work! {
     impl{T} HasWork<Self> for Body<T> { self.work }
 }
 
-impl<T: Send + Sync + 'static> WorkItem for Body<T> {
+impl<T: Deferrable> WorkItem for Body<T> {
     type Pointer = Pin<KBox<Self>>;
 
     fn run(this: Self::Pointer) {
-        let queue = this.queue;
         drop(this);
-        let _: usize = queue.leaving.fetch_sub(1, Release);
     }
 }
 
-impl<T: Send + Sync + 'static> DeferredArc<T> {
+impl<T: Deferrable> DeferredArc<T> {
     /// A value that will be dropped on `queue`.
     pub(crate) fn new<E>(queue: &'static OwnedQueue, value: impl PinInit<T, E>) -> Result<Self>
     where
@@ -227,7 +212,7 @@ impl<T: Send + Sync + 'static> DeferredArc<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Clone for DeferredArc<T> {
+impl<T: Deferrable> Clone for DeferredArc<T> {
     fn clone(&self) -> Self {
         self.body().references.inc();
         // INVARIANT: The reference that was just added is this one.
@@ -235,7 +220,7 @@ impl<T: Send + Sync + 'static> Clone for DeferredArc<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Deref for DeferredArc<T> {
+impl<T: Deferrable> Deref for DeferredArc<T> {
     type Target = T;
 
     #[inline]
@@ -244,7 +229,7 @@ impl<T: Send + Sync + 'static> Deref for DeferredArc<T> {
     }
 }
 
-impl<T: Send + Sync + 'static> Drop for DeferredArc<T> {
+impl<T: Deferrable> Drop for DeferredArc<T> {
     fn drop(&mut self) {
         if !self.body().references.dec_and_test() {
             return;
@@ -252,8 +237,8 @@ impl<T: Send + Sync + 'static> Drop for DeferredArc<T> {
         // SAFETY: By the type's invariant it is a leaked box that is pinned, and nobody else refers
         // to it.
         let body = unsafe { Pin::new_unchecked(KBox::from_raw(self.0.as_ptr())) };
+        body.value.leaves();
         let queue = body.queue;
-        let _: usize = queue.leaving.fetch_add(1, Relaxed);
         queue.enqueue(body);
     }
 }
@@ -261,6 +246,10 @@ impl<T: Send + Sync + 'static> Drop for DeferredArc<T> {
 #[kernel::macros::kunit_tests(amdkfd_workqueue)]
 mod tests {
     use super::*;
+    use kernel::sync::atomic::{
+        ordering::Relaxed,
+        Atomic, //
+    };
 
     /// Values that were dropped.
     static DROPPED: Atomic<usize> = Atomic::new(0);
@@ -268,6 +257,8 @@ mod tests {
     struct Value {
         number: u32,
     }
+
+    impl Deferrable for Value {}
 
     impl Drop for Value {
         fn drop(&mut self) {

@@ -42,7 +42,6 @@ use crate::{
     },
     svm::Counters,
 };
-use core::ops::Deref;
 use kernel::{
     new_mutex,
     prelude::*,
@@ -129,43 +128,6 @@ impl Drop for Started {
             ends: true,
             task: &self.task,
         });
-    }
-}
-
-/// The devices of a process, in topology order. Of one alone no list is made.
-pub(super) enum Devices {
-    /// One, or none.
-    Few(Option<Arc<ProcessDevice>>),
-    /// More than one.
-    Many(KVec<Arc<ProcessDevice>>),
-}
-
-impl Devices {
-    /// One more, behind the others.
-    pub(super) fn push(&mut self, device: Arc<ProcessDevice>) -> Result {
-        match self {
-            Self::Many(devices) => devices.push(device, GFP_KERNEL)?,
-            Self::Few(none @ None) => *none = Some(device),
-            Self::Few(Some(first)) => {
-                let mut devices = KVec::new();
-                devices.push(first.clone(), GFP_KERNEL)?;
-                devices.push(device, GFP_KERNEL)?;
-                *self = Self::Many(devices);
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Deref for Devices {
-    type Target = [Arc<ProcessDevice>];
-
-    #[inline]
-    fn deref(&self) -> &Self::Target {
-        match self {
-            Self::Few(device) => device.as_slice(),
-            Self::Many(devices) => devices,
-        }
     }
 }
 

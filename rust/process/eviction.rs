@@ -6,7 +6,7 @@
 //! takes the queues off the GPUs and signals the fence. Another one, a little later, brings the
 //! buffers back, which arms a new fence, and restores the queues; it comes again as long as there
 //! is no room. A process that has only just been restored runs for a moment first, so that two of
-//! them cannot keep each other from working.
+//! them cannot keep each other from working; and they take turns ([`super::turns`]).
 //!
 //! When the machine goes to sleep amdgpu moves all buffers out of VRAM before it tells us. Whoever
 //! brought them back meanwhile would keep it awake for ever, so nothing is restored from the moment
@@ -54,6 +54,8 @@ const ACTIVE: Delta = Delta::from_millis(10);
 const RESTORE: Msecs = 100;
 /// `PROCESS_BACK_OFF_TIME_MS` (kfd_priv.h): the pause after a restore that found no room.
 const BACK_OFF: Msecs = 100;
+/// How soon is looked again whether another process's buffers are back.
+const NEXT_TURN: Msecs = 4;
 
 /// Evicts and restores a process.
 #[pin_data]
@@ -212,11 +214,19 @@ impl WorkItem<RESTORE_LATER> for Evictor {
         let Some(process) = this.process() else {
             return;
         };
+        let Ok(registry) = registry::get() else {
+            return;
+        };
+        // Not waited for here: the machine could not go to sleep before.
+        let Some(turn) = registry.restore_turns().take() else {
+            return this.restore_later(NEXT_TURN, &process);
+        };
         // Not into the memory of a GPU that sleeps.
         let room = match power::is_suspended() {
             true => Err(EBUSY),
             false => Self::restore(&process),
         };
+        drop(turn);
         if let Err(error) = room {
             let pid = process.lead().pid();
             pr_debug!("process {pid}: no memory to restore its buffers yet: {error:?}\n");

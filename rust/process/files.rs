@@ -15,7 +15,7 @@
 
 use super::{
     debug::Pasids,
-    device::Devices,
+    devices::Devices,
     registry,
     ProcessDevice,
     PRIMARY_CONTEXT, //
@@ -29,7 +29,7 @@ use crate::{
             Output,
             Show, //
         },
-        task::read_present_memory,
+        task::PresentMemory,
         workqueue::flush_delayed, //
     },
     svm::{
@@ -106,7 +106,7 @@ enum ProcessFile {
     Pasid,
     Vram(Arc<ProcessDevice>),
     /// How long copy queues have been busy. They count in the process's memory.
-    Sdma(Arc<ProcessDevice>, ARef<Task>, ARef<Mm>),
+    Sdma(Arc<ProcessDevice>, ARef<Mm>),
     Faults(Arc<Counters>),
     PageIn(Arc<Counters>),
     PageOut(Arc<Counters>),
@@ -122,9 +122,7 @@ impl Show for ProcessFile {
         let written = match self {
             Self::Pasid => writeln!(out, "0"),
             Self::Vram(device) => writeln!(out, "{}", device.vram_usage()),
-            Self::Sdma(device, task, mm) => {
-                writeln!(out, "{}", sdma_microseconds(device, task, mm)?)
-            }
+            Self::Sdma(device, mm) => writeln!(out, "{}", sdma_microseconds(device, mm)?),
             Self::Faults(counters) => writeln!(out, "{}", counters.faults()),
             Self::PageIn(counters) => writeln!(out, "{}", counters.page_in()),
             Self::PageOut(counters) => writeln!(out, "{}", counters.page_out()),
@@ -145,11 +143,12 @@ impl Show for ProcessFile {
 
 /// The time that the process's copy queues on this GPU have been busy, those included that are
 /// gone.
-fn sdma_microseconds(device: &ProcessDevice, task: &Task, mm: &Mm) -> Result<u64> {
+fn sdma_microseconds(device: &ProcessDevice, mm: &Mm) -> Result<u64> {
     let (past, counters) = device.queues().sdma_counters()?;
-    let present = counters
-        .iter()
-        .filter_map(|&address| read_present_memory(task, mm, address).ok());
+    // Of a process that is about to end nothing is there.
+    let memory = PresentMemory::new(mm).ok();
+    let read = |address: &u64| memory.as_ref()?.read(*address).ok();
+    let present = counters.iter().filter_map(read);
     Ok(present.fold(past, u64::wrapping_add) / TICKS_PER_MICROSECOND)
 }
 
@@ -320,7 +319,7 @@ impl ProcessFiles {
             let gpu = device.gpu_id().raw();
             let vram = ProcessFile::Vram(device.clone());
             files.add_named(format_args!("vram_{gpu}"), vram)?;
-            let sdma = ProcessFile::Sdma(device.clone(), self.lead.clone(), self.mm.clone());
+            let sdma = ProcessFile::Sdma(device.clone(), self.mm.clone());
             files.add_named(format_args!("sdma_{gpu}"), sdma)?;
         }
         Ok(files)

@@ -27,6 +27,7 @@ use crate::{
         Signal, //
     },
     smi::Trigger,
+    svm,
     uapi::{
         HwException,
         MemoryException,
@@ -60,8 +61,8 @@ pub(crate) fn is_suspended() -> bool {
     SUSPENDED.load(Relaxed) > 0
 }
 
-/// A GPU goes to sleep. When this returns no process runs on any GPU, and none waits for its
-/// buffers to stay where they are.
+/// A GPU goes to sleep. When this returns no process runs on any GPU, none waits for its buffers to
+/// stay where they are, and no page of shared virtual memory goes into the memory of a GPU.
 pub(crate) fn suspend() {
     let Ok(registry) = registry::get() else {
         return;
@@ -79,6 +80,8 @@ pub(crate) fn suspend() {
         }
         process.let_buffers_move();
     });
+    // Afterwards: who has begun may be waiting for buffers that are to move.
+    svm::sleep::begin();
 }
 
 /// Undoes one [`suspend`]; the last one has the processes restored, as soon as tasks run again and
@@ -89,6 +92,7 @@ pub(crate) fn resume() {
     };
     let _turn = registry.power.lock();
     if SUSPENDED.fetch_sub(1, Relaxed) == 1 {
+        svm::sleep::end();
         registry.each(|process| Evictor::restore_soon(process));
     }
 }

@@ -5,11 +5,14 @@
 //! The table is under an interrupt-safe spinlock, because an eviction fence asks for a process with
 //! interrupts off and reclaim asks for one too. Nothing is allocated under it: the node of a new
 //! process is made before. Making a process is serialised by `creation`, which is held across
-//! allocations and which nobody takes that reclaim could wait for.
+//! allocations and which nobody takes that reclaim could wait for. Who holds it waits for no
+//! program: the lock of the address space (mmap_lock), which a new process needs, is taken before.
 
 use super::{
     debugger,
+    ends::Ends,
     power,
+    turns::Turns,
     MmId,
     Process,
     ProcessDevice,
@@ -52,9 +55,14 @@ use kernel::{
         Mutex, //
     },
     task::Task,
+    time::Delta,
 };
 
 static REGISTRY: Global<Registry> = Global::new();
+
+/// How long the others wait for a process whose buffers are brought back. It takes some 0.1 s for
+/// a gigabyte.
+const RESTORE_LIMIT: Delta = Delta::from_millis(500);
 
 /// The processes of the module.
 #[pin_data]
@@ -78,9 +86,12 @@ pub(super) struct Registry {
     notices: OwnedQueue,
     /// Where processes are dropped.
     teardown: OwnedQueue,
-    /// Where evicted processes are restored, one at a time: two at a time would evict each other's
-    /// buffers again. Declared behind `teardown`, whose work waits for it.
+    ends: Arc<Ends>,
+    /// Where evicted processes are restored. Declared behind `teardown`, whose work waits for it.
     restoring: OwnedQueue,
+    /// Whose buffers are brought back.
+    #[pin]
+    restore_turns: Turns,
     /// Where shared virtual memory is put right that the system has changed.
     pages: OwnedQueue,
 }
@@ -96,7 +107,9 @@ impl Registry {
             errands: OwnedQueue::unbound(c"amdkfd_errands")?,
             notices: OwnedQueue::unbound(c"amdkfd_notices")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
-            restoring: OwnedQueue::ordered_freezable(c"amdkfd_restore")?,
+            ends: Ends::new()?,
+            restoring: OwnedQueue::unbound_freezable(c"amdkfd_restore")?,
+            restore_turns <- Turns::new(RESTORE_LIMIT),
             pages: OwnedQueue::unbound_freezable(c"amdkfd_svm")?,
         })
     }
@@ -111,10 +124,20 @@ impl Registry {
         &self.teardown
     }
 
+    /// The ends of all processes.
+    pub(super) fn ends(&self) -> &Arc<Ends> {
+        &self.ends
+    }
+
     /// Where evicted processes are restored: not while the machine goes to sleep, for which their
     /// buffers leave VRAM.
     pub(super) fn restoring(&self) -> &OwnedQueue {
         &self.restoring
+    }
+
+    /// Whose buffers are brought back.
+    pub(super) fn restore_turns(&self) -> &Turns {
+        &self.restore_turns
     }
 
     /// Where a process's memory is written while somebody waits for that.
@@ -259,20 +282,22 @@ fn open_for(lead: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
     if power::is_suspended() {
         return Err(EAGAIN);
     }
-    // As in C: what an ended process still holds is given back before the next one asks for more.
-    registry.teardown.settle();
+    // What an ended process still holds is given back before the next one asks for more.
+    registry.ends.settle(&lead.uid());
     let id = MmId::new(mm.as_raw());
     // One that nobody watches yet may be forgotten again; its maker holds `creation` until then.
     if let Some(process) = registry.find(id).filter(|process| process.is_watched()) {
         return Ok(process);
     }
+    // First: its holder may be waiting for a program, and `creation` is everybody's.
+    let space = mmu_notifier::LockedSpace::new(mm)?;
     let creation = registry.creation.lock();
     if let Some(process) = registry.find(id) {
         return Ok(process);
     }
     let process = Process::new(lead, mm, None)?;
     registry.insert(&process)?;
-    if let Err(error) = mmu_notifier::watch(mm, process.clone()) {
+    if let Err(error) = mmu_notifier::watch(&space, process.clone()) {
         forget(&process);
         return Err(error);
     }

@@ -17,6 +17,7 @@ use super::{
         Pages,
         PAGE_SHIFT, //
     },
+    sleep,
     told::Told,
     Gpu, Svm,
 };
@@ -212,7 +213,8 @@ impl Svm {
         result.map(|()| moved)
     }
 
-    /// Moves pages of the system's into a GPU's memory. Returns how many have moved.
+    /// Moves pages of the system's into a GPU's memory. Returns how many have moved. `EAGAIN`: the
+    /// machine sleeps, or is about to.
     fn send(
         &self,
         place: &Place<'_>,
@@ -221,6 +223,8 @@ impl Svm {
         gpu: &Gpu,
         owner: PageOwner,
     ) -> Result<u32> {
+        // Until the pages are there.
+        let _awake = sleep::enter()?;
         let mover = self.mover(place, pages, why.range, gpu)?;
         mover.audience().set_locations(self.ids_at(why.locations()));
         let mut moved = 0;

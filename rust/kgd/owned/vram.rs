@@ -30,6 +30,7 @@ use crate::linux::{
         IrqSpinLock, //
     },
     workqueue::{
+        Deferrable,
         DeferredArc,
         OwnedQueue, //
     },
@@ -151,6 +152,8 @@ pub(crate) struct Vram {
     #[pin]
     taken: IrqSpinLock<Taken>,
 }
+
+impl Deferrable for Vram {}
 
 fn runs_of(pages: &[usize]) -> Result<KVec<Run>> {
     let mut runs: KVec<Run> = KVec::new();

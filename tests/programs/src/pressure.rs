@@ -90,7 +90,9 @@ impl Pressure {
         let mut all = Vec::new();
         // Until no more events come: the last ones come back a little later.
         loop {
-            let more = events.read(Duration::from_secs(1))?;
+            let mut more = events.read(Duration::from_secs(1))?;
+            // Root gets those of the others, too.
+            more.retain(|event| workers.iter().any(|worker| is_of(event, worker.child.id())));
             if more.is_empty() && settled(&all) {
                 break;
             }

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The GPUs of a process: those that its cgroup lets it use.
+
+use super::ProcessDevice;
+use crate::gpu::{
+    gate,
+    Node, //
+};
+use core::ops::Deref;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The devices of a process, in topology order. Of one alone no list is made.
+pub(super) enum Devices {
+    /// One, or none.
+    Few(Option<Arc<ProcessDevice>>),
+    /// More than one.
+    Many(KVec<Arc<ProcessDevice>>),
+}
+
+impl Devices {
+    /// One more, behind the others.
+    fn push(&mut self, device: Arc<ProcessDevice>) -> Result {
+        match self {
+            Self::Many(devices) => devices.push(device, GFP_KERNEL)?,
+            Self::Few(none @ None) => *none = Some(device),
+            Self::Few(Some(first)) => {
+                let mut devices = KVec::new();
+                devices.push(first.clone(), GFP_KERNEL)?;
+                devices.push(device, GFP_KERNEL)?;
+                *self = Self::Many(devices);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the current task's process gets of these nodes: those that its cgroup lets it use.
+    /// `EINVAL`: that is none. `EAGAIN`: the nodes may be about to change.
+    pub(super) fn choose(nodes: &[Arc<Node>]) -> Result<Self> {
+        // The opener may have waited long since it passed the gate.
+        if gate::is_closed() {
+            return Err(EAGAIN);
+        }
+        let mut devices = Self::Few(None);
+        for node in nodes {
+            let minor = node.partition().render_minor;
+            if node.kgd().cgroup_permission(minor).is_ok() {
+                if node.gate().is_closed() {
+                    return Err(EAGAIN);
+                }
+                devices.push(ProcessDevice::new(node.clone())?)?;
+            }
+        }
+        if devices.is_empty() && gate::is_any_closed() {
+            return Err(EAGAIN);
+        }
+        if devices.is_empty() {
+            pr_warn!(
+                "there is no GPU that process {} may use\n",
+                kernel::current!().pid()
+            );
+            return Err(EINVAL);
+        }
+        Ok(devices)
+    }
+
+    /// Whether a new process retries faulting accesses: if all its GPUs were set up for that at
+    /// boot.
+    pub(super) fn xnack_by_default(&self) -> bool {
+        self.iter().all(|device| !device.node().facts().noretry)
+    }
+}
+
+impl Deref for Devices {
+    type Target = [Arc<ProcessDevice>];
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Few(device) => device.as_slice(),
+            Self::Many(devices) => devices,
+        }
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_process_devices)]
+mod tests {
+    use super::*;
+    use crate::{
+        event::Events,
+        gfx::Interrupt,
+        gpu::{
+            gate::Gate,
+            Gpu,
+            Sink, //
+        },
+        ids::{
+            GpuId,
+            Pasid, //
+        },
+        kgd::fake::Fake,
+        linux::rcu_table::RcuEntry, //
+    };
+
+    /// Takes nothing.
+    struct NoSink;
+
+    impl Sink for NoSink {
+        fn deliver(&self, _: Interrupt) {}
+
+        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<RcuEntry<Events>> {
+            Err(ENODEV)
+        }
+
+        fn queue_was_reset(&self, _: Pasid) {}
+    }
+
+    #[test]
+    fn a_device_that_is_reset_refuses_only_who_may_use_it() {
+        let gates = [Gate::new().unwrap(), Gate::new().unwrap()];
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let nodes = [1, 2].map(|number| {
+            let gate = gates[number as usize - 1].clone();
+            let gpu = Gpu::new(Fake::new().unwrap(), gate).unwrap();
+            Node::new(gpu, 0, GpuId::new(number).unwrap(), sink.clone()).unwrap()
+        });
+        assert!(Devices::choose(&nodes).is_ok());
+        gates[0].close();
+        assert_eq!(Devices::choose(&nodes).err(), Some(EAGAIN));
+        assert!(Devices::choose(&nodes[1..]).is_ok());
+        // While it is partitioned it has no nodes.
+        assert_eq!(Devices::choose(&[]).err(), Some(EAGAIN));
+        gates[0].open();
+        assert!(Devices::choose(&nodes).is_ok());
+    }
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! No page goes into the memory of a GPU while the machine goes to sleep.
+//!
+//! amdgpu moves out what is in VRAM before the power goes, and what came into it afterwards would
+//! be lost. Tasks and our workers are frozen by then. But amdgpu's worker of retry faults is not,
+//! and it may be anywhere when the machine begins to go to sleep. So whoever puts pages into VRAM
+//! holds an [`Awake`] from before it looks for room until the pages are there, and [`begin`]
+//! waits for it.
+
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        ordering::{
+            Acquire,
+            Full,
+            Release, //
+        },
+        Atomic, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+
+/// The one of the module.
+static SLEEP: Sleep = Sleep::new();
+
+/// Whether pages may go into VRAM.
+struct Sleep {
+    asleep: Atomic<bool>,
+    /// Who puts pages there.
+    movers: Atomic<i32>,
+}
+
+/// Pages may go into VRAM while this lives.
+pub(super) struct Awake<'a>(&'a Sleep);
+
+impl Drop for Awake<'_> {
+    fn drop(&mut self) {
+        let _: i32 = self.0.movers.fetch_sub(1, Release);
+    }
+}
+
+impl Sleep {
+    const fn new() -> Self {
+        Self {
+            asleep: Atomic::new(false),
+            movers: Atomic::new(0),
+        }
+    }
+
+    fn enter(&self) -> Result<Awake<'_>> {
+        // Before it is looked whether that may be: either `begin` sees it, or this sees `begin`.
+        let _: i32 = self.movers.fetch_add(1, Full);
+        let awake = Awake(self);
+        match self.asleep.load(Acquire) {
+            true => Err(EAGAIN),
+            false => Ok(awake),
+        }
+    }
+
+    /// False: somebody has not come to an end within `patience`.
+    fn begin(&self, patience: Delta) -> bool {
+        const STEP: Delta = Delta::from_millis(1);
+        let _: bool = self.asleep.xchg(true, Full);
+        for _ in 0..patience.as_millis() / STEP.as_millis() {
+            // Who sees 0 sees what the last one has put there.
+            if self.movers.load(Acquire) == 0 {
+                return true;
+            }
+            fsleep(STEP);
+        }
+        self.movers.load(Acquire) == 0
+    }
+
+    fn end(&self) {
+        self.asleep.store(false, Release);
+    }
+}
+
+/// Somebody begins to put pages into VRAM. `EAGAIN`: the machine sleeps, or is about to.
+pub(super) fn enter() -> Result<Awake<'static>> {
+    SLEEP.enter()
+}
+
+/// The machine goes to sleep. When this returns no page is on its way into VRAM, and none comes
+/// until [`end`].
+pub(crate) fn begin() {
+    /// Longer than a copy may take (10 s).
+    const PATIENCE: Delta = Delta::from_secs(15);
+    if !SLEEP.begin(PATIENCE) {
+        pr_err!("pages that still move into VRAM may be lost while the machine sleeps\n");
+    }
+}
+
+/// It has woken up.
+pub(crate) fn end() {
+    SLEEP.end();
+}
+
+#[kernel::macros::kunit_tests(amdkfd_svm_sleep)]
+mod tests {
+    use super::*;
+    use crate::linux::workqueue::OwnedQueue;
+    use kernel::sync::Arc;
+
+    const SHORT: Delta = Delta::from_millis(20);
+
+    #[test]
+    fn no_page_comes_while_the_machine_sleeps() {
+        let sleep = Sleep::new();
+        assert!(sleep.enter().is_ok() && sleep.begin(SHORT));
+        assert_eq!(sleep.enter().err(), Some(EAGAIN));
+        // Who was refused is not waited for.
+        assert!(sleep.begin(SHORT));
+        sleep.end();
+        assert!(sleep.enter().is_ok());
+    }
+
+    #[test]
+    fn who_puts_pages_there_is_waited_for() {
+        let sleep = Arc::new(Sleep::new(), GFP_KERNEL).unwrap();
+        let awake = sleep.enter().unwrap();
+        assert!(!sleep.begin(SHORT));
+        sleep.end();
+        let began = Arc::new(Atomic::new(false), GFP_KERNEL).unwrap();
+        let (other, done) = (sleep.clone(), began.clone());
+        let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
+        let fall_asleep = move || {
+            assert!(other.begin(Delta::from_secs(10)));
+            done.store(true, Release);
+        };
+        queue.try_spawn(GFP_KERNEL, fall_asleep).unwrap();
+        fsleep(SHORT);
+        assert!(!began.load(Acquire));
+        drop(awake);
+        drop(queue);
+        assert!(began.load(Acquire) && sleep.enter().is_err());
+    }
+}
