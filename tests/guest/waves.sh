@@ -1,6 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
 # What kfdctl shows of waves and of a debugger's calls, on whatever driver serves: sourced after
-# lib.sh and says().
+# lib.sh.
+
+# says WHAT TEXT CMD...: CMD succeeds and prints a line that matches TEXT.
+says() {
+    what=$1 text=$2; shift 2
+    if out=$("$@" 2>&1) && echo "$out" | grep -qE "$text"; then ok "$what"
+    else not_ok "$what: $(echo "$out" | tail -n 3 | tr '\n' ' ')"; fi
+}
 
 # waves_of_a_program DRIVER: its kernel runs until it is told to end; meanwhile it is looked at.
 waves_of_a_program() {
@@ -15,9 +22,11 @@ waves_of_a_program() {
         kfdctl waves "$program"
     says "its registers on $1" '^    status 0x[0-9a-f]{8}' kfdctl waves --registers "$program"
     says "waves as JSON on $1" '"group":\[1,0,0\]' kfdctl waves "$program" --json
-    # Lane 0 of v40 in each wave: what hip_debugged's kernel has put there.
+    # Lane 0 of v40 in each wave: what hip_debugged's kernel has put there. XCCs come one after the
+    # other, and the first group need not be the first XCC's.
     equal "a register of each wave on $1" "$(kfdctl waves --vectors "$program" |
-        awk '/^    v/ { this = $1 } $1 == "lane" && $2 == 0 && this == "v40" { printf $3 " " }')" \
+        awk '/^    v/ { this = $1 } $1 == "lane" && $2 == 0 && this == "v40" { print $3 }' |
+        sort | tr '\n' ' ')" \
         "00000001 000000c1 00000181 00000241 "
     refused "a queue that it has not on $1" 'no compute queue 77' kfdctl waves "$program" -q 77
     echo >&3

@@ -38,6 +38,9 @@ pub struct Debug {
     /// This case alone.
     #[arg(long)]
     case: Option<String>,
+    /// The cases of these scripts alone.
+    #[arg(long, value_parser = SCRIPTS.map(|(name, _)| name))]
+    script: Vec<String>,
     /// The cases of machines with two GPUs.
     #[arg(long)]
     gpus: bool,
@@ -56,17 +59,17 @@ pub struct Debug {
 /// TIMEOUT: how long the driver may take to clean up, on a loaded host.
 const CLEANS_UP: Duration = Duration::from_secs(20);
 
-const SCRIPTS: &[&str] = &[
-    include_str!("debug/rules.txt"),
-    include_str!("debug/events.txt"),
-    include_str!("debug/snapshots.txt"),
-    include_str!("debug/queues.txt"),
-    include_str!("debug/waves.txt"),
-    include_str!("debug/runtime.txt"),
-    include_str!("debug/exits.txt"),
+const SCRIPTS: [(&str, &str); 7] = [
+    ("rules", include_str!("debug/rules.txt")),
+    ("events", include_str!("debug/events.txt")),
+    ("snapshots", include_str!("debug/snapshots.txt")),
+    ("queues", include_str!("debug/queues.txt")),
+    ("waves", include_str!("debug/waves.txt")),
+    ("runtime", include_str!("debug/runtime.txt")),
+    ("exits", include_str!("debug/exits.txt")),
 ];
 
-const OF_TWO_GPUS: &[&str] = &[include_str!("debug/gpus.txt")];
+const OF_TWO_GPUS: &[(&str, &str)] = &[("gpus", include_str!("debug/gpus.txt"))];
 
 impl Debug {
     pub fn run(&self) -> Result<()> {
@@ -79,9 +82,11 @@ impl Debug {
         if self.held {
             return held::run();
         }
-        let scripts = if self.gpus { OF_TWO_GPUS } else { SCRIPTS };
+        let scripts = if self.gpus { OF_TWO_GPUS } else { &SCRIPTS };
+        let wanted = |name: &str| self.script.is_empty() || self.script.iter().any(|it| it == name);
+        let scripts = scripts.iter().filter(|(name, _)| wanted(name));
         let (mut played, mut failed) = (0, 0);
-        for (name, lines) in scripts.iter().flat_map(|script| of_script(script)) {
+        for (name, lines) in scripts.flat_map(|(_, script)| of_script(script)) {
             if self.case.as_deref().is_none_or(|wanted| wanted == name) {
                 println!("case {name}");
                 played += 1;

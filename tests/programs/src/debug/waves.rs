@@ -26,6 +26,8 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+/// More queues and GPUs than there are.
+const ROOM: usize = 64;
 /// TIMEOUT: a wave is there a moment after its doorbell was rung.
 const COMES: Duration = Duration::from_secs(20);
 const IS_EVENT: u32 = 1 << 30;
@@ -140,9 +142,8 @@ fn places(stack: &[u32], mut end: usize) -> Result<Vec<usize>> {
 }
 
 impl Session {
-    /// What the save area of a queue has, on the first XCC.
+    /// What the save areas of a queue have, one after the other for each XCC.
     fn look(&self, pid: u32, queue: u32) -> Result<Saved> {
-        let area = self.save_area(pid, queue)?;
         let memory = format!("/proc/{pid}/mem");
         let memory = OpenOptions::new().read(true).write(true).open(memory)?;
         let bytes = |at: u64, size: usize| -> Result<Vec<u8>> {
@@ -150,27 +151,28 @@ impl Session {
             memory.read_exact_at(&mut bytes, at)?;
             Ok(bytes)
         };
-        let header = words(&bytes(area, 16)?);
-        let stack_at = area + u64::from(header[0]);
-        let stack = words(&bytes(stack_at, header[1] as usize)?);
-        // The records end where the header says.
-        let size = header[3] as usize;
-        let records = (area + u64::from(header[2])).wrapping_sub(size as u64);
         let mut waves = Vec::new();
-        for place in places(&stack, size)? {
-            let address = records + place as u64;
-            let read = words(&bytes(address, 4 * HARDWARE)?);
-            waves.push(Wave {
-                address,
-                words: read.try_into().unwrap_or([0; HARDWARE]),
-            });
+        for area in self.save_areas(pid, queue)? {
+            let header = words(&bytes(area, 16)?);
+            let stack_at = area + u64::from(header[0]);
+            let stack = words(&bytes(stack_at, header[1] as usize)?);
+            // The records end where the header says.
+            let size = header[3] as usize;
+            let records = (area + u64::from(header[2])).wrapping_sub(size as u64);
+            for place in places(&stack, size)? {
+                let address = records + place as u64;
+                let read = words(&bytes(address, 4 * HARDWARE)?);
+                waves.push(Wave {
+                    address,
+                    words: read.try_into().unwrap_or([0; HARDWARE]),
+                });
+            }
         }
         waves.sort_by_key(|wave| (wave.words[TTMP8], wave.words[TTMP11] & 0x3f));
         Ok(Saved { memory, waves })
     }
 
-    fn save_area(&self, pid: u32, queue: u32) -> Result<u64> {
-        const ROOM: usize = 64;
+    fn save_areas(&self, pid: u32, queue: u32) -> Result<Vec<u64>> {
         let mut entries = [uapi::kfd_queue_snapshot_entry::default(); ROOM];
         let queue_snapshot = uapi::kfd_ioctl_dbg_trap_queue_snapshot_args {
             exception_mask: 0,
@@ -182,9 +184,27 @@ impl Session {
         self.trap(pid, op, &mut Operation { queue_snapshot })?;
         let mut entries = entries.iter();
         let entry = entries.find(|entry| entry.queue_id == queue && entry.ring_size != 0);
-        Ok(entry
-            .context("there is no such queue")?
-            .ctx_save_restore_address)
+        let entry = entry.context("there is no such queue")?;
+        let size = u64::from(entry.ctx_save_restore_area_size);
+        let xccs = u64::from(self.xccs(pid, entry.gpu_id)?);
+        Ok((0..xccs)
+            .map(|xcc| entry.ctx_save_restore_address + xcc * size)
+            .collect())
+    }
+
+    /// How many XCCs a GPU has.
+    fn xccs(&self, pid: u32, gpu: u32) -> Result<u32> {
+        let mut entries = [uapi::kfd_dbg_device_info_entry::default(); ROOM];
+        let device_snapshot = uapi::kfd_ioctl_dbg_trap_device_snapshot_args {
+            exception_mask: 0,
+            snapshot_buf_ptr: entries.as_mut_ptr() as u64,
+            num_devices: ROOM as u32,
+            entry_size: size_of::<uapi::kfd_dbg_device_info_entry>() as u32,
+        };
+        let op = uapi::KFD_IOC_DBG_TRAP_GET_DEVICE_SNAPSHOT;
+        self.trap(pid, op, &mut Operation { device_snapshot })?;
+        let entry = entries.iter().find(|entry| entry.gpu_id == gpu);
+        Ok(entry.context("there is no such GPU")?.num_xcc)
     }
 
     /// Suspends a queue, or lets it go on.
