@@ -157,6 +157,9 @@ fn needs(body: &Body) -> (u16, u16) {
             for (src, ty) in valu.src.iter().zip(&valu.types[1..]) {
                 need.src(*src, ty.dwords());
             }
+            for (src, _) in valu.scales.iter().flatten() {
+                need.src(*src, 1);
+            }
         }
         Body::Mem(mem) => {
             // A compare-and-swap has two operands and one result.

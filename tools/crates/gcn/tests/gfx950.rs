@@ -584,6 +584,42 @@ fn multiply_transposed(p: &Product) {
     }
 }
 
+#[test]
+fn scalar_registers_are_sources_and_scales() {
+    // FP8 of 1 and 2 in s5, and their scale 4 in s7.
+    let op = Vop3::v_cvt_scalef32_pk_f32_fp8 as u32;
+    let code = [0x34 << 26 | op << 16 | 2, 5 | 7 << 9];
+    let wave = run(&code, &[], |wave| {
+        wave.scalar[4..8].copy_from_slice(&[0x1111_1111, 0x4038, 0x2222_2222, 4f32.to_bits()]);
+    });
+    let wave = wave.unwrap();
+    assert_eq!(
+        [wave.vgpr[2][7], wave.vgpr[3][7]].map(f32::from_bits),
+        [4.0, 8.0]
+    );
+}
+
+#[test]
+fn constants_are_scales_by_their_exponent() {
+    // FP4: rows and columns of 128 ones. Scales 2.0 and 0.25, which is no inline constant: a
+    // register's third byte.
+    let code = [
+        0xd3ac_0000 | 1 << 12,
+        244 | (256 + 8) << 9 | 1 << 28,
+        0xd380_0000 | 45 << 16 | 1 << 11 | 4 << 8 | 32,
+        256 | (256 + 4) << 9 | 128 << 18 | 4 << 29,
+    ];
+    let wave = run(&code, &[], |wave| {
+        wave.vgpr[..8].fill([0x2222_2222; 64]);
+        wave.vgpr[8] = [0x0011_2233 | 125 << 24; 64];
+        wave.vgpr[8] = wave.vgpr[8].map(|word| word & !0x00ff_0000 | 125 << 16);
+    });
+    let wave = wave.unwrap();
+    for lane in 0..64 {
+        assert_eq!(f32::from_bits(wave.vgpr[32][lane]), 128.0 * 2.0 * 0.25);
+    }
+}
+
 /// bfloat16 of a small number, low half and high half.
 fn pair(low: f32, high: f32) -> u32 {
     low.to_bits() >> 16 | high.to_bits() & 0xffff_0000

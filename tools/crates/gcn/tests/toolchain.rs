@@ -262,7 +262,7 @@ const ENCODINGS: &[Encoding] = &[
         dwords: |op, n| {
             let vectors = |n: &mut Numbers| 256 + (vgpr(n) & !31);
             let load = 0xd380_0000 | LOAD_SCALES << 16 | any(n, 2) << 11;
-            let scales = (256 + vgpr(n)) | (256 + vgpr(n)) << 9 | any(n, 2) << 27;
+            let scales = source(n) | source(n) << 9 | any(n, 2) << 27;
             let first = 0xd380_0000 | op << 16 | any(n, 1) << 15 | 1 << 11;
             let formats = [n.below(5) as u32, n.below(5) as u32];
             let second = vectors(n) | vectors(n) << 9 | vectors(n) << 18 | any(n, 2) << 27;

@@ -399,12 +399,15 @@ fn scaled(op: Vop3p, words: [u32; 2], reader: &mut Reader) -> Option<Result<Body
         return None;
     }
     let [first, second] = words;
-    let scale = |index: u32| {
+    let mut scale = |index: u32| {
         let select = first >> (11 + index) & 1 | (second >> (27 + index) & 1) << 1;
-        // Nothing but a VGPR: bit 8 of the field is not looked at.
-        (Src::Vgpr((second >> (9 * index)) as u8), select as u8)
+        let source = long_source(second >> (9 * index) & 0x1ff, Ty::F32, reader)?;
+        Ok((source, select as u8))
     };
-    let scales = [scale(0), scale(1)];
+    let scales = match (scale(0), scale(1)) {
+        (Ok(a), Ok(b)) => [a, b],
+        (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+    };
     reader.used += 1;
     let body = vop3p(third & !SCALED, reader);
     Some(body.map(|body| match body {

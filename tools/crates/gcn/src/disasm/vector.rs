@@ -25,7 +25,7 @@ pub(super) fn text(v: &Valu) -> String {
         }
     }
     for (register, _) in v.scales.iter().flatten() {
-        operands.push(source(*register, Ty::B32));
+        operands.push(source(*register, Ty::F32));
     }
     join(&mnemonic, &operands) + &scale_bytes(v) + &modifiers(v)
 }

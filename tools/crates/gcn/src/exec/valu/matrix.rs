@@ -327,7 +327,18 @@ impl Machine<'_> {
                 None => 1.0,
                 Some((src, byte)) => {
                     let lane = row + rows * block;
-                    let bits = machine.element(src, 32, 0, lane) >> (8 * byte) & 0xff;
+                    // Of a constant, a single, the exponent counts.
+                    let bits = match src {
+                        Src::Vgpr(_) | Src::Acc(_) => machine.element(src, 32, 0, lane),
+                        Src::Inline(..) => u64::from(machine.scalar32(src) >> 23),
+                        scalar => u64::from(machine.scalar32(scalar)),
+                    };
+                    let byte = if matches!(src, Src::Inline(..)) {
+                        0
+                    } else {
+                        byte
+                    };
+                    let bits = bits >> (8 * byte) & 0xff;
                     match bits {
                         0xff => f64::NAN,
                         exponent => 2f64.powi(exponent as i32 - 127),

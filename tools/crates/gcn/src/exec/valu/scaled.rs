@@ -208,7 +208,9 @@ impl Machine<'_> {
         let register = |index: usize| match src {
             Src::Vgpr(number) => self.wave.vgpr[usize::from(number) + index][lane],
             Src::Acc(number) => self.wave.acc[usize::from(number) + index][lane],
-            constant => (self.scalar64(constant) >> (32 * (index & 1))) as u32,
+            // Pairs begin at even registers, single ones anywhere.
+            scalar if bits == 32 => (self.scalar64(scalar) >> (32 * (index & 1))) as u32,
+            scalar => self.scalar32(scalar),
         };
         let low = u64::from(register(at / 32));
         let high = match at % 32 + bits > 32 {
