@@ -18,9 +18,11 @@ mod qmp;
 mod run;
 mod session;
 mod snapshot;
+mod terminal;
 
 use args::{Cli, Command};
 use clap::Parser;
+use run::Order;
 use std::process::ExitCode;
 
 /// What `timeout` of coreutils says, so that scripts know it.
@@ -30,7 +32,8 @@ const STATUS_FAILED: u8 = 125;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => run::run(&args.options, &Order::of(&args)),
+        Command::Shell(args) => run::run(&args.options, &Order::of_shell(&args)),
         Command::Prepare(args) => run::prepare(&args),
         Command::ExecChild {
             parent,

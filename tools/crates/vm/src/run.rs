@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! `kfd-vm run` from start to end: get a machine up, with its GPUs and its KFD, run the command.
 
-use crate::args::{Kfd, MachineArgs, RunArgs, Share};
+use crate::args::{CommandArgs, Kfd, MachineArgs, RunArgs, Share, ShellArgs};
 use crate::assets::Assets;
 use crate::gpus::{self, Gpu, Hive};
 use crate::initramfs;
@@ -9,7 +9,7 @@ use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
 use crate::session::{Failure, Interrupt, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
-use crate::STATUS_FAILED;
+use crate::{terminal, STATUS_FAILED};
 use anyhow::{anyhow, bail, Context, Result};
 use kfd_vm_protocol::{Reply, Request, SHARE};
 use std::fs::{self, File};
@@ -67,6 +67,37 @@ impl Scratch {
     }
 }
 
+/// What the machine is for.
+pub struct Order {
+    command: Vec<String>,
+    /// Until when it has to end.
+    limit: Duration,
+    /// Whether it has a terminal.
+    terminal: bool,
+}
+
+/// A year: nobody waits for more.
+const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+impl Order {
+    pub fn of(args: &CommandArgs) -> Self {
+        Self {
+            command: args.command.clone(),
+            limit: args.timeout,
+            terminal: args.tty,
+        }
+    }
+
+    /// Bash as at a login.
+    pub fn of_shell(args: &ShellArgs) -> Self {
+        Self {
+            command: ["bash", "-l"].map(String::from).into(),
+            limit: args.timeout.unwrap_or(UNLIMITED),
+            terminal: terminal::is_ours(),
+        }
+    }
+}
+
 pub fn prepare(args: &MachineArgs) -> Result<u8> {
     if let Some(reason) = args.cold_reason() {
         bail!("a machine with {reason} is always booted cold");
@@ -84,7 +115,7 @@ pub fn prepare(args: &MachineArgs) -> Result<u8> {
     Ok(0)
 }
 
-pub fn run(args: &RunArgs) -> Result<u8> {
+pub fn run(args: &RunArgs, order: &Order) -> Result<u8> {
     let assets = Assets::locate(&args.machine)?;
     let run = Run::new(args, &assets)?;
     let initramfs = initramfs::locate(&assets)?;
@@ -105,7 +136,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         .map_err(|error| with_models(error, &gpus))?;
     run.scratch.note("running the command");
     let status = run
-        .command(&mut session)
+        .command(&mut session, order)
         .map_err(|error| with_models(error, &gpus))?;
     run.scratch.note("the command ended");
     let findings = run.check_log(&mut session)?;
@@ -363,14 +394,20 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn command(&self, session: &mut Session) -> Result<u8> {
+    fn command(&self, session: &mut Session, order: &Order) -> Result<u8> {
+        let mut env = Vec::new();
+        if order.terminal {
+            env.extend(terminal::kind().map(|kind| ("TERM".into(), kind)));
+        }
+        env.extend(self.args.env.iter().cloned());
         let request = Request::Run {
-            argv: self.args.command.clone(),
-            env: self.args.env.clone(),
+            argv: order.command.clone(),
+            env,
             cwd: self.working_directory()?,
             input: true,
+            terminal: order.terminal.then(terminal::size),
         };
-        match session.run(&request, self.args.timeout, &mut PassThrough)? {
+        match session.run(&request, order.limit, &mut PassThrough)? {
             Reply::Exit { status } => Ok(status as u8),
             Reply::Failed { message } => bail!("in the guest: {message}"),
             other => bail!("unexpected reply {other:?}"),

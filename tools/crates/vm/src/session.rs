@@ -5,12 +5,13 @@ use crate::args::Share;
 use crate::child::{self, Reaped};
 use crate::gpus::Ended;
 use crate::guest::{read_frames, Console, News, WAITING};
-use crate::input::{self, Credit};
+use crate::input;
 use crate::machine::{Machine, Wiring};
 use crate::qmp::Monitor;
 use crate::run::{Scratch, BOOT};
+use crate::terminal::{self, Terminal};
 use anyhow::{bail, Context, Result};
-use kfd_vm_protocol::{Frame, Reply, Request, MAX_PAYLOAD};
+use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW, MAX_PAYLOAD};
 use serde_json::{json, Value};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt;
@@ -176,10 +177,21 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<Reply> {
         self.send(Frame::Request(request.clone()))?;
-        let credit = Arc::new(Credit::default());
+        let credit = Arc::new(Credit::new(INPUT_WINDOW));
         self.input = Some(credit.clone());
+        // Before anything is typed.
+        let terminal = match request {
+            Request::Run {
+                terminal: Some(_), ..
+            } => {
+                terminal::tell_size(self.agent.clone())?;
+                Terminal::raw()?
+            }
+            _ => None,
+        };
         input::pass_on(input::Standard, self.agent.clone(), credit);
         let reply = self.reply(request, limit, sink);
+        drop(terminal);
         if let Some(credit) = self.input.take() {
             credit.close();
         }
@@ -241,9 +253,13 @@ impl Session {
                     credit.add(count as usize);
                 }
             }
-            Frame::Request(_) | Frame::Data(_) | Frame::Stdin(_) => {
-                bail!("the agent sends a host's frame")
-            }
+            Frame::Request(_)
+            | Frame::Data(_)
+            | Frame::Stdin(_)
+            | Frame::Resize(_)
+            | Frame::Signal(_)
+            | Frame::Hangup => bail!("the agent sends a host's frame"),
+            Frame::Of(channel, _) => bail!("the agent answers on channel {channel}, which is none"),
         }
         Ok(None)
     }
@@ -326,6 +342,7 @@ impl Session {
             env: Vec::new(),
             cwd: "/".into(),
             input: false,
+            terminal: None,
         };
         let mut output = Captured::default();
         match self.request(&request, limit, &mut output)? {

@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -212,8 +212,14 @@ struct Listener {
 }
 
 impl Listener {
+    /// Until the command is over.
     fn listen(mut self, words: &Receiver<Word>) {
-        for word in words {
+        loop {
+            let word = match words.recv_timeout(QUIET) {
+                Ok(word) => word,
+                Err(RecvTimeoutError::Timeout) if !self.over.load(Ordering::Acquire) => continue,
+                Err(_) => return,
+            };
             match word {
                 Word::Input(bytes) if bytes.is_empty() => self.end_input(),
                 Word::Input(bytes) => {
@@ -297,10 +303,11 @@ impl Outlet {
                 let Some(room) = self.credit.take(buffer.len()) else {
                     return;
                 };
-                let Ok(count @ 1..) = pipe.read(&mut buffer[..room]) else {
-                    return;
-                };
+                let count = pipe.read(&mut buffer[..room]).unwrap_or(0);
                 self.credit.add(room - count);
+                if count == 0 {
+                    return;
+                }
                 if is_over {
                     rest = rest.saturating_sub(count);
                 }

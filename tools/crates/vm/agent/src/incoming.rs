@@ -57,7 +57,11 @@ impl Switchboard {
         self.0
             .retain(|_, running| running.output.strong_count() > 0);
         // The host reads what is of no channel while it waits for that command alone.
-        let window = if channel == 0 { usize::MAX } else { OUTPUT_WINDOW };
+        let window = if channel == 0 {
+            usize::MAX
+        } else {
+            OUTPUT_WINDOW
+        };
         let output = Arc::new(Credit::new(window));
         let (words, heard) = mpsc();
         if input || channel != 0 {
