@@ -4,6 +4,7 @@
 use anyhow::bail;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -28,6 +29,20 @@ pub enum Command {
     /// input. Takes the options of `run`.
     #[command(args_override_self = true)]
     Shell(Box<ShellArgs>),
+    /// Start a machine in the background and return when commands can run in it. Takes the options
+    /// of `run`.
+    #[command(args_override_self = true)]
+    Up(Box<UpArgs>),
+    /// Run a command in a machine that is up and exit with its status.
+    #[command(args_override_self = true)]
+    Exec(Box<ExecArgs>),
+    /// List the machines that are up: their names, and what they are.
+    Ps,
+    /// End a machine that is up, with all that runs in it.
+    Down(DownArgs),
+    /// Hold a machine: what `up` starts.
+    #[command(hide = true, args_override_self = true)]
+    Hold(Box<UpArgs>),
     /// Make the snapshot that `run` with the same machine options starts from.
     Prepare(MachineArgs),
     /// Become a child that dies with its parent.
@@ -139,6 +154,66 @@ pub struct ShellArgs {
     /// Seconds the shell may take [default: no limit].
     #[arg(long, value_parser = seconds)]
     pub timeout: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct UpArgs {
+    /// The machine's name.
+    #[arg(long, default_value = "kfd")]
+    pub name: Name,
+    #[command(flatten)]
+    pub options: RunArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ExecArgs {
+    /// The machine's name.
+    #[arg(long, default_value = "kfd")]
+    pub name: Name,
+    /// Seconds the command may take [default: no limit].
+    #[arg(long, value_parser = seconds)]
+    pub timeout: Option<Duration>,
+    /// Give the command a terminal, which what is typed on ours goes to.
+    #[arg(long, short)]
+    pub tty: bool,
+    /// Working directory in the guest [default: the machine's].
+    #[arg(long)]
+    pub cwd: Option<String>,
+    /// An environment variable of the command.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct DownArgs {
+    /// The machine's name.
+    #[arg(long, default_value = "kfd")]
+    pub name: Name,
+}
+
+/// What a machine in the background is called.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name(String);
+
+impl std::str::FromStr for Name {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        if text.is_empty() || text.len() > 40 || !text.chars().all(is_plain) {
+            return Err("up to 40 letters, digits, - and _ are a name");
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 #[derive(Debug, Clone, Args)]
@@ -438,6 +513,10 @@ mod tests {
             "run --share :ro -- x",
             "run --accel xen -- x",
             "shell ls",
+            "exec",
+            "up --name a/b",
+            "up --name .",
+            "down --gpus 1",
             "shell --tty",
         ] {
             let line = format!("kfd-vm {line}");

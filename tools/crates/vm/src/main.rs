@@ -4,6 +4,7 @@
 
 mod args;
 mod assets;
+mod background;
 mod child;
 mod cpio;
 mod gpus;
@@ -34,6 +35,11 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::run(&args.options, &Order::of(&args)),
         Command::Shell(args) => run::run(&args.options, &Order::of_shell(&args)),
+        Command::Up(args) => background::up(&args.name),
+        Command::Hold(args) => run::hold(&args),
+        Command::Exec(args) => background::exec(&args),
+        Command::Ps => background::ps(),
+        Command::Down(args) => background::down(&args),
         Command::Prepare(args) => run::prepare(&args),
         Command::ExecChild {
             parent,

@@ -2,6 +2,7 @@
 //! One running machine: QEMU, the three sockets to it, and the conversation with its agent.
 
 use crate::args::Share;
+use crate::background::Held;
 use crate::child::{self, Reaped};
 use crate::gpus::Ended;
 use crate::guest::{read_frames, Console, News, WAITING};
@@ -196,6 +197,32 @@ impl Session {
             credit.close();
         }
         reply
+    }
+
+    /// Runs what the clients of `held` want, until somebody asks for the end: returns who.
+    pub fn hold(&mut self, held: &Held) -> Result<UnixStream> {
+        held.listen(self.agent.clone())?;
+        loop {
+            self.interrupt.check()?;
+            self.check_models()?;
+            if held.clients().is_broken() {
+                return Err(self.crash("the guest does not listen"));
+            }
+            if let Some(ender) = held.is_to_end() {
+                return Ok(ender);
+            }
+            match self.news.recv_timeout(SIGNAL_POLL) {
+                Ok(News::Frame(Frame::Of(channel, frame))) => held.clients().pass(channel, *frame),
+                Ok(News::Frame(frame)) => {
+                    self.take(frame, &mut Captured::default())?;
+                }
+                Ok(News::Gone(reason)) => return Err(self.crash(&reason)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.crash("the machine stopped"))
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
     }
 
     fn send(&mut self, frame: Frame) -> Result<()> {
@@ -417,6 +444,12 @@ impl Interrupt {
     #[cfg(test)]
     pub fn set(&self, signal: usize) {
         self.0.store(signal, Ordering::Relaxed);
+    }
+
+    /// A signal that has come, and is not to end anything of ours.
+    pub fn take(&self) -> Option<usize> {
+        let number = self.0.swap(0, Ordering::Relaxed);
+        (number != 0).then_some(number)
     }
 
     pub fn check(&self) -> Result<()> {
