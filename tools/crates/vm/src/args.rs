@@ -4,6 +4,7 @@
 use anyhow::bail;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,7 +24,25 @@ pub enum Command {
     /// Run a command as root in the guest and exit with its status (124: timeout, 125: the
     /// machine failed). Of an option given twice, the last counts.
     #[command(args_override_self = true)]
-    Run(Box<RunArgs>),
+    Run(Box<CommandArgs>),
+    /// A shell as root in the guest, on this terminal; without one, of what comes on standard
+    /// input. Takes the options of `run`.
+    #[command(args_override_self = true)]
+    Shell(Box<ShellArgs>),
+    /// Start a machine in the background and return when commands can run in it. Takes the options
+    /// of `run`.
+    #[command(args_override_self = true)]
+    Up(Box<UpArgs>),
+    /// Run a command in a machine that is up and exit with its status.
+    #[command(args_override_self = true)]
+    Exec(Box<ExecArgs>),
+    /// List the machines that are up: their names, and what they are.
+    Ps,
+    /// End a machine that is up, with all that runs in it.
+    Down(DownArgs),
+    /// Hold a machine: what `up` starts.
+    #[command(hide = true, args_override_self = true)]
+    Hold(Box<UpArgs>),
     /// Make the snapshot that `run` with the same machine options starts from.
     Prepare(MachineArgs),
     /// Become a child that dies with its parent.
@@ -114,6 +133,90 @@ pub struct MachineArgs {
 }
 
 #[derive(Debug, Clone, Args)]
+pub struct CommandArgs {
+    #[command(flatten)]
+    pub options: RunArgs,
+    /// Seconds the command may take.
+    #[arg(long, default_value = "600", value_parser = seconds)]
+    pub timeout: Duration,
+    /// Give the command a terminal, which what is typed on ours goes to.
+    #[arg(long, short)]
+    pub tty: bool,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ShellArgs {
+    #[command(flatten)]
+    pub options: RunArgs,
+    /// Seconds the shell may take [default: no limit].
+    #[arg(long, value_parser = seconds)]
+    pub timeout: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct UpArgs {
+    /// The machine's name.
+    #[arg(long, default_value = "kfd")]
+    pub name: Name,
+    #[command(flatten)]
+    pub options: RunArgs,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct ExecArgs {
+    /// The machine's name.
+    #[arg(long, default_value = "kfd")]
+    pub name: Name,
+    /// Seconds the command may take [default: no limit].
+    #[arg(long, value_parser = seconds)]
+    pub timeout: Option<Duration>,
+    /// Give the command a terminal, which what is typed on ours goes to.
+    #[arg(long, short)]
+    pub tty: bool,
+    /// Working directory in the guest [default: the machine's].
+    #[arg(long)]
+    pub cwd: Option<String>,
+    /// An environment variable of the command.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub env: Vec<(String, String)>,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct DownArgs {
+    /// The machine's name.
+    #[arg(long, default_value = "kfd")]
+    pub name: Name,
+}
+
+/// What a machine in the background is called.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Name(String);
+
+impl std::str::FromStr for Name {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_".contains(c);
+        if text.is_empty() || text.len() > 40 || !text.chars().all(is_plain) {
+            return Err("up to 40 letters, digits, - and _ are a name");
+        }
+        Ok(Self(text.into()))
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[derive(Debug, Clone, Args)]
 pub struct RunArgs {
     #[command(flatten)]
     pub machine: MachineArgs,
@@ -167,9 +270,6 @@ pub struct RunArgs {
     /// An environment variable of the command.
     #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
     pub env: Vec<(String, String)>,
-    /// Seconds the command may take.
-    #[arg(long, default_value = "600", value_parser = seconds)]
-    pub timeout: Duration,
     /// Boot from scratch with the GPUs plugged in, not from a snapshot.
     #[arg(long)]
     pub cold: bool,
@@ -180,9 +280,6 @@ pub struct RunArgs {
     /// Fail (125) when the kernel's log has a warning, a lockdep report, a leak or the like.
     #[arg(long)]
     pub check_log: bool,
-    /// The command and its arguments.
-    #[arg(last = true, required = true)]
-    pub command: Vec<String>,
 }
 
 impl MachineArgs {
@@ -302,20 +399,27 @@ fn variable(text: &str) -> Result<(String, String), String> {
 mod tests {
     use super::*;
 
-    fn parse(line: &str) -> Result<RunArgs, clap::Error> {
+    fn parse_command(line: &str) -> Result<CommandArgs, clap::Error> {
         match Cli::try_parse_from(line.split_whitespace())?.command {
             Command::Run(args) => Ok(*args),
             other => panic!("{other:?}"),
         }
     }
 
+    fn parse(line: &str) -> Result<RunArgs, clap::Error> {
+        parse_command(line).map(|args| args.options)
+    }
+
     #[test]
     fn the_command_keeps_its_own_options() {
-        let args = parse("kfd-vm run --kfd c --gpus 2 -- ls -la --gpus 3").unwrap();
+        let args = parse_command("kfd-vm run --kfd c --gpus 2 -- ls -la --gpus 3").unwrap();
         assert_eq!(args.command, ["ls", "-la", "--gpus", "3"]);
-        assert_eq!((args.machine.kfd, args.gpu_count()), (Kfd::C, 2));
-        let args = parse("kfd-vm run --env A=1 --env B=2 --timeout 5 --timeout 7 -- x").unwrap();
-        assert_eq!((args.env.len(), args.timeout.as_secs()), (2, 7));
+        let options = args.options;
+        assert_eq!((options.machine.kfd, options.gpu_count()), (Kfd::C, 2));
+        let line = "kfd-vm run --env A=1 --env B=2 --timeout 5 --timeout 7 -- x";
+        let args = parse_command(line).unwrap();
+        assert_eq!((args.options.env.len(), args.timeout.as_secs()), (2, 7));
+        assert!(!args.tty && parse_command("kfd-vm run -t -- x").unwrap().tty);
         let args = parse("kfd-vm run --kfd c -- x").unwrap();
         assert!(args.loads_amdgpu() && !args.inserts_module());
     }
@@ -408,8 +512,18 @@ mod tests {
             "run --no-share --share . -- x",
             "run --share :ro -- x",
             "run --accel xen -- x",
+            "shell ls",
+            "exec",
+            "up --name a/b",
+            "up --name .",
+            "down --gpus 1",
+            "shell --tty",
         ] {
-            assert!(parse(&format!("kfd-vm {line}")).is_err(), "{line}");
+            let line = format!("kfd-vm {line}");
+            assert!(
+                Cli::try_parse_from(line.split_whitespace()).is_err(),
+                "{line}"
+            );
         }
     }
 

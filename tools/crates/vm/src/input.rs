@@ -1,63 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Our input becomes the command's: a thread reads and sends, as far as the guest has room.
 
-use kfd_vm_protocol::{Frame, INPUT_WINDOW};
+use kfd_vm_protocol::{Credit, Frame};
 use rustix::process::getpgrp;
 use rustix::termios::{isatty, tcgetpgrp};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 const PIECE: usize = 32 << 10;
-
-/// How much input may still be sent.
-pub struct Credit {
-    /// `None`: the command has ended.
-    left: Mutex<Option<usize>>,
-    more: Condvar,
-}
-
-impl Default for Credit {
-    fn default() -> Self {
-        Self {
-            left: Mutex::new(Some(INPUT_WINDOW)),
-            more: Condvar::new(),
-        }
-    }
-}
-
-impl Credit {
-    /// The guest has taken so much.
-    pub fn add(&self, count: usize) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        *left = left.map(|left| left.saturating_add(count));
-        self.more.notify_all();
-    }
-
-    /// Nothing more is to be sent.
-    pub fn close(&self) {
-        *self.left.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.more.notify_all();
-    }
-
-    /// Takes up to `most`, and waits until there is something.
-    fn take(&self, most: usize) -> Option<usize> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        loop {
-            match &mut *left {
-                None => return None,
-                Some(0) => {}
-                Some(left) => {
-                    let count = most.min(*left);
-                    *left -= count;
-                    return Some(count);
-                }
-            }
-            left = self.more.wait(left).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-}
 
 /// Our standard input. From a terminal that another job has it has ended: to read there would stop
 /// us (SIGTTIN).
@@ -110,6 +62,7 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kfd_vm_protocol::INPUT_WINDOW;
     use std::os::unix::net::UnixStream;
     use std::time::Duration;
 
@@ -119,7 +72,7 @@ mod tests {
         theirs
             .set_read_timeout(Some(Duration::from_millis(200)))
             .unwrap();
-        let credit = Arc::new(Credit::default());
+        let credit = Arc::new(Credit::new(INPUT_WINDOW));
         pass_on(
             std::io::repeat(7),
             Arc::new(Mutex::new(ours)),
@@ -144,7 +97,7 @@ mod tests {
     fn the_end_is_told_once() {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let agent = Arc::new(Mutex::new(ours));
-        pass_on(&b"hi"[..], agent, Arc::new(Credit::default()));
+        pass_on(&b"hi"[..], agent, Arc::new(Credit::new(INPUT_WINDOW)));
         let mut frames = Vec::new();
         while let Some(frame) = Frame::read(&mut theirs).unwrap() {
             frames.push(frame);

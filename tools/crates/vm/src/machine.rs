@@ -250,7 +250,7 @@ mod tests {
             .unwrap()
             .command
         {
-            Command::Run(args) => args.machine,
+            Command::Run(args) => args.options.machine,
             other => panic!("{other:?}"),
         }
     }

@@ -4,6 +4,7 @@
 
 mod args;
 mod assets;
+mod background;
 mod child;
 mod cpio;
 mod gpus;
@@ -18,9 +19,11 @@ mod qmp;
 mod run;
 mod session;
 mod snapshot;
+mod terminal;
 
 use args::{Cli, Command};
 use clap::Parser;
+use run::Order;
 use std::process::ExitCode;
 
 /// What `timeout` of coreutils says, so that scripts know it.
@@ -30,7 +33,13 @@ const STATUS_FAILED: u8 = 125;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => run::run(&args.options, &Order::of(&args)),
+        Command::Shell(args) => run::run(&args.options, &Order::of_shell(&args)),
+        Command::Up(args) => background::up(&args.name),
+        Command::Hold(args) => run::hold(&args),
+        Command::Exec(args) => background::exec(&args),
+        Command::Ps => background::ps(),
+        Command::Down(args) => background::down(&args),
         Command::Prepare(args) => run::prepare(&args),
         Command::ExecChild {
             parent,

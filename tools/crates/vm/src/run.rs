@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! `kfd-vm run` from start to end: get a machine up, with its GPUs and its KFD, run the command.
 
-use crate::args::{Kfd, MachineArgs, RunArgs, Share};
+use crate::args::{CommandArgs, ExecArgs, Kfd, MachineArgs, RunArgs, Share, ShellArgs, UpArgs};
 use crate::assets::Assets;
+use crate::background::{self, Held};
 use crate::gpus::{self, Gpu, Hive};
 use crate::initramfs;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
 use crate::session::{Failure, Interrupt, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
-use crate::STATUS_FAILED;
+use crate::{terminal, STATUS_FAILED};
 use anyhow::{anyhow, bail, Context, Result};
 use kfd_vm_protocol::{Reply, Request, SHARE};
 use std::fs::{self, File};
@@ -67,6 +68,69 @@ impl Scratch {
     }
 }
 
+/// What the machine is for.
+pub struct Order {
+    command: Vec<String>,
+    /// Until when it has to end.
+    limit: Duration,
+    /// Whether it has a terminal.
+    terminal: bool,
+}
+
+/// A year: nobody waits for more.
+const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+impl Order {
+    pub fn of(args: &CommandArgs) -> Self {
+        Self {
+            command: args.command.clone(),
+            limit: args.timeout,
+            terminal: args.tty,
+        }
+    }
+
+    /// Bash as at a login.
+    pub fn of_shell(args: &ShellArgs) -> Self {
+        Self {
+            command: ["bash", "-l"].map(String::from).into(),
+            limit: args.timeout.unwrap_or(UNLIMITED),
+            terminal: terminal::is_ours(),
+        }
+    }
+
+    pub fn of_exec(args: &ExecArgs) -> Self {
+        Self {
+            command: args.command.clone(),
+            limit: args.timeout.unwrap_or(UNLIMITED),
+            terminal: args.tty,
+        }
+    }
+
+    pub fn has_terminal(&self) -> bool {
+        self.terminal
+    }
+
+    pub fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// To run it there, with these variables beside those that it has anyway.
+    pub fn request(&self, cwd: String, variables: &[(String, String)]) -> Request {
+        let mut env = Vec::new();
+        if self.terminal {
+            env.extend(terminal::kind().map(|kind| ("TERM".into(), kind)));
+        }
+        env.extend(variables.iter().cloned());
+        Request::Run {
+            argv: self.command.clone(),
+            env,
+            cwd,
+            input: true,
+            terminal: self.terminal.then(terminal::size),
+        }
+    }
+}
+
 pub fn prepare(args: &MachineArgs) -> Result<u8> {
     if let Some(reason) = args.cold_reason() {
         bail!("a machine with {reason} is always booted cold");
@@ -84,7 +148,66 @@ pub fn prepare(args: &MachineArgs) -> Result<u8> {
     Ok(0)
 }
 
-pub fn run(args: &RunArgs) -> Result<u8> {
+pub fn run(args: &RunArgs, order: &Order) -> Result<u8> {
+    with_machine(args, |run, session| {
+        run.scratch.note("running the command");
+        let status = run.command(session, order)?;
+        run.scratch.note("the command ended");
+        Ok(status)
+    })
+}
+
+/// Holds a machine until somebody wants its end.
+pub fn hold(args: &UpArgs) -> Result<u8> {
+    let options = &args.options;
+    let held = Held::new(&args.name, working_directory(options)?, describe(options))?;
+    let mut ender = None;
+    let result = with_machine(options, |_, session| {
+        ender = Some(session.hold(&held)?);
+        Ok(0)
+    });
+    let reply = match &result {
+        Ok(0) => Reply::Done,
+        Ok(_) => Reply::Failed {
+            message: "something failed; it is in the machine's log".into(),
+        },
+        Err(error) => Reply::Failed {
+            message: format!("{error:#}"),
+        },
+    };
+    held.end(match &reply {
+        Reply::Failed { message } => message,
+        _ => "the machine was ended",
+    });
+    if let Some(ender) = ender {
+        background::answer(ender, reply);
+    }
+    result
+}
+
+/// What a machine is, in a few words.
+fn describe(args: &RunArgs) -> String {
+    let presets: Vec<_> = (0..args.gpu_count()).map(|n| args.preset(n)).collect();
+    format!(
+        "{:?} kernel, {}, KFD: {:?}, GPUs: {}, process {}",
+        args.machine.kernel,
+        args.machine.root,
+        args.machine.kfd,
+        if presets.is_empty() {
+            "none".into()
+        } else {
+            presets.join(" ")
+        },
+        std::process::id()
+    )
+    .to_lowercase()
+}
+
+/// Brings a machine up, has something done with it, and switches it off.
+fn with_machine(
+    args: &RunArgs,
+    body: impl FnOnce(&Run<'_>, &mut Session) -> Result<u8>,
+) -> Result<u8> {
     let assets = Assets::locate(&args.machine)?;
     let run = Run::new(args, &assets)?;
     let initramfs = initramfs::locate(&assets)?;
@@ -103,11 +226,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let mut session = run
         .bring_up(&machine, &gpus)
         .map_err(|error| with_models(error, &gpus))?;
-    run.scratch.note("running the command");
-    let status = run
-        .command(&mut session)
-        .map_err(|error| with_models(error, &gpus))?;
-    run.scratch.note("the command ended");
+    let status = body(&run, &mut session).map_err(|error| with_models(error, &gpus))?;
     let findings = run.check_log(&mut session)?;
     session.quit();
     run.scratch.note("the machine is off");
@@ -363,14 +482,9 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn command(&self, session: &mut Session) -> Result<u8> {
-        let request = Request::Run {
-            argv: self.args.command.clone(),
-            env: self.args.env.clone(),
-            cwd: self.working_directory()?,
-            input: true,
-        };
-        match session.run(&request, self.args.timeout, &mut PassThrough)? {
+    fn command(&self, session: &mut Session, order: &Order) -> Result<u8> {
+        let request = order.request(working_directory(self.args)?, &self.args.env);
+        match session.run(&request, order.limit(), &mut PassThrough)? {
             Reply::Exit { status } => Ok(status as u8),
             Reply::Failed { message } => bail!("in the guest: {message}"),
             other => bail!("unexpected reply {other:?}"),
@@ -387,21 +501,21 @@ impl<'a> Run<'a> {
             .map(String::from)
             .collect())
     }
+}
 
-    fn working_directory(&self) -> Result<String> {
-        if let Some(cwd) = &self.args.cwd {
-            return Ok(cwd.clone());
-        }
-        let Some(share) = &self.share else {
-            return Ok("/root".into());
-        };
-        let here = std::env::current_dir().context("the working directory")?;
-        Ok(match here.strip_prefix(&share.directory) {
-            Ok(below) if below.as_os_str().is_empty() => SHARE.into(),
-            Ok(below) => Path::new(SHARE).join(below).display().to_string(),
-            Err(_) => SHARE.into(),
-        })
+fn working_directory(args: &RunArgs) -> Result<String> {
+    if let Some(cwd) = &args.cwd {
+        return Ok(cwd.clone());
     }
+    let Some(share) = share(args)? else {
+        return Ok("/root".into());
+    };
+    let here = std::env::current_dir().context("the working directory")?;
+    Ok(match here.strip_prefix(&share.directory) {
+        Ok(below) if below.as_os_str().is_empty() => SHARE.into(),
+        Ok(below) => Path::new(SHARE).join(below).display().to_string(),
+        Err(_) => SHARE.into(),
+    })
 }
 
 pub fn load_amdgpu(session: &mut Session, args: &str, scratch: &Scratch) -> Result<()> {
@@ -464,7 +578,7 @@ fn also(args: &RunArgs) -> Result<Option<Vec<u8>>> {
 }
 
 /// The guest's output is ours.
-struct PassThrough;
+pub struct PassThrough;
 
 impl Sink for PassThrough {
     fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {

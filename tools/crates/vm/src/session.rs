@@ -2,15 +2,17 @@
 //! One running machine: QEMU, the three sockets to it, and the conversation with its agent.
 
 use crate::args::Share;
+use crate::background::Held;
 use crate::child::{self, Reaped};
 use crate::gpus::Ended;
 use crate::guest::{read_frames, Console, News, WAITING};
-use crate::input::{self, Credit};
+use crate::input;
 use crate::machine::{Machine, Wiring};
 use crate::qmp::Monitor;
 use crate::run::{Scratch, BOOT};
+use crate::terminal::{self, Terminal};
 use anyhow::{bail, Context, Result};
-use kfd_vm_protocol::{Frame, Reply, Request, MAX_PAYLOAD};
+use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW, MAX_PAYLOAD};
 use serde_json::{json, Value};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fmt;
@@ -176,14 +178,51 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<Reply> {
         self.send(Frame::Request(request.clone()))?;
-        let credit = Arc::new(Credit::default());
+        let credit = Arc::new(Credit::new(INPUT_WINDOW));
         self.input = Some(credit.clone());
+        // Before anything is typed.
+        let terminal = match request {
+            Request::Run {
+                terminal: Some(_), ..
+            } => {
+                terminal::tell_size(self.agent.clone())?;
+                Terminal::raw()?
+            }
+            _ => None,
+        };
         input::pass_on(input::Standard, self.agent.clone(), credit);
         let reply = self.reply(request, limit, sink);
+        drop(terminal);
         if let Some(credit) = self.input.take() {
             credit.close();
         }
         reply
+    }
+
+    /// Runs what the clients of `held` want, until somebody asks for the end: returns who.
+    pub fn hold(&mut self, held: &Held) -> Result<UnixStream> {
+        held.listen(self.agent.clone())?;
+        loop {
+            self.interrupt.check()?;
+            self.check_models()?;
+            if held.clients().is_broken() {
+                return Err(self.crash("the guest does not listen"));
+            }
+            if let Some(ender) = held.is_to_end() {
+                return Ok(ender);
+            }
+            match self.news.recv_timeout(SIGNAL_POLL) {
+                Ok(News::Frame(Frame::Of(channel, frame))) => held.clients().pass(channel, *frame),
+                Ok(News::Frame(frame)) => {
+                    self.take(frame, &mut Captured::default())?;
+                }
+                Ok(News::Gone(reason)) => return Err(self.crash(&reason)),
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(self.crash("the machine stopped"))
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
     }
 
     fn send(&mut self, frame: Frame) -> Result<()> {
@@ -241,9 +280,13 @@ impl Session {
                     credit.add(count as usize);
                 }
             }
-            Frame::Request(_) | Frame::Data(_) | Frame::Stdin(_) => {
-                bail!("the agent sends a host's frame")
-            }
+            Frame::Request(_)
+            | Frame::Data(_)
+            | Frame::Stdin(_)
+            | Frame::Resize(_)
+            | Frame::Signal(_)
+            | Frame::Hangup => bail!("the agent sends a host's frame"),
+            Frame::Of(channel, _) => bail!("the agent answers on channel {channel}, which is none"),
         }
         Ok(None)
     }
@@ -326,6 +369,7 @@ impl Session {
             env: Vec::new(),
             cwd: "/".into(),
             input: false,
+            terminal: None,
         };
         let mut output = Captured::default();
         match self.request(&request, limit, &mut output)? {
@@ -400,6 +444,12 @@ impl Interrupt {
     #[cfg(test)]
     pub fn set(&self, signal: usize) {
         self.0.store(signal, Ordering::Relaxed);
+    }
+
+    /// A signal that has come, and is not to end anything of ours.
+    pub fn take(&self) -> Option<usize> {
+        let number = self.0.swap(0, Ordering::Relaxed);
+        (number != 0).then_some(number)
     }
 
     pub fn check(&self) -> Result<()> {

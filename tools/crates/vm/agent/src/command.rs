@@ -1,21 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Runs one command and sends its output while it runs.
 
-use crate::incoming::Input;
+use crate::incoming::{Line, Word};
 use crate::port::Port;
-use anyhow::{bail, Result};
-use kfd_vm_protocol::Frame;
+use anyhow::{bail, Context, Result};
+use kfd_vm_protocol::{Credit, Frame, Window};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::fs::{open, Mode, OFlags};
 use rustix::io::Errno;
+use rustix::process::{ioctl_tiocsctty, kill_process_group, setsid, Pid, Signal};
+use rustix::pty::{grantpt, openpt, ptsname, unlockpt, OpenptFlags};
+use rustix::termios::{tcgetattr, tcsetwinsize, SpecialCodeIndex, Winsize};
+use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+/// The agent's own first argument that makes it [`become_on_terminal`].
+pub const ON_TERMINAL: &str = "on-terminal";
 pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// How long nothing may come after the command's end before its output is taken to have ended: a
 /// process it left behind in the background may hold the pipe for ever.
@@ -28,56 +36,146 @@ const NOTICE: Duration = Duration::from_millis(20);
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
 
+/// What is to be run.
+pub struct Task<'a> {
+    pub argv: &'a [String],
+    pub env: &'a [(String, String)],
+    pub cwd: &'a str,
+    pub terminal: Option<Window>,
+}
+
 /// Returns the exit status as a shell would.
-pub fn run(
-    port: &Port,
-    argv: &[String],
-    env: &[(String, String)],
-    cwd: &str,
-    input: Option<Input>,
-) -> Result<i32> {
-    let [program, args @ ..] = argv else {
-        bail!("an empty command")
+pub fn run(port: &Port, task: &Task<'_>, line: Line) -> Result<i32> {
+    let Line {
+        channel,
+        words,
+        output,
+    } = line;
+    let (mut child, ends) = match task.start(channel != 0, words.is_some())? {
+        Ok(started) => started,
+        Err(error) => return refuse(port, &task.argv[0], task.cwd, &error),
     };
-    let mut command = Command::new(program);
-    command
-        .args(args)
-        .current_dir(cwd)
-        .env_clear()
-        .envs(environment());
-    command.envs(env.iter().map(|(key, value)| (key, value)));
-    command
-        .stdin(match input {
-            Some(_) => Stdio::piped(),
-            None => Stdio::null(),
-        })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => return refuse(port, program, cwd, &error),
-    };
-    if let (Some(pipe), Some(input)) = (child.stdin.take(), input) {
-        let port = port.clone();
-        thread::spawn(move || feed(pipe, &input, &port));
-    }
     let over = Arc::new(AtomicBool::new(false));
-    let pumps = [
-        child
-            .stdout
-            .take()
-            .map(|pipe| pump(pipe, port, Frame::Stdout, &over)),
-        child
-            .stderr
-            .take()
-            .map(|pipe| pump(pipe, port, Frame::Stderr, &over)),
-    ];
+    if let Some(words) = words {
+        let listener = Listener {
+            input: ends.input,
+            group: (channel != 0 || task.terminal.is_some()).then(|| Pid::from_child(&child)),
+            over: over.clone(),
+            port: port.clone(),
+        };
+        thread::spawn(move || listener.listen(&words));
+    }
+    let to = |frame| Outlet {
+        port: port.clone(),
+        frame,
+        credit: output.clone(),
+        over: over.clone(),
+    };
+    let mut pumps = Vec::new();
+    pumps.extend(ends.terminal.map(|end| to(Frame::Stdout).pump(end)));
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    pumps.extend(out.map(|pipe| to(Frame::Stdout).pump(pipe)));
+    pumps.extend(err.map(|pipe| to(Frame::Stderr).pump(pipe)));
     let status = child.wait()?;
     over.store(true, Ordering::Release);
-    for pump in pumps.into_iter().flatten() {
+    for pump in pumps {
         let _ = pump.join();
     }
     Ok(shell_status(status))
+}
+
+/// Our ends of what a command reads and writes; those of pipes for output are its [`Child`]'s.
+struct Ends {
+    input: Option<Feed>,
+    /// What is written to a terminal.
+    terminal: Option<File>,
+}
+
+/// Where a command's input goes.
+enum Feed {
+    Pipe(ChildStdin),
+    Terminal(File),
+}
+
+impl Task<'_> {
+    /// Starts it, in a process group of its own if `apart`; the inner error is of the command.
+    fn start(&self, apart: bool, input: bool) -> Result<std::io::Result<(Child, Ends)>> {
+        let [program, args @ ..] = self.argv else {
+            bail!("an empty command")
+        };
+        let mut ends = Ends {
+            input: None,
+            terminal: None,
+        };
+        let mut command;
+        if let Some(window) = self.terminal {
+            let (ours, theirs) = terminal(window)?;
+            command = Command::new("/proc/self/exe");
+            command.arg(ON_TERMINAL).arg(program);
+            command
+                .stdin(theirs.try_clone()?)
+                .stdout(theirs.try_clone()?)
+                .stderr(theirs);
+            ends.input = Some(Feed::Terminal(ours.try_clone()?));
+            ends.terminal = Some(ours);
+        } else {
+            command = Command::new(program);
+            command
+                .stdin(if input { Stdio::piped() } else { Stdio::null() })
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            if apart {
+                command.process_group(0);
+            }
+        }
+        command
+            .args(args)
+            .current_dir(self.cwd)
+            .env_clear()
+            .envs(environment())
+            .envs(self.env.iter().map(|(key, value)| (key, value)));
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return Ok(Err(error)),
+        };
+        ends.input = ends.input.or(child.stdin.take().map(Feed::Pipe));
+        Ok(Ok((child, ends)))
+    }
+}
+
+/// A pseudo-terminal: our end and the command's.
+fn terminal(window: Window) -> Result<(File, OwnedFd)> {
+    let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
+        .context("a terminal")?;
+    grantpt(&ours)?;
+    unlockpt(&ours)?;
+    let name = ptsname(&ours, Vec::new())?;
+    let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let theirs = open(name.as_c_str(), flags, Mode::empty()).context("the terminal's other end")?;
+    resize(&ours, window)?;
+    Ok((ours.into(), theirs))
+}
+
+fn resize(terminal: impl AsFd, window: Window) -> rustix::io::Result<()> {
+    let size = Winsize {
+        ws_row: window.rows,
+        ws_col: window.columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    tcsetwinsize(terminal, size)
+}
+
+/// In a process of its own, whose standard input is a terminal: makes that the terminal of a new
+/// session, and becomes the program. Returns the status that a shell gives when it cannot.
+pub fn become_on_terminal(program: &str, args: &[String]) -> i32 {
+    if let Err(error) = setsid().and_then(|_| ioctl_tiocsctty(rustix::stdio::stdin())) {
+        eprintln!("kfd-vm: no terminal for {program}: {error}");
+        return NOT_EXECUTABLE;
+    }
+    let error = Command::new(program).args(args).exec();
+    eprintln!("kfd-vm: cannot run {program}: {error}");
+    refusal(&error)
 }
 
 fn environment() -> [(&'static str, &'static str); 6] {
@@ -93,58 +191,133 @@ fn environment() -> [(&'static str, &'static str); 6] {
 
 fn refuse(port: &Port, program: &str, cwd: &str, error: &std::io::Error) -> Result<i32> {
     let text = format!("kfd-vm: cannot run {program} in {cwd}: {error}\n");
-    port.send(&Frame::Stderr(text.into_bytes()))?;
-    Ok(if error.kind() == std::io::ErrorKind::NotFound {
-        NOT_FOUND
-    } else {
-        NOT_EXECUTABLE
-    })
+    port.send(Frame::Stderr(text.into_bytes()))?;
+    Ok(refusal(error))
 }
 
-/// Gives the command its input, and the host room for more. A command that reads no more is none.
-fn feed(pipe: ChildStdin, input: &Input, port: &Port) {
-    let mut pipe = Some(pipe);
-    for bytes in input {
-        if bytes.is_empty() {
+fn refusal(error: &std::io::Error) -> i32 {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => NOT_FOUND,
+        _ => NOT_EXECUTABLE,
+    }
+}
+
+/// Does what a running command's host says.
+struct Listener {
+    input: Option<Feed>,
+    /// Whom signals go to; `None`: to nobody.
+    group: Option<Pid>,
+    over: Arc<AtomicBool>,
+    port: Port,
+}
+
+impl Listener {
+    /// Until the command is over.
+    fn listen(mut self, words: &Receiver<Word>) {
+        loop {
+            let word = match words.recv_timeout(QUIET) {
+                Ok(word) => word,
+                Err(RecvTimeoutError::Timeout) if !self.over.load(Ordering::Acquire) => continue,
+                Err(_) => return,
+            };
+            match word {
+                Word::Input(bytes) if bytes.is_empty() => self.end_input(),
+                Word::Input(bytes) => {
+                    self.feed(&bytes);
+                    // What a command no longer reads is taken as well.
+                    if self.port.send(Frame::Taken(bytes.len() as u32)).is_err() {
+                        return;
+                    }
+                }
+                Word::Resize(window) => {
+                    if let Some(Feed::Terminal(terminal)) = &self.input {
+                        let _ = resize(terminal, window);
+                    }
+                }
+                Word::Signal(number) => self.signal(Signal::from_named_raw(number.into())),
+                Word::Hangup => {
+                    self.signal(Some(Signal::HUP));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn feed(&mut self, bytes: &[u8]) {
+        let fed = match &mut self.input {
+            Some(Feed::Pipe(pipe)) => pipe.write_all(bytes),
+            Some(Feed::Terminal(terminal)) => terminal.write_all(bytes),
+            None => return,
+        };
+        if fed.is_err() {
+            self.input = None;
+        }
+    }
+
+    /// A pipe is closed; at a terminal the end is typed.
+    fn end_input(&mut self) {
+        match &mut self.input {
+            Some(Feed::Terminal(terminal)) => {
+                let end = tcgetattr(&*terminal)
+                    .map(|settings| settings.special_codes[SpecialCodeIndex::VEOF]);
+                let _ = terminal.write_all(&[end.unwrap_or(b'D' - b'@')]);
+            }
+            _ => self.input = None,
+        }
+    }
+
+    fn signal(&self, signal: Option<Signal>) {
+        // The number of a group that has ended may be another's by now.
+        if self.over.load(Ordering::Acquire) {
             return;
         }
-        pipe = pipe.filter(|mut pipe| pipe.write_all(&bytes).is_ok());
-        if port.send(&Frame::Taken(bytes.len() as u32)).is_err() {
-            return;
+        if let (Some(group), Some(signal)) = (self.group, signal) {
+            let _ = kill_process_group(group, signal);
         }
     }
 }
 
-/// Passes a pipe's bytes on until it ends, or until the command is over and it is quiet.
-fn pump<R: Read + AsFd + Send + 'static>(
-    mut pipe: R,
-    port: &Port,
+/// Where a command's output goes.
+struct Outlet {
+    port: Port,
     frame: fn(Vec<u8>) -> Frame,
-    over: &Arc<AtomicBool>,
-) -> JoinHandle<()> {
-    let (port, over) = (port.clone(), over.clone());
-    thread::spawn(move || {
-        let mut buffer = vec![0; 65536];
-        let mut rest = REST;
-        while rest > 0 {
-            let is_over = over.load(Ordering::Acquire);
-            match wait_readable(&pipe, if is_over { QUIET } else { NOTICE }) {
-                Ok(true) => {}
-                Ok(false) if is_over => return,
-                Ok(false) => continue,
-                Err(_) => return,
+    credit: Arc<Credit>,
+    over: Arc<AtomicBool>,
+}
+
+impl Outlet {
+    /// Passes a pipe's bytes on until it ends, or until the command is over and it is quiet, or
+    /// nobody reads them any more.
+    fn pump<R: Read + AsFd + Send + 'static>(self, mut pipe: R) -> JoinHandle<()> {
+        thread::spawn(move || {
+            let mut buffer = vec![0; 65536];
+            let mut rest = REST;
+            while rest > 0 {
+                let is_over = self.over.load(Ordering::Acquire);
+                match wait_readable(&pipe, if is_over { QUIET } else { NOTICE }) {
+                    Ok(true) => {}
+                    Ok(false) if is_over => return,
+                    Ok(false) => continue,
+                    Err(_) => return,
+                }
+                let Some(room) = self.credit.take(buffer.len()) else {
+                    return;
+                };
+                let count = pipe.read(&mut buffer[..room]).unwrap_or(0);
+                self.credit.add(room - count);
+                if count == 0 {
+                    return;
+                }
+                if is_over {
+                    rest = rest.saturating_sub(count);
+                }
+                let frame = (self.frame)(buffer[..count].to_vec());
+                if self.port.send(frame).is_err() {
+                    return;
+                }
             }
-            let Ok(count @ 1..) = pipe.read(&mut buffer) else {
-                return;
-            };
-            if is_over {
-                rest = rest.saturating_sub(count);
-            }
-            if port.send(&frame(buffer[..count].to_vec())).is_err() {
-                return;
-            }
-        }
-    })
+        })
+    }
 }
 
 /// Whether bytes or the end come within `limit`.
@@ -173,7 +346,7 @@ mod tests {
     use std::time::Instant;
 
     /// Runs a script and collects what comes back until its end.
-    fn script(text: &str, input: Option<Input>, slow: Duration) -> (i32, Vec<u8>, u64) {
+    fn script(text: &str, words: Option<Receiver<Word>>, slow: Duration) -> (i32, Vec<u8>, u64) {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         let host = thread::spawn(move || {
             let (mut out, mut taken) = (Vec::new(), 0);
@@ -189,7 +362,18 @@ mod tests {
         });
         let port = Port::of(ours.into());
         let argv = ["sh", "-c", text].map(String::from);
-        let status = run(&port, &argv, &[], "/", input).unwrap();
+        let task = Task {
+            argv: &argv,
+            env: &[],
+            cwd: "/",
+            terminal: None,
+        };
+        let line = Line {
+            channel: 0,
+            words,
+            output: Arc::new(Credit::new(usize::MAX)),
+        };
+        let status = run(&port, &task, line).unwrap();
         drop(port);
         let (out, taken) = host.join().unwrap();
         (status, out, taken)
@@ -221,7 +405,7 @@ mod tests {
     fn input_reaches_the_command_and_ends() {
         let (sender, input) = channel();
         for piece in [&b"hi\n"[..], b"ho\n", b""] {
-            sender.send(piece.to_vec()).unwrap();
+            sender.send(Word::Input(piece.to_vec())).unwrap();
         }
         let (status, out, _) = script("cat; echo end", Some(input), Duration::ZERO);
         assert_eq!((status, out.as_slice()), (0, &b"hi\nho\nend\n"[..]));
@@ -232,12 +416,71 @@ mod tests {
         let (sender, input) = channel();
         let feeder = thread::spawn(move || {
             for _ in 0..64 {
-                let _ = sender.send(vec![b'x'; 65536]);
+                let _ = sender.send(Word::Input(vec![b'x'; 65536]));
             }
-            let _ = sender.send(Vec::new());
+            let _ = sender.send(Word::Input(Vec::new()));
         });
         let (status, _, taken) = script("exec <&-; sleep 0.5", Some(input), Duration::ZERO);
         feeder.join().unwrap();
         assert_eq!((status, taken), (0, 64 * 65536));
+    }
+
+    #[test]
+    fn a_signal_reaches_the_whole_group_of_a_channels_command() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let port = Port::of(ours.into()).on(7);
+        let argv = ["sh", "-c", "sleep 60; echo survived"].map(String::from);
+        let task = Task {
+            argv: &argv,
+            env: &[],
+            cwd: "/",
+            terminal: None,
+        };
+        let (sender, words) = channel();
+        let line = Line {
+            channel: 7,
+            words: Some(words),
+            output: Arc::new(Credit::new(10)),
+        };
+        sender.send(Word::Signal(15)).unwrap();
+        assert_eq!(run(&port, &task, line).unwrap(), 128 + 15);
+        drop((port, sender));
+        assert!(!matches!(Frame::read(&mut theirs), Ok(Some(_))));
+    }
+
+    #[test]
+    fn output_stays_in_its_window() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let credit = Arc::new(Credit::new(1000));
+        let line = Line {
+            channel: 3,
+            words: None,
+            output: credit.clone(),
+        };
+        let host = thread::spawn(move || {
+            let (mut theirs, mut sizes) = (theirs, Vec::new());
+            while let Ok(Some(Frame::Of(3, frame))) = Frame::read(&mut theirs) {
+                let Frame::Stdout(bytes) = *frame else {
+                    panic!("{frame:?}")
+                };
+                sizes.push(bytes.len());
+                thread::sleep(Duration::from_millis(20));
+                credit.add(bytes.len());
+            }
+            sizes
+        });
+        let port = Port::of(ours.into()).on(3);
+        let argv = ["head", "-c", "5000", "/dev/zero"].map(String::from);
+        let task = Task {
+            argv: &argv,
+            env: &[],
+            cwd: "/",
+            terminal: None,
+        };
+        assert_eq!(run(&port, &task, line).unwrap(), 0);
+        drop(port);
+        let sizes = host.join().unwrap();
+        assert_eq!(sizes.iter().sum::<usize>(), 5000);
+        assert!(sizes.iter().all(|size| *size <= 1000), "{sizes:?}");
     }
 }

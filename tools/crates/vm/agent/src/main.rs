@@ -19,12 +19,19 @@ use std::process::Command;
 const SERVE: &str = "serve";
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some(SERVE) {
-        if let Err(error) = serve::serve() {
-            eprintln!("kfd-vm-agent: {error:#}");
-            std::process::exit(1);
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    match args.as_slice() {
+        [word] if word == SERVE => {
+            if let Err(error) = serve::serve() {
+                eprintln!("kfd-vm-agent: {error:#}");
+                std::process::exit(1);
+            }
+            return;
         }
-        return;
+        [word, program, args @ ..] if word == command::ON_TERMINAL => {
+            std::process::exit(command::become_on_terminal(program, args));
+        }
+        _ => {}
     }
     if !getpid().is_init() {
         eprintln!("kfd-vm-agent: runs as the init process of a guest of kfd-vm");

@@ -33,23 +33,46 @@ const PORTS: &str = "/sys/class/virtio-ports";
 
 /// The writing end, whole frames at a time.
 #[derive(Clone)]
-pub struct Port(Arc<Mutex<Outgoing>>);
+pub struct Port {
+    outgoing: Arc<Mutex<Outgoing>>,
+    /// The one that frames are of; 0: of none.
+    channel: u32,
+}
 
 impl Port {
     /// A port that is a file of any kind.
     #[cfg(test)]
     pub fn of(file: std::os::fd::OwnedFd) -> Self {
         let file = file.into();
-        Self(Arc::new(Mutex::new(Outgoing {
+        Self::new(Outgoing {
             file,
             replacement: Arc::default(),
-        })))
+        })
     }
 
-    pub fn send(&self, frame: &Frame) -> io::Result<()> {
+    fn new(outgoing: Outgoing) -> Self {
+        Self {
+            outgoing: Arc::new(Mutex::new(outgoing)),
+            channel: 0,
+        }
+    }
+
+    /// The same port, for frames of that channel.
+    pub fn on(&self, channel: u32) -> Self {
+        Self {
+            channel,
+            ..self.clone()
+        }
+    }
+
+    pub fn send(&self, frame: Frame) -> io::Result<()> {
+        let frame = match self.channel {
+            0 => frame,
+            channel => Frame::Of(channel, Box::new(frame)),
+        };
         // A thread that died while writing has cut a frame: nothing after it would be understood.
         let mut outgoing = self
-            .0
+            .outgoing
             .lock()
             .map_err(|_| io::Error::other("the port is broken"))?;
         frame.write(&mut *outgoing)
@@ -147,7 +170,7 @@ pub fn open() -> Result<(Incoming, Port)> {
             eprintln!("kfd-vm-agent: the port is lost: {error:#}");
         }
     });
-    Ok((incoming, Port(Arc::new(Mutex::new(outgoing)))))
+    Ok((incoming, Port::new(outgoing)))
 }
 
 /// Binds the device anew when the port has lost its host in a sleep. A host that is away without

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The service: takes one request after another from the virtio-serial port.
 
-use crate::incoming::{self, Inbox, Input};
+use crate::command::Task;
+use crate::incoming::{self, Inbox, Line};
 use crate::port::{self, Port};
 use crate::{command, gpus};
 use anyhow::{anyhow, bail, Context, Result};
@@ -19,17 +20,50 @@ use std::time::Duration;
 pub fn serve() -> Result<()> {
     let mut service = Service::new()?;
     loop {
-        let (frame, input) = service.inbox.next()?;
+        let (frame, line) = service.inbox.next()?;
         let Frame::Request(request) = frame else {
             bail!("not a request: {frame:?}")
         };
-        let reply = service
-            .answer(request, input)
-            .unwrap_or_else(|error| Reply::Failed {
-                message: format!("{error:#}"),
-            });
-        service.port.send(&Frame::Reply(reply))?;
+        match (request, line) {
+            // A channel's command runs beside all others.
+            (request, Some(line)) if line.channel != 0 => {
+                let port = service.port.on(line.channel);
+                thread::spawn(move || port.send(Frame::Reply(reply(run(&port, request, line)))));
+            }
+            (request, line) => {
+                let answer = service.answer(request, line);
+                service.port.send(Frame::Reply(reply(answer)))?;
+            }
+        }
     }
+}
+
+fn reply(answer: Result<Reply>) -> Reply {
+    answer.unwrap_or_else(|error| Reply::Failed {
+        message: format!("{error:#}"),
+    })
+}
+
+fn run(port: &Port, request: Request, line: Line) -> Result<Reply> {
+    let Request::Run {
+        argv,
+        env,
+        cwd,
+        terminal,
+        ..
+    } = request
+    else {
+        bail!("a channel is for commands")
+    };
+    let task = Task {
+        argv: &argv,
+        env: &env,
+        cwd: &cwd,
+        terminal,
+    };
+    let status = command::run(port, &task, line)?;
+    flush_share();
+    Ok(Reply::Exit { status })
 }
 
 struct Service {
@@ -54,7 +88,7 @@ impl Service {
         })
     }
 
-    fn answer(&mut self, request: Request, input: Option<Input>) -> Result<Reply> {
+    fn answer(&mut self, request: Request, line: Option<Line>) -> Result<Reply> {
         match request {
             Request::Hello => {
                 let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
@@ -72,10 +106,9 @@ impl Service {
             } => self
                 .gpus
                 .wait(count, Duration::from_millis(timeout_ms), hot)?,
-            Request::Run { argv, env, cwd, .. } => {
-                let status = command::run(&self.port, &argv, &env, &cwd, input)?;
-                flush_share();
-                return Ok(Reply::Exit { status });
+            Request::Run { .. } => {
+                let line = line.ok_or(anyhow!("a command without a line"))?;
+                return run(&self.port, request, line);
             }
         }
         Ok(Reply::Done)
@@ -149,7 +182,7 @@ fn stream_log(port: &Port) -> Option<()> {
         match kmsg.read(&mut record) {
             Ok(count) => {
                 let line = log_line(&String::from_utf8_lossy(&record[..count]));
-                port.send(&Frame::Log(line.into_bytes())).ok()?;
+                port.send(Frame::Log(line.into_bytes())).ok()?;
             }
             // Messages were overwritten before they could be read: go on with the oldest there is.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}

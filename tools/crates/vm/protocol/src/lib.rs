@@ -5,6 +5,14 @@
 //! the payload. The host sends one [`Request`] at a time and the agent answers with one [`Reply`];
 //! in between it sends the output of the command it runs, and kernel messages where asked for, and
 //! the host sends what the command reads.
+//!
+//! Beside that conversation there are channels, each for one command: a frame of a channel travels
+//! in a [`Frame::Of`]. They run at the same time, and so that none can stop the port, a channel has
+//! a window for output ([`OUTPUT_WINDOW`]) as it has for input.
+
+mod credit;
+
+pub use credit::Credit;
 
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
@@ -24,10 +32,19 @@ pub const MODULE_LIST: &str = "/modules.list";
 /// How many bytes of a command's input may be on their way, sent and not yet [`Frame::Taken`]: a
 /// command that reads nothing must not stop the port.
 pub const INPUT_WINDOW: usize = 256 << 10;
+/// The same for the output of a channel's command: sent, and not yet [`Frame::Taken`] by the host.
+pub const OUTPUT_WINDOW: usize = 256 << 10;
 /// The longest payload of a frame: longer data goes into several.
 pub const MAX_PAYLOAD: usize = 1 << 20;
 
 const HEADER: usize = 5;
+
+/// How large a terminal is, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Window {
+    pub rows: u16,
+    pub columns: u16,
+}
 
 /// What the host asks of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +78,9 @@ pub enum Request {
         /// Whether it reads what comes in [`Frame::Stdin`]; otherwise it reads nothing.
         #[serde(default)]
         input: bool,
+        /// Give it a terminal of this size, whose output is all [`Frame::Stdout`].
+        #[serde(default)]
+        terminal: Option<Window>,
     },
 }
 
@@ -96,6 +116,14 @@ pub enum Frame {
     Stdin(Vec<u8>),
     /// So many bytes of input have gone to the command, or nowhere since it reads no more.
     Taken(u32),
+    /// The host's terminal has another size now.
+    Resize(Window),
+    /// The command's process group gets this signal.
+    Signal(u8),
+    /// Nobody reads the command's output any more: its group gets SIGHUP.
+    Hangup,
+    /// A frame of a channel; channels are numbered from 1, and a number is used once.
+    Of(u32, Box<Frame>),
 }
 
 impl Frame {
@@ -109,6 +137,18 @@ impl Frame {
             Frame::Data(bytes) => (b'D', bytes.clone()),
             Frame::Stdin(bytes) => (b'0', bytes.clone()),
             Frame::Taken(count) => (b'T', count.to_le_bytes().to_vec()),
+            Frame::Resize(Window { rows, columns }) => {
+                (b'W', [rows.to_le_bytes(), columns.to_le_bytes()].concat())
+            }
+            Frame::Signal(number) => (b'S', vec![*number]),
+            Frame::Hangup => (b'H', Vec::new()),
+            Frame::Of(channel, frame) => {
+                let (kind, payload) = frame.parts()?;
+                let mut bytes = channel.to_le_bytes().to_vec();
+                bytes.push(kind);
+                bytes.extend(payload);
+                (b'C', bytes)
+            }
         })
     }
 
@@ -159,6 +199,26 @@ impl Frame {
                 let count = payload.try_into().map_err(|_| bad("no count".into()))?;
                 Frame::Taken(u32::from_le_bytes(count))
             }
+            b'W' => match payload[..] {
+                [r0, r1, c0, c1] => Frame::Resize(Window {
+                    rows: u16::from_le_bytes([r0, r1]),
+                    columns: u16::from_le_bytes([c0, c1]),
+                }),
+                _ => return Err(bad("no size".into())),
+            },
+            b'S' => match payload[..] {
+                [number] => Frame::Signal(number),
+                _ => return Err(bad("no signal".into())),
+            },
+            b'H' => Frame::Hangup,
+            b'C' => match payload[..] {
+                // A channel in a channel is none.
+                [c0, c1, c2, c3, kind, ref rest @ ..] if kind != b'C' => Frame::Of(
+                    u32::from_le_bytes([c0, c1, c2, c3]),
+                    Box::new(Frame::from_parts(kind, rest.to_vec())?),
+                ),
+                _ => return Err(bad("no channel".into())),
+            },
             other => return Err(bad(format!("unknown frame kind {other:#x}"))),
         })
     }
@@ -186,6 +246,10 @@ mod tests {
                 env: vec![("K".into(), "ü".into())],
                 cwd: "/".into(),
                 input: true,
+                terminal: Some(Window {
+                    rows: 24,
+                    columns: 80,
+                }),
             }),
             Frame::Request(Request::Settle {
                 realtime_ns: u64::MAX,
@@ -198,6 +262,14 @@ mod tests {
             Frame::Stdin(b"in".to_vec()),
             Frame::Stdin(Vec::new()),
             Frame::Taken(70_000),
+            Frame::Resize(Window {
+                rows: 300,
+                columns: 1,
+            }),
+            Frame::Signal(15),
+            Frame::Hangup,
+            Frame::Of(70_000, Box::new(Frame::Stdout(b"out".to_vec()))),
+            Frame::Of(1, Box::new(Frame::Hangup)),
             Frame::Data(vec![7; MAX_PAYLOAD]),
         ];
         let stream: Vec<u8> = frames.iter().flat_map(bytes).collect();
@@ -221,6 +293,10 @@ mod tests {
         }
         assert!(Frame::read(&mut &b"?\0\0\0\0"[..]).is_err());
         assert!(Frame::read(&mut &b"T\x02\0\0\0ab"[..]).is_err());
+        assert!(Frame::read(&mut &b"W\x02\0\0\0ab"[..]).is_err());
+        assert!(Frame::read(&mut &b"S\0\0\0\0"[..]).is_err());
+        assert!(Frame::read(&mut &b"C\x04\0\0\0abcd"[..]).is_err());
+        assert!(Frame::read(&mut &b"C\x0a\0\0\0abcdCabcdH"[..]).is_err());
         assert!(Frame::read(&mut &b"1\xff\xff\xff\xff"[..]).is_err());
         assert!(Frame::read(&mut &b"Q\x02\0\0\0{}"[..]).is_err());
         assert!(Frame::Data(vec![0; MAX_PAYLOAD + 1])

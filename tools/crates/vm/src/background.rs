@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+//! Machines in the background: `up` starts one, `exec` runs commands in it, `ps` lists them and
+//! `down` ends one.
+//!
+//! A machine is held by a process of its own, which has a lock, a socket and a log of the machine's
+//! name in a directory of the user's. On the socket frames go as on the agent's port: a connection
+//! begins with a request, and one that runs a command is a channel of the port.
+
+use crate::args::{DownArgs, ExecArgs, Name};
+use crate::input;
+use crate::run::{Order, PassThrough};
+use crate::session::{Failure, Interrupt, Sink};
+use crate::terminal::{self, Terminal};
+use anyhow::{anyhow, bail, Context, Result};
+use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW};
+use rustix::fs::{flock, FlockOperation};
+use rustix::process::{getuid, setsid, Pid};
+use std::collections::HashMap;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, BufReader, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The hidden subcommand of the process that holds a machine.
+pub const HOLD: &str = "hold";
+/// How soon a signal to this process is noticed.
+const POLL: Duration = Duration::from_millis(100);
+/// TIMEOUT: a machine ends within seconds.
+const END: Duration = Duration::from_secs(60);
+/// TIMEOUT: whoever holds a machine answers at once.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// Where a machine's files are.
+struct Files {
+    directory: PathBuf,
+    name: Name,
+}
+
+impl Files {
+    /// In a directory that is this user's alone.
+    fn of(name: &Name) -> Result<Self> {
+        Ok(Self {
+            directory: directory()?,
+            name: name.clone(),
+        })
+    }
+
+    fn path(&self, suffix: &str) -> PathBuf {
+        self.directory.join(format!("{}.{suffix}", self.name))
+    }
+
+    /// Takes the machine's lock; `None`: it runs.
+    fn lock(&self) -> Result<Option<File>> {
+        let path = self.path("lock");
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options
+            .open(&path)
+            .with_context(|| path.display().to_string())?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+
+    fn connect(&self) -> Result<UnixStream> {
+        let stream = UnixStream::connect(self.path("socket"));
+        stream.map_err(|_| anyhow!("no machine {} is up; see kfd-vm up --help", self.name))
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+}
+
+fn directory() -> Result<PathBuf> {
+    let user = getuid().as_raw();
+    let directory = match std::env::var_os("XDG_RUNTIME_DIR") {
+        Some(directory) if !directory.is_empty() => PathBuf::from(directory).join("kfd-vm"),
+        _ => std::env::temp_dir().join(format!("kfd-vm.{user}")),
+    };
+    let created = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&directory);
+    created.with_context(|| directory.display().to_string())?;
+    let found = fs::symlink_metadata(&directory)?;
+    if !found.is_dir() || found.uid() != user || found.mode() & 0o077 != 0 {
+        bail!("{} is not this user's alone", directory.display());
+    }
+    Ok(directory)
+}
+
+/// Starts a machine, and returns when commands can run in it.
+pub fn up(name: &Name) -> Result<u8> {
+    let files = Files::of(name)?;
+    // Given free again for the process that will hold it.
+    if files.lock()?.is_none() {
+        bail!("the machine {name} is up already");
+    }
+    let log = File::create(files.path("log"))?;
+    let mut command = Command::new("/proc/self/exe");
+    // `up` and its options, which are those of `hold`.
+    command.arg(HOLD).args(std::env::args_os().skip(2));
+    command
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log);
+    let mut child = command.spawn().context("starting what holds the machine")?;
+    let interrupt = Interrupt::install()?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            bail!(
+                "the machine did not come up ({status}):\n{}",
+                files.log().trim_end()
+            );
+        }
+        if files.connect().is_ok() {
+            println!("{name} is up; kfd-vm exec --name {name} -- COMMAND");
+            return Ok(0);
+        }
+        if let Err(error) = interrupt.check() {
+            let pid = Pid::from_child(&child);
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = child.wait();
+            return Err(error);
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// The socket of a machine that is held, with what its clients have to be told.
+pub struct Held {
+    files: Files,
+    _lock: File,
+    clients: Arc<Clients>,
+    /// Whoever asks for the machine's end waits for the other end of one of these.
+    enders: Receiver<UnixStream>,
+    ending: Sender<UnixStream>,
+}
+
+/// Who runs commands.
+pub struct Clients {
+    by_channel: Mutex<HashMap<u32, Sender<Frame>>>,
+    last: AtomicU32,
+    /// Where commands run that do not say.
+    cwd: String,
+    description: String,
+    over: AtomicBool,
+    /// A frame could not be sent: the agent would understand none behind it.
+    broken: AtomicBool,
+}
+
+impl Clients {
+    fn new(cwd: String, description: String) -> Self {
+        Self {
+            by_channel: Mutex::default(),
+            last: AtomicU32::new(0),
+            cwd,
+            description,
+            over: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the way to the agent is lost.
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Acquire)
+    }
+
+    /// A frame of a channel goes to whoever is there; nobody has to be.
+    pub fn pass(&self, channel: u32, frame: Frame) {
+        let is_last = matches!(frame, Frame::Reply(_));
+        let mut clients = self.lock();
+        if let Some(client) = clients.get(&channel) {
+            let _ = client.send(frame);
+        }
+        if is_last {
+            clients.remove(&channel);
+        }
+    }
+
+    /// The machine is gone: whoever still waits is told.
+    fn end(&self, message: &str) {
+        self.over.store(true, Ordering::Release);
+        for (_, client) in self.lock().drain() {
+            let message = message.into();
+            let _ = client.send(Frame::Reply(Reply::Failed { message }));
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Sender<Frame>>> {
+        self.by_channel
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// Becomes the holder of the machine of that name: leaves the terminal and takes the lock.
+    pub fn new(name: &Name, cwd: String, description: String) -> Result<Self> {
+        let files = Files::of(name)?;
+        let Some(lock) = files.lock()? else {
+            bail!("the machine {name} is up already");
+        };
+        // It fails only for who leads a session already.
+        let _ = setsid();
+        let (ending, enders) = channel();
+        Ok(Self {
+            files,
+            _lock: lock,
+            clients: Arc::new(Clients::new(cwd, description)),
+            enders,
+            ending,
+        })
+    }
+
+    pub fn clients(&self) -> &Arc<Clients> {
+        &self.clients
+    }
+
+    /// Whether somebody has asked for the end.
+    pub fn is_to_end(&self) -> Option<UnixStream> {
+        self.enders.try_recv().ok()
+    }
+
+    /// Takes connections from now on, whose frames go to the agent.
+    pub fn listen(&self, agent: Arc<Mutex<UnixStream>>) -> Result<()> {
+        let path = self.files.path("socket");
+        // One that a killed holder has left behind; the lock is ours.
+        let _ = fs::remove_file(&path);
+        // Nobody finds a socket that nobody listens to.
+        let fresh = self.files.path("new");
+        let _ = fs::remove_file(&fresh);
+        let listener = UnixListener::bind(&fresh).context("the machine's socket")?;
+        fs::rename(&fresh, &path)?;
+        let (clients, ending) = (self.clients.clone(), self.ending.clone());
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (clients, agent, ending) = (clients.clone(), agent.clone(), ending.clone());
+                thread::spawn(move || {
+                    // A client that breaks off or says what it must not is its own affair.
+                    let _ = serve(stream, &clients, &agent, &ending);
+                });
+            }
+        });
+        Ok(())
+    }
+
+    /// The machine has ended, for that reason.
+    pub fn end(self, message: &str) {
+        self.clients.end(message);
+        // Not the lock's file, which the next one may hold.
+        let _ = fs::remove_file(self.files.path("socket"));
+    }
+}
+
+/// One connection.
+fn serve(
+    stream: UnixStream,
+    clients: &Arc<Clients>,
+    agent: &Mutex<UnixStream>,
+    ending: &Sender<UnixStream>,
+) -> io::Result<()> {
+    let mut input = BufReader::new(stream.try_clone()?);
+    let Some(first) = Frame::read(&mut input)? else {
+        return Ok(());
+    };
+    let mut request = match first {
+        Frame::Request(Request::Hello) => {
+            let release = clients.description.clone();
+            return Frame::Reply(Reply::Ready { release }).write(&mut &stream);
+        }
+        Frame::Hangup => {
+            let _ = ending.send(stream);
+            return Ok(());
+        }
+        Frame::Request(request @ Request::Run { .. }) => request,
+        other => return Err(io::Error::other(format!("{other:?}"))),
+    };
+    if let Request::Run { cwd, .. } = &mut request {
+        if cwd.is_empty() {
+            *cwd = clients.cwd.clone();
+        }
+    }
+    let number = clients.last.fetch_add(1, Ordering::Relaxed) + 1;
+    let (sender, frames) = channel();
+    clients.lock().insert(number, sender);
+    let to_agent = |frame: Frame| {
+        let mut agent = agent.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = Frame::Of(number, Box::new(frame)).write(&mut *agent);
+        if sent.is_err() {
+            clients.broken.store(true, Ordering::Release);
+        }
+        sent
+    };
+    to_agent(Frame::Request(request))?;
+    // How much waits here is limited by the channel's window.
+    let writer = thread::spawn(move || -> io::Result<()> {
+        let mut out = &stream;
+        for frame in frames {
+            frame.write(&mut out)?;
+        }
+        stream.shutdown(std::net::Shutdown::Both)
+    });
+    if clients.over.load(Ordering::Acquire) {
+        clients.end("the machine has ended");
+    }
+    let result = loop {
+        match Frame::read(&mut input) {
+            Ok(Some(
+                frame @ (Frame::Stdin(_)
+                | Frame::Resize(_)
+                | Frame::Signal(_)
+                | Frame::Taken(_)
+                | Frame::Hangup),
+            )) => to_agent(frame)?,
+            Ok(Some(other)) => break Err(io::Error::other(format!("{other:?}"))),
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    // Unless the command has ended, nobody hears of it any more.
+    if clients.lock().remove(&number).is_some() {
+        to_agent(Frame::Hangup)?;
+    }
+    let _ = writer.join();
+    result
+}
+
+/// Runs a command in a machine that is up, and returns its status.
+pub fn exec(args: &ExecArgs) -> Result<u8> {
+    let files = Files::of(&args.name)?;
+    let stream = files.connect()?;
+    let order = Order::of_exec(args);
+    let interrupt = Interrupt::install()?;
+    let agent = Arc::new(Mutex::new(stream.try_clone()?));
+    tell(
+        &agent,
+        &Frame::Request(order.request(args.cwd.clone().unwrap_or_default(), &args.env)),
+    );
+    let credit = Arc::new(Credit::new(INPUT_WINDOW));
+    let terminal = if order.has_terminal() {
+        terminal::tell_size(agent.clone())?;
+        Terminal::raw()?
+    } else {
+        None
+    };
+    input::pass_on(input::Standard, agent.clone(), credit.clone());
+    let frames = read_frames(stream);
+    let deadline = Instant::now() + order.limit();
+    let mut sink = PassThrough;
+    let reply = loop {
+        if let Some(number) = interrupt.take() {
+            // The command may take its time to end, or ignore it.
+            tell(&agent, &Frame::Signal(number as u8));
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let taken = match frames.recv_timeout(left.min(POLL)) {
+            Ok(Frame::Stdout(bytes)) => sink.stdout(&bytes).map(|()| bytes.len()),
+            Ok(Frame::Stderr(bytes)) => sink.stderr(&bytes).map(|()| bytes.len()),
+            Ok(Frame::Taken(count)) => {
+                credit.add(count as usize);
+                continue;
+            }
+            Ok(Frame::Reply(reply)) => break reply,
+            Ok(other) => bail!("the machine's holder sends {other:?}"),
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => {
+                tell(&agent, &Frame::Hangup);
+                return Err(Failure::Timeout(format!("`{}`", args.command.join(" "))).into());
+            }
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => bail!("the machine {} is gone", args.name),
+        };
+        // Who reads our output no longer reads the command's.
+        tell(&agent, &Frame::Taken(taken? as u32));
+    };
+    credit.close();
+    drop(terminal);
+    match reply {
+        Reply::Exit { status } => Ok(status as u8),
+        Reply::Failed { message } => Err(Failure::Crash(message).into()),
+        other => bail!("unexpected reply {other:?}"),
+    }
+}
+
+/// That the command has ended, or the machine, is seen in what comes back.
+fn tell(agent: &Mutex<UnixStream>, frame: &Frame) {
+    let mut agent = agent.lock().unwrap_or_else(PoisonError::into_inner);
+    let _ = frame.write(&mut *agent);
+}
+
+fn read_frames(stream: impl Read + Send + 'static) -> Receiver<Frame> {
+    let (sender, frames) = channel();
+    thread::spawn(move || {
+        let mut input = BufReader::new(stream);
+        while let Ok(Some(frame)) = Frame::read(&mut input) {
+            if sender.send(frame).is_err() {
+                return;
+            }
+        }
+    });
+    frames
+}
+
+/// Lists this user's machines.
+pub fn ps() -> Result<u8> {
+    let mut names: Vec<Name> = fs::read_dir(directory()?)?
+        .flatten()
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            name.strip_suffix(".socket")?.parse().ok()
+        })
+        .collect();
+    names.sort();
+    for name in names {
+        if let Some(description) = describe(&name) {
+            println!("{name}\t{description}");
+        }
+    }
+    Ok(0)
+}
+
+/// `None`: it is gone, or about to go.
+fn describe(name: &Name) -> Option<String> {
+    let stream = Files::of(name).ok()?.connect().ok()?;
+    stream.set_read_timeout(Some(ANSWER)).ok()?;
+    Frame::Request(Request::Hello).write(&mut &stream).ok()?;
+    match Frame::read(&mut &stream) {
+        Ok(Some(Frame::Reply(Reply::Ready { release }))) => Some(release),
+        _ => None,
+    }
+}
+
+/// Ends a machine, and returns when nothing of it is left.
+pub fn down(args: &DownArgs) -> Result<u8> {
+    let files = Files::of(&args.name)?;
+    let stream = files.connect()?;
+    Frame::Hangup.write(&mut &stream)?;
+    stream.set_read_timeout(Some(END))?;
+    let answer = Frame::read(&mut &stream).context("waiting for the machine's end")?;
+    let deadline = Instant::now() + END;
+    // Its holder has the lock as long as it lives.
+    while files.lock()?.is_none() {
+        if Instant::now() > deadline {
+            bail!("the process that holds the machine does not end");
+        }
+        thread::sleep(POLL);
+    }
+    match answer {
+        Some(Frame::Reply(Reply::Done)) | None => Ok(0),
+        Some(Frame::Reply(Reply::Failed { message })) => bail!("{message}"),
+        Some(other) => bail!("unexpected {other:?}"),
+    }
+}
+
+/// Answers who has asked for the end.
+pub fn answer(ender: UnixStream, reply: Reply) {
+    let _ = Frame::Reply(reply).write(&mut &ender);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_channel_says_reaches_its_client_until_the_reply() {
+        let clients = Clients::new("/".into(), String::new());
+        let (sender, frames) = channel();
+        clients.lock().insert(4, sender);
+        clients.pass(4, Frame::Stdout(b"a".to_vec()));
+        clients.pass(5, Frame::Stdout(b"nobody's".to_vec()));
+        clients.pass(4, Frame::Reply(Reply::Exit { status: 2 }));
+        clients.pass(4, Frame::Stdout(b"late".to_vec()));
+        let got: Vec<Frame> = frames.iter().collect();
+        let exit = Frame::Reply(Reply::Exit { status: 2 });
+        assert_eq!(got, [Frame::Stdout(b"a".to_vec()), exit]);
+    }
+
+    #[test]
+    fn a_client_is_told_of_the_end() {
+        let clients = Clients::new("/".into(), String::new());
+        let (sender, frames) = channel();
+        clients.lock().insert(1, sender);
+        clients.end("why");
+        let message = "why".to_string();
+        assert_eq!(frames.recv(), Ok(Frame::Reply(Reply::Failed { message })));
+        assert!(frames.recv().is_err());
+    }
+}
