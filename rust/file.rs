@@ -91,6 +91,8 @@ impl CharDevice for DevKfd {
         Ok(file.write(OpenFile::new(opener)).into())
     }
 
+    // There is one caller, and each call goes through it.
+    #[inline(always)]
     fn ioctl(file: ArcBorrow<'_, OpenFile>, command: u32, argument: usize) -> Result<u32> {
         ioctl::dispatch(&file, command, argument)
     }

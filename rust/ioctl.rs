@@ -257,6 +257,7 @@ const OUT: u32 = 1 << 31;
 const STACK_WORDS: usize = 16;
 
 /// Executes an ioctl of a file.
+#[inline(always)]
 pub(crate) fn dispatch(file: &OpenFile, command: u32, argument: usize) -> Result<u32> {
     let process: &Process = file.process();
     let row = find(command).ok_or(ENOTTY)?;

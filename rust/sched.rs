@@ -171,22 +171,19 @@ impl NewSchedProcess {
         self
     }
 
-    /// The same; `evicted`: its queues shall not run until they are restored.
-    pub(crate) fn evicted(mut self, evicted: bool) -> Self {
+    /// `evicted`: its queues shall not run until they are restored.
+    pub(crate) fn set_evicted(&mut self, evicted: bool) {
         self.process.evicted = evicted;
-        self
     }
 
-    /// The same, with what a debugger has set by now.
-    pub(crate) fn with_control(mut self, control: WaveControl) -> Self {
-        self.process.described.control = control.set();
-        self
+    /// What a debugger has set by now.
+    pub(crate) fn set_control(&mut self, control: Option<WaveControl>) {
+        self.process.described.control = control;
     }
 
-    /// The same, with its page table at `base` by now.
-    pub(crate) fn with_page_table(mut self, base: u64) -> Self {
+    /// Its page table is at `base` by now.
+    pub(crate) fn set_page_table(&mut self, base: u64) {
         self.process.described.page_table_base = base;
-        self
     }
 }
 
@@ -287,9 +284,10 @@ pub(crate) trait Scheduler: Send + Sync {
     ) -> Result {
         Err(ENODEV)
     }
-    /// What a debugger has set for the waves of a process is this from now on. After an error it
-    /// is all the same, but the hardware does not know. `EINVAL`: the scheduler cannot do that.
-    fn set_control(&self, _process: Key, _control: WaveControl) -> Result {
+    /// What a debugger has set for the waves of a process is this from now on; `None`: nothing.
+    /// After an error it is all the same, but the hardware does not know. `EINVAL`: the scheduler
+    /// cannot do that.
+    fn set_control(&self, _process: Key, _control: Option<WaveControl>) -> Result {
         Err(EINVAL)
     }
     /// Suspends queues of a process, or takes that back: their waves are saved, and they do not

@@ -4,6 +4,8 @@
 //! common. How it reads in a packet is for each generation's
 //! [`RunlistFormat`](super::RunlistFormat) to say.
 
+use core::num::NonZero;
+
 /// Watch points that a GPU has (`MAX_WATCH_ADDRESSES` of kfd_debug.c).
 pub(crate) const WATCH_POINTS: usize = 4;
 
@@ -77,14 +79,31 @@ impl TrapMask {
     }
 }
 
-/// Which accesses a watch point catches (`enum kfd_dbg_trap_address_watch_mode`), and where. The
-/// address itself is in registers of its own.
+/// Which accesses a watch point catches, and where. The address itself is in registers of its own.
+///
+/// One word (bits 31 to 6: the mask; 2 to 1: the mode; 0: set), for every process has four of these
+/// at a scheduler, used or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Watch {
-    /// 0: reads; 1: writes and atomics; 2: atomics; 3: all.
-    pub(crate) mode: u32,
-    /// Bits of the address that count.
-    pub(crate) mask: u32,
+pub(crate) struct Watch(NonZero<u32>);
+
+impl Watch {
+    /// Bits of a mask that do not count on any generation.
+    const BELOW: u32 = 0x3f;
+
+    /// `mode`, of which two bits count (`enum kfd_dbg_trap_address_watch_mode`): 0: reads; 1:
+    /// writes and atomics; 2: atomics; 3: all. `mask`: bits of the address that count.
+    pub(crate) const fn new(mode: u32, mask: u32) -> Self {
+        let word = mask & !Self::BELOW | (mode & 3) << 1;
+        Self(NonZero::<u32>::MIN.saturating_add(word))
+    }
+
+    pub(crate) const fn mode(self) -> u32 {
+        self.0.get() >> 1 & 3
+    }
+
+    pub(crate) const fn mask(self) -> u32 {
+        self.0.get() & !Self::BELOW
+    }
 }
 
 /// What a debugger has set for the waves of a process on a GPU. The default is what waves without a
@@ -120,6 +139,18 @@ mod tests {
             assert_eq!(known, [0, 1, 3].contains(&number).then_some(number));
         }
         assert_eq!(LaunchMode::default(), LaunchMode::Normal);
+    }
+
+    #[test]
+    fn a_watch_point_is_one_word() {
+        for mode in 0..4 {
+            for mask in [0, 0x40, 0x7fff_ff80, u32::MAX] {
+                let watch = Watch::new(mode, mask);
+                assert_eq!((watch.mode(), watch.mask()), (mode, mask & !0x3f));
+            }
+        }
+        assert_eq!(Watch::new(5, 0), Watch::new(1, 0));
+        assert_eq!(size_of::<Option<WaveControl>>(), 24);
     }
 
     #[test]

@@ -259,10 +259,7 @@ fn set_node_address_watch(
     it: &Debugging<'_>,
     args: &mut kfd_ioctl_dbg_trap_set_node_address_watch_args,
 ) -> Result {
-    let watch = Watch {
-        mode: args.mode,
-        mask: args.mask,
-    };
+    let watch = Watch::new(args.mode, args.mask);
     let point = it.turn()?.watch(args.gpu_id, args.address, watch);
     match point {
         Ok(number) => args.id = number,

@@ -463,12 +463,18 @@ impl Process {
     }
 
     /// The process has a new queue, which knows that.
+    #[inline]
     pub(super) fn queue_came(&self) {
         if self.is_debugged() {
-            let state = self.debugging.state.lock();
-            if let Some(session) = &state.session {
-                session.tell(EC_QUEUE_NEW);
-            }
+            self.tell_of_queue();
+        }
+    }
+
+    #[cold]
+    fn tell_of_queue(&self) {
+        let state = self.debugging.state.lock();
+        if let Some(session) = &state.session {
+            session.tell(EC_QUEUE_NEW);
         }
     }
 

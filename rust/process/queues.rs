@@ -173,8 +173,10 @@ pub(crate) fn destroy(process: &Process, id: u32) -> Result {
 /// The same of a queue that is not suspended; of one that is, `EAGAIN`.
 fn destroy_now(process: &Process, id: u32) -> Result {
     let _turn = process.memory_lock();
-    let (id, device) = find(process, id).ok_or(EINVAL)?;
-    let counter = device.queues().sdma_counter(id);
+    let id = QueueId::new(id).ok_or(EINVAL)?;
+    let mut devices = process.devices().iter();
+    let found = devices.find_map(|device| Some((device, device.queues().sdma_counter(id)?)));
+    let (device, counter) = found.ok_or(EINVAL)?;
     let counted = counter.and_then(|address| user_slice(address, 8).reader().read::<u64>().ok());
     let result = device.queues().destroy(&**device, id);
     if result == Err(EAGAIN) {

@@ -106,8 +106,8 @@ struct Inner {
     lost: bool,
     /// The queue that has the GPU's global wave sync.
     wave_sync: Option<QueueId>,
-    /// What a debugger has set for the process's waves.
-    control: WaveControl,
+    /// What a debugger has set for the process's waves, if anything.
+    control: Option<WaveControl>,
     /// The process's place at the scheduler, while it has queues.
     process: Option<(Key, ActiveProcess)>,
     queues: RBTree<QueueId, Scheduled>,
@@ -128,7 +128,7 @@ impl Queues {
                 evicted_at: 0,
                 lost: false,
                 wave_sync: None,
-                control: WaveControl::default(),
+                control: None,
                 process: None,
                 queues: RBTree::new(),
                 count: 0,
@@ -280,13 +280,13 @@ impl Queues {
             None => {
                 // `Process.memory` is held: the process's last queue does not end meanwhile.
                 let page_directory = site.vm()?.page_directory();
-                let (process, active) = process.take().ok_or(EAGAIN)?;
+                let (mut process, active) = process.take().ok_or(EAGAIN)?;
                 // It may have moved since the process was made: who was restored meanwhile had
                 // none.
-                let process = process
-                    .with_page_table(page_directory)
-                    .with_control(inner.control);
-                let key = scheduler.add(process.evicted(inner.evicted > 0));
+                process.set_page_table(page_directory);
+                process.set_control(inner.control);
+                process.set_evicted(inner.evicted > 0);
+                let key = scheduler.add(process);
                 inner.process = Some((key, active));
                 key
             }
@@ -361,9 +361,11 @@ impl Queues {
         Ok((self.past_sdma.load(Relaxed), counters))
     }
 
-    /// Where a copy queue counts; `None` for any other.
-    pub(crate) fn sdma_counter(&self, id: QueueId) -> Option<u64> {
-        self.inner.lock().queues.get(&id)?.queue.sdma_counter()
+    /// Where a copy queue counts; `Some(None)`: it is another one. `None`: there is no such queue
+    /// here.
+    pub(crate) fn sdma_counter(&self, id: QueueId) -> Option<Option<u64>> {
+        let inner = self.inner.lock();
+        Some(inner.queues.get(&id)?.queue.sdma_counter())
     }
 
     /// A copy queue that has counted this much is gone.

@@ -34,6 +34,7 @@ pub(crate) struct Counts {
 }
 
 impl AddAssign for Counts {
+    #[inline(always)]
     fn add_assign(&mut self, more: Self) {
         self.processes += more.processes;
         self.queues += more.queues;
@@ -43,6 +44,7 @@ impl AddAssign for Counts {
 }
 
 impl SubAssign for Counts {
+    #[inline(always)]
     fn sub_assign(&mut self, less: Self) {
         self.processes -= less.processes;
         self.queues -= less.queues;

@@ -465,7 +465,7 @@ impl Scheduler for Runlist {
         })
     }
 
-    fn set_control(&self, process: Key, control: WaveControl) -> Result {
+    fn set_control(&self, process: Key, control: Option<WaveControl>) -> Result {
         let mut inner = self.inner.lock();
         let runs = inner.state.process_runs(process);
         self.reschedule_if(runs, &mut inner, |state| {

@@ -255,6 +255,7 @@ impl RunlistState {
 
     /// A process's part of the list has another length: what is in front of it has more behind it,
     /// or less.
+    #[inline]
     fn resized(&mut self, process: Key, old: usize, new: usize) {
         for (_, newer) in self
             .processes
@@ -367,9 +368,9 @@ impl RunlistState {
     }
 
     /// What a debugger has set for the waves of a process is this from now on.
-    pub(super) fn set_control(&mut self, process: Key, control: WaveControl) -> Result {
+    pub(super) fn set_control(&mut self, process: Key, control: Option<WaveControl>) -> Result {
         let at = self.process(process)?;
-        at.described.control = control.set();
+        at.described.control = control;
         match at.part.head {
             // It is not in the list yet.
             0 => Ok(()),

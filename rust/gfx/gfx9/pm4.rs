@@ -21,6 +21,7 @@ use crate::gfx::{
     ShMemOptions, //
     Watch,
     WaveControl,
+    WATCH_POINTS,
 };
 use crate::ids::GpuVa;
 
@@ -238,11 +239,21 @@ fn wave_launch(control: &WaveControl) -> u32 {
         | TRAP_ON_END.flag(control.traps.on_end())
 }
 
+/// The words of MAP_PROCESS that a debugger has a say in: SPI_GDBG_PER_VMID_CNTL, TCP_WATCHn_CNTL.
+#[cold]
+fn wave_words(control: &WaveControl) -> [u32; 1 + WATCH_POINTS] {
+    let mut words = [wave_launch(control); 1 + WATCH_POINTS];
+    for (word, watch) in words[1..].iter_mut().zip(control.watches) {
+        *word = watch.map_or(0, watch_point);
+    }
+    words
+}
+
 /// TCP_WATCHn_CNTL of a watch point.
 fn watch_point(watch: Watch) -> u32 {
     use tcp_watch_cntl::*;
 
-    MASK.of(MASK.get(watch.mask >> MASK_SHIFT)) | MODE.of(watch.mode & 3) | VALID.of(1)
+    MASK.of(MASK.get(watch.mask() >> MASK_SHIFT)) | MODE.of(watch.mode()) | VALID.of(1)
 }
 
 impl RunlistFormat for Pm4 {
@@ -277,8 +288,13 @@ impl RunlistFormat for Pm4 {
         };
         let is_long = self.map_process_words == MAP_PROCESS_WORDS;
         let trap_en = TRAP_EN.flag(!is_long && process.process.trap.is_some());
-        let mut words = [0; MAP_PROCESS_WORDS];
-        words[1..10].copy_from_slice(&[
+        let [launch, watches @ ..] = match &process.process.control {
+            _ if !is_long => [0; 1 + WATCH_POINTS],
+            None => [spi_gdbg_per_vmid_cntl::TRAP_EN.of(1), 0, 0, 0, 0],
+            Some(control) => wave_words(control),
+        };
+        let mut words = [
+            0,
             PASID.of(process.process.pasid.raw())
                 | EXEC_CLEANER_SHADER.flag(process.cleans)
                 | PROCESS_QUANTUM.of(QUANTUM_MS),
@@ -290,19 +306,24 @@ impl RunlistFormat for Pm4 {
             hi(tba) | trap_en,
             lo(tma),
             hi(tma),
-        ]);
-        words[13] =
-            NUM_GWS.of(process.wave_sync) | SDMA_ENABLE.of(1) | NUM_QUEUES.of(process.queues);
+            // No global data share.
+            0,
+            0,
+            0,
+            NUM_GWS.of(process.wave_sync) | SDMA_ENABLE.of(1) | NUM_QUEUES.of(process.queues),
+            launch,
+            watches[0],
+            watches[1],
+            watches[2],
+            watches[3],
+            0,
+            0,
+        ];
         if !is_long {
             return packet(opcode::MAP_PROCESS, first_words::<16>(&words));
         }
-        words[14] = spi_gdbg_per_vmid_cntl::TRAP_EN.of(1);
         if let Some(control) = &process.process.control {
             words[1] |= SINGLE_MEMOPS.flag(control.single_memory_operations);
-            words[14] = wave_launch(control);
-            for (word, watch) in words[15..].iter_mut().zip(&control.watches) {
-                *word = watch.map_or(0, watch_point);
-            }
         }
         packet(opcode::MAP_PROCESS, words)
     }
@@ -526,7 +547,7 @@ mod tests {
 
     #[test]
     fn a_debugger_sets_waves_watch_points_and_memory_operations() {
-        let watch = |mode, mask| Some(Watch { mode, mask });
+        let watch = |mode, mask| Some(Watch::new(mode, mask));
         let control = WaveControl {
             launch_mode: LaunchMode::Debug,
             traps: TrapMask::new(1 << 31 | 0x81),

@@ -38,17 +38,24 @@ const INVALID: u32 = 1 << 31;
 /// What a debugger knows of a queue, and has done with it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::queue) struct Debugged {
-    /// `KFD_EC_MASK` of what happened to it and was not taken note of.
-    exceptions: u64,
+    /// `KFD_EC_MASK` of what happened to it and was not taken note of: one word with the rest, for
+    /// each new queue has it copied.
+    exceptions: u32,
     suspended: bool,
     /// DESTROY_QUEUE waits until it is not suspended any more.
     ending: bool,
 }
 
+/// Those of a mask that can happen to a queue: `EC_QUEUE_NEW` is the last.
+const fn of_queue(exceptions: u64) -> u32 {
+    // CAST: below bit 31.
+    (exceptions & (2 * EC_QUEUE_NEW - 1)) as u32
+}
+
 impl Debugged {
     /// A queue that no debugger has seen.
     pub(in crate::queue) const NEW: Self = Self {
-        exceptions: EC_QUEUE_NEW,
+        exceptions: of_queue(EC_QUEUE_NEW),
         suspended: false,
         ending: false,
     };
@@ -59,7 +66,7 @@ impl Debugged {
 
     /// Suspends it. False: it is too new for that, or is about to go.
     fn suspend(&mut self) -> bool {
-        let may = !self.ending && self.exceptions & EC_QUEUE_NEW == 0;
+        let may = !self.ending && self.exceptions & of_queue(EC_QUEUE_NEW) == 0;
         self.suspended |= may;
         self.suspended
     }
@@ -142,20 +149,24 @@ impl Queues {
         let mut inner = self.inner.lock();
         let mut all = inner.queues.values_mut();
         if let Some(found) = all.find(|it| it.queue.doorbell_id() == doorbell) {
-            found.debugged.exceptions |= exceptions;
+            found.debugged.exceptions |= of_queue(exceptions);
         }
     }
 
     /// All that has happened to queues.
     pub(crate) fn exceptions(&self) -> u64 {
         let inner = self.inner.lock();
-        let all = inner.queues.values().map(|it| it.debugged.exceptions);
+        let all = inner
+            .queues
+            .values()
+            .map(|it| u64::from(it.debugged.exceptions));
         all.fold(0, |all, one| all | one)
     }
 
     /// What has happened to a queue. `None`: there is no such queue here.
     pub(crate) fn exceptions_of(&self, id: QueueId) -> Option<u64> {
-        Some(self.inner.lock().queues.get(&id)?.debugged.exceptions)
+        let inner = self.inner.lock();
+        Some(inner.queues.get(&id)?.debugged.exceptions.into())
     }
 
     /// The newest queue to which one of these has happened.
@@ -164,12 +175,12 @@ impl Queues {
         let all = inner
             .queues
             .iter()
-            .filter(|(_, it)| it.debugged.exceptions & wanted != 0);
+            .filter(|(_, it)| it.debugged.exceptions & of_queue(wanted) != 0);
         let newest = all.min_by_key(|(_, it)| it.key);
         newest.map(|(id, it)| Pending {
             key: it.key,
             queue: *id,
-            exceptions: it.debugged.exceptions,
+            exceptions: it.debugged.exceptions.into(),
         })
     }
 
@@ -178,7 +189,7 @@ impl Queues {
         let mut inner = self.inner.lock();
         for (known, it) in inner.queues.iter_mut() {
             if id.is_none_or(|id| *known == id) {
-                it.debugged.exceptions &= !exceptions;
+                it.debugged.exceptions &= !of_queue(exceptions);
             }
         }
     }
@@ -197,6 +208,7 @@ impl Queues {
     /// What a debugger has set for the process's waves is this from now on. After an error it is
     /// all the same, but the hardware does not know: it is being reset, or will be.
     pub(crate) fn set_control(&self, site: &impl Site, control: WaveControl) -> Result {
+        let control = control.set();
         let mut inner = self.inner.lock();
         if core::mem::replace(&mut inner.control, control) == control {
             return Ok(());
@@ -239,7 +251,7 @@ impl Queues {
         );
         for (id, scheduled) in inner.queues.iter_mut() {
             match (named.find(*id), result) {
-                (Some(_), Ok(())) => scheduled.debugged.exceptions &= !clear,
+                (Some(_), Ok(())) => scheduled.debugged.exceptions &= !of_queue(clear),
                 (Some(place), Err(_)) => *place |= FAILED,
                 (None, _) => {}
             }
@@ -327,7 +339,7 @@ impl Scheduled {
             .save_area()
             .map_or((0, 0), |area| (area.address.raw(), area.bytes));
         let entry = kfd_queue_snapshot_entry {
-            exception_status: self.debugged.exceptions,
+            exception_status: self.debugged.exceptions.into(),
             ring_base_address: settings.ring().raw(),
             write_pointer_address: properties.write_pointer().raw(),
             read_pointer_address: properties.read_pointer().raw(),
@@ -372,7 +384,7 @@ mod tests {
         queue.ending = false;
         assert!(queue.suspend() && queue.is_suspended());
         // Once it is, nothing of that matters.
-        queue.exceptions = EC_QUEUE_NEW;
+        queue.exceptions = of_queue(EC_QUEUE_NEW);
         assert!(queue.suspend());
     }
 

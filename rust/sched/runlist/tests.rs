@@ -214,12 +214,12 @@ mod tests {
         };
         let rings = || fake.live().rings;
         let before = rings();
-        runlist.set_control(empty, control).unwrap();
+        runlist.set_control(empty, control.set()).unwrap();
         assert_eq!(rings(), before);
-        runlist.set_control(process, control).unwrap();
+        runlist.set_control(process, control.set()).unwrap();
         assert!(rings() > before);
         fake.fail_fatally();
-        assert_eq!(runlist.set_control(process, control), Err(EIO));
+        assert_eq!(runlist.set_control(process, control.set()), Err(EIO));
     }
 
     #[test]

@@ -140,14 +140,14 @@ mod tests {
         };
         let [early, late] = [0, 1].map(|number| state.add(process(number, false)));
         // Before it has a queue, and afterwards.
-        state.set_control(early, control).unwrap();
+        state.set_control(early, control.set()).unwrap();
         for process in [early, late] {
             state.insert(process, queue(1, true)).unwrap();
             check(&mut state);
         }
-        state.set_control(late, control).unwrap();
+        state.set_control(late, control.set()).unwrap();
         check(&mut state);
-        state.set_control(early, WaveControl::default()).unwrap();
+        state.set_control(early, None).unwrap();
         check(&mut state);
         let controls = [early, late].map(|key| state.process(key).unwrap().described.control);
         assert_eq!(controls, [None, Some(control)]);
