@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! What the traced programs put into their AQL rings: a thread looks at the rings' indices all the
+//! time. So it works on any driver and any GPU, and its times are those of its looks.
+
+use super::kernels::Kernels;
+use crate::clocks::monotonic_ns;
+use crate::queues::Memory;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The pause between two looks.
+pub const PAUSE: Duration = Duration::from_micros(500);
+const PACKET: u64 = 64;
+const INVALID: u32 = 1;
+const KERNEL_DISPATCH: u32 = 2;
+
+/// A packet of a ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// Its place in the order of the queue.
+    pub index: u64,
+    /// When it was first seen, in nanoseconds of CLOCK_MONOTONIC.
+    pub seen: u64,
+    /// When it was first seen that the GPU is done with it; nothing: it never was.
+    pub done: Option<u64>,
+    /// The kernel's name; other packets': what they are.
+    pub name: String,
+    /// The address of the kernel's descriptor; 0: it is no dispatch.
+    pub kernel: u64,
+    /// Work-items in each direction.
+    pub grid: [u32; 3],
+    /// Those of a work-group.
+    pub group: [u32; 3],
+}
+
+/// A queue that is looked at.
+#[derive(Debug)]
+pub struct Queue {
+    /// Whose it is.
+    pub pid: i32,
+    /// On which GPU.
+    pub gpu_id: u32,
+    /// The id that CREATE_QUEUE gave.
+    pub id: u32,
+    /// The ring, and how many packets it has room for.
+    pub ring: (u64, u64),
+    /// Where the indices lie.
+    pub indices: (u64, u64),
+    /// What was seen.
+    pub dispatches: Vec<Dispatch>,
+    /// How many came and went between two looks.
+    pub missed: u64,
+    /// The index that comes next.
+    next: u64,
+    /// The first in `dispatches` that was not done.
+    open: usize,
+    is_gone: bool,
+}
+
+impl Queue {
+    /// A new queue: read and write pointer in `indices`.
+    pub fn new(pid: i32, gpu_id: u32, id: u32, ring: (u64, u64), indices: (u64, u64)) -> Self {
+        Self {
+            pid,
+            gpu_id,
+            id,
+            ring: (ring.0, ring.1 / PACKET),
+            indices,
+            dispatches: Vec::new(),
+            missed: 0,
+            next: 0,
+            open: 0,
+            is_gone: false,
+        }
+    }
+
+    fn look(&mut self, memory: &Memory, kernels: Option<&mut Kernels>) -> Option<()> {
+        let read = memory.u64(self.indices.0)?;
+        let write = memory.u64(self.indices.1)?;
+        let now = monotonic_ns();
+        if write.saturating_sub(self.next) > self.ring.1 {
+            self.missed += write - self.next - self.ring.1;
+            self.next = write - self.ring.1;
+        }
+        let mut kernels = kernels;
+        while self.next < write {
+            let mut bytes = [0; PACKET as usize];
+            let at = self.ring.0 + self.next % self.ring.1 * PACKET;
+            memory.read(at, &mut bytes)?;
+            let kernels = kernels.as_deref_mut();
+            let found = dispatch(&bytes, self.next < read, |kernel| kernels?.name(kernel, memory));
+            // It is not written to its end yet.
+            let Some(found) = found else { break };
+            let (index, seen) = (self.next, now);
+            self.dispatches.push(Dispatch { index, seen, ..found });
+            self.next += 1;
+        }
+        while let Some(open) = self.dispatches.get_mut(self.open) {
+            if open.index >= read {
+                break;
+            }
+            open.done = Some(now);
+            self.open += 1;
+        }
+        Some(())
+    }
+}
+
+/// What a packet is. The command processor marks what it has taken as INVALID and leaves the rest.
+fn dispatch(
+    bytes: &[u8; PACKET as usize],
+    is_taken: bool,
+    name: impl FnOnce(u64) -> Option<String>,
+) -> Option<Dispatch> {
+    let word = |at: usize| {
+        let word = bytes[at * 4..].first_chunk();
+        u32::from_le_bytes(word.copied().unwrap_or_default())
+    };
+    let kind = word(0) & 0xff;
+    if kind == INVALID && !is_taken {
+        return None;
+    }
+    let kernel = u64::from(word(8)) | u64::from(word(9)) << 32;
+    let is_dispatch = kind == KERNEL_DISPATCH
+        || kind == INVALID && word(1) & 0xffff != 0 && word(3) != 0 && kernel != 0;
+    let other = match kind {
+        0 => "vendor packet",
+        3 => "BARRIER_AND",
+        5 => "BARRIER_OR",
+        _ => "packet",
+    };
+    let name = match is_dispatch {
+        true => name(kernel).unwrap_or_else(|| format!("kernel {kernel:#x}")),
+        false => other.to_owned(),
+    };
+    let is = |value| if is_dispatch { value } else { 0 };
+    Some(Dispatch {
+        index: 0,
+        seen: 0,
+        done: None,
+        name,
+        kernel: if is_dispatch { kernel } else { 0 },
+        grid: [3, 4, 5].map(|at| is(word(at))),
+        group: [word(1) & 0xffff, word(1) >> 16, word(2) & 0xffff].map(is),
+    })
+}
+
+/// All that is looked at.
+#[derive(Default)]
+pub struct Rings {
+    queues: Vec<Queue>,
+    processes: HashMap<i32, (Memory, Option<Kernels>)>,
+    is_over: bool,
+}
+
+impl Rings {
+    fn look(&mut self) {
+        for queue in self.queues.iter_mut().filter(|queue| !queue.is_gone) {
+            let known = self.processes.entry(queue.pid);
+            let (memory, kernels) = known.or_insert_with(|| (Memory::of(queue.pid as u32), None));
+            queue.is_gone = queue.look(memory, kernels.as_mut()).is_none();
+        }
+    }
+
+    fn process(&mut self, pid: i32) -> &mut (Memory, Option<Kernels>) {
+        let known = self.processes.entry(pid);
+        known.or_insert_with(|| (Memory::of(pid as u32), None))
+    }
+}
+
+/// The thread that looks.
+pub struct Watcher {
+    rings: Arc<Mutex<Rings>>,
+    thread: JoinHandle<()>,
+}
+
+fn lock(rings: &Mutex<Rings>) -> MutexGuard<'_, Rings> {
+    rings.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watcher {
+    /// Begins to look.
+    pub fn start() -> std::io::Result<Self> {
+        let rings = Arc::new(Mutex::new(Rings::default()));
+        let watched = rings.clone();
+        let look = move || loop {
+            let mut rings = lock(&watched);
+            if rings.is_over {
+                return;
+            }
+            rings.look();
+            drop(rings);
+            std::thread::sleep(PAUSE);
+        };
+        let thread = std::thread::Builder::new().name("rings".into()).spawn(look)?;
+        Ok(Self { rings, thread })
+    }
+
+    /// There is another queue.
+    pub fn add(&self, queue: Queue) {
+        lock(&self.rings).queues.push(queue);
+    }
+
+    /// A process tells where its loader's list is.
+    pub fn loader(&self, pid: i32, r_debug: u64) {
+        lock(&self.rings).process(pid).1 = Some(Kernels::of(r_debug));
+    }
+
+    /// A last look at a queue that is about to go.
+    pub fn remove(&self, pid: i32, id: u32) {
+        let mut rings = lock(&self.rings);
+        rings.look();
+        let same = |queue: &&mut Queue| queue.pid == pid && queue.id == id;
+        for queue in rings.queues.iter_mut().filter(same) {
+            queue.is_gone = true;
+        }
+    }
+
+    /// What the queues held.
+    pub fn finish(self) -> Vec<Queue> {
+        let mut rings = lock(&self.rings);
+        rings.is_over = true;
+        let queues = std::mem::take(&mut rings.queues);
+        drop(rings);
+        let _ = self.thread.join();
+        queues
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A dispatch's words.
+    fn packet(header: u32, kernel: u32) -> [u32; 16] {
+        let mut words = [0; 16];
+        (words[0], words[1], words[3], words[8]) = (header, 64 | 1 << 16, 256, kernel);
+        words
+    }
+
+    #[test]
+    fn packets_are_seen_once_and_end_with_the_read_index() {
+        let mut ring = [[0u32; 16]; 4];
+        let mut indices = [0u64; 2];
+        let at = (&raw mut indices).cast::<u64>() as u64;
+        let place = (ring.as_ptr() as u64, 4 * PACKET);
+        let mut queue = Queue::new(1, 77, 0, place, (at, at + 8));
+        let memory = Memory::of(std::process::id());
+        let mut look = |ring: &mut [[u32; 16]; 4], read, write, with: &[(usize, [u32; 16])]| {
+            for (at, words) in with {
+                // SAFETY: the ring is this test's; the look reads it through the kernel.
+                unsafe { std::ptr::write_volatile(&mut ring[*at], *words) };
+            }
+            // SAFETY: as above, of the indices.
+            unsafe { std::ptr::write_volatile(&mut indices, [read, write]) };
+            queue.look(&memory, None).expect("our own memory");
+            queue.dispatches.clone()
+        };
+        // Two places are taken, one is written.
+        let seen = look(&mut ring, 0, 2, &[(0, packet(2, 0x40)), (1, packet(1, 0))]);
+        assert_eq!(seen.len(), 1);
+        assert_eq!((seen[0].name.as_str(), seen[0].done), ("kernel 0x40", None));
+        assert_eq!((seen[0].grid, seen[0].group), ([256, 0, 0], [64, 1, 0]));
+        // The first is done, as it was before; a barrier comes.
+        let with = [(0, packet(1, 0x40)), (1, packet(3, 0))];
+        let seen = look(&mut ring, 1, 2, &with);
+        assert_eq!((seen.len(), seen[1].name.as_str()), (2, "BARRIER_AND"));
+        assert!(seen[0].done.is_some() && seen[1].done.is_none());
+        // More than fit came meanwhile.
+        let with: Vec<_> = (0..4).map(|at| (at, packet(1, 0x80))).collect();
+        let seen = look(&mut ring, 10, 10, &with);
+        assert_eq!(seen.len(), 6);
+        assert!(seen.iter().all(|dispatch| dispatch.done.is_some()));
+        assert_eq!(queue.missed, 4);
+    }
+}
