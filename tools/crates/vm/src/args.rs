@@ -177,6 +177,10 @@ pub struct RunArgs {
     /// FILE.gpuN, and their reports to FILE.gpuN.report.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Write a timeline for Perfetto: the command's KFD calls, the driver's tracepoints, dispatches
+    /// by the names of their kernels, and the models' packets, work-groups and interrupts.
+    #[arg(long, value_name = "FILE", conflicts_with = "icount")]
+    pub perfetto: Option<PathBuf>,
     /// Fail (125) when the kernel's log has a warning, a lockdep report, a leak or the like.
     #[arg(long)]
     pub check_log: bool,
@@ -408,6 +412,7 @@ mod tests {
             "run --no-share --share . -- x",
             "run --share :ro -- x",
             "run --accel xen -- x",
+            "run --icount --perfetto f -- x",
         ] {
             assert!(parse(&format!("kfd-vm {line}")).is_err(), "{line}");
         }

@@ -7,6 +7,7 @@ use crate::gpus::{self, Gpu, Hive};
 use crate::initramfs;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
+use crate::perfetto::Perfetto;
 use crate::session::{Failure, Interrupt, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
 use crate::STATUS_FAILED;
@@ -109,9 +110,16 @@ pub fn run(args: &RunArgs) -> Result<u8> {
         .map_err(|error| with_models(error, &gpus))?;
     run.scratch.note("the command ended");
     let findings = run.check_log(&mut session)?;
+    let fetch = |perfetto: &Perfetto| perfetto.fetch(&mut session);
+    let timeline = run.perfetto.as_ref().map(fetch).transpose()?;
     session.quit();
     run.scratch.note("the machine is off");
-    finish(gpus, status, findings)
+    let count = gpus.len();
+    let status = finish(gpus, status, findings)?;
+    if let Some((perfetto, timeline)) = run.perfetto.as_ref().zip(timeline) {
+        perfetto.write(timeline, run.scratch.path(), count)?;
+    }
+    Ok(status)
 }
 
 /// The command's status, unless it is good and something around it is not.
@@ -156,6 +164,7 @@ struct Run<'a> {
     share: Option<Share>,
     module: Option<Vec<u8>>,
     also: Option<Vec<u8>>,
+    perfetto: Option<Perfetto>,
     server: Option<PathBuf>,
     firmware: Vec<(String, Vec<u8>)>,
 }
@@ -176,6 +185,7 @@ impl<'a> Run<'a> {
             share: share(args)?,
             module: module(args, &assets.module)?,
             also: also(args)?,
+            perfetto: Perfetto::new(args)?,
             server,
             firmware: firmware.transpose()?.unwrap_or_default(),
             scratch,
@@ -316,6 +326,9 @@ impl<'a> Run<'a> {
         if let Some(module) = &self.module {
             session.write_file(MODULE, 0o644, module, BOOT)?;
         }
+        if let Some(perfetto) = &self.perfetto {
+            perfetto.equip(session)?;
+        }
         if let Some(also) = &self.also {
             session.write_file(ALSO, 0o644, also, BOOT)?;
             session.run_quietly(&["insmod", ALSO], LOAD)?;
@@ -365,7 +378,10 @@ impl<'a> Run<'a> {
 
     fn command(&self, session: &mut Session) -> Result<u8> {
         let request = Request::Run {
-            argv: self.args.command.clone(),
+            argv: match &self.perfetto {
+                Some(perfetto) => perfetto.command(&self.args.command),
+                None => self.args.command.clone(),
+            },
             env: self.args.env.clone(),
             cwd: self.working_directory()?,
             input: true,

@@ -81,7 +81,8 @@ impl Recording {
         if matches!(end.outcome, Some(Ok(_))) {
             self.note(leader.as_raw(), call, end);
         }
-        let begin = self.zero.1 + (call.start.saturating_duration_since(self.zero.0)).as_nanos() as u64;
+        let begin =
+            self.zero.1 + (call.start.saturating_duration_since(self.zero.0)).as_nanos() as u64;
         self.calls.push(Done {
             task,
             leader,
@@ -102,7 +103,10 @@ impl Recording {
                     field("gpu_id") as u32,
                     field("queue_id") as u32,
                     (field("ring_base_address"), field("ring_size")),
-                    (field("read_pointer_address"), field("write_pointer_address")),
+                    (
+                        field("read_pointer_address"),
+                        field("write_pointer_address"),
+                    ),
                 ));
             }
             "RUNTIME_ENABLE" => {
@@ -138,7 +142,10 @@ impl Recording {
         moments.extend(clocks::moments().unwrap_or_default());
         for queue in queues.iter().filter(|queue| queue.missed > 0) {
             let (id, pid) = (queue.id, queue.pid);
-            notes.push(format!("{} packets of queue {id} of process {pid}", queue.missed));
+            notes.push(format!(
+                "{} packets of queue {id} of process {pid}",
+                queue.missed
+            ));
         }
         let mut picture = Picture::new(self.names);
         picture.calls(&self.calls);
@@ -202,7 +209,9 @@ impl Picture {
     /// A track of the driver's.
     fn part(&mut self, name: &str) -> TrackId {
         let timeline = &mut self.timeline;
-        let driver = *self.driver.get_or_insert_with(|| timeline.track(None, "amdkfd"));
+        let driver = *self
+            .driver
+            .get_or_insert_with(|| timeline.track(None, "amdkfd"));
         let known = self.parts.entry(name.to_owned());
         *known.or_insert_with(|| timeline.track(Some(driver), name))
     }
@@ -239,9 +248,10 @@ impl Picture {
             }
             name => {
                 let first = event.text.split([' ', '=']).next().unwrap_or_default();
-                let track = match name.strip_prefix("svm_") {
-                    Some(_) => "shared virtual memory".to_owned(),
-                    None => format!("{name}s"),
+                let track = match name {
+                    "process" => "evictions".to_owned(),
+                    _ if name.starts_with("svm_") => "shared virtual memory".to_owned(),
+                    _ => format!("{name}s"),
                 };
                 let title = match name.strip_prefix("svm_") {
                     Some(what) => what.to_owned(),
@@ -251,7 +261,10 @@ impl Picture {
             }
         };
         let track = self.part(&track);
-        let facts = [("says", event.text.as_str().into()), ("task", (event.task as u64).into())];
+        let facts = [
+            ("says", event.text.as_str().into()),
+            ("task", (event.task as u64).into()),
+        ];
         self.timeline.instant(track, event.at, &title, facts);
     }
 
@@ -266,7 +279,8 @@ impl Picture {
             let end = dispatch.done.unwrap_or(begin);
             last = end.max(begin);
             let facts = facts(dispatch);
-            self.timeline.slice(track, begin, end, &dispatch.name, facts);
+            self.timeline
+                .slice(track, begin, end, &dispatch.name, facts);
         }
     }
 
@@ -279,7 +293,8 @@ impl Picture {
                 ("within_ns", moment.within_ns.into()),
             ];
             let title = format!("GPU {}", moment.gpu_id);
-            self.timeline.instant(track, moment.monotonic_ns, &title, facts);
+            self.timeline
+                .instant(track, moment.monotonic_ns, &title, facts);
         }
     }
 }
@@ -317,7 +332,12 @@ mod tests {
 
     fn event(task: i32, at: u64, name: &str, text: &str) -> Event {
         let (name, text) = (name.to_owned(), text.to_owned());
-        Event { task, at, name, text }
+        Event {
+            task,
+            at,
+            name,
+            text,
+        }
     }
 
     #[test]
@@ -341,16 +361,24 @@ mod tests {
             event(7, 8500, "svm_restore", "pid=7 failures=0 result=0"),
         ]);
         let reading = read(&picture.timeline.encode()).expect("a timeline");
-        let slices = |name| -> Vec<_> {
+        let slices = |name: &'static str| -> Vec<_> {
             let tracks = reading.named(name);
             let slices = tracks.flat_map(|track| &track.slices);
-            slices.map(|slice| (slice.name.as_str(), slice.begin, slice.end)).collect()
+            slices
+                .map(|slice| (slice.name.as_str(), slice.begin, slice.end))
+                .collect()
         };
-        let of_process = reading.tracks.iter().find(|track| track.of == Some((7, Some(7))));
+        let of_process = reading
+            .tracks
+            .iter()
+            .find(|track| track.of == Some((7, Some(7))));
         let thread = of_process.expect("the thread");
         assert_eq!(thread.slices.len(), 2);
         assert_eq!(thread.slices[1].name, "amdkfd CREATE_QUEUE");
-        assert_eq!(slices("interrupts of GPU 77"), [("client 0x14 source 181", 3000, 3000)]);
+        assert_eq!(
+            slices("interrupts of GPU 77"),
+            [("client 0x14 source 181", 3000, 3000)]
+        );
         assert_eq!(slices("shared virtual memory"), [("restore", 8500, 8500)]);
     }
 }

@@ -91,11 +91,17 @@ impl Queue {
             let at = self.ring.0 + self.next % self.ring.1 * PACKET;
             memory.read(at, &mut bytes)?;
             let kernels = kernels.as_deref_mut();
-            let found = dispatch(&bytes, self.next < read, |kernel| kernels?.name(kernel, memory));
+            let found = dispatch(&bytes, self.next < read, |kernel| {
+                kernels?.name(kernel, memory)
+            });
             // It is not written to its end yet.
             let Some(found) = found else { break };
             let (index, seen) = (self.next, now);
-            self.dispatches.push(Dispatch { index, seen, ..found });
+            self.dispatches.push(Dispatch {
+                index,
+                seen,
+                ..found
+            });
             self.next += 1;
         }
         while let Some(open) = self.dispatches.get_mut(self.open) {
@@ -195,7 +201,9 @@ impl Watcher {
             drop(rings);
             std::thread::sleep(PAUSE);
         };
-        let thread = std::thread::Builder::new().name("rings".into()).spawn(look)?;
+        let thread = std::thread::Builder::new()
+            .name("rings".into())
+            .spawn(look)?;
         Ok(Self { rings, thread })
     }
 

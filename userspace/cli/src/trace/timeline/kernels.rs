@@ -69,7 +69,11 @@ impl Kernels {
 fn text(memory: &Memory, address: u64) -> String {
     let mut bytes = Vec::new();
     let mut byte = [0];
-    while bytes.len() < 4096 && memory.read(address + bytes.len() as u64, &mut byte).is_some() {
+    while bytes.len() < 4096
+        && memory
+            .read(address + bytes.len() as u64, &mut byte)
+            .is_some()
+    {
         if byte[0] == 0 {
             break;
         }
@@ -145,7 +149,9 @@ fn named(code: &[u8]) -> Vec<(u64, String)> {
 
 /// A name as its program's source has it, without parameters.
 fn plain(name: &str) -> String {
-    let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
+    let options = cpp_demangle::DemangleOptions::new()
+        .no_params()
+        .no_return_type();
     let symbol = cpp_demangle::Symbol::new(name).ok();
     let text = symbol.and_then(|symbol| symbol.demangle(&options).ok());
     text.unwrap_or_else(|| name.to_owned())
@@ -164,7 +170,10 @@ mod tests {
     #[test]
     fn uris_name_files_and_memory() {
         let uri = "file:///opt/a%20b/hip_gemm#offset=4096&size=0x2348";
-        assert_eq!(place(uri), ("file:///opt/a%20b/hip_gemm", 4096, Some(0x2348)));
+        assert_eq!(
+            place(uri),
+            ("file:///opt/a%20b/hip_gemm", 4096, Some(0x2348))
+        );
         assert_eq!(decoded("/opt/a%20b%zz%"), b"/opt/a b%zz%");
         let uri = "memory://140#offset=0x7f00&size=9";
         assert_eq!(place(uri), ("memory://140", 0x7f00, Some(9)));
@@ -174,7 +183,10 @@ mod tests {
     fn a_list_in_memory_is_followed() {
         // r_debug, two entries, their names, in this process; the second is one of garbage.
         let object = std::env::current_exe().expect("a path");
-        let names = [format!("file://{}\0", object.display()), "memory://1\0".into()];
+        let names = [
+            format!("file://{}\0", object.display()),
+            "memory://1\0".into(),
+        ];
         let mut maps = [[0u64; 5]; 2];
         for (map, name) in maps.iter_mut().zip(&names) {
             map[1] = name.as_ptr() as u64;
