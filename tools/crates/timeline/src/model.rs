@@ -91,10 +91,10 @@ pub fn add(
     clocks: &Clocks,
     kernels: &HashMap<u64, String>,
 ) -> Result<(), String> {
-    // What the clock showed at second 0 of the trace.
+    // What the clock showed at second 0 of the trace, before it may have begun.
     let start = trace.lines().filter_map(Line::parse).find_map(|line| {
-        let ticks = line.text.strip_prefix("ticks ")?.parse::<u64>().ok()?;
-        (line.target == "clock").then(|| ticks.saturating_sub(line.at / TICK))
+        let ticks = line.text.strip_prefix("ticks ")?.parse::<i64>().ok()?;
+        (line.target == "clock").then(|| ticks - (line.at / TICK) as i64)
     });
     let start = start.ok_or("the trace does not say what the GPU's clock showed")?;
     let top = timeline.track(None, name);
@@ -109,7 +109,8 @@ pub fn add(
         last: clocks.first.1,
     };
     for mut line in trace.lines().filter_map(Line::parse) {
-        if let Some(at) = clocks.time(start + line.at / TICK) {
+        let ticks = start + (line.at / TICK) as i64;
+        if let Some(at) = clocks.time(ticks.max(0) as u64) {
             line.at = at;
             model.last = at;
             model.line(&line);

@@ -231,7 +231,8 @@ fn color(name: &str) -> String {
     let hash = name.bytes().fold(2_166_136_261u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
     });
-    format!("hsl({},60%,{}%)", hash % 360, 65 + hash / 360 % 12)
+    let part = |shift: u32| 0x70 + (hash >> shift) % 0x80;
+    format!("#{:02x}{:02x}{:02x}", part(3), part(11), part(19))
 }
 
 fn cut(text: &str, width: f64) -> String {

@@ -10,7 +10,7 @@ mod kernels;
 use super::call::{Call, End};
 use crate::clocks::{self, Moment};
 use anyhow::{Context, Result};
-use dispatches::{Dispatch, Queue, Watcher};
+use dispatches::{Dispatch, Names, Queue, Watcher};
 use driver::{Event, Tracing};
 use kfd_timeline::{Timeline, TrackId, Value};
 use nix::unistd::Pid;
@@ -120,7 +120,7 @@ impl Recording {
 
     /// Writes the file, and says on standard error what is not in it.
     pub fn finish(self) -> Result<()> {
-        let queues = self.watcher.finish();
+        let (queues, kernels) = self.watcher.finish();
         let mut notes = Vec::new();
         let (events, lost) = match &self.tracing {
             Ok(tracing) => tracing.events(),
@@ -150,7 +150,9 @@ impl Recording {
         let mut picture = Picture::new(self.names);
         picture.calls(&self.calls);
         picture.driver(&events);
-        queues.iter().for_each(|queue| picture.queue(queue));
+        for queue in &queues {
+            picture.queue(queue, &kernels);
+        }
         picture.clocks(&moments);
         let bytes = picture.timeline.encode();
         std::fs::write(&self.file, bytes).with_context(|| self.file.display().to_string())?;
@@ -268,7 +270,7 @@ impl Picture {
         self.timeline.instant(track, event.at, &title, facts);
     }
 
-    fn queue(&mut self, queue: &Queue) {
+    fn queue(&mut self, queue: &Queue, kernels: &Names) {
         let process = self.process(Pid::from_raw(queue.pid));
         let title = format!("queue {} on GPU {}", queue.id, queue.gpu_id);
         let track = self.timeline.track(Some(process), &title);
@@ -278,9 +280,13 @@ impl Picture {
             let begin = dispatch.seen.max(last);
             let end = dispatch.done.unwrap_or(begin);
             last = end.max(begin);
-            let facts = facts(dispatch);
+            let name = match kernels.get(&(queue.pid, dispatch.kernel)) {
+                Some(name) => name.clone(),
+                None if dispatch.kernel != 0 => format!("kernel {:#x}", dispatch.kernel),
+                None => dispatch.name.to_owned(),
+            };
             self.timeline
-                .slice(track, begin, end, &dispatch.name, facts);
+                .slice(track, begin, end, &name, facts(dispatch));
         }
     }
 

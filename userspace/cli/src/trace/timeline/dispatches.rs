@@ -6,7 +6,8 @@
 use super::kernels::Kernels;
 use crate::clocks::monotonic_ns;
 use crate::queues::Memory;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -26,8 +27,8 @@ pub struct Dispatch {
     pub seen: u64,
     /// When it was first seen that the GPU is done with it; nothing: it never was.
     pub done: Option<u64>,
-    /// The kernel's name; other packets': what they are.
-    pub name: String,
+    /// What it is.
+    pub name: &'static str,
     /// The address of the kernel's descriptor; 0: it is no dispatch.
     pub kernel: u64,
     /// Work-items in each direction.
@@ -77,7 +78,8 @@ impl Queue {
         }
     }
 
-    fn look(&mut self, memory: &Memory, kernels: Option<&mut Kernels>) -> Option<()> {
+    /// Looks once; the kernels of new dispatches are told to `unnamed`.
+    fn look(&mut self, memory: &Memory, mut unnamed: impl FnMut(u64)) -> Option<()> {
         let read = memory.u64(self.indices.0)?;
         let write = memory.u64(self.indices.1)?;
         let now = monotonic_ns();
@@ -85,17 +87,16 @@ impl Queue {
             self.missed += write - self.next - self.ring.1;
             self.next = write - self.ring.1;
         }
-        let mut kernels = kernels;
         while self.next < write {
             let mut bytes = [0; PACKET as usize];
             let at = self.ring.0 + self.next % self.ring.1 * PACKET;
             memory.read(at, &mut bytes)?;
-            let kernels = kernels.as_deref_mut();
-            let found = dispatch(&bytes, self.next < read, |kernel| {
-                kernels?.name(kernel, memory)
-            });
+            let found = dispatch(&bytes, self.next < read);
             // It is not written to its end yet.
             let Some(found) = found else { break };
+            if found.kernel != 0 {
+                unnamed(found.kernel);
+            }
             let (index, seen) = (self.next, now);
             self.dispatches.push(Dispatch {
                 index,
@@ -116,11 +117,7 @@ impl Queue {
 }
 
 /// What a packet is. The command processor marks what it has taken as INVALID and leaves the rest.
-fn dispatch(
-    bytes: &[u8; PACKET as usize],
-    is_taken: bool,
-    name: impl FnOnce(u64) -> Option<String>,
-) -> Option<Dispatch> {
+fn dispatch(bytes: &[u8; PACKET as usize], is_taken: bool) -> Option<Dispatch> {
     let word = |at: usize| {
         let word = bytes[at * 4..].first_chunk();
         u32::from_le_bytes(word.copied().unwrap_or_default())
@@ -132,15 +129,12 @@ fn dispatch(
     let kernel = u64::from(word(8)) | u64::from(word(9)) << 32;
     let is_dispatch = kind == KERNEL_DISPATCH
         || kind == INVALID && word(1) & 0xffff != 0 && word(3) != 0 && kernel != 0;
-    let other = match kind {
+    let name = match kind {
+        _ if is_dispatch => "KERNEL_DISPATCH",
         0 => "vendor packet",
         3 => "BARRIER_AND",
         5 => "BARRIER_OR",
         _ => "packet",
-    };
-    let name = match is_dispatch {
-        true => name(kernel).unwrap_or_else(|| format!("kernel {kernel:#x}")),
-        false => other.to_owned(),
     };
     let is = |value| if is_dispatch { value } else { 0 };
     Some(Dispatch {
@@ -155,32 +149,67 @@ fn dispatch(
 }
 
 /// All that is looked at.
-#[derive(Default)]
-pub struct Rings {
+struct Rings {
     queues: Vec<Queue>,
-    processes: HashMap<i32, (Memory, Option<Kernels>)>,
+    memories: HashMap<i32, Memory>,
+    unnamed: Sender<(i32, Ask)>,
     is_over: bool,
 }
 
 impl Rings {
     fn look(&mut self) {
         for queue in self.queues.iter_mut().filter(|queue| !queue.is_gone) {
-            let known = self.processes.entry(queue.pid);
-            let (memory, kernels) = known.or_insert_with(|| (Memory::of(queue.pid as u32), None));
-            queue.is_gone = queue.look(memory, kernels.as_mut()).is_none();
+            let memory = self.memories.entry(queue.pid);
+            let memory = memory.or_insert_with(|| Memory::of(queue.pid as u32));
+            let (pid, unnamed) = (queue.pid, &self.unnamed);
+            // The other end lives as long as this one.
+            let ask = |kernel| drop(unnamed.send((pid, Ask::Kernel(kernel))));
+            queue.is_gone = queue.look(memory, ask).is_none();
         }
-    }
-
-    fn process(&mut self, pid: i32) -> &mut (Memory, Option<Kernels>) {
-        let known = self.processes.entry(pid);
-        known.or_insert_with(|| (Memory::of(pid as u32), None))
     }
 }
 
-/// The thread that looks.
+/// What the thread that knows names is told.
+enum Ask {
+    /// The loader's list is here.
+    Loader(u64),
+    /// A kernel has this address.
+    Kernel(u64),
+}
+
+/// Names of kernels by process and address.
+pub type Names = HashMap<(i32, u64), String>;
+
+/// Finds names until nobody asks any more. That takes longer than the pause between two looks: a
+/// code object has to be read.
+fn names(asked: &Receiver<(i32, Ask)>) -> Names {
+    let mut known: HashMap<i32, (Memory, Kernels)> = HashMap::new();
+    let mut names = Names::new();
+    let mut without = HashSet::new();
+    for (pid, ask) in asked {
+        match ask {
+            Ask::Loader(r_debug) => {
+                known.insert(pid, (Memory::of(pid as u32), Kernels::of(r_debug)));
+            }
+            Ask::Kernel(kernel) if names.contains_key(&(pid, kernel)) => {}
+            Ask::Kernel(kernel) => {
+                let name = known.get_mut(&pid).and_then(|(memory, kernels)| {
+                    // The list is read again for what is not in it once, not for each dispatch.
+                    let is_new = without.insert((pid, kernel));
+                    is_new.then(|| kernels.name(kernel, memory)).flatten()
+                });
+                names.extend(name.map(|name| ((pid, kernel), name)));
+            }
+        }
+    }
+    names
+}
+
+/// The threads that look, and that know names.
 pub struct Watcher {
     rings: Arc<Mutex<Rings>>,
-    thread: JoinHandle<()>,
+    looking: JoinHandle<()>,
+    naming: JoinHandle<Names>,
 }
 
 fn lock(rings: &Mutex<Rings>) -> MutexGuard<'_, Rings> {
@@ -190,7 +219,13 @@ fn lock(rings: &Mutex<Rings>) -> MutexGuard<'_, Rings> {
 impl Watcher {
     /// Begins to look.
     pub fn start() -> std::io::Result<Self> {
-        let rings = Arc::new(Mutex::new(Rings::default()));
+        let (unnamed, asked) = channel();
+        let rings = Arc::new(Mutex::new(Rings {
+            queues: Vec::new(),
+            memories: HashMap::new(),
+            unnamed,
+            is_over: false,
+        }));
         let watched = rings.clone();
         let look = move || loop {
             let mut rings = lock(&watched);
@@ -201,20 +236,25 @@ impl Watcher {
             drop(rings);
             std::thread::sleep(PAUSE);
         };
-        let thread = std::thread::Builder::new()
-            .name("rings".into())
-            .spawn(look)?;
-        Ok(Self { rings, thread })
+        let thread = |name: &str| std::thread::Builder::new().name(name.into());
+        Ok(Self {
+            rings,
+            looking: thread("rings").spawn(look)?,
+            naming: thread("names").spawn(move || names(&asked))?,
+        })
     }
 
     /// There is another queue.
     pub fn add(&self, queue: Queue) {
-        lock(&self.rings).queues.push(queue);
+        let mut rings = lock(&self.rings);
+        // Of what the process was before an exec nothing can be read.
+        rings.memories.remove(&queue.pid);
+        rings.queues.push(queue);
     }
 
     /// A process tells where its loader's list is.
     pub fn loader(&self, pid: i32, r_debug: u64) {
-        lock(&self.rings).process(pid).1 = Some(Kernels::of(r_debug));
+        let _ = lock(&self.rings).unnamed.send((pid, Ask::Loader(r_debug)));
     }
 
     /// A last look at a queue that is about to go.
@@ -227,14 +267,16 @@ impl Watcher {
         }
     }
 
-    /// What the queues held.
-    pub fn finish(self) -> Vec<Queue> {
+    /// What the queues held, and the kernels' names.
+    pub fn finish(self) -> (Vec<Queue>, Names) {
         let mut rings = lock(&self.rings);
         rings.is_over = true;
         let queues = std::mem::take(&mut rings.queues);
         drop(rings);
-        let _ = self.thread.join();
-        queues
+        let _ = self.looking.join();
+        // With it goes what asks for names.
+        drop(self.rings);
+        (queues, self.naming.join().unwrap_or_default())
     }
 }
 
@@ -257,6 +299,7 @@ mod tests {
         let place = (ring.as_ptr() as u64, 4 * PACKET);
         let mut queue = Queue::new(1, 77, 0, place, (at, at + 8));
         let memory = Memory::of(std::process::id());
+        let mut asked = Vec::new();
         let mut look = |ring: &mut [[u32; 16]; 4], read, write, with: &[(usize, [u32; 16])]| {
             for (at, words) in with {
                 // SAFETY: the ring is this test's; the look reads it through the kernel.
@@ -264,18 +307,20 @@ mod tests {
             }
             // SAFETY: as above, of the indices.
             unsafe { std::ptr::write_volatile(&mut indices, [read, write]) };
-            queue.look(&memory, None).expect("our own memory");
+            queue
+                .look(&memory, |kernel| asked.push(kernel))
+                .expect("our own memory");
             queue.dispatches.clone()
         };
         // Two places are taken, one is written.
         let seen = look(&mut ring, 0, 2, &[(0, packet(2, 0x40)), (1, packet(1, 0))]);
         assert_eq!(seen.len(), 1);
-        assert_eq!((seen[0].name.as_str(), seen[0].done), ("kernel 0x40", None));
+        assert_eq!((seen[0].kernel, seen[0].done), (0x40, None));
         assert_eq!((seen[0].grid, seen[0].group), ([256, 0, 0], [64, 1, 0]));
         // The first is done, as it was before; a barrier comes.
         let with = [(0, packet(1, 0x40)), (1, packet(3, 0))];
         let seen = look(&mut ring, 1, 2, &with);
-        assert_eq!((seen.len(), seen[1].name.as_str()), (2, "BARRIER_AND"));
+        assert_eq!((seen.len(), seen[1].name), (2, "BARRIER_AND"));
         assert!(seen[0].done.is_some() && seen[1].done.is_none());
         // More than fit came meanwhile.
         let with: Vec<_> = (0..4).map(|at| (at, packet(1, 0x80))).collect();
@@ -283,5 +328,6 @@ mod tests {
         assert_eq!(seen.len(), 6);
         assert!(seen.iter().all(|dispatch| dispatch.done.is_some()));
         assert_eq!(queue.missed, 4);
+        assert_eq!(asked, [0x40, 0x80, 0x80, 0x80, 0x80]);
     }
 }
