@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 const WIDTH: f64 = 1200.0;
 /// Where the tracks begin; left of it are their names.
-const LEFT: f64 = 300.0;
+const LEFT: f64 = 330.0;
 const ROW: f64 = 18.0;
 const HEAD: f64 = 24.0;
 /// What a letter takes.
@@ -44,7 +44,7 @@ pub fn picture(reading: &Reading, from: u64, to: u64, most: usize) -> String {
     }
     for (kind, count) in left_out {
         let text = format!("and {count} more: {kind}");
-        let _ = write!(
+        let _ = writeln!(
             body,
             "<text x=\"4\" y=\"{:.0}\" class=\"d\">{}</text>",
             top + 13.0,
@@ -63,9 +63,15 @@ pub fn picture(reading: &Reading, from: u64, to: u64, most: usize) -> String {
 
 /// A name without its numbers: what tracks of a kind have in common.
 fn kind(name: &str) -> String {
-    name.chars()
-        .map(|letter| if letter.is_ascii_digit() { 'n' } else { letter })
-        .collect()
+    let mut kind = String::new();
+    for letter in name.chars() {
+        match letter.is_ascii_digit() {
+            true if kind.ends_with('#') => {}
+            true => kind.push('#'),
+            false => kind.push(letter),
+        }
+    }
+    kind
 }
 
 fn bump(counts: &mut Vec<(String, usize)>, kind: &str) -> usize {
@@ -117,7 +123,7 @@ impl Row<'_> {
         if let Some((_, Some(tid))) = track.of {
             name += &format!(" {tid}");
         }
-        let _ = write!(
+        let _ = writeln!(
             self.body,
             "<text x=\"4\" y=\"{:.0}\">{}</text>",
             self.top + 13.0,
@@ -149,10 +155,13 @@ impl Row<'_> {
 
     fn slice(&mut self, slice: &Slice, top: f64) {
         let (left, right) = (self.x(slice.begin), self.x(slice.end));
-        let color = color(&slice.name);
+        let color = color(
+            &slice.name,
+            if slice.end > slice.begin { 0x70 } else { 0x10 },
+        );
         let title = format!("{} ({} us)", slice.name, (slice.end - slice.begin) / 1000);
         if slice.end == slice.begin {
-            let _ = write!(
+            let _ = writeln!(
                 self.body,
                 "<path d=\"M{left:.1} {:.0}v{:.0}\" stroke=\"{color}\"><title>{}</title></path>",
                 top + 2.0,
@@ -162,7 +171,7 @@ impl Row<'_> {
             return;
         }
         let width = (right - left).max(0.5);
-        let _ = write!(
+        let _ = writeln!(
             self.body,
             "<rect x=\"{left:.1}\" y=\"{:.0}\" width=\"{width:.1}\" height=\"{:.0}\" \
              fill=\"{color}\"><title>{}</title></rect>",
@@ -173,7 +182,7 @@ impl Row<'_> {
         let text = cut(&slice.name, width - 6.0);
         if text.chars().count() > 2 {
             let (x, y) = (left + 3.0, top + 13.0);
-            let _ = write!(
+            let _ = writeln!(
                 self.body,
                 "<text x=\"{x:.1}\" y=\"{y:.0}\">{}</text>",
                 plain(&text)
@@ -202,7 +211,7 @@ impl Row<'_> {
             }
         }
         let _ = write!(path, "H{WIDTH}");
-        let _ = write!(
+        let _ = writeln!(
             self.body,
             "<path d=\"{path}\" fill=\"none\" stroke=\"#36c\"/>"
         );
@@ -226,12 +235,13 @@ fn scale(from: u64, to: u64, height: f64) -> String {
     text
 }
 
-/// A color that is the name's, light enough for black letters.
-fn color(name: &str) -> String {
+/// A color that is the name's, no part of it less than `dark` of 255: behind black letters it has to be
+/// light.
+fn color(name: &str, dark: u32) -> String {
     let hash = name.bytes().fold(2_166_136_261u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(16_777_619)
     });
-    let part = |shift: u32| 0x70 + (hash >> shift) % 0x80;
+    let part = |shift: u32| dark + (hash >> shift) % 0x80;
     format!("#{:02x}{:02x}{:02x}", part(3), part(11), part(19))
 }
 
@@ -269,7 +279,7 @@ mod tests {
         for part in [
             "GPU &lt;1&gt;: queue 7",
             ">a&amp;b<",
-            "and 1 more: place n",
+            "and 1 more: place #",
             "#36c",
         ] {
             assert!(text.contains(part), "{part} in {text}");

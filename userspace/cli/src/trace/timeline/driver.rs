@@ -38,10 +38,10 @@ pub struct Tracing(PathBuf);
 impl Tracing {
     /// Turns them on, or says why they can't be.
     pub fn start() -> Result<Self, String> {
-        let mount = MOUNTS.map(Path::new).into_iter().find_map(|mount| {
-            let exists = mount.join("instances").try_exists();
-            exists.unwrap_or(true).then_some(mount)
-        });
+        let mut mounts = MOUNTS.iter().map(Path::new);
+        // Where it may not be looked the kernel says why.
+        let is_there = |mount: &&Path| mount.join("instances").try_exists().unwrap_or(true);
+        let mount = mounts.find(is_there);
         let mount = mount.ok_or("tracefs is not mounted at /sys/kernel/tracing")?;
         let says = |path: &Path, error: std::io::Error| format!("{}: {error}", path.display());
         let directory = mount.join(format!("instances/kfdctl-{}", std::process::id()));
