@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! A trace of the GPU model (`gpu-model-server serve --trace`) as tracks: queues with their packets,
-//! work-groups where they run, waves in flight, interrupts, doorbells.
+//! A trace of the GPU model (`gpu-model-server serve --trace`) as tracks: queues with their
+//! packets, work-groups where they run, waves in flight, interrupts, doorbells.
 //!
 //! Its times are seconds since the server began. One of its first lines says what the GPU's clock
 //! showed then; what `kfdctl trace` read of both clocks leads from there to the guest's time.

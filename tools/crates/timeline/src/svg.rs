@@ -12,8 +12,8 @@ const HEAD: f64 = 24.0;
 /// What a letter takes.
 const LETTER: f64 = 6.2;
 
-/// A picture of the time from `from` to `to`; of tracks of one kind, such as places for work-groups,
-/// `most` at most.
+/// A picture of the time from `from` to `to`; of tracks of one kind, such as places for
+/// work-groups, `most` at most.
 pub fn picture(reading: &Reading, from: u64, to: u64, most: usize) -> String {
     let mut body = String::new();
     let mut top = HEAD;
@@ -235,8 +235,8 @@ fn scale(from: u64, to: u64, height: f64) -> String {
     text
 }
 
-/// A color that is the name's, no part of it less than `dark` of 255: behind black letters it has to be
-/// light.
+/// A color that is the name's, no part of it less than `dark` of 255: behind black letters it has
+/// to be light.
 fn color(name: &str, dark: u32) -> String {
     let hash = name.bytes().fold(2_166_136_261u32, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(16_777_619)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! `kfdctl trace --perfetto FILE`: what was traced as a timeline, with what the driver's tracepoints
-//! and the programs' rings tell of the same time.
+//! `kfdctl trace --perfetto FILE`: what was traced as a timeline, with what the driver's
+//! tracepoints and the programs' rings tell of the same time.
 
 mod dispatches;
 mod driver;
@@ -62,6 +62,7 @@ impl Recording {
 
     /// A call begins: the last moment at which a queue that it destroys can be looked at.
     pub fn begins(&mut self, leader: Pid, call: &Call) {
+        self.watcher.settle();
         if call.name == "DESTROY_QUEUE" {
             if let Some(id) = call.before("queue_id") {
                 self.watcher.remove(leader.as_raw(), id as u32);

@@ -7,13 +7,16 @@ use super::kernels::Kernels;
 use crate::clocks::monotonic_ns;
 use crate::queues::Memory;
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The pause between two looks.
 pub const PAUSE: Duration = Duration::from_micros(500);
+/// TIMEOUT: a code object is read in some milliseconds; a program is not held up for longer.
+const LONGEST: Duration = Duration::from_secs(2);
 const PACKET: u64 = 64;
 const INVALID: u32 = 1;
 const KERNEL_DISPATCH: u32 = 2;
@@ -152,7 +155,10 @@ fn dispatch(bytes: &[u8; PACKET as usize], is_taken: bool) -> Option<Dispatch> {
 struct Rings {
     queues: Vec<Queue>,
     memories: HashMap<i32, Memory>,
-    unnamed: Sender<(i32, Ask)>,
+    ask: Sender<(i32, Ask)>,
+    asked: HashSet<(i32, u64)>,
+    /// How many kernels still have to be named.
+    unnamed: Arc<AtomicUsize>,
     is_over: bool,
 }
 
@@ -161,9 +167,14 @@ impl Rings {
         for queue in self.queues.iter_mut().filter(|queue| !queue.is_gone) {
             let memory = self.memories.entry(queue.pid);
             let memory = memory.or_insert_with(|| Memory::of(queue.pid as u32));
-            let (pid, unnamed) = (queue.pid, &self.unnamed);
-            // The other end lives as long as this one.
-            let ask = |kernel| drop(unnamed.send((pid, Ask::Kernel(kernel))));
+            let pid = queue.pid;
+            let ask = |kernel| {
+                if self.asked.insert((pid, kernel)) {
+                    self.unnamed.fetch_add(1, Ordering::Relaxed);
+                    // The other end lives as long as this one.
+                    let _ = self.ask.send((pid, Ask::Kernel(kernel)));
+                }
+            };
             queue.is_gone = queue.look(memory, ask).is_none();
         }
     }
@@ -182,23 +193,20 @@ pub type Names = HashMap<(i32, u64), String>;
 
 /// Finds names until nobody asks any more. That takes longer than the pause between two looks: a
 /// code object has to be read.
-fn names(asked: &Receiver<(i32, Ask)>) -> Names {
+fn names(asked: &Receiver<(i32, Ask)>, unnamed: &AtomicUsize) -> Names {
     let mut known: HashMap<i32, (Memory, Kernels)> = HashMap::new();
     let mut names = Names::new();
-    let mut without = HashSet::new();
     for (pid, ask) in asked {
         match ask {
             Ask::Loader(r_debug) => {
                 known.insert(pid, (Memory::of(pid as u32), Kernels::of(r_debug)));
             }
-            Ask::Kernel(kernel) if names.contains_key(&(pid, kernel)) => {}
             Ask::Kernel(kernel) => {
-                let name = known.get_mut(&pid).and_then(|(memory, kernels)| {
-                    // The list is read again for what is not in it once, not for each dispatch.
-                    let is_new = without.insert((pid, kernel));
-                    is_new.then(|| kernels.name(kernel, memory)).flatten()
-                });
+                let name = known
+                    .get_mut(&pid)
+                    .and_then(|(memory, kernels)| kernels.name(kernel, memory));
                 names.extend(name.map(|name| ((pid, kernel), name)));
+                unnamed.fetch_sub(1, Ordering::Release);
             }
         }
     }
@@ -219,11 +227,14 @@ fn lock(rings: &Mutex<Rings>) -> MutexGuard<'_, Rings> {
 impl Watcher {
     /// Begins to look.
     pub fn start() -> std::io::Result<Self> {
-        let (unnamed, asked) = channel();
+        let (ask, asked) = channel();
+        let unnamed = Arc::new(AtomicUsize::new(0));
         let rings = Arc::new(Mutex::new(Rings {
             queues: Vec::new(),
             memories: HashMap::new(),
-            unnamed,
+            ask,
+            asked: HashSet::new(),
+            unnamed: unnamed.clone(),
             is_over: false,
         }));
         let watched = rings.clone();
@@ -240,7 +251,7 @@ impl Watcher {
         Ok(Self {
             rings,
             looking: thread("rings").spawn(look)?,
-            naming: thread("names").spawn(move || names(&asked))?,
+            naming: thread("names").spawn(move || names(&asked, &unnamed))?,
         })
     }
 
@@ -254,13 +265,25 @@ impl Watcher {
 
     /// A process tells where its loader's list is.
     pub fn loader(&self, pid: i32, r_debug: u64) {
-        let _ = lock(&self.rings).unnamed.send((pid, Ask::Loader(r_debug)));
+        let _ = lock(&self.rings).ask.send((pid, Ask::Loader(r_debug)));
     }
 
-    /// A last look at a queue that is about to go.
-    pub fn remove(&self, pid: i32, id: u32) {
+    /// A look while a program stands still at a call, until what it dispatched is named: it may be
+    /// about to unload its code, or to end.
+    pub fn settle(&self) {
         let mut rings = lock(&self.rings);
         rings.look();
+        let unnamed = rings.unnamed.clone();
+        drop(rings);
+        let begun = Instant::now();
+        while unnamed.load(Ordering::Acquire) > 0 && begun.elapsed() < LONGEST {
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// A queue is about to go.
+    pub fn remove(&self, pid: i32, id: u32) {
+        let mut rings = lock(&self.rings);
         let same = |queue: &&mut Queue| queue.pid == pid && queue.id == id;
         for queue in rings.queues.iter_mut().filter(same) {
             queue.is_gone = true;

@@ -112,13 +112,13 @@ mod tests {
     #[test]
     fn lines_of_any_task_are_read() {
         let text = "# tracer: nop\n# entries-in-buffer/entries-written: 17/20   #P:2\n\
-            a [0] b-c-140     [001] .....    12.345678: amdkfd_ioctl_done: CREATE_QUEUE result=-22\n\
+            a [0] b-c-140     [001] .....    12.345678: amdkfd_ioctl_done: X result=-22\n\
             <idle>-0       [000] d.h1.    13.000001: amdkfd_interrupt: gpu_id=77 entry={0x1}\n";
         let events: Vec<_> = text.lines().filter_map(event).collect();
         assert_eq!(events.len(), 2);
         assert_eq!((events[0].task, events[0].at), (140, 12_345_678_000));
         assert_eq!(events[0].name, "ioctl_done");
-        assert_eq!(events[0].text, "CREATE_QUEUE result=-22");
+        assert_eq!(events[0].text, "X result=-22");
         assert_eq!((events[1].task, events[1].number("gpu_id")), (0, Some(77)));
         assert_eq!(lost(text), 3);
     }
