@@ -6,6 +6,7 @@
 mod output;
 
 mod bench;
+mod clocks;
 mod devices;
 mod doctor;
 mod driver;
@@ -72,6 +73,9 @@ enum Command {
     /// Write what a package ships beside the program.
     #[command(hide = true)]
     Generate(generate::Generate),
+    /// Print what each GPU's clock shows at which moment of CLOCK_MONOTONIC.
+    #[command(hide = true)]
+    Clocks,
     /// Run a program and show every call that it makes on a KFD.
     Trace(trace::Trace),
 }
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
             generate::man(Arguments::command(), &directory).map(|()| ExitCode::SUCCESS)
         }
         Command::Generate(generate) => generate.run(Arguments::command).map(|()| ExitCode::SUCCESS),
+        Command::Clocks => clocks::print().map(|()| ExitCode::SUCCESS),
         Command::Trace(trace) => trace.run(arguments.json),
     };
     match result {

@@ -5,6 +5,7 @@
 mod call;
 mod decode;
 mod rules;
+mod timeline;
 mod tracee;
 
 use anyhow::{Context, Result};
@@ -20,6 +21,7 @@ use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use timeline::Recording;
 use tracee::{resume, Process, Resume, Stop};
 
 /// What to trace, and where to write it.
@@ -35,6 +37,10 @@ pub struct Trace {
     /// After the calls, print what `--count` prints.
     #[arg(long, short = 'C', conflicts_with = "count")]
     summary: bool,
+    /// Instead of the calls, or beside them with --output, write a timeline for Perfetto: calls,
+    /// the driver's tracepoints, and dispatches by the names of their kernels.
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
     /// The program and its arguments.
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -47,6 +53,7 @@ impl Trace {
             Some(path) => Box::new(File::create(path).with_context(|| path.display().to_string())?),
             None => Box::new(std::io::stderr()),
         };
+        let recording = self.perfetto.as_deref().map(Recording::start).transpose()?;
         let mut tracer = Tracer {
             first: tracee::start(&self.command)?,
             since: Instant::now(),
@@ -55,12 +62,13 @@ impl Trace {
             report: Report {
                 output,
                 json,
-                calls: !self.count,
+                calls: !self.count && (self.perfetto.is_none() || self.output.is_some()),
                 counts: self.count || self.summary,
                 totals: BTreeMap::new(),
                 failed: None,
             },
             status: None,
+            recording,
         };
         // Ctrl-C is for the program; the tracer ends when the program does.
         // SAFETY: ignoring a signal runs no code.
@@ -69,6 +77,7 @@ impl Trace {
         }
         tracer.follow()?;
         let status = ExitCode::from(tracer.status.unwrap_or(1));
+        tracer.recording.take().map_or(Ok(()), Recording::finish)?;
         match tracer.report.finish() {
             // Nobody reads it any more: that was its reader's choice.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(status),
@@ -98,6 +107,7 @@ struct Tracer {
     processes: HashMap<Pid, Process>,
     report: Report,
     status: Option<u8>,
+    recording: Option<Recording>,
 }
 
 impl Tracer {
@@ -151,9 +161,18 @@ impl Tracer {
         })
     }
 
+    fn leader(&self, task: Pid) -> Pid {
+        let leader = self.tasks.get(&task).and_then(|known| known.leader);
+        leader.unwrap_or(task)
+    }
+
     fn enter(&mut self, task: Pid) -> nix::Result<()> {
         let entry = tracee::entry(task)?;
         let call = Call::enter(task, self.process(task), &entry);
+        let leader = self.leader(task);
+        if let (Some(recording), Some(call)) = (&mut self.recording, &call) {
+            recording.begins(leader, call);
+        }
         self.tasks.entry(task).or_default().call = call;
         self.go_on(task, 0)
     }
@@ -187,8 +206,10 @@ impl Tracer {
     }
 
     fn write(&mut self, task: Pid, call: &Call, end: &End) {
-        let leader = self.tasks.get(&task).and_then(|known| known.leader);
-        let leader = leader.unwrap_or(task);
+        let leader = self.leader(task);
+        if let Some(recording) = &mut self.recording {
+            recording.ended(task, leader, call, end);
+        }
         self.report.call(task, leader, self.since, call, end);
     }
 }

@@ -62,6 +62,17 @@ impl Kfd {
         Ok(Arc::new(kfd))
     }
 
+    /// A GPU's clock and the system's, read together. The GPU need not be acquired.
+    pub fn clocks(&self, gpu_id: u32) -> Result<uapi::kfd_ioctl_get_clock_counters_args> {
+        let mut args = uapi::kfd_ioctl_get_clock_counters_args {
+            gpu_id,
+            ..Default::default()
+        };
+        // SAFETY: the struct holds no pointer.
+        unsafe { call(self, || format!("GPU {gpu_id}"), &mut args)? };
+        Ok(args)
+    }
+
     /// The apertures of at most seven GPUs with their ids, as the first version of the interface
     /// told them.
     pub fn first_apertures(&self) -> Result<Vec<(u32, Apertures)>> {
@@ -341,13 +352,7 @@ impl Device {
 
     /// The GPU's clock and the system's, read together.
     pub fn clocks(&self) -> Result<uapi::kfd_ioctl_get_clock_counters_args> {
-        let mut args = uapi::kfd_ioctl_get_clock_counters_args {
-            gpu_id: self.gpu_id(),
-            ..Default::default()
-        };
-        // SAFETY: the struct holds no pointer.
-        unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args)? };
-        Ok(args)
+        self.kfd.clocks(self.gpu_id())
     }
 
     /// How images lie in this GPU's memory.

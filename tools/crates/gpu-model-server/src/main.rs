@@ -76,6 +76,14 @@ struct Serve {
     /// Log every register access, doorbell, interrupt, packet and dispatch to FILE.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
+    /// Of these targets alone.
+    #[arg(
+        long,
+        value_name = "TARGET,...",
+        value_delimiter = ',',
+        requires = "trace"
+    )]
+    trace_only: Vec<String>,
     /// Exit with status 3 if software used a register, packet or instruction that is not modelled.
     #[arg(long)]
     strict: bool,
@@ -133,7 +141,7 @@ fn write_firmware(preset: &str, dir: &Path) -> Result<()> {
 }
 
 /// Warnings to standard error (`RUST_LOG` sets another level), everything to the trace file.
-fn start_log(trace: Option<&Path>) -> Result<()> {
+fn start_log(trace: Option<&Path>, only: &[String]) -> Result<()> {
     let level = match std::env::var("RUST_LOG") {
         Ok(text) => text.parse::<Targets>().context("RUST_LOG")?,
         Err(_) => Targets::new().with_default(LevelFilter::WARN),
@@ -151,7 +159,15 @@ fn start_log(trace: Option<&Path>) -> Result<()> {
                 .with_level(false)
                 .with_timer(tracing_subscriber::fmt::time::uptime())
                 .with_writer(Arc::new(file));
-            Some(layer.with_filter(LevelFilter::TRACE))
+            let all = Targets::new().with_default(LevelFilter::TRACE);
+            let filter = match only {
+                [] => all,
+                only => only
+                    .iter()
+                    .map(|target| (target, LevelFilter::TRACE))
+                    .collect(),
+            };
+            Some(layer.with_filter(filter))
         }
         None => None,
     };
@@ -164,7 +180,7 @@ fn start_log(trace: Option<&Path>) -> Result<()> {
 
 /// Serves one connection; the exit status.
 fn serve(options: &Serve) -> Result<i32> {
-    start_log(options.trace.as_deref())?;
+    start_log(options.trace.as_deref(), &options.trace_only)?;
     let Some(preset) = Preset::by_name(&options.preset) else {
         bail!("no preset {}", options.preset)
     };

@@ -10,7 +10,9 @@
 //! assert_eq!(kfd_timeline::read(&bytes).unwrap().tracks[0].slices[0].name, "gemm");
 //! ```
 
+pub mod model;
 pub mod proto;
+pub mod svg;
 
 use prost::Message;
 use proto::*;

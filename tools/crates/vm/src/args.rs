@@ -277,6 +277,10 @@ pub struct RunArgs {
     /// FILE.gpuN, and their reports to FILE.gpuN.report.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
+    /// Write a timeline for Perfetto: the command's KFD calls, the driver's tracepoints, dispatches
+    /// by the names of their kernels, and the models' packets, work-groups and interrupts.
+    #[arg(long, value_name = "FILE", conflicts_with = "icount")]
+    pub perfetto: Option<PathBuf>,
     /// Fail (125) when the kernel's log has a warning, a lockdep report, a leak or the like.
     #[arg(long)]
     pub check_log: bool,
@@ -518,6 +522,7 @@ mod tests {
             "up --name .",
             "down --gpus 1",
             "shell --tty",
+            "run --icount --perfetto f -- x",
         ] {
             let line = format!("kfd-vm {line}");
             assert!(

@@ -3,6 +3,7 @@
 
 use crate::args::RunArgs;
 use crate::child::{self, Reaped};
+use crate::perfetto;
 use crate::place::Place;
 use anyhow::{anyhow, bail, Context, Result};
 use rustix::fs::{memfd_create, MemfdFlags};
@@ -152,6 +153,7 @@ impl Gpu {
             .args(["--preset", args.preset(number)]);
         command.args(args.vram.iter().flat_map(|size| ["--vram", size]));
         command.args(hive.arguments(number));
+        command.args(perfetto::model_arguments(args, dir, number));
         // Nothing then depends on how fast the host is.
         command.args(args.machine.icount.then_some("--synchronous"));
         let reports = args.model_args.contains("--report");

@@ -14,6 +14,7 @@ mod input;
 mod kernel_log;
 mod kvm;
 mod machine;
+mod perfetto;
 mod place;
 mod qmp;
 mod run;

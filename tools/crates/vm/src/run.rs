@@ -8,6 +8,7 @@ use crate::gpus::{self, Gpu, Hive};
 use crate::initramfs;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
+use crate::perfetto::Perfetto;
 use crate::session::{Failure, Interrupt, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
 use crate::{terminal, STATUS_FAILED};
@@ -106,6 +107,11 @@ impl Order {
         }
     }
 
+    /// The same for another command.
+    fn instead(&self, command: Vec<String>) -> Self {
+        Self { command, ..*self }
+    }
+
     pub fn has_terminal(&self) -> bool {
         self.terminal
     }
@@ -160,6 +166,9 @@ pub fn run(args: &RunArgs, order: &Order) -> Result<u8> {
 /// Holds a machine until somebody wants its end.
 pub fn hold(args: &UpArgs) -> Result<u8> {
     let options = &args.options;
+    if options.perfetto.is_some() {
+        bail!("--perfetto shows one command: use kfd-vm run");
+    }
     let held = Held::new(&args.name, working_directory(options)?, describe(options))?;
     let mut ender = None;
     let result = with_machine(options, |_, session| {
@@ -228,9 +237,16 @@ fn with_machine(
         .map_err(|error| with_models(error, &gpus))?;
     let status = body(&run, &mut session).map_err(|error| with_models(error, &gpus))?;
     let findings = run.check_log(&mut session)?;
+    let fetch = |perfetto: &Perfetto| perfetto.fetch(&mut session);
+    let timeline = run.perfetto.as_ref().map(fetch).transpose()?;
     session.quit();
     run.scratch.note("the machine is off");
-    finish(gpus, status, findings)
+    let count = gpus.len();
+    let status = finish(gpus, status, findings)?;
+    if let Some((perfetto, timeline)) = run.perfetto.as_ref().zip(timeline) {
+        perfetto.write(timeline, run.scratch.path(), count)?;
+    }
+    Ok(status)
 }
 
 /// The command's status, unless it is good and something around it is not.
@@ -275,6 +291,7 @@ struct Run<'a> {
     share: Option<Share>,
     module: Option<Vec<u8>>,
     also: Option<Vec<u8>>,
+    perfetto: Option<Perfetto>,
     server: Option<PathBuf>,
     firmware: Vec<(String, Vec<u8>)>,
 }
@@ -295,6 +312,7 @@ impl<'a> Run<'a> {
             share: share(args)?,
             module: module(args, &assets.module)?,
             also: also(args)?,
+            perfetto: Perfetto::new(args)?,
             server,
             firmware: firmware.transpose()?.unwrap_or_default(),
             scratch,
@@ -435,6 +453,9 @@ impl<'a> Run<'a> {
         if let Some(module) = &self.module {
             session.write_file(MODULE, 0o644, module, BOOT)?;
         }
+        if let Some(perfetto) = &self.perfetto {
+            perfetto.equip(session)?;
+        }
         if let Some(also) = &self.also {
             session.write_file(ALSO, 0o644, also, BOOT)?;
             session.run_quietly(&["insmod", ALSO], LOAD)?;
@@ -483,6 +504,10 @@ impl<'a> Run<'a> {
     }
 
     fn command(&self, session: &mut Session, order: &Order) -> Result<u8> {
+        let order = match &self.perfetto {
+            Some(perfetto) => order.instead(perfetto.command(&order.command)),
+            None => order.instead(order.command.clone()),
+        };
         let request = order.request(working_directory(self.args)?, &self.args.env);
         match session.run(&request, order.limit(), &mut PassThrough)? {
             Reply::Exit { status } => Ok(status as u8),

@@ -364,6 +364,12 @@ impl Session {
 
     /// Runs a command of our own in the guest, which must succeed, and returns what it says.
     pub fn run_quietly(&mut self, argv: &[&str], limit: Duration) -> Result<String> {
+        let output = self.output_of(argv, limit)?;
+        Ok(String::from_utf8_lossy(&output).into_owned())
+    }
+
+    /// The same for what says more than text.
+    pub fn output_of(&mut self, argv: &[&str], limit: Duration) -> Result<Vec<u8>> {
         let request = Request::Run {
             argv: argv.iter().map(|word| word.to_string()).collect(),
             env: Vec::new(),
@@ -373,7 +379,7 @@ impl Session {
         };
         let mut output = Captured::default();
         match self.request(&request, limit, &mut output)? {
-            Reply::Exit { status: 0 } => Ok(String::from_utf8_lossy(&output.0).into_owned()),
+            Reply::Exit { status: 0 } => Ok(output.0),
             reply => {
                 let reason = match reply {
                     Reply::Failed { message } => message,

@@ -220,6 +220,40 @@ impl Call {
         }
     }
 
+    /// A number of the argument as the program gave it.
+    pub fn before(&self, name: &str) -> Option<u64> {
+        match &self.before {
+            Value::Struct(fields) => number_in(fields, name),
+            _ => None,
+        }
+    }
+
+    /// A number of the argument as the kernel left it.
+    pub fn after(&self, end: &End, name: &str) -> Option<u64> {
+        number_in(&end.changes, name).or_else(|| self.before(name))
+    }
+
+    /// Whether a field of the argument is the constant `value`.
+    pub fn says(&self, name: &str, value: &str) -> bool {
+        let Value::Struct(fields) = &self.before else {
+            return false;
+        };
+        let mut fields = fields.iter();
+        fields.any(|(known, is)| *known == name && matches!(is, Value::Name(is) if is == value))
+    }
+
+    /// All of it, as text, for who shows more than lines.
+    pub fn facts(&self, end: &End) -> Vec<(&'static str, kfd_timeline::Value)> {
+        let mut facts = vec![
+            ("argument", self.arguments().into()),
+            ("result", self.outcome(end).into()),
+        ];
+        if !end.changes.is_empty() {
+            facts.push(("changed", joined(&end.changes).into()));
+        }
+        facts
+    }
+
     /// One object for programs.
     pub fn json(&self, task: Pid, leader: Pid, since: Instant, end: &End) -> serde_json::Value {
         let (value, errno) = match end.outcome {
@@ -240,6 +274,15 @@ impl Call {
             "result": value,
             "errno": errno,
         })
+    }
+}
+
+fn number_in(fields: &[(&'static str, Value)], name: &str) -> Option<u64> {
+    let mut fields = fields.iter();
+    match fields.find(|(known, _)| *known == name)?.1 {
+        Value::Number(number) => u64::try_from(number).ok(),
+        Value::Hex(number) | Value::At(number, _) => Some(number),
+        _ => None,
     }
 }
 
