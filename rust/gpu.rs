@@ -56,7 +56,7 @@ use kernel::{
         Arc, //
     },
 };
-use profiler::Profiler;
+pub(crate) use profiler::Profiler;
 pub(crate) use resets::Quiet;
 use resets::Resets;
 use users::Users;
