@@ -37,10 +37,7 @@ use crate::{
         Partition,
         PciName, //
     },
-    linux::{
-        rcu_table::RcuEntry,
-        trace, //
-    },
+    linux::trace,
     sched::NodeQueues,
     smi::Listeners, //
 };
@@ -59,7 +56,7 @@ use kernel::{
         Arc, //
     },
 };
-use profiler::Profiler;
+pub(crate) use profiler::Profiler;
 pub(crate) use resets::Quiet;
 use resets::Resets;
 use users::Users;
@@ -72,10 +69,13 @@ pub(crate) trait Sink: Send + Sync {
     /// Lets the process know of an interrupt. Legal in a hard interrupt.
     fn deliver(&self, interrupt: Interrupt);
     /// From now on interrupts for `pasid` go to `events`, until what is returned is dropped.
-    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<RcuEntry<Events>>;
+    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<Registration>;
     /// Lets the process know that a queue of it was reset, and what that worked on is lost.
     fn queue_was_reset(&self, pasid: Pasid);
 }
+
+/// Interrupts go to a process as long as this lives. Its drop may sleep.
+pub(crate) type Registration = KBox<dyn Send + Sync>;
 
 /// One amdgpu device.
 pub(crate) struct Gpu {
@@ -466,7 +466,7 @@ mod tests {
     impl Sink for NoSink {
         fn deliver(&self, _: Interrupt) {}
 
-        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<RcuEntry<Events>> {
+        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<Registration> {
             Err(ENODEV)
         }
 

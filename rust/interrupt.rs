@@ -17,7 +17,10 @@ use crate::{
         Exceptions, //
     },
     gfx::Interrupt,
-    gpu::Sink,
+    gpu::{
+        Registration,
+        Sink, //
+    },
     ids::{
         GpuId,
         Pasid, //
@@ -28,10 +31,7 @@ use crate::{
             Backlog,
             Deferred, //
         },
-        rcu_table::{
-            RcuEntry,
-            RcuTable, //
-        },
+        rcu_table::RcuTable,
         workqueue::OwnedQueue, //
     },
     process,
@@ -51,24 +51,32 @@ use kernel::{
 /// Delivers the interrupts of a node: one for each [`Node`](crate::gpu::Node), which has it as its
 /// [`Sink`].
 pub(crate) struct Interrupts {
-    /// The events of the processes that use the node, by the pasid of their VM there.
-    events: Arc<RcuTable<Events>>,
+    /// The processes that use the node, by the pasid of their VM there.
+    recipients: Arc<RcuTable<Recipient>>,
     faults: Arc<Faults>,
-    exceptions: Exceptions,
     gpu: GpuId,
+    /// The device.
+    name: PciName,
     /// Whether a memory fault takes its process off, and is told: see
     /// `no_queue_eviction_on_vm_fault`.
     evict_on_fault: bool,
+}
+
+/// Where the interrupts for a VM go.
+struct Recipient {
+    /// Of its process.
+    events: Arc<Events>,
+    exceptions: Exceptions,
 }
 
 impl Interrupts {
     /// Nobody yet. `gpu` is the node's name, `name` its device's.
     pub(crate) fn new(gpu: GpuId, name: PciName, evict_on_fault: bool) -> Result<Self> {
         Ok(Self {
-            events: RcuTable::new()?,
+            recipients: RcuTable::new()?,
             faults: Faults::new(gpu, new_work!("amdkfd::Faults"))?,
-            exceptions: Exceptions::new(name)?,
             gpu,
+            name,
             evict_on_fault,
         })
     }
@@ -77,19 +85,32 @@ impl Interrupts {
     /// told.
     fn signal(&self, pasid: Pasid, id: u32, bits: u32) {
         let hint = Hint::new(id, bits);
-        let _notified: Option<()> = self.events.with(pasid.raw(), |events| {
-            if !events.signal_hinted(hint) {
+        let _notified: Option<()> = self.recipients.with(pasid.raw(), |recipient| {
+            if !recipient.events.signal_hinted(hint) {
                 if let Some(queue) = process::work_queue() {
-                    Events::search_on(events, queue);
+                    Events::search_on(recipient.events.as_arc_borrow(), queue);
                 }
             }
+        });
+    }
+
+    /// A queue of a process has an exception. One that is gone is not told.
+    fn raise(&self, exception: Exception) {
+        let _noted: Option<()> = self.recipients.with(exception.pasid().raw(), |recipient| {
+            recipient.exceptions.add(exception);
         });
     }
 }
 
 impl Sink for Interrupts {
-    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<RcuEntry<Events>> {
-        self.events.insert(pasid.raw(), events)
+    fn register(&self, pasid: Pasid, events: Arc<Events>) -> Result<Registration> {
+        let recipient = Recipient {
+            events,
+            exceptions: Exceptions::new(self.name)?,
+        };
+        let recipient = Arc::new(recipient, GFP_KERNEL)?;
+        let entry = self.recipients.insert(pasid.raw(), recipient)?;
+        Ok(KBox::new(entry, GFP_KERNEL)?)
     }
 
     fn deliver(&self, interrupt: Interrupt) {
@@ -101,7 +122,7 @@ impl Sink for Interrupts {
                 data,
                 privileged,
             } => match Exception::of_wave(pasid, data).filter(|_| privileged) {
-                Some(exception) => self.exceptions.add(exception),
+                Some(exception) => self.raise(exception),
                 None => self.signal(pasid, data, 24),
             },
             Interrupt::WaveError { pasid, data, .. } | Interrupt::SqAuto { pasid, data, .. } => {
@@ -129,7 +150,7 @@ impl Sink for Interrupts {
                 exception,
             } => {
                 if let Some(exception) = Exception::of_packet(pasid, doorbell, exception) {
-                    self.exceptions.add(exception);
+                    self.raise(exception);
                 }
             }
             // Nothing is done about poison, and nobody waits until interrupts have come.
@@ -139,8 +160,8 @@ impl Sink for Interrupts {
 
     fn queue_was_reset(&self, pasid: Pasid) {
         let gpu_id = self.gpu.raw();
-        let _notified: Option<()> = self.events.with(pasid.raw(), |events| {
-            events.hw_exception(HwException {
+        let _notified: Option<()> = self.recipients.with(pasid.raw(), |recipient| {
+            recipient.events.hw_exception(HwException {
                 reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
                 memory_lost: 1,
                 gpu_id,
@@ -174,10 +195,6 @@ impl Deferred for Fault {
     #[inline]
     fn join(&mut self, new: &Self) -> bool {
         self.pasid == new.pasid
-    }
-
-    fn may_wait<'a>(&self, _: impl Iterator<Item = &'a Self>) -> bool {
-        true
     }
 
     #[inline]
@@ -214,6 +231,7 @@ impl Deferred for Fault {
 mod tests {
     use super::*;
     use crate::linux::backlog::List;
+    use kernel::sync::ArcBorrow;
 
     fn fault(pasid: u32, va: u64) -> Fault {
         Fault {
@@ -242,6 +260,24 @@ mod tests {
             assert_eq!(list.add(fault(pasid, 0)), pasid <= MAX_FAULTS as u32);
         }
         assert_eq!(core::iter::from_fn(|| list.take()).count(), MAX_FAULTS);
+    }
+
+    #[test]
+    fn each_vm_has_exceptions_of_its_own() {
+        let interrupts = Interrupts::new(GpuId::new(1).unwrap(), PciName::default(), true).unwrap();
+        let events = Events::with_page(256).unwrap();
+        let pasids = [7, 8].map(|pasid| Pasid::new(pasid).unwrap());
+        // Both of one process.
+        let registered = pasids.map(|pasid| interrupts.register(pasid, events.clone()).unwrap());
+        let place = |pasid: Pasid| {
+            let place =
+                |recipient: ArcBorrow<'_, Recipient>| (&raw const recipient.exceptions).addr();
+            interrupts.recipients.with(pasid.raw(), place)
+        };
+        let [one, other] = pasids.map(place);
+        assert!(one.is_some() && other.is_some() && one != other);
+        drop(registered);
+        assert_eq!(pasids.map(place), [None; 2]);
     }
 
     #[test]

@@ -66,7 +66,8 @@ use crate::{
     },
     gpu::{
         self,
-        Node, //
+        Node,
+        Profiler, //
     },
     ids::{
         GpuId,
@@ -493,6 +494,17 @@ impl Process {
         self.serial
     }
 
+    /// The process gives these performance counters back: queues count no more on the nodes of
+    /// that GPU that it has, but for one.
+    pub(crate) fn stop_counting(&self, profiler: &Profiler, but: Option<GpuId>) {
+        for device in self.devices() {
+            let node = device.node();
+            if core::ptr::eq(node.profiler(), profiler) && but != Some(device.gpu_id()) {
+                registry::count_performance(node, false);
+            }
+        }
+    }
+
     /// Its files in sysfs.
     pub(crate) fn files(&self) -> &Arc<ProcessFiles> {
         &self.files
@@ -574,9 +586,12 @@ impl PinnedDrop for Process {
         // Before what the files show.
         self.files.retract();
         for device in self.devices() {
-            if device.node().profiler().release(self.serial()).is_ok() {
-                registry::count_performance(device.node(), false);
-            }
+            let profiler = device.node().profiler();
+            // Most have none.
+            let _ = profiler.release(self.serial(), || {
+                self.stop_counting(profiler, None);
+                Ok(())
+            });
         }
         // Off the GPUs, buffers need no eviction before they go. A restore may have armed another
         // fence.

@@ -51,19 +51,20 @@ fn counters(call: &Call<'_>, gpu_id: u32, lock: u32, count: bool) -> Result {
     let device = call.process.device(gpu_id)?;
     let profiler = device.node().profiler();
     match lock {
-        0 => {
-            profiler.release(call.process.serial())?;
+        0 => profiler.release(call.process.serial(), || {
             device.leave_tensor_limit()?;
-        }
-        1 => {
-            profiler.take(call.process.serial())?;
+            call.process.stop_counting(profiler, Some(device.gpu_id()));
+            process::count_performance(device.node(), count);
+            Ok(())
+        }),
+        1 => profiler.take(call.process.serial(), || {
             device.lift_tensor_limit_if_any()?;
-        }
+            process::count_performance(device.node(), count);
+            Ok(())
+        }),
         // As if somebody else had them.
-        _ => return Err(EINVAL),
+        _ => Err(EINVAL),
     }
-    process::count_performance(device.node(), count);
-    Ok(())
 }
 
 /// The peak tensor limiter (PTL): a process can have it lifted, and put back. `EOPNOTSUPP`: the

@@ -20,7 +20,8 @@ use crate::{
     gpu::{
         Node,
         NodeUser,
-        Quiet, //
+        Quiet,
+        Registration, //
     },
     ids::GpuId,
     kgd::{
@@ -30,7 +31,6 @@ use crate::{
         Vm,
         VmTask, //
     },
-    linux::rcu_table::RcuEntry,
     memory::Buffers,
     queue::{
         Queues,
@@ -72,7 +72,7 @@ pub(crate) struct TrapHandler {
 /// What comes with a VM. Fields are dropped from top to bottom.
 struct DeviceVm {
     /// Interrupts find the events of the process by its pasid.
-    _interrupts: RcuEntry<Events>,
+    _interrupts: Registration,
     trap: Option<TrapMemory>,
     _started: Started,
     vm: Arc<Vm>,

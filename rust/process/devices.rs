@@ -95,14 +95,14 @@ mod tests {
         gpu::{
             gate::Gate,
             Gpu,
+            Registration,
             Sink, //
         },
         ids::{
             GpuId,
             Pasid, //
         },
-        kgd::fake::Fake,
-        linux::rcu_table::RcuEntry, //
+        kgd::fake::Fake, //
     };
 
     /// Takes nothing.
@@ -111,7 +111,7 @@ mod tests {
     impl Sink for NoSink {
         fn deliver(&self, _: Interrupt) {}
 
-        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<RcuEntry<Events>> {
+        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<Registration> {
             Err(ENODEV)
         }
 

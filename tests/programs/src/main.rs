@@ -9,6 +9,7 @@ mod asleep;
 mod bench;
 mod cases;
 mod cost;
+mod counters;
 mod dbgapi;
 mod debug;
 mod denied;
@@ -84,6 +85,8 @@ enum Command {
     Power(power::Power),
     /// Fill VRAM, so that processes that compute are evicted, and see that they lose nothing.
     Pressure(pressure::Pressure),
+    /// Have the performance counters of a GPU in partitions taken, and see what counts.
+    Counters(counters::Counters),
     /// Keep a kernel running and a pattern in VRAM, and look at both for each line of stdin.
     Asleep(asleep::Asleep),
     /// Take memory of the process's own away while the GPU writes to it.
@@ -170,6 +173,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Denied(denied) => denied.run(),
         Command::Power(power) => power.run(),
         Command::Pressure(pressure) => pressure.run(),
+        Command::Counters(counters) => counters.run(),
         Command::Asleep(asleep) => asleep.run(),
         Command::Userptr(userptr) => userptr.run(),
         Command::Xnack(xnack) => xnack.run(),
