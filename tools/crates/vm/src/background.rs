@@ -140,7 +140,7 @@ pub fn up(name: &Name) -> Result<u8> {
 /// The socket of a machine that is held, with what its clients have to be told.
 pub struct Held {
     files: Files,
-    _lock: File,
+    lock: File,
     clients: Arc<Clients>,
     /// Whoever asks for the machine's end waits for the other end of one of these.
     enders: Receiver<UnixStream>,
@@ -216,7 +216,7 @@ impl Held {
         let (ending, enders) = channel();
         Ok(Self {
             files,
-            _lock: lock,
+            lock,
             clients: Arc::new(Clients::new(cwd, description)),
             enders,
             ending,
@@ -260,6 +260,8 @@ impl Held {
         self.clients.end(message);
         // Not the lock's file, which the next one may hold.
         let _ = fs::remove_file(self.files.path("socket"));
+        // The name is free when this process is gone.
+        std::mem::forget(self.lock);
     }
 }
 
