@@ -421,13 +421,16 @@ fn track_of(descriptor: TrackDescriptor) -> Track {
         thread.and_then(|thread| thread.thread_name.clone()),
         process.and_then(|process| process.process_name.clone()),
     ];
-    let of_thread = thread.map(|thread| (thread.pid.unwrap_or(0), thread.tid));
-    let of_process = process.map(|process| (process.pid.unwrap_or(0), None));
+    let of = match (thread, process) {
+        (Some(thread), _) => Some((thread.pid.unwrap_or(0), thread.tid)),
+        (None, Some(process)) => Some((process.pid.unwrap_or(0), None)),
+        (None, None) => None,
+    };
     Track {
         uuid: descriptor.uuid.unwrap_or(0),
         name: names.into_iter().flatten().next().unwrap_or_default(),
         parent: descriptor.parent_uuid,
-        of: of_thread.or(of_process),
+        of,
         unit: descriptor
             .counter
             .map(|counter| counter.unit_name.unwrap_or_default()),
