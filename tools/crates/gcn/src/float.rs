@@ -7,6 +7,7 @@
 //! never worse than the hardware's 1 ULP.
 
 pub mod divide;
+pub mod format;
 pub mod fused;
 pub mod graphics;
 pub mod half;

@@ -7,10 +7,13 @@
 
 #[path = "support/machine.rs"]
 mod machine;
+#[path = "support/numbers.rs"]
+mod numbers;
 
 use gcn::op::{Ds, Ty, Vop3};
 use gcn::{CodeCache, Outcome, Target, Wave, Workgroup};
 use machine::{Ram, APERTURES};
+use numbers::numbers;
 
 /// Runs some dwords of code, with all of LDS set.
 fn run(dwords: &[u32], lds: &[u8], set: impl FnOnce(&mut Wave)) -> Result<Wave, String> {
@@ -26,17 +29,6 @@ fn run(dwords: &[u32], lds: &[u8], set: impl FnOnce(&mut Wave)) -> Result<Wave, 
     match group.run(&mut ram, cache, 1000) {
         Outcome::Done => Ok(group.waves.remove(0)),
         other => Err(format!("{other:?}")),
-    }
-}
-
-/// Numbers that are the same at each run.
-fn numbers(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed | 1;
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
     }
 }
 

@@ -3,11 +3,15 @@
 //! written down here the other way round than in the interpreter: from element to register, as
 //! AMD's matrix instruction calculator prints it.
 
+#[path = "support/numbers.rs"]
+mod numbers;
+
 use gcn::inst::{Body, ValuOp};
 use gcn::op::Vop3p;
 use gcn::{
     Access, Apertures, CodeCache, Fault, Memory, Outcome, Target, Wave, WaveState, Workgroup,
 };
+use numbers::numbers;
 
 /// Code only.
 struct Code(Vec<u8>);
@@ -273,16 +277,6 @@ impl Case {
         let outcome = group.run(&mut Code(bytes), &mut CodeCache::of(target), 100);
         assert_eq!(outcome, Outcome::Done, "{inst}");
         self.wave = group.waves.remove(0);
-    }
-}
-
-fn numbers(seed: u64) -> impl FnMut() -> u64 {
-    let mut state = seed | 1;
-    move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
     }
 }
 

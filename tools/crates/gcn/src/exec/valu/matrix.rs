@@ -7,9 +7,9 @@
 
 use super::{Done, Machine};
 use crate::exec::unsupported;
+use crate::float::format::Format;
 use crate::float::fused::{dot_add, Factor, Layout};
-use crate::float::small::{Small, BF6, FP4, FP6};
-use crate::float::{fma32, half, settle32, settle64};
+use crate::float::{fma32, settle32, settle64};
 use crate::inst::{Dst, Inst, Src, Valu};
 use crate::op::Vop3p;
 use crate::wave::{Vgpr, LANES};
@@ -19,50 +19,36 @@ use crate::Target;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Element {
     F64,
-    F32,
     /// f32, of which 10 bits of fraction count.
     Xf32,
-    F16,
-    Bf16,
-    Fp8,
-    Bf8,
-    Fp6,
-    Bf6,
-    Fp4,
     I8,
+    Float(Format),
 }
 
 impl Element {
     fn parse(name: &str) -> Option<Element> {
         Some(match name {
             "f64" => Element::F64,
-            "f32" => Element::F32,
             "xf32" => Element::Xf32,
-            "f16" => Element::F16,
-            "bf16" => Element::Bf16,
-            "fp8" => Element::Fp8,
-            "bf8" => Element::Bf8,
             "i8" => Element::I8,
-            _ => return None,
+            _ => Element::Float(Format::parse(name)?),
         })
     }
 
     fn bits(self) -> usize {
         match self {
             Element::F64 => 64,
-            Element::F32 | Element::Xf32 => 32,
-            Element::F16 | Element::Bf16 => 16,
-            Element::Fp8 | Element::Bf8 | Element::I8 => 8,
-            Element::Fp6 | Element::Bf6 => 6,
-            Element::Fp4 => 4,
+            Element::Xf32 => 32,
+            Element::I8 => 8,
+            Element::Float(format) => format.bits(),
         }
     }
 
     /// How its products are taken apart.
     fn layout(self, target: Target) -> Layout {
         let (fraction, lowest) = match (self, target) {
-            (Element::Fp8, Target::Gfx950) => (3, -6),
-            (Element::Bf8, Target::Gfx950) => (2, -14),
+            (Element::Float(Format::Fp8), Target::Gfx950) => (3, -6),
+            (Element::Float(Format::Bf8), Target::Gfx950) => (2, -14),
             (kind, _) => kind.old_layout(),
         };
         Layout { fraction, lowest }
@@ -71,26 +57,20 @@ impl Element {
     /// gfx942's bits of fraction, and lowest exponent; the narrow ones are gfx950's alone.
     fn old_layout(self) -> (u32, i32) {
         match self {
-            Element::Fp6 => (3, 0),
-            Element::Bf6 => (2, -2),
-            Element::Fp4 => (1, 0),
-            Element::F16 => (10, -14),
-            Element::Bf16 => (7, -126),
-            Element::Fp8 => (3, -7),
-            Element::Bf8 => (2, -15),
+            Element::Float(Format::Fp6) => (3, 0),
+            Element::Float(Format::Bf6) => (2, -2),
+            Element::Float(Format::Fp4) => (1, 0),
+            Element::Float(Format::F16) => (10, -14),
+            Element::Float(Format::Bf16) => (7, -126),
+            Element::Float(Format::Fp8) => (3, -7),
+            Element::Float(Format::Bf8) => (2, -15),
             _ => (10, -126),
         }
     }
 
     fn factor(self, target: Target, bits: u64) -> Factor {
         let value = match self {
-            Element::F16 => half::to_f32(bits as u16),
-            Element::Bf16 => half::bf16_to_f32(bits as u16),
-            Element::Fp8 => Small::fp8(target).to_f32(bits as u8),
-            Element::Bf8 => Small::bf8(target).to_f32(bits as u8),
-            Element::Fp6 => FP6.to_f32(bits as u8),
-            Element::Bf6 => BF6.to_f32(bits as u8),
-            Element::Fp4 => FP4.to_f32(bits as u8),
+            Element::Float(format) => format.value(target, bits as u32),
             _ => truncated(bits as u32),
         };
         Factor::new(value, self.layout(target))
@@ -100,7 +80,7 @@ impl Element {
     fn group(self) -> usize {
         match self {
             Element::Xf32 => 4,
-            Element::Fp8 | Element::Bf8 | Element::Fp6 | Element::Bf6 | Element::Fp4 => 16,
+            Element::Float(format) if format.bits() <= 8 => 16,
             _ => 8,
         }
     }
@@ -139,14 +119,14 @@ impl Shape {
     /// What CBSZ and BLGP make of the mixed formats' instructions.
     fn mixed(v: &Valu, op: Vop3p) -> Option<Shape> {
         let format = |code: u8| {
-            Some(match code {
-                0 => Element::Fp8,
-                1 => Element::Bf8,
-                2 => Element::Fp6,
-                3 => Element::Bf6,
-                4 => Element::Fp4,
+            Some(Element::Float(match code {
+                0 => Format::Fp8,
+                1 => Format::Bf8,
+                2 => Format::Fp6,
+                3 => Format::Bf6,
+                4 => Format::Fp4,
                 _ => return None,
-            })
+            }))
         };
         let (a, b) = (format(v.mods.abs)?, format(v.mods.neg)?);
         let (size, k) = match op {
@@ -200,7 +180,7 @@ impl Shape {
 
     /// Whether BLGP moves B's lanes: the instructions that gfx908 had already.
     fn permutes(&self) -> bool {
-        self.broadcasts() || self.a == Element::F32
+        self.broadcasts() || self.a == Element::Float(Format::F32)
     }
 
     /// Registers of C and D.
@@ -267,7 +247,7 @@ impl Machine<'_> {
                 };
                 self.multiply(v, shape, [signed(0), signed(1)], double)
             }
-            Element::F32 => self.multiply_singles(v, shape),
+            Element::Float(Format::F32) => self.multiply_singles(v, shape),
             Element::I8 => {
                 let byte = |bits| i32::from(bits as u8 as i8);
                 self.multiply(v, shape, [byte; 2], integers)

@@ -11,82 +11,12 @@
 use super::vop1::prng;
 use super::{Done, Machine};
 use crate::exec::unsupported;
-use crate::float::half;
+use crate::float::format::Format;
 use crate::float::narrow::{Narrow, Rounding};
-use crate::float::small::{Small, BF6, FP4, FP6};
 use crate::float::F32;
 use crate::inst::{Inst, Src, Valu};
 use crate::op::{Ty, Vop3};
 use crate::wave::{Vgpr, LANES};
-use crate::Target;
-
-/// A format by its name in the mnemonic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    F32,
-    F16,
-    Bf16,
-    Fp8,
-    Bf8,
-    Fp6,
-    Bf6,
-    Fp4,
-}
-
-impl Kind {
-    fn parse(name: &str) -> Option<Kind> {
-        Some(match name {
-            "f32" => Kind::F32,
-            "f16" => Kind::F16,
-            "bf16" => Kind::Bf16,
-            "fp8" => Kind::Fp8,
-            "bf8" => Kind::Bf8,
-            "fp6" => Kind::Fp6,
-            "bf6" => Kind::Bf6,
-            "fp4" => Kind::Fp4,
-            _ => return None,
-        })
-    }
-
-    fn bits(self) -> usize {
-        match self {
-            Kind::F32 => 32,
-            Kind::F16 | Kind::Bf16 => 16,
-            Kind::Fp8 | Kind::Bf8 => 8,
-            Kind::Fp6 | Kind::Bf6 => 6,
-            Kind::Fp4 => 4,
-        }
-    }
-
-    /// The value of the low bits.
-    fn value(self, target: Target, bits: u32) -> f64 {
-        let value = match self {
-            Kind::F32 => f32::from_bits(bits),
-            Kind::F16 => half::to_f32(bits as u16),
-            Kind::Bf16 => half::bf16_to_f32(bits as u16),
-            Kind::Fp8 => Small::fp8(target).to_f32(bits as u8),
-            Kind::Bf8 => Small::bf8(target).to_f32(bits as u8),
-            Kind::Fp6 => FP6.to_f32(bits as u8),
-            Kind::Bf6 => BF6.to_f32(bits as u8),
-            Kind::Fp4 => FP4.to_f32(bits as u8),
-        };
-        value.into()
-    }
-
-    /// What is rounded to; `saturate`: what is too large for 8 bits becomes the largest.
-    fn narrow(self, target: Target, saturate: bool) -> Narrow {
-        match self {
-            Kind::F32 => Narrow::F32,
-            Kind::F16 => Narrow::F16,
-            Kind::Bf16 => Narrow::BF16,
-            Kind::Fp8 => Narrow::small(Small::fp8(target), saturate),
-            Kind::Bf8 => Narrow::small(Small::bf8(target), saturate),
-            Kind::Fp6 => Narrow::tiny(FP6),
-            Kind::Bf6 => Narrow::tiny(BF6),
-            Kind::Fp4 => Narrow::tiny(FP4),
-        }
-    }
-}
 
 /// What a mnemonic says.
 #[derive(Clone, Copy, Debug)]
@@ -97,8 +27,8 @@ struct Conversion {
     count: usize,
     /// They come from sources 0 and 1 in turn.
     two_sources: bool,
-    to: Kind,
-    from: Kind,
+    to: Format,
+    from: Format,
 }
 
 impl Conversion {
@@ -110,7 +40,7 @@ impl Conversion {
             .peekable();
         let random = words.next_if_eq(&"sr").is_some();
         let packed = words.next_if(|word| word.contains("pk"));
-        let (to, from) = (Kind::parse(words.next()?)?, Kind::parse(words.next()?)?);
+        let (to, from) = (Format::parse(words.next()?)?, Format::parse(words.next()?)?);
         let count = match packed {
             None => 1,
             Some("pk") => 2,
@@ -119,7 +49,7 @@ impl Conversion {
         Some(Self {
             random,
             count,
-            two_sources: packed == Some("2xpk16") || count == 2 && from == Kind::F32 && !random,
+            two_sources: packed == Some("2xpk16") || count == 2 && from == Format::F32 && !random,
             to,
             from,
         })
@@ -195,12 +125,12 @@ impl Machine<'_> {
                 std::array::from_fn(|lane| self.field(v.src[which], at, bits, lane))
             }
         };
-        let flushes = from == Kind::F32 && !self.single().denorm_in;
+        let flushes = from == Format::F32 && !self.single().denorm_in;
         let flush = |bits: u32| match flushes {
             true => F32.flush(bits.into()) as u32,
             false => bits,
         };
-        std::array::from_fn(|lane| from.value(self.target, flush(lanes[lane])))
+        std::array::from_fn(|lane| from.value(self.target, flush(lanes[lane])).into())
     }
 
     /// `bits` bits from bit `at` of an operand on.
