@@ -448,6 +448,21 @@ pub(crate) fn nodes() -> Result<KVec<NodeUser>> {
     Ok(all)
 }
 
+/// Takes nothing: for tests.
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) struct NoSink;
+
+#[cfg(CONFIG_KUNIT = "y")]
+impl Sink for NoSink {
+    fn deliver(&self, _: Interrupt) {}
+
+    fn register(&self, _: Pasid, _: Arc<Events>) -> Result<Registration> {
+        Err(ENODEV)
+    }
+
+    fn queue_was_reset(&self, _: Pasid) {}
+}
+
 #[kernel::macros::kunit_tests(amdkfd_gpu)]
 mod tests {
     use super::*;
@@ -459,19 +474,6 @@ mod tests {
         },
     };
     use pin_init::Zeroable;
-
-    /// Takes nothing.
-    struct NoSink;
-
-    impl Sink for NoSink {
-        fn deliver(&self, _: Interrupt) {}
-
-        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<Registration> {
-            Err(ENODEV)
-        }
-
-        fn queue_was_reset(&self, _: Pasid) {}
-    }
 
     #[test]
     fn who_looks_at_a_node_uses_its_device() {

@@ -90,33 +90,14 @@ impl Deref for Devices {
 mod tests {
     use super::*;
     use crate::{
-        event::Events,
-        gfx::Interrupt,
         gpu::{
             gate::Gate,
             Gpu,
-            Registration,
-            Sink, //
+            NoSink, //
         },
-        ids::{
-            GpuId,
-            Pasid, //
-        },
+        ids::GpuId,
         kgd::fake::Fake, //
     };
-
-    /// Takes nothing.
-    struct NoSink;
-
-    impl Sink for NoSink {
-        fn deliver(&self, _: Interrupt) {}
-
-        fn register(&self, _: Pasid, _: Arc<Events>) -> Result<Registration> {
-            Err(ENODEV)
-        }
-
-        fn queue_was_reset(&self, _: Pasid) {}
-    }
 
     #[test]
     fn a_device_that_is_reset_refuses_only_who_may_use_it() {
