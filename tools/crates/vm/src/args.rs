@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The command line.
 
+use crate::image::Source;
+use crate::net::Publish;
 use anyhow::bail;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -99,6 +101,10 @@ pub struct MachineArgs {
     /// The Debian suite of the guest's root, or, with a slash in it, a disk image of a root.
     #[arg(long, default_value = "trixie")]
     pub root: String,
+    /// A root of your own: an archive of it (tar, plain or by gzip or zstd), or a container's image
+    /// in a directory of OCI's layout, whose variables and working directory commands then have.
+    #[arg(long, value_name = "FILE|oci:DIR[:TAG]", conflicts_with = "root")]
+    pub image: Option<Source>,
     /// Memory of the guest, as QEMU writes it.
     #[arg(long, default_value = "2G", value_parser = size)]
     pub mem: String,
@@ -264,6 +270,14 @@ pub struct RunArgs {
     /// Do not share any directory; as without --share.
     #[arg(long, conflicts_with = "share")]
     pub no_share: bool,
+    /// Give the guest a network card: it reaches what this user's programs reach, this machine's
+    /// own 127.0.0.1 as 10.0.2.2, and nothing reaches it.
+    #[arg(long)]
+    pub net: bool,
+    /// Connections to this machine's port HOST go to the guest's port GUEST. ADDRESS is where they
+    /// are taken [default: 127.0.0.1]. Implies --net.
+    #[arg(long, value_name = "[ADDRESS:]HOST:GUEST[/udp]")]
+    pub publish: Vec<Publish>,
     /// Working directory in the guest [default: ours when the share holds it, or the share].
     #[arg(long)]
     pub cwd: Option<String>,
@@ -330,6 +344,10 @@ impl RunArgs {
         let mut presets = self.gpu.split(',');
         let last = presets.clone().next_back();
         presets.nth(number).or(last).unwrap_or_default()
+    }
+
+    pub fn has_network(&self) -> bool {
+        self.net || !self.publish.is_empty()
     }
 
     pub fn cold_reason(&self) -> Option<&'static str> {
@@ -483,6 +501,17 @@ mod tests {
     }
 
     #[test]
+    fn there_is_no_network_unless_asked_for() {
+        let network = |line: &str| {
+            parse(&format!("kfd-vm run {line} -- x"))
+                .unwrap()
+                .has_network()
+        };
+        assert!(!network(""));
+        assert!(network("--net") && network("--publish 1:2 --publish 3:4"));
+    }
+
+    #[test]
     fn what_only_a_translator_does_is_translated() {
         let kvm = |line: &str| {
             let args = parse(&format!("kfd-vm run {line} -- x")).unwrap();
@@ -516,6 +545,9 @@ mod tests {
             "run --no-share --share . -- x",
             "run --share :ro -- x",
             "run --accel xen -- x",
+            "run --publish 80 -- x",
+            "run --image oci: -- x",
+            "run --image a.tar --root sid -- x",
             "shell ls",
             "exec",
             "up --name a/b",

@@ -2,6 +2,7 @@
 //! Where the pieces of a machine lie: what `sysroot` made, and what the project builds.
 
 use crate::args::{Kernel, MachineArgs};
+use crate::image::{self, Settings};
 use crate::place::Place;
 use anyhow::{anyhow, bail, Context, Result};
 use sha2::{Digest, Sha256};
@@ -15,6 +16,8 @@ pub struct Assets {
     pub cache: PathBuf,
     pub qemu: Qemu,
     pub guest_image: PathBuf,
+    /// What the guest's image says of commands.
+    pub settings: Settings,
     pub kernel: KernelFiles,
     /// The project's module for that kernel.
     pub module: PathBuf,
@@ -49,9 +52,17 @@ impl Assets {
             &get("BUILD_ROOT")?.join(".complete"),
             &["build-root"],
         )?;
-        let guest_image = match image {
-            Some(image) => image,
-            None => {
+        let cache = get("CACHE")?.join("vm");
+        fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
+        let mut settings = Settings::default();
+        let guest_image = match (&args.image, image) {
+            (Some(source), _) => {
+                let image = image::obtain(source, &cache)?;
+                settings = image.settings;
+                image.disk
+            }
+            (None, Some(disk)) => disk,
+            (None, None) => {
                 ensure(&sysroot, &get("GUEST_IMAGE")?, &["guest-root", &args.root])?;
                 get("GUEST_IMAGE")?
             }
@@ -76,12 +87,11 @@ impl Assets {
             Kernel::Kasan => place.checking_module("kasan"),
             Kernel::Kcsan => place.checking_module("kcsan"),
         };
-        let cache = get("CACHE")?.join("vm");
-        fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
         Ok(Self {
             cache,
             qemu,
             guest_image,
+            settings,
             kernel,
             module,
         })

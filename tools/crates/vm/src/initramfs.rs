@@ -22,6 +22,8 @@ const MODULES: &[&str] = &[
     "9p",
     "virtio-rng",
 ];
+/// The same for what only some machines need and not all kernels have.
+const OPTIONAL_MODULES: &[&str] = &["squashfs"];
 const DIRECTORIES: &[&str] = &["dev", "proc", "sys", "modules"];
 const AGENT: &str = "kfd-vm-agent";
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -41,6 +43,7 @@ pub fn locate(assets: &Assets) -> Result<PathBuf> {
     };
     let key = key
         .text(&MODULES.join(" "))
+        .text(&OPTIONAL_MODULES.join(" "))
         .large_file(&assets.kernel.vmlinuz)?
         .finish();
     let path = assets.cache.join(format!("initramfs-{key}.cpio"));
@@ -65,7 +68,11 @@ fn build(modules: &Path, agent: &[u8]) -> Result<Vec<u8>> {
     }
     archive.file("init", 0o755, agent)?;
     let mut list = String::new();
-    for path in load_order(modules, MODULES)? {
+    let mut order = load_order(modules, MODULES)?;
+    for name in OPTIONAL_MODULES {
+        order.extend(load_order(modules, &[name]).unwrap_or_default());
+    }
+    for path in order {
         let name = path
             .file_name()
             .unwrap_or_default()

@@ -4,6 +4,7 @@
 
 use crate::args::{MachineArgs, Share};
 use crate::assets::{Assets, Key};
+use crate::net;
 use anyhow::Result;
 use kfd_vm_protocol::{MODULES_DISK, PORT, ROOT_DISK, SHARE_TAG};
 use serde_json::{json, Value};
@@ -35,6 +36,8 @@ pub struct Wiring {
     pub console: i32,
     /// The shared directory; an empty one stands for none, the device is there all the same.
     pub share: Share,
+    /// What answers the network card, if there is to be one.
+    pub network: Option<String>,
     /// A plugin for the translator.
     pub plugin: Option<String>,
 }
@@ -53,6 +56,8 @@ impl Machine<'_> {
         arguments.extend(self.disks());
         arguments.extend(channels(wiring));
         arguments.extend(ports());
+        let network = wiring.network.iter();
+        arguments.extend(network.flat_map(|network| ["-netdev".into(), network.clone()]));
         arguments.extend(words(&self.args.qemu_args));
         let plugin = wiring.plugin.iter();
         arguments.extend(plugin.flat_map(|plugin| ["-plugin".into(), plugin.clone()]));
@@ -69,6 +74,7 @@ impl Machine<'_> {
                 directory: "share".into(),
                 read_only: false,
             },
+            network: None,
             plugin: None,
         };
         let key = self
@@ -200,8 +206,16 @@ fn ports() -> Vec<String> {
             number + 8
         )
     };
+    let network = format!(
+        "pcie-root-port,id={},slot={slot},chassis={slot},addr={:#x},io-reserve=0",
+        net::PORT,
+        MAX_GPUS + 8,
+        slot = MAX_GPUS + 1,
+    );
     (0..MAX_GPUS)
-        .flat_map(|number| ["-device".to_string(), port(number)])
+        .map(port)
+        .chain([network])
+        .flat_map(|port| ["-device".to_string(), port])
         .collect()
 }
 
@@ -273,6 +287,7 @@ mod tests {
             cache: dir.into(),
             qemu,
             guest_image: file("guest,1.img"),
+            settings: Default::default(),
             kernel,
             module: file("amdkfd.ko"),
         }
@@ -362,6 +377,7 @@ mod tests {
             monitor: 4,
             console: 5,
             share,
+            network: None,
             plugin: None,
         });
         assert!(words.iter().any(|word| word.contains("guest,,1.img")));

@@ -5,9 +5,11 @@ use crate::args::{CommandArgs, ExecArgs, Kfd, MachineArgs, RunArgs, Share, Shell
 use crate::assets::Assets;
 use crate::background::{self, Held};
 use crate::gpus::{self, Gpu, Hive};
+use crate::image::Settings;
 use crate::initramfs;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
+use crate::net;
 use crate::perfetto::Perfetto;
 use crate::session::{Failure, Interrupt, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
@@ -78,6 +80,7 @@ pub struct Order {
     terminal: bool,
 }
 
+const SHELL: &str = "command -v bash >/dev/null && exec bash -l; exec sh -l";
 /// A year: nobody waits for more.
 const UNLIMITED: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -90,10 +93,10 @@ impl Order {
         }
     }
 
-    /// Bash as at a login.
+    /// Bash as at a login, or what a root has instead.
     pub fn of_shell(args: &ShellArgs) -> Self {
         Self {
-            command: ["bash", "-l"].map(String::from).into(),
+            command: ["sh", "-c", SHELL].map(String::from).into(),
             limit: args.timeout.unwrap_or(UNLIMITED),
             terminal: terminal::is_ours(),
         }
@@ -197,10 +200,12 @@ pub fn hold(args: &UpArgs) -> Result<u8> {
 /// What a machine is, in a few words.
 fn describe(args: &RunArgs) -> String {
     let presets: Vec<_> = (0..args.gpu_count()).map(|n| args.preset(n)).collect();
+    let image = args.machine.image.as_ref().map(|image| image.to_string());
+    let root = image.unwrap_or_else(|| args.machine.root.clone());
     format!(
         "{:?} kernel, {}, KFD: {:?}, GPUs: {}, process {}",
         args.machine.kernel,
-        args.machine.root,
+        root,
         args.machine.kfd,
         if presets.is_empty() {
             "none".into()
@@ -294,6 +299,7 @@ struct Run<'a> {
     perfetto: Option<Perfetto>,
     server: Option<PathBuf>,
     firmware: Vec<(String, Vec<u8>)>,
+    settings: Settings,
 }
 
 impl<'a> Run<'a> {
@@ -315,6 +321,7 @@ impl<'a> Run<'a> {
             perfetto: Perfetto::new(args)?,
             server,
             firmware: firmware.transpose()?.unwrap_or_default(),
+            settings: assets.settings.clone(),
             scratch,
         })
     }
@@ -344,6 +351,7 @@ impl<'a> Run<'a> {
     fn cold(&self, machine: &Machine<'_>, gpus: &[Gpu]) -> Result<Session> {
         let mut start = self.start(machine, gpus)?;
         start.devices = self.devices(gpus);
+        start.devices.extend(self.network_card());
         let mut session = Session::start(start)?;
         let release = session.hello()?;
         self.scratch.note(&format!("booted {release}"));
@@ -372,6 +380,9 @@ impl<'a> Run<'a> {
                 return self.cold(machine, gpus);
             }
         };
+        if let Some(card) = self.network_card() {
+            session.monitor.execute("device_add", card)?;
+        }
         self.equip(&mut session)?;
         if self.args.insmod_first {
             self.insert_module(&mut session)?;
@@ -408,6 +419,10 @@ impl<'a> Run<'a> {
         gpus.iter().enumerate().map(device).collect()
     }
 
+    fn network_card(&self) -> Option<serde_json::Value> {
+        self.args.has_network().then(net::card)
+    }
+
     fn start<'m>(&self, machine: &'m Machine<'m>, gpus: &[Gpu]) -> Result<Start<'m>> {
         let log = |suffix: &str| {
             let path = self
@@ -425,13 +440,15 @@ impl<'a> Run<'a> {
         };
         let mut start = Start::new(machine, &self.scratch)?;
         start.share = self.share.clone().unwrap_or(start.share);
+        let network = || net::backend(&self.args.publish);
+        start.network = self.args.has_network().then(network);
         start.models = gpus.iter().map(|gpu| gpu.ended.clone()).collect();
         start.console_log = log(".console")?;
         start.kernel_log = kernel_log;
         Ok(start)
     }
 
-    /// After a boot or a restore: the clock, the share, firmware and module.
+    /// After a boot or a restore: the clock, the share, the network, firmware and module.
     fn equip(&self, session: &mut Session) -> Result<()> {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -441,11 +458,17 @@ impl<'a> Run<'a> {
             &Request::Settle {
                 realtime_ns: now.as_nanos() as u64,
                 log,
+                env: self.settings.env.clone(),
+                cwd: self.settings.cwd.clone().unwrap_or("/root".into()),
             },
             BOOT,
         )?;
         if self.share.is_some() {
             session.ask(&Request::MountShare, BOOT)?;
+        }
+        if self.args.has_network() {
+            session.load_module("virtio_net", "", LOAD)?;
+            session.ask(&Request::SetUpNetwork, LOAD)?;
         }
         for (name, data) in &self.firmware {
             session.write_file(&format!("/lib/firmware/{name}"), 0o644, data, BOOT)?;
@@ -458,7 +481,7 @@ impl<'a> Run<'a> {
         }
         if let Some(also) = &self.also {
             session.write_file(ALSO, 0o644, also, BOOT)?;
-            session.run_quietly(&["insmod", ALSO], LOAD)?;
+            session.load_module(ALSO, "", LOAD)?;
         }
         self.scratch.note("share, firmware and module are there");
         Ok(())
@@ -485,9 +508,7 @@ impl<'a> Run<'a> {
         if !self.args.inserts_module() {
             return Ok(());
         }
-        let mut argv = vec!["insmod", MODULE];
-        argv.extend(self.args.module_args.split_whitespace());
-        session.run_quietly(&argv, LOAD)?;
+        session.load_module(MODULE, &self.args.module_args, LOAD)?;
         self.scratch.note("amdkfd.ko is in");
         Ok(())
     }
@@ -528,12 +549,13 @@ impl<'a> Run<'a> {
     }
 }
 
+/// Empty: the machine's usual one.
 fn working_directory(args: &RunArgs) -> Result<String> {
     if let Some(cwd) = &args.cwd {
         return Ok(cwd.clone());
     }
     let Some(share) = share(args)? else {
-        return Ok("/root".into());
+        return Ok(String::new());
     };
     let here = std::env::current_dir().context("the working directory")?;
     Ok(match here.strip_prefix(&share.directory) {
@@ -544,9 +566,7 @@ fn working_directory(args: &RunArgs) -> Result<String> {
 }
 
 pub fn load_amdgpu(session: &mut Session, args: &str, scratch: &Scratch) -> Result<()> {
-    let mut argv = vec!["modprobe", "amdgpu"];
-    argv.extend(args.split_whitespace());
-    session.run_quietly(&argv, LOAD)?;
+    session.load_module("amdgpu", args, LOAD)?;
     scratch.note("amdgpu is loaded");
     Ok(())
 }

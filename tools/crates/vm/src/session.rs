@@ -67,6 +67,8 @@ pub trait Sink {
 pub struct Start<'a> {
     pub machine: &'a Machine<'a>,
     pub share: Share,
+    /// What answers the network card, if there is to be one.
+    pub network: Option<String>,
     /// Devices beyond the machine's own.
     pub devices: Vec<Value>,
     /// Wait for a snapshot instead of booting.
@@ -92,6 +94,7 @@ impl<'a> Start<'a> {
         Ok(Self {
             machine,
             share,
+            network: None,
             devices: Vec::new(),
             incoming: false,
             console_log: None,
@@ -128,6 +131,7 @@ impl Session {
             monitor: monitor_theirs.as_raw_fd(),
             console: console_theirs.as_raw_fd(),
             share: start.share.clone(),
+            network: start.network.clone(),
             plugin: start.machine.args.plugin.clone(),
         };
         let theirs = [agent_theirs, monitor_theirs, console_theirs];
@@ -360,6 +364,15 @@ impl Session {
             Reply::Failed { message } => bail!("in the guest: {message}"),
             other => bail!("unexpected reply {other:?}"),
         }
+    }
+
+    /// Loads a module: a file of the guest's, or one of the kernel's.
+    pub fn load_module(&mut self, name: &str, parameters: &str, limit: Duration) -> Result<()> {
+        let request = Request::LoadModule {
+            name: name.into(),
+            parameters: parameters.into(),
+        };
+        self.ask(&request, limit)
     }
 
     /// Runs a command of our own in the guest, which must succeed, and returns what it says.

@@ -3,6 +3,7 @@
 //! Loading the 48 MB amdgpu takes most of a boot. The cache holds one snapshot for each machine,
 //! under a key of all it depends on.
 
+use crate::image;
 use crate::machine::Machine;
 use crate::run::{load_amdgpu, Scratch};
 use crate::session::{Interrupt, Session, Start};
@@ -100,12 +101,12 @@ pub fn keep(file: &Path) {
     let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
 }
 
-/// Removes snapshots and initramfs files that nobody uses any more.
+/// Removes snapshots, initramfs files and disks of own images that nobody uses any more.
 fn remove_unused(cache: &Path) {
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
         let path = entry.path();
         let ours = path.extension().is_some_and(|suffix| {
-            [SUFFIX, "part", "cpio", "lock"]
+            [SUFFIX, "part", "cpio", "lock", image::SUFFIX, "json"]
                 .iter()
                 .any(|ours| suffix == *ours)
         });

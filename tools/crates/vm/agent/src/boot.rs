@@ -9,6 +9,8 @@ use rustix::process::{chdir, chroot};
 use rustix::system::{finit_module, sethostname};
 use std::ffi::CString;
 use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -16,6 +18,10 @@ use std::time::{Duration, Instant};
 /// TIMEOUT: the disks are there before init runs; only their probe may still be on its way.
 const DISK_TIMEOUT: Duration = Duration::from_secs(10);
 const ROOT: &str = "/newroot";
+/// How a squashfs begins.
+const SQUASHFS: &[u8; 4] = b"hsqs";
+/// Where a root that has not merged /lib into /usr/lib looks for modules.
+const LIB_MODULES: &str = "/lib/modules";
 
 pub fn build_root() -> Result<()> {
     for (fs, at) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys")] {
@@ -25,10 +31,16 @@ pub fn build_root() -> Result<()> {
     mount_layers()?;
     for at in ["/dev", "/proc", "/sys"] {
         let target = format!("{ROOT}{at}");
+        // A root of somebody's own may have none.
+        fs::create_dir_all(&target).with_context(|| format!("making {target}"))?;
         mount_move(at, &target).with_context(|| format!("moving {at}"))?;
     }
     switch_root()?;
     mount_kernel_filesystems()?;
+    if !Path::new(LIB_MODULES).exists() {
+        fs::create_dir_all("/lib")?;
+        symlink("/usr/lib/modules", LIB_MODULES).context(LIB_MODULES)?;
+    }
     sethostname(b"kfd-vm").context("setting the host name")?;
     fs::create_dir_all(SHARE).context("making the share's mount point")
 }
@@ -57,8 +69,7 @@ fn load_modules() -> Result<()> {
 }
 
 fn mount_layers() -> Result<()> {
-    let read_only = MountFlags::RDONLY | MountFlags::NOATIME;
-    attach("ext4", &disk(ROOT_DISK)?, "/lower", read_only, "")?;
+    attach_disk(ROOT_DISK, "/lower")?;
     attach(
         "tmpfs",
         "upper",
@@ -71,8 +82,27 @@ fn mount_layers() -> Result<()> {
     }
     let layers = "lowerdir=/lower,upperdir=/upper/data,workdir=/upper/work";
     attach("overlay", "root", ROOT, MountFlags::NOATIME, layers)?;
-    let modules = format!("{ROOT}/usr/lib/modules");
-    attach("ext4", &disk(MODULES_DISK)?, &modules, read_only, "")
+    attach_disk(MODULES_DISK, &format!("{ROOT}/usr/lib/modules"))
+}
+
+/// Mounts the disk of that name, read-only, as what its first bytes say it is.
+fn attach_disk(name: &str, at: &str) -> Result<()> {
+    let disk = disk(name)?;
+    let mut magic = [0; SQUASHFS.len()];
+    let read = File::open(&disk).and_then(|mut file| file.read_exact(&mut magic));
+    read.with_context(|| format!("reading {disk}"))?;
+    let kind = if &magic == SQUASHFS {
+        "squashfs"
+    } else {
+        "ext4"
+    };
+    attach(
+        kind,
+        &disk,
+        at,
+        MountFlags::RDONLY | MountFlags::NOATIME,
+        "",
+    )
 }
 
 /// The device node of the virtio disk with this serial number.
@@ -123,10 +153,10 @@ fn mount_kernel_filesystems() -> Result<()> {
     }
     optional("cgroup2", "/sys/fs/cgroup");
     for (link, target) in [("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0")] {
-        let _ = std::os::unix::fs::symlink(target, Path::new("/dev").join(link));
+        let _ = symlink(target, Path::new("/dev").join(link));
     }
     for (link, target) in [("stdout", "/proc/self/fd/1"), ("stderr", "/proc/self/fd/2")] {
-        let _ = std::os::unix::fs::symlink(target, Path::new("/dev").join(link));
+        let _ = symlink(target, Path::new("/dev").join(link));
     }
     Ok(())
 }

@@ -8,6 +8,8 @@ mod boot;
 mod command;
 mod gpus;
 mod incoming;
+mod modules;
+mod net;
 mod port;
 mod serve;
 

@@ -4,7 +4,7 @@
 use crate::command::Task;
 use crate::incoming::{self, Inbox, Line};
 use crate::port::{self, Port};
-use crate::{command, gpus};
+use crate::{command, gpus, modules, net};
 use anyhow::{anyhow, bail, Context, Result};
 use kfd_vm_protocol::{Frame, Reply, Request, SHARE, SHARE_TAG};
 use rustix::mount::{mount, MountFlags};
@@ -13,9 +13,19 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::sync::OnceLock;
 use std::thread;
 use std::time::Duration;
+
+/// What commands have that do not say otherwise.
+#[derive(Default)]
+struct Usual {
+    env: Vec<(String, String)>,
+    cwd: String,
+}
+
+/// Set once, when the machine is settled.
+static USUAL: OnceLock<Usual> = OnceLock::new();
 
 pub fn serve() -> Result<()> {
     let mut service = Service::new()?;
@@ -55,10 +65,12 @@ fn run(port: &Port, request: Request, line: Line) -> Result<Reply> {
     else {
         bail!("a channel is for commands")
     };
+    let usual = USUAL.get_or_init(Usual::default);
+    let env = [&usual.env[..], &env].concat();
     let task = Task {
         argv: &argv,
         env: &env,
-        cwd: &cwd,
+        cwd: if cwd.is_empty() { &usual.cwd } else { &cwd },
         terminal,
     };
     let status = command::run(port, &task, line)?;
@@ -75,11 +87,8 @@ struct Service {
 
 impl Service {
     fn new() -> Result<Self> {
-        // A loopback device that is up is what programs expect; without it few miss it.
-        let _ = Command::new("ip")
-            .args(["link", "set", "lo", "up"])
-            .env("PATH", command::PATH)
-            .status();
+        // Without it few miss it.
+        let _ = net::raise_loopback();
         let (incoming, port) = port::open()?;
         Ok(Self {
             inbox: incoming::sort(incoming),
@@ -96,8 +105,18 @@ impl Service {
                     release: release.trim().into(),
                 });
             }
-            Request::Settle { realtime_ns, log } => self.settle(realtime_ns, log)?,
+            Request::Settle {
+                realtime_ns,
+                log,
+                env,
+                cwd,
+            } => {
+                let _ = USUAL.set(Usual { env, cwd });
+                self.settle(realtime_ns, log)?
+            }
             Request::MountShare => mount_share()?,
+            Request::LoadModule { name, parameters } => modules::load(&name, &parameters)?,
+            Request::SetUpNetwork => net::set_up()?,
             Request::WriteFile { path, mode, size } => self.write_file(&path, mode, size)?,
             Request::AwaitGpus {
                 count,

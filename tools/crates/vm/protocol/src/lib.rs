@@ -58,9 +58,19 @@ pub enum Request {
         realtime_ns: u64,
         /// Stream kernel messages from the beginning.
         log: bool,
+        /// What commands find in their environment beside what all have.
+        #[serde(default)]
+        env: Vec<(String, String)>,
+        /// Where commands run that do not say.
+        #[serde(default)]
+        cwd: String,
     },
     /// Mount the shared directory at [`SHARE`].
     MountShare,
+    /// Load a module: a file, or one of the kernel's by name with all that it needs.
+    LoadModule { name: String, parameters: String },
+    /// Wait for the network card, give it its address, and write /etc/resolv.conf.
+    SetUpNetwork,
     /// Write a file of `size` bytes, which follow in [`Frame::Data`] frames.
     WriteFile { path: String, mode: u32, size: u64 },
     /// Wait until `count` amdgpu devices are bound to their driver.
@@ -74,6 +84,7 @@ pub enum Request {
     Run {
         argv: Vec<String>,
         env: Vec<(String, String)>,
+        /// Empty: that of [`Request::Settle`].
         cwd: String,
         /// Whether it reads what comes in [`Frame::Stdin`]; otherwise it reads nothing.
         #[serde(default)]
@@ -254,6 +265,8 @@ mod tests {
             Frame::Request(Request::Settle {
                 realtime_ns: u64::MAX,
                 log: true,
+                env: vec![("A".into(), "b".into())],
+                cwd: "/root".into(),
             }),
             Frame::Reply(Reply::Exit { status: -1 }),
             Frame::Stdout(vec![0, 255, b'\n']),
