@@ -70,7 +70,18 @@ pub struct Image {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     pub env: Vec<(String, String)>,
+    /// Where commands run; `None`: in root's home.
     pub cwd: Option<String>,
+}
+
+impl Settings {
+    /// What is there in any root.
+    fn of_any_root() -> Self {
+        Self {
+            env: Vec::new(),
+            cwd: Some("/".into()),
+        }
+    }
 }
 
 /// The image's disk in the cache, made now if there is none.
@@ -90,7 +101,7 @@ pub fn obtain(source: &Source, cache: &Path) -> Result<Image> {
                 let file = File::open(&path)?;
                 tree.lay(decompressed(file)?, false)?;
                 is_root(tree)?;
-                Ok(Settings::default())
+                Ok(Settings::of_any_root())
             })
         }
         Source::Layout { directory, tag } => {

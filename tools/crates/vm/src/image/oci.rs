@@ -71,13 +71,14 @@ pub fn find(layout: &Path, tag: Option<&str>) -> Result<Found> {
         Some((name.to_string(), value.to_string()))
     };
     let cwd = config.and_then(|config| config.working_dir().clone());
+    let usual = Settings::of_any_root();
     Ok(Found {
         layout: layout.to_path_buf(),
         digest,
         layers: manifest.layers().clone(),
         settings: Settings {
             env: env.into_iter().flatten().filter_map(split).collect(),
-            cwd: cwd.filter(|cwd| !cwd.is_empty()),
+            cwd: cwd.filter(|cwd| !cwd.is_empty()).or(usual.cwd),
         },
     })
 }
