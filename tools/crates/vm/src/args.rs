@@ -45,6 +45,13 @@ pub enum Command {
     /// Hold a machine: what `up` starts.
     #[command(hide = true, args_override_self = true)]
     Hold(Box<UpArgs>),
+    /// Run commands as tests, one after the other in one machine, and say which pass: those that end
+    /// with status 0. Exit with 1 if one fails. Takes the options of `run`.
+    #[command(args_override_self = true)]
+    Test(Box<TestArgs>),
+    /// Write manual pages and completions.
+    #[command(hide = true)]
+    Generate(GenerateArgs),
     /// Make the snapshot that `run` with the same machine options starts from.
     Prepare(MachineArgs),
     /// Become a child that dies with its parent.
@@ -55,6 +62,16 @@ pub enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+}
+
+impl Command {
+    /// Whether it starts programs that it waits for.
+    pub fn holds_children(&self) -> bool {
+        !matches!(
+            self,
+            Self::ExecChild { .. } | Self::Generate(_) | Self::Ps | Self::Down(_)
+        )
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -160,6 +177,33 @@ pub struct ShellArgs {
     /// Seconds the shell may take [default: no limit].
     #[arg(long, value_parser = seconds)]
     pub timeout: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct TestArgs {
+    #[command(flatten)]
+    pub options: RunArgs,
+    /// Seconds each test may take.
+    #[arg(long, default_value = "600", value_parser = seconds)]
+    pub timeout: Duration,
+    /// Write what came of them as JUnit XML.
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// The tests, each a line for the guest's shell. Lines "ok - WHAT" and "not ok - WHAT" of their
+    /// output are cases of their own in the report.
+    #[arg(required = true, value_name = "COMMAND")]
+    pub tests: Vec<String>,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct GenerateArgs {
+    /// Write kfd-vm.1 and a page for each subcommand there.
+    #[arg(long, value_name = "DIR", required_unless_present = "completions")]
+    pub man: Option<PathBuf>,
+    /// Write bash's, fish's and zsh's completions there, in files with the names that each shell
+    /// looks for.
+    #[arg(long, value_name = "DIR")]
+    pub completions: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -315,6 +359,15 @@ impl MachineArgs {
             (Accel::Kvm, Some((_, option))) => bail!("{option} needs --accel tcg"),
             (Accel::Kvm, None) => crate::kvm::check().map(|()| true),
             (Accel::Auto, None) => Ok(crate::kvm::check().is_ok()),
+        }
+    }
+
+    /// What `--accel auto` has chosen and why, in a line.
+    pub fn chosen(&self, kvm: bool) -> String {
+        match crate::kvm::check() {
+            _ if kvm => "the processor executes the guest (KVM)".into(),
+            Err(error) => format!("the guest is translated (TCG): {error:#}"),
+            Ok(()) => "the guest is translated (TCG), as its other options want".into(),
         }
     }
 
@@ -546,6 +599,9 @@ mod tests {
             "run --share :ro -- x",
             "run --accel xen -- x",
             "run --publish 80 -- x",
+            "test",
+            "test --junit f",
+            "generate",
             "run --image oci: -- x",
             "run --image a.tar --root sid -- x",
             "shell ls",

@@ -12,6 +12,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The only suite whose root is there where nothing is fetched.
+const FIXED_SUITE: &str = "trixie";
+
 pub struct Assets {
     pub cache: PathBuf,
     pub qemu: Qemu,
@@ -41,17 +44,30 @@ impl Assets {
         let sysroot = place.sysroot();
         let image = image_of(&args.root)?;
         let suite = image.as_ref().map_or(args.root.as_str(), |_| "trixie");
-        let env = sysroot_env(&sysroot, suite)?;
+        let env = match place.fixed() {
+            Some(file) => {
+                let text = fs::read_to_string(&file);
+                variables(&text.with_context(|| file.display().to_string())?)
+            }
+            None => sysroot_env(&sysroot, suite)?,
+        };
         let get = |name: &str| {
             env.get(name)
                 .map(PathBuf::from)
                 .ok_or_else(|| anyhow!("`sysroot env` says no {name}"))
         };
-        ensure(
-            &sysroot,
-            &get("BUILD_ROOT")?.join(".complete"),
-            &["build-root"],
-        )?;
+        let fixed = place.fixed().is_some();
+        let ensure = |made: &Path, step: &[&str]| match fixed {
+            true if made.exists() => Ok(()),
+            true => bail!("{} is not there, and is not made here", made.display()),
+            false => ensure(&sysroot, made, step),
+        };
+        if fixed && suite != FIXED_SUITE {
+            bail!("there is no root but {FIXED_SUITE} here; --image takes one of your own");
+        }
+        if !fixed {
+            ensure(&get("BUILD_ROOT")?.join(".complete"), &["build-root"])?;
+        }
         let cache = get("CACHE")?.join("vm");
         fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
         let mut settings = Settings::default();
@@ -63,14 +79,14 @@ impl Assets {
             }
             (None, Some(disk)) => disk,
             (None, None) => {
-                ensure(&sysroot, &get("GUEST_IMAGE")?, &["guest-root", &args.root])?;
+                ensure(&get("GUEST_IMAGE")?, &["guest-root", &args.root])?;
                 get("GUEST_IMAGE")?
             }
         };
         let kernel = match args.kernel {
             Kernel::Stock => {
                 let dir = get("KERNEL_DIR")?;
-                ensure(&sysroot, &dir.join(".complete"), &["kernel"])?;
+                ensure(&dir.join(".complete"), &["kernel"])?;
                 KernelFiles::find(&dir, "modules-root")?
             }
             Kernel::Debug => KernelFiles::checking("debug", &get("DEBUG_KERNEL_DIR")?)?,
@@ -163,10 +179,15 @@ fn sysroot_env(sysroot: &Path, suite: &str) -> Result<HashMap<String, String>> {
         );
     }
     let text = String::from_utf8(output.stdout).context("`sysroot env`")?;
+    Ok(variables(&text))
+}
+
+/// Lines NAME=VALUE.
+fn variables(text: &str) -> HashMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.split_once('='));
-    Ok(pairs
+    pairs
         .map(|(name, value)| (name.to_string(), value.to_string()))
-        .collect())
+        .collect()
 }
 
 fn ensure(sysroot: &Path, made: &Path, step: &[&str]) -> Result<()> {

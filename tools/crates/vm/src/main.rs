@@ -7,9 +7,11 @@ mod assets;
 mod background;
 mod child;
 mod cpio;
+mod generate;
 mod gpus;
 mod guest;
 mod image;
+mod init;
 mod initramfs;
 mod input;
 mod kernel_log;
@@ -23,6 +25,7 @@ mod run;
 mod session;
 mod snapshot;
 mod terminal;
+mod testing;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -36,6 +39,8 @@ const STATUS_FAILED: u8 = 125;
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        // What is over at once, or becomes another program, needs nobody above it.
+        command if command.holds_children() && init::is_needed() => init::run(),
         Command::Run(args) => run::run(&args.options, &Order::of(&args)),
         Command::Shell(args) => run::run(&args.options, &Order::of_shell(&args)),
         Command::Up(args) => background::up(&args.name),
@@ -43,6 +48,8 @@ fn main() -> ExitCode {
         Command::Exec(args) => background::exec(&args),
         Command::Ps => background::ps(),
         Command::Down(args) => background::down(&args),
+        Command::Test(args) => testing::test(&args),
+        Command::Generate(args) => generate::generate(&args),
         Command::Prepare(args) => run::prepare(&args),
         Command::ExecChild {
             parent,

@@ -5,6 +5,11 @@
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
+/// Below the prefix of an installation.
+const LIB: &str = "lib/amdkfd-rs";
+const SHARE: &str = "share/amdkfd-rs";
+const AGENT: &str = "kfd-vm-agent";
+
 #[derive(Debug, PartialEq)]
 pub enum Place {
     Tree(PathBuf),
@@ -17,23 +22,38 @@ pub enum Place {
 }
 
 impl Place {
-    /// What the launcher script of a tree says; or what a package was built for; or the tree that
-    /// this was built in.
+    /// What the launcher script of a tree says; or where this program was installed; or what a
+    /// package was built for; or the tree that this was built in.
     pub fn find() -> Self {
         Self::choose(
             std::env::var_os("KFD_VM_PROJECT"),
+            std::env::current_exe().ok(),
             option_env!("KFD_VM_PROGRAMS").zip(option_env!("KFD_VM_SHARED")),
         )
     }
 
-    fn choose(project: Option<OsString>, installed: Option<(&str, &str)>) -> Self {
-        match (project, installed) {
-            (Some(project), _) => Self::Tree(project.into()),
-            (None, Some((programs, shared))) => Self::Installed {
+    fn choose(
+        project: Option<OsString>,
+        program: Option<PathBuf>,
+        installed: Option<(&str, &str)>,
+    ) -> Self {
+        if let Some(project) = project {
+            return Self::Tree(project.into());
+        }
+        // PREFIX/bin/kfd-vm has the others in PREFIX/lib and PREFIX/share, wherever PREFIX is.
+        let prefix = program.as_deref().and_then(|path| path.ancestors().nth(2));
+        if let Some(prefix) = prefix.filter(|prefix| prefix.join(LIB).join(AGENT).exists()) {
+            return Self::Installed {
+                programs: prefix.join(LIB),
+                shared: prefix.join(SHARE),
+            };
+        }
+        match installed {
+            Some((programs, shared)) => Self::Installed {
                 programs: programs.into(),
                 shared: shared.into(),
             },
-            (None, None) => {
+            None => {
                 let built = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3);
                 Self::Tree(built.unwrap_or(Path::new("/")).to_path_buf())
             }
@@ -45,14 +65,30 @@ impl Place {
         dir.join("tools/sysroot/sysroot")
     }
 
+    /// A file that says where everything is, as `sysroot env` does: in an image for containers it is
+    /// there already, and nothing is ever fetched.
+    pub fn fixed(&self) -> Option<PathBuf> {
+        match self {
+            Self::Tree(_) => None,
+            Self::Installed { shared, .. } => Some(shared.join("assets.env")),
+        }
+        .filter(|file| file.exists())
+    }
+
     /// The module for the stock kernel of that release by default: the tree's own in
-    /// `built`, or the one that DKMS has built on this machine.
+    /// `built`, or the one that was installed, or the one that DKMS has built on this machine.
     pub fn module(&self, release: &OsStr, built: PathBuf) -> PathBuf {
         match self {
             Self::Tree(_) => built.join("amdkfd.ko"),
-            Self::Installed { .. } => Path::new("/lib/modules")
-                .join(release)
-                .join("updates/dkms/amdkfd.ko.xz"),
+            Self::Installed { programs, .. } => {
+                let installed = programs.join("modules").join(release).join("amdkfd.ko");
+                if installed.exists() {
+                    return installed;
+                }
+                Path::new("/lib/modules")
+                    .join(release)
+                    .join("updates/dkms/amdkfd.ko.xz")
+            }
         }
     }
 
@@ -71,16 +107,34 @@ mod tests {
 
     #[test]
     fn a_tree_comes_before_the_package_and_the_package_before_where_it_was_built() {
-        let tree = Place::choose(Some("/tree".into()), Some(PACKAGE));
+        let tree = Place::choose(Some("/tree".into()), None, Some(PACKAGE));
         assert_eq!(tree, Place::Tree("/tree".into()));
         assert_eq!(tree.sysroot(), Path::new("/tree/tools/sysroot/sysroot"));
-        let installed = Place::choose(None, Some(PACKAGE));
+        let installed = Place::choose(None, None, Some(PACKAGE));
         assert_eq!(
             installed.sysroot(),
             Path::new("/usr/share/x/tools/sysroot/sysroot")
         );
-        let built = Place::choose(None, None);
+        let built = Place::choose(None, None, None);
         assert!(built.sysroot().exists(), "{built:?}");
+    }
+
+    #[test]
+    fn an_installation_is_found_from_its_program() {
+        let prefix = tempfile::tempdir().unwrap();
+        let at = |path: &str| prefix.path().join(path);
+        std::fs::create_dir_all(at("lib/amdkfd-rs/modules/1.2.3-test")).unwrap();
+        let find = || Place::choose(None, Some(at("bin/kfd-vm")), Some(PACKAGE));
+        assert_eq!(find(), Place::choose(None, None, Some(PACKAGE)));
+        std::fs::write(at("lib/amdkfd-rs/kfd-vm-agent"), "").unwrap();
+        let place = find();
+        assert_eq!(place.sysroot(), at("share/amdkfd-rs/tools/sysroot/sysroot"));
+        assert_eq!(place.fixed(), None);
+        let module = || place.module(OsStr::new("1.2.3-test"), "/tree/build".into());
+        assert!(module().starts_with("/lib/modules"));
+        let own = at("lib/amdkfd-rs/modules/1.2.3-test/amdkfd.ko");
+        std::fs::write(&own, "").unwrap();
+        assert_eq!(module(), own);
     }
 
     #[test]
@@ -91,7 +145,7 @@ mod tests {
             Path::new("/tree/build/amdkfd.ko")
         );
         assert_eq!(
-            module(Place::choose(None, Some(PACKAGE))),
+            module(Place::choose(None, None, Some(PACKAGE))),
             Path::new("/lib/modules/1.2.3-test/updates/dkms/amdkfd.ko.xz")
         );
     }

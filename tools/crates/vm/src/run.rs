@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! `kfd-vm run` from start to end: get a machine up, with its GPUs and its KFD, run the command.
 
-use crate::args::{CommandArgs, ExecArgs, Kfd, MachineArgs, RunArgs, Share, ShellArgs, UpArgs};
+use crate::args::{
+    Accel, CommandArgs, ExecArgs, Kfd, MachineArgs, RunArgs, Share, ShellArgs, UpArgs,
+};
 use crate::assets::Assets;
 use crate::background::{self, Held};
 use crate::gpus::{self, Gpu, Hive};
@@ -16,8 +18,11 @@ use crate::snapshot::{self, Snapshot};
 use crate::{terminal, STATUS_FAILED};
 use anyhow::{anyhow, bail, Context, Result};
 use kfd_vm_protocol::{Reply, Request, SHARE};
+use rustix::fs::{flock, FlockOperation};
+use rustix::process::getuid;
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -37,6 +42,8 @@ pub const LOAD: Duration = Duration::from_secs(300);
 /// What lasts as long as the run and is removed with it.
 pub struct Scratch {
     dir: TempDir,
+    /// Held as long as the process lives, however it ends.
+    _lock: File,
     pub interrupt: Interrupt,
     verbose: bool,
     started: Instant,
@@ -44,13 +51,19 @@ pub struct Scratch {
 
 impl Scratch {
     fn new(verbose: bool) -> Result<Self> {
+        // First, so that no signal leaves the directory behind.
+        let interrupt = Interrupt::install()?;
+        remove_left(&std::env::temp_dir());
         let dir = tempfile::Builder::new()
-            .prefix("kfd-vm-")
+            .prefix(SCRATCH)
             .tempdir()
             .context("a scratch directory")?;
+        let lock = File::create(dir.path().join(LOCK))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).context("a scratch directory")?;
         Ok(Self {
             dir,
-            interrupt: Interrupt::install()?,
+            _lock: lock,
+            interrupt,
             verbose,
             started: Instant::now(),
         })
@@ -71,6 +84,27 @@ impl Scratch {
     }
 }
 
+const SCRATCH: &str = "kfd-vm-";
+const LOCK: &str = "lock";
+
+/// Removes what processes that were killed have left: scratch directories of this user's whose lock
+/// nobody holds.
+fn remove_left(temporary: &Path) {
+    for entry in fs::read_dir(temporary).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(SCRATCH)
+            && entry.metadata().is_ok_and(|data| {
+                data.is_dir() && data.uid() == getuid().as_raw() && data.mode() & 0o077 == 0
+            });
+        // Without a lock it may be one that is just being made.
+        let lock = ours.then(|| File::open(entry.path().join(LOCK)));
+        if let Some(Ok(lock)) = lock {
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+                let _ = fs::remove_dir_all(entry.path());
+            }
+        }
+    }
+}
+
 /// What the machine is for.
 pub struct Order {
     command: Vec<String>,
@@ -78,6 +112,8 @@ pub struct Order {
     limit: Duration,
     /// Whether it has a terminal.
     terminal: bool,
+    /// Whether it reads what we read.
+    reads: bool,
 }
 
 const SHELL: &str = "command -v bash >/dev/null && exec bash -l; exec sh -l";
@@ -90,6 +126,7 @@ impl Order {
             command: args.command.clone(),
             limit: args.timeout,
             terminal: args.tty,
+            reads: true,
         }
     }
 
@@ -99,6 +136,17 @@ impl Order {
             command: ["sh", "-c", SHELL].map(String::from).into(),
             limit: args.timeout.unwrap_or(UNLIMITED),
             terminal: terminal::is_ours(),
+            reads: true,
+        }
+    }
+
+    /// A line for the shell.
+    pub fn of_test(line: &str, limit: Duration) -> Self {
+        Self {
+            command: ["sh", "-c", line].map(String::from).into(),
+            limit,
+            terminal: false,
+            reads: false,
         }
     }
 
@@ -107,6 +155,7 @@ impl Order {
             command: args.command.clone(),
             limit: args.timeout.unwrap_or(UNLIMITED),
             terminal: args.tty,
+            reads: true,
         }
     }
 
@@ -134,7 +183,7 @@ impl Order {
             argv: self.command.clone(),
             env,
             cwd,
-            input: true,
+            input: self.reads,
             terminal: self.terminal.then(terminal::size),
         }
     }
@@ -160,7 +209,7 @@ pub fn prepare(args: &MachineArgs) -> Result<u8> {
 pub fn run(args: &RunArgs, order: &Order) -> Result<u8> {
     with_machine(args, |run, session| {
         run.scratch.note("running the command");
-        let status = run.command(session, order)?;
+        let status = run.command(session, order, &mut PassThrough)?;
         run.scratch.note("the command ended");
         Ok(status)
     })
@@ -218,7 +267,7 @@ fn describe(args: &RunArgs) -> String {
 }
 
 /// Brings a machine up, has something done with it, and switches it off.
-fn with_machine(
+pub fn with_machine(
     args: &RunArgs,
     body: impl FnOnce(&Run<'_>, &mut Session) -> Result<u8>,
 ) -> Result<u8> {
@@ -231,11 +280,9 @@ fn with_machine(
         assets: &assets,
         initramfs: &initramfs,
     };
-    run.scratch.note(if machine.kvm {
-        "with KVM"
-    } else {
-        "translated (TCG)"
-    });
+    if args.machine.accel == Accel::Auto {
+        eprintln!("kfd-vm: {}", args.machine.chosen(machine.kvm));
+    }
     let gpus = run.start_gpus()?;
     let mut session = run
         .bring_up(&machine, &gpus)
@@ -290,7 +337,7 @@ fn with_models(error: anyhow::Error, gpus: &[Gpu]) -> anyhow::Error {
     error
 }
 
-struct Run<'a> {
+pub struct Run<'a> {
     args: &'a RunArgs,
     scratch: Scratch,
     share: Option<Share>,
@@ -524,13 +571,17 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn command(&self, session: &mut Session, order: &Order) -> Result<u8> {
+    pub fn command(&self, session: &mut Session, order: &Order, sink: &mut dyn Sink) -> Result<u8> {
         let order = match &self.perfetto {
             Some(perfetto) => order.instead(perfetto.command(&order.command)),
             None => order.instead(order.command.clone()),
         };
         let request = order.request(working_directory(self.args)?, &self.args.env);
-        match session.run(&request, order.limit(), &mut PassThrough)? {
+        let reply = match order.reads {
+            true => session.run(&request, order.limit(), sink)?,
+            false => session.request(&request, order.limit(), sink)?,
+        };
+        match reply {
             Reply::Exit { status } => Ok(status as u8),
             Reply::Failed { message } => bail!("in the guest: {message}"),
             other => bail!("unexpected reply {other:?}"),
@@ -640,6 +691,30 @@ impl Sink for PassThrough {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::DirBuilderExt;
+
+    #[test]
+    fn what_a_killed_process_left_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let make = |name: &str, locked: bool| {
+            let path = dir.path().join(name);
+            fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+            let file = File::create(path.join(LOCK)).unwrap();
+            if locked {
+                flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+            }
+            locked.then_some(file)
+        };
+        let _held = make("kfd-vm-held", true);
+        make("kfd-vm-left", false);
+        make("other", false);
+        fs::create_dir(dir.path().join("kfd-vm-new")).unwrap();
+        remove_left(dir.path());
+        let entries = fs::read_dir(dir.path()).unwrap().flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["kfd-vm-held", "kfd-vm-new", "other"]);
+    }
 
     #[test]
     fn a_compressed_module_is_read_as_what_it_holds() {

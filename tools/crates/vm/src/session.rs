@@ -14,7 +14,7 @@ use crate::terminal::{self, Terminal};
 use anyhow::{bail, Context, Result};
 use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW, MAX_PAYLOAD};
 use serde_json::{json, Value};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::*;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -447,6 +447,13 @@ impl Sink for Captured {
     }
 }
 
+/// Those that would end a program that does not handle them, but for SIGKILL and what a fault of its
+/// own raises. SIGPIPE is an error of a write.
+const ENDING: &[i32] = &[
+    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU,
+    SIGXFSZ, SIGIO,
+];
+
 /// The signals that end a run in order: everything is killed and removed on the way out.
 #[derive(Clone, Default)]
 pub struct Interrupt(Arc<AtomicUsize>);
@@ -454,7 +461,7 @@ pub struct Interrupt(Arc<AtomicUsize>);
 impl Interrupt {
     pub fn install() -> Result<Self> {
         let interrupt = Self::default();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for &signal in ENDING {
             signal_hook::flag::register_usize(signal, interrupt.0.clone(), signal as usize)?;
         }
         Ok(interrupt)

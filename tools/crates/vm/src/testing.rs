@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+//! `kfd-vm test`: runs commands one after the other in one machine, says which pass, and writes
+//! that as JUnit XML, which services for continuous integration read.
+
+use crate::args::TestArgs;
+use crate::run::{self, Order, PassThrough};
+use crate::session::{Failure, Sink};
+use crate::STATUS_FAILED;
+use anyhow::{Context, Result};
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+use std::fs::File;
+use std::io::{self, BufWriter};
+use std::time::{Duration, Instant};
+
+/// A test failed.
+const STATUS_TESTS_FAILED: u8 = 1;
+/// How much of each stream of a test the report keeps: the end.
+const KEPT: usize = 256 << 10;
+
+/// What came of a test.
+struct Outcome {
+    name: String,
+    ended: Ended,
+    time: Duration,
+    output: Output,
+}
+
+enum Ended {
+    /// Its status, as a shell gives it.
+    Exited(u8),
+    /// The machine did not come to that: a time limit, a crash.
+    Broken(String),
+}
+
+/// Runs all; a test that the machine does not survive is followed by another machine.
+pub fn test(args: &TestArgs) -> Result<u8> {
+    // That it can't be written is told before anything runs.
+    let file = args.junit.as_ref().map(|path| {
+        let file = File::create(path).with_context(|| path.display().to_string())?;
+        anyhow::Ok((file, path))
+    });
+    let file = file.transpose()?;
+    let mut outcomes = Vec::new();
+    let result = run_all(args, &mut outcomes);
+    let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
+    let passed = outcomes.len() - failed;
+    println!("{passed} passed, {failed} failed");
+    if let Some((file, path)) = file {
+        let report = report(&outcomes, result.as_ref().err());
+        let written = report.serialize(BufWriter::new(file));
+        written.with_context(|| path.display().to_string())?;
+    }
+    Ok(match result? {
+        0 if failed > 0 => STATUS_TESTS_FAILED,
+        status => status,
+    })
+}
+
+fn run_all(args: &TestArgs, outcomes: &mut Vec<Outcome>) -> Result<u8> {
+    let mut worst = 0;
+    while outcomes.len() < args.tests.len() {
+        let before = outcomes.len();
+        let ended = run::with_machine(&args.options, |run, session| {
+            for test in &args.tests[before..] {
+                let (mut output, started) = (Output::default(), Instant::now());
+                let order = Order::of_test(test, args.timeout);
+                let result = run.command(session, &order, &mut output);
+                let broken = result.as_ref().err().map(|error| format!("{error:#}"));
+                if let Some(Failure::Signal(_)) = result.as_ref().err().and_then(failure) {
+                    return result;
+                }
+                let outcome = Outcome {
+                    name: test.clone(),
+                    ended: match (&result, broken) {
+                        (Ok(status), _) => Ended::Exited(*status),
+                        (_, why) => Ended::Broken(why.unwrap_or_default()),
+                    },
+                    time: started.elapsed(),
+                    output,
+                };
+                outcome.say();
+                outcomes.push(outcome);
+                result?;
+            }
+            Ok(0)
+        });
+        match ended {
+            Ok(status) => worst = worst.max(status),
+            Err(error) if matches!(failure(&error), Some(Failure::Signal(_))) => return Err(error),
+            // That a test broke is in its outcome.
+            Err(_) if outcomes.len() > before => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(worst)
+}
+
+fn failure(error: &anyhow::Error) -> Option<&Failure> {
+    error.downcast_ref()
+}
+
+impl Outcome {
+    fn passed(&self) -> bool {
+        matches!(self.ended, Ended::Exited(0))
+    }
+
+    /// Why it failed, in a line.
+    fn why(&self) -> Option<String> {
+        match &self.ended {
+            Ended::Exited(0) => None,
+            Ended::Exited(status) => Some(format!("it ended with status {status}")),
+            Ended::Broken(why) => Some(why.lines().next().unwrap_or_default().into()),
+        }
+    }
+
+    fn say(&self) {
+        let time = self.time.as_secs_f32();
+        match self.why() {
+            None => println!("ok - {} ({time:.1} s)", self.name),
+            Some(why) => println!("not ok - {} ({time:.1} s): {why}", self.name),
+        }
+    }
+
+    /// The test as a suite: its own lines "ok - WHAT" and "not ok - WHAT" are cases, and how it
+    /// ended is one where they do not say it.
+    fn suite(&self) -> TestSuite {
+        let mut suite = TestSuite::new(self.name.as_str());
+        suite.set_time(self.time);
+        suite.set_system_out_lossy(&self.output.stdout.0);
+        suite.set_system_err_lossy(&self.output.stderr.0);
+        let text = String::from_utf8_lossy(&self.output.stdout.0);
+        let (mut cases, mut said_bad) = (Vec::new(), false);
+        for line in text.lines() {
+            let (what, status) = match (line.strip_prefix("ok - "), line.strip_prefix("not ok - "))
+            {
+                (Some(what), _) => (what, TestCaseStatus::success()),
+                (_, Some(what)) => {
+                    said_bad = true;
+                    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+                    status.set_message(what);
+                    (what, status)
+                }
+                _ => continue,
+            };
+            cases.push(TestCase::new(what, status));
+        }
+        match &self.ended {
+            Ended::Exited(0) if !cases.is_empty() => {}
+            Ended::Exited(0) => cases.push(TestCase::new(&*self.name, TestCaseStatus::success())),
+            Ended::Exited(_) if said_bad => {}
+            Ended::Exited(_) => cases.push(self.own_case(NonSuccessKind::Failure)),
+            Ended::Broken(_) => cases.push(self.own_case(NonSuccessKind::Error)),
+        }
+        for case in &mut cases {
+            case.set_classname(self.name.as_str());
+        }
+        suite.add_test_cases(cases);
+        suite
+    }
+
+    fn own_case(&self, kind: NonSuccessKind) -> TestCase {
+        let mut status = TestCaseStatus::non_success(kind);
+        status.set_message(self.why().unwrap_or_default());
+        if let Ended::Broken(why) = &self.ended {
+            status.set_description(why.as_str());
+        }
+        TestCase::new(self.name.as_str(), status)
+    }
+}
+
+/// All suites; where the machine failed in between, that is a suite of its own.
+fn report(outcomes: &[Outcome], machine: Option<&anyhow::Error>) -> Report {
+    let mut report = Report::new("kfd-vm");
+    report.add_test_suites(outcomes.iter().map(Outcome::suite));
+    if let Some(error) = machine {
+        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+        status.set_message(format!("{error:#}"));
+        let mut suite = TestSuite::new("kfd-vm");
+        suite.add_test_case(TestCase::new("the machine", status));
+        report.add_test_suite(suite);
+    }
+    report.set_time(outcomes.iter().map(|outcome| outcome.time).sum());
+    report
+}
+
+/// What a test says is passed on and kept.
+#[derive(Default)]
+struct Output {
+    stdout: Kept,
+    stderr: Kept,
+}
+
+impl Sink for Output {
+    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stdout.add(bytes);
+        PassThrough.stdout(bytes)
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stderr.add(bytes);
+        PassThrough.stderr(bytes)
+    }
+}
+
+/// The end of a stream.
+#[derive(Default)]
+struct Kept(Vec<u8>);
+
+impl Kept {
+    fn add(&mut self, bytes: &[u8]) {
+        self.0.extend(bytes);
+        // Not each time: what is kept moves.
+        if self.0.len() > 2 * KEPT {
+            self.0.drain(..self.0.len() - KEPT);
+        }
+    }
+}
+
+/// The worst that a machine which came up and ended may have to say.
+const _: () = assert!(STATUS_TESTS_FAILED < STATUS_FAILED);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(name: &str, ended: Ended, stdout: &str) -> Outcome {
+        let mut output = Output::default();
+        output.stdout.add(stdout.as_bytes());
+        Outcome {
+            name: name.into(),
+            ended,
+            time: Duration::from_millis(1500),
+            output,
+        }
+    }
+
+    fn written(outcomes: &[Outcome], machine: Option<&anyhow::Error>) -> String {
+        report(outcomes, machine).to_string().unwrap()
+    }
+
+    #[test]
+    fn a_status_or_the_lines_of_a_test_are_cases() {
+        let xml = written(
+            &[
+                outcome("a", Ended::Exited(0), "words\n"),
+                outcome("b <&>", Ended::Exited(3), "\x1b[1m\u{1}"),
+                outcome("c", Ended::Exited(1), "ok - one\nnot ok - two\n"),
+                outcome("d", Ended::Exited(1), "ok - one\n"),
+                outcome("e", Ended::Broken("timeout: e\nmore".into()), ""),
+            ],
+            None,
+        );
+        let first = xml.lines().nth(1).unwrap();
+        for part in [
+            r#"tests="7""#,
+            r#"failures="3""#,
+            r#"errors="1""#,
+            r#"time="7.500""#,
+        ] {
+            assert!(first.contains(part), "{part}: {xml}");
+        }
+        for part in [
+            r#"name="b &lt;&amp;&gt;""#,
+            r#"message="it ended with status 3""#,
+            r#"message="timeout: e""#,
+            r#"name="two""#,
+        ] {
+            assert!(xml.contains(part), "{part}: {xml}");
+        }
+        assert!(!xml.contains(['\u{1}', '\u{1b}']), "no XML has these");
+    }
+
+    #[test]
+    fn a_machine_that_fails_is_in_the_report() {
+        let error = anyhow::anyhow!("no machine");
+        let xml = written(&[], Some(&error));
+        assert!(
+            xml.contains(r#"errors="1""#) && xml.contains("no machine"),
+            "{xml}"
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_long_output_is_kept() {
+        let mut kept = Kept::default();
+        for number in 0..100_000u32 {
+            kept.add(format!("{number:9}\n").as_bytes());
+        }
+        assert!(kept.0.len() <= 2 * KEPT && kept.0.ends_with(b"    99999\n"));
+    }
+}
