@@ -54,6 +54,7 @@ unsafe extern "C" {
         pfns: *mut c_ulong,
     ) -> c_int;
     pub(super) fn amdkfd_is_device_page(pfn: c_ulong) -> bool;
+    pub(super) fn amdkfd_hmm_mark_dirty(pfns: *const c_ulong, count: u32);
     pub(super) fn amdkfd_hmm_look(
         notifier: *mut bindings::mmu_interval_notifier,
         seq: c_ulong,

@@ -17,6 +17,12 @@ int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 		     unsigned long *pfns);
 /* pfn: HMM's, of a page that is there. */
 bool amdkfd_is_device_page(unsigned long pfn);
+/*
+ * A device may write to these from now on: what is to be kept of them is not what a file or the
+ * swap has. pfns: HMM's, as amdkfd_hmm_fault() filled them in, none of which was taken away since;
+ * the caller keeps the notifier from returning.
+ */
+void amdkfd_hmm_mark_dirty(const unsigned long *pfns, u32 count);
 /* The same, but no page is brought in: the entry of one that is not there is not valid. */
 int amdkfd_hmm_look(struct mmu_interval_notifier *notifier, unsigned long seq,
 		    unsigned long start, unsigned long end, void *owner, unsigned long *pfns);

@@ -122,6 +122,11 @@ unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 
 	if (!folio)
 		return 0;
 	folio_lock(folio);
+	/*
+	 * The device may have written to what comes: not even a page that was given up before it
+	 * went there (MADV_FREE) may be dropped as one that nobody has written to since.
+	 */
+	folio_set_dirty(folio);
 	args->dst[index] = migrate_pfn(folio_pfn(folio));
 	return folio_pfn(folio);
 }

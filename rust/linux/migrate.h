@@ -44,7 +44,7 @@ u32 amdkfd_migration_source(const struct amdkfd_migration *migration, u32 index,
 			    unsigned long *pfn);
 /* Where it goes. */
 unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index);
-/* A new page in system memory as the target. 0: no memory. */
+/* A new page in system memory as the target, dirty from the first. 0: no memory. */
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index);
 /* A free device page as the target, which is @owner's from here on. */
 void amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,

@@ -472,6 +472,11 @@ impl Svm {
             true => state.always.union(bits),
             false => state.always.minus(bits),
         };
+        if holder.is_none() && access.writable {
+            // SAFETY: `map_some` found them by `fault`, and nothing was taken away since: a
+            // notifier that would do that waits for `state`.
+            unsafe { hmm::mark_dirty(pfns) };
+        }
         let view = state.views.get_mut(index).ok_or(EINVAL)?;
         view.has_tables |= made;
         let seen = view.mapped.union(view.stale).intersection(bits);
