@@ -331,8 +331,10 @@ pub(crate) trait Vms {
     fn vm_task(&self, vm: &VmHandle) -> VmTask;
     /// What `MAP_PROCESS` carries: the physical address of the page directory.
     fn page_directory(&self, vm: &VmHandle) -> u64;
-    /// Invalidates translations on the given XCCs (logical).
-    fn flush_tlb(&self, vm: &VmHandle, flush: TlbFlush, xcc_mask: u32);
+    /// Invalidates translations on the given XCCs (logical). After an error (`ETIME`: the GPU does
+    /// not answer) it may use what it had translated before; then another flush does nothing unless
+    /// entries of page tables have changed since.
+    fn flush_tlb(&self, vm: &VmHandle, flush: TlbFlush, xcc_mask: u32) -> Result;
     /// Keeps the user's buffers where they are: all or none. `EINVAL` if one is not mapped so.
     fn get_queue_buffers(&self, vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<QueueBos>;
     /// Lets them go.

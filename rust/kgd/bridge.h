@@ -289,7 +289,11 @@ struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm);
 #define BRIDGE_TLB_LEGACY	0
 #define BRIDGE_TLB_LIGHTWEIGHT	1
 #define BRIDGE_TLB_HEAVYWEIGHT	2
-void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask);
+/*
+ * An error (-ETIME: the GPU does not answer): it may use what it had translated before. amdgpu does
+ * nothing when it is asked again, unless entries have changed since.
+ */
+int bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask);
 
 /*
  * Pages of the process's own memory in a VM, by number, without a buffer behind them. lock: of the

@@ -463,7 +463,12 @@ impl Vms for Fake {
         0x1000
     }
 
-    fn flush_tlb(&self, _vm: &VmHandle, _flush: TlbFlush, _xcc_mask: u32) {}
+    fn flush_tlb(&self, _vm: &VmHandle, _flush: TlbFlush, _xcc_mask: u32) -> Result {
+        match self.live.lock().stuck {
+            true => Err(errno::timer_expired()),
+            false => Ok(()),
+        }
+    }
 
     fn get_queue_buffers(&self, _vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<QueueBos> {
         let mut buffers = QueueBos::default();

@@ -349,12 +349,77 @@ impl Granule {
                 Err(error) => pr_debug!("pages cannot be unmapped: {error:?}\n"),
             }
         }
-        vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask());
+        if let Err(error) = vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask()) {
+            // The GPU may use them still, as if they were mapped. Unmapped once more, they make
+            // another flush one that amdgpu does not leave out.
+            pr_debug!("translations are not invalidated: {error:?}\n");
+            return false;
+        }
         for run in forgotten.runs(self.first) {
             view.give_back(gpu, run);
         }
         view.stale = view.stale.minus(forgotten);
         view.joined = view.joined.minus(forgotten);
         gone == forgotten
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_svm_granule)]
+mod tests {
+    use super::*;
+    use crate::{
+        gpu::{
+            gate::Gate,
+            NoSink,
+            Node,
+            NodeUser,
+        },
+        ids::GpuId,
+        kgd::fake::Fake,
+        svm::told::Counters, //
+    };
+    use kernel::sync::{
+        atomic::Atomic,
+        SetOnce, //
+    };
+
+    fn gpu(fake: &Arc<Fake>) -> Gpu {
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let gpu = crate::gpu::Gpu::new(fake.clone(), Gate::new().unwrap()).unwrap();
+        let node = Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap();
+        let vm = SetOnce::new();
+        vm.populate(fake.vm().unwrap());
+        Gpu {
+            vm,
+            checkpoint: Atomic::new(0),
+            counters: Arc::new(Counters::new(), GFP_KERNEL).unwrap(),
+            node: NodeUser::new(node),
+        }
+    }
+
+    #[test]
+    fn pages_are_in_use_until_no_translation_of_them_is_left() {
+        let fake = Fake::new().unwrap();
+        let gpus = [gpu(&fake)];
+        let granule = Granule::new(1024, 1).unwrap();
+        let pages = Pages::new(1024, 1030);
+        let vm = gpus[0].vm().unwrap().clone();
+        let mut dma = DmaPages::new(vm, &[1, 2, 3, 4, 5, 6]).unwrap();
+        {
+            let mut state = granule.state();
+            let mut room = Some(KVec::from_elem(0, 512, GFP_KERNEL).unwrap());
+            state.views[0].exchange(0, &mut dma, &mut room);
+            state.views[0].mapped = PageBits::of(pages);
+        }
+        drop(dma);
+        let take = || granule.take(&gpus, pages, PageBits::NONE, |_| true, |_, _| ());
+        fake.set_stuck(true, false);
+        assert!(!take() && granule.is_stale(0, pages) && !granule.is_idle());
+        // Nobody else gets what the GPU may use.
+        assert_eq!(fake.live().dma_pages, 6);
+        assert!(!granule.retry(&gpus) && granule.is_stale(0, pages));
+        fake.set_stuck(false, false);
+        assert!(granule.retry(&gpus) && granule.is_idle());
+        assert_eq!(fake.live().dma_pages, 0);
     }
 }

@@ -497,7 +497,15 @@ impl Svm {
         );
         drop(state);
         drop(tables);
-        if let Err(error) = written.and_then(|()| vm.sync_pages()) {
+        // What was there before is translated no more when this is over.
+        let flush = || match seen.is_empty() {
+            true => Ok(()),
+            false => vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask()),
+        };
+        let shown = written
+            .and_then(|()| vm.sync_pages())
+            .and_then(|()| flush());
+        if let Err(error) = shown {
             // Some of them are shown, perhaps: none is to be, before it is tried again.
             self.take(granule, run.pages, Reason::Other);
             if granule.is_stale(index, run.pages) {
@@ -505,9 +513,6 @@ impl Svm {
                 dma.leave();
             }
             return Err(error);
-        }
-        if !seen.is_empty() {
-            vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask());
         }
         Ok(true)
     }
