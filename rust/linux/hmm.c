@@ -83,6 +83,11 @@ void amdkfd_noreclaim_restore(unsigned int flags)
 	memalloc_noreclaim_restore(flags);
 }
 
+bool amdkfd_may_have_pages(struct vm_area_struct *vma)
+{
+	return !vma_is_anonymous(vma) || READ_ONCE(vma->anon_vma);
+}
+
 bool amdkfd_is_heap_or_stack(struct vm_area_struct *vma)
 {
 	return vma_is_initial_heap(vma) || vma_is_initial_stack(vma);

@@ -29,6 +29,8 @@ int amdkfd_hmm_look(struct mmu_interval_notifier *notifier, unsigned long seq,
 /* memalloc_noreclaim_save() and its end. */
 unsigned int amdkfd_noreclaim_save(void);
 void amdkfd_noreclaim_restore(unsigned int flags);
+/* Whether there may be pages in it: false of a private mapping that nobody has touched yet. */
+bool amdkfd_may_have_pages(struct vm_area_struct *vma);
 /* Whether it is the heap that the program started with, or its first thread's stack. */
 bool amdkfd_is_heap_or_stack(struct vm_area_struct *vma);
 

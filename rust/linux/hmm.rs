@@ -291,6 +291,12 @@ pub(crate) fn is_there(pfn: HmmPfn) -> bool {
     pfn & 1 << VALID != 0
 }
 
+/// Whether there may be pages in a mapping: false of a private one that nobody has touched yet.
+pub(crate) fn may_have_pages(vma: &VmaRef) -> bool {
+    // SAFETY: The mapping is valid as long as the reference.
+    unsafe { ffi::amdkfd_may_have_pages(vma.as_ptr()) }
+}
+
 /// Whether a mapping is the heap that the program began with, or its first stack.
 pub(crate) fn is_heap_or_stack(vma: &VmaRef) -> bool {
     // SAFETY: The mapping is valid as long as the reference.

@@ -319,6 +319,11 @@ impl Svm {
                 .min(pages.end)
                 .min(range.end);
             if vma.flags() & flags::READ == 0 {
+                let shown = wanted.attributes.shown_at_once(self.xnack());
+                // Where there are pages one is told when they can be touched.
+                if !shown.is_empty() && hmm::may_have_pages(vma) {
+                    place.granule.note_absent(Pages::new(pages.start, end));
+                }
                 return Ok(end);
             }
             let here = Pages::new(pages.start, end);
@@ -467,16 +472,17 @@ impl Svm {
         if !place.region.interval.holds(found.since) {
             return Ok(false);
         }
-        let bits = PageBits::of(run.pages);
-        state.always = match wanted.attributes.is_always_mapped() {
-            true => state.always.union(bits),
-            false => state.always.minus(bits),
-        };
         if holder.is_none() && access.writable {
             // SAFETY: `map_some` found them by `fault`, and nothing was taken away since: a
             // notifier that would do that waits for `state`.
             unsafe { hmm::mark_dirty(pfns) };
         }
+        let bits = PageBits::of(run.pages);
+        state.always = match wanted.attributes.is_always_mapped() {
+            true => state.always.union(bits),
+            false => state.always.minus(bits),
+        };
+        state.absent = state.absent.minus(bits);
         let view = state.views.get_mut(index).ok_or(EINVAL)?;
         view.has_tables |= made;
         let seen = view.mapped.union(view.stale).intersection(bits);
