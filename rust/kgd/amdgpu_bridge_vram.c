@@ -523,7 +523,7 @@ static void free_copy(struct bridge_copy *copy)
 static void free_later(struct work_struct *work);
 
 /* A copy with all that it needs to go on alone, in its turn. */
-static int new_copy(struct bridge_vram *vram, bool to_vram, struct bridge_copy **out)
+static int new_copy(struct bridge_vram *vram, bool to_vram, bool wait, struct bridge_copy **out)
 {
 	struct bridge_copy *copy = kvzalloc(sizeof(*copy), GFP_KERNEL);
 	int ret;
@@ -534,7 +534,7 @@ static int new_copy(struct bridge_vram *vram, bool to_vram, struct bridge_copy *
 	copy->pdev = vram->adev->pdev;
 	copy->to_vram = to_vram;
 	INIT_DELAYED_WORK(&copy->later, free_later);
-	ret = wait_for_turn(copy);
+	ret = wait ? wait_for_turn(copy) : add_copy(copy);
 	if (ret)
 		goto free;
 	ret = -EBUSY;
@@ -567,8 +567,8 @@ static int begin_copy(struct bridge_copy *copy, const struct bridge_copy_page *p
 	return ret;
 }
 
-int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridge_copy_page *pages,
-		      u32 count, struct bridge_copy **out)
+int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, bool wait,
+		      const struct bridge_copy_page *pages, u32 count, struct bridge_copy **out)
 {
 	struct bridge_copy *copy;
 	int ret;
@@ -576,7 +576,7 @@ int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridg
 	static_assert(BRIDGE_MAX_COPY <= AMDGPU_GTT_MAX_TRANSFER_SIZE >> PAGE_SHIFT);
 	if (!count || count > BRIDGE_MAX_COPY)
 		return -EINVAL;
-	ret = new_copy(vram, to_vram, &copy);
+	ret = new_copy(vram, to_vram, wait, &copy);
 	if (ret)
 		return ret;
 	ret = begin_copy(copy, pages, count);

@@ -445,12 +445,14 @@ struct bridge_copy_page {
  * Copies pages, at most BRIDGE_MAX_COPY, by the device's copy engines. System pages that are read
  * must not change until it ends. All are kept until it does, and so is the memory of the buffer.
  * Where amdgpu takes no jobs any more since one has failed, the processor copies from VRAM.
+ * @wait: if many go on already, for one of them to be let go of; who has some that have not been
+ * must not wait.
  * -ENODEV: the device sleeps, is gone, or takes no copies to VRAM any more; -EAGAIN: it is being
- * reset; -EBUSY: amdgpu has the memory;
+ * reset; -EBUSY: amdgpu has the memory, or (!@wait) many go on;
  * -EIO: one that did not end in its time has not ended yet, or too many go on for 10 s.
  */
-int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridge_copy_page *pages,
-		      u32 count, struct bridge_copy **out);
+int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, bool wait,
+		      const struct bridge_copy_page *pages, u32 count, struct bridge_copy **out);
 /* -ETIME: it has not ended yet. Another error: it has ended, and what was copied is not good. */
 int bridge_copy_wait(struct bridge_copy *copy, u32 timeout_ms);
 /* If it has not ended, what it uses is kept until it has; and so is this module. */

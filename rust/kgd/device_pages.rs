@@ -76,9 +76,11 @@ pub(crate) trait DeviceMemory {
     fn vrams(&self) -> usize;
     /// Begins to copy pages of a buffer, at most [`MAX_PAGES`]. System pages that are read must not
     /// change until the copy ends. Allocates; no lock of ours that reclaim takes may be held.
-    /// `ENODEV`: the device sleeps, is gone, or takes no copies to its memory any more. `EAGAIN`:
-    /// it is being reset. `EIO`: a copy of the device's that did not end in its time has not ended
-    /// yet, or others have kept this one from beginning for 10 s.
+    /// Of one device so many go on at a time: then this waits (`wait`) until one has been
+    /// [let go of](DeviceMemory::end_copy), or says `EBUSY`. `ENODEV`: the device sleeps, is gone,
+    /// or takes no copies to its memory any more. `EAGAIN`: it is being reset. `EIO`: a copy of the
+    /// device's that did not end in its time has not ended yet, or others have kept this one from
+    /// beginning for 10 s.
     ///
     /// # Safety
     ///
@@ -87,7 +89,7 @@ pub(crate) trait DeviceMemory {
     unsafe fn begin_copy(
         &self,
         vram: &VramHandle,
-        direction: Direction,
+        how: (Direction, bool),
         pages: &[CopyPage],
     ) -> Result<CopyHandle>;
     /// Waits until a copy ends, but not longer. `ETIME`: it has not. Another error: it has, and

@@ -87,7 +87,7 @@ impl DeviceMemory for Amdgpu {
     unsafe fn begin_copy(
         &self,
         handle: &VramHandle,
-        direction: Direction,
+        (direction, wait): (Direction, bool),
         pages: &[CopyPage],
     ) -> Result<CopyHandle> {
         let to_vram = direction == Direction::ToDevice;
@@ -96,7 +96,7 @@ impl DeviceMemory for Amdgpu {
         // SAFETY: By its invariant, the handle is live; there are `count` pages, whose contract is
         // this function's; `out` is ours.
         to_result(unsafe {
-            c::bridge_copy_begin(raw(handle), to_vram, pages.as_ptr(), count, &mut out)
+            c::bridge_copy_begin(raw(handle), to_vram, wait, pages.as_ptr(), count, &mut out)
         })?;
         Ok(CopyHandle(NonNull::new(out.cast()).ok_or(ENOMEM)?))
     }

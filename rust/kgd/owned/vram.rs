@@ -402,8 +402,18 @@ impl Copies {
     /// call is one job for the device. Those that are read must not change until
     /// [`Copies::wait`]: the migration that they are from must not be committed before. `ENODEV`:
     /// the device sleeps, or is gone. `EIO`: a copy that was given up has not ended yet, or so
-    /// many go on. Allocates.
+    /// many go on, for which this waits: who has others that are not over calls
+    /// [`Copies::try_begin`]. Allocates.
     pub(crate) fn begin(&mut self, pages: &[(SystemPage<'_>, u32)]) -> Result {
+        self.start(pages, true)
+    }
+
+    /// The same, but if many copies go on this says `EBUSY`.
+    pub(crate) fn try_begin(&mut self, pages: &[(SystemPage<'_>, u32)]) -> Result {
+        self.start(pages, false)
+    }
+
+    fn start(&mut self, pages: &[(SystemPage<'_>, u32)], wait: bool) -> Result {
         let mut list = KVec::with_capacity(pages.len(), GFP_KERNEL)?;
         for (system, index) in pages {
             let page = CopyPage {
@@ -416,7 +426,10 @@ impl Copies {
         let buffer = &self.vram.buffer;
         // SAFETY: The system pages are a migration's, which keeps them until this returns, and
         // which nobody else can reach.
-        let copy = unsafe { buffer.kgd.begin_copy(&buffer.raw, self.direction, &list) }?;
+        let copy = unsafe {
+            let how = (self.direction, wait);
+            buffer.kgd.begin_copy(&buffer.raw, how, &list)
+        }?;
         // There is room.
         Ok(self.copies.push(copy, GFP_KERNEL)?)
     }
