@@ -87,8 +87,9 @@ pub(crate) use owned::{
 pub(crate) use trap_handler::is_known_to_c;
 pub(crate) use trap_handler::trap_handler;
 
-/// Which device: amdgpu's pointer, for identity only. Two handles are equal if the devices are.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Which device: amdgpu's pointer, for identity only. Two handles are equal if the devices are;
+/// their order means nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DeviceHandle(NonNull<c_void>);
 
 impl DeviceHandle {

@@ -219,7 +219,6 @@ impl Svm {
         };
         let wanted = |pages| Wanted {
             pages,
-            attributes,
             gpus: GpuSet::EMPTY.with(index),
             again: false,
         };

@@ -349,7 +349,6 @@ impl Svm {
             for pages in here.runs(granule.first) {
                 let wanted = Wanted {
                     pages,
-                    attributes,
                     gpus: attributes.shown_at_once(self.xnack()),
                     again: false,
                 };
