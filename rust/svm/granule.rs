@@ -6,6 +6,7 @@
 //! it sees is under the granule's state lock, which a notifier takes without the turn.
 
 use super::{
+    attributes::GpuSet,
     block::Block,
     page_bits::{
         PageBits,
@@ -240,6 +241,15 @@ impl Granule {
             PageBits::of(pages).minus(seen).is_empty()
         };
         state.views.get(gpu).is_some_and(all)
+    }
+
+    /// The pages that all these GPUs see.
+    pub(super) fn seen_by_all(&self, gpus: GpuSet) -> PageBits {
+        let state = self.state();
+        let views = gpus.iter().map(|gpu| state.views.get(gpu));
+        let seen = views.map(|view| view.map_or(PageBits::NONE, |view| view.mapped));
+        seen.reduce(PageBits::intersection)
+            .unwrap_or(PageBits::NONE)
     }
 
     /// Whether a GPU may see any of `pages` still, which were to be taken from it.

@@ -345,11 +345,14 @@ impl Svm {
         let ranges = self.ranges_in(pages);
         let mut result = ranges.as_ref().map(|_| ()).map_err(|error| *error);
         for (pages, attributes) in ranges.into_iter().flatten() {
+            let gpus = attributes.shown_at_once(self.xnack());
             let here = PageBits::of(pages).intersection(lost);
+            // Whoever has moved them has shown them, too.
+            let here = here.minus(granule.seen_by_all(gpus));
             for pages in here.runs(granule.first) {
                 let wanted = Wanted {
                     pages,
-                    gpus: attributes.shown_at_once(self.xnack()),
+                    gpus,
                     again: false,
                 };
                 // What cannot be had is missed by who uses it.
