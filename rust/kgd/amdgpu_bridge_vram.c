@@ -254,10 +254,14 @@ static int map_pages(struct bridge_copy *copy, const struct bridge_copy_page *pa
 
 static void unmap_pages(struct bridge_copy *copy)
 {
+	struct device *dev = copy->adev->dev;
+	/* Where addresses are those of memory, and none of a bounce buffer, nothing is undone. */
+	bool undo = dma_need_unmap(dev);
 	u32 i;
 
 	for (i = 0; i < copy->count; i++) {
-		dma_unmap_page(copy->adev->dev, copy->address[i], PAGE_SIZE, direction(copy));
+		if (undo)
+			dma_unmap_page(dev, copy->address[i], PAGE_SIZE, direction(copy));
 		put_page(copy->page[i]);
 	}
 }

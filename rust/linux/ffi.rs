@@ -104,7 +104,7 @@ unsafe extern "C" {
         pfn: c_ulong,
         owner: *mut c_void,
     );
-    pub(super) fn amdkfd_migration_commit(migration: *mut RawMigration);
+    pub(super) fn amdkfd_migration_commit(migration: *mut RawMigration) -> u32;
     pub(super) fn amdkfd_migration_end(migration: *mut RawMigration);
     pub(super) fn amdkfd_fault_pause(milliseconds: c_uint) -> bool;
     pub(super) fn amdkfd_fault_owner(
@@ -115,7 +115,11 @@ unsafe extern "C" {
         folio: *const bindings::folio,
         pfn: *mut c_ulong,
     ) -> *mut c_void;
-    pub(super) fn amdkfd_page_owner(pfn: c_ulong) -> *mut c_void;
+    pub(super) fn amdkfd_migration_owner(
+        migration: *const RawMigration,
+        index: u32,
+        pfn: *mut c_ulong,
+    ) -> *mut c_void;
     pub(super) fn amdkfd_clear_page(pfn: c_ulong);
     #[cfg(CONFIG_KUNIT = "y")]
     pub(super) fn amdkfd_copy_page(pfn: c_ulong, memory: *mut c_void, from_page: bool);

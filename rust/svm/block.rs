@@ -38,6 +38,7 @@ use crate::{
     linux::{
         errno,
         migrate::{
+            DevicePage,
             Fault,
             Migration,
             Source,
@@ -336,45 +337,38 @@ impl Mover {
     /// Moves what of `range` is in system memory, or nowhere, into the block: `first` is the page
     /// that the range begins with. Returns how many pages have moved.
     pub(super) fn take(&self, migration: Migration<'_>, first: u64) -> Result<u32> {
-        let mut list: KVec<(SystemPage<'_>, u32)> = KVec::new();
+        let count = migration.len() as usize;
+        let mut list: KVec<(SystemPage<'_>, u32)> = KVec::with_capacity(count, GFP_KERNEL)?;
+        // It is this granule's turn: nobody else puts pages there.
+        let soiled = self.block.memory.lock().soiled;
+        let mut used = PageBits::NONE;
         for place in 0..migration.len() {
             let page = first + u64::from(place);
             // CAST: at most a granule.
             let index = (page - self.block.pages.start) as u32;
             let system = match migration.source(place) {
                 Source::System(system) => Some(system),
-                Source::Empty if self.is_clean(index) => None,
+                Source::Empty if !soiled.contains(index.into()) => None,
                 _ => continue,
             };
             // A place that another one's page has: this one stays.
             if Vram::take(&self.vram, &migration, place, index).is_err() {
                 continue;
             }
-            self.soil(index);
+            used.insert(index.into());
             if let Some(system) = system {
                 list.push((system, index), GFP_KERNEL)?;
             }
         }
+        // Before anything is written there.
+        self.block.memory.lock().soiled = soiled.union(used);
         if !list.is_empty() {
             let mut copies = Copies::new(self.vram.clone(), Direction::ToDevice);
             copies.begin(&list)?;
             copies.wait()?;
         }
         drop(list);
-        Ok(migration.commit().count())
-    }
-
-    fn is_clean(&self, index: u32) -> bool {
-        let memory = self.block.memory.lock();
-        !memory.soiled.contains(index.into())
-    }
-
-    fn soil(&self, index: u32) {
-        let index = u64::from(index);
-        let mut memory = self.block.memory.lock();
-        memory.soiled = memory
-            .soiled
-            .union(PageBits::of(Pages::new(index, index + 1)));
+        Ok(migration.commit())
     }
 }
 
@@ -386,13 +380,13 @@ type Job<'a> = (DeferredArc<Vram>, KVec<(SystemPage<'a>, u32)>);
 /// Returns how many have moved. `ENOMEM`: not all could, and perhaps none.
 pub(super) fn bring_home(
     migration: Migration<'_>,
-    wanted: impl Fn(&Source<'_>) -> bool,
+    wanted: impl Fn(DevicePage) -> bool,
     lossy: bool,
 ) -> Result<u32> {
     let mut jobs: KVec<Job<'_>> = KVec::new();
     let mut missing = false;
-    for place in (0..migration.len()).filter(|place| wanted(&migration.source(*place))) {
-        let Some((vram, index)) = Vram::of(&migration, place) else {
+    for place in 0..migration.len() {
+        let Some((vram, index)) = Vram::of(&migration, place, &wanted) else {
             continue;
         };
         let system = match lossy {
@@ -408,7 +402,8 @@ pub(super) fn bring_home(
                 list.push((system, index), GFP_KERNEL)?;
             }
             _ => {
-                let mut list = KVec::new();
+                let rest = (migration.len() - place) as usize;
+                let mut list = KVec::with_capacity(rest, GFP_KERNEL)?;
                 list.push((system, index), GFP_KERNEL)?;
                 jobs.push((vram, list), GFP_KERNEL)?;
             }
@@ -421,7 +416,7 @@ pub(super) fn bring_home(
         Err(error) if !lossy || error == errno::timer_expired() => return Err(error),
         _ => (),
     }
-    let moved = migration.commit().count();
+    let moved = migration.commit();
     if missing {
         return Err(ENOMEM);
     }
@@ -499,7 +494,7 @@ impl VramOwner for Block {
         let moved = self.audience.watch_return(pages, TOUCHED, || {
             let migration = Migration::from_fault(fault, start..end, memory.owner)?;
             // Not those of other devices of the hive: one that is down must not cost ours.
-            bring_home(migration, |source| memory.holds(source), false)
+            bring_home(migration, |page| memory.holds(page), false)
         });
         let name = self.kgd.facts().pci_name();
         match moved {
@@ -518,7 +513,7 @@ impl VramOwner for Block {
         }
     }
 
-    fn freed(self: Arc<Self>, _page: u32) {
+    fn freed(self: Arc<Self>) {
         let unused = self.memory.lock().take_if_unused();
         self.let_go(unused);
     }

@@ -22,7 +22,6 @@ use crate::linux::{
         DevicePage,
         Fault,
         Migration,
-        Source,
         SystemPage, //
     },
     spinlock::{
@@ -69,9 +68,10 @@ pub(crate) trait VramOwner: Send + Sync {
     /// locked. [`Migration::from_fault`] moves it.
     fn fault(self: Arc<Self>, fault: &Fault<'_>, page: u32) -> FaultEnd;
 
-    /// A page is free again: nobody refers to it. Atomic, and anywhere: it may run in what the
-    /// owner itself calls of a [`Migration`], its commit and its drop among it.
-    fn freed(self: Arc<Self>, page: u32);
+    /// The last page that was out is free again: nobody refers to one, or only to what was taken
+    /// since. Atomic, and anywhere: it may run in what the owner itself calls of a [`Migration`],
+    /// its commit and its drop among it.
+    fn freed(self: Arc<Self>);
 }
 
 /// Pages of a buffer that lie one after the other.
@@ -243,13 +243,15 @@ impl Vram {
         Some(((page.0 - self.first) * kernel::page::PAGE_SIZE) as u64)
     }
 
-    /// The buffer, and which of its pages that is, of a place of `migration`. `None`: there is no
-    /// device page of ours.
-    pub(crate) fn of(migration: &Migration<'_>, place: u32) -> Option<(DeferredArc<Self>, u32)> {
-        let Source::Device(page) = migration.source(place) else {
-            return None;
-        };
-        let vram = migration.owner(place)?.cast::<Self>().as_ptr();
+    /// The buffer, and which of its pages that is, of a place of `migration`, if the page is
+    /// `wanted`. `None`: there is no such device page of ours.
+    pub(crate) fn of(
+        migration: &Migration<'_>,
+        place: u32,
+        wanted: impl Fn(DevicePage) -> bool,
+    ) -> Option<(DeferredArc<Self>, u32)> {
+        let (vram, page) = migration.owner(place).filter(|(_, page)| wanted(*page))?;
+        let vram = vram.cast::<Self>().as_ptr();
         // SAFETY: `take` named its buffer as the page's owner, with a reference that the page has
         // until it is free; the migration has a reference of the page.
         let vram = ManuallyDrop::new(unsafe { DeferredArc::from_raw(vram) });
@@ -369,10 +371,16 @@ pub(crate) unsafe fn page_freed(folio: *const bindings::folio) {
     // SAFETY: `Vram::take` gave the page this reference, and it is given back once: here.
     let vram = unsafe { DeferredArc::from_raw(vram.cast::<Vram>().as_ptr()) };
     if let Some(index) = vram.index_of(page) {
-        vram.taken.lock().remove(index);
-        // Not the last reference: the buffer has another.
-        let owner: Arc<dyn VramOwner> = (*vram.buffer.owner).clone();
-        owner.freed(index);
+        let left = {
+            let mut taken = vram.taken.lock();
+            taken.remove(index);
+            taken.count
+        };
+        if left == 0 {
+            // Not the last reference: the buffer has another.
+            let owner: Arc<dyn VramOwner> = (*vram.buffer.owner).clone();
+            owner.freed();
+        }
     }
 }
 
@@ -493,7 +501,7 @@ mod tests {
             FaultEnd::Lost
         }
 
-        fn freed(self: Arc<Self>, _: u32) {}
+        fn freed(self: Arc<Self>) {}
     }
 
     #[test]
