@@ -39,30 +39,22 @@ static int result_of(struct dma_fence *fence)
 }
 
 /* amdgpu gives a job of its copy engines 2 s, and then resets them. */
-#define CLEAR_TIMEOUT (10 * HZ)
+#define MOVE_TIMEOUT (10 * HZ)
 
 /*
- * Until what was there before has been moved away and the pages are cleared. Under the reservation:
- * nobody can move the buffer meanwhile.
+ * Until what was there before has been moved away. Under the reservation: nobody can move the
+ * buffer meanwhile.
  */
 static int wait_for_memory(struct amdgpu_bo *bo)
 {
 	struct dma_resv *resv = bo->tbo.base.resv;
-	struct dma_resv_iter cursor;
-	struct dma_fence *fence;
 	long ret;
 
-	ret = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, false, CLEAR_TIMEOUT);
+	ret = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, false, MOVE_TIMEOUT);
 	if (ret < 0)
 		return ret;
 	if (!ret)
 		return -ETIME;
-	/* What was not cleared is somebody else's data. */
-	dma_resv_for_each_fence(&cursor, resv, DMA_RESV_USAGE_KERNEL, fence) {
-		ret = result_of(fence);
-		if (ret)
-			return ret;
-	}
 	/* It was evicted already. */
 	return bo->tbo.resource && bo->tbo.resource->mem_type == TTM_PL_VRAM ? 0 : -EAGAIN;
 }
@@ -98,8 +90,7 @@ static int settle(struct bridge_vram *vram, u32 pages, unsigned long *pfns)
 	return ret;
 }
 
-static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, bool clear,
-		     struct amdgpu_bo **out)
+static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, struct amdgpu_bo **out)
 {
 	struct amdgpu_bo_param param = {
 		.size = (u64)pages << PAGE_SHIFT,
@@ -113,8 +104,6 @@ static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, bool 
 	s8 counted = max(partition, 0);
 	int ret;
 
-	if (clear)
-		param.flags |= AMDGPU_GEM_CREATE_VRAM_CLEARED;
 	/* As C does: what processes may have must suffice, and is not used up by this. */
 	ret = amdgpu_call(amdgpu_amdkfd_reserve_mem_limit)(adev, param.size,
 							   KFD_IOC_ALLOC_MEM_FLAGS_VRAM, counted);
@@ -128,14 +117,13 @@ static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, bool 
 	return ret;
 }
 
-static int make_vram(struct bridge_vram *vram, s32 partition, u32 pages, bool clear,
-		     unsigned long *pfns)
+static int make_vram(struct bridge_vram *vram, s32 partition, u32 pages, unsigned long *pfns)
 {
 	int idx, ret;
 
 	if (!amdgpu_call(drm_dev_enter)(adev_to_drm(vram->adev), &idx))
 		return -ENODEV;
-	ret = create_bo(vram->adev, partition, pages, clear, &vram->bo);
+	ret = create_bo(vram->adev, partition, pages, &vram->bo);
 	if (!ret) {
 		ret = settle(vram, pages, pfns);
 		if (ret)
@@ -145,8 +133,8 @@ static int make_vram(struct bridge_vram *vram, s32 partition, u32 pages, bool cl
 	return ret;
 }
 
-int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, bool clear,
-		      void *cookie, unsigned long *pfns, struct bridge_vram **out)
+int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, void *cookie,
+		      unsigned long *pfns, struct bridge_vram **out)
 {
 	struct bridge_vram *vram;
 	int ret = -ENOMEM;
@@ -165,7 +153,7 @@ int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, bool
 	vram->eviction = eviction_new(cookie);
 	if (!vram->eviction)
 		goto free;
-	ret = make_vram(vram, partition, pages, clear, pfns);
+	ret = make_vram(vram, partition, pages, pfns);
 	if (ret)
 		goto end;
 	amdgpu_call(drm_dev_get)(adev_to_drm(adev));

@@ -38,8 +38,6 @@ pub(crate) struct NewVram {
     pub(crate) partition: i32,
     /// At most [`MAX_PAGES`].
     pub(crate) pages: u32,
-    /// Whether it has to read as zeros. What is copied over as a whole need not.
-    pub(crate) clear: bool,
 }
 
 /// Which way is copied.
@@ -57,10 +55,11 @@ pub(crate) use super::bindings::bridge_copy_page as CopyPage;
 pub(crate) trait DeviceMemory {
     /// `EOPNOTSUPP`: there are none.
     fn device_pages(&self) -> Result<DevicePages>;
-    /// Makes a buffer and lists its pages, as many as `pages` has room for: `new.pages`. amdgpu may
-    /// evict other such buffers for it. From now on, until the buffer is empty or freed, amdgpu may
-    /// say that it wants the memory, by `cookie` (see [`Vram`](super::Vram)). `ERESTARTSYS`: the
-    /// calling task has a signal.
+    /// Makes a buffer and lists its pages, as many as `pages` has room for: `new.pages`. In them is
+    /// what somebody left there: each is copied to before anybody sees it. amdgpu may evict other
+    /// such buffers for it. From now on, until the buffer is empty or freed, amdgpu may say that it
+    /// wants the memory, by `cookie` (see [`Vram`](super::Vram)). `ERESTARTSYS`: the calling task
+    /// has a signal.
     fn alloc_vram(
         &self,
         new: NewVram,

@@ -121,6 +121,7 @@ unsafe extern "C" {
         pfn: *mut c_ulong,
     ) -> *mut c_void;
     pub(super) fn amdkfd_clear_page(pfn: c_ulong);
+    pub(super) safe fn amdkfd_zero_page() -> c_ulong;
     #[cfg(CONFIG_KUNIT = "y")]
     pub(super) fn amdkfd_copy_page(pfn: c_ulong, memory: *mut c_void, from_page: bool);
 }

@@ -229,6 +229,11 @@ void *amdkfd_migration_owner(const struct amdkfd_migration *migration, u32 index
 	return page && entry & MIGRATE_PFN_MIGRATE ? owner_of(page, pfn) : NULL;
 }
 
+unsigned long amdkfd_zero_page(void)
+{
+	return page_to_pfn(ZERO_PAGE(0));
+}
+
 void amdkfd_clear_page(unsigned long pfn)
 {
 	clear_highpage(pfn_to_page(pfn));

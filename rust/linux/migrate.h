@@ -69,6 +69,8 @@ void amdkfd_copy_page(unsigned long pfn, void *memory, bool from_page);
 /* The owner of the device page that was collected at @index, and its number; NULL: not ours. */
 void *amdkfd_migration_owner(const struct amdkfd_migration *migration, u32 index,
 			     unsigned long *pfn);
+/* The page of zeros. */
+unsigned long amdkfd_zero_page(void);
 /* Fills a page in system memory with zeros. */
 void amdkfd_clear_page(unsigned long pfn);
 

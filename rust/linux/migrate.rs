@@ -50,6 +50,11 @@ pub(crate) struct DevicePage(pub(crate) usize);
 pub(crate) struct SystemPage<'a>(usize, PhantomData<&'a ()>);
 
 impl SystemPage<'_> {
+    /// The kernel's page of zeros, which stays and is only read.
+    pub(crate) fn zeros() -> SystemPage<'static> {
+        SystemPage(ffi::amdkfd_zero_page(), PhantomData)
+    }
+
     /// Its number.
     pub(crate) fn number(self) -> usize {
         self.0

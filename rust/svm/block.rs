@@ -8,7 +8,6 @@
 //! pages into system memory. Nothing here needs the process that made the block.
 
 use super::{
-    page_bits::PageBits,
     pages::{
         Pages,
         PAGE_SHIFT, //
@@ -120,8 +119,6 @@ struct Memory {
     movers: u32,
     /// amdgpu wants it: no page comes any more.
     wanted: bool,
-    /// Places that were in use at some time: they do not read as zeros.
-    soiled: PageBits,
 }
 
 /// A block.
@@ -190,7 +187,6 @@ impl Block {
             usage: None,
             movers: 1,
             wanted: false,
-            soiled: PageBits::NONE,
         };
         let own = kgd.clone();
         let block = pin_init!(Self {
@@ -208,7 +204,6 @@ impl Block {
             partition,
             // CAST: at most a granule.
             pages: pages.len() as u32,
-            clear: true,
         };
         let vram = Vram::alloc(kgd, queue, new, block.clone())?;
         if block.publish(&vram)? {
@@ -339,29 +334,21 @@ impl Mover {
     pub(super) fn take(&self, migration: Migration<'_>, first: u64) -> Result<u32> {
         let count = migration.len() as usize;
         let mut list: KVec<(SystemPage<'_>, u32)> = KVec::with_capacity(count, GFP_KERNEL)?;
-        // It is this granule's turn: nobody else puts pages there.
-        let soiled = self.block.memory.lock().soiled;
-        let mut used = PageBits::NONE;
         for place in 0..migration.len() {
             let page = first + u64::from(place);
             // CAST: at most a granule.
             let index = (page - self.block.pages.start) as u32;
             let system = match migration.source(place) {
-                Source::System(system) => Some(system),
-                Source::Empty if !soiled.contains(index.into()) => None,
+                Source::System(system) => system,
+                Source::Empty => SystemPage::zeros(),
                 _ => continue,
             };
             // A place that another one's page has: this one stays.
             if Vram::take(&self.vram, &migration, place, index).is_err() {
                 continue;
             }
-            used.insert(index.into());
-            if let Some(system) = system {
-                list.push((system, index), GFP_KERNEL)?;
-            }
+            list.push((system, index), GFP_KERNEL)?;
         }
-        // Before anything is written there.
-        self.block.memory.lock().soiled = soiled.union(used);
         if !list.is_empty() {
             let mut copies = Copies::new(self.vram.clone(), Direction::ToDevice);
             copies.begin(&list)?;

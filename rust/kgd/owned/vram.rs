@@ -540,7 +540,6 @@ mod tests {
         let new = NewVram {
             partition: -1,
             pages: 4,
-            clear: false,
         };
         let vram = Vram::alloc(fake.clone(), shared, new, owner).unwrap();
         let mut copies = Copies::new(vram.clone(), direction);
@@ -576,7 +575,6 @@ mod tests {
         let new = NewVram {
             partition: -1,
             pages: 4,
-            clear: false,
         };
         let vram = Vram::alloc(fake.clone(), shared, new, owner.clone()).unwrap();
         assert_eq!((vram.len(), vram.taken(), fake.live().vrams), (4, 0, 1));
