@@ -81,6 +81,13 @@ impl Deferrable for Ending {
     }
 }
 
+impl Ending {
+    /// The user whose process it is, as it was when the process began.
+    pub(super) fn user(&self) -> Kuid {
+        self.end.user
+    }
+}
+
 impl Ends {
     /// None.
     pub(super) fn new() -> Result<Arc<Self>> {
