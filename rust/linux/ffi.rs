@@ -15,6 +15,7 @@ unsafe extern "C" {
         vma: *mut bindings::vm_area_struct,
         address: bindings::phys_addr_t,
     ) -> c_int;
+    pub(super) fn amdkfd_map_uncached(vma: *mut bindings::vm_area_struct);
     pub(super) fn amdkfd_in_compat_syscall() -> bool;
     pub(super) safe fn amdkfd_fatal_signal_pending() -> bool;
     pub(super) fn amdkfd_jiffies_to_msecs(jiffies: c_ulong) -> c_uint;

@@ -9,7 +9,7 @@ use crate::initramfs;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
 use crate::perfetto::Perfetto;
-use crate::session::{Failure, Interrupt, Session, Sink, Start};
+use crate::session::{Failure, Interrupt, Limit, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
 use crate::{terminal, STATUS_FAILED};
 use anyhow::{anyhow, bail, Context, Result};
@@ -72,8 +72,8 @@ impl Scratch {
 /// What the machine is for.
 pub struct Order {
     command: Vec<String>,
-    /// Until when it has to end.
-    limit: Duration,
+    /// How long it may take, and be silent.
+    limit: Limit,
     /// Whether it has a terminal.
     terminal: bool,
 }
@@ -85,7 +85,10 @@ impl Order {
     pub fn of(args: &CommandArgs) -> Self {
         Self {
             command: args.command.clone(),
-            limit: args.timeout,
+            limit: Limit {
+                total: args.timeout,
+                silence: args.silence,
+            },
             terminal: args.tty,
         }
     }
@@ -94,7 +97,7 @@ impl Order {
     pub fn of_shell(args: &ShellArgs) -> Self {
         Self {
             command: ["bash", "-l"].map(String::from).into(),
-            limit: args.timeout.unwrap_or(UNLIMITED),
+            limit: args.timeout.unwrap_or(UNLIMITED).into(),
             terminal: terminal::is_ours(),
         }
     }
@@ -102,7 +105,7 @@ impl Order {
     pub fn of_exec(args: &ExecArgs) -> Self {
         Self {
             command: args.command.clone(),
-            limit: args.timeout.unwrap_or(UNLIMITED),
+            limit: args.timeout.unwrap_or(UNLIMITED).into(),
             terminal: args.tty,
         }
     }
@@ -117,7 +120,7 @@ impl Order {
     }
 
     pub fn limit(&self) -> Duration {
-        self.limit
+        self.limit.total
     }
 
     /// To run it there, with these variables beside those that it has anyway.
@@ -509,7 +512,7 @@ impl<'a> Run<'a> {
             None => order.instead(order.command.clone()),
         };
         let request = order.request(working_directory(self.args)?, &self.args.env);
-        match session.run(&request, order.limit(), &mut PassThrough)? {
+        match session.run(&request, order.limit, &mut PassThrough)? {
             Reply::Exit { status } => Ok(status as u8),
             Reply::Failed { message } => bail!("in the guest: {message}"),
             other => bail!("unexpected reply {other:?}"),
