@@ -223,7 +223,7 @@ impl<T: CharDevice> FileOperations<T> {
     unsafe extern "C" fn fault(fault: *mut bindings::vm_fault) -> c_uint {
         const GONE: c_uint = bindings::vm_fault_reason_VM_FAULT_SIGBUS;
         const AGAIN: c_uint = bindings::vm_fault_reason_VM_FAULT_NOPAGE;
-        /// How long one try waits: in between, locks are free, and whoever touches it can be killed.
+        /// How long one try waits. In between, locks are free, and who touches it can be killed.
         const REST: Delta = Delta::from_millis(10);
         // SAFETY: By this function's own contract; fault and mapping last until this returns.
         let (at, file, mark) = unsafe {

@@ -2,11 +2,11 @@
 
 //! A user mapping under construction, and what a driver may put into it.
 //!
-//! One [`Vma`] exists during one `mmap` call (`struct file_operations`). It is of device memory as a
-//! whole, and always has the flags that keep the mapping out of forks, core dumps and `mremap`
-//! growth. It is empty at first: pages come when they are touched (`CharDevice::touched`), and come
-//! back so when they were taken away. So nothing is in a mapping that cannot be found yet by who
-//! takes it away.
+//! One [`Vma`] exists during one `mmap` call (`struct file_operations`). It is of device memory,
+//! and always has the flags that keep the mapping out of forks, core dumps and `mremap` growth. It
+//! is empty at first: pages come when they are touched (`CharDevice::touched`), and come back so
+//! when they were taken away. So nothing is in a mapping that cannot be found yet by who takes it
+//! away.
 
 use kernel::{
     bindings,
