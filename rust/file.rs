@@ -131,7 +131,7 @@ impl CharDevice for DevKfd {
         }
         // Who has mapped it during a reset waits for the end of that.
         if node.gate().is_closed() {
-            return Err(gpu::exists(id).then_some(EAGAIN).unwrap_or(ENODEV));
+            return Err(if gpu::exists(id) { EAGAIN } else { ENODEV });
         }
         match target {
             MmapTarget::Doorbell(_) => {
