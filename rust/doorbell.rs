@@ -30,13 +30,7 @@ use crate::{
 };
 use kernel::{
     prelude::*,
-    sync::{
-        atomic::{
-            ordering::Relaxed,
-            Atomic, //
-        },
-        Arc, //
-    },
+    sync::Arc, //
 };
 
 /// Doorbells of a process on a GPU (`KFD_MAX_NUM_OF_QUEUES_PER_PROCESS`).
@@ -76,8 +70,6 @@ pub(crate) struct ProcessDoorbells {
     pages: Doorbells,
     ids: Arc<Ids>,
     doorbell_bytes: usize,
-    /// The node's count when they were mapped last (`Node::cleared`).
-    cleared: Atomic<u32>,
 }
 
 /// Bytes of a process's doorbells on such a GPU.
@@ -99,18 +91,7 @@ impl ProcessDoorbells {
             pages: Doorbells::new(kgd, bytes(chip), false)?,
             ids: Arc::new(ids, GFP_KERNEL)?,
             doorbell_bytes: chip.doorbell_bytes,
-            cleared: Atomic::new(0),
         })
-    }
-
-    /// They are mapped, while the node's mappings have been cleared so often.
-    pub(crate) fn note_mapped(&self, cleared: u32) {
-        self.cleared.store(cleared, Relaxed);
-    }
-
-    /// Whether none was cleared since.
-    pub(crate) fn is_mapped(&self, cleared: u32) -> bool {
-        self.cleared.load(Relaxed) == cleared
     }
 
     /// The place of doorbell `id` on the aperture.

@@ -140,9 +140,17 @@ impl Events {
         Ok(CreatedEvent { id, has_slot })
     }
 
-    /// DESTROY_EVENT: those who wait for it fail. `EINVAL` if there is no such event.
+    /// DESTROY_EVENT: those who wait for it fail. `EINVAL` if there is no such event. The lock is
+    /// let go after each few of them.
     pub(crate) fn destroy(&self, id: u32) -> Result {
-        self.inner.lock().remove(id).ok_or(EINVAL)
+        let mut inner = self.inner.lock();
+        inner.tables.condemn(id).ok_or(EINVAL)?;
+        trace::event(EventChange::Destroy, id);
+        while inner.abandon(id) {
+            drop(inner);
+            inner = self.inner.lock();
+        }
+        Ok(())
     }
 
     /// SET_EVENT. `EINVAL` if there is no such event, or user space must not signal it.
@@ -295,11 +303,18 @@ impl Inner {
         Ok(id)
     }
 
-    fn remove(&mut self, id: u32) -> Option<()> {
-        let mut event = self.tables.remove(id)?;
-        self.waits.abandon(&mut event.waiters, event.latch.age());
-        trace::event(EventChange::Destroy, id);
-        Some(())
+    /// The next few who wait for a condemned event fail. True: there are more. Otherwise it goes,
+    /// and its id is free again.
+    fn abandon(&mut self, id: u32) -> bool {
+        let Some(event) = self.tables.listed_mut(id) else {
+            return false;
+        };
+        let age = event.latch.age();
+        let more = self.waits.abandon(&mut event.waiters, age);
+        if !more {
+            self.tables.remove(id);
+        }
+        more
     }
 
     /// An event that user space may set and reset.

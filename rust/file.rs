@@ -31,7 +31,8 @@ use crate::{
         self,
         doorbells,
         open_file::OpenFile,
-        Process, //
+        Process,
+        ProcessDevice, //
     },
 };
 use kernel::{
@@ -116,12 +117,28 @@ impl CharDevice for DevKfd {
         }
     }
 
-    fn touched(file: ArcBorrow<'_, OpenFile>, offset: u64) -> Result<u64> {
-        let Ok(target @ MmapTarget::Doorbell(id)) = MmapTarget::from_offset(offset) else {
+    fn touched(file: ArcBorrow<'_, OpenFile>, offset: u64, mark: u32) -> Result<u64> {
+        let process = file.process();
+        let target = MmapTarget::from_offset(offset).map_err(|_| EFAULT)?;
+        let (MmapTarget::Doorbell(id) | MmapTarget::Mmio(id)) = target else {
             return Err(EFAULT);
         };
-        let device = file.process().device_of(id).ok_or(ENODEV)?;
-        doorbells::touched(file.process(), device, offset - target.to_offset())
+        let device = process.device_of(id).ok_or(ENODEV)?;
+        let node = device.node();
+        // A reset has taken it for good, and the queues.
+        if mark != node.cleared() {
+            return Err(ENODEV);
+        }
+        // Who has mapped it during a reset waits for the end of that.
+        if node.gate().is_closed() {
+            return Err(if gpu::exists(id) { EAGAIN } else { ENODEV });
+        }
+        match target {
+            MmapTarget::Doorbell(_) => {
+                doorbells::touched(process, device, offset - target.to_offset())
+            }
+            _ => registers(device),
+        }
     }
 }
 
@@ -137,8 +154,16 @@ fn map_registers(process: &Process, id: GpuId, vma: &Vma) -> Result {
     if vma.size() != PAGE_SIZE {
         return Err(EINVAL);
     }
+    // Where it is found to be taken away, whatever the user has put into what is ignored.
+    vma.set_offset(MmapTarget::Mmio(id).to_offset());
+    let mark = device.node().cleared();
+    vma.map_io(registers(device)?, mark)
+}
+
+/// The bus address of that page. `ENODEV`: the GPU has none.
+fn registers(device: &ProcessDevice) -> Result<u64> {
     match device.node().facts().mmio_remap_address {
         0 => Err(ENODEV),
-        address => vma.map_io(address),
+        address => Ok(address),
     }
 }

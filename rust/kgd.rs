@@ -87,8 +87,9 @@ pub(crate) use owned::{
 pub(crate) use trap_handler::is_known_to_c;
 pub(crate) use trap_handler::trap_handler;
 
-/// Which device: amdgpu's pointer, for identity only. Two handles are equal if the devices are.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// Which device: amdgpu's pointer, for identity only. Two handles are equal if the devices are;
+/// their order means nothing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DeviceHandle(NonNull<c_void>);
 
 impl DeviceHandle {
@@ -331,8 +332,10 @@ pub(crate) trait Vms {
     fn vm_task(&self, vm: &VmHandle) -> VmTask;
     /// What `MAP_PROCESS` carries: the physical address of the page directory.
     fn page_directory(&self, vm: &VmHandle) -> u64;
-    /// Invalidates translations on the given XCCs (logical).
-    fn flush_tlb(&self, vm: &VmHandle, flush: TlbFlush, xcc_mask: u32);
+    /// Invalidates translations on the given XCCs (logical). After an error (`ETIME`: the GPU does
+    /// not answer) it may use what it had translated before; then another flush does nothing unless
+    /// entries of page tables have changed since.
+    fn flush_tlb(&self, vm: &VmHandle, flush: TlbFlush, xcc_mask: u32) -> Result;
     /// Keeps the user's buffers where they are: all or none. `EINVAL` if one is not mapped so.
     fn get_queue_buffers(&self, vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<QueueBos>;
     /// Lets them go.

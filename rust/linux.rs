@@ -10,6 +10,7 @@ pub(crate) mod backlog;
 pub(crate) mod barrier;
 pub(crate) mod chrdev;
 pub(crate) mod class;
+pub(crate) mod completion;
 pub(crate) mod errno;
 mod ffi;
 pub(crate) mod fs;

@@ -411,7 +411,7 @@ impl Process {
             let kgd = device.node().kgd().clone();
             let compute = ComputeState {
                 context: Arc::new(MemoryContext::new(kgd, self.context)?, GFP_KERNEL)?,
-                evictor: Evictor::new(self.mm, self.context)?,
+                evictor: Evictor::new(self.mm, self.context, self.ending.user())?,
                 queue_ids: Arc::new(QueueIds::new(MAX_IDS), GFP_KERNEL)?,
             };
             self.compute.populate(KBox::new(compute, GFP_KERNEL)?);

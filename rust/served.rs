@@ -300,6 +300,8 @@ impl Served {
             node.listeners().notify_reset(false, cause);
         }
         self.sleep.close(self.gpu.gate());
+        // What was mapped since they were cleared; it comes back after the reset.
+        self.empty_mappings();
         self.stop();
         let cause = match self.ecc.load(Relaxed) {
             true => Cause::Ecc,
@@ -329,9 +331,14 @@ impl Served {
     /// Takes the user's mappings of doorbells and registers away: whoever touches them gets a
     /// SIGBUS.
     pub(crate) fn clear_mappings(&self) {
+        // Before: who touches them meanwhile does not get them back.
+        self.nodes().iter().for_each(|node| node.note_cleared());
+        self.empty_mappings();
+    }
+
+    /// The same, but they come back when they are touched.
+    fn empty_mappings(&self) {
         for node in self.nodes() {
-            // Before: who touches them meanwhile does not get them back.
-            node.note_cleared();
             let bytes = doorbell::bytes(&node.generation().chip);
             mappings::zap(MmapTarget::Doorbell(node.id()), bytes);
             mappings::zap(MmapTarget::Mmio(node.id()), PAGE_SIZE);

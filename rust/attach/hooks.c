@@ -208,7 +208,7 @@ enum answered {
 	ANSWERED_FOR_PAGES,		/* the argument is amdgpu's device: are there pages? */
 };
 
-/* The busy one first: the handler looks from the top. */
+/* The busy ones first, by interrupt and by page: the handler looks from the top. */
 #define HOOK_THAT(function, is_answered)					\
 	{ .name = "amdgpu:" #function, .target = redirect_##function, .answered = is_answered }
 #define HOOK(function) HOOK_THAT(function, ANSWERED_BY_MODE)
@@ -220,6 +220,9 @@ static struct hook {
 	unsigned long site;
 } hooks[] = {
 	HOOK(kgd2kfd_interrupt),
+	HOOK_THAT(svm_migrate_folio_free, ANSWERED_BY_TAG),
+	HOOK(svm_range_restore_pages),
+	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
 	HOOK(kgd2kfd_vmfault_fast_path),
 	HOOK(kgd2kfd_quiesce_mm),
 	HOOK(kgd2kfd_resume_mm),
@@ -256,9 +259,6 @@ static struct hook {
 #ifdef HAVE_RESET_MES_QUEUE
 	HOOK_THAT(kgd2kfd_reset_mes_queue, ANSWERED_WITHOUT_KFD),
 #endif
-	HOOK(svm_range_restore_pages),
-	HOOK_THAT(svm_migrate_to_ram, ANSWERED_BY_FAULTS_TAG),
-	HOOK_THAT(svm_migrate_folio_free, ANSWERED_BY_TAG),
 	HOOK_THAT(kgd2kfd_init_zone_device, ANSWERED_FOR_PAGES),
 	HOOK(kfd_update_svm_support_properties),
 	HOOK(kfd_lookup_process_by_pid),

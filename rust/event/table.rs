@@ -83,6 +83,8 @@ pub(super) struct Event {
     pub(super) latch: Latch,
     pub(super) waiters: Waiters,
     pub(super) kind: EventKind,
+    /// It is being destroyed: there for those who have yet to leave it, and for nobody else.
+    condemned: bool,
     _held: Held,
 }
 
@@ -93,6 +95,7 @@ impl Event {
             latch: Latch::new(mode),
             waiters: Waiters::default(),
             kind,
+            condemned: false,
             _held: EVENTS.hold(),
         }
     }
@@ -223,6 +226,12 @@ impl<const BASE: u32> EventTable<BASE> {
     /// The event with this id.
     #[inline]
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Event> {
+        self.listed_mut(id).filter(|event| !event.condemned)
+    }
+
+    /// The same, condemned or not.
+    #[inline]
+    fn listed_mut(&mut self, id: u32) -> Option<&mut Event> {
         let index = id.wrapping_sub(BASE) as usize;
         self.chunks
             .get_mut(index / CHUNK)?
@@ -297,6 +306,22 @@ impl Tables {
         } else {
             self.others.get_mut(id)
         }
+    }
+
+    /// The event with this id, condemned or not: for who is in its list.
+    #[inline]
+    pub(super) fn listed_mut(&mut self, id: u32) -> Option<&mut Event> {
+        if id < FIRST_OTHER_ID {
+            self.signals.listed_mut(id)
+        } else {
+            self.others.listed_mut(id)
+        }
+    }
+
+    /// From now on nobody finds the event, whose id is not free before it is removed.
+    pub(super) fn condemn(&mut self, id: u32) -> Option<()> {
+        self.get_mut(id)?.condemned = true;
+        Some(())
     }
 
     /// [`EventTable::next_id`] over both.

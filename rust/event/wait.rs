@@ -183,7 +183,7 @@ impl Inner {
         let Some(event) = link.map(|link| link.event) else {
             return;
         };
-        if let Some(event) = self.tables.get_mut(event) {
+        if let Some(event) = self.tables.listed_mut(event) {
             let age = event.latch.age();
             self.waits.leave(&mut event.waiters, id, index, age);
         }
@@ -628,6 +628,38 @@ mod tests {
         (0..2).for_each(|_| events.inner.lock().signal(id));
         assert_eq!(over(&events, &waits), FEW_WAITERS + 1);
         assert!(is_signalled(&events, id));
+    }
+
+    #[test]
+    fn of_many_waiters_a_destroyed_event_tells_a_few_at_a_time() {
+        let events = Events::with_page(256).unwrap();
+        let (id, waits) = waiters(&events, 2 * FEW_WAITERS + 2);
+        let broken = |events: &Events| {
+            let mut inner = events.inner.lock();
+            let mut is_broken = |id| inner.waits.get_mut(id).is_some_and(|wait| wait.broken);
+            waits.iter().filter(|id| is_broken(**id)).count()
+        };
+        events.inner.lock().tables.condemn(id).unwrap();
+        assert!(events.inner.lock().abandon(id));
+        assert_eq!(broken(&events), FEW_WAITERS);
+        // In between nobody finds it, and its id is nobody else's.
+        assert_eq!(events.set(id), Err(EINVAL));
+        assert_eq!(events.destroy(id), Err(EINVAL));
+        events.write_slot(id, 1);
+        events.signal_written();
+        assert_eq!(over(&events, &waits), 0);
+        let (other, _) = waiters(&events, 0);
+        assert_ne!(other, id);
+        // Who joined first is told last. One leaves before that.
+        events.inner.lock().leave(waits[0], 0);
+        assert!(events.inner.lock().abandon(id));
+        assert!(!events.inner.lock().abandon(id));
+        assert_eq!(broken(&events), 2 * FEW_WAITERS + 1);
+        let (next, waits) = waiters(&events, 3 * FEW_WAITERS);
+        assert_eq!(next, id);
+        events.destroy(id).unwrap();
+        assert_eq!(over(&events, &waits), 0);
+        assert_eq!(waiters(&events, 0).0, id);
     }
 
     #[test]

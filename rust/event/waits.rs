@@ -12,6 +12,7 @@
 //!
 //! A signal tells the first few of a list, and marks the others as late: they are told in further
 //! steps, as many at a time. Who joins meanwhile stands before them, and waits for the next signal.
+//! Those who wait for an event that is destroyed are told in such steps too.
 
 use super::latch::Tally;
 use kernel::{
@@ -321,15 +322,18 @@ impl Waits {
         list.are_late()
     }
 
-    /// An event of that age goes away: all who wait for it wake up and fail, but for those who have
-    /// their signal.
-    pub(super) fn abandon(&mut self, list: &mut Waiters, age: u64) {
-        while let Some(at) = list.head {
+    /// An event of that age goes away: the next few who wait for it wake up and fail, but for those
+    /// who have their signal. True: there are more.
+    pub(super) fn abandon(&mut self, list: &mut Waiters, age: u64) -> bool {
+        for _ in 0..FEW_WAITERS {
+            let Some(at) = list.head else {
+                return false;
+            };
             let Some(joined) = self.detach(list, at) else {
-                return;
+                return false;
             };
             let Some(wait) = self.get_mut(WaitId(at.wait())) else {
-                return;
+                return false;
             };
             if joined != age {
                 wait.fire(at.link());
@@ -338,6 +342,7 @@ impl Waits {
             }
             wait.task.wake_up();
         }
+        list.head.is_some()
     }
 }
 
@@ -502,7 +507,7 @@ mod tests {
         let mut list = Waiters::default();
         let id = waits.insert(wait(2, true)).ok().unwrap();
         waits.attach(&mut list, id, 1, AGE);
-        waits.abandon(&mut list, AGE);
+        assert!(!waits.abandon(&mut list, AGE));
         assert!(waits
             .get_mut(id)
             .is_some_and(|wait| wait.broken && !wait.tally.complete()));

@@ -355,12 +355,12 @@ impl Vms for Amdgpu {
         unsafe { c::bridge_vm_page_directory(vm(handle)) }
     }
 
-    fn flush_tlb(&self, handle: &VmHandle, flush: TlbFlush, xcc_mask: u32) {
+    fn flush_tlb(&self, handle: &VmHandle, flush: TlbFlush, xcc_mask: u32) -> Result {
         let flush = match flush {
             TlbFlush::Heavyweight => c::BRIDGE_TLB_HEAVYWEIGHT,
         };
         // SAFETY: By the invariants of this type and of handles, both are live.
-        unsafe { c::bridge_vm_flush_tlb(self.adev(), vm(handle), flush, xcc_mask) };
+        to_result(unsafe { c::bridge_vm_flush_tlb(self.adev(), vm(handle), flush, xcc_mask) })
     }
 
     fn get_queue_buffers(&self, handle: &VmHandle, wanted: &[QueueBuffer]) -> Result<QueueBos> {

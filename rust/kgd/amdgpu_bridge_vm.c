@@ -250,18 +250,21 @@ struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm)
 	return mmget_not_zero(mm) ? mm : NULL;
 }
 
-void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask)
+int bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask)
 {
+	int ret;
+
 	/* One that was pulled out translates nothing any more; each flush would wait in vain. */
 	if (pci_dev_is_disconnected(adev->pdev))
-		return;
+		return 0;
 	/*
 	 * amdgpu forgets that a flush is due before it begins with it: without the lock a second
 	 * caller would return while the first one's flush is still on its way.
 	 */
 	mutex_lock(&vm->flushing);
-	amdgpu_call(amdgpu_vm_flush_compute_tlb)(adev, vm->vm, type, xcc_mask);
+	ret = amdgpu_call(amdgpu_vm_flush_compute_tlb)(adev, vm->vm, type, xcc_mask);
 	mutex_unlock(&vm->flushing);
+	return ret;
 }
 
 /* Under the reservation of the VM's root: takes a reference, and pins the mapping. */

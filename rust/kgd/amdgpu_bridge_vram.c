@@ -39,30 +39,22 @@ static int result_of(struct dma_fence *fence)
 }
 
 /* amdgpu gives a job of its copy engines 2 s, and then resets them. */
-#define CLEAR_TIMEOUT (10 * HZ)
+#define MOVE_TIMEOUT (10 * HZ)
 
 /*
- * Until what was there before has been moved away and the pages are cleared. Under the reservation:
- * nobody can move the buffer meanwhile.
+ * Until what was there before has been moved away. Under the reservation: nobody can move the
+ * buffer meanwhile.
  */
 static int wait_for_memory(struct amdgpu_bo *bo)
 {
 	struct dma_resv *resv = bo->tbo.base.resv;
-	struct dma_resv_iter cursor;
-	struct dma_fence *fence;
 	long ret;
 
-	ret = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, false, CLEAR_TIMEOUT);
+	ret = dma_resv_wait_timeout(resv, DMA_RESV_USAGE_KERNEL, false, MOVE_TIMEOUT);
 	if (ret < 0)
 		return ret;
 	if (!ret)
 		return -ETIME;
-	/* What was not cleared is somebody else's data. */
-	dma_resv_for_each_fence(&cursor, resv, DMA_RESV_USAGE_KERNEL, fence) {
-		ret = result_of(fence);
-		if (ret)
-			return ret;
-	}
 	/* It was evicted already. */
 	return bo->tbo.resource && bo->tbo.resource->mem_type == TTM_PL_VRAM ? 0 : -EAGAIN;
 }
@@ -98,8 +90,7 @@ static int settle(struct bridge_vram *vram, u32 pages, unsigned long *pfns)
 	return ret;
 }
 
-static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, bool clear,
-		     struct amdgpu_bo **out)
+static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, struct amdgpu_bo **out)
 {
 	struct amdgpu_bo_param param = {
 		.size = (u64)pages << PAGE_SHIFT,
@@ -113,8 +104,6 @@ static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, bool 
 	s8 counted = max(partition, 0);
 	int ret;
 
-	if (clear)
-		param.flags |= AMDGPU_GEM_CREATE_VRAM_CLEARED;
 	/* As C does: what processes may have must suffice, and is not used up by this. */
 	ret = amdgpu_call(amdgpu_amdkfd_reserve_mem_limit)(adev, param.size,
 							   KFD_IOC_ALLOC_MEM_FLAGS_VRAM, counted);
@@ -128,14 +117,13 @@ static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, bool 
 	return ret;
 }
 
-static int make_vram(struct bridge_vram *vram, s32 partition, u32 pages, bool clear,
-		     unsigned long *pfns)
+static int make_vram(struct bridge_vram *vram, s32 partition, u32 pages, unsigned long *pfns)
 {
 	int idx, ret;
 
 	if (!amdgpu_call(drm_dev_enter)(adev_to_drm(vram->adev), &idx))
 		return -ENODEV;
-	ret = create_bo(vram->adev, partition, pages, clear, &vram->bo);
+	ret = create_bo(vram->adev, partition, pages, &vram->bo);
 	if (!ret) {
 		ret = settle(vram, pages, pfns);
 		if (ret)
@@ -145,8 +133,8 @@ static int make_vram(struct bridge_vram *vram, s32 partition, u32 pages, bool cl
 	return ret;
 }
 
-int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, bool clear,
-		      void *cookie, unsigned long *pfns, struct bridge_vram **out)
+int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, void *cookie,
+		      unsigned long *pfns, struct bridge_vram **out)
 {
 	struct bridge_vram *vram;
 	int ret = -ENOMEM;
@@ -165,7 +153,7 @@ int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, bool
 	vram->eviction = eviction_new(cookie);
 	if (!vram->eviction)
 		goto free;
-	ret = make_vram(vram, partition, pages, clear, pfns);
+	ret = make_vram(vram, partition, pages, pfns);
 	if (ret)
 		goto end;
 	amdgpu_call(drm_dev_get)(adev_to_drm(adev));
@@ -254,10 +242,14 @@ static int map_pages(struct bridge_copy *copy, const struct bridge_copy_page *pa
 
 static void unmap_pages(struct bridge_copy *copy)
 {
+	struct device *dev = copy->adev->dev;
+	/* Where addresses are those of memory, and none of a bounce buffer, nothing is undone. */
+	bool undo = dma_need_unmap(dev);
 	u32 i;
 
 	for (i = 0; i < copy->count; i++) {
-		dma_unmap_page(copy->adev->dev, copy->address[i], PAGE_SIZE, direction(copy));
+		if (undo)
+			dma_unmap_page(dev, copy->address[i], PAGE_SIZE, direction(copy));
 		put_page(copy->page[i]);
 	}
 }
@@ -523,7 +515,7 @@ static void free_copy(struct bridge_copy *copy)
 static void free_later(struct work_struct *work);
 
 /* A copy with all that it needs to go on alone, in its turn. */
-static int new_copy(struct bridge_vram *vram, bool to_vram, struct bridge_copy **out)
+static int new_copy(struct bridge_vram *vram, bool to_vram, bool wait, struct bridge_copy **out)
 {
 	struct bridge_copy *copy = kvzalloc(sizeof(*copy), GFP_KERNEL);
 	int ret;
@@ -534,7 +526,7 @@ static int new_copy(struct bridge_vram *vram, bool to_vram, struct bridge_copy *
 	copy->pdev = vram->adev->pdev;
 	copy->to_vram = to_vram;
 	INIT_DELAYED_WORK(&copy->later, free_later);
-	ret = wait_for_turn(copy);
+	ret = wait ? wait_for_turn(copy) : add_copy(copy);
 	if (ret)
 		goto free;
 	ret = -EBUSY;
@@ -567,8 +559,8 @@ static int begin_copy(struct bridge_copy *copy, const struct bridge_copy_page *p
 	return ret;
 }
 
-int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridge_copy_page *pages,
-		      u32 count, struct bridge_copy **out)
+int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, bool wait,
+		      const struct bridge_copy_page *pages, u32 count, struct bridge_copy **out)
 {
 	struct bridge_copy *copy;
 	int ret;
@@ -576,7 +568,7 @@ int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridg
 	static_assert(BRIDGE_MAX_COPY <= AMDGPU_GTT_MAX_TRANSFER_SIZE >> PAGE_SHIFT);
 	if (!count || count > BRIDGE_MAX_COPY)
 		return -EINVAL;
-	ret = new_copy(vram, to_vram, &copy);
+	ret = new_copy(vram, to_vram, wait, &copy);
 	if (ret)
 		return ret;
 	ret = begin_copy(copy, pages, count);

@@ -289,7 +289,11 @@ struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm);
 #define BRIDGE_TLB_LEGACY	0
 #define BRIDGE_TLB_LIGHTWEIGHT	1
 #define BRIDGE_TLB_HEAVYWEIGHT	2
-void bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask);
+/*
+ * An error (-ETIME: the GPU does not answer): it may use what it had translated before. amdgpu does
+ * nothing when it is asked again, unless entries have changed since.
+ */
+int bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask);
 
 /*
  * Pages of the process's own memory in a VM, by number, without a buffer behind them. lock: of the
@@ -415,12 +419,13 @@ int bridge_vram_pages(struct amdgpu_device *adev, struct bridge_vram_pages *out)
 /*
  * A buffer of so many pages in a partition's VRAM, at most BRIDGE_MAX_COPY; pfns: its pages. It
  * stays where it is until amdkfd_vram_wanted was called and then bridge_vram_is_empty, or until it
- * is freed. clear: to zero. It may evict other such buffers: nothing that their owners need to
- * empty them may be held. May return -ERESTARTSYS. While there is one this module stays loaded.
+ * is freed. There is in it what somebody left there: each page is copied to before it is shown. It
+ * may evict other such buffers: nothing that their owners need to empty them may be held. May
+ * return -ERESTARTSYS. While there is one this module stays loaded.
  */
 #define BRIDGE_MAX_COPY 512
-int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, bool clear,
-		      void *cookie, unsigned long *pfns, struct bridge_vram **out);
+int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, void *cookie,
+		      unsigned long *pfns, struct bridge_vram **out);
 /*
  * None of its pages is in use, and none will be: amdgpu may have the memory, once the last copy has
  * ended. Never sleeps.
@@ -441,12 +446,14 @@ struct bridge_copy_page {
  * Copies pages, at most BRIDGE_MAX_COPY, by the device's copy engines. System pages that are read
  * must not change until it ends. All are kept until it does, and so is the memory of the buffer.
  * Where amdgpu takes no jobs any more since one has failed, the processor copies from VRAM.
+ * @wait: if many go on already, for one of them to be let go of; who has some that have not been
+ * must not wait.
  * -ENODEV: the device sleeps, is gone, or takes no copies to VRAM any more; -EAGAIN: it is being
- * reset; -EBUSY: amdgpu has the memory;
+ * reset; -EBUSY: amdgpu has the memory, or (!@wait) many go on;
  * -EIO: one that did not end in its time has not ended yet, or too many go on for 10 s.
  */
-int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, const struct bridge_copy_page *pages,
-		      u32 count, struct bridge_copy **out);
+int bridge_copy_begin(struct bridge_vram *vram, bool to_vram, bool wait,
+		      const struct bridge_copy_page *pages, u32 count, struct bridge_copy **out);
 /* -ETIME: it has not ended yet. Another error: it has ended, and what was copied is not good. */
 int bridge_copy_wait(struct bridge_copy *copy, u32 timeout_ms);
 /* If it has not ended, what it uses is kept until it has; and so is this module. */

@@ -38,8 +38,6 @@ pub(crate) struct NewVram {
     pub(crate) partition: i32,
     /// At most [`MAX_PAGES`].
     pub(crate) pages: u32,
-    /// Whether it has to read as zeros. What is copied over as a whole need not.
-    pub(crate) clear: bool,
 }
 
 /// Which way is copied.
@@ -57,10 +55,11 @@ pub(crate) use super::bindings::bridge_copy_page as CopyPage;
 pub(crate) trait DeviceMemory {
     /// `EOPNOTSUPP`: there are none.
     fn device_pages(&self) -> Result<DevicePages>;
-    /// Makes a buffer and lists its pages, as many as `pages` has room for: `new.pages`. amdgpu may
-    /// evict other such buffers for it. From now on, until the buffer is empty or freed, amdgpu may
-    /// say that it wants the memory, by `cookie` (see [`Vram`](super::Vram)). `ERESTARTSYS`: the
-    /// calling task has a signal.
+    /// Makes a buffer and lists its pages, as many as `pages` has room for: `new.pages`. In them is
+    /// what somebody left there: each is copied to before anybody sees it. amdgpu may evict other
+    /// such buffers for it. From now on, until the buffer is empty or freed, amdgpu may say that it
+    /// wants the memory, by `cookie` (see [`Vram`](super::Vram)). `ERESTARTSYS`: the calling task
+    /// has a signal.
     fn alloc_vram(
         &self,
         new: NewVram,
@@ -76,9 +75,11 @@ pub(crate) trait DeviceMemory {
     fn vrams(&self) -> usize;
     /// Begins to copy pages of a buffer, at most [`MAX_PAGES`]. System pages that are read must not
     /// change until the copy ends. Allocates; no lock of ours that reclaim takes may be held.
-    /// `ENODEV`: the device sleeps, is gone, or takes no copies to its memory any more. `EAGAIN`:
-    /// it is being reset. `EIO`: a copy of the device's that did not end in its time has not ended
-    /// yet, or others have kept this one from beginning for 10 s.
+    /// Of one device so many go on at a time: then this waits (`wait`) until one has been
+    /// [let go of](DeviceMemory::end_copy), or says `EBUSY`. `ENODEV`: the device sleeps, is gone,
+    /// or takes no copies to its memory any more. `EAGAIN`: it is being reset. `EIO`: a copy of the
+    /// device's that did not end in its time has not ended yet, or others have kept this one from
+    /// beginning for 10 s.
     ///
     /// # Safety
     ///
@@ -87,7 +88,7 @@ pub(crate) trait DeviceMemory {
     unsafe fn begin_copy(
         &self,
         vram: &VramHandle,
-        direction: Direction,
+        how: (Direction, bool),
         pages: &[CopyPage],
     ) -> Result<CopyHandle>;
     /// Waits until a copy ends, but not longer. `ETIME`: it has not. Another error: it has, and

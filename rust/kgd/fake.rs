@@ -107,7 +107,7 @@ pub(crate) struct Live {
     pub(crate) watched: [u64; 4],
     /// Bit n: waves were given n units of time to end by themselves. 0: as long as usual.
     pub(crate) graces: u32,
-    /// Queues do not stop; they can be reset.
+    /// Queues do not stop, nor are translations invalidated; they can be reset.
     pub(crate) stuck: bool,
     pub(crate) resettable: bool,
     /// Pages of shared virtual memory that VMs show, those with addresses, and bytes reserved.
@@ -121,6 +121,8 @@ pub(crate) struct Live {
     pub(crate) vrams: u32,
     pub(crate) copies: u32,
     pub(crate) late_copies: u32,
+    /// So many copies go on at a time; 0: as many as are begun.
+    pub(crate) most_copies: u32,
     next_gpu_va: u64,
 }
 
@@ -231,6 +233,11 @@ impl Fake {
         if !stuck {
             live.late_copies = 0;
         }
+    }
+
+    /// So many copies go on at a time.
+    pub(crate) fn set_most_copies(&self, most: u32) {
+        self.live.lock().most_copies = most;
     }
 
     /// What is out now.
@@ -463,7 +470,12 @@ impl Vms for Fake {
         0x1000
     }
 
-    fn flush_tlb(&self, _vm: &VmHandle, _flush: TlbFlush, _xcc_mask: u32) {}
+    fn flush_tlb(&self, _vm: &VmHandle, _flush: TlbFlush, _xcc_mask: u32) -> Result {
+        match self.live.lock().stuck {
+            true => Err(errno::timer_expired()),
+            false => Ok(()),
+        }
+    }
 
     fn get_queue_buffers(&self, _vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<QueueBos> {
         let mut buffers = QueueBos::default();

@@ -13,7 +13,8 @@ use super::{
         ClassDevice, //
     },
     ffi,
-    mmap::Vma, //
+    mmap::Vma,
+    task::is_killed, //
 };
 use core::{
     marker::PhantomData,
@@ -31,6 +32,10 @@ use kernel::{
     page::PAGE_SIZE,
     prelude::*,
     sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     types::ForeignOwnable, //
 };
 
@@ -52,11 +57,16 @@ pub(crate) trait CharDevice: 'static {
     /// The `mmap` system call.
     fn mmap(data: <Self::Data as ForeignOwnable>::Borrowed<'_>, vma: &Vma) -> Result;
 
-    /// The bus address of the page at that byte of a mapping, which was taken away and is touched
-    /// again. An error: it is gone, and whoever touches it gets a SIGBUS. May be called twice for
-    /// one touch. mmap_lock is held for reading.
-    fn touched(data: <Self::Data as ForeignOwnable>::Borrowed<'_>, offset: u64) -> Result<u64> {
-        let _ = (data, offset);
+    /// The bus address of the page at that byte of a mapping, which is touched and not there, or
+    /// not any more. `mark` is what the mapping was given (`Vma::map_io`). `EAGAIN`: not now, who
+    /// touches it waits. Any other error: it is gone, and whoever touches it gets a SIGBUS. May be
+    /// called twice for one touch. mmap_lock, or the lock of the mapping, is held for reading.
+    fn touched(
+        data: <Self::Data as ForeignOwnable>::Borrowed<'_>,
+        offset: u64,
+        mark: u32,
+    ) -> Result<u64> {
+        let _ = (data, offset, mark);
         Err(EFAULT)
     }
 
@@ -211,33 +221,49 @@ impl<T: CharDevice> FileOperations<T> {
     ///
     /// `fault` must be one of a mapping of a file of this device.
     unsafe extern "C" fn fault(fault: *mut bindings::vm_fault) -> c_uint {
-        const BUS: c_uint = bindings::vm_fault_reason_VM_FAULT_SIGBUS;
+        const GONE: c_uint = bindings::vm_fault_reason_VM_FAULT_SIGBUS;
+        const AGAIN: c_uint = bindings::vm_fault_reason_VM_FAULT_NOPAGE;
+        /// How long one try waits. In between, locks are free, and who touches it can be killed.
+        const REST: Delta = Delta::from_millis(10);
         // SAFETY: By this function's own contract; fault and mapping last until this returns.
-        let (at, file) = unsafe {
+        let (at, file, mark) = unsafe {
             let at = (*fault).__bindgen_anon_1;
-            (at, (*at.vma).vm_file)
+            (at, (*at.vma).vm_file, (*at.vma).vm_private_data)
         };
+        // CAST: That is what `Vma::map_io` has put there.
+        let mark = mark.addr() as u32;
         let offset = (at.pgoff as u64) << bindings::PAGE_SHIFT;
-        // SAFETY: `open` stored the data, and `release` cannot run while the mapping has the file.
-        let touched = || T::touched(unsafe { T::Data::borrow((*file).private_data) }, offset);
-        let Ok(address) = touched() else {
-            return BUS;
+        let touched = || {
+            // SAFETY: `open` stored the data, and `release` cannot run while the mapping has the
+            // file.
+            T::touched(unsafe { T::Data::borrow((*file).private_data) }, offset, mark)
+        };
+        let refused = |error| {
+            if error != EAGAIN || is_killed() {
+                return GONE;
+            }
+            fsleep(REST);
+            AGAIN
+        };
+        let address = match touched() {
+            Ok(address) => address,
+            Err(error) => return refused(error),
         };
         // CAST: A 64-bit kernel.
         let number = (address >> bindings::PAGE_SHIFT) as c_ulong;
         // SAFETY: The mapping is of device memory (`Vma::map_io`), not copied on write, and
         // mmap_lock is held. What `touched` names is a page of the device's.
         let ended = unsafe { bindings::vmf_insert_pfn(at.vma, at.address, number) };
-        if touched().is_ok() {
+        let Err(error) = touched() else {
             return ended;
-        }
+        };
         // It was taken from all meanwhile; this one may have come too late for that.
         // SAFETY: The file's mapping is there as long as the file.
         // CAST: As in `Mappings::zap`.
         unsafe {
             bindings::unmap_mapping_range((*file).f_mapping, offset as i64, PAGE_SIZE as i64, 1)
         };
-        BUS
+        refused(error)
     }
 }
 

@@ -15,6 +15,7 @@ unsafe extern "C" {
         vma: *mut bindings::vm_area_struct,
         address: bindings::phys_addr_t,
     ) -> c_int;
+    pub(super) fn amdkfd_map_uncached(vma: *mut bindings::vm_area_struct);
     pub(super) fn amdkfd_in_compat_syscall() -> bool;
     pub(super) safe fn amdkfd_fatal_signal_pending() -> bool;
     pub(super) fn amdkfd_jiffies_to_msecs(jiffies: c_ulong) -> c_uint;
@@ -54,6 +55,7 @@ unsafe extern "C" {
         pfns: *mut c_ulong,
     ) -> c_int;
     pub(super) fn amdkfd_is_device_page(pfn: c_ulong) -> bool;
+    pub(super) fn amdkfd_hmm_mark_dirty(pfns: *const c_ulong, count: u32);
     pub(super) fn amdkfd_hmm_look(
         notifier: *mut bindings::mmu_interval_notifier,
         seq: c_ulong,
@@ -64,6 +66,7 @@ unsafe extern "C" {
     ) -> c_int;
     pub(super) fn amdkfd_noreclaim_save() -> c_uint;
     pub(super) fn amdkfd_noreclaim_restore(flags: c_uint);
+    pub(super) fn amdkfd_may_have_pages(vma: *mut bindings::vm_area_struct) -> bool;
     pub(super) fn amdkfd_is_heap_or_stack(vma: *mut bindings::vm_area_struct) -> bool;
 }
 
@@ -102,7 +105,7 @@ unsafe extern "C" {
         pfn: c_ulong,
         owner: *mut c_void,
     );
-    pub(super) fn amdkfd_migration_commit(migration: *mut RawMigration);
+    pub(super) fn amdkfd_migration_commit(migration: *mut RawMigration) -> u32;
     pub(super) fn amdkfd_migration_end(migration: *mut RawMigration);
     pub(super) fn amdkfd_fault_pause(milliseconds: c_uint) -> bool;
     pub(super) fn amdkfd_fault_owner(
@@ -113,8 +116,13 @@ unsafe extern "C" {
         folio: *const bindings::folio,
         pfn: *mut c_ulong,
     ) -> *mut c_void;
-    pub(super) fn amdkfd_page_owner(pfn: c_ulong) -> *mut c_void;
+    pub(super) fn amdkfd_migration_owner(
+        migration: *const RawMigration,
+        index: u32,
+        pfn: *mut c_ulong,
+    ) -> *mut c_void;
     pub(super) fn amdkfd_clear_page(pfn: c_ulong);
+    pub(super) safe fn amdkfd_zero_page() -> c_ulong;
     #[cfg(CONFIG_KUNIT = "y")]
     pub(super) fn amdkfd_copy_page(pfn: c_ulong, memory: *mut c_void, from_page: bool);
 }

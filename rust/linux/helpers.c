@@ -24,9 +24,13 @@
 
 #include "helpers.h"
 
-int amdkfd_map_io(struct vm_area_struct *vma, phys_addr_t address)
+void amdkfd_map_uncached(struct vm_area_struct *vma)
 {
 	vma->vm_page_prot = pgprot_noncached(vma->vm_page_prot);
+}
+
+int amdkfd_map_io(struct vm_area_struct *vma, phys_addr_t address)
+{
 	return io_remap_pfn_range(vma, vma->vm_start, address >> PAGE_SHIFT,
 				  vma->vm_end - vma->vm_start, vma->vm_page_prot);
 }

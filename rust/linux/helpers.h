@@ -11,6 +11,7 @@ struct task_struct;
 struct vm_area_struct;
 
 /* Fills @vma with device memory at bus address @address, uncached. */
+void amdkfd_map_uncached(struct vm_area_struct *vma);
 int amdkfd_map_io(struct vm_area_struct *vma, phys_addr_t address);
 /* Whether the current system call was made in 32-bit mode. */
 bool amdkfd_in_compat_syscall(void);

@@ -32,6 +32,32 @@ bool amdkfd_is_device_page(unsigned long pfn)
 	return is_zone_device_page(hmm_pfn_to_page(pfn));
 }
 
+/*
+ * HMM asks that a page may be written, not that it is dirty: one that the CPU has only read since
+ * it came from the swap, of a tmpfs file or one that was given up (MADV_FREE) has a clean entry
+ * that may be written. Reclaim would drop what the device has written there. Before anybody cleans
+ * a page the notifier takes it. Does not sleep: zap_pte_range() does it under a page table's lock.
+ */
+void amdkfd_hmm_mark_dirty(const unsigned long *pfns, u32 count)
+{
+	struct folio *folio, *last = NULL;
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		if (!(pfns[i] & HMM_PFN_WRITE))
+			continue;
+		folio = page_folio(hmm_pfn_to_page(pfns[i]));
+		if (folio == last || folio_test_dirty(folio))
+			continue;
+		last = folio;
+		/* Nobody else has to hear of an anonymous one. */
+		if (folio_test_anon(folio))
+			folio_set_dirty(folio);
+		else
+			folio_mark_dirty(folio);
+	}
+}
+
 int amdkfd_hmm_look(struct mmu_interval_notifier *notifier, unsigned long seq,
 		    unsigned long start, unsigned long end, void *owner, unsigned long *pfns)
 {
@@ -55,6 +81,11 @@ unsigned int amdkfd_noreclaim_save(void)
 void amdkfd_noreclaim_restore(unsigned int flags)
 {
 	memalloc_noreclaim_restore(flags);
+}
+
+bool amdkfd_may_have_pages(struct vm_area_struct *vma)
+{
+	return !vma_is_anonymous(vma) || READ_ONCE(vma->anon_vma);
 }
 
 bool amdkfd_is_heap_or_stack(struct vm_area_struct *vma)

@@ -219,6 +219,19 @@ pub(crate) fn is_device_page(pfn: HmmPfn) -> bool {
     unsafe { ffi::amdkfd_is_device_page(pfn) }
 }
 
+/// A device may write to those of these pages that may be written: reclaim keeps what it writes.
+///
+/// # Safety
+///
+/// [`fault`] has filled `pfns` in, its sequence [holds](Interval::holds), and the lock is held that
+/// `invalidate` takes: the pages stay mapped until this returns.
+pub(crate) unsafe fn mark_dirty(pfns: &[HmmPfn]) {
+    // CAST: one call of `fault` brings in less than 2^32 pages.
+    let count = pfns.len() as u32;
+    // SAFETY: By this function's contract; there are `count` of them.
+    unsafe { ffi::amdkfd_hmm_mark_dirty(pfns.as_ptr(), count) };
+}
+
 /// Brings pages in: one entry of `pfns` for each, from `start` on, which lies in a mapping that may
 /// be read, and if `write` written. Device pages of `owner` stay where they are; others come into
 /// system memory. `EBUSY`: some were taken away meanwhile; `EFAULT`: one cannot
@@ -276,6 +289,12 @@ pub(crate) fn is_there(pfn: HmmPfn) -> bool {
     /// `HMM_PFN_VALID`
     const VALID: u32 = c_ulong::BITS - 1;
     pfn & 1 << VALID != 0
+}
+
+/// Whether there may be pages in a mapping: false of a private one that nobody has touched yet.
+pub(crate) fn may_have_pages(vma: &VmaRef) -> bool {
+    // SAFETY: The mapping is valid as long as the reference.
+    unsafe { ffi::amdkfd_may_have_pages(vma.as_ptr()) }
 }
 
 /// Whether a mapping is the heap that the program began with, or its first stack.

@@ -122,6 +122,11 @@ unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 
 	if (!folio)
 		return 0;
 	folio_lock(folio);
+	/*
+	 * The device may have written to what comes: not even a page that was given up before it
+	 * went there (MADV_FREE) may be dropped as one that nobody has written to since.
+	 */
+	folio_set_dirty(folio);
 	args->dst[index] = migrate_pfn(folio_pfn(folio));
 	return folio_pfn(folio);
 }
@@ -159,20 +164,21 @@ static void finalize(struct amdkfd_migration *migration)
 		migrate_device_finalize(args->src, args->dst, args->npages);
 }
 
-void amdkfd_migration_commit(struct amdkfd_migration *migration)
+u32 amdkfd_migration_commit(struct amdkfd_migration *migration)
 {
 	struct migrate_vma *args = &migration->args;
 	unsigned long i;
+	u32 moved = 0;
 
 	if (args->vma)
 		migrate_vma_pages(args);
 	else
 		migrate_device_pages(args->src, args->dst, args->npages);
 	finalize(migration);
-	/* A target that was not taken is freed by now, and is not to be mentioned any more. */
+	/* A target that was not taken is freed by now. */
 	for (i = 0; i < args->npages; i++)
-		if (!(args->src[i] & MIGRATE_PFN_MIGRATE))
-			args->dst[i] = 0;
+		moved += args->dst[i] && args->src[i] & MIGRATE_PFN_MIGRATE;
+	return moved;
 }
 
 void amdkfd_migration_end(struct amdkfd_migration *migration)
@@ -214,9 +220,18 @@ void *amdkfd_folio_owner(const struct folio *folio, unsigned long *pfn)
 	return owner_of(&folio->page, pfn);
 }
 
-void *amdkfd_page_owner(unsigned long pfn)
+void *amdkfd_migration_owner(const struct amdkfd_migration *migration, u32 index,
+			     unsigned long *pfn)
 {
-	return owner_of(pfn_to_page(pfn), &pfn);
+	unsigned long entry = migration->args.src[index];
+	struct page *page = migrate_pfn_to_page(entry);
+
+	return page && entry & MIGRATE_PFN_MIGRATE ? owner_of(page, pfn) : NULL;
+}
+
+unsigned long amdkfd_zero_page(void)
+{
+	return page_to_pfn(ZERO_PAGE(0));
 }
 
 void amdkfd_clear_page(unsigned long pfn)

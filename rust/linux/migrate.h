@@ -44,13 +44,13 @@ u32 amdkfd_migration_source(const struct amdkfd_migration *migration, u32 index,
 			    unsigned long *pfn);
 /* Where it goes. */
 unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index);
-/* A new page in system memory as the target. 0: no memory. */
+/* A new page in system memory as the target, dirty from the first. 0: no memory. */
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index);
 /* A free device page as the target, which is @owner's from here on. */
 void amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
 			   void *owner);
-/* Moves what has a target, lets all pages go and forgets which targets were not taken. */
-void amdkfd_migration_commit(struct amdkfd_migration *migration);
+/* Moves what has a target, and lets all pages go. Returns how many have moved. */
+u32 amdkfd_migration_commit(struct amdkfd_migration *migration);
 /* Lets all pages go, unless that was done, and frees it. */
 void amdkfd_migration_end(struct amdkfd_migration *migration);
 
@@ -66,8 +66,11 @@ bool amdkfd_fault_pause(unsigned int milliseconds);
 
 /* Copies a page in system memory to or from @memory. */
 void amdkfd_copy_page(unsigned long pfn, void *memory, bool from_page);
-/* The owner of a device page that was collected, if it is ours, or NULL. */
-void *amdkfd_page_owner(unsigned long pfn);
+/* The owner of the device page that was collected at @index, and its number; NULL: not ours. */
+void *amdkfd_migration_owner(const struct amdkfd_migration *migration, u32 index,
+			     unsigned long *pfn);
+/* The page of zeros. */
+unsigned long amdkfd_zero_page(void);
 /* Fills a page in system memory with zeros. */
 void amdkfd_clear_page(unsigned long pfn);
 

@@ -12,7 +12,6 @@
 use super::ffi;
 use core::{
     marker::PhantomData,
-    mem::ManuallyDrop,
     ops::Range,
     ptr::{
         null_mut,
@@ -51,6 +50,11 @@ pub(crate) struct DevicePage(pub(crate) usize);
 pub(crate) struct SystemPage<'a>(usize, PhantomData<&'a ()>);
 
 impl SystemPage<'_> {
+    /// The kernel's page of zeros, which stays and is only read.
+    pub(crate) fn zeros() -> SystemPage<'static> {
+        SystemPage(ffi::amdkfd_zero_page(), PhantomData)
+    }
+
     /// Its number.
     pub(crate) fn number(self) -> usize {
         self.0
@@ -254,14 +258,14 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// What was given to [`Migration::take`] for the device page at a place. `None`: there is none,
-    /// or it is another driver's.
-    pub(crate) fn owner(&self, index: u32) -> Option<NonNull<c_void>> {
-        let Source::Device(page) = self.source(index) else {
-            return None;
-        };
-        // SAFETY: It is a device page, which the migration has referenced.
-        NonNull::new(unsafe { ffi::amdkfd_page_owner(page.0) })
+    /// The device page at a place, and what was given to [`Migration::take`] for it. `None`: there
+    /// is none, or it is another driver's.
+    pub(crate) fn owner(&self, index: u32) -> Option<(NonNull<c_void>, DevicePage)> {
+        let raw = self.check(index).ok()?;
+        let mut number = 0;
+        // SAFETY: By the type invariant, and there is such a place; `number` is ours.
+        let owner = unsafe { ffi::amdkfd_migration_owner(raw, index, &mut number) };
+        Some((NonNull::new(owner)?, DevicePage(number)))
     }
 
     /// A new page in system memory as the target of a place, filled with zeros.
@@ -312,48 +316,16 @@ impl<'a> Migration<'a> {
     }
 
     /// Moves what has a target. Everything must have been copied. Afterwards programs go on, with
-    /// what has moved and with what has not.
-    pub(crate) fn commit(self) -> Moved {
-        let this = ManuallyDrop::new(self);
-        // SAFETY: By the type invariant.
-        unsafe { ffi::amdkfd_migration_commit(this.raw.as_ptr()) };
-        Moved {
-            raw: this.raw,
-            count: this.count,
-        }
+    /// what has moved and with what has not. Returns how many pages have moved.
+    pub(crate) fn commit(self) -> u32 {
+        // SAFETY: By the type invariant; what is left of it ends with `self`.
+        unsafe { ffi::amdkfd_migration_commit(self.raw.as_ptr()) }
     }
 }
 
 impl Drop for Migration<'_> {
     fn drop(&mut self) {
         // SAFETY: By the type invariant, and nobody uses it any more.
-        unsafe { ffi::amdkfd_migration_end(self.raw.as_ptr()) };
-    }
-}
-
-/// What a migration has moved.
-pub(crate) struct Moved {
-    raw: NonNull<ffi::RawMigration>,
-    count: u32,
-}
-
-impl Moved {
-    /// Whether what was at a place is where its target was.
-    pub(crate) fn has(&self, index: u32) -> bool {
-        // SAFETY: It is alive until drop.
-        index < self.count && unsafe { ffi::amdkfd_migration_target(self.raw.as_ptr(), index) } != 0
-    }
-
-    /// How many pages have moved.
-    pub(crate) fn count(&self) -> u32 {
-        // CAST: At most `count`.
-        (0..self.count).filter(|index| self.has(*index)).count() as u32
-    }
-}
-
-impl Drop for Moved {
-    fn drop(&mut self) {
-        // SAFETY: `Migration` gave it up, and nobody uses it any more.
         unsafe { ffi::amdkfd_migration_end(self.raw.as_ptr()) };
     }
 }

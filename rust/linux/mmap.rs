@@ -2,9 +2,11 @@
 
 //! A user mapping under construction, and what a driver may put into it.
 //!
-//! One [`Vma`] exists during one `mmap` call (`struct file_operations`). It maps device memory as a
-//! whole, and always with the flags that keep the mapping out of forks, core dumps and `mremap`
-//! growth. What was taken away comes back page by page (`CharDevice::touched`).
+//! One [`Vma`] exists during one `mmap` call (`struct file_operations`). It is of device memory,
+//! and always has the flags that keep the mapping out of forks, core dumps and `mremap` growth. It
+//! is empty at first: pages come when they are touched (`CharDevice::touched`), and come back so
+//! when they were taken away. So nothing is in a mapping that cannot be found yet by who takes it
+//! away.
 
 use kernel::{
     bindings,
@@ -64,16 +66,23 @@ impl Vma {
         flags & both == bindings::VM_MAYWRITE as bindings::vm_flags_t
     }
 
-    /// Fills the whole mapping with device memory at bus address `phys`, uncached.
-    pub(crate) fn map_io(&self, phys: u64) -> Result {
-        self.prepare();
-        // SAFETY: The mapping is under construction, and its flags say PFNMAP.
-        to_result(unsafe { super::ffi::amdkfd_map_io(self.0.as_ptr(), phys) })
-    }
-
-    fn prepare(&self) {
+    /// Makes it a mapping of device memory at bus address `phys`, uncached. `mark`: what
+    /// [`super::chrdev::CharDevice::touched`] is to know of it.
+    ///
+    /// One that is copied on write is filled here, since pages cannot come one by one.
+    pub(crate) fn map_io(&self, phys: u64, mark: u32) -> Result {
+        let vma = self.0.as_ptr();
         // SAFETY: The mapping is under construction and ours alone, and this combination of flags
         // is the one of a device mapping.
-        unsafe { (*self.0.as_ptr()).__bindgen_anon_2.vm_flags |= Self::FLAGS };
+        unsafe {
+            (*vma).__bindgen_anon_2.vm_flags |= Self::FLAGS;
+            (*vma).vm_private_data = core::ptr::without_provenance_mut(mark as usize);
+            super::ffi::amdkfd_map_uncached(vma);
+        }
+        if !self.is_copied_on_write() {
+            return Ok(());
+        }
+        // SAFETY: The mapping is under construction, and its flags say PFNMAP.
+        to_result(unsafe { super::ffi::amdkfd_map_io(vma, phys) })
     }
 }

@@ -31,18 +31,13 @@ pub(crate) fn mmap(device: &ProcessDevice, vma: &Vma) -> Result {
     }
     // Where it is found to be taken away, whatever the user has put into what is ignored.
     vma.set_offset(MmapTarget::Doorbell(device.node().id()).to_offset());
-    let doorbells = device.queues().doorbells(device)?;
-    doorbells.note_mapped(device.node().cleared());
-    vma.map_io(doorbells.physical_address())
+    let mark = device.node().cleared();
+    vma.map_io(physical_address(device)?, mark)
 }
 
-/// They were taken away, and their page at that byte is touched: its bus address. Whoever rings has
-/// work for the queues. `ENODEV`: a reset has taken them for good, and the queues.
+/// Their page at that byte is touched for the first time, or was taken away: its bus address.
+/// Whoever rings has work for the queues.
 pub(crate) fn touched(process: &Process, device: &ProcessDevice, offset: u64) -> Result<u64> {
-    let doorbells = device.queues().doorbells(device)?;
-    if !doorbells.is_mapped(device.node().cleared()) {
-        return Err(ENODEV);
-    }
     // CAST: A size.
     if offset >= bytes(device) as u64 {
         return Err(EINVAL);
@@ -50,7 +45,7 @@ pub(crate) fn touched(process: &Process, device: &ProcessDevice, offset: u64) ->
     if let Some(svm) = process.svm() {
         svm.hurry();
     }
-    Ok(doorbells.physical_address() + offset)
+    Ok(physical_address(device)? + offset)
 }
 
 /// Takes them away on all GPUs: the process's, and those of others, who get theirs back when they

@@ -5,9 +5,14 @@
 //! What a process still holds is given back before the next one of its user asks for more: that is
 //! what a program expects that is started after another one. But how long the end of a process
 //! takes is its user's choice, who may have a million buffers. So another user's end is waited for
-//! only for a moment.
+//! only for a moment, and one's own for so long that no program does better to wait on; whoever
+//! waits can be killed.
 
-use crate::linux::workqueue::Deferrable;
+use crate::linux::{
+    completion::Completion,
+    task::is_killed,
+    workqueue::Deferrable, //
+};
 use kernel::{
     new_mutex,
     prelude::*,
@@ -17,15 +22,19 @@ use kernel::{
             Atomic, //
         },
         Arc,
-        Completion,
         Mutex, //
     },
     task::Kuid,
     time::{
         delay::fsleep,
-        Delta, //
+        Delta,
+        Instant,
+        Monotonic, //
     },
 };
+
+/// How long the ends of one's own user's processes are waited for.
+const OWN: Delta = Delta::from_secs(30);
 
 /// The ends of all processes that there are.
 #[pin_data]
@@ -72,6 +81,13 @@ impl Deferrable for Ending {
     }
 }
 
+impl Ending {
+    /// The user whose process it is, as it was when the process began.
+    pub(super) fn user(&self) -> Kuid {
+        self.end.user
+    }
+}
+
 impl Ends {
     /// None.
     pub(super) fn new() -> Result<Arc<Self>> {
@@ -106,26 +122,36 @@ impl Ends {
     }
 
     /// Waits for the ends that have begun: of that user's processes until they are over, of others'
-    /// for 0.1 s. Nothing may be locked.
-    ///
-    /// TIMEOUT: none for what is the user's own.
-    pub(super) fn settle(&self, user: &Kuid) {
+    /// for 0.1 s. Nothing may be locked. `EBUSY`: after 30 s the user's own are not over. `EINTR`:
+    /// the task is being killed.
+    pub(super) fn settle(&self, user: &Kuid) -> Result {
+        self.settle_within(user, OWN)
+    }
+
+    fn settle_within(&self, user: &Kuid, limit: Delta) -> Result {
         const STEP: Delta = Delta::from_millis(1);
         const STEPS: u32 = 100;
         // More may begin meanwhile.
         let many = self.all.lock().len();
+        let begin = Instant::<Monotonic>::now();
         for _ in 0..many {
-            match self.begun(Some(user)) {
-                Some(end) => end.over.wait_for_completion(),
-                None => break,
+            let Some(end) = self.begun(Some(user)) else {
+                break;
+            };
+            if !end.over.wait_killable(limit - begin.elapsed())? {
+                return Err(EBUSY);
             }
         }
         for _ in 0..STEPS {
             if self.begun(None).is_none() {
-                return;
+                break;
+            }
+            if is_killed() {
+                return Err(EINTR);
             }
             fsleep(STEP);
         }
+        Ok(())
     }
 }
 
@@ -134,15 +160,21 @@ mod tests {
     use super::*;
     use crate::linux::workqueue::OwnedQueue;
     use kernel::{
+        bindings,
         sync::atomic::ordering::{
             Acquire,
             Release, //
         },
-        time::{
-            Instant,
-            Monotonic, //
-        },
+        task::Task,
     };
+
+    // `include/linux/signal.h`, `include/linux/sched/signal.h`
+    #[allow(improper_ctypes)]
+    unsafe extern "C" {
+        fn kernel_sigaction(signal: c_int, action: usize);
+        fn send_sig(signal: c_int, task: *mut bindings::task_struct, privileged: c_int) -> c_int;
+        fn flush_signals(task: *mut bindings::task_struct);
+    }
 
     /// A user by number.
     fn user(id: u32) -> Kuid {
@@ -152,7 +184,7 @@ mod tests {
 
     fn seconds(ends: &Ends, id: u32) -> i64 {
         let begin = Instant::<Monotonic>::now();
-        ends.settle(&user(id));
+        ends.settle(&user(id)).unwrap();
         begin.elapsed().as_millis() / 1000
     }
 
@@ -164,7 +196,7 @@ mod tests {
         assert_eq!(seconds(&ends, 1), 0);
         slow.leaves();
         let begin = Instant::<Monotonic>::now();
-        ends.settle(&user(2));
+        ends.settle(&user(2)).unwrap();
         let waited = begin.elapsed();
         assert!(waited >= Delta::from_millis(50) && waited < Delta::from_secs(1));
         drop(slow);
@@ -185,8 +217,46 @@ mod tests {
             drop(slow);
         };
         queue.try_spawn(GFP_KERNEL, end).unwrap();
-        ends.settle(&user(1));
+        ends.settle(&user(1)).unwrap();
         assert!(over.load(Acquire));
         drop((alive, queue));
+    }
+
+    #[test]
+    fn an_end_that_does_not_come_is_waited_for_within_bounds() {
+        let ends = Ends::new().unwrap();
+        let slow = ends.add(user(1)).unwrap();
+        slow.leaves();
+        let limit = Delta::from_millis(200);
+        let begin = Instant::<Monotonic>::now();
+        assert_eq!(ends.settle_within(&user(1), limit), Err(EBUSY));
+        let waited = begin.elapsed();
+        assert!(waited >= Delta::from_millis(150) && waited < Delta::from_secs(5));
+        drop(slow);
+        assert_eq!(ends.settle_within(&user(1), limit), Ok(()));
+    }
+
+    #[test]
+    fn who_waits_for_an_end_can_be_killed() {
+        let ends = Ends::new().unwrap();
+        let slow = ends.add(user(1)).unwrap();
+        slow.leaves();
+        let (current, signal) = (Task::current_raw(), bindings::SIGKILL as c_int);
+        // SAFETY: The current task is a kernel thread, and its signals are its own. 2 is
+        // `SIG_KTHREAD`: it asks for the signal.
+        unsafe {
+            kernel_sigaction(signal, 2);
+            send_sig(signal, current, 1);
+        }
+        let begin = Instant::<Monotonic>::now();
+        let results = [user(1), user(2)].map(|user| ends.settle(&user));
+        // SAFETY: As above; 1 is `SIG_IGN`.
+        unsafe {
+            flush_signals(current);
+            kernel_sigaction(signal, 1);
+        }
+        assert_eq!(results, [Err(EINTR); 2]);
+        assert!(begin.elapsed() < Delta::from_millis(50));
+        drop(slow);
     }
 }

@@ -6,7 +6,7 @@
 //! takes the queues off the GPUs and signals the fence. Another one, a little later, brings the
 //! buffers back, which arms a new fence, and restores the queues; it comes again as long as there
 //! is no room. A process that has only just been restored runs for a moment first, so that two of
-//! them cannot keep each other from working; and they take turns ([`super::turns`]).
+//! them cannot keep each other from working; and users take turns ([`super::turns`]).
 //!
 //! When the machine goes to sleep amdgpu moves all buffers out of VRAM before it tells us. Whoever
 //! brought them back meanwhile would keep it awake for ever, so nothing is restored from the moment
@@ -15,6 +15,7 @@
 use super::{
     power,
     registry,
+    turns::Refused,
     MmId,
     Process,
     ProcessRef, //
@@ -33,6 +34,7 @@ use kernel::{
         },
         Arc, //
     },
+    task::Kuid,
     time::{
         delay::fsleep,
         msecs_to_jiffies,
@@ -67,6 +69,8 @@ pub(super) struct Evictor {
     /// The process is found by its address space, so that nothing here keeps it.
     mm: MmId,
     context: u16,
+    /// Whose process it is: who takes turns.
+    user: Kuid,
     /// That process is gone; another one may have its name.
     ended: Atomic<bool>,
     /// The fence that was asked for last.
@@ -87,12 +91,13 @@ impl_has_delayed_work! {
 }
 
 impl Evictor {
-    pub(super) fn new(mm: MmId, context: u16) -> Result<Arc<Self>> {
+    pub(super) fn new(mm: MmId, context: u16, user: Kuid) -> Result<Arc<Self>> {
         let evictor = pin_init!(Self {
             evicting <- new_work!("amdkfd::Evictor::evicting"),
             restoring <- new_delayed_work!("amdkfd::Evictor::restoring"),
             mm,
             context,
+            user,
             ended: Atomic::new(false),
             fence: Atomic::new(0),
         });
@@ -218,8 +223,10 @@ impl WorkItem<RESTORE_LATER> for Evictor {
             return;
         };
         // Not waited for here: the machine could not go to sleep before.
-        let Some(turn) = registry.restore_turns().take() else {
-            return this.restore_later(NEXT_TURN, &process);
+        let turn = match registry.restore_turns().take(this.user) {
+            Ok(turn) => turn,
+            Err(Refused::Others) => return this.restore_later(NEXT_TURN, &process),
+            Err(Refused::Own) => return this.restore_later(BACK_OFF, &process),
         };
         // Not into the memory of a GPU that sleeps.
         let room = match power::is_suspended() {

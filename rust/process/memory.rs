@@ -145,9 +145,12 @@ fn with_vms<'a>(
 }
 
 /// Makes a GPU forget what it knows of the process's page tables. Accesses in flight are waited
-/// for.
+/// for. One that does not answer is about to be reset: as in C, callers do not hear of it.
 fn flush_tlb(device: &ProcessDevice, vm: &Vm) {
-    vm.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask());
+    if let Err(error) = vm.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask()) {
+        let name = device.node().pci_name();
+        gpu_err!(name, "translations are not invalidated: {error:?}\n");
+    }
 }
 
 fn refused(process: &Process, device: &ProcessDevice, error: Error) {

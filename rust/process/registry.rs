@@ -261,7 +261,7 @@ pub(crate) fn exception_queue() -> Option<&'static OwnedQueue> {
 }
 
 /// The current task's process, made if there is none. `EINVAL` if the task has no address space, or
-/// there is no GPU.
+/// there is no GPU; `EBUSY` if ended processes of its user still hold what they had.
 pub(crate) fn open() -> Result<ProcessRef> {
     let current = kernel::current!();
     let mm = current.mm().ok_or(EINVAL)?;
@@ -283,7 +283,7 @@ fn open_for(lead: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
         return Err(EAGAIN);
     }
     // What an ended process still holds is given back before the next one asks for more.
-    registry.ends.settle(&lead.uid());
+    registry.ends.settle(&lead.uid())?;
     let id = MmId::new(mm.as_raw());
     // One that nobody watches yet may be forgotten again; its maker holds `creation` until then.
     if let Some(process) = registry.find(id).filter(|process| process.is_watched()) {

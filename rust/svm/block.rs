@@ -8,7 +8,6 @@
 //! pages into system memory. Nothing here needs the process that made the block.
 
 use super::{
-    page_bits::PageBits,
     pages::{
         Pages,
         PAGE_SHIFT, //
@@ -38,6 +37,7 @@ use crate::{
     linux::{
         errno,
         migrate::{
+            DevicePage,
             Fault,
             Migration,
             Source,
@@ -60,6 +60,10 @@ use crate::{
 use kernel::{
     new_delayed_work,
     prelude::*,
+    rbtree::{
+        RBTree,
+        RBTreeNode, //
+    },
     sync::{
         atomic::{
             ordering::Relaxed,
@@ -83,9 +87,12 @@ use kernel::{
 /// Blocks of all processes, and of those that have ended.
 pub(crate) static BLOCKS: Gauge = Gauge::new();
 
+/// A block's name in [`ALL`]: its device, and its address.
+type Key = (DeviceHandle, usize);
+
 global_lock! {
     // SAFETY: `prepare` below runs before anything else in the module.
-    unsafe(uninit) static ALL: Mutex<KVec<Arc<Block>>> = KVec::new();
+    unsafe(uninit) static ALL: Mutex<Option<RBTree<Key, Arc<Block>>>> = None;
 }
 
 /// Makes this file usable.
@@ -112,8 +119,6 @@ struct Memory {
     movers: u32,
     /// amdgpu wants it: no page comes any more.
     wanted: bool,
-    /// Places that were in use at some time: they do not read as zeros.
-    soiled: PageBits,
 }
 
 /// A block.
@@ -182,7 +187,6 @@ impl Block {
             usage: None,
             movers: 1,
             wanted: false,
-            soiled: PageBits::NONE,
         };
         let own = kgd.clone();
         let block = pin_init!(Self {
@@ -200,7 +204,6 @@ impl Block {
             partition,
             // CAST: at most a granule.
             pages: pages.len() as u32,
-            clear: true,
         };
         let vram = Vram::alloc(kgd, queue, new, block.clone())?;
         if block.publish(&vram)? {
@@ -209,11 +212,27 @@ impl Block {
         Ok(Mover { block, vram })
     }
 
+    fn key(&self) -> Key {
+        (self.kgd.handle(), (&raw const *self).addr())
+    }
+
+    /// Without memory it need not be known any more.
+    fn forget(&self) {
+        let gone = {
+            let mut all = ALL.lock();
+            let all = all.as_mut().filter(|_| !self.is_live());
+            all.and_then(|all| all.remove_node(&self.key()))
+        };
+        drop(gone);
+    }
+
     /// Gives it its memory, and makes it known. Whether amdgpu wants that back already.
     fn publish(self: &Arc<Self>, vram: &DeferredArc<Vram>) -> Result<bool> {
         // Across both: a block that is known and has no memory is forgotten.
+        let node = RBTreeNode::new(self.key(), self.clone(), GFP_KERNEL)?;
         let mut all = ALL.lock();
-        all.push(self.clone(), GFP_KERNEL)?;
+        // No other one has its address.
+        let _ = all.get_or_insert_with(RBTree::new).insert(node);
         let mut memory = self.memory.lock();
         memory.vram = Some(vram.clone());
         memory.usage = Some(self.audience.count(self.pages));
@@ -313,24 +332,22 @@ impl Mover {
     /// Moves what of `range` is in system memory, or nowhere, into the block: `first` is the page
     /// that the range begins with. Returns how many pages have moved.
     pub(super) fn take(&self, migration: Migration<'_>, first: u64) -> Result<u32> {
-        let mut list: KVec<(SystemPage<'_>, u32)> = KVec::new();
+        let count = migration.len() as usize;
+        let mut list: KVec<(SystemPage<'_>, u32)> = KVec::with_capacity(count, GFP_KERNEL)?;
         for place in 0..migration.len() {
             let page = first + u64::from(place);
             // CAST: at most a granule.
             let index = (page - self.block.pages.start) as u32;
             let system = match migration.source(place) {
-                Source::System(system) => Some(system),
-                Source::Empty if self.is_clean(index) => None,
+                Source::System(system) => system,
+                Source::Empty => SystemPage::zeros(),
                 _ => continue,
             };
             // A place that another one's page has: this one stays.
             if Vram::take(&self.vram, &migration, place, index).is_err() {
                 continue;
             }
-            self.soil(index);
-            if let Some(system) = system {
-                list.push((system, index), GFP_KERNEL)?;
-            }
+            list.push((system, index), GFP_KERNEL)?;
         }
         if !list.is_empty() {
             let mut copies = Copies::new(self.vram.clone(), Direction::ToDevice);
@@ -338,20 +355,7 @@ impl Mover {
             copies.wait()?;
         }
         drop(list);
-        Ok(migration.commit().count())
-    }
-
-    fn is_clean(&self, index: u32) -> bool {
-        let memory = self.block.memory.lock();
-        !memory.soiled.contains(index.into())
-    }
-
-    fn soil(&self, index: u32) {
-        let index = u64::from(index);
-        let mut memory = self.block.memory.lock();
-        memory.soiled = memory
-            .soiled
-            .union(PageBits::of(Pages::new(index, index + 1)));
+        Ok(migration.commit())
     }
 }
 
@@ -363,13 +367,13 @@ type Job<'a> = (DeferredArc<Vram>, KVec<(SystemPage<'a>, u32)>);
 /// Returns how many have moved. `ENOMEM`: not all could, and perhaps none.
 pub(super) fn bring_home(
     migration: Migration<'_>,
-    wanted: impl Fn(&Source<'_>) -> bool,
+    wanted: impl Fn(DevicePage) -> bool,
     lossy: bool,
 ) -> Result<u32> {
     let mut jobs: KVec<Job<'_>> = KVec::new();
     let mut missing = false;
-    for place in (0..migration.len()).filter(|place| wanted(&migration.source(*place))) {
-        let Some((vram, index)) = Vram::of(&migration, place) else {
+    for place in 0..migration.len() {
+        let Some((vram, index)) = Vram::of(&migration, place, &wanted) else {
             continue;
         };
         let system = match lossy {
@@ -385,7 +389,8 @@ pub(super) fn bring_home(
                 list.push((system, index), GFP_KERNEL)?;
             }
             _ => {
-                let mut list = KVec::new();
+                let rest = (migration.len() - place) as usize;
+                let mut list = KVec::with_capacity(rest, GFP_KERNEL)?;
                 list.push((system, index), GFP_KERNEL)?;
                 jobs.push((vram, list), GFP_KERNEL)?;
             }
@@ -398,7 +403,7 @@ pub(super) fn bring_home(
         Err(error) if !lossy || error == errno::timer_expired() => return Err(error),
         _ => (),
     }
-    let moved = migration.commit().count();
+    let moved = migration.commit();
     if missing {
         return Err(ENOMEM);
     }
@@ -412,10 +417,22 @@ fn copy_home(jobs: &[Job<'_>]) -> Result {
     let mut result = Ok(());
     for (vram, list) in jobs {
         let mut copies = Copies::new(vram.clone(), Direction::ToSystem);
-        result = result.and(copies.begin(list));
+        let mut begun = copies.try_begin(list);
+        if begun == Err(EBUSY) {
+            // Many who each have some, and wait for others', would wait for each other.
+            result = wait_for_all(&mut all, result);
+            begun = copies.begin(list);
+        }
+        result = result.and(begun);
         all.push(copies, GFP_KERNEL)?;
     }
-    for copies in all {
+    wait_for_all(&mut all, result)
+}
+
+/// Waits for copies. Returns what came of these and of `others`.
+fn wait_for_all(copies: &mut KVec<Copies>, others: Result) -> Result {
+    let mut result = others;
+    for copies in copies.drain_all() {
         let ended = copies.wait();
         result = match ended == Err(errno::timer_expired()) {
             true => ended,
@@ -464,7 +481,7 @@ impl VramOwner for Block {
         let moved = self.audience.watch_return(pages, TOUCHED, || {
             let migration = Migration::from_fault(fault, start..end, memory.owner)?;
             // Not those of other devices of the hive: one that is down must not cost ours.
-            bring_home(migration, |source| memory.holds(source), false)
+            bring_home(migration, |page| memory.holds(page), false)
         });
         let name = self.kgd.facts().pci_name();
         match moved {
@@ -483,7 +500,7 @@ impl VramOwner for Block {
         }
     }
 
-    fn freed(self: Arc<Self>, _page: u32) {
+    fn freed(self: Arc<Self>) {
         let unused = self.memory.lock().take_if_unused();
         self.let_go(unused);
     }
@@ -509,35 +526,26 @@ impl WorkItem for Block {
         }
         let unused = this.memory.lock().take_if_unused();
         drop(unused);
-        forget_unused();
+        this.forget();
     }
 }
 
-/// Blocks without memory need not be known any more.
-fn forget_unused() {
-    let mut all = ALL.lock();
-    all.retain(|block| block.is_live());
-    if all.is_empty() {
-        // Nobody frees what a static has when the module goes.
-        *all = KVec::new();
-    }
+/// The first block of a device's behind an address. One without memory may be about to be
+/// forgotten.
+fn block_behind((device, address): Key) -> Option<Arc<Block>> {
+    let all = ALL.lock();
+    let next = all.as_ref()?.cursor_lower_bound(&(device, address + 1))?;
+    let ((owner, _), block) = next.current();
+    (*owner == device).then(|| block.clone())
 }
 
 /// A device is about to go, and works still: pages in its memory are brought into the system's.
 /// Processes go on meanwhile: those of their pages that come later are not. If it copies nothing
 /// any more, this ends after one copy's time.
 pub(crate) fn save_device(device: DeviceHandle) {
-    let Ok(mut blocks) = KVec::with_capacity(ALL.lock().len(), GFP_KERNEL) else {
-        return;
-    };
-    for block in ALL.lock().iter() {
-        // What is new since has no room, and is of a process that goes on.
-        if block.kgd.handle() == device && blocks.push_within_capacity(block.clone()).is_err() {
-            break;
-        }
-    }
-    for block in &blocks {
-        let block: &Arc<Block> = block;
+    let mut key = (device, 0);
+    while let Some(block) = block_behind(key) {
+        key = block.key();
         let saved = block.save();
         let unused = block.memory.lock().take_if_unused();
         block.let_go(unused);
@@ -568,6 +576,7 @@ pub(crate) fn empty_device(kgd: &dyn Kgd) {
         let unused = block.memory.lock().take_if_unused();
         drop(unused);
         if !block.is_live() {
+            block.forget();
             tries = 0;
             continue;
         }
@@ -594,10 +603,13 @@ fn copies_nothing(error: Error) -> bool {
 
 /// A block of a device's that has memory.
 fn live_block_of(device: DeviceHandle) -> Option<Arc<Block>> {
-    forget_unused();
-    let all = ALL.lock();
-    let mut own = all.iter().filter(|block| block.kgd.handle() == device);
-    own.next().cloned()
+    loop {
+        let block = block_behind((device, 0))?;
+        if block.is_live() {
+            return Some(block);
+        }
+        block.forget();
+    }
 }
 
 /// Until nobody has a buffer of a device's any more: a worker that has just found no page out may
@@ -619,8 +631,8 @@ fn wait_for_buffers(kgd: &dyn Kgd) {
 /// returns.
 pub(crate) fn settle() {
     const PAUSE: Delta = Delta::from_millis(2);
+    // Each forgets itself.
     while BLOCKS.count() != 0 {
-        forget_unused();
         fsleep(PAUSE);
     }
 }

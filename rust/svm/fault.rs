@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     linux::{
+        errno,
         hmm::is_heap_or_stack,
         trace, //
     },
@@ -218,7 +219,6 @@ impl Svm {
         };
         let wanted = |pages| Wanted {
             pages,
-            attributes,
             gpus: GpuSet::EMPTY.with(index),
             again: false,
         };
@@ -337,5 +337,6 @@ fn is_refusal(error: Error) -> bool {
 
 /// Whether what failed may succeed if it is tried again.
 fn is_transient(error: Error) -> bool {
-    [EAGAIN, EBUSY, ENOMEM, EINTR, ERESTARTSYS, ESRCH].contains(&error)
+    let late = errno::timer_expired();
+    [EAGAIN, EBUSY, ENOMEM, EINTR, ERESTARTSYS, ESRCH, late].contains(&error)
 }

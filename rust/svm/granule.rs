@@ -6,6 +6,7 @@
 //! it sees is under the granule's state lock, which a notifier takes without the turn.
 
 use super::{
+    attributes::GpuSet,
     block::Block,
     page_bits::{
         PageBits,
@@ -113,6 +114,9 @@ pub(super) struct State {
     pub(super) always: PageBits,
     /// Pages that were taken away and have to come back before the process's queues do.
     pub(super) lost: PageBits,
+    /// Pages that GPUs would see if the process could touch them itself (`PROT_NONE`): when that
+    /// changes they are lost.
+    pub(super) absent: PageBits,
 }
 
 /// A granule.
@@ -165,6 +169,7 @@ impl Granule {
             views,
             always: PageBits::NONE,
             lost: PageBits::NONE,
+            absent: PageBits::NONE,
         };
         let granule = try_pin_init!(Self {
             first,
@@ -238,6 +243,15 @@ impl Granule {
         state.views.get(gpu).is_some_and(all)
     }
 
+    /// The pages that all these GPUs see.
+    pub(super) fn seen_by_all(&self, gpus: GpuSet) -> PageBits {
+        let state = self.state();
+        let views = gpus.iter().map(|gpu| state.views.get(gpu));
+        let seen = views.map(|view| view.map_or(PageBits::NONE, |view| view.mapped));
+        seen.reduce(PageBits::intersection)
+            .unwrap_or(PageBits::NONE)
+    }
+
     /// Whether a GPU may see any of `pages` still, which were to be taken from it.
     pub(super) fn is_stale(&self, gpu: usize, pages: Pages) -> bool {
         let state = self.state();
@@ -275,7 +289,26 @@ impl Granule {
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         let seen = |view: &View| !view.mapped.union(view.stale).is_empty();
-        state.lost.is_empty() && !state.views.iter().any(seen)
+        let waits = state.lost.union(state.absent);
+        waits.is_empty() && !state.views.iter().any(seen)
+    }
+
+    /// GPUs would see these pages if they could be touched. Under mmap_lock.
+    pub(super) fn note_absent(&self, pages: Pages) {
+        let mut state = self.state();
+        state.absent = state.absent.union(PageBits::of(pages));
+    }
+
+    /// Something happens to these pages. Those among them that could not be touched are lost now,
+    /// or, if they do not come `back`, forgotten. Whether there are any that are lost.
+    pub(super) fn lose_absent(&self, pages: Pages, back: bool) -> bool {
+        let mut state = self.state();
+        let absent = state.absent.intersection(PageBits::of(pages));
+        state.absent = state.absent.minus(absent);
+        if back {
+            state.lost = state.lost.union(absent);
+        }
+        back && !absent.is_empty()
     }
 
     /// The pages among these that some GPU sees of which `by` is true, with those that it may
@@ -349,12 +382,77 @@ impl Granule {
                 Err(error) => pr_debug!("pages cannot be unmapped: {error:?}\n"),
             }
         }
-        vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask());
+        if let Err(error) = vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask()) {
+            // The GPU may use them still, as if they were mapped. Unmapped once more, they make
+            // another flush one that amdgpu does not leave out.
+            pr_debug!("translations are not invalidated: {error:?}\n");
+            return false;
+        }
         for run in forgotten.runs(self.first) {
             view.give_back(gpu, run);
         }
         view.stale = view.stale.minus(forgotten);
         view.joined = view.joined.minus(forgotten);
         gone == forgotten
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_svm_granule)]
+mod tests {
+    use super::*;
+    use crate::{
+        gpu::{
+            gate::Gate,
+            NoSink,
+            Node,
+            NodeUser, //
+        },
+        ids::GpuId,
+        kgd::fake::Fake,
+        svm::told::Counters, //
+    };
+    use kernel::sync::{
+        atomic::Atomic,
+        SetOnce, //
+    };
+
+    fn gpu(fake: &Arc<Fake>) -> Gpu {
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let gpu = crate::gpu::Gpu::new(fake.clone(), Gate::new().unwrap()).unwrap();
+        let node = Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap();
+        let vm = SetOnce::new();
+        vm.populate(fake.vm().unwrap());
+        Gpu {
+            vm,
+            checkpoint: Atomic::new(0),
+            counters: Arc::new(Counters::new(), GFP_KERNEL).unwrap(),
+            node: NodeUser::new(node),
+        }
+    }
+
+    #[test]
+    fn pages_are_in_use_until_no_translation_of_them_is_left() {
+        let fake = Fake::new().unwrap();
+        let gpus = [gpu(&fake)];
+        let granule = Granule::new(1024, 1).unwrap();
+        let pages = Pages::new(1024, 1030);
+        let vm = gpus[0].vm().unwrap().clone();
+        let mut dma = DmaPages::new(vm, &[1, 2, 3, 4, 5, 6]).unwrap();
+        {
+            let mut state = granule.state();
+            let mut room = Some(KVec::from_elem(0, 512, GFP_KERNEL).unwrap());
+            state.views[0].exchange(0, &mut dma, &mut room);
+            state.views[0].mapped = PageBits::of(pages);
+        }
+        drop(dma);
+        let take = || granule.take(&gpus, pages, PageBits::NONE, |_| true, |_, _| ());
+        fake.set_stuck(true, false);
+        assert!(!take() && granule.is_stale(0, pages) && !granule.is_idle());
+        // Nobody else gets what the GPU may use.
+        assert_eq!(fake.live().dma_pages, 6);
+        assert!(!granule.retry(&gpus) && granule.is_stale(0, pages));
+        fake.set_stuck(false, false);
+        assert!(granule.retry(&gpus) && granule.is_idle());
+        assert_eq!(fake.live().dma_pages, 0);
     }
 }

@@ -71,7 +71,7 @@ const MOST_AT_A_TIME: u64 = 256;
 pub(super) struct Wanted {
     /// In one granule.
     pub(super) pages: Pages,
-    pub(super) attributes: Attributes,
+    /// Those that may access them by then: what the attributes say when pages are shown counts.
     pub(super) gpus: GpuSet,
     /// Those that see them see them otherwise.
     pub(super) again: bool,
@@ -94,6 +94,8 @@ struct Found<'a> {
     holders: &'a Holders,
     since: Sequence,
     writable: bool,
+    /// What was said of them then. Who says something else shows them again.
+    attributes: Attributes,
 }
 
 /// The GPUs of a process that have device pages.
@@ -310,7 +312,7 @@ impl Svm {
                 }
                 continue;
             }
-            let Some((range, _)) = self.book.lock().ranges.at(pages.start) else {
+            let Some((range, attributes)) = self.book.lock().ranges.at(pages.start) else {
                 return Ok(pages.start + 1);
             };
             // CAST: an address of this kernel's size.
@@ -319,6 +321,11 @@ impl Svm {
                 .min(pages.end)
                 .min(range.end);
             if vma.flags() & flags::READ == 0 {
+                let shown = attributes.shown_at_once(self.xnack());
+                // Where there are pages one is told when they can be touched.
+                if !shown.is_empty() && hmm::may_have_pages(vma) {
+                    place.granule.note_absent(Pages::new(pages.start, end));
+                }
                 return Ok(end);
             }
             let here = Pages::new(pages.start, end);
@@ -340,6 +347,7 @@ impl Svm {
                 holders: &holders,
                 since,
                 writable,
+                attributes,
             };
             match brought {
                 Ok(()) if self.show(place, wanted, &found)? => return Ok(end),
@@ -398,7 +406,8 @@ impl Svm {
         wanted: &Wanted,
         found: &Found<'_>,
     ) -> Result<bool> {
-        for index in wanted.gpus.iter() {
+        let gpus = wanted.gpus.intersection(found.attributes.accessible());
+        for index in gpus.iter() {
             let Some(gpu) = self.gpus.get(index).filter(|gpu| gpu.vm().is_ok()) else {
                 continue;
             };
@@ -417,7 +426,7 @@ impl Svm {
                 while !rest.is_empty() {
                     let run = found.first_of_one_kind(rest);
                     rest.start = run.pages.end;
-                    if !self.show_run(place, wanted, found, (index, gpu), &run)? {
+                    if !self.show_run(place, found, (index, gpu), &run)? {
                         return Ok(false);
                     }
                 }
@@ -430,7 +439,6 @@ impl Svm {
     fn show_run(
         self: &Arc<Self>,
         place: &Place<'_>,
-        wanted: &Wanted,
         found: &Found<'_>,
         (index, gpu): (usize, &Gpu),
         run: &Run,
@@ -456,7 +464,7 @@ impl Svm {
             )?),
             false => None,
         };
-        let access = gpu.access(holder, &wanted.attributes, found.writable);
+        let access = gpu.access(holder, &found.attributes, found.writable);
         let tables = vm.tables()?;
         // Not under the state's lock: for tables amdgpu may have to wait for others' memory.
         let made = !granule.has_tables(index);
@@ -467,11 +475,17 @@ impl Svm {
         if !place.region.interval.holds(found.since) {
             return Ok(false);
         }
+        if holder.is_none() && access.writable {
+            // SAFETY: `map_some` found them by `fault`, and nothing was taken away since: a
+            // notifier that would do that waits for `state`.
+            unsafe { hmm::mark_dirty(pfns) };
+        }
         let bits = PageBits::of(run.pages);
-        state.always = match wanted.attributes.is_always_mapped() {
+        state.always = match found.attributes.is_always_mapped() {
             true => state.always.union(bits),
             false => state.always.minus(bits),
         };
+        state.absent = state.absent.minus(bits);
         let view = state.views.get_mut(index).ok_or(EINVAL)?;
         view.has_tables |= made;
         let seen = view.mapped.union(view.stale).intersection(bits);
@@ -492,7 +506,15 @@ impl Svm {
         );
         drop(state);
         drop(tables);
-        if let Err(error) = written.and_then(|()| vm.sync_pages()) {
+        // What was there before is translated no more when this is over.
+        let flush = || match seen.is_empty() {
+            true => Ok(()),
+            false => vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask()),
+        };
+        let shown = written
+            .and_then(|()| vm.sync_pages())
+            .and_then(|()| flush());
+        if let Err(error) = shown {
             // Some of them are shown, perhaps: none is to be, before it is tried again.
             self.take(granule, run.pages, Reason::Other);
             if granule.is_stale(index, run.pages) {
@@ -500,9 +522,6 @@ impl Svm {
                 dma.leave();
             }
             return Err(error);
-        }
-        if !seen.is_empty() {
-            vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask());
         }
         Ok(true)
     }

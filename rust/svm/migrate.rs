@@ -24,6 +24,7 @@ use super::{
 use crate::{
     kgd::DevicePages,
     linux::migrate::{
+        DevicePage,
         Migration,
         PageOwner,
         Source, //
@@ -192,8 +193,9 @@ impl Svm {
             let each = each_mapping(place, pages, |vma, here| {
                 let bytes = here.start as usize..here.end as usize;
                 let migration = Migration::from_device(vma, bytes, memory.owner)?;
-                let is_its = |source: &Source<'_>| memory.holds(source);
-                if !(0..migration.len()).any(|index| is_its(&migration.source(index))) {
+                let is_its = |page| memory.holds(page);
+                let has_its = |source| matches!(source, Source::Device(page) if is_its(page));
+                if !(0..migration.len()).any(|index| has_its(migration.source(index))) {
                     return Ok(());
                 }
                 if !begun {
@@ -272,11 +274,8 @@ impl DevicePages {
         self.first == other.first
     }
 
-    /// Whether what a migration has found is one of them.
-    pub(super) fn holds(&self, source: &Source<'_>) -> bool {
-        let Source::Device(page) = source else {
-            return false;
-        };
+    /// Whether a device page is one of them.
+    pub(super) fn holds(&self, page: DevicePage) -> bool {
         page.0
             .checked_sub(self.first.0)
             .is_some_and(|offset| offset < self.count)

@@ -139,8 +139,11 @@ impl Ranges {
                 break;
             }
             let (range, attributes) = (Pages::new(range.start, *end), range.attributes);
-            // What is cut off, or may become one with what is changed, is planned anew.
-            if let Some(head) = range.intersection(before) {
+            // What is cut off is planned anew, and so is what lies beside if it becomes one with
+            // what is changed.
+            if range.end == pages.start {
+                plan.before = Some((range, attributes));
+            } else if let Some(head) = range.intersection(before) {
                 plan.push(head, attributes)?;
             }
             if next < range.start.min(pages.end) {
@@ -150,7 +153,8 @@ impl Ranges {
                 add(&mut plan, part, Some(&attributes))?;
             }
             next = next.max(range.end);
-            if let Some(tail) = range.intersection(behind) {
+            let stays = range.start == pages.end && !plan.ends_with(&attributes);
+            if let Some(tail) = range.intersection(behind).filter(|_| !stays) {
                 plan.push(tail, attributes)?;
             }
             found = cursor.move_next();
@@ -276,6 +280,8 @@ pub(crate) struct Plan {
     ranges: Tree,
     /// From the start of the first to the end of the last, without a gap.
     area: Option<Pages>,
+    /// The range that ends where they begin, as long as nothing is planned.
+    before: Option<(Pages, Attributes)>,
     /// The last, which may still grow.
     last: Option<(Pages, Attributes)>,
     /// Pages of the area that have attributes already.
@@ -290,6 +296,7 @@ impl Plan {
         Self {
             ranges: RBTree::new(),
             area: None,
+            before: None,
             last: None,
             known: 0,
             used: 0,
@@ -299,6 +306,11 @@ impl Plan {
 
     /// Adds pages behind the last ones, to their range if that is the same.
     fn push(&mut self, pages: Pages, attributes: Attributes) -> Result {
+        if let Some((range, same)) = self.before.take() {
+            if same == attributes {
+                (self.area, self.last) = (Some(range), Some((range, same)));
+            }
+        }
         let start = self.area.map_or(pages.start, |area| area.start);
         self.area = Some(Pages::new(start, pages.end));
         match &mut self.last {
@@ -309,6 +321,11 @@ impl Plan {
             }
         }
         Ok(())
+    }
+
+    /// Whether what begins behind the last range would become one with it.
+    fn ends_with(&self, attributes: &Attributes) -> bool {
+        self.last.is_some_and(|(_, last)| last == *attributes)
     }
 
     /// The last range does not grow any more.
@@ -483,6 +500,19 @@ mod tests {
         assert!(all(&mut ranges, &[(10, 20, 1), (20, 40, 3)]));
         set(&mut ranges, 0, 50, 1);
         assert!(all(&mut ranges, &[(0, 50, 1)]));
+    }
+
+    #[test]
+    fn only_what_changes_is_planned() {
+        let mut ranges = three();
+        let mut planned = |start, end, granularity| {
+            let plan = ranges.plan(Pages::new(start, end), |_| like(granularity));
+            plan.unwrap().ranges.iter().count()
+        };
+        // Beside others, as one with the one before, or behind, and amid one.
+        assert_eq!((planned(25, 30, 9), planned(20, 25, 9)), (1, 1));
+        assert_eq!((planned(25, 30, 2), planned(25, 30, 3)), (1, 1));
+        assert_eq!((planned(32, 35, 9), planned(15, 30, 9)), (3, 2));
     }
 
     #[test]

@@ -176,8 +176,12 @@ impl Svm {
     /// Pages of a granule are taken away. When this returns no GPU uses them. May run under
     /// reclaim.
     pub(super) fn take(self: &Arc<Self>, granule: &Granule, pages: Pages, reason: Reason) {
+        let regained = match reason {
+            Reason::Migrate => false,
+            _ => granule.lose_absent(pages, reason != Reason::Unmap),
+        };
         let (seen, always) = granule.seen(pages, |_| true);
-        if seen.is_empty() {
+        if seen.is_empty() && !regained {
             return;
         }
         let missed = if self.xnack() { always } else { seen };
@@ -186,7 +190,7 @@ impl Svm {
             Reason::Unmap => missed.minus(PageBits::of(pages)),
             _ => missed,
         };
-        let comes_back = !missed.is_empty() && !self.has_ended();
+        let comes_back = (regained || !missed.is_empty()) && !self.has_ended();
         let eviction = comes_back.then(|| self.evict());
         trace::svm_invalidate(self.tgid(), pages.into(), reason, comes_back);
         let trigger = match reason {
@@ -341,12 +345,14 @@ impl Svm {
         let ranges = self.ranges_in(pages);
         let mut result = ranges.as_ref().map(|_| ()).map_err(|error| *error);
         for (pages, attributes) in ranges.into_iter().flatten() {
+            let gpus = attributes.shown_at_once(self.xnack());
             let here = PageBits::of(pages).intersection(lost);
+            // Whoever has moved them has shown them, too.
+            let here = here.minus(granule.seen_by_all(gpus));
             for pages in here.runs(granule.first) {
                 let wanted = Wanted {
                     pages,
-                    attributes,
-                    gpus: attributes.shown_at_once(self.xnack()),
+                    gpus,
                     again: false,
                 };
                 // What cannot be had is missed by who uses it.

@@ -442,7 +442,6 @@ impl Svm {
             }
             let wanted = Wanted {
                 pages,
-                attributes,
                 gpus,
                 again: otherwise,
             };

@@ -127,8 +127,10 @@ def main(path, kernel):
     for name, found in call.items():
         check("calls: " + name, len(found) > 0, sorted({s.name for s in calls}))
     outer, inner = call["CREATE_QUEUE"], call["amdkfd CREATE_QUEUE"]
-    check("what the driver does of a call lies in the call",
-          all(any(o.begin <= i.begin and i.end <= o.end for o in outer) for i in inner))
+    outside = [i for i in inner
+               if not any(o.begin <= i.begin and i.end <= o.end for o in outer)]
+    check("what the driver does of a call lies in the call", not outside,
+          [[(s.begin, s.end) for s in some] for some in (outside, outer)])
     for part in ("interrupts of GPU", "queues", "events", "doorbells", "run lists", "SDMA"):
         check("a track: " + part, len(named(part)) > 0, names)
     waves = named("waves in flight")

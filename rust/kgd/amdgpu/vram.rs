@@ -51,9 +51,7 @@ impl DeviceMemory for Amdgpu {
         cookie: NonNull<c_void>,
         pages: &mut [usize],
     ) -> Result<VramHandle> {
-        let NewVram {
-            partition, clear, ..
-        } = new;
+        let partition = new.partition;
         let (cookie, mut out) = (cookie.as_ptr(), null_mut());
         let count = u32::try_from(pages.len())?;
         // CAST: `unsigned long` is as large as `usize`.
@@ -61,7 +59,7 @@ impl DeviceMemory for Amdgpu {
         // SAFETY: By the type invariant, the device is valid; the list has room for `count`, and
         // `out` is ours.
         to_result(unsafe {
-            c::bridge_vram_alloc(self.adev(), partition, count, clear, cookie, list, &mut out)
+            c::bridge_vram_alloc(self.adev(), partition, count, cookie, list, &mut out)
         })?;
         let vram = VramHandle(NonNull::new(out.cast()).ok_or(ENOMEM)?);
         self.vrams.add(1, Relaxed);
@@ -87,7 +85,7 @@ impl DeviceMemory for Amdgpu {
     unsafe fn begin_copy(
         &self,
         handle: &VramHandle,
-        direction: Direction,
+        (direction, wait): (Direction, bool),
         pages: &[CopyPage],
     ) -> Result<CopyHandle> {
         let to_vram = direction == Direction::ToDevice;
@@ -96,7 +94,7 @@ impl DeviceMemory for Amdgpu {
         // SAFETY: By its invariant, the handle is live; there are `count` pages, whose contract is
         // this function's; `out` is ours.
         to_result(unsafe {
-            c::bridge_copy_begin(raw(handle), to_vram, pages.as_ptr(), count, &mut out)
+            c::bridge_copy_begin(raw(handle), to_vram, wait, pages.as_ptr(), count, &mut out)
         })?;
         Ok(CopyHandle(NonNull::new(out.cast()).ok_or(ENOMEM)?))
     }

@@ -98,11 +98,16 @@ impl DeviceMemory for Fake {
     unsafe fn begin_copy(
         &self,
         handle: &VramHandle,
-        direction: Direction,
+        (direction, wait): (Direction, bool),
         pages: &[CopyPage],
     ) -> Result<CopyHandle> {
-        if self.live.lock().late_copies > 0 {
+        let live = self.live();
+        if live.late_copies > 0 {
             return Err(EIO);
+        }
+        if live.most_copies == live.copies && live.copies > 0 {
+            // A test is one thread: nobody else ends one.
+            return Err(if wait { EIO } else { EBUSY });
         }
         // SAFETY: from `alloc_vram`, and not consumed yet; tests are of one thread.
         let vram = unsafe { handle.0.cast::<FakeVram>().as_mut() };

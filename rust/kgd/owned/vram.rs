@@ -22,7 +22,6 @@ use crate::linux::{
         DevicePage,
         Fault,
         Migration,
-        Source,
         SystemPage, //
     },
     spinlock::{
@@ -69,9 +68,10 @@ pub(crate) trait VramOwner: Send + Sync {
     /// locked. [`Migration::from_fault`] moves it.
     fn fault(self: Arc<Self>, fault: &Fault<'_>, page: u32) -> FaultEnd;
 
-    /// A page is free again: nobody refers to it. Atomic, and anywhere: it may run in what the
-    /// owner itself calls of a [`Migration`], its commit and its drop among it.
-    fn freed(self: Arc<Self>, page: u32);
+    /// The last page that was out is free again: nobody refers to one, or only to what was taken
+    /// since. Atomic, and anywhere: it may run in what the owner itself calls of a [`Migration`],
+    /// its commit and its drop among it.
+    fn freed(self: Arc<Self>);
 }
 
 /// Pages of a buffer that lie one after the other.
@@ -243,13 +243,15 @@ impl Vram {
         Some(((page.0 - self.first) * kernel::page::PAGE_SIZE) as u64)
     }
 
-    /// The buffer, and which of its pages that is, of a place of `migration`. `None`: there is no
-    /// device page of ours.
-    pub(crate) fn of(migration: &Migration<'_>, place: u32) -> Option<(DeferredArc<Self>, u32)> {
-        let Source::Device(page) = migration.source(place) else {
-            return None;
-        };
-        let vram = migration.owner(place)?.cast::<Self>().as_ptr();
+    /// The buffer, and which of its pages that is, of a place of `migration`, if the page is
+    /// `wanted`. `None`: there is no such device page of ours.
+    pub(crate) fn of(
+        migration: &Migration<'_>,
+        place: u32,
+        wanted: impl Fn(DevicePage) -> bool,
+    ) -> Option<(DeferredArc<Self>, u32)> {
+        let (vram, page) = migration.owner(place).filter(|(_, page)| wanted(*page))?;
+        let vram = vram.cast::<Self>().as_ptr();
         // SAFETY: `take` named its buffer as the page's owner, with a reference that the page has
         // until it is free; the migration has a reference of the page.
         let vram = ManuallyDrop::new(unsafe { DeferredArc::from_raw(vram) });
@@ -369,10 +371,16 @@ pub(crate) unsafe fn page_freed(folio: *const bindings::folio) {
     // SAFETY: `Vram::take` gave the page this reference, and it is given back once: here.
     let vram = unsafe { DeferredArc::from_raw(vram.cast::<Vram>().as_ptr()) };
     if let Some(index) = vram.index_of(page) {
-        vram.taken.lock().remove(index);
-        // Not the last reference: the buffer has another.
-        let owner: Arc<dyn VramOwner> = (*vram.buffer.owner).clone();
-        owner.freed(index);
+        let left = {
+            let mut taken = vram.taken.lock();
+            taken.remove(index);
+            taken.count
+        };
+        if left == 0 {
+            // Not the last reference: the buffer has another.
+            let owner: Arc<dyn VramOwner> = (*vram.buffer.owner).clone();
+            owner.freed();
+        }
     }
 }
 
@@ -402,8 +410,18 @@ impl Copies {
     /// call is one job for the device. Those that are read must not change until
     /// [`Copies::wait`]: the migration that they are from must not be committed before. `ENODEV`:
     /// the device sleeps, or is gone. `EIO`: a copy that was given up has not ended yet, or so
-    /// many go on. Allocates.
+    /// many go on, for which this waits: who has others that are not over calls
+    /// [`Copies::try_begin`]. Allocates.
     pub(crate) fn begin(&mut self, pages: &[(SystemPage<'_>, u32)]) -> Result {
+        self.start(pages, true)
+    }
+
+    /// The same, but if many copies go on this says `EBUSY`.
+    pub(crate) fn try_begin(&mut self, pages: &[(SystemPage<'_>, u32)]) -> Result {
+        self.start(pages, false)
+    }
+
+    fn start(&mut self, pages: &[(SystemPage<'_>, u32)], wait: bool) -> Result {
         let mut list = KVec::with_capacity(pages.len(), GFP_KERNEL)?;
         for (system, index) in pages {
             let page = CopyPage {
@@ -416,7 +434,10 @@ impl Copies {
         let buffer = &self.vram.buffer;
         // SAFETY: The system pages are a migration's, which keeps them until this returns, and
         // which nobody else can reach.
-        let copy = unsafe { buffer.kgd.begin_copy(&buffer.raw, self.direction, &list) }?;
+        let copy = unsafe {
+            let how = (self.direction, wait);
+            buffer.kgd.begin_copy(&buffer.raw, how, &list)
+        }?;
         // There is room.
         Ok(self.copies.push(copy, GFP_KERNEL)?)
     }
@@ -480,7 +501,7 @@ mod tests {
             FaultEnd::Lost
         }
 
-        fn freed(self: Arc<Self>, _: u32) {}
+        fn freed(self: Arc<Self>) {}
     }
 
     #[test]
@@ -519,7 +540,6 @@ mod tests {
         let new = NewVram {
             partition: -1,
             pages: 4,
-            clear: false,
         };
         let vram = Vram::alloc(fake.clone(), shared, new, owner).unwrap();
         let mut copies = Copies::new(vram.clone(), direction);
@@ -555,7 +575,6 @@ mod tests {
         let new = NewVram {
             partition: -1,
             pages: 4,
-            clear: false,
         };
         let vram = Vram::alloc(fake.clone(), shared, new, owner.clone()).unwrap();
         assert_eq!((vram.len(), vram.taken(), fake.live().vrams), (4, 0, 1));

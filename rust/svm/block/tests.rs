@@ -5,7 +5,10 @@
 #[kernel::macros::kunit_tests(amdkfd_svm_block)]
 mod tests {
     use super::super::*;
-    use crate::kgd::fake::Fake;
+    use crate::kgd::{
+        fake::Fake,
+        Device, //
+    };
     use kernel::{
         new_work,
         workqueue::{
@@ -75,7 +78,37 @@ mod tests {
     }
 
     fn is_known(block: &Arc<Block>) -> bool {
-        ALL.lock().iter().any(|known| Arc::ptr_eq(known, block))
+        let all = ALL.lock();
+        all.as_ref()
+            .is_some_and(|all| all.get(&block.key()).is_some())
+    }
+
+    /// Any that is known.
+    fn first() -> Option<Arc<Block>> {
+        let all = ALL.lock();
+        let first = all.as_ref()?.cursor_front()?;
+        Some(first.current().1.clone())
+    }
+
+    #[test]
+    fn devices_have_their_own_blocks() {
+        with_queue(|fake, queue| {
+            let other = Fake::new().unwrap();
+            let movers = [&other, fake, &other, fake].map(|fake| make(fake, queue));
+            let own = |fake: &Arc<Fake>| {
+                let mut key = (fake.handle(), 0);
+                let mut count = 0;
+                while let Some(block) = block_behind(key) {
+                    key = block.key();
+                    count += 1;
+                }
+                count
+            };
+            assert_eq!((own(fake), own(&other)), (2, 2));
+            drop(movers);
+            empty_device(&*other);
+            assert_eq!(own(&other), 0);
+        });
     }
 
     #[test]
@@ -83,7 +116,9 @@ mod tests {
         with_queue(|fake, queue| {
             let forget = |this: &Beside| {
                 while !this.over.load(Relaxed) {
-                    forget_unused();
+                    if let Some(block) = first() {
+                        block.forget();
+                    }
                 }
             };
             let beside = Beside::start(queue, None, forget);
@@ -92,7 +127,7 @@ mod tests {
             assert!(known);
         });
         // Nor is anything left of the list.
-        assert_eq!(ALL.lock().capacity(), 0);
+        assert!(first().is_none());
     }
 
     #[test]
@@ -122,6 +157,21 @@ mod tests {
             fake.set_stuck(true, false);
             assert_eq!(copies.wait(), Err(errno::timer_expired()));
             assert!(mover.block().enter().is_none());
+        });
+    }
+
+    #[test]
+    fn who_copies_much_does_not_wait_for_himself() {
+        with_queue(|fake, queue| {
+            let movers = [0; 3].map(|_| make(fake, queue));
+            let mut jobs: KVec<Job<'_>> = KVec::new();
+            for mover in &movers {
+                jobs.push((mover.vram.clone(), KVec::new()), GFP_KERNEL)
+                    .unwrap();
+            }
+            fake.set_most_copies(2);
+            assert_eq!(copy_home(&jobs), Ok(()));
+            assert_eq!(fake.live().copies, 0);
         });
     }
 }

@@ -8,6 +8,7 @@ mod rules;
 mod timeline;
 mod tracee;
 
+use crate::clocks::monotonic_ns;
 use anyhow::{Context, Result};
 use call::{Call, End};
 use clap::Args;
@@ -20,7 +21,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use timeline::Recording;
 use tracee::{resume, Process, Resume, Stop};
 
@@ -56,7 +57,7 @@ impl Trace {
         let recording = self.perfetto.as_deref().map(Recording::start).transpose()?;
         let mut tracer = Tracer {
             first: tracee::start(&self.command)?,
-            since: Instant::now(),
+            since: monotonic_ns(),
             tasks: HashMap::new(),
             processes: HashMap::new(),
             report: Report {
@@ -102,7 +103,8 @@ struct Task {
 /// All that is traced.
 struct Tracer {
     first: Pid,
-    since: Instant,
+    /// When it began, in nanoseconds of CLOCK_MONOTONIC.
+    since: u64,
     tasks: HashMap<Pid, Task>,
     processes: HashMap<Pid, Process>,
     report: Report,
@@ -234,7 +236,7 @@ struct Total {
 }
 
 impl Report {
-    fn call(&mut self, task: Pid, leader: Pid, since: Instant, call: &Call, end: &End) {
+    fn call(&mut self, task: Pid, leader: Pid, since: u64, call: &Call, end: &End) {
         let total = self.totals.entry(call.name.clone()).or_default();
         total.calls += 1;
         total.errors += u64::from(matches!(end.outcome, Some(Err(_))));

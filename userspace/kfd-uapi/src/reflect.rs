@@ -2,8 +2,8 @@
 
 //! The interface as data: names, offsets and sizes of all fields, and all constants by name.
 //!
-//! The build script makes the tables from the same bindings as the structs, so that nothing of the
-//! interface can be missing here.
+//! The tables are made from the same bindings as the structs, so that nothing of the interface can
+//! be missing here.
 
 /// A struct or union of the interface.
 #[derive(Debug)]
@@ -53,12 +53,60 @@ pub struct Constant {
     pub value: u32,
 }
 
-/// What the build script wrote.
-#[allow(clippy::unnecessary_cast)]
-mod tables {
-    use super::{Constant, Field, Kind, Struct};
-    include!(concat!(env!("OUT_DIR"), "/reflect.rs"));
+macro_rules! kind {
+    (Word) => {
+        Kind::Word
+    };
+    (Long) => {
+        Kind::Long
+    };
+    (Tail) => {
+        Kind::Tail
+    };
+    ((Struct $name:ident)) => {
+        Kind::Struct(stringify!($name))
+    };
+    ([$element:tt; $count:expr]) => {
+        Kind::Array(&kind!($element), $count)
+    };
 }
+
+macro_rules! structs {
+    ($($form:ident $owner:ident { $($field:ident $name:literal $kind:tt;)* })*) => {
+        /// Every struct and union of the interface.
+        pub static STRUCTS: &[Struct] = &[$(Struct {
+            name: stringify!($owner),
+            size: size_of::<crate::$owner>(),
+            is_union: is_union!($form),
+            fields: &[$(Field {
+                name: $name,
+                offset: std::mem::offset_of!(crate::$owner, $field),
+                kind: kind!($kind),
+            }),*],
+        }),*];
+    };
+}
+
+macro_rules! is_union {
+    (struct) => {
+        false
+    };
+    (union) => {
+        true
+    };
+}
+
+macro_rules! constants {
+    ($($name:ident)*) => {
+        /// Every constant of the interface, as its 32 bits.
+        pub static CONSTANTS: &[Constant] =
+            &[$(Constant { name: stringify!($name), value: crate::$name as u32 }),*];
+    };
+}
+
+/// What `examples/generate.rs` wrote.
+#[allow(clippy::unnecessary_cast)]
+mod tables;
 pub use tables::{CONSTANTS, STRUCTS};
 
 impl Struct {

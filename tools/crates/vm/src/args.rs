@@ -162,6 +162,9 @@ pub struct CommandArgs {
     /// Seconds the command may take.
     #[arg(long, default_value = "600", value_parser = seconds)]
     pub timeout: Duration,
+    /// Seconds for which the command may print nothing [default: no limit].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub silence: Option<Duration>,
     /// Give the command a terminal, which what is typed on ours goes to.
     #[arg(long, short)]
     pub tty: bool,
@@ -495,6 +498,9 @@ mod tests {
         let args = parse_command(line).unwrap();
         assert_eq!((args.options.env.len(), args.timeout.as_secs()), (2, 7));
         assert!(!args.tty && parse_command("kfd-vm run -t -- x").unwrap().tty);
+        assert_eq!(args.silence, None);
+        let args = parse_command("kfd-vm run --silence 2.5 -- x").unwrap();
+        assert_eq!(args.silence.map(|silence| silence.as_millis()), Some(2500));
         let args = parse("kfd-vm run --kfd c -- x").unwrap();
         assert!(args.loads_amdgpu() && !args.inserts_module());
     }
@@ -593,6 +599,8 @@ mod tests {
             "run --mem 0G -- x",
             "run --timeout 0 -- x",
             "run --timeout -1 -- x",
+            "run --silence 0 -- x",
+            "shell --silence 5",
             "run --env A -- x",
             "run --kfd d -- x",
             "run --no-share --share . -- x",

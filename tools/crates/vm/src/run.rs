@@ -13,7 +13,7 @@ use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
 use crate::net;
 use crate::perfetto::Perfetto;
-use crate::session::{Failure, Interrupt, Session, Sink, Start};
+use crate::session::{Failure, Interrupt, Limit, Session, Sink, Start};
 use crate::snapshot::{self, Snapshot};
 use crate::{terminal, STATUS_FAILED};
 use anyhow::{anyhow, bail, Context, Result};
@@ -108,8 +108,8 @@ fn remove_left(temporary: &Path) {
 /// What the machine is for.
 pub struct Order {
     command: Vec<String>,
-    /// Until when it has to end.
-    limit: Duration,
+    /// How long it may take, and be silent.
+    limit: Limit,
     /// Whether it has a terminal.
     terminal: bool,
     /// Whether it reads what we read.
@@ -124,7 +124,10 @@ impl Order {
     pub fn of(args: &CommandArgs) -> Self {
         Self {
             command: args.command.clone(),
-            limit: args.timeout,
+            limit: Limit {
+                total: args.timeout,
+                silence: args.silence,
+            },
             terminal: args.tty,
             reads: true,
         }
@@ -134,7 +137,7 @@ impl Order {
     pub fn of_shell(args: &ShellArgs) -> Self {
         Self {
             command: ["sh", "-c", SHELL].map(String::from).into(),
-            limit: args.timeout.unwrap_or(UNLIMITED),
+            limit: args.timeout.unwrap_or(UNLIMITED).into(),
             terminal: terminal::is_ours(),
             reads: true,
         }
@@ -144,7 +147,7 @@ impl Order {
     pub fn of_test(line: &str, limit: Duration) -> Self {
         Self {
             command: ["sh", "-c", line].map(String::from).into(),
-            limit,
+            limit: limit.into(),
             terminal: false,
             reads: false,
         }
@@ -153,7 +156,7 @@ impl Order {
     pub fn of_exec(args: &ExecArgs) -> Self {
         Self {
             command: args.command.clone(),
-            limit: args.timeout.unwrap_or(UNLIMITED),
+            limit: args.timeout.unwrap_or(UNLIMITED).into(),
             terminal: args.tty,
             reads: true,
         }
@@ -169,7 +172,7 @@ impl Order {
     }
 
     pub fn limit(&self) -> Duration {
-        self.limit
+        self.limit.total
     }
 
     /// To run it there, with these variables beside those that it has anyway.
@@ -578,7 +581,7 @@ impl<'a> Run<'a> {
         };
         let request = order.request(working_directory(self.args)?, &self.args.env);
         let reply = match order.reads {
-            true => session.run(&request, order.limit(), sink)?,
+            true => session.run(&request, order.limit, sink)?,
             false => session.request(&request, order.limit(), sink)?,
         };
         match reply {

@@ -57,6 +57,62 @@ impl fmt::Display for Failure {
     }
 }
 
+/// How long the guest may take for something.
+#[derive(Debug, Clone, Copy)]
+pub struct Limit {
+    pub total: Duration,
+    /// The longest time for which the command may print nothing.
+    pub silence: Option<Duration>,
+}
+
+impl From<Duration> for Limit {
+    fn from(total: Duration) -> Self {
+        Self {
+            total,
+            silence: None,
+        }
+    }
+}
+
+/// What a limit leaves.
+struct Clock {
+    limit: Limit,
+    begun: Instant,
+    heard: Instant,
+}
+
+impl Clock {
+    fn start(limit: Limit) -> Self {
+        let now = Instant::now();
+        Self {
+            limit,
+            begun: now,
+            heard: now,
+        }
+    }
+
+    /// The command prints something.
+    fn hear(&mut self) {
+        self.heard = Instant::now();
+    }
+
+    /// How long it may take yet; an error says what was too long.
+    fn left(&self) -> Result<Duration, String> {
+        let left = |limit: Duration, since: Instant, what| {
+            let left = limit.saturating_sub(since.elapsed());
+            let seconds = limit.as_secs_f32();
+            (!left.is_zero())
+                .then_some(left)
+                .ok_or_else(|| format!("{what} {seconds} s"))
+        };
+        let total = left(self.limit.total, self.begun, "took longer than")?;
+        Ok(match self.limit.silence {
+            Some(silence) => total.min(left(silence, self.heard, "printed nothing for")?),
+            None => total,
+        })
+    }
+}
+
 /// Where the guest's output goes.
 pub trait Sink {
     fn stdout(&mut self, bytes: &[u8]) -> std::io::Result<()>;
@@ -171,16 +227,11 @@ impl Session {
         sink: &mut dyn Sink,
     ) -> Result<Reply> {
         self.send(Frame::Request(request.clone()))?;
-        self.reply(request, limit, sink)
+        self.reply(request, limit.into(), sink)
     }
 
     /// The same for a command that reads what this process reads.
-    pub fn run(
-        &mut self,
-        request: &Request,
-        limit: Duration,
-        sink: &mut dyn Sink,
-    ) -> Result<Reply> {
+    pub fn run(&mut self, request: &Request, limit: Limit, sink: &mut dyn Sink) -> Result<Reply> {
         self.send(Frame::Request(request.clone()))?;
         let credit = Arc::new(Credit::new(INPUT_WINDOW));
         self.input = Some(credit.clone());
@@ -244,14 +295,19 @@ impl Session {
         }
     }
 
-    fn reply(&mut self, request: &Request, limit: Duration, sink: &mut dyn Sink) -> Result<Reply> {
-        let deadline = Instant::now() + limit;
+    fn reply(&mut self, request: &Request, limit: Limit, sink: &mut dyn Sink) -> Result<Reply> {
+        let mut clock = Clock::start(limit);
         loop {
             self.interrupt.check()?;
             self.check_models()?;
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.news.recv_timeout(left.min(SIGNAL_POLL)) {
+            // What is there counts, however late this process is.
+            let left = clock.left();
+            let wait = left.as_ref().map_or(Duration::ZERO, |left| *left);
+            match self.news.recv_timeout(wait.min(SIGNAL_POLL)) {
                 Ok(News::Frame(frame)) => {
+                    if matches!(frame, Frame::Stdout(_) | Frame::Stderr(_)) {
+                        clock.hear();
+                    }
                     if let Some(reply) = self.take(frame, sink)? {
                         return Ok(reply);
                     }
@@ -260,10 +316,11 @@ impl Session {
                 Err(RecvTimeoutError::Disconnected) => {
                     return Err(self.crash("the machine stopped"))
                 }
-                Err(RecvTimeoutError::Timeout) if left.is_zero() => {
-                    return Err(self.timeout(request, limit))
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(what) = left {
+                        return Err(self.timeout(request, &what));
+                    }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
@@ -335,18 +392,14 @@ impl Session {
         self.console.tail(TAIL_LINES)
     }
 
-    fn timeout(&mut self, request: &Request, limit: Duration) -> anyhow::Error {
+    fn timeout(&mut self, request: &Request, why: &str) -> anyhow::Error {
         let what = match request {
             Request::Run { argv, .. } => format!("`{}`", argv.join(" ")),
             Request::Hello => "the boot".into(),
             other => format!("{other:?}"),
         };
         let tail = self.stacks();
-        Failure::Timeout(format!(
-            "{what} took longer than {} s; the console:\n{tail}",
-            limit.as_secs_f32()
-        ))
-        .into()
+        Failure::Timeout(format!("{what} {why}; the console:\n{tail}")).into()
     }
 
     /// Waits until the guest answers, and says which kernel it runs.
@@ -419,7 +472,7 @@ impl Session {
         for piece in data.chunks(MAX_PAYLOAD) {
             self.send(Frame::Data(piece.to_vec()))?;
         }
-        match self.reply(&request, limit, &mut Captured::default())? {
+        match self.reply(&request, limit.into(), &mut Captured::default())? {
             Reply::Done => Ok(()),
             other => bail!("writing {path} in the guest: {other:?}"),
         }
@@ -534,6 +587,26 @@ mod tests {
             error.downcast_ref(),
             Some(Failure::Signal(SIGTERM))
         ));
+    }
+
+    #[test]
+    fn silence_has_a_limit_of_its_own() {
+        let limit = |total, silence: Option<u64>| Limit {
+            total: Duration::from_millis(total),
+            silence: silence.map(Duration::from_millis),
+        };
+        let mut clock = Clock::start(limit(60_000, Some(40)));
+        assert!(clock.left().is_ok_and(|left| left.as_millis() <= 40));
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(clock.left().unwrap_err(), "printed nothing for 0.04 s");
+        clock.hear();
+        assert!(clock.left().is_ok());
+        let mut clock = Clock::start(limit(10, Some(60_000)));
+        std::thread::sleep(Duration::from_millis(20));
+        clock.hear();
+        assert_eq!(clock.left().unwrap_err(), "took longer than 0.01 s");
+        let clock = Clock::start(limit(60_000, None));
+        assert!(clock.left().is_ok_and(|left| left.as_secs() > 50));
     }
 
     #[test]

@@ -4,18 +4,19 @@
 
 use super::decode::{self, decode, joined, number_of, Value};
 use super::tracee::{path_of, Entry, Process};
+use crate::clocks::monotonic_ns;
 use kfd_uapi::reflect::Struct;
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
 use serde_json::json;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// A call that has begun.
 #[derive(Debug)]
 pub struct Call {
-    /// When it began.
-    pub start: Instant,
+    /// When it began, in nanoseconds of CLOCK_MONOTONIC: the clock of the driver's tracepoints.
+    pub start: u64,
     /// Its name: an ioctl's without `AMDKFD_IOC_`, or the system call's.
     pub name: String,
     kind: Kind,
@@ -70,7 +71,7 @@ impl Call {
 
     fn new(name: &str, kind: Kind, file: Option<(i32, String)>, before: Value) -> Self {
         Self {
-            start: Instant::now(),
+            start: monotonic_ns(),
             name: name.to_owned(),
             kind,
             file,
@@ -144,7 +145,7 @@ impl Call {
 
     /// Its end, with what the kernel wrote.
     pub fn leave(&self, process: &Process, outcome: Result<u64, i32>) -> End {
-        let time = self.start.elapsed();
+        let time = self.elapsed();
         if let (
             Ok(_),
             Kind::Ioctl {
@@ -168,8 +169,12 @@ impl Call {
         End {
             outcome: None,
             changes: Vec::new(),
-            time: self.start.elapsed(),
+            time: self.elapsed(),
         }
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(monotonic_ns().saturating_sub(self.start))
     }
 
     /// The file and arguments as a line of text has them.
@@ -191,8 +196,8 @@ impl Call {
     }
 
     /// One line for people.
-    pub fn text(&self, task: Pid, since: Instant, end: &End) -> String {
-        let begin = self.start.duration_since(since).as_secs_f64();
+    pub fn text(&self, task: Pid, since: u64, end: &End) -> String {
+        let begin = seconds(since, self.start);
         let changes = if end.changes.is_empty() {
             String::new()
         } else {
@@ -255,7 +260,7 @@ impl Call {
     }
 
     /// One object for programs.
-    pub fn json(&self, task: Pid, leader: Pid, since: Instant, end: &End) -> serde_json::Value {
+    pub fn json(&self, task: Pid, leader: Pid, since: u64, end: &End) -> serde_json::Value {
         let (value, errno) = match end.outcome {
             None => (None, None),
             Some(Ok(value)) => (Some(value), None),
@@ -264,7 +269,7 @@ impl Call {
         json!({
             "pid": leader.as_raw(),
             "tid": task.as_raw(),
-            "start": self.start.duration_since(since).as_secs_f64(),
+            "start": seconds(since, self.start),
             "seconds": end.time.as_secs_f64(),
             "call": self.name,
             "fd": self.file.as_ref().map(|(fd, _)| fd),
@@ -275,6 +280,11 @@ impl Call {
             "errno": errno,
         })
     }
+}
+
+/// From one time of CLOCK_MONOTONIC to another.
+fn seconds(since: u64, at: u64) -> f64 {
+    Duration::from_nanos(at.saturating_sub(since)).as_secs_f64()
 }
 
 fn number_in(fields: &[(&'static str, Value)], name: &str) -> Option<u64> {

@@ -16,7 +16,6 @@ use kfd_timeline::{Timeline, TrackId, Value};
 use nix::unistd::Pid;
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// This writer's number in the file; the models of `kfd-vm run --perfetto` have 2 and more.
 const WRITER: u32 = 1;
@@ -34,8 +33,6 @@ struct Done {
 /// What is gathered while programs run.
 pub struct Recording {
     file: PathBuf,
-    /// The same moment, twice: calls have the one, the timeline the other.
-    zero: (Instant, u64),
     tracing: Result<Tracing, String>,
     clocks: Result<Vec<Moment>, String>,
     watcher: Watcher,
@@ -51,7 +48,6 @@ impl Recording {
         let clocks = clocks::moments().map_err(|error| format!("{error:#}"));
         Ok(Self {
             file: file.to_owned(),
-            zero: (Instant::now(), clocks::monotonic_ns()),
             tracing: Tracing::start(),
             clocks,
             watcher: Watcher::start().context("a thread")?,
@@ -82,13 +78,11 @@ impl Recording {
         if matches!(end.outcome, Some(Ok(_))) {
             self.note(leader.as_raw(), call, end);
         }
-        let begin =
-            self.zero.1 + (call.start.saturating_duration_since(self.zero.0)).as_nanos() as u64;
         self.calls.push(Done {
             task,
             leader,
-            begin,
-            end: begin + end.time.as_nanos() as u64,
+            begin: call.start,
+            end: call.start + end.time.as_nanos() as u64,
             name: call.name.clone(),
             facts: call.facts(end),
         });

@@ -14,7 +14,7 @@ const BUFFER: &str = "16384";
 pub struct Event {
     /// The task in which it happened; 0 on an idle CPU.
     pub task: i32,
-    /// Nanoseconds of CLOCK_MONOTONIC, to the microsecond.
+    /// Nanoseconds of CLOCK_MONOTONIC, rounded to the microsecond.
     pub at: u64,
     /// The tracepoint, without `amdkfd_`.
     pub name: String,
