@@ -67,7 +67,7 @@ struct Queue {
 }
 
 enum Ring {
-    Aql(kfd_aql::Queue),
+    Aql(Box<kfd_aql::Queue>),
     Plain(kfd::Queue),
 }
 
@@ -193,7 +193,7 @@ impl Target {
         let (id, ring) = match kind {
             "aql" => {
                 let queue = kfd_aql::Queue::new(device, 64)?;
-                (queue.id(), Ring::Aql(queue))
+                (queue.id(), Ring::Aql(Box::new(queue)))
             }
             "raw" => plain(QueueKind::Aql)?,
             "pm4" => plain(QueueKind::Pm4)?,
