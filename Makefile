@@ -5,7 +5,7 @@ SHELL := /bin/bash
 export CARGO_TERM_COLOR ?= auto
 
 .PHONY: all help sysroot module module-debug module-tests tools userspace guest demo
-.PHONY: test test-long check deb fmt clean
+.PHONY: test test-long check deb doc fmt clean
 .DELETE_ON_ERROR:
 
 all: module tools userspace
@@ -17,6 +17,7 @@ help:
 	@echo "make test       all tests that fit an hour; ends with \"N passed, N failed\""
 	@echo "make test-long  the larger bars as well, in parts that can be resumed"
 	@echo "make deb        the Debian packages, in build/deb"
+	@echo "make doc        the book and the crates' pages, in build/book and build/doc"
 	@echo "make check      formatting, clippy, lengths, layers and documents"
 	@echo "make clean      remove what was built here (the cache in ~/.cache/amdkfd-rs stays)"
 
@@ -71,6 +72,10 @@ check: sysroot
 # amdkfd-rs-dkms, kfdctl and amdkfd-rs-vm.
 deb:
 	@tools/make-deb
+
+# The book (mdbook is installed into the cache) and what rustdoc makes of the crates to publish.
+doc:
+	@tools/doc
 
 clean:
 	@rm -rf build

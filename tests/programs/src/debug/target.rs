@@ -68,7 +68,7 @@ struct Queue {
 
 enum Ring {
     Aql(Box<kfd_aql::Queue>),
-    Plain(kfd::Queue),
+    Plain(Box<kfd::Queue>),
 }
 
 struct Work {
@@ -188,7 +188,7 @@ impl Target {
                 read_index: 0x80,
             };
             let queue = kfd::Queue::create(device, kind, memory)?;
-            Ok((queue.id(), Ring::Plain(queue)))
+            Ok((queue.id(), Ring::Plain(Box::new(queue))))
         };
         let (id, ring) = match kind {
             "aql" => {
