@@ -18,7 +18,9 @@ pub(super) type Pair<'a> = [&'a Vgpr; 2];
 macro_rules! operations {
     (
         $(#[$doc:meta])*
-        $name:ident { $($kind:ident $table:ident $op:ident |$a:ident, $b:ident, $c:ident| $value:expr;)* }
+        $name:ident {
+            $($kind:ident $table:ident $op:ident |$a:ident, $b:ident, $c:ident| $value:expr;)*
+        }
     ) => {
         $(#[$doc])*
         #[expect(non_camel_case_types, reason = "the names are the mnemonics'")]
@@ -169,7 +171,9 @@ ints! {
 /// expression itself.
 macro_rules! singles {
     (
-        settled { $($kind:ident $table:ident $op:ident |$a:ident, $b:ident, $c:ident| $value:expr;)* }
+        settled {
+            $($kind:ident $table:ident $op:ident |$a:ident, $b:ident, $c:ident| $value:expr;)*
+        }
         ready {
             $($kind2:ident $table2:ident $op2:ident
                 |$ieee:ident, $a2:ident, $b2:ident, $c2:ident| $value2:expr;)*

@@ -2,8 +2,8 @@
 //! Quick forms of the matrix core: dense products of singles, doubles, bytes, halves, bfloat16 and
 //! XF32 without broadcasts and lane groups.
 //!
-//! As lanes hold the factors, those of one k are neighbours: of B a run of lanes that are N columns,
-//! of A a lane. So N sums at a time take one element of A and a run of B for each k. NaNs,
+//! As lanes hold the factors, those of one k are neighbours: of B a run of lanes that are N
+//! columns, of A a lane. So N sums at a time take one element of A and a run of B for each k. NaNs,
 //! infinities and factors of 2^64 and more are left to the reference: who meets one stores nothing.
 
 use super::lanes::{fused, INFINITY};
