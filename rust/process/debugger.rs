@@ -28,6 +28,7 @@ pub(crate) use look::{
     Event,
     Info, //
 };
+pub(super) use notice::Outboxes;
 pub(crate) use queues::suspend;
 pub(crate) use waves::{
     override_mode,
@@ -236,11 +237,17 @@ impl Debugging {
         })
     }
 
-    /// From where the process is told of those that it debugs.
+    /// From where the process is told of those that it debugs. `EMFILE`: see [`Outbox::new`].
     fn outbox(&self) -> Result<&Arc<Outbox>> {
         if self.outbox.as_ref().is_none() {
-            // Of two that meet here one is dropped again.
-            self.outbox.populate(Outbox::new()?);
+            let new = Outbox::new()?;
+            // One at a time: who comes second finds the first one's. Its own goes when nothing is
+            // locked any more.
+            let spare = new.clone();
+            let turn = self.state.lock();
+            self.outbox.populate(new);
+            drop(turn);
+            drop(spare);
         }
         self.outbox.as_ref().ok_or(EAGAIN)
     }
