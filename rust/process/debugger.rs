@@ -197,25 +197,27 @@ impl Session {
     }
 
     /// Takes everything back that the debugger has set and stopped.
+    ///
+    /// In this order: a queue that was suspended must not run with what the debugger has set, for
+    /// its waves would trap, and nobody but the process's runtime would hear of that.
     fn deactivate(&mut self, process: &Process) {
         if !core::mem::take(&mut self.active) {
             return;
         }
         self.flags = 0;
         for (device, seen) in process.devices().iter().zip(self.devices.iter_mut()) {
-            device.set_debug_flag(false);
-            device
-                .queues()
-                .resume(&**device, None, &process.debugging.resumed);
+            let queues = device.queues();
             seen.control = WaveControl::default();
             // Afterwards nobody's waves are watched there, or the GPU is reset.
-            if let Err(error) = device.queues().set_control(&**device, seen.control) {
+            if let Err(error) = queues.set_control(&**device, seen.control) {
                 pr_debug!(
                     "process {}: keeps a debugger's settings: {error:?}\n",
                     process.pid
                 );
             }
             seen.points = Default::default();
+            device.set_debug_flag(false);
+            queues.resume(&**device, None, &process.debugging.resumed);
             device.node().notify_resets();
         }
     }
