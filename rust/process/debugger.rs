@@ -142,10 +142,21 @@ struct Session {
 struct DebuggedDevice {
     /// What has happened there.
     exceptions: u64,
-    /// The first memory violation since that was taken note of.
+    /// The last memory violation that there was nothing before which had not been taken note of.
     fault: Option<MemoryException>,
     control: WaveControl,
     points: [Option<WatchPoint>; WATCH_POINTS],
+}
+
+impl DebuggedDevice {
+    /// These have happened. Of a memory violation the first one's data are kept, until the debugger
+    /// has taken note of it, by whichever call: the next one has data of its own.
+    fn raise(&mut self, exceptions: u64, fault: Option<MemoryException>) {
+        if self.exceptions & EC_DEVICE_MEMORY_VIOLATION == 0 {
+            self.fault = fault.or(self.fault);
+        }
+        self.exceptions |= exceptions;
+    }
 }
 
 /// A session that is to begin, made before anything is locked.
@@ -154,7 +165,7 @@ pub(crate) struct NewSession(KBox<Session>);
 impl NewSession {
     /// A session in which `caller` debugs `target`, and is told by its file of that number of what
     /// is `wanted`. `EBADF`: there is no such file, or not for writing; `EINVAL`: it cannot be
-    /// written without waiting.
+    /// written without waiting; `EMFILE`: the user has too many debuggers.
     pub(crate) fn new(caller: &Process, target: &Process, file: u32, wanted: u64) -> Result<Self> {
         let serial = Serial::next();
         let notice = Notice::new(caller.debugging.outbox()?, serial, file)?;
@@ -375,8 +386,8 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// What SEND_RUNTIME_EVENT has to tell of a memory violation on a GPU: the data of the first
-    /// one that was not taken note of.
+    /// What SEND_RUNTIME_EVENT has to tell of a memory violation on a GPU: what the debugger has
+    /// been shown of one, or would be.
     pub(crate) fn fault(&mut self, gpu_id: u32) -> Result<Option<MemoryException>> {
         let place = self.place(gpu_id).ok_or(ENODEV)?;
         let session = self.session()?;
@@ -518,8 +529,7 @@ impl Process {
             return false;
         };
         if let Some(seen) = session.devices.get_mut(place) {
-            seen.exceptions |= exceptions;
-            seen.fault = seen.fault.or(fault);
+            seen.raise(exceptions, fault);
         }
         session.tell(exceptions)
     }
