@@ -464,22 +464,24 @@ impl Process {
         device.set_debug_flag(session.is_some_and(|session| session.active));
     }
 
-    /// These have happened to the queue with that doorbell. False: there is no debugger that wants
-    /// to hear of them. May sleep.
+    /// These have happened to the queue with that doorbell. Returns those that no debugger wants to
+    /// hear of. May sleep.
     pub(crate) fn queue_exception(
         &self,
         device: &ProcessDevice,
         doorbell: u32,
         exceptions: u64,
-    ) -> bool {
+    ) -> u64 {
         if !self.is_debugged() {
-            return false;
+            return exceptions;
         }
         let state = self.debugging.state.lock();
-        state.session.as_ref().is_some_and(|session| {
-            device.queues().raise_at(doorbell as usize, exceptions);
-            session.tell(exceptions)
-        })
+        let Some(session) = state.session.as_ref() else {
+            return exceptions;
+        };
+        device.queues().raise_at(doorbell as usize, exceptions);
+        session.tell(exceptions);
+        exceptions & !session.wanted
     }
 
     /// The process has a new queue, which knows that.
