@@ -383,8 +383,7 @@ impl Granule {
             }
         }
         if let Err(error) = vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask()) {
-            // The GPU may use them still, as if they were mapped. Unmapped once more, they make
-            // another flush one that amdgpu does not leave out.
+            // The GPU may use them still, as if they were mapped.
             pr_debug!("translations are not invalidated: {error:?}\n");
             return false;
         }
