@@ -90,11 +90,14 @@ impl Share {
         let addresses = machine.wave.vgpr[usize::from(self.address)];
         let mut hold = [0; LANES];
         let active = spread(exec, &mut hold);
+        // Where the first lane's would be, if all lanes were active and side by side.
+        let first = exec.trailing_zeros() as usize % LANES;
+        let start = addresses[first].wrapping_sub((BYTES * first) as u32);
         let mut high = 0;
         let mut differs = 0;
         for i in 0..LANES {
             high = high.max(addresses[i] & active[i]);
-            differs |= addresses[i] ^ addresses[0].wrapping_add((BYTES * i) as u32);
+            differs |= (addresses[i] ^ start.wrapping_add((BYTES * i) as u32)) & active[i];
         }
         let parts = &self.parts[..usize::from(self.count)];
         let size = machine.lds.len();
@@ -102,18 +105,17 @@ impl Share {
         if !parts.iter().all(|(offset, _)| fits(*offset)) {
             return false;
         }
-        // All lanes side by side.
-        let is_run = differs == 0 && exec == u64::MAX;
         if self.store {
+            let is_run = differs == 0 && exec == u64::MAX;
             self.write::<D, BYTES>(machine, &addresses, exec, is_run);
             return true;
         }
         let mut results = [[[0; LANES]; D]; 2];
         for ((offset, _), results) in parts.iter().zip(&mut results) {
             let offset = *offset as usize;
-            if is_run {
-                let first = addresses[0] as usize + offset;
-                let found = &machine.lds[first..first + BYTES * LANES];
+            let run = start as usize + offset;
+            if differs == 0 && run + BYTES * LANES <= size {
+                let found = &machine.lds[run..run + BYTES * LANES];
                 for i in 0..LANES {
                     for d in 0..D {
                         results[d][i] = word(found, BYTES * i + 4 * d);

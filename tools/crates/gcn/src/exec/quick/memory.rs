@@ -107,36 +107,40 @@ impl Access {
         let Some(at) = self.addresses(machine, exec) else {
             return false;
         };
-        if let Some(start) = run_of_all::<D>(at.lanes, exec) {
+        let (mut hold, mut index) = ([0; LANES], [0; LANES]);
+        let active = spread(exec, &mut hold);
+        let (lane, last) = ends(exec);
+        if are_neighbours::<D>(at.lanes, active, lane) {
+            let (start, length) = (at.lanes[lane], 4 * D * (last - lane + 1));
             let Some(first) = at.base.checked_add(start.into()) else {
                 return false;
             };
-            let length = 4 * D * LANES;
-            let is_last = first.checked_add(length as u64).is_none();
-            if is_last || !self.is_memory(machine, first, length as u64) {
+            let ends = first.checked_add(length as u64).is_none();
+            if !is_near::<D>(length as u64, exec) || ends {
                 return false;
             }
-            if machine.memory.read(first, &mut bytes[..length]).is_err() {
+            let window = &mut bytes[4 * D * lane..][..length];
+            if !self.is_memory(machine, first, length as u64)
+                || machine.memory.read(first, window).is_err()
+            {
                 return false;
             }
             for d in 0..D {
                 let register = self.data.of(machine.wave, d);
+                let mut result = [0; LANES];
                 for i in 0..LANES {
-                    register[i] = word(bytes, 4 * (D * i + d));
+                    result[i] = word(bytes, 4 * (D * i + d));
                 }
+                put(register, &result, exec);
             }
             return true;
         }
-        let (mut hold, mut index) = ([0; LANES], [0; LANES]);
-        let active = spread(exec, &mut hold);
         let (low, high) = bounds(at.lanes, active);
         let length = u64::from(high - low) + 4 * D as u64;
-        let asked = u64::from(exec.count_ones()) * 4 * D as u64;
         let Some(first) = at.base.checked_add(low.into()) else {
             return false;
         };
-        let is_near = length <= (SPARSE * asked).min(WINDOW as u64);
-        if !is_near
+        if !is_near::<D>(length, exec)
             || first.checked_add(length).is_none()
             || !self.is_memory(machine, first, length)
         {
@@ -235,7 +239,10 @@ impl Access {
     ) -> bool {
         let own = scalar.map_or(0, |code| machine.wave.scalar[usize::from(code & 0x7f)]);
         let offset = u64::from(own.wrapping_add_signed(self.offset));
-        if exec != u64::MAX || offset % 4 != 0 || machine.wave.replay() != 0 {
+        let whole = exec == u64::MAX && machine.wave.replay() == 0;
+        let (first, last) = ends(exec);
+        let length = 4 * (last - first + 1);
+        if offset % 4 != 0 || self.store && !whole || !is_near::<1>(length as u64, exec) {
             return false;
         }
         let mut result = [[0; LANES]; 4];
@@ -249,7 +256,8 @@ impl Access {
             };
             let row_bytes = &mut bytes[..4 * LANES];
             if !self.store {
-                if machine.memory.read(row, row_bytes).is_err() {
+                let (address, window) = (row + 4 * first as u64, &mut row_bytes[4 * first..]);
+                if machine.memory.read(address, &mut window[..length]).is_err() {
                     return false;
                 }
                 words(row_bytes, result);
@@ -268,7 +276,7 @@ impl Access {
             return true;
         }
         for (index, result) in result.iter().enumerate().take(self.dwords.into()) {
-            *self.data.of(machine.wave, index) = *result;
+            put(self.data.of(machine.wave, index), result, exec);
         }
         true
     }
@@ -387,18 +395,31 @@ impl Origin {
     }
 }
 
-/// The first lane's address, if all lanes are active and have neighbouring ones.
+/// The first and the last active lane, of which there is one.
 #[inline(always)]
-fn run_of_all<const D: usize>(lanes: &Vgpr, exec: u64) -> Option<u32> {
-    let start = lanes[0];
-    if exec != u64::MAX || start.checked_add((4 * D * LANES) as u32).is_none() {
-        return None;
-    }
+fn ends(exec: u64) -> (usize, usize) {
+    let first = exec.trailing_zeros() as usize % LANES;
+    let last = (LANES - 1).saturating_sub(exec.leading_zeros() as usize);
+    (first, last.max(first))
+}
+
+/// Whether the active lanes' addresses are neighbours as the lanes are, `first` being the first.
+#[inline(always)]
+fn are_neighbours<const D: usize>(lanes: &Vgpr, active: &Vgpr, first: usize) -> bool {
+    let start = lanes[first].wrapping_sub((4 * D * first) as u32);
     let mut differs = 0;
     for i in 0..LANES {
-        differs |= lanes[i] ^ start.wrapping_add((4 * D * i) as u32);
+        differs |= (lanes[i] ^ start.wrapping_add((4 * D * i) as u32)) & active[i];
     }
-    (differs == 0).then_some(start)
+    // None beyond 32 bits.
+    differs == 0 && lanes[first].checked_add((4 * D * LANES) as u32).is_some()
+}
+
+/// Whether one access of this length may serve the active lanes.
+#[inline(always)]
+fn is_near<const D: usize>(length: u64, exec: u64) -> bool {
+    let asked = u64::from(exec.count_ones()) * 4 * D as u64;
+    length <= (SPARSE * asked).min(WINDOW as u64)
 }
 
 #[inline(always)]
