@@ -129,9 +129,10 @@ impl CharDevice for DevKfd {
         if mark != node.cleared() {
             return Err(ENODEV);
         }
-        // Who has mapped it during a reset waits for the end of that.
+        // Who has mapped it during a reset waits for the end of that, unless there is none.
         if node.gate().is_closed() {
-            return Err(if gpu::exists(id) { EAGAIN } else { ENODEV });
+            let wait = node.gate().opens_soon() && gpu::exists(id);
+            return Err(if wait { EAGAIN } else { ENODEV });
         }
         match target {
             MmapTarget::Doorbell(_) => {

@@ -301,11 +301,7 @@ impl Tables {
     /// The event with this id.
     #[inline]
     pub(super) fn get_mut(&mut self, id: u32) -> Option<&mut Event> {
-        if id < FIRST_OTHER_ID {
-            self.signals.get_mut(id)
-        } else {
-            self.others.get_mut(id)
-        }
+        self.listed_mut(id).filter(|event| !event.condemned)
     }
 
     /// The event with this id, condemned or not: for who is in its list.

@@ -64,12 +64,17 @@ bool bridge_process_signal_eviction_fence(struct bridge_process *process)
 
 int bridge_process_restore(struct bridge_process *process)
 {
+	struct amdkfd_process_info *info;
 	int ret = 0;
 
 	mutex_lock(&process->lock);
-	if (process->info)
+	info = process->info;
+	/* Its holder may be waiting for a program, and who waits for that keeps a worker. */
+	if (info && mutex_is_locked(&info->lock))
+		ret = -EBUSY;
+	else if (info)
 		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)
-			(process->info, &process->eviction_fence);
+			(info, &process->eviction_fence);
 	mutex_unlock(&process->lock);
 	return ret;
 }

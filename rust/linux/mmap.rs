@@ -69,7 +69,8 @@ impl Vma {
     /// Makes it a mapping of device memory at bus address `phys`, uncached. `mark`: what
     /// [`super::chrdev::CharDevice::touched`] is to know of it.
     ///
-    /// One that is copied on write is filled here, since pages cannot come one by one.
+    /// One that is copied on write is filled here, since pages cannot come one by one. It keeps
+    /// them whatever is taken away; what is written to it reaches no device.
     pub(crate) fn map_io(&self, phys: u64, mark: u32) -> Result {
         let vma = self.0.as_ptr();
         // SAFETY: The mapping is under construction and ours alone, and this combination of flags

@@ -182,7 +182,8 @@ impl Evictor {
         }
     }
 
-    /// Brings the buffers back and lets the queues run. Fails if there is no room yet.
+    /// Brings the buffers back and lets the queues run. Fails if there is no room yet; `EBUSY`: a
+    /// call of the process's is at its buffers.
     fn restore(process: &Process) -> Result {
         // Without a VM there is no buffer.
         if let Some(context) = process.context() {
@@ -236,7 +237,7 @@ impl WorkItem<RESTORE_LATER> for Evictor {
         drop(turn);
         if let Err(error) = room {
             let pid = process.lead().pid();
-            pr_debug!("process {pid}: no memory to restore its buffers yet: {error:?}\n");
+            pr_debug!("process {pid}: its buffers cannot be restored yet: {error:?}\n");
             this.restore_later(BACK_OFF, &process);
         }
     }

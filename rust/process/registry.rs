@@ -292,13 +292,13 @@ fn open_for(lead: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
     if power::is_suspended() {
         return Err(EAGAIN);
     }
-    // What an ended process still holds is given back before the next one asks for more.
-    registry.ends.settle(&lead.uid())?;
     let id = MmId::new(mm.as_raw());
     // One that nobody watches yet may be forgotten again; its maker holds `creation` until then.
     if let Some(process) = registry.find(id).filter(|process| process.is_watched()) {
         return Ok(process);
     }
+    // What an ended process still holds is given back before the next one asks for more.
+    registry.ends.settle(&lead.uid())?;
     // First: its holder may be waiting for a program, and `creation` is everybody's.
     let space = mmu_notifier::LockedSpace::new(mm)?;
     let creation = registry.creation.lock();

@@ -6,10 +6,10 @@
 //! Buffers of two processes that are brought back at a time push each other out again. But amdgpu
 //! brings them back under a lock of the process's (`process_info->lock`), under which it also
 //! waits for memory of the process's own (USERPTR): for a program, if that memory is a file whose
-//! server does not answer. So a turn that has lasted long is over for all others. Of these turns
-//! without an end a user has a few at a time and no more, for each keeps a worker. And whoever has
-//! not had one for longer goes first: so a user waits for one turn of each of the others, however
-//! many processes these have.
+//! server does not answer. Who finds the lock taken tries again later. Where it is taken just then,
+//! a turn that has lasted long is over for all others; of these turns without an end a user has a
+//! few at a time and no more, for each keeps a worker. And users stand in line: one waits for a
+//! single turn of each of those who were there before it, however many processes these have.
 
 use kernel::{
     new_mutex,
@@ -26,11 +26,11 @@ use kernel::{
 /// How many turns without an end a user may have.
 const MOST: usize = 8;
 
-/// Who has not asked again for so long waits no more. A process asks every few milliseconds.
+/// Nobody waits for who has not asked again for so long. A process asks every few milliseconds.
 const PATIENCE: Delta = Delta::from_millis(50);
 
-/// For so long it is known when a user had its last turn.
-const MEMORY: Delta = Delta::from_secs(10);
+/// For so many times as long it keeps its place in the line.
+const KEPT: i64 = 20;
 
 /// Whose turn it is.
 #[pin_data]
@@ -45,16 +45,18 @@ struct State {
     number: u64,
     /// Since when. `None`: it is over.
     since: Option<Instant<Monotonic>>,
+    patience: Delta,
+    /// The last place in the line that was given.
+    place: u64,
+    /// Those who wait, or have turns.
     users: KVec<User>,
 }
 
 /// Somebody who has asked for a turn.
 struct User {
     id: Kuid,
-    /// The number of its last one.
-    last: u64,
-    /// It was refused one.
-    waits: bool,
+    /// Its place in the line, if it waits.
+    place: Option<u64>,
     /// When it asked last.
     asked: Instant<Monotonic>,
     /// How many of its turns have not ended.
@@ -78,47 +80,49 @@ pub(super) struct Turn<'a> {
 }
 
 impl State {
-    /// That user, who asks for a turn. `None`: no memory.
+    /// That user, who asks for a turn. `None`: there is no memory, for which nobody waits here.
     fn user(&mut self, id: Kuid) -> Option<&mut User> {
+        for user in self.users.iter_mut() {
+            user.place = user
+                .place
+                .filter(|_| user.asked.elapsed() < self.patience * KEPT);
+        }
         self.users
-            .retain(|user| user.running > 0 || user.asked.elapsed() < MEMORY);
-        let known = self.users.iter().position(|user| user.id == id);
-        let place = match known {
-            Some(place) => place,
-            None => {
-                let user = User {
-                    id,
-                    last: 0,
-                    waits: false,
-                    asked: Instant::now(),
-                    running: 0,
-                };
-                self.users.push(user, GFP_KERNEL).ok()?;
-                self.users.len() - 1
-            }
-        };
-        let user = self.users.get_mut(place)?;
+            .retain(|user| user.running > 0 || user.place.is_some() || user.id == id);
+        if !self.users.iter().any(|user| user.id == id) {
+            let user = User {
+                id,
+                place: None,
+                asked: Instant::now(),
+                running: 0,
+            };
+            self.users.push(user, GFP_NOWAIT).ok()?;
+        }
+        let user = self.users.iter_mut().find(|user| user.id == id)?;
         user.asked = Instant::now();
         Some(user)
     }
 
-    /// Whether somebody waits who had its last turn before that number.
-    fn is_awaited(&self, before: u64) -> bool {
-        self.users.iter().any(|user| {
-            user.waits
-                && user.last < before
-                && user.running < MOST
-                && user.asked.elapsed() < PATIENCE
-        })
+    /// The place of the first in the line who asks still.
+    fn first(&self) -> Option<u64> {
+        let asks = |user: &&User| user.running < MOST && user.asked.elapsed() < self.patience;
+        let waiting = self.users.iter().filter(asks);
+        waiting.filter_map(|user| user.place).min()
     }
 }
 
 impl Turns {
     /// It is nobody's turn. What lasts longer than `limit` keeps nobody waiting.
     pub(super) fn new(limit: Delta) -> impl PinInit<Self> {
+        Self::with_patience(limit, PATIENCE)
+    }
+
+    fn with_patience(limit: Delta, patience: Delta) -> impl PinInit<Self> {
         let state = State {
             number: 0,
             since: None,
+            patience,
+            place: 0,
             users: KVec::new(),
         };
         pin_init!(Self {
@@ -133,20 +137,21 @@ impl Turns {
         let is_over = state
             .since
             .is_none_or(|since| since.elapsed() >= self.limit);
+        let last = state.place;
         let user = state.user(id).ok_or(Refused::Others)?;
         if user.running >= MOST {
             return Err(Refused::Own);
         }
-        user.waits = true;
-        let last = user.last;
-        if !is_over || state.is_awaited(last) {
+        let place = *user.place.get_or_insert(last + 1);
+        state.place = last.max(place);
+        if !is_over || state.first() != Some(place) {
             return Err(Refused::Others);
         }
         state.number += 1;
         state.since = Some(Instant::now());
         let number = state.number;
         let user = state.user(id).ok_or(Refused::Others)?;
-        (user.last, user.waits) = (number, false);
+        user.place = None;
         user.running += 1;
         Ok(Turn {
             turns: self,
@@ -183,8 +188,13 @@ mod tests {
         Kuid::from_raw(raw)
     }
 
+    /// With so much patience that a busy host does not matter.
     fn turns() -> Pin<KBox<Turns>> {
-        KBox::pin_init(Turns::new(LIMIT), GFP_KERNEL).unwrap()
+        KBox::pin_init(
+            Turns::with_patience(LIMIT, Delta::from_secs(60)),
+            GFP_KERNEL,
+        )
+        .unwrap()
     }
 
     #[test]
@@ -205,22 +215,40 @@ mod tests {
     }
 
     #[test]
-    fn who_has_not_had_a_turn_for_longer_goes_first() {
+    fn users_stand_in_line() {
         let turns = turns();
+        let refused = |id| turns.take(user(id)).err() == Some(Refused::Others);
         let first = turns.take(user(1)).ok().unwrap();
-        assert_eq!(turns.take(user(1)).err(), Some(Refused::Others));
-        assert_eq!(turns.take(user(2)).err(), Some(Refused::Others));
+        assert!(refused(2) && refused(1) && refused(3));
         drop(first);
-        // Another process of the user's asks before the other user does.
-        assert_eq!(turns.take(user(1)).err(), Some(Refused::Others));
+        assert!(refused(1) && refused(3));
         let second = turns.take(user(2)).ok().unwrap();
-        assert_eq!(turns.take(user(1)).err(), Some(Refused::Others));
+        // It has its next place behind the others.
+        assert!(refused(2));
         drop(second);
-        assert_eq!(turns.take(user(2)).err(), Some(Refused::Others));
-        drop(turns.take(user(1)).ok().unwrap());
-        // Who asks no more is not waited for.
+        assert!(refused(2) && refused(3));
+        assert!(turns.take(user(1)).is_ok());
+        // Who is new is the last, however many come.
+        assert!((4..20).all(refused) && refused(2));
+        assert!(turns.take(user(3)).is_ok());
+        assert!(turns.take(user(2)).is_ok());
+        assert!(refused(5) && turns.take(user(4)).is_ok());
+    }
+
+    #[test]
+    fn who_asks_no_more_is_not_waited_for() {
+        const PATIENCE: Delta = Delta::from_millis(20);
+        let turns = Turns::with_patience(Delta::from_secs(60), PATIENCE);
+        let turns = KBox::pin_init(turns, GFP_KERNEL).unwrap();
+        let first = turns.take(user(1)).ok().unwrap();
+        assert!(turns.take(user(2)).is_err());
+        drop(first);
         fsleep(PATIENCE);
         assert!(turns.take(user(1)).is_ok());
+        fsleep(PATIENCE * KEPT);
+        drop(turns.take(user(1)).ok().unwrap());
+        let state = turns.state.lock();
+        assert!(state.users.iter().all(|known| known.id == user(1)));
     }
 
     #[test]
