@@ -57,8 +57,7 @@ use kernel::{
     prelude::*,
     rbtree::{
         RBTree,
-        RBTreeNode,
-        RBTreeNodeReservation, //
+        RBTreeNode, //
     },
     sync::Arc, //
 };
@@ -125,27 +124,59 @@ struct Part {
 /// A queue at a scheduler.
 struct SchedQueue {
     described: HwQueue,
-    /// It is meant to run; it does unless its process is evicted or it is suspended.
-    runs: bool,
-    /// A debugger keeps it off.
-    suspended: bool,
+    /// Why it is kept off the hardware, beside that its process is evicted: `STOPPED`, `SUSPENDED`.
+    /// One number, for all queues of a process are asked for it when that is evicted.
+    kept: u8,
     /// Words of its packet in the run list. 0: it is not in it.
     listed: usize,
     /// Its slot, if the driver itself gives them.
     hqd: HqdSlot,
 }
 
-/// A process that no scheduler has yet.
+impl SchedQueue {
+    /// It is not meant to run.
+    const STOPPED: u8 = 1;
+    /// A debugger keeps it off.
+    const SUSPENDED: u8 = 2;
+
+    /// Whether it is meant to run.
+    fn runs(&self) -> bool {
+        self.kept & Self::STOPPED == 0
+    }
+
+    /// Keeps it off for that reason or not; returns whether that is new.
+    fn keep(&mut self, reason: u8, keeps: bool) -> bool {
+        let before = self.kept;
+        self.kept = if keeps {
+            before | reason
+        } else {
+            before & !reason
+        };
+        self.kept != before
+    }
+}
+
+/// A process that no scheduler has yet. It is large, and stays where it is made.
 pub(crate) struct NewSchedProcess {
     key: Key,
-    process: SchedProcess,
-    room: RBTreeNodeReservation<Key, SchedProcess>,
+    node: RBTreeNode<Key, SchedProcess>,
+}
+
+/// What may have changed since a process was made for a scheduler.
+#[derive(Clone, Copy)]
+pub(crate) struct Meanwhile {
+    /// Where its page table is by now.
+    pub(crate) page_table_base: u64,
+    /// Its queues shall not run until they are restored.
+    pub(crate) evicted: bool,
+    /// What a debugger has set by now.
+    pub(crate) control: Option<WaveControl>,
 }
 
 impl NewSchedProcess {
-    /// The process that `process` tells the hardware of.
-    pub(crate) fn new(process: HwProcess, xnack: bool) -> Result<Self> {
-        let room = RBTreeNodeReservation::new(GFP_KERNEL)?;
+    /// The process that `process` tells the hardware of. `vm`: for who loads queues of its memory.
+    pub(crate) fn new(process: HwProcess, xnack: bool, vm: Option<Arc<Vm>>) -> Result<Self> {
+        let key = Key::next_process(xnack);
         let process = SchedProcess {
             described: process,
             queue_count: 0,
@@ -156,34 +187,32 @@ impl NewSchedProcess {
             counts: Counts::default(),
             has_reset: false,
             binding: None,
-            vm: None,
+            vm,
         };
-        Ok(Self {
-            key: Key::next_process(xnack),
-            process,
-            room,
-        })
+        let node = RBTreeNode::new(key, process, GFP_KERNEL)?;
+        Ok(Self { key, node })
     }
 
-    /// The same, for who loads queues of its memory.
-    pub(crate) fn with_vm(mut self, vm: Arc<Vm>) -> Self {
-        self.process.vm = Some(vm);
-        self
-    }
-
-    /// `evicted`: its queues shall not run until they are restored.
-    pub(crate) fn set_evicted(&mut self, evicted: bool) {
-        self.process.evicted = evicted;
-    }
-
-    /// What a debugger has set by now.
-    pub(crate) fn set_control(&mut self, control: Option<WaveControl>) {
-        self.process.described.control = control;
-    }
-
-    /// Its page table is at `base` by now.
-    pub(crate) fn set_page_table(&mut self, base: u64) {
-        self.process.described.page_table_base = base;
+    /// Takes it into `processes`; `None`: it is as it was made.
+    fn insert(
+        self,
+        processes: &mut RBTree<Key, SchedProcess>,
+        meanwhile: Option<&Meanwhile>,
+        behind: usize,
+    ) -> Key {
+        let Self { key, node } = self;
+        // No process has had that name.
+        let before = processes.insert(node);
+        drop(before);
+        if let Some(at) = processes.get_mut(&key) {
+            at.part.behind = behind;
+            if let Some(meanwhile) = meanwhile {
+                at.described.page_table_base = meanwhile.page_table_base;
+                at.described.control = meanwhile.control;
+                at.evicted = meanwhile.evicted;
+            }
+        }
+        key
     }
 }
 
@@ -213,8 +242,7 @@ impl NewSchedQueue {
     fn with_slot(key: Key, queue: HwQueue, runs: bool, hqd: HqdSlot) -> Result<Self> {
         let entry = SchedQueue {
             described: queue,
-            runs,
-            suspended: false,
+            kept: if runs { 0 } else { SchedQueue::STOPPED },
             listed: 0,
             hqd,
         };
@@ -256,8 +284,8 @@ pub(crate) enum Suspension {
 /// does not stop is reset, if that can be done, and the others go on: see
 /// [`Scheduler::take_reset`].
 pub(crate) trait Scheduler: Send + Sync {
-    /// Takes a process in.
-    fn add(&self, process: NewSchedProcess) -> Key;
+    /// Takes a process in, with what has changed since it was made, if anything.
+    fn add(&self, process: NewSchedProcess, meanwhile: Option<&Meanwhile>) -> Key;
     /// Lets a process go with all its queues; they are off the list even if this fails.
     fn remove(&self, process: Key) -> Result;
     /// Takes a queue in and runs it if it is to run. On error it is not taken in. `EPERM`: it would

@@ -143,7 +143,7 @@ fn sched_process(
         // The device's queues know, and say so when they take the process in.
         control: None,
     };
-    let new = NewSchedProcess::new(described, xnack)?.with_vm(vm.clone());
+    let new = NewSchedProcess::new(described, xnack, Some(vm.clone()))?;
     Ok((new, node.activate()))
 }
 

@@ -44,6 +44,7 @@ use crate::{
     sched::{
         node::ActiveProcess,
         Key,
+        Meanwhile,
         NewSchedProcess,
         NewSchedQueue,
         Scheduler, //
@@ -280,13 +281,14 @@ impl Queues {
             None => {
                 // `Process.memory` is held: the process's last queue does not end meanwhile.
                 let page_directory = site.vm()?.page_directory();
-                let (mut process, active) = process.take().ok_or(EAGAIN)?;
-                // It may have moved since the process was made: who was restored meanwhile had
-                // none.
-                process.set_page_table(page_directory);
-                process.set_control(inner.control);
-                process.set_evicted(inner.evicted > 0);
-                let key = scheduler.add(process);
+                let (process, active) = process.take().ok_or(EAGAIN)?;
+                let meanwhile = Meanwhile {
+                    // It may have moved: who was restored since had no process here.
+                    page_table_base: page_directory,
+                    evicted: inner.evicted > 0,
+                    control: inner.control,
+                };
+                let key = scheduler.add(process, Some(&meanwhile));
                 inner.process = Some((key, active));
                 key
             }

@@ -102,7 +102,8 @@ impl NewQueue {
     }
 }
 
-/// A queue with all that it needs to have taken.
+/// A queue with all that it needs to have taken. Inlined: it is large, and copied when it returns.
+#[inline(always)]
 fn make(site: &impl Site, properties: &QueueProperties, given: Given<'_>) -> Result<Scheduled> {
     let Given {
         doorbells,

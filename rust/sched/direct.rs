@@ -34,6 +34,7 @@ use super::{
         Slots, //
     },
     Key,
+    Meanwhile,
     NewSchedProcess,
     NewSchedQueue,
     SchedProcess, //
@@ -230,7 +231,7 @@ impl Direct {
         };
         let mut result = Ok(());
         for entry in process.queues.values_mut() {
-            if entry.runs && !entry.hqd.loaded && !entry.hqd.reset {
+            if entry.runs() && !entry.hqd.loaded && !entry.hqd.reset {
                 let position = self.position(entry);
                 let vm = process.vm.as_deref();
                 result = result.and(self.hardware.load(vmid, vm, entry, position));
@@ -372,14 +373,9 @@ impl Direct {
 }
 
 impl Scheduler for Direct {
-    fn add(&self, process: NewSchedProcess) -> Key {
-        let NewSchedProcess { key, process, room } = process;
+    fn add(&self, process: NewSchedProcess, meanwhile: Option<&Meanwhile>) -> Key {
         // It gets a VMID with its first queue.
-        self.inner
-            .lock()
-            .processes
-            .insert(room.into_node(key, process));
-        key
+        process.insert(&mut self.inner.lock().processes, meanwhile, 0)
     }
 
     fn remove(&self, process: Key) -> Result {
@@ -432,7 +428,8 @@ impl Scheduler for Direct {
         if entry.hqd.reset {
             return Err(off.err().unwrap_or(EACCES));
         }
-        entry.runs = change();
+        let runs = change();
+        entry.keep(SchedQueue::STOPPED, !runs);
         off?;
         self.run(*phase, paused, at)
     }
@@ -445,7 +442,7 @@ impl Scheduler for Direct {
             .filter(|process| !process.evicted);
         process
             .and_then(|process| process.queues.get(&queue))
-            .is_some_and(|entry| entry.runs && !entry.hqd.reset)
+            .is_some_and(|entry| entry.runs() && !entry.hqd.reset)
     }
 
     fn check_changeable(&self, process: Key, queue: Key) -> Result {

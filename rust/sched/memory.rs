@@ -317,7 +317,7 @@ mod tests {
     };
 
     fn process() -> NewSchedProcess {
-        NewSchedProcess::new(hw_process(1), false).unwrap()
+        NewSchedProcess::new(hw_process(1), false, None).unwrap()
     }
 
     fn queue() -> NewSchedQueue {
@@ -337,7 +337,7 @@ mod tests {
         let memory = NodeMemory::new(Fake::new().unwrap(), generation, needs).unwrap();
         let mut state = RunlistState::new(format, 64, memory.list_room()).unwrap();
         for _ in 0..QUEUES {
-            let process = state.add(process());
+            let process = state.add(process(), None);
             state.insert(process, queue()).unwrap();
         }
         let (words, address, capacity) = memory.run_list().unwrap();

@@ -39,6 +39,7 @@ use super::{
     },
     runlist_state::RunlistState,
     Key,
+    Meanwhile,
     NewSchedProcess,
     NewSchedQueue,
     Scheduler, //
@@ -388,9 +389,9 @@ impl Runlist {
 }
 
 impl Scheduler for Runlist {
-    fn add(&self, process: NewSchedProcess) -> Key {
+    fn add(&self, process: NewSchedProcess, meanwhile: Option<&Meanwhile>) -> Key {
         // A process without queues is on no list yet: the hardware learns of it with its first one.
-        self.inner.lock().state.add(process)
+        self.inner.lock().state.add(process, meanwhile)
     }
 
     fn remove(&self, process: Key) -> Result {
@@ -409,12 +410,13 @@ impl Scheduler for Runlist {
     fn map(&self, process: Key, queue: NewSchedQueue) -> Result {
         let key = queue.key;
         let mut inner = self.inner.lock();
-        let mut result = inner.state.insert(process, queue).map(|_| ());
-        if result.is_ok() && inner.state.queue_runs(process, key) {
-            result = self
+        let result = match inner.state.insert(process, queue) {
+            Ok((_, true)) => self
                 .check_fits(inner.state.counts())
-                .and_then(|()| self.reschedule(&mut inner, |_| Ok(())));
-        }
+                .and_then(|()| self.reschedule(&mut inner, |_| Ok(()))),
+            Ok((_, false)) => Ok(()),
+            Err(error) => Err(error),
+        };
         if let Err(error) = result {
             let gone = inner.state.take(process, key);
             drop(inner);

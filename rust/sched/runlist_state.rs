@@ -19,6 +19,7 @@ use super::{
         ListTarget, //
     },
     Key,
+    Meanwhile,
     NewSchedProcess,
     NewSchedQueue,
     Part,
@@ -78,7 +79,7 @@ impl SchedQueue {
 
     /// Whether it is in the list unless its process is evicted.
     fn wants_to_run(&self) -> bool {
-        self.runs && !self.suspended
+        self.kept == 0
     }
 
     /// What it adds to a counts while it runs.
@@ -222,19 +223,13 @@ impl RunlistState {
     }
 
     /// Takes a process in. It comes into the list with its first queue.
-    pub(super) fn add(&mut self, new: NewSchedProcess) -> Key {
-        let NewSchedProcess {
-            key,
-            mut process,
-            room,
-        } = new;
-        let next = self.processes.cursor_lower_bound(&key);
-        process.part.behind = next.map_or(0, |next| {
+    pub(super) fn add(&mut self, new: NewSchedProcess, meanwhile: Option<&Meanwhile>) -> Key {
+        let next = self.processes.cursor_lower_bound(&new.key);
+        let behind = next.map_or(0, |next| {
             let part = next.current().1.part;
             part.behind + part.dwords
         });
-        self.processes.insert(room.into_node(key, process));
-        key
+        new.insert(&mut self.processes, meanwhile, behind)
     }
 
     /// Takes a process out with all its queues. What is returned is to be dropped when nothing is
@@ -266,9 +261,9 @@ impl RunlistState {
         }
     }
 
-    /// Takes a queue in. On error it is taken in, but not in the list. `ENOMEM`: the list has no
-    /// room for all queues that there are then.
-    pub(super) fn insert(&mut self, process: Key, queue: NewSchedQueue) -> Result<Key> {
+    /// Takes a queue in; returns its name, and whether it is in the list. On error it is taken in,
+    /// but not in the list. `ENOMEM`: the list has no room for all queues that there are then.
+    pub(super) fn insert(&mut self, process: Key, queue: NewSchedQueue) -> Result<(Key, bool)> {
         let NewSchedQueue { key, node } = queue;
         let format = self.format.words();
         let at = self.process(process)?;
@@ -284,13 +279,13 @@ impl RunlistState {
         if self.reserved > self.image.room() {
             return Err(ENOMEM);
         }
-        self.list(process, key)?;
+        let listed = self.list(process, key)?;
         if let Err(full) = self.write_head(process) {
             // No queue is in the list without its process.
             self.unlist(process, key)?;
             return Err(full);
         }
-        Ok(key)
+        Ok((key, listed))
     }
 
     /// Takes a queue out. What is returned is to be dropped when nothing is locked.
@@ -335,7 +330,7 @@ impl RunlistState {
         let in_list = at.part.head > 0;
         let evicted = at.evicted;
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
-        if core::mem::replace(&mut entry.runs, runs) == runs {
+        if !entry.keep(SchedQueue::STOPPED, !runs) {
             return Ok(entry.listed > 0);
         }
         // Without wave sync the process's packet says the same, with the queue and without.
@@ -356,7 +351,7 @@ impl RunlistState {
     pub(super) fn set_suspended(&mut self, process: Key, queue: Key, suspended: bool) -> Result {
         let at = self.process(process)?;
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
-        if core::mem::replace(&mut entry.suspended, suspended) == suspended {
+        if !entry.keep(SchedQueue::SUSPENDED, suspended) {
             return Ok(());
         }
         if suspended {
@@ -453,13 +448,13 @@ impl RunlistState {
         Ok(())
     }
 
-    /// Puts a queue that is to run into the list.
-    fn list(&mut self, process: Key, queue: Key) -> Result {
+    /// Puts a queue that is to run into the list. False: it is not to run.
+    fn list(&mut self, process: Key, queue: Key) -> Result<bool> {
         let at = self.processes.get_mut(&process).ok_or(ENOENT)?;
         let (behind, evicted) = (at.behind(queue), at.evicted);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         if evicted || !entry.wants_to_run() {
-            return Ok(());
+            return Ok(false);
         }
         let packet = self.format.map_queue(&entry.described);
         let words = self.image.put(behind, 0, &packet)?;
@@ -471,7 +466,7 @@ impl RunlistState {
         at.counts += counts;
         self.counts += counts;
         self.resized(process, old, old + words);
-        Ok(())
+        Ok(true)
     }
 
     /// Takes a queue out of the list, if it is in it.

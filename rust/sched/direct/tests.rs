@@ -32,7 +32,7 @@ mod tests {
     }
 
     fn process(number: u32) -> NewSchedProcess {
-        NewSchedProcess::new(hw_process(number + 1), false).unwrap()
+        NewSchedProcess::new(hw_process(number + 1), false, None).unwrap()
     }
 
     fn queue(fake: &Arc<Fake>, runs: bool) -> NewSchedQueue {
@@ -59,7 +59,7 @@ mod tests {
     fn a_process_has_a_vmid_as_long_as_it_has_queues() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let processes = [0, 1].map(|n| direct.add(process(n)));
+        let processes = [0, 1].map(|n| direct.add(process(n), None));
         assert_eq!(fake.live().vmids, 0);
         for process in processes {
             direct.map(process, queue(&fake, true)).unwrap();
@@ -81,14 +81,14 @@ mod tests {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
         for n in 0..8 {
-            let process = direct.add(process(n));
+            let process = direct.add(process(n), None);
             direct.map(process, queue(&fake, true)).unwrap();
         }
-        let ninth = direct.add(process(8));
+        let ninth = direct.add(process(8), None);
         let refused = direct.map(ninth, queue(&fake, true));
         assert_eq!(refused.err(), Some(ENOSPC));
         direct.remove(ninth).unwrap();
-        let first = direct.add(process(9));
+        let first = direct.add(process(9), None);
         assert_eq!(direct.map(first, queue(&fake, true)).err(), Some(ENOSPC));
     }
 
@@ -96,7 +96,7 @@ mod tests {
     fn slots_run_out_at_28() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let process = direct.add(process(0));
+        let process = direct.add(process(0), None);
         for _ in 0..28 {
             direct.map(process, queue(&fake, true)).unwrap();
         }
@@ -110,7 +110,7 @@ mod tests {
     fn queues_leave_and_come_back() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let process = direct.add(process(0));
+        let process = direct.add(process(0), None);
         let key = mapped(&direct, process, &fake);
         let there = |there: bool| {
             let slots = fake.live().slots;
@@ -143,7 +143,7 @@ mod tests {
     fn a_queue_that_was_reset_does_not_change() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let process = direct.add(process(0));
+        let process = direct.add(process(0), None);
         let key = mapped(&direct, process, &fake);
         fake.set_stuck(true, true);
         for error in [errno::timer_expired(), EACCES] {
@@ -161,7 +161,7 @@ mod tests {
     fn who_is_evicted_is_off_when_its_queue_had_to_be_reset() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let process = direct.add(process(0));
+        let process = direct.add(process(0), None);
         let key = mapped(&direct, process, &fake);
         assert!(direct.may_run(process, key));
         fake.set_stuck(true, true);
@@ -180,7 +180,7 @@ mod tests {
         for interrupt in [Fake::begin_reset, Fake::fail_fatally] {
             let fake = Fake::new().unwrap();
             let direct = direct(&fake);
-            let process = direct.add(process(0));
+            let process = direct.add(process(0), None);
             let key = mapped(&direct, process, &fake);
             fake.set_stuck(true, true);
             interrupt(&fake);
@@ -194,7 +194,7 @@ mod tests {
     fn what_does_not_stop_is_reset_or_the_gpu_is() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
-        let process = direct.add(process(0));
+        let process = direct.add(process(0), None);
         let key = mapped(&direct, process, &fake);
         let other = mapped(&direct, process, &fake);
         fake.set_stuck(true, true);

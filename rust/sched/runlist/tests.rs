@@ -47,12 +47,12 @@ mod tests {
     }
 
     fn process(number: u32) -> NewSchedProcess {
-        NewSchedProcess::new(hw_process(number), false).unwrap()
+        NewSchedProcess::new(hw_process(number), false, None).unwrap()
     }
 
     /// Takes a process in with a compute queue that runs.
     fn mapped(runlist: &Runlist, number: u32) -> (Key, Key) {
-        let process = runlist.add(process(number));
+        let process = runlist.add(process(number), None);
         let new = NewSchedQueue::undescribed(hw_queue(Engine::Compute, 1), true).unwrap();
         let key = new.key();
         runlist.map(process, new).unwrap();
@@ -75,7 +75,7 @@ mod tests {
 
     /// Takes a process in with a copy queue that runs, in slot 3 of the node's second engine.
     fn copying(runlist: &Runlist, memory: &NodeMemory, number: u32) -> (Key, Key) {
-        let process = runlist.add(process(number));
+        let process = runlist.add(process(number), None);
         let place = SdmaPlace {
             engine: 1,
             queue: 3,
@@ -207,7 +207,7 @@ mod tests {
         let fake = Fake::new().unwrap();
         let runlist = runlist(&fake, memory(&fake));
         let (process, _) = mapped(&runlist, 1);
-        let empty = runlist.add(self::process(2));
+        let empty = runlist.add(self::process(2), None);
         let control = WaveControl {
             single_memory_operations: true,
             ..WaveControl::default()

@@ -30,7 +30,7 @@ mod tests {
     }
 
     fn process(number: u32, xnack: bool) -> NewSchedProcess {
-        NewSchedProcess::new(hw_process(number + 1), xnack).unwrap()
+        NewSchedProcess::new(hw_process(number + 1), xnack, None).unwrap()
     }
 
     fn map_queue(number: u32) -> HwQueue {
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn suspended_queues_are_off_the_list_whatever_else_they_are() {
         let mut state = state();
-        let owner = state.add(process(0, false));
-        let other = state.add(process(1, true));
-        let queues = [1, 2, 3].map(|number| state.insert(owner, queue(number, true)).unwrap());
+        let owner = state.add(process(0, false), None);
+        let other = state.add(process(1, true), None);
+        let queues = [1, 2, 3].map(|number| state.insert(owner, queue(number, true)).unwrap().0);
         state.insert(other, queue(4, true)).unwrap();
         let [first, second, third] = queues;
         for suspended in [true, true, false, true] {
@@ -138,7 +138,7 @@ mod tests {
             single_memory_operations: true,
             ..WaveControl::default()
         };
-        let [early, late] = [0, 1].map(|number| state.add(process(number, false)));
+        let [early, late] = [0, 1].map(|number| state.add(process(number, false), None));
         // Before it has a queue, and afterwards.
         state.set_control(early, control.set()).unwrap();
         for process in [early, late] {
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn processes_are_kept_apart_from_then_on() {
         let mut state = state();
-        let processes = [0, 1, 2].map(|number| state.add(process(number, number == 1)));
+        let processes = [0, 1, 2].map(|number| state.add(process(number, number == 1), None));
         for (number, process) in (0..).zip(&processes[..2]) {
             state.insert(*process, queue(number, true)).unwrap();
         }
@@ -175,12 +175,12 @@ mod tests {
         let mut state = state();
         let mut processes = KVec::new();
         for number in 0..5 {
-            let key = state.add(process(number, number % 2 == 0));
+            let key = state.add(process(number, number % 2 == 0), None);
             let mut queues = KVec::new();
             for queue_number in 0..4 {
                 let new = queue(number * 4 + queue_number, queue_number != 1);
                 queues
-                    .push(state.insert(key, new).unwrap(), GFP_KERNEL)
+                    .push(state.insert(key, new).unwrap().0, GFP_KERNEL)
                     .unwrap();
                 check(&mut state);
             }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn what_there_is_no_room_for_changes_nothing() {
         let mut state = RunlistState::new(format(), 64, 40).unwrap();
-        let key = state.add(process(0, false));
+        let key = state.add(process(0, false), None);
         state.insert(key, queue(1, true)).unwrap();
         state.insert(key, queue(2, true)).unwrap();
         let third = queue(3, true);
@@ -242,12 +242,13 @@ mod tests {
     #[test]
     fn who_is_evicted_keeps_the_room() {
         let mut state = RunlistState::new(format(), 64, 99).unwrap();
-        let key = state.add(process(0, false));
-        let old = state.insert(key, queue(1, true)).unwrap();
-        let stopped = state.insert(key, queue(2, false)).unwrap();
+        let key = state.add(process(0, false), None);
+        let (old, _) = state.insert(key, queue(1, true)).unwrap();
+        let (stopped, listed) = state.insert(key, queue(2, false)).unwrap();
+        assert!(!listed);
         state.set_evicted(key, true).unwrap();
         // Another takes what is left.
-        let other = state.add(process(1, false));
+        let other = state.add(process(1, false), None);
         state.insert(other, queue(4, true)).unwrap();
         fill(&mut state, other);
         check(&mut state);
@@ -271,7 +272,7 @@ mod tests {
     fn a_queue_is_not_in_the_list_without_its_process() {
         let words = format().map_queue(&map_queue(1)).words().len();
         let mut state = RunlistState::new(format(), 64, words + 3).unwrap();
-        let key = state.add(process(0, false));
+        let key = state.add(process(0, false), None);
         let first = queue(1, true);
         let name = first.key;
         assert_eq!(state.insert(key, first).err(), Some(ENOMEM));
@@ -286,7 +287,7 @@ mod tests {
         let mut state = state();
         for xnack in [true, false] {
             assert!(!state.mixes_xnack());
-            let key = state.add(process(0, xnack));
+            let key = state.add(process(0, xnack), None);
             state.insert(key, queue(1, true)).unwrap();
         }
         assert!(state.mixes_xnack());
