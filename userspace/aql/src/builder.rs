@@ -62,7 +62,8 @@ impl From<[u32; 3]> for Extent {
     }
 }
 
-/// A launch of a kernel to be: see [`CodeObject::launch`].
+/// A launch of a kernel to be: see [`CodeObject::launch`]. It has the addresses of the memory that
+/// it is given, which must live until the kernel is done.
 ///
 /// ```no_run
 /// # use kfd::Buffer;
@@ -109,8 +110,8 @@ impl LaunchBuilder {
         self
     }
 
-    /// Work-items in a work-group. Without this they are a wave's 64, or as many as the kernel is
-    /// compiled for, if that is less.
+    /// Work-items in a work-group. Without this it is what the kernel demands; else they are a
+    /// wave's 64, or as many as the kernel is compiled for, if that is less.
     pub fn workgroup(mut self, items: impl Into<Extent>) -> Self {
         self.workgroup = Some(items.into());
         self
@@ -145,8 +146,9 @@ impl LaunchBuilder {
             reason,
         };
         let visible = lay_out(&kernel.arguments, &self.values).map_err(refuse)?;
-        let most = kernel.max_workgroup.min(64);
-        let Extent(workgroup) = self.workgroup.unwrap_or(most.into());
+        let most = Extent::from(kernel.max_workgroup.min(64));
+        let usual = kernel.required_workgroup.map_or(most, Extent);
+        let Extent(workgroup) = self.workgroup.unwrap_or(usual);
         let workgroup = workgroup.map(u16::try_from);
         let [Ok(x), Ok(y), Ok(z)] = workgroup else {
             return Err(refuse("a work-group has at most 65535 in a row".into()));

@@ -50,6 +50,8 @@ pub struct Kernel {
     pub private_segment: u32,
     /// The most work-items in a work-group.
     pub max_workgroup: u32,
+    /// The only work-group that it is compiled for, where there is only one.
+    pub required_workgroup: Option<[u32; 3]>,
     /// Its arguments, hidden ones included.
     pub arguments: Vec<Argument>,
 }
@@ -318,7 +320,7 @@ fn relocate(elf: &Elf<'_>, memory: &Memory) -> Result<()> {
             .wrapping_add_signed(relocation.addend());
         let offset = usize::try_from(offset)
             .ok()
-            .filter(|at| at + 8 <= memory.size() && at % 8 == 0);
+            .filter(|at| at % 8 == 0 && at.checked_add(8).is_some_and(|to| to <= memory.size()));
         memory.write(
             offset.ok_or_else(|| bad("a relocation lies beyond the segments"))?,
             &[value],
@@ -445,23 +447,54 @@ fn kernel(elf: &Elf<'_>, entry: &Value, base: u64, size: u64) -> Result<Kernel> 
     let arguments = field(entry, ".args")
         .and_then(Value::as_array)
         .map_or(&[][..], Vec::as_slice);
+    let kernarg_size = usize::try_from(number(entry, ".kernarg_segment_size")?)
+        .ok()
+        .filter(|size| *size <= MOST_ARGUMENTS)
+        .ok_or_else(|| bad(format!("{name} has too many arguments")))?;
+    let arguments = arguments
+        .iter()
+        .map(|entry| argument(entry, kernarg_size))
+        .collect::<Result<_>>()?;
     Ok(Kernel {
         name,
         descriptor: base + symbol.address(),
-        kernarg_size: number(entry, ".kernarg_segment_size")? as usize,
+        kernarg_size,
+        required_workgroup: required_workgroup(entry),
         group_segment: number(entry, ".group_segment_fixed_size")? as u32,
         private_segment: number(entry, ".private_segment_fixed_size")? as u32,
         max_workgroup: number(entry, ".max_flat_workgroup_size")? as u32,
-        arguments: arguments.iter().map(argument).collect::<Result<_>>()?,
+        arguments,
     })
 }
 
-fn argument(entry: &Value) -> Result<Argument> {
+/// Bytes of arguments that a kernel can have, far beyond what compilers permit.
+const MOST_ARGUMENTS: usize = 1 << 16;
+
+/// An argument within the `kernarg_size` bytes of all.
+fn argument(entry: &Value, kernarg_size: usize) -> Result<Argument> {
+    let (offset, size) = (number(entry, ".offset")?, number(entry, ".size")?);
+    if offset
+        .checked_add(size)
+        .is_none_or(|end| end > kernarg_size as u64)
+    {
+        return Err(bad(format!(
+            "an argument of {size} bytes at {offset} of {kernarg_size}"
+        )));
+    }
     Ok(Argument {
-        offset: number(entry, ".offset")? as usize,
-        size: number(entry, ".size")? as usize,
+        offset: offset as usize,
+        size: size as usize,
         kind: text(entry, ".value_kind")?,
     })
+}
+
+fn required_workgroup(entry: &Value) -> Option<[u32; 3]> {
+    let sizes = field(entry, ".reqd_workgroup_size")?.as_array()?;
+    let sizes: Vec<_> = sizes
+        .iter()
+        .filter_map(|size| u32::try_from(size.as_u64()?).ok())
+        .collect();
+    sizes.try_into().ok()
 }
 
 fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
@@ -569,5 +602,22 @@ mod tests {
         assert_eq!(past.place(0x2000, 0x3000), 1);
         assert_eq!(past.place(0x1000, 0x3000), 2);
         assert_eq!(past.place(0x0, 0x1000), 0);
+    }
+
+    #[test]
+    fn arguments_lie_within_the_kernels() {
+        let of = |offset: u64, size: u64| {
+            let entry = Value::Map(vec![
+                (".offset".into(), offset.into()),
+                (".size".into(), size.into()),
+                (".value_kind".into(), "by_value".into()),
+            ]);
+            argument(&entry, 64).is_ok()
+        };
+        assert!(of(56, 8) && of(0, 64));
+        assert!(!of(60, 8) && !of(1 << 40, 8) && !of(u64::MAX - 7, 8) && !of(8, u64::MAX));
+        let sizes = Value::Array(vec![16.into(), 16.into(), 1.into()]);
+        let entry = Value::Map(vec![(".reqd_workgroup_size".into(), sizes)]);
+        assert_eq!(required_workgroup(&entry), Some([16, 16, 1]));
     }
 }

@@ -87,7 +87,8 @@ impl CopyQueue {
             ));
         }
         packets.extend(completion(done));
-        self.submit(&packets)
+        done.for_completion();
+        self.submit(&packets).inspect_err(|_| done.not_completed())
     }
 
     /// Fills `bytes` from an address on with one word again and again; `done` is decremented when
@@ -113,7 +114,8 @@ impl CopyQueue {
             ));
         }
         packets.extend(completion(done));
-        self.submit(&packets)
+        done.for_completion();
+        self.submit(&packets).inspect_err(|_| done.not_completed())
     }
 
     /// Puts packets into the ring one after the other and rings the doorbell.

@@ -78,11 +78,20 @@ impl Launch {
     ///
     /// `Launch`: the kernel needs more scratch than the queue has. `Lost` as [`Queue::submit`].
     pub fn submit(&self, queue: &Queue, done: &Signal) -> Result<u64> {
-        self.put(queue, done.address())
+        let completion = done.for_completion();
+        self.put(queue, completion)
+            .inspect_err(|_| done.not_completed())
     }
 
     /// Puts it into `queue` with the address of a signal, or 0.
     pub(crate) fn put(&self, queue: &Queue, completion: u64) -> Result<u64> {
+        let (own, other) = (self.code.memory().device(), queue.device());
+        if own.gpu_id() != other.gpu_id() {
+            return Err(Error::Launch {
+                kernel: self.kernel.name.clone(),
+                reason: format!("its code is in {own}, and the queue is of {other}"),
+            });
+        }
         let (needs, has) = (self.scratch(), queue.scratch());
         if needs > has {
             return Err(Error::Launch {
@@ -116,7 +125,10 @@ impl Launch {
     pub fn set_argument<T: Plain>(&self, offset: usize, value: T) {
         let visible = self.kernel.arguments.iter().filter(|it| !it.is_hidden());
         let end = visible.map(|it| it.offset + it.size).max().unwrap_or(0);
-        assert!(offset + size_of::<T>() <= end, "beyond the arguments");
+        let fits = offset
+            .checked_add(size_of::<T>())
+            .is_some_and(|to| to <= end);
+        assert!(fits, "beyond the arguments");
         self.arguments.write(offset, &[value]);
     }
 }
@@ -139,16 +151,24 @@ fn check(kernel: &Kernel, grid: [u32; 3], workgroup: [u16; 3], visible: &[u8]) -
             reason,
         })
     };
-    let items: u32 = workgroup.iter().map(|size| u32::from(*size)).product();
+    let items: u64 = workgroup.iter().map(|size| u64::from(*size)).product();
     if items == 0 || grid.contains(&0) {
         return refuse(
             "a grid and a work-group have at least one work-item in each dimension".into(),
         );
     }
-    if items > kernel.max_workgroup {
+    if items > kernel.max_workgroup.into() {
         return refuse(format!(
             "work-groups of {items}: it is compiled for at most {}",
             kernel.max_workgroup
+        ));
+    }
+    if let Some(wanted) = kernel
+        .required_workgroup
+        .filter(|it| *it != workgroup.map(u32::from))
+    {
+        return refuse(format!(
+            "work-groups of {workgroup:?}: it is compiled for {wanted:?}"
         ));
     }
     let wanted = kernel
@@ -243,6 +263,7 @@ mod tests {
             group_segment: 0,
             private_segment: 0,
             max_workgroup: 256,
+            required_workgroup: None,
             arguments: vec![
                 argument(0, 8, "global_buffer"),
                 argument(8, 4, "by_value"),
@@ -257,6 +278,15 @@ mod tests {
             |grid, workgroup, bytes| check(&kernel(), grid, workgroup, &vec![0; bytes]).is_ok();
         assert!(ok([1000, 1, 1], [256, 1, 1], 12));
         assert!(!ok([1000, 1, 1], [257, 1, 1], 12));
+        // Products that a u32 does not hold.
+        assert!(!ok([1000, 1, 1], [54411, 51251, 65379], 12));
+        assert!(!ok([1000, 1, 1], [65535; 3], 12));
+        let only = Kernel {
+            required_workgroup: Some([16, 16, 1]),
+            ..kernel()
+        };
+        assert!(check(&only, [32, 32, 1], [16, 16, 1], &[0; 12]).is_ok());
+        assert!(check(&only, [32, 32, 1], [256, 1, 1], &[0; 12]).is_err());
         assert!(!ok([0, 1, 1], [64, 1, 1], 12));
         assert!(!ok([64, 1, 1], [64, 1, 1], 11));
         assert!(!ok([64, 1, 1], [64, 1, 1], 49));

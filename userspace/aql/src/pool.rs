@@ -103,8 +103,9 @@ impl Piece {
     /// # Panics
     /// When they don't fit.
     pub(crate) fn write<T: Plain>(&self, offset: usize, values: &[T]) {
-        let end = offset + size_of_val(values);
-        assert!(end <= self.lines * LINE, "beyond the arguments");
+        let end = offset.checked_add(size_of_val(values));
+        let fits = end.is_some_and(|end| end <= self.lines * LINE);
+        assert!(fits, "beyond the arguments");
         self.page.memory.write(self.offset() + offset, values);
     }
 

@@ -184,12 +184,12 @@ impl Queue {
     pub fn wait(&self, done: &Signal, timeout: Duration) -> Result<()> {
         let deadline = Deadline::after(timeout);
         loop {
+            let (event, age) = (done.event(), done.event().age());
             if done.load() <= 0 {
                 return Ok(());
             }
             let left = deadline.left();
-            let event = done.event();
-            match event.wait_or(&self.resets, &self.faults, left)? {
+            match event.wait_or(age, &self.resets, &self.faults, left)? {
                 // What was done before that counts.
                 Woken::Reset(_) | Woken::Fault(_) if done.load() <= 0 => return Ok(()),
                 Woken::Reset(_) => return Err(Error::Lost),

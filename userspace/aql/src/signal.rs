@@ -6,7 +6,8 @@
 
 use crate::{Error, Result};
 use kfd::{Device, Event, EventKind, Events, Memory, Wait};
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,32 +31,69 @@ pub struct Signals {
 /// Which places of the page a new signal may have.
 #[derive(Debug)]
 struct Places {
-    free: Vec<usize>,
-    /// Those of signals that were dropped while a packet might still count them down.
-    late: Vec<usize>,
+    free: VecDeque<usize>,
+    /// Those of signals that were dropped while packets were still to count them down, and the
+    /// value that they have when all have.
+    late: Vec<(usize, i64)>,
 }
 
 impl Places {
     fn new(count: usize) -> Self {
         Self {
-            free: (0..count).rev().collect(),
+            free: (0..count).collect(),
             late: Vec::new(),
         }
     }
 
-    /// A place that no GPU writes any more; `is_done` says so of one that was late.
-    fn take(&mut self, is_done: impl Fn(usize) -> bool) -> Option<usize> {
-        self.free.pop().or_else(|| {
-            let found = self.late.iter().position(|slot| is_done(*slot))?;
-            Some(self.late.swap_remove(found))
+    /// A place that no packet counts down any more, the one that has been free for longest; `is`
+    /// says whether a late one's value has come down so far.
+    fn take(&mut self, is: impl Fn(usize, i64) -> bool) -> Option<usize> {
+        self.free.pop_front().or_else(|| {
+            let found = self.late.iter().position(|(slot, goal)| is(*slot, *goal))?;
+            Some(self.late.swap_remove(found).0)
         })
     }
 
-    fn give_back(&mut self, slot: usize, is_done: bool) {
-        match is_done {
-            true => self.free.push(slot),
-            false => self.late.push(slot),
+    fn give_back(&mut self, slot: usize, late: Option<i64>) {
+        match late {
+            None => self.free.push_back(slot),
+            Some(goal) => self.late.push((slot, goal)),
         }
+    }
+}
+
+/// How many packets are to count a signal down.
+#[derive(Debug, Default)]
+struct Packets {
+    /// Those that were submitted and not yet taken into account by `store`.
+    open: i64,
+    /// The value that was stored last.
+    stored: i64,
+    /// Somebody has the address, so that packets of their own may name it.
+    named: bool,
+}
+
+impl Packets {
+    /// The value that the signal has when all packets have counted it down.
+    fn goal(&self) -> i64 {
+        self.stored.saturating_sub(self.open)
+    }
+
+    /// With the value `now`: which one it has when no packet counts it down any more, if that is
+    /// still to come.
+    fn late(&self, now: i64) -> Option<i64> {
+        match self.goal() {
+            goal if self.open > 0 && now > goal => Some(goal),
+            // As far as is known.
+            _ if self.named && now > 0 => Some(0),
+            _ => None,
+        }
+    }
+
+    /// A value is stored where `old` was.
+    fn store(&mut self, old: i64, value: i64) {
+        self.open -= self.stored.saturating_sub(old).min(self.open);
+        self.stored = value;
     }
 }
 
@@ -99,13 +137,16 @@ impl Signals {
         let event = Event::new(&self.events, EventKind::Signal, true)?;
         let slot = self
             .places()
-            .take(|slot| self.value(slot).load(Ordering::Acquire) <= 0);
+            .take(|slot, goal| self.value(slot).load(Ordering::Acquire) <= goal);
         let slot = slot.ok_or(Error::NoSignal(self.memory.size() / SIZE))?;
         let signal = Signal {
             pool: self.clone(),
             slot,
             event,
-            named: AtomicBool::new(false),
+            packets: Mutex::new(Packets {
+                stored: initial,
+                ..Packets::default()
+            }),
         };
         signal.put(KIND, KIND_USER);
         signal.put(MAILBOX, signal.event.mailbox());
@@ -146,23 +187,49 @@ pub struct Signal {
     pool: Arc<Signals>,
     slot: usize,
     event: Event,
-    /// Whether somebody has its address, so that a packet may name it.
-    named: AtomicBool,
+    packets: Mutex<Packets>,
 }
 
 impl Signal {
     /// The address that packets name.
     ///
-    /// Who has asked for it once may have it counted down later: a signal that is dropped before
-    /// its value is 0 or less keeps its place among the [`Signals`] until it is.
+    /// Who names it in packets of its own keeps the signal until those are done: barriers that wait
+    /// for it, and what counts it down. Of launches and copies the signal knows by itself: dropped
+    /// before they are done, it keeps its place among the [`Signals`] until they are.
     pub fn address(&self) -> u64 {
-        self.named.store(true, Ordering::Relaxed);
+        self.packets().named = true;
+        self.place()
+    }
+
+    fn place(&self) -> u64 {
         self.pool.memory.address() + self.offset() as u64
+    }
+
+    /// The same for a packet that is about to be submitted, and that counts it down by 1.
+    pub(crate) fn for_completion(&self) -> u64 {
+        self.packets().open += 1;
+        self.place()
+    }
+
+    /// The packet was not submitted after all.
+    pub(crate) fn not_completed(&self) {
+        self.packets().open -= 1;
+    }
+
+    /// What was submitted with it does not count it down any more, since the queue is gone: its
+    /// place can be another's when it is dropped.
+    pub fn settle(&self) {
+        let mut packets = self.packets();
+        (packets.open, packets.named) = (0, false);
+    }
+
+    fn packets(&self) -> std::sync::MutexGuard<'_, Packets> {
+        self.packets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Where the value itself lies.
     pub(crate) fn value_address(&self) -> u64 {
-        self.address() + VALUE as u64
+        self.place() + VALUE as u64
     }
 
     /// Where the GPU writes the event's number, which is the other, before it interrupts.
@@ -178,7 +245,10 @@ impl Signal {
     /// Sets the value; before the packet that names this signal is submitted, or for those who wait
     /// for it: 0 or less wakes them.
     pub fn store(&self, value: i64) {
-        self.value().store(value, Ordering::Release);
+        let mut packets = self.packets();
+        let old = self.value().swap(value, Ordering::AcqRel);
+        packets.store(old, value);
+        drop(packets);
         if value <= 0 {
             // It fails only after a fork, in a process that has no waiters.
             let _ = self.event.set();
@@ -193,10 +263,20 @@ impl Signal {
     /// Sleeps until the value is 0 or less; it returns at once when it is, however often it was
     /// waited for before. [`Duration::MAX`] is without end.
     pub fn wait(&self, timeout: Duration) -> Result<Completion> {
-        if self.load() <= 0 {
-            return Ok(self.completion());
+        let deadline = Deadline::after(timeout);
+        loop {
+            // Before the look: another thread that waits can't hide the event then.
+            let age = self.event.age();
+            if self.load() <= 0 {
+                return Ok(self.completion());
+            }
+            let left = deadline.left();
+            let events = self.event.events();
+            let came = events.wait_since(&[(&self.event, age)], Wait::All, left)?;
+            if !came && left.is_some_and(|left| left.is_zero()) {
+                return Err(Error::Timeout(timeout));
+            }
         }
-        self.wait_interrupt(timeout)
     }
 
     /// Sleeps in the kernel until the GPU's interrupt, one that no wait has seen yet, says that the
@@ -231,7 +311,6 @@ impl Signal {
     ///
     /// `Timeout`: none is, and none will be if there is none. `Contexts`: they are of several.
     pub fn wait_any(signals: &[&Signal], timeout: Duration) -> Result<usize> {
-        let events: Vec<_> = signals.iter().map(|signal| &signal.event).collect();
         let of = signals
             .first()
             .ok_or(Error::Timeout(timeout))?
@@ -245,11 +324,15 @@ impl Signal {
         }
         let deadline = Deadline::after(timeout);
         loop {
+            let events = signals
+                .iter()
+                .map(|signal| (&signal.event, signal.event.age()));
+            let events: Vec<_> = events.collect();
             if let Some(done) = signals.iter().position(|signal| signal.load() <= 0) {
                 return Ok(done);
             }
             let left = deadline.left();
-            let came = of.wait(&events, Wait::Any, left)?;
+            let came = of.wait_since(&events, Wait::Any, left)?;
             if !came && left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::Timeout(timeout));
             }
@@ -299,8 +382,8 @@ impl Signal {
 
 impl Drop for Signal {
     fn drop(&mut self) {
-        let is_done = self.load() <= 0 || !self.named.load(Ordering::Relaxed);
-        self.pool.places().give_back(self.slot, is_done);
+        let late = self.packets().late(self.load());
+        self.pool.places().give_back(self.slot, late);
     }
 }
 
@@ -328,19 +411,43 @@ mod tests {
     #[test]
     fn a_place_that_may_still_be_written_is_not_given_to_another() {
         let mut places = Places::new(2);
-        let nothing_is_done = |_| false;
+        let nothing_is_done = |_, _| false;
         let one = places.take(nothing_is_done).expect("two are free");
         let two = places.take(nothing_is_done).expect("one is free");
         assert_eq!(places.take(nothing_is_done), None);
-        places.give_back(one, false);
+        places.give_back(one, Some(-1));
         assert_eq!(
             places.take(nothing_is_done),
             None,
             "a GPU may count it down"
         );
-        places.give_back(two, true);
+        places.give_back(two, None);
         assert_eq!(places.take(nothing_is_done), Some(two));
-        assert_eq!(places.take(|slot| slot == one), Some(one), "it has been");
+        assert_eq!(places.take(|slot, goal| slot == one && goal == 0), None);
+        let has_come = |slot, goal| slot == one && goal == -1;
+        assert_eq!(places.take(has_come), Some(one), "it has been");
+    }
+
+    #[test]
+    fn a_place_is_free_when_all_packets_have_counted_it_down() {
+        let mut packets = Packets {
+            stored: 1,
+            ..Packets::default()
+        };
+        packets.open += 2;
+        assert_eq!(packets.goal(), -1, "two packets count a 1 down");
+        assert_eq!((packets.late(0), packets.late(-1)), (Some(-1), None));
+        // One has, and the program begins anew.
+        packets.store(0, 5);
+        assert_eq!(packets.goal(), 4, "the other is still to come");
+        packets.store(4, 1);
+        assert_eq!(packets.goal(), 1);
+        // Counts that nobody has submitted here: packets made by hand.
+        packets.store(-3, 1);
+        assert_eq!((packets.open, packets.goal()), (0, 1));
+        assert_eq!(packets.late(1), None);
+        packets.named = true;
+        assert_eq!((packets.late(1), packets.late(0)), (Some(0), None));
     }
 
     #[test]

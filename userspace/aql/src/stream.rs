@@ -10,8 +10,8 @@ use std::time::Duration;
 
 const PACKETS: u32 = 256;
 
-/// A queue whose work is done in the order in which it was given; it keeps what the GPU still
-/// needs.
+/// A queue whose work is done in the order in which it was given. It keeps launches, and with them
+/// code and arguments, until they are done; the buffers that those name are the caller's to keep.
 #[derive(Debug)]
 pub struct Stream {
     queue: Queue,
@@ -24,6 +24,8 @@ pub struct Stream {
 struct Given {
     launches: Vec<Arc<Launch>>,
     markers: Vec<Marker>,
+    /// Behind all of it, if nothing was given since it was made.
+    end: Option<Marker>,
 }
 
 /// A place in a stream's work: reached when all before it is done.
@@ -57,7 +59,9 @@ impl Stream {
     /// `Launch`: the kernel needs more scratch than the stream has.
     pub fn launch(&self, launch: &Arc<Launch>) -> Result<()> {
         launch.put(&self.queue, 0)?;
-        self.lock().launches.push(launch.clone());
+        let mut given = self.lock();
+        given.launches.push(launch.clone());
+        given.end = None;
         Ok(())
     }
 
@@ -68,7 +72,7 @@ impl Stream {
             waiting: Mutex::new(()),
         }));
         self.queue.submit(BarrierAnd {
-            completion: marker.0.signal.address(),
+            completion: marker.0.signal.for_completion(),
             ..Default::default()
         })?;
         self.lock().markers.push(marker.clone());
@@ -79,7 +83,9 @@ impl Stream {
     pub fn wait_for(&self, marker: &Marker) -> Result<()> {
         self.queue
             .submit(BarrierAnd::on(&[marker.0.signal.address()])?)?;
-        self.lock().markers.push(marker.clone());
+        let mut given = self.lock();
+        given.markers.push(marker.clone());
+        given.end = None;
         Ok(())
     }
 
@@ -88,16 +94,24 @@ impl Stream {
     pub fn finish(&self, timeout: Duration) -> Result<()> {
         // What is given while this waits is kept until the next time.
         let given = std::mem::take(&mut *self.lock());
-        let done = self.mark().and_then(|marker| {
+        let end = match given.end.clone() {
+            // That of a try before, behind which nothing came.
+            Some(end) => Ok(end),
+            None => self.mark(),
+        };
+        let done = end.as_ref().map_or(Ok(()), |marker| {
             let _one = marker.0.waiting.lock();
             self.queue.wait(&marker.0.signal, timeout)
         });
-        if done.is_err() {
-            let mut now = self.lock();
+        let mut now = self.lock();
+        if end.is_err() || done.is_err() {
+            let nothing_came = now.launches.is_empty() && now.markers.len() <= 1;
             now.launches.extend(given.launches);
             now.markers.extend(given.markers);
+            now.end = end.as_ref().ok().filter(|_| nothing_came).cloned();
         }
-        done
+        drop(now);
+        end.and(done)
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Given> {

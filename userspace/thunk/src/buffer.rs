@@ -217,7 +217,8 @@ impl<'a, T: Plain> Slice<'a, T> {
         }
     }
 
-    /// Copies `values` there. A value of up to 8 bytes is never seen in part.
+    /// Copies `values` there. A value of 1, 2, 4 or 8 bytes that lies at a multiple of its size is
+    /// never seen in part.
     ///
     /// # Panics
     /// When it has another number of values, or the CPU does not see the buffer.
@@ -226,7 +227,8 @@ impl<'a, T: Plain> Slice<'a, T> {
         self.memory.write(self.offset(), values);
     }
 
-    /// All its values. A value of up to 8 bytes is never seen in part.
+    /// All its values. A value of 1, 2, 4 or 8 bytes that lies at a multiple of its size is
+    /// never seen in part.
     ///
     /// # Panics
     /// When the CPU does not see the buffer.

@@ -11,8 +11,8 @@ use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{open, Mode, OFlags};
 use rustix::ioctl::{NoArg, Opcode};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 
 const DEVICE_FILE: &str = "/dev/kfd";
 
@@ -24,17 +24,33 @@ pub struct Kfd {
     version: (u32, u32),
     /// The context's event page.
     event_page: Pages,
-    /// Whether accesses are retried was said by [`Kfd::set_xnack`].
-    chosen: AtomicBool,
+    /// Whether the context's mode was said by [`Kfd::set_xnack`].
+    chosen: Arc<AtomicBool>,
+    /// The GPUs of this file, and how often their memory was written, and how often by the last
+    /// flush.
+    devices: Mutex<Vec<Weak<Device>>>,
+    writes: AtomicU64,
+    flushed: AtomicU64,
+}
+
+/// Whether this process's own context has had its mode chosen: it lasts beyond one file.
+fn own_choice() -> Arc<AtomicBool> {
+    static OWN: LazyLock<Mutex<(u32, Arc<AtomicBool>)>> = LazyLock::new(Default::default);
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    // A child of fork has a context of its own.
+    if own.0 != std::process::id() {
+        *own = (std::process::id(), Arc::default());
+    }
+    own.1.clone()
 }
 
 impl Kfd {
     /// Opens `/dev/kfd` and asks for the version of its interface.
     pub fn open() -> Result<Arc<Self>> {
-        Self::open_file(own_pages()).map(Arc::new)
+        Self::open_file(own_pages(), own_choice()).map(Arc::new)
     }
 
-    fn open_file(event_page: Pages) -> Result<Self> {
+    fn open_file(event_page: Pages, chosen: Arc<AtomicBool>) -> Result<Self> {
         let fd = open(DEVICE_FILE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(Error::of("open", DEVICE_FILE))?;
         let mut args = uapi::kfd_ioctl_get_version_args::default();
@@ -44,14 +60,17 @@ impl Kfd {
             fd,
             version: (args.major_version, args.minor_version),
             event_page,
-            chosen: AtomicBool::new(false),
+            chosen,
+            devices: Mutex::default(),
+            writes: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
         })
     }
 
     /// Opens `/dev/kfd` with a context of its own: GPUs, memory, queues and events apart from those
     /// of this process's other ones. Needs the interface's version 1.19.
     pub fn open_secondary() -> Result<Arc<Self>> {
-        let kfd = Self::open_file(Pages::default())?;
+        let kfd = Self::open_file(Pages::default(), Arc::default())?;
         // SAFETY: the request has no argument.
         unsafe {
             rustix::ioctl::ioctl(
@@ -278,19 +297,25 @@ pub struct Device {
     node: Node,
     render: OwnedFd,
     apertures: Apertures,
-    /// How often this process has written to its memory, and how often by the last flush.
-    writes: AtomicU64,
-    flushed: AtomicU64,
     /// The page with the registers that flush, if the GPU has one.
     flush: OnceLock<Option<FlushPage>>,
+    /// How often there was no memory for it.
+    tries: AtomicU32,
 }
 
 /// A page of the GPU's registers that user space may write: `KFD_MMIO_REMAP_HDP_MEM_FLUSH_CNTL` is
 /// the first of them.
 #[derive(Debug)]
 struct FlushPage {
+    kfd: Arc<Kfd>,
     range: Range,
     handle: u64,
+}
+
+impl Drop for FlushPage {
+    fn drop(&mut self) {
+        free(&self.kfd, self.handle);
+    }
 }
 
 impl Device {
@@ -315,15 +340,19 @@ impl Device {
         let own =
             own.ok_or_else(|| Error::Invalid(format!("{} has no apertures", object(node))))?;
         let apertures = Apertures::of(&own);
-        Ok(Arc::new(Self {
+        let device = Arc::new(Self {
             kfd: kfd.clone(),
             node: node.clone(),
             render,
             apertures,
-            writes: AtomicU64::new(0),
-            flushed: AtomicU64::new(0),
             flush: OnceLock::new(),
-        }))
+            tries: AtomicU32::new(0),
+        });
+        let mut devices = kfd.devices.lock().unwrap_or_else(PoisonError::into_inner);
+        devices.retain(|device| device.strong_count() > 0);
+        devices.push(Arc::downgrade(&device));
+        drop(devices);
+        Ok(device)
     }
 
     /// A device of no driver, all of whose calls fail (ENOTTY).
@@ -334,7 +363,10 @@ impl Device {
             fd: file(),
             version: (0, 0),
             event_page: Pages::default(),
-            chosen: AtomicBool::new(false),
+            chosen: Arc::default(),
+            devices: Mutex::default(),
+            writes: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
         };
         let node = Node {
             id: 1,
@@ -354,9 +386,8 @@ impl Device {
                 scratch_base: 0,
                 gpuvm: (0, 0),
             },
-            writes: AtomicU64::new(0),
-            flushed: AtomicU64::new(0),
             flush: OnceLock::new(),
+            tries: AtomicU32::new(0),
         })
     }
 
@@ -464,14 +495,19 @@ impl Device {
         unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args) }
     }
 
-    /// Sees to it that the GPU's waves see what this process has written to its memory by
-    /// [`crate::Memory::write`] until now. Costs two loads if there is nothing new.
+    /// Sees to it that waves see what this process has written to the memory of any GPU of this
+    /// [`Kfd`] by [`crate::Memory::write`] until now. Costs two loads if there is nothing new.
+    ///
+    /// Of another process's GPU, whose memory came by a dma-buf, it knows nothing.
     pub fn flush_writes(&self) {
-        let writes = self.writes.load(Ordering::Acquire);
-        if self.flushed.load(Ordering::Acquire) < writes {
-            self.flush_hdp();
+        let kfd = &self.kfd;
+        let writes = kfd.writes.load(Ordering::Acquire);
+        if kfd.flushed.load(Ordering::Acquire) < writes {
+            let devices = kfd.devices.lock().unwrap_or_else(PoisonError::into_inner);
+            let devices: Vec<_> = devices.iter().filter_map(Weak::upgrade).collect();
+            devices.iter().for_each(|device| device.flush_hdp());
             // Others wait with theirs until it is done.
-            self.flushed.fetch_max(writes, Ordering::AcqRel);
+            kfd.flushed.fetch_max(writes, Ordering::AcqRel);
         }
     }
 
@@ -479,7 +515,7 @@ impl Device {
     /// while. Where user space can't reach the register that does so, there is none to empty (the
     /// CPU is the GPU's own), or the driver does it with each submission.
     pub fn flush_hdp(&self) {
-        if let Some(page) = self.flush.get_or_init(|| self.flush_page().ok()) {
+        if let Some(page) = self.flush_registers() {
             std::sync::atomic::fence(Ordering::SeqCst);
             page.range.write(0, &[1u32]);
             // Its answer comes when the write has arrived.
@@ -487,9 +523,27 @@ impl Device {
         }
     }
 
+    fn flush_registers(&self) -> Option<&FlushPage> {
+        /// ENOMEM is what a driver says that has no such page, and one that is short of memory.
+        const TRIES: u32 = 8;
+        if let Some(found) = self.flush.get() {
+            return found.as_ref();
+        }
+        let page = match self.flush_page() {
+            Err(error) if error.errno() == Some(crate::Errno::ENOMEM) => {
+                if self.tries.fetch_add(1, Ordering::Relaxed) < TRIES {
+                    return None;
+                }
+                None
+            }
+            other => other.ok(),
+        };
+        self.flush.get_or_init(|| page).as_ref()
+    }
+
     /// Somebody has written to the GPU's memory.
     pub(crate) fn note_write(&self) {
-        self.writes.fetch_add(1, Ordering::Release);
+        self.kfd.writes.fetch_add(1, Ordering::Release);
     }
 
     fn flush_page(&self) -> Result<FlushPage> {
@@ -506,19 +560,14 @@ impl Device {
         // SAFETY: the address is a reservation, which lasts until after FREE.
         unsafe { call(self.kfd.as_ref(), object, &mut args)? };
         let handle = args.handle;
-        match range.back_with_file(self.kfd.as_fd(), args.mmap_offset) {
-            Ok(()) => Ok(FlushPage { range, handle }),
-            Err(error) => {
-                self.free(handle);
-                Err(error)
-            }
-        }
-    }
-
-    fn free(&self, handle: u64) {
-        let mut args = uapi::kfd_ioctl_free_memory_of_gpu_args { handle };
-        // SAFETY: the struct holds no pointer. A failure leaves it to the exit of the process.
-        let _ = unsafe { call(self.kfd.as_ref(), String::new, &mut args) };
+        range
+            .back_with_file(self.kfd.as_fd(), args.mmap_offset)
+            .inspect_err(|_| free(&self.kfd, handle))?;
+        Ok(FlushPage {
+            kfd: self.kfd.clone(),
+            range,
+            handle,
+        })
     }
 
     /// The GPU's render node as it was opened: calls to it concern the same address space.
@@ -527,12 +576,10 @@ impl Device {
     }
 }
 
-impl Drop for Device {
-    fn drop(&mut self) {
-        if let Some(Some(page)) = self.flush.take() {
-            self.free(page.handle);
-        }
-    }
+fn free(kfd: &Kfd, handle: u64) {
+    let mut args = uapi::kfd_ioctl_free_memory_of_gpu_args { handle };
+    // SAFETY: the struct holds no pointer. A failure leaves it to the exit of the process.
+    let _ = unsafe { call(kfd, String::new, &mut args) };
 }
 
 impl std::fmt::Display for Device {

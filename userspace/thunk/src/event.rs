@@ -134,7 +134,23 @@ impl Events {
     /// An event counts only once: one that came before the last wait that saw it does not end this
     /// one.
     pub fn wait(&self, events: &[&Event], wait: Wait, timeout: Option<Duration>) -> Result<bool> {
-        let mut data: Vec<_> = events.iter().map(|event| event.wait_data()).collect();
+        let events: Vec<_> = events.iter().map(|event| (*event, event.age())).collect();
+        self.wait_since(&events, wait, timeout)
+    }
+
+    /// The same for events that have come since they had these ages, whoever has seen them
+    /// meanwhile. Who looks at something before it waits asks for the age before it looks: another
+    /// thread's wait can't take the event away then.
+    pub fn wait_since(
+        &self,
+        events: &[(&Event, u64)],
+        wait: Wait,
+        timeout: Option<Duration>,
+    ) -> Result<bool> {
+        let mut data: Vec<_> = events
+            .iter()
+            .map(|(event, age)| event.wait_data(*age))
+            .collect();
         let mut args = uapi::kfd_ioctl_wait_events_args {
             events_ptr: data.as_mut_ptr() as u64,
             num_events: data.len() as u32,
@@ -144,7 +160,7 @@ impl Events {
         };
         // SAFETY: the pointer is to `num_events` entries, which live until after the call.
         unsafe { call(self.kfd(), || format!("{} events", events.len()), &mut args)? };
-        for (event, data) in events.iter().zip(&data) {
+        for ((event, _), data) in events.iter().zip(&data) {
             event.note(data);
         }
         Ok(args.wait_result == uapi::KFD_IOC_WAIT_RESULT_COMPLETE)
@@ -322,21 +338,21 @@ impl Event {
         // SAFETY: every member of the union is plain numbers.
         let age = unsafe { data.__bindgen_anon_1.signal_event_data.last_event_age };
         match self.kind {
-            EventKind::Signal => self.age.store(age, Ordering::Relaxed),
+            // Another thread may have seen a later one.
+            EventKind::Signal => drop(self.age.fetch_max(age, Ordering::Relaxed)),
             EventKind::Memory => self.note_fault(data),
             EventKind::HardwareException => {}
         }
     }
 
-    /// What a wait for this event gives the kernel.
-    pub(crate) fn wait_data(&self) -> uapi::kfd_event_data {
+    /// What a wait for this event since `age` gives the kernel.
+    pub(crate) fn wait_data(&self, age: u64) -> uapi::kfd_event_data {
         let mut data = uapi::kfd_event_data {
             event_id: self.id,
             ..Default::default()
         };
         if self.kind == EventKind::Signal {
-            data.__bindgen_anon_1.signal_event_data.last_event_age =
-                self.age.load(Ordering::Relaxed);
+            data.__bindgen_anon_1.signal_event_data.last_event_age = age;
         }
         data
     }

@@ -264,7 +264,8 @@ impl Memory {
         self.range.is_backed()
     }
 
-    /// Copies `values` to byte `offset`. A value of up to 8 bytes is never seen in part.
+    /// Copies `values` to byte `offset`. A value of 1, 2, 4 or 8 bytes that lies at a multiple of
+    /// its size is never seen in part.
     ///
     /// # Panics
     /// When they don't fit, `offset` is not aligned for `T`, or the CPU does not see the buffer.
@@ -283,7 +284,8 @@ impl Memory {
         }
     }
 
-    /// Copies `count` values from byte `offset`. A value of up to 8 bytes is never seen in part.
+    /// Copies `count` values from byte `offset`. A value of 1, 2, 4 or 8 bytes that lies at a
+    /// multiple of its size is never seen in part.
     ///
     /// # Panics
     /// When there are not so many, `offset` is not aligned for `T`, or the CPU does not see the

@@ -340,11 +340,12 @@ mod tests {
         let mut range = Range::reserve(PAGE).expect("addresses");
         range.back_with_memory().expect("memory");
         let range = &range;
+        let rounds = if cfg!(miri) { 200 } else { 10_000 };
         std::thread::scope(|scope| {
             for value in [0u64, u64::MAX] {
-                scope.spawn(move || (0..10_000).for_each(|_| range.write(8, &[value; 4])));
+                scope.spawn(move || (0..rounds).for_each(|_| range.write(8, &[value; 4])));
             }
-            for _ in 0..10_000 {
+            for _ in 0..rounds {
                 let seen = range.read::<u64>(8, 4);
                 assert!(
                     seen.iter().all(|value| [0, u64::MAX].contains(value)),

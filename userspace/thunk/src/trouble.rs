@@ -75,14 +75,16 @@ pub enum Woken {
 }
 
 impl Event {
-    /// Waits for this event, a reset or a fault, whichever comes first or has come.
+    /// Waits for this event since it had `age`, a reset or a fault, whichever comes first or has
+    /// come. See [`crate::Events::wait_since`].
     pub fn wait_or(
         &self,
+        age: u64,
         resets: &Resets,
         faults: &Faults,
         timeout: Option<Duration>,
     ) -> Result<Woken> {
-        let mut data = [self.wait_data(), resets.0.data(), faults.0.data()];
+        let mut data = [self.wait_data(age), resets.0.data(), faults.0.data()];
         let mut args = uapi::kfd_ioctl_wait_events_args {
             events_ptr: data.as_mut_ptr() as u64,
             num_events: data.len() as u32,
