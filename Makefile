@@ -5,7 +5,7 @@ SHELL := /bin/bash
 export CARGO_TERM_COLOR ?= auto
 
 .PHONY: all help sysroot module module-debug module-tests tools userspace guest demo
-.PHONY: test test-long check deb install image fmt clean
+.PHONY: test test-long check deb install image doc fmt clean
 .DELETE_ON_ERROR:
 
 all: module tools userspace
@@ -19,6 +19,7 @@ help:
 	@echo "make deb        the Debian packages, in build/deb"
 	@echo "make install    kfd-vm and kfdctl, to run without this tree (PREFIX, DESTDIR)"
 	@echo "make image      a container's image with a GPU in it, in build/image"
+	@echo "make doc        the book and the crates' pages, in build/book and build/doc"
 	@echo "make check      formatting, clippy, lengths, layers and documents"
 	@echo "make clean      remove what was built here (the cache in ~/.cache/amdkfd-rs stays)"
 
@@ -83,6 +84,10 @@ install: sysroot
 # A container's image, in OCI's layout in build/image.
 image: sysroot module
 	@PROFILE="$(PROFILE)" tools/make-image
+
+# The book (mdbook is installed into the cache) and what rustdoc makes of the crates to publish.
+doc:
+	@tools/doc
 
 clean:
 	@rm -rf build

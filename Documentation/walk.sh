@@ -4,10 +4,10 @@
 # page has the command that runs it.
 #   - a kprobe prints each ioctl of kfdctl with its argument block, as it goes in;
 #   - a kprobe prints each entry of the interrupt ring that amdgpu passes on to its KFD;
-#   - strace holds the program after CREATE_QUEUE, its 18th ioctl, until the new queue has been
+#   - strace holds the program after CREATE_QUEUE, its 19th ioctl, until the new queue has been
 #     looked at.
 set -e
-create_queue=18
+create_queue=19
 tracing=/sys/kernel/tracing
 debug=/sys/kernel/debug/amdkfd
 

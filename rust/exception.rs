@@ -108,18 +108,25 @@ impl Exception {
         })
     }
 
-    /// Tells the debugger, or else the runtime. `ENOENT`: the process has neither, or no such
-    /// queue; `EFAULT`: the runtime has not said where, or that is not there; `ETIMEDOUT`: it
-    /// cannot be looked at.
+    /// Tells the debugger of what it wants to hear of, and the runtime of the rest: several waves
+    /// may have sent what came together here. An error if nobody was told: `ENOENT`: the process
+    /// has neither, or no such queue; `EFAULT`: the runtime has not said where, or that is not
+    /// there; `ETIMEDOUT`: it cannot be looked at.
     fn tell(&self, process: &Process, device: &ProcessDevice) -> Result {
-        if process.queue_exception(device, self.doorbell, self.codes) {
+        let left = process.queue_exception(device, self.doorbell, self.codes);
+        if left == 0 {
             return Ok(());
         }
-        if !process.has_runtime() {
-            return Err(ENOENT);
+        let told = if process.has_runtime() {
+            let area = || device.queues().save_area_at(self.doorbell as usize);
+            process.tell_runtime(area, left)
+        } else {
+            Err(ENOENT)
+        };
+        match told {
+            Err(error) if left == self.codes => Err(error),
+            _ => Ok(()),
         }
-        let area = || device.queues().save_area_at(self.doorbell as usize);
-        process.tell_runtime(area, self.codes)
     }
 }
 

@@ -333,8 +333,8 @@ pub(crate) trait Vms {
     /// What `MAP_PROCESS` carries: the physical address of the page directory.
     fn page_directory(&self, vm: &VmHandle) -> u64;
     /// Invalidates translations on the given XCCs (logical). After an error (`ETIME`: the GPU does
-    /// not answer) it may use what it had translated before; then another flush does nothing unless
-    /// entries of page tables have changed since.
+    /// not answer; `EAGAIN`: it is being reset, or about to be) it may use what it had translated
+    /// before.
     fn flush_tlb(&self, vm: &VmHandle, flush: TlbFlush, xcc_mask: u32) -> Result;
     /// Keeps the user's buffers where they are: all or none. `EINVAL` if one is not mapped so.
     fn get_queue_buffers(&self, vm: &VmHandle, wanted: &[QueueBuffer]) -> Result<QueueBos>;

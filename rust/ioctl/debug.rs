@@ -162,6 +162,7 @@ fn send_runtime_event(
         let device = it.target.device(args.gpu_id).map_err(|_| ENODEV)?;
         let unknown = MemoryException {
             gpu_id: args.gpu_id,
+            imprecise: 1,
             ..MemoryException::default()
         };
         report_fault(&it.target, device, fault.unwrap_or(unknown));

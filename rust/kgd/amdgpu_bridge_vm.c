@@ -250,6 +250,18 @@ struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm)
 	return mmget_not_zero(mm) ? mm : NULL;
 }
 
+/* Whether a reset of the device is waited for, or goes on. */
+static bool is_being_reset(struct amdgpu_device *adev)
+{
+	bool pending;
+
+	if (!down_read_trylock(&adev->reset_domain->sem))
+		return true;
+	pending = amdgpu_reset_pending(adev->reset_domain);
+	up_read(&adev->reset_domain->sem);
+	return pending;
+}
+
 int bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask)
 {
 	int ret;
@@ -263,6 +275,12 @@ int bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 ty
 	 */
 	mutex_lock(&vm->flushing);
 	ret = amdgpu_call(amdgpu_vm_flush_compute_tlb)(adev, vm->vm, type, xcc_mask);
+	/* amdgpu flushes nothing then, and says 0: what the GPU does has not been stopped yet. */
+	if (!ret && is_being_reset(adev))
+		ret = -EAGAIN;
+	/* So the next one, who may wait already, is not left out either. */
+	if (ret)
+		atomic64_set(&vm->vm->kfd_last_flushed_seq, -1);
 	mutex_unlock(&vm->flushing);
 	return ret;
 }

@@ -290,8 +290,8 @@ struct mm_struct *bridge_vm_get_mm(const struct bridge_vm *vm);
 #define BRIDGE_TLB_LIGHTWEIGHT	1
 #define BRIDGE_TLB_HEAVYWEIGHT	2
 /*
- * An error (-ETIME: the GPU does not answer): it may use what it had translated before. amdgpu does
- * nothing when it is asked again, unless entries have changed since.
+ * An error (-ETIME: the GPU does not answer; -EAGAIN: it is being reset, or about to be): it may
+ * use what it had translated before.
  */
 int bridge_vm_flush_tlb(struct amdgpu_device *adev, struct bridge_vm *vm, u32 type, u32 xcc_mask);
 

@@ -373,9 +373,8 @@ impl Vm {
         self.kgd.page_directory(&self.raw)
     }
 
-    /// Invalidates its translations on the given logical XCCs. After an error the GPU may use what
-    /// it had translated before; then another flush does nothing unless entries of page tables have
-    /// changed since.
+    /// Invalidates its translations on the given logical XCCs. After an error (`ETIME`, `EAGAIN`)
+    /// the GPU may use what it had translated before.
     pub(crate) fn flush_tlb(&self, flush: TlbFlush, xcc_mask: u32) -> Result {
         self.kgd.flush_tlb(&self.raw, flush, xcc_mask)
     }

@@ -45,6 +45,8 @@ pub(crate) enum Reason {
     Migrate,
     /// Anything else: the addresses stay, and the pages can be brought in again.
     Other,
+    /// What may be done with them changes (mprotect). Else as `Other`.
+    Protect,
 }
 
 /// Pages are about to be taken away.
@@ -170,6 +172,7 @@ impl<T: IntervalUser> Watched<T> {
             bindings::mmu_notifier_event_MMU_NOTIFY_UNMAP => Reason::Unmap,
             bindings::mmu_notifier_event_MMU_NOTIFY_RELEASE => Reason::Release,
             bindings::mmu_notifier_event_MMU_NOTIFY_MIGRATE => Reason::Migrate,
+            bindings::mmu_notifier_event_MMU_NOTIFY_PROTECTION_VMA => Reason::Protect,
             _ => Reason::Other,
         };
         user.invalidate(&Invalidation {

@@ -204,7 +204,7 @@ TRACE_EVENT(amdkfd_svm_invalidate,
 	TP_printk("pid=%d start=%#llx pages=%llu reason=%s evict=%d", __entry->pid,
 		  __entry->start, __entry->pages,
 		  __print_symbolic(__entry->reason, { 0, "unmap" }, { 1, "release" },
-				   { 2, "migrate" }, { 3, "other" }),
+				   { 2, "migrate" }, { 3, "other" }, { 4, "protect" }),
 		  __entry->evict)
 );
 

@@ -28,6 +28,7 @@ pub(crate) use look::{
     Event,
     Info, //
 };
+pub(super) use notice::Outboxes;
 pub(crate) use queues::suspend;
 pub(crate) use waves::{
     override_mode,
@@ -141,10 +142,21 @@ struct Session {
 struct DebuggedDevice {
     /// What has happened there.
     exceptions: u64,
-    /// The first memory violation since that was taken note of.
+    /// The last memory violation that there was nothing before which had not been taken note of.
     fault: Option<MemoryException>,
     control: WaveControl,
     points: [Option<WatchPoint>; WATCH_POINTS],
+}
+
+impl DebuggedDevice {
+    /// These have happened. Of a memory violation the first one's data are kept, until the debugger
+    /// has taken note of it, by whichever call: the next one has data of its own.
+    fn raise(&mut self, exceptions: u64, fault: Option<MemoryException>) {
+        if self.exceptions & EC_DEVICE_MEMORY_VIOLATION == 0 {
+            self.fault = fault.or(self.fault);
+        }
+        self.exceptions |= exceptions;
+    }
 }
 
 /// A session that is to begin, made before anything is locked.
@@ -153,7 +165,7 @@ pub(crate) struct NewSession(KBox<Session>);
 impl NewSession {
     /// A session in which `caller` debugs `target`, and is told by its file of that number of what
     /// is `wanted`. `EBADF`: there is no such file, or not for writing; `EINVAL`: it cannot be
-    /// written without waiting.
+    /// written without waiting; `EMFILE`: the user has too many debuggers.
     pub(crate) fn new(caller: &Process, target: &Process, file: u32, wanted: u64) -> Result<Self> {
         let serial = Serial::next();
         let notice = Notice::new(caller.debugging.outbox()?, serial, file)?;
@@ -196,25 +208,27 @@ impl Session {
     }
 
     /// Takes everything back that the debugger has set and stopped.
+    ///
+    /// In this order: a queue that was suspended must not run with what the debugger has set, for
+    /// its waves would trap, and nobody but the process's runtime would hear of that.
     fn deactivate(&mut self, process: &Process) {
         if !core::mem::take(&mut self.active) {
             return;
         }
         self.flags = 0;
         for (device, seen) in process.devices().iter().zip(self.devices.iter_mut()) {
-            device.set_debug_flag(false);
-            device
-                .queues()
-                .resume(&**device, None, &process.debugging.resumed);
+            let queues = device.queues();
             seen.control = WaveControl::default();
             // Afterwards nobody's waves are watched there, or the GPU is reset.
-            if let Err(error) = device.queues().set_control(&**device, seen.control) {
+            if let Err(error) = queues.set_control(&**device, seen.control) {
                 pr_debug!(
                     "process {}: keeps a debugger's settings: {error:?}\n",
                     process.pid
                 );
             }
             seen.points = Default::default();
+            device.set_debug_flag(false);
+            queues.resume(&**device, None, &process.debugging.resumed);
             device.node().notify_resets();
         }
     }
@@ -236,11 +250,17 @@ impl Debugging {
         })
     }
 
-    /// From where the process is told of those that it debugs.
+    /// From where the process is told of those that it debugs. `EMFILE`: see [`Outbox::new`].
     fn outbox(&self) -> Result<&Arc<Outbox>> {
         if self.outbox.as_ref().is_none() {
-            // Of two that meet here one is dropped again.
-            self.outbox.populate(Outbox::new()?);
+            let new = Outbox::new()?;
+            // One at a time: who comes second finds the first one's. Its own goes when nothing is
+            // locked any more.
+            let spare = new.clone();
+            let turn = self.state.lock();
+            self.outbox.populate(new);
+            drop(turn);
+            drop(spare);
         }
         self.outbox.as_ref().ok_or(EAGAIN)
     }
@@ -366,8 +386,8 @@ impl<'a> Turn<'a> {
         Ok(())
     }
 
-    /// What SEND_RUNTIME_EVENT has to tell of a memory violation on a GPU: the data of the first
-    /// one that was not taken note of.
+    /// What SEND_RUNTIME_EVENT has to tell of a memory violation on a GPU: what the debugger has
+    /// been shown of one, or would be.
     pub(crate) fn fault(&mut self, gpu_id: u32) -> Result<Option<MemoryException>> {
         let place = self.place(gpu_id).ok_or(ENODEV)?;
         let session = self.session()?;
@@ -444,22 +464,24 @@ impl Process {
         device.set_debug_flag(session.is_some_and(|session| session.active));
     }
 
-    /// These have happened to the queue with that doorbell. False: there is no debugger that wants
-    /// to hear of them. May sleep.
+    /// These have happened to the queue with that doorbell. Returns those that no debugger wants to
+    /// hear of. May sleep.
     pub(crate) fn queue_exception(
         &self,
         device: &ProcessDevice,
         doorbell: u32,
         exceptions: u64,
-    ) -> bool {
+    ) -> u64 {
         if !self.is_debugged() {
-            return false;
+            return exceptions;
         }
         let state = self.debugging.state.lock();
-        state.session.as_ref().is_some_and(|session| {
-            device.queues().raise_at(doorbell as usize, exceptions);
-            session.tell(exceptions)
-        })
+        let Some(session) = state.session.as_ref() else {
+            return exceptions;
+        };
+        device.queues().raise_at(doorbell as usize, exceptions);
+        session.tell(exceptions);
+        exceptions & !session.wanted
     }
 
     /// The process has a new queue, which knows that.
@@ -509,8 +531,7 @@ impl Process {
             return false;
         };
         if let Some(seen) = session.devices.get_mut(place) {
-            seen.exceptions |= exceptions;
-            seen.fault = seen.fault.or(fault);
+            seen.raise(exceptions, fault);
         }
         session.tell(exceptions)
     }

@@ -147,9 +147,12 @@ fn with_vms<'a>(
 /// Makes a GPU forget what it knows of the process's page tables. Accesses in flight are waited
 /// for. One that does not answer is about to be reset: as in C, callers do not hear of it.
 fn flush_tlb(device: &ProcessDevice, vm: &Vm) {
-    if let Err(error) = vm.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask()) {
-        let name = device.node().pci_name();
-        gpu_err!(name, "translations are not invalidated: {error:?}\n");
+    match vm.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask()) {
+        Err(error) if error != EAGAIN => {
+            let name = device.node().pci_name();
+            gpu_err!(name, "translations are not invalidated: {error:?}\n");
+        }
+        _ => (),
     }
 }
 

@@ -9,7 +9,10 @@
 //! program: the lock of the address space (mmap_lock), which a new process needs, is taken before.
 
 use super::{
-    debugger,
+    debugger::{
+        self,
+        Outboxes, //
+    },
     ends::Ends,
     power,
     turns::Turns,
@@ -84,6 +87,7 @@ pub(super) struct Registry {
     errands: OwnedQueue,
     /// Where debuggers' files are written to, which may take as long as their readers like.
     notices: OwnedQueue,
+    outboxes: Arc<Outboxes>,
     /// Where processes are dropped.
     teardown: OwnedQueue,
     ends: Arc<Ends>,
@@ -106,6 +110,7 @@ impl Registry {
             exceptions: OwnedQueue::unbound(c"amdkfd_exceptions")?,
             errands: OwnedQueue::unbound(c"amdkfd_errands")?,
             notices: OwnedQueue::unbound(c"amdkfd_notices")?,
+            outboxes: Outboxes::new()?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
             ends: Ends::new()?,
             restoring: OwnedQueue::unbound_freezable(c"amdkfd_restore")?,
@@ -148,6 +153,11 @@ impl Registry {
     /// Where debuggers' files are written to.
     pub(super) fn notices(&self) -> &OwnedQueue {
         &self.notices
+    }
+
+    /// From where debuggers are told.
+    pub(super) fn outboxes(&self) -> &Arc<Outboxes> {
+        &self.outboxes
     }
 
     /// Where shared virtual memory is put right: not while the machine goes to sleep.

@@ -114,9 +114,6 @@ pub(super) struct State {
     pub(super) always: PageBits,
     /// Pages that were taken away and have to come back before the process's queues do.
     pub(super) lost: PageBits,
-    /// Pages that GPUs would see if the process could touch them itself (`PROT_NONE`): when that
-    /// changes they are lost.
-    pub(super) absent: PageBits,
 }
 
 /// A granule.
@@ -169,7 +166,6 @@ impl Granule {
             views,
             always: PageBits::NONE,
             lost: PageBits::NONE,
-            absent: PageBits::NONE,
         };
         let granule = try_pin_init!(Self {
             first,
@@ -289,26 +285,12 @@ impl Granule {
     pub(super) fn is_idle(&self) -> bool {
         let state = self.state();
         let seen = |view: &View| !view.mapped.union(view.stale).is_empty();
-        let waits = state.lost.union(state.absent);
-        waits.is_empty() && !state.views.iter().any(seen)
+        state.lost.is_empty() && !state.views.iter().any(seen)
     }
 
-    /// GPUs would see these pages if they could be touched. Under mmap_lock.
-    pub(super) fn note_absent(&self, pages: Pages) {
-        let mut state = self.state();
-        state.absent = state.absent.union(PageBits::of(pages));
-    }
-
-    /// Something happens to these pages. Those among them that could not be touched are lost now,
-    /// or, if they do not come `back`, forgotten. Whether there are any that are lost.
-    pub(super) fn lose_absent(&self, pages: Pages, back: bool) -> bool {
-        let mut state = self.state();
-        let absent = state.absent.intersection(PageBits::of(pages));
-        state.absent = state.absent.minus(absent);
-        if back {
-            state.lost = state.lost.union(absent);
-        }
-        back && !absent.is_empty()
+    /// All of its pages are looked for before the process's queues come back.
+    pub(super) fn lose_all(&self) {
+        self.state().lost = PageBits::of(self.pages());
     }
 
     /// The pages among these that some GPU sees of which `by` is true, with those that it may
@@ -383,8 +365,7 @@ impl Granule {
             }
         }
         if let Err(error) = vm.flush_tlb(TlbFlush::Heavyweight, gpu.node().xcc_mask()) {
-            // The GPU may use them still, as if they were mapped. Unmapped once more, they make
-            // another flush one that amdgpu does not leave out.
+            // The GPU may use them still, as if they were mapped.
             pr_debug!("translations are not invalidated: {error:?}\n");
             return false;
         }

@@ -322,9 +322,9 @@ impl Svm {
                 .min(range.end);
             if vma.flags() & flags::READ == 0 {
                 let shown = attributes.shown_at_once(self.xnack());
-                // Where there are pages one is told when they can be touched.
+                // If there are page tables one is told when they can be touched.
                 if !shown.is_empty() && hmm::may_have_pages(vma) {
-                    place.granule.note_absent(Pages::new(pages.start, end));
+                    place.region.note_absent(Pages::new(pages.start, end));
                 }
                 return Ok(end);
             }
@@ -485,7 +485,6 @@ impl Svm {
             true => state.always.union(bits),
             false => state.always.minus(bits),
         };
-        state.absent = state.absent.minus(bits);
         let view = state.views.get_mut(index).ok_or(EINVAL)?;
         view.has_tables |= made;
         let seen = view.mapped.union(view.stale).intersection(bits);

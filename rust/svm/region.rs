@@ -71,6 +71,10 @@ struct Contents {
     granules: KVec<Option<Arc<Granule>>>,
     /// What was unmapped, and has attributes still.
     unmapped: KVec<Pages>,
+    /// Granules, a bit for each, with pages that GPUs would see if the process could touch them
+    /// itself (`PROT_NONE`); and those of which that may have changed since.
+    absent: u128,
+    regained: u128,
 }
 
 /// A region.
@@ -123,6 +127,8 @@ impl Region {
             granules: KVec::new(),
             // So that the first of them can always be noted.
             unmapped: KVec::with_capacity(1, GFP_KERNEL_ACCOUNT)?,
+            absent: 0,
+            regained: 0,
         };
         let region = try_pin_init!(Self {
             svm,
@@ -261,6 +267,50 @@ impl Region {
         !left
     }
 
+    /// The granules that an area of the region lies in, a bit for each.
+    fn bits_of(pages: Pages) -> u128 {
+        let ends = (pages.start, pages.end - 1);
+        let (first, last) = (Self::place(ends.0), Self::place(ends.1));
+        u128::MAX >> (GRANULES_EACH as usize - 1 - (last - first)) << first
+    }
+
+    /// GPUs would see these pages if they could be touched. Under mmap_lock.
+    pub(super) fn note_absent(&self, pages: Pages) {
+        self.contents.lock().absent |= Self::bits_of(pages);
+    }
+
+    /// Of a granule's pages none is to be seen.
+    pub(super) fn forget_absent(&self, pages: Pages) {
+        self.contents.lock().absent &= !Self::bits_of(pages);
+    }
+
+    /// Whether there are pages among these, or near them, that could not be touched: perhaps they
+    /// can from now on. May run under reclaim.
+    fn note_regained(&self, pages: Pages) -> bool {
+        let mut contents = self.contents.lock();
+        let regained = contents.absent & Self::bits_of(pages);
+        contents.absent &= !regained;
+        contents.regained |= regained;
+        regained != 0
+    }
+
+    /// Pages that can perhaps be touched again are lost, as if they had been taken away.
+    pub(super) fn lose_regained(&self) -> Result {
+        let mut rest = core::mem::take(&mut self.contents.lock().regained);
+        while rest != 0 {
+            let place = u64::from(rest.trailing_zeros());
+            let granule = self.make_granule(self.pages().start + place * GRANULE_PAGES);
+            let granule = granule.inspect_err(|_| self.contents.lock().regained |= rest)?;
+            // Else it was dropped meanwhile, and there is another one.
+            let turn = granule.turn();
+            if turn.is_some() {
+                granule.lose_all();
+                rest &= rest - 1;
+            }
+        }
+        Ok(())
+    }
+
     /// An area that was unmapped, and has attributes still.
     pub(super) fn next_unmapped(&self) -> Option<Pages> {
         self.contents.lock().unmapped.pop()
@@ -341,6 +391,9 @@ unsafe impl IntervalUser for Region {
             self.note_unmapped(pages);
             self.svm.check_pins(pages);
         }
+        if what.reason == Reason::Protect && self.note_regained(pages) {
+            self.svm.regain();
+        }
         let mut any = false;
         for piece in pages.pieces(GRANULE_PAGES) {
             if let Some(granule) = self.granule(piece.start) {
@@ -356,5 +409,21 @@ unsafe impl IntervalUser for Region {
             self.look_again();
         }
         true
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_svm_region)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_area_has_the_bits_of_its_granules() {
+        let first = 3 * REGION_PAGES;
+        let bits = |start, end| Region::bits_of(Pages::new(first + start, first + end));
+        assert_eq!((bits(0, 1), bits(0, 512), bits(0, 513)), (1, 1, 3));
+        assert_eq!((bits(511, 513), bits(512, 1024)), (3, 2));
+        assert_eq!(bits(REGION_PAGES - 1, REGION_PAGES), 1 << 127);
+        assert_eq!(bits(0, REGION_PAGES), u128::MAX);
+        assert_eq!(bits(GRANULE_PAGES, REGION_PAGES), u128::MAX - 1);
     }
 }

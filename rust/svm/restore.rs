@@ -176,12 +176,8 @@ impl Svm {
     /// Pages of a granule are taken away. When this returns no GPU uses them. May run under
     /// reclaim.
     pub(super) fn take(self: &Arc<Self>, granule: &Granule, pages: Pages, reason: Reason) {
-        let regained = match reason {
-            Reason::Migrate => false,
-            _ => granule.lose_absent(pages, reason != Reason::Unmap),
-        };
         let (seen, always) = granule.seen(pages, |_| true);
-        if seen.is_empty() && !regained {
+        if seen.is_empty() {
             return;
         }
         let missed = if self.xnack() { always } else { seen };
@@ -190,7 +186,7 @@ impl Svm {
             Reason::Unmap => missed.minus(PageBits::of(pages)),
             _ => missed,
         };
-        let comes_back = (regained || !missed.is_empty()) && !self.has_ended();
+        let comes_back = !missed.is_empty() && !self.has_ended();
         let eviction = comes_back.then(|| self.evict());
         trace::svm_invalidate(self.tgid(), pages.into(), reason, comes_back);
         let trigger = match reason {
@@ -223,6 +219,16 @@ impl Svm {
             drop(eviction);
         }
         drop(eviction);
+    }
+
+    /// Pages can be touched that GPUs were to see and could not: the queues wait until they do. May
+    /// run under reclaim.
+    pub(super) fn regain(self: &Arc<Self>) {
+        if !self.has_ended() {
+            let eviction = self.evict();
+            self.lost.store(true, Release);
+            drop(eviction);
+        }
     }
 
     /// Somebody has work for the queues: if they are off, and their pages wait for their time, they
@@ -293,6 +299,7 @@ impl Svm {
                     false => Pass::Over,
                 });
             };
+            result = result.and(region.lose_regained());
             let mut of_use = true;
             region.each_granule(|granule| {
                 if !of_use {
@@ -318,7 +325,7 @@ impl Svm {
     fn bring_granule_back(
         self: &Arc<Self>,
         region: &RegionUse,
-        granule: &Granule,
+        granule: &Arc<Granule>,
         mm: &MmWithUser,
     ) -> Result<u64> {
         let idle = granule.is_idle();
@@ -367,8 +374,9 @@ impl Svm {
             state.lost = state.lost.union(lost);
         }
         if granule.is_idle() {
-            // What was missing has been unmapped.
+            // What was missing has been unmapped, or cannot be touched.
             region.look_again();
+            region.drop_if_idle(granule, turn);
         }
         result.map(|()| lost.count())
     }

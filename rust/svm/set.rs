@@ -401,6 +401,10 @@ impl Svm {
 
     fn apply_at(self: &Arc<Self>, place: &Place<'_>, pages: Pages, change: &[Attribute]) -> Result {
         let granule = place.granule;
+        if pages == granule.pages() {
+            // What cannot be touched is noted again, if it is to be seen.
+            place.region.forget_absent(pages);
+        }
         let ranges = self.ranges_in(pages)?;
         let flags = |attribute: &Attribute| {
             matches!(attribute, Attribute::SetFlags(_) | Attribute::ClearFlags(_))

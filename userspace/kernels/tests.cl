@@ -88,7 +88,7 @@ kernel void gather(global const uint *data, global uint *out, uint pages)
 
 // Raises what `what` says, and waits until *flag is not 0 with something in its registers: s_trap 1
 // to 6 with that number, 7 an instruction that no GPU has, 8 a store to `nowhere`, 9 a division by
-// 0, as which the reciprocal of 0 counts.
+// 0, as which the reciprocal of 0 counts, 10 s_trap with two exceptions (on_trap).
 __attribute__((reqd_work_group_size(64, 1, 1)))
 kernel void raise(global uint *flag, global uint *out, global uint *nowhere, uint what)
 {
@@ -105,6 +105,7 @@ kernel void raise(global uint *flag, global uint *out, global uint *nowhere, uin
 	case 7: __asm__ volatile(".long 0xbfff0000"); break;
 	case 8: *(volatile global uint *)nowhere = 1; break;
 	case 9: __asm__ volatile("v_rcp_f32 %0, %0" : "+v"(none)); break;
+	case 10: __asm__ volatile("s_trap 0x83"); break;
 	}
 	while (!__scoped_atomic_load_n(flag, __ATOMIC_RELAXED, __MEMORY_SCOPE_SYSTEM))
 		__builtin_amdgcn_s_sleep(1);
@@ -113,8 +114,8 @@ kernel void raise(global uint *flag, global uint *out, global uint *nowhere, uin
 
 // No kernel but a second-level trap handler. It tells the driver by a privileged message, of which
 // bits 9:0 are the queue's doorbell and the ones from 10 on the exceptions (bit 0 is EC 1): those
-// of s_trap N are EC N, and the wave goes on; a wave that did what it may not stops there, and so
-// does one that traps for its debugger (EC 2).
+// of s_trap N are EC N, or with bit 7 of N those of its bits 5:0, and the wave goes on; a wave that
+// did what it may not stops there, and so does one that traps for its debugger (EC 2).
 //
 // The first level comes with the PC and the trap's number in TTMP0 and 1 and with STATUS in TTMP12,
 // and leaves TTMP2 to 5 free.
@@ -133,8 +134,15 @@ kernel void on_trap(void)
 		"s_and_b32 m0, exec_lo, 0x3ff\n"
 		"s_bfe_u32 ttmp5, ttmp1, 0x80010\n"
 		"s_cbranch_scc0 .Lon_trap_exception\n"
+		"s_bitcmp1_b32 ttmp5, 7\n"
+		"s_cbranch_scc1 .Lon_trap_several\n"
 		"s_sub_u32 ttmp5, ttmp5, 1\n"
 		"s_lshl_b32 ttmp5, 0x400, ttmp5\n"
+		"s_branch .Lon_trap_past\n"
+		".Lon_trap_several:\n"
+		"s_and_b32 ttmp5, ttmp5, 0x3f\n"
+		"s_lshl_b32 ttmp5, ttmp5, 10\n"
+		".Lon_trap_past:\n"
 		"s_add_u32 ttmp0, ttmp0, 4\n"
 		"s_addc_u32 ttmp1, ttmp1, 0\n"
 		"s_branch .Lon_trap_tell\n"

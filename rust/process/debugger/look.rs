@@ -156,8 +156,8 @@ impl Turn<'_> {
         Ok(info)
     }
 
-    /// QUERY_EXCEPTION_INFO: the debugger has taken note of that, and what is known of it is not
-    /// kept. `EINVAL`: the process is not debugged any more.
+    /// QUERY_EXCEPTION_INFO: the debugger has taken note of that. `EINVAL`: the process is not
+    /// debugged any more.
     pub(crate) fn forget(&mut self, source: u32, code: u32) -> Result {
         let (kind, mask) = Source::of(code).ok_or(EINVAL)?;
         let process = self.process;
@@ -172,9 +172,6 @@ impl Turn<'_> {
             Source::Device => {
                 if let Some(seen) = place.and_then(|place| session.devices.get_mut(place)) {
                     seen.exceptions &= !mask;
-                    if mask == EC_DEVICE_MEMORY_VIOLATION {
-                        seen.fault = None;
-                    }
                 }
             }
             Source::Process => session.exceptions &= !mask,
@@ -234,8 +231,37 @@ impl Process {
 
 #[kernel::macros::kunit_tests(amdkfd_process_debugger)]
 mod tests {
-    use super::*;
-    use crate::sched::Key;
+    use super::{
+        super::DebuggedDevice,
+        *, //
+    };
+    use crate::{
+        sched::Key,
+        uapi::EC_DEVICE_QUEUE_DELETE, //
+    };
+
+    #[test]
+    fn a_memory_violation_is_known_until_the_next_one_after_it_was_noted() {
+        let at = |va| MemoryException {
+            va,
+            ..MemoryException::default()
+        };
+        let mut seen = DebuggedDevice::default();
+        let violation = EC_DEVICE_MEMORY_VIOLATION;
+        seen.raise(violation, Some(at(0x1000)));
+        seen.raise(violation, Some(at(0x2000)));
+        seen.raise(EC_DEVICE_QUEUE_DELETE, None);
+        assert_eq!(seen.fault, Some(at(0x1000)));
+        assert_eq!(
+            note(&mut seen.exceptions, violation),
+            violation | EC_DEVICE_QUEUE_DELETE
+        );
+        // The runtime may still have to be told of it.
+        seen.raise(EC_DEVICE_QUEUE_DELETE, None);
+        assert_eq!(seen.fault, Some(at(0x1000)));
+        seen.raise(violation, Some(at(0x3000)));
+        assert_eq!(seen.fault, Some(at(0x3000)));
+    }
 
     #[test]
     fn queues_are_shown_the_newest_first() {

@@ -7,7 +7,8 @@
 //! reads a pipe into memory that a userfaultfd has to bring in holds the pipe's lock. One worker at
 //! most waits for the files of a debugger, however many sessions it has or had, for its outbox is
 //! one item of work. Its other files wait behind that one, and nobody else does: the module cannot
-//! be unloaded meanwhile (`EBUSY`).
+//! be unloaded meanwhile (`EBUSY`). Workers there are some 1000 of for all; a user has but 256
+//! outboxes, so that no user's files keep them all.
 
 use crate::{
     ids::Serial,
@@ -28,12 +29,62 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    task::Kuid,
     workqueue::{
         impl_has_work,
         Work,
         WorkItem, //
     },
 };
+
+/// Outboxes that a user may have. A queue has `WQ_DFL_ACTIVE` workers: 1024.
+const MAX_OUTBOXES: usize = 256;
+
+/// How many outboxes each user has who has any.
+#[pin_data]
+pub(crate) struct Outboxes {
+    #[pin]
+    users: Mutex<KVec<(Kuid, usize)>>,
+}
+
+/// One of them.
+struct Counted {
+    all: Arc<Outboxes>,
+    user: Kuid,
+}
+
+impl Outboxes {
+    /// None.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let outboxes = pin_init!(Self {
+            users <- new_mutex!(KVec::new(), "amdkfd::Outboxes::users"),
+        });
+        Arc::pin_init(outboxes, GFP_KERNEL)
+    }
+
+    /// One more of that user's. `EMFILE`: that would be too many.
+    fn count(self: &Arc<Self>, user: Kuid) -> Result<Counted> {
+        let mut users = self.users.lock();
+        match users.iter_mut().find(|(known, _)| *known == user) {
+            Some((_, count)) if *count >= MAX_OUTBOXES => return Err(EMFILE),
+            Some((_, count)) => *count += 1,
+            None => users.push((user, 1), GFP_KERNEL)?,
+        }
+        drop(users);
+        let all = self.clone();
+        Ok(Counted { all, user })
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        let mut users = self.all.users.lock();
+        if let Some((_, count)) = users.iter_mut().find(|(known, _)| *known == self.user) {
+            *count -= 1;
+        }
+        users.retain(|(_, count)| *count > 0);
+    }
+}
 
 /// The files of a debugger, and the work that writes to them.
 #[pin_data]
@@ -42,6 +93,7 @@ pub(super) struct Outbox {
     work: Work<Outbox>,
     #[pin]
     files: Mutex<Files<Arc<NoticeFile>>>,
+    _counted: Counted,
 }
 
 impl_has_work! {
@@ -80,10 +132,16 @@ impl<F: Clone> Files<F> {
 }
 
 impl Outbox {
+    /// The current task's process's. `EMFILE`: its user has 256, those included that somebody keeps
+    /// waiting after their debuggers have ended.
     pub(super) fn new() -> Result<Arc<Self>> {
+        let counted = registry::get()?
+            .outboxes()
+            .count(kernel::current!().uid())?;
         let outbox = pin_init!(Self {
             work <- new_work!("amdkfd::Outbox"),
             files <- new_mutex!(Files::new(), "amdkfd::Outbox::files"),
+            _counted: counted,
         });
         Arc::pin_init(outbox, GFP_KERNEL)
     }
@@ -155,6 +213,24 @@ impl Drop for Notice {
 #[kernel::macros::kunit_tests(amdkfd_process_notice)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_has_so_many_outboxes_and_others_have_theirs() {
+        let all = Outboxes::new().unwrap();
+        let user = |id| Kuid::from_raw(kernel::bindings::kuid_t { val: id });
+        let count = |id| all.count(user(id));
+        let mut kept = KVec::new();
+        for _ in 0..MAX_OUTBOXES {
+            kept.push(count(1).unwrap(), GFP_KERNEL).unwrap();
+        }
+        assert!(count(1).is_err_and(|error| error == EMFILE));
+        let other = count(2).unwrap();
+        drop(kept.pop());
+        let again = count(1).unwrap();
+        assert!(count(1).is_err());
+        drop((kept, other, again));
+        assert!(all.users.lock().is_empty());
+    }
 
     #[test]
     fn what_is_due_is_told_once_in_turn() {

@@ -38,7 +38,7 @@ impl Bench {
         // made one itself if an event came before.
         match Event::new(&events, EventKind::Signal, false) {
             Ok(event) => drop(event),
-            Err(error) if error.errno() == Some(Errno::INVAL) => {}
+            Err(error) if error.errno() == Some(kfd::Errno::EINVAL) => {}
             Err(error) => return Err(error.into()),
         }
         Ok(Self {

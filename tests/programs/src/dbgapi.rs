@@ -117,9 +117,15 @@ impl Debugger {
 
     /// Lets the program go.
     pub fn detach(&mut self) -> Result<()> {
-        self.library.detach(self.process()?)?;
-        self.process = None;
+        self.forget()?;
         self.inferior.let_go()
+    }
+
+    /// The library lets go of the program, which stays traced or has ended.
+    pub fn forget(&mut self) -> Result<()> {
+        let process = self.process()?;
+        self.process = None;
+        self.library.detach(process)
     }
 
     /// Sees to threads and events until something is so.
@@ -159,5 +165,18 @@ impl Debugger {
     /// The ids of what the program has.
     pub fn list(&self, list: List) -> Result<Vec<u64>> {
         self.library.list(self.process()?, list)
+    }
+}
+
+impl Drop for Debugger {
+    /// What goes wrong half way: the library's own static destructors must not find a process that
+    /// is attached, of whose memory and queues they would still ask (7.2's crashes then).
+    fn drop(&mut self) {
+        if self.process.is_some() {
+            self.inferior.kill();
+            if let Err(error) = self.forget() {
+                eprintln!("not detached: {error:#}");
+            }
+        }
     }
 }

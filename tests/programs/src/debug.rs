@@ -59,9 +59,10 @@ pub struct Debug {
 /// TIMEOUT: how long the driver may take to clean up, on a loaded host.
 const CLEANS_UP: Duration = Duration::from_secs(20);
 
-const SCRIPTS: [(&str, &str); 7] = [
+const SCRIPTS: [(&str, &str); 8] = [
     ("rules", include_str!("debug/rules.txt")),
     ("events", include_str!("debug/events.txt")),
+    ("passing", include_str!("debug/passing.txt")),
     ("snapshots", include_str!("debug/snapshots.txt")),
     ("queues", include_str!("debug/queues.txt")),
     ("waves", include_str!("debug/waves.txt")),

@@ -10,6 +10,7 @@ mod bench;
 mod cases;
 mod cost;
 mod counters;
+mod crates;
 mod dbgapi;
 mod debug;
 mod denied;
@@ -81,6 +82,8 @@ enum Command {
     Ipc(ipc::Ipc),
     /// What a process may do with a GPU that its device cgroup hides.
     Denied(denied::Denied),
+    /// Use what the crates have beyond single calls, and say what each came to.
+    Crates,
     /// Print who keeps the GPU awake.
     Power(power::Power),
     /// Fill VRAM, so that processes that compute are evicted, and see that they lose nothing.
@@ -171,6 +174,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Smi(smi) => smi.run(),
         Command::Ipc(ipc) => ipc.run(),
         Command::Denied(denied) => denied.run(),
+        Command::Crates => crates::all(),
         Command::Power(power) => power.run(),
         Command::Pressure(pressure) => pressure.run(),
         Command::Counters(counters) => counters.run(),

@@ -4,9 +4,8 @@
 
 use anyhow::{ensure, Result};
 use clap::{Args, ValueEnum};
-use kfd::{topology, Device, Kfd};
+use kfd::{topology, Device, Errno, Kfd};
 use rustix::fd::AsFd;
-use rustix::io::Errno;
 use rustix::mm::{mmap, MapFlags, ProtFlags};
 use std::io::Read;
 use std::process::Command;
@@ -67,9 +66,9 @@ const REFUSED: u8 = 75;
 fn one(late_release: bool) -> Result<()> {
     match Kfd::open() {
         Ok(_) => Ok(()),
-        Err(error) if error.errno() == Some(Errno::AGAIN) => std::process::exit(REFUSED.into()),
-        Err(error) if late_release && error.errno() == Some(Errno::NXIO) => Ok(()),
-        Err(error) if error.errno() == Some(Errno::NOENT) => Ok(()),
+        Err(error) if error.errno() == Some(Errno::EAGAIN) => std::process::exit(REFUSED.into()),
+        Err(error) if late_release && error.errno() == Some(Errno::ENXIO) => Ok(()),
+        Err(error) if error.errno() == Some(Errno::ENOENT) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -399,7 +399,7 @@ impl Worker {
 
 /// Takes so much VRAM through the render node that `mib` MiB of what others have must go. Dropping
 /// the client gives it back.
-fn fill_vram(minor: u64, mib: u64) -> Result<Client> {
+pub fn fill_vram(minor: u64, mib: u64) -> Result<Client> {
     let client = Client::new(minor)?;
     for _ in 0..(client.free()? + (mib << 20)).div_ceil(CHUNK) {
         client.take()?;
@@ -408,7 +408,7 @@ fn fill_vram(minor: u64, mib: u64) -> Result<Client> {
 }
 
 /// A client of the render node. Dropped, it gives back what it has.
-struct Client {
+pub struct Client {
     file: OwnedFd,
     minor: u64,
 }

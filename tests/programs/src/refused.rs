@@ -163,7 +163,7 @@ impl Bad {
         // two.
         let (written, doorbell) = match kind {
             QueueKind::Aql => (1, 0),
-            QueueKind::Pm4 | QueueKind::Sdma => (2, 2),
+            _ => (2, 2),
         };
         indices.write(0, &[written]);
         queue.ring_doorbell(doorbell);

@@ -47,6 +47,10 @@ enum Role {
     Search,
     /// Keeps the driver busy.
     Attack,
+    /// Has a call that does not return, for an attack.
+    Stuck,
+    /// Has many buffers, for an attack.
+    Bulk,
 }
 
 /// The users: neither has rights that the other has not.
@@ -67,6 +71,8 @@ impl Stranger {
             Some(Role::Listen) => listen(),
             Some(Role::Search) => search(),
             Some(Role::Attack) => self.attack.context("no attack is named")?.run(),
+            Some(Role::Stuck) => attack::stuck(),
+            Some(Role::Bulk) => attack::bulk(),
         }
     }
 }

@@ -38,9 +38,9 @@ pub fn all() -> Result<()> {
 fn say<T>(what: &str, result: kfd::Result<T>, show: impl FnOnce(T) -> String) {
     let said = match result {
         Ok(value) => show(value),
-        Err(error) => error
-            .errno()
-            .map_or(error.to_string(), |errno| name(errno).to_string()),
+        Err(error) => error.errno().map_or(error.to_string(), |errno| {
+            name(rustix::io::Errno::from_raw_os_error(errno.raw())).to_string()
+        }),
     };
     println!("{what}: {said}");
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::raw;
 
-static KERNELS: [&[u8]; 2] = [
+pub static KERNELS: [&[u8]; 2] = [
     include_bytes!(concat!(env!("OUT_DIR"), "/tests.co")),
     include_bytes!(concat!(env!("OUT_DIR"), "/tests-gfx950.co")),
 ];

@@ -4,13 +4,17 @@
 //!
 //! The format is LLVM's "User Guide for AMDGPU Backend", code object V4 and V5.
 
+use crate::builder::LaunchBuilder;
+use crate::bundle::{bundles, Entry};
+use crate::pool::Pool;
 use crate::{Error, Result};
 use kfd::{Device, Memory};
 use object::elf;
 use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
 use object::{LittleEndian, Object, ObjectSymbol};
 use rmpv::Value;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
 
@@ -25,10 +29,14 @@ const DESCRIPTOR_SIZE: u64 = 64;
 pub struct CodeObject {
     memory: Memory,
     kernels: Vec<Kernel>,
+    arguments: Pool,
+    /// Of what instruction caches must have forgotten before it runs: see [`Past`].
+    generation: u64,
 }
 
 /// What a code object says of one of its kernels.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Kernel {
     /// Its name in the source.
     pub name: String,
@@ -48,6 +56,7 @@ pub struct Kernel {
 
 /// One argument of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Argument {
     /// Where it lies among the arguments, in bytes.
     pub offset: usize,
@@ -56,6 +65,42 @@ pub struct Argument {
     /// Such as `global_buffer`, `by_value`, `hidden_block_count_x`.
     pub kind: String,
 }
+
+impl Argument {
+    /// Whether the runtime gives it, and not who launches the kernel.
+    pub fn is_hidden(&self) -> bool {
+        self.kind.starts_with("hidden_")
+    }
+}
+
+/// Where this process has had code. GPUs keep instructions in caches that no packet's fence
+/// empties: code that lies where other code was needs an invalidation before it runs.
+#[derive(Debug)]
+struct Past {
+    ranges: Mutex<Vec<(u64, u64)>>,
+    generations: AtomicU64,
+}
+
+impl Past {
+    /// A new place of code. Its generation: 0 where none was before; else a number larger than all
+    /// before, and every queue must have invalidated as much.
+    fn place(&self, from: u64, to: u64) -> u64 {
+        let mut ranges = self.ranges.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_new = ranges.iter().all(|had| to <= had.0 || had.1 <= from);
+        if !ranges.contains(&(from, to)) {
+            ranges.push((from, to));
+        }
+        match is_new {
+            true => 0,
+            false => self.generations.fetch_add(1, Ordering::Relaxed) + 1,
+        }
+    }
+}
+
+static PAST: Past = Past {
+    ranges: Mutex::new(Vec::new()),
+    generations: AtomicU64::new(0),
+};
 
 impl CodeObject {
     /// Loads `file` for `device`, if it is made for that GPU.
@@ -69,7 +114,53 @@ impl CodeObject {
         copy_segments(&elf, file, &memory)?;
         relocate(&elf, &memory)?;
         let kernels = kernels(&elf, &metadata, memory.address(), size as u64)?;
-        Ok(Arc::new(Self { memory, kernels }))
+        let (from, size) = (memory.address(), memory.size() as u64);
+        Ok(Arc::new(Self {
+            arguments: Pool::new(device),
+            generation: PAST.place(from, from + size),
+            memory,
+            kernels,
+        }))
+    }
+
+    /// Loads the code objects for this GPU out of a fat binary, which is a bundle of clang's, or a
+    /// program that hipcc has linked: one of each source file that has code for it.
+    ///
+    /// `CodeObject`: it is no such file, or has none for this GPU in this mode; then the error says
+    /// what it has.
+    pub fn load_fat(device: &Arc<Device>, file: &[u8]) -> Result<Vec<Arc<Self>>> {
+        let version = device.node().property("gfx_target_version");
+        let bundles = bundles(file)?;
+        let mut loaded = Vec::new();
+        for bundle in &bundles {
+            if let Some(entry) = choose(bundle, version, || Ok(device.kfd().xnack()?))? {
+                loaded.push(Self::load(device, entry.code)?);
+            }
+        }
+        if loaded.is_empty() {
+            let targets = bundles.iter().flatten().map(|entry| entry.target);
+            let targets: Vec<_> = targets.collect();
+            let (gpu, targets) = (processor(version), targets.join(", "));
+            return Err(bad(format!("nothing for {gpu} in it: there is {targets}")));
+        }
+        Ok(loaded)
+    }
+
+    /// Begins a launch of the kernel called `name`.
+    ///
+    /// `CodeObject`: there is none of that name.
+    pub fn launch(self: &Arc<Self>, name: &str) -> Result<LaunchBuilder> {
+        LaunchBuilder::new(self, name)
+    }
+
+    /// Where launches have their arguments.
+    pub(crate) fn arguments(&self) -> &Pool {
+        &self.arguments
+    }
+
+    /// What a queue must have invalidated before it runs this code.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// Loads that one of several, of the same kernels for different GPUs, which is made for this
@@ -109,6 +200,30 @@ impl CodeObject {
     pub fn memory(&self) -> &Memory {
         &self.memory
     }
+}
+
+/// The entry for this GPU: one that says how accesses that miss are treated before one that runs
+/// either way.
+fn choose<'a>(
+    bundle: &[Entry<'a>],
+    version: u64,
+    xnack: impl Fn() -> Result<bool>,
+) -> Result<Option<Entry<'a>>> {
+    let mut chosen = None;
+    for entry in bundle {
+        // "hipv4-amdgcn-amd-amdhsa--gfx942": the kind of program is before the target.
+        let target = entry.target.split_once('-').map(|(_, target)| target);
+        let Some(target) = target.and_then(Target::parse) else {
+            continue;
+        };
+        match target.xnack {
+            _ if !target.is_of(version) => {}
+            Some(wanted) if wanted == xnack()? => return Ok(Some(*entry)),
+            Some(_) => {}
+            None => chosen = chosen.or(Some(*entry)),
+        }
+    }
+    Ok(chosen)
 }
 
 fn bad(reason: impl Into<String>) -> Error {
@@ -416,5 +531,43 @@ mod tests {
     fn an_object_that_does_not_say_is_refused() {
         let metadata = Value::Map(vec![("amdhsa.kernels".into(), Value::Array(Vec::new()))]);
         assert!(Target::of(&metadata).is_err());
+    }
+
+    #[test]
+    fn the_entry_that_says_most_is_chosen() {
+        let all = [
+            "host-x86_64-unknown-linux--",
+            "hipv4-amdgcn-amd-amdhsa--gfx90a",
+            "hipv4-amdgcn-amd-amdhsa--gfx942",
+            "hipv4-amdgcn-amd-amdhsa--gfx942:xnack+",
+            "hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-",
+        ];
+        let chosen = |targets: &[&'static str], version, xnack| {
+            let bundle: Vec<_> = targets
+                .iter()
+                .map(|target| Entry { target, code: b"" })
+                .collect();
+            let entry = choose(&bundle, version, || Ok(xnack)).expect("no error");
+            entry.map(|entry| entry.target)
+        };
+        assert_eq!(chosen(&all, 90402, true), Some(all[3]));
+        assert_eq!(chosen(&all, 90402, false), Some(all[4]));
+        assert_eq!(chosen(&all[..4], 90402, false), Some(all[2]));
+        assert_eq!(chosen(&all, 90010, false), Some(all[1]));
+        assert_eq!(chosen(&all[3..4], 90402, false), None);
+        assert_eq!(chosen(&all, 90500, false), None);
+    }
+
+    #[test]
+    fn code_where_code_was_has_a_generation() {
+        let past = Past {
+            ranges: Mutex::default(),
+            generations: AtomicU64::new(0),
+        };
+        assert_eq!(past.place(0x1000, 0x3000), 0);
+        assert_eq!(past.place(0x3000, 0x4000), 0);
+        assert_eq!(past.place(0x2000, 0x3000), 1);
+        assert_eq!(past.place(0x1000, 0x3000), 2);
+        assert_eq!(past.place(0x0, 0x1000), 0);
     }
 }

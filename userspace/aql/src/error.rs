@@ -4,6 +4,7 @@
 
 /// What a call of this crate can fail with.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The kernel refused something.
     #[error(transparent)]
@@ -26,6 +27,12 @@ pub enum Error {
     /// ends. What was submitted last may not run; the queue is of no more use.
     #[error("the GPU takes no more packets from the queue")]
     Lost,
+    /// A wave touched memory that it may not. The process's queues stand still.
+    #[error("{0}")]
+    Fault(kfd::Fault),
+    /// Signals of two contexts, which nobody can wait for at once.
+    #[error("signals of different contexts of /dev/kfd")]
+    Contexts,
     /// A barrier packet has room for five signals.
     #[error("a barrier on {0} signals: one packet has room for 5")]
     Barrier(usize),

@@ -3,17 +3,18 @@
 //! [`Launch`]: a kernel with its sizes and arguments.
 
 use crate::packet::dimensions;
+use crate::pool::Piece;
 use crate::{Argument, CodeObject, Error, Kernel, KernelDispatch, Queue, Result, Signal};
-use kfd::{Device, Memory};
+use kfd::{Device, Plain};
 use std::sync::Arc;
 
-/// A kernel ready to run. It owns the memory of its arguments, so it must live until the GPU is
-/// done.
+/// A kernel ready to run. It owns the memory of its arguments, a piece of what its code object has
+/// for them, so it must live until the GPU is done: others get the piece then.
 #[derive(Debug)]
 pub struct Launch {
     code: Arc<CodeObject>,
     kernel: Kernel,
-    arguments: Memory,
+    arguments: Piece,
     dispatch: KernelDispatch,
 }
 
@@ -31,7 +32,7 @@ impl Launch {
         let kernel = code.kernel(kernel)?;
         check(kernel, grid, workgroup, visible)?;
         check_hidden(kernel)?;
-        let arguments = Memory::gtt(device, kernel.kernarg_size.max(1))?;
+        let arguments = code.arguments().take(kernel.kernarg_size)?;
         arguments.write(0, visible);
         for argument in &kernel.arguments {
             let aperture = aperture(argument, device);
@@ -62,7 +63,8 @@ impl Launch {
 
     /// Gives each work-group `bytes` of local data share beyond what the kernel always uses.
     pub fn dynamic_lds(mut self, bytes: u32) -> Result<Self> {
-        let limit = self.arguments.device().node().property("lds_size_in_kb") << 10;
+        let device = self.code.memory().device();
+        let limit = device.node().property("lds_size_in_kb") << 10;
         let name = &self.kernel.name;
         self.dispatch.group_segment = local_memory(name, self.kernel.group_segment, bytes, limit)?;
         let hidden = self.kernel.arguments.iter();
@@ -88,6 +90,9 @@ impl Launch {
                 reason: format!("{needs} bytes of scratch, and the queue has {has}"),
             });
         }
+        // What the CPU has written, the code and what it works on, the waves must see.
+        self.code.memory().device().flush_writes();
+        queue.forget_code(self.code.generation())?;
         queue.submit(KernelDispatch {
             completion,
             ..self.dispatch
@@ -104,9 +109,15 @@ impl Launch {
         &self.code
     }
 
-    /// The memory of its arguments, to change them between runs.
-    pub fn arguments(&self) -> &Memory {
-        &self.arguments
+    /// Changes an argument between runs: what lies at byte `offset` of the visible ones.
+    ///
+    /// # Panics
+    /// When it lies beyond them, or `offset` is not aligned for `T`.
+    pub fn set_argument<T: Plain>(&self, offset: usize, value: T) {
+        let visible = self.kernel.arguments.iter().filter(|it| !it.is_hidden());
+        let end = visible.map(|it| it.offset + it.size).max().unwrap_or(0);
+        assert!(offset + size_of::<T>() <= end, "beyond the arguments");
+        self.arguments.write(offset, &[value]);
     }
 }
 
@@ -143,7 +154,7 @@ fn check(kernel: &Kernel, grid: [u32; 3], workgroup: [u16; 3], visible: &[u8]) -
     let wanted = kernel
         .arguments
         .iter()
-        .filter(|argument| !argument.kind.starts_with("hidden_"));
+        .filter(|argument| !argument.is_hidden());
     let wanted = wanted
         .map(|argument| argument.offset + argument.size)
         .max()
@@ -170,7 +181,7 @@ fn check_hidden(kernel: &Kernel) -> Result<()> {
     let hidden_ones = kernel
         .arguments
         .iter()
-        .filter(|argument| argument.kind.starts_with("hidden_"));
+        .filter(|argument| argument.is_hidden());
     for argument in hidden_ones {
         let is_given =
             GIVEN.contains(&argument.kind.as_str()) || hidden(argument, [1; 3], [1; 3]).is_some();

@@ -10,18 +10,22 @@
 //! the GPU's copy engine copy and fill. On top of these, thin: [`Stream`] and [`Graph`].
 
 mod arguments;
+mod builder;
+mod bundle;
 mod code;
 mod copy;
 mod error;
 mod graph;
 mod launch;
 mod packet;
+mod pool;
 mod queue;
 mod ring;
 mod signal;
 mod stream;
 
 pub use arguments::Arguments;
+pub use builder::{Extent, LaunchBuilder, Value};
 pub use code::{Argument, CodeObject, Kernel};
 pub use copy::CopyQueue;
 pub use error::{Error, Result};

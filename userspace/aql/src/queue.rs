@@ -9,11 +9,13 @@ mod scratch;
 
 use self::scratch::Scratch;
 use crate::ring::PATIENCE;
-use crate::{Packet, Result, Ring};
-use kfd::{Device, Memory, QueueKind, QueueMemory, Resets};
+use crate::signal::Deadline;
+use crate::{Error, Packet, Pm4Buffer, Result, Ring, Signal};
+use kfd::{Device, Faults, Memory, QueueKind, QueueMemory, Resets, Woken};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::time::Duration;
 
 const PACKET: usize = size_of::<Packet>();
 /// `amd_queue_t` fields by their byte offsets.
@@ -25,6 +27,19 @@ const PRIVATE_APERTURE_HI: usize = 68;
 const READ_DISPATCH_ID: usize = 128;
 const READ_DISPATCH_ID_OFFSET: usize = 136;
 const QUEUE_PROPERTIES: usize = 180;
+/// Where in the descriptor's page, behind the `amd_queue_t`, the packets that invalidate lie.
+const INVALIDATE: usize = 2048;
+/// ACQUIRE_MEM of all addresses, with `SH_ICACHE_ACTION_ENA` and `SH_KCACHE_ACTION_ENA` of
+/// `CP_COHER_CNTL`: instructions and constants come from memory afterwards.
+const ACQUIRE_MEM: [u32; 7] = [
+    3 << 30 | 5 << 16 | 0x58 << 8,
+    1 << 29 | 1 << 27,
+    u32::MAX,
+    0xff_ffff,
+    0,
+    0,
+    10,
+];
 /// `AMD_QUEUE_PROPERTIES_IS_PTR64`.
 const IS_PTR64: u32 = 1 << 1;
 /// `AMD_QUEUE_PROPERTIES_ENABLE_PROFILING`.
@@ -39,6 +54,10 @@ pub struct Queue {
     packets: Arc<Memory>,
     descriptor: Arc<Memory>,
     scratch: Option<Scratch>,
+    resets: Arc<Resets>,
+    faults: Faults,
+    /// Up to which generation of code its instruction caches have forgotten.
+    forgotten: AtomicU64,
 }
 
 impl Queue {
@@ -77,7 +96,9 @@ impl Queue {
             write_index: WRITE_DISPATCH_ID,
             read_index: READ_DISPATCH_ID,
         };
-        let resets = Resets::watch(device)?;
+        descriptor.write(INVALIDATE, &ACQUIRE_MEM);
+        let resets = Arc::new(Resets::watch(device)?);
+        let faults = Faults::watch(device)?;
         let queue = kfd::Queue::create(device, QueueKind::Aql, memory)?;
         let (write, read) = (
             index(&descriptor, WRITE_DISPATCH_ID),
@@ -89,7 +110,8 @@ impl Queue {
             Ring::new(ring.as_ptr().cast(), packets.into(), write, read, doorbell)
         };
         // What can't be asked any more is gone, too.
-        let alive = move || matches!(resets.look(), Ok(None));
+        let watched = resets.clone();
+        let alive = move || matches!(watched.look(), Ok(None));
         let producers = producers.watched(PATIENCE, alive);
         Ok(Self {
             ring: producers,
@@ -97,6 +119,9 @@ impl Queue {
             packets: ring,
             descriptor,
             scratch,
+            resets,
+            faults,
+            forgotten: AtomicU64::new(0),
         })
     }
 
@@ -149,6 +174,65 @@ impl Queue {
     #[inline]
     pub fn submit(&self, packet: impl Into<Packet>) -> Result<u64> {
         self.ring.submit(&packet.into())
+    }
+
+    /// Sleeps until `done`, of something that this queue was given, is 0 or less; or until that can
+    /// no longer be, which [`Signal::wait`] does not notice. [`Duration::MAX`] is without end.
+    ///
+    /// `Fault`: a wave of the process touched memory that it may not, and its queues stand still.
+    /// `Lost`: the GPU was reset. `Timeout`: it is not done yet.
+    pub fn wait(&self, done: &Signal, timeout: Duration) -> Result<()> {
+        let deadline = Deadline::after(timeout);
+        loop {
+            if done.load() <= 0 {
+                return Ok(());
+            }
+            let left = deadline.left();
+            let event = done.event();
+            match event.wait_or(&self.resets, &self.faults, left)? {
+                // What was done before that counts.
+                Woken::Reset(_) | Woken::Fault(_) if done.load() <= 0 => return Ok(()),
+                Woken::Reset(_) => return Err(Error::Lost),
+                Woken::Fault(fault) => return Err(Error::Fault(fault)),
+                Woken::Event => {}
+                Woken::TimeIsOver => {}
+            }
+            if left.is_some_and(|left| left.is_zero()) && done.load() > 0 {
+                return Err(Error::Timeout(timeout));
+            }
+        }
+    }
+
+    /// Whether something has put an end to the queue's work: as [`Queue::wait`] says it.
+    pub fn check(&self) -> Result<()> {
+        if self.resets.look()?.is_some() {
+            return Err(Error::Lost);
+        }
+        self.faults
+            .look()?
+            .map_or(Ok(()), |it| Err(Error::Fault(it)))
+    }
+
+    /// Has the GPU forget instructions and constants that it keeps in caches, after all that was
+    /// given before: for code that was written where other code has run. [`crate::Launch`] does it
+    /// by itself where it is needed.
+    pub fn invalidate_code(&self) -> Result<()> {
+        self.submit(Pm4Buffer {
+            address: self.descriptor.address() + INVALIDATE as u64,
+            words: ACQUIRE_MEM.len() as u32,
+            completion: 0,
+        })
+        .map(drop)
+    }
+
+    /// The same, unless it was done for a code of this generation.
+    pub(crate) fn forget_code(&self, generation: u64) -> Result<()> {
+        if self.forgotten.load(Ordering::Acquire) < generation {
+            self.invalidate_code()?;
+            // After the packet is in the ring: whoever sees this comes behind it.
+            self.forgotten.fetch_max(generation, Ordering::AcqRel);
+        }
+        Ok(())
     }
 }
 

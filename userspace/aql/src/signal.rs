@@ -5,7 +5,7 @@
 //! The layout is `amd_signal_t` of ROCr's `amd_hsa_signal.h`, which the command processor knows.
 
 use crate::{Error, Result};
-use kfd::{Device, Event, EventKind, Events, Memory};
+use kfd::{Device, Event, EventKind, Events, Memory, Wait};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -83,6 +83,12 @@ impl Signals {
         }))
     }
 
+    /// Another GPU of the same context may count them down, and be waited for by them, too.
+    pub fn share_with(&self, device: &Device) -> Result<()> {
+        self.memory.share_with(device)?;
+        Ok(self.events.share_with(device)?)
+    }
+
     /// The process's events.
     pub fn events(&self) -> &Arc<Events> {
         &self.events
@@ -125,7 +131,8 @@ impl Signals {
 }
 
 /// How a wait came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Completion {
     /// How many interrupts of this signal the kernel had counted when one was last waited for.
     pub interrupts: u64,
@@ -217,6 +224,46 @@ impl Signal {
             interrupts: self.event.age() - 1,
             ticks: (words[0], words[1]),
         }
+    }
+
+    /// Sleeps until one of `signals`, of one context's, is 0 or less; its number among them, the
+    /// first one's if there are several.
+    ///
+    /// `Timeout`: none is, and none will be if there is none. `Contexts`: they are of several.
+    pub fn wait_any(signals: &[&Signal], timeout: Duration) -> Result<usize> {
+        let events: Vec<_> = signals.iter().map(|signal| &signal.event).collect();
+        let of = signals
+            .first()
+            .ok_or(Error::Timeout(timeout))?
+            .pool
+            .events();
+        if !signals
+            .iter()
+            .all(|signal| signal.pool.events().is_with(of))
+        {
+            return Err(Error::Contexts);
+        }
+        let deadline = Deadline::after(timeout);
+        loop {
+            if let Some(done) = signals.iter().position(|signal| signal.load() <= 0) {
+                return Ok(done);
+            }
+            let left = deadline.left();
+            let came = of.wait(&events, Wait::Any, left)?;
+            if !came && left.is_some_and(|left| left.is_zero()) {
+                return Err(Error::Timeout(timeout));
+            }
+        }
+    }
+
+    /// Sleeps until each of `signals` is 0 or less.
+    pub fn wait_all(signals: &[&Signal], timeout: Duration) -> Result<()> {
+        let deadline = Deadline::after(timeout);
+        for signal in signals {
+            let left = deadline.left().unwrap_or(Duration::MAX);
+            signal.wait(left)?;
+        }
+        Ok(())
     }
 
     /// Looks at the value again and again until it is 0 or less: no system call, and a core for

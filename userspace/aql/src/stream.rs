@@ -83,11 +83,15 @@ impl Stream {
         Ok(())
     }
 
-    /// Sleeps until all that was given is done, and lets go of what was kept for it.
+    /// Sleeps until all that was given is done, and lets go of what was kept for it. Errors as
+    /// [`Queue::wait`].
     pub fn finish(&self, timeout: Duration) -> Result<()> {
         // What is given while this waits is kept until the next time.
         let given = std::mem::take(&mut *self.lock());
-        let done = self.mark().and_then(|marker| marker.wait(timeout));
+        let done = self.mark().and_then(|marker| {
+            let _one = marker.0.waiting.lock();
+            self.queue.wait(&marker.0.signal, timeout)
+        });
         if done.is_err() {
             let mut now = self.lock();
             now.launches.extend(given.launches);

@@ -18,7 +18,7 @@ const GROUP: u16 = 256;
 /// What to run.
 #[derive(Args)]
 pub struct Run {
-    /// vadd, saxpy, reduce, spin, or the path of a code object.
+    /// vadd, saxpy, reduce, spin, or the path of a code object, or of a program of hipcc's.
     what: String,
     /// The kernel of the code object.
     kernel: Option<String>,
@@ -232,11 +232,15 @@ impl Run {
         let path = PathBuf::from(&self.what);
         let file = std::fs::read(&path)
             .with_context(|| format!("{}: neither an example nor a file", path.display()))?;
-        let code = CodeObject::load(&bench.device, &file)?;
-        let name = match (&self.kernel, code.kernels()) {
+        let loaded = match is_code_object(&file) {
+            true => vec![CodeObject::load(&bench.device, &file)?],
+            false => CodeObject::load_fat(&bench.device, &file)?,
+        };
+        let all: Vec<_> = loaded.iter().flat_map(|code| code.kernels()).collect();
+        let name = match (&self.kernel, &all[..]) {
             (Some(name), _) => name,
             (None, [only]) => &only.name,
-            (None, all) => bail!(
+            (None, _) => bail!(
                 "which kernel? {}",
                 all.iter()
                     .map(|kernel| kernel.name.as_str())
@@ -244,10 +248,12 @@ impl Run {
                     .join(", ")
             ),
         };
+        let code = loaded.iter().find(|code| code.kernel(name).is_ok());
+        let code = code.unwrap_or(&loaded[0]);
         let (arguments, buffers) = parse_arguments(bench, &self.args)?;
         let launch = Launch::new(
             &bench.device,
-            &code,
+            code,
             name,
             self.grid,
             self.workgroup,
@@ -289,10 +295,7 @@ impl Run {
         };
         let queue = own.as_ref().unwrap_or(&bench.queue);
         let start = Instant::now();
-        let mut last = Completion {
-            interrupts: 0,
-            ticks: (0, 0),
-        };
+        let mut last = Completion::default();
         for _ in 0..self.repeat {
             done.store(1);
             launch.submit(queue, &done)?;
@@ -384,6 +387,12 @@ fn triple<T: Copy + From<u8> + FromStr>(text: &str) -> Result<[T; 3], String> {
 /// `count` values that differ from their neighbours and are exact in 24 bits.
 fn floats(count: usize, start: f32) -> Vec<f32> {
     (0..count).map(|i| start + (i % 4096) as f32).collect()
+}
+
+/// Whether it is an ELF file for an AMD GPU, and not a program or a bundle.
+fn is_code_object(file: &[u8]) -> bool {
+    // `e_machine` of `EM_AMDGPU`.
+    file.get(18..20) == Some(&224u16.to_le_bytes())
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@
 //! snapshots) needs the debugged process to have called [`Kfd::enable_runtime`].
 
 use crate::ioctl::call_once;
-use crate::{Error, Kfd, Result};
+use crate::{Errno, Error, Kfd, Result};
 use kfd_uapi as uapi;
 use rustix::fd::{AsRawFd, BorrowedFd};
-use rustix::io::Errno;
+
 use std::sync::Arc;
 
 type Operation = uapi::kfd_ioctl_dbg_trap_args__bindgen_ty_1;
@@ -157,7 +157,7 @@ impl Debugger {
         };
         let mut operation = Operation { query_debug_event };
         match self.plain(uapi::KFD_IOC_DBG_TRAP_QUERY_DEBUG_EVENT, &mut operation) {
-            Err(error) if error.errno() == Some(Errno::AGAIN) => Ok(None),
+            Err(error) if error.errno() == Some(Errno::EAGAIN) => Ok(None),
             Err(error) => Err(error),
             Ok(()) => {
                 // SAFETY: all of the union is numbers, and this is what the kernel has written.

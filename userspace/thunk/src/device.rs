@@ -4,14 +4,15 @@
 
 use crate::event::{own_pages, Pages};
 use crate::ioctl::call;
+use crate::range::{page, Range};
 use crate::topology::Node;
 use crate::{Error, Result};
 use kfd_uapi as uapi;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{open, Mode, OFlags};
 use rustix::ioctl::{NoArg, Opcode};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 const DEVICE_FILE: &str = "/dev/kfd";
 
@@ -63,14 +64,19 @@ impl Kfd {
     }
 
     /// A GPU's clock and the system's, read together. The GPU need not be acquired.
-    pub fn clocks(&self, gpu_id: u32) -> Result<uapi::kfd_ioctl_get_clock_counters_args> {
+    pub fn clocks(&self, gpu_id: u32) -> Result<Clocks> {
         let mut args = uapi::kfd_ioctl_get_clock_counters_args {
             gpu_id,
             ..Default::default()
         };
         // SAFETY: the struct holds no pointer.
         unsafe { call(self, || format!("GPU {gpu_id}"), &mut args)? };
-        Ok(args)
+        Ok(Clocks {
+            gpu_clock_counter: args.gpu_clock_counter,
+            cpu_clock_counter: args.cpu_clock_counter,
+            system_clock_counter: args.system_clock_counter,
+            system_clock_freq: args.system_clock_freq,
+        })
     }
 
     /// The apertures of at most seven GPUs with their ids, as the first version of the interface
@@ -120,13 +126,13 @@ impl Kfd {
     /// ```
     pub unsafe fn set_xnack(&self, retry: bool) -> Result<()> {
         self.xnack_mode(retry.into())?;
-        self.chosen.store(true, Relaxed);
+        self.chosen.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// Sees to it that accesses are retried only where somebody has asked for it.
     fn settle_xnack(&self) -> Result<()> {
-        if !self.chosen.load(Relaxed) && self.xnack()? {
+        if !self.chosen.load(Ordering::Relaxed) && self.xnack()? {
             self.xnack_mode(0)?;
         }
         Ok(())
@@ -195,6 +201,20 @@ impl Drop for Runtime {
     }
 }
 
+/// Clocks that were read together, in their ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Clocks {
+    /// The GPU's.
+    pub gpu_clock_counter: u64,
+    /// The CPU's: CLOCK_MONOTONIC_RAW, in nanoseconds.
+    pub cpu_clock_counter: u64,
+    /// The system's: CLOCK_BOOTTIME, in nanoseconds.
+    pub system_clock_counter: u64,
+    /// Ticks of the system's clock in a second.
+    pub system_clock_freq: u64,
+}
+
 /// How the GPU caches what it shares with the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachePolicy {
@@ -215,6 +235,7 @@ impl CachePolicy {
 
 /// Ranges of GPU addresses with a meaning of their own.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Apertures {
     /// First address at which a flat access goes to the work-group's local data share.
     pub lds_base: u64,
@@ -236,6 +257,7 @@ impl Apertures {
 
 /// How images lie in memory: `GB_ADDR_CONFIG`, and a mode for each kind of tile.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct TileConfig {
     /// The register `GB_ADDR_CONFIG`.
     pub gb_addr_config: u32,
@@ -256,6 +278,19 @@ pub struct Device {
     node: Node,
     render: OwnedFd,
     apertures: Apertures,
+    /// How often this process has written to its memory, and how often by the last flush.
+    writes: AtomicU64,
+    flushed: AtomicU64,
+    /// The page with the registers that flush, if the GPU has one.
+    flush: OnceLock<Option<FlushPage>>,
+}
+
+/// A page of the GPU's registers that user space may write: `KFD_MMIO_REMAP_HDP_MEM_FLUSH_CNTL` is
+/// the first of them.
+#[derive(Debug)]
+struct FlushPage {
+    range: Range,
+    handle: u64,
 }
 
 impl Device {
@@ -285,6 +320,9 @@ impl Device {
             node: node.clone(),
             render,
             apertures,
+            writes: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            flush: OnceLock::new(),
         }))
     }
 
@@ -316,6 +354,9 @@ impl Device {
                 scratch_base: 0,
                 gpuvm: (0, 0),
             },
+            writes: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            flush: OnceLock::new(),
         })
     }
 
@@ -351,7 +392,7 @@ impl Device {
     }
 
     /// The GPU's clock and the system's, read together.
-    pub fn clocks(&self) -> Result<uapi::kfd_ioctl_get_clock_counters_args> {
+    pub fn clocks(&self) -> Result<Clocks> {
         self.kfd.clocks(self.gpu_id())
     }
 
@@ -423,9 +464,74 @@ impl Device {
         unsafe { call(self.kfd.as_ref(), || self.to_string(), &mut args) }
     }
 
+    /// Sees to it that the GPU's waves see what this process has written to its memory by
+    /// [`crate::Memory::write`] until now. Costs two loads if there is nothing new.
+    pub fn flush_writes(&self) {
+        let writes = self.writes.load(Ordering::Acquire);
+        if self.flushed.load(Ordering::Acquire) < writes {
+            self.flush_hdp();
+            // Others wait with theirs until it is done.
+            self.flushed.fetch_max(writes, Ordering::AcqRel);
+        }
+    }
+
+    /// Empties the GPU's host data path (HDP), in which writes of CPUs to its memory may stay for a
+    /// while. Where user space can't reach the register that does so, there is none to empty (the
+    /// CPU is the GPU's own), or the driver does it with each submission.
+    pub fn flush_hdp(&self) {
+        if let Some(page) = self.flush.get_or_init(|| self.flush_page().ok()) {
+            std::sync::atomic::fence(Ordering::SeqCst);
+            page.range.write(0, &[1u32]);
+            // Its answer comes when the write has arrived.
+            page.range.read::<u32>(0, 1);
+        }
+    }
+
+    /// Somebody has written to the GPU's memory.
+    pub(crate) fn note_write(&self) {
+        self.writes.fetch_add(1, Ordering::Release);
+    }
+
+    fn flush_page(&self) -> Result<FlushPage> {
+        let mut range = Range::reserve(page())?;
+        let flags = uapi::KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP;
+        let mut args = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
+            va_addr: range.address(),
+            size: page() as u64,
+            gpu_id: self.gpu_id(),
+            flags: flags | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
+            ..Default::default()
+        };
+        let object = || format!("the flush registers of {self}");
+        // SAFETY: the address is a reservation, which lasts until after FREE.
+        unsafe { call(self.kfd.as_ref(), object, &mut args)? };
+        let handle = args.handle;
+        match range.back_with_file(self.kfd.as_fd(), args.mmap_offset) {
+            Ok(()) => Ok(FlushPage { range, handle }),
+            Err(error) => {
+                self.free(handle);
+                Err(error)
+            }
+        }
+    }
+
+    fn free(&self, handle: u64) {
+        let mut args = uapi::kfd_ioctl_free_memory_of_gpu_args { handle };
+        // SAFETY: the struct holds no pointer. A failure leaves it to the exit of the process.
+        let _ = unsafe { call(self.kfd.as_ref(), String::new, &mut args) };
+    }
+
     /// The GPU's render node as it was opened: calls to it concern the same address space.
     pub fn render(&self) -> BorrowedFd<'_> {
         self.render.as_fd()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        if let Some(Some(page)) = self.flush.take() {
+            self.free(page.handle);
+        }
     }
 }
 

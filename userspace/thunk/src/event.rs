@@ -4,7 +4,8 @@
 //! for.
 
 use crate::ioctl::call;
-use crate::memory::{map, Range};
+use crate::memory::map;
+use crate::range::Range;
 use crate::{Device, Kfd, Memory, Result};
 use kfd_uapi as uapi;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 /// What an event has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EventKind {
     /// A GPU or a process signalled it.
     Signal,
@@ -23,7 +25,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    fn raw(self) -> u32 {
+    pub(crate) fn raw(self) -> u32 {
         match self {
             EventKind::Signal => uapi::KFD_IOC_EVENT_SIGNAL,
             EventKind::HardwareException => uapi::KFD_IOC_EVENT_HW_EXCEPTION,
@@ -122,6 +124,11 @@ impl Events {
         self.page.show_to(device)
     }
 
+    /// Whether `other` belongs to the same context, so that one wait can have events of both.
+    pub fn is_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.page, &other.page)
+    }
+
     /// Waits for events. `None` waits without end; false means that the time is over.
     ///
     /// An event counts only once: one that came before the last wait that saw it does not end this
@@ -138,98 +145,27 @@ impl Events {
         // SAFETY: the pointer is to `num_events` entries, which live until after the call.
         unsafe { call(self.kfd(), || format!("{} events", events.len()), &mut args)? };
         for (event, data) in events.iter().zip(&data) {
-            // SAFETY: every member of the union is plain numbers.
-            let age = unsafe { data.__bindgen_anon_1.signal_event_data.last_event_age };
-            match event.kind {
-                EventKind::Signal => event.age.store(age, Ordering::Relaxed),
-                EventKind::Memory => event.note_fault(data),
-                EventKind::HardwareException => {}
-            }
+            event.note(data);
         }
         Ok(args.wait_result == uapi::KFD_IOC_WAIT_RESULT_COMPLETE)
     }
 
-    fn kfd(&self) -> &Kfd {
+    pub(crate) fn kfd(&self) -> &Kfd {
         &self.kfd
     }
 }
 
 /// The kernel's unit, rounded up; its largest value means for ever.
-fn milliseconds(timeout: Option<Duration>) -> u32 {
+pub(crate) fn milliseconds(timeout: Option<Duration>) -> u32 {
     let forever = u32::MAX;
     timeout.map_or(forever, |time| {
         time.as_micros().div_ceil(1000).min(u128::from(forever - 1)) as u32
     })
 }
 
-/// Whether a GPU fails or is reset, from the making of this on: queues that it had then are lost.
-///
-/// Kept by whoever waits for a GPU without an event that its end would signal.
-#[derive(Debug)]
-pub struct Resets {
-    device: Arc<Device>,
-    id: u32,
-}
-
-/// What became of a GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Reset {
-    /// Whether it lost what was in its memory.
-    pub memory_lost: bool,
-}
-
-impl Resets {
-    /// Begins to watch a GPU.
-    pub fn watch(device: &Arc<Device>) -> Result<Self> {
-        let mut args = uapi::kfd_ioctl_create_event_args {
-            event_type: EventKind::HardwareException.raw(),
-            node_id: device.node().id,
-            ..Default::default()
-        };
-        let object = || format!("resets of {device}");
-        // SAFETY: the struct holds no pointer.
-        unsafe { call(device.kfd().as_ref(), object, &mut args)? };
-        Ok(Self {
-            device: device.clone(),
-            id: args.event_id,
-        })
-    }
-
-    /// What became of it, if anything did. Does not wait.
-    pub fn look(&self) -> Result<Option<Reset>> {
-        let mut data = [uapi::kfd_event_data {
-            event_id: self.id,
-            ..Default::default()
-        }];
-        let mut args = uapi::kfd_ioctl_wait_events_args {
-            events_ptr: data.as_mut_ptr() as u64,
-            num_events: 1,
-            wait_for_all: 1,
-            timeout: 0,
-            wait_result: 0,
-        };
-        let object = || format!("resets of {}", self.device);
-        // SAFETY: the pointer is to one entry, which lives until after the call.
-        unsafe { call(self.device.kfd().as_ref(), object, &mut args)? };
-        // SAFETY: every member of the union is plain numbers; for these events it is this one.
-        let told = unsafe { data[0].__bindgen_anon_1.hw_exception_data };
-        let is_ours = told.gpu_id == self.device.gpu_id();
-        let came = args.wait_result == uapi::KFD_IOC_WAIT_RESULT_COMPLETE && is_ours;
-        Ok(came.then_some(Reset {
-            memory_lost: told.memory_lost != 0,
-        }))
-    }
-}
-
-impl Drop for Resets {
-    fn drop(&mut self) {
-        destroy(self.device.kfd(), self.id);
-    }
-}
-
 /// What a wave did that it may not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fault {
     /// The address, down to its page.
     pub address: u64,
@@ -241,6 +177,40 @@ pub struct Fault {
     pub read_only: bool,
     /// It executed what may not be executed.
     pub no_execute: bool,
+}
+
+impl Fault {
+    /// What the kernel told of a memory event; nothing when it did not come.
+    pub(crate) fn of(data: &uapi::kfd_event_data) -> Option<Self> {
+        // SAFETY: every member of the union is plain numbers; for memory events it is this one.
+        let data = unsafe { data.__bindgen_anon_1.memory_exception_data };
+        (data.gpu_id != 0).then_some(Self {
+            address: data.va,
+            gpu_id: data.gpu_id,
+            not_present: data.failure.NotPresent != 0,
+            read_only: data.failure.ReadOnly != 0,
+            no_execute: data.failure.NoExecute != 0,
+        })
+    }
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "page fault at {:#x} on GPU {}",
+            self.address, self.gpu_id
+        )?;
+        let whys = [
+            (self.not_present, "nothing is mapped there"),
+            (self.read_only, "it may only be read"),
+            (self.no_execute, "it may not be executed"),
+        ];
+        for (_, why) in whys.iter().filter(|(is, _)| *is) {
+            write!(f, ", {why}")?;
+        }
+        Ok(())
+    }
 }
 
 /// One event; destroyed when dropped. A thread that still waits for it then fails.
@@ -342,21 +312,24 @@ impl Event {
     }
 
     fn note_fault(&self, data: &uapi::kfd_event_data) {
-        // SAFETY: every member of the union is plain numbers; for memory events it is this one.
-        let data = unsafe { data.__bindgen_anon_1.memory_exception_data };
-        if data.gpu_id != 0 {
-            let fault = Fault {
-                address: data.va,
-                gpu_id: data.gpu_id,
-                not_present: data.failure.NotPresent != 0,
-                read_only: data.failure.ReadOnly != 0,
-                no_execute: data.failure.NoExecute != 0,
-            };
+        if let Some(fault) = Fault::of(data) {
             *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault);
         }
     }
 
-    fn wait_data(&self) -> uapi::kfd_event_data {
+    /// Keeps what a wait that had this event brought.
+    pub(crate) fn note(&self, data: &uapi::kfd_event_data) {
+        // SAFETY: every member of the union is plain numbers.
+        let age = unsafe { data.__bindgen_anon_1.signal_event_data.last_event_age };
+        match self.kind {
+            EventKind::Signal => self.age.store(age, Ordering::Relaxed),
+            EventKind::Memory => self.note_fault(data),
+            EventKind::HardwareException => {}
+        }
+    }
+
+    /// What a wait for this event gives the kernel.
+    pub(crate) fn wait_data(&self) -> uapi::kfd_event_data {
         let mut data = uapi::kfd_event_data {
             event_id: self.id,
             ..Default::default()
@@ -381,7 +354,7 @@ impl Drop for Event {
     }
 }
 
-fn destroy(kfd: &Kfd, id: u32) {
+pub(crate) fn destroy(kfd: &Kfd, id: u32) {
     let mut args = uapi::kfd_ioctl_destroy_event_args {
         event_id: id,
         ..Default::default()
@@ -395,6 +368,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn all_events_of_a_context_have_one_page() {
         let device = Device::without_a_driver();
         // Nobody allocates it here; the next try is not worse for that.

@@ -19,6 +19,7 @@
 //! for GPUs that is memory which Rust reads and writes by atomic accesses. What shows GPUs any
 //! other memory of the process's is `unsafe`: [`Kfd::set_svm`], [`Kfd::set_xnack`].
 
+mod buffer;
 mod checkpoint;
 mod debug;
 mod device;
@@ -28,17 +29,21 @@ mod ioctl;
 mod memory;
 mod profiler;
 mod queue;
+mod range;
 mod smi;
 mod svm;
 pub mod topology;
+mod trouble;
 
+pub use buffer::{Buffer, Slice};
 pub use checkpoint::{Checkpoint, CheckpointSizes};
 pub use debug::{Debugger, Exceptions, LaunchMode, QueueReport, Watch, WatchMode};
-pub use device::{Apertures, CachePolicy, Device, Kfd, Runtime, TileConfig};
-pub use error::{Error, Result};
-pub use event::{Event, EventKind, Events, Fault, Reset, Resets, Wait};
+pub use device::{Apertures, CachePolicy, Clocks, Device, Kfd, Runtime, TileConfig};
+pub use error::{Errno, Error, Result};
+pub use event::{Event, EventKind, Events, Fault, Wait};
 pub use memory::{Memory, MemoryFlags, Plain};
 pub use profiler::ProfilerLock;
 pub use queue::{Queue, QueueKind, QueueMemory};
 pub use smi::{SmiEvent, SmiEvents};
 pub use svm::{Location, Managed, ManagedFlags, SvmAttribute};
+pub use trouble::{Faults, Reset, Resets, Woken};

@@ -7,20 +7,14 @@
 //! it.
 
 use crate::ioctl::call;
+use crate::range::{page, Range};
 use crate::{Device, Error, Kfd, Result};
 use kfd_uapi as uapi;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use rustix::mm::{mmap, mmap_anonymous, munmap, MapFlags, ProtFlags};
-use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::ptr::{null_mut, NonNull};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
+use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-const PAGE: usize = 4096;
-/// GPU page tables hold 2 MiB leaves: large buffers are aligned for them.
-const LARGE_PAGE: usize = 2 << 20;
 
 bitflags::bitflags! {
     /// Where a buffer lies and how it may be used: `KFD_IOC_ALLOC_MEM_FLAGS_*`.
@@ -63,6 +57,8 @@ pub struct Memory {
     handle: u64,
     /// Other GPUs that see it too.
     others: Mutex<Vec<u32>>,
+    /// Whether the CPU's writes go to the GPU through its host data path.
+    is_local: bool,
 }
 
 impl Memory {
@@ -100,7 +96,7 @@ impl Memory {
     /// sides.
     pub fn allocate(device: &Arc<Device>, size: usize, flags: MemoryFlags) -> Result<Self> {
         let size = size
-            .checked_next_multiple_of(PAGE)
+            .checked_next_multiple_of(page())
             .filter(|size| *size != 0);
         let size = size.ok_or_else(|| Error::Invalid("a buffer has at least one byte".into()))?;
         let mut range = Range::reserve(size)?;
@@ -122,6 +118,7 @@ impl Memory {
         unsafe { call(device.kfd().as_ref(), object, &mut args)? };
         // From here on dropping `memory` frees what the kernel gave.
         let mut memory = Self::owning(device, range, args.handle);
+        memory.is_local = flags.contains(MemoryFlags::VRAM);
         if !user && flags.intersects(MemoryFlags::PUBLIC | MemoryFlags::GTT) {
             memory
                 .range
@@ -164,6 +161,8 @@ impl Memory {
         // SAFETY: the address is a reservation of this process, for the GPU's page tables only.
         unsafe { call(device.kfd().as_ref(), object, &mut args)? };
         let mut memory = Self::owning(device, range, args.handle);
+        // It may be anybody's memory.
+        memory.is_local = true;
         memory.range.back_with_file(file, 0)?;
         memory.map_to_gpu()?;
         Ok(memory)
@@ -175,6 +174,7 @@ impl Memory {
             range: ManuallyDrop::new(range),
             handle,
             others: Mutex::default(),
+            is_local: false,
         }
     }
 
@@ -238,7 +238,7 @@ impl Memory {
 
     /// The size in bytes, whole pages.
     pub fn size(&self) -> usize {
-        self.range.size
+        self.range.size()
     }
 
     /// The kernel's handle, for the calls that take one.
@@ -252,7 +252,8 @@ impl Memory {
     }
 
     /// The first byte, for atomics and for what this type has no method for. Nothing may be read or
-    /// written there unless [`Memory::is_visible`].
+    /// written there unless [`Memory::is_visible`]; what is written to VRAM there reaches the GPU
+    /// for sure by [`Device::flush_hdp`].
     pub fn as_ptr(&self) -> NonNull<u8> {
         self.range.as_ptr()
     }
@@ -267,8 +268,19 @@ impl Memory {
     ///
     /// # Panics
     /// When they don't fit, `offset` is not aligned for `T`, or the CPU does not see the buffer.
+    ///
+    /// No GPU may see in part what has values that Rust does not know, or bytes that are none's:
+    ///
+    /// ```compile_fail,E0277
+    /// # fn of(memory: &kfd::Memory) {
+    /// memory.write(0, &[(1u8, 2u32)]);
+    /// # }
+    /// ```
     pub fn write<T: Plain>(&self, offset: usize, values: &[T]) {
         self.range.write(offset, values);
+        if self.is_local {
+            self.device.note_write();
+        }
     }
 
     /// Copies `count` values from byte `offset`. A value of up to 8 bytes is never seen in part.
@@ -276,8 +288,22 @@ impl Memory {
     /// # Panics
     /// When there are not so many, `offset` is not aligned for `T`, or the CPU does not see the
     /// buffer.
+    ///
+    /// ```compile_fail,E0277
+    /// # fn of(memory: &kfd::Memory) -> bool {
+    /// memory.read::<bool>(0, 1)[0]
+    /// # }
+    /// ```
     pub fn read<T: Plain>(&self, offset: usize, count: usize) -> Vec<T> {
         self.range.read(offset, count)
+    }
+
+    /// The same into `values`.
+    ///
+    /// # Panics
+    /// As for [`Memory::read`].
+    pub fn read_into<T: Plain>(&self, offset: usize, values: &mut [T]) {
+        self.range.read_into(offset, values);
     }
 }
 
@@ -328,240 +354,12 @@ pub(crate) fn map(
     unsafe { call(kfd, object, &mut args) }
 }
 
-/// A range of this process's addresses, given back when dropped.
-#[derive(Debug)]
-pub(crate) struct Range {
-    base: NonNull<c_void>,
-    size: usize,
-    /// Whether there is memory that can be read and written.
-    backed: bool,
-}
-
-// SAFETY: the mapping belongs to the value; all access is atomic or through raw pointers.
-unsafe impl Send for Range {}
-// SAFETY: as above.
-unsafe impl Sync for Range {}
-
-impl Range {
-    /// Takes `size` bytes of addresses that nothing else uses, aligned for the GPU's page tables.
-    pub(crate) fn reserve(size: usize) -> Result<Self> {
-        let align = if size >= LARGE_PAGE { LARGE_PAGE } else { PAGE };
-        let too_large = || Error::Invalid(format!("{size} bytes are beyond the address space"));
-        let whole = size.checked_add(align - PAGE).ok_or_else(too_large)?;
-        // SAFETY: a new mapping at an address that the kernel picks.
-        let start = unsafe {
-            mmap_anonymous(
-                null_mut(),
-                whole,
-                ProtFlags::empty(),
-                MapFlags::PRIVATE | MapFlags::NORESERVE,
-            )
-        }
-        .map_err(Error::of("mmap", format!("{whole} bytes of addresses")))?;
-        let head = (start as usize).next_multiple_of(align) - start as usize;
-        let tail = whole - head - size;
-        // SAFETY: both ends belong to the mapping made above, and nobody else knows it.
-        unsafe {
-            let base = start.byte_add(head);
-            if head > 0 {
-                let _ = munmap(start, head);
-            }
-            if tail > 0 {
-                let _ = munmap(base.byte_add(size), tail);
-            }
-            Ok(Self {
-                base: NonNull::new_unchecked(base),
-                size,
-                backed: false,
-            })
-        }
-    }
-
-    /// Has the process's ordinary memory there, which its children do not get.
-    pub(crate) fn back_with_memory(&mut self) -> Result<()> {
-        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-        // SAFETY: replaces the reservation, which this value owns.
-        unsafe {
-            mmap_anonymous(
-                self.base.as_ptr(),
-                self.size,
-                ProtFlags::READ | ProtFlags::WRITE,
-                flags,
-            )
-        }
-        .map_err(Error::of("mmap", format!("{} bytes of memory", self.size)))?;
-        // A child would share the pages copy-on-write and pull them from under the GPU.
-        // SAFETY: the range is this value's own.
-        let _ = unsafe {
-            rustix::mm::madvise(
-                self.base.as_ptr(),
-                self.size,
-                rustix::mm::Advice::LinuxDontFork,
-            )
-        };
-        self.backed = true;
-        Ok(())
-    }
-
-    fn back_with_file(&mut self, fd: rustix::fd::BorrowedFd<'_>, offset: u64) -> Result<()> {
-        let (access, flags) = (
-            ProtFlags::READ | ProtFlags::WRITE,
-            MapFlags::SHARED | MapFlags::FIXED,
-        );
-        // SAFETY: replaces the reservation, which this value owns.
-        unsafe { mmap(self.base.as_ptr(), self.size, access, flags, fd, offset) }.map_err(
-            Error::of("mmap", format!("buffer at {offset:#x} of its file")),
-        )?;
-        self.backed = true;
-        Ok(())
-    }
-
-    /// Where it begins.
-    pub(crate) fn address(&self) -> u64 {
-        self.base.as_ptr() as u64
-    }
-
-    /// Its bytes, whole pages.
-    pub(crate) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// The first byte.
-    pub(crate) fn as_ptr(&self) -> NonNull<u8> {
-        self.base.cast()
-    }
-
-    /// Whether it can be read and written.
-    pub(crate) fn is_backed(&self) -> bool {
-        self.backed
-    }
-
-    /// As [`Memory::write`].
-    pub(crate) fn write<T: Plain>(&self, offset: usize, values: &[T]) {
-        let to = self.at::<T>(offset, values.len());
-        // SAFETY: `at` has checked that as many bytes are there.
-        unsafe { store(to, values.as_bytes()) };
-    }
-
-    /// As [`Memory::read`].
-    pub(crate) fn read<T: Plain>(&self, offset: usize, count: usize) -> Vec<T> {
-        let from = self.at::<T>(offset, count);
-        let mut values = vec![T::new_zeroed(); count];
-        // SAFETY: `at` has checked that as many bytes are there.
-        unsafe { load(from, values.as_mut_bytes()) };
-        values
-    }
-
-    /// Where `count` values lie from byte `offset` on.
-    fn at<T>(&self, offset: usize, count: usize) -> *mut u8 {
-        assert!(
-            self.backed,
-            "the CPU does not see this buffer: it is not PUBLIC"
-        );
-        let bytes = count
-            .checked_mul(size_of::<T>())
-            .and_then(|bytes| bytes.checked_add(offset));
-        assert!(
-            bytes.is_some_and(|end| end <= self.size),
-            "beyond the buffer's {} bytes",
-            self.size
-        );
-        assert_eq!(
-            offset % align_of::<T>(),
-            0,
-            "offset {offset} is not aligned"
-        );
-        // SAFETY: `offset` is within the mapping.
-        unsafe { self.base.as_ptr().cast::<u8>().add(offset) }
-    }
-}
-
-/// The widest access at `address` for the next of `left` bytes, at least one: 8, 4, 2 or 1.
-fn width(address: *const u8, left: usize) -> usize {
-    let aligned = 1 << (address as usize).trailing_zeros().min(3);
-    let fits = 1 << left.ilog2().min(3);
-    aligned.min(fits)
-}
-
-/// Copies bytes to memory that GPUs and other threads may look at and write meanwhile. Relaxed
-/// atomics as wide as can be: no access is a data race, and what is aligned does not tear. (Where
-/// accesses of different widths meet, each byte is one that somebody wrote.)
-///
-/// # Safety
-/// As many bytes can be written at `to`.
-unsafe fn store(to: *mut u8, bytes: &[u8]) {
-    let mut at = 0;
-    while at < bytes.len() {
-        // SAFETY: within the bytes of `to` by the loop's condition and `width`, which also says
-        // that the address is aligned for the access.
-        unsafe {
-            let to = to.add(at);
-            let width = width(to, bytes.len() - at);
-            let from = bytes.as_ptr().add(at);
-            match width {
-                8 => AtomicU64::from_ptr(to.cast())
-                    .store(from.cast::<u64>().read_unaligned(), Relaxed),
-                4 => AtomicU32::from_ptr(to.cast())
-                    .store(from.cast::<u32>().read_unaligned(), Relaxed),
-                2 => AtomicU16::from_ptr(to.cast())
-                    .store(from.cast::<u16>().read_unaligned(), Relaxed),
-                _ => AtomicU8::from_ptr(to).store(from.read(), Relaxed),
-            }
-            at += width;
-        }
-    }
-}
-
-/// The other way round.
-///
-/// # Safety
-/// As many bytes can be read at `from`.
-unsafe fn load(from: *mut u8, bytes: &mut [u8]) {
-    let mut at = 0;
-    while at < bytes.len() {
-        // SAFETY: as in `store`.
-        unsafe {
-            let from = from.add(at);
-            let width = width(from, bytes.len() - at);
-            let to = bytes.as_mut_ptr().add(at);
-            match width {
-                8 => to
-                    .cast::<u64>()
-                    .write_unaligned(AtomicU64::from_ptr(from.cast()).load(Relaxed)),
-                4 => to
-                    .cast::<u32>()
-                    .write_unaligned(AtomicU32::from_ptr(from.cast()).load(Relaxed)),
-                2 => to
-                    .cast::<u16>()
-                    .write_unaligned(AtomicU16::from_ptr(from.cast()).load(Relaxed)),
-                _ => to.write(AtomicU8::from_ptr(from).load(Relaxed)),
-            }
-            at += width;
-        }
-    }
-}
-
-impl Drop for Range {
-    fn drop(&mut self) {
-        // SAFETY: the range belongs to this value; its users are gone with it.
-        let _ = unsafe { munmap(self.base.as_ptr(), self.size) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn ranges_are_aligned_and_given_back() {
-        let small = Range::reserve(PAGE).expect("addresses");
-        let mut large = Range::reserve(3 * LARGE_PAGE).expect("addresses");
-        assert_eq!(small.address() as usize % PAGE, 0);
-        assert_eq!(large.address() as usize % LARGE_PAGE, 0);
-        large.back_with_memory().expect("memory");
-        large.write(8, &[7u64]);
-        assert_eq!(large.read::<u64>(0, 2), [0, 7]);
-    }
+    const PAGE: usize = 4096;
+    const LARGE_PAGE: usize = 2 << 20;
 
     /// Whether something is mapped there.
     fn is_mapped(address: u64) -> bool {
@@ -571,6 +369,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn addresses_that_the_kernel_does_not_free_are_not_used_again() {
         let device = Device::without_a_driver();
         let memory = Memory::anonymous(&device, LARGE_PAGE).expect("memory");
@@ -586,6 +385,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the CPU does not see this buffer")]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn what_the_cpu_does_not_see_is_not_written() {
         let range = Range::reserve(PAGE).expect("addresses");
         Memory::owning(&Device::without_a_driver(), range, 1).write(0, &[1u32]);
@@ -593,52 +393,9 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the CPU does not see this buffer")]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn what_the_cpu_does_not_see_is_not_read() {
         let range = Range::reserve(PAGE).expect("addresses");
         Memory::owning(&Device::without_a_driver(), range, 1).read::<u32>(0, 1);
-    }
-
-    #[test]
-    fn values_of_all_sizes_come_back() {
-        let mut range = Range::reserve(PAGE).expect("addresses");
-        range.back_with_memory().expect("memory");
-        for at in 0..16 {
-            for count in 0..32u8 {
-                let bytes: Vec<u8> = (1..=count).collect();
-                range.write(0, &[0u8; 64]);
-                range.write(at, &bytes);
-                assert_eq!(range.read::<u8>(at, bytes.len()), bytes, "{count} at {at}");
-                assert_eq!(range.read::<u8>(at + bytes.len(), 1), [0]);
-                assert_eq!(range.read::<u8>(0, at), vec![0; at]);
-            }
-        }
-        range.write(6, &[1u16, 2, 3, 4, 5]);
-        assert_eq!(range.read::<u16>(6, 5), [1, 2, 3, 4, 5]);
-        range.write(16, &[[1.5f32, 2.5, 3.5]; 2]);
-        assert_eq!(range.read::<[f32; 3]>(16, 2), [[1.5, 2.5, 3.5]; 2]);
-    }
-
-    #[test]
-    fn threads_that_write_at_once_do_not_tear_values() {
-        let mut range = Range::reserve(PAGE).expect("addresses");
-        range.back_with_memory().expect("memory");
-        let range = &range;
-        std::thread::scope(|scope| {
-            for value in [0u64, u64::MAX] {
-                scope.spawn(move || (0..10_000).for_each(|_| range.write(8, &[value; 4])));
-            }
-            for _ in 0..10_000 {
-                let seen = range.read::<u64>(8, 4);
-                assert!(
-                    seen.iter().all(|value| [0, u64::MAX].contains(value)),
-                    "{seen:x?}"
-                );
-            }
-        });
-    }
-
-    #[test]
-    fn too_large_is_an_error() {
-        assert!(Range::reserve(usize::MAX - PAGE).is_err());
     }
 }

@@ -17,6 +17,7 @@ const EOP_BUFFER: usize = 4096;
 
 /// What the ring holds, and which engine reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QueueKind {
     /// Architected queuing language packets, for compute.
     Aql,
@@ -332,6 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn ring_and_indices_lie_within_their_buffers() {
         let buffer = |size| {
             let device = Device::without_a_driver();
@@ -355,6 +357,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn a_queue_that_cannot_be_made_lets_its_memory_go() {
         let device = Device::without_a_driver();
         let ring = Arc::new(Memory::anonymous(&device, 4096).expect("memory"));

@@ -22,6 +22,7 @@ pub struct SmiEvents {
 
 /// One event.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SmiEvent {
     /// `KFD_SMI_EVENT_*`.
     pub number: u32,

@@ -3,7 +3,7 @@
 //! Shared virtual memory (SVM): attributes of ranges of the process's ordinary memory, and
 //! [`Managed`], memory that has them from the start.
 
-use crate::memory::Range;
+use crate::range::{page, Range};
 use crate::{Device, Error, Kfd, Plain, Result};
 use kfd_uapi as uapi;
 use rustix::fd::AsFd;
@@ -13,10 +13,14 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// An attribute of a range: `KFD_IOCTL_SVM_ATTR_*` and its value.
-pub use kfd_uapi::kfd_ioctl_svm_attribute as SvmAttribute;
-
-const PAGE: usize = 4096;
+/// An attribute of a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SvmAttribute {
+    /// `KFD_IOCTL_SVM_ATTR_*`.
+    pub type_: u32,
+    /// Its value.
+    pub value: u32,
+}
 
 /// The struct with attributes behind it, whose number is in the request's size.
 struct Call {
@@ -170,7 +174,7 @@ impl Managed {
             }
         }
         let size = size
-            .checked_next_multiple_of(PAGE)
+            .checked_next_multiple_of(page())
             .filter(|size| *size != 0)
             .ok_or_else(|| Error::Invalid("managed memory has at least one byte".into()))?;
         let mut range = Range::reserve(size)?;

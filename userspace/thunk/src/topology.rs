@@ -181,6 +181,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "asks the kernel")]
     fn reads_a_tree() {
         let root = tempfile::tempdir().expect("a temporary directory");
         let nodes = root.path().join("nodes");

@@ -6,6 +6,7 @@ use super::client::Breakpoint;
 use super::library::{Library, Process};
 use anyhow::{ensure, Context, Result};
 use nix::errno::Errno;
+use nix::sys::prctl;
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
@@ -34,6 +35,22 @@ pub struct Own {
     hear: ChildStdout,
 }
 
+/// Has what is started be killed when this program ends first: nobody would let it go on, and who
+/// waits for what this program says would wait for it as well.
+pub fn end_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    let end = move || -> std::io::Result<()> {
+        prctl::set_pdeathsig(Signal::SIGKILL)?;
+        // It may have ended before.
+        match rustix::process::getppid() {
+            Some(now) if now.as_raw_nonzero().get() as u32 == parent => Ok(()),
+            _ => Err(std::io::ErrorKind::NotConnected.into()),
+        }
+    };
+    // SAFETY: between fork and exec only system calls are made.
+    unsafe { command.pre_exec(end) };
+}
+
 fn options() -> Options {
     Options::PTRACE_O_TRACECLONE
 }
@@ -44,6 +61,7 @@ impl Inferior {
         let mut command = Command::new(program);
         command.args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        end_with_parent(&mut command);
         if traced {
             // SAFETY: between fork and exec only a system call is made.
             unsafe { command.pre_exec(|| Ok(ptrace::traceme()?)) };
@@ -123,6 +141,16 @@ impl Inferior {
         }
         self.traced = false;
         Ok(())
+    }
+
+    /// Ends what this program has started, if it has not ended yet.
+    pub fn kill(&mut self) {
+        if let (Some(own), None) = (&mut self.own, &self.ended) {
+            let _ = own.child.kill();
+            // The leader's end is told when all traced threads have been waited for.
+            while waitpid(None::<Pid>, Some(WaitPidFlag::__WALL)).is_ok() {}
+            self.ended = Some("killed".to_owned());
+        }
     }
 
     pub fn say(&mut self, line: &str) -> Result<()> {
@@ -237,10 +265,6 @@ fn go_on(thread: Pid, signal: Option<Signal>) -> Result<()> {
 
 impl Drop for Inferior {
     fn drop(&mut self) {
-        if let (Some(own), None) = (&mut self.own, &self.ended) {
-            let _ = own.child.kill();
-            // The leader's end is told when all traced threads have been waited for.
-            while waitpid(None::<Pid>, Some(WaitPidFlag::__WALL)).is_ok() {}
-        }
+        self.kill();
     }
 }

@@ -4,13 +4,14 @@
 //! drivers.
 
 use super::client::{memory, Breakpoint};
-use super::inferior::Inferior;
+use super::inferior::{end_with_parent, Inferior, PATIENCE};
 use super::library::{List, Of};
 use super::{Debugger, Scene, RUNTIME, WAVE_STOP};
 use anyhow::{bail, ensure, Context, Result};
 use clap::ValueEnum;
 use std::os::unix::fs::FileExt;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// `amd_dbgapi_wave_info_t`.
 const STATE: u32 = 1;
@@ -53,10 +54,11 @@ struct Started {
 /// Plays a scene in a process of its own. Whether it came to its end.
 pub fn play_alone(scene: Scene, program: &str) -> Result<bool> {
     let name = scene.to_possible_value().context("a scene has a name")?;
-    let output = Command::new(std::env::current_exe()?)
-        .args(["dbgapi", "--program", program, "--here", "0"])
-        .args(["--case", name.get_name()])
-        .output()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["dbgapi", "--program", program, "--here", "0"]);
+    command.args(["--case", name.get_name()]);
+    end_with_parent(&mut command);
+    let output = command.output()?;
     for line in String::from_utf8_lossy(&output.stdout).lines() {
         println!("{}: {line}", name.get_name());
     }
@@ -137,12 +139,13 @@ impl Started {
         for line in &self.debugger.lines {
             println!("the program: {line}");
         }
-        let ended = self.debugger.inferior.ended.take();
+        let ended = self.debugger.inferior.ended.as_deref();
         println!("the program: {}", ended.unwrap_or_default());
-        Ok(())
+        // As gdb does when a program has ended.
+        self.debugger.forget()
     }
 
-    /// The kernel's waves, in order.
+    /// The waves that there are, in order.
     fn waves(&self) -> Result<Vec<Wave>> {
         let library = &self.debugger.library;
         let mut waves = Vec::new();
@@ -155,6 +158,19 @@ impl Started {
         }
         waves.sort_unstable();
         Ok(waves)
+    }
+
+    /// All of the kernel's, which counts from the first one's beginning on.
+    fn all_waves(&self) -> Result<Vec<Wave>> {
+        let begin = Instant::now();
+        loop {
+            let waves = self.waves()?;
+            if waves.len() == WAVES {
+                return Ok(waves);
+            }
+            ensure!(begin.elapsed() < PATIENCE, "{} waves", waves.len());
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Stops these waves.
@@ -174,8 +190,7 @@ impl Started {
 
     /// Stops all waves, and shows them.
     fn stop_all(&mut self) -> Result<Vec<Wave>> {
-        let waves = self.waves()?;
-        ensure!(waves.len() == WAVES, "{} waves", waves.len());
+        let waves = self.all_waves()?;
         self.stop(&waves)?;
         self.show(&waves)?;
         Ok(waves)
@@ -247,7 +262,7 @@ impl Started {
 /// Whether a word changes.
 fn counts(word: impl Fn() -> Result<u32>) -> Result<bool> {
     let before = word()?;
-    std::thread::sleep(std::time::Duration::from_millis(500));
+    std::thread::sleep(Duration::from_millis(500));
     Ok(word()? != before)
 }
 
@@ -330,7 +345,7 @@ fn look(program: &str) -> Result<()> {
             library.info::<u64>(Of::Dispatch, dispatch, 16)? != 0
         );
     }
-    let waves = started.waves()?;
+    let waves = started.all_waves()?;
     started.show(&waves)?;
     println!("it counts: {}", started.counts()?);
     started.let_go()
@@ -391,10 +406,11 @@ fn abandon(program: &str) -> Result<()> {
     let ticks = address(&inferior.wait_line()?)?;
     ensure!(inferior.wait_line()? == "running", "it does not run");
     let pid = inferior.id();
-    let debugger = Command::new(std::env::current_exe()?)
-        .args(["dbgapi", "--program", program, "--case", "abandon"])
-        .args(["--here", &pid.to_string()])
-        .output()?;
+    let mut debugger = Command::new(std::env::current_exe()?);
+    debugger.args(["dbgapi", "--program", program, "--case", "abandon"]);
+    debugger.args(["--here", &pid.to_string()]);
+    end_with_parent(&mut debugger);
+    let debugger = debugger.output()?;
     print!("{}", String::from_utf8_lossy(&debugger.stdout));
     eprint!("{}", String::from_utf8_lossy(&debugger.stderr));
     println!("the debugger: {}", debugger.status);
@@ -411,6 +427,11 @@ fn end_in_the_middle(pid: u32) -> Result<()> {
     let mut debugger = Debugger::new(inferior)?;
     debugger.attach()?;
     debugger.until("the runtime", |debugger| debugger.had(RUNTIME) > 0)?;
+    let begin = Instant::now();
+    while debugger.list(List::Waves)?.len() < WAVES {
+        ensure!(begin.elapsed() < PATIENCE, "not all waves come");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     debugger.library.stand_still(debugger.process()?)?;
     println!("waves: {}", debugger.list(List::Waves)?.len());
     Breakpoint::clear_all()?;
@@ -451,8 +472,7 @@ fn breakpoint(program: &str) -> Result<()> {
 /// One wave goes on by single instructions while the others run.
 fn step(program: &str) -> Result<()> {
     let mut started = Started::running(program)?;
-    let waves = started.waves()?;
-    ensure!(waves.len() == WAVES, "{} waves", waves.len());
+    let waves = started.all_waves()?;
     let one = waves[WAVES - 1];
     started.stop(&[one])?;
     started.show(&[one])?;
@@ -485,6 +505,7 @@ fn step(program: &str) -> Result<()> {
 /// The wave that counts.
 fn watch(program: &str) -> Result<()> {
     let mut started = Started::running(program)?;
+    started.all_waves()?;
     let process = started.debugger.process()?;
     started.debugger.came.clear();
     let library = &started.debugger.library;
@@ -521,10 +542,7 @@ fn violation(program: &str) -> Result<()> {
     started.stopped(1)?;
     let waves = started.waves()?;
     started.show(&waves)?;
-    started
-        .debugger
-        .library
-        .detach(started.debugger.process()?)?;
+    started.debugger.forget()?;
     println!("detached");
     Ok(())
 }

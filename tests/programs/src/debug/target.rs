@@ -15,7 +15,7 @@
 //! bad QUEUE HEADER        puts a packet with that header into a raw queue's ring, and rings
 //! header QUEUE            the header of the queue's save area
 //! listen QUEUE            names an event and a word for the queue's exceptions
-//! payload QUEUE           whether the event came, and the word
+//! payload, silent QUEUE   whether the event came, or comes soon, and the word
 //! fault                   makes an event of memory faults
 //! faulted                 whether it came, and with what
 //! stop, start QUEUE       UPDATE_QUEUE to no share of the time, or all of it
@@ -47,7 +47,7 @@ const RING: usize = 0x4000;
 /// What must not come has this long to do so.
 const DOES_NOT: Duration = Duration::from_millis(300);
 /// TIMEOUT: what comes does so at once.
-const COMES: Duration = Duration::from_secs(30);
+const COMES: Duration = Duration::from_secs(15);
 type Header = uapi::kfd_context_save_area_header;
 
 pub struct Target {
@@ -67,8 +67,8 @@ struct Queue {
 }
 
 enum Ring {
-    Aql(kfd_aql::Queue),
-    Plain(kfd::Queue),
+    Aql(Box<kfd_aql::Queue>),
+    Plain(Box<kfd::Queue>),
 }
 
 struct Work {
@@ -83,8 +83,8 @@ struct Work {
 impl Target {
     pub const KNOWS: &[&str] = &[
         "acquire", "runtime", "handler", "queue", "hold", "raise", "finish", "moves", "stands",
-        "bad", "header", "wipe", "listen", "payload", "fault", "faulted", "stop", "start",
-        "destroy", "entry", "release", "places", "mask", "saved",
+        "bad", "header", "wipe", "listen", "payload", "silent", "fault", "faulted", "stop",
+        "start", "destroy", "entry", "release", "places", "mask", "saved",
     ];
 
     pub fn new(kfd: &Arc<Kfd>) -> Self {
@@ -188,12 +188,12 @@ impl Target {
                 read_index: 0x80,
             };
             let queue = kfd::Queue::create(device, kind, memory)?;
-            Ok((queue.id(), Ring::Plain(queue)))
+            Ok((queue.id(), Ring::Plain(Box::new(queue))))
         };
         let (id, ring) = match kind {
             "aql" => {
                 let queue = kfd_aql::Queue::new(device, 64)?;
-                (queue.id(), Ring::Aql(queue))
+                (queue.id(), Ring::Aql(Box::new(queue)))
             }
             "raw" => plain(QueueKind::Aql)?,
             "pm4" => plain(QueueKind::Pm4)?,
@@ -348,7 +348,8 @@ impl Queue {
                 self.ring.save_area()?.write(0, &[u32::MAX; 4]);
                 Ok("0".into())
             }
-            "payload" => self.payload(),
+            "payload" => self.payload(COMES),
+            "silent" => self.payload(DOES_NOT),
             "places" => self.places(),
             "mask" => Ok(self.cu_mask(kfd, words.number(2)? as u32)),
             "saved" => self.saved(kfd),
@@ -414,9 +415,9 @@ impl Queue {
         ))
     }
 
-    fn payload(&self) -> Result<String> {
+    fn payload(&self, limit: Duration) -> Result<String> {
         let (event, word) = self.listens.as_ref().context("nobody listens")?;
-        let came = event.wait(Some(COMES))?;
+        let came = event.wait(Some(limit))?;
         let codes = word.read::<u64>(0, 1)[0];
         Ok(format!(
             "told {came}, {}",

@@ -3,12 +3,17 @@
 //! What a user without rights can do all the time to a driver that others need.
 
 use super::{acquire, until_told};
+use crate::pressure::fill_vram;
+use crate::raw::ioctl;
 use crate::running::say;
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use clap::ValueEnum;
 use kfd::SmiEvents;
 use kfd::{topology, Device, Event, EventKind, Events, Kfd, Memory, Queue, QueueKind, QueueMemory};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use kfd_uapi as uapi;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +33,24 @@ pub enum Attack {
     Userptr,
     /// System memory for the GPU, as much as there is, and again.
     Memory,
+    /// Threads that wait for one event, and one that destroys it.
+    DestroyedEvents,
+    /// Processes that are killed with many buffers.
+    Ends,
+    /// A client of the render node that takes all VRAM, and gives it back.
+    Evictions,
+    /// The same, and processes that are not restored: a file's server does not answer.
+    Restores,
 }
+
+/// With a number, a file that is never read (tests/guest/mute.py).
+const MUTE: &str = "/tmp/mute/stuck";
+/// Processes that are not restored.
+const STUCK: usize = 12;
+/// Buffers of a process that is killed.
+const BUFFERS: usize = 1500;
+/// MiB of others' VRAM that a client takes.
+const TAKEN: u64 = 96;
 
 /// Threads that wait at the same time.
 const WAITERS: usize = 200;
@@ -65,6 +87,9 @@ impl Attack {
             Self::Queues => "a queue",
             Self::Userptr => "pages that went away",
             Self::Memory => "16 MiB",
+            Self::DestroyedEvents => "an event with all waiters",
+            Self::Ends => "a process with buffers",
+            Self::Evictions | Self::Restores => "all VRAM",
         }
     }
 
@@ -100,8 +125,162 @@ impl Attack {
                 let device = acquire()?;
                 greedy(on, one_more, || Memory::gtt(&device, 16 << 20))
             }
+            Self::DestroyedEvents => destroyed_events(on, one_more),
+            Self::Ends => ends(on, one_more),
+            Self::Evictions => evictions(on, one_more),
+            Self::Restores => {
+                // They are the last: they end with the server.
+                let _stuck = (0..STUCK)
+                    .map(|_| Helper::start("stuck"))
+                    .collect::<Result<Vec<_>>>()?;
+                std::thread::sleep(Duration::from_secs(1));
+                evictions(on, one_more)
+            }
         }
     }
+}
+
+/// Another process of the attacker's, killed when this goes.
+struct Helper(Child);
+
+impl Helper {
+    fn start(role: &str) -> Result<Self> {
+        let mut helper = Command::new(std::env::current_exe()?)
+            .args(["stranger", "--role", role])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let said = helper.stdout.take().context("it has an output")?;
+        let helper = Self(helper);
+        let mut line = String::new();
+        BufReader::new(said).read_line(&mut line)?;
+        ensure!(line == "ready\n", "a helper says {line:?}");
+        Ok(helper)
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
+/// Has VRAM, and a call that does not return.
+pub fn stuck() -> Result<()> {
+    let device = acquire()?;
+    let _vram = Memory::vram(&device, 4 << 20)?;
+    let path = format!("{MUTE}{}", std::process::id());
+    let file = std::fs::File::options().read(true).write(true).open(path)?;
+    let size = 1 << 20;
+    // SAFETY: a new mapping where the kernel likes.
+    let at = unsafe {
+        use rustix::mm::{mmap, MapFlags, ProtFlags};
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        mmap(
+            std::ptr::null_mut(),
+            size,
+            access,
+            MapFlags::SHARED,
+            &file,
+            0,
+        )?
+    } as u64;
+    let mut args = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
+        va_addr: at,
+        size: size as u64,
+        mmap_offset: at,
+        gpu_id: device.gpu_id(),
+        flags: uapi::KFD_IOC_ALLOC_MEM_FLAGS_USERPTR | uapi::KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE,
+        ..Default::default()
+    };
+    let kfd = device.kfd().clone();
+    let call = std::thread::spawn(move || ioctl(&*kfd, uapi::IOC_ALLOC_MEMORY_OF_GPU, &mut args));
+    std::thread::sleep(Duration::from_millis(300));
+    ensure!(!call.is_finished(), "nothing keeps it: {:?}", call.join());
+    say("ready")?;
+    until_told()
+}
+
+/// Has many buffers.
+pub fn bulk() -> Result<()> {
+    let device = acquire()?;
+    let _buffers = (0..BUFFERS)
+        .map(|_| Memory::gtt(&device, 4096))
+        .collect::<kfd::Result<Vec<_>>>()?;
+    say("ready")?;
+    until_told()
+}
+
+fn ends(on: impl Fn() -> bool, one_more: impl Fn()) -> Result<()> {
+    while on() {
+        let mut helper = Helper::start("bulk")?;
+        helper.0.kill()?;
+        helper.0.wait()?;
+        one_more();
+    }
+    Ok(())
+}
+
+fn evictions(on: impl Fn() -> bool, one_more: impl Fn()) -> Result<()> {
+    let nodes = topology::gpus()?;
+    let minor = nodes
+        .first()
+        .context("no GPU")?
+        .property("drm_render_minor");
+    while on() {
+        // There may be less that can go.
+        let client = fill_vram(minor, TAKEN);
+        std::thread::sleep(Duration::from_millis(50));
+        drop(client);
+        one_more();
+    }
+    Ok(())
+}
+
+/// Has all waiters of an event told that it is gone, again and again.
+fn destroyed_events(on: impl Fn() -> bool, one_more: impl Fn()) -> Result<()> {
+    let device = acquire()?;
+    let kfd = device.kfd();
+    let (over, current) = (AtomicBool::new(false), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..WAITERS {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let event = uapi::kfd_event_data {
+                        event_id: current.load(Ordering::Relaxed),
+                        ..Default::default()
+                    };
+                    let mut args = uapi::kfd_ioctl_wait_events_args {
+                        events_ptr: std::ptr::from_ref(&event) as u64,
+                        num_events: 1,
+                        timeout: 500,
+                        ..Default::default()
+                    };
+                    // It may be gone before.
+                    let _ = ioctl(kfd, uapi::IOC_WAIT_EVENTS, &mut args);
+                }
+            });
+        }
+        let mut result = Ok(());
+        while on() && result.is_ok() {
+            let mut event = uapi::kfd_ioctl_create_event_args {
+                event_type: uapi::KFD_IOC_EVENT_NODECHANGE,
+                ..Default::default()
+            };
+            result = ioctl(kfd, uapi::IOC_CREATE_EVENT, &mut event);
+            let event_id = event.event_id;
+            current.store(event_id, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(2));
+            let mut args = uapi::kfd_ioctl_destroy_event_args {
+                event_id,
+                ..Default::default()
+            };
+            result = result.and(ioctl(kfd, uapi::IOC_DESTROY_EVENT, &mut args));
+            one_more();
+        }
+        over.store(true, Ordering::Relaxed);
+        Ok(result?)
+    })
 }
 
 /// Takes one thing after the other until it is refused, gives all back, and begins again.

@@ -6,7 +6,7 @@ use super::SECRET;
 use crate::running::{say, Running};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
-use kfd::{Event, EventKind, Memory, Queue, QueueKind, QueueMemory};
+use kfd::{Event, EventKind, Kfd, Memory, Queue, QueueKind, QueueMemory};
 use std::time::{Duration, Instant};
 
 /// What the kernel calls the victim's buffer, queue and event.
@@ -112,9 +112,10 @@ impl Victim {
         Ok("whole".into())
     }
 
-    /// A new queue, a kernel on it, its end.
+    /// A new file, a new queue, a kernel on it, its end.
     fn turn(&self) -> Result<Duration> {
         let begin = Instant::now();
+        drop(Kfd::open()?);
         Running::start(&self.gpu, self.ticks.address())?.finish()?;
         Ok(begin.elapsed())
     }

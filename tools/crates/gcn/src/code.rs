@@ -3,16 +3,41 @@
 //! it.
 
 use crate::decode::{decode_for, DecodeError};
+use crate::exec::{Quick, Room};
 use crate::inst::Inst;
 use crate::memory::{Fault, Memory};
 use crate::workgroup::ExecError;
 use crate::Target;
+use host_simd::Host;
 use std::collections::HashMap;
 
 /// Bytes of an instruction cache line: code is fetched in pieces that end at a multiple of this.
 const LINE: u64 = 64;
 /// A block ends after this many instructions at the latest.
 const LONGEST_BLOCK: usize = 256;
+
+/// What executes instructions. All leave the same bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// One instruction after the other, each by what its opcode and all its modifiers say.
+    Reference,
+    /// The usual ones by loops that are compiled for these vector units, the rest as before.
+    Quick(Host),
+}
+
+impl Engine {
+    /// All that this machine has.
+    pub fn all() -> Vec<Engine> {
+        let quick = Host::levels().into_iter().map(Engine::Quick);
+        std::iter::once(Engine::Reference).chain(quick).collect()
+    }
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Engine::Quick(Host::best())
+    }
+}
 
 /// Instructions that run one after the other: only the last can leave the sequence.
 #[derive(Debug)]
@@ -21,6 +46,10 @@ pub(crate) struct Block {
     pub target: Target,
     /// At least one.
     pub insts: Vec<Inst>,
+    /// Their quick forms.
+    pub quick: Quick,
+    /// Whose vector units run those.
+    pub host: Host,
     /// VGPRs that they need.
     pub vgprs: usize,
     /// Accumulation VGPRs that they need.
@@ -43,12 +72,15 @@ pub(crate) enum CodeError {
 #[derive(Debug, Default)]
 pub struct CodeCache {
     target: Target,
+    engine: Engine,
     blocks: Vec<Block>,
     /// Instructions in all blocks.
     held: usize,
     by_pc: HashMap<u64, usize>,
     /// Direct-mapped front of `by_pc`: address and index.
     recent: Vec<(u64, usize)>,
+    /// For who runs them.
+    room: Box<Room>,
 }
 
 /// Entries of [`CodeCache::recent`].
@@ -71,6 +103,15 @@ impl CodeCache {
         }
     }
 
+    /// An empty cache whose code this engine executes.
+    pub fn with(target: Target, engine: Engine) -> Self {
+        Self {
+            target,
+            engine,
+            ..Self::default()
+        }
+    }
+
     /// Whose instructions they are.
     pub fn target(&self) -> Target {
         self.target
@@ -84,18 +125,22 @@ impl CodeCache {
         self.recent.clear();
     }
 
-    /// The block at `pc`, decoded now if it was not.
-    pub(crate) fn block(&mut self, pc: u64, memory: &mut dyn Memory) -> Result<&Block, CodeError> {
+    /// The block at `pc`, decoded now if it was not, and room to run it.
+    pub(crate) fn block(
+        &mut self,
+        pc: u64,
+        memory: &mut dyn Memory,
+    ) -> Result<(&Block, &mut Room), CodeError> {
         let slot = (pc >> 2) as usize % RECENT;
         if let Some((address, index)) = self.recent.get(slot).copied() {
             if address == pc {
-                return Ok(&self.blocks[index]);
+                return Ok((&self.blocks[index], &mut self.room));
             }
         }
         let index = match self.by_pc.get(&pc) {
             Some(index) => *index,
             None => {
-                let block = read_block(self.target, pc, memory)?;
+                let block = read_block((self.target, self.engine), pc, memory)?;
                 if self.held + block.insts.len() > MOST {
                     self.invalidate();
                 }
@@ -110,7 +155,7 @@ impl CodeCache {
             self.recent = vec![(1, 0); RECENT];
         }
         self.recent[slot] = (pc, index);
-        Ok(&self.blocks[index])
+        Ok((&self.blocks[index], &mut self.room))
     }
 }
 
@@ -135,7 +180,11 @@ impl Fetcher<'_> {
 
 /// Decodes from `pc` to the next jump. What cannot be fetched or decoded ends the block, unless it
 /// is at `pc`.
-fn read_block(target: Target, pc: u64, memory: &mut dyn Memory) -> Result<Block, CodeError> {
+fn read_block(
+    (target, engine): (Target, Engine),
+    pc: u64,
+    memory: &mut dyn Memory,
+) -> Result<Block, CodeError> {
     let pc = pc & !3;
     let mut fetcher = Fetcher {
         memory,
@@ -159,8 +208,14 @@ fn read_block(target: Target, pc: u64, memory: &mut dyn Memory) -> Result<Block,
         }
     }
     let most = |f: fn(&Inst) -> u16| insts.iter().map(f).max().unwrap_or(0).into();
+    let (quick, host) = match engine {
+        Engine::Reference => (Quick::none(&insts), Host::PORTABLE),
+        Engine::Quick(host) => (Quick::of(&insts), host),
+    };
     Ok(Block {
         target,
+        quick,
+        host,
         vgprs: most(|inst| inst.vgprs),
         accs: most(|inst| inst.accs),
         insts,
@@ -219,7 +274,7 @@ mod tests {
         let mut pc = 0;
         let mut most = 0;
         while pc < 4 * (3 * MOST as u64) {
-            let block = cache.block(pc, &mut Zeros).expect("zeros are code");
+            let (block, _) = cache.block(pc, &mut Zeros).expect("zeros are code");
             assert_eq!(block.insts[0].pc, pc);
             pc += 4 * block.insts.len() as u64;
             most = most.max(cache.blocks.iter().map(|it| it.insts.len()).sum());

@@ -8,12 +8,15 @@ mod hwreg;
 mod lds;
 mod memory;
 mod places;
+mod quick;
 mod salu;
 mod scalar_atomic;
 mod smem;
 mod typed;
 mod valu;
 mod watch;
+
+pub(crate) use quick::{Quick, Room, Run};
 
 use crate::dispatch::Apertures;
 use crate::inst::{Body, Inst, Special, Src};
@@ -63,6 +66,57 @@ pub(crate) enum Stop {
 impl From<Fault> for Stop {
     fn from(fault: Fault) -> Stop {
         Stop::Fault(fault)
+    }
+}
+
+impl Stop {
+    /// Whether the instruction was executed.
+    pub(crate) fn is_past(&self) -> bool {
+        !matches!(
+            self,
+            Stop::Gws(_) | Stop::Fault(_) | Stop::Misaligned(_) | Stop::Error(_)
+        )
+    }
+}
+
+/// How a block ended.
+pub(crate) enum Ended {
+    /// The wave's PC is where it goes on.
+    Jumped,
+    /// The same, but others may go first.
+    Yielded,
+    /// The same, but code may have changed.
+    Refetch,
+    /// The wave stopped.
+    Stopped(Stop),
+}
+
+/// Moves the PC as the instruction has it. None: the next one follows.
+#[inline(always)]
+pub(crate) fn go_on(wave: &mut Wave, inst: &Inst, flow: Flow) -> Option<Ended> {
+    match flow {
+        Flow::Next => {
+            wave.pc = inst.next();
+            None
+        }
+        Flow::Jump(pc) => {
+            wave.pc = pc;
+            Some(Ended::Jumped)
+        }
+        Flow::Yield => {
+            wave.pc = inst.next();
+            Some(Ended::Yielded)
+        }
+        Flow::Refetch => {
+            wave.pc = inst.next();
+            Some(Ended::Refetch)
+        }
+        Flow::Stop(stop) => {
+            if stop.is_past() {
+                wave.pc = inst.next();
+            }
+            Some(Ended::Stopped(stop))
+        }
     }
 }
 

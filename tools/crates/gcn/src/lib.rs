@@ -12,6 +12,9 @@
 //!                             Workgroup --run(&mut Memory, &mut CodeCache, budget)--> Outcome
 //! ```
 //!
+//! What most programs consist of has two implementations: the reference, which knows all modifiers
+//! and modes, and quick forms for the host's vector units; [`Engine`] says which of them runs.
+//!
 //! Known but not interpreted, with [`ExecError::Unsupported`]: GDS, `s_setkill`,
 //! `v_screen_partition_4se_b32` and the fork instructions; of gfx950 the scaled and the random
 //! conversions and the transposing LDS reads. What the hardware makes of a fault or an
@@ -36,7 +39,7 @@ pub mod target;
 pub mod wave;
 pub mod workgroup;
 
-pub use code::CodeCache;
+pub use code::{CodeCache, Engine};
 pub use debug::{Debug, Watch, WatchMode};
 pub use dispatch::{Apertures, Dispatch, Scratch};
 pub use memory::{Access, CacheControl, Fault, Memory, Scope};

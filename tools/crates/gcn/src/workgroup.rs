@@ -9,7 +9,7 @@ mod traced;
 use crate::code::{Block, CodeCache, CodeError};
 use crate::debug::Debug;
 use crate::dispatch::Apertures;
-use crate::exec::{Flow, Machine, Stop};
+use crate::exec::{Ended, Machine, Room, Run, Stop};
 use crate::inst::Inst;
 use crate::memory::{CacheControl, Fault, Memory};
 use crate::wave::{Wave, WaveState};
@@ -162,28 +162,6 @@ pub struct Workgroup {
 /// Instructions that a wave executes before the next one gets its turn.
 const SLICE: u64 = 1024;
 
-/// How a block ended.
-enum Ended {
-    /// The wave's PC is where it goes on.
-    Jumped,
-    /// The same, but others may go first.
-    Yielded,
-    /// The same, but code may have changed.
-    Refetch,
-    /// The wave stopped.
-    Stopped(Stop),
-}
-
-impl Stop {
-    /// Whether the instruction was executed.
-    fn is_past(&self) -> bool {
-        !matches!(
-            self,
-            Stop::Gws(_) | Stop::Fault(_) | Stop::Misaligned(_) | Stop::Error(_)
-        )
-    }
-}
-
 fn lacks_registers(wave: &Wave, block: &Block) -> Option<ExecError> {
     let (vgprs, accs) = (wave.vgpr.len(), wave.acc.len());
     if block.vgprs <= vgprs && block.accs <= accs {
@@ -196,35 +174,6 @@ fn lacks_registers(wave: &Wave, block: &Block) -> Option<ExecError> {
         .find(lacking)
         .map_or_else(String::new, Inst::to_string);
     Some(ExecError::Register { text, vgprs, accs })
-}
-
-/// Moves the PC as the instruction has it. None: the next one follows.
-#[inline(always)]
-fn go_on(wave: &mut Wave, inst: &Inst, flow: Flow) -> Option<Ended> {
-    match flow {
-        Flow::Next => {
-            wave.pc = inst.next();
-            None
-        }
-        Flow::Jump(pc) => {
-            wave.pc = pc;
-            Some(Ended::Jumped)
-        }
-        Flow::Yield => {
-            wave.pc = inst.next();
-            Some(Ended::Yielded)
-        }
-        Flow::Refetch => {
-            wave.pc = inst.next();
-            Some(Ended::Refetch)
-        }
-        Flow::Stop(stop) => {
-            if stop.is_past() {
-                wave.pc = inst.next();
-            }
-            Some(Ended::Stopped(stop))
-        }
-    }
 }
 
 impl Workgroup {
@@ -301,8 +250,8 @@ impl Workgroup {
         let watches = self.debug.is_watching();
         while self.executed < end {
             let pc = self.waves[index].pc;
-            let block = match code.block(pc, memory) {
-                Ok(block) => block,
+            let (block, room) = match code.block(pc, memory) {
+                Ok(found) => found,
                 Err(CodeError::Fault(fault)) => {
                     return Some(Outcome::Fault {
                         wave: index,
@@ -319,7 +268,7 @@ impl Workgroup {
                 }
             };
             let ended = match self.waves[index].is_traced(watches) {
-                false => self.run_block(index, memory, block),
+                false => self.run_block(index, memory, (block, room)),
                 true => self.run_traced(index, memory, block),
             };
             match ended {
@@ -338,28 +287,32 @@ impl Workgroup {
     }
 
     /// Runs a block of a wave that nobody looks at.
-    fn run_block(&mut self, index: usize, memory: &mut dyn Memory, block: &Block) -> Ended {
+    fn run_block(
+        &mut self,
+        index: usize,
+        memory: &mut dyn Memory,
+        (block, room): (&Block, &mut Room),
+    ) -> Ended {
         let wave = &mut self.waves[index];
         if let Some(error) = lacks_registers(wave, block) {
             return Ended::Stopped(Stop::Error(error));
         }
         let (lds, apertures) = (self.lds.as_mut_slice(), self.apertures);
-        let mut machine = Machine {
+        let machine = Machine {
             target: block.target,
             wave,
             lds,
             apertures,
             memory,
         };
-        for inst in &block.insts {
-            machine.wave.pc = inst.pc;
-            let flow = machine.step(inst);
-            self.executed += 1;
-            if let Some(ended) = go_on(machine.wave, inst, flow) {
-                return ended;
-            }
+        let executed = &mut self.executed;
+        Run {
+            machine,
+            block,
+            room,
+            executed,
         }
-        Ended::Jumped
+        .on(block.host)
     }
 
     /// What a stop means for the wave, and whether it concerns the caller.
@@ -419,7 +372,7 @@ impl Workgroup {
     /// skipped. False if there is no instruction to step over.
     pub fn retire(&mut self, wave: usize, memory: &mut dyn Memory, code: &mut CodeCache) -> bool {
         match code.block(self.waves[wave].pc, memory) {
-            Ok(block) => {
+            Ok((block, _)) => {
                 self.waves[wave].pc = block.insts[0].next();
                 true
             }

@@ -45,8 +45,8 @@ pub enum Command {
     /// Hold a machine: what `up` starts.
     #[command(hide = true, args_override_self = true)]
     Hold(Box<UpArgs>),
-    /// Run commands as tests, one after the other in one machine, and say which pass: those that end
-    /// with status 0. Exit with 1 if one fails. Takes the options of `run`.
+    /// Run commands as tests, one after the other in one machine, and say which pass: those that
+    /// end with status 0. Exit with 1 if one fails. Takes the options of `run`.
     #[command(args_override_self = true)]
     Test(Box<TestArgs>),
     /// Write manual pages and completions.

@@ -65,8 +65,8 @@ impl Place {
         dir.join("tools/sysroot/sysroot")
     }
 
-    /// A file that says where everything is, as `sysroot env` does: in an image for containers it is
-    /// there already, and nothing is ever fetched.
+    /// A file that says where everything is, as `sysroot env` does: in an image for containers it
+    /// is there already, and nothing is ever fetched.
     pub fn fixed(&self) -> Option<PathBuf> {
         match self {
             Self::Tree(_) => None,

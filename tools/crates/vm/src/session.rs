@@ -500,8 +500,8 @@ impl Sink for Captured {
     }
 }
 
-/// Those that would end a program that does not handle them, but for SIGKILL and what a fault of its
-/// own raises. SIGPIPE is an error of a write.
+/// Those that would end a program that does not handle them, but for SIGKILL and what a fault of
+/// its own raises. SIGPIPE is an error of a write.
 const ENDING: &[i32] = &[
     SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU,
     SIGXFSZ, SIGIO,

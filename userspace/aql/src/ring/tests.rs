@@ -5,22 +5,27 @@
 use super::*;
 use crate::BarrierAnd;
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::sync::Arc;
 
 /// A ring in ordinary memory.
 #[repr(C)]
 struct Fake {
-    packets: Vec<Packet>,
+    packets: Vec<UnsafeCell<Packet>>,
     write: AtomicU64,
     read: AtomicU64,
     doorbell: AtomicU64,
 }
 
+// SAFETY: packets are used under the ring's protocol, which is what is tested.
+unsafe impl Sync for Fake {}
+
 impl Fake {
     fn new(capacity: u64) -> (Arc<Self>, Ring) {
         let fake = Arc::new(Self {
-            packets: vec![Packet([0; 16]); capacity as usize],
+            packets: (0..capacity)
+                .map(|_| UnsafeCell::new(Packet([0; 16])))
+                .collect(),
             write: AtomicU64::new(0),
             read: AtomicU64::new(0),
             doorbell: AtomicU64::new(u64::MAX),
@@ -43,7 +48,7 @@ impl Fake {
     fn take(&self) -> Option<Packet> {
         let index = self.read.load(Ordering::Relaxed);
         let place = index as usize % self.packets.len();
-        let packet = std::ptr::from_ref(&self.packets[place]);
+        let packet = self.packets[place].get();
         // SAFETY: only ever an atomic.
         let header = unsafe { &*packet.cast::<AtomicU32>() };
         if header.load(Ordering::Acquire) & 0xff == INVALID {

@@ -133,7 +133,7 @@ pub(super) struct Window {
 /// cannot fault.
 pub(super) const WINDOW: usize = 1024;
 /// How many times longer than the data a window may be.
-const SPARSE: u64 = 8;
+pub(super) const SPARSE: u64 = 8;
 
 impl Window {
     /// The window for lanes of `size` bytes, unless they lie too far apart.

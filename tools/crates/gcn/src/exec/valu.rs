@@ -9,7 +9,7 @@ mod convert;
 mod cross;
 mod dot;
 mod exceptions;
-mod matrix;
+pub(super) mod matrix;
 mod operand;
 mod packed;
 mod scaled;

@@ -7,9 +7,9 @@
 //! debugger asks for precise ones. An exception that does not trap leaves its bit in TRAPSTS; those
 //! of arithmetic do so only while one of them is enabled, for nobody looks at them otherwise.
 
-use super::{go_on, lacks_registers, Ended, Workgroup};
+use super::{lacks_registers, Workgroup};
 use crate::code::{Block, CodeCache};
-use crate::exec::{Flow, Machine, Stop};
+use crate::exec::{go_on, Ended, Flow, Machine, Stop};
 use crate::inst::{Body, Inst};
 use crate::memory::{Access, Memory};
 use crate::op::Sopp;

@@ -3,7 +3,9 @@
 //! grid.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
-use gcn::{Access, Apertures, CodeCache, Dispatch, Fault, Memory, Outcome, Scratch, Target};
+use gcn::{
+    Access, Apertures, CodeCache, Dispatch, Engine, Fault, Memory, Outcome, Scratch, Target,
+};
 use object::{Object, ObjectSegment, ObjectSymbol};
 use std::collections::HashMap;
 
@@ -67,6 +69,13 @@ impl Ram {
             .chunks_exact(T::SIZE)
             .map(T::from_bytes)
             .collect()
+    }
+
+    /// The same, with what is allocated.
+    fn copy(&self) -> Ram {
+        let mut bytes = vec![0; self.bytes.len()];
+        bytes[..self.used].copy_from_slice(&self.bytes[..self.used]);
+        Ram { bytes, ..*self }
     }
 
     fn range(&self, address: u64, length: usize, access: Access) -> Result<usize, Fault> {
@@ -202,7 +211,8 @@ impl Program {
         }
     }
 
-    /// Runs a kernel over a grid of work-items. `arguments` are the explicit ones, laid out.
+    /// Runs a kernel over a grid of work-items. `arguments` are the explicit ones, laid out. All
+    /// engines have to leave the same memory, after as many instructions.
     pub fn run(
         &self,
         ram: &mut Ram,
@@ -210,6 +220,34 @@ impl Program {
         arguments: &[u8],
         grid: [u32; 3],
         group: [u32; 3],
+    ) -> u64 {
+        let others: Vec<(Engine, Ram, u64)> = Engine::all()
+            .into_iter()
+            .filter(|engine| *engine != Engine::default())
+            .map(|engine| {
+                let mut ram = ram.copy();
+                let work = (kernel, arguments, grid, group);
+                let executed = self.run_on(engine, &mut ram, work);
+                (engine, ram, executed)
+            })
+            .collect();
+        let work = (kernel, arguments, grid, group);
+        let executed = self.run_on(Engine::default(), ram, work);
+        for (engine, other, count) in others {
+            assert!(
+                other.bytes[..other.used] == ram.bytes[..ram.used],
+                "{kernel}: {engine:?} leaves other memory"
+            );
+            assert_eq!(count, executed, "{kernel}: {engine:?}");
+        }
+        executed
+    }
+
+    fn run_on(
+        &self,
+        engine: Engine,
+        ram: &mut Ram,
+        (kernel, arguments, grid, group): (&str, &[u8], [u32; 3], [u32; 3]),
     ) -> u64 {
         let descriptor = self.descriptor(kernel, ram);
         let kernarg = place_arguments(ram, arguments, grid, group);
@@ -229,7 +267,7 @@ impl Program {
         dispatch.user_sgprs.truncate(16);
         let wave_bytes = u64::from(descriptor.scratch) * 64;
         let scratch = ram.allocate((wave_bytes * u64::from(dispatch.waves())) as usize);
-        let mut code = CodeCache::of(self.target);
+        let mut code = CodeCache::with(self.target, engine);
         let mut executed = 0;
         let groups: Vec<u32> = (0..3)
             .map(|axis| grid[axis].div_ceil(group[axis]))

@@ -17,7 +17,7 @@ use crate::Target;
 
 /// What the matrices' elements are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Element {
+pub(in crate::exec) enum Element {
     F64,
     /// f32, of which 10 bits of fraction count.
     Xf32,
@@ -102,12 +102,12 @@ fn truncated(bits: u32) -> f32 {
 
 /// An instruction's shape: `blocks` products of M × K by K × N.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
-    m: usize,
-    n: usize,
-    k: usize,
-    blocks: usize,
-    a: Element,
+pub(in crate::exec) struct Shape {
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    pub blocks: usize,
+    pub a: Element,
     b: Element,
     sparse: bool,
     /// A lane's elements of B are in two runs: the second half of them belongs to the second half
@@ -146,7 +146,7 @@ impl Shape {
     }
 
     /// From a name like `v_mfma_f32_32x32x4_2b_f16`.
-    fn parse(name: &str) -> Option<Shape> {
+    pub fn parse(name: &str) -> Option<Shape> {
         let mut parts = name.split('_').skip(1);
         let sparse = parts.next()? == "smfmac";
         let _result = parts.next()?;
@@ -173,6 +173,11 @@ impl Shape {
         })
     }
 
+    /// Whether A has all its elements, and B's are of the same type.
+    pub fn is_dense(&self) -> bool {
+        !self.sparse && self.a == self.b
+    }
+
     /// Whether CBSZ and ABID broadcast blocks of A.
     fn broadcasts(&self) -> bool {
         self.blocks > 1 && self.a != Element::F64
@@ -190,7 +195,7 @@ impl Shape {
     }
 
     /// Block, row and column of C's and D's `item`th element in `lane`.
-    fn place(&self, lane: usize, item: usize) -> (usize, usize, usize) {
+    pub fn place(&self, lane: usize, item: usize) -> (usize, usize, usize) {
         // Rows come in runs of four to a lane, but for f64.
         let run = if self.a == Element::F64 { 1 } else { 4 };
         // 4 × 4 blocks lie side by side in the lanes, larger ones in other registers.

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! What the crates do beyond single calls: code where other code was, arguments that change,
+//! waiting for one of several signals, faults as errors.
+
+use crate::waves::GROUP;
+use anyhow::{bail, ensure, Context, Result};
+use kfd::{topology, Buffer, Device, Kfd};
+use kfd_aql::{CodeObject, Error, Queue, Signal, Signals};
+use std::sync::Arc;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Inside the process's addresses, and nobody's.
+const NOWHERE: u64 = 0x1234_5000;
+
+/// Says what each came to.
+pub fn all() -> Result<()> {
+    let kfd = Kfd::open()?;
+    let nodes = topology::gpus()?;
+    let device = Device::acquire(&kfd, nodes.first().context("no GPU")?)?;
+    let bench = Bench {
+        from: Buffer::gtt(&device, 1024)?,
+        to: Buffer::gtt(&device, GROUP as usize)?,
+        device,
+    };
+    let signals = Signals::new(&bench.device, 8)?;
+    let queue = Queue::new(&bench.device, 64)?;
+    code_again(&bench, &queue, &signals.signal(1)?)?;
+    arguments(&bench, &queue, &signals.signal(1)?)?;
+    any(&bench, &queue, &[signals.signal(1)?, signals.signal(1)?])?;
+    wrong_arguments(&bench)?;
+    fault(&bench, &queue, &signals.signal(1)?)
+}
+
+struct Bench {
+    device: Arc<Device>,
+    /// What a kernel reads, and what it writes.
+    from: Buffer<u32>,
+    to: Buffer<u32>,
+}
+
+impl Bench {
+    fn load(&self) -> Result<Arc<CodeObject>> {
+        Ok(CodeObject::load_one_of(
+            &self.device,
+            &crate::waves::KERNELS,
+        )?)
+    }
+
+    /// One word is read and written; how many packets that took.
+    fn gather(
+        &self,
+        code: &Arc<CodeObject>,
+        queue: &Queue,
+        done: &Signal,
+        word: u32,
+    ) -> Result<u64> {
+        let (from, to) = (&self.from, &self.to);
+        from.set(0, word);
+        to.set(0, 0);
+        let launch = code.launch("gather")?.grid(GROUP).workgroup(GROUP);
+        let launch = launch.arg(from).arg(to).arg(1u32).build()?;
+        let (before, _) = queue.indices();
+        done.store(1);
+        launch.submit(queue, done)?;
+        queue.wait(done, PATIENCE)?;
+        ensure!(to.get(0) == word, "{:#x} instead of {word:#x}", to.get(0));
+        Ok(queue.indices().0 - before)
+    }
+}
+
+/// Code that lies where other code was is made known to the instruction caches, once for a queue.
+fn code_again(bench: &Bench, queue: &Queue, done: &Signal) -> Result<()> {
+    let first = bench.load()?;
+    let address = first.memory().address();
+    let fresh = bench.gather(&first, queue, done, 1)?;
+    ensure!(fresh == 1, "{fresh} packets for code where none was");
+    drop(first);
+    let again = bench.load()?;
+    ensure!(again.memory().address() == address, "it lies elsewhere");
+    let (one, two) = (
+        bench.gather(&again, queue, done, 2)?,
+        bench.gather(&again, queue, done, 3)?,
+    );
+    println!("code where code was: {one} packets, then {two}");
+    Ok(())
+}
+
+/// Launches of one code object share memory for their arguments, and not the arguments.
+fn arguments(bench: &Bench, queue: &Queue, done: &Signal) -> Result<()> {
+    let (code, from, to) = (bench.load()?, &bench.from, &bench.to);
+    from.set(0, 9);
+    let make = || {
+        let launch = code.launch("gather")?.grid(GROUP).workgroup(GROUP);
+        launch.arg(from).arg(to).arg(0u32).build()
+    };
+    let launches = (0..100)
+        .map(|_| make())
+        .collect::<kfd_aql::Result<Vec<_>>>()?;
+    let mut count = 0;
+    for (number, launch) in launches.iter().enumerate() {
+        // Only the last one's argument changes, so only it writes.
+        if number == 99 {
+            launch.set_argument(16, 1u32);
+        }
+        to.set(0, 0);
+        done.store(1);
+        launch.submit(queue, done)?;
+        queue.wait(done, PATIENCE)?;
+        count += u32::from(to.get(0) == 9);
+    }
+    println!("100 launches, {count} with another argument");
+    Ok(())
+}
+
+/// One of two signals is enough, and it is told which.
+fn any(bench: &Bench, queue: &Queue, [one, two]: &[Signal; 2]) -> Result<()> {
+    let code = bench.load()?;
+    let short = Duration::from_millis(100);
+    let none = Signal::wait_any(&[one, two], short);
+    ensure!(matches!(none, Err(Error::Timeout(_))), "{none:?}");
+    bench.gather(&code, queue, two, 4)?;
+    let first = Signal::wait_any(&[one, two], PATIENCE)?;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(short);
+            one.store(0);
+        });
+        two.store(1);
+        let then = Signal::wait_any(&[one, two], PATIENCE)?;
+        println!("the first of two signals: {first}, then {then}");
+        Ok(())
+    })
+}
+
+/// What a kernel does not take is refused before it runs.
+fn wrong_arguments(bench: &Bench) -> Result<()> {
+    let code = bench.load()?;
+    let launch = code.launch("gather")?.arg(1u64).arg(2u64).arg(3u64);
+    let error = launch.build().err().context("a wrong size is taken")?;
+    println!("{error}");
+    Ok(())
+}
+
+/// The wait for a kernel that can't end any more is over, and says why.
+fn fault(bench: &Bench, queue: &Queue, done: &Signal) -> Result<()> {
+    queue.check()?;
+    let launch = bench.load()?;
+    let launch = launch.launch("scatter")?.grid(GROUP).workgroup(GROUP);
+    let launch = launch.arg(NOWHERE).arg(1u32).arg(2u32).arg(3u32).build()?;
+    launch.submit(queue, done)?;
+    for _ in 0..2 {
+        match queue.wait(done, PATIENCE) {
+            Err(Error::Fault(fault)) => println!("a page fault at {:#x}", fault.address),
+            other => bail!("not a fault: {other:?}"),
+        }
+    }
+    ensure!(
+        matches!(queue.check(), Err(Error::Fault(_))),
+        "it is forgotten"
+    );
+    Ok(())
+}
