@@ -9,6 +9,7 @@ build_root="$cache/roots/build-$(list_key build)"
 hip_root() { echo "$cache/roots/hip-$1-$(list_key "hip-$1")"; }
 llvm_root="$cache/roots/llvm-$(list_key llvm)"
 deb_root="$cache/roots/deb-guest-$(list_key deb-guest)"
+box_root="$cache/roots/box-$(list_key box)"
 package_root() { echo "$cache/roots/package-$1-$2"; }
 guest_image() { echo "$cache/roots/guest-$1-$(list_key "guest-$1").img"; }
 
@@ -125,6 +126,17 @@ make_deb_root() {
     need_room 3 "the root for Debian packages"
     bootstrap deb-guest $suite "$deb_root"
     finish_root "$deb_root"
+}
+
+make_box_root() {
+    [ -e "$box_root/.complete" ] && return
+    deps
+    need_room 2 "the container's root"
+    bootstrap box $suite "$box_root"
+    # Where what is ours lies, and what the guest shares.
+    mkdir -p "$box_root.part"/{opt/amdkfd-rs,mnt/share}
+    rm -rf "$box_root.part"/var/lib/apt/lists/* "$box_root.part"/var/cache/apt/*.bin
+    finish_root "$box_root"
 }
 
 # One that is there is used without a look at the lock.

@@ -14,11 +14,17 @@ use std::time::{Duration, Instant};
 /// A command that starts `program` through [`exec`], in a process group of its own so that the
 /// terminal's ^C reaches only us and the end comes in order.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
+    let mut command = in_our_group(program);
+    command.process_group(0);
+    command
+}
+
+/// The same for one that our terminal is for as well.
+pub fn in_our_group(program: impl AsRef<OsStr>) -> Command {
     // The link, not the path: it still leads here when a newer build has taken the path.
     let mut command = Command::new("/proc/self/exe");
     let parent = std::process::id().to_string();
     command.args(["exec-child", &parent]).arg(program);
-    command.process_group(0);
     command
 }
 

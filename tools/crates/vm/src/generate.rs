@@ -23,9 +23,18 @@ pub fn generate(args: &GenerateArgs) -> Result<u8> {
             script.with_context(|| directory.display().to_string())?;
         }
         // Bash's file is named after the program alone.
-        fs::rename(directory.join("kfd-vm.bash"), directory.join("kfd-vm"))?;
+        let written = directory.join("kfd-vm.bash");
+        let script = fs::read_to_string(&written)?;
+        fs::write(directory.join("kfd-vm"), of_one_name(&script))?;
+        fs::remove_file(written)?;
     }
     Ok(0)
+}
+
+/// clap_complete 4.6 takes the dash of the program's name for one between subcommands in half of the
+/// names that it makes up for bash, which then completes nothing behind a subcommand.
+fn of_one_name(script: &str) -> String {
+    script.replace("kfd__subcmd__vm", "kfd__vm")
 }
 
 fn make(directory: &Path) -> Result<()> {

@@ -8,7 +8,6 @@ use anyhow::{anyhow, Context, Result};
 use rustix::process::{getpid, kill_process, wait, Pid, Signal, WaitOptions, WaitStatus};
 use signal_hook::consts::SIGCHLD;
 use signal_hook::iterator::Signals;
-use std::os::unix::process::CommandExt;
 
 /// What ends a program, or tells it something; not what a fault of its own raises.
 const PASSED_ON: &[i32] = &[
@@ -33,10 +32,9 @@ pub fn run() -> Result<u8> {
     // Before there is a child that could end.
     let mut signals = Signals::new(PASSED_ON.iter().chain([&SIGCHLD]))?;
     let program = std::env::current_exe().context("this program's name")?;
-    let mut command = child::command(program);
+    // The terminal is the child's to read.
+    let mut command = child::in_our_group(program);
     command.args(std::env::args_os().skip(1));
-    // In our group, so that the terminal is the child's to read as well.
-    command.process_group(rustix::process::getpgrp().as_raw_pid());
     let started = command.spawn().context("starting kfd-vm under process 1")?;
     let child = Pid::from_child(&started);
     loop {

@@ -22,7 +22,7 @@ use rustix::fs::{flock, FlockOperation};
 use rustix::process::getuid;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -56,6 +56,7 @@ impl Scratch {
         remove_left(&std::env::temp_dir());
         let dir = tempfile::Builder::new()
             .prefix(SCRATCH)
+            .permissions(fs::Permissions::from_mode(0o700))
             .tempdir()
             .context("a scratch directory")?;
         let lock = File::create(dir.path().join(LOCK))?;

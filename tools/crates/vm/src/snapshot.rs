@@ -5,6 +5,7 @@
 
 use crate::image;
 use crate::machine::Machine;
+use crate::place::Place;
 use crate::run::{load_amdgpu, Scratch};
 use crate::session::{Interrupt, Session, Start};
 use anyhow::{Context, Result};
@@ -39,7 +40,9 @@ pub fn obtain(machine: &Machine<'_>, scratch: &Scratch) -> Result<Snapshot> {
         let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
         wait_for_turn(&lock, &scratch.interrupt)?;
         if !path.exists() {
-            remove_unused(&machine.assets.cache);
+            if Place::find().fixed().is_none() {
+                remove_unused(&machine.assets.cache);
+            }
             make(machine, scratch, &path).context("making a snapshot")?;
         }
     }
@@ -95,8 +98,12 @@ impl Snapshot {
     }
 }
 
-/// The time of last use keeps a file in the cache.
+/// The time of last use keeps a file in the cache. A container's image has a cache that nothing is
+/// removed from: there, a new time would have the file copied first.
 pub fn keep(file: &Path) {
+    if Place::find().fixed().is_some() {
+        return;
+    }
     let file = File::options().append(true).open(file);
     let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
 }
