@@ -18,7 +18,7 @@ use std::str::FromStr;
 use tree::Tree;
 
 /// Changed when the same input becomes another disk image.
-const VERSION: &str = "1";
+const VERSION: &str = "2";
 /// The suffix of the disk images in the cache.
 pub const SUFFIX: &str = "squashfs";
 
