@@ -83,9 +83,13 @@ impl Machine<'_> {
             .fold(Key::default(), |key, word| key.text(word));
         let key = key
             .large_file(&self.assets.qemu.binary())?
-            .large_file(&self.assets.guest_image)?
             .large_file(&self.assets.kernel.vmlinuz)?
             .large_file(&self.assets.kernel.modules_image)?;
+        let key = match &self.args.image {
+            // A disk of the cache is named by what is in it, and its time is that of its last use.
+            Some(_) => key,
+            None => key.large_file(&self.assets.guest_image)?,
+        };
         Ok(key.finish())
     }
 
@@ -257,6 +261,7 @@ mod tests {
     use crate::assets::{KernelFiles, Qemu};
     use clap::Parser;
     use std::fs;
+    use std::time::Duration;
 
     fn machine_args(line: &str) -> MachineArgs {
         let line = format!("kfd-vm run {line} -- true");
@@ -318,7 +323,7 @@ mod tests {
             key
         };
         // The files are rewritten for each key: give them one time.
-        let fixed = |line: &str| {
+        let used = |line: &str, later: Duration| {
             let (assets, args) = (assets(dir.path()), machine_args(line));
             for name in [
                 "vmlinuz",
@@ -330,7 +335,12 @@ mod tests {
                     .write(true)
                     .open(dir.path().join(name))
                     .unwrap();
-                file.set_modified(stamp).unwrap();
+                let later = if name.starts_with("guest") {
+                    later
+                } else {
+                    Duration::ZERO
+                };
+                file.set_modified(stamp + later).unwrap();
             }
             Machine {
                 args: &args,
@@ -341,7 +351,12 @@ mod tests {
             .key()
             .unwrap()
         };
+        let fixed = |line: &str| used(line, Duration::ZERO);
         let base = fixed("");
+        let later = Duration::from_secs(1);
+        assert_ne!(base, used("", later), "another disk");
+        let own = "--image root.tar";
+        assert_eq!(fixed(own), used(own, later), "the same disk, used again");
         assert_eq!(base, fixed("--gpus 2 --kfd c --timeout 5 --share /tmp"));
         for line in ["--mem 3G", "--smp 1", "--append quiet", "--icount"] {
             assert_ne!(base, fixed(line), "{line}");
