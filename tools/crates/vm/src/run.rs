@@ -14,7 +14,7 @@ use crate::machine::{gpu_device, Machine};
 use crate::net;
 use crate::perfetto::Perfetto;
 use crate::session::{Failure, Interrupt, Limit, Session, Sink, Start};
-use crate::snapshot::{self, Snapshot};
+use crate::snapshot;
 use crate::{terminal, STATUS_FAILED};
 use anyhow::{anyhow, bail, Context, Result};
 use kfd_vm_protocol::{Reply, Request, SHARE};
@@ -422,15 +422,18 @@ impl<'a> Run<'a> {
 
     fn warm(&self, machine: &Machine<'_>, gpus: &[Gpu]) -> Result<Session> {
         let snapshot = snapshot::obtain(machine, &self.scratch)?;
-        let mut session = match self.restore(machine, gpus, &snapshot) {
-            Ok(session) => session,
-            Err(error) => {
-                self.scratch.interrupt.check()?;
-                eprintln!("kfd-vm: the snapshot does not hold ({error:#}); booting cold");
-                snapshot.discard();
-                return self.cold(machine, gpus);
-            }
-        };
+        let mut start = self.start(machine, gpus)?;
+        start.incoming = true;
+        // That QEMU does not start, for a port that is taken, is not the snapshot's fault.
+        let mut session = Session::start(start)?;
+        if let Err(error) = snapshot.restore(&mut session) {
+            drop(session);
+            self.scratch.interrupt.check()?;
+            eprintln!("kfd-vm: the snapshot does not hold ({error:#}); booting cold");
+            snapshot.discard();
+            return self.cold(machine, gpus);
+        }
+        self.scratch.note("restored");
         if let Some(card) = self.network_card() {
             session.monitor.execute("device_add", card)?;
         }
@@ -451,15 +454,6 @@ impl<'a> Run<'a> {
         } else {
             self.insert_module(&mut session)?;
         }
-        Ok(session)
-    }
-
-    fn restore(&self, machine: &Machine<'_>, gpus: &[Gpu], from: &Snapshot) -> Result<Session> {
-        let mut start = self.start(machine, gpus)?;
-        start.incoming = true;
-        let mut session = Session::start(start)?;
-        from.restore(&mut session)?;
-        self.scratch.note("restored");
         Ok(session)
     }
 
