@@ -3,17 +3,24 @@
 
 use crate::args::{Kernel, MachineArgs};
 use crate::image::{self, Settings};
+use crate::initramfs;
 use crate::place::Place;
+use crate::session::Interrupt;
 use anyhow::{anyhow, bail, Context, Result};
+use rustix::process::{kill_process, Pid, Signal};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
 /// The only suite whose root is there where nothing is fetched.
 const FIXED_SUITE: &str = "trixie";
+/// How often a step of sysroot is looked at.
+const STEP: Duration = Duration::from_millis(20);
 
 pub struct Assets {
     pub cache: PathBuf,
@@ -39,7 +46,7 @@ pub struct KernelFiles {
 
 impl Assets {
     /// Has `sysroot` make what is missing, then checks that it is there.
-    pub fn locate(args: &MachineArgs) -> Result<Self> {
+    pub fn locate(args: &MachineArgs, interrupt: &Interrupt) -> Result<Self> {
         let place = Place::find();
         let sysroot = place.sysroot();
         let image = image_of(&args.root)?;
@@ -60,7 +67,7 @@ impl Assets {
         let ensure = |made: &Path, step: &[&str]| match fixed {
             true if made.exists() => Ok(()),
             true => bail!("{} is not there, and is not made here", made.display()),
-            false => ensure(&sysroot, made, step),
+            false => ensure(&sysroot, made, step, interrupt),
         };
         if fixed && suite != FIXED_SUITE {
             bail!("there is no root but {FIXED_SUITE} here; --image takes one of your own");
@@ -70,19 +77,6 @@ impl Assets {
         }
         let cache = get("CACHE")?.join("vm");
         fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
-        let mut settings = Settings::default();
-        let guest_image = match (&args.image, image) {
-            (Some(source), _) => {
-                let image = image::obtain(source, &cache)?;
-                settings = image.settings;
-                image.disk
-            }
-            (None, Some(disk)) => disk,
-            (None, None) => {
-                ensure(&get("GUEST_IMAGE")?, &["guest-root", &args.root])?;
-                get("GUEST_IMAGE")?
-            }
-        };
         let kernel = match args.kernel {
             Kernel::Stock => {
                 let dir = get("KERNEL_DIR")?;
@@ -92,6 +86,22 @@ impl Assets {
             Kernel::Debug => KernelFiles::checking("debug", &get("DEBUG_KERNEL_DIR")?)?,
             Kernel::Kasan => KernelFiles::checking("kasan", &get("KASAN_KERNEL_DIR")?)?,
             Kernel::Kcsan => KernelFiles::checking("kcsan", &get("KCSAN_KERNEL_DIR")?)?,
+        };
+        let mut settings = Settings::default();
+        let guest_image = match (&args.image, image) {
+            (Some(source), _) => {
+                if !initramfs::has_module(&kernel, "squashfs") {
+                    bail!("--image needs --kernel stock: this kernel has no squashfs");
+                }
+                let image = image::obtain(source, &cache, interrupt)?;
+                settings = image.settings;
+                image.disk
+            }
+            (None, Some(disk)) => disk,
+            (None, None) => {
+                ensure(&get("GUEST_IMAGE")?, &["guest-root", &args.root])?;
+                get("GUEST_IMAGE")?
+            }
         };
         let qemu = Qemu {
             root: get("BUILD_ROOT")?,
@@ -190,14 +200,28 @@ fn variables(text: &str) -> HashMap<String, String> {
         .collect()
 }
 
-fn ensure(sysroot: &Path, made: &Path, step: &[&str]) -> Result<()> {
-    if !made.exists() {
-        let status = Command::new(sysroot).args(step).status();
-        if !status.context("running sysroot")?.success() {
-            bail!("`sysroot {}` failed", step.join(" "));
-        }
+fn ensure(sysroot: &Path, made: &Path, step: &[&str], interrupt: &Interrupt) -> Result<()> {
+    if made.exists() {
+        return Ok(());
     }
-    Ok(())
+    let mut child = Command::new(sysroot).args(step).spawn();
+    let child = child
+        .as_mut()
+        .map_err(|error| anyhow!("running sysroot: {error}"))?;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            break match status.success() {
+                true => Ok(()),
+                false => bail!("`sysroot {}` failed", step.join(" ")),
+            };
+        }
+        if let Err(signal) = interrupt.check() {
+            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+            child.wait()?;
+            return Err(signal);
+        }
+        sleep(STEP);
+    }
 }
 
 /// A digest of whatever is fed to it, short enough for a file name.

@@ -7,7 +7,8 @@ mod squashfs;
 mod tree;
 
 use crate::assets::Key;
-use crate::snapshot::keep;
+use crate::session::Interrupt;
+use crate::snapshot::{keep, remove_unused, wait_for_turn};
 use anyhow::{bail, Context, Result};
 use flate2::read::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
@@ -85,7 +86,7 @@ impl Settings {
 }
 
 /// The image's disk in the cache, made now if there is none.
-pub fn obtain(source: &Source, cache: &Path) -> Result<Image> {
+pub fn obtain(source: &Source, cache: &Path, interrupt: &Interrupt) -> Result<Image> {
     match source {
         Source::Archive(path) => {
             let path = path.canonicalize();
@@ -97,7 +98,7 @@ pub fn obtain(source: &Source, cache: &Path) -> Result<Image> {
                 );
             }
             let key = Key::default().text(VERSION).large_file(&path)?.finish();
-            in_cache(cache, &key, source, |tree| {
+            in_cache(cache, &key, source, interrupt, |tree| {
                 let file = File::open(&path)?;
                 tree.lay(decompressed(file)?, false)?;
                 is_root(tree)?;
@@ -108,7 +109,7 @@ pub fn obtain(source: &Source, cache: &Path) -> Result<Image> {
             let found = oci::find(directory, tag.as_deref())
                 .with_context(|| format!("the image {source}"))?;
             let key = Key::default().text(VERSION).text(found.digest()).finish();
-            in_cache(cache, &key, source, |tree| {
+            in_cache(cache, &key, source, interrupt, |tree| {
                 found.lay(tree)?;
                 is_root(tree)?;
                 Ok(found.settings().clone())
@@ -129,21 +130,33 @@ impl std::fmt::Display for Source {
     }
 }
 
-/// Made beside its place and renamed: whoever finds it finds a whole one.
+/// Made beside its place and renamed: whoever finds it finds a whole one. One maker at a time.
 fn in_cache(
     cache: &Path,
     key: &str,
     source: &Source,
+    interrupt: &Interrupt,
     fill: impl FnOnce(&mut Tree) -> Result<Settings>,
 ) -> Result<Image> {
     let disk = cache.join(format!("image-{key}.{SUFFIX}"));
     let notes = cache.join(format!("image-{key}.json"));
-    if !disk.exists() || !notes.exists() {
-        eprintln!("kfd-vm: making a disk of {source} (once)");
-        let mut tree = Tree::new(tempfile::tempfile_in(cache)?);
-        let settings = fill(&mut tree).with_context(|| format!("the image {source}"))?;
-        store(&notes, |file| Ok(serde_json::to_writer(file, &settings)?))?;
-        store(&disk, |file| squashfs::write(&tree, file))?;
+    let is_there = || disk.exists() && notes.exists();
+    if !is_there() {
+        let lock = disk.with_extension("lock");
+        let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
+        wait_for_turn(&lock, interrupt)?;
+        if !is_there() {
+            remove_unused(cache);
+            eprintln!("kfd-vm: making a disk of {source} (once)");
+            let mut tree = Tree::new(tempfile::tempfile_in(cache)?, interrupt.clone());
+            let made = fill(&mut tree).and_then(|settings| {
+                store(&notes, |file| Ok(serde_json::to_writer(file, &settings)?))?;
+                store(&disk, |file| squashfs::write(&tree, file))
+            });
+            // Of a read that a signal ended it is told as of the signal.
+            interrupt.check()?;
+            made.with_context(|| format!("the image {source}"))?;
+        }
     }
     keep(&disk);
     keep(&notes);
@@ -249,9 +262,14 @@ mod tests {
             let path = directory.path().join(name);
             fs::write(&path, bytes).unwrap();
             let source = Source::Archive(path);
-            let image = obtain(&source, directory.path()).unwrap();
+            let image = obtain(&source, directory.path(), &Interrupt::default()).unwrap();
             let made = fs::metadata(&image.disk).unwrap().len();
-            assert_eq!(obtain(&source, directory.path()).unwrap().disk, image.disk);
+            assert_eq!(
+                obtain(&source, directory.path(), &Interrupt::default())
+                    .unwrap()
+                    .disk,
+                image.disk
+            );
             assert_eq!(fs::metadata(&image.disk).unwrap().len(), made);
             let file = BufReader::new(File::open(&image.disk).unwrap());
             let disk = FilesystemReader::from_reader(file).unwrap();
@@ -287,14 +305,19 @@ mod tests {
             fs::write(&path, bytes).unwrap();
             format!(
                 "{:#}",
-                obtain(&Source::Archive(path), directory.path()).unwrap_err()
+                obtain(
+                    &Source::Archive(path),
+                    directory.path(),
+                    &Interrupt::default()
+                )
+                .unwrap_err()
             )
         };
         assert!(of("text", b"no archive, and not a short one either").contains("text"));
         assert!(of("empty", b"").contains("no /bin"));
         assert!(of("xz", b"\xfd7zXZ\0......").contains("xz"));
         let here = Source::Archive(directory.path().into());
-        assert!(obtain(&here, directory.path())
+        assert!(obtain(&here, directory.path(), &Interrupt::default())
             .unwrap_err()
             .to_string()
             .contains("oci:"));
@@ -304,6 +327,57 @@ mod tests {
             !left
                 .iter()
                 .any(|name| name.to_string_lossy().ends_with("part")),
+            "{left:?}"
+        );
+    }
+
+    #[test]
+    fn a_signal_ends_the_making_and_leaves_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("root.tar");
+        fs::write(&path, archive()).unwrap();
+        let cache = directory.path().join("cache");
+        fs::create_dir(&cache).unwrap();
+        let interrupt = Interrupt::default();
+        let of = |interrupt: &Interrupt, merge: bool| {
+            in_cache(
+                &cache,
+                "key",
+                &Source::Archive(path.clone()),
+                interrupt,
+                |tree| {
+                    if merge {
+                        interrupt.set(15);
+                    }
+                    tree.lay(File::open(&path)?, false)?;
+                    interrupt.set(15);
+                    Ok(Settings::default())
+                },
+            )
+        };
+        for merge in [true, false] {
+            let interrupt = Interrupt::default();
+            let error = of(&interrupt, merge).unwrap_err();
+            let failure = error.downcast_ref::<crate::session::Failure>();
+            assert!(
+                matches!(failure, Some(crate::session::Failure::Signal(15))),
+                "{error:#}"
+            );
+        }
+        interrupt.set(15);
+        assert!(of(&interrupt, false).is_err());
+        let left = fs::read_dir(&cache).unwrap().flatten();
+        let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+        assert!(
+            !left
+                .iter()
+                .any(|name| name.to_string_lossy().contains("squashfs")),
+            "{left:?}"
+        );
+        assert!(
+            !left
+                .iter()
+                .any(|name| name.to_string_lossy().contains("part")),
             "{left:?}"
         );
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Makes the guest's initramfs: the static agent as /init and the modules it needs for its root.
 
-use crate::assets::{Assets, Key};
+use crate::assets::{Assets, KernelFiles, Key};
 use crate::cpio::Writer;
 use crate::place::Place;
 use crate::snapshot::keep;
@@ -107,6 +107,11 @@ fn build_agent(workspace: &Path) -> Result<PathBuf> {
         .join(TARGET)
         .join("debug")
         .join(AGENT))
+}
+
+/// Whether a kernel has a module, or has it built in.
+pub fn has_module(kernel: &KernelFiles, name: &str) -> bool {
+    load_order(&kernel.modules, &[name]).is_ok()
 }
 
 /// The files of the named modules and all they depend on, in an order that can be loaded.

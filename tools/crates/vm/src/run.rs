@@ -198,8 +198,7 @@ pub fn prepare(args: &MachineArgs) -> Result<u8> {
         bail!("a machine with {reason} is always booted cold");
     }
     let scratch = Scratch::new(args.verbose > 0)?;
-    let assets = Assets::locate(args)?;
-    let initramfs = initramfs::locate(&assets)?;
+    let (assets, initramfs) = locate(args, &scratch.interrupt, false)?;
     let machine = Machine {
         args,
         kvm: args.kvm()?,
@@ -275,9 +274,30 @@ pub fn with_machine(
     args: &RunArgs,
     body: impl FnOnce(&Run<'_>, &mut Session) -> Result<u8>,
 ) -> Result<u8> {
-    let assets = Assets::locate(&args.machine)?;
-    let run = Run::new(args, &assets)?;
-    let initramfs = initramfs::locate(&assets)?;
+    let end = until_end(args, body)?;
+    Ok(match end.status {
+        0 if !end.complaints.is_empty() => STATUS_FAILED,
+        status => status,
+    })
+}
+
+/// How a machine that did not fail has ended.
+pub struct End {
+    /// The body's.
+    pub status: u8,
+    /// What is not good around it: in the kernel's log, or of a model.
+    pub complaints: Vec<String>,
+}
+
+/// The same, and what there is to complain of is said and returned.
+pub fn until_end(
+    args: &RunArgs,
+    body: impl FnOnce(&Run<'_>, &mut Session) -> Result<u8>,
+) -> Result<End> {
+    let scratch = Scratch::new(args.machine.verbose > 0)?;
+    let located = locate(&args.machine, &scratch.interrupt, args.has_network());
+    let (assets, initramfs) = located?;
+    let run = Run::new(args, &assets, scratch)?;
     let machine = Machine {
         args: &args.machine,
         kvm: args.machine.kvm()?,
@@ -298,15 +318,28 @@ pub fn with_machine(
     session.quit();
     run.scratch.note("the machine is off");
     let count = gpus.len();
-    let status = finish(gpus, status, findings)?;
+    let complaints = finish(gpus, findings);
     if let Some((perfetto, timeline)) = run.perfetto.as_ref().zip(timeline) {
         perfetto.write(timeline, run.scratch.path(), count)?;
     }
-    Ok(status)
+    Ok(End { status, complaints })
 }
 
-/// The command's status, unless it is good and something around it is not.
-fn finish(gpus: Vec<Gpu>, status: u8, findings: Vec<String>) -> Result<u8> {
+/// What a machine is made of, made where it is not there yet.
+fn locate(args: &MachineArgs, interrupt: &Interrupt, network: bool) -> Result<(Assets, PathBuf)> {
+    let found = Assets::locate(args, interrupt).and_then(|assets| {
+        if network && !initramfs::has_module(&assets.kernel, "virtio_net") {
+            bail!("--net and --publish need --kernel stock: this kernel has no virtio_net");
+        }
+        let initramfs = initramfs::locate(&assets)?;
+        Ok((assets, initramfs))
+    });
+    // A signal may have ended what it waited for.
+    interrupt.check()?;
+    found
+}
+
+fn finish(gpus: Vec<Gpu>, findings: Vec<String>) -> Vec<String> {
     let ends = gpus.into_iter().map(Gpu::finish);
     let mut errors: Vec<_> = ends
         .filter_map(Result::err)
@@ -320,11 +353,7 @@ fn finish(gpus: Vec<Gpu>, status: u8, findings: Vec<String>) -> Result<u8> {
     for error in &errors {
         eprintln!("kfd-vm: {error}");
     }
-    Ok(if status == 0 && !errors.is_empty() {
-        STATUS_FAILED
-    } else {
-        status
-    })
+    errors
 }
 
 /// A machine that failed may have failed because of its GPU.
@@ -356,8 +385,7 @@ pub struct Run<'a> {
 impl<'a> Run<'a> {
     /// Finds all that the run needs from outside, so that what is missing is reported before a
     /// boot.
-    fn new(args: &'a RunArgs, assets: &Assets) -> Result<Self> {
-        let scratch = Scratch::new(args.machine.verbose > 0)?;
+    fn new(args: &'a RunArgs, assets: &Assets, scratch: Scratch) -> Result<Self> {
         let server = (args.gpu_count() > 0)
             .then(|| gpus::server(args))
             .transpose()?;

@@ -40,23 +40,21 @@ pub fn obtain(machine: &Machine<'_>, scratch: &Scratch) -> Result<Snapshot> {
         let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
         wait_for_turn(&lock, &scratch.interrupt)?;
         if !path.exists() {
-            if Place::find().fixed().is_none() {
-                remove_unused(&machine.assets.cache);
-            }
+            remove_unused(&machine.assets.cache);
             make(machine, scratch, &path).context("making a snapshot")?;
         }
     }
     Ok(Snapshot { path })
 }
 
-/// Waits until no other kfd-vm makes this snapshot, or until a signal comes.
-fn wait_for_turn(lock: &File, interrupt: &Interrupt) -> Result<()> {
+/// Waits until no other kfd-vm makes the same snapshot or disk, or until a signal comes.
+pub fn wait_for_turn(lock: &File, interrupt: &Interrupt) -> Result<()> {
     loop {
         interrupt.check()?;
         match flock(lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
             Err(Errno::WOULDBLOCK | Errno::INTR) => sleep(TURN),
-            Err(errno) => return Err(errno).context("locking the snapshot"),
+            Err(errno) => return Err(errno).context("locking it"),
         }
     }
 }
@@ -109,7 +107,10 @@ pub fn keep(file: &Path) {
 }
 
 /// Removes snapshots, initramfs files and disks of own images that nobody uses any more.
-fn remove_unused(cache: &Path) {
+pub fn remove_unused(cache: &Path) {
+    if Place::find().fixed().is_some() {
+        return;
+    }
     for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
         let path = entry.path();
         let ours = path.extension().is_some_and(|suffix| {

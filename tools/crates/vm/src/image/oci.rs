@@ -2,7 +2,9 @@
 //! A directory in the layout of the OCI image specification: index.json names images, and what they
 //! are made of lies in blobs/, each by its digest. Every blob is checked against that before use.
 
-use super::{decompressed, tree::Tree, Settings};
+use super::tree::{Tree, Until};
+use super::{decompressed, Settings};
+use crate::session::Interrupt;
 use anyhow::{anyhow, bail, Context, Result};
 use oci_spec::image::{
     Arch, Descriptor, DigestAlgorithm, ImageConfiguration, ImageIndex, ImageManifest, MediaType, Os,
@@ -44,7 +46,7 @@ impl Found {
     pub fn lay(&self, tree: &mut Tree) -> Result<()> {
         for layer in &self.layers {
             let context = || format!("the layer {}", layer.digest());
-            let blob = open(&self.layout, layer).with_context(context)?;
+            let blob = open(&self.layout, layer, &tree.interrupt).with_context(context)?;
             tree.lay(decompressed(blob)?, true).with_context(context)?;
         }
         Ok(())
@@ -130,13 +132,13 @@ fn text(layout: &Path, descriptor: &Descriptor) -> Result<Vec<u8>> {
         bail!("{} is too long", descriptor.digest());
     }
     let mut bytes = Vec::new();
-    open(layout, descriptor)?.read_to_end(&mut bytes)?;
+    open(layout, descriptor, &Interrupt::default())?.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// A blob that is what its digest says. The digest's characters were checked when it was parsed: it
 /// leads nowhere else than into blobs/.
-fn open(layout: &Path, descriptor: &Descriptor) -> Result<File> {
+fn open(layout: &Path, descriptor: &Descriptor, interrupt: &Interrupt) -> Result<File> {
     let digest = descriptor.digest();
     if digest.algorithm() != &DigestAlgorithm::Sha256 {
         bail!("{digest}: only sha256 is known here");
@@ -144,7 +146,11 @@ fn open(layout: &Path, descriptor: &Descriptor) -> Result<File> {
     let path = layout.join("blobs/sha256").join(digest.digest());
     let mut file = File::open(&path).with_context(|| path.display().to_string())?;
     let mut hash = Hashing(Sha256::new());
-    let length = io::copy(&mut file, &mut hash)?;
+    let mut reader = Until {
+        reader: &file,
+        interrupt: interrupt.clone(),
+    };
+    let length = io::copy(&mut reader, &mut hash)?;
     let found: String = hash
         .0
         .finalize()

@@ -2,7 +2,7 @@
 //! A tree as a disk image that a guest mounts: squashfs, since that needs no rights to be written,
 //! and no room to be chosen.
 
-use super::tree::{Kind, Node, Tree};
+use super::tree::{Kind, Node, Tree, Until};
 use anyhow::{bail, Context, Result};
 use backhand::compression::Compressor;
 use backhand::{FilesystemCompressor, FilesystemWriter, NodeHeader};
@@ -99,6 +99,10 @@ fn push<'a>(
                 start: *start,
                 left: *length,
             };
+            let piece = Until {
+                reader: piece,
+                interrupt: tree.interrupt.clone(),
+            };
             writer.push_file(piece, path, header)?;
         }
         Kind::Link(target) => writer.push_symlink(target, path, header)?,
@@ -129,6 +133,7 @@ impl Read for Piece<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Interrupt;
     use backhand::{FilesystemReader, InnerNode};
     use sha2::{Digest, Sha256};
     use std::io::BufReader;
@@ -145,7 +150,7 @@ mod tests {
             header.set_mtime(0);
             archive.append_data(&mut header, name, *data)?;
         }
-        let mut tree = Tree::new(tempfile::tempfile()?);
+        let mut tree = Tree::new(tempfile::tempfile()?, Interrupt::default());
         tree.lay(&archive.into_inner()?[..], false)?;
         let disk = tempfile::tempfile()?;
         write_within(&tree, &disk, largest)?;

@@ -3,6 +3,7 @@
 //! file of this machine's, so no name and no link in one leads out: a link leads to where the guest
 //! will see it lead. What files hold is kept in one spool, a file without a name.
 
+use crate::session::Interrupt;
 use anyhow::{anyhow, bail, Context, Result};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -50,13 +51,28 @@ pub struct Tree {
     /// By the path from the root, which is the empty one.
     pub nodes: BTreeMap<PathBuf, Node>,
     pub spool: File,
+    /// Ends the reading of layers and of the spool.
+    pub interrupt: Interrupt,
     length: u64,
     layers: usize,
 }
 
+/// What is read until a signal comes.
+pub struct Until<R> {
+    pub reader: R,
+    pub interrupt: Interrupt,
+}
+
+impl<R: Read> Read for Until<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.interrupt.check().map_err(io::Error::other)?;
+        self.reader.read(buffer)
+    }
+}
+
 impl Tree {
     /// An empty root, with an empty spool.
-    pub fn new(spool: File) -> Self {
+    pub fn new(spool: File, interrupt: Interrupt) -> Self {
         let root = Node {
             kind: Kind::Directory,
             mode: 0o755,
@@ -68,6 +84,7 @@ impl Tree {
         Self {
             nodes: [(PathBuf::new(), root)].into(),
             spool,
+            interrupt,
             length: 0,
             layers: 0,
         }
@@ -77,6 +94,10 @@ impl Tree {
     /// archive of a whole root a file may have such a name.
     pub fn lay(&mut self, layer: impl Read, whiteouts: bool) -> Result<()> {
         self.layers += 1;
+        let layer = Until {
+            reader: layer,
+            interrupt: self.interrupt.clone(),
+        };
         for entry in Archive::new(layer).entries()? {
             let mut entry = entry.context("reading the archive")?;
             let name = entry.path_bytes().into_owned();
@@ -307,7 +328,7 @@ mod tests {
     }
 
     fn merge(layers: &[&[&str]]) -> Result<Tree> {
-        let mut tree = Tree::new(tempfile::tempfile().unwrap());
+        let mut tree = Tree::new(tempfile::tempfile().unwrap(), Interrupt::default());
         for entries in layers {
             tree.lay(&layer(entries)[..], true)?;
         }
