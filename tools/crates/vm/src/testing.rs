@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 const STATUS_TESTS_FAILED: u8 = 1;
 /// How much of each stream of a test the report keeps: the end.
 const KEPT: usize = 256 << 10;
+/// How much of a line that is a case counts.
+const LONGEST_LINE: usize = 4 << 10;
 
 /// What came of a test.
 struct Outcome {
@@ -41,30 +43,41 @@ pub fn test(args: &TestArgs) -> Result<u8> {
     });
     let file = file.transpose()?;
     let mut outcomes = Vec::new();
-    let result = run_all(args, &mut outcomes);
+    let mut complaints = Vec::new();
+    let result = run_all(args, &mut outcomes, &mut complaints);
+    if let Err(error) = &result {
+        complaints.push(format!("{error:#}"));
+    }
     let failed = outcomes.iter().filter(|outcome| !outcome.passed()).count();
     let passed = outcomes.len() - failed;
     println!("{passed} passed, {failed} failed");
     if let Some((file, path)) = file {
-        let report = report(&outcomes, result.as_ref().err());
+        let report = report(&outcomes, &complaints);
         let written = report.serialize(BufWriter::new(file));
         written.with_context(|| path.display().to_string())?;
     }
-    Ok(match result? {
-        0 if failed > 0 => STATUS_TESTS_FAILED,
-        status => status,
+    result?;
+    Ok(match failed {
+        _ if !complaints.is_empty() => STATUS_FAILED,
+        0 => 0,
+        _ => STATUS_TESTS_FAILED,
     })
 }
 
-fn run_all(args: &TestArgs, outcomes: &mut Vec<Outcome>) -> Result<u8> {
-    let mut worst = 0;
+/// `complaints` are those of machines that ran their tests to the end.
+fn run_all(
+    args: &TestArgs,
+    outcomes: &mut Vec<Outcome>,
+    complaints: &mut Vec<String>,
+) -> Result<()> {
     while outcomes.len() < args.tests.len() {
         let before = outcomes.len();
-        let ended = run::with_machine(&args.options, |run, session| {
+        let ended = run::until_end(&args.options, |run, session| {
             for test in &args.tests[before..] {
                 let (mut output, started) = (Output::default(), Instant::now());
                 let order = Order::of_test(test, args.timeout);
                 let result = run.command(session, &order, &mut output);
+                output.cases.end();
                 let broken = result.as_ref().err().map(|error| format!("{error:#}"));
                 if let Some(Failure::Signal(_)) = result.as_ref().err().and_then(failure) {
                     return result;
@@ -85,14 +98,22 @@ fn run_all(args: &TestArgs, outcomes: &mut Vec<Outcome>) -> Result<u8> {
             Ok(0)
         });
         match ended {
-            Ok(status) => worst = worst.max(status),
-            Err(error) if matches!(failure(&error), Some(Failure::Signal(_))) => return Err(error),
-            // That a test broke is in its outcome.
-            Err(_) if outcomes.len() > before => {}
-            Err(error) => return Err(error),
+            Ok(end) => complaints.extend(end.complaints),
+            Err(error) if !is_of_a_test(&error, &outcomes[before..]) => return Err(error),
+            Err(_) => {}
         }
     }
-    Ok(worst)
+    Ok(())
+}
+
+/// Whether a machine's error is in the outcome of a test already; else it is one of the machine
+/// itself, before its first test or after its last.
+fn is_of_a_test(error: &anyhow::Error, outcomes: &[Outcome]) -> bool {
+    let broken = matches!(
+        outcomes.last().map(|outcome| &outcome.ended),
+        Some(Ended::Broken(_))
+    );
+    broken && !matches!(failure(error), Some(Failure::Signal(_)))
 }
 
 fn failure(error: &anyhow::Error) -> Option<&Failure> {
@@ -101,12 +122,17 @@ fn failure(error: &anyhow::Error) -> Option<&Failure> {
 
 impl Outcome {
     fn passed(&self) -> bool {
-        matches!(self.ended, Ended::Exited(0))
+        matches!(self.ended, Ended::Exited(0)) && !self.said_bad()
+    }
+
+    fn said_bad(&self) -> bool {
+        self.output.cases.found.iter().any(|(good, _)| !good)
     }
 
     /// Why it failed, in a line.
     fn why(&self) -> Option<String> {
         match &self.ended {
+            Ended::Exited(0) if self.said_bad() => Some("it said \"not ok\"".into()),
             Ended::Exited(0) => None,
             Ended::Exited(status) => Some(format!("it ended with status {status}")),
             Ended::Broken(why) => Some(why.lines().next().unwrap_or_default().into()),
@@ -128,26 +154,19 @@ impl Outcome {
         suite.set_time(self.time);
         suite.set_system_out_lossy(&self.output.stdout.0);
         suite.set_system_err_lossy(&self.output.stderr.0);
-        let text = String::from_utf8_lossy(&self.output.stdout.0);
-        let (mut cases, mut said_bad) = (Vec::new(), false);
-        for line in text.lines() {
-            let (what, status) = match (line.strip_prefix("ok - "), line.strip_prefix("not ok - "))
-            {
-                (Some(what), _) => (what, TestCaseStatus::success()),
-                (_, Some(what)) => {
-                    said_bad = true;
-                    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-                    status.set_message(what);
-                    (what, status)
-                }
-                _ => continue,
-            };
-            cases.push(TestCase::new(what, status));
+        let mut cases = Vec::new();
+        for (good, what) in &self.output.cases.found {
+            let mut status = TestCaseStatus::success();
+            if !good {
+                status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+                status.set_message(what.as_str());
+            }
+            cases.push(TestCase::new(what.as_str(), status));
         }
         match &self.ended {
             Ended::Exited(0) if !cases.is_empty() => {}
             Ended::Exited(0) => cases.push(TestCase::new(&*self.name, TestCaseStatus::success())),
-            Ended::Exited(_) if said_bad => {}
+            Ended::Exited(_) if self.said_bad() => {}
             Ended::Exited(_) => cases.push(self.own_case(NonSuccessKind::Failure)),
             Ended::Broken(_) => cases.push(self.own_case(NonSuccessKind::Error)),
         }
@@ -168,15 +187,17 @@ impl Outcome {
     }
 }
 
-/// All suites; where the machine failed in between, that is a suite of its own.
-fn report(outcomes: &[Outcome], machine: Option<&anyhow::Error>) -> Report {
+/// All suites; what is not good of a machine is a suite of its own.
+fn report(outcomes: &[Outcome], complaints: &[String]) -> Report {
     let mut report = Report::new("kfd-vm");
     report.add_test_suites(outcomes.iter().map(Outcome::suite));
-    if let Some(error) = machine {
-        let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
-        status.set_message(format!("{error:#}"));
+    if !complaints.is_empty() {
         let mut suite = TestSuite::new("kfd-vm");
-        suite.add_test_case(TestCase::new("the machine", status));
+        for complaint in complaints {
+            let mut status = TestCaseStatus::non_success(NonSuccessKind::Error);
+            status.set_message(complaint.as_str());
+            suite.add_test_case(TestCase::new("the machine", status));
+        }
         report.add_test_suite(suite);
     }
     report.set_time(outcomes.iter().map(|outcome| outcome.time).sum());
@@ -186,12 +207,14 @@ fn report(outcomes: &[Outcome], machine: Option<&anyhow::Error>) -> Report {
 /// What a test says is passed on and kept.
 #[derive(Default)]
 struct Output {
+    cases: Cases,
     stdout: Kept,
     stderr: Kept,
 }
 
 impl Sink for Output {
     fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.cases.add(bytes);
         self.stdout.add(bytes);
         PassThrough.stdout(bytes)
     }
@@ -199,6 +222,40 @@ impl Sink for Output {
     fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stderr.add(bytes);
         PassThrough.stderr(bytes)
+    }
+}
+
+/// The lines "ok - WHAT" and "not ok - WHAT" of a stream, however long that is.
+#[derive(Default)]
+struct Cases {
+    /// Whether each is a good one, and what it says.
+    found: Vec<(bool, String)>,
+    /// The line that has no end yet.
+    line: Vec<u8>,
+}
+
+impl Cases {
+    fn add(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let room = LONGEST_LINE.saturating_sub(self.line.len());
+            let text = piece.strip_suffix(b"\n").unwrap_or(piece);
+            self.line.extend(&text[..text.len().min(room)]);
+            if text.len() < piece.len() {
+                self.end();
+            }
+        }
+    }
+
+    /// The line is over.
+    fn end(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let line = String::from_utf8_lossy(&line);
+        let line = line.trim_end_matches('\r');
+        if let Some(what) = line.strip_prefix("ok - ") {
+            self.found.push((true, what.into()));
+        } else if let Some(what) = line.strip_prefix("not ok - ") {
+            self.found.push((false, what.into()));
+        }
     }
 }
 
@@ -226,6 +283,8 @@ mod tests {
     fn outcome(name: &str, ended: Ended, stdout: &str) -> Outcome {
         let mut output = Output::default();
         output.stdout.add(stdout.as_bytes());
+        output.cases.add(stdout.as_bytes());
+        output.cases.end();
         Outcome {
             name: name.into(),
             ended,
@@ -234,8 +293,8 @@ mod tests {
         }
     }
 
-    fn written(outcomes: &[Outcome], machine: Option<&anyhow::Error>) -> String {
-        report(outcomes, machine).to_string().unwrap()
+    fn written(outcomes: &[Outcome], complaints: &[String]) -> String {
+        report(outcomes, complaints).to_string().unwrap()
     }
 
     #[test]
@@ -248,7 +307,7 @@ mod tests {
                 outcome("d", Ended::Exited(1), "ok - one\n"),
                 outcome("e", Ended::Broken("timeout: e\nmore".into()), ""),
             ],
-            None,
+            &[],
         );
         let first = xml.lines().nth(1).unwrap();
         for part in [
@@ -272,12 +331,41 @@ mod tests {
 
     #[test]
     fn a_machine_that_fails_is_in_the_report() {
-        let error = anyhow::anyhow!("no machine");
-        let xml = written(&[], Some(&error));
+        let xml = written(&[], &["no machine".into()]);
         assert!(
             xml.contains(r#"errors="1""#) && xml.contains("no machine"),
             "{xml}"
         );
+    }
+
+    #[test]
+    fn an_error_after_the_last_test_is_the_machines() {
+        let error = anyhow::anyhow!("the guest crashed");
+        let good = || outcome("a", Ended::Exited(0), "");
+        let broken = || outcome("b", Ended::Broken("x".into()), "");
+        assert!(!is_of_a_test(&error, &[]));
+        assert!(!is_of_a_test(&error, &[good()]));
+        assert!(is_of_a_test(&error, &[good(), broken()]));
+        let signal = Failure::Signal(15).into();
+        assert!(!is_of_a_test(&signal, &[broken()]));
+    }
+
+    #[test]
+    fn a_test_that_says_not_ok_failed() {
+        assert!(!outcome("a", Ended::Exited(0), "ok - x\nnot ok - y").passed());
+        assert!(outcome("a", Ended::Exited(0), "ok - x\nis not ok - y\n").passed());
+    }
+
+    #[test]
+    fn cases_are_found_however_the_output_comes() {
+        let mut cases = Cases::default();
+        let text = "not ok - first\r\nok - second\n".to_string()
+            + &"x".repeat(3 * KEPT)
+            + "ok - not a line\nnot ok - last";
+        text.as_bytes().chunks(7).for_each(|piece| cases.add(piece));
+        cases.end();
+        let wanted = [(false, "first"), (true, "second"), (false, "last")];
+        assert_eq!(cases.found, wanted.map(|(good, what)| (good, what.into())));
     }
 
     #[test]
