@@ -31,8 +31,8 @@ pub fn generate(args: &GenerateArgs) -> Result<u8> {
     Ok(0)
 }
 
-/// clap_complete 4.6 takes the dash of the program's name for one between subcommands in half of the
-/// names that it makes up for bash, which then completes nothing behind a subcommand.
+/// clap_complete 4.6 takes the dash of the program's name for one between subcommands in half of
+/// the names that it makes up for bash, which then completes nothing behind a subcommand.
 fn of_one_name(script: &str) -> String {
     script.replace("kfd__subcmd__vm", "kfd__vm")
 }
