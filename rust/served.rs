@@ -212,8 +212,10 @@ impl Sleep {
     }
 
     fn close(&self, gate: &Gate) {
-        if !self.gate.xchg(true, Relaxed) {
-            gate.close();
+        match self.gate.xchg(true, Relaxed) {
+            false => gate.close(),
+            // A reset before came to no good end, of which nobody tells.
+            true => gate.again(),
         }
     }
 

@@ -93,6 +93,12 @@ impl Gate {
         smp_mb();
     }
 
+    /// It is closed already, and is from now on for another reason: what waited for too long for
+    /// the one before waits anew.
+    pub(crate) fn again(&self) {
+        self.since.store(boot_nanoseconds(), Relaxed);
+    }
+
     /// Undoes one [`Gate::close`].
     pub(crate) fn open(&self) {
         let _: i32 = self.closed.fetch_sub(1, Release);
@@ -132,6 +138,8 @@ mod tests {
         // Twice: where ticks come late, jiffies are behind, and sleeps are shorter.
         fsleep(LIMIT * 2);
         assert!(gate.is_closed() && !gate.opens_within(LIMIT));
+        gate.again();
+        assert!(gate.opens_within(Delta::from_secs(60)));
         gate.open();
         assert!(!gate.is_closed() && !gate.opens_soon());
     }
