@@ -62,6 +62,23 @@ bool bridge_process_signal_eviction_fence(struct bridge_process *process)
 	return before;
 }
 
+/*
+ * Whether nobody has the lock at one of some looks within 20 ms. Its holder may be waiting for a
+ * program, and who waits for that keeps a worker; calls that come one after the other let it go
+ * now and then.
+ */
+static bool is_free_soon(struct mutex *lock)
+{
+	int looks = 20;
+
+	while (mutex_is_locked(lock)) {
+		if (!--looks)
+			return false;
+		usleep_range(500, 1000);
+	}
+	return true;
+}
+
 int bridge_process_restore(struct bridge_process *process)
 {
 	struct amdkfd_process_info *info;
@@ -69,8 +86,7 @@ int bridge_process_restore(struct bridge_process *process)
 
 	mutex_lock(&process->lock);
 	info = process->info;
-	/* Its holder may be waiting for a program, and who waits for that keeps a worker. */
-	if (info && mutex_is_locked(&info->lock))
+	if (info && !is_free_soon(&info->lock))
 		ret = -EBUSY;
 	else if (info)
 		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_restore_process_bos)
