@@ -313,24 +313,24 @@ fn query_exception_info(
     }
     let (source, code) = (args.source_id, args.exception_code);
     let (room, address) = (args.info_size, args.info_ptr);
-    // The turn ends here: what follows may wait for the caller's memory.
-    let info = it.turn()?.info(source, code)?;
-    let size = match info {
-        Info::Nothing => 0,
-        Info::Fault(fault) => {
-            show(&fault, address, room)?;
-            size_of_val(&fault)
-        }
-        Info::Runtime(runtime) => {
-            show(&runtime, address, room)?;
-            size_of_val(&runtime)
-        }
+    let clear = args.clear_exception != 0;
+    // The turn ends here, since what follows may wait for the caller's memory. What happens after
+    // it is not forgotten by this call.
+    let (info, session) = it.turn()?.info(source, code, clear)?;
+    let (shown, size) = match info {
+        Info::Nothing => (Ok(()), 0),
+        Info::Fault(fault) => (show(&fault, address, room), size_of_val(&fault)),
+        Info::Runtime(runtime) => (show(&runtime, address, room), size_of_val(&runtime)),
     };
+    if let Err(error) = shown {
+        if clear {
+            let turn = it.turn();
+            let _ = turn.and_then(|mut turn| turn.remember(source, code, session));
+        }
+        return Err(error);
+    }
     // CAST: some bytes.
     args.info_size = size as u32;
-    if args.clear_exception != 0 {
-        it.turn()?.forget(source, code)?;
-    }
     Ok(())
 }
 

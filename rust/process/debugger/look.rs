@@ -4,6 +4,7 @@
 
 use super::{
     Process,
+    Serial,
     Turn, //
 };
 use crate::{
@@ -121,25 +122,29 @@ impl Turn<'_> {
     }
 
     /// QUERY_EXCEPTION_INFO: what is known of the exception `code` of a queue, a GPU or the
-    /// process. `EINVAL`: that is no code, or there is no such queue or GPU; `ENODATA`: it has not
-    /// happened.
-    pub(crate) fn info(&mut self, source: u32, code: u32) -> Result<Info> {
+    /// process, and in which session. With `clear` it is forgotten. `EINVAL`: that is no code, or
+    /// there is no such queue or GPU; `ENODATA`: it has not happened.
+    pub(crate) fn info(&mut self, source: u32, code: u32, clear: bool) -> Result<(Info, Serial)> {
         let (kind, mask) = Source::of(code).ok_or(EINVAL)?;
         let process = self.process;
         let place = self.place(source);
         let runtime = self.state.runtime.info();
         let session = self.session()?;
+        let serial = session.serial;
+        let clear = if clear { mask } else { 0 };
         let (happened, info) = match kind {
             Source::Queue => {
                 let (id, device) = find_queue(process, source).ok_or(EINVAL)?;
                 let happened = device.queues().exceptions_of(id).ok_or(EINVAL)?;
+                device.queues().clear_exceptions(Some(id), clear);
                 (happened, Info::Nothing)
             }
             Source::Device => {
-                let seen = place.and_then(|place| session.devices.get(place));
+                let seen = place.and_then(|place| session.devices.get_mut(place));
                 let seen = seen.ok_or(EINVAL)?;
                 let fault = seen.fault.filter(|_| mask == EC_DEVICE_MEMORY_VIOLATION);
-                (seen.exceptions, fault.map_or(Info::Nothing, Info::Fault))
+                let happened = note(&mut seen.exceptions, clear);
+                (happened, fault.map_or(Info::Nothing, Info::Fault))
             }
             Source::Process => {
                 let info = if mask == EC_PROCESS_RUNTIME {
@@ -147,34 +152,33 @@ impl Turn<'_> {
                 } else {
                     Info::Nothing
                 };
-                (session.exceptions, info)
+                (note(&mut session.exceptions, clear), info)
             }
         };
         if happened & mask == 0 {
             return Err(errno::no_data());
         }
-        Ok(info)
+        Ok((info, serial))
     }
 
-    /// QUERY_EXCEPTION_INFO: the debugger has taken note of that. `EINVAL`: the process is not
-    /// debugged any more.
-    pub(crate) fn forget(&mut self, source: u32, code: u32) -> Result {
+    /// Undoes what [`Turn::info`] forgot of a GPU or the process, of which the debugger was not
+    /// told. Does nothing in another session.
+    pub(crate) fn remember(&mut self, source: u32, code: u32, serial: Serial) -> Result {
         let (kind, mask) = Source::of(code).ok_or(EINVAL)?;
-        let process = self.process;
         let place = self.place(source);
         let session = self.session()?;
+        if session.serial != serial {
+            return Ok(());
+        }
         match kind {
-            Source::Queue => {
-                if let Some((id, device)) = find_queue(process, source) {
-                    device.queues().clear_exceptions(Some(id), mask);
-                }
-            }
+            // Nothing is known of these that could not be told.
+            Source::Queue => (),
             Source::Device => {
                 if let Some(seen) = place.and_then(|place| session.devices.get_mut(place)) {
-                    seen.exceptions &= !mask;
+                    seen.exceptions |= mask;
                 }
             }
-            Source::Process => session.exceptions &= !mask,
+            Source::Process => session.exceptions |= mask,
         }
         Ok(())
     }
