@@ -263,10 +263,15 @@ fn difference(expected: &Wave, found: &Wave) -> String {
 /// What makes the next instruction of a program.
 type Maker = fn(Target, &mut dyn FnMut() -> u64) -> Inst;
 
-/// Runs so many programs of `length` instructions.
+/// `ENGINES_TIMES`: so many times as many programs, for the long test.
+fn times() -> usize {
+    std::env::var("ENGINES_TIMES").map_or(1, |times| times.parse().expect("it is a number"))
+}
+
+/// Runs so many programs of `length` instructions, or as often as [`times`] has it.
 fn compare(target: Target, seed: u64, programs: usize, (length, make): (usize, Maker)) {
     let mut next = numbers(seed);
-    for _ in 0..programs {
+    for _ in 0..programs * times() {
         let mut insts: Vec<Inst> = (0..length).map(|_| make(target, &mut next)).collect();
         link(target, &mut insts, &mut next);
         let end = 0xbf81_0000; // s_endpgm
@@ -488,28 +493,28 @@ fn product(target: Target, next: &mut dyn FnMut() -> u64) -> Inst {
 
 #[test]
 fn one_instruction_does_the_same_on_all() {
-    compare(Target::Gfx942, 1, 10_000, (1, instruction));
+    compare(Target::Gfx942, 1, 5_000, (1, instruction));
 }
 
 #[test]
 fn programs_do_the_same_on_all() {
-    compare(Target::Gfx942, 2, 8_000, (8, instruction));
+    compare(Target::Gfx942, 2, 3_000, (8, instruction));
 }
 
 #[test]
 fn the_other_processor_does_the_same_on_all() {
-    compare(Target::Gfx950, 3, 4_000, (4, instruction));
+    compare(Target::Gfx950, 3, 2_000, (4, instruction));
 }
 
 #[test]
 fn memory_is_the_same_after_all() {
-    compare(Target::Gfx942, 4, 10_000, (3, access));
-    compare(Target::Gfx950, 5, 4_000, (3, access));
+    compare(Target::Gfx942, 4, 4_000, (3, access));
+    compare(Target::Gfx950, 5, 2_000, (3, access));
 }
 
 #[test]
 fn branches_lead_all_to_the_same() {
-    compare(Target::Gfx942, 8, 4_000, (24, turn));
+    compare(Target::Gfx942, 8, 400, (24, turn));
 }
 
 /// Longer than a block.
@@ -565,13 +570,24 @@ fn a_refused_access_is_made_once() {
                 wave.vgpr[number][lane] = (lane as u32) << 8 | number as u32;
             }
         }
-        let group = Workgroup::new(vec![wave], 0, Apertures { shared: 0, private: 0 });
+        let group = Workgroup::new(
+            vec![wave],
+            0,
+            Apertures {
+                shared: 0,
+                private: 0,
+            },
+        );
         for engine in Engine::all() {
             let (group, mut ram) = (&mut group.clone(), ram.clone());
             let mut code = CodeCache::with(Target::Gfx942, engine);
             let outcome = group.run(&mut ram, &mut code, 1000);
-            assert!(matches!(outcome, Outcome::Fault { pc: 0, .. }), "{outcome:?}");
-            ram.asked.retain(|(access, ..)| *access != gcn::Access::Fetch);
+            assert!(
+                matches!(outcome, Outcome::Fault { pc: 0, .. }),
+                "{outcome:?}"
+            );
+            ram.asked
+                .retain(|(access, ..)| *access != gcn::Access::Fetch);
             assert_eq!(ram.asked, asked, "{engine:?} {first:x}");
             assert_eq!((ram.times, group.executed), (0, 1));
             let all = if asked[0].0 == Write { u64::MAX } else { 0 };
