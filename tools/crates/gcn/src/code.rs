@@ -56,6 +56,20 @@ pub(crate) struct Block {
     pub accs: usize,
 }
 
+impl Block {
+    /// Bytes that a cache takes for it.
+    fn bytes(&self) -> usize {
+        let dwords = |inst: &Inst| size_of::<u32>() * inst.dwords.capacity() + ALLOCATION;
+        size_of::<Inst>() * self.insts.capacity()
+            + self.insts.iter().map(dwords).sum::<usize>()
+            + self.quick.bytes()
+            // The list of blocks grows by doubling; then, its pieces and its entry by address.
+            + 2 * size_of::<Block>()
+            + 3 * ALLOCATION
+            + 4 * size_of::<(u64, usize)>()
+    }
+}
+
 /// Why there is no code at an address.
 #[derive(Debug)]
 pub(crate) enum CodeError {
@@ -74,7 +88,7 @@ pub struct CodeCache {
     target: Target,
     engine: Engine,
     blocks: Vec<Block>,
-    /// Instructions in all blocks.
+    /// Bytes of all blocks.
     held: usize,
     by_pc: HashMap<u64, usize>,
     /// Direct-mapped front of `by_pc`: address and index.
@@ -85,9 +99,11 @@ pub struct CodeCache {
 
 /// Entries of [`CodeCache::recent`].
 const RECENT: usize = 256;
-/// More decoded instructions than these are not kept: a wave that runs through all of memory takes
-/// no more of the host's. Real programs have fewer.
-const MOST: usize = 1 << 19;
+/// What an allocation takes besides what was asked for, about.
+const ALLOCATION: usize = 16;
+/// More bytes of decoded instructions than these are not kept: a wave that runs through all of
+/// memory takes no more of the host's. Real programs' are fewer.
+const MOST: usize = 128 << 20;
 
 impl CodeCache {
     /// An empty cache, of gfx942.
@@ -141,10 +157,11 @@ impl CodeCache {
             Some(index) => *index,
             None => {
                 let block = read_block((self.target, self.engine), pc, memory)?;
-                if self.held + block.insts.len() > MOST {
+                let bytes = block.bytes();
+                if self.held + bytes > MOST {
                     self.invalidate();
                 }
-                self.held += block.insts.len();
+                self.held += bytes;
                 self.blocks.push(block);
                 self.by_pc.insert(pc, self.blocks.len() - 1);
                 self.blocks.len() - 1
@@ -207,6 +224,7 @@ fn read_block(
             Err(_) => break,
         }
     }
+    insts.shrink_to_fit();
     let most = |f: fn(&Inst) -> u16| insts.iter().map(f).max().unwrap_or(0).into();
     let (quick, host) = match engine {
         Engine::Reference => (Quick::none(&insts), Host::PORTABLE),
@@ -241,17 +259,26 @@ mod tests {
     use super::*;
     use crate::memory::Access;
 
-    /// Zeros everywhere, which are instructions.
-    struct Zeros;
+    /// The same dwords again and again, but for a literal that is different each time.
+    struct Endless {
+        words: &'static [u32],
+        literal: bool,
+    }
 
-    impl Memory for Zeros {
-        fn fetch(&mut self, _: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-            bytes.fill(0);
+    impl Memory for Endless {
+        fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+            for (number, bytes) in (address / 4..).zip(bytes.chunks_exact_mut(4)) {
+                let index = number as usize % self.words.len();
+                let word = match self.literal && index + 1 == self.words.len() {
+                    true => number as u32 | 1 << 31,
+                    false => self.words[index],
+                };
+                bytes.copy_from_slice(&word.to_le_bytes());
+            }
             Ok(())
         }
-        fn read(&mut self, _: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-            bytes.fill(0);
-            Ok(())
+        fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
+            self.fetch(address, bytes)
         }
         fn write(&mut self, address: u64, _: &[u8]) -> Result<(), Fault> {
             let access = Access::Write;
@@ -268,18 +295,67 @@ mod tests {
         }
     }
 
+    /// Programs that take as much as they can: zeros, which are instructions; literals; a literal
+    /// and a branch to what follows; matrix products of the most registers.
+    const ENDLESS: [Endless; 4] = [
+        Endless {
+            words: &[0],
+            literal: false,
+        },
+        // v_add_u32_e32 v0, literal, v0
+        Endless {
+            words: &[0x6800_00ff, 0],
+            literal: true,
+        },
+        // s_branch 0; v_add_u32_e32 v0, literal, v0
+        Endless {
+            words: &[0xbf82_0000, 0x6800_00ff, 0],
+            literal: true,
+        },
+        // v_mfma_f32_32x32x1_2b_f32 v[0:31], v0, v0, 0
+        Endless {
+            words: &[0xd3c0_0000, 0x0202_0100],
+            literal: false,
+        },
+    ];
+
     #[test]
     fn a_wave_that_runs_through_memory_does_not_fill_the_hosts() {
-        let mut cache = CodeCache::new();
-        let mut pc = 0;
-        let mut most = 0;
-        while pc < 4 * (3 * MOST as u64) {
-            let (block, _) = cache.block(pc, &mut Zeros).expect("zeros are code");
-            assert_eq!(block.insts[0].pc, pc);
-            pc += 4 * block.insts.len() as u64;
-            most = most.max(cache.blocks.iter().map(|it| it.insts.len()).sum());
-            assert_eq!(cache.by_pc.len(), cache.blocks.len());
+        for mut memory in ENDLESS {
+            let mut cache = CodeCache::new();
+            let (mut pc, mut read, mut most) = (0, 0, 0);
+            while read < 2 * MOST {
+                let (block, _) = cache.block(pc, &mut memory).expect("it is code");
+                assert_eq!(block.insts[0].pc, pc);
+                // Constants and tables are no part of it.
+                let bytes = block.bytes();
+                let count = block.insts.len();
+                assert!(
+                    bytes <= 1024 + 512 * count,
+                    "{bytes} for {count}: {block:?}"
+                );
+                pc = block.insts.last().map_or(0, Inst::next);
+                read += bytes;
+                most = most.max(cache.held);
+                assert_eq!(cache.by_pc.len(), cache.blocks.len());
+            }
+            let sum: usize = cache.blocks.iter().map(Block::bytes).sum();
+            assert_eq!(cache.held, sum);
+            assert!(most > MOST / 2 && most <= MOST, "{most}");
         }
-        assert!(most > MOST / 2 && most <= MOST, "{most}");
+    }
+
+    /// Products of the same shape have one table, whatever there is of them.
+    #[test]
+    fn a_block_of_products_has_quick_forms() {
+        let [.., mut memory] = ENDLESS;
+        let mut cache = CodeCache::new();
+        let (block, _) = cache.block(0, &mut memory).expect("it is code");
+        assert_eq!(block.insts.len(), LONGEST_BLOCK);
+        assert_eq!(
+            block.insts[0].to_string(),
+            "v_mfma_f32_32x32x1_2b_f32 v[0:31], v0, v0, 0"
+        );
+        assert_eq!(block.quick.products(), LONGEST_BLOCK);
     }
 }

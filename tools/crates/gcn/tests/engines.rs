@@ -9,38 +9,73 @@ mod numbers;
 use gcn::decode::decode_for;
 use gcn::inst::{Body, Inst};
 use gcn::op::{Sop1, Sopk};
-use gcn::wave::{mode, sreg};
-use gcn::{Apertures, CodeCache, Engine, Fault, Memory, Target, Wave, Workgroup};
+use gcn::wave::{mode, sreg, status};
+use gcn::{Apertures, CodeCache, Engine, Fault, Memory, Outcome, Target, Wave, Workgroup};
 use numbers::numbers;
+use std::ops::Range;
 
 /// Code from 0 on, then data.
 #[derive(Clone, Debug, PartialEq)]
-struct Ram(Vec<u8>);
+struct Ram {
+    bytes: Vec<u8>,
+    /// Accesses that reach into `hole` are refused there, but only so many.
+    hole: Range<u64>,
+    times: u32,
+    /// All accesses so far: to be asked can have effects.
+    asked: Vec<(gcn::Access, u64, usize)>,
+}
 
 impl Ram {
-    fn range(&self, address: u64, length: usize) -> Result<std::ops::Range<usize>, Fault> {
-        let access = gcn::Access::Read;
-        let at = usize::try_from(address).unwrap_or(usize::MAX);
-        match at.checked_add(length) {
-            Some(end) if end <= self.0.len() => Ok(at..end),
-            _ => Err(Fault { address, access }),
+    fn new(bytes: Vec<u8>) -> Ram {
+        Ram {
+            bytes,
+            hole: 0..0,
+            times: 0,
+            asked: Vec::new(),
         }
+    }
+
+    /// What of an access is done, and the fault if that is not all of it.
+    fn reach(
+        &mut self,
+        access: gcn::Access,
+        address: u64,
+        length: usize,
+    ) -> (Range<usize>, Result<(), Fault>) {
+        self.asked.push((access, address, length));
+        let end = address.saturating_add(length as u64);
+        let size = self.bytes.len() as u64;
+        let mut stop = end.min(size);
+        if self.times != 0 && address < self.hole.end && end > self.hole.start {
+            self.times -= 1;
+            stop = stop.min(self.hole.start);
+        }
+        let start = address.min(size);
+        let reached = start as usize..stop.max(start) as usize;
+        let address = address.saturating_add(reached.len() as u64);
+        let done = match reached.len() == length {
+            true => Ok(()),
+            false => Err(Fault { address, access }),
+        };
+        (reached, done)
     }
 }
 
 impl Memory for Ram {
     fn fetch(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        self.read(address, bytes)
+        let (range, done) = self.reach(gcn::Access::Fetch, address, bytes.len());
+        bytes[..range.len()].copy_from_slice(&self.bytes[range]);
+        done
     }
     fn read(&mut self, address: u64, bytes: &mut [u8]) -> Result<(), Fault> {
-        let range = self.range(address, bytes.len())?;
-        bytes.copy_from_slice(&self.0[range]);
-        Ok(())
+        let (range, done) = self.reach(gcn::Access::Read, address, bytes.len());
+        bytes[..range.len()].copy_from_slice(&self.bytes[range]);
+        done
     }
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
-        let range = self.range(address, bytes.len())?;
-        self.0[range].copy_from_slice(bytes);
-        Ok(())
+        let (range, done) = self.reach(gcn::Access::Write, address, bytes.len());
+        self.bytes[range.clone()].copy_from_slice(&bytes[..range.len()]);
+        done
     }
     fn update32(&mut self, at: u64, update: &mut dyn FnMut(u32) -> u32) -> Result<u32, Fault> {
         let mut bytes = [0; 4];
@@ -175,6 +210,9 @@ fn wave(next: &mut dyn FnMut() -> u64) -> Wave {
     wave.set_scalar64(sreg::VCC, mask(next));
     wave.set_exec(mask(next));
     wave.scc = next() % 2 == 0;
+    if next() % 8 == 0 {
+        wave.status |= status::PRIV;
+    }
     if next() % 4 == 0 {
         let bits = mode::FP_ROUND | mode::FP_DENORM | mode::DX10_CLAMP | mode::IEEE;
         wave.mode = next() as u32 & bits;
@@ -182,14 +220,21 @@ fn wave(next: &mut dyn FnMut() -> u64) -> Wave {
     wave
 }
 
-/// The work-group, its memory and the outcome.
-type Left = (Workgroup, Ram, String);
+/// The work-group, its memory and the outcomes.
+type Left = (Workgroup, Ram, Vec<Outcome>);
 
-/// What an engine makes of a work-group.
+/// What an engine makes of a work-group; what memory refuses is tried again a few times.
 fn after(target: Target, engine: Engine, group: &Workgroup, ram: &Ram) -> Left {
     let (mut group, mut ram) = (group.clone(), ram.clone());
-    let outcome = group.run(&mut ram, &mut CodeCache::with(target, engine), 1000);
-    (group, ram, format!("{outcome:?}"))
+    let mut code = CodeCache::with(target, engine);
+    let mut outcomes = Vec::new();
+    for _ in 0..4 {
+        outcomes.push(group.run(&mut ram, &mut code, 1000));
+        if !matches!(outcomes.last(), Some(Outcome::Fault { .. })) {
+            break;
+        }
+    }
+    (group, ram, outcomes)
 }
 
 /// Says how the registers differ.
@@ -218,18 +263,29 @@ fn difference(expected: &Wave, found: &Wave) -> String {
 /// What makes the next instruction of a program.
 type Maker = fn(Target, &mut dyn FnMut() -> u64) -> Inst;
 
-/// Runs so many programs of `length` instructions.
+/// `ENGINES_TIMES`: so many times as many programs, for the long test.
+fn times() -> usize {
+    std::env::var("ENGINES_TIMES").map_or(1, |times| times.parse().expect("it is a number"))
+}
+
+/// Runs so many programs of `length` instructions, or as often as [`times`] has it.
 fn compare(target: Target, seed: u64, programs: usize, (length, make): (usize, Maker)) {
     let mut next = numbers(seed);
-    for _ in 0..programs {
-        let insts: Vec<Inst> = (0..length).map(|_| make(target, &mut next)).collect();
+    for _ in 0..programs * times() {
+        let mut insts: Vec<Inst> = (0..length).map(|_| make(target, &mut next)).collect();
+        link(target, &mut insts, &mut next);
         let end = 0xbf81_0000; // s_endpgm
         let words = insts.iter().flat_map(|inst| inst.dwords.clone());
         let words: Vec<u32> = words.chain([end]).collect();
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert!(bytes.len() <= DATA as usize);
         bytes.resize(DATA as usize, 0);
         bytes.extend((0..DATA_BYTES).map(|_| next() as u8));
-        let ram = Ram(bytes);
+        let mut ram = Ram::new(bytes);
+        let place = DATA + next() % PAGE / 4 * 4;
+        // A page, or an address that somebody has set a trap for.
+        ram.hole = [DATA + PAGE..DATA + 2 * PAGE, place..place + 4][next() as usize % 2].clone();
+        ram.times = [0, 1, 2, u32::MAX][next() as usize % 4];
         let apertures = Apertures {
             shared: SHARED,
             private: PRIVATE,
@@ -245,9 +301,12 @@ fn compare(target: Target, seed: u64, programs: usize, (length, make): (usize, M
                 let text: Vec<String> = insts.iter().map(Inst::to_string).collect();
                 let how = difference(&expected.0.waves[0], &found.0.waves[0]);
                 panic!(
-                    "{engine:?}: {how}, {}, not {}: MODE {:x}, EXEC {:x}\n{}",
+                    "{engine:?}: {how}, {:x?} with {:x?}, not {:x?} with {:x?}: \
+                     MODE {:x}, EXEC {:x}\n{}",
                     found.2,
+                    found.1.asked,
                     expected.2,
+                    expected.1.asked,
                     group.waves[0].mode,
                     group.waves[0].exec(),
                     text.join("\n")
@@ -257,9 +316,40 @@ fn compare(target: Target, seed: u64, programs: usize, (length, make): (usize, M
     }
 }
 
+/// Leads the branches to the beginnings of instructions, mostly behind them.
+fn link(target: Target, insts: &mut [Inst], next: &mut dyn FnMut() -> u64) {
+    let mut places = vec![0];
+    for inst in insts.iter() {
+        places.push(places.last().copied().unwrap_or(0) + inst.dwords.len());
+    }
+    for index in 0..insts.len() {
+        if !insts[index].ends_block() {
+            continue;
+        }
+        let to = match next() % 8 {
+            0 => next() as usize % places.len(),
+            _ => index + 1 + next() as usize % (insts.len() - index).min(4),
+        };
+        let distance = places[to] as i64 - places[index + 1] as i64;
+        let word = insts[index].dwords[0] & 0xffff_0000 | u32::from(distance as u16);
+        insts[index] = decode_for(target, 0, &[word]).expect("a branch with another distance");
+    }
+}
+
+/// A random instruction, or a branch that [`link`] leads somewhere.
+fn turn(target: Target, next: &mut dyn FnMut() -> u64) -> Inst {
+    if next() % 3 != 0 {
+        return instruction(target, next);
+    }
+    // s_branch, and s_cbranch of SCC, VCC and EXEC.
+    let op = [2, 4, 5, 6, 7, 8, 9][next() as usize % 7];
+    decode_for(target, 0, &[0xbf80_0000 | op << 16]).expect("a branch")
+}
+
 /// Where data begins, and how much there is.
 const DATA: u64 = 4096;
 const DATA_BYTES: u64 = 32768;
+const PAGE: u64 = 4096;
 const LDS_BYTES: u64 = 4096;
 const SHARED: u64 = 1 << 32;
 const PRIVATE: u64 = 2 << 32;
@@ -299,12 +389,17 @@ fn pattern(next: &mut dyn FnMut() -> u64) -> [u32; 64] {
 
 /// Registers that lead to memory: s[2:3], the buffer s[4:7], s8, scratch, and the VGPRs above.
 fn set_addresses(wave: &mut Wave, next: &mut dyn FnMut() -> u64) {
+    // What lies at it crosses into a page.
+    let start = match next() % 4 {
+        0 => DATA + PAGE - 300,
+        _ => DATA,
+    };
     let base = match next() % 16 {
         0 => SHARED + DATA % LDS_BYTES,
         1 => PRIVATE,
         // Data, and memory, end soon.
         2 => DATA + DATA_BYTES - 300,
-        _ => DATA,
+        _ => start,
     };
     for (lane, offset) in pattern(next).into_iter().enumerate() {
         let address = base + u64::from(offset);
@@ -313,12 +408,14 @@ fn set_addresses(wave: &mut Wave, next: &mut dyn FnMut() -> u64) {
     }
     wave.vgpr[OFFSET] = pattern(next);
     wave.vgpr[PLACE] = pattern(next);
-    wave.set_scalar64(2, DATA);
+    wave.set_scalar64(2, start);
     let records = [4096, 512, 260][next() as usize % 3];
     let stride = [0, 0, 16, 1 << 15][next() as usize % 4];
-    wave.scalar[4..8].copy_from_slice(&[DATA as u32, stride << 16, records, 0]);
+    // ADD_TID.
+    let last = [0, 0, 0, 1 << 23][next() as usize % 4];
+    wave.scalar[4..8].copy_from_slice(&[start as u32, stride << 16, records, last]);
     wave.scalar[8] = next() as u32 % 64 * 4;
-    wave.set_scalar64(sreg::FLAT_SCRATCH, DATA);
+    wave.set_scalar64(sreg::FLAT_SCRATCH, start);
     if next() % 8 != 0 {
         wave.set_scalar64(sreg::XNACK_MASK, 0);
     }
@@ -347,7 +444,7 @@ fn access(target: Target, next: &mut dyn FnMut() -> u64) -> Inst {
             }
             // MUBUF: in s[4:7].
             4 => {
-                let offen = below(2) << 12;
+                let offen = below(2) << 12 | [0, 0, 0, 1 << 13][below(4) as usize];
                 let first = 0xe000_0000 | offen | below(64) << 18 | offset;
                 let soffset = [128, 8][below(2) as usize] << 24;
                 [
@@ -396,23 +493,108 @@ fn product(target: Target, next: &mut dyn FnMut() -> u64) -> Inst {
 
 #[test]
 fn one_instruction_does_the_same_on_all() {
-    compare(Target::Gfx942, 1, 10_000, (1, instruction));
+    compare(Target::Gfx942, 1, 5_000, (1, instruction));
 }
 
 #[test]
 fn programs_do_the_same_on_all() {
-    compare(Target::Gfx942, 2, 8_000, (8, instruction));
+    compare(Target::Gfx942, 2, 3_000, (8, instruction));
 }
 
 #[test]
 fn the_other_processor_does_the_same_on_all() {
-    compare(Target::Gfx950, 3, 4_000, (4, instruction));
+    compare(Target::Gfx950, 3, 2_000, (4, instruction));
 }
 
 #[test]
 fn memory_is_the_same_after_all() {
-    compare(Target::Gfx942, 4, 10_000, (3, access));
-    compare(Target::Gfx950, 5, 4_000, (3, access));
+    compare(Target::Gfx942, 4, 4_000, (3, access));
+    compare(Target::Gfx950, 5, 2_000, (3, access));
+}
+
+#[test]
+fn branches_lead_all_to_the_same() {
+    compare(Target::Gfx942, 8, 400, (24, turn));
+}
+
+/// Longer than a block.
+#[test]
+fn long_programs_do_the_same_on_all() {
+    compare(Target::Gfx942, 9, 40, (400, instruction));
+}
+
+/// Each refusal costs an injected fault, and is counted.
+#[test]
+fn a_refused_access_is_made_once() {
+    use gcn::Access::{Read, Write};
+    let row = |number: u64| DATA + 256 * number;
+    // The instruction, and what it asks until it is refused.
+    let cases: [(u32, u32, Vec<_>); 6] = [
+        // global_store_dword v202, v1, s[2:3]; global_load_dword v1, v202, s[2:3]
+        (0xdc70_8000, 0x0002_01ca, vec![(Write, row(0), 256)]),
+        (0xdc50_8000, 0x0102_00ca, vec![(Read, row(0), 256)]),
+        // flat_store_dwordx4 v[200:201], v[1:4]; flat_load_dwordx4 v[1:4], v[200:201]
+        (0xdc7c_0000, 0x007f_01c8, vec![(Write, row(0), 1024)]),
+        (0xdc5c_0000, 0x017f_00c8, vec![(Read, row(0), 1024)]),
+        // scratch_store_dwordx4 off, v[1:4], s8; scratch_load_dwordx4 v[1:4], off, s8
+        (
+            0xdc7c_4000,
+            0x0008_0100,
+            (0..3).map(|number| (Write, row(number), 256)).collect(),
+        ),
+        (
+            0xdc5c_4000,
+            0x0108_0000,
+            (0..3).map(|number| (Read, row(number), 256)).collect(),
+        ),
+    ];
+    for (first, second, asked) in cases {
+        let mut bytes = vec![0; (DATA + DATA_BYTES) as usize];
+        for (index, word) in [first, second, 0xbf81_0000].into_iter().enumerate() {
+            bytes[4 * index..][..4].copy_from_slice(&u32::to_le_bytes(word));
+        }
+        let mut ram = Ram::new(bytes);
+        (ram.hole, ram.times) = (row(2)..row(4), 1);
+        if asked.len() == 1 && asked[0].2 == 256 {
+            ram.hole = row(0)..row(1);
+        }
+        let mut wave = Wave::new(0, 256, 0);
+        wave.set_exec(u64::MAX);
+        wave.set_scalar64(2, DATA);
+        wave.set_scalar64(sreg::FLAT_SCRATCH, DATA);
+        let step = if asked[0].2 == 1024 { 16 } else { 4 };
+        for lane in 0..64 {
+            wave.vgpr[OFFSET][lane] = 4 * lane as u32;
+            wave.vgpr[ADDRESS][lane] = DATA as u32 + step * lane as u32;
+            for number in 1..=4 {
+                wave.vgpr[number][lane] = (lane as u32) << 8 | number as u32;
+            }
+        }
+        let group = Workgroup::new(
+            vec![wave],
+            0,
+            Apertures {
+                shared: 0,
+                private: 0,
+            },
+        );
+        for engine in Engine::all() {
+            let (group, mut ram) = (&mut group.clone(), ram.clone());
+            let mut code = CodeCache::with(Target::Gfx942, engine);
+            let outcome = group.run(&mut ram, &mut code, 1000);
+            assert!(
+                matches!(outcome, Outcome::Fault { pc: 0, .. }),
+                "{outcome:?}"
+            );
+            ram.asked
+                .retain(|(access, ..)| *access != gcn::Access::Fetch);
+            assert_eq!(ram.asked, asked, "{engine:?} {first:x}");
+            assert_eq!((ram.times, group.executed), (0, 1));
+            let all = if asked[0].0 == Write { u64::MAX } else { 0 };
+            assert_eq!(group.waves[0].replay(), all);
+            assert_eq!(group.run(&mut ram, &mut code, 1000), Outcome::Done);
+        }
+    }
 }
 
 #[test]

@@ -17,10 +17,11 @@ mod operands;
 mod scalar;
 
 use super::places::WINDOW;
-use super::{go_on, Ended, Machine};
+use super::{go_on, Ended, Machine, Stop};
 use crate::code::Block;
 use crate::float::{Fp, Round};
 use crate::inst::Inst;
+use crate::memory::Fault;
 use crate::wave::{mode, Vgpr, Wave, LANES};
 use compare::Compare;
 use host_simd::{Host, Level, Work};
@@ -38,8 +39,20 @@ enum Lanes {
     Acc(u8),
     /// One of [`Wave::scalar`], for all lanes.
     Scalar(u8),
-    /// One of the block's constants.
-    Constant(u16),
+    /// This, for all lanes.
+    Constant(u32),
+    /// A row that all programs share.
+    Row(Row),
+}
+
+/// Constant rows, which need not be made when they are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Row {
+    /// Zeros: also what stands for an operand that there is not.
+    Zeros,
+    /// Of the low and of the high half of a mask: the bits of the lanes below each lane.
+    BelowLow,
+    BelowHigh,
 }
 
 /// Where a vector result goes.
@@ -137,8 +150,6 @@ enum Form {
 pub(crate) struct Quick {
     /// One for each of its instructions.
     forms: Vec<Form>,
-    /// Operands that are constants, zeros first.
-    constants: Vec<Vgpr>,
     matrices: Vec<Matrix>,
 }
 
@@ -147,14 +158,25 @@ impl Quick {
     pub(crate) fn of(insts: &[Inst]) -> Quick {
         let mut quick = Quick {
             forms: Vec::with_capacity(insts.len()),
-            constants: vec![[0; LANES]],
             matrices: Vec::new(),
         };
         for inst in insts {
             let form = quick.decode(inst).unwrap_or(Form::None);
             quick.forms.push(form);
         }
+        quick.matrices.shrink_to_fit();
         quick
+    }
+
+    /// Bytes that they take.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Form>() * self.forms.capacity() + size_of::<Matrix>() * self.matrices.capacity()
+    }
+
+    /// Matrix products among them.
+    #[cfg(test)]
+    pub(crate) fn products(&self) -> usize {
+        self.matrices.len()
     }
 
     /// No quick forms.
@@ -259,6 +281,11 @@ impl Work for Run<'_, '_> {
                     machine.wave.pc = pc;
                     return Ended::Jumped;
                 }
+                Next::Refused(fault) => {
+                    *executed = before.wrapping_add(index as u64 + 1);
+                    machine.wave.pc = inst.pc;
+                    return Ended::Stopped(Stop::Fault(fault));
+                }
                 Next::Slow => {}
             }
             machine.wave.pc = inst.pc;
@@ -282,6 +309,8 @@ enum Next {
     Done,
     /// Goes on here.
     Jump(u64),
+    /// Memory refused, and what the instruction leaves then is done.
+    Refused(Fault),
     /// Was not run.
     Slow,
 }
@@ -298,15 +327,15 @@ struct Context<'a, 'b> {
 /// Kinds of quick forms, each a function of its own: in one, the compiler would prepare for all of
 /// them whenever a block begins.
 macro_rules! parts {
-    ($($name:ident $run:ident;)*) => {
+    ($($name:ident $run:ident -> $output:ty;)*) => {
         $(
             struct $name<'a, 'b>(Context<'a, 'b>);
 
             impl Work for $name<'_, '_> {
-                type Output = bool;
+                type Output = $output;
 
                 #[inline(always)]
-                fn run<L: Level>(self, level: L) -> bool {
+                fn run<L: Level>(self, level: L) -> $output {
                     $run(level, self.0)
                 }
             }
@@ -315,15 +344,15 @@ macro_rules! parts {
 }
 
 parts! {
-    Ints ints;
-    Singles singles;
-    Packed packed;
-    Wides wides;
-    Carries carries;
-    Compares compares;
-    Accesses accesses;
-    Shares shares;
-    Products products;
+    Ints ints -> bool;
+    Singles singles -> bool;
+    Packed packed -> bool;
+    Wides wides -> bool;
+    Carries carries -> bool;
+    Compares compares -> bool;
+    Accesses accesses -> Result<bool, Fault>;
+    Shares shares -> bool;
+    Products products -> bool;
 }
 
 /// Runs a quick form, if it is one that MODE allows.
@@ -359,7 +388,10 @@ fn form_of<L: Level>(
         Form::Wide { .. } => level.call(Wides(context)),
         Form::Carry { .. } | Form::Multiply { .. } => level.call(Carries(context)),
         Form::Compare(_) => level.call(Compares(context)),
-        Form::Memory(_) => level.call(Accesses(context)),
+        Form::Memory(_) => match level.call(Accesses(context)) {
+            Ok(done) => done,
+            Err(fault) => return Next::Refused(fault),
+        },
         Form::Share(_) => level.call(Shares(context)),
         Form::Matrix(_) => level.call(Products(context)),
         Form::Nop | Form::Scalar(_) | Form::None => false,
@@ -373,11 +405,10 @@ fn form_of<L: Level>(
 #[inline(always)]
 fn ints<L: Level>(_level: L, context: Context) -> bool {
     let (wave, room) = (&mut *context.machine.wave, context.room);
-    let constants = context.quick.constants.as_slice();
     match context.form {
         Form::Int { op, dst, src } => {
             let exec = wave.exec();
-            let (to, operands) = operands(wave, constants, *dst, src, &mut room.hold);
+            let (to, operands) = operands(wave, *dst, src, &mut room.hold);
             let [result, ..] = &mut room.result;
             let all = exec == u64::MAX;
             op.run(operands, if all { &mut *to } else { &mut *result });
@@ -388,9 +419,9 @@ fn ints<L: Level>(_level: L, context: Context) -> bool {
         Form::Select { dst, src, mask } => {
             let [a, b, ..] = &mut room.hold;
             let [result, ..] = &mut room.result;
-            *result = *fetch(wave, constants, src[0], a);
+            *result = *fetch(wave, src[0], a);
             let mask = wave.scalar64(usize::from(*mask));
-            put(result, fetch(wave, constants, src[1], b), mask);
+            put(result, fetch(wave, src[1], b), mask);
             write(wave, *dst, &room.result[..1]);
         }
         Form::FirstLane { dst, src } => {
@@ -405,7 +436,6 @@ fn ints<L: Level>(_level: L, context: Context) -> bool {
 #[inline(always)]
 fn singles<L: Level>(_level: L, context: Context) -> bool {
     let (wave, room) = (&mut *context.machine.wave, context.room);
-    let constants = context.quick.constants.as_slice();
     let Form::Single {
         op,
         dst,
@@ -420,7 +450,7 @@ fn singles<L: Level>(_level: L, context: Context) -> bool {
     }
     let exec = wave.exec();
     let (hold, signed) = room.hold.split_at_mut(3);
-    let (to, operands) = operands(wave, constants, *dst, src, hold);
+    let (to, operands) = operands(wave, *dst, src, hold);
     let operands = with_signs(operands, *signs, signed);
     let [result, ..] = &mut room.result;
     let all = exec == u64::MAX;
@@ -435,7 +465,6 @@ fn singles<L: Level>(_level: L, context: Context) -> bool {
 #[inline(always)]
 fn packed<L: Level>(_level: L, context: Context) -> bool {
     let (wave, room) = (&mut *context.machine.wave, context.room);
-    let constants = context.quick.constants.as_slice();
     let Form::Packed {
         op,
         dst,
@@ -453,9 +482,9 @@ fn packed<L: Level>(_level: L, context: Context) -> bool {
             return false;
         };
         let operands = [
-            fetch(wave, constants, src[half][0], a),
-            fetch(wave, constants, src[half][1], b),
-            fetch(wave, constants, src[half][2], c),
+            fetch(wave, src[half][0], a),
+            fetch(wave, src[half][1], b),
+            fetch(wave, src[half][2], c),
         ];
         let operands = with_signs(operands, signs[half], signed);
         op.run::<L>(context.plain.ieee, operands, &mut room.result[half]);
@@ -467,7 +496,6 @@ fn packed<L: Level>(_level: L, context: Context) -> bool {
 #[inline(always)]
 fn wides<L: Level>(_level: L, context: Context) -> bool {
     let (wave, room) = (&mut *context.machine.wave, context.room);
-    let constants = context.quick.constants.as_slice();
     match context.form {
         Form::Wide {
             op,
@@ -475,7 +503,7 @@ fn wides<L: Level>(_level: L, context: Context) -> bool {
             src,
             signs,
         } if context.plain.double || !op.is_float() => {
-            wide(wave, constants, (*op, src, *signs), room);
+            wide(wave, (*op, src, *signs), room);
             write(wave, *dst, &room.result);
             true
         }
@@ -485,20 +513,18 @@ fn wides<L: Level>(_level: L, context: Context) -> bool {
 
 #[inline(always)]
 fn carries<L: Level>(_level: L, context: Context) -> bool {
-    let constants = context.quick.constants.as_slice();
-    carrying(context.machine.wave, constants, context.form, context.room);
+    carrying(context.machine.wave, context.form, context.room);
     true
 }
 
 #[inline(always)]
 fn compares<L: Level>(_level: L, context: Context) -> bool {
-    let constants = context.quick.constants.as_slice();
     let plain = context.plain;
     match context.form {
         Form::Compare(compare)
             if (!compare.is_single() || plain.single) && (!compare.is_double() || plain.double) =>
         {
-            compare.run(context.machine.wave, constants, &mut context.room.hold);
+            compare.run(context.machine.wave, &mut context.room.hold);
             true
         }
         _ => false,
@@ -506,10 +532,10 @@ fn compares<L: Level>(_level: L, context: Context) -> bool {
 }
 
 #[inline(always)]
-fn accesses<L: Level>(_level: L, context: Context) -> bool {
+fn accesses<L: Level>(_level: L, context: Context) -> Result<bool, Fault> {
     match context.form {
         Form::Memory(access) => access.run(context.machine, &mut context.room.window),
-        _ => false,
+        _ => Ok(false),
     }
 }
 
@@ -527,30 +553,15 @@ fn products<L: Level>(_level: L, context: Context) -> bool {
         return false;
     };
     let matrix = &context.quick.matrices[usize::from(*number)];
-    let constants = context.quick.constants.as_slice();
-    matrix.run::<L>(context.machine.wave, constants, &mut context.room.product)
+    matrix.run::<L>(context.machine.wave, &mut context.room.product)
 }
 
 #[inline(always)]
-fn wide(
-    wave: &Wave,
-    constants: &[Vgpr],
-    (op, src, signs): (Wide, &[[Lanes; 2]; 3], Signs),
-    room: &mut Room,
-) {
+fn wide(wave: &Wave, (op, src, signs): (Wide, &[[Lanes; 2]; 3], Signs), room: &mut Room) {
     let [a, b, c, d, e, f, signed_a, signed_b, signed_c] = &mut room.hold;
-    let mut a: Pair = [
-        fetch(wave, constants, src[0][0], a),
-        fetch(wave, constants, src[0][1], b),
-    ];
-    let mut b: Pair = [
-        fetch(wave, constants, src[1][0], c),
-        fetch(wave, constants, src[1][1], d),
-    ];
-    let mut c: Pair = [
-        fetch(wave, constants, src[2][0], e),
-        fetch(wave, constants, src[2][1], f),
-    ];
+    let mut a: Pair = [fetch(wave, src[0][0], a), fetch(wave, src[0][1], b)];
+    let mut b: Pair = [fetch(wave, src[1][0], c), fetch(wave, src[1][1], d)];
+    let mut c: Pair = [fetch(wave, src[2][0], e), fetch(wave, src[2][1], f)];
     if signs != Signs::default() {
         a[1] = signed(a[1], signs, 0, signed_a);
         b[1] = signed(b[1], signs, 1, signed_b);
@@ -561,7 +572,7 @@ fn wide(
 
 /// What writes lanes' carries to scalar registers.
 #[inline(always)]
-fn carrying(wave: &mut Wave, constants: &[Vgpr], form: &Form, room: &mut Room) {
+fn carrying(wave: &mut Wave, form: &Form, room: &mut Room) {
     let mut flags = [0u8; LANES];
     let [hold_a, hold_b, hold_c, hold_d, ..] = &mut room.hold;
     let [low, high] = &mut room.result;
@@ -574,8 +585,8 @@ fn carrying(wave: &mut Wave, constants: &[Vgpr], form: &Form, room: &mut Room) {
             from,
             out,
         } => {
-            let a = fetch(wave, constants, src[0], hold_a);
-            let b = fetch(wave, constants, src[1], hold_b);
+            let a = fetch(wave, src[0], hold_a);
+            let b = fetch(wave, src[1], hold_b);
             *hold_c = [0; LANES];
             if let Some(from) = from {
                 put(hold_c, &[1; LANES], wave.scalar64(usize::from(*from)));
@@ -604,11 +615,11 @@ fn carrying(wave: &mut Wave, constants: &[Vgpr], form: &Form, room: &mut Room) {
             addend,
             out,
         } => {
-            let a = fetch(wave, constants, src[0], hold_a);
-            let b = fetch(wave, constants, src[1], hold_b);
+            let a = fetch(wave, src[0], hold_a);
+            let b = fetch(wave, src[1], hold_b);
             let c = [
-                fetch(wave, constants, addend[0], hold_c),
-                fetch(wave, constants, addend[1], hold_d),
+                fetch(wave, addend[0], hold_c),
+                fetch(wave, addend[1], hold_d),
             ];
             for i in 0..LANES {
                 let product = u64::from(a[i]).wrapping_mul(u64::from(b[i]));

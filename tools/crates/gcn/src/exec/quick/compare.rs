@@ -113,10 +113,10 @@ impl Compare {
     }
 
     #[inline(always)]
-    pub(super) fn run(&self, wave: &mut Wave, constants: &[Vgpr], hold: &mut [Vgpr; 9]) {
+    pub(super) fn run(&self, wave: &mut Wave, hold: &mut [Vgpr; 9]) {
         let exec = wave.exec();
         let mut flags = [0u8; LANES];
-        self.flags(wave, constants, hold, &mut flags);
+        self.flags(wave, hold, &mut flags);
         let found = gather(&flags);
         let found = if self.negated { !found } else { found };
         wave.set_scalar64(usize::from(self.dst), found & exec);
@@ -126,16 +126,10 @@ impl Compare {
     }
 
     #[inline(always)]
-    fn flags(
-        &self,
-        wave: &Wave,
-        constants: &[Vgpr],
-        hold: &mut [Vgpr; 9],
-        flags: &mut [u8; LANES],
-    ) {
+    fn flags(&self, wave: &Wave, hold: &mut [Vgpr; 9], flags: &mut [u8; LANES]) {
         let [a, b, c, d, signed_a, signed_b, ..] = hold;
-        let mut a = fetch(wave, constants, self.src[0][0], a);
-        let mut b = fetch(wave, constants, self.src[1][0], b);
+        let mut a = fetch(wave, self.src[0][0], a);
+        let mut b = fetch(wave, self.src[1][0], b);
         let is_wide = matches!(self.compared, Compared::I64 | Compared::U64 | Compared::F64);
         if !is_wide {
             if self.signs != Signs::default() {
@@ -144,8 +138,8 @@ impl Compare {
             }
             return self.narrow(a, b, flags);
         }
-        let mut high_a = fetch(wave, constants, self.src[0][1], c);
-        let mut high_b = fetch(wave, constants, self.src[1][1], d);
+        let mut high_a = fetch(wave, self.src[0][1], c);
+        let mut high_b = fetch(wave, self.src[1][1], d);
         if self.signs != Signs::default() {
             high_a = signed(high_a, self.signs, 0, signed_a);
             high_b = signed(high_b, self.signs, 1, signed_b);

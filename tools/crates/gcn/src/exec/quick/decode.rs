@@ -8,10 +8,9 @@ use super::lds::Share;
 use super::matrix::Matrix;
 use super::memory::Access;
 use super::scalar::Scalar;
-use super::{Form, Lanes, Quick, Reg, Signs};
+use super::{Form, Lanes, Quick, Reg, Row, Signs};
 use crate::inst::{Body, Dst, Inst, Src, Valu, ValuOp};
 use crate::op::{Sopp, Vop1, Vop2, Vop3, Vop3p};
-use crate::wave::{Vgpr, LANES};
 
 impl Quick {
     /// The quick form of an instruction, if it has one.
@@ -44,7 +43,7 @@ impl Quick {
         };
         if let ValuOp::Compare(op) = v.op {
             let Dst::Scalar(dst) = v.dst else { return None };
-            let src = [self.pair(v, 0)?, self.pair(v, 1)?];
+            let src = [pair(v, 0)?, pair(v, 1)?];
             let to = (dst & 0x7e, op.write_exec);
             return Compare::new(op.compared, op.condition, src, signs, to).map(Form::Compare);
         }
@@ -52,7 +51,7 @@ impl Quick {
             return Some(Form::Single {
                 op,
                 dst: register(v.dst)?,
-                src: self.three(v)?,
+                src: three(v)?,
                 signs,
             });
         }
@@ -63,26 +62,23 @@ impl Quick {
             return Some(Form::Wide {
                 op,
                 dst: register(v.dst)?,
-                src: [self.pair(v, 0)?, self.pair(v, 1)?, self.pair(v, 2)?],
+                src: [pair(v, 0)?, pair(v, 1)?, pair(v, 2)?],
                 signs,
             });
         }
         if signs != Signs::default() {
             return None;
         }
-        self.integers(v)
+        Self::integers(v)
     }
 
-    fn integers(&mut self, v: &Valu) -> Option<Form> {
+    fn integers(v: &Valu) -> Option<Form> {
         use Vop2::*;
         if let Some(op) = Int::of(v.op) {
-            let mut src = self.three(v)?;
+            let mut src = three(v)?;
             match op {
-                Int::v_mbcnt_lo_u32_b32 => src[2] = self.constant(std::array::from_fn(below))?,
-                Int::v_mbcnt_hi_u32_b32 => {
-                    let upper = |lane: usize| below(lane.saturating_sub(32));
-                    src[2] = self.constant(std::array::from_fn(upper))?;
-                }
+                Int::v_mbcnt_lo_u32_b32 => src[2] = Lanes::Row(Row::BelowLow),
+                Int::v_mbcnt_hi_u32_b32 => src[2] = Lanes::Row(Row::BelowHigh),
                 _ => {}
             }
             let dst = register(v.dst)?;
@@ -95,15 +91,15 @@ impl Quick {
                 };
                 Some(Form::Select {
                     dst: register(v.dst)?,
-                    src: [self.narrow(v.src[0])?, self.narrow(v.src[1])?],
+                    src: [narrow(v.src[0])?, narrow(v.src[1])?],
                     mask: mask & 0x7e,
                 })
             }
-            ValuOp::Two(op) => self.carry(v, op),
+            ValuOp::Two(op) => Self::carry(v, op),
             ValuOp::Three(Vop3::v_mad_u64_u32) => Some(Form::Multiply {
                 dst: register(v.dst)?,
-                src: [self.narrow(v.src[0])?, self.narrow(v.src[1])?],
-                addend: self.pair(v, 2)?,
+                src: [narrow(v.src[0])?, narrow(v.src[1])?],
+                addend: pair(v, 2)?,
                 out: v.sdst & 0x7e,
             }),
             ValuOp::One(Vop1::v_readfirstlane_b32) => match (v.dst, v.src[0]) {
@@ -117,7 +113,7 @@ impl Quick {
         }
     }
 
-    fn carry(&mut self, v: &Valu, op: Vop2) -> Option<Form> {
+    fn carry(v: &Valu, op: Vop2) -> Option<Form> {
         use Vop2::*;
         let (subtracts, swapped, takes) = match op {
             v_add_co_u32 => (false, false, false),
@@ -133,7 +129,7 @@ impl Quick {
             (true, Src::Scalar(code)) => Some(code & 0x7e),
             (true, _) => return None,
         };
-        let [a, b] = [self.narrow(v.src[0])?, self.narrow(v.src[1])?];
+        let [a, b] = [narrow(v.src[0])?, narrow(v.src[1])?];
         Some(Form::Carry {
             subtracts,
             dst: register(v.dst)?,
@@ -148,12 +144,12 @@ impl Quick {
             return Some(Form::Int {
                 op,
                 dst: register(v.dst)?,
-                src: self.three(v)?,
+                src: three(v)?,
             });
         }
         if op.is_matrix() {
             let [a, b, dst] = [source(v.src[0])?, source(v.src[1])?, register(v.dst)?];
-            let matrix = Matrix::new(v, op, [a, b, dst], self.addend(v)?)?;
+            let matrix = Matrix::new(v, op, [a, b, dst], addend(v)?)?;
             self.matrices.push(matrix);
             return Some(Form::Matrix(u16::try_from(self.matrices.len() - 1).ok()?));
         }
@@ -163,90 +159,79 @@ impl Quick {
         ) {
             return None;
         }
-        let halves = [(v.mods.op_sel, v.mods.neg), (v.mods.op_sel_hi, v.mods.abs)];
-        let mut src = [[Lanes::Constant(0); 3]; 2];
-        for (src, (select, _)) in src.iter_mut().zip(halves) {
+        let both = [(v.mods.op_sel, v.mods.neg), (v.mods.op_sel_hi, v.mods.abs)];
+        let mut src = [[Lanes::Row(Row::Zeros); 3]; 2];
+        for (src, (select, _)) in src.iter_mut().zip(both) {
             for (index, src) in src.iter_mut().enumerate() {
-                *src = self.halves(v.src[index])?[usize::from(select >> index & 1)];
+                *src = halves(v.src[index])?[usize::from(select >> index & 1)];
             }
         }
         Some(Form::Packed {
             op: Single::of(v.op)?,
             dst: register(v.dst)?,
             src,
-            signs: halves.map(|(_, negated)| Signs {
+            signs: both.map(|(_, negated)| Signs {
                 negated,
                 magnitude: 0,
             }),
         })
     }
+}
 
-    /// C of a matrix product, in registers or a constant of one or two dwords.
-    fn addend(&mut self, v: &Valu) -> Option<[Lanes; 2]> {
-        match v.src[2] {
-            Src::Vgpr(number) => Some([Lanes::Vgpr(number); 2]),
-            Src::Acc(number) => Some([Lanes::Acc(number); 2]),
-            constant @ Src::Inline(..) => self.halves(constant),
-            _ => None,
-        }
-    }
-
-    /// Sources of one dword.
-    fn three(&mut self, v: &Valu) -> Option<[Lanes; 3]> {
-        let [a, b, c] = v.src;
-        Some([self.narrow(a)?, self.narrow(b)?, self.narrow(c)?])
-    }
-
-    fn narrow(&mut self, src: Src) -> Option<Lanes> {
-        match src {
-            Src::None => Some(Lanes::Constant(0)),
-            Src::Vgpr(number) => Some(Lanes::Vgpr(number)),
-            Src::Acc(number) => Some(Lanes::Acc(number)),
-            Src::Scalar(code) => Some(Lanes::Scalar(code & 0x7f)),
-            Src::Inline(_, bits) | Src::Literal(_, bits) => self.constant([bits as u32; LANES]),
-            Src::Special(_) => None,
-        }
-    }
-
-    /// A source's low and high dword; of one of 32 bits the high one is zero.
-    fn pair(&mut self, v: &Valu, index: usize) -> Option<[Lanes; 2]> {
-        if v.types[index + 1].dwords() == 2 {
-            return self.halves(v.src[index]);
-        }
-        Some([self.narrow(v.src[index])?, Lanes::Constant(0)])
-    }
-
-    /// The low and the high dword of a source of 64 bits.
-    fn halves(&mut self, src: Src) -> Option<[Lanes; 2]> {
-        match src {
-            Src::None => Some([Lanes::Constant(0); 2]),
-            Src::Vgpr(number) => Some([number, number.checked_add(1)?].map(Lanes::Vgpr)),
-            Src::Acc(number) => Some([number, number.checked_add(1)?].map(Lanes::Acc)),
-            Src::Scalar(code) => Some([code & 0x7e, code & 0x7e | 1].map(Lanes::Scalar)),
-            Src::Inline(_, bits) | Src::Literal(_, bits) => Some([
-                self.constant([bits as u32; LANES])?,
-                self.constant([(bits >> 32) as u32; LANES])?,
-            ]),
-            Src::Special(_) => None,
-        }
-    }
-
-    /// A constant operand; none if there are too many.
-    fn constant(&mut self, lanes: Vgpr) -> Option<Lanes> {
-        let found = self.constants.iter().position(|other| *other == lanes);
-        let index = found.unwrap_or(self.constants.len());
-        if found.is_none() {
-            self.constants.push(lanes);
-        }
-        Some(Lanes::Constant(u16::try_from(index).ok()?))
+/// C of a matrix product, in registers or a constant of one or two dwords.
+fn addend(v: &Valu) -> Option<[Lanes; 2]> {
+    match v.src[2] {
+        Src::Vgpr(number) => Some([Lanes::Vgpr(number); 2]),
+        Src::Acc(number) => Some([Lanes::Acc(number); 2]),
+        constant @ Src::Inline(..) => halves(constant),
+        _ => None,
     }
 }
 
-/// The bits below bit `lane`, if there is such a bit.
-fn below(lane: usize) -> u32 {
-    match lane {
-        0..=31 => (1 << lane) - 1,
-        _ => u32::MAX,
+/// Sources of one dword.
+fn three(v: &Valu) -> Option<[Lanes; 3]> {
+    let [a, b, c] = v.src;
+    Some([narrow(a)?, narrow(b)?, narrow(c)?])
+}
+
+fn narrow(src: Src) -> Option<Lanes> {
+    match src {
+        Src::None => Some(Lanes::Row(Row::Zeros)),
+        Src::Vgpr(number) => Some(Lanes::Vgpr(number)),
+        Src::Acc(number) => Some(Lanes::Acc(number)),
+        Src::Scalar(code) => Some(Lanes::Scalar(code & 0x7f)),
+        Src::Inline(_, bits) | Src::Literal(_, bits) => Some(constant(bits as u32)),
+        Src::Special(_) => None,
+    }
+}
+
+/// A source's low and high dword; of one of 32 bits the high one is zero.
+fn pair(v: &Valu, index: usize) -> Option<[Lanes; 2]> {
+    if v.types[index + 1].dwords() == 2 {
+        return halves(v.src[index]);
+    }
+    Some([narrow(v.src[index])?, Lanes::Row(Row::Zeros)])
+}
+
+/// The low and the high dword of a source of 64 bits.
+fn halves(src: Src) -> Option<[Lanes; 2]> {
+    match src {
+        Src::None => Some([Lanes::Row(Row::Zeros); 2]),
+        Src::Vgpr(number) => Some([number, number.checked_add(1)?].map(Lanes::Vgpr)),
+        Src::Acc(number) => Some([number, number.checked_add(1)?].map(Lanes::Acc)),
+        Src::Scalar(code) => Some([code & 0x7e, code & 0x7e | 1].map(Lanes::Scalar)),
+        Src::Inline(_, bits) | Src::Literal(_, bits) => {
+            Some([bits as u32, (bits >> 32) as u32].map(constant))
+        }
+        Src::Special(_) => None,
+    }
+}
+
+/// A constant operand.
+fn constant(value: u32) -> Lanes {
+    match value {
+        0 => Lanes::Row(Row::Zeros),
+        _ => Lanes::Constant(value),
     }
 }
 

@@ -7,13 +7,14 @@
 //! infinities and factors of 2^64 and more are left to the reference: who meets one stores nothing.
 
 use super::lanes::{fused, INFINITY};
-use super::{Lanes, Reg};
+use super::{Lanes, Reg, Row};
 use crate::exec::valu::matrix::{Element, Shape};
 use crate::float::format::Format;
 use crate::inst::Valu;
 use crate::op::Vop3p;
 use crate::wave::{Vgpr, Wave, LANES};
 use host_simd::Level;
+use std::sync::OnceLock;
 
 /// Runs of columns in a wave's lanes, at most.
 const RUNS: usize = 16;
@@ -88,7 +89,7 @@ pub(super) struct Matrix {
     c: [Lanes; 2],
     dst: Reg,
     /// For each element and run of lanes: where its row of A and its columns of B begin.
-    places: Vec<[(u8, u8); RUNS]>,
+    places: &'static [[(u8, u8); RUNS]],
 }
 
 impl Matrix {
@@ -114,12 +115,6 @@ impl Matrix {
         if shape.m != shape.n || !fits {
             return None;
         }
-        let place = |item: usize, run: usize| {
-            let (block, row, column) = shape.place(run * shape.n % LANES, item);
-            let first = block * shape.n;
-            debug_assert_eq!(column, 0);
-            ((first + row) as u8, first as u8)
-        };
         Some(Matrix {
             kind,
             n: shape.n,
@@ -131,35 +126,23 @@ impl Matrix {
             b,
             c,
             dst,
-            places: (0..items)
-                .map(|item| std::array::from_fn(|run| place(item, run)))
-                .collect(),
+            places: places(&shape)?,
         })
     }
 
     /// Computes it. False: it has to go through the reference.
     #[inline(always)]
-    pub(super) fn run<L: Level>(
-        &self,
-        wave: &mut Wave,
-        constants: &[Vgpr],
-        room: &mut Room,
-    ) -> bool {
+    pub(super) fn run<L: Level>(&self, wave: &mut Wave, room: &mut Room) -> bool {
         match self.n {
-            32 => self.of_columns::<L, 32>(wave, constants, room),
-            16 => self.of_columns::<L, 16>(wave, constants, room),
-            4 => self.of_columns::<L, 4>(wave, constants, room),
+            32 => self.of_columns::<L, 32>(wave, room),
+            16 => self.of_columns::<L, 16>(wave, room),
+            4 => self.of_columns::<L, 4>(wave, room),
             _ => false,
         }
     }
 
     #[inline(always)]
-    fn of_columns<L: Level, const N: usize>(
-        &self,
-        wave: &mut Wave,
-        constants: &[Vgpr],
-        room: &mut Room,
-    ) -> bool {
+    fn of_columns<L: Level, const N: usize>(&self, wave: &mut Wave, room: &mut Room) -> bool {
         let registers = match self.kind {
             Kind::Double => 2 * self.items,
             _ => self.items,
@@ -173,7 +156,8 @@ impl Matrix {
             *d = match (self.c[0], self.c[half]) {
                 (Lanes::Vgpr(first), _) => wave.vgpr[usize::from(first) + index],
                 (Lanes::Acc(first), _) => wave.acc[usize::from(first) + index],
-                (_, Lanes::Constant(number)) => constants[usize::from(number)],
+                (_, Lanes::Row(Row::Zeros)) => [0; LANES],
+                (_, Lanes::Constant(value)) => [value; LANES],
                 _ => return false,
             };
         }
@@ -412,6 +396,36 @@ impl Matrix {
             sums[j] = accumulate(totals[j], tops[j], sums[j]);
         }
     }
+}
+
+/// A shape's [`Matrix::places`], which all its products share: none, if it has another form than
+/// those that there are.
+fn places(shape: &Shape) -> Option<&'static [[(u8, u8); RUNS]]> {
+    /// Sizes of blocks, numbers of blocks, and doubles apart: all powers of two.
+    const SIZES: usize = 6;
+    const BLOCKS: usize = 5;
+    type Table = OnceLock<Box<[[(u8, u8); RUNS]]>>;
+    static TABLES: [[[Table; BLOCKS]; SIZES]; 2] =
+        [const { [const { [const { OnceLock::new() }; BLOCKS] }; SIZES] }; 2];
+
+    let is_known = shape.m == shape.n && shape.n.is_power_of_two();
+    if !is_known || !shape.blocks.is_power_of_two() {
+        return None;
+    }
+    let table = TABLES[usize::from(shape.a == Element::F64)]
+        .get(shape.n.trailing_zeros() as usize)?
+        .get(shape.blocks.trailing_zeros() as usize)?;
+    let place = |item: usize, run: usize| {
+        let (block, row, column) = shape.place(run * shape.n % LANES, item);
+        let first = block * shape.n;
+        debug_assert_eq!(column, 0);
+        ((first + row) as u8, first as u8)
+    };
+    Some(table.get_or_init(|| {
+        (0..shape.m * shape.n * shape.blocks / LANES)
+            .map(|item| std::array::from_fn(|run| place(item, run)))
+            .collect()
+    }))
 }
 
 /// N lanes from `from` on.

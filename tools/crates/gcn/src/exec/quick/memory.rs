@@ -2,16 +2,17 @@
 //! Quick forms of loads and stores of whole dwords: GLOBAL, FLAT, SCRATCH with one offset for all
 //! lanes, and MUBUF without indices.
 //!
-//! Lanes' addresses are a base and 32 bits of each lane. One access to memory serves all: a window
-//! that holds all lanes' dwords, no wider than the reference's, or a run of lanes for a store. What
-//! memory refuses is done again by the reference, which tells the fault.
+//! Lanes' addresses are a base and 32 bits of each lane. One access to memory serves all, the same
+//! as the reference makes: a window that holds all lanes' dwords, or a run of lanes for a store.
+//! Memory is asked when nothing can send the instruction to the reference any more. To be asked has
+//! effects even where it refuses: a fault that is injected so many times would be used up.
 
 use super::operands::{put, spread};
 use super::{Bytes, Reg};
 use crate::exec::places::{SPARSE, WINDOW};
 use crate::exec::Machine;
 use crate::inst::{Dst, MemInst, Src};
-use crate::memory::Scope;
+use crate::memory::{Fault, Scope};
 use crate::op::mem::Segment;
 use crate::op::MemOp;
 use crate::wave::{Vgpr, Wave, LANES};
@@ -79,12 +80,12 @@ impl Access {
         .filter(|_| (1..=4).contains(&dwords))
     }
 
-    /// Executes it. False: it has to go through the reference.
+    /// Executes it. False: it has to go through the reference, and memory was not asked.
     #[inline(always)]
-    pub(super) fn run(&self, machine: &mut Machine, window: &mut Bytes) -> bool {
+    pub(super) fn run(&self, machine: &mut Machine, window: &mut Bytes) -> Result<bool, Fault> {
         let exec = machine.wave.exec();
         if exec == 0 {
-            return false;
+            return Ok(false);
         }
         if let Origin::Scratch { scalar } = self.from {
             return self.rows(machine, exec, scalar, &mut window.bytes);
@@ -102,10 +103,15 @@ impl Access {
     }
 
     #[inline(always)]
-    fn load<const D: usize>(&self, machine: &mut Machine, exec: u64, window: &mut Bytes) -> bool {
+    fn load<const D: usize>(
+        &self,
+        machine: &mut Machine,
+        exec: u64,
+        window: &mut Bytes,
+    ) -> Result<bool, Fault> {
         let Bytes { bytes, words } = window;
         let Some(at) = self.addresses(machine, exec) else {
-            return false;
+            return Ok(false);
         };
         let (mut hold, mut index) = ([0; LANES], [0; LANES]);
         let active = spread(exec, &mut hold);
@@ -113,18 +119,17 @@ impl Access {
         if are_neighbours::<D>(at.lanes, active, lane) {
             let (start, length) = (at.lanes[lane], 4 * D * (last - lane + 1));
             let Some(first) = at.base.checked_add(start.into()) else {
-                return false;
+                return Ok(false);
             };
             let ends = first.checked_add(length as u64).is_none();
             if !is_near::<D>(length as u64, exec) || ends {
-                return false;
+                return Ok(false);
+            }
+            if !self.is_memory(machine, first, length as u64) {
+                return Ok(false);
             }
             let window = &mut bytes[4 * D * lane..][..length];
-            if !self.is_memory(machine, first, length as u64)
-                || machine.memory.read(first, window).is_err()
-            {
-                return false;
-            }
+            machine.memory.read(first, window)?;
             for d in 0..D {
                 let register = self.data.of(machine.wave, d);
                 let mut result = [0; LANES];
@@ -133,18 +138,18 @@ impl Access {
                 }
                 put(register, &result, exec);
             }
-            return true;
+            return Ok(true);
         }
         let (low, high) = bounds(at.lanes, active);
         let length = u64::from(high - low) + 4 * D as u64;
         let Some(first) = at.base.checked_add(low.into()) else {
-            return false;
+            return Ok(false);
         };
         if !is_near::<D>(length, exec)
             || first.checked_add(length).is_none()
             || !self.is_memory(machine, first, length)
         {
-            return false;
+            return Ok(false);
         }
         let mut odd = 0;
         for i in 0..LANES {
@@ -153,15 +158,9 @@ impl Access {
             index[i] = offset / 4;
         }
         if odd & 3 != 0 {
-            return false;
+            return Ok(false);
         }
-        if machine
-            .memory
-            .read(first, &mut bytes[..length as usize])
-            .is_err()
-        {
-            return false;
-        }
+        machine.memory.read(first, &mut bytes[..length as usize])?;
         for i in 0..WINDOW / 4 {
             words[i] = word(bytes, 4 * i);
         }
@@ -172,20 +171,25 @@ impl Access {
             }
             put(self.data.of(machine.wave, d), &result, exec);
         }
-        true
+        Ok(true)
     }
 
     #[inline(always)]
-    fn store<const D: usize>(&self, machine: &mut Machine, exec: u64, window: &mut Bytes) -> bool {
+    fn store<const D: usize>(
+        &self,
+        machine: &mut Machine,
+        exec: u64,
+        window: &mut Bytes,
+    ) -> Result<bool, Fault> {
         let Bytes { bytes, words } = window;
         // One run of lanes, and not the rest of a store that was interrupted.
         let first = exec.trailing_zeros() as usize % LANES;
         let count = exec.count_ones() as usize;
         if (exec >> first).trailing_ones() as usize != count || machine.wave.replay() & exec != 0 {
-            return false;
+            return Ok(false);
         }
         let Some(at) = self.addresses(machine, exec) else {
-            return false;
+            return Ok(false);
         };
         let start = at.lanes[first];
         let length = 4 * D * count;
@@ -202,10 +206,10 @@ impl Access {
         let ends = start.checked_add(length as u32).is_some();
         let Some(address) = address.filter(|it| ends && it.checked_add(length as u64).is_some())
         else {
-            return false;
+            return Ok(false);
         };
         if differs != 0 || !self.is_memory(machine, address, length as u64) {
-            return false;
+            return Ok(false);
         }
         for d in 0..D {
             let register: &Vgpr = self.data.of(machine.wave, d);
@@ -222,10 +226,9 @@ impl Access {
         }
         let from = 4 * D * first;
         let done = machine.memory.write(address, &bytes[from..from + length]);
-        if done.is_ok() {
-            machine.wave.set_replay(0);
-        }
-        done.is_ok()
+        // All lanes are left if it is refused.
+        machine.wave.set_replay(if done.is_ok() { 0 } else { exec });
+        done.map(|()| true)
     }
 
     /// Scratch, whose dwords lie row by row: one access for each.
@@ -236,30 +239,30 @@ impl Access {
         exec: u64,
         scalar: Option<u8>,
         bytes: &mut [u8; WINDOW],
-    ) -> bool {
+    ) -> Result<bool, Fault> {
         let own = scalar.map_or(0, |code| machine.wave.scalar[usize::from(code & 0x7f)]);
         let offset = u64::from(own.wrapping_add_signed(self.offset));
         let whole = exec == u64::MAX && machine.wave.replay() == 0;
         let (first, last) = ends(exec);
         let length = 4 * (last - first + 1);
         if offset % 4 != 0 || self.store && !whole || !is_near::<1>(length as u64, exec) {
-            return false;
+            return Ok(false);
         }
+        // The rows' bytes, all below 2^64.
+        let row_length = 4 * LANES as u64;
+        let Some(start) = (offset / 4 * row_length)
+            .checked_add(machine.wave.scratch_base())
+            .filter(|start| start.checked_add(4 * row_length).is_some())
+        else {
+            return Ok(false);
+        };
         let mut result = [[0; LANES]; 4];
         for (index, result) in result.iter_mut().enumerate().take(self.dwords.into()) {
-            let Some(row) = (offset / 4 + index as u64)
-                .checked_mul(4 * LANES as u64)
-                .and_then(|row| row.checked_add(machine.wave.scratch_base()))
-                .filter(|row| row.checked_add(4 * LANES as u64).is_some())
-            else {
-                return false;
-            };
+            let row = start + row_length * index as u64;
             let row_bytes = &mut bytes[..4 * LANES];
             if !self.store {
                 let (address, window) = (row + 4 * first as u64, &mut row_bytes[4 * first..]);
-                if machine.memory.read(address, &mut window[..length]).is_err() {
-                    return false;
-                }
+                machine.memory.read(address, &mut window[..length])?;
                 words(row_bytes, result);
                 continue;
             }
@@ -267,18 +270,20 @@ impl Access {
             for i in 0..LANES {
                 row_bytes[4 * i..][..4].copy_from_slice(&register[i].to_le_bytes());
             }
-            if machine.memory.write(row, row_bytes).is_err() {
-                return false;
+            if let Err(fault) = machine.memory.write(row, row_bytes) {
+                // The lanes that are done with this dword have others to come.
+                machine.wave.set_replay(exec);
+                return Err(fault);
             }
         }
         if self.store {
             machine.wave.set_replay(0);
-            return true;
+            return Ok(true);
         }
         for (index, result) in result.iter().enumerate().take(self.dwords.into()) {
             put(self.data.of(machine.wave, index), result, exec);
         }
-        true
+        Ok(true)
     }
 
     /// The lanes' addresses, unless their upper halves differ or some lie outside of a buffer.

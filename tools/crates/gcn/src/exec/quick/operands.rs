@@ -2,21 +2,20 @@
 //! Operands and results of the quick forms: registers read where they are, constants and scalars
 //! spread over the lanes, results under EXEC.
 
-use super::{Lanes, Reg, Signs};
+use super::{Lanes, Reg, Row, Signs};
 use crate::wave::{Vgpr, Wave, LANES};
 
 /// An operand's lanes, in their register or in `hold`.
 #[inline(always)]
-pub(super) fn fetch<'a>(
-    wave: &'a Wave,
-    constants: &'a [Vgpr],
-    from: Lanes,
-    hold: &'a mut Vgpr,
-) -> &'a Vgpr {
+pub(super) fn fetch<'a>(wave: &'a Wave, from: Lanes, hold: &'a mut Vgpr) -> &'a Vgpr {
     match from {
         Lanes::Vgpr(number) => &wave.vgpr[usize::from(number)],
         Lanes::Acc(number) => &wave.acc[usize::from(number)],
-        Lanes::Constant(index) => &constants[usize::from(index)],
+        Lanes::Row(row) => row.lanes(),
+        Lanes::Constant(value) => {
+            *hold = [value; LANES];
+            hold
+        }
         Lanes::Scalar(index) => {
             *hold = [wave.scalar[usize::from(index & 0x7f)]; LANES];
             hold
@@ -52,6 +51,35 @@ static BITS: Vgpr = {
     }
     bits
 };
+
+static ZEROS: Vgpr = [0; LANES];
+
+/// The bits of the lanes below each lane: of the lanes from `first` on.
+const fn below(first: usize) -> Vgpr {
+    let mut rows = [0; LANES];
+    let mut lane = 0;
+    while lane < LANES {
+        rows[lane] = match lane.saturating_sub(first) {
+            count @ 0..=31 => (1 << count) - 1,
+            _ => u32::MAX,
+        };
+        lane += 1;
+    }
+    rows
+}
+
+static BELOW: [Vgpr; 2] = [below(0), below(LANES / 2)];
+
+impl Row {
+    #[inline(always)]
+    fn lanes(self) -> &'static Vgpr {
+        match self {
+            Row::Zeros => &ZEROS,
+            Row::BelowLow => &BELOW[0],
+            Row::BelowHigh => &BELOW[1],
+        }
+    }
+}
 
 /// All ones for the lanes of `mask`.
 #[inline(always)]
@@ -91,7 +119,6 @@ pub(super) fn with_signs<'a>(
 #[inline(always)]
 pub(super) fn operands<'a>(
     wave: &'a mut Wave,
-    constants: &'a [Vgpr],
     dst: Reg,
     src: &[Lanes; 3],
     hold: &'a mut [Vgpr],
@@ -110,7 +137,6 @@ pub(super) fn operands<'a>(
         other,
         is_acc,
         scalars: &wave.scalar,
-        constants,
     };
     let operands = [
         files.lanes(src[0], a),
@@ -131,7 +157,6 @@ struct Files<'a, 'b> {
     /// Whether the destination is an accumulation register.
     is_acc: bool,
     scalars: &'a [u32; 128],
-    constants: &'a [Vgpr],
 }
 
 impl<'a> Files<'a, '_> {
@@ -141,7 +166,11 @@ impl<'a> Files<'a, '_> {
         let (acc, number) = match from {
             Lanes::Vgpr(number) => (false, usize::from(number)),
             Lanes::Acc(number) => (true, usize::from(number)),
-            Lanes::Constant(index) => return &self.constants[usize::from(index)],
+            Lanes::Row(row) => return row.lanes(),
+            Lanes::Constant(value) => {
+                *hold = [value; LANES];
+                return hold;
+            }
             Lanes::Scalar(index) => {
                 *hold = [self.scalars[usize::from(index & 0x7f)]; LANES];
                 return hold;
