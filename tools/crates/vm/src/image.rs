@@ -3,6 +3,7 @@
 //! image in the cache, made once and named by what is in it.
 
 mod oci;
+mod sparse;
 mod squashfs;
 mod tree;
 

@@ -3,18 +3,22 @@
 //! file of this machine's, so no name and no link in one leads out: a link leads to where the guest
 //! will see it lead. What files hold is kept in one spool, a file without a name.
 
+use super::sparse::Sparse;
 use crate::session::Interrupt;
 use anyhow::{anyhow, bail, Context, Result};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Bound;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use tar::{Archive, Entry, EntryType};
 
 /// How often a path may go through a link, as for the kernel.
 const MOST_LINKS: usize = 40;
+/// No path is longer for the kernel either (`PATH_MAX`, with the zero that ends it).
+const LONGEST: usize = 4095;
 /// What a layer deletes of those below is named by a file of this prefix and the name...
 const WHITEOUT: &[u8] = b".wh.";
 /// ...or, if it is all of a directory, by this one in it.
@@ -55,6 +59,9 @@ pub struct Tree {
     pub interrupt: Interrupt,
     length: u64,
     layers: usize,
+    /// What this layer has whiteouts for. Nothing that was below is there any more, so another of
+    /// the same name has nothing to do.
+    deleted: BTreeSet<(PathBuf, bool)>,
 }
 
 /// What is read until a signal comes.
@@ -87,6 +94,7 @@ impl Tree {
             interrupt,
             length: 0,
             layers: 0,
+            deleted: BTreeSet::new(),
         }
     }
 
@@ -94,21 +102,33 @@ impl Tree {
     /// archive of a whole root a file may have such a name.
     pub fn lay(&mut self, layer: impl Read, whiteouts: bool) -> Result<()> {
         self.layers += 1;
+        self.deleted.clear();
         let layer = Until {
             reader: layer,
             interrupt: self.interrupt.clone(),
         };
         for entry in Archive::new(layer).entries()? {
             let mut entry = entry.context("reading the archive")?;
-            let name = entry.path_bytes().into_owned();
+            let mut name = entry.path_bytes().into_owned();
             let shown = || String::from_utf8_lossy(&name).into_owned();
-            self.take(&mut entry, &name, whiteouts)
+            let mut sparse = Sparse::of(&mut entry).with_context(shown)?;
+            if let Some(real) = sparse.as_mut().and_then(|sparse| sparse.name.take()) {
+                name = real;
+            }
+            let shown = || String::from_utf8_lossy(&name).into_owned();
+            self.take(&mut entry, &name, sparse, whiteouts)
                 .with_context(shown)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, entry: &mut Entry<impl Read>, name: &[u8], whiteouts: bool) -> Result<()> {
+    fn take(
+        &mut self,
+        entry: &mut Entry<impl Read>,
+        name: &[u8],
+        sparse: Option<Sparse>,
+        whiteouts: bool,
+    ) -> Result<()> {
         let kind = entry.header().entry_type();
         if matches!(kind, EntryType::XGlobalHeader) {
             return Ok(());
@@ -144,7 +164,13 @@ impl Tree {
             layer: self.layers,
         };
         if let Kind::File { length, .. } = &mut node.kind {
-            *length = io::copy(entry, &mut self.spool).context("storing what it holds")?;
+            *length = match sparse {
+                Some(mut sparse) => {
+                    let size = entry.size();
+                    sparse.store(entry, size, &mut self.spool, self.length)?
+                }
+                None => io::copy(entry, &mut self.spool).context("storing what it holds")?,
+            };
             self.length += *length;
         }
         self.put(path, node)
@@ -192,7 +218,9 @@ impl Tree {
             bail!("the root is no directory");
         }
         if !stays {
-            self.nodes.retain(|there, _| !there.starts_with(&path));
+            for there in self.from(&path) {
+                self.nodes.remove(&there);
+            }
         }
         // Those above that no layer names are as one makes them.
         let above: Vec<_> = path.ancestors().skip(1).map(Path::to_path_buf).collect();
@@ -234,23 +262,39 @@ impl Tree {
             }
             _ => (directory.join(OsStr::from_bytes(name)), true),
         };
-        let new: Vec<_> = self
-            .nodes
-            .iter()
-            .filter(|(path, node)| path.starts_with(&deleted) && node.layer == self.layers)
-            .map(|(path, _)| path.clone())
-            .collect();
-        self.nodes.retain(|path, _| {
-            let below = path.starts_with(&deleted) && (itself || *path != deleted);
-            // With the directories of what this layer has put there.
-            !below || new.iter().any(|new| new.starts_with(path))
-        });
+        if !self.deleted.insert((deleted.clone(), itself)) {
+            return Ok(());
+        }
+        // From the last on: a directory comes before all that is in it, and stays with what this
+        // layer has put there.
+        let mut kept: Option<PathBuf> = None;
+        for path in self.from(&deleted).into_iter().rev() {
+            let stays = self.nodes[&path].layer == self.layers
+                || kept.as_ref().is_some_and(|kept| kept.starts_with(&path))
+                || (!itself && path == deleted);
+            if stays {
+                kept = Some(path);
+            } else {
+                self.nodes.remove(&path);
+            }
+        }
         Ok(())
+    }
+
+    /// A path and all below it, which are neighbours in the order of paths.
+    fn from(&self, path: &Path) -> Vec<PathBuf> {
+        let range = (Bound::Included(path), Bound::Unbounded);
+        let from = self.nodes.range::<Path, _>(range);
+        let here = from.take_while(|(there, _)| there.starts_with(path));
+        here.map(|(there, _)| there.clone()).collect()
     }
 }
 
 /// A path in a layer as one from the root. One with `..` in it is nobody's honest name.
 fn plain(name: &[u8]) -> Result<PathBuf> {
+    if name.len() > LONGEST {
+        bail!("a name of {} bytes", name.len());
+    }
     let mut path = PathBuf::new();
     for component in Path::new(OsStr::from_bytes(name)).components() {
         match component {
@@ -274,6 +318,9 @@ fn names(path: &Path) -> Vec<std::ffi::OsString> {
 fn link_of(entry: &Entry<impl Read>) -> Result<PathBuf> {
     let name = entry.link_name_bytes();
     let name = name.ok_or_else(|| anyhow!("a link to nothing"))?;
+    if name.len() > LONGEST {
+        bail!("a link of {} bytes", name.len());
+    }
     Ok(PathBuf::from(OsStr::from_bytes(&name)))
 }
 
@@ -422,6 +469,60 @@ mod tests {
         }
         assert!(refused(&[&["a=1", "a/b=2"]]).contains("no directory"));
         assert!(refused(&[&["./->x"]]).contains("the root"));
+    }
+
+    #[test]
+    fn names_that_no_kernel_takes_are_refused() {
+        let long = "d/".repeat(2048);
+        for (name, target, why) in [(&long[..], "x", "a name"), ("l", &long, "a link")] {
+            let mut archive = Builder::new(Vec::new());
+            let mut header = Header::new_gnu();
+            header.set_entry_type(EntryType::Symlink);
+            header.set_size(0);
+            archive.append_link(&mut header, name, target).unwrap();
+            let mut tree = Tree::new(tempfile::tempfile().unwrap(), Interrupt::default());
+            let told = tree.lay(&archive.into_inner().unwrap()[..], true);
+            let told = format!("{:#}", told.unwrap_err());
+            assert!(told.contains(&format!("{why} of 4096 bytes")), "{told}");
+        }
+    }
+
+    /// It takes seconds where each entry looks at a few, and hours where each looks at all.
+    #[test]
+    fn entries_do_not_look_at_all_others() {
+        const MANY: usize = 100_000;
+        let each =
+            |entry: &dyn Fn(usize) -> String| -> Vec<String> { (0..MANY).map(entry).collect() };
+        let below = each(&|n| format!("d{}/f{n}=", n % 100));
+        // Files become links, links are replaced, half is deleted by name and the rest at once, and
+        // what is deleted already is deleted once more.
+        let replaced = each(&|n| format!("d{}/f{n}->x", n % 100));
+        let mut last = each(&|n| match n % 2 {
+            0 => format!("d{}/.wh.f{n}=", n % 100),
+            _ => format!("d{}/g{n}->x", n % 100),
+        });
+        last.extend(each(&|n| match n % 2 {
+            0 => format!("d{}/.wh..wh..opq=", n % 100),
+            _ => ".wh.d1=".into(),
+        }));
+        let layers = [below, replaced, last];
+        let layers = layers.each_ref().map(|layer| {
+            let entries: Vec<_> = layer.iter().map(|entry| &entry[..]).collect();
+            self::layer(&entries)
+        });
+        let begun = std::time::Instant::now();
+        let mut tree = Tree::new(tempfile::tempfile().unwrap(), Interrupt::default());
+        for layer in &layers {
+            tree.lay(&layer[..], true).unwrap();
+        }
+        let took = begun.elapsed();
+        // In d1 the new ones, and both in the others of odd numbers.
+        let links = tree.nodes.values();
+        let links = links.filter(|node| matches!(node.kind, Kind::Link(_)));
+        assert_eq!(links.count(), 99 * MANY / 100);
+        assert!(!tree.nodes.contains_key(Path::new("d1/f1")));
+        assert!(tree.nodes.contains_key(Path::new("d1/g1")));
+        assert!(took.as_secs() < 120, "{took:?}");
     }
 
     #[test]
