@@ -21,8 +21,9 @@ while read -r part least words; do
     [ $# -eq 0 ] || [[ " $* " = *" $part "* ]] || continue
     read -ra command <<<"${words% -- *}"
     started=$SECONDS
-    timeout --kill-after=20 "$late" "${LIBRARIES_PROGRAMS:-/usr/libexec/rocm}/${command[0]}" "${command[@]:1}" \
-        --gtest_filter="${words##* -- }" >said 2>&1 </dev/null
+    command[0]=${LIBRARIES_PROGRAMS:-/usr/libexec/rocm}/${command[0]}
+    timeout --kill-after=20 "$late" "${command[@]}" --gtest_filter="${words##* -- }" >said 2>&1 \
+        </dev/null
     status=$?
     awk -v part="$part" '
         # A parameter is told after a comma, how long it took in parentheses.
