@@ -3,7 +3,13 @@
 
 packages() { sed -e 's/#.*//' -e '/^\s*$/d' "$here/$1.packages"; }
 key() { cat "$@" | sha256sum | cut -c1-12; }
-list_key() { packages "$1" | sha256sum | cut -c1-12; }
+# What a hook does belongs to the root.
+list_key() {
+    local hook
+    { packages "$1"
+        for hook in $(packages "$1" | sed -n 's/^hook //p'); do cat "$here/$hook"; done
+    } | sha256sum | cut -c1-12
+}
 
 build_root="$cache/roots/build-$(list_key build)"
 hip_root() { echo "$cache/roots/hip-$1-$(list_key "hip-$1")"; }
@@ -15,20 +21,30 @@ guest_image() { echo "$cache/roots/guest-$1-$(list_key "guest-$1").img"; }
 
 # bootstrap LIST SUITE TARGET: a Debian root with the packages of LIST in TARGET.part. A line
 # "unpack NAME" takes a package's files and not its dependencies: for one whose dependencies are
-# gone.
+# gone. "prefer NAME..." takes these packages from experimental, "exclude GLOB" leaves files out,
+# "hook NAME" runs a Python program, which lies here, in the root.
 bootstrap() {
     local list=$1 suite=$2 target=$3 release name
-    local lines options unpacked=() include
+    local lines options extra=() include
     release=$suite
     [ "$suite" != experimental ] || release=sid
     while read -r name; do
-        unpacked+=(--customize-hook="cd \"\$1/tmp\" &&
+        extra+=(--customize-hook="cd \"\$1/tmp\" &&
             APT_CONFIG=\$MMDEBSTRAP_APT_CONFIG apt-get download $name &&
             dpkg-deb -x ./*.deb .. && rm ./*.deb")
     done < <(packages "$list" | sed -n 's/^unpack //p')
+    while read -r name; do
+        extra+=(--setup-hook="printf '%s\n' 'Package: $name' 'Pin: release a=experimental' \
+            'Pin-Priority: 990' '' >>\"\$1/etc/apt/preferences.d/experimental\"")
+    done < <(packages "$list" | sed -n 's/^prefer //p')
+    while read -r name; do extra+=(--dpkgopt="path-exclude=$name")
+    done < <(packages "$list" | sed -n 's/^exclude //p')
+    while read -r name; do
+        extra+=(--customize-hook="chroot \"\$1\" python3 - <$here/$name")
+    done < <(packages "$list" | sed -n 's/^hook //p')
     mapfile -t lines < <(sources "$suite")
-    include=$(packages "$list" | grep -v '^unpack ' | paste -sd,)
-    options=(--quiet --variant=minbase --components=main --include="$include" "${unpacked[@]}"
+    include=$(packages "$list" | grep -vE '^(unpack|prefer|exclude|hook) ' | paste -sd,)
+    options=(--quiet --variant=minbase --components=main --include="$include" "${extra[@]}"
         --aptopt="$(check_valid_until | sed 's/=\(.*\)/ "\1"/')"
         --aptopt='APT::Install-Recommends "false"' --aptopt='Acquire::Retries "3"'
         --dpkgopt=force-unsafe-io
@@ -85,15 +101,19 @@ make_build_root() {
     finish_root "$build_root"
 }
 
+# guest_suite ROOT: most of the guest's roots are called by their suite.
+guest_suite() { [ "$1" = libraries ] && echo experimental || echo "$1"; }
+
 make_guest_root() {
-    local image target
+    local image target room=3
     image=$(guest_image "$1")
     [ -e "$image" ] && return
     [ -e "$here/guest-$1.packages" ] || die "no guest root '$1' (there is no guest-$1.packages)"
     deps
-    need_room 3 "the guest's root"
+    [ "$1" != libraries ] || room=7
+    need_room $room "the guest's root"
     target=${image%.img}
-    bootstrap "guest-$1" "$1" "$target"
+    bootstrap "guest-$1" "$(guest_suite "$1")" "$target"
     mkdir -p "$target.part"/{mnt/share,lib/modules,lib/firmware}
     say "writing $(basename "$image")"
     disk_image "$target.part" "$image.part" 65536

@@ -100,6 +100,27 @@ kernel void gemm_mfma(global const float *a, global const float *b, global float
 		c[(row + i / 4 * 8 + upper * 4 + i % 4) * n + column + at] = sum[i];
 }
 
+// The same in half precision: sums are single, elements of the matrices half. b comes by columns,
+// so that a lane's four elements of either, in rows or columns k + 4 * (lane / 32) on, are next to
+// each other.
+#pragma OPENCL EXTENSION cl_khr_fp16 : enable
+typedef half half4_t __attribute__((ext_vector_type(4)));
+__attribute__((reqd_work_group_size(64, 1, 1)))
+kernel void gemm_half(global const half *a, global const half *b, global half *c, uint n)
+{
+	uint lane = __builtin_amdgcn_workitem_id_x(), group = __builtin_amdgcn_workgroup_id_x();
+	uint row = group / (n / 32) * 32, column = group % (n / 32) * 32;
+	uint at = lane % 32, upper = lane / 32;
+	float16_t sum = 0;
+
+	for (uint k = upper * 4; k < n; k += 8)
+		sum = __builtin_amdgcn_mfma_f32_32x32x8f16(
+			*(global const half4_t *)(a + (row + at) * n + k),
+			*(global const half4_t *)(b + (column + at) * n + k), sum, 0, 0, 0);
+	for (uint i = 0; i < 16; i++)
+		c[(row + i / 4 * 8 + upper * 4 + i % 4) * n + column + at] = sum[i];
+}
+
 // Writes to an address that the host chooses: a page fault, where nothing is mapped.
 __attribute__((reqd_work_group_size(64, 1, 1)))
 kernel void poke(global uint *at)

@@ -368,6 +368,8 @@ fn memory_operations_beyond_the_compilers_common_ones() {
                 global_store_dwordx4 v1, v[4:7], s[2:3]\n\
                 global_load_dwordx3 v[8:10], v1, s[2:3] offset:4\n\
                 v_mov_b32 v11, -1\n global_load_short_d16_hi v11, v1, s[2:3]\n\
+                v_mov_b32 v16, -1\n global_load_sbyte_d16 v16, v1, s[2:3]\n\
+                v_mov_b32 v17, -1\n v_mov_b32 v18, 0\n ds_read_u16_d16_hi v17, v18\n\
                 v_mov_b32 v12, 7\n global_atomic_add v13, v1, v12, s[2:3] sc0\n\
                 global_atomic_inc v1, v12, s[2:3] offset:4\n\
                 s_load_dwordx4 s[8:11], s[2:3], 0x10\n s_mov_b32 s12, 0x42\n\
@@ -383,7 +385,9 @@ fn memory_operations_beyond_the_compilers_common_ones() {
                 (wave.vgpr[8][9], wave.vgpr[9][9], wave.vgpr[10][9]),
                 (1, 2, 3)
             );
-            assert_eq!(wave.vgpr[11][9], 0x0009_ffff);
+            // The other half does not stay.
+            assert_eq!(wave.vgpr[11][9], 0x0009_0000);
+            assert_eq!((wave.vgpr[16][9], wave.vgpr[17][9]), (9, 0));
             assert_eq!(wave.vgpr[13][9], 9);
             assert_eq!(wave.scalar[8..12], [8, 2, 2, 3]);
             assert_eq!(wave.vgpr[15], [0x42; 64]);

@@ -61,19 +61,15 @@ impl Machine<'_> {
         use Ds::*;
         match ds.op {
             ds_nop => Ok(()),
-            ds_read_u8 => self.lds_read_narrow(ds, 1, |_, byte| byte),
-            ds_read_i8 => self.lds_read_narrow(ds, 1, |_, byte| byte as i8 as u32),
-            ds_read_u16 => self.lds_read_narrow(ds, 2, |_, half| half),
-            ds_read_i16 => self.lds_read_narrow(ds, 2, |_, half| half as i16 as u32),
+            ds_read_u8 => self.lds_read_narrow(ds, 1, |byte| byte),
+            ds_read_i8 => self.lds_read_narrow(ds, 1, |byte| byte as i8 as u32),
+            ds_read_u16 => self.lds_read_narrow(ds, 2, |half| half),
+            ds_read_i16 => self.lds_read_narrow(ds, 2, |half| half as i16 as u32),
             ds_read_u8_d16 => self.lds_read_narrow(ds, 1, low_half),
-            ds_read_i8_d16 => {
-                self.lds_read_narrow(ds, 1, |old, byte| low_half(old, byte as i8 as u32))
-            }
+            ds_read_i8_d16 => self.lds_read_narrow(ds, 1, |byte| low_half(byte as i8 as u32)),
             ds_read_u16_d16 => self.lds_read_narrow(ds, 2, low_half),
             ds_read_u8_d16_hi => self.lds_read_narrow(ds, 1, high_half),
-            ds_read_i8_d16_hi => {
-                self.lds_read_narrow(ds, 1, |old, byte| high_half(old, byte as i8 as u32))
-            }
+            ds_read_i8_d16_hi => self.lds_read_narrow(ds, 1, |byte| high_half(byte as i8 as u32)),
             ds_read_u16_d16_hi => self.lds_read_narrow(ds, 2, high_half),
             ds_write_b8 => self.lds_write_narrow(ds, 1, 0),
             ds_write_b16 => self.lds_write_narrow(ds, 2, 0),
@@ -273,13 +269,13 @@ impl Machine<'_> {
     }
 
     /// Reads 1 or 2 bytes; `f` makes the new register value of the old one and them.
-    fn lds_read_narrow(&mut self, ds: &DsInst, bytes: usize, f: impl Fn(u32, u32) -> u32) -> Done {
+    fn lds_read_narrow(&mut self, ds: &DsInst, bytes: usize, f: impl Fn(u32) -> u32) -> Done {
         let exec = self.wave.exec();
         let mut result = [0; LANES];
         for lane in lanes(exec) {
             let mut read = [0; 4];
             self.lds_bytes(self.ds_address(ds, lane), &mut read[..bytes]);
-            result[lane] = f(self.data(ds.dst, 0, lane), u32::from_le_bytes(read));
+            result[lane] = f(u32::from_le_bytes(read));
         }
         self.put_data(ds.dst, 0, &result, exec);
         Ok(())
@@ -448,12 +444,15 @@ impl Machine<'_> {
     }
 }
 
-fn low_half(old: u32, value: u32) -> u32 {
-    old & 0xffff_0000 | value & 0xffff
+/// What a load of half a register leaves in it. Where registers have ECC (all of CDNA 3 and 4) a
+/// register is written in whole, so that the other half is 0, where GFX9's manual keeps it:
+/// rocBLAS's kernels add two such halves by OR.
+pub(super) fn low_half(value: u32) -> u32 {
+    value & 0xffff
 }
 
-fn high_half(old: u32, value: u32) -> u32 {
-    old & 0xffff | value << 16
+pub(super) fn high_half(value: u32) -> u32 {
+    value << 16
 }
 
 /// Data and second operand, as `atomic` wants them.

@@ -2,7 +2,7 @@
 //! Vector memory: FLAT, GLOBAL, SCRATCH and MUBUF. Lanes that lie side by side go to memory as one
 //! access.
 
-use super::lds::lanes;
+use super::lds::{high_half, lanes, low_half};
 use super::places::{Place, Places, Run, Window, WINDOW};
 use super::typed::Format;
 use super::{atomic, unsupported, Done, Machine, Stop};
@@ -406,14 +406,11 @@ impl Machine<'_> {
                 values[lane] = extend(&block[..bytes], signed);
             }
         }
-        let result = std::array::from_fn(|lane| {
-            let old = self.data(mem.dst, 0, lane);
-            match part {
-                Part::Whole => values[lane],
-                Part::Low => old & 0xffff_0000 | values[lane] & 0xffff,
-                Part::High => old & 0xffff | values[lane] << 16,
-            }
-        });
+        let result = match part {
+            Part::Whole => values,
+            Part::Low => values.map(low_half),
+            Part::High => values.map(high_half),
+        };
         self.put_data(mem.dst, 0, &result, exec);
         Ok(())
     }

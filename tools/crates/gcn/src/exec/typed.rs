@@ -5,7 +5,7 @@
 //!
 //! Not known, and chosen here: integers that do not fit are cut off when they are stored.
 
-use super::lds::lanes;
+use super::lds::{high_half, lanes};
 use super::places::{Place, Places};
 use super::{unsupported, Done, Machine};
 use crate::float::half;
@@ -217,10 +217,7 @@ impl Machine<'_> {
             result = access.packed(&result);
         }
         if access.high {
-            let lanes = std::array::from_fn(|lane| {
-                self.data(mem.dst, 0, lane) & 0xffff | result[0][lane] << 16
-            });
-            self.put_data(mem.dst, 0, &lanes, exec);
+            self.put_data(mem.dst, 0, &result[0].map(high_half), exec);
             return Ok(());
         }
         let registers = usize::from(mem.op.data_dwords());
