@@ -59,8 +59,8 @@ pub(crate) struct Chip {
     pub(crate) system_memory: SystemMemory,
     /// How it caches pages of shared virtual memory for ranges that ask for coherence.
     pub(crate) coherence: Coherence,
-    /// Queues may have global wave sync (GWS). Before 9.4.3 amdgpu has to keep it for compute, which
-    /// this driver does not ask for.
+    /// Queues may have global wave sync (GWS). Before 9.4.3 amdgpu has to keep it for compute,
+    /// which this driver does not ask for.
     pub(crate) wave_sync: bool,
     /// Address watch points for a debugger.
     pub(crate) watch_points: u32,
