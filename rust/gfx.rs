@@ -21,8 +21,10 @@ mod wave_control;
 pub(crate) use chip::{
     ApertureBases,
     CacheLines,
+    CacheSizes,
     Chip,
     ChipFacts,
+    Coherence,
     ContextSave,
     ContextSaveSizes,
     Evidence,
@@ -581,8 +583,13 @@ mod tests {
                 let unknown = UnknownGeneration::Unknown(IpVersion::new(gc.0, gc.1, gc.2));
                 assert_eq!(check(gc, allow), Err(unknown));
             }
-            let unfinished = UnknownGeneration::Unfinished(IpVersion::new(9, 4, 2));
-            assert_eq!(check((9, 4, 2), allow), Err(unfinished));
+            let unfinished = UnknownGeneration::Unfinished(IpVersion::new(9, 4, 1));
+            assert_eq!(check((9, 4, 1), allow), Err(unfinished));
+        }
+        for gc in [(9, 4, 2), (9, 4, 4)] {
+            let untested = UnknownGeneration::Untested(IpVersion::new(gc.0, gc.1, gc.2));
+            assert_eq!(check(gc, false), Err(untested));
+            assert_eq!(check(gc, true), Ok(()));
         }
     }
 

@@ -256,6 +256,14 @@ impl Node {
         self.gpu.facts()
     }
 
+    /// Slots of global wave sync that its queues may have.
+    pub(crate) fn wave_sync_slots(&self) -> u32 {
+        match self.generation().chip.wave_sync {
+            true => self.facts().gws_size,
+            false => 0,
+        }
+    }
+
     /// Its device's name on the PCI bus, for messages.
     pub(crate) fn pci_name(&self) -> PciName {
         self.facts().pci_name()

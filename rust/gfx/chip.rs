@@ -57,6 +57,11 @@ pub(crate) struct Chip {
     pub(crate) mqds: MqdDomain,
     /// How it caches pages of the system's memory.
     pub(crate) system_memory: SystemMemory,
+    /// How it caches pages of shared virtual memory for ranges that ask for coherence.
+    pub(crate) coherence: Coherence,
+    /// Queues may have global wave sync (GWS). Before 9.4.3 amdgpu has to keep it for compute,
+    /// which this driver does not ask for.
+    pub(crate) wave_sync: bool,
     /// Address watch points for a debugger.
     pub(crate) watch_points: u32,
     /// Queues may be reset one at a time (`HSA_CAP_PER_QUEUE_RESET_SUPPORTED`).
@@ -75,6 +80,8 @@ pub(crate) struct Chip {
     pub(crate) context_save: ContextSave,
     /// Line sizes of the caches.
     pub(crate) cache_lines: CacheLines,
+    /// Sizes of the caches, where the discovery table does not state them.
+    pub(crate) cache_sizes: Option<CacheSizes>,
     /// Where a process's LDS and scratch apertures begin.
     pub(crate) apertures: ApertureBases,
 }
@@ -97,6 +104,37 @@ pub(crate) enum SystemMemory {
     NonCoherent,
     /// As its own memory, if there is one NUMA node; page by page, if there are more.
     Own,
+}
+
+/// What ranges of shared virtual memory ask for that others write as well
+/// (`svm_range_get_pte_flags`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coherence {
+    /// `COHERENT` is what the hardware does anyway, `EXT_COHERENT` more.
+    Extended,
+    /// Both ask for the same. The GPU's own memory is snooped only where the CPU caches it.
+    Plain,
+}
+
+/// Sizes in KiB, 0 if the graphics core has no such cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CacheSizes {
+    /// Vector data cache (TCP) of a CU.
+    pub(crate) vector: u32,
+    /// Instruction cache of a sequencer (SQC).
+    pub(crate) instruction: u32,
+    /// Scalar data cache of a sequencer.
+    pub(crate) scalar: u32,
+    /// CUs that share a sequencer's two caches.
+    pub(crate) cus_per_sequencer: u32,
+    /// Second-level cache (TCC).
+    pub(crate) second: u32,
+    /// CUs of a shader array that are listed with it; 0: all.
+    pub(crate) cus_of_second: u32,
+    /// Memory-attached last level (MALL), of the whole device.
+    pub(crate) last: u32,
+    /// Into how many parts the last level is split with the memory (NPS mode); 0: not known.
+    pub(crate) memory_partitions: u32,
 }
 
 /// Bytes of a line, of each kind of cache.

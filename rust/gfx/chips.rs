@@ -11,8 +11,10 @@ use super::{
     gfx9,
     ApertureBases,
     CacheLines,
+    CacheSizes,
     Chip,
     ChipFacts,
+    Coherence,
     ContextSave,
     Evidence,
     Formats,
@@ -66,17 +68,17 @@ macro_rules! cores {
 
 cores! {
     run: "9.4.3", "9.5.0";
-    9 0 1: FormatsCompared, GFX9, |facts| small(facts, "gfx9.0.1", 90000);
-    9 1 0: FormatsCompared, GFX9, |facts| small(facts, "gfx9.1.0", 90002);
-    9 2 1: FormatsCompared, GFX9, |facts| small(facts, "gfx9.2.1", 90004);
-    9 2 2: FormatsCompared, GFX9, |facts| small(facts, "gfx9.2.2", 90002);
-    9 3 0: FormatsCompared, GFX9, |facts| small(facts, "gfx9.3.0", 90012);
+    9 0 1: FormatsCompared, GFX9, |facts| small(facts, "gfx9.0.1", 90000, (4096, 16));
+    9 1 0: FormatsCompared, GFX9, |facts| small(facts, "gfx9.1.0", 90002, (1024, 11));
+    9 2 1: FormatsCompared, GFX9, |facts| small(facts, "gfx9.2.1", 90004, (2048, 5));
+    9 2 2: FormatsCompared, GFX9, |facts| small(facts, "gfx9.2.2", 90002, (1024, 11));
+    9 3 0: FormatsCompared, GFX9, |facts| small(facts, "gfx9.3.0", 90012, (1024, 8));
     9 4 0: FormatsCompared, GFX9, |facts| named(gfx9(facts), "gfx9.4.0", 90006);
     9 4 1: FormatsCompared, GFX9, |facts| Chip {
         context_save: WIDE_REGISTERS,
         ..named(gfx9(facts), "gfx9.4.1", 90008)
     };
-    9 4 2: FormatsCompared, GFX9_4_2, gfx9_4_2;
+    9 4 2: Compared, GFX9_4_2, gfx9_4_2;
     9 4 3: RunOnModel, GFX9_4_3, gfx9_4_3;
     9 4 4: Compared, GFX9_4_3, |facts| named(gfx9_4_3(facts), "gfx9.4.4", 90402);
     9 5 0: RunOnModel, GFX9_5_0, gfx9_5_0;
@@ -91,18 +93,47 @@ fn named(chip: Chip, name: &'static str, gfx_target_version: u32) -> Chip {
     }
 }
 
-/// The first ones of this generation, and APUs: their copy engines have two queues.
-fn small(facts: &ChipFacts, name: &'static str, gfx_target_version: u32) -> Chip {
+/// The first ones of this generation, and APUs: their copy engines have two queues. `second`: their
+/// second-level cache.
+fn small(
+    facts: &ChipFacts,
+    name: &'static str,
+    gfx_target_version: u32,
+    second: (u32, u32),
+) -> Chip {
     Chip {
         sdma_queues_per_engine: 2,
+        cache_sizes: stated_nowhere(3, second),
         ..named(gfx9(facts), name, gfx_target_version)
     }
+}
+
+/// Caches before discovery tables: of a sequencer for so many CUs, and with a second level of so
+/// many KiB, listed with so many CUs.
+const fn stated_nowhere(cus_per_sequencer: u32, second: (u32, u32)) -> Option<CacheSizes> {
+    Some(CacheSizes {
+        vector: 16,
+        instruction: 32,
+        scalar: 16,
+        cus_per_sequencer,
+        second: second.0,
+        cus_of_second: second.1,
+        last: 0,
+        memory_partitions: 0,
+    })
 }
 
 /// What graphics cores up to 9.4.1 have in common.
 fn gfx9(facts: &ChipFacts) -> Chip {
     Chip {
         debugger_firmware: facts.mec_firmware >= debugger_firmware(facts.gc),
+        // The tables of `kfd_get_gpu_cache_info`.
+        cache_sizes: stated_nowhere(3, (8192, 16)),
+        cache_lines: CacheLines {
+            vector: 64,
+            second: 64,
+            ..GFX9.cache_lines
+        },
         ..GFX9
     }
 }
@@ -122,10 +153,16 @@ fn gfx9_4_2(facts: &ChipFacts) -> Chip {
     Chip {
         xnack_per_process: true,
         mqds: on_vram(facts),
+        system_memory: SystemMemory::NonCoherent,
         precise_memory_operations: true,
         // `kfd_dbg_has_ttmps_always_setup`
         dispatch_info_always_valid: false,
         context_save: WIDE_REGISTERS,
+        cache_sizes: stated_nowhere(2, (8192, 14)),
+        cache_lines: CacheLines {
+            vector: 64,
+            ..GFX9.cache_lines
+        },
         ..named(gfx9(facts), "gfx9.4.2", 90010)
     }
 }
@@ -141,6 +178,8 @@ fn gfx9_4_3(facts: &ChipFacts) -> Chip {
         } else {
             SystemMemory::Uncached
         },
+        coherence: Coherence::Extended,
+        wave_sync: true,
         // `kfd_topology_set_capabilities`
         per_queue_reset: !facts.virtual_function,
         precise_memory_operations: true,
@@ -189,6 +228,8 @@ const GFX9: Chip = Chip {
     xnack_per_process: false,
     mqds: MqdDomain::Gtt,
     system_memory: SystemMemory::Uncached,
+    coherence: Coherence::Plain,
+    wave_sync: false,
     watch_points: 4,
     per_queue_reset: false,
     precise_memory_operations: false,
@@ -209,6 +250,7 @@ const GFX9: Chip = Chip {
         second: 128,
         last: 64,
     },
+    cache_sizes: None,
     // `MAKE_LDS_APP_BASE_V9`, `MAKE_SCRATCH_APP_BASE_V9` (kfd_flat_memory.c).
     apertures: ApertureBases {
         lds: 1 << 48,

@@ -249,7 +249,7 @@ impl SavedQueue {
 pub(crate) fn allocate_wave_sync(process: &Process, id: u32, slots: u32) -> Result {
     let _turn = process.memory_lock();
     let (id, device) = queues::find(process, id).ok_or(EINVAL)?;
-    if device.node().facts().gws_size == 0 {
+    if device.node().wave_sync_slots() == 0 {
         return Err(ENODEV);
     }
     let result = match slots {

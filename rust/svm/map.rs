@@ -23,7 +23,10 @@ use super::{
     Gpu, Svm,
 };
 use crate::{
-    gfx::SystemMemory,
+    gfx::{
+        Coherence,
+        SystemMemory, //
+    },
     ids::MemoryType,
     kgd::{
         DevicePages,
@@ -42,7 +45,10 @@ use crate::{
         },
         migrate::PageOwner,
     },
-    uapi::KFD_IOCTL_SVM_FLAG_EXT_COHERENT,
+    uapi::{
+        KFD_IOCTL_SVM_FLAG_COHERENT,
+        KFD_IOCTL_SVM_FLAG_EXT_COHERENT, //
+    },
 };
 use kernel::{
     mm::{
@@ -181,19 +187,27 @@ impl Gpu {
         attributes: &Attributes,
         writable: bool,
     ) -> PageAccess {
-        let far = attributes.flags & KFD_IOCTL_SVM_FLAG_EXT_COHERENT != 0;
         let node = self.node();
-        let own = match far {
+        let chip = node.generation().chip;
+        let is_plain = chip.coherence == Coherence::Plain;
+        let asked = match is_plain {
+            true => KFD_IOCTL_SVM_FLAG_COHERENT | KFD_IOCTL_SVM_FLAG_EXT_COHERENT,
+            false => KFD_IOCTL_SVM_FLAG_EXT_COHERENT,
+        };
+        let coherent = attributes.flags & asked != 0;
+        let own = match coherent {
             true => MemoryType::CoherentlyCached,
+            false if is_plain => MemoryType::ReadWrite,
             false => node.kgd().local_memory_type(),
         };
-        let remote = match far {
+        let remote = match coherent {
             true => MemoryType::Uncached,
             false => MemoryType::NonCoherent,
         };
         // As `svm_range_get_pte_flags` has it.
-        let memory_type = match (holder, node.generation().chip.system_memory) {
-            (Some((holder, partition)), _) if self.is_near(holder, partition) => own,
+        let is_near = holder.is_some_and(|(holder, partition)| self.is_near(holder, partition));
+        let memory_type = match (holder, chip.system_memory) {
+            (Some(_), _) if is_near => own,
             (Some(_), _) => remote,
             (None, SystemMemory::Uncached) => MemoryType::Uncached,
             (None, SystemMemory::NonCoherent) => remote,
@@ -203,7 +217,7 @@ impl Gpu {
         PageAccess {
             memory_type,
             system: holder.is_none(),
-            snooped: true,
+            snooped: !(is_plain && is_near) || node.facts().connected_to_cpu,
             writable: writable && !attributes.is_read_only(),
             executable: attributes.is_executable(),
         }

@@ -13,7 +13,10 @@ use super::{
     CACHE_GPU,
     CACHE_INSTRUCTION, //
 };
-use crate::gfx::CacheLines;
+use crate::gfx::{
+    CacheLines,
+    CacheSizes, //
+};
 
 /// Which compute units of a node work. All counts are of one XCC.
 #[derive(Clone, Copy)]
@@ -44,64 +47,52 @@ impl ComputeUnits<'_> {
     }
 }
 
-/// Sizes in KiB, 0 if the graphics core has no such cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct CacheSizes {
-    /// Vector data cache (TCP) of a CU.
-    pub(crate) vector: u32,
-    /// Instruction cache of a sequencer (SQC).
-    pub(crate) instruction: u32,
-    /// Scalar data cache of a sequencer.
-    pub(crate) scalar: u32,
-    /// CUs that share a sequencer's two caches.
-    pub(crate) cus_per_sequencer: u32,
-    /// Second-level cache (TCC).
-    pub(crate) second: u32,
-    /// Memory-attached last level (MALL), of the whole device.
-    pub(crate) last: u32,
-    /// Into how many parts the last level is split with the memory (NPS mode); 0: not known.
-    pub(crate) memory_partitions: u32,
-}
-
 /// A kind of cache.
-struct CacheKind {
-    level: u32,
-    size: u32,
-    line: u32,
-    content: u32,
-    shared_by: u32,
+pub(crate) struct CacheKind {
+    pub(crate) level: u32,
+    /// KiB; 0: there is none.
+    pub(crate) size: u32,
+    /// Bytes of a line.
+    pub(crate) line: u32,
+    /// What it is for: `CACHE_DATA` and such bits.
+    pub(crate) content: u32,
+    /// CUs of a shader array that share one.
+    pub(crate) shared_by: u32,
 }
 
-impl CacheSizes {
-    fn kinds(&self, lines: &CacheLines, cus_per_array: u32) -> [CacheKind; 5] {
-        let kind = |level, size, line, content, shared_by| CacheKind {
-            level,
-            size,
-            line,
-            content: content | CACHE_GPU,
-            shared_by,
-        };
-        let last = self.last / self.memory_partitions.max(1);
-        [
-            kind(1, self.vector, lines.vector, CACHE_DATA, 1),
-            kind(
-                1,
-                self.instruction,
-                lines.instruction,
-                CACHE_INSTRUCTION,
-                self.cus_per_sequencer,
-            ),
-            kind(
-                1,
-                self.scalar,
-                lines.scalar,
-                CACHE_DATA,
-                self.cus_per_sequencer,
-            ),
-            kind(2, self.second, lines.second, CACHE_DATA, cus_per_array),
-            kind(3, last, lines.last, CACHE_DATA, cus_per_array),
-        ]
-    }
+/// From the first level to the last.
+pub(crate) fn kinds(sizes: &CacheSizes, lines: &CacheLines, cus_per_array: u32) -> [CacheKind; 5] {
+    let kind = |level, size, line, content, shared_by| CacheKind {
+        level,
+        size,
+        line,
+        content: content | CACHE_GPU,
+        shared_by,
+    };
+    let of_second = match sizes.cus_of_second {
+        0 => cus_per_array,
+        cus => cus,
+    };
+    let last = sizes.last / sizes.memory_partitions.max(1);
+    [
+        kind(1, sizes.vector, lines.vector, CACHE_DATA, 1),
+        kind(
+            1,
+            sizes.instruction,
+            lines.instruction,
+            CACHE_INSTRUCTION,
+            sizes.cus_per_sequencer,
+        ),
+        kind(
+            1,
+            sizes.scalar,
+            lines.scalar,
+            CACHE_DATA,
+            sizes.cus_per_sequencer,
+        ),
+        kind(2, sizes.second, lines.second, CACHE_DATA, of_second),
+        kind(3, last, lines.last, CACHE_DATA, cus_per_array),
+    ]
 }
 
 /// The lowest `bits` bits.
@@ -117,8 +108,7 @@ pub(crate) fn caches<E>(
     base: u32,
     mut each: impl FnMut(Cache) -> Result<(), E>,
 ) -> Result<(), E> {
-    for kind in sizes
-        .kinds(lines, cus.cus_per_array)
+    for kind in kinds(sizes, lines, cus.cus_per_array)
         .iter()
         .filter(|kind| kind.size != 0)
     {
@@ -197,6 +187,7 @@ mod tests {
         scalar: 16,
         cus_per_sequencer: 2,
         second: 4096,
+        cus_of_second: 0,
         last: 256 << 10,
         memory_partitions: 1,
     };

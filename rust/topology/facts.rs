@@ -3,10 +3,7 @@
 //! From what amdgpu and the firmware's tables say to what the topology computes with.
 
 use super::{
-    cache::{
-        CacheSizes,
-        ComputeUnits, //
-    },
+    cache::ComputeUnits,
     cpu,
     gpu::{
         ComputeFacts,
@@ -24,6 +21,7 @@ use super::{
     System, //
 };
 use crate::{
+    gfx::CacheSizes,
     gpu::Node,
     kgd::{
         self,
@@ -75,6 +73,7 @@ pub(super) fn describe(node: &Node) -> Description<'_> {
     let facts = node.facts();
     let partition = node.partition();
     let (pcie, xgmi) = node.queues().copy_engines();
+    let chip = node.generation().chip;
     Description {
         name: NodeName::new(&facts.asic_name),
         identity: identity(facts, node.local_memory(), partition),
@@ -88,7 +87,7 @@ pub(super) fn describe(node: &Node) -> Description<'_> {
         render_minor: partition.render_minor,
         partitions: facts.num_partitions,
         partition: node.index(),
-        chip: node.generation().chip,
+        chip,
         compute: compute(facts),
         units: ComputeUnits {
             bitmap: &facts.cu_bitmap,
@@ -97,7 +96,7 @@ pub(super) fn describe(node: &Node) -> Description<'_> {
             arrays_per_engine: facts.max_sh_per_se,
             cus_per_array: facts.max_cu_per_sh,
         },
-        caches: cache_sizes(facts),
+        caches: chip.cache_sizes.unwrap_or_else(|| cache_sizes(facts)),
         memory: local_memory(facts, node.local_memory()),
         copy: CopyEngines {
             pcie,
@@ -109,7 +108,7 @@ pub(super) fn describe(node: &Node) -> Description<'_> {
         mec_firmware: facts.mec_fw_version,
         sdma_firmware: facts.sdma_fw_version,
         driver: Driver {
-            global_wave_sync: facts.gws_size,
+            global_wave_sync: node.wave_sync_slots(),
             svm: svm::is_enabled(),
             ..DRIVER
         },
@@ -141,6 +140,7 @@ fn cache_sizes(facts: &GpuFacts) -> CacheSizes {
         scalar: facts.gc_l1_data_cache_size_per_sqc,
         cus_per_sequencer: facts.gc_num_cu_per_sqc,
         second: facts.gc_tcc_size,
+        cus_of_second: 0,
         // CAST: KiB of a cache.
         last: (facts.mall_size / 1024) as u32,
         memory_partitions: facts.memory_partition_mode,

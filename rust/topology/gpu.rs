@@ -5,10 +5,7 @@
 //! Core-only.
 
 use super::{
-    cache::{
-        CacheSizes,
-        ComputeUnits, //
-    },
+    cache::ComputeUnits,
     identity::Identity,
     GpuProperties,
     Heap,
@@ -16,7 +13,10 @@ use super::{
     NodeName,
     NodeProperties, //
 };
-use crate::gfx::Chip;
+use crate::gfx::{
+    CacheSizes,
+    Chip, //
+};
 
 /// The number of the first compute unit of the first GPU: CPUs have the numbers below.
 pub(crate) const FIRST_COMPUTE_UNIT: u32 = 0x8000_1000;

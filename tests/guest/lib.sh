@@ -129,6 +129,13 @@ topology() {
     cd - >/dev/null || return 1
 }
 
+# The instruction set of the first GPU, as compilers call it: gfx942.
+target() {
+    number=$(sed -n 's/^gfx_target_version //p' \
+        /sys/class/kfd/kfd/topology/nodes/*/properties | grep -vxm 1 0)
+    printf 'gfx%d%x%x\n' $((number / 10000)) $((number / 100 % 100)) $((number % 100))
+}
+
 device_file() { stat -c '%t:%T %a' /dev/kfd; }
 memory_used() {
     cat /sys/class/drm/card*/device/mem_info_vram_used /sys/class/drm/card*/device/mem_info_gtt_used

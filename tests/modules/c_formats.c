@@ -22,6 +22,7 @@
 #include "kfd_priv.h"
 #include "kfd_device_queue_manager.h"
 #include "kfd_mqd_manager.h"
+#include "kfd_crat.h"
 #include "kfd_topology.h"
 #include "amdgpu_amdkfd.h"
 #include "soc15_int.h"
@@ -75,7 +76,8 @@ static const struct core {
 	call(pm_init)						\
 	call(device_queue_manager_init_v9)			\
 	call(device_queue_manager_init_v10)			\
-	call(kfd_queue_ctx_save_restore_size)
+	call(kfd_queue_ctx_save_restore_size)			\
+	call(kfd_get_gpu_cache_info)
 
 #define DEFINE(name) DEFINE_STATIC_CALL_NULL(c_##name, name);
 CALLED(DEFINE)
@@ -291,6 +293,37 @@ static void dump_save_areas(void)
 		}
 	}
 	kvfree(topology);
+}
+
+/* What is listed of the caches, of discovery tables that state anything. */
+static void dump_caches(void)
+{
+	struct amdgpu_gfx_config *config = &adev->gfx.config;
+	struct kfd_gpu_cache_info filled[6] = {}, *caches = filled;
+	u32 words[5 * ARRAY_SIZE(filled)];
+	int count, i;
+
+	config->gc_tcp_size_per_cu = below(64);
+	config->gc_l1_instruction_cache_size_per_sqc = below(3) * 32;
+	config->gc_l1_data_cache_size_per_sqc = below(64);
+	config->gc_num_cu_per_sqc = below(4);
+	config->gc_tcc_size = below(3) * 4096;
+	config->max_cu_per_sh = 1 + below(16);
+	adev->gmc.mall_size = below(3) * (128ULL << 20);
+	count = static_call(c_kfd_get_gpu_cache_info)(node, &caches);
+	for (i = 0; i < count; i++) {
+		words[5 * i] = caches[i].cache_level;
+		words[5 * i + 1] = caches[i].cache_size;
+		words[5 * i + 2] = caches[i].cache_line_size;
+		words[5 * i + 3] = !!(caches[i].flags & CRAT_CACHE_FLAGS_INST_CACHE);
+		words[5 * i + 4] = caches[i].num_cu_shared;
+	}
+	say_core("caches");
+	say(" tcp=%x instruction=%x scalar=%x per_sqc=%x tcc=%x cus=%x mall=%llx words=%x",
+	    config->gc_tcp_size_per_cu, config->gc_l1_instruction_cache_size_per_sqc,
+	    config->gc_l1_data_cache_size_per_sqc, config->gc_num_cu_per_sqc, config->gc_tcc_size,
+	    config->max_cu_per_sh, adev->gmc.mall_size / 1024, 5 * count);
+	say_words(words, 5 * count);
 }
 
 /* A node of `xccs` accelerator dies from `first` on, some of whose compute units are broken. */
@@ -742,6 +775,7 @@ static void dump_packets(void)
 		dump_unmap_queues();
 		dump_wait_counts();
 		dump_sh_mem();
+		dump_caches();
 	}
 }
 

@@ -14,6 +14,7 @@ mod queues;
 use crate::{
     gfx::{
         testing::MI300X,
+        CacheSizes,
         ChipFacts,
         ContextSaveSizes,
         Generation,
@@ -21,6 +22,10 @@ use crate::{
         ShMemOptions, //
     },
     ids::IpVersion,
+    topology::{
+        cache,
+        CACHE_INSTRUCTION, //
+    },
 };
 use line::Line;
 use std::collections::BTreeMap;
@@ -144,6 +149,38 @@ fn save_area(generation: &Generation, line: &Line<'_>) -> Result<(), String> {
     )
 }
 
+/// What is listed of the caches: level, KiB, line, whether of instructions, CUs that share one.
+fn caches(generation: &Generation, line: &Line<'_>) -> Result<(), String> {
+    let stated = CacheSizes {
+        vector: line.number("tcp"),
+        instruction: line.number("instruction"),
+        scalar: line.number("scalar"),
+        cus_per_sequencer: line.number("per_sqc"),
+        second: line.number("tcc"),
+        cus_of_second: 0,
+        last: line.number("mall"),
+        memory_partitions: 1,
+    };
+    let chip = generation.chip;
+    let sizes = chip.cache_sizes.unwrap_or(stated);
+    let ours: Vec<u32> = cache::kinds(&sizes, &chip.cache_lines, line.number("cus"))
+        .iter()
+        .filter(|kind| kind.size != 0)
+        .flat_map(|kind| {
+            let instructions = u32::from(kind.content & CACHE_INSTRUCTION != 0);
+            [
+                kind.level,
+                kind.size,
+                kind.line,
+                instructions,
+                kind.shared_by,
+            ]
+        })
+        .collect();
+    same("how many", ours.len() as u32, line.number("words"))?;
+    same_words(|index| ours[index], ours.len(), line)
+}
+
 fn sh_mem(generation: &Generation, line: &Line<'_>) -> Result<(), String> {
     let per_process = line.flag("per_process");
     same(
@@ -179,6 +216,7 @@ fn compare(dump: &str, tally: &mut Tally) {
         };
         let result = match line.kind {
             "chip" => chip(&generation, &line),
+            "caches" => caches(&generation, &line),
             "save_area" => save_area(&generation, &line),
             "sh_mem" => sh_mem(&generation, &line),
             "compute" | "used" | "changed" | "hiq" | "sdma" => queues.compare(&generation, &line),
