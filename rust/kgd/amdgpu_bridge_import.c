@@ -17,14 +17,13 @@
 #include <drm/drm_gem.h>
 
 #include "amdgpu_bind.h"
-#include "amdgpu_dma_buf.h"
 #include "bridge.h"
 #include "bridge_vm.h"
 
 /*
- * A buffer tells who is attached to its dma-buf when it moves, as long as it knows the dma-buf: from
- * the export until its last handle goes. It is the exporter's to give its handle back, while others
- * use the dma-buf; so the importer, who has a handle now, says it again.
+ * A buffer tells who is attached to its dma-buf when it moves, as long as it knows the dma-buf:
+ * from the export until its last handle goes. It is the exporter's to give its handle back, while
+ * others use the dma-buf; so the importer, who has a handle now, says it again.
  */
 static void keep_dmabuf(struct drm_gem_object *object, struct dma_buf *dmabuf)
 {

@@ -65,8 +65,8 @@ use kernel::{
 static REGISTRY: Global<Registry> = Global::new();
 
 /// Contexts of an address space beside its primary process. Each costs the kernel memory and
-/// directories in sysfs, and the others a look under the table's lock, interrupts off, when one more
-/// is made.
+/// directories in sysfs, and the others a look under the table's lock, interrupts off, when one
+/// more is made.
 const MAX_CONTEXTS: u16 = 256;
 
 /// How long the others wait for a process whose buffers are brought back. It takes some 0.1 s for
