@@ -26,6 +26,7 @@ mod eviction;
 pub(crate) mod files;
 pub(crate) mod memory;
 pub(crate) mod open_file;
+mod pasids;
 pub(crate) mod power;
 pub(crate) mod queues;
 mod registry;
@@ -44,13 +45,13 @@ pub(crate) use registry::{
     count_performance,
     evict_mm,
     exception_queue,
+    interrupt_queue,
     open,
     page_fault,
     restore_mm,
     restore_postponed,
     schedule_eviction,
     with_pasid,
-    work_queue,
     Processes, //
 };
 use registry::{
@@ -59,6 +60,7 @@ use registry::{
 };
 
 use crate::{
+    compat::smp_mb,
     event::Events,
     gauge::{
         Gauge,
@@ -211,6 +213,12 @@ pub(crate) struct Process {
     files: Arc<ProcessFiles>,
     #[pin]
     notifier: Notifier,
+    /// Nothing of it is on a GPU, nor ever will be, and nobody waits for its buffers.
+    is_off: Atomic<bool>,
+    /// A GPU that it knows was pulled out: it must end, and its queues never run again.
+    is_leaving: Atomic<bool>,
+    /// A suspend has evicted it, which its end undoes.
+    sleeps: Atomic<bool>,
     /// The notifier is registered: the end of the address space will not be missed.
     watched: Atomic<bool>,
     /// The address space, which `files` keep: no other one has its name meanwhile.
@@ -262,6 +270,9 @@ impl Process {
             files,
             mm: MmId::new(mm.as_raw()),
             notifier <- Notifier::new::<Self>(),
+            is_off: Atomic::new(false),
+            is_leaving: Atomic::new(false),
+            sleeps: Atomic::new(false),
             watched: Atomic::new(false),
             pid,
             tgid,
@@ -418,7 +429,8 @@ impl Process {
         }
         let context = self.context().ok_or(ENODEV)?.clone();
         let svm = self.make_svm_locked()?;
-        let since = device.acquire_vm(context, drm_fd, &self.events)?;
+        let name = (self.mm, self.context);
+        let since = device.acquire_vm(context, drm_fd, &self.events, name)?;
         self.tell_waves(device);
         if let Some(svm) = svm {
             self.tell_svm(svm);
@@ -430,21 +442,35 @@ impl Process {
         Ok(())
     }
 
-    /// Takes everything off the GPUs, for good. Synchronous; a second call does nothing.
+    /// Takes everything off the GPUs, for good. Synchronous: who calls it beside another one waits
+    /// until all is off, too. A call after that does nothing.
+    ///
+    /// Until it returns the process must be found: while a queue of its does not stop, its buffers
+    /// stay where they are ([`Process::is_off`]).
     ///
     /// May run under reclaim: it takes no lock that is held across an allocation.
     pub(crate) fn quiesce(&self) {
-        let before = core::mem::replace(&mut self.inner.lock().lifecycle, Lifecycle::Quiesced);
-        if before == Lifecycle::Quiesced {
+        if self.is_off.load(Acquire) {
             return;
         }
+        self.inner.lock().lifecycle = Lifecycle::Quiesced;
         for device in self.devices() {
             device.queues().quiesce(&**device);
         }
-        // The evictor does not find the process any more, whose buffers may stay for long: a child
-        // can have the file.
+        self.is_off.store(true, Release);
+        // Who has asked for the fence just now has not seen that, and the fence is seen here; or it
+        // sees that, and does not wait.
+        smp_mb();
+        // The evictor does nothing for the process any more, whose buffers may stay for long: a
+        // child can have the file.
         self.let_buffers_move();
         self.events.shut_down();
+    }
+
+    /// Whether all its queues are off the GPUs for good: nobody need wait for its eviction fence.
+    fn is_off(&self) -> bool {
+        smp_mb();
+        self.is_off.load(Acquire)
     }
 
     /// Takes the process's queues off all GPUs until as many calls of [`Process::restore`] follow.
@@ -556,13 +582,14 @@ unsafe impl AddressSpaceUser for Process {
     const NOTIFIER: usize = core::mem::offset_of!(Self, notifier);
 
     fn released(this: &ProcessRef) {
-        registry::forget(this);
+        // While it can be found: who wants its buffers waits for the queues then.
         this.quiesce();
+        registry::forget(this);
         this.leave_debugging();
         // Its other contexts work on the same address space.
         registry::contexts_of(this.mm, |context| {
-            registry::forget(context);
             context.quiesce();
+            registry::forget(context);
         });
     }
 }

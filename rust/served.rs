@@ -147,13 +147,19 @@ impl Drop for Served {
         }
         gpu::unregister(&self.nodes);
         // From here on no process finds it. Before a device that was pulled out amdgpu neither
-        // suspends it nor asks for the end of its processes.
-        if self.has_processes() {
-            self.suspend(true);
+        // suspends it nor asks for the end of its processes, which lasts as long as one of them
+        // does: nobody else waits for that.
+        let left = self.has_processes();
+        if left {
+            self.stop();
+            power::leave(self.gpu.kgd().handle());
         }
         self.end_processes();
         // Pages of theirs may be in its memory still: those of children.
         svm::block::empty_device(&**self.gpu.kgd());
+        if left {
+            power::gone();
+        }
         self.sleep.end(self.gpu.gate());
     }
 }
@@ -277,13 +283,17 @@ impl Served {
         svm::block::save_device(self.gpu.kgd().handle());
     }
 
-    /// Undoes it.
+    /// Undoes it, as far as the device works: one that does not is reset, and keeps nobody from the
+    /// others.
     pub(crate) fn resume(&self, processes: bool) -> Result {
-        self.start()?;
+        let started = self.start();
+        if started.is_err() {
+            self.gpu.kgd().request_reset();
+        }
         if processes {
             self.resume_processes();
         }
-        Ok(())
+        started
     }
 
     /// Takes all processes off all GPUs.
@@ -397,16 +407,25 @@ mod tests {
     use super::*;
     use crate::{
         gpu::NodeUser,
-        kgd::fake::Fake, //
+        kgd::fake::Fake,
+        linux::errno, //
     };
 
-    /// A device of two partitions with a node each, which nobody knows.
-    fn two_nodes() -> Served {
+    fn two_partitions() -> Arc<Fake> {
         let fake = Fake::with(|facts| {
             facts.num_partitions = 2;
             facts.partitions[1] = facts.partitions[0];
         });
-        let gpu = Gpu::new(fake.unwrap(), Gate::new().unwrap()).unwrap();
+        fake.unwrap()
+    }
+
+    /// A device of two partitions with a node each, which nobody knows.
+    fn two_nodes() -> Served {
+        served(two_partitions())
+    }
+
+    fn served(fake: Arc<Fake>) -> Served {
+        let gpu = Gpu::new(fake, Gate::new().unwrap()).unwrap();
         let mut nodes = KVec::new();
         for index in 0..2 {
             let id = GpuId::new(index + 1).unwrap();
@@ -442,6 +461,17 @@ mod tests {
         assert!(served.has_processes());
         drop((reader, process));
         assert!(!served.has_processes());
+    }
+
+    #[test]
+    fn one_that_does_not_wake_up_is_reset_and_the_others_go_on() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        served.suspend(true);
+        assert!(served.sleep.processes.load(Relaxed));
+        fake.refuse_hiq();
+        assert_eq!(served.resume(true).err(), Some(errno::timer_expired()));
+        assert!(fake.live().in_reset && !served.sleep.processes.load(Relaxed));
     }
 
     #[test]

@@ -90,11 +90,15 @@ pub(crate) struct Live {
     pub(crate) reset_waits: bool,
     pub(crate) fatal_error: bool,
     interrupts_free: bool,
+    /// The firmware's scheduler does not take its queue.
+    refuses_hiq: bool,
     /// The user wants processes kept apart.
     pub(crate) isolates: bool,
     /// VMIDs that processes have; slots with queues, 8 a pipe; copy queues.
     pub(crate) vmids: u32,
     pub(crate) slots: u64,
+    /// Those of them whose ring amdgpu does not show, for it is below 1 TiB.
+    low_rings: u64,
     pub(crate) copy_queues: u32,
     pub(crate) last_preempt: Option<Preempt>,
     /// The slot (engine, queue, doorbell) of a copy queue that stays although firmware says that
@@ -278,6 +282,11 @@ impl Fake {
     /// The next buffer that is freed is not: a signal comes.
     pub(crate) fn interrupt_free(&self) {
         self.live.lock().interrupts_free = true;
+    }
+
+    /// From now on the firmware's scheduler does not take its queue.
+    pub(crate) fn refuse_hiq(&self) {
+        self.live.lock().refuses_hiq = true;
     }
 
     /// From now on the hardware has a fatal error.
@@ -572,7 +581,7 @@ impl ProcessMemory for Fake {
     }
 
     fn export_dmabuf(&self, _memory: &MemoryHandle, _flags: u32) -> Result<i32> {
-        Err(EINVAL)
+        Ok(3)
     }
 
     fn dmabuf_info(&self, _fd: i32) -> Result<RawDmabufInfo> {
@@ -605,6 +614,9 @@ impl Hardware for Fake {
         _doorbell: DoorbellIndex,
         xcc: u32,
     ) -> Result {
+        if self.live.lock().refuses_hiq {
+            return Err(errno::timer_expired());
+        }
         self.firmware.lock().memory = Some(mqd.cpu);
         self.live.lock().hiqs |= 1u32.checked_shl(xcc).ok_or(EINVAL)?;
         Ok(())

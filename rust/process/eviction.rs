@@ -13,7 +13,6 @@
 //! at which tasks are frozen.
 
 use super::{
-    power,
     registry,
     turns::Refused,
     MmId,
@@ -109,9 +108,9 @@ impl Evictor {
         if self.fence.xchg(fence, Relaxed) == fence {
             return;
         }
-        if let Some(queue) = registry::work_queue() {
+        if let Ok(registry) = registry::get() {
             // If it is queued already, it will see to this fence too.
-            let _ = queue.enqueue::<_, EVICT>(self.clone());
+            let _ = registry.evictions().enqueue::<_, EVICT>(self.clone());
         }
     }
 
@@ -229,8 +228,7 @@ impl WorkItem<RESTORE_LATER> for Evictor {
             Err(Refused::Others) => return this.restore_later(NEXT_TURN, &process),
             Err(Refused::Own) => return this.restore_later(BACK_OFF, &process),
         };
-        // Not into the memory of a GPU that sleeps.
-        let room = match power::is_suspended() {
+        let room = match process.must_stay_away() {
             true => Err(EBUSY),
             false => Self::restore(&process),
         };

@@ -7,7 +7,8 @@
 //!   its memory. The last GPU that wakes up lets them go on.
 //! - A GPU that is reset takes those off for good that have a VM on it, for their memory there is
 //!   lost. All processes that know the GPU hear of it.
-//! - Before a GPU goes away, the processes that know it must end.
+//! - Before a GPU goes away, the processes that know it must end. From one that was pulled out they
+//!   are taken off before.
 //!
 //! Nothing here takes `Process.memory`: whoever holds that may be waiting for the GPU, that is, for
 //! us.
@@ -47,6 +48,9 @@ use kernel::{
 /// GPUs that sleep. Raised under the lock of the registry's table.
 static SUSPENDED: Atomic<i32> = Atomic::new(0);
 
+/// GPUs that are gone while processes know them. Changed under `Registry.power`.
+static GONE: Atomic<i32> = Atomic::new(0);
+
 /// Why a GPU is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -74,27 +78,65 @@ pub(crate) fn suspend() {
         return;
     }
     registry.each(|process| {
-        if let Err(error) = process.evict(Trigger::SUSPEND) {
-            let pid = process.lead().pid();
-            pr_err!("process {pid}: cannot unmap its queues for a suspend: {error:?}\n");
-        }
-        process.let_buffers_move();
+        process.sleeps.store(true, Relaxed);
+        process.leave_gpus();
     });
     // Afterwards: who has begun may be waiting for buffers that are to move.
     svm::sleep::begin();
 }
 
 /// Undoes one [`suspend`]; the last one has the processes restored, as soon as tasks run again and
-/// there is room.
+/// there is room. Those that were made in the meantime are left alone: tasks need not be frozen,
+/// and a process may be evicted for another reason, which is not over.
 pub(crate) fn resume() {
     let Ok(registry) = registry::get() else {
         return;
     };
     let _turn = registry.power.lock();
     if SUSPENDED.fetch_sub(1, Relaxed) == 1 {
-        svm::sleep::end();
-        registry.each(|process| Evictor::restore_soon(process));
+        end_svm_sleep();
+        registry.each(|process| {
+            if process.sleeps.xchg(false, Relaxed) {
+                Evictor::restore_soon(process);
+            }
+        });
     }
+}
+
+/// Pages of shared virtual memory may go into the memory of GPUs again, if nothing speaks against
+/// it any more. Under `Registry.power`.
+fn end_svm_sleep() {
+    if SUSPENDED.load(Relaxed) == 0 && GONE.load(Relaxed) == 0 {
+        svm::sleep::end();
+    }
+}
+
+/// A GPU was pulled out. When this returns the processes that know it are off all GPUs, for good,
+/// and no page of shared virtual memory is on its way into the memory of a GPU, nor comes until
+/// [`gone`]. The others go on.
+pub(crate) fn leave(gpu: DeviceHandle) {
+    let Ok(registry) = registry::get() else {
+        return;
+    };
+    let _turn = registry.power.lock();
+    let _: i32 = GONE.fetch_add(1, Relaxed);
+    registry.each(|process| {
+        if process.devices_on(gpu).next().is_some() {
+            process.is_leaving.store(true, Relaxed);
+            process.leave_gpus();
+        }
+    });
+    svm::sleep::begin();
+}
+
+/// Nobody knows the GPU of [`leave`] any more.
+pub(crate) fn gone() {
+    let Ok(registry) = registry::get() else {
+        return;
+    };
+    let _turn = registry.power.lock();
+    let _: i32 = GONE.fetch_sub(1, Relaxed);
+    end_svm_sleep();
 }
 
 /// The device is being reset, and its schedulers are stopped: what processes have on it is lost.
@@ -130,6 +172,21 @@ impl Process {
     fn devices_on(&self, gpu: DeviceHandle) -> impl Iterator<Item = &super::ProcessDevice> {
         let all = self.devices().iter().map(|device| &**device);
         all.filter(move |device| device.node().kgd().handle() == gpu)
+    }
+
+    /// Takes its queues off all GPUs, and lets its buffers move.
+    fn leave_gpus(&self) {
+        if let Err(error) = self.evict(Trigger::SUSPEND) {
+            let pid = self.lead().pid();
+            pr_err!("process {pid}: cannot unmap its queues for a suspend: {error:?}\n");
+        }
+        self.let_buffers_move();
+    }
+
+    /// Whether its buffers must not be brought back now: into the memory of a GPU that sleeps, or
+    /// that is gone.
+    pub(super) fn must_stay_away(&self) -> bool {
+        is_suspended() || self.is_leaving.load(Relaxed)
     }
 
     /// Amdgpu may move its buffers: its queues are off the GPUs.

@@ -14,6 +14,7 @@ use super::{
         Outboxes, //
     },
     ends::Ends,
+    pasids::Pasids,
     power,
     turns::Turns,
     MmId,
@@ -63,6 +64,11 @@ use kernel::{
 
 static REGISTRY: Global<Registry> = Global::new();
 
+/// Contexts of an address space beside its primary process. Each costs the kernel memory and
+/// directories in sysfs, and the others a look under the table's lock, interrupts off, when one
+/// more is made.
+const MAX_CONTEXTS: u16 = 256;
+
 /// How long the others wait for a process whose buffers are brought back. It takes some 0.1 s for
 /// a gigabyte.
 const RESTORE_LIMIT: Delta = Delta::from_millis(500);
@@ -74,6 +80,9 @@ pub(super) struct Registry {
     module: &'static ThisModule,
     #[pin]
     table: IrqSpinLock<RBTree<ProcessName, ProcessRef>>,
+    /// Whose VM has which pasid.
+    #[pin]
+    pasids: Pasids,
     #[pin]
     creation: Mutex<()>,
     /// One at a time puts all processes to sleep, or wakes them (`power.rs`).
@@ -88,7 +97,12 @@ pub(super) struct Registry {
     /// Where debuggers' files are written to, which may take as long as their readers like.
     notices: OwnedQueue,
     outboxes: Arc<Outboxes>,
-    /// Where processes are dropped.
+    /// Where processes are taken off the GPUs for others' sake: amdgpu wants their buffers.
+    evictions: OwnedQueue,
+    /// Where is done what interrupts ask for: memory faults, and events that are looked for.
+    interrupts: OwnedQueue,
+    /// Where processes are dropped. The end of one takes as long as its user likes, so nobody else
+    /// waits for work that is behind it. Declared behind those whose work lets processes go.
     teardown: OwnedQueue,
     ends: Arc<Ends>,
     /// Where evicted processes are restored. Declared behind `teardown`, whose work waits for it.
@@ -105,12 +119,15 @@ impl Registry {
         try_pin_init!(Self {
             module,
             table <- new_irq_spinlock!(RBTree::new(), "amdkfd::Registry::table"),
+            pasids <- Pasids::new(),
             creation <- new_mutex!((), "amdkfd::Registry::creation"),
             power <- new_mutex!((), "amdkfd::Registry::power"),
             exceptions: OwnedQueue::unbound(c"amdkfd_exceptions")?,
             errands: OwnedQueue::unbound(c"amdkfd_errands")?,
             notices: OwnedQueue::unbound(c"amdkfd_notices")?,
             outboxes: Outboxes::new()?,
+            evictions: OwnedQueue::unbound(c"amdkfd_evict")?,
+            interrupts: OwnedQueue::unbound(c"amdkfd_interrupts")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
             ends: Ends::new()?,
             restoring: OwnedQueue::unbound_freezable(c"amdkfd_restore")?,
@@ -124,9 +141,19 @@ impl Registry {
         self.module
     }
 
+    /// Whose VM has which pasid.
+    pub(super) fn pasids(&self) -> &Pasids {
+        &self.pasids
+    }
+
     /// Where processes are dropped.
     pub(super) fn teardown(&'static self) -> &'static OwnedQueue {
         &self.teardown
+    }
+
+    /// Where processes are taken off the GPUs because amdgpu wants their buffers.
+    pub(super) fn evictions(&self) -> &OwnedQueue {
+        &self.evictions
     }
 
     /// The ends of all processes.
@@ -200,11 +227,12 @@ impl Registry {
         self.table.lock().get(&(mm, context)).cloned()
     }
 
-    /// The lowest number that no context of the address space has. `ENOSPC`: there is none.
+    /// The lowest number that no context of the address space has. `ENOSPC`: it has as many as may
+    /// be.
     fn free_context(&self, mm: MmId) -> Result<u16> {
         let table = self.table.lock();
         let taken = |context: &u16| table.get(&(mm, *context)).is_some();
-        (0..PRIMARY_CONTEXT)
+        (0..MAX_CONTEXTS)
             .find(|context| !taken(context))
             .ok_or(ENOSPC)
     }
@@ -261,8 +289,14 @@ impl Drop for Processes {
 
 /// Where work for processes is done that must not be done on the spot; it is finished before the
 /// module goes.
-pub(crate) fn work_queue() -> Option<&'static OwnedQueue> {
+pub(super) fn work_queue() -> Option<&'static OwnedQueue> {
     Some(&REGISTRY.get()?.teardown)
+}
+
+/// Where is done what interrupts ask for and must not do themselves; it is finished before the
+/// module goes.
+pub(crate) fn interrupt_queue() -> Option<&'static OwnedQueue> {
+    Some(&REGISTRY.get()?.interrupts)
 }
 
 /// Where exceptions are reported; it is finished before the module goes.
@@ -336,8 +370,8 @@ pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
 
 /// Ends a context whose file is closed.
 pub(crate) fn close_context(process: &ProcessRef) {
-    forget(process);
     process.quiesce();
+    forget(process);
 }
 
 /// From now on performance counters count the queues that there are on a node, or do not.
@@ -439,9 +473,15 @@ pub(crate) fn restore_postponed(mm: MmId) {
 }
 
 /// amdgpu wants to move buffers of the process, and waits until its eviction fence is signalled:
-/// that is left to a worker. `ESRCH` if there is no such process. Legal in any context.
+/// that is left to a worker. `ESRCH`: nothing of the process is on a GPU, nor ever will be, and the
+/// buffers may go. Legal in any context.
+///
+/// A process that ends signals the fence when its queues are off, and not before.
 pub(crate) fn schedule_eviction(mm: MmId, context: u16, fence: u64) -> Result {
     let process = of_context(mm, context).ok_or(ESRCH)?;
+    if process.is_off() {
+        return Err(ESRCH);
+    }
     process.evictor().ok_or(ESRCH)?.request(fence);
     Ok(())
 }
@@ -456,12 +496,9 @@ pub(crate) fn with_pasid<R>(
     pasid: Pasid,
     act: impl FnOnce(&Process, &Arc<ProcessDevice>) -> R,
 ) -> Option<R> {
-    let process = {
-        let table = REGISTRY.get()?.table.lock();
-        let mut all = table.values();
-        all.find(|process| process.device_with(pasid).is_some())
-            .cloned()?
-    };
+    let registry = REGISTRY.get()?;
+    let (mm, context) = registry.pasids.find(pasid)?;
+    let process = registry.find_context(mm, context)?;
     let device = process.device_with(pasid)?;
     Some(act(&process, device))
 }
