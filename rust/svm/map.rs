@@ -20,7 +20,7 @@ use super::{
         PAGE_SHIFT, //
     },
     region::Region,
-    Gpu, Svm,
+    sleep, Gpu, Svm,
 };
 use crate::{
     gfx::SystemMemory,
@@ -465,7 +465,7 @@ impl Svm {
             false => None,
         };
         let access = gpu.access(holder, &found.attributes, found.writable);
-        let tables = vm.tables()?;
+        let (_awake, tables) = sleep::tables(vm)?;
         // Not under the state's lock: for tables amdgpu may have to wait for others' memory.
         let made = !granule.has_tables(index);
         if made {
