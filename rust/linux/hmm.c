@@ -7,6 +7,7 @@
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/sched/mm.h>
+#include <linux/userfaultfd_k.h>
 
 #include "hmm.h"
 
@@ -29,7 +30,10 @@ int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 
 bool amdkfd_is_device_page(unsigned long pfn)
 {
-	return is_zone_device_page(hmm_pfn_to_page(pfn));
+	const struct page *page = hmm_pfn_to_page(pfn);
+
+	/* Not those of a file in persistent memory (DAX). */
+	return is_device_private_page(page) || is_device_coherent_page(page);
 }
 
 /*
@@ -86,6 +90,11 @@ void amdkfd_noreclaim_restore(unsigned int flags)
 bool amdkfd_may_have_pages(struct vm_area_struct *vma)
 {
 	return !vma_is_anonymous(vma) || READ_ONCE(vma->anon_vma);
+}
+
+bool amdkfd_is_supplied_by_user(struct vm_area_struct *vma)
+{
+	return userfaultfd_armed(vma);
 }
 
 bool amdkfd_is_heap_or_stack(struct vm_area_struct *vma)

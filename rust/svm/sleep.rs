@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! No page goes into the memory of a GPU while the machine goes to sleep.
+//! Nothing goes into the memory of a GPU while the machine goes to sleep: no page of a process's,
+//! and no page table.
 //!
 //! amdgpu moves out what is in VRAM before the power goes, and what came into it afterwards would
 //! be lost. Tasks and our workers are frozen by then. But amdgpu's worker of retry faults is not,
 //! and it may be anywhere when the machine begins to go to sleep. So whoever puts pages into VRAM
-//! holds an [`Awake`] from before it looks for room until the pages are there, and [`begin`]
-//! waits for it.
+//! holds an [`Awake`] from before it looks for room until the pages are there, whoever locks a VM's
+//! page tables, which brings them into VRAM, as long as they are locked ([`tables`]), and [`begin`]
+//! waits for both.
 
+use crate::kgd::{
+    Tables,
+    Vm, //
+};
 use kernel::{
     prelude::*,
     sync::atomic::{
@@ -85,13 +91,21 @@ pub(super) fn enter() -> Result<Awake<'static>> {
     SLEEP.enter()
 }
 
-/// The machine goes to sleep. When this returns no page is on its way into VRAM, and none comes
-/// until [`end`].
+/// Locks the page tables of a VM. `EAGAIN`: they have to stay where they are, as the machine
+/// sleeps, or is about to; other errors as of [`Vm::tables`]. They are unlocked first of the two:
+/// at the end of a scope, what a pattern names last goes first.
+pub(super) fn tables(vm: &Vm) -> Result<(Awake<'static>, Tables<'_>)> {
+    let awake = enter()?;
+    Ok((awake, vm.tables()?))
+}
+
+/// The machine goes to sleep. When this returns no page and no page table is on its way into VRAM,
+/// and none comes until [`end`].
 pub(crate) fn begin() {
     /// Longer than a copy may take (10 s).
     const PATIENCE: Delta = Delta::from_secs(15);
     if !SLEEP.begin(PATIENCE) {
-        pr_err!("pages that still move into VRAM may be lost while the machine sleeps\n");
+        pr_err!("what still moves into VRAM may be lost while the machine sleeps\n");
     }
 }
 
@@ -103,7 +117,10 @@ pub(crate) fn end() {
 #[kernel::macros::kunit_tests(amdkfd_svm_sleep)]
 mod tests {
     use super::*;
-    use crate::linux::workqueue::OwnedQueue;
+    use crate::{
+        kgd::fake::Fake,
+        linux::workqueue::OwnedQueue, //
+    };
     use kernel::sync::Arc;
 
     const SHORT: Delta = Delta::from_millis(20);
@@ -117,6 +134,22 @@ mod tests {
         assert!(sleep.begin(SHORT));
         sleep.end();
         assert!(sleep.enter().is_ok());
+    }
+
+    #[test]
+    fn page_tables_stay_where_they_are_while_the_machine_sleeps() {
+        let fake = Fake::new().unwrap();
+        let vm = fake.vm().unwrap();
+        let locked = tables(&vm).unwrap();
+        assert_eq!(fake.live().table_locks, 1);
+        // Who has them is waited for.
+        assert!(!SLEEP.begin(SHORT));
+        drop(locked);
+        assert!(SLEEP.begin(SHORT));
+        assert_eq!(tables(&vm).err(), Some(EAGAIN));
+        assert_eq!(fake.live().table_locks, 0);
+        end();
+        assert!(tables(&vm).is_ok());
     }
 
     #[test]
