@@ -314,6 +314,9 @@ pub(crate) fn open() -> Result<ProcessRef> {
 
 /// The process of a task that the current one traces, which runs in `mm`; made if there is none.
 /// `EINVAL`: the leader of its thread group does not run there, or there is no GPU.
+///
+/// A process that is made so has the GPUs that the current task may use: the kernel does not say
+/// what the device cgroup of another task allows.
 pub(super) fn open_traced(task: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
     if gate::is_closed() {
         return Err(EAGAIN);

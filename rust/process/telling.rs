@@ -19,7 +19,10 @@ use super::{
 };
 use crate::{
     gfx::SaveArea,
-    linux::task::in_address_space,
+    linux::{
+        task::in_address_space,
+        workqueue::OwnedQueue, //
+    },
     uapi::kfd_context_save_area_header, //
 };
 use core::mem::offset_of;
@@ -83,52 +86,66 @@ impl Drop for ErrandTurn<'_> {
     }
 }
 
-/// Something to be done for a process by a kernel thread, while somebody waits for it.
+/// Something to be done for a process by a kernel thread, while somebody waits for it. It has all
+/// that it takes but what it works on: from then on nothing about it can fail.
+pub(super) struct Errand<T: Send + Unpin + 'static>(Arc<ErrandWork<T>>);
+
 #[pin_data]
-struct Errand<F: FnMut(&Process) + Send + 'static> {
+struct ErrandWork<T: Send + Unpin + 'static> {
     #[pin]
-    work: Work<Errand<F>>,
+    work: Work<ErrandWork<T>>,
     #[pin]
     done: Completion,
     #[pin]
-    act: Mutex<KBox<F>>,
+    subject: Mutex<Option<T>>,
+    act: fn(&Process, T),
     process: ProcessRef,
+    queue: &'static OwnedQueue,
 }
 
 impl_has_work! {
-    impl{F: FnMut(&Process) + Send + 'static} HasWork<Self> for Errand<F> { self.work }
+    impl{T: Send + Unpin + 'static} HasWork<Self> for ErrandWork<T> { self.work }
 }
 
-impl<F: FnMut(&Process) + Send + 'static> WorkItem for Errand<F> {
+impl<T: Send + Unpin + 'static> WorkItem for ErrandWork<T> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        (this.act.lock())(&this.process);
+        let subject = this.subject.lock().take();
+        if let Some(subject) = subject {
+            (this.act)(&this.process, subject);
+        }
         this.done.complete_all();
     }
 }
 
-/// Has a kernel thread call `act` in the caller's turn, and returns when it has. Nothing may be
-/// locked.
-///
-/// TIMEOUT: what `act` does is bounded, and so is what else that worker does.
-pub(super) fn by_worker(
-    _turn: &ErrandTurn<'_>,
-    process: &ProcessRef,
-    act: impl FnMut(&Process) + Send + 'static,
-) -> Result {
-    let act = KBox::new(act, GFP_KERNEL)?;
-    let errand = try_pin_init!(Errand {
-        work <- new_work!("amdkfd::Errand"),
-        done <- Completion::new(),
-        act <- new_mutex!(act, "amdkfd::Errand"),
-        process: process.clone(),
-    }? Error);
-    let errand = Arc::pin_init(errand, GFP_KERNEL)?;
-    let queue = registry::get()?.errands();
-    queue.enqueue(errand.clone()).map_err(|_| EBUSY)?;
-    errand.done.wait_for_completion();
-    Ok(())
+impl<T: Send + Unpin + 'static> Errand<T> {
+    /// An errand for `process` that calls `act`, which takes a bounded time.
+    pub(super) fn new(process: &ProcessRef, act: fn(&Process, T)) -> Result<Self> {
+        let queue = registry::get()?.errands();
+        let errand = pin_init!(ErrandWork {
+            work <- new_work!("amdkfd::Errand"),
+            done <- Completion::new(),
+            subject <- new_mutex!(None, "amdkfd::Errand"),
+            act,
+            process: process.clone(),
+            queue,
+        });
+        Ok(Self(Arc::pin_init(errand, GFP_KERNEL)?))
+    }
+
+    /// Has a kernel thread do it with `subject` in the caller's turn, and returns when it has.
+    /// Nothing may be locked.
+    ///
+    /// TIMEOUT: what is done is bounded, and so is what else that worker does.
+    pub(super) fn run(self, _turn: &ErrandTurn<'_>, subject: T) {
+        let Self(errand) = self;
+        *errand.subject.lock() = Some(subject);
+        // It cannot be queued already: it is run once.
+        if errand.queue.enqueue(errand.clone()).is_ok() {
+            errand.done.wait_for_completion();
+        }
+    }
 }
 
 impl Process {
@@ -173,7 +190,7 @@ pub(crate) fn send_to_runtime(
     id: u32,
     exceptions: u64,
 ) -> Result {
-    by_worker(turn, process, move |process| {
+    let tell = |process: &Process, (id, exceptions): (u32, u64)| {
         let area = || {
             let (id, device) = queues::find(process, id)?;
             device.queues().properties(id).ok()?.save_area()
@@ -184,7 +201,9 @@ pub(crate) fn send_to_runtime(
                 process.pid
             );
         }
-    })
+    };
+    Errand::new(process, tell)?.run(turn, (id, exceptions));
+    Ok(())
 }
 
 #[kernel::macros::kunit_tests(amdkfd_process_telling)]

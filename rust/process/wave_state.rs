@@ -5,14 +5,14 @@
 //! When waves leave an XCC, the command processor writes a control stack, which says what there is
 //! to restore, behind the queue's descriptor, and their state into the user's area. A debugger
 //! wants both: [`wave_state`] puts the control stack where it belongs in the area, below a header.
-//! SUSPEND_QUEUES does so for all compute queues of a process: there is [`room`] before it begins,
-//! it has a [`look`] at them while they are off the hardware, and [`write_all`] writes when nothing
-//! is locked any more.
+//! SUSPEND_QUEUES does so for all compute queues of a process: there is room for them before it
+//! begins ([`SavedQueues`]), it has a look at them while they are off the hardware, and all is
+//! written when nothing is locked any more.
 
 use super::{
     queues,
     telling::{
-        by_worker,
+        Errand,
         ErrandTurn, //
     },
     Process,
@@ -159,7 +159,7 @@ fn fill(saved: &mut [Saved], queue: &Queue) -> Result {
 }
 
 /// What all XCCs have saved of a queue.
-pub(super) struct SavedQueue {
+struct SavedQueue {
     device: Arc<ProcessDevice>,
     id: QueueId,
     /// Which queue is meant: another one may have its `id` by now, and another area.
@@ -171,7 +171,7 @@ pub(super) struct SavedQueue {
 }
 
 /// Room for what is saved of the compute queues that a process has.
-pub(super) fn room(process: &Process) -> Result<KVec<SavedQueue>> {
+fn room(process: &Process) -> Result<KVec<SavedQueue>> {
     let mut all = KVec::new();
     for device in process.devices().iter().filter(|it| it.saves_waves()) {
         for id in device.queues().ids()? {
@@ -192,35 +192,50 @@ pub(super) fn room(process: &Process) -> Result<KVec<SavedQueue>> {
     Ok(all)
 }
 
-/// Takes what is saved of the queue that has this key, if there is room for it. It is off the
-/// hardware.
-pub(super) fn look(all: &mut [SavedQueue], key: Key, queue: &Queue) {
-    if let Some(saved) = all.iter_mut().find(|it| it.key == key) {
-        queue.flush();
-        // A descriptor that cannot be read says nothing.
-        saved.seen = fill(&mut saved.xccs, queue).is_ok();
+/// What is saved of a process's queues, and what it takes to write that into their save areas.
+pub(super) struct SavedQueues {
+    all: KVec<SavedQueue>,
+    errand: Errand<KVec<SavedQueue>>,
+}
+
+impl SavedQueues {
+    /// Room for the compute queues that the process has.
+    pub(super) fn room(process: &ProcessRef) -> Result<Self> {
+        Ok(Self {
+            all: room(process)?,
+            errand: Errand::new(process, write_all)?,
+        })
+    }
+
+    /// Takes what is saved of the queue that has this key, if there is room for it. It is off the
+    /// hardware.
+    pub(super) fn look(&mut self, key: Key, queue: &Queue) {
+        if let Some(saved) = self.all.iter_mut().find(|it| it.key == key) {
+            queue.flush();
+            // A descriptor that cannot be read says nothing.
+            saved.seen = fill(&mut saved.xccs, queue).is_ok();
+        }
+    }
+
+    /// Writes it into the save areas, in the caller's turn. One that is not there is left out, and
+    /// so are all when somebody keeps the process's memory locked. Nothing may be locked.
+    pub(super) fn write(self, turn: &ErrandTurn<'_>) {
+        self.errand.run(turn, self.all);
     }
 }
 
-/// Writes what was saved of a process's queues into their save areas. One that is not there is left
-/// out, and so are all when somebody keeps the process's memory locked. Nothing may be locked.
-pub(super) fn write_all(
-    turn: &ErrandTurn<'_>,
-    process: &ProcessRef,
-    all: KVec<SavedQueue>,
-) -> Result {
-    by_worker(turn, process, move |process| {
-        for saved in all.iter().filter(|saved| saved.seen) {
-            if let Err(error) = saved.write(process) {
-                let id = saved.id.raw();
-                pr_debug!("queue {id}: what was saved of it is not written: {error:?}\n");
-                // Each of the others would wait as long for the same lock.
-                if error == ETIMEDOUT {
-                    break;
-                }
+/// For a kernel thread.
+fn write_all(process: &Process, all: KVec<SavedQueue>) {
+    for saved in all.iter().filter(|saved| saved.seen) {
+        if let Err(error) = saved.write(process) {
+            let id = saved.id.raw();
+            pr_debug!("queue {id}: what was saved of it is not written: {error:?}\n");
+            // Each of the others would wait as long for the same lock.
+            if error == ETIMEDOUT {
+                break;
             }
         }
-    })
+    }
 }
 
 impl SavedQueue {

@@ -8,7 +8,7 @@ use super::{
     Turn, //
 };
 use crate::{
-    process::wave_state,
+    process::wave_state::SavedQueues,
     queue::Named, //
 };
 use kernel::prelude::*;
@@ -17,7 +17,8 @@ use kernel::prelude::*;
 /// all its compute queues what is saved. `ids`: which; afterwards each has a bit for what it did
 /// not come to. `grace`: how long waves have to end by themselves, in units of 1000 clocks of the
 /// GPU; `None`: as long as usual. `clear`: what happened to them and is taken note of. Returns how
-/// many are suspended. `EPERM`, `EINVAL`: see [`Turn`]; `ERESTARTSYS`: a signal, and nothing is.
+/// many are suspended. `EPERM`, `EINVAL`: see [`Turn`]; `ERESTARTSYS`: a signal. After an error
+/// nothing is suspended or taken note of.
 pub(crate) fn suspend(
     caller: &Process,
     target: &ProcessRef,
@@ -29,26 +30,21 @@ pub(crate) fn suspend(
     }
     // Until all is written: there is room for one at a time.
     let errand = target.errand()?;
-    let mut saved = wave_state::room(target)?;
-    let mut named = Named::to_suspend(ids)?;
+    // All that can fail comes first: what the debugger has taken note of is forgotten for good.
+    let mut saved = SavedQueues::room(target)?;
+    let mut named = Named::new(ids);
     let mut turn = Turn::new(caller, target)?;
     turn.check(true)?;
     let mut count = 0;
     for device in target.devices() {
-        let mut look = |key, queue: &_| wave_state::look(&mut saved, key, queue);
+        let mut look = |key, queue: &_| saved.look(key, queue);
         let queues = device.queues();
         count += queues.suspend(&**device, &mut named, (grace, clear), &mut look);
         device.node().notify_resets();
     }
     drop(turn);
     if count > 0 {
-        if let Err(error) = wave_state::write_all(&errand, target, saved) {
-            // The debugger would look at what was saved another time. What it had suspended before
-            // stays so.
-            let mut begun = named.into_begun();
-            let _ = Turn::new(caller, target).and_then(|mut turn| turn.resume(Some(&mut begun)));
-            return Err(error);
-        }
+        saved.write(&errand);
     }
     Ok(count)
 }

@@ -75,32 +75,13 @@ impl Debugged {
 /// What a debugger named for SUSPEND_QUEUES or RESUME_QUEUES, and what came of it.
 pub(crate) struct Named<'a> {
     ids: &'a mut [u32],
-    /// Those that were not suspended before, as far as there is room.
-    begun: KVec<u32>,
 }
 
 impl<'a> Named<'a> {
     /// As they came from the user: so far they name no queue.
     pub(crate) fn new(ids: &'a mut [u32]) -> Self {
         ids.iter_mut().for_each(|id| *id |= INVALID);
-        Self {
-            ids,
-            begun: KVec::new(),
-        }
-    }
-
-    /// The same, with room for all that may have to be resumed again.
-    pub(crate) fn to_suspend(ids: &'a mut [u32]) -> Result<Self> {
-        let begun = KVec::with_capacity(ids.len(), GFP_KERNEL)?;
-        Ok(Self {
-            begun,
-            ..Self::new(ids)
-        })
-    }
-
-    /// The queues that are suspended since, whether the hardware has obeyed or not.
-    pub(crate) fn into_begun(self) -> KVec<u32> {
-        self.begun
+        Self { ids }
     }
 
     /// Where a queue is named first.
@@ -111,19 +92,14 @@ impl<'a> Named<'a> {
 
     /// Suspends a queue if it is named. False: it is not, or cannot be suspended.
     fn suspend(&mut self, id: QueueId, debugged: &mut Debugged) -> bool {
-        let was = debugged.suspended;
         let Some(place) = self.find(id) else {
             return false;
         };
-        if !debugged.suspend() {
-            return false;
+        let suspended = debugged.suspend();
+        if suspended {
+            *place &= !INVALID;
         }
-        *place &= !INVALID;
-        if !was {
-            // There is room for each that is named.
-            let _ = self.begun.push_within_capacity(id.raw());
-        }
-        true
+        suspended
     }
 }
 
@@ -389,9 +365,9 @@ mod tests {
     }
 
     #[test]
-    fn only_what_it_has_suspended_itself_is_undone() {
+    fn who_names_queues_is_told_which_are_suspended() {
         let mut ids = [5, 7, 5, 8];
-        let mut named = Named::to_suspend(&mut ids).unwrap();
+        let mut named = Named::new(&mut ids);
         let id = |raw| QueueId::new(raw).unwrap();
         let seen = || Debugged {
             exceptions: 0,
@@ -408,7 +384,6 @@ mod tests {
         assert!(!named.suspend(id(8), &mut new));
         let mut other = seen();
         assert!(!named.suspend(id(9), &mut other) && !other.is_suspended());
-        assert_eq!(&named.into_begun()[..], [7]);
         assert_eq!(ids, [5, 7, 5 | INVALID, 8 | INVALID]);
     }
 

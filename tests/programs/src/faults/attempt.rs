@@ -113,6 +113,11 @@ pub fn attempt(
         report.count(format!("{} that it does without", what(fault)));
     } else {
         let kept = failed(operation, &before, fault, answer, nth, known, report)?;
+        if let (false, Err(error)) = (kept, (operation.intact)(stage)) {
+            report
+                .wrong
+                .push(format!("fault {nth} ({}): {error:#}", what(fault)));
+        }
         answer = repeated.make();
         call = repeated;
         let done_already =

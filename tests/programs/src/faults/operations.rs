@@ -4,6 +4,7 @@
 //! mapping, and what is done to its files. Those that take a VM or an event page, which a process
 //! has once, have a process for each fault.
 
+mod debugger;
 mod memory;
 mod process;
 mod queue;
@@ -28,6 +29,8 @@ pub struct Operation {
     /// What it may say of a failed allocation other than ENOMEM: the kernel's answer, not the
     /// driver's.
     pub also: Option<Errno>,
+    /// What the counts do not show and a fault must not change.
+    pub intact: fn(&Stage) -> Result<()>,
     /// Prepares the call.
     pub ready: fn(&mut Stage) -> Result<Call>,
     /// Undoes the call, where it succeeded with this value, and the preparation.
@@ -44,6 +47,7 @@ pub const fn plain(name: &'static str, ready: fn(&mut Stage) -> Result<Call>) ->
         keeps: false,
         undone: false,
         also: None,
+        intact: |_| Ok(()),
         ready,
         over: |_, _, _| Ok(()),
     }
@@ -52,6 +56,11 @@ pub const fn plain(name: &'static str, ready: fn(&mut Stage) -> Result<Call>) ->
 impl Operation {
     const fn over(mut self, over: fn(&mut Stage, &Call, Option<u64>) -> Result<()>) -> Self {
         self.over = over;
+        self
+    }
+
+    const fn intact(mut self, intact: fn(&Stage) -> Result<()>) -> Self {
+        self.intact = intact;
         self
     }
 
@@ -91,6 +100,7 @@ impl Operation {
 pub fn all() -> Vec<Operation> {
     [
         process::operations(),
+        debugger::operations(),
         memory::operations(),
         queue::operations(),
         shared::operations(),

@@ -145,7 +145,7 @@ fn smi_events() -> Vec<Operation> {
     ]
 }
 
-/// The profiler, the debugger and checkpoints.
+/// The profiler and checkpoints.
 fn profiling() -> Vec<Operation> {
     vec![
         plain("PROFILER, its version", |stage| {
@@ -167,13 +167,6 @@ fn profiling() -> Vec<Operation> {
                 )
                 .map(drop),
             None => Ok(()),
-        }),
-        plain("DBG_TRAP", |stage| {
-            let args = uapi::kfd_ioctl_dbg_trap_args {
-                pid: std::process::id(),
-                ..Default::default()
-            };
-            stage.ioctl(uapi::IOC_DBG_TRAP, args)
         }),
         plain("CRIU_OP", |stage| {
             stage.ioctl(uapi::IOC_CRIU_OP, uapi::kfd_ioctl_criu_args::default())
