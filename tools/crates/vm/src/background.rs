@@ -8,16 +8,17 @@
 
 use crate::args::{DownArgs, ExecArgs, Name};
 use crate::input;
-use crate::run::{Order, PassThrough};
-use crate::session::{Failure, Interrupt, Sink};
+use crate::output::{PassThrough, Sink};
+use crate::run::Order;
+use crate::session::{Failure, Interrupt};
 use crate::terminal::{self, Terminal};
 use anyhow::{anyhow, bail, Context, Result};
-use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW};
+use kfd_vm_protocol::{Credit, Frame, Reply, Request, INPUT_WINDOW, OUTPUT_WINDOW};
 use rustix::fs::{flock, FlockOperation};
 use rustix::process::{getuid, setsid, Pid};
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -360,30 +361,52 @@ pub fn exec(args: &ExecArgs) -> Result<u8> {
     let frames = read_frames(stream);
     let deadline = Instant::now() + order.limit();
     let mut sink = PassThrough;
-    let reply = loop {
+    // What is on its way when the limit is over counts, and no more.
+    let mut late = OUTPUT_WINDOW;
+    let over = || {
+        tell(&agent, &Frame::Hangup);
+        Err(Failure::Timeout(format!("`{}`", args.command.join(" "))).into())
+    };
+    let pass_signal = || {
         if let Some(number) = interrupt.take() {
             // The command may take its time to end, or ignore it.
             tell(&agent, &Frame::Signal(number as u8));
         }
+    };
+    let reply = loop {
+        pass_signal();
         let left = deadline.saturating_duration_since(Instant::now());
-        let taken = match frames.recv_timeout(left.min(POLL)) {
-            Ok(Frame::Stdout(bytes)) => sink.stdout(&bytes).map(|()| bytes.len()),
-            Ok(Frame::Stderr(bytes)) => sink.stderr(&bytes).map(|()| bytes.len()),
+        let mut waits = || {
+            pass_signal();
+            Instant::now() < deadline
+        };
+        let (taken, count) = match frames.recv_timeout(left.min(POLL)) {
+            Ok(Frame::Stdout(bytes)) => (sink.stdout(&bytes, &mut waits), bytes.len()),
+            Ok(Frame::Stderr(bytes)) => (sink.stderr(&bytes, &mut waits), bytes.len()),
             Ok(Frame::Taken(count)) => {
                 credit.add(count as usize);
                 continue;
             }
             Ok(Frame::Reply(reply)) => break reply,
             Ok(other) => bail!("the machine's holder sends {other:?}"),
-            Err(RecvTimeoutError::Timeout) if left.is_zero() => {
-                tell(&agent, &Frame::Hangup);
-                return Err(Failure::Timeout(format!("`{}`", args.command.join(" "))).into());
-            }
+            Err(RecvTimeoutError::Timeout) if left.is_zero() => return over(),
             Err(RecvTimeoutError::Timeout) => continue,
             Err(RecvTimeoutError::Disconnected) => bail!("the machine {} is gone", args.name),
         };
-        // Who reads our output no longer reads the command's.
-        tell(&agent, &Frame::Taken(taken? as u32));
+        match taken {
+            Err(error) if error.kind() == ErrorKind::TimedOut && Instant::now() >= deadline => {
+                return over();
+            }
+            // Who reads our output no longer reads the command's.
+            taken => taken?,
+        }
+        if left.is_zero() {
+            late = late.saturating_sub(count);
+            if late == 0 {
+                return over();
+            }
+        }
+        tell(&agent, &Frame::Taken(count as u32));
     };
     credit.close();
     drop(terminal);

@@ -18,6 +18,7 @@ mod kernel_log;
 mod kvm;
 mod machine;
 mod net;
+mod output;
 mod perfetto;
 mod place;
 mod qmp;

@@ -12,8 +12,9 @@ use crate::initramfs;
 use crate::kernel_log;
 use crate::machine::{gpu_device, Machine};
 use crate::net;
+use crate::output::{PassThrough, Sink};
 use crate::perfetto::Perfetto;
-use crate::session::{Failure, Interrupt, Limit, Session, Sink, Start};
+use crate::session::{Failure, Interrupt, Limit, Session, Start};
 use crate::snapshot;
 use crate::{terminal, STATUS_FAILED};
 use anyhow::{anyhow, bail, Context, Result};
@@ -697,21 +698,6 @@ fn also(args: &RunArgs) -> Result<Option<Vec<u8>>> {
     let path = args.also.as_ref().filter(|_| args.machine.kfd == Kfd::Rust);
     path.map(|path| fs::read(path).with_context(|| path.display().to_string()))
         .transpose()
-}
-
-/// The guest's output is ours.
-pub struct PassThrough;
-
-impl Sink for PassThrough {
-    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut out = io::stdout().lock();
-        out.write_all(bytes)?;
-        out.flush()
-    }
-
-    fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
-        io::stderr().lock().write_all(bytes)
-    }
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::gpus::Ended;
 use crate::guest::{read_frames, Console, News, WAITING};
 use crate::input;
 use crate::machine::{Machine, Wiring};
+use crate::output::Sink;
 use crate::qmp::Monitor;
 use crate::run::{Scratch, BOOT};
 use crate::terminal::{self, Terminal};
@@ -98,25 +99,25 @@ impl Clock {
 
     /// How long it may take yet; an error says what was too long.
     fn left(&self) -> Result<Duration, String> {
-        let left = |limit: Duration, since: Instant, what| {
-            let left = limit.saturating_sub(since.elapsed());
-            let seconds = limit.as_secs_f32();
-            (!left.is_zero())
-                .then_some(left)
-                .ok_or_else(|| format!("{what} {seconds} s"))
-        };
-        let total = left(self.limit.total, self.begun, "took longer than")?;
+        let total = self.left_in_all()?;
         Ok(match self.limit.silence {
-            Some(silence) => total.min(left(silence, self.heard, "printed nothing for")?),
+            Some(silence) => total.min(Self::of(silence, self.heard, "printed nothing for")?),
             None => total,
         })
     }
-}
 
-/// Where the guest's output goes.
-pub trait Sink {
-    fn stdout(&mut self, bytes: &[u8]) -> std::io::Result<()>;
-    fn stderr(&mut self, bytes: &[u8]) -> std::io::Result<()>;
+    /// The same for what is no silence: it wants to print, and nobody takes it.
+    fn left_in_all(&self) -> Result<Duration, String> {
+        Self::of(self.limit.total, self.begun, "took longer than")
+    }
+
+    fn of(limit: Duration, since: Instant, what: &str) -> Result<Duration, String> {
+        let left = limit.saturating_sub(since.elapsed());
+        let seconds = limit.as_secs_f32();
+        (!left.is_zero())
+            .then_some(left)
+            .ok_or_else(|| format!("{what} {seconds} s"))
+    }
 }
 
 /// How a machine starts.
@@ -269,7 +270,7 @@ impl Session {
             match self.news.recv_timeout(SIGNAL_POLL) {
                 Ok(News::Frame(Frame::Of(channel, frame))) => held.clients().pass(channel, *frame),
                 Ok(News::Frame(frame)) => {
-                    self.take(frame, &mut Captured::default())?;
+                    self.take(frame, &mut Captured::default(), &mut || true)?;
                 }
                 Ok(News::Gone(reason)) => return Err(self.crash(&reason)),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -297,19 +298,33 @@ impl Session {
 
     fn reply(&mut self, request: &Request, limit: Limit, sink: &mut dyn Sink) -> Result<Reply> {
         let mut clock = Clock::start(limit);
+        // What is there when the limit is over counts, however late this process is: what waits,
+        // and what the thread that reads has in its hand. More would be without an end, if the
+        // guest prints as fast as it is read.
+        let mut late = WAITING + 1;
         loop {
             self.interrupt.check()?;
             self.check_models()?;
-            // What is there counts, however late this process is.
             let left = clock.left();
             let wait = left.as_ref().map_or(Duration::ZERO, |left| *left);
             match self.news.recv_timeout(wait.min(SIGNAL_POLL)) {
                 Ok(News::Frame(frame)) => {
-                    if matches!(frame, Frame::Stdout(_) | Frame::Stderr(_)) {
-                        clock.hear();
+                    if let Err(what) = left {
+                        if late == 0 {
+                            return Err(self.timeout(request, &what));
+                        }
+                        late -= 1;
                     }
-                    if let Some(reply) = self.take(frame, sink)? {
-                        return Ok(reply);
+                    let is_output = matches!(frame, Frame::Stdout(_) | Frame::Stderr(_));
+                    let interrupt = self.interrupt.clone();
+                    let mut waits = || interrupt.check().is_ok() && clock.left_in_all().is_ok();
+                    match self.take(frame, sink, &mut waits) {
+                        Ok(Some(reply)) => return Ok(reply),
+                        Ok(None) => {}
+                        Err(error) => return Err(self.not_taken(request, &clock, error)),
+                    }
+                    if is_output {
+                        clock.hear();
                     }
                 }
                 Ok(News::Gone(reason)) => return Err(self.crash(&reason)),
@@ -325,11 +340,38 @@ impl Session {
         }
     }
 
+    /// Why output was not taken, if it was that: nobody waits on for that after a signal, or
+    /// longer than the command may take.
+    fn not_taken(
+        &mut self,
+        request: &Request,
+        clock: &Clock,
+        error: anyhow::Error,
+    ) -> anyhow::Error {
+        let kind = error.downcast_ref().map(io::Error::kind);
+        if kind != Some(ErrorKind::TimedOut) {
+            return error;
+        }
+        match (self.interrupt.check(), clock.left_in_all()) {
+            (Err(signal), _) => signal,
+            (Ok(()), Err(what)) => {
+                let why = format!("{what}, and nobody reads what it prints");
+                self.timeout(request, &why)
+            }
+            (Ok(()), Ok(_)) => error,
+        }
+    }
+
     /// Passes output on; returns what ends a request.
-    fn take(&mut self, frame: Frame, sink: &mut dyn Sink) -> Result<Option<Reply>> {
+    fn take(
+        &mut self,
+        frame: Frame,
+        sink: &mut dyn Sink,
+        waits: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Reply>> {
         match frame {
-            Frame::Stdout(bytes) => sink.stdout(&bytes)?,
-            Frame::Stderr(bytes) => sink.stderr(&bytes)?,
+            Frame::Stdout(bytes) => sink.stdout(&bytes, waits)?,
+            Frame::Stderr(bytes) => sink.stderr(&bytes, waits)?,
             Frame::Log(bytes) => {
                 if let Some(log) = &mut self.kernel_log {
                     log.write_all(&bytes).context("writing the kernel's log")?;
@@ -490,13 +532,13 @@ impl Session {
 struct Captured(Vec<u8>);
 
 impl Sink for Captured {
-    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn stdout(&mut self, bytes: &[u8], _: &mut dyn FnMut() -> bool) -> io::Result<()> {
         self.0.extend(bytes);
         Ok(())
     }
 
-    fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.stdout(bytes)
+    fn stderr(&mut self, bytes: &[u8], waits: &mut dyn FnMut() -> bool) -> io::Result<()> {
+        self.stdout(bytes, waits)
     }
 }
 

@@ -3,8 +3,9 @@
 //! that as JUnit XML, which services for continuous integration read.
 
 use crate::args::TestArgs;
-use crate::run::{self, Order, PassThrough};
-use crate::session::{Failure, Sink};
+use crate::output::{PassThrough, Sink};
+use crate::run::{self, Order};
+use crate::session::Failure;
 use crate::STATUS_FAILED;
 use anyhow::{Context, Result};
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
@@ -213,15 +214,15 @@ struct Output {
 }
 
 impl Sink for Output {
-    fn stdout(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn stdout(&mut self, bytes: &[u8], waits: &mut dyn FnMut() -> bool) -> io::Result<()> {
         self.cases.add(bytes);
         self.stdout.add(bytes);
-        PassThrough.stdout(bytes)
+        PassThrough.stdout(bytes, waits)
     }
 
-    fn stderr(&mut self, bytes: &[u8]) -> io::Result<()> {
+    fn stderr(&mut self, bytes: &[u8], waits: &mut dyn FnMut() -> bool) -> io::Result<()> {
         self.stderr.add(bytes);
-        PassThrough.stderr(bytes)
+        PassThrough.stderr(bytes, waits)
     }
 }
 

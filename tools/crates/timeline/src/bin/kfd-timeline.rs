@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! `kfd-timeline list FILE`, `kfd-timeline svg FILE --around NAME`: what is in a timeline.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use kfd_timeline::{read, svg, Reading};
 use std::error::Error;
 use std::io::{self, ErrorKind, Write};
@@ -35,6 +35,13 @@ enum Command {
         #[arg(long, value_name = "COUNT", default_value_t = 8)]
         most: usize,
     },
+    /// Write the manual pages.
+    #[command(hide = true)]
+    Generate {
+        /// Where to; the directory is made.
+        #[arg(long, value_name = "DIRECTORY")]
+        man: PathBuf,
+    },
 }
 
 fn main() -> ExitCode {
@@ -53,14 +60,22 @@ fn failed(error: &dyn Error) -> ExitCode {
 }
 
 fn run(command: &Command) -> Result<String, Box<dyn Error>> {
-    let (Command::List { file } | Command::Svg { file, .. }) = command;
-    let bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let reading = read(&bytes)?;
+    let of = |file: &PathBuf| -> Result<Reading, Box<dyn Error>> {
+        let bytes = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+        Ok(read(&bytes)?)
+    };
     match command {
-        Command::List { .. } => Ok(list(&reading)),
-        Command::Svg { around, most, .. } => {
+        Command::List { file } => Ok(list(&of(file)?)),
+        Command::Svg { file, around, most } => {
+            let reading = of(file)?;
             let (from, to) = window(&reading, around.as_deref())?;
             Ok(svg::picture(&reading, from, to, *most))
+        }
+        Command::Generate { man } => {
+            let pages = std::fs::create_dir_all(man)
+                .and_then(|()| clap_mangen::generate_to(Arguments::command(), man));
+            pages.map_err(|error| format!("{}: {error}", man.display()))?;
+            Ok(String::new())
         }
     }
 }
