@@ -3,7 +3,7 @@
 //! Memory whose pages cannot be had for a while: a file is cut and made longer again, or a program
 //! is to bring them in (userfaultfd).
 
-use super::world::{World, PAGE};
+use super::world::PAGE;
 use crate::raw::{ioctl, Outcome};
 use anyhow::{Context, Result};
 use rustix::fd::OwnedFd;
