@@ -13,6 +13,7 @@ mod chip;
 mod chips;
 pub(crate) mod cu_mask;
 pub(crate) mod field;
+mod gfx10;
 mod gfx9;
 #[cfg(any(test, CONFIG_KUNIT = "y"))]
 pub(crate) mod testing;
@@ -480,7 +481,7 @@ pub(crate) enum Interrupt {
     EndOfPipe { pasid: Pasid, context_id: u32 },
     /// A copy queue executed TRAP; 28 bits of context.
     SdmaTrap { pasid: Pasid, context_id: u32 },
-    /// A wave executed S_SENDMSG; 24 bits of data.
+    /// A wave executed S_SENDMSG; [`IhFormat::message_bits`] of data.
     WaveMessage {
         pasid: Pasid,
         data: u32,
@@ -546,6 +547,8 @@ pub(crate) trait IhFormat: Sync {
     fn source(&self, entry: &[u32; IH_ENTRY_DWORDS]) -> Option<IhSource>;
     /// Bit n: entries of hardware node n belong to a node made of the XCCs of `xcc_mask`.
     fn node_bitmap(&self, xcc_mask: u32) -> u32;
+    /// Bits of the data that a wave sends.
+    fn message_bits(&self) -> u32;
 }
 
 /// Where an interrupt comes from.

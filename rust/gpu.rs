@@ -112,6 +112,11 @@ impl Gpu {
         self.kgd.facts()
     }
 
+    /// Bits of the data that its waves send.
+    pub(crate) fn message_bits(&self) -> u32 {
+        self.generation.formats.ih.message_bits()
+    }
+
     /// A share of it. `ENODEV`: there is no such partition.
     pub(crate) fn partition(&self, index: u32) -> Result<&Partition> {
         self.facts().partitions().get(index as usize).ok_or(ENODEV)

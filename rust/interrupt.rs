@@ -60,6 +60,8 @@ pub(crate) struct Interrupts {
     /// Whether a memory fault takes its process off, and is told: see
     /// `no_queue_eviction_on_vm_fault`.
     evict_on_fault: bool,
+    /// Bits of what a wave sends.
+    message_bits: u32,
 }
 
 /// Where the interrupts for a VM go.
@@ -70,14 +72,20 @@ struct Recipient {
 }
 
 impl Interrupts {
-    /// Nobody yet. `gpu` is the node's name, `name` its device's.
-    pub(crate) fn new(gpu: GpuId, name: PciName, evict_on_fault: bool) -> Result<Self> {
+    /// Nobody yet. `gpu` is the node's name, `name` its device's, and its waves send so many bits.
+    pub(crate) fn new(
+        gpu: GpuId,
+        name: PciName,
+        evict_on_fault: bool,
+        message_bits: u32,
+    ) -> Result<Self> {
         Ok(Self {
             recipients: RcuTable::new()?,
             faults: Faults::new(gpu, new_work!("amdkfd::Faults"))?,
             gpu,
             name,
             evict_on_fault,
+            message_bits,
         })
     }
 
@@ -123,10 +131,10 @@ impl Sink for Interrupts {
                 privileged,
             } => match Exception::of_wave(pasid, data).filter(|_| privileged) {
                 Some(exception) => self.raise(exception),
-                None => self.signal(pasid, data, 24),
+                None => self.signal(pasid, data, self.message_bits),
             },
             Interrupt::WaveError { pasid, data, .. } | Interrupt::SqAuto { pasid, data, .. } => {
-                self.signal(pasid, data, 24)
+                self.signal(pasid, data, self.message_bits)
             }
             Interrupt::VmFault { .. } if !self.evict_on_fault => {}
             Interrupt::VmFault {
@@ -262,9 +270,13 @@ mod tests {
         assert_eq!(core::iter::from_fn(|| list.take()).count(), MAX_FAULTS);
     }
 
+    fn for_tests() -> Interrupts {
+        Interrupts::new(GpuId::new(1).unwrap(), PciName::default(), true, 24).unwrap()
+    }
+
     #[test]
     fn each_vm_has_exceptions_of_its_own() {
-        let interrupts = Interrupts::new(GpuId::new(1).unwrap(), PciName::default(), true).unwrap();
+        let interrupts = for_tests();
         let events = Events::with_page(256).unwrap();
         let pasids = [7, 8].map(|pasid| Pasid::new(pasid).unwrap());
         // Both of one process.
@@ -282,7 +294,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_signals_the_event_of_the_process_it_names() {
-        let interrupts = Interrupts::new(GpuId::new(1).unwrap(), PciName::default(), true).unwrap();
+        let interrupts = for_tests();
         let events = Events::with_page(256).unwrap();
         let pasid = Pasid::new(0x8001).unwrap();
         let entry = interrupts.register(pasid, events.clone()).unwrap();

@@ -74,6 +74,8 @@ pub(crate) struct Chip {
     pub(crate) dispatch_info_always_valid: bool,
     /// Lowest and highest address bit that a watch point can mask, as sysfs codes them.
     pub(crate) watch_mask_bits: (u32, u32),
+    /// Work-groups run on pairs of CUs (WGP: work-group processors), which a CU mask does not part.
+    pub(crate) cu_pairs: bool,
     /// Smallest end-of-pipe buffer a queue may bring (`eop_buffer_size`).
     pub(crate) eop_buffer_bytes: u32,
     /// What a wave needs to be saved when its queue is taken off the hardware.
@@ -171,6 +173,8 @@ pub(crate) struct ContextSave {
     pub(crate) waves_per_cu: u32,
     /// An upper bound for the waves of one shader engine, beside that of its CUs.
     pub(crate) waves_per_engine: u32,
+    /// Bytes of a control stack, at most.
+    pub(crate) control_stack_limit: u32,
     pub(crate) debugger_bytes_per_wave: u32,
 }
 
@@ -192,13 +196,15 @@ const SAVE_AREA_HEADER_BYTES: u32 = 40;
 impl ContextSave {
     /// The sizes for `cus` compute units in `engines` shader engines, both of one XCC.
     pub(crate) fn sizes(&self, cus: u32, engines: u32) -> ContextSaveSizes {
-        let waves = (cus * self.waves_per_cu).min(engines * self.waves_per_engine);
+        let of_engines = engines.saturating_mul(self.waves_per_engine);
+        let waves = (cus * self.waves_per_cu).min(of_engines);
         let per_cu = self.vgpr_bytes_per_cu
             + self.sgpr_bytes_per_cu
             + self.lds_bytes_per_cu
             + self.hardware_register_bytes_per_cu;
         let stack = SAVE_AREA_HEADER_BYTES + waves * self.control_stack_bytes_per_wave + 8;
         let control_stack = stack.next_multiple_of(PAGE_BYTES);
+        let control_stack = control_stack.min(self.control_stack_limit);
         ContextSaveSizes {
             control_stack,
             area: control_stack + (cus * per_cu).next_multiple_of(PAGE_BYTES),

@@ -8,7 +8,16 @@
 //! guess corrupts memory.
 
 use super::{
-    gfx9,
+    gfx10::{
+        GFX10_1,
+        GFX10_3, //
+    },
+    gfx9::{
+        GFX9,
+        GFX9_4_2,
+        GFX9_4_3,
+        GFX9_5_0, //
+    },
     ApertureBases,
     CacheLines,
     CacheSizes,
@@ -55,7 +64,7 @@ macro_rules! cores {
             match (gc.major, gc.minor, gc.revision) {
                 $(($major, $minor, $revision) => Some(Core {
                     evidence: Evidence::$evidence,
-                    formats: &gfx9::$formats,
+                    formats: &$formats,
                     chip: $chip,
                 }),)*
                 (_, _, _) => None,
@@ -82,6 +91,19 @@ cores! {
     9 4 3: RunOnModel, GFX9_4_3, gfx9_4_3;
     9 4 4: Compared, GFX9_4_3, |facts| named(gfx9_4_3(facts), "gfx9.4.4", 90402);
     9 5 0: RunOnModel, GFX9_5_0, gfx9_5_0;
+    10 1 1: FormatsCompared, GFX10_1, |facts| gfx10(facts, "gfx10.1.1", 100102);
+    10 1 2: FormatsCompared, GFX10_1, |facts| gfx10(facts, "gfx10.1.2", 100101);
+    10 1 3: FormatsCompared, GFX10_1, |facts| gfx10(facts, "gfx10.1.3", 100103);
+    10 1 4: FormatsCompared, GFX10_1, |facts| gfx10(facts, "gfx10.1.4", 100103);
+    10 1 10: FormatsCompared, GFX10_1, |facts| gfx10(facts, "gfx10.1.10", 100100);
+    10 3 0: FormatsCompared, GFX10_3, |facts| gfx10(facts, "gfx10.3.0", 100300);
+    10 3 1: FormatsCompared, GFX10_3, |facts| small10(facts, "gfx10.3.1", 100303);
+    10 3 2: FormatsCompared, GFX10_3, |facts| gfx10(facts, "gfx10.3.2", 100301);
+    10 3 3: FormatsCompared, GFX10_3, |facts| small10(facts, "gfx10.3.3", 100305);
+    10 3 4: FormatsCompared, GFX10_3, |facts| gfx10(facts, "gfx10.3.4", 100302);
+    10 3 5: FormatsCompared, GFX10_3, |facts| gfx10(facts, "gfx10.3.5", 100304);
+    10 3 6: FormatsCompared, GFX10_3, |facts| small10(facts, "gfx10.3.6", 100306);
+    10 3 7: FormatsCompared, GFX10_3, |facts| small10(facts, "gfx10.3.7", 100306);
 }
 
 /// `chip` of this name, whose instruction set user space calls `target`.
@@ -132,9 +154,9 @@ fn gfx9(facts: &ChipFacts) -> Chip {
         cache_lines: CacheLines {
             vector: 64,
             second: 64,
-            ..GFX9.cache_lines
+            ..PLAIN.cache_lines
         },
-        ..GFX9
+        ..PLAIN
     }
 }
 
@@ -161,7 +183,7 @@ fn gfx9_4_2(facts: &ChipFacts) -> Chip {
         cache_sizes: stated_nowhere(2, (8192, 14)),
         cache_lines: CacheLines {
             vector: 64,
-            ..GFX9.cache_lines
+            ..PLAIN.cache_lines
         },
         ..named(gfx9(facts), "gfx9.4.2", 90010)
     }
@@ -185,7 +207,7 @@ fn gfx9_4_3(facts: &ChipFacts) -> Chip {
         precise_memory_operations: true,
         watch_mask_bits: (7, 30),
         context_save: WIDE_REGISTERS,
-        ..named(GFX9, "gfx9.4.3", 90402)
+        ..named(PLAIN, "gfx9.4.3", 90402)
     }
 }
 
@@ -197,13 +219,39 @@ fn gfx9_5_0(facts: &ChipFacts) -> Chip {
         } else {
             SystemMemory::NonCoherent
         },
-        watch_mask_bits: GFX9.watch_mask_bits,
+        watch_mask_bits: PLAIN.watch_mask_bits,
         // 160 KiB of LDS (`gfx_v9_4_3_get_cu_info`).
         context_save: ContextSave {
             lds_bytes_per_cu: 160 << 10,
             ..WIDE_REGISTERS
         },
         ..named(gfx9_4_3(facts), "gfx9.5.0", 90500)
+    }
+}
+
+/// Graphics cores 10.1 and 10.3. What only a debugger or sysfs wants of them is not compared.
+fn gfx10(facts: &ChipFacts, name: &'static str, gfx_target_version: u32) -> Chip {
+    Chip {
+        mqds: on_vram(facts),
+        cu_pairs: true,
+        context_save: ContextSave {
+            vgpr_bytes_per_cu: 0x40000,
+            control_stack_bytes_per_wave: 12,
+            waves_per_cu: 32,
+            waves_per_engine: u32::MAX,
+            // `kfd_queue_ctx_save_restore_size`
+            control_stack_limit: 0x7000,
+            ..WIDE_REGISTERS
+        },
+        ..named(PLAIN, name, gfx_target_version)
+    }
+}
+
+/// APUs of them: their copy engines have two queues.
+fn small10(facts: &ChipFacts, name: &'static str, gfx_target_version: u32) -> Chip {
+    Chip {
+        sdma_queues_per_engine: 2,
+        ..gfx10(facts, name, gfx_target_version)
     }
 }
 
@@ -217,7 +265,7 @@ fn on_vram(facts: &ChipFacts) -> MqdDomain {
 }
 
 /// What most of the generation has.
-const GFX9: Chip = Chip {
+const PLAIN: Chip = Chip {
     name: "gfx9",
     gfx_target_version: 90000,
     doorbell_bytes: 8,
@@ -237,6 +285,7 @@ const GFX9: Chip = Chip {
     dispatch_info_always_valid: true,
     // `HSA_DBG_WATCH_ADDR_MASK_LO_BIT_GFX9`, `HSA_DBG_WATCH_ADDR_MASK_HI_BIT`
     watch_mask_bits: (6, 29),
+    cu_pairs: false,
     eop_buffer_bytes: 4096,
     context_save: ContextSave {
         vgpr_bytes_per_cu: 0x40000,
@@ -267,5 +316,6 @@ const WIDE_REGISTERS: ContextSave = ContextSave {
     control_stack_bytes_per_wave: 8,
     waves_per_cu: 40,
     waves_per_engine: 512,
+    control_stack_limit: u32::MAX,
     debugger_bytes_per_wave: 32,
 };

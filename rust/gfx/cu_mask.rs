@@ -25,6 +25,8 @@ pub(crate) struct ShaderEngines {
     pub(crate) count: u32,
     /// Shader arrays of an engine.
     pub(crate) arrays: u32,
+    /// Work-groups run on pairs of CUs: two neighbouring bits are one.
+    pub(crate) pairs: bool,
 }
 
 /// Whose bits are wanted.
@@ -57,16 +59,18 @@ pub(crate) fn spread<const SE: usize, const SH: usize>(
         let units = row.and_then(|row| row.get(array + engine / SE));
         units.map_or(0, |units| units.count_ones())
     };
+    let (step, unit) = if engines.pairs { (2, 3) } else { (1, 1) };
     let mut mask = [0; ENGINES];
     let places = (0..CUS)
+        .step_by(step)
         .flat_map(|cu| (0..arrays).map(move |array| (cu, array)))
         .flat_map(|(cu, array)| (0..count).map(move |engine| (cu, array, engine)))
         .filter(|&(cu, array, engine)| works(engine, array) > cu);
-    let mine = (share.xcc..bits).step_by(share.xccs.max(1) as usize);
+    let mine = (share.xcc..bits).step_by(share.xccs.max(1) as usize * step);
     for ((cu, array, engine), bit) in places.zip(mine) {
         let word = user.get(bit as usize / 32).copied().unwrap_or(0);
-        if word & 1 << (bit % 32) != 0 {
-            mask[engine] |= 1 << (cu + CUS * array as u32);
+        if word & unit << (bit % 32) != 0 {
+            mask[engine] |= unit << (cu + CUS * array as u32);
         }
     }
     mask
@@ -81,6 +85,7 @@ mod tests {
     const ONE_ARRAY: ShaderEngines = ShaderEngines {
         count: 4,
         arrays: 1,
+        pairs: false,
     };
 
     #[test]
@@ -103,6 +108,7 @@ mod tests {
         let engines = ShaderEngines {
             count: 4,
             arrays: 2,
+            pairs: false,
         };
         let share = Share {
             xcc: 0,
@@ -116,6 +122,27 @@ mod tests {
         let all = spread(&[0xffff], &present, engines, share);
         assert_eq!(all[..4], [0x3_0003; 4]);
         assert_eq!(all[4..], [0; 4]);
+    }
+
+    #[test]
+    fn pairs_go_together() {
+        let present = [[0xf, 0xf], [0x3, 0x3], [0; 2], [0; 2]];
+        let engines = ShaderEngines {
+            count: 2,
+            arrays: 2,
+            pairs: true,
+        };
+        let share = Share {
+            xcc: 0,
+            xccs: 1,
+            cus: 12,
+        };
+        // Array 0 of both engines, array 1 of both, then what engine 0 has more.
+        let of = |user| spread(&[user], &present, engines, share);
+        assert_eq!(of(0b11), [3, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(of(0b1100), [0, 3, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(of(0b11_0000), [3 << 16, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(of(0b11_0000_0000), [0b1100, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
@@ -158,6 +185,7 @@ mod tests {
         let engines = ShaderEngines {
             count: 8,
             arrays: 1,
+            pairs: false,
         };
         let share = Share {
             xcc: 0,

@@ -2,12 +2,12 @@
 
 //! Graphics cores 9.0 to 9.5 with SDMA 4: the formats, of which these four combinations exist.
 
-mod ih;
-mod mqd;
+pub(super) mod ih;
+pub(super) mod mqd;
 #[cfg(CONFIG_RUST)]
 mod oracle;
-mod pm4;
-mod sdma;
+pub(super) mod pm4;
+pub(super) mod sdma;
 
 use super::Formats;
 

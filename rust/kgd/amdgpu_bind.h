@@ -29,6 +29,8 @@ extern const char *amdgpu_asic_name[];
 extern const struct kfd2kgd_calls aldebaran_kfd2kgd;
 extern const struct kfd2kgd_calls arcturus_kfd2kgd;
 extern const struct kfd2kgd_calls gc_9_4_3_kfd2kgd;
+extern const struct kfd2kgd_calls gfx_v10_3_kfd2kgd;
+extern const struct kfd2kgd_calls gfx_v10_kfd2kgd;
 extern const struct kfd2kgd_calls gfx_v9_kfd2kgd;
 extern struct pci_driver amdgpu_kms_pci_driver;
 extern struct workqueue_struct *kfd_process_wq;

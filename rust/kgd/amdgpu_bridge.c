@@ -34,6 +34,11 @@ static const struct kfd2kgd_calls **hardware_table(u32 gc_version)
 	case IP_VERSION(9, 4, 4):
 	case IP_VERSION(9, 5, 0):
 		return &bound_gc_9_4_3_kfd2kgd;
+	case IP_VERSION(10, 1, 1) ... IP_VERSION(10, 1, 4):
+	case IP_VERSION(10, 1, 10):
+		return &bound_gfx_v10_kfd2kgd;
+	case IP_VERSION(10, 3, 0) ... IP_VERSION(10, 3, 7):
+		return &bound_gfx_v10_3_kfd2kgd;
 	default:
 		return NULL;
 	}

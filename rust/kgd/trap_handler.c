@@ -38,6 +38,12 @@ const u32 *amdkfd_trap_handler(u32 gc_version, size_t *words)
 		HANDLER(cwsr_trap_gfx9_4_3_hex);
 	case IP_VERSION(9, 5, 0):
 		HANDLER(cwsr_trap_gfx9_5_0_hex);
+	/* More than a page. */
+	case IP_VERSION(10, 1, 1) ... IP_VERSION(10, 1, 4):
+	case IP_VERSION(10, 1, 10):
+		HANDLER(cwsr_trap_nv1x_hex);
+	case IP_VERSION(10, 3, 0) ... IP_VERSION(10, 3, 7):
+		HANDLER(cwsr_trap_gfx10_hex);
 	default:
 		return NULL;
 	}

@@ -251,6 +251,7 @@ pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
     let engines = ShaderEngines {
         count: facts.max_shader_engines,
         arrays: facts.max_sh_per_se,
+        pairs: node.generation().chip.cu_pairs,
     };
     let cus = facts.cu_count / facts.num_partitions.max(1);
     let first = node.xcc_mask().trailing_zeros();

@@ -3,7 +3,10 @@
 //! Entries of the interrupt ring: what C does for one, and what ours stands for.
 
 use super::{line::Line, same};
-use crate::gfx::{Generation, Interrupt};
+use crate::{
+    gfx::{Generation, Interrupt},
+    ids::IpVersion, //
+};
 
 /// Exceptions of packets (`KFD_EC_MASK_PACKET`): what the firmware can have met.
 const PACKET_EXCEPTIONS: std::ops::RangeInclusive<u32> = 16..=23;
@@ -11,8 +14,9 @@ const PACKET_EXCEPTIONS: std::ops::RangeInclusive<u32> = 16..=23;
 /// `EC_DEVICE_MEMORY_VIOLATION`
 const MEMORY_VIOLATION: u32 = 33;
 
-/// The calls that C makes for what an interrupt means.
-fn calls(interrupt: Interrupt) -> Vec<String> {
+/// The calls that C makes for what an interrupt means on this graphics core, whose waves send so
+/// many bits.
+fn calls(interrupt: Interrupt, gc: IpVersion, message_bits: u32) -> Vec<String> {
     let signal = |pasid: crate::ids::Pasid, id: u32, bits: u32| {
         format!("signal,{:x},{id:x},{bits:x}", pasid.raw())
     };
@@ -26,11 +30,11 @@ fn calls(interrupt: Interrupt) -> Vec<String> {
         } => {
             let (doorbell, traps) = (data & 0x3ff, data >> 10 & 0x1ff);
             let debug = format!("debug,{:x},{doorbell:x},{traps:x}", pasid.raw());
-            let all = [debug, signal(pasid, data, 24)];
+            let all = [debug, signal(pasid, data, message_bits)];
             all.into_iter().skip(usize::from(!privileged)).collect()
         }
         Interrupt::WaveError { pasid, data, .. } | Interrupt::SqAuto { pasid, data, .. } => {
-            vec![signal(pasid, data, 24)]
+            vec![signal(pasid, data, message_bits)]
         }
         Interrupt::BadPacket {
             pasid,
@@ -58,7 +62,11 @@ fn calls(interrupt: Interrupt) -> Vec<String> {
                 u8::from(not_present),
                 u8::from(write),
             );
-            vec![debug, format!("fault,{:x}", pasid.raw())]
+            // From gfx10 on C tells debuggers alone of a fault, and takes nobody off.
+            let all = [debug, format!("fault,{:x}", pasid.raw())];
+            all.into_iter()
+                .take(if gc.major == 9 { 2 } else { 1 })
+                .collect()
         }
         Interrupt::Poison { pasid, .. } => vec![format!("poison,{:x}", pasid.raw())],
         Interrupt::Fence { pasid } => vec![format!("drain,{:x}", pasid.raw())],
@@ -78,7 +86,8 @@ pub(super) fn compare(generation: &Generation, line: &Line<'_>) -> Result<(), St
     let is_ours = ih
         .source(&entry)
         .is_some_and(|source| source.belongs_to(line.number("nodes"), line.number("vmids")));
-    let ours = ih.decode(&entry).filter(|_| is_ours).map(calls);
+    let ours = ih.decode(&entry).filter(|_| is_ours);
+    let ours = ours.map(|interrupt| calls(interrupt, line.gc(), ih.message_bits()));
     let c: Vec<_> = line.made().map(String::from).collect();
     if c.is_empty() && is_a_fence_that_c_drops(&entry, line.number("vmids")) {
         return Ok(());

@@ -87,7 +87,7 @@ fn place(line: &Line<'_>, logical_xcc: u32) -> XccMqd {
 }
 
 /// The mask of one XCC, whose bits user space gave.
-fn cu_mask(line: &Line<'_>) -> CuMask {
+fn cu_mask(generation: &Generation, line: &Line<'_>) -> CuMask {
     let (xcc, xccs) = (line.number("xcc"), line.number("xccs"));
     let units = line.numbers("units");
     let mut present = [[0; 4]; 4];
@@ -97,6 +97,7 @@ fn cu_mask(line: &Line<'_>) -> CuMask {
     let engines = ShaderEngines {
         count: line.number("engines"),
         arrays: line.number("arrays"),
+        pairs: generation.chip.cu_pairs,
     };
     let cus = line.number("cus");
     spread(
@@ -163,7 +164,7 @@ impl Queues {
             mqd.spread_waves(&ours, flag & IS_GWS != 0);
         }
         if line.text("mask").is_some() {
-            mqd.set_cu_mask(&ours, cu_mask(line));
+            mqd.set_cu_mask(&ours, cu_mask(generation, line));
         }
         same_words(|index| ours.get(index), mqd.bytes() / 4, line)
     }

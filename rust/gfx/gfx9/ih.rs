@@ -29,38 +29,38 @@ struct Ih {
 }
 
 /// Word 0 and word 3 of an entry.
-mod entry {
+pub(in crate::gfx) mod entry {
     use super::Field;
-    pub(super) const CLIENT_ID: Field = Field::bits(7, 0);
-    pub(super) const SOURCE_ID: Field = Field::bits(15, 8);
-    pub(super) const RING_ID: Field = Field::bits(23, 16);
-    pub(super) const VMID: Field = Field::bits(27, 24);
-    pub(super) const PASID: Field = Field::bits(15, 0);
-    pub(super) const NODEID: Field = Field::bits(23, 16);
+    pub(in crate::gfx) const CLIENT_ID: Field = Field::bits(7, 0);
+    pub(in crate::gfx) const SOURCE_ID: Field = Field::bits(15, 8);
+    pub(in crate::gfx) const RING_ID: Field = Field::bits(23, 16);
+    pub(in crate::gfx) const VMID: Field = Field::bits(27, 24);
+    pub(in crate::gfx) const PASID: Field = Field::bits(15, 0);
+    pub(in crate::gfx) const NODEID: Field = Field::bits(23, 16);
 }
 
 /// `SOC15_IH_CLIENTID_*`: on this generation eight copy engines share numbers with other blocks.
-mod client {
-    pub(super) const SDMA: [u32; 8] = [0x08, 0x09, 0x01, 0x04, 0x05, 0x11, 0x13, 0x18];
+pub(in crate::gfx) mod client {
+    pub(in crate::gfx) const SDMA: [u32; 8] = [0x08, 0x09, 0x01, 0x04, 0x05, 0x11, 0x13, 0x18];
     /// `SE0SH` to `SE3SH`.
-    pub(super) const SHADER_ENGINES: core::ops::RangeInclusive<u32> = 0x0a..=0x0d;
+    pub(in crate::gfx) const SHADER_ENGINES: core::ops::RangeInclusive<u32> = 0x0a..=0x0d;
     /// `VMC1`, `VMC` and `UTCL2`.
-    pub(super) const VM: [u32; 3] = [0x06, 0x12, 0x1b];
-    pub(super) const GRBM_CP: u32 = 0x14;
+    pub(in crate::gfx) const VM: [u32; 3] = [0x06, 0x12, 0x1b];
+    pub(in crate::gfx) const GRBM_CP: u32 = 0x14;
     /// Not a block: `KFD_IRQ_FENCE_CLIENTID`.
-    pub(super) const FENCE: u32 = 0xff;
+    pub(in crate::gfx) const FENCE: u32 = 0xff;
 }
 
 /// `SOC15_INTSRC_*`.
-mod source {
-    pub(super) const VMC_UTCL2_POISON: u32 = 1;
-    pub(super) const CP_END_OF_PIPE: u32 = 181;
-    pub(super) const CP_BAD_OPCODE: u32 = 183;
-    pub(super) const SDMA_ECC: u32 = 220;
-    pub(super) const SDMA_TRAP: u32 = 224;
-    pub(super) const SQ_INTERRUPT_MSG: u32 = 239;
+pub(in crate::gfx) mod source {
+    pub(in crate::gfx) const VMC_UTCL2_POISON: u32 = 1;
+    pub(in crate::gfx) const CP_END_OF_PIPE: u32 = 181;
+    pub(in crate::gfx) const CP_BAD_OPCODE: u32 = 183;
+    pub(in crate::gfx) const SDMA_ECC: u32 = 220;
+    pub(in crate::gfx) const SDMA_TRAP: u32 = 224;
+    pub(in crate::gfx) const SQ_INTERRUPT_MSG: u32 = 239;
     /// `KFD_IRQ_FENCE_SOURCEID`
-    pub(super) const FENCE: u32 = 0xff;
+    pub(in crate::gfx) const FENCE: u32 = 0xff;
 }
 
 /// `SQ_INTERRUPT_WORD_*_CTXID`: the first context word of a shader interrupt.
@@ -77,22 +77,22 @@ mod sq {
 }
 
 /// `RING_ID` of a memory fault tells about the access.
-mod fault {
+pub(in crate::gfx) mod fault {
     use super::Field;
-    pub(super) const VALID: Field = Field::bit(3);
-    pub(super) const READ: Field = Field::bit(4);
-    pub(super) const WRITE: Field = Field::bit(5);
+    pub(in crate::gfx) const VALID: Field = Field::bit(3);
+    pub(in crate::gfx) const READ: Field = Field::bit(4);
+    pub(in crate::gfx) const WRITE: Field = Field::bit(5);
 }
 
 /// The first context word of CP_BAD_OPCODE.
-mod bad_opcode {
+pub(in crate::gfx) mod bad_opcode {
     use super::Field;
-    pub(super) const DOORBELL_ID: Field = Field::bits(9, 0);
-    pub(super) const ECODE: Field = Field::bits(25, 10);
+    pub(in crate::gfx) const DOORBELL_ID: Field = Field::bits(9, 0);
+    pub(in crate::gfx) const ECODE: Field = Field::bits(25, 10);
 }
 
 /// Bits of context that a TRAP packet carries.
-const SDMA_CONTEXT: Field = Field::bits(27, 0);
+pub(in crate::gfx) const SDMA_CONTEXT: Field = Field::bits(27, 0);
 
 /// The 24 bits that a wave sent: `{context_id1[7:0], context_id0[31:28], context_id0[11:0]}`.
 fn sq_data(context0: u32, context1: u32) -> u32 {
@@ -129,7 +129,7 @@ fn shader(pasid: Pasid, client: u32, context0: u32, context1: u32) -> Option<Int
     }
 }
 
-fn fault(words: &[u32; IH_ENTRY_DWORDS], pasid: Pasid, vmid: Vmid) -> Interrupt {
+pub(in crate::gfx) fn fault(words: &[u32; IH_ENTRY_DWORDS], pasid: Pasid, vmid: Vmid) -> Interrupt {
     let access = entry::RING_ID.get(words[0]);
     let page = u64::from(words[4]) | u64::from(words[5] & 0xf) << 32;
 
@@ -214,6 +214,10 @@ impl IhFormat for Ih {
             fence: entry::CLIENT_ID.get(words[0]) == client::FENCE
                 && entry::SOURCE_ID.get(words[0]) == source::FENCE,
         })
+    }
+
+    fn message_bits(&self) -> u32 {
+        24
     }
 
     fn node_bitmap(&self, xcc_mask: u32) -> u32 {

@@ -28,16 +28,26 @@ use core::cell::Cell;
 pub(super) const PLAIN: &dyn MqdFormat = &Mqd {
     xccs: Xccs::One,
     spreads_waves: false,
+    is_gfx10: false,
 };
 /// Graphics core 9.4.2.
 pub(super) const SPREADING: &dyn MqdFormat = &Mqd {
     xccs: Xccs::One,
     spreads_waves: true,
+    is_gfx10: false,
 };
 /// Graphics core 9.4.3 and later.
 pub(super) const MANY_XCCS: &dyn MqdFormat = &Mqd {
     xccs: Xccs::Many,
     spreads_waves: true,
+    is_gfx10: false,
+};
+/// Graphics cores 10.1 and 10.3: `struct v10_compute_mqd` of `v10_structs.h`, whose words are where
+/// `struct v9_mqd` has them.
+pub(in crate::gfx) const GFX10: &dyn MqdFormat = &Mqd {
+    xccs: Xccs::One,
+    spreads_waves: false,
+    is_gfx10: true,
 };
 
 /// Bytes of `struct v9_mqd`.
@@ -55,6 +65,7 @@ struct Mqd {
     xccs: Xccs,
     /// The hardware can spread the waves of a queue over all SIMDs (`FORCE_SIMD_DIST`).
     spreads_waves: bool,
+    is_gfx10: bool,
 }
 
 /// Indices of words in `struct v9_mqd`, by the names it gives them.
@@ -143,6 +154,8 @@ pub(super) mod cp_hqd_pq_control {
     pub(crate) const WPP_CLAMP_EN: Field = Field::bit(16);
     /// The write pointer counts packets (2: of 64 bytes) instead of words.
     pub(crate) const SLOT_BASED_WPTR: Field = Field::bits(26, 25);
+    /// The same of gfx10.
+    pub(crate) const SLOT_BASED_WPTR_GFX10: Field = Field::bits(19, 18);
     /// The read pointer is somebody else's to report.
     pub(crate) const NO_UPDATE_RPTR: Field = Field::bit(27);
     pub(crate) const UNORD_DISPATCH: Field = Field::bit(28);
@@ -237,14 +250,14 @@ fn pipe_priority(priority: u8) -> u32 {
     }
 }
 
-/// Words that are the same for every new descriptor.
-fn encode_defaults(words: &(impl Words + ?Sized), at: XccMqd) {
+/// Words that are the same for every new descriptor, of a core with so many shader engines.
+fn encode_defaults(words: &(impl Words + ?Sized), at: XccMqd, engines: usize) {
     use cp_hqd_persistent_state as state;
     use cp_hqd_quantum as quantum;
 
     words.set(dword::HEADER, HEADER);
     words.set(dword::COMPUTE_PIPELINESTAT_ENABLE, 1);
-    for index in dword::COMPUTE_STATIC_THREAD_MGMT_SE {
+    for &index in dword::COMPUTE_STATIC_THREAD_MGMT_SE.iter().take(engines) {
         words.set(index, u32::MAX);
     }
     words.set(
@@ -264,7 +277,7 @@ fn encode_defaults(words: &(impl Words + ?Sized), at: XccMqd) {
 }
 
 /// Words that say where the ring is and how it is driven.
-fn encode_common(words: &(impl Words + ?Sized), queue: &Common) {
+fn encode_common(words: &(impl Words + ?Sized), queue: &Common, is_gfx10: bool) {
     set_address(words, dword::CP_HQD_PQ_BASE_LO, queue.ring.raw() >> 8);
     set_address(
         words,
@@ -282,7 +295,8 @@ fn encode_common(words: &(impl Words + ?Sized), queue: &Common) {
     );
     words.set(
         dword::CP_HQD_IB_CONTROL,
-        cp_hqd_ib_control::MIN_IB_AVAIL_SIZE.of(3) | cp_hqd_ib_control::IB_EXE_DISABLE.of(1),
+        cp_hqd_ib_control::MIN_IB_AVAIL_SIZE.of(3)
+            | cp_hqd_ib_control::IB_EXE_DISABLE.flag(!is_gfx10),
     );
     words.set(dword::CP_HQD_EOP_CONTROL, eop_size(queue.eop.1));
     set_address(
@@ -304,16 +318,17 @@ fn new_pq_control(ring_bytes: u32) -> u32 {
 
 /// Words of a ring whose packets are AQL's. `reports`: the command processor says how far it has
 /// read.
-fn encode_aql(words: &(impl Words + ?Sized), reports: bool) {
+fn encode_aql(words: &(impl Words + ?Sized), reports: bool, is_gfx10: bool) {
     use cp_hqd_pq_control as control;
 
     let kept = words.get(dword::CP_HQD_PQ_CONTROL) & !control::NO_UPDATE_RPTR.mask();
+    let counts = match is_gfx10 {
+        true => control::SLOT_BASED_WPTR_GFX10.of(2),
+        false => control::SLOT_BASED_WPTR.of(2) | control::WPP_CLAMP_EN.of(1),
+    };
     words.set(
         dword::CP_HQD_PQ_CONTROL,
-        kept | control::SLOT_BASED_WPTR.of(2)
-            | control::QUEUE_FULL_EN.of(1)
-            | control::WPP_CLAMP_EN.of(1)
-            | control::NO_UPDATE_RPTR.flag(!reports),
+        kept | counts | control::QUEUE_FULL_EN.of(1) | control::NO_UPDATE_RPTR.flag(!reports),
     );
     let doorbell = words.get(dword::CP_HQD_PQ_DOORBELL_CONTROL);
     words.set(
@@ -366,12 +381,21 @@ fn common(queue: &ComputeQueue) -> Common {
 }
 
 impl Mqd {
+    /// Shader engines that a new descriptor has a word for.
+    fn engines_of_new(&self) -> usize {
+        if self.is_gfx10 {
+            4
+        } else {
+            8
+        }
+    }
+
     /// All words of a new descriptor.
     fn encode_new(&self, words: &Draft<'_>, at: XccMqd, queue: &ComputeQueue) {
-        encode_defaults(words, at);
-        encode_common(words, &common(queue));
+        encode_defaults(words, at, self.engines_of_new());
+        encode_common(words, &common(queue), self.is_gfx10);
         words.set(dword::CP_HQD_PQ_CONTROL, new_pq_control(queue.ring_bytes));
-        if queue.trap_handler {
+        if queue.trap_handler && !self.is_gfx10 {
             let trap = compute_pgm_rsrc2::TRAP_PRESENT.of(1);
             words.set(dword::COMPUTE_PGM_RSRC2, trap);
         }
@@ -394,7 +418,7 @@ impl Mqd {
         if let ComputeFormat::Aql = format {
             // XCCs of one node read the same ring; only the master reports how far. One that is
             // alone does not.
-            encode_aql(words, self.xccs == Xccs::Many && xcc == 0);
+            encode_aql(words, self.xccs == Xccs::Many && xcc == 0, self.is_gfx10);
         }
         if self.xccs == Xccs::Many {
             encode_share(words, format);
@@ -408,6 +432,10 @@ impl MqdFormat for Mqd {
     }
 
     fn stride(&self, control_stack: u32) -> usize {
+        // gfx10 has it in the user's save area.
+        if self.is_gfx10 {
+            return BYTES;
+        }
         // The command processor finds the control stack at the page after the descriptor.
         (PAGE_BYTES + control_stack.next_multiple_of(PAGE_BYTES)) as usize
     }
@@ -426,7 +454,7 @@ impl MqdFormat for Mqd {
     fn update(&self, words: &dyn Words, xcc: u32, queue: &ComputeQueue) {
         let old = words.get(dword::CP_HQD_PQ_CONTROL);
         let size = queue_size(queue.ring_bytes);
-        encode_common(words, &common(queue));
+        encode_common(words, &common(queue), self.is_gfx10);
         words.set(
             dword::CP_HQD_PQ_CONTROL,
             cp_hqd_pq_control::QUEUE_SIZE.replace(old, size),
@@ -439,7 +467,7 @@ impl MqdFormat for Mqd {
 
     fn set_cu_mask(&self, words: &dyn Words, mask: CuMask) {
         let engines = match self.xccs {
-            Xccs::One => mask.len(),
+            Xccs::One => self.engines_of_new(),
             Xccs::Many => 4,
         };
         let places = dword::COMPUTE_STATIC_THREAD_MGMT_SE
@@ -478,7 +506,7 @@ impl MqdFormat for Mqd {
     fn hiq(&self, words: &dyn Words, at: XccMqd, queue: &HiqQueue) {
         use cp_hqd_pq_control as control;
 
-        encode_defaults(words, at);
+        encode_defaults(words, at, self.engines_of_new());
         encode_common(
             words,
             &Common {
@@ -489,7 +517,16 @@ impl MqdFormat for Mqd {
                 eop: queue.eop,
                 priority: 1,
             },
+            self.is_gfx10,
         );
+        if self.is_gfx10 {
+            // As C has it, although no wave ever comes of this queue.
+            let state = words.get(dword::CP_HQD_PERSISTENT_STATE);
+            words.set(
+                dword::CP_HQD_PERSISTENT_STATE,
+                state | cp_hqd_persistent_state::QSWITCH_MODE.of(1),
+            );
+        }
         words.set(
             dword::CP_HQD_PQ_CONTROL,
             new_pq_control(queue.ring_bytes)

@@ -25,17 +25,26 @@ use crate::gfx::{
 };
 use crate::ids::GpuVa;
 
-/// Up to graphics core 9.4.1.
-pub(super) const SHORT: &dyn RunlistFormat = &Pm4 {
+/// Up to graphics core 9.4.1, and 10.1.
+pub(in crate::gfx) const SHORT: &dyn RunlistFormat = &Pm4 {
     map_process_words: 16,
+    counts_engines: false,
+};
+/// Graphics core 10.3, whose copy engines (SDMA 5.2) are counted in groups only.
+pub(in crate::gfx) const COUNTING: &dyn RunlistFormat = &Pm4 {
+    map_process_words: 16,
+    counts_engines: true,
 };
 /// Since graphics core 9.4.2.
 pub(super) const LONG: &dyn RunlistFormat = &Pm4 {
     map_process_words: MAP_PROCESS_WORDS,
+    counts_engines: false,
 };
 
 struct Pm4 {
     map_process_words: usize,
+    /// No copy engine has a number of its own (`pm_use_ext_eng`).
+    counts_engines: bool,
 }
 
 /// Opcodes (`enum it_opcode_type` of `kfd_pm4_opcodes.h`).
@@ -147,6 +156,7 @@ mod run_list {
 /// `struct pm4_mes_unmap_queues`.
 mod unmap_queues {
     use super::Field;
+    pub(super) const EXTENDED_ENGINE_SEL: Field = Field::bits(3, 2);
     pub(super) const QUEUE_SEL: Field = Field::bits(5, 4);
     /// `queue_sel__mes_unmap_queues__unmap_all_non_static_queues`
     pub(super) const ALL_NON_STATIC: u32 = 3;
@@ -214,13 +224,13 @@ fn first_words<const N: usize>(words: &[u32]) -> [u32; N] {
 }
 
 /// `ordinal2` of MAP_QUEUES for `engine`: two engines have a number of their own, the others are
-/// counted in two groups of eight.
-fn engine_selection(engine: Engine) -> u32 {
+/// counted in two groups of eight. `counts`: all of them are.
+fn engine_selection(engine: Engine, counts: bool) -> u32 {
     use map_queues::*;
 
     let (group, engine) = match engine {
         Engine::Compute => (0, COMPUTE),
-        Engine::Sdma(engine) if engine < 2 => (0, SDMA0 + engine),
+        Engine::Sdma(engine) if engine < 2 && !counts => (0, SDMA0 + engine),
         Engine::Sdma(engine) if engine < 8 => (SDMA0_TO_7, engine),
         Engine::Sdma(engine) => (SDMA8_TO_15, engine % 8),
     };
@@ -337,7 +347,7 @@ impl RunlistFormat for Pm4 {
             NUM_QUEUES.of(1)
                 | QUEUE_SEL.of(HWS_DETERMINED)
                 | GWS_CONTROL_QUEUE.flag(queue.wave_sync)
-                | engine_selection(queue.engine),
+                | engine_selection(queue.engine, self.counts_engines),
             DOORBELL_OFFSET.of(queue.doorbell.raw()),
             lo(queue.mqd.raw()),
             hi(queue.mqd.raw()),
@@ -371,7 +381,7 @@ impl RunlistFormat for Pm4 {
         let fence = fence.raw();
         Packet::new([
             header(opcode::UNMAP_QUEUES, 6),
-            QUEUE_SEL.of(ALL_NON_STATIC),
+            QUEUE_SEL.of(ALL_NON_STATIC) | EXTENDED_ENGINE_SEL.flag(self.counts_engines),
             0,
             0,
             0,
@@ -413,6 +423,18 @@ pub(super) fn sh_mem(options: ShMemOptions) -> ShMem {
         config: ALIGNMENT_MODE.of(UNALIGNED) | RETRY_DISABLE.flag(!options.xnack),
         bases: sh_mem_bases::SHARED_BASE.of(hi(options.lds_base) >> 16)
             | sh_mem_bases::PRIVATE_BASE.of(hi(options.scratch_base) >> 16),
+    }
+}
+
+/// The same for graphics cores 10.1 and 10.3 (`gc_10_1_0_sh_mask.h`): waves are given three lines
+/// of code ahead, and no access is retried.
+pub(in crate::gfx) fn sh_mem_10(options: ShMemOptions) -> ShMem {
+    const ALIGNMENT_MODE: Field = Field::bits(3, 2);
+    const INITIAL_INST_PREFETCH: Field = Field::bits(15, 14);
+
+    ShMem {
+        config: ALIGNMENT_MODE.of(sh_mem_config::UNALIGNED) | INITIAL_INST_PREFETCH.of(3),
+        ..sh_mem(options)
     }
 }
 

@@ -15,13 +15,18 @@ use crate::gfx::{
 };
 use crate::ids::Vmid;
 
-/// The format.
-pub(super) const SDMA: &dyn SdmaFormat = &Sdma;
+/// SDMA 4.
+pub(super) const SDMA: &dyn SdmaFormat = &Sdma { is_gfx10: false };
+/// SDMA 5.0 and 5.2: `struct v10_sdma_mqd` of `v10_structs.h`, which begins as the other does.
+pub(in crate::gfx) const SDMA_5: &dyn SdmaFormat = &Sdma { is_gfx10: true };
 
 /// Bytes of `struct v9_sdma_mqd`.
 pub(super) const BYTES: usize = 512;
 
-struct Sdma;
+struct Sdma {
+    /// Two more registers, and no switch inside of indirect buffers.
+    is_gfx10: bool,
+}
 
 /// Indices of words in `struct v9_sdma_mqd`, by the names it gives them.
 #[rustfmt::skip]
@@ -72,9 +77,20 @@ const _: () = {
     assert!(SDMA_QUEUE_ID == SDMA_ENGINE_ID + 1);
 };
 
+impl Sdma {
+    /// Words before the last two that SDMA 4 lacks.
+    fn more(&self) -> usize {
+        if self.is_gfx10 {
+            2
+        } else {
+            0
+        }
+    }
+}
+
 impl SdmaFormat for Sdma {
     fn bytes(&self) -> usize {
-        BYTES
+        BYTES + self.more() * size_of::<u32>()
     }
 
     fn encode(&self, words: &dyn Words, queue: &SdmaQueue) {
@@ -92,7 +108,7 @@ impl SdmaFormat for Sdma {
             &[
                 hi(read_pointer),
                 lo(read_pointer),
-                ib_cntl | ib_cntl::SWITCH_INSIDE_IB.of(1),
+                ib_cntl | ib_cntl::SWITCH_INSIDE_IB.flag(!self.is_gfx10),
             ],
         );
         words.set(
@@ -101,7 +117,7 @@ impl SdmaFormat for Sdma {
         );
         words.set(dword::SDMAX_RLCX_DUMMY_REG, DUMMY_DEFAULT);
         let SdmaPlace { engine, queue } = queue.place;
-        words.set_row(dword::SDMA_ENGINE_ID, &[engine, queue]);
+        words.set_row(dword::SDMA_ENGINE_ID + self.more(), &[engine, queue]);
     }
 
     fn set_vmid(&self, words: &dyn Words, vmid: Vmid) {
@@ -139,7 +155,7 @@ mod tests {
     #[test]
     fn a_copy_queue_word_by_word() {
         let words = TestWords::new();
-        Sdma.encode(&words, &queue());
+        SDMA.encode(&words, &queue());
         assert!(words.written().eq([
             (0, 0x0006_1024),
             (1, 0x1000),
@@ -157,20 +173,20 @@ mod tests {
     #[test]
     fn a_vmid_changes_nothing_else() {
         let words = TestWords::new();
-        Sdma.encode(&words, &queue());
-        Sdma.set_vmid(&words, known(Vmid::new(15)));
-        Sdma.set_vmid(&words, known(Vmid::new(9)));
+        SDMA.encode(&words, &queue());
+        SDMA.set_vmid(&words, known(Vmid::new(15)));
+        SDMA.set_vmid(&words, known(Vmid::new(9)));
         assert_eq!(words.get(0), 0x0906_1024);
     }
 
     #[test]
     fn an_update_keeps_the_pointers_of_the_hardware() {
         let words = TestWords::new();
-        Sdma.encode(&words, &queue());
+        SDMA.encode(&words, &queue());
         words.set(3, 0x40);
         words.set(5, 0x80);
         words.set(dword::SDMAX_RLCX_IB_CNTL, 0x101);
-        Sdma.encode(
+        SDMA.encode(
             &words,
             &SdmaQueue {
                 ring_bytes: 4096,
