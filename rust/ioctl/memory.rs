@@ -49,7 +49,7 @@ pub(super) fn alloc_memory_of_gpu(
         size: args.size,
         flags: args.flags,
     };
-    if request.size == 0 || !request.is_of_one_kind() {
+    if request.size == 0 {
         return Err(EINVAL);
     }
     if request.is_user_memory() && !call.process.is_primary() {
@@ -57,7 +57,8 @@ pub(super) fn alloc_memory_of_gpu(
     }
     check_ranges(call.process, &request, args.mmap_offset)?;
     let device = call.process.device(args.gpu_id)?;
-    if request.is_public_vram() && !topology::is_memory_public(device.node()) {
+    let unserved = request.is_public_vram() && !topology::is_memory_public(device.node());
+    if unserved || !request.is_of_one_kind() {
         return Err(EINVAL);
     }
     device.vm()?;
