@@ -29,6 +29,7 @@ pub fn all() -> Result<()> {
     code_again(&bench, &queue, &signals.signal(1)?)?;
     arguments(&bench, &queue, &signals.signal(1)?)?;
     any(&bench, &queue, &[signals.signal(1)?, signals.signal(1)?])?;
+    again(&bench, &queue)?;
     wrong_arguments(&bench)?;
     fault(&bench, &queue, &signals.signal(1)?)
 }
@@ -132,6 +133,17 @@ fn any(bench: &Bench, queue: &Queue, [one, two]: &[Signal; 2]) -> Result<()> {
         println!("the first of two signals: {first}, then {then}");
         Ok(())
     })
+}
+
+/// Beside the first signals of a process there are others, and what is done already is waited for
+/// as often as wanted.
+fn again(bench: &Bench, queue: &Queue) -> Result<()> {
+    let done = Signals::new(&bench.device, 1)?.signal(1)?;
+    bench.gather(&bench.load()?, queue, &done, 5)?;
+    done.wait(PATIENCE)?;
+    done.wait(PATIENCE)?;
+    println!("a signal of others, waited for three times");
+    Ok(())
 }
 
 /// What a kernel does not take is refused before it runs.

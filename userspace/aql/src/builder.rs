@@ -3,7 +3,7 @@
 //! [`LaunchBuilder`]: a [`Launch`] put together step by step, each argument checked against what
 //! the code object says of it.
 
-use crate::{Argument, CodeObject, Error, Launch, Result};
+use crate::{Argument, CodeObject, Error, Launch, Printer, Result};
 use kfd::{Buffer, Managed, Memory, Plain, Slice};
 use std::sync::Arc;
 
@@ -88,6 +88,7 @@ pub struct LaunchBuilder {
     grid: Extent,
     workgroup: Option<Extent>,
     lds: u32,
+    printer: Option<Arc<Printer>>,
     values: Vec<Vec<u8>>,
 }
 
@@ -100,6 +101,7 @@ impl LaunchBuilder {
             grid: Extent([1; 3]),
             workgroup: None,
             lds: 0,
+            printer: None,
             values: Vec::new(),
         })
     }
@@ -120,6 +122,12 @@ impl LaunchBuilder {
     /// Bytes of local memory for each work-group beyond what the kernel always uses.
     pub fn dynamic_lds(mut self, bytes: u32) -> Self {
         self.lds = bytes;
+        self
+    }
+
+    /// What takes the output of `printf`. A kernel that prints needs one of its own code object.
+    pub fn printer(mut self, printer: &Arc<Printer>) -> Self {
+        self.printer = Some(printer.clone());
         self
     }
 
@@ -154,8 +162,8 @@ impl LaunchBuilder {
             return Err(refuse("a work-group has at most 65535 in a row".into()));
         };
         let Extent(grid) = self.grid;
-        let device = self.code.memory().device();
-        let launch = Launch::new(device, &self.code, &self.kernel, grid, [x, y, z], &visible)?;
+        let (code, printer) = (&self.code, self.printer);
+        let launch = Launch::with(code, &self.kernel, grid, [x, y, z], &visible, printer)?;
         match self.lds {
             0 => Ok(launch),
             bytes => launch.dynamic_lds(bytes),

@@ -7,6 +7,7 @@
 use crate::builder::LaunchBuilder;
 use crate::bundle::{bundles, Entry};
 use crate::pool::Pool;
+use crate::print::Format;
 use crate::{Error, Result};
 use kfd::{Device, Memory};
 use object::elf;
@@ -29,6 +30,7 @@ const DESCRIPTOR_SIZE: u64 = 64;
 pub struct CodeObject {
     memory: Memory,
     kernels: Vec<Kernel>,
+    formats: Vec<Format>,
     arguments: Pool,
     /// Of what instruction caches must have forgotten before it runs: see [`Past`].
     generation: u64,
@@ -116,12 +118,14 @@ impl CodeObject {
         copy_segments(&elf, file, &memory)?;
         relocate(&elf, &memory)?;
         let kernels = kernels(&elf, &metadata, memory.address(), size as u64)?;
+        let formats = Format::all(&metadata)?;
         let (from, size) = (memory.address(), memory.size() as u64);
         Ok(Arc::new(Self {
             arguments: Pool::new(device),
             generation: PAST.place(from, from + size),
             memory,
             kernels,
+            formats,
         }))
     }
 
@@ -158,6 +162,11 @@ impl CodeObject {
     /// Where launches have their arguments.
     pub(crate) fn arguments(&self) -> &Pool {
         &self.arguments
+    }
+
+    /// What its kernels print.
+    pub(crate) fn formats(&self) -> &[Format] {
+        &self.formats
     }
 
     /// What a queue must have invalidated before it runs this code.
@@ -497,7 +506,7 @@ fn required_workgroup(entry: &Value) -> Option<[u32; 3]> {
     sizes.try_into().ok()
 }
 
-fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
+pub(crate) fn field<'a>(map: &'a Value, name: &str) -> Option<&'a Value> {
     map.as_map()?
         .iter()
         .find(|(key, _)| key.as_str() == Some(name))

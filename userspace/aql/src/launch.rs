@@ -4,7 +4,7 @@
 
 use crate::packet::dimensions;
 use crate::pool::Piece;
-use crate::{Argument, CodeObject, Error, Kernel, KernelDispatch, Queue, Result, Signal};
+use crate::{Argument, CodeObject, Error, Kernel, KernelDispatch, Printer, Queue, Result, Signal};
 use kfd::{Device, Plain};
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ pub struct Launch {
     code: Arc<CodeObject>,
     kernel: Kernel,
     arguments: Piece,
+    /// The GPU has its address.
+    printer: Option<Arc<Printer>>,
     dispatch: KernelDispatch,
 }
 
@@ -29,14 +31,39 @@ impl Launch {
         workgroup: [u16; 3],
         visible: &[u8],
     ) -> Result<Self> {
+        let own = code.memory().device();
+        if own.gpu_id() != device.gpu_id() {
+            return Err(Error::Launch {
+                kernel: kernel.to_owned(),
+                reason: format!("its code is in {own}, and it is to run on {device}"),
+            });
+        }
+        Self::with(code, kernel, grid, workgroup, visible, None)
+    }
+
+    /// The same with what takes the kernel's output.
+    pub(crate) fn with(
+        code: &Arc<CodeObject>,
+        kernel: &str,
+        grid: [u32; 3],
+        workgroup: [u16; 3],
+        visible: &[u8],
+        printer: Option<Arc<Printer>>,
+    ) -> Result<Self> {
         let kernel = code.kernel(kernel)?;
+        let device = code.memory().device();
         check(kernel, grid, workgroup, visible)?;
+        check_printer(kernel, printer.as_ref().map(|printer| printer.is_of(code)))?;
         check_hidden(kernel)?;
         let arguments = code.arguments().take(kernel.kernarg_size)?;
         arguments.write(0, visible);
         for argument in &kernel.arguments {
-            let aperture = aperture(argument, device);
-            if let Some(value) = hidden(argument, grid, workgroup).or(aperture) {
+            let prints = argument.kind == PRINTF_BUFFER;
+            let buffer = printer.as_ref().filter(|_| prints);
+            let value = hidden(argument, grid, workgroup)
+                .or_else(|| aperture(argument, device))
+                .or_else(|| buffer.map(|printer| printer.address()));
+            if let Some(value) = value {
                 arguments.write(
                     argument.offset,
                     &value.to_le_bytes()[..argument.size.min(8)],
@@ -57,6 +84,7 @@ impl Launch {
             code: code.clone(),
             kernel: kernel.clone(),
             arguments,
+            printer,
             dispatch,
         })
     }
@@ -111,6 +139,11 @@ impl Launch {
     /// How many bytes of scratch it needs for each work-item: see [`Queue::with_scratch`].
     pub fn scratch(&self) -> u32 {
         self.dispatch.private_segment
+    }
+
+    /// What takes its output.
+    pub fn printer(&self) -> Option<&Arc<Printer>> {
+        self.printer.as_ref()
     }
 
     /// The code it runs.
@@ -188,12 +221,32 @@ fn check(kernel: &Kernel, grid: [u32; 3], workgroup: [u16; 3], visible: &[u8]) -
     Ok(())
 }
 
+/// Where a kernel's output goes.
+const PRINTF_BUFFER: &str = "hidden_printf_buffer";
+
+/// Refuses a kernel that prints where nothing takes that: `own` is whether what there is belongs to
+/// the kernel's code object, whose formats it must be read by.
+fn check_printer(kernel: &Kernel, own: Option<bool>) -> Result<()> {
+    let mut hidden_ones = kernel.arguments.iter();
+    let prints = hidden_ones.any(|argument| argument.kind == PRINTF_BUFFER);
+    let reason = match (prints, own) {
+        (_, Some(false)) => "its printer is another code object's",
+        (true, None) => "it prints: give it a Printer",
+        _ => return Ok(()),
+    };
+    Err(Error::Launch {
+        kernel: kernel.name.clone(),
+        reason: reason.into(),
+    })
+}
+
 /// Refuses a kernel with a hidden argument that this runtime has nothing for: it would find 0 where
-/// a heap, a printf buffer, a host that answers calls or a queue should be.
+/// a heap, a host that answers calls or a queue should be.
 fn check_hidden(kernel: &Kernel) -> Result<()> {
     // `hidden_none` is a place that nothing is expected in; the others are known below.
-    const GIVEN: [&str; 4] = [
+    const GIVEN: [&str; 5] = [
         "hidden_none",
+        PRINTF_BUFFER,
         "hidden_dynamic_lds_size",
         "hidden_private_base",
         "hidden_shared_base",
@@ -337,7 +390,6 @@ mod tests {
         for kind in [
             "hidden_heap_v1",
             "hidden_hostcall_buffer",
-            "hidden_printf_buffer",
             "hidden_default_queue",
             "hidden_completion_action",
             "hidden_multigrid_sync_arg",
@@ -347,6 +399,25 @@ mod tests {
             let error = with(kind).expect_err(kind).to_string();
             assert!(error.contains(kind), "{error}");
         }
+    }
+
+    #[test]
+    fn who_prints_needs_a_printer_of_its_own() {
+        let mut kernel = kernel();
+        assert!(check_printer(&kernel, None).is_ok() && check_printer(&kernel, Some(true)).is_ok());
+        kernel.arguments.push(Argument {
+            offset: 24,
+            size: 8,
+            kind: PRINTF_BUFFER.into(),
+        });
+        assert!(check_printer(&kernel, Some(true)).is_ok());
+        let told = |own| {
+            check_printer(&kernel, own)
+                .expect_err("refused")
+                .to_string()
+        };
+        assert!(told(None).contains("give it a Printer"));
+        assert!(told(Some(false)).contains("another code object"));
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! [`Queue`] is a ring that any thread may fill without a lock or a system call; [`Signal`] is what
 //! a dispatch decrements when it is done; [`CodeObject`] is an ELF file on the GPU; [`Launch`] is a
 //! kernel with its arguments and sizes, ready to be submitted as often as wanted; [`CopyQueue`] has
-//! the GPU's copy engine copy and fill. On top of these, thin: [`Stream`] and [`Graph`].
+//! the GPU's copy engine copy and fill; [`Printer`] has what kernels print. On top of these, thin:
+//! [`Stream`] and [`Graph`].
 
 mod arguments;
 mod builder;
@@ -19,6 +20,7 @@ mod graph;
 mod launch;
 mod packet;
 mod pool;
+mod print;
 mod queue;
 mod ring;
 mod signal;
@@ -32,6 +34,7 @@ pub use error::{Error, Result};
 pub use graph::{Graph, Step};
 pub use launch::Launch;
 pub use packet::{BarrierAnd, BarrierOr, KernelDispatch, Packet, Pm4Buffer};
+pub use print::{Printed, Printer};
 pub use queue::Queue;
 pub use ring::{Ring, INVALID, PATIENCE};
 pub use signal::{Completion, Signal, Signals};

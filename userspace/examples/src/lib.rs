@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
-//! What the examples share: the code object of `userspace/kernels/examples.cl`. Each example is a
+//! What the examples share: the code objects of `userspace/kernels`. Each example is a
 //! program of its own, in `src/bin`, to be read from top to bottom.
 
 /// The kernels, compiled for gfx942 and for gfx950.
 pub static KERNELS: [&[u8]; 2] = [
     include_bytes!(concat!(env!("OUT_DIR"), "/examples.co")),
     include_bytes!(concat!(env!("OUT_DIR"), "/examples-gfx950.co")),
+];
+
+/// Those that print.
+pub static PRINTS: [&[u8]; 2] = [
+    include_bytes!(concat!(env!("OUT_DIR"), "/prints.co")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/prints-gfx950.co")),
 ];

@@ -44,6 +44,7 @@ pub fn compile(name: &str, instead: &str) {
     let source = here.join(name).with_extension("cl");
     println!("cargo:rerun-if-env-changed={instead}");
     println!("cargo:rerun-if-changed={}", source.display());
+    println!("cargo:rerun-if-changed={}", here.join("print.h").display());
     if let Some(ready) = env::var_os(instead) {
         for out in [&out, &newer] {
             fs::copy(&ready, out).unwrap_or_else(|why| panic!("{instead}: {why}"));

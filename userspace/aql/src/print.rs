@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT
+
+//! [`Printer`]: what kernels print.
+//!
+//! A compiler leaves `printf` to three parts, as "User Guide for AMDGPU Backend" has it: the code
+//! object's metadata list each call's format with the sizes of its values (`amdhsa.printf`); a
+//! function of the device, `__printf_alloc`, takes room in the buffer that the hidden argument
+//! `hidden_printf_buffer` points to; and whoever has launched the kernel formats what is in there.
+//! The buffer begins with how much is taken and how large it is, with these 8 bytes, both 32 bits
+//! wide. Then come records: the number of a format, and its values, each from a multiple of 4 on.
+
+use crate::code::field;
+use crate::{CodeObject, Error, Result};
+use kfd::Memory;
+use rmpv::Value;
+use sprintf::{vsprintf, Printf};
+use std::sync::Arc;
+
+/// What precedes the records.
+const HEAD: usize = 8;
+/// The largest record, far beyond what a format can say.
+const MOST: usize = 1 << 16;
+
+/// Takes what the kernels of one code object print: see [`LaunchBuilder::printer`].
+///
+/// What they print is here when they are done, and stays until [`take`](Self::take). The work-items
+/// of a wave print in their order, and waves in any. What no longer fits is lost.
+///
+/// [`LaunchBuilder::printer`]: crate::LaunchBuilder::printer
+#[derive(Debug)]
+pub struct Printer {
+    code: Arc<CodeObject>,
+    memory: Memory,
+}
+
+/// What was printed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Printed {
+    /// All that was whole.
+    pub text: String,
+    /// Whether there was more.
+    pub lost: bool,
+}
+
+impl Printer {
+    /// One with room for about `bytes` bytes of values; at most 1 GiB.
+    pub fn new(code: &Arc<CodeObject>, bytes: usize) -> Result<Arc<Self>> {
+        let device = code.memory().device();
+        let memory = Memory::gtt(device, bytes.clamp(1, 1 << 30) + HEAD)?;
+        let printer = Self {
+            code: code.clone(),
+            memory,
+        };
+        printer.empty();
+        Ok(Arc::new(printer))
+    }
+
+    /// What was printed since the last time.
+    ///
+    /// While a kernel that prints into it runs, what it prints may be lost, or seen in part; wait
+    /// for its end first.
+    pub fn take(&self) -> Printed {
+        let taken = self.memory.read::<u32>(0, 1)[0] as usize;
+        let room = self.memory.size() - HEAD;
+        let records = self.memory.read::<u8>(HEAD, taken.min(room));
+        let (text, whole) = print(self.code.formats(), &records);
+        self.empty();
+        Printed {
+            text,
+            lost: taken > room || !whole,
+        }
+    }
+
+    pub(crate) fn address(&self) -> u64 {
+        self.memory.address()
+    }
+
+    pub(crate) fn is_of(&self, code: &Arc<CodeObject>) -> bool {
+        Arc::ptr_eq(&self.code, code)
+    }
+
+    /// A record that is not written has the number 0, which is no format's.
+    fn empty(&self) {
+        let size = self.memory.size();
+        self.memory.write(HEAD, &vec![0u8; size - HEAD]);
+        self.memory.write(0, &[0, size as u32]);
+    }
+}
+
+/// One call of `printf` in a code object.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Format {
+    id: u32,
+    /// Of each value, in bytes.
+    sizes: Vec<usize>,
+    text: String,
+}
+
+impl Format {
+    /// All that a code object has.
+    pub(crate) fn all(metadata: &Value) -> Result<Vec<Self>> {
+        let lines = field(metadata, "amdhsa.printf").and_then(Value::as_array);
+        let lines = lines.map_or(&[][..], Vec::as_slice);
+        let of = |line: &Value| line.as_str().and_then(Self::parse);
+        let formats: Option<Vec<_>> = lines.iter().map(of).collect();
+        formats.ok_or_else(|| Error::CodeObject("a format of printf that is none".into()))
+    }
+
+    /// `ID:COUNT:SIZE:...:TEXT`.
+    fn parse(line: &str) -> Option<Self> {
+        let (id, rest) = line.split_once(':')?;
+        let (count, mut rest) = rest.split_once(':')?;
+        let mut sizes = Vec::new();
+        for _ in 0..count.parse::<u32>().ok()? {
+            let (size, behind) = rest.split_once(':')?;
+            sizes.push(size.parse::<usize>().ok().filter(|size| *size <= MOST)?);
+            rest = behind;
+        }
+        Some(Self {
+            id: id.parse::<u32>().ok().filter(|id| *id != 0)?,
+            sizes,
+            text: unescaped(rest),
+        })
+    }
+
+    /// Bytes of its values.
+    fn length(&self) -> usize {
+        self.sizes.iter().map(|size| size.next_multiple_of(4)).sum()
+    }
+
+    fn print(&self, mut values: &[u8]) -> String {
+        let mut sizes = self.sizes.iter();
+        let mut text = String::new();
+        let mut rest = self.text.as_str();
+        while let Some((before, from)) = rest.split_once('%') {
+            text += before;
+            let Some((conversion, behind)) = Conversion::parse(from) else {
+                // As it stands: no compiler that checks formats lets it pass.
+                text.push('%');
+                rest = from;
+                continue;
+            };
+            rest = behind;
+            if conversion.kind == '%' {
+                text.push('%');
+                continue;
+            }
+            let Some(size) = sizes.next() else {
+                text.push('%');
+                text += &from[..from.len() - behind.len()];
+                continue;
+            };
+            text += &conversion.print(&values[..*size]);
+            values = &values[size.next_multiple_of(4)..];
+        }
+        text + rest
+    }
+}
+
+/// The text of all whole records, and whether these were all.
+fn print(formats: &[Format], mut records: &[u8]) -> (String, bool) {
+    let mut text = String::new();
+    while let Some((id, rest)) = records.split_first_chunk() {
+        let id = u32::from_le_bytes(*id);
+        let format = formats.iter().find(|format| format.id == id);
+        let Some(format) = format.filter(|format| format.length() <= rest.len()) else {
+            return (text, false);
+        };
+        text += &format.print(rest);
+        records = &rest[format.length()..];
+    }
+    (text, records.is_empty())
+}
+
+/// The compiler writes some characters as C does, and the colon in octal.
+fn unescaped(text: &str) -> String {
+    const ESCAPES: [(&str, char); 7] = [
+        ("72", ':'),
+        ("n", '\n'),
+        ("r", '\r'),
+        ("a", '\x07'),
+        ("b", '\x08'),
+        ("f", '\x0c'),
+        ("v", '\x0b'),
+    ];
+    let mut parts = text.split('\\');
+    let mut plain = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let escape = ESCAPES
+            .iter()
+            .find_map(|(name, is)| Some((part.strip_prefix(name)?, *is)));
+        let (rest, is) = escape.unwrap_or((part, '\\'));
+        plain.push(is);
+        plain += rest;
+    }
+    plain
+}
+
+/// One of `%d`, `%-5.2f`, `%v4hlx`.
+#[derive(Debug, PartialEq, Eq)]
+struct Conversion<'a> {
+    /// Flags, width and precision.
+    flags: &'a str,
+    /// How many values it is for.
+    elements: Option<usize>,
+    length: &'a str,
+    kind: char,
+}
+
+impl<'a> Conversion<'a> {
+    /// The one that a text behind a `%` begins with, and what follows it.
+    fn parse(text: &'a str) -> Option<(Self, &'a str)> {
+        let rest = text.trim_start_matches(['-', '+', ' ', '#', '0']);
+        let rest = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+        let rest = match rest.strip_prefix('.') {
+            Some(rest) => rest.trim_start_matches(|digit: char| digit.is_ascii_digit()),
+            None => rest,
+        };
+        let flags = &text[..text.len() - rest.len()];
+        let (elements, rest) = match rest.strip_prefix('v') {
+            Some(rest) => {
+                let behind = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+                let count = rest[..rest.len() - behind.len()].parse::<usize>().ok();
+                (
+                    Some(count.filter(|count| (2..=16).contains(count))?),
+                    behind,
+                )
+            }
+            None => (None, rest),
+        };
+        let behind = rest.trim_start_matches(['h', 'l', 'j', 'z', 't']);
+        let length = &rest[..rest.len() - behind.len()];
+        let kind = behind.chars().next().filter(char::is_ascii)?;
+        let conversion = Self {
+            flags,
+            elements,
+            length,
+            kind,
+        };
+        Some((conversion, &behind[1..]))
+    }
+
+    fn print(&self, value: &[u8]) -> String {
+        let Some(count) = self.elements else {
+            return self.print_one(value);
+        };
+        // A vector of three has the size of one of four.
+        let places = if count == 3 { 4 } else { count };
+        let elements = value
+            .chunks_exact((value.len() / places).max(1))
+            .take(count);
+        let elements: Vec<_> = elements.map(|element| self.print_one(element)).collect();
+        elements.join(",")
+    }
+
+    /// What can't be formatted, such as `%a`, stays as it is.
+    fn print_one(&self, value: &[u8]) -> String {
+        let Self { flags, kind, .. } = self;
+        let with =
+            |kind: char, value: &dyn Printf| vsprintf(&format!("%{flags}{kind}"), &[value]).ok();
+        let text = match kind {
+            'd' | 'i' => signed(value, self.length).and_then(|number| with('d', &number)),
+            'u' | 'o' | 'x' | 'X' => {
+                signed(value, self.length).and_then(|number| match value.len().min(self.bytes()) {
+                    1 => with(*kind, &(number as u8)),
+                    2 => with(*kind, &(number as u16)),
+                    4 => with(*kind, &(number as u32)),
+                    _ => with(*kind, &(number as u64)),
+                })
+            }
+            'c' => value.first().and_then(|byte| with('c', &char::from(*byte))),
+            'p' => signed(value, "").and_then(|number| {
+                let text = format!("{:#x}", number as u64);
+                with('s', &text)
+            }),
+            's' => {
+                let end = value.iter().position(|byte| *byte == 0);
+                let text = String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]);
+                with('s', &text.into_owned())
+            }
+            'e' | 'E' | 'f' | 'F' | 'g' | 'G' => {
+                float(value).and_then(|number| with(*kind, &number))
+            }
+            _ => None,
+        };
+        text.unwrap_or_else(|| format!("%{flags}{}{kind}", self.length))
+    }
+
+    /// How many bytes of a value count.
+    fn bytes(&self) -> usize {
+        match self.length {
+            "hh" => 1,
+            "h" => 2,
+            _ => 8,
+        }
+    }
+}
+
+/// A number of 1, 2, 4 or 8 bytes, of which a length of `hh` or `h` leaves the lower ones.
+fn signed(value: &[u8], length: &str) -> Option<i64> {
+    let number = match *value {
+        [a] => i8::from_le_bytes([a]).into(),
+        [a, b] => i16::from_le_bytes([a, b]).into(),
+        [a, b, c, d] => i32::from_le_bytes([a, b, c, d]).into(),
+        _ => i64::from_le_bytes(value.try_into().ok()?),
+    };
+    Some(match length {
+        "hh" => (number as i8).into(),
+        "h" => (number as i16).into(),
+        _ => number,
+    })
+}
+
+fn float(value: &[u8]) -> Option<f64> {
+    match value.len() {
+        4 => Some(f32::from_le_bytes(value.try_into().ok()?).into()),
+        _ => Some(f64::from_le_bytes(value.try_into().ok()?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record's text.
+    fn of(line: &str, values: &[&[u8]]) -> String {
+        let format = Format::parse(line).expect("a format");
+        let mut record = format.id.to_le_bytes().to_vec();
+        record.extend(values.concat());
+        let (text, whole) = print(&[format], &record);
+        assert!(whole, "{line}");
+        text
+    }
+
+    #[test]
+    fn values_are_printed_as_c_does() {
+        let (seven, minus, half) = (&7u32.to_le_bytes(), &(-1i32).to_le_bytes(), 0.5f32);
+        let half = &half.to_le_bytes();
+        assert_eq!(
+            of(
+                r"2:4:4:8:4:8:item %u of %s\72 %5.2f %lx 100%%\n",
+                &[seven, b"hello\0\0\0", half, &0xabcu64.to_le_bytes()]
+            ),
+            "item 7 of hello:  0.50 abc 100%\n"
+        );
+        assert_eq!(of("1:0:none", &[]), "none");
+        assert_eq!(of("1:2:4:4:%d|%-4d|", &[minus, seven]), "-1|7   |");
+        assert_eq!(of("1:2:4:4:%x %hhx", &[minus, minus]), "ffffffff ff");
+        assert_eq!(of("1:2:4:4:%hu%+i", &[minus, seven]), "65535+7");
+        assert_eq!(
+            of("1:2:4:8:%c%p", &[b"x\0\0\0", &16u64.to_le_bytes()]),
+            "x0x10"
+        );
+        assert_eq!(of("1:1:8:%.1e", &[&1.5f64.to_le_bytes()]), "1.5e+00");
+        assert_eq!(
+            of("1:1:16:%v3hld;", &[seven, minus, seven, minus]),
+            "7,-1,7;"
+        );
+        assert_eq!(of("1:1:8:%v2hlf", &[half, half]), "0.500000,0.500000");
+        assert_eq!(of("1:1:4:%v2hx", &[minus]), "ffff,ffff");
+        // What there is no way to print.
+        assert_eq!(of("1:1:8:%a %q", &[&[0; 8]]), "%a %q");
+        assert_eq!(of("1:0:%d 5%", &[]), "%d 5%");
+    }
+
+    #[test]
+    fn a_format_is_a_number_sizes_and_a_text() {
+        for wrong in [
+            "",
+            "1",
+            "1:1:%d",
+            "0:0:x",
+            "x:0:",
+            "1:1:99999999999:%d",
+            "1:-1:x",
+        ] {
+            assert_eq!(Format::parse(wrong), None, "{wrong}");
+        }
+        assert_eq!(unescaped(r"a\72b\n\\q\"), "a:b\n\\\\q\\");
+        let map = |lines: Vec<Value>| Value::Map(vec![("amdhsa.printf".into(), lines.into())]);
+        assert_eq!(
+            Format::all(&map(vec!["1:0:a".into()])).expect("one").len(),
+            1
+        );
+        assert!(Format::all(&map(vec!["a".into()])).is_err());
+        assert!(Format::all(&Value::Map(Vec::new()))
+            .expect("none")
+            .is_empty());
+    }
+
+    #[test]
+    fn what_is_not_whole_ends_it() {
+        let formats = [Format::parse("1:1:4:%u ").expect("one")];
+        let whole = [1u32, 5, 1, 6].map(u32::to_le_bytes).concat();
+        assert_eq!(print(&formats, &whole), ("5 6 ".into(), true));
+        for cut in [15, 12, 9] {
+            assert_eq!(print(&formats, &whole[..cut]), ("5 ".into(), false));
+        }
+        for other in [0u32, 2] {
+            let records = [1, 5, other, 6].map(u32::to_le_bytes).concat();
+            assert_eq!(print(&formats, &records), ("5 ".into(), false));
+        }
+    }
+}
