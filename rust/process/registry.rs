@@ -237,6 +237,31 @@ impl Registry {
             .ok_or(ENOSPC)
     }
 
+    /// The process of a task that runs in `mm`, made unless somebody else is faster. Apart from
+    /// what a process does that has one, and does often.
+    #[cold]
+    fn make(&self, lead: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
+        let id = MmId::new(mm.as_raw());
+        // What an ended process still holds is given back before the next one asks for more.
+        self.ends.settle(&lead.uid())?;
+        // First: its holder may be waiting for a program, and `creation` is everybody's.
+        let space = mmu_notifier::LockedSpace::new(mm)?;
+        let creation = self.creation.lock();
+        if let Some(process) = self.find(id) {
+            return Ok(process);
+        }
+        let process = Process::new(lead, mm, None)?;
+        self.insert(&process)?;
+        if let Err(error) = mmu_notifier::watch(&space, process.clone()) {
+            forget(&process);
+            return Err(error);
+        }
+        process.set_watched();
+        process.files().changed();
+        drop(creation);
+        Ok(process)
+    }
+
     /// Makes a process known, unless all are asleep (`EAGAIN`). The caller holds `creation`.
     fn insert(&self, process: &ProcessRef) -> Result {
         let name = (process.mm, process.context);
@@ -324,34 +349,18 @@ pub(super) fn open_traced(task: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
     open_for(&*debugger::leader_in(task, MmId::new(mm.as_raw()))?, mm)
 }
 
+#[inline]
 fn open_for(lead: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
     let registry = get()?;
     if power::is_suspended() {
         return Err(EAGAIN);
     }
-    let id = MmId::new(mm.as_raw());
     // One that nobody watches yet may be forgotten again; its maker holds `creation` until then.
-    if let Some(process) = registry.find(id).filter(|process| process.is_watched()) {
-        return Ok(process);
+    let known = registry.find(MmId::new(mm.as_raw()));
+    match known.filter(|process| process.is_watched()) {
+        Some(process) => Ok(process),
+        None => registry.make(lead, mm),
     }
-    // What an ended process still holds is given back before the next one asks for more.
-    registry.ends.settle(&lead.uid())?;
-    // First: its holder may be waiting for a program, and `creation` is everybody's.
-    let space = mmu_notifier::LockedSpace::new(mm)?;
-    let creation = registry.creation.lock();
-    if let Some(process) = registry.find(id) {
-        return Ok(process);
-    }
-    let process = Process::new(lead, mm, None)?;
-    registry.insert(&process)?;
-    if let Err(error) = mmu_notifier::watch(&space, process.clone()) {
-        forget(&process);
-        return Err(error);
-    }
-    process.set_watched();
-    process.files().changed();
-    drop(creation);
-    Ok(process)
 }
 
 /// Another context of the current task's address space, beside `primary`, which is of the same. It

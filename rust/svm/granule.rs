@@ -34,6 +34,10 @@ use kernel::{
     new_mutex,
     prelude::*,
     sync::{
+        atomic::{
+            ordering::Relaxed,
+            Atomic, //
+        },
         lock::mutex::MutexGuard,
         Arc,
         Mutex, //
@@ -136,6 +140,9 @@ pub(crate) struct Granule {
     blocks: Mutex<KVec<Arc<Block>>>,
     #[pin]
     state: Mutex<State>,
+    /// Whether pages are lost or stale, by the state as it was when its lock was let go last: who
+    /// looks for such granules takes the locks of these alone.
+    incomplete: Atomic<bool>,
     _held: Held,
 }
 
@@ -145,6 +152,9 @@ pub(super) type Turn<'a> = MutexGuard<'a, bool>;
 /// A granule's state. Nothing that is allocated while it is locked reclaims memory.
 pub(super) struct StateGuard<'a> {
     state: MutexGuard<'a, State>,
+    /// It may have changed.
+    changed: bool,
+    incomplete: &'a Atomic<bool>,
     _no_reclaim: NoReclaim,
 }
 
@@ -158,7 +168,22 @@ impl Deref for StateGuard<'_> {
 
 impl DerefMut for StateGuard<'_> {
     fn deref_mut(&mut self) -> &mut State {
+        self.changed = true;
         &mut self.state
+    }
+}
+
+impl Drop for StateGuard<'_> {
+    fn drop(&mut self) {
+        if self.changed {
+            self.incomplete.store(self.state.is_incomplete(), Relaxed);
+        }
+    }
+}
+
+impl State {
+    fn is_incomplete(&self) -> bool {
+        !self.lost.is_empty() || self.views.iter().any(|view| !view.stale.is_empty())
     }
 }
 
@@ -180,6 +205,7 @@ impl Granule {
             turn <- new_mutex!(true, "amdkfd::Granule::turn"),
             blocks <- new_mutex!(KVec::new(), "amdkfd::Granule::blocks"),
             state <- new_mutex!(state, "amdkfd::Granule::state"),
+            incomplete: Atomic::new(false),
             _held: GRANULES.hold(),
         });
         Arc::pin_init(granule, GFP_KERNEL_ACCOUNT)
@@ -212,6 +238,8 @@ impl Granule {
         let no_reclaim = NoReclaim::new();
         StateGuard {
             state: self.state.lock(),
+            changed: false,
+            incomplete: &self.incomplete,
             _no_reclaim: no_reclaim,
         }
     }
@@ -326,6 +354,11 @@ impl Granule {
         self.state().lost = PageBits::of(self.pages());
     }
 
+    /// Whether pages are lost or stale.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.incomplete.load(Relaxed)
+    }
+
     /// The pages among these that some GPU sees of which `by` is true, with those that it may
     /// translate together with them; and those of all these that no GPU may miss.
     pub(super) fn seen(&self, pages: Pages, by: impl Fn(usize) -> bool) -> (PageBits, PageBits) {
@@ -425,10 +458,7 @@ mod tests {
         kgd::fake::Fake,
         svm::told::Counters, //
     };
-    use kernel::sync::{
-        atomic::Atomic,
-        SetOnce, //
-    };
+    use kernel::sync::SetOnce;
 
     fn gpu(fake: &Arc<Fake>) -> Gpu {
         let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
@@ -461,13 +491,20 @@ mod tests {
         drop(dma);
         let take = || granule.take(&gpus, pages, PageBits::NONE, |_| true, |_, _| ());
         fake.set_stuck(true, false);
+        assert!(!granule.is_incomplete());
         assert!(!take() && granule.is_stale(0, pages) && !granule.is_idle());
+        assert!(granule.is_incomplete());
         // Nobody else gets what the GPU may use.
         assert_eq!(fake.live().dma_pages, 6);
         assert!(!granule.retry(&gpus) && granule.is_stale(0, pages));
         fake.set_stuck(false, false);
-        assert!(granule.retry(&gpus) && granule.is_idle());
+        assert!(granule.retry(&gpus) && granule.is_idle() && !granule.is_incomplete());
         assert_eq!(fake.live().dma_pages, 0);
+        // What is lost is looked for, too, until it is there.
+        granule.lose_all();
+        assert!(granule.is_incomplete());
+        granule.state().lost = PageBits::NONE;
+        assert!(!granule.is_incomplete());
     }
 
     #[test]

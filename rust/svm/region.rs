@@ -297,6 +297,22 @@ impl Region {
         }
     }
 
+    /// Those of which pages are lost or stale now, one after the other.
+    pub(super) fn each_incomplete(&self, mut act: impl FnMut(&Arc<Granule>)) {
+        let mut rest = 0u128;
+        for (place, granule) in self.contents.lock().granules.iter().enumerate() {
+            let incomplete = granule.as_ref().is_some_and(|it| it.is_incomplete());
+            rest |= u128::from(incomplete) << place;
+        }
+        while rest != 0 {
+            let place = u64::from(rest.trailing_zeros());
+            rest &= rest - 1;
+            if let Some(granule) = self.granule(self.pages().start + place * GRANULE_PAGES) {
+                act(&granule);
+            }
+        }
+    }
+
     /// No GPU sees any of its pages when this returns. The process's queues are off, for good.
     pub(super) fn take_all(&self) {
         self.each_granule(|granule| {

@@ -314,7 +314,7 @@ impl Svm {
             };
             result = result.and(region.lose_regained());
             let mut of_use = true;
-            region.each_granule(|granule| {
+            region.each_incomplete(|granule| {
                 if !of_use {
                     return;
                 }
