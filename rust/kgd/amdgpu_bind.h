@@ -10,6 +10,7 @@
 
 #include "amdgpu.h"
 #include "amdgpu_amdkfd.h"
+#include "amdgpu_dma_buf.h"
 #include "amdgpu_doorbell.h"
 #include "amdgpu_dpm.h"
 #include "amdgpu_reset.h"

@@ -2,7 +2,6 @@
 /*
  * bridge.h in terms of amdgpu: compute processes, their VMs and their buffers.
  */
-#include <linux/dma-buf.h>
 #include <linux/dma-resv.h>
 #include <linux/file.h>
 #include <linux/mutex.h>
@@ -12,7 +11,6 @@
 #include <linux/slab.h>
 
 #include <drm/drm_client.h>
-#include <drm/drm_drv.h>
 
 #include "amdgpu_bind.h"
 #include "bridge.h"
@@ -375,22 +373,6 @@ void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u
 		amdgpu_call(amdgpu_bo_unref)(&bos[i]);
 }
 
-/*
- * Every buffer has a handle in the file of a DRM client of amdgpu's (adev->kfd.client). When the
- * device is unplugged that file is freed, the pointer to it stays, and processes may still have
- * buffers. So what looks at the file does it while the device is kept from being unplugged, with
- * these two.
- */
-static int enter(struct amdgpu_device *adev, int *idx)
-{
-	return amdgpu_call(drm_dev_enter)(adev_to_drm(adev), idx) ? 0 : -ENODEV;
-}
-
-static void leave(int idx)
-{
-	amdgpu_call(drm_dev_exit)(idx);
-}
-
 /* A file without handles. */
 static struct drm_file no_file = {
 	.table_lock = __SPIN_LOCK_UNLOCKED(no_file.table_lock),
@@ -465,13 +447,13 @@ int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 ad
 {
 	int idx, ret;
 
-	ret = enter(adev, &idx);
+	ret = bridge_enter(adev, &idx);
 	if (ret)
 		return ret;
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
 								   vm->drm_priv,
 								   out, offset, flags, false);
-	leave(idx);
+	bridge_leave(idx);
 	return ret;
 }
 
@@ -480,17 +462,11 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 {
 	int idx, ret;
 
-	if (enter(adev, &idx))
+	if (bridge_enter(adev, &idx))
 		return free_unplugged(adev, vm, mem, freed);
 	ret = free_memory(adev, vm, mem, freed);
-	leave(idx);
+	bridge_leave(idx);
 	return ret;
-}
-
-/* The device that a buffer was made on. */
-static struct amdgpu_device *home(struct kgd_mem *mem)
-{
-	return amdgpu_ttm_adev(mem->bo->tbo.bdev);
 }
 
 /*
@@ -518,7 +494,7 @@ int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct k
 	int idx, ret;
 
 	/* To map it on another device it is exported at home. */
-	ret = enter(home(mem), &idx);
+	ret = bridge_enter(bridge_home(mem), &idx);
 	if (ret)
 		return ret;
 	block_signals(&before);
@@ -526,7 +502,7 @@ int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct k
 	if (ret)
 		unlock_forgotten_root(vm);
 	restore_signals(&before);
-	leave(idx);
+	bridge_leave(idx);
 	return ret;
 }
 
@@ -559,40 +535,6 @@ int bridge_memory_map_kernel(struct kgd_mem *mem, void **cpu, u64 *size)
 void bridge_memory_unmap_kernel(struct kgd_mem *mem)
 {
 	compat_unmap_gtt_bo_from_kernel(mem);
-}
-
-int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int fd, u64 address,
-			 u64 *size, u64 *mmap_offset, struct kgd_mem **out)
-{
-	int idx, ret;
-
-	ret = enter(adev, &idx);
-	if (ret)
-		return ret;
-	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_import_dmabuf_fd)(adev, fd, address, vm->drm_priv,
-								out,
-								size, mmap_offset);
-	leave(idx);
-	return ret;
-}
-
-int bridge_memory_export(struct kgd_mem *mem, u32 flags)
-{
-	struct dma_buf *dmabuf;
-	int idx, ret;
-
-	ret = enter(home(mem), &idx);
-	if (ret)
-		return ret;
-	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_export_dmabuf)(mem, &dmabuf);
-	leave(idx);
-	if (ret)
-		return ret;
-	/* The file descriptor takes the reference over. */
-	ret = dma_buf_fd(dmabuf, flags);
-	if (ret < 0)
-		dma_buf_put(dmabuf);
-	return ret;
 }
 
 u64 bridge_memory_available(struct amdgpu_device *adev, u32 partition)
@@ -629,5 +571,3 @@ int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_
 	kfree(metadata);
 	return ret;
 }
-
-MODULE_IMPORT_NS("DMA_BUF");

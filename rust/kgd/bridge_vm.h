@@ -7,6 +7,8 @@
 
 #include <linux/mutex.h>
 
+#include <drm/drm_drv.h>
+
 #include "amdgpu_bind.h"
 
 /*
@@ -40,5 +42,27 @@ struct bridge_vm {
 	struct mutex flushing;			/* amdgpu skips a flush that another has begun */
 	bool hangs;				/* an update of page tables did not end in time */
 };
+
+/*
+ * Every buffer has a handle in the file of a DRM client of amdgpu's (adev->kfd.client). When the
+ * device is unplugged that file is freed, the pointer to it stays, and processes may still have
+ * buffers. So what looks at the file does it while the device is kept from being unplugged, with
+ * these two.
+ */
+static inline int bridge_enter(struct amdgpu_device *adev, int *idx)
+{
+	return amdgpu_call(drm_dev_enter)(adev_to_drm(adev), idx) ? 0 : -ENODEV;
+}
+
+static inline void bridge_leave(int idx)
+{
+	amdgpu_call(drm_dev_exit)(idx);
+}
+
+/* The device that a buffer was made on. */
+static inline struct amdgpu_device *bridge_home(struct kgd_mem *mem)
+{
+	return amdgpu_ttm_adev(mem->bo->tbo.bdev);
+}
 
 #endif

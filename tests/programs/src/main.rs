@@ -18,6 +18,7 @@ mod errno;
 mod exception;
 mod faults;
 mod fuzz;
+mod handles;
 mod ipc;
 mod kill;
 mod limits;
@@ -80,6 +81,8 @@ enum Command {
     Smi(smi::Smi),
     /// Share memory between two processes by a dma-buf, and print what each sees.
     Ipc(ipc::Ipc),
+    /// Free shared buffers beside a process that allocates: nothing of it comes to light.
+    Handles(handles::Handles),
     /// What a process may do with a GPU that its device cgroup hides.
     Denied(denied::Denied),
     /// Use what the crates have beyond single calls, and say what each came to.
@@ -173,6 +176,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Abi(abi) => abi.run(),
         Command::Smi(smi) => smi.run(),
         Command::Ipc(ipc) => ipc.run(),
+        Command::Handles(handles) => handles.run(),
         Command::Denied(denied) => denied.run(),
         Command::Crates => crates::all(),
         Command::Power(power) => power.run(),

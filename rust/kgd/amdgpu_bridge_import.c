@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * bridge.h in terms of amdgpu: buffers that go from one process to another as dma-bufs.
+ *
+ * The buffers of all processes have their handles in one file (bridge_vm.h), and a struct kgd_mem
+ * knows its own by number. amdgpu's own import (amdgpu_amdkfd_gpuvm_import_dmabuf_fd) takes the
+ * number that the file has for the dma-buf already, be it the exporter's or another importer's, and
+ * counts nothing: the first of them that is freed deletes the handle, the next buffer of any
+ * process gets the number, and what the others do with it they do with that one. So an import has
+ * a handle of its own here, which nobody but it deletes: like that of a buffer that was allocated,
+ * which no look-up by dma-buf finds any more.
+ */
+#include <linux/dma-buf.h>
+#include <linux/mutex.h>
+#include <linux/slab.h>
+
+#include <drm/drm_gem.h>
+
+#include "amdgpu_bind.h"
+#include "bridge.h"
+#include "bridge_vm.h"
+
+/*
+ * A buffer tells who is attached to its dma-buf when it moves, as long as it knows the dma-buf:
+ * from the export until its last handle goes. It is the exporter's to give its handle back, while
+ * others use the dma-buf; so the importer, who has a handle now, says it again.
+ */
+static void keep_dmabuf(struct drm_gem_object *object, struct dma_buf *dmabuf)
+{
+	mutex_lock(&object->dev->object_name_lock);
+	if (!object->dma_buf) {
+		get_dma_buf(dmabuf);
+		object->dma_buf = dmabuf;
+	}
+	mutex_unlock(&object->dev->object_name_lock);
+}
+
+/* From here on it stays where it is as long as the process's eviction fence wants it. */
+static int join_process(struct kgd_mem *mem)
+{
+	struct amdkfd_process_info *info = mem->process_info;
+	struct amdgpu_amdkfd_fence *fence;
+	int ret = 0;
+
+	mutex_lock(&info->lock);
+	fence = info->eviction_fence;
+	if (fence && !dma_fence_is_signaled(&fence->base))
+		ret = amdgpu_call(amdgpu_amdkfd_bo_validate_and_fence)(mem->bo, mem->domain,
+								       &fence->base);
+	/* If not, whoever restores the process sees to it. */
+	if (!ret)
+		list_add_tail(&mem->validate_list, &info->kfd_bo_list);
+	mutex_unlock(&info->lock);
+	return ret;
+}
+
+static void describe(struct kgd_mem *mem, struct amdgpu_device *adev, struct amdgpu_bo *bo)
+{
+	bool vram = bo->preferred_domains & AMDGPU_GEM_DOMAIN_VRAM;
+
+	mem->alloc_flags = KFD_IOC_ALLOC_MEM_FLAGS_WRITABLE | KFD_IOC_ALLOC_MEM_FLAGS_EXECUTABLE |
+		(vram ? KFD_IOC_ALLOC_MEM_FLAGS_VRAM : KFD_IOC_ALLOC_MEM_FLAGS_GTT);
+	mem->domain = vram && !adev->apu_prefer_gtt ? AMDGPU_GEM_DOMAIN_VRAM :
+						      AMDGPU_GEM_DOMAIN_GTT;
+	mem->bo = bo;
+	mem->is_imported = true;
+}
+
+/* Takes over both references if it succeeds. */
+static int import_object(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address,
+			 struct dma_buf *dmabuf, struct amdgpu_bo *bo, struct kgd_mem **out)
+{
+	struct drm_file *file = adev->kfd.client.file;
+	struct drm_gem_object *object = &bo->tbo.base;
+	struct kgd_mem *mem;
+	int ret;
+
+	if (!(bo->preferred_domains & (AMDGPU_GEM_DOMAIN_VRAM | AMDGPU_GEM_DOMAIN_GTT)))
+		return -EINVAL;
+	mem = kzalloc(sizeof(*mem), GFP_KERNEL);
+	if (!mem)
+		return -ENOMEM;
+	mutex_init(&mem->lock);
+	INIT_LIST_HEAD(&mem->attachments);
+	amdgpu_call(amdgpu_sync_create)(&mem->sync);
+	describe(mem, adev, bo);
+	mem->va = address;
+	mem->dmabuf = dmabuf;
+	mem->process_info = vm->vm->process_info;
+
+	ret = amdgpu_call(drm_vma_node_allow)(&object->vma_node, vm->drm_priv);
+	if (ret)
+		goto free;
+	ret = amdgpu_call(drm_gem_handle_create)(file, object, &mem->gem_handle);
+	if (ret)
+		goto revoke;
+	keep_dmabuf(object, dmabuf);
+	ret = join_process(mem);
+	if (ret)
+		goto delete;
+	*out = mem;
+	return 0;
+delete:
+	amdgpu_call(drm_gem_handle_delete)(file, mem->gem_handle);
+revoke:
+	amdgpu_call(drm_vma_node_revoke)(&object->vma_node, vm->drm_priv);
+free:
+	mutex_destroy(&mem->lock);
+	kfree(mem);
+	return ret;
+}
+
+static int import(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address,
+		  struct dma_buf *dmabuf, struct kgd_mem **out)
+{
+	struct drm_gem_object *object;
+	struct amdgpu_bo *bo;
+	int ret;
+
+	object = amdgpu_call(amdgpu_gem_prime_import)(adev_to_drm(adev), dmabuf);
+	if (IS_ERR(object))
+		return PTR_ERR(object);
+	bo = gem_to_amdgpu_bo(object);
+	ret = import_object(adev, vm, address, dmabuf, bo, out);
+	if (ret)
+		amdgpu_call(amdgpu_bo_unref)(&bo);
+	return ret;
+}
+
+int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int fd, u64 address,
+			 u64 *size, u64 *mmap_offset, struct kgd_mem **out)
+{
+	struct dma_buf *dmabuf;
+	int idx, ret;
+
+	dmabuf = dma_buf_get(fd);
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	ret = bridge_enter(adev, &idx);
+	if (ret)
+		goto put;
+	ret = import(adev, vm, address, dmabuf, out);
+	bridge_leave(idx);
+	if (ret)
+		goto put;
+	*size = amdgpu_bo_size((*out)->bo);
+	*mmap_offset = amdgpu_bo_mmap_offset((*out)->bo);
+	return 0;
+put:
+	dma_buf_put(dmabuf);
+	return ret;
+}
+
+int bridge_memory_export(struct kgd_mem *mem, u32 flags)
+{
+	struct dma_buf *dmabuf;
+	int idx, ret;
+
+	ret = bridge_enter(bridge_home(mem), &idx);
+	if (ret)
+		return ret;
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_export_dmabuf)(mem, &dmabuf);
+	bridge_leave(idx);
+	if (ret)
+		return ret;
+	/* The file descriptor takes the reference over. */
+	ret = dma_buf_fd(dmabuf, flags);
+	if (ret < 0)
+		dma_buf_put(dmabuf);
+	return ret;
+}
+
+MODULE_IMPORT_NS("DMA_BUF");
