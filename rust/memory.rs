@@ -135,11 +135,18 @@ impl Buffers {
         action(buffer.ok_or(missing)?.memory())
     }
 
-    /// Whether a buffer is memory, and not pages of a device's. `EINVAL`: there is none.
-    pub(crate) fn is_memory(&self, handle: u32) -> Result<bool> {
+    /// The same for a buffer that is memory. `EINVAL`: there is none of that handle, or it shows a
+    /// device's pages.
+    pub(crate) fn with_memory<R>(
+        &self,
+        handle: u32,
+        action: impl FnOnce(&Memory) -> Result<R>,
+    ) -> Result<R> {
         let table = self.table.lock();
-        let buffer = table.get(handle).ok_or(EINVAL)?;
-        Ok(buffer.request.source() == Source::Memory)
+        let is_memory =
+            |buffer: &&Buffer| buffer.is_usable() && buffer.request.source() == Source::Memory;
+        let buffer = table.get(handle).filter(is_memory);
+        action(buffer.ok_or(EINVAL)?.memory())
     }
 
     /// Frees a buffer. `EINVAL`: there is none. `EBUSY`: it is mapped to a GPU. `EPERM`: the kernel
@@ -211,9 +218,10 @@ mod tests {
     use super::*;
     use crate::kgd::fake::Fake;
 
-    /// `KFD_IOC_ALLOC_MEM_FLAGS_VRAM` and `…_USERPTR`.
+    /// `KFD_IOC_ALLOC_MEM_FLAGS_VRAM`, `…_USERPTR` and `…_DOORBELL`.
     const VRAM: u32 = 1;
     const USERPTR: u32 = 4;
+    const DOORBELL: u32 = 8;
 
     fn buffers() -> Pin<KBox<Buffers>> {
         KBox::pin_init(Buffers::new(), GFP_KERNEL).unwrap()
@@ -260,6 +268,25 @@ mod tests {
         assert_eq!(fake.live().memories, 1);
         assert_eq!(buffers.free(handle), Ok(()));
         assert_eq!(fake.live().memories, 0);
+    }
+
+    #[test]
+    fn a_devices_pages_are_not_passed_on() {
+        let fake = Fake::new().unwrap();
+        let (vm, buffers) = (fake.vm().unwrap(), buffers());
+        let export = |handle| buffers.with_memory(handle, |memory| memory.export_dmabuf(0));
+        let handle = add(&buffers, &vm, DOORBELL);
+        assert_eq!(
+            (export(handle), export(handle + 1)),
+            (Err(EINVAL), Err(EINVAL))
+        );
+        // The next buffer of that handle is looked at anew.
+        buffers.free(handle).unwrap();
+        assert_eq!(add(&buffers, &vm, 0), handle);
+        assert!(export(handle).is_ok());
+        // It waits for who has a buffer of that handle in use, so that it stays what it was.
+        let other = buffers.with_memory(handle, |_| Ok(buffers.table.try_lock().is_some()));
+        assert_eq!(other, Ok(false));
     }
 
     #[test]

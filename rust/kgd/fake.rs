@@ -572,7 +572,7 @@ impl ProcessMemory for Fake {
     }
 
     fn export_dmabuf(&self, _memory: &MemoryHandle, _flags: u32) -> Result<i32> {
-        Err(EINVAL)
+        Ok(3)
     }
 
     fn dmabuf_info(&self, _fd: i32) -> Result<RawDmabufInfo> {
