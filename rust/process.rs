@@ -59,6 +59,7 @@ use registry::{
 };
 
 use crate::{
+    compat::smp_mb,
     event::Events,
     gauge::{
         Gauge,
@@ -211,6 +212,8 @@ pub(crate) struct Process {
     files: Arc<ProcessFiles>,
     #[pin]
     notifier: Notifier,
+    /// Nothing of it is on a GPU, nor ever will be, and nobody waits for its buffers.
+    is_off: Atomic<bool>,
     /// The notifier is registered: the end of the address space will not be missed.
     watched: Atomic<bool>,
     /// The address space, which `files` keep: no other one has its name meanwhile.
@@ -262,6 +265,7 @@ impl Process {
             files,
             mm: MmId::new(mm.as_raw()),
             notifier <- Notifier::new::<Self>(),
+            is_off: Atomic::new(false),
             watched: Atomic::new(false),
             pid,
             tgid,
@@ -430,21 +434,35 @@ impl Process {
         Ok(())
     }
 
-    /// Takes everything off the GPUs, for good. Synchronous; a second call does nothing.
+    /// Takes everything off the GPUs, for good. Synchronous: who calls it beside another one waits
+    /// until all is off, too. A call after that does nothing.
+    ///
+    /// Until it returns the process must be found: while a queue of its does not stop, its buffers
+    /// stay where they are ([`Process::is_off`]).
     ///
     /// May run under reclaim: it takes no lock that is held across an allocation.
     pub(crate) fn quiesce(&self) {
-        let before = core::mem::replace(&mut self.inner.lock().lifecycle, Lifecycle::Quiesced);
-        if before == Lifecycle::Quiesced {
+        if self.is_off.load(Acquire) {
             return;
         }
+        self.inner.lock().lifecycle = Lifecycle::Quiesced;
         for device in self.devices() {
             device.queues().quiesce(&**device);
         }
-        // The evictor does not find the process any more, whose buffers may stay for long: a child
-        // can have the file.
+        self.is_off.store(true, Release);
+        // Who has asked for the fence just now has not seen that, and the fence is seen here; or it
+        // sees that, and does not wait.
+        smp_mb();
+        // The evictor does nothing for the process any more, whose buffers may stay for long: a
+        // child can have the file.
         self.let_buffers_move();
         self.events.shut_down();
+    }
+
+    /// Whether all its queues are off the GPUs for good: nobody need wait for its eviction fence.
+    fn is_off(&self) -> bool {
+        smp_mb();
+        self.is_off.load(Acquire)
     }
 
     /// Takes the process's queues off all GPUs until as many calls of [`Process::restore`] follow.
@@ -556,13 +574,14 @@ unsafe impl AddressSpaceUser for Process {
     const NOTIFIER: usize = core::mem::offset_of!(Self, notifier);
 
     fn released(this: &ProcessRef) {
-        registry::forget(this);
+        // While it can be found: who wants its buffers waits for the queues then.
         this.quiesce();
+        registry::forget(this);
         this.leave_debugging();
         // Its other contexts work on the same address space.
         registry::contexts_of(this.mm, |context| {
-            registry::forget(context);
             context.quiesce();
+            registry::forget(context);
         });
     }
 }

@@ -336,8 +336,8 @@ pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
 
 /// Ends a context whose file is closed.
 pub(crate) fn close_context(process: &ProcessRef) {
-    forget(process);
     process.quiesce();
+    forget(process);
 }
 
 /// From now on performance counters count the queues that there are on a node, or do not.
@@ -439,9 +439,15 @@ pub(crate) fn restore_postponed(mm: MmId) {
 }
 
 /// amdgpu wants to move buffers of the process, and waits until its eviction fence is signalled:
-/// that is left to a worker. `ESRCH` if there is no such process. Legal in any context.
+/// that is left to a worker. `ESRCH`: nothing of the process is on a GPU, nor ever will be, and the
+/// buffers may go. Legal in any context.
+///
+/// A process that ends signals the fence when its queues are off, and not before.
 pub(crate) fn schedule_eviction(mm: MmId, context: u16, fence: u64) -> Result {
     let process = of_context(mm, context).ok_or(ESRCH)?;
+    if process.is_off() {
+        return Err(ESRCH);
+    }
     process.evictor().ok_or(ESRCH)?.request(fence);
     Ok(())
 }
