@@ -49,7 +49,7 @@ pub(super) fn alloc_memory_of_gpu(
         size: args.size,
         flags: args.flags,
     };
-    if request.size == 0 {
+    if request.size == 0 || !request.is_of_one_kind() {
         return Err(EINVAL);
     }
     if request.is_user_memory() && !call.process.is_primary() {

@@ -8,6 +8,7 @@
 /// `KFD_IOC_ALLOC_MEM_FLAGS_*` (linux/kfd_ioctl.h).
 mod flag {
     pub(super) const VRAM: u32 = 1 << 0;
+    pub(super) const GTT: u32 = 1 << 1;
     pub(super) const USERPTR: u32 = 1 << 2;
     pub(super) const DOORBELL: u32 = 1 << 3;
     pub(super) const MMIO_REMAP: u32 = 1 << 4;
@@ -50,8 +51,17 @@ impl BufferRequest {
         }
     }
 
-    const fn has(&self, flag: u32) -> bool {
-        self.flags & flag != 0
+    /// Whether it has one of these flags.
+    const fn has(&self, flags: u32) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Whether it is of one kind: what shows the device is no memory, neither the GPU's nor the
+    /// system's nor the user's. Of both amdgpu makes the memory, and treats it as the other: it
+    /// unpins user memory that it has never pinned, and keeps VRAM in the system's.
+    pub(crate) const fn is_of_one_kind(&self) -> bool {
+        !self.has(flag::DOORBELL | flag::MMIO_REMAP)
+            || !self.has(flag::VRAM | flag::GTT | flag::USERPTR)
     }
 
     /// Where it comes from. Doorbells go before registers, whatever else is asked for.
@@ -109,8 +119,7 @@ mod tests {
     #[cfg_attr(CONFIG_RUST, allow(unused_imports))]
     use super::*;
 
-    /// `KFD_IOC_ALLOC_MEM_FLAGS_GTT`.
-    const GTT: u32 = 1 << 1;
+    const GTT: u32 = flag::GTT;
 
     fn request(size: u64, flags: u32) -> BufferRequest {
         BufferRequest {
@@ -132,6 +141,20 @@ mod tests {
         );
         assert_eq!(request(1, flag::USERPTR).source(), Source::Memory);
         assert_eq!(request(1, 0).source(), Source::Memory);
+    }
+
+    #[test]
+    fn what_shows_the_device_is_no_memory() {
+        for device in [flag::DOORBELL, flag::MMIO_REMAP] {
+            assert!(request(1, device).is_of_one_kind());
+            for memory in [flag::USERPTR, flag::VRAM, GTT] {
+                assert!(request(1, memory).is_of_one_kind());
+                assert!(!request(1, memory | device).is_of_one_kind());
+            }
+        }
+        assert!(request(1, flag::DOORBELL | flag::MMIO_REMAP).is_of_one_kind());
+        assert!(request(1, flag::USERPTR | GTT).is_of_one_kind());
+        assert!(request(1, 0).is_of_one_kind());
     }
 
     #[test]

@@ -2,13 +2,16 @@
 
 //! The kernel's own names of buffers (GEM handles), which those of all processes on a GPU have in
 //! one table: who frees a buffer that was imported frees nobody else's name, and does not come by
-//! another process's memory that way.
+//! another process's memory that way. And a buffer that is of two kinds at once is refused.
 
+use crate::raw::ioctl;
 use crate::running::say;
 use anyhow::{ensure, Context, Result};
 use clap::Args;
 use kfd::{topology, Device, Kfd, Memory};
+use kfd_uapi as uapi;
 use rustix::fd::AsFd;
+use rustix::io::Errno;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -40,7 +43,44 @@ impl Handles {
         for order in Order::ALL {
             attempt(&device, order)?;
         }
+        two_kinds(&device);
         Ok(())
+    }
+}
+
+/// Doorbells and registers that are memory as well: amdgpu would treat the one as the other.
+fn two_kinds(device: &Arc<Device>) {
+    let kinds = [
+        ("USERPTR", uapi::KFD_IOC_ALLOC_MEM_FLAGS_USERPTR),
+        ("VRAM", uapi::KFD_IOC_ALLOC_MEM_FLAGS_VRAM),
+        ("GTT", uapi::KFD_IOC_ALLOC_MEM_FLAGS_GTT),
+    ];
+    let shown = [
+        (
+            "doorbells",
+            uapi::KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL,
+            2 * PAGE,
+        ),
+        ("registers", uapi::KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP, PAGE),
+    ];
+    for (what, flag, size) in shown {
+        for (kind, memory) in kinds {
+            let mut args = uapi::kfd_ioctl_alloc_memory_of_gpu_args {
+                va_addr: 1 << 40,
+                size: size as u64,
+                mmap_offset: 1 << 40,
+                gpu_id: device.gpu_id(),
+                flags: flag | memory,
+                ..Default::default()
+            };
+            let outcome = ioctl(device.kfd(), uapi::IOC_ALLOC_MEMORY_OF_GPU, &mut args);
+            let verdict = if outcome == Err(Errno::INVAL) {
+                "ok"
+            } else {
+                "not ok"
+            };
+            println!("{verdict} - {what} that are {kind}: {outcome:?}");
+        }
     }
 }
 
