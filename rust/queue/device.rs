@@ -208,9 +208,10 @@ impl Queues {
         if inner.evicted == 1 {
             inner.evicted_at = boot_nanoseconds();
         }
+        // Each time, not only the first: it may not have obeyed then, and they run still.
         let result = match &inner.process {
-            Some((key, _)) if inner.evicted == 1 => site.node().queues().scheduler().evict(*key),
-            _ => Ok(()),
+            Some((key, _)) => site.node().queues().scheduler().evict(*key),
+            None => Ok(()),
         };
         trace_process(ProcessChange::Evict, site, inner.evicted, &result);
         site.node().notify_resets();

@@ -463,7 +463,12 @@ impl Scheduler for Direct {
         } = &mut *inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         at.evicted = true;
-        self.clear(phase, at, self.preempt())
+        let off = self.clear(phase, at, self.preempt());
+        match phase {
+            // One that did not stop before is not among those that are loaded.
+            Phase::Hung => off.and(Err(EIO)),
+            Phase::Runs | Phase::Stopped => off,
+        }
     }
 
     fn restore(&self, process: Key, page_table_base: u64) -> Result {

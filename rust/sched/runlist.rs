@@ -93,6 +93,8 @@ pub(crate) struct Runlist {
 
 struct Inner {
     phase: Phase,
+    /// The hardware did not obey when something was to change: what runs may be what ran before.
+    behind: bool,
     /// Nothing may be on the hardware until it is unpaused.
     paused: bool,
     hiq: Cursor,
@@ -146,6 +148,7 @@ impl Runlist {
                 resets: ResetProcesses::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
+                    behind: false,
                     paused: false,
                     hiq: Cursor::new(),
                     oversubscription: Oversubscription::default(),
@@ -368,19 +371,21 @@ impl Runlist {
             Ok(guard) => self.take_off_within(inner, grace).map(|()| guard),
             Err(error) => Err(error),
         };
+        inner.behind = off.is_err();
         let changed = change(&mut inner.state, off.is_ok());
         let _guard = off?;
         self.put_on(inner).and(changed)
     }
 
-    /// The same if the hardware is concerned (`runs`); else `change` is all.
+    /// The same if the hardware is concerned: if what changes runs, or may run since the hardware
+    /// has not obeyed. Else `change` is all.
     fn reschedule_if(
         &self,
         runs: bool,
         inner: &mut Inner,
         change: impl FnOnce(&mut RunlistState) -> Result,
     ) -> Result {
-        if runs {
+        if runs || inner.behind {
             self.reschedule(inner, change)
         } else {
             change(&mut inner.state)
@@ -577,6 +582,7 @@ impl Scheduler for Runlist {
             Err(_) => Ok(()),
         };
         inner.phase = Phase::Stopped;
+        inner.behind = false;
         self.memory.set_listed(0);
         result
     }

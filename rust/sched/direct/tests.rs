@@ -211,6 +211,7 @@ mod tests {
         );
         assert!(fake.live().in_reset);
         assert_eq!(direct.map(process, queue(&fake, true)).err(), Some(EIO));
+        assert_eq!(direct.evict(process), Err(EIO));
         fake.set_in_reset(false);
     }
 }

@@ -171,6 +171,29 @@ mod tests {
         assert_eq!(runlist.evict(process).err(), timeout);
         assert!(fake.live().in_reset);
         assert_eq!(runlist.check_changeable(process, queue), Err(EIO));
+        // It may run as long as that lasts, whoever asks.
+        assert_eq!(runlist.evict(process), Err(EIO));
+        assert_eq!(runlist.rewrite(process, queue, &mut || false), Err(EIO));
+        assert_eq!(runlist.unmap(process, queue), Err(EIO));
+        runlist.stop().unwrap();
+        assert_eq!(runlist.evict(process), Ok(()));
+    }
+
+    #[test]
+    fn what_could_not_be_taken_off_is_asked_to_go_again() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, _) = mapped(&runlist, 1);
+        fake.set_in_reset(true);
+        let rings = fake.live().rings;
+        assert!(runlist.evict(process).is_err() && runlist.evict(process).is_err());
+        assert_eq!(fake.live().rings, rings);
+        fake.set_in_reset(false);
+        assert_eq!(runlist.evict(process), Ok(()));
+        let after = fake.live().rings;
+        assert!(after > rings);
+        assert_eq!(runlist.evict(process), Ok(()));
+        assert_eq!(fake.live().rings, after);
     }
 
     #[test]
