@@ -214,6 +214,8 @@ pub(crate) struct Process {
     notifier: Notifier,
     /// Nothing of it is on a GPU, nor ever will be, and nobody waits for its buffers.
     is_off: Atomic<bool>,
+    /// A suspend has evicted it, which its end undoes.
+    sleeps: Atomic<bool>,
     /// The notifier is registered: the end of the address space will not be missed.
     watched: Atomic<bool>,
     /// The address space, which `files` keep: no other one has its name meanwhile.
@@ -266,6 +268,7 @@ impl Process {
             mm: MmId::new(mm.as_raw()),
             notifier <- Notifier::new::<Self>(),
             is_off: Atomic::new(false),
+            sleeps: Atomic::new(false),
             watched: Atomic::new(false),
             pid,
             tgid,

@@ -74,18 +74,16 @@ pub(crate) fn suspend() {
         return;
     }
     registry.each(|process| {
-        if let Err(error) = process.evict(Trigger::SUSPEND) {
-            let pid = process.lead().pid();
-            pr_err!("process {pid}: cannot unmap its queues for a suspend: {error:?}\n");
-        }
-        process.let_buffers_move();
+        process.sleeps.store(true, Relaxed);
+        process.leave_gpus();
     });
     // Afterwards: who has begun may be waiting for buffers that are to move.
     svm::sleep::begin();
 }
 
 /// Undoes one [`suspend`]; the last one has the processes restored, as soon as tasks run again and
-/// there is room.
+/// there is room. Those that were made in the meantime are left alone: tasks need not be frozen,
+/// and a process may be evicted for another reason, which is not over.
 pub(crate) fn resume() {
     let Ok(registry) = registry::get() else {
         return;
@@ -93,7 +91,11 @@ pub(crate) fn resume() {
     let _turn = registry.power.lock();
     if SUSPENDED.fetch_sub(1, Relaxed) == 1 {
         svm::sleep::end();
-        registry.each(|process| Evictor::restore_soon(process));
+        registry.each(|process| {
+            if process.sleeps.xchg(false, Relaxed) {
+                Evictor::restore_soon(process);
+            }
+        });
     }
 }
 
@@ -130,6 +132,15 @@ impl Process {
     fn devices_on(&self, gpu: DeviceHandle) -> impl Iterator<Item = &super::ProcessDevice> {
         let all = self.devices().iter().map(|device| &**device);
         all.filter(move |device| device.node().kgd().handle() == gpu)
+    }
+
+    /// Takes its queues off all GPUs, and lets its buffers move.
+    fn leave_gpus(&self) {
+        if let Err(error) = self.evict(Trigger::SUSPEND) {
+            let pid = self.lead().pid();
+            pr_err!("process {pid}: cannot unmap its queues for a suspend: {error:?}\n");
+        }
+        self.let_buffers_move();
     }
 
     /// Amdgpu may move its buffers: its queues are off the GPUs.
