@@ -277,13 +277,17 @@ impl Served {
         svm::block::save_device(self.gpu.kgd().handle());
     }
 
-    /// Undoes it.
+    /// Undoes it, as far as the device works: one that does not is reset, and keeps nobody from the
+    /// others.
     pub(crate) fn resume(&self, processes: bool) -> Result {
-        self.start()?;
+        let started = self.start();
+        if started.is_err() {
+            self.gpu.kgd().request_reset();
+        }
         if processes {
             self.resume_processes();
         }
-        Ok(())
+        started
     }
 
     /// Takes all processes off all GPUs.
@@ -397,16 +401,25 @@ mod tests {
     use super::*;
     use crate::{
         gpu::NodeUser,
-        kgd::fake::Fake, //
+        kgd::fake::Fake,
+        linux::errno, //
     };
 
-    /// A device of two partitions with a node each, which nobody knows.
-    fn two_nodes() -> Served {
+    fn two_partitions() -> Arc<Fake> {
         let fake = Fake::with(|facts| {
             facts.num_partitions = 2;
             facts.partitions[1] = facts.partitions[0];
         });
-        let gpu = Gpu::new(fake.unwrap(), Gate::new().unwrap()).unwrap();
+        fake.unwrap()
+    }
+
+    /// A device of two partitions with a node each, which nobody knows.
+    fn two_nodes() -> Served {
+        served(two_partitions())
+    }
+
+    fn served(fake: Arc<Fake>) -> Served {
+        let gpu = Gpu::new(fake, Gate::new().unwrap()).unwrap();
         let mut nodes = KVec::new();
         for index in 0..2 {
             let id = GpuId::new(index + 1).unwrap();
@@ -442,6 +455,17 @@ mod tests {
         assert!(served.has_processes());
         drop((reader, process));
         assert!(!served.has_processes());
+    }
+
+    #[test]
+    fn one_that_does_not_wake_up_is_reset_and_the_others_go_on() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        served.suspend(true);
+        assert!(served.sleep.processes.load(Relaxed));
+        fake.refuse_hiq();
+        assert_eq!(served.resume(true).err(), Some(errno::timer_expired()));
+        assert!(fake.live().in_reset && !served.sleep.processes.load(Relaxed));
     }
 
     #[test]

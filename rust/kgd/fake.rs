@@ -90,6 +90,8 @@ pub(crate) struct Live {
     pub(crate) reset_waits: bool,
     pub(crate) fatal_error: bool,
     interrupts_free: bool,
+    /// The firmware's scheduler does not take its queue.
+    refuses_hiq: bool,
     /// The user wants processes kept apart.
     pub(crate) isolates: bool,
     /// VMIDs that processes have; slots with queues, 8 a pipe; copy queues.
@@ -278,6 +280,11 @@ impl Fake {
     /// The next buffer that is freed is not: a signal comes.
     pub(crate) fn interrupt_free(&self) {
         self.live.lock().interrupts_free = true;
+    }
+
+    /// From now on the firmware's scheduler does not take its queue.
+    pub(crate) fn refuse_hiq(&self) {
+        self.live.lock().refuses_hiq = true;
     }
 
     /// From now on the hardware has a fatal error.
@@ -605,6 +612,9 @@ impl Hardware for Fake {
         _doorbell: DoorbellIndex,
         xcc: u32,
     ) -> Result {
+        if self.live.lock().refuses_hiq {
+            return Err(errno::timer_expired());
+        }
         self.firmware.lock().memory = Some(mqd.cpu);
         self.live.lock().hiqs |= 1u32.checked_shl(xcc).ok_or(EINVAL)?;
         Ok(())
