@@ -87,7 +87,7 @@ impl Interrupts {
         let hint = Hint::new(id, bits);
         let _notified: Option<()> = self.recipients.with(pasid.raw(), |recipient| {
             if !recipient.events.signal_hinted(hint) {
-                if let Some(queue) = process::work_queue() {
+                if let Some(queue) = process::interrupt_queue() {
                     Events::search_on(recipient.events.as_arc_borrow(), queue);
                 }
             }
@@ -199,7 +199,7 @@ impl Deferred for Fault {
 
     #[inline]
     fn queue() -> Option<&'static OwnedQueue> {
-        process::work_queue()
+        process::interrupt_queue()
     }
 
     /// Takes the process off the GPU, where it would fault for ever, and tells it why.

@@ -44,13 +44,13 @@ pub(crate) use registry::{
     count_performance,
     evict_mm,
     exception_queue,
+    interrupt_queue,
     open,
     page_fault,
     restore_mm,
     restore_postponed,
     schedule_eviction,
     with_pasid,
-    work_queue,
     Processes, //
 };
 use registry::{

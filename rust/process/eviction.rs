@@ -109,9 +109,9 @@ impl Evictor {
         if self.fence.xchg(fence, Relaxed) == fence {
             return;
         }
-        if let Some(queue) = registry::work_queue() {
+        if let Ok(registry) = registry::get() {
             // If it is queued already, it will see to this fence too.
-            let _ = queue.enqueue::<_, EVICT>(self.clone());
+            let _ = registry.evictions().enqueue::<_, EVICT>(self.clone());
         }
     }
 

@@ -88,7 +88,12 @@ pub(super) struct Registry {
     /// Where debuggers' files are written to, which may take as long as their readers like.
     notices: OwnedQueue,
     outboxes: Arc<Outboxes>,
-    /// Where processes are dropped.
+    /// Where processes are taken off the GPUs for others' sake: amdgpu wants their buffers.
+    evictions: OwnedQueue,
+    /// Where is done what interrupts ask for: memory faults, and events that are looked for.
+    interrupts: OwnedQueue,
+    /// Where processes are dropped. The end of one takes as long as its user likes, so nobody else
+    /// waits for work that is behind it. Declared behind those whose work lets processes go.
     teardown: OwnedQueue,
     ends: Arc<Ends>,
     /// Where evicted processes are restored. Declared behind `teardown`, whose work waits for it.
@@ -111,6 +116,8 @@ impl Registry {
             errands: OwnedQueue::unbound(c"amdkfd_errands")?,
             notices: OwnedQueue::unbound(c"amdkfd_notices")?,
             outboxes: Outboxes::new()?,
+            evictions: OwnedQueue::unbound(c"amdkfd_evict")?,
+            interrupts: OwnedQueue::unbound(c"amdkfd_interrupts")?,
             teardown: OwnedQueue::unbound(c"amdkfd_teardown")?,
             ends: Ends::new()?,
             restoring: OwnedQueue::unbound_freezable(c"amdkfd_restore")?,
@@ -127,6 +134,11 @@ impl Registry {
     /// Where processes are dropped.
     pub(super) fn teardown(&'static self) -> &'static OwnedQueue {
         &self.teardown
+    }
+
+    /// Where processes are taken off the GPUs because amdgpu wants their buffers.
+    pub(super) fn evictions(&self) -> &OwnedQueue {
+        &self.evictions
     }
 
     /// The ends of all processes.
@@ -261,8 +273,14 @@ impl Drop for Processes {
 
 /// Where work for processes is done that must not be done on the spot; it is finished before the
 /// module goes.
-pub(crate) fn work_queue() -> Option<&'static OwnedQueue> {
+pub(super) fn work_queue() -> Option<&'static OwnedQueue> {
     Some(&REGISTRY.get()?.teardown)
+}
+
+/// Where is done what interrupts ask for and must not do themselves; it is finished before the
+/// module goes.
+pub(crate) fn interrupt_queue() -> Option<&'static OwnedQueue> {
+    Some(&REGISTRY.get()?.interrupts)
 }
 
 /// Where exceptions are reported; it is finished before the module goes.
