@@ -214,6 +214,8 @@ pub(crate) struct Process {
     notifier: Notifier,
     /// Nothing of it is on a GPU, nor ever will be, and nobody waits for its buffers.
     is_off: Atomic<bool>,
+    /// A GPU that it knows was pulled out: it must end, and its queues never run again.
+    is_leaving: Atomic<bool>,
     /// A suspend has evicted it, which its end undoes.
     sleeps: Atomic<bool>,
     /// The notifier is registered: the end of the address space will not be missed.
@@ -268,6 +270,7 @@ impl Process {
             mm: MmId::new(mm.as_raw()),
             notifier <- Notifier::new::<Self>(),
             is_off: Atomic::new(false),
+            is_leaving: Atomic::new(false),
             sleeps: Atomic::new(false),
             watched: Atomic::new(false),
             pid,

@@ -147,13 +147,19 @@ impl Drop for Served {
         }
         gpu::unregister(&self.nodes);
         // From here on no process finds it. Before a device that was pulled out amdgpu neither
-        // suspends it nor asks for the end of its processes.
-        if self.has_processes() {
-            self.suspend(true);
+        // suspends it nor asks for the end of its processes, which lasts as long as one of them
+        // does: nobody else waits for that.
+        let left = self.has_processes();
+        if left {
+            self.stop();
+            power::leave(self.gpu.kgd().handle());
         }
         self.end_processes();
         // Pages of theirs may be in its memory still: those of children.
         svm::block::empty_device(&**self.gpu.kgd());
+        if left {
+            power::gone();
+        }
         self.sleep.end(self.gpu.gate());
     }
 }

@@ -13,7 +13,6 @@
 //! at which tasks are frozen.
 
 use super::{
-    power,
     registry,
     turns::Refused,
     MmId,
@@ -229,8 +228,7 @@ impl WorkItem<RESTORE_LATER> for Evictor {
             Err(Refused::Others) => return this.restore_later(NEXT_TURN, &process),
             Err(Refused::Own) => return this.restore_later(BACK_OFF, &process),
         };
-        // Not into the memory of a GPU that sleeps.
-        let room = match power::is_suspended() {
+        let room = match process.must_stay_away() {
             true => Err(EBUSY),
             false => Self::restore(&process),
         };

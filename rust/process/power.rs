@@ -7,7 +7,8 @@
 //!   its memory. The last GPU that wakes up lets them go on.
 //! - A GPU that is reset takes those off for good that have a VM on it, for their memory there is
 //!   lost. All processes that know the GPU hear of it.
-//! - Before a GPU goes away, the processes that know it must end.
+//! - Before a GPU goes away, the processes that know it must end. From one that was pulled out they
+//!   are taken off before.
 //!
 //! Nothing here takes `Process.memory`: whoever holds that may be waiting for the GPU, that is, for
 //! us.
@@ -46,6 +47,9 @@ use kernel::{
 
 /// GPUs that sleep. Raised under the lock of the registry's table.
 static SUSPENDED: Atomic<i32> = Atomic::new(0);
+
+/// GPUs that are gone while processes know them. Changed under `Registry.power`.
+static GONE: Atomic<i32> = Atomic::new(0);
 
 /// Why a GPU is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,13 +94,49 @@ pub(crate) fn resume() {
     };
     let _turn = registry.power.lock();
     if SUSPENDED.fetch_sub(1, Relaxed) == 1 {
-        svm::sleep::end();
+        end_svm_sleep();
         registry.each(|process| {
             if process.sleeps.xchg(false, Relaxed) {
                 Evictor::restore_soon(process);
             }
         });
     }
+}
+
+/// Pages of shared virtual memory may go into the memory of GPUs again, if nothing speaks against
+/// it any more. Under `Registry.power`.
+fn end_svm_sleep() {
+    if SUSPENDED.load(Relaxed) == 0 && GONE.load(Relaxed) == 0 {
+        svm::sleep::end();
+    }
+}
+
+/// A GPU was pulled out. When this returns the processes that know it are off all GPUs, for good,
+/// and no page of shared virtual memory is on its way into the memory of a GPU, nor comes until
+/// [`gone`]. The others go on.
+pub(crate) fn leave(gpu: DeviceHandle) {
+    let Ok(registry) = registry::get() else {
+        return;
+    };
+    let _turn = registry.power.lock();
+    let _: i32 = GONE.fetch_add(1, Relaxed);
+    registry.each(|process| {
+        if process.devices_on(gpu).next().is_some() {
+            process.is_leaving.store(true, Relaxed);
+            process.leave_gpus();
+        }
+    });
+    svm::sleep::begin();
+}
+
+/// Nobody knows the GPU of [`leave`] any more.
+pub(crate) fn gone() {
+    let Ok(registry) = registry::get() else {
+        return;
+    };
+    let _turn = registry.power.lock();
+    let _: i32 = GONE.fetch_sub(1, Relaxed);
+    end_svm_sleep();
 }
 
 /// The device is being reset, and its schedulers are stopped: what processes have on it is lost.
@@ -141,6 +181,12 @@ impl Process {
             pr_err!("process {pid}: cannot unmap its queues for a suspend: {error:?}\n");
         }
         self.let_buffers_move();
+    }
+
+    /// Whether its buffers must not be brought back now: into the memory of a GPU that sleeps, or
+    /// that is gone.
+    pub(super) fn must_stay_away(&self) -> bool {
+        is_suspended() || self.is_leaving.load(Relaxed)
     }
 
     /// Amdgpu may move its buffers: its queues are off the GPUs.
