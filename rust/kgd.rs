@@ -535,8 +535,11 @@ pub(crate) trait QueueSlots {
         preempt: Preempt,
         xcc: u32,
     ) -> Result;
-    /// The ring of the user's queue that is in a slot.
+    /// The ring of the user's queue that is in a slot, unless it is below 1 TiB.
     fn ring_in_slot(&self, position: HqdPosition, xcc: u32) -> Option<GpuVa>;
+    /// Whether a queue is at work in a slot, or that cannot be found out. Allocates nothing with
+    /// reclaim. It reads some fifty registers: for slots without a ring, when something hangs.
+    fn slot_is_active(&self, position: HqdPosition, xcc: u32) -> bool;
     /// The registers of a slot, in ascending order.
     fn slot_registers(&self, position: HqdPosition, xcc: u32) -> Result<KVec<Register>>;
     /// The registers of a copy queue of one of the device's engines, in ascending order.

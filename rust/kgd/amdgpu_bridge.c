@@ -451,6 +451,28 @@ int bridge_queue_registers(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 
 	return ret ? ret : registers(dump, count, out);
 }
 
+/* The registers of a slot begin with CP_MQD_BASE_ADDR, its upper half, and CP_HQD_ACTIVE. */
+#define HQD_ACTIVE 2
+
+bool bridge_queue_is_active(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc)
+{
+	const struct kfd2kgd_calls *hw = hardware(adev);
+	u32 (*dump)[2], count;
+	unsigned int flags;
+	bool active;
+	int ret;
+
+	/* The caller holds a lock that reclaim may take, and amdgpu allocates. */
+	flags = memalloc_noreclaim_save();
+	ret = hw ? hw->hqd_dump(adev, pipe, queue, &dump, &count, xcc) : -ENODEV;
+	memalloc_noreclaim_restore(flags);
+	if (ret)
+		return true;
+	active = count <= HQD_ACTIVE || dump[HQD_ACTIVE][1] & 1;
+	kfree(dump);
+	return active;
+}
+
 int bridge_sdma_registers(struct amdgpu_device *adev, u32 engine, u32 queue,
 			  struct bridge_register *out)
 {

@@ -507,8 +507,13 @@ int bridge_queue_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue
 /* -ETIME: it does not stop. */
 int bridge_queue_unload(struct amdgpu_device *adev, void *mqd, u32 preempt, u32 timeout_ms,
 			u32 pipe, u32 queue, u32 xcc);
-/* The address of the ring of the user's queue that is in a slot; 0: there is none. */
+/*
+ * The address of the ring of the user's queue that is in a slot; 0: there is none, or its ring is
+ * below 1 TiB: amdgpu takes such a queue for the kernel's, and does not reset it either.
+ */
 u64 bridge_queue_address(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc);
+/* Whether a queue is at work in a slot, whosever it is. True if that cannot be found out. */
+bool bridge_queue_is_active(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 xcc);
 /*
  * Resets the slot, and if need be its pipe. The address of the ring that was there; 0: it did not
  * leave.

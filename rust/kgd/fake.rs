@@ -97,6 +97,8 @@ pub(crate) struct Live {
     /// VMIDs that processes have; slots with queues, 8 a pipe; copy queues.
     pub(crate) vmids: u32,
     pub(crate) slots: u64,
+    /// Those of them whose ring amdgpu does not show, for it is below 1 TiB.
+    low_rings: u64,
     pub(crate) copy_queues: u32,
     pub(crate) last_preempt: Option<Preempt>,
     /// The slot (engine, queue, doorbell) of a copy queue that stays although firmware says that

@@ -24,6 +24,7 @@ use crate::{
     kgd::{
         gpu_err,
         gpu_warn,
+        HqdPosition,
         Kgd, //
     },
     linux::errno,
@@ -128,6 +129,20 @@ pub(super) fn reset_stuck(
     }
 }
 
+/// A slot that shows no ring has no queue. `ETIME`: it has one whose ring is below 1 TiB, where its
+/// user chose to have it: amdgpu can neither tell whose it is nor reset it.
+pub(super) fn check_empty(kgd: &dyn Kgd, position: HqdPosition, xcc: u32) -> Result {
+    if !kgd.slot_is_active(position, xcc) {
+        return Ok(());
+    }
+    let HqdPosition { pipe, queue } = position;
+    gpu_err!(
+        kgd.facts().pci_name(),
+        "XCC {xcc}: queue {queue} of pipe {pipe} does not stop, and cannot be reset alone\n"
+    );
+    Err(errno::timer_expired())
+}
+
 /// Returns how many.
 fn try_reset_stuck(
     kgd: &dyn Kgd,
@@ -149,6 +164,7 @@ fn try_reset_stuck(
     for position in compute_slots(facts) {
         for (xcc, _) in xccs(xcc_mask) {
             let Some(ring) = kgd.ring_in_slot(position, xcc) else {
+                check_empty(kgd, position, xcc)?;
                 continue;
             };
             found += 1;
@@ -244,6 +260,17 @@ mod tests {
         assert_eq!(resets.take(), Some(a));
         assert_eq!(resets.take(), Some(b));
         assert_eq!(resets.take(), None);
+    }
+
+    #[test]
+    fn no_slot_is_empty_that_is_at_work() {
+        let fake = Fake::with(|facts| facts.compute_queue_bitmap = 1 << 5).unwrap();
+        let facts = crate::kgd::Device::facts(&*fake);
+        let position = compute_slots(facts).next().unwrap();
+        assert_eq!(check_empty(&*fake, position, 0), Ok(()));
+        fake.occupy(1 << 5);
+        let timeout = Err(errno::timer_expired());
+        assert_eq!(check_empty(&*fake, position, 0), timeout);
     }
 
     #[test]

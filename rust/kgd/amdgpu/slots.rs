@@ -80,6 +80,12 @@ impl QueueSlots for Amdgpu {
         GpuVa::new(address).filter(|_| address != 0)
     }
 
+    fn slot_is_active(&self, position: HqdPosition, xcc: u32) -> bool {
+        let HqdPosition { pipe, queue } = position;
+        // SAFETY: By the type invariant, the device is valid.
+        unsafe { c::bridge_queue_is_active(self.adev(), pipe, queue, xcc) }
+    }
+
     fn slot_registers(&self, position: HqdPosition, xcc: u32) -> Result<KVec<Register>> {
         let HqdPosition { pipe, queue } = position;
         registers(|out| {

@@ -4,6 +4,18 @@
 
 use super::*;
 
+impl Fake {
+    /// The rings of the queues in these slots, 8 a pipe, are below 1 TiB.
+    pub(crate) fn set_low_rings(&self, slots: u64) {
+        self.live.lock().low_rings = slots;
+    }
+
+    /// There are queues in these slots.
+    pub(crate) fn occupy(&self, slots: u64) {
+        self.live.lock().slots |= slots;
+    }
+}
+
 impl QueueSlots for Fake {
     fn bind_vmid(&self, binding: &VmidBinding, _xcc_mask: u32) -> Result {
         self.live.lock().vmids |= 1 << binding.vmid.raw();
@@ -48,8 +60,13 @@ impl QueueSlots for Fake {
     }
 
     fn ring_in_slot(&self, position: HqdPosition, _xcc: u32) -> Option<GpuVa> {
-        let taken = self.live.lock().slots & slot_bit(position) != 0;
-        GpuVa::new(RING).filter(|_| taken)
+        let live = self.live.lock();
+        let seen = live.slots & !live.low_rings & slot_bit(position) != 0;
+        GpuVa::new(RING).filter(|_| seen)
+    }
+
+    fn slot_is_active(&self, position: HqdPosition, _xcc: u32) -> bool {
+        self.live.lock().slots & slot_bit(position) != 0
     }
 
     fn slot_registers(&self, _position: HqdPosition, _xcc: u32) -> Result<KVec<Register>> {
@@ -79,7 +96,7 @@ impl QueueSlots for Fake {
 
     fn reset_slot(&self, position: HqdPosition, _xcc: u32) -> Option<GpuVa> {
         let mut live = self.live.lock();
-        if !live.resettable {
+        if !live.resettable || live.low_rings & slot_bit(position) != 0 {
             return None;
         }
         live.slots &= !slot_bit(position);

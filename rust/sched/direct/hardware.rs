@@ -28,6 +28,7 @@ use crate::{
     sched::{
         memory::BoWindow,
         partition::xccs,
+        resets::check_empty,
         slots::{
             SlotGuard,
             Slots, //
@@ -235,9 +236,11 @@ impl DirectHardware {
     /// Resets the slot of a compute queue that did not stop. False: it still has not.
     pub(super) fn reset(&self, vmid: Vmid, position: HqdPosition) -> bool {
         self.kgd.kill_waves(vmid, self.xcc_mask);
-        xccs(self.xcc_mask).all(|(logical, _)| {
-            let there = self.kgd.ring_in_slot(position, logical).is_some();
-            !there || self.kgd.reset_slot(position, logical).is_some()
-        })
+        xccs(self.xcc_mask).all(
+            |(logical, _)| match self.kgd.ring_in_slot(position, logical) {
+                Some(_) => self.kgd.reset_slot(position, logical).is_some(),
+                None => check_empty(&*self.kgd, position, logical).is_ok(),
+            },
+        )
     }
 }

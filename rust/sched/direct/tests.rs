@@ -214,4 +214,21 @@ mod tests {
         assert_eq!(direct.evict(process), Err(EIO));
         fake.set_in_reset(false);
     }
+
+    #[test]
+    fn a_queue_that_cannot_be_seen_has_the_gpu_reset() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let process = direct.add(process(0), None);
+        let key = mapped(&direct, process, &fake);
+        fake.set_stuck(true, true);
+        fake.set_low_rings(u64::MAX);
+        assert_eq!(
+            direct.unmap(process, key).err(),
+            Some(errno::timer_expired())
+        );
+        assert!(fake.live().in_reset && fake.live().slots != 0);
+        assert_eq!(direct.take_reset(), None);
+        fake.set_in_reset(false);
+    }
 }
