@@ -26,6 +26,7 @@ mod eviction;
 pub(crate) mod files;
 pub(crate) mod memory;
 pub(crate) mod open_file;
+mod pasids;
 pub(crate) mod power;
 pub(crate) mod queues;
 mod registry;
@@ -428,7 +429,8 @@ impl Process {
         }
         let context = self.context().ok_or(ENODEV)?.clone();
         let svm = self.make_svm_locked()?;
-        let since = device.acquire_vm(context, drm_fd, &self.events)?;
+        let name = (self.mm, self.context);
+        let since = device.acquire_vm(context, drm_fd, &self.events, name)?;
         self.tell_waves(device);
         if let Some(svm) = svm {
             self.tell_svm(svm);

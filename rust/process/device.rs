@@ -8,8 +8,10 @@
 
 use super::{
     apertures::Apertures,
+    pasids::PasidName,
     tensor_limit::TensorLimit,
-    trap::TrapMemory, //
+    trap::TrapMemory,
+    ProcessName, //
 };
 use crate::{
     event::Events,
@@ -73,6 +75,8 @@ pub(crate) struct TrapHandler {
 struct DeviceVm {
     /// Interrupts find the events of the process by its pasid.
     _interrupts: Registration,
+    /// And faults the process.
+    _name: PasidName,
     trap: Option<TrapMemory>,
     _started: Started,
     vm: Arc<Vm>,
@@ -256,6 +260,7 @@ impl ProcessDevice {
         context: Arc<MemoryContext>,
         drm_fd: i32,
         events: &Arc<Events>,
+        process: ProcessName,
     ) -> Result<Quiet> {
         let now = self.node.resets().quiet()?;
         let mut unfinished = self.unfinished.lock();
@@ -269,10 +274,12 @@ impl ProcessDevice {
         let trap = code
             .map(|code| TrapMemory::new(vm, self.apertures.trap, code))
             .transpose()?;
+        let name = PasidName::new(vm.pasid(), process)?;
         let interrupts = self.node.sink().register(vm.pasid(), events.clone())?;
         let AcquiredVm { vm, since, power } = unfinished.take().ok_or(ENODEV)?;
         self.vm.populate(DeviceVm {
             _interrupts: interrupts,
+            _name: name,
             trap,
             _started: Started::new(&self.node, vm.task()),
             vm,

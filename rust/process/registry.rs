@@ -14,6 +14,7 @@ use super::{
         Outboxes, //
     },
     ends::Ends,
+    pasids::Pasids,
     power,
     turns::Turns,
     MmId,
@@ -63,6 +64,11 @@ use kernel::{
 
 static REGISTRY: Global<Registry> = Global::new();
 
+/// Contexts of an address space beside its primary process. Each costs the kernel memory and
+/// directories in sysfs, and the others a look under the table's lock, interrupts off, when one
+/// more is made.
+const MAX_CONTEXTS: u16 = 256;
+
 /// How long the others wait for a process whose buffers are brought back. It takes some 0.1 s for
 /// a gigabyte.
 const RESTORE_LIMIT: Delta = Delta::from_millis(500);
@@ -74,6 +80,9 @@ pub(super) struct Registry {
     module: &'static ThisModule,
     #[pin]
     table: IrqSpinLock<RBTree<ProcessName, ProcessRef>>,
+    /// Whose VM has which pasid.
+    #[pin]
+    pasids: Pasids,
     #[pin]
     creation: Mutex<()>,
     /// One at a time puts all processes to sleep, or wakes them (`power.rs`).
@@ -110,6 +119,7 @@ impl Registry {
         try_pin_init!(Self {
             module,
             table <- new_irq_spinlock!(RBTree::new(), "amdkfd::Registry::table"),
+            pasids <- Pasids::new(),
             creation <- new_mutex!((), "amdkfd::Registry::creation"),
             power <- new_mutex!((), "amdkfd::Registry::power"),
             exceptions: OwnedQueue::unbound(c"amdkfd_exceptions")?,
@@ -129,6 +139,11 @@ impl Registry {
     /// The module.
     pub(super) fn module(&self) -> &'static ThisModule {
         self.module
+    }
+
+    /// Whose VM has which pasid.
+    pub(super) fn pasids(&self) -> &Pasids {
+        &self.pasids
     }
 
     /// Where processes are dropped.
@@ -212,11 +227,12 @@ impl Registry {
         self.table.lock().get(&(mm, context)).cloned()
     }
 
-    /// The lowest number that no context of the address space has. `ENOSPC`: there is none.
+    /// The lowest number that no context of the address space has. `ENOSPC`: it has as many as may
+    /// be.
     fn free_context(&self, mm: MmId) -> Result<u16> {
         let table = self.table.lock();
         let taken = |context: &u16| table.get(&(mm, *context)).is_some();
-        (0..PRIMARY_CONTEXT)
+        (0..MAX_CONTEXTS)
             .find(|context| !taken(context))
             .ok_or(ENOSPC)
     }
@@ -480,12 +496,9 @@ pub(crate) fn with_pasid<R>(
     pasid: Pasid,
     act: impl FnOnce(&Process, &Arc<ProcessDevice>) -> R,
 ) -> Option<R> {
-    let process = {
-        let table = REGISTRY.get()?.table.lock();
-        let mut all = table.values();
-        all.find(|process| process.device_with(pasid).is_some())
-            .cloned()?
-    };
+    let registry = REGISTRY.get()?;
+    let (mm, context) = registry.pasids.find(pasid)?;
+    let process = registry.find_context(mm, context)?;
     let device = process.device_with(pasid)?;
     Some(act(&process, device))
 }
