@@ -21,6 +21,7 @@ use crate::{
             Registration, //
         },
         mmap::Vma,
+        ratelimit::may_complain,
         task::in_compat_syscall, //
     },
     mmap::{
@@ -74,8 +75,10 @@ impl CharDevice for DevKfd {
             return Err(ENODEV);
         }
         if in_compat_syscall() {
-            let pid = kernel::current!().pid();
-            pr_warn!("process {pid} is a 32-bit one; these are not supported\n");
+            if may_complain() {
+                let pid = kernel::current!().pid();
+                pr_warn!("process {pid} is a 32-bit one; these are not supported\n");
+            }
             return Err(EPERM);
         }
         if gate::is_closed() {

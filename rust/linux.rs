@@ -22,6 +22,7 @@ pub(crate) mod mmap;
 pub(crate) mod mmu_notifier;
 pub(crate) mod module;
 pub(crate) mod platform;
+pub(crate) mod ratelimit;
 pub(crate) mod rcu_table;
 pub(crate) mod removable;
 pub(crate) mod spinlock;

@@ -40,6 +40,7 @@ unsafe extern "C" {
     pub(super) fn amdkfd_check_nowait(file: *mut bindings::file) -> c_int;
     pub(super) fn amdkfd_write_nowait(file: *mut bindings::file, byte: u8) -> c_int;
     pub(super) safe fn amdkfd_mb();
+    pub(super) safe fn amdkfd_may_complain() -> bool;
 }
 
 // Those of `hmm.c`, declared as `hmm.h` has them.

@@ -17,6 +17,7 @@
 #include <linux/mmap_lock.h>
 #include <linux/pid_namespace.h>
 #include <linux/ptrace.h>
+#include <linux/ratelimit.h>
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/uio.h>
@@ -159,4 +160,13 @@ int amdkfd_write_nowait(struct file *file, u8 byte)
 void amdkfd_mb(void)
 {
 	mb();
+}
+
+bool amdkfd_may_complain(void)
+{
+	static struct ratelimit_state state =
+		RATELIMIT_STATE_INIT_FLAGS(state, DEFAULT_RATELIMIT_INTERVAL,
+					   DEFAULT_RATELIMIT_BURST, RATELIMIT_MSG_ON_RELEASE);
+
+	return __ratelimit(&state);
 }

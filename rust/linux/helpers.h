@@ -51,5 +51,7 @@ int amdkfd_check_nowait(struct file *file);
 int amdkfd_write_nowait(struct file *file, u8 byte);
 /* mb() */
 void amdkfd_mb(void);
+/* Whether there have been no more than ten messages in 5 s, with this one. */
+bool amdkfd_may_complain(void);
 
 #endif

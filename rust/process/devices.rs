@@ -3,9 +3,12 @@
 //! The GPUs of a process: those that its cgroup lets it use.
 
 use super::ProcessDevice;
-use crate::gpu::{
-    gate,
-    Node, //
+use crate::{
+    gpu::{
+        gate,
+        Node, //
+    },
+    linux::ratelimit::may_complain,
 };
 use core::ops::Deref;
 use kernel::{
@@ -58,10 +61,10 @@ impl Devices {
             return Err(EAGAIN);
         }
         if devices.is_empty() {
-            pr_warn!(
-                "there is no GPU that process {} may use\n",
-                kernel::current!().pid()
-            );
+            if may_complain() {
+                let pid = kernel::current!().pid();
+                pr_warn!("there is no GPU that process {pid} may use\n");
+            }
             return Err(EINVAL);
         }
         Ok(devices)

@@ -14,6 +14,7 @@ use crate::{
         TlbFlush,
         Vm, //
     },
+    linux::ratelimit::may_complain,
     memory::{
         request::BufferRequest,
         Handle, //
@@ -157,7 +158,7 @@ fn flush_tlb(device: &ProcessDevice, vm: &Vm) {
 
 fn refused(process: &Process, device: &ProcessDevice, error: Error) {
     // A signal is no failure: the user comes again.
-    if error != ERESTARTSYS {
+    if error != ERESTARTSYS && may_complain() {
         let (pid, name) = (process.lead().pid(), device.node().pci_name());
         gpu_err!(name, "process {pid}: cannot map a buffer: {error:?}\n");
     }

@@ -28,9 +28,12 @@ use crate::{
         gpu_err,
         QueueBuffers, //
     },
-    linux::trace::{
-        self,
-        QueueChange, //
+    linux::{
+        ratelimit::may_complain,
+        trace::{
+            self,
+            QueueChange, //
+        },
     },
     queue::{
         mapped,
@@ -77,7 +80,9 @@ pub(crate) fn create(
     if let QueueKind::Sdma(SdmaChoice::Engine(engine)) = properties.kind() {
         if !node.has_engine(engine) {
             let (pid, name) = (process.lead().pid(), device.node().pci_name());
-            gpu_err!(name, "process {pid}: there is no SDMA engine {engine}\n");
+            if may_complain() {
+                gpu_err!(name, "process {pid}: there is no SDMA engine {engine}\n");
+            }
             return Err(EINVAL);
         }
     }

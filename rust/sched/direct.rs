@@ -60,6 +60,7 @@ use crate::{
         Preempt,
         ResetGuard, //
     },
+    linux::ratelimit::may_complain,
 };
 use hardware::{
     DirectHardware,
@@ -179,10 +180,12 @@ impl Direct {
     /// A VMID for a process. `ENOSPC`: there is none.
     fn take_vmid(&self, process: &HwProcess, phase: Phase) -> Result<Binding> {
         let Some(place) = Slots::take(self.vmids.clone()) else {
-            gpu_err!(
-                self.pci_name(),
-                "no VMID is free: no more processes can have queues\n"
-            );
+            if may_complain() {
+                gpu_err!(
+                    self.pci_name(),
+                    "no VMID is free: no more processes can have queues\n"
+                );
+            }
             return Err(ENOSPC);
         };
         let binding = Binding::new(self.hardware.clone(), place)?;

@@ -47,6 +47,7 @@ use crate::{
         Partition,
         ResetGuard, //
     },
+    linux::ratelimit::may_complain,
 };
 use core::sync::atomic::{
     AtomicU32,
@@ -409,11 +410,13 @@ impl NodeQueues {
         let before = self.queues.fetch_add(1, Ordering::Relaxed);
         let counted = QueueCount(self.clone());
         if before >= max {
-            let name = self.kgd.facts().pci_name();
-            gpu_warn!(
-                name,
-                "max_num_of_queues_per_device allows {max} queues only\n"
-            );
+            if may_complain() {
+                let name = self.kgd.facts().pci_name();
+                gpu_warn!(
+                    name,
+                    "max_num_of_queues_per_device allows {max} queues only\n"
+                );
+            }
             return Err(EPERM);
         }
         Ok(counted)
@@ -443,8 +446,10 @@ impl NodeQueues {
             SdmaChoice::Engine(engine) => self.xgmi.take_on(engine),
         };
         slot.ok_or_else(|| {
-            let name = self.kgd.facts().pci_name();
-            gpu_warn!(name, "no SDMA queue is free ({choice:?})\n");
+            if may_complain() {
+                let name = self.kgd.facts().pci_name();
+                gpu_warn!(name, "no SDMA queue is free ({choice:?})\n");
+            }
             ENOMEM
         })
     }
