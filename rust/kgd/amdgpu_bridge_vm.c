@@ -418,6 +418,10 @@ static int free_memory(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	block_signals(&before);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
 	restore_signals(&before);
+	/* What it has unpinned before it failed it must not unpin once more the next time. */
+	if (ret && ret != -EBUSY)
+		mem->alloc_flags &= ~(KFD_IOC_ALLOC_MEM_FLAGS_DOORBELL |
+				      KFD_IOC_ALLOC_MEM_FLAGS_MMIO_REMAP);
 	return ret;
 }
 
