@@ -153,13 +153,12 @@ impl Drop for Served {
         if left {
             self.stop();
             power::leave(self.gpu.kgd().handle());
+            // Pulled out asleep: nobody else waits for its processes either.
+            self.sleep.end_processes();
         }
         self.end_processes();
         // Pages of theirs may be in its memory still: those of children.
         svm::block::empty_device(&**self.gpu.kgd());
-        if left {
-            power::gone();
-        }
         self.sleep.end(self.gpu.gate());
     }
 }

@@ -48,9 +48,6 @@ use kernel::{
 /// GPUs that sleep. Raised under the lock of the registry's table.
 static SUSPENDED: Atomic<i32> = Atomic::new(0);
 
-/// GPUs that are gone while processes know them. Changed under `Registry.power`.
-static GONE: Atomic<i32> = Atomic::new(0);
-
 /// Why a GPU is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -94,7 +91,7 @@ pub(crate) fn resume() {
     };
     let _turn = registry.power.lock();
     if SUSPENDED.fetch_sub(1, Relaxed) == 1 {
-        end_svm_sleep();
+        svm::sleep::end();
         registry.each(|process| {
             if process.sleeps.xchg(false, Relaxed) {
                 Evictor::restore_soon(process);
@@ -103,23 +100,14 @@ pub(crate) fn resume() {
     }
 }
 
-/// Pages of shared virtual memory may go into the memory of GPUs again, if nothing speaks against
-/// it any more. Under `Registry.power`.
-fn end_svm_sleep() {
-    if SUSPENDED.load(Relaxed) == 0 && GONE.load(Relaxed) == 0 {
-        svm::sleep::end();
-    }
-}
-
 /// A GPU was pulled out. When this returns the processes that know it are off all GPUs, for good,
-/// and no page of shared virtual memory is on its way into the memory of a GPU, nor comes until
-/// [`gone`]. The others go on.
+/// and no page of shared virtual memory is on its way into the memory of a GPU: what wants to go
+/// into this one's from here on is `ENODEV`. The others go on.
 pub(crate) fn leave(gpu: DeviceHandle) {
     let Ok(registry) = registry::get() else {
         return;
     };
     let _turn = registry.power.lock();
-    let _: i32 = GONE.fetch_add(1, Relaxed);
     registry.each(|process| {
         if process.devices_on(gpu).next().is_some() {
             process.is_leaving.store(true, Relaxed);
@@ -127,16 +115,9 @@ pub(crate) fn leave(gpu: DeviceHandle) {
         }
     });
     svm::sleep::begin();
-}
-
-/// Nobody knows the GPU of [`leave`] any more.
-pub(crate) fn gone() {
-    let Ok(registry) = registry::get() else {
-        return;
-    };
-    let _turn = registry.power.lock();
-    let _: i32 = GONE.fetch_sub(1, Relaxed);
-    end_svm_sleep();
+    if !is_suspended() {
+        svm::sleep::end();
+    }
 }
 
 /// The device is being reset, and its schedulers are stopped: what processes have on it is lost.

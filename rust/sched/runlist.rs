@@ -371,7 +371,8 @@ impl Runlist {
             Ok(guard) => self.take_off_within(inner, grace).map(|()| guard),
             Err(error) => Err(error),
         };
-        inner.behind = off.is_err();
+        // With nothing on the hardware there is nothing that it could not have let go.
+        inner.behind = off.is_err() && inner.phase != Phase::Idle;
         let changed = change(&mut inner.state, off.is_ok());
         let _guard = off?;
         self.put_on(inner).and(changed)

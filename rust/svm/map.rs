@@ -498,7 +498,7 @@ impl Svm {
             false => None,
         };
         let access = gpu.access(holder, &found.attributes, found.writable);
-        let (_awake, tables) = sleep::tables(vm)?;
+        let (awake, tables) = sleep::tables(vm)?;
         // Not under the state's lock: for tables amdgpu may have to wait for others' memory.
         let made = !granule.has_tables(index);
         if made {
@@ -538,6 +538,8 @@ impl Svm {
         );
         drop(state);
         drop(tables);
+        // A copy engine's own reset waits for it, and what comes now may wait for that engine.
+        drop(awake);
         // What was there before is translated no more when this is over.
         let flush = || match seen.is_empty() {
             true => Ok(()),

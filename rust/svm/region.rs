@@ -117,9 +117,10 @@ impl Unmapped {
         self.0.last().copied()
     }
 
-    /// An area has no attributes any more. False: there is more to it by now.
+    /// An area has no attributes any more. False: there is more to it by now. That of [`Self::any`]
+    /// is the last, but for those that have come meanwhile.
     fn settle(&mut self, pages: Pages) -> bool {
-        let place = self.0.iter().position(|it| *it == pages);
+        let place = self.0.iter().rposition(|it| *it == pages);
         place.is_some_and(|place| self.0.remove(place).is_ok())
     }
 }
