@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! What the compiler does not make of loops: masks of lanes, which AVX-512 has registers for.
+#![expect(
+    clippy::incompatible_msrv,
+    reason = "build.rs leaves this out where the compiler is older than 1.89"
+)]
 
 use crate::LANES;
 use std::arch::x86_64::*;
