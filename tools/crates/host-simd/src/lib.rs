@@ -11,7 +11,15 @@
 //! This is the only unsafe code: a function with target features may be called where the machine
 //! has them, and nowhere else.
 
+#[cfg(all(target_arch = "x86_64", avx512))]
+mod avx512;
+mod rows;
+
+pub use rows::Rows;
 use std::fmt;
+
+/// Dwords that the operations of a [`Level`] have.
+pub const LANES: usize = 64;
 
 /// A generation of vector units, which this machine has.
 pub trait Level: Copy {
@@ -20,6 +28,82 @@ pub trait Level: Copy {
 
     /// Runs work as a function of its own, compiled for this level.
     fn call<W: Work>(self, work: W) -> W::Output;
+
+    /// Bit `i` is set where flag `i` is, which is 0 or -1.
+    #[inline(always)]
+    fn mask(self, flags: &[i8; LANES]) -> u64 {
+        gather(flags)
+    }
+
+    /// Copies the lanes of `mask`.
+    #[inline(always)]
+    fn put(self, to: &mut [u32; LANES], from: &[u32; LANES], mask: u64) {
+        merge(to, from, mask);
+    }
+
+    /// Whether any is a NaN of 32 bits.
+    #[inline(always)]
+    fn any_nan(self, values: &[u32; LANES]) -> bool {
+        // By a maximum, which vector units have, where a flag would go from lane to lane.
+        let mut most = 0;
+        for bits in values {
+            most = most.max(bits & 0x7fff_ffff);
+        }
+        most > 0x7f80_0000
+    }
+}
+
+/// A mask of flags: eight at a time, by a multiplication that gathers their bits.
+#[allow(clippy::needless_range_loop, reason = "of the form that is vectorised")]
+#[inline(always)]
+fn gather(flags: &[i8; LANES]) -> u64 {
+    let mut mask = 0;
+    for index in 0..8 {
+        let mut eight = [0; 8];
+        for i in 0..8 {
+            eight[i] = flags[8 * index + i] as u8 & 1;
+        }
+        let bits = u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask |= bits << (8 * index);
+    }
+    mask
+}
+
+/// Each lane's bit in its half of a mask.
+static BITS: [u32; LANES] = {
+    let mut bits = [0; LANES];
+    let mut lane = 0;
+    while lane < LANES {
+        bits[lane] = 1 << (lane % 32);
+        lane += 1;
+    }
+    bits
+};
+
+/// All ones for the lanes of a mask, zeros for the others.
+#[allow(clippy::needless_range_loop, reason = "of the form that is vectorised")]
+#[inline(always)]
+pub fn spread(mask: u64, lanes: &mut [u32; LANES]) {
+    let (low, high) = lanes.split_at_mut(LANES / 2);
+    low.fill(mask as u32);
+    high.fill((mask >> 32) as u32);
+    for i in 0..LANES {
+        lanes[i] = if lanes[i] & BITS[i] != 0 { u32::MAX } else { 0 };
+    }
+}
+
+/// Copies the lanes of a mask.
+#[allow(
+    clippy::needless_range_loop,
+    reason = "of the form that is vectorised"
+)]
+#[inline(always)]
+fn merge(to: &mut [u32; LANES], from: &[u32; LANES], mask: u64) {
+    let mut keep = [0; LANES];
+    spread(mask, &mut keep);
+    for i in 0..LANES {
+        to[i] = from[i] & keep[i] | to[i] & !keep[i];
+    }
 }
 
 /// The target's base: on x86-64 SSE2.
@@ -65,6 +149,24 @@ impl Level for Avx512 {
         // SAFETY: `has_avx512` was true, or there would be no such value.
         unsafe { call_avx512(self, work) }
     }
+
+    #[inline(always)]
+    fn mask(self, flags: &[i8; LANES]) -> u64 {
+        // SAFETY: as above.
+        unsafe { avx512::mask(flags) }
+    }
+
+    #[inline(always)]
+    fn put(self, to: &mut [u32; LANES], from: &[u32; LANES], mask: u64) {
+        // SAFETY: as above.
+        unsafe { avx512::put(to, from, mask) }
+    }
+
+    #[inline(always)]
+    fn any_nan(self, values: &[u32; LANES]) -> bool {
+        // SAFETY: as above.
+        unsafe { avx512::any_nan(values) }
+    }
 }
 
 /// Something to compute.
@@ -75,6 +177,23 @@ pub trait Work {
     /// Computes it. To be `#[inline(always)]`, or it does not get the level's instructions.
     fn run<L: Level>(self, level: L) -> Self::Output;
 }
+
+/// Work that is called through a pointer, [`Host::function`]: what is chosen once need not be
+/// looked up again.
+pub trait Job {
+    /// What it works on.
+    type Context<'a>;
+    /// What it is to do.
+    type Form;
+    /// What comes of it.
+    type Output;
+
+    /// Does it. To be `#[inline(always)]`, or it does not get the level's instructions.
+    fn run<L: Level>(level: L, context: &mut Self::Context<'_>, form: &Self::Form) -> Self::Output;
+}
+
+/// A job compiled for a level.
+pub type Function<J> = fn(&mut <J as Job>::Context<'_>, &<J as Job>::Form) -> <J as Job>::Output;
 
 /// Made by [`Host::levels`] alone, which asks the machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -123,6 +242,17 @@ impl Host {
             Kind::Avx2 => Avx2(()).call(work),
             #[cfg(all(target_arch = "x86_64", avx512))]
             Kind::Avx512 => Avx512(()).call(work),
+        }
+    }
+
+    /// The job compiled for this level.
+    pub fn function<J: Job>(self) -> Function<J> {
+        match self.0 {
+            Kind::Portable => portable_job::<J>,
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2 => avx2_job::<J>,
+            #[cfg(all(target_arch = "x86_64", avx512))]
+            Kind::Avx512 => avx512_job::<J>,
         }
     }
 
@@ -178,9 +308,105 @@ unsafe fn call_avx512<W: Work>(level: Avx512, work: W) -> W::Output {
     work.run(level)
 }
 
+fn portable_job<J: Job>(context: &mut J::Context<'_>, form: &J::Form) -> J::Output {
+    J::run(Portable(()), context, form)
+}
+
+/// Called by who has it from [`Host::function`] of a host of AVX2, and that is all.
+#[cfg(target_arch = "x86_64")]
+fn avx2_job<J: Job>(context: &mut J::Context<'_>, form: &J::Form) -> J::Output {
+    /// # Safety
+    /// `has_avx2` must be true.
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    #[inline(never)]
+    unsafe fn job<J: Job>(context: &mut J::Context<'_>, form: &J::Form) -> J::Output {
+        J::run(Avx2(()), context, form)
+    }
+    // SAFETY: there is no such host unless `has_avx2` was true.
+    unsafe { job::<J>(context, form) }
+}
+
+/// The same for AVX-512.
+#[cfg(all(target_arch = "x86_64", avx512))]
+fn avx512_job<J: Job>(context: &mut J::Context<'_>, form: &J::Form) -> J::Output {
+    /// # Safety
+    /// `has_avx512` must be true.
+    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
+    #[inline(never)]
+    unsafe fn job<J: Job>(context: &mut J::Context<'_>, form: &J::Form) -> J::Output {
+        J::run(Avx512(()), context, form)
+    }
+    // SAFETY: there is no such host unless `has_avx512` was true.
+    unsafe { job::<J>(context, form) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Masks, merged lanes and NaNs of patterns.
+    struct Patterns(u64);
+
+    impl Work for Patterns {
+        type Output = (u64, [u32; LANES], [bool; 3]);
+
+        #[inline(always)]
+        fn run<L: Level>(self, level: L) -> Self::Output {
+            let flags = std::array::from_fn(|i| -((self.0 >> i & 1) as i8));
+            let (mut to, from) = ([7; LANES], std::array::from_fn(|i| i as u32));
+            level.put(&mut to, &from, self.0);
+            let mut values = [f32::NEG_INFINITY.to_bits(); LANES];
+            let infinite = level.any_nan(&values);
+            values[(self.0 % 64) as usize] = 0xff80_0001;
+            let signalling = level.any_nan(&values);
+            values[(self.0 % 64) as usize] = 0x7fff_ffff;
+            let nan = [infinite, signalling, level.any_nan(&values)];
+            (level.mask(&flags), to, nan)
+        }
+    }
+
+    #[test]
+    fn lanes_are_masked_and_merged() {
+        for mask in [
+            0,
+            1,
+            1 << 63,
+            u64::MAX,
+            0x5555_5555_5555_5555,
+            0x8123_4567_89ab_cdef,
+        ] {
+            let merged = std::array::from_fn(|i| if mask >> i & 1 == 1 { i as u32 } else { 7 });
+            for host in Host::levels() {
+                let found = host.run(Patterns(mask));
+                assert_eq!(found, (mask, merged, [false, true, true]), "{host:?}");
+            }
+        }
+    }
+
+    /// Adds a dword to each.
+    struct Add;
+
+    impl Job for Add {
+        type Context<'a> = &'a mut [u32];
+        type Form = u32;
+        type Output = bool;
+
+        #[inline(always)]
+        fn run<L: Level>(_level: L, context: &mut &mut [u32], form: &u32) -> bool {
+            context.iter_mut().for_each(|value| *value += form);
+            L::FMA
+        }
+    }
+
+    #[test]
+    fn a_job_is_a_function_of_each_level() {
+        for host in Host::levels() {
+            let mut values = [1; 100];
+            let fused = host.function::<Add>()(&mut values.as_mut_slice(), &2);
+            assert_eq!((values, fused), ([3; 100], host != Host::PORTABLE));
+        }
+    }
 
     /// a · b + c for many.
     struct Fused<'a>([&'a [f64; 100]; 3]);
