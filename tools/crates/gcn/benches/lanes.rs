@@ -112,9 +112,16 @@ fn cpu_seconds() -> f64 {
     nanoseconds.expect("the first field is a number") / 1e9
 }
 
-/// How often a body stands in its loop, and how often the loop runs in one iteration.
+/// How often a body stands in its loop.
 const COPIES: usize = 32;
-const ROUNDS: u32 = 100;
+
+/// How often the loop runs in one iteration: so often that decoding it counts for little.
+fn rounds(operations: u64) -> u32 {
+    match operations {
+        ..=64 => 1000,
+        _ => 100,
+    }
+}
 
 fn lanes(criterion: &mut Criterion) {
     for (group, exec) in [("all", u64::MAX), ("every second", 0x5555_5555_5555_5555)] {
@@ -126,11 +133,12 @@ fn lanes(criterion: &mut Criterion) {
                 _ if exec != u64::MAX => continue,
                 other => *other,
             };
-            let copies = COPIES as u64 * u64::from(ROUNDS);
+            let rounds = rounds(*operations);
+            let copies = COPIES as u64 * u64::from(rounds);
             group.throughput(Throughput::Elements(active * copies));
             group.bench_function(*name, |bencher| {
                 bencher.iter_custom(|iterations| {
-                    let seconds: f64 = (0..iterations).map(|_| run(body, ROUNDS, exec)).sum();
+                    let seconds: f64 = (0..iterations).map(|_| run(body, rounds, exec)).sum();
                     Duration::from_secs_f64(seconds)
                 });
             });

@@ -48,8 +48,6 @@ pub(crate) struct Block {
     pub insts: Vec<Inst>,
     /// Their quick forms.
     pub quick: Quick,
-    /// Whose vector units run those.
-    pub host: Host,
     /// VGPRs that they need.
     pub vgprs: usize,
     /// Accumulation VGPRs that they need.
@@ -226,14 +224,13 @@ fn read_block(
     }
     insts.shrink_to_fit();
     let most = |f: fn(&Inst) -> u16| insts.iter().map(f).max().unwrap_or(0).into();
-    let (quick, host) = match engine {
-        Engine::Reference => (Quick::none(&insts), Host::PORTABLE),
-        Engine::Quick(host) => (Quick::of(&insts), host),
+    let quick = match engine {
+        Engine::Reference => Quick::none(&insts),
+        Engine::Quick(host) => Quick::of(&insts, host),
     };
     Ok(Block {
         target,
         quick,
-        host,
         vgprs: most(|inst| inst.vgprs),
         accs: most(|inst| inst.accs),
         insts,

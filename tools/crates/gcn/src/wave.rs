@@ -4,6 +4,8 @@
 //!
 //! A [`Workgroup`](crate::Workgroup) owns its waves. Nothing here runs.
 
+pub use host_simd::Rows;
+
 /// Lanes in a wave.
 pub const LANES: usize = 64;
 
@@ -148,9 +150,9 @@ pub struct Wave {
     /// (see [`sreg`]).
     pub scalar: [u32; 128],
     /// Architectural VGPRs, as many as the wave has.
-    pub vgpr: Vec<Vgpr>,
+    pub vgpr: Rows,
     /// Accumulation VGPRs.
-    pub acc: Vec<Vgpr>,
+    pub acc: Rows,
     /// The scalar condition code (STATUS.SCC).
     pub scc: bool,
     /// MODE (hwreg 1), see [`mode`].
@@ -181,8 +183,8 @@ impl Wave {
         let mut wave = Wave {
             pc,
             scalar: [0; 128],
-            vgpr: vec![[0; LANES]; vgprs],
-            acc: vec![[0; LANES]; accs],
+            vgpr: Rows::new(vgprs),
+            acc: Rows::new(accs),
             scc: false,
             mode: mode::DX10_CLAMP | mode::IEEE | mode::FP_DENORM,
             status: 0,

@@ -312,7 +312,7 @@ impl Workgroup {
             room,
             executed,
         }
-        .on(block.host)
+        .on()
     }
 
     /// What a stop means for the wave, and whether it concerns the caller.

@@ -365,7 +365,8 @@ fn pattern(next: &mut dyn FnMut() -> u64) -> [u32; 64] {
         1 => next() as u32 % 1024,
         _ => next() as u32 % 256 * 4,
     };
-    let kind = next() % 12;
+    let kind = next() % 16;
+    let size = [4, 8, 12, 16][next() as usize % 4];
     std::array::from_fn(|lane| {
         let lane = lane as u32;
         let step = match kind {
@@ -378,6 +379,14 @@ fn pattern(next: &mut dyn FnMut() -> u64) -> [u32; 64] {
             8 => 4 * (63 - lane),
             9 => next() as u32 % 256 * 4,
             10 => next() as u32 % 2048,
+            // Columns and rows of tiles, near each other or not.
+            11 => lane / 16 * 64,
+            12 => lane / 16 * 512 + lane % 16 * size,
+            13 => lane / 16 * 2048 + lane % 16 * size,
+            14 => match lane / 16 % 2 {
+                0 => lane / 16 * 64,
+                _ => lane % 16 * size,
+            },
             _ => match next() % 64 {
                 0 => next() as u32,
                 _ => 4 * lane,

@@ -317,7 +317,7 @@ fn what_cannot_be_executed_says_so() {
         error.to_string().contains("16 accumulation VGPRs"),
         "{error}"
     );
-    bench.group.waves[0].acc.resize(32, [0; 64]);
+    bench.group.waves[0].acc = gcn::wave::Rows::new(32);
     let Outcome::Error { error, .. } = bench.run() else {
         panic!("what the guide does not describe is not interpreted")
     };

@@ -265,7 +265,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Reads `BYTES` bytes for each active lane, with one access if they lie near enough.
+    /// Reads `BYTES` bytes for each active lane: with one access if they lie near enough, or with
+    /// one for each run of lanes.
     fn read_lanes<const DWORDS: usize, const BYTES: usize>(
         &mut self,
         addresses: &[u64; LANES],
@@ -294,10 +295,17 @@ impl Machine<'_> {
                 spread(result, lane, &bytes);
             }
         } else {
-            for lane in lanes(exec) {
-                let mut bytes = [0; BYTES];
-                self.memory.read(addresses[lane], &mut bytes)?;
-                spread(result, lane, &bytes);
+            // As lanes that share a row of a tile do: each row is a run.
+            let mut block = [[0; BYTES]; LANES];
+            let mut left = exec;
+            while left != 0 {
+                let run = Run::first(addresses, left, BYTES as u64);
+                let block = &mut block[..run.count];
+                self.memory.read(run.address, block.as_flattened_mut())?;
+                for (index, chunk) in block.iter().enumerate() {
+                    spread(result, run.first + index, chunk);
+                }
+                left = run.rest(left);
             }
         }
         Ok(())

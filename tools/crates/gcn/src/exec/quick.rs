@@ -7,6 +7,7 @@
     reason = "the loops over lanes are all of one form, the one that is vectorised"
 )]
 
+mod carry;
 mod compare;
 mod decode;
 mod lanes;
@@ -23,14 +24,16 @@ use crate::float::{Fp, Round};
 use crate::inst::Inst;
 use crate::memory::Fault;
 use crate::wave::{mode, Vgpr, Wave, LANES};
+use carry::carrying;
 use compare::Compare;
-use host_simd::{Host, Level, Work};
-use lanes::{Int, Pair, Single, Wide};
+use host_simd::{Host, Job, Level};
+use lanes::{single, Int, Operation, Pair, Single, Wide, WideOperation};
 use lds::Share;
 use matrix::Matrix;
 use memory::Access;
-use operands::{fetch, gather, operands, put, signed, with_signs, write};
+use operands::{are_vgprs, fetch, operands, signed, vgprs, with_signs, write};
 use scalar::Scalar;
+use std::marker::PhantomData;
 
 /// Where a vector operand's dwords come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,24 +148,35 @@ enum Form {
     },
 }
 
+/// What executes a form.
+type Runner = fn(&mut Context, &Form) -> Next;
+
+/// A form and what executes it.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    run: Runner,
+    form: Form,
+}
+
 /// A block's quick forms.
 #[derive(Debug, Default)]
 pub(crate) struct Quick {
     /// One for each of its instructions.
-    forms: Vec<Form>,
+    steps: Vec<Step>,
     matrices: Vec<Matrix>,
 }
 
 impl Quick {
-    /// The quick forms of a block.
-    pub(crate) fn of(insts: &[Inst]) -> Quick {
+    /// The quick forms of a block, for the vector units of `host`.
+    pub(crate) fn of(insts: &[Inst], host: Host) -> Quick {
         let mut quick = Quick {
-            forms: Vec::with_capacity(insts.len()),
+            steps: Vec::with_capacity(insts.len()),
             matrices: Vec::new(),
         };
         for inst in insts {
             let form = quick.decode(inst).unwrap_or(Form::None);
-            quick.forms.push(form);
+            let run = form.runner(host);
+            quick.steps.push(Step { run, form });
         }
         quick.matrices.shrink_to_fit();
         quick
@@ -170,7 +184,7 @@ impl Quick {
 
     /// Bytes that they take.
     pub(crate) fn bytes(&self) -> usize {
-        size_of::<Form>() * self.forms.capacity() + size_of::<Matrix>() * self.matrices.capacity()
+        size_of::<Step>() * self.steps.capacity() + size_of::<Matrix>() * self.matrices.capacity()
     }
 
     /// Matrix products among them.
@@ -181,10 +195,43 @@ impl Quick {
 
     /// No quick forms.
     pub(crate) fn none(insts: &[Inst]) -> Quick {
+        let (run, form): (Runner, _) = (slow, Form::None);
         Quick {
-            forms: vec![Form::None; insts.len()],
+            steps: vec![Step { run, form }; insts.len()],
             ..Quick::default()
         }
+    }
+}
+
+impl Form {
+    /// What executes it on the vector units of `host`.
+    fn runner(&self, host: Host) -> Runner {
+        match self {
+            Form::None => slow,
+            Form::Nop => nothing,
+            Form::Scalar(scalar) => scalar.runner(),
+            Form::Int { op, dst, src } => op.runner(host, are_vgprs(*dst, src, op.uses())),
+            Form::Single { op, dst, src, .. } => op.runner(host, are_vgprs(*dst, src, op.uses())),
+            Form::Packed { op, .. } => match op {
+                Single::v_pk_add_f32 => host.function::<Packed<single::v_pk_add_f32>>(),
+                Single::v_pk_mul_f32 => host.function::<Packed<single::v_pk_mul_f32>>(),
+                Single::v_pk_fma_f32 => host.function::<Packed<single::v_pk_fma_f32>>(),
+                _ => slow,
+            },
+            Form::Wide { op, .. } => op.runner(host),
+            Form::Select { .. } => host.function::<Selects>(),
+            Form::FirstLane { .. } => first_lane,
+            Form::Carry { .. } | Form::Multiply { .. } => host.function::<Carries>(),
+            Form::Compare(_) => host.function::<Compares>(),
+            Form::Memory(_) => host.function::<Accesses>(),
+            Form::Share(_) => host.function::<Shares>(),
+            Form::Matrix(_) => host.function::<Products>(),
+        }
+    }
+
+    /// Whether MODE's rules for vector instructions do not concern it.
+    fn is_scalar(&self) -> bool {
+        matches!(self, Form::None | Form::Nop | Form::Scalar(_))
     }
 }
 
@@ -220,13 +267,6 @@ pub(crate) struct Run<'a, 'b> {
     pub executed: &'b mut u64,
 }
 
-impl Run<'_, '_> {
-    /// Runs it on `host`.
-    pub(crate) fn on(self, host: Host) -> Ended {
-        host.run(self)
-    }
-}
-
 /// Room for operands and results, which nobody has to clear: what is left in it means nothing.
 /// Aligned as the widest vectors.
 #[derive(Debug)]
@@ -255,231 +295,240 @@ impl Default for Room {
 
 /// A window of memory.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Bytes {
     bytes: [u8; WINDOW],
     words: [u32; WINDOW / 4],
 }
 
-impl Work for Run<'_, '_> {
-    type Output = Ended;
-
-    #[inline(always)]
-    fn run<L: Level>(self, level: L) -> Ended {
+impl<'a, 'b: 'a> Run<'a, 'b> {
+    /// Runs it.
+    pub(crate) fn on(self) -> Ended {
         let Run {
-            mut machine,
+            machine,
             block,
             room,
             executed,
         } = self;
-        let mut plain = Plain::of(machine.wave.mode);
+        let plain = Plain::of(machine.wave.mode);
+        let mut context = Context {
+            machine,
+            matrices: &block.quick.matrices,
+            plain,
+            room,
+            fault: None,
+        };
         let before = *executed;
-        for (index, (form, inst)) in block.quick.forms.iter().zip(&block.insts).enumerate() {
-            match form_of(level, &mut machine, &block.quick, form, plain, room) {
+        for (index, (step, inst)) in block.quick.steps.iter().zip(&block.insts).enumerate() {
+            let next = match context.plain.vector || step.form.is_scalar() {
+                true => (step.run)(&mut context, &step.form),
+                false => Next::Slow,
+            };
+            match next {
                 Next::Done => continue,
-                Next::Jump(pc) => {
+                Next::Jumped => {
                     *executed = before.wrapping_add(index as u64 + 1);
-                    machine.wave.pc = pc;
                     return Ended::Jumped;
-                }
-                Next::Refused(fault) => {
-                    *executed = before.wrapping_add(index as u64 + 1);
-                    machine.wave.pc = inst.pc;
-                    return Ended::Stopped(Stop::Fault(fault));
                 }
                 Next::Slow => {}
             }
+            let machine = &mut context.machine;
             machine.wave.pc = inst.pc;
+            if let Some(fault) = context.fault {
+                *executed = before.wrapping_add(index as u64 + 1);
+                return Ended::Stopped(Stop::Fault(fault));
+            }
             let flow = machine.step(inst);
             if let Some(ended) = go_on(machine.wave, inst, flow) {
                 *executed = before.wrapping_add(index as u64 + 1);
                 return ended;
             }
-            plain = Plain::of(machine.wave.mode);
+            context.plain = Plain::of(context.machine.wave.mode);
         }
         *executed = before.wrapping_add(block.insts.len() as u64);
         if let Some(last) = block.insts.last() {
-            machine.wave.pc = last.next();
+            context.machine.wave.pc = last.next();
         }
         Ended::Jumped
     }
 }
 
 /// What a quick form came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Done,
-    /// Goes on here.
-    Jump(u64),
-    /// Memory refused, and what the instruction leaves then is done.
-    Refused(Fault),
-    /// Was not run.
+    /// Goes on where the wave's PC is.
+    Jumped,
+    /// Was not run, or memory refused: [`Context::fault`].
     Slow,
 }
 
-/// What a quick form needs to run.
-struct Context<'a, 'b> {
-    machine: &'a mut Machine<'b>,
-    quick: &'a Quick,
-    form: &'a Form,
-    plain: Plain,
-    room: &'a mut Room,
+impl Next {
+    #[inline(always)]
+    fn done(done: bool) -> Next {
+        match done {
+            true => Next::Done,
+            false => Next::Slow,
+        }
+    }
 }
 
-/// Kinds of quick forms, each a function of its own: in one, the compiler would prepare for all of
-/// them whenever a block begins.
-macro_rules! parts {
-    ($($name:ident $run:ident -> $output:ty;)*) => {
-        $(
-            struct $name<'a, 'b>(Context<'a, 'b>);
+/// What a quick form needs to run.
+struct Context<'a> {
+    machine: Machine<'a>,
+    matrices: &'a [Matrix],
+    plain: Plain,
+    room: &'a mut Room,
+    /// Memory refused, and what the instruction leaves then is done.
+    fault: Option<Fault>,
+}
 
-            impl Work for $name<'_, '_> {
-                type Output = $output;
+/// For the reference.
+fn slow(_: &mut Context, _: &Form) -> Next {
+    Next::Slow
+}
+
+fn nothing(_: &mut Context, _: &Form) -> Next {
+    Next::Done
+}
+
+fn first_lane(context: &mut Context, form: &Form) -> Next {
+    let wave = &mut *context.machine.wave;
+    let Form::FirstLane { dst, src } = form else {
+        return Next::Slow;
+    };
+    let lane = wave.exec().trailing_zeros() as usize % LANES;
+    wave.scalar[usize::from(*dst)] = wave.vgpr[usize::from(*src)][lane];
+    Next::Done
+}
+
+/// Kinds of quick forms, their parameters, and the functions that run them.
+macro_rules! kinds {
+    ($($name:ident [$($parameters:tt)*] [$($arguments:tt)*] ($($type:ident)?) $run:ident;)*) => {
+        $(
+            struct $name<$($parameters)*>(PhantomData<fn($($type)?)>);
+
+            impl<$($parameters)*> Job for $name<$($arguments)*> {
+                type Context<'a> = Context<'a>;
+                type Form = Form;
+                type Output = Next;
 
                 #[inline(always)]
-                fn run<L: Level>(self, level: L) -> $output {
-                    $run(level, self.0)
+                fn run<L: Level>(level: L, context: &mut Context, form: &Form) -> Next {
+                    $run::<L, $($arguments)*>(level, context, form)
                 }
             }
         )*
     };
 }
 
-parts! {
-    Ints ints -> bool;
-    Singles singles -> bool;
-    Packed packed -> bool;
-    Wides wides -> bool;
-    Carries carries -> bool;
-    Compares compares -> bool;
-    Accesses accesses -> Result<bool, Fault>;
-    Shares shares -> bool;
-    Products products -> bool;
+kinds! {
+    Ints [O: Operation, const DIRECT: bool] [O, DIRECT] (O) ints;
+    Singles [O: Operation, const DIRECT: bool] [O, DIRECT] (O) singles;
+    Packed [O: Operation] [O] (O) packed;
+    Wides [O: WideOperation] [O] (O) wides;
+    Selects [] [] () selects;
+    Carries [] [] () carries;
+    Compares [] [] () compares;
+    Accesses [] [] () accesses;
+    Shares [] [] () shares;
+    Products [] [] () products;
 }
 
-/// Runs a quick form, if it is one that MODE allows.
+/// An operation on dwords, to the lanes of EXEC; `DIRECT`: on VGPRs alone.
 #[inline(always)]
-fn form_of<L: Level>(
+fn narrow<L: Level, O: Operation, const DIRECT: bool>(
     level: L,
-    machine: &mut Machine,
-    quick: &Quick,
-    form: &Form,
-    plain: Plain,
-    room: &mut Room,
+    context: &mut Context,
+    (dst, src, signs): (Reg, &[Lanes; 3], Signs),
 ) -> Next {
-    match form {
-        Form::Nop => return Next::Done,
-        Form::Scalar(scalar) => return scalar.run(machine.wave),
-        Form::None => return Next::Slow,
-        _ if !plain.vector => return Next::Slow,
-        _ => {}
-    }
-    let context = Context {
-        machine,
-        quick,
-        form,
-        plain,
-        room,
-    };
-    let done = match form {
-        Form::Int { .. } | Form::Select { .. } | Form::FirstLane { .. } => {
-            level.call(Ints(context))
-        }
-        Form::Single { .. } => level.call(Singles(context)),
-        Form::Packed { .. } => level.call(Packed(context)),
-        Form::Wide { .. } => level.call(Wides(context)),
-        Form::Carry { .. } | Form::Multiply { .. } => level.call(Carries(context)),
-        Form::Compare(_) => level.call(Compares(context)),
-        Form::Memory(_) => match level.call(Accesses(context)) {
-            Ok(done) => done,
-            Err(fault) => return Next::Refused(fault),
-        },
-        Form::Share(_) => level.call(Shares(context)),
-        Form::Matrix(_) => level.call(Products(context)),
-        Form::Nop | Form::Scalar(_) | Form::None => false,
-    };
-    match done {
-        true => Next::Done,
-        false => Next::Slow,
-    }
-}
-
-#[inline(always)]
-fn ints<L: Level>(_level: L, context: Context) -> bool {
-    let (wave, room) = (&mut *context.machine.wave, context.room);
-    match context.form {
-        Form::Int { op, dst, src } => {
-            let exec = wave.exec();
-            let (to, operands) = operands(wave, *dst, src, &mut room.hold);
-            let [result, ..] = &mut room.result;
-            let all = exec == u64::MAX;
-            op.run(operands, if all { &mut *to } else { &mut *result });
-            if !all {
-                put(to, result, exec);
-            }
-        }
-        Form::Select { dst, src, mask } => {
-            let [a, b, ..] = &mut room.hold;
-            let [result, ..] = &mut room.result;
-            *result = *fetch(wave, src[0], a);
-            let mask = wave.scalar64(usize::from(*mask));
-            put(result, fetch(wave, src[1], b), mask);
-            write(wave, *dst, &room.result[..1]);
-        }
-        Form::FirstLane { dst, src } => {
-            let lane = wave.exec().trailing_zeros() as usize % LANES;
-            wave.scalar[usize::from(*dst)] = wave.vgpr[usize::from(*src)][lane];
-        }
-        _ => return false,
-    }
-    true
-}
-
-#[inline(always)]
-fn singles<L: Level>(_level: L, context: Context) -> bool {
-    let (wave, room) = (&mut *context.machine.wave, context.room);
-    let Form::Single {
-        op,
-        dst,
-        src,
-        signs,
-    } = context.form
-    else {
-        return false;
-    };
-    if !context.plain.single {
-        return false;
-    }
+    let (wave, room) = (&mut *context.machine.wave, &mut *context.room);
     let exec = wave.exec();
     let (hold, signed) = room.hold.split_at_mut(3);
-    let (to, operands) = operands(wave, *dst, src, hold);
-    let operands = with_signs(operands, *signs, signed);
+    let src = (src, O::USES);
+    let (to, operands) = match DIRECT {
+        true => match vgprs(wave, dst, src, hold) {
+            Some(found) => found,
+            None => return Next::Slow,
+        },
+        false => operands(wave, dst, src, hold),
+    };
+    let operands = with_signs(operands, signs, signed);
     let [result, ..] = &mut room.result;
     let all = exec == u64::MAX;
     let out = if all { &mut *to } else { &mut *result };
-    op.run::<L>(context.plain.ieee, operands, out);
+    O::run(level, context.plain.ieee, operands, out);
     if !all {
-        put(to, result, exec);
+        level.put(to, result, exec);
     }
-    true
+    Next::Done
 }
 
 #[inline(always)]
-fn packed<L: Level>(_level: L, context: Context) -> bool {
-    let (wave, room) = (&mut *context.machine.wave, context.room);
+fn ints<L: Level, O: Operation, const DIRECT: bool>(
+    level: L,
+    context: &mut Context,
+    form: &Form,
+) -> Next {
+    match form {
+        Form::Int { dst, src, .. } => {
+            narrow::<L, O, DIRECT>(level, context, (*dst, src, Signs::default()))
+        }
+        _ => Next::Slow,
+    }
+}
+
+#[inline(always)]
+fn singles<L: Level, O: Operation, const DIRECT: bool>(
+    level: L,
+    context: &mut Context,
+    form: &Form,
+) -> Next {
+    match form {
+        Form::Single {
+            dst, src, signs, ..
+        } if context.plain.single => narrow::<L, O, DIRECT>(level, context, (*dst, src, *signs)),
+        _ => Next::Slow,
+    }
+}
+
+#[inline(always)]
+fn selects<L: Level>(level: L, context: &mut Context, form: &Form) -> Next {
+    let (wave, room) = (&mut *context.machine.wave, &mut *context.room);
+    let Form::Select { dst, src, mask } = form else {
+        return Next::Slow;
+    };
+    let mask = wave.scalar64(usize::from(*mask));
+    let exec = wave.exec();
+    let (to, [a, b, _]) = operands(
+        wave,
+        *dst,
+        (
+            &[src[0], src[1], Lanes::Row(Row::Zeros)],
+            [true, true, false],
+        ),
+        &mut room.hold,
+    );
+    level.put(to, a, exec & !mask);
+    level.put(to, b, exec & mask);
+    Next::Done
+}
+
+#[inline(always)]
+fn packed<L: Level, O: Operation>(level: L, context: &mut Context, form: &Form) -> Next {
+    let (wave, room) = (&mut *context.machine.wave, &mut *context.room);
     let Form::Packed {
-        op,
-        dst,
-        src,
-        signs,
-    } = context.form
+        dst, src, signs, ..
+    } = form
     else {
-        return false;
+        return Next::Slow;
     };
     if !context.plain.single {
-        return false;
+        return Next::Slow;
     }
     for half in 0..2 {
         let ([a, b, c, ..], signed) = room.hold.split_at_mut(3) else {
-            return false;
+            return Next::Slow;
         };
         let operands = [
             fetch(wave, src[half][0], a),
@@ -487,152 +536,103 @@ fn packed<L: Level>(_level: L, context: Context) -> bool {
             fetch(wave, src[half][2], c),
         ];
         let operands = with_signs(operands, signs[half], signed);
-        op.run::<L>(context.plain.ieee, operands, &mut room.result[half]);
+        O::run(level, context.plain.ieee, operands, &mut room.result[half]);
     }
-    write(wave, *dst, &room.result);
-    true
+    write(level, wave, *dst, &room.result);
+    Next::Done
 }
 
 #[inline(always)]
-fn wides<L: Level>(_level: L, context: Context) -> bool {
-    let (wave, room) = (&mut *context.machine.wave, context.room);
-    match context.form {
-        Form::Wide {
-            op,
-            dst,
-            src,
-            signs,
-        } if context.plain.double || !op.is_float() => {
-            wide(wave, (*op, src, *signs), room);
-            write(wave, *dst, &room.result);
-            true
-        }
-        _ => false,
+fn wides<L: Level, O: WideOperation>(level: L, context: &mut Context, form: &Form) -> Next {
+    let (wave, room) = (&mut *context.machine.wave, &mut *context.room);
+    let Form::Wide {
+        dst, src, signs, ..
+    } = form
+    else {
+        return Next::Slow;
+    };
+    if O::IS_FLOAT && !context.plain.double {
+        return Next::Slow;
     }
+    wide::<O>(wave, (src, *signs), room);
+    write(level, wave, *dst, &room.result);
+    Next::Done
 }
 
 #[inline(always)]
-fn carries<L: Level>(_level: L, context: Context) -> bool {
-    carrying(context.machine.wave, context.form, context.room);
-    true
+fn carries<L: Level>(level: L, context: &mut Context, form: &Form) -> Next {
+    carrying(level, context.machine.wave, form, context.room);
+    Next::Done
 }
 
 #[inline(always)]
-fn compares<L: Level>(_level: L, context: Context) -> bool {
+fn compares<L: Level>(level: L, context: &mut Context, form: &Form) -> Next {
     let plain = context.plain;
-    match context.form {
+    match form {
         Form::Compare(compare)
             if (!compare.is_single() || plain.single) && (!compare.is_double() || plain.double) =>
         {
-            compare.run(context.machine.wave, &mut context.room.hold);
-            true
+            compare.run(level, context.machine.wave, &mut context.room.hold);
+            Next::Done
         }
-        _ => false,
+        _ => Next::Slow,
     }
 }
 
 #[inline(always)]
-fn accesses<L: Level>(_level: L, context: Context) -> Result<bool, Fault> {
-    match context.form {
-        Form::Memory(access) => access.run(context.machine, &mut context.room.window),
-        _ => Ok(false),
-    }
-}
-
-#[inline(always)]
-fn shares<L: Level>(_level: L, context: Context) -> bool {
-    match context.form {
-        Form::Share(share) => share.run(context.machine),
-        _ => false,
-    }
-}
-
-#[inline(always)]
-fn products<L: Level>(_level: L, context: Context) -> bool {
-    let Form::Matrix(number) = context.form else {
-        return false;
+fn accesses<L: Level>(level: L, context: &mut Context, form: &Form) -> Next {
+    let Form::Memory(access) = form else {
+        return Next::Slow;
     };
-    let matrix = &context.quick.matrices[usize::from(*number)];
-    matrix.run::<L>(context.machine.wave, &mut context.room.product)
+    let Room { hold, window, .. } = &mut *context.room;
+    match access.run(level, &mut context.machine, (window, hold)) {
+        Ok(done) => Next::done(done),
+        Err(fault) => {
+            context.fault = Some(fault);
+            Next::Slow
+        }
+    }
 }
 
 #[inline(always)]
-fn wide(wave: &Wave, (op, src, signs): (Wide, &[[Lanes; 2]; 3], Signs), room: &mut Room) {
+fn shares<L: Level>(level: L, context: &mut Context, form: &Form) -> Next {
+    match form {
+        Form::Share(share) => {
+            let room = &mut context.room.hold;
+            Next::done(share.run(level, &mut context.machine, room))
+        }
+        _ => Next::Slow,
+    }
+}
+
+#[inline(always)]
+fn products<L: Level>(_level: L, context: &mut Context, form: &Form) -> Next {
+    let Form::Matrix(number) = form else {
+        return Next::Slow;
+    };
+    let matrix = &context.matrices[usize::from(*number)];
+    Next::done(matrix.run::<L>(context.machine.wave, &mut context.room.product))
+}
+
+#[inline(always)]
+fn wide<O: WideOperation>(wave: &Wave, (src, signs): (&[[Lanes; 2]; 3], Signs), room: &mut Room) {
     let [a, b, c, d, e, f, signed_a, signed_b, signed_c] = &mut room.hold;
+    let zeros = Row::Zeros.lanes();
     let mut a: Pair = [fetch(wave, src[0][0], a), fetch(wave, src[0][1], b)];
-    let mut b: Pair = [fetch(wave, src[1][0], c), fetch(wave, src[1][1], d)];
-    let mut c: Pair = [fetch(wave, src[2][0], e), fetch(wave, src[2][1], f)];
+    let [mut b, mut c]: [Pair; 2] = [
+        match O::USES[1] {
+            true => [fetch(wave, src[1][0], c), fetch(wave, src[1][1], d)],
+            false => [zeros; 2],
+        },
+        match O::USES[2] {
+            true => [fetch(wave, src[2][0], e), fetch(wave, src[2][1], f)],
+            false => [zeros; 2],
+        },
+    ];
     if signs != Signs::default() {
         a[1] = signed(a[1], signs, 0, signed_a);
         b[1] = signed(b[1], signs, 1, signed_b);
         c[1] = signed(c[1], signs, 2, signed_c);
     }
-    op.run([a, b, c], &mut room.result);
-}
-
-/// What writes lanes' carries to scalar registers.
-#[inline(always)]
-fn carrying(wave: &mut Wave, form: &Form, room: &mut Room) {
-    let mut flags = [0u8; LANES];
-    let [hold_a, hold_b, hold_c, hold_d, ..] = &mut room.hold;
-    let [low, high] = &mut room.result;
-    let exec = wave.exec();
-    match form {
-        Form::Carry {
-            subtracts,
-            dst,
-            src,
-            from,
-            out,
-        } => {
-            let a = fetch(wave, src[0], hold_a);
-            let b = fetch(wave, src[1], hold_b);
-            *hold_c = [0; LANES];
-            if let Some(from) = from {
-                put(hold_c, &[1; LANES], wave.scalar64(usize::from(*from)));
-            }
-            if *subtracts {
-                for i in 0..LANES {
-                    let (part, first) = a[i].overflowing_sub(b[i]);
-                    let (all, second) = part.overflowing_sub(hold_c[i]);
-                    low[i] = all;
-                    flags[i] = u8::from(first | second);
-                }
-            } else {
-                for i in 0..LANES {
-                    let (part, first) = a[i].overflowing_add(b[i]);
-                    let (all, second) = part.overflowing_add(hold_c[i]);
-                    low[i] = all;
-                    flags[i] = u8::from(first | second);
-                }
-            }
-            put(dst.of(wave, 0), low, exec);
-            wave.set_scalar64(usize::from(*out), gather(&flags) & exec);
-        }
-        Form::Multiply {
-            dst,
-            src,
-            addend,
-            out,
-        } => {
-            let a = fetch(wave, src[0], hold_a);
-            let b = fetch(wave, src[1], hold_b);
-            let c = [
-                fetch(wave, addend[0], hold_c),
-                fetch(wave, addend[1], hold_d),
-            ];
-            for i in 0..LANES {
-                let product = u64::from(a[i]).wrapping_mul(u64::from(b[i]));
-                let addend = u64::from(c[0][i]) | u64::from(c[1][i]) << 32;
-                let sum = product.wrapping_add(addend);
-                low[i] = sum as u32;
-                high[i] = (sum >> 32) as u32;
-                flags[i] = u8::from(sum < product);
-            }
-            put(dst.of(wave, 0), low, exec);
-            put(dst.of(wave, 1), high, exec);
-            wave.set_scalar64(usize::from(*out), gather(&flags) & exec);
-        }
-        _ => {}
-    }
+    O::run([a, b, c], &mut room.result);
 }

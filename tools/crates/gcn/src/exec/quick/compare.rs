@@ -2,10 +2,11 @@
 //! Quick compares of 32 and 64 bits.
 
 use super::lanes::{join, Pair};
-use super::operands::{fetch, gather, signed};
+use super::operands::{fetch, signed};
 use super::{Lanes, Signs};
 use crate::op::vopc::{Compared, Condition};
 use crate::wave::{Vgpr, Wave, LANES};
+use host_simd::Level;
 
 /// What a condition comes down to, but for the order of its operands and a negation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +35,7 @@ macro_rules! relate {
     };
     ($flags:ident, |$i:ident| $holds:expr) => {
         for $i in 0..LANES {
-            $flags[$i] = u8::from($holds);
+            $flags[$i] = if $holds { -1 } else { 0 };
         }
     };
 }
@@ -113,11 +114,11 @@ impl Compare {
     }
 
     #[inline(always)]
-    pub(super) fn run(&self, wave: &mut Wave, hold: &mut [Vgpr; 9]) {
+    pub(super) fn run<L: Level>(&self, level: L, wave: &mut Wave, hold: &mut [Vgpr; 9]) {
         let exec = wave.exec();
-        let mut flags = [0u8; LANES];
+        let mut flags = [0; LANES];
         self.flags(wave, hold, &mut flags);
-        let found = gather(&flags);
+        let found = level.mask(&flags);
         let found = if self.negated { !found } else { found };
         wave.set_scalar64(usize::from(self.dst), found & exec);
         if self.write_exec {
@@ -126,7 +127,7 @@ impl Compare {
     }
 
     #[inline(always)]
-    fn flags(&self, wave: &Wave, hold: &mut [Vgpr; 9], flags: &mut [u8; LANES]) {
+    fn flags(&self, wave: &Wave, hold: &mut [Vgpr; 9], flags: &mut [i8; LANES]) {
         let [a, b, c, d, signed_a, signed_b, ..] = hold;
         let mut a = fetch(wave, self.src[0][0], a);
         let mut b = fetch(wave, self.src[1][0], b);
@@ -148,7 +149,7 @@ impl Compare {
     }
 
     #[inline(always)]
-    fn narrow(&self, a: &Vgpr, b: &Vgpr, flags: &mut [u8; LANES]) {
+    fn narrow(&self, a: &Vgpr, b: &Vgpr, flags: &mut [i8; LANES]) {
         match self.compared {
             Compared::I32 => relate!(self.relation, flags, |i| a[i] as i32, b[i] as i32),
             Compared::U32 => relate!(self.relation, flags, |i| a[i], b[i]),
@@ -162,7 +163,7 @@ impl Compare {
     }
 
     #[inline(always)]
-    fn wide(&self, a: Pair, b: Pair, flags: &mut [u8; LANES]) {
+    fn wide(&self, a: Pair, b: Pair, flags: &mut [i8; LANES]) {
         match self.compared {
             Compared::I64 => {
                 relate!(

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! The operations of the quick forms: for each an expression on one lane's operands. The tables
-//! make an enum of their names and a function with one loop over the lanes for each, which is
-//! compiled for the host's vector units where it is inlined.
+//! make an enum of their names, and of each a type whose function has one loop over the lanes: it
+//! is compiled for the host's vector units where it is inlined.
 //!
 //! The expressions are other ones than those in `valu`, which are the reference.
 
+use super::{Ints, Runner, Singles, Wides};
 use crate::float::{fma32, settle32, settle64};
 use crate::inst::ValuOp;
 use crate::op::{Vop1, Vop2, Vop3, Vop3p};
 use crate::wave::{Vgpr, LANES};
-use host_simd::Level;
+use host_simd::{Host, Level};
 
 /// A double-width register: the low and the high dwords.
 pub(super) type Pair<'a> = [&'a Vgpr; 2];
@@ -39,6 +40,33 @@ macro_rules! operations {
     };
 }
 
+/// Which of its operands an operation looks at: those whose names do not begin with `_`.
+macro_rules! uses {
+    ($($name:ident)*) => {
+        [$(stringify!($name).as_bytes()[0] != b'_'),*]
+    };
+}
+
+/// An operation on dwords: integers, or singles rounded to nearest where subnormals are kept.
+pub(super) trait Operation {
+    /// Which operands it has.
+    const USES: [bool; 3];
+
+    /// All lanes' results; `ieee`: MODE's.
+    fn run<L: Level>(level: L, ieee: bool, operands: [&Vgpr; 3], d: &mut Vgpr);
+}
+
+/// An operation whose operands and results are of two registers.
+pub(super) trait WideOperation {
+    /// Which operands it has.
+    const USES: [bool; 3];
+    /// Whether MODE's rounding and subnormals matter.
+    const IS_FLOAT: bool;
+
+    /// All lanes' results.
+    fn run(operands: [Pair; 3], d: &mut [Vgpr; 2]);
+}
+
 /// Operations on dwords.
 macro_rules! ints {
     ($($kind:ident $table:ident $op:ident |$a:ident, $b:ident, $c:ident| $value:expr;)*) => {
@@ -47,17 +75,41 @@ macro_rules! ints {
             Int { $($kind $table $op |$a, $b, $c| $value;)* }
         }
 
-        impl Int {
-            /// All lanes' results.
-            #[inline(always)]
-            pub(super) fn run(self, [x, y, z]: [&Vgpr; 3], d: &mut Vgpr) {
-                match self {
-                    $(Int::$op => {
+        /// A type for each.
+        #[expect(non_camel_case_types, reason = "the names are the mnemonics'")]
+        mod int {
+            use super::*;
+
+            $(
+                pub(super) struct $op;
+
+                impl Operation for $op {
+                    const USES: [bool; 3] = uses!($a $b $c);
+
+                    #[inline(always)]
+                    fn run<L: Level>(_level: L, _i: bool, [x, y, z]: [&Vgpr; 3], d: &mut Vgpr) {
                         for i in 0..LANES {
                             let ($a, $b, $c) = (x[i], y[i], z[i]);
                             d[i] = $value;
                         }
-                    })*
+                    }
+                }
+            )*
+        }
+
+        impl Int {
+            /// What executes it; `direct`: all its operands and its result are VGPRs.
+            pub(super) fn runner(self, host: Host, direct: bool) -> Runner {
+                match (self, direct) {
+                    $((Int::$op, false) => host.function::<Ints<int::$op, false>>(),)*
+                    $((Int::$op, true) => host.function::<Ints<int::$op, true>>(),)*
+                }
+            }
+
+            /// Which operands it has.
+            pub(super) fn uses(self) -> [bool; 3] {
+                match self {
+                    $(Int::$op => int::$op::USES,)*
                 }
             }
         }
@@ -188,30 +240,65 @@ macro_rules! singles {
             }
         }
 
-        impl Single {
-            /// All lanes' results; `ieee`: MODE's.
-            #[inline(always)]
-            pub(super) fn run<L: Level>(self, ieee: bool, [x, y, z]: [&Vgpr; 3], d: &mut Vgpr) {
-                match self {
-                    $(Single::$op => {
+        /// A type for each.
+        #[expect(non_camel_case_types, reason = "the names are the mnemonics'")]
+        pub(super) mod single {
+            use super::*;
+
+            $(
+                pub(in super::super) struct $op;
+
+                impl Operation for $op {
+                    const USES: [bool; 3] = uses!($a $b $c);
+
+                    #[inline(always)]
+                    fn run<L: Level>(level: L, _i: bool, [x, y, z]: [&Vgpr; 3], d: &mut Vgpr) {
                         for i in 0..LANES {
                             let $a = f32::from_bits(x[i]);
                             let $b = f32::from_bits(y[i]);
                             let $c = f32::from_bits(z[i]);
                             d[i] = ($value).to_bits();
                         }
-                    })*
-                    $(Single::$op2 => {
+                        if level.any_nan(d) {
+                            settle([x, y, z], d);
+                        }
+                    }
+                }
+            )*
+            $(
+                pub(super) struct $op2;
+
+                impl Operation for $op2 {
+                    const USES: [bool; 3] = uses!($a2 $b2 $c2);
+
+                    #[inline(always)]
+                    fn run<L: Level>(_level: L, ieee: bool, [x, y, z]: [&Vgpr; 3], d: &mut Vgpr) {
                         let $ieee = ieee;
                         for i in 0..LANES {
                             let ($a2, $b2, $c2) = (x[i], y[i], z[i]);
                             d[i] = $value2;
                         }
-                        return;
-                    })*
+                    }
                 }
-                if has_nan(d) {
-                    settle([x, y, z], d);
+            )*
+        }
+
+        impl Single {
+            /// What executes it; `direct`: all its operands and its result are VGPRs.
+            pub(super) fn runner(self, host: Host, direct: bool) -> Runner {
+                match (self, direct) {
+                    $((Single::$op, false) => host.function::<Singles<single::$op, false>>(),)*
+                    $((Single::$op2, false) => host.function::<Singles<single::$op2, false>>(),)*
+                    $((Single::$op, true) => host.function::<Singles<single::$op, true>>(),)*
+                    $((Single::$op2, true) => host.function::<Singles<single::$op2, true>>(),)*
+                }
+            }
+
+            /// Which operands it has.
+            pub(super) fn uses(self) -> [bool; 3] {
+                match self {
+                    $(Single::$op => single::$op::USES,)*
+                    $(Single::$op2 => single::$op2::USES,)*
                 }
             }
         }
@@ -229,17 +316,6 @@ fn is_nan(bits: u32) -> bool {
 #[inline(always)]
 fn is_snan(bits: u32) -> bool {
     is_nan(bits) && bits & 0x0040_0000 == 0
-}
-
-/// Whether any lane is. By a maximum, which vector units have, where a flag would go from lane to
-/// lane.
-#[inline(always)]
-fn has_nan(lanes: &Vgpr) -> bool {
-    let mut most = 0;
-    for bits in lanes {
-        most = most.max(bits & 0x7fff_ffff);
-    }
-    most > INFINITY
 }
 
 /// NaNs become what the hardware makes of the operands.
@@ -347,27 +423,38 @@ macro_rules! wides {
             }
         }
 
-        impl Wide {
-            /// Whether MODE's rounding and subnormals matter.
-            pub(super) fn is_float(self) -> bool {
-                matches!(self, $(Wide::$op2)|*)
-            }
+        /// A type for each.
+        #[expect(non_camel_case_types, reason = "the names are the mnemonics'")]
+        mod wide {
+            use super::*;
 
-            /// All lanes' results.
-            #[inline(always)]
-            pub(super) fn run(self, [x, y, z]: [Pair; 3], d: &mut [Vgpr; 2]) {
-                match self {
-                    $(Wide::$op => {
-                        let [low, high] = d;
+            $(
+                pub(super) struct $op;
+
+                impl WideOperation for $op {
+                    const USES: [bool; 3] = uses!($a $b $c);
+                    const IS_FLOAT: bool = false;
+
+                    #[inline(always)]
+                    fn run([x, y, z]: [Pair; 3], [low, high]: &mut [Vgpr; 2]) {
                         for i in 0..LANES {
                             let ($a, $b, $c) = (join(x, i), join(y, i), join(z, i));
                             let value: u64 = $value;
                             low[i] = value as u32;
                             high[i] = (value >> 32) as u32;
                         }
-                        return;
-                    })*
-                    $(Wide::$op2 => {
+                    }
+                }
+            )*
+            $(
+                pub(super) struct $op2;
+
+                impl WideOperation for $op2 {
+                    const USES: [bool; 3] = uses!($a2 $b2 $c2);
+                    const IS_FLOAT: bool = true;
+
+                    #[inline(always)]
+                    fn run([x, y, z]: [Pair; 3], d: &mut [Vgpr; 2]) {
                         let [low, high] = d;
                         for i in 0..LANES {
                             let $a2 = f64::from_bits(join(x, i));
@@ -377,10 +464,25 @@ macro_rules! wides {
                             low[i] = value as u32;
                             high[i] = (value >> 32) as u32;
                         }
-                    })*
+                        if has_wide_nan(d) {
+                            settle_wide([x, y, z], d);
+                        }
+                    }
                 }
-                if has_wide_nan(d) {
-                    settle_wide([x, y, z], d);
+            )*
+        }
+
+        impl Wide {
+            /// Whether MODE's rounding and subnormals matter.
+            pub(super) fn is_float(self) -> bool {
+                matches!(self, $(Wide::$op2)|*)
+            }
+
+            /// What executes it.
+            pub(super) fn runner(self, host: Host) -> Runner {
+                match self {
+                    $(Wide::$op => host.function::<Wides<wide::$op>>(),)*
+                    $(Wide::$op2 => host.function::<Wides<wide::$op2>>(),)*
                 }
             }
         }

@@ -8,6 +8,10 @@ use crate::exec::Machine;
 use crate::inst::{DsInst, Dst};
 use crate::op::Ds;
 use crate::wave::{Vgpr, LANES};
+use host_simd::Level;
+
+/// Lanes that are looked at together.
+const GROUP: usize = 16;
 
 /// A read or a write at one or two offsets from each lane's address.
 #[derive(Clone, Copy, Debug)]
@@ -75,21 +79,30 @@ impl Share {
 
     /// Executes it. False: it has to go through the reference.
     #[inline(always)]
-    pub(super) fn run(&self, machine: &mut Machine) -> bool {
+    pub(super) fn run<L: Level>(
+        &self,
+        level: L,
+        machine: &mut Machine,
+        room: &mut [Vgpr; 9],
+    ) -> bool {
         match self.dwords {
-            1 => self.run_dwords::<1, 4>(machine),
-            2 => self.run_dwords::<2, 8>(machine),
-            3 => self.run_dwords::<3, 12>(machine),
-            _ => self.run_dwords::<4, 16>(machine),
+            1 => self.run_dwords::<L, 1, 4>(level, machine, room),
+            2 => self.run_dwords::<L, 2, 8>(level, machine, room),
+            3 => self.run_dwords::<L, 3, 12>(level, machine, room),
+            _ => self.run_dwords::<L, 4, 16>(level, machine, room),
         }
     }
 
     #[inline(always)]
-    fn run_dwords<const D: usize, const BYTES: usize>(&self, machine: &mut Machine) -> bool {
+    fn run_dwords<L: Level, const D: usize, const BYTES: usize>(
+        &self,
+        level: L,
+        machine: &mut Machine,
+        [addresses, next, hold, rows @ ..]: &mut [Vgpr; 9],
+    ) -> bool {
         let exec = machine.wave.exec();
-        let addresses = machine.wave.vgpr[usize::from(self.address)];
-        let mut hold = [0; LANES];
-        let active = spread(exec, &mut hold);
+        *addresses = machine.wave.vgpr[usize::from(self.address)];
+        let active = spread(exec, hold);
         // Where the first lane's would be, if all lanes were active and side by side.
         let first = exec.trailing_zeros() as usize % LANES;
         let start = addresses[first].wrapping_sub((BYTES * first) as u32);
@@ -107,37 +120,92 @@ impl Share {
         }
         if self.store {
             let is_run = differs == 0 && exec == u64::MAX;
-            self.write::<D, BYTES>(machine, &addresses, exec, is_run);
+            self.write::<D, BYTES>(machine, addresses, exec, is_run);
             return true;
         }
-        let mut results = [[[0; LANES]; D]; 2];
-        for ((offset, _), results) in parts.iter().zip(&mut results) {
+        let mut patterns = (0, 0);
+        if differs != 0 {
+            // Idle lanes read from the beginning.
+            for i in 0..LANES {
+                addresses[i] &= active[i];
+            }
+            patterns = Self::patterns::<L, BYTES>(level, addresses, next);
+        }
+        for (offset, data) in parts {
             let offset = *offset as usize;
             let run = start as usize + offset;
             if differs == 0 && run + BYTES * LANES <= size {
                 let found = &machine.lds[run..run + BYTES * LANES];
                 for i in 0..LANES {
                     for d in 0..D {
-                        results[d][i] = word(found, BYTES * i + 4 * d);
+                        rows[d][i] = word(found, BYTES * i + 4 * d);
                     }
                 }
-                continue;
-            }
-            for i in 0..LANES {
-                // Idle lanes read from the beginning.
-                let at = (addresses[i] & active[i]) as usize + offset;
-                let found = &machine.lds[at..at + BYTES];
-                for d in 0..D {
-                    results[d][i] = word(found, 4 * d);
+            } else {
+                for i in 0..LANES {
+                    addresses[i] &= active[i];
                 }
+                Self::collect::<D, BYTES>(machine.lds, offset, (addresses, patterns), rows);
             }
-        }
-        for ((_, data), results) in parts.iter().zip(&results) {
-            for (d, result) in results.iter().enumerate() {
-                put(data.of(machine.wave, d), result, exec);
+            for d in 0..D {
+                put(level, data.of(machine.wave, d), &rows[d], exec);
             }
         }
         true
+    }
+
+    /// The lanes whose next one has the same address, and those whose next one's is their
+    /// neighbour's; `next` is room.
+    #[inline(always)]
+    fn patterns<L: Level, const BYTES: usize>(
+        level: L,
+        addresses: &Vgpr,
+        next: &mut Vgpr,
+    ) -> (u64, u64) {
+        next[..LANES - 1].copy_from_slice(&addresses[1..]);
+        let (mut same, mut neighbours) = ([0; LANES], [0; LANES]);
+        for i in 0..LANES {
+            let found = next[i].wrapping_sub(addresses[i]);
+            same[i] = if found == 0 { -1 } else { 0 };
+            neighbours[i] = if found == BYTES as u32 { -1 } else { 0 };
+        }
+        (level.mask(&same), level.mask(&neighbours))
+    }
+
+    /// Reads from all lanes' addresses, which lie inside: groups of lanes at once that have the
+    /// same one, or neighbouring ones, as those that share a row or a column of a tile do.
+    #[inline(always)]
+    fn collect<const D: usize, const BYTES: usize>(
+        lds: &[u8],
+        offset: usize,
+        (addresses, (same, neighbours)): (&Vgpr, (u64, u64)),
+        rows: &mut [Vgpr; 6],
+    ) {
+        for first in (0..LANES).step_by(GROUP) {
+            let all = ((1 << (GROUP - 1)) - 1) << first;
+            let at = addresses[first] as usize + offset;
+            if same & all == all {
+                let found = &lds[at..at + BYTES];
+                for d in 0..D {
+                    rows[d][first..first + GROUP].fill(word(found, 4 * d));
+                }
+            } else if neighbours & all == all {
+                let found = &lds[at..at + BYTES * GROUP];
+                for i in 0..GROUP {
+                    for d in 0..D {
+                        rows[d][first + i] = word(found, BYTES * i + 4 * d);
+                    }
+                }
+            } else {
+                for i in first..first + GROUP {
+                    let at = addresses[i] as usize + offset;
+                    let found = &lds[at..at + BYTES];
+                    for d in 0..D {
+                        rows[d][i] = word(found, 4 * d);
+                    }
+                }
+            }
+        }
     }
 
     /// Lane by lane, both offsets of one before the next.

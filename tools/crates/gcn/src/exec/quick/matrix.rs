@@ -379,12 +379,14 @@ impl Matrix {
         // All products of a lane in one turn: short loops would be unrolled and not vectorised.
         for j in 0..N {
             let mut top = i32::MIN;
+            let mut exponents = [0; G];
             for g in 0..G {
-                top = top.max(own[g].wrapping_add(powers[g][j]));
+                exponents[g] = own[g].wrapping_add(powers[g][j]);
+                top = top.max(exponents[g]);
             }
             let mut total = 0i32;
             for g in 0..G {
-                let distance = top.wrapping_sub(own[g]).wrapping_sub(powers[g][j]) as u32;
+                let distance = top.wrapping_sub(exponents[g]) as u32;
                 let product = size[g].wrapping_mul(sizes[g][j]) >> distance.min(31);
                 let sign = sign[g] ^ signs[g][j];
                 total = total.wrapping_add((product as i32 ^ sign).wrapping_sub(sign));

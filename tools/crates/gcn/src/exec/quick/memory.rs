@@ -16,6 +16,7 @@ use crate::memory::{Fault, Scope};
 use crate::op::mem::Segment;
 use crate::op::MemOp;
 use crate::wave::{Vgpr, Wave, LANES};
+use host_simd::Level;
 
 /// Where the lanes' addresses come from.
 #[derive(Clone, Copy, Debug)]
@@ -82,19 +83,24 @@ impl Access {
 
     /// Executes it. False: it has to go through the reference, and memory was not asked.
     #[inline(always)]
-    pub(super) fn run(&self, machine: &mut Machine, window: &mut Bytes) -> Result<bool, Fault> {
+    pub(super) fn run<L: Level>(
+        &self,
+        level: L,
+        machine: &mut Machine,
+        (window, room): (&mut Bytes, &mut [Vgpr; 9]),
+    ) -> Result<bool, Fault> {
         let exec = machine.wave.exec();
         if exec == 0 {
             return Ok(false);
         }
         if let Origin::Scratch { scalar } = self.from {
-            return self.rows(machine, exec, scalar, &mut window.bytes);
+            return self.rows(level, machine, (exec, scalar), (&mut window.bytes, room));
         }
         match (self.store, self.dwords) {
-            (false, 1) => self.load::<1>(machine, exec, window),
-            (false, 2) => self.load::<2>(machine, exec, window),
-            (false, 3) => self.load::<3>(machine, exec, window),
-            (false, _) => self.load::<4>(machine, exec, window),
+            (false, 1) => self.load::<L, 1>(level, machine, exec, window),
+            (false, 2) => self.load::<L, 2>(level, machine, exec, window),
+            (false, 3) => self.load::<L, 3>(level, machine, exec, window),
+            (false, _) => self.load::<L, 4>(level, machine, exec, window),
             (true, 1) => self.store::<1>(machine, exec, window),
             (true, 2) => self.store::<2>(machine, exec, window),
             (true, 3) => self.store::<3>(machine, exec, window),
@@ -103,13 +109,14 @@ impl Access {
     }
 
     #[inline(always)]
-    fn load<const D: usize>(
+    fn load<L: Level, const D: usize>(
         &self,
+        level: L,
         machine: &mut Machine,
         exec: u64,
         window: &mut Bytes,
     ) -> Result<bool, Fault> {
-        let Bytes { bytes, words } = window;
+        let bytes = &mut window.bytes;
         let Some(at) = self.addresses(machine, exec) else {
             return Ok(false);
         };
@@ -136,7 +143,7 @@ impl Access {
                 for i in 0..LANES {
                     result[i] = word(bytes, 4 * (D * i + d));
                 }
-                put(register, &result, exec);
+                put(level, register, &result, exec);
             }
             return Ok(true);
         }
@@ -151,25 +158,19 @@ impl Access {
         {
             return Ok(false);
         }
-        let mut odd = 0;
         for i in 0..LANES {
-            let offset = at.lanes[i].wrapping_sub(low);
-            odd |= offset & active[i];
-            index[i] = offset / 4;
+            // Idle lanes' are from the beginning.
+            index[i] = at.lanes[i].wrapping_sub(low) & active[i];
         }
-        if odd & 3 != 0 {
-            return Ok(false);
-        }
-        machine.memory.read(first, &mut bytes[..length as usize])?;
-        for i in 0..WINDOW / 4 {
-            words[i] = word(bytes, 4 * i);
-        }
+        let bytes = &mut bytes[..length as usize];
+        machine.memory.read(first, bytes)?;
         for d in 0..D {
             let mut result = [0; LANES];
             for i in 0..LANES {
-                result[i] = words[index[i].wrapping_add(d as u32) as usize % (WINDOW / 4)];
+                let at = index[i] as usize + 4 * d;
+                result[i] = dword(&bytes[at..at + 4]);
             }
-            put(self.data.of(machine.wave, d), &result, exec);
+            put(level, self.data.of(machine.wave, d), &result, exec);
         }
         Ok(true)
     }
@@ -211,18 +212,16 @@ impl Access {
         if differs != 0 || !self.is_memory(machine, address, length as u64) {
             return Ok(false);
         }
-        for d in 0..D {
-            let register: &Vgpr = self.data.of(machine.wave, d);
-            for i in 0..LANES {
-                words[D * i + d] = register[i];
+        if D == 1 {
+            put_words(bytes, self.data.of(machine.wave, 0));
+        } else {
+            for d in 0..D {
+                let register: &Vgpr = self.data.of(machine.wave, d);
+                for i in 0..LANES {
+                    words[D * i + d] = register[i];
+                }
             }
-        }
-        for i in 0..LANES * D {
-            let word = words[i].to_le_bytes();
-            bytes[4 * i] = word[0];
-            bytes[4 * i + 1] = word[1];
-            bytes[4 * i + 2] = word[2];
-            bytes[4 * i + 3] = word[3];
+            put_words(bytes, &words[..LANES * D]);
         }
         let from = 4 * D * first;
         let done = machine.memory.write(address, &bytes[from..from + length]);
@@ -233,12 +232,12 @@ impl Access {
 
     /// Scratch, whose dwords lie row by row: one access for each.
     #[inline(always)]
-    fn rows(
+    fn rows<L: Level>(
         &self,
+        level: L,
         machine: &mut Machine,
-        exec: u64,
-        scalar: Option<u8>,
-        bytes: &mut [u8; WINDOW],
+        (exec, scalar): (u64, Option<u8>),
+        (bytes, result): (&mut [u8; WINDOW], &mut [Vgpr; 9]),
     ) -> Result<bool, Fault> {
         let own = scalar.map_or(0, |code| machine.wave.scalar[usize::from(code & 0x7f)]);
         let offset = u64::from(own.wrapping_add_signed(self.offset));
@@ -256,7 +255,6 @@ impl Access {
         else {
             return Ok(false);
         };
-        let mut result = [[0; LANES]; 4];
         for (index, result) in result.iter_mut().enumerate().take(self.dwords.into()) {
             let row = start + row_length * index as u64;
             let row_bytes = &mut bytes[..4 * LANES];
@@ -281,7 +279,7 @@ impl Access {
             return Ok(true);
         }
         for (index, result) in result.iter().enumerate().take(self.dwords.into()) {
-            put(self.data.of(machine.wave, index), result, exec);
+            put(level, self.data.of(machine.wave, index), result, exec);
         }
         Ok(true)
     }
@@ -430,6 +428,23 @@ fn is_near<const D: usize>(length: u64, exec: u64) -> bool {
 #[inline(always)]
 fn word(bytes: &[u8; WINDOW], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[inline(always)]
+fn dword(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+/// Dwords as bytes.
+#[inline(always)]
+fn put_words(bytes: &mut [u8; WINDOW], words: &[u32]) {
+    for i in 0..words.len().min(WINDOW / 4) {
+        let word = words[i].to_le_bytes();
+        bytes[4 * i] = word[0];
+        bytes[4 * i + 1] = word[1];
+        bytes[4 * i + 2] = word[2];
+        bytes[4 * i + 3] = word[3];
+    }
 }
 
 /// The least and the greatest of the lanes that are all ones in `active`.

@@ -4,10 +4,14 @@
 
 use super::{Lanes, Reg, Row, Signs};
 use crate::wave::{Vgpr, Wave, LANES};
+use host_simd::Level;
 
 /// An operand's lanes, in their register or in `hold`.
 #[inline(always)]
 pub(super) fn fetch<'a>(wave: &'a Wave, from: Lanes, hold: &'a mut Vgpr) -> &'a Vgpr {
+    if let Lanes::Vgpr(number) = from {
+        return &wave.vgpr[usize::from(number)];
+    }
     match from {
         Lanes::Vgpr(number) => &wave.vgpr[usize::from(number)],
         Lanes::Acc(number) => &wave.acc[usize::from(number)],
@@ -41,17 +45,6 @@ pub(super) fn signed<'a>(lanes: &'a Vgpr, signs: Signs, index: u8, hold: &'a mut
 /// All lanes.
 static ALL: Vgpr = [u32::MAX; LANES];
 
-/// Each lane's bit in its half of a mask.
-static BITS: Vgpr = {
-    let mut bits = [0; LANES];
-    let mut lane = 0;
-    while lane < LANES {
-        bits[lane] = 1 << (lane % 32);
-        lane += 1;
-    }
-    bits
-};
-
 static ZEROS: Vgpr = [0; LANES];
 
 /// The bits of the lanes below each lane: of the lanes from `first` on.
@@ -72,7 +65,7 @@ static BELOW: [Vgpr; 2] = [below(0), below(LANES / 2)];
 
 impl Row {
     #[inline(always)]
-    fn lanes(self) -> &'static Vgpr {
+    pub(super) fn lanes(self) -> &'static Vgpr {
         match self {
             Row::Zeros => &ZEROS,
             Row::BelowLow => &BELOW[0],
@@ -87,12 +80,7 @@ pub(super) fn spread(mask: u64, hold: &mut Vgpr) -> &Vgpr {
     if mask == u64::MAX {
         return &ALL;
     }
-    let (low, high) = hold.split_at_mut(LANES / 2);
-    low.fill(mask as u32);
-    high.fill((mask >> 32) as u32);
-    for i in 0..LANES {
-        hold[i] = if hold[i] & BITS[i] != 0 { u32::MAX } else { 0 };
-    }
+    host_simd::spread(mask, hold);
     hold
 }
 
@@ -114,13 +102,13 @@ pub(super) fn with_signs<'a>(
     }
 }
 
-/// The destination, and the operands: those that it is itself are copied to `hold`, which has room
-/// for three.
+/// The destination, and the operands that are used: those that it is itself are copied to `hold`,
+/// which has room for three.
 #[inline(always)]
 pub(super) fn operands<'a>(
     wave: &'a mut Wave,
     dst: Reg,
-    src: &[Lanes; 3],
+    (src, uses): (&[Lanes; 3], [bool; 3]),
     hold: &'a mut [Vgpr],
 ) -> (&'a mut Vgpr, [&'a Vgpr; 3]) {
     let (own, other, at, is_acc) = match dst {
@@ -139,11 +127,61 @@ pub(super) fn operands<'a>(
         scalars: &wave.scalar,
     };
     let operands = [
-        files.lanes(src[0], a),
-        files.lanes(src[1], b),
-        files.lanes(src[2], c),
+        if uses[0] {
+            files.lanes(src[0], a)
+        } else {
+            &ZEROS
+        },
+        if uses[1] {
+            files.lanes(src[1], b)
+        } else {
+            &ZEROS
+        },
+        if uses[2] {
+            files.lanes(src[2], c)
+        } else {
+            &ZEROS
+        },
     ];
     (to, operands)
+}
+
+/// The same if all that are used are VGPRs, as most are: without a jump by a table for each.
+#[inline(always)]
+pub(super) fn vgprs<'a>(
+    wave: &'a mut Wave,
+    dst: Reg,
+    (src, uses): (&[Lanes; 3], [bool; 3]),
+    hold: &'a mut [Vgpr],
+) -> Option<(&'a mut Vgpr, [&'a Vgpr; 3])> {
+    let Reg::Vgpr(at) = dst else { return None };
+    let (left, rest) = wave.vgpr.split_at_mut(usize::from(at));
+    let (to, right) = rest.split_first_mut()?;
+    let [a, b, c] = hold.first_chunk_mut()?;
+    let files = Files {
+        left: &*left,
+        current: &*to,
+        right: &*right,
+        other: &[],
+        is_acc: false,
+        scalars: &wave.scalar,
+    };
+    let mut operands = [&ZEROS; 3];
+    for (index, hold) in [a, b, c].into_iter().enumerate() {
+        if uses[index] {
+            let Lanes::Vgpr(number) = src[index] else {
+                return None;
+            };
+            operands[index] = files.own(usize::from(number), hold);
+        }
+    }
+    Some((to, operands))
+}
+
+/// Whether [`vgprs`] finds them.
+pub(super) fn are_vgprs(dst: Reg, src: &[Lanes; 3], uses: [bool; 3]) -> bool {
+    let is_vgpr = |(src, uses): (&Lanes, bool)| !uses || matches!(src, Lanes::Vgpr(_));
+    matches!(dst, Reg::Vgpr(_)) && src.iter().zip(uses).all(is_vgpr)
 }
 
 /// Registers around a destination, and what else operands come from.
@@ -179,6 +217,12 @@ impl<'a> Files<'a, '_> {
         if acc != self.is_acc {
             return &self.other[number];
         }
+        self.own(number, hold)
+    }
+
+    /// A register of the destination's kind.
+    #[inline(always)]
+    fn own(self, number: usize, hold: &'a mut Vgpr) -> &'a Vgpr {
         let at = self.left.len();
         if number < at {
             return &self.left[number];
@@ -193,36 +237,18 @@ impl<'a> Files<'a, '_> {
 
 /// Copies the lanes of `mask`.
 #[inline(always)]
-pub(super) fn put(to: &mut Vgpr, from: &Vgpr, mask: u64) {
-    if mask == u64::MAX {
-        *to = *from;
-        return;
+pub(super) fn put<L: Level>(level: L, to: &mut Vgpr, from: &Vgpr, mask: u64) {
+    match mask {
+        u64::MAX => *to = *from,
+        _ => level.put(to, from, mask),
     }
-    let mut hold = [0; LANES];
-    let keep = spread(mask, &mut hold);
-    for i in 0..LANES {
-        to[i] = from[i] & keep[i] | to[i] & !keep[i];
-    }
-}
-
-/// A mask of flags that are 0 or 1: eight at a time, by a multiplication that gathers their bits.
-#[inline(always)]
-pub(super) fn gather(flags: &[u8; LANES]) -> u64 {
-    let mut mask = 0;
-    for index in 0..8 {
-        let mut eight = [0; 8];
-        eight.copy_from_slice(&flags[8 * index..][..8]);
-        let bits = u64::from_le_bytes(eight).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-        mask |= bits << (8 * index);
-    }
-    mask
 }
 
 /// Writes the active lanes of a result's registers.
 #[inline(always)]
-pub(super) fn write(wave: &mut Wave, dst: Reg, result: &[Vgpr]) {
+pub(super) fn write<L: Level>(level: L, wave: &mut Wave, dst: Reg, result: &[Vgpr]) {
     let exec = wave.exec();
     for (index, lanes) in result.iter().enumerate() {
-        put(dst.of(wave, index), lanes, exec);
+        put(level, dst.of(wave, index), lanes, exec);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Quick forms of the scalar ALU's usual instructions and of branches.
 
-use super::Next;
+use super::{Context, Form, Next, Runner};
 use crate::exec::branch::target;
 use crate::inst::{Body, Inst, Src};
 use crate::op::{Sop1, Sop2, Sopc, Sopk, Sopp};
@@ -43,11 +43,16 @@ impl Source {
     }
 }
 
+/// What makes a result and SCC of two operands and SCC.
+trait Operation<T> {
+    fn run(a: T, b: T, scc: bool) -> (T, bool);
+}
+
 /// A table of operations that make a result and SCC of two operands and SCC.
 macro_rules! operations {
     (
         $(#[$doc:meta])*
-        $name:ident $type:ident
+        $name:ident $type:ident $module:ident $run:ident
         { $($kind:ident $table:ident $op:ident |$a:ident, $b:ident, $scc:ident| $value:expr;)* }
     ) => {
         $(#[$doc])*
@@ -63,15 +68,28 @@ macro_rules! operations {
                 }
             }
 
-            #[inline(always)]
-            fn run(self, a: $type, b: $type, scc: bool) -> ($type, bool) {
+            fn runner(self) -> Runner {
                 match self {
-                    $(Self::$op => {
-                        let ($a, $b, $scc) = (a, b, scc);
-                        $value
-                    })*
+                    $(Self::$op => $run::<$module::$op>,)*
                 }
             }
+        }
+
+        /// A type for each.
+        #[expect(non_camel_case_types, reason = "the names are the mnemonics'")]
+        mod $module {
+            use super::*;
+
+            $(
+                pub(super) struct $op;
+
+                impl Operation<$type> for $op {
+                    #[inline(always)]
+                    fn run($a: $type, $b: $type, $scc: bool) -> ($type, bool) {
+                        $value
+                    }
+                }
+            )*
         }
     };
 }
@@ -102,7 +120,7 @@ fn shifted_sum(a: u32, by: u32, b: u32) -> (u32, bool) {
 
 operations! {
     /// On dwords.
-    Narrow u32 {
+    Narrow u32 narrow narrows {
         Two Sop2 s_add_u32 |a, b, _s| a.overflowing_add(b);
         Two Sop2 s_sub_u32 |a, b, _s| a.overflowing_sub(b);
         Two Sop2 s_add_i32 |a, b, _s| {
@@ -155,7 +173,7 @@ operations! {
 
 operations! {
     /// On quadwords.
-    Double u64 {
+    Double u64 double doubles {
         Two Sop2 s_cselect_b64 |a, b, scc| (if scc { a } else { b }, scc);
         Two Sop2 s_and_b64 |a, b, _s| truth64(a & b);
         Two Sop2 s_or_b64 |a, b, _s| truth64(a | b);
@@ -269,49 +287,89 @@ impl Scalar {
         }
     }
 
-    #[inline(always)]
-    pub(super) fn run(&self, wave: &mut Wave) -> Next {
-        match *self {
-            Scalar::Narrow { op, dst, src } => {
-                let (value, scc) = op.run(src[0].narrow(wave), src[1].narrow(wave), wave.scc);
-                wave.scc = scc;
-                wave.scalar[usize::from(dst & 0x7f)] = value;
-            }
-            Scalar::Double { op, dst, src } => {
-                let (value, scc) = op.run(src[0].wide(wave), src[1].wide(wave), wave.scc);
-                wave.scc = scc;
-                wave.set_scalar64(usize::from(dst & 0x7e), value);
-            }
-            Scalar::Save { op, dst, src } => {
-                let exec = wave.exec();
-                let (value, scc) = op.run(src.wide(wave), exec, wave.scc);
-                wave.scc = scc;
-                wave.set_exec(value);
-                wave.set_scalar64(usize::from(dst & 0x7e), exec);
-            }
-            Scalar::Compare {
-                relation,
-                width,
-                src: [a, b],
-            } => {
-                wave.scc = match width {
-                    Width::Signed => relation.holds(a.narrow(wave) as i32, b.narrow(wave) as i32),
-                    Width::Unsigned => relation.holds(a.narrow(wave), b.narrow(wave)),
-                    Width::Double => relation.holds(a.wide(wave), b.wide(wave)),
-                };
-            }
-            Scalar::Branch { when, to, next } => {
-                let taken = match when {
-                    When::Always => true,
-                    When::Scc(value) => wave.scc == value,
-                    When::VccZero(value) => (wave.vcc() == 0) == value,
-                    When::ExecZero(value) => (wave.exec() == 0) == value,
-                };
-                return Next::Jump(if taken { to } else { next });
-            }
+    /// What executes it.
+    pub(super) fn runner(&self) -> Runner {
+        match self {
+            Scalar::Narrow { op, .. } => op.runner(),
+            Scalar::Double { op, .. } => op.runner(),
+            Scalar::Save { op, .. } => match op {
+                Double::s_or_saveexec_b64 => saves::<double::s_or_saveexec_b64>,
+                Double::s_xor_saveexec_b64 => saves::<double::s_xor_saveexec_b64>,
+                Double::s_andn2_saveexec_b64 => saves::<double::s_andn2_saveexec_b64>,
+                _ => saves::<double::s_and_saveexec_b64>,
+            },
+            Scalar::Compare { .. } => compares,
+            Scalar::Branch { .. } => branches,
         }
-        Next::Done
     }
+}
+
+fn narrows<O: Operation<u32>>(context: &mut Context, form: &Form) -> Next {
+    let wave = &mut *context.machine.wave;
+    let Form::Scalar(Scalar::Narrow { dst, src, .. }) = form else {
+        return Next::Slow;
+    };
+    let (value, scc) = O::run(src[0].narrow(wave), src[1].narrow(wave), wave.scc);
+    wave.scc = scc;
+    wave.scalar[usize::from(dst & 0x7f)] = value;
+    Next::Done
+}
+
+fn doubles<O: Operation<u64>>(context: &mut Context, form: &Form) -> Next {
+    let wave = &mut *context.machine.wave;
+    let Form::Scalar(Scalar::Double { dst, src, .. }) = form else {
+        return Next::Slow;
+    };
+    let (value, scc) = O::run(src[0].wide(wave), src[1].wide(wave), wave.scc);
+    wave.scc = scc;
+    wave.set_scalar64(usize::from(dst & 0x7e), value);
+    Next::Done
+}
+
+fn saves<O: Operation<u64>>(context: &mut Context, form: &Form) -> Next {
+    let wave = &mut *context.machine.wave;
+    let Form::Scalar(Scalar::Save { dst, src, .. }) = form else {
+        return Next::Slow;
+    };
+    let exec = wave.exec();
+    let (value, scc) = O::run(src.wide(wave), exec, wave.scc);
+    wave.scc = scc;
+    wave.set_exec(value);
+    wave.set_scalar64(usize::from(dst & 0x7e), exec);
+    Next::Done
+}
+
+fn compares(context: &mut Context, form: &Form) -> Next {
+    let wave = &mut *context.machine.wave;
+    let Form::Scalar(Scalar::Compare {
+        relation,
+        width,
+        src: [a, b],
+    }) = form
+    else {
+        return Next::Slow;
+    };
+    wave.scc = match width {
+        Width::Signed => relation.holds(a.narrow(wave) as i32, b.narrow(wave) as i32),
+        Width::Unsigned => relation.holds(a.narrow(wave), b.narrow(wave)),
+        Width::Double => relation.holds(a.wide(wave), b.wide(wave)),
+    };
+    Next::Done
+}
+
+fn branches(context: &mut Context, form: &Form) -> Next {
+    let wave = &mut *context.machine.wave;
+    let Form::Scalar(Scalar::Branch { when, to, next }) = form else {
+        return Next::Slow;
+    };
+    let taken = match *when {
+        When::Always => true,
+        When::Scc(value) => wave.scc == value,
+        When::VccZero(value) => (wave.vcc() == 0) == value,
+        When::ExecZero(value) => (wave.exec() == 0) == value,
+    };
+    wave.pc = if taken { *to } else { *next };
+    Next::Jumped
 }
 
 fn two(op: Sop2, dst: u8, src: [Src; 2]) -> Option<Scalar> {
