@@ -2,7 +2,7 @@
 # The fuzz targets under libFuzzer: what `cargo fuzz run --sanitizer none --features libfuzzer`
 # does, with the stable compiler and without that program.
 
-targets=(vfio mmio pm4 sdma aql instructions firmware)
+targets=(vfio mmio pm4 sdma aql instructions engines firmware)
 
 # build_targets DIRECTORY: with coverage of the model's branches and comparisons.
 build_targets() {

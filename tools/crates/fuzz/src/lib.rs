@@ -4,10 +4,12 @@
 //! ([`TARGETS`], feature `libfuzzer`), and so does `gpu-fuzz`, with bytes of its own and for so
 //! long only.
 
+mod engines;
 pub mod gpu;
 pub mod input;
 mod vfio;
 
+pub use engines::engines;
 use gpu::{Gpu, Queue, FB, VRAM};
 use input::Input;
 pub use vfio::vfio;
@@ -15,13 +17,14 @@ pub use vfio::vfio;
 /// A target by its name.
 pub type Target = (&'static str, fn(&[u8]));
 
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("vfio", vfio),
     ("mmio", mmio),
     ("pm4", pm4),
     ("sdma", sdma),
     ("aql", aql),
     ("instructions", instructions),
+    ("engines", engines),
     ("firmware", firmware),
 ];
 
