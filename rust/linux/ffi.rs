@@ -67,6 +67,7 @@ unsafe extern "C" {
     pub(super) fn amdkfd_noreclaim_save() -> c_uint;
     pub(super) fn amdkfd_noreclaim_restore(flags: c_uint);
     pub(super) fn amdkfd_may_have_pages(vma: *mut bindings::vm_area_struct) -> bool;
+    pub(super) fn amdkfd_is_supplied_by_user(vma: *mut bindings::vm_area_struct) -> bool;
     pub(super) fn amdkfd_is_heap_or_stack(vma: *mut bindings::vm_area_struct) -> bool;
 }
 

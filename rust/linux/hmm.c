@@ -7,6 +7,7 @@
 #include <linux/mm.h>
 #include <linux/mmu_notifier.h>
 #include <linux/sched/mm.h>
+#include <linux/userfaultfd_k.h>
 
 #include "hmm.h"
 
@@ -86,6 +87,11 @@ void amdkfd_noreclaim_restore(unsigned int flags)
 bool amdkfd_may_have_pages(struct vm_area_struct *vma)
 {
 	return !vma_is_anonymous(vma) || READ_ONCE(vma->anon_vma);
+}
+
+bool amdkfd_is_supplied_by_user(struct vm_area_struct *vma)
+{
+	return userfaultfd_armed(vma);
 }
 
 bool amdkfd_is_heap_or_stack(struct vm_area_struct *vma)

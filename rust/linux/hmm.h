@@ -31,6 +31,8 @@ unsigned int amdkfd_noreclaim_save(void);
 void amdkfd_noreclaim_restore(unsigned int flags);
 /* Whether there may be pages in it: false of a private mapping that nobody has touched yet. */
 bool amdkfd_may_have_pages(struct vm_area_struct *vma);
+/* Whether a program brings its missing pages in (userfaultfd): HMM does not wait for it. */
+bool amdkfd_is_supplied_by_user(struct vm_area_struct *vma);
 /* Whether it is the heap that the program started with, or its first thread's stack. */
 bool amdkfd_is_heap_or_stack(struct vm_area_struct *vma);
 

@@ -300,6 +300,13 @@ pub(crate) fn may_have_pages(vma: &VmaRef) -> bool {
     unsafe { ffi::amdkfd_may_have_pages(vma.as_ptr()) }
 }
 
+/// Whether a program brings the mapping's missing pages in (userfaultfd), for whom [`fault`] does
+/// not wait: `EFAULT` of such a page says that it is not there yet.
+pub(crate) fn is_supplied_by_user(vma: &VmaRef) -> bool {
+    // SAFETY: The mapping is valid as long as the reference.
+    unsafe { ffi::amdkfd_is_supplied_by_user(vma.as_ptr()) }
+}
+
 /// Whether a mapping is the heap that the program began with, or its first stack.
 pub(crate) fn is_heap_or_stack(vma: &VmaRef) -> bool {
     // SAFETY: The mapping is valid as long as the reference.

@@ -38,6 +38,11 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    },
 };
 
 /// Granules of all processes.
@@ -114,6 +119,8 @@ pub(super) struct State {
     pub(super) always: PageBits,
     /// Pages that were taken away and have to come back before the process's queues do.
     pub(super) lost: PageBits,
+    /// Since when pages of it cannot be had that have to come back.
+    pub(super) missed_since: Option<Instant<Monotonic>>,
 }
 
 /// A granule.
@@ -166,6 +173,7 @@ impl Granule {
             views,
             always: PageBits::NONE,
             lost: PageBits::NONE,
+            missed_since: None,
         };
         let granule = try_pin_init!(Self {
             first,
@@ -286,6 +294,31 @@ impl Granule {
         let state = self.state();
         let seen = |view: &View| !view.mapped.union(view.stale).is_empty();
         state.lost.is_empty() && !state.views.iter().any(seen)
+    }
+
+    /// Pages that have to come back cannot be had, `missing`, some of which somebody is to supply.
+    /// They are lost again, but for the others if some were missing for longer than `patience`:
+    /// whoever uses these misses them. Whether any is lost.
+    pub(super) fn lose_again(
+        &self,
+        missing: PageBits,
+        supplied: PageBits,
+        patience: Delta,
+    ) -> bool {
+        let mut state = self.state();
+        let others = missing.minus(supplied);
+        let mut again = missing;
+        if others.is_empty() {
+            state.missed_since = None;
+        } else {
+            let since = *state.missed_since.get_or_insert_with(Instant::now);
+            if since.elapsed() > patience {
+                state.missed_since = None;
+                again = missing.intersection(supplied);
+            }
+        }
+        state.lost = state.lost.union(again);
+        !again.is_empty()
     }
 
     /// All of its pages are looked for before the process's queues come back.
@@ -435,5 +468,26 @@ mod tests {
         fake.set_stuck(false, false);
         assert!(granule.retry(&gpus) && granule.is_idle());
         assert_eq!(fake.live().dma_pages, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_had_stays_lost_for_a_while() {
+        let granule = Granule::new(1024, 1).unwrap();
+        let of = |start, end| PageBits::of(Pages::new(start, end));
+        let lost = || core::mem::replace(&mut granule.state().lost, PageBits::NONE);
+        let (missing, supplied) = (of(1024, 1030), of(1024, 1026));
+        let (long, over) = (Delta::from_secs(600), Delta::from_nanos(-1));
+        assert!(granule.lose_again(missing, supplied, long));
+        assert_eq!(lost(), missing);
+        // Who supplies pages is waited for without end.
+        assert!(granule.lose_again(missing, supplied, over));
+        assert_eq!(lost(), supplied);
+        assert!(!granule.lose_again(of(1026, 1030), PageBits::NONE, over));
+        assert!(lost().is_empty() && granule.is_idle());
+        // Another time begins anew.
+        assert!(granule.lose_again(missing, PageBits::NONE, long));
+        assert!(granule.state().missed_since.is_some());
+        assert!(!granule.lose_again(PageBits::NONE, PageBits::NONE, long));
+        assert!(granule.state().missed_since.is_none());
     }
 }

@@ -236,36 +236,49 @@ impl Svm {
     /// Shows pages to GPUs, those that can be had. `EFAULT`: some cannot. `EAGAIN`, `EBUSY`,
     /// `ENOMEM`: not now.
     pub(super) fn map(self: &Arc<Self>, place: &Place<'_>, wanted: &Wanted) -> Result {
+        match self.map_those_there(place, wanted)?.is_empty() {
+            true => Ok(()),
+            false => Err(EFAULT),
+        }
+    }
+
+    /// The same. Returns the pages that cannot be had.
+    pub(super) fn map_those_there(
+        self: &Arc<Self>,
+        place: &Place<'_>,
+        wanted: &Wanted,
+    ) -> Result<PageBits> {
+        let mut missing = PageBits::NONE;
         if wanted.gpus.is_empty() {
-            return Ok(());
+            return Ok(missing);
         }
         // CAST: at most a granule.
         let mut pfns = KVec::from_elem(0, wanted.pages.len() as usize, GFP_KERNEL)?;
         let mut rest = wanted.pages;
-        let mut result = Ok(());
         while !rest.is_empty() {
             match self.map_some(place, wanted, rest, &mut pfns) {
                 Ok(done) => rest.start = done,
                 // What cannot be had, page by page: the others can.
                 Err(error) if error == EFAULT => {
-                    result = Err(EFAULT);
-                    rest.start = self.map_each(place, wanted, rest, &mut pfns)?;
+                    let (done, not_there) = self.map_each(place, wanted, rest, &mut pfns)?;
+                    missing = missing.union(not_there);
+                    rest.start = done;
                 }
                 Err(error) => return Err(error),
             }
         }
-        result
+        Ok(missing)
     }
 
     /// Shows the pages of the mapping that `pages` begin in, one by one, those that can be had.
-    /// Returns where the next one begins.
+    /// Returns where the next one begins, and those that cannot.
     fn map_each(
         self: &Arc<Self>,
         place: &Place<'_>,
         wanted: &Wanted,
         pages: Pages,
         pfns: &mut [HmmPfn],
-    ) -> Result<u64> {
+    ) -> Result<(u64, PageBits)> {
         let end = {
             let lock = place.mm.mmap_read_lock();
             // CAST: an address of this kernel's size.
@@ -273,15 +286,21 @@ impl Svm {
             vma.map_or(pages.start + 1, |vma| vma.end() as u64 >> PAGE_SHIFT)
         };
         let end = end.min(pages.end);
-        if pages.len() > 1 {
-            for page in pages.start..end {
-                match self.map_some(place, wanted, Pages::new(page, page + 1), pfns) {
-                    Err(error) if error != EFAULT => return Err(error),
-                    _ => (),
-                }
+        let mut missing = PageBits::NONE;
+        for page in pages.start..end {
+            let one = Pages::new(page, page + 1);
+            // That is what has been tried.
+            if one == pages {
+                missing.insert(page);
+                break;
+            }
+            match self.map_some(place, wanted, one, pfns) {
+                Ok(_) => (),
+                Err(error) if error == EFAULT => missing.insert(page),
+                Err(error) => return Err(error),
             }
         }
-        Ok(end)
+        Ok((end, missing))
     }
 
     /// Shows the pages of the mapping that `pages` begin in, all of them. Returns where the next

@@ -8,6 +8,10 @@
 //! an idle process that has no room costs next to no time. Who rings a doorbell meanwhile is not
 //! kept waiting: the doorbells are taken away while the worker rests for long
 //! ([`super::Host::doze`]), and touching them ends the rest ([`Svm::hurry`]).
+//!
+//! A page that cannot be had, although something is mapped, is waited for with the queues off: as
+//! long as it takes where a program is to supply it (userfaultfd), else for some seconds. Then who
+//! uses it misses it.
 
 use super::{
     granule::Granule,
@@ -19,13 +23,19 @@ use super::{
         PageBits,
         GRANULE_PAGES, //
     },
-    pages::Pages,
+    pages::{
+        Pages,
+        PAGE_SHIFT, //
+    },
     region::RegionUse,
     Evicting, Svm, RESTORE,
 };
 use crate::{
     linux::{
-        hmm::Reason,
+        hmm::{
+            is_supplied_by_user,
+            Reason, //
+        },
         trace, //
     },
     uapi::{
@@ -65,6 +75,9 @@ const MOST_TIMES: u32 = 6;
 const LONGEST_WAIT: Msecs = 10_000;
 /// The longest while pages are taken as fast as they come, so that no work could go on.
 const LONGEST_REST: Msecs = 300_000;
+/// So long pages are waited for that cannot be had. What goes wrong for a moment has passed by
+/// then, be it that there is no memory, or that a file is shorter than it was and will be again.
+const PATIENCE: Delta = Delta::from_secs(10);
 /// From so long a pause on, whoever rings a doorbell ends it.
 const DOZE: Msecs = 500;
 
@@ -351,6 +364,7 @@ impl Svm {
         let pages = Pages::new(granule.first, granule.first + GRANULE_PAGES);
         let ranges = self.ranges_in(pages);
         let mut result = ranges.as_ref().map(|_| ()).map_err(|error| *error);
+        let mut missing = PageBits::NONE;
         for (pages, attributes) in ranges.into_iter().flatten() {
             let gpus = attributes.shown_at_once(self.xnack());
             let here = PageBits::of(pages).intersection(lost);
@@ -362,16 +376,20 @@ impl Svm {
                     gpus,
                     again: false,
                 };
-                // What cannot be had is missed by who uses it.
-                match self.map(&place, &wanted) {
-                    Err(error) if error != EFAULT => result = result.and(Err(error)),
-                    _ => (),
+                match self.map_those_there(&place, &wanted) {
+                    Ok(not_there) => missing = missing.union(not_there),
+                    Err(error) => result = result.and(Err(error)),
                 }
             }
         }
         if result.is_err() {
             let mut state = granule.state();
             state.lost = state.lost.union(lost);
+        } else {
+            let (mapped, supplied) = those_mapped(mm, missing, granule.first);
+            if granule.lose_again(mapped, supplied, PATIENCE) {
+                result = Err(EFAULT);
+            }
         }
         if granule.is_idle() {
             // What was missing has been unmapped, or cannot be touched.
@@ -405,6 +423,33 @@ impl Svm {
         drop(evicting);
         self.host.restore();
     }
+}
+
+/// Those of a granule's pages that are mapped in an address space: of others nobody will have any.
+/// And those of which a program says what is in them.
+fn those_mapped(mm: &MmWithUser, pages: PageBits, first: u64) -> (PageBits, PageBits) {
+    let (mut mapped, mut supplied) = (PageBits::NONE, PageBits::NONE);
+    if pages.is_empty() {
+        return (mapped, supplied);
+    }
+    let lock = mm.mmap_read_lock();
+    for mut rest in pages.runs(first) {
+        while !rest.is_empty() {
+            // CAST: an address of this kernel's size.
+            let Some(vma) = lock.vma_lookup(rest.address() as usize) else {
+                rest.start += 1;
+                continue;
+            };
+            let end = (vma.end() as u64 >> PAGE_SHIFT).min(rest.end);
+            let here = PageBits::of(Pages::new(rest.start, end));
+            mapped = mapped.union(here);
+            if is_supplied_by_user(vma) {
+                supplied = supplied.union(here);
+            }
+            rest.start = end;
+        }
+    }
+    (mapped, supplied)
 }
 
 impl WorkItem<RESTORE> for Svm {

@@ -9,6 +9,7 @@ mod generate;
 mod hold;
 mod interpreter;
 mod stage;
+mod supply;
 mod told;
 mod world;
 

@@ -16,12 +16,16 @@
 //! sleep MILLISECONDS     compact       merge NUMBER (until so many pages are merged)
 //! exit                                 the process ends here, as it is
 //! close                                closes all files
+//! cut PLACE LENGTH NEW                 the file mapped there gets that length
+//! expect PLACE LENGTH                  missing pages are to be supplied (userfaultfd)
+//! supply PLACE LENGTH WORD             they are, and begin with that
 //! say WORD                             at once, and to who reads the errors
 //! kill                                 the process is killed
 //! ```
 
-use super::interpreter::{together, Interpreter};
+use super::interpreter::{say, together, Interpreter};
 use super::stage::{mixed, Stage};
+use super::supply::{cut, expect, supply};
 use super::world::{World, PAGE};
 use crate::bench::{name, Bench};
 use crate::raw::ioctl;
@@ -139,6 +143,18 @@ impl Interpreter {
             ["sleep", time] => {
                 std::thread::sleep(Duration::from_millis(time.parse()?));
                 Ok("0".into())
+            }
+            ["cut", place, length, new] => {
+                let (range, new) = (self.range(place, length)?, self.world.bytes(new, 0)?);
+                Ok(say(&cut(range, new)?))
+            }
+            ["expect", place, length] => {
+                self.expected = Some(expect(self.range(place, length)?)?);
+                Ok("0".into())
+            }
+            ["supply", place, length, word] => {
+                let (range, word) = (self.range(place, length)?, word.parse()?);
+                supply(self.expected.as_ref().context("nobody waits")?, range, word)
             }
             ["compact"] => {
                 fs::write("/proc/sys/vm/compact_memory", "1")?;

@@ -46,6 +46,8 @@ pub struct Interpreter {
     pub saved: Option<Saved>,
     /// A file of SMI events.
     pub listener: Option<OwnedFd>,
+    /// A file through which missing pages are supplied.
+    pub expected: Option<OwnedFd>,
     /// What sysfs counted when it was looked at first.
     pub first_usage: Option<i64>,
 }
@@ -54,7 +56,7 @@ pub struct Interpreter {
 /// ran, the C driver uses memory that it has freed.
 const WORKER: Duration = Duration::from_millis(5);
 
-fn say(outcome: &Outcome) -> String {
+pub fn say(outcome: &Outcome) -> String {
     match outcome {
         Ok(()) => "0".into(),
         Err(errno) => name(*errno),
@@ -72,6 +74,7 @@ impl Interpreter {
             stages: Vec::new(),
             saved: None,
             listener: None,
+            expected: None,
             first_usage: None,
         })
     }
