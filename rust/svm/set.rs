@@ -515,15 +515,13 @@ impl Svm {
                 break;
             };
             let mut any = false;
-            while region.has_unmapped() {
+            while let Some(pages) = region.unmapped() {
                 let spare = Spare::new()?;
-                let Some(pages) = region.next_unmapped() else {
-                    break;
-                };
                 any = true;
-                self.take_unmapped();
                 self.forget(pages, spare);
-                // What is there now may have been shown meanwhile.
+                // Not before: with these attributes nobody is to be shown what is there now.
+                region.settle(pages);
+                // What lies between two areas may be seen still.
                 for piece in pages.pieces(GRANULE_PAGES) {
                     if let Some(granule) = region.granule(piece.start) {
                         self.take(&granule, piece, Reason::Unmap);
