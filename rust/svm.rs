@@ -364,7 +364,7 @@ impl Svm {
         Some(RegionUse::new(regions.get(&(page / REGION_PAGES))?))
     }
 
-    /// The region that a page is in, made if there is none.
+    /// The region that a page is in, made if there is none. `ESRCH`: the process ends.
     fn make_region(self: &Arc<Self>, page: u64, mm: &MmWithUser) -> Result<RegionUse> {
         if let Some(region) = self.region_of(page) {
             return Ok(region);
@@ -375,13 +375,19 @@ impl Svm {
         let _ = region.interval.begin();
         let known = Arc::clone(&region);
         let node = RBTreeNode::new(index, region, GFP_KERNEL_ACCOUNT)?;
-        let unused = {
+        let (used, unused) = {
             let mut regions = self.regions.lock();
-            if self.has_ended() || regions.get(&index).is_some() {
-                Some(node)
-            } else {
-                regions.insert(node)
-            }
+            let is_known = regions.get(&index).is_some();
+            let unused = match self.has_ended() || is_known {
+                true => Some(node),
+                false => regions.insert(node),
+            };
+            // Used from here on: else who forgets what was unmapped could watch it no longer.
+            let used = match self.has_ended() {
+                true => None,
+                false => regions.get(&index).map(RegionUse::new),
+            };
+            (used, unused)
         };
         if let Some(unused) = unused {
             // Not under the lock: it waits for notifiers.
@@ -389,7 +395,7 @@ impl Svm {
             // Nobody was told of it but that region, which was not looked into.
             known.forget_unmapped();
         }
-        self.region_of(page).ok_or(ESRCH)
+        used.ok_or(ESRCH)
     }
 
     /// The granule that a page is in, with its region; both are made if they are not there.
