@@ -422,6 +422,7 @@ pub(crate) trait SharedMemory {
     /// VRAM.
     fn unmap_pages(&self, vm: &VmHandle, first: u64, count: u64) -> Result;
     /// Gives system pages addresses for the device, and says whether that is to be undone.
+    /// `EFAULT`: one is in the memory of a device.
     fn dma_map(&self, pfns: &[HmmPfn], addresses: &mut [u64]) -> Result<bool>;
     /// Undoes it.
     fn dma_unmap(&self, addresses: &[u64]);

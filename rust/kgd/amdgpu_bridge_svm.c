@@ -266,13 +266,21 @@ static bool map_runs(struct amdgpu_device *adev, const unsigned long *pfns, u32 
 	return false;
 }
 
+/*
+ * Whether any is in the memory of a device that others do not reach like the system's. Those of a
+ * file in persistent memory (DAX) have a struct page of the same kind, but they are memory.
+ */
 static bool has_device_page(const unsigned long *pfns, u32 count)
 {
+	const struct page *page;
 	u32 i;
 
-	for (i = 0; i < count; i++)
-		if (is_zone_device_page(hmm_pfn_to_page(pfns[i])))
+	for (i = 0; i < count; i++) {
+		page = hmm_pfn_to_page(pfns[i]);
+		if (is_device_private_page(page) || is_device_coherent_page(page) ||
+		    is_pci_p2pdma_page(page))
 			return true;
+	}
 	return false;
 }
 
@@ -281,9 +289,9 @@ int bridge_pages_dma_map(struct amdgpu_device *adev, const unsigned long *pfns, 
 {
 	u32 i;
 
-	/* A device's page has no address that another one reaches. */
+	/* As where it is known before: a device's memory is not shared. */
 	if (has_device_page(pfns, count))
-		return -EINVAL;
+		return -EFAULT;
 	*undo = false;
 	if (map_runs(adev, pfns, count, addresses))
 		return 0;

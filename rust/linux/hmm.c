@@ -30,7 +30,10 @@ int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 
 bool amdkfd_is_device_page(unsigned long pfn)
 {
-	return is_zone_device_page(hmm_pfn_to_page(pfn));
+	const struct page *page = hmm_pfn_to_page(pfn);
+
+	/* Not those of a file in persistent memory (DAX). */
+	return is_device_private_page(page) || is_device_coherent_page(page);
 }
 
 /*
