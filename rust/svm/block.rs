@@ -109,6 +109,17 @@ pub(crate) unsafe fn prepare() {
 const EVICTED: u32 = KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_TTM_EVICTION;
 const TOUCHED: u32 = KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PAGEFAULT_CPU;
 
+/// Where a block is to be, and what for.
+#[derive(Clone, Copy)]
+pub(super) struct Room {
+    /// The partition of the device whose memory is used; -1: there are none.
+    pub(super) partition: i32,
+    /// Its memory partition; `None`: the device has one.
+    pub(super) memory: Option<i32>,
+    /// For these pages of one granule.
+    pub(super) pages: Pages,
+}
+
 /// What is under a block's lock.
 struct Memory {
     /// Until the last page has left.
@@ -126,6 +137,8 @@ struct Memory {
 pub(crate) struct Block {
     kgd: Arc<dyn Kgd>,
     queue: &'static OwnedQueue,
+    /// The memory partition that it is in, if there are several.
+    partition: Option<i32>,
     /// Whose place in it is which.
     pages: Pages,
     /// Who hears of it.
@@ -174,11 +187,11 @@ impl Memory {
 }
 
 impl Block {
-    /// A new block on a device's partition, for these pages of one granule. Others may be evicted
-    /// for it. The caller is about to put pages into it. `ENOMEM`: there is no memory.
+    /// A new block on a device. Others may be evicted for it. The caller is about to put pages into
+    /// it. `ENOMEM`: there is no memory.
     pub(super) fn make(
         kgd: Arc<dyn Kgd>,
-        (partition, pages): (i32, Pages),
+        room: Room,
         audience: Audience,
         queue: &'static OwnedQueue,
     ) -> Result<Mover> {
@@ -192,7 +205,8 @@ impl Block {
         let block = pin_init!(Self {
             kgd: own,
             queue,
-            pages,
+            partition: room.memory,
+            pages: room.pages,
             audience,
             failures: Atomic::new(0),
             memory <- new_irq_spinlock!(memory, "amdkfd::Block::memory"),
@@ -201,9 +215,9 @@ impl Block {
         });
         let block = Arc::pin_init(block, GFP_KERNEL)?;
         let new = NewVram {
-            partition,
+            partition: room.partition,
             // CAST: at most a granule.
-            pages: pages.len() as u32,
+            pages: room.pages.len() as u32,
         };
         let vram = Vram::alloc(kgd, queue, new, block.clone())?;
         if block.publish(&vram)? {
@@ -239,9 +253,16 @@ impl Block {
         Ok(memory.wanted)
     }
 
-    /// Whether it is on this device, and has places for these pages.
-    pub(super) fn is_for(&self, device: DeviceHandle, pages: Pages) -> bool {
-        self.kgd.handle() == device && self.pages.covers(pages)
+    /// Whether it is on this device, in this memory partition if there are several, and has places
+    /// for these pages.
+    pub(super) fn is_for(
+        &self,
+        device: DeviceHandle,
+        partition: Option<i32>,
+        pages: Pages,
+    ) -> bool {
+        let is_there = self.kgd.handle() == device && self.partition == partition;
+        is_there && self.pages.covers(pages)
     }
 
     /// Whether it has memory.

@@ -10,7 +10,8 @@ use super::{
     block::{
         self,
         Block,
-        Mover, //
+        Mover,
+        Room, //
     },
     map::Place,
     pages::{
@@ -72,6 +73,29 @@ impl Gpu {
     fn owner(&self) -> Option<PageOwner> {
         Some(self.memory()?.owner)
     }
+
+    /// The memory partition that is its own, if its device has several.
+    fn memory_partition(&self) -> Option<i32> {
+        let several = self.node().kgd().memory_partition(0).is_some();
+        several.then(|| self.node().partition().mem_id)
+    }
+
+    /// Whether two GPUs have the same memory: partitions of a device do, unless that has several
+    /// partitions, too.
+    fn shares_memory(&self, other: &Gpu) -> bool {
+        let same = |its: DevicePages| other.memory().is_some_and(|other| other.is(&its));
+        self.memory().is_some_and(same) && self.memory_partition() == other.memory_partition()
+    }
+
+    /// Whether a page is in its memory; if `near`, in the partition that is its own.
+    fn has(&self, page: DevicePage, near: bool) -> bool {
+        let offset = self.memory().and_then(|memory| memory.offset_of(page.0));
+        let Some(offset) = offset else {
+            return false;
+        };
+        let own = self.memory_partition();
+        !near || own.is_none() || self.node().kgd().memory_partition(offset) == own
+    }
 }
 
 impl Svm {
@@ -129,7 +153,8 @@ impl Svm {
             Target::Gpu(index) => self.gpus.get(index).map(|gpu| (index, gpu)),
         };
         let memory = gpu.and_then(|(_, gpu)| gpu.memory());
-        let fetched = self.fetch(place, pages, why, memory)?;
+        let kept = gpu.filter(|_| memory.is_some()).map(|(_, gpu)| gpu);
+        let fetched = self.fetch(place, pages, why, kept)?;
         let (Some((index, gpu)), Some(memory)) = (gpu, memory) else {
             return Ok(fetched > 0);
         };
@@ -147,16 +172,19 @@ impl Svm {
         Ok(fetched + sent > 0)
     }
 
-    /// Brings pages into system memory, but for those in `kept`. Returns how many have moved.
-    fn fetch(
-        &self,
-        place: &Place<'_>,
-        pages: Pages,
-        why: &Why,
-        kept: Option<DevicePages>,
-    ) -> Result<u32> {
+    /// The place in the list of the GPU whose memory a page is in. One in a partition that no GPU
+    /// of the process has counts as the first's of that device.
+    fn holder_of(&self, page: DevicePage) -> Option<usize> {
+        let by = |near| self.gpus.iter().position(|gpu| gpu.has(page, near));
+        by(true).or_else(|| by(false))
+    }
+
+    /// Brings pages into system memory, but for those in the memory of the GPU `kept`. Returns how
+    /// many have moved.
+    fn fetch(&self, place: &Place<'_>, pages: Pages, why: &Why, kept: Option<&Gpu>) -> Result<u32> {
         // With one GPU all that is in VRAM is in its own.
-        if kept.is_some() && self.gpus.len() == 1 {
+        let whole = |gpu: &Gpu| gpu.memory_partition().is_none();
+        if kept.is_some_and(whole) && self.gpus.len() == 1 {
             return Ok(0);
         }
         // Nobody has pages in VRAM, and so nobody has inherited any.
@@ -165,15 +193,11 @@ impl Svm {
         }
         let (mut result, mut moved) = (Ok(()), 0);
         for (index, gpu) in self.gpus.iter().enumerate() {
-            let Some(memory) = gpu
-                .memory()
-                .filter(|memory| !kept.is_some_and(|it| it.is(memory)))
-            else {
+            let Some(memory) = gpu.memory() else {
                 continue;
             };
-            // Partitions of a device have the same memory.
-            let same = |other: &Gpu| other.memory().is_some_and(|other| other.is(&memory));
-            if self.gpus.iter().take(index).any(same) {
+            let same = |other: &Gpu| gpu.shares_memory(other);
+            if self.gpus.iter().take(index).any(same) || kept.is_some_and(same) {
                 continue;
             }
             let told = Told {
@@ -182,8 +206,9 @@ impl Svm {
                 to: 0,
                 trigger: why.trigger,
             };
-            let device = gpu.node().kgd().handle();
-            let is_live = |block: &Arc<Block>| block.is_for(device, pages) && block.is_live();
+            let (device, partition) = (gpu.node().kgd().handle(), gpu.memory_partition());
+            let is_live =
+                |block: &Arc<Block>| block.is_for(device, partition, pages) && block.is_live();
             // Without a block of its own pages may be here all the same: of a parent's.
             let mut begun = place.granule.blocks().iter().any(is_live);
             if begun {
@@ -193,7 +218,10 @@ impl Svm {
             let each = each_mapping(place, pages, |vma, here| {
                 let bytes = here.start as usize..here.end as usize;
                 let migration = Migration::from_device(vma, bytes, memory.owner)?;
-                let is_its = |page| memory.holds(page);
+                let is_its = |page| match partition {
+                    None => memory.holds(page),
+                    Some(_) => self.holder_of(page) == Some(index),
+                };
                 let has_its = |source| matches!(source, Source::Device(page) if is_its(page));
                 if !(0..migration.len()).any(|index| has_its(migration.source(index))) {
                     return Ok(());
@@ -241,28 +269,25 @@ impl Svm {
 
     /// A block of the granule's that has places for pages, or a new one.
     fn mover(&self, place: &Place<'_>, pages: Pages, range: Pages, gpu: &Gpu) -> Result<Mover> {
-        let kgd = gpu.node().kgd();
+        let (kgd, memory) = (gpu.node().kgd(), gpu.memory_partition());
         let granule = place.granule;
         {
             let mut blocks = granule.blocks();
             blocks.retain(|block| block.is_live());
-            let mut fitting = blocks
-                .iter()
-                .filter(|block| block.is_for(kgd.handle(), pages));
+            let is_its = |block: &&Arc<Block>| block.is_for(kgd.handle(), memory, pages);
+            let mut fitting = blocks.iter().filter(is_its);
             if let Some(mover) = fitting.find_map(Block::enter) {
                 return Ok(mover);
             }
         }
-        let around = granule.pages().intersection(range).unwrap_or(pages);
-        let partition = gpu.node().partition().id;
+        let room = Room {
+            partition: gpu.node().partition().id,
+            memory,
+            pages: granule.pages().intersection(range).unwrap_or(pages),
+        };
         // For it others may be evicted: nothing that this needs is locked.
         let audience = self.audience(gpu);
-        let mover = Block::make(
-            kgd.clone(),
-            (partition, around),
-            audience,
-            self.blocks_queue,
-        )?;
+        let mover = Block::make(kgd.clone(), room, audience, self.blocks_queue)?;
         granule.blocks().push(mover.block().clone(), GFP_KERNEL)?;
         Ok(mover)
     }

@@ -91,7 +91,8 @@ impl Unmapped {
         if pages.is_empty() && !all.is_empty() {
             return Noted::Known;
         }
-        let around = |last: &Pages| Pages::new(last.start.min(pages.start), last.end.max(pages.end));
+        let around =
+            |last: &Pages| Pages::new(last.start.min(pages.start), last.end.max(pages.end));
         if let Some(last) = all.last_mut() {
             if last.end == pages.start || last.start == pages.end {
                 *last = around(last);
@@ -400,7 +401,9 @@ impl Region {
             Noted::Known => (),
             Noted::Lost => {
                 let (start, bytes) = (pages.address(), pages.bytes());
-                pr_warn!("{bytes:#x} bytes at {start:#x} were unmapped, and keep their attributes\n");
+                pr_warn!(
+                    "{bytes:#x} bytes at {start:#x} were unmapped, and keep their attributes\n"
+                );
             }
         }
     }

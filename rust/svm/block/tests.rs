@@ -73,8 +73,17 @@ mod tests {
     }
 
     fn make(fake: &Arc<Fake>, queue: &'static OwnedQueue) -> Mover {
+        make_in(fake, None, queue)
+    }
+
+    fn make_in(fake: &Arc<Fake>, memory: Option<i32>, queue: &'static OwnedQueue) -> Mover {
         let audience = Audience::nobody().unwrap();
-        Block::make(fake.clone(), (-1, Pages::new(512, 516)), audience, queue).unwrap()
+        let room = Room {
+            partition: memory.unwrap_or(-1),
+            memory,
+            pages: Pages::new(512, 516),
+        };
+        Block::make(fake.clone(), room, audience, queue).unwrap()
     }
 
     fn is_known(block: &Arc<Block>) -> bool {
@@ -108,6 +117,21 @@ mod tests {
             drop(movers);
             empty_device(&*other);
             assert_eq!(own(&other), 0);
+        });
+    }
+
+    #[test]
+    fn memory_partitions_have_their_own_blocks() {
+        with_queue(|fake, queue| {
+            let (device, pages) = (fake.handle(), Pages::new(513, 515));
+            let whole = make(fake, queue);
+            assert!(whole.block().is_for(device, None, pages));
+            assert!(!whole.block().is_for(device, None, Pages::new(511, 515)));
+            let second = make_in(fake, Some(1), queue);
+            let fits = |partition| second.block().is_for(device, partition, pages);
+            assert!(fits(Some(1)) && !fits(Some(0)) && !fits(None));
+            let other = Fake::new().unwrap();
+            assert!(!second.block().is_for(other.handle(), Some(1), pages));
         });
     }
 
