@@ -57,11 +57,13 @@ pub(super) fn alloc_memory_of_gpu(
     }
     check_ranges(call.process, &request, args.mmap_offset)?;
     let device = call.process.device(args.gpu_id)?;
-    let unserved = request.is_public_vram() && !topology::is_memory_public(device.node());
-    if unserved || !request.is_of_one_kind() {
+    if request.is_public_vram() && !topology::is_memory_public(device.node()) {
         return Err(EINVAL);
     }
     device.vm()?;
+    if !request.is_of_one_kind() {
+        return Err(EINVAL);
+    }
     let offset = source_offset(device, &request, args.mmap_offset)?;
     let (handle, offset) = memory::alloc(device, request, offset)?;
     args.handle = handle.raw();

@@ -93,10 +93,7 @@ pub fn spread(mask: u64, lanes: &mut [u32; LANES]) {
 }
 
 /// Copies the lanes of a mask.
-#[allow(
-    clippy::needless_range_loop,
-    reason = "of the form that is vectorised"
-)]
+#[allow(clippy::needless_range_loop, reason = "of the form that is vectorised")]
 #[inline(always)]
 fn merge(to: &mut [u32; LANES], from: &[u32; LANES], mask: u64) {
     let mut keep = [0; LANES];
