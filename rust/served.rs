@@ -146,9 +146,9 @@ impl Drop for Served {
             topology::remove(node);
         }
         gpu::unregister(&self.nodes);
-        // From here on no process finds it. Before a device that was pulled out amdgpu neither
-        // suspends it nor asks for the end of its processes, which lasts as long as one of them
-        // does: nobody else waits for that.
+        // From here on no process finds it. A device that was pulled out amdgpu of Linux 7.2 ends
+        // without a suspend, and without asking for the end of its processes first, as 7.3 does
+        // (`end_use`). That lasts as long as one of them does: nobody else waits for it.
         let left = self.has_processes();
         if left {
             self.stop();

@@ -159,7 +159,7 @@ impl Process {
     fn leave_gpus(&self) {
         if let Err(error) = self.evict(Trigger::SUSPEND) {
             let pid = self.lead().pid();
-            pr_err!("process {pid}: cannot unmap its queues for a suspend: {error:?}\n");
+            pr_err!("process {pid}: cannot take its queues off all GPUs: {error:?}\n");
         }
         self.let_buffers_move();
     }
