@@ -257,7 +257,7 @@ impl UserSgprs<'_> {
         }
         let (count, first) = descriptor.preload();
         if count != 0 {
-            let from = self.packet.kernarg + 4 * u64::from(first);
+            let from = self.packet.kernarg.wrapping_add(4 * u64::from(first));
             sgprs.extend(self.queue.view().dwords(from, count as usize)?);
         }
         Ok(sgprs)
