@@ -48,6 +48,7 @@ pub fn decode_for(target: Target, pc: u64, words: &[u32]) -> Result<Inst> {
     };
     let (vgprs, accs) = needs(&body);
     Ok(Inst {
+        target,
         pc,
         dwords: words[..reader.used].to_vec(),
         body,

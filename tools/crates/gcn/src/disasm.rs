@@ -16,10 +16,10 @@ impl fmt::Display for Inst {
             | Body::Sop1 { .. }
             | Body::Sopc { .. }
             | Body::Sopk { .. }
-            | Body::Sopp { .. } => scalar::text(&self.body),
+            | Body::Sopp { .. } => scalar::text(&self.body, self.target),
             Body::Smem(smem) => memory::smem(smem),
-            Body::Valu(valu) => vector::text(valu),
-            Body::Mem(mem) => memory::vector(mem),
+            Body::Valu(valu) => vector::text(valu, self.target),
+            Body::Mem(mem) => memory::vector(mem, self.target),
             Body::Ds(ds) => memory::ds(ds),
         };
         f.write_str(&text)

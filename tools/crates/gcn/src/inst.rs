@@ -342,6 +342,8 @@ pub enum Body {
 /// One instruction at its address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inst {
+    /// Whose it is.
+    pub target: Target,
     /// Where it is.
     pub pc: u64,
     /// Its dwords.

@@ -87,10 +87,10 @@ impl Ty {
 }
 
 /// Defines the opcode enum of an encoding: `code mnemonic [destination source0 source1 source2]`,
-/// and the one target that has it unless all have.
+/// and the targets that have it unless all have.
 macro_rules! ops {
     ($(#[$doc:meta])* $name:ident {
-        $($code:literal $op:ident [$($ty:ident)*] $($only:ident)?,)*
+        $($code:literal $op:ident [$($ty:ident)*] $($only:ident)*,)*
     }) => {
         $(#[$doc])*
         #[expect(non_camel_case_types, reason = "mnemonics verbatim")]
@@ -123,8 +123,8 @@ macro_rules! ops {
             pub fn is_on(self, target: crate::Target) -> bool {
                 match self {
                     $($name::$op => {
-                        const ONLY: &[crate::Target] = &[$(crate::Target::$only)?];
-                        ONLY.iter().all(|it| *it == target)
+                        const ONLY: &[crate::Target] = &[$(crate::Target::$only),*];
+                        ONLY.is_empty() || ONLY.contains(&target)
                     })*
                 }
             }

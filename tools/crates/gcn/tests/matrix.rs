@@ -257,7 +257,8 @@ impl Case {
     fn run(&mut self) {
         let [a, b, c, d] = self.first.map(|first| first as u32);
         let acc = u32::from(self.acc);
-        let first = 0xd380_0000 | (self.product.op as u32) << 16 | acc << 15 | self.abid << 11;
+        let first =
+            0xd380_0000 | (self.product.op as u32 & 0x7f) << 16 | acc << 15 | self.abid << 11;
         let second = (256 + a) | (256 + b) << 9 | (256 + c) << 18 | (acc * 3) << 27;
         let code = [
             first | self.cbsz << 8 | d,
@@ -434,13 +435,19 @@ fn all() -> impl Iterator<Item = Vop3p> {
 fn newer() -> impl Iterator<Item = Vop3p> {
     let all = Vop3p::ALL.iter().copied();
     all.filter(|op| op.is_matrix() && !op.is_on(Target::Gfx942) && !op.is_mixed())
+        .filter(|op| op.is_on(Target::Gfx950))
+}
+
+/// What gfx90a has and gfx942 lacks.
+fn older() -> impl Iterator<Item = Vop3p> {
+    let all = Vop3p::ALL.iter().copied();
+    all.filter(|op| op.is_on(Target::Gfx90a) && !op.is_on(Target::Gfx942))
 }
 
 fn target(op: Vop3p) -> Target {
-    match op.is_on(Target::Gfx942) {
-        true => Target::Gfx942,
-        false => Target::Gfx950,
-    }
+    let all = [Target::Gfx942, Target::Gfx950, Target::Gfx90a];
+    let has = all.into_iter().find(|target| op.is_on(*target));
+    has.expect("a processor has it")
 }
 
 /// The bits of a sum that every order of adding makes.
@@ -460,6 +467,7 @@ fn sum(terms: &[(f64, f64)], c: f64) -> f64 {
 fn small_integers_multiply_exactly_in_every_instruction() {
     assert_eq!(multiply_small_integers(all()), 2 * 46, "those of gfx942");
     assert_eq!(multiply_small_integers(newer()), 2 * 20, "those of gfx950");
+    assert_eq!(multiply_small_integers(older()), 2 * 7, "those of gfx90a");
 }
 
 fn multiply_small_integers(ops: impl Iterator<Item = Vop3p>) -> usize {

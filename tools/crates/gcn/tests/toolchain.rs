@@ -385,6 +385,11 @@ fn every_opcode_of_gfx950_reads_as_llvm_reads_it() {
     compare(Target::Gfx950);
 }
 
+#[test]
+fn every_opcode_of_gfx90a_reads_as_llvm_reads_it() {
+    compare(Target::Gfx90a);
+}
+
 fn compare(target: Target) {
     let toolchain = Toolchain::of(target);
     let mut failures = Vec::new();
@@ -541,14 +546,19 @@ fn a_listing_survives_assembly_and_disassembly() {
     );
 }
 
-/// The trap handler that the kernel loads on this generation (linux:drivers/gpu/drm/amd/amdkfd,
+/// The trap handler that the kernel loads on a generation (linux:drivers/gpu/drm/amd/amdkfd,
 /// cwsr_trap_handler.h), from the sources that the module is built with.
 fn trap_handler(toolchain: &Toolchain) -> Vec<u32> {
+    let core = match toolchain.target() {
+        Target::Gfx90a => "aldebaran",
+        Target::Gfx942 => "gfx9_4_3",
+        Target::Gfx950 => "gfx9_5_0",
+    };
     let tree = toolchain.path("KERNEL_TREE");
     let header = tree.join("drivers/gpu/drm/amd/amdkfd/cwsr_trap_handler.h");
     let text = std::fs::read_to_string(header).expect("the kernel source is there");
     let (_, array) = text
-        .split_once("cwsr_trap_gfx9_4_3_hex[] = {")
+        .split_once(&format!("cwsr_trap_{core}_hex[] = {{"))
         .expect("the handler");
     let (array, _) = array.split_once("};").expect("its end");
     let dword = |word: &str| u32::from_str_radix(word.trim().trim_start_matches("0x"), 16).ok();
@@ -556,12 +566,16 @@ fn trap_handler(toolchain: &Toolchain) -> Vec<u32> {
 }
 
 #[test]
-fn the_trap_handler_reads_as_llvm_reads_it() {
-    let toolchain = Toolchain::new();
+fn the_trap_handlers_read_as_llvm_reads_them() {
+    Target::ALL.into_iter().for_each(read_trap_handler);
+}
+
+fn read_trap_handler(target: Target) {
+    let toolchain = Toolchain::of(target);
     let dwords = trap_handler(&toolchain);
     let (mut groups, mut texts, mut at) = (Vec::new(), Vec::new(), 0);
     while at < dwords.len() {
-        let inst = decode(4 * at as u64, &dwords[at..]).expect("the handler is whole");
+        let inst = decode_for(target, 4 * at as u64, &dwords[at..]).expect("the handler is whole");
         groups.push(inst.dwords.clone());
         texts.push(clean(&inst.to_string()));
         at += inst.dwords.len();

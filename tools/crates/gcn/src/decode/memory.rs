@@ -3,8 +3,9 @@
 
 use super::{DecodeError, Reader, Result};
 use crate::inst::{Body, DsInst, Dst, MemInst, SmemInst, Src};
-use crate::op::mem::Segment;
+use crate::op::mem::{Part, Segment};
 use crate::op::{Ds, MemOp, Smem, Ty};
+use crate::Target;
 
 /// SADDR's code for "off".
 const OFF: u32 = 0x7f;
@@ -82,11 +83,20 @@ pub(super) fn flat(word: u32, reader: &mut Reader) -> Result<Body> {
     let (name, op) = segment
         .from_code(reader.target, code)
         .ok_or(DecodeError::Unknown("FLAT"))?;
+    let op = match reader.target {
+        Target::Gfx90a if segment != Segment::Flat && word >> 13 & 1 != 0 => to_lds(op)?,
+        _ => op,
+    };
     let second = reader.next()?;
     let acc = second >> 23 & 1 != 0;
     let sc0 = word >> 16 & 1 != 0;
     let saddr = second >> 16 & 0x7f;
-    let lanes_address = segment != Segment::Scratch || word >> 13 & 1 != 0;
+    // Before gfx942 an address is a VGPR or an SGPR.
+    let lanes_address = segment != Segment::Scratch
+        || match reader.target {
+            Target::Gfx90a => saddr == OFF,
+            _ => word >> 13 & 1 != 0,
+        };
     let (dst, data) = operands(op, second >> 24, second >> 8 & 0xff, acc, sc0);
     Ok(Body::Mem(MemInst {
         segment,
@@ -110,6 +120,19 @@ pub(super) fn flat(word: u32, reader: &mut Reader) -> Result<Body> {
         sc1: word >> 25 & 1 != 0,
         nt: word >> 17 & 1 != 0,
     }))
+}
+
+/// A load straight to LDS, which a bit says before gfx942, not the opcode.
+fn to_lds(op: MemOp) -> Result<MemOp> {
+    match op {
+        MemOp::LoadNarrow {
+            bytes,
+            signed,
+            part: Part::Whole,
+        } => Ok(MemOp::LoadLds(bytes, signed)),
+        MemOp::Load(1) => Ok(MemOp::LoadLds(4, false)),
+        _ => Err(DecodeError::Unknown("FLAT to LDS")),
+    }
 }
 
 /// Destination and data of an operation whose VDST and DATA fields are these.

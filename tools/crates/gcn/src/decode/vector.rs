@@ -5,6 +5,7 @@ use super::{DecodeError, Reader, Result};
 use crate::inst::{Body, Dpp, Dst, Form, Mods, Sdwa, Sel, Src, Unused, Valu, ValuOp};
 use crate::op::{Ty, Vop1, Vop2, Vop3, Vop3p, Vopc};
 use crate::wave::sreg;
+use crate::Target;
 
 const SDWA: u32 = 249;
 const DPP: u32 = 250;
@@ -12,7 +13,7 @@ const VCC: u8 = sreg::VCC as u8;
 
 /// VOP1, VOP2 and VOPC.
 pub(super) fn short(word: u32, reader: &mut Reader) -> Result<Body> {
-    let op = short_op(word)?;
+    let op = short_op(word, reader.target)?;
     if !op.is_on(reader.target) {
         return Err(DecodeError::Unknown("VOP"));
     }
@@ -57,7 +58,7 @@ pub(super) fn short(word: u32, reader: &mut Reader) -> Result<Body> {
     Ok(Body::Valu(valu))
 }
 
-fn short_op(word: u32) -> Result<ValuOp> {
+fn short_op(word: u32, target: Target) -> Result<ValuOp> {
     match word >> 25 {
         0x3f => Vop1::from_code(word >> 9 & 0xff)
             .map(ValuOp::One)
@@ -65,7 +66,7 @@ fn short_op(word: u32) -> Result<ValuOp> {
         0x3e => Vopc::from_code(word >> 17 & 0xff)
             .map(ValuOp::Compare)
             .ok_or(DecodeError::Unknown("VOPC")),
-        code => Vop2::from_code(code)
+        code => Vop2::of(target, code)
             .map(ValuOp::Two)
             .ok_or(DecodeError::Unknown("VOP2")),
     }
@@ -75,11 +76,11 @@ fn short_op(word: u32) -> Result<ValuOp> {
 fn third_source(valu: &mut Valu, reader: &mut Reader) -> Result<()> {
     use Vop2::*;
     match valu.op {
-        ValuOp::Two(v_fmamk_f32 | v_madmk_f16) => {
+        ValuOp::Two(v_fmamk_f32 | v_madmk_f16 | v_madmk_f32) => {
             let constant = reader.source(255, valu.types[2])?;
             valu.src[2] = std::mem::replace(&mut valu.src[1], constant);
         }
-        ValuOp::Two(v_fmaak_f32 | v_madak_f16) => {
+        ValuOp::Two(v_fmaak_f32 | v_madak_f16 | v_madak_f32) => {
             valu.src[2] = reader.source(255, valu.types[3])?;
         }
         ValuOp::Two(_) if valu.types[3] == Ty::B64 => valu.src[2] = Src::Scalar(VCC),
@@ -201,7 +202,7 @@ pub(super) fn vop3(word: u32, reader: &mut Reader) -> Result<Body> {
     let code = word >> 16 & 0x3ff;
     let op = match code {
         0..=0xff => Vopc::from_code(code).map(ValuOp::Compare),
-        0x100..=0x13f => Vop2::from_code(code - 0x100).map(ValuOp::Two),
+        0x100..=0x13f => Vop2::of(reader.target, code - 0x100).map(ValuOp::Two),
         0x140..=0x1bf => Vop1::from_code(code - 0x140).map(ValuOp::One),
         _ => Vop3::from_code(code).map(ValuOp::Three),
     };
@@ -268,6 +269,7 @@ fn accumulate(valu: &mut Valu) {
             v_fmac_f32
                 | v_fmac_f64
                 | v_mac_f16
+                | v_mac_f32
                 | v_pk_fmac_f16
                 | v_dot2c_f32_f16
                 | v_dot2c_f32_bf16
@@ -310,10 +312,11 @@ fn long_source(code: u32, ty: Ty, reader: &mut Reader) -> Result<Src> {
 }
 
 fn has_long_form(op: ValuOp) -> bool {
-    use Vop2::{v_fmaak_f32, v_fmamk_f32, v_madak_f16, v_madmk_f16, v_pk_fmac_f16};
+    use Vop2::*;
     !matches!(
         op,
         ValuOp::Two(v_fmaak_f32 | v_fmamk_f32 | v_madak_f16 | v_madmk_f16 | v_pk_fmac_f16)
+            | ValuOp::Two(v_madak_f32 | v_madmk_f32)
             | ValuOp::One(Vop1::v_readfirstlane_b32 | Vop1::v_swap_b32 | Vop1::v_accvgpr_mov_b32)
     )
 }
@@ -337,9 +340,7 @@ fn has_scalar_result(op: ValuOp) -> bool {
 
 /// VOP3P: packed arithmetic, and the matrix core's instructions, which reuse modifier fields.
 pub(super) fn vop3p(word: u32, reader: &mut Reader) -> Result<Body> {
-    let op = Vop3p::from_code(word >> 16 & 0x7f)
-        .filter(|op| op.is_on(reader.target))
-        .ok_or(DecodeError::Unknown("VOP3P"))?;
+    let op = Vop3p::of(reader.target, word >> 16 & 0x7f).ok_or(DecodeError::Unknown("VOP3P"))?;
     let second = reader.next()?;
     if let Some(scaled) = scaled(op, [word, second], reader) {
         return scaled;

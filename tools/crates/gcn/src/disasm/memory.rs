@@ -5,6 +5,7 @@ use super::{destination, flag, join, option, range, scalar_register, source};
 use crate::inst::{DsInst, MemInst, SmemInst, Src};
 use crate::op::mem::Segment;
 use crate::op::{Ds, MemOp, Smem, Ty};
+use crate::Target;
 
 fn hex(value: i32) -> String {
     if value < 0 {
@@ -35,17 +36,25 @@ pub(super) fn smem(inst: &SmemInst) -> String {
     join(inst.op.mnemonic(), &[data, base, offset]) + &flag("glc", inst.glc && types[0] != Ty::N)
 }
 
-fn cache_flags(inst: &MemInst) -> String {
-    flag("sc0", inst.sc0) + &flag("nt", inst.nt) + &flag("sc1", inst.sc1)
+/// SC0, NT and SC1, which were GLC, SLC and SCC.
+fn cache_flags(inst: &MemInst, target: Target) -> String {
+    let [sc0, nt, sc1] = match target {
+        Target::Gfx90a => ["glc", "slc", "scc"],
+        _ => ["sc0", "nt", "sc1"],
+    };
+    flag(sc0, inst.sc0) + &flag(nt, inst.nt) + &flag(sc1, inst.sc1)
 }
 
-pub(super) fn vector(inst: &MemInst) -> String {
+pub(super) fn vector(inst: &MemInst, target: Target) -> String {
     let mnemonic = format!("{}{}", inst.segment.prefix(), inst.name);
     if inst.op == MemOp::Cache {
-        return mnemonic + &flag("sc0", inst.sc0) + &flag("sc1", inst.sc1);
+        return match target {
+            Target::Gfx90a => mnemonic,
+            _ => mnemonic + &flag("sc0", inst.sc0) + &flag("sc1", inst.sc1),
+        };
     }
     if matches!(inst.segment, Segment::Buffer | Segment::Typed) {
-        return buffer(inst, &mnemonic);
+        return buffer(inst, &mnemonic, target);
     }
     let loaded = match inst.op {
         MemOp::Atomic(_, dwords) => dwords,
@@ -67,10 +76,14 @@ pub(super) fn vector(inst: &MemInst) -> String {
         destination(inst.data, inst.op.data_dwords()),
         saddr,
     ];
-    join(&mnemonic, &operands) + &option("offset", inst.offset, 0) + &cache_flags(inst)
+    let lds = inst.lds && target == Target::Gfx90a;
+    join(&mnemonic, &operands)
+        + &option("offset", inst.offset, 0)
+        + &cache_flags(inst, target)
+        + &flag("lds", lds)
 }
 
-fn buffer(inst: &MemInst, mnemonic: &str) -> String {
+fn buffer(inst: &MemInst, mnemonic: &str, target: Target) -> String {
     let dwords = inst.op.data_dwords();
     let data = match inst.op {
         _ if inst.lds => String::new(),
@@ -94,8 +107,8 @@ fn buffer(inst: &MemInst, mnemonic: &str) -> String {
         + &flag("offen", inst.offen)
         + &option("offset", inst.offset, 0)
         + &match inst.op {
-            MemOp::StoreLds => flag("lds", inst.lds) + &cache_flags(inst),
-            _ => cache_flags(inst) + &flag("lds", inst.lds),
+            MemOp::StoreLds => flag("lds", inst.lds) + &cache_flags(inst, target),
+            _ => cache_flags(inst, target) + &flag("lds", inst.lds),
         }
 }
 

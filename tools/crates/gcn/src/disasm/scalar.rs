@@ -4,8 +4,9 @@
 use super::{join, scalar_register, source};
 use crate::inst::{Body, Src};
 use crate::op::{Sop1, Sop2, Sopc, Sopk, Sopp};
+use crate::Target;
 
-pub(super) fn text(body: &Body) -> String {
+pub(super) fn text(body: &Body, target: Target) -> String {
     match body {
         Body::Sop2 { op, dst, src } => sop2(*op, *dst, *src),
         Body::Sop1 { op, dst, src } => sop1(*op, *dst, *src),
@@ -15,7 +16,7 @@ pub(super) fn text(body: &Body) -> String {
             dst,
             imm,
             literal,
-        } => sopk(*op, *dst, *imm, *literal),
+        } => sopk(*op, *dst, *imm, *literal, target),
         Body::Sopp { op, imm } => sopp(*op, *imm),
         _ => String::new(),
     }
@@ -66,7 +67,8 @@ fn gpr_index(modes: u32) -> String {
     format!("gpr_idx({})", set.join(","))
 }
 
-fn sopk(op: Sopk, dst: u8, imm: u16, literal: u32) -> String {
+fn sopk(op: Sopk, dst: u8, imm: u16, literal: u32, target: Target) -> String {
+    let hwreg = |imm| hwreg(imm, target);
     let register = scalar_register(dst, op.types()[0].dwords());
     let operands = match op {
         Sopk::s_getreg_b32 => [register, hwreg(imm)],
@@ -79,9 +81,10 @@ fn sopk(op: Sopk, dst: u8, imm: u16, literal: u32) -> String {
     join(op.mnemonic(), &operands)
 }
 
-/// Names of hardware registers that gfx942's assembler knows.
-fn hwreg(imm: u16) -> String {
+/// Names of hardware registers that a processor's assembler knows.
+fn hwreg(imm: u16, target: Target) -> String {
     let name = match imm & 0x3f {
+        20..=24 if target == Target::Gfx90a => "",
         1 => "HW_REG_MODE",
         2 => "HW_REG_STATUS",
         3 => "HW_REG_TRAPSTS",

@@ -4,11 +4,15 @@
 use super::{destination, flag, join, option, scalar_register, source};
 use crate::inst::{Dpp, Form, Sdwa, Sel, Src, Unused, Valu, ValuOp};
 use crate::op::{Ty, Vop1, Vop2, Vop3, Vop3p};
+use crate::Target;
 
-pub(super) fn text(v: &Valu) -> String {
+pub(super) fn text(v: &Valu, target: Target) -> String {
     let mnemonic = match v.scales {
         Some(_) => v.op.mnemonic().replace("v_mfma", "v_mfma_scale"),
-        None => v.op.mnemonic() + suffix(v),
+        None => match v.op {
+            ValuOp::Packed(op) => op.spelled(target),
+            op => op.mnemonic() + suffix(v),
+        },
     };
     // The table's types, not the instruction's: an implicit accumulator is not spelled.
     let types = match v.op {
@@ -27,7 +31,7 @@ pub(super) fn text(v: &Valu) -> String {
     for (register, _) in v.scales.iter().flatten() {
         operands.push(source(*register, Ty::F32));
     }
-    join(&mnemonic, &operands) + &scale_bytes(v) + &modifiers(v)
+    join(&mnemonic, &operands) + &scale_bytes(v) + &modifiers(v, target)
 }
 
 /// Which byte of their registers the scales are: the low bit in OP_SEL, the high one in OP_SEL_HI.
@@ -41,7 +45,7 @@ fn scale_bytes(v: &Valu) -> String {
 
 /// What distinguishes VOP1, VOP2 and VOPC forms.
 fn suffix(v: &Valu) -> &'static str {
-    use Vop2::{v_fmaak_f32, v_fmamk_f32, v_madak_f16, v_madmk_f16};
+    use Vop2::*;
     match (v.form, v.op) {
         (_, ValuOp::Three(_) | ValuOp::Packed(_)) => "",
         (Form::Sdwa, _) => "_sdwa",
@@ -55,7 +59,8 @@ fn suffix(v: &Valu) -> &'static str {
                 | Vop1::v_swap_b32
                 | Vop1::v_accvgpr_mov_b32,
             )
-            | ValuOp::Two(v_fmamk_f32 | v_fmaak_f32 | v_madmk_f16 | v_madak_f16),
+            | ValuOp::Two(v_fmamk_f32 | v_fmaak_f32 | v_madmk_f16 | v_madak_f16)
+            | ValuOp::Two(v_madmk_f32 | v_madak_f32),
         ) => "",
         (Form::E32, _) => "_e32",
         (Form::E64, _) => "_e64",
@@ -114,7 +119,7 @@ fn modified(v: &Valu, index: usize, src: Src, ty: Ty) -> String {
     }
 }
 
-fn modifiers(v: &Valu) -> String {
+fn modifiers(v: &Valu, target: Target) -> String {
     let clamp = flag("clamp", v.mods.clamp);
     let omod = match v.mods.omod {
         1 => " mul:2",
@@ -123,7 +128,7 @@ fn modifiers(v: &Valu) -> String {
         _ => "",
     };
     match (v.op, v.form) {
-        (ValuOp::Packed(op), _) if op.is_matrix() => matrix(v, op),
+        (ValuOp::Packed(op), _) if op.is_matrix() => matrix(v, op, target),
         (ValuOp::Packed(Vop3p::v_accvgpr_read_b32 | Vop3p::v_accvgpr_write_b32), _) => {
             String::new()
         }
@@ -141,12 +146,12 @@ fn modifiers(v: &Valu) -> String {
     }
 }
 
-fn matrix(v: &Valu, op: Vop3p) -> String {
+fn matrix(v: &Valu, op: Vop3p, target: Target) -> String {
     let double = matches!(
         op,
         Vop3p::v_mfma_f64_16x16x4_f64 | Vop3p::v_mfma_f64_4x4x4_4b_f64
     );
-    let last = if double {
+    let last = if double && target != Target::Gfx90a {
         list("neg", v.mods.neg, 3, 0)
     } else {
         option("blgp", v.mods.neg, 0)

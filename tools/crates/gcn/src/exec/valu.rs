@@ -352,6 +352,19 @@ impl Machine<'_> {
     }
 
     /// Unfused: the product is rounded too.
+    /// A multiply-add of singles that rounds twice, and knows no subnormal numbers.
+    fn single_mad(&mut self, v: &Valu, multiply: Exact2) -> Done {
+        self.float_bits(v, |fp, a, b, c| {
+            let fp = Fp {
+                denorm_in: false,
+                denorm_out: false,
+                ..fp
+            };
+            let product = multiply(F32, fp, a, b);
+            soft::add(F32, fp, product, c)
+        })
+    }
+
     fn half_mad(&mut self, v: &Valu) -> Done {
         self.half_bits(v, |fp, a, b, c| {
             let product = soft::mul(F16, fp, a, b);

@@ -103,7 +103,7 @@ impl Small {
     /// A processor's FP8.
     pub const fn fp8(target: Target) -> Self {
         match target {
-            Target::Gfx942 => FP8,
+            Target::Gfx90a | Target::Gfx942 => FP8,
             Target::Gfx950 => OCP_FP8,
         }
     }
@@ -111,7 +111,7 @@ impl Small {
     /// A processor's BF8.
     pub const fn bf8(target: Target) -> Self {
         match target {
-            Target::Gfx942 => BF8,
+            Target::Gfx90a | Target::Gfx942 => BF8,
             Target::Gfx950 => OCP_BF8,
         }
     }

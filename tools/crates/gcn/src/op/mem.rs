@@ -237,8 +237,13 @@ const BUFFER: &[Row] = &[
     (38, "load_format_d16_hi_x", Format(false, true, 1)),
     (39, "store_format_d16_hi_x", Format(true, true, 1)),
     (40, "wbl2", Cache),
-    (41, "inv", Cache),
 ];
+
+/// MUBUF, since gfx942.
+const INVALIDATE: &[Row] = &[(41, "inv", Cache)];
+
+/// The same of gfx90a.
+const INVALIDATE_L2: &[Row] = &[(41, "invl2", Cache)];
 
 /// MUBUF, but not of gfx950.
 const OLD_BUFFER: &[Row] = &[
@@ -248,13 +253,28 @@ const OLD_BUFFER: &[Row] = &[
 ];
 
 impl Segment {
+    /// What all processors have, and gfx90a.
     fn tables(self) -> [&'static [Row]; 4] {
         match self {
-            Segment::Flat => [COMMON, ATOMICS, BFLOAT, &[]],
-            Segment::Scratch => [COMMON, LDS, &[], &[]],
-            Segment::Global => [COMMON, LDS, ATOMICS, BFLOAT],
+            Segment::Flat | Segment::Global => [COMMON, ATOMICS, &[], &[]],
+            Segment::Scratch => [COMMON, &[], &[], &[]],
             Segment::Buffer => [COMMON, ATOMICS, BUFFER, FORMATS],
             Segment::Typed => [FORMATS, &[], &[], &[]],
+        }
+    }
+
+    /// What some of them have.
+    fn more(self, target: Target) -> [&'static [Row]; 3] {
+        match (target, self) {
+            (Target::Gfx90a, Segment::Buffer) => [INVALIDATE_L2, OLD_BUFFER, &[]],
+            (Target::Gfx90a, _) => [&[]; 3],
+            (Target::Gfx950, Segment::Global) => [LDS, BFLOAT, WIDE_LDS],
+            (Target::Gfx950, Segment::Buffer) => [INVALIDATE, BFLOAT, &[]],
+            (Target::Gfx942, Segment::Buffer) => [INVALIDATE, OLD_BUFFER, &[]],
+            (_, Segment::Flat) => [BFLOAT, &[], &[]],
+            (_, Segment::Scratch) => [LDS, &[], &[]],
+            (Target::Gfx942, Segment::Global) => [LDS, BFLOAT, &[]],
+            (_, Segment::Typed) => [&[]; 3],
         }
     }
 
@@ -271,15 +291,13 @@ impl Segment {
 
     /// Mnemonic (without prefix) and operation of an opcode.
     pub fn from_code(self, target: Target, code: u32) -> Option<(&'static str, MemOp)> {
-        let more: &[Row] = match (target, self) {
-            (Target::Gfx950, Segment::Global) => WIDE_LDS,
-            (Target::Gfx950, Segment::Buffer) => BFLOAT,
-            (Target::Gfx942, Segment::Buffer) => OLD_BUFFER,
-            _ => &[],
-        };
+        // Singles and pairs of halves are added in buffers and global memory only.
+        if (target, self) == (Target::Gfx90a, Segment::Flat) && matches!(code, 77 | 78) {
+            return None;
+        }
         self.tables()
             .into_iter()
-            .chain([more])
+            .chain(self.more(target))
             .flat_map(<[Row]>::iter)
             .find(|row| u32::from(row.0) == code)
             .map(|row| (row.1, row.2))

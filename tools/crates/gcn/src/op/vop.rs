@@ -61,7 +61,7 @@ ops! {
         52 v_frexp_mant_f32 [F32 F32],
         53 v_clrexcp [],
         55 v_screen_partition_4se_b32 [B32 B32],
-        56 v_mov_b64 [B64 B64],
+        56 v_mov_b64 [B64 B64] Gfx942 Gfx950,
         57 v_cvt_f16_u16 [F16 B16],
         58 v_cvt_f16_i16 [F16 B16],
         59 v_cvt_u16_f16 [B16 F16],
@@ -87,10 +87,10 @@ ops! {
         79 v_sat_pk_u8_i16 [B16 B32],
         81 v_swap_b32 [B32 B32],
         82 v_accvgpr_mov_b32 [B32 B32],
-        84 v_cvt_f32_fp8 [F32 B32],
-        85 v_cvt_f32_bf8 [F32 B32],
-        86 v_cvt_pk_f32_fp8 [B64 B32],
-        87 v_cvt_pk_f32_bf8 [B64 B32],
+        84 v_cvt_f32_fp8 [F32 B32] Gfx942 Gfx950,
+        85 v_cvt_f32_bf8 [F32 B32] Gfx942 Gfx950,
+        86 v_cvt_pk_f32_fp8 [B64 B32] Gfx942 Gfx950,
+        87 v_cvt_pk_f32_bf8 [B64 B32] Gfx942 Gfx950,
         88 v_prng_b32 [B32 B32] Gfx950,
         89 v_permlane16_swap_b32 [B32 B32] Gfx950,
         90 v_permlane32_swap_b32 [B32 B32] Gfx950,
@@ -124,8 +124,8 @@ ops! {
         20 v_or_b32 [B32 B32 B32],
         21 v_xor_b32 [B32 B32 B32],
         22 v_dot2c_f32_bf16 [F32 PBf16 PBf16] Gfx950,
-        23 v_fmamk_f32 [F32 F32 F32 F32],
-        24 v_fmaak_f32 [F32 F32 F32 F32],
+        23 v_fmamk_f32 [F32 F32 F32 F32] Gfx942 Gfx950,
+        24 v_fmaak_f32 [F32 F32 F32 F32] Gfx942 Gfx950,
         25 v_add_co_u32 [B32 B32 B32],
         26 v_sub_co_u32 [B32 B32 B32],
         27 v_subrev_co_u32 [B32 B32 B32],
@@ -163,12 +163,17 @@ ops! {
         59 v_fmac_f32 [F32 F32 F32],
         60 v_pk_fmac_f16 [PF16 PF16 PF16],
         61 v_xnor_b32 [B32 B32 B32],
+        86 v_mac_f32 [F32 F32 F32] Gfx90a,
+        87 v_madmk_f32 [F32 F32 F32 F32] Gfx90a,
+        88 v_madak_f32 [F32 F32 F32 F32] Gfx90a,
     }
 }
 
 ops! {
     /// Vector, up to three sources: only what has no shorter form.
     Vop3 {
+        448 v_mad_legacy_f32 [F32 F32 F32 F32] Gfx90a,
+        449 v_mad_f32 [F32 F32 F32 F32] Gfx90a,
         450 v_mad_i32_i24 [B32 B32 B32 B32],
         451 v_mad_u32_u24 [B32 B32 B32 B32],
         452 v_cubeid_f32 [F32 F32 F32 F32],
@@ -239,7 +244,7 @@ ops! {
         517 v_mad_i16 [B16 B16 B16 B16],
         518 v_fma_f16 [F16 F16 F16 F16],
         519 v_div_fixup_f16 [F16 F16 F16 F16],
-        520 v_lshl_add_u64 [B64 B64 B32 B64],
+        520 v_lshl_add_u64 [B64 B64 B32 B64] Gfx942 Gfx950,
         563 v_bitop3_b16 [B16 B16 B16 B16] Gfx950,
         564 v_bitop3_b32 [B32 B32 B32 B32] Gfx950,
         565 v_cvt_scalef32_pk_fp8_f32 [B32 F32 F32 F32] Gfx950,
@@ -327,13 +332,28 @@ ops! {
         671 v_sub_i16 [B16 B16 B16],
         672 v_pack_b32_f16 [B32 F16 F16],
         673 v_mul_legacy_f32 [F32 F32 F32],
-        674 v_cvt_pk_fp8_f32 [B32 F32 F32],
-        675 v_cvt_pk_bf8_f32 [B32 F32 F32],
-        676 v_cvt_sr_fp8_f32 [B32 F32 B32],
-        677 v_cvt_sr_bf8_f32 [B32 F32 B32],
+        674 v_cvt_pk_fp8_f32 [B32 F32 F32] Gfx942 Gfx950,
+        675 v_cvt_pk_bf8_f32 [B32 F32 F32] Gfx942 Gfx950,
+        676 v_cvt_sr_fp8_f32 [B32 F32 B32] Gfx942 Gfx950,
+        677 v_cvt_sr_bf8_f32 [B32 F32 B32] Gfx942 Gfx950,
         678 v_cvt_sr_f16_f32 [B32 F32 B32] Gfx950,
         679 v_cvt_sr_bf16_f32 [B32 F32 B32] Gfx950,
         680 v_minimum3_f32 [F32 F32 F32 F32] Gfx950,
         681 v_maximum3_f32 [F32 F32 F32 F32] Gfx950,
+    }
+}
+
+/// Where [`Vop2`] has opcodes whose numbers others have on newer processors.
+const OLDER: u32 = 64;
+
+impl Vop2 {
+    /// The opcode of this code on a processor.
+    pub fn of(target: crate::Target, code: u32) -> Option<Self> {
+        let code = match (target, code) {
+            (_, OLDER..) => return None,
+            (crate::Target::Gfx90a, 22..=24) => code + OLDER,
+            _ => code,
+        };
+        Self::from_code(code).filter(|op| op.is_on(target))
     }
 }

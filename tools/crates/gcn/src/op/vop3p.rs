@@ -2,6 +2,7 @@
 //! Opcodes of VOP3P: packed arithmetic, dot products, and the matrix core (MFMA).
 
 use super::ops;
+use crate::Target;
 
 ops! {
     /// Packed vector and matrix.
@@ -78,8 +79,8 @@ ops! {
         83 v_smfmac_f32_32x32x64_fp8_fp8 [B512 B128 B256 B32] Gfx950,
         84 v_mfma_f32_16x16x32_f16 [B128 B128 B128 B128] Gfx950,
         85 v_mfma_f32_32x32x16_f16 [B512 B128 B128 B512] Gfx950,
-        86 v_mfma_i32_32x32x16_i8 [B512 B64 B64 B512],
-        87 v_mfma_i32_16x16x32_i8 [B128 B64 B64 B128],
+        86 v_mfma_i32_32x32x16_i8 [B512 B64 B64 B512] Gfx942 Gfx950,
+        87 v_mfma_i32_16x16x32_i8 [B128 B64 B64 B128] Gfx942 Gfx950,
         88 v_accvgpr_read_b32 [B32 B32],
         89 v_accvgpr_write_b32 [B32 B32],
         90 v_smfmac_f32_16x16x64_f16 [B128 B128 B256 B32] Gfx950,
@@ -89,29 +90,68 @@ ops! {
         95 v_mfma_f32_4x4x4_16b_bf16 [B128 B64 B64 B128],
         96 v_mfma_f32_32x32x8_bf16 [B512 B64 B64 B512],
         97 v_mfma_f32_16x16x16_bf16 [B128 B64 B64 B128],
-        98 v_smfmac_f32_16x16x32_f16 [B128 B64 B128 B32],
-        100 v_smfmac_f32_32x32x16_f16 [B512 B64 B128 B32],
-        102 v_smfmac_f32_16x16x32_bf16 [B128 B64 B128 B32],
-        104 v_smfmac_f32_32x32x16_bf16 [B512 B64 B128 B32],
-        106 v_smfmac_i32_16x16x64_i8 [B128 B64 B128 B32],
-        108 v_smfmac_i32_32x32x32_i8 [B512 B64 B128 B32],
+        98 v_smfmac_f32_16x16x32_f16 [B128 B64 B128 B32] Gfx942 Gfx950,
+        100 v_smfmac_f32_32x32x16_f16 [B512 B64 B128 B32] Gfx942 Gfx950,
+        102 v_smfmac_f32_16x16x32_bf16 [B128 B64 B128 B32] Gfx942 Gfx950,
+        104 v_smfmac_f32_32x32x16_bf16 [B512 B64 B128 B32] Gfx942 Gfx950,
+        106 v_smfmac_i32_16x16x64_i8 [B128 B64 B128 B32] Gfx942 Gfx950,
+        108 v_smfmac_i32_32x32x32_i8 [B512 B64 B128 B32] Gfx942 Gfx950,
         110 v_mfma_f64_16x16x4_f64 [B256 B64 B64 B256],
         111 v_mfma_f64_4x4x4_4b_f64 [B64 B64 B64 B64],
-        112 v_mfma_f32_16x16x32_bf8_bf8 [B128 B64 B64 B128],
-        113 v_mfma_f32_16x16x32_bf8_fp8 [B128 B64 B64 B128],
-        114 v_mfma_f32_16x16x32_fp8_bf8 [B128 B64 B64 B128],
-        115 v_mfma_f32_16x16x32_fp8_fp8 [B128 B64 B64 B128],
-        116 v_mfma_f32_32x32x16_bf8_bf8 [B512 B64 B64 B512],
-        117 v_mfma_f32_32x32x16_bf8_fp8 [B512 B64 B64 B512],
-        118 v_mfma_f32_32x32x16_fp8_bf8 [B512 B64 B64 B512],
-        119 v_mfma_f32_32x32x16_fp8_fp8 [B512 B64 B64 B512],
-        120 v_smfmac_f32_16x16x64_bf8_bf8 [B128 B64 B128 B32],
-        121 v_smfmac_f32_16x16x64_bf8_fp8 [B128 B64 B128 B32],
-        122 v_smfmac_f32_16x16x64_fp8_bf8 [B128 B64 B128 B32],
-        123 v_smfmac_f32_16x16x64_fp8_fp8 [B128 B64 B128 B32],
-        124 v_smfmac_f32_32x32x32_bf8_bf8 [B512 B64 B128 B32],
-        125 v_smfmac_f32_32x32x32_bf8_fp8 [B512 B64 B128 B32],
-        126 v_smfmac_f32_32x32x32_fp8_bf8 [B512 B64 B128 B32],
-        127 v_smfmac_f32_32x32x32_fp8_fp8 [B512 B64 B128 B32],
+        112 v_mfma_f32_16x16x32_bf8_bf8 [B128 B64 B64 B128] Gfx942 Gfx950,
+        113 v_mfma_f32_16x16x32_bf8_fp8 [B128 B64 B64 B128] Gfx942 Gfx950,
+        114 v_mfma_f32_16x16x32_fp8_bf8 [B128 B64 B64 B128] Gfx942 Gfx950,
+        115 v_mfma_f32_16x16x32_fp8_fp8 [B128 B64 B64 B128] Gfx942 Gfx950,
+        116 v_mfma_f32_32x32x16_bf8_bf8 [B512 B64 B64 B512] Gfx942 Gfx950,
+        117 v_mfma_f32_32x32x16_bf8_fp8 [B512 B64 B64 B512] Gfx942 Gfx950,
+        118 v_mfma_f32_32x32x16_fp8_bf8 [B512 B64 B64 B512] Gfx942 Gfx950,
+        119 v_mfma_f32_32x32x16_fp8_fp8 [B512 B64 B64 B512] Gfx942 Gfx950,
+        120 v_smfmac_f32_16x16x64_bf8_bf8 [B128 B64 B128 B32] Gfx942 Gfx950,
+        121 v_smfmac_f32_16x16x64_bf8_fp8 [B128 B64 B128 B32] Gfx942 Gfx950,
+        122 v_smfmac_f32_16x16x64_fp8_bf8 [B128 B64 B128 B32] Gfx942 Gfx950,
+        123 v_smfmac_f32_16x16x64_fp8_fp8 [B128 B64 B128 B32] Gfx942 Gfx950,
+        124 v_smfmac_f32_32x32x32_bf8_bf8 [B512 B64 B128 B32] Gfx942 Gfx950,
+        125 v_smfmac_f32_32x32x32_bf8_fp8 [B512 B64 B128 B32] Gfx942 Gfx950,
+        126 v_smfmac_f32_32x32x32_fp8_bf8 [B512 B64 B128 B32] Gfx942 Gfx950,
+        127 v_smfmac_f32_32x32x32_fp8_fp8 [B512 B64 B128 B32] Gfx942 Gfx950,
+        212 v_mfma_i32_32x32x8_i8 [B512 B32 B32 B512] Gfx90a,
+        213 v_mfma_i32_16x16x16_i8 [B128 B32 B32 B128] Gfx90a,
+        232 v_mfma_f32_32x32x2_2b_bf16 [B1024 B32 B32 B1024] Gfx90a,
+        233 v_mfma_f32_16x16x2_4b_bf16 [B512 B32 B32 B512] Gfx90a,
+        235 v_mfma_f32_4x4x2_16b_bf16 [B128 B32 B32 B128] Gfx90a,
+        236 v_mfma_f32_32x32x4_bf16 [B512 B32 B32 B512] Gfx90a,
+        237 v_mfma_f32_16x16x8_bf16 [B128 B32 B32 B128] Gfx90a,
+    }
+}
+
+/// Where [`Vop3p`] has opcodes whose numbers others have on newer processors.
+const OLDER: u32 = 128;
+
+impl Vop3p {
+    /// The opcode of this code on a processor. gfx90a has most bfloat16 products elsewhere.
+    pub fn of(target: Target, code: u32) -> Option<Self> {
+        let code = match (target, code) {
+            (_, OLDER..) | (Target::Gfx90a, 93..=97) => return None,
+            (Target::Gfx90a, 99..=103) => code - 6,
+            (Target::Gfx90a, 84 | 85 | 104..=109) => code + OLDER,
+            _ => code,
+        };
+        Self::from_code(code).filter(|op| op.is_on(target))
+    }
+
+    /// Its name on a processor: gfx90a's assembler writes blocks and types otherwise.
+    pub fn spelled(self, target: Target) -> String {
+        let name = self.mnemonic();
+        if target != Target::Gfx90a || !self.is_matrix() {
+            return name.to_string();
+        }
+        let parts: Vec<&str> = name.split('_').collect();
+        let (head, kind) = (parts[..4].join("_"), parts[parts.len() - 1]);
+        // Of bfloat16 there are two generations.
+        let suffix = match self as u32 {
+            93..=97 => "_1k",
+            _ => "",
+        };
+        format!("{head}{kind}{suffix}")
     }
 }

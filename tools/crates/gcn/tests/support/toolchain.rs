@@ -49,7 +49,7 @@ impl Toolchain {
     /// The compiler's command.
     pub fn clang(&self) -> &'static str {
         match self.target {
-            Target::Gfx942 => "clang",
+            Target::Gfx90a | Target::Gfx942 => "clang",
             Target::Gfx950 => "clang-21",
         }
     }
@@ -57,7 +57,7 @@ impl Toolchain {
     /// llvm-mc's command for the processor, with these options.
     fn llvm_mc<'a>(&self, cpu: &'a str, options: &'a str) -> Vec<&'a str> {
         let program = match self.target {
-            Target::Gfx942 => "llvm-mc",
+            Target::Gfx90a | Target::Gfx942 => "llvm-mc",
             Target::Gfx950 => "llvm-mc-21",
         };
         vec![program, "-arch=amdgcn", cpu, options]
@@ -81,7 +81,7 @@ impl Toolchain {
     pub fn run(&self, command: &[&str], input: &str) -> (Vec<u8>, String) {
         let mut child = Command::new(&self.script)
             .arg(match self.target {
-                Target::Gfx942 => "run",
+                Target::Gfx90a | Target::Gfx942 => "run",
                 Target::Gfx950 => "run-llvm",
             })
             .args(command)

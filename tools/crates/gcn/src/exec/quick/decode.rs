@@ -16,6 +16,7 @@ impl Quick {
     /// The quick form of an instruction, if it has one.
     pub(super) fn decode(&mut self, inst: &Inst) -> Option<Form> {
         match &inst.body {
+            Body::Valu(valu) if valu.flushes(inst.target) => None,
             Body::Valu(valu) => self.valu(valu),
             Body::Mem(mem) => Access::of(mem).map(Form::Memory),
             Body::Ds(ds) => Share::of(ds).map(Form::Share),

@@ -76,6 +76,7 @@ fn two(op: Vop2) -> Work {
         v_mul_f32 | v_mul_f16 => Work::Multiply,
         v_fmac_f32 | v_fmac_f64 | v_fmamk_f32 | v_fmaak_f32 => Work::Fuse,
         v_mac_f16 | v_madmk_f16 | v_madak_f16 => Work::MultiplyAdd,
+        v_mac_f32 | v_madmk_f32 | v_madak_f32 => Work::MultiplyAdd,
         _ => Work::Quiet,
     }
 }
@@ -86,7 +87,7 @@ fn three(op: Vop3) -> Work {
         v_add_f64 => Work::Add,
         v_mul_f64 => Work::Multiply,
         v_fma_f32 | v_fma_f64 | v_fma_f16 | v_fma_legacy_f16 => Work::Fuse,
-        v_mad_f16 | v_mad_legacy_f16 => Work::MultiplyAdd,
+        v_mad_f16 | v_mad_legacy_f16 | v_mad_f32 | v_mad_legacy_f32 => Work::MultiplyAdd,
         v_div_fixup_f32 | v_div_fixup_f64 | v_div_fixup_f16 | v_div_fixup_legacy_f16 => {
             Work::Divide
         }

@@ -10,7 +10,7 @@ use crate::exec::unsupported;
 use crate::float::format::Format;
 use crate::float::fused::{dot_add, Factor, Layout};
 use crate::float::{fma32, settle32, settle64};
-use crate::inst::{Dst, Inst, Src, Valu};
+use crate::inst::{Dst, Inst, Src, Valu, ValuOp};
 use crate::op::Vop3p;
 use crate::wave::{Vgpr, LANES};
 use crate::Target;
@@ -73,7 +73,12 @@ impl Element {
             Element::Float(format) => format.value(target, bits as u32),
             _ => truncated(bits as u32),
         };
-        Factor::new(value, self.layout(target))
+        let layout = self.layout(target);
+        let value = match target {
+            Target::Gfx90a if value.abs() < 2f32.powi(layout.lowest) => 0f32.copysign(value),
+            _ => value,
+        };
+        Factor::new(value, layout)
     }
 
     /// Products that are added at once.
@@ -237,6 +242,14 @@ fn lane_group(pattern: u8, lane: usize) -> usize {
     }
 }
 
+impl Valu {
+    /// Whether it is a product whose subnormal numbers are zero.
+    pub(in crate::exec) fn flushes(&self, target: Target) -> bool {
+        let narrow = |op: Vop3p| op.is_matrix() && op.mnemonic().ends_with("f16");
+        target == Target::Gfx90a && matches!(self.op, ValuOp::Packed(op) if narrow(op))
+    }
+}
+
 impl Machine<'_> {
     pub(super) fn matrix(&mut self, inst: &Inst, v: &Valu, op: Vop3p) -> Done {
         if op.is_mixed() {
@@ -272,9 +285,14 @@ impl Machine<'_> {
         }];
         self.multiply(v, shape, convert, |x, y, c| {
             let groups = x.chunks(a.group()).zip(y.chunks(a.group()));
-            let start = f32::from_bits(c as u32);
+            // MI200 takes and leaves no subnormal numbers.
+            let flushed = |value: f32| match target {
+                Target::Gfx90a if value.is_subnormal() => 0f32.copysign(value),
+                _ => value,
+            };
+            let start = flushed(f32::from_bits(c as u32));
             let sum = groups.fold(start, |c, (x, y)| dot_add(x, y, c, fractions, halves));
-            sum.to_bits().into()
+            flushed(sum).to_bits().into()
         })
     }
 

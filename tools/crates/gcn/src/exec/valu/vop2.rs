@@ -55,6 +55,7 @@ impl Machine<'_> {
             v_min_f32 => self.float_bits(v, |fp, a, b, _| min_max(F32, fp.ieee, false, a, b)),
             v_max_f32 => self.float_bits(v, |fp, a, b, _| min_max(F32, fp.ieee, true, a, b)),
             v_fmac_f32 | v_fmamk_f32 | v_fmaak_f32 => self.float3(v, soft::fma, fma32),
+            v_mac_f32 | v_madmk_f32 | v_madak_f32 => self.single_mad(v, soft::mul),
             v_fmac_f64 => self.double_fma(v),
             v_add_f16 => self.half2(v, soft::add, |a, b| a + b),
             v_sub_f16 => self.half2(v, exact_sub, |a, b| a - b),

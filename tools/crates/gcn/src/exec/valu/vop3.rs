@@ -150,15 +150,9 @@ impl Machine<'_> {
             v_fma_f64 => self.double_fma(v),
             v_add_f64 => self.double2(v, soft::add, |a, b| a + b),
             v_mul_f64 => self.double2(v, soft::mul, |a, b| a * b),
-            v_mul_legacy_f32 => self.float_bits(v, |fp, a, b, _| {
-                // Zero times anything is zero.
-                let zero = F32.is_zero(a) || F32.is_zero(b);
-                if zero {
-                    0
-                } else {
-                    soft::mul(F32, fp, a, b)
-                }
-            }),
+            v_mul_legacy_f32 => self.float_bits(v, |fp, a, b, _| legacy_mul(F32, fp, a, b)),
+            v_mad_f32 => self.single_mad(v, soft::mul),
+            v_mad_legacy_f32 => self.single_mad(v, legacy_mul),
             v_ldexp_f32 => self.ldexp_single(v),
             v_ldexp_f64 => self.ldexp_double(v),
             v_fma_f16 | v_fma_legacy_f16 => self.half_fma(v),
@@ -540,6 +534,14 @@ fn median(format: crate::float::Format, fp: Fp, a: u64, b: u64, c: u64) -> u64 {
         return pick(false, pick(false, a, b), c);
     }
     pick(false, pick(true, a, b), pick(true, pick(false, a, b), c))
+}
+
+/// Zero times anything is zero.
+fn legacy_mul(format: crate::float::Format, fp: Fp, a: u64, b: u64) -> u64 {
+    if format.is_zero(a) || format.is_zero(b) {
+        return 0;
+    }
+    soft::mul(format, fp, a, b)
 }
 
 #[cfg(test)]

@@ -72,16 +72,17 @@ const KERNEL: &[u32] = &[
     0xbf81_0000, // s_endpgm
 ];
 
-/// The words of cwsr_trap_gfx9_4_3_hex or cwsr_trap_gfx9_5_0_hex in the kernel source.
+/// The words of cwsr_trap_gfx9_4_3_hex and its like in the kernel source.
 fn handler(target: Target) -> Vec<u32> {
     let file = "drivers/gpu/drm/amd/amdkfd/cwsr_trap_handler.h";
     let text = std::fs::read_to_string(kernel_tree().join(file)).expect("handlers");
     let core = match target {
-        Target::Gfx942 => "9_4_3",
-        Target::Gfx950 => "9_5_0",
+        Target::Gfx90a => "aldebaran",
+        Target::Gfx942 => "gfx9_4_3",
+        Target::Gfx950 => "gfx9_5_0",
     };
     let (_, after) = text
-        .split_once(&format!("cwsr_trap_gfx{core}_hex[] = {{"))
+        .split_once(&format!("cwsr_trap_{core}_hex[] = {{"))
         .expect("the handler");
     let (words, _) = after.split_once("};").expect("its end");
     let word = |text: &str| u32::from_str_radix(text.trim().trim_start_matches("0x"), 16).ok();
@@ -235,7 +236,10 @@ fn waves_may_be_preempted_while_they_come_back() {
 
 #[test]
 fn the_save_area_holds_registers_and_lds_where_debuggers_look() {
-    Target::ALL.into_iter().for_each(save_and_restore);
+    // No preset has gfx90a yet.
+    [Target::Gfx942, Target::Gfx950]
+        .into_iter()
+        .for_each(save_and_restore);
 }
 
 fn save_and_restore(target: Target) {
