@@ -56,7 +56,11 @@ struct Arguments {
 }
 
 /// The processors' names.
-const TARGETS: [&str; 2] = [Target::ALL[0].name(), Target::ALL[1].name()];
+const TARGETS: [&str; 3] = [
+    Target::ALL[0].name(),
+    Target::ALL[1].name(),
+    Target::ALL[2].name(),
+];
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();

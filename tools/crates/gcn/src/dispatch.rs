@@ -4,6 +4,7 @@
 //!
 //! One [`Dispatch`] per kernel launch; the caller owns it and asks it for each work-group.
 
+use crate::target::Target;
 use crate::wave::{mode, sreg, status, Wave, LANES};
 use crate::workgroup::Workgroup;
 
@@ -23,11 +24,16 @@ pub struct Scratch {
     pub base: u64,
     /// Bytes of one wave, all 64 lanes.
     pub wave_bytes: u64,
+    /// Where the backing of the whole queue begins: what waves of processors without architected
+    /// flat scratch count their offsets from.
+    pub ring: u64,
 }
 
 /// A kernel launch, in terms of the hardware's registers.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Dispatch {
+    /// The processor.
+    pub target: Target,
     /// Address of the first instruction (COMPUTE_PGM_LO/HI << 8).
     pub entry: u64,
     /// COMPUTE_PGM_RSRC1.
@@ -94,11 +100,13 @@ impl Dispatch {
         if self.tba != 0 || self.pgm_rsrc2 & RSRC2_TRAP_PRESENT != 0 {
             wave.status |= status::TRAP_EN;
         }
-        self.set_sgprs(&mut wave, index, count, id);
-        wave.set_scalar64(
-            sreg::FLAT_SCRATCH,
-            scratch.base + u64::from(index) * scratch.wave_bytes,
-        );
+        let backing = scratch.base + u64::from(index) * scratch.wave_bytes;
+        let next = self.set_sgprs(&mut wave, index, count, id);
+        if self.target.has_architected_scratch() {
+            wave.set_scalar64(sreg::FLAT_SCRATCH, backing);
+        } else if self.pgm_rsrc2 & RSRC2_SCRATCH_EN != 0 {
+            wave.scalar[next] = backing.wrapping_sub(scratch.ring) as u32;
+        }
         set_work_items(&mut wave, index, size);
         wave
     }
@@ -115,7 +123,8 @@ impl Dispatch {
             | (self.pgm_rsrc2 >> 24 & 0x7f) << 12
     }
 
-    fn set_sgprs(&self, wave: &mut Wave, index: u32, count: u32, id: [u32; 3]) {
+    /// Fills SGPRs, and says which is the first that it leaves alone.
+    fn set_sgprs(&self, wave: &mut Wave, index: u32, count: u32, id: [u32; 3]) -> usize {
         let user = (self.pgm_rsrc2 >> 1 & 0x1f) as usize;
         let mut next = user;
         for (to, from) in wave.scalar[..user].iter_mut().zip(&self.user_sgprs) {
@@ -135,9 +144,11 @@ impl Dispatch {
             RSRC2_TG_SIZE_EN,
             u32::from(index == 0) << 31 | index << 6 | count,
         );
+        next
     }
 }
 
+const RSRC2_SCRATCH_EN: u32 = 1;
 const RSRC2_TRAP_PRESENT: u32 = 1 << 6;
 const RSRC2_TGID_X_EN: u32 = 1 << 7;
 const RSRC2_TGID_Y_EN: u32 = 1 << 8;
@@ -183,6 +194,7 @@ mod tests {
             Scratch {
                 base: 0x1000,
                 wave_bytes: 256,
+                ring: 0x800,
             },
         );
         assert_eq!(group.waves.len(), 2);
@@ -191,5 +203,29 @@ mod tests {
         assert_eq!(group.waves[1].vgpr[0][0], 4 | 6 << 10);
         assert_eq!(group.waves[0].scalar[..4], [7, 8, 3, 5]);
         assert_eq!(group.waves[1].scratch_base(), 0x1100);
+    }
+
+    #[test]
+    fn waves_of_gfx90a_learn_their_offset_in_scratch() {
+        let mut dispatch = Dispatch {
+            target: Target::Gfx90a,
+            pgm_rsrc2: RSRC2_SCRATCH_EN | 2 << 1 | RSRC2_TGID_X_EN,
+            user_sgprs: vec![7, 8],
+            workgroup_size: [128, 1, 1],
+            ..Dispatch::default()
+        };
+        let scratch = Scratch {
+            base: 0x1000,
+            wave_bytes: 256,
+            ring: 0x800,
+        };
+        let sgprs = |dispatch: &Dispatch| {
+            let group = dispatch.workgroup([3, 4, 5], [128, 1, 1], scratch);
+            assert_eq!(group.waves[1].scratch_base(), 0);
+            [0, 1].map(|wave: usize| group.waves[wave].scalar[2..4].to_vec())
+        };
+        assert_eq!(sgprs(&dispatch), [[3, 0x800], [3, 0x900]]);
+        dispatch.pgm_rsrc2 &= !RSRC2_SCRATCH_EN;
+        assert_eq!(sgprs(&dispatch), [[3, 0], [3, 0]]);
     }
 }

@@ -32,6 +32,12 @@ impl Target {
         }
     }
 
+    /// Whether waves are launched with the address of their scratch in FLAT_SCRATCH. Without,
+    /// kernels make it of what they get in SGPRs, and reach scratch through a buffer, too.
+    pub const fn has_architected_scratch(self) -> bool {
+        !matches!(self, Target::Gfx90a)
+    }
+
     /// LDS of a compute unit, and the most that a work-group can have: bytes.
     pub const fn lds_bytes(self) -> u32 {
         match self {

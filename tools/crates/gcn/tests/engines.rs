@@ -511,8 +511,9 @@ fn programs_do_the_same_on_all() {
 }
 
 #[test]
-fn the_other_processor_does_the_same_on_all() {
+fn other_processors_do_the_same_on_all() {
     compare(Target::Gfx950, 3, 2_000, (4, instruction));
+    compare(Target::Gfx90a, 10, 2_000, (4, instruction));
 }
 
 #[test]

@@ -252,12 +252,16 @@ impl Program {
         let descriptor = self.descriptor(kernel, ram);
         let kernarg = place_arguments(ram, arguments, grid, group);
         let packet = place_packet(ram, grid, group);
+        let wave_bytes = u64::from(descriptor.scratch) * 64;
+        let waves = u64::from(group.iter().product::<u32>().div_ceil(64));
+        let scratch = ram.allocate((wave_bytes * waves) as usize);
         let mut dispatch = Dispatch {
+            target: self.target,
             entry: descriptor.entry,
             pgm_rsrc1: descriptor.rsrc[0],
             pgm_rsrc2: descriptor.rsrc[1],
             pgm_rsrc3: descriptor.rsrc[2],
-            user_sgprs: user_sgprs(descriptor.properties, packet, kernarg),
+            user_sgprs: user_sgprs(descriptor.properties, packet, kernarg, scratch),
             workgroup_size: group,
             lds_bytes: descriptor.lds,
             apertures: APERTURES,
@@ -265,8 +269,6 @@ impl Program {
             tma: 0,
         };
         dispatch.user_sgprs.truncate(16);
-        let wave_bytes = u64::from(descriptor.scratch) * 64;
-        let scratch = ram.allocate((wave_bytes * u64::from(dispatch.waves())) as usize);
         let mut code = CodeCache::with(self.target, engine);
         let mut executed = 0;
         let groups: Vec<u32> = (0..3)
@@ -281,6 +283,7 @@ impl Program {
             let scratch = Scratch {
                 base: scratch,
                 wave_bytes,
+                ring: scratch,
             };
             let mut workgroup = dispatch.workgroup(id, size, scratch);
             // Small budgets: a kernel must survive being stopped and resumed anywhere.
@@ -326,24 +329,27 @@ fn place_packet(ram: &mut Ram, grid: [u32; 3], group: [u32; 3]) -> u64 {
     ram.place(&words)
 }
 
-/// User SGPRs by KERNEL_CODE_PROPERTIES; queue pointer and dispatch id are zero here.
-fn user_sgprs(properties: u16, packet: u64, kernarg: u64) -> Vec<u32> {
-    let mut sgprs = Vec::new();
-    for (bit, dwords) in [(0, 4), (1, 2), (2, 2), (3, 2), (4, 2), (5, 2), (6, 1)] {
-        let value = match bit {
-            1 => packet,
-            3 => kernarg,
-            _ => 0,
-        };
-        if properties >> bit & 1 != 0 {
-            sgprs.extend(
-                [value as u32, (value >> 32) as u32, 0, 0]
-                    .iter()
-                    .take(dwords),
-            );
-        }
-    }
-    sgprs
+/// User SGPRs by KERNEL_CODE_PROPERTIES: a buffer and the address of scratch, packet, arguments;
+/// queue pointer and dispatch id are zero here.
+fn user_sgprs(properties: u16, packet: u64, kernarg: u64, scratch: u64) -> Vec<u32> {
+    let low_high = |value: u64| vec![value as u32, (value >> 32) as u32];
+    // Swizzled by dwords of 64 lanes.
+    let mut buffer = low_high(scratch | 1 << 63);
+    buffer.extend([u32::MAX, 1 << 19 | 3 << 21 | 1 << 23]);
+    let values = [
+        buffer,
+        low_high(packet),
+        low_high(0),
+        low_high(kernarg),
+        low_high(0),
+        low_high(scratch),
+        vec![0],
+    ];
+    let wanted = (0..).zip(values);
+    wanted
+        .filter(|(bit, _)| properties >> bit & 1 != 0)
+        .flat_map(|(_, value)| value)
+        .collect()
 }
 
 /// Lays out arguments in order, each at a multiple of its size.

@@ -386,6 +386,7 @@ impl Run<'_> {
         let scratch = Scratch {
             base: scratch.base + u64::from(slot) * group_bytes,
             wave_bytes: scratch.wave_bytes,
+            ring: scratch.base,
         };
         let mut group = dispatch.workgroup(id, size, scratch);
         let queue = self.queue;

@@ -3,7 +3,7 @@
 //! initial registers.
 //!
 //! Sources: LLVM's "User Guide for AMDGPU Backend", sections Kernel Descriptor and Initial Kernel
-//! Execution State (gfx942: architected flat scratch, packed work-item ids); amd_queue_t of ROCr's
+//! Execution State (packed work-item ids; architected flat scratch but on gfx90a); amd_queue_t of ROCr's
 //! `amd_hsa_queue.h`.
 
 use super::{PacketError, PACKET_DWORDS};
@@ -200,6 +200,7 @@ pub fn launch(
     let process = &queue.process;
     let traps = queue.has_handler();
     let dispatch = gcn::Dispatch {
+        target: queue.shared.bus.cores().target,
         entry: descriptor.entry.wrapping_add(prologue),
         pgm_rsrc1: descriptor.rsrc1,
         pgm_rsrc2: descriptor.rsrc2,
@@ -246,12 +247,11 @@ impl UserSgprs<'_> {
         }
         let amd_queue = self.amd.map_or(0, |amd| amd.address);
         let backing = self.amd.map_or(0, |amd| amd.at64(160));
-        let flat_scratch = wide(backing as u32, self.private_bytes);
         pair(&mut sgprs, descriptor.wants(1), self.address);
         pair(&mut sgprs, descriptor.wants(2), amd_queue);
         pair(&mut sgprs, descriptor.wants(3), self.packet.kernarg);
         pair(&mut sgprs, descriptor.wants(4), self.body.rptr);
-        pair(&mut sgprs, descriptor.wants(5), flat_scratch);
+        pair(&mut sgprs, descriptor.wants(5), backing);
         if descriptor.wants(6) {
             sgprs.push(self.private_bytes);
         }

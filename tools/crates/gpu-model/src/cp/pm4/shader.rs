@@ -71,6 +71,7 @@ fn dispatch(cx: &mut Cx<'_>, body: [u32; 4]) -> Flow {
     let traps = cx.queue.has_handler() || pgm_rsrc2::TRAP_PRESENT.pick(rsrc2) != 0;
     let target = cx.queue.shared.bus.cores().target;
     let dispatch = gcn::Dispatch {
+        target,
         entry: wide(sh[pgm], sh[pgm + 1] & 0xff) << 8,
         pgm_rsrc1: sh[at(compute::PGM_RSRC1)],
         pgm_rsrc2: rsrc2,
