@@ -41,6 +41,8 @@ race != "" { if (++frame <= 2 && /\[amdkfd\]/) ours = 1; if (is_allowed()) allow
 
 /WARNING:|BUG:|INFO: (possible|task|rcu|trying)|ODEBUG:|KASAN|UBSAN|Oops|general protection/ ||
     /suspicious RCU|possible recursive|inconsistent lock|refcount_t:|sleeping function/ ||
+    /sysfs: cannot create duplicate|kobject_add_internal failed|list_(add|del) corruption/ ||
+    /held lock freed|bad unlock balance|lock held when returning|scheduling while atomic/ ||
     /detector disabled|turning off the locking|rcu: .*stall/ {
     if (report == "" || !inside) start($0)
 }
