@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! How fast waves run: lane-operations per second (Criterion's `elem/s`) of loops of a few kinds,
-//! on one core. `cargo bench -p gcn`, or with `--profile dev` as the server is usually built.
+//! How fast waves run: nanoseconds of an instruction, of loops of a few kinds, on one core.
+//! `cargo bench -p gcn [NAME]`, or with `--profile dev` as the server is usually built.
 //!
-//! A lane-operation is one instruction for one active lane; for the matrix core it is one
-//! multiply-add of the matrix product. CPU time counts, not wall time: other load does not.
+//! Each loop runs for less than a few milliseconds, many times, and its shortest time counts: on a
+//! busy machine an average tells of the other load.
 
-use criterion::{criterion_group, criterion_main, Criterion, Throughput};
 use gcn::{Access, Apertures, CodeCache, Fault, Memory, Outcome, Wave, Workgroup};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Code at 0, data from 4096 on.
 struct Ram(Vec<u8>);
@@ -102,61 +101,43 @@ const BODIES: &[(&str, &[u32], u64)] = &[
     ("v_mfma_f64_16x16x4_f64", &[0xd3ee_0020, 0x0482_2d14], 1024),
 ];
 
-/// CPU time of this process: other load on the machine does not count.
-fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/schedstat").expect("Linux tells CPU time");
-    let nanoseconds = text
-        .split_whitespace()
-        .next()
-        .and_then(|field| field.parse::<f64>().ok());
-    nanoseconds.expect("the first field is a number") / 1e9
-}
-
 /// How often a body stands in its loop.
 const COPIES: usize = 32;
+/// How often a loop is timed.
+const TIMES: u32 = 40;
 
-/// How often the loop runs in one iteration: so often that decoding it counts for little.
+/// How often the loop runs each time: so often that decoding it counts for little, unless its
+/// instructions take microseconds.
 fn rounds(operations: u64) -> u32 {
     match operations {
-        ..=64 => 1000,
-        _ => 100,
+        1 => 1000,
+        64 => 300,
+        _ => 20,
     }
 }
 
-fn lanes(criterion: &mut Criterion) {
-    for (group, exec) in [("all", u64::MAX), ("every second", 0x5555_5555_5555_5555)] {
-        let mut group = criterion.benchmark_group(format!("{group} lanes"));
+fn main() {
+    // Cargo says `--bench` to it.
+    let name_part = std::env::args().skip(1).find(|word| !word.starts_with('-'));
+    let is_asked = |name: &str| name_part.as_ref().is_none_or(|part| name.contains(part));
+    for (lanes, exec) in [("all", u64::MAX), ("half", 0x5555_5555_5555_5555)] {
         for (name, body, operations) in BODIES {
-            let active = match operations {
-                64 => u64::from(exec.count_ones()),
-                // EXEC does not matter to it.
-                _ if exec != u64::MAX => continue,
-                other => *other,
-            };
+            // To the others EXEC does not matter.
+            let is_told = *operations == 64 || exec == u64::MAX;
+            if !is_asked(name) || !is_told {
+                continue;
+            }
             let rounds = rounds(*operations);
-            let copies = COPIES as u64 * u64::from(rounds);
-            group.throughput(Throughput::Elements(active * copies));
-            group.bench_function(*name, |bencher| {
-                bencher.iter_custom(|iterations| {
-                    let seconds: f64 = (0..iterations).map(|_| run(body, rounds, exec)).sum();
-                    Duration::from_secs_f64(seconds)
-                });
-            });
+            let times = (0..TIMES).map(|_| run(body, rounds, exec));
+            let shortest = times.min().unwrap_or_default().as_nanos();
+            let count = COPIES as f64 * f64::from(rounds);
+            let each = shortest as f64 / count;
+            println!("{lanes:4} {name} {each:.2} ns");
         }
     }
 }
 
-criterion_group! {
-    name = benches;
-    config = Criterion::default()
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(100))
-        .measurement_time(Duration::from_millis(500));
-    targets = lanes
-}
-criterion_main!(benches);
-
-fn run(body: &[u32], rounds: u32, exec: u64) -> f64 {
+fn run(body: &[u32], rounds: u32, exec: u64) -> Duration {
     let mut code: Vec<u32> = Vec::new();
     for _ in 0..COPIES {
         code.extend(body);
@@ -189,9 +170,9 @@ fn run(body: &[u32], rounds: u32, exec: u64) -> f64 {
     }
     let mut group = Workgroup::new(vec![wave], 4096, Apertures::default());
     let mut cache = CodeCache::new();
-    let start = cpu_seconds();
+    let start = Instant::now();
     let outcome = group.run(&mut ram, &mut cache, u64::MAX);
-    let seconds = cpu_seconds() - start;
+    let time = start.elapsed();
     assert_eq!(outcome, Outcome::Done);
-    seconds
+    time
 }

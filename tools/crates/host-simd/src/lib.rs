@@ -20,6 +20,8 @@ use std::fmt;
 
 /// Dwords that the operations of a [`Level`] have.
 pub const LANES: usize = 64;
+/// A table that lanes look dwords up in, [`Level::look_up`], is of so many each.
+pub const TABLE: usize = 32;
 
 /// A generation of vector units, which this machine has.
 pub trait Level: Copy {
@@ -29,16 +31,49 @@ pub trait Level: Copy {
     /// Runs work as a function of its own, compiled for this level.
     fn call<W: Work>(self, work: W) -> W::Output;
 
-    /// Bit `i` is set where flag `i` is, which is 0 or -1.
+    /// Bit `i` is set where flag `i` is, which is all ones, or else zeros.
     #[inline(always)]
-    fn mask(self, flags: &[i8; LANES]) -> u64 {
+    fn mask(self, flags: &[u32; LANES]) -> u64 {
         gather(flags)
+    }
+
+    /// Whether any lane is not zero.
+    #[inline(always)]
+    fn any(self, lanes: &[u32; LANES]) -> bool {
+        let mut any = 0;
+        for bits in lanes {
+            any |= bits;
+        }
+        any != 0
     }
 
     /// Copies the lanes of `mask`.
     #[inline(always)]
     fn put(self, to: &mut [u32; LANES], from: &[u32; LANES], mask: u64) {
         merge(to, from, mask);
+    }
+
+    /// To the lanes of `active`, those of the second where `mask` has its bit set, else those of
+    /// the first.
+    #[inline(always)]
+    fn select(
+        self,
+        to: &mut [u32; LANES],
+        [unset, set]: [&[u32; LANES]; 2],
+        mask: u64,
+        active: u64,
+    ) {
+        merge(to, unset, active & !mask);
+        merge(to, set, active & mask);
+    }
+
+    /// For each lane the dword of a table at its index: beyond the end, zero.
+    #[inline(always)]
+    fn look_up(self, table: &[[u32; TABLE]], index: &[u32; LANES], to: &mut [u32; LANES]) {
+        let table = table.as_flattened();
+        for (to, index) in to.iter_mut().zip(index) {
+            *to = table.get(*index as usize).copied().unwrap_or(0);
+        }
     }
 
     /// Whether any is a NaN of 32 bits.
@@ -56,7 +91,7 @@ pub trait Level: Copy {
 /// A mask of flags: eight at a time, by a multiplication that gathers their bits.
 #[allow(clippy::needless_range_loop, reason = "of the form that is vectorised")]
 #[inline(always)]
-fn gather(flags: &[i8; LANES]) -> u64 {
+fn gather(flags: &[u32; LANES]) -> u64 {
     let mut mask = 0;
     for index in 0..8 {
         let mut eight = [0; 8];
@@ -148,9 +183,27 @@ impl Level for Avx512 {
     }
 
     #[inline(always)]
-    fn mask(self, flags: &[i8; LANES]) -> u64 {
+    fn mask(self, flags: &[u32; LANES]) -> u64 {
         // SAFETY: as above.
         unsafe { avx512::mask(flags) }
+    }
+
+    #[inline(always)]
+    fn any(self, lanes: &[u32; LANES]) -> bool {
+        // SAFETY: as above.
+        unsafe { avx512::any(lanes) }
+    }
+
+    #[inline(always)]
+    fn select(self, to: &mut [u32; LANES], from: [&[u32; LANES]; 2], mask: u64, active: u64) {
+        // SAFETY: as above.
+        unsafe { avx512::select(to, from, mask, active) }
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: &[[u32; TABLE]], index: &[u32; LANES], to: &mut [u32; LANES]) {
+        // SAFETY: as above.
+        unsafe { avx512::look_up(table, index, to) }
     }
 
     #[inline(always)]
@@ -175,22 +228,57 @@ pub trait Work {
     fn run<L: Level>(self, level: L) -> Self::Output;
 }
 
-/// Work that is called through a pointer, [`Host::function`]: what is chosen once need not be
-/// looked up again.
-pub trait Job {
+/// What jobs work on, are to do, and return.
+pub trait Task {
     /// What it works on.
     type Context<'a>;
     /// What it is to do.
     type Form;
     /// What comes of it.
     type Output;
-
-    /// Does it. To be `#[inline(always)]`, or it does not get the level's instructions.
-    fn run<L: Level>(level: L, context: &mut Self::Context<'_>, form: &Self::Form) -> Self::Output;
 }
 
-/// A job compiled for a level.
-pub type Function<J> = fn(&mut <J as Job>::Context<'_>, &<J as Job>::Form) -> <J as Job>::Output;
+/// Work that is called through a pointer, [`Host::function`]: what is chosen once need not be
+/// looked up again.
+pub trait Job<T: Task> {
+    /// Does it. To be `#[inline(always)]`, or it does not get the level's instructions.
+    fn run<L: Level>(level: L, context: &mut T::Context<'_>, form: &T::Form) -> T::Output;
+}
+
+/// A job compiled for a level of this machine, or a function that needs none.
+pub struct Function<T: Task>(Pointer<T>);
+
+type Pointer<T> =
+    unsafe fn(&mut <T as Task>::Context<'_>, &<T as Task>::Form) -> <T as Task>::Output;
+
+impl<T: Task> Function<T> {
+    /// A function like any other.
+    pub fn new(function: fn(&mut T::Context<'_>, &T::Form) -> T::Output) -> Self {
+        Function(function)
+    }
+
+    /// Calls it.
+    #[inline(always)]
+    pub fn call(&self, context: &mut T::Context<'_>, form: &T::Form) -> T::Output {
+        // SAFETY: it came from a safe function, or from a `Host`, for whose level it is compiled:
+        // there is no such host unless the machine has the level.
+        unsafe { (self.0)(context, form) }
+    }
+}
+
+impl<T: Task> Clone for Function<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T: Task> Copy for Function<T> {}
+
+impl<T: Task> fmt::Debug for Function<T> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("Function")
+    }
+}
 
 /// Made by [`Host::levels`] alone, which asks the machine.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -243,14 +331,14 @@ impl Host {
     }
 
     /// The job compiled for this level.
-    pub fn function<J: Job>(self) -> Function<J> {
-        match self.0 {
-            Kind::Portable => portable_job::<J>,
+    pub fn function<T: Task, J: Job<T>>(self) -> Function<T> {
+        Function(match self.0 {
+            Kind::Portable => portable_job::<T, J>,
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx2 => avx2_job::<J>,
+            Kind::Avx2 => avx2_job::<T, J>,
             #[cfg(all(target_arch = "x86_64", avx512))]
-            Kind::Avx512 => avx512_job::<J>,
-        }
+            Kind::Avx512 => avx512_job::<T, J>,
+        })
     }
 
     /// Its name.
@@ -305,37 +393,28 @@ unsafe fn call_avx512<W: Work>(level: Avx512, work: W) -> W::Output {
     work.run(level)
 }
 
-fn portable_job<J: Job>(context: &mut J::Context<'_>, form: &J::Form) -> J::Output {
+fn portable_job<T: Task, J: Job<T>>(context: &mut T::Context<'_>, form: &T::Form) -> T::Output {
     J::run(Portable(()), context, form)
 }
 
-/// Called by who has it from [`Host::function`] of a host of AVX2, and that is all.
+/// # Safety
+/// `has_avx2` must be true.
 #[cfg(target_arch = "x86_64")]
-fn avx2_job<J: Job>(context: &mut J::Context<'_>, form: &J::Form) -> J::Output {
-    /// # Safety
-    /// `has_avx2` must be true.
-    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-    #[inline(never)]
-    unsafe fn job<J: Job>(context: &mut J::Context<'_>, form: &J::Form) -> J::Output {
-        J::run(Avx2(()), context, form)
-    }
-    // SAFETY: there is no such host unless `has_avx2` was true.
-    unsafe { job::<J>(context, form) }
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+unsafe fn avx2_job<T: Task, J: Job<T>>(context: &mut T::Context<'_>, form: &T::Form) -> T::Output {
+    J::run(Avx2(()), context, form)
 }
 
-/// The same for AVX-512.
+/// # Safety
+/// `has_avx512` must be true.
 #[cfg(all(target_arch = "x86_64", avx512))]
-fn avx512_job<J: Job>(context: &mut J::Context<'_>, form: &J::Form) -> J::Output {
-    /// # Safety
-    /// `has_avx512` must be true.
-    #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
-    #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
-    #[inline(never)]
-    unsafe fn job<J: Job>(context: &mut J::Context<'_>, form: &J::Form) -> J::Output {
-        J::run(Avx512(()), context, form)
-    }
-    // SAFETY: there is no such host unless `has_avx512` was true.
-    unsafe { job::<J>(context, form) }
+#[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
+#[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl")]
+unsafe fn avx512_job<T: Task, J: Job<T>>(
+    context: &mut T::Context<'_>,
+    form: &T::Form,
+) -> T::Output {
+    J::run(Avx512(()), context, form)
 }
 
 #[cfg(test)]
@@ -346,11 +425,11 @@ mod tests {
     struct Patterns(u64);
 
     impl Work for Patterns {
-        type Output = (u64, [u32; LANES], [bool; 3]);
+        type Output = (u64, [u32; LANES], [bool; 3], bool);
 
         #[inline(always)]
         fn run<L: Level>(self, level: L) -> Self::Output {
-            let flags = std::array::from_fn(|i| -((self.0 >> i & 1) as i8));
+            let flags = std::array::from_fn(|i| 0u32.wrapping_sub((self.0 >> i & 1) as u32));
             let (mut to, from) = ([7; LANES], std::array::from_fn(|i| i as u32));
             level.put(&mut to, &from, self.0);
             let mut values = [f32::NEG_INFINITY.to_bits(); LANES];
@@ -359,7 +438,7 @@ mod tests {
             let signalling = level.any_nan(&values);
             values[(self.0 % 64) as usize] = 0x7fff_ffff;
             let nan = [infinite, signalling, level.any_nan(&values)];
-            (level.mask(&flags), to, nan)
+            (level.mask(&flags), to, nan, level.any(&flags))
         }
     }
 
@@ -376,7 +455,48 @@ mod tests {
             let merged = std::array::from_fn(|i| if mask >> i & 1 == 1 { i as u32 } else { 7 });
             for host in Host::levels() {
                 let found = host.run(Patterns(mask));
-                assert_eq!(found, (mask, merged, [false, true, true]), "{host:?}");
+                let expected = (mask, merged, [false, true, true], mask != 0);
+                assert_eq!(found, expected, "{host:?}");
+            }
+        }
+    }
+
+    /// Lanes of two rows, and of a table.
+    struct Choice(u64, u64);
+
+    impl Work for Choice {
+        type Output = [[u32; LANES]; 2];
+
+        #[inline(always)]
+        fn run<L: Level>(self, level: L) -> Self::Output {
+            let rows: [[u32; LANES]; 2] =
+                [100, 200].map(|first| std::array::from_fn(|i| first + i as u32));
+            let mut chosen = [7; LANES];
+            level.select(&mut chosen, [&rows[0], &rows[1]], self.0, self.1);
+            let table = [0, 1, 2].map(|part| std::array::from_fn(|i| 3 * (32 * part + i as u32)));
+            let index = std::array::from_fn(|i| 2 * i as u32);
+            let mut found = [9; LANES];
+            level.look_up(&table, &index, &mut found);
+            [chosen, found]
+        }
+    }
+
+    #[test]
+    fn lanes_are_chosen_and_looked_up() {
+        let masks = [
+            (0, u64::MAX),
+            (u64::MAX, 5),
+            (0x1234_5678_9abc_def0, 0xff00_ff00_0fff_fff0),
+        ];
+        for (mask, active) in masks {
+            let chosen = std::array::from_fn(|i| match (active >> i & 1, mask >> i & 1) {
+                (0, _) => 7,
+                (_, 0) => 100 + i as u32,
+                _ => 200 + i as u32,
+            });
+            let found = std::array::from_fn(|i| if i < 48 { 6 * i as u32 } else { 0 });
+            for host in Host::levels() {
+                assert_eq!(host.run(Choice(mask, active)), [chosen, found], "{host:?}");
             }
         }
     }
@@ -384,11 +504,13 @@ mod tests {
     /// Adds a dword to each.
     struct Add;
 
-    impl Job for Add {
+    impl Task for Add {
         type Context<'a> = &'a mut [u32];
         type Form = u32;
         type Output = bool;
+    }
 
+    impl Job<Add> for Add {
         #[inline(always)]
         fn run<L: Level>(_level: L, context: &mut &mut [u32], form: &u32) -> bool {
             context.iter_mut().for_each(|value| *value += form);
@@ -400,7 +522,9 @@ mod tests {
     fn a_job_is_a_function_of_each_level() {
         for host in Host::levels() {
             let mut values = [1; 100];
-            let fused = host.function::<Add>()(&mut values.as_mut_slice(), &2);
+            let fused = host
+                .function::<Add, Add>()
+                .call(&mut values.as_mut_slice(), &2);
             assert_eq!((values, fused), ([3; 100], host != Host::PORTABLE));
         }
     }

@@ -25,8 +25,8 @@ use crate::inst::Inst;
 use crate::memory::Fault;
 use crate::wave::{mode, Vgpr, Wave, LANES};
 use carry::carrying;
-use compare::Compare;
-use host_simd::{Host, Job, Level};
+use compare::{Compare, Kind, Related};
+use host_simd::{Function, Host, Job, Level, Task, TABLE};
 use lanes::{single, Int, Operation, Pair, Single, Wide, WideOperation};
 use lds::Share;
 use matrix::Matrix;
@@ -72,6 +72,20 @@ impl Reg {
             Reg::Vgpr(number) => &mut wave.vgpr[usize::from(number) + index],
             Reg::Acc(number) => &mut wave.acc[usize::from(number) + index],
         }
+    }
+
+    /// So many registers from this one on.
+    #[inline(always)]
+    fn rows<const D: usize>(self, wave: &Wave) -> [&Vgpr; D] {
+        let (file, first) = match self {
+            Reg::Vgpr(number) => (&wave.vgpr[..], usize::from(number)),
+            Reg::Acc(number) => (&wave.acc[..], usize::from(number)),
+        };
+        let mut rows = [&file[first]; D];
+        for index in 1..D {
+            rows[index] = &file[first + index];
+        }
+        rows
     }
 }
 
@@ -149,7 +163,16 @@ enum Form {
 }
 
 /// What executes a form.
-type Runner = fn(&mut Context, &Form) -> Next;
+type Runner = Function<Steps>;
+
+/// The functions that execute forms.
+struct Steps;
+
+impl Task for Steps {
+    type Context<'a> = Context<'a>;
+    type Form = Form;
+    type Output = Next;
+}
 
 /// A form and what executes it.
 #[derive(Clone, Copy, Debug)]
@@ -195,7 +218,7 @@ impl Quick {
 
     /// No quick forms.
     pub(crate) fn none(insts: &[Inst]) -> Quick {
-        let (run, form): (Runner, _) = (slow, Form::None);
+        let (run, form) = (Runner::new(slow), Form::None);
         Quick {
             steps: vec![Step { run, form }; insts.len()],
             ..Quick::default()
@@ -207,25 +230,25 @@ impl Form {
     /// What executes it on the vector units of `host`.
     fn runner(&self, host: Host) -> Runner {
         match self {
-            Form::None => slow,
-            Form::Nop => nothing,
+            Form::None => Runner::new(slow),
+            Form::Nop => Runner::new(nothing),
             Form::Scalar(scalar) => scalar.runner(),
             Form::Int { op, dst, src } => op.runner(host, are_vgprs(*dst, src, op.uses())),
             Form::Single { op, dst, src, .. } => op.runner(host, are_vgprs(*dst, src, op.uses())),
             Form::Packed { op, .. } => match op {
-                Single::v_pk_add_f32 => host.function::<Packed<single::v_pk_add_f32>>(),
-                Single::v_pk_mul_f32 => host.function::<Packed<single::v_pk_mul_f32>>(),
-                Single::v_pk_fma_f32 => host.function::<Packed<single::v_pk_fma_f32>>(),
-                _ => slow,
+                Single::v_pk_add_f32 => host.function::<Steps, Packed<single::v_pk_add_f32>>(),
+                Single::v_pk_mul_f32 => host.function::<Steps, Packed<single::v_pk_mul_f32>>(),
+                Single::v_pk_fma_f32 => host.function::<Steps, Packed<single::v_pk_fma_f32>>(),
+                _ => Runner::new(slow),
             },
             Form::Wide { op, .. } => op.runner(host),
-            Form::Select { .. } => host.function::<Selects>(),
-            Form::FirstLane { .. } => first_lane,
-            Form::Carry { .. } | Form::Multiply { .. } => host.function::<Carries>(),
-            Form::Compare(_) => host.function::<Compares>(),
-            Form::Memory(_) => host.function::<Accesses>(),
-            Form::Share(_) => host.function::<Shares>(),
-            Form::Matrix(_) => host.function::<Products>(),
+            Form::Select { .. } => host.function::<Steps, Selects>(),
+            Form::FirstLane { .. } => Runner::new(first_lane),
+            Form::Carry { .. } | Form::Multiply { .. } => host.function::<Steps, Carries>(),
+            Form::Compare(compare) => compare.runner(host),
+            Form::Memory(_) => host.function::<Steps, Accesses>(),
+            Form::Share(_) => host.function::<Steps, Shares>(),
+            Form::Matrix(_) => host.function::<Steps, Products>(),
         }
     }
 
@@ -286,11 +309,21 @@ impl Default for Room {
             result: [[0; LANES]; 2],
             window: Bytes {
                 bytes: [0; WINDOW],
-                words: [0; WINDOW / 4],
+                words: [[0; TABLE]; WINDOW / 4 / TABLE],
             },
             product: matrix::Room::default(),
         }
     }
+}
+
+/// A row beside the registers, aligned as they are: what lies across lines of the host's cache is
+/// not forwarded from a store to the next load.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Aligned(Vgpr);
+
+impl Aligned {
+    const ZEROS: Aligned = Aligned([0; LANES]);
 }
 
 /// A window of memory.
@@ -298,7 +331,7 @@ impl Default for Room {
 #[repr(align(64))]
 struct Bytes {
     bytes: [u8; WINDOW],
-    words: [u32; WINDOW / 4],
+    words: [[u32; TABLE]; WINDOW / 4 / TABLE],
 }
 
 impl<'a, 'b: 'a> Run<'a, 'b> {
@@ -318,38 +351,57 @@ impl<'a, 'b: 'a> Run<'a, 'b> {
             room,
             fault: None,
         };
+        let (steps, insts) = (block.quick.steps.as_slice(), block.insts.as_slice());
         let before = *executed;
-        for (index, (step, inst)) in block.quick.steps.iter().zip(&block.insts).enumerate() {
-            let next = match context.plain.vector || step.form.is_scalar() {
-                true => (step.run)(&mut context, &step.form),
-                false => Next::Slow,
-            };
+        let mut index = 0;
+        let ended = loop {
+            let (next, count) = context.quickly(&steps[index..]);
+            index += count;
             match next {
-                Next::Done => continue,
-                Next::Jumped => {
-                    *executed = before.wrapping_add(index as u64 + 1);
-                    return Ended::Jumped;
+                Next::Done => {
+                    if let Some(last) = insts.last() {
+                        context.machine.wave.pc = last.next();
+                    }
+                    break Ended::Jumped;
                 }
+                Next::Jumped => break Ended::Jumped,
                 Next::Slow => {}
             }
+            let inst = &insts[index - 1];
             let machine = &mut context.machine;
             machine.wave.pc = inst.pc;
             if let Some(fault) = context.fault {
-                *executed = before.wrapping_add(index as u64 + 1);
-                return Ended::Stopped(Stop::Fault(fault));
+                break Ended::Stopped(Stop::Fault(fault));
             }
             let flow = machine.step(inst);
             if let Some(ended) = go_on(machine.wave, inst, flow) {
-                *executed = before.wrapping_add(index as u64 + 1);
-                return ended;
+                break ended;
             }
             context.plain = Plain::of(context.machine.wave.mode);
+        };
+        *executed = before.wrapping_add(index as u64);
+        ended
+    }
+}
+
+impl Context<'_> {
+    /// Runs quick forms until there is none, one is not done, or all are, and says how many that
+    /// were, with the one that was not done.
+    #[inline(always)]
+    fn quickly(&mut self, steps: &[Step]) -> (Next, usize) {
+        let vector = self.plain.vector;
+        let mut left = steps.iter();
+        let mut next = Next::Done;
+        for step in left.by_ref() {
+            next = match vector || step.form.is_scalar() {
+                true => step.run.call(self, &step.form),
+                false => Next::Slow,
+            };
+            if next != Next::Done {
+                break;
+            }
         }
-        *executed = before.wrapping_add(block.insts.len() as u64);
-        if let Some(last) = block.insts.last() {
-            context.machine.wave.pc = last.next();
-        }
-        Ended::Jumped
+        (next, steps.len() - left.len())
     }
 }
 
@@ -404,15 +456,11 @@ fn first_lane(context: &mut Context, form: &Form) -> Next {
 
 /// Kinds of quick forms, their parameters, and the functions that run them.
 macro_rules! kinds {
-    ($($name:ident [$($parameters:tt)*] [$($arguments:tt)*] ($($type:ident)?) $run:ident;)*) => {
+    ($($name:ident [$($parameters:tt)*] [$($arguments:tt)*] ($($type:ident),*) $run:ident;)*) => {
         $(
-            struct $name<$($parameters)*>(PhantomData<fn($($type)?)>);
+            struct $name<$($parameters)*>(PhantomData<fn($($type),*)>);
 
-            impl<$($parameters)*> Job for $name<$($arguments)*> {
-                type Context<'a> = Context<'a>;
-                type Form = Form;
-                type Output = Next;
-
+            impl<$($parameters)*> Job<Steps> for $name<$($arguments)*> {
                 #[inline(always)]
                 fn run<L: Level>(level: L, context: &mut Context, form: &Form) -> Next {
                     $run::<L, $($arguments)*>(level, context, form)
@@ -429,7 +477,7 @@ kinds! {
     Wides [O: WideOperation] [O] (O) wides;
     Selects [] [] () selects;
     Carries [] [] () carries;
-    Compares [] [] () compares;
+    Compares [K: Kind, R: Related] [K, R] (K, R) compares;
     Accesses [] [] () accesses;
     Shares [] [] () shares;
     Products [] [] () products;
@@ -509,8 +557,7 @@ fn selects<L: Level>(level: L, context: &mut Context, form: &Form) -> Next {
         ),
         &mut room.hold,
     );
-    level.put(to, a, exec & !mask);
-    level.put(to, b, exec & mask);
+    level.select(to, [a, b], mask, exec);
     Next::Done
 }
 
@@ -566,13 +613,13 @@ fn carries<L: Level>(level: L, context: &mut Context, form: &Form) -> Next {
 }
 
 #[inline(always)]
-fn compares<L: Level>(level: L, context: &mut Context, form: &Form) -> Next {
+fn compares<L: Level, K: Kind, R: Related>(level: L, context: &mut Context, form: &Form) -> Next {
     let plain = context.plain;
     match form {
         Form::Compare(compare)
             if (!compare.is_single() || plain.single) && (!compare.is_double() || plain.double) =>
         {
-            compare.run(level, context.machine.wave, &mut context.room.hold);
+            compare.run::<L, K, R>(level, context.machine.wave, &mut context.room.hold);
             Next::Done
         }
         _ => Next::Slow,

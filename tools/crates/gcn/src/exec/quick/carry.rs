@@ -2,14 +2,15 @@
 //! Quick forms that write lanes' carries to scalar registers.
 
 use super::operands::{fetch, put};
-use super::{Form, Room};
+use super::{Aligned, Form, Room};
 use crate::wave::{Wave, LANES};
 use host_simd::Level;
 
 /// Executes one of them.
 #[inline(always)]
 pub(super) fn carrying<L: Level>(level: L, wave: &mut Wave, form: &Form, room: &mut Room) {
-    let mut flags = [0i8; LANES];
+    let mut flags = Aligned::ZEROS;
+    let flags = &mut flags.0;
     let [hold_a, hold_b, hold_c, hold_d, ..] = &mut room.hold;
     let [low, high] = &mut room.result;
     let exec = wave.exec();
@@ -32,18 +33,18 @@ pub(super) fn carrying<L: Level>(level: L, wave: &mut Wave, form: &Form, room: &
                     let (part, first) = a[i].overflowing_sub(b[i]);
                     let (all, second) = part.overflowing_sub(hold_c[i]);
                     low[i] = all;
-                    flags[i] = if first | second { -1 } else { 0 };
+                    flags[i] = if first | second { u32::MAX } else { 0 };
                 }
             } else {
                 for i in 0..LANES {
                     let (part, first) = a[i].overflowing_add(b[i]);
                     let (all, second) = part.overflowing_add(hold_c[i]);
                     low[i] = all;
-                    flags[i] = if first | second { -1 } else { 0 };
+                    flags[i] = if first | second { u32::MAX } else { 0 };
                 }
             }
             put(level, dst.of(wave, 0), low, exec);
-            wave.set_scalar64(usize::from(*out), level.mask(&flags) & exec);
+            wave.set_scalar64(usize::from(*out), level.mask(flags) & exec);
         }
         Form::Multiply {
             dst,
@@ -63,11 +64,11 @@ pub(super) fn carrying<L: Level>(level: L, wave: &mut Wave, form: &Form, room: &
                 let sum = product.wrapping_add(addend);
                 low[i] = sum as u32;
                 high[i] = (sum >> 32) as u32;
-                flags[i] = if sum < product { -1 } else { 0 };
+                flags[i] = if sum < product { u32::MAX } else { 0 };
             }
             put(level, dst.of(wave, 0), low, exec);
             put(level, dst.of(wave, 1), high, exec);
-            wave.set_scalar64(usize::from(*out), level.mask(&flags) & exec);
+            wave.set_scalar64(usize::from(*out), level.mask(flags) & exec);
         }
         _ => {}
     }

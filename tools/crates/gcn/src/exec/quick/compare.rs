@@ -3,10 +3,10 @@
 
 use super::lanes::{join, Pair};
 use super::operands::{fetch, signed};
-use super::{Lanes, Signs};
+use super::{Aligned, Compares, Lanes, Row, Runner, Signs, Steps};
 use crate::op::vopc::{Compared, Condition};
 use crate::wave::{Vgpr, Wave, LANES};
-use host_simd::Level;
+use host_simd::{Host, Level};
 
 /// What a condition comes down to, but for the order of its operands and a negation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,23 +21,79 @@ enum Relation {
     Ordered,
 }
 
-/// Sets all lanes' flags.
-macro_rules! relate {
-    ($relation:expr, $flags:ident, |$i:ident| $a:expr, $b:expr) => {
-        match $relation {
-            Relation::Never => {}
-            Relation::Less => relate!($flags, |$i| $a < $b),
-            Relation::Equal => relate!($flags, |$i| $a == $b),
-            Relation::AtMost => relate!($flags, |$i| $a <= $b),
-            Relation::Apart => relate!($flags, |$i| ($a < $b) | ($a > $b)),
-            Relation::Ordered => relate!($flags, |$i| ($a <= $b) | ($a > $b)),
+/// A relation, as a type.
+pub(super) trait Related {
+    fn holds<T: PartialOrd>(a: T, b: T) -> bool;
+}
+
+/// Types for relations.
+macro_rules! relations {
+    ($($name:ident |$a:ident, $b:ident| $holds:expr;)*) => {
+        mod related {
+            $(pub(super) struct $name;)*
+        }
+
+        $(
+            impl Related for related::$name {
+                #[inline(always)]
+                fn holds<T: PartialOrd>($a: T, $b: T) -> bool {
+                    $holds
+                }
+            }
+        )*
+
+        impl Relation {
+            /// What executes a compare.
+            fn runner<K: Kind>(self, host: Host) -> Runner {
+                match self {
+                    $(Relation::$name => {
+                        host.function::<Steps, Compares<K, related::$name>>()
+                    })*
+                }
+            }
         }
     };
-    ($flags:ident, |$i:ident| $holds:expr) => {
-        for $i in 0..LANES {
-            $flags[$i] = if $holds { -1 } else { 0 };
-        }
+}
+
+relations! {
+    Never |_a, _b| false;
+    Less |a, b| a < b;
+    Equal |a, b| a == b;
+    AtMost |a, b| a <= b;
+    Apart |a, b| (a < b) | (a > b);
+    Ordered |a, b| (a <= b) | (a > b);
+}
+
+/// What is compared: of one or two dwords.
+pub(super) trait Kind: PartialOrd {
+    const IS_WIDE: bool;
+
+    fn of(pair: Pair, lane: usize) -> Self;
+}
+
+/// What lanes hold.
+macro_rules! compared {
+    ($($kind:ty: $is_wide:literal |$pair:ident, $lane:ident| $value:expr;)*) => {
+        $(
+            impl Kind for $kind {
+                const IS_WIDE: bool = $is_wide;
+
+                #[inline(always)]
+                fn of($pair: Pair, $lane: usize) -> Self {
+                    $value
+                }
+            }
+        )*
     };
+}
+
+compared! {
+    i32: false |pair, lane| pair[0][lane] as i32;
+    u32: false |pair, lane| pair[0][lane];
+    f32: false |pair, lane| f32::from_bits(pair[0][lane]);
+    i64: true |pair, lane| join(pair, lane) as i64;
+    u64: true |pair, lane| join(pair, lane);
+    f64: true |pair, lane| f64::from_bits(join(pair, lane));
 }
 
 /// A compare.
@@ -113,73 +169,50 @@ impl Compare {
         self.compared == Compared::F64
     }
 
+    /// What executes it: [`Compare::run`] for its kind and relation.
+    pub(super) fn runner(&self, host: Host) -> Runner {
+        match self.compared {
+            Compared::I32 => self.relation.runner::<i32>(host),
+            Compared::I64 => self.relation.runner::<i64>(host),
+            Compared::U64 => self.relation.runner::<u64>(host),
+            Compared::F32 => self.relation.runner::<f32>(host),
+            Compared::F64 => self.relation.runner::<f64>(host),
+            // The others have no quick form.
+            _ => self.relation.runner::<u32>(host),
+        }
+    }
+
     #[inline(always)]
-    pub(super) fn run<L: Level>(&self, level: L, wave: &mut Wave, hold: &mut [Vgpr; 9]) {
+    pub(super) fn run<L: Level, K: Kind, R: Related>(
+        &self,
+        level: L,
+        wave: &mut Wave,
+        hold: &mut [Vgpr; 9],
+    ) {
         let exec = wave.exec();
-        let mut flags = [0; LANES];
-        self.flags(wave, hold, &mut flags);
-        let found = level.mask(&flags);
+        let [a, b, c, d, signed_a, signed_b, ..] = hold;
+        let mut a = [fetch(wave, self.src[0][0], a), Row::Zeros.lanes()];
+        let mut b = [fetch(wave, self.src[1][0], b), Row::Zeros.lanes()];
+        if K::IS_WIDE {
+            a[1] = fetch(wave, self.src[0][1], c);
+            b[1] = fetch(wave, self.src[1][1], d);
+        }
+        if self.signs != Signs::default() {
+            let high = usize::from(K::IS_WIDE);
+            a[high] = signed(a[high], self.signs, 0, signed_a);
+            b[high] = signed(b[high], self.signs, 1, signed_b);
+        }
+        let mut flags = Aligned::ZEROS;
+        let flags = &mut flags.0;
+        for i in 0..LANES {
+            let holds = R::holds(K::of(a, i), K::of(b, i));
+            flags[i] = if holds { u32::MAX } else { 0 };
+        }
+        let found = level.mask(flags);
         let found = if self.negated { !found } else { found };
         wave.set_scalar64(usize::from(self.dst), found & exec);
         if self.write_exec {
             wave.set_exec(found & exec);
-        }
-    }
-
-    #[inline(always)]
-    fn flags(&self, wave: &Wave, hold: &mut [Vgpr; 9], flags: &mut [i8; LANES]) {
-        let [a, b, c, d, signed_a, signed_b, ..] = hold;
-        let mut a = fetch(wave, self.src[0][0], a);
-        let mut b = fetch(wave, self.src[1][0], b);
-        let is_wide = matches!(self.compared, Compared::I64 | Compared::U64 | Compared::F64);
-        if !is_wide {
-            if self.signs != Signs::default() {
-                a = signed(a, self.signs, 0, signed_a);
-                b = signed(b, self.signs, 1, signed_b);
-            }
-            return self.narrow(a, b, flags);
-        }
-        let mut high_a = fetch(wave, self.src[0][1], c);
-        let mut high_b = fetch(wave, self.src[1][1], d);
-        if self.signs != Signs::default() {
-            high_a = signed(high_a, self.signs, 0, signed_a);
-            high_b = signed(high_b, self.signs, 1, signed_b);
-        }
-        self.wide([a, high_a], [b, high_b], flags);
-    }
-
-    #[inline(always)]
-    fn narrow(&self, a: &Vgpr, b: &Vgpr, flags: &mut [i8; LANES]) {
-        match self.compared {
-            Compared::I32 => relate!(self.relation, flags, |i| a[i] as i32, b[i] as i32),
-            Compared::U32 => relate!(self.relation, flags, |i| a[i], b[i]),
-            _ => relate!(
-                self.relation,
-                flags,
-                |i| f32::from_bits(a[i]),
-                f32::from_bits(b[i])
-            ),
-        }
-    }
-
-    #[inline(always)]
-    fn wide(&self, a: Pair, b: Pair, flags: &mut [i8; LANES]) {
-        match self.compared {
-            Compared::I64 => {
-                relate!(
-                    self.relation,
-                    flags,
-                    |i| join(a, i) as i64,
-                    join(b, i) as i64
-                );
-            }
-            Compared::U64 => relate!(self.relation, flags, |i| join(a, i), join(b, i)),
-            _ => relate!(
-                self.relation,
-                flags,
-                |i| f64::from_bits(join(a, i)),
-                f64::from_bits(join(b, i))
-            ),
         }
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! The expressions are other ones than those in `valu`, which are the reference.
 
-use super::{Ints, Runner, Singles, Wides};
+use super::{Ints, Runner, Singles, Steps, Wides};
 use crate::float::{fma32, settle32, settle64};
 use crate::inst::ValuOp;
 use crate::op::{Vop1, Vop2, Vop3, Vop3p};
@@ -101,8 +101,8 @@ macro_rules! ints {
             /// What executes it; `direct`: all its operands and its result are VGPRs.
             pub(super) fn runner(self, host: Host, direct: bool) -> Runner {
                 match (self, direct) {
-                    $((Int::$op, false) => host.function::<Ints<int::$op, false>>(),)*
-                    $((Int::$op, true) => host.function::<Ints<int::$op, true>>(),)*
+                    $((Int::$op, false) => host.function::<Steps, Ints<int::$op, false>>(),)*
+                    $((Int::$op, true) => host.function::<Steps, Ints<int::$op, true>>(),)*
                 }
             }
 
@@ -287,10 +287,10 @@ macro_rules! singles {
             /// What executes it; `direct`: all its operands and its result are VGPRs.
             pub(super) fn runner(self, host: Host, direct: bool) -> Runner {
                 match (self, direct) {
-                    $((Single::$op, false) => host.function::<Singles<single::$op, false>>(),)*
-                    $((Single::$op2, false) => host.function::<Singles<single::$op2, false>>(),)*
-                    $((Single::$op, true) => host.function::<Singles<single::$op, true>>(),)*
-                    $((Single::$op2, true) => host.function::<Singles<single::$op2, true>>(),)*
+                    $((Single::$op, false) => host.function::<Steps, Singles<single::$op, false>>(),)*
+                    $((Single::$op2, false) => host.function::<Steps, Singles<single::$op2, false>>(),)*
+                    $((Single::$op, true) => host.function::<Steps, Singles<single::$op, true>>(),)*
+                    $((Single::$op2, true) => host.function::<Steps, Singles<single::$op2, true>>(),)*
                 }
             }
 
@@ -408,6 +408,10 @@ singles! {
 /// Operations on two registers, `floats` on doubles.
 macro_rules! wides {
     (
+        halves {
+            $($kind3:ident $table3:ident $op3:ident
+                |$a3:ident, $b3:ident, $c3:ident| $value3:expr;)*
+        }
         ints { $($kind:ident $table:ident $op:ident |$a:ident, $b:ident, $c:ident| $value:expr;)* }
         floats {
             $($kind2:ident $table2:ident $op2:ident
@@ -418,6 +422,7 @@ macro_rules! wides {
             /// What has a result of two registers; of doubles, rounded to nearest, where subnormals
             /// are kept.
             Wide {
+                $($kind3 $table3 $op3 |$a3, $b3, $c3| $value3;)*
                 $($kind $table $op |$a, $b, $c| $value;)*
                 $($kind2 $table2 $op2 |$a2, $b2, $c2| $value2;)*
             }
@@ -428,6 +433,22 @@ macro_rules! wides {
         mod wide {
             use super::*;
 
+            $(
+                pub(super) struct $op3;
+
+                impl WideOperation for $op3 {
+                    const USES: [bool; 3] = uses!($a3 $b3 $c3);
+                    const IS_FLOAT: bool = false;
+
+                    #[inline(always)]
+                    fn run([x, y, z]: [Pair; 3], [low, high]: &mut [Vgpr; 2]) {
+                        for i in 0..LANES {
+                            let ($a3, $b3, $c3) = (halves(x, i), halves(y, i), halves(z, i));
+                            (low[i], high[i]) = $value3;
+                        }
+                    }
+                }
+            )*
             $(
                 pub(super) struct $op;
 
@@ -481,8 +502,9 @@ macro_rules! wides {
             /// What executes it.
             pub(super) fn runner(self, host: Host) -> Runner {
                 match self {
-                    $(Wide::$op => host.function::<Wides<wide::$op>>(),)*
-                    $(Wide::$op2 => host.function::<Wides<wide::$op2>>(),)*
+                    $(Wide::$op3 => host.function::<Steps, Wides<wide::$op3>>(),)*
+                    $(Wide::$op => host.function::<Steps, Wides<wide::$op>>(),)*
+                    $(Wide::$op2 => host.function::<Steps, Wides<wide::$op2>>(),)*
                 }
             }
         }
@@ -516,13 +538,50 @@ fn settle_wide(operands: [Pair; 3], [low, high]: &mut [Vgpr; 2]) {
     }
 }
 
+/// A lane's low and high dwords.
+#[inline(always)]
+fn halves(pair: Pair, lane: usize) -> (u32, u32) {
+    (pair[0][lane], pair[1][lane])
+}
+
+/// Shifts up; by halves, as the lanes' registers have them, it needs no dwords joined.
+#[inline(always)]
+fn shifted_up((low, high): (u32, u32), by: u32) -> (u32, u32) {
+    let few = by & 31;
+    let over = low >> 1 >> (31 - few);
+    match by & 32 {
+        0 => (low << few, high << few | over),
+        _ => (0, low << few),
+    }
+}
+
+/// Shifts down, `sign` into the high half.
+#[inline(always)]
+fn shifted_down((low, high): (u32, u32), sign: u32, by: u32) -> (u32, u32) {
+    let few = by & 31;
+    let over = |value: u32| value << 1 << (31 - few);
+    let top = high >> few | over(sign);
+    match by & 32 {
+        0 => (low >> few | over(high), top),
+        _ => (top, sign),
+    }
+}
+
+#[inline(always)]
+fn sum(a: (u32, u32), b: (u32, u32)) -> (u32, u32) {
+    let low = a.0.wrapping_add(b.0);
+    (low, a.1.wrapping_add(b.1).wrapping_add((low < a.0).into()))
+}
+
 wides! {
-    ints {
+    halves {
         One Vop1 v_mov_b64 |a, _b, _c| a;
-        Three Vop3 v_lshlrev_b64 |a, b, _c| b << (a & 63);
-        Three Vop3 v_lshrrev_b64 |a, b, _c| b >> (a & 63);
-        Three Vop3 v_ashrrev_i64 |a, b, _c| (b as i64 >> (a & 63)) as u64;
-        Three Vop3 v_lshl_add_u64 |a, b, c| (a << (b & 7)).wrapping_add(c);
+        Three Vop3 v_lshlrev_b64 |a, b, _c| shifted_up(b, a.0);
+        Three Vop3 v_lshrrev_b64 |a, b, _c| shifted_down(b, 0, a.0);
+        Three Vop3 v_ashrrev_i64 |a, b, _c| shifted_down(b, (b.1 as i32 >> 31) as u32, a.0);
+        Three Vop3 v_lshl_add_u64 |a, b, c| sum(shifted_up(a, b.0 & 7), c);
+    }
+    ints {
         One Vop1 v_cvt_f64_i32 |a, _b, _c| f64::from(a as i32).to_bits();
         One Vop1 v_cvt_f64_u32 |a, _b, _c| f64::from(a as u32).to_bits();
     }

@@ -2,8 +2,8 @@
 //! Quick forms of the LDS's reads and writes of whole dwords. If a lane's are not all inside, the
 //! reference does it.
 
-use super::operands::{put, spread};
-use super::Reg;
+use super::operands::{ends, put, spread};
+use super::{Aligned, Reg};
 use crate::exec::Machine;
 use crate::inst::{DsInst, Dst};
 use crate::op::Ds;
@@ -104,13 +104,19 @@ impl Share {
         *addresses = machine.wave.vgpr[usize::from(self.address)];
         let active = spread(exec, hold);
         // Where the first lane's would be, if all lanes were active and side by side.
-        let first = exec.trailing_zeros() as usize % LANES;
+        let (first, last) = ends(exec);
         let start = addresses[first].wrapping_sub((BYTES * first) as u32);
-        let mut high = 0;
-        let mut differs = 0;
+        let mut differs = Aligned::ZEROS;
+        let differs = &mut differs.0;
         for i in 0..LANES {
-            high = high.max(addresses[i] & active[i]);
-            differs |= (addresses[i] ^ start.wrapping_add((BYTES * i) as u32)) & active[i];
+            differs[i] = (addresses[i] ^ start.wrapping_add((BYTES * i) as u32)) & active[i];
+        }
+        let is_run = !level.any(differs);
+        let mut high = addresses[last] & active[last];
+        if !is_run || high < addresses[first] & active[first] {
+            for i in 0..LANES {
+                high = high.max(addresses[i] & active[i]);
+            }
         }
         let parts = &self.parts[..usize::from(self.count)];
         let size = machine.lds.len();
@@ -119,12 +125,12 @@ impl Share {
             return false;
         }
         if self.store {
-            let is_run = differs == 0 && exec == u64::MAX;
-            self.write::<D, BYTES>(machine, addresses, exec, is_run);
+            let is_whole = is_run && exec == u64::MAX;
+            self.write::<D, BYTES>(machine, addresses, exec, is_whole);
             return true;
         }
         let mut patterns = (0, 0);
-        if differs != 0 {
+        if !is_run {
             // Idle lanes read from the beginning.
             for i in 0..LANES {
                 addresses[i] &= active[i];
@@ -134,7 +140,7 @@ impl Share {
         for (offset, data) in parts {
             let offset = *offset as usize;
             let run = start as usize + offset;
-            if differs == 0 && run + BYTES * LANES <= size {
+            if is_run && run + BYTES * LANES <= size {
                 let found = &machine.lds[run..run + BYTES * LANES];
                 for i in 0..LANES {
                     for d in 0..D {
@@ -163,13 +169,14 @@ impl Share {
         next: &mut Vgpr,
     ) -> (u64, u64) {
         next[..LANES - 1].copy_from_slice(&addresses[1..]);
-        let (mut same, mut neighbours) = ([0; LANES], [0; LANES]);
+        let (mut same, mut neighbours) = (Aligned::ZEROS, Aligned::ZEROS);
+        let (same, neighbours) = (&mut same.0, &mut neighbours.0);
         for i in 0..LANES {
             let found = next[i].wrapping_sub(addresses[i]);
-            same[i] = if found == 0 { -1 } else { 0 };
-            neighbours[i] = if found == BYTES as u32 { -1 } else { 0 };
+            same[i] = if found == 0 { u32::MAX } else { 0 };
+            neighbours[i] = if found == BYTES as u32 { u32::MAX } else { 0 };
         }
-        (level.mask(&same), level.mask(&neighbours))
+        (level.mask(same), level.mask(neighbours))
     }
 
     /// Reads from all lanes' addresses, which lie inside: groups of lanes at once that have the
@@ -217,23 +224,20 @@ impl Share {
         exec: u64,
         is_run: bool,
     ) {
-        let mut rows = [[[0; LANES]; D]; 2];
-        for ((_, data), rows) in self.parts.iter().zip(&mut rows) {
-            for (d, row) in rows.iter_mut().enumerate() {
-                *row = *data.of(machine.wave, d);
-            }
-        }
-        let [(first, _), (second, _)] = self.parts;
+        let [(first, data), (second, other)] = self.parts;
         if is_run && self.count == 1 {
             let first = addresses[0] as usize + first as usize;
             let to = &mut machine.lds[first..first + BYTES * LANES];
+            let rows: [&Vgpr; D] = data.rows(machine.wave);
             for i in 0..LANES {
                 for d in 0..D {
-                    to[BYTES * i + 4 * d..][..4].copy_from_slice(&rows[0][d][i].to_le_bytes());
+                    to[BYTES * i + 4 * d..][..4].copy_from_slice(&rows[d][i].to_le_bytes());
                 }
             }
             return;
         }
+        let wave = &*machine.wave;
+        let rows: [[&Vgpr; D]; 2] = [data.rows(wave), other.rows(wave)];
         for i in 0..LANES {
             if exec >> i & 1 == 0 {
                 continue;

@@ -7,7 +7,7 @@
 //! infinities and factors of 2^64 and more are left to the reference: who meets one stores nothing.
 
 use super::lanes::{fused, INFINITY};
-use super::{Lanes, Reg, Row};
+use super::{Aligned, Lanes, Reg, Row};
 use crate::exec::valu::matrix::{Element, Shape};
 use crate::float::format::Format;
 use crate::inst::Valu;
@@ -188,7 +188,7 @@ impl Matrix {
     #[inline(always)]
     fn at(&self, k: usize) -> (usize, usize) {
         let shift = self.factors.trailing_zeros();
-        (k & (self.factors - 1), (k >> shift) * self.span)
+        (k & (self.factors - 1), (k >> shift).wrapping_mul(self.span))
     }
 
     #[inline(always)]
@@ -324,79 +324,95 @@ impl Matrix {
         if !tame {
             return false;
         }
-        let mut most = 0;
-        for (item, places) in self.places.iter().enumerate() {
-            for run in 0..LANES / N {
-                let out = &mut d[item][run * N..][..N];
-                let mut sums = [0f32; N];
-                for j in 0..N {
-                    sums[j] = f32::from_bits(out[j]);
-                    most = most.max(sums[j].to_bits() & 0x7fff_ffff);
-                }
-                let group = self.k.min(kind.group());
-                for first in (0..self.k).step_by(group) {
-                    match group {
-                        8 => self.add_group::<N, 8>(a, b, places[run], first, &mut sums),
-                        4 => self.add_group::<N, 4>(a, b, places[run], first, &mut sums),
-                        _ => return false,
-                    }
-                    for j in 0..N {
-                        most = most.max(sums[j].to_bits() & 0x7fff_ffff);
-                    }
-                }
-                for j in 0..N {
-                    out[j] = sums[j].to_bits();
-                }
+        let group = self.k.min(kind.group());
+        for first in (0..self.k).step_by(group) {
+            match group {
+                8 => self.add_group::<N, 8>(a, b, first, d),
+                4 => self.add_group::<N, 4>(a, b, first, d),
+                _ => return false,
             }
         }
-        most < INFINITY
+        // What is not finite stays so.
+        largest(&d[..self.items]) < INFINITY
     }
 
-    /// Adds G products, from `first` on, to each of N sums.
+    /// Adds G products, from `first` on, to each sum.
     #[inline(always)]
     fn add_group<const N: usize, const G: usize>(
         &self,
         a: &Parts,
         b: &Parts,
-        (row, columns): (u8, u8),
         first: usize,
-        sums: &mut [f32; N],
+        d: &mut [Vgpr; ITEMS],
     ) {
-        let (mut own, mut size, mut sign) = ([0; G], [0; G], [0; G]);
-        let (mut powers, mut sizes, mut signs) = ([&[0; N]; G], [&[0; N]; G], [&[0; N]; G]);
+        let mut places = [(0, 0); G];
         for g in 0..G {
-            let (index, lane) = self.at(first + g);
-            let at = lane + usize::from(row);
-            own[g] = a.exponent[index][at];
-            size[g] = a.size[index][at];
-            sign[g] = a.sign[index][at];
-            let from = lane + usize::from(columns);
-            powers[g] = part(&b.exponent[index], from);
-            sizes[g] = part(&b.size[index], from);
-            signs[g] = part(&b.sign[index], from);
+            places[g] = self.at(first + g);
         }
-        let (mut tops, mut totals) = ([0; N], [0; N]);
-        // All products of a lane in one turn: short loops would be unrolled and not vectorised.
-        for j in 0..N {
-            let mut top = i32::MIN;
-            let mut exponents = [0; G];
-            for g in 0..G {
-                exponents[g] = own[g].wrapping_add(powers[g][j]);
-                top = top.max(exponents[g]);
+        // All items and runs of the same columns follow each other, or nearly.
+        let mut last = None;
+        let (mut powers, mut sizes, mut signs) = ([&[0; N]; G], [&[0; N]; G], [&[0; N]; G]);
+        for (out, runs) in d.iter_mut().zip(self.places) {
+            for (out, (row, columns)) in out.chunks_exact_mut(N).zip(runs) {
+                if last != Some(*columns) {
+                    last = Some(*columns);
+                    for g in 0..G {
+                        let from = places[g].1 + usize::from(*columns);
+                        powers[g] = part(&b.exponent[places[g].0], from);
+                        sizes[g] = part(&b.size[places[g].0], from);
+                        signs[g] = part(&b.sign[places[g].0], from);
+                    }
+                }
+                let (mut own, mut size, mut sign) = ([0; G], [0; G], [0; G]);
+                for g in 0..G {
+                    let (index, lane) = places[g];
+                    let at = lane.wrapping_add((*row).into()) % LANES;
+                    own[g] = a.exponent[index % FACTORS][at];
+                    size[g] = a.size[index % FACTORS][at];
+                    sign[g] = a.sign[index % FACTORS][at];
+                }
+                let Some(out) = out.first_chunk_mut() else {
+                    continue;
+                };
+                add_products((own, size, sign), (powers, sizes, signs), out);
             }
-            let mut total = 0i32;
-            for g in 0..G {
-                let distance = top.wrapping_sub(exponents[g]) as u32;
-                let product = size[g].wrapping_mul(sizes[g][j]) >> distance.min(31);
-                let sign = sign[g] ^ signs[g][j];
-                total = total.wrapping_add((product as i32 ^ sign).wrapping_sub(sign));
-            }
-            tops[j] = top;
-            totals[j] = total;
         }
-        for j in 0..N {
-            sums[j] = accumulate(totals[j], tops[j], sums[j]);
+    }
+}
+
+/// Exponents, significands and signs of one factor of G products, for each of N sums.
+type Columns<'a, const N: usize, const G: usize> =
+    ([&'a [i32; N]; G], [&'a [u32; N]; G], [&'a [i32; N]; G]);
+
+/// Adds G products to each of N sums: exponents, significands and signs of the one factor, and for
+/// each sum those of the other.
+#[inline(always)]
+fn add_products<const N: usize, const G: usize>(
+    (own, size, sign): ([i32; G], [u32; G], [i32; G]),
+    (powers, sizes, signs): Columns<N, G>,
+    sums: &mut [u32; N],
+) {
+    let (mut tops, mut totals) = ([0; N], [0; N]);
+    // All products of a lane in one turn: short loops would be unrolled and not vectorised.
+    for j in 0..N {
+        let mut top = i32::MIN;
+        let mut exponents = [0; G];
+        for g in 0..G {
+            exponents[g] = own[g].wrapping_add(powers[g][j]);
+            top = top.max(exponents[g]);
         }
+        let mut total = 0i32;
+        for g in 0..G {
+            let distance = top.wrapping_sub(exponents[g]) as u32;
+            let product = size[g].wrapping_mul(sizes[g][j]) >> distance.min(31);
+            let sign = sign[g] ^ signs[g][j];
+            total = total.wrapping_add((product as i32 ^ sign).wrapping_sub(sign));
+        }
+        tops[j] = top;
+        totals[j] = total;
+    }
+    for j in 0..N {
+        sums[j] = accumulate(totals[j], tops[j], f32::from_bits(sums[j])).to_bits();
     }
 }
 
@@ -428,6 +444,27 @@ fn places(shape: &Shape) -> Option<&'static [[(u8, u8); RUNS]]> {
             .map(|item| std::array::from_fn(|run| place(item, run)))
             .collect()
     }))
+}
+
+/// The largest of all lanes, without its sign.
+#[inline(always)]
+fn largest(rows: &[Vgpr]) -> u32 {
+    let mut lanes = Aligned::ZEROS;
+    let lanes = &mut lanes.0;
+    for rows in rows.chunks(2) {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else {
+            continue;
+        };
+        for i in 0..LANES {
+            let most = u32::max(first[i] & 0x7fff_ffff, last[i] & 0x7fff_ffff);
+            lanes[i] = u32::max(lanes[i], most);
+        }
+    }
+    let mut most = 0;
+    for i in 0..LANES {
+        most = most.max(lanes[i]);
+    }
+    most
 }
 
 /// N lanes from `from` on.

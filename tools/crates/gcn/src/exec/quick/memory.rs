@@ -7,8 +7,8 @@
 //! Memory is asked when nothing can send the instruction to the reference any more. To be asked has
 //! effects even where it refuses: a fault that is injected so many times would be used up.
 
-use super::operands::{put, spread};
-use super::{Bytes, Reg};
+use super::operands::{ends, put, spread};
+use super::{Aligned, Bytes, Reg};
 use crate::exec::places::{SPARSE, WINDOW};
 use crate::exec::Machine;
 use crate::inst::{Dst, MemInst, Src};
@@ -16,7 +16,7 @@ use crate::memory::{Fault, Scope};
 use crate::op::mem::Segment;
 use crate::op::MemOp;
 use crate::wave::{Vgpr, Wave, LANES};
-use host_simd::Level;
+use host_simd::{Level, TABLE};
 
 /// Where the lanes' addresses come from.
 #[derive(Clone, Copy, Debug)]
@@ -101,10 +101,10 @@ impl Access {
             (false, 2) => self.load::<L, 2>(level, machine, exec, window),
             (false, 3) => self.load::<L, 3>(level, machine, exec, window),
             (false, _) => self.load::<L, 4>(level, machine, exec, window),
-            (true, 1) => self.store::<1>(machine, exec, window),
-            (true, 2) => self.store::<2>(machine, exec, window),
-            (true, 3) => self.store::<3>(machine, exec, window),
-            (true, _) => self.store::<4>(machine, exec, window),
+            (true, 1) => self.store::<L, 1>(level, machine, exec, window),
+            (true, 2) => self.store::<L, 2>(level, machine, exec, window),
+            (true, 3) => self.store::<L, 3>(level, machine, exec, window),
+            (true, _) => self.store::<L, 4>(level, machine, exec, window),
         }
     }
 
@@ -116,14 +116,15 @@ impl Access {
         exec: u64,
         window: &mut Bytes,
     ) -> Result<bool, Fault> {
-        let bytes = &mut window.bytes;
+        let Bytes { bytes, words } = window;
         let Some(at) = self.addresses(machine, exec) else {
             return Ok(false);
         };
-        let (mut hold, mut index) = ([0; LANES], [0; LANES]);
-        let active = spread(exec, &mut hold);
+        let (mut hold, mut index) = (Aligned::ZEROS, Aligned::ZEROS);
+        let index = &mut index.0;
+        let active = spread(exec, &mut hold.0);
         let (lane, last) = ends(exec);
-        if are_neighbours::<D>(at.lanes, active, lane) {
+        if are_neighbours::<L, D>(level, at.lanes, active, lane) {
             let (start, length) = (at.lanes[lane], 4 * D * (last - lane + 1));
             let Some(first) = at.base.checked_add(start.into()) else {
                 return Ok(false);
@@ -137,14 +138,7 @@ impl Access {
             }
             let window = &mut bytes[4 * D * lane..][..length];
             machine.memory.read(first, window)?;
-            for d in 0..D {
-                let register = self.data.of(machine.wave, d);
-                let mut result = [0; LANES];
-                for i in 0..LANES {
-                    result[i] = word(bytes, 4 * (D * i + d));
-                }
-                put(level, register, &result, exec);
-            }
+            self.take::<L, D>(level, machine.wave, exec, bytes);
             return Ok(true);
         }
         let (low, high) = bounds(at.lanes, active);
@@ -152,37 +146,122 @@ impl Access {
         let Some(first) = at.base.checked_add(low.into()) else {
             return Ok(false);
         };
-        if !is_near::<D>(length, exec)
-            || first.checked_add(length).is_none()
-            || !self.is_memory(machine, first, length)
-        {
+        if first.checked_add(length).is_none() || !self.is_memory(machine, first, length) {
             return Ok(false);
         }
+        let mut odd = 0;
         for i in 0..LANES {
             // Idle lanes' are from the beginning.
             index[i] = at.lanes[i].wrapping_sub(low) & active[i];
+            odd |= index[i];
         }
-        let bytes = &mut bytes[..length as usize];
-        machine.memory.read(first, bytes)?;
-        for d in 0..D {
-            let mut result = [0; LANES];
-            for i in 0..LANES {
-                let at = index[i] as usize + 4 * d;
-                result[i] = dword(&bytes[at..at + 4]);
+        if !is_near::<D>(length, exec) {
+            return self.load_runs::<L, D>(level, machine, (exec, first, &*index), bytes);
+        }
+        let length = length as usize;
+        machine.memory.read(first, &mut bytes[..length])?;
+        if odd % 4 != 0 {
+            for d in 0..D {
+                let mut result = Aligned::ZEROS;
+                let result = &mut result.0;
+                for i in 0..LANES {
+                    let at = index[i] as usize + 4 * d;
+                    result[i] = dword(&bytes[at..at + 4]);
+                }
+                put(level, self.data.of(machine.wave, d), result, exec);
             }
-            put(level, self.data.of(machine.wave, d), &result, exec);
+            return Ok(true);
+        }
+        // What lies behind the window in the last part is of no lane.
+        let table = &mut words[..length.div_ceil(4 * TABLE)];
+        for part in 0..table.len() {
+            for i in 0..TABLE {
+                table[part][i] = word(bytes, 4 * (TABLE * part + i));
+            }
+        }
+        for i in 0..LANES {
+            index[i] /= 4;
+        }
+        for d in 0..D {
+            let mut result = Aligned::ZEROS;
+            let result = &mut result.0;
+            level.look_up(table, index, result);
+            put(level, self.data.of(machine.wave, d), result, exec);
+            for i in 0..LANES {
+                index[i] = index[i].wrapping_add(1);
+            }
         }
         Ok(true)
     }
 
+    /// Loads lanes whose offsets from `base` are far apart: one access for each run of neighbours,
+    /// as lanes that share a row of a tile are.
     #[inline(always)]
-    fn store<const D: usize>(
+    fn load_runs<L: Level, const D: usize>(
         &self,
+        level: L,
+        machine: &mut Machine,
+        (exec, base, offsets): (u64, u64, &Vgpr),
+        bytes: &mut [u8; WINDOW],
+    ) -> Result<bool, Fault> {
+        let mut next = Aligned::ZEROS;
+        let next = &mut next.0;
+        next[..LANES - 1].copy_from_slice(&offsets[1..]);
+        let mut follows = Aligned::ZEROS;
+        let follows = &mut follows.0;
+        for i in 0..LANES {
+            let is_next = next[i].wrapping_sub(offsets[i]) == 4 * D as u32;
+            follows[i] = if is_next & (next[i] > offsets[i]) {
+                u32::MAX
+            } else {
+                0
+            };
+        }
+        // Lanes whose next one goes on where they end.
+        let follows = level.mask(follows) & exec & exec >> 1;
+        let mut left = exec;
+        while left != 0 {
+            let first = left.trailing_zeros() as usize % LANES;
+            let count = (follows >> first).trailing_ones() as usize + 1;
+            let address = base.wrapping_add(offsets[first].into());
+            machine
+                .memory
+                .read(address, &mut bytes[4 * D * first..][..4 * D * count])?;
+            left &= !(u64::MAX >> (LANES - count) << first);
+        }
+        self.take::<L, D>(level, machine.wave, exec, bytes);
+        Ok(true)
+    }
+
+    /// What was read for the lanes, one after the other, to their registers.
+    #[inline(always)]
+    fn take<L: Level, const D: usize>(
+        &self,
+        level: L,
+        wave: &mut Wave,
+        exec: u64,
+        bytes: &[u8; WINDOW],
+    ) {
+        for d in 0..D {
+            let mut result = Aligned::ZEROS;
+            let result = &mut result.0;
+            for i in 0..LANES {
+                result[i] = word(bytes, 4 * (D * i + d));
+            }
+            put(level, self.data.of(wave, d), result, exec);
+        }
+    }
+
+    #[inline(always)]
+    fn store<L: Level, const D: usize>(
+        &self,
+        level: L,
         machine: &mut Machine,
         exec: u64,
         window: &mut Bytes,
     ) -> Result<bool, Fault> {
         let Bytes { bytes, words } = window;
+        let words = words.as_flattened_mut();
         // One run of lanes, and not the rest of a store that was interrupted.
         let first = exec.trailing_zeros() as usize % LANES;
         let count = exec.count_ones() as usize;
@@ -194,14 +273,14 @@ impl Access {
         };
         let start = at.lanes[first];
         let length = 4 * D * count;
-        let mut hold = [0; LANES];
-        let active = spread(exec, &mut hold);
-        let mut differs = 0;
+        let mut hold = Aligned::ZEROS;
+        let active = spread(exec, &mut hold.0);
+        let mut differs = Aligned::ZEROS;
+        let differs = &mut differs.0;
+        let zero = start.wrapping_sub((4 * D * first) as u32);
         for i in 0..LANES {
-            let expected = start
-                .wrapping_add((4 * D * i) as u32)
-                .wrapping_sub((4 * D * first) as u32);
-            differs |= (at.lanes[i] ^ expected) & active[i];
+            let expected = zero.wrapping_add((4 * D * i) as u32);
+            differs[i] = (at.lanes[i] ^ expected) & active[i];
         }
         let address = at.base.checked_add(start.into());
         let ends = start.checked_add(length as u32).is_some();
@@ -209,7 +288,7 @@ impl Access {
         else {
             return Ok(false);
         };
-        if differs != 0 || !self.is_memory(machine, address, length as u64) {
+        if level.any(differs) || !self.is_memory(machine, address, length as u64) {
             return Ok(false);
         }
         if D == 1 {
@@ -257,14 +336,18 @@ impl Access {
         };
         for (index, result) in result.iter_mut().enumerate().take(self.dwords.into()) {
             let row = start + row_length * index as u64;
-            let row_bytes = &mut bytes[..4 * LANES];
             if !self.store {
-                let (address, window) = (row + 4 * first as u64, &mut row_bytes[4 * first..]);
-                machine.memory.read(address, &mut window[..length])?;
-                words(row_bytes, result);
+                let address = row + 4 * first as u64;
+                machine
+                    .memory
+                    .read(address, &mut bytes[4 * first..][..length])?;
+                for i in 0..LANES {
+                    result[i] = word(bytes, 4 * i);
+                }
                 continue;
             }
             let register: &Vgpr = self.data.of(machine.wave, index);
+            let row_bytes = &mut bytes[..4 * LANES];
             for i in 0..LANES {
                 row_bytes[4 * i..][..4].copy_from_slice(&register[i].to_le_bytes());
             }
@@ -297,8 +380,8 @@ impl Access {
             Origin::Pair { vgpr, .. } => {
                 let [lanes, upper] = [0, 1].map(|half| &wave.vgpr[usize::from(vgpr) + half]);
                 let high = upper[exec.trailing_zeros() as usize % LANES];
-                let mut hold = [0; LANES];
-                let active = spread(exec, &mut hold);
+                let mut hold = Aligned::ZEROS;
+                let active = spread(exec, &mut hold.0);
                 let mut differs = 0;
                 for i in 0..LANES {
                     differs |= (upper[i] ^ high) & active[i];
@@ -338,8 +421,8 @@ impl Access {
         let (stride, records) = (words[1] >> 16 & 0x3fff, u64::from(words[2]));
         let (swizzles, adds_thread) = (words[1] >> 31 != 0, words[3] >> 23 & 1 != 0);
         let fixed = u64::from(soffset).wrapping_add(i64::from(self.offset) as u64);
-        let mut hold = [0; LANES];
-        let (_, high) = bounds(lanes, spread(exec, &mut hold));
+        let mut hold = Aligned::ZEROS;
+        let (_, high) = bounds(lanes, spread(exec, &mut hold.0));
         let end = u64::from(high)
             .wrapping_add(fixed)
             .wrapping_add(4 * u64::from(self.dwords));
@@ -398,24 +481,22 @@ impl Origin {
     }
 }
 
-/// The first and the last active lane, of which there is one.
-#[inline(always)]
-fn ends(exec: u64) -> (usize, usize) {
-    let first = exec.trailing_zeros() as usize % LANES;
-    let last = (LANES - 1).saturating_sub(exec.leading_zeros() as usize);
-    (first, last.max(first))
-}
-
 /// Whether the active lanes' addresses are neighbours as the lanes are, `first` being the first.
 #[inline(always)]
-fn are_neighbours<const D: usize>(lanes: &Vgpr, active: &Vgpr, first: usize) -> bool {
+fn are_neighbours<L: Level, const D: usize>(
+    level: L,
+    lanes: &Vgpr,
+    active: &Vgpr,
+    first: usize,
+) -> bool {
     let start = lanes[first].wrapping_sub((4 * D * first) as u32);
-    let mut differs = 0;
+    let mut differs = Aligned::ZEROS;
+    let differs = &mut differs.0;
     for i in 0..LANES {
-        differs |= (lanes[i] ^ start.wrapping_add((4 * D * i) as u32)) & active[i];
+        differs[i] = (lanes[i] ^ start.wrapping_add((4 * D * i) as u32)) & active[i];
     }
     // None beyond 32 bits.
-    differs == 0 && lanes[first].checked_add((4 * D * LANES) as u32).is_some()
+    !level.any(differs) && lanes[first].checked_add((4 * D * LANES) as u32).is_some()
 }
 
 /// Whether one access of this length may serve the active lanes.
@@ -456,12 +537,4 @@ fn bounds(lanes: &Vgpr, active: &Vgpr) -> (u32, u32) {
         high = high.max(lanes[i] & active[i]);
     }
     (low, high)
-}
-
-/// Bytes as dwords.
-#[inline(always)]
-fn words(bytes: &[u8], words: &mut Vgpr) {
-    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
-        *word = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    }
 }

@@ -235,6 +235,14 @@ impl<'a> Files<'a, '_> {
     }
 }
 
+/// The first and the last active lane, of which there is one.
+#[inline(always)]
+pub(super) fn ends(exec: u64) -> (usize, usize) {
+    let first = exec.trailing_zeros() as usize % LANES;
+    let last = (LANES - 1).saturating_sub(exec.leading_zeros() as usize);
+    (first, last.max(first))
+}
+
 /// Copies the lanes of `mask`.
 #[inline(always)]
 pub(super) fn put<L: Level>(level: L, to: &mut Vgpr, from: &Vgpr, mask: u64) {

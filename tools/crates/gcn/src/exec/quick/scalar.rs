@@ -9,36 +9,63 @@ use crate::wave::Wave;
 
 /// Where a scalar operand comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    /// The register, or the pair, from this one of [`Wave::scalar`] on.
-    Register(u8),
-    Value(u64),
+pub(super) struct Source {
+    /// It is in a register, or in the pair from this one of [`Wave::scalar`] on.
+    is_register: bool,
+    register: u8,
+    /// Else it is this.
+    value: u64,
 }
 
 impl Source {
+    fn register(register: u8) -> Source {
+        Source {
+            is_register: true,
+            register,
+            value: 0,
+        }
+    }
+
+    fn value(value: u64) -> Source {
+        Source {
+            is_register: false,
+            register: 0,
+            value,
+        }
+    }
+
     /// The operand of 32 or 64 bits, unless it is a rare one.
     fn new(src: Src, wide: bool) -> Option<Source> {
         match src {
-            Src::Scalar(code) => Some(Source::Register(code & if wide { 0x7e } else { 0x7f })),
-            Src::Inline(_, bits) | Src::Literal(_, bits) => Some(Source::Value(bits)),
-            Src::None => Some(Source::Value(0)),
+            Src::Scalar(code) => Some(Source::register(code & if wide { 0x7e } else { 0x7f })),
+            Src::Inline(_, bits) | Src::Literal(_, bits) => Some(Source::value(bits)),
+            Src::None => Some(Source::value(0)),
             Src::Special(_) | Src::Vgpr(_) | Src::Acc(_) => None,
         }
     }
 
     #[inline(always)]
     fn narrow(self, wave: &Wave) -> u32 {
-        match self {
-            Source::Register(code) => wave.scalar[usize::from(code & 0x7f)],
-            Source::Value(bits) => bits as u32,
+        match self.is_register {
+            true => self.narrow_as::<true>(wave),
+            false => self.narrow_as::<false>(wave),
+        }
+    }
+
+    /// The operand, which is in a register or not.
+    #[inline(always)]
+    fn narrow_as<const IS_REGISTER: bool>(self, wave: &Wave) -> u32 {
+        match IS_REGISTER {
+            true => wave.scalar[usize::from(self.register & 0x7f)],
+            false => self.value as u32,
         }
     }
 
     #[inline(always)]
     fn wide(self, wave: &Wave) -> u64 {
-        match self {
-            Source::Register(code) => wave.scalar64(usize::from(code & 0x7e)),
-            Source::Value(bits) => bits,
+        match self.is_register {
+            true => wave.scalar64(usize::from(self.register & 0x7e)),
+            false => self.value,
         }
     }
 }
@@ -68,9 +95,10 @@ macro_rules! operations {
                 }
             }
 
-            fn runner(self) -> Runner {
+            /// What executes it; `src`: its operands.
+            fn runner(self, src: [Source; 2]) -> Runner {
                 match self {
-                    $(Self::$op => $run::<$module::$op>,)*
+                    $(Self::$op => Runner::new($run::<$module::$op>(src)),)*
                 }
             }
         }
@@ -290,32 +318,53 @@ impl Scalar {
     /// What executes it.
     pub(super) fn runner(&self) -> Runner {
         match self {
-            Scalar::Narrow { op, .. } => op.runner(),
-            Scalar::Double { op, .. } => op.runner(),
-            Scalar::Save { op, .. } => match op {
+            Scalar::Narrow { op, src, .. } => op.runner(*src),
+            Scalar::Double { op, src, .. } => op.runner(*src),
+            Scalar::Save { op, .. } => Runner::new(match op {
                 Double::s_or_saveexec_b64 => saves::<double::s_or_saveexec_b64>,
                 Double::s_xor_saveexec_b64 => saves::<double::s_xor_saveexec_b64>,
                 Double::s_andn2_saveexec_b64 => saves::<double::s_andn2_saveexec_b64>,
                 _ => saves::<double::s_and_saveexec_b64>,
-            },
-            Scalar::Compare { .. } => compares,
-            Scalar::Branch { .. } => branches,
+            }),
+            Scalar::Compare { .. } => Runner::new(compares),
+            Scalar::Branch { .. } => Runner::new(branches),
         }
     }
 }
 
-fn narrows<O: Operation<u32>>(context: &mut Context, form: &Form) -> Next {
+/// A function of a form, as those of [`Runner`]s are.
+type Plain = fn(&mut Context, &Form) -> Next;
+
+/// Which function there is for these operands: where they are is asked here and not each time.
+fn narrows<O: Operation<u32>>(src: [Source; 2]) -> Plain {
+    match src.map(|src| src.is_register) {
+        [false, false] => narrow_of::<O, false, false>,
+        [false, true] => narrow_of::<O, false, true>,
+        [true, false] => narrow_of::<O, true, false>,
+        [true, true] => narrow_of::<O, true, true>,
+    }
+}
+
+fn narrow_of<O: Operation<u32>, const A: bool, const B: bool>(
+    context: &mut Context,
+    form: &Form,
+) -> Next {
     let wave = &mut *context.machine.wave;
     let Form::Scalar(Scalar::Narrow { dst, src, .. }) = form else {
         return Next::Slow;
     };
-    let (value, scc) = O::run(src[0].narrow(wave), src[1].narrow(wave), wave.scc);
+    let [a, b] = [src[0].narrow_as::<A>(wave), src[1].narrow_as::<B>(wave)];
+    let (value, scc) = O::run(a, b, wave.scc);
     wave.scc = scc;
     wave.scalar[usize::from(dst & 0x7f)] = value;
     Next::Done
 }
 
-fn doubles<O: Operation<u64>>(context: &mut Context, form: &Form) -> Next {
+fn doubles<O: Operation<u64>>(_: [Source; 2]) -> Plain {
+    double_of::<O>
+}
+
+fn double_of<O: Operation<u64>>(context: &mut Context, form: &Form) -> Next {
     let wave = &mut *context.machine.wave;
     let Form::Scalar(Scalar::Double { dst, src, .. }) = form else {
         return Next::Slow;
@@ -391,7 +440,7 @@ fn two(op: Sop2, dst: u8, src: [Src; 2]) -> Option<Scalar> {
 fn one(op: Sop1, dst: u8, src: Src) -> Option<Scalar> {
     use Sop1::*;
     if let Some(op) = Narrow::of(Op::One(op)) {
-        let src = [Source::new(src, false)?, Source::Value(0)];
+        let src = [Source::new(src, false)?, Source::value(0)];
         return Some(Scalar::Narrow { op, dst, src });
     }
     let saves = matches!(
@@ -405,16 +454,16 @@ fn one(op: Sop1, dst: u8, src: Src) -> Option<Scalar> {
         false => Scalar::Double {
             op,
             dst,
-            src: [src, Source::Value(0)],
+            src: [src, Source::value(0)],
         },
     })
 }
 
 fn constant(op: Sopk, dst: u8, imm: u16) -> Option<Scalar> {
     use Sopk::*;
-    let extended = Source::Value(u64::from(i32::from(imm as i16) as u32));
+    let extended = Source::value(u64::from(i32::from(imm as i16) as u32));
     if let Some(op) = Narrow::of(Op::Constant(op)) {
-        let src = [Source::Register(dst & 0x7f), extended];
+        let src = [Source::register(dst & 0x7f), extended];
         return Some(Scalar::Narrow { op, dst, src });
     }
     let (relation, width) = match op {
@@ -434,9 +483,9 @@ fn constant(op: Sopk, dst: u8, imm: u16) -> Option<Scalar> {
     };
     let second = match width {
         Width::Signed => extended,
-        _ => Source::Value(imm.into()),
+        _ => Source::value(imm.into()),
     };
-    let src = [Source::Register(dst & 0x7f), second];
+    let src = [Source::register(dst & 0x7f), second];
     Some(Scalar::Compare {
         relation,
         width,
