@@ -105,6 +105,8 @@ struct SchedProcess {
     counts: Counts,
     /// A queue of it was reset: its queues do not change any more.
     has_reset: bool,
+    /// It may have something on hardware that does not obey.
+    stranded: bool,
     /// Its VMID, if the driver itself gives them.
     binding: Option<Binding>,
     vm: Option<Arc<Vm>>,
@@ -186,6 +188,7 @@ impl NewSchedProcess {
             reserved: 0,
             counts: Counts::default(),
             has_reset: false,
+            stranded: false,
             binding: None,
             vm,
         };
@@ -339,6 +342,9 @@ pub(crate) trait Scheduler: Send + Sync {
     fn check_changeable(&self, process: Key, queue: Key) -> Result;
     /// Whether it has left the hardware, which may be asleep then.
     fn is_stopped(&self) -> bool;
+    /// Whether nothing is on the hardware of what had to leave it: false from an order that failed
+    /// until a later one is obeyed, or the GPU has been reset, or is left ([`Scheduler::stop`]).
+    fn has_let_go(&self) -> bool;
     /// Hangs the firmware's scheduler, to try what follows: a reset of the GPU. `ENODEV`: there is
     /// none.
     fn hang(&self) -> Result {

@@ -380,12 +380,6 @@ pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
     Ok(process)
 }
 
-/// Ends a context whose file is closed.
-pub(crate) fn close_context(process: &ProcessRef) {
-    process.quiesce();
-    forget(process);
-}
-
 /// From now on performance counters count the queues that there are on a node, or do not.
 pub(crate) fn count_performance(node: &Node, count: bool) {
     let Some(registry) = REGISTRY.get() else {
