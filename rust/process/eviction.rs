@@ -60,8 +60,6 @@ const RESTORE: Msecs = 100;
 /// `PROCESS_BACK_OFF_TIME_MS` (kfd_priv.h): the pause after a restore that found no room, and after
 /// an eviction that failed.
 const BACK_OFF: Msecs = 100;
-/// How soon is looked again whether another process's buffers are back.
-const NEXT_TURN: Msecs = 4;
 
 /// How soon is looked again whether a GPU has let go that does not obey.
 const LEAVING: Msecs = 1000;
@@ -300,7 +298,7 @@ impl WorkItem<RESTORE_LATER> for Evictor {
         // Not waited for here: the machine could not go to sleep before.
         let turn = match registry.restore_turns().take(this.user) {
             Ok(turn) => turn,
-            Err(Refused::Others) => return this.restore_later(NEXT_TURN, &process),
+            Err(Refused::Others(wait)) => return this.restore_later(wait, &process),
             Err(Refused::Own) => return this.restore_later(BACK_OFF, &process),
         };
         let room = match process.must_stay_away() {
