@@ -364,6 +364,11 @@ pub(crate) trait Scheduler: Send + Sync {
     /// During a reset the hardware is not touched. An error: it may still be at work; it is left
     /// all the same.
     fn stop(&self) -> Result;
+    /// The reset that is over was none: what was on the hardware is there still. For a stopped
+    /// scheduler; the node refuses all work until the next reset.
+    fn distrust(&self);
+    /// If it could not be started: asks for a reset, as soon as that can be had.
+    fn want_reset(&self);
     /// Takes the hardware as it is after power-up, and runs what is to run. For a stopped
     /// scheduler; any other goes on. After an error the node refuses all work. The caller keeps
     /// resets away, or is the end of one.

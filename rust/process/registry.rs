@@ -213,6 +213,11 @@ impl Registry {
         }
     }
 
+    /// Waits until those are made, or not, that are being made.
+    pub(super) fn settle_creation(&self) {
+        drop(self.creation.lock());
+    }
+
     /// Calls `act` when no process is on its way into the table: who comes later sees what it did.
     pub(super) fn between(&self, act: impl FnOnce()) {
         let _table = self.table.lock();

@@ -28,7 +28,10 @@ use super::{
         check_available,
         Preemption, //
     },
-    resets::ResetProcesses,
+    resets::{
+        ResetProcesses,
+        WantedReset, //
+    },
     slots::{
         SlotGuard,
         Slots, //
@@ -86,6 +89,7 @@ pub(crate) struct Direct {
     vmids: Arc<Places>,
     slots: Arc<Places>,
     resets: ResetProcesses,
+    wanted: WantedReset,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -128,6 +132,7 @@ impl Direct {
                 vmids,
                 slots,
                 resets: ResetProcesses::new(),
+                wanted: WantedReset::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     behind: false,
@@ -228,7 +233,10 @@ impl Direct {
     /// Loads what of a process is to run and does not. The caller keeps resets away.
     fn put_on(&self, phase: Phase, paused: bool, process: &mut SchedProcess) -> Result {
         match phase {
-            Phase::Hung => return Err(EIO),
+            Phase::Hung => {
+                self.wanted.ask(&*self.hardware.kgd);
+                return Err(EIO);
+            }
             Phase::Stopped => return Ok(()),
             Phase::Runs if paused || process.evicted => return Ok(()),
             Phase::Runs => {}
@@ -554,7 +562,19 @@ impl Scheduler for Direct {
             off
         });
         inner.phase = Phase::Stopped;
+        self.wanted.forget();
         result
+    }
+
+    fn distrust(&self) {
+        // Of what is loaded it is noted whose it is.
+        self.inner.lock().phase = Phase::Hung;
+    }
+
+    fn want_reset(&self) {
+        if self.inner.lock().phase == Phase::Hung {
+            self.wanted.want(&*self.hardware.kgd);
+        }
     }
 
     fn start(&self) -> Result {

@@ -36,6 +36,7 @@ use super::{
         reset_stuck,
         ResetProcesses, //
         StuckDoorbells,
+        WantedReset, //
     },
     runlist_state::RunlistState,
     Key,
@@ -87,6 +88,7 @@ pub(crate) struct Runlist {
     /// No more may be to run than the GPU holds at once.
     strict: bool,
     resets: ResetProcesses,
+    wanted: WantedReset,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -147,6 +149,7 @@ impl Runlist {
                 capacity,
                 strict,
                 resets: ResetProcesses::new(),
+                wanted: WantedReset::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     behind: false,
@@ -177,7 +180,10 @@ impl Runlist {
     fn take_off_within(&self, inner: &mut Inner, grace: Option<u32>) -> Result {
         match inner.phase {
             Phase::Idle | Phase::Stopped => return Ok(()),
-            Phase::Hung => return Err(EIO),
+            Phase::Hung => {
+                self.wanted.ask(&*self.kgd);
+                return Err(EIO);
+            }
             Phase::Listed => {}
         }
         if let Some(grace) = grace {
@@ -555,7 +561,9 @@ impl Scheduler for Runlist {
     fn evict(&self, process: Key) -> Result {
         let mut inner = self.inner.lock();
         let runs = inner.state.process_runs(process);
-        self.leave(process, runs, &mut inner, |state| state.set_evicted(process, true))
+        self.leave(process, runs, &mut inner, |state| {
+            state.set_evicted(process, true)
+        })
     }
 
     fn restore(&self, process: Key, page_table_base: u64) -> Result {
@@ -627,8 +635,20 @@ impl Scheduler for Runlist {
             inner.fall_behind(before);
         }
         inner.phase = Phase::Stopped;
+        self.wanted.forget();
         self.memory.set_listed(0);
         result
+    }
+
+    fn distrust(&self) {
+        // Who was in the list is known to be there still.
+        self.inner.lock().phase = Phase::Hung;
+    }
+
+    fn want_reset(&self) {
+        if self.inner.lock().phase == Phase::Hung {
+            self.wanted.want(&*self.kgd);
+        }
     }
 
     fn start(&self) -> Result {
