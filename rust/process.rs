@@ -4,8 +4,8 @@
 //!
 //! It lives in two states. While it is *alive* it may have queues. It is *quiesced* when its
 //! address space ends: from then on it has none, and nothing of it is on any GPU as soon as the
-//! hardware has obeyed ([`leaving`]). Its memory goes later, when the last file, mapping or worker has let go of it, and then on a workqueue:
-//! dropping a [`ProcessRef`] is legal in any context.
+//! hardware has obeyed ([`leaving`]). Its memory goes later, when the last file, mapping or worker
+//! has let go of it, and then on a workqueue: dropping a [`ProcessRef`] is legal in any context.
 //!
 //! Locks, outer to inner: `memory`, the buffers' (`Buffers::table`), that of debugging
 //! (`Debugging::state`), `inner`, the queues', the scheduler's, the events'

@@ -322,9 +322,9 @@ impl Served {
         }
     }
 
-    /// Undoes [`Served::suspend`], as far as the device works: one that does not is reset, and keeps
-    /// nobody from the others. That reset comes when amdgpu has resumed the device, which it gives
-    /// up on after an error: so this is none then.
+    /// Undoes [`Served::suspend`], as far as the device works: one that does not is reset, and
+    /// keeps nobody from the others. That reset comes when amdgpu has resumed the device, which it
+    /// gives up on after an error: so this is none then.
     pub(crate) fn resume(&self, processes: bool) -> Result {
         self.restore();
         let started = self.start();
@@ -429,8 +429,9 @@ impl Served {
     }
 
     /// The device goes away: nobody uses it any more when this returns, nor has a page in its
-    /// memory. Who does not know it waits for none of that. A device that is unbound is ended when the last reference of its DRM device is gone,
-    /// but its device pages go before, and wait for who has one.
+    /// memory. Who does not know it waits for none of that. A device that is unbound is ended when
+    /// the last reference of its DRM device is gone, but its device pages go before, and wait for
+    /// who has one.
     pub(crate) fn end_use(&self) {
         self.retire();
         self.end_processes();

@@ -4,10 +4,10 @@
 //!
 //! amdgpu waits for the process's eviction fence and says so where nothing may sleep. A worker then
 //! takes the queues off the GPUs and signals the fence; where the hardware does not obey it comes
-//! again until it does, or somebody else has signalled the fence. Another one, a little later, brings the
-//! buffers back, which arms a new fence, and restores the queues; it comes again as long as there
-//! is no room. A process that has only just been restored runs for a moment first, so that two of
-//! them cannot keep each other from working; and users take turns ([`super::turns`]).
+//! again until it does, or somebody else has signalled the fence. Another one, a little later,
+//! brings the buffers back, which arms a new fence, and restores the queues; it comes again as long
+//! as there is no room. A process that has only just been restored runs for a moment first, so that
+//! two of them cannot keep each other from working; and users take turns ([`super::turns`]).
 //!
 //! When the machine goes to sleep amdgpu moves all buffers out of VRAM before it tells us. Whoever
 //! brought them back meanwhile would keep it awake for ever, so nothing is restored from the moment

@@ -2,13 +2,13 @@
 
 //! How a process leaves the GPUs for good.
 //!
-//! Its queues are unmapped, and when that is done nobody need wait for its eviction fence, and it is
-//! forgotten. A queue that neither stops nor can be reset alone is at work until the whole GPU is
-//! reset, which is asked for by then. So long the process's buffers stay where they are and it is
-//! found, for who wants them: the end of its address space waits for that, though not for ever. A
-//! reset may be forbidden (`amdgpu.gpu_recovery=0`), or its worker may be who waits here, with the
-//! last reference to an address space. What is not off by then leaves later: a worker looks for it
-//! ([`Evictor::outlast`]), and meanwhile what the process had of VRAM is nobody else's. Its own
+//! Its queues are unmapped, and when that is done nobody need wait for its eviction fence, and it
+//! is forgotten. A queue that neither stops nor can be reset alone is at work until the whole GPU
+//! is reset, which is asked for by then. So long the process's buffers stay where they are and it
+//! is found, for who wants them: the end of its address space waits for that, though not for ever.
+//! A reset may be forbidden (`amdgpu.gpu_recovery=0`), or its worker may be who waits here, with
+//! the last reference to an address space. What is not off by then leaves later: a worker looks for
+//! it ([`Evictor::outlast`]), and meanwhile what the process had of VRAM is nobody else's. Its own
 //! pages the kernel takes nevertheless.
 
 use super::{

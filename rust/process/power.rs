@@ -7,8 +7,8 @@
 //!   its memory. The last GPU that wakes up lets them go on.
 //! - A GPU that is reset takes those off for good that have a VM on it, for their memory there is
 //!   lost. All processes that know the GPU hear of it.
-//! - Before a GPU goes away, the processes that know it must end. They are taken off all GPUs before,
-//!   and the others go on while they do.
+//! - Before a GPU goes away, the processes that know it must end. They are taken off all GPUs
+//!   before, and the others go on while they do.
 //!
 //! Nothing here takes `Process.memory`: whoever holds that may be waiting for the GPU, that is, for
 //! us.
@@ -65,10 +65,10 @@ pub(crate) fn is_suspended() -> bool {
     SUSPENDED.load(Relaxed) > 0
 }
 
-/// A GPU goes to sleep. When this returns no process runs on any GPU, and none waits for its buffers
-/// to stay where they are. `loses`: what its memory has may be lost; no page of shared virtual
-/// memory goes into the memory of a GPU then. amdgpu says this, too, where it resets one copy
-/// engine, for which those wait who put pages there.
+/// A GPU goes to sleep. When this returns no process runs on any GPU, and none waits for its
+/// buffers to stay where they are. `loses`: what its memory has may be lost; no page of shared
+/// virtual memory goes into the memory of a GPU then. amdgpu says this, too, where it resets one
+/// copy engine, for which those wait who put pages there.
 pub(crate) fn suspend(loses: bool) {
     let Ok(registry) = registry::get() else {
         return;
@@ -109,8 +109,8 @@ pub(crate) fn resume(loses: bool) {
 }
 
 /// A GPU goes away, and no process gets it any more. When this returns the processes that know it
-/// are off all GPUs, for good, and no page of shared virtual memory is on its way into the memory of
-/// a GPU: what wants to go into this one's from here on is `ENODEV`. The others go on.
+/// are off all GPUs, for good, and no page of shared virtual memory is on its way into the memory
+/// of a GPU: what wants to go into this one's from here on is `ENODEV`. The others go on.
 pub(crate) fn leave(gpu: DeviceHandle) {
     let Ok(registry) = registry::get() else {
         return;

@@ -233,9 +233,9 @@ impl MqdPool {
         drop(gone);
     }
 
-    /// Keeps what queues have in the GPU's own memory: amdgpu does not save buffers that are pinned,
-    /// and the power is about to go. The queues are off the hardware, and nobody makes or changes
-    /// one until [`MqdPool::restore`].
+    /// Keeps what queues have in the GPU's own memory: amdgpu does not save buffers that are
+    /// pinned, and the power is about to go. The queues are off the hardware, and nobody makes or
+    /// changes one until [`MqdPool::restore`].
     pub(super) fn save(&self) -> Result {
         let mut saved = KVec::new();
         if self.in_vram {
