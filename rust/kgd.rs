@@ -581,6 +581,9 @@ pub(crate) trait Power {
     fn has_fatal_error(&self) -> bool;
     /// Asks for a reset of the device, later and in another context. Never sleeps.
     fn request_reset(&self);
+    /// Whether amdgpu suspends or resumes it: what its memory has may be lost meanwhile, and it
+    /// cannot be reset. Never sleeps.
+    fn is_suspending(&self) -> bool;
     /// Whether the user wants a scheduler that hangs left as it is for now (`halt_if_hws_hang`),
     /// who may have said otherwise a moment ago.
     fn halts_on_hang(&self) -> bool;

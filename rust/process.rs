@@ -3,9 +3,9 @@
 //! A process that computes: one [`Process`] for each address space that has opened /dev/kfd.
 //!
 //! It lives in two states. While it is *alive* it may have queues. It is *quiesced* when its
-//! address space ends: from then on, and synchronously, nothing of it is on any GPU. Its memory
-//! goes later, when the last file, mapping or worker has let go of it, and then on a workqueue:
-//! dropping a [`ProcessRef`] is legal in any context.
+//! address space ends: from then on it has none, and nothing of it is on any GPU as soon as the
+//! hardware has obeyed ([`leaving`]). Its memory goes later, when the last file, mapping or worker
+//! has let go of it, and then on a workqueue: dropping a [`ProcessRef`] is legal in any context.
 //!
 //! Locks, outer to inner: `memory`, the buffers' (`Buffers::table`), that of debugging
 //! (`Debugging::state`), `inner`, the queues', the scheduler's, the events'
@@ -24,6 +24,7 @@ pub(crate) mod doorbells;
 mod ends;
 mod eviction;
 pub(crate) mod files;
+mod leaving;
 pub(crate) mod memory;
 pub(crate) mod open_file;
 mod pasids;
@@ -54,13 +55,9 @@ pub(crate) use registry::{
     with_pasid,
     Processes, //
 };
-use registry::{
-    close_context,
-    open_context, //
-};
+use registry::open_context;
 
 use crate::{
-    compat::smp_mb,
     event::Events,
     gauge::{
         Gauge,
@@ -134,6 +131,7 @@ use kernel::{
         SetOnce, //
     },
     task::Task,
+    time::Instant,
 };
 use telling::Errands;
 
@@ -166,7 +164,7 @@ type ProcessName = (MmId, u16);
 enum Lifecycle {
     /// It may have queues.
     Alive,
-    /// Nothing of it is on a GPU, nor ever will be.
+    /// It has no queue, nor ever will.
     Quiesced,
 }
 
@@ -442,37 +440,6 @@ impl Process {
         Ok(())
     }
 
-    /// Takes everything off the GPUs, for good. Synchronous: who calls it beside another one waits
-    /// until all is off, too. A call after that does nothing.
-    ///
-    /// Until it returns the process must be found: while a queue of its does not stop, its buffers
-    /// stay where they are ([`Process::is_off`]).
-    ///
-    /// May run under reclaim: it takes no lock that is held across an allocation.
-    pub(crate) fn quiesce(&self) {
-        if self.is_off.load(Acquire) {
-            return;
-        }
-        self.inner.lock().lifecycle = Lifecycle::Quiesced;
-        for device in self.devices() {
-            device.queues().quiesce(&**device);
-        }
-        self.is_off.store(true, Release);
-        // Who has asked for the fence just now has not seen that, and the fence is seen here; or it
-        // sees that, and does not wait.
-        smp_mb();
-        // The evictor does nothing for the process any more, whose buffers may stay for long: a
-        // child can have the file.
-        self.let_buffers_move();
-        self.events.shut_down();
-    }
-
-    /// Whether all its queues are off the GPUs for good: nobody need wait for its eviction fence.
-    fn is_off(&self) -> bool {
-        smp_mb();
-        self.is_off.load(Acquire)
-    }
-
     /// Takes the process's queues off all GPUs until as many calls of [`Process::restore`] follow.
     ///
     /// It counts even if a GPU does not obey, which the error says: that GPU is being reset, or
@@ -582,15 +549,11 @@ unsafe impl AddressSpaceUser for Process {
     const NOTIFIER: usize = core::mem::offset_of!(Self, notifier);
 
     fn released(this: &ProcessRef) {
-        // While it can be found: who wants its buffers waits for the queues then.
-        this.quiesce();
-        registry::forget(this);
+        let begin = Instant::now();
+        leaving::end(this, begin);
         this.leave_debugging();
         // Its other contexts work on the same address space.
-        registry::contexts_of(this.mm, |context| {
-            context.quiesce();
-            registry::forget(context);
-        });
+        registry::contexts_of(this.mm, |context| leaving::end(context, begin));
     }
 }
 
@@ -603,7 +566,8 @@ impl Deferrable for Process {
 #[pinned_drop]
 impl PinnedDrop for Process {
     fn drop(self: Pin<&mut Self>) {
-        self.quiesce();
+        // It is off already, unless it was never made known: then it has no queue.
+        let _ = self.quiesce(Instant::now());
         if let Some(svm) = self.svm() {
             svm.end();
         }

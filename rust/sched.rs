@@ -105,6 +105,8 @@ struct SchedProcess {
     counts: Counts,
     /// A queue of it was reset: its queues do not change any more.
     has_reset: bool,
+    /// It may have something on hardware that does not obey.
+    stranded: bool,
     /// Its VMID, if the driver itself gives them.
     binding: Option<Binding>,
     vm: Option<Arc<Vm>>,
@@ -186,6 +188,7 @@ impl NewSchedProcess {
             reserved: 0,
             counts: Counts::default(),
             has_reset: false,
+            stranded: false,
             binding: None,
             vm,
         };
@@ -339,6 +342,9 @@ pub(crate) trait Scheduler: Send + Sync {
     fn check_changeable(&self, process: Key, queue: Key) -> Result;
     /// Whether it has left the hardware, which may be asleep then.
     fn is_stopped(&self) -> bool;
+    /// Whether nothing is on the hardware of what had to leave it: false from an order that failed
+    /// until a later one is obeyed, or the GPU has been reset, or is left ([`Scheduler::stop`]).
+    fn has_let_go(&self) -> bool;
     /// Hangs the firmware's scheduler, to try what follows: a reset of the GPU. `ENODEV`: there is
     /// none.
     fn hang(&self) -> Result {
@@ -358,6 +364,11 @@ pub(crate) trait Scheduler: Send + Sync {
     /// During a reset the hardware is not touched. An error: it may still be at work; it is left
     /// all the same.
     fn stop(&self) -> Result;
+    /// The reset that is over was none: what was on the hardware is there still. For a stopped
+    /// scheduler; the node refuses all work until the next reset.
+    fn distrust(&self);
+    /// If it could not be started: asks for a reset, as soon as that can be had.
+    fn want_reset(&self);
     /// Takes the hardware as it is after power-up, and runs what is to run. For a stopped
     /// scheduler; any other goes on. After an error the node refuses all work. The caller keeps
     /// resets away, or is the end of one.

@@ -68,6 +68,8 @@ pub(crate) struct Served {
     sleep: Sleep,
     /// Errors of its memory that could not be corrected, since the last reset.
     ecc: Atomic<bool>,
+    /// It goes away: see [`Served::retire`].
+    retired: Atomic<bool>,
 }
 
 impl Served {
@@ -80,6 +82,7 @@ impl Served {
             ids: KVec::new(),
             sleep: Sleep::new(),
             ecc: Atomic::new(false),
+            retired: Atomic::new(false),
         };
         for index in listed(gpu.facts()) {
             let memory = gpu.kgd().local_memory(index);
@@ -142,20 +145,10 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        for node in &self.nodes {
-            topology::remove(node);
-        }
-        gpu::unregister(&self.nodes);
-        // From here on no process finds it. A device that was pulled out amdgpu of Linux 7.2 ends
-        // without a suspend, and without asking for the end of its processes first, as 7.3 does
-        // (`end_use`). That lasts as long as one of them does: nobody else waits for it.
-        let left = self.has_processes();
-        if left {
-            self.stop();
-            power::leave(self.gpu.kgd().handle());
-            // Pulled out asleep: nobody else waits for its processes either.
-            self.sleep.end_processes();
-        }
+        // amdgpu of Linux 7.2 ends a device that was pulled out without a suspend, and without
+        // asking for the end of its processes first, as it does else (`end_use`). That lasts as
+        // long as one of them does: nobody else waits for it.
+        self.retire();
         self.end_processes();
         // Pages of theirs may be in its memory still: those of children.
         svm::block::empty_device(&**self.gpu.kgd());
@@ -193,27 +186,34 @@ fn node(gpu: &Arc<Gpu>, index: u32, id: GpuId) -> Result<Arc<Node>> {
 struct Sleep {
     /// Processes are off all GPUs for it.
     processes: Atomic<bool>,
+    /// What its memory has may be lost meanwhile.
+    loses: Atomic<bool>,
     /// Its gate is closed for its reset.
     gate: Atomic<bool>,
+    /// What queues had in its memory could not be kept.
+    lost: Atomic<bool>,
 }
 
 impl Sleep {
     fn new() -> Self {
         Self {
             processes: Atomic::new(false),
+            loses: Atomic::new(false),
             gate: Atomic::new(false),
+            lost: Atomic::new(false),
         }
     }
 
-    fn begin_processes(&self) {
+    fn begin_processes(&self, loses: bool) {
         if !self.processes.xchg(true, Relaxed) {
-            power::suspend();
+            self.loses.store(loses, Relaxed);
+            power::suspend(loses);
         }
     }
 
     fn end_processes(&self) {
         if self.processes.xchg(false, Relaxed) {
-            power::resume();
+            power::resume(self.loses.load(Relaxed));
         }
     }
 
@@ -272,9 +272,31 @@ impl Served {
     /// Power is about to go, or the device. `processes`: their buffers are too.
     pub(crate) fn suspend(&self, processes: bool) {
         self.stop();
-        if processes {
+        if self.gpu.kgd().is_suspending() {
+            self.save();
+        }
+        // Of a device that was pulled out amdgpu tells when it has none any more, and never undoes
+        // it.
+        if processes && !self.retired.load(Relaxed) {
             self.suspend_processes();
         }
+    }
+
+    /// The device goes away: when this returns no process finds it any more, those that have it are
+    /// off all GPUs for good, and all others go on, whether it went asleep or not. Done once.
+    fn retire(&self) {
+        if self.retired.xchg(true, Relaxed) {
+            return;
+        }
+        for node in &self.nodes {
+            topology::remove(node);
+        }
+        gpu::unregister(&self.nodes);
+        if self.has_processes() {
+            self.stop();
+            power::leave(self.gpu.kgd().handle());
+        }
+        self.sleep.end_processes();
     }
 
     /// The device is about to go, and works still: what processes have in its memory comes into the
@@ -283,22 +305,47 @@ impl Served {
         svm::block::save_device(self.gpu.kgd().handle());
     }
 
-    /// Undoes it, as far as the device works: one that does not is reset, and keeps nobody from the
-    /// others.
+    /// Keeps what queues have in the device's memory.
+    fn save(&self) {
+        let saved = self.each_queues(NodeQueues::save);
+        if let Err(error) = saved {
+            gpu_err!(self.pci_name(), "cannot keep what queues have: {error:?}\n");
+        }
+        self.sleep.lost.store(saved.is_err(), Relaxed);
+    }
+
+    /// Brings it back. Processes whose queues have lost it never run again.
+    fn restore(&self) {
+        let restored = self.each_queues(NodeQueues::restore);
+        if self.sleep.lost.xchg(false, Relaxed) || restored.is_err() {
+            power::lose(self.gpu.kgd().handle(), Cause::Hang);
+        }
+    }
+
+    /// Undoes [`Served::suspend`], as far as the device works: one that does not is reset, and
+    /// keeps nobody from the others. That reset comes when amdgpu has resumed the device, which it
+    /// gives up on after an error: so this is none then.
     pub(crate) fn resume(&self, processes: bool) -> Result {
+        self.restore();
         let started = self.start();
         if started.is_err() {
-            self.gpu.kgd().request_reset();
+            self.nodes()
+                .iter()
+                .for_each(|node| node.queues().want_reset());
         }
         if processes {
             self.resume_processes();
         }
-        started
+        match self.gpu.kgd().is_suspending() {
+            true => Ok(()),
+            false => started,
+        }
     }
 
     /// Takes all processes off all GPUs.
     pub(crate) fn suspend_processes(&self) {
-        self.sleep.begin_processes();
+        let loses = self.gpu.kgd().is_suspending();
+        self.sleep.begin_processes(loses);
     }
 
     /// Undoes it, if no other device sleeps.
@@ -324,7 +371,19 @@ impl Served {
     }
 
     /// The reset is over. New queues run; those from before it never will.
+    ///
+    /// `EBUSY`: it was none. amdgpu leaves out what resets the hardware if the job for which it
+    /// began has ended by then. What was on the hardware is there still, so another reset follows,
+    /// and the first is not over before.
     pub(crate) fn post_reset(&self) -> Result {
+        if let Err(error) = self.each_queues(NodeQueues::check_reset) {
+            gpu_err!(
+                self.pci_name(),
+                "was not reset: queues are at work still; requesting another reset\n"
+            );
+            self.gpu.kgd().request_reset();
+            return Err(error);
+        }
         let started = self.start();
         self.ecc.store(false, Relaxed);
         self.gpu.resets().end();
@@ -370,9 +429,11 @@ impl Served {
     }
 
     /// The device goes away: nobody uses it any more when this returns, nor has a page in its
-    /// memory. A device that is unbound is ended when the last reference of its DRM device is gone,
-    /// but its device pages go before, and wait for who has one.
+    /// memory. Who does not know it waits for none of that. A device that is unbound is ended when
+    /// the last reference of its DRM device is gone, but its device pages go before, and wait for
+    /// who has one.
     pub(crate) fn end_use(&self) {
+        self.retire();
         self.end_processes();
         svm::block::empty_device(&**self.gpu.kgd());
     }
@@ -406,9 +467,20 @@ impl Served {
 mod tests {
     use super::*;
     use crate::{
+        gfx::{
+            testing::{
+                hw_process,
+                hw_queue, //
+            },
+            Engine, //
+        },
         gpu::NodeUser,
         kgd::fake::Fake,
-        linux::errno, //
+        linux::errno,
+        sched::{
+            NewSchedProcess,
+            NewSchedQueue, //
+        },
     };
 
     fn two_partitions() -> Arc<Fake> {
@@ -439,6 +511,7 @@ mod tests {
             ids: KVec::new(),
             sleep: Sleep::new(),
             ecc: Atomic::new(false),
+            retired: Atomic::new(false),
         }
     }
 
@@ -472,6 +545,59 @@ mod tests {
         fake.refuse_hiq();
         assert_eq!(served.resume(true).err(), Some(errno::timer_expired()));
         assert!(fake.live().in_reset && !served.sleep.processes.load(Relaxed));
+    }
+
+    #[test]
+    fn pages_stay_away_from_memory_that_may_be_lost() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        for sleeps in [false, true] {
+            fake.set_suspending(sleeps);
+            served.suspend(true);
+            assert!(served.sleep.processes.load(Relaxed));
+            assert_eq!(svm::sleep::is_asleep(), sleeps);
+            // It may wake up for another reason.
+            fake.set_suspending(false);
+            served.resume(true).unwrap();
+            assert!(!svm::sleep::is_asleep());
+        }
+    }
+
+    #[test]
+    fn one_that_wakes_up_is_not_reset_before_it_is_awake() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        fake.set_suspending(true);
+        served.suspend(true);
+        fake.refuse_hiq();
+        assert_eq!(served.resume(true), Ok(()));
+        assert_eq!(fake.live().resets_asked, 0);
+        fake.set_suspending(false);
+        let scheduler = served.nodes[0].queues().scheduler();
+        let new = NewSchedProcess::new(hw_process(1), false, None).unwrap();
+        let process = scheduler.add(new, None);
+        for _ in 0..2 {
+            let queue = NewSchedQueue::undescribed(hw_queue(Engine::Compute, 1), true);
+            assert_eq!(scheduler.map(process, queue.unwrap()), Err(EIO));
+            assert_eq!(fake.live().resets_asked, 1);
+        }
+    }
+
+    #[test]
+    fn a_reset_that_was_none_is_followed_by_another() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        fake.set_in_reset(true);
+        served.pre_reset("");
+        assert_eq!(served.post_reset(), Err(EBUSY));
+        assert_eq!(fake.live().resets_asked, 1);
+        assert!(served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_err());
+        served.pre_reset("");
+        fake.reset_hardware();
+        assert_eq!(served.post_reset(), Ok(()));
+        assert_eq!((fake.live().resets_asked, fake.live().hiqs), (1, 1));
+        assert!(!served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_ok());
+        fake.set_in_reset(false);
     }
 
     #[test]

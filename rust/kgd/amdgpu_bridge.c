@@ -589,6 +589,11 @@ void bridge_request_reset(struct amdgpu_device *adev)
 		amdgpu_call(amdgpu_amdkfd_gpu_reset)(adev);
 }
 
+bool bridge_is_suspending(struct amdgpu_device *adev)
+{
+	return READ_ONCE(adev->in_suspend);
+}
+
 bool bridge_halts_on_hang(void)
 {
 	return READ_ONCE(amdgpu_object(halt_if_hws_hang));

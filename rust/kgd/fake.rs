@@ -4,6 +4,7 @@
 //! are bookkeeping. It counts what is out, so that a test can see that everything came back, and
 //! refuses what amdgpu refuses.
 
+mod power;
 mod shared;
 mod slots;
 mod vram;
@@ -83,9 +84,15 @@ pub(crate) struct Live {
     pub(crate) reset_locks: u32,
     /// XCCs with a HIQ.
     pub(crate) hiqs: u32,
+    /// Its slots, 8 a pipe.
+    hiq_slots: u64,
     /// Doorbells rung so far.
     pub(crate) rings: u32,
     pub(crate) in_reset: bool,
+    /// How often a reset was asked for.
+    pub(crate) resets_asked: u32,
+    /// amdgpu suspends or resumes it.
+    suspending: bool,
     /// A reset waits for the lock; a fatal error was detected.
     pub(crate) reset_waits: bool,
     pub(crate) fatal_error: bool,
@@ -269,16 +276,6 @@ impl Fake {
         self.firmware.lock().rung = rung;
     }
 
-    /// From now on the device is being reset, or no longer.
-    pub(crate) fn set_in_reset(&self, in_reset: bool) {
-        self.live.lock().in_reset = in_reset;
-    }
-
-    /// From now on a reset waits for whoever keeps it from beginning.
-    pub(crate) fn begin_reset(&self) {
-        self.live.lock().reset_waits = true;
-    }
-
     /// The next buffer that is freed is not: a signal comes.
     pub(crate) fn interrupt_free(&self) {
         self.live.lock().interrupts_free = true;
@@ -287,11 +284,6 @@ impl Fake {
     /// From now on the firmware's scheduler does not take its queue.
     pub(crate) fn refuse_hiq(&self) {
         self.live.lock().refuses_hiq = true;
-    }
-
-    /// From now on the hardware has a fatal error.
-    pub(crate) fn fail_fatally(&self) {
-        self.live.lock().fatal_error = true;
     }
 }
 
@@ -610,7 +602,7 @@ impl Hardware for Fake {
         &self,
         mqd: &RawKernelBo,
         _offset: usize,
-        _position: HqdPosition,
+        position: HqdPosition,
         _doorbell: DoorbellIndex,
         xcc: u32,
     ) -> Result {
@@ -618,12 +610,18 @@ impl Hardware for Fake {
             return Err(errno::timer_expired());
         }
         self.firmware.lock().memory = Some(mqd.cpu);
-        self.live.lock().hiqs |= 1u32.checked_shl(xcc).ok_or(EINVAL)?;
+        let mut live = self.live.lock();
+        live.hiqs |= 1u32.checked_shl(xcc).ok_or(EINVAL)?;
+        live.hiq_slots |= slots::slot_bit(position);
         Ok(())
     }
 
     fn unmap_hiq(&self, _doorbell: DoorbellIndex, xcc: u32) -> Result {
-        self.live.lock().hiqs &= !1u32.checked_shl(xcc).ok_or(EINVAL)?;
+        let mut live = self.live.lock();
+        live.hiqs &= !1u32.checked_shl(xcc).ok_or(EINVAL)?;
+        if live.hiqs == 0 {
+            live.hiq_slots = 0;
+        }
         Ok(())
     }
 
@@ -653,46 +651,4 @@ impl Hardware for Fake {
     fn flush_hdp(&self) {}
 
     fn set_compute_idle(&self, _idle: bool) {}
-}
-
-impl Power for Fake {
-    fn try_lock_reset(&self) -> bool {
-        let mut live = self.live.lock();
-        live.reset_locks += u32::from(!live.in_reset);
-        !live.in_reset
-    }
-
-    fn unlock_reset(&self) {
-        self.live.lock().reset_locks -= 1;
-    }
-
-    fn in_reset(&self) -> bool {
-        let live = self.live.lock();
-        live.in_reset || live.reset_waits
-    }
-
-    fn has_fatal_error(&self) -> bool {
-        self.live.lock().fatal_error
-    }
-
-    fn request_reset(&self) {
-        self.live.lock().in_reset = true;
-    }
-
-    fn halts_on_hang(&self) -> bool {
-        false
-    }
-
-    fn isolates(&self, _partition: u32) -> bool {
-        self.live.lock().isolates
-    }
-
-    fn power_get(&self) -> Result {
-        self.live.lock().awake += 1;
-        Ok(())
-    }
-
-    fn power_put(&self) {
-        self.live.lock().awake -= 1;
-    }
 }

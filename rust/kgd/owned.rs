@@ -131,6 +131,17 @@ impl VolatileMemory {
         Ok(())
     }
 
+    /// Reads dwords that nobody writes meanwhile.
+    pub(crate) fn read_dwords(&self, offset: usize, dwords: &mut [u32]) -> Result {
+        if offset % align_of::<u32>() != 0 {
+            return Err(EINVAL);
+        }
+        let at = self.range(offset, size_of_val(dwords))?.cast::<u32>();
+        // SAFETY: As in `write_dwords`, the other way round; any bits are a `u32`.
+        unsafe { at.copy_to_nonoverlapping(NonNull::from(&mut *dwords).cast(), dwords.len()) };
+        Ok(())
+    }
+
     /// Sets `len` bytes to `byte`.
     pub(crate) fn fill(&self, offset: usize, len: usize, byte: u8) -> Result {
         let start = self.range(offset, len)?;

@@ -3,16 +3,18 @@
 //! Making room: amdgpu wants to move a process's buffers. One [`Evictor`] for each process.
 //!
 //! amdgpu waits for the process's eviction fence and says so where nothing may sleep. A worker then
-//! takes the queues off the GPUs and signals the fence. Another one, a little later, brings the
-//! buffers back, which arms a new fence, and restores the queues; it comes again as long as there
-//! is no room. A process that has only just been restored runs for a moment first, so that two of
-//! them cannot keep each other from working; and users take turns ([`super::turns`]).
+//! takes the queues off the GPUs and signals the fence; where the hardware does not obey it comes
+//! again until it does, or somebody else has signalled the fence. Another one, a little later,
+//! brings the buffers back, which arms a new fence, and restores the queues; it comes again as long
+//! as there is no room. A process that has only just been restored runs for a moment first, so that
+//! two of them cannot keep each other from working; and users take turns ([`super::turns`]).
 //!
 //! When the machine goes to sleep amdgpu moves all buffers out of VRAM before it tells us. Whoever
 //! brought them back meanwhile would keep it awake for ever, so nothing is restored from the moment
 //! at which tasks are frozen.
 
 use super::{
+    leaving,
     registry,
     turns::Refused,
     MmId,
@@ -24,11 +26,15 @@ use crate::{
     smi::Trigger, //
 };
 use kernel::{
-    new_delayed_work, new_work,
+    new_delayed_work,
     prelude::*,
     sync::{
         atomic::{
-            ordering::Relaxed,
+            ordering::{
+                Acquire,
+                Relaxed,
+                Release, //
+            },
             Atomic, //
         },
         Arc, //
@@ -42,9 +48,7 @@ use kernel::{
     },
     workqueue::{
         impl_has_delayed_work,
-        impl_has_work,
         DelayedWork,
-        Work,
         WorkItem, //
     },
 };
@@ -53,16 +57,18 @@ use kernel::{
 const ACTIVE: Delta = Delta::from_millis(10);
 /// `PROCESS_RESTORE_TIME_MS` (kfd_priv.h): how long the others may use the room.
 const RESTORE: Msecs = 100;
-/// `PROCESS_BACK_OFF_TIME_MS` (kfd_priv.h): the pause after a restore that found no room.
+/// `PROCESS_BACK_OFF_TIME_MS` (kfd_priv.h): the pause after a restore that found no room, and after
+/// an eviction that failed.
 const BACK_OFF: Msecs = 100;
-/// How soon is looked again whether another process's buffers are back.
-const NEXT_TURN: Msecs = 4;
+
+/// How soon is looked again whether a GPU has let go that does not obey.
+const LEAVING: Msecs = 1000;
 
 /// Evicts and restores a process.
 #[pin_data]
 pub(super) struct Evictor {
     #[pin]
-    evicting: Work<Evictor, EVICT>,
+    evicting: DelayedWork<Evictor, EVICT>,
     #[pin]
     restoring: DelayedWork<Evictor, RESTORE_LATER>,
     /// The process is found by its address space, so that nothing here keeps it.
@@ -72,6 +78,10 @@ pub(super) struct Evictor {
     user: Kuid,
     /// That process is gone; another one may have its name.
     ended: Atomic<bool>,
+    /// The process has ended, but for what a GPU that does not obey may use.
+    leaving: Atomic<bool>,
+    /// The last eviction failed.
+    failed: Atomic<bool>,
     /// The fence that was asked for last.
     fence: Atomic<u64>,
 }
@@ -81,23 +91,31 @@ const EVICT: u64 = 0;
 /// Names the work that restores.
 const RESTORE_LATER: u64 = 1;
 
-impl_has_work! {
-    impl HasWork<Self, EVICT> for Evictor { self.evicting }
+/// What an eviction did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Evicted {
+    /// The queues are off, and are to be restored.
+    Now,
+    /// Nothing: nobody waits any more.
+    Before,
 }
 
 impl_has_delayed_work! {
+    impl HasDelayedWork<Self, EVICT> for Evictor { self.evicting }
     impl HasDelayedWork<Self, RESTORE_LATER> for Evictor { self.restoring }
 }
 
 impl Evictor {
     pub(super) fn new(mm: MmId, context: u16, user: Kuid) -> Result<Arc<Self>> {
         let evictor = pin_init!(Self {
-            evicting <- new_work!("amdkfd::Evictor::evicting"),
+            evicting <- new_delayed_work!("amdkfd::Evictor::evicting"),
             restoring <- new_delayed_work!("amdkfd::Evictor::restoring"),
             mm,
             context,
             user,
             ended: Atomic::new(false),
+            leaving: Atomic::new(false),
+            failed: Atomic::new(false),
             fence: Atomic::new(0),
         });
         Arc::pin_init(evictor, GFP_KERNEL)
@@ -109,8 +127,19 @@ impl Evictor {
             return;
         }
         if let Ok(registry) = registry::get() {
-            // If it is queued already, it will see to this fence too.
-            let _ = registry.evictions().enqueue::<_, EVICT>(self.clone());
+            // If it is queued already, it will see to this fence too: at once, if it waits because
+            // an order before has failed.
+            let _ = registry.evictions().hasten::<_, EVICT>(self.clone());
+        }
+    }
+
+    /// An eviction failed, and somebody waits for the fence still: it is tried again after a while.
+    fn evict_later(self: &Arc<Self>) {
+        if let Ok(registry) = registry::get() {
+            // If it is queued already, it was asked for anew.
+            let _ = registry
+                .evictions()
+                .enqueue_delayed::<_, EVICT>(self.clone(), msecs_to_jiffies(BACK_OFF));
         }
     }
 
@@ -118,11 +147,33 @@ impl Evictor {
     /// until the machine is awake.
     pub(super) fn end(&self) {
         self.ended.store(true, Relaxed);
+        flush_delayed(&self.evicting);
         flush_delayed(&self.restoring);
+    }
+
+    /// The process has ended, but a GPU may still use what it had: it is looked after until that
+    /// has obeyed. Nothing is restored any more.
+    pub(super) fn outlast(self: &Arc<Self>) {
+        self.leaving.store(true, Release);
+        self.look_later();
+    }
+
+    fn look_later(self: &Arc<Self>) {
+        if let Ok(registry) = registry::get() {
+            // One that waits for its time looks then.
+            let _ = registry
+                .restoring()
+                .enqueue_delayed::<_, RESTORE_LATER>(self.clone(), msecs_to_jiffies(LEAVING));
+        }
     }
 
     /// The process, while it is alive.
     fn process(&self) -> Option<ProcessRef> {
+        self.found().filter(|process| process.is_alive())
+    }
+
+    /// The process, while it can be found.
+    fn found(&self) -> Option<ProcessRef> {
         if self.ended.load(Relaxed) {
             return None;
         }
@@ -132,28 +183,25 @@ impl Evictor {
                 .evictor()
                 .is_some_and(|evictor| core::ptr::eq(&raw const **evictor, self))
         };
-        registry::of_context(self.mm, self.context)
-            .filter(|process| own(process) && process.is_alive())
+        registry::of_context(self.mm, self.context).filter(own)
     }
 
-    /// Takes the queues off and lets the buffers go. False if there is nothing to restore.
-    fn evict(process: &Process) -> bool {
+    /// Takes the queues off and lets the buffers go.
+    fn evict(process: &Process) -> Result<Evicted> {
         let Some(context) = process.context() else {
-            return false;
+            return Ok(Evicted::Before);
         };
         if let Err(error) = process.evict(Trigger::TTM) {
-            let pid = process.lead().pid();
-            pr_err!("process {pid}: cannot unmap its queues for an eviction: {error:?}\n");
-            // A reset of that GPU follows, and with it the fence is signalled.
             let _ = process.restore();
-            return false;
+            return Err(error);
         }
         let signalled_before = context.signal_eviction_fence();
         if signalled_before {
             // Somebody else took care of this fence, and will restore.
             let _ = process.restore();
+            return Ok(Evicted::Before);
         }
-        !signalled_before
+        Ok(Evicted::Now)
     }
 
     /// Undoes one eviction of the process, and brings its buffers back, as soon as tasks run again.
@@ -200,13 +248,29 @@ impl WorkItem<EVICT> for Evictor {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        if this.ended.load(Relaxed) {
+            return;
+        }
         // The restore before this request may have been only now.
         fsleep(ACTIVE);
         let Some(process) = this.process() else {
             return;
         };
-        if Self::evict(&process) {
-            this.restore_later(RESTORE, &process);
+        match Self::evict(&process) {
+            Ok(evicted) => {
+                this.failed.store(false, Relaxed);
+                if evicted == Evicted::Now {
+                    this.restore_later(RESTORE, &process);
+                }
+            }
+            Err(error) => {
+                // Once: it comes again until the hardware obeys, or has been reset.
+                if !this.failed.xchg(true, Relaxed) {
+                    let pid = process.lead().pid();
+                    pr_err!("process {pid}: cannot unmap its queues for an eviction: {error:?}\n");
+                }
+                this.evict_later();
+            }
         }
     }
 }
@@ -215,6 +279,15 @@ impl WorkItem<RESTORE_LATER> for Evictor {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
+        if this.leaving.load(Acquire) {
+            let over = this
+                .found()
+                .is_none_or(|process| leaving::is_over(&process));
+            if !over {
+                this.look_later();
+            }
+            return;
+        }
         // It comes again until the process ends: without its buffers that can do nothing else.
         let Some(process) = this.process() else {
             return;
@@ -225,7 +298,7 @@ impl WorkItem<RESTORE_LATER> for Evictor {
         // Not waited for here: the machine could not go to sleep before.
         let turn = match registry.restore_turns().take(this.user) {
             Ok(turn) => turn,
-            Err(Refused::Others) => return this.restore_later(NEXT_TURN, &process),
+            Err(Refused::Others(wait)) => return this.restore_later(wait, &process),
             Err(Refused::Own) => return this.restore_later(BACK_OFF, &process),
         };
         let room = match process.must_stay_away() {

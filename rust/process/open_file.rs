@@ -4,7 +4,7 @@
 //! by it.
 
 use super::{
-    close_context,
+    leaving::close_context,
     open_context,
     ProcessRef, //
 };

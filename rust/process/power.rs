@@ -7,8 +7,8 @@
 //!   its memory. The last GPU that wakes up lets them go on.
 //! - A GPU that is reset takes those off for good that have a VM on it, for their memory there is
 //!   lost. All processes that know the GPU hear of it.
-//! - Before a GPU goes away, the processes that know it must end. From one that was pulled out they
-//!   are taken off before.
+//! - Before a GPU goes away, the processes that know it must end. They are taken off all GPUs
+//!   before, and the others go on while they do.
 //!
 //! Nothing here takes `Process.memory`: whoever holds that may be waiting for the GPU, that is, for
 //! us.
@@ -48,6 +48,9 @@ use kernel::{
 /// GPUs that sleep. Raised under the lock of the registry's table.
 static SUSPENDED: Atomic<i32> = Atomic::new(0);
 
+/// Those of them whose memory may be lost. Changed under `Registry.power`.
+static ASLEEP: Atomic<i32> = Atomic::new(0);
+
 /// Why a GPU is reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
@@ -62,36 +65,41 @@ pub(crate) fn is_suspended() -> bool {
     SUSPENDED.load(Relaxed) > 0
 }
 
-/// A GPU goes to sleep. When this returns no process runs on any GPU, none waits for its buffers to
-/// stay where they are, and no page of shared virtual memory goes into the memory of a GPU.
-pub(crate) fn suspend() {
+/// A GPU goes to sleep. When this returns no process runs on any GPU, and none waits for its
+/// buffers to stay where they are. `loses`: what its memory has may be lost; no page of shared
+/// virtual memory goes into the memory of a GPU then. amdgpu says this, too, where it resets one
+/// copy engine, for which those wait who put pages there.
+pub(crate) fn suspend(loses: bool) {
     let Ok(registry) = registry::get() else {
         return;
     };
     let _turn = registry.power.lock();
     let mut others = 0;
     registry.between(|| others = SUSPENDED.fetch_add(1, Relaxed));
-    if others > 0 {
-        return;
+    if others == 0 {
+        registry.each(|process| {
+            process.sleeps.store(true, Relaxed);
+            process.leave_gpus();
+        });
     }
-    registry.each(|process| {
-        process.sleeps.store(true, Relaxed);
-        process.leave_gpus();
-    });
     // Afterwards: who has begun may be waiting for buffers that are to move.
-    svm::sleep::begin();
+    if loses && ASLEEP.fetch_add(1, Relaxed) == 0 {
+        svm::sleep::begin();
+    }
 }
 
-/// Undoes one [`suspend`]; the last one has the processes restored, as soon as tasks run again and
-/// there is room. Those that were made in the meantime are left alone: tasks need not be frozen,
-/// and a process may be evicted for another reason, which is not over.
-pub(crate) fn resume() {
+/// Undoes one [`suspend`] of the same kind; the last one has the processes restored, as soon as
+/// tasks run again and there is room. Those that were made in the meantime are left alone: tasks
+/// need not be frozen, and a process may be evicted for another reason, which is not over.
+pub(crate) fn resume(loses: bool) {
     let Ok(registry) = registry::get() else {
         return;
     };
     let _turn = registry.power.lock();
-    if SUSPENDED.fetch_sub(1, Relaxed) == 1 {
+    if loses && ASLEEP.fetch_sub(1, Relaxed) == 1 {
         svm::sleep::end();
+    }
+    if SUSPENDED.fetch_sub(1, Relaxed) == 1 {
         registry.each(|process| {
             if process.sleeps.xchg(false, Relaxed) {
                 Evictor::restore_soon(process);
@@ -100,13 +108,15 @@ pub(crate) fn resume() {
     }
 }
 
-/// A GPU was pulled out. When this returns the processes that know it are off all GPUs, for good,
-/// and no page of shared virtual memory is on its way into the memory of a GPU: what wants to go
-/// into this one's from here on is `ENODEV`. The others go on.
+/// A GPU goes away, and no process gets it any more. When this returns the processes that know it
+/// are off all GPUs, for good, and no page of shared virtual memory is on its way into the memory
+/// of a GPU: what wants to go into this one's from here on is `ENODEV`. The others go on.
 pub(crate) fn leave(gpu: DeviceHandle) {
     let Ok(registry) = registry::get() else {
         return;
     };
+    // Who has got it just now and is on its way into the table is there now, or was refused.
+    registry.settle_creation();
     let _turn = registry.power.lock();
     registry.each(|process| {
         if process.devices_on(gpu).next().is_some() {
@@ -115,7 +125,7 @@ pub(crate) fn leave(gpu: DeviceHandle) {
         }
     });
     svm::sleep::begin();
-    if !is_suspended() {
+    if ASLEEP.load(Relaxed) == 0 {
         svm::sleep::end();
     }
 }

@@ -213,6 +213,11 @@ impl Registry {
         }
     }
 
+    /// Waits until those are made, or not, that are being made.
+    pub(super) fn settle_creation(&self) {
+        drop(self.creation.lock());
+    }
+
     /// Calls `act` when no process is on its way into the table: who comes later sees what it did.
     pub(super) fn between(&self, act: impl FnOnce()) {
         let _table = self.table.lock();
@@ -378,12 +383,6 @@ pub(crate) fn open_context(primary: &ProcessRef) -> Result<ProcessRef> {
     registry.insert(&process)?;
     process.files().changed();
     Ok(process)
-}
-
-/// Ends a context whose file is closed.
-pub(crate) fn close_context(process: &ProcessRef) {
-    process.quiesce();
-    forget(process);
 }
 
 /// From now on performance counters count the queues that there are on a node, or do not.

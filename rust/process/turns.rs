@@ -9,7 +9,8 @@
 //! server does not answer. Who finds the lock taken tries again later. Where it is taken just then,
 //! a turn that has lasted long is over for all others; of these turns without an end a user has a
 //! few at a time and no more, for each keeps a worker. And users stand in line: one waits for a
-//! single turn of each of those who were there before it, however many processes these have.
+//! single turn of each of those who were there before it, however many processes these have. The
+//! more these are the less often each asks: of all of a user's one does so every few milliseconds.
 
 use kernel::{
     new_mutex,
@@ -19,14 +20,21 @@ use kernel::{
     time::{
         Delta,
         Instant,
-        Monotonic, //
+        Monotonic,
+        Msecs, //
     },
 };
 
 /// How many turns without an end a user may have.
 const MOST: usize = 8;
 
-/// Nobody waits for who has not asked again for so long. A process asks every few milliseconds.
+/// How soon one of a user's processes asks again.
+const AGAIN: Msecs = 4;
+
+/// At most so many of them share that.
+const CROWD: u32 = 64;
+
+/// Nobody waits for who has not asked again for so long.
 const PATIENCE: Delta = Delta::from_millis(50);
 
 /// For so many times as long it keeps its place in the line.
@@ -46,6 +54,7 @@ struct State {
     /// Since when. `None`: it is over.
     since: Option<Instant<Monotonic>>,
     patience: Delta,
+    again: Msecs,
     /// The last place in the line that was given.
     place: u64,
     /// Those who wait, or have turns.
@@ -61,13 +70,31 @@ struct User {
     asked: Instant<Monotonic>,
     /// How many of its turns have not ended.
     running: usize,
+    /// How often its processes were refused since then, and how many of them they seem to be.
+    refused: u32,
+    since: Instant<Monotonic>,
+    many: u32,
+}
+
+impl User {
+    /// One of its processes is refused: when that shall ask again. Those that ask one after the
+    /// other come again one after the other.
+    fn refuse(&mut self, again: Msecs) -> Msecs {
+        let round = Delta::from_millis((again * self.many).into());
+        if self.since.elapsed() >= round {
+            self.many = self.refused.clamp(1, CROWD);
+            (self.refused, self.since) = (0, Instant::now());
+        }
+        self.refused += 1;
+        again * (1 + (self.refused - 1) % CROWD)
+    }
 }
 
 /// Why there is no turn now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// It is somebody else's.
-    Others,
+    /// It is somebody else's. It shall be asked for again so much later.
+    Others(Msecs),
     /// As many of the user's own do not end as may.
     Own,
 }
@@ -95,6 +122,9 @@ impl State {
                 place: None,
                 asked: Instant::now(),
                 running: 0,
+                refused: 0,
+                since: Instant::now(),
+                many: 1,
             };
             self.users.push(user, GFP_NOWAIT).ok()?;
         }
@@ -114,14 +144,15 @@ impl State {
 impl Turns {
     /// It is nobody's turn. What lasts longer than `limit` keeps nobody waiting.
     pub(super) fn new(limit: Delta) -> impl PinInit<Self> {
-        Self::with_patience(limit, PATIENCE)
+        Self::with_patience(limit, PATIENCE, AGAIN)
     }
 
-    fn with_patience(limit: Delta, patience: Delta) -> impl PinInit<Self> {
+    fn with_patience(limit: Delta, patience: Delta, again: Msecs) -> impl PinInit<Self> {
         let state = State {
             number: 0,
             since: None,
             patience,
+            again,
             place: 0,
             users: KVec::new(),
         };
@@ -137,20 +168,21 @@ impl Turns {
         let is_over = state
             .since
             .is_none_or(|since| since.elapsed() >= self.limit);
-        let last = state.place;
-        let user = state.user(id).ok_or(Refused::Others)?;
+        let (last, again) = (state.place, state.again);
+        let user = state.user(id).ok_or(Refused::Others(again))?;
         if user.running >= MOST {
             return Err(Refused::Own);
         }
         let place = *user.place.get_or_insert(last + 1);
         state.place = last.max(place);
         if !is_over || state.first() != Some(place) {
-            return Err(Refused::Others);
+            let wait = state.user(id).map_or(again, |user| user.refuse(again));
+            return Err(Refused::Others(wait));
         }
         state.number += 1;
         state.since = Some(Instant::now());
         let number = state.number;
-        let user = state.user(id).ok_or(Refused::Others)?;
+        let user = state.user(id).ok_or(Refused::Others(again))?;
         user.place = None;
         user.running += 1;
         Ok(Turn {
@@ -196,7 +228,7 @@ mod tests {
     /// With so much patience that a busy host does not matter.
     fn turns() -> Pin<KBox<Turns>> {
         KBox::pin_init(
-            Turns::with_patience(LIMIT, Delta::from_secs(60)),
+            Turns::with_patience(LIMIT, Delta::from_secs(60), AGAIN),
             GFP_KERNEL,
         )
         .unwrap()
@@ -207,7 +239,7 @@ mod tests {
         let turns = turns();
         let take = || turns.take(user(1));
         let stuck = take().ok().unwrap();
-        assert_eq!(take().err(), Some(Refused::Others));
+        assert_eq!(take().err(), Some(Refused::Others(AGAIN)));
         outlast(LIMIT);
         let other = take().ok().unwrap();
         assert!(take().is_err());
@@ -222,7 +254,7 @@ mod tests {
     #[test]
     fn users_stand_in_line() {
         let turns = turns();
-        let refused = |id| turns.take(user(id)).err() == Some(Refused::Others);
+        let refused = |id| matches!(turns.take(user(id)), Err(Refused::Others(_)));
         let first = turns.take(user(1)).ok().unwrap();
         assert!(refused(2) && refused(1) && refused(3));
         drop(first);
@@ -243,7 +275,7 @@ mod tests {
     #[test]
     fn who_asks_no_more_is_not_waited_for() {
         const PATIENCE: Delta = Delta::from_millis(20);
-        let turns = Turns::with_patience(Delta::from_secs(60), PATIENCE);
+        let turns = Turns::with_patience(Delta::from_secs(60), PATIENCE, AGAIN);
         let turns = KBox::pin_init(turns, GFP_KERNEL).unwrap();
         let first = turns.take(user(1)).ok().unwrap();
         assert!(turns.take(user(2)).is_err());
@@ -254,6 +286,28 @@ mod tests {
         drop(turns.take(user(1)).ok().unwrap());
         let state = turns.state.lock();
         assert!(state.users.iter().all(|known| known.id == user(1)));
+    }
+
+    #[test]
+    fn many_processes_of_a_user_ask_as_often_as_one() {
+        const AGAIN: Msecs = 500;
+        let minute = Delta::from_secs(60);
+        let turns = Turns::with_patience(minute, minute, AGAIN);
+        let turns = KBox::pin_init(turns, GFP_KERNEL).unwrap();
+        let turn = turns.take(user(1)).ok().unwrap();
+        let wait = |id| match turns.take(user(id)) {
+            Err(Refused::Others(wait)) => wait,
+            _ => 0,
+        };
+        assert!((1..=CROWD).all(|place| wait(2) == place * AGAIN));
+        // Nor do they wait for longer than that, nor other users' at all.
+        assert_eq!((wait(2), wait(3)), (AGAIN, AGAIN));
+        // A round has as many as have asked in the one before.
+        outlast(Delta::from_millis(AGAIN.into()));
+        assert_eq!((wait(2), wait(2)), (AGAIN, 2 * AGAIN));
+        outlast(Delta::from_millis(AGAIN.into()));
+        assert_eq!((wait(2), wait(3)), (3 * AGAIN, AGAIN));
+        drop(turn);
     }
 
     #[test]

@@ -77,6 +77,12 @@ pub(super) struct Scheduled {
 /// A queue with its place among those of the process.
 type QueueNode = RBTreeNode<QueueId, Scheduled>;
 
+/// Queues that have ended, and what told power management of them.
+struct Remains {
+    _queues: RBTree<QueueId, Scheduled>,
+    _process: Option<(Key, ActiveProcess)>,
+}
+
 /// A queue that was not taken in. To be dropped when nothing is locked that reclaim may take: its
 /// memory goes.
 pub(crate) struct Refused {
@@ -111,6 +117,8 @@ struct Inner {
     control: Option<WaveControl>,
     /// The process's place at the scheduler, while it has queues.
     process: Option<(Key, ActiveProcess)>,
+    /// What hardware that did not obey may use, of queues that have ended with the process.
+    remains: Option<Remains>,
     queues: RBTree<QueueId, Scheduled>,
     /// How many these are.
     count: usize,
@@ -131,6 +139,7 @@ impl Queues {
                 wave_sync: None,
                 control: None,
                 process: None,
+                remains: None,
                 queues: RBTree::new(),
                 count: 0,
             }, "Queues.inner"),
@@ -174,16 +183,21 @@ impl Queues {
         self.doorbells.as_ref().ok_or(EAGAIN)
     }
 
-    /// Ends all queues: they are off the hardware when this returns. Calling it again does nothing.
+    /// Ends all queues, which is said here if the hardware does not obey: they are off it when
+    /// [`Queues::are_off`] says so. Calling it again does nothing.
     pub(crate) fn quiesce(&self, site: &impl Site) {
         let mut inner = self.inner.lock();
         inner.closed = true;
         let process = inner.process.take();
+        let mut obeyed = true;
         if let Some((key, _)) = &process {
-            let result = site.node().queues().scheduler().remove(*key);
+            let scheduler = site.node().queues().scheduler();
+            let result = scheduler.remove(*key);
             trace_process(ProcessChange::Quiesce, site, inner.evicted, &result);
             site.node().notify_resets();
             if let Err(error) = result {
+                // It may be others' queues that could not be put on again.
+                obeyed = scheduler.has_let_go();
                 let pid = site.vm().map_or(0, |vm| vm.task().pid);
                 let name = site.node().pci_name();
                 gpu_err!(
@@ -192,11 +206,33 @@ impl Queues {
                 );
             }
         }
-        let gone = core::mem::replace(&mut inner.queues, RBTree::new());
+        let remains = Remains {
+            _queues: core::mem::replace(&mut inner.queues, RBTree::new()),
+            _process: process,
+        };
         inner.count = 0;
+        if !obeyed {
+            inner.remains = Some(remains);
+            return;
+        }
         drop(inner);
-        drop(gone);
-        drop(process);
+        drop(remains);
+    }
+
+    /// Whether nothing of them is on the hardware after [`Queues::quiesce`]. What hardware that did
+    /// not obey may have used is given back with the first such answer.
+    pub(crate) fn are_off(&self, site: &impl Site) -> bool {
+        let mut inner = self.inner.lock();
+        if inner.remains.is_none() {
+            return true;
+        }
+        if !site.node().queues().scheduler().has_let_go() {
+            return false;
+        }
+        let remains = inner.remains.take();
+        drop(inner);
+        drop(remains);
+        true
     }
 
     /// Keeps all queues off the hardware until as many [`Queues::restore`]. If the hardware fails

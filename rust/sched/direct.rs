@@ -28,7 +28,10 @@ use super::{
         check_available,
         Preemption, //
     },
-    resets::ResetProcesses,
+    resets::{
+        ResetProcesses,
+        WantedReset, //
+    },
     slots::{
         SlotGuard,
         Slots, //
@@ -86,12 +89,15 @@ pub(crate) struct Direct {
     vmids: Arc<Places>,
     slots: Arc<Places>,
     resets: ResetProcesses,
+    wanted: WantedReset,
     #[pin]
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     phase: Phase,
+    /// A queue that was to leave for good did not.
+    behind: bool,
     /// Nothing may be on the hardware until it is unpaused.
     paused: bool,
     /// The pipe that the next compute queue gets a slot of, if it has one.
@@ -126,8 +132,10 @@ impl Direct {
                 vmids,
                 slots,
                 resets: ResetProcesses::new(),
+                wanted: WantedReset::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
+                    behind: false,
                     paused: false,
                     next_pipe: 0,
                     processes: RBTree::new(),
@@ -203,6 +211,7 @@ impl Direct {
             paused,
             next_pipe,
             processes,
+            ..
         } = inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         if at.binding.is_none() {
@@ -224,7 +233,10 @@ impl Direct {
     /// Loads what of a process is to run and does not. The caller keeps resets away.
     fn put_on(&self, phase: Phase, paused: bool, process: &mut SchedProcess) -> Result {
         match phase {
-            Phase::Hung => return Err(EIO),
+            Phase::Hung => {
+                self.wanted.ask(&*self.hardware.kgd);
+                return Err(EIO);
+            }
             Phase::Stopped => return Ok(()),
             Phase::Runs if paused || process.evicted => return Ok(()),
             Phase::Runs => {}
@@ -298,12 +310,19 @@ impl Direct {
         queue: Key,
     ) -> Result<(Preemption, Option<RBTreeNode<Key, SchedQueue>>)> {
         let Inner {
-            phase, processes, ..
+            phase,
+            behind,
+            processes,
+            ..
         } = inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         let vmid = at.binding.as_ref().map(Binding::vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         let off = self.take_off(phase, vmid, entry, Preempt::Reset);
+        if off.result().is_err() {
+            // Nobody asks it again.
+            (*behind, at.stranded) = (true, true);
+        }
         Ok((off, at.queues.remove_node(&queue)))
     }
 
@@ -337,15 +356,20 @@ impl Direct {
     }
 
     /// Takes all queues of a process off the hardware; the first error counts. One that had to be
-    /// reset for it is off.
+    /// reset for it is off. `EIO`: one that did not stop before may be there still.
     fn clear(&self, phase: &mut Phase, process: &mut SchedProcess, preempt: Preempt) -> Result {
         let vmid = process.binding.as_ref().map(Binding::vmid);
         let mut result = Ok(());
         for entry in process.queues.values_mut() {
             let off = self.take_off(phase, vmid, entry, preempt);
+            // It does not count as loaded any more.
+            process.stranded |= off == Preemption::Failed;
             result = result.and(off.result());
         }
-        result
+        match *phase {
+            Phase::Runs | Phase::Hung if process.stranded => result.and(Err(EIO)),
+            _ => result,
+        }
     }
 
     /// How a queue leaves that will come back.
@@ -384,10 +408,14 @@ impl Scheduler for Direct {
     fn remove(&self, process: Key) -> Result {
         let mut inner = self.inner.lock();
         let Inner {
-            phase, processes, ..
+            phase,
+            behind,
+            processes,
+            ..
         } = &mut *inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         let result = self.clear(phase, at, Preempt::Reset);
+        *behind |= result.is_err();
         let gone = processes.remove_node(&process);
         drop(inner);
         drop(gone);
@@ -427,6 +455,7 @@ impl Scheduler for Direct {
         let vmid = at.binding.as_ref().map(Binding::vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         let off = self.take_off(phase, vmid, entry, self.preempt());
+        at.stranded |= off == Preemption::Failed;
         let off = off.undisturbed();
         if entry.hqd.reset {
             return Err(off.err().unwrap_or(EACCES));
@@ -466,12 +495,7 @@ impl Scheduler for Direct {
         } = &mut *inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         at.evicted = true;
-        let off = self.clear(phase, at, self.preempt());
-        match phase {
-            // One that did not stop before is not among those that are loaded.
-            Phase::Hung => off.and(Err(EIO)),
-            Phase::Runs | Phase::Stopped => off,
-        }
+        self.clear(phase, at, self.preempt())
     }
 
     fn restore(&self, process: Key, page_table_base: u64) -> Result {
@@ -515,6 +539,11 @@ impl Scheduler for Direct {
         self.inner.lock().phase == Phase::Stopped
     }
 
+    fn has_let_go(&self) -> bool {
+        let inner = self.inner.lock();
+        !inner.behind || inner.phase == Phase::Stopped && !self.hardware.kgd.in_reset()
+    }
+
     fn stop(&self) -> Result {
         let mut inner = self.inner.lock();
         if inner.phase == Phase::Stopped {
@@ -527,14 +556,25 @@ impl Scheduler for Direct {
                 true => Ok(()),
                 false => self.clear(phase, process, self.preempt()),
             };
-            process
-                .queues
-                .values_mut()
-                .for_each(|entry| entry.hqd.loaded = false);
+            for entry in process.queues.values_mut() {
+                process.stranded |= core::mem::take(&mut entry.hqd.loaded);
+            }
             off
         });
         inner.phase = Phase::Stopped;
+        self.wanted.forget();
         result
+    }
+
+    fn distrust(&self) {
+        // Of what is loaded it is noted whose it is.
+        self.inner.lock().phase = Phase::Hung;
+    }
+
+    fn want_reset(&self) {
+        if self.inner.lock().phase == Phase::Hung {
+            self.wanted.want(&*self.hardware.kgd);
+        }
     }
 
     fn start(&self) -> Result {
@@ -542,9 +582,10 @@ impl Scheduler for Direct {
         if inner.phase != Phase::Stopped {
             return Ok(());
         }
-        inner.phase = Phase::Runs;
+        (inner.phase, inner.behind) = (Phase::Runs, false);
         let started = self.init_interrupts().and_then(|()| {
             Self::each(&mut inner, |phase, paused, process| {
+                process.stranded = false;
                 if let Some(binding) = &process.binding {
                     binding.program(&process.described)?;
                 }

@@ -31,6 +31,7 @@ use crate::{
 };
 use core::ops::Deref;
 use kernel::{
+    alloc::KVVec,
     fmt, new_mutex,
     prelude::*,
     sync::{
@@ -64,6 +65,13 @@ impl Deref for InMqdChunk {
     fn deref(&self) -> &Slots<1> {
         &self.0.slots
     }
+}
+
+/// What a slot had before the power went.
+struct SavedSlot {
+    chunk: Arc<MqdChunk>,
+    offset: usize,
+    words: KVVec<u32>,
 }
 
 /// Room for one queue's descriptors. Dropping it may free a buffer: not under a lock that reclaim
@@ -139,6 +147,9 @@ pub(crate) struct MqdPool {
     in_vram: bool,
     #[pin]
     chunks: Mutex<KVec<Arc<MqdChunk>>>,
+    /// See [`MqdPool::save`].
+    #[pin]
+    saved: Mutex<KVec<SavedSlot>>,
 }
 
 impl MqdPool {
@@ -158,6 +169,7 @@ impl MqdPool {
                 xccs,
                 in_vram,
                 chunks <- new_mutex!(KVec::new(), "MqdPool.chunks"),
+                saved <- new_mutex!(KVec::new(), "MqdPool.saved"),
             }),
             GFP_KERNEL,
         )
@@ -221,6 +233,44 @@ impl MqdPool {
         drop(gone);
     }
 
+    /// Keeps what queues have in the GPU's own memory: amdgpu does not save buffers that are
+    /// pinned, and the power is about to go. The queues are off the hardware, and nobody makes or
+    /// changes one until [`MqdPool::restore`].
+    pub(super) fn save(&self) -> Result {
+        let mut saved = KVec::new();
+        if self.in_vram {
+            for chunk in self.chunks.lock().iter() {
+                for slot in (0..chunk.count).filter(|&slot| !chunk.slots.is_free(slot)) {
+                    let offset = slot * self.slot_bytes();
+                    let mut words =
+                        KVVec::from_elem(0, self.slot_bytes() / size_of::<u32>(), GFP_KERNEL)?;
+                    chunk.bo.read_dwords(offset, &mut words)?;
+                    let slot = SavedSlot {
+                        chunk: chunk.clone(),
+                        offset,
+                        words,
+                    };
+                    saved.push(slot, GFP_KERNEL)?;
+                }
+            }
+        }
+        let before = core::mem::replace(&mut *self.saved.lock(), saved);
+        drop(before);
+        Ok(())
+    }
+
+    /// Brings back what was kept, for the GPU to read. What was given back meanwhile nobody uses.
+    pub(super) fn restore(&self) -> Result {
+        let saved = core::mem::replace(&mut *self.saved.lock(), KVec::new());
+        for slot in saved.iter() {
+            slot.chunk.bo.write_dwords(slot.offset, &slot.words)?;
+        }
+        if !saved.is_empty() {
+            self.kgd.flush_hdp();
+        }
+        Ok(())
+    }
+
     /// Shows the descriptors of all queues.
     pub(super) fn show(&self, words: usize, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for chunk in self.chunks.lock().iter() {
@@ -259,7 +309,8 @@ mod tests {
     use crate::{
         gfx::{
             testing::{mi300x_as, MI300X},
-            ChipFacts, //
+            ChipFacts,
+            Words, //
         },
         kgd::fake::Fake, //
     };
@@ -310,6 +361,33 @@ mod tests {
             drop(pool);
             assert_eq!(fake.live().bos, 0);
         }
+    }
+
+    #[test]
+    fn descriptors_outlive_the_memory_that_they_are_in() {
+        let fake = Fake::new().unwrap();
+        let pool = pool(&fake);
+        let slots = [0, 1, 2].map(|_| pool.take().unwrap());
+        let mark = |slot: &MqdSlot| slot.mqd(5).unwrap().0.get(7);
+        for (slot, number) in slots.iter().zip(1..) {
+            slot.mqd(5).unwrap().0.set(7, number);
+            slot.control_stack(5).set(1, 10 * number);
+        }
+        pool.save().unwrap();
+        for chunk in pool.chunks.lock().iter() {
+            let bytes = chunk.count * pool.slot_bytes();
+            chunk.bo.fill(0, bytes, 0xff).unwrap();
+        }
+        assert_eq!(mark(&slots[0]), u32::MAX);
+        pool.restore().unwrap();
+        for (slot, number) in slots.iter().zip(1..) {
+            assert_eq!(mark(slot), number);
+            assert_eq!(slot.control_stack(5).get(1), 10 * number);
+        }
+        // Once.
+        slots[0].mqd(5).unwrap().0.set(7, 9);
+        pool.restore().unwrap();
+        assert_eq!(mark(&slots[0]), 9);
     }
 
     #[test]

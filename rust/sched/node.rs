@@ -111,11 +111,14 @@ impl Engines {
         }
     }
 
+    /// All slots.
+    fn all(&self) -> impl Iterator<Item = SdmaPlace> + '_ {
+        (0..self.queues * self.count).map(|index| self.place(index))
+    }
+
     /// The slots that queues have.
     fn taken(&self) -> impl Iterator<Item = SdmaPlace> + '_ {
-        let all = (0..128).take_while(|_| self.count > 0);
-        let known = all.filter(|&index| index < self.queues * self.count);
-        known
+        (0..self.queues * self.count)
             .filter(|&index| !self.slots.is_free(index as usize))
             .map(|index| self.place(index))
     }
@@ -316,6 +319,49 @@ impl NodeQueues {
     /// Leaves the hardware: it sleeps, is being reset, or goes away ([`Scheduler::stop`]).
     pub(crate) fn stop(&self) -> Result {
         self.scheduler.stop()
+    }
+
+    /// A reset is over, of which amdgpu may not have done the main part. `EBUSY`: something is on
+    /// the hardware that was before, and the node refuses all work until the next reset. No other
+    /// may run.
+    pub(crate) fn check_reset(&self) -> Result {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.scheduler.distrust();
+        Err(EBUSY)
+    }
+
+    /// Whether no queue of ours is on the hardware, the scheduler's included, as far as it tells.
+    fn is_empty(&self) -> bool {
+        let (pipe, queue) = self.generation.chip.hiq_slot;
+        let works = |position| {
+            xccs(self.xcc_mask).any(|(logical, _)| self.kgd.slot_is_active(position, logical))
+        };
+        let first = self.index * (self.pcie.count + self.xgmi.count);
+        let copies = |place: SdmaPlace| {
+            let doorbell = self.kgd.copy_doorbell(first + place.engine, place.queue);
+            doorbell.is_some()
+        };
+        !(works(HqdPosition { pipe, queue })
+            || compute_slots(self.kgd.facts()).any(works)
+            || self.pcie.all().any(copies)
+            || self.xgmi.all().any(copies))
+    }
+
+    /// The device wakes up, and its scheduler could not be started: [`Scheduler::want_reset`].
+    pub(crate) fn want_reset(&self) {
+        self.scheduler.want_reset();
+    }
+
+    /// The device's power may go: keeps what of its memory queues need that come back.
+    pub(crate) fn save(&self) -> Result {
+        self.mqds.save()
+    }
+
+    /// Brings that back.
+    pub(crate) fn restore(&self) -> Result {
+        self.mqds.restore()
     }
 
     /// Takes it again ([`Scheduler::start`]).

@@ -30,6 +30,7 @@ use crate::{
     linux::errno,
 };
 use core::sync::atomic::{
+    AtomicBool,
     AtomicU32,
     Ordering, //
 };
@@ -86,6 +87,37 @@ impl ResetProcesses {
         let found = self.places.iter().find_map(taken)?;
         self.taken.fetch_sub(1, Ordering::Relaxed);
         Some(found)
+    }
+}
+
+/// A reset of a GPU whose scheduler could not be started. amdgpu cannot do that before it has
+/// resumed the device, of whose end it does not tell: what is asked of the scheduler afterwards
+/// asks.
+pub(super) struct WantedReset(AtomicBool);
+
+impl WantedReset {
+    /// None is wanted.
+    pub(super) const fn new() -> Self {
+        Self(AtomicBool::new(false))
+    }
+
+    /// It is wanted.
+    pub(super) fn want(&self, kgd: &dyn Kgd) {
+        self.0.store(true, Ordering::Relaxed);
+        self.ask(kgd);
+    }
+
+    /// Asks for it, once, if it is wanted and can be had.
+    pub(super) fn ask(&self, kgd: &dyn Kgd) {
+        if self.0.load(Ordering::Relaxed) && !kgd.is_suspending() {
+            self.forget();
+            kgd.request_reset();
+        }
+    }
+
+    /// It is not wanted any more.
+    pub(super) fn forget(&self) {
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 

@@ -36,6 +36,7 @@ use super::{
         reset_stuck,
         ResetProcesses, //
         StuckDoorbells,
+        WantedReset, //
     },
     runlist_state::RunlistState,
     Key,
@@ -87,13 +88,15 @@ pub(crate) struct Runlist {
     /// No more may be to run than the GPU holds at once.
     strict: bool,
     resets: ResetProcesses,
+    wanted: WantedReset,
     #[pin]
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     phase: Phase,
-    /// The hardware did not obey when something was to change: what runs may be what ran before.
+    /// The hardware did not obey when something was to change: those that were in the list then may
+    /// be at work still ([`RunlistState::is_stranded`]).
     behind: bool,
     /// Nothing may be on the hardware until it is unpaused.
     paused: bool,
@@ -146,6 +149,7 @@ impl Runlist {
                 capacity,
                 strict,
                 resets: ResetProcesses::new(),
+                wanted: WantedReset::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     behind: false,
@@ -176,7 +180,10 @@ impl Runlist {
     fn take_off_within(&self, inner: &mut Inner, grace: Option<u32>) -> Result {
         match inner.phase {
             Phase::Idle | Phase::Stopped => return Ok(()),
-            Phase::Hung => return Err(EIO),
+            Phase::Hung => {
+                self.wanted.ask(&*self.kgd);
+                return Err(EIO);
+            }
             Phase::Listed => {}
         }
         if let Some(grace) = grace {
@@ -367,19 +374,22 @@ impl Runlist {
         if inner.phase == Phase::Stopped {
             return change(&mut inner.state, false);
         }
+        let before = inner.phase;
         let off = match ResetGuard::try_new(&*self.kgd) {
             Ok(guard) => self.take_off_within(inner, grace).map(|()| guard),
             Err(error) => Err(error),
         };
-        // With nothing on the hardware there is nothing that it could not have let go.
-        inner.behind = off.is_err() && inner.phase != Phase::Idle;
+        match off {
+            Ok(_) => inner.behind = false,
+            Err(_) => inner.fall_behind(before),
+        }
         let changed = change(&mut inner.state, off.is_ok());
         let _guard = off?;
         self.put_on(inner).and(changed)
     }
 
-    /// The same if the hardware is concerned: if what changes runs, or may run since the hardware
-    /// has not obeyed. Else `change` is all.
+    /// The same if the hardware is concerned: if what changes runs, or something may run since the
+    /// hardware has not obeyed. Else `change` is all.
     fn reschedule_if(
         &self,
         runs: bool,
@@ -390,6 +400,37 @@ impl Runlist {
             self.reschedule(inner, change)
         } else {
             change(&mut inner.state)
+        }
+    }
+
+    /// The same for what is to leave, of that process: of one that has nothing on hardware that
+    /// does not obey `change` is all. `runs`: what is to leave is in the list.
+    fn leave(
+        &self,
+        process: Key,
+        runs: bool,
+        inner: &mut Inner,
+        change: impl FnOnce(&mut RunlistState) -> Result,
+    ) -> Result {
+        let stranded = inner.behind && inner.state.is_stranded(process);
+        let concerned = match inner.phase {
+            Phase::Hung => stranded,
+            Phase::Idle | Phase::Listed | Phase::Stopped => runs || stranded,
+        };
+        match concerned {
+            true => self.reschedule(inner, change),
+            false => change(&mut inner.state),
+        }
+    }
+}
+
+impl Inner {
+    /// The hardware has not obeyed. `before`: what was on it.
+    fn fall_behind(&mut self, before: Phase) {
+        // Without a list there is nothing that it could not have let go.
+        if before == Phase::Listed && !self.behind {
+            self.behind = true;
+            self.state.strand();
         }
     }
 }
@@ -404,7 +445,7 @@ impl Scheduler for Runlist {
         let mut inner = self.inner.lock();
         let runs = inner.state.process_runs(process);
         let mut gone = None;
-        let result = self.reschedule_if(runs, &mut inner, |state| {
+        let result = self.leave(process, runs, &mut inner, |state| {
             gone = state.remove(process);
             Ok(())
         });
@@ -436,7 +477,7 @@ impl Scheduler for Runlist {
         let mut inner = self.inner.lock();
         let runs = inner.state.queue_runs(process, queue);
         let mut gone = None;
-        let result = self.reschedule_if(runs, &mut inner, |state| {
+        let result = self.leave(process, runs, &mut inner, |state| {
             gone = state.take(process, queue);
             Ok(())
         });
@@ -520,7 +561,9 @@ impl Scheduler for Runlist {
     fn evict(&self, process: Key) -> Result {
         let mut inner = self.inner.lock();
         let runs = inner.state.process_runs(process);
-        self.reschedule_if(runs, &mut inner, |state| state.set_evicted(process, true))
+        self.leave(process, runs, &mut inner, |state| {
+            state.set_evicted(process, true)
+        })
     }
 
     fn restore(&self, process: Key, page_table_base: u64) -> Result {
@@ -572,20 +615,40 @@ impl Scheduler for Runlist {
         self.inner.lock().phase == Phase::Stopped
     }
 
+    fn has_let_go(&self) -> bool {
+        let inner = self.inner.lock();
+        !inner.behind || inner.phase == Phase::Stopped && !self.kgd.in_reset()
+    }
+
     fn stop(&self) -> Result {
         let mut inner = self.inner.lock();
         if inner.phase == Phase::Stopped {
             return Ok(());
         }
+        let before = inner.phase;
         // During a reset there is nothing on the hardware to take off, nor without hardware.
         let result = match ResetGuard::try_new(&*self.kgd) {
             Ok(_guard) => self.take_off(&mut inner).and(self.hiq.stop()),
             Err(_) => Ok(()),
         };
+        if inner.phase != Phase::Idle {
+            inner.fall_behind(before);
+        }
         inner.phase = Phase::Stopped;
-        inner.behind = false;
+        self.wanted.forget();
         self.memory.set_listed(0);
         result
+    }
+
+    fn distrust(&self) {
+        // Who was in the list is known to be there still.
+        self.inner.lock().phase = Phase::Hung;
+    }
+
+    fn want_reset(&self) {
+        if self.inner.lock().phase == Phase::Hung {
+            self.wanted.want(&*self.kgd);
+        }
     }
 
     fn start(&self) -> Result {
@@ -593,6 +656,7 @@ impl Scheduler for Runlist {
         if inner.phase != Phase::Stopped {
             return Ok(());
         }
+        inner.behind = false;
         let started = self.hiq.start().and_then(|cursor| {
             inner.hiq = cursor;
             inner.phase = Phase::Idle;

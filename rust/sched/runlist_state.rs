@@ -214,6 +214,21 @@ impl RunlistState {
         process.is_some_and(|process| process.counts.queues > 0)
     }
 
+    /// The hardware does not obey, and has the list as it is: notes who is in it. One of which a
+    /// queue was reset may have that there still.
+    pub(super) fn strand(&mut self) {
+        for process in self.processes.values_mut() {
+            process.stranded = process.counts.queues > 0 || process.has_reset;
+        }
+    }
+
+    /// Whether this process was in the list when [`RunlistState::strand`] was called last.
+    pub(super) fn is_stranded(&self, key: Key) -> bool {
+        self.processes
+            .get(&key)
+            .is_some_and(|process| process.stranded)
+    }
+
     /// Is this queue in the list?
     pub(super) fn queue_runs(&self, process: Key, queue: Key) -> bool {
         let process = self.processes.get(&process);

@@ -114,6 +114,12 @@ pub(crate) fn end() {
     SLEEP.end();
 }
 
+/// Whether it sleeps.
+#[cfg(CONFIG_KUNIT = "y")]
+pub(crate) fn is_asleep() -> bool {
+    SLEEP.asleep.load(Acquire)
+}
+
 #[kernel::macros::kunit_tests(amdkfd_svm_sleep)]
 mod tests {
     use super::*;

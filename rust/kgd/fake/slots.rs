@@ -66,7 +66,8 @@ impl QueueSlots for Fake {
     }
 
     fn slot_is_active(&self, position: HqdPosition, _xcc: u32) -> bool {
-        self.live.lock().slots & slot_bit(position) != 0
+        let live = self.live.lock();
+        (live.slots | live.hiq_slots) & slot_bit(position) != 0
     }
 
     fn slot_registers(&self, _position: HqdPosition, _xcc: u32) -> Result<KVec<Register>> {
@@ -123,7 +124,7 @@ impl QueueSlots for Fake {
 /// The ring of whatever queue is in a slot.
 const RING: u64 = 0x7f00_0000_0000;
 
-fn slot_bit(position: HqdPosition) -> u64 {
+pub(super) fn slot_bit(position: HqdPosition) -> u64 {
     1u64.checked_shl(position.pipe * 8 + position.queue)
         .unwrap_or(0)
 }

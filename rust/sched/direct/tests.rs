@@ -216,6 +216,31 @@ mod tests {
     }
 
     #[test]
+    fn hardware_that_hangs_keeps_those_who_are_on_it() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let [guilty, on, off] = [0, 1, 2].map(|n| direct.add(process(n), None));
+        for process in [guilty, on, off] {
+            mapped(&direct, process, &fake);
+        }
+        direct.evict(off).unwrap();
+        fake.set_stuck(true, false);
+        assert!(direct.evict(guilty).is_err() && direct.has_let_go());
+        // Once it is gone nobody asks it again.
+        assert_eq!(direct.remove(guilty), Err(EIO));
+        assert!(!direct.has_let_go());
+        assert_eq!(direct.evict(off), Ok(()));
+        assert_eq!(direct.evict(on), Err(EIO));
+        direct.stop().unwrap();
+        assert!(!direct.has_let_go() && fake.live().in_reset);
+        assert_eq!(direct.evict(on), Ok(()));
+        fake.set_stuck(false, false);
+        fake.set_in_reset(false);
+        Scheduler::start(&*direct).unwrap();
+        assert!(direct.has_let_go());
+    }
+
+    #[test]
     fn a_queue_that_cannot_be_seen_has_the_gpu_reset() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);

@@ -180,6 +180,43 @@ mod tests {
     }
 
     #[test]
+    fn hardware_that_hangs_keeps_those_who_were_on_it() {
+        let fake = Fake::with(|facts| facts.queue_preemption_timeout_ms = 20).unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (on, _) = mapped(&runlist, 1);
+        let (off, queue) = mapped(&runlist, 2);
+        let (gone, _) = mapped(&runlist, 3);
+        runlist.evict(off).unwrap();
+        runlist.evict(gone).unwrap();
+        assert!(runlist.has_let_go());
+        fake.set_firmware(|_, _, _| ());
+        assert!(runlist.evict(on).is_err() && !runlist.has_let_go());
+        // Who was off before is off, however often that is asked for.
+        assert_eq!(runlist.evict(off), Ok(()));
+        assert_eq!(runlist.unmap(off, queue), Ok(()));
+        assert_eq!(runlist.remove(gone), Ok(()));
+        assert_eq!(runlist.remove(on), Err(EIO));
+        runlist.stop().unwrap();
+        assert!(!runlist.has_let_go() && fake.live().in_reset);
+        fake.set_firmware(confirm);
+        Scheduler::start(&*runlist).unwrap();
+        assert!(runlist.has_let_go());
+    }
+
+    #[test]
+    fn a_gpu_that_is_left_has_let_go() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, _) = mapped(&runlist, 1);
+        // It was pulled out.
+        fake.set_in_reset(true);
+        assert!(runlist.remove(process).is_err() && !runlist.has_let_go());
+        runlist.stop().unwrap();
+        fake.set_in_reset(false);
+        assert!(runlist.has_let_go());
+    }
+
+    #[test]
     fn what_could_not_be_taken_off_is_asked_to_go_again() {
         let fake = Fake::new().unwrap();
         let runlist = runlist(&fake, memory(&fake));

@@ -65,6 +65,7 @@ impl Gpu {
             serial: 0,
             synchronous: true,
             hostile: None,
+            loses_memory: false,
         };
         let model = GpuModel::new(config, host).expect("a model of this size can be made");
         let gpu = Self { model };

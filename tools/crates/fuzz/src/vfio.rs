@@ -42,6 +42,7 @@ fn backend() -> Backend {
         serial: 0,
         synchronous: true,
         hostile: None,
+        loses_memory: false,
     };
     let model = GpuModel::new(config, host).expect("a model of this size can be made");
     Backend::new(Arc::new(model), system, msi)

@@ -102,6 +102,9 @@ struct Serve {
     /// chooses.
     #[arg(long, value_name = "SEED")]
     hostile: Option<u64>,
+    /// Local memory is empty after a reset of the machine, which the end of a sleep (S3) is too.
+    #[arg(long)]
+    lose_vram: bool,
 }
 
 /// Exit status of `--strict` when something was missing.
@@ -209,6 +212,7 @@ fn serve(options: &Serve) -> Result<i32> {
         serial: options.serial,
         synchronous: options.synchronous,
         hostile: options.hostile,
+        loses_memory: options.lose_vram,
     };
     let model = Arc::new(GpuModel::new(config, host)?);
     // So that who reads the trace knows when it was by the GPU's clock.

@@ -36,6 +36,8 @@ pub struct Config {
     pub synchronous: bool,
     /// Does what hardware may do, as this seed chooses.
     pub hostile: Option<u64>,
+    /// Local memory is empty after a reset from outside, as after one that cuts the power.
+    pub loses_memory: bool,
 }
 
 /// Why a model cannot be made.
@@ -57,6 +59,7 @@ pub struct GpuModel {
     config_space: ConfigSpace,
     engines: Vec<Arc<dyn Engine>>,
     synchronous: bool,
+    loses_memory: bool,
     traffic: Traffic,
     /// Held by whoever acts for the guest: its CPUs' accesses, and their doorbells in memory.
     front: Mutex<()>,
@@ -70,6 +73,7 @@ impl GpuModel {
             serial,
             synchronous,
             hostile,
+            loses_memory,
         } = config;
         let hostile = hostile.map(|seed| Arc::new(Hostile::new(seed)));
         if vram_size == 0 || vram_size % (256 << 20) != 0 {
@@ -113,6 +117,7 @@ impl GpuModel {
             config_space,
             engines,
             synchronous,
+            loses_memory,
             traffic: Traffic::default(),
             front: Mutex::new(()),
         })
@@ -294,11 +299,16 @@ impl GpuModel {
                 .sum::<usize>()
     }
 
-    /// A reset from outside (bus or hot plug): everything as after power-on, except what local
-    /// memory holds.
+    /// A reset from outside (bus, hot plug, the end of a sleep): everything as after power-on,
+    /// except what local memory holds, unless that loses it.
     pub fn reset(&self) {
         let _front = self.front();
         self.config_space.reset();
+        if self.loses_memory {
+            if let Err(error) = self.chip.vram.zero(0, self.chip.vram_size) {
+                tracing::error!("cannot empty local memory: {error}");
+            }
+        }
         self.reset_chip();
     }
 
@@ -383,6 +393,16 @@ mod tests {
         rig.model.reset();
         assert_eq!(rig.vram().read_u32(VRAM - (64 << 10)), Ok(0x2821_1407));
         assert_eq!(rig.vram().read_u32(0x1234), Ok(99));
+    }
+
+    #[test]
+    fn a_reset_may_empty_memory_but_for_the_discovery_table() {
+        let mut rig = Rig::new();
+        rig.model.loses_memory = true;
+        rig.vram().write_u32(0x1234, 99).unwrap();
+        rig.model.reset();
+        assert_eq!(rig.vram().read_u32(0x1234), Ok(0));
+        assert_eq!(rig.vram().read_u32(VRAM - (64 << 10)), Ok(0x2821_1407));
     }
 
     /// A guest may write anything anywhere: nothing panics, and the model still answers.

@@ -75,6 +75,7 @@ impl Rig {
             serial: 0,
             synchronous: true,
             hostile,
+            loses_memory: false,
         };
         Self {
             model: GpuModel::new(config, host).unwrap(),

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Resets and sleep of the fake: a test says what there is of them.
+
+use super::*;
+
+impl Fake {
+    /// From now on the device is being reset, or no longer.
+    pub(crate) fn set_in_reset(&self, in_reset: bool) {
+        self.live.lock().in_reset = in_reset;
+    }
+
+    /// From now on a reset waits for whoever keeps it from beginning.
+    pub(crate) fn begin_reset(&self) {
+        self.live.lock().reset_waits = true;
+    }
+
+    /// From now on the hardware has a fatal error.
+    pub(crate) fn fail_fatally(&self) {
+        self.live.lock().fatal_error = true;
+    }
+
+    /// The hardware has nothing on it any more: a reset.
+    pub(crate) fn reset_hardware(&self) {
+        let mut live = self.live.lock();
+        (live.slots, live.hiq_slots, live.hiqs, live.copy_queues) = (0, 0, 0, 0);
+        live.stuck_copy = None;
+    }
+
+    /// amdgpu suspends or resumes the device from now on, or no longer.
+    pub(crate) fn set_suspending(&self, suspending: bool) {
+        self.live.lock().suspending = suspending;
+    }
+}
+
+impl Power for Fake {
+    fn try_lock_reset(&self) -> bool {
+        let mut live = self.live.lock();
+        live.reset_locks += u32::from(!live.in_reset);
+        !live.in_reset
+    }
+
+    fn unlock_reset(&self) {
+        self.live.lock().reset_locks -= 1;
+    }
+
+    fn in_reset(&self) -> bool {
+        let live = self.live.lock();
+        live.in_reset || live.reset_waits
+    }
+
+    fn has_fatal_error(&self) -> bool {
+        self.live.lock().fatal_error
+    }
+
+    fn request_reset(&self) {
+        let mut live = self.live.lock();
+        live.in_reset = true;
+        live.resets_asked += 1;
+    }
+
+    fn is_suspending(&self) -> bool {
+        self.live.lock().suspending
+    }
+
+    fn halts_on_hang(&self) -> bool {
+        false
+    }
+
+    fn isolates(&self, _partition: u32) -> bool {
+        self.live.lock().isolates
+    }
+
+    fn power_get(&self) -> Result {
+        self.live.lock().awake += 1;
+        Ok(())
+    }
+
+    fn power_put(&self) {
+        self.live.lock().awake -= 1;
+    }
+}

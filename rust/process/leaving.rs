@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! How a process leaves the GPUs for good.
+//!
+//! Its queues are unmapped, and when that is done nobody need wait for its eviction fence, and it
+//! is forgotten. A queue that neither stops nor can be reset alone is at work until the whole GPU
+//! is reset, which is asked for by then. So long the process's buffers stay where they are and it
+//! is found, for who wants them: the end of its address space waits for that, though not for ever.
+//! A reset may be forbidden (`amdgpu.gpu_recovery=0`), or its worker may be who waits here, with
+//! the last reference to an address space. What is not off by then leaves later: a worker looks for
+//! it ([`Evictor::outlast`]), and meanwhile what the process had of VRAM is nobody else's. Its own
+//! pages the kernel takes nevertheless.
+
+use super::{
+    registry,
+    Evictor,
+    Lifecycle,
+    Process,
+    ProcessRef, //
+};
+use crate::{
+    compat::smp_mb,
+    linux::errno, //
+};
+use kernel::{
+    prelude::*,
+    sync::atomic::ordering::{
+        Acquire,
+        Release, //
+    },
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    },
+};
+
+/// How long the end of an address space waits for the reset of a GPU that does not obey, which
+/// takes some seconds on hardware.
+const PATIENCE: Delta = Delta::from_secs(10);
+
+/// Ends a process whose address space ends, or whose file is closed. While it can be found, who
+/// wants its buffers waits for its queues. `begin`: since when its address space waits.
+pub(super) fn end(process: &ProcessRef, begin: Instant<Monotonic>) {
+    match process.quiesce(begin) {
+        Ok(()) => registry::forget(process),
+        Err(_) => {
+            let pid = process.pid;
+            pr_err!("process {pid}: its GPU memory stays until the GPU is reset\n");
+            // Without a VM it has no queue.
+            if let Some(evictor) = process.evictor() {
+                Evictor::outlast(evictor);
+            }
+        }
+    }
+}
+
+/// Ends a context whose file is closed.
+pub(super) fn close_context(process: &ProcessRef) {
+    end(process, Instant::now());
+}
+
+/// Looks once more for a process of which something was on a GPU that did not obey. False: it still
+/// may be.
+pub(super) fn is_over(process: &ProcessRef) -> bool {
+    let over = process.leave().is_ok();
+    if over {
+        registry::forget(process);
+    }
+    over
+}
+
+impl Process {
+    /// Takes everything off the GPUs, for good. Synchronous: who calls it beside another one waits
+    /// until all is off, too. A call after that does nothing. `ETIME`: since `begin` too much time
+    /// has gone by for a GPU that does not obey.
+    ///
+    /// Until it returns success the process must be found: while a queue of its does not stop, its
+    /// buffers stay where they are ([`Process::is_off`]).
+    ///
+    /// May run under reclaim: it takes no lock that is held across an allocation.
+    pub(super) fn quiesce(&self, begin: Instant<Monotonic>) -> Result {
+        const STEP: Delta = Delta::from_millis(10);
+        // TIMEOUT: see above. Of several contexts of an address space each is asked once at least.
+        while let Err(error) = self.leave() {
+            if begin.elapsed() >= PATIENCE {
+                return Err(error);
+            }
+            fsleep(STEP);
+        }
+        Ok(())
+    }
+
+    /// The same; waits for preemptions only. `ETIME`: a GPU has not obeyed.
+    fn leave(&self) -> Result {
+        if self.is_off.load(Acquire) {
+            return Ok(());
+        }
+        self.inner.lock().lifecycle = Lifecycle::Quiesced;
+        for device in self.devices() {
+            device.queues().quiesce(&**device);
+        }
+        self.events.shut_down();
+        if !self
+            .devices()
+            .iter()
+            .all(|device| device.queues().are_off(&**device))
+        {
+            return Err(errno::timer_expired());
+        }
+        self.is_off.store(true, Release);
+        // Who has asked for the fence just now has not seen that, and the fence is seen here; or it
+        // sees that, and does not wait.
+        smp_mb();
+        // The evictor does nothing for the process any more, whose buffers may stay for long: a
+        // child can have the file.
+        self.let_buffers_move();
+        Ok(())
+    }
+
+    /// Whether all its queues are off the GPUs for good: nobody need wait for its eviction fence.
+    pub(super) fn is_off(&self) -> bool {
+        smp_mb();
+        self.is_off.load(Acquire)
+    }
+}
