@@ -70,6 +70,14 @@ load_amdgpu() {
     return "$1"
 }
 
+# take_over: in a comparison whose head has no module inserted, ours takes /dev/kfd where it is
+# ours that runs: whoever is asked then is not C.
+take_over() {
+    [ -e $module ] || return 0
+    insmod $module || return 1
+    [ "$(state)" = serving ] || { echo "not ok - ours does not serve: '$(state)'" >&2; return 1; }
+}
+
 # equal WHAT A B
 equal() { if [ "$2" = "$3" ]; then ok "$1"; else not_ok "$1: '$2' is not '$3'"; fi; }
 
