@@ -557,6 +557,16 @@ mod tests {
     }
 
     #[test]
+    fn virtual_functions_are_refused() {
+        let known = IpVersion::new(9, 4, 3);
+        for allow_untested in [false, true] {
+            assert!(check_support(known, false, allow_untested).is_ok());
+            let refused = check_support(known, true, allow_untested);
+            assert!(matches!(refused, Err(Unsupported::VirtualFunction)));
+        }
+    }
+
+    #[test]
     fn partitions_of_one_xcc_share_the_vmids() {
         let mut facts = GpuFacts::zeroed();
         facts.compute_vmid_bitmap = 0xfff8;

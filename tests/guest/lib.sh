@@ -61,6 +61,18 @@ unload() {
     return 1
 }
 
+# load ARGUMENTS...: insmod of ours, which is refused for a moment after the end of whoever had
+# /dev/kfd open.
+load() {
+    for _ in $(seq 600); do
+        if insmod $module "$@" 2>/tmp/insmod; then return 0; fi
+        grep -qi busy /tmp/insmod || break
+        sleep 0.1
+    done
+    cat /tmp/insmod
+    return 1
+}
+
 # load_amdgpu ARGUMENTS...: modprobe amdgpu, within seconds (tests/modules/quick_ftrace.c).
 load_amdgpu() {
     insmod "$share/quick_ftrace.ko" 2>/dev/null
@@ -68,6 +80,14 @@ load_amdgpu() {
     set -- $?
     rmmod quick_ftrace 2>/dev/null
     return "$1"
+}
+
+# take_over: in a comparison whose head has no module inserted, ours takes /dev/kfd where it is
+# ours that runs: whoever is asked then is not C.
+take_over() {
+    [ -e $module ] || return 0
+    insmod $module || return 1
+    [ "$(state)" = serving ] || { echo "not ok - ours does not serve: '$(state)'" >&2; return 1; }
 }
 
 # equal WHAT A B

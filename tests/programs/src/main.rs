@@ -17,6 +17,7 @@ mod denied;
 mod errno;
 mod exception;
 mod faults;
+mod figures;
 mod fuzz;
 mod handles;
 mod ipc;
@@ -119,6 +120,9 @@ enum Command {
     RunlistChild(runlist::RunlistChild),
     /// Have one user try to learn of another's process, to change it, and to hold it up.
     Stranger(stranger::Stranger),
+    /// Hold what a process is told in figures (memory, clocks, copy queues' time) against what is
+    /// known of it, and print what each came to.
+    Figures,
     /// Create queues until there are no more, and print how many there are.
     Queues,
     /// Kill a process in the middle of a dispatch, COUNT times.
@@ -199,6 +203,7 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Exception(exception) => exception.run(),
         Command::Refused(refused) => refused.run(),
         Command::Faults(faults) => faults.run(),
+        Command::Figures => figures::all(),
         Command::Fuzz(fuzz) => fuzz.run(),
         Command::Openers(openers) => openers.run(),
         Command::Storm(storm) => storm.run(),

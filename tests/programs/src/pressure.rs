@@ -258,10 +258,11 @@ impl Watch {
         }
     }
 
-    /// Whether that is enough. Where the host is too busy for two looks in 50 ms, being evicted and
-    /// restored is.
+    /// Whether that is enough. Where the host is too busy for two looks in 50 ms each time, once
+    /// is; never is not.
     fn has_seen(&self, times: u32) -> bool {
-        self.restored >= times && (self.seen >= times || self.begin.elapsed() > PATIENCE)
+        self.restored >= times
+            && (self.seen >= times || self.seen > 0 && self.begin.elapsed() > PATIENCE)
     }
 
     /// One look: at the count, and at the events meanwhile.

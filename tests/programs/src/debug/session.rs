@@ -408,6 +408,19 @@ impl Session {
                 word(8),
                 word(12)
             ),
+            // struct kfd_hsa_memory_exception_data
+            32 => format!(
+                "not present {}, read only {}, no execute {}, imprecise {}, at {:x}{:08x}, GPU {}, \
+                type {}",
+                word(0),
+                word(4),
+                word(8),
+                word(12),
+                word(20),
+                word(16),
+                self.name_of(word(24)),
+                word(28)
+            ),
             bytes => format!("{bytes} bytes"),
         };
         Ok(format!("{}, size {size}, {told}", outcome(result)))
