@@ -50,6 +50,10 @@ use kernel::{
         global_lock,
         Arc, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
 };
 
 #[allow(
@@ -99,8 +103,12 @@ struct Slot {
     adev: NonNull<c_void>,
     /// The device's name on its bus.
     name: CString,
-    /// Whether amdgpu has it in `adev`. Changed under the lock of the list.
+    /// Whether amdgpu has it in `adev`. This and the next two change under the lock of the list.
     offered: Atomic<bool>,
+    /// amdgpu has taken the device away, and it is being ended.
+    leaving: Atomic<bool>,
+    /// It was taken from amdgpu, whose device stays until it has ended.
+    withdrawn: Atomic<bool>,
     /// Whether processes may get it.
     gate: Arc<Gate>,
     served: Removable<Served>,
@@ -139,6 +147,8 @@ impl Slot {
             adev,
             name: CString::try_from(name)?,
             offered: Atomic::new(true),
+            leaving: Atomic::new(false),
+            withdrawn: Atomic::new(false),
             gate: Gate::new()?,
             served: Removable::new(),
         };
@@ -147,24 +157,69 @@ impl Slot {
         Ok((&raw const **slot).cast_mut())
     }
 
-    /// amdgpu takes the device away: it forgets the slot when this call returns. False: it had it
-    /// from another KFD.
+    /// amdgpu takes the device away: ends it. amdgpu forgets the slot when this call returns.
+    /// False: it had it from another KFD.
     fn take_back(kfd: *mut c::kfd_dev) -> bool {
-        let slots = SLOTS.lock();
-        let slot = slots
-            .iter()
-            .find(|slot| core::ptr::eq(&raw const ***slot, kfd.cast()));
-        slot.is_some_and(|slot| slot.offered.xchg(false, Relaxed))
+        let slot = {
+            let slots = SLOTS.lock();
+            let is_it = |slot: &&KBox<Self>| core::ptr::eq(&raw const ***slot, kfd.cast());
+            let Some(slot) = slots.iter().find(is_it) else {
+                return false;
+            };
+            if !slot.offered.xchg(false, Relaxed) {
+                return false;
+            }
+            slot.leaving.store(true, Relaxed);
+            &raw const **slot
+        };
+        // SAFETY: the list keeps a slot that is leaving.
+        let slot = unsafe { &*slot };
+        // Not under the lock: the end of a device may take long.
+        slot.end();
+        let _slots = SLOTS.lock();
+        slot.leaving.store(false, Relaxed);
+        true
     }
 
     /// Takes the slots from amdgpu where it still has them: of devices that were unbound, and of
-    /// which somebody has a file open.
-    fn withdraw_all(slots: &[KBox<Self>]) {
+    /// which somebody has a file open. False: amdgpu is about to take one away itself, or is just
+    /// doing so.
+    fn withdraw_all(slots: &[KBox<Self>]) -> bool {
         for slot in slots.iter().filter(|slot| slot.offered.load(Relaxed)) {
             let kfd = (&raw const **slot).cast_mut().cast();
             // SAFETY: the device does not go before `amdkfd_device_exit` has returned, which waits
             // for the list's lock in `take_back`.
-            unsafe { c::amdkfd_withdraw(slot.adev.as_ptr().cast(), kfd) };
+            if unsafe { c::amdkfd_withdraw(slot.adev.as_ptr().cast(), kfd) } {
+                slot.offered.store(false, Relaxed);
+                slot.withdrawn.store(true, Relaxed);
+            }
+        }
+        let is_amdgpus =
+            |slot: &KBox<Self>| slot.offered.load(Relaxed) || slot.leaving.load(Relaxed);
+        !slots.iter().any(is_amdgpus)
+    }
+
+    /// Takes all slots, of which amdgpu has none any more.
+    ///
+    /// TIMEOUT: none. Who takes a device away is on its way, and waits for no user of a file.
+    fn take_all() -> KVec<KBox<Self>> {
+        loop {
+            {
+                let mut slots = SLOTS.lock();
+                if Self::withdraw_all(&slots) {
+                    return core::mem::replace(&mut *slots, KVec::new());
+                }
+            }
+            fsleep(Delta::from_millis(10));
+        }
+    }
+
+    /// Ends a device, and lets amdgpu have its own again if it was taken from it.
+    fn end_withdrawn(&self) {
+        self.end();
+        if self.withdrawn.load(Relaxed) {
+            // SAFETY: `withdraw_all` has taken it, and nothing of ours uses it any more.
+            unsafe { c::amdkfd_let_device_go(self.adev.as_ptr().cast()) };
         }
     }
 
@@ -342,13 +397,8 @@ upcalls! {
 
     fn amdkfd_exit() {
         // Not under the lock: the end of a device may take long.
-        let slots = {
-            let mut slots = SLOTS.lock();
-            Slot::withdraw_all(&slots);
-            core::mem::replace(&mut *slots, KVec::new())
-        };
-        for slot in &slots {
-            slot.end();
+        for slot in &Slot::take_all() {
+            slot.end_withdrawn();
         }
         kfd::retract();
     }
@@ -381,10 +431,7 @@ upcalls! {
         // A device that was unbound before we took over ends when its last DRM file is closed.
         if !Slot::take_back(kfd) {
             pr_warn!("what the C amdkfd had of a GPU that was unbound while in use is not freed\n");
-            return;
         }
-        // SAFETY: `amdkfd_probe` returned it.
-        unsafe { Slot::from_raw(kfd) }.end();
     }
 
     fn amdkfd_unbinding(adev: *mut c::amdgpu_device) {

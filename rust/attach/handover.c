@@ -60,9 +60,10 @@ static void take_device(struct held_device *device, bool from_c)
 	struct amdgpu_device *adev = device->adev;
 	struct kfd_dev *kfd = adev->kfd.dev;
 
-	device->had_kfd = kfd;
+	/* One that was taken and not offered again still ought to be served. */
 	if (!kfd)
 		return;
+	device->had_kfd = kfd;
 	/* C's device_exit undoes one suspend's count: exactly one, and no resume afterwards. */
 	amdgpu_call(amdgpu_amdkfd_suspend)(adev, true);
 	WRITE_ONCE(adev->kfd.dev, NULL);
@@ -92,14 +93,25 @@ static int start_kfd(void)
 	return ret;
 }
 
-void amdkfd_withdraw(struct amdgpu_device *adev, struct kfd_dev *kfd)
+bool amdkfd_withdraw(struct amdgpu_device *adev, struct kfd_dev *kfd)
 {
+	/* Its last file was closed: amdgpu is on its way to amdkfd_device_exit(). */
+	if (!kref_get_unless_zero(&adev_to_drm(adev)->ref))
+		return false;
 	if (adev->kfd.dev != kfd)
-		return;
+		return true;
+	/* Work of amdgpu's that is still pending asks by this alone whether there is a KFD. */
+	WRITE_ONCE(adev->kfd.init_complete, false);
 	WRITE_ONCE(adev->kfd.dev, NULL);
 	amdgpu_object(amdgpu_amdkfd_total_mem_size) -= adev->gmc.real_vram_size;
 	/* A task that has read the pointer is in one of our hooks by then. */
 	synchronize_rcu_tasks();
+	return true;
+}
+
+void amdkfd_let_device_go(struct amdgpu_device *adev)
+{
+	amdgpu_call(drm_dev_put)(adev_to_drm(adev));
 }
 
 /*

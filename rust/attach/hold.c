@@ -13,13 +13,13 @@
 #include "hold.h"
 
 /*
- * How long a reset that already runs, or waits for its turn, may keep us from parking its queue.
+ * How long resets that already run, or wait for their turn, may keep us from parking all queues.
  */
 #define PARK_TIMEOUT (10 * HZ)
 
 /*
- * How long no reset may begin. Longer than all parking takes and than any hand-over; what lasts
- * longer waits for a job of the GPU's that hangs, and amdgpu ends that job on the parked queue.
+ * How long no reset may begin, from when its queue is parked. Longer than all parking and any
+ * hand-over take together; what lasts longer waits for a job of the GPU's that hangs, and amdgpu ends that job on the parked queue.
  */
 #define HOLD_TIME (20 * HZ)
 
@@ -185,7 +185,8 @@ static bool is_parked(struct workqueue_struct *wq)
 	return false;
 }
 
-static int park_resets(struct amdgpu_device *adev)
+/* deadline: in jiffies, of all devices together. */
+static int park_resets(struct amdgpu_device *adev, unsigned long deadline)
 {
 	struct parking *parking = &held.parking[held.parkings];
 
@@ -197,7 +198,7 @@ static int park_resets(struct amdgpu_device *adev)
 	init_completion(&parking->release);
 	queue_work(parking->wq, &parking->work);
 	held.parkings++;
-	if (wait_for_completion_timeout(&parking->parked, PARK_TIMEOUT))
+	if (wait_for_completion_timeout(&parking->parked, max_t(long, deadline - jiffies, 1)))
 		return 0;
 	return refuse(-EBUSY, "%s is being reset; try again", dev_name(adev->dev));
 }
@@ -232,6 +233,7 @@ void let_go(void)
 int hold(void)
 {
 	struct held_device *device;
+	unsigned long deadline;
 	int ret;
 
 	held.sleep_flags = lock_system_sleep();
@@ -243,9 +245,10 @@ int hold(void)
 	for_each_held(device)
 		if (device->adev->xcp_mgr)
 			mutex_lock_nest_lock(&device->adev->xcp_mgr->xcp_lock, &attach_lock);
+	deadline = jiffies + PARK_TIMEOUT;
 	for_each_held(device)
 		if (!ret)
-			ret = park_resets(device->adev);
+			ret = park_resets(device->adev, deadline);
 	if (ret)
 		let_go();
 	return ret;

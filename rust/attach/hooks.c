@@ -134,14 +134,20 @@ REDIRECT(int, kgd2kfd_reset_mes_queue,
 #endif
 
 /*
+ * amdgpu wants the memory of device pages that C moved there, and which children of C's processes
+ * have still: who could move them home is gone. The one kernel is told to take other memory. The
+ * other one gets what C says, which then does nothing either: amdgpu waits for the children.
+ */
+#ifdef HAVE_EVICT_SVM_BO
+REDIRECT(int, svm_range_evict_svm_bo, (struct amdgpu_bo *bo), -EBUSY);
+#else
+REDIRECT(int, svm_range_schedule_evict_svm_bo, (struct amdgpu_amdkfd_fence *fence), 0);
+#endif
+
+/*
  * What belongs to shared virtual memory (SVM). amdgpu gets what it gets from a kernel without it,
  * but for init_zone_device, which passes to C where we use C's device pages (ANSWERED_FOR_PAGES).
  */
-#ifdef HAVE_EVICT_SVM_BO
-REDIRECT(int, svm_range_evict_svm_bo, (struct amdgpu_bo *bo), 0);
-#else
-REDIRECT(int, svm_range_schedule_evict_svm_bo, (struct amdgpu_amdkfd_fence *fence), -EINVAL);
-#endif
 REDIRECT(int, svm_range_restore_pages,
 	 (struct amdgpu_device *adev, unsigned int pasid, uint32_t vmid, uint32_t node,
 	  uint64_t addr, uint64_t ts, bool write),
@@ -381,7 +387,8 @@ int hooks_install(unsigned long (*lookup)(const char *name))
 	if (!ret)
 		return 0;
 	ftrace_free_filter(&ops);
-	return refuse(ret, "cannot redirect amdgpu's calls (%d)", ret);
+	/* Somebody is just changing how one of them is traced. */
+	return refuse(ret == -EAGAIN ? -EBUSY : ret, "cannot redirect amdgpu's calls (%d)", ret);
 }
 
 /*

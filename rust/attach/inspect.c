@@ -46,8 +46,25 @@ static int check_gpu(struct amdgpu_device *adev)
 }
 
 /*
+ * The same of one that is not held. While its partitions are changed it has no KFD's device, or one
+ * that is being freed.
+ */
+static int check_unheld_gpu(struct amdgpu_device *adev)
+{
+	int ret;
+
+	if (!adev->xcp_mgr)
+		return check_gpu(adev);
+	mutex_lock(&adev->xcp_mgr->xcp_lock);
+	ret = check_gpu(adev);
+	mutex_unlock(&adev->xcp_mgr->xcp_lock);
+	return ret;
+}
+
+/*
  * Has the C amdkfd a process? Certain once open() was blocked and C's release queue flushed: an
- * opener that came before is in the table, or waits for the table's mutex.
+ * opener that came before is in the table, or waits for the table's mutex, or for the flush of that
+ * queue, and finds the devices locked then.
  */
 static bool processes_exist(void)
 {
@@ -72,7 +89,7 @@ int handover_check(void)
 		pr_err("the C amdkfd does not serve, so there is nothing to take over\n");
 		return -ENODEV;
 	}
-	gpus = for_each_device(check_gpu);
+	gpus = for_each_device(check_unheld_gpu);
 	if (gpus <= 0)
 		return gpus ?: HANDOVER_NO_GPU;
 	return processes_exist() ? refuse(-EBUSY, in_use) : 0;

@@ -44,9 +44,13 @@ void amdkfd_device_exit(struct kfd_dev *kfd);
 void amdkfd_unbinding(struct amdgpu_device *adev);
 /*
  * The other way: amdgpu forgets what amdkfd_probe returned for a device that does not go before
- * amdkfd_exit. It was unbound, and somebody has a file of its open. adev must not go meanwhile.
+ * amdkfd_exit. It was unbound, and somebody has a file of its open. From here on it stays until
+ * amdkfd_let_device_go(). False: its last file is gone, and amdgpu calls amdkfd_device_exit, which
+ * must not have returned when this is called. Sleeps.
  */
-void amdkfd_withdraw(struct amdgpu_device *adev, struct kfd_dev *kfd);
+bool amdkfd_withdraw(struct amdgpu_device *adev, struct kfd_dev *kfd);
+/* amdgpu may free the device. Sleeps. */
+void amdkfd_let_device_go(struct amdgpu_device *adev);
 /*
  * The device is going away: end the processes that use it, and wait until they let go. kfd: or
  * NULL.

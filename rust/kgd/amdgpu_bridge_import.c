@@ -131,16 +131,14 @@ int bridge_memory_import(struct amdgpu_device *adev, struct bridge_vm *vm, int f
 			 u64 *size, u64 *mmap_offset, struct kgd_mem **out)
 {
 	struct dma_buf *dmabuf;
-	int idx, ret;
+	int ret;
 
+	if (bridge_is_unplugged(adev))
+		return -ENODEV;
 	dmabuf = dma_buf_get(fd);
 	if (IS_ERR(dmabuf))
 		return PTR_ERR(dmabuf);
-	ret = bridge_enter(adev, &idx);
-	if (ret)
-		goto put;
 	ret = import(adev, vm, address, dmabuf, out);
-	bridge_leave(idx);
 	if (ret)
 		goto put;
 	*size = amdgpu_bo_size((*out)->bo);
@@ -154,13 +152,11 @@ put:
 int bridge_memory_export(struct kgd_mem *mem, u32 flags)
 {
 	struct dma_buf *dmabuf;
-	int idx, ret;
+	int ret;
 
-	ret = bridge_enter(bridge_home(mem), &idx);
-	if (ret)
-		return ret;
+	if (bridge_is_unplugged(bridge_home(mem)))
+		return -ENODEV;
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_export_dmabuf)(mem, &dmabuf);
-	bridge_leave(idx);
 	if (ret)
 		return ret;
 	/* The file descriptor takes the reference over. */

@@ -10,8 +10,6 @@
 #include <linux/sched/task_stack.h>
 #include <linux/slab.h>
 
-#include <drm/drm_client.h>
-
 #include "amdgpu_bind.h"
 #include "bridge.h"
 #include "bridge_vm.h"
@@ -164,6 +162,9 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 		ret = PTR_ERR(vm->vm);
 		goto put;
 	}
+	ret = bridge_client_keep(adev);
+	if (ret)
+		goto put;
 	vm->adev = adev;
 	vm->process = process;
 	mutex_init(&vm->flushing);
@@ -172,9 +173,11 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 	if (!ret)
 		ret = make_compute(vm);
 	if (ret)
-		goto put;
+		goto let_go;
 	*out = vm;
 	return 0;
+let_go:
+	bridge_client_let_go(adev);
 put:
 	fput(vm->file);
 free:
@@ -223,6 +226,7 @@ void bridge_vm_release(struct bridge_vm *vm)
 		dma_fence_signal(fence);
 		dma_fence_put(fence);
 	}
+	bridge_client_let_go(vm->adev);
 	fput(vm->file);
 	kfree(vm);
 }
@@ -373,23 +377,6 @@ void bridge_vm_put_queue_buffers(struct bridge_vm *vm, struct amdgpu_bo **bos, u
 		amdgpu_call(amdgpu_bo_unref)(&bos[i]);
 }
 
-/* A file without handles. */
-static struct drm_file no_file = {
-	.table_lock = __SPIN_LOCK_UNLOCKED(no_file.table_lock),
-	.object_idr = IDR_INIT(no_file.object_idr),
-};
-
-/* Whether the file is still there. Under clientlist_mutex, under which drm frees it. */
-static bool file_is_there(struct amdgpu_device *adev)
-{
-	struct drm_client_dev *client;
-
-	list_for_each_entry(client, &adev_to_drm(adev)->clientlist, list)
-		if (client == &adev->kfd.client)
-			return true;
-	return false;
-}
-
 /*
  * amdgpu waits interruptibly where it has begun to change a buffer already, and leaves it half
  * changed if a signal comes: off the list of what is validated, but with its handle (freeing), or
@@ -409,7 +396,7 @@ static void restore_signals(sigset_t *before)
 	sigprocmask(SIG_SETMASK, before, NULL);
 }
 
-static int free_memory(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
+int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed)
 {
 	sigset_t before;
@@ -425,52 +412,14 @@ static int free_memory(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	return ret;
 }
 
-/*
- * The same when the device is, or is being, unplugged: with the file went the buffer's handle in
- * it.
- */
-static int free_unplugged(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
-			  u64 *freed)
-{
-	struct drm_device *drm = adev_to_drm(adev);
-	struct drm_file *file;
-	int ret;
-
-	mutex_lock(&drm->clientlist_mutex);
-	file = adev->kfd.client.file;
-	if (!file_is_there(adev))
-		adev->kfd.client.file = &no_file;
-	ret = free_memory(adev, vm, mem, freed);
-	adev->kfd.client.file = file;
-	mutex_unlock(&drm->clientlist_mutex);
-	return ret;
-}
-
 int bridge_memory_alloc(struct amdgpu_device *adev, struct bridge_vm *vm, u64 address, u64 size,
 			u32 flags, u64 *offset, struct kgd_mem **out)
 {
-	int idx, ret;
-
-	ret = bridge_enter(adev, &idx);
-	if (ret)
-		return ret;
-	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
-								   vm->drm_priv,
-								   out, offset, flags, false);
-	bridge_leave(idx);
-	return ret;
-}
-
-int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
-		       u64 *freed)
-{
-	int idx, ret;
-
-	if (bridge_enter(adev, &idx))
-		return free_unplugged(adev, vm, mem, freed);
-	ret = free_memory(adev, vm, mem, freed);
-	bridge_leave(idx);
-	return ret;
+	if (bridge_is_unplugged(adev))
+		return -ENODEV;
+	return amdgpu_call(amdgpu_amdkfd_gpuvm_alloc_memory_of_gpu)(adev, address, size,
+								    vm->drm_priv, out, offset,
+								    flags, false);
 }
 
 /*
@@ -495,18 +444,16 @@ static void unlock_forgotten_root(struct bridge_vm *vm)
 int bridge_memory_map(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem)
 {
 	sigset_t before;
-	int idx, ret;
+	int ret;
 
 	/* To map it on another device it is exported at home. */
-	ret = bridge_enter(bridge_home(mem), &idx);
-	if (ret)
-		return ret;
+	if (bridge_is_unplugged(bridge_home(mem)))
+		return -ENODEV;
 	block_signals(&before);
 	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_map_memory_to_gpu)(adev, mem, vm->drm_priv);
 	if (ret)
 		unlock_forgotten_root(vm);
 	restore_signals(&before);
-	bridge_leave(idx);
 	return ret;
 }
 

@@ -23,6 +23,7 @@
 #include "amdgpu_job.h"
 #include "amdgpu_res_cursor.h"
 #include "bridge.h"
+#include "bridge_vm.h"
 #include "bridge_vram.h"
 
 struct bridge_vram {
@@ -117,19 +118,19 @@ static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, struc
 	return ret;
 }
 
+/* Room is made for it as long as that takes: not within drm_dev_enter(). */
 static int make_vram(struct bridge_vram *vram, s32 partition, u32 pages, unsigned long *pfns)
 {
-	int idx, ret;
+	int ret;
 
-	if (!amdgpu_call(drm_dev_enter)(adev_to_drm(vram->adev), &idx))
+	if (bridge_is_unplugged(vram->adev))
 		return -ENODEV;
 	ret = create_bo(vram->adev, partition, pages, &vram->bo);
-	if (!ret) {
-		ret = settle(vram, pages, pfns);
-		if (ret)
-			amdgpu_call(amdgpu_bo_unref)(&vram->bo);
-	}
-	amdgpu_call(drm_dev_exit)(idx);
+	if (ret)
+		return ret;
+	ret = settle(vram, pages, pfns);
+	if (ret)
+		amdgpu_call(amdgpu_bo_unref)(&vram->bo);
 	return ret;
 }
 

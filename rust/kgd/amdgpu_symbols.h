@@ -6,6 +6,7 @@
  * and ttm export: this module shall be loadable before they are. No include guard: it is included
  * once for each use.
  */
+DRM_FUNCTION(drm_client_release)
 DRM_FUNCTION(drm_dev_enter)
 DRM_FUNCTION(drm_dev_exit)
 DRM_FUNCTION(drm_dev_get)

@@ -44,19 +44,25 @@ struct bridge_vm {
 };
 
 /*
- * Every buffer has a handle in the file of a DRM client of amdgpu's (adev->kfd.client). When the
- * device is unplugged that file is freed, the pointer to it stays, and processes may still have
- * buffers. So what looks at the file does it while the device is kept from being unplugged, with
- * these two.
+ * Keeps the file in which the device's buffers have their handles, and lets it go: a process's VM
+ * does (amdgpu_bridge_client.c). keep: -ENODEV if the device was unplugged, and it is gone. let_go:
+ * while somebody has a file of the device open; sleeps.
  */
-static inline int bridge_enter(struct amdgpu_device *adev, int *idx)
-{
-	return amdgpu_call(drm_dev_enter)(adev_to_drm(adev), idx) ? 0 : -ENODEV;
-}
+int bridge_client_keep(struct amdgpu_device *adev);
+void bridge_client_let_go(struct amdgpu_device *adev);
 
-static inline void bridge_leave(int idx)
+/*
+ * Whether it is no use to begin with what needs the device. It may be unplugged right afterwards:
+ * who has begun goes on, and amdgpu ends what the engines do not.
+ */
+static inline bool bridge_is_unplugged(struct amdgpu_device *adev)
 {
+	int idx;
+
+	if (!amdgpu_call(drm_dev_enter)(adev_to_drm(adev), &idx))
+		return true;
 	amdgpu_call(drm_dev_exit)(idx);
+	return false;
 }
 
 /* The device that a buffer was made on. */

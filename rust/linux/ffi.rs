@@ -106,7 +106,7 @@ unsafe extern "C" {
         index: u32,
         pfn: c_ulong,
         owner: *mut c_void,
-    );
+    ) -> c_int;
     pub(super) fn amdkfd_migration_commit(migration: *mut RawMigration) -> u32;
     pub(super) fn amdkfd_migration_end(migration: *mut RawMigration);
     pub(super) fn amdkfd_fault_pause(milliseconds: c_uint) -> bool;

@@ -131,14 +131,21 @@ unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 
 	return folio_pfn(folio);
 }
 
-void amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
-			   void *owner)
+int amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
+			  void *owner)
 {
 	struct page *page = pfn_to_page(pfn);
 
+	/*
+	 * A child of a process of the C amdkfd's may have it still: C lets amdgpu have the memory
+	 * below such pages. Nobody gets the first reference of a page but who has its memory.
+	 */
+	if (page_ref_count(page))
+		return -EBUSY;
 	page->zone_device_data = (void *)((unsigned long)owner | AMDKFD_PAGE_TAG);
 	zone_device_page_init(page, page_pgmap(page), 0);
 	migration->args.dst[index] = migrate_pfn(pfn);
+	return 0;
 }
 
 /* The target is let go: what is at @index stays. */

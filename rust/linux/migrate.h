@@ -46,9 +46,12 @@ u32 amdkfd_migration_source(const struct amdkfd_migration *migration, u32 index,
 unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index);
 /* A new page in system memory as the target, dirty from the first. 0: no memory. */
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index);
-/* A free device page as the target, which is @owner's from here on. */
-void amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
-			   void *owner);
+/*
+ * A free device page as the target, which is @owner's from here on. -EBUSY: it is not free, and
+ * stays whose it is.
+ */
+int amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
+			  void *owner);
 /* Moves what has a target, and lets all pages go. Returns how many have moved. */
 u32 amdkfd_migration_commit(struct amdkfd_migration *migration);
 /* Lets all pages go, unless that was done, and frees it. */

@@ -298,11 +298,11 @@ impl<'a> Migration<'a> {
     }
 
     /// A device page as the target of a place. From now on it has an owner, for whom
-    /// [`freed_by`] tells when it is free again.
+    /// [`freed_by`] tells when it is free again. `EBUSY`: somebody else has it.
     ///
     /// # Safety
     ///
-    /// It is a device page that nobody has. `owner` has an even address and stays until then.
+    /// It is a device page of memory that nobody else has. `owner` has an even address and stays until then.
     pub(crate) unsafe fn take(
         &self,
         index: u32,
@@ -311,8 +311,7 @@ impl<'a> Migration<'a> {
     ) -> Result {
         let raw = self.without_target(index)?;
         // SAFETY: By the type invariant, and by this function's contract.
-        unsafe { ffi::amdkfd_migration_take(raw, index, page.0, owner.as_ptr()) };
-        Ok(())
+        to_result(unsafe { ffi::amdkfd_migration_take(raw, index, page.0, owner.as_ptr()) })
     }
 
     /// Moves what has a target. Everything must have been copied. Afterwards programs go on, with

@@ -283,8 +283,12 @@ impl Vram {
         // SAFETY: By the type invariant it is a device page, and nobody's until a moment ago. The
         // reference that is leaked above is given back when the page is free.
         let result = unsafe { migration.take(place, page, owner) };
-        if result.is_err() {
-            this.taken.lock().remove(index);
+        if let Err(error) = result {
+            let mut taken = this.taken.lock();
+            taken.remove(index);
+            // C's: the next one would meet it too.
+            taken.closed |= error == EBUSY;
+            drop(taken);
             // SAFETY: From `into_raw`; the page has not taken the reference.
             drop(unsafe { DeferredArc::from_raw(raw) });
         }
