@@ -9,7 +9,7 @@
 //! them: they come from [`Host::run`] alone, and a [`Host`] comes from asking the machine.
 //!
 //! This is the only unsafe code: a function with target features may be called where the machine
-//! has them, and nowhere else.
+//! has them, and nowhere else; and arrays are taken for vectors, and bytes for dwords.
 
 #[cfg(all(target_arch = "x86_64", avx512))]
 mod avx512;
@@ -86,6 +86,21 @@ pub trait Level: Copy {
         }
         most > 0x7f80_0000
     }
+}
+
+/// A vector's bytes, as dwords that are stored with the low byte first.
+///
+/// The compiler makes one copy of it, where it makes many of a short loop.
+#[inline(always)]
+pub fn dwords(bytes: &[u8; 64]) -> [u32; 16] {
+    // SAFETY: both are 64 bytes, of which any is a value.
+    let mut dwords = unsafe { std::mem::transmute::<[u8; 64], [u32; 16]>(*bytes) };
+    if cfg!(target_endian = "big") {
+        for dword in &mut dwords {
+            *dword = u32::from_le(*dword);
+        }
+    }
+    dwords
 }
 
 /// A mask of flags: eight at a time, by a multiplication that gathers their bits.
@@ -459,6 +474,13 @@ mod tests {
                 assert_eq!(found, expected, "{host:?}");
             }
         }
+    }
+
+    #[test]
+    fn the_low_byte_is_the_first() {
+        let bytes = std::array::from_fn(|i| i as u8);
+        let expected: [u32; 16] = std::array::from_fn(|i| 0x0302_0100 + 0x0404_0404 * i as u32);
+        assert_eq!(dwords(&bytes), expected);
     }
 
     /// Lanes of two rows, and of a table.

@@ -8,7 +8,7 @@ use crate::exec::Machine;
 use crate::inst::{DsInst, Dst};
 use crate::op::Ds;
 use crate::wave::{Vgpr, LANES};
-use host_simd::Level;
+use host_simd::{dwords, Level};
 
 /// Lanes that are looked at together.
 const GROUP: usize = 16;
@@ -101,7 +101,8 @@ impl Share {
         [addresses, next, hold, rows @ ..]: &mut [Vgpr; 9],
     ) -> bool {
         let exec = machine.wave.exec();
-        *addresses = machine.wave.vgpr[usize::from(self.address)];
+        let register = &machine.wave.vgpr[usize::from(self.address)];
+        *addresses = *register;
         let active = spread(exec, hold);
         // Where the first lane's would be, if all lanes were active and side by side.
         let (first, last) = ends(exec);
@@ -135,6 +136,11 @@ impl Share {
             for i in 0..LANES {
                 addresses[i] &= active[i];
             }
+            // What was stored just now is not forwarded to loads that begin elsewhere.
+            match exec {
+                u64::MAX => next[..LANES - 1].copy_from_slice(&register[1..]),
+                _ => next[..LANES - 1].copy_from_slice(&addresses[1..]),
+            }
             patterns = Self::patterns::<L, BYTES>(level, addresses, next);
         }
         for (offset, data) in parts {
@@ -161,14 +167,13 @@ impl Share {
     }
 
     /// The lanes whose next one has the same address, and those whose next one's is their
-    /// neighbour's; `next` is room.
+    /// neighbour's: `next` has each lane's next.
     #[inline(always)]
     fn patterns<L: Level, const BYTES: usize>(
         level: L,
         addresses: &Vgpr,
-        next: &mut Vgpr,
+        next: &Vgpr,
     ) -> (u64, u64) {
-        next[..LANES - 1].copy_from_slice(&addresses[1..]);
         let (mut same, mut neighbours) = (Aligned::ZEROS, Aligned::ZEROS);
         let (same, neighbours) = (&mut same.0, &mut neighbours.0);
         for i in 0..LANES {
@@ -198,6 +203,10 @@ impl Share {
                 }
             } else if neighbours & all == all {
                 let found = &lds[at..at + BYTES * GROUP];
+                if let (1, Some(found)) = (D, found.first_chunk()) {
+                    rows[0][first..first + GROUP].copy_from_slice(&dwords(found));
+                    continue;
+                }
                 for i in 0..GROUP {
                     for d in 0..D {
                         rows[d][first + i] = word(found, BYTES * i + 4 * d);
