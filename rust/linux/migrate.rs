@@ -302,7 +302,8 @@ impl<'a> Migration<'a> {
     ///
     /// # Safety
     ///
-    /// It is a device page of memory that nobody else has. `owner` has an even address and stays until then.
+    /// It is a device page of memory that nobody else has. `owner` has an even address and stays
+    /// until then.
     pub(crate) unsafe fn take(
         &self,
         index: u32,

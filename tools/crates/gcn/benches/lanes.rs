@@ -2,8 +2,8 @@
 //! How fast waves run: nanoseconds of an instruction, of loops of a few kinds, on one core.
 //! `cargo bench -p gcn [NAME]`, or with `--profile dev` as the server is usually built.
 //!
-//! Each loop runs for less than a millisecond or a few, many times, and its shortest time counts: on
-//! a busy machine an average tells of the other load.
+//! Each loop runs for less than a millisecond or a few, many times, and its shortest time counts:
+//! on a busy machine an average tells of the other load.
 
 use gcn::{Access, Apertures, CodeCache, Fault, Memory, Outcome, Wave, Workgroup};
 use std::time::{Duration, Instant};

@@ -286,11 +286,16 @@ macro_rules! singles {
         impl Single {
             /// What executes it; `direct`: all its operands and its result are VGPRs.
             pub(super) fn runner(self, host: Host, direct: bool) -> Runner {
-                match (self, direct) {
-                    $((Single::$op, false) => host.function::<Steps, Singles<single::$op, false>>(),)*
-                    $((Single::$op2, false) => host.function::<Steps, Singles<single::$op2, false>>(),)*
-                    $((Single::$op, true) => host.function::<Steps, Singles<single::$op, true>>(),)*
-                    $((Single::$op2, true) => host.function::<Steps, Singles<single::$op2, true>>(),)*
+                match direct {
+                    true => self.runner_of::<true>(host),
+                    false => self.runner_of::<false>(host),
+                }
+            }
+
+            fn runner_of<const DIRECT: bool>(self, host: Host) -> Runner {
+                match self {
+                    $(Single::$op => host.function::<Steps, Singles<single::$op, DIRECT>>(),)*
+                    $(Single::$op2 => host.function::<Steps, Singles<single::$op2, DIRECT>>(),)*
                 }
             }
 
