@@ -3,8 +3,8 @@
 //! initial registers.
 //!
 //! Sources: LLVM's "User Guide for AMDGPU Backend", sections Kernel Descriptor and Initial Kernel
-//! Execution State (packed work-item ids; architected flat scratch but on gfx90a); amd_queue_t of ROCr's
-//! `amd_hsa_queue.h`.
+//! Execution State (packed work-item ids; architected flat scratch but on gfx90a); amd_queue_t of
+//! ROCr's `amd_hsa_queue.h`.
 
 use super::{PacketError, PACKET_DWORDS};
 use crate::cp::launch::{Launch, Order, ScratchRing, Shape};
