@@ -40,6 +40,7 @@ pub mod ih;
 pub mod inject;
 pub mod layout;
 pub mod memory;
+pub mod mi200;
 pub mod misc;
 pub mod model;
 pub mod nbio;
@@ -65,6 +66,13 @@ pub fn register_tables() -> Vec<(&'static str, Vec<RegisterInfo>)> {
     vec![
         ("athub/athub_1_0", athub::of_mi200()),
         ("gc/gc_9_4_2", gmc::hub::of_mi200()),
+        of::<mi200::GraphicsRegister>(),
+        of::<mi200::RingRegister>(),
+        of::<mi200::FabricRegister>(),
+        of::<mi200::ThermalRegister>(),
+        of::<mi200::ArbiterRegister>(),
+        of::<mi200::HostPathRegister>(),
+        of::<mi200::DiscoveryRegister>(),
         of::<misc::RomRegister>(),
         of::<misc::VideoRegister>(),
         of::<misc::UmcRegister>(),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::bus::Block;
 use crate::chip::Chip;
+use crate::mi200;
 use crate::nbio::{AldebaranNbioRegister, Nbio74Register};
 use crate::plain::Plain;
 use crate::preset::{ip, Generation, Preset};
@@ -221,6 +222,7 @@ fn of_mi200(preset: &Preset) -> Vec<Arc<dyn Block>> {
         MI200_REMAP,
         Mp1PublicRegister::MP1_FIRMWARE_FLAGS_13_0_2,
     );
+    blocks.extend(mi200::blocks(preset));
     blocks.extend([
         Arc::new(Rom::new(preset)) as Arc<dyn Block>,
         Arc::new(Plain::<Nbio74Register>::new("NBIO", nbif, &[], &[])),
