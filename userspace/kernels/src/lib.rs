@@ -33,15 +33,15 @@ const NO_COPIES: [&str; 4] = [
 /// What clang says of a processor that it does not know, by its version.
 const UNKNOWN: [&str; 2] = ["unknown target CPU", "invalid target ID"];
 
-/// Makes `OUT_DIR/<name>.co` of `<name>.cl`, for gfx942, and `OUT_DIR/<name>-gfx950.co`. Where
-/// `KFD_CLANG` does not know gfx950, that one is empty. Or takes the code object that the variable
-/// `instead` names for both.
+/// Makes `OUT_DIR/<name>.co` of `<name>.cl`, for gfx942, `OUT_DIR/<name>-gfx950.co` and
+/// `OUT_DIR/<name>-gfx90a.co`. Where `KFD_CLANG` does not know one of them, that is empty. Or takes
+/// the code object that the variable `instead` names for all.
 ///
 /// # Panics
 /// When that fails, with what the compiler said: it is for build scripts.
 pub fn compile(name: &str, instead: &str) {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    let newer = out.join(format!("{name}-gfx950.co"));
+    let [newer, older] = ["gfx950", "gfx90a"].map(|cpu| out.join(format!("{name}-{cpu}.co")));
     let out = out.join(name).with_extension("co");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = here.join(name).with_extension("cl");
@@ -49,14 +49,14 @@ pub fn compile(name: &str, instead: &str) {
     println!("cargo:rerun-if-changed={}", source.display());
     println!("cargo:rerun-if-changed={}", here.join("print.h").display());
     if let Some(ready) = env::var_os(instead) {
-        for out in [&out, &newer] {
+        for out in [&out, &newer, &older] {
             fs::copy(&ready, out).unwrap_or_else(|why| panic!("{instead}: {why}"));
         }
         return;
     }
     let given = env::var_os("KFD_CLANG").is_some();
     println!("cargo:rerun-if-env-changed=KFD_CLANG");
-    for (cpu, out) in [("gfx942", out), ("gfx950", newer)] {
+    for (cpu, out) in [("gfx942", out), ("gfx950", newer), ("gfx90a", older)] {
         let code = match run(clang(here, cpu), cpu, &source) {
             Ok(code) => code,
             Err(said) if given && UNKNOWN.iter().any(|why| said.contains(why)) => Vec::new(),

@@ -8,9 +8,9 @@
 
 use crate::bus::Block;
 use crate::chip::Chip;
-use crate::preset::{ip, Preset};
+use crate::preset::{ip, Generation, Preset};
 use crate::registers;
-use crate::regs::{name_of, place, Key, Placed, RegisterFile};
+use crate::regs::{moved, name_of, place, place_rows, Key, Placed, RegisterFile, RegisterInfo};
 
 registers! {
     /// The mappings of the graphics VMIDs.
@@ -24,8 +24,17 @@ registers! {
 
 use AthubRegister::*;
 
+/// Where MI200 has them (`athub_1_0_offset.h`).
+pub fn of_mi200() -> Vec<RegisterInfo> {
+    moved::<AthubRegister>(|info| {
+        let offset = info.offset - 0x33;
+        Some(RegisterInfo { offset, ..info })
+    })
+}
+
 /// The hub.
 pub struct Athub {
+    generation: Generation,
     bases: Vec<u32>,
     registers: RegisterFile<AthubRegister>,
 }
@@ -33,6 +42,7 @@ pub struct Athub {
 impl Athub {
     pub fn new(preset: &Preset) -> Self {
         Self {
+            generation: preset.generation,
             bases: preset.bases(ip::ATHUB, 0).to_vec(),
             registers: RegisterFile::new(),
         }
@@ -45,7 +55,10 @@ impl Block for Athub {
     }
 
     fn registers(&self) -> Vec<Placed> {
-        place::<AthubRegister>(&self.bases)
+        match self.generation {
+            Generation::Mi300 => place::<AthubRegister>(&self.bases),
+            Generation::Mi200 => place_rows(&of_mi200(), &self.bases),
+        }
     }
 
     fn register_name(&self, key: Key) -> String {

@@ -30,7 +30,7 @@ use crate::processor::runner::{Mode, Runner};
 use crate::processor::stats::Stats;
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
-use crate::sdma::{Sdma, ENGINE_DWORDS};
+use crate::sdma::{self, Sdma, ENGINE_DWORDS};
 use tlb::{PAGE, VA_MASK};
 
 registers! {
@@ -109,6 +109,8 @@ struct SdmaBlock {
     socket: Socket,
     engine: u8,
     bases: Vec<u32>,
+    /// Dwords of its registers.
+    dwords: u32,
 }
 
 impl Block for SdmaBlock {
@@ -117,7 +119,9 @@ impl Block for SdmaBlock {
     }
 
     fn registers(&self) -> Vec<Placed> {
-        place::<SdmaRegister>(&self.bases)
+        let mut placed = place::<SdmaRegister>(&self.bases);
+        placed.truncate(self.dwords as usize);
+        placed
     }
 
     fn register_name(&self, key: Key) -> String {
@@ -175,6 +179,7 @@ pub fn sockets(preset: &Preset) -> Sockets {
             socket: socket.clone(),
             engine,
             bases,
+            dwords: sdma::Places::of(preset.generation).dwords,
         }));
     }
     Sockets { socket, blocks }
@@ -195,6 +200,7 @@ impl Processors {
     /// Starts them on `chip`, whose bus has the blocks of `sockets`.
     pub fn start(chip: Arc<Chip>, sockets: &Sockets, synchronous: bool) -> Arc<Self> {
         let (xccs, engines) = (chip.preset.xccs, chip.preset.sdma_engines);
+        let generation = chip.preset.generation;
         let mode = if synchronous {
             Mode::Sync
         } else {
@@ -210,7 +216,7 @@ impl Processors {
             bus.clone(),
             runner.clone(),
             stats.clone(),
-            engines,
+            (generation, engines),
         ));
         let cp = Cp::new(bus, runner.clone(), sdma.clone(), stats.clone(), xccs);
         let it = Arc::new(Processors {

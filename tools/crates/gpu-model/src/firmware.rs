@@ -66,6 +66,8 @@ pub fn files(versions: Firmware) -> Vec<(&'static str, Vec<u8>)> {
         }
         .bytes()
     };
+    // Of MI200, whatever the preset: drivers ask each generation's files for its versions.
+    let old = Firmware::GC_9_4_2;
     // gfx_firmware_header_v1_0: feature version, jump table offset and size in dwords.
     let mec = file((1, 0), versions.mec, &[32, 64, 64], true);
     // rlc_firmware_header_v2_0: feature version, jump table, then list sizes and offsets: all
@@ -75,6 +77,16 @@ pub fn files(versions: Firmware) -> Vec<(&'static str, Vec<u8>)> {
     // sdma_firmware_header_v1_0: feature version, change version, jump table offset and size.
     let sdma = file((1, 0), 20, &[1, 0, 0, 0], true);
     vec![
+        (
+            "aldebaran_mec.bin",
+            file((1, 0), old.mec, &[32, 64, 64], true),
+        ),
+        ("aldebaran_rlc.bin", rlc.clone()),
+        ("aldebaran_sdma.bin", sdma.clone()),
+        (
+            "aldebaran_smc.bin",
+            file((2, 1), old.pmfw, &[0, 0, 0], true),
+        ),
         ("gc_9_4_3_mec.bin", mec.clone()),
         ("gc_9_4_4_mec.bin", mec.clone()),
         ("gc_9_5_0_mec.bin", mec),

@@ -16,6 +16,7 @@ use crate::hostile::caches::{Caches, Place};
 use crate::hostile::Hostile;
 use crate::inject::rule::{FenceKind, Hang, QueueAt};
 use crate::memory::{HeapMemory, Memory, Physical, PhysicalMemory};
+use crate::preset::Generation;
 use crate::processor::bus::{
     wide, Access, Binding, Bus, Cores, Fault, Hub, Interrupt, OnFault, Space, Verdict,
 };
@@ -286,7 +287,12 @@ impl Rig {
         let bus: Arc<dyn Bus> = flat.clone();
         let runner = Arc::new(Runner::new(mode));
         let stats = Arc::new(Stats::default());
-        let sdma = Arc::new(Sdma::new(bus.clone(), runner.clone(), stats.clone(), 2));
+        let sdma = Arc::new(Sdma::new(
+            bus.clone(),
+            runner.clone(),
+            stats.clone(),
+            (Generation::Mi300, 2),
+        ));
         let cp = Cp::new(bus, runner.clone(), sdma.clone(), stats.clone(), xccs);
         let rig = Rig {
             flat,

@@ -19,7 +19,7 @@ use crate::engine::DoorbellIndex;
 use crate::gmc::{Access, Hub};
 use crate::hostile::Hostile;
 use crate::memory::{Memory, Physical};
-use crate::preset::{ip, Preset};
+use crate::preset::{ip, Generation, Preset};
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
 pub use layout::client;
@@ -187,6 +187,8 @@ const RETRY_CAM_ENABLE: u32 = retry_int_cam_cntl::ENABLE.mask();
 /// The interrupt handler.
 pub struct Ih {
     base: u32,
+    /// There is one die: entries name none.
+    one_die: bool,
     registers: RegisterFile<IhRegister>,
     pasids: PasidTables,
     /// Held while an entry goes in: entries come from several threads.
@@ -201,6 +203,7 @@ impl Ih {
         let base = preset.base(ip::OSSSYS, 0, 0);
         Self {
             base,
+            one_die: preset.generation == Generation::Mi200,
             registers: RegisterFile::new(),
             pasids: PasidTables::new(),
             push: Mutex::new(()),
@@ -209,11 +212,19 @@ impl Ih {
         }
     }
 
+    /// The die of a hub.
+    const fn node(&self, hub: Hub) -> Node {
+        match self.one_die {
+            true => Node(0),
+            false => Node::of(hub),
+        }
+    }
+
     /// Which process a VMID of a hub belongs to.
     pub fn set_pasid(&self, hub: Hub, vmid: u8, pasid: u16) {
         let entry = self
             .pasids
-            .entry(Node::of(hub), vmid.into(), hub == Hub::Mm);
+            .entry(self.node(hub), vmid.into(), hub == Hub::Mm);
         entry.store(pasid.into(), Ordering::Relaxed);
     }
 
@@ -221,7 +232,7 @@ impl Ih {
     pub fn pasid(&self, hub: Hub, vmid: u8) -> u16 {
         let entry = self
             .pasids
-            .entry(Node::of(hub), vmid.into(), hub == Hub::Mm);
+            .entry(self.node(hub), vmid.into(), hub == Hub::Mm);
         entry.load(Ordering::Relaxed) as u16
     }
 
@@ -232,7 +243,10 @@ impl Ih {
     }
 
     /// Puts an event into the ring and raises the MSI.
-    pub fn push(&self, chip: &Chip, interrupt: Interrupt) {
+    pub fn push(&self, chip: &Chip, mut interrupt: Interrupt) {
+        if self.one_die {
+            interrupt.node = 0;
+        }
         if chip.inject.interrupt(chip, &interrupt) {
             return;
         }
@@ -304,6 +318,8 @@ impl Ih {
 
     /// Asks the retry CAM whether the driver is to hear of a retry fault.
     pub fn claim_retry(&self, interrupt: &Interrupt) -> Claim {
+        let node = if self.one_die { 0 } else { interrupt.node };
+        let interrupt = &Interrupt { node, ..*interrupt };
         let pasid = interrupt
             .pasid
             .unwrap_or_else(|| self.pasid_of_sender(interrupt));

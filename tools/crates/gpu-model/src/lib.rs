@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! A model of a gfx942 GPU (MI300 series), as much of it as a stock amdgpu driver and ROCm
-//! userspace use.
+//! A model of a gfx942 GPU (MI300 series; also of a gfx950 and a gfx90a), as much of it as a stock
+//! amdgpu driver and ROCm userspace use.
 //!
 //! Pure: it knows no sockets, files or hypervisor. Whoever hosts it gives it memory
 //! ([`memory::PhysicalMemory`]), an interrupt line ([`chip::InterruptLine`]) and the guest's
@@ -40,6 +40,7 @@ pub mod ih;
 pub mod inject;
 pub mod layout;
 pub mod memory;
+pub mod mi200;
 pub mod misc;
 pub mod model;
 pub mod nbio;
@@ -54,14 +55,28 @@ mod rig;
 pub mod sdma;
 pub mod smu;
 pub mod traffic;
+pub mod vbios;
 
 /// All registers the model declares, by the AMD header that names them
 /// (`asic_reg/HEADER_offset.h`): what a check against the kernel's source compares.
-pub fn register_tables() -> Vec<(&'static str, &'static [RegisterInfo])> {
-    fn of<R: RegisterSet>() -> (&'static str, &'static [RegisterInfo]) {
-        (R::HEADER, R::TABLE)
+pub fn register_tables() -> Vec<(&'static str, Vec<RegisterInfo>)> {
+    fn of<R: RegisterSet>() -> (&'static str, Vec<RegisterInfo>) {
+        (R::HEADER, R::TABLE.to_vec())
     }
     vec![
+        ("athub/athub_1_0", athub::of_mi200()),
+        ("gc/gc_9_4_2", gmc::hub::of_mi200()),
+        of::<mi200::GraphicsRegister>(),
+        of::<mi200::RingRegister>(),
+        of::<mi200::FabricRegister>(),
+        of::<mi200::ThermalRegister>(),
+        of::<mi200::ArbiterRegister>(),
+        of::<mi200::HostPathRegister>(),
+        of::<mi200::DiscoveryRegister>(),
+        of::<misc::RomRegister>(),
+        of::<misc::VideoRegister>(),
+        of::<misc::UmcRegister>(),
+        of::<nbio::Nbio74Register>(),
         of::<athub::AthubRegister>(),
         of::<cp::reg::CpRegister>(),
         of::<gc::GcRegister>(),

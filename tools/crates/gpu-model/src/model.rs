@@ -20,7 +20,7 @@ use crate::memory::BusError;
 use crate::misc;
 use crate::nbio::Nbio;
 use crate::pci::{self, ConfigSpace};
-use crate::preset::Preset;
+use crate::preset::{Generation, Preset};
 use crate::psp::Psp;
 use crate::smu::Smu;
 use crate::traffic::Traffic;
@@ -329,6 +329,9 @@ impl GpuModel {
 }
 
 fn put_discovery(chip: &Chip) -> Result<(), BusError> {
+    if chip.preset.generation == Generation::Mi200 {
+        return Ok(());
+    }
     let table = discovery::build(&chip.preset);
     chip.vram
         .write(chip.vram_size - discovery::FROM_TOP, &table)

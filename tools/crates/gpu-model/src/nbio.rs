@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 
 use crate::bus::Block;
 use crate::chip::Chip;
-use crate::preset::{ip, Preset};
+use crate::preset::{ip, Generation, Preset};
 use crate::registers;
-use crate::regs::{name_of, place, Key, Placed, RegisterFile};
+use crate::regs::{moved, name_of, place, place_rows, Key, Placed, RegisterFile, RegisterInfo};
 
 registers! {
     /// What the driver uses of NBIF.
@@ -60,12 +60,52 @@ registers! {
 
 use NbioRegister::*;
 
+registers! {
+    /// What NBIF 7.4 has besides: routing of doorbells, which are stored only.
+    pub enum Nbio74Register from "nbio/nbio_7_4" {
+        BIF_FB_EN = 2 @ 0x00ff;
+        BIF_SDMA0_DOORBELL_RANGE = 2 @ 0x01d0;
+        BIF_SDMA1_DOORBELL_RANGE = 2 @ 0x01d1;
+        BIF_IH_DOORBELL_RANGE = 2 @ 0x01d2;
+        BIF_MMSCH0_DOORBELL_RANGE = 2 @ 0x01d3;
+    }
+}
+
+registers! {
+    /// Those that only Aldebaran has there (`nbio_v7_4.c`, `*_ALDE`): no header has them.
+    pub enum AldebaranNbioRegister from "none" {
+        BIF_DOORBELL_INT_CNTL = 2 @ 0x00fe;
+        BIF_INTR_CNTL = 2 @ 0x0101;
+        BIF_SDMA2_DOORBELL_RANGE = 2 @ 0x01d6;
+        BIF_SDMA3_DOORBELL_RANGE = 2 @ 0x01d7;
+        BIF_MMSCH1_DOORBELL_RANGE = 2 @ 0x01d8;
+        BIF_SDMA4_DOORBELL_RANGE = 2 @ 0x01d9;
+    }
+}
+
+/// Where NBIF 7.4 has what both have, by names of its own (`nbio_7_4_offset.h`): all but one
+/// register are where 7.9 has them, and some are not there.
+pub fn of_mi200() -> Vec<RegisterInfo> {
+    moved::<NbioRegister>(|info| match info.name {
+        // mmRCC_DEV0_EPF0_STRAP0_ALDE, of `nbio_v7_4.c`.
+        "RCC_STRAP0_RCC_DEV0_EPF0_STRAP0" => Some(RegisterInfo {
+            offset: 0x15,
+            ..info
+        }),
+        name if name.contains("_PARTITION_") || info.segment > 4 => None,
+        _ => Some(info),
+    })
+}
+
 /// Revision 1: the driver refuses revision 0 as an early sample.
 const REVISION: u32 = 1 << 24;
 const MM_INDEX_VRAM: u32 = 1 << 31;
+/// `ATOM_S7_ASIC_INIT_COMPLETE_MASK` of the eighth scratch register: the VBIOS has run.
+const INIT_COMPLETE: u32 = 0x200;
 
 /// The block.
 pub struct Nbio {
+    generation: Generation,
     bases: Vec<u32>,
     vram_size: u64,
     registers: RegisterFile<NbioRegister>,
@@ -75,6 +115,7 @@ impl Nbio {
     pub fn new(preset: &Preset, vram_size: u64) -> Self {
         let bases = preset.bases(ip::NBIF, 0).to_vec();
         let block = Self {
+            generation: preset.generation,
             bases,
             vram_size,
             registers: RegisterFile::new(),
@@ -91,6 +132,9 @@ impl Nbio {
             RCC_DEV0_EPF0_RCC_CONFIG_MEMSIZE,
             (self.vram_size >> 20) as u32,
         );
+        if self.generation == Generation::Mi200 {
+            r.set_at(BIF_BX0_BIOS_SCRATCH_0, 7, INIT_COMPLETE);
+        }
         r.set(BIF_BX_PF0_PARTITION_MEM_CAP, 1);
         r.set(BIF_BX_PF0_PARTITION_MEM_STATUS, 1 << 4);
     }
@@ -156,7 +200,10 @@ impl Block for Nbio {
     }
 
     fn registers(&self) -> Vec<Placed> {
-        place::<NbioRegister>(&self.bases)
+        match self.generation {
+            Generation::Mi300 => place::<NbioRegister>(&self.bases),
+            Generation::Mi200 => place_rows(&of_mi200(), &self.bases),
+        }
     }
 
     fn register_name(&self, key: Key) -> String {

@@ -15,6 +15,7 @@ pub mod ip {
     pub const THM: u16 = 3;
     pub const SMUIO: u16 = 4;
     pub const GC: u16 = 11;
+    /// VCN has the same.
     pub const UVD: u16 = 12;
     pub const MMHUB: u16 = 34;
     pub const ATHUB: u16 = 35;
@@ -23,6 +24,7 @@ pub mod ip {
     pub const SDMA0: u16 = 42;
     pub const DF: u16 = 46;
     pub const NBIF: u16 = 108;
+    pub const UMC: u16 = 150;
     pub const MP0: u16 = 255;
 
     /// A block's name, as the headers have it.
@@ -40,6 +42,7 @@ pub mod ip {
             SDMA0 => "SDMA",
             DF => "DF",
             NBIF => "NBIO",
+            UMC => "UMC",
             MP0 => "MP0",
             _ => "IP",
         }
@@ -87,12 +90,27 @@ impl Firmware {
         mec: 14,
         ..Self::OLD
     };
+    /// MEC 60: what debugging (51) and the global wave sync (0x28) want, before the xnack chain
+    /// (98), which the model lacks. PMFW 68.41.0: before the table of memory errors (68.42).
+    pub const GC_9_4_2: Self = Self {
+        mec: 60,
+        pmfw: 0x0044_2900,
+    };
     /// The first that reset a copy engine alone (`sdma_v4_4_2_update_reset_mask`,
     /// `smu_v13_0_6_init_caps`).
     const RESETS: Self = Self {
         mec: 0xb0,
         pmfw: 0x0055_7900,
     };
+}
+
+/// Which blocks a GPU is made of, where that is more than their versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// Aldebaran: drivers know its blocks by the PCI device id, and much of it from a VBIOS.
+    Mi200,
+    /// MI300 and MI350: drivers read a discovery table.
+    Mi300,
 }
 
 /// `AMDGPU_PKG_TYPE_APU`, as `smuio_v13_0_3_get_pkg_type` reads it.
@@ -102,6 +120,7 @@ const PACKAGE_APU: u32 = 2;
 #[derive(Clone, Debug)]
 pub struct Preset {
     pub name: &'static str,
+    pub generation: Generation,
     pub device_id: u16,
     /// Accelerator core complexes (XCC).
     pub xccs: u8,
@@ -132,6 +151,7 @@ pub const NAMES: &[&str] = &[
     "gc-9.4.4",
     "mi350x",
     "mi350x-full",
+    "mi250x",
 ];
 
 impl Preset {
@@ -146,6 +166,7 @@ impl Preset {
             "gc-9.4.4" => Some(Self::gc_9_4_4()),
             "mi350x" => Some(Self::mi350x()),
             "mi350x-full" => Some(Self::mi350x_full()),
+            "mi250x" => Some(Self::mi250x()),
             _ => None,
         }
     }
@@ -233,6 +254,7 @@ impl Preset {
     fn gfx942(name: &'static str, device_id: u16, xccs: u8, active_cus: [u8; 4]) -> Self {
         Self {
             name,
+            generation: Generation::Mi300,
             device_id,
             xccs,
             shader_engines: 4,
@@ -244,6 +266,20 @@ impl Preset {
             target: Target::Gfx942,
             default_vram: 2 << 30,
             ips: gfx942_ips(xccs),
+        }
+    }
+
+    /// One of an MI250X's two dies (1002:7408) cut down to 4 of its 8 shader engines with a compute
+    /// unit each, without its video blocks.
+    pub fn mi250x() -> Self {
+        Self {
+            generation: Generation::Mi200,
+            cus_per_engine: 14,
+            sdma_engines: 5,
+            firmware: Firmware::GC_9_4_2,
+            target: Target::Gfx90a,
+            ips: gfx90a_ips(),
+            ..Self::gfx942("mi250x", 0x7408, 1, [1; 4])
         }
     }
 
@@ -338,6 +374,49 @@ fn gfx942_ips(xccs: u8) -> Vec<IpBlock> {
         one(ip::DF, (4, 6, 2), &[0x7000, 0x240_b800, 0x7c0_0000]),
         // The driver refuses a GPU without a video block's version; it adds no block for this one.
         one(ip::UVD, (2, 0, 3), &[0x7800, 0x7e00, 0x240_3000]),
+    ]
+}
+
+/// The IP blocks of an Aldebaran (`linux:drivers/gpu/drm/amd/include/aldebaran_ip_offset.h`; the
+/// copy engines' registers are counted from where `sdma_v4_0_get_reg_offset` has them).
+fn gfx90a_ips() -> Vec<IpBlock> {
+    let one = |hardware_id, version, bases: &[u32]| IpBlock {
+        hardware_id,
+        version,
+        instances: vec![bases.to_vec()],
+    };
+    let mp = [0x1_6000, 0xdc_0000, 0xe0_0000, 0xe4_0000, 0x243_fc00];
+    let sdma = [0x1260, 0x1860, 0x1_e000, 0x1_e400, 0x1_e800];
+    vec![
+        one(ip::GC, (9, 4, 2), &[0x2000, 0xa000, 0x240_2c00]),
+        one(ip::MMHUB, (9, 4, 2), &[0x1_a000, 0x240_8800]),
+        one(ip::ATHUB, (9, 4, 2), &[0xc20, 0x240_8c00]),
+        one(ip::OSSSYS, (4, 4, 0), &[0x10a0, 0x240_a000]),
+        one(ip::HDP, (4, 4, 0), &[0xf20, 0x240_a400]),
+        IpBlock {
+            hardware_id: ip::SDMA0,
+            version: (4, 4, 0),
+            instances: sdma.map(|base| vec![base]).to_vec(),
+        },
+        one(ip::NBIF, (7, 4, 4), &[0, 0x14, 0xd20, 0x1_0400, 0x241_b000]),
+        one(ip::MP0, (13, 0, 2), &mp),
+        one(ip::MP1, (13, 0, 2), &mp),
+        one(
+            ip::SMUIO,
+            (13, 0, 2),
+            &[0x1_6800, 0x1_6a00, 0x240_1000, 0x344_0000],
+        ),
+        one(ip::THM, (13, 0, 2), &[0x1_6600, 0x240_0c00]),
+        one(ip::DF, (3, 6, 2), &[0x7000, 0x240_b800, 0x7c0_0000]),
+        one(ip::UMC, (6, 7, 0), &[0x1_4000, 0x5_4000, 0x242_5800]),
+        IpBlock {
+            hardware_id: ip::UVD,
+            version: (2, 6, 0),
+            instances: vec![
+                vec![0x7800, 0x7e00, 0x240_3000],
+                vec![0x7a00, 0x9000, 0x244_5000],
+            ],
+        },
     ]
 }
 

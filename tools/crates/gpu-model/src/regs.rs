@@ -64,8 +64,20 @@ pub struct Placed {
 
 /// All registers of set `R` at the places an instance with these base addresses has them.
 pub fn place<R: RegisterSet>(bases: &[u32]) -> Vec<Placed> {
+    place_rows(R::TABLE, bases)
+}
+
+/// Another generation's table: that of set `R` with some rows elsewhere, or not there.
+pub fn moved<R: RegisterSet>(to: fn(RegisterInfo) -> Option<RegisterInfo>) -> Vec<RegisterInfo> {
+    let gone = |info: RegisterInfo| RegisterInfo { count: 0, ..info };
+    let rows = R::TABLE.iter();
+    rows.map(|info| to(*info).unwrap_or(gone(*info))).collect()
+}
+
+/// The same as [`place`] by a table with the rows of the set.
+pub fn place_rows(table: &[RegisterInfo], bases: &[u32]) -> Vec<Placed> {
     let mut placed = Vec::new();
-    for (row, info) in R::TABLE.iter().enumerate() {
+    for (row, info) in table.iter().enumerate() {
         let Some(&base) = bases.get(usize::from(info.segment)) else {
             continue;
         };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! The SDMA engines (4.4.2): copies, fills, page-table updates and fences. One [`Sdma`] per GPU.
+//! The SDMA engines (4.4.2, and 4.4.0 of MI200): copies, fills, page-table updates and fences. One
+//! [`Sdma`] per GPU.
 //!
 //! Each engine has ten rings: GFX and PAGE, set up by the kernel through registers, and RLC0 to 7
 //! for user queues, loaded from an MQD by the hardware scheduler or through registers by the
@@ -16,13 +17,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::engine::Progress;
+use crate::preset::Generation;
 use crate::processor::bus::{Bus, Fault, Hub, Space, View};
 use crate::processor::copy::{CopyEngines, Filter, RlcQueue};
 use crate::processor::lock;
 use crate::processor::runner::{Job, Runner, Task};
 use crate::processor::saved::Saved;
 use crate::processor::stats::Stats;
-use layout::{cntl, context, f32_cntl, reg, status_reg};
+use layout::{cntl, context, f32_cntl, reg, reg_4_4_0, status_reg};
 use ring::{Flight, Ring};
 
 /// Dwords of an engine's register space.
@@ -54,8 +56,47 @@ struct Unit {
     rings: Vec<(Arc<Ring>, Arc<Task>)>,
 }
 
+/// What generations have otherwise: registers of an engine that are not a ring's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Places {
+    /// F32_CNTL.
+    pub f32_cntl: u32,
+    /// CNTL.
+    pub cntl: u32,
+    /// Dwords of an engine's register space.
+    pub dwords: u32,
+    /// Engines that a die has clients of the interrupt handler for.
+    pub engines_of_die: u8,
+}
+
+impl Places {
+    /// SDMA 4.4.2.
+    const MI300: Self = Self {
+        f32_cntl: reg::F32_CNTL,
+        cntl: reg::CNTL,
+        dwords: ENGINE_DWORDS,
+        engines_of_die: 4,
+    };
+    /// SDMA 4.4.0 (`sdma_4_4_0_offset.h`).
+    const MI200: Self = Self {
+        f32_cntl: reg_4_4_0::F32_CNTL,
+        cntl: reg_4_4_0::CNTL,
+        dwords: 0x400,
+        engines_of_die: 5,
+    };
+
+    /// A generation's.
+    pub const fn of(generation: Generation) -> Self {
+        match generation {
+            Generation::Mi200 => Self::MI200,
+            Generation::Mi300 => Self::MI300,
+        }
+    }
+}
+
 /// What all engines share.
 struct Common {
+    places: Places,
     bus: Arc<dyn Bus>,
     stats: Arc<Stats>,
 }
@@ -74,9 +115,15 @@ pub struct Sdma {
 const KERNEL_SLICES: usize = 4;
 
 impl Sdma {
-    /// `count` engines at rest.
-    pub fn new(bus: Arc<dyn Bus>, runner: Arc<Runner>, stats: Arc<Stats>, count: u8) -> Self {
-        let common = Arc::new(Common { bus, stats });
+    /// `count` engines of a generation at rest.
+    pub fn new(
+        bus: Arc<dyn Bus>,
+        runner: Arc<Runner>,
+        stats: Arc<Stats>,
+        (generation, count): (Generation, u8),
+    ) -> Self {
+        let places = Places::of(generation);
+        let common = Arc::new(Common { places, bus, stats });
         let units = (0..count).map(|index| Unit::new(&common, index)).collect();
         Sdma {
             common,
@@ -132,11 +179,11 @@ impl Sdma {
             None => false,
         };
         match offset {
-            reg::CNTL => unit
+            _ if offset == self.common.places.cntl => unit
                 .rings
                 .iter()
                 .for_each(|(ring, _)| ring.enable_traps(cntl::TRAP_ENABLE.pick(value) != 0)),
-            reg::F32_CNTL => {
+            _ if offset == self.common.places.f32_cntl => {
                 for (ring, task) in &unit.rings {
                     ring.halt(f32_cntl::HALT.pick(value) != 0);
                     self.runner.wake(task);

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! System management unit (MP1 13.0.6): a mailbox for power management. One per GPU.
+//! System management unit (MP1 13.0.6, or 13.0.2: [`aldebaran`]): a mailbox for power management.
+//! One per GPU.
 //!
 //! Clocks, power and temperatures it reports follow how busy the queues are; requests to change
 //! them are taken and have no effect. Messages as in
 //! `linux:drivers/gpu/drm/amd/pm/swsmu/inc/pmfw_if/smu_v13_0_6_ppsmc.h` (`PPSMC_MSG_*`).
 
+pub mod aldebaran;
 mod metrics;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -15,7 +17,7 @@ use crate::bus::Block;
 use crate::chip::Chip;
 use crate::gmc::Hub;
 use crate::inject::rule::SmuFate;
-use crate::preset::{ip, Preset};
+use crate::preset::{ip, Generation, Preset};
 use crate::registers;
 use crate::regs::{name_of, place, Key, Placed, RegisterFile};
 
@@ -104,6 +106,7 @@ pub struct Smu {
     registers: RegisterFile<SmuRegister>,
     /// The card's number.
     serial: u32,
+    /// Features that are on, of those that there are.
     enabled: AtomicU32,
     /// Where the driver wants tables.
     driver_address: AtomicU64,
@@ -119,7 +122,7 @@ impl Smu {
             bases: preset.bases(ip::MP1, 0).to_vec(),
             registers: RegisterFile::new(),
             serial,
-            enabled: AtomicU32::new(FEATURES_LOW),
+            enabled: AtomicU32::new(u32::MAX),
             driver_address: AtomicU64::new(0),
             pending: Mutex::default(),
             load: Mutex::default(),
@@ -132,7 +135,7 @@ impl Smu {
         self.registers.clear();
         self.registers.set(MP1_SMN_C2PMSG_90, OK);
         *self.pending.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        self.enabled.store(FEATURES_LOW, Ordering::Release);
+        self.enabled.store(u32::MAX, Ordering::Release);
     }
 
     /// Runs one message, unless the fault injection wants it otherwise.
@@ -158,7 +161,10 @@ impl Smu {
 
     fn run(&self, chip: &Chip, message: u32) {
         let argument = self.registers.get(MP1_SMN_C2PMSG_82);
-        let answer = self.answer(chip, message, argument);
+        let answer = match chip.preset.generation {
+            Generation::Mi300 => self.answer(chip, message, argument),
+            Generation::Mi200 => aldebaran::answer(self, chip, message, argument),
+        };
         tracing::debug!(target: "smu", "message {message:#x}({argument:#x}) = {answer:x?}");
         if let Ok(value) = answer {
             self.registers.set(MP1_SMN_C2PMSG_82, value);
@@ -178,7 +184,7 @@ impl Smu {
             GET_DRIVER_IF_VERSION => Ok(DRIVER_IF_VERSION),
             GET_METRICS_VERSION => Ok(METRICS_VERSION),
             GET_METRICS_TABLE => self.send_metrics(chip),
-            GET_FEATURES_LOW => Ok(self.enabled.load(Ordering::Acquire)),
+            GET_FEATURES_LOW => Ok(self.enabled() & FEATURES_LOW),
             GET_FEATURES_HIGH => Ok(0),
             ENABLE_ALL_FEATURES => Ok(self.enable(FEATURES_LOW)),
             DISABLE_ALL_FEATURES => Ok(self.enable(0)),
@@ -237,6 +243,10 @@ impl Smu {
         }
     }
 
+    fn enabled(&self) -> u32 {
+        self.enabled.load(Ordering::Acquire)
+    }
+
     fn enable(&self, features: u32) -> u32 {
         self.enabled.store(features, Ordering::Release);
         0
@@ -251,22 +261,28 @@ impl Smu {
 
     /// Writes the metrics table where the driver wants it.
     fn send_metrics(&self, chip: &Chip) -> Result<u32, u32> {
-        let ticks = chip.clock.ticks();
-        let busy = chip.busy.get().map_or(0, |it| it.load(Ordering::Relaxed));
-        let load = {
-            let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
-            load.update(ticks, busy);
-            *load
-        };
+        let (ticks, load) = self.load(chip);
         let linked = chip.hive.is_some();
         let table = metrics::table(&chip.preset, self.serial, linked, ticks, load);
+        self.send(chip, &table)
+    }
+
+    /// The time, and how busy the GPU is now.
+    fn load(&self, chip: &Chip) -> (u64, metrics::Load) {
+        let ticks = chip.clock.ticks();
+        let busy = chip.busy.get().map_or(0, |it| it.load(Ordering::Relaxed));
+        let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
+        load.update(ticks, busy);
+        (ticks, *load)
+    }
+
+    /// Writes a table where the driver wants it.
+    fn send(&self, chip: &Chip, table: &[u8]) -> Result<u32, u32> {
         let address = self.driver_address.load(Ordering::Acquire);
-        chip.vm(Hub::Mm, 0)
-            .write(address, &table)
-            .map_err(|fault| {
-                tracing::warn!(target: "smu", "metrics table: {fault}");
-                FAILED
-            })?;
+        chip.vm(Hub::Mm, 0).write(address, table).map_err(|fault| {
+            tracing::warn!(target: "smu", "table: {fault}");
+            FAILED
+        })?;
         Ok(0)
     }
 }
@@ -317,7 +333,7 @@ mod tests {
     const ARGUMENT: u64 = 0x1_6292;
     const RESPONSE: u64 = 0x1_629a;
 
-    fn send(rig: &Rig, message: u32, argument: u32) -> (u32, u32) {
+    pub fn send(rig: &Rig, message: u32, argument: u32) -> (u32, u32) {
         rig.write(RESPONSE, 0);
         rig.write(ARGUMENT, argument);
         rig.write(MESSAGE, message);

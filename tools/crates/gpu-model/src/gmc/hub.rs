@@ -3,14 +3,14 @@
 //! owned by [`super::Gmc`].
 //!
 //! Both kinds have the same registers in the same order; in the MMHUB they lie 0x340 dwords further
-//! (`mmhub_1_8_0_offset.h` against `gc_9_4_3_offset.h`).
+//! (`mmhub_1_8_0_offset.h` against `gc_9_4_3_offset.h`). MI200 has them somewhat further in either.
 
 use super::{writes, Access, FaultReason, Hub, Reach, Refusal};
 use crate::bus::Block;
 use crate::chip::Chip;
-use crate::preset::{ip, Preset};
+use crate::preset::{ip, Generation, Preset};
 use crate::registers;
-use crate::regs::{name_of, place, Key, Placed, RegisterFile};
+use crate::regs::{moved, name_of, place, place_rows, Key, Placed, RegisterFile, RegisterInfo};
 
 registers! {
     /// `VM_*` and `MC_VM_*` as the graphics hub has them.
@@ -126,9 +126,24 @@ impl Context {
     }
 }
 
+/// Where MI200's graphics hub has them (`gc_9_4_2_offset.h`; those of its MMHUB,
+/// `mmhub_1_7_offset.h`, lie [`MMHUB_SHIFT`] further, too).
+pub fn of_mi200() -> Vec<RegisterInfo> {
+    moved::<VmRegister>(|info| {
+        let shift = match info.name {
+            "MC_VM_XGMI_LFB_CNTL" | "MC_VM_XGMI_LFB_SIZE" => 0x21,
+            name if name.starts_with("MC_VM_") => 0x24,
+            _ => 0x20,
+        };
+        let offset = info.offset + shift;
+        Some(RegisterInfo { offset, ..info })
+    })
+}
+
 /// One hub's registers.
 pub struct HubBlock {
     hub: Hub,
+    generation: Generation,
     base: u32,
     reach: Reach,
     registers: RegisterFile<VmRegister>,
@@ -136,16 +151,18 @@ pub struct HubBlock {
 
 impl HubBlock {
     pub fn gc(preset: &Preset, xcc: u8, reach: Reach) -> Self {
-        Self::new(Hub::Gc(xcc), preset.base(ip::GC, xcc, 0), reach)
+        Self::new(preset, Hub::Gc(xcc), preset.base(ip::GC, xcc, 0), reach)
     }
 
     pub fn mm(preset: &Preset, reach: Reach) -> Self {
-        Self::new(Hub::Mm, preset.base(ip::MMHUB, 0, 0) + MMHUB_SHIFT, reach)
+        let base = preset.base(ip::MMHUB, 0, 0) + MMHUB_SHIFT;
+        Self::new(preset, Hub::Mm, base, reach)
     }
 
-    fn new(hub: Hub, base: u32, reach: Reach) -> Self {
+    fn new(preset: &Preset, hub: Hub, base: u32, reach: Reach) -> Self {
         let block = Self {
             hub,
+            generation: preset.generation,
             base,
             reach,
             registers: RegisterFile::new(),
@@ -269,7 +286,10 @@ impl Block for HubBlock {
     }
 
     fn registers(&self) -> Vec<Placed> {
-        place::<VmRegister>(&[self.base])
+        match self.generation {
+            Generation::Mi300 => place::<VmRegister>(&[self.base]),
+            Generation::Mi200 => place_rows(&of_mi200(), &[self.base]),
+        }
     }
 
     fn register_name(&self, key: Key) -> String {

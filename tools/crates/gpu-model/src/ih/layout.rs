@@ -51,6 +51,7 @@ values! {
         SDMA1 = 0x09;
         SDMA2 = 0x01;
         SDMA3 = 0x04;
+        SDMA4 = 0x05;
         /// Waves of the first shader engine.
         SE0SH = 0x0a;
         /// The multimedia hub's page-table walker.

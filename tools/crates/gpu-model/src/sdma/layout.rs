@@ -178,6 +178,11 @@ values! {
         RLC0_RB_CNTL = 0x130;
         RLC1_RB_CNTL = 0x188;
     }
+    /// Those of SDMA 4.4.0 that are elsewhere.
+    reg_4_4_0: u32 from "include/asic_reg/sdma/sdma_4_4_0_offset.h" "regSDMA0_" {
+        CNTL = 0x1c;
+        F32_CNTL = 0x2a;
+    }
     op: u32 from "amdgpu/vega10_sdma_pkt_open.h" "SDMA_OP_" {
         NOP = 0;
         COPY = 1;

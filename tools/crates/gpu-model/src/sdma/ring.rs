@@ -492,16 +492,22 @@ impl Ring {
             self.common.stats.work("SDMA TRAP while disabled", 1);
             return;
         }
-        // Of each die.
-        const CLIENTS: [u8; 4] = [client::SDMA0, client::SDMA1, client::SDMA2, client::SDMA3];
+        const CLIENTS: [u8; 5] = [
+            client::SDMA0,
+            client::SDMA1,
+            client::SDMA2,
+            client::SDMA3,
+            client::SDMA4,
+        ];
+        let of_die = self.common.places.engines_of_die;
         self.common.bus.interrupt(Interrupt {
-            client: CLIENTS[usize::from(self.engine % 4)],
+            client: CLIENTS[usize::from(self.engine % of_die)],
             source: source::SDMA_TRAP,
             ring_id: self.number,
             vmid: space.vmid,
             from_mm: true,
             pasid: Some(pasid),
-            node: self.engine / 4 * 4,
+            node: self.engine / of_die * 4,
             data: [data, 0, 0, 0],
         });
     }

@@ -17,12 +17,12 @@ pub const POWER_LIMIT: u32 = 750;
 /// Degrees Celsius.
 pub const TEMPERATURE_LIMIT: u32 = 105;
 
-const FCLK: [u32; 4] = [1200, 1600, 1800, 2000];
-const UCLK: [u32; 4] = [900, 1000, 1200, 1300];
-const SOCCLK: [u32; 4] = [800, 900, 1000, 1143];
-const VCLK: [u32; 4] = [600, 800, 1000, 1200];
-const DCLK: [u32; 4] = [500, 700, 850, 1000];
-const LCLK: [u32; 4] = [400, 500, 600, 700];
+pub const FCLK: [u32; 4] = [1200, 1600, 1800, 2000];
+pub const UCLK: [u32; 4] = [900, 1000, 1200, 1300];
+pub const SOCCLK: [u32; 4] = [800, 900, 1000, 1143];
+pub const VCLK: [u32; 4] = [600, 800, 1000, 1200];
+pub const DCLK: [u32; 4] = [500, 700, 850, 1000];
+pub const LCLK: [u32; 4] = [400, 500, 600, 700];
 
 /// Frequency in MHz of a clock's level, by `PPCLK_*` (`smu_v13_0_6_pmfw.h`).
 pub fn clock(id: u32, level: u32) -> Option<u32> {
@@ -68,7 +68,7 @@ impl Load {
     }
 
     /// Something that is `idle` at rest and `full` under full load.
-    fn of(&self, idle: u32, full: u32) -> u32 {
+    pub fn of(&self, idle: u32, full: u32) -> u32 {
         idle + (full - idle) * self.percent / 100
     }
 

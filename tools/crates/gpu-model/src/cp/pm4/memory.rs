@@ -107,7 +107,7 @@ pub fn wait_reg_mem64(cx: &mut Cx<'_>, body: &[u32]) -> Outcome {
 
 fn wait(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
     let memory = polled::MEM_SPACE.of(body) == wait_reg_mem_mem_space::MEMORY_SPACE;
-    let (reference, mask) = if is_wide {
+    let (mut reference, mask) = if is_wide {
         (wide(body[3], body[4]), wide(body[5], body[6]))
     } else {
         (body[3].into(), body[4].into())
@@ -120,8 +120,10 @@ fn wait(cx: &Cx<'_>, body: &[u32], is_wide: bool) -> Outcome {
             cx.view().read32(address)?.into()
         }
     } else if polled::OPERATION.of(body) == wait_reg_mem_operation::WR_WAIT_WR_REG {
-        // Write the reference to the first register, wait on the second.
+        // Write the reference to the first register, wait on the second until the bits of the mask
+        // are the reference's: amdgpu writes an invalidation and waits for its VMID's bit.
         cx.reg_write(polled::REG_WRITE_ADDR1.of(body), reference as u32);
+        reference &= mask;
         cx.reg_read(polled::REG_WRITE_ADDR2.of(body)).into()
     } else {
         cx.reg_read(polled::REG_POLL_ADDR.of(body)).into()

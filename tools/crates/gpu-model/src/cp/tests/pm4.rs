@@ -74,6 +74,32 @@ fn write_wait_register_pairs_flush_hdp() {
     assert_eq!(rig.read(AT.into()), 1);
 }
 
+/// What is written has more bits than what is waited for: `gfx_v9_0.c` flushes TLBs so.
+#[test]
+fn write_wait_register_pairs_wait_for_the_masks_bits() {
+    let rig = rig();
+    let pair = [
+        p(op::WAIT_REG_MEM, 6),
+        3 | 1 << 6,
+        0x28b4,
+        0x28c6,
+        0x7c_0004,
+        4,
+        0x20,
+    ];
+    rig.submit(RING, &pair);
+    rig.submit(RING, &[p(op::WRITE_DATA, 4), 5 << 8, AT, 0, 1]);
+    rig.runner.poll();
+    assert_eq!(rig.read(AT.into()), 0);
+    lock(&rig.flat.registers).insert((0, 0x28c6), 4);
+    rig.runner.poll();
+    assert_eq!(
+        lock(&rig.flat.registers).get(&(0, 0x28b4)),
+        Some(&0x7c_0004)
+    );
+    assert_eq!(rig.read(AT.into()), 1);
+}
+
 #[test]
 fn release_mem_writes_and_interrupts() {
     let rig = rig();
