@@ -61,6 +61,10 @@ const RESTORE: Msecs = 100;
 /// an eviction that failed.
 const BACK_OFF: Msecs = 100;
 
+/// How often that pause doubles while evictions fail: each takes all queues of GPUs that do obey
+/// off them, and others' queues too.
+const DOUBLINGS: u32 = 5;
+
 /// How soon is looked again whether a GPU has let go that does not obey.
 const LEAVING: Msecs = 1000;
 
@@ -80,8 +84,8 @@ pub(super) struct Evictor {
     ended: Atomic<bool>,
     /// The process has ended, but for what a GPU that does not obey may use.
     leaving: Atomic<bool>,
-    /// The last eviction failed.
-    failed: Atomic<bool>,
+    /// So many evictions have failed since the last that did not.
+    failed: Atomic<u32>,
     /// The fence that was asked for last.
     fence: Atomic<u64>,
 }
@@ -115,7 +119,7 @@ impl Evictor {
             user,
             ended: Atomic::new(false),
             leaving: Atomic::new(false),
-            failed: Atomic::new(false),
+            failed: Atomic::new(0),
             fence: Atomic::new(0),
         });
         Arc::pin_init(evictor, GFP_KERNEL)
@@ -133,13 +137,15 @@ impl Evictor {
         }
     }
 
-    /// An eviction failed, and somebody waits for the fence still: it is tried again after a while.
-    fn evict_later(self: &Arc<Self>) {
+    /// An eviction failed, as many have before, and somebody waits for the fence still: it is tried
+    /// again after a while.
+    fn evict_later(self: &Arc<Self>, before: u32) {
+        let wait = BACK_OFF << before.min(DOUBLINGS);
         if let Ok(registry) = registry::get() {
             // If it is queued already, it was asked for anew.
             let _ = registry
                 .evictions()
-                .enqueue_delayed::<_, EVICT>(self.clone(), msecs_to_jiffies(BACK_OFF));
+                .enqueue_delayed::<_, EVICT>(self.clone(), msecs_to_jiffies(wait));
         }
     }
 
@@ -158,6 +164,12 @@ impl Evictor {
         self.look_later();
     }
 
+    /// Whether it is looked after already.
+    pub(super) fn outlasts(&self) -> bool {
+        self.leaving.load(Acquire)
+    }
+
+    /// The caller holds the process: its end waits for this then.
     fn look_later(self: &Arc<Self>) {
         if let Ok(registry) = registry::get() {
             // One that waits for its time looks then.
@@ -258,18 +270,20 @@ impl WorkItem<EVICT> for Evictor {
         };
         match Self::evict(&process) {
             Ok(evicted) => {
-                this.failed.store(false, Relaxed);
+                this.failed.store(0, Relaxed);
                 if evicted == Evicted::Now {
                     this.restore_later(RESTORE, &process);
                 }
             }
             Err(error) => {
                 // Once: it comes again until the hardware obeys, or has been reset.
-                if !this.failed.xchg(true, Relaxed) {
+                let before = this.failed.load(Relaxed);
+                this.failed.store(before.saturating_add(1), Relaxed);
+                if before == 0 {
                     let pid = process.lead().pid();
                     pr_err!("process {pid}: cannot unmap its queues for an eviction: {error:?}\n");
                 }
-                this.evict_later();
+                this.evict_later(before);
             }
         }
     }
@@ -279,11 +293,9 @@ impl WorkItem<RESTORE_LATER> for Evictor {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        if this.leaving.load(Acquire) {
-            let over = this
-                .found()
-                .is_none_or(|process| leaving::is_over(&process));
-            if !over {
+        if this.outlasts() {
+            let process = this.found();
+            if process.as_ref().is_some_and(|it| !leaving::is_over(it)) {
                 this.look_later();
             }
             return;

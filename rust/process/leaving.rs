@@ -56,9 +56,13 @@ pub(super) fn end(process: &ProcessRef, begin: Instant<Monotonic>) {
     }
 }
 
-/// Ends a context whose file is closed.
+/// Ends a context whose file is closed. One that its address space has waited for in vain is not
+/// waited for once more: a process has as many as it has files.
 pub(super) fn close_context(process: &ProcessRef) {
-    end(process, Instant::now());
+    match process.evictor() {
+        Some(evictor) if evictor.outlasts() => drop(is_over(process)),
+        _ => end(process, Instant::now()),
+    }
 }
 
 /// Looks once more for a process of which something was on a GPU that did not obey. False: it still
