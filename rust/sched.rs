@@ -107,6 +107,8 @@ struct SchedProcess {
     has_reset: bool,
     /// It may have something on hardware that does not obey.
     stranded: bool,
+    /// It goes as soon as its queues have left the hardware.
+    leaving: bool,
     /// Its VMID, if the driver itself gives them.
     binding: Option<Binding>,
     vm: Option<Arc<Vm>>,
@@ -126,7 +128,8 @@ struct Part {
 /// A queue at a scheduler.
 struct SchedQueue {
     described: HwQueue,
-    /// Why it is kept off the hardware, beside that its process is evicted: `STOPPED`, `SUSPENDED`.
+    /// Why it is kept off the hardware, beside that its process is evicted: `STOPPED`, `SUSPENDED`,
+    /// `LEAVING`.
     /// One number, for all queues of a process are asked for it when that is evicted.
     kept: u8,
     /// Words of its packet in the run list. 0: it is not in it.
@@ -140,10 +143,12 @@ impl SchedQueue {
     const STOPPED: u8 = 1;
     /// A debugger keeps it off.
     const SUSPENDED: u8 = 2;
+    /// It goes as soon as it has left the hardware.
+    const LEAVING: u8 = 4;
 
     /// Whether it is meant to run.
     fn runs(&self) -> bool {
-        self.kept & Self::STOPPED == 0
+        self.kept & (Self::STOPPED | Self::LEAVING) == 0
     }
 
     /// Keeps it off for that reason or not; returns whether that is new.
@@ -189,6 +194,7 @@ impl NewSchedProcess {
             counts: Counts::default(),
             has_reset: false,
             stranded: false,
+            leaving: false,
             binding: None,
             vm,
         };
@@ -345,6 +351,9 @@ pub(crate) trait Scheduler: Send + Sync {
     /// Whether nothing is on the hardware of what had to leave it: false from an order that failed
     /// until a later one is obeyed, or the GPU has been reset, or is left ([`Scheduler::stop`]).
     fn has_let_go(&self) -> bool;
+    /// Gives orders again that failed because amdgpu had the hardware for itself, which need not
+    /// end in a reset. What comes of that [`Scheduler::has_let_go`] says.
+    fn ask_again(&self);
     /// Hangs the firmware's scheduler, to try what follows: a reset of the GPU. `ENODEV`: there is
     /// none.
     fn hang(&self) -> Result {

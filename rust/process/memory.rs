@@ -100,6 +100,10 @@ pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u3
 /// if it fails, those from which it is unmapped, for it may be freed next. Errors as for [`map`].
 pub(crate) fn unmap(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
     let owner = process.device(handle.gpu_id())?;
+    for device in process.devices() {
+        // What a queue had that is gone is the user's again as soon as the hardware has let go.
+        let _ = device.queues().are_off(&**device);
+    }
     owner.buffers().with(handle.index(), ENOMEM, |memory| {
         let before = *done;
         let unmapped = unmap_each(process, memory, gpus, done);

@@ -35,6 +35,7 @@ use crate::{
     },
     kgd::gpu_err,
     linux::{
+        errno,
         timekeeping::boot_nanoseconds,
         trace::{
             self,
@@ -77,10 +78,23 @@ pub(super) struct Scheduled {
 /// A queue with its place among those of the process.
 type QueueNode = RBTreeNode<QueueId, Scheduled>;
 
-/// Queues that have ended, and what told power management of them.
+/// Queues that are gone for the process, and what told power management of them.
 struct Remains {
-    _queues: RBTree<QueueId, Scheduled>,
-    _process: Option<(Key, ActiveProcess)>,
+    /// Those that were destroyed, or not taken in. While they are here nobody gets their names.
+    destroyed: RBTree<QueueId, Scheduled>,
+    /// Those that ended with the process.
+    ended: RBTree<QueueId, Scheduled>,
+    process: Option<(Key, ActiveProcess)>,
+}
+
+impl Remains {
+    fn new() -> Self {
+        Self {
+            destroyed: RBTree::new(),
+            ended: RBTree::new(),
+            process: None,
+        }
+    }
 }
 
 /// A queue that was not taken in. To be dropped when nothing is locked that reclaim may take: its
@@ -117,7 +131,7 @@ struct Inner {
     control: Option<WaveControl>,
     /// The process's place at the scheduler, while it has queues.
     process: Option<(Key, ActiveProcess)>,
-    /// What hardware that did not obey may use, of queues that have ended with the process.
+    /// What hardware that did not obey may use, of queues that are gone.
     remains: Option<Remains>,
     queues: RBTree<QueueId, Scheduled>,
     /// How many these are.
@@ -186,18 +200,17 @@ impl Queues {
     /// Ends all queues, which is said here if the hardware does not obey: they are off it when
     /// [`Queues::are_off`] says so. Calling it again does nothing.
     pub(crate) fn quiesce(&self, site: &impl Site) {
+        let scheduler = site.node().queues().scheduler();
         let mut inner = self.inner.lock();
         inner.closed = true;
         let process = inner.process.take();
         let mut obeyed = true;
         if let Some((key, _)) = &process {
-            let scheduler = site.node().queues().scheduler();
             let result = scheduler.remove(*key);
             trace_process(ProcessChange::Quiesce, site, inner.evicted, &result);
             site.node().notify_resets();
+            obeyed = has_obeyed(scheduler, &result);
             if let Err(error) = result {
-                // It may be others' queues that could not be put on again.
-                obeyed = scheduler.has_let_go();
                 let pid = site.vm().map_or(0, |vm| vm.task().pid);
                 let name = site.node().pci_name();
                 gpu_err!(
@@ -206,27 +219,22 @@ impl Queues {
                 );
             }
         }
-        let remains = Remains {
-            _queues: core::mem::replace(&mut inner.queues, RBTree::new()),
-            _process: process,
-        };
+        let queues = core::mem::replace(&mut inner.queues, RBTree::new());
         inner.count = 0;
         if !obeyed {
-            inner.remains = Some(remains);
+            let remains = inner.remains.get_or_insert_with(Remains::new);
+            (remains.ended, remains.process) = (queues, process);
             return;
         }
         drop(inner);
-        drop(remains);
+        drop((queues, process));
     }
 
-    /// Whether nothing of them is on the hardware after [`Queues::quiesce`]. What hardware that did
-    /// not obey may have used is given back with the first such answer.
+    /// Whether nothing of queues that are gone is on the hardware. What hardware that did not obey
+    /// may have used is given back with the first such answer.
     pub(crate) fn are_off(&self, site: &impl Site) -> bool {
         let mut inner = self.inner.lock();
-        if inner.remains.is_none() {
-            return true;
-        }
-        if !site.node().queues().scheduler().has_let_go() {
+        if inner.check_remains(site).is_err() {
             return false;
         }
         let remains = inner.remains.take();
@@ -236,22 +244,12 @@ impl Queues {
     }
 
     /// Keeps all queues off the hardware until as many [`Queues::restore`]. If the hardware fails
-    /// this counts nevertheless, and they are off its list.
+    /// this counts nevertheless, and they are off its list. `ETIME`: one that is gone may be at
+    /// work.
     pub(crate) fn evict(&self, site: &impl Site) -> Result {
         let mut inner = self.inner.lock();
-        // Saturates: a debugger may report as many memory violations as it likes.
-        inner.evicted = inner.evicted.saturating_add(1);
-        if inner.evicted == 1 {
-            inner.evicted_at = boot_nanoseconds();
-        }
-        // Each time, not only the first: it may not have obeyed then, and they run still.
-        let result = match &inner.process {
-            Some((key, _)) => site.node().queues().scheduler().evict(*key),
-            None => Ok(()),
-        };
-        trace_process(ProcessChange::Evict, site, inner.evicted, &result);
-        site.node().notify_resets();
-        result
+        let result = inner.evict(site);
+        result.and_then(|()| inner.check_remains(site))
     }
 
     /// Takes back one [`Queues::evict`].
@@ -277,14 +275,15 @@ impl Queues {
 
     /// The GPU is reset: nothing that the process has there runs again. The scheduler is stopped.
     pub(crate) fn lose(&self, site: &impl Site) -> Result {
-        let lost = core::mem::replace(&mut self.inner.lock().lost, true);
-        if lost {
-            return Ok(());
+        let mut inner = self.inner.lock();
+        match core::mem::replace(&mut inner.lost, true) {
+            true => Ok(()),
+            false => inner.evict(site),
         }
-        self.evict(site)
     }
 
-    /// Hands a queue to the scheduler; the process's first one takes the process in.
+    /// Hands a queue to the scheduler; the process's first one takes the process in. `EIO`: beside
+    /// others, one that is gone may be at work.
     pub(crate) fn insert(
         &self,
         site: &impl Site,
@@ -293,6 +292,12 @@ impl Queues {
     ) -> Result<(), Refused> {
         let NewQueue { entry, node, .. } = new;
         let (mut node, mut active) = (Some(node), None);
+        if !self.are_off(site) {
+            return Err(Refused {
+                error: EIO,
+                _left: (active, node),
+            });
+        }
         self.try_insert(site, process, entry, (&mut node, &mut active))
             .map_err(|error| Refused {
                 error,
@@ -330,9 +335,10 @@ impl Queues {
                 key
             }
         };
-        if let Err(error) = scheduler.map(key, entry) {
-            *active = inner.leave_scheduler(scheduler);
-            return Err(error);
+        let result = scheduler.map(key, entry);
+        if result.is_err() {
+            *active = inner.let_go(scheduler, &result, node);
+            return result;
         }
         if let Some(node) = node.take() {
             inner.queues.insert(node);
@@ -341,8 +347,9 @@ impl Queues {
         Ok(())
     }
 
-    /// Takes a queue from the scheduler and gives back all that it had. `EINVAL`: there is no such
-    /// queue here. `EAGAIN`: it is suspended. Any other error: it is gone nevertheless.
+    /// Takes a queue from the scheduler and gives back all that it had, as soon as the hardware has
+    /// let go of that. `EINVAL`: there is no such queue here. `EAGAIN`: it is suspended. Any other
+    /// error: it is gone nevertheless.
     pub(crate) fn destroy(&self, site: &impl Site, id: QueueId) -> Result {
         let scheduler = site.node().queues().scheduler();
         let mut inner = self.inner.lock();
@@ -355,12 +362,12 @@ impl Queues {
             Some((process, _)) => scheduler.unmap(*process, key),
             None => Ok(()),
         };
-        let gone = inner.queues.remove_node(&id);
+        let mut gone = inner.queues.remove_node(&id);
         inner.count -= 1;
         if inner.wave_sync == Some(id) {
             inner.wave_sync = None;
         }
-        let process = inner.leave_scheduler(scheduler);
+        let process = inner.let_go(scheduler, &result, &mut gone);
         drop(inner);
         drop(process);
         drop(gone);
@@ -593,15 +600,73 @@ impl Inner {
         })
     }
 
-    /// Lets the scheduler forget the process after its last queue. What is returned is to be
-    /// dropped when nothing is locked.
-    fn leave_scheduler(&mut self, scheduler: &dyn Scheduler) -> Option<ActiveProcess> {
-        if !self.queues.is_empty() {
-            return None;
+    /// Keeps all queues off the hardware, as [`Queues::evict`].
+    fn evict(&mut self, site: &impl Site) -> Result {
+        // Saturates: a debugger may report as many memory violations as it likes.
+        self.evicted = self.evicted.saturating_add(1);
+        if self.evicted == 1 {
+            self.evicted_at = boot_nanoseconds();
         }
-        let (key, active) = self.process.take()?;
-        // There is nothing on the hardware to take off, hence nothing that can fail.
-        let _ = scheduler.remove(key);
-        Some(active)
+        // Each time, not only the first: it may not have obeyed then, and they run still.
+        let result = match &self.process {
+            Some((key, _)) => site.node().queues().scheduler().evict(*key),
+            None => Ok(()),
+        };
+        trace_process(ProcessChange::Evict, site, self.evicted, &result);
+        site.node().notify_resets();
+        result
+    }
+
+    /// `ETIME`: a queue that is gone may be on the hardware still, which was asked once more.
+    fn check_remains(&self, site: &impl Site) -> Result {
+        if self.remains.is_none() {
+            return Ok(());
+        }
+        let scheduler = site.node().queues().scheduler();
+        scheduler.ask_again();
+        site.node().notify_resets();
+        match scheduler.has_let_go() {
+            true => Ok(()),
+            false => Err(errno::timer_expired()),
+        }
+    }
+
+    /// Lets the scheduler forget the process after its last queue. `result`: what came of the order
+    /// for the queue that is gone, which is kept, and the process, if it may be at work. What is
+    /// returned, or left of the queue, is to be dropped when nothing is locked.
+    fn let_go(
+        &mut self,
+        scheduler: &dyn Scheduler,
+        result: &Result,
+        gone: &mut Option<QueueNode>,
+    ) -> Option<ActiveProcess> {
+        let mut obeyed = has_obeyed(scheduler, result);
+        let mut process = None;
+        if self.queues.is_empty() {
+            process = self.process.take();
+        }
+        if let Some((key, _)) = &process {
+            let removed = scheduler.remove(*key);
+            obeyed &= has_obeyed(scheduler, &removed);
+        }
+        if obeyed {
+            return process.map(|(_, active)| active);
+        }
+        let remains = self.remains.get_or_insert_with(Remains::new);
+        if let Some(gone) = gone.take() {
+            remains.destroyed.insert(gone);
+        }
+        if process.is_some() {
+            remains.process = process;
+        }
+        None
     }
 }
+
+/// Whether what an order concerned has left the hardware. The error may come of others' queues that
+/// could not be put on again; and who has left the hardware to a reset has given it no order.
+fn has_obeyed(scheduler: &dyn Scheduler, result: &Result) -> bool {
+    result.is_ok() && !scheduler.is_stopped() || scheduler.has_let_go()
+}
+
+mod tests;

@@ -115,6 +115,20 @@ enum Phase {
     Stopped,
 }
 
+impl Inner {
+    /// What is to go and was not taken off the hardware yet: queues, and processes without them.
+    fn leaving(&self) -> impl Iterator<Item = (Key, Option<Key>)> + '_ {
+        self.processes.iter().filter_map(|(&key, process)| {
+            let mut queues = process.queues.iter();
+            let queue = queues.find(|(_, entry)| entry.kept & SchedQueue::LEAVING != 0);
+            match queue {
+                Some((&queue, _)) => Some((key, Some(queue))),
+                None => process.leaving.then_some((key, None)),
+            }
+        })
+    }
+}
+
 impl Direct {
     /// Starts the scheduler.
     pub(crate) fn start(
@@ -290,7 +304,7 @@ impl Direct {
         let position = self.position(entry);
         let asked = check_available(kgd);
         match Preemption::of(asked.and_then(|()| self.hardware.unload(entry, position, preempt))) {
-            // The end of the reset settles it.
+            // It stays loaded, and is asked again.
             Preemption::Unavailable => return Preemption::Unavailable,
             Preemption::Failed => entry.hqd.loaded = false,
             off => {
@@ -301,8 +315,9 @@ impl Direct {
         self.reset(phase, vmid, entry, position)
     }
 
-    /// Takes a queue off the hardware and from its process for good. What is returned beside the
-    /// outcome is to be dropped when nothing is locked.
+    /// Takes a queue off the hardware and from its process for good; one that amdgpu keeps from
+    /// leaving now goes later. What is returned beside the outcome is to be dropped when nothing is
+    /// locked.
     fn take_out(
         &self,
         inner: &mut Inner,
@@ -319,6 +334,10 @@ impl Direct {
         let vmid = at.binding.as_ref().map(Binding::vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
         let off = self.take_off(phase, vmid, entry, Preempt::Reset);
+        if entry.hqd.loaded && *phase == Phase::Runs {
+            entry.keep(SchedQueue::LEAVING, true);
+            return Ok((off, None));
+        }
         if off.result().is_err() {
             // Nobody asks it again.
             (*behind, at.stranded) = (true, true);
@@ -415,6 +434,13 @@ impl Scheduler for Direct {
         } = &mut *inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         let result = self.clear(phase, at, Preempt::Reset);
+        if *phase == Phase::Runs && at.queues.values().any(|entry| entry.hqd.loaded) {
+            at.leaving = true;
+            for entry in at.queues.values_mut() {
+                entry.keep(SchedQueue::LEAVING, true);
+            }
+            return result;
+        }
         *behind |= result.is_err();
         let gone = processes.remove_node(&process);
         drop(inner);
@@ -541,7 +567,38 @@ impl Scheduler for Direct {
 
     fn has_let_go(&self) -> bool {
         let inner = self.inner.lock();
-        !inner.behind || inner.phase == Phase::Stopped && !self.hardware.kgd.in_reset()
+        match inner.phase {
+            Phase::Stopped if !self.hardware.kgd.in_reset() => true,
+            _ => !inner.behind && inner.leaving().next().is_none(),
+        }
+    }
+
+    fn ask_again(&self) {
+        let (mut queues, mut processes) = (RBTree::new(), RBTree::new());
+        let mut inner = self.inner.lock();
+        loop {
+            let next = inner.leaving().next();
+            let Some((process, queue)) = next else {
+                break;
+            };
+            let gone = match queue {
+                None => inner.processes.remove_node(&process).map(|gone| {
+                    processes.insert(gone);
+                }),
+                Some(queue) => match self.take_out(&mut inner, process, queue) {
+                    Ok((_, Some(gone))) => {
+                        queues.insert(gone);
+                        Some(())
+                    }
+                    _ => None,
+                },
+            };
+            if gone.is_none() {
+                break;
+            }
+        }
+        drop(inner);
+        drop((queues, processes));
     }
 
     fn stop(&self) -> Result {
@@ -561,6 +618,8 @@ impl Scheduler for Direct {
             }
             off
         });
+        let stranded = inner.processes.values().any(|process| process.stranded);
+        inner.behind |= stranded;
         inner.phase = Phase::Stopped;
         self.wanted.forget();
         result

@@ -620,6 +620,13 @@ impl Scheduler for Runlist {
         !inner.behind || inner.phase == Phase::Stopped && !self.kgd.in_reset()
     }
 
+    fn ask_again(&self) {
+        let mut inner = self.inner.lock();
+        if inner.behind && inner.phase == Phase::Listed {
+            let _ = self.reschedule(&mut inner, |_| Ok(()));
+        }
+    }
+
     fn stop(&self) -> Result {
         let mut inner = self.inner.lock();
         if inner.phase == Phase::Stopped {

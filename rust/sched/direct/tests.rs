@@ -241,6 +241,44 @@ mod tests {
     }
 
     #[test]
+    fn what_is_to_go_while_amdgpu_has_the_hardware_goes_afterwards() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let [ends, stays] = [0, 1].map(|n| direct.add(process(n), None));
+        mapped(&direct, ends, &fake);
+        let (key, other) = (mapped(&direct, stays, &fake), mapped(&direct, stays, &fake));
+        let slots = fake.live().slots;
+        fake.set_in_reset(true);
+        assert!(direct.remove(ends).is_err() && direct.unmap(stays, key).is_err());
+        direct.ask_again();
+        assert!(!direct.has_let_go());
+        assert_eq!(fake.live().slots, slots);
+        // It was no reset.
+        fake.set_in_reset(false);
+        direct.ask_again();
+        assert!(direct.has_let_go() && direct.may_run(stays, other));
+        assert_eq!(fake.live().slots.count_ones(), 1);
+        assert_eq!(direct.remove(ends), Err(ENOENT));
+        assert_eq!(direct.evict(stays), Ok(()));
+        assert_eq!((fake.live().slots, fake.live().resets_asked), (0, 0));
+    }
+
+    #[test]
+    fn who_is_removed_during_a_reset_has_not_let_go_before_its_end() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let process = direct.add(process(0), None);
+        mapped(&direct, process, &fake);
+        fake.set_in_reset(true);
+        direct.stop().unwrap();
+        assert_eq!(direct.remove(process), Ok(()));
+        assert!(!direct.has_let_go());
+        fake.set_in_reset(false);
+        Scheduler::start(&*direct).unwrap();
+        assert!(direct.has_let_go());
+    }
+
+    #[test]
     fn a_queue_that_cannot_be_seen_has_the_gpu_reset() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);

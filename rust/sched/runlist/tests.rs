@@ -234,6 +234,25 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_ends_while_amdgpu_has_the_hardware_leaves_afterwards() {
+        let fake = Fake::new().unwrap();
+        let runlist = runlist(&fake, memory(&fake));
+        let (process, _) = mapped(&runlist, 1);
+        fake.set_in_reset(true);
+        assert!(runlist.remove(process).is_err());
+        runlist.ask_again();
+        assert!(!runlist.has_let_go());
+        // It was no reset.
+        fake.set_in_reset(false);
+        let rings = fake.live().rings;
+        runlist.ask_again();
+        assert!(runlist.has_let_go() && fake.live().rings > rings);
+        let rings = fake.live().rings;
+        runlist.ask_again();
+        assert_eq!((fake.live().rings, fake.live().resets_asked), (rings, 0));
+    }
+
+    #[test]
     fn suspended_queues_are_looked_at_and_stay_off() {
         let fake = Fake::new().unwrap();
         let runlist = runlist(&fake, memory(&fake));

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of a process's queues on one GPU.
+
+#[kernel::macros::kunit_tests(amdkfd_queues)]
+mod tests {
+    use super::super::*;
+    use crate::{
+        gfx::testing::hw_process,
+        gpu::{
+            gate::Gate,
+            Gpu,
+            NoSink,
+            Node, //
+        },
+        ids::UserVa,
+        kgd::{
+            fake::Fake,
+            Vm, //
+        },
+        queue::{
+            properties::QueueRequest,
+            Given,
+            QueueIds, //
+        },
+        sched::slots::Slots,
+    };
+    use kernel::sync::Arc;
+
+    struct FakeSite {
+        node: Arc<Node>,
+        vm: Arc<Vm>,
+        ids: Arc<QueueIds>,
+    }
+
+    impl Site for FakeSite {
+        fn node(&self) -> &Arc<Node> {
+            &self.node
+        }
+
+        fn vm(&self) -> Result<&Arc<Vm>> {
+            Ok(&self.vm)
+        }
+    }
+
+    /// A process on a GPU whose firmware answers nothing that needs an answer.
+    fn silent() -> (Arc<Fake>, FakeSite, Pin<KBox<Queues>>) {
+        let fake = Fake::with(|facts| facts.queue_preemption_timeout_ms = 20).unwrap();
+        let gpu = Gpu::new(fake.clone(), Gate::new().unwrap()).unwrap();
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let site = FakeSite {
+            node: Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap(),
+            vm: fake.vm().unwrap(),
+            ids: Arc::new(Slots::new(8), GFP_KERNEL).unwrap(),
+        };
+        let queues = KBox::pin_init(Queues::new(), GFP_KERNEL).unwrap();
+        (fake, site, queues)
+    }
+
+    /// Makes a compute queue.
+    fn create(site: &FakeSite, queues: &Queues) -> Result<QueueId> {
+        let node = site.node.queues();
+        let request = QueueRequest {
+            ring_base_address: 0x7f12_3450_0000,
+            write_pointer_address: 0x7f12_3460_0038,
+            read_pointer_address: 0x7f12_3460_0080,
+            ring_size: 0x10000,
+            queue_type: 2,
+            queue_percentage: 100,
+            queue_priority: 7,
+            ctx_save_restore_address: 0x7f12_3500_0000,
+            ctx_save_restore_size: node.save_sizes().area,
+            ctl_stack_size: node.save_sizes().control_stack,
+            ..QueueRequest::default()
+        };
+        let limit = UserVa::new((1 << 47) - 4096).ok_or(EINVAL)?;
+        let properties = QueueProperties::new(&request, limit).map_err(|_| EINVAL)?;
+        let given = Given {
+            doorbells: queues.doorbells(site)?,
+            present: queues.count(),
+            ids: &site.ids,
+            trap_handler: false,
+            svm: None,
+        };
+        let new = NewQueue::make(site, &properties, given)?;
+        let id = new.id();
+        let process = NewSchedProcess::new(hw_process(1), false, None)?;
+        let mut process = Some((process, node.activate()));
+        let inserted = queues.insert(site, &mut process, new);
+        inserted.map_err(|refused| refused.error)?;
+        Ok(id)
+    }
+
+    /// Buffers that queues hold.
+    fn held(fake: &Fake) -> u32 {
+        fake.live().queue_buffers
+    }
+
+    #[test]
+    fn a_queue_that_is_destroyed_but_does_not_stop_keeps_what_it_uses() {
+        let (fake, site, queues) = silent();
+        let first = create(&site, &queues).unwrap();
+        let of_one = held(&fake);
+        let second = create(&site, &queues);
+        // The second one could not be put beside the first, which runs still.
+        assert_eq!(second.err(), Some(errno::timer_expired()));
+        assert_eq!(held(&fake), 2 * of_one);
+        assert_eq!(queues.destroy(&site, first), Err(EIO));
+        assert_eq!((held(&fake), queues.count()), (2 * of_one, 0));
+        // amdgpu is not told that its buffers may move, nor is the process forgotten.
+        assert_eq!(queues.evict(&site), Err(errno::timer_expired()));
+        assert_eq!(create(&site, &queues).err(), Some(EIO));
+        queues.quiesce(&site);
+        assert!(!queues.are_off(&site));
+        assert_eq!(held(&fake), 2 * of_one);
+        // The reset begins, and is over.
+        let scheduler = site.node.queues().scheduler();
+        scheduler.stop().unwrap();
+        assert!(!queues.are_off(&site));
+        fake.set_in_reset(false);
+        assert!(queues.are_off(&site));
+        assert_eq!(held(&fake), 0);
+    }
+
+    #[test]
+    fn the_last_queue_that_is_destroyed_keeps_its_process() {
+        let (fake, site, queues) = silent();
+        let only = create(&site, &queues).unwrap();
+        let timeout = Err(errno::timer_expired());
+        assert_eq!(queues.destroy(&site, only), timeout);
+        assert!(held(&fake) != 0 && queues.evict(&site) == timeout);
+        let scheduler = site.node.queues().scheduler();
+        scheduler.stop().unwrap();
+        fake.reset_hardware();
+        fake.set_in_reset(false);
+        scheduler.start().unwrap();
+        assert_eq!(queues.evict(&site), Ok(()));
+        // The next one finds that it is over.
+        create(&site, &queues).unwrap();
+        assert_eq!(queues.count(), 1);
+        scheduler.stop().unwrap();
+        queues.quiesce(&site);
+        assert_eq!(held(&fake), 0);
+    }
+
+    #[test]
+    fn a_process_that_ends_during_a_reset_keeps_what_it_uses_until_that_is_over() {
+        let (fake, site, queues) = silent();
+        create(&site, &queues).unwrap();
+        fake.set_in_reset(true);
+        site.node.queues().stop().unwrap();
+        queues.quiesce(&site);
+        assert!(!queues.are_off(&site) && held(&fake) != 0);
+        fake.set_in_reset(false);
+        site.node.queues().start().unwrap();
+        assert!(queues.are_off(&site));
+        assert_eq!(held(&fake), 0);
+    }
+}
