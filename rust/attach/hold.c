@@ -19,7 +19,8 @@
 
 /*
  * How long no reset may begin, from when its queue is parked. Longer than all parking and any
- * hand-over take together; what lasts longer waits for a job of the GPU's that hangs, and amdgpu ends that job on the parked queue.
+ * hand-over take together; what lasts longer waits for a job of the GPU's that hangs, and amdgpu
+ * ends that job on the parked queue.
  */
 #define HOLD_TIME (20 * HZ)
 
