@@ -20,8 +20,8 @@ render = os.open(node, os.O_RDWR)
 fcntl.ioctl(kfd, ACQUIRE_VM, struct.pack("<II", render, number))
 for index in range(2000):
     try:
-        address = START + index * SIZE
-        fcntl.ioctl(kfd, ALLOC, struct.pack("<4Q2I", address, SIZE, 0, 0, number, VRAM))
+        memory = struct.pack("<4Q2I", START + index * SIZE, SIZE, 0, 0, number, VRAM)
+        fcntl.ioctl(kfd, ALLOC, memory)
     except OSError as error:
         print("refused", error.errno, flush=True)
         break
