@@ -263,6 +263,11 @@ pub trait Job<T: Task> {
 /// A job compiled for a level of this machine, or a function that needs none.
 pub struct Function<T: Task>(Pointer<T>);
 
+/// A function for one level.
+///
+/// # Safety
+/// To be called on a machine that has the level.
+// SAFETY: a type; `Function::call` says why its call is sound.
 type Pointer<T> =
     unsafe fn(&mut <T as Task>::Context<'_>, &<T as Task>::Form) -> <T as Task>::Output;
 
