@@ -224,16 +224,14 @@ fn gpus() -> Vec<Finding> {
 fn gpu(node: &Node) -> Vec<Finding> {
     let target = node.target().unwrap_or_else(|| "of no known target".into());
     let named = format!("GPU {} (node {}) is a {target}", node.gpu_id, node.id);
-    let mut findings = vec![
-        if ["gfx942", "gfx950", "gfx90a"].contains(&target.as_str()) {
-            good(named)
-        } else {
-            note(
+    let has_examples = ["gfx942", "gfx950", "gfx90a"].contains(&target.as_str());
+    let mut findings = vec![match has_examples {
+        true => good(named),
+        false => note(
             named,
             "the examples' kernels are for gfx942, gfx950, gfx90a; compile your own for this one",
-        )
-        },
-    ];
+        ),
+    }];
     let render = format!("/dev/dri/renderD{}", node.property("drm_render_minor"));
     findings.extend(file(
         Path::new(&render),

@@ -183,12 +183,16 @@ pub fn build(preset: &Preset) -> Vec<u8> {
     let mut write = |at: usize, bytes: &[u8]| image[at..at + bytes.len()].copy_from_slice(bytes);
     let short = |value: usize| (value as u16).to_le_bytes();
     write(0, &[0x55, 0xaa]);
+    // OFFSET_TO_GET_ATOMBIOS_NUMBER_OF_STRINGS.
+    write(0x2f, &[1]);
+    // ATOM_ATI_MAGIC (atom.h).
     write(0x30, b" 761295520");
+    // OFFSET_TO_ATOM_ROM_HEADER_POINTER.
     write(0x48, &short(ROM_HEADER));
     // OFFSET_TO_VBIOS_DATE: of no real image.
     write(0x50, b"01/01/00 00:00");
+    // OFFSET_TO_GET_ATOMBIOS_STRINGS_START.
     write(0x6e, &short(STRINGS));
-    write(0x2f, &[1]);
     write(STRINGS, b"AMDKFD-RS-MODEL\0\r\nGPU model of amdkfd-rs\0");
     let header = Table::new(40, (2, 2))
         .put(4, b"ATOM")
