@@ -267,13 +267,19 @@ impl ProcessFiles {
         }
     }
 
-    /// Takes them away for good, and waits for readers.
-    pub(super) fn retract(&self) {
+    /// Takes them away for good, and waits for readers. Another process may be shown by its name
+    /// from here on.
+    pub(super) fn hide(&self) {
         let root = ROOT.lock();
         let shown = core::mem::replace(&mut *self.shown.lock(), Shown::No);
         drop(root);
         // Not under the lock: a reader may take its time, and is nobody else's.
         drop(shown);
+    }
+
+    /// The same at the end of the process: no work of theirs is left.
+    pub(super) fn retract(&self) {
+        self.hide();
         flush_delayed(&self.work);
     }
 

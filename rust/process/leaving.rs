@@ -59,6 +59,8 @@ pub(super) fn end(process: &ProcessRef, begin: Instant<Monotonic>) {
 /// Ends a context whose file is closed. One that its address space has waited for in vain is not
 /// waited for once more: a process has as many as it has files.
 pub(super) fn close_context(process: &ProcessRef) {
+    // Its number is the next one's as soon as it cannot be found any more.
+    process.files().hide();
     match process.evictor() {
         Some(evictor) if evictor.outlasts() => drop(is_over(process)),
         _ => end(process, Instant::now()),

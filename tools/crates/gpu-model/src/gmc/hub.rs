@@ -127,7 +127,7 @@ impl Context {
 }
 
 /// Where MI200's graphics hub has them (`gc_9_4_2_offset.h`; those of its MMHUB,
-/// `mmhub_1_7_offset.h`, lie [`MMHUB_SHIFT`] further, too).
+/// `mmhub_1_7_offset.h`, lie `MMHUB_SHIFT` further, too).
 pub fn of_mi200() -> Vec<RegisterInfo> {
     moved::<VmRegister>(|info| {
         let shift = match info.name {
