@@ -113,11 +113,20 @@ INLINE u32 trail64(u64 x) { return x ? (u32)__builtin_ctzl(x) : 64; }
 
 // What names an operand more than once: expressions that are written out would grow with each
 // level.
-#define ORDER(type) \
-    INLINE type low_##type(type a, type b) { return a < b ? a : b; } \
-    INLINE type high_##type(type a, type b) { return a > b ? a : b; }
+#define ORDER(type, plain) \
+    INLINE type low_##type(type a, type b) \
+    { \
+        a = plain(a), b = plain(b); \
+        return a < b ? a : b; \
+    } \
+    INLINE type high_##type(type a, type b) \
+    { \
+        a = plain(a), b = plain(b); \
+        return a > b ? a : b; \
+    }
+#define SAME(x) (x)
 #define INTEGER(type, hide) \
-    ORDER(type) \
+    ORDER(type, SAME) \
     INLINE type middle_##type(type a, type b, type c) \
     { \
         type low = low_##type(a, b), high = high_##type(a, b); \
@@ -129,8 +138,25 @@ INLINE u32 trail64(u64 x) { return x ? (u32)__builtin_ctzl(x) : 64; }
         return (type)((a & c) | (b & ~c)); \
     } \
     INLINE type not_##type(type a) { hide(a); return (type)~a; }
+// Clang makes v_min and v_max of these comparisons, which give a signalling NaN, quieted, where the
+// comparison gives the other operand: LLVM promises nothing of signalling NaNs.
+INLINE f16 quiet_f16(f16 x)
+{
+    u16 bits = __builtin_bit_cast(u16, x);
+    return __builtin_bit_cast(f16, (u16)((bits & 0x7fff) > 0x7c00 ? bits | 0x200 : bits));
+}
+INLINE f32 quiet_f32(f32 x)
+{
+    u32 bits = __builtin_bit_cast(u32, x);
+    return __builtin_bit_cast(f32, (bits & 0x7fffffff) > 0x7f800000 ? bits | 0x400000 : bits);
+}
+INLINE f64 quiet_f64(f64 x)
+{
+    u64 bits = __builtin_bit_cast(u64, x), wide = 1ul << 51;
+    return __builtin_bit_cast(f64, (bits & ~(1ul << 63)) > 0x7fful << 52 ? bits | wide : bits);
+}
 #define FLOATING(type) \
-    ORDER(type) \
+    ORDER(type, quiet_##type) \
     INLINE type signed_##type(type x) { return x != x ? (type)1 : x; }
 // Clang 19 for gfx942 loses the upper dword of ~c where c is a dword that was extended.
 INTEGER(i8, KEEP) INTEGER(u8, KEEP) INTEGER(i16, KEEP) INTEGER(u16, KEEP)

@@ -108,7 +108,8 @@ fn literal(word: u32, ty: Ty) -> u64 {
 }
 
 /// Bits of the inline constant `code` (0 to 64, -1 to -16, and nine floats) as an operand of this
-/// type.
+/// type. Of the floats, 16-bit integers get the single's bits, pairs of them its two halves; halves
+/// get the half's, with zeroes above (LLVM, AMDGPUBaseInfo.cpp, `getInlineEncodingV216`).
 fn inline(code: u32, ty: Ty) -> u64 {
     let integer = match code {
         128..=192 => i64::from(code) - 128,
@@ -120,6 +121,11 @@ fn inline(code: u32, ty: Ty) -> u64 {
         _ => u64::from(integer as u32),
     }
 }
+
+/// The float constants' halves.
+pub(crate) const HALF: [u16; 9] = [
+    0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400, 0x3118,
+];
 
 /// The float constants: ±0.5, ±1, ±2, ±4 and 1/(2π), in each precision.
 fn float_constant(code: u32, ty: Ty) -> u64 {
@@ -134,15 +140,12 @@ fn float_constant(code: u32, ty: Ty) -> u64 {
         0xc080_0000,
         0x3e22_f983,
     ];
-    const HALF: [u16; 9] = [
-        0x3800, 0xb800, 0x3c00, 0xbc00, 0x4000, 0xc000, 0x4400, 0xc400, 0x3118,
-    ];
     const INV_2PI: u64 = 0x3fc4_5f30_6dc9_c882;
     let index = (code - 240) as usize;
     match ty {
         // The upper half of a single.
         Ty::Bf16 | Ty::PBf16 => u64::from(SINGLE[index] >> 16),
-        Ty::F16 | Ty::B16 | Ty::P16 | Ty::PF16 => u64::from(HALF[index]),
+        Ty::F16 | Ty::PF16 => u64::from(HALF[index]),
         Ty::F64 | Ty::B64 if code == 248 => INV_2PI,
         Ty::F64 | Ty::B64 => f64::from(f32::from_bits(SINGLE[index])).to_bits(),
         _ => u64::from(SINGLE[index]),
@@ -222,6 +225,10 @@ mod tests {
         assert_eq!(inline(242, Ty::F64), 1f64.to_bits());
         assert_eq!(inline(245, Ty::F16), 0xc000);
         assert_eq!(inline(248, Ty::F32), u64::from((0.15915494f32).to_bits()));
+        assert_eq!(inline(244, Ty::PF16), 0x4000);
+        assert_eq!(inline(244, Ty::P16), 0x4000_0000);
+        assert_eq!(inline(242, Ty::B16), 0x3f80_0000);
+        assert_eq!(inline(193, Ty::P16), 0xffff_ffff);
         assert_eq!(literal(0x3ff0_0000, Ty::F64), 1f64.to_bits());
     }
 

@@ -5,6 +5,7 @@ mod memory;
 mod scalar;
 mod vector;
 
+use crate::decode;
 use crate::inst::{Body, Dst, Inst, Special, Src};
 use crate::op::Ty;
 use std::fmt;
@@ -85,7 +86,7 @@ fn source(src: Src, ty: Ty) -> String {
         Src::Acc(number) => range("a", number.into(), ty.dwords()),
         Src::Scalar(code) => scalar_register(code, ty.dwords()),
         Src::Special(special) => special_name(special).to_string(),
-        Src::Inline(code, bits) => inline(code, bits, ty),
+        Src::Inline(code, _) => inline(code, ty),
         Src::Literal(word, _) => format!("0x{word:x}"),
     }
 }
@@ -104,12 +105,13 @@ fn special_name(special: Special) -> &'static str {
     }
 }
 
-fn inline(code: u8, bits: u64, ty: Ty) -> String {
+fn inline(code: u8, ty: Ty) -> String {
     const FLOATS: [&str; 8] = ["0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0"];
     match code {
         128..=192 => (i32::from(code) - 128).to_string(),
         193..=208 => (192 - i32::from(code)).to_string(),
-        240..=248 if ty == Ty::B16 => format!("0x{bits:x}"),
+        // LLVM's way to write it, though these get the single's bits.
+        240..=248 if ty == Ty::B16 => format!("0x{:x}", decode::HALF[usize::from(code - 240)]),
         240..=247 => FLOATS[usize::from(code - 240)].to_string(),
         248 => match ty {
             Ty::F64 | Ty::B64 => "0.15915494309189532".to_string(),

@@ -97,6 +97,36 @@ fn eight_bit_floats_go_where_op_sel_says() {
     );
 }
 
+/// As LLVM's `getInlineEncodingV216` has it, which clang counts on.
+#[test]
+fn float_constants_of_16_bit_integers_are_those_of_singles() {
+    let text = "v_pk_add_u16 v1, v8, 2.0 op_sel:[0,1] op_sel_hi:[1,0]\n\
+                v_pk_add_u16 v2, v8, 2.0\n\
+                v_pk_add_f16 v3, v9, 2.0 op_sel_hi:[1,0]\n\
+                v_pk_add_f16 v4, v9, 2.0 op_sel:[0,1] op_sel_hi:[1,0]";
+    let set = |wave: &mut gcn::Wave| {
+        wave.vgpr[8] = [0x0002_0001; 64];
+        wave.vgpr[9] = [0x4400_3c00; 64];
+    };
+    after("inline constants", text, set, |wave| {
+        assert_eq!(wave.vgpr[1][5], 0x0002_4001);
+        assert_eq!(wave.vgpr[2][5], 0x4002_0001);
+        // 4 + 2 and 1 + 2; the constant's upper half is zero.
+        assert_eq!(wave.vgpr[3][5], 0x4600_4200);
+        assert_eq!(wave.vgpr[4][5], 0x4600_3c00);
+    });
+}
+
+#[test]
+fn a_half_that_signals_becomes_a_quiet_single() {
+    let text = "v_cvt_f32_f16 v1, v8\n v_max_f32 v2, 2.0, v1";
+    let set = |wave: &mut gcn::Wave| wave.vgpr[8] = [0xfd01; 64];
+    after("conversion", text, set, |wave| {
+        assert_eq!(wave.vgpr[1][5], 0xffe0_2000);
+        assert_eq!(wave.vgpr[2][5], 0x4000_0000);
+    });
+}
+
 #[test]
 fn scalar_atomics_update_memory_once() {
     let text = "s_movk_i32 s4, 5\n s_atomic_add s4, s[2:3], 0x10 glc\n\

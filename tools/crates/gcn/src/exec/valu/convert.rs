@@ -108,7 +108,9 @@ impl Machine<'_> {
         let a = self.half_src(v, 0, other);
         let mut d = [0; LANES];
         for i in 0..LANES {
-            d[i] = half::to_f32(a[i] as u16).to_bits();
+            let value = half::to_f32(a[i] as u16);
+            let quiet = u32::from(value.is_nan()) << 22;
+            d[i] = value.to_bits() | quiet;
         }
         self.finish32(v, &mut d, single);
         Ok(())
