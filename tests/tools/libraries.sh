@@ -3,6 +3,9 @@
 # libraries.sh LIBRARY: runs parts of the test programs that Debian packages with a ROCm library
 # (tests/libraries/LIBRARY.parts), on either driver, and says what came of it as a test does.
 #
+# Those of experimental (ROCm 7.2), which have code for an MI300X, are in a root of their own. Those
+# of stable (5.7) have code for an MI250X: LIBRARY-mi250x runs them beside the usual root.
+#
 # A part is good when each of its tests has the same result on both, as many as its line says pass,
 # and what does not pass is in tests/libraries/explained. LIBRARIES_PARTS runs only these parts,
 # LIBRARIES_LATE is how many seconds one may take. What a part printed is kept below
@@ -15,11 +18,33 @@ library=$1 late=${LIBRARIES_LATE:-900}
 parts=tests/libraries/$library.parts explained=tests/libraries/explained
 log=build/tests/tools-libraries-$library
 mkdir -p build/tests build/libraries
-tools/sysroot/sysroot guest-root libraries >$log.root 2>&1 || {
-    echo "not ok - nothing was tested: $(tail -n 1 $log.root)"
-    exit 1
-}
-eval "$(tools/sysroot/sysroot env libraries)"
+share=build/libraries/$library
+rm -rf "$share"
+mkdir -p "$share"
+cp tests/libraries/{run.sh,"$library.parts"} "$share"
+case $library in
+    *-mi250x)
+        root=trixie vm=(--gpu mi250x) ours=(--module-args allow_untested=1)
+        packages=(librocrand1 librocrand1-tests)
+        for package in "${packages[@]}"; do
+            from=$(tools/sysroot/sysroot package $root "$package" 2>$log.root) || {
+                echo "not ok - nothing was tested: $(tail -n 1 $log.root)"
+                exit 1
+            }
+            cp -L "$from"/usr/lib/*/librocrand.so.1 "$share" 2>/dev/null
+            cp -r "$from"/usr/libexec/rocm/* "$share" 2>/dev/null
+        done
+        within=(env LD_LIBRARY_PATH=/mnt/share LIBRARIES_PROGRAMS=/mnt/share)
+        ;;
+    *)
+        root=libraries vm=(--root libraries) ours=() within=()
+        tools/sysroot/sysroot guest-root $root >$log.root 2>&1 || {
+            echo "not ok - nothing was tested: $(tail -n 1 $log.root)"
+            exit 1
+        }
+        ;;
+esac
+eval "$(tools/sysroot/sysroot env $root)"
 # What is not the driver: the guest's image by its name, the kernel, the model, how it is run.
 same=$({ echo "$GUEST_IMAGE $KERNEL_RELEASE $late"
     cat tests/libraries/run.sh
@@ -35,9 +60,11 @@ while read -r part least words; do
         key=$(echo "$same $words $([ $kfd = c ] || echo "$driver")" | sha256sum | cut -c1-16)
         kept=build/libraries/$part-$kfd-$key
         if [ ! -e "$kept" ]; then
-            tools/kfd-vm run --root libraries --mem 4G --kfd $kfd --share tests/libraries:ro \
+            options=(--kfd $kfd)
+            [ $kfd = c ] || options+=("${ours[@]}")
+            tools/kfd-vm run "${vm[@]}" --mem 4G "${options[@]}" --share "$share:ro" \
                 --timeout $((late + 60)) --log "$log-$part.$kfd.dmesg" -- \
-                /mnt/share/run.sh "/mnt/share/$library.parts" "$late" "$part" \
+                "${within[@]}" /mnt/share/run.sh "/mnt/share/$library.parts" "$late" "$part" \
                 >"$kept.part" 2>"$log-$part.$kfd.err" </dev/null &&
                 mv "$kept.part" "$kept" ||
                 echo "not ok - $part: the guest on $kfd: $(tail -n 1 "$log-$part.$kfd.err")"
