@@ -91,7 +91,7 @@ impl Watch {
             }
         }
         while let Ok(count @ 1..) = self.kmsg.read(&mut buffer) {
-            let line = crate::serve::log_line(&String::from_utf8_lossy(&buffer[..count]));
+            let line = crate::kernel_log::log_line(&String::from_utf8_lossy(&buffer[..count]));
             if is_failed_probe(&line) {
                 self.failures.push(line.trim().to_string());
             }

@@ -8,6 +8,7 @@ mod boot;
 mod command;
 mod gpus;
 mod incoming;
+mod kernel_log;
 mod modules;
 mod net;
 mod port;

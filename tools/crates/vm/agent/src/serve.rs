@@ -3,6 +3,7 @@
 
 use crate::command::Task;
 use crate::incoming::{self, Inbox, Line};
+use crate::kernel_log::KernelLog;
 use crate::port::{self, Port};
 use crate::{command, gpus, modules, net};
 use anyhow::{anyhow, bail, Context, Result};
@@ -10,7 +11,7 @@ use kfd_vm_protocol::{Frame, Reply, Request, SHARE, SHARE_TAG};
 use rustix::mount::{mount, MountFlags};
 use rustix::time::{clock_settime, ClockId, Timespec};
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -26,6 +27,9 @@ struct Usual {
 
 /// Set once, when the machine is settled.
 static USUAL: OnceLock<Usual> = OnceLock::new();
+
+/// There if the host wants the kernel's messages.
+static LOG: OnceLock<KernelLog> = OnceLock::new();
 
 pub fn serve() -> Result<()> {
     let mut service = Service::new()?;
@@ -75,6 +79,10 @@ fn run(port: &Port, request: Request, line: Line) -> Result<Reply> {
     };
     let status = command::run(port, &task, line)?;
     flush_share();
+    // The host may end the machine once it has the status.
+    if let Some(log) = LOG.get() {
+        log.catch_up();
+    }
     Ok(Reply::Exit { status })
 }
 
@@ -140,8 +148,9 @@ impl Service {
         };
         clock_settime(ClockId::Realtime, now).context("setting the clock")?;
         if log {
-            let port = self.port.clone();
-            thread::spawn(move || stream_log(&port));
+            let opened = KernelLog::open(self.port.clone()).context("opening /dev/kmsg")?;
+            let log = LOG.get_or_init(|| opened);
+            thread::spawn(|| log.stream());
         }
         Ok(())
     }
@@ -190,50 +199,5 @@ fn mount_share() -> Result<()> {
 fn flush_share() {
     if let Ok(dir) = File::open(SHARE) {
         let _ = rustix::fs::syncfs(&dir);
-    }
-}
-
-/// Sends the kernel's messages as they come, each as a line of text; ends with the port.
-fn stream_log(port: &Port) -> Option<()> {
-    let mut kmsg = File::open("/dev/kmsg").ok()?;
-    let mut record = vec![0; 8192];
-    loop {
-        match kmsg.read(&mut record) {
-            Ok(count) => {
-                let line = log_line(&String::from_utf8_lossy(&record[..count]));
-                port.send(Frame::Log(line.into_bytes())).ok()?;
-            }
-            // Messages were overwritten before they could be read: go on with the oldest there is.
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::PIPE.raw_os_error()) => {}
-            Err(_) => return None,
-        }
-    }
-}
-
-/// A /dev/kmsg record, `level,number,microseconds,flags;text`, as dmesg shows it.
-pub fn log_line(record: &str) -> String {
-    let (head, text) = record.split_once(';').unwrap_or(("", record));
-    let text = text.lines().next().unwrap_or_default();
-    let micros: u64 = head
-        .split(',')
-        .nth(2)
-        .and_then(|field| field.parse().ok())
-        .unwrap_or(0);
-    format!(
-        "[{:5}.{:06}] {text}\n",
-        micros / 1_000_000,
-        micros % 1_000_000
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::log_line;
-
-    #[test]
-    fn kernel_messages_look_like_dmesg() {
-        let record = "6,339,5140900,-;amdgpu: loaded\n SUBSYSTEM=pci\n DEVICE=+pci:0000:01:00.0\n";
-        assert_eq!(log_line(record), "[    5.140900] amdgpu: loaded\n");
-        assert_eq!(log_line("odd"), "[    0.000000] odd\n");
     }
 }
