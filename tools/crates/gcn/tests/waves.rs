@@ -152,6 +152,28 @@ fn vgprs_are_indexed_by_m0() {
     );
 }
 
+/// What lies outside of a file is its first registers to read, and nothing to write.
+#[test]
+fn an_index_may_lead_out_of_the_registers() {
+    // A product of matrices adds to its result, which is out of the 16 accumulators, and one takes
+    // its addend from there. The source that is not indexed is v[0:1].
+    let text = "s_mov_b32 s4, 200\n v_accvgpr_write_b32 a0, 7\n\
+                s_set_gpr_idx_on s4, gpr_idx(DST)\n\
+                v_smfmac_f32_16x16x32_bf16 a[8:11], v[0:1], v[2:5], v30\n\
+                s_set_gpr_idx_off\n s_set_gpr_idx_on s4, gpr_idx(SRC2)\n\
+                v_mfma_f32_32x32x8_f16 a[0:15], v[6:7], v[6:7], a[0:15]\n s_set_gpr_idx_off\n\
+                v_accvgpr_read_b32 v1, a0";
+    after(
+        "out of the registers",
+        text,
+        |_| {},
+        |wave| {
+            assert_eq!(wave.acc[8][0], 0);
+            assert_eq!(wave.vgpr[1][5], 7);
+        },
+    );
+}
+
 #[test]
 fn accumulators_are_a_file_of_their_own() {
     let text =

@@ -544,7 +544,9 @@ impl Machine<'_> {
         let src = match (shape.sparse, v.dst) {
             (true, Dst::Acc(number)) => Src::Acc(number),
             (true, Dst::Vgpr(number)) => Src::Vgpr(number),
-            _ => v.src[2],
+            // GPR indexing has moved D out of the registers: the result goes nowhere.
+            (true, Dst::None | Dst::Scalar(_)) => Src::None,
+            (false, _) => v.src[2],
         };
         let sign = if wide {
             u64::from(v.mods.neg >> 2 & 1) << 63

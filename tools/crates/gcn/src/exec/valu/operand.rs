@@ -359,7 +359,7 @@ impl Machine<'_> {
                 Src::Vgpr(number) => {
                     moved(number, ty.dwords(), vgprs).map_or(Src::Vgpr(0), Src::Vgpr)
                 }
-                Src::Acc(number) => moved(number, ty.dwords(), accs).map_or(Src::Vgpr(0), Src::Acc),
+                Src::Acc(number) => moved(number, ty.dwords(), accs).map_or(Src::Acc(0), Src::Acc),
                 other => other,
             };
         }
