@@ -349,7 +349,7 @@ pub(crate) trait Scheduler: Send + Sync {
     /// Whether it has left the hardware, which may be asleep then.
     fn is_stopped(&self) -> bool;
     /// Whether nothing is on the hardware of what had to leave it: false from an order that failed
-    /// until a later one is obeyed, or the GPU has been reset, or is left ([`Scheduler::stop`]).
+    /// until a later one is obeyed, or the GPU has been reset, or goes ([`Scheduler::leave`]).
     fn has_let_go(&self) -> bool;
     /// Gives orders again that failed because amdgpu had the hardware for itself, which need not
     /// end in a reset. What comes of that [`Scheduler::has_let_go`] says.
@@ -373,9 +373,18 @@ pub(crate) trait Scheduler: Send + Sync {
     /// During a reset the hardware is not touched. An error: it may still be at work; it is left
     /// all the same.
     fn stop(&self) -> Result;
-    /// The reset that is over was none: what was on the hardware is there still. For a stopped
-    /// scheduler; the node refuses all work until the next reset.
+    /// The hardware goes, its power or the device: nobody waits for what did not leave it. For a
+    /// stopped scheduler.
+    fn leave(&self);
+    /// Nothing is on the hardware: it was looked at. For a stopped scheduler.
+    fn trust(&self);
+    /// What was on the hardware is there still. For a stopped scheduler.
     fn distrust(&self);
+    /// Whether something may be on the hardware that did not leave it, unless its power has gone.
+    /// For a stopped scheduler.
+    fn is_distrusted(&self) -> bool;
+    /// The node refuses all work until the next reset. For a stopped scheduler.
+    fn refuse(&self);
     /// If it could not be started: asks for a reset, as soon as that can be had.
     fn want_reset(&self);
     /// Takes the hardware as it is after power-up, and runs what is to run. For a stopped

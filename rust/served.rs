@@ -4,9 +4,10 @@
 //! each, owned by its slot in `kgd2kfd.rs`. Here stands what amdgpu's calls about a device come to
 //! that sleeps, is reset, or goes away.
 //!
-//! amdgpu makes these calls one after the other for a device. It pairs a suspend with a resume or
-//! with the end of the device, which is the drop of its [`Served`], and a pre-reset with a
-//! post-reset. What is open between the two is the [`Sleep`].
+//! amdgpu pairs a suspend with a resume or with the end of the device, which is the drop of its
+//! [`Served`], and a pre-reset with a post-reset. Pairs of one device may overlap: a reset, or the
+//! reset of one copy engine, which is a suspend and a resume, comes from a worker that no sleep
+//! stops. What is open of them is the [`Sleep`]: whoever ends the last one starts the schedulers.
 
 use crate::{
     doorbell,
@@ -43,6 +44,7 @@ use crate::{
     }, //
 };
 use kernel::{
+    new_mutex,
     page::PAGE_SIZE,
     prelude::*,
     sync::{
@@ -50,7 +52,8 @@ use kernel::{
             ordering::Relaxed,
             Atomic, //
         },
-        Arc, //
+        Arc,
+        Mutex, //
     },
     time::{
         delay::fsleep,
@@ -80,7 +83,7 @@ impl Served {
             gpu: gpu.clone(),
             nodes: KVec::new(),
             ids: KVec::new(),
-            sleep: Sleep::new(),
+            sleep: Sleep::new()?,
             ecc: Atomic::new(false),
             retired: Atomic::new(false),
         };
@@ -152,7 +155,7 @@ impl Drop for Served {
         self.end_processes();
         // Pages of theirs may be in its memory still: those of children.
         svm::block::empty_device(&**self.gpu.kgd());
-        self.sleep.end(self.gpu.gate());
+        self.sleep.open(self.gpu.gate());
     }
 }
 
@@ -182,38 +185,77 @@ fn node(gpu: &Arc<Gpu>, index: u32, id: GpuId) -> Result<Arc<Node>> {
     Node::new(gpu.clone(), index, id, Arc::new(interrupts, GFP_KERNEL)?)
 }
 
-/// What a device has to undo when it comes back, or ends instead.
+/// What of a device is open: it sleeps, is reset, or has gone. It comes back when all of that is
+/// over.
 struct Sleep {
-    /// Processes are off all GPUs for it.
-    processes: Atomic<bool>,
-    /// What its memory has may be lost meanwhile.
-    loses: Atomic<bool>,
+    stops: Pin<KBox<Mutex<Stops>>>,
+    processes: Pin<KBox<Mutex<AwayProcesses>>>,
     /// Its gate is closed for its reset.
     gate: Atomic<bool>,
-    /// What queues had in its memory could not be kept.
-    lost: Atomic<bool>,
+}
+
+/// Why the schedulers of a device are stopped, but for a reset.
+#[derive(Default)]
+struct Stops {
+    /// Suspends that are not over.
+    count: u32,
+    /// One of them is a sleep, in which power may go: what queues have in the device's memory is
+    /// kept, or could not be.
+    saved: Option<Result>,
+}
+
+/// Why processes are off all GPUs for a device.
+#[derive(Default)]
+struct AwayProcesses {
+    /// Suspends of processes that are not over.
+    count: u32,
+    /// What its memory has may be lost in one of them.
+    loses: bool,
+    /// The device goes away: nobody is off for it any more.
+    retired: bool,
 }
 
 impl Sleep {
-    fn new() -> Self {
-        Self {
-            processes: Atomic::new(false),
-            loses: Atomic::new(false),
+    fn new() -> Result<Self> {
+        let stops = new_mutex!(Stops::default(), "amdkfd::Sleep::stops");
+        let processes = new_mutex!(AwayProcesses::default(), "amdkfd::Sleep::processes");
+        Ok(Self {
+            stops: KBox::pin_init(stops, GFP_KERNEL)?,
+            processes: KBox::pin_init(processes, GFP_KERNEL)?,
             gate: Atomic::new(false),
-            lost: Atomic::new(false),
-        }
+        })
     }
 
+    /// When this returns processes are off, whoever else takes them off meanwhile.
     fn begin_processes(&self, loses: bool) {
-        if !self.processes.xchg(true, Relaxed) {
-            self.loses.store(loses, Relaxed);
+        let mut away = self.processes.lock();
+        if away.retired {
+            return;
+        }
+        away.count += 1;
+        if away.count == 1 {
+            away.loses = loses;
             power::suspend(loses);
+        } else if loses && !away.loses {
+            away.loses = true;
+            power::begin_loss();
         }
     }
 
     fn end_processes(&self) {
-        if self.processes.xchg(false, Relaxed) {
-            power::resume(self.loses.load(Relaxed));
+        let mut away = self.processes.lock();
+        if away.count == 1 {
+            power::resume(away.loses);
+        }
+        away.count = away.count.saturating_sub(1);
+    }
+
+    /// The device goes away, asleep or not.
+    fn retire(&self) {
+        let mut away = self.processes.lock();
+        away.retired = true;
+        if core::mem::take(&mut away.count) != 0 {
+            power::resume(away.loses);
         }
     }
 
@@ -229,12 +271,6 @@ impl Sleep {
         if self.gate.xchg(false, Relaxed) {
             gate.open();
         }
-    }
-
-    /// The device ends, asleep or not.
-    fn end(&self, gate: &Gate) {
-        self.open(gate);
-        self.end_processes();
     }
 }
 
@@ -269,17 +305,31 @@ impl Served {
             .inspect_err(|error| gpu_err!(self.pci_name(), "cannot start the queues: {error:?}\n"))
     }
 
-    /// Power is about to go, or the device. `processes`: their buffers are too.
+    /// Power is about to go, or the device, or a copy engine is reset. `processes`: their buffers
+    /// are about to go, too.
     pub(crate) fn suspend(&self, processes: bool) {
+        let sleeps = self.gpu.kgd().is_suspending();
+        let mut stops = self.sleep.stops.lock();
+        stops.count += 1;
         self.stop();
-        if self.gpu.kgd().is_suspending() {
-            self.save();
+        if sleeps {
+            self.leave();
+            // Of two the first has what there was.
+            if stops.saved.is_none() {
+                stops.saved = Some(self.save());
+            }
         }
+        drop(stops);
         // Of a device that was pulled out amdgpu tells when it has none any more, and never undoes
         // it.
-        if processes && !self.retired.load(Relaxed) {
-            self.suspend_processes();
+        if processes {
+            self.sleep.begin_processes(sleeps);
         }
+    }
+
+    /// What does not leave the hardware goes with its power, or with the device.
+    fn leave(&self) {
+        self.nodes().iter().for_each(|node| node.queues().leave());
     }
 
     /// The device goes away: when this returns no process finds it any more, those that have it are
@@ -292,11 +342,19 @@ impl Served {
             topology::remove(node);
         }
         gpu::unregister(&self.nodes);
-        if self.has_processes() {
+        // For good: nobody starts it again.
+        let mut stops = self.sleep.stops.lock();
+        stops.count += 1;
+        let used = self.has_processes();
+        if used {
             self.stop();
+            self.leave();
+        }
+        drop(stops);
+        if used {
             power::leave(self.gpu.kgd().handle());
         }
-        self.sleep.end_processes();
+        self.sleep.retire();
     }
 
     /// The device is about to go, and works still: what processes have in its memory comes into the
@@ -306,18 +364,16 @@ impl Served {
     }
 
     /// Keeps what queues have in the device's memory.
-    fn save(&self) {
-        let saved = self.each_queues(NodeQueues::save);
-        if let Err(error) = saved {
+    fn save(&self) -> Result {
+        self.each_queues(NodeQueues::save).inspect_err(|error| {
             gpu_err!(self.pci_name(), "cannot keep what queues have: {error:?}\n");
-        }
-        self.sleep.lost.store(saved.is_err(), Relaxed);
+        })
     }
 
     /// Brings it back. Processes whose queues have lost it never run again.
-    fn restore(&self) {
+    fn restore(&self, saved: Result) {
         let restored = self.each_queues(NodeQueues::restore);
-        if self.sleep.lost.xchg(false, Relaxed) || restored.is_err() {
+        if saved.and(restored).is_err() {
             power::lose(self.gpu.kgd().handle(), Cause::Hang);
         }
     }
@@ -326,13 +382,7 @@ impl Served {
     /// keeps nobody from the others. That reset comes when amdgpu has resumed the device, which it
     /// gives up on after an error: so this is none then.
     pub(crate) fn resume(&self, processes: bool) -> Result {
-        self.restore();
-        let started = self.start();
-        if started.is_err() {
-            self.nodes()
-                .iter()
-                .for_each(|node| node.queues().want_reset());
-        }
+        let started = self.wake();
         if processes {
             self.resume_processes();
         }
@@ -340,6 +390,26 @@ impl Served {
             true => Ok(()),
             false => started,
         }
+    }
+
+    /// One suspend is over. After the last the schedulers start, but not during a reset.
+    fn wake(&self) -> Result {
+        let mut stops = self.sleep.stops.lock();
+        stops.count = stops.count.saturating_sub(1);
+        if stops.count != 0 {
+            return Ok(());
+        }
+        if let Some(saved) = stops.saved.take() {
+            self.restore(saved);
+        }
+        if self.sleep.gate.load(Relaxed) && self.gpu.kgd().in_reset() {
+            return Ok(());
+        }
+        self.start().inspect_err(|_| {
+            self.nodes()
+                .iter()
+                .for_each(|node| node.queues().want_reset());
+        })
     }
 
     /// Takes all processes off all GPUs.
@@ -370,13 +440,16 @@ impl Served {
         power::lose(self.gpu.kgd().handle(), cause);
     }
 
-    /// The reset is over. New queues run; those from before it never will.
+    /// The reset is over. New queues run, unless the device sleeps; those from before it never
+    /// will.
     ///
     /// `EBUSY`: it was none. amdgpu leaves out what resets the hardware if the job for which it
     /// began has ended by then. What was on the hardware is there still, so another reset follows,
     /// and the first is not over before.
     pub(crate) fn post_reset(&self) -> Result {
-        if let Err(error) = self.each_queues(NodeQueues::check_reset) {
+        let stops = self.sleep.stops.lock();
+        let sleeps = stops.count != 0;
+        if let Err(error) = self.each_queues(|queues| queues.check_reset(sleeps)) {
             gpu_err!(
                 self.pci_name(),
                 "was not reset: queues are at work still; requesting another reset\n"
@@ -384,10 +457,14 @@ impl Served {
             self.gpu.kgd().request_reset();
             return Err(error);
         }
-        let started = self.start();
+        let started = match sleeps {
+            true => Ok(()),
+            false => self.start(),
+        };
         self.ecc.store(false, Relaxed);
         self.gpu.resets().end();
         self.sleep.open(self.gpu.gate());
+        drop(stops);
         for node in self.nodes() {
             node.listeners().notify_reset(true, "");
         }
@@ -463,149 +540,4 @@ impl Served {
     }
 }
 
-#[kernel::macros::kunit_tests(amdkfd_served)]
-mod tests {
-    use super::*;
-    use crate::{
-        gfx::{
-            testing::{
-                hw_process,
-                hw_queue, //
-            },
-            Engine, //
-        },
-        gpu::NodeUser,
-        kgd::fake::Fake,
-        linux::errno,
-        sched::{
-            NewSchedProcess,
-            NewSchedQueue, //
-        },
-    };
-
-    fn two_partitions() -> Arc<Fake> {
-        let fake = Fake::with(|facts| {
-            facts.num_partitions = 2;
-            facts.partitions[1] = facts.partitions[0];
-        });
-        fake.unwrap()
-    }
-
-    /// A device of two partitions with a node each, which nobody knows.
-    fn two_nodes() -> Served {
-        served(two_partitions())
-    }
-
-    fn served(fake: Arc<Fake>) -> Served {
-        let gpu = Gpu::new(fake, Gate::new().unwrap()).unwrap();
-        let mut nodes = KVec::new();
-        for index in 0..2 {
-            let id = GpuId::new(index + 1).unwrap();
-            nodes
-                .push(node(&gpu, index, id).unwrap(), GFP_KERNEL)
-                .unwrap();
-        }
-        Served {
-            gpu,
-            nodes,
-            ids: KVec::new(),
-            sleep: Sleep::new(),
-            ecc: Atomic::new(false),
-            retired: Atomic::new(false),
-        }
-    }
-
-    #[test]
-    fn a_partition_without_a_render_node_is_left_out() {
-        let fake = Fake::with(|facts| {
-            facts.num_partitions = 3;
-            facts.partitions[1].no_render_node = true;
-        });
-        let fake = fake.unwrap();
-        assert!(listed(crate::kgd::Device::facts(&*fake)).eq([0, 2]));
-    }
-
-    #[test]
-    fn who_reads_the_topology_is_no_process() {
-        let served = two_nodes();
-        let reader = NodeUser::new(served.nodes[0].clone());
-        assert!(!served.has_processes());
-        let process = NodeUser::process(served.nodes[1].clone());
-        assert!(served.has_processes());
-        drop((reader, process));
-        assert!(!served.has_processes());
-    }
-
-    #[test]
-    fn one_that_does_not_wake_up_is_reset_and_the_others_go_on() {
-        let fake = two_partitions();
-        let served = served(fake.clone());
-        served.suspend(true);
-        assert!(served.sleep.processes.load(Relaxed));
-        fake.refuse_hiq();
-        assert_eq!(served.resume(true).err(), Some(errno::timer_expired()));
-        assert!(fake.live().in_reset && !served.sleep.processes.load(Relaxed));
-    }
-
-    #[test]
-    fn pages_stay_away_from_memory_that_may_be_lost() {
-        let fake = two_partitions();
-        let served = served(fake.clone());
-        for sleeps in [false, true] {
-            fake.set_suspending(sleeps);
-            served.suspend(true);
-            assert!(served.sleep.processes.load(Relaxed));
-            assert_eq!(svm::sleep::is_asleep(), sleeps);
-            // It may wake up for another reason.
-            fake.set_suspending(false);
-            served.resume(true).unwrap();
-            assert!(!svm::sleep::is_asleep());
-        }
-    }
-
-    #[test]
-    fn one_that_wakes_up_is_not_reset_before_it_is_awake() {
-        let fake = two_partitions();
-        let served = served(fake.clone());
-        fake.set_suspending(true);
-        served.suspend(true);
-        fake.refuse_hiq();
-        assert_eq!(served.resume(true), Ok(()));
-        assert_eq!(fake.live().resets_asked, 0);
-        fake.set_suspending(false);
-        let scheduler = served.nodes[0].queues().scheduler();
-        let new = NewSchedProcess::new(hw_process(1), false, None).unwrap();
-        let process = scheduler.add(new, None);
-        for _ in 0..2 {
-            let queue = NewSchedQueue::undescribed(hw_queue(Engine::Compute, 1), true);
-            assert_eq!(scheduler.map(process, queue.unwrap()), Err(EIO));
-            assert_eq!(fake.live().resets_asked, 1);
-        }
-    }
-
-    #[test]
-    fn a_reset_that_was_none_is_followed_by_another() {
-        let fake = two_partitions();
-        let served = served(fake.clone());
-        fake.set_in_reset(true);
-        served.pre_reset("");
-        assert_eq!(served.post_reset(), Err(EBUSY));
-        assert_eq!(fake.live().resets_asked, 1);
-        assert!(served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_err());
-        served.pre_reset("");
-        fake.reset_hardware();
-        assert_eq!(served.post_reset(), Ok(()));
-        assert_eq!((fake.live().resets_asked, fake.live().hiqs), (1, 1));
-        assert!(!served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_ok());
-        fake.set_in_reset(false);
-    }
-
-    #[test]
-    fn the_first_node_tells_that_the_device_throttles() {
-        let served = two_nodes();
-        let reader = |index: usize| served.nodes[index].listeners().read_all_events().unwrap();
-        let (first, second) = (reader(0), reader(1));
-        served.throttled(0x20);
-        assert!(first.has_read(b"2 20:0\n") && second.has_read(b""));
-    }
-}
+mod tests;

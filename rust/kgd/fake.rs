@@ -84,6 +84,8 @@ pub(crate) struct Live {
     pub(crate) reset_locks: u32,
     /// XCCs with a HIQ.
     pub(crate) hiqs: u32,
+    /// How often one has taken it.
+    pub(crate) hiq_loads: u32,
     /// Its slots, 8 a pipe.
     hiq_slots: u64,
     /// Doorbells rung so far.
@@ -611,6 +613,7 @@ impl Hardware for Fake {
         }
         self.firmware.lock().memory = Some(mqd.cpu);
         let mut live = self.live.lock();
+        live.hiq_loads += 1;
         live.hiqs |= 1u32.checked_shl(xcc).ok_or(EINVAL)?;
         live.hiq_slots |= slots::slot_bit(position);
         Ok(())

@@ -10,6 +10,9 @@
 //! CREATE_QUEUE does, so a worker does it a few milliseconds later ([`DELAY`]): a queue that is
 //! gone by then is never shown. Only the end of a process takes its files away at once.
 //!
+//! Two processes may have one pid: after execve the program before lives on in a child that has its
+//! file, or its address space. The newest has the name, and the others are not shown.
+//!
 //! `counters_<gpu_id>` is there only where processes have shared virtual memory (SVM), whose faults
 //! and migrations it counts.
 
@@ -21,7 +24,10 @@ use super::{
     PRIMARY_CONTEXT, //
 };
 use crate::{
-    ids::QueueId,
+    ids::{
+        QueueId,
+        Serial, //
+    },
     linux::{
         kobject::{
             self,
@@ -51,11 +57,14 @@ use kernel::{
         aref::ARef,
         global_lock,
         Arc,
+        GlobalGuard,
         Mutex, //
     },
     task::Task,
     time::{
+        delay::fsleep,
         msecs_to_jiffies,
+        Delta,
         Msecs, //
     },
     workqueue::{
@@ -70,7 +79,14 @@ const DELAY: Msecs = 4;
 
 global_lock! {
     // SAFETY: `prepare` below runs before anything else in the module.
-    unsafe(uninit) static ROOT: Mutex<Option<Directory<ProcessFile>>> = None;
+    unsafe(uninit) static ROOT: Mutex<Option<Root>> = None;
+}
+
+/// `proc`. Fields are dropped from top to bottom.
+struct Root {
+    directory: Directory<ProcessFile>,
+    /// Whose directory has which name, until it is gone.
+    names: RBTree<i32, Arc<ProcessFiles>>,
 }
 
 /// Makes this file usable.
@@ -85,8 +101,11 @@ pub(crate) unsafe fn prepare() {
 
 /// Publishes `proc` below the device, without processes.
 pub(crate) fn init(device: &Device) -> Result {
-    let root = Directory::below_device(device, format_args!("proc"), kobject::Files::new())?;
-    *ROOT.lock() = Some(root);
+    let directory = Directory::below_device(device, format_args!("proc"), kobject::Files::new())?;
+    *ROOT.lock() = Some(Root {
+        directory,
+        names: RBTree::new(),
+    });
     Ok(())
 }
 
@@ -176,6 +195,11 @@ pub(crate) struct ProcessFiles {
     work: DelayedWork<ProcessFiles>,
     devices: Devices,
     lead: ARef<Task>,
+    /// The leader's pid at the beginning, which is the directory's name: it has another one when a
+    /// thread of it has called execve.
+    pid: i32,
+    /// The order in which they began.
+    serial: Serial,
     /// The address space. The leader may leave it for another program while others use it on.
     mm: ARef<Mm>,
     context: u16,
@@ -209,6 +233,8 @@ impl ProcessFiles {
         let files = pin_init!(Self {
             work <- new_delayed_work!("amdkfd::ProcessFiles"),
             devices,
+            pid: lead.pid(),
+            serial: Serial::next(),
             lead,
             mm,
             context,
@@ -243,16 +269,16 @@ impl ProcessFiles {
     }
 
     /// Shows the process as it is now. A process works without that too.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn settle(self: &Arc<Self>) {
         if let Some(primary) = &self.primary {
             primary.settle();
         }
-        let root = ROOT.lock();
+        let mut root = self.lock_root();
         if matches!(*self.shown.lock(), Shown::NotYet) {
-            let made = self.make(root.as_ref());
+            let made = self.make_known(root.as_mut());
             *self.shown.lock() = made.map_or_else(
                 |error| {
-                    let pid = self.lead.pid();
+                    let pid = self.pid;
                     pr_warn!("process {pid} is not shown in sysfs: {error:?}\n");
                     Shown::No
                 },
@@ -261,20 +287,56 @@ impl ProcessFiles {
         }
         if let Shown::Yes(published) = &mut *self.shown.lock() {
             if let Err(error) = published.settle_queues(&self.devices) {
-                let pid = self.lead.pid();
+                let pid = self.pid;
                 pr_warn!("process {pid}: a queue is not shown in sysfs: {error:?}\n");
             }
         }
     }
 
+    /// Locks `proc`. A process before of the same pid is shown no more then; after a later one this
+    /// one never is.
+    fn lock_root(&self) -> GlobalGuard<ROOT> {
+        loop {
+            let root = ROOT.lock();
+            if self.primary.is_some() || !matches!(*self.shown.lock(), Shown::NotYet) {
+                return root;
+            }
+            let named = root.as_ref().and_then(|root| root.names.get(&self.pid));
+            let Some(before) = named.cloned() else {
+                return root;
+            };
+            if before.serial > self.serial {
+                *self.shown.lock() = Shown::No;
+                return root;
+            }
+            drop(root);
+            if !before.hide() {
+                // TIMEOUT: none. Who takes it away waits for readers, each of which is bounded.
+                fsleep(Delta::from_millis(1));
+            }
+        }
+    }
+
     /// Takes them away for good, and waits for readers. Another process may be shown by its name
-    /// from here on.
-    pub(super) fn hide(&self) {
+    /// from here on. False: there is nothing, or somebody else is taking it away.
+    pub(super) fn hide(&self) -> bool {
         let root = ROOT.lock();
         let shown = core::mem::replace(&mut *self.shown.lock(), Shown::No);
         drop(root);
+        let Shown::Yes(published) = shown else {
+            return false;
+        };
         // Not under the lock: a reader may take its time, and is nobody else's.
-        drop(shown);
+        drop(published);
+        if self.primary.is_none() {
+            let mut root = ROOT.lock();
+            let name = root
+                .as_mut()
+                .and_then(|root| root.names.remove_node(&self.pid));
+            drop(root);
+            drop(name);
+        }
+        true
     }
 
     /// The same at the end of the process: no work of theirs is left.
@@ -283,12 +345,22 @@ impl ProcessFiles {
         flush_delayed(&self.work);
     }
 
-    /// Makes the directory of the process, without its queues.
-    fn make(&self, root: Option<&Directory<ProcessFile>>) -> Result<KBox<PublishedProcess>> {
+    /// Makes the directory of the process, without its queues. A primary one's has a name that
+    /// nobody else has then.
+    fn make_known(self: &Arc<Self>, root: Option<&mut Root>) -> Result<KBox<PublishedProcess>> {
+        let root = root.ok_or(ENODEV)?;
+        let published = self.make(&root.directory)?;
+        if self.primary.is_none() {
+            root.names
+                .try_create_and_insert(self.pid, self.clone(), GFP_KERNEL)?;
+        }
+        Ok(published)
+    }
+
+    fn make(&self, root: &Directory<ProcessFile>) -> Result<KBox<PublishedProcess>> {
         let (directory, pasids) = match &self.primary {
             None => {
-                let pid = self.lead.pid();
-                let root = root.ok_or(ENODEV)?;
+                let pid = self.pid;
                 let directory = root.own_child(format_args!("{pid}"), self.top()?)?;
                 let pasids = Pasids::new(format_args!("{pid}"), None, &self.devices);
                 (directory, pasids.ok())

@@ -60,7 +60,7 @@ pub(super) fn end(process: &ProcessRef, begin: Instant<Monotonic>) {
 /// waited for once more: a process has as many as it has files.
 pub(super) fn close_context(process: &ProcessRef) {
     // Its number is the next one's as soon as it cannot be found any more.
-    process.files().hide();
+    let _ = process.files().hide();
     match process.evictor() {
         Some(evictor) if evictor.outlasts() => drop(is_over(process)),
         _ => end(process, Instant::now()),

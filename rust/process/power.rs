@@ -79,18 +79,34 @@ pub(crate) fn suspend(loses: bool) {
     if others == 0 {
         registry.each(|process| {
             process.sleeps.store(true, Relaxed);
-            process.leave_gpus();
+            process.leave_gpus(loses);
         });
     }
     // Afterwards: who has begun may be waiting for buffers that are to move.
-    if loses && ASLEEP.fetch_add(1, Relaxed) == 0 {
+    if loses {
+        keep_pages_away();
+    }
+}
+
+/// A GPU that sleeps already is about to lose what its memory has.
+pub(crate) fn begin_loss() {
+    if let Ok(registry) = registry::get() {
+        let _turn = registry.power.lock();
+        keep_pages_away();
+    }
+}
+
+/// The caller holds `Registry.power`.
+fn keep_pages_away() {
+    if ASLEEP.fetch_add(1, Relaxed) == 0 {
         svm::sleep::begin();
     }
 }
 
-/// Undoes one [`suspend`] of the same kind; the last one has the processes restored, as soon as
-/// tasks run again and there is room. Those that were made in the meantime are left alone: tasks
-/// need not be frozen, and a process may be evicted for another reason, which is not over.
+/// Undoes one [`suspend`]; `loses`: and what it, or [`begin_loss`], did to pages. The last one has
+/// the processes restored, as soon as tasks run again and there is room. Those that were made in
+/// the meantime are left alone: tasks need not be frozen, and a process may be evicted for another
+/// reason, which is not over.
 pub(crate) fn resume(loses: bool) {
     let Ok(registry) = registry::get() else {
         return;
@@ -121,7 +137,7 @@ pub(crate) fn leave(gpu: DeviceHandle) {
     registry.each(|process| {
         if process.devices_on(gpu).next().is_some() {
             process.is_leaving.store(true, Relaxed);
-            process.leave_gpus();
+            process.leave_gpus(true);
         }
     });
     svm::sleep::begin();
@@ -165,13 +181,17 @@ impl Process {
         all.filter(move |device| device.node().kgd().handle() == gpu)
     }
 
-    /// Takes its queues off all GPUs, and lets its buffers move.
-    fn leave_gpus(&self) {
-        if let Err(error) = self.evict(Trigger::SUSPEND) {
+    /// Takes its queues off all GPUs, and lets its buffers move. `for_good`: even if they are at
+    /// work on a GPU that does not obey, whose power goes, or which itself does.
+    fn leave_gpus(&self, for_good: bool) {
+        let evicted = self.evict(Trigger::SUSPEND);
+        if let Err(error) = evicted {
             let pid = self.lead().pid();
             pr_err!("process {pid}: cannot take its queues off all GPUs: {error:?}\n");
         }
-        self.let_buffers_move();
+        if for_good || evicted.is_ok() {
+            self.let_buffers_move();
+        }
     }
 
     /// Whether its buffers must not be brought back now: into the memory of a GPU that sleeps, or

@@ -21,7 +21,6 @@ pub(super) use hardware::{
 use super::{
     partition::{
         slot_at,
-        xccs,
         Config, //
     },
     preemption::{
@@ -98,6 +97,8 @@ struct Inner {
     phase: Phase,
     /// A queue that was to leave for good did not.
     behind: bool,
+    /// While it is stopped: the hardware goes, and with it what has not left it.
+    left: bool,
     /// Nothing may be on the hardware until it is unpaused.
     paused: bool,
     /// The pipe that the next compute queue gets a slot of, if it has one.
@@ -116,6 +117,14 @@ enum Phase {
 }
 
 impl Inner {
+    /// Nothing is on the hardware that has not left it.
+    fn trust(&mut self) {
+        self.behind = false;
+        for process in self.processes.values_mut() {
+            process.stranded = false;
+        }
+    }
+
     /// What is to go and was not taken off the hardware yet: queues, and processes without them.
     fn leaving(&self) -> impl Iterator<Item = (Key, Option<Key>)> + '_ {
         self.processes.iter().filter_map(|(&key, process)| {
@@ -150,6 +159,7 @@ impl Direct {
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     behind: false,
+                    left: false,
                     paused: false,
                     next_pipe: 0,
                     processes: RBTree::new(),
@@ -167,21 +177,6 @@ impl Direct {
 
     fn pci_name(&self) -> PciName {
         self.hardware.kgd.facts().pci_name()
-    }
-
-    fn init_interrupts(&self) -> Result {
-        let DirectHardware { kgd, xcc_mask, .. } = &*self.hardware;
-        let facts = kgd.facts();
-        let (mask, each) = (facts.compute_queue_bitmap, facts.num_queue_per_pipe);
-        for (logical, _) in xccs(*xcc_mask) {
-            for pipe in 0..facts.num_pipe_per_mec {
-                let first = mask.checked_shr(pipe * each).unwrap_or(0);
-                if first & ((1 << each.min(63)) - 1) != 0 {
-                    kgd.init_interrupts(pipe, logical)?;
-                }
-            }
-        }
-        Ok(())
     }
 
     /// A slot for a compute queue: pipe by pipe. `EBUSY`: there is none.
@@ -517,11 +512,20 @@ impl Scheduler for Direct {
     fn evict(&self, process: Key) -> Result {
         let mut inner = self.inner.lock();
         let Inner {
-            phase, processes, ..
+            phase,
+            left,
+            processes,
+            ..
         } = &mut *inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         at.evicted = true;
-        self.clear(phase, at, self.preempt())
+        let result = self.clear(phase, at, self.preempt());
+        // Nobody gives it an order; a reset settles it.
+        let stays = *phase == Phase::Stopped && !*left && at.stranded;
+        match stays && !self.hardware.kgd.in_reset() {
+            true => result.and(Err(EIO)),
+            false => result,
+        }
     }
 
     fn restore(&self, process: Key, page_table_base: u64) -> Result {
@@ -568,7 +572,7 @@ impl Scheduler for Direct {
     fn has_let_go(&self) -> bool {
         let inner = self.inner.lock();
         match inner.phase {
-            Phase::Stopped if !self.hardware.kgd.in_reset() => true,
+            Phase::Stopped if inner.left => true,
             _ => !inner.behind && inner.leaving().next().is_none(),
         }
     }
@@ -625,9 +629,28 @@ impl Scheduler for Direct {
         result
     }
 
+    fn leave(&self) {
+        let mut inner = self.inner.lock();
+        inner.left = inner.phase == Phase::Stopped;
+    }
+
+    fn trust(&self) {
+        self.inner.lock().trust();
+    }
+
     fn distrust(&self) {
         // Of what is loaded it is noted whose it is.
-        self.inner.lock().phase = Phase::Hung;
+        self.inner.lock().behind = true;
+    }
+
+    fn is_distrusted(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.phase == Phase::Stopped && inner.behind
+    }
+
+    fn refuse(&self) {
+        let mut inner = self.inner.lock();
+        (inner.phase, inner.left) = (Phase::Hung, false);
     }
 
     fn want_reset(&self) {
@@ -641,10 +664,10 @@ impl Scheduler for Direct {
         if inner.phase != Phase::Stopped {
             return Ok(());
         }
-        (inner.phase, inner.behind) = (Phase::Runs, false);
-        let started = self.init_interrupts().and_then(|()| {
+        inner.trust();
+        (inner.phase, inner.left) = (Phase::Runs, false);
+        let started = self.hardware.init_interrupts().and_then(|()| {
             Self::each(&mut inner, |phase, paused, process| {
-                process.stranded = false;
                 if let Some(binding) = &process.binding {
                     binding.program(&process.described)?;
                 }

@@ -322,14 +322,23 @@ impl NodeQueues {
     }
 
     /// A reset is over, of which amdgpu may not have done the main part. `EBUSY`: something is on
-    /// the hardware that was before, and the node refuses all work until the next reset. No other
-    /// may run.
-    pub(crate) fn check_reset(&self) -> Result {
+    /// the hardware that was before, and the node refuses all work until the next reset; one that
+    /// `sleeps` looks again when it is started. No other may run.
+    pub(crate) fn check_reset(&self, sleeps: bool) -> Result {
         if self.is_empty() {
+            self.scheduler.trust();
             return Ok(());
         }
         self.scheduler.distrust();
+        if !sleeps {
+            self.scheduler.refuse();
+        }
         Err(EBUSY)
+    }
+
+    /// The hardware goes, which is stopped: its power, or the device ([`Scheduler::leave`]).
+    pub(crate) fn leave(&self) {
+        self.scheduler.leave();
     }
 
     /// Whether no queue of ours is on the hardware, the scheduler's included, as far as it tells.
@@ -364,8 +373,12 @@ impl NodeQueues {
         self.mqds.restore()
     }
 
-    /// Takes it again ([`Scheduler::start`]).
+    /// Takes it again ([`Scheduler::start`]). `EBUSY`: a queue that did not leave it is at work
+    /// still, and the node refuses all work until the next reset.
     pub(crate) fn start(&self) -> Result {
+        if self.scheduler.is_distrusted() {
+            self.check_reset(false)?;
+        }
         self.scheduler.start()
     }
 

@@ -4,10 +4,19 @@
 //! scheduler asks.
 
 use crate::{
-    kgd::Kgd,
+    kgd::{
+        gpu_err,
+        Kgd, //
+    },
     linux::errno, //
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
 
 /// Whether queues that were to leave the hardware have left it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +77,25 @@ pub(super) fn check_available(kgd: &dyn Kgd) -> Result {
     match kgd.in_reset() || kgd.has_fatal_error() {
         true => Err(EIO),
         false => Ok(()),
+    }
+}
+
+/// Touches nothing that hangs as long as the user wants to look at it
+/// (`amdgpu.halt_if_hws_hang`).
+pub(super) fn hold_still(kgd: &dyn Kgd) {
+    /// How soon the user's change of mind is seen.
+    const LOOK: Delta = Delta::from_millis(20);
+    if !kgd.halts_on_hang() {
+        return;
+    }
+    // TIMEOUT: none. It is the user's to end, as in C; whoever needs the scheduler waits for
+    // that.
+    gpu_err!(
+        kgd.facts().pci_name(),
+        "nothing is reset until amdgpu.halt_if_hws_hang is 0\n"
+    );
+    while kgd.halts_on_hang() {
+        fsleep(LOOK);
     }
 }
 

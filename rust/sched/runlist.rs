@@ -30,7 +30,10 @@ use super::{
     },
     memory::NodeMemory,
     partition::Config,
-    preemption::Preemption,
+    preemption::{
+        hold_still,
+        Preemption, //
+    },
     resets::{
         reset_copies,
         reset_stuck,
@@ -71,10 +74,6 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    time::{
-        delay::fsleep,
-        Delta, //
-    },
 };
 
 /// The scheduler.
@@ -98,6 +97,8 @@ struct Inner {
     /// The hardware did not obey when something was to change: those that were in the list then may
     /// be at work still ([`RunlistState::is_stranded`]).
     behind: bool,
+    /// While it is stopped: the hardware goes, and with it what has not left it.
+    left: bool,
     /// Nothing may be on the hardware until it is unpaused.
     paused: bool,
     hiq: Cursor,
@@ -153,6 +154,7 @@ impl Runlist {
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     behind: false,
+                    left: false,
                     paused: false,
                     hiq: Cursor::new(),
                     oversubscription: Oversubscription::default(),
@@ -211,7 +213,7 @@ impl Runlist {
     fn preempt(&self, inner: &mut Inner) -> Preemption {
         let confirmed = Preemption::of(self.hiq.unmap_all(&mut inner.hiq));
         if confirmed == Preemption::Failed {
-            self.hold_still();
+            hold_still(&*self.kgd);
         }
         let preemption = confirmed
             .and(|| self.check_compute(&mut inner.state))
@@ -237,7 +239,7 @@ impl Runlist {
         let Some(named) = named else {
             return Preemption::of(asked);
         };
-        self.hold_still();
+        hold_still(&*self.kgd);
         let (kgd, mask) = (&*self.kgd, self.hiq.xcc_mask());
         reset_stuck(kgd, self.formats, mask, &named, state, &self.resets)
     }
@@ -245,26 +247,7 @@ impl Runlist {
     /// Resets the copy queues that have not left their engines: the firmware says nothing of them.
     fn check_copies(&self, state: &mut RunlistState) -> Preemption {
         let first = self.hiq.first_engine();
-        reset_copies(&*self.kgd, first, state, &self.resets, || self.hold_still())
-    }
-
-    /// Touches nothing that hangs as long as the user wants to look at it
-    /// (`amdgpu.halt_if_hws_hang`).
-    fn hold_still(&self) {
-        /// How soon the user's change of mind is seen.
-        const LOOK: Delta = Delta::from_millis(20);
-        if !self.kgd.halts_on_hang() {
-            return;
-        }
-        // TIMEOUT: none. It is the user's to end, as in C; whoever needs the scheduler waits for
-        // that.
-        gpu_err!(
-            self.pci_name(),
-            "nothing is reset until amdgpu.halt_if_hws_hang is 0\n"
-        );
-        while self.kgd.halts_on_hang() {
-            fsleep(LOOK);
-        }
+        reset_copies(&*self.kgd, first, state, &self.resets, || hold_still(&*self.kgd))
     }
 
     /// The hardware may still read what its queues name, so amdgpu is asked to reset the GPU. It
@@ -405,7 +388,7 @@ impl Runlist {
 
     /// The same for what is to leave, of that process: of one that has nothing on hardware that
     /// does not obey `change` is all. `runs`: what is to leave is in the list.
-    fn leave(
+    fn reschedule_leaving(
         &self,
         process: Key,
         runs: bool,
@@ -415,7 +398,12 @@ impl Runlist {
         let stranded = inner.behind && inner.state.is_stranded(process);
         let concerned = match inner.phase {
             Phase::Hung => stranded,
-            Phase::Idle | Phase::Listed | Phase::Stopped => runs || stranded,
+            Phase::Idle | Phase::Listed => runs || stranded,
+            // Nobody gives it an order; a reset settles it.
+            Phase::Stopped if stranded && !inner.left && !self.kgd.in_reset() => {
+                return change(&mut inner.state).and(Err(errno::timer_expired()));
+            }
+            Phase::Stopped => false,
         };
         match concerned {
             true => self.reschedule(inner, change),
@@ -445,7 +433,7 @@ impl Scheduler for Runlist {
         let mut inner = self.inner.lock();
         let runs = inner.state.process_runs(process);
         let mut gone = None;
-        let result = self.leave(process, runs, &mut inner, |state| {
+        let result = self.reschedule_leaving(process, runs, &mut inner, |state| {
             gone = state.remove(process);
             Ok(())
         });
@@ -477,7 +465,7 @@ impl Scheduler for Runlist {
         let mut inner = self.inner.lock();
         let runs = inner.state.queue_runs(process, queue);
         let mut gone = None;
-        let result = self.leave(process, runs, &mut inner, |state| {
+        let result = self.reschedule_leaving(process, runs, &mut inner, |state| {
             gone = state.take(process, queue);
             Ok(())
         });
@@ -561,7 +549,7 @@ impl Scheduler for Runlist {
     fn evict(&self, process: Key) -> Result {
         let mut inner = self.inner.lock();
         let runs = inner.state.process_runs(process);
-        self.leave(process, runs, &mut inner, |state| {
+        self.reschedule_leaving(process, runs, &mut inner, |state| {
             state.set_evicted(process, true)
         })
     }
@@ -617,7 +605,7 @@ impl Scheduler for Runlist {
 
     fn has_let_go(&self) -> bool {
         let inner = self.inner.lock();
-        !inner.behind || inner.phase == Phase::Stopped && !self.kgd.in_reset()
+        !inner.behind || inner.left
     }
 
     fn ask_again(&self) {
@@ -647,9 +635,28 @@ impl Scheduler for Runlist {
         result
     }
 
+    fn leave(&self) {
+        let mut inner = self.inner.lock();
+        inner.left = inner.phase == Phase::Stopped;
+    }
+
+    fn trust(&self) {
+        self.inner.lock().behind = false;
+    }
+
     fn distrust(&self) {
         // Who was in the list is known to be there still.
-        self.inner.lock().phase = Phase::Hung;
+        self.inner.lock().behind = true;
+    }
+
+    fn is_distrusted(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.phase == Phase::Stopped && inner.behind
+    }
+
+    fn refuse(&self) {
+        let mut inner = self.inner.lock();
+        (inner.phase, inner.left) = (Phase::Hung, false);
     }
 
     fn want_reset(&self) {
@@ -663,7 +670,7 @@ impl Scheduler for Runlist {
         if inner.phase != Phase::Stopped {
             return Ok(());
         }
-        inner.behind = false;
+        (inner.behind, inner.left) = (false, false);
         let started = self.hiq.start().and_then(|cursor| {
             inner.hiq = cursor;
             inner.phase = Phase::Idle;

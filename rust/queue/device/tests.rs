@@ -117,6 +117,8 @@ mod tests {
         let scheduler = site.node.queues().scheduler();
         scheduler.stop().unwrap();
         assert!(!queues.are_off(&site));
+        fake.reset_hardware();
+        assert_eq!(site.node.queues().check_reset(true), Ok(()));
         fake.set_in_reset(false);
         assert!(queues.are_off(&site));
         assert_eq!(held(&fake), 0);
@@ -151,6 +153,7 @@ mod tests {
         site.node.queues().stop().unwrap();
         queues.quiesce(&site);
         assert!(!queues.are_off(&site) && held(&fake) != 0);
+        fake.reset_hardware();
         fake.set_in_reset(false);
         site.node.queues().start().unwrap();
         assert!(queues.are_off(&site));

@@ -155,6 +155,22 @@ impl Drop for Binding {
 }
 
 impl DirectHardware {
+    /// Lets the pipes that have queue slots interrupt.
+    pub(super) fn init_interrupts(&self) -> Result {
+        let Self { kgd, xcc_mask, .. } = self;
+        let facts = kgd.facts();
+        let (mask, each) = (facts.compute_queue_bitmap, facts.num_queue_per_pipe);
+        for (logical, _) in xccs(*xcc_mask) {
+            for pipe in 0..facts.num_pipe_per_mec {
+                let first = mask.checked_shr(pipe * each).unwrap_or(0);
+                if first & ((1 << each.min(63)) - 1) != 0 {
+                    kgd.init_interrupts(pipe, logical)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The hardware of a node. All VMIDs are free.
     pub(super) fn new(
         kgd: Arc<dyn Kgd>,

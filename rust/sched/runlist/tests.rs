@@ -213,6 +213,8 @@ mod tests {
         assert!(runlist.remove(process).is_err() && !runlist.has_let_go());
         runlist.stop().unwrap();
         fake.set_in_reset(false);
+        assert!(!runlist.has_let_go());
+        runlist.leave();
         assert!(runlist.has_let_go());
     }
 

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Tests of devices that are up.
+
+#[kernel::macros::kunit_tests(amdkfd_served)]
+mod tests {
+    use super::super::*;
+    use crate::{
+        gfx::{
+            testing::{
+                hw_process,
+                hw_queue, //
+            },
+            Engine, //
+        },
+        gpu::NodeUser,
+        kgd::fake::Fake,
+        linux::errno,
+        sched::{
+            NewSchedProcess,
+            NewSchedQueue, //
+        },
+    };
+
+    fn two_partitions() -> Arc<Fake> {
+        let fake = Fake::with(|facts| {
+            facts.num_partitions = 2;
+            facts.partitions[1] = facts.partitions[0];
+        });
+        fake.unwrap()
+    }
+
+    /// A device of two partitions with a node each, which nobody knows.
+    fn two_nodes() -> Served {
+        served(two_partitions())
+    }
+
+    fn served(fake: Arc<Fake>) -> Served {
+        let gpu = Gpu::new(fake, Gate::new().unwrap()).unwrap();
+        let mut nodes = KVec::new();
+        for index in 0..2 {
+            let id = GpuId::new(index + 1).unwrap();
+            nodes
+                .push(node(&gpu, index, id).unwrap(), GFP_KERNEL)
+                .unwrap();
+        }
+        Served {
+            gpu,
+            nodes,
+            ids: KVec::new(),
+            sleep: Sleep::new().unwrap(),
+            ecc: Atomic::new(false),
+            retired: Atomic::new(false),
+        }
+    }
+
+    impl Served {
+        fn keeps_processes_off(&self) -> bool {
+            self.sleep.processes.lock().count != 0
+        }
+
+        fn is_stopped(&self) -> bool {
+            let mut nodes = self.nodes.iter();
+            nodes.all(|node| node.queues().scheduler().is_stopped())
+        }
+    }
+
+    #[test]
+    fn a_partition_without_a_render_node_is_left_out() {
+        let fake = Fake::with(|facts| {
+            facts.num_partitions = 3;
+            facts.partitions[1].no_render_node = true;
+        });
+        let fake = fake.unwrap();
+        assert!(listed(crate::kgd::Device::facts(&*fake)).eq([0, 2]));
+    }
+
+    #[test]
+    fn who_reads_the_topology_is_no_process() {
+        let served = two_nodes();
+        let reader = NodeUser::new(served.nodes[0].clone());
+        assert!(!served.has_processes());
+        let process = NodeUser::process(served.nodes[1].clone());
+        assert!(served.has_processes());
+        drop((reader, process));
+        assert!(!served.has_processes());
+    }
+
+    #[test]
+    fn one_that_does_not_wake_up_is_reset_and_the_others_go_on() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        served.suspend(true);
+        assert!(served.keeps_processes_off());
+        fake.refuse_hiq();
+        assert_eq!(served.resume(true).err(), Some(errno::timer_expired()));
+        assert!(fake.live().in_reset && !served.keeps_processes_off());
+    }
+
+    #[test]
+    fn pages_stay_away_from_memory_that_may_be_lost() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        for sleeps in [false, true] {
+            fake.set_suspending(sleeps);
+            served.suspend(true);
+            assert!(served.keeps_processes_off());
+            assert_eq!(svm::sleep::is_asleep(), sleeps);
+            // It may wake up for another reason.
+            fake.set_suspending(false);
+            served.resume(true).unwrap();
+            assert!(!svm::sleep::is_asleep());
+        }
+    }
+
+    #[test]
+    fn one_that_wakes_up_is_not_reset_before_it_is_awake() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        fake.set_suspending(true);
+        served.suspend(true);
+        fake.refuse_hiq();
+        assert_eq!(served.resume(true), Ok(()));
+        assert_eq!(fake.live().resets_asked, 0);
+        fake.set_suspending(false);
+        let scheduler = served.nodes[0].queues().scheduler();
+        let new = NewSchedProcess::new(hw_process(1), false, None).unwrap();
+        let process = scheduler.add(new, None);
+        for _ in 0..2 {
+            let queue = NewSchedQueue::undescribed(hw_queue(Engine::Compute, 1), true);
+            assert_eq!(scheduler.map(process, queue.unwrap()), Err(EIO));
+            assert_eq!(fake.live().resets_asked, 1);
+        }
+    }
+
+    #[test]
+    fn one_that_sleeps_is_not_started_by_resets() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        let loads = fake.live().hiq_loads;
+        fake.set_suspending(true);
+        served.suspend(true);
+        // A copy engine is reset, ...
+        served.suspend(true);
+        assert_eq!(served.resume(true), Ok(()));
+        assert!(served.is_stopped() && served.keeps_processes_off() && svm::sleep::is_asleep());
+        // ... and the whole device.
+        fake.set_in_reset(true);
+        served.pre_reset("");
+        fake.reset_hardware();
+        assert_eq!(served.post_reset(), Ok(()));
+        fake.set_in_reset(false);
+        assert!(!served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_ok());
+        assert!(served.is_stopped() && served.keeps_processes_off() && svm::sleep::is_asleep());
+        assert_eq!((fake.live().hiqs, fake.live().hiq_loads), (0, loads));
+        assert_eq!(served.resume(true), Ok(()));
+        fake.set_suspending(false);
+        assert_eq!((fake.live().hiqs, fake.live().hiq_loads), (1, loads + 2));
+        assert!(!served.is_stopped() && !served.keeps_processes_off());
+        assert!(!svm::sleep::is_asleep());
+    }
+
+    #[test]
+    fn a_sleep_that_begins_while_a_copy_engine_is_reset_goes_on_after_it() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        served.suspend(true);
+        assert!(!svm::sleep::is_asleep());
+        fake.set_suspending(true);
+        served.suspend(true);
+        assert!(svm::sleep::is_asleep());
+        served.resume(true).unwrap();
+        assert!(served.is_stopped() && served.keeps_processes_off() && svm::sleep::is_asleep());
+        served.resume(true).unwrap();
+        fake.set_suspending(false);
+        assert!(!served.is_stopped() && !served.keeps_processes_off());
+        assert!(!svm::sleep::is_asleep());
+    }
+
+    #[test]
+    fn one_that_wakes_up_during_a_reset_starts_after_it() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        served.suspend(true);
+        fake.set_in_reset(true);
+        served.pre_reset("");
+        assert_eq!(served.resume(true), Ok(()));
+        assert!(served.is_stopped());
+        fake.reset_hardware();
+        assert_eq!(served.post_reset(), Ok(()));
+        fake.set_in_reset(false);
+        assert!(!served.is_stopped());
+    }
+
+    #[test]
+    fn one_whose_queues_did_not_leave_is_not_started_beside_them() {
+        let fake = Fake::with(|facts| {
+            facts.num_partitions = 2;
+            facts.partitions[1] = facts.partitions[0];
+            facts.queue_preemption_timeout_ms = 20;
+        });
+        let fake = fake.unwrap();
+        let served = served(fake.clone());
+        let scheduler = served.nodes[0].queues().scheduler();
+        let new = NewSchedProcess::new(hw_process(1), false, None).unwrap();
+        let process = scheduler.add(new, None);
+        let queue = NewSchedQueue::undescribed(hw_queue(Engine::Compute, 1), true);
+        scheduler.map(process, queue.unwrap()).unwrap();
+        fake.occupy(1 << 1);
+        // A copy engine is reset: nothing else is, and the firmware does not answer.
+        served.suspend(true);
+        assert!(!scheduler.has_let_go() && fake.live().resets_asked == 1);
+        fake.set_in_reset(false);
+        assert!(scheduler.evict(process).is_err());
+        assert_eq!(served.resume(true), Err(EBUSY));
+        assert!(!scheduler.has_let_go());
+        assert_eq!(scheduler.remove(process), Err(EIO));
+        // Then the device goes to sleep, and wakes up with its power gone.
+        fake.set_suspending(true);
+        served.suspend(true);
+        assert!(scheduler.has_let_go());
+        fake.reset_hardware();
+        assert_eq!(served.resume(true), Ok(()));
+        fake.set_suspending(false);
+        assert!(scheduler.has_let_go() && !served.is_stopped());
+        fake.set_in_reset(false);
+    }
+
+    #[test]
+    fn a_reset_that_was_none_is_followed_by_another() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        fake.set_in_reset(true);
+        served.pre_reset("");
+        assert_eq!(served.post_reset(), Err(EBUSY));
+        assert_eq!(fake.live().resets_asked, 1);
+        assert!(served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_err());
+        served.pre_reset("");
+        fake.reset_hardware();
+        assert_eq!(served.post_reset(), Ok(()));
+        assert_eq!((fake.live().resets_asked, fake.live().hiqs), (1, 1));
+        assert!(!served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_ok());
+        fake.set_in_reset(false);
+    }
+
+    #[test]
+    fn the_first_node_tells_that_the_device_throttles() {
+        let served = two_nodes();
+        let reader = |index: usize| served.nodes[index].listeners().read_all_events().unwrap();
+        let (first, second) = (reader(0), reader(1));
+        served.throttled(0x20);
+        assert!(first.has_read(b"2 20:0\n") && second.has_read(b""));
+    }
+}
