@@ -52,8 +52,8 @@ guest: module module-tests tools userspace $(hip_programs)
 
 build/guest/hip_%: tests/hip/%.hip
 	@mkdir -p build/guest
-	@tools/sysroot/sysroot run hipcc --offload-arch=gfx942 -O2 -rdynamic -o $@ $< \
-		-lhsa-runtime64 -ldl
+	@tools/sysroot/sysroot run hipcc --offload-arch=gfx942 --offload-arch=gfx90a -O2 -rdynamic \
+		-o $@ $< -lhsa-runtime64 -ldl
 
 demo:
 	@tools/demo

@@ -22,7 +22,8 @@ use crate::{
         IhFormat,
         IhSource,
         Interrupt,
-        UnknownGeneration, //
+        UnknownGeneration,
+        WaveSync, //
     },
     ids::{
         GpuId,
@@ -35,7 +36,8 @@ use crate::{
         Kgd,
         LocalMemory,
         Partition,
-        PciName, //
+        PciName,
+        WaveSyncCounters, //
     },
     linux::trace,
     sched::NodeQueues,
@@ -81,6 +83,8 @@ pub(crate) type Registration = KBox<dyn Send + Sync>;
 pub(crate) struct Gpu {
     kgd: Arc<dyn Kgd>,
     generation: Generation,
+    /// [`WaveSync::Kept`]
+    wave_sync: Option<WaveSyncCounters>,
     users: Arc<Users>,
     profiler: Arc<Profiler>,
     resets: Resets,
@@ -91,7 +95,11 @@ impl Gpu {
     /// The device that `kgd` stands for. `ENODEV`: a generation that we do not drive.
     pub(crate) fn new(kgd: Arc<dyn Kgd>, gate: Arc<Gate>) -> Result<Arc<Self>> {
         let generation = Generation::of(&chip_facts(kgd.facts())).map_err(|_| ENODEV)?;
+        let keeps = generation.chip.wave_sync == WaveSync::Kept && kgd.facts().gws_size > 0;
         let gpu = Self {
+            wave_sync: keeps
+                .then(|| WaveSyncCounters::new(kgd.clone()))
+                .transpose()?,
             kgd,
             generation,
             users: Users::new()?,
@@ -264,8 +272,9 @@ impl Node {
     /// Slots of global wave sync that its queues may have.
     pub(crate) fn wave_sync_slots(&self) -> u32 {
         match self.generation().chip.wave_sync {
-            true => self.facts().gws_size,
-            false => 0,
+            WaveSync::Free => self.facts().gws_size,
+            WaveSync::Kept if self.gpu.wave_sync.is_some() => self.facts().gws_size,
+            WaveSync::Kept | WaveSync::None => 0,
         }
     }
 

@@ -80,7 +80,8 @@ pub(crate) use owned::{
     QueueBuffers,
     ResetGuard,
     Tables,
-    Vm, //
+    Vm,
+    WaveSyncCounters, //
 };
 
 #[cfg(CONFIG_KUNIT = "y")]
@@ -302,6 +303,10 @@ pub(crate) trait KernelMemory {
     fn alloc_bo(&self, size: usize, domain: Domain, mqd: bool) -> Result<RawKernelBo>;
     /// Gives it back.
     fn free_bo(&self, bo: RawKernelBo);
+    /// So many counters of global wave sync (GWS): nobody else gets them until they are given back.
+    fn alloc_wave_sync(&self, count: u32) -> Result<BoHandle>;
+    /// Gives them back.
+    fn free_wave_sync(&self, bo: BoHandle);
     /// Pages of the doorbell aperture; `map`: the kernel rings them itself.
     fn alloc_doorbells(&self, size: usize, map: bool) -> Result<RawDoorbells>;
     /// Gives them back.

@@ -59,9 +59,8 @@ pub(crate) struct Chip {
     pub(crate) system_memory: SystemMemory,
     /// How it caches pages of shared virtual memory for ranges that ask for coherence.
     pub(crate) coherence: Coherence,
-    /// Queues may have global wave sync (GWS). Before 9.4.3 amdgpu has to keep it for compute,
-    /// which this driver does not ask for.
-    pub(crate) wave_sync: bool,
+    /// Whether queues may have global wave sync (GWS).
+    pub(crate) wave_sync: WaveSync,
     /// Address watch points for a debugger.
     pub(crate) watch_points: u32,
     /// Queues may be reset one at a time (`HSA_CAP_PER_QUEUE_RESET_SUPPORTED`).
@@ -72,6 +71,8 @@ pub(crate) struct Chip {
     pub(crate) debugger_firmware: bool,
     /// Trap temporaries always hold dispatch information (`HSA_DBG_DISPATCH_INFO_ALWAYS_VALID`).
     pub(crate) dispatch_info_always_valid: bool,
+    /// Waves can be made to trap before they begin and before they end.
+    pub(crate) traps_at_ends: bool,
     /// Lowest and highest address bit that a watch point can mask, as sysfs codes them.
     pub(crate) watch_mask_bits: (u32, u32),
     /// Work-groups run on pairs of CUs (WGP: work-group processors), which a CU mask does not part.
@@ -95,6 +96,17 @@ pub(crate) enum MqdDomain {
     Vram,
     /// The system's, mapped for the GPU (GTT: graphics translation table).
     Gtt,
+}
+
+/// Global wave sync (GWS): counters by which a kernel's waves wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaveSync {
+    /// Queues have none.
+    None,
+    /// They have it for the asking.
+    Free,
+    /// amdgpu has to keep it for compute.
+    Kept,
 }
 
 /// How a GPU caches pages of the system's memory (`svm_range_get_pte_flags`).

@@ -29,7 +29,8 @@ use super::{
     Formats,
     Generation,
     MqdDomain,
-    SystemMemory, //
+    SystemMemory,
+    WaveSync, //
 };
 use crate::ids::IpVersion;
 
@@ -76,7 +77,7 @@ macro_rules! cores {
 }
 
 cores! {
-    run: "9.4.3", "9.5.0";
+    run: "9.4.2", "9.4.3", "9.5.0";
     9 0 1: FormatsCompared, GFX9, |facts| small(facts, "gfx9.0.1", 90000, (4096, 16));
     9 1 0: FormatsCompared, GFX9, |facts| small(facts, "gfx9.1.0", 90002, (1024, 11));
     9 2 1: FormatsCompared, GFX9, |facts| small(facts, "gfx9.2.1", 90004, (2048, 5));
@@ -87,7 +88,7 @@ cores! {
         context_save: WIDE_REGISTERS,
         ..named(gfx9(facts), "gfx9.4.1", 90008)
     };
-    9 4 2: Compared, GFX9_4_2, gfx9_4_2;
+    9 4 2: RunOnModel, GFX9_4_2, gfx9_4_2;
     9 4 3: RunOnModel, GFX9_4_3, gfx9_4_3;
     9 4 4: Compared, GFX9_4_3, |facts| named(gfx9_4_3(facts), "gfx9.4.4", 90402);
     9 5 0: RunOnModel, GFX9_5_0, gfx9_5_0;
@@ -177,6 +178,12 @@ fn gfx9_4_2(facts: &ChipFacts) -> Chip {
         mqds: on_vram(facts),
         system_memory: SystemMemory::NonCoherent,
         precise_memory_operations: true,
+        // `kfd_gws_init`; both of its micro engines run the same firmware.
+        wave_sync: if facts.mec_firmware >= 0x28 {
+            WaveSync::Kept
+        } else {
+            WaveSync::None
+        },
         // `kfd_dbg_has_ttmps_always_setup`
         dispatch_info_always_valid: false,
         context_save: WIDE_REGISTERS,
@@ -201,10 +208,11 @@ fn gfx9_4_3(facts: &ChipFacts) -> Chip {
             SystemMemory::Uncached
         },
         coherence: Coherence::Extended,
-        wave_sync: true,
+        wave_sync: WaveSync::Free,
         // `kfd_topology_set_capabilities`
         per_queue_reset: !facts.virtual_function,
         precise_memory_operations: true,
+        traps_at_ends: true,
         watch_mask_bits: (7, 30),
         context_save: WIDE_REGISTERS,
         ..named(PLAIN, "gfx9.4.3", 90402)
@@ -277,12 +285,13 @@ const PLAIN: Chip = Chip {
     mqds: MqdDomain::Gtt,
     system_memory: SystemMemory::Uncached,
     coherence: Coherence::Plain,
-    wave_sync: false,
+    wave_sync: WaveSync::None,
     watch_points: 4,
     per_queue_reset: false,
     precise_memory_operations: false,
     debugger_firmware: true,
     dispatch_info_always_valid: true,
+    traps_at_ends: false,
     // `HSA_DBG_WATCH_ADDR_MASK_LO_BIT_GFX9`, `HSA_DBG_WATCH_ADDR_MASK_HI_BIT`
     watch_mask_bits: (6, 29),
     cu_pairs: false,

@@ -33,7 +33,7 @@ pub(super) static GFX9_4_2: Formats = Formats {
 pub(super) static GFX9_4_3: Formats = Formats {
     mqd: mqd::MANY_XCCS,
     sdma: sdma::SDMA,
-    runlist: pm4::LONG,
+    runlist: pm4::TRAPPING,
     ih: ih::NODES,
     sh_mem: pm4::sh_mem_9_4_3,
 };
@@ -42,7 +42,49 @@ pub(super) static GFX9_4_3: Formats = Formats {
 pub(super) static GFX9_5_0: Formats = Formats {
     mqd: mqd::MANY_XCCS,
     sdma: sdma::SDMA,
-    runlist: pm4::LONG,
+    runlist: pm4::TRAPPING,
     ih: ih::NODES,
     sh_mem: pm4::sh_mem_9_5_0,
 };
+
+#[cfg_attr(CONFIG_RUST, kernel::macros::kunit_tests(amdkfd_gfx_gfx9))]
+#[cfg_attr(not(CONFIG_RUST), cfg(test))]
+mod tests {
+    use super::{
+        super::{
+            testing::hw_process,
+            HwProcess,
+            MapProcess,
+            WaveControl, //
+        },
+        *, //
+    };
+
+    #[test]
+    fn waves_keep_dispatch_information_always_or_where_it_is_asked_for() {
+        let launch = |formats: &Formats, dispatch_info| {
+            let control = WaveControl {
+                dispatch_info,
+                ..WaveControl::default()
+            };
+            let packet = formats.runlist.map_process(&MapProcess {
+                process: &HwProcess {
+                    control: control.set(),
+                    ..hw_process(1)
+                },
+                queues: 0,
+                wave_sync: 0,
+                cleans: false,
+            });
+            // SPI_GDBG_PER_VMID_CNTL
+            packet.words()[14]
+        };
+        for (formats, words) in [
+            (&GFX9_4_2, [0, 8]),
+            (&GFX9_4_3, [8, 8]),
+            (&GFX9_5_0, [8, 8]),
+        ] {
+            assert_eq!([false, true].map(|asked| launch(formats, asked)), words);
+        }
+    }
+}

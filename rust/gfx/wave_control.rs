@@ -111,6 +111,9 @@ impl Watch {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct WaveControl {
     pub(crate) launch_mode: LaunchMode,
+    /// Waves keep dispatch information in their trap temporaries, on a GPU where they do not always
+    /// (`Chip::dispatch_info_always_valid`).
+    pub(crate) dispatch_info: bool,
     pub(crate) traps: TrapMask,
     /// They replace what the wave's program asks for, rather than adding to it.
     pub(crate) replaces_traps: bool,

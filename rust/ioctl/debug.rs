@@ -13,11 +13,11 @@ use crate::{
         debugger::{
             self,
             override_mode,
+            traps,
             Event,
             Info,
             NewSession,
-            Turn,
-            TRAPS, //
+            Turn, //
         },
         report_fault,
         telling::send_to_runtime,
@@ -189,9 +189,10 @@ fn set_wave_launch_override(
     it: &Debugging<'_>,
     args: &mut kfd_ioctl_dbg_trap_set_wave_launch_override_args,
 ) -> Result {
-    let chosen = core::mem::replace(&mut args.support_request_mask, TRAPS);
+    let known = traps(&it.target);
+    let chosen = core::mem::replace(&mut args.support_request_mask, known);
     let replaces = override_mode(args.override_mode)?;
-    if chosen & !TRAPS != 0 {
+    if chosen & !known != 0 {
         return Err(EACCES);
     }
     args.enable_mask = it.turn()?.set_traps(replaces, args.enable_mask, chosen)?;

@@ -239,6 +239,18 @@ impl KernelMemory for Amdgpu {
         unsafe { c::bridge_kernel_bo_free(self.adev(), bo.bo.0.as_ptr().cast()) };
     }
 
+    fn alloc_wave_sync(&self, count: u32) -> Result<BoHandle> {
+        let mut out = null_mut();
+        // SAFETY: By the type invariant, the device is valid, `out` is ours.
+        to_result(unsafe { c::bridge_wave_sync_alloc(self.adev(), count, &mut out) })?;
+        Ok(BoHandle(NonNull::new(out.cast()).ok_or(ENOMEM)?))
+    }
+
+    fn free_wave_sync(&self, bo: BoHandle) {
+        // SAFETY: the handle is consumed here.
+        unsafe { c::bridge_wave_sync_free(bo.0.as_ptr().cast()) };
+    }
+
     fn alloc_doorbells(&self, size: usize, map: bool) -> Result<RawDoorbells> {
         let mut out = c::bridge_doorbells::default();
         let size = size as u64;

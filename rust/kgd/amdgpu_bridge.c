@@ -241,6 +241,18 @@ void bridge_kernel_bo_free(struct amdgpu_device *adev, struct amdgpu_bo *bo)
 	amdgpu_call(amdgpu_amdkfd_free_kernel_mem)(adev, (void **)&bo);
 }
 
+int bridge_wave_sync_alloc(struct amdgpu_device *adev, u32 count, struct amdgpu_bo **out)
+{
+	*out = NULL;
+	return amdgpu_call(amdgpu_bo_create_kernel)(adev, count, 1, AMDGPU_GEM_DOMAIN_GWS, out,
+						    NULL, NULL);
+}
+
+void bridge_wave_sync_free(struct amdgpu_bo *bo)
+{
+	amdgpu_call(amdgpu_bo_free_kernel)(&bo, NULL, NULL);
+}
+
 int bridge_doorbells_alloc(struct amdgpu_device *adev, u64 size, bool map_for_cpu,
 			   struct bridge_doorbells *out)
 {

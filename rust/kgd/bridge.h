@@ -244,6 +244,10 @@ int bridge_kernel_bo_alloc(struct amdgpu_device *adev, u64 size, u32 domain, boo
 			   struct bridge_kernel_bo *out);
 void bridge_kernel_bo_free(struct amdgpu_device *adev, struct amdgpu_bo *bo);
 
+/* Counters of global wave sync (GWS), which nobody else gets until they are given back. */
+int bridge_wave_sync_alloc(struct amdgpu_device *adev, u32 count, struct amdgpu_bo **out);
+void bridge_wave_sync_free(struct amdgpu_bo *bo);
+
 /* Doorbells: pages of the doorbell aperture. */
 struct bridge_doorbells {
 	struct amdgpu_bo *bo;

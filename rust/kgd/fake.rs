@@ -387,6 +387,18 @@ impl KernelMemory for Fake {
         drop(unsafe { take::<Bo>(bo.bo.0) });
     }
 
+    fn alloc_wave_sync(&self, count: u32) -> Result<BoHandle> {
+        let bo = BoHandle(own(new_bo(count as usize)?)?);
+        self.live.lock().bos += 1;
+        Ok(bo)
+    }
+
+    fn free_wave_sync(&self, bo: BoHandle) {
+        self.live.lock().bos -= 1;
+        // SAFETY: from `alloc_wave_sync`, and consumed.
+        drop(unsafe { take::<Bo>(bo.0) });
+    }
+
     fn alloc_doorbells(&self, size: usize, map: bool) -> Result<RawDoorbells> {
         let mut bo = new_bo(size)?;
         let cpu = map.then_some(cpu_of(&mut bo));

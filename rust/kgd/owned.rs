@@ -11,6 +11,7 @@ pub(crate) use shared::{
 };
 
 use super::{
+    BoHandle,
     gpu_err,
     Domain,
     HqdPosition,
@@ -241,6 +242,31 @@ impl Drop for KernelBo {
         // SAFETY: `raw` is taken here only, and nobody uses `self` after drop.
         let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
         self.kgd.free_bo(raw);
+    }
+}
+
+/// A device's counters of global wave sync, which amdgpu keeps for compute as long as this lives.
+pub(crate) struct WaveSyncCounters {
+    kgd: Arc<dyn Kgd>,
+    bo: ManuallyDrop<BoHandle>,
+}
+
+impl WaveSyncCounters {
+    /// All of them. Fails where somebody has some.
+    pub(crate) fn new(kgd: Arc<dyn Kgd>) -> Result<Self> {
+        let bo = kgd.alloc_wave_sync(kgd.facts().gws_size)?;
+        Ok(Self {
+            kgd,
+            bo: ManuallyDrop::new(bo),
+        })
+    }
+}
+
+impl Drop for WaveSyncCounters {
+    fn drop(&mut self) {
+        // SAFETY: `bo` is taken here only, and nobody uses `self` after drop.
+        let bo = unsafe { ManuallyDrop::take(&mut self.bo) };
+        self.kgd.free_wave_sync(bo);
     }
 }
 

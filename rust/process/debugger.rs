@@ -32,7 +32,7 @@ pub(super) use notice::Outboxes;
 pub(crate) use queues::suspend;
 pub(crate) use waves::{
     override_mode,
-    TRAPS, //
+    traps, //
 };
 
 use super::{
@@ -202,7 +202,8 @@ impl Session {
     /// Lets the process's waves know that they have a debugger.
     fn activate(&mut self, process: &Process) {
         self.active = true;
-        for device in process.devices() {
+        for (device, seen) in process.devices().iter().zip(self.devices.iter_mut()) {
+            seen.control = rest(process, device, true);
             device.set_debug_flag(true);
         }
     }
@@ -211,27 +212,41 @@ impl Session {
     ///
     /// In this order: a queue that was suspended must not run with what the debugger has set, for
     /// its waves would trap, and nobody but the process's runtime would hear of that.
-    fn deactivate(&mut self, process: &Process) {
+    ///
+    /// `dispatch_info`: the runtime asks for it all the same.
+    fn deactivate(&mut self, process: &Process, dispatch_info: bool) {
         if !core::mem::take(&mut self.active) {
             return;
         }
         self.flags = 0;
         for (device, seen) in process.devices().iter().zip(self.devices.iter_mut()) {
             let queues = device.queues();
-            seen.control = WaveControl::default();
             // Afterwards nobody's waves are watched there, or the GPU is reset.
-            if let Err(error) = queues.set_control(&**device, seen.control) {
-                pr_debug!(
-                    "process {}: keeps a debugger's settings: {error:?}\n",
-                    process.pid
-                );
-            }
+            seen.control = rest(process, device, dispatch_info);
             seen.points = Default::default();
             device.set_debug_flag(false);
             queues.resume(&**device, None, &process.debugging.resumed);
             device.node().notify_resets();
         }
     }
+}
+
+/// The process's waves on a GPU are as without a debugger, but that they keep dispatch information
+/// where that is asked for. Returns what is set there.
+fn rest(process: &Process, device: &ProcessDevice, dispatch_info: bool) -> WaveControl {
+    let always = device.node().generation().chip.dispatch_info_always_valid;
+    let control = WaveControl {
+        dispatch_info: dispatch_info && !always,
+        ..WaveControl::default()
+    };
+    if let Err(error) = device.queues().set_control(device, control) {
+        pr_debug!(
+            "process {}: waves keep a debugger's settings: {error:?}\n",
+            process.pid
+        );
+    }
+    device.node().notify_resets();
+    control
 }
 
 impl Debugging {
@@ -413,7 +428,7 @@ impl<'a> Turn<'a> {
 fn end(process: &Process, state: &mut State) -> Option<KBox<Session>> {
     let mut session = state.session.take()?;
     process.debugging.on.store(false, Release);
-    session.deactivate(process);
+    session.deactivate(process, state.runtime.keeps_dispatch_info());
     for device in process.devices() {
         device.queues().clear_exceptions(None, u64::MAX);
     }

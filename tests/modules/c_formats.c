@@ -527,8 +527,10 @@ static void draw_debugger(void)
 	const struct kfd2kgd_calls *hardware = kfd->kfd2kgd;
 	u32 override = flip(), supported = U32_MAX, bits = draw(), launch = below(3), previous;
 	static const u8 modes[] = { 0, 1, 3 };
+	bool ttmp = flip();
 
-	pdd->spi_dbg_override = hardware->disable_debug_trap(adev, true, 0);
+	say(" ttmp=%x", ttmp);
+	pdd->spi_dbg_override = hardware->disable_debug_trap(adev, ttmp, 0);
 	pdd->spi_dbg_launch_mode = 0;
 	process->debug_trap_enabled = flip();
 	if (!process->debug_trap_enabled)

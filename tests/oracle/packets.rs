@@ -47,14 +47,23 @@ pub(super) fn compare(generation: &Generation, line: &Line<'_>) -> Result<(), St
 }
 
 fn process(line: &Line<'_>) -> HwProcess {
-    let control = || WaveControl {
+    let debugged = || WaveControl {
+        dispatch_info: true,
         launch_mode: LaunchMode::new(line.number("launch")).expect("a mode"),
         traps: TrapMask::new(line.number("traps")),
         replaces_traps: line.flag("override"),
         watches: [None; 4],
         single_memory_operations: line.flag("single"),
     };
-    let is_debugged = line.text("override").is_some();
+    // What its runtime has asked for.
+    let at_rest = || WaveControl {
+        dispatch_info: line.flag("ttmp"),
+        ..WaveControl::default()
+    };
+    let control = match line.text("override") {
+        Some(_) => debugged(),
+        None => at_rest(),
+    };
     HwProcess {
         pasid: known(Pasid::new(line.number("pasid"))),
         page_table_base: line.wide("tables"),
@@ -65,7 +74,7 @@ fn process(line: &Line<'_>) -> HwProcess {
         trap: line
             .flag("tba")
             .then(|| (line.wide("tba"), line.wide("tma"))),
-        control: is_debugged.then(control),
+        control: control.set(),
     }
 }
 

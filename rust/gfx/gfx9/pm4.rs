@@ -29,22 +29,34 @@ use crate::ids::GpuVa;
 pub(in crate::gfx) const SHORT: &dyn RunlistFormat = &Pm4 {
     map_process_words: 16,
     counts_engines: false,
+    always_traps: false,
 };
 /// Graphics core 10.3, whose copy engines (SDMA 5.2) are counted in groups only.
 pub(in crate::gfx) const COUNTING: &dyn RunlistFormat = &Pm4 {
     map_process_words: 16,
     counts_engines: true,
+    always_traps: false,
 };
-/// Since graphics core 9.4.2.
+/// Graphics core 9.4.2.
 pub(super) const LONG: &dyn RunlistFormat = &Pm4 {
     map_process_words: MAP_PROCESS_WORDS,
     counts_engines: false,
+    always_traps: false,
+};
+/// Since graphics core 9.4.3.
+pub(super) const TRAPPING: &dyn RunlistFormat = &Pm4 {
+    map_process_words: MAP_PROCESS_WORDS,
+    counts_engines: false,
+    always_traps: true,
 };
 
 struct Pm4 {
     map_process_words: usize,
     /// No copy engine has a number of its own (`pm_use_ext_eng`).
     counts_engines: bool,
+    /// Waves keep dispatch information whether or not there is a debugger
+    /// (`kgd_gfx_v9_4_3_disable_debug_trap`).
+    always_traps: bool,
 }
 
 /// Opcodes (`enum it_opcode_type` of `kfd_pm4_opcodes.h`).
@@ -238,11 +250,11 @@ fn engine_selection(engine: Engine, counts: bool) -> u32 {
 }
 
 /// SPI_GDBG_PER_VMID_CNTL of a process.
-fn wave_launch(control: &WaveControl) -> u32 {
+fn wave_launch(control: &WaveControl, always_traps: bool) -> u32 {
     use spi_gdbg_per_vmid_cntl::*;
 
     LAUNCH_MODE.of(control.launch_mode as u32)
-        | TRAP_EN.of(1)
+        | TRAP_EN.flag(always_traps || control.dispatch_info)
         | EXCP_EN.of(control.traps.exceptions())
         | EXCP_REPLACE.flag(control.replaces_traps)
         | TRAP_ON_START.flag(control.traps.on_start())
@@ -251,8 +263,8 @@ fn wave_launch(control: &WaveControl) -> u32 {
 
 /// The words of MAP_PROCESS that a debugger has a say in: SPI_GDBG_PER_VMID_CNTL, TCP_WATCHn_CNTL.
 #[cold]
-fn wave_words(control: &WaveControl) -> [u32; 1 + WATCH_POINTS] {
-    let mut words = [wave_launch(control); 1 + WATCH_POINTS];
+fn wave_words(control: &WaveControl, always_traps: bool) -> [u32; 1 + WATCH_POINTS] {
+    let mut words = [wave_launch(control, always_traps); 1 + WATCH_POINTS];
     for (word, watch) in words[1..].iter_mut().zip(control.watches) {
         *word = watch.map_or(0, watch_point);
     }
@@ -300,8 +312,11 @@ impl RunlistFormat for Pm4 {
         let trap_en = TRAP_EN.flag(!is_long && process.process.trap.is_some());
         let [launch, watches @ ..] = match &process.process.control {
             _ if !is_long => [0; 1 + WATCH_POINTS],
-            None => [spi_gdbg_per_vmid_cntl::TRAP_EN.of(1), 0, 0, 0, 0],
-            Some(control) => wave_words(control),
+            None => {
+                let launch = spi_gdbg_per_vmid_cntl::TRAP_EN.flag(self.always_traps);
+                [launch, 0, 0, 0, 0]
+            }
+            Some(control) => wave_words(control, self.always_traps),
         };
         let mut words = [
             0,
@@ -510,7 +525,7 @@ mod tests {
 
     #[test]
     fn wave_sync_is_the_processs_and_one_queues() {
-        let process = LONG.map_process(&MapProcess {
+        let process = TRAPPING.map_process(&MapProcess {
             process: &hw_process(0x8001),
             queues: 1,
             wave_sync: 64,
@@ -529,7 +544,7 @@ mod tests {
             xnack: false,
             precise: false,
         });
-        let packet = LONG.map_process(&MapProcess {
+        let packet = TRAPPING.map_process(&MapProcess {
             process: &HwProcess {
                 pasid: known(Pasid::new(0x8001)),
                 page_table_base: 0x12_3456_7001,
@@ -572,12 +587,13 @@ mod tests {
         let watch = |mode, mask| Some(Watch::new(mode, mask));
         let control = WaveControl {
             launch_mode: LaunchMode::Debug,
+            dispatch_info: false,
             traps: TrapMask::new(1 << 31 | 0x81),
             replaces_traps: true,
             watches: [None, watch(1, 0x7fff_ff80), watch(3, u32::MAX), None],
             single_memory_operations: true,
         };
-        let packet = LONG.map_process(&MapProcess {
+        let packet = TRAPPING.map_process(&MapProcess {
             process: &HwProcess {
                 control: control.set(),
                 ..hw_process(1)
@@ -595,7 +611,7 @@ mod tests {
 
     #[test]
     fn map_process_without_a_trap_handler() {
-        let packet = LONG.map_process(&MapProcess {
+        let packet = TRAPPING.map_process(&MapProcess {
             process: &hw_process(1),
             queues: 0,
             wave_sync: 0,

@@ -4,6 +4,7 @@
 //! one, has taken note of that.
 
 use super::{
+    rest,
     Process,
     Session,
     State, //
@@ -46,6 +47,11 @@ enum Change {
 impl Runtime {
     pub(super) fn is_enabled(&self) -> bool {
         self.enabled
+    }
+
+    /// Waves keep dispatch information, whether or not there is a debugger.
+    pub(super) fn keeps_dispatch_info(&self) -> bool {
+        self.ttmp
     }
 
     /// As debuggers see it.
@@ -108,6 +114,11 @@ impl Process {
             state.runtime.enabled = true;
             state.runtime.r_debug = r_debug;
             state.runtime.ttmp = ttmp;
+            if ttmp {
+                self.devices().iter().for_each(|device| {
+                    rest(self, device, true);
+                });
+            }
             if let Some(session) = state.session.as_mut() {
                 session.activate(self);
                 session.runtime_changed();
@@ -130,9 +141,12 @@ impl Process {
             state.runtime.enabled = false;
             state.runtime.r_debug = 0;
             if let Some(session) = state.session.as_mut() {
-                session.deactivate(self);
+                session.deactivate(self, false);
                 session.runtime_changed();
             }
+            self.devices().iter().for_each(|device| {
+                rest(self, device, false);
+            });
         }
         if resumed == Some(false) {
             state.runtime.ttmp = false;

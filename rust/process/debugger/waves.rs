@@ -5,6 +5,7 @@
 
 use super::{
     DebuggedDevice,
+    Process,
     Turn, //
 };
 use crate::{
@@ -162,5 +163,12 @@ pub(crate) fn override_mode(mode: u32) -> Result<bool> {
     }
 }
 
-/// What can make waves trap.
-pub(crate) const TRAPS: u32 = TrapMask::ALL.bits();
+/// What can make waves trap on each of the process's GPUs.
+pub(crate) fn traps(process: &Process) -> u32 {
+    let devices = process.devices().iter();
+    let mut chips = devices.map(|device| device.node().generation().chip);
+    match chips.all(|chip| chip.traps_at_ends) {
+        true => TrapMask::ALL.bits(),
+        false => TrapMask::ALL.exceptions(),
+    }
+}

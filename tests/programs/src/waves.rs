@@ -15,9 +15,10 @@ use std::time::Duration;
 
 use crate::raw;
 
-pub static KERNELS: [&[u8]; 2] = [
+pub static KERNELS: [&[u8]; 3] = [
     include_bytes!(concat!(env!("OUT_DIR"), "/tests.co")),
     include_bytes!(concat!(env!("OUT_DIR"), "/tests-gfx950.co")),
+    include_bytes!(concat!(env!("OUT_DIR"), "/tests-gfx90a.co")),
 ];
 /// Work-items of a group of these kernels.
 pub const GROUP: u32 = 256;
