@@ -55,9 +55,9 @@ fn process(line: &Line<'_>) -> HwProcess {
         watches: [None; 4],
         single_memory_operations: line.flag("single"),
     };
-    // What its runtime has asked for.
+    // What its runtime has asked for, where a core has that in this packet.
     let at_rest = || WaveControl {
-        dispatch_info: line.flag("ttmp"),
+        dispatch_info: line.text("ttmp").is_some() && line.flag("ttmp"),
         ..WaveControl::default()
     };
     let control = match line.text("override") {
