@@ -399,11 +399,13 @@ impl Served {
         if stops.count != 0 {
             return Ok(());
         }
-        if let Some(saved) = stops.saved.take() {
-            self.restore(saved);
-        }
+        let saved = stops.saved.take();
         if self.sleep.gate.load(Relaxed) && self.gpu.kgd().in_reset() {
+            // The reset took what was saved, and those it was of.
             return Ok(());
+        }
+        if let Some(saved) = saved {
+            self.restore(saved);
         }
         self.start().inspect_err(|_| {
             self.nodes()
@@ -449,6 +451,9 @@ impl Served {
     pub(crate) fn post_reset(&self) -> Result {
         let stops = self.sleep.stops.lock();
         let sleeps = stops.count != 0;
+        // What a wake-up has started since `pre_reset` is not on the hardware any more. amdgpu has
+        // it for itself still, so that no order is given.
+        self.stop();
         if let Err(error) = self.each_queues(|queues| queues.check_reset(sleeps)) {
             gpu_err!(
                 self.pci_name(),
@@ -461,6 +466,12 @@ impl Served {
             true => Ok(()),
             false => self.start(),
         };
+        if sleeps && !self.gpu.kgd().is_suspending() {
+            gpu_warn!(
+                self.pci_name(),
+                "reset, but stays stopped until amdgpu resumes it\n"
+            );
+        }
         self.ecc.store(false, Relaxed);
         self.gpu.resets().end();
         self.sleep.open(self.gpu.gate());

@@ -99,6 +99,15 @@ pub(crate) fn begin_loss() {
 /// The caller holds `Registry.power`.
 fn keep_pages_away() {
     if ASLEEP.fetch_add(1, Relaxed) == 0 {
+        // The first suspend may have been a copy engine's reset, in which those keep their fences
+        // whose queues have not left.
+        if let Ok(registry) = registry::get() {
+            registry.each(|process| {
+                if process.sleeps.load(Relaxed) {
+                    process.let_buffers_move();
+                }
+            });
+        }
         svm::sleep::begin();
     }
 }

@@ -193,6 +193,25 @@ mod tests {
     }
 
     #[test]
+    fn a_reset_that_begins_during_a_wake_up_takes_what_that_has_started() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        served.suspend(true);
+        fake.set_in_reset(true);
+        served.pre_reset("");
+        // The wake-up has looked before.
+        served.sleep.stops.lock().count -= 1;
+        served.nodes[1].queues().start().unwrap();
+        assert!(!served.nodes[1].queues().scheduler().is_stopped());
+        fake.reset_hardware();
+        let loads = fake.live().hiq_loads;
+        assert_eq!(served.post_reset(), Ok(()));
+        fake.set_in_reset(false);
+        served.resume_processes();
+        assert_eq!((fake.live().hiqs, fake.live().hiq_loads), (1, loads + 2));
+    }
+
+    #[test]
     fn one_whose_queues_did_not_leave_is_not_started_beside_them() {
         let fake = Fake::with(|facts| {
             facts.num_partitions = 2;
