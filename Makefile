@@ -50,7 +50,8 @@ hip_programs := $(addprefix build/guest/hip_, vadd gemm programs debugged manage
 guest: module module-tests tools userspace $(hip_programs)
 	@tools/guest-share
 
-build/guest/hip_%: tests/hip/%.hip
+# As this file, too: it has the GPUs' names.
+build/guest/hip_%: tests/hip/%.hip Makefile
 	@mkdir -p build/guest
 	@tools/sysroot/sysroot run hipcc --offload-arch=gfx942 --offload-arch=gfx90a -O2 -rdynamic \
 		-o $@ $< -lhsa-runtime64 -ldl

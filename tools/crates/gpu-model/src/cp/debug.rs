@@ -6,7 +6,7 @@
 //! `amdgpu/amdgpu_amdkfd_gc_9_4_3.c`.
 
 use gcn::wave::{mode, sreg, status, trapsts};
-use gcn::{Debug, Watch, WatchMode, Wave, WaveState};
+use gcn::{Debug, Target, Watch, WatchMode, Wave, WaveState};
 
 use super::layout::{spi_gdbg, tcp_watch_addr_h, tcp_watch_addr_l, tcp_watch_cntl};
 use crate::processor::bus::wide;
@@ -83,8 +83,19 @@ pub struct WatchRegister {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct WatchRegisters(pub [WatchRegister; 4]);
 
-/// Bits of an address that no mask covers: MASK ends at bit 30.
-const COMPARED: u64 = 0xffff_8000_0000;
+/// The lowest bit of an address that is watched, of MASK as well (TCP_WATCH0_ADDR_L.ADDR, in
+/// `gc_9_4_2_sh_mask.h` and `gc_9_4_3_sh_mask.h`).
+fn lowest_bit(target: Target) -> u32 {
+    match target {
+        Target::Gfx90a => 6,
+        Target::Gfx942 | Target::Gfx950 => tcp_watch_addr_l::ADDR.mask().trailing_zeros(),
+    }
+}
+
+/// Bits of an address that no mask covers: those above MASK's 24.
+fn compared(lowest: u32) -> u64 {
+    0xffff_ffff_ffff & !0 << (lowest + 24)
+}
 
 impl WatchRegisters {
     /// MAP_PROCESS gives a VMID these TCP_WATCHn_CNTL. A watch of another VMID stays if the process
@@ -99,22 +110,21 @@ impl WatchRegisters {
     }
 
     /// The watches of a VMID.
-    pub fn of(&self, vmid: u8) -> [Option<Watch>; 4] {
-        self.0.map(|it| it.of(vmid))
+    pub fn of(&self, vmid: u8, target: Target) -> [Option<Watch>; 4] {
+        self.0.map(|it| it.of(vmid, lowest_bit(target)))
     }
 }
 
 impl WatchRegister {
-    fn of(&self, vmid: u8) -> Option<Watch> {
+    fn of(&self, vmid: u8, lowest: u32) -> Option<Watch> {
         let control = self.control;
         let own = tcp_watch_cntl::VMID.pick(control) == u32::from(vmid);
         (own && tcp_watch_cntl::VALID.pick(control) != 0).then(|| Watch {
             address: wide(
-                tcp_watch_addr_l::ADDR.mask() & self.low,
+                self.low & !0 << lowest,
                 tcp_watch_addr_h::ADDR.pick(self.high),
             ),
-            // MASK has bits 30:7 of the address.
-            mask: COMPARED | u64::from(tcp_watch_cntl::MASK.pick(control)) << 7,
+            mask: compared(lowest) | u64::from(tcp_watch_cntl::MASK.pick(control)) << lowest,
             mode: match tcp_watch_cntl::MODE.pick(control) {
                 0 => WatchMode::Read,
                 1 => WatchMode::NonRead,
@@ -170,16 +180,26 @@ mod tests {
             mask: 0xffff_8000_0000 | 0xff_fff0 << 7,
             mode: WatchMode::All,
         };
-        assert_eq!(registers.of(8), [None, Some(watch), None, None]);
-        assert_eq!(registers.of(9), [None; 4]);
+        assert_eq!(
+            registers.of(8, Target::Gfx942),
+            [None, Some(watch), None, None]
+        );
+        assert_eq!(registers.of(9, Target::Gfx942), [None; 4]);
         registers.bind(9, [0; 4]);
-        assert_eq!(registers.of(8)[1], Some(watch));
+        assert_eq!(registers.of(8, Target::Gfx942)[1], Some(watch));
         registers.bind(8, [0; 4]);
-        assert_eq!(registers.of(8), [None; 4]);
+        assert_eq!(registers.of(8, Target::Gfx942), [None; 4]);
+        registers.bind(8, [0, control, 0, 0]);
+        let watch = Watch {
+            address: 0x7fff_1234_5fc0,
+            mask: 0xffff_c000_0000 | 0xff_fff0 << 6,
+            mode: WatchMode::All,
+        };
+        assert_eq!(registers.of(8, Target::Gfx90a)[1], Some(watch));
         let mode = |mode: u32| {
             let mut registers = WatchRegisters::default();
             registers.bind(8, [1 << 31 | mode << 29, 0, 0, 0]);
-            registers.of(8)[0].map(|watch| watch.mode)
+            registers.of(8, Target::Gfx942)[0].map(|watch| watch.mode)
         };
         use WatchMode::*;
         assert_eq!(

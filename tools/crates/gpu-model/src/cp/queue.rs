@@ -355,7 +355,8 @@ impl Queue {
     /// How its process's waves are debugged now.
     pub fn control(&self) -> Control {
         let state = lock(&self.shared.state);
-        state.banks[usize::from(self.slot.xcc)].debug(self.space.vmid)
+        let target = self.shared.bus.cores().target;
+        state.banks[usize::from(self.slot.xcc)].debug(self.space.vmid, target)
     }
 
     /// Whether its waves have the process's trap handler.

@@ -158,12 +158,12 @@ impl Bank {
     }
 
     /// What the registers have for debugging a VMID.
-    pub fn debug(&self, vmid: u8) -> Control {
+    pub fn debug(&self, vmid: u8, target: gcn::Target) -> Control {
         let registers = &self.vmids[usize::from(vmid & 15)];
         Control {
             spi: registers.spi,
             debug: gcn::Debug {
-                watches: self.watches.of(vmid),
+                watches: self.watches.of(vmid, target),
                 precise: registers.single_memops,
             },
         }

@@ -236,8 +236,7 @@ fn waves_may_be_preempted_while_they_come_back() {
 
 #[test]
 fn the_save_area_holds_registers_and_lds_where_debuggers_look() {
-    // No preset has gfx90a yet.
-    [Target::Gfx942, Target::Gfx950]
+    [Target::Gfx90a, Target::Gfx942, Target::Gfx950]
         .into_iter()
         .for_each(save_and_restore);
 }
