@@ -24,9 +24,8 @@ mkdir -p "$share"
 cp tests/libraries/{run.sh,"$library.parts"} "$share"
 case $library in
     *-mi250x)
-        root=trixie vm=(--gpu mi250x) ours=(--module-args allow_untested=1)
-        packages=(librocrand1 librocrand1-tests)
-        for package in "${packages[@]}"; do
+        root=trixie vm=(--gpu mi250x)
+        for package in librocrand1 librocrand1-tests; do
             from=$(tools/sysroot/sysroot package $root "$package" 2>$log.root) || {
                 echo "not ok - nothing was tested: $(tail -n 1 $log.root)"
                 exit 1
@@ -37,7 +36,7 @@ case $library in
         within=(env LD_LIBRARY_PATH=/mnt/share LIBRARIES_PROGRAMS=/mnt/share)
         ;;
     *)
-        root=libraries vm=(--root libraries) ours=() within=()
+        root=libraries vm=(--root libraries) within=()
         tools/sysroot/sysroot guest-root $root >$log.root 2>&1 || {
             echo "not ok - nothing was tested: $(tail -n 1 $log.root)"
             exit 1
@@ -60,9 +59,7 @@ while read -r part least words; do
         key=$(echo "$same $words $([ $kfd = c ] || echo "$driver")" | sha256sum | cut -c1-16)
         kept=build/libraries/$part-$kfd-$key
         if [ ! -e "$kept" ]; then
-            options=(--kfd $kfd)
-            [ $kfd = c ] || options+=("${ours[@]}")
-            tools/kfd-vm run "${vm[@]}" --mem 4G "${options[@]}" --share "$share:ro" \
+            tools/kfd-vm run "${vm[@]}" --mem 4G --kfd $kfd --share "$share:ro" \
                 --timeout $((late + 60)) --log "$log-$part.$kfd.dmesg" -- \
                 "${within[@]}" /mnt/share/run.sh "/mnt/share/$library.parts" "$late" "$part" \
                 >"$kept.part" 2>"$log-$part.$kfd.err" </dev/null &&
