@@ -141,7 +141,7 @@ pub struct MachineArgs {
     /// More words for the kernel's command line. Implies --cold.
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub append: String,
-    /// Parameters for amdgpu, such as "dpm=1 fw_load_type=0". Implies --cold.
+    /// Parameters for amdgpu, such as "dpm=1 fw_load_type=0".
     #[arg(long, default_value = "", allow_hyphen_values = true)]
     pub amdgpu_args: String,
     /// More arguments for QEMU, split at blanks, such as "-s" for a debugger. Implies --cold.
@@ -307,7 +307,7 @@ pub struct RunArgs {
     /// With --kfd rust: insert the module before the GPUs come.
     #[arg(long, conflicts_with = "no_insmod")]
     pub insmod_first: bool,
-    /// Do not load amdgpu: the command does it (`modprobe amdgpu`). Implies --cold and --no-insmod.
+    /// Do not load amdgpu: the command does it (`modprobe amdgpu`). Implies --no-insmod.
     #[arg(long)]
     pub no_amdgpu: bool,
     /// The directory that the guest, as root, has at /mnt/share; with :ro it can't write there
@@ -378,14 +378,18 @@ impl MachineArgs {
     pub fn cold_reason(&self) -> Option<&'static str> {
         let reasons = [
             (!self.append.is_empty(), "--append"),
-            (!self.amdgpu_args.is_empty(), "--amdgpu-args"),
             (!self.qemu_args.is_empty(), "--qemu-args"),
-            (self.kfd == Kfd::None, "--kfd none"),
         ];
         reasons
             .iter()
             .find(|(holds, _)| *holds)
             .map(|(_, reason)| *reason)
+    }
+
+    /// Whether the machine's snapshot has amdgpu loaded: it does unless there is to be none, or one
+    /// with parameters.
+    pub fn saved_with_amdgpu(&self) -> bool {
+        self.kfd != Kfd::None && self.amdgpu_args.is_empty()
     }
 }
 
@@ -407,12 +411,12 @@ impl RunArgs {
     }
 
     pub fn cold_reason(&self) -> Option<&'static str> {
-        let own = [(self.cold, "--cold"), (self.no_amdgpu, "--no-amdgpu")];
-        let own = own
-            .iter()
-            .find(|(holds, _)| *holds)
-            .map(|(_, reason)| *reason);
+        let own = self.cold.then_some("--cold");
         own.or_else(|| self.machine.cold_reason())
+    }
+
+    pub fn saved_with_amdgpu(&self) -> bool {
+        self.machine.saved_with_amdgpu() && !self.no_amdgpu
     }
 
     pub fn loads_amdgpu(&self) -> bool {
@@ -533,14 +537,20 @@ mod tests {
     #[test]
     fn what_a_snapshot_does_not_hold_is_booted_cold() {
         assert_eq!(parse("kfd-vm run -- x").unwrap().cold_reason(), None);
-        for line in [
-            "--cold",
-            "--append quiet",
-            "--amdgpu-args dpm=1",
-            "--no-amdgpu",
-        ] {
+        for line in ["--cold", "--append quiet", "--qemu-args -s"] {
             let args = parse(&format!("kfd-vm run {line} -- x")).unwrap();
             assert_eq!(args.cold_reason(), line.split(' ').next(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_snapshot_has_amdgpu_unless_the_machine_does_without_or_wants_parameters() {
+        let of = |line: &str| parse(&format!("kfd-vm run {line} -- x")).unwrap();
+        assert!(of("--kfd c").saved_with_amdgpu());
+        for line in ["--kfd none", "--amdgpu-args dpm=1", "--no-amdgpu"] {
+            let args = of(line);
+            assert!(!args.saved_with_amdgpu(), "{line}");
+            assert_eq!(args.cold_reason(), None, "{line}");
         }
     }
 

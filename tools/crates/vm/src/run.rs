@@ -18,7 +18,7 @@ use crate::session::{Failure, Interrupt, Limit, Session, Start};
 use crate::snapshot;
 use crate::{terminal, STATUS_FAILED};
 use anyhow::{anyhow, bail, Context, Result};
-use kfd_vm_protocol::{Reply, Request, SHARE};
+use kfd_vm_protocol::{Arrival, Reply, Request, SHARE};
 use rustix::fs::{flock, FlockOperation};
 use rustix::process::getuid;
 use std::fs::{self, File};
@@ -206,7 +206,7 @@ pub fn prepare(args: &MachineArgs) -> Result<u8> {
         assets: &assets,
         initramfs: &initramfs,
     };
-    snapshot::obtain(&machine, &scratch)?;
+    snapshot::obtain(&machine, args.saved_with_amdgpu(), &scratch)?;
     Ok(0)
 }
 
@@ -444,13 +444,13 @@ impl<'a> Run<'a> {
             self.scratch
                 .note("--insmod-first has no effect on a cold boot");
         }
-        self.await_gpus(&mut session, self.args.gpu_count(), false)?;
+        self.await_gpus(&mut session, self.args.gpu_count(), Arrival::Found)?;
         self.insert_module(&mut session)?;
         Ok(session)
     }
 
     fn warm(&self, machine: &Machine<'_>, gpus: &[Gpu]) -> Result<Session> {
-        let snapshot = snapshot::obtain(machine, &self.scratch)?;
+        let snapshot = snapshot::obtain(machine, self.args.saved_with_amdgpu(), &self.scratch)?;
         let mut start = self.start(machine, gpus)?;
         start.incoming = true;
         // That QEMU does not start, for a port that is taken, is not the snapshot's fault.
@@ -467,6 +467,9 @@ impl<'a> Run<'a> {
             session.monitor.execute("device_add", card)?;
         }
         self.equip(&mut session)?;
+        if self.args.loads_amdgpu() && !self.args.saved_with_amdgpu() {
+            load_amdgpu(&mut session, &self.args.machine.amdgpu_args, &self.scratch)?;
+        }
         if self.args.insmod_first {
             self.insert_module(&mut session)?;
         }
@@ -475,7 +478,7 @@ impl<'a> Run<'a> {
             // One after the other, so that they come up in their order. Those of a hive wait for
             // each other.
             if !self.args.xgmi || plugged == gpus.len() {
-                self.await_gpus(&mut session, plugged, true)?;
+                self.await_gpus(&mut session, plugged, Arrival::Probed)?;
             }
         }
         if self.args.insmod_first {
@@ -561,20 +564,27 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn await_gpus(&self, session: &mut Session, count: usize, hot: bool) -> Result<()> {
-        if count == 0 || !self.args.loads_amdgpu() {
+    fn await_gpus(&self, session: &mut Session, count: usize, arrival: Arrival) -> Result<()> {
+        if count == 0 {
             return Ok(());
         }
+        let arrival = match self.args.loads_amdgpu() {
+            true => arrival,
+            false => Arrival::OnBus,
+        };
         let timeout_ms = LOAD.as_millis() as u64;
         session.ask(
             &Request::AwaitGpus {
                 count,
                 timeout_ms,
-                hot,
+                arrival,
             },
             LOAD + LOAD,
         )?;
-        self.scratch.note("amdgpu has its GPUs");
+        self.scratch.note(match arrival {
+            Arrival::OnBus => "the GPUs are on the bus",
+            Arrival::Found | Arrival::Probed => "amdgpu has its GPUs",
+        });
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Warm starts: a machine with amdgpu loaded and no GPU, saved once and restored for every run.
-//! Loading the 48 MB amdgpu takes most of a boot. The cache holds one snapshot for each machine,
-//! under a key of all it depends on.
+//! Warm starts: a machine without a GPU, saved once and restored for every run. Most are saved with
+//! amdgpu, since loading its 48 MB takes as long as the boot; those that are to have none, or one
+//! with parameters, without. The cache holds one snapshot for each machine, under a key of all it
+//! depends on.
 
 use crate::image;
 use crate::machine::Machine;
@@ -29,19 +30,21 @@ pub struct Snapshot {
     path: PathBuf,
 }
 
-/// The machine's snapshot, made now if there is none. One maker at a time; others wait for it.
-pub fn obtain(machine: &Machine<'_>, scratch: &Scratch) -> Result<Snapshot> {
+/// The machine's snapshot, with or without amdgpu, made now if there is none. One maker at a time;
+/// others wait for it.
+pub fn obtain(machine: &Machine<'_>, amdgpu: bool, scratch: &Scratch) -> Result<Snapshot> {
+    let without = if amdgpu { "" } else { "-bare" };
     let path = machine
         .assets
         .cache
-        .join(format!("{}.{SUFFIX}", machine.key()?));
+        .join(format!("{}{without}.{SUFFIX}", machine.key()?));
     if !path.exists() {
         let lock = path.with_extension("lock");
         let lock = File::create(&lock).with_context(|| lock.display().to_string())?;
         wait_for_turn(&lock, &scratch.interrupt)?;
         if !path.exists() {
             remove_unused(&machine.assets.cache);
-            make(machine, scratch, &path).context("making a snapshot")?;
+            make(machine, amdgpu, scratch, &path).context("making a snapshot")?;
         }
     }
     Ok(Snapshot { path })
@@ -59,12 +62,14 @@ pub fn wait_for_turn(lock: &File, interrupt: &Interrupt) -> Result<()> {
     }
 }
 
-fn make(machine: &Machine<'_>, scratch: &Scratch, path: &Path) -> Result<()> {
+fn make(machine: &Machine<'_>, amdgpu: bool, scratch: &Scratch, path: &Path) -> Result<()> {
     eprintln!("kfd-vm: making a snapshot for this kind of machine (once, under a minute)");
     let mut session = Session::start(Start::new(machine, scratch)?)?;
     let release = session.hello()?;
     scratch.note(&format!("booted {release}"));
-    load_amdgpu(&mut session, "", scratch)?;
+    if amdgpu {
+        load_amdgpu(&mut session, "", scratch)?;
+    }
     let part = tempfile::Builder::new()
         .suffix(".part")
         .tempfile_in(&machine.assets.cache)?;

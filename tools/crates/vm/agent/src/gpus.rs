@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
-//! Waits until amdgpu has finished with every GPU: the driver link in sysfs appears before the
-//! probe, so the kernel's `bind` event and its message about a failed probe say when it is over.
+//! Waits until every GPU is on the bus, or until amdgpu has finished with it: the driver link in
+//! sysfs appears before the probe, so the kernel's `bind` event and its message about a failed probe
+//! say when it is over.
 
 use anyhow::{bail, Context, Result};
+use kfd_vm_protocol::Arrival;
 use rustix::net::netlink::{SocketAddrNetlink, KOBJECT_UEVENT};
 use rustix::net::{bind, recv, socket_with, AddressFamily, RecvFlags, SocketFlags, SocketType};
 use std::collections::HashSet;
@@ -49,9 +51,9 @@ impl Watch {
         })
     }
 
-    /// With `hot` only devices whose probe is known to be over count; without it the driver was
-    /// loaded after the devices came, and had probed them all when the loading ended.
-    pub fn wait(&mut self, count: usize, timeout: Duration, hot: bool) -> Result<()> {
+    /// Waits for `count` of them, for `timeout` at most. Those that amdgpu has [`Arrival::Found`]
+    /// are there or will not be.
+    pub fn wait(&mut self, count: usize, timeout: Duration, arrival: Arrival) -> Result<()> {
         let deadline = Instant::now() + timeout;
         loop {
             self.take_news();
@@ -61,26 +63,33 @@ impl Watch {
             let present = amd_devices()?;
             let ready = present
                 .iter()
-                .filter(|device| self.is_ready(device, hot))
+                .filter(|device| self.is_ready(device, arrival))
                 .count();
             if ready >= count {
                 return Ok(());
             }
-            if !hot || Instant::now() > deadline {
-                bail!(
-                    "{count} GPUs expected, {} on the bus, {ready} bound to {DRIVER}",
-                    present.len()
-                );
+            if arrival == Arrival::Found || Instant::now() > deadline {
+                let bound = match arrival {
+                    Arrival::OnBus => String::new(),
+                    Arrival::Found | Arrival::Probed => format!(", {ready} bound to {DRIVER}"),
+                };
+                bail!("{count} GPUs expected, {} on the bus{bound}", present.len());
             }
             sleep(POLL);
         }
     }
 
-    fn is_ready(&self, device: &Path, hot: bool) -> bool {
+    fn is_ready(&self, device: &Path, arrival: Arrival) -> bool {
         let name = device.file_name().unwrap_or_default().to_string_lossy();
         let driver = fs::read_link(device.join("driver")).unwrap_or_default();
-        driver.file_name().is_some_and(|name| name == DRIVER)
-            && (!hot || self.bound.contains(&*name))
+        let is_bound = driver.file_name().is_some_and(|name| name == DRIVER);
+        match arrival {
+            // The kernel makes it when the device has its addresses, right before it looks for a
+            // driver.
+            Arrival::OnBus => device.join("resource0").exists(),
+            Arrival::Found => is_bound,
+            Arrival::Probed => is_bound && self.bound.contains(&*name),
+        }
     }
 
     fn take_news(&mut self) {

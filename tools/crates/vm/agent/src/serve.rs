@@ -129,10 +129,10 @@ impl Service {
             Request::AwaitGpus {
                 count,
                 timeout_ms,
-                hot,
+                arrival,
             } => self
                 .gpus
-                .wait(count, Duration::from_millis(timeout_ms), hot)?,
+                .wait(count, Duration::from_millis(timeout_ms), arrival)?,
             Request::Run { .. } => {
                 let line = line.ok_or(anyhow!("a command without a line"))?;
                 return run(&self.port, request, line);

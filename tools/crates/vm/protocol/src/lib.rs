@@ -46,6 +46,17 @@ pub struct Window {
     pub columns: u16,
 }
 
+/// How far a GPU has to have come until it counts as there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Arrival {
+    /// It is on the bus, and what drivers there are have been offered it.
+    OnBus,
+    /// It was there before amdgpu, which had probed all devices when its loading ended.
+    Found,
+    /// amdgpu was there before it, so that the probe runs beside us: it is over.
+    Probed,
+}
+
 /// What the host asks of the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "request")]
@@ -73,12 +84,11 @@ pub enum Request {
     SetUpNetwork,
     /// Write a file of `size` bytes, which follow in [`Frame::Data`] frames.
     WriteFile { path: String, mode: u32, size: u64 },
-    /// Wait until `count` amdgpu devices are bound to their driver.
+    /// Wait until `count` GPUs have come so far.
     AwaitGpus {
         count: usize,
         timeout_ms: u64,
-        /// The driver was there first, so that its probe runs beside us.
-        hot: bool,
+        arrival: Arrival,
     },
     /// Run a command, stream its output, answer with [`Reply::Exit`].
     Run {
