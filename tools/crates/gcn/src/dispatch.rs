@@ -100,7 +100,8 @@ impl Dispatch {
         if self.tba != 0 || self.pgm_rsrc2 & RSRC2_TRAP_PRESENT != 0 {
             wave.status |= status::TRAP_EN;
         }
-        let backing = scratch.base + u64::from(index) * scratch.wave_bytes;
+        let offset = u64::from(index).wrapping_mul(scratch.wave_bytes);
+        let backing = scratch.base.wrapping_add(offset);
         let next = self.set_sgprs(&mut wave, index, count, id);
         if self.target.has_architected_scratch() {
             wave.set_scalar64(sreg::FLAT_SCRATCH, backing);

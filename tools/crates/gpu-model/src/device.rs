@@ -208,10 +208,10 @@ impl Processors {
         };
         let busy_of = chip.clone();
         let bus: Arc<dyn Bus> = Arc::new(GpuBus { chip });
-        let runner = Arc::new(Runner::new(mode));
+        let stats = Arc::new(Stats::default());
+        let runner = Arc::new(Runner::new(mode, stats.clone()));
         // A chip gets its engines once.
         let _ = busy_of.busy.set(runner.busy());
-        let stats = Arc::new(Stats::default());
         let sdma = Arc::new(Sdma::new(
             bus.clone(),
             runner.clone(),

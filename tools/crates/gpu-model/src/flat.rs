@@ -285,8 +285,8 @@ impl Rig {
             listeners: Mutex::default(),
         });
         let bus: Arc<dyn Bus> = flat.clone();
-        let runner = Arc::new(Runner::new(mode));
         let stats = Arc::new(Stats::default());
+        let runner = Arc::new(Runner::new(mode, stats.clone()));
         let sdma = Arc::new(Sdma::new(
             bus.clone(),
             runner.clone(),

@@ -352,7 +352,7 @@ impl Gmc {
                 return Ok((entry, shift));
             }
             table = entry.table().ok_or(FaultReason::Invalid)?;
-            shift -= 9;
+            shift = next_level(shift)?;
         }
     }
 
@@ -372,7 +372,10 @@ impl Gmc {
             if shift == 12 || !next.valid() || next.is_leaf() {
                 break;
             }
-            (entry, shift) = (next, shift - 9);
+            let Ok(below) = next_level(shift) else {
+                break;
+            };
+            (entry, shift) = (next, below);
         }
         path
     }
@@ -438,6 +441,13 @@ impl Gmc {
 }
 
 /// The interrupt of a fault that is not retried.
+/// The shift of the table below one with `shift`. The guest's root chooses depth and block size so
+/// that there may be none: then a walk ends there.
+fn next_level(shift: u32) -> Result<u32, FaultReason> {
+    let below = shift.checked_sub(9).filter(|below| *below >= 12);
+    below.ok_or(FaultReason::Invalid)
+}
+
 fn interrupt_of(fault: &Refusal, pasid: Option<u16>) -> Interrupt {
     let (client, from_mm) = match fault.hub {
         Hub::Gc(_) => (client::UTCL2, false),

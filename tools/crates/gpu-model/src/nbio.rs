@@ -10,6 +10,9 @@ use crate::preset::{ip, Generation, Preset};
 use crate::registers;
 use crate::regs::{moved, name_of, place, place_rows, Key, Placed, RegisterFile, RegisterInfo};
 
+/// BIF_BX_PF0_GPU_HDP_FLUSH_REQ, where packets find it.
+pub const GPU_HDP_FLUSH_REQ: u32 = 0xe26;
+
 registers! {
     /// What the driver uses of NBIF.
     pub enum NbioRegister from "nbio/nbio_7_9_0" {

@@ -382,9 +382,12 @@ impl Run<'_> {
             ..
         } = self.order;
         let (id, size) = shape.group(share.group(index));
-        let group_bytes = u64::from(dispatch.waves()) * scratch.wave_bytes;
+        // A user writes where it lies: an address that wraps is one that faults.
+        let group_bytes = u64::from(dispatch.waves()).wrapping_mul(scratch.wave_bytes);
         let scratch = Scratch {
-            base: scratch.base + u64::from(slot) * group_bytes,
+            base: scratch
+                .base
+                .wrapping_add(u64::from(slot).wrapping_mul(group_bytes)),
             wave_bytes: scratch.wave_bytes,
             ring: scratch.base,
         };

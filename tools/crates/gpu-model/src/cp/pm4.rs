@@ -17,6 +17,7 @@ use super::layout::{
 use super::packet::{self, Header, Run};
 use super::queue::{Body, Ib, Kind, Queue};
 use crate::engine::Progress;
+use crate::nbio::GPU_HDP_FLUSH_REQ;
 use crate::processor::bus::{Fault, Space, View};
 
 /// Packets of one slice.
@@ -97,9 +98,6 @@ impl Cx<'_> {
         }
     }
 }
-
-/// NBIO's BIF_BX_PF0_GPU_HDP_FLUSH_REQ, where packets find it.
-const GPU_HDP_FLUSH_REQ: u32 = 0xe26;
 
 /// Registers that unprivileged packets may write: UCONFIG space (perf counters, scratch) and the
 /// HDP flush.

@@ -67,6 +67,17 @@ fn four_levels_lead_to_a_page() {
 }
 
 #[test]
+fn a_depth_that_has_no_table_for_pages_ends_the_walk() {
+    let rig = process();
+    // One level above blocks of two tables: shifts of 22, 13 and then none.
+    rig.write(CNTL + 8, 1 | 1 << 1 | 1 << 3);
+    put(&rig, ROOT, 22, 0x20_0000 | E::VALID);
+    put(&rig, 0x20_0000, 13, 0x30_0000 | E::VALID);
+    put(&rig, 0x30_0000, 4, 0x40_0000 | E::VALID);
+    assert_eq!(ask(&rig, VA, Access::Read), Err(FaultReason::Invalid));
+}
+
+#[test]
 fn leaves_of_2_mib_and_1_gib_stop_the_walk() {
     let rig = process();
     put(&rig, ROOT, 39, 0x20_0000 | E::VALID);

@@ -7,11 +7,13 @@
 //! wakes it.
 
 use std::collections::VecDeque;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::stats::Stats;
 use crate::engine::Progress;
 
 /// Something to run, a slice of a few milliseconds at most at a time.
@@ -85,10 +87,10 @@ impl Lists {
     }
 }
 
-#[derive(Default)]
 struct Inner {
     lists: Mutex<Lists>,
     wake: Condvar,
+    stats: Arc<Stats>,
     /// Nanoseconds that jobs have run, on all threads together.
     busy: Arc<AtomicU64>,
 }
@@ -101,9 +103,14 @@ pub struct Runner {
 }
 
 impl Runner {
-    /// Starts the threads.
-    pub fn new(mode: Mode) -> Self {
-        let inner = Arc::new(Inner::default());
+    /// Starts the threads. `stats` is told of jobs that panic.
+    pub fn new(mode: Mode, stats: Arc<Stats>) -> Self {
+        let inner = Arc::new(Inner {
+            lists: Mutex::default(),
+            wake: Condvar::new(),
+            stats,
+            busy: Arc::default(),
+        });
         let count = match mode {
             Mode::Sync => 0,
             Mode::Threads(count) => count.max(1),
@@ -266,7 +273,13 @@ impl Inner {
 
     fn step(&self, task: Arc<Task>, pause: Duration) {
         let began = Instant::now();
-        let progress = task.job.step();
+        // A fault of the model costs the queue that it shows in, not the threads of all queues: they
+        // hold nothing but locks, which go on after a panic.
+        let step = catch_unwind(AssertUnwindSafe(|| task.job.step()));
+        let progress = step.unwrap_or_else(|_| {
+            self.stats.count("steps of a queue that panicked");
+            Progress::Idle
+        });
         let took = began.elapsed().as_nanos() as u64;
         self.busy.fetch_add(took, Ordering::Relaxed);
         let mut lists = self.lock();
@@ -319,8 +332,39 @@ mod tests {
 
     #[test]
     fn threads_run_a_job_to_its_end() {
-        let runner = Runner::new(Mode::Threads(2));
+        let runner = Runner::new(Mode::Threads(2), Arc::default());
         let (job, task) = count(100);
+        runner.wake(&task);
+        let start = Instant::now();
+        while job.left.load(Ordering::SeqCst) > 0 && start.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(job.left.load(Ordering::SeqCst), 0);
+    }
+
+    struct Faulty;
+
+    impl Job for Faulty {
+        fn step(&self) -> Progress {
+            panic!("a fault of the model, made up by this test")
+        }
+    }
+
+    #[test]
+    fn a_job_that_panics_leaves_the_threads_to_others() {
+        let stats = Arc::new(Stats::default());
+        let runner = Runner::new(Mode::Threads(2), stats.clone());
+        let faulty = Task::new(Arc::new(Faulty));
+        for panics in 1..4 {
+            runner.wake(&faulty);
+            let start = Instant::now();
+            let counted = || stats.all().first().map_or(0, |(_, count)| *count);
+            while counted() < panics && start.elapsed() < Duration::from_secs(20) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            assert_eq!(counted(), panics);
+        }
+        let (job, task) = count(10);
         runner.wake(&task);
         let start = Instant::now();
         while job.left.load(Ordering::SeqCst) > 0 && start.elapsed() < Duration::from_secs(20) {
@@ -331,7 +375,7 @@ mod tests {
 
     #[test]
     fn synchronous_mode_runs_in_poll_and_looks_at_those_that_poll() {
-        let runner = Runner::new(Mode::Sync);
+        let runner = Runner::new(Mode::Sync, Arc::default());
         let (job, task) = count(2);
         runner.wake(&task);
         runner.poll();

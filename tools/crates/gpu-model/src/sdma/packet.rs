@@ -10,6 +10,7 @@ use super::layout::{
 use super::ring::{Ib, Ring};
 use crate::inject::rule::FenceKind;
 use crate::layout::Field;
+use crate::nbio::GPU_HDP_FLUSH_REQ;
 use crate::processor::atomic::Atomic;
 use crate::processor::bus::{Bus, Fault, Space, View};
 use crate::processor::packet::compare;
@@ -17,6 +18,9 @@ use crate::processor::stats::Stats;
 
 /// Bytes that a copy or fill moves before it looks whether it is to stop.
 const CHUNK: u64 = 1 << 20;
+/// The address by which a user's POLL_REGMEM asks for a flush of the HDP cache: what ROCr sends
+/// (`SDMA_PKT_HDP_FLUSH`).
+const HDP_FLUSH_ADDRESS: u64 = 1 << 63;
 
 /// CONST_FILL.FILLSIZE: whole dwords (sdma_v4_4_2.c names none of its values; ROCr's is 2).
 const FILLSIZE_DWORD: u32 = 2;
@@ -316,7 +320,8 @@ impl Cx<'_> {
         let rows = u64::from(window::RECT_Y.of(p)) + 1;
         let total = rows * (u64::from(window::RECT_Z.of(p)) + 1);
         let mut bytes = vec![0; width as usize];
-        let first = self.moved;
+        // A packet that was written over while it ran may be shorter than what has been moved.
+        let first = self.moved.min(total);
         let last = total.min(first + (CHUNK / width).max(1));
         for row in first..last {
             let (y, z) = (row % rows, row / rows);
@@ -350,7 +355,8 @@ impl Cx<'_> {
         }))
     }
 
-    /// POLL_REGMEM: HDP_FLUSH 26, FUNC 30:28, MEM_POLL 31; address, reference, mask.
+    /// POLL_REGMEM: HDP_FLUSH 26, FUNC 30:28, MEM_POLL 31; address, reference, mask. A user's may
+    /// write the HDP flush alone.
     fn poll(&self, p: &[u32]) -> Result<Flow, Fault> {
         let (reference, mask) = (poll::VALUE.of(p), poll::MASK.of(p));
         let value = if poll::MEM_POLL.is_set(p) {
@@ -358,8 +364,16 @@ impl Cx<'_> {
         } else {
             if poll::HDP_FLUSH.is_set(p) {
                 // The first register says done, the second one takes the request.
-                self.bus
-                    .reg_write(0, poll::ADDR_63_32.of(p) >> 2, reference);
+                let request = poll::ADDR_63_32.of(p) >> 2;
+                if !self.privileged && request != GPU_HDP_FLUSH_REQ {
+                    self.stats.count("SDMA POLL_REGMEM by a user");
+                    tracing::warn!(request, "register write by a user's SDMA queue refused");
+                    return Ok(Flow::Next);
+                }
+                self.bus.reg_write(0, request, reference);
+            } else if poll::ADDR_31_0.wide(p) == HDP_FLUSH_ADDRESS {
+                self.bus.reg_write(0, GPU_HDP_FLUSH_REQ, 1);
+                return Ok(Flow::Next);
             }
             self.bus.reg_read(0, poll::ADDR_31_0.of(p) >> 2)
         };

@@ -2,6 +2,7 @@
 //! SDMA rings as the kernel and user queues use them.
 
 use crate::flat::Rig;
+use crate::nbio::GPU_HDP_FLUSH_REQ;
 use crate::processor::copy::{CopyEngines, Filter, RlcQueue};
 use crate::processor::lock;
 use crate::processor::runner::Mode;
@@ -282,6 +283,76 @@ fn a_long_copy_can_be_preempted_in_its_middle() {
         assert!(turns < 10_000);
     }
     assert_eq!(rig.read(0x70_0000), 7);
+}
+
+#[test]
+fn a_packet_that_is_written_over_while_it_runs_does_no_harm() {
+    // Fills of 8 MiB, in pieces of 1 MiB: most likely one is taken off the hardware inside.
+    let fill = [11 | 2 << 30, 0x10_0000, 0, 7, (8 << 20) - 4];
+    let window = [
+        1 | 4 << 8,
+        0x10_0000,
+        0,
+        0,
+        0,
+        0,
+        0x10_1000,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ];
+    for _ in 0..4 {
+        let rig = Rig::new(Mode::Threads(1), 1);
+        let queue = user_queue(&rig);
+        let ring: Vec<u32> = fill.repeat(100);
+        rig.write(0x60_0000, &ring);
+        rig.write64(0x60_9000, 4 * ring.len() as u64);
+        assert_eq!(rig.sdma.map(0, queue), Ok(true));
+        while rig.read64(0x60_8000) == 0 {
+            std::thread::yield_now();
+        }
+        rig.sdma.unmap(None, Filter::All, true);
+        let at = rig.read64(MQD + 12);
+        assert!(at < 4 * 5 * 95, "it was quicker than this test");
+        // A window of one element, where more than that has been moved already.
+        rig.write(0x60_0000 + at, &[0; 25]);
+        rig.write(0x60_0000 + at, &window);
+        rig.write(0x60_0000 + at + 4 * 13, &[5, 0x4000, 0, 1]);
+        assert_eq!(rig.sdma.map(0, queue), Ok(true));
+        rig.wait("it goes on", |rig| rig.read(0x60_4000) == 1);
+        assert_eq!(rig.stats.all(), []);
+    }
+}
+
+#[test]
+fn a_users_packet_writes_no_register_but_the_hdp_flush() {
+    let rig = Rig::sync();
+    let queue = user_queue(&rig);
+    let flush = 4 * GPU_HDP_FLUSH_REQ;
+    let ring = [
+        [8 | 1 << 26, 0, 4 * 0x1234, 5, 0, 0],
+        [8 | 1 << 26, 0, flush, 3, 0, 0],
+    ];
+    let register = |offset| lock(&rig.flat.registers).get(&(0, offset)).copied();
+    rig.write(0x60_0000, &ring.concat());
+    rig.write64(0x60_9000, 48);
+    assert_eq!(rig.sdma.map(0, queue), Ok(true));
+    rig.runner.poll();
+    assert_eq!(rig.read64(0x60_8000), 48);
+    assert_eq!(
+        (register(0x1234), register(GPU_HDP_FLUSH_REQ)),
+        (None, Some(3))
+    );
+    assert_eq!(rig.stats.all(), [("SDMA POLL_REGMEM by a user", 1)]);
+    // As ROCr asks for it: by an address.
+    rig.write(0x60_0000 + 48, &[8, 0, 0x8000_0000, 0, 0, 0]);
+    rig.write64(0x60_9000, 72);
+    assert!(rig.sdma.doorbell(0x300 * 4, 72, 8));
+    rig.runner.poll();
+    assert_eq!(register(GPU_HDP_FLUSH_REQ), Some(1));
 }
 
 #[test]

@@ -36,7 +36,9 @@ impl AmdQueue {
         if report == 0 || u64::from(queue.view().read32(report + 8)?) != Self::READ_DISPATCH_ID {
             return Ok(None);
         }
-        let address = report - Self::READ_DISPATCH_ID;
+        let Some(address) = report.checked_sub(Self::READ_DISPATCH_ID) else {
+            return Ok(None);
+        };
         let mut bytes = [0; Self::BYTES];
         queue.shared.bus.read(queue.space, address, &mut bytes)?;
         Ok(Some(AmdQueue {

@@ -94,7 +94,7 @@ pub fn read_index(rig: &Rig) -> u64 {
     rig.read64(BASE + AMD_QUEUE + 128)
 }
 
-fn barrier(kind: u32, signals: &[u32], completion: u32) -> [u32; 16] {
+pub fn barrier(kind: u32, signals: &[u32], completion: u32) -> [u32; 16] {
     let mut packet = [0; 16];
     packet[0] = kind | 1 << 8 | 2 << 9 | 2 << 11;
     for (n, signal) in signals.iter().enumerate() {

@@ -230,6 +230,36 @@ fn scratch_that_is_too_small_is_asked_for() {
     assert_eq!(value(&rig, done), 0);
 }
 
+#[test]
+fn scratch_at_the_end_of_the_address_space_does_no_harm() {
+    let rig = aql::rig();
+    load(&rig, STORE_42);
+    let done = signal(&rig, 0, false);
+    let mut packet = dispatch(2, done);
+    packet[6] = 16;
+    rig.write(BASE + aql::AMD_QUEUE + 140, &[8 | 4 << 12]);
+    rig.write64(BASE + aql::AMD_QUEUE + 160, u64::MAX - 0xfff);
+    rig.write(BASE + aql::AMD_QUEUE + 176, &[64]);
+    send(&rig, packet);
+    assert_eq!(value(&rig, done), 0, "it does not use its scratch");
+    assert_eq!(rig.stats.all(), []);
+}
+
+#[test]
+fn a_read_pointer_too_low_for_a_runtimes_structure_has_none() {
+    let rig = aql::rig();
+    assert!(runlist::unmap(&rig, 2, 0, 0));
+    // The process's memory from 0 on: a read pointer at 64, and beside it what the structure has.
+    let queue = aql::QUEUE;
+    rig.write_mqd(crate::flat::Setup { rptr: 64, ..queue });
+    rig.write(BASE + 72, &[128]);
+    map(&rig);
+    let done = signal(&rig, 0, true);
+    send(&rig, aql::barrier(3, &[], done));
+    assert_eq!(value(&rig, done), 0);
+    assert_eq!(rig.stats.all(), []);
+}
+
 /// The waves of all queues, as a driver counts them for cu_occupancy.
 fn occupancy(rig: &Rig) -> u32 {
     use crate::cp::reg::CpRegister::*;
