@@ -61,7 +61,8 @@ impl Graph {
     /// Runs all of it and sleeps until the end; when each step began and ended, in the order of
     /// adding.
     ///
-    /// After an error the GPU may still be at it: drop the queues before the graph.
+    /// After an error the GPU may still be at it: drop the queues before the graph, or the signals
+    /// of its steps are lost to others until it is done.
     ///
     /// `Launch`: a kernel needs more scratch than its queue has.
     pub fn run(&mut self, timeout: Duration) -> Result<Vec<Completion>> {
@@ -89,6 +90,16 @@ impl Graph {
             queue.submit(BarrierAnd::on(five)?)?;
         }
         node.launch.submit(queue, &node.done).map(drop)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        let queues = self.queues.drain(..).map(Arc::into_inner);
+        // The graph's own references were the last ones: the queues are gone, and what was on them.
+        if queues.fold(true, |all, queue| all & queue.is_some()) {
+            self.nodes.iter().for_each(|node| node.done.settle());
+        }
     }
 }
 

@@ -14,6 +14,7 @@ const PACKETS: u32 = 256;
 /// code and arguments, until they are done; the buffers that those name are the caller's to keep.
 #[derive(Debug)]
 pub struct Stream {
+    /// Goes before `given`.
     queue: Queue,
     signals: Arc<Signals>,
     /// What was given since the last time that all was done.
@@ -23,9 +24,23 @@ pub struct Stream {
 #[derive(Debug, Default)]
 struct Given {
     launches: Vec<Arc<Launch>>,
-    markers: Vec<Marker>,
+    /// Markers of this stream.
+    own: Own,
+    /// Those, of whatever stream, that its work waits for.
+    awaited: Vec<Marker>,
     /// Behind all of it, if nothing was given since it was made.
     end: Option<Marker>,
+}
+
+/// Let go of when they are reached, or when the queue is gone: nothing counts their signals down any
+/// more, which can be others' as soon as nobody has the markers.
+#[derive(Debug, Default)]
+struct Own(Vec<Marker>);
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|marker| marker.0.signal.settle());
+    }
 }
 
 /// A place in a stream's work: reached when all before it is done.
@@ -71,11 +86,14 @@ impl Stream {
             signal: self.signals.signal(1)?,
             waiting: Mutex::new(()),
         }));
-        self.queue.submit(BarrierAnd {
-            completion: marker.0.signal.for_completion(),
+        let signal = &marker.0.signal;
+        let barrier = BarrierAnd {
+            completion: signal.for_completion(),
             ..Default::default()
-        })?;
-        self.lock().markers.push(marker.clone());
+        };
+        let submitted = self.queue.submit(barrier);
+        submitted.inspect_err(|_| signal.not_completed())?;
+        self.lock().own.0.push(marker.clone());
         Ok(marker)
     }
 
@@ -84,7 +102,7 @@ impl Stream {
         self.queue
             .submit(BarrierAnd::on(&[marker.0.signal.address()])?)?;
         let mut given = self.lock();
-        given.markers.push(marker.clone());
+        given.awaited.push(marker.clone());
         given.end = None;
         Ok(())
     }
@@ -93,7 +111,7 @@ impl Stream {
     /// [`Queue::wait`].
     pub fn finish(&self, timeout: Duration) -> Result<()> {
         // What is given while this waits is kept until the next time.
-        let given = std::mem::take(&mut *self.lock());
+        let mut given = std::mem::take(&mut *self.lock());
         let end = match given.end.clone() {
             // That of a try before, behind which nothing came.
             Some(end) => Ok(end),
@@ -105,9 +123,11 @@ impl Stream {
         });
         let mut now = self.lock();
         if end.is_err() || done.is_err() {
-            let nothing_came = now.launches.is_empty() && now.markers.len() <= 1;
-            now.launches.extend(given.launches);
-            now.markers.extend(given.markers);
+            let markers = now.own.0.len() + now.awaited.len();
+            let nothing_came = now.launches.is_empty() && markers <= 1;
+            now.launches.append(&mut given.launches);
+            now.own.0.append(&mut given.own.0);
+            now.awaited.append(&mut given.awaited);
             now.end = end.as_ref().ok().filter(|_| nothing_came).cloned();
         }
         drop(now);

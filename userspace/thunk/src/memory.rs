@@ -209,10 +209,15 @@ impl Memory {
         (range, this.handle)
     }
 
-    /// Another GPU of the same process sees the buffer too, at the same address, until it goes.
+    /// Another GPU of the same process sees the buffer too, at the same address, until it goes. One
+    /// that sees it already goes on to.
     pub fn share_with(&self, device: &Device) -> Result<()> {
         let gpu_id = device.gpu_id();
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        // The kernel unmaps each once, and fails at the second time.
+        if gpu_id == self.device.gpu_id() || others.contains(&gpu_id) {
+            return Ok(());
+        }
         self.map_to(gpu_id)?;
         others.push(gpu_id);
         Ok(())

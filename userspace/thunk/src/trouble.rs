@@ -10,7 +10,11 @@ use kfd_uapi as uapi;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Whether a GPU fails or is reset, from the making of this on: queues that it had then are lost.
+/// Whether one of a process's GPUs fails or is reset, from the making of this on: the queues that
+/// the process had then are lost.
+///
+/// The kernel takes the process's queues off all of its GPUs for the reset of any, and keeps the
+/// last reset alone: of a GPU in partitions, which is reset as a whole, it names the last one.
 ///
 /// Kept by whoever waits for a GPU without an event that its end would signal.
 #[derive(Debug)]
@@ -20,25 +24,31 @@ pub struct Resets(Watch);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reset {
+    /// Which one it was, by the kernel's id of it: that of the last reset.
+    pub gpu_id: u32,
     /// Whether it lost what was in its memory.
     pub memory_lost: bool,
 }
 
 impl Resets {
-    /// Begins to watch a GPU.
+    /// Begins to watch the process, by the context that `device` belongs to.
     pub fn watch(device: &Arc<Device>) -> Result<Self> {
         Watch::new(device, EventKind::HardwareException, "resets").map(Self)
     }
 
-    /// What became of it, if anything did. Does not wait.
+    /// What became of a GPU, if anything did. Does not wait.
     pub fn look(&self) -> Result<Option<Reset>> {
-        Ok(self.0.look()?.and_then(|data| self.told(&data)))
+        Ok(self.0.look()?.and_then(|data| Reset::of(&data)))
     }
+}
 
-    fn told(&self, data: &uapi::kfd_event_data) -> Option<Reset> {
+impl Reset {
+    /// `None`: the kernel told of none.
+    fn of(data: &uapi::kfd_event_data) -> Option<Self> {
         // SAFETY: every member of the union is plain numbers; for these events it is this one.
         let told = unsafe { data.__bindgen_anon_1.hw_exception_data };
-        (told.gpu_id == self.0.device.gpu_id()).then_some(Reset {
+        (told.gpu_id != 0).then_some(Self {
+            gpu_id: told.gpu_id,
             memory_lost: told.memory_lost != 0,
         })
     }
@@ -66,7 +76,7 @@ impl Faults {
 pub enum Woken {
     /// By the event.
     Event,
-    /// The GPU is lost.
+    /// A GPU of the process was lost, and with it the process's queues on all.
     Reset(Reset),
     /// The process's queues stand still.
     Fault(Fault),
@@ -100,7 +110,7 @@ impl Event {
         // What the kernel does not tell of did not come: their data is still 0.
         let [event, reset, fault] = &data;
         self.note(event);
-        if let Some(reset) = resets.told(reset) {
+        if let Some(reset) = Reset::of(reset) {
             return Ok(Woken::Reset(reset));
         }
         Ok(Fault::of(fault).map_or(Woken::Event, Woken::Fault))

@@ -300,12 +300,20 @@ fn serve(
     let to_agent = |frame: Frame| {
         let mut agent = agent.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = Frame::Of(number, Box::new(frame)).write(&mut *agent);
-        if sent.is_err() {
+        // Of a frame that is too long nothing has been written.
+        if sent
+            .as_ref()
+            .is_err_and(|e| e.kind() != ErrorKind::InvalidData)
+        {
             clients.broken.store(true, Ordering::Release);
         }
         sent
     };
-    to_agent(Frame::Request(request))?;
+    if let Err(error) = to_agent(Frame::Request(request)) {
+        clients.lock().remove(&number);
+        let message = format!("the command and its variables: {error}");
+        return Frame::Reply(Reply::Failed { message }).write(&mut &stream);
+    }
     // How much waits here is limited by the channel's window.
     let writer = thread::spawn(move || -> io::Result<()> {
         let mut out = &stream;
@@ -346,10 +354,10 @@ pub fn exec(args: &ExecArgs) -> Result<u8> {
     let order = Order::of_exec(args);
     let interrupt = Interrupt::install()?;
     let agent = Arc::new(Mutex::new(stream.try_clone()?));
-    tell(
-        &agent,
-        &Frame::Request(order.request(args.cwd.clone().unwrap_or_default(), &args.env)),
-    );
+    let request = order.request(args.cwd.clone().unwrap_or_default(), &args.env);
+    Frame::Request(request)
+        .write(&mut &stream)
+        .context("the command and its variables")?;
     let credit = Arc::new(Credit::new(INPUT_WINDOW));
     let terminal = if order.has_terminal() {
         terminal::tell_size(agent.clone())?;

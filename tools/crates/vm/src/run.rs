@@ -60,11 +60,9 @@ impl Scratch {
             .permissions(fs::Permissions::from_mode(0o700))
             .tempdir()
             .context("a scratch directory")?;
-        let lock = File::create(dir.path().join(LOCK))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).context("a scratch directory")?;
         Ok(Self {
+            _lock: lock(dir.path())?,
             dir,
-            _lock: lock,
             interrupt,
             verbose,
             started: Instant::now(),
@@ -88,6 +86,16 @@ impl Scratch {
 
 const SCRATCH: &str = "kfd-vm-";
 const LOCK: &str = "lock";
+
+/// A locked file that gets its name when it is locked: nobody finds one whose lock is free and whose
+/// owner is alive.
+fn lock(dir: &Path) -> Result<File> {
+    let unnamed = dir.join("lock.new");
+    let lock = File::create(&unnamed)?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).context("a scratch directory")?;
+    fs::rename(&unnamed, dir.join(LOCK)).context("a scratch directory")?;
+    Ok(lock)
+}
 
 /// Removes what processes that were killed have left: scratch directories of this user's whose lock
 /// nobody holds.
@@ -736,6 +744,32 @@ mod tests {
         let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
         names.sort();
         assert_eq!(names, ["kfd-vm-held", "kfd-vm-new", "other"]);
+    }
+
+    #[test]
+    fn a_scratch_directory_that_is_being_made_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let scratch = |name: String| {
+            let path = dir.path().join(name);
+            fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+            path
+        };
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    remove_left(dir.path());
+                }
+            });
+            for number in 0..2000 {
+                let path = scratch(format!("kfd-vm-{number}"));
+                let held = lock(&path).map(|held| (held, path.exists()));
+                if number == 1999 || !held.as_ref().is_ok_and(|(_, exists)| *exists) {
+                    done.store(true, std::sync::atomic::Ordering::Relaxed);
+                    assert!(held.unwrap().1, "{number}");
+                }
+            }
+        });
     }
 
     #[test]

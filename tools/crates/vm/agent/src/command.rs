@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -57,11 +57,12 @@ pub fn run(port: &Port, task: &Task<'_>, line: Line) -> Result<i32> {
     };
     let over = Arc::new(AtomicBool::new(false));
     if let Some(words) = words {
+        let resized = ends.terminal.as_ref().map(File::try_clone).transpose()?;
         let listener = Listener {
-            input: ends.input,
+            input: feeder(ends.input, port.clone()),
+            terminal: resized,
             group: (channel != 0 || task.terminal.is_some()).then(|| Pid::from_child(&child)),
             over: over.clone(),
-            port: port.clone(),
         };
         thread::spawn(move || listener.listen(&words));
     }
@@ -202,18 +203,58 @@ fn refusal(error: &std::io::Error) -> i32 {
     }
 }
 
+/// Feeds a command on a thread of its own, for it may not read: what is sent is written; nothing at
+/// all is the end. What it no longer reads is taken as well.
+fn feeder(mut feed: Option<Feed>, port: Port) -> Sender<Vec<u8>> {
+    let (sender, pieces) = channel::<Vec<u8>>();
+    thread::spawn(move || {
+        for piece in pieces {
+            if piece.is_empty() {
+                feed = feed.and_then(Feed::end);
+                continue;
+            }
+            feed = feed.and_then(|feed| feed.give(&piece));
+            if port.send(Frame::Taken(piece.len() as u32)).is_err() {
+                return;
+            }
+        }
+    });
+    sender
+}
+
+impl Feed {
+    /// `None`: nobody reads it any more.
+    fn give(mut self, bytes: &[u8]) -> Option<Self> {
+        let given = match &mut self {
+            Self::Pipe(pipe) => pipe.write_all(bytes),
+            Self::Terminal(terminal) => terminal.write_all(bytes),
+        };
+        given.ok().map(|()| self)
+    }
+
+    /// A pipe is closed; at a terminal the end is typed.
+    fn end(self) -> Option<Self> {
+        let Self::Terminal(mut terminal) = self else {
+            return None;
+        };
+        let end = tcgetattr(&terminal).map(|it| it.special_codes[SpecialCodeIndex::VEOF]);
+        let _ = terminal.write_all(&[end.unwrap_or(b'D' - b'@')]);
+        Some(Self::Terminal(terminal))
+    }
+}
+
 /// Does what a running command's host says.
 struct Listener {
-    input: Option<Feed>,
+    input: Sender<Vec<u8>>,
+    terminal: Option<File>,
     /// Whom signals go to; `None`: to nobody.
     group: Option<Pid>,
     over: Arc<AtomicBool>,
-    port: Port,
 }
 
 impl Listener {
     /// Until the command is over.
-    fn listen(mut self, words: &Receiver<Word>) {
+    fn listen(self, words: &Receiver<Word>) {
         loop {
             let word = match words.recv_timeout(QUIET) {
                 Ok(word) => word,
@@ -221,16 +262,13 @@ impl Listener {
                 Err(_) => return,
             };
             match word {
-                Word::Input(bytes) if bytes.is_empty() => self.end_input(),
                 Word::Input(bytes) => {
-                    self.feed(&bytes);
-                    // What a command no longer reads is taken as well.
-                    if self.port.send(Frame::Taken(bytes.len() as u32)).is_err() {
+                    if self.input.send(bytes).is_err() {
                         return;
                     }
                 }
                 Word::Resize(window) => {
-                    if let Some(Feed::Terminal(terminal)) = &self.input {
+                    if let Some(terminal) = &self.terminal {
                         let _ = resize(terminal, window);
                     }
                 }
@@ -240,29 +278,6 @@ impl Listener {
                     return;
                 }
             }
-        }
-    }
-
-    fn feed(&mut self, bytes: &[u8]) {
-        let fed = match &mut self.input {
-            Some(Feed::Pipe(pipe)) => pipe.write_all(bytes),
-            Some(Feed::Terminal(terminal)) => terminal.write_all(bytes),
-            None => return,
-        };
-        if fed.is_err() {
-            self.input = None;
-        }
-    }
-
-    /// A pipe is closed; at a terminal the end is typed.
-    fn end_input(&mut self) {
-        match &mut self.input {
-            Some(Feed::Terminal(terminal)) => {
-                let end = tcgetattr(&*terminal)
-                    .map(|settings| settings.special_codes[SpecialCodeIndex::VEOF]);
-                let _ = terminal.write_all(&[end.unwrap_or(b'D' - b'@')]);
-            }
-            _ => self.input = None,
         }
     }
 
@@ -423,6 +438,33 @@ mod tests {
         let (status, _, taken) = script("exec <&-; sleep 0.5", Some(input), Duration::ZERO);
         feeder.join().unwrap();
         assert_eq!((status, taken), (0, 64 * 65536));
+    }
+
+    #[test]
+    fn a_signal_reaches_a_command_that_does_not_read_its_input() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let argv = ["sleep", "60"].map(String::from);
+        let task = Task {
+            argv: &argv,
+            env: &[],
+            cwd: "/",
+            terminal: None,
+        };
+        let (sender, words) = channel();
+        // More than a pipe holds.
+        for _ in 0..3 {
+            sender.send(Word::Input(vec![b'x'; 32 << 10])).unwrap();
+        }
+        sender.send(Word::Signal(15)).unwrap();
+        let line = Line {
+            channel: 7,
+            words: Some(words),
+            output: Arc::new(Credit::new(10)),
+        };
+        let start = Instant::now();
+        let status = run(&Port::of(ours.into()).on(7), &task, line).unwrap();
+        assert_eq!(status, 128 + 15);
+        assert!(start.elapsed() < Duration::from_secs(30));
     }
 
     #[test]
