@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 
 //! What the crates do beyond single calls: code where other code was, arguments that change,
-//! waiting for one of several signals, faults as errors.
+//! waiting for one of several signals, streams that do not finish, faults and resets as errors.
 
 use crate::waves::GROUP;
-use anyhow::{bail, ensure, Context, Result};
-use kfd::{topology, Buffer, Device, Kfd};
-use kfd_aql::{CodeObject, Error, Queue, Signal, Signals};
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use kfd::{topology, Buffer, Device, Kfd, Memory};
+use kfd_aql::{BarrierAnd, CodeObject, Error, Queue, Signal, Signals, Stream};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +32,38 @@ pub fn all() -> Result<()> {
     any(&bench, &queue, &[signals.signal(1)?, signals.signal(1)?])?;
     again(&bench, &queue)?;
     wrong_arguments(&bench)?;
+    unfinished(&bench)?;
+    shared(&kfd, &bench)?;
     fault(&bench, &queue, &signals.signal(1)?)
+}
+
+/// A wait on the first GPU while the second one is reset, which reading `recover` does.
+pub fn reset_of_another(recover: &Path) -> Result<()> {
+    let kfd = Kfd::open()?;
+    let device = Device::acquire(&kfd, topology::gpus()?.first().context("no GPU")?)?;
+    let other = second(&kfd)?;
+    let signals = Signals::new(&device, 2)?;
+    let (queue, _others) = (Queue::new(&device, 64)?, Queue::new(&other, 64)?);
+    let (never, done) = (signals.signal(1)?, signals.signal(1)?);
+    queue.submit(BarrierAnd::on(&[never.address()])?)?;
+    std::thread::scope(|scope| {
+        let reset = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(500));
+            std::fs::read(recover)
+        });
+        let result = queue.wait(&done, PATIENCE);
+        ensure!(matches!(result, Err(Error::Lost)), "{result:?}");
+        println!("lost by the reset of another GPU");
+        reset.join().map_err(|_| anyhow!("a panic"))??;
+        let result = queue.check();
+        ensure!(matches!(result, Err(Error::Lost)), "{result:?}");
+        Ok(())
+    })
+}
+
+fn second(kfd: &Arc<Kfd>) -> Result<Arc<Device>> {
+    let nodes = topology::gpus()?;
+    Ok(Device::acquire(kfd, nodes.get(1).context("one GPU")?)?)
 }
 
 struct Bench {
@@ -152,6 +184,38 @@ fn wrong_arguments(bench: &Bench) -> Result<()> {
     let launch = code.launch("gather")?.arg(1u64).arg(2u64).arg(3u64);
     let error = launch.build().err().context("a wrong size is taken")?;
     println!("{error}");
+    Ok(())
+}
+
+/// Streams that are dropped before they have finished leave signals to others.
+fn unfinished(bench: &Bench) -> Result<()> {
+    let never = Signals::new(&bench.device, 1)?.signal(1)?;
+    let signals = Signals::new(&bench.device, 2)?;
+    for _ in 0..10 {
+        let stream = Stream::new(&bench.device, &signals, 0)?;
+        stream.queue().submit(BarrierAnd::on(&[never.address()])?)?;
+        let result = stream.finish(Duration::from_millis(20));
+        ensure!(matches!(result, Err(Error::Timeout(_))), "{result:?}");
+    }
+    Stream::new(&bench.device, &signals, 0)?.finish(PATIENCE)?;
+    println!("a stream after ten that did not finish");
+    Ok(())
+}
+
+/// A buffer that a GPU is shown twice goes for good.
+fn shared(kfd: &Arc<Kfd>, bench: &Bench) -> Result<()> {
+    let other = second(kfd)?;
+    let counts = || std::fs::read_to_string("/sys/kernel/debug/amdkfd/counts");
+    let before = counts()?;
+    for _ in 0..3 {
+        let memory = Memory::gtt(&other, 1 << 20)?;
+        for device in [&other, &bench.device, &bench.device] {
+            memory.share_with(device)?;
+        }
+    }
+    let after = counts()?;
+    ensure!(after == before, "now {after}, {before} before");
+    println!("a buffer shown to each GPU twice, and gone");
     Ok(())
 }
 

@@ -87,7 +87,11 @@ enum Command {
     /// What a process may do with a GPU that its device cgroup hides.
     Denied(denied::Denied),
     /// Use what the crates have beyond single calls, and say what each came to.
-    Crates,
+    Crates {
+        /// Instead: wait on one GPU while reading this file resets another one.
+        #[arg(long, value_name = "FILE")]
+        recover: Option<std::path::PathBuf>,
+    },
     /// Print who keeps the GPU awake.
     Power(power::Power),
     /// Fill VRAM, so that processes that compute are evicted, and see that they lose nothing.
@@ -182,7 +186,10 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Ipc(ipc) => ipc.run(),
         Command::Handles(handles) => handles.run(),
         Command::Denied(denied) => denied.run(),
-        Command::Crates => crates::all(),
+        Command::Crates { recover: None } => crates::all(),
+        Command::Crates {
+            recover: Some(file),
+        } => crates::reset_of_another(&file),
         Command::Power(power) => power.run(),
         Command::Pressure(pressure) => pressure.run(),
         Command::Counters(counters) => counters.run(),
