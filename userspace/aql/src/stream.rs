@@ -32,8 +32,8 @@ struct Given {
     end: Option<Marker>,
 }
 
-/// Let go of when they are reached, or when the queue is gone: nothing counts their signals down any
-/// more, which can be others' as soon as nobody has the markers.
+/// Let go of when they are reached, or when the queue is gone: nothing counts their signals down
+/// any more, which can be others' as soon as nobody has the markers.
 #[derive(Debug, Default)]
 struct Own(Vec<Marker>);
 

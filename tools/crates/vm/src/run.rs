@@ -87,8 +87,8 @@ impl Scratch {
 const SCRATCH: &str = "kfd-vm-";
 const LOCK: &str = "lock";
 
-/// A locked file that gets its name when it is locked: nobody finds one whose lock is free and whose
-/// owner is alive.
+/// A locked file that gets its name when it is locked: nobody finds one whose lock is free and
+/// whose owner is alive.
 fn lock(dir: &Path) -> Result<File> {
     let unnamed = dir.join("lock.new");
     let lock = File::create(&unnamed)?;

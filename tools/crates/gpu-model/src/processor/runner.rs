@@ -273,8 +273,8 @@ impl Inner {
 
     fn step(&self, task: Arc<Task>, pause: Duration) {
         let began = Instant::now();
-        // A fault of the model costs the queue that it shows in, not the threads of all queues: they
-        // hold nothing but locks, which go on after a panic.
+        // A fault of the model costs the queue that it shows in, not the threads of all queues. They
+        // hold only locks, which go on after a panic.
         let step = catch_unwind(AssertUnwindSafe(|| task.job.step()));
         let progress = step.unwrap_or_else(|_| {
             self.stats.count("steps of a queue that panicked");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! Waits until every GPU is on the bus, or until amdgpu has finished with it: the driver link in
-//! sysfs appears before the probe, so the kernel's `bind` event and its message about a failed probe
-//! say when it is over.
+//! sysfs appears before the probe, so the kernel's `bind` event and its message about a failed
+//! probe say when it is over.
 
 use anyhow::{bail, Context, Result};
 use kfd_vm_protocol::Arrival;
