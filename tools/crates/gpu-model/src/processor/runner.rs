@@ -273,7 +273,7 @@ impl Inner {
 
     fn step(&self, task: Arc<Task>, pause: Duration) {
         let began = Instant::now();
-        // A fault of the model costs the queue that it shows in, not the threads of all queues. They
+        // A fault of the model costs the queue that it shows in, not the threads of all. These
         // hold only locks, which go on after a panic.
         let step = catch_unwind(AssertUnwindSafe(|| task.job.step()));
         let progress = step.unwrap_or_else(|_| {
