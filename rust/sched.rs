@@ -303,6 +303,7 @@ pub(crate) trait Scheduler: Send + Sync {
     /// Lets a queue go; it is off the list even if this fails.
     fn unmap(&self, process: Key, queue: Key) -> Result;
     /// Takes a queue off the hardware, calls `change`, and goes on with the queue if that says so.
+    /// If the hardware does not let go of it `change` is not called, and the error says why.
     /// `EACCES`: a queue of the process was reset; nothing changes.
     fn rewrite(&self, process: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result;
     /// Takes a process's queues off the hardware until they are restored; once is enough.
@@ -328,16 +329,15 @@ pub(crate) trait Scheduler: Send + Sync {
         Err(EINVAL)
     }
     /// Suspends queues of a process, or takes that back: their waves are saved, and they do not
-    /// run, whatever else happens to them. `look` is called when all queues of the process have
-    /// left the hardware. After an error they are suspended all the same, but may still be at
-    /// work, and `look` was not called. `EINVAL`: the scheduler cannot do that.
+    /// run, whatever else happens to them. Whether all queues of the process had left the hardware,
+    /// which has written what it saves of them. After an error they are suspended all the same, but
+    /// may still be at work. `EINVAL`: the scheduler cannot do that.
     fn suspend(
         &self,
         _process: Key,
         _queues: &mut dyn Iterator<Item = Key>,
         _suspension: Suspension,
-        _look: &mut dyn FnMut(),
-    ) -> Result {
+    ) -> Result<bool> {
         Err(EINVAL)
     }
     /// Whether a queue may be on the hardware: it is meant to run, its process is not evicted, and

@@ -227,8 +227,8 @@ pub(crate) fn update(process: &Process, id: u32, settings: QueueSettings) -> Res
     let result = if settings.is_described_like(&kept) {
         device.queues().set_runs(id, settings)
     } else {
-        // With another ring the old one is let go when the hardware no longer reads it, or is given
-        // up on.
+        // With another ring the old one is let go when the hardware no longer reads it; if it still
+        // may, the new one is.
         device.queues().rewrite(id, &mut |queue| {
             queue.apply_settings(settings);
             if let Some(ring) = &mut ring {

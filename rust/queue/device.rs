@@ -559,8 +559,8 @@ impl Queues {
         })
     }
 
-    /// Changes a queue with `change`, and its descriptor, while it is off the hardware. `EACCES`: a
-    /// queue of the process was reset; nothing changes.
+    /// Changes a queue with `change`, and its descriptor, while it is off the hardware; not if that
+    /// does not let go of it. `EACCES`: a queue of the process was reset; nothing changes.
     pub(crate) fn rewrite(&self, id: QueueId, change: &mut dyn FnMut(&mut Queue)) -> Result {
         let mut inner = self.inner.lock();
         let (process, key, queue) = inner.get_mut(id).ok_or(EFAULT)?;

@@ -481,9 +481,9 @@ impl Scheduler for Direct {
         if entry.hqd.reset {
             return Err(off.err().unwrap_or(EACCES));
         }
+        off?;
         let runs = change();
         entry.keep(SchedQueue::STOPPED, !runs);
-        off?;
         self.run(*phase, paused, at)
     }
 

@@ -477,13 +477,21 @@ impl Scheduler for Runlist {
     fn rewrite(&self, process: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result {
         let mut inner = self.inner.lock();
         let ran = inner.state.queue_runs(process, queue);
-        let mut runs = false;
-        self.reschedule_if(ran, &mut inner, |state| {
+        if !ran && !inner.behind {
+            inner.state.check_changeable(process)?;
+            let runs = inner.state.set_runs(process, queue, change())?;
+            return self.reschedule_if(runs, &mut inner, |_| Ok(()));
+        }
+        // Stopped: nothing of it is on the hardware.
+        let stopped = inner.phase == Phase::Stopped;
+        self.reschedule_within(&mut inner, None, |state, off| {
+            if !off && !stopped {
+                // The error is that of taking it off.
+                return Ok(());
+            }
             state.check_changeable(process)?;
-            runs = state.set_runs(process, queue, change())?;
-            Ok(())
-        })?;
-        self.reschedule_if(runs && !ran, &mut inner, |_| Ok(()))
+            state.set_runs(process, queue, change()).map(drop)
+        })
     }
 
     fn set_wave_sync(
@@ -515,23 +523,22 @@ impl Scheduler for Runlist {
         process: Key,
         queues: &mut dyn Iterator<Item = Key>,
         suspension: Suspension,
-        look: &mut dyn FnMut(),
-    ) -> Result {
+    ) -> Result<bool> {
         let mut inner = self.inner.lock();
         let (suspend, grace) = match suspension {
             Suspension::Begin { grace } => (true, grace),
             Suspension::End => (false, None),
         };
+        let mut saved = false;
         self.reschedule_within(&mut inner, grace, |state, off| {
             let mut result = Ok(());
             for queue in queues {
                 result = result.and(state.set_suspended(process, queue, suspend));
             }
-            if off {
-                look();
-            }
+            saved = off;
             result
-        })
+        })?;
+        Ok(saved)
     }
 
     fn may_run(&self, process: Key, queue: Key) -> bool {

@@ -197,7 +197,8 @@ impl Queues {
     }
 
     /// Suspends the named queues, and forgets `clear` of what happened to them; `look` sees all
-    /// queues while they are off the hardware. Returns how many are suspended now.
+    /// that are suspended, which the hardware has let go of, while the others run again. Returns
+    /// how many of the named ones are suspended now.
     pub(crate) fn suspend(
         &self,
         site: &impl Site,
@@ -218,21 +219,25 @@ impl Queues {
             return 0;
         }
         let queues = &inner.queues;
-        let suspended = queues.values().filter(|it| it.debugged.suspended);
+        let suspended = || queues.values().filter(|it| it.debugged.suspended);
         let result = site.node().queues().scheduler().suspend(
             *process,
-            &mut suspended.map(|it| it.key),
+            &mut suspended().map(|it| it.key),
             Suspension::Begin { grace },
-            &mut || queues.values().for_each(|it| look(it.key, &it.queue)),
         );
+        // Without the scheduler's lock: control stacks may be long, and are read word by word. They
+        // stay as they are, for nothing but this lock lets the queues run again.
+        if result == Ok(true) {
+            suspended().for_each(|it| look(it.key, &it.queue));
+        }
         for (id, scheduled) in inner.queues.iter_mut() {
             match (named.find(*id), result) {
-                (Some(_), Ok(())) => scheduled.debugged.exceptions &= !of_queue(clear),
+                (Some(_), Ok(_)) => scheduled.debugged.exceptions &= !of_queue(clear),
                 (Some(place), Err(_)) => *place |= FAILED,
                 (None, _) => {}
             }
         }
-        result.map_or(0, |()| count)
+        result.map_or(0, |_| count)
     }
 
     /// Lets the named queues run again, or all; who waits in [`Queues::await_resume`] hears of it
@@ -268,7 +273,6 @@ impl Queues {
             *process,
             &mut free.map(|it| it.key),
             Suspension::End,
-            &mut || {},
         );
         if let (Err(_), Some(named)) = (result, named) {
             for id in inner.queues.keys() {
@@ -277,7 +281,7 @@ impl Queues {
                 }
             }
         }
-        result.map_or(0, |()| count)
+        result.map_or(0, |_| count)
     }
 
     /// Waits until a queue that is about to go is not suspended; it cannot be suspended any more

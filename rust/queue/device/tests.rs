@@ -125,6 +125,25 @@ mod tests {
     }
 
     #[test]
+    fn a_queue_that_does_not_stop_is_not_changed() {
+        let (fake, site, queues) = silent();
+        let id = create(&site, &queues).unwrap();
+        let mut changes = 0;
+        let mut change = |queues: &Queues| queues.rewrite(id, &mut |_| changes += 1);
+        // Its ring would be given back while it reads it.
+        assert_eq!(change(&queues), Err(errno::timer_expired()));
+        assert_eq!(change(&queues), Err(EIO));
+        let scheduler = site.node.queues().scheduler();
+        scheduler.stop().unwrap();
+        fake.reset_hardware();
+        fake.set_in_reset(false);
+        // Nothing is on the hardware.
+        let _ = change(&queues);
+        assert_eq!(changes, 1);
+        queues.quiesce(&site);
+    }
+
+    #[test]
     fn the_last_queue_that_is_destroyed_keeps_its_process() {
         let (fake, site, queues) = silent();
         let only = create(&site, &queues).unwrap();
