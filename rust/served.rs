@@ -427,6 +427,7 @@ impl Served {
 
     /// A reset begins: from now until [`Served::post_reset`] the hardware is amdgpu's alone.
     pub(crate) fn pre_reset(&self, cause: &str) {
+        self.gpu.resets().prepare();
         for node in self.nodes() {
             node.listeners().notify_reset(false, cause);
         }
