@@ -6,9 +6,10 @@
 //!
 //! amdgpu pairs a suspend with a resume or with the end of the device, which is the drop of its
 //! [`Served`], and a pre-reset with a post-reset. One exception: a sleep that it gives up on, when
-//! its own queues of user mode cannot be stopped, it does not undo ([`Sleep::end_sleeps`]). Pairs of one device may overlap: a reset, or the
-//! reset of one copy engine, which is a suspend and a resume, comes from a worker that no sleep
-//! stops. What is open of them is the [`Sleep`]: whoever ends the last one starts the schedulers.
+//! its own queues of user mode cannot be stopped, it does not undo ([`Sleep::end_sleeps`]). Pairs
+//! of one device may overlap: a reset, or the reset of one copy engine, which is a suspend and a
+//! resume, comes from a worker that no sleep stops. What is open of them is the [`Sleep`]: whoever
+//! ends the last one starts the schedulers.
 
 use crate::{
     doorbell,

@@ -468,9 +468,9 @@ pub(super) fn of_context(mm: MmId, context: u16) -> Option<ProcessRef> {
     REGISTRY.get()?.find_context(mm, context)
 }
 
-/// amdgpu takes memory of `mm` away: its queues leave the GPUs before this returns, be it in a reset
-/// of a GPU that does not obey ([`Process::await_eviction`]). `ESRCH` if the address space has no
-/// process. May run under reclaim.
+/// amdgpu takes memory of `mm` away: its queues leave the GPUs before this returns, be it in a
+/// reset of a GPU that does not obey ([`Process::await_eviction`]). `ESRCH` if the address space
+/// has no process. May run under reclaim.
 ///
 /// Its primary process is meant: others have no memory of the address space's (`USERPTR`).
 pub(crate) fn evict_mm(mm: MmId, trigger: Trigger) -> Result {

@@ -25,8 +25,8 @@ pub struct Userptr {
     /// This one alone.
     #[arg(long)]
     case: Option<Case>,
-    /// Unmap memory of which a queue knows that hangs, once /tmp/hung is there, and say when that is
-    /// done, in seconds of the machine's.
+    /// Unmap memory of which a queue knows that hangs, once /tmp/hung is there, and say when that
+    /// is done, in seconds of the machine's.
     #[arg(long, conflicts_with = "case")]
     hung: bool,
 }
