@@ -19,6 +19,7 @@ pub(crate) mod memory;
 pub(crate) mod mqd_pool;
 pub(crate) mod node;
 mod partition;
+pub(crate) mod patience;
 mod preemption;
 mod resets;
 pub(crate) mod ring;
@@ -351,6 +352,9 @@ pub(crate) trait Scheduler: Send + Sync {
     /// Whether nothing is on the hardware of what had to leave it: false from an order that failed
     /// until a later one is obeyed, or the GPU has been reset, or goes ([`Scheduler::leave`]).
     fn has_let_go(&self) -> bool;
+    /// Whether hardware that did not obey may be at work for a process that is evicted, or in the
+    /// middle of a reset that has begun: until it has been reset, or has obeyed.
+    fn may_work_for(&self, process: Key) -> bool;
     /// Gives orders again that failed because amdgpu had the hardware for itself, which need not
     /// end in a reset. What comes of that [`Scheduler::has_let_go`] says.
     fn ask_again(&self);

@@ -5,9 +5,11 @@
 //! that sleeps, is reset, or goes away.
 //!
 //! amdgpu pairs a suspend with a resume or with the end of the device, which is the drop of its
-//! [`Served`], and a pre-reset with a post-reset. Pairs of one device may overlap: a reset, or the
-//! reset of one copy engine, which is a suspend and a resume, comes from a worker that no sleep
-//! stops. What is open of them is the [`Sleep`]: whoever ends the last one starts the schedulers.
+//! [`Served`], and a pre-reset with a post-reset. One exception: a sleep that it gives up on, when
+//! its own queues of user mode cannot be stopped, it does not undo ([`Sleep::end_sleeps`]). Pairs
+//! of one device may overlap: a reset, or the reset of one copy engine, which is a suspend and a
+//! resume, comes from a worker that no sleep stops. What is open of them is the [`Sleep`]: whoever
+//! ends the last one starts the schedulers.
 
 use crate::{
     doorbell,
@@ -199,6 +201,8 @@ struct Sleep {
 struct Stops {
     /// Suspends that are not over.
     count: u32,
+    /// So many of them began while amdgpu suspended the device.
+    sleeps: u32,
     /// One of them is a sleep, in which power may go: what queues have in the device's memory is
     /// kept, or could not be.
     saved: Option<Result>,
@@ -209,10 +213,24 @@ struct Stops {
 struct AwayProcesses {
     /// Suspends of processes that are not over.
     count: u32,
+    /// So many of them began while amdgpu suspended the device.
+    sleeps: u32,
     /// What its memory has may be lost in one of them.
     loses: bool,
     /// The device goes away: nobody is off for it any more.
     retired: bool,
+}
+
+impl AwayProcesses {
+    /// So many suspends are over, those that are no sleep last.
+    fn end(&mut self, count: u32) {
+        let left = self.count.saturating_sub(count);
+        if self.count != 0 && left == 0 {
+            power::resume(self.loses);
+        }
+        self.count = left;
+        self.sleeps = self.sleeps.min(left);
+    }
 }
 
 impl Sleep {
@@ -226,37 +244,56 @@ impl Sleep {
         })
     }
 
-    /// When this returns processes are off, whoever else takes them off meanwhile.
+    /// When this returns processes are off, whoever else takes them off meanwhile. `loses`: in a
+    /// sleep, of which the first waits until nothing is on its way into the device's memory. In
+    /// that time one of its copy engines, or all of it, may have to be reset: nothing is locked.
     fn begin_processes(&self, loses: bool) {
         let mut away = self.processes.lock();
         if away.retired {
             return;
         }
         away.count += 1;
+        away.sleeps += u32::from(loses);
+        let begins = loses && (away.count == 1 || !away.loses);
         if away.count == 1 {
             away.loses = loses;
             power::suspend(loses);
-        } else if loses && !away.loses {
+        } else if begins {
             away.loses = true;
             power::begin_loss();
+        }
+        drop(away);
+        if begins {
+            svm::sleep::settle();
         }
     }
 
     fn end_processes(&self) {
         let mut away = self.processes.lock();
-        if away.count == 1 {
-            power::resume(away.loses);
+        away.end(1);
+    }
+
+    /// amdgpu suspends the device no longer: a sleep that is open is one that it has given up and
+    /// told nobody of. Called where the next reset, of the device or of an engine, begins or ends:
+    /// these come one after the other.
+    fn end_sleeps(&self, stops: &mut Stops) {
+        let sleeps = core::mem::take(&mut stops.sleeps);
+        if sleeps != 0 {
+            stops.count = stops.count.saturating_sub(sleeps);
+            // Its power has not gone.
+            stops.saved = None;
         }
-        away.count = away.count.saturating_sub(1);
+        let mut away = self.processes.lock();
+        let sleeps = core::mem::take(&mut away.sleeps);
+        away.end(sleeps);
     }
 
     /// The device goes away, asleep or not.
     fn retire(&self) {
         let mut away = self.processes.lock();
         away.retired = true;
-        if core::mem::take(&mut away.count) != 0 {
-            power::resume(away.loses);
-        }
+        let all = away.count;
+        away.end(all);
     }
 
     fn close(&self, gate: &Gate) {
@@ -310,16 +347,26 @@ impl Served {
     pub(crate) fn suspend(&self, processes: bool) {
         let sleeps = self.gpu.kgd().is_suspending();
         let mut stops = self.sleep.stops.lock();
+        if !sleeps {
+            self.sleep.end_sleeps(&mut stops);
+        }
         stops.count += 1;
+        stops.sleeps += u32::from(sleeps);
         self.stop();
+        // Of two the first has what there was.
+        let saves = sleeps && stops.saved.is_none();
         if sleeps {
             self.leave();
-            // Of two the first has what there was.
-            if stops.saved.is_none() {
-                stops.saved = Some(self.save());
-            }
+            stops.saved.get_or_insert(Ok(()));
         }
         drop(stops);
+        // With nothing locked: it allocates, and reclaim may have to wait for a reset. Nobody wakes
+        // the device up before this returns.
+        if saves {
+            if let Err(error) = self.save() {
+                self.sleep.stops.lock().saved = Some(Err(error));
+            }
+        }
         // Of a device that was pulled out amdgpu tells when it has none any more, and never undoes
         // it.
         if processes {
@@ -396,6 +443,7 @@ impl Served {
     fn wake(&self) -> Result {
         let mut stops = self.sleep.stops.lock();
         stops.count = stops.count.saturating_sub(1);
+        stops.sleeps = stops.sleeps.min(stops.count);
         if stops.count != 0 {
             return Ok(());
         }
@@ -427,6 +475,7 @@ impl Served {
 
     /// A reset begins: from now until [`Served::post_reset`] the hardware is amdgpu's alone.
     pub(crate) fn pre_reset(&self, cause: &str) {
+        self.gpu.resets().prepare();
         for node in self.nodes() {
             node.listeners().notify_reset(false, cause);
         }
@@ -449,7 +498,10 @@ impl Served {
     /// began has ended by then. What was on the hardware is there still, so another reset follows,
     /// and the first is not over before.
     pub(crate) fn post_reset(&self) -> Result {
-        let stops = self.sleep.stops.lock();
+        let mut stops = self.sleep.stops.lock();
+        if !self.gpu.kgd().is_suspending() {
+            self.sleep.end_sleeps(&mut stops);
+        }
         let sleeps = stops.count != 0;
         // What a wake-up has started since `pre_reset` is not on the hardware any more. amdgpu has
         // it for itself still, so that no order is given.

@@ -158,6 +158,8 @@ pub(crate) trait Host: Send + Sync {
     /// Takes its queues off the GPUs, until as many calls of `restore` follow. May run under
     /// reclaim.
     fn evict(&self);
+    /// Waits for a GPU that did not obey that, though not for ever. May run under reclaim.
+    fn await_eviction(&self);
     /// Undoes one eviction.
     fn restore(&self);
     /// That has to wait: not all pages are back.

@@ -15,7 +15,11 @@ use kernel::{
 /// `Gpu`.
 ///
 /// Odd while there is one: begins and ends are counted. Changed by one task at a time.
-pub(crate) struct Resets(Atomic<u32>);
+pub(crate) struct Resets {
+    count: Atomic<u32>,
+    /// The task that resets the device, as a number; 0: none does.
+    by: Atomic<usize>,
+}
 
 /// A moment between two resets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,13 +27,26 @@ pub(crate) struct Quiet(u32);
 
 impl Resets {
     pub(super) fn new() -> Self {
-        Self(Atomic::new(0))
+        Self {
+            count: Atomic::new(0),
+            by: Atomic::new(0),
+        }
+    }
+
+    /// The current task resets the device, from now until the end of that.
+    pub(crate) fn prepare(&self) {
+        self.by.store(current_task(), Relaxed);
+    }
+
+    /// Whether the current task resets the device: whoever waits for that must not be it.
+    pub(crate) fn are_by_current(&self) -> bool {
+        self.by.load(Relaxed) == current_task()
     }
 
     /// A reset begins, perhaps anew. Who looks for what is lost comes after this.
     pub(crate) fn begin(&self) {
-        let count = self.0.load(Relaxed);
-        self.0.store(count.wrapping_add(1 + count % 2), Relaxed);
+        let count = self.count.load(Relaxed);
+        self.count.store(count.wrapping_add(1 + count % 2), Relaxed);
         // Pairs with the one in `has_begun_since`: either that sees the reset, or we see what has
         // begun.
         smp_mb();
@@ -37,13 +54,14 @@ impl Resets {
 
     /// It is over.
     pub(crate) fn end(&self) {
-        let count = self.0.load(Relaxed);
-        self.0.store(count.wrapping_add(count % 2), Relaxed);
+        let count = self.count.load(Relaxed);
+        self.count.store(count.wrapping_add(count % 2), Relaxed);
+        self.by.store(0, Relaxed);
     }
 
     /// This moment. `EAGAIN`: there is a reset.
     pub(crate) fn quiet(&self) -> Result<Quiet> {
-        let count = self.0.load(Relaxed);
+        let count = self.count.load(Relaxed);
         match count % 2 {
             0 => Ok(Quiet(count)),
             _ => Err(EAGAIN),
@@ -54,8 +72,13 @@ impl Resets {
     pub(crate) fn has_begun_since(&self, quiet: Quiet) -> bool {
         // Pairs with the one in `begin`.
         smp_mb();
-        self.0.load(Relaxed) != quiet.0
+        self.count.load(Relaxed) != quiet.0
     }
+}
+
+/// Names the current task, while it runs.
+fn current_task() -> usize {
+    kernel::current!().as_ptr().addr()
 }
 
 #[kernel::macros::kunit_tests(amdkfd_gpu_resets)]
@@ -66,14 +89,16 @@ mod tests {
     fn a_reset_is_not_missed() {
         let resets = Resets::new();
         let before = resets.quiet().unwrap();
-        assert!(!resets.has_begun_since(before));
+        assert!(!resets.has_begun_since(before) && !resets.are_by_current());
+        resets.prepare();
         resets.begin();
         assert_eq!(resets.quiet(), Err(EAGAIN));
-        assert!(resets.has_begun_since(before));
+        assert!(resets.are_by_current() && resets.has_begun_since(before));
         // It did not help, and is tried again.
         resets.begin();
         assert_eq!(resets.quiet(), Err(EAGAIN));
         resets.end();
+        assert!(!resets.are_by_current());
         assert!(resets.has_begun_since(before));
         let after = resets.quiet().unwrap();
         assert!(!resets.has_begun_since(after));

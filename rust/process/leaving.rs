@@ -16,6 +16,7 @@ use super::{
     Evictor,
     Lifecycle,
     Process,
+    ProcessDevice,
     ProcessRef, //
 };
 use crate::{
@@ -123,6 +124,34 @@ impl Process {
         // child can have the file.
         self.let_buffers_move();
         Ok(())
+    }
+
+    /// The process's queues have been evicted, and memory that they use is about to go: waits for a
+    /// GPU that did not obey until it has, or has been reset. Not for long where nobody resets it,
+    /// and not at all for who does: the task that resets it may reclaim memory.
+    ///
+    /// TIMEOUT: see above, from the moment on at which the GPU did not obey. May run under reclaim,
+    /// and under any lock of an address space.
+    pub(super) fn await_eviction(&self) {
+        const STEP: Delta = Delta::from_millis(10);
+        let at_work = |device: &ProcessDevice| device.queues().are_at_work(device);
+        let waits = |device: &ProcessDevice| {
+            let node = device.node();
+            at_work(device)
+                && !node.resets().are_by_current()
+                && node.queues().patience().is_left(PATIENCE)
+        };
+        let devices = || self.devices().iter().map(|device| &**device);
+        if !devices().any(waits) {
+            return;
+        }
+        while devices().any(waits) {
+            fsleep(STEP);
+        }
+        if devices().any(at_work) {
+            let pid = self.pid;
+            pr_err!("process {pid}: memory of its goes that a GPU may use still\n");
+        }
     }
 
     /// Whether all its queues are off the GPUs for good: nobody need wait for its eviction fence.

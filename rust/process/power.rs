@@ -67,8 +67,8 @@ pub(crate) fn is_suspended() -> bool {
 
 /// A GPU goes to sleep. When this returns no process runs on any GPU, and none waits for its
 /// buffers to stay where they are. `loses`: what its memory has may be lost; no page of shared
-/// virtual memory goes into the memory of a GPU then. amdgpu says this, too, where it resets one
-/// copy engine, for which those wait who put pages there.
+/// virtual memory begins to go into the memory of a GPU then, and the caller waits for those on
+/// their way, with nothing locked ([`svm::sleep::settle`]).
 pub(crate) fn suspend(loses: bool) {
     let Ok(registry) = registry::get() else {
         return;
@@ -88,7 +88,8 @@ pub(crate) fn suspend(loses: bool) {
     }
 }
 
-/// A GPU that sleeps already is about to lose what its memory has.
+/// A GPU that sleeps already is about to lose what its memory has. The caller waits as after
+/// [`suspend`].
 pub(crate) fn begin_loss() {
     if let Ok(registry) = registry::get() {
         let _turn = registry.power.lock();
@@ -142,7 +143,7 @@ pub(crate) fn leave(gpu: DeviceHandle) {
     };
     // Who has got it just now and is on its way into the table is there now, or was refused.
     registry.settle_creation();
-    let _turn = registry.power.lock();
+    let turn = registry.power.lock();
     registry.each(|process| {
         if process.devices_on(gpu).next().is_some() {
             process.is_leaving.store(true, Relaxed);
@@ -150,6 +151,11 @@ pub(crate) fn leave(gpu: DeviceHandle) {
         }
     });
     svm::sleep::begin();
+    drop(turn);
+    // Another device that wakes up may end it meanwhile. Who begins then finds that this one is
+    // gone.
+    svm::sleep::settle();
+    let _turn = registry.power.lock();
     if ASLEEP.load(Relaxed) == 0 {
         svm::sleep::end();
     }

@@ -468,12 +468,16 @@ pub(super) fn of_context(mm: MmId, context: u16) -> Option<ProcessRef> {
     REGISTRY.get()?.find_context(mm, context)
 }
 
-/// amdgpu takes memory of `mm` away: its queues leave the GPUs before this returns. `ESRCH` if the
-/// address space has no process. May run under reclaim.
+/// amdgpu takes memory of `mm` away: its queues leave the GPUs before this returns, be it in a
+/// reset of a GPU that does not obey ([`Process::await_eviction`]). `ESRCH` if the address space
+/// has no process. May run under reclaim.
 ///
 /// Its primary process is meant: others have no memory of the address space's (`USERPTR`).
 pub(crate) fn evict_mm(mm: MmId, trigger: Trigger) -> Result {
-    of_mm(mm).ok_or(ESRCH)?.evict(trigger)
+    let process = of_mm(mm).ok_or(ESRCH)?;
+    let result = process.evict(trigger);
+    process.await_eviction();
+    result
 }
 
 /// amdgpu finds no room to undo that, and will try again.

@@ -102,6 +102,12 @@ impl svm::Host for SvmHost {
         }
     }
 
+    fn await_eviction(&self) {
+        if let Some(process) = self.process() {
+            process.await_eviction();
+        }
+    }
+
     fn doze(&self) {
         if let Some(process) = self.process() {
             doorbells::take_away(&process);

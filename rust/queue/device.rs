@@ -6,6 +6,7 @@
 //! node's scheduler for as long as there is a queue, and its doorbells from the first need on.
 
 mod debugger;
+mod obedience;
 
 pub(super) use debugger::Debugged;
 pub(crate) use debugger::{
@@ -112,6 +113,8 @@ pub(crate) struct Queues {
     evicted_for: Atomic<u64>,
     /// What copy queues had counted that are gone.
     past_sdma: Atomic<u64>,
+    /// When the queues were to leave last, the hardware did not obey.
+    disobeyed: Atomic<bool>,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -145,6 +148,7 @@ impl Queues {
             doorbells: SetOnce::new(),
             evicted_for: Atomic::new(0),
             past_sdma: Atomic::new(0),
+            disobeyed: Atomic::new(false),
             inner <- new_mutex!(Inner {
                 closed: false,
                 evicted: 0,
@@ -224,6 +228,7 @@ impl Queues {
         if !obeyed {
             let remains = inner.remains.get_or_insert_with(Remains::new);
             (remains.ended, remains.process) = (queues, process);
+            self.note_obedience(&inner, site);
             return;
         }
         drop(inner);
@@ -249,7 +254,9 @@ impl Queues {
     pub(crate) fn evict(&self, site: &impl Site) -> Result {
         let mut inner = self.inner.lock();
         let result = inner.evict(site);
-        result.and_then(|()| inner.check_remains(site))
+        let result = result.and_then(|()| inner.check_remains(site));
+        self.note_obedience(&inner, site);
+        result
     }
 
     /// Takes back one [`Queues::evict`].

@@ -577,6 +577,14 @@ impl Scheduler for Direct {
         }
     }
 
+    fn may_work_for(&self, process: Key) -> bool {
+        let inner = self.inner.lock();
+        let works = |process: &SchedProcess| {
+            process.stranded || process.queues.values().any(|entry| entry.hqd.loaded)
+        };
+        !inner.left && inner.processes.get(&process).is_some_and(works)
+    }
+
     fn ask_again(&self) {
         let (mut queues, mut processes) = (RBTree::new(), RBTree::new());
         let mut inner = self.inner.lock();

@@ -158,7 +158,7 @@ impl NodeMemory {
     /// `written`, and confirms what was to be confirmed there last. Returns whether there was
     /// anything.
     #[cfg(CONFIG_KUNIT = "y")]
-    pub(super) fn confirm(memory: NonNull<u8>, written: u64) -> bool {
+    pub(crate) fn confirm(memory: NonNull<u8>, written: u64) -> bool {
         /// The words of a QUERY_STATUS, and its opcode.
         const LEN: u64 = 7;
         const OPCODE: u32 = 0xa4;

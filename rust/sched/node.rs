@@ -21,6 +21,7 @@ use super::{
         xccs,
         Config, //
     },
+    patience::Patience,
     runlist::Runlist,
     slots::{
         SlotGuard,
@@ -155,6 +156,7 @@ pub(crate) struct NodeQueues {
     processes: AtomicU32,
     /// The XCC at which the next queue's work starts.
     rotation: AtomicU32,
+    patience: Patience,
 }
 
 /// A queue, as the node counts them.
@@ -262,6 +264,7 @@ impl NodeQueues {
             queues: AtomicU32::new(0),
             processes: AtomicU32::new(0),
             rotation: AtomicU32::new(0),
+            patience: Patience::new(),
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
@@ -269,6 +272,11 @@ impl NodeQueues {
     /// The node's scheduler.
     pub(crate) fn scheduler(&self) -> &dyn Scheduler {
         &*self.scheduler
+    }
+
+    /// How long is waited for it where it does not obey.
+    pub(crate) fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     /// The process that has a VMID, if the driver gives them. Legal in a hard interrupt.
@@ -379,7 +387,7 @@ impl NodeQueues {
         if self.scheduler.is_distrusted() {
             self.check_reset(false)?;
         }
-        self.scheduler.start()
+        self.scheduler.start().inspect(|()| self.patience.end())
     }
 
     /// Shows the run list that the hardware reads.

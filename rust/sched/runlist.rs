@@ -615,6 +615,11 @@ impl Scheduler for Runlist {
         !inner.behind || inner.left
     }
 
+    fn may_work_for(&self, process: Key) -> bool {
+        let inner = self.inner.lock();
+        inner.behind && !inner.left && inner.state.is_stranded(process)
+    }
+
     fn ask_again(&self) {
         let mut inner = self.inner.lock();
         if inner.behind && inner.phase == Phase::Listed {

@@ -15,11 +15,18 @@ mod tests {
         },
         gpu::NodeUser,
         kgd::fake::Fake,
-        linux::errno,
+        linux::{
+            errno,
+            workqueue::OwnedQueue, //
+        },
         sched::{
             NewSchedProcess,
             NewSchedQueue, //
         },
+    };
+    use kernel::sync::atomic::ordering::{
+        Acquire,
+        Release, //
     };
 
     fn two_partitions() -> Arc<Fake> {
@@ -243,6 +250,59 @@ mod tests {
         fake.set_suspending(false);
         assert!(scheduler.has_let_go() && !served.is_stopped());
         fake.set_in_reset(false);
+    }
+
+    #[test]
+    fn a_copy_engine_is_reset_while_a_sleep_waits_for_who_may_need_it() {
+        let fake = two_partitions();
+        let served = Arc::new(served(fake.clone()), GFP_KERNEL).unwrap();
+        let mover = svm::sleep::enter().unwrap();
+        fake.set_suspending(true);
+        let (sleeper, over) = (served.clone(), Arc::new(Atomic::new(false), GFP_KERNEL).unwrap());
+        let done = over.clone();
+        let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
+        let fall_asleep = move || {
+            sleeper.suspend(true);
+            done.store(true, Release);
+        };
+        queue.try_spawn(GFP_KERNEL, fall_asleep).unwrap();
+        while !svm::sleep::is_asleep() {
+            fsleep(Delta::from_millis(1));
+        }
+        // It would not come to an end before the mover does.
+        served.suspend(true);
+        assert_eq!(served.resume(true), Ok(()));
+        assert!(!over.load(Acquire) && served.is_stopped() && svm::sleep::is_asleep());
+        drop(mover);
+        drop(queue);
+        assert!(over.load(Acquire));
+        assert_eq!(served.resume(true), Ok(()));
+        fake.set_suspending(false);
+        assert!(!served.is_stopped() && !svm::sleep::is_asleep());
+    }
+
+    #[test]
+    fn a_sleep_that_amdgpu_gave_up_is_over_with_the_next_reset() {
+        let fake = two_partitions();
+        for whole in [true, false] {
+            let served = served(fake.clone());
+            fake.set_suspending(true);
+            served.suspend(true);
+            fake.set_suspending(false);
+            assert!(served.is_stopped() && served.keeps_processes_off());
+            if whole {
+                fake.set_in_reset(true);
+                served.pre_reset("");
+                fake.reset_hardware();
+                assert_eq!(served.post_reset(), Ok(()));
+                fake.set_in_reset(false);
+            } else {
+                served.suspend(true);
+                assert_eq!(served.resume(true), Ok(()));
+            }
+            assert!(!served.is_stopped() && !served.keeps_processes_off());
+            assert!(!svm::sleep::is_asleep());
+        }
     }
 
     #[test]

@@ -231,6 +231,8 @@ impl Svm {
             self.lost.store(true, Release);
             drop(eviction);
         }
+        // What a GPU forgets that hangs, and that it has forgotten, is not to be relied upon.
+        self.host.await_eviction();
         drop(eviction);
     }
 

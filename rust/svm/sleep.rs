@@ -7,8 +7,8 @@
 //! be lost. Tasks and our workers are frozen by then. But amdgpu's worker of retry faults is not,
 //! and it may be anywhere when the machine begins to go to sleep. So whoever puts pages into VRAM
 //! holds an [`Awake`] from before it looks for room until the pages are there, whoever locks a VM's
-//! page tables, which brings them into VRAM, as long as they are locked ([`tables`]), and [`begin`]
-//! waits for both.
+//! page tables, which brings them into VRAM, as long as they are locked ([`tables`]). After
+//! [`begin`] nobody else does, and [`settle`] waits for both.
 
 use crate::kgd::{
     Tables,
@@ -41,7 +41,7 @@ struct Sleep {
 }
 
 /// Pages may go into VRAM while this lives.
-pub(super) struct Awake<'a>(&'a Sleep);
+pub(crate) struct Awake<'a>(&'a Sleep);
 
 impl Drop for Awake<'_> {
     fn drop(&mut self) {
@@ -67,10 +67,13 @@ impl Sleep {
         }
     }
 
-    /// False: somebody has not come to an end within `patience`.
-    fn begin(&self, patience: Delta) -> bool {
-        const STEP: Delta = Delta::from_millis(1);
+    fn begin(&self) {
         let _: bool = self.asleep.xchg(true, Full);
+    }
+
+    /// False: somebody has not come to an end within `patience`.
+    fn settle(&self, patience: Delta) -> bool {
+        const STEP: Delta = Delta::from_millis(1);
         for _ in 0..patience.as_millis() / STEP.as_millis() {
             // Who sees 0 sees what the last one has put there.
             if self.movers.load(Acquire) == 0 {
@@ -87,7 +90,7 @@ impl Sleep {
 }
 
 /// Somebody begins to put pages into VRAM. `EAGAIN`: the machine sleeps, or is about to.
-pub(super) fn enter() -> Result<Awake<'static>> {
+pub(crate) fn enter() -> Result<Awake<'static>> {
     SLEEP.enter()
 }
 
@@ -99,12 +102,18 @@ pub(super) fn tables(vm: &Vm) -> Result<(Awake<'static>, Tables<'_>)> {
     Ok((awake, vm.tables()?))
 }
 
-/// The machine goes to sleep. When this returns no page and no page table is on its way into VRAM,
-/// and none comes until [`end`].
+/// The machine goes to sleep: nobody begins to put pages or page tables into VRAM until [`end`].
 pub(crate) fn begin() {
+    SLEEP.begin();
+}
+
+/// After [`begin`]: when this returns no page and no page table is on its way into VRAM. Whoever
+/// has begun may be waiting for a copy engine, and so for its reset: not to be called with anything
+/// locked that this needs.
+pub(crate) fn settle() {
     /// Longer than a copy may take (10 s).
     const PATIENCE: Delta = Delta::from_secs(15);
-    if !SLEEP.begin(PATIENCE) {
+    if !SLEEP.settle(PATIENCE) {
         pr_err!("what still moves into VRAM may be lost while the machine sleeps\n");
     }
 }
@@ -131,13 +140,20 @@ mod tests {
 
     const SHORT: Delta = Delta::from_millis(20);
 
+    impl Sleep {
+        fn fall_asleep(&self, patience: Delta) -> bool {
+            self.begin();
+            self.settle(patience)
+        }
+    }
+
     #[test]
     fn no_page_comes_while_the_machine_sleeps() {
         let sleep = Sleep::new();
-        assert!(sleep.enter().is_ok() && sleep.begin(SHORT));
+        assert!(sleep.enter().is_ok() && sleep.fall_asleep(SHORT));
         assert_eq!(sleep.enter().err(), Some(EAGAIN));
         // Who was refused is not waited for.
-        assert!(sleep.begin(SHORT));
+        assert!(sleep.fall_asleep(SHORT));
         sleep.end();
         assert!(sleep.enter().is_ok());
     }
@@ -149,9 +165,9 @@ mod tests {
         let locked = tables(&vm).unwrap();
         assert_eq!(fake.live().table_locks, 1);
         // Who has them is waited for.
-        assert!(!SLEEP.begin(SHORT));
+        assert!(!SLEEP.fall_asleep(SHORT));
         drop(locked);
-        assert!(SLEEP.begin(SHORT));
+        assert!(SLEEP.fall_asleep(SHORT));
         assert_eq!(tables(&vm).err(), Some(EAGAIN));
         assert_eq!(fake.live().table_locks, 0);
         end();
@@ -162,13 +178,13 @@ mod tests {
     fn who_puts_pages_there_is_waited_for() {
         let sleep = Arc::new(Sleep::new(), GFP_KERNEL).unwrap();
         let awake = sleep.enter().unwrap();
-        assert!(!sleep.begin(SHORT));
+        assert!(!sleep.fall_asleep(SHORT));
         sleep.end();
         let began = Arc::new(Atomic::new(false), GFP_KERNEL).unwrap();
         let (other, done) = (sleep.clone(), began.clone());
         let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
         let fall_asleep = move || {
-            assert!(other.begin(Delta::from_secs(10)));
+            assert!(other.fall_asleep(Delta::from_secs(10)));
             done.store(true, Release);
         };
         queue.try_spawn(GFP_KERNEL, fall_asleep).unwrap();

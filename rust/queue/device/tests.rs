@@ -23,9 +23,15 @@ mod tests {
             Given,
             QueueIds, //
         },
-        sched::slots::Slots,
+        sched::{
+            memory::NodeMemory,
+            slots::Slots, //
+        },
     };
-    use kernel::sync::Arc;
+    use kernel::{
+        sync::Arc,
+        time::Delta, //
+    };
 
     struct FakeSite {
         node: Arc<Node>,
@@ -45,7 +51,10 @@ mod tests {
 
     /// A process on a GPU whose firmware answers nothing that needs an answer.
     fn silent() -> (Arc<Fake>, FakeSite, Pin<KBox<Queues>>) {
-        let fake = Fake::with(|facts| facts.queue_preemption_timeout_ms = 20).unwrap();
+        on(Fake::with(|facts| facts.queue_preemption_timeout_ms = 20).unwrap())
+    }
+
+    fn on(fake: Arc<Fake>) -> (Arc<Fake>, FakeSite, Pin<KBox<Queues>>) {
         let gpu = Gpu::new(fake.clone(), Gate::new().unwrap()).unwrap();
         let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
         let site = FakeSite {
@@ -162,6 +171,48 @@ mod tests {
         scheduler.stop().unwrap();
         queues.quiesce(&site);
         assert_eq!(held(&fake), 0);
+    }
+
+    #[test]
+    fn queues_that_were_evicted_are_at_work_until_hardware_that_did_not_obey_is_reset() {
+        let (fake, site, queues) = silent();
+        create(&site, &queues).unwrap();
+        assert!(!queues.are_at_work(&site));
+        assert_eq!(queues.evict(&site), Err(errno::timer_expired()));
+        assert!(queues.are_at_work(&site));
+        let patience = site.node.queues().patience();
+        assert!(!patience.is_left(Delta::ZERO));
+        // A reset has begun, and what it will stop is still at work.
+        let scheduler = site.node.queues().scheduler();
+        scheduler.stop().unwrap();
+        assert!(queues.are_at_work(&site));
+        assert_eq!(queues.evict(&site), Ok(()));
+        assert!(queues.are_at_work(&site));
+        fake.reset_hardware();
+        fake.set_in_reset(false);
+        site.node.queues().start().unwrap();
+        assert!(!queues.are_at_work(&site) && patience.is_left(Delta::ZERO));
+        scheduler.stop().unwrap();
+        queues.quiesce(&site);
+    }
+
+    #[test]
+    fn queues_that_amdgpu_kept_from_leaving_leave_when_they_are_looked_at() {
+        let fake = Fake::with(|facts| facts.sched_policy = 2).unwrap();
+        for fake in [fake, Fake::new().unwrap()] {
+            let (fake, site, queues) = on(fake);
+            fake.set_firmware(|_, memory, written| {
+                NodeMemory::confirm(memory, written);
+            });
+            create(&site, &queues).unwrap();
+            // Somebody has the reset lock, and no reset follows.
+            fake.set_in_reset(true);
+            assert!(queues.evict(&site).is_err() && queues.are_at_work(&site));
+            fake.set_in_reset(false);
+            assert!(!queues.are_at_work(&site));
+            queues.quiesce(&site);
+            assert_eq!(held(&fake), 0);
+        }
     }
 
     #[test]

@@ -15,8 +15,9 @@ use rustix::mm::{
 };
 use std::ffi::c_void;
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Make it happen, each case in a process of its own, and print what came of it.
 #[derive(Args)]
@@ -24,6 +25,10 @@ pub struct Userptr {
     /// This one alone.
     #[arg(long)]
     case: Option<Case>,
+    /// Unmap memory of which a queue knows that hangs, once /tmp/hung is there, and say when that
+    /// is done, in seconds of the machine's.
+    #[arg(long, conflicts_with = "case")]
+    hung: bool,
 }
 
 /// What happens to the memory.
@@ -54,11 +59,35 @@ const TICKS: usize = 8;
 
 impl Userptr {
     pub fn run(&self) -> Result<()> {
+        if self.hung {
+            return unmap_under_a_hang();
+        }
         match self.case {
             Some(case) => Bench::new()?.run(case),
             None => cases::run_each::<Case>("userptr"),
         }
     }
+}
+
+/// The kernel that works on the memory does not even begin, and its queue does not stop.
+fn unmap_under_a_hang() -> Result<()> {
+    let gpu = Gpu::open(4)?;
+    let memory = Memory::userptr(gpu.device(), SIZE)?;
+    let running = Running::start(&gpu, memory.address() + TICKS as u64)?;
+    let deadline = Instant::now() + PATIENCE;
+    while !Path::new("/tmp/hung").exists() {
+        ensure!(Instant::now() < deadline, "nothing hangs");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let begin = Instant::now();
+    // SAFETY: nothing of the process looks there any more.
+    unsafe { munmap(memory.as_ptr().as_ptr().cast(), SIZE)? };
+    let (took, uptime) = (begin.elapsed(), fs::read_to_string("/proc/uptime")?);
+    let now = uptime.split_whitespace().next().context("no uptime")?;
+    println!("munmap took {} ms\nunmapped at {now}", took.as_millis());
+    // They go with the process: no packet of theirs ends.
+    std::mem::forget((running, memory));
+    Ok(())
 }
 
 /// The memory, with a kernel that counts in it.
