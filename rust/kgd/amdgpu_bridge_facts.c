@@ -58,7 +58,9 @@ static void identity(struct amdgpu_device *adev, struct bridge_facts *facts)
 	facts->package_is_apu = adev->smuio.funcs && adev->smuio.funcs->get_pkg_type &&
 				adev->smuio.funcs->get_pkg_type(adev) == AMDGPU_PKG_TYPE_APU;
 	facts->pcie_atomic_completer = completes_atomics(pdev);
-	if (adev->gmc.gmc_funcs->query_mem_partition_mode)
+	/* amdgpu warns of each question that the chip has no answer to (9.4.2). */
+	if (adev->nbio.funcs && adev->nbio.funcs->get_memory_partition_mode &&
+	    adev->gmc.gmc_funcs->query_mem_partition_mode)
 		facts->memory_partition_mode = adev->gmc.gmc_funcs->query_mem_partition_mode(adev);
 	facts->mec_fw_version = amdgpu_call(amdgpu_amdkfd_get_fw_version)(adev, KGD_ENGINE_MEC1);
 	facts->mec2_fw_version = amdgpu_call(amdgpu_amdkfd_get_fw_version)(adev, KGD_ENGINE_MEC2);

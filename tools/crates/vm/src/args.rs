@@ -406,6 +406,13 @@ impl RunArgs {
         presets.nth(number).or(last).unwrap_or_default()
     }
 
+    /// Whether the guest must not see that it is a virtual machine. amdgpu resets a GPU that is
+    /// passed through to one whenever it loads, and of MI200 asks for the version of the firmware
+    /// only later, without which it cannot (`aldebaran_mode1_reset`): it could not load twice.
+    pub fn wants_bare(&self) -> bool {
+        (0..self.gpu_count()).any(|number| self.preset(number) == "mi250x")
+    }
+
     pub fn has_network(&self) -> bool {
         self.net || !self.publish.is_empty()
     }
@@ -532,6 +539,16 @@ mod tests {
         assert_eq!(presets("--gpu mi308x"), ["mi308x"; 3]);
         assert_eq!(presets("--gpu a,b"), ["a", "b", "b"]);
         assert_eq!(presets("--gpu a,b,c,d"), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_machine_with_an_mi200_is_bare() {
+        let bare = |line: &str| {
+            let args = parse(&format!("kfd-vm run {line} -- true")).unwrap();
+            args.wants_bare()
+        };
+        assert!(bare("--gpu mi250x") && bare("--gpus 2 --gpu mi300x,mi250x"));
+        assert!(!bare("--gpus 1 --gpu mi300x,mi250x") && !bare(""));
     }
 
     #[test]

@@ -46,6 +46,8 @@ pub struct Machine<'a> {
     pub args: &'a MachineArgs,
     /// By the processor, or translated: see [`MachineArgs::kvm`].
     pub kvm: bool,
+    /// Whether the guest does not see that it is a virtual machine.
+    pub bare: bool,
     pub assets: &'a Assets,
     pub initramfs: &'a Path,
 }
@@ -107,7 +109,7 @@ impl Machine<'_> {
             ),
             ("-m", &args.mem),
             ("-smp", &smp.to_string()),
-            ("-cpu", if icount { CPU_ICOUNT } else { CPU }),
+            ("-cpu", &self.cpu()),
             (
                 "-accel",
                 match self.kvm {
@@ -129,6 +131,14 @@ impl Machine<'_> {
             ]));
         }
         words
+    }
+
+    fn cpu(&self) -> String {
+        let cpu = if self.args.icount { CPU_ICOUNT } else { CPU };
+        if self.bare {
+            return format!("{cpu},hypervisor=off");
+        }
+        cpu.to_owned()
     }
 
     fn kernel_command_line(&self) -> String {
@@ -303,6 +313,7 @@ mod tests {
         Machine {
             args: &args,
             kvm: false,
+            bare: false,
             assets: &assets,
             initramfs: Path::new("i"),
         }
@@ -345,6 +356,7 @@ mod tests {
             Machine {
                 args: &args,
                 kvm: false,
+                bare: false,
                 assets: &assets,
                 initramfs: Path::new("i"),
             }
@@ -366,11 +378,28 @@ mod tests {
         let machine = |kvm| Machine {
             args: &args,
             kvm,
+            bare: false,
             assets: &assets,
             initramfs: Path::new("i"),
         };
         let [kvm, tcg] = [machine(true), machine(false)].map(|machine| machine.key().unwrap());
         assert_ne!(kvm, tcg, "neither restores the other's snapshot");
+    }
+
+    #[test]
+    fn a_bare_machine_is_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let (assets, args) = (assets(dir.path()), machine_args(""));
+        let machine = |bare| Machine {
+            args: &args,
+            kvm: false,
+            bare,
+            assets: &assets,
+            initramfs: Path::new("i"),
+        };
+        assert_eq!(machine(false).cpu(), CPU);
+        assert_eq!(machine(true).cpu(), format!("{CPU},hypervisor=off"));
+        assert_ne!(machine(true).key().unwrap(), machine(false).key().unwrap());
     }
 
     #[test]
@@ -380,6 +409,7 @@ mod tests {
         let machine = Machine {
             args: &args,
             kvm: false,
+            bare: false,
             assets: &assets,
             initramfs: Path::new("i"),
         };
@@ -407,6 +437,7 @@ mod tests {
         let machine = Machine {
             args: &args,
             kvm: false,
+            bare: false,
             assets: &assets,
             initramfs: Path::new("i"),
         };

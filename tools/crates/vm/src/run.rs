@@ -211,6 +211,7 @@ pub fn prepare(args: &MachineArgs) -> Result<u8> {
     let machine = Machine {
         args,
         kvm: args.kvm()?,
+        bare: false,
         assets: &assets,
         initramfs: &initramfs,
     };
@@ -310,6 +311,7 @@ pub fn until_end(
     let machine = Machine {
         args: &args.machine,
         kvm: args.machine.kvm()?,
+        bare: args.wants_bare(),
         assets: &assets,
         initramfs: &initramfs,
     };

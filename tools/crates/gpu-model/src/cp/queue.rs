@@ -447,11 +447,18 @@ impl Queue {
         self.rptr.store(rptr, Ordering::Release);
     }
 
+    /// Whether somebody polls the read pointer. Firmware of MI200 reports that of every AQL queue:
+    /// the driver sets NO_UPDATE_RPTR for all of them, and ROCr waits for packets to be taken.
+    fn reports_rptr(&self) -> bool {
+        let always =
+            self.kind == Kind::Aql && self.shared.bus.cores().target == gcn::Target::Gfx90a;
+        always || !self.hqd.hides_rptr()
+    }
+
     /// Writes the read pointer where the queue's owner polls it.
     pub fn report_rptr(&self, body: &mut Body) {
         let address = self.hqd.rptr_report();
-        let silent = self.hqd.hides_rptr();
-        if body.reported == Some(body.rptr) || address == 0 || silent {
+        if body.reported == Some(body.rptr) || address == 0 || !self.reports_rptr() {
             return;
         }
         let written = match self.kind {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT
 //! AQL queues without kernels: barriers, signals, events, PM4 jumps, and packets that are wrong.
 
+use gcn::Target;
+
 use super::runlist;
 use crate::cp::packet::op;
 use crate::cp::{SOURCE_BAD_OPCODE, SOURCE_END_OF_PIPE};
@@ -102,6 +104,24 @@ pub fn barrier(kind: u32, signals: &[u32], completion: u32) -> [u32; 16] {
     }
     packet[14] = completion;
     packet
+}
+
+#[test]
+fn mi200_reports_the_read_index_of_every_queue() {
+    for (target, reported) in [(Target::Gfx90a, 1), (Target::Gfx942, 0)] {
+        let rig = Rig::sync();
+        assert!(rig.flat.target.set(target).is_ok());
+        runlist::start(&rig, 1);
+        rig.write_mqd(Setup {
+            silent: true,
+            ..QUEUE
+        });
+        map(&rig);
+        let done = signal(&rig, 5, false);
+        send(&rig, barrier(3, &[], done));
+        assert_eq!(value(&rig, done), 0);
+        assert_eq!(read_index(&rig), reported);
+    }
 }
 
 #[test]
