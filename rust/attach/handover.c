@@ -28,27 +28,47 @@ static void settle_interrupts(struct amdgpu_device *adev)
 	synchronize_rcu_tasks();
 }
 
+static struct mutex *scheduler_lock(struct kfd_dev *kfd, unsigned int node)
+{
+	return &kfd->nodes[node]->dqm->lock_hidden;
+}
+
 /*
  * Nobody is inside C's schedulers of the device any more, into which amdgpu calls from where it
  * submits jobs. adev->kfd.dev is NULL, and settle_interrupts() has seen each task that had read it
- * return, or go to sleep: on the scheduler's lock, for they sleep on nothing else before it.
+ * return, or go to sleep: on a scheduler's lock, or with it, for they sleep on nothing else before
+ * it. Some go from one node's scheduler to the next: with all of them locked such a task waits,
+ * too, and is seen.
  */
 static void settle_schedulers(struct kfd_dev *kfd)
 {
-	struct mutex *lock;
-	unsigned int i;
 	bool waited_for;
+	unsigned int i;
 
-	for (i = 0; i < kfd->num_nodes; i++) {
-		lock = &kfd->nodes[i]->dqm->lock_hidden;
-		do {
-			mutex_lock(lock);
-			waited_for = READ_ONCE(lock->first_waiter);
-			mutex_unlock(lock);
-		} while (waited_for);
-	}
+	/* They are of one class. Nobody else has two of them. */
+	lockdep_off();
+	do {
+		for (i = 0; i < kfd->num_nodes; i++)
+			mutex_lock(scheduler_lock(kfd, i));
+		synchronize_rcu_tasks();
+		waited_for = false;
+		for (i = 0; i < kfd->num_nodes; i++) {
+			waited_for |= READ_ONCE(scheduler_lock(kfd, i)->first_waiter) != NULL;
+			mutex_unlock(scheduler_lock(kfd, i));
+		}
+	} while (waited_for);
+	lockdep_on();
 	/* The last one is between its mutex_unlock() and amdgpu's code. */
 	synchronize_rcu_tasks();
+}
+
+/*
+ * A device of a hive that is reset as a whole when its last one has been bound: until then most of
+ * its hardware is not up, and amdgpu has probed its KFD only.
+ */
+static bool waits_for_hive(struct amdgpu_device *adev)
+{
+	return adev->init_lvl->level == AMDGPU_INIT_LEVEL_MINIMAL_XGMI;
 }
 
 /*
@@ -71,6 +91,8 @@ static void take_device(struct held_device *device, bool from_c)
 	if (from_c)
 		settle_schedulers(kfd);
 	amdgpu_call(kgd2kfd_device_exit)(kfd);
+	if (waits_for_hive(adev))
+		return;
 	amdgpu_object(amdgpu_amdkfd_total_mem_size) -= adev->gmc.real_vram_size;
 	/*
 	 * A queue that does not stop makes the KFD ask for a reset. amdgpu_amdkfd_device_init()
@@ -127,6 +149,8 @@ static bool offer_device(const struct held_device *device)
 	struct amdgpu_device *adev = device->adev;
 
 	amdgpu_call(amdgpu_amdkfd_device_probe)(adev);
+	if (waits_for_hive(adev))
+		return true;
 	amdgpu_call(amdgpu_amdkfd_device_init)(adev);
 	isolation_changed_hands(adev);
 	if (device->wants_reset)

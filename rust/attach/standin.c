@@ -12,10 +12,11 @@
  * would be -ENXIO again. standin_open() does not sleep, so the synchronize_rcu_tasks() of
  * standin_remove() and, after it, of hooks_remove() see every task leave it before this text goes.
  */
-#include <linux/cdev.h>
 #include <linux/fs.h>
+#include <linux/kdev_t.h>
 #include <linux/rcupdate.h>
 
+#include "../linux/chrdev.h"
 #include "attach.h"
 
 static int standin_open(struct inode *inode, struct file *file)
@@ -31,19 +32,7 @@ static struct cdev *standin;
 
 int standin_place(unsigned int major)
 {
-	int ret;
-
-	/* Allocated, not static: its kobject may outlive this module. */
-	standin = cdev_alloc();
-	if (!standin)
-		return -ENOMEM;
-	standin->ops = &standin_fops;
-	ret = cdev_add(standin, MKDEV(major, 0), 1);
-	if (ret) {
-		kobject_put(&standin->kobj);
-		standin = NULL;
-	}
-	return ret;
+	return amdkfd_cdev_add(MKDEV(major, 0), 1, &standin_fops, &standin);
 }
 
 void standin_remove(void)
@@ -52,6 +41,6 @@ void standin_remove(void)
 		return;
 	/* A task between looking the inode up and opening its number has done so afterwards. */
 	synchronize_rcu_tasks();
-	cdev_del(standin);
+	amdkfd_cdev_end(standin);
 	standin = NULL;
 }

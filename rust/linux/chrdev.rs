@@ -29,6 +29,7 @@ use core::{
 };
 use kernel::{
     bindings,
+    error::to_result,
     page::PAGE_SIZE,
     prelude::*,
     sync::Arc,
@@ -269,26 +270,45 @@ impl<T: CharDevice> FileOperations<T> {
 
 /// A major number of 256 minors.
 struct Major {
-    number: u32,
-    name: &'static CStr,
+    first: bindings::dev_t,
+    cdev: NonNull<bindings::cdev>,
 }
+
+// SAFETY: A character device may be ended from any thread.
+unsafe impl Send for Major {}
+// SAFETY: Nothing but its end is done with it.
+unsafe impl Sync for Major {}
 
 impl Major {
     const MINORS: u32 = 256;
 
     fn new<T: CharDevice>(name: &'static CStr, fops: &'static FileOperations<T>) -> Result<Self> {
-        // SAFETY: Name and table live for ever.
-        let number = unsafe {
-            bindings::__register_chrdev(0, 0, Self::MINORS, name.as_char_ptr(), &fops.gate)
-        };
-        match u32::try_from(number) {
-            Ok(number) => Ok(Self { number, name }),
-            Err(_) => Err(Error::from_errno(number)),
+        let (mut first, mut cdev) = (0, null_mut());
+        // SAFETY: The name lives for ever.
+        to_result(unsafe {
+            bindings::alloc_chrdev_region(&mut first, 0, Self::MINORS, name.as_char_ptr())
+        })?;
+        // SAFETY: The numbers are ours. The table lives as long as this code, which the end of the
+        // character device comes before; its `open` does not sleep before it has a reference.
+        let added =
+            unsafe { ffi::amdkfd_cdev_add(first, Self::MINORS, &raw const fops.gate, &mut cdev) };
+        let cdev = to_result(added).and_then(|()| NonNull::new(cdev).ok_or(ENOMEM));
+        match cdev {
+            Ok(cdev) => Ok(Self { first, cdev }),
+            Err(error) => {
+                // SAFETY: They lead nowhere.
+                unsafe { bindings::unregister_chrdev_region(first, Self::MINORS) };
+                Err(error)
+            }
         }
     }
 
+    fn number(&self) -> u32 {
+        self.first >> bindings::MINORBITS
+    }
+
     fn device(&self, minor: u32) -> bindings::dev_t {
-        (self.number << bindings::MINORBITS) | minor
+        self.first | minor
     }
 }
 
@@ -296,10 +316,12 @@ impl Drop for Major {
     /// A task may still be in `pass_gate`, on its way out: `hooks_remove()` of `attach/hooks.c`
     /// waits for such tasks (`synchronize_rcu_tasks`) before the module goes.
     fn drop(&mut self) {
-        // SAFETY: The number was registered by `new` with this very range and name.
+        // SAFETY: `new` has taken the numbers, and made the character device for them. Who is in
+        // its operations is waited for: see above.
         unsafe {
-            bindings::__unregister_chrdev(self.number, 0, Self::MINORS, self.name.as_char_ptr())
-        };
+            ffi::amdkfd_cdev_end(self.cdev.as_ptr());
+            bindings::unregister_chrdev_region(self.first, Self::MINORS);
+        }
     }
 }
 
@@ -387,7 +409,7 @@ impl Registration {
 
     /// The major number.
     pub(crate) fn major(&self) -> u32 {
-        self.major.number
+        self.major.number()
     }
 
     /// What users have mapped of the device.

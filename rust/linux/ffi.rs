@@ -43,6 +43,18 @@ unsafe extern "C" {
     pub(super) safe fn amdkfd_may_complain() -> bool;
 }
 
+// Those of `chrdev.c`, declared as `chrdev.h` has them.
+#[allow(improper_ctypes)]
+unsafe extern "C" {
+    pub(super) fn amdkfd_cdev_add(
+        first: bindings::dev_t,
+        minors: c_uint,
+        ops: *const bindings::file_operations,
+        cdev: *mut *mut bindings::cdev,
+    ) -> c_int;
+    pub(super) fn amdkfd_cdev_end(cdev: *mut bindings::cdev);
+}
+
 // Those of `hmm.c`, declared as `hmm.h` has them.
 #[allow(improper_ctypes)]
 unsafe extern "C" {

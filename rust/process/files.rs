@@ -11,7 +11,8 @@
 //! gone by then is never shown. Only the end of a process takes its files away at once.
 //!
 //! Two processes may have one pid: after execve the program before lives on in a child that has its
-//! file, or its address space. The newest has the name, and the others are not shown.
+//! file, or its address space. The newest has the name, and the others are not shown, nor are
+//! contexts beside them: what these have in debugfs would keep the name.
 //!
 //! `counters_<gpu_id>` is there only where processes have shared virtual memory (SVM), whose faults
 //! and migrations it counts.
@@ -87,6 +88,8 @@ struct Root {
     directory: Directory<ProcessFile>,
     /// Whose directory has which name, until it is gone.
     names: RBTree<i32, Arc<ProcessFiles>>,
+    /// Which contexts beside others have directories, until these are gone.
+    contexts: RBTree<Serial, Arc<ProcessFiles>>,
 }
 
 /// Makes this file usable.
@@ -105,6 +108,7 @@ pub(crate) fn init(device: &Device) -> Result {
     *ROOT.lock() = Some(Root {
         directory,
         names: RBTree::new(),
+        contexts: RBTree::new(),
     });
     Ok(())
 }
@@ -279,7 +283,10 @@ impl ProcessFiles {
             *self.shown.lock() = made.map_or_else(
                 |error| {
                     let pid = self.pid;
-                    pr_warn!("process {pid} is not shown in sysfs: {error:?}\n");
+                    // Beside a process that is shown no more it cannot be.
+                    if error != ESRCH {
+                        pr_warn!("process {pid} is not shown in sysfs: {error:?}\n");
+                    }
                     Shown::No
                 },
                 Shown::Yes,
@@ -326,17 +333,39 @@ impl ProcessFiles {
         let Shown::Yes(published) = shown else {
             return false;
         };
+        self.hide_contexts();
         // Not under the lock: a reader may take its time, and is nobody else's.
         drop(published);
-        if self.primary.is_none() {
-            let mut root = ROOT.lock();
-            let name = root
-                .as_mut()
-                .and_then(|root| root.names.remove_node(&self.pid));
-            drop(root);
-            drop(name);
-        }
+        let mut root = ROOT.lock();
+        let (name, context) = match (root.as_mut(), &self.primary) {
+            (Some(root), None) => (root.names.remove_node(&self.pid), None),
+            (Some(root), Some(_)) => (None, root.contexts.remove_node(&self.serial)),
+            (None, _) => (None, None),
+        };
+        drop(root);
+        drop((name, context));
         true
+    }
+
+    /// Takes away those of the contexts beside it. No others come: it is shown no more.
+    fn hide_contexts(&self) {
+        let beside = |files: &&Arc<ProcessFiles>| {
+            let primary = files.primary.as_ref();
+            primary.is_some_and(|primary| core::ptr::eq(&raw const **primary, self))
+        };
+        loop {
+            let root = ROOT.lock();
+            let context = root
+                .as_ref()
+                .and_then(|root| root.contexts.values().find(beside).cloned());
+            drop(root);
+            match context {
+                None => return,
+                Some(context) if context.hide() => (),
+                // TIMEOUT: none, as in `lock_root`.
+                Some(_) => fsleep(Delta::from_millis(1)),
+            }
+        }
     }
 
     /// The same at the end of the process: no work of theirs is left.
@@ -353,6 +382,9 @@ impl ProcessFiles {
         if self.primary.is_none() {
             root.names
                 .try_create_and_insert(self.pid, self.clone(), GFP_KERNEL)?;
+        } else {
+            root.contexts
+                .try_create_and_insert(self.serial, self.clone(), GFP_KERNEL)?;
         }
         Ok(published)
     }
@@ -382,7 +414,7 @@ impl ProcessFiles {
                     });
                     (directory, pasids)
                 }
-                Shown::NotYet | Shown::No => return Err(ENODEV),
+                Shown::NotYet | Shown::No => return Err(ESRCH),
             },
         };
         let published = PublishedProcess::new(directory, pasids, &self.devices)?;
