@@ -62,6 +62,7 @@ use kernel::{
     },
     sync::Arc, //
 };
+use patience::Patience;
 
 /// The name of a process or of a queue's entry. Newer names sort first, as the hardware gets them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -352,9 +353,11 @@ pub(crate) trait Scheduler: Send + Sync {
     /// Whether nothing is on the hardware of what had to leave it: false from an order that failed
     /// until a later one is obeyed, or the GPU has been reset, or goes ([`Scheduler::leave`]).
     fn has_let_go(&self) -> bool;
-    /// Whether hardware that did not obey may be at work for a process that is evicted, or in the
-    /// middle of a reset that has begun: until it has been reset, or has obeyed.
+    /// Whether hardware that did not obey may be at work for a process, though it was evicted, or
+    /// in the middle of a reset that has begun: until it has been reset, or has obeyed.
     fn may_work_for(&self, process: Key) -> bool;
+    /// Since when hardware does not obey.
+    fn patience(&self) -> &Patience;
     /// Gives orders again that failed because amdgpu had the hardware for itself, which need not
     /// end in a reset. What comes of that [`Scheduler::has_let_go`] says.
     fn ask_again(&self);

@@ -6,7 +6,7 @@
 //! to restore, behind the queue's descriptor, and their state into the user's area. A debugger
 //! wants both: [`wave_state`] puts the control stack where it belongs in the area, below a header.
 //! SUSPEND_QUEUES does so for all compute queues of a process: there is room for them before it
-//! begins ([`SavedQueues`]), it has a look at them while they are off the hardware, and all is
+//! begins ([`SavedQueues`]), it has a look at them when the hardware has let go of them, and all is
 //! written when nothing is locked any more.
 
 use super::{
@@ -207,8 +207,7 @@ impl SavedQueues {
         })
     }
 
-    /// Takes what is saved of the queue that has this key, if there is room for it. It is off the
-    /// hardware.
+    /// Takes what is saved of the queue that has this key, if there is room for it.
     pub(super) fn look(&mut self, key: Key, queue: &Queue) {
         if let Some(saved) = self.all.iter_mut().find(|it| it.key == key) {
             queue.flush();

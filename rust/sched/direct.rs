@@ -27,6 +27,7 @@ use super::{
         check_available,
         Preemption, //
     },
+    patience::Patience,
     resets::{
         ResetProcesses,
         WantedReset, //
@@ -62,7 +63,10 @@ use crate::{
         Preempt,
         ResetGuard, //
     },
-    linux::ratelimit::may_complain,
+    linux::{
+        errno,
+        ratelimit::may_complain, //
+    },
 };
 use hardware::{
     DirectHardware,
@@ -89,6 +93,7 @@ pub(crate) struct Direct {
     slots: Arc<Places>,
     resets: ResetProcesses,
     wanted: WantedReset,
+    patience: Patience,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -156,6 +161,7 @@ impl Direct {
                 slots,
                 resets: ResetProcesses::new(),
                 wanted: WantedReset::new(),
+                patience: Patience::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     behind: false,
@@ -310,6 +316,14 @@ impl Direct {
         self.reset(phase, vmid, entry, position)
     }
 
+    /// Notes whether something is on the hardware that was to leave it.
+    fn look(&self, inner: &Inner) {
+        match inner.behind || inner.processes.values().any(stays) {
+            true => self.patience.begin(),
+            false => self.patience.end(),
+        }
+    }
+
     /// Takes a queue off the hardware and from its process for good; one that amdgpu keeps from
     /// leaving now goes later. What is returned beside the outcome is to be dropped when nothing is
     /// locked.
@@ -413,6 +427,12 @@ impl Direct {
     }
 }
 
+/// Whether queues of a process may be on the hardware that were to leave it.
+fn stays(process: &SchedProcess) -> bool {
+    let leaves = process.evicted || process.leaving;
+    process.stranded || leaves && process.queues.values().any(|entry| entry.hqd.loaded)
+}
+
 impl Scheduler for Direct {
     fn add(&self, process: NewSchedProcess, meanwhile: Option<&Meanwhile>) -> Key {
         // It gets a VMID with its first queue.
@@ -434,10 +454,12 @@ impl Scheduler for Direct {
             for entry in at.queues.values_mut() {
                 entry.keep(SchedQueue::LEAVING, true);
             }
+            self.look(&inner);
             return result;
         }
         *behind |= result.is_err();
         let gone = processes.remove_node(&process);
+        self.look(&inner);
         drop(inner);
         drop(gone);
         result
@@ -470,11 +492,17 @@ impl Scheduler for Direct {
         let mut inner = self.inner.lock();
         let paused = inner.paused;
         let Inner {
-            phase, processes, ..
+            phase,
+            left,
+            processes,
+            ..
         } = &mut *inner;
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         let vmid = at.binding.as_ref().map(Binding::vmid);
         let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        if *phase == Phase::Stopped && at.stranded && !*left && !self.hardware.kgd.in_reset() {
+            return Err(errno::timer_expired());
+        }
         let off = self.take_off(phase, vmid, entry, self.preempt());
         at.stranded |= off == Preemption::Failed;
         let off = off.undisturbed();
@@ -522,6 +550,7 @@ impl Scheduler for Direct {
         let result = self.clear(phase, at, self.preempt());
         // Nobody gives it an order; a reset settles it.
         let stays = *phase == Phase::Stopped && !*left && at.stranded;
+        self.look(&inner);
         match stays && !self.hardware.kgd.in_reset() {
             true => result.and(Err(EIO)),
             false => result,
@@ -579,10 +608,11 @@ impl Scheduler for Direct {
 
     fn may_work_for(&self, process: Key) -> bool {
         let inner = self.inner.lock();
-        let works = |process: &SchedProcess| {
-            process.stranded || process.queues.values().any(|entry| entry.hqd.loaded)
-        };
-        !inner.left && inner.processes.get(&process).is_some_and(works)
+        !inner.left && inner.processes.get(&process).is_some_and(stays)
+    }
+
+    fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     fn ask_again(&self) {
@@ -609,6 +639,7 @@ impl Scheduler for Direct {
                 break;
             }
         }
+        self.look(&inner);
         drop(inner);
         drop((queues, processes));
     }
@@ -633,6 +664,7 @@ impl Scheduler for Direct {
         let stranded = inner.processes.values().any(|process| process.stranded);
         inner.behind |= stranded;
         inner.phase = Phase::Stopped;
+        self.look(&inner);
         self.wanted.forget();
         result
     }
@@ -643,12 +675,16 @@ impl Scheduler for Direct {
     }
 
     fn trust(&self) {
-        self.inner.lock().trust();
+        let mut inner = self.inner.lock();
+        inner.trust();
+        self.look(&inner);
     }
 
     fn distrust(&self) {
         // Of what is loaded it is noted whose it is.
-        self.inner.lock().behind = true;
+        let mut inner = self.inner.lock();
+        inner.behind = true;
+        self.look(&inner);
     }
 
     fn is_distrusted(&self) -> bool {
@@ -673,6 +709,7 @@ impl Scheduler for Direct {
             return Ok(());
         }
         inner.trust();
+        self.look(&inner);
         (inner.phase, inner.left) = (Phase::Runs, false);
         let started = self.hardware.init_interrupts().and_then(|()| {
             Self::each(&mut inner, |phase, paused, process| {

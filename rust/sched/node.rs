@@ -156,7 +156,6 @@ pub(crate) struct NodeQueues {
     processes: AtomicU32,
     /// The XCC at which the next queue's work starts.
     rotation: AtomicU32,
-    patience: Patience,
 }
 
 /// A queue, as the node counts them.
@@ -264,7 +263,6 @@ impl NodeQueues {
             queues: AtomicU32::new(0),
             processes: AtomicU32::new(0),
             rotation: AtomicU32::new(0),
-            patience: Patience::new(),
         };
         Ok(Arc::new(this, GFP_KERNEL)?)
     }
@@ -276,7 +274,7 @@ impl NodeQueues {
 
     /// How long is waited for it where it does not obey.
     pub(crate) fn patience(&self) -> &Patience {
-        &self.patience
+        self.scheduler.patience()
     }
 
     /// The process that has a VMID, if the driver gives them. Legal in a hard interrupt.
@@ -387,7 +385,7 @@ impl NodeQueues {
         if self.scheduler.is_distrusted() {
             self.check_reset(false)?;
         }
-        self.scheduler.start().inspect(|()| self.patience.end())
+        self.scheduler.start()
     }
 
     /// Shows the run list that the hardware reads.

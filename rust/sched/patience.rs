@@ -12,7 +12,7 @@ use kernel::{
     time::Delta,
 };
 
-/// One for each node. In nanoseconds of [`boot_nanoseconds`]; 0: it obeys, as far as anybody knows.
+/// One for each node, kept by its scheduler under its lock. In nanoseconds of [`boot_nanoseconds`]; 0: it obeys, as far as anybody knows.
 pub(crate) struct Patience(Atomic<u64>);
 
 impl Patience {
@@ -22,13 +22,13 @@ impl Patience {
     }
 
     /// It does not obey, from now on if not before.
-    pub(crate) fn begin(&self) {
+    pub(super) fn begin(&self) {
         // An error: it has not for some time.
         let _ = self.0.cmpxchg(0, boot_nanoseconds().max(1), Relaxed);
     }
 
     /// It has obeyed, or was reset.
-    pub(crate) fn end(&self) {
+    pub(super) fn end(&self) {
         self.0.store(0, Relaxed);
     }
 

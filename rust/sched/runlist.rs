@@ -34,6 +34,7 @@ use super::{
         hold_still,
         Preemption, //
     },
+    patience::Patience,
     resets::{
         reset_copies,
         reset_stuck,
@@ -88,6 +89,7 @@ pub(crate) struct Runlist {
     strict: bool,
     resets: ResetProcesses,
     wanted: WantedReset,
+    patience: Patience,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -151,6 +153,7 @@ impl Runlist {
                 strict,
                 resets: ResetProcesses::new(),
                 wanted: WantedReset::new(),
+                patience: Patience::new(),
                 inner <- new_mutex!(Inner {
                     phase: Phase::Stopped,
                     behind: false,
@@ -363,8 +366,8 @@ impl Runlist {
             Err(error) => Err(error),
         };
         match off {
-            Ok(_) => inner.behind = false,
-            Err(_) => inner.fall_behind(before),
+            Ok(_) => self.catch_up(inner),
+            Err(_) => self.fall_behind(inner, before),
         }
         let changed = change(&mut inner.state, off.is_ok());
         let _guard = off?;
@@ -410,18 +413,24 @@ impl Runlist {
             false => change(&mut inner.state),
         }
     }
-}
 
-impl Inner {
     /// The hardware has not obeyed. `before`: what was on it.
-    fn fall_behind(&mut self, before: Phase) {
+    fn fall_behind(&self, inner: &mut Inner, before: Phase) {
         // Without a list there is nothing that it could not have let go.
-        if before == Phase::Listed && !self.behind {
-            self.behind = true;
-            self.state.strand();
+        if before == Phase::Listed && !inner.behind {
+            inner.behind = true;
+            inner.state.strand();
+            self.patience.begin();
         }
     }
+
+    /// It has, or was reset.
+    fn catch_up(&self, inner: &mut Inner) {
+        inner.behind = false;
+        self.patience.end();
+    }
 }
+
 
 impl Scheduler for Runlist {
     fn add(&self, process: NewSchedProcess, meanwhile: Option<&Meanwhile>) -> Key {
@@ -482,12 +491,13 @@ impl Scheduler for Runlist {
             let runs = inner.state.set_runs(process, queue, change())?;
             return self.reschedule_if(runs, &mut inner, |_| Ok(()));
         }
-        // Stopped: nothing of it is on the hardware.
+        // While it is stopped nothing of it is on the hardware, but for what did not leave then.
         let stopped = inner.phase == Phase::Stopped;
+        let stays = inner.behind && inner.state.is_stranded(process);
+        let stays = stays && !inner.left && !self.kgd.in_reset();
         self.reschedule_within(&mut inner, None, |state, off| {
-            if !off && !stopped {
-                // The error is that of taking it off.
-                return Ok(());
+            if !off && !(stopped && !stays) {
+                return Err(errno::timer_expired());
             }
             state.check_changeable(process)?;
             state.set_runs(process, queue, change()).map(drop)
@@ -620,6 +630,10 @@ impl Scheduler for Runlist {
         inner.behind && !inner.left && inner.state.is_stranded(process)
     }
 
+    fn patience(&self) -> &Patience {
+        &self.patience
+    }
+
     fn ask_again(&self) {
         let mut inner = self.inner.lock();
         if inner.behind && inner.phase == Phase::Listed {
@@ -639,7 +653,7 @@ impl Scheduler for Runlist {
             Err(_) => Ok(()),
         };
         if inner.phase != Phase::Idle {
-            inner.fall_behind(before);
+            self.fall_behind(&mut inner, before);
         }
         inner.phase = Phase::Stopped;
         self.wanted.forget();
@@ -653,12 +667,14 @@ impl Scheduler for Runlist {
     }
 
     fn trust(&self) {
-        self.inner.lock().behind = false;
+        self.catch_up(&mut self.inner.lock());
     }
 
     fn distrust(&self) {
         // Who was in the list is known to be there still.
-        self.inner.lock().behind = true;
+        let mut inner = self.inner.lock();
+        inner.behind = true;
+        self.patience.begin();
     }
 
     fn is_distrusted(&self) -> bool {
@@ -682,7 +698,8 @@ impl Scheduler for Runlist {
         if inner.phase != Phase::Stopped {
             return Ok(());
         }
-        (inner.behind, inner.left) = (false, false);
+        self.catch_up(&mut inner);
+        inner.left = false;
         let started = self.hiq.start().and_then(|cursor| {
             inner.hiq = cursor;
             inner.phase = Phase::Idle;

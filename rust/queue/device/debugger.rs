@@ -197,8 +197,8 @@ impl Queues {
     }
 
     /// Suspends the named queues, and forgets `clear` of what happened to them; `look` sees all
-    /// that are suspended, which the hardware has let go of, while the others run again. Returns
-    /// how many of the named ones are suspended now.
+    /// queues when the hardware has saved what it was to let go of, and those that are not suspended
+    /// run again. Returns how many are suspended now.
     pub(crate) fn suspend(
         &self,
         site: &impl Site,
@@ -219,16 +219,17 @@ impl Queues {
             return 0;
         }
         let queues = &inner.queues;
-        let suspended = || queues.values().filter(|it| it.debugged.suspended);
+        let suspended = queues.values().filter(|it| it.debugged.suspended);
         let result = site.node().queues().scheduler().suspend(
             *process,
-            &mut suspended().map(|it| it.key),
+            &mut suspended.map(|it| it.key),
             Suspension::Begin { grace },
         );
-        // Without the scheduler's lock: control stacks may be long, and are read word by word. They
-        // stay as they are, for nothing but this lock lets the queues run again.
+        // Without the scheduler's lock: control stacks may be long, and are read word by word. Those
+        // of suspended queues stay as they are, for nothing but this lock lets them run again;
+        // those of the others are what was saved last, and may change meanwhile, as with C.
         if result == Ok(true) {
-            suspended().for_each(|it| look(it.key, &it.queue));
+            queues.values().for_each(|it| look(it.key, &it.queue));
         }
         for (id, scheduled) in inner.queues.iter_mut() {
             match (named.find(*id), result) {

@@ -27,19 +27,14 @@ impl Queues {
         self.note_obedience(&inner, site)
     }
 
-    /// Notes whether such queues may be at work, and returns it.
+    /// Notes whether such queues may be at work, and returns it. Those of a process that is not
+    /// evicted any more count, too: what they did not leave they are still on.
     pub(super) fn note_obedience(&self, inner: &Inner, site: &impl Site) -> bool {
-        let queues = site.node().queues();
-        let scheduler = queues.scheduler();
-        let evicted = inner.process.as_ref().filter(|_| inner.evicted > 0);
-        let works = evicted.is_some_and(|(key, _)| scheduler.may_work_for(*key))
+        let scheduler = site.node().queues().scheduler();
+        let process = inner.process.as_ref();
+        let works = process.is_some_and(|(key, _)| scheduler.may_work_for(*key))
             || inner.remains.is_some() && !scheduler.has_let_go();
-        if self.disobeyed.xchg(works, Relaxed) && !works {
-            queues.patience().end();
-        }
-        if works {
-            queues.patience().begin();
-        }
+        self.disobeyed.store(works, Relaxed);
         works
     }
 }

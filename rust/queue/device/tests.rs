@@ -144,11 +144,14 @@ mod tests {
         assert_eq!(change(&queues), Err(EIO));
         let scheduler = site.node.queues().scheduler();
         scheduler.stop().unwrap();
-        fake.reset_hardware();
         fake.set_in_reset(false);
-        // Nothing is on the hardware.
-        let _ = change(&queues);
+        // It is stopped, and nobody knows that it was reset.
+        assert_eq!(change(&queues), Err(errno::timer_expired()));
+        // The hardware goes, and with it what has not left it.
+        scheduler.leave();
+        assert_eq!(change(&queues), Ok(()));
         assert_eq!(changes, 1);
+        queues.quiesce(&site);
         queues.quiesce(&site);
     }
 
@@ -182,6 +185,10 @@ mod tests {
         assert!(queues.are_at_work(&site));
         let patience = site.node.queues().patience();
         assert!(!patience.is_left(Delta::ZERO));
+        // Nor does it obey when they may run again.
+        let _ = queues.restore(&site);
+        assert!(queues.are_at_work(&site) && !patience.is_left(Delta::ZERO));
+        assert!(queues.evict(&site).is_err());
         // A reset has begun, and what it will stop is still at work.
         let scheduler = site.node.queues().scheduler();
         scheduler.stop().unwrap();
