@@ -219,9 +219,16 @@ fn fence(words: &mut Words<'_>) -> Answer<What> {
 fn hang(words: &mut Words<'_>) -> Answer<What> {
     let kind = words.one_of("queue", &QueueKind::NAMES)?;
     let confirmed = words.flag("confirmed");
+    let passes = words.flag("passes");
+    if passes && kind != Some(QueueKind::Sdma) {
+        return Err("passes: only of queue=sdma".into());
+    }
     let flags = ["preempts", "reported", "resists"].map(|name| words.flag(name));
     let compute = matches!(kind, Some(QueueKind::Aql | QueueKind::Pm4));
     let on_unmap = match flags {
+        _ if passes && (confirmed || flags != [false; 3]) => {
+            return Err("passes excludes what becomes of an order to unmap".into())
+        }
         _ if confirmed && kind != Some(QueueKind::Sdma) => {
             return Err("confirmed: only of queue=sdma".into())
         }
@@ -240,6 +247,7 @@ fn hang(words: &mut Words<'_>) -> Answer<What> {
         doorbell: words.number("doorbell")?,
         pasid: words.number("pasid")?,
         user: words.flag("user"),
+        passes,
         on_unmap,
     }))
 }

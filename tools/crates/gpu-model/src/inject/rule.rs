@@ -145,6 +145,8 @@ pub struct Hang {
     pub pasid: Option<u16>,
     /// Only queues of processes.
     pub user: bool,
+    /// A copy queue: it waits for as long as the rule applies, and goes on.
+    pub passes: bool,
     pub on_unmap: OnUnmap,
 }
 

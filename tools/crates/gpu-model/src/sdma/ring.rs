@@ -546,8 +546,10 @@ impl Ring {
         if pending == 0 {
             return Ok(Some(Progress::Idle));
         }
-        if exec.flight.moved == 0 && self.hangs(exec, setup) {
-            return Ok(Some(Progress::Idle));
+        if exec.flight.moved == 0 {
+            if let Some(progress) = self.hangs(exec, setup) {
+                return Ok(Some(progress));
+            }
         }
         let rptr = self.rptr();
         let fetch = |from: u64, count: u64| self.dwords(setup, rptr.wrapping_add(4 * from), count);
@@ -571,23 +573,25 @@ impl Ring {
         Ok(None)
     }
 
-    /// Asks the fault injection before a packet of the ring; true: it hangs here.
-    fn hangs(&self, exec: &mut Exec, setup: &Setup) -> bool {
+    /// Asks the fault injection before a packet of the ring: what there is instead, if it hangs
+    /// here, or waits.
+    fn hangs(&self, exec: &mut Exec, setup: &Setup) -> Option<Progress> {
         let at = QueueAt {
             kind: QueueKind::Sdma,
             doorbell: lock(&self.registers).doorbell_offset(),
             pasid: setup.pasid,
             vmid: setup.space.vmid,
         };
-        let Some(hang) = self.common.bus.hangs(&at) else {
-            return false;
-        };
+        let hang = self.common.bus.hangs(&at)?;
+        if hang.passes {
+            return Some(Progress::Polling);
+        }
         exec.flight.hung = Some("fault injection".into());
         exec.flight.stuck = !matches!(hang.on_unmap, OnUnmap::Works | OnUnmap::Confirmed);
         if hang.on_unmap == OnUnmap::Confirmed && self.is_users() {
             self.held_by.store(self.number, Ordering::Release);
         }
-        true
+        Some(Progress::Idle)
     }
 
     /// Whether it is a user's and cannot be taken off the hardware.

@@ -375,6 +375,24 @@ const SELECTED: u32 = 1;
 const IDLE: u32 = 4;
 
 #[test]
+fn a_queue_can_wait_and_go_on() {
+    let rig = Rig::sync();
+    let queue = user_queue(&rig);
+    rig.write(0x60_0000, &[5, 0x4000, 0, 1]);
+    rig.write64(0x60_9000, 16);
+    *lock(&rig.flat.hang) = Some(crate::inject::rule::Hang {
+        passes: true,
+        ..Default::default()
+    });
+    assert_eq!(rig.sdma.map(0, queue), Ok(true));
+    rig.runner.poll();
+    assert_eq!(rig.read(0x60_4000), 0);
+    *lock(&rig.flat.hang) = None;
+    rig.runner.poll();
+    assert_eq!(rig.read(0x60_4000), 1);
+}
+
+#[test]
 fn a_queue_can_stay_though_its_unmapping_is_confirmed() {
     let rig = Rig::sync();
     let queue = user_queue(&rig);
