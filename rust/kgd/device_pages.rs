@@ -70,6 +70,9 @@ pub(crate) trait DeviceMemory {
     fn empty_vram(&self, vram: &VramHandle);
     /// Gives it back. May be empty or not.
     fn free_vram(&self, vram: VramHandle);
+    /// Has the kernel make single pages of the large folio that begins with this page. `EAGAIN`,
+    /// `EBUSY`: it cannot at the moment. Does nothing if there is none.
+    fn split_page(&self, page: DevicePage) -> Result;
     /// How many buffers have not been given back. Once it is 0, nobody looks at a page of the
     /// device's any more, unless somebody makes a buffer.
     fn vrams(&self) -> usize;

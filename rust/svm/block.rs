@@ -105,6 +105,10 @@ pub(crate) unsafe fn prepare() {
     unsafe { ALL.init() };
 }
 
+/// A large folio does not come home, for there is no large page in system memory: it has to be
+/// split before.
+pub(super) const TOO_LARGE: Error = E2BIG;
+
 /// Why pages leave: amdgpu wants their memory, or the processor has touched one.
 const EVICTED: u32 = KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_TTM_EVICTION;
 const TOUCHED: u32 = KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_PAGEFAULT_CPU;
@@ -327,9 +331,15 @@ impl Block {
             return Ok(());
         };
         let home = |migration| bring_home(migration, |_| true, lossy);
-        let moved = self
-            .audience
-            .watch_return(self.pages, EVICTED, || vram.collect().and_then(home));
+        let moved = self.audience.watch_return(self.pages, EVICTED, || {
+            match vram.collect().and_then(home) {
+                Err(error) if error == TOO_LARGE => {
+                    vram.split()?;
+                    vram.collect().and_then(home)
+                }
+                moved => moved,
+            }
+        });
         match vram.taken() {
             0 => Ok(()),
             left => {
@@ -350,8 +360,14 @@ impl Mover {
         &self.block
     }
 
+    /// Whether a large folio may be put into it.
+    pub(super) fn has_room_for_large(&self) -> bool {
+        self.vram.has_room_for_large()
+    }
+
     /// Moves what of `range` is in system memory, or nowhere, into the block: `first` is the page
-    /// that the range begins with. Returns how many pages have moved.
+    /// that the range begins with. Returns how many pages have moved. `E2BIG`: none, for there is
+    /// no room for a large folio any more.
     pub(super) fn take(&self, migration: Migration<'_>, first: u64) -> Result<u32> {
         let count = migration.len() as usize;
         let mut list: KVec<(SystemPage<'_>, u32)> = KVec::with_capacity(count, GFP_KERNEL)?;
@@ -360,15 +376,19 @@ impl Mover {
             // CAST: at most a granule.
             let index = (page - self.block.pages.start) as u32;
             let system = match migration.source(place) {
-                Source::System(system) => system,
-                Source::Empty => SystemPage::zeros(),
+                Source::System(system) | Source::Empty(system) => system,
                 _ => continue,
             };
             // A place that another one's page has: this one stays.
             if Vram::take(&self.vram, &migration, place, index).is_err() {
+                if migration.size(place) > 1 {
+                    return Err(TOO_LARGE);
+                }
                 continue;
             }
-            list.push((system, index), GFP_KERNEL)?;
+            for (page, index) in system.iter().zip(index..) {
+                list.push((page, index), GFP_KERNEL)?;
+            }
         }
         if !list.is_empty() {
             let mut copies = Copies::new(self.vram.clone(), Direction::ToDevice);
@@ -385,7 +405,7 @@ type Job<'a> = (DeferredArc<Vram>, KVec<(SystemPage<'a>, u32)>);
 
 /// Moves device pages of ours into system memory: those that `wanted` is true of. All or none of
 /// them are copied, so they should be of one device. `lossy`: what cannot be copied becomes zeros.
-/// Returns how many have moved. `ENOMEM`: not all could, and perhaps none.
+/// Returns how many have moved. `ENOMEM`: not all could, and perhaps none. [`TOO_LARGE`]: none.
 pub(super) fn bring_home(
     migration: Migration<'_>,
     wanted: impl Fn(DevicePage) -> bool,
@@ -402,19 +422,22 @@ pub(super) fn bring_home(
             false => migration.allocate(place),
         };
         let Ok(system) = system else {
+            if migration.size(place) > 1 {
+                return Err(TOO_LARGE);
+            }
             missing = true;
             continue;
         };
-        match jobs.last_mut() {
-            Some((last, list)) if DeferredArc::ptr_eq(last, &vram) => {
-                list.push((system, index), GFP_KERNEL)?;
-            }
-            _ => {
-                let rest = (migration.len() - place) as usize;
-                let mut list = KVec::with_capacity(rest, GFP_KERNEL)?;
-                list.push((system, index), GFP_KERNEL)?;
-                jobs.push((vram, list), GFP_KERNEL)?;
-            }
+        let is_same = |job: &Job<'_>| DeferredArc::ptr_eq(&job.0, &vram);
+        if !jobs.last().is_some_and(is_same) {
+            let rest = (migration.len() - place) as usize;
+            jobs.push((vram, KVec::with_capacity(rest, GFP_KERNEL)?), GFP_KERNEL)?;
+        }
+        let Some((_, list)) = jobs.last_mut() else {
+            continue;
+        };
+        for (page, index) in system.iter().zip(index..) {
+            list.push((page, index), GFP_KERNEL)?;
         }
     }
     let copied = copy_home(&jobs);
@@ -491,7 +514,7 @@ impl VramOwner for Block {
             return FaultEnd::Lost;
         };
         let (vma, bytes) = (fault.vma(), 1usize << PAGE_SHIFT);
-        let address = fault.address() & !(bytes - 1);
+        let (address, _) = fault.place();
         // The block's pages around it, wherever they are now: mremap may have moved them.
         let before = page as usize * bytes;
         // CAST: at most a granule.
@@ -508,6 +531,14 @@ impl VramOwner for Block {
         match moved {
             Ok(_) => FaultEnd::Done,
             Err(error) if error == ENOMEM => FaultEnd::NoMemory,
+            // A worker splits it and brings it home: nobody can who has been told of it by a fault.
+            Err(error) if error == TOO_LARGE => {
+                self.empty_later(0);
+                match fault.pause(RETRY_AFTER) {
+                    true => FaultEnd::Done,
+                    false => FaultEnd::Lost,
+                }
+            }
             // The page is where it was: whoever touches it again may find that it can be copied.
             // Only who is about to die does not try again.
             Err(error) if passes(error) => match fault.pause(RETRY_AFTER) {

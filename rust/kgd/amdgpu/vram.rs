@@ -78,6 +78,11 @@ impl DeviceMemory for Amdgpu {
         let _: usize = self.vrams.fetch_sub(1, Release);
     }
 
+    fn split_page(&self, page: DevicePage) -> Result {
+        // SAFETY: It is a device page.
+        to_result(unsafe { c::bridge_split_page(page.0) })
+    }
+
     fn vrams(&self) -> usize {
         self.vrams.load(Acquire)
     }

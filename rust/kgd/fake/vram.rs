@@ -91,6 +91,10 @@ impl DeviceMemory for Fake {
         drop(unsafe { take::<FakeVram>(handle.0) });
     }
 
+    fn split_page(&self, _page: DevicePage) -> Result {
+        Ok(())
+    }
+
     fn vrams(&self) -> usize {
         self.live.lock().vrams as usize
     }

@@ -21,8 +21,10 @@ use crate::linux::{
         self,
         DevicePage,
         Fault,
+        LargePlace,
         Migration,
-        SystemPage, //
+        SystemPage,
+        LARGE_PAGES, //
     },
     spinlock::{
         new_irq_spinlock,
@@ -97,23 +99,36 @@ impl Taken {
         (&mut self.pages[page as usize / 64 % (MAX_PAGES / 64)], bit)
     }
 
-    fn add(&mut self, page: u32) -> Result {
+    /// Adds a page, or all. Whether it is the first.
+    fn add(&mut self, page: u32, count: u32) -> Result<bool> {
         if self.closed {
             return Err(EBUSY);
         }
-        let (word, bit) = self.place(page);
-        if *word & bit != 0 {
-            return Err(EEXIST);
+        let first = self.count == 0;
+        if count > 1 {
+            if !first {
+                return Err(EEXIST);
+            }
+            self.pages = [!0; MAX_PAGES / 64];
+        } else {
+            let (word, bit) = self.place(page);
+            if *word & bit != 0 {
+                return Err(EEXIST);
+            }
+            *word |= bit;
         }
-        *word |= bit;
-        self.count += 1;
-        Ok(())
+        self.count += count;
+        Ok(first)
     }
 
-    fn remove(&mut self, page: u32) {
-        let (word, bit) = self.place(page);
-        *word &= !bit;
-        self.count -= 1;
+    /// Removes pages. Whether they were the last.
+    fn remove(&mut self, page: u32, count: u32) -> bool {
+        for page in page..page + count {
+            let (word, bit) = self.place(page);
+            *word &= !bit;
+        }
+        self.count -= count;
+        self.count == 0
     }
 }
 
@@ -142,13 +157,15 @@ impl Drop for Buffer {
 /// # Invariants
 ///
 /// `runs` lists the buffer's pages, each once, and these are device pages of the device. A page
-/// that is taken is out, and has a reference of this buffer; another one is in nobody's use.
+/// that is taken is out, and all that are have one reference of this buffer; another one is in
+/// nobody's use. If there is a place for a large folio's owner the pages are those of one.
 #[pin_data]
 pub(crate) struct Vram {
     buffer: Buffer,
     runs: KVec<Run>,
     count: u32,
     first: usize,
+    large: Option<LargePlace>,
     #[pin]
     taken: IrqSpinLock<Taken>,
 }
@@ -200,12 +217,21 @@ impl Vram {
             count: 0,
             closed: false,
         };
+        let large = match runs[..] {
+            [Run { first, count, .. }]
+                if count as usize == LARGE_PAGES && first % LARGE_PAGES == 0 =>
+            {
+                Some(LargePlace::new(DevicePage(first))?)
+            }
+            _ => None,
+        };
         // INVARIANT: The pages are those that the device has listed. None is out.
         let vram = pin_init!(Self {
             buffer,
             runs,
             count: new.pages,
             first,
+            large,
             taken <- new_irq_spinlock!(taken, "amdkfd::Vram"),
         });
         DeferredArc::new(queue, vram)
@@ -252,8 +278,8 @@ impl Vram {
     ) -> Option<(DeferredArc<Self>, u32)> {
         let (vram, page) = migration.owner(place).filter(|(_, page)| wanted(*page))?;
         let vram = vram.cast::<Self>().as_ptr();
-        // SAFETY: `take` named its buffer as the page's owner, with a reference that the page has
-        // until it is free; the migration has a reference of the page.
+        // SAFETY: `take` named its buffer as the page's owner, of which those that are out have a
+        // reference; the migration has one of the page.
         let vram = ManuallyDrop::new(unsafe { DeferredArc::from_raw(vram) });
         Some((DeferredArc::clone(&vram), vram.index_of(page)?))
     }
@@ -268,8 +294,14 @@ impl Vram {
         !self.taken.lock().closed
     }
 
-    /// Takes a page as the target of a place of `migration`. `EEXIST`: it is out already, or the
-    /// place has a target; `EBUSY`: no page can be taken any more. Never sleeps.
+    /// Whether a large folio can be taken: nothing is out.
+    pub(crate) fn has_room_for_large(&self) -> bool {
+        self.large.is_some() && self.taken() == 0
+    }
+
+    /// Takes a page as the target of a place of `migration`, or all pages for a large folio.
+    /// `EEXIST`: it is out already, or the place has a target; `EBUSY`: no page can be taken any
+    /// more. Never sleeps.
     pub(crate) fn take(
         this: &DeferredArc<Self>,
         migration: &Migration<'_>,
@@ -277,33 +309,54 @@ impl Vram {
         index: u32,
     ) -> Result {
         let page = this.page(index).ok_or(EINVAL)?;
-        this.taken.lock().add(index)?;
-        let raw = DeferredArc::into_raw(this.clone());
+        let count = migration.size(place);
+        if count > 1 && (this.large.is_none() || index != 0) {
+            return Err(EINVAL);
+        }
+        let first = this.taken.lock().add(index, count)?;
+        let raw = match first {
+            // The one reference of all that are out. Nobody gives it back before this page does.
+            true => DeferredArc::into_raw(this.clone()),
+            false => &raw const **this,
+        };
         let owner = NonNull::new(raw.cast_mut().cast()).ok_or(EINVAL)?;
-        // SAFETY: By the type invariant it is a device page, and nobody's until a moment ago. The
-        // reference that is leaked above is given back when the page is free.
+        // SAFETY: By the type invariant they are device pages, and nobody's until a moment ago. The
+        // reference of those that are out is given back when the last is free.
         let result = unsafe { migration.take(place, page, owner) };
         if let Err(error) = result {
-            let mut taken = this.taken.lock();
-            taken.remove(index);
-            // C's: the next one would meet it too.
-            taken.closed |= error == EBUSY;
-            drop(taken);
-            // SAFETY: From `into_raw`; the page has not taken the reference.
-            drop(unsafe { DeferredArc::from_raw(raw) });
+            let last = {
+                let mut taken = this.taken.lock();
+                // C's: the next one would meet it too.
+                taken.closed |= error == EBUSY;
+                taken.remove(index, count)
+            };
+            if last {
+                // SAFETY: From `into_raw`: there is none out, and so nobody else gives it back.
+                drop(unsafe { DeferredArc::from_raw(raw) });
+            }
         }
         result
     }
 
-    /// Collects all pages that are out, in whatever address spaces: place and page have the same
-    /// number. Needs no lock of an address space, and takes those that lead to the pages.
+    /// Collects all pages that are out, in whatever address spaces. Needs no lock of an address
+    /// space, and takes those that lead to the pages.
     pub(crate) fn collect(&self) -> Result<Migration<'static>> {
         let mut pages = KVec::with_capacity(self.count as usize, GFP_KERNEL)?;
-        for index in 0..self.count {
+        // One that is free may look like the first of a large folio, with all that lie behind it.
+        let out = self.taken.lock().pages;
+        let is_out = |index: u32| out[index as usize / 64] & 1 << (index % 64) != 0;
+        for index in (0..self.count).filter(|index| is_out(*index)) {
             pages.push(self.page(index).ok_or(EINVAL)?, GFP_KERNEL)?;
         }
         // SAFETY: By the type invariant.
         unsafe { Migration::from_pages(&pages) }
+    }
+
+    /// Has the kernel make single pages of a large folio, for which there is no large page in
+    /// system memory. `EAGAIN`, `EBUSY`: it cannot at the moment.
+    pub(crate) fn split(&self) -> Result {
+        let page = self.page(0).filter(|_| self.large.is_some());
+        page.map_or(Ok(()), |page| self.buffer.kgd.split_page(page))
     }
 
     /// Lets amdgpu have the memory: no page can be taken any more. `EBUSY`: some are out. Never
@@ -348,8 +401,8 @@ pub(crate) unsafe fn fault(fault: *mut bindings::vm_fault) -> c_uint {
     let Some((vram, page)) = fault.owner() else {
         return BUS;
     };
-    // SAFETY: `Vram::take` named its buffer as the page's owner, and the page has a reference of
-    // that until it is free; the fault has one of the page.
+    // SAFETY: `Vram::take` named its buffer as the page's owner, of which those that are out have a
+    // reference; the fault has one of the page.
     let vram = unsafe { vram.cast::<Vram>().as_ref() };
     let Some(index) = vram.index_of(page) else {
         return BUS;
@@ -369,22 +422,23 @@ pub(crate) unsafe fn fault(fault: *mut bindings::vm_fault) -> c_uint {
 /// `folio` is the argument of `folio_free`.
 pub(crate) unsafe fn page_freed(folio: *const bindings::folio) {
     // SAFETY: By this function's contract.
-    let Some((vram, page)) = (unsafe { migrate::freed_by(folio) }) else {
+    let Some((raw, page, count)) = (unsafe { migrate::freed_by(folio) }) else {
         return;
     };
-    // SAFETY: `Vram::take` gave the page this reference, and it is given back once: here.
-    let vram = unsafe { DeferredArc::from_raw(vram.cast::<Vram>().as_ptr()) };
-    if let Some(index) = vram.index_of(page) {
-        let left = {
-            let mut taken = vram.taken.lock();
-            taken.remove(index);
-            taken.count
-        };
-        if left == 0 {
-            // Not the last reference: the buffer has another.
-            let owner: Arc<dyn VramOwner> = (*vram.buffer.owner).clone();
-            owner.freed();
-        }
+    let raw = raw.cast::<Vram>();
+    // SAFETY: `Vram::take` named its buffer as the page's owner, and all that are out have a
+    // reference of that: until the lock below is let go this one is out.
+    let vram = unsafe { raw.as_ref() };
+    let Some(index) = vram.index_of(page) else {
+        return;
+    };
+    // Who takes the lock after this, and finds that his are the last, may free it.
+    if vram.taken.lock().remove(index, count) {
+        // SAFETY: `Vram::take` leaked this reference, and it is given back once: here.
+        let vram = unsafe { DeferredArc::from_raw(raw.as_ptr()) };
+        // Not the last reference: the buffer has another.
+        let owner: Arc<dyn VramOwner> = (*vram.buffer.owner).clone();
+        owner.freed();
     }
 }
 
@@ -523,13 +577,22 @@ mod tests {
             count: 0,
             closed: false,
         };
-        assert_eq!(taken.add(511), Ok(()));
-        assert_eq!(taken.add(511), Err(EEXIST));
-        assert_eq!(taken.add(0), Ok(()));
-        taken.remove(511);
-        assert_eq!((taken.count, taken.add(511)), (1, Ok(())));
+        assert_eq!(taken.add(511, 1), Ok(true));
+        assert_eq!(taken.add(511, 1), Err(EEXIST));
+        assert_eq!(taken.add(0, 1), Ok(false));
+        assert!(!taken.remove(511, 1));
+        assert_eq!((taken.count, taken.add(511, 1)), (1, Ok(false)));
+        // All, or none.
+        assert_eq!(taken.add(0, 512), Err(EEXIST));
+        assert!(!taken.remove(0, 1) && taken.remove(511, 1));
+        assert_eq!((taken.add(0, 512), taken.count), (Ok(true), 512));
+        assert_eq!(taken.add(7, 1), Err(EEXIST));
+        // As single pages, once the kernel has split it.
+        assert!(!taken.remove(7, 1));
+        assert_eq!((taken.add(7, 1), taken.count), (Ok(false), 512));
+        assert!(taken.remove(0, 512));
         taken.closed = true;
-        assert_eq!(taken.add(1), Err(EBUSY));
+        assert_eq!(taken.add(1, 1), Err(EBUSY));
     }
 
     /// What becomes of a copy that does not end in time, into a buffer or from it: whether pages of
@@ -553,7 +616,7 @@ mod tests {
         assert_eq!((fake.live().copies, fake.live().late_copies), (0, 1));
         let others = Copies::new(vram.clone(), direction).begin(&[]);
         let open = vram.is_open();
-        assert_eq!(vram.taken.lock().add(0).is_ok(), open);
+        assert_eq!(vram.taken.lock().add(0, 1).is_ok(), open);
         drop(vram);
         shared.settle();
         // SAFETY: The box is the one above, and its last user is gone.
