@@ -11,6 +11,34 @@
 
 #include "hmm.h"
 
+/*
+ * Of a large folio of device pages the kernel (hmm_vma_handle_absent_pmd()) counts from its first
+ * page on, wherever in it the range begins. Where it counts right this changes nothing: such a
+ * folio is aligned, in memory and where it is mapped.
+ */
+static void place_within_large(const struct hmm_range *range)
+{
+	const unsigned long pages = 1UL << (PMD_SHIFT - PAGE_SHIFT);
+	unsigned long address, *pfn = range->hmm_pfns;
+
+	for (address = range->start; address < range->end; address += PAGE_SIZE, pfn++) {
+		if (!(*pfn & HMM_PFN_VALID) || *pfn & HMM_PFN_ERROR ||
+		    hmm_pfn_to_map_order(*pfn) != PMD_SHIFT - PAGE_SHIFT ||
+		    !is_device_private_page(hmm_pfn_to_page(*pfn)))
+			continue;
+		*pfn = (*pfn & ~(pages - 1)) | ((address >> PAGE_SHIFT) & (pages - 1));
+	}
+}
+
+static int fill_range(struct hmm_range *range)
+{
+	int ret = hmm_range_fault(range);
+
+	if (!ret)
+		place_within_large(range);
+	return ret;
+}
+
 int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 		     unsigned long start, unsigned long end, bool write, void *owner,
 		     unsigned long *pfns)
@@ -25,7 +53,7 @@ int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 		.dev_private_owner = owner,
 	};
 
-	return hmm_range_fault(&range);
+	return fill_range(&range);
 }
 
 bool amdkfd_is_device_page(unsigned long pfn)
@@ -74,7 +102,7 @@ int amdkfd_hmm_look(struct mmu_interval_notifier *notifier, unsigned long seq,
 		.dev_private_owner = owner,
 	};
 
-	return hmm_range_fault(&range);
+	return fill_range(&range);
 }
 
 unsigned int amdkfd_noreclaim_save(void)
