@@ -175,9 +175,10 @@ static notrace bool may_be_overwritten(unsigned long pfn)
 	return place > 0 && place < FOLIO_PAGES;
 }
 
+/* An entry that is there is its maker's, whether it has an owner already or not. */
 int amdkfd_large_reserve(unsigned long pfn)
 {
-	return xa_reserve(&large_owners, pfn >> LARGE_ORDER, GFP_KERNEL);
+	return xa_insert(&large_owners, pfn >> LARGE_ORDER, NULL, GFP_KERNEL);
 }
 
 void amdkfd_large_forget(unsigned long pfn)

@@ -69,7 +69,9 @@ unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 
  */
 int amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
 			  void *owner);
+/* -EBUSY: there is such a place already, whose memory is not free. */
 int amdkfd_large_reserve(unsigned long pfn);
+/* For who has reserved it. Never sleeps. */
 void amdkfd_large_forget(unsigned long pfn);
 /* Moves what has a target, and lets all pages go. Returns how many have moved. */
 u32 amdkfd_migration_commit(struct amdkfd_migration *migration);

@@ -26,6 +26,10 @@ use kernel::{
     error::to_result,
     mm::virt::VmaRef,
     prelude::*,
+    sync::atomic::{
+        ordering::Relaxed,
+        Atomic, //
+    },
     time::Msecs, //
 };
 
@@ -55,23 +59,38 @@ pub(crate) const LARGE_PAGES: usize = 512;
 ///
 /// # Invariants
 ///
-/// There is such a place, until this is dropped.
-pub(crate) struct LargePlace(DevicePage);
+/// While `is_there`, there is such a place, and it is this one's to forget.
+pub(crate) struct LargePlace {
+    first: DevicePage,
+    is_there: Atomic<bool>,
+}
 
 impl LargePlace {
-    /// For the folio that begins with a page, a multiple of [`LARGE_PAGES`]. May sleep.
+    /// For the folio that begins with a page, a multiple of [`LARGE_PAGES`]. May sleep. `EBUSY`:
+    /// somebody else has a place there.
     pub(crate) fn new(first: DevicePage) -> Result<Self> {
         // SAFETY: Any number is good.
         to_result(unsafe { ffi::amdkfd_large_reserve(first.0) })?;
-        // INVARIANT: Just made.
-        Ok(Self(first))
+        // INVARIANT: Just made, where there was none.
+        Ok(Self {
+            first,
+            is_there: Atomic::new(true),
+        })
+    }
+
+    /// No page of the folio's is in use, nor will be: somebody else may have the memory from now
+    /// on, and a place there. Never sleeps.
+    pub(crate) fn forget(&self) {
+        if self.is_there.xchg(false, Relaxed) {
+            // SAFETY: By the type invariant: it was there, and nobody else forgets it.
+            unsafe { ffi::amdkfd_large_forget(self.first.0) };
+        }
     }
 }
 
 impl Drop for LargePlace {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant.
-        unsafe { ffi::amdkfd_large_forget(self.0 .0) };
+        self.forget();
     }
 }
 
@@ -434,4 +453,23 @@ impl Drop for Migration<'_> {
 pub(crate) unsafe fn copy_page(number: usize, memory: *mut u8, from_page: bool) {
     // SAFETY: By this function's contract.
     unsafe { ffi::amdkfd_copy_page(number, memory.cast(), from_page) };
+}
+
+#[kernel::macros::kunit_tests(amdkfd_linux_migrate)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_one_owners_until_he_forgets_it() {
+        let first = DevicePage(LARGE_PAGES << 40);
+        let place = LargePlace::new(first).unwrap();
+        assert_eq!(LargePlace::new(first).err(), Some(EBUSY));
+        place.forget();
+        let next = LargePlace::new(first).unwrap();
+        // It is not his any more.
+        drop(place);
+        assert_eq!(LargePlace::new(first).err(), Some(EBUSY));
+        drop(next);
+        assert!(LargePlace::new(first).is_ok());
+    }
 }

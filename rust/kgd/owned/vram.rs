@@ -161,11 +161,12 @@ impl Drop for Buffer {
 /// nobody's use. If there is a place for a large folio's owner the pages are those of one.
 #[pin_data]
 pub(crate) struct Vram {
+    // Before the buffer: then the memory may be another one's.
+    large: Option<LargePlace>,
     buffer: Buffer,
     runs: KVec<Run>,
     count: u32,
     first: usize,
-    large: Option<LargePlace>,
     #[pin]
     taken: IrqSpinLock<Taken>,
 }
@@ -227,11 +228,11 @@ impl Vram {
         };
         // INVARIANT: The pages are those that the device has listed. None is out.
         let vram = pin_init!(Self {
+            large,
             buffer,
             runs,
             count: new.pages,
             first,
-            large,
             taken <- new_irq_spinlock!(taken, "amdkfd::Vram"),
         });
         DeferredArc::new(queue, vram)
@@ -368,6 +369,10 @@ impl Vram {
                 return Err(EBUSY);
             }
             taken.closed = true;
+        }
+        // None is out, nor will be.
+        if let Some(large) = &self.large {
+            large.forget();
         }
         self.buffer.kgd.empty_vram(&self.buffer.raw);
         Ok(())
