@@ -211,6 +211,15 @@ int bridge_split_page(unsigned long pfn)
 	return ret;
 }
 
+int bridge_split_locked(unsigned long pfn)
+{
+	struct page *page = pfn_to_page(pfn);
+
+	if (!folio_test_large(page_folio(page)))
+		return 0;
+	return amdgpu_call(__split_huge_page_to_list_to_order)(page, NULL, 0);
+}
+
 /*
  * A copy: two jobs of one of amdgpu's queues for moving memory, and what they use meanwhile. Or
  * none, if the processor has done it.

@@ -442,6 +442,11 @@ void bridge_vram_free(struct bridge_vram *vram);
  */
 int bridge_split_page(unsigned long pfn);
 /*
+ * The same of the folio that the page is in, for who has its lock and the only reference beside
+ * those of where it is mapped: both are the page's afterwards.
+ */
+int bridge_split_locked(unsigned long pfn);
+/*
  * Implemented in Rust. amdgpu wants the memory of the buffer with that cookie: fence lock held,
  * IRQs off. At most once, and never after bridge_vram_is_empty or bridge_vram_free have returned.
  */

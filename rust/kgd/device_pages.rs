@@ -13,6 +13,7 @@ use super::{
 };
 use crate::linux::migrate::{
     DevicePage,
+    Fault,
     PageOwner, //
 };
 use core::ptr::NonNull;
@@ -73,6 +74,9 @@ pub(crate) trait DeviceMemory {
     /// Has the kernel make single pages of the large folio that begins with this page. `EAGAIN`,
     /// `EBUSY`: it cannot at the moment. Does nothing if there is none.
     fn split_page(&self, page: DevicePage) -> Result;
+    /// The same of the folio of a page of ours that the processor has touched. The page stays
+    /// locked.
+    fn split_touched(&self, fault: &Fault<'_>) -> Result;
     /// How many buffers have not been given back. Once it is 0, nobody looks at a page of the
     /// device's any more, unless somebody makes a buffer.
     fn vrams(&self) -> usize;

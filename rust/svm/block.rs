@@ -332,6 +332,11 @@ impl Block {
         };
         let home = |migration| bring_home(migration, |_| true, lossy);
         let moved = self.audience.watch_return(self.pages, EVICTED, || {
+            // Who collects passes over a page that is locked, and would pass over a large one each
+            // time if others lock it in turn; to split it is to wait for its lock.
+            if self.failures.load(Relaxed) > 0 {
+                let _ = vram.split();
+            }
             match vram.collect().and_then(home) {
                 Err(error) if error == TOO_LARGE => {
                     vram.split()?;
@@ -496,6 +501,14 @@ fn passes(error: Error) -> bool {
     [EIO, EAGAIN, errno::timer_expired(), errno::canceled()].contains(&error)
 }
 
+/// Whoever has touched the page is to try again. Only who is about to die does not.
+fn try_again(fault: &Fault<'_>) -> FaultEnd {
+    match fault.pause(RETRY_AFTER) {
+        true => FaultEnd::Done,
+        false => FaultEnd::Lost,
+    }
+}
+
 impl VramOwner for Block {
     fn wanted(self: Arc<Self>) {
         let live = {
@@ -531,20 +544,13 @@ impl VramOwner for Block {
         match moved {
             Ok(_) => FaultEnd::Done,
             Err(error) if error == ENOMEM => FaultEnd::NoMemory,
-            // A worker splits it and brings it home: nobody can who has been told of it by a fault.
-            Err(error) if error == TOO_LARGE => {
-                self.empty_later(0);
-                match fault.pause(RETRY_AFTER) {
-                    true => FaultEnd::Done,
-                    false => FaultEnd::Lost,
-                }
-            }
-            // The page is where it was: whoever touches it again may find that it can be copied.
-            // Only who is about to die does not try again.
-            Err(error) if passes(error) => match fault.pause(RETRY_AFTER) {
-                true => FaultEnd::Done,
-                false => FaultEnd::Lost,
+            // Nothing is collected, and the fault has the only reference: its pages come singly.
+            Err(error) if error == TOO_LARGE => match self.kgd.split_touched(fault) {
+                Ok(()) => FaultEnd::Done,
+                Err(_) => try_again(fault),
             },
+            // The page is where it was: whoever touches it again may find that it can be copied.
+            Err(error) if passes(error) => try_again(fault),
             Err(error) => {
                 gpu_err!(name, "a page in VRAM is lost to the processor: {error:?}\n");
                 FaultEnd::Lost

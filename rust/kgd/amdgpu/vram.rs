@@ -17,6 +17,7 @@ use super::{
 };
 use crate::linux::migrate::{
     DevicePage,
+    Fault,
     PageOwner, //
 };
 use kernel::sync::atomic::ordering::{
@@ -81,6 +82,12 @@ impl DeviceMemory for Amdgpu {
     fn split_page(&self, page: DevicePage) -> Result {
         // SAFETY: It is a device page.
         to_result(unsafe { c::bridge_split_page(page.0) })
+    }
+
+    fn split_touched(&self, fault: &Fault<'_>) -> Result {
+        let (_, page) = fault.owner().ok_or(EINVAL)?;
+        // SAFETY: It is a device page, and by the invariant of `Fault` locked and referenced.
+        to_result(unsafe { c::bridge_split_locked(page.0) })
     }
 
     fn vrams(&self) -> usize {

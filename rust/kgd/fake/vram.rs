@@ -20,6 +20,7 @@ use super::{
 use crate::linux::migrate::{
     copy_page,
     DevicePage,
+    Fault,
     PageOwner, //
 };
 use kernel::page::PAGE_SIZE;
@@ -92,6 +93,10 @@ impl DeviceMemory for Fake {
     }
 
     fn split_page(&self, _page: DevicePage) -> Result {
+        Ok(())
+    }
+
+    fn split_touched(&self, _fault: &Fault<'_>) -> Result {
         Ok(())
     }
 
