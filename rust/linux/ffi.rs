@@ -122,6 +122,7 @@ unsafe extern "C" {
         pfn: *mut c_ulong,
         count: *mut u32,
     ) -> *mut c_void;
+    pub(super) fn amdkfd_fault_is_part(fault: *const bindings::vm_fault) -> bool;
     pub(super) fn amdkfd_fault_place(fault: *const bindings::vm_fault, large: *mut bool)
         -> c_ulong;
     pub(super) fn amdkfd_migration_owner(

@@ -320,6 +320,11 @@ unsigned long amdkfd_fault_place(const struct vm_fault *fault, bool *large)
 	return fault->address & (*large ? PMD_MASK : PAGE_MASK);
 }
 
+bool amdkfd_fault_is_part(const struct vm_fault *fault)
+{
+	return fault->pte && folio_test_large(page_folio(fault->page));
+}
+
 bool amdkfd_fault_pause(unsigned int milliseconds)
 {
 	schedule_timeout_killable(msecs_to_jiffies(milliseconds));

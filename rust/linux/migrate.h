@@ -86,6 +86,8 @@ void *amdkfd_fault_owner(const struct vm_fault *fault, unsigned long *pfn);
 void *amdkfd_folio_owner(const struct folio *folio, unsigned long *pfn, u32 *count);
 /* The address of that page. @large: its folio is mapped as a whole. */
 unsigned long amdkfd_fault_place(const struct vm_fault *fault, bool *large);
+/* Whether the page is of a large folio that is mapped page by page. */
+bool amdkfd_fault_is_part(const struct vm_fault *fault);
 
 /* In a fault that is to be tried again: sleeps. False: the task is being killed. */
 bool amdkfd_fault_pause(unsigned int milliseconds);

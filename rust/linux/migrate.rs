@@ -176,6 +176,13 @@ impl<'a> Fault<'a> {
         (address, large)
     }
 
+    /// Whether the page is of a large folio that is mapped page by page, which has to be split
+    /// before [`Migration::from_fault`].
+    pub(crate) fn is_part(&self) -> bool {
+        // SAFETY: By the type invariant.
+        unsafe { ffi::amdkfd_fault_is_part(self.raw.as_ptr()) }
+    }
+
     /// Where it is mapped.
     pub(crate) fn vma(&self) -> &VmaRef {
         // SAFETY: By the type invariant: the VMA is the fault's, and mmap_lock is held.
@@ -263,7 +270,9 @@ impl<'a> Migration<'a> {
     }
 
     /// The same in a fault, whose page must be in `range`. A large folio that is mapped as a whole
-    /// is one place: the kernel cannot split it here.
+    /// is one place: the kernel cannot split it here. One that is [mapped page by
+    /// page](Fault::is_part) must not be there: the kernel, which would split it, keeps the lock of
+    /// another page than the fault's.
     pub(crate) fn from_fault(
         fault: &'a Fault<'_>,
         range: Range<usize>,

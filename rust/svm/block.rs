@@ -526,6 +526,10 @@ impl VramOwner for Block {
         let Ok(memory) = self.kgd.device_pages() else {
             return FaultEnd::Lost;
         };
+        // A part of it is unmapped, or was: it will not come home as one.
+        if fault.is_part() && self.kgd.split_touched(fault).is_err() {
+            return try_again(fault);
+        }
         let (vma, bytes) = (fault.vma(), 1usize << PAGE_SHIFT);
         let (address, _) = fault.place();
         // The block's pages around it, wherever they are now: mremap may have moved them.
