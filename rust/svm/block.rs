@@ -310,8 +310,8 @@ impl Block {
         for _ in 0..TRIES {
             match self.empty(false) {
                 Ok(()) => break,
-                // Of the system's memory, or of one page.
-                Err(error) if [EAGAIN, ENOMEM].contains(&error) => fsleep(PAUSE),
+                // Of the system's memory, of one page, or of a large one.
+                Err(error) if [EAGAIN, EBUSY, ENOMEM, TOO_LARGE].contains(&error) => fsleep(PAUSE),
                 Err(error) => return Err(error),
             }
         }
