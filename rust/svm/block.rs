@@ -332,8 +332,7 @@ impl Block {
         };
         let home = |migration| bring_home(migration, |_| true, lossy);
         let moved = self.audience.watch_return(self.pages, EVICTED, || {
-            // Who collects passes over a page that is locked, and would pass over a large one each
-            // time if others lock it in turn; to split it is to wait for its lock.
+            // Who collects passes over a page that is locked; to split it is to wait for its lock.
             if self.failures.load(Relaxed) > 0 {
                 let _ = vram.split();
             }
@@ -491,8 +490,7 @@ fn wait_for_all(copies: &mut KVec<Copies>, others: Result) -> Result {
     result
 }
 
-/// How long whoever has touched a page that cannot be copied now waits, with mmap_lock held for
-/// reading.
+/// How long who has touched a page that cannot be copied now waits, with mmap_lock held to read.
 const RETRY_AFTER: Msecs = 10;
 
 /// Whether an error of a copy may pass, as it does when a reset is over: the device has not ended
