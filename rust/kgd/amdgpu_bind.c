@@ -7,13 +7,11 @@
 #include "amdgpu_bind.h"
 
 #define FUNCTION(name) DEFINE_STATIC_CALL_NULL(bound_##name, name);
-#define KERNEL_FUNCTION(name) FUNCTION(name)
 #define DRM_FUNCTION(name) FUNCTION(name)
 #define TTM_FUNCTION(name) FUNCTION(name)
 #define OBJECT(name) typeof(name) *bound_##name;
 #include "amdgpu_symbols.h"
 #undef FUNCTION
-#undef KERNEL_FUNCTION
 #undef DRM_FUNCTION
 #undef TTM_FUNCTION
 #undef OBJECT
@@ -25,12 +23,11 @@ static const struct binding {
 	void **object;			/* an object's */
 } bindings[] = {
 #define FUNCTION_OF(module, symbol)					\
-	{ .name = module #symbol, .key = &STATIC_CALL_KEY(bound_##symbol),	\
+	{ .name = module ":" #symbol, .key = &STATIC_CALL_KEY(bound_##symbol),	\
 	  .trampoline = STATIC_CALL_TRAMP_ADDR(bound_##symbol) },
-#define FUNCTION(symbol) FUNCTION_OF("amdgpu:", symbol)
-#define KERNEL_FUNCTION(symbol) FUNCTION_OF("", symbol)
-#define DRM_FUNCTION(symbol) FUNCTION_OF("drm:", symbol)
-#define TTM_FUNCTION(symbol) FUNCTION_OF("ttm:", symbol)
+#define FUNCTION(symbol) FUNCTION_OF("amdgpu", symbol)
+#define DRM_FUNCTION(symbol) FUNCTION_OF("drm", symbol)
+#define TTM_FUNCTION(symbol) FUNCTION_OF("ttm", symbol)
 #define OBJECT(symbol)							\
 	{ .name = "amdgpu:" #symbol, .object = (void **)&bound_##symbol },
 #include "amdgpu_symbols.h"

@@ -6,7 +6,6 @@
 #include <linux/dma-fence.h>
 #include <linux/dma-mapping.h>
 #include <linux/dma-resv.h>
-#include <linux/huge_mm.h>
 #include <linux/delay.h>
 #include <linux/list.h>
 #include <linux/memremap.h>
@@ -189,35 +188,6 @@ void bridge_vram_free(struct bridge_vram *vram)
 	amdgpu_call(drm_dev_put)(drm);
 	kfree(vram);
 	module_put(THIS_MODULE);
-}
-
-/*
- * Nobody who has no lock of an address space gets a large folio home as single pages
- * (migrate_device_pages()), and there may be no large page in system memory.
- */
-int bridge_split_page(unsigned long pfn)
-{
-	struct page *page = pfn_to_page(pfn);
-	struct folio *folio = page_folio(page);
-	int ret = 0;
-
-	if (!folio_try_get(folio))
-		return 0;
-	folio_lock(folio);
-	if (folio_test_large(folio))
-		ret = amdgpu_call(__split_huge_page_to_list_to_order)(page, NULL, 0);
-	folio_unlock(folio);
-	folio_put(folio);
-	return ret;
-}
-
-int bridge_split_locked(unsigned long pfn)
-{
-	struct page *page = pfn_to_page(pfn);
-
-	if (!folio_test_large(page_folio(page)))
-		return 0;
-	return amdgpu_call(__split_huge_page_to_list_to_order)(page, NULL, 0);
 }
 
 /*

@@ -3,10 +3,9 @@
  * What this module uses of amdgpu that amdgpu does not export. FUNCTION(name) is called through a
  * static_call: a direct call, for most of these functions are sealed against indirect ones (IBT).
  * OBJECT(name) is read through a pointer. DRM_FUNCTION(name) and TTM_FUNCTION(name) are what drm
- * and ttm export: this module shall be loadable before they are. KERNEL_FUNCTION(name) is one of
- * the kernel's own that it does not export. No include guard: it is included once for each use.
+ * and ttm export: this module shall be loadable before they are. No include guard: it is included
+ * once for each use.
  */
-KERNEL_FUNCTION(__split_huge_page_to_list_to_order)
 DRM_FUNCTION(drm_client_release)
 DRM_FUNCTION(drm_dev_enter)
 DRM_FUNCTION(drm_dev_exit)

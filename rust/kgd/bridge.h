@@ -437,16 +437,6 @@ int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, void
 void bridge_vram_is_empty(struct bridge_vram *vram);
 void bridge_vram_free(struct bridge_vram *vram);
 /*
- * Has the kernel make single pages of the large folio that begins with a device page. Nothing is
- * done if there is none. -EAGAIN, -EBUSY: somebody uses it.
- */
-int bridge_split_page(unsigned long pfn);
-/*
- * The same of the folio that the page is in, for who has its lock and the only reference beside
- * those of where it is mapped: both are the page's afterwards.
- */
-int bridge_split_locked(unsigned long pfn);
-/*
  * Implemented in Rust. amdgpu wants the memory of the buffer with that cookie: fence lock held,
  * IRQs off. At most once, and never after bridge_vram_is_empty or bridge_vram_free have returned.
  */

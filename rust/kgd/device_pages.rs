@@ -13,7 +13,6 @@ use super::{
 };
 use crate::linux::migrate::{
     DevicePage,
-    Fault,
     PageOwner, //
 };
 use core::ptr::NonNull;
@@ -71,12 +70,15 @@ pub(crate) trait DeviceMemory {
     fn empty_vram(&self, vram: &VramHandle);
     /// Gives it back. May be empty or not.
     fn free_vram(&self, vram: VramHandle);
-    /// Has the kernel make single pages of the large folio that begins with this page. `EAGAIN`,
-    /// `EBUSY`: it cannot at the moment. Does nothing if there is none.
-    fn split_page(&self, page: DevicePage) -> Result;
-    /// The same of the folio of a page of ours that the processor has touched. The page stays
-    /// locked.
-    fn split_touched(&self, fault: &Fault<'_>) -> Result;
+    /// Whether device pages can be those of large folios.
+    fn has_large_pages(&self) -> bool;
+    /// Has the kernel make single pages of the large folio that begins with this page. Waits for
+    /// the folio's lock. `EAGAIN`, `EBUSY`: it cannot at the moment. Does nothing if there is none.
+    ///
+    /// # Safety
+    ///
+    /// It is a page of the device's.
+    unsafe fn split_page(&self, page: DevicePage) -> Result;
     /// How many buffers have not been given back. Once it is 0, nobody looks at a page of the
     /// device's any more, unless somebody makes a buffer.
     fn vrams(&self) -> usize;

@@ -13,8 +13,10 @@
 
 /*
  * Of a large folio of device pages the kernel (hmm_vma_handle_absent_pmd()) counts from its first
- * page on, wherever in it the range begins. Where it counts right this changes nothing: such a
- * folio is aligned, in memory and where it is mapped.
+ * page on, wherever in it the range begins. Where it counts right, and of the system's pages, this
+ * changes nothing: what is mapped so is aligned, in memory and where it is mapped. The pages are
+ * not asked whose they are: nothing keeps them, and of those of a folio that is being split it
+ * cannot be said.
  */
 static void place_within_large(const struct hmm_range *range)
 {
@@ -23,8 +25,7 @@ static void place_within_large(const struct hmm_range *range)
 
 	for (address = range->start; address < range->end; address += PAGE_SIZE, pfn++) {
 		if (!(*pfn & HMM_PFN_VALID) || *pfn & HMM_PFN_ERROR ||
-		    hmm_pfn_to_map_order(*pfn) != PMD_SHIFT - PAGE_SHIFT ||
-		    !is_device_private_page(hmm_pfn_to_page(*pfn)))
+		    hmm_pfn_to_map_order(*pfn) != PMD_SHIFT - PAGE_SHIFT)
 			continue;
 		*pfn = (*pfn & ~(pages - 1)) | ((address >> PAGE_SHIFT) & (pages - 1));
 	}
@@ -58,10 +59,11 @@ int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 
 bool amdkfd_is_device_page(unsigned long pfn)
 {
-	const struct page *page = hmm_pfn_to_page(pfn);
-
-	/* Not those of a file in persistent memory (DAX). */
-	return is_device_private_page(page) || is_device_coherent_page(page);
+	/*
+	 * Nothing keeps the page: whatever else it has may be another's by now. One of a file in
+	 * persistent memory (DAX) counts, too.
+	 */
+	return is_zone_device_page(hmm_pfn_to_page(pfn));
 }
 
 /*

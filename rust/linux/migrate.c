@@ -13,8 +13,10 @@
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/static_call.h>
 #include <linux/xarray.h>
 
+#include "features_generated.h"
 #include "migrate.h"
 
 static_assert(AMDKFD_LARGE_PAGES == 1UL << (PMD_SHIFT - PAGE_SHIFT));
@@ -126,37 +128,6 @@ unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, 
 }
 
 /*
- * For a large folio: whoever has touched it may wait for memory to be made free, but none is taken
- * from others for it, as for those that the kernel makes where the user has asked for them.
- */
-#define GFP_LARGE (GFP_TRANSHUGE | __GFP_NORETRY)
-
-unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index)
-{
-	struct migrate_vma *args = &migration->args;
-	unsigned long address = args->start + ((unsigned long)index << PAGE_SHIFT);
-	bool large = args->src[index] & MIGRATE_PFN_COMPOUND;
-	gfp_t gfp = large ? GFP_LARGE : GFP_HIGHUSER_MOVABLE;
-	unsigned int order = large ? LARGE_ORDER : 0;
-	struct folio *folio;
-
-	if (args->vma)
-		folio = vma_alloc_folio(gfp, order, args->vma, address);
-	else
-		folio = folio_alloc(gfp, order);
-	if (!folio)
-		return 0;
-	folio_lock(folio);
-	/*
-	 * The device may have written to what comes: not even a page that was given up before it
-	 * went there (MADV_FREE) may be dropped as one that nobody has written to since.
-	 */
-	folio_set_dirty(folio);
-	args->dst[index] = migrate_pfn(folio_pfn(folio)) | (large ? MIGRATE_PFN_COMPOUND : 0);
-	return folio_pfn(folio);
-}
-
-/*
  * When the kernel splits a large folio (a part of it is unmapped), only the operation folio_split
  * of the pages' device would hear of it, and the device's operations are C's, which have none. So
  * each page has its zone_device_data from the first; but where struct folio has something of its
@@ -184,6 +155,107 @@ int amdkfd_large_reserve(unsigned long pfn)
 void amdkfd_large_forget(unsigned long pfn)
 {
 	xa_erase(&large_owners, pfn >> LARGE_ORDER);
+}
+
+/* What large folios need of the kernel that it does not export. */
+DEFINE_STATIC_CALL_NULL(split_folio, __split_huge_page_to_list_to_order);
+DEFINE_STATIC_CALL_NULL(alloc_deferred, folio_memcg_alloc_deferred);
+static bool are_large_bound;
+
+void amdkfd_large_bind(unsigned long (*lookup)(const char *name))
+{
+	unsigned long split = lookup("__split_huge_page_to_list_to_order");
+	unsigned long alloc = lookup("folio_memcg_alloc_deferred");
+
+	if (!split || !alloc)
+		return;
+	static_call_update(split_folio, (void *)split);
+	static_call_update(alloc_deferred, (void *)alloc);
+	WRITE_ONCE(are_large_bound, true);
+}
+
+/*
+ * Of a large folio that is mapped page by page, some kernels' migrate_vma_split_folio() takes its
+ * reference when nothing keeps it any more: it may be free by then, and would be freed twice.
+ */
+bool amdkfd_large_is_possible(void)
+{
+#ifdef HAVE_SPLIT_TAKES_REFERENCE
+	return READ_ONCE(are_large_bound);
+#else
+	return false;
+#endif
+}
+
+/*
+ * Nobody who has no lock of an address space gets a large folio home as single pages
+ * (migrate_device_pages()), and there may be no large page in system memory.
+ */
+int amdkfd_large_split(unsigned long pfn)
+{
+	struct page *page = pfn_to_page(pfn);
+	struct folio *folio = page_folio(page);
+	int ret = 0;
+
+	if (!folio_try_get(folio))
+		return 0;
+	folio_lock(folio);
+	if (folio_test_large(folio))
+		ret = static_call(split_folio)(page, NULL, 0);
+	folio_unlock(folio);
+	folio_put(folio);
+	return ret;
+}
+
+int amdkfd_fault_split(const struct vm_fault *fault)
+{
+	struct page *page = fault->page;
+
+	if (!folio_test_large(page_folio(page)))
+		return 0;
+	return static_call(split_folio)(page, NULL, 0);
+}
+
+/*
+ * In the list of folios that are to be split the system's has a place with those of the memory
+ * cgroup that it is charged to, which is the source's: who makes a large folio sees to that list.
+ */
+static bool can_be_listed(struct folio *source)
+{
+	return !folio_memcg_charged(source) || !static_call(alloc_deferred)(source);
+}
+
+/*
+ * For a large folio: whoever has touched it may wait for memory to be made free, but none is taken
+ * from others for it, as for those that the kernel makes where the user has asked for them.
+ */
+#define GFP_LARGE (GFP_TRANSHUGE | __GFP_NORETRY)
+
+unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index)
+{
+	struct migrate_vma *args = &migration->args;
+	unsigned long address = args->start + ((unsigned long)index << PAGE_SHIFT);
+	bool large = args->src[index] & MIGRATE_PFN_COMPOUND;
+	gfp_t gfp = large ? GFP_LARGE : GFP_HIGHUSER_MOVABLE;
+	unsigned int order = large ? LARGE_ORDER : 0;
+	struct folio *folio;
+
+	if (large && !can_be_listed(page_folio(migrate_pfn_to_page(args->src[index]))))
+		return 0;
+	if (args->vma)
+		folio = vma_alloc_folio(gfp, order, args->vma, address);
+	else
+		folio = folio_alloc(gfp, order);
+	if (!folio)
+		return 0;
+	folio_lock(folio);
+	/*
+	 * The device may have written to what comes: not even a page that was given up before it
+	 * went there (MADV_FREE) may be dropped as one that nobody has written to since.
+	 */
+	folio_set_dirty(folio);
+	args->dst[index] = migrate_pfn(folio_pfn(folio)) | (large ? MIGRATE_PFN_COMPOUND : 0);
+	return folio_pfn(folio);
 }
 
 static int take_large(struct amdkfd_migration *migration, u32 index, unsigned long pfn,

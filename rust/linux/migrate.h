@@ -28,6 +28,21 @@ bool amdkfd_is_our_page(const struct page *page);
 /* Pages of a large folio: 2 MiB. */
 #define AMDKFD_LARGE_PAGES 512UL
 
+/* Looks up what large folios need of the kernel. */
+void amdkfd_large_bind(unsigned long (*lookup)(const char *name));
+/* Whether there can be large folios of device pages: else amdkfd_migration_take() gets none. */
+bool amdkfd_large_is_possible(void);
+/*
+ * Has the kernel make single pages of the large folio that begins with a device page. Nothing is
+ * done if there is none. -EAGAIN, -EBUSY: somebody uses it.
+ */
+int amdkfd_large_split(unsigned long pfn);
+/*
+ * The same of the folio that the page is in which is touched: the fault has its lock and the only
+ * reference beside those of where it is mapped. Both are the page's afterwards.
+ */
+int amdkfd_fault_split(const struct vm_fault *fault);
+
 /* Pages that were collected: locked, and mapped nowhere, until the end. */
 struct amdkfd_migration;
 
@@ -60,7 +75,9 @@ u32 amdkfd_migration_source(const struct amdkfd_migration *migration, u32 index,
 u32 amdkfd_migration_size(const struct amdkfd_migration *migration, u32 index);
 /* Where it goes. */
 unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index);
-/* New pages in system memory as the target, dirty from the first. 0: no memory. */
+/*
+ * New pages in system memory as the target of device pages, dirty from the first. 0: no memory.
+ */
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index);
 /*
  * Free device pages as the target, from @pfn on, which are @owner's from here on. -EBUSY: they are

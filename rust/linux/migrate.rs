@@ -66,6 +66,12 @@ pub(crate) struct LargePlace {
 }
 
 impl LargePlace {
+    /// Whether this kernel has what large folios of device pages need.
+    pub(crate) fn is_possible() -> bool {
+        // SAFETY: It only reads.
+        unsafe { ffi::amdkfd_large_is_possible() }
+    }
+
     /// For the folio that begins with a page, a multiple of [`LARGE_PAGES`]. May sleep. `EBUSY`:
     /// somebody else has a place there.
     pub(crate) fn new(first: DevicePage) -> Result<Self> {
@@ -183,6 +189,13 @@ impl<'a> Fault<'a> {
         unsafe { ffi::amdkfd_fault_is_part(self.raw.as_ptr()) }
     }
 
+    /// Has the kernel make single pages of the folio that the page is in. The page stays locked.
+    /// `EAGAIN`, `EBUSY`: it cannot at the moment. Does nothing to a single page.
+    pub(crate) fn split(&self) -> Result {
+        // SAFETY: By the type invariant.
+        to_result(unsafe { ffi::amdkfd_fault_split(self.raw.as_ptr()) })
+    }
+
     /// Where it is mapped.
     pub(crate) fn vma(&self) -> &VmaRef {
         // SAFETY: By the type invariant: the VMA is the fault's, and mmap_lock is held.
@@ -204,6 +217,17 @@ impl<'a> Fault<'a> {
         let owner = unsafe { ffi::amdkfd_fault_owner(self.raw.as_ptr(), &mut number) };
         Some((NonNull::new(owner)?, DevicePage(number)))
     }
+}
+
+/// Has the kernel make single pages of the large folio that begins with this page. Waits for the
+/// folio's lock. `EAGAIN`, `EBUSY`: it cannot at the moment. Does nothing if there is none.
+///
+/// # Safety
+///
+/// It is a device page.
+pub(crate) unsafe fn split(page: DevicePage) -> Result {
+    // SAFETY: By this function's contract.
+    to_result(unsafe { ffi::amdkfd_large_split(page.0) })
 }
 
 /// What was given to [`Migration::take`] for pages that nobody refers to any more, the first of

@@ -8,6 +8,10 @@
 //! pages into system memory. Nothing here needs the process that made the block.
 
 use super::{
+    home::{
+        bring_home,
+        TOO_LARGE, //
+    },
     pages::{
         Pages,
         PAGE_SHIFT, //
@@ -37,7 +41,6 @@ use crate::{
     linux::{
         errno,
         migrate::{
-            DevicePage,
             Fault,
             Migration,
             Source,
@@ -104,10 +107,6 @@ pub(crate) unsafe fn prepare() {
     // SAFETY: By this function's own contract.
     unsafe { ALL.init() };
 }
-
-/// A large folio does not come home, for there is no large page in system memory: it has to be
-/// split before.
-pub(super) const TOO_LARGE: Error = E2BIG;
 
 /// Why pages leave: amdgpu wants their memory, or the processor has touched one.
 const EVICTED: u32 = KFD_MIGRATE_TRIGGERS_KFD_MIGRATE_TRIGGER_TTM_EVICTION;
@@ -364,15 +363,28 @@ impl Mover {
         &self.block
     }
 
-    /// Whether a large folio may be put into it.
-    pub(super) fn has_room_for_large(&self) -> bool {
-        self.vram.has_room_for_large()
+    /// Moves what of an area is in system memory, or nowhere, into the block: `first` is the page
+    /// that it begins with, and `collect` collects it, large folios as such or split. Returns how
+    /// many pages have moved.
+    pub(super) fn take<'a>(
+        &self,
+        collect: impl Fn(bool) -> Result<Migration<'a>>,
+        first: u64,
+        large: bool,
+    ) -> Result<u32> {
+        let large = large && self.vram.has_room_for_large();
+        let taken = self.put(collect(large)?, first, true);
+        if taken != Err(TOO_LARGE) {
+            return taken;
+        }
+        // Nothing is collected. If it cannot be split, what its pages are in the way of stays.
+        let _ = self.vram.split();
+        self.put(collect(false)?, first, false)
     }
 
-    /// Moves what of `range` is in system memory, or nowhere, into the block: `first` is the page
-    /// that the range begins with. Returns how many pages have moved. `E2BIG`: none, for there is
-    /// no room for a large folio any more.
-    pub(super) fn take(&self, migration: Migration<'_>, first: u64) -> Result<u32> {
+    /// [`TOO_LARGE`]: nothing has moved, for there is no room for a large folio any more, or
+    /// (`may_split`) one may be in the way that has pages which nobody has any more.
+    fn put(&self, migration: Migration<'_>, first: u64, may_split: bool) -> Result<u32> {
         let count = migration.len() as usize;
         let mut list: KVec<(SystemPage<'_>, u32)> = KVec::with_capacity(count, GFP_KERNEL)?;
         for place in 0..migration.len() {
@@ -383,11 +395,12 @@ impl Mover {
                 Source::System(system) | Source::Empty(system) => system,
                 _ => continue,
             };
-            // A place that another one's page has: this one stays.
-            if Vram::take(&self.vram, &migration, place, index).is_err() {
-                if migration.size(place) > 1 {
+            if let Err(error) = Vram::take(&self.vram, &migration, place, index) {
+                let is_in_the_way = error == EEXIST && may_split && self.vram.is_whole();
+                if migration.size(place) > 1 || is_in_the_way {
                     return Err(TOO_LARGE);
                 }
+                // A place that another one's page has: this one stays.
                 continue;
             }
             for (page, index) in system.iter().zip(index..) {
@@ -402,92 +415,6 @@ impl Mover {
         drop(list);
         Ok(migration.commit())
     }
-}
-
-/// Pages of a block that are to be copied, and where to.
-type Job<'a> = (DeferredArc<Vram>, KVec<(SystemPage<'a>, u32)>);
-
-/// Moves device pages of ours into system memory: those that `wanted` is true of. All or none of
-/// them are copied, so they should be of one device. `lossy`: what cannot be copied becomes zeros.
-/// Returns how many have moved. `ENOMEM`: not all could, and perhaps none. [`TOO_LARGE`]: none.
-pub(super) fn bring_home(
-    migration: Migration<'_>,
-    wanted: impl Fn(DevicePage) -> bool,
-    lossy: bool,
-) -> Result<u32> {
-    let mut jobs: KVec<Job<'_>> = KVec::new();
-    let mut missing = false;
-    for place in 0..migration.len() {
-        let Some((vram, index)) = Vram::of(&migration, place, &wanted) else {
-            continue;
-        };
-        let system = match lossy {
-            true => migration.allocate_zeros(place),
-            false => migration.allocate(place),
-        };
-        let Ok(system) = system else {
-            if migration.size(place) > 1 {
-                return Err(TOO_LARGE);
-            }
-            missing = true;
-            continue;
-        };
-        let is_same = |job: &Job<'_>| DeferredArc::ptr_eq(&job.0, &vram);
-        if !jobs.last().is_some_and(is_same) {
-            let rest = (migration.len() - place) as usize;
-            jobs.push((vram, KVec::with_capacity(rest, GFP_KERNEL)?), GFP_KERNEL)?;
-        }
-        let Some((_, list)) = jobs.last_mut() else {
-            continue;
-        };
-        for (page, index) in system.iter().zip(index..) {
-            list.push((page, index), GFP_KERNEL)?;
-        }
-    }
-    let copied = copy_home(&jobs);
-    drop(jobs);
-    match copied {
-        // What goes on writes to pages that somebody would have.
-        Err(error) if !lossy || error == errno::timer_expired() => return Err(error),
-        _ => (),
-    }
-    let moved = migration.commit();
-    if missing {
-        return Err(ENOMEM);
-    }
-    Ok(moved)
-}
-
-/// Copies what goes home, all blocks beside each other. `ETIME`: of one the copy goes on; another
-/// error: none does.
-fn copy_home(jobs: &[Job<'_>]) -> Result {
-    let mut all = KVec::with_capacity(jobs.len(), GFP_KERNEL)?;
-    let mut result = Ok(());
-    for (vram, list) in jobs {
-        let mut copies = Copies::new(vram.clone(), Direction::ToSystem);
-        let mut begun = copies.try_begin(list);
-        if begun == Err(EBUSY) {
-            // Many who each have some, and wait for others', would wait for each other.
-            result = wait_for_all(&mut all, result);
-            begun = copies.begin(list);
-        }
-        result = result.and(begun);
-        all.push(copies, GFP_KERNEL)?;
-    }
-    wait_for_all(&mut all, result)
-}
-
-/// Waits for copies. Returns what came of these and of `others`.
-fn wait_for_all(copies: &mut KVec<Copies>, others: Result) -> Result {
-    let mut result = others;
-    for copies in copies.drain_all() {
-        let ended = copies.wait();
-        result = match ended == Err(errno::timer_expired()) {
-            true => ended,
-            false => result.and(ended),
-        };
-    }
-    result
 }
 
 /// How long who has touched a page that cannot be copied now waits, with mmap_lock held to read.
@@ -525,7 +452,7 @@ impl VramOwner for Block {
             return FaultEnd::Lost;
         };
         // A part of it is unmapped, or was: it will not come home as one.
-        if fault.is_part() && self.kgd.split_touched(fault).is_err() {
+        if fault.is_part() && fault.split().is_err() {
             return try_again(fault);
         }
         let (vma, bytes) = (fault.vma(), 1usize << PAGE_SHIFT);
@@ -547,7 +474,7 @@ impl VramOwner for Block {
             Ok(_) => FaultEnd::Done,
             Err(error) if error == ENOMEM => FaultEnd::NoMemory,
             // Nothing is collected, and the fault has the only reference: its pages come singly.
-            Err(error) if error == TOO_LARGE => match self.kgd.split_touched(fault) {
+            Err(error) if error == TOO_LARGE => match fault.split() {
                 Ok(()) => FaultEnd::Done,
                 Err(_) => try_again(fault),
             },

@@ -13,6 +13,10 @@ use super::{
         Mover,
         Room, //
     },
+    home::{
+        bring_home,
+        TOO_LARGE, //
+    },
     map::Place,
     pages::{
         Pages,
@@ -235,10 +239,8 @@ impl Svm {
                     begun = true;
                     self.tell_migration(index, told, why.locations());
                 }
-                count += match block::bring_home(migration, is_its, false) {
-                    Err(error) if error == block::TOO_LARGE => {
-                        block::bring_home(collect(false)?, is_its, false)?
-                    }
+                count += match bring_home(migration, is_its, false) {
+                    Err(error) if error == TOO_LARGE => bring_home(collect(false)?, is_its, false)?,
                     moved => moved?,
                 };
                 Ok(())
@@ -274,12 +276,7 @@ impl Svm {
             let collect = |large| Migration::from_system(vma, bytes.clone(), owner, large);
             // Where the user wants no large pages none is made, there or on the way back.
             let may_be_large = vma.flags() & flags::NOHUGEPAGE == 0;
-            let large = may_be_large && mover.has_room_for_large();
-            let mut taken = mover.take(collect(large)?, first);
-            if taken == Err(block::TOO_LARGE) {
-                taken = mover.take(collect(false)?, first);
-            }
-            moved += taken?;
+            moved += mover.take(collect, first, may_be_large)?;
             Ok(())
         })?;
         Ok(moved)

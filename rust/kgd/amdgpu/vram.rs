@@ -16,8 +16,9 @@ use super::{
     *, //
 };
 use crate::linux::migrate::{
+    self,
     DevicePage,
-    Fault,
+    LargePlace,
     PageOwner, //
 };
 use kernel::sync::atomic::ordering::{
@@ -79,15 +80,13 @@ impl DeviceMemory for Amdgpu {
         let _: usize = self.vrams.fetch_sub(1, Release);
     }
 
-    fn split_page(&self, page: DevicePage) -> Result {
-        // SAFETY: It is a device page.
-        to_result(unsafe { c::bridge_split_page(page.0) })
+    fn has_large_pages(&self) -> bool {
+        LargePlace::is_possible()
     }
 
-    fn split_touched(&self, fault: &Fault<'_>) -> Result {
-        let (_, page) = fault.owner().ok_or(EINVAL)?;
-        // SAFETY: It is a device page, and by the invariant of `Fault` locked and referenced.
-        to_result(unsafe { c::bridge_split_locked(page.0) })
+    unsafe fn split_page(&self, page: DevicePage) -> Result {
+        // SAFETY: By this function's contract.
+        unsafe { migrate::split(page) }
     }
 
     fn vrams(&self) -> usize {

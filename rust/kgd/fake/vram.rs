@@ -20,13 +20,22 @@ use super::{
 use crate::linux::migrate::{
     copy_page,
     DevicePage,
-    Fault,
     PageOwner, //
 };
 use kernel::page::PAGE_SIZE;
 
-/// The page at the begin of VRAM. Each buffer is at its begin.
+/// The page at the begin of VRAM, a multiple of 2 MiB. Each buffer is at its begin.
 const FIRST: usize = 1 << 40;
+
+/// Whether a large folio begins there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Folio {
+    #[default]
+    None,
+    /// One that somebody uses: it cannot be split.
+    Used,
+    Idle,
+}
 
 struct FakeVram {
     memory: VVec<u8>,
@@ -35,6 +44,12 @@ struct FakeVram {
 }
 
 impl Fake {
+    /// Buffers can have large folios; whether one begins at the begin of VRAM.
+    pub(crate) fn set_folio(&self, folio: Folio) {
+        let mut live = self.live.lock();
+        (live.has_large, live.folio) = (true, folio);
+    }
+
     /// amdgpu wants the memory of a buffer, if its owner has not been told or has released it.
     pub(crate) fn want(&self, handle: &VramHandle) {
         // SAFETY: from `alloc_vram`, and not consumed yet; tests are of one thread.
@@ -64,11 +79,11 @@ impl DeviceMemory for Fake {
         if pages.is_empty() || pages.len() > MAX_PAGES || pages.len() != new.pages as usize {
             return Err(EINVAL);
         }
-        // The last page is apart from the others, as it may be in VRAM.
         for (number, page) in (FIRST..).zip(pages.iter_mut()) {
             *page = number;
         }
-        if let Some(page) = pages.last_mut() {
+        // The last page is apart from the others, as it may be in VRAM.
+        if let Some(page) = pages.last_mut().filter(|_| !self.live.lock().has_large) {
             *page += 1;
         }
         let memory = VVec::from_elem(0, (pages.len() + 1) * PAGE_SIZE, GFP_KERNEL)?;
@@ -92,11 +107,19 @@ impl DeviceMemory for Fake {
         drop(unsafe { take::<FakeVram>(handle.0) });
     }
 
-    fn split_page(&self, _page: DevicePage) -> Result {
-        Ok(())
+    fn has_large_pages(&self) -> bool {
+        self.live.lock().has_large
     }
 
-    fn split_touched(&self, _fault: &Fault<'_>) -> Result {
+    unsafe fn split_page(&self, page: DevicePage) -> Result {
+        let mut live = self.live.lock();
+        if page.0 != FIRST || live.folio == Folio::None {
+            return Ok(());
+        }
+        if live.folio == Folio::Used {
+            return Err(EAGAIN);
+        }
+        live.folio = Folio::None;
         Ok(())
     }
 

@@ -88,6 +88,8 @@ struct Run {
 struct Taken {
     pages: [u64; MAX_PAGES / 64],
     count: u32,
+    /// All were taken for a large folio, which nobody has had split since.
+    whole: bool,
     /// No page is taken any more: the memory may be amdgpu's, or a copy into it was given up that
     /// goes on.
     closed: bool,
@@ -110,6 +112,7 @@ impl Taken {
                 return Err(EEXIST);
             }
             self.pages = [!0; MAX_PAGES / 64];
+            self.whole = true;
         } else {
             let (word, bit) = self.place(page);
             if *word & bit != 0 {
@@ -128,6 +131,7 @@ impl Taken {
             *word &= !bit;
         }
         self.count -= count;
+        self.whole &= self.count != 0;
         self.count == 0
     }
 }
@@ -216,11 +220,14 @@ impl Vram {
         let taken = Taken {
             pages: [0; MAX_PAGES / 64],
             count: 0,
+            whole: false,
             closed: false,
         };
         let large = match runs[..] {
             [Run { first, count, .. }]
-                if count as usize == LARGE_PAGES && first % LARGE_PAGES == 0 =>
+                if count as usize == LARGE_PAGES
+                    && first % LARGE_PAGES == 0
+                    && buffer.kgd.has_large_pages() =>
             {
                 Some(LargePlace::new(DevicePage(first))?)
             }
@@ -353,11 +360,27 @@ impl Vram {
         unsafe { Migration::from_pages(&pages) }
     }
 
-    /// Has the kernel make single pages of a large folio, for which there is no large page in
-    /// system memory. `EAGAIN`, `EBUSY`: it cannot at the moment.
+    /// Whether a large folio is out that was not [split](Vram::split): pages of it that nobody has
+    /// any more are out as long as it is.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.taken.lock().whole
+    }
+
+    /// Has the kernel make single pages of a large folio, if one is out: then those that nobody has
+    /// are free. Waits for its lock. `EAGAIN`, `EBUSY`: it cannot at the moment.
     pub(crate) fn split(&self) -> Result {
-        let page = self.page(0).filter(|_| self.large.is_some());
-        page.map_or(Ok(()), |page| self.buffer.kgd.split_page(page))
+        let Some(first) = self.page(0).filter(|_| self.large.is_some()) else {
+            return Ok(());
+        };
+        // Before: one that comes meanwhile may be split, or not.
+        let whole = core::mem::replace(&mut self.taken.lock().whole, false);
+        // SAFETY: By the type invariant.
+        let split = unsafe { self.buffer.kgd.split_page(first) };
+        if whole && split.is_err() {
+            let mut taken = self.taken.lock();
+            taken.whole = taken.count > 0;
+        }
+        split
     }
 
     /// Lets amdgpu have the memory: no page can be taken any more. `EBUSY`: some are out. Never
@@ -540,129 +563,4 @@ impl Drop for Copies {
     }
 }
 
-#[kernel::macros::kunit_tests(amdkfd_vram)]
-mod tests {
-    use super::*;
-    use crate::kgd::fake::{
-        Fake,
-        Live, //
-    };
-    use kernel::sync::atomic::{
-        ordering::Relaxed,
-        Atomic, //
-    };
-
-    /// Counts what it is told.
-    struct Counts(Atomic<usize>);
-
-    impl VramOwner for Counts {
-        fn wanted(self: Arc<Self>) {
-            let _: usize = self.0.fetch_add(1, Relaxed);
-        }
-
-        fn fault(self: Arc<Self>, _: &Fault<'_>, _: u32) -> FaultEnd {
-            FaultEnd::Lost
-        }
-
-        fn freed(self: Arc<Self>) {}
-    }
-
-    #[test]
-    fn pages_are_found_by_their_numbers() {
-        let runs = runs_of(&[7, 8, 9, 3, 4, 11]).unwrap();
-        let places = [(7, 0, 3), (3, 3, 2), (11, 5, 1)];
-        let found = runs.iter().map(|run| (run.first, run.index, run.count));
-        assert!(found.eq(places));
-    }
-
-    #[test]
-    fn a_page_is_taken_once() {
-        let mut taken = Taken {
-            pages: [0; MAX_PAGES / 64],
-            count: 0,
-            closed: false,
-        };
-        assert_eq!(taken.add(511, 1), Ok(true));
-        assert_eq!(taken.add(511, 1), Err(EEXIST));
-        assert_eq!(taken.add(0, 1), Ok(false));
-        assert!(!taken.remove(511, 1));
-        assert_eq!((taken.count, taken.add(511, 1)), (1, Ok(false)));
-        // All, or none.
-        assert_eq!(taken.add(0, 512), Err(EEXIST));
-        assert!(!taken.remove(0, 1) && taken.remove(511, 1));
-        assert_eq!((taken.add(0, 512), taken.count), (Ok(true), 512));
-        assert_eq!(taken.add(7, 1), Err(EEXIST));
-        // As single pages, once the kernel has split it.
-        assert!(!taken.remove(7, 1));
-        assert_eq!((taken.add(7, 1), taken.count), (Ok(false), 512));
-        assert!(taken.remove(0, 512));
-        taken.closed = true;
-        assert_eq!(taken.add(1, 1), Err(EBUSY));
-    }
-
-    /// What becomes of a copy that does not end in time, into a buffer or from it: whether pages of
-    /// the buffer can be taken afterwards, and whether anything else can be copied.
-    fn after_a_late_copy(direction: Direction) -> (bool, Result) {
-        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
-        let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
-        // SAFETY: It is freed below, when no buffer refers to it any more.
-        let shared: &'static OwnedQueue = unsafe { &*queue };
-        let fake = Fake::new().unwrap();
-        let owner = Arc::new(Counts(Atomic::new(0)), GFP_KERNEL).unwrap();
-        let new = NewVram {
-            partition: -1,
-            pages: 4,
-        };
-        let vram = Vram::alloc(fake.clone(), shared, new, owner).unwrap();
-        let mut copies = Copies::new(vram.clone(), direction);
-        copies.begin(&[]).unwrap();
-        fake.set_stuck(true, false);
-        assert_eq!(copies.wait(), Err(errno::timer_expired()));
-        assert_eq!((fake.live().copies, fake.live().late_copies), (0, 1));
-        let others = Copies::new(vram.clone(), direction).begin(&[]);
-        let open = vram.is_open();
-        assert_eq!(vram.taken.lock().add(0, 1).is_ok(), open);
-        drop(vram);
-        shared.settle();
-        // SAFETY: The box is the one above, and its last user is gone.
-        drop(unsafe { KBox::from_raw(queue) });
-        (open, others)
-    }
-
-    #[test]
-    fn a_copy_that_is_given_up_closes_what_it_writes_to() {
-        let refused = Err(EIO);
-        assert_eq!(after_a_late_copy(Direction::ToDevice), (false, refused));
-        assert_eq!(after_a_late_copy(Direction::ToSystem), (true, refused));
-    }
-
-    #[test]
-    fn the_owner_is_told_once_that_the_memory_is_wanted() {
-        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
-        let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
-        // SAFETY: It is freed below, when no buffer refers to it any more.
-        let shared: &'static OwnedQueue = unsafe { &*queue };
-        let fake = Fake::new().unwrap();
-        let owner = Arc::new(Counts(Atomic::new(0)), GFP_KERNEL).unwrap();
-        let new = NewVram {
-            partition: -1,
-            pages: 4,
-        };
-        let vram = Vram::alloc(fake.clone(), shared, new, owner.clone()).unwrap();
-        assert_eq!((vram.len(), vram.taken(), fake.live().vrams), (4, 0, 1));
-        let places = (0..5).map(|index| vram.offset(index).map(|offset| offset / 4096));
-        assert!(places.eq([Some(0), Some(1), Some(2), Some(4), None]));
-        let last = vram.page(3).unwrap();
-        assert_eq!(vram.index_of(last), Some(3));
-        assert_eq!(vram.index_of(DevicePage(last.0 - 1)), None);
-        fake.want(&vram.buffer.raw);
-        fake.want(&vram.buffer.raw);
-        assert_eq!(owner.0.load(Relaxed), 1);
-        assert_eq!(vram.release(), Ok(()));
-        drop(vram);
-        shared.settle();
-        assert_eq!(fake.live(), Live::default());
-        // SAFETY: The box is the one above, and its last user is gone.
-        drop(unsafe { KBox::from_raw(queue) });
-    }
-}
+mod tests;
