@@ -39,6 +39,9 @@ pub(crate) enum Folio {
 
 struct FakeVram {
     memory: VVec<u8>,
+    pages: u32,
+    /// Its pages lie one after the other.
+    is_one: bool,
     cookie: NonNull<c_void>,
     wanted: bool,
 }
@@ -70,30 +73,38 @@ impl DeviceMemory for Fake {
         })
     }
 
-    fn alloc_vram(
-        &self,
-        new: NewVram,
-        cookie: NonNull<c_void>,
-        pages: &mut [usize],
-    ) -> Result<VramHandle> {
-        if pages.is_empty() || pages.len() > MAX_PAGES || pages.len() != new.pages as usize {
+    fn alloc_vram(&self, new: NewVram, cookie: NonNull<c_void>) -> Result<VramHandle> {
+        let pages = new.pages as usize;
+        if pages == 0 || pages > MAX_PAGES {
             return Err(EINVAL);
         }
-        for (number, page) in (FIRST..).zip(pages.iter_mut()) {
-            *page = number;
-        }
-        // The last page is apart from the others, as it may be in VRAM.
-        if let Some(page) = pages.last_mut().filter(|_| !self.live.lock().has_large) {
-            *page += 1;
-        }
-        let memory = VVec::from_elem(0, (pages.len() + 1) * PAGE_SIZE, GFP_KERNEL)?;
+        let memory = VVec::from_elem(0, (pages + 1) * PAGE_SIZE, GFP_KERNEL)?;
         let vram = VramHandle(own(FakeVram {
             memory,
+            pages: new.pages,
+            is_one: self.live.lock().has_large,
             cookie,
             wanted: false,
         })?);
         self.live.lock().vrams += 1;
         Ok(vram)
+    }
+
+    fn vram_run(&self, handle: &VramHandle, index: u32) -> Option<(DevicePage, u32)> {
+        // SAFETY: from `alloc_vram`, and not consumed yet; tests are of one thread.
+        let vram = unsafe { handle.0.cast::<FakeVram>().as_ref() };
+        let rest = vram.pages.checked_sub(index).filter(|rest| *rest > 0)?;
+        // The last page is apart from the others, as it may be in VRAM.
+        let is_apart = rest == 1 && !vram.is_one;
+        let page = DevicePage(FIRST + index as usize + usize::from(is_apart));
+        Some((
+            page,
+            if rest == 1 || vram.is_one {
+                rest
+            } else {
+                rest - 1
+            },
+        ))
     }
 
     fn empty_vram(&self, handle: &VramHandle) {

@@ -177,20 +177,26 @@ pub(crate) struct Vram {
 
 impl Deferrable for Vram {}
 
-fn runs_of(pages: &[usize]) -> Result<KVec<Run>> {
+/// The runs of so many pages. `run_at`: the page at a place, and how many follow each other from it
+/// on.
+fn runs_of(pages: u32, run_at: impl Fn(u32) -> Option<(DevicePage, u32)>) -> Result<KVec<Run>> {
     let mut runs: KVec<Run> = KVec::new();
-    for (index, page) in (0..).zip(pages) {
+    let mut index = 0;
+    while index < pages {
+        let (DevicePage(first), count) = run_at(index).ok_or(EINVAL)?;
+        let count = count.clamp(1, pages - index);
         match runs.last_mut() {
-            Some(run) if run.first + run.count as usize == *page => run.count += 1,
+            Some(run) if run.first + run.count as usize == first => run.count += count,
             _ => {
                 let run = Run {
-                    first: *page,
+                    first,
                     index,
-                    count: 1,
+                    count,
                 };
                 runs.push(run, GFP_KERNEL)?;
             }
         }
+        index += count;
     }
     Ok(runs)
 }
@@ -207,16 +213,16 @@ impl Vram {
     ) -> Result<DeferredArc<Self>> {
         let first = kgd.device_pages()?.first.0;
         let owner = KBox::new(owner, GFP_KERNEL)?;
-        let mut pages = KVec::from_elem(0, new.pages as usize, GFP_KERNEL)?;
         let cookie = NonNull::from(&*owner).cast();
-        let raw = kgd.alloc_vram(new, cookie, &mut pages)?;
+        let raw = kgd.alloc_vram(new, cookie)?;
         // INVARIANT: The cookie is the owner's address.
         let buffer = Buffer {
             raw: ManuallyDrop::new(raw),
             kgd,
             owner,
         };
-        let runs = runs_of(&pages)?;
+        let run_at = |index| buffer.kgd.vram_run(&buffer.raw, index);
+        let runs = runs_of(new.pages, run_at)?;
         let taken = Taken {
             pages: [0; MAX_PAGES / 64],
             count: 0,

@@ -32,10 +32,18 @@ mod tests {
 
     #[test]
     fn pages_are_found_by_their_numbers() {
-        let runs = runs_of(&[7, 8, 9, 3, 4, 11]).unwrap();
+        // As blocks of memory: two of them lie one after the other; the last is too long.
+        let blocks = [(7, 2), (0, 0), (9, 1), (3, 2), (0, 0), (11, 4)];
+        let run_at = |index: u32| {
+            let (first, count) = *blocks.get(index as usize)?;
+            Some((DevicePage(first), count))
+        };
+        let runs = runs_of(6, run_at).unwrap();
         let places = [(7, 0, 3), (3, 3, 2), (11, 5, 1)];
         let found = runs.iter().map(|run| (run.first, run.index, run.count));
         assert!(found.eq(places));
+        assert_eq!(runs_of(7, run_at).err(), None);
+        assert_eq!(runs_of(11, run_at).err(), Some(EINVAL));
     }
 
     #[test]
