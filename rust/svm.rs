@@ -21,6 +21,7 @@ pub(crate) mod attributes;
 pub(crate) mod block;
 mod fault;
 mod granule;
+mod home;
 mod map;
 mod migrate;
 pub(crate) mod page_bits;

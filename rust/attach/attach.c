@@ -24,6 +24,7 @@
 #include <linux/static_call.h>
 #include <linux/workqueue.h>
 
+#include "../linux/migrate.h"
 #include "amdgpu_bind.h"
 #include "attach.h"
 #include "bridge.h"
@@ -153,6 +154,7 @@ static int bind(const struct module *module)
 	ret = check_build_id(module);
 	if (ret)
 		return ret;
+	amdkfd_large_bind(lookup);
 	ret = amdgpu_bind(lookup, &missing);
 	return ret ? refuse(ret, "symbol %s not found", missing) : 0;
 }

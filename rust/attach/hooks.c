@@ -289,12 +289,6 @@ static notrace const struct hook *hook_at(unsigned long ip)
 	return NULL;
 }
 
-/* Whether a device page is in use by us: rust/linux/migrate.h. */
-static notrace bool is_tagged(const struct page *page)
-{
-	return (unsigned long)READ_ONCE(page->zone_device_data) & AMDKFD_PAGE_TAG;
-}
-
 /* While this module serves. C makes the pages of a device once, if we use them. */
 static notrace bool has_pages(const struct amdgpu_device *adev)
 {
@@ -317,9 +311,9 @@ static notrace bool is_ours(const struct hook *hook, bool serves, bool blocked,
 		return serves ||
 			(blocked && !READ_ONCE(((const struct amdgpu_device *)first)->kfd.dev));
 	case ANSWERED_BY_FAULTS_TAG:
-		return is_tagged(((const struct vm_fault *)first)->page);
+		return amdkfd_is_our_page(((const struct vm_fault *)first)->page);
 	case ANSWERED_BY_TAG:
-		return is_tagged(&((const struct folio *)first)->page);
+		return amdkfd_is_our_page(&((const struct folio *)first)->page);
 	case ANSWERED_FOR_PAGES:
 		return serves && has_pages(first);
 	}

@@ -79,9 +79,9 @@ static const struct kernel_param_ops state_ops = {
 module_param_cb(state, &state_ops, NULL, 0444);
 MODULE_PARM_DESC(state, "what the module does, to be read: serving, waiting, or refused and why");
 
-static bool svm;
+static bool svm = true;
 module_param(svm, bool, 0444);
-MODULE_PARM_DESC(svm, "shared virtual memory for all processes (default: 0)");
+MODULE_PARM_DESC(svm, "shared virtual memory for all processes (default: 1)");
 
 notrace bool amdkfd_svm_enabled(void)
 {

@@ -30,6 +30,7 @@ struct bridge_vram {
 	struct amdgpu_device *adev;
 	struct amdgpu_bo *bo;
 	struct eviction *eviction;
+	u32 pages;
 	atomic_t emptied;
 };
 
@@ -60,21 +61,8 @@ static int wait_for_memory(struct amdgpu_bo *bo)
 	return bo->tbo.resource && bo->tbo.resource->mem_type == TTM_PL_VRAM ? 0 : -EAGAIN;
 }
 
-static void list_pages(struct bridge_vram *vram, u32 pages, unsigned long *pfns)
-{
-	u64 start = vram->adev->kfd.pgmap.range.start;
-	struct amdgpu_res_cursor cursor;
-	u32 i;
-
-	amdgpu_res_first(vram->bo->tbo.resource, 0, (u64)pages << PAGE_SHIFT, &cursor);
-	for (i = 0; i < pages; i++) {
-		pfns[i] = (start + cursor.start) >> PAGE_SHIFT;
-		amdgpu_res_next(&cursor, PAGE_SIZE);
-	}
-}
-
 /* From here on the buffer stays where it is until the eviction's fence has signalled. */
-static int settle(struct bridge_vram *vram, u32 pages, unsigned long *pfns)
+static int settle(struct bridge_vram *vram)
 {
 	struct dma_resv *resv = vram->bo->tbo.base.resv;
 	int ret;
@@ -83,10 +71,8 @@ static int settle(struct bridge_vram *vram, u32 pages, unsigned long *pfns)
 	ret = wait_for_memory(vram->bo);
 	if (!ret)
 		ret = dma_resv_reserve_fences(resv, 1);
-	if (!ret) {
+	if (!ret)
 		dma_resv_add_fence(resv, &vram->eviction->base, DMA_RESV_USAGE_BOOKKEEP);
-		list_pages(vram, pages, pfns);
-	}
 	dma_resv_unlock(resv);
 	return ret;
 }
@@ -119,23 +105,23 @@ static int create_bo(struct amdgpu_device *adev, s32 partition, u32 pages, struc
 }
 
 /* Room is made for it as long as that takes: not within drm_dev_enter(). */
-static int make_vram(struct bridge_vram *vram, s32 partition, u32 pages, unsigned long *pfns)
+static int make_vram(struct bridge_vram *vram, s32 partition)
 {
 	int ret;
 
 	if (bridge_is_unplugged(vram->adev))
 		return -ENODEV;
-	ret = create_bo(vram->adev, partition, pages, &vram->bo);
+	ret = create_bo(vram->adev, partition, vram->pages, &vram->bo);
 	if (ret)
 		return ret;
-	ret = settle(vram, pages, pfns);
+	ret = settle(vram);
 	if (ret)
 		amdgpu_call(amdgpu_bo_unref)(&vram->bo);
 	return ret;
 }
 
 int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, void *cookie,
-		      unsigned long *pfns, struct bridge_vram **out)
+		      struct bridge_vram **out)
 {
 	struct bridge_vram *vram;
 	int ret = -ENOMEM;
@@ -151,10 +137,11 @@ int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, void
 	if (!vram)
 		goto put;
 	vram->adev = adev;
+	vram->pages = pages;
 	vram->eviction = eviction_new(cookie);
 	if (!vram->eviction)
 		goto free;
-	ret = make_vram(vram, partition, pages, pfns);
+	ret = make_vram(vram, partition);
 	if (ret)
 		goto end;
 	amdgpu_call(drm_dev_get)(adev_to_drm(adev));
@@ -168,6 +155,20 @@ free:
 put:
 	module_put(THIS_MODULE);
 	return ret;
+}
+
+/* The buffer is settled: it has the same memory as long as its pages may be used. */
+u32 bridge_vram_run(const struct bridge_vram *vram, u32 index, unsigned long *first)
+{
+	u64 start = vram->adev->kfd.pgmap.range.start;
+	struct amdgpu_res_cursor cursor;
+
+	if (index >= vram->pages)
+		return 0;
+	amdgpu_res_first(vram->bo->tbo.resource, (u64)index << PAGE_SHIFT,
+			 (u64)(vram->pages - index) << PAGE_SHIFT, &cursor);
+	*first = (start + cursor.start) >> PAGE_SHIFT;
+	return cursor.size >> PAGE_SHIFT;
 }
 
 void bridge_vram_is_empty(struct bridge_vram *vram)

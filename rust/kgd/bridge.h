@@ -421,15 +421,20 @@ struct bridge_vram_pages {
 /* -EOPNOTSUPP: there are none. */
 int bridge_vram_pages(struct amdgpu_device *adev, struct bridge_vram_pages *out);
 /*
- * A buffer of so many pages in a partition's VRAM, at most BRIDGE_MAX_COPY; pfns: its pages. It
- * stays where it is until amdkfd_vram_wanted was called and then bridge_vram_is_empty, or until it
- * is freed. There is in it what somebody left there: each page is copied to before it is shown. It
- * may evict other such buffers: nothing that their owners need to empty them may be held. May
- * return -ERESTARTSYS. While there is one this module stays loaded.
+ * A buffer of so many pages in a partition's VRAM, at most BRIDGE_MAX_COPY. It stays where it
+ * is until amdkfd_vram_wanted was called and then bridge_vram_is_empty, or until it is freed. There
+ * is in it what somebody left there: each page is copied to before it is shown. It may evict other
+ * such buffers: nothing that their owners need to empty them may be held. May return -ERESTARTSYS.
+ * While there is one this module stays loaded.
  */
 #define BRIDGE_MAX_COPY 512
 int bridge_vram_alloc(struct amdgpu_device *adev, s32 partition, u32 pages, void *cookie,
-		      unsigned long *pfns, struct bridge_vram **out);
+		      struct bridge_vram **out);
+/*
+ * How many of its pages, from that one on, lie one after the other, and the number of the first. At
+ * least one; 0: it has no such page.
+ */
+u32 bridge_vram_run(const struct bridge_vram *vram, u32 index, unsigned long *first);
 /*
  * None of its pages is in use, and none will be: amdgpu may have the memory, once the last copy has
  * ended. Never sleeps.

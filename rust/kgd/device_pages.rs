@@ -55,21 +55,27 @@ pub(crate) use super::bindings::bridge_copy_page as CopyPage;
 pub(crate) trait DeviceMemory {
     /// `EOPNOTSUPP`: there are none.
     fn device_pages(&self) -> Result<DevicePages>;
-    /// Makes a buffer and lists its pages, as many as `pages` has room for: `new.pages`. In them is
-    /// what somebody left there: each is copied to before anybody sees it. amdgpu may evict other
-    /// such buffers for it. From now on, until the buffer is empty or freed, amdgpu may say that it
-    /// wants the memory, by `cookie` (see [`Vram`](super::Vram)). `ERESTARTSYS`: the calling task
-    /// has a signal.
-    fn alloc_vram(
-        &self,
-        new: NewVram,
-        cookie: NonNull<c_void>,
-        pages: &mut [usize],
-    ) -> Result<VramHandle>;
+    /// Makes a buffer. In its pages is what somebody left there: each is copied to before anybody
+    /// sees it. amdgpu may evict other such buffers for it. From now on, until the buffer is empty
+    /// or freed, amdgpu may say that it wants the memory, by `cookie` (see [`Vram`](super::Vram)).
+    /// `ERESTARTSYS`: the calling task has a signal.
+    fn alloc_vram(&self, new: NewVram, cookie: NonNull<c_void>) -> Result<VramHandle>;
+    /// The page of a buffer's at that place, and how many follow each other from it on. `None`: it
+    /// has no such place.
+    fn vram_run(&self, vram: &VramHandle, index: u32) -> Option<(DevicePage, u32)>;
     /// Nobody uses a page of it, nor will: amdgpu may have the memory. Never sleeps.
     fn empty_vram(&self, vram: &VramHandle);
     /// Gives it back. May be empty or not.
     fn free_vram(&self, vram: VramHandle);
+    /// Whether device pages can be those of large folios.
+    fn has_large_pages(&self) -> bool;
+    /// Has the kernel make single pages of the large folio that begins with this page. Waits for
+    /// the folio's lock. `EAGAIN`, `EBUSY`: it cannot at the moment. Does nothing if there is none.
+    ///
+    /// # Safety
+    ///
+    /// It is a page of the device's.
+    unsafe fn split_page(&self, page: DevicePage) -> Result;
     /// How many buffers have not been given back. Once it is 0, nobody looks at a page of the
     /// device's any more, unless somebody makes a buffer.
     fn vrams(&self) -> usize;

@@ -9,6 +9,8 @@ mod shared;
 mod slots;
 mod vram;
 
+pub(crate) use vram::Folio;
+
 use super::{
     Bandwidth,
     BoHandle,
@@ -116,6 +118,8 @@ pub(crate) struct Live {
     /// How often slots of copy engines were looked at, and which engines were reset alone.
     pub(crate) copy_looks: u32,
     pub(crate) copy_resets: u32,
+    has_large: bool,
+    pub(crate) folio: Folio,
     /// Addresses of watch points.
     pub(crate) watched: [u64; 4],
     /// Bit n: waves were given n units of time to end by themselves. 0: as long as usual.

@@ -95,7 +95,7 @@ unsafe extern "C" {
         vma: *mut bindings::vm_area_struct,
         start: c_ulong,
         end: c_ulong,
-        device: bool,
+        what: u32,
         owner: *mut c_void,
         fault: *mut bindings::vm_fault,
         out: *mut *mut RawMigration,
@@ -111,6 +111,7 @@ unsafe extern "C" {
         index: u32,
         pfn: *mut c_ulong,
     ) -> u32;
+    pub(super) fn amdkfd_migration_size(migration: *const RawMigration, index: u32) -> u32;
     pub(super) fn amdkfd_migration_target(migration: *const RawMigration, index: u32) -> c_ulong;
     pub(super) fn amdkfd_migration_allocate(migration: *mut RawMigration, index: u32) -> c_ulong;
     pub(super) fn amdkfd_migration_take(
@@ -119,6 +120,11 @@ unsafe extern "C" {
         pfn: c_ulong,
         owner: *mut c_void,
     ) -> c_int;
+    pub(super) fn amdkfd_large_reserve(pfn: c_ulong) -> c_int;
+    pub(super) fn amdkfd_large_forget(pfn: c_ulong);
+    pub(super) fn amdkfd_large_is_possible() -> bool;
+    pub(super) fn amdkfd_large_split(pfn: c_ulong) -> c_int;
+    pub(super) fn amdkfd_fault_split(fault: *const bindings::vm_fault) -> c_int;
     pub(super) fn amdkfd_migration_commit(migration: *mut RawMigration) -> u32;
     pub(super) fn amdkfd_migration_end(migration: *mut RawMigration);
     pub(super) fn amdkfd_fault_pause(milliseconds: c_uint) -> bool;
@@ -129,7 +135,11 @@ unsafe extern "C" {
     pub(super) fn amdkfd_folio_owner(
         folio: *const bindings::folio,
         pfn: *mut c_ulong,
+        count: *mut u32,
     ) -> *mut c_void;
+    pub(super) fn amdkfd_fault_is_part(fault: *const bindings::vm_fault) -> bool;
+    pub(super) fn amdkfd_fault_place(fault: *const bindings::vm_fault, large: *mut bool)
+        -> c_ulong;
     pub(super) fn amdkfd_migration_owner(
         migration: *const RawMigration,
         index: u32,

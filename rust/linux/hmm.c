@@ -11,6 +11,35 @@
 
 #include "hmm.h"
 
+/*
+ * Of a large folio of device pages the kernel (hmm_vma_handle_absent_pmd()) counts from its first
+ * page on, wherever in it the range begins. Where it counts right, and of the system's pages, this
+ * changes nothing: what is mapped so is aligned, in memory and where it is mapped. The pages are
+ * not asked whose they are: nothing keeps them, and of those of a folio that is being split it
+ * cannot be said.
+ */
+static void place_within_large(const struct hmm_range *range)
+{
+	const unsigned long pages = 1UL << (PMD_SHIFT - PAGE_SHIFT);
+	unsigned long address, *pfn = range->hmm_pfns;
+
+	for (address = range->start; address < range->end; address += PAGE_SIZE, pfn++) {
+		if (!(*pfn & HMM_PFN_VALID) || *pfn & HMM_PFN_ERROR ||
+		    hmm_pfn_to_map_order(*pfn) != PMD_SHIFT - PAGE_SHIFT)
+			continue;
+		*pfn = (*pfn & ~(pages - 1)) | ((address >> PAGE_SHIFT) & (pages - 1));
+	}
+}
+
+static int fill_range(struct hmm_range *range)
+{
+	int ret = hmm_range_fault(range);
+
+	if (!ret)
+		place_within_large(range);
+	return ret;
+}
+
 int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 		     unsigned long start, unsigned long end, bool write, void *owner,
 		     unsigned long *pfns)
@@ -25,15 +54,16 @@ int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 		.dev_private_owner = owner,
 	};
 
-	return hmm_range_fault(&range);
+	return fill_range(&range);
 }
 
 bool amdkfd_is_device_page(unsigned long pfn)
 {
-	const struct page *page = hmm_pfn_to_page(pfn);
-
-	/* Not those of a file in persistent memory (DAX). */
-	return is_device_private_page(page) || is_device_coherent_page(page);
+	/*
+	 * Nothing keeps the page: whatever else it has may be another's by now. One of a file in
+	 * persistent memory (DAX) counts, too.
+	 */
+	return is_zone_device_page(hmm_pfn_to_page(pfn));
 }
 
 /*
@@ -74,7 +104,7 @@ int amdkfd_hmm_look(struct mmu_interval_notifier *notifier, unsigned long seq,
 		.dev_private_owner = owner,
 	};
 
-	return hmm_range_fault(&range);
+	return fill_range(&range);
 }
 
 unsigned int amdkfd_noreclaim_save(void)

@@ -15,7 +15,10 @@ struct vm_area_struct;
 int amdkfd_hmm_fault(struct mmu_interval_notifier *notifier, unsigned long seq,
 		     unsigned long start, unsigned long end, bool write, void *owner,
 		     unsigned long *pfns);
-/* pfn: HMM's, of a page that is there. */
+/*
+ * Whether it is a device's, or of a file in persistent memory. pfn: HMM's, of a page that was
+ * there, and may be another's by now.
+ */
 bool amdkfd_is_device_page(unsigned long pfn);
 /*
  * A device may write to these from now on: what is to be kept of them is not what a file or the

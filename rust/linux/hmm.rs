@@ -216,7 +216,8 @@ pub(crate) fn is_writable(pfn: HmmPfn) -> bool {
     pfn & 1 << WRITE != 0
 }
 
-/// Whether it is a device's, of whatever device. `pfn` is one that [`fault`] has filled in.
+/// Whether it is a device's, of whatever device, or of a file in persistent memory: then another
+/// [`fault`], without an owner, leaves it where it is. `pfn` is one that [`fault`] has filled in.
 pub(crate) fn is_device_page(pfn: HmmPfn) -> bool {
     // SAFETY: `fault` has found the page: its number has a `struct page`, which is looked at only.
     unsafe { ffi::amdkfd_is_device_page(pfn) }

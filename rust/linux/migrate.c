@@ -4,6 +4,7 @@
  */
 #include <linux/gfp.h>
 #include <linux/highmem.h>
+#include <linux/huge_mm.h>
 #include <linux/jiffies.h>
 #include <linux/memremap.h>
 #include <linux/migrate.h>
@@ -12,8 +13,16 @@
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
+#include <linux/static_call.h>
+#include <linux/xarray.h>
 
+#include "features_generated.h"
 #include "migrate.h"
+
+static_assert(AMDKFD_LARGE_PAGES == 1UL << (PMD_SHIFT - PAGE_SHIFT));
+
+/* Of a large folio: one that a page directory's entry maps. */
+#define LARGE_ORDER (PMD_SHIFT - PAGE_SHIFT)
 
 struct amdkfd_migration {
 	struct migrate_vma args;	/* vma: NULL if pages were collected by number */
@@ -35,7 +44,7 @@ static struct amdkfd_migration *new_migration(unsigned long count)
 }
 
 int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
-			     bool device, void *owner, struct vm_fault *fault,
+			     u32 what, void *owner, struct vm_fault *fault,
 			     struct amdkfd_migration **out)
 {
 	unsigned long count = (end - start) >> PAGE_SHIFT;
@@ -51,8 +60,10 @@ int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, un
 	migration->args.start = start;
 	migration->args.end = end;
 	migration->args.pgmap_owner = owner;
-	migration->args.flags = device ? MIGRATE_VMA_SELECT_DEVICE_PRIVATE :
-				MIGRATE_VMA_SELECT_SYSTEM;
+	migration->args.flags = what & AMDKFD_MIGRATE_FROM_DEVICE ?
+				MIGRATE_VMA_SELECT_DEVICE_PRIVATE : MIGRATE_VMA_SELECT_SYSTEM;
+	if (what & AMDKFD_MIGRATE_LARGE)
+		migration->args.flags |= MIGRATE_VMA_SELECT_COMPOUND;
 	migration->args.fault_page = fault ? fault->page : NULL;
 	ret = migrate_vma_setup(&migration->args);
 	if (ret) {
@@ -102,6 +113,13 @@ u32 amdkfd_migration_source(const struct amdkfd_migration *migration, u32 index,
 	return is_zone_device_page(page) ? AMDKFD_MIGRATE_DEVICE : AMDKFD_MIGRATE_SYSTEM;
 }
 
+u32 amdkfd_migration_size(const struct amdkfd_migration *migration, u32 index)
+{
+	if (migration->args.src[index] & MIGRATE_PFN_COMPOUND)
+		return min_t(unsigned long, AMDKFD_LARGE_PAGES, migration->args.npages - index);
+	return 1;
+}
+
 unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index)
 {
 	struct page *page = migrate_pfn_to_page(migration->args.dst[index]);
@@ -109,16 +127,125 @@ unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, 
 	return page ? page_to_pfn(page) : 0;
 }
 
+/*
+ * When the kernel splits a large folio (a part of it is unmapped), only the operation folio_split
+ * of the pages' device would hear of it, and the device's operations are C's, which have none. So
+ * each page has its zone_device_data from the first; but where struct folio has something of its
+ * own, in the first of the tail pages, that is gone. Whose these are is found here: the owners of
+ * the large folios that there are or were, by their number of 2 MiB.
+ */
+static DEFINE_XARRAY(large_owners);
+
+#define FOLIO_PAGES (sizeof(struct folio) / sizeof(struct page))
+static_assert(sizeof(struct folio) % sizeof(struct page) == 0);
+
+static notrace bool may_be_overwritten(unsigned long pfn)
+{
+	unsigned long place = pfn % AMDKFD_LARGE_PAGES;
+
+	return place > 0 && place < FOLIO_PAGES;
+}
+
+/* An entry that is there is its maker's, whether it has an owner already or not. */
+int amdkfd_large_reserve(unsigned long pfn)
+{
+	return xa_insert(&large_owners, pfn >> LARGE_ORDER, NULL, GFP_KERNEL);
+}
+
+void amdkfd_large_forget(unsigned long pfn)
+{
+	xa_erase(&large_owners, pfn >> LARGE_ORDER);
+}
+
+/* What large folios need of the kernel that it does not export. */
+DEFINE_STATIC_CALL_NULL(split_folio, __split_huge_page_to_list_to_order);
+DEFINE_STATIC_CALL_NULL(alloc_deferred, folio_memcg_alloc_deferred);
+static bool are_large_bound;
+
+void amdkfd_large_bind(unsigned long (*lookup)(const char *name))
+{
+	unsigned long split = lookup("__split_huge_page_to_list_to_order");
+	unsigned long alloc = lookup("folio_memcg_alloc_deferred");
+
+	if (!split || !alloc)
+		return;
+	static_call_update(split_folio, (void *)split);
+	static_call_update(alloc_deferred, (void *)alloc);
+	WRITE_ONCE(are_large_bound, true);
+}
+
+/*
+ * Of a large folio that is mapped page by page, some kernels' migrate_vma_split_folio() takes its
+ * reference when nothing keeps it any more: it may be free by then, and would be freed twice.
+ */
+bool amdkfd_large_is_possible(void)
+{
+#ifdef HAVE_SPLIT_TAKES_REFERENCE
+	return READ_ONCE(are_large_bound);
+#else
+	return false;
+#endif
+}
+
+/*
+ * Nobody who has no lock of an address space gets a large folio home as single pages
+ * (migrate_device_pages()), and there may be no large page in system memory.
+ */
+int amdkfd_large_split(unsigned long pfn)
+{
+	struct page *page = pfn_to_page(pfn);
+	struct folio *folio = page_folio(page);
+	int ret = 0;
+
+	if (!folio_try_get(folio))
+		return 0;
+	folio_lock(folio);
+	if (folio_test_large(folio))
+		ret = static_call(split_folio)(page, NULL, 0);
+	folio_unlock(folio);
+	folio_put(folio);
+	return ret;
+}
+
+int amdkfd_fault_split(const struct vm_fault *fault)
+{
+	struct page *page = fault->page;
+
+	if (!folio_test_large(page_folio(page)))
+		return 0;
+	return static_call(split_folio)(page, NULL, 0);
+}
+
+/*
+ * In the list of folios that are to be split the system's has a place with those of the memory
+ * cgroup that it is charged to, which is the source's: who makes a large folio sees to that list.
+ */
+static bool can_be_listed(struct folio *source)
+{
+	return !folio_memcg_charged(source) || !static_call(alloc_deferred)(source);
+}
+
+/*
+ * For a large folio: whoever has touched it may wait for memory to be made free, but none is taken
+ * from others for it, as for those that the kernel makes where the user has asked for them.
+ */
+#define GFP_LARGE (GFP_TRANSHUGE | __GFP_NORETRY)
+
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index)
 {
 	struct migrate_vma *args = &migration->args;
 	unsigned long address = args->start + ((unsigned long)index << PAGE_SHIFT);
+	bool large = args->src[index] & MIGRATE_PFN_COMPOUND;
+	gfp_t gfp = large ? GFP_LARGE : GFP_HIGHUSER_MOVABLE;
+	unsigned int order = large ? LARGE_ORDER : 0;
 	struct folio *folio;
 
+	if (large && !can_be_listed(page_folio(migrate_pfn_to_page(args->src[index]))))
+		return 0;
 	if (args->vma)
-		folio = vma_alloc_folio(GFP_HIGHUSER_MOVABLE, 0, args->vma, address);
+		folio = vma_alloc_folio(gfp, order, args->vma, address);
 	else
-		folio = folio_alloc(GFP_HIGHUSER_MOVABLE, 0);
+		folio = folio_alloc(gfp, order);
 	if (!folio)
 		return 0;
 	folio_lock(folio);
@@ -127,8 +254,30 @@ unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 
 	 * went there (MADV_FREE) may be dropped as one that nobody has written to since.
 	 */
 	folio_set_dirty(folio);
-	args->dst[index] = migrate_pfn(folio_pfn(folio));
+	args->dst[index] = migrate_pfn(folio_pfn(folio)) | (large ? MIGRATE_PFN_COMPOUND : 0);
 	return folio_pfn(folio);
+}
+
+static int take_large(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
+		      void *owner)
+{
+	struct page *page = pfn_to_page(pfn);
+	u32 i;
+
+	if (!IS_ALIGNED(pfn, AMDKFD_LARGE_PAGES))
+		return -EINVAL;
+	for (i = 0; i < AMDKFD_LARGE_PAGES; i++)
+		if (page_ref_count(page + i))
+			return -EBUSY;
+	/* It was reserved: nothing is allocated. */
+	if (xa_err(xa_store(&large_owners, pfn >> LARGE_ORDER, owner, GFP_NOWAIT)))
+		return -ENOMEM;
+	for (i = 0; i < AMDKFD_LARGE_PAGES; i++)
+		page[i].zone_device_data = (void *)((unsigned long)owner | AMDKFD_PAGE_TAG);
+	zone_device_page_init(page, page_pgmap(page), LARGE_ORDER);
+	folio_set_large_rmappable(page_folio(page));
+	migration->args.dst[index] = migrate_pfn(pfn) | MIGRATE_PFN_COMPOUND;
+	return 0;
 }
 
 int amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
@@ -136,6 +285,8 @@ int amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigne
 {
 	struct page *page = pfn_to_page(pfn);
 
+	if (migration->args.src[index] & MIGRATE_PFN_COMPOUND)
+		return take_large(migration, index, pfn, owner);
 	/*
 	 * A child of a process of the C amdkfd's may have it still: C lets amdgpu have the memory
 	 * below such pages. Nobody gets the first reference of a page but who has its memory.
@@ -183,8 +334,10 @@ u32 amdkfd_migration_commit(struct amdkfd_migration *migration)
 		migrate_device_pages(args->src, args->dst, args->npages);
 	finalize(migration);
 	/* A target that was not taken is freed by now. */
-	for (i = 0; i < args->npages; i++)
-		moved += args->dst[i] && args->src[i] & MIGRATE_PFN_MIGRATE;
+	for (i = 0; i < args->npages; i++) {
+		if (args->dst[i] && args->src[i] & MIGRATE_PFN_MIGRATE)
+			moved += args->dst[i] & MIGRATE_PFN_COMPOUND ? AMDKFD_LARGE_PAGES : 1;
+	}
 	return moved;
 }
 
@@ -200,20 +353,48 @@ void amdkfd_migration_end(struct amdkfd_migration *migration)
 	kvfree(migration);
 }
 
+static notrace void *owner_at(const struct page *page)
+{
+	unsigned long pfn = page_to_pfn(page), data;
+	void *owner;
+
+	if (may_be_overwritten(pfn)) {
+		owner = xa_load(&large_owners, pfn >> LARGE_ORDER);
+		if (owner)
+			return owner;
+	}
+	data = (unsigned long)READ_ONCE(page->zone_device_data);
+	return data & AMDKFD_PAGE_TAG ? (void *)(data & ~AMDKFD_PAGE_TAG) : NULL;
+}
+
+notrace bool amdkfd_is_our_page(const struct page *page)
+{
+	return owner_at(page);
+}
+
 static void *owner_of(const struct page *page, unsigned long *pfn)
 {
-	unsigned long data;
-
 	if (!is_device_private_page(page))
 		return NULL;
-	data = (unsigned long)page->zone_device_data;
 	*pfn = page_to_pfn(page);
-	return data & AMDKFD_PAGE_TAG ? (void *)(data & ~AMDKFD_PAGE_TAG) : NULL;
+	return owner_at(page);
 }
 
 void *amdkfd_fault_owner(const struct vm_fault *fault, unsigned long *pfn)
 {
 	return owner_of(fault->page, pfn);
+}
+
+/* Where a page table maps single pages the kernel says which one it was (do_swap_page()). */
+unsigned long amdkfd_fault_place(const struct vm_fault *fault, bool *large)
+{
+	*large = !fault->pte && folio_test_large(page_folio(fault->page));
+	return fault->address & (*large ? PMD_MASK : PAGE_MASK);
+}
+
+bool amdkfd_fault_is_part(const struct vm_fault *fault)
+{
+	return fault->pte && folio_test_large(page_folio(fault->page));
 }
 
 bool amdkfd_fault_pause(unsigned int milliseconds)
@@ -222,8 +403,9 @@ bool amdkfd_fault_pause(unsigned int milliseconds)
 	return !fatal_signal_pending(current);
 }
 
-void *amdkfd_folio_owner(const struct folio *folio, unsigned long *pfn)
+void *amdkfd_folio_owner(const struct folio *folio, unsigned long *pfn, u32 *count)
 {
+	*count = folio_nr_pages(folio);
 	return owner_of(&folio->page, pfn);
 }
 

@@ -9,6 +9,7 @@
 #include <linux/types.h>
 
 struct folio;
+struct page;
 struct vm_area_struct;
 struct vm_fault;
 
@@ -18,16 +19,44 @@ struct vm_fault;
  */
 #define AMDKFD_PAGE_TAG 1UL
 
+/*
+ * Whether a device page is ours. In a folio that the kernel has split the tag does not tell: then
+ * it is among those that amdkfd_migration_take() has made a large one of.
+ */
+bool amdkfd_is_our_page(const struct page *page);
+
+/* Pages of a large folio: 2 MiB. */
+#define AMDKFD_LARGE_PAGES 512UL
+
+/* Looks up what large folios need of the kernel. */
+void amdkfd_large_bind(unsigned long (*lookup)(const char *name));
+/* Whether there can be large folios of device pages: else amdkfd_migration_take() gets none. */
+bool amdkfd_large_is_possible(void);
+/*
+ * Has the kernel make single pages of the large folio that begins with a device page. Nothing is
+ * done if there is none. -EAGAIN, -EBUSY: somebody uses it.
+ */
+int amdkfd_large_split(unsigned long pfn);
+/*
+ * The same of the folio that the page is in which is touched: the fault has its lock and the only
+ * reference beside those of where it is mapped. Both are the page's afterwards.
+ */
+int amdkfd_fault_split(const struct vm_fault *fault);
+
 /* Pages that were collected: locked, and mapped nowhere, until the end. */
 struct amdkfd_migration;
 
+#define AMDKFD_MIGRATE_FROM_DEVICE	1
+#define AMDKFD_MIGRATE_LARGE		2
+
 /*
  * Collects the pages of [start, end) of @vma: those in system memory, and places without a page; or
- * (@device) the device pages of @owner. Under mmap_lock. @fault: in which fault of one of these
- * pages this is, or NULL.
+ * (FROM_DEVICE) the device pages of @owner. Under mmap_lock. LARGE: a large folio of which all is
+ * there is one place, and so is as much without a page; else the kernel splits such folios. @fault:
+ * in which fault of one of these pages this is, or NULL.
  */
 int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
-			     bool device, void *owner, struct vm_fault *fault,
+			     u32 what, void *owner, struct vm_fault *fault,
 			     struct amdkfd_migration **out);
 /* Collects those of @count device pages that somebody has, whoever that is. */
 int amdkfd_migration_collect_pages(const unsigned long *pfns, u32 count,
@@ -42,27 +71,40 @@ u32 amdkfd_migration_count(const struct amdkfd_migration *migration);
 /* What is at @index, and its page. */
 u32 amdkfd_migration_source(const struct amdkfd_migration *migration, u32 index,
 			    unsigned long *pfn);
+/* How many pages what is at @index has: where there are several the places behind are empty. */
+u32 amdkfd_migration_size(const struct amdkfd_migration *migration, u32 index);
 /* Where it goes. */
 unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index);
-/* A new page in system memory as the target, dirty from the first. 0: no memory. */
+/*
+ * New pages in system memory as the target of device pages, dirty from the first. 0: no memory.
+ */
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index);
 /*
- * A free device page as the target, which is @owner's from here on. -EBUSY: it is not free, and
- * stays whose it is.
+ * Free device pages as the target, from @pfn on, which are @owner's from here on. -EBUSY: they are
+ * not free, and stay whose they are. Of a large folio: there must be a place for its owner, from
+ * amdkfd_large_reserve() until amdkfd_large_forget(), when no page of it is in use any more.
  */
 int amdkfd_migration_take(struct amdkfd_migration *migration, u32 index, unsigned long pfn,
 			  void *owner);
+/* -EBUSY: there is such a place already, whose memory is not free. */
+int amdkfd_large_reserve(unsigned long pfn);
+/* For who has reserved it. Never sleeps. */
+void amdkfd_large_forget(unsigned long pfn);
 /* Moves what has a target, and lets all pages go. Returns how many have moved. */
 u32 amdkfd_migration_commit(struct amdkfd_migration *migration);
 /* Lets all pages go, unless that was done, and frees it. */
 void amdkfd_migration_end(struct amdkfd_migration *migration);
 
 /*
- * The owner of a device page of ours, or NULL, and its number: the page of a fault, and one that is
- * being freed.
+ * The owner of a device page of ours, or NULL, and its number: the page of a fault, or the first of
+ * its folio if that is mapped as a whole; and the first of @count that are being freed.
  */
 void *amdkfd_fault_owner(const struct vm_fault *fault, unsigned long *pfn);
-void *amdkfd_folio_owner(const struct folio *folio, unsigned long *pfn);
+void *amdkfd_folio_owner(const struct folio *folio, unsigned long *pfn, u32 *count);
+/* The address of that page. @large: its folio is mapped as a whole. */
+unsigned long amdkfd_fault_place(const struct vm_fault *fault, bool *large);
+/* Whether the page is of a large folio that is mapped page by page. */
+bool amdkfd_fault_is_part(const struct vm_fault *fault);
 
 /* In a fault that is to be tried again: sleeps. False: the task is being killed. */
 bool amdkfd_fault_pause(unsigned int milliseconds);

@@ -6,6 +6,9 @@
 //! touches one waits. Each may be given a target, into which the caller copies it. Committed, what
 //! has a target moves there; dropped without that, everything stays where it was.
 //!
+//! A place is a page, or a large folio of [`LARGE_PAGES`]: then the places behind it are empty, and
+//! its target is as large.
+//!
 //! Collecting invalidates the pages in the notifiers of the address space, with the given owner.
 //! Whoever is in there must not wait for a lock that the caller holds.
 
@@ -23,6 +26,10 @@ use kernel::{
     error::to_result,
     mm::virt::VmaRef,
     prelude::*,
+    sync::atomic::{
+        ordering::Relaxed,
+        Atomic, //
+    },
     time::Msecs, //
 };
 
@@ -45,16 +52,86 @@ impl PageOwner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DevicePage(pub(crate) usize);
 
+/// Pages of a large folio.
+pub(crate) const LARGE_PAGES: usize = 512;
+
+/// Where the owner of a large folio is noted, from its first page on.
+///
+/// # Invariants
+///
+/// While `is_there`, there is such a place, and it is this one's to forget.
+pub(crate) struct LargePlace {
+    first: DevicePage,
+    is_there: Atomic<bool>,
+}
+
+impl LargePlace {
+    /// Whether this kernel has what large folios of device pages need.
+    pub(crate) fn is_possible() -> bool {
+        // SAFETY: It only reads.
+        unsafe { ffi::amdkfd_large_is_possible() }
+    }
+
+    /// For the folio that begins with a page, a multiple of [`LARGE_PAGES`]. May sleep. `EBUSY`:
+    /// somebody else has a place there.
+    pub(crate) fn new(first: DevicePage) -> Result<Self> {
+        // SAFETY: Any number is good.
+        to_result(unsafe { ffi::amdkfd_large_reserve(first.0) })?;
+        // INVARIANT: Just made, where there was none.
+        Ok(Self {
+            first,
+            is_there: Atomic::new(true),
+        })
+    }
+
+    /// No page of the folio's is in use, nor will be: somebody else may have the memory from now
+    /// on, and a place there. Never sleeps.
+    pub(crate) fn forget(&self) {
+        if self.is_there.xchg(false, Relaxed) {
+            // SAFETY: By the type invariant: it was there, and nobody else forgets it.
+            unsafe { ffi::amdkfd_large_forget(self.first.0) };
+        }
+    }
+}
+
+impl Drop for LargePlace {
+    fn drop(&mut self) {
+        self.forget();
+    }
+}
+
 /// A page in system memory that a migration keeps as long as this.
 #[derive(Clone, Copy)]
 pub(crate) struct SystemPage<'a>(usize, PhantomData<&'a ()>);
 
-impl SystemPage<'_> {
-    /// The kernel's page of zeros, which stays and is only read.
-    pub(crate) fn zeros() -> SystemPage<'static> {
-        SystemPage(ffi::amdkfd_zero_page(), PhantomData)
+/// What is in system memory at a place: a page, or those of a large folio.
+#[derive(Clone, Copy)]
+pub(crate) struct SystemPages<'a> {
+    first: SystemPage<'a>,
+    count: u32,
+    /// Not several times the same one.
+    differ: bool,
+}
+
+impl<'a> SystemPages<'a> {
+    /// So many times the kernel's page of zeros, which stays and is only read.
+    fn zeros(count: u32) -> Self {
+        Self {
+            first: SystemPage(ffi::amdkfd_zero_page(), PhantomData),
+            count,
+            differ: false,
+        }
     }
 
+    /// One after the other.
+    pub(crate) fn iter(self) -> impl Iterator<Item = SystemPage<'a>> {
+        let step = usize::from(self.differ);
+        // CAST: Less than `count`.
+        (0..self.count).map(move |at| SystemPage(self.first.0 + step * at as usize, PhantomData))
+    }
+}
+
+impl SystemPage<'_> {
     /// Its number.
     pub(crate) fn number(self) -> usize {
         self.0
@@ -65,11 +142,11 @@ impl SystemPage<'_> {
 pub(crate) enum Source<'a> {
     /// Nothing that could be moved.
     Stays,
-    /// No page: the place reads as zeros.
-    Empty,
-    /// A page in system memory.
-    System(SystemPage<'a>),
-    /// A device page of the owner's, whoever uses it.
+    /// No page: the place reads as zeros, which these are.
+    Empty(SystemPages<'a>),
+    /// In system memory.
+    System(SystemPages<'a>),
+    /// A device page of the owner's, whoever uses it; of a large folio the first.
     Device(DevicePage),
 }
 
@@ -96,10 +173,27 @@ impl<'a> Fault<'a> {
         })
     }
 
-    /// The address.
-    pub(crate) fn address(&self) -> usize {
+    /// Where the page is that [`Fault::owner`] tells of, and whether its large folio is mapped as a
+    /// whole.
+    pub(crate) fn place(&self) -> (usize, bool) {
+        let mut large = false;
+        // SAFETY: By the type invariant; `large` is ours.
+        let address = unsafe { ffi::amdkfd_fault_place(self.raw.as_ptr(), &mut large) };
+        (address, large)
+    }
+
+    /// Whether the page is of a large folio that is mapped page by page, which has to be split
+    /// before [`Migration::from_fault`].
+    pub(crate) fn is_part(&self) -> bool {
         // SAFETY: By the type invariant.
-        unsafe { (*self.raw.as_ptr()).__bindgen_anon_1.address }
+        unsafe { ffi::amdkfd_fault_is_part(self.raw.as_ptr()) }
+    }
+
+    /// Has the kernel make single pages of the folio that the page is in. The page stays locked.
+    /// `EAGAIN`, `EBUSY`: it cannot at the moment. Does nothing to a single page.
+    pub(crate) fn split(&self) -> Result {
+        // SAFETY: By the type invariant.
+        to_result(unsafe { ffi::amdkfd_fault_split(self.raw.as_ptr()) })
     }
 
     /// Where it is mapped.
@@ -115,7 +209,8 @@ impl<'a> Fault<'a> {
         unsafe { ffi::amdkfd_fault_pause(time) }
     }
 
-    /// What was given to [`Migration::take`] for the page, and the page. `None`: another driver's.
+    /// What was given to [`Migration::take`] for the page, and the page, of a large folio that is
+    /// mapped as a whole the first one. `None`: another driver's.
     pub(crate) fn owner(&self) -> Option<(NonNull<c_void>, DevicePage)> {
         let mut number = 0;
         // SAFETY: By the type invariant; `number` is ours.
@@ -124,19 +219,43 @@ impl<'a> Fault<'a> {
     }
 }
 
-/// What was given to [`Migration::take`] for a page that nobody refers to any more, and the page.
-/// `None`: another driver's.
+/// Has the kernel make single pages of the large folio that begins with this page. Waits for the
+/// folio's lock. `EAGAIN`, `EBUSY`: it cannot at the moment. Does nothing if there is none.
+///
+/// # Safety
+///
+/// It is a device page.
+pub(crate) unsafe fn split(page: DevicePage) -> Result {
+    // SAFETY: By this function's contract.
+    to_result(unsafe { ffi::amdkfd_large_split(page.0) })
+}
+
+/// What was given to [`Migration::take`] for pages that nobody refers to any more, the first of
+/// them, and how many. `None`: another driver's.
 ///
 /// # Safety
 ///
 /// `folio` is the argument of `folio_free`.
 pub(crate) unsafe fn freed_by(
     folio: *const bindings::folio,
-) -> Option<(NonNull<c_void>, DevicePage)> {
-    let mut number = 0;
-    // SAFETY: By this function's contract; `number` is ours.
-    let owner = unsafe { ffi::amdkfd_folio_owner(folio, &mut number) };
-    Some((NonNull::new(owner)?, DevicePage(number)))
+) -> Option<(NonNull<c_void>, DevicePage, u32)> {
+    let (mut number, mut count) = (0, 0);
+    // SAFETY: By this function's contract; `number` and `count` are ours.
+    let owner = unsafe { ffi::amdkfd_folio_owner(folio, &mut number, &mut count) };
+    Some((NonNull::new(owner)?, DevicePage(number), count))
+}
+
+/// What is collected: `AMDKFD_MIGRATE_*` of `migrate.h`.
+const FROM_DEVICE: u32 = 1;
+const LARGE: u32 = 2;
+
+/// Whether large folios are collected as such.
+const fn large_if(large: bool) -> u32 {
+    if large {
+        LARGE
+    } else {
+        0
+    }
 }
 
 /// Pages that are being moved. Not to be kept: programs wait for them.
@@ -153,13 +272,15 @@ pub(crate) struct Migration<'a> {
 
 impl<'a> Migration<'a> {
     /// Collects what of `range` is in system memory, and places without a page. Under mmap_lock.
-    /// `owner`: whose notifiers know of it. `EINVAL`: not memory that can be moved.
+    /// `owner`: whose notifiers know of it. `large`: large folios, and as much without a page, are
+    /// one place; else the kernel splits these. `EINVAL`: not memory that can be moved.
     pub(crate) fn from_system(
         vma: &'a VmaRef,
         range: Range<usize>,
         owner: PageOwner,
+        large: bool,
     ) -> Result<Self> {
-        Self::collect(vma, range, false, owner, null_mut())
+        Self::collect(vma, range, large_if(large), owner, null_mut())
     }
 
     /// Collects what of `range` is in device pages of the owner's. Under mmap_lock.
@@ -167,23 +288,28 @@ impl<'a> Migration<'a> {
         vma: &'a VmaRef,
         range: Range<usize>,
         owner: PageOwner,
+        large: bool,
     ) -> Result<Self> {
-        Self::collect(vma, range, true, owner, null_mut())
+        Self::collect(vma, range, FROM_DEVICE | large_if(large), owner, null_mut())
     }
 
-    /// The same in a fault, whose page must be in `range`.
+    /// The same in a fault, whose page must be in `range`. A large folio that is mapped as a whole
+    /// is one place: the kernel cannot split it here. One that is [mapped page by
+    /// page](Fault::is_part) must not be there: the kernel, which would split it, keeps the lock of
+    /// another page than the fault's.
     pub(crate) fn from_fault(
         fault: &'a Fault<'_>,
         range: Range<usize>,
         owner: PageOwner,
     ) -> Result<Self> {
-        Self::collect(fault.vma(), range, true, owner, fault.raw.as_ptr())
+        let what = FROM_DEVICE | large_if(fault.place().1);
+        Self::collect(fault.vma(), range, what, owner, fault.raw.as_ptr())
     }
 
     fn collect(
         vma: &'a VmaRef,
         range: Range<usize>,
-        device: bool,
+        what: u32,
         owner: PageOwner,
         fault: *mut bindings::vm_fault,
     ) -> Result<Self> {
@@ -192,14 +318,14 @@ impl<'a> Migration<'a> {
         // SAFETY: `vma` is one under mmap_lock; the kernel checks that the range is in it. `fault`
         // is null, or valid as its type says.
         to_result(unsafe {
-            ffi::amdkfd_migration_collect(vma.as_ptr(), start, end, device, owner, fault, &mut raw)
+            ffi::amdkfd_migration_collect(vma.as_ptr(), start, end, what, owner, fault, &mut raw)
         })?;
         // INVARIANT: It was made for `vma`, which is borrowed.
         Self::own(raw)
     }
 
     /// Collects those of some device pages that somebody has. Needs no lock; takes those that lead
-    /// to where the pages are mapped.
+    /// to where the pages are mapped. Of a large folio all are to be named, in order.
     ///
     /// # Safety
     ///
@@ -251,15 +377,33 @@ impl<'a> Migration<'a> {
         // SAFETY: By the type invariant, and there is such a place.
         let kind = unsafe { ffi::amdkfd_migration_source(raw, index, &mut number) };
         match kind {
-            1 => Source::Empty,
-            2 => Source::System(SystemPage(number, PhantomData)),
+            1 => Source::Empty(SystemPages::zeros(self.size(index))),
+            2 => Source::System(self.system_pages(index, number)),
             3 => Source::Device(DevicePage(number)),
             _ => Source::Stays,
         }
     }
 
-    /// The device page at a place, and what was given to [`Migration::take`] for it. `None`: there
-    /// is none, or it is another driver's.
+    /// How many pages what is at a place has.
+    pub(crate) fn size(&self, index: u32) -> u32 {
+        match self.check(index) {
+            // SAFETY: By the type invariant, and there is such a place.
+            Ok(raw) => unsafe { ffi::amdkfd_migration_size(raw, index) },
+            Err(_) => 1,
+        }
+    }
+
+    /// Those from that number on: as many as the place has.
+    fn system_pages(&self, index: u32, first: usize) -> SystemPages<'_> {
+        SystemPages {
+            first: SystemPage(first, PhantomData),
+            count: self.size(index),
+            differ: true,
+        }
+    }
+
+    /// The device page at a place, of a large folio the first, and what was given to
+    /// [`Migration::take`] for it. `None`: there is none, or it is another driver's.
     pub(crate) fn owner(&self, index: u32) -> Option<(NonNull<c_void>, DevicePage)> {
         let raw = self.check(index).ok()?;
         let mut number = 0;
@@ -268,12 +412,14 @@ impl<'a> Migration<'a> {
         Some((NonNull::new(owner)?, DevicePage(number)))
     }
 
-    /// A new page in system memory as the target of a place, filled with zeros.
-    pub(crate) fn allocate_zeros(&self, index: u32) -> Result<SystemPage<'_>> {
-        let page = self.allocate(index)?;
-        // SAFETY: It was just allocated, and nobody knows it.
-        unsafe { ffi::amdkfd_clear_page(page.0) };
-        Ok(page)
+    /// New pages in system memory as the target of a place, filled with zeros.
+    pub(crate) fn allocate_zeros(&self, index: u32) -> Result<SystemPages<'_>> {
+        let pages = self.allocate(index)?;
+        for page in pages.iter() {
+            // SAFETY: It was just allocated, and nobody knows it.
+            unsafe { ffi::amdkfd_clear_page(page.0) };
+        }
+        Ok(pages)
     }
 
     /// The place, if it has no target yet.
@@ -286,24 +432,25 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// A new page in system memory as the target of a place.
-    pub(crate) fn allocate(&self, index: u32) -> Result<SystemPage<'_>> {
+    /// New pages in system memory as the target of a place, as many as it has.
+    pub(crate) fn allocate(&self, index: u32) -> Result<SystemPages<'_>> {
         let raw = self.without_target(index)?;
         // SAFETY: By the type invariant, and there is such a place; nobody uses another thread's
         // migration.
         match unsafe { ffi::amdkfd_migration_allocate(raw, index) } {
             0 => Err(ENOMEM),
-            number => Ok(SystemPage(number, PhantomData)),
+            number => Ok(self.system_pages(index, number)),
         }
     }
 
-    /// A device page as the target of a place. From now on it has an owner, for whom
-    /// [`freed_by`] tells when it is free again. `EBUSY`: somebody else has it.
+    /// Device pages from `page` on as the target of a place, as many as it has. From now on they
+    /// have an owner, for whom [`freed_by`] tells when they are free again. `EBUSY`: somebody else
+    /// has one.
     ///
     /// # Safety
     ///
-    /// It is a device page of memory that nobody else has. `owner` has an even address and stays
-    /// until then.
+    /// They are device pages of memory that nobody else has. `owner` is aligned to 4 bytes and
+    /// stays until then. For several there is a [`LargePlace`], which stays as long.
     pub(crate) unsafe fn take(
         &self,
         index: u32,
@@ -339,4 +486,23 @@ impl Drop for Migration<'_> {
 pub(crate) unsafe fn copy_page(number: usize, memory: *mut u8, from_page: bool) {
     // SAFETY: By this function's contract.
     unsafe { ffi::amdkfd_copy_page(number, memory.cast(), from_page) };
+}
+
+#[kernel::macros::kunit_tests(amdkfd_linux_migrate)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_one_owners_until_he_forgets_it() {
+        let first = DevicePage(LARGE_PAGES << 40);
+        let place = LargePlace::new(first).unwrap();
+        assert_eq!(LargePlace::new(first).err(), Some(EBUSY));
+        place.forget();
+        let next = LargePlace::new(first).unwrap();
+        // It is not his any more.
+        drop(place);
+        assert_eq!(LargePlace::new(first).err(), Some(EBUSY));
+        drop(next);
+        assert!(LargePlace::new(first).is_ok());
+    }
 }

@@ -8,6 +8,10 @@
 //! pages into system memory. Nothing here needs the process that made the block.
 
 use super::{
+    home::{
+        bring_home,
+        TOO_LARGE, //
+    },
     pages::{
         Pages,
         PAGE_SHIFT, //
@@ -37,7 +41,6 @@ use crate::{
     linux::{
         errno,
         migrate::{
-            DevicePage,
             Fault,
             Migration,
             Source,
@@ -306,8 +309,8 @@ impl Block {
         for _ in 0..TRIES {
             match self.empty(false) {
                 Ok(()) => break,
-                // Of the system's memory, or of one page.
-                Err(error) if [EAGAIN, ENOMEM].contains(&error) => fsleep(PAUSE),
+                // Of the system's memory, of one page, or of a large one.
+                Err(error) if [EAGAIN, EBUSY, ENOMEM, TOO_LARGE].contains(&error) => fsleep(PAUSE),
                 Err(error) => return Err(error),
             }
         }
@@ -327,9 +330,19 @@ impl Block {
             return Ok(());
         };
         let home = |migration| bring_home(migration, |_| true, lossy);
-        let moved = self
-            .audience
-            .watch_return(self.pages, EVICTED, || vram.collect().and_then(home));
+        let moved = self.audience.watch_return(self.pages, EVICTED, || {
+            // Who collects passes over a page that is locked; to split it is to wait for its lock.
+            if self.failures.load(Relaxed) > 0 {
+                let _ = vram.split();
+            }
+            match vram.collect().and_then(home) {
+                Err(error) if error == TOO_LARGE => {
+                    vram.split()?;
+                    vram.collect().and_then(home)
+                }
+                moved => moved,
+            }
+        });
         match vram.taken() {
             0 => Ok(()),
             left => {
@@ -350,9 +363,28 @@ impl Mover {
         &self.block
     }
 
-    /// Moves what of `range` is in system memory, or nowhere, into the block: `first` is the page
-    /// that the range begins with. Returns how many pages have moved.
-    pub(super) fn take(&self, migration: Migration<'_>, first: u64) -> Result<u32> {
+    /// Moves what of an area is in system memory, or nowhere, into the block: `first` is the page
+    /// that it begins with, and `collect` collects it, large folios as such or split. Returns how
+    /// many pages have moved.
+    pub(super) fn take<'a>(
+        &self,
+        collect: impl Fn(bool) -> Result<Migration<'a>>,
+        first: u64,
+        large: bool,
+    ) -> Result<u32> {
+        let large = large && self.vram.has_room_for_large();
+        let taken = self.put(collect(large)?, first, true);
+        if taken != Err(TOO_LARGE) {
+            return taken;
+        }
+        // Nothing is collected. If it cannot be split, what its pages are in the way of stays.
+        let _ = self.vram.split();
+        self.put(collect(false)?, first, false)
+    }
+
+    /// [`TOO_LARGE`]: nothing has moved, for there is no room for a large folio any more, or
+    /// (`may_split`) one may be in the way that has pages which nobody has any more.
+    fn put(&self, migration: Migration<'_>, first: u64, may_split: bool) -> Result<u32> {
         let count = migration.len() as usize;
         let mut list: KVec<(SystemPage<'_>, u32)> = KVec::with_capacity(count, GFP_KERNEL)?;
         for place in 0..migration.len() {
@@ -360,15 +392,20 @@ impl Mover {
             // CAST: at most a granule.
             let index = (page - self.block.pages.start) as u32;
             let system = match migration.source(place) {
-                Source::System(system) => system,
-                Source::Empty => SystemPage::zeros(),
+                Source::System(system) | Source::Empty(system) => system,
                 _ => continue,
             };
-            // A place that another one's page has: this one stays.
-            if Vram::take(&self.vram, &migration, place, index).is_err() {
+            if let Err(error) = Vram::take(&self.vram, &migration, place, index) {
+                let is_in_the_way = error == EEXIST && may_split && self.vram.is_whole();
+                if migration.size(place) > 1 || is_in_the_way {
+                    return Err(TOO_LARGE);
+                }
+                // A place that another one's page has: this one stays.
                 continue;
             }
-            list.push((system, index), GFP_KERNEL)?;
+            for (page, index) in system.iter().zip(index..) {
+                list.push((page, index), GFP_KERNEL)?;
+            }
         }
         if !list.is_empty() {
             let mut copies = Copies::new(self.vram.clone(), Direction::ToDevice);
@@ -380,97 +417,21 @@ impl Mover {
     }
 }
 
-/// Pages of a block that are to be copied, and where to.
-type Job<'a> = (DeferredArc<Vram>, KVec<(SystemPage<'a>, u32)>);
-
-/// Moves device pages of ours into system memory: those that `wanted` is true of. All or none of
-/// them are copied, so they should be of one device. `lossy`: what cannot be copied becomes zeros.
-/// Returns how many have moved. `ENOMEM`: not all could, and perhaps none.
-pub(super) fn bring_home(
-    migration: Migration<'_>,
-    wanted: impl Fn(DevicePage) -> bool,
-    lossy: bool,
-) -> Result<u32> {
-    let mut jobs: KVec<Job<'_>> = KVec::new();
-    let mut missing = false;
-    for place in 0..migration.len() {
-        let Some((vram, index)) = Vram::of(&migration, place, &wanted) else {
-            continue;
-        };
-        let system = match lossy {
-            true => migration.allocate_zeros(place),
-            false => migration.allocate(place),
-        };
-        let Ok(system) = system else {
-            missing = true;
-            continue;
-        };
-        match jobs.last_mut() {
-            Some((last, list)) if DeferredArc::ptr_eq(last, &vram) => {
-                list.push((system, index), GFP_KERNEL)?;
-            }
-            _ => {
-                let rest = (migration.len() - place) as usize;
-                let mut list = KVec::with_capacity(rest, GFP_KERNEL)?;
-                list.push((system, index), GFP_KERNEL)?;
-                jobs.push((vram, list), GFP_KERNEL)?;
-            }
-        }
-    }
-    let copied = copy_home(&jobs);
-    drop(jobs);
-    match copied {
-        // What goes on writes to pages that somebody would have.
-        Err(error) if !lossy || error == errno::timer_expired() => return Err(error),
-        _ => (),
-    }
-    let moved = migration.commit();
-    if missing {
-        return Err(ENOMEM);
-    }
-    Ok(moved)
-}
-
-/// Copies what goes home, all blocks beside each other. `ETIME`: of one the copy goes on; another
-/// error: none does.
-fn copy_home(jobs: &[Job<'_>]) -> Result {
-    let mut all = KVec::with_capacity(jobs.len(), GFP_KERNEL)?;
-    let mut result = Ok(());
-    for (vram, list) in jobs {
-        let mut copies = Copies::new(vram.clone(), Direction::ToSystem);
-        let mut begun = copies.try_begin(list);
-        if begun == Err(EBUSY) {
-            // Many who each have some, and wait for others', would wait for each other.
-            result = wait_for_all(&mut all, result);
-            begun = copies.begin(list);
-        }
-        result = result.and(begun);
-        all.push(copies, GFP_KERNEL)?;
-    }
-    wait_for_all(&mut all, result)
-}
-
-/// Waits for copies. Returns what came of these and of `others`.
-fn wait_for_all(copies: &mut KVec<Copies>, others: Result) -> Result {
-    let mut result = others;
-    for copies in copies.drain_all() {
-        let ended = copies.wait();
-        result = match ended == Err(errno::timer_expired()) {
-            true => ended,
-            false => result.and(ended),
-        };
-    }
-    result
-}
-
-/// How long whoever has touched a page that cannot be copied now waits, with mmap_lock held for
-/// reading.
+/// How long who has touched a page that cannot be copied now waits, with mmap_lock held to read.
 const RETRY_AFTER: Msecs = 10;
 
 /// Whether an error of a copy may pass, as it does when a reset is over: the device has not ended
 /// another copy, or this one; it is being reset; it has dropped the copy.
 fn passes(error: Error) -> bool {
     [EIO, EAGAIN, errno::timer_expired(), errno::canceled()].contains(&error)
+}
+
+/// Whoever has touched the page is to try again. Only who is about to die does not.
+fn try_again(fault: &Fault<'_>) -> FaultEnd {
+    match fault.pause(RETRY_AFTER) {
+        true => FaultEnd::Done,
+        false => FaultEnd::Lost,
+    }
 }
 
 impl VramOwner for Block {
@@ -490,8 +451,12 @@ impl VramOwner for Block {
         let Ok(memory) = self.kgd.device_pages() else {
             return FaultEnd::Lost;
         };
+        // A part of it is unmapped, or was: it will not come home as one.
+        if fault.is_part() && fault.split().is_err() {
+            return try_again(fault);
+        }
         let (vma, bytes) = (fault.vma(), 1usize << PAGE_SHIFT);
-        let address = fault.address() & !(bytes - 1);
+        let (address, _) = fault.place();
         // The block's pages around it, wherever they are now: mremap may have moved them.
         let before = page as usize * bytes;
         // CAST: at most a granule.
@@ -508,12 +473,13 @@ impl VramOwner for Block {
         match moved {
             Ok(_) => FaultEnd::Done,
             Err(error) if error == ENOMEM => FaultEnd::NoMemory,
-            // The page is where it was: whoever touches it again may find that it can be copied.
-            // Only who is about to die does not try again.
-            Err(error) if passes(error) => match fault.pause(RETRY_AFTER) {
-                true => FaultEnd::Done,
-                false => FaultEnd::Lost,
+            // Nothing is collected, and the fault has the only reference: its pages come singly.
+            Err(error) if error == TOO_LARGE => match fault.split() {
+                Ok(()) => FaultEnd::Done,
+                Err(_) => try_again(fault),
             },
+            // The page is where it was: whoever touches it again may find that it can be copied.
+            Err(error) if passes(error) => try_again(fault),
             Err(error) => {
                 gpu_err!(name, "a page in VRAM is lost to the processor: {error:?}\n");
                 FaultEnd::Lost

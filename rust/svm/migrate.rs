@@ -13,6 +13,10 @@ use super::{
         Mover,
         Room, //
     },
+    home::{
+        bring_home,
+        TOO_LARGE, //
+    },
     map::Place,
     pages::{
         Pages,
@@ -32,6 +36,7 @@ use crate::{
     },
 };
 use kernel::{
+    mm::virt::flags,
     prelude::*,
     sync::Arc, //
 };
@@ -217,7 +222,11 @@ impl Svm {
             let mut count = 0;
             let each = each_mapping(place, pages, |vma, here| {
                 let bytes = here.start as usize..here.end as usize;
-                let migration = Migration::from_device(vma, bytes, memory.owner)?;
+                let collect = |large| {
+                    let bytes = bytes.clone();
+                    Migration::from_device(vma, bytes, memory.owner, large)
+                };
+                let migration = collect(true)?;
                 let is_its = |page| match partition {
                     None => memory.holds(page),
                     Some(_) => self.holder_of(page) == Some(index),
@@ -230,7 +239,10 @@ impl Svm {
                     begun = true;
                     self.tell_migration(index, told, why.locations());
                 }
-                count += block::bring_home(migration, is_its, false)?;
+                count += match bring_home(migration, is_its, false) {
+                    Err(error) if error == TOO_LARGE => bring_home(collect(false)?, is_its, false)?,
+                    moved => moved?,
+                };
                 Ok(())
             });
             if begun {
@@ -260,8 +272,11 @@ impl Svm {
         let mut moved = 0;
         each_mapping(place, pages, |vma, here| {
             let bytes = here.start as usize..here.end as usize;
-            let migration = Migration::from_system(vma, bytes, owner)?;
-            moved += mover.take(migration, here.start >> PAGE_SHIFT)?;
+            let first = here.start >> PAGE_SHIFT;
+            let collect = |large| Migration::from_system(vma, bytes.clone(), owner, large);
+            // Where the user wants no large pages none is made, there or on the way back.
+            let may_be_large = vma.flags() & flags::NOHUGEPAGE == 0;
+            moved += mover.take(collect, first, may_be_large)?;
             Ok(())
         })?;
         Ok(moved)

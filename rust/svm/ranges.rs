@@ -126,10 +126,7 @@ impl Ranges {
         if pages.is_empty() {
             return Ok(plan);
         }
-        let (before, behind) = (
-            Pages::new(0, pages.start),
-            Pages::new(pages.end, u64::MAX),
-        );
+        let (before, behind) = (Pages::new(0, pages.start), Pages::new(pages.end, u64::MAX));
         let mut next = pages.start;
         // From the one that ends where they begin, if there is one.
         let mut found = self.tree.cursor_lower_bound_mut(&pages.start);
@@ -167,31 +164,58 @@ impl Ranges {
     }
 
     /// Changes the attributes of `pages`, if these are one range, which stays one by itself, and
-    /// `fits` says so of what it had and what it gets. False: nothing was done.
+    /// `fits` says so of what it had and what it gets. What nobody has said anything of is not
+    /// changed either.
     pub(crate) fn update(
         &mut self,
         pages: Pages,
-        change: impl Fn(&Attributes) -> Attributes,
+        change: impl Fn(Option<&Attributes>) -> Attributes,
         fits: impl Fn(&Attributes, &Attributes) -> bool,
-    ) -> bool {
+    ) -> Update {
+        let continues = |it: (&u64, &Range), after: &Attributes| {
+            *it.0 == pages.start && it.1.attributes == *after
+        };
+        let goes_on = |it: (&u64, &Range), after: &Attributes| {
+            it.1.start == pages.end && it.1.attributes == *after
+        };
         let first = pages.start.saturating_add(1);
         let Some(mut cursor) = self.tree.cursor_lower_bound_mut(&first) else {
-            return false;
+            let after = change(None);
+            let last = self.tree.cursor_back();
+            return match last.is_some_and(|last| continues(last.current(), &after)) {
+                true => Update::Not,
+                false => Update::New(after),
+            };
         };
         let (end, range) = cursor.current();
-        if (range.start, *end) != (pages.start, pages.end) {
-            return false;
+        let is_new = range.start >= pages.end;
+        if !is_new && (range.start, *end) != (pages.start, pages.end) {
+            return Update::Not;
         }
-        let after = change(&range.attributes);
-        let before = cursor.peek_prev();
-        let behind = cursor.peek_next();
-        let grows = before.is_some_and(|(end, it)| *end == pages.start && it.attributes == after)
-            || behind.is_some_and(|(_, it)| it.start == pages.end && it.attributes == after);
-        if grows || !fits(&range.attributes, &after) {
-            return false;
+        let after = change((!is_new).then_some(&range.attributes));
+        let behind = match is_new {
+            true => Some((end, range)),
+            false => cursor.peek_next(),
+        };
+        let grows = behind.is_some_and(|it| goes_on(it, &after))
+            || cursor.peek_prev().is_some_and(|it| continues(it, &after));
+        if grows || !is_new && !fits(&range.attributes, &after) {
+            return Update::Not;
+        }
+        if is_new {
+            return Update::New(after);
         }
         cursor.current_mut().1.attributes = after;
-        true
+        Update::Done
+    }
+
+    /// Adds a range that [`Self::update`] has found to be one by itself. Nothing may have changed
+    /// since.
+    pub(crate) fn add(&mut self, pages: Pages, attributes: Attributes, spare: Spare) {
+        let start = pages.start;
+        if !pages.is_empty() {
+            self.put(spare.0.into_node(pages.end, Range { start, attributes }));
+        }
     }
 
     /// Does what was planned. The ranges must not have changed since.
@@ -273,6 +297,16 @@ impl Attributes {
             false => pages.len(),
         }
     }
+}
+
+/// What [`Ranges::update`] has done.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Update {
+    Done,
+    /// Nothing: these are the attributes of a range that stays one by itself where there is none.
+    New(Attributes),
+    /// Nothing: other ranges change, too.
+    Not,
 }
 
 /// Ranges that [`Ranges::commit`] puts where others are.
@@ -424,7 +458,8 @@ mod tests {
     fn a_range_that_stays_by_itself_is_updated() {
         let mut ranges = three();
         let mut update = |start, end, granularity, fits| {
-            ranges.update(Pages::new(start, end), |_| like(granularity), |_, _| fits)
+            let pages = Pages::new(start, end);
+            ranges.update(pages, |_| like(granularity), |_, _| fits) == Update::Done
         };
         assert!(!update(10, 19, 7, true) && !update(11, 20, 7, true));
         assert!(!update(25, 30, 7, true) && !update(40, 50, 7, true));
@@ -433,6 +468,29 @@ mod tests {
         assert!(!update(10, 20, 2, true) && !update(20, 25, 1, true));
         assert!(update(10, 20, 7, true) && update(30, 40, 2, true));
         assert!(all(&mut ranges, &[(10, 20, 7), (20, 25, 2), (30, 40, 2)]));
+    }
+
+    #[test]
+    fn a_range_is_new_where_there_is_none_like_it() {
+        let mut ranges = three();
+        let mut is_new = |start, end, granularity| {
+            let new = ranges.update(Pages::new(start, end), |_| like(granularity), |_, _| true);
+            new == Update::New(like(granularity))
+        };
+        assert!(is_new(2, 5, 7) && is_new(2, 10, 7) && is_new(26, 29, 2) && is_new(45, 50, 3));
+        assert!(is_new(25, 30, 7) && is_new(40, 50, 2));
+        // It would become one with the next, or with the one before.
+        assert!(!is_new(2, 10, 1) && !is_new(25, 30, 2) && !is_new(25, 30, 3));
+        assert!(!is_new(40, 50, 3));
+        // Somebody has said something of a part.
+        assert!(!is_new(2, 11, 7) && !is_new(24, 26, 7) && !is_new(39, 41, 7));
+        assert!(all(&mut ranges, &[(10, 20, 1), (20, 25, 2), (30, 40, 3)]));
+        ranges.add(Pages::new(25, 30), like(7), Spare::new().unwrap());
+        ranges.add(Pages::new(50, 50), like(7), Spare::new().unwrap());
+        let expected = [(10, 20, 1), (20, 25, 2), (25, 30, 7), (30, 40, 3)];
+        assert!(all(&mut ranges, &expected));
+        let none = Ranges::new().update(Pages::new(1, 2), |_| like(7), |_, _| true);
+        assert_eq!(none, Update::New(like(7)));
     }
 
     #[test]

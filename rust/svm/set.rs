@@ -26,7 +26,10 @@ use super::{
         Pages,
         PAGE_SHIFT, //
     },
-    ranges::Spare,
+    ranges::{
+        Spare,
+        Update, //
+    },
     region::{
         RegionUse,
         REGION_PAGES, //
@@ -152,7 +155,8 @@ impl Svm {
         shown
     }
 
-    /// Gives an area other attributes, and watches all of it. Whether part of it had none.
+    /// Gives an area other attributes, and watches all of it. Whether part of it had none, as
+    /// [`Self::change`] says.
     fn give(self: &Arc<Self>, pages: Pages, change: &[Attribute], mm: &MmWithUser) -> Result<bool> {
         let mut watched = None;
         let given = loop {
@@ -284,6 +288,14 @@ impl Svm {
         Ok(())
     }
 
+    /// The same, without XNACK; with it nothing is charged.
+    fn charge_new(&self, book: &mut Book, pages: u64) -> Result {
+        match self.xnack() {
+            true => Ok(()),
+            false => self.charge(book, pages),
+        }
+    }
+
     /// Whether all of an area could be charged, before anything is made for it. `ENOMEM` if not.
     fn check_charge(&self, _changing: &Changing<'_>, pages: Pages) -> Result {
         // Of one region there is not much to be made.
@@ -330,7 +342,8 @@ impl Svm {
         Ok(())
     }
 
-    /// Gives an area other attributes. Whether part of it had none.
+    /// Gives an area other attributes. Whether part of it had none, unless all of it had none and
+    /// no GPU is to see it for that.
     fn change(&self, pages: Pages, change: &[Attribute]) -> Result<bool> {
         let default = self.default_attributes();
         let mut book = self.book.lock();
@@ -341,11 +354,18 @@ impl Svm {
         };
         let same_charge =
             |one: &Attributes, other: &Attributes| one.usable(pages) == other.usable(pages);
-        let one = book
-            .ranges
-            .update(pages, |before| changed(Some(before)), same_charge);
-        if one {
-            return Ok(false);
+        match book.ranges.update(pages, changed, same_charge) {
+            Update::Done => return Ok(false),
+            Update::New(attributes) => {
+                let spare = Spare::new()?;
+                let others = book.charged;
+                self.charge_new(&mut book, others + pages.len())?;
+                book.ranges.add(pages, attributes, spare);
+                // Less than what is charged.
+                let _ = self.charge_new(&mut book, others + attributes.usable(pages));
+                return Ok(!attributes.shown_at_once(self.xnack()).is_empty());
+            }
+            Update::Not => (),
         }
         let plan = book.ranges.plan(pages, changed)?;
         let new = plan.known != pages.len();

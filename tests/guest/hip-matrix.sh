@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only OR MIT
 # shellcheck shell=bash
-# The steps of compare/hip-matrix and compare/hip-matrix-svm: sourced.
+# The steps of compare/hip-matrix and compare/hip-matrix-buffers: sourced.
 export TMPDIR=/tmp
 status=0
 for setting in "0 0" "0 1" "1 0" "1 1"; do

@@ -8,6 +8,7 @@
  *   /sys/kernel/debug/fail-nth-work   the same for the works that any worker does for amdkfd.ko:
  *                                those of its own functions, and amdgpu's for retry faults. This
  *                                module has to be there before amdkfd.ko.
+ *   /sys/kernel/debug/fail-large     while it says 1, nobody gets 2 MiB or more in one piece.
  *   /sys/kernel/debug/places     the edges of amdkfd.ko's code that any context has reached since
  *                                this module was loaded. KCOV records a task's own calls only, not
  *                                interrupts and workers. It is for an amdkfd.ko built with coverage
@@ -188,6 +189,49 @@ static int probe(void)
 	return 0;
 }
 
+static int before_large(struct kprobe *probe, struct pt_regs *regs)
+{
+	if (regs_get_kernel_argument(regs, 1) < PMD_SHIFT - PAGE_SHIFT ||
+	    regs_get_kernel_argument(regs, 0) & __GFP_NOFAIL)
+		return 0;
+	regs->ax = 0;
+	instruction_pointer_set(regs, (unsigned long)faults_return);
+	return 1;
+}
+NOKPROBE_SYMBOL(before_large);
+
+/* While it is registered. */
+static struct kprobe large;
+static bool no_large;
+
+static int large_get(void *data, u64 *value)
+{
+	*value = no_large;
+	return 0;
+}
+
+static int large_set(void *data, u64 value)
+{
+	int ret = 0;
+
+	mutex_lock(&probing);
+	if (no_large)
+		unregister_kprobe(&large);
+	no_large = false;
+	if (value) {
+		large = (struct kprobe){
+			.symbol_name = "__alloc_frozen_pages_noprof",
+			.pre_handler = before_large,
+			.post_handler = after,
+		};
+		ret = register_kprobe(&large);
+		no_large = !ret;
+	}
+	mutex_unlock(&probing);
+	return ret;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(large_operations, large_get, large_set, "%llu\n");
+
 /* kallsyms_lookup_name() itself is not exported; a probe finds it. */
 static unsigned long address_of(const char *name)
 {
@@ -363,7 +407,7 @@ static const struct file_operations places_operations = {
 	.release = single_release,
 };
 
-static struct dentry *nth_file, *works_file, *places_file;
+static struct dentry *nth_file, *works_file, *large_file, *places_file;
 
 static int __init faults_init(void)
 {
@@ -375,6 +419,7 @@ static int __init faults_init(void)
 	nth_file = debugfs_create_file("fail-nth", 0600, NULL, NULL, &nth_operations);
 	works_file = debugfs_create_file("fail-nth-work", 0600, NULL, &works_armed,
 					 &nth_operations);
+	large_file = debugfs_create_file_unsafe("fail-large", 0600, NULL, NULL, &large_operations);
 	places_file = debugfs_create_file("places", 0600, NULL, NULL, &places_operations);
 	return 0;
 }
@@ -384,7 +429,9 @@ static void __exit faults_exit(void)
 {
 	debugfs_remove(nth_file);
 	debugfs_remove(works_file);
+	debugfs_remove(large_file);
 	debugfs_remove(places_file);
+	large_set(NULL, 0);
 	if (probed)
 		unprobe(ARRAY_SIZE(points));
 	unregister_module_notifier(&changes);

@@ -16,7 +16,9 @@ use super::{
     *, //
 };
 use crate::linux::migrate::{
+    self,
     DevicePage,
+    LargePlace,
     PageOwner, //
 };
 use kernel::sync::atomic::ordering::{
@@ -45,25 +47,23 @@ impl DeviceMemory for Amdgpu {
         })
     }
 
-    fn alloc_vram(
-        &self,
-        new: NewVram,
-        cookie: NonNull<c_void>,
-        pages: &mut [usize],
-    ) -> Result<VramHandle> {
-        let partition = new.partition;
+    fn alloc_vram(&self, new: NewVram, cookie: NonNull<c_void>) -> Result<VramHandle> {
         let (cookie, mut out) = (cookie.as_ptr(), null_mut());
-        let count = u32::try_from(pages.len())?;
-        // CAST: `unsigned long` is as large as `usize`.
-        let list = pages.as_mut_ptr().cast();
-        // SAFETY: By the type invariant, the device is valid; the list has room for `count`, and
-        // `out` is ours.
+        // SAFETY: By the type invariant, the device is valid; `out` is ours.
         to_result(unsafe {
-            c::bridge_vram_alloc(self.adev(), partition, count, cookie, list, &mut out)
+            c::bridge_vram_alloc(self.adev(), new.partition, new.pages, cookie, &mut out)
         })?;
         let vram = VramHandle(NonNull::new(out.cast()).ok_or(ENOMEM)?);
         self.vrams.add(1, Relaxed);
         Ok(vram)
+    }
+
+    fn vram_run(&self, handle: &VramHandle, index: u32) -> Option<(DevicePage, u32)> {
+        let mut first = 0;
+        // SAFETY: By its invariant, the handle is live; `first` is ours.
+        let count = unsafe { c::bridge_vram_run(raw(handle), index, &mut first) };
+        // CAST: `usize` is as large as `unsigned long`.
+        (count > 0).then_some((DevicePage(first as usize), count))
     }
 
     fn empty_vram(&self, handle: &VramHandle) {
@@ -76,6 +76,15 @@ impl DeviceMemory for Amdgpu {
         unsafe { c::bridge_vram_free(raw(&handle)) };
         // Whoever sees this sees all that was done with the buffer.
         let _: usize = self.vrams.fetch_sub(1, Release);
+    }
+
+    fn has_large_pages(&self) -> bool {
+        LargePlace::is_possible()
+    }
+
+    unsafe fn split_page(&self, page: DevicePage) -> Result {
+        // SAFETY: By this function's contract.
+        unsafe { migrate::split(page) }
     }
 
     fn vrams(&self) -> usize {

@@ -24,16 +24,35 @@ use crate::linux::migrate::{
 };
 use kernel::page::PAGE_SIZE;
 
-/// The page at the begin of VRAM. Each buffer is at its begin.
+/// The page at the begin of VRAM, a multiple of 2 MiB. Each buffer is at its begin.
 const FIRST: usize = 1 << 40;
+
+/// Whether a large folio begins there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Folio {
+    #[default]
+    None,
+    /// One that somebody uses: it cannot be split.
+    Used,
+    Idle,
+}
 
 struct FakeVram {
     memory: VVec<u8>,
+    pages: u32,
+    /// Its pages lie one after the other.
+    is_one: bool,
     cookie: NonNull<c_void>,
     wanted: bool,
 }
 
 impl Fake {
+    /// Buffers can have large folios; whether one begins at the begin of VRAM.
+    pub(crate) fn set_folio(&self, folio: Folio) {
+        let mut live = self.live.lock();
+        (live.has_large, live.folio) = (true, folio);
+    }
+
     /// amdgpu wants the memory of a buffer, if its owner has not been told or has released it.
     pub(crate) fn want(&self, handle: &VramHandle) {
         // SAFETY: from `alloc_vram`, and not consumed yet; tests are of one thread.
@@ -54,30 +73,38 @@ impl DeviceMemory for Fake {
         })
     }
 
-    fn alloc_vram(
-        &self,
-        new: NewVram,
-        cookie: NonNull<c_void>,
-        pages: &mut [usize],
-    ) -> Result<VramHandle> {
-        if pages.is_empty() || pages.len() > MAX_PAGES || pages.len() != new.pages as usize {
+    fn alloc_vram(&self, new: NewVram, cookie: NonNull<c_void>) -> Result<VramHandle> {
+        let pages = new.pages as usize;
+        if pages == 0 || pages > MAX_PAGES {
             return Err(EINVAL);
         }
-        // The last page is apart from the others, as it may be in VRAM.
-        for (number, page) in (FIRST..).zip(pages.iter_mut()) {
-            *page = number;
-        }
-        if let Some(page) = pages.last_mut() {
-            *page += 1;
-        }
-        let memory = VVec::from_elem(0, (pages.len() + 1) * PAGE_SIZE, GFP_KERNEL)?;
+        let memory = VVec::from_elem(0, (pages + 1) * PAGE_SIZE, GFP_KERNEL)?;
         let vram = VramHandle(own(FakeVram {
             memory,
+            pages: new.pages,
+            is_one: self.live.lock().has_large,
             cookie,
             wanted: false,
         })?);
         self.live.lock().vrams += 1;
         Ok(vram)
+    }
+
+    fn vram_run(&self, handle: &VramHandle, index: u32) -> Option<(DevicePage, u32)> {
+        // SAFETY: from `alloc_vram`, and not consumed yet; tests are of one thread.
+        let vram = unsafe { handle.0.cast::<FakeVram>().as_ref() };
+        let rest = vram.pages.checked_sub(index).filter(|rest| *rest > 0)?;
+        // The last page is apart from the others, as it may be in VRAM.
+        let is_apart = rest == 1 && !vram.is_one;
+        let page = DevicePage(FIRST + index as usize + usize::from(is_apart));
+        Some((
+            page,
+            if rest == 1 || vram.is_one {
+                rest
+            } else {
+                rest - 1
+            },
+        ))
     }
 
     fn empty_vram(&self, handle: &VramHandle) {
@@ -89,6 +116,22 @@ impl DeviceMemory for Fake {
         self.live.lock().vrams -= 1;
         // SAFETY: from `alloc_vram`, and consumed.
         drop(unsafe { take::<FakeVram>(handle.0) });
+    }
+
+    fn has_large_pages(&self) -> bool {
+        self.live.lock().has_large
+    }
+
+    unsafe fn split_page(&self, page: DevicePage) -> Result {
+        let mut live = self.live.lock();
+        if page.0 != FIRST || live.folio == Folio::None {
+            return Ok(());
+        }
+        if live.folio == Folio::Used {
+            return Err(EAGAIN);
+        }
+        live.folio = Folio::None;
+        Ok(())
     }
 
     fn vrams(&self) -> usize {

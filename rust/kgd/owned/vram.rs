@@ -21,8 +21,10 @@ use crate::linux::{
         self,
         DevicePage,
         Fault,
+        LargePlace,
         Migration,
-        SystemPage, //
+        SystemPage,
+        LARGE_PAGES, //
     },
     spinlock::{
         new_irq_spinlock,
@@ -86,6 +88,8 @@ struct Run {
 struct Taken {
     pages: [u64; MAX_PAGES / 64],
     count: u32,
+    /// All were taken for a large folio, which nobody has had split since.
+    whole: bool,
     /// No page is taken any more: the memory may be amdgpu's, or a copy into it was given up that
     /// goes on.
     closed: bool,
@@ -97,23 +101,38 @@ impl Taken {
         (&mut self.pages[page as usize / 64 % (MAX_PAGES / 64)], bit)
     }
 
-    fn add(&mut self, page: u32) -> Result {
+    /// Adds a page, or all. Whether it is the first.
+    fn add(&mut self, page: u32, count: u32) -> Result<bool> {
         if self.closed {
             return Err(EBUSY);
         }
-        let (word, bit) = self.place(page);
-        if *word & bit != 0 {
-            return Err(EEXIST);
+        let first = self.count == 0;
+        if count > 1 {
+            if !first {
+                return Err(EEXIST);
+            }
+            self.pages = [!0; MAX_PAGES / 64];
+            self.whole = true;
+        } else {
+            let (word, bit) = self.place(page);
+            if *word & bit != 0 {
+                return Err(EEXIST);
+            }
+            *word |= bit;
         }
-        *word |= bit;
-        self.count += 1;
-        Ok(())
+        self.count += count;
+        Ok(first)
     }
 
-    fn remove(&mut self, page: u32) {
-        let (word, bit) = self.place(page);
-        *word &= !bit;
-        self.count -= 1;
+    /// Removes pages. Whether they were the last.
+    fn remove(&mut self, page: u32, count: u32) -> bool {
+        for page in page..page + count {
+            let (word, bit) = self.place(page);
+            *word &= !bit;
+        }
+        self.count -= count;
+        self.whole &= self.count != 0;
+        self.count == 0
     }
 }
 
@@ -142,9 +161,12 @@ impl Drop for Buffer {
 /// # Invariants
 ///
 /// `runs` lists the buffer's pages, each once, and these are device pages of the device. A page
-/// that is taken is out, and has a reference of this buffer; another one is in nobody's use.
+/// that is taken is out, and all that are have one reference of this buffer; another one is in
+/// nobody's use. If there is a place for a large folio's owner the pages are those of one.
 #[pin_data]
 pub(crate) struct Vram {
+    // Before the buffer: then the memory may be another one's.
+    large: Option<LargePlace>,
     buffer: Buffer,
     runs: KVec<Run>,
     count: u32,
@@ -155,20 +177,26 @@ pub(crate) struct Vram {
 
 impl Deferrable for Vram {}
 
-fn runs_of(pages: &[usize]) -> Result<KVec<Run>> {
+/// The runs of so many pages. `run_at`: the page at a place, and how many follow each other from it
+/// on.
+fn runs_of(pages: u32, run_at: impl Fn(u32) -> Option<(DevicePage, u32)>) -> Result<KVec<Run>> {
     let mut runs: KVec<Run> = KVec::new();
-    for (index, page) in (0..).zip(pages) {
+    let mut index = 0;
+    while index < pages {
+        let (DevicePage(first), count) = run_at(index).ok_or(EINVAL)?;
+        let count = count.clamp(1, pages - index);
         match runs.last_mut() {
-            Some(run) if run.first + run.count as usize == *page => run.count += 1,
+            Some(run) if run.first + run.count as usize == first => run.count += count,
             _ => {
                 let run = Run {
-                    first: *page,
+                    first,
                     index,
-                    count: 1,
+                    count,
                 };
                 runs.push(run, GFP_KERNEL)?;
             }
         }
+        index += count;
     }
     Ok(runs)
 }
@@ -185,23 +213,35 @@ impl Vram {
     ) -> Result<DeferredArc<Self>> {
         let first = kgd.device_pages()?.first.0;
         let owner = KBox::new(owner, GFP_KERNEL)?;
-        let mut pages = KVec::from_elem(0, new.pages as usize, GFP_KERNEL)?;
         let cookie = NonNull::from(&*owner).cast();
-        let raw = kgd.alloc_vram(new, cookie, &mut pages)?;
+        let raw = kgd.alloc_vram(new, cookie)?;
         // INVARIANT: The cookie is the owner's address.
         let buffer = Buffer {
             raw: ManuallyDrop::new(raw),
             kgd,
             owner,
         };
-        let runs = runs_of(&pages)?;
+        let run_at = |index| buffer.kgd.vram_run(&buffer.raw, index);
+        let runs = runs_of(new.pages, run_at)?;
         let taken = Taken {
             pages: [0; MAX_PAGES / 64],
             count: 0,
+            whole: false,
             closed: false,
+        };
+        let large = match runs[..] {
+            [Run { first, count, .. }]
+                if count as usize == LARGE_PAGES
+                    && first % LARGE_PAGES == 0
+                    && buffer.kgd.has_large_pages() =>
+            {
+                Some(LargePlace::new(DevicePage(first))?)
+            }
+            _ => None,
         };
         // INVARIANT: The pages are those that the device has listed. None is out.
         let vram = pin_init!(Self {
+            large,
             buffer,
             runs,
             count: new.pages,
@@ -252,8 +292,8 @@ impl Vram {
     ) -> Option<(DeferredArc<Self>, u32)> {
         let (vram, page) = migration.owner(place).filter(|(_, page)| wanted(*page))?;
         let vram = vram.cast::<Self>().as_ptr();
-        // SAFETY: `take` named its buffer as the page's owner, with a reference that the page has
-        // until it is free; the migration has a reference of the page.
+        // SAFETY: `take` named its buffer as the page's owner, of which those that are out have a
+        // reference; the migration has one of the page.
         let vram = ManuallyDrop::new(unsafe { DeferredArc::from_raw(vram) });
         Some((DeferredArc::clone(&vram), vram.index_of(page)?))
     }
@@ -268,8 +308,14 @@ impl Vram {
         !self.taken.lock().closed
     }
 
-    /// Takes a page as the target of a place of `migration`. `EEXIST`: it is out already, or the
-    /// place has a target; `EBUSY`: no page can be taken any more. Never sleeps.
+    /// Whether a large folio can be taken: nothing is out.
+    pub(crate) fn has_room_for_large(&self) -> bool {
+        self.large.is_some() && self.taken() == 0
+    }
+
+    /// Takes a page as the target of a place of `migration`, or all pages for a large folio.
+    /// `EEXIST`: it is out already, or the place has a target; `EBUSY`: no page can be taken any
+    /// more. Never sleeps.
     pub(crate) fn take(
         this: &DeferredArc<Self>,
         migration: &Migration<'_>,
@@ -277,33 +323,70 @@ impl Vram {
         index: u32,
     ) -> Result {
         let page = this.page(index).ok_or(EINVAL)?;
-        this.taken.lock().add(index)?;
-        let raw = DeferredArc::into_raw(this.clone());
+        let count = migration.size(place);
+        if count > 1 && (this.large.is_none() || index != 0) {
+            return Err(EINVAL);
+        }
+        let first = this.taken.lock().add(index, count)?;
+        let raw = match first {
+            // The one reference of all that are out. Nobody gives it back before this page does.
+            true => DeferredArc::into_raw(this.clone()),
+            false => &raw const **this,
+        };
         let owner = NonNull::new(raw.cast_mut().cast()).ok_or(EINVAL)?;
-        // SAFETY: By the type invariant it is a device page, and nobody's until a moment ago. The
-        // reference that is leaked above is given back when the page is free.
+        // SAFETY: By the type invariant they are device pages, and nobody's until a moment ago. The
+        // reference of those that are out is given back when the last is free.
         let result = unsafe { migration.take(place, page, owner) };
         if let Err(error) = result {
-            let mut taken = this.taken.lock();
-            taken.remove(index);
-            // C's: the next one would meet it too.
-            taken.closed |= error == EBUSY;
-            drop(taken);
-            // SAFETY: From `into_raw`; the page has not taken the reference.
-            drop(unsafe { DeferredArc::from_raw(raw) });
+            let last = {
+                let mut taken = this.taken.lock();
+                // C's: the next one would meet it too.
+                taken.closed |= error == EBUSY;
+                taken.remove(index, count)
+            };
+            if last {
+                // SAFETY: From `into_raw`: there is none out, and so nobody else gives it back.
+                drop(unsafe { DeferredArc::from_raw(raw) });
+            }
         }
         result
     }
 
-    /// Collects all pages that are out, in whatever address spaces: place and page have the same
-    /// number. Needs no lock of an address space, and takes those that lead to the pages.
+    /// Collects all pages that are out, in whatever address spaces. Needs no lock of an address
+    /// space, and takes those that lead to the pages.
     pub(crate) fn collect(&self) -> Result<Migration<'static>> {
         let mut pages = KVec::with_capacity(self.count as usize, GFP_KERNEL)?;
-        for index in 0..self.count {
+        // One that is free may look like the first of a large folio, with all that lie behind it.
+        let out = self.taken.lock().pages;
+        let is_out = |index: u32| out[index as usize / 64] & 1 << (index % 64) != 0;
+        for index in (0..self.count).filter(|index| is_out(*index)) {
             pages.push(self.page(index).ok_or(EINVAL)?, GFP_KERNEL)?;
         }
         // SAFETY: By the type invariant.
         unsafe { Migration::from_pages(&pages) }
+    }
+
+    /// Whether a large folio is out that was not [split](Vram::split): pages of it that nobody has
+    /// any more are out as long as it is.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.taken.lock().whole
+    }
+
+    /// Has the kernel make single pages of a large folio, if one is out: then those that nobody has
+    /// are free. Waits for its lock. `EAGAIN`, `EBUSY`: it cannot at the moment.
+    pub(crate) fn split(&self) -> Result {
+        let Some(first) = self.page(0).filter(|_| self.large.is_some()) else {
+            return Ok(());
+        };
+        // Before: one that comes meanwhile may be split, or not.
+        let whole = core::mem::replace(&mut self.taken.lock().whole, false);
+        // SAFETY: By the type invariant.
+        let split = unsafe { self.buffer.kgd.split_page(first) };
+        if whole && split.is_err() {
+            let mut taken = self.taken.lock();
+            taken.whole = taken.count > 0;
+        }
+        split
     }
 
     /// Lets amdgpu have the memory: no page can be taken any more. `EBUSY`: some are out. Never
@@ -315,6 +398,10 @@ impl Vram {
                 return Err(EBUSY);
             }
             taken.closed = true;
+        }
+        // None is out, nor will be.
+        if let Some(large) = &self.large {
+            large.forget();
         }
         self.buffer.kgd.empty_vram(&self.buffer.raw);
         Ok(())
@@ -348,8 +435,8 @@ pub(crate) unsafe fn fault(fault: *mut bindings::vm_fault) -> c_uint {
     let Some((vram, page)) = fault.owner() else {
         return BUS;
     };
-    // SAFETY: `Vram::take` named its buffer as the page's owner, and the page has a reference of
-    // that until it is free; the fault has one of the page.
+    // SAFETY: `Vram::take` named its buffer as the page's owner, of which those that are out have a
+    // reference; the fault has one of the page.
     let vram = unsafe { vram.cast::<Vram>().as_ref() };
     let Some(index) = vram.index_of(page) else {
         return BUS;
@@ -369,22 +456,23 @@ pub(crate) unsafe fn fault(fault: *mut bindings::vm_fault) -> c_uint {
 /// `folio` is the argument of `folio_free`.
 pub(crate) unsafe fn page_freed(folio: *const bindings::folio) {
     // SAFETY: By this function's contract.
-    let Some((vram, page)) = (unsafe { migrate::freed_by(folio) }) else {
+    let Some((raw, page, count)) = (unsafe { migrate::freed_by(folio) }) else {
         return;
     };
-    // SAFETY: `Vram::take` gave the page this reference, and it is given back once: here.
-    let vram = unsafe { DeferredArc::from_raw(vram.cast::<Vram>().as_ptr()) };
-    if let Some(index) = vram.index_of(page) {
-        let left = {
-            let mut taken = vram.taken.lock();
-            taken.remove(index);
-            taken.count
-        };
-        if left == 0 {
-            // Not the last reference: the buffer has another.
-            let owner: Arc<dyn VramOwner> = (*vram.buffer.owner).clone();
-            owner.freed();
-        }
+    let raw = raw.cast::<Vram>();
+    // SAFETY: `Vram::take` named its buffer as the page's owner, and all that are out have a
+    // reference of that: until the lock below is let go this one is out.
+    let vram = unsafe { raw.as_ref() };
+    let Some(index) = vram.index_of(page) else {
+        return;
+    };
+    // Who takes the lock after this, and finds that his are the last, may free it.
+    if vram.taken.lock().remove(index, count) {
+        // SAFETY: `Vram::take` leaked this reference, and it is given back once: here.
+        let vram = unsafe { DeferredArc::from_raw(raw.as_ptr()) };
+        // Not the last reference: the buffer has another.
+        let owner: Arc<dyn VramOwner> = (*vram.buffer.owner).clone();
+        owner.freed();
     }
 }
 
@@ -481,120 +569,4 @@ impl Drop for Copies {
     }
 }
 
-#[kernel::macros::kunit_tests(amdkfd_vram)]
-mod tests {
-    use super::*;
-    use crate::kgd::fake::{
-        Fake,
-        Live, //
-    };
-    use kernel::sync::atomic::{
-        ordering::Relaxed,
-        Atomic, //
-    };
-
-    /// Counts what it is told.
-    struct Counts(Atomic<usize>);
-
-    impl VramOwner for Counts {
-        fn wanted(self: Arc<Self>) {
-            let _: usize = self.0.fetch_add(1, Relaxed);
-        }
-
-        fn fault(self: Arc<Self>, _: &Fault<'_>, _: u32) -> FaultEnd {
-            FaultEnd::Lost
-        }
-
-        fn freed(self: Arc<Self>) {}
-    }
-
-    #[test]
-    fn pages_are_found_by_their_numbers() {
-        let runs = runs_of(&[7, 8, 9, 3, 4, 11]).unwrap();
-        let places = [(7, 0, 3), (3, 3, 2), (11, 5, 1)];
-        let found = runs.iter().map(|run| (run.first, run.index, run.count));
-        assert!(found.eq(places));
-    }
-
-    #[test]
-    fn a_page_is_taken_once() {
-        let mut taken = Taken {
-            pages: [0; MAX_PAGES / 64],
-            count: 0,
-            closed: false,
-        };
-        assert_eq!(taken.add(511), Ok(()));
-        assert_eq!(taken.add(511), Err(EEXIST));
-        assert_eq!(taken.add(0), Ok(()));
-        taken.remove(511);
-        assert_eq!((taken.count, taken.add(511)), (1, Ok(())));
-        taken.closed = true;
-        assert_eq!(taken.add(1), Err(EBUSY));
-    }
-
-    /// What becomes of a copy that does not end in time, into a buffer or from it: whether pages of
-    /// the buffer can be taken afterwards, and whether anything else can be copied.
-    fn after_a_late_copy(direction: Direction) -> (bool, Result) {
-        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
-        let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
-        // SAFETY: It is freed below, when no buffer refers to it any more.
-        let shared: &'static OwnedQueue = unsafe { &*queue };
-        let fake = Fake::new().unwrap();
-        let owner = Arc::new(Counts(Atomic::new(0)), GFP_KERNEL).unwrap();
-        let new = NewVram {
-            partition: -1,
-            pages: 4,
-        };
-        let vram = Vram::alloc(fake.clone(), shared, new, owner).unwrap();
-        let mut copies = Copies::new(vram.clone(), direction);
-        copies.begin(&[]).unwrap();
-        fake.set_stuck(true, false);
-        assert_eq!(copies.wait(), Err(errno::timer_expired()));
-        assert_eq!((fake.live().copies, fake.live().late_copies), (0, 1));
-        let others = Copies::new(vram.clone(), direction).begin(&[]);
-        let open = vram.is_open();
-        assert_eq!(vram.taken.lock().add(0).is_ok(), open);
-        drop(vram);
-        shared.settle();
-        // SAFETY: The box is the one above, and its last user is gone.
-        drop(unsafe { KBox::from_raw(queue) });
-        (open, others)
-    }
-
-    #[test]
-    fn a_copy_that_is_given_up_closes_what_it_writes_to() {
-        let refused = Err(EIO);
-        assert_eq!(after_a_late_copy(Direction::ToDevice), (false, refused));
-        assert_eq!(after_a_late_copy(Direction::ToSystem), (true, refused));
-    }
-
-    #[test]
-    fn the_owner_is_told_once_that_the_memory_is_wanted() {
-        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
-        let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
-        // SAFETY: It is freed below, when no buffer refers to it any more.
-        let shared: &'static OwnedQueue = unsafe { &*queue };
-        let fake = Fake::new().unwrap();
-        let owner = Arc::new(Counts(Atomic::new(0)), GFP_KERNEL).unwrap();
-        let new = NewVram {
-            partition: -1,
-            pages: 4,
-        };
-        let vram = Vram::alloc(fake.clone(), shared, new, owner.clone()).unwrap();
-        assert_eq!((vram.len(), vram.taken(), fake.live().vrams), (4, 0, 1));
-        let places = (0..5).map(|index| vram.offset(index).map(|offset| offset / 4096));
-        assert!(places.eq([Some(0), Some(1), Some(2), Some(4), None]));
-        let last = vram.page(3).unwrap();
-        assert_eq!(vram.index_of(last), Some(3));
-        assert_eq!(vram.index_of(DevicePage(last.0 - 1)), None);
-        fake.want(&vram.buffer.raw);
-        fake.want(&vram.buffer.raw);
-        assert_eq!(owner.0.load(Relaxed), 1);
-        assert_eq!(vram.release(), Ok(()));
-        drop(vram);
-        shared.settle();
-        assert_eq!(fake.live(), Live::default());
-        // SAFETY: The box is the one above, and its last user is gone.
-        drop(unsafe { KBox::from_raw(queue) });
-    }
-}
+mod tests;

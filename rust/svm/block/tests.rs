@@ -4,7 +4,13 @@
 
 #[kernel::macros::kunit_tests(amdkfd_svm_block)]
 mod tests {
-    use super::super::*;
+    use super::super::{
+        super::home::{
+            copy_home,
+            Job, //
+        },
+        *, //
+    };
     use crate::kgd::{
         fake::Fake,
         Device, //

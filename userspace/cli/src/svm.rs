@@ -133,8 +133,8 @@ impl Svm {
         let ranges = parse(&text, self.pid);
         if ranges.is_empty() {
             bail!(
-                "process {} has said nothing of its memory to any GPU (the driver has shared \
-                virtual memory with the module parameter svm=1)",
+                "process {} has said nothing of its memory to any GPU (with the module \
+                parameter svm=0 the driver has no shared virtual memory)",
                 self.pid
             )
         }

@@ -168,8 +168,8 @@ impl Managed {
             }
             if !device.node().has_svm() {
                 return Err(Error::Invalid(format!(
-                    "{device} has no shared virtual memory with this driver (amdkfd.ko has it with \
-                     its parameter svm=1)"
+                    "{device} has no shared virtual memory with this driver (amdkfd.ko has it, but \
+                     with its parameter svm=0)"
                 )));
             }
         }
