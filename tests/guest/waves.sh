@@ -12,7 +12,8 @@ says() {
 # waves_of_a_program DRIVER: its kernel runs until it is told to end; meanwhile it is looked at.
 waves_of_a_program() {
     mkfifo /tmp/line
-    hip_debugged </tmp/line >/tmp/said 2>&1 &
+    # Waves of an MI200 do not keep their work-group's id unless ROCr asks for it.
+    HSA_ENABLE_DEBUG=1 hip_debugged </tmp/line >/tmp/said 2>&1 &
     program=$!
     exec 3>/tmp/line
     for _ in $(seq 600); do grep -q running /tmp/said && break; sleep 0.1; done

@@ -9,6 +9,7 @@ mod saved;
 use crate::queues::Memory;
 use anyhow::{bail, Context, Result};
 use clap::Args;
+use gcn::Target;
 use kfd::{Debugger, Exceptions, Kfd, QueueReport};
 use kfd_uapi as uapi;
 use nix::errno::Errno;
@@ -40,6 +41,8 @@ pub struct Waves {
 struct Queue {
     id: u32,
     gpu_id: u32,
+    /// What its waves execute.
+    target: Target,
     waves: Vec<Wave>,
 }
 
@@ -82,10 +85,11 @@ impl Waves {
                 self.pid
             )
         }
-        let xccs = debugger.devices(Exceptions::empty())?;
-        let xccs = |gpu_id| {
-            let gpu = xccs.iter().find(|gpu| gpu.gpu_id == gpu_id);
-            gpu.map_or(1, |gpu| gpu.num_xcc)
+        let gpus = debugger.devices(Exceptions::empty())?;
+        let gpu = |gpu_id| {
+            let gpu = gpus.iter().find(|gpu| gpu.gpu_id == gpu_id);
+            let target = gpu.map_or_else(Target::default, |gpu| target(gpu.gfx_target_version));
+            (gpu.map_or(1, |gpu| gpu.num_xcc), target)
         };
         // A queue can be suspended when its debugger has seen it.
         let found = debugger.queues(Exceptions::QUEUE_NEW)?;
@@ -109,7 +113,7 @@ impl Waves {
             .filter(|(_, report)| *report != QueueReport::Invalid)
             .map(|(entry, report)| match report {
                 QueueReport::Failed => bail!("the GPU does not suspend queue {}", entry.queue_id),
-                _ => read_queue(memory, entry, xccs(entry.gpu_id)),
+                _ => read_queue(memory, entry, gpu(entry.gpu_id)),
             })
             .collect();
         debugger.resume(&ids)?;
@@ -153,7 +157,7 @@ impl Waves {
                 wave.state(),
                 wave.pc,
                 wave.exec.count_ones(),
-                next(memory, wave.pc)
+                next(memory, wave.pc, queue.target)
             );
             if self.registers {
                 text += &scalars(wave);
@@ -178,7 +182,7 @@ impl Waves {
                     "state": wave.state(),
                     "pc": wave.pc,
                     "exec": wave.exec,
-                    "next": next(memory, wave.pc),
+                    "next": next(memory, wave.pc, queue.target),
                 });
                 if self.registers {
                     told["registers"] = json!({
@@ -197,8 +201,21 @@ impl Waves {
     }
 }
 
-/// A suspended queue's waves, of all XCCs.
-fn read_queue(memory: &Memory, entry: &uapi::kfd_queue_snapshot_entry, xccs: u32) -> Result<Queue> {
+/// The instruction set of a GPU by its `gfx_target_version`; gfx942's where it is another.
+fn target(version: u32) -> Target {
+    match version {
+        90010 => Target::Gfx90a,
+        90500 => Target::Gfx950,
+        _ => Target::Gfx942,
+    }
+}
+
+/// A suspended queue's waves, of all XCCs of its GPU.
+fn read_queue(
+    memory: &Memory,
+    entry: &uapi::kfd_queue_snapshot_entry,
+    (xccs, target): (u32, Target),
+) -> Result<Queue> {
     let mut waves = Vec::new();
     for xcc in 0..u64::from(xccs) {
         let area =
@@ -211,6 +228,7 @@ fn read_queue(memory: &Memory, entry: &uapi::kfd_queue_snapshot_entry, xccs: u32
     Ok(Queue {
         id: entry.queue_id,
         gpu_id: entry.gpu_id,
+        target,
         waves,
     })
 }
@@ -243,7 +261,7 @@ fn read_waves(memory: &Memory, area: u64, size: u32) -> Result<Vec<Wave>> {
 }
 
 /// The instruction at an address.
-fn next(memory: &Memory, pc: u64) -> String {
+fn next(memory: &Memory, pc: u64, target: Target) -> String {
     let mut bytes = [0; CODE];
     // The last instruction of the code may be shorter.
     let read = (4..=CODE)
@@ -257,7 +275,7 @@ fn next(memory: &Memory, pc: u64) -> String {
         .chunks_exact(4)
         .map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]))
         .collect();
-    match gcn::decode::decode(pc, &words) {
+    match gcn::decode::decode_for(target, pc, &words) {
         Ok(instruction) => instruction.to_string(),
         Err(_) => format!(".long {:#010x}", words[0]),
     }
@@ -300,6 +318,14 @@ fn rows(name: &str, words: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_gpu_has_its_instruction_set() {
+        let [of_mi200, of_mi300, of_mi350] = [90010, 90402, 90500].map(target);
+        assert_eq!(of_mi200, Target::Gfx90a);
+        assert_eq!(of_mi300, Target::Gfx942);
+        assert_eq!(of_mi350, Target::Gfx950);
+    }
 
     #[test]
     fn registers_fit_80_columns() {
