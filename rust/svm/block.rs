@@ -373,9 +373,15 @@ impl Mover {
         large: bool,
     ) -> Result<u32> {
         let large = large && self.vram.has_room_for_large();
-        let taken = self.put(collect(large)?, first, true);
-        if taken != Err(TOO_LARGE) {
-            return taken;
+        let migration = collect(large)?;
+        let is_large = migration.size(0) > 1;
+        let taken = self.put(migration, first, true);
+        match taken {
+            Err(TOO_LARGE) => {}
+            // The kernel did not want it as one: a cgroup's last memory is reclaimed for small pages
+            // alone.
+            Ok(0) if is_large => return self.put(collect(false)?, first, false),
+            taken => return taken,
         }
         // Nothing is collected. If it cannot be split, what its pages are in the way of stays.
         let _ = self.vram.split();

@@ -235,7 +235,8 @@ impl Vram {
                     && first % LARGE_PAGES == 0
                     && buffer.kgd.has_large_pages() =>
             {
-                Some(LargePlace::new(DevicePage(first))?)
+                // Without one its pages move singly.
+                LargePlace::new(DevicePage(first)).ok()
             }
             _ => None,
         };
@@ -340,8 +341,8 @@ impl Vram {
         if let Err(error) = result {
             let last = {
                 let mut taken = this.taken.lock();
-                // C's: the next one would meet it too.
-                taken.closed |= error == EBUSY;
+                // C's: the next one would meet it too. Of a large page one alone may be C's.
+                taken.closed |= error == EBUSY && count == 1;
                 taken.remove(index, count)
             };
             if last {
