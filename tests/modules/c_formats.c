@@ -16,6 +16,7 @@
 #include <linux/random.h>
 #include <linux/slab.h>
 #include <linux/static_call.h>
+#include <linux/version.h>
 #include <linux/vmalloc.h>
 #include <asm/ibt.h>
 
@@ -522,13 +523,34 @@ static void dump_sdma(void)
 }
 
 /* What a debugger sets on cores that have it in MAP_PROCESS. */
+/* What sets a watch point also writes its address into registers, which are not there. */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+static void write_nothing(struct amdgpu_device *adev, u32 reg, u32 value, u32 flags, u32 hwip,
+			  u32 xcc)
+{
+}
+
+static const struct amdgpu_rlc_reg_funcs no_registers = { .wreg32 = write_nothing };
+#endif
+
+static void draw_watch(u32 number)
+{
+	u32 mode = below(4), mask = draw();
+
+	pdd->watch_points[number] = kfd->kfd2kgd->set_address_watch(adev, draw_page(), mask, number,
+								    mode, 8, 0);
+	say(" watch%x_mode=%x watch%x_mask=%x", number, mode, number, mask);
+}
+
 static void draw_debugger(void)
 {
 	const struct kfd2kgd_calls *hardware = kfd->kfd2kgd;
 	u32 override = flip(), supported = U32_MAX, bits = draw(), launch = below(3), previous;
 	static const u8 modes[] = { 0, 1, 3 };
 	bool ttmp = flip();
+	u32 number;
 
+	memset(pdd->watch_points, 0, sizeof(pdd->watch_points));
 	say(" ttmp=%x", ttmp);
 	pdd->spi_dbg_override = hardware->disable_debug_trap(adev, ttmp, 0);
 	pdd->spi_dbg_launch_mode = 0;
@@ -544,6 +566,9 @@ static void draw_debugger(void)
 	process->dbg_flags = flip() ? KFD_DBG_TRAP_FLAG_SINGLE_MEM_OP : 0;
 	say(" override=%x traps=%x traps_supported=%x launch=%x single=%x", override, bits,
 	    supported, modes[launch], process->dbg_flags);
+	for (number = 0; number < kfd->device_info.num_of_watch_points; number++)
+		if (flip())
+			draw_watch(number);
 }
 
 static void dump_map_process(void)
@@ -797,6 +822,10 @@ static int set_up_device(void)
 		adev->reg_offset[GC_HWIP][i] = segments;
 	adev->gfx.config.max_shader_engines = core->engines;
 	adev->gfx.config.max_sh_per_se = core->arrays;
+	adev->no_hw_access = true;
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 3, 0)
+	adev->gfx.rlc.reg_funcs = &no_registers;
+#endif
 	/* Nobody writes the caches of a bus back that is not there. */
 	adev->gmc.xgmi.connected_to_cpu = true;
 

@@ -16,6 +16,7 @@ use crate::{
         RunList,
         ShMem,
         TrapMask,
+        Watch,
         WaveControl, //
     },
     ids::Pasid,
@@ -46,13 +47,20 @@ pub(super) fn compare(generation: &Generation, line: &Line<'_>) -> Result<(), St
     same_words(|index| words[index], words.len(), line)
 }
 
+/// A watch point, if it is set.
+fn watch(line: &Line<'_>, number: usize) -> Option<Watch> {
+    let [mode, mask] = ["mode", "mask"].map(|what| format!("watch{number}_{what}"));
+    line.text(&mask)?;
+    Some(Watch::new(line.number(&mode), line.number(&mask)))
+}
+
 fn process(line: &Line<'_>) -> HwProcess {
     let debugged = || WaveControl {
         dispatch_info: true,
         launch_mode: LaunchMode::new(line.number("launch")).expect("a mode"),
         traps: TrapMask::new(line.number("traps")),
         replaces_traps: line.flag("override"),
-        watches: [None; 4],
+        watches: core::array::from_fn(|number| watch(line, number)),
         single_memory_operations: line.flag("single"),
     };
     // What its runtime has asked for, where a core has that in this packet.
