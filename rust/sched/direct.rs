@@ -12,6 +12,7 @@
 //! hardware, which takes at most `KFD_UNMAP_LATENCY_MS`. Nothing under it allocates.
 
 mod hardware;
+mod leaving;
 
 pub(super) use hardware::{
     Binding,
@@ -75,15 +76,13 @@ use hardware::{
 use kernel::{
     new_mutex,
     prelude::*,
-    rbtree::{
-        RBTree,
-        RBTreeNode, //
-    },
+    rbtree::RBTree,
     sync::{
         Arc,
         Mutex, //
     },
 };
+use leaving::stays;
 
 /// The scheduler.
 #[pin_data(PinnedDrop)]
@@ -119,28 +118,6 @@ enum Phase {
     Hung,
     /// The device sleeps, is being reset, or goes away.
     Stopped,
-}
-
-impl Inner {
-    /// Nothing is on the hardware that has not left it.
-    fn trust(&mut self) {
-        self.behind = false;
-        for process in self.processes.values_mut() {
-            process.stranded = false;
-        }
-    }
-
-    /// What is to go and was not taken off the hardware yet: queues, and processes without them.
-    fn leaving(&self) -> impl Iterator<Item = (Key, Option<Key>)> + '_ {
-        self.processes.iter().filter_map(|(&key, process)| {
-            let mut queues = process.queues.iter();
-            let queue = queues.find(|(_, entry)| entry.kept & SchedQueue::LEAVING != 0);
-            match queue {
-                Some((&queue, _)) => Some((key, Some(queue))),
-                None => process.leaving.then_some((key, None)),
-            }
-        })
-    }
 }
 
 impl Direct {
@@ -316,44 +293,6 @@ impl Direct {
         self.reset(phase, vmid, entry, position)
     }
 
-    /// Notes whether something is on the hardware that was to leave it.
-    fn look(&self, inner: &Inner) {
-        match inner.behind || inner.processes.values().any(stays) {
-            true => self.patience.begin(),
-            false => self.patience.end(),
-        }
-    }
-
-    /// Takes a queue off the hardware and from its process for good; one that amdgpu keeps from
-    /// leaving now goes later. What is returned beside the outcome is to be dropped when nothing is
-    /// locked.
-    fn take_out(
-        &self,
-        inner: &mut Inner,
-        process: Key,
-        queue: Key,
-    ) -> Result<(Preemption, Option<RBTreeNode<Key, SchedQueue>>)> {
-        let Inner {
-            phase,
-            behind,
-            processes,
-            ..
-        } = inner;
-        let at = processes.get_mut(&process).ok_or(ENOENT)?;
-        let vmid = at.binding.as_ref().map(Binding::vmid);
-        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
-        let off = self.take_off(phase, vmid, entry, Preempt::Reset);
-        if entry.hqd.loaded && *phase == Phase::Runs {
-            entry.keep(SchedQueue::LEAVING, true);
-            return Ok((off, None));
-        }
-        if off.result().is_err() {
-            // Nobody asks it again.
-            (*behind, at.stranded) = (true, true);
-        }
-        Ok((off, at.queues.remove_node(&queue)))
-    }
-
     /// Resets a queue that does not stop, or has amdgpu reset the GPU.
     fn reset(
         &self,
@@ -425,12 +364,6 @@ impl Direct {
         }
         result
     }
-}
-
-/// Whether queues of a process may be on the hardware that were to leave it.
-fn stays(process: &SchedProcess) -> bool {
-    let leaves = process.evicted || process.leaving;
-    process.stranded || leaves && process.queues.values().any(|entry| entry.hqd.loaded)
 }
 
 impl Scheduler for Direct {

@@ -12,7 +12,8 @@ use kernel::{
     time::Delta,
 };
 
-/// One for each node, kept by its scheduler under its lock. In nanoseconds of [`boot_nanoseconds`]; 0: it obeys, as far as anybody knows.
+/// One for each node, kept by its scheduler under its lock. In nanoseconds of
+/// [`boot_nanoseconds`]; 0: it obeys, as far as anybody knows.
 pub(crate) struct Patience(Atomic<u64>);
 
 impl Patience {

@@ -378,8 +378,8 @@ impl Mover {
         let taken = self.put(migration, first, true);
         match taken {
             Err(TOO_LARGE) => {}
-            // The kernel did not want it as one: a cgroup's last memory is reclaimed for small pages
-            // alone.
+            // The kernel did not want it as one: a cgroup's last memory is reclaimed for small
+            // pages alone.
             Ok(0) if is_large => return self.put(collect(false)?, first, false),
             taken => return taken,
         }

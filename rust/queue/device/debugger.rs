@@ -197,8 +197,8 @@ impl Queues {
     }
 
     /// Suspends the named queues, and forgets `clear` of what happened to them; `look` sees all
-    /// queues when the hardware has saved what it was to let go of, and those that are not suspended
-    /// run again. Returns how many are suspended now.
+    /// queues when the hardware has saved what it was to let go of, and those that are not
+    /// suspended run again. Returns how many are suspended now.
     pub(crate) fn suspend(
         &self,
         site: &impl Site,
@@ -225,9 +225,9 @@ impl Queues {
             &mut suspended.map(|it| it.key),
             Suspension::Begin { grace },
         );
-        // Without the scheduler's lock: control stacks may be long, and are read word by word. Those
-        // of suspended queues stay as they are, for nothing but this lock lets them run again;
-        // those of the others are what was saved last, and may change meanwhile, as with C.
+        // Without the scheduler's lock: control stacks may be long, and are read word by word.
+        // Those of suspended queues stay as they are, for nothing but this lock lets them run
+        // again; those of the others are what was saved last, and may change meanwhile, as with C.
         if result == Ok(true) {
             queues.values().for_each(|it| look(it.key, &it.queue));
         }
