@@ -330,16 +330,20 @@ mod tests {
         (job.clone(), Task::new(job))
     }
 
+    fn until(what: &str, holds: impl Fn() -> bool) {
+        let start = Instant::now();
+        while !holds() {
+            assert!(start.elapsed() < Duration::from_secs(20), "not so: {what}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     #[test]
     fn threads_run_a_job_to_its_end() {
         let runner = Runner::new(Mode::Threads(2), Arc::default());
         let (job, task) = count(100);
         runner.wake(&task);
-        let start = Instant::now();
-        while job.left.load(Ordering::SeqCst) > 0 && start.elapsed() < Duration::from_secs(20) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        assert_eq!(job.left.load(Ordering::SeqCst), 0);
+        until("it has ended", || job.left.load(Ordering::SeqCst) == 0);
     }
 
     struct Faulty;
@@ -357,20 +361,12 @@ mod tests {
         let faulty = Task::new(Arc::new(Faulty));
         for panics in 1..4 {
             runner.wake(&faulty);
-            let start = Instant::now();
             let counted = || stats.all().first().map_or(0, |(_, count)| *count);
-            while counted() < panics && start.elapsed() < Duration::from_secs(20) {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            assert_eq!(counted(), panics);
+            until("it is counted", || counted() == panics);
         }
         let (job, task) = count(10);
         runner.wake(&task);
-        let start = Instant::now();
-        while job.left.load(Ordering::SeqCst) > 0 && start.elapsed() < Duration::from_secs(20) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        assert_eq!(job.left.load(Ordering::SeqCst), 0);
+        until("it has ended", || job.left.load(Ordering::SeqCst) == 0);
     }
 
     #[test]

@@ -440,10 +440,10 @@ mod tests {
         assert_eq!((status, taken), (0, 64 * 65536));
     }
 
-    #[test]
-    fn a_signal_reaches_a_command_that_does_not_read_its_input() {
-        let (ours, _theirs) = UnixStream::pair().unwrap();
-        let argv = ["sleep", "60"].map(String::from);
+    /// Runs a command with these words, and then SIGTERM; what comes back after its end.
+    fn terminated(argv: &[&str], before: Vec<Word>) -> (i32, UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let argv: Vec<_> = argv.iter().map(ToString::to_string).collect();
         let task = Task {
             argv: &argv,
             env: &[],
@@ -451,42 +451,34 @@ mod tests {
             terminal: None,
         };
         let (sender, words) = channel();
-        // More than a pipe holds.
-        for _ in 0..3 {
-            sender.send(Word::Input(vec![b'x'; 32 << 10])).unwrap();
+        for word in before.into_iter().chain([Word::Signal(15)]) {
+            sender.send(word).unwrap();
         }
-        sender.send(Word::Signal(15)).unwrap();
         let line = Line {
             channel: 7,
             words: Some(words),
             output: Arc::new(Credit::new(10)),
         };
+        (
+            run(&Port::of(ours.into()).on(7), &task, line).unwrap(),
+            theirs,
+        )
+    }
+
+    #[test]
+    fn a_signal_reaches_a_command_that_does_not_read_its_input() {
         let start = Instant::now();
-        let status = run(&Port::of(ours.into()).on(7), &task, line).unwrap();
+        // More than a pipe holds.
+        let input = (0..3).map(|_| Word::Input(vec![b'x'; 32 << 10]));
+        let (status, _) = terminated(&["sleep", "60"], input.collect());
         assert_eq!(status, 128 + 15);
         assert!(start.elapsed() < Duration::from_secs(30));
     }
 
     #[test]
     fn a_signal_reaches_the_whole_group_of_a_channels_command() {
-        let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let port = Port::of(ours.into()).on(7);
-        let argv = ["sh", "-c", "sleep 60; echo survived"].map(String::from);
-        let task = Task {
-            argv: &argv,
-            env: &[],
-            cwd: "/",
-            terminal: None,
-        };
-        let (sender, words) = channel();
-        let line = Line {
-            channel: 7,
-            words: Some(words),
-            output: Arc::new(Credit::new(10)),
-        };
-        sender.send(Word::Signal(15)).unwrap();
-        assert_eq!(run(&port, &task, line).unwrap(), 128 + 15);
-        drop((port, sender));
+        let (status, mut theirs) = terminated(&["sh", "-c", "sleep 60; echo survived"], Vec::new());
+        assert_eq!(status, 128 + 15);
         assert!(!matches!(Frame::read(&mut theirs), Ok(Some(_))));
     }
 
