@@ -499,12 +499,16 @@ impl Scheduler for Direct {
         let at = processes.get_mut(&process).ok_or(ENOENT)?;
         at.evicted = false;
         at.described.page_table_base = page_table_base;
+        let mut restored = Ok(());
         if let (Phase::Runs, Some(binding)) = (*phase, &at.binding) {
             let DirectHardware { kgd, xcc_mask, .. } = &*self.hardware;
-            let _guard = ResetGuard::try_new(&**kgd)?;
-            kgd.move_page_directory(binding.vmid(), page_table_base, *xcc_mask);
+            restored = ResetGuard::try_new(&**kgd).map(|_guard| {
+                kgd.move_page_directory(binding.vmid(), page_table_base, *xcc_mask);
+            });
         }
-        self.run(*phase, paused, at)
+        let restored = restored.and_then(|()| self.run(*phase, paused, at));
+        self.look(&inner);
+        restored
     }
 
     fn take_reset(&self) -> Option<Pasid> {

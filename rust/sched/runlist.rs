@@ -400,11 +400,11 @@ impl Scheduler for Runlist {
             return self.reschedule_if(runs, &mut inner, |_| Ok(()));
         }
         // While it is stopped nothing of it is on the hardware, but for what did not leave then.
-        let stopped = inner.phase == Phase::Stopped;
         let stays = inner.behind && inner.state.is_stranded(process);
         let stays = stays && !inner.left && !self.kgd.in_reset();
+        let is_off = inner.phase == Phase::Stopped && !stays;
         self.reschedule_within(&mut inner, None, |state, off| {
-            if !off && !(stopped && !stays) {
+            if !off && !is_off {
                 return Err(errno::timer_expired());
             }
             state.check_changeable(process)?;

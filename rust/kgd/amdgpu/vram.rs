@@ -62,8 +62,7 @@ impl DeviceMemory for Amdgpu {
         let mut first = 0;
         // SAFETY: By its invariant, the handle is live; `first` is ours.
         let count = unsafe { c::bridge_vram_run(raw(handle), index, &mut first) };
-        // CAST: `usize` is as large as `unsigned long`.
-        (count > 0).then_some((DevicePage(first as usize), count))
+        (count > 0).then_some((DevicePage(first), count))
     }
 
     fn empty_vram(&self, handle: &VramHandle) {

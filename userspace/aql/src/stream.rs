@@ -123,8 +123,9 @@ impl Stream {
         });
         let mut now = self.lock();
         if end.is_err() || done.is_err() {
-            let markers = now.own.0.len() + now.awaited.len();
-            let nothing_came = now.launches.is_empty() && markers <= 1;
+            let is_end = |it: &Marker| end.as_ref().is_ok_and(|end| Arc::ptr_eq(&it.0, &end.0));
+            let nothing_came =
+                now.launches.is_empty() && now.awaited.is_empty() && now.own.0.iter().all(is_end);
             now.launches.append(&mut given.launches);
             now.own.0.append(&mut given.own.0);
             now.awaited.append(&mut given.awaited);

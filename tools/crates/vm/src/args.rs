@@ -408,9 +408,11 @@ impl RunArgs {
 
     /// Whether the guest must not see that it is a virtual machine. amdgpu resets a GPU that is
     /// passed through to one whenever it loads, and of MI200 asks for the version of the firmware
-    /// only later, without which it cannot (`aldebaran_mode1_reset`): it could not load twice.
+    /// only later, without which it cannot (`aldebaran_mode1_reset`): it could not load twice. An
+    /// MI300X beside it wants the guest to see that: it has no VBIOS, as amdgpu permits only there.
     pub fn wants_bare(&self) -> bool {
-        (0..self.gpu_count()).any(|number| self.preset(number) == "mi250x")
+        let count = self.gpu_count();
+        count > 0 && (0..count).all(|number| self.preset(number) == "mi250x")
     }
 
     pub fn has_network(&self) -> bool {
@@ -542,13 +544,13 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_with_an_mi200_is_bare() {
+    fn a_machine_with_mi200s_alone_is_bare() {
         let bare = |line: &str| {
             let args = parse(&format!("kfd-vm run {line} -- true")).unwrap();
             args.wants_bare()
         };
-        assert!(bare("--gpu mi250x") && bare("--gpus 2 --gpu mi300x,mi250x"));
-        assert!(!bare("--gpus 1 --gpu mi300x,mi250x") && !bare(""));
+        assert!(bare("--gpu mi250x") && bare("--gpus 2 --gpu mi250x"));
+        assert!(!bare("--gpus 2 --gpu mi300x,mi250x") && !bare("") && !bare("--gpus 0"));
     }
 
     #[test]

@@ -333,7 +333,11 @@ fn serve(
                 | Frame::Signal(_)
                 | Frame::Taken(_)
                 | Frame::Hangup),
-            )) => to_agent(frame)?,
+            )) => {
+                if let Err(error) = to_agent(frame) {
+                    break Err(error);
+                }
+            }
             Ok(Some(other)) => break Err(io::Error::other(format!("{other:?}"))),
             Ok(None) => break Ok(()),
             Err(error) => break Err(error),
