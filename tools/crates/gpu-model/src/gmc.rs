@@ -362,6 +362,10 @@ impl Gmc {
             return "no such hub".into();
         };
         let mut path = format!("root {:#x}", context.base);
+        // One flat table, or none: a context that nobody has set up since a reset.
+        if context.depth == 0 {
+            return path;
+        }
         let (mut entry, mut shift) = (Entry(context.base), context.root_shift());
         while let Some(table) = entry.table() {
             let index = (fault.va & VA_MASK) >> shift & 0x1ff;

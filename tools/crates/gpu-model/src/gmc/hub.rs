@@ -120,7 +120,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// How far to shift an address for the root's index.
+    /// How far to shift an address for the root's index, where there are directories.
     pub fn root_shift(&self) -> u32 {
         12 + 9 + self.block_size.min(9) + 9 * (self.depth - 1)
     }

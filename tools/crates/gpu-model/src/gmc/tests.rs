@@ -78,6 +78,16 @@ fn a_depth_that_has_no_table_for_pages_ends_the_walk() {
 }
 
 #[test]
+fn a_fault_without_directories_is_told_too() {
+    let rig = process();
+    rig.write(CNTL + 8, 0);
+    let chip = rig.chip();
+    let fault = chip.gmc.translate(chip, Hub::Gc(0), 8, VA, Access::Read);
+    let path = chip.gmc.path(chip, &fault.unwrap_err());
+    assert!(path.starts_with("root ") && !path.contains('['), "{path}");
+}
+
+#[test]
 fn leaves_of_2_mib_and_1_gib_stop_the_walk() {
     let rig = process();
     put(&rig, ROOT, 39, 0x20_0000 | E::VALID);
