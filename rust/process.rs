@@ -85,6 +85,7 @@ use crate::{
         },
         module::ModuleRef,
         task::{
+            answerable_user,
             system_thread_group_id,
             thread_group_id, //
         },
@@ -249,7 +250,7 @@ impl Process {
         let devices = gpu::with_nodes(Devices::choose)?;
         let xnack = devices.xnack_by_default();
         let shown = beside.as_ref().map(|(primary, _)| primary.files());
-        let ending = registry.ends().add(lead.uid())?;
+        let ending = registry.ends().add(answerable_user(&lead))?;
         let (pid, tgid) = (thread_group_id(&lead), system_thread_group_id(&lead));
         let files = ProcessFiles::new(devices, (lead, mm.into()), context, shown)?;
         let inner = Inner {

@@ -30,6 +30,7 @@ use crate::{
             IrqSpinLock, //
         },
         task::{
+            answerable_user,
             capable,
             system_thread_group_id,
             Capability, //
@@ -429,7 +430,7 @@ impl Listener {
             arrived <- new_poll_condvar!("amdkfd::smi::arrived"),
             wanted: Atomic::new(0),
             tgid: system_thread_group_id(kernel::current!()),
-            user: kernel::current!().uid(),
+            user: answerable_user(kernel::current!()),
             privileged: capable(Capability::SysAdmin),
         });
         Arc::pin_init(listener, GFP_KERNEL)

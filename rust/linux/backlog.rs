@@ -3,7 +3,8 @@
 //! What a hard interrupt leaves to a worker, which may sleep.
 //!
 //! An interrupt cannot allocate: a [`Backlog`] has room for a number of items, and what finds none
-//! is lost. The worker takes one after the other off the list and handles it with nothing locked.
+//! is lost. The worker takes one after the other off the list and handles it with nothing locked;
+//! between two of them it lets others of its queue have their turn.
 
 use super::{
     spinlock::{
@@ -63,6 +64,10 @@ impl<T: Deferred, const ROOM: usize> List<T, ROOM> {
         free.map(|place| *place = Some(new)).is_some()
     }
 
+    fn is_empty(&self) -> bool {
+        self.places.iter().all(Option::is_none)
+    }
+
     /// Takes one item off the list: each is taken before any place's next one.
     pub(crate) fn take(&mut self) -> Option<T> {
         let waits = |at: &usize| self.places.get(*at).is_some_and(Option::is_some);
@@ -114,13 +119,25 @@ impl<T: Deferred, const ROOM: usize> WorkItem for Backlog<T, ROOM> {
     type Pointer = Arc<Self>;
 
     fn run(this: Arc<Self>) {
-        loop {
-            let item = this.list.lock().take();
-            match item {
-                Some(item) => item.handle(&this.context),
-                None => return,
+        while this.handle_one() {
+            // Behind other backlogs of its queue: whoever comes again and again would keep a worker
+            // from them for ever.
+            if let Some(queue) = T::queue() {
+                let _ = queue.enqueue(this);
+                return;
             }
         }
+    }
+}
+
+impl<T: Deferred, const ROOM: usize> Backlog<T, ROOM> {
+    /// Handles the next item. Whether more wait.
+    fn handle_one(&self) -> bool {
+        let item = self.list.lock().take();
+        if let Some(item) = item {
+            item.handle(&self.context);
+        }
+        !self.list.lock().is_empty()
     }
 }
 
@@ -186,6 +203,8 @@ mod tests {
         let work = new_work!("amdkfd::Backlog::tests");
         let backlog = Backlog::<Number, 2>::new(sum.clone(), work).unwrap();
         assert!(backlog.add(Number(2)) && backlog.add(Number(4)) && !backlog.add(Number(6)));
+        assert!(backlog.handle_one());
+        assert_eq!(sum.load(Relaxed), 2);
         Backlog::run(backlog.clone());
         assert_eq!(sum.load(Relaxed), 6);
         Backlog::run(backlog);

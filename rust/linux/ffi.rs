@@ -27,6 +27,7 @@ unsafe extern "C" {
     pub(super) fn amdkfd_system_thread_group_id(
         task: *mut bindings::task_struct,
     ) -> bindings::pid_t;
+    pub(super) fn amdkfd_answerable_user(task: *mut bindings::task_struct) -> bindings::uid_t;
     pub(super) fn amdkfd_faults_alone(vma: *mut bindings::vm_area_struct) -> bool;
     pub(super) fn amdkfd_read_present(
         vma: *mut bindings::vm_area_struct,

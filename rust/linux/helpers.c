@@ -7,6 +7,7 @@
 #include <asm/barrier.h>
 #include <linux/anon_inodes.h>
 #include <linux/compat.h>
+#include <linux/cred.h>
 #include <linux/err.h>
 #include <linux/file.h>
 #include <linux/fs.h>
@@ -21,6 +22,7 @@
 #include <linux/rcupdate.h>
 #include <linux/sched/signal.h>
 #include <linux/uio.h>
+#include <linux/user_namespace.h>
 #include <linux/userfaultfd_k.h>
 
 #include "helpers.h"
@@ -89,6 +91,21 @@ pid_t amdkfd_thread_group_id(struct task_struct *task)
 pid_t amdkfd_system_thread_group_id(struct task_struct *task)
 {
 	return task_tgid_nr(task);
+}
+
+uid_t amdkfd_answerable_user(struct task_struct *task)
+{
+	kuid_t user, owner = GLOBAL_ROOT_UID;
+	const struct user_namespace *ns;
+
+	rcu_read_lock();
+	user = __task_cred(task)->uid;
+	/* Its parents live as long as it does. */
+	for (ns = __task_cred(task)->user_ns; ns->parent; ns = ns->parent)
+		owner = ns->owner;
+	rcu_read_unlock();
+	/* One that root has made has the ids that root wanted it to have. */
+	return __kuid_val(uid_eq(owner, GLOBAL_ROOT_UID) ? user : owner);
 }
 
 bool amdkfd_faults_alone(struct vm_area_struct *vma)

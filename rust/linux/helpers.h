@@ -29,6 +29,11 @@ void amdkfd_signal_group(struct task_struct *task, int number);
 pid_t amdkfd_thread_group_id(struct task_struct *task);
 /* The same for the initial one. */
 pid_t amdkfd_system_thread_group_id(struct task_struct *task);
+/*
+ * Who answers for @task: its user; in a user namespace that a user has made, who has made the
+ * outermost one, for its ids are for the asking.
+ */
+uid_t amdkfd_answerable_user(struct task_struct *task);
 /* Whether what is missing in @vma comes without another program: a file's server, a userfaultfd. */
 bool amdkfd_faults_alone(struct vm_area_struct *vma);
 /*

@@ -19,7 +19,10 @@ use kernel::{
     page::PAGE_SIZE,
     prelude::*,
     sync::aref::ARef,
-    task::Task,
+    task::{
+        Kuid,
+        Task, //
+    },
     time::{
         delay::fsleep,
         Delta, //
@@ -54,6 +57,15 @@ pub(crate) fn thread_group_id(task: &Task) -> i32 {
 pub(crate) fn system_thread_group_id(task: &Task) -> i32 {
     // SAFETY: The task is valid.
     unsafe { ffi::amdkfd_system_thread_group_id(task.as_ptr()) }
+}
+
+/// Who answers for a task where a user may have so many of something: its real user. In a user
+/// namespace whose outermost was not made by root it is that one's owner: whoever has subordinate
+/// ids would have as many users as he likes.
+pub(crate) fn answerable_user(task: &Task) -> Kuid {
+    // SAFETY: The task is valid.
+    let val = unsafe { ffi::amdkfd_answerable_user(task.as_ptr()) };
+    Kuid::from_raw(bindings::kuid_t { val })
 }
 
 /// What is there of an address space that may be another task's, for one who must not wait for

@@ -38,6 +38,7 @@ use crate::{
             new_irq_spinlock,
             IrqSpinLock, //
         },
+        task::answerable_user,
         workqueue::OwnedQueue, //
     },
     smi::Trigger,
@@ -248,7 +249,7 @@ impl Registry {
     fn make(&self, lead: &Task, mm: &MmWithUser) -> Result<ProcessRef> {
         let id = MmId::new(mm.as_raw());
         // What an ended process still holds is given back before the next one asks for more.
-        self.ends.settle(&lead.uid())?;
+        self.ends.settle(&answerable_user(lead))?;
         // First: its holder may be waiting for a program, and `creation` is everybody's.
         let space = mmu_notifier::LockedSpace::new(mm)?;
         let creation = self.creation.lock();

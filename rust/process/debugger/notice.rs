@@ -14,7 +14,8 @@ use crate::{
     ids::Serial,
     linux::{
         fs::NoticeFile,
-        module::ModuleRef, //
+        module::ModuleRef,
+        task::answerable_user, //
     },
     process::registry, //
 };
@@ -137,7 +138,7 @@ impl Outbox {
     pub(super) fn new() -> Result<Arc<Self>> {
         let counted = registry::get()?
             .outboxes()
-            .count(kernel::current!().uid())?;
+            .count(answerable_user(kernel::current!()))?;
         let outbox = pin_init!(Self {
             work <- new_work!("amdkfd::Outbox"),
             files <- new_mutex!(Files::new(), "amdkfd::Outbox::files"),
