@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     compat::smp_mb,
+    kgd::gpu_err,
     linux::errno, //
 };
 use kernel::{
@@ -148,9 +149,9 @@ impl Process {
         while devices().any(waits) {
             fsleep(STEP);
         }
-        if devices().any(at_work) {
-            let pid = self.pid;
-            pr_err!("process {pid}: memory of its goes that a GPU may use still\n");
+        for device in devices().filter(|device| at_work(device)) {
+            let (name, pid) = (device.node().pci_name(), self.pid);
+            gpu_err!(name, "process {pid}: memory that it may still use goes\n");
         }
     }
 

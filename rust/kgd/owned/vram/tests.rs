@@ -72,10 +72,15 @@ mod tests {
         assert_eq!(taken.add(1, 1), Err(EBUSY));
     }
 
+    /// Where what buffers leave is freed: a box, to be freed by whoever has asked for it.
+    fn work_queue() -> *mut OwnedQueue {
+        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
+        KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap())
+    }
+
     #[test]
     fn places_of_a_large_folio_are_free_once_it_is_split() {
-        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
-        let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
+        let queue = work_queue();
         // SAFETY: It is freed below, when no buffer refers to it any more.
         let shared: &'static OwnedQueue = unsafe { &*queue };
         let fake = Fake::new().unwrap();
@@ -109,8 +114,7 @@ mod tests {
     /// What becomes of a copy that does not end in time, into a buffer or from it: whether pages of
     /// the buffer can be taken afterwards, and whether anything else can be copied.
     fn after_a_late_copy(direction: Direction) -> (bool, Result) {
-        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
-        let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
+        let queue = work_queue();
         // SAFETY: It is freed below, when no buffer refers to it any more.
         let shared: &'static OwnedQueue = unsafe { &*queue };
         let fake = Fake::new().unwrap();
@@ -144,8 +148,7 @@ mod tests {
 
     #[test]
     fn the_owner_is_told_once_that_the_memory_is_wanted() {
-        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
-        let queue = KBox::into_raw(KBox::new(queue, GFP_KERNEL).unwrap());
+        let queue = work_queue();
         // SAFETY: It is freed below, when no buffer refers to it any more.
         let shared: &'static OwnedQueue = unsafe { &*queue };
         let fake = Fake::new().unwrap();
