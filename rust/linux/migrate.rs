@@ -183,14 +183,14 @@ impl<'a> Fault<'a> {
     }
 
     /// Whether the page is of a large folio that is mapped page by page, which has to be split
-    /// before [`Migration::from_fault`].
+    /// before [`Migration::from_fault`] can collect it.
     pub(crate) fn is_part(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { ffi::amdkfd_fault_is_part(self.raw.as_ptr()) }
     }
 
-    /// Has the kernel make single pages of the folio that the page is in. The page stays locked.
-    /// `EAGAIN`, `EBUSY`: it cannot at the moment. Does nothing to a single page.
+    /// Makes single pages of the folio that the page is in. The page stays locked. `EAGAIN`: not
+    /// at the moment. Does nothing to a single page.
     pub(crate) fn split(&self) -> Result {
         // SAFETY: By the type invariant.
         to_result(unsafe { ffi::amdkfd_fault_split(self.raw.as_ptr()) })
@@ -219,8 +219,8 @@ impl<'a> Fault<'a> {
     }
 }
 
-/// Has the kernel make single pages of the large folio that begins with this page. Waits for the
-/// folio's lock. `EAGAIN`, `EBUSY`: it cannot at the moment. Does nothing if there is none.
+/// Makes single pages of the large folio that this page is in. Waits for the folio's lock.
+/// `EAGAIN`: not at the moment. Does nothing if there is none.
 ///
 /// # Safety
 ///
@@ -283,7 +283,9 @@ impl<'a> Migration<'a> {
         Self::collect(vma, range, large_if(large), owner, null_mut())
     }
 
-    /// Collects what of `range` is in device pages of the owner's. Under mmap_lock.
+    /// Collects what of `range` is in device pages of the owner's. Under mmap_lock. `large`: large
+    /// folios that are mapped as a whole, all of it in `range`, are one place. Others stay: they
+    /// have to be [split] before.
     pub(crate) fn from_device(
         vma: &'a VmaRef,
         range: Range<usize>,
@@ -294,9 +296,8 @@ impl<'a> Migration<'a> {
     }
 
     /// The same in a fault, whose page must be in `range`. A large folio that is mapped as a whole
-    /// is one place: the kernel cannot split it here. One that is [mapped page by
-    /// page](Fault::is_part) must not be there: the kernel, which would split it, keeps the lock of
-    /// another page than the fault's.
+    /// is one place. Of one that is [mapped page by page](Fault::is_part), or another's, nothing is
+    /// collected, nor what lies behind it in the same page table.
     pub(crate) fn from_fault(
         fault: &'a Fault<'_>,
         range: Range<usize>,
