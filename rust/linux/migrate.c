@@ -252,8 +252,10 @@ static int split_large(struct folio *folio, struct page *kept)
 		return ret;
 	}
 	folio_test_clear_writeback(folio);
-	for (i = 0; i < count; i++)
-		static_call(map_again)(page_folio(first + i), page_folio(first + i), 0);
+	for (i = 0; i < count; i++) {
+		folio = page_folio(first + i);
+		static_call(map_again)(folio, folio, 0);
+	}
 	/* Each has a lock and a reference. What is mapped nowhere is freed here. */
 	for (i = 0; i < count; i++) {
 		if (first + i == kept)
@@ -277,7 +279,7 @@ int amdkfd_large_split(unsigned long pfn)
 	if (!folio_test_large(folio) || !folio_try_get(folio))
 		return 0;
 	folio_lock(folio);
-	/* It may have been split before there was a reference, and another one made of its pages. */
+	/* It may have been split before there was a reference, and another made of its pages. */
 	if (page_folio(page) == folio && is_large_device(folio))
 		ret = split_large(folio, folio_page(folio, 0));
 	folio_unlock(folio);

@@ -20,6 +20,8 @@ const SIZE: u64 = COUNT * LARGE;
 const PAGES: usize = (SIZE / PAGE) as usize;
 /// How long the threads are at work each time.
 const ROUND: Duration = Duration::from_millis(400);
+/// Who takes pages away lets others go on.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// `DRM_IOCTL_AMDGPU_GEM_USERPTR` and its argument.
 const USERPTR: u32 = 0xc018_6451;
@@ -45,11 +47,13 @@ fn some(random: &mut Random, most: usize) -> [u64; 2] {
 }
 
 fn give_up(world: &World, random: &mut Random) -> Result<()> {
+    sleep(PAUSE);
     let [start, size] = some(random, 4);
     world.advise(start, size, "dontneed")?.map_err(Into::into)
 }
 
 fn protect(world: &World, random: &mut Random) -> Result<()> {
+    sleep(PAUSE);
     let [start, size] = some(random, 64);
     world.protect(start, size, "r")?;
     Ok(world.protect(start, size, "rw")?)
