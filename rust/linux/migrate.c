@@ -309,6 +309,11 @@ static bool can_be_listed(struct folio *source)
  */
 #define GFP_LARGE (GFP_TRANSHUGE | __GFP_NORETRY)
 
+bool amdkfd_large_is_allowed(struct vm_area_struct *vma)
+{
+	return !vma_thp_disabled(vma, vma->vm_flags, false);
+}
+
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index)
 {
 	struct migrate_vma *args = &migration->args;
@@ -318,6 +323,8 @@ unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 
 	unsigned int order = large ? LARGE_ORDER : 0;
 	struct folio *folio;
 
+	if (large && args->vma && !amdkfd_large_is_allowed(args->vma))
+		return 0;
 	if (large && !can_be_listed(page_folio(migrate_pfn_to_page(args->src[index]))))
 		return 0;
 	if (args->vma)

@@ -33,6 +33,11 @@ void amdkfd_large_bind(unsigned long (*lookup)(const char *name));
 /* Whether there can be large folios of device pages: else amdkfd_migration_take() gets none. */
 bool amdkfd_large_is_possible(void);
 /*
+ * Whether large pages may be made in a mapping: neither it (MADV_NOHUGEPAGE) nor its process
+ * (PR_SET_THP_DISABLE) forbids them. Under mmap_lock.
+ */
+bool amdkfd_large_is_allowed(struct vm_area_struct *vma);
+/*
  * Makes single pages of the large folio that a device page is in. Nothing is done if it is in none.
  * Sleeps, for a grace period of RCU as well. -EAGAIN: somebody uses it.
  */
@@ -76,7 +81,8 @@ u32 amdkfd_migration_size(const struct amdkfd_migration *migration, u32 index);
 /* Where it goes. */
 unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index);
 /*
- * New pages in system memory as the target of device pages, dirty from the first. 0: no memory.
+ * New pages in system memory as the target of device pages, dirty from the first. 0: no memory, or
+ * a large page is not allowed where it goes.
  */
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index);
 /*

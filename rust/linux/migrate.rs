@@ -219,6 +219,12 @@ impl<'a> Fault<'a> {
     }
 }
 
+/// Whether large pages may be made in a mapping: neither it nor its process forbids them.
+pub(crate) fn may_be_large(vma: &VmaRef) -> bool {
+    // SAFETY: The mapping is valid as long as the reference, and is only read.
+    unsafe { ffi::amdkfd_large_is_allowed(vma.as_ptr()) }
+}
+
 /// Makes single pages of the large folio that this page is in. Waits for the folio's lock.
 /// `EAGAIN`: not at the moment. Does nothing if there is none.
 ///
@@ -433,7 +439,8 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// New pages in system memory as the target of a place, as many as it has.
+    /// New pages in system memory as the target of a place, as many as it has. `ENOMEM`: there are
+    /// none, or where they go no [large](may_be_large) page may be.
     pub(crate) fn allocate(&self, index: u32) -> Result<SystemPages<'_>> {
         let raw = self.without_target(index)?;
         // SAFETY: By the type invariant, and there is such a place; nobody uses another thread's

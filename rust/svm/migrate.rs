@@ -43,10 +43,7 @@ use crate::{
 };
 use kernel::{
     mm::{
-        virt::{
-            flags,
-            VmaRef, //
-        },
+        virt::VmaRef,
         MmapReadGuard, //
     },
     prelude::*,
@@ -291,8 +288,7 @@ impl Svm {
             let first = here.start >> PAGE_SHIFT;
             let collect = |large| Migration::from_system(vma, bytes.clone(), owner, large);
             // Where the user wants no large pages none is made, there or on the way back.
-            let may_be_large = vma.flags() & flags::NOHUGEPAGE == 0;
-            moved += mover.take(collect, first, may_be_large)?;
+            moved += mover.take(collect, first, migrate::may_be_large(vma))?;
             Ok(())
         })?;
         Ok(moved)

@@ -291,6 +291,12 @@ impl World {
         }))
     }
 
+    /// The process gets no large pages.
+    pub fn forbid_large(&self) -> Outcome {
+        // SAFETY: of numbers.
+        outcome(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) })
+    }
+
     /// Moves what is mapped, or makes it longer or shorter; `keep` leaves an empty mapping behind.
     pub fn remap(&self, start: u64, size: u64, to: u64, new: u64, keep: bool) -> Outcome {
         let flags = match (start == to, keep) {
