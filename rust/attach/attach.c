@@ -154,8 +154,9 @@ static int bind(const struct module *module)
 	ret = check_build_id(module);
 	if (ret)
 		return ret;
-	amdkfd_large_bind(lookup);
-	ret = amdgpu_bind(lookup, &missing);
+	ret = amdkfd_migration_bind(lookup, &missing);
+	if (!ret)
+		ret = amdgpu_bind(lookup, &missing);
 	return ret ? refuse(ret, "symbol %s not found", missing) : 0;
 }
 

@@ -26,17 +26,28 @@ static_assert(AMDKFD_LARGE_PAGES == 1UL << (PMD_SHIFT - PAGE_SHIFT));
 /* Of a large folio: one that a page directory's entry maps. */
 #define LARGE_ORDER (PMD_SHIFT - PAGE_SHIFT)
 
+/* Of mm/internal.h. */
+struct anon_vma *folio_get_anon_vma(const struct folio *folio);
+void __put_anon_vma(struct anon_vma *anon_vma);
+
+/* What the kernel does not export of what is needed to unmap pages. */
+DEFINE_STATIC_CALL_NULL(get_anon_vma, folio_get_anon_vma);
+DEFINE_STATIC_CALL_NULL(free_anon_vma, __put_anon_vma);
+DEFINE_STATIC_CALL_NULL(unmap_folio, try_to_migrate);
+DEFINE_STATIC_CALL_NULL(map_again, remove_migration_ptes);
+
 struct amdkfd_migration {
 	struct migrate_vma args;	/* vma: NULL if pages were collected by number */
 	bool committed;
-	unsigned long entries[];	/* sources, targets */
+	unsigned int kept;		/* references of anon_vmas */
+	unsigned long entries[];	/* sources, targets; without a VMA those as well */
 };
 
-static struct amdkfd_migration *new_migration(unsigned long count)
+static struct amdkfd_migration *new_migration(unsigned long count, unsigned int arrays)
 {
 	struct amdkfd_migration *migration;
 
-	migration = kvzalloc(struct_size(migration, entries, 2 * count), GFP_KERNEL);
+	migration = kvzalloc(struct_size(migration, entries, arrays * count), GFP_KERNEL);
 	if (!migration)
 		return NULL;
 	migration->args.src = migration->entries;
@@ -55,7 +66,7 @@ int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, un
 
 	if (end <= start)
 		return -EINVAL;
-	migration = new_migration(count);
+	migration = new_migration(count, 2);
 	if (!migration)
 		return -ENOMEM;
 	migration->args.vma = vma;
@@ -68,24 +79,6 @@ int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, un
 		migration->args.flags |= MIGRATE_VMA_SELECT_COMPOUND;
 	migration->args.fault_page = fault ? fault->page : NULL;
 	ret = migrate_vma_setup(&migration->args);
-	if (ret) {
-		kvfree(migration);
-		return ret;
-	}
-	*out = migration;
-	return 0;
-}
-
-int amdkfd_migration_collect_pages(const unsigned long *pfns, u32 count,
-				   struct amdkfd_migration **out)
-{
-	struct amdkfd_migration *migration = new_migration(count);
-	int ret;
-
-	if (!migration)
-		return -ENOMEM;
-	memcpy(migration->args.src, pfns, count * sizeof(*pfns));
-	ret = migrate_device_pfns(migration->args.src, count);
 	if (ret) {
 		kvfree(migration);
 		return ret;
@@ -120,6 +113,92 @@ u32 amdkfd_migration_size(const struct amdkfd_migration *migration, u32 index)
 	if (migration->args.src[index] & MIGRATE_PFN_COMPOUND)
 		return min_t(unsigned long, AMDKFD_LARGE_PAGES, migration->args.npages - index);
 	return 1;
+}
+
+static void put_anon_vma(struct anon_vma *anon_vma)
+{
+	if (atomic_dec_and_test(&anon_vma->refcount))
+		static_call(free_anon_vma)(anon_vma);
+}
+
+/* Puts it when the migration ends. Most pages have the same one as that before. */
+static void keep_anon_vma(struct amdkfd_migration *migration, struct anon_vma *anon_vma)
+{
+	unsigned long *kept = migration->entries + 2 * migration->args.npages + migration->kept;
+
+	if (migration->kept && kept[-1] == (unsigned long)anon_vma) {
+		put_anon_vma(anon_vma);
+		return;
+	}
+	*kept = (unsigned long)anon_vma;
+	migration->kept++;
+}
+
+static void put_anon_vmas(struct amdkfd_migration *migration)
+{
+	unsigned long *kept = migration->entries + 2 * migration->args.npages;
+
+	while (migration->kept)
+		put_anon_vma((struct anon_vma *)kept[--migration->kept]);
+}
+
+/*
+ * Locks a device page, or the large folio that begins with it, and unmaps it. Its entry, or 0.
+ *
+ * By the anon_vma those are found who have mapped it, when it goes back there or its target does.
+ * They may unmap it or end meanwhile, for there is no mmap_lock here that would keep them: what
+ * migrate_device_pfns() has unmapped might be looked for in an anon_vma that is free. So there is
+ * a reference, as in the kernel's migrations by page, from before the page is unmapped. The page's
+ * lock keeps its anon_vma the same, and that by which KSM finds its own pages.
+ *
+ * A large one is unmapped page by page, and so it is mapped afterwards: of a migration entry of a
+ * page directory zap_huge_pmd_folio() believes that it maps the folio, if that is a device's, and
+ * takes away a mapping and a reference that are gone already.
+ */
+static unsigned long collect_page(struct amdkfd_migration *migration, unsigned long pfn, u32 most)
+{
+	struct folio *folio = folio_get_nontail_page(pfn_to_page(pfn));
+	struct anon_vma *anon_vma;
+
+	if (!folio)
+		return 0;
+	if (!folio_trylock(folio))
+		goto put;
+	if (folio_nr_pages(folio) > most)
+		goto unlock;
+	if (!folio_test_ksm(folio)) {
+		anon_vma = static_call(get_anon_vma)(folio);
+		/* It is mapped nowhere, nor will be: whoever has it is about to let it go. */
+		if (!anon_vma)
+			goto unlock;
+		keep_anon_vma(migration, anon_vma);
+	}
+	static_call(unmap_folio)(folio, TTU_SPLIT_HUGE_PMD);
+	if (!folio_mapped(folio))
+		return migrate_pfn(pfn) | MIGRATE_PFN_MIGRATE |
+		       (folio_test_large(folio) ? MIGRATE_PFN_COMPOUND : 0);
+	static_call(map_again)(folio, folio, 0);
+unlock:
+	folio_unlock(folio);
+put:
+	folio_put(folio);
+	return 0;
+}
+
+int amdkfd_migration_collect_pages(const unsigned long *pfns, u32 count,
+				   struct amdkfd_migration **out)
+{
+	struct amdkfd_migration *migration = new_migration(count, 3);
+	u32 i = 0;
+
+	if (!migration)
+		return -ENOMEM;
+	while (i < count) {
+		migration->args.src[i] = collect_page(migration, pfns[i], count - i);
+		i += amdkfd_migration_size(migration, i);
+	}
+	*out = migration;
+	return 0;
 }
 
 unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index)
@@ -159,37 +238,44 @@ void amdkfd_large_forget(unsigned long pfn)
 	xa_erase(&large_owners, pfn >> LARGE_ORDER);
 }
 
-/* Of mm/internal.h. */
-struct anon_vma *folio_get_anon_vma(const struct folio *folio);
-void __put_anon_vma(struct anon_vma *anon_vma);
-
-/* What large folios need of the kernel that it does not export. */
-DEFINE_STATIC_CALL_NULL(get_anon_vma, folio_get_anon_vma);
-DEFINE_STATIC_CALL_NULL(free_anon_vma, __put_anon_vma);
-DEFINE_STATIC_CALL_NULL(unmap_folio, try_to_migrate);
+/* What large folios need beside that. */
 DEFINE_STATIC_CALL_NULL(split_unmapped, folio_split_unmapped);
-DEFINE_STATIC_CALL_NULL(map_again, remove_migration_ptes);
 DEFINE_STATIC_CALL_NULL(alloc_deferred, folio_memcg_alloc_deferred);
 static bool are_large_bound;
 
-void amdkfd_large_bind(unsigned long (*lookup)(const char *name))
+static void bind_large(unsigned long (*lookup)(const char *name))
 {
-	unsigned long get = lookup("folio_get_anon_vma");
-	unsigned long free = lookup("__put_anon_vma");
-	unsigned long unmap = lookup("try_to_migrate");
 	unsigned long split = lookup("folio_split_unmapped");
-	unsigned long map = lookup("remove_migration_ptes");
 	unsigned long alloc = lookup("folio_memcg_alloc_deferred");
 
-	if (!get || !free || !unmap || !split || !map || !alloc)
+	if (!split || !alloc)
 		return;
-	static_call_update(get_anon_vma, (void *)get);
-	static_call_update(free_anon_vma, (void *)free);
-	static_call_update(unmap_folio, (void *)unmap);
 	static_call_update(split_unmapped, (void *)split);
-	static_call_update(map_again, (void *)map);
 	static_call_update(alloc_deferred, (void *)alloc);
 	WRITE_ONCE(are_large_bound, true);
+}
+
+int amdkfd_migration_bind(unsigned long (*lookup)(const char *name), const char **missing)
+{
+	static const char *const names[] = {
+		"folio_get_anon_vma", "__put_anon_vma", "try_to_migrate", "remove_migration_ptes",
+	};
+	unsigned long at[ARRAY_SIZE(names)];
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		at[i] = lookup(names[i]);
+		if (!at[i]) {
+			*missing = names[i];
+			return -ENOENT;
+		}
+	}
+	static_call_update(get_anon_vma, (void *)at[0]);
+	static_call_update(free_anon_vma, (void *)at[1]);
+	static_call_update(unmap_folio, (void *)at[2]);
+	static_call_update(map_again, (void *)at[3]);
+	bind_large(lookup);
+	return 0;
 }
 
 /*
@@ -237,12 +323,6 @@ static void allow_move(unsigned long entry)
 
 	if (page && is_large_device(page_folio(page)))
 		folio_test_clear_writeback(page_folio(page));
-}
-
-static void put_anon_vma(struct anon_vma *anon_vma)
-{
-	if (atomic_dec_and_test(&anon_vma->refcount))
-		static_call(free_anon_vma)(anon_vma);
 }
 
 /*
@@ -471,6 +551,7 @@ void amdkfd_migration_end(struct amdkfd_migration *migration)
 			give_up(migration, i);
 		finalize(migration);
 	}
+	put_anon_vmas(migration);
 	kvfree(migration);
 }
 

@@ -28,8 +28,11 @@ bool amdkfd_is_our_page(const struct page *page);
 /* Pages of a large folio: 2 MiB. */
 #define AMDKFD_LARGE_PAGES 512UL
 
-/* Looks up what large folios need of the kernel. */
-void amdkfd_large_bind(unsigned long (*lookup)(const char *name));
+/*
+ * Looks up what this needs of the kernel, before anything else here is used. -ENOENT: it has not
+ * @missing. What large folios alone need may be missing.
+ */
+int amdkfd_migration_bind(unsigned long (*lookup)(const char *name), const char **missing);
 /* Whether there can be large folios of device pages: else amdkfd_migration_take() gets none. */
 bool amdkfd_large_is_possible(void);
 /*

@@ -357,7 +357,6 @@ impl Vram {
     /// space, and takes those that lead to the pages.
     pub(crate) fn collect(&self) -> Result<Migration<'static>> {
         let mut pages = KVec::with_capacity(self.count as usize, GFP_KERNEL)?;
-        // One that is free may look like the first of a large folio, with all that lie behind it.
         let out = self.taken.lock().pages;
         let is_out = |index: u32| out[index as usize / 64] & 1 << (index % 64) != 0;
         for index in (0..self.count).filter(|index| is_out(*index)) {
