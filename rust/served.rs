@@ -511,6 +511,7 @@ impl Served {
                 self.pci_name(),
                 "was not reset: queues are at work still; requesting another reset\n"
             );
+            self.gpu.resets().give_up();
             self.gpu.kgd().request_reset();
             return Err(error);
         }

@@ -311,7 +311,10 @@ mod tests {
         let served = served(fake.clone());
         fake.set_in_reset(true);
         served.pre_reset("");
+        assert!(served.nodes[0].is_reset_by_current());
         assert_eq!(served.post_reset(), Err(EBUSY));
+        // Who comes with the next one is not known.
+        assert!(!served.nodes[0].is_reset_by_current());
         assert_eq!(fake.live().resets_asked, 1);
         assert!(served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_err());
         served.pre_reset("");
@@ -320,6 +323,17 @@ mod tests {
         assert_eq!((fake.live().resets_asked, fake.live().hiqs), (1, 1));
         assert!(!served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_ok());
         fake.set_in_reset(false);
+    }
+
+    #[test]
+    fn of_a_reset_that_failed_nobody_is_told() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        fake.set_in_reset(true);
+        served.pre_reset("");
+        assert!(served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(false);
+        assert!(!served.nodes[0].is_reset_by_current());
     }
 
     #[test]
