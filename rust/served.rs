@@ -30,7 +30,10 @@ use crate::{
         Kgd,
         PciName, //
     },
-    linux::task::Signal,
+    linux::{
+        errno,
+        task::Signal, //
+    },
     mappings,
     mmap::MmapTarget,
     process::power::{
@@ -206,6 +209,8 @@ struct Stops {
     /// One of them is a sleep, in which power may go: what queues have in the device's memory is
     /// kept, or could not be.
     saved: Option<Result>,
+    /// So many are about to keep it.
+    saving: u32,
 }
 
 /// Why processes are off all GPUs for a device.
@@ -314,7 +319,7 @@ impl Sleep {
 /// How long a process may take to end by itself when its GPU goes away.
 const GRACE: Delta = Delta::from_secs(3);
 
-/// How long waiting goes on without a word.
+/// How long waiting goes on without a word, or at all.
 const PATIENCE: Delta = Delta::from_secs(10);
 
 impl Served {
@@ -358,14 +363,11 @@ impl Served {
         if sleeps {
             self.leave();
             stops.saved.get_or_insert(Ok(()));
+            stops.saving += u32::from(saves);
         }
         drop(stops);
-        // With nothing locked: it allocates, and reclaim may have to wait for a reset. Nobody wakes
-        // the device up before this returns.
-        if saves {
-            if let Err(error) = self.save() {
-                self.sleep.stops.lock().saved = Some(Err(error));
-            }
+        if sleeps {
+            self.keep(saves);
         }
         // Of a device that was pulled out amdgpu tells when it has none any more, and never undoes
         // it.
@@ -408,6 +410,36 @@ impl Served {
     /// system's.
     pub(crate) fn save_memory(&self) {
         svm::block::save_device(self.gpu.kgd().handle());
+    }
+
+    /// Keeps what queues have in the device's memory, or waits for who does: power may go when this
+    /// returns. With nothing locked: it allocates, and reclaim may have to wait for a reset. Nobody
+    /// wakes the device up before this returns.
+    ///
+    /// TIMEOUT: who does may be waiting for a copy engine, which the caller is to reset. What is
+    /// kept then is worth nothing.
+    fn keep(&self, saves: bool) {
+        const STEP: Delta = Delta::from_millis(10);
+        if saves {
+            let saved = self.save();
+            let mut stops = self.sleep.stops.lock();
+            stops.saving -= 1;
+            if let Some(known) = stops.saved.as_mut() {
+                *known = known.and(saved);
+            }
+            return;
+        }
+        for _ in 0..PATIENCE.as_millis() / STEP.as_millis() {
+            if self.sleep.stops.lock().saving == 0 {
+                return;
+            }
+            fsleep(STEP);
+        }
+        let mut stops = self.sleep.stops.lock();
+        if stops.saving != 0 {
+            gpu_err!(self.pci_name(), "what queues have is not kept in time\n");
+            stops.saved = Some(Err(errno::timer_expired()));
+        }
     }
 
     /// Keeps what queues have in the device's memory.
@@ -511,6 +543,7 @@ impl Served {
                 self.pci_name(),
                 "was not reset: queues are at work still; requesting another reset\n"
             );
+            self.gpu.resets().give_up();
             self.gpu.kgd().request_reset();
             return Err(error);
         }

@@ -125,7 +125,8 @@ bool amdkfd_withdraw(struct amdgpu_device *adev, struct kfd_dev *kfd)
 	/* Work of amdgpu's that is still pending asks by this alone whether there is a KFD. */
 	WRITE_ONCE(adev->kfd.init_complete, false);
 	WRITE_ONCE(adev->kfd.dev, NULL);
-	amdgpu_object(amdgpu_amdkfd_total_mem_size) -= adev->gmc.real_vram_size;
+	if (!waits_for_hive(adev))
+		amdgpu_object(amdgpu_amdkfd_total_mem_size) -= adev->gmc.real_vram_size;
 	/* A task that has read the pointer is in one of our hooks by then. */
 	synchronize_rcu_tasks();
 	return true;

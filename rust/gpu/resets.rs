@@ -38,8 +38,9 @@ impl Resets {
         self.by.store(current_task(), Relaxed);
     }
 
-    /// Whether the current task resets the device: whoever waits for that must not be it.
-    pub(crate) fn are_by_current(&self) -> bool {
+    /// The current task has begun the last reset that is not over. If that has failed nobody was
+    /// told so, and the task may be another one by now: see `Node::is_reset_by_current`.
+    pub(super) fn are_by_current(&self) -> bool {
         self.by.load(Relaxed) == current_task()
     }
 
@@ -52,11 +53,16 @@ impl Resets {
         smp_mb();
     }
 
+    /// It was none, or is not to go on: the next one is, whose task is not known yet.
+    pub(crate) fn give_up(&self) {
+        self.by.store(0, Relaxed);
+    }
+
     /// It is over.
     pub(crate) fn end(&self) {
         let count = self.count.load(Relaxed);
         self.count.store(count.wrapping_add(count % 2), Relaxed);
-        self.by.store(0, Relaxed);
+        self.give_up();
     }
 
     /// This moment. `EAGAIN`: there is a reset.
@@ -97,6 +103,10 @@ mod tests {
         // It did not help, and is tried again.
         resets.begin();
         assert_eq!(resets.quiet(), Err(EAGAIN));
+        resets.give_up();
+        assert_eq!(resets.quiet(), Err(EAGAIN));
+        assert!(!resets.are_by_current());
+        resets.prepare();
         resets.end();
         assert!(!resets.are_by_current());
         assert!(resets.has_begun_since(before));

@@ -311,7 +311,10 @@ mod tests {
         let served = served(fake.clone());
         fake.set_in_reset(true);
         served.pre_reset("");
+        assert!(served.nodes[0].is_reset_by_current());
         assert_eq!(served.post_reset(), Err(EBUSY));
+        // Who comes with the next one is not known.
+        assert!(!served.nodes[0].is_reset_by_current());
         assert_eq!(fake.live().resets_asked, 1);
         assert!(served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_err());
         served.pre_reset("");
@@ -320,6 +323,50 @@ mod tests {
         assert_eq!((fake.live().resets_asked, fake.live().hiqs), (1, 1));
         assert!(!served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_ok());
         fake.set_in_reset(false);
+    }
+
+    #[test]
+    fn of_a_reset_that_failed_nobody_is_told() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        fake.set_in_reset(true);
+        served.pre_reset("");
+        assert!(served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(false);
+        assert!(!served.nodes[0].is_reset_by_current());
+    }
+
+    #[test]
+    fn power_does_not_go_before_what_queues_have_is_kept() {
+        let fake = two_partitions();
+        let served = Arc::new(served(fake.clone()), GFP_KERNEL).unwrap();
+        fake.set_suspending(true);
+        let over = [(); 2].map(|()| Arc::new(Atomic::new(false), GFP_KERNEL).unwrap());
+        let all_over = |is: bool| over.iter().all(|over| over.load(Acquire) == is);
+        let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
+        let busy = served.nodes[1].queues().mqds().keep_from_saving();
+        for (count, over) in (1..).zip(&over) {
+            let (sleeper, over) = (served.clone(), over.clone());
+            let fall_asleep = move || {
+                sleeper.suspend(false);
+                over.store(true, Release);
+            };
+            queue.try_spawn(GFP_KERNEL, fall_asleep).unwrap();
+            while served.sleep.stops.lock().count != count {
+                fsleep(Delta::from_millis(1));
+            }
+        }
+        fsleep(Delta::from_millis(50));
+        assert!(all_over(false));
+        drop(busy);
+        drop(queue);
+        assert!(all_over(true));
+        assert!(served.sleep.stops.lock().saved == Some(Ok(())));
+        for _ in 0..2 {
+            assert_eq!(served.resume(false), Ok(()));
+        }
+        fake.set_suspending(false);
+        assert!(!served.is_stopped());
     }
 
     #[test]

@@ -7,9 +7,12 @@ use crate::waves::GROUP;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use kfd::{topology, Buffer, Device, Kfd, Memory};
 use kfd_aql::{BarrierAnd, CodeObject, Error, Queue, Signal, Signals, Stream};
+use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use rustix::io::{dup, dup2};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Inside the process's addresses, and nobody's.
@@ -33,6 +36,7 @@ pub fn all() -> Result<()> {
     again(&bench, &queue)?;
     wrong_arguments(&bench)?;
     unfinished(&bench)?;
+    left_behind(&bench)?;
     shared(&kfd, &bench)?;
     fault(&bench, &queue, &signals.signal(1)?)
 }
@@ -200,6 +204,39 @@ fn unfinished(bench: &Bench) -> Result<()> {
     Stream::new(&bench.device, &signals, 0)?.finish(PATIENCE)?;
     println!("a stream after ten that did not finish");
     Ok(())
+}
+
+/// A stream goes, and its queue cannot be destroyed: the places of its markers are nobody else's
+/// before they are reached.
+fn left_behind(bench: &Bench) -> Result<()> {
+    let gate = Signals::new(&bench.device, 1)?.signal(1)?;
+    let signals = Signals::new(&bench.device, 1)?;
+    let stream = Stream::new(&bench.device, &signals, 0)?;
+    let gated = BarrierAnd::on(&[gate.address()])?;
+    stream.queue().submit(gated)?;
+    let marker = stream.mark()?;
+    without_kfd(&bench.device, || drop((stream, marker)))?;
+    let other = signals.signal(1);
+    ensure!(matches!(other, Err(Error::NoSignal(_))), "{other:?}");
+    gate.store(0);
+    let begin = Instant::now();
+    while signals.signal(1).is_err() {
+        ensure!(begin.elapsed() < PATIENCE, "the marker is not reached");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    println!("a marker of a stream whose queue was left");
+    Ok(())
+}
+
+/// All calls that `act` makes fail.
+fn without_kfd(device: &Device, act: impl FnOnce()) -> Result<()> {
+    let (kfd, null) = (device.kfd().as_fd(), std::fs::File::open("/dev/null")?);
+    let kept = dup(kfd)?;
+    // SAFETY: the descriptor is there as long as the device, and not closed here.
+    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(kfd.as_raw_fd()) });
+    dup2(&null, &mut place)?;
+    act();
+    Ok(dup2(&kept, &mut place)?)
 }
 
 /// A buffer that a GPU is shown twice goes for good.

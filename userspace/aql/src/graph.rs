@@ -96,8 +96,10 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         let queues = self.queues.drain(..).map(Arc::into_inner);
-        // The graph's own references were the last ones: the queues are gone, and what was on them.
-        if queues.fold(true, |all, queue| all & queue.is_some()) {
+        let gone = |queue: Option<Queue>| queue.is_some_and(|queue| queue.destroy().is_ok());
+        // The graph's own references were the last ones, and what was on the queues is gone with
+        // them.
+        if queues.fold(true, |all, queue| all & gone(queue)) {
             self.nodes.iter().for_each(|node| node.done.settle());
         }
     }

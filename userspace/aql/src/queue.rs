@@ -125,6 +125,14 @@ impl Queue {
         })
     }
 
+    /// Ends the queue, as dropping it does, and says whether it is gone: nothing that was submitted
+    /// to it counts a signal down any more ([`Signal::settle`]).
+    pub fn destroy(self) -> Result<()> {
+        let Self { ring, queue, .. } = self;
+        drop(ring);
+        Ok(queue.destroy()?)
+    }
+
     /// The kernel's id of this queue.
     pub fn id(&self) -> u32 {
         self.queue.id()
