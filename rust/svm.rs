@@ -54,7 +54,10 @@ use crate::{
         Node,
         NodeUser, //
     },
-    kgd::Vm,
+    kgd::{
+        Kgd,
+        Vm, //
+    },
     linux::{
         hmm::Watched,
         workqueue::{
@@ -133,6 +136,12 @@ pub(crate) fn is_enabled() -> bool {
     ENABLED.load(Relaxed)
 }
 
+/// Whether a GPU can have a part in it (`KFD_IS_SVM_API_SUPPORTED`): amdgpu has made device pages
+/// of its memory, or its memory is the system's. That is known when amdgpu is done with the device.
+pub(crate) fn is_supported(kgd: &dyn Kgd) -> bool {
+    kgd.facts().prefers_gtt || kgd.device_pages().is_ok()
+}
+
 /// One of the process's GPUs.
 struct Gpu {
     /// From ACQUIRE_VM on.
@@ -140,6 +149,8 @@ struct Gpu {
     /// Retry faults up to this time stamp were there before pages were taken away; 0: none were.
     checkpoint: Atomic<u64>,
     counters: Arc<Counters>,
+    /// It can have a part in shared virtual memory.
+    is_supported: bool,
     /// Last: the device may go when all have let go of it.
     node: NodeUser,
 }
@@ -264,6 +275,7 @@ impl Svm {
                 vm: SetOnce::new(),
                 checkpoint: Atomic::new(0),
                 counters: counters.clone(),
+                is_supported: is_supported(&**node.kgd()),
                 node: NodeUser::new(node.clone()),
             };
             gpus.push(gpu, GFP_KERNEL)?;
@@ -328,9 +340,16 @@ impl Svm {
         self.forget_all();
     }
 
-    /// All GPUs.
+    /// Whether attributes may name the GPU at that place of the list.
+    pub(crate) fn is_for(&self, place: usize) -> bool {
+        self.gpus.get(place).is_some_and(|gpu| gpu.is_supported)
+    }
+
+    /// All GPUs that can have a part in it.
     fn all_gpus(&self) -> GpuSet {
-        GpuSet::first(self.gpus.len())
+        let all = GpuSet::first(self.gpus.len());
+        let others = all.iter().filter(|place| !self.is_for(*place));
+        others.fold(all, GpuSet::without)
     }
 
     fn xnack(&self) -> bool {

@@ -275,12 +275,12 @@ fn place_of(process: &Process, gpu_id: u32) -> Option<usize> {
 
 fn set_svm(process: &Process, pages: Option<Pages>, words: &[u64]) -> Result {
     let mut change = KVec::with_capacity(words.len(), GFP_KERNEL)?;
+    let svm = process.make_svm()?;
+    let gpu = |id| place_of(process, id).filter(|place| svm.is_for(*place));
     for word in words {
         let (kind, value) = svm_attribute(*word);
-        let attribute = Attribute::parse(kind, value, |gpu| place_of(process, gpu));
-        change.push(attribute.ok_or(EINVAL)?, GFP_KERNEL)?;
+        change.push(Attribute::parse(kind, value, gpu).ok_or(EINVAL)?, GFP_KERNEL)?;
     }
-    let svm = process.make_svm()?;
     // Before it is looked at the area, as C.
     svm.check_vm()?;
     let pages = pages.ok_or(EOVERFLOW)?;

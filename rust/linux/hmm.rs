@@ -11,7 +11,10 @@
 
 use super::{
     ffi,
-    migrate::PageOwner, //
+    migrate::{
+        PageOwner,
+        LARGE_PAGES, //
+    },
 };
 use core::ops::Deref;
 use kernel::{
@@ -101,6 +104,11 @@ impl Interval {
     pub(crate) fn begin(&self) -> Sequence {
         // SAFETY: It is registered: there is a `Watched`.
         Sequence(unsafe { bindings::mmu_interval_read_begin(self.0.get()) })
+    }
+
+    /// This moment, even if something is being taken away: for who only has a look.
+    pub(crate) fn now(&self) -> Sequence {
+        Sequence(self.sequence().load(Relaxed))
     }
 
     /// Whether nothing has been taken away since.
@@ -293,6 +301,13 @@ pub(crate) fn is_there(pfn: HmmPfn) -> bool {
     /// `HMM_PFN_VALID`
     const VALID: u32 = c_ulong::BITS - 1;
     pfn & 1 << VALID != 0
+}
+
+/// Whether a page that was [looked](look) at is one of 2 MiB that are mapped as a whole.
+pub(crate) fn is_of_large_mapping(pfn: HmmPfn) -> bool {
+    /// `HMM_PFN_ORDER_SHIFT`
+    const ORDER: u32 = c_ulong::BITS - 11;
+    is_there(pfn) && 1 << (pfn >> ORDER & 0x1f) == LARGE_PAGES
 }
 
 /// Whether there may be pages in a mapping: false of a private one that nobody has touched yet.

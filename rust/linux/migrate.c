@@ -10,6 +10,8 @@
 #include <linux/migrate.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/rcupdate.h>
+#include <linux/rmap.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
@@ -158,18 +160,24 @@ void amdkfd_large_forget(unsigned long pfn)
 }
 
 /* What large folios need of the kernel that it does not export. */
-DEFINE_STATIC_CALL_NULL(split_folio, __split_huge_page_to_list_to_order);
+DEFINE_STATIC_CALL_NULL(unmap_folio, try_to_migrate);
+DEFINE_STATIC_CALL_NULL(split_unmapped, folio_split_unmapped);
+DEFINE_STATIC_CALL_NULL(map_again, remove_migration_ptes);
 DEFINE_STATIC_CALL_NULL(alloc_deferred, folio_memcg_alloc_deferred);
 static bool are_large_bound;
 
 void amdkfd_large_bind(unsigned long (*lookup)(const char *name))
 {
-	unsigned long split = lookup("__split_huge_page_to_list_to_order");
+	unsigned long unmap = lookup("try_to_migrate");
+	unsigned long split = lookup("folio_split_unmapped");
+	unsigned long map = lookup("remove_migration_ptes");
 	unsigned long alloc = lookup("folio_memcg_alloc_deferred");
 
-	if (!split || !alloc)
+	if (!unmap || !split || !map || !alloc)
 		return;
-	static_call_update(split_folio, (void *)split);
+	static_call_update(unmap_folio, (void *)unmap);
+	static_call_update(split_unmapped, (void *)split);
+	static_call_update(map_again, (void *)map);
 	static_call_update(alloc_deferred, (void *)alloc);
 	WRITE_ONCE(are_large_bound, true);
 }
@@ -188,6 +196,77 @@ bool amdkfd_large_is_possible(void)
 }
 
 /*
+ * While a folio is split its tail pages have no page map for a moment. hmm_vma_handle_pte() follows
+ * that of any device page that it finds in a page table, whose lock it does not take: whoever calls
+ * it, amdgpu for user memory as well, it must not have found one of that folio. It reads an entry
+ * and follows it in one RCU read-side critical section (pte_offset_map()). So a folio of ours is
+ * split when it has been mapped nowhere for a grace period, by split_large() alone.
+ *
+ * The kernel would split one by itself, with no such pause, in migrate_vma_setup(). It splits none
+ * under writeback (folio_check_splittable()), so a large folio of ours is marked as that from the
+ * moment on at which it can be found. Nobody waits for the mark to go: those who wait for writeback
+ * come by a list of pages, the page cache, or entries that map memory. A migration of the folio
+ * takes it away, under the folio's lock, for its metadata cannot be moved with it.
+ */
+static bool is_large_device(const struct folio *folio)
+{
+	return folio_test_large(folio) && folio_is_device_private(folio);
+}
+
+static void forbid_split(unsigned long entry)
+{
+	struct page *page = migrate_pfn_to_page(entry);
+
+	if (page && is_large_device(page_folio(page)))
+		folio_test_set_writeback(page_folio(page));
+}
+
+static void allow_move(unsigned long entry)
+{
+	struct page *page = migrate_pfn_to_page(entry);
+
+	if (page && is_large_device(page_folio(page)))
+		folio_test_clear_writeback(page_folio(page));
+}
+
+/*
+ * Splits a large folio, which is locked, into single pages. Whoever calls this has the only
+ * reference beside those of its mappings. Lock and reference are those of @kept afterwards, one of
+ * its pages; or, after an error, the folio's as before.
+ */
+static int split_large(struct folio *folio, struct page *kept)
+{
+	struct page *first = folio_page(folio, 0);
+	long i, count = folio_nr_pages(folio);
+	int ret = -EAGAIN;
+
+	if (folio_expected_ref_count(folio) != folio_ref_count(folio) - 1)
+		return ret;
+	static_call(unmap_folio)(folio, TTU_SPLIT_HUGE_PMD | TTU_SYNC);
+	if (!folio_mapped(folio)) {
+		synchronize_rcu_expedited();
+		ret = static_call(split_unmapped)(folio, 0);
+	}
+	if (ret) {
+		static_call(map_again)(folio, folio, 0);
+		return ret;
+	}
+	folio_test_clear_writeback(folio);
+	for (i = 0; i < count; i++) {
+		folio = page_folio(first + i);
+		static_call(map_again)(folio, folio, 0);
+	}
+	/* Each has a lock and a reference. What is mapped nowhere is freed here. */
+	for (i = 0; i < count; i++) {
+		if (first + i == kept)
+			continue;
+		unlock_page(first + i);
+		put_page(first + i);
+	}
+	return 0;
+}
+
+/*
  * Nobody who has no lock of an address space gets a large folio home as single pages
  * (migrate_device_pages()), and there may be no large page in system memory.
  */
@@ -197,11 +276,12 @@ int amdkfd_large_split(unsigned long pfn)
 	struct folio *folio = page_folio(page);
 	int ret = 0;
 
-	if (!folio_try_get(folio))
+	if (!folio_test_large(folio) || !folio_try_get(folio))
 		return 0;
 	folio_lock(folio);
-	if (folio_test_large(folio))
-		ret = static_call(split_folio)(page, NULL, 0);
+	/* It may have been split before there was a reference, and another made of its pages. */
+	if (page_folio(page) == folio && is_large_device(folio))
+		ret = split_large(folio, folio_page(folio, 0));
 	folio_unlock(folio);
 	folio_put(folio);
 	return ret;
@@ -209,11 +289,9 @@ int amdkfd_large_split(unsigned long pfn)
 
 int amdkfd_fault_split(const struct vm_fault *fault)
 {
-	struct page *page = fault->page;
+	struct folio *folio = page_folio(fault->page);
 
-	if (!folio_test_large(page_folio(page)))
-		return 0;
-	return static_call(split_folio)(page, NULL, 0);
+	return folio_test_large(folio) ? split_large(folio, fault->page) : 0;
 }
 
 /*
@@ -231,6 +309,11 @@ static bool can_be_listed(struct folio *source)
  */
 #define GFP_LARGE (GFP_TRANSHUGE | __GFP_NORETRY)
 
+bool amdkfd_large_is_allowed(struct vm_area_struct *vma)
+{
+	return !vma_thp_disabled(vma, vma->vm_flags, false);
+}
+
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index)
 {
 	struct migrate_vma *args = &migration->args;
@@ -240,6 +323,8 @@ unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 
 	unsigned int order = large ? LARGE_ORDER : 0;
 	struct folio *folio;
 
+	if (large && args->vma && !amdkfd_large_is_allowed(args->vma))
+		return 0;
 	if (large && !can_be_listed(page_folio(migrate_pfn_to_page(args->src[index]))))
 		return 0;
 	if (args->vma)
@@ -328,10 +413,20 @@ u32 amdkfd_migration_commit(struct amdkfd_migration *migration)
 	unsigned long i;
 	u32 moved = 0;
 
+	for (i = 0; i < args->npages; i++)
+		if (args->dst[i] && args->src[i] & MIGRATE_PFN_COMPOUND)
+			allow_move(args->src[i]);
 	if (args->vma)
 		migrate_vma_pages(args);
 	else
 		migrate_device_pages(args->src, args->dst, args->npages);
+	/* What has not moved, and what has come. All are still locked. */
+	for (i = 0; i < args->npages; i++) {
+		if (args->src[i] & MIGRATE_PFN_COMPOUND)
+			forbid_split(args->src[i]);
+		if (args->dst[i] & MIGRATE_PFN_COMPOUND)
+			forbid_split(args->dst[i]);
+	}
 	finalize(migration);
 	/* A target that was not taken is freed by now. */
 	for (i = 0; i < args->npages; i++) {

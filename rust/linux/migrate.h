@@ -33,8 +33,13 @@ void amdkfd_large_bind(unsigned long (*lookup)(const char *name));
 /* Whether there can be large folios of device pages: else amdkfd_migration_take() gets none. */
 bool amdkfd_large_is_possible(void);
 /*
- * Has the kernel make single pages of the large folio that begins with a device page. Nothing is
- * done if there is none. -EAGAIN, -EBUSY: somebody uses it.
+ * Whether large pages may be made in a mapping: neither it (MADV_NOHUGEPAGE) nor its process
+ * (PR_SET_THP_DISABLE) forbids them. Under mmap_lock.
+ */
+bool amdkfd_large_is_allowed(struct vm_area_struct *vma);
+/*
+ * Makes single pages of the large folio that a device page is in. Nothing is done if it is in none.
+ * Sleeps, for a grace period of RCU as well. -EAGAIN: somebody uses it.
  */
 int amdkfd_large_split(unsigned long pfn);
 /*
@@ -52,8 +57,8 @@ struct amdkfd_migration;
 /*
  * Collects the pages of [start, end) of @vma: those in system memory, and places without a page; or
  * (FROM_DEVICE) the device pages of @owner. Under mmap_lock. LARGE: a large folio of which all is
- * there is one place, and so is as much without a page; else the kernel splits such folios. @fault:
- * in which fault of one of these pages this is, or NULL.
+ * there is one place, and so is as much without a page; else the kernel splits such folios, but
+ * those of device pages, which stay. @fault: in which fault of one of these pages this is, or NULL.
  */
 int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, unsigned long end,
 			     u32 what, void *owner, struct vm_fault *fault,
@@ -76,7 +81,8 @@ u32 amdkfd_migration_size(const struct amdkfd_migration *migration, u32 index);
 /* Where it goes. */
 unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index);
 /*
- * New pages in system memory as the target of device pages, dirty from the first. 0: no memory.
+ * New pages in system memory as the target of device pages, dirty from the first. 0: no memory, or
+ * a large page is not allowed where it goes.
  */
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index);
 /*

@@ -183,14 +183,14 @@ impl<'a> Fault<'a> {
     }
 
     /// Whether the page is of a large folio that is mapped page by page, which has to be split
-    /// before [`Migration::from_fault`].
+    /// before [`Migration::from_fault`] can collect it.
     pub(crate) fn is_part(&self) -> bool {
         // SAFETY: By the type invariant.
         unsafe { ffi::amdkfd_fault_is_part(self.raw.as_ptr()) }
     }
 
-    /// Has the kernel make single pages of the folio that the page is in. The page stays locked.
-    /// `EAGAIN`, `EBUSY`: it cannot at the moment. Does nothing to a single page.
+    /// Makes single pages of the folio that the page is in. The page stays locked. `EAGAIN`: not
+    /// at the moment. Does nothing to a single page.
     pub(crate) fn split(&self) -> Result {
         // SAFETY: By the type invariant.
         to_result(unsafe { ffi::amdkfd_fault_split(self.raw.as_ptr()) })
@@ -219,8 +219,14 @@ impl<'a> Fault<'a> {
     }
 }
 
-/// Has the kernel make single pages of the large folio that begins with this page. Waits for the
-/// folio's lock. `EAGAIN`, `EBUSY`: it cannot at the moment. Does nothing if there is none.
+/// Whether large pages may be made in a mapping: neither it nor its process forbids them.
+pub(crate) fn may_be_large(vma: &VmaRef) -> bool {
+    // SAFETY: The mapping is valid as long as the reference, and is only read.
+    unsafe { ffi::amdkfd_large_is_allowed(vma.as_ptr()) }
+}
+
+/// Makes single pages of the large folio that this page is in. Waits for the folio's lock.
+/// `EAGAIN`: not at the moment. Does nothing if there is none.
 ///
 /// # Safety
 ///
@@ -283,7 +289,9 @@ impl<'a> Migration<'a> {
         Self::collect(vma, range, large_if(large), owner, null_mut())
     }
 
-    /// Collects what of `range` is in device pages of the owner's. Under mmap_lock.
+    /// Collects what of `range` is in device pages of the owner's. Under mmap_lock. `large`: large
+    /// folios that are mapped as a whole, all of it in `range`, are one place. Others stay: they
+    /// have to be [split] before.
     pub(crate) fn from_device(
         vma: &'a VmaRef,
         range: Range<usize>,
@@ -294,9 +302,8 @@ impl<'a> Migration<'a> {
     }
 
     /// The same in a fault, whose page must be in `range`. A large folio that is mapped as a whole
-    /// is one place: the kernel cannot split it here. One that is [mapped page by
-    /// page](Fault::is_part) must not be there: the kernel, which would split it, keeps the lock of
-    /// another page than the fault's.
+    /// is one place. Of one that is [mapped page by page](Fault::is_part), or another's, nothing is
+    /// collected, nor what lies behind it in the same page table.
     pub(crate) fn from_fault(
         fault: &'a Fault<'_>,
         range: Range<usize>,
@@ -432,7 +439,8 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// New pages in system memory as the target of a place, as many as it has.
+    /// New pages in system memory as the target of a place, as many as it has. `ENOMEM`: there are
+    /// none, or where they go no [large](may_be_large) page may be.
     pub(crate) fn allocate(&self, index: u32) -> Result<SystemPages<'_>> {
         let raw = self.without_target(index)?;
         // SAFETY: By the type invariant, and there is such a place; nobody uses another thread's

@@ -447,7 +447,7 @@ impl PublishedProcess {
             files.add(c"evicted_ms", ProcessFile::EvictedMs(device.clone()))?;
             files.add(c"cu_occupancy", ProcessFile::CuOccupancy(device.clone()))?;
             directory.child(format_args!("stats_{}", device.gpu_id().raw()), files)?;
-            if svm::is_enabled() {
+            if svm::is_enabled() && svm::is_supported(&**device.node().kgd()) {
                 let (mut files, counters) = (kobject::Files::new(), device.shared_counters());
                 files.add(c"faults", ProcessFile::Faults(counters.clone()))?;
                 files.add(c"page_in", ProcessFile::PageIn(counters.clone()))?;

@@ -44,7 +44,8 @@ use crate::{
             Fault,
             Migration,
             Source,
-            SystemPage, //
+            SystemPage,
+            LARGE_PAGES, //
         },
         spinlock::{
             new_irq_spinlock,
@@ -462,7 +463,7 @@ impl VramOwner for Block {
             return try_again(fault);
         }
         let (vma, bytes) = (fault.vma(), 1usize << PAGE_SHIFT);
-        let (address, _) = fault.place();
+        let (address, large) = fault.place();
         // The block's pages around it, wherever they are now: mremap may have moved them.
         let before = page as usize * bytes;
         // CAST: at most a granule.
@@ -470,11 +471,18 @@ impl VramOwner for Block {
         let start = address.saturating_sub(before).max(vma.start());
         let end = address.saturating_add(behind).min(vma.end());
         let pages = Pages::new((start / bytes) as u64, end.div_ceil(bytes) as u64);
-        let moved = self.audience.watch_return(pages, TOUCHED, || {
-            let migration = Migration::from_fault(fault, start..end, memory.owner)?;
+        let fetch = |range| {
+            let migration = Migration::from_fault(fault, range, memory.owner)?;
             // Not those of other devices of the hive: one that is down must not cost ours.
             bring_home(migration, |page| memory.holds(page), false)
-        });
+        };
+        let moved = self
+            .audience
+            .watch_return(pages, TOUCHED, || match fetch(start..end)? {
+                // There may be a large folio before it that is mapped page by page: mremap.
+                0 => fetch(address..address + if large { LARGE_PAGES * bytes } else { bytes }),
+                moved => Ok(moved),
+            });
         let name = self.kgd.facts().pci_name();
         match moved {
             Ok(_) => FaultEnd::Done,

@@ -91,7 +91,8 @@ impl Svm {
     /// The GPU at that place of the list misses a page. After an error it must not try again: it
     /// may not have it, or there is none.
     pub(crate) fn fault(self: &Arc<Self>, index: usize, fault: Fault) -> Result {
-        let gpu = self.gpus.get(index).ok_or(EFAULT)?;
+        let gpu = self.gpus.get(index).filter(|gpu| gpu.is_supported);
+        let gpu = gpu.ok_or(EFAULT)?;
         // It goes away with its process.
         let Ok(mm) = self.users_mm() else {
             return Ok(());

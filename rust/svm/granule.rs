@@ -470,6 +470,7 @@ mod tests {
             vm,
             checkpoint: Atomic::new(0),
             counters: Arc::new(Counters::new(), GFP_KERNEL).unwrap(),
+            is_supported: true,
             node: NodeUser::new(node),
         }
     }

@@ -20,8 +20,8 @@ use crate::{
 };
 use kernel::prelude::*;
 
-/// A large folio does not move, for there is no large page where it goes: it has to be split
-/// before.
+/// A large folio does not move, for there is no large page where it goes, or none may be there: it
+/// has to be split before.
 pub(super) const TOO_LARGE: Error = E2BIG;
 
 /// Pages of a block that are to be copied, and where to.

@@ -28,15 +28,24 @@ use super::{
 };
 use crate::{
     kgd::DevicePages,
-    linux::migrate::{
-        DevicePage,
-        Migration,
-        PageOwner,
-        Source, //
+    linux::{
+        hmm,
+        migrate::{
+            self,
+            DevicePage,
+            LargePlace,
+            Migration,
+            PageOwner,
+            Source,
+            LARGE_PAGES, //
+        },
     },
 };
 use kernel::{
-    mm::virt::flags,
+    mm::{
+        virt::VmaRef,
+        MmapReadGuard, //
+    },
     prelude::*,
     sync::Arc, //
 };
@@ -220,7 +229,8 @@ impl Svm {
                 self.tell_migration(index, told, why.locations());
             }
             let mut count = 0;
-            let each = each_mapping(place, pages, |vma, here| {
+            let each = each_mapping(place, pages, |lock, vma, here| {
+                split_folios(place, lock, here, memory.owner, false)?;
                 let bytes = here.start as usize..here.end as usize;
                 let collect = |large| {
                     let bytes = bytes.clone();
@@ -240,7 +250,10 @@ impl Svm {
                     self.tell_migration(index, told, why.locations());
                 }
                 count += match bring_home(migration, is_its, false) {
-                    Err(error) if error == TOO_LARGE => bring_home(collect(false)?, is_its, false)?,
+                    Err(error) if error == TOO_LARGE => {
+                        split_folios(place, lock, here, memory.owner, true)?;
+                        bring_home(collect(false)?, is_its, false)?
+                    }
                     moved => moved?,
                 };
                 Ok(())
@@ -270,13 +283,12 @@ impl Svm {
         let mover = self.mover(place, pages, why.range, gpu)?;
         mover.audience().set_locations(self.ids_at(why.locations()));
         let mut moved = 0;
-        each_mapping(place, pages, |vma, here| {
+        each_mapping(place, pages, |_, vma, here| {
             let bytes = here.start as usize..here.end as usize;
             let first = here.start >> PAGE_SHIFT;
             let collect = |large| Migration::from_system(vma, bytes.clone(), owner, large);
             // Where the user wants no large pages none is made, there or on the way back.
-            let may_be_large = vma.flags() & flags::NOHUGEPAGE == 0;
-            moved += mover.take(collect, first, may_be_large)?;
+            moved += mover.take(collect, first, migrate::may_be_large(vma))?;
             Ok(())
         })?;
         Ok(moved)
@@ -336,12 +348,64 @@ struct Bytes {
     end: u64,
 }
 
+/// Splits those large folios of device pages in a part of a mapping that [`Migration::from_device`]
+/// leaves where they are: those that are mapped page by page, or of which not all is there, or
+/// (`all`) any. One that somebody uses stays, as it does if pages are taken away all the time.
+fn split_folios(
+    place: &Place<'_>,
+    lock: &MmapReadGuard<'_>,
+    here: Bytes,
+    owner: PageOwner,
+    all: bool,
+) -> Result {
+    const ATTEMPTS: u32 = 3;
+    /// The bytes of a large folio.
+    const LARGE: u64 = (LARGE_PAGES as u64) << PAGE_SHIFT;
+    if !LargePlace::is_possible() {
+        return Ok(());
+    }
+    // CAST: at most a granule.
+    let count = ((here.end - here.start) >> PAGE_SHIFT) as usize;
+    let mut pfns = KVec::from_elem(0, count, GFP_KERNEL)?;
+    let interval = &place.region.interval;
+    let mut look = || {
+        hmm::look(
+            lock,
+            (interval, interval.now()),
+            here.start,
+            Some(owner),
+            &mut pfns,
+        )
+    };
+    if !(0..ATTEMPTS).any(|_| look().is_ok()) {
+        return Ok(());
+    }
+    // Pages of one folio are of the same multiple of its size.
+    let mut last = None;
+    for (page, pfn) in pfns.iter().enumerate() {
+        if !hmm::is_there(*pfn) || !hmm::is_device_page(*pfn) {
+            continue;
+        }
+        let begin = (here.start + ((page as u64) << PAGE_SHIFT)) & !(LARGE - 1);
+        let is_whole = hmm::is_of_large_mapping(*pfn)
+            && begin >= here.start
+            && begin.saturating_add(LARGE) <= here.end;
+        let number = hmm::page_number(*pfn);
+        let folio = number / LARGE_PAGES;
+        if (all || !is_whole) && last.replace(folio) != Some(folio) {
+            // SAFETY: It is one.
+            let _ = unsafe { migrate::split(DevicePage(number)) };
+        }
+    }
+    Ok(())
+}
+
 /// Calls `act` with each mapping in an area of pages, and the part of it that lies there. What
 /// cannot be moved at all is left out. The first error counts.
 fn each_mapping(
     place: &Place<'_>,
     pages: Pages,
-    mut act: impl FnMut(&kernel::mm::virt::VmaRef, Bytes) -> Result,
+    mut act: impl FnMut(&MmapReadGuard<'_>, &VmaRef, Bytes) -> Result,
 ) -> Result {
     let mut result = Ok(());
     let mut rest = pages;
@@ -358,7 +422,7 @@ fn each_mapping(
             start: rest.start << PAGE_SHIFT,
             end: end << PAGE_SHIFT,
         };
-        match act(vma, here) {
+        match act(&lock, vma, here) {
             Err(error) if error != EINVAL => result = result.and(Err(error)),
             _ => (),
         }

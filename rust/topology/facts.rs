@@ -109,7 +109,7 @@ pub(super) fn describe(node: &Node) -> Description<'_> {
         sdma_firmware: facts.sdma_fw_version,
         driver: Driver {
             global_wave_sync: node.wave_sync_slots(),
-            svm: svm::is_enabled(),
+            svm: has_svm(node),
             ..DRIVER
         },
     }
@@ -161,6 +161,11 @@ fn local_memory(facts: &GpuFacts, memory: &kgd::LocalMemory) -> LocalMemory {
 /// Whether a copy queue of the node can be reset alone.
 pub(super) fn resets_copy_queues(node: &Node) -> bool {
     DRIVER.copy_queue_reset && node.kgd().can_reset_copy_engines()
+}
+
+/// Processes have shared virtual memory, and the GPU can have a part in it.
+pub(super) fn has_svm(node: &Node) -> bool {
+    svm::is_enabled() && svm::is_supported(&**node.kgd())
 }
 
 /// The CPU sees all of the node's memory ("large BAR").

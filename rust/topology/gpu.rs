@@ -215,6 +215,12 @@ impl GpuProperties {
     pub(crate) fn set_copy_queue_reset(&mut self, can: bool) {
         self.capability2 = capability2(can);
     }
+
+    /// Says whether there is shared virtual memory.
+    pub(crate) fn set_svm(&mut self, has: bool) {
+        self.capability &= !cap::SVMAPI_SUPPORTED;
+        self.capability |= when(has, cap::SVMAPI_SUPPORTED);
+    }
 }
 
 impl Description<'_> {
@@ -468,6 +474,9 @@ pub(super) mod tests {
         for can in [false, true] {
             gpu.set_copy_queue_reset(can);
             assert_eq!(gpu.capability2, u32::from(can));
+            gpu.set_svm(can);
+            let bit = when(can, cap::SVMAPI_SUPPORTED);
+            assert_eq!(gpu.capability & cap::SVMAPI_SUPPORTED, bit);
         }
         assert_eq!(properties.num_gws, 64);
     }

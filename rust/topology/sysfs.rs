@@ -81,6 +81,7 @@ fn put(out: &mut Output<'_>, text: impl Display) -> Result {
 fn now(mut properties: NodeProperties, node: Option<&Node>) -> NodeProperties {
     if let (Some(gpu), Some(node)) = (&mut properties.gpu, node) {
         gpu.set_copy_queue_reset(facts::resets_copy_queues(node));
+        gpu.set_svm(facts::has_svm(node));
     }
     properties
 }

@@ -9,6 +9,7 @@
  *                                those of its own functions, and amdgpu's for retry faults. This
  *                                module has to be there before amdkfd.ko.
  *   /sys/kernel/debug/fail-large     while it says 1, nobody gets 2 MiB or more in one piece.
+ *   /sys/kernel/debug/fail-pages     while it says 1, no device gets pages for its memory.
  *   /sys/kernel/debug/places     the edges of amdkfd.ko's code that any context has reached since
  *                                this module was loaded. KCOV records a task's own calls only, not
  *                                interrupts and workers. It is for an amdkfd.ko built with coverage
@@ -232,6 +233,46 @@ static int large_set(void *data, u64 value)
 }
 DEFINE_DEBUGFS_ATTRIBUTE(large_operations, large_get, large_set, "%llu\n");
 
+static int before_pages(struct kprobe *probe, struct pt_regs *regs)
+{
+	regs->ax = -ENOMEM;
+	instruction_pointer_set(regs, (unsigned long)faults_return);
+	return 1;
+}
+NOKPROBE_SYMBOL(before_pages);
+
+/* While it is registered. */
+static struct kprobe pages;
+static bool no_pages;
+
+static int pages_get(void *data, u64 *value)
+{
+	*value = no_pages;
+	return 0;
+}
+
+static int pages_set(void *data, u64 value)
+{
+	int ret = 0;
+
+	mutex_lock(&probing);
+	if (no_pages)
+		unregister_kprobe(&pages);
+	no_pages = false;
+	if (value) {
+		pages = (struct kprobe){
+			.symbol_name = "devm_memremap_pages",
+			.pre_handler = before_pages,
+			.post_handler = after,
+		};
+		ret = register_kprobe(&pages);
+		no_pages = !ret;
+	}
+	mutex_unlock(&probing);
+	return ret;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(pages_operations, pages_get, pages_set, "%llu\n");
+
 /* kallsyms_lookup_name() itself is not exported; a probe finds it. */
 static unsigned long address_of(const char *name)
 {
@@ -407,7 +448,7 @@ static const struct file_operations places_operations = {
 	.release = single_release,
 };
 
-static struct dentry *nth_file, *works_file, *large_file, *places_file;
+static struct dentry *nth_file, *works_file, *large_file, *pages_file, *places_file;
 
 static int __init faults_init(void)
 {
@@ -420,6 +461,7 @@ static int __init faults_init(void)
 	works_file = debugfs_create_file("fail-nth-work", 0600, NULL, &works_armed,
 					 &nth_operations);
 	large_file = debugfs_create_file_unsafe("fail-large", 0600, NULL, NULL, &large_operations);
+	pages_file = debugfs_create_file_unsafe("fail-pages", 0600, NULL, NULL, &pages_operations);
 	places_file = debugfs_create_file("places", 0600, NULL, NULL, &places_operations);
 	return 0;
 }
@@ -430,8 +472,10 @@ static void __exit faults_exit(void)
 	debugfs_remove(nth_file);
 	debugfs_remove(works_file);
 	debugfs_remove(large_file);
+	debugfs_remove(pages_file);
 	debugfs_remove(places_file);
 	large_set(NULL, 0);
+	pages_set(NULL, 0);
 	if (probed)
 		unprobe(ARRAY_SIZE(points));
 	unregister_module_notifier(&changes);

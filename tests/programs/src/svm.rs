@@ -8,6 +8,7 @@ mod effects;
 mod generate;
 mod hold;
 mod interpreter;
+mod pieces;
 mod stage;
 mod supply;
 mod told;
@@ -48,6 +49,8 @@ enum What {
     Bounds,
     /// Scripts that leave memory of GPUs to children, one at a time.
     Left,
+    /// Large pages in VRAM of which threads use single pages, `--steps` times.
+    Pieces,
     /// A process with some memory, for tools to look at; goes on with each line it reads.
     Hold,
     /// Scripts in which memory is out while something happens to its GPU, one at a time.
@@ -82,7 +85,7 @@ impl What {
     fn scripts(self) -> &'static [&'static str] {
         match self {
             Self::Attributes => SCRIPTS,
-            Self::Generated | Self::Hold => &[],
+            Self::Generated | Self::Hold | Self::Pieces => &[],
             Self::Effects => EFFECTS,
             Self::Bounds => &[include_str!("svm/bounds.txt")],
             Self::Left => &[include_str!("svm/left.txt")],
@@ -109,6 +112,7 @@ impl Svm {
         let scripts = self.what.scripts();
         match (self.what, self.what.of_processes()) {
             (What::Hold, _) => hold::run(),
+            (What::Pieces, _) => pieces::run(self.xnack, self.seed, self.steps),
             (What::Generated, _) => generate::run(self.xnack, self.seed, self.steps),
             (_, Some(what)) if self.case.is_none() => {
                 let all = scripts.iter().flat_map(|script| of_script(script));

@@ -14,6 +14,7 @@
 //!     on NAME GPU...                       off NAME GPU...
 //!     file primary|again|context           own (a child gets the GPUs for itself)
 //!     fork ... end                         by a child     orphan ... end     when its parent ended
+//!     thp off                              no large pages for the process
 //!     gpus NUMBER                          the rest needs so many
 //!     xnack on|off                         the rest needs that
 
@@ -120,6 +121,7 @@ impl Interpreter {
         let said = match words[..] {
             ["gpus" | "xnack", _] => return Ok(()),
             ["file", "primary"] => self.world.primary().map(|()| "0".into())?,
+            ["thp", "off"] => say(&self.world.forbid_large()),
             ["own"] => self.own().map(|()| "0".into())?,
             ["file", kind] => self.world.other_file(kind).map(|()| "0".into())?,
             ["sized", op, told, bytes, place, length, ref attributes @ ..] => {

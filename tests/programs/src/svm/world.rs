@@ -291,6 +291,12 @@ impl World {
         }))
     }
 
+    /// The process gets no large pages.
+    pub fn forbid_large(&self) -> Outcome {
+        // SAFETY: of numbers.
+        outcome(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) })
+    }
+
     /// Moves what is mapped, or makes it longer or shorter; `keep` leaves an empty mapping behind.
     pub fn remap(&self, start: u64, size: u64, to: u64, new: u64, keep: bool) -> Outcome {
         let flags = match (start == to, keep) {
@@ -335,6 +341,13 @@ impl World {
         let mut word = [0; 4];
         rustix::io::read(&self.pipe.0, &mut word)?;
         Ok(u32::from_le_bytes(word))
+    }
+
+    /// The word at an address of the area that is mapped, as a load finds it.
+    pub fn word(&self, address: u64) -> u32 {
+        assert!((BASE..BASE + AREA - 3).contains(&address) && address % 4 == 0);
+        // SAFETY: in the area, which nobody has references to; the caller has mapped it.
+        unsafe { (address as *const u32).read_volatile() }
     }
 
     /// What the kernel could not take out of the pipe goes out of it.
