@@ -6,7 +6,7 @@
 //!
 //! amdgpu pairs a suspend with a resume or with the end of the device, which is the drop of its
 //! [`Served`], and a pre-reset with a post-reset. One exception: a sleep that it gives up on, when
-//! its own queues of user mode cannot be stopped, it does not undo ([`Sleep::end_sleeps`]). Pairs
+//! its own queues of user mode cannot be stopped, it does not undo ([`Served::miss_resume`]). Pairs
 //! of one device may overlap: a reset, or the reset of one copy engine, which is a suspend and a
 //! resume, comes from a worker that no sleep stops. What is open of them is the [`Sleep`]: whoever
 //! ends the last one starts the schedulers.
@@ -62,7 +62,9 @@ use kernel::{
     },
     time::{
         delay::fsleep,
-        Delta, //
+        Delta,
+        Instant,
+        Monotonic, //
     },
 };
 
@@ -211,6 +213,8 @@ struct Stops {
     saved: Option<Result>,
     /// So many are about to keep it.
     saving: u32,
+    /// Since when amdgpu has been seen not to suspend the device, though sleeps are open.
+    missed: Option<Instant<Monotonic>>,
 }
 
 /// Why processes are off all GPUs for a device.
@@ -316,6 +320,10 @@ impl Sleep {
     }
 }
 
+/// So long after amdgpu has ceased to suspend the device no copy engine is reset any more whose
+/// reset began before.
+const SETTLED: Delta = Delta::from_secs(3);
+
 /// How long a process may take to end by itself when its GPU goes away.
 const GRACE: Delta = Delta::from_secs(3);
 
@@ -357,6 +365,7 @@ impl Served {
         }
         stops.count += 1;
         stops.sleeps += u32::from(sleeps);
+        stops.missed = None;
         self.stop();
         // Of two the first has what there was.
         let saves = sleeps && stops.saved.is_none();
@@ -480,6 +489,12 @@ impl Served {
             return Ok(());
         }
         let saved = stops.saved.take();
+        self.go_on(saved)
+    }
+
+    /// Nothing stops the schedulers any more, but for a reset. `saved`: what is to be brought back
+    /// before. The caller holds `Sleep.stops`.
+    fn go_on(&self, saved: Option<Result>) -> Result {
         if self.sleep.gate.load(Relaxed) && self.gpu.kgd().in_reset() {
             // The reset took what was saved, and those it was of.
             return Ok(());
@@ -492,6 +507,34 @@ impl Served {
                 .iter()
                 .for_each(|node| node.queues().want_reset());
         })
+    }
+
+    /// Tasks run again, and amdgpu may have given up a sleep, or a resume: then it is over here,
+    /// too, when amdgpu has not suspended the device for [`SETTLED`]. A sleep that began meanwhile
+    /// is another. False: none is open, or none is any more; true: look again soon.
+    pub(crate) fn miss_resume(&self) -> bool {
+        let mut stops = self.sleep.stops.lock();
+        let open = stops.sleeps != 0 || self.sleep.processes.lock().sleeps != 0;
+        if !open || self.gpu.kgd().is_suspending() {
+            stops.missed = None;
+            return false;
+        }
+        let now = Instant::now();
+        if now - *stops.missed.get_or_insert(now) < SETTLED {
+            return true;
+        }
+        stops.missed = None;
+        gpu_warn!(
+            self.pci_name(),
+            "amdgpu has given up a sleep: queues go on\n"
+        );
+        let (stopped, saved) = (stops.count != 0, stops.saved.take());
+        self.sleep.end_sleeps(&mut stops);
+        if stopped && stops.count == 0 {
+            // The log has the error, and a reset follows.
+            let _ = self.go_on(saved);
+        }
+        false
     }
 
     /// Takes all processes off all GPUs.

@@ -62,6 +62,8 @@ void amdkfd_suspend(struct kfd_dev *kfd, bool processes);
 int amdkfd_resume(struct kfd_dev *kfd, bool processes);
 void amdkfd_suspend_process(struct kfd_dev *kfd);
 int amdkfd_resume_process(struct kfd_dev *kfd);
+/* Tasks run again after a sleep of the machine, or the attempt. Sleeps, for seconds at most. */
+void amdkfd_woke_up(void);
 /* cause: for people to read. */
 int amdkfd_pre_reset(struct kfd_dev *kfd, const char *cause);
 int amdkfd_post_reset(struct kfd_dev *kfd);

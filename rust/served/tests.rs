@@ -306,6 +306,32 @@ mod tests {
     }
 
     #[test]
+    fn a_sleep_that_amdgpu_gave_up_is_over_when_tasks_run_again() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        fake.set_suspending(true);
+        served.suspend(true);
+        assert!(!served.miss_resume());
+        fake.set_suspending(false);
+        // It may be a moment before the last of its resumes.
+        assert!(served.miss_resume() && served.is_stopped());
+        fake.set_suspending(true);
+        served.suspend(true);
+        assert!(!served.miss_resume());
+        fake.set_suspending(false);
+        assert!(served.miss_resume() && served.is_stopped());
+        assert!(served.keeps_processes_off() && svm::sleep::is_asleep());
+        fsleep(SETTLED);
+        assert!(!served.miss_resume());
+        assert!(!served.is_stopped() && !served.keeps_processes_off());
+        assert!(!svm::sleep::is_asleep());
+        // The device may have gone meanwhile, or amdgpu comes with it after all.
+        assert!(!served.miss_resume());
+        assert_eq!(served.resume(true), Ok(()));
+        assert!(!served.is_stopped() && !svm::sleep::is_asleep());
+    }
+
+    #[test]
     fn a_reset_that_was_none_is_followed_by_another() {
         let fake = two_partitions();
         let served = served(fake.clone());

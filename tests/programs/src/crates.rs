@@ -216,7 +216,7 @@ fn left_behind(bench: &Bench) -> Result<()> {
     stream.queue().submit(gated)?;
     let marker = stream.mark()?;
     without_kfd(&bench.device, || drop((stream, marker)))?;
-    let other = signals.signal(1);
+    let other = signals.signal(1).map(drop);
     ensure!(matches!(other, Err(Error::NoSignal(_))), "{other:?}");
     gate.store(0);
     let begin = Instant::now();
