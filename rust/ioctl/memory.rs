@@ -274,17 +274,27 @@ fn place_of(process: &Process, gpu_id: u32) -> Option<usize> {
 }
 
 fn set_svm(process: &Process, pages: Option<Pages>, words: &[u64]) -> Result {
-    let mut change = KVec::with_capacity(words.len(), GFP_KERNEL)?;
+    /// As many as most calls have at most: no memory is allocated for them.
+    const FEW: usize = 8;
+    const NONE: Attribute = Attribute::SetFlags(0);
+    let (mut few, mut many) = ([NONE; FEW], KVec::new());
+    let change = match few.get_mut(..words.len()) {
+        Some(few) => few,
+        None => {
+            many.resize(words.len(), NONE, GFP_KERNEL)?;
+            many.as_mut_slice()
+        }
+    };
     let svm = process.make_svm()?;
     let gpu = |id| place_of(process, id).filter(|place| svm.is_for(*place));
-    for word in words {
+    for (attribute, word) in change.iter_mut().zip(words) {
         let (kind, value) = svm_attribute(*word);
-        change.push(Attribute::parse(kind, value, gpu).ok_or(EINVAL)?, GFP_KERNEL)?;
+        *attribute = Attribute::parse(kind, value, gpu).ok_or(EINVAL)?;
     }
     // Before it is looked at the area, as C.
     svm.check_vm()?;
     let pages = pages.ok_or(EOVERFLOW)?;
-    let result = svm.set(pages, &change);
+    let result = svm.set(pages, change);
     let pid = process.lead().pid();
     trace::svm_set_attr(pid, pages.into(), change.len(), &result);
     result
