@@ -36,6 +36,7 @@ pub fn all() -> Result<()> {
     again(&bench, &queue)?;
     wrong_arguments(&bench)?;
     unfinished(&bench)?;
+    old_end(&bench)?;
     left_behind(&bench)?;
     shared(&kfd, &bench)?;
     fault(&bench, &queue, &signals.signal(1)?)
@@ -203,6 +204,36 @@ fn unfinished(bench: &Bench) -> Result<()> {
     }
     Stream::new(&bench.device, &signals, 0)?.finish(PATIENCE)?;
     println!("a stream after ten that did not finish");
+    Ok(())
+}
+
+/// A try to finish does not take its end for that of what another thread gave meanwhile.
+fn old_end(bench: &Bench) -> Result<()> {
+    let gates = Signals::new(&bench.device, 2)?;
+    let gates = [gates.signal(1)?, gates.signal(1)?];
+    let signals = Signals::new(&bench.device, 8)?;
+    let stream = Stream::new(&bench.device, &signals, 0)?;
+    let wait = |gate: &Signal| stream.queue().submit(BarrierAnd::on(&[gate.address()])?);
+    let is_late = |milliseconds| {
+        let result = stream.finish(Duration::from_millis(milliseconds));
+        ensure!(matches!(result, Err(Error::Timeout(_))), "{result:?}");
+        Ok(())
+    };
+    wait(&gates[0])?;
+    is_late(20)?;
+    std::thread::scope(|scope| {
+        // It has the end of the first.
+        let second = scope.spawn(|| is_late(1000));
+        std::thread::sleep(Duration::from_millis(300));
+        wait(&gates[1])?;
+        stream.mark()?;
+        second.join().map_err(|_| anyhow!("a panic"))?
+    })?;
+    gates[0].store(0);
+    is_late(300)?;
+    gates[1].store(0);
+    stream.finish(PATIENCE)?;
+    println!("a stream whose end another thread has moved");
     Ok(())
 }
 
