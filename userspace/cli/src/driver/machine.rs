@@ -94,8 +94,8 @@ impl Machine {
         build_id(&notes)
     }
 
-    /// The graphics cores (such as `9.4.3`) of the GPUs that the KFD serves, by PCI address. `None`:
-    /// neither the GPU's firmware tells it, nor does the topology.
+    /// The graphics cores (such as `9.4.3`) of the GPUs that the KFD serves, by PCI address. `None`
+    /// is one that neither the GPU's firmware tells nor the topology.
     pub fn graphics_cores(&self) -> Vec<(String, Option<String>)> {
         let served = self.served();
         let entries = fs::read_dir(self.path("/sys/bus/pci/drivers/amdgpu"));
