@@ -159,7 +159,13 @@ void amdkfd_large_forget(unsigned long pfn)
 	xa_erase(&large_owners, pfn >> LARGE_ORDER);
 }
 
+/* Of mm/internal.h. */
+struct anon_vma *folio_get_anon_vma(const struct folio *folio);
+void __put_anon_vma(struct anon_vma *anon_vma);
+
 /* What large folios need of the kernel that it does not export. */
+DEFINE_STATIC_CALL_NULL(get_anon_vma, folio_get_anon_vma);
+DEFINE_STATIC_CALL_NULL(free_anon_vma, __put_anon_vma);
 DEFINE_STATIC_CALL_NULL(unmap_folio, try_to_migrate);
 DEFINE_STATIC_CALL_NULL(split_unmapped, folio_split_unmapped);
 DEFINE_STATIC_CALL_NULL(map_again, remove_migration_ptes);
@@ -168,13 +174,17 @@ static bool are_large_bound;
 
 void amdkfd_large_bind(unsigned long (*lookup)(const char *name))
 {
+	unsigned long get = lookup("folio_get_anon_vma");
+	unsigned long free = lookup("__put_anon_vma");
 	unsigned long unmap = lookup("try_to_migrate");
 	unsigned long split = lookup("folio_split_unmapped");
 	unsigned long map = lookup("remove_migration_ptes");
 	unsigned long alloc = lookup("folio_memcg_alloc_deferred");
 
-	if (!unmap || !split || !map || !alloc)
+	if (!get || !free || !unmap || !split || !map || !alloc)
 		return;
+	static_call_update(get_anon_vma, (void *)get);
+	static_call_update(free_anon_vma, (void *)free);
 	static_call_update(unmap_folio, (void *)unmap);
 	static_call_update(split_unmapped, (void *)split);
 	static_call_update(map_again, (void *)map);
@@ -229,6 +239,12 @@ static void allow_move(unsigned long entry)
 		folio_test_clear_writeback(page_folio(page));
 }
 
+static void put_anon_vma(struct anon_vma *anon_vma)
+{
+	if (atomic_dec_and_test(&anon_vma->refcount))
+		static_call(free_anon_vma)(anon_vma);
+}
+
 /*
  * Splits a large folio, which is locked, into single pages. Whoever calls this has the only
  * reference beside those of its mappings. Lock and reference are those of @kept afterwards, one of
@@ -238,9 +254,17 @@ static int split_large(struct folio *folio, struct page *kept)
 {
 	struct page *first = folio_page(folio, 0);
 	long i, count = folio_nr_pages(folio);
+	struct anon_vma *anon_vma;
 	int ret = -EAGAIN;
 
 	if (folio_expected_ref_count(folio) != folio_ref_count(folio) - 1)
+		return ret;
+	/*
+	 * By this the folio's mappings are found, to put it back there. They may go while it is
+	 * unmapped: not every caller has the mmap_lock, and none that of all who map it.
+	 */
+	anon_vma = static_call(get_anon_vma)(folio);
+	if (!anon_vma)
 		return ret;
 	static_call(unmap_folio)(folio, TTU_SPLIT_HUGE_PMD | TTU_SYNC);
 	if (!folio_mapped(folio)) {
@@ -249,6 +273,7 @@ static int split_large(struct folio *folio, struct page *kept)
 	}
 	if (ret) {
 		static_call(map_again)(folio, folio, 0);
+		put_anon_vma(anon_vma);
 		return ret;
 	}
 	folio_test_clear_writeback(folio);
@@ -256,6 +281,7 @@ static int split_large(struct folio *folio, struct page *kept)
 		folio = page_folio(first + i);
 		static_call(map_again)(folio, folio, 0);
 	}
+	put_anon_vma(anon_vma);
 	/* Each has a lock and a reference. What is mapped nowhere is freed here. */
 	for (i = 0; i < count; i++) {
 		if (first + i == kept)
