@@ -237,16 +237,27 @@ fn old_end(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// A stream goes, and its queue cannot be destroyed: the places of its markers are nobody else's
-/// before they are reached.
+/// A stream goes, and its queue cannot be destroyed: neither the places of its markers nor the
+/// arguments of its launches are anybody else's, whom the GPU would take for them.
 fn left_behind(bench: &Bench) -> Result<()> {
     let gate = Signals::new(&bench.device, 1)?.signal(1)?;
     let signals = Signals::new(&bench.device, 1)?;
+    let (code, from, to) = (bench.load()?, &bench.from, &bench.to);
+    let others = Buffer::<u32>::gtt(&bench.device, GROUP as usize)?;
+    let gather = |to| {
+        let launch = code.launch("gather")?.grid(GROUP).workgroup(GROUP);
+        launch.arg(from).arg(to).arg(1u32).build()
+    };
+    from.set(0, 6);
+    to.set(0, 0);
+    others.set(0, 0);
     let stream = Stream::new(&bench.device, &signals, 0)?;
     let gated = BarrierAnd::on(&[gate.address()])?;
     stream.queue().submit(gated)?;
+    stream.launch(&Arc::new(gather(to)?))?;
     let marker = stream.mark()?;
     without_kfd(&bench.device, || drop((stream, marker)))?;
+    let never = gather(&others)?;
     let other = signals.signal(1).map(drop);
     ensure!(matches!(other, Err(Error::NoSignal(_))), "{other:?}");
     gate.store(0);
@@ -255,7 +266,13 @@ fn left_behind(bench: &Bench) -> Result<()> {
         ensure!(begin.elapsed() < PATIENCE, "the marker is not reached");
         std::thread::sleep(Duration::from_millis(10));
     }
-    println!("a marker of a stream whose queue was left");
+    drop(never);
+    let words = (to.get(0), others.get(0));
+    ensure!(
+        words == (6, 0),
+        "the launch had another's arguments: {words:?}"
+    );
+    println!("a launch and a marker of a stream whose queue was left");
     Ok(())
 }
 

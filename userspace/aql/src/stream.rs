@@ -12,6 +12,7 @@ const PACKETS: u32 = 256;
 
 /// A queue whose work is done in the order in which it was given. It keeps launches, and with them
 /// code and arguments, until they are done; the buffers that those name are the caller's to keep.
+/// Where its queue cannot be destroyed, what is not done is kept until the process ends.
 #[derive(Debug)]
 pub struct Stream {
     /// Until the stream is dropped.
@@ -37,6 +38,12 @@ impl Given {
     /// down any more, which can be others' as soon as nobody has the markers.
     fn settle(&self) {
         self.own.iter().for_each(|marker| marker.0.signal.settle());
+    }
+
+    /// The queue may be at it until the process ends: what it reads stays what it is, and nothing
+    /// else comes to lie there. Its own markers keep their places until they are reached.
+    fn leave(self, signals: &Arc<Signals>) {
+        std::mem::forget((self.launches, self.awaited, signals.clone()));
     }
 }
 
@@ -142,9 +149,10 @@ impl Stream {
 impl Drop for Stream {
     fn drop(&mut self) {
         let gone = self.queue.take().map(Queue::destroy);
-        // If it is not, its markers keep their places among the signals: it may reach them yet.
-        if matches!(gone, Some(Ok(()))) {
-            self.lock().settle();
+        let given = std::mem::take(&mut *self.lock());
+        match gone {
+            Some(Ok(())) => given.settle(),
+            _ => given.leave(&self.signals),
         }
     }
 }
