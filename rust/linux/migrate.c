@@ -299,12 +299,19 @@ static int split_large(struct folio *folio, struct page *kept)
 int amdkfd_large_split(unsigned long pfn)
 {
 	struct page *page = pfn_to_page(pfn);
-	struct folio *folio = page_folio(page);
+	struct folio *folio;
 	int ret = 0;
 
-	if (!folio_test_large(folio) || !folio_try_get(folio))
-		return 0;
-	folio_lock(folio);
+	for (;;) {
+		folio = page_folio(page);
+		if (!folio_test_large(folio) || !folio_try_get(folio))
+			return 0;
+		if (folio_trylock(folio))
+			break;
+		/* With one more reference whoever is splitting it could not. */
+		folio_put(folio);
+		folio_wait_locked(folio);
+	}
 	/* It may have been split before there was a reference, and another made of its pages. */
 	if (page_folio(page) == folio && is_large_device(folio))
 		ret = split_large(folio, folio_page(folio, 0));
