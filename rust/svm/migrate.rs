@@ -54,8 +54,8 @@ use kernel::{
     sync::Arc, //
 };
 
-// Who collects pages has the locks of their folios, and waits for others'. What is collected at once
-// is within a granule: nobody who has a large folio's lock waits for that of another one.
+// Who collects pages has the locks of their folios, and waits for others'. What is collected at
+// once is within a granule: nobody who has a large folio's lock waits for that of another one.
 const _: () = assert!(LARGE_PAGES as u64 == GRANULE_PAGES);
 
 /// Where pages shall be.
@@ -358,8 +358,8 @@ struct Bytes {
 
 /// Splits those large folios of device pages in a part of a mapping that [`Migration::from_device`]
 /// leaves where they are: those that are mapped page by page, or of which not all is there, or
-/// (`all`) any. One that somebody uses stays. Where HMM does not look (nothing may be read there) or
-/// pages are taken away all the time, those of the granule's own that are whole.
+/// (`all`) any. One that somebody uses stays. Where HMM does not look, since nothing may be read
+/// there, or pages are taken away all the time, those of the granule's own that are whole.
 fn split_folios(
     place: &Place<'_>,
     (lock, vma): (&MmapReadGuard<'_>, &VmaRef),
