@@ -396,6 +396,35 @@ mod tests {
     }
 
     #[test]
+    fn who_is_about_to_sleep_is_not_given_up() {
+        let fake = two_partitions();
+        let served = Arc::new(served(fake.clone()), GFP_KERNEL).unwrap();
+        let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
+        let busy = served.nodes[1].queues().mqds().keep_from_saving();
+        fake.set_suspending(true);
+        let sleeper = served.clone();
+        let fall_asleep = move || sleeper.suspend(true);
+        queue.try_spawn(GFP_KERNEL, fall_asleep).unwrap();
+        while served.sleep.stops.lock().saving == 0 {
+            fsleep(Delta::from_millis(1));
+        }
+        // amdgpu gives its own sleep up, and something else begins and ends.
+        fake.set_suspending(false);
+        assert!(served.miss_resume());
+        fsleep(SETTLED);
+        assert!(served.miss_resume() && served.is_stopped());
+        served.suspend(false);
+        drop(busy);
+        drop(queue);
+        assert_eq!(served.resume(false), Ok(()));
+        assert!(served.is_stopped() && served.keeps_processes_off() && svm::sleep::is_asleep());
+        assert!(served.sleep.stops.lock().saved == Some(Ok(())));
+        assert_eq!(served.resume(true), Ok(()));
+        assert!(!served.is_stopped() && !served.keeps_processes_off());
+        assert!(!svm::sleep::is_asleep());
+    }
+
+    #[test]
     fn the_first_node_tells_that_the_device_throttles() {
         let served = two_nodes();
         let reader = |index: usize| served.nodes[index].listeners().read_all_events().unwrap();
