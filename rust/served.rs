@@ -466,7 +466,6 @@ impl Served {
                 self.pci_name(),
                 "was not reset: queues are at work still; requesting another reset\n"
             );
-            self.gpu.resets().give_up();
             self.gpu.kgd().request_reset();
             return Err(error);
         }
@@ -496,8 +495,10 @@ impl Served {
     }
 
     /// Takes the user's mappings of doorbells and registers away: whoever touches them gets a
-    /// SIGBUS.
+    /// SIGBUS. amdgpu calls it when it has locked the device for its reset, before
+    /// [`Served::pre_reset`], and from the same task; of a hive, for one device.
     pub(crate) fn clear_mappings(&self) {
+        self.gpu.resets().prepare();
         // Before: who touches them meanwhile does not get them back.
         self.nodes().iter().for_each(|node| node.note_cleared());
         self.empty_mappings();

@@ -339,10 +339,17 @@ mod tests {
         served.pre_reset("");
         assert!(served.nodes[0].is_reset_by_current());
         assert_eq!(served.post_reset(), Err(EBUSY));
-        // Who comes with the next one is not known.
-        assert!(!served.nodes[0].is_reset_by_current());
+        // amdgpu has the device for this one still, behind which the next one waits.
+        assert!(served.nodes[0].is_reset_by_current());
         assert_eq!(fake.live().resets_asked, 1);
         assert!(served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_err());
+        // Who comes with that is not known.
+        fake.set_in_reset(false);
+        assert!(!served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(true);
+        assert!(!served.nodes[0].is_reset_by_current());
+        served.clear_mappings();
+        assert!(served.nodes[0].is_reset_by_current());
         served.pre_reset("");
         fake.reset_hardware();
         assert_eq!(served.post_reset(), Ok(()));
@@ -360,6 +367,9 @@ mod tests {
         assert!(served.nodes[0].is_reset_by_current());
         fake.set_in_reset(false);
         assert!(!served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(true);
+        assert!(!served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(false);
     }
 
     #[test]
