@@ -325,7 +325,7 @@ impl Node {
 
     /// Whether the current task resets the GPU: whoever waits for that must not be it.
     pub(crate) fn is_reset_by_current(&self) -> bool {
-        self.resets().are_by_current() && self.kgd().in_reset()
+        self.resets().are_by_current(|| self.kgd().in_reset())
     }
 
     /// The listeners to its SMI events.

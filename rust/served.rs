@@ -11,6 +11,7 @@
 //! resume, comes from a worker that no sleep stops. What is open of them is the [`Sleep`]: whoever
 //! ends the last one starts the schedulers.
 
+use self::sleep::Sleep;
 use crate::{
     doorbell,
     gfx::Evidence,
@@ -49,7 +50,6 @@ use crate::{
     }, //
 };
 use kernel::{
-    new_mutex,
     page::PAGE_SIZE,
     prelude::*,
     sync::{
@@ -57,14 +57,12 @@ use kernel::{
             ordering::Relaxed,
             Atomic, //
         },
-        Arc,
-        Mutex, //
+        Arc, //
     },
     time::{
         delay::fsleep,
         Delta,
-        Instant,
-        Monotonic, //
+        Instant, //
     },
 };
 
@@ -192,134 +190,6 @@ fn node(gpu: &Arc<Gpu>, index: u32, id: GpuId) -> Result<Arc<Node>> {
     Node::new(gpu.clone(), index, id, Arc::new(interrupts, GFP_KERNEL)?)
 }
 
-/// What of a device is open: it sleeps, is reset, or has gone. It comes back when all of that is
-/// over.
-struct Sleep {
-    stops: Pin<KBox<Mutex<Stops>>>,
-    processes: Pin<KBox<Mutex<AwayProcesses>>>,
-    /// Its gate is closed for its reset.
-    gate: Atomic<bool>,
-}
-
-/// Why the schedulers of a device are stopped, but for a reset.
-#[derive(Default)]
-struct Stops {
-    /// Suspends that are not over.
-    count: u32,
-    /// So many of them began while amdgpu suspended the device.
-    sleeps: u32,
-    /// One of them is a sleep, in which power may go: what queues have in the device's memory is
-    /// kept, or could not be.
-    saved: Option<Result>,
-    /// So many are about to keep it.
-    saving: u32,
-    /// Since when amdgpu has been seen not to suspend the device, though sleeps are open.
-    missed: Option<Instant<Monotonic>>,
-}
-
-/// Why processes are off all GPUs for a device.
-#[derive(Default)]
-struct AwayProcesses {
-    /// Suspends of processes that are not over.
-    count: u32,
-    /// So many of them began while amdgpu suspended the device.
-    sleeps: u32,
-    /// What its memory has may be lost in one of them.
-    loses: bool,
-    /// The device goes away: nobody is off for it any more.
-    retired: bool,
-}
-
-impl AwayProcesses {
-    /// So many suspends are over, those that are no sleep last.
-    fn end(&mut self, count: u32) {
-        let left = self.count.saturating_sub(count);
-        if self.count != 0 && left == 0 {
-            power::resume(self.loses);
-        }
-        self.count = left;
-        self.sleeps = self.sleeps.min(left);
-    }
-}
-
-impl Sleep {
-    fn new() -> Result<Self> {
-        let stops = new_mutex!(Stops::default(), "amdkfd::Sleep::stops");
-        let processes = new_mutex!(AwayProcesses::default(), "amdkfd::Sleep::processes");
-        Ok(Self {
-            stops: KBox::pin_init(stops, GFP_KERNEL)?,
-            processes: KBox::pin_init(processes, GFP_KERNEL)?,
-            gate: Atomic::new(false),
-        })
-    }
-
-    /// When this returns processes are off, whoever else takes them off meanwhile. `loses`: in a
-    /// sleep, of which the first waits until nothing is on its way into the device's memory. In
-    /// that time one of its copy engines, or all of it, may have to be reset: nothing is locked.
-    fn begin_processes(&self, loses: bool) {
-        let mut away = self.processes.lock();
-        if away.retired {
-            return;
-        }
-        away.count += 1;
-        away.sleeps += u32::from(loses);
-        let begins = loses && (away.count == 1 || !away.loses);
-        if away.count == 1 {
-            away.loses = loses;
-            power::suspend(loses);
-        } else if begins {
-            away.loses = true;
-            power::begin_loss();
-        }
-        drop(away);
-        if begins {
-            svm::sleep::settle();
-        }
-    }
-
-    fn end_processes(&self) {
-        let mut away = self.processes.lock();
-        away.end(1);
-    }
-
-    /// amdgpu suspends the device no longer: a sleep that is open is one that it has given up and
-    /// told nobody of. Called where the next reset, of the device or of an engine, begins or ends:
-    /// these come one after the other.
-    fn end_sleeps(&self, stops: &mut Stops) {
-        let sleeps = core::mem::take(&mut stops.sleeps);
-        if sleeps != 0 {
-            stops.count = stops.count.saturating_sub(sleeps);
-            // Its power has not gone.
-            stops.saved = None;
-        }
-        let mut away = self.processes.lock();
-        let sleeps = core::mem::take(&mut away.sleeps);
-        away.end(sleeps);
-    }
-
-    /// The device goes away, asleep or not.
-    fn retire(&self) {
-        let mut away = self.processes.lock();
-        away.retired = true;
-        let all = away.count;
-        away.end(all);
-    }
-
-    fn close(&self, gate: &Gate) {
-        match self.gate.xchg(true, Relaxed) {
-            false => gate.close(),
-            // A reset before came to no good end, of which nobody tells.
-            true => gate.again(),
-        }
-    }
-
-    fn open(&self, gate: &Gate) {
-        if self.gate.xchg(false, Relaxed) {
-            gate.open();
-        }
-    }
-}
-
 /// So long after amdgpu has ceased to suspend the device no copy engine is reset any more whose
 /// reset began before.
 const SETTLED: Delta = Delta::from_secs(3);
@@ -365,6 +235,7 @@ impl Served {
         }
         stops.count += 1;
         stops.sleeps += u32::from(sleeps);
+        stops.begins += u32::from(sleeps);
         stops.missed = None;
         self.stop();
         // Of two the first has what there was.
@@ -382,6 +253,11 @@ impl Served {
         // it.
         if processes {
             self.sleep.begin_processes(sleeps);
+        }
+        if sleeps {
+            let mut stops = self.sleep.stops.lock();
+            stops.begins -= 1;
+            stops.missed = None;
         }
     }
 
@@ -514,10 +390,14 @@ impl Served {
     /// is another. False: none is open, or none is any more; true: look again soon.
     pub(crate) fn miss_resume(&self) -> bool {
         let mut stops = self.sleep.stops.lock();
-        let open = stops.sleeps != 0 || self.sleep.processes.lock().sleeps != 0;
+        let (open, begins) = self.sleep.sleeps(&stops);
         if !open || self.gpu.kgd().is_suspending() {
             stops.missed = None;
             return false;
+        }
+        if begins {
+            stops.missed = None;
+            return true;
         }
         let now = Instant::now();
         if now - *stops.missed.get_or_insert(now) < SETTLED {
@@ -586,7 +466,6 @@ impl Served {
                 self.pci_name(),
                 "was not reset: queues are at work still; requesting another reset\n"
             );
-            self.gpu.resets().give_up();
             self.gpu.kgd().request_reset();
             return Err(error);
         }
@@ -616,8 +495,10 @@ impl Served {
     }
 
     /// Takes the user's mappings of doorbells and registers away: whoever touches them gets a
-    /// SIGBUS.
+    /// SIGBUS. amdgpu calls it when it has locked the device for its reset, before
+    /// [`Served::pre_reset`], and from the same task; of a hive, for one device.
     pub(crate) fn clear_mappings(&self) {
+        self.gpu.resets().prepare();
         // Before: who touches them meanwhile does not get them back.
         self.nodes().iter().for_each(|node| node.note_cleared());
         self.empty_mappings();
@@ -679,4 +560,5 @@ impl Served {
     }
 }
 
+mod sleep;
 mod tests;

@@ -33,15 +33,26 @@ impl Resets {
         }
     }
 
-    /// The current task resets the device, from now until the end of that.
+    /// The current task resets the device, from now until the end of that; it may have said so
+    /// before.
     pub(crate) fn prepare(&self) {
         self.by.store(current_task(), Relaxed);
     }
 
-    /// The current task has begun the last reset that is not over. If that has failed nobody was
-    /// told so, and the task may be another one by now: see `Node::is_reset_by_current`.
-    pub(super) fn are_by_current(&self) -> bool {
-        self.by.load(Relaxed) == current_task()
+    /// The current task resets the device. `has_hardware`: amdgpu has it for a reset. If not, the
+    /// last one that the task has begun has come to no good end, of which nobody was told, and the
+    /// task counts no more for the next one's.
+    pub(super) fn are_by_current(&self, has_hardware: impl FnOnce() -> bool) -> bool {
+        let current = current_task();
+        if self.by.load(Relaxed) != current {
+            return false;
+        }
+        if has_hardware() {
+            return true;
+        }
+        // Unless another task has begun one meanwhile.
+        let _ = self.by.cmpxchg(current, 0, Relaxed);
+        false
     }
 
     /// A reset begins, perhaps anew. Who looks for what is lost comes after this.
@@ -53,16 +64,11 @@ impl Resets {
         smp_mb();
     }
 
-    /// It was none, or is not to go on: the next one is, whose task is not known yet.
-    pub(crate) fn give_up(&self) {
-        self.by.store(0, Relaxed);
-    }
-
     /// It is over.
     pub(crate) fn end(&self) {
         let count = self.count.load(Relaxed);
         self.count.store(count.wrapping_add(count % 2), Relaxed);
-        self.give_up();
+        self.by.store(0, Relaxed);
     }
 
     /// This moment. `EAGAIN`: there is a reset.
@@ -95,20 +101,23 @@ mod tests {
     fn a_reset_is_not_missed() {
         let resets = Resets::new();
         let before = resets.quiet().unwrap();
-        assert!(!resets.has_begun_since(before) && !resets.are_by_current());
+        let by_current = || resets.are_by_current(|| true);
+        assert!(!resets.has_begun_since(before) && !by_current());
         resets.prepare();
         resets.begin();
         assert_eq!(resets.quiet(), Err(EAGAIN));
-        assert!(resets.are_by_current() && resets.has_begun_since(before));
+        assert!(by_current() && resets.has_begun_since(before));
         // It did not help, and is tried again.
         resets.begin();
         assert_eq!(resets.quiet(), Err(EAGAIN));
-        resets.give_up();
+        assert!(by_current());
+        // That has failed, and another task begins the next one.
+        assert!(!resets.are_by_current(|| false));
+        assert!(!by_current());
         assert_eq!(resets.quiet(), Err(EAGAIN));
-        assert!(!resets.are_by_current());
         resets.prepare();
         resets.end();
-        assert!(!resets.are_by_current());
+        assert!(!by_current());
         assert!(resets.has_begun_since(before));
         let after = resets.quiet().unwrap();
         assert!(!resets.has_begun_since(after));

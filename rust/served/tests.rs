@@ -339,10 +339,17 @@ mod tests {
         served.pre_reset("");
         assert!(served.nodes[0].is_reset_by_current());
         assert_eq!(served.post_reset(), Err(EBUSY));
-        // Who comes with the next one is not known.
-        assert!(!served.nodes[0].is_reset_by_current());
+        // amdgpu has the device for this one still, behind which the next one waits.
+        assert!(served.nodes[0].is_reset_by_current());
         assert_eq!(fake.live().resets_asked, 1);
         assert!(served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_err());
+        // Who comes with that is not known.
+        fake.set_in_reset(false);
+        assert!(!served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(true);
+        assert!(!served.nodes[0].is_reset_by_current());
+        served.clear_mappings();
+        assert!(served.nodes[0].is_reset_by_current());
         served.pre_reset("");
         fake.reset_hardware();
         assert_eq!(served.post_reset(), Ok(()));
@@ -360,6 +367,9 @@ mod tests {
         assert!(served.nodes[0].is_reset_by_current());
         fake.set_in_reset(false);
         assert!(!served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(true);
+        assert!(!served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(false);
     }
 
     #[test]
@@ -393,6 +403,35 @@ mod tests {
         }
         fake.set_suspending(false);
         assert!(!served.is_stopped());
+    }
+
+    #[test]
+    fn who_is_about_to_sleep_is_not_given_up() {
+        let fake = two_partitions();
+        let served = Arc::new(served(fake.clone()), GFP_KERNEL).unwrap();
+        let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
+        let busy = served.nodes[1].queues().mqds().keep_from_saving();
+        fake.set_suspending(true);
+        let sleeper = served.clone();
+        let fall_asleep = move || sleeper.suspend(true);
+        queue.try_spawn(GFP_KERNEL, fall_asleep).unwrap();
+        while served.sleep.stops.lock().saving == 0 {
+            fsleep(Delta::from_millis(1));
+        }
+        // amdgpu gives its own sleep up, and something else begins and ends.
+        fake.set_suspending(false);
+        assert!(served.miss_resume());
+        fsleep(SETTLED);
+        assert!(served.miss_resume() && served.is_stopped());
+        served.suspend(false);
+        drop(busy);
+        drop(queue);
+        assert_eq!(served.resume(false), Ok(()));
+        assert!(served.is_stopped() && served.keeps_processes_off() && svm::sleep::is_asleep());
+        assert!(served.sleep.stops.lock().saved == Some(Ok(())));
+        assert_eq!(served.resume(true), Ok(()));
+        assert!(!served.is_stopped() && !served.keeps_processes_off());
+        assert!(!svm::sleep::is_asleep());
     }
 
     #[test]
