@@ -155,7 +155,8 @@ static int bind(const struct module *module)
 	ret = check_build_id(module);
 	if (ret)
 		return ret;
-	amdkfd_large_bind(lookup);
+	if (amdkfd_svm_large_enabled())
+		amdkfd_large_bind(lookup);
 	ret = amdgpu_bind(lookup, &missing);
 	return ret ? refuse(ret, "symbol %s not found", missing) : 0;
 }

@@ -21,6 +21,8 @@ int amdkfd_attach(void);
 void amdkfd_detach(void);
 /* Whether processes have shared virtual memory: the module parameter svm. In any context. */
 bool amdkfd_svm_enabled(void);
+/* Whether 2 MiB pages move as one in it: the module parameter svm_large. */
+bool amdkfd_svm_large_enabled(void);
 bool amdkfd_allows_untested(void);
 
 /* Do we drive this generation? If not, why gets the reason: what of it fits into so many bytes. */
