@@ -287,7 +287,9 @@ impl Events {
 
     /// The process ends: nothing will be signalled any more, and whoever waits wakes up and fails.
     pub(crate) fn shut_down(&self) {
-        self.inner.lock().waits.break_all();
+        // The lock is let go after each chunk. Nobody begins to wait any more.
+        let mut chunks = 0..;
+        while chunks.next().is_some_and(|chunk| self.inner.lock().waits.break_chunk(chunk)) {}
     }
 }
 

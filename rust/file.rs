@@ -31,7 +31,10 @@ use crate::{
     process::{
         self,
         doorbells,
-        open_file::OpenFile,
+        open_file::{
+            OpenFile,
+            Owner, //
+        },
         Process,
         ProcessDevice, //
     },
@@ -102,7 +105,8 @@ impl CharDevice for DevKfd {
     }
 
     fn mmap(file: ArcBorrow<'_, OpenFile>, vma: &Vma) -> Result {
-        let process = file.process();
+        let owner = file.owner();
+        let process = file.process_of(owner);
         if !process.is_current() {
             return Err(EBADF);
         }
@@ -112,16 +116,17 @@ impl CharDevice for DevKfd {
             Ok(MmapTarget::Doorbell(id)) => {
                 check_exists(id)?;
                 let device = process.device_of(id).ok_or(ENODEV)?;
-                doorbells::mmap(device, vma)
+                doorbells::mmap(device, vma, Mark::new(device, owner).raw())
             }
-            Ok(MmapTarget::Mmio(id)) => map_registers(process, id, vma),
+            Ok(MmapTarget::Mmio(id)) => map_registers((process, owner), id, vma),
             Err(BadCookie::Unsupported) => Err(EINVAL),
             Err(BadCookie::NoGpu) => Err(ENODEV),
         }
     }
 
-    fn touched(file: ArcBorrow<'_, OpenFile>, offset: u64, mark: u32) -> Result<u64> {
-        let process = file.process();
+    fn touched(file: ArcBorrow<'_, OpenFile>, offset: u64, mark: u64) -> Result<u64> {
+        let mark = Mark(mark);
+        let process = file.process_of(mark.owner());
         let target = MmapTarget::from_offset(offset).map_err(|_| EFAULT)?;
         let (MmapTarget::Doorbell(id) | MmapTarget::Mmio(id)) = target else {
             return Err(EFAULT);
@@ -129,7 +134,7 @@ impl CharDevice for DevKfd {
         let device = process.device_of(id).ok_or(ENODEV)?;
         let node = device.node();
         // A reset has taken it for good, and the queues.
-        if mark != node.cleared() {
+        if mark.cleared() != node.cleared() {
             return Err(ENODEV);
         }
         // Who has mapped it during a reset waits for the end of that, unless there is none.
@@ -146,13 +151,50 @@ impl CharDevice for DevKfd {
     }
 }
 
+/// What a mapping knows of its beginning: for which of the file's processes it was made, whatever
+/// the file is by now, and how often the GPU's mappings had been cleared.
+#[derive(Clone, Copy, Debug)]
+struct Mark(u64);
+
+impl Mark {
+    /// It is the context's.
+    const CONTEXT: u64 = 1 << 32;
+
+    fn new(device: &ProcessDevice, owner: Owner) -> Self {
+        Self::of(device.node().cleared(), owner)
+    }
+
+    fn of(cleared: u32, owner: Owner) -> Self {
+        Self(match owner {
+            Owner::Opener => cleared.into(),
+            Owner::Context => Self::CONTEXT | u64::from(cleared),
+        })
+    }
+
+    fn raw(self) -> u64 {
+        self.0
+    }
+
+    fn cleared(self) -> u32 {
+        // CAST: The low half.
+        self.0 as u32
+    }
+
+    fn owner(self) -> Owner {
+        match self.0 & Self::CONTEXT {
+            0 => Owner::Opener,
+            _ => Owner::Context,
+        }
+    }
+}
+
 /// `ENODEV`: there is no such GPU, or not any more.
 fn check_exists(id: GpuId) -> Result {
     gpu::exists(id).then_some(()).ok_or(ENODEV)
 }
 
 /// Maps the page of a GPU's registers that user space may write: the HDP (host data path) flush.
-fn map_registers(process: &Process, id: GpuId, vma: &Vma) -> Result {
+fn map_registers((process, owner): (&Process, Owner), id: GpuId, vma: &Vma) -> Result {
     check_exists(id)?;
     let device = process.device_of(id).ok_or(ENODEV)?;
     if vma.size() != PAGE_SIZE {
@@ -160,8 +202,7 @@ fn map_registers(process: &Process, id: GpuId, vma: &Vma) -> Result {
     }
     // Where it is found to be taken away, whatever the user has put into what is ignored.
     vma.set_offset(MmapTarget::Mmio(id).to_offset());
-    let mark = device.node().cleared();
-    vma.map_io(registers(device)?, mark)
+    vma.map_io(registers(device)?, Mark::new(device, owner).raw())
 }
 
 /// The bus address of that page. `ENODEV`: the GPU has none.
@@ -169,5 +210,20 @@ fn registers(device: &ProcessDevice) -> Result<u64> {
     match device.node().facts().mmio_remap_address {
         0 => Err(ENODEV),
         address => Ok(address),
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_file)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_knows_whose_it_is_and_when_it_was_made() {
+        for cleared in [0, 1, u32::MAX] {
+            for owner in [Owner::Opener, Owner::Context] {
+                let mark = Mark(Mark::of(cleared, owner).raw());
+                assert_eq!((mark.cleared(), mark.owner()), (cleared, owner));
+            }
+        }
     }
 }

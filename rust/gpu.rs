@@ -323,6 +323,11 @@ impl Node {
         &self.gpu.resets
     }
 
+    /// Whether the current task resets the GPU: whoever waits for that must not be it.
+    pub(crate) fn is_reset_by_current(&self) -> bool {
+        self.resets().are_by_current(|| self.kgd().in_reset())
+    }
+
     /// The listeners to its SMI events.
     pub(crate) fn listeners(&self) -> &Arc<Listeners> {
         &self.listeners

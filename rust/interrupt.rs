@@ -215,7 +215,10 @@ impl Deferred for Fault {
         let told = process::with_pasid(self.pasid, |process, device| {
             device.add_fault();
             if let Ok(task) = device.vm_task() {
-                device.node().listeners().notify(SmiEvent::VmFault(&task));
+                device.node().listeners().notify(SmiEvent::VmFault {
+                    of: process.space(),
+                    task: &task,
+                });
             }
             let exception = MemoryException {
                 va: self.va,

@@ -235,8 +235,6 @@ pub(crate) struct TaskName(pub(crate) [u8; 16]);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VmTask {
     pub(crate) pid: i32,
-    /// The id of its thread group for the whole system; 0: not known.
-    pub(crate) tgid: i32,
     pub(crate) name: TaskName,
 }
 

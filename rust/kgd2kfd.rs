@@ -281,6 +281,25 @@ impl Slot {
         }
     }
 
+    /// [`Served::miss_resume`] of each device.
+    fn any_misses_resume() -> bool {
+        let mut any = false;
+        for place in 0.. {
+            let served = {
+                let slots = SLOTS.lock();
+                let Some(slot) = slots.get(place) else {
+                    break;
+                };
+                let slot = &raw const **slot;
+                // SAFETY: the list has it now, and it does not go before its device has ended, for
+                // which the end waits for what `served` returns.
+                unsafe { &*slot }.served()
+            };
+            any |= served.is_some_and(|served| served.miss_resume());
+        }
+        any
+    }
+
     /// Runs `action` on one node of the device, or on all (`index` < 0). The first error counts.
     fn each_node(&self, index: c_int, action: impl Fn(&Node) -> Result) -> Result {
         let Some(served) = self.served() else {
@@ -444,6 +463,12 @@ upcalls! {
         };
         // SAFETY: amdgpu passes what `amdkfd_probe` returned.
         unsafe { Slot::from_raw(kfd.as_ptr()) }.when_served(Served::end_use);
+    }
+
+    fn amdkfd_woke_up() {
+        while Slot::any_misses_resume() {
+            fsleep(Delta::from_millis(100));
+        }
     }
 
     fn amdkfd_drop_fault(_adev: *mut c::amdgpu_device, _pasid: u32) -> bool {

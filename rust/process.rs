@@ -224,7 +224,7 @@ pub(crate) struct Process {
     mm: MmId,
     /// The id of its thread group as itself sees it.
     pid: i32,
-    /// The same for the whole system: whom SMI events of the process may be shown to.
+    /// The same for the whole system.
     tgid: i32,
     context: u16,
     serial: Serial,
@@ -429,7 +429,7 @@ impl Process {
         let context = self.context().ok_or(ENODEV)?.clone();
         let svm = self.make_svm_locked()?;
         let name = (self.mm, self.context);
-        let since = device.acquire_vm(context, drm_fd, &self.events, name)?;
+        let since = device.acquire_vm(context, drm_fd, &self.events, (name, self.space()))?;
         self.tell_waves(device);
         if let Some(svm) = svm {
             self.tell_svm(svm);
@@ -465,7 +465,7 @@ impl Process {
     fn notify_eviction(&self, device: &ProcessDevice, trigger: Trigger) {
         device.node().listeners().notify(SmiEvent::Eviction {
             pid: self.pid,
-            tgid: self.tgid,
+            of: self.space(),
             gpu: device.gpu_id().raw(),
             trigger,
         });
@@ -476,7 +476,7 @@ impl Process {
         for device in self.devices() {
             device.node().listeners().notify(SmiEvent::Restore {
                 pid: self.pid,
-                tgid: self.tgid,
+                of: self.space(),
                 gpu: device.gpu_id().raw(),
                 postponed,
             });
@@ -486,6 +486,12 @@ impl Process {
     /// What tells it from all others.
     pub(crate) fn serial(&self) -> Serial {
         self.serial
+    }
+
+    /// What tells it and its other contexts from all others: whom SMI events may be shown to.
+    pub(crate) fn space(&self) -> Serial {
+        let primary = self.primary.as_ref();
+        primary.map_or(self.serial, |primary| primary.serial)
     }
 
     /// The process gives these performance counters back: queues count no more on the nodes of

@@ -6,11 +6,12 @@
 //!
 //! amdgpu pairs a suspend with a resume or with the end of the device, which is the drop of its
 //! [`Served`], and a pre-reset with a post-reset. One exception: a sleep that it gives up on, when
-//! its own queues of user mode cannot be stopped, it does not undo ([`Sleep::end_sleeps`]). Pairs
+//! its own queues of user mode cannot be stopped, it does not undo ([`Served::miss_resume`]). Pairs
 //! of one device may overlap: a reset, or the reset of one copy engine, which is a suspend and a
 //! resume, comes from a worker that no sleep stops. What is open of them is the [`Sleep`]: whoever
 //! ends the last one starts the schedulers.
 
+use self::sleep::Sleep;
 use crate::{
     doorbell,
     gfx::Evidence,
@@ -30,7 +31,10 @@ use crate::{
         Kgd,
         PciName, //
     },
-    linux::task::Signal,
+    linux::{
+        errno,
+        task::Signal, //
+    },
     mappings,
     mmap::MmapTarget,
     process::power::{
@@ -46,7 +50,6 @@ use crate::{
     }, //
 };
 use kernel::{
-    new_mutex,
     page::PAGE_SIZE,
     prelude::*,
     sync::{
@@ -54,12 +57,12 @@ use kernel::{
             ordering::Relaxed,
             Atomic, //
         },
-        Arc,
-        Mutex, //
+        Arc, //
     },
     time::{
         delay::fsleep,
-        Delta, //
+        Delta,
+        Instant, //
     },
 };
 
@@ -187,134 +190,14 @@ fn node(gpu: &Arc<Gpu>, index: u32, id: GpuId) -> Result<Arc<Node>> {
     Node::new(gpu.clone(), index, id, Arc::new(interrupts, GFP_KERNEL)?)
 }
 
-/// What of a device is open: it sleeps, is reset, or has gone. It comes back when all of that is
-/// over.
-struct Sleep {
-    stops: Pin<KBox<Mutex<Stops>>>,
-    processes: Pin<KBox<Mutex<AwayProcesses>>>,
-    /// Its gate is closed for its reset.
-    gate: Atomic<bool>,
-}
-
-/// Why the schedulers of a device are stopped, but for a reset.
-#[derive(Default)]
-struct Stops {
-    /// Suspends that are not over.
-    count: u32,
-    /// So many of them began while amdgpu suspended the device.
-    sleeps: u32,
-    /// One of them is a sleep, in which power may go: what queues have in the device's memory is
-    /// kept, or could not be.
-    saved: Option<Result>,
-}
-
-/// Why processes are off all GPUs for a device.
-#[derive(Default)]
-struct AwayProcesses {
-    /// Suspends of processes that are not over.
-    count: u32,
-    /// So many of them began while amdgpu suspended the device.
-    sleeps: u32,
-    /// What its memory has may be lost in one of them.
-    loses: bool,
-    /// The device goes away: nobody is off for it any more.
-    retired: bool,
-}
-
-impl AwayProcesses {
-    /// So many suspends are over, those that are no sleep last.
-    fn end(&mut self, count: u32) {
-        let left = self.count.saturating_sub(count);
-        if self.count != 0 && left == 0 {
-            power::resume(self.loses);
-        }
-        self.count = left;
-        self.sleeps = self.sleeps.min(left);
-    }
-}
-
-impl Sleep {
-    fn new() -> Result<Self> {
-        let stops = new_mutex!(Stops::default(), "amdkfd::Sleep::stops");
-        let processes = new_mutex!(AwayProcesses::default(), "amdkfd::Sleep::processes");
-        Ok(Self {
-            stops: KBox::pin_init(stops, GFP_KERNEL)?,
-            processes: KBox::pin_init(processes, GFP_KERNEL)?,
-            gate: Atomic::new(false),
-        })
-    }
-
-    /// When this returns processes are off, whoever else takes them off meanwhile. `loses`: in a
-    /// sleep, of which the first waits until nothing is on its way into the device's memory. In
-    /// that time one of its copy engines, or all of it, may have to be reset: nothing is locked.
-    fn begin_processes(&self, loses: bool) {
-        let mut away = self.processes.lock();
-        if away.retired {
-            return;
-        }
-        away.count += 1;
-        away.sleeps += u32::from(loses);
-        let begins = loses && (away.count == 1 || !away.loses);
-        if away.count == 1 {
-            away.loses = loses;
-            power::suspend(loses);
-        } else if begins {
-            away.loses = true;
-            power::begin_loss();
-        }
-        drop(away);
-        if begins {
-            svm::sleep::settle();
-        }
-    }
-
-    fn end_processes(&self) {
-        let mut away = self.processes.lock();
-        away.end(1);
-    }
-
-    /// amdgpu suspends the device no longer: a sleep that is open is one that it has given up and
-    /// told nobody of. Called where the next reset, of the device or of an engine, begins or ends:
-    /// these come one after the other.
-    fn end_sleeps(&self, stops: &mut Stops) {
-        let sleeps = core::mem::take(&mut stops.sleeps);
-        if sleeps != 0 {
-            stops.count = stops.count.saturating_sub(sleeps);
-            // Its power has not gone.
-            stops.saved = None;
-        }
-        let mut away = self.processes.lock();
-        let sleeps = core::mem::take(&mut away.sleeps);
-        away.end(sleeps);
-    }
-
-    /// The device goes away, asleep or not.
-    fn retire(&self) {
-        let mut away = self.processes.lock();
-        away.retired = true;
-        let all = away.count;
-        away.end(all);
-    }
-
-    fn close(&self, gate: &Gate) {
-        match self.gate.xchg(true, Relaxed) {
-            false => gate.close(),
-            // A reset before came to no good end, of which nobody tells.
-            true => gate.again(),
-        }
-    }
-
-    fn open(&self, gate: &Gate) {
-        if self.gate.xchg(false, Relaxed) {
-            gate.open();
-        }
-    }
-}
+/// So long after amdgpu has ceased to suspend the device no copy engine is reset any more whose
+/// reset began before.
+const SETTLED: Delta = Delta::from_secs(3);
 
 /// How long a process may take to end by itself when its GPU goes away.
 const GRACE: Delta = Delta::from_secs(3);
 
-/// How long waiting goes on without a word.
+/// How long waiting goes on without a word, or at all.
 const PATIENCE: Delta = Delta::from_secs(10);
 
 impl Served {
@@ -352,25 +235,29 @@ impl Served {
         }
         stops.count += 1;
         stops.sleeps += u32::from(sleeps);
+        stops.begins += u32::from(sleeps);
+        stops.missed = None;
         self.stop();
         // Of two the first has what there was.
         let saves = sleeps && stops.saved.is_none();
         if sleeps {
             self.leave();
             stops.saved.get_or_insert(Ok(()));
+            stops.saving += u32::from(saves);
         }
         drop(stops);
-        // With nothing locked: it allocates, and reclaim may have to wait for a reset. Nobody wakes
-        // the device up before this returns.
-        if saves {
-            if let Err(error) = self.save() {
-                self.sleep.stops.lock().saved = Some(Err(error));
-            }
+        if sleeps {
+            self.keep(saves);
         }
         // Of a device that was pulled out amdgpu tells when it has none any more, and never undoes
         // it.
         if processes {
             self.sleep.begin_processes(sleeps);
+        }
+        if sleeps {
+            let mut stops = self.sleep.stops.lock();
+            stops.begins -= 1;
+            stops.missed = None;
         }
     }
 
@@ -408,6 +295,36 @@ impl Served {
     /// system's.
     pub(crate) fn save_memory(&self) {
         svm::block::save_device(self.gpu.kgd().handle());
+    }
+
+    /// Keeps what queues have in the device's memory, or waits for who does: power may go when this
+    /// returns. With nothing locked: it allocates, and reclaim may have to wait for a reset. Nobody
+    /// wakes the device up before this returns.
+    ///
+    /// TIMEOUT: who does may be waiting for a copy engine, which the caller is to reset. What is
+    /// kept then is worth nothing.
+    fn keep(&self, saves: bool) {
+        const STEP: Delta = Delta::from_millis(10);
+        if saves {
+            let saved = self.save();
+            let mut stops = self.sleep.stops.lock();
+            stops.saving -= 1;
+            if let Some(known) = stops.saved.as_mut() {
+                *known = known.and(saved);
+            }
+            return;
+        }
+        for _ in 0..PATIENCE.as_millis() / STEP.as_millis() {
+            if self.sleep.stops.lock().saving == 0 {
+                return;
+            }
+            fsleep(STEP);
+        }
+        let mut stops = self.sleep.stops.lock();
+        if stops.saving != 0 {
+            gpu_err!(self.pci_name(), "what queues have is not kept in time\n");
+            stops.saved = Some(Err(errno::timer_expired()));
+        }
     }
 
     /// Keeps what queues have in the device's memory.
@@ -448,6 +365,12 @@ impl Served {
             return Ok(());
         }
         let saved = stops.saved.take();
+        self.go_on(saved)
+    }
+
+    /// Nothing stops the schedulers any more, but for a reset. `saved`: what is to be brought back
+    /// before. The caller holds `Sleep.stops`.
+    fn go_on(&self, saved: Option<Result>) -> Result {
         if self.sleep.gate.load(Relaxed) && self.gpu.kgd().in_reset() {
             // The reset took what was saved, and those it was of.
             return Ok(());
@@ -460,6 +383,38 @@ impl Served {
                 .iter()
                 .for_each(|node| node.queues().want_reset());
         })
+    }
+
+    /// Tasks run again, and amdgpu may have given up a sleep, or a resume: then it is over here,
+    /// too, when amdgpu has not suspended the device for [`SETTLED`]. A sleep that began meanwhile
+    /// is another. False: none is open, or none is any more; true: look again soon.
+    pub(crate) fn miss_resume(&self) -> bool {
+        let mut stops = self.sleep.stops.lock();
+        let (open, begins) = self.sleep.sleeps(&stops);
+        if !open || self.gpu.kgd().is_suspending() {
+            stops.missed = None;
+            return false;
+        }
+        if begins {
+            stops.missed = None;
+            return true;
+        }
+        let now = Instant::now();
+        if now - *stops.missed.get_or_insert(now) < SETTLED {
+            return true;
+        }
+        stops.missed = None;
+        gpu_warn!(
+            self.pci_name(),
+            "amdgpu has given up a sleep: queues go on\n"
+        );
+        let (stopped, saved) = (stops.count != 0, stops.saved.take());
+        self.sleep.end_sleeps(&mut stops);
+        if stopped && stops.count == 0 {
+            // The log has the error, and a reset follows.
+            let _ = self.go_on(saved);
+        }
+        false
     }
 
     /// Takes all processes off all GPUs.
@@ -540,8 +495,10 @@ impl Served {
     }
 
     /// Takes the user's mappings of doorbells and registers away: whoever touches them gets a
-    /// SIGBUS.
+    /// SIGBUS. amdgpu calls it when it has locked the device for its reset, before
+    /// [`Served::pre_reset`], and from the same task; of a hive, for one device.
     pub(crate) fn clear_mappings(&self) {
+        self.gpu.resets().prepare();
         // Before: who touches them meanwhile does not get them back.
         self.nodes().iter().for_each(|node| node.note_cleared());
         self.empty_mappings();
@@ -603,4 +560,5 @@ impl Served {
     }
 }
 
+mod sleep;
 mod tests;

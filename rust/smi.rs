@@ -8,13 +8,15 @@
 //! keeps a limited number of bytes: while it is full, events are dropped.
 //!
 //! Events of a process go to files that this process opened, and to those that were opened with
-//! CAP_SYS_ADMIN. Events of the GPU go to all.
+//! CAP_SYS_ADMIN. Events of the GPU go to all. A file may outlive its process, or the program that
+//! opened it: it is told of that one's address space, and not of whoever has the pid next.
 //!
 //! One [`Listeners`] for each node; a file owns its [`Subscription`]. Telling takes two locks, the
 //! second for each listener, and is legal wherever a spinlock is; so the first is let go after each
 //! [`BATCH`], and users have only so many files.
 
 use crate::{
+    ids::Serial,
     kgd::{
         TaskName,
         VmTask, //
@@ -32,7 +34,6 @@ use crate::{
         task::{
             answerable_user,
             capable,
-            system_thread_group_id,
             Capability, //
         },
         timekeeping::boot_nanoseconds,
@@ -110,7 +111,7 @@ impl Trigger {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SmiEvent<'a> {
     /// A memory access of a process's failed.
-    VmFault(&'a VmTask),
+    VmFault { of: Serial, task: &'a VmTask },
     /// The GPU slows down for heat, for these reasons and for that many times so far.
     Throttle { reasons: u64, count: u64 },
     /// The n-th reset begins, and why; or it is over.
@@ -119,27 +120,31 @@ pub(crate) enum SmiEvent<'a> {
         number: u32,
         cause: &'a str,
     },
-    /// Queues of a process leave the GPU. `pid` is what its own pid namespace calls it, `tgid`
-    /// what the whole system does.
+    /// Queues of a process leave the GPU. `pid` is what its own pid namespace calls it, `of` what
+    /// nobody else is ever called.
     Eviction {
         pid: i32,
-        tgid: i32,
+        of: Serial,
         gpu: u32,
         trigger: Trigger,
     },
     /// They come back; or cannot yet.
     Restore {
         pid: i32,
-        tgid: i32,
+        of: Serial,
         gpu: u32,
         postponed: bool,
     },
     /// A process got a VM on the GPU, or lost it.
-    Process { ends: bool, task: &'a VmTask },
+    Process {
+        ends: bool,
+        of: Serial,
+        task: &'a VmTask,
+    },
     /// Something happened to a process's shared virtual memory.
     Memory {
         pid: i32,
-        tgid: i32,
+        of: Serial,
         event: MemoryEvent,
     },
 }
@@ -239,7 +244,7 @@ impl SmiEvent<'_> {
     /// `enum kfd_smi_event`.
     const fn number(&self) -> u32 {
         match self {
-            Self::VmFault(_) => uapi::kfd_smi_event_KFD_SMI_EVENT_VMFAULT,
+            Self::VmFault { .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_VMFAULT,
             Self::Throttle { .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_THERMAL_THROTTLE,
             Self::Reset { over: false, .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_GPU_PRE_RESET,
             Self::Reset { over: true, .. } => uapi::kfd_smi_event_KFD_SMI_EVENT_GPU_POST_RESET,
@@ -251,12 +256,12 @@ impl SmiEvent<'_> {
         }
     }
 
-    /// The thread group of the process that the event is about; `None`: it is about the GPU.
-    const fn process(&self) -> Option<i32> {
+    /// The process that the event is about; `None`: it is about the GPU.
+    const fn process(&self) -> Option<Serial> {
         match self {
-            Self::Eviction { tgid, .. } | Self::Restore { tgid, .. } => Some(*tgid),
-            Self::Memory { tgid, .. } => Some(*tgid),
-            Self::VmFault(task) | Self::Process { task, .. } => Some(task.tgid),
+            Self::Eviction { of, .. } | Self::Restore { of, .. } => Some(*of),
+            Self::Memory { of, .. } => Some(*of),
+            Self::VmFault { of, .. } | Self::Process { of, .. } => Some(*of),
             Self::Throttle { .. } | Self::Reset { .. } => None,
         }
     }
@@ -272,7 +277,7 @@ impl SmiEvent<'_> {
     fn write(&self, line: &mut Line) -> fmt::Result {
         write!(line, "{:x} ", self.number())?;
         match self {
-            Self::VmFault(task) => {
+            Self::VmFault { task, .. } => {
                 write!(line, "{:x}:", task.pid)?;
                 line.push_name(&task.name);
             }
@@ -410,16 +415,16 @@ struct Listener {
     arrived: PollCondVar,
     /// Bit n - 1: event n.
     wanted: Atomic<u64>,
-    /// The thread group that opened it, as the whole system numbers it: two pid namespaces may
-    /// have the same number.
-    tgid: i32,
+    /// The process that opened it. No number of the system's would do, which may be another one's
+    /// when its first owner has ended, and execve keeps.
+    of: Serial,
     user: Kuid,
     privileged: bool,
 }
 
 impl Listener {
-    /// For the current task. Wants nothing as yet.
-    fn new() -> Result<Arc<Self>> {
+    /// For the current task, which is of that process. Wants nothing as yet.
+    fn new(of: Serial) -> Result<Arc<Self>> {
         let inbox = Inbox {
             ring: KVec::from_elem(0, ROOM, GFP_KERNEL)?,
             first: 0,
@@ -429,7 +434,7 @@ impl Listener {
             inbox <- new_irq_spinlock!(inbox, "amdkfd::smi::Listener"),
             arrived <- new_poll_condvar!("amdkfd::smi::arrived"),
             wanted: Atomic::new(0),
-            tgid: system_thread_group_id(kernel::current!()),
+            of,
             user: answerable_user(kernel::current!()),
             privileged: capable(Capability::SysAdmin),
         });
@@ -438,7 +443,7 @@ impl Listener {
 
     fn wants(&self, event: &SmiEvent<'_>) -> bool {
         let may = match event.process() {
-            Some(tgid) => tgid == self.tgid || self.privileged,
+            Some(of) => of == self.of || self.privileged,
             None => true,
         };
         may && self.wanted.load(Relaxed) >> (event.number() - 1) & 1 != 0
@@ -550,11 +555,11 @@ impl Listeners {
         });
     }
 
-    /// SMI_EVENTS: a file that tells the current task of the node. `ENOSPC`: its user has
-    /// [`MAX_OF_A_USER`], or all have [`MAX_OF_ALL_USERS`].
-    pub(crate) fn open(self: &Arc<Self>) -> Result<i32> {
+    /// SMI_EVENTS: a file that tells the current task, which is of that process, of the node.
+    /// `ENOSPC`: its user has [`MAX_OF_A_USER`], or all have [`MAX_OF_ALL_USERS`].
+    pub(crate) fn open(self: &Arc<Self>, of: Serial) -> Result<i32> {
         let operations = OPERATIONS.as_ref().ok_or(ENODEV)?;
-        let listener = Listener::new()?;
+        let listener = Listener::new(of)?;
         self.add(listener.clone())?;
         let subscription = Subscription {
             listener,
@@ -658,7 +663,7 @@ impl TestReader {
 impl Listeners {
     /// One more reader, who is never removed.
     pub(crate) fn read_all_events(&self) -> Result<TestReader> {
-        let listener = Listener::new()?;
+        let listener = Listener::new(Serial::next())?;
         listener.wanted.store(u64::MAX, Relaxed);
         self.add(listener.clone())?;
         Ok(TestReader(listener))

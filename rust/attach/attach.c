@@ -22,6 +22,7 @@
 #include <linux/notifier.h>
 #include <linux/pci.h>
 #include <linux/static_call.h>
+#include <linux/suspend.h>
 #include <linux/workqueue.h>
 
 #include "../linux/migrate.h"
@@ -155,6 +156,8 @@ static int bind(const struct module *module)
 	if (ret)
 		return ret;
 	ret = amdkfd_migration_bind(lookup, &missing);
+	if (!ret && amdkfd_svm_large_enabled())
+		amdkfd_large_bind(lookup);
 	if (!ret)
 		ret = amdgpu_bind(lookup, &missing);
 	return ret ? refuse(ret, "symbol %s not found", missing) : 0;
@@ -375,6 +378,17 @@ static int unbind_event(struct notifier_block *nb, unsigned long event, void *da
 
 static struct notifier_block unbind_notifier = { .notifier_call = unbind_event };
 
+/* What amdgpu begins when the machine falls asleep it undoes before tasks run again, or not. */
+static int power_event(struct notifier_block *nb, unsigned long event, void *data)
+{
+	if (event != PM_POST_SUSPEND && event != PM_POST_HIBERNATION && event != PM_POST_RESTORE)
+		return NOTIFY_DONE;
+	amdkfd_woke_up();
+	return NOTIFY_OK;
+}
+
+static struct notifier_block power_notifier = { .notifier_call = power_event };
+
 static int attach(void)
 {
 	int ret;
@@ -399,9 +413,15 @@ int amdkfd_attach(void)
 	ret = bus_register_notifier(&pci_bus_type, &unbind_notifier);
 	if (ret)
 		return ret;
-	ret = attach();
+	ret = register_pm_notifier(&power_notifier);
 	if (ret)
-		bus_unregister_notifier(&pci_bus_type, &unbind_notifier);
+		goto unwatch;
+	ret = attach();
+	if (!ret)
+		return 0;
+	unregister_pm_notifier(&power_notifier);
+unwatch:
+	bus_unregister_notifier(&pci_bus_type, &unbind_notifier);
 	return ret;
 }
 
@@ -417,6 +437,7 @@ static void let_amdgpu_go(void)
 
 void amdkfd_detach(void)
 {
+	unregister_pm_notifier(&power_notifier);
 	bus_unregister_notifier(&pci_bus_type, &unbind_notifier);
 	stop_attempts();
 	mutex_lock(&attach_lock);

@@ -72,6 +72,16 @@ static bool waits_for_hive(struct amdgpu_device *adev)
 }
 
 /*
+ * Whether amdgpu_amdkfd_device_init() has counted the memory of a device that has a KFD, with which
+ * it initialises this work, which nobody else does: it has not while the device waits for its hive,
+ * nor during the reset that comes then, nor after that has failed.
+ */
+static bool is_counted(struct amdgpu_device *adev)
+{
+	return adev->kfd.reset_work.func;
+}
+
+/*
  * Takes a device from the KFD that serves it, C or ours. The pointer goes first: amdgpu's own
  * device_fini_sw frees what an interrupt may still be using.
  */
@@ -91,7 +101,7 @@ static void take_device(struct held_device *device, bool from_c)
 	if (from_c)
 		settle_schedulers(kfd);
 	amdgpu_call(kgd2kfd_device_exit)(kfd);
-	if (waits_for_hive(adev))
+	if (!is_counted(adev))
 		return;
 	amdgpu_object(amdgpu_amdkfd_total_mem_size) -= adev->gmc.real_vram_size;
 	/*
@@ -125,7 +135,8 @@ bool amdkfd_withdraw(struct amdgpu_device *adev, struct kfd_dev *kfd)
 	/* Work of amdgpu's that is still pending asks by this alone whether there is a KFD. */
 	WRITE_ONCE(adev->kfd.init_complete, false);
 	WRITE_ONCE(adev->kfd.dev, NULL);
-	amdgpu_object(amdgpu_amdkfd_total_mem_size) -= adev->gmc.real_vram_size;
+	if (is_counted(adev))
+		amdgpu_object(amdgpu_amdkfd_total_mem_size) -= adev->gmc.real_vram_size;
 	/* A task that has read the pointer is in one of our hooks by then. */
 	synchronize_rcu_tasks();
 	return true;

@@ -21,6 +21,8 @@ int amdkfd_attach(void);
 void amdkfd_detach(void);
 /* Whether processes have shared virtual memory: the module parameter svm. In any context. */
 bool amdkfd_svm_enabled(void);
+/* Whether 2 MiB pages move as one in it: the module parameter svm_large. */
+bool amdkfd_svm_large_enabled(void);
 bool amdkfd_allows_untested(void);
 
 /* Do we drive this generation? If not, why gets the reason: what of it fits into so many bytes. */
@@ -62,6 +64,8 @@ void amdkfd_suspend(struct kfd_dev *kfd, bool processes);
 int amdkfd_resume(struct kfd_dev *kfd, bool processes);
 void amdkfd_suspend_process(struct kfd_dev *kfd);
 int amdkfd_resume_process(struct kfd_dev *kfd);
+/* Tasks run again after a sleep of the machine, or the attempt. Sleeps, for seconds at most. */
+void amdkfd_woke_up(void);
 /* cause: for people to read. */
 int amdkfd_pre_reset(struct kfd_dev *kfd, const char *cause);
 int amdkfd_post_reset(struct kfd_dev *kfd);

@@ -88,6 +88,16 @@ notrace bool amdkfd_svm_enabled(void)
 	return svm;
 }
 
+static bool svm_large;
+module_param(svm_large, bool, 0444);
+MODULE_PARM_DESC(svm_large,
+		 "shared virtual memory moves 2 MiB pages as one; an unsafe kernel (default: 0)");
+
+bool amdkfd_svm_large_enabled(void)
+{
+	return svm_large;
+}
+
 static bool allow_untested;
 module_param(allow_untested, bool, 0444);
 MODULE_PARM_DESC(allow_untested,

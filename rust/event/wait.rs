@@ -15,6 +15,8 @@ use super::{
     page,
     table::EventKind,
     waits::{
+        NewRoom,
+        NoRoom,
         Wait,
         WaitId, //
         WaitLink,
@@ -342,18 +344,18 @@ impl Events {
         result
     }
 
-    /// Registers a wait.
+    /// Registers a wait. `ENOMEM`: so many threads wait that there is no number for one more.
     fn enter(&self, mut wait: Wait) -> Result<(IrqGuard<'_, Inner>, WaitId)> {
         loop {
             let mut inner = self.inner.lock();
-            let capacity = inner.waits.capacity();
-            match inner.waits.insert(wait) {
+            let NoRoom { wait: back, list } = match inner.waits.insert(wait) {
                 Ok(id) => return Ok((inner, id)),
-                Err(back) => wait = back,
-            }
+                Err(refused) => refused,
+            };
             drop(inner);
-            let larger = KVVec::with_capacity((capacity * 2).max(4), GFP_KERNEL)?;
-            let surplus = self.inner.lock().waits.grow(larger);
+            wait = back;
+            let room = NewRoom::new(list.ok_or(ENOMEM)?)?;
+            let surplus = self.inner.lock().waits.grow(room);
             drop(surplus);
         }
     }

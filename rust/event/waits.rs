@@ -157,74 +157,169 @@ impl Wait {
     }
 }
 
-/// All waits of a process.
-pub(super) struct Waits(KVVec<Option<Wait>>);
+/// Places of a chunk.
+const CHUNK: usize = 64;
+
+/// How many chunks the shortest list has place for.
+const FEW: usize = 4;
+
+/// Room for a wait.
+enum Place {
+    /// Nobody's; the next one is free, too, if there is one.
+    Free(Option<u32>),
+    Taken(Wait),
+}
+
+/// Room for 64 waits.
+struct Chunk {
+    places: [Place; CHUNK],
+}
+
+/// Room for 64 more waits.
+pub(super) struct NewRoom {
+    chunk: KBox<Chunk>,
+    /// A longer list of chunks, where there is no place for this one.
+    list: KVVec<KBox<Chunk>>,
+}
+
+impl NewRoom {
+    /// What [`NoRoom`] asks for. Call it before the lock.
+    pub(super) fn new(list: usize) -> Result<Self> {
+        let chunk = pin_init::init!(Chunk {
+            places <- pin_init::init_array_from_fn(|_| Place::Free(None)),
+        });
+        Ok(Self {
+            chunk: KBox::init(chunk, GFP_KERNEL)?,
+            list: KVVec::with_capacity(list, GFP_KERNEL)?,
+        })
+    }
+}
+
+/// A wait for which there is no place.
+pub(super) struct NoRoom {
+    pub(super) wait: Wait,
+    /// [`Waits::grow`], then again: for how many chunks it takes a list, 0 if the one that there is
+    /// is long enough. `None`: there is no place at all.
+    pub(super) list: Option<usize>,
+}
+
+/// All waits of a process. What is done to one of them takes as long however many there are: they
+/// stay where they are, and a list of free places names the next one.
+pub(super) struct Waits {
+    chunks: KVVec<KBox<Chunk>>,
+    free: Option<u32>,
+    /// All places from this one on are free, and not in the list.
+    used: usize,
+    /// As many as there can be.
+    limit: usize,
+}
 
 impl Waits {
     /// No waits, and no room for any.
     pub(super) fn new() -> Self {
-        Self(KVVec::new())
-    }
-
-    /// The room there is, for free and for taken places.
-    pub(super) fn capacity(&self) -> usize {
-        self.0.capacity()
-    }
-
-    /// Moves into a larger place. What is not needed comes back, to be freed outside the lock.
-    pub(super) fn grow(&mut self, mut larger: KVVec<Option<Wait>>) -> KVVec<Option<Wait>> {
-        if larger.capacity() > self.0.capacity() {
-            for wait in self.0.iter_mut() {
-                // Cannot fail: there is more room than before.
-                let _ = larger.push_within_capacity(wait.take());
-            }
-            core::mem::swap(&mut self.0, &mut larger);
+        Self {
+            chunks: KVVec::new(),
+            free: None,
+            used: 0,
+            limit: LinkRef::MAX_WAIT + 1,
         }
-        larger
+    }
+
+    /// Adds room. What is not needed comes back, to be freed outside the lock.
+    pub(super) fn grow(&mut self, room: NewRoom) -> impl Sized {
+        let NewRoom { chunk, mut list } = room;
+        if list.capacity() > self.chunks.capacity() {
+            for chunk in self.chunks.drain_all() {
+                // Cannot fail: there is more room than before.
+                let _ = list.push_within_capacity(chunk);
+            }
+            core::mem::swap(&mut self.chunks, &mut list);
+        }
+        // Another thread may have made room; with what there is then nobody is in want.
+        let refused = match self.used < self.chunks.len() * CHUNK {
+            true => Some(chunk),
+            false => {
+                let refused = self.chunks.push_within_capacity(chunk).err();
+                refused.map(|PushError(chunk)| chunk)
+            }
+        };
+        (refused, list)
     }
 
     /// Adds a wait without allocating. It comes back if there is no room.
-    pub(super) fn insert(&mut self, wait: Wait) -> Result<WaitId, Wait> {
-        let free = self.0.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.0.len());
-        if index > LinkRef::MAX_WAIT {
-            return Err(wait);
+    pub(super) fn insert(&mut self, wait: Wait) -> Result<WaitId, NoRoom> {
+        // CAST: A number's size.
+        let index = self.free.map_or(self.used, |free| free as usize);
+        if index >= self.limit {
+            return Err(NoRoom { wait, list: None });
         }
-        if let Some(place) = self.0.get_mut(index) {
-            *place = Some(wait);
-            return Ok(WaitId(index));
+        let Some(place) = self.place_mut(index) else {
+            let chunks = self.chunks.len();
+            let list = match chunks < self.chunks.capacity() {
+                true => 0,
+                false => (2 * chunks).max(FEW),
+            };
+            return Err(NoRoom {
+                wait,
+                list: Some(list),
+            });
+        };
+        if let Place::Free(next) = core::mem::replace(place, Place::Taken(wait)) {
+            self.free = next;
         }
-        match self.0.push_within_capacity(Some(wait)) {
-            Ok(()) => Ok(WaitId(index)),
-            Err(PushError(wait)) => wait.map_or(Ok(WaitId(index)), Err),
-        }
+        self.used = self.used.max(index + 1);
+        Ok(WaitId(index))
+    }
+
+    #[inline]
+    fn place_mut(&mut self, index: usize) -> Option<&mut Place> {
+        let chunk = self.chunks.get_mut(index / CHUNK)?;
+        chunk.places.get_mut(index % CHUNK)
     }
 
     /// The wait of this name.
+    #[inline]
     pub(super) fn get_mut(&mut self, id: WaitId) -> Option<&mut Wait> {
-        self.0.get_mut(id.0)?.as_mut()
+        match self.place_mut(id.0)? {
+            Place::Taken(wait) => Some(wait),
+            Place::Free(_) => None,
+        }
     }
 
     /// Takes a wait out. None of its links is in a list any more.
     pub(super) fn remove(&mut self, id: WaitId) -> Option<Wait> {
-        self.0.get_mut(id.0)?.take()
+        let next = self.free;
+        let place = self.place_mut(id.0)?;
+        if matches!(place, Place::Free(_)) {
+            return None;
+        }
+        let place = core::mem::replace(place, Place::Free(next));
+        // CAST: Below `limit`.
+        self.free = Some(id.0 as u32);
+        match place {
+            Place::Taken(wait) => Some(wait),
+            Place::Free(_) => None,
+        }
     }
 
-    /// Tells all waiters that they wait in vain.
-    pub(super) fn break_all(&mut self) {
-        for wait in self.0.iter_mut().flatten() {
-            wait.broken = true;
-            wait.task.wake_up();
+    /// Tells the waiters of chunk `number` that they wait in vain. False: there is no such chunk.
+    pub(super) fn break_chunk(&mut self, number: usize) -> bool {
+        let Some(chunk) = self.chunks.get_mut(number) else {
+            return false;
+        };
+        for place in &mut chunk.places {
+            if let Place::Taken(wait) = place {
+                wait.broken = true;
+                wait.task.wake_up();
+            }
         }
+        true
     }
 
     #[inline]
     fn link_mut(&mut self, at: LinkRef) -> Option<&mut WaitLink> {
-        self.0
-            .get_mut(at.wait())?
-            .as_mut()?
-            .links
-            .get_mut(at.link())
+        let wait = self.get_mut(WaitId(at.wait()))?;
+        wait.links.get_mut(at.link())
     }
 
     /// Puts link `link` of wait `id` at the head of its event's list, unless its leader is in it.
@@ -349,6 +444,11 @@ impl Waits {
 #[kernel::macros::kunit_tests(amdkfd_event_waits)]
 mod tests {
     use super::*;
+    use kernel::time::{
+        Delta,
+        Instant,
+        Monotonic, //
+    };
 
     /// Of all events, at any time.
     const AGE: u64 = 1;
@@ -382,9 +482,22 @@ mod tests {
         core::iter::successors(head, next).count()
     }
 
+    /// As who finds no room for a wait makes some.
+    fn add_room(waits: &mut Waits) {
+        // What there is counts as used, or more would not be wanted.
+        waits.used = waits.chunks.len() * CHUNK;
+        let list = match waits.chunks.len() < waits.chunks.capacity() {
+            true => 0,
+            false => 2 * waits.chunks.len() + 1,
+        };
+        drop(waits.grow(NewRoom::new(list).unwrap()));
+    }
+
     fn waits(room: usize) -> Waits {
         let mut waits = Waits::new();
-        drop(waits.grow(KVVec::with_capacity(room, GFP_KERNEL).unwrap()));
+        while waits.chunks.len() * CHUNK < room {
+            add_room(&mut waits);
+        }
         waits
     }
 
@@ -394,6 +507,19 @@ mod tests {
             .map_or(0, |wait| wait.fired().filter(|(_, fired)| *fired).count())
     }
 
+    /// Puts a wait for nothing in, as WAIT_EVENTS does.
+    fn enter(waits: &mut Waits) -> Option<WaitId> {
+        let mut wait = wait(0, false);
+        loop {
+            let refused = match waits.insert(wait) {
+                Ok(id) => return Some(id),
+                Err(refused) => refused,
+            };
+            drop(waits.grow(NewRoom::new(refused.list?).unwrap()));
+            wait = refused.wait;
+        }
+    }
+
     #[test]
     fn without_room_a_wait_comes_back() {
         assert!(Waits::new().insert(wait(1, false)).is_err());
@@ -401,20 +527,67 @@ mod tests {
 
     #[test]
     fn places_are_used_again() {
-        let mut waits = waits(2);
-        let first = waits.insert(wait(1, false)).ok().unwrap();
-        assert!(waits.insert(wait(1, false)).is_ok());
-        assert!(waits.remove(first).is_some());
-        assert!(waits.insert(wait(1, false)).is_ok_and(|id| id == first));
+        let mut waits = Waits::new();
+        let ids = [(); CHUNK].map(|()| enter(&mut waits).unwrap());
+        for gone in [&ids[3..4], &ids[..], &ids[10..20]] {
+            for id in gone {
+                assert!(waits.remove(*id).is_some() && waits.remove(*id).is_none());
+            }
+            for id in gone.iter().rev() {
+                assert_eq!(enter(&mut waits), Some(*id));
+            }
+        }
+        assert_eq!(waits.chunks.len(), 1);
+        assert!(enter(&mut waits).is_some_and(|id| id.0 == CHUNK));
     }
 
     #[test]
     fn growing_keeps_names() {
-        let mut waits = waits(1);
-        let id = waits.insert(wait(3, false)).ok().unwrap();
-        drop(waits.grow(KVVec::with_capacity(64, GFP_KERNEL).unwrap()));
-        assert_eq!(waits.get_mut(id).map(|wait| wait.links.len()), Some(3));
-        assert!(waits.capacity() >= 64);
+        let mut waits = Waits::new();
+        let ids = [(); FEW * CHUNK + 1].map(|()| enter(&mut waits).unwrap());
+        for id in ids {
+            assert!(waits.get_mut(id).is_some());
+        }
+        // Of two threads that want room one makes some.
+        let chunks = waits.chunks.len();
+        drop(waits.grow(NewRoom::new(2 * chunks).unwrap()));
+        assert_eq!(waits.chunks.len(), chunks);
+        assert!(ids.iter().all(|id| waits.get_mut(*id).is_some()));
+    }
+
+    #[test]
+    fn there_is_an_end_to_waits() {
+        let mut waits = Waits {
+            limit: CHUNK + 1,
+            ..Waits::new()
+        };
+        let ids = [(); CHUNK + 1].map(|()| enter(&mut waits).unwrap());
+        assert_eq!(enter(&mut waits), None);
+        assert!(waits.remove(ids[7]).is_some());
+        assert_eq!(enter(&mut waits), Some(ids[7]));
+        assert_eq!(enter(&mut waits), None);
+        let number = LinkRef::new(WaitId(LinkRef::MAX_WAIT), 0).wait();
+        assert_eq!(number + 1, Waits::new().limit);
+    }
+
+    #[test]
+    fn of_many_waits_one_more_takes_no_longer() {
+        let mut waits = Waits::new();
+        let mut last = enter(&mut waits).unwrap();
+        for _ in 0..100_000 {
+            last = enter(&mut waits).unwrap();
+        }
+        let begin = Instant::<Monotonic>::now();
+        for _ in 0..10_000 {
+            assert!(waits.remove(last).is_some());
+            last = enter(&mut waits).unwrap();
+        }
+        // With a look at each of the others it would be a minute.
+        assert!(begin.elapsed() < Delta::from_secs(2));
+        let chunks = waits.chunks.len();
+        assert!((0..chunks).all(|number| waits.break_chunk(number)));
+        assert!(!waits.break_chunk(chunks));
+        assert!(waits.get_mut(last).is_some_and(|wait| wait.broken));
     }
 
     #[test]

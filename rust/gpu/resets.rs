@@ -33,14 +33,26 @@ impl Resets {
         }
     }
 
-    /// The current task resets the device, from now until the end of that.
+    /// The current task resets the device, from now until the end of that; it may have said so
+    /// before.
     pub(crate) fn prepare(&self) {
         self.by.store(current_task(), Relaxed);
     }
 
-    /// Whether the current task resets the device: whoever waits for that must not be it.
-    pub(crate) fn are_by_current(&self) -> bool {
-        self.by.load(Relaxed) == current_task()
+    /// The current task resets the device. `has_hardware`: amdgpu has it for a reset. If not, the
+    /// last one that the task has begun has come to no good end, of which nobody was told, and the
+    /// task counts no more for the next one's.
+    pub(super) fn are_by_current(&self, has_hardware: impl FnOnce() -> bool) -> bool {
+        let current = current_task();
+        if self.by.load(Relaxed) != current {
+            return false;
+        }
+        if has_hardware() {
+            return true;
+        }
+        // Unless another task has begun one meanwhile.
+        let _ = self.by.cmpxchg(current, 0, Relaxed);
+        false
     }
 
     /// A reset begins, perhaps anew. Who looks for what is lost comes after this.
@@ -89,16 +101,23 @@ mod tests {
     fn a_reset_is_not_missed() {
         let resets = Resets::new();
         let before = resets.quiet().unwrap();
-        assert!(!resets.has_begun_since(before) && !resets.are_by_current());
+        let by_current = || resets.are_by_current(|| true);
+        assert!(!resets.has_begun_since(before) && !by_current());
         resets.prepare();
         resets.begin();
         assert_eq!(resets.quiet(), Err(EAGAIN));
-        assert!(resets.are_by_current() && resets.has_begun_since(before));
+        assert!(by_current() && resets.has_begun_since(before));
         // It did not help, and is tried again.
         resets.begin();
         assert_eq!(resets.quiet(), Err(EAGAIN));
+        assert!(by_current());
+        // That has failed, and another task begins the next one.
+        assert!(!resets.are_by_current(|| false));
+        assert!(!by_current());
+        assert_eq!(resets.quiet(), Err(EAGAIN));
+        resets.prepare();
         resets.end();
-        assert!(!resets.are_by_current());
+        assert!(!by_current());
         assert!(resets.has_begun_since(before));
         let after = resets.quiet().unwrap();
         assert!(!resets.has_begun_since(after));

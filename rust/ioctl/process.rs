@@ -232,7 +232,7 @@ pub(super) fn runtime_enable(call: &Call<'_>, args: &mut kfd_ioctl_runtime_enabl
 pub(super) fn smi_events(call: &Call<'_>, args: &mut kfd_ioctl_smi_events_args) -> Result {
     let node = call.process.device(args.gpuid)?.node();
     // CAST: a file descriptor, which is not negative.
-    args.anon_fd = node.listeners().open()? as u32;
+    args.anon_fd = node.listeners().open(call.process.space())? as u32;
     Ok(())
 }
 

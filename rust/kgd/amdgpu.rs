@@ -358,7 +358,7 @@ impl Vms for Amdgpu {
         let mut task = VmTask::default();
         let name = task.name.0.as_mut_ptr();
         // SAFETY: By its invariant, the handle is live; the name has the bridge's 16 bytes.
-        task.pid = unsafe { c::bridge_vm_task(vm(handle), name, &raw mut task.tgid) };
+        task.pid = unsafe { c::bridge_vm_task(vm(handle), name) };
         task
     }
 

@@ -245,7 +245,7 @@ u32 bridge_vm_pasid(const struct bridge_vm *vm)
 	return vm->vm->pasid;
 }
 
-s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name, s32 *tgid)
+s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name)
 {
 	const struct amdgpu_task_info *info = vm->vm->task_info;
 
@@ -253,11 +253,9 @@ s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name, s32 *tgid)
 	/* amdgpu does without one if there was no memory for it. */
 	if (!info) {
 		memset(name, 0, TASK_COMM_LEN);
-		*tgid = 0;
 		return 0;
 	}
 	memcpy(name, info->task.comm, TASK_COMM_LEN);
-	*tgid = info->tgid;
 	return info->task.pid;
 }
 

@@ -280,11 +280,8 @@ int bridge_vm_acquire(struct amdgpu_device *adev, struct bridge_process *process
 void bridge_vm_release(struct bridge_vm *vm);
 bool bridge_vm_is_file(const struct bridge_vm *vm, int drm_fd);
 u32 bridge_vm_pasid(const struct bridge_vm *vm);
-/*
- * The task that acquired it; tgid: its thread group, as the initial pid namespace numbers it. name:
- * 16 bytes.
- */
-s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name, s32 *tgid);
+/* The task that acquired it. name: 16 bytes. */
+s32 bridge_vm_task(const struct bridge_vm *vm, u8 *name);
 u64 bridge_vm_page_directory(const struct bridge_vm *vm);
 
 /* The memory of its process as the CPU sees it, with a reference; NULL: it has ended. */

@@ -65,7 +65,7 @@ pub(crate) trait CharDevice: 'static {
     fn touched(
         data: <Self::Data as ForeignOwnable>::Borrowed<'_>,
         offset: u64,
-        mark: u32,
+        mark: u64,
     ) -> Result<u64> {
         let _ = (data, offset, mark);
         Err(EFAULT)
@@ -232,7 +232,7 @@ impl<T: CharDevice> FileOperations<T> {
             (at, (*at.vma).vm_file, (*at.vma).vm_private_data)
         };
         // CAST: That is what `Vma::map_io` has put there.
-        let mark = mark.addr() as u32;
+        let mark = mark.addr() as u64;
         let offset = (at.pgoff as u64) << bindings::PAGE_SHIFT;
         let touched = || {
             // SAFETY: `open` stored the data, and `release` cannot run while the mapping has the

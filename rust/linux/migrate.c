@@ -151,9 +151,9 @@ static void put_anon_vmas(struct amdkfd_migration *migration)
  * a reference, as in the kernel's migrations by page, from before the page is unmapped. The page's
  * lock keeps its anon_vma the same, and that by which KSM finds its own pages.
  *
- * A large one is unmapped page by page, and so it is mapped afterwards: of a migration entry of a
- * page directory zap_huge_pmd_folio() believes that it maps the folio, if that is a device's, and
- * takes away a mapping and a reference that are gone already.
+ * A large one is unmapped page by page, and so it is mapped afterwards: zap_huge_pmd_folio() takes
+ * a page directory's migration entry of a device folio for a mapping, and would take away that and
+ * a reference, which are gone already.
  */
 static unsigned long collect_page(struct amdkfd_migration *migration, unsigned long pfn, u32 most)
 {
@@ -243,7 +243,7 @@ DEFINE_STATIC_CALL_NULL(split_unmapped, folio_split_unmapped);
 DEFINE_STATIC_CALL_NULL(alloc_deferred, folio_memcg_alloc_deferred);
 static bool are_large_bound;
 
-static void bind_large(unsigned long (*lookup)(const char *name))
+void amdkfd_large_bind(unsigned long (*lookup)(const char *name))
 {
 	unsigned long split = lookup("folio_split_unmapped");
 	unsigned long alloc = lookup("folio_memcg_alloc_deferred");
@@ -274,7 +274,6 @@ int amdkfd_migration_bind(unsigned long (*lookup)(const char *name), const char 
 	static_call_update(free_anon_vma, (void *)at[1]);
 	static_call_update(unmap_folio, (void *)at[2]);
 	static_call_update(map_again, (void *)at[3]);
-	bind_large(lookup);
 	return 0;
 }
 
@@ -379,12 +378,19 @@ static int split_large(struct folio *folio, struct page *kept)
 int amdkfd_large_split(unsigned long pfn)
 {
 	struct page *page = pfn_to_page(pfn);
-	struct folio *folio = page_folio(page);
+	struct folio *folio;
 	int ret = 0;
 
-	if (!folio_test_large(folio) || !folio_try_get(folio))
-		return 0;
-	folio_lock(folio);
+	for (;;) {
+		folio = page_folio(page);
+		if (!folio_test_large(folio) || !folio_try_get(folio))
+			return 0;
+		if (folio_trylock(folio))
+			break;
+		/* With one more reference whoever is splitting it could not. */
+		folio_put(folio);
+		folio_wait_locked(folio);
+	}
 	/* It may have been split before there was a reference, and another made of its pages. */
 	if (page_folio(page) == folio && is_large_device(folio))
 		ret = split_large(folio, folio_page(folio, 0));

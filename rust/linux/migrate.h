@@ -28,11 +28,10 @@ bool amdkfd_is_our_page(const struct page *page);
 /* Pages of a large folio: 2 MiB. */
 #define AMDKFD_LARGE_PAGES 512UL
 
-/*
- * Looks up what this needs of the kernel, before anything else here is used. -ENOENT: it has not
- * @missing. What large folios alone need may be missing.
- */
+/* Looks up what this needs of the kernel, before it is used. -ENOENT: it has not @missing. */
 int amdkfd_migration_bind(unsigned long (*lookup)(const char *name), const char **missing);
+/* The same of what large folios need beside that, which it may do without. */
+void amdkfd_large_bind(unsigned long (*lookup)(const char *name));
 /* Whether there can be large folios of device pages: else amdkfd_migration_take() gets none. */
 bool amdkfd_large_is_possible(void);
 /*

@@ -71,12 +71,13 @@ impl Vma {
     ///
     /// One that is copied on write is filled here, since pages cannot come one by one. It keeps
     /// them whatever is taken away; what is written to it reaches no device.
-    pub(crate) fn map_io(&self, phys: u64, mark: u32) -> Result {
+    pub(crate) fn map_io(&self, phys: u64, mark: u64) -> Result {
         let vma = self.0.as_ptr();
         // SAFETY: The mapping is under construction and ours alone, and this combination of flags
         // is the one of a device mapping.
         unsafe {
             (*vma).__bindgen_anon_2.vm_flags |= Self::FLAGS;
+            // CAST: A 64-bit kernel.
             (*vma).vm_private_data = core::ptr::without_provenance_mut(mark as usize);
             super::ffi::amdkfd_map_uncached(vma);
         }

@@ -25,7 +25,10 @@ use crate::{
         Quiet,
         Registration, //
     },
-    ids::GpuId,
+    ids::{
+        GpuId,
+        Serial, //
+    },
     kgd::{
         trap_handler,
         MemoryContext,
@@ -112,17 +115,23 @@ impl AcquiredVm {
 /// more.
 struct Started {
     listeners: Arc<Listeners>,
+    of: Serial,
     task: VmTask,
 }
 
 impl Started {
-    fn new(node: &Node, task: VmTask) -> Self {
+    fn new(node: &Node, of: Serial, task: VmTask) -> Self {
         let listeners = node.listeners().clone();
         listeners.notify(SmiEvent::Process {
             ends: false,
+            of,
             task: &task,
         });
-        Self { listeners, task }
+        Self {
+            listeners,
+            of,
+            task,
+        }
     }
 }
 
@@ -130,6 +139,7 @@ impl Drop for Started {
     fn drop(&mut self) {
         self.listeners.notify(SmiEvent::Process {
             ends: true,
+            of: self.of,
             task: &self.task,
         });
     }
@@ -260,7 +270,7 @@ impl ProcessDevice {
         context: Arc<MemoryContext>,
         drm_fd: i32,
         events: &Arc<Events>,
-        process: ProcessName,
+        (process, of): (ProcessName, Serial),
     ) -> Result<Quiet> {
         let now = self.node.resets().quiet()?;
         let mut unfinished = self.unfinished.lock();
@@ -281,7 +291,7 @@ impl ProcessDevice {
             _interrupts: interrupts,
             _name: name,
             trap,
-            _started: Started::new(&self.node, vm.task()),
+            _started: Started::new(&self.node, of, vm.task()),
             vm,
             _power: power,
         });

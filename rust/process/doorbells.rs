@@ -24,14 +24,14 @@ pub(crate) fn bytes(device: &ProcessDevice) -> usize {
     doorbell::bytes(&device.node().generation().chip)
 }
 
-/// Maps the process's doorbells on `device`: all of them or `EINVAL`.
-pub(crate) fn mmap(device: &ProcessDevice, vma: &Vma) -> Result {
+/// Maps the process's doorbells on `device`: all of them or `EINVAL`. `mark`: see
+/// [`Vma::map_io`].
+pub(crate) fn mmap(device: &ProcessDevice, vma: &Vma, mark: u64) -> Result {
     if vma.size() != bytes(device) {
         return Err(EINVAL);
     }
     // Where it is found to be taken away, whatever the user has put into what is ignored.
     vma.set_offset(MmapTarget::Doorbell(device.node().id()).to_offset());
-    let mark = device.node().cleared();
     vma.map_io(physical_address(device)?, mark)
 }
 

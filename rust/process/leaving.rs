@@ -139,7 +139,7 @@ impl Process {
         let waits = |device: &ProcessDevice| {
             let node = device.node();
             at_work(device)
-                && !node.resets().are_by_current()
+                && !node.is_reset_by_current()
                 && node.queues().patience().is_left(PATIENCE)
         };
         let devices = || self.devices().iter().map(|device| &**device);

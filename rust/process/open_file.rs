@@ -13,6 +13,15 @@ use kernel::{
     sync::SetOnce, //
 };
 
+/// Which of a file's two processes something was made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The one that opened it.
+    Opener,
+    /// That of CREATE_PROCESS.
+    Context,
+}
+
 /// One open file.
 pub(crate) struct OpenFile {
     /// The process that CREATE_PROCESS made for this file: from then on the file is that one's.
@@ -31,7 +40,23 @@ impl OpenFile {
 
     /// Whose the file is.
     pub(crate) fn process(&self) -> &ProcessRef {
-        self.context.as_ref().unwrap_or(&self.opener)
+        self.process_of(self.owner())
+    }
+
+    /// The same, to be remembered: what has been mapped stays whose it was.
+    pub(crate) fn owner(&self) -> Owner {
+        match self.context.as_ref() {
+            Some(_) => Owner::Context,
+            None => Owner::Opener,
+        }
+    }
+
+    /// The process of that name.
+    pub(crate) fn process_of(&self, owner: Owner) -> &ProcessRef {
+        match owner {
+            Owner::Opener => &self.opener,
+            Owner::Context => self.context.as_ref().unwrap_or(&self.opener),
+        }
     }
 
     /// CREATE_PROCESS. `EINVAL`: it was called on this file before.

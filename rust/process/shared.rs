@@ -48,6 +48,7 @@ impl Process {
             let subject = Subject {
                 pid: self.pid,
                 tgid: self.tgid,
+                of: self.space(),
             };
             let svm = Svm::new(
                 self.devices()

@@ -303,6 +303,14 @@ impl MqdPool {
     }
 }
 
+/// For tests: whoever saves waits until what this returns is dropped.
+#[cfg(CONFIG_KUNIT = "y")]
+impl MqdPool {
+    pub(crate) fn keep_from_saving(&self) -> impl Sized + '_ {
+        self.chunks.lock()
+    }
+}
+
 #[kernel::macros::kunit_tests(amdkfd_sched_mqd_pool)]
 mod tests {
     use super::*;

@@ -306,20 +306,132 @@ mod tests {
     }
 
     #[test]
+    fn a_sleep_that_amdgpu_gave_up_is_over_when_tasks_run_again() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        fake.set_suspending(true);
+        served.suspend(true);
+        assert!(!served.miss_resume());
+        fake.set_suspending(false);
+        // It may be a moment before the last of its resumes.
+        assert!(served.miss_resume() && served.is_stopped());
+        fake.set_suspending(true);
+        served.suspend(true);
+        assert!(!served.miss_resume());
+        fake.set_suspending(false);
+        assert!(served.miss_resume() && served.is_stopped());
+        assert!(served.keeps_processes_off() && svm::sleep::is_asleep());
+        fsleep(SETTLED);
+        assert!(!served.miss_resume());
+        assert!(!served.is_stopped() && !served.keeps_processes_off());
+        assert!(!svm::sleep::is_asleep());
+        // The device may have gone meanwhile, or amdgpu comes with it after all.
+        assert!(!served.miss_resume());
+        assert_eq!(served.resume(true), Ok(()));
+        assert!(!served.is_stopped() && !svm::sleep::is_asleep());
+    }
+
+    #[test]
     fn a_reset_that_was_none_is_followed_by_another() {
         let fake = two_partitions();
         let served = served(fake.clone());
         fake.set_in_reset(true);
         served.pre_reset("");
+        assert!(served.nodes[0].is_reset_by_current());
         assert_eq!(served.post_reset(), Err(EBUSY));
+        // amdgpu has the device for this one still, behind which the next one waits.
+        assert!(served.nodes[0].is_reset_by_current());
         assert_eq!(fake.live().resets_asked, 1);
         assert!(served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_err());
+        // Who comes with that is not known.
+        fake.set_in_reset(false);
+        assert!(!served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(true);
+        assert!(!served.nodes[0].is_reset_by_current());
+        served.clear_mappings();
+        assert!(served.nodes[0].is_reset_by_current());
         served.pre_reset("");
         fake.reset_hardware();
         assert_eq!(served.post_reset(), Ok(()));
         assert_eq!((fake.live().resets_asked, fake.live().hiqs), (1, 1));
         assert!(!served.gpu.gate().is_closed() && served.gpu.resets().quiet().is_ok());
         fake.set_in_reset(false);
+    }
+
+    #[test]
+    fn of_a_reset_that_failed_nobody_is_told() {
+        let fake = two_partitions();
+        let served = served(fake.clone());
+        fake.set_in_reset(true);
+        served.pre_reset("");
+        assert!(served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(false);
+        assert!(!served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(true);
+        assert!(!served.nodes[0].is_reset_by_current());
+        fake.set_in_reset(false);
+    }
+
+    #[test]
+    fn power_does_not_go_before_what_queues_have_is_kept() {
+        let fake = two_partitions();
+        let served = Arc::new(served(fake.clone()), GFP_KERNEL).unwrap();
+        fake.set_suspending(true);
+        let over = [(); 2].map(|()| Arc::new(Atomic::new(false), GFP_KERNEL).unwrap());
+        let all_over = |is: bool| over.iter().all(|over| over.load(Acquire) == is);
+        let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
+        let busy = served.nodes[1].queues().mqds().keep_from_saving();
+        for (count, over) in (1..).zip(&over) {
+            let (sleeper, over) = (served.clone(), over.clone());
+            let fall_asleep = move || {
+                sleeper.suspend(false);
+                over.store(true, Release);
+            };
+            queue.try_spawn(GFP_KERNEL, fall_asleep).unwrap();
+            while served.sleep.stops.lock().count != count {
+                fsleep(Delta::from_millis(1));
+            }
+        }
+        fsleep(Delta::from_millis(50));
+        assert!(all_over(false));
+        drop(busy);
+        drop(queue);
+        assert!(all_over(true));
+        assert!(served.sleep.stops.lock().saved == Some(Ok(())));
+        for _ in 0..2 {
+            assert_eq!(served.resume(false), Ok(()));
+        }
+        fake.set_suspending(false);
+        assert!(!served.is_stopped());
+    }
+
+    #[test]
+    fn who_is_about_to_sleep_is_not_given_up() {
+        let fake = two_partitions();
+        let served = Arc::new(served(fake.clone()), GFP_KERNEL).unwrap();
+        let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
+        let busy = served.nodes[1].queues().mqds().keep_from_saving();
+        fake.set_suspending(true);
+        let sleeper = served.clone();
+        let fall_asleep = move || sleeper.suspend(true);
+        queue.try_spawn(GFP_KERNEL, fall_asleep).unwrap();
+        while served.sleep.stops.lock().saving == 0 {
+            fsleep(Delta::from_millis(1));
+        }
+        // amdgpu gives its own sleep up, and something else begins and ends.
+        fake.set_suspending(false);
+        assert!(served.miss_resume());
+        fsleep(SETTLED);
+        assert!(served.miss_resume() && served.is_stopped());
+        served.suspend(false);
+        drop(busy);
+        drop(queue);
+        assert_eq!(served.resume(false), Ok(()));
+        assert!(served.is_stopped() && served.keeps_processes_off() && svm::sleep::is_asleep());
+        assert!(served.sleep.stops.lock().saved == Some(Ok(())));
+        assert_eq!(served.resume(true), Ok(()));
+        assert!(!served.is_stopped() && !served.keeps_processes_off());
+        assert!(!svm::sleep::is_asleep());
     }
 
     #[test]

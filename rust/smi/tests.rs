@@ -14,7 +14,6 @@ mod tests {
     fn task(pid: i32, name: &str) -> VmTask {
         let mut task = VmTask {
             pid,
-            tgid: pid * 10,
             ..VmTask::default()
         };
         for (to, from) in task.name.0.iter_mut().zip(name.bytes()) {
@@ -23,11 +22,11 @@ mod tests {
         task
     }
 
-    fn listener(tgid: i32, privileged: bool, wanted: u64) -> Arc<Listener> {
-        of_user(1000, tgid, privileged, wanted)
+    fn listener(of: Serial, privileged: bool, wanted: u64) -> Arc<Listener> {
+        of_user(1000, of, privileged, wanted)
     }
 
-    fn of_user(user: u32, tgid: i32, privileged: bool, wanted: u64) -> Arc<Listener> {
+    fn of_user(user: u32, of: Serial, privileged: bool, wanted: u64) -> Arc<Listener> {
         let inbox = Inbox {
             ring: KVec::from_elem(0, 64, GFP_KERNEL).unwrap(),
             first: 0,
@@ -37,24 +36,27 @@ mod tests {
             inbox <- new_irq_spinlock!(inbox, "test"),
             arrived <- new_poll_condvar!("test"),
             wanted: Atomic::new(wanted),
-            tgid,
+            of,
             user: Kuid::from_raw(bindings::kuid_t { val: user }),
             privileged,
         });
         Arc::pin_init(listener, GFP_KERNEL).unwrap()
     }
 
-    const EVICTION: SmiEvent<'static> = SmiEvent::Eviction {
-        pid: 7,
-        tgid: 70,
-        gpu: 0x89d1,
-        trigger: Trigger::TTM,
-    };
+    fn eviction(of: Serial) -> SmiEvent<'static> {
+        SmiEvent::Eviction {
+            pid: 7,
+            of,
+            gpu: 0x89d1,
+            trigger: Trigger::TTM,
+        }
+    }
 
     #[test]
     fn lines_read_as_user_space_parses_them() {
-        let task = task(0x1a2, "name");
-        assert!(reads(SmiEvent::VmFault(&task), "1 1a2:name\n"));
+        let (task, of) = (task(0x1a2, "name"), Serial::next());
+        let fault = SmiEvent::VmFault { of, task: &task };
+        assert!(reads(fault, "1 1a2:name\n"));
         let throttle = SmiEvent::Throttle {
             reasons: 0x20,
             count: 0x11,
@@ -70,6 +72,7 @@ mod tests {
         assert!(reads(
             SmiEvent::Process {
                 ends: false,
+                of,
                 task: &task
             },
             "c 1a2 name\n"
@@ -77,11 +80,12 @@ mod tests {
         assert!(reads(
             SmiEvent::Process {
                 ends: true,
+                of,
                 task: &task
             },
             "d 1a2 name\n"
         ));
-        let line = EVICTION.line();
+        let line = eviction(of).line();
         assert!(line.bytes().starts_with(b"9 "));
         assert!(line.bytes().ends_with(b" -7 89d1 2\n"));
     }
@@ -101,34 +105,34 @@ mod tests {
     #[test]
     fn events_of_a_process_are_its_own_or_the_privileged_ones() {
         let all = u64::MAX;
-        assert!(listener(70, false, all).wants(&EVICTION));
-        // The same number in another pid namespace.
-        assert!(!listener(7, false, all).wants(&EVICTION));
-        assert!(listener(7, true, all).wants(&EVICTION));
-        assert!(!listener(70, true, 1 << 7).wants(&EVICTION));
-        assert!(listener(70, true, 1 << 8).wants(&EVICTION));
+        // The other one may have the first one's pid, after it or in another pid namespace.
+        let (of, other) = (Serial::next(), Serial::next());
+        assert!(!listener(of, true, 1 << 7).wants(&eviction(of)));
+        assert!(listener(of, true, 1 << 8).wants(&eviction(of)));
         let task = task(7, "name");
         for event in [
-            SmiEvent::VmFault(&task),
+            eviction(of),
+            SmiEvent::VmFault { of, task: &task },
             SmiEvent::Process {
                 ends: false,
+                of,
                 task: &task,
             },
         ] {
-            assert!(listener(70, false, all).wants(&event));
-            assert!(!listener(7, false, all).wants(&event));
-            assert!(listener(7, true, all).wants(&event));
+            assert!(listener(of, false, all).wants(&event));
+            assert!(!listener(other, false, all).wants(&event));
+            assert!(listener(other, true, all).wants(&event));
         }
         let of_the_gpu = SmiEvent::Throttle {
             reasons: 0,
             count: 0,
         };
-        assert!(listener(8, false, 2).wants(&of_the_gpu));
+        assert!(listener(other, false, 2).wants(&of_the_gpu));
     }
 
     #[test]
     fn an_inbox_keeps_whole_lines_in_order() {
-        let listener = listener(1, true, 0);
+        let listener = listener(Serial::next(), true, 0);
         let mut inbox = listener.inbox.lock();
         let mut out = [0; 64];
         for round in 0..10u8 {
@@ -144,19 +148,20 @@ mod tests {
     #[test]
     fn a_user_has_only_so_many_and_monitors_have_more() {
         let listeners = Listeners::new().unwrap();
-        let greedy = of_user(1000, 1, false, 0);
+        let of = Serial::next();
+        let greedy = of_user(1000, of, false, 0);
         for _ in 0..MAX_OF_A_USER {
             listeners.add(greedy.clone()).unwrap();
         }
         assert_eq!(listeners.add(greedy.clone()), Err(ENOSPC));
-        assert_eq!(listeners.add(of_user(1001, 2, false, 0)), Ok(()));
+        assert_eq!(listeners.add(of_user(1001, of, false, 0)), Ok(()));
         for user in 2000..2000 + (MAX_OF_ALL_USERS / MAX_OF_A_USER) as u32 {
-            let another = of_user(user, 3, false, 0);
+            let another = of_user(user, of, false, 0);
             while listeners.add(another.clone()).is_ok() {}
         }
         assert_eq!(listeners.count.load(Relaxed), MAX_OF_ALL_USERS);
         for _ in 0..2 {
-            assert_eq!(listeners.add(of_user(0, 4, true, 0)), Ok(()));
+            assert_eq!(listeners.add(of_user(0, of, true, 0)), Ok(()));
         }
         listeners.remove(&greedy);
         assert_eq!(listeners.add(greedy.clone()), Ok(()));
@@ -166,22 +171,23 @@ mod tests {
     #[test]
     fn the_lock_is_let_go_after_each_batch() {
         let listeners = Listeners::new().unwrap();
-        let reader = listener(1, true, u64::MAX);
+        let of = Serial::next();
+        let reader = listener(of, true, u64::MAX);
         for _ in 0..2 * BATCH + 1 {
             listeners.add(reader.clone()).unwrap();
         }
-        let line = EVICTION.line();
+        let line = eviction(of).line();
         let mut out = [0; 64];
         for (first, next) in [
             (0, Some(BATCH)),
             (BATCH, Some(2 * BATCH)),
             (2 * BATCH, None),
         ] {
-            assert_eq!(listeners.notify_batch(first, &EVICTION, &line), next);
+            assert_eq!(listeners.notify_batch(first, &eviction(of), &line), next);
             assert!(reader.inbox.lock().take(&mut out) > 0);
         }
         assert_eq!(
-            listeners.notify_batch(2 * BATCH + 2, &EVICTION, &line),
+            listeners.notify_batch(2 * BATCH + 2, &eviction(of), &line),
             None
         );
     }
@@ -189,8 +195,7 @@ mod tests {
     #[test]
     fn who_is_removed_is_not_told() {
         let listeners = Listeners::new().unwrap();
-        let first = listener(1, true, u64::MAX);
-        let second = listener(2, true, u64::MAX);
+        let [first, second] = [(); 2].map(|()| listener(Serial::next(), true, u64::MAX));
         listeners.add(first.clone()).unwrap();
         listeners.add(second.clone()).unwrap();
         listeners.remove(&first);

@@ -324,6 +324,14 @@ impl Block {
         let _ = self.queue.enqueue_delayed(self.clone(), jiffies);
     }
 
+    /// Splits the large folio that its memory is, if it is one. One that somebody uses stays.
+    pub(super) fn split(&self) {
+        let vram = self.memory.lock().vram.clone();
+        if let Some(vram) = vram.filter(|vram| vram.is_whole()) {
+            let _ = vram.split();
+        }
+    }
+
     /// Moves all pages into system memory. `lossy`: those that cannot be copied become zeros.
     /// `EAGAIN`: some could not be moved; another error: of the memory, or of a copy.
     fn empty(&self, lossy: bool) -> Result {

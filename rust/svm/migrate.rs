@@ -18,6 +18,7 @@ use super::{
         TOO_LARGE, //
     },
     map::Place,
+    page_bits::GRANULE_PAGES,
     pages::{
         Pages,
         PAGE_SHIFT, //
@@ -43,12 +44,19 @@ use crate::{
 };
 use kernel::{
     mm::{
-        virt::VmaRef,
+        virt::{
+            flags,
+            VmaRef, //
+        },
         MmapReadGuard, //
     },
     prelude::*,
     sync::Arc, //
 };
+
+// Who collects pages has the locks of their folios, and waits for others'. What is collected at
+// once is within a granule: nobody who has a large folio's lock waits for that of another one.
+const _: () = assert!(LARGE_PAGES as u64 == GRANULE_PAGES);
 
 /// Where pages shall be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -230,7 +238,7 @@ impl Svm {
             }
             let mut count = 0;
             let each = each_mapping(place, pages, |lock, vma, here| {
-                split_folios(place, lock, here, memory.owner, false)?;
+                split_folios(place, (lock, vma), here, memory.owner, false)?;
                 let bytes = here.start as usize..here.end as usize;
                 let collect = |large| {
                     let bytes = bytes.clone();
@@ -251,7 +259,7 @@ impl Svm {
                 }
                 count += match bring_home(migration, is_its, false) {
                     Err(error) if error == TOO_LARGE => {
-                        split_folios(place, lock, here, memory.owner, true)?;
+                        split_folios(place, (lock, vma), here, memory.owner, true)?;
                         bring_home(collect(false)?, is_its, false)?
                     }
                     moved => moved?,
@@ -350,10 +358,11 @@ struct Bytes {
 
 /// Splits those large folios of device pages in a part of a mapping that [`Migration::from_device`]
 /// leaves where they are: those that are mapped page by page, or of which not all is there, or
-/// (`all`) any. One that somebody uses stays, as it does if pages are taken away all the time.
+/// (`all`) any. One that somebody uses stays. Where HMM does not look, since nothing may be read
+/// there, or pages are taken away all the time, those of the granule's own that are whole.
 fn split_folios(
     place: &Place<'_>,
-    lock: &MmapReadGuard<'_>,
+    (lock, vma): (&MmapReadGuard<'_>, &VmaRef),
     here: Bytes,
     owner: PageOwner,
     all: bool,
@@ -377,7 +386,14 @@ fn split_folios(
             &mut pfns,
         )
     };
-    if !(0..ATTEMPTS).any(|_| look().is_ok()) {
+    let is_readable = vma.flags() & flags::READ != 0;
+    if !is_readable || !(0..ATTEMPTS).any(|_| look().is_ok()) {
+        for index in 0.. {
+            let Some(block) = place.granule.blocks().get(index).cloned() else {
+                break;
+            };
+            block.split();
+        }
         return Ok(());
     }
     // Pages of one folio are of the same multiple of its size.

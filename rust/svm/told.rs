@@ -4,6 +4,7 @@
 
 use super::{attributes::Location, pages::Pages, Fault, Gpu, Svm};
 use crate::{
+    ids::Serial,
     linux::trace::{
         self,
         Area, //
@@ -106,6 +107,8 @@ impl Drop for Usage {
 pub(crate) struct Subject {
     pub(crate) pid: i32,
     pub(crate) tgid: i32,
+    /// Whom events may be shown to.
+    pub(crate) of: Serial,
 }
 
 /// A migration, as events tell of it.
@@ -137,7 +140,11 @@ impl Audience {
     pub(super) fn nobody() -> Result<Self> {
         Ok(Self {
             listeners: Listeners::new()?,
-            subject: Subject { pid: 1, tgid: 1 },
+            subject: Subject {
+                pid: 1,
+                tgid: 1,
+                of: Serial::next(),
+            },
             gpu: 1,
             counters: Arc::new(Counters::new(), GFP_KERNEL)?,
             prefetch: Atomic::new(0),
@@ -168,7 +175,7 @@ impl Audience {
         }
         self.listeners.notify(SmiEvent::Memory {
             pid: self.subject.pid,
-            tgid: self.subject.tgid,
+            of: self.subject.of,
             event,
         });
     }
@@ -231,7 +238,7 @@ impl Svm {
         if let Some(gpu) = self.gpus.get(gpu) {
             gpu.node().listeners().notify(SmiEvent::Memory {
                 pid: self.subject.pid,
-                tgid: self.subject.tgid,
+                of: self.subject.of,
                 event,
             });
         }

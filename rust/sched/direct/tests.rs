@@ -20,6 +20,7 @@ mod tests {
         linux::errno,
         sched::Descriptor,
     };
+    use kernel::time::Delta;
 
     fn direct(fake: &Arc<Fake>) -> Arc<Direct> {
         let config = Config {
@@ -104,6 +105,24 @@ mod tests {
         assert_eq!(direct.map(process, queue(&fake, true)).err(), Some(EBUSY));
         direct.remove(process).unwrap();
         assert_eq!(fake.live().slots, 0);
+    }
+
+    #[test]
+    fn who_is_restored_is_waited_for_no_more() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let process = direct.add(process(0), None);
+        mapped(&direct, process, &fake);
+        for in_reset in [false, true] {
+            // amdgpu has the hardware for itself, which need not end in a reset.
+            fake.set_in_reset(true);
+            assert!(direct.evict(process).is_err());
+            assert!(direct.may_work_for(process) && !direct.patience().is_left(Delta::ZERO));
+            fake.set_in_reset(in_reset);
+            assert_eq!(direct.restore(process, 0).is_err(), in_reset);
+            assert!(!direct.may_work_for(process) && direct.patience().is_left(Delta::ZERO));
+        }
+        fake.set_in_reset(false);
     }
 
     #[test]

@@ -7,9 +7,12 @@ use crate::waves::GROUP;
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use kfd::{topology, Buffer, Device, Kfd, Memory};
 use kfd_aql::{BarrierAnd, CodeObject, Error, Queue, Signal, Signals, Stream};
+use rustix::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use rustix::io::{dup, dup2};
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Inside the process's addresses, and nobody's.
@@ -33,6 +36,8 @@ pub fn all() -> Result<()> {
     again(&bench, &queue)?;
     wrong_arguments(&bench)?;
     unfinished(&bench)?;
+    old_end(&bench)?;
+    left_behind(&bench)?;
     shared(&kfd, &bench)?;
     fault(&bench, &queue, &signals.signal(1)?)
 }
@@ -200,6 +205,86 @@ fn unfinished(bench: &Bench) -> Result<()> {
     Stream::new(&bench.device, &signals, 0)?.finish(PATIENCE)?;
     println!("a stream after ten that did not finish");
     Ok(())
+}
+
+/// A try to finish does not take its end for that of what another thread gave meanwhile.
+fn old_end(bench: &Bench) -> Result<()> {
+    let gates = Signals::new(&bench.device, 2)?;
+    let gates = [gates.signal(1)?, gates.signal(1)?];
+    let signals = Signals::new(&bench.device, 8)?;
+    let stream = Stream::new(&bench.device, &signals, 0)?;
+    let wait = |gate: &Signal| stream.queue().submit(BarrierAnd::on(&[gate.address()])?);
+    let is_late = |milliseconds| {
+        let result = stream.finish(Duration::from_millis(milliseconds));
+        ensure!(matches!(result, Err(Error::Timeout(_))), "{result:?}");
+        Ok(())
+    };
+    wait(&gates[0])?;
+    is_late(20)?;
+    std::thread::scope(|scope| {
+        // It has the end of the first.
+        let second = scope.spawn(|| is_late(1000));
+        std::thread::sleep(Duration::from_millis(300));
+        wait(&gates[1])?;
+        stream.mark()?;
+        second.join().map_err(|_| anyhow!("a panic"))?
+    })?;
+    gates[0].store(0);
+    is_late(300)?;
+    gates[1].store(0);
+    stream.finish(PATIENCE)?;
+    println!("a stream whose end another thread has moved");
+    Ok(())
+}
+
+/// A stream goes, and its queue cannot be destroyed: neither the places of its markers nor the
+/// arguments of its launches are anybody else's, whom the GPU would take for them.
+fn left_behind(bench: &Bench) -> Result<()> {
+    let gate = Signals::new(&bench.device, 1)?.signal(1)?;
+    let signals = Signals::new(&bench.device, 1)?;
+    let (code, from, to) = (bench.load()?, &bench.from, &bench.to);
+    let others = Buffer::<u32>::gtt(&bench.device, GROUP as usize)?;
+    let gather = |to| {
+        let launch = code.launch("gather")?.grid(GROUP).workgroup(GROUP);
+        launch.arg(from).arg(to).arg(1u32).build()
+    };
+    from.set(0, 6);
+    to.set(0, 0);
+    others.set(0, 0);
+    let stream = Stream::new(&bench.device, &signals, 0)?;
+    let gated = BarrierAnd::on(&[gate.address()])?;
+    stream.queue().submit(gated)?;
+    stream.launch(&Arc::new(gather(to)?))?;
+    let marker = stream.mark()?;
+    without_kfd(&bench.device, || drop((stream, marker)))?;
+    let never = gather(&others)?;
+    let other = signals.signal(1).map(drop);
+    ensure!(matches!(other, Err(Error::NoSignal(_))), "{other:?}");
+    gate.store(0);
+    let begin = Instant::now();
+    while signals.signal(1).is_err() {
+        ensure!(begin.elapsed() < PATIENCE, "the marker is not reached");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(never);
+    let words = (to.get(0), others.get(0));
+    ensure!(
+        words == (6, 0),
+        "the launch had another's arguments: {words:?}"
+    );
+    println!("a launch and a marker of a stream whose queue was left");
+    Ok(())
+}
+
+/// All calls that `act` makes fail.
+fn without_kfd(device: &Device, act: impl FnOnce()) -> Result<()> {
+    let (kfd, null) = (device.kfd().as_fd(), std::fs::File::open("/dev/null")?);
+    let kept = dup(kfd)?;
+    // SAFETY: the descriptor is there as long as the device, and not closed here.
+    let mut place = ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(kfd.as_raw_fd()) });
+    dup2(&null, &mut place)?;
+    act();
+    Ok(dup2(&kept, &mut place)?)
 }
 
 /// A buffer that a GPU is shown twice goes for good.

@@ -10,6 +10,7 @@
 //! t~ runtime on       the same; prints "waits" when it is not done within half a second
 //! t? runtime          waits for what that came to
 //! kill t, end t       kills it, or has it exit; prints nothing but the line
+//! ends refused        the case is over if the last call failed: the GPU cannot do what it is about
 //! ```
 //!
 //! `u` and later letters are another user. What is left at the end of a case is killed. Addresses
@@ -107,7 +108,9 @@ impl Debug {
 fn play(lines: &[&str]) -> Result<()> {
     let mut stage = Stage::default();
     for line in lines {
-        stage.line(line).with_context(|| (*line).to_owned())?;
+        if !stage.line(line).with_context(|| (*line).to_owned())? {
+            break;
+        }
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ impl Power {
             .status()?;
         // The end of a process is not waited for, but it comes.
         let begin = Instant::now();
-        while usage(&file)? != before + 1 && begin.elapsed() < Duration::from_secs(5) {
+        while usage(&file)? != before + 1 && begin.elapsed() < Duration::from_secs(30) {
             std::thread::sleep(Duration::from_millis(20));
         }
         show(&format!("after a visitor ({status})"))

@@ -13,6 +13,8 @@ pub struct Graph {
     queues: Vec<Arc<Queue>>,
     signals: Arc<Signals>,
     nodes: Vec<Node>,
+    /// A run has not come to its end.
+    unfinished: bool,
 }
 
 /// One kernel of a [`Graph`], to be named by those that wait for it.
@@ -38,6 +40,7 @@ impl Graph {
             queues,
             signals: signals.clone(),
             nodes: Vec::new(),
+            unfinished: false,
         }
     }
 
@@ -62,20 +65,22 @@ impl Graph {
     /// adding.
     ///
     /// After an error the GPU may still be at it: drop the queues before the graph, or the signals
-    /// of its steps are lost to others until it is done.
+    /// of its steps are lost to others until it is done, and its launches for good.
     ///
     /// `Launch`: a kernel needs more scratch than its queue has.
     pub fn run(&mut self, timeout: Duration) -> Result<Vec<Completion>> {
         let deadline = Deadline::after(timeout);
+        let unfinished_before = std::mem::replace(&mut self.unfinished, true);
         self.nodes.iter().for_each(|node| node.done.store(1));
         for node in &self.nodes {
             self.submit(node)?;
         }
         let left = || deadline.left().unwrap_or(Duration::MAX);
-        self.nodes
-            .iter()
-            .map(|node| node.done.wait(left()))
-            .collect()
+        let waits = self.nodes.iter().map(|node| node.done.wait(left()));
+        let done = waits.collect::<Result<_>>()?;
+        // A signal may have been counted down for the run before.
+        self.unfinished = unfinished_before;
+        Ok(done)
     }
 
     /// Barriers on what other queues do first, then the kernel. On its own queue order is enough.
@@ -96,9 +101,15 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         let queues = self.queues.drain(..).map(Arc::into_inner);
-        // The graph's own references were the last ones: the queues are gone, and what was on them.
-        if queues.fold(true, |all, queue| all & queue.is_some()) {
+        let gone = |queue: Option<Queue>| queue.is_some_and(|queue| queue.destroy().is_ok());
+        // The graph's own references were the last ones, and what was on the queues is gone with
+        // them.
+        if queues.fold(true, |all, queue| all & gone(queue)) {
             self.nodes.iter().for_each(|node| node.done.settle());
+        } else if self.unfinished {
+            // A queue may be at it until the process ends: nothing else comes to lie there.
+            let launches = self.nodes.iter().map(|node| node.launch.clone());
+            std::mem::forget((launches.collect::<Vec<_>>(), self.signals.clone()));
         }
     }
 }

@@ -48,9 +48,9 @@ const ENABLE_PROFILING: u32 = 1 << 3;
 /// A queue for compute. Submitting costs no system call and no allocation.
 #[derive(Debug)]
 pub struct Queue {
-    // The queue goes before what it reads.
     ring: Ring,
-    queue: kfd::Queue,
+    /// Until it is destroyed, before what it reads goes.
+    queue: Option<kfd::Queue>,
     packets: Arc<Memory>,
     descriptor: Arc<Memory>,
     scratch: Option<Scratch>,
@@ -104,7 +104,8 @@ impl Queue {
             index(&descriptor, WRITE_DISPATCH_ID),
             index(&descriptor, READ_DISPATCH_ID),
         );
-        // SAFETY: ring, indices and doorbell belong to this value, which drops the `Ring` first.
+        // SAFETY: ring, indices and doorbell belong to this value; only its drop, after which
+        // nobody uses the `Ring`, lets them go.
         let producers = unsafe {
             let doorbell = queue.doorbell().cast();
             Ring::new(ring.as_ptr().cast(), packets.into(), write, read, doorbell)
@@ -115,7 +116,7 @@ impl Queue {
         let producers = producers.watched(PATIENCE, alive);
         Ok(Self {
             ring: producers,
-            queue,
+            queue: Some(queue),
             packets: ring,
             descriptor,
             scratch,
@@ -125,14 +126,33 @@ impl Queue {
         })
     }
 
+    /// Ends the queue, as dropping it does, and says whether it is gone: nothing that was submitted
+    /// to it counts a signal down any more ([`Signal::settle`]). After an error the GPU may go on
+    /// until the process ends: what kernels use must never be anything else's.
+    pub fn destroy(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let Some(queue) = self.queue.take() else {
+            return Ok(());
+        };
+        let gone = queue.destroy();
+        if gone.is_err() {
+            // Waves may have variables there, and the kernel knows of no queue that has it.
+            std::mem::forget(self.scratch.take());
+        }
+        Ok(gone?)
+    }
+
     /// The kernel's id of this queue.
     pub fn id(&self) -> u32 {
-        self.queue.id()
+        self.kfd_queue().id()
     }
 
     /// The kernel's queue below it.
     pub fn kfd_queue(&self) -> &kfd::Queue {
-        &self.queue
+        self.queue.as_ref().expect("it goes with this one")
     }
 
     /// The buffer that its packets lie in. What is written there the GPU takes for packets.
@@ -142,7 +162,7 @@ impl Queue {
 
     /// The GPU it runs on.
     pub fn device(&self) -> &Arc<Device> {
-        self.queue.device()
+        self.kfd_queue().device()
     }
 
     /// Whether the GPU says when what is submitted from now on began and ended:
@@ -233,6 +253,13 @@ impl Queue {
             self.forgotten.fetch_max(generation, Ordering::AcqRel);
         }
         Ok(())
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // A failure leaves the queue to the exit of the process.
+        let _ = self.end();
     }
 }
 

@@ -12,10 +12,11 @@ const PACKETS: u32 = 256;
 
 /// A queue whose work is done in the order in which it was given. It keeps launches, and with them
 /// code and arguments, until they are done; the buffers that those name are the caller's to keep.
+/// Where its queue cannot be destroyed, what is not done is kept until the process ends.
 #[derive(Debug)]
 pub struct Stream {
-    /// Goes before `given`.
-    queue: Queue,
+    /// Until the stream is dropped.
+    queue: Option<Queue>,
     signals: Arc<Signals>,
     /// What was given since the last time that all was done.
     given: Mutex<Given>,
@@ -25,21 +26,24 @@ pub struct Stream {
 struct Given {
     launches: Vec<Arc<Launch>>,
     /// Markers of this stream.
-    own: Own,
+    own: Vec<Marker>,
     /// Those, of whatever stream, that its work waits for.
     awaited: Vec<Marker>,
     /// Behind all of it, if nothing was given since it was made.
     end: Option<Marker>,
 }
 
-/// Let go of when they are reached, or when the queue is gone: nothing counts their signals down
-/// any more, which can be others' as soon as nobody has the markers.
-#[derive(Debug, Default)]
-struct Own(Vec<Marker>);
+impl Given {
+    /// The stream's own markers are reached, or the queue is gone: nothing counts their signals
+    /// down any more, which can be others' as soon as nobody has the markers.
+    fn settle(&self) {
+        self.own.iter().for_each(|marker| marker.0.signal.settle());
+    }
 
-impl Drop for Own {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|marker| marker.0.signal.settle());
+    /// The queue may be at it until the process ends: what it reads stays what it is, and nothing
+    /// else comes to lie there. Its own markers keep their places until they are reached.
+    fn leave(self, signals: &Arc<Signals>) {
+        std::mem::forget((self.launches, self.awaited, signals.clone()));
     }
 }
 
@@ -58,7 +62,7 @@ impl Stream {
     /// A stream whose kernels have `scratch` bytes for each work-item, 0 for none.
     pub fn new(device: &Arc<Device>, signals: &Arc<Signals>, scratch: u32) -> Result<Self> {
         Ok(Self {
-            queue: Queue::with_scratch(device, PACKETS, scratch)?,
+            queue: Some(Queue::with_scratch(device, PACKETS, scratch)?),
             signals: signals.clone(),
             given: Mutex::default(),
         })
@@ -66,14 +70,14 @@ impl Stream {
 
     /// The queue below it.
     pub fn queue(&self) -> &Queue {
-        &self.queue
+        self.queue.as_ref().expect("it goes with the stream")
     }
 
     /// Runs a kernel after all that was given before.
     ///
     /// `Launch`: the kernel needs more scratch than the stream has.
     pub fn launch(&self, launch: &Arc<Launch>) -> Result<()> {
-        launch.put(&self.queue, 0)?;
+        launch.put(self.queue(), 0)?;
         let mut given = self.lock();
         given.launches.push(launch.clone());
         given.end = None;
@@ -91,15 +95,15 @@ impl Stream {
             completion: signal.for_completion(),
             ..Default::default()
         };
-        let submitted = self.queue.submit(barrier);
+        let submitted = self.queue().submit(barrier);
         submitted.inspect_err(|_| signal.not_completed())?;
-        self.lock().own.0.push(marker.clone());
+        self.lock().own.push(marker.clone());
         Ok(marker)
     }
 
     /// Does nothing of what is given from now on before `marker`, of whatever stream, is reached.
     pub fn wait_for(&self, marker: &Marker) -> Result<()> {
-        self.queue
+        self.queue()
             .submit(BarrierAnd::on(&[marker.0.signal.address()])?)?;
         let mut given = self.lock();
         given.awaited.push(marker.clone());
@@ -119,17 +123,19 @@ impl Stream {
         };
         let done = end.as_ref().map_or(Ok(()), |marker| {
             let _one = marker.0.waiting.lock();
-            self.queue.wait(&marker.0.signal, timeout)
+            self.queue().wait(&marker.0.signal, timeout)
         });
         let mut now = self.lock();
         if end.is_err() || done.is_err() {
             let is_end = |it: &Marker| end.as_ref().is_ok_and(|end| Arc::ptr_eq(&it.0, &end.0));
             let nothing_came =
-                now.launches.is_empty() && now.awaited.is_empty() && now.own.0.iter().all(is_end);
+                now.launches.is_empty() && now.awaited.is_empty() && now.own.iter().all(is_end);
             now.launches.append(&mut given.launches);
-            now.own.0.append(&mut given.own.0);
+            now.own.append(&mut given.own);
             now.awaited.append(&mut given.awaited);
             now.end = end.as_ref().ok().filter(|_| nothing_came).cloned();
+        } else {
+            given.settle();
         }
         drop(now);
         end.and(done)
@@ -137,6 +143,17 @@ impl Stream {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Given> {
         self.given.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let gone = self.queue.take().map(Queue::destroy);
+        let given = std::mem::take(&mut *self.lock());
+        match gone {
+            Some(Ok(())) => given.settle(),
+            _ => given.leave(&self.signals),
+        }
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Queue {
     doorbells: Doorbells,
     doorbell: usize,
     id: u32,
+    /// It was asked to be destroyed.
+    gone: bool,
     device: Arc<Device>,
     _context: Option<Memory>,
     _eop: Option<Memory>,
@@ -125,11 +127,14 @@ impl Queue {
         let offset = args.doorbell_offset as usize % DOORBELL_SLICE;
         let doorbells = Doorbells::map(device, args.doorbell_offset - offset as u64);
         // The queue must not stay behind when its doorbell can't be mapped.
-        let doorbells = doorbells.inspect_err(|_| destroy(device, args.queue_id))?;
+        let doorbells = doorbells.inspect_err(|_| {
+            let _ = destroy(device, args.queue_id);
+        })?;
         Ok(Self {
             doorbells,
             doorbell: offset,
             id: args.queue_id,
+            gone: false,
             device: device.clone(),
             _context: context,
             _eop: eop,
@@ -229,19 +234,32 @@ impl Queue {
     }
 }
 
-impl Drop for Queue {
-    fn drop(&mut self) {
-        destroy(&self.device, self.id);
+impl Queue {
+    /// Ends the queue, as dropping it does, and says whether it is gone. After an error the GPU may
+    /// still be at what was submitted, until the process ends: see [`Memory`] for its buffers.
+    pub fn destroy(mut self) -> Result<()> {
+        self.gone = true;
+        destroy(&self.device, self.id)
     }
 }
 
-fn destroy(device: &Device, id: u32) {
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if !self.gone {
+            // A failure leaves the queue to the exit of the process.
+            let _ = destroy(&self.device, self.id);
+        }
+    }
+}
+
+fn destroy(device: &Device, id: u32) -> Result<()> {
     let mut args = uapi::kfd_ioctl_destroy_queue_args {
         queue_id: id,
         ..Default::default()
     };
-    // SAFETY: the struct holds no pointer. A failure leaves the queue to the exit of the process.
-    let _ = unsafe { call(device.kfd().as_ref(), String::new, &mut args) };
+    let named = || format!("queue {id} of {device}");
+    // SAFETY: the struct holds no pointer.
+    unsafe { call(device.kfd().as_ref(), named, &mut args) }
 }
 
 impl QueueKind {

@@ -26,6 +26,8 @@ pub struct Stage {
     players: BTreeMap<char, Player>,
     /// What was shown so far.
     addresses: Vec<u64>,
+    /// The last step was a call that failed.
+    refused: bool,
     /// Nothing is printed.
     quiet: bool,
 }
@@ -44,19 +46,27 @@ impl Stage {
         }
     }
 
-    /// One line of the case.
-    pub fn line(&mut self, line: &str) -> Result<()> {
+    /// One line of the case. Returns whether the case goes on.
+    pub fn line(&mut self, line: &str) -> Result<bool> {
         match line.split_once(' ').context("a line has two words")? {
             ("sleep", milliseconds) => {
                 std::thread::sleep(Duration::from_millis(milliseconds.parse()?));
-                return Ok(());
+                return Ok(true);
+            }
+            ("ends", "refused") if !self.refused => return Ok(true),
+            ("ends", "refused") => {
+                self.print("the GPU cannot do that");
+                return Ok(false);
             }
             ("kill", who) => self.known(who)?.kill()?,
             ("end", who) => self.known(who)?.end()?,
-            (who, step) => return self.step(line, who, step),
+            (who, step) => {
+                self.step(line, who, step)?;
+                return Ok(true);
+            }
         }
         self.print(line);
-        Ok(())
+        Ok(true)
     }
 
     fn step(&mut self, line: &str, who: &str, step: &str) -> Result<()> {
@@ -80,6 +90,7 @@ impl Stage {
             None if how == Some('~') => "waits".into(),
             None => bail!("no answer in {} s", PATIENCE.as_secs()),
         };
+        self.refused = !said.starts_with('0');
         self.print(&format!("{line}: {said}"));
         Ok(())
     }

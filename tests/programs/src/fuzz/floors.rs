@@ -6,8 +6,9 @@
 use super::shared::Row;
 use kfd_uapi::IOCTLS;
 
-/// So many calls say something.
-const ENOUGH: u64 = 50;
+/// Calls are below their floor where that is as unlikely as this by chance: of few calls, or where
+/// few are good at all, it says nothing that none was.
+const UNLIKELY: f64 = 1e-9;
 
 /// Of a hundred, where [`FLOORS`] says nothing else.
 const FLOOR: u64 = 15;
@@ -38,10 +39,11 @@ const FLOORS: &[(&str, u64)] = &[
 /// What is below its floor.
 pub fn below(rows: &[Row]) -> Vec<String> {
     let few = |row: &&Row| {
-        let calls = row.good + row.refused;
+        let (calls, floor) = (row.good + row.refused, floor(row.name));
         IOCTLS.iter().any(|ioctl| ioctl.name == row.name)
-            && calls >= ENOUGH
-            && row.good * 100 < floor(row.name) * calls
+            && row.good * 100 < floor * calls
+            // A floor is half of what was measured.
+            && at_most(row.good, calls, 2.0 * floor as f64 / 100.0) < UNLIKELY
     };
     let text = |row: &Row| {
         let (good, calls) = (row.good, row.good + row.refused);
@@ -53,6 +55,21 @@ pub fn below(rows: &[Row]) -> Vec<String> {
         )
     };
     rows.iter().filter(few).map(text).collect()
+}
+
+/// How likely it is that of so many calls no more than `good` are good, each of which is with that
+/// probability.
+fn at_most(good: u64, calls: u64, each: f64) -> f64 {
+    let (is, is_not) = (each.ln(), (-each).ln_1p());
+    // Logarithms: there may be a million calls. In how many ways so many of them are good.
+    let mut ways = 0.0;
+    let mut sum = 0.0;
+    for count in 0..=good {
+        let others = (calls - count) as f64;
+        sum += (ways + count as f64 * is + others * is_not).exp();
+        ways += (others / (count + 1) as f64).ln();
+    }
+    sum
 }
 
 fn floor(name: &str) -> u64 {
@@ -77,14 +94,37 @@ mod tests {
 
     #[test]
     fn a_call_that_is_nearly_always_refused_is_told() {
-        let few = below(&[row("SET_EVENT", 14, 86), row("GET_VERSION", 15, 85)]);
-        assert_eq!(few, ["14 of 100 of SET_EVENT, not 15 %"]);
+        let few = below(&[
+            row("SET_EVENT", 140, 860),
+            row("GET_VERSION", 150, 850),
+            row("ACQUIRE_VM", 0, 1100),
+            row("RESET_EVENT", 0, 60),
+            row("UPDATE_QUEUE", 90_000, 910_000),
+        ]);
+        let told = [
+            "140 of 1000 of SET_EVENT, not 15 %",
+            "0 of 1100 of ACQUIRE_VM, not 1 %",
+            "0 of 60 of RESET_EVENT, not 15 %",
+            "90000 of 1000000 of UPDATE_QUEUE, not 10 %",
+        ];
+        assert_eq!(few, told);
+    }
+
+    #[test]
+    fn likelihoods_are_those_of_a_table() {
+        assert!((at_most(0, 10, 0.3) - 0.028_247_5).abs() < 1e-6);
+        assert!((at_most(3, 10, 0.3) - 0.649_610_7).abs() < 1e-6);
+        assert!((at_most(10, 10, 0.3) - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn few_calls_and_those_that_cannot_be_good_say_nothing() {
         let rows = [
-            row("SET_EVENT", 0, 49),
+            row("SET_EVENT", 0, 50),
+            // Of as many, two in a hundred are good; one of three times none is by chance.
+            row("ACQUIRE_VM", 0, 60),
+            row("PROFILER", 2, 58),
+            row("GET_QUEUE_WAVE_STATE", 1, 59),
             row("DBG_REGISTER_DEPRECATED", 0, 900),
             row("RECEIVE", 0, 900),
         ];

@@ -8,8 +8,9 @@ use super::attribute::parse;
 use super::world::{roam, World, BASE, LARGE, PAGE};
 use crate::fuzz::Random;
 use crate::raw::ioctl;
-use anyhow::{ensure, Result};
+use anyhow::{ensure, Context, Result};
 use rustix::io::Errno;
+use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::Duration;
@@ -38,7 +39,8 @@ const FLAGS: u32 = 1 | 4 | 8;
 /// `DRM_IOCTL_GEM_CLOSE`, which takes a handle and nothing.
 const CLOSE: u32 = 0x4008_6409;
 
-type Step = fn(&World, &mut Random) -> Result<()>;
+/// Whether it came to anything: pieces of mappings come and go beside it.
+type Step = fn(&World, &mut Random) -> Result<bool>;
 
 fn some(random: &mut Random, most: usize) -> [u64; 2] {
     let first = random.below(PAGES);
@@ -46,47 +48,49 @@ fn some(random: &mut Random, most: usize) -> [u64; 2] {
     [BASE + first as u64 * PAGE, count as u64 * PAGE]
 }
 
-fn give_up(world: &World, random: &mut Random) -> Result<()> {
+fn give_up(world: &World, random: &mut Random) -> Result<bool> {
     sleep(PAUSE);
     let [start, size] = some(random, 4);
-    world.advise(start, size, "dontneed")?.map_err(Into::into)
+    world.advise(start, size, "dontneed")??;
+    Ok(true)
 }
 
-fn protect(world: &World, random: &mut Random) -> Result<()> {
+fn protect(world: &World, random: &mut Random) -> Result<bool> {
     sleep(PAUSE);
     let [start, size] = some(random, 64);
     world.protect(start, size, "r")?;
-    Ok(world.protect(start, size, "rw")?)
+    world.protect(start, size, "rw")?;
+    Ok(true)
 }
 
-fn touch(world: &World, random: &mut Random) -> Result<()> {
+fn touch(world: &World, random: &mut Random) -> Result<bool> {
     let page = random.below(PAGES);
     // In the middle of the page: it is zero, and nobody writes there.
     let word = world.word(BASE + page as u64 * PAGE + PAGE / 2);
     ensure!(word == 0, "page {page} has {word:#x} in its middle");
-    Ok(())
+    Ok(true)
 }
 
-fn fetch(world: &World, random: &mut Random) -> Result<()> {
+fn fetch(world: &World, random: &mut Random) -> Result<bool> {
     let to = random.pick(&["fetch=G0", "fetch=G0", "fetch=cpu"]);
     change(world, some(random, PAGES), to)
 }
 
-fn show(world: &World, random: &mut Random) -> Result<()> {
+fn show(world: &World, random: &mut Random) -> Result<bool> {
     let access = random.pick(&["access=G0", "inplace=G0", "set=0x8", "clear=0x8"]);
     change(world, some(random, 64), access)
 }
 
-/// Pieces of mappings come and go beside it.
-fn change(world: &World, range: [u64; 2], attribute: &str) -> Result<()> {
+fn change(world: &World, range: [u64; 2], attribute: &str) -> Result<bool> {
     let mut attribute = [parse(attribute, &world.gpus)?];
     match world.svm(super::interpreter::SET, range, [1, 24 + 8], &mut attribute) {
-        Ok(()) | Err(Errno::AGAIN | Errno::BUSY | Errno::FAULT) => Ok(()),
+        Ok(()) => Ok(true),
+        Err(Errno::AGAIN | Errno::BUSY | Errno::FAULT) => Ok(false),
         Err(errno) => Err(errno.into()),
     }
 }
 
-fn look(world: &World, random: &mut Random) -> Result<()> {
+fn look(world: &World, random: &mut Random) -> Result<bool> {
     let [address, size] = some(random, 64);
     let mut args = Userptr {
         address,
@@ -96,10 +100,11 @@ fn look(world: &World, random: &mut Random) -> Result<()> {
     };
     let file = world.devices[0].render();
     // Pages may be taken away meanwhile, again and again; of two mappings it is refused.
-    if ioctl(file, USERPTR, &mut args).is_ok() {
-        ioctl(file, CLOSE, &mut [args.handle, 0])?;
+    if ioctl(file, USERPTR, &mut args).is_err() {
+        return Ok(false);
     }
-    Ok(())
+    ioctl(file, CLOSE, &mut [args.handle, 0])?;
+    Ok(true)
 }
 
 const STEPS: [(&str, Step); 6] = [
@@ -111,12 +116,30 @@ const STEPS: [(&str, Step); 6] = [
     ("look", look),
 ];
 
+/// How many large pages are in VRAM: `AnonHugePages` counts them wherever they are, the driver says
+/// how many pages are there. This process alone has any.
+fn large_in_vram() -> Result<u64> {
+    let smaps = fs::read_to_string("/proc/self/smaps_rollup")?;
+    let mut lines = smaps
+        .lines()
+        .filter_map(|line| line.strip_prefix("AnonHugePages:"));
+    let kib = lines.next().context("AnonHugePages")?;
+    let kib: u64 = kib.trim().trim_end_matches(" kB").parse()?;
+    let svm = fs::read_to_string("/sys/kernel/debug/amdkfd/svm")?;
+    let mut pages = 0;
+    for (_, rest) in svm.lines().filter_map(|line| line.split_once(" vram ")) {
+        let number = rest.split(' ').next().context("a number")?;
+        pages += number.parse::<u64>()?;
+    }
+    Ok((kib * 1024).min(pages * PAGE) / LARGE)
+}
+
 /// Does that so many times, each time with new large pages.
 pub fn run(xnack: bool, seed: u64, rounds: u32) -> Result<()> {
     let mut world = World::new(xnack, 0)?;
     roam();
     let counts = [const { AtomicU32::new(0) }; STEPS.len()];
-    let mut kept = 0;
+    let (mut kept, mut large) = (0, 0);
     for round in 0..rounds {
         world.clear()?;
         world.map(BASE, SIZE, "rw", "private")??;
@@ -134,6 +157,7 @@ pub fn run(xnack: bool, seed: u64, rounds: u32) -> Result<()> {
             [2, 24 + 16],
             &mut both,
         )?;
+        large += large_in_vram()?;
         let over = AtomicBool::new(false);
         scope(|scope| -> Result<()> {
             let (world, over, counts) = (&world, &over, &counts);
@@ -141,8 +165,9 @@ pub fn run(xnack: bool, seed: u64, rounds: u32) -> Result<()> {
                 roam();
                 let mut random = Random::new(seed + u64::from(round) * 100 + number as u64);
                 while !over.load(Relaxed) {
-                    (STEPS[number].1)(world, &mut random)?;
-                    counts[number].fetch_add(1, Relaxed);
+                    if (STEPS[number].1)(world, &mut random)? {
+                        counts[number].fetch_add(1, Relaxed);
+                    }
                 }
                 Ok(())
             };
@@ -166,8 +191,12 @@ pub fn run(xnack: bool, seed: u64, rounds: u32) -> Result<()> {
     }
     world.clear()?;
     for ((name, _), count) in STEPS.iter().zip(&counts) {
-        println!("{name}: {}", count.load(Relaxed));
+        let count = count.load(Relaxed);
+        ensure!(count > 0, "{name} has never come to anything");
+        println!("{name}: {count}");
     }
+    ensure!(large > 0, "no large page was in VRAM");
+    println!("large pages: {large} of {}", u64::from(rounds) * COUNT);
     println!("pages that were not given up: {kept}");
     Ok(())
 }

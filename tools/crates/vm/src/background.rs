@@ -507,6 +507,7 @@ pub fn answer(ender: UnixStream, reply: Reply) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kfd_vm_protocol::MAX_PAYLOAD;
 
     #[test]
     fn what_a_channel_says_reaches_its_client_until_the_reply() {
@@ -531,5 +532,38 @@ mod tests {
         let message = "why".to_string();
         assert_eq!(frames.recv(), Ok(Frame::Reply(Reply::Failed { message })));
         assert!(frames.recv().is_err());
+    }
+
+    #[test]
+    fn a_client_whose_frame_the_agent_cannot_be_sent_leaves_nothing_behind() {
+        let clients = Arc::new(Clients::new("/".into(), String::new()));
+        let (client, stream) = UnixStream::pair().unwrap();
+        let (agent, guest) = UnixStream::pair().unwrap();
+        let (ending, _enders) = channel();
+        let known = clients.clone();
+        let serving = thread::spawn(move || serve(stream, &known, &Mutex::new(agent), &ending));
+        let request = Request::Run {
+            argv: vec!["cat".into()],
+            env: Vec::new(),
+            cwd: String::new(),
+            input: true,
+            terminal: None,
+        };
+        Frame::Request(request).write(&mut &client).unwrap();
+        // With the channel's number around it, it is too long.
+        let most = Frame::Stdin(vec![0; MAX_PAYLOAD]);
+        most.write(&mut &client).unwrap();
+        assert!(serving.join().unwrap().is_err());
+        assert!(clients.lock().is_empty() && !clients.is_broken());
+        let mut guest = BufReader::new(guest);
+        let mut of_channel = || match Frame::read(&mut guest).unwrap() {
+            Some(Frame::Of(1, frame)) => Some(*frame),
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(
+            of_channel(),
+            Some(Frame::Request(Request::Run { .. }))
+        ));
+        assert_eq!(of_channel(), Some(Frame::Hangup));
     }
 }

@@ -23,6 +23,7 @@ mod perfetto;
 mod place;
 mod qmp;
 mod run;
+mod scratch;
 mod session;
 mod snapshot;
 mod terminal;

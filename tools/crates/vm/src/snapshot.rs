@@ -7,7 +7,8 @@
 use crate::image;
 use crate::machine::Machine;
 use crate::place::Place;
-use crate::run::{load_amdgpu, Scratch};
+use crate::run::load_amdgpu;
+use crate::scratch::Scratch;
 use crate::session::{Interrupt, Session, Start};
 use anyhow::{Context, Result};
 use rustix::fs::{flock, FlockOperation};

@@ -94,8 +94,8 @@ impl Machine {
         build_id(&notes)
     }
 
-    /// The graphics cores (such as `9.4.3`) of the GPUs that the KFD serves, by PCI address. A GPU
-    /// whose core its firmware does not tell has `None`: it is older than all that do.
+    /// The graphics cores (such as `9.4.3`) of the GPUs that the KFD serves, by PCI address. `None`
+    /// is one that neither the GPU's firmware tells nor the topology.
     pub fn graphics_cores(&self) -> Vec<(String, Option<String>)> {
         let served = self.served();
         let entries = fs::read_dir(self.path("/sys/bus/pci/drivers/amdgpu"));
@@ -103,10 +103,11 @@ impl Machine {
             .into_iter()
             .flatten()
             .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-            .filter(|name| pci_slot(name).is_some_and(|slot| served.contains(&slot)))
-            .map(|name| {
+            .filter_map(|name| {
+                let slot = pci_slot(&name)?;
+                let (_, target) = served.iter().find(|(served, _)| *served == slot)?;
                 let core = self.graphics_core(&name);
-                (name, core)
+                Some((name, core.or_else(|| core_of_target(*target))))
             })
             .collect();
         found.sort();
@@ -120,17 +121,35 @@ impl Machine {
         Some(format!("{major}.{minor}.{}", number("revision")?))
     }
 
-    /// The PCI domain and slot (bus and device) of each GPU in the topology. The function is left
-    /// out: a partition's number stands there.
-    fn served(&self) -> Vec<(u64, u64)> {
+    /// The PCI domain and slot (bus and device) of each GPU in the topology, and its
+    /// `gfx_target_version`. The function is left out: a partition's number stands there.
+    fn served(&self) -> Vec<((u64, u64), u64)> {
         let root = self.path(topology::ROOT);
         let nodes = topology::nodes_under(&root).unwrap_or_default();
         nodes
             .iter()
             .filter(|node| node.is_gpu())
-            .map(|node| (node.property("domain"), node.property("location_id") >> 3))
+            .map(|node| {
+                let slot = (node.property("domain"), node.property("location_id") >> 3);
+                (slot, node.property("gfx_target_version"))
+            })
             .collect()
     }
+}
+
+/// The graphics core that has this `gfx_target_version`, of those whose firmware has no table of
+/// its parts (amdgpu knows these by their PCI ids; `kgd2kfd_probe()` has their targets). Raven's
+/// are two, which share one.
+fn core_of_target(target: u64) -> Option<String> {
+    let core = match target {
+        90000 => "9.0.1",
+        90004 => "9.2.1",
+        90006 => "9.4.0",
+        90008 => "9.4.1",
+        90010 => "9.4.2",
+        _ => return None,
+    };
+    Some(core.into())
 }
 
 /// The PCI domain and slot of a device named `0000:03:00.0`.
@@ -254,6 +273,26 @@ pub mod tests {
             Machine::at(dir.path()).graphics_cores(),
             [("0000:03:00.0".to_owned(), Some("9.4.3".to_owned()))]
         );
+    }
+
+    #[test]
+    fn what_firmware_does_not_tell_the_topology_does() {
+        for (target, core) in [(90010, Some("9.4.2")), (90002, None)] {
+            let dir = tempfile::tempdir().expect("a temporary directory");
+            let gpu = format!("{}/nodes/1", topology::ROOT);
+            write(dir.path(), &format!("{gpu}/gpu_id"), "60198\n");
+            let properties = format!("location_id 768\ndomain 0\ngfx_target_version {target}\n");
+            write(dir.path(), &format!("{gpu}/properties"), properties);
+            write(
+                dir.path(),
+                "/sys/bus/pci/drivers/amdgpu/0000:03:00.0/uevent",
+                "",
+            );
+            assert_eq!(
+                Machine::at(dir.path()).graphics_cores(),
+                [("0000:03:00.0".to_owned(), core.map(str::to_owned))]
+            );
+        }
     }
 
     #[test]

@@ -102,7 +102,7 @@ fn other_gpus(machine: &Machine, module: &Module) -> Vec<Obstacle> {
     let gpus = machine.graphics_cores().into_iter();
     gpus.filter(|(_, core)| unknown(core))
         .map(|(gpu, core)| {
-            let core = core.unwrap_or_else(|| "of an older kind".into());
+            let core = core.unwrap_or_else(|| "of an unknown kind".into());
             obstacle(
                 format!(
                     "GPU {gpu} has graphics core {core}; {} knows {}",
