@@ -91,7 +91,7 @@ notrace bool amdkfd_svm_enabled(void)
 static bool svm_large;
 module_param(svm_large, bool, 0444);
 MODULE_PARM_DESC(svm_large,
-		 "shared virtual memory moves 2 MiB pages as one; an unsafe kernel (default: 0)");
+		 "move 2 MiB pages as one: Linux 7.3 may free one twice (default: 0)");
 
 bool amdkfd_svm_large_enabled(void)
 {

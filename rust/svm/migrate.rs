@@ -409,7 +409,7 @@ fn split_folios(
         let number = hmm::page_number(*pfn);
         let folio = number / LARGE_PAGES;
         if (all || !is_whole) && last.replace(folio) != Some(folio) {
-            // SAFETY: It is one.
+            // SAFETY: `is_device_page` has said above that it is one.
             let _ = unsafe { migrate::split(DevicePage(number)) };
         }
     }

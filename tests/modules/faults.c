@@ -201,38 +201,6 @@ static int before_large(struct kprobe *probe, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(before_large);
 
-/* While it is registered. */
-static struct kprobe large;
-static bool no_large;
-
-static int large_get(void *data, u64 *value)
-{
-	*value = no_large;
-	return 0;
-}
-
-static int large_set(void *data, u64 value)
-{
-	int ret = 0;
-
-	mutex_lock(&probing);
-	if (no_large)
-		unregister_kprobe(&large);
-	no_large = false;
-	if (value) {
-		large = (struct kprobe){
-			.symbol_name = "__alloc_frozen_pages_noprof",
-			.pre_handler = before_large,
-			.post_handler = after,
-		};
-		ret = register_kprobe(&large);
-		no_large = !ret;
-	}
-	mutex_unlock(&probing);
-	return ret;
-}
-DEFINE_DEBUGFS_ATTRIBUTE(large_operations, large_get, large_set, "%llu\n");
-
 static int before_pages(struct kprobe *probe, struct pt_regs *regs)
 {
 	regs->ax = -ENOMEM;
@@ -241,37 +209,60 @@ static int before_pages(struct kprobe *probe, struct pt_regs *regs)
 }
 NOKPROBE_SYMBOL(before_pages);
 
-/* While it is registered. */
-static struct kprobe pages;
-static bool no_pages;
+/* A function that fails while a file of debugfs is 1. */
+struct failing {
+	const char *symbol;
+	kprobe_pre_handler_t before;
+	/* Registered while is_on. */
+	struct kprobe probe;
+	bool is_on;
+};
 
-static int pages_get(void *data, u64 *value)
+static struct failing large = {
+	.symbol = "__alloc_frozen_pages_noprof",
+	.before = before_large,
+};
+
+static struct failing pages = {
+	.symbol = "devm_memremap_pages",
+	.before = before_pages,
+};
+
+static int failing_get(void *data, u64 *value)
 {
-	*value = no_pages;
+	struct failing *failing = data;
+
+	*value = failing->is_on;
 	return 0;
 }
 
-static int pages_set(void *data, u64 value)
+static void end_failing(struct failing *failing)
 {
+	if (failing->is_on)
+		unregister_kprobe(&failing->probe);
+	failing->is_on = false;
+}
+
+static int failing_set(void *data, u64 value)
+{
+	struct failing *failing = data;
 	int ret = 0;
 
 	mutex_lock(&probing);
-	if (no_pages)
-		unregister_kprobe(&pages);
-	no_pages = false;
+	end_failing(failing);
 	if (value) {
-		pages = (struct kprobe){
-			.symbol_name = "devm_memremap_pages",
-			.pre_handler = before_pages,
+		failing->probe = (struct kprobe){
+			.symbol_name = failing->symbol,
+			.pre_handler = failing->before,
 			.post_handler = after,
 		};
-		ret = register_kprobe(&pages);
-		no_pages = !ret;
+		ret = register_kprobe(&failing->probe);
+		failing->is_on = !ret;
 	}
 	mutex_unlock(&probing);
 	return ret;
 }
-DEFINE_DEBUGFS_ATTRIBUTE(pages_operations, pages_get, pages_set, "%llu\n");
+DEFINE_DEBUGFS_ATTRIBUTE(failing_operations, failing_get, failing_set, "%llu\n");
 
 /* kallsyms_lookup_name() itself is not exported; a probe finds it. */
 static unsigned long address_of(const char *name)
@@ -460,8 +451,10 @@ static int __init faults_init(void)
 	nth_file = debugfs_create_file("fail-nth", 0600, NULL, NULL, &nth_operations);
 	works_file = debugfs_create_file("fail-nth-work", 0600, NULL, &works_armed,
 					 &nth_operations);
-	large_file = debugfs_create_file_unsafe("fail-large", 0600, NULL, NULL, &large_operations);
-	pages_file = debugfs_create_file_unsafe("fail-pages", 0600, NULL, NULL, &pages_operations);
+	large_file = debugfs_create_file_unsafe("fail-large", 0600, NULL, &large,
+						&failing_operations);
+	pages_file = debugfs_create_file_unsafe("fail-pages", 0600, NULL, &pages,
+						&failing_operations);
 	places_file = debugfs_create_file("places", 0600, NULL, NULL, &places_operations);
 	return 0;
 }
@@ -474,8 +467,10 @@ static void __exit faults_exit(void)
 	debugfs_remove(large_file);
 	debugfs_remove(pages_file);
 	debugfs_remove(places_file);
-	large_set(NULL, 0);
-	pages_set(NULL, 0);
+	mutex_lock(&probing);
+	end_failing(&large);
+	end_failing(&pages);
+	mutex_unlock(&probing);
 	if (probed)
 		unprobe(ARRAY_SIZE(points));
 	unregister_module_notifier(&changes);
