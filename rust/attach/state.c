@@ -88,10 +88,9 @@ notrace bool amdkfd_svm_enabled(void)
 	return svm;
 }
 
-static bool svm_large;
+static bool svm_large = true;
 module_param(svm_large, bool, 0444);
-MODULE_PARM_DESC(svm_large,
-		 "move 2 MiB pages as one: Linux 7.3 may free one twice (default: 0)");
+MODULE_PARM_DESC(svm_large, "move 2 MiB pages as one, where the kernel can (default: 1)");
 
 bool amdkfd_svm_large_enabled(void)
 {

@@ -20,6 +20,7 @@
 
 #include "features_generated.h"
 #include "migrate.h"
+#include "whole.h"
 
 static_assert(AMDKFD_LARGE_PAGES == 1UL << (PMD_SHIFT - PAGE_SHIFT));
 
@@ -38,6 +39,7 @@ DEFINE_STATIC_CALL_NULL(map_again, remove_migration_ptes);
 
 struct amdkfd_migration {
 	struct migrate_vma args;	/* vma: NULL if pages were collected by number */
+	struct amdkfd_whole whole;	/* with a folio: then the kernel has collected nothing */
 	bool committed;
 	unsigned int kept;		/* references of anon_vmas */
 	unsigned long entries[];	/* sources, targets; without a VMA those as well */
@@ -73,13 +75,22 @@ int amdkfd_migration_collect(struct vm_area_struct *vma, unsigned long start, un
 	migration->args.start = start;
 	migration->args.end = end;
 	migration->args.pgmap_owner = owner;
-	migration->args.flags = what & AMDKFD_MIGRATE_FROM_DEVICE ?
-				MIGRATE_VMA_SELECT_DEVICE_PRIVATE : MIGRATE_VMA_SELECT_SYSTEM;
-	if (what & AMDKFD_MIGRATE_LARGE)
-		migration->args.flags |= MIGRATE_VMA_SELECT_COMPOUND;
+	if (what == AMDKFD_MIGRATE_LARGE)
+		migration->args.flags = MIGRATE_VMA_SELECT_SYSTEM | MIGRATE_VMA_SELECT_COMPOUND;
+	else if (what & AMDKFD_MIGRATE_FROM_DEVICE)
+		migration->args.flags = MIGRATE_VMA_SELECT_DEVICE_PRIVATE;
+	else
+		migration->args.flags = MIGRATE_VMA_SELECT_SYSTEM;
 	migration->args.fault_page = fault ? fault->page : NULL;
-	ret = migrate_vma_setup(&migration->args);
-	if (ret) {
+	ret = 0;
+	if (what == (AMDKFD_MIGRATE_FROM_DEVICE | AMDKFD_MIGRATE_LARGE))
+		ret = amdkfd_whole_collect(&migration->whole, vma, start, end, owner, fault);
+	if (ret > 0)
+		migration->args.src[0] = migrate_pfn(folio_pfn(migration->whole.folio)) |
+					 MIGRATE_PFN_MIGRATE | MIGRATE_PFN_COMPOUND;
+	else if (!ret)
+		ret = migrate_vma_setup(&migration->args);
+	if (ret < 0) {
 		kvfree(migration);
 		return ret;
 	}
@@ -248,7 +259,7 @@ void amdkfd_large_bind(unsigned long (*lookup)(const char *name))
 	unsigned long split = lookup("folio_split_unmapped");
 	unsigned long alloc = lookup("folio_memcg_alloc_deferred");
 
-	if (!split || !alloc)
+	if (!split || !alloc || !amdkfd_whole_bind(lookup))
 		return;
 	static_call_update(split_unmapped, (void *)split);
 	static_call_update(alloc_deferred, (void *)alloc);
@@ -513,10 +524,25 @@ static void finalize(struct amdkfd_migration *migration)
 	struct migrate_vma *args = &migration->args;
 
 	migration->committed = true;
-	if (args->vma)
+	if (migration->whole.folio)
+		amdkfd_whole_end(&migration->whole);
+	else if (args->vma)
 		migrate_vma_finalize(args);
 	else
 		migrate_device_finalize(args->src, args->dst, args->npages);
+}
+
+static u32 commit_whole(struct amdkfd_migration *migration)
+{
+	struct page *page = migrate_pfn_to_page(migration->args.dst[0]);
+	u32 moved = 0;
+
+	if (page && amdkfd_whole_move(&migration->whole, page_folio(page)))
+		moved = AMDKFD_LARGE_PAGES;
+	/* Where it was not taken it is freed. */
+	give_up(migration, 0);
+	finalize(migration);
+	return moved;
 }
 
 u32 amdkfd_migration_commit(struct amdkfd_migration *migration)
@@ -525,6 +551,8 @@ u32 amdkfd_migration_commit(struct amdkfd_migration *migration)
 	unsigned long i;
 	u32 moved = 0;
 
+	if (migration->whole.folio)
+		return commit_whole(migration);
 	for (i = 0; i < args->npages; i++)
 		if (args->dst[i] && args->src[i] & MIGRATE_PFN_COMPOUND)
 			allow_move(args->src[i]);

@@ -289,9 +289,10 @@ impl<'a> Migration<'a> {
         Self::collect(vma, range, large_if(large), owner, null_mut())
     }
 
-    /// Collects what of `range` is in device pages of the owner's. Under mmap_lock. `large`: large
-    /// folios that are mapped as a whole, all of it in `range`, are one place. Others stay: they
-    /// have to be [split] before.
+    /// Collects what of `range` is in device pages of the owner's. Under mmap_lock. `large`: a
+    /// large folio that is mapped as a whole, and is all of `range`, is one place; it stays where
+    /// it is mapped until it goes, and no device is shown it meanwhile. `E2BIG`: it cannot go as
+    /// one. Others stay: they have to be [split] before.
     pub(crate) fn from_device(
         vma: &'a VmaRef,
         range: Range<usize>,
@@ -301,9 +302,9 @@ impl<'a> Migration<'a> {
         Self::collect(vma, range, FROM_DEVICE | large_if(large), owner, null_mut())
     }
 
-    /// The same in a fault, whose page must be in `range`. A large folio that is mapped as a whole
-    /// is one place. Of one that is [mapped page by page](Fault::is_part), or another's, nothing is
-    /// collected, nor what lies behind it in the same page table.
+    /// The same in a fault, whose page must be in `range`: of a large folio that is mapped as a
+    /// whole that is where it is mapped. Of one that is [mapped page by page](Fault::is_part), or
+    /// another's, nothing is collected, nor what lies behind it in the same page table.
     pub(crate) fn from_fault(
         fault: &'a Fault<'_>,
         range: Range<usize>,

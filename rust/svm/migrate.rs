@@ -240,27 +240,27 @@ impl Svm {
             let each = each_mapping(place, pages, |lock, vma, here| {
                 split_folios(place, (lock, vma), here, memory.owner, false)?;
                 let bytes = here.start as usize..here.end as usize;
-                let collect = |large| {
-                    let bytes = bytes.clone();
-                    Migration::from_device(vma, bytes, memory.owner, large)
-                };
-                let migration = collect(true)?;
                 let is_its = |page| match partition {
                     None => memory.holds(page),
                     Some(_) => self.holder_of(page) == Some(index),
                 };
-                let has_its = |source| matches!(source, Source::Device(page) if is_its(page));
-                if !(0..migration.len()).any(|index| has_its(migration.source(index))) {
-                    return Ok(());
-                }
-                if !begun {
-                    begun = true;
-                    self.tell_migration(index, told, why.locations());
-                }
-                count += match bring_home(migration, is_its, false) {
+                let mut bring = |large| {
+                    let migration =
+                        Migration::from_device(vma, bytes.clone(), memory.owner, large)?;
+                    let has_its = |source| matches!(source, Source::Device(page) if is_its(page));
+                    if !(0..migration.len()).any(|index| has_its(migration.source(index))) {
+                        return Ok(0);
+                    }
+                    if !begun {
+                        begun = true;
+                        self.tell_migration(index, told, why.locations());
+                    }
+                    bring_home(migration, is_its, false)
+                };
+                count += match bring(true) {
                     Err(error) if error == TOO_LARGE => {
                         split_folios(place, (lock, vma), here, memory.owner, true)?;
-                        bring_home(collect(false)?, is_its, false)?
+                        bring(false)?
                     }
                     moved => moved?,
                 };

@@ -12,6 +12,7 @@ mod pieces;
 mod stage;
 mod supply;
 mod told;
+mod wholes;
 mod world;
 
 use crate::cases::of_script;
@@ -51,6 +52,8 @@ enum What {
     Left,
     /// Large pages in VRAM of which threads use single pages, `--steps` times.
     Pieces,
+    /// Large pages that go to VRAM and home while threads give them up, `--steps` times.
+    Wholes,
     /// A process with some memory, for tools to look at; goes on with each line it reads.
     Hold,
     /// Scripts in which memory is out while something happens to its GPU, one at a time.
@@ -85,7 +88,7 @@ impl What {
     fn scripts(self) -> &'static [&'static str] {
         match self {
             Self::Attributes => SCRIPTS,
-            Self::Generated | Self::Hold | Self::Pieces => &[],
+            Self::Generated | Self::Hold | Self::Pieces | Self::Wholes => &[],
             Self::Effects => EFFECTS,
             Self::Bounds => &[include_str!("svm/bounds.txt")],
             Self::Left => &[include_str!("svm/left.txt")],
@@ -113,6 +116,7 @@ impl Svm {
         match (self.what, self.what.of_processes()) {
             (What::Hold, _) => hold::run(),
             (What::Pieces, _) => pieces::run(self.xnack, self.seed, self.steps),
+            (What::Wholes, _) => wholes::run(self.xnack, self.seed, self.steps),
             (What::Generated, _) => generate::run(self.xnack, self.seed, self.steps),
             (_, Some(what)) if self.case.is_none() => {
                 let all = scripts.iter().flat_map(|script| of_script(script));

@@ -12,6 +12,7 @@ use anyhow::{ensure, Context, Result};
 use rustix::io::Errno;
 use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
@@ -39,6 +40,14 @@ const FLAGS: u32 = 1 | 4 | 8;
 /// `DRM_IOCTL_GEM_CLOSE`, which takes a handle and nothing.
 const CLOSE: u32 = 0x4008_6409;
 
+/// Held for writing while a buffer of the program's memory is closed, for reading while pages of it
+/// may go: amdgpu does not exclude one from the other, and corrupts its lists (uapi.md).
+static CLOSING: RwLock<()> = RwLock::new(());
+
+fn nobody_closes() -> RwLockReadGuard<'static, ()> {
+    CLOSING.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Whether it came to anything: pieces of mappings come and go beside it.
 type Step = fn(&World, &mut Random) -> Result<bool>;
 
@@ -50,6 +59,7 @@ fn some(random: &mut Random, most: usize) -> [u64; 2] {
 
 fn give_up(world: &World, random: &mut Random) -> Result<bool> {
     sleep(PAUSE);
+    let _beside = nobody_closes();
     let [start, size] = some(random, 4);
     world.advise(start, size, "dontneed")??;
     Ok(true)
@@ -57,6 +67,7 @@ fn give_up(world: &World, random: &mut Random) -> Result<bool> {
 
 fn protect(world: &World, random: &mut Random) -> Result<bool> {
     sleep(PAUSE);
+    let _beside = nobody_closes();
     let [start, size] = some(random, 64);
     world.protect(start, size, "r")?;
     world.protect(start, size, "rw")?;
@@ -64,6 +75,7 @@ fn protect(world: &World, random: &mut Random) -> Result<bool> {
 }
 
 fn touch(world: &World, random: &mut Random) -> Result<bool> {
+    let _beside = nobody_closes();
     let page = random.below(PAGES);
     // In the middle of the page: it is zero, and nobody writes there.
     let word = world.word(BASE + page as u64 * PAGE + PAGE / 2);
@@ -82,6 +94,7 @@ fn show(world: &World, random: &mut Random) -> Result<bool> {
 }
 
 fn change(world: &World, range: [u64; 2], attribute: &str) -> Result<bool> {
+    let _beside = nobody_closes();
     let mut attribute = [parse(attribute, &world.gpus)?];
     match world.svm(super::interpreter::SET, range, [1, 24 + 8], &mut attribute) {
         Ok(()) => Ok(true),
@@ -103,6 +116,7 @@ fn look(world: &World, random: &mut Random) -> Result<bool> {
     if ioctl(file, USERPTR, &mut args).is_err() {
         return Ok(false);
     }
+    let _alone = CLOSING.write().unwrap_or_else(PoisonError::into_inner);
     ioctl(file, CLOSE, &mut [args.handle, 0])?;
     Ok(true)
 }
@@ -116,22 +130,27 @@ const STEPS: [(&str, Step); 6] = [
     ("look", look),
 ];
 
-/// How many large pages are in VRAM: `AnonHugePages` counts them wherever they are, the driver says
-/// how many pages are there. This process alone has any.
-fn large_in_vram() -> Result<u64> {
+/// How many large pages this process has, wherever they are.
+pub fn huge() -> Result<u64> {
     let smaps = fs::read_to_string("/proc/self/smaps_rollup")?;
     let mut lines = smaps
         .lines()
         .filter_map(|line| line.strip_prefix("AnonHugePages:"));
     let kib = lines.next().context("AnonHugePages")?;
     let kib: u64 = kib.trim().trim_end_matches(" kB").parse()?;
+    Ok(kib * 1024 / LARGE)
+}
+
+/// How many of them are in VRAM: the driver says how many pages are there. This process alone has
+/// any.
+pub fn large_in_vram() -> Result<u64> {
     let svm = fs::read_to_string("/sys/kernel/debug/amdkfd/svm")?;
     let mut pages = 0;
     for (_, rest) in svm.lines().filter_map(|line| line.split_once(" vram ")) {
         let number = rest.split(' ').next().context("a number")?;
         pages += number.parse::<u64>()?;
     }
-    Ok((kib * 1024).min(pages * PAGE) / LARGE)
+    Ok(huge()?.min(pages * PAGE / LARGE))
 }
 
 /// Does that so many times, each time with new large pages.
