@@ -587,6 +587,9 @@ pub(crate) trait Power {
     /// Whether amdgpu suspends or resumes it: what its memory has may be lost meanwhile, and it
     /// cannot be reset. Never sleeps.
     fn is_suspending(&self) -> bool;
+    /// Whether the current task is the one in which amdgpu resets a copy engine of it that does not
+    /// go on with amdgpu's own work. Never sleeps.
+    fn resets_copy_engine(&self) -> bool;
     /// Whether the user wants a scheduler that hangs left as it is for now (`halt_if_hws_hang`),
     /// who may have said otherwise a moment ago.
     fn halts_on_hang(&self) -> bool;

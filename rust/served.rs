@@ -31,10 +31,7 @@ use crate::{
         Kgd,
         PciName, //
     },
-    linux::{
-        errno,
-        task::Signal, //
-    },
+    linux::task::Signal,
     mappings,
     mmap::MmapTarget,
     process::power::{
@@ -228,9 +225,12 @@ impl Served {
     /// Power is about to go, or the device, or a copy engine is reset. `processes`: their buffers
     /// are about to go, too.
     pub(crate) fn suspend(&self, processes: bool) {
-        let sleeps = self.gpu.kgd().is_suspending();
+        let suspending = self.gpu.kgd().is_suspending();
+        // Power does not go in the reset of a copy engine, whatever else goes on: another suspend
+        // comes before that. And whoever that one waits for may wait for the engine.
+        let sleeps = suspending && !self.gpu.kgd().resets_copy_engine();
         let mut stops = self.sleep.stops.lock();
-        if !sleeps {
+        if !suspending {
             self.sleep.end_sleeps(&mut stops);
         }
         stops.count += 1;
@@ -298,11 +298,10 @@ impl Served {
     }
 
     /// Keeps what queues have in the device's memory, or waits for who does: power may go when this
-    /// returns. With nothing locked: it allocates, and reclaim may have to wait for a reset. Nobody
-    /// wakes the device up before this returns.
+    /// returns. With nothing locked: it allocates, and reclaim may have to wait for a reset, be it
+    /// of a copy engine, which does not come here. Nobody wakes the device up before this returns.
     ///
-    /// TIMEOUT: who does may be waiting for a copy engine, which the caller is to reset. What is
-    /// kept then is worth nothing.
+    /// TIMEOUT: none. Who keeps it waits for nothing but reclaim.
     fn keep(&self, saves: bool) {
         const STEP: Delta = Delta::from_millis(10);
         if saves {
@@ -314,16 +313,8 @@ impl Served {
             }
             return;
         }
-        for _ in 0..PATIENCE.as_millis() / STEP.as_millis() {
-            if self.sleep.stops.lock().saving == 0 {
-                return;
-            }
+        while self.sleep.stops.lock().saving != 0 {
             fsleep(STEP);
-        }
-        let mut stops = self.sleep.stops.lock();
-        if stops.saving != 0 {
-            gpu_err!(self.pci_name(), "what queues have is not kept in time\n");
-            stops.saved = Some(Err(errno::timer_expired()));
         }
     }
 

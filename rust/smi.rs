@@ -266,6 +266,15 @@ impl SmiEvent<'_> {
         }
     }
 
+    /// It would name a task of which amdgpu knows nothing, as it had no memory for that: C does not
+    /// tell such an event either.
+    const fn names_nobody(&self) -> bool {
+        match self {
+            Self::VmFault { task, .. } | Self::Process { task, .. } => task.pid == 0,
+            _ => false,
+        }
+    }
+
     /// The line that is read.
     fn line(&self) -> Line {
         let mut line = Line::default();
@@ -446,7 +455,8 @@ impl Listener {
             Some(of) => of == self.of || self.privileged,
             None => true,
         };
-        may && self.wanted.load(Relaxed) >> (event.number() - 1) & 1 != 0
+        let wanted = self.wanted.load(Relaxed) >> (event.number() - 1) & 1 != 0;
+        may && wanted && !event.names_nobody()
     }
 
     fn notify(&self, line: &Line) {

@@ -635,6 +635,11 @@ impl Power for Amdgpu {
         unsafe { c::bridge_is_suspending(self.adev()) }
     }
 
+    fn resets_copy_engine(&self) -> bool {
+        // SAFETY: By the type invariant, the device is valid.
+        unsafe { c::bridge_resets_copy_engine(self.adev()) }
+    }
+
     fn halts_on_hang(&self) -> bool {
         // SAFETY: it reads one of amdgpu's variables, and amdgpu is loaded as long as there is a
         // device.

@@ -606,6 +606,21 @@ bool bridge_is_suspending(struct amdgpu_device *adev)
 	return READ_ONCE(adev->in_suspend);
 }
 
+bool bridge_resets_copy_engine(struct amdgpu_device *adev)
+{
+	const struct work_struct *work = current_work();
+	int i;
+
+	for (i = 0; work && i < adev->sdma.num_instances; i++) {
+		struct amdgpu_sdma_instance *engine = &adev->sdma.instance[i];
+
+		if (work == &engine->ring.sched.work_tdr.work ||
+		    work == &engine->page.sched.work_tdr.work)
+			return true;
+	}
+	return false;
+}
+
 bool bridge_halts_on_hang(void)
 {
 	return READ_ONCE(amdgpu_object(halt_if_hws_hang));

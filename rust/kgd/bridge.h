@@ -578,6 +578,11 @@ void bridge_reset_unlock(struct amdgpu_device *adev);
 void bridge_request_reset(struct amdgpu_device *adev);
 /* Whether it is being suspended or resumed, or is suspended: its VRAM may be lost meanwhile. */
 bool bridge_is_suspending(struct amdgpu_device *adev);
+/*
+ * Whether the calling task is the one in which amdgpu resets a copy engine that does not go on with
+ * amdgpu's own work: the timeout of a job.
+ */
+bool bridge_resets_copy_engine(struct amdgpu_device *adev);
 /* amdgpu.halt_if_hws_hang as it is now. */
 bool bridge_halts_on_hang(void);
 /* Whether processes are kept apart on partition @partition (enforce_isolation) as of now. */

@@ -97,6 +97,8 @@ pub(crate) struct Live {
     pub(crate) resets_asked: u32,
     /// amdgpu suspends or resumes it.
     suspending: bool,
+    /// Whoever asks resets a copy engine for amdgpu.
+    resets_copy_engine: bool,
     /// A reset waits for the lock; a fatal error was detected.
     pub(crate) reset_waits: bool,
     pub(crate) fatal_error: bool,

@@ -406,6 +406,51 @@ mod tests {
     }
 
     #[test]
+    fn the_reset_of_a_copy_engine_keeps_nothing_and_waits_for_nobody() {
+        let fake = two_partitions();
+        let served = Arc::new(served(fake.clone()), GFP_KERNEL).unwrap();
+        let saved = || served.sleep.stops.lock().saved;
+        let reset_engine = |processes: bool| {
+            let begin = Instant::now();
+            fake.set_resets_copy_engine(true);
+            served.suspend(processes);
+            fake.set_resets_copy_engine(false);
+            assert!(Instant::now() - begin < Delta::from_secs(5));
+            assert!(served.is_stopped() && served.keeps_processes_off() == processes);
+        };
+        fake.set_suspending(true);
+        // amdgpu has not told us of the sleep yet. Who moves pages may wait for the engine.
+        let mover = svm::sleep::enter().unwrap();
+        reset_engine(true);
+        assert!(saved().is_none() && !svm::sleep::is_asleep());
+        drop(mover);
+        assert_eq!(served.resume(true), Ok(()));
+        // It does while the engine is reset.
+        reset_engine(false);
+        let queue = OwnedQueue::unbound(c"amdkfd_test").unwrap();
+        let busy = served.nodes[1].queues().mqds().keep_from_saving();
+        let sleeper = served.clone();
+        let fall_asleep = move || sleeper.suspend(true);
+        queue.try_spawn(GFP_KERNEL, fall_asleep).unwrap();
+        while served.sleep.stops.lock().saving == 0 {
+            fsleep(Delta::from_millis(1));
+        }
+        assert_eq!(served.resume(false), Ok(()));
+        // And once more: who keeps what queues have may wait for the engine, too.
+        reset_engine(false);
+        assert_eq!(served.sleep.stops.lock().saving, 1);
+        assert_eq!(served.resume(false), Ok(()));
+        assert!(served.is_stopped());
+        drop(busy);
+        drop(queue);
+        assert!(saved() == Some(Ok(())) && svm::sleep::is_asleep());
+        assert_eq!(served.resume(true), Ok(()));
+        fake.set_suspending(false);
+        assert!(!served.is_stopped() && !served.keeps_processes_off());
+        assert!(!svm::sleep::is_asleep());
+    }
+
+    #[test]
     fn who_is_about_to_sleep_is_not_given_up() {
         let fake = two_partitions();
         let served = Arc::new(served(fake.clone()), GFP_KERNEL).unwrap();

@@ -123,6 +123,18 @@ mod tests {
             assert!(!listener(other, false, all).wants(&event));
             assert!(listener(other, true, all).wants(&event));
         }
+        // Of whom amdgpu knows nothing nobody is told.
+        let task = VmTask::default();
+        for event in [
+            SmiEvent::VmFault { of, task: &task },
+            SmiEvent::Process {
+                ends: true,
+                of,
+                task: &task,
+            },
+        ] {
+            assert!(!listener(of, true, all).wants(&event));
+        }
         let of_the_gpu = SmiEvent::Throttle {
             reasons: 0,
             count: 0,

@@ -31,6 +31,11 @@ impl Fake {
     pub(crate) fn set_suspending(&self, suspending: bool) {
         self.live.lock().suspending = suspending;
     }
+
+    /// Whoever asks resets a copy engine for amdgpu from now on, or no longer.
+    pub(crate) fn set_resets_copy_engine(&self, resets: bool) {
+        self.live.lock().resets_copy_engine = resets;
+    }
 }
 
 impl Power for Fake {
@@ -61,6 +66,10 @@ impl Power for Fake {
 
     fn is_suspending(&self) -> bool {
         self.live.lock().suspending
+    }
+
+    fn resets_copy_engine(&self) -> bool {
+        self.live.lock().resets_copy_engine
     }
 
     fn halts_on_hang(&self) -> bool {

@@ -19,6 +19,7 @@ use std::time::Duration;
 
 /// The seed's choices.
 pub struct Hostile {
+    seed: AtomicU64,
     state: AtomicU64,
     /// How often a translation was used that the page tables did not have any more.
     pub stale_translations: AtomicU64,
@@ -34,12 +35,25 @@ impl Hostile {
     /// Two runs with a seed and the same questions in the same order go the same way.
     pub fn new(seed: u64) -> Self {
         Self {
+            seed: AtomicU64::new(seed),
             state: AtomicU64::new(seed),
             stale_translations: AtomicU64::new(0),
             stale_reads: AtomicU64::new(0),
             stale_lines: AtomicU64::new(0),
             unwritten: AtomicU64::new(0),
         }
+    }
+
+    /// The seed that chooses.
+    pub fn seed(&self) -> u64 {
+        self.seed.load(Ordering::Relaxed)
+    }
+
+    /// From now on this one does, from its beginning. What the last one has made late, stale or
+    /// kept stays so.
+    pub fn set_seed(&self, seed: u64) {
+        self.seed.store(seed, Ordering::Relaxed);
+        self.state.store(seed, Ordering::Relaxed);
     }
 
     /// For the model's report: that the mode was at work, and where to look when a program fails.
@@ -95,7 +109,12 @@ mod tests {
         };
         assert_eq!(numbers(1), numbers(1));
         assert_ne!(numbers(1), numbers(2));
-        let hostile = Hostile::new(3);
+        let hostile = Hostile::new(1);
+        hostile.number();
+        hostile.set_seed(3);
+        assert_eq!([0; 4].map(|_| hostile.number()), numbers(3));
+        hostile.set_seed(3);
+        assert_eq!(hostile.seed(), 3);
         let hits = (0..1000).filter(|_| hostile.one_in(4)).count();
         assert!((150..350).contains(&hits), "{hits}");
         let longest = Duration::from_millis(1);

@@ -142,7 +142,7 @@ impl GpuModel {
         if self.chip.inject.is_lost() {
             out.fill(0xff);
         }
-        window::read(&self.chip.inject, &self.traffic, offset, out);
+        window::read(&self.chip, &self.traffic, offset, out);
     }
 
     pub fn config_write(&self, offset: u64, data: &[u8]) {

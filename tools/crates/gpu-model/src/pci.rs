@@ -178,10 +178,10 @@ fn capabilities(s: &mut Space) {
         &[0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff],
     );
 
-    // Vendor-specific extended capability, the last: id 0xb, version 1; its own header: id 1, 36
-    // bytes, of which the last 28 are `inject::window`'s.
+    // Vendor-specific extended capability, the last: id 0xb, version 1; its own header: id 1, 40
+    // bytes, of which the last 32 are `inject::window`'s.
     s.u32(VENDOR_EXTENDED, 0x0001_000b);
-    s.u32(VENDOR_EXTENDED + 4, 0x0240_0001);
+    s.u32(VENDOR_EXTENDED + 4, 0x0280_0001);
 }
 
 #[cfg(test)]

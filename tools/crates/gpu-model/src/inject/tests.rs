@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::window::{ARGUMENT, COUNT, END, FLAGS, TRAFFIC};
+use super::window::{ARGUMENT, COUNT, END, FLAGS, SEED, TRAFFIC};
 use crate::gmc::{Access, FaultReason, Hub};
 use crate::ih::Interrupt;
 use crate::rig::{Rig, FB};
@@ -186,4 +186,25 @@ fn the_guest_can_read_how_often_it_came() {
     assert_eq!(config(&rig, ARGUMENT), 7);
     assert_eq!(config(&rig, END), 0);
     assert!(rig.model.report().starts_with("# the guest: "));
+}
+
+#[test]
+fn the_guest_can_choose_a_seed() {
+    let rig = Rig::hostile(0x1_0000_0007);
+    let numbers = || [0; 3].map(|_| rig.chip().hostile.as_ref().unwrap().number());
+    assert_eq!(config(&rig, SEED), 7);
+    let first = numbers();
+    set_config(&rig, SEED, 7);
+    let second = numbers();
+    set_config(&rig, SEED, 8);
+    let third = numbers();
+    // Written again, it begins anew; other registers leave it alone.
+    set_config(&rig, SEED, 7);
+    set_config(&rig, TRAFFIC + 8, 9);
+    set_config(&rig, FLAGS, 1);
+    assert_eq!((numbers(), config(&rig, SEED)), (second, 7));
+    assert!(first != second && second != third);
+    let rig = self::rig("");
+    set_config(&rig, SEED, 7);
+    assert_eq!(config(&rig, SEED), 0);
 }
