@@ -99,18 +99,24 @@ static struct folio *get_folio(const struct amdkfd_whole *whole, const void *own
 	return folio;
 }
 
+/* One that somebody has whenever it is looked at, as where nothing is copied any more, stays. */
+#define TRIES 4
+
 /* Gets and locks it, and waits for that with no reference: with one it could not be split. */
 static int lock_folio(struct amdkfd_whole *whole, const void *owner, const struct vm_fault *fault)
 {
 	struct folio *folio;
+	int tries;
 
-	for (;;) {
+	for (tries = 0; tries < TRIES; tries++) {
 		folio = get_folio(whole, owner);
 		if (!folio)
 			return 0;
 		whole->lock_is_faults = fault && page_folio(fault->page) == folio;
-		if (whole->lock_is_faults || folio_trylock(folio))
-			break;
+		if (whole->lock_is_faults || folio_trylock(folio)) {
+			whole->folio = folio;
+			return 1;
+		}
 		folio_put(folio);
 		/* Who has a folio's lock waits for no other one. */
 		if (fault)
@@ -119,8 +125,7 @@ static int lock_folio(struct amdkfd_whole *whole, const void *owner, const struc
 		if (folio_wait_locked_killable(folio))
 			return -EINTR;
 	}
-	whole->folio = folio;
-	return 1;
+	return 0;
 }
 
 static void unlock_folio(struct amdkfd_whole *whole)
