@@ -9,6 +9,10 @@ mod debugger;
 mod obedience;
 
 pub(super) use debugger::Debugged;
+pub(crate) use obedience::{
+    await_obedience,
+    PATIENCE, //
+};
 pub(crate) use debugger::{
     Named,
     QueueSnapshot, //

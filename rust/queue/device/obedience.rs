@@ -7,9 +7,77 @@ use super::{
     Queues,
     Site, //
 };
-use kernel::sync::atomic::ordering::Relaxed;
+use crate::kgd::gpu_err;
+use kernel::{
+    prelude::*,
+    sync::atomic::ordering::Relaxed,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+
+/// How long is waited for the reset of a GPU that does not obey, which takes some seconds on
+/// hardware.
+pub(crate) const PATIENCE: Delta = Delta::from_secs(10);
+
+/// Queues have been evicted, and memory that they use is about to go: waits for hardware that did
+/// not obey until it has, or has been reset. Not for long where nobody resets it, and not at all
+/// for who does: the task that resets it may reclaim memory. `ERESTARTSYS`: `stops` said so.
+///
+/// TIMEOUT: see above, from the moment on at which the hardware did not obey.
+pub(crate) fn await_obedience<'a, S: Site + 'a>(
+    queues: impl Iterator<Item = (&'a Queues, &'a S)> + Clone,
+    mut stops: impl FnMut() -> bool,
+) -> Result {
+    const STEP: Delta = Delta::from_millis(10);
+    let waits = |(queues, site): (&Queues, &S)| {
+        let node = site.node();
+        queues.are_at_work(site)
+            && !node.is_reset_by_current()
+            && node.queues().patience().is_left(PATIENCE)
+    };
+    if !queues.clone().any(waits) {
+        return Ok(());
+    }
+    while queues.clone().any(waits) {
+        if stops() {
+            return Err(ERESTARTSYS);
+        }
+        fsleep(STEP);
+    }
+    for (_, site) in queues.filter(|(queues, site)| queues.are_at_work(*site)) {
+        let pid = site.vm().map_or(0, |vm| vm.task().pid);
+        let name = site.node().pci_name();
+        gpu_err!(name, "process {pid}: memory that it may still use goes\n");
+    }
+    Ok(())
+}
 
 impl Queues {
+    /// The process gives memory back that the GPU may use still: whether it has forgotten that is
+    /// not known. Waits until none of the queues is at work, which the end of the GPU's reset sees
+    /// to if it does not obey ([`await_obedience`]), and calls `forget` while that is so. `stops`:
+    /// whether a signal came, and the answer is `ERESTARTSYS`. Not under reclaim, nor in a reset.
+    pub(crate) fn await_reset(
+        &self,
+        site: &impl Site,
+        stops: impl FnMut() -> bool,
+        forget: impl FnOnce(),
+    ) -> Result {
+        // What comes of it is looked at below. While amdgpu has the hardware for a reset, queues go
+        // on that nothing is wrong with.
+        let _ = self.evict(site);
+        let result = await_obedience(core::iter::once((self, site)), stops);
+        if result.is_ok() {
+            forget();
+        }
+        if let Err(error) = self.restore(site) {
+            pr_debug!("queues do not come back: {error:?}\n");
+        }
+        result
+    }
+
     /// Whether queues that were evicted, or are gone, may be at work on hardware that did not obey,
     /// which is asked once more. False until it is known not to have: then this costs next to
     /// nothing.

@@ -16,6 +16,7 @@ mod tests {
         ids::UserVa,
         kgd::{
             fake::Fake,
+            TlbFlush,
             Vm, //
         },
         queue::{
@@ -28,6 +29,7 @@ mod tests {
             slots::Slots, //
         },
     };
+    use core::cell::Cell;
     use kernel::{
         sync::Arc,
         time::Delta, //
@@ -201,6 +203,46 @@ mod tests {
         assert!(!queues.are_at_work(&site) && patience.is_left(Delta::ZERO));
         scheduler.stop().unwrap();
         queues.quiesce(&site);
+    }
+
+    #[test]
+    fn memory_goes_when_a_gpu_that_is_reset_has_forgotten_it() {
+        let (fake, site, queues) = silent();
+        create(&site, &queues).unwrap();
+        // Another's queue is the reason, and amdgpu has not told of it yet.
+        fake.set_in_reset(true);
+        let flush = || site.vm.flush_tlb(TlbFlush::Heavyweight, 1);
+        assert_eq!(flush(), Err(EAGAIN));
+        let (looks, forgotten) = (Cell::new(0), Cell::new(None));
+        let forget = || forgotten.set(Some(flush()));
+        // A signal comes: whoever comes again waits as well.
+        assert_eq!(queues.await_reset(&site, || true, forget), Err(ERESTARTSYS));
+        assert_eq!(forgotten.get(), None);
+        let node = site.node.queues();
+        let goes_on = || {
+            assert_eq!(forgotten.get(), None);
+            looks.set(looks.get() + 1);
+            match looks.get() {
+                2 => node.stop().unwrap(),
+                4 => {
+                    fake.reset_hardware();
+                    fake.set_in_reset(false);
+                    node.start().unwrap();
+                }
+                _ => (),
+            }
+            false
+        };
+        assert_eq!(queues.await_reset(&site, goes_on, forget), Ok(()));
+        assert_eq!((looks.get(), forgotten.get()), (4, Some(Ok(()))));
+        // Who has nothing there waits for nothing.
+        fake.set_in_reset(true);
+        node.stop().unwrap();
+        queues.quiesce(&site);
+        fake.reset_hardware();
+        node.scheduler().trust();
+        assert!(queues.are_off(&site));
+        assert_eq!(queues.await_reset(&site, || true, forget), Ok(()));
     }
 
     #[test]
