@@ -472,7 +472,7 @@ pub(crate) trait Hardware {
         doorbell: DoorbellIndex,
         xcc: u32,
     ) -> Result;
-    /// Takes it off, by way of the KIQ (kernel interface queue).
+    /// Takes it off, by way of the KIQ (kernel interface queue). Allocates nothing with reclaim.
     fn unmap_hiq(&self, doorbell: DoorbellIndex, xcc: u32) -> Result;
     /// `CP_IQ_WAIT_TIME2`.
     fn iq_wait_times(&self, xcc: u32) -> u32;

@@ -296,7 +296,14 @@ int bridge_hiq_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, 
 
 int bridge_hiq_unmap(struct amdgpu_device *adev, u32 doorbell, u32 xcc)
 {
-	return amdgpu_call(amdgpu_amdkfd_unmap_hiq)(adev, doorbell, xcc);
+	unsigned int flags;
+	int ret;
+
+	/* The caller holds a lock that reclaim may take, and amdgpu allocates. */
+	flags = memalloc_noreclaim_save();
+	ret = amdgpu_call(amdgpu_amdkfd_unmap_hiq)(adev, doorbell, xcc);
+	memalloc_noreclaim_restore(flags);
+	return ret;
 }
 
 static_assert(BRIDGE_PREEMPT_DRAIN == KFD_PREEMPT_TYPE_WAVEFRONT_DRAIN);
