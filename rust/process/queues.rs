@@ -107,6 +107,9 @@ pub(crate) fn create(
     } else {
         None
     };
+    // What is left of queues that are gone goes now: its buffers wait for whoever has page tables
+    // locked, who may wait for an eviction of this process, and that for `alive`.
+    device.queues().are_off(&**device);
     let inserted = {
         let _alive = process.alive()?;
         let inserted = device.queues().insert(&**device, &mut sched_process, new);

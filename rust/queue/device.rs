@@ -294,7 +294,8 @@ impl Queues {
     }
 
     /// Hands a queue to the scheduler; the process's first one takes the process in. `EIO`: beside
-    /// others, one that is gone may be at work.
+    /// others, one that is gone may be at work, as far as [`Queues::are_off`] knows, which the
+    /// caller has asked with nothing locked: it gives back what that one used.
     pub(crate) fn insert(
         &self,
         site: &impl Site,
@@ -303,12 +304,6 @@ impl Queues {
     ) -> Result<(), Refused> {
         let NewQueue { entry, node, .. } = new;
         let (mut node, mut active) = (Some(node), None);
-        if !self.are_off(site) {
-            return Err(Refused {
-                error: EIO,
-                _left: (active, node),
-            });
-        }
         self.try_insert(site, process, entry, (&mut node, &mut active))
             .map_err(|error| Refused {
                 error,
@@ -328,6 +323,9 @@ impl Queues {
         let mut inner = self.inner.lock();
         if inner.closed {
             return Err(ESRCH);
+        }
+        if inner.remains.is_some() {
+            return Err(EIO);
         }
         let key = match &inner.process {
             Some((key, _)) => *key,

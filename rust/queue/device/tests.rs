@@ -70,6 +70,12 @@ mod tests {
 
     /// Makes a compute queue.
     fn create(site: &FakeSite, queues: &Queues) -> Result<QueueId> {
+        queues.are_off(site);
+        create_beside(site, queues)
+    }
+
+    /// The same, beside what may be left of others.
+    fn create_beside(site: &FakeSite, queues: &Queues) -> Result<QueueId> {
         let node = site.node.queues();
         let request = QueueRequest {
             ring_base_address: 0x7f12_3450_0000,
@@ -170,7 +176,10 @@ mod tests {
         fake.set_in_reset(false);
         scheduler.start().unwrap();
         assert_eq!(queues.evict(&site), Ok(()));
-        // The next one finds that it is over.
+        // It is over. Who makes the next one has locked what freeing buffers must not wait for.
+        let before = held(&fake);
+        assert_eq!(create_beside(&site, &queues).err(), Some(EIO));
+        assert_eq!(held(&fake), before);
         create(&site, &queues).unwrap();
         assert_eq!(queues.count(), 1);
         scheduler.stop().unwrap();
