@@ -287,10 +287,17 @@ impl Queues {
     /// The GPU is reset: nothing that the process has there runs again. The scheduler is stopped.
     pub(crate) fn lose(&self, site: &impl Site) -> Result {
         let mut inner = self.inner.lock();
-        match core::mem::replace(&mut inner.lost, true) {
+        let result = match core::mem::replace(&mut inner.lost, true) {
             true => Ok(()),
             false => inner.evict(site),
-        }
+        };
+        self.note_obedience(&inner, site);
+        result
+    }
+
+    /// Whether that was so.
+    pub(crate) fn are_lost(&self) -> bool {
+        self.inner.lock().lost
     }
 
     /// Hands a queue to the scheduler; the process's first one takes the process in. `EIO`: beside
