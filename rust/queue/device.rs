@@ -117,8 +117,6 @@ pub(crate) struct Queues {
     evicted_for: Atomic<u64>,
     /// What copy queues had counted that are gone.
     past_sdma: Atomic<u64>,
-    /// When the queues were to leave last, the hardware did not obey.
-    disobeyed: Atomic<bool>,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -152,7 +150,6 @@ impl Queues {
             doorbells: SetOnce::new(),
             evicted_for: Atomic::new(0),
             past_sdma: Atomic::new(0),
-            disobeyed: Atomic::new(false),
             inner <- new_mutex!(Inner {
                 closed: false,
                 evicted: 0,
@@ -232,7 +229,6 @@ impl Queues {
         if !obeyed {
             let remains = inner.remains.get_or_insert_with(Remains::new);
             (remains.ended, remains.process) = (queues, process);
-            self.note_obedience(&inner, site);
             return;
         }
         drop(inner);
@@ -258,9 +254,7 @@ impl Queues {
     pub(crate) fn evict(&self, site: &impl Site) -> Result {
         let mut inner = self.inner.lock();
         let result = inner.evict(site);
-        let result = result.and_then(|()| inner.check_remains(site));
-        self.note_obedience(&inner, site);
-        result
+        result.and_then(|()| inner.check_remains(site))
     }
 
     /// Takes back one [`Queues::evict`].
@@ -287,12 +281,10 @@ impl Queues {
     /// The GPU is reset: nothing that the process has there runs again. The scheduler is stopped.
     pub(crate) fn lose(&self, site: &impl Site) -> Result {
         let mut inner = self.inner.lock();
-        let result = match core::mem::replace(&mut inner.lost, true) {
+        match core::mem::replace(&mut inner.lost, true) {
             true => Ok(()),
             false => inner.evict(site),
-        };
-        self.note_obedience(&inner, site);
-        result
+        }
     }
 
     /// Whether that was so.

@@ -3,14 +3,12 @@
 //! Whether hardware has obeyed that queues were to leave.
 
 use super::{
-    Inner,
     Queues,
     Site, //
 };
 use crate::kgd::gpu_err;
 use kernel::{
     prelude::*,
-    sync::atomic::ordering::Relaxed,
     time::{
         delay::fsleep,
         Delta, //
@@ -78,31 +76,25 @@ impl Queues {
         result
     }
 
-    /// Whether queues that were evicted, or are gone, may be at work on hardware that did not obey,
-    /// which is asked once more. False until it is known not to have: then this costs next to
-    /// nothing.
+    /// Whether queues that were to leave, or are gone, may be at work on hardware that did not
+    /// obey, which is asked once more. While it obeys, as far as anybody knows, this costs next to
+    /// nothing. Those of a process that is not evicted any more count, too: what they did not leave
+    /// they are still on.
     pub(crate) fn are_at_work(&self, site: &impl Site) -> bool {
-        if !self.disobeyed.load(Relaxed) {
+        let queues = site.node().queues();
+        if queues.patience().obeys() {
             return false;
         }
+        let scheduler = queues.scheduler();
         let inner = self.inner.lock();
         if let (Some((key, _)), 1..) = (&inner.process, inner.evicted) {
             // What comes of it is looked at below.
-            let _ = site.node().queues().scheduler().evict(*key);
+            let _ = scheduler.evict(*key);
             site.node().notify_resets();
         }
         let _ = inner.check_remains(site);
-        self.note_obedience(&inner, site)
-    }
-
-    /// Notes whether such queues may be at work, and returns it. Those of a process that is not
-    /// evicted any more count, too: what they did not leave they are still on.
-    pub(super) fn note_obedience(&self, inner: &Inner, site: &impl Site) -> bool {
-        let scheduler = site.node().queues().scheduler();
         let process = inner.process.as_ref();
-        let works = process.is_some_and(|(key, _)| scheduler.may_work_for(*key))
-            || inner.remains.is_some() && !scheduler.has_let_go();
-        self.disobeyed.store(works, Relaxed);
-        works
+        process.is_some_and(|(key, _)| scheduler.may_work_for(*key))
+            || inner.remains.is_some() && !scheduler.has_let_go()
     }
 }

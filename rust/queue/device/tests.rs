@@ -147,8 +147,10 @@ mod tests {
         let id = create(&site, &queues).unwrap();
         let mut changes = 0;
         let mut change = |queues: &Queues| queues.rewrite(id, &mut |_| changes += 1);
+        assert!(!queues.are_at_work(&site));
         // Its ring would be given back while it reads it.
         assert_eq!(change(&queues), Err(errno::timer_expired()));
+        assert!(queues.are_at_work(&site));
         assert_eq!(change(&queues), Err(EIO));
         let scheduler = site.node.queues().scheduler();
         scheduler.stop().unwrap();
@@ -169,6 +171,8 @@ mod tests {
         let only = create(&site, &queues).unwrap();
         let timeout = Err(errno::timer_expired());
         assert_eq!(queues.destroy(&site, only), timeout);
+        // Whoever takes memory from it waits, without an order of its own.
+        assert!(queues.are_at_work(&site));
         assert!(held(&fake) != 0 && queues.evict(&site) == timeout);
         let scheduler = site.node.queues().scheduler();
         scheduler.stop().unwrap();
