@@ -7,6 +7,7 @@
 
 mod debugger;
 mod obedience;
+mod performance;
 
 pub(super) use debugger::Debugged;
 pub(crate) use obedience::{
@@ -38,7 +39,10 @@ use crate::{
         GpuId,
         QueueId, //
     },
-    kgd::gpu_err,
+    kgd::{
+        gpu_err,
+        gpu_warn, //
+    },
     linux::{
         errno,
         timekeeping::boot_nanoseconds,
@@ -301,9 +305,10 @@ impl Queues {
         process: &mut Option<(NewSchedProcess, ActiveProcess)>,
         new: NewQueue,
     ) -> Result<(), Refused> {
+        let id = new.id();
         let NewQueue { entry, node, .. } = new;
         let (mut node, mut active) = (Some(node), None);
-        self.try_insert(site, process, entry, (&mut node, &mut active))
+        self.try_insert(site, process, (id, entry), (&mut node, &mut active))
             .map_err(|error| Refused {
                 error,
                 _left: (active, node),
@@ -315,7 +320,7 @@ impl Queues {
         &self,
         site: &impl Site,
         process: &mut Option<(NewSchedProcess, ActiveProcess)>,
-        entry: NewSchedQueue,
+        (id, entry): (QueueId, NewSchedQueue),
         (node, active): (&mut Option<QueueNode>, &mut Option<ActiveProcess>),
     ) -> Result {
         let scheduler = site.node().queues().scheduler();
@@ -351,6 +356,10 @@ impl Queues {
         if let Some(node) = node.take() {
             inner.queues.insert(node);
             inner.count += 1;
+        }
+        if let Err(error) = inner.follow_profiler(site, id) {
+            let name = site.node().pci_name();
+            gpu_warn!(name, "performance counters miss a queue: {error:?}\n");
         }
         Ok(())
     }
@@ -536,23 +545,6 @@ impl Queues {
         let inner = self.inner.lock();
         let (process, key, queue) = inner.get(id).ok_or(EFAULT)?;
         queue.node.scheduler().check_changeable(process, key)
-    }
-
-    /// Performance counters count all queues, or do not.
-    pub(crate) fn count_performance(&self, count: bool) -> Result {
-        let mut inner = self.inner.lock();
-        let Inner {
-            process, queues, ..
-        } = &mut *inner;
-        let Some((process, _)) = process.as_ref() else {
-            return Ok(());
-        };
-        let mut result = Ok(());
-        for Scheduled { key, queue, .. } in queues.values_mut() {
-            let changed = queue.rewrite(*process, *key, &mut |queue| queue.counts = Some(count));
-            result = result.and(changed);
-        }
-        result
     }
 
     /// Starts or stops a queue with settings whose descriptor is the one that it has. `EFAULT`:

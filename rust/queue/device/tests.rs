@@ -13,7 +13,10 @@ mod tests {
             NoSink,
             Node, //
         },
-        ids::UserVa,
+        ids::{
+            Serial,
+            UserVa, //
+        },
         kgd::{
             fake::Fake,
             TlbFlush,
@@ -76,6 +79,11 @@ mod tests {
 
     /// The same, beside what may be left of others.
     fn create_beside(site: &FakeSite, queues: &Queues) -> Result<QueueId> {
+        create_while(site, queues, || ())
+    }
+
+    /// The same; `meanwhile` comes before it is taken in.
+    fn create_while(site: &FakeSite, queues: &Queues, meanwhile: impl FnOnce()) -> Result<QueueId> {
         let node = site.node.queues();
         let request = QueueRequest {
             ring_base_address: 0x7f12_3450_0000,
@@ -103,6 +111,7 @@ mod tests {
         let id = new.id();
         let process = NewSchedProcess::new(hw_process(1), false, None)?;
         let mut process = Some((process, node.activate()));
+        meanwhile();
         let inserted = queues.insert(site, &mut process, new);
         inserted.map_err(|refused| refused.error)?;
         Ok(id)
@@ -295,6 +304,28 @@ mod tests {
             queues.quiesce(&site);
             assert_eq!(held(&fake), 0);
         }
+    }
+
+    #[test]
+    fn performance_counters_follow_their_owner_while_a_queue_is_made() {
+        let fake = Fake::with(|facts| facts.sched_policy = 2).unwrap();
+        let (fake, site, queues) = on(fake);
+        let (profiler, owner) = (site.node.profiler(), Serial::next());
+        let counted = |id| {
+            let inner = queues.inner.lock();
+            inner.queues.get(&id).map(|it| it.queue.counts)
+        };
+        // Who takes them tells the queues that there are.
+        let tell = |count| queues.count_performance(count);
+        let take = || profiler.take(owner, || tell(true)).unwrap();
+        let taken = create_while(&site, &queues, take).unwrap();
+        assert_eq!(counted(taken), Some(Some(true)));
+        let release = || profiler.release(owner, || tell(false)).unwrap();
+        let released = create_while(&site, &queues, release).unwrap();
+        assert_eq!(counted(released), Some(Some(false)));
+        assert_eq!(counted(taken), Some(Some(false)));
+        queues.quiesce(&site);
+        assert_eq!(held(&fake), 0);
     }
 
     #[test]
