@@ -472,7 +472,7 @@ pub(crate) trait Hardware {
         doorbell: DoorbellIndex,
         xcc: u32,
     ) -> Result;
-    /// Takes it off, by way of the KIQ (kernel interface queue).
+    /// Takes it off, by way of the KIQ (kernel interface queue). Allocates nothing with reclaim.
     fn unmap_hiq(&self, doorbell: DoorbellIndex, xcc: u32) -> Result;
     /// `CP_IQ_WAIT_TIME2`.
     fn iq_wait_times(&self, xcc: u32) -> u32;
@@ -510,8 +510,8 @@ pub(crate) enum Preempt {
     Save,
 }
 
-/// Queues that the driver puts onto the hardware itself. None of these may be called while a reset
-/// runs.
+/// Queues that the driver puts onto the hardware itself. None of these but those that say so may be
+/// called while a reset runs.
 pub(crate) trait QueueSlots {
     /// Gives a VMID to a process.
     fn bind_vmid(&self, binding: &VmidBinding, xcc_mask: u32) -> Result;
@@ -544,9 +544,11 @@ pub(crate) trait QueueSlots {
     /// Whether a queue is at work in a slot, or that cannot be found out. Allocates nothing with
     /// reclaim. It reads some fifty registers: for slots without a ring, when something hangs.
     fn slot_is_active(&self, position: HqdPosition, xcc: u32) -> bool;
-    /// The registers of a slot, in ascending order.
+    /// The registers of a slot, in ascending order. Keeps a reset from beginning itself, once it
+    /// has allocated what it needs. `EIO`: one runs.
     fn slot_registers(&self, position: HqdPosition, xcc: u32) -> Result<KVec<Register>>;
-    /// The registers of a copy queue of one of the device's engines, in ascending order.
+    /// The registers of a copy queue of one of the device's engines, in ascending order; as
+    /// `slot_registers`.
     fn sdma_registers(&self, engine: u32, queue: u32) -> Result<KVec<Register>>;
     /// The doorbell of the user's copy queue that one of the device's engines has selected in a
     /// slot.

@@ -23,9 +23,11 @@ mod new;
 pub(crate) mod properties;
 
 pub(crate) use device::{
+    await_obedience,
     Named,
     QueueSnapshot,
-    Queues, //
+    Queues,
+    PATIENCE, //
 };
 pub(crate) use new::{
     mapped,

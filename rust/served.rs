@@ -474,6 +474,7 @@ impl Served {
         self.gpu.resets().end();
         self.sleep.open(self.gpu.gate());
         drop(stops);
+        power::has_reset(self.gpu.kgd().handle());
         for node in self.nodes() {
             node.listeners().notify_reset(true, "");
         }

@@ -40,6 +40,13 @@ pub(crate) struct Share {
     pub(crate) cus: u32,
 }
 
+/// Whether both of each two neighbouring bits are set, or none: what hardware wants that runs
+/// work-groups on pairs of CUs.
+pub(crate) fn has_whole_pairs(user: &[u32]) -> bool {
+    const FIRSTS: u32 = 0x5555_5555;
+    user.iter().all(|word| (word ^ word >> 1) & FIRSTS == 0)
+}
+
 /// The masks of one XCC for the bits of `user`, of which those beyond the node's CUs mean nothing.
 ///
 /// `present` says which CUs of an array work, by engine modulo `SE`, and by array, one further for
@@ -143,6 +150,18 @@ mod tests {
         assert_eq!(of(0b1100), [0, 3, 0, 0, 0, 0, 0, 0]);
         assert_eq!(of(0b11_0000), [3 << 16, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(of(0b11_0000_0000), [0b1100, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn half_a_pair_is_seen_wherever_it_is() {
+        assert!(has_whole_pairs(&[0, 0xc000_0003, u32::MAX]));
+        for bit in 0..64 {
+            let mut user = [0; 2];
+            user[bit / 32] = 1u32 << (bit % 32);
+            assert!(!has_whole_pairs(&user));
+        }
+        // Neighbours of two pairs.
+        assert!(!has_whole_pairs(&[0b110]));
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::{
     Hardware,
     HqdPosition,
     KernelMemory,
+    Kgd,
     LocalMemory,
     MemoryHandle,
     NewEntries,
@@ -39,6 +40,7 @@ use super::{
     RawKernelBo,
     Register,
     RegisterWrite,
+    ResetGuard,
     SharedMemory,
     TileConfig,
     TlbFlush,
@@ -586,13 +588,17 @@ impl Hardware for Amdgpu {
 const UNMAP_LATENCY_MS: u32 = 4000;
 
 /// The registers that `read` writes to where it is told, of which it returns how many or an errno.
-fn registers(read: impl FnOnce(*mut Register) -> c_int) -> Result<KVec<Register>> {
+/// No reset begins meanwhile; what is allocated here is before. `EIO`: one runs.
+fn registers(kgd: &dyn Kgd, read: impl FnOnce(*mut Register) -> c_int) -> Result<KVec<Register>> {
     let none = Register {
         offset: 0,
         value: 0,
     };
     let mut all = KVec::from_elem(none, c::BRIDGE_MAX_REGISTERS as usize, GFP_KERNEL)?;
-    let count = read(all.as_mut_ptr());
+    let count = {
+        let _guard = ResetGuard::try_new(kgd)?;
+        read(all.as_mut_ptr())
+    };
     to_result(count.min(0))?;
     // CAST: not negative.
     all.truncate(count as usize);

@@ -296,7 +296,14 @@ int bridge_hiq_load(struct amdgpu_device *adev, void *mqd, u32 pipe, u32 queue, 
 
 int bridge_hiq_unmap(struct amdgpu_device *adev, u32 doorbell, u32 xcc)
 {
-	return amdgpu_call(amdgpu_amdkfd_unmap_hiq)(adev, doorbell, xcc);
+	unsigned int flags;
+	int ret;
+
+	/* The caller holds a lock that reclaim may take, and amdgpu allocates. */
+	flags = memalloc_noreclaim_save();
+	ret = amdgpu_call(amdgpu_amdkfd_unmap_hiq)(adev, doorbell, xcc);
+	memalloc_noreclaim_restore(flags);
+	return ret;
 }
 
 static_assert(BRIDGE_PREEMPT_DRAIN == KFD_PREEMPT_TYPE_WAVEFRONT_DRAIN);
@@ -463,8 +470,13 @@ int bridge_queue_registers(struct amdgpu_device *adev, u32 pipe, u32 queue, u32 
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);
 	u32 (*dump)[2], count;
-	int ret = hw ? hw->hqd_dump(adev, pipe, queue, &dump, &count, xcc) : -ENODEV;
+	unsigned int flags;
+	int ret;
 
+	/* The caller keeps resets from beginning, reclaim may wait for one, amdgpu allocates. */
+	flags = memalloc_noreclaim_save();
+	ret = hw ? hw->hqd_dump(adev, pipe, queue, &dump, &count, xcc) : -ENODEV;
+	memalloc_noreclaim_restore(flags);
 	return ret ? ret : registers(dump, count, out);
 }
 
@@ -495,8 +507,13 @@ int bridge_sdma_registers(struct amdgpu_device *adev, u32 engine, u32 queue,
 {
 	const struct kfd2kgd_calls *hw = hardware(adev);
 	u32 (*dump)[2], count;
-	int ret = hw ? hw->hqd_sdma_dump(adev, engine, queue, &dump, &count) : -ENODEV;
+	unsigned int flags;
+	int ret;
 
+	/* As in bridge_queue_registers. */
+	flags = memalloc_noreclaim_save();
+	ret = hw ? hw->hqd_sdma_dump(adev, engine, queue, &dump, &count) : -ENODEV;
+	memalloc_noreclaim_restore(flags);
 	return ret ? ret : registers(dump, count, out);
 }
 

@@ -492,9 +492,11 @@ impl Vms for Fake {
     }
 
     fn flush_tlb(&self, _vm: &VmHandle, _flush: TlbFlush, _xcc_mask: u32) -> Result {
-        match self.live.lock().stuck {
-            true => Err(errno::timer_expired()),
-            false => Ok(()),
+        let live = self.live.lock();
+        match (live.in_reset, live.stuck) {
+            (true, _) => Err(EAGAIN),
+            (false, true) => Err(errno::timer_expired()),
+            (false, false) => Ok(()),
         }
     }
 

@@ -16,13 +16,15 @@ use super::{
     Evictor,
     Lifecycle,
     Process,
-    ProcessDevice,
     ProcessRef, //
 };
 use crate::{
     compat::smp_mb,
-    kgd::gpu_err,
-    linux::errno, //
+    linux::errno,
+    queue::{
+        await_obedience,
+        PATIENCE, //
+    }, //
 };
 use kernel::{
     prelude::*,
@@ -37,10 +39,6 @@ use kernel::{
         Monotonic, //
     },
 };
-
-/// How long the end of an address space waits for the reset of a GPU that does not obey, which
-/// takes some seconds on hardware.
-const PATIENCE: Delta = Delta::from_secs(10);
 
 /// Ends a process whose address space ends, or whose file is closed. While it can be found, who
 /// wants its buffers waits for its queues. `begin`: since when its address space waits.
@@ -77,6 +75,11 @@ pub(super) fn is_over(process: &ProcessRef) -> bool {
         registry::forget(process);
     }
     over
+}
+
+/// Whether the current task has a signal to see to.
+pub(super) fn has_signal() -> bool {
+    kernel::current!().signal_pending()
 }
 
 impl Process {
@@ -128,31 +131,32 @@ impl Process {
     }
 
     /// The process's queues have been evicted, and memory that they use is about to go: waits for a
-    /// GPU that did not obey until it has, or has been reset. Not for long where nobody resets it,
-    /// and not at all for who does: the task that resets it may reclaim memory.
-    ///
-    /// TIMEOUT: see above, from the moment on at which the GPU did not obey. May run under reclaim,
-    /// and under any lock of an address space.
+    /// GPU that did not obey until it has, or has been reset ([`await_obedience`]). May run under
+    /// reclaim, and under any lock of an address space.
     pub(super) fn await_eviction(&self) {
-        const STEP: Delta = Delta::from_millis(10);
-        let at_work = |device: &ProcessDevice| device.queues().are_at_work(device);
-        let waits = |device: &ProcessDevice| {
-            let node = device.node();
-            at_work(device)
-                && !node.is_reset_by_current()
-                && node.queues().patience().is_left(PATIENCE)
-        };
-        let devices = || self.devices().iter().map(|device| &**device);
-        if !devices().any(waits) {
-            return;
+        let devices = self.devices().iter();
+        let queues = devices.map(|device| (device.queues(), &**device));
+        // It never is.
+        let _ = await_obedience(queues, || false);
+    }
+
+    /// Whether queues of it that were to leave may be at work on a GPU that has not obeyed, or is
+    /// being reset: then it may not be told that its buffers can move.
+    pub(super) fn is_at_work(&self) -> bool {
+        let mut devices = self.devices().iter();
+        devices.any(|device| device.queues().are_at_work(&**device))
+    }
+
+    /// The process gives memory back that its GPUs may use while they are reset, or do not obey:
+    /// waits as [`Queues::await_reset`] for all of them. `ERESTARTSYS`: a signal came first.
+    pub(super) fn await_resets(&self) -> Result {
+        for device in self.devices().iter().filter(|device| device.vm().is_ok()) {
+            let queues = device.queues();
+            if device.node().kgd().in_reset() || queues.are_at_work(&**device) {
+                queues.await_reset(&**device, has_signal, || ())?;
+            }
         }
-        while devices().any(waits) {
-            fsleep(STEP);
-        }
-        for device in devices().filter(|device| at_work(device)) {
-            let (name, pid) = (device.node().pci_name(), self.pid);
-            gpu_err!(name, "process {pid}: memory that it may still use goes\n");
-        }
+        Ok(())
     }
 
     /// Whether all its queues are off the GPUs for good: nobody need wait for its eviction fence.

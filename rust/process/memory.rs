@@ -4,6 +4,7 @@
 //! its GPUs.
 
 use super::{
+    leaving::has_signal,
     Process,
     ProcessDevice, //
 };
@@ -51,8 +52,10 @@ pub(crate) fn import(device: &ProcessDevice, fd: i32, address: u64) -> Result<Ha
     Ok(Handle::new(device.gpu_id(), index))
 }
 
-/// Frees a buffer.
+/// Frees a buffer. `ERESTARTSYS`: a signal came while a GPU of the process's was being reset.
 pub(crate) fn free(process: &Process, handle: Handle) -> Result {
+    // Who has unmapped it may not have waited to the end.
+    process.await_resets()?;
     process
         .device(handle.gpu_id())?
         .buffers()
@@ -91,13 +94,15 @@ pub(crate) fn map(process: &Process, handle: Handle, gpus: &[u32], done: &mut u3
     })?;
     // Only now: the page tables are as they shall be.
     for (device, vm) in with_vms(process, gpus) {
-        flush_tlb(device, vm);
+        // What a GPU knows that is being reset it is about to forget.
+        let _ = flush_tlb(device, vm);
     }
     Ok(())
 }
 
 /// Unmaps a buffer from GPUs, from the `done`-th on, and waits until they have forgotten it: also
-/// if it fails, those from which it is unmapped, for it may be freed next. Errors as for [`map`].
+/// if it fails, those from which it is unmapped, for it may be freed next. Errors as for [`map`];
+/// `ERESTARTSYS`: a signal came while one was being reset, and the same call goes on from there.
 pub(crate) fn unmap(process: &Process, handle: Handle, gpus: &[u32], done: &mut u32) -> Result {
     let owner = process.device(handle.gpu_id())?;
     for device in process.devices() {
@@ -125,12 +130,19 @@ fn unmap_each(process: &Process, memory: &Memory, gpus: &[u32], done: &mut u32) 
 }
 
 /// When this returns these GPUs do not go to a buffer any more that was unmapped from them. The
-/// first error counts.
+/// first error counts. `ERESTARTSYS`: they may, for a signal came while one was being reset.
 fn forget(process: &Process, memory: &Memory, gpus: &[u32]) -> Result {
     // No signal ends that: who comes out too early can free what the GPU still reads.
     let mut result = memory.sync(false);
     for (device, vm) in with_vms(process, gpus) {
-        flush_tlb(device, vm);
+        // Nothing is forgotten by a GPU that is about to be reset, or does not answer. Its waves go
+        // on until amdgpu has reset it, with what it knew.
+        if flush_tlb(device, vm).is_err() {
+            let forget = || {
+                let _ = flush_tlb(device, vm);
+            };
+            device.queues().await_reset(device, has_signal, forget)?;
+        }
         // Only now: until then the GPU may still go to the old pages.
         result = result.and(vm.dma_unmap(memory));
     }
@@ -149,15 +161,17 @@ fn with_vms<'a>(
 }
 
 /// Makes a GPU forget what it knows of the process's page tables. Accesses in flight are waited
-/// for. One that does not answer is about to be reset: as in C, callers do not hear of it.
-fn flush_tlb(device: &ProcessDevice, vm: &Vm) {
-    match vm.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask()) {
-        Err(error) if error != EAGAIN => {
+/// for. `EAGAIN`: it has not, for it is about to be reset; any other error: it does not answer,
+/// which is said here.
+fn flush_tlb(device: &ProcessDevice, vm: &Vm) -> Result {
+    let result = vm.flush_tlb(TlbFlush::Heavyweight, device.node().xcc_mask());
+    if let Err(error) = result {
+        if error != EAGAIN {
             let name = device.node().pci_name();
             gpu_err!(name, "translations are not invalidated: {error:?}\n");
         }
-        _ => (),
     }
+    result
 }
 
 fn refused(process: &Process, device: &ProcessDevice, error: Error) {

@@ -107,6 +107,9 @@ pub(crate) fn create(
     } else {
         None
     };
+    // What is left of queues that are gone goes now: its buffers wait for whoever has page tables
+    // locked, who may wait for an eviction of this process, and that for `alive`.
+    device.queues().are_off(&**device);
     let inserted = {
         let _alive = process.alive()?;
         let inserted = device.queues().insert(&**device, &mut sched_process, new);
@@ -242,7 +245,8 @@ pub(crate) fn update(process: &Process, id: u32, settings: QueueSettings) -> Res
 }
 
 /// SET_CU_MASK: one mask for each XCC of a compute queue; for a copy queue they mean nothing.
-/// `EFAULT`: the process has no such queue.
+/// `EFAULT`: the process has no such queue. `EINVAL`: half a pair of compute units, where those
+/// work together; as in C also for a copy queue, and beyond the units that there are.
 pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
     let _turn = process.memory_lock();
     let (id, device) = find(process, id).ok_or(EFAULT)?;
@@ -253,6 +257,9 @@ pub(crate) fn set_cu_mask(process: &Process, id: u32, user: &[u32]) -> Result {
         arrays: facts.max_sh_per_se,
         pairs: node.generation().chip.cu_pairs,
     };
+    if engines.pairs && !cu_mask::has_whole_pairs(user) {
+        return Err(EINVAL);
+    }
     let cus = facts.cu_count / facts.num_partitions.max(1);
     let first = node.xcc_mask().trailing_zeros();
     let mut masks = KVec::with_capacity(node.num_xcc() as usize, GFP_KERNEL)?;

@@ -7,8 +7,13 @@
 
 mod debugger;
 mod obedience;
+mod performance;
 
 pub(super) use debugger::Debugged;
+pub(crate) use obedience::{
+    await_obedience,
+    PATIENCE, //
+};
 pub(crate) use debugger::{
     Named,
     QueueSnapshot, //
@@ -34,7 +39,10 @@ use crate::{
         GpuId,
         QueueId, //
     },
-    kgd::gpu_err,
+    kgd::{
+        gpu_err,
+        gpu_warn, //
+    },
     linux::{
         errno,
         timekeeping::boot_nanoseconds,
@@ -113,8 +121,6 @@ pub(crate) struct Queues {
     evicted_for: Atomic<u64>,
     /// What copy queues had counted that are gone.
     past_sdma: Atomic<u64>,
-    /// When the queues were to leave last, the hardware did not obey.
-    disobeyed: Atomic<bool>,
     #[pin]
     inner: Mutex<Inner>,
 }
@@ -148,7 +154,6 @@ impl Queues {
             doorbells: SetOnce::new(),
             evicted_for: Atomic::new(0),
             past_sdma: Atomic::new(0),
-            disobeyed: Atomic::new(false),
             inner <- new_mutex!(Inner {
                 closed: false,
                 evicted: 0,
@@ -228,7 +233,6 @@ impl Queues {
         if !obeyed {
             let remains = inner.remains.get_or_insert_with(Remains::new);
             (remains.ended, remains.process) = (queues, process);
-            self.note_obedience(&inner, site);
             return;
         }
         drop(inner);
@@ -254,9 +258,7 @@ impl Queues {
     pub(crate) fn evict(&self, site: &impl Site) -> Result {
         let mut inner = self.inner.lock();
         let result = inner.evict(site);
-        let result = result.and_then(|()| inner.check_remains(site));
-        self.note_obedience(&inner, site);
-        result
+        result.and_then(|()| inner.check_remains(site))
     }
 
     /// Takes back one [`Queues::evict`].
@@ -289,23 +291,24 @@ impl Queues {
         }
     }
 
+    /// Whether that was so.
+    pub(crate) fn are_lost(&self) -> bool {
+        self.inner.lock().lost
+    }
+
     /// Hands a queue to the scheduler; the process's first one takes the process in. `EIO`: beside
-    /// others, one that is gone may be at work.
+    /// others, one that is gone may be at work, as far as [`Queues::are_off`] knows, which the
+    /// caller has asked with nothing locked: it gives back what that one used.
     pub(crate) fn insert(
         &self,
         site: &impl Site,
         process: &mut Option<(NewSchedProcess, ActiveProcess)>,
         new: NewQueue,
     ) -> Result<(), Refused> {
+        let id = new.id();
         let NewQueue { entry, node, .. } = new;
         let (mut node, mut active) = (Some(node), None);
-        if !self.are_off(site) {
-            return Err(Refused {
-                error: EIO,
-                _left: (active, node),
-            });
-        }
-        self.try_insert(site, process, entry, (&mut node, &mut active))
+        self.try_insert(site, process, (id, entry), (&mut node, &mut active))
             .map_err(|error| Refused {
                 error,
                 _left: (active, node),
@@ -317,13 +320,16 @@ impl Queues {
         &self,
         site: &impl Site,
         process: &mut Option<(NewSchedProcess, ActiveProcess)>,
-        entry: NewSchedQueue,
+        (id, entry): (QueueId, NewSchedQueue),
         (node, active): (&mut Option<QueueNode>, &mut Option<ActiveProcess>),
     ) -> Result {
         let scheduler = site.node().queues().scheduler();
         let mut inner = self.inner.lock();
         if inner.closed {
             return Err(ESRCH);
+        }
+        if inner.remains.is_some() {
+            return Err(EIO);
         }
         let key = match &inner.process {
             Some((key, _)) => *key,
@@ -350,6 +356,10 @@ impl Queues {
         if let Some(node) = node.take() {
             inner.queues.insert(node);
             inner.count += 1;
+        }
+        if let Err(error) = inner.follow_profiler(site, id) {
+            let name = site.node().pci_name();
+            gpu_warn!(name, "performance counters miss a queue: {error:?}\n");
         }
         Ok(())
     }
@@ -535,23 +545,6 @@ impl Queues {
         let inner = self.inner.lock();
         let (process, key, queue) = inner.get(id).ok_or(EFAULT)?;
         queue.node.scheduler().check_changeable(process, key)
-    }
-
-    /// Performance counters count all queues, or do not.
-    pub(crate) fn count_performance(&self, count: bool) -> Result {
-        let mut inner = self.inner.lock();
-        let Inner {
-            process, queues, ..
-        } = &mut *inner;
-        let Some((process, _)) = process.as_ref() else {
-            return Ok(());
-        };
-        let mut result = Ok(());
-        for Scheduled { key, queue, .. } in queues.values_mut() {
-            let changed = queue.rewrite(*process, *key, &mut |queue| queue.counts = Some(count));
-            result = result.and(changed);
-        }
-        result
     }
 
     /// Starts or stops a queue with settings whose descriptor is the one that it has. `EFAULT`:

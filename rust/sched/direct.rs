@@ -364,6 +364,39 @@ impl Direct {
         }
         result
     }
+
+    /// Changes a queue that is off the hardware.
+    fn rewrite_in(
+        &self,
+        inner: &mut Inner,
+        process: Key,
+        queue: Key,
+        change: &mut dyn FnMut() -> bool,
+    ) -> Result {
+        let paused = inner.paused;
+        let Inner {
+            phase,
+            left,
+            processes,
+            ..
+        } = inner;
+        let at = processes.get_mut(&process).ok_or(ENOENT)?;
+        let vmid = at.binding.as_ref().map(Binding::vmid);
+        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
+        if *phase == Phase::Stopped && at.stranded && !*left && !self.hardware.kgd.in_reset() {
+            return Err(errno::timer_expired());
+        }
+        let off = self.take_off(phase, vmid, entry, self.preempt());
+        at.stranded |= off == Preemption::Failed;
+        let off = off.undisturbed();
+        if entry.hqd.reset {
+            return Err(off.err().unwrap_or(EACCES));
+        }
+        off?;
+        let runs = change();
+        entry.keep(SchedQueue::STOPPED, !runs);
+        self.run(*phase, paused, at)
+    }
 }
 
 impl Scheduler for Direct {
@@ -408,6 +441,7 @@ impl Scheduler for Direct {
         };
         // Some of its XCCs may have it. What does not stop says so.
         let gone = self.take_out(&mut inner, process, key);
+        self.look(&inner);
         drop(inner);
         drop(gone);
         Err(error)
@@ -416,6 +450,7 @@ impl Scheduler for Direct {
     fn unmap(&self, process: Key, queue: Key) -> Result {
         let mut inner = self.inner.lock();
         let (off, gone) = self.take_out(&mut inner, process, queue)?;
+        self.look(&inner);
         drop(inner);
         drop(gone);
         off.undisturbed()
@@ -423,29 +458,9 @@ impl Scheduler for Direct {
 
     fn rewrite(&self, process: Key, queue: Key, change: &mut dyn FnMut() -> bool) -> Result {
         let mut inner = self.inner.lock();
-        let paused = inner.paused;
-        let Inner {
-            phase,
-            left,
-            processes,
-            ..
-        } = &mut *inner;
-        let at = processes.get_mut(&process).ok_or(ENOENT)?;
-        let vmid = at.binding.as_ref().map(Binding::vmid);
-        let entry = at.queues.get_mut(&queue).ok_or(ENOENT)?;
-        if *phase == Phase::Stopped && at.stranded && !*left && !self.hardware.kgd.in_reset() {
-            return Err(errno::timer_expired());
-        }
-        let off = self.take_off(phase, vmid, entry, self.preempt());
-        at.stranded |= off == Preemption::Failed;
-        let off = off.undisturbed();
-        if entry.hqd.reset {
-            return Err(off.err().unwrap_or(EACCES));
-        }
-        off?;
-        let runs = change();
-        entry.keep(SchedQueue::STOPPED, !runs);
-        self.run(*phase, paused, at)
+        let result = self.rewrite_in(&mut inner, process, queue, change);
+        self.look(&inner);
+        result
     }
 
     fn may_run(&self, process: Key, queue: Key) -> bool {

@@ -46,7 +46,7 @@ use crate::{
         HqdPosition,
         Kgd,
         Partition,
-        ResetGuard, //
+        Register, //
     },
     linux::ratelimit::may_complain,
 };
@@ -402,38 +402,63 @@ impl NodeQueues {
         self.scheduler.hang()
     }
 
-    /// Shows the registers of all slots that queues can be in.
+    /// Shows the registers of all slots that queues can be in, up to where a reset begins: that is
+    /// kept from it for one slot at a time.
     pub(crate) fn show_slots(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let guard = ResetGuard::try_new(&*self.kgd);
-        if guard.is_err() || self.scheduler.is_stopped() {
-            return f.write_str("  Device is stopped\n");
-        }
         let (facts, chip) = (self.kgd.facts(), &self.generation.chip);
+        let (pipe, queue) = chip.hiq_slot;
+        let hiq = HqdPosition { pipe, queue };
         for (xcc, _) in xccs(self.xcc_mask) {
-            let (pipe, queue) = chip.hiq_slot;
-            writeln!(f, "  XCC {xcc}, HIQ, pipe {pipe}, queue {queue}")?;
-            self.show_slot(HqdPosition { pipe, queue }, xcc, f)?;
-            for slot in compute_slots(facts) {
-                let HqdPosition { pipe, queue } = slot;
-                writeln!(f, "  XCC {xcc}, pipe {pipe}, queue {queue}")?;
-                self.show_slot(slot, xcc, f)?;
+            let of_hiq = core::iter::once((hiq, "HIQ, "));
+            let others = compute_slots(facts).map(|at| (at, ""));
+            for (at, name) in Iterator::chain(of_hiq, others) {
+                let HqdPosition { pipe, queue } = at;
+                let read = || self.kgd.slot_registers(at, xcc);
+                if !self.show_slot(
+                    f,
+                    format_args!("XCC {xcc}, {name}pipe {pipe}, queue {queue}"),
+                    read,
+                )? {
+                    return Ok(());
+                }
             }
         }
         let engines = self.pcie.count + self.xgmi.count;
         let first = self.index * engines;
         for engine in first..first + engines {
             for queue in 0..chip.sdma_queues_per_engine {
-                writeln!(f, "  SDMA engine {engine}, queue {queue}")?;
-                let registers = self.kgd.sdma_registers(engine, queue);
-                dump_registers(f, &registers.map_err(|_| fmt::Error)?)?;
+                let read = || self.kgd.sdma_registers(engine, queue);
+                if !self.show_slot(f, format_args!("SDMA engine {engine}, queue {queue}"), read)? {
+                    return Ok(());
+                }
             }
         }
         Ok(())
     }
 
-    fn show_slot(&self, at: HqdPosition, xcc: u32, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let registers = self.kgd.slot_registers(at, xcc).map_err(|_| fmt::Error)?;
-        dump_registers(f, &registers)
+    /// Shows the registers that `read` reads. False: there are none to be read now.
+    fn show_slot(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        title: fmt::Arguments<'_>,
+        read: impl FnOnce() -> Result<KVec<Register>>,
+    ) -> Result<bool, fmt::Error> {
+        let registers = match self.scheduler.is_stopped() {
+            true => Err(EIO),
+            false => read(),
+        };
+        match registers {
+            Ok(registers) => {
+                writeln!(f, "  {title}")?;
+                dump_registers(f, &registers)?;
+                Ok(true)
+            }
+            Err(error) if error == EIO => {
+                f.write_str("  Device is stopped\n")?;
+                Ok(false)
+            }
+            Err(_) => Err(fmt::Error),
+        }
     }
 
     /// Shows the descriptors of all queues.
@@ -539,6 +564,44 @@ impl NodeQueues {
 #[kernel::macros::kunit_tests(amdkfd_sched_node)]
 mod tests {
     use super::*;
+    use crate::{
+        gpu::{
+            gate::Gate,
+            Gpu,
+            NoSink,
+            Node, //
+        },
+        ids::GpuId,
+        kgd::fake::Fake, //
+    };
+    use kernel::str::CString;
+
+    struct Slots<'a>(&'a NodeQueues);
+
+    impl fmt::Display for Slots<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            self.0.show_slots(f)
+        }
+    }
+
+    #[test]
+    fn slots_are_read_without_keeping_a_reset_from_beginning() {
+        let fake = Fake::new().unwrap();
+        let gpu = Gpu::new(fake.clone(), Gate::new().unwrap()).unwrap();
+        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
+        let node = Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap();
+        let shown = || {
+            let text = CString::try_from_fmt(fmt!("{}", Slots(node.queues())));
+            text.map(|text| text.to_bytes().len())
+        };
+        // A line for the HIQ, 28 slots and two engines' queues: the fake has no registers.
+        let all = shown().unwrap();
+        assert!(all > 31 * "  XCC 0, pipe 0, queue 0\n".len());
+        fake.set_in_reset(true);
+        assert_eq!(shown(), Ok("  Device is stopped\n".len()));
+        fake.set_in_reset(false);
+        assert_eq!(shown(), Ok(all));
+    }
 
     #[test]
     fn engines_are_split_only_with_xgmi() {

@@ -33,6 +33,11 @@ impl Patience {
         self.0.store(0, Relaxed);
     }
 
+    /// Whether it obeys, as far as anybody knows.
+    pub(crate) fn obeys(&self) -> bool {
+        self.0.load(Relaxed) == 0
+    }
+
     /// Whether it has not obeyed for less time than `limit`, or does.
     pub(crate) fn is_left(&self, limit: Delta) -> bool {
         let since = self.0.load(Relaxed);
@@ -50,9 +55,9 @@ mod tests {
     fn all_wait_from_the_same_moment_on() {
         const LIMIT: Delta = Delta::from_millis(20);
         let patience = Patience::new();
-        assert!(patience.is_left(LIMIT));
+        assert!(patience.is_left(LIMIT) && patience.obeys());
         patience.begin();
-        assert!(patience.is_left(Delta::from_secs(60)));
+        assert!(patience.is_left(Delta::from_secs(60)) && !patience.obeys());
         fsleep(LIMIT * 2);
         patience.begin();
         assert!(!patience.is_left(LIMIT));

@@ -88,7 +88,7 @@ impl QueueSlots for Amdgpu {
 
     fn slot_registers(&self, position: HqdPosition, xcc: u32) -> Result<KVec<Register>> {
         let HqdPosition { pipe, queue } = position;
-        registers(|out| {
+        registers(self, |out| {
             // SAFETY: By the type invariant, the device is valid, and there is room for as many as
             // it says at most.
             unsafe { c::bridge_queue_registers(self.adev(), pipe, queue, xcc, out) }
@@ -96,7 +96,7 @@ impl QueueSlots for Amdgpu {
     }
 
     fn sdma_registers(&self, engine: u32, queue: u32) -> Result<KVec<Register>> {
-        registers(|out| {
+        registers(self, |out| {
             // SAFETY: as above.
             unsafe { c::bridge_sdma_registers(self.adev(), engine, queue, out) }
         })

@@ -10,6 +10,16 @@ impl Fake {
         self.live.lock().low_rings = slots;
     }
 
+    /// None. `EBUSY`: who asks keeps a reset from beginning, and this allocates.
+    fn registers(&self) -> Result<KVec<Register>> {
+        let live = self.live.lock();
+        match (live.in_reset, live.reset_locks) {
+            (true, _) => Err(EIO),
+            (false, 0) => Ok(KVec::new()),
+            (false, _) => Err(EBUSY),
+        }
+    }
+
     /// There are queues in these slots.
     pub(crate) fn occupy(&self, slots: u64) {
         self.live.lock().slots |= slots;
@@ -71,11 +81,11 @@ impl QueueSlots for Fake {
     }
 
     fn slot_registers(&self, _position: HqdPosition, _xcc: u32) -> Result<KVec<Register>> {
-        Ok(KVec::new())
+        self.registers()
     }
 
     fn sdma_registers(&self, _engine: u32, _queue: u32) -> Result<KVec<Register>> {
-        Ok(KVec::new())
+        self.registers()
     }
 
     fn copy_doorbell(&self, engine: u32, queue: u32) -> Option<u32> {

@@ -3,38 +3,98 @@
 //! Whether hardware has obeyed that queues were to leave.
 
 use super::{
-    Inner,
     Queues,
     Site, //
 };
-use kernel::sync::atomic::ordering::Relaxed;
+use crate::kgd::gpu_err;
+use kernel::{
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+
+/// How long is waited for the reset of a GPU that does not obey, which takes some seconds on
+/// hardware.
+pub(crate) const PATIENCE: Delta = Delta::from_secs(10);
+
+/// Queues have been evicted, and memory that they use is about to go: waits for hardware that did
+/// not obey until it has, or has been reset. Not for long where nobody resets it, and not at all
+/// for who does: the task that resets it may reclaim memory. `ERESTARTSYS`: `stops` said so.
+///
+/// TIMEOUT: see above, from the moment on at which the hardware did not obey.
+pub(crate) fn await_obedience<'a, S: Site + 'a>(
+    queues: impl Iterator<Item = (&'a Queues, &'a S)> + Clone,
+    mut stops: impl FnMut() -> bool,
+) -> Result {
+    const STEP: Delta = Delta::from_millis(10);
+    let waits = |(queues, site): (&Queues, &S)| {
+        let node = site.node();
+        queues.are_at_work(site)
+            && !node.is_reset_by_current()
+            && node.queues().patience().is_left(PATIENCE)
+    };
+    if !queues.clone().any(waits) {
+        return Ok(());
+    }
+    while queues.clone().any(waits) {
+        if stops() {
+            return Err(ERESTARTSYS);
+        }
+        fsleep(STEP);
+    }
+    for (_, site) in queues.filter(|(queues, site)| queues.are_at_work(*site)) {
+        let pid = site.vm().map_or(0, |vm| vm.task().pid);
+        let name = site.node().pci_name();
+        gpu_err!(name, "process {pid}: memory that it may still use goes\n");
+    }
+    Ok(())
+}
 
 impl Queues {
-    /// Whether queues that were evicted, or are gone, may be at work on hardware that did not obey,
-    /// which is asked once more. False until it is known not to have: then this costs next to
-    /// nothing.
+    /// The process gives memory back that the GPU may use still: whether it has forgotten that is
+    /// not known. Waits until none of the queues is at work, which the end of the GPU's reset sees
+    /// to if it does not obey ([`await_obedience`]), and calls `forget` while that is so. `stops`:
+    /// whether a signal came, and the answer is `ERESTARTSYS`. Not under reclaim, nor in a reset.
+    pub(crate) fn await_reset(
+        &self,
+        site: &impl Site,
+        stops: impl FnMut() -> bool,
+        forget: impl FnOnce(),
+    ) -> Result {
+        // What comes of it is looked at below. While amdgpu has the hardware for a reset, queues go
+        // on that nothing is wrong with.
+        let _ = self.evict(site);
+        let result = await_obedience(core::iter::once((self, site)), stops);
+        if result.is_ok() {
+            forget();
+        }
+        if let Err(error) = self.restore(site) {
+            pr_debug!("queues do not come back: {error:?}\n");
+        }
+        result
+    }
+
+    /// Whether queues that were to leave, or are gone, may be at work on hardware that did not
+    /// obey, which is asked once more. While it obeys, as far as anybody knows, this costs next to
+    /// nothing. Those of a process that is not evicted any more count, too: what they did not leave
+    /// they are still on.
     pub(crate) fn are_at_work(&self, site: &impl Site) -> bool {
-        if !self.disobeyed.load(Relaxed) {
+        let queues = site.node().queues();
+        if queues.patience().obeys() {
             return false;
         }
+        let scheduler = queues.scheduler();
         let inner = self.inner.lock();
         if let (Some((key, _)), 1..) = (&inner.process, inner.evicted) {
             // What comes of it is looked at below.
-            let _ = site.node().queues().scheduler().evict(*key);
+            let _ = scheduler.evict(*key);
             site.node().notify_resets();
         }
         let _ = inner.check_remains(site);
-        self.note_obedience(&inner, site)
-    }
-
-    /// Notes whether such queues may be at work, and returns it. Those of a process that is not
-    /// evicted any more count, too: what they did not leave they are still on.
-    pub(super) fn note_obedience(&self, inner: &Inner, site: &impl Site) -> bool {
-        let scheduler = site.node().queues().scheduler();
         let process = inner.process.as_ref();
-        let works = process.is_some_and(|(key, _)| scheduler.may_work_for(*key))
-            || inner.remains.is_some() && !scheduler.has_let_go();
-        self.disobeyed.store(works, Relaxed);
-        works
+        process.is_some_and(|(key, _)| scheduler.may_work_for(*key))
+            || inner.remains.is_some() && !scheduler.has_let_go()
     }
 }

@@ -13,9 +13,13 @@ mod tests {
             NoSink,
             Node, //
         },
-        ids::UserVa,
+        ids::{
+            Serial,
+            UserVa, //
+        },
         kgd::{
             fake::Fake,
+            TlbFlush,
             Vm, //
         },
         queue::{
@@ -28,6 +32,7 @@ mod tests {
             slots::Slots, //
         },
     };
+    use core::cell::Cell;
     use kernel::{
         sync::Arc,
         time::Delta, //
@@ -68,6 +73,17 @@ mod tests {
 
     /// Makes a compute queue.
     fn create(site: &FakeSite, queues: &Queues) -> Result<QueueId> {
+        queues.are_off(site);
+        create_beside(site, queues)
+    }
+
+    /// The same, beside what may be left of others.
+    fn create_beside(site: &FakeSite, queues: &Queues) -> Result<QueueId> {
+        create_while(site, queues, || ())
+    }
+
+    /// The same; `meanwhile` comes before it is taken in.
+    fn create_while(site: &FakeSite, queues: &Queues, meanwhile: impl FnOnce()) -> Result<QueueId> {
         let node = site.node.queues();
         let request = QueueRequest {
             ring_base_address: 0x7f12_3450_0000,
@@ -95,6 +111,7 @@ mod tests {
         let id = new.id();
         let process = NewSchedProcess::new(hw_process(1), false, None)?;
         let mut process = Some((process, node.activate()));
+        meanwhile();
         let inserted = queues.insert(site, &mut process, new);
         inserted.map_err(|refused| refused.error)?;
         Ok(id)
@@ -139,8 +156,10 @@ mod tests {
         let id = create(&site, &queues).unwrap();
         let mut changes = 0;
         let mut change = |queues: &Queues| queues.rewrite(id, &mut |_| changes += 1);
+        assert!(!queues.are_at_work(&site));
         // Its ring would be given back while it reads it.
         assert_eq!(change(&queues), Err(errno::timer_expired()));
+        assert!(queues.are_at_work(&site));
         assert_eq!(change(&queues), Err(EIO));
         let scheduler = site.node.queues().scheduler();
         scheduler.stop().unwrap();
@@ -161,6 +180,8 @@ mod tests {
         let only = create(&site, &queues).unwrap();
         let timeout = Err(errno::timer_expired());
         assert_eq!(queues.destroy(&site, only), timeout);
+        // Whoever takes memory from it waits, without an order of its own.
+        assert!(queues.are_at_work(&site));
         assert!(held(&fake) != 0 && queues.evict(&site) == timeout);
         let scheduler = site.node.queues().scheduler();
         scheduler.stop().unwrap();
@@ -168,7 +189,10 @@ mod tests {
         fake.set_in_reset(false);
         scheduler.start().unwrap();
         assert_eq!(queues.evict(&site), Ok(()));
-        // The next one finds that it is over.
+        // It is over. Who makes the next one has locked what freeing buffers must not wait for.
+        let before = held(&fake);
+        assert_eq!(create_beside(&site, &queues).err(), Some(EIO));
+        assert_eq!(held(&fake), before);
         create(&site, &queues).unwrap();
         assert_eq!(queues.count(), 1);
         scheduler.stop().unwrap();
@@ -204,6 +228,66 @@ mod tests {
     }
 
     #[test]
+    fn what_a_reset_takes_is_at_work_until_it_is_over() {
+        let (fake, site, queues) = silent();
+        create(&site, &queues).unwrap();
+        assert!(!queues.are_lost() && !queues.are_at_work(&site));
+        fake.set_in_reset(true);
+        let node = site.node.queues();
+        node.stop().unwrap();
+        // An eviction does not fail then, and yet its fence must not be signalled.
+        assert_eq!((queues.lose(&site), queues.evict(&site)), (Ok(()), Ok(())));
+        assert!(queues.are_lost() && queues.are_at_work(&site));
+        assert_eq!(queues.lose(&site), Ok(()));
+        assert!(queues.are_at_work(&site));
+        fake.reset_hardware();
+        assert_eq!(node.check_reset(false), Ok(()));
+        assert!(!queues.are_at_work(&site));
+        queues.quiesce(&site);
+        fake.set_in_reset(false);
+    }
+
+    #[test]
+    fn memory_goes_when_a_gpu_that_is_reset_has_forgotten_it() {
+        let (fake, site, queues) = silent();
+        create(&site, &queues).unwrap();
+        // Another's queue is the reason, and amdgpu has not told of it yet.
+        fake.set_in_reset(true);
+        let flush = || site.vm.flush_tlb(TlbFlush::Heavyweight, 1);
+        assert_eq!(flush(), Err(EAGAIN));
+        let (looks, forgotten) = (Cell::new(0), Cell::new(None));
+        let forget = || forgotten.set(Some(flush()));
+        // A signal comes: whoever comes again waits as well.
+        assert_eq!(queues.await_reset(&site, || true, forget), Err(ERESTARTSYS));
+        assert_eq!(forgotten.get(), None);
+        let node = site.node.queues();
+        let goes_on = || {
+            assert_eq!(forgotten.get(), None);
+            looks.set(looks.get() + 1);
+            match looks.get() {
+                2 => node.stop().unwrap(),
+                4 => {
+                    fake.reset_hardware();
+                    fake.set_in_reset(false);
+                    node.start().unwrap();
+                }
+                _ => (),
+            }
+            false
+        };
+        assert_eq!(queues.await_reset(&site, goes_on, forget), Ok(()));
+        assert_eq!((looks.get(), forgotten.get()), (4, Some(Ok(()))));
+        // Who has nothing there waits for nothing.
+        fake.set_in_reset(true);
+        node.stop().unwrap();
+        queues.quiesce(&site);
+        fake.reset_hardware();
+        node.scheduler().trust();
+        assert!(queues.are_off(&site));
+        assert_eq!(queues.await_reset(&site, || true, forget), Ok(()));
+    }
+
+    #[test]
     fn queues_that_amdgpu_kept_from_leaving_leave_when_they_are_looked_at() {
         let fake = Fake::with(|facts| facts.sched_policy = 2).unwrap();
         for fake in [fake, Fake::new().unwrap()] {
@@ -220,6 +304,28 @@ mod tests {
             queues.quiesce(&site);
             assert_eq!(held(&fake), 0);
         }
+    }
+
+    #[test]
+    fn performance_counters_follow_their_owner_while_a_queue_is_made() {
+        let fake = Fake::with(|facts| facts.sched_policy = 2).unwrap();
+        let (fake, site, queues) = on(fake);
+        let (profiler, owner) = (site.node.profiler(), Serial::next());
+        let counted = |id| {
+            let inner = queues.inner.lock();
+            inner.queues.get(&id).map(|it| it.queue.counts)
+        };
+        // Who takes them tells the queues that there are.
+        let tell = |count| queues.count_performance(count);
+        let take = || profiler.take(owner, || tell(true)).unwrap();
+        let taken = create_while(&site, &queues, take).unwrap();
+        assert_eq!(counted(taken), Some(Some(true)));
+        let release = || profiler.release(owner, || tell(false)).unwrap();
+        let released = create_while(&site, &queues, release).unwrap();
+        assert_eq!(counted(released), Some(Some(false)));
+        assert_eq!(counted(taken), Some(Some(false)));
+        queues.quiesce(&site);
+        assert_eq!(held(&fake), 0);
     }
 
     #[test]

@@ -86,6 +86,9 @@ impl Direct {
 
 /// Whether queues of a process may be on the hardware that were to leave it.
 pub(super) fn stays(process: &SchedProcess) -> bool {
-    let leaves = process.evicted || process.leaving;
-    process.stranded || leaves && process.queues.values().any(|entry| entry.hqd.loaded)
+    let all = process.evicted || process.leaving;
+    let stays = |entry: &SchedQueue| {
+        entry.hqd.loaded && (all || entry.kept & SchedQueue::LEAVING != 0)
+    };
+    process.stranded || process.queues.values().any(stays)
 }

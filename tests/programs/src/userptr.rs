@@ -5,11 +5,11 @@
 //! it should.
 
 use crate::cases;
-use crate::running::{fill, moves, pattern, wrong_pages, Running, PATIENCE};
+use crate::running::{fill, moves, pattern, say, wrong_pages, Running, PATIENCE};
 use crate::waves::Gpu;
 use anyhow::{ensure, Context, Result};
 use clap::{Args, ValueEnum};
-use kfd::{Event, EventKind, Memory};
+use kfd::{Event, EventKind, Memory, Resets};
 use rustix::mm::{
     madvise, mmap_anonymous, mprotect, munmap, Advice, MapFlags, MprotectFlags, ProtFlags,
 };
@@ -29,6 +29,10 @@ pub struct Userptr {
     /// is done, in seconds of the machine's.
     #[arg(long, conflicts_with = "case")]
     hung: bool,
+    /// Free memory that a kernel writes to as soon as the GPU's reset is told of, and say when that
+    /// is done.
+    #[arg(long, conflicts_with_all = ["case", "hung"])]
+    reset: bool,
 }
 
 /// What happens to the memory.
@@ -62,6 +66,9 @@ impl Userptr {
         if self.hung {
             return unmap_under_a_hang();
         }
+        if self.reset {
+            return free_under_a_reset();
+        }
         match self.case {
             Some(case) => Bench::new()?.run(case),
             None => cases::run_each::<Case>("userptr"),
@@ -82,11 +89,42 @@ fn unmap_under_a_hang() -> Result<()> {
     let begin = Instant::now();
     // SAFETY: nothing of the process looks there any more.
     unsafe { munmap(memory.as_ptr().as_ptr().cast(), SIZE)? };
-    let (took, uptime) = (begin.elapsed(), fs::read_to_string("/proc/uptime")?);
-    let now = uptime.split_whitespace().next().context("no uptime")?;
-    println!("munmap took {} ms\nunmapped at {now}", took.as_millis());
+    println!("munmap took {} ms", begin.elapsed().as_millis());
+    println!("unmapped at {}", uptime()?);
     // They go with the process: no packet of theirs ends.
     std::mem::forget((running, memory));
+    Ok(())
+}
+
+/// Seconds since the machine's begin.
+fn uptime() -> Result<String> {
+    let uptime = fs::read_to_string("/proc/uptime")?;
+    Ok(uptime.split_whitespace().next().context("none")?.into())
+}
+
+/// Nothing is wrong with the queue whose kernel works on the memory: it goes on until the GPU is
+/// reset, of which the process hears before.
+fn free_under_a_reset() -> Result<()> {
+    let gpu = Gpu::open(4)?;
+    let resets = Resets::watch(gpu.device())?;
+    let own = Memory::userptr(gpu.device(), SIZE)?;
+    let system = Memory::gtt(gpu.device(), SIZE)?;
+    let running = Running::start(&gpu, own.address() + TICKS as u64)?;
+    let ticks = || own.read::<u32>(TICKS, 1)[0];
+    ensure!(moves(ticks), "the kernel does not run");
+    say("running")?;
+    let deadline = Instant::now() + PATIENCE;
+    while resets.look()?.is_none() {
+        ensure!(Instant::now() < deadline, "nothing is reset");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    println!("told at {}, goes on: {}", uptime()?, moves(ticks));
+    drop(system);
+    println!("system memory freed at {}", uptime()?);
+    drop(own);
+    println!("own memory freed at {}", uptime()?);
+    // It goes with the process: its packet does not end.
+    std::mem::forget(running);
     Ok(())
 }
 
