@@ -474,7 +474,6 @@ impl Served {
         self.gpu.resets().end();
         self.sleep.open(self.gpu.gate());
         drop(stops);
-        power::has_reset(self.gpu.kgd().handle());
         for node in self.nodes() {
             node.listeners().notify_reset(true, "");
         }

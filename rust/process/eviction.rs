@@ -22,10 +22,7 @@ use super::{
     ProcessRef, //
 };
 use crate::{
-    linux::{
-        errno,
-        workqueue::flush_delayed, //
-    },
+    linux::workqueue::flush_delayed,
     smi::Trigger, //
 };
 use kernel::{
@@ -206,13 +203,7 @@ impl Evictor {
         let Some(context) = process.context() else {
             return Ok(Evicted::Before);
         };
-        let evicted = process.evict(Trigger::TTM);
-        // A GPU that is being reset is given no order, so that none has failed.
-        let evicted = evicted.and_then(|()| match process.is_at_work() {
-            true => Err(errno::timer_expired()),
-            false => Ok(()),
-        });
-        if let Err(error) = evicted {
+        if let Err(error) = process.evict(Trigger::TTM) {
             let _ = process.restore();
             return Err(error);
         }

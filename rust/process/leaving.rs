@@ -140,13 +140,6 @@ impl Process {
         let _ = await_obedience(queues, || false);
     }
 
-    /// Whether queues of it that were to leave may be at work on a GPU that has not obeyed, or is
-    /// being reset: then it may not be told that its buffers can move.
-    pub(super) fn is_at_work(&self) -> bool {
-        let mut devices = self.devices().iter();
-        devices.any(|device| device.queues().are_at_work(&**device))
-    }
-
     /// The process gives memory back that its GPUs may use while they are reset, or do not obey:
     /// waits as [`Queues::await_reset`] for all of them. `ERESTARTSYS`: a signal came first.
     pub(super) fn await_resets(&self) -> Result {

@@ -162,27 +162,11 @@ pub(crate) fn leave(gpu: DeviceHandle) {
 }
 
 /// The device is being reset, and its schedulers are stopped: what processes have on it is lost.
-/// The buffers of those that may be at work on it stay where they are until [`has_reset`].
 pub(crate) fn lose(gpu: DeviceHandle, cause: Cause) {
     let Ok(registry) = registry::get() else {
         return;
     };
     registry.each(|process| process.lose(gpu, cause));
-}
-
-/// The device has been reset: nothing from before is at work on it. Who has lost something there
-/// keeps no buffer where it is any more.
-pub(crate) fn has_reset(gpu: DeviceHandle) {
-    let Ok(registry) = registry::get() else {
-        return;
-    };
-    registry.each(|process| {
-        // Who has got a VM meanwhile may be about to lose its queues, which run on others.
-        let lost = process.devices().iter().all(|it| it.queues().are_lost());
-        if lost && process.devices_on(gpu).any(|it| it.vm().is_ok()) {
-            process.let_lost_buffers_move();
-        }
-    });
 }
 
 /// Asks the processes that know the device to end: everybody who waits for a signal wakes up, and
@@ -220,7 +204,7 @@ impl Process {
             let pid = self.lead().pid();
             pr_err!("process {pid}: cannot take its queues off all GPUs: {error:?}\n");
         }
-        if for_good || evicted.is_ok() && !self.is_at_work() {
+        if for_good || evicted.is_ok() {
             self.let_buffers_move();
         }
     }
@@ -239,8 +223,7 @@ impl Process {
     }
 
     /// Takes its queues off all GPUs for good: memory of the process's is lost. They stay off if it
-    /// is called again. On a GPU that is being reset they go on until amdgpu has done that: it has
-    /// not even stopped its own copy engines when it tells of a reset.
+    /// is called again.
     pub(super) fn lose_queues(&self) {
         for device in self.devices() {
             self.notify_eviction(device, Trigger::SUSPEND);
@@ -249,15 +232,7 @@ impl Process {
                 gpu_err!(name, "process {pid}: cannot unmap its queues: {error:?}\n");
             }
         }
-        self.let_lost_buffers_move();
-    }
-
-    /// The same if its queues are off for good, and nothing of it is at work. Else the end of the
-    /// reset comes here, or who wants the buffers asks for an eviction, which does not fail then.
-    fn let_lost_buffers_move(&self) {
-        if !self.is_at_work() {
-            self.let_buffers_move();
-        }
+        self.let_buffers_move();
     }
 
     fn lose(&self, gpu: DeviceHandle, cause: Cause) {

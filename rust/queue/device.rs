@@ -291,11 +291,6 @@ impl Queues {
         }
     }
 
-    /// Whether that was so.
-    pub(crate) fn are_lost(&self) -> bool {
-        self.inner.lock().lost
-    }
-
     /// Hands a queue to the scheduler; the process's first one takes the process in. `EIO`: beside
     /// others, one that is gone may be at work, as far as [`Queues::are_off`] knows, which the
     /// caller has asked with nothing locked: it gives back what that one used.

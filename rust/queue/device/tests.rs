@@ -228,26 +228,6 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reset_takes_is_at_work_until_it_is_over() {
-        let (fake, site, queues) = silent();
-        create(&site, &queues).unwrap();
-        assert!(!queues.are_lost() && !queues.are_at_work(&site));
-        fake.set_in_reset(true);
-        let node = site.node.queues();
-        node.stop().unwrap();
-        // An eviction does not fail then, and yet its fence must not be signalled.
-        assert_eq!((queues.lose(&site), queues.evict(&site)), (Ok(()), Ok(())));
-        assert!(queues.are_lost() && queues.are_at_work(&site));
-        assert_eq!(queues.lose(&site), Ok(()));
-        assert!(queues.are_at_work(&site));
-        fake.reset_hardware();
-        assert_eq!(node.check_reset(false), Ok(()));
-        assert!(!queues.are_at_work(&site));
-        queues.quiesce(&site);
-        fake.set_in_reset(false);
-    }
-
-    #[test]
     fn memory_goes_when_a_gpu_that_is_reset_has_forgotten_it() {
         let (fake, site, queues) = silent();
         create(&site, &queues).unwrap();
