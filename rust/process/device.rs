@@ -8,6 +8,7 @@
 
 use super::{
     apertures::Apertures,
+    memory::Unflushed,
     pasids::PasidName,
     tensor_limit::TensorLimit,
     trap::TrapMemory,
@@ -173,6 +174,7 @@ pub(crate) struct ProcessDevice {
     precise: Atomic<bool>,
     /// How often its waves touched memory that they may not.
     faults: Atomic<u64>,
+    unflushed: Unflushed,
     #[pin]
     tensor_limit: TensorLimit,
     shared_counters: Arc<Counters>,
@@ -197,6 +199,7 @@ impl ProcessDevice {
             precise: Atomic::new(false),
             user_tma: Atomic::new(0),
             faults: Atomic::new(0),
+            unflushed: Unflushed::new(),
             tensor_limit <- TensorLimit::new(node.clone()),
             shared_counters: Arc::new(Counters::new(), GFP_KERNEL)?,
             held: DEVICES.hold(),
@@ -213,6 +216,11 @@ impl ProcessDevice {
     /// The GPU's name.
     pub(crate) fn gpu_id(&self) -> GpuId {
         self.node.id()
+    }
+
+    /// Whether it has forgotten what was unmapped from it.
+    pub(super) fn unflushed(&self) -> &Unflushed {
+        &self.unflushed
     }
 
     /// What lies where in the process's view of the GPU.

@@ -136,20 +136,8 @@ impl Process {
     pub(super) fn await_eviction(&self) {
         let devices = self.devices().iter();
         let queues = devices.map(|device| (device.queues(), &**device));
-        // It never is.
-        let _ = await_obedience(queues, || false);
-    }
-
-    /// The process gives memory back that its GPUs may use while they are reset, or do not obey:
-    /// waits as [`Queues::await_reset`] for all of them. `ERESTARTSYS`: a signal came first.
-    pub(super) fn await_resets(&self) -> Result {
-        for device in self.devices().iter().filter(|device| device.vm().is_ok()) {
-            let queues = device.queues();
-            if device.node().kgd().in_reset() || queues.are_at_work(&**device) {
-                queues.await_reset(&**device, has_signal, || ())?;
-            }
-        }
-        Ok(())
+        // No signal ends it.
+        let _ = await_obedience(queues, None::<fn() -> bool>);
     }
 
     /// Whether all its queues are off the GPUs for good: nobody need wait for its eviction fence.

@@ -21,7 +21,13 @@ use crate::{
         Handle, //
     },
 };
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    sync::atomic::{
+        ordering::Relaxed,
+        Atomic, //
+    },
+};
 
 /// Allocates a buffer on a GPU. Returns its handle and where mmap on the DRM file finds it.
 pub(crate) fn alloc(
@@ -55,7 +61,7 @@ pub(crate) fn import(device: &ProcessDevice, fd: i32, address: u64) -> Result<Ha
 /// Frees a buffer. `ERESTARTSYS`: a signal came while a GPU of the process's was being reset.
 pub(crate) fn free(process: &Process, handle: Handle) -> Result {
     // Who has unmapped it may not have waited to the end.
-    process.await_resets()?;
+    await_resets(process)?;
     process
         .device(handle.gpu_id())?
         .buffers()
@@ -130,23 +136,92 @@ fn unmap_each(process: &Process, memory: &Memory, gpus: &[u32], done: &mut u32) 
 }
 
 /// When this returns these GPUs do not go to a buffer any more that was unmapped from them. The
-/// first error counts. `ERESTARTSYS`: they may, for a signal came while one was being reset.
+/// first error counts. `ERESTARTSYS`: one may, for a signal came while it was being reset, and
+/// [`free`] waits for it.
 fn forget(process: &Process, memory: &Memory, gpus: &[u32]) -> Result {
     // No signal ends that: who comes out too early can free what the GPU still reads.
     let mut result = memory.sync(false);
+    // All of them, before any is waited for: a signal may end that.
     for (device, vm) in with_vms(process, gpus) {
         // Nothing is forgotten by a GPU that is about to be reset, or does not answer. Its waves go
         // on until amdgpu has reset it, with what it knew.
         if flush_tlb(device, vm).is_err() {
-            let forget = || {
-                let _ = flush_tlb(device, vm);
-            };
-            device.queues().await_reset(device, has_signal, forget)?;
+            device.unflushed().add();
         }
+    }
+    for (device, vm) in with_vms(process, gpus) {
         // Only now: until then the GPU may still go to the old pages.
-        result = result.and(vm.dma_unmap(memory));
+        let unmapped = settle(device, vm).and_then(|()| vm.dma_unmap(memory));
+        result = result.and(unmapped);
     }
     result
+}
+
+/// Waits until a GPU has forgotten what it had not when that was unmapped. `ERESTARTSYS`: a signal
+/// came first.
+fn settle(device: &ProcessDevice, vm: &Vm) -> Result {
+    let Some(due) = device.unflushed().due() else {
+        return Ok(());
+    };
+    await_reset(device, vm)?;
+    device.unflushed().settle(due);
+    Ok(())
+}
+
+/// [`Queues::await_reset`](crate::queue::Queues::await_reset), and the GPU forgets what it knows.
+fn await_reset(device: &ProcessDevice, vm: &Vm) -> Result {
+    device.queues().await_reset(device, has_signal, || {
+        let _ = flush_tlb(device, vm);
+    })
+}
+
+/// The process gives memory back: waits for those of its GPUs that may go to it still, as they are
+/// reset, or do not obey, or nobody has waited for them. `ERESTARTSYS`: a signal came first.
+fn await_resets(process: &Process) -> Result {
+    for device in process.devices() {
+        let Ok(vm) = device.vm() else {
+            continue;
+        };
+        settle(device, vm)?;
+        if device.node().kgd().in_reset() || device.queues().are_at_work(&**device) {
+            await_reset(device, vm)?;
+        }
+    }
+    Ok(())
+}
+
+/// How often a GPU was asked in vain to forget what was unmapped, and up to which of these times it
+/// has forgotten that since.
+pub(super) struct Unflushed {
+    asked: Atomic<u32>,
+    settled: Atomic<u32>,
+}
+
+impl Unflushed {
+    /// It has forgotten all.
+    pub(super) const fn new() -> Self {
+        Self {
+            asked: Atomic::new(0),
+            settled: Atomic::new(0),
+        }
+    }
+
+    /// Asked in vain, once more. The page tables have been changed.
+    fn add(&self) {
+        self.asked.add(1, Relaxed);
+    }
+
+    /// What to [settle](Self::settle) when it has forgotten all that it knows now.
+    fn due(&self) -> Option<u32> {
+        let asked = self.asked.load(Relaxed);
+        (asked != self.settled.load(Relaxed)).then_some(asked)
+    }
+
+    /// It has forgotten all that it knew at a call of [`Unflushed::due`]. Of two at a time the older
+    /// one may be the last: then it is asked once more.
+    fn settle(&self, due: u32) {
+        self.settled.store(due, Relaxed);
+    }
 }
 
 /// Those of the GPUs on which the process has a VM.
@@ -179,5 +254,26 @@ fn refused(process: &Process, device: &ProcessDevice, error: Error) {
     if error != ERESTARTSYS && may_complain() {
         let (pid, name) = (process.lead().pid(), device.node().pci_name());
         gpu_err!(name, "process {pid}: cannot map a buffer: {error:?}\n");
+    }
+}
+
+#[kernel::macros::kunit_tests(amdkfd_process_memory)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_forgotten_is_due_until_somebody_has_waited_for_it() {
+        let unflushed = Unflushed::new();
+        assert_eq!(unflushed.due(), None);
+        unflushed.add();
+        let first = unflushed.due().unwrap();
+        // While that is waited for another comes, which may not be seen to.
+        unflushed.add();
+        unflushed.settle(first);
+        let second = unflushed.due().unwrap();
+        unflushed.settle(second);
+        assert_eq!(unflushed.due(), None);
+        unflushed.settle(first);
+        assert_eq!(unflushed.due(), Some(second));
     }
 }

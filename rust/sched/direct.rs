@@ -540,10 +540,12 @@ impl Scheduler for Direct {
         if inner.phase == Phase::Hung {
             return Ok(());
         }
-        Self::each(&mut inner, |phase, paused, process| match pause {
+        let result = Self::each(&mut inner, |phase, paused, process| match pause {
             true => self.clear(phase, process, self.preempt()),
             false => self.run(*phase, paused, process),
-        })
+        });
+        self.look(&inner);
+        result
     }
 
     fn is_stopped(&self) -> bool {

@@ -24,9 +24,12 @@ mod tests {
             NewSchedQueue, //
         },
     };
-    use kernel::sync::atomic::ordering::{
-        Acquire,
-        Release, //
+    use kernel::{
+        sync::atomic::ordering::{
+            Acquire,
+            Release, //
+        },
+        time::Monotonic, //
     };
 
     fn two_partitions() -> Arc<Fake> {
@@ -411,11 +414,11 @@ mod tests {
         let served = Arc::new(served(fake.clone()), GFP_KERNEL).unwrap();
         let saved = || served.sleep.stops.lock().saved;
         let reset_engine = |processes: bool| {
-            let begin = Instant::now();
+            let begin = Instant::<Monotonic>::now();
             fake.set_resets_copy_engine(true);
             served.suspend(processes);
             fake.set_resets_copy_engine(false);
-            assert!(Instant::now() - begin < Delta::from_secs(5));
+            assert!(begin.elapsed() < Delta::from_secs(5));
             assert!(served.is_stopped() && served.keeps_processes_off() == processes);
         };
         fake.set_suspending(true);

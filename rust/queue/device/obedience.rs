@@ -21,25 +21,28 @@ pub(crate) const PATIENCE: Delta = Delta::from_secs(10);
 
 /// Queues have been evicted, and memory that they use is about to go: waits for hardware that did
 /// not obey until it has, or has been reset. Not for long where nobody resets it, and not at all
-/// for who does: the task that resets it may reclaim memory. `ERESTARTSYS`: `stops` said so.
+/// for who does: the task that resets it may reclaim memory. `stops`: whether a signal came, and the
+/// answer is `ERESTARTSYS`. Who can be called away so waits for a reset that runs to its end.
 ///
 /// TIMEOUT: see above, from the moment on at which the hardware did not obey.
 pub(crate) fn await_obedience<'a, S: Site + 'a>(
     queues: impl Iterator<Item = (&'a Queues, &'a S)> + Clone,
-    mut stops: impl FnMut() -> bool,
+    mut stops: Option<impl FnMut() -> bool>,
 ) -> Result {
     const STEP: Delta = Delta::from_millis(10);
+    let to_its_end = stops.is_some();
     let waits = |(queues, site): (&Queues, &S)| {
         let node = site.node();
         queues.are_at_work(site)
             && !node.is_reset_by_current()
-            && node.queues().patience().is_left(PATIENCE)
+            && (node.queues().patience().is_left(PATIENCE)
+                || to_its_end && node.kgd().in_reset())
     };
     if !queues.clone().any(waits) {
         return Ok(());
     }
     while queues.clone().any(waits) {
-        if stops() {
+        if stops.as_mut().is_some_and(|stops| stops()) {
             return Err(ERESTARTSYS);
         }
         fsleep(STEP);
@@ -66,7 +69,7 @@ impl Queues {
         // What comes of it is looked at below. While amdgpu has the hardware for a reset, queues go
         // on that nothing is wrong with.
         let _ = self.evict(site);
-        let result = await_obedience(core::iter::once((self, site)), stops);
+        let result = await_obedience(core::iter::once((self, site)), Some(stops));
         if result.is_ok() {
             forget();
         }

@@ -260,6 +260,22 @@ mod tests {
     }
 
     #[test]
+    fn what_a_pause_does_not_stop_is_at_work() {
+        let fake = Fake::new().unwrap();
+        let direct = direct(&fake);
+        let process = direct.add(process(0), None);
+        mapped(&direct, process, &fake);
+        fake.set_stuck(true, false);
+        assert!(direct.pause(true).is_err());
+        assert!(direct.may_work_for(process) && !direct.patience().obeys());
+        direct.stop().unwrap();
+        fake.set_stuck(false, false);
+        fake.set_in_reset(false);
+        Scheduler::start(&*direct).unwrap();
+        assert!(!direct.may_work_for(process) && direct.patience().obeys());
+    }
+
+    #[test]
     fn what_is_to_go_while_amdgpu_has_the_hardware_goes_afterwards() {
         let fake = Fake::new().unwrap();
         let direct = direct(&fake);
