@@ -118,7 +118,7 @@ fn free_under_a_reset() -> Result<()> {
         ensure!(Instant::now() < deadline, "nothing is reset");
         std::thread::sleep(Duration::from_millis(1));
     }
-    println!("told at {}, goes on: {}", uptime()?, moves(ticks));
+    println!("told at {}", uptime()?);
     drop(system);
     println!("system memory freed at {}", uptime()?);
     drop(own);
