@@ -126,6 +126,8 @@ unsafe extern "C" {
     pub(super) fn amdkfd_large_is_possible() -> bool;
     pub(super) fn amdkfd_large_is_allowed(vma: *mut bindings::vm_area_struct) -> bool;
     pub(super) fn amdkfd_large_split(pfn: c_ulong) -> c_int;
+    pub(super) fn amdkfd_large_is_leaving(pfn: c_ulong) -> bool;
+    pub(super) fn amdkfd_fault_wait(fault: *const bindings::vm_fault) -> c_int;
     pub(super) fn amdkfd_fault_split(fault: *const bindings::vm_fault) -> c_int;
     pub(super) fn amdkfd_migration_commit(migration: *mut RawMigration) -> u32;
     pub(super) fn amdkfd_migration_end(migration: *mut RawMigration);

@@ -175,7 +175,7 @@ static unsigned long collect_page(struct amdkfd_migration *migration, unsigned l
 		return 0;
 	if (!folio_trylock(folio))
 		goto put;
-	if (folio_nr_pages(folio) > most)
+	if (folio_nr_pages(folio) > most || amdkfd_large_is_leaving(pfn))
 		goto unlock;
 	if (!folio_test_ksm(folio)) {
 		anon_vma = static_call(get_anon_vma)(folio);
@@ -226,7 +226,7 @@ unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, 
  * own, in the first of the tail pages, that is gone. Whose these are is found here: the owners of
  * the large folios that there are or were, by their number of 2 MiB.
  */
-static DEFINE_XARRAY(large_owners);
+DEFINE_XARRAY(amdkfd_large_owners);
 
 #define FOLIO_PAGES (sizeof(struct folio) / sizeof(struct page))
 static_assert(sizeof(struct folio) % sizeof(struct page) == 0);
@@ -241,12 +241,12 @@ static notrace bool may_be_overwritten(unsigned long pfn)
 /* An entry that is there is its maker's, whether it has an owner already or not. */
 int amdkfd_large_reserve(unsigned long pfn)
 {
-	return xa_insert(&large_owners, pfn >> LARGE_ORDER, NULL, GFP_KERNEL);
+	return xa_insert(&amdkfd_large_owners, pfn >> LARGE_ORDER, NULL, GFP_KERNEL);
 }
 
 void amdkfd_large_forget(unsigned long pfn)
 {
-	xa_erase(&large_owners, pfn >> LARGE_ORDER);
+	xa_erase(&amdkfd_large_owners, pfn >> LARGE_ORDER);
 }
 
 /* What large folios need beside that. */
@@ -388,6 +388,7 @@ static int split_large(struct folio *folio, struct page *kept)
  */
 int amdkfd_large_split(unsigned long pfn)
 {
+	const unsigned long until = jiffies + AMDKFD_LARGE_PATIENCE;
 	struct page *page = pfn_to_page(pfn);
 	struct folio *folio;
 	int ret = 0;
@@ -396,11 +397,15 @@ int amdkfd_large_split(unsigned long pfn)
 		folio = page_folio(page);
 		if (!folio_test_large(folio) || !folio_try_get(folio))
 			return 0;
-		if (folio_trylock(folio))
-			break;
+		if (folio_trylock(folio)) {
+			if (!amdkfd_large_is_leaving(pfn))
+				break;
+			folio_unlock(folio);
+		}
 		/* With one more reference whoever is splitting it could not. */
 		folio_put(folio);
-		folio_wait_locked(folio);
+		if (!amdkfd_large_pause(until))
+			return -EAGAIN;
 	}
 	/* It may have been split before there was a reference, and another made of its pages. */
 	if (page_folio(page) == folio && is_large_device(folio))
@@ -463,6 +468,9 @@ unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 
 	 */
 	folio_set_dirty(folio);
 	args->dst[index] = migrate_pfn(folio_pfn(folio)) | (large ? MIGRATE_PFN_COMPOUND : 0);
+	/* Not before: others who touch it have references then, with which it cannot be split. */
+	if (migration->whole.folio)
+		amdkfd_whole_leave(&migration->whole);
 	return folio_pfn(folio);
 }
 
@@ -478,7 +486,7 @@ static int take_large(struct amdkfd_migration *migration, u32 index, unsigned lo
 		if (page_ref_count(page + i))
 			return -EBUSY;
 	/* It was reserved: nothing is allocated. */
-	if (xa_err(xa_store(&large_owners, pfn >> LARGE_ORDER, owner, GFP_NOWAIT)))
+	if (xa_err(xa_store(&amdkfd_large_owners, pfn >> LARGE_ORDER, owner, GFP_NOWAIT)))
 		return -ENOMEM;
 	for (i = 0; i < AMDKFD_LARGE_PAGES; i++)
 		page[i].zone_device_data = (void *)((unsigned long)owner | AMDKFD_PAGE_TAG);
@@ -595,7 +603,7 @@ static notrace void *owner_at(const struct page *page)
 	void *owner;
 
 	if (may_be_overwritten(pfn)) {
-		owner = xa_load(&large_owners, pfn >> LARGE_ORDER);
+		owner = xa_load(&amdkfd_large_owners, pfn >> LARGE_ORDER);
 		if (owner)
 			return owner;
 	}

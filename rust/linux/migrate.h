@@ -41,7 +41,7 @@ bool amdkfd_large_is_possible(void);
 bool amdkfd_large_is_allowed(struct vm_area_struct *vma);
 /*
  * Makes single pages of the large folio that a device page is in. Nothing is done if it is in none.
- * Sleeps, for a grace period of RCU as well. -EAGAIN: somebody uses it.
+ * Sleeps, for a grace period of RCU as well. -EAGAIN: somebody uses it, for some time already.
  */
 int amdkfd_large_split(unsigned long pfn);
 /*
@@ -85,8 +85,8 @@ u32 amdkfd_migration_size(const struct amdkfd_migration *migration, u32 index);
 /* Where it goes. */
 unsigned long amdkfd_migration_target(const struct amdkfd_migration *migration, u32 index);
 /*
- * New pages in system memory as the target of device pages, dirty from the first. 0: no memory, or
- * a large page is not allowed where it goes.
+ * New pages in system memory as the target of device pages, dirty from the first: these may be
+ * copied from now on. 0: no memory, or a large page is not allowed where it goes.
  */
 unsigned long amdkfd_migration_allocate(struct amdkfd_migration *migration, u32 index);
 /*
@@ -116,6 +116,16 @@ unsigned long amdkfd_fault_place(const struct vm_fault *fault, bool *large);
 /* Whether the page is of a large folio that is mapped page by page. */
 bool amdkfd_fault_is_part(const struct vm_fault *fault);
 
+/*
+ * Whether the large folio that a device page is in is being copied to its target: no device may be
+ * shown it until it is there. Legal in any context.
+ */
+bool amdkfd_large_is_leaving(unsigned long pfn);
+/*
+ * Waits while the page's folio is leaving. 0: it was not; 1: it is over, and whoever has touched it
+ * is to do that again; -EINTR: the task is being killed.
+ */
+int amdkfd_fault_wait(const struct vm_fault *fault);
 /* In a fault that is to be tried again: sleeps. False: the task is being killed. */
 bool amdkfd_fault_pause(unsigned int milliseconds);
 

@@ -196,6 +196,14 @@ impl<'a> Fault<'a> {
         to_result(unsafe { ffi::amdkfd_fault_split(self.raw.as_ptr()) })
     }
 
+    /// Waits while the page is of a large folio that is being copied to where it goes. True: it was,
+    /// and whoever has touched it is to do that again. `EINTR`: the task is being killed.
+    pub(crate) fn wait(&self) -> Result<bool> {
+        // SAFETY: By the type invariant; the page is locked again when this returns.
+        let waited = unsafe { ffi::amdkfd_fault_wait(self.raw.as_ptr()) };
+        to_result(waited).map(|()| waited > 0)
+    }
+
     /// Where it is mapped.
     pub(crate) fn vma(&self) -> &VmaRef {
         // SAFETY: By the type invariant: the VMA is the fault's, and mmap_lock is held.
@@ -234,6 +242,13 @@ pub(crate) fn may_be_large(vma: &VmaRef) -> bool {
 pub(crate) unsafe fn split(page: DevicePage) -> Result {
     // SAFETY: By this function's contract.
     to_result(unsafe { ffi::amdkfd_large_split(page.0) })
+}
+
+/// Whether the large folio that a device page is in is being copied to where it goes: no device may
+/// be shown it until it is there. Never sleeps.
+pub(crate) fn is_leaving(page: DevicePage) -> bool {
+    // SAFETY: Any number is good.
+    unsafe { ffi::amdkfd_large_is_leaving(page.0) }
 }
 
 /// What was given to [`Migration::take`] for pages that nobody refers to any more, the first of
@@ -291,7 +306,7 @@ impl<'a> Migration<'a> {
 
     /// Collects what of `range` is in device pages of the owner's. Under mmap_lock. `large`: a
     /// large folio that is mapped as a whole, and is all of `range`, is one place; it stays where
-    /// it is mapped until it goes, and no device is shown it meanwhile. `E2BIG`: it cannot go as
+    /// it is mapped until it goes. From [`Migration::allocate`] on no device is shown it. `E2BIG`: it cannot go as
     /// one. Others stay: they have to be [split] before.
     pub(crate) fn from_device(
         vma: &'a VmaRef,

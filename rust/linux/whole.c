@@ -10,27 +10,72 @@
  * That is all it takes as long as
  *
  * - nobody writes to the page meanwhile. No processor can by the device's entry: it faults, and who
- *   handles that does not get the folio's lock. The devices that have it lose it by the notifiers,
- *   whose section lasts until the new page is there: they get it again only behind that.
+ *   handles that finds the folio leaving. The devices that have it lose it by the notifiers, after
+ *   the folio was marked as leaving: who shows pages to a device asks for the mark, under the lock
+ *   by which they are taken away. The mark goes when the new page is there, behind another section
+ *   of the notifiers: who has found the device's page before, and sees no mark any more, sees that.
  * - nobody else has mapped it. There is one mapping, here; mmap_lock is held, so there is no fork,
  *   nor does the mapping end, move or get other rights. What needs less than that lock (above all
  *   MADV_DONTNEED) changes the entry under the lock of the page directory. Then it is not the
  *   folio's any more, which is found, and the copy is dropped.
  *
+ * Neither a section of the notifiers nor the folio's lock lasts as long as the copy does: all who
+ * wait for any section wait for the last one that is open in the address space, and who touches the
+ * page and does not get the lock tries again at once. A folio that leaves is locked for a moment
+ * only, by who sees that it does: nobody unmaps, splits or collects it.
+ *
  * The new page is charged to the cgroup that the other one was, and else is like one that the
  * kernel makes for a fault.
  */
+#include <linux/jiffies.h>
 #include <linux/leafops.h>
 #include <linux/memcontrol.h>
 #include <linux/pagemap.h>
 #include <linux/rmap.h>
+#include <linux/sched.h>
 #include <linux/sched/signal.h>
 #include <linux/static_call.h>
 #include <linux/swap.h>
 #include <linux/userfaultfd_k.h>
+#include <linux/wait_bit.h>
+#include <linux/xarray.h>
 
 #include "features_generated.h"
+#include "migrate.h"
 #include "whole.h"
+
+/* A folio that leaves. Who sets it has the folio's lock, and keeps it by a reference until then. */
+#define LEAVING XA_MARK_0
+
+bool amdkfd_large_is_leaving(unsigned long pfn)
+{
+	return xa_get_mark(&amdkfd_large_owners, pfn / AMDKFD_LARGE_PAGES, LEAVING);
+}
+
+static bool is_leaving(const struct folio *folio)
+{
+	return amdkfd_large_is_leaving(folio_pfn(folio));
+}
+
+int amdkfd_fault_wait(const struct vm_fault *fault)
+{
+	/* There is a reference: it stays the page's folio. */
+	struct folio *folio = page_folio(fault->page);
+	int ret;
+
+	if (!is_leaving(folio))
+		return 0;
+	folio_unlock(folio);
+	ret = wait_var_event_killable(folio, !is_leaving(folio));
+	folio_lock(folio);
+	return ret ? -EINTR : 1;
+}
+
+bool amdkfd_large_pause(unsigned long until)
+{
+	schedule_timeout_killable(1);
+	return time_before(jiffies, until) && !fatal_signal_pending(current);
+}
 
 #if defined(HAVE_SPLIT_TAKES_REFERENCE) && defined(CONFIG_MEMCG) && \
 	defined(CONFIG_MMU_NOTIFIER) && defined(CONFIG_ARCH_HAS_PMD_SOFTLEAVES)
@@ -99,33 +144,45 @@ static struct folio *get_folio(const struct amdkfd_whole *whole, const void *own
 	return folio;
 }
 
-/* One that somebody has whenever it is looked at, as where nothing is copied any more, stays. */
-#define TRIES 4
-
-/* Gets and locks it, and waits for that with no reference: with one it could not be split. */
+/*
+ * Gets and locks it, when it does not leave already. Waits for that with no reference: with one it
+ * could not be split. Nor does it wait for the lock: without a reference that may be another's by
+ * then, who does not know that somebody waits.
+ */
 static int lock_folio(struct amdkfd_whole *whole, const void *owner, const struct vm_fault *fault)
 {
+	const unsigned long until = jiffies + AMDKFD_LARGE_PATIENCE;
 	struct folio *folio;
-	int tries;
 
-	for (tries = 0; tries < TRIES; tries++) {
+	for (;;) {
 		folio = get_folio(whole, owner);
 		if (!folio)
 			return 0;
 		whole->lock_is_faults = fault && page_folio(fault->page) == folio;
 		if (whole->lock_is_faults || folio_trylock(folio)) {
-			whole->folio = folio;
-			return 1;
+			if (!is_leaving(folio)) {
+				whole->folio = folio;
+				return 1;
+			}
+			if (!whole->lock_is_faults)
+				folio_unlock(folio);
 		}
 		folio_put(folio);
 		/* Who has a folio's lock waits for no other one. */
 		if (fault)
 			return 0;
-		/* A device's pages are there even if they are nobody's. */
-		if (folio_wait_locked_killable(folio))
-			return -EINTR;
+		if (!amdkfd_large_pause(until))
+			return fatal_signal_pending(current) ? -EINTR : 0;
 	}
-	return 0;
+}
+
+/* After it has left, or not. */
+static void lock_again(struct amdkfd_whole *whole)
+{
+	/* Nobody has it for long. */
+	if (!whole->is_locked)
+		folio_lock(whole->folio);
+	whole->is_locked = true;
 }
 
 static void unlock_folio(struct amdkfd_whole *whole)
@@ -146,13 +203,13 @@ static bool is_mapped(const struct amdkfd_whole *whole)
 	return is_mapped;
 }
 
-static void begin(struct amdkfd_whole *whole, void *owner)
+static void begin(struct amdkfd_whole *whole)
 {
 	struct mmu_notifier_range *range = &whole->range;
 	struct mm_struct *mm = whole->vma->vm_mm;
 
 	mmu_notifier_range_init_owner(range, MMU_NOTIFY_MIGRATE, 0, mm, whole->address,
-				      whole->address + PMD_SIZE, owner);
+				      whole->address + PMD_SIZE, whole->owner);
 	range->flags |= MMU_NOTIFIER_RANGE_BLOCKABLE;
 	might_sleep();
 	if (mm_has_notifiers(mm))
@@ -185,22 +242,43 @@ int amdkfd_whole_collect(struct amdkfd_whole *whole, struct vm_area_struct *vma,
 	/* What more there is to see to of these the kernel does not export. */
 	if (vma->vm_flags & (VM_LOCKED | VM_SHADOW_STACK) || userfaultfd_armed(vma))
 		return -E2BIG;
-	begin(whole, owner);
 	ret = lock_folio(whole, owner, fault);
-	if (ret > 0) {
-		if (!is_mapped(whole))
-			ret = 0;
-		else if (folio_mapcount(whole->folio) != 1)
-			ret = -E2BIG;
-		if (ret <= 0)
-			unlock_folio(whole);
-	}
 	if (ret <= 0)
-		end(whole);
+		return ret;
+	whole->is_locked = true;
+	whole->owner = owner;
+	if (!is_mapped(whole))
+		ret = 0;
+	else if (folio_mapcount(whole->folio) != 1)
+		ret = -E2BIG;
+	if (ret <= 0)
+		unlock_folio(whole);
 	return ret;
 }
 
-bool amdkfd_whole_move(struct amdkfd_whole *whole, struct folio *target)
+void amdkfd_whole_leave(struct amdkfd_whole *whole)
+{
+	xa_set_mark(&amdkfd_large_owners, folio_pfn(whole->folio) / AMDKFD_LARGE_PAGES, LEAVING);
+	whole->leaves = true;
+	begin(whole);
+	end(whole);
+	whole->is_locked = false;
+	folio_unlock(whole->folio);
+}
+
+static void stop_leaving(struct amdkfd_whole *whole)
+{
+	if (!whole->leaves)
+		return;
+	whole->leaves = false;
+	xa_clear_mark(&amdkfd_large_owners, folio_pfn(whole->folio) / AMDKFD_LARGE_PAGES, LEAVING);
+	/* Who waits is seen, or sees that. */
+	smp_mb();
+	wake_up_var(whole->folio);
+}
+
+/* Under the folio's lock, in a section of the notifiers. */
+static bool replace(struct amdkfd_whole *whole, struct folio *target)
 {
 	struct vm_area_struct *vma = whole->vma;
 	struct mm_struct *mm = vma->vm_mm;
@@ -237,10 +315,22 @@ bool amdkfd_whole_move(struct amdkfd_whole *whole, struct folio *target)
 	return true;
 }
 
+bool amdkfd_whole_move(struct amdkfd_whole *whole, struct folio *target)
+{
+	bool has_moved;
+
+	lock_again(whole);
+	begin(whole);
+	has_moved = replace(whole, target);
+	end(whole);
+	return has_moved;
+}
+
 void amdkfd_whole_end(struct amdkfd_whole *whole)
 {
+	lock_again(whole);
+	stop_leaving(whole);
 	unlock_folio(whole);
-	end(whole);
 }
 
 #else
@@ -255,6 +345,10 @@ int amdkfd_whole_collect(struct amdkfd_whole *whole, struct vm_area_struct *vma,
 			 const struct vm_fault *fault)
 {
 	return 0;
+}
+
+void amdkfd_whole_leave(struct amdkfd_whole *whole)
+{
 }
 
 bool amdkfd_whole_move(struct amdkfd_whole *whole, struct folio *target)

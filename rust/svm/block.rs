@@ -463,6 +463,11 @@ impl VramOwner for Block {
     }
 
     fn fault(self: Arc<Self>, fault: &Fault<'_>, page: u32) -> FaultEnd {
+        match fault.wait() {
+            Ok(false) => {}
+            Ok(true) => return FaultEnd::Done,
+            Err(_) => return FaultEnd::Lost,
+        }
         let Ok(memory) = self.kgd.device_pages() else {
             return FaultEnd::Lost;
         };

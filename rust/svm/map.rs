@@ -43,7 +43,12 @@ use crate::{
             Reason,
             Sequence, //
         },
-        migrate::PageOwner,
+        migrate::{
+            self,
+            DevicePage,
+            PageOwner,
+            LARGE_PAGES, //
+        },
     },
     uapi::{
         KFD_IOCTL_SVM_FLAG_COHERENT,
@@ -390,7 +395,8 @@ impl Svm {
             if begun.elapsed() > PATIENCE {
                 return Err(EAGAIN);
             }
-            fsleep(Delta::from_micros(50));
+            // A copy that what is to be shown waits for may last.
+            fsleep(Delta::from_nanos(50_000 + begun.elapsed().as_nanos() / 8));
         }
     }
 
@@ -505,7 +511,7 @@ impl Svm {
             tables.make(run.pages.start, 1)?;
         }
         let mut state = granule.state();
-        if !place.region.interval.holds(found.since) {
+        if !place.region.interval.holds(found.since) || device.is_some() && is_leaving(pfns) {
             return Ok(false);
         }
         if holder.is_none() && access.writable {
@@ -577,6 +583,16 @@ impl Found<'_> {
         let pages = Pages::new(pages.start, (pages.start + count).min(pages.end));
         Run { pages, holder }
     }
+}
+
+/// Whether one of these device pages is of a large folio that is on its way to where it goes.
+fn is_leaving(pfns: &[HmmPfn]) -> bool {
+    let mut last = None;
+    pfns.iter().any(|pfn| {
+        let number = hmm::page_number(*pfn);
+        let folio = number / LARGE_PAGES;
+        last.replace(folio) != Some(folio) && migrate::is_leaving(DevicePage(number))
+    })
 }
 
 /// Writes page table entries. `replaces`: some were there before.
