@@ -217,8 +217,8 @@ impl Unflushed {
         (asked != self.settled.load(Relaxed)).then_some(asked)
     }
 
-    /// It has forgotten all that it knew at a call of [`Unflushed::due`]. Of two at a time the older
-    /// one may be the last: then it is asked once more.
+    /// It has forgotten all that it knew at a call of [`Unflushed::due`]. Of two at a time the
+    /// older one may be the last: then it is asked once more.
     fn settle(&self, due: u32) {
         self.settled.store(due, Relaxed);
     }

@@ -21,8 +21,8 @@ pub(crate) const PATIENCE: Delta = Delta::from_secs(10);
 
 /// Queues have been evicted, and memory that they use is about to go: waits for hardware that did
 /// not obey until it has, or has been reset. Not for long where nobody resets it, and not at all
-/// for who does: the task that resets it may reclaim memory. `stops`: whether a signal came, and the
-/// answer is `ERESTARTSYS`. Who can be called away so waits for a reset that runs to its end.
+/// for who does: the task that resets it may reclaim memory. `stops`: whether a signal came, and
+/// the answer is `ERESTARTSYS`. Who can be called away so waits for a reset that runs to its end.
 ///
 /// TIMEOUT: see above, from the moment on at which the hardware did not obey.
 pub(crate) fn await_obedience<'a, S: Site + 'a>(
