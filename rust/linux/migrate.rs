@@ -196,8 +196,8 @@ impl<'a> Fault<'a> {
         to_result(unsafe { ffi::amdkfd_fault_split(self.raw.as_ptr()) })
     }
 
-    /// Waits while the page is of a large folio that is being copied to where it goes. True: it was,
-    /// and whoever has touched it is to do that again. `EINTR`: the task is being killed.
+    /// Waits while the page is of a large folio that is being copied to where it goes. True: it
+    /// was, and whoever has touched it is to do that again. `EINTR`: the task is being killed.
     pub(crate) fn wait(&self) -> Result<bool> {
         // SAFETY: By the type invariant; the page is locked again when this returns.
         let waited = unsafe { ffi::amdkfd_fault_wait(self.raw.as_ptr()) };
@@ -306,8 +306,8 @@ impl<'a> Migration<'a> {
 
     /// Collects what of `range` is in device pages of the owner's. Under mmap_lock. `large`: a
     /// large folio that is mapped as a whole, and is all of `range`, is one place; it stays where
-    /// it is mapped until it goes. From [`Migration::allocate`] on no device is shown it. `E2BIG`: it cannot go as
-    /// one. Others stay: they have to be [split] before.
+    /// it is mapped until it goes. From [`Migration::allocate`] on no device is shown it. `E2BIG`:
+    /// it cannot go as one. Others stay: they have to be [split] before.
     pub(crate) fn from_device(
         vma: &'a VmaRef,
         range: Range<usize>,
