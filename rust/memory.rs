@@ -151,9 +151,12 @@ impl Buffers {
 
     /// Frees a buffer. `EINVAL`: there is none. `EBUSY`: it is mapped to a GPU. `EPERM`: the kernel
     /// uses it. After any other error, `EINTR` or `ENOMEM`, it can only be freed: amdgpu has taken
-    /// it off the list of what it validates before it found that out.
-    pub(crate) fn free(&self, handle: u32) -> Result {
+    /// it off the list of what it validates before it found that out. Nobody unmaps a buffer from
+    /// `before` on; of that an error is the answer, and nothing is freed.
+    pub(crate) fn free(&self, handle: u32, before: impl FnOnce() -> Result) -> Result {
         let mut table = self.table.lock();
+        let _ = table.get(handle).ok_or(EINVAL)?;
+        before()?;
         let (place, buffer) = table.take(handle).ok_or(EINVAL)?;
         let (error, owner) = match buffer.owner {
             Owner::Shared(memory) => (EPERM, Owner::Shared(memory)),
@@ -245,14 +248,20 @@ mod tests {
         buffers
             .with(handle, ENOMEM, |memory| vm.map(memory))
             .unwrap();
-        assert_eq!(buffers.free(handle), Err(EBUSY));
+        assert_eq!(buffers.free(handle, || Ok(())), Err(EBUSY));
+        // Nobody unmaps it any more while it is waited for, and a signal leaves it.
+        let waits = || match buffers.table.try_lock() {
+            Some(_) => Ok(()),
+            None => Err(ERESTARTSYS),
+        };
+        assert_eq!(buffers.free(handle, waits), Err(ERESTARTSYS));
         assert_eq!((fake.live().memories, buffers.vram_usage()), (1, 8192));
         buffers
             .with(handle, ENOMEM, |memory| vm.unmap(memory))
             .unwrap();
-        assert_eq!(buffers.free(handle), Ok(()));
+        assert_eq!(buffers.free(handle, || Ok(())), Ok(()));
         assert_eq!((fake.live().memories, buffers.vram_usage()), (0, 0));
-        assert_eq!(buffers.free(handle), Err(EINVAL));
+        assert_eq!(buffers.free(handle, || Ok(())), Err(EINVAL));
     }
 
     #[test]
@@ -261,12 +270,12 @@ mod tests {
         let (vm, buffers) = (fake.vm().unwrap(), buffers());
         let handle = add(&buffers, &vm, 0);
         fake.interrupt_free();
-        assert_eq!(buffers.free(handle), Err(EINTR));
+        assert_eq!(buffers.free(handle, || Ok(())), Err(EINTR));
         let mapped = buffers.with(handle, ENOMEM, |memory| vm.map(memory));
         assert_eq!(mapped, Err(ENOMEM));
         assert_eq!(buffers.share(handle, 4096).err(), Some(EINVAL));
         assert_eq!(fake.live().memories, 1);
-        assert_eq!(buffers.free(handle), Ok(()));
+        assert_eq!(buffers.free(handle, || Ok(())), Ok(()));
         assert_eq!(fake.live().memories, 0);
     }
 
@@ -281,7 +290,7 @@ mod tests {
             (Err(EINVAL), Err(EINVAL))
         );
         // The next buffer of that handle is looked at anew.
-        buffers.free(handle).unwrap();
+        buffers.free(handle, || Ok(())).unwrap();
         assert_eq!(add(&buffers, &vm, 0), handle);
         assert!(export(handle).is_ok());
         // It waits for who has a buffer of that handle in use, so that it stays what it was.
@@ -313,7 +322,7 @@ mod tests {
         let handle = add(&buffers, &vm, 0);
         let memory = buffers.share(handle, 8192).unwrap();
         assert!(Arc::ptr_eq(&memory, &buffers.share(handle, 4096).unwrap()));
-        assert_eq!(buffers.free(handle), Err(EPERM));
+        assert_eq!(buffers.free(handle, || Ok(())), Err(EPERM));
         buffers
             .with(handle, ENOMEM, |memory| vm.map(memory))
             .unwrap();
@@ -340,6 +349,6 @@ mod tests {
         assert!(buffers
             .share(handle, 8193)
             .is_err_and(|error| error == EINVAL));
-        assert_eq!(buffers.free(handle), Ok(()));
+        assert_eq!(buffers.free(handle, || Ok(())), Ok(()));
     }
 }

@@ -260,10 +260,11 @@ void amdkfd_whole_leave(struct amdkfd_whole *whole)
 {
 	xa_set_mark(&amdkfd_large_owners, folio_pfn(whole->folio) / AMDKFD_LARGE_PAGES, LEAVING);
 	whole->leaves = true;
-	begin(whole);
-	end(whole);
 	whole->is_locked = false;
 	folio_unlock(whole->folio);
+	/* That may last: queues leave the hardware. Who touches the page meanwhile sees the mark. */
+	begin(whole);
+	end(whole);
 }
 
 static void stop_leaving(struct amdkfd_whole *whole)
@@ -319,8 +320,8 @@ bool amdkfd_whole_move(struct amdkfd_whole *whole, struct folio *target)
 {
 	bool has_moved;
 
-	lock_again(whole);
 	begin(whole);
+	lock_again(whole);
 	has_moved = replace(whole, target);
 	end(whole);
 	return has_moved;

@@ -60,12 +60,9 @@ pub(crate) fn import(device: &ProcessDevice, fd: i32, address: u64) -> Result<Ha
 
 /// Frees a buffer. `ERESTARTSYS`: a signal came while a GPU of the process's was being reset.
 pub(crate) fn free(process: &Process, handle: Handle) -> Result {
+    let buffers = process.device(handle.gpu_id())?.buffers();
     // Who has unmapped it may not have waited to the end.
-    await_resets(process)?;
-    process
-        .device(handle.gpu_id())?
-        .buffers()
-        .free(handle.index())
+    buffers.free(handle.index(), || await_resets(process))
 }
 
 /// A file descriptor for a buffer. `EINVAL`: there is none of that handle, or it shows a device's
