@@ -4,6 +4,7 @@
 //! them when GPUs access the memory.
 
 mod attribute;
+mod beside;
 mod effects;
 mod generate;
 mod hold;
@@ -54,6 +55,8 @@ enum What {
     Pieces,
     /// Large pages that go to VRAM and home while threads give them up, `--steps` times.
     Wholes,
+    /// Large pages come home, slowly, beside memory of which something is said.
+    Beside,
     /// A process with some memory, for tools to look at; goes on with each line it reads.
     Hold,
     /// Scripts in which memory is out while something happens to its GPU, one at a time.
@@ -88,7 +91,8 @@ impl What {
     fn scripts(self) -> &'static [&'static str] {
         match self {
             Self::Attributes => SCRIPTS,
-            Self::Generated | Self::Hold | Self::Pieces | Self::Wholes => &[],
+            Self::Generated | Self::Hold => &[],
+            Self::Pieces | Self::Wholes | Self::Beside => &[],
             Self::Effects => EFFECTS,
             Self::Bounds => &[include_str!("svm/bounds.txt")],
             Self::Left => &[include_str!("svm/left.txt")],
@@ -117,6 +121,7 @@ impl Svm {
             (What::Hold, _) => hold::run(),
             (What::Pieces, _) => pieces::run(self.xnack, self.seed, self.steps),
             (What::Wholes, _) => wholes::run(self.xnack, self.seed, self.steps),
+            (What::Beside, _) => beside::run(self.xnack),
             (What::Generated, _) => generate::run(self.xnack, self.seed, self.steps),
             (_, Some(what)) if self.case.is_none() => {
                 let all = scripts.iter().flat_map(|script| of_script(script));
