@@ -262,7 +262,7 @@ void amdkfd_whole_leave(struct amdkfd_whole *whole)
 	whole->leaves = true;
 	whole->is_locked = false;
 	folio_unlock(whole->folio);
-	/* That may last: queues leave the hardware. Who touches the page meanwhile sees the mark. */
+	/* That may last: queues leave the hardware. Who touches the page meanwhile sleeps. */
 	begin(whole);
 	end(whole);
 }

@@ -564,44 +564,6 @@ impl NodeQueues {
 #[kernel::macros::kunit_tests(amdkfd_sched_node)]
 mod tests {
     use super::*;
-    use crate::{
-        gpu::{
-            gate::Gate,
-            Gpu,
-            NoSink,
-            Node, //
-        },
-        ids::GpuId,
-        kgd::fake::Fake, //
-    };
-    use kernel::str::CString;
-
-    struct Slots<'a>(&'a NodeQueues);
-
-    impl fmt::Display for Slots<'_> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            self.0.show_slots(f)
-        }
-    }
-
-    #[test]
-    fn slots_are_read_without_keeping_a_reset_from_beginning() {
-        let fake = Fake::new().unwrap();
-        let gpu = Gpu::new(fake.clone(), Gate::new().unwrap()).unwrap();
-        let sink = Arc::new(NoSink, GFP_KERNEL).unwrap();
-        let node = Node::new(gpu, 0, GpuId::new(1).unwrap(), sink).unwrap();
-        let shown = || {
-            let text = CString::try_from_fmt(fmt!("{}", Slots(node.queues())));
-            text.map(|text| text.to_bytes().len())
-        };
-        // A line for the HIQ, 28 slots and two engines' queues: the fake has no registers.
-        let all = shown().unwrap();
-        assert!(all > 31 * "  XCC 0, pipe 0, queue 0\n".len());
-        fake.set_in_reset(true);
-        assert_eq!(shown(), Ok("  Device is stopped\n".len()));
-        fake.set_in_reset(false);
-        assert_eq!(shown(), Ok(all));
-    }
 
     #[test]
     fn engines_are_split_only_with_xgmi() {
