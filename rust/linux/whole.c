@@ -28,7 +28,6 @@
  * kernel makes for a fault.
  */
 #include <linux/jiffies.h>
-#include <linux/leafops.h>
 #include <linux/memcontrol.h>
 #include <linux/pagemap.h>
 #include <linux/rmap.h>
@@ -79,6 +78,7 @@ bool amdkfd_large_pause(unsigned long until)
 
 #if defined(HAVE_SPLIT_TAKES_REFERENCE) && defined(CONFIG_MEMCG) && \
 	defined(CONFIG_MMU_NOTIFIER) && defined(CONFIG_ARCH_HAS_PMD_SOFTLEAVES)
+#include <linux/leafops.h>
 
 DEFINE_STATIC_CALL_NULL(begin_notifiers, __mmu_notifier_invalidate_range_start);
 DEFINE_STATIC_CALL_NULL(end_notifiers, __mmu_notifier_invalidate_range_end);
