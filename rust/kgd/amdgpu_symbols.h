@@ -97,6 +97,7 @@ FUNCTION(kgd2kfd_init_zone_device)
 FUNCTION(kgd2kfd_unlock_kfd)
 COMPAT_FUNCTIONS
 
+OBJECT(amdgpu_amdkfd_restore_userptr_worker)
 OBJECT(amdgpu_amdkfd_total_mem_size)
 OBJECT(amdgpu_asic_name)
 OBJECT(amdgpu_emu_mode)
