@@ -96,7 +96,10 @@ static int import_object(struct amdgpu_device *adev, struct bridge_vm *vm, u64 a
 		goto revoke;
 	keep_dmabuf(object, dmabuf);
 	ret = join_process(mem);
+	/* Not while another buffer of that memory goes, which was the last. */
+	mutex_lock(&vm->process->sharing);
 	if (ret)
+	mutex_unlock(&vm->process->sharing);
 		goto delete;
 	*out = mem;
 	return 0;
