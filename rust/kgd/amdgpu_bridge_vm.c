@@ -572,22 +572,3 @@ size_t bridge_memory_limits(char *text, size_t size)
 	amdgpu_call(kfd_debugfs_kfd_mem_limits)(&file, NULL);
 	return min(file.count, size);
 }
-
-int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_info *out)
-{
-	void *metadata = NULL;
-	s8 partition = -1;
-	int ret;
-
-	memset(out, 0, sizeof(*out));
-	ret = amdgpu_call(amdgpu_amdkfd_get_dmabuf_info)(adev, fd, &out->adev, &out->size,
-							 &metadata,
-							 sizeof(out->metadata), &out->metadata_size,
-							 &out->flags, &partition);
-	out->partition = partition;
-	if (!ret && metadata)
-		memcpy(out->metadata, metadata,
-		       min_t(size_t, out->metadata_size, sizeof(out->metadata)));
-	kfree(metadata);
-	return ret;
-}
