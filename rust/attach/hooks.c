@@ -18,7 +18,9 @@
 #include <linux/module.h>
 #include <linux/rcupdate.h>
 #include <linux/sched.h>
+#include <linux/sched/mm.h>
 #include <linux/static_call.h>
+#include <linux/workqueue.h>
 
 #include "amdgpu_bind.h"
 #include "kfd_smi_events.h"
@@ -119,9 +121,55 @@ REDIRECT(int, amdgpu_amdkfd_stop_sched_all, (struct amdgpu_device *adev),
 REDIRECT(bool, kgd2kfd_compute_active, (struct kfd_dev *kfd, uint32_t node),
 	 kfd && amdkfd_compute_active(kfd, node));
 
+/* Whose user pages amdgpu brings back here, if that is what the calling task does. */
+static struct amdkfd_process_info *restored_process(void)
+{
+	struct work_struct *work = current_work();
+
+	if (!work || work->func != bound_amdgpu_amdkfd_restore_userptr_worker)
+		return NULL;
+	return container_of(to_delayed_work(work), struct amdkfd_process_info,
+			    restore_userptr_work);
+}
+
+/*
+ * amdgpu's worker names the address space that the process's leader has now: after execve that of
+ * another program, which it has not stopped. The one that it has stopped the eviction fence knows.
+ * Under the info's lock, which the worker has: without a VM the fence may be gone already
+ * (amdgpu_amdkfd_gpuvm_destroy_cb), and so is the process.
+ */
+static int resume_mm(struct mm_struct *mm)
+{
+	struct amdkfd_process_info *info = restored_process();
+
+	if (!info)
+		return amdkfd_resume_mm(mm);
+	return info->n_vms ? amdkfd_resume_mm(info->eviction_fence->mm) : 0;
+}
+
+/* The same, but that the worker has let go of the lock. */
+static void restore_postponed(struct mm_struct *mm)
+{
+	struct amdkfd_process_info *info = restored_process();
+
+	if (!info) {
+		amdkfd_restore_postponed(mm);
+		return;
+	}
+	mutex_lock(&info->lock);
+	mm = info->n_vms ? info->eviction_fence->mm : NULL;
+	if (mm)
+		mmgrab(mm);
+	mutex_unlock(&info->lock);
+	if (!mm)
+		return;
+	amdkfd_restore_postponed(mm);
+	mmdrop(mm);
+}
+
 REDIRECT(int, kgd2kfd_quiesce_mm, (struct mm_struct *mm, uint32_t trigger),
 	 amdkfd_quiesce_mm(mm, trigger));
-REDIRECT(int, kgd2kfd_resume_mm, (struct mm_struct *mm), amdkfd_resume_mm(mm));
+REDIRECT(int, kgd2kfd_resume_mm, (struct mm_struct *mm), resume_mm(mm));
 REDIRECT(int, kgd2kfd_schedule_evict_and_restore_process,
 	 (struct mm_struct *mm, u16 context_id, struct dma_fence *fence),
 	 amdkfd_schedule_evict_and_restore(mm, context_id, fence->seqno));
@@ -163,7 +211,7 @@ REDIRECT_VOID(kfd_unref_process, (struct kfd_process *process), );
 REDIRECT_VOID(kfd_signal_vm_fault_event_with_userptr, (struct kfd_process *p, uint64_t gpu_va), );
 
 REDIRECT_VOID(kfd_smi_event_queue_restore_rescheduled, (struct mm_struct *mm),
-	      amdkfd_restore_postponed(mm));
+	      restore_postponed(mm));
 
 /* Only amdgpu_amdkfd_clear_kfd_mapping calls these, and that is redirected as a whole. */
 REDIRECT_VOID(kfd_dev_unmap_mapping_range, (loff_t const begin, loff_t const length), );

@@ -99,7 +99,13 @@ bool bridge_occupancy(struct amdgpu_device *adev, u32 xcc, struct bridge_queue_w
 	found = kcalloc(BRIDGE_MAX_QUEUES, sizeof(*found), GFP_KERNEL);
 	if (!found)
 		return false;
+	/* It selects each shader engine in turn, by registers that a reset needs for itself. */
+	if (!bridge_reset_trylock(adev)) {
+		kfree(found);
+		return false;
+	}
 	hw->get_cu_occupancy(adev, found, &max_waves, xcc);
+	bridge_reset_unlock(adev);
 	for (i = 0; i < BRIDGE_MAX_QUEUES; i++) {
 		queues[i].doorbell = found[i].doorbell_off;
 		queues[i].waves = found[i].wave_cnt;

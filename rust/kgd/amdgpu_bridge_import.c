@@ -11,6 +11,7 @@
  * which no look-up by dma-buf finds any more.
  */
 #include <linux/dma-buf.h>
+#include <linux/dma-resv.h>
 #include <linux/mutex.h>
 #include <linux/slab.h>
 
@@ -95,7 +96,10 @@ static int import_object(struct amdgpu_device *adev, struct bridge_vm *vm, u64 a
 	if (ret)
 		goto revoke;
 	keep_dmabuf(object, dmabuf);
+	/* Not while another buffer of that memory goes, which was the last. */
+	mutex_lock(&vm->process->sharing);
 	ret = join_process(mem);
+	mutex_unlock(&vm->process->sharing);
 	if (ret)
 		goto delete;
 	*out = mem;
@@ -163,6 +167,60 @@ int bridge_memory_export(struct kgd_mem *mem, u32 flags)
 	ret = dma_buf_fd(dmabuf, flags);
 	if (ret < 0)
 		dma_buf_put(dmabuf);
+	return ret;
+}
+
+/* Under the reservation, as whoever sets a buffer's metadata: until then they come and go. */
+static int tell(struct amdgpu_bo *bo, struct bridge_dmabuf_info *out)
+{
+	u64 flags;
+
+	if (!(bo->preferred_domains & (AMDGPU_GEM_DOMAIN_VRAM | AMDGPU_GEM_DOMAIN_GTT)))
+		return -EINVAL;
+	out->adev = amdgpu_ttm_adev(bo->tbo.bdev);
+	out->size = amdgpu_bo_size(bo);
+	out->partition = bo->xcp_id;
+	out->flags = bo->preferred_domains & AMDGPU_GEM_DOMAIN_VRAM ?
+		KFD_IOC_ALLOC_MEM_FLAGS_VRAM : KFD_IOC_ALLOC_MEM_FLAGS_GTT;
+	if (bo->flags & AMDGPU_GEM_CREATE_CPU_ACCESS_REQUIRED)
+		out->flags |= KFD_IOC_ALLOC_MEM_FLAGS_PUBLIC;
+	return amdgpu_call(amdgpu_bo_get_metadata)(bo, out->metadata, sizeof(out->metadata),
+						   &out->metadata_size, &flags);
+}
+
+/* NULL: it is no buffer of amdgpu's. */
+static struct amdgpu_bo *exported(struct amdgpu_device *adev, struct dma_buf *dmabuf)
+{
+	struct drm_gem_object *object = dmabuf->priv;
+
+	if (dmabuf->ops != &amdgpu_object(amdgpu_dmabuf_ops) ||
+	    object->dev->driver != adev_to_drm(adev)->driver)
+		return NULL;
+	return gem_to_amdgpu_bo(object);
+}
+
+/* amdgpu_amdkfd_get_dmabuf_info reads the metadata without the reservation. */
+int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_info *out)
+{
+	struct dma_buf *dmabuf = dma_buf_get(fd);
+	struct amdgpu_bo *bo;
+	int ret = -EINVAL;
+
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	memset(out, 0, sizeof(*out));
+	bo = exported(adev, dmabuf);
+	if (!bo)
+		goto put;
+	ret = dma_resv_lock_interruptible(bo->tbo.base.resv, NULL);
+	if (ret) {
+		ret = ret == -EINTR ? -ERESTARTSYS : ret;
+		goto put;
+	}
+	ret = tell(bo, out);
+	dma_resv_unlock(bo->tbo.base.resv);
+put:
+	dma_buf_put(dmabuf);
 	return ret;
 }
 

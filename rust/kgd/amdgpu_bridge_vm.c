@@ -21,6 +21,7 @@ int bridge_process_create(u16 context_id, struct bridge_process **out)
 	if (!process)
 		return -ENOMEM;
 	mutex_init(&process->lock);
+	mutex_init(&process->sharing);
 	process->mm = current->mm;
 	mmgrab(process->mm);
 	memcpy(process->image + IMAGE_CONTEXT, &context_id, sizeof(context_id));
@@ -31,6 +32,7 @@ int bridge_process_create(u16 context_id, struct bridge_process **out)
 void bridge_process_destroy(struct bridge_process *process)
 {
 	WARN_ON(process->info);
+	mutex_destroy(&process->sharing);
 	mutex_destroy(&process->lock);
 	mmdrop(process->mm);
 	kfree(process);
@@ -394,6 +396,52 @@ static void restore_signals(sigset_t *before)
 	sigprocmask(SIG_SETMASK, before, NULL);
 }
 
+/*
+ * Whether the process has its memory by another handle, too. From here on this one does not count
+ * any more: nobody validates it, which amdgpu sees to next.
+ */
+static bool has_another(struct amdkfd_process_info *info, struct kgd_mem *mem)
+{
+	const struct dma_resv *resv = mem->bo->tbo.base.resv;
+	struct kgd_mem *other;
+	bool found = false;
+
+	mutex_lock(&info->lock);
+	list_del_init(&mem->validate_list);
+	list_for_each_entry(other, &info->kfd_bo_list, validate_list)
+		if (other->bo->tbo.base.resv == resv) {
+			found = true;
+			break;
+		}
+	mutex_unlock(&info->lock);
+	return found;
+}
+
+/*
+ * The process's eviction fence stands once in a reservation, and amdgpu takes it from there with
+ * each buffer that is freed. A process that has imported its own dma-buf, or one twice, has several
+ * of one reservation, and the others must not move under its queues either: as long as there are
+ * any, amdgpu finds a process without a fence.
+ */
+static int free_exported(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
+			 u64 *freed)
+{
+	static struct amdkfd_process_info without_fence = {
+		.lock = __MUTEX_INITIALIZER(without_fence.lock),
+	};
+	struct amdkfd_process_info *info = mem->process_info;
+	int ret;
+
+	mutex_lock(&vm->process->sharing);
+	if (has_another(info, mem))
+		mem->process_info = &without_fence;
+	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
+	if (ret)
+		mem->process_info = info;
+	mutex_unlock(&vm->process->sharing);
+	return ret;
+}
+
 int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct kgd_mem *mem,
 		       u64 *freed)
 {
@@ -401,7 +449,12 @@ int bridge_memory_free(struct amdgpu_device *adev, struct bridge_vm *vm, struct 
 	int ret;
 
 	block_signals(&before);
-	ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv, freed);
+	/* Nobody maps or exports it meanwhile: the caller's table of buffers is locked. */
+	if (mem->dmabuf && !mem->mapped_to_gpu_memory)
+		ret = free_exported(adev, vm, mem, freed);
+	else
+		ret = amdgpu_call(amdgpu_amdkfd_gpuvm_free_memory_of_gpu)(adev, mem, vm->drm_priv,
+									  freed);
 	restore_signals(&before);
 	/* What it has unpinned before it failed it must not unpin once more the next time. */
 	if (ret && ret != -EBUSY)
@@ -466,8 +519,26 @@ int bridge_memory_unmap(struct amdgpu_device *adev, struct bridge_vm *vm, struct
 	return ret;
 }
 
+static bool is_mapped(struct bridge_vm *vm, struct kgd_mem *mem)
+{
+	struct kfd_mem_attachment *entry;
+	bool mapped = false;
+
+	mutex_lock(&mem->lock);
+	list_for_each_entry(entry, &mem->attachments, list)
+		mapped |= entry->is_mapped && entry->bo_va->base.vm == vm->vm;
+	mutex_unlock(&mem->lock);
+	return mapped;
+}
+
 int bridge_memory_dma_unmap(struct bridge_vm *vm, struct kgd_mem *mem)
 {
+	/*
+	 * Whoever says that it was unmapped there is a user. Nobody maps it meanwhile: the caller's
+	 * table of buffers is locked.
+	 */
+	if (is_mapped(vm, mem))
+		return 0;
 	return amdgpu_call(amdgpu_amdkfd_gpuvm_dmaunmap_mem)(mem, vm->drm_priv);
 }
 
@@ -500,23 +571,4 @@ size_t bridge_memory_limits(char *text, size_t size)
 
 	amdgpu_call(kfd_debugfs_kfd_mem_limits)(&file, NULL);
 	return min(file.count, size);
-}
-
-int bridge_dmabuf_info(struct amdgpu_device *adev, int fd, struct bridge_dmabuf_info *out)
-{
-	void *metadata = NULL;
-	s8 partition = -1;
-	int ret;
-
-	memset(out, 0, sizeof(*out));
-	ret = amdgpu_call(amdgpu_amdkfd_get_dmabuf_info)(adev, fd, &out->adev, &out->size,
-							 &metadata,
-							 sizeof(out->metadata), &out->metadata_size,
-							 &out->flags, &partition);
-	out->partition = partition;
-	if (!ret && metadata)
-		memcpy(out->metadata, metadata,
-		       min_t(size_t, out->metadata_size, sizeof(out->metadata)));
-	kfree(metadata);
-	return ret;
 }

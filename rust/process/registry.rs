@@ -502,9 +502,9 @@ pub(crate) fn schedule_eviction(mm: MmId, context: u16, fence: u64) -> Result {
     Ok(())
 }
 
-/// Undoes [`evict_mm`].
+/// Undoes [`evict_mm`]: nothing is left to undo where the process is gone.
 pub(crate) fn restore_mm(mm: MmId) -> Result {
-    of_mm(mm).ok_or(ESRCH)?.restore()
+    of_mm(mm).map_or(Ok(()), |process| process.restore())
 }
 
 /// Calls `act` with the process and the device whose VM has this pasid. May sleep.

@@ -8,7 +8,7 @@ use crate::running::{moves, say, vram_and_ticks, wrong_pages, Running, PATIENCE}
 use crate::waves::Gpu;
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
-use kfd::{topology, Kfd, SmiEvent, SmiEvents};
+use kfd::{topology, Kfd, Memory, SmiEvent, SmiEvents};
 use kfd_uapi as uapi;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -37,6 +37,10 @@ pub struct Pressure {
     /// file to a child.
     #[arg(long)]
     dying: Option<u32>,
+    /// Instead: a process imports what it has exported itself, and gives that back, before room is
+    /// made once.
+    #[arg(long, conflicts_with = "dying")]
+    imported: bool,
     /// Be one of the processes.
     #[arg(long, hide = true)]
     worker: bool,
@@ -63,6 +67,9 @@ impl Pressure {
         }
         if let Some(times) = self.dying {
             return (0..times).try_for_each(|number| self.end_one(number));
+        }
+        if self.imported {
+            return self.evict_importer();
         }
         let nodes = topology::gpus()?;
         let node = nodes.first().context("no GPU")?;
@@ -151,6 +158,30 @@ impl Pressure {
         Ok(())
     }
 
+    /// Its queue must stop before its memory moves.
+    fn evict_importer(&self) -> Result<()> {
+        let nodes = topology::gpus()?;
+        let node = nodes.first().context("no GPU")?;
+        let mut events = told(node.gpu_id)?;
+        let worker = Worker::start(self)?;
+        // Less than what the process has: nothing else of its needs to move.
+        let client = fill_vram(node.property("drm_render_minor"), CHUNK >> 20)?;
+        let begin = Instant::now();
+        while !worker.content.load(Ordering::Relaxed) {
+            ensure!(begin.elapsed() < PATIENCE, "the process was not evicted");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        drop(client);
+        let mut all = Vec::new();
+        while all.is_empty() || !settled(&all) {
+            ensure!(begin.elapsed() < PATIENCE, "not all are restored: {all:?}");
+            let mut more = events.read(Duration::from_secs(1))?;
+            more.retain(|event| is_of(event, worker.child.id()));
+            all.extend(more);
+        }
+        worker.finish(0, node.gpu_id, &all)
+    }
+
     /// Has VRAM, and a child with the same file.
     fn wait_for_the_end(&self) -> Result<()> {
         let gpu = Gpu::open(4)?;
@@ -170,6 +201,9 @@ impl Pressure {
         let gpu = Gpu::open(4)?;
         let seed = std::process::id();
         let (memory, ticks) = vram_and_ticks(&gpu, self.mib, seed)?;
+        if self.imported {
+            drop(Memory::import(gpu.device(), memory.export()?.as_fd())?);
+        }
         let mut watch = Watch::new(told(gpu.device().gpu_id())?);
         let running = Running::start(&gpu, ticks.address())?;
         let count = || ticks.read::<u32>(0, 1)[0];
@@ -179,7 +213,8 @@ impl Pressure {
         let mut content = false;
         while !stop.load(Ordering::Relaxed) {
             watch.look(&count)?;
-            if !content && watch.has_seen(self.times) {
+            let once = self.imported && watch.restored > 0;
+            if !content && (once || watch.has_seen(self.times)) {
                 content = true;
                 say("content")?;
             }
@@ -339,6 +374,7 @@ impl Worker {
         let (mib, times) = (pressure.mib.to_string(), pressure.times.to_string());
         let mut child = Command::new(std::env::current_exe()?)
             .args(["pressure", "--worker", "--mib", &mib, "--times", &times])
+            .args(pressure.imported.then_some("--imported"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;

@@ -4,6 +4,8 @@
 //! shares it with a child or swaps it out. The GPU must go on where the memory is then, or fail as
 //! it should.
 
+mod left;
+
 use crate::cases;
 use crate::running::{fill, moves, pattern, say, wrong_pages, Running, PATIENCE};
 use crate::waves::Gpu;
@@ -33,6 +35,13 @@ pub struct Userptr {
     /// is done.
     #[arg(long, conflicts_with_all = ["case", "hung"])]
     reset: bool,
+    /// Leave memory that a kernel writes to, and that may only be read for a while, to a child that
+    /// shares the address space, and become another program that uses the GPU.
+    #[arg(long, conflicts_with_all = ["case", "hung", "reset"])]
+    left: bool,
+    /// Be that program: wait for the child.
+    #[arg(long, hide = true, conflicts_with_all = ["case", "hung", "reset", "left"])]
+    heir: bool,
 }
 
 /// What happens to the memory.
@@ -68,6 +77,12 @@ impl Userptr {
         }
         if self.reset {
             return free_under_a_reset();
+        }
+        if self.left {
+            return left::to_child();
+        }
+        if self.heir {
+            return left::by_leader();
         }
         match self.case {
             Some(case) => Bench::new()?.run(case),
@@ -223,8 +238,13 @@ impl Bench {
         Ok(())
     }
 
-    /// While the memory may not be written the queue is off, and nothing else is reported.
     fn protected(self) -> Result<()> {
+        self.protect_for_a_while()?;
+        self.goes_on()
+    }
+
+    /// While the memory may not be written the queue is off, and nothing else is reported.
+    fn protect_for_a_while(&self) -> Result<()> {
         // SAFETY: the process does not write there until it may again.
         unsafe { mprotect(self.place(), SIZE, MprotectFlags::READ)? };
         let first = self.memory.read::<u32>(TICKS, 1);
@@ -236,7 +256,7 @@ impl Bench {
         let both = MprotectFlags::READ | MprotectFlags::WRITE;
         // SAFETY: as it was.
         unsafe { mprotect(self.place(), SIZE, both)? };
-        self.goes_on()
+        Ok(())
     }
 
     fn replaced(self) -> Result<()> {
