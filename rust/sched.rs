@@ -342,6 +342,11 @@ pub(crate) trait Scheduler: Send + Sync {
     ) -> Result<bool> {
         Err(EINVAL)
     }
+    /// Whether what the hardware has saved of a process's queues that do not run is there: they
+    /// have left it, and neither is it reset nor does its power go.
+    fn keeps_saved(&self, _process: Key) -> bool {
+        false
+    }
     /// Whether a queue may be on the hardware: it is meant to run, its process is not evicted, and
     /// it was neither suspended nor reset.
     fn may_run(&self, process: Key, queue: Key) -> bool;

@@ -459,6 +459,10 @@ impl Scheduler for Runlist {
         Ok(saved)
     }
 
+    fn keeps_saved(&self, process: Key) -> bool {
+        self.keeps(&self.inner.lock(), process)
+    }
+
     fn may_run(&self, process: Key, queue: Key) -> bool {
         self.inner.lock().state.queue_runs(process, queue)
     }
