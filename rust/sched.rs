@@ -332,8 +332,9 @@ pub(crate) trait Scheduler: Send + Sync {
     }
     /// Suspends queues of a process, or takes that back: their waves are saved, and they do not
     /// run, whatever else happens to them. Whether all queues of the process had left the hardware,
-    /// which has written what it saves of them. After an error they are suspended all the same, but
-    /// may still be at work. `EINVAL`: the scheduler cannot do that.
+    /// and what that has saved of them is there ([`Scheduler::keeps_saved`]). After an error they
+    /// are suspended all the same, but may still be at work. `EINVAL`: the scheduler cannot do
+    /// that.
     fn suspend(
         &self,
         _process: Key,

@@ -30,7 +30,7 @@ use kernel::{
     sync::CondVar, //
 };
 
-/// `KFD_DBG_QUEUE_ERROR_MASK`: the hardware did not obey.
+/// `KFD_DBG_QUEUE_ERROR_MASK`: the hardware did not obey, or cannot be looked at.
 const FAILED: u32 = 1 << 30;
 /// `KFD_DBG_QUEUE_INVALID_MASK`: there is no such queue, or it cannot be suspended now.
 const INVALID: u32 = 1 << 31;
@@ -197,7 +197,8 @@ impl Queues {
     }
 
     /// Suspends the named queues, and forgets `clear` of what happened to them. Those that are not
-    /// suspended run again. Returns how many are suspended now.
+    /// suspended run again. Returns how many are suspended now; none if what is saved of them is
+    /// not there, as while the GPU sleeps or is reset. They do not run then all the same.
     pub(crate) fn suspend(
         &self,
         site: &impl Site,
@@ -223,6 +224,8 @@ impl Queues {
             &mut suspended.map(|it| it.key),
             Suspension::Begin { grace },
         );
+        // A debugger takes what is in the save areas for what there is of the waves.
+        let result = result.and_then(|saved| saved.then_some(()).ok_or(EAGAIN));
         for (id, scheduled) in inner.queues.iter_mut() {
             match (named.find(*id), result) {
                 (Some(_), Ok(_)) => scheduled.debugged.exceptions &= !of_queue(clear),
@@ -230,7 +233,7 @@ impl Queues {
                 (None, _) => {}
             }
         }
-        result.map_or(0, |_| count)
+        result.map_or(0, |()| count)
     }
 
     /// Looks at the queue that has this key, which is suspended and stays so meanwhile. `EINVAL`:

@@ -365,4 +365,47 @@ mod tests {
         assert_eq!(looks(suspended, key(suspended)), Err(EINVAL));
         queues.quiesce(&site);
     }
+
+    #[test]
+    fn queues_are_suspended_if_what_is_saved_of_them_is_there() {
+        const FAILED: u32 = 1 << 30;
+        let (fake, site, queues, [id, _]) = debugged();
+        let scheduler = site.node.queues().scheduler();
+        let (key, doorbell) = {
+            let inner = queues.inner.lock();
+            let scheduled = inner.queues.get(&id).unwrap();
+            (scheduled.key, scheduled.queue.doorbell_id())
+        };
+        let suspended = |fails: bool| {
+            queues.raise_at(doorbell, 1);
+            let expected = if fails { (0, FAILED) } else { (1, 0) };
+            assert_eq!(suspend(&site, &queues, id), expected);
+            // What happened to it is not forgotten if nobody was told of its waves.
+            assert_eq!(queues.exceptions_of(id), Some(u64::from(fails)));
+            let looked = queues.while_suspended(id, key, |_| Ok(()));
+            assert_eq!(looked.is_err(), fails);
+        };
+        // All have left, and their memory is there: a copy engine is reset.
+        scheduler.stop().unwrap();
+        suspended(false);
+        fake.set_suspending(true);
+        suspended(true);
+        fake.set_suspending(false);
+        fake.set_in_reset(true);
+        suspended(true);
+        fake.set_in_reset(false);
+        scheduler.leave();
+        suspended(true);
+        scheduler.start().unwrap();
+        suspended(false);
+        // It did not leave.
+        let resumed = KBox::pin_init(new_condvar!("test"), GFP_KERNEL).unwrap();
+        queues.resume(&site, None, &resumed);
+        fake.set_in_reset(true);
+        scheduler.stop().unwrap();
+        fake.set_in_reset(false);
+        suspended(true);
+        scheduler.leave();
+        queues.quiesce(&site);
+    }
 }
