@@ -174,14 +174,15 @@ impl Sink for Interrupts {
     }
 
     fn queue_was_reset(&self, pasid: Pasid) {
-        let gpu_id = self.gpu.raw();
+        let reset = HwException {
+            reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
+            memory_lost: 1,
+            gpu_id: self.gpu.raw(),
+            ..HwException::default()
+        };
         let _notified: Option<()> = self.recipients.with(pasid.raw(), |recipient| {
-            recipient.events.hw_exception(HwException {
-                reset_cause: KFD_HW_EXCEPTION_GPU_HANG,
-                memory_lost: 1,
-                gpu_id,
-                ..HwException::default()
-            });
+            let queue = process::interrupt_queue();
+            recipient.events.hw_exception(reset, queue);
         });
     }
 }

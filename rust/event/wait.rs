@@ -607,6 +607,14 @@ mod tests {
         let (id, waits) = waiters(&events, 3 * FEW_WAITERS);
         events.set(id).unwrap();
         assert_eq!(over(&events, &waits), 3 * FEW_WAITERS);
+        // Nor does another one's worker, or a reset, tell many.
+        let (_, waits) = waiters(&events, 3 * FEW_WAITERS);
+        events.signal_all(None);
+        assert_eq!(over(&events, &waits), FEW_WAITERS);
+        let queue = OwnedQueue::unbound(c"amdkfd_kunit").unwrap();
+        events.signal_all(Some(&queue));
+        drop(queue);
+        assert_eq!(over(&events, &waits), 3 * FEW_WAITERS);
     }
 
     #[test]

@@ -182,7 +182,7 @@ pub(crate) fn end(gpu: DeviceHandle, how: Signal) -> usize {
             pr_notice!("{name}: is removed: sending {how:?} to process {pid}\n");
             // First: who wakes up finds the signal.
             signal(process.lead(), how);
-            process.events().signal_all();
+            process.events().signal_all(registry::interrupt_queue());
             asked += 1;
         }
     });
@@ -250,19 +250,22 @@ impl Process {
             Cause::Hang => KFD_HW_EXCEPTION_GPU_HANG,
             Cause::Ecc => KFD_HW_EXCEPTION_ECC,
         };
-        self.events.hw_exception(HwException {
+        let queue = registry::interrupt_queue();
+        let reset = HwException {
             reset_cause,
             memory_lost: 1,
             gpu_id,
             ..HwException::default()
-        });
+        };
+        self.events.hw_exception(reset, queue);
         if cause == Cause::Ecc {
-            self.events.memory_exception(MemoryException {
+            let error = MemoryException {
                 imprecise: 1,
                 gpu_id,
                 error_type: KFD_MEM_ERR_SRAM_ECC,
                 ..MemoryException::default()
-            });
+            };
+            self.events.memory_exception(error, queue);
         }
     }
 }
